@@ -327,12 +327,6 @@ func asked[S any, T comparable](name, noun string, at func(*S) *T, words func(T)
 	return f
 }
 
-// reserved is a field that only who runs the hosts may choose; who may change the VM may put it back to the usual.
-func reserved[S any](why string, f Field[S]) Field[S] {
-	f.Reserved = why
-	return f
-}
-
 func equal[T comparable](a, b T) bool { return a == b }
 
 // number is one that is above zero; zero: the default.
@@ -385,17 +379,6 @@ func text[S any](name, noun string, at func(*S) *string, in Input, form *regexp.
 			c.Add(field, "%s", wrong)
 		}
 	})
-}
-
-// Says is a value in words: one of the options', or itself with its unit.
-func (in Input) Says(v string) string {
-	switch {
-	case in.Kind == InputFlag:
-		return "on"
-	case in.Unit != "":
-		return v + " " + in.Unit
-	}
-	return in.words(v)
 }
 
 func (in Input) words(v string) string {

@@ -20,3 +20,20 @@ func rowsOf[T comparable](name, noun string, at func(*VMSpec) *[]T, words func([
 	f.check = check
 	return f
 }
+
+// reserved is a field that only who runs the hosts may choose; who may change the VM may put it back to the usual.
+func reserved[S any](why string, f Field[S]) Field[S] {
+	f.Reserved = why
+	return f
+}
+
+// Says is a value in words: one of the options', or itself with its unit.
+func (in Input) Says(v string) string {
+	switch {
+	case in.Kind == InputFlag:
+		return "on"
+	case in.Unit != "":
+		return v + " " + in.Unit
+	}
+	return in.words(v)
+}
