@@ -49,6 +49,7 @@ type timing struct {
 	thaw                             time.Duration // one try to thaw a guest
 	keep                             time.Duration // between two looks for what the host does with VMs by itself
 	again, againMost                 time.Duration // before a guest that went off is started again: the first time, and at most
+	second                           time.Duration // of a health check
 	calm                             time.Duration // that a guest has run for, not to count as one that goes off again and again
 }
 
@@ -63,7 +64,7 @@ var usual = timing{
 	askAgain: 15 * time.Second, shutdown: 3 * time.Minute, poll: 500 * time.Millisecond,
 	call: 10 * time.Second,
 	thaw: 40 * time.Second,
-	keep: 2 * time.Second, again: 10 * time.Second, againMost: 5 * time.Minute, calm: 10 * time.Minute,
+	keep: 2 * time.Second, again: 10 * time.Second, againMost: 5 * time.Minute, calm: 10 * time.Minute, second: time.Second,
 }
 
 // Agent is the host side of Quantix: it reports what is, claims what shall be, and does it.
@@ -89,6 +90,7 @@ type Agent struct {
 	uploads   counter
 	freezes   freezes
 	keeper    keeper
+	judge     judge
 	ports     transfer.Ports
 
 	seq     atomic.Int64 // see next
@@ -148,6 +150,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	duties.Go(func() { a.inventoryLoop(ctx) })
 	duties.Go(func() { a.renewLoop(ctx) })
 	duties.Go(func() { a.keepVMs(ctx) })
+	duties.Go(func() { a.judgeVMs(ctx) })
 	a.thawLeft()
 	for ctx.Err() == nil {
 		if a.hello(ctx) {

@@ -133,6 +133,7 @@ func seeVM(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 		return
 	}
 	a.memory.addTo(j.VM.ID, &status, a.bootID())
+	a.judge.addTo(j.VM.ID, &status, a.memory.acted(j.VM.ID))
 	out.VM = &status
 }
 

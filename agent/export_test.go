@@ -26,7 +26,7 @@ func NewBrisk(o Options) (*Agent, error) {
 		stall: time.Second, start: 400 * time.Millisecond,
 		askAgain: 100 * time.Millisecond, shutdown: 500 * time.Millisecond, poll: 20 * time.Millisecond,
 		call: time.Second, thaw: time.Second,
-		keep: 20 * time.Millisecond, again: 100 * time.Millisecond, againMost: 400 * time.Millisecond, calm: time.Minute,
+		keep: 20 * time.Millisecond, again: 100 * time.Millisecond, againMost: 400 * time.Millisecond, calm: time.Minute, second: 5 * time.Millisecond,
 	})
 }
 

@@ -83,6 +83,11 @@ type Hypervisor interface {
 	SyncGuestTime(ctx context.Context, id fleet.VMID) error // sets the guest's clock to the host's
 	TrimGuest(ctx context.Context, id fleet.VMID) error     // gives back to the storage what the guest's file systems do not use
 
+	// CheckGuest asks a guest that runs once, within ctx, what a health check asks, which has its usual values. It goes to addresses of the VM's own
+	// cards alone that the host knows by its own lease, or has heard at that card; the guest's word for one is not enough. An error is what the guest
+	// fails by, but for Unsure and ErrAway.
+	CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (Sign, error)
+
 	// MoveDisk copies a disk of the VM into another pool, under the name given, and has the VM use the copy: the running guest without a
 	// pause, its definition, and what is kept of what was applied. The old file stays and nothing names it any more. What fails, and
 	// what is stopped, leaves the VM on the old disk and no copy. Where an earlier call was cut off, the copy that QEMU still makes is

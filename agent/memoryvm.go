@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
+	"time"
 
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -28,6 +29,11 @@ type vmMemory struct {
 	Down     string         `json:"down,omitempty"`     // it went off by itself and is to be started again: "crashed" or "shut down"
 	Restarts int            `json:"restarts,omitempty"` // how often it was, since it last ran for a while
 	Trouble  string         `json:"trouble,omitempty"`  // why the newest start of its host's own failed
+
+	Checks  []fleet.HealthCheck `json:"checks,omitempty"` // likewise, by which the guest is judged
+	Acted   int                 `json:"acted,omitempty"`  // how often its host acted because of them, since it was healthy for a while
+	Again   string              `json:"again,omitempty"`  // the boot of the host in which it is being restarted because of them; empty: it is not
+	AgainAt time.Time           `json:"againAt,omitzero"` // since when: the run that began before is ended
 }
 
 // seen notes which guests and networks are on in this boot of the host. Most looks change nothing, and write nothing.
@@ -92,6 +98,9 @@ func (k vmMemory) seen(s fleet.VMStatus, boot string) vmMemory {
 		k.Booted = boot
 	}
 	k.Policy = s.Policy
+	if k.Checks = s.Checks; len(k.Checks) == 0 {
+		k.Checks, k.Acted, k.Again = nil, 0, ""
+	}
 	switch {
 	case !isOff(s.Power):
 		if k.Ran != boot {
@@ -134,6 +143,7 @@ func isToStart(p fleet.VMPolicy, s fleet.VMStatus) string {
 func (k *vmMemory) ordered(kind fleet.JobKind, turned bool, boot string) {
 	if turned {
 		k.Ran, k.Down, k.Trouble, k.Restarts = "", "", "", 0
+		k.Acted, k.Again = 0, ""
 	}
 	if turned && kind.Is().Power == fleet.Running {
 		k.Ran, k.Booted = boot, cmp.Or(boot, k.Booted) // no look may come before it goes off again
@@ -152,6 +162,8 @@ func (k vmMemory) addKept(status *fleet.VMStatus, boot string) {
 	}
 	switch {
 	case !off:
+	case k.Again != "" && k.Trouble == "":
+		say("It failed a health check. Its host starts it again; force it off to leave it off.")
 	case k.Trouble != "":
 		say("Its host could not start it by itself, and goes on trying for a while: " + k.Trouble)
 	case k.Down == "crashed":
@@ -167,6 +179,7 @@ func (m *memory) asked(id fleet.VMID, boot string) error {
 	defer m.mu.Unlock()
 	k, known := m.kept.VMs[id]
 	next := k
+	next.Again = ""
 	if next.Asked, next.Booted, next.Down, next.Trouble = true, boot, "", ""; !known || reflect.DeepEqual(k, next) {
 		return nil
 	}
@@ -193,11 +206,31 @@ func (m *memory) keeping() map[fleet.VMID]vmMemory {
 	defer m.mu.Unlock()
 	out := map[fleet.VMID]vmMemory{}
 	for id, k := range m.kept.VMs {
-		if k.Policy != (fleet.VMPolicy{}) {
+		if k.Policy != (fleet.VMPolicy{}) || len(k.Checks) > 0 {
 			out[id] = k
 		}
 	}
 	return out
+}
+
+// judging are the VMs with health checks.
+func (m *memory) judging() map[fleet.VMID]vmMemory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[fleet.VMID]vmMemory{}
+	for id, k := range m.kept.VMs {
+		if len(k.Checks) > 0 {
+			out[id] = k
+		}
+	}
+	return out
+}
+
+// acted is how often the host has acted on a VM because of health checks.
+func (m *memory) acted(id fleet.VMID) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.kept.VMs[id].Acted
 }
 
 // freeze notes a guest that is frozen, or is no more.

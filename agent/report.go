@@ -266,6 +266,9 @@ func (r *reporter) complete(host fleet.HostStatus) wire.State {
 		out = clone(r.last)
 		out.Host = host
 		r.a.memory.complete(&out, r.a.bootID())
+		for i := range out.VMs {
+			r.a.judge.addTo(out.VMs[i].ID, &out.VMs[i].Status, r.a.memory.acted(out.VMs[i].ID))
+		}
 		r.a.lookAtLinks(&out, r.on.Networks)
 	}
 	out.Host.OtherPools = slices.Sorted(slices.Values(known.OtherPools))

@@ -13,7 +13,7 @@ import (
 )
 
 const candidates = `-- name: Candidates :many
-SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
@@ -40,6 +40,7 @@ type CandidatesParams struct {
 type CandidatesRow struct {
 	ID          fleet.HostID
 	Name        string
+	Labels      []byte
 	SeenAt      *time.Time
 	LookedAt    *time.Time
 	Conflict    string
@@ -68,6 +69,7 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 		if err := rows.Scan(
 			&i.ID,
 			&i.Name,
+			&i.Labels,
 			&i.SeenAt,
 			&i.LookedAt,
 			&i.Conflict,

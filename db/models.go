@@ -629,6 +629,7 @@ type VM struct {
 	ExpiresAt          *time.Time
 	ExpiryStops        bool
 	Expiry             fleet.Expiry
+	Misplaced          []int32
 	ScheduleTrouble    string
 }
 

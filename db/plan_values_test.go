@@ -51,6 +51,7 @@ var readMore = map[string]struct {
 	"FreeImageName":      {800, "looks through the names of the fleet's images"},
 	"MadeFrom":           {800, "looks through what waits to enter the index of specs"},
 	"OverlaysOn":         {800, "looks through what waits to enter the index of specs"},
+	"RuleMates":          {4000, "looks at the labels of a project's 2,000 VMs"},
 	"DrivesWith":         {800, "looks through what waits to enter the index of specs"},
 }
 

@@ -17,7 +17,7 @@ import (
 
 // editForm is the form as the VM is now, with what there is to choose from.
 func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
-	f := vmview.Form{Edits: true, VM: vm.VM, On: vm.On(), RunsHosts: policy.May(a, policy.InfraChange, "")}
+	f := vmview.Form{Edits: true, VM: vm.VM, On: vm.On(), SeesHosts: policy.May(a, policy.InfraSee, ""), RunsHosts: policy.May(a, policy.InfraChange, "")}
 	var err error
 	was := wasOf(vm.VM)
 	if err = s.plannedEdit(c, a, &vm); err != nil {

@@ -62,21 +62,24 @@ func newSpecEncoder() *form.Encoder {
 	return e
 }
 
+// rowLists are the lists of a spec that a form sends row by row.
+var rowLists = func() []string {
+	out := []string{"spec.nics", "spec.disks", "spec.rules", "spec.health"}
+	for _, l := range fleet.VMLists {
+		out = append(out, "spec."+l.Name)
+	}
+	return out
+}()
+
 // specOf is the spec with what was typed in its place, as far as it can be read; a field that the form does not have stays.
 func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMSpec {
 	into := specForm{spec}
 	if typed.Has("spec.iso") {
 		into.Spec.ISO = nil
 	}
-	if typed.Has("spec.nics") {
-		into.Spec.NICs = nil
-	}
-	if typed.Has("spec.disks") {
-		into.Spec.Disks = nil
-	}
-	for _, l := range fleet.VMLists {
-		if typed.Has("spec." + l.Name) {
-			l.Copy(&into.Spec, fleet.VMSpec{})
+	for _, f := range fleet.VMFields {
+		if name := "spec." + f.Name; slices.Contains(rowLists, name) && typed.Has(name) {
+			f.Copy(&into.Spec, fleet.VMSpec{})
 		}
 	}
 	for name := range typed { // what is chosen stands there, and nothing where nothing is
@@ -88,7 +91,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	}
 	values := maps.Clone(typed)
 	maps.DeleteFunc(values, func(name string, _ []string) bool {
-		return !specKey.MatchString(name) || name == "spec.nics" || name == "spec.disks" || slices.ContainsFunc(fleet.VMLists, func(l fleet.VMField) bool { return "spec."+l.Name == name })
+		return !specKey.MatchString(name) || slices.Contains(rowLists, name)
 	})
 	if wrong, ok := errors.AsType[form.DecodeErrors](specDecoder.Decode(&into, values)); ok {
 		for _, field := range slices.Sorted(maps.Keys(wrong)) {
@@ -122,6 +125,18 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 				d.Image, d.ImageID, d.VersionID = nil, image, version
 			}
 		}
+	}
+	for i := range out.Health { // fields that the form does not show for a kind are none of it
+		h := &out.Health[i]
+		if h.Kind != fleet.HealthHTTP {
+			h.Path, h.Status = "", 0
+		}
+		if h.Kind != fleet.HealthHTTP && h.Kind != fleet.HealthTCP {
+			h.Port = 0
+		}
+	}
+	for i := range out.Rules {
+		out.Rules[i].Name = strings.TrimSpace(out.Rules[i].Name)
 	}
 	for i := range out.NICs {
 		n := &out.NICs[i]
@@ -230,6 +245,10 @@ func addRow(typed url.Values, list string) {
 		typed.Set(at+".sizeBytes", "20")
 	case "spec.nics":
 		typed.Set(at+".mac", "")
+	case "spec.rules":
+		typed.Set(at+".of", string(fleet.RuleVM))
+	case "spec.health":
+		typed.Set(at+".kind", string(fleet.HealthAgent))
 	default:
 		for _, l := range fleet.VMLists {
 			if list == "spec."+l.Name {

@@ -25,7 +25,10 @@ func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
 				{Network: "default", MAC: "52:54:00:00:00:01", Model: "e1000e", LinkDown: true, BootOrder: 1, Limits: fleet.NICLimits{InKiB: 5}},
 				{Bridge: "br0", MAC: "52:54:00:00:00:02", Queues: 2},
 			},
-			CPU: fleet.VMCPU{Model: "qemu64", Cores: 2}, Memory: fleet.VMMemory{Shared: true, HugePageKiB: 2048}, Boot: fleet.VMBoot{Menu: true},
+			Rules:     []fleet.PlacementRule{{Of: fleet.RuleVM, Name: "db"}, {Apart: true, Preferred: true, Of: fleet.RuleHostLabels, Name: "rack=4, ssd"}},
+			Health:    []fleet.HealthCheck{{Kind: fleet.HealthHTTP, Port: 8080, Path: "/health", Status: 204, Interval: 30, Timeout: 2, Threshold: 4, Grace: 20, Action: fleet.HealthReset}, {Kind: fleet.HealthAgent}},
+			Migration: fleet.VMMigration{Stays: true, LimitMiB: 5},
+			CPU:       fleet.VMCPU{Model: "qemu64", Cores: 2}, Memory: fleet.VMMemory{Shared: true, HugePageKiB: 2048}, Boot: fleet.VMBoot{Menu: true},
 			Display: fleet.VMDisplay{Keyboard: "de"}, Security: fleet.VMSecurity{TPM: true}, Devices: fleet.VMDevices{RNGRate: 1024},
 		}
 	}
@@ -34,7 +37,9 @@ func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	asWhatItHas(typed)
-	typed.Set("spec.nics", "")
+	for _, list := range rowLists {
+		typed.Set(list, "")
+	}
 	var checks fleet.Checks
 	got := specOf(&checks, inRows(typed), spec())
 	if diff := cmp.Diff(spec(), got); diff != "" || checks.Err() != nil {
@@ -189,5 +194,42 @@ func TestAPresetBringsItsDrives(t *testing.T) {
 	got := specOf(&checks, inRows(typed), fleet.VMSpec{})
 	if want := []fleet.VMDrive{{Slot: "cdrom2"}}; !slices.Equal(got.Drives, want) || !got.Security.SecureBoot || !got.Security.TPM {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What a row shows for another kind of check is none of this one, and rows that are taken out are gone.
+func TestRowsOfRulesAndHealth(t *testing.T) {
+	t.Parallel()
+	was := fleet.VMSpec{
+		Rules:  []fleet.PlacementRule{{Of: fleet.RuleVM, Name: "db"}, {Apart: true, Of: fleet.RuleVM, Name: "web"}},
+		Health: []fleet.HealthCheck{{Kind: fleet.HealthHTTP, Port: 80, Path: "/x", Status: 204}},
+	}
+	typed, err := typedOf(fleet.VMView{VM: fleet.VM{Spec: was}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range typed {
+		if strings.HasPrefix(name, "spec.rules[0]") {
+			typed.Del(name)
+		}
+	}
+	typed.Set("spec.rules", "")
+	typed.Set("spec.health", "")
+	typed.Set("spec.rules[1].apart", "false")
+	typed.Set("spec.rules[1].preferred", "true")
+	typed.Set("spec.rules[1].name", " web ")
+	typed.Set("spec.health[0].kind", "agent")
+	var checks fleet.Checks
+	got := specOf(&checks, inRows(typed), was)
+	if len(got.Rules) != 1 || got.Rules[0] != (fleet.PlacementRule{Preferred: true, Of: fleet.RuleVM, Name: "web"}) || len(got.Health) != 1 || got.Health[0] != (fleet.HealthCheck{Kind: fleet.HealthAgent}) || checks.Err() != nil {
+		t.Errorf("typed are %+v and %+v: %v", got.Rules, got.Health, checks.Err())
+	}
+	bare := inRows(url.Values{"spec.rules": {""}, "spec.health": {""}})
+	if got := specOf(&checks, bare, was); len(got.Rules)+len(got.Health) != 0 {
+		t.Errorf("of a form without rows, %+v and %+v are left", got.Rules, got.Health)
+	}
+	typed.Set("spec.health[0].interval", "often")
+	if specOf(&checks, inRows(typed), was); checks.Err() == nil {
+		t.Error("a word is a number")
 	}
 }

@@ -37,7 +37,7 @@ func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how asked) err
 		return err
 	}
 	runs := policy.May(a, policy.InfraChange, "")
-	f := vmview.Form{Typed: in.Values, Errors: how.errors, MayOvercommit: !fresh && runs, RunsHosts: runs, From: from}
+	f := vmview.Form{Typed: in.Values, Errors: how.errors, MayOvercommit: !fresh && runs, RunsHosts: runs, SeesHosts: policy.May(a, policy.InfraSee, ""), From: from}
 	if err = s.choices(c, a, &f); err == nil {
 		f.Specs, err = s.Control.ListCustomizations(c.Request().Context(), a)
 	}

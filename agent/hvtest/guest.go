@@ -2,6 +2,7 @@ package hvtest
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,7 @@ func testGuestAgent(t *testing.T, h *host) {
 		t.Errorf("the guest says %+v", g)
 	}
 	h.h.Prepare(t, vm.ID)
+	h.passes(vm.ID, fleet.HealthAgent)
 
 	must := func(act string, err error) { h.t.Helper(); h.must(act, err) }
 	for range 2 {
@@ -76,6 +78,61 @@ func testGuestAgent(t *testing.T, h *host) {
 	}
 }
 
+// passes makes a health check with its usual values, which the guest is to pass.
+func (h *host) passes(id fleet.VMID, kind fleet.HealthKind) agent.Sign {
+	h.t.Helper()
+	sign, err := h.CheckGuest(h.ctx, id, fleet.HealthCheck{Kind: kind}.Usual())
+	h.must("check "+string(kind), err)
+	return sign
+}
+
+// Health checks ask the guest that runs, and nobody in its place.
+func testHealth(t *testing.T, h *host) {
+	vm := h.vm()
+	vm.Spec.NICs = nil
+	vm.Spec.Devices.Watchdog = "i6300esb"
+	vm.Spec.Health = []fleet.HealthCheck{{Kind: fleet.HealthWatchdog}, {Kind: fleet.HealthScreen, Action: fleet.HealthReset}}
+	h.apply(vm)
+	check := func(kind fleet.HealthKind) error {
+		_, err := h.CheckGuest(h.ctx, vm.ID, fleet.HealthCheck{Kind: kind, Port: 80, Timeout: 1}.Usual())
+		return err
+	}
+	for _, kind := range []fleet.HealthKind{fleet.HealthAgent, fleet.HealthTCP, fleet.HealthHTTP, fleet.HealthWatchdog, fleet.HealthScreen} {
+		if err := check(kind); !errors.Is(err, agent.ErrNotRunning) {
+			t.Errorf("%s of a guest that is off: %v", kind, err)
+		}
+	}
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	want := func(when string) {
+		t.Helper()
+		if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.Checks, vm.Spec.Health) || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+			t.Errorf("%s: the host judges by %+v, next boot %q, drift %+v", when, s.Checks, s.NextBoot, s.Drift)
+		}
+	}
+	want("made")
+	first := h.passes(vm.ID, fleet.HealthWatchdog)
+	if again := h.passes(vm.ID, fleet.HealthWatchdog); first.Mark == "" || again.Mark != first.Mark {
+		t.Errorf("a watchdog that nobody let down says %q, then %q", first.Mark, again.Mark)
+	}
+	if h.passes(vm.ID, fleet.HealthScreen).Mark == "" {
+		t.Error("a guest with a screen shows nothing")
+	}
+	var unsure agent.Unsure
+	if err := check(fleet.HealthTCP); !errors.As(err, &unsure) {
+		t.Errorf("a guest without a card is asked at some address: %v", err)
+	}
+	if err := check(fleet.HealthHTTP); !errors.As(err, &unsure) {
+		t.Errorf("a guest without a card is asked at some address: %v", err)
+	}
+	vm.Spec.Health = []fleet.HealthCheck{{Kind: fleet.HealthAgent, Interval: 30}}
+	vm.Generation++
+	h.apply(vm)
+	want("changed while it runs")
+	if _, err := h.CheckGuest(h.ctx, fleet.NewID[fleet.VMID](), vm.Spec.Health[0].Usual()); err == nil {
+		t.Errorf("a VM that is not there: %v", err)
+	}
+}
+
 // Without a channel, or without an answer, there is nobody to ask, and the refusal says which of the two it is.
 func testNoGuestAgent(t *testing.T, h *host) {
 	silent := h.vm()
@@ -92,6 +149,14 @@ func testNoGuestAgent(t *testing.T, h *host) {
 	h.must("start", h.StartVM(h.ctx, none.ID))
 	if g := h.status(none.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNone}) {
 		t.Errorf("a guest without a channel says %+v", g)
+	}
+	var unsure agent.Unsure
+	ping := fleet.HealthCheck{Kind: fleet.HealthAgent, Timeout: 1}.Usual()
+	if _, err := h.CheckGuest(h.ctx, silent.ID, ping); err == nil || errors.As(err, &unsure) {
+		t.Errorf("a silent agent passes its check: %v", err)
+	}
+	if _, err := h.CheckGuest(h.ctx, none.ID, ping); !errors.As(err, &unsure) {
+		t.Errorf("without a channel, the check says %v", err)
 	}
 	for vm, word := range map[*fleet.VM]string{&silent: "qemu-guest-agent", &none: "channel"} {
 		h.refused("freeze", h.FreezeGuest(h.ctx, vm.ID), word)

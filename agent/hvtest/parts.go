@@ -18,6 +18,9 @@ func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 	s.Security = fleet.VMSecurity{TPM: true, SecureBoot: true}
 	s.Devices = fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 4096, GuestAgent: "none", Balloon: "reporting", Serials: 2, Parallel: true}
 	s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 4}, {Slot: "floppy1"}}
+	s.Rules = []fleet.PlacementRule{{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}}
+	s.Health = []fleet.HealthCheck{{Kind: fleet.HealthWatchdog, Action: fleet.HealthReset}}
+	s.Migration = fleet.VMMigration{Stays: true, LimitMiB: 100}
 	s.Policy = fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always"}
 	return s
 }

@@ -56,6 +56,7 @@ type Backend struct {
 	domains       domainCache
 	assigned      assigned
 	ioErrors      ioErrors
+	watchdogs     watchdogs
 	addresses     watch[map[fleet.VMID]cards]
 	heard         heard
 	guests        guests

@@ -22,7 +22,8 @@ func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string
 	if x.Devices == nil {
 		x.Devices = &libvirtxml.DomainDeviceList{}
 	}
-	out.Spec.Policy = applied.Spec.Policy // it stands in Quantix's own metadata alone
+	// These stand in Quantix's own metadata alone.
+	out.Spec.Policy, out.Spec.Rules, out.Spec.Health, out.Spec.Migration = applied.Spec.Policy, applied.Spec.Rules, applied.Spec.Health, applied.Spec.Migration
 	readParts(x, &out.Spec, out.Odd)
 	out.Spec = out.Spec.MapMedia(func(m fleet.Medium) fleet.Volref {
 		for _, was := range applied.Spec.Media() {

@@ -13,6 +13,7 @@ var watched = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDLifecycle, golibvirt.DomainEventIDReboot, golibvirt.DomainEventIDIoErrorReason,
 	golibvirt.DomainEventIDDiskChange, golibvirt.DomainEventIDTrayChange, golibvirt.DomainEventIDDeviceAdded,
 	golibvirt.DomainEventIDDeviceRemoved, golibvirt.DomainEventIDAgentLifecycle, golibvirt.DomainEventIDMetadataChange,
+	golibvirt.DomainEventIDWatchdog,
 }
 
 // subscribe forwards events as wake-ups until the connection is gone. Only lifecycle events are needed; an older libvirt may lack others.
@@ -33,6 +34,9 @@ func (b *Backend) subscribe(ctx context.Context, c *conn) error {
 			for e := range events {
 				if io, ok := e.(*golibvirt.DomainEventCallbackIOErrorReasonMsg); ok {
 					b.ioErrors.note(io.Msg)
+				}
+				if dog, ok := e.(*golibvirt.DomainEventCallbackWatchdogMsg); ok {
+					b.watchdogs.note(dog.Msg.Dom.UUID)
 				}
 				b.domains.forget(domainOf(e))
 				b.subscribers.wake()
@@ -63,6 +67,8 @@ func domainOf(event any) golibvirt.UUID {
 		return e.Dom.UUID
 	case *golibvirt.DomainEventCallbackMetadataChangeMsg:
 		return e.Dom.UUID
+	case *golibvirt.DomainEventCallbackWatchdogMsg:
+		return e.Msg.Dom.UUID
 	}
 	return golibvirt.UUID{}
 }

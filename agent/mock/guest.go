@@ -28,7 +28,10 @@ type guest struct {
 	tree       *agent.SnapTree // of its snapshots; nil: it never had one
 	others     []string        // snapshots that somebody made beside Quantix
 
-	reason    string            // why it is off
+	reason string                    // why it is off
+	sick   map[fleet.HealthKind]bool // which checks it fails
+	signs  int                       // how often its watchdog was let down, or its screen has changed
+
 	frozen    bool              // its file systems are
 	passwords map[string]string // what its users were given
 }
@@ -112,7 +115,7 @@ func (g *guest) nextBoot() []string {
 }
 
 // unseen reports whether no guest sees the field.
-func unseen(f fleet.VMField) bool { return f.On == fleet.Now && f.Input.Section != "" }
+func unseen(f fleet.VMField) bool { return f.On == fleet.Now && f.Default != nil }
 
 // uses reports whether the domain, as it runs or as it is defined, holds the file.
 func (g *guest) uses(path string) bool {
@@ -142,7 +145,7 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		if g.name != g.applied.Name {
 			s.Domain = g.name
 		}
-		s.Guest, s.Policy = g.says(), g.applied.Spec.Policy
+		s.Guest, s.Policy, s.Checks = g.says(), g.applied.Spec.Policy, slices.Clone(g.applied.Spec.Health)
 	}
 	for i, spec := range now.spec.Disks {
 		ref := spec.Ref()

@@ -25,6 +25,7 @@ const (
 	HangStart  = "hang-start"  // starting never ends; of a network, too
 	NoShutdown = "no-shutdown" // the guest ignores the request to power off
 	NoAgent    = "no-agent"    // its agent does not answer
+	Sick       = "sick"        // it fails its health checks
 )
 
 // Options describe a simulated host.

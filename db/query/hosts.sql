@@ -27,7 +27,7 @@ UPDATE host_sessions SET conflict = '', conflict_at = NULL WHERE host_id = @host
 
 -- name: Candidates :many
 -- All that placement asks about hosts: one, or all where @host is empty.
-SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,

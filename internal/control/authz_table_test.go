@@ -353,6 +353,7 @@ var peopleCases = map[string]useCase{
 	"Sweep":               {may: portal, with: none},
 	"ExpireVMs":           {may: portal, with: none},
 	"TakeScheduled":       {may: portal, with: none},
+	"SettleRules":         {may: portal, with: none},
 	"EndUploads":          {may: portal, with: none},
 	"KeepAudit":           {may: portal, with: none},
 	"ForgetAddress":       {may: portal, with: none},

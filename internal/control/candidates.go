@@ -72,6 +72,9 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{},
 		}
 		h.Parts, h.Devices = r.VmFields, devices[r.ID]
+		if err := json.Unmarshal(r.Labels, &h.Labels); err != nil {
+			return nil, fmt.Errorf("read the labels of host %s: %w", r.Name, err)
+		}
 		var gaps []fleet.VMGap
 		if err := json.Unmarshal(r.VmGaps, &gaps); err != nil {
 			return nil, fmt.Errorf("read what host %s cannot give to VMs: %w", r.Name, err)

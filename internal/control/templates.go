@@ -157,7 +157,9 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 	if len(versions) > 0 {
 		number = int(versions[len(versions)-1].Number) + 1
 	}
-	spec, err := stored(ctx, q, vm.ProjectID, vm.Spec.Bare())
+	bare := vm.Spec.Bare()
+	bare.Rules = slices.DeleteFunc(slices.Clone(bare.Rules), func(r fleet.PlacementRule) bool { return r.Of != fleet.RuleVMLabels }) // others name what is of here alone
+	spec, err := stored(ctx, q, vm.ProjectID, bare)
 	if err != nil {
 		return task, err
 	}

@@ -105,6 +105,11 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 	return nil
 }
 
+// meta is the VM that is asked for, as rules know it.
+func (in CreateVM) meta() fleet.Meta {
+	return fleet.Meta{Name: in.Name, ProjectID: in.ProjectID, Labels: in.Labels}
+}
+
 func (in *CreateVM) fill(id fleet.VMID) {
 	s := &in.Spec
 	if in.Labels == nil {
@@ -147,6 +152,9 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, k
 		return fleet.VMView{}, err
 	}
 	if err := checkReserved(a, fleet.VMSpec{}, in.Spec); err != nil {
+		return fleet.VMView{}, err
+	}
+	if _, err := allRules(a, nil, in.Spec.Rules); err != nil {
 		return fleet.VMView{}, err
 	}
 	if err := checkNetworks(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
@@ -263,6 +271,9 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 	}
 	hosts, err := candidatesWith(ctx, q, a, in.HostID, in.Spec, append(poolsOf(plans), others...))
 	if err != nil {
+		return placement.Host{}, err
+	}
+	if err := rule(ctx, q, in.meta(), in.Spec.Rules, hosts); err != nil {
 		return placement.Host{}, err
 	}
 	for i := range hosts {

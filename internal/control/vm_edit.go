@@ -67,6 +67,9 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 	}
 	vm = in.on(old)
 	vm.Spec.HostDevices = onHost(vm.Spec.HostDevices, old.HostID)
+	if vm.Spec.Rules, err = allRules(a, old.Spec.Rules, vm.Spec.Rules); err != nil {
+		return old, vm, "", err
+	}
 	typed := slices.Clone(vm.Spec.NICs)
 	if _, err := findNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
 		return old, vm, "", err
@@ -178,11 +181,12 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	isChanged := func(field string) bool { // a list's name stands for all that it has
 		return isFresh(field) || slices.ContainsFunc(fresh, func(f string) bool { return strings.HasPrefix(f, field+"[") })
 	}
+	// Rules count where a host is chosen: what its own one breaks of them is shown.
 	asked := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
 	// What the VM may have of its host's memory is known while the host is silent; all else is not.
 	heard := isFresh("spec.firmware")
 	for _, f := range fleet.Parts() {
-		if isChanged("spec."+f.Name) && !f.Default(vm.Spec) {
+		if isChanged("spec."+f.Name) && !f.Default(vm.Spec) && f.Name != "rules" {
 			f.Copy(&asked, vm.Spec)
 			heard = true
 		}

@@ -92,7 +92,7 @@ func decideLeave(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 	if err := checks.Err(); err != nil {
 		return order, "", err
 	}
-	order = fleet.LeaveOrder{To: in.HostID, ToName: targets[0].target.HostName, RateBytes: in.RateBytes, Disks: []fleet.LeavingDisk{}, Stay: targets[0].stay}
+	order = fleet.LeaveOrder{To: in.HostID, ToName: targets[0].target.HostName, RateBytes: vm.Spec.Migration.Rate(in.RateBytes), Disks: []fleet.LeavingDisk{}, Stay: targets[0].stay}
 	next := max(len(vm.Spec.Disks), int(vm.Generation))
 	for i, pool := range targets[0].pools {
 		if pool == "" {
@@ -217,6 +217,9 @@ func leaveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 	ids := slices.DeleteFunc(append(vm.Spec.Pools(), pools...), func(id fleet.PoolID) bool { return id == "" })
 	hosts, err := candidatesWith(ctx, q, a, named, bare, ids)
 	if err != nil {
+		return nil, err
+	}
+	if err := rule(ctx, q, vm.Meta, vm.Spec.Rules, hosts); err != nil {
 		return nil, err
 	}
 	rows, err := q.PoolsForWork(ctx, store.Texts(ids))

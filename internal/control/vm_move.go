@@ -90,7 +90,7 @@ func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVi
 	if err == nil && taken {
 		err = fleet.Errorf(fleet.Conflict, "The pool has volumes of the names %s and %s already, or had. Rename or delete what is there.", disk.Volume, to.Volume)
 	}
-	return fleet.MoveOrder{Disk: disk, To: to, RateBytes: in.RateBytes, TakesBytes: vm.DiskBytes(vm.Spec.Disks[i])}, err
+	return fleet.MoveOrder{Disk: disk, To: to, RateBytes: vm.Spec.Migration.Rate(in.RateBytes), TakesBytes: vm.DiskBytes(vm.Spec.Disks[i])}, err
 }
 
 // MoveTargets are the pools that the VM's host has, each with why the disk cannot go there.

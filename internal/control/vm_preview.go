@@ -65,6 +65,9 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		if err := checkReserved(a, fleet.VMSpec{}, in.Spec); err != nil {
 			return err
 		}
+		if _, err := allRules(a, nil, in.Spec.Rules); err != nil {
+			return err
+		}
 		spec := in.Spec
 		spec.NICs = slices.Clone(in.Spec.NICs)
 		if err := checkNetworks(ctx, q, a, in.ProjectID, spec.NICs); err != nil {
@@ -74,6 +77,9 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 			return err
 		}
 		if hosts, err = candidatesWith(ctx, q, a, "", spec, append(poolsOf(plans), from.pools()...)); err != nil {
+			return err
+		}
+		if err := rule(ctx, q, in.meta(), spec.Rules, hosts); err != nil {
 			return err
 		}
 		for i := range hosts {
@@ -116,8 +122,11 @@ func (p *Preview) choose(in CreateVM, hosts []placement.Host, sees bool) {
 			continue
 		}
 		one := PreviewedHost{Name: h.Name, Could: true, Why: "It could take the VM; the one that is chosen has more memory free."}
-		if in.HostID != "" {
+		switch strains := h.Strains(in.Spec.Rules); {
+		case in.HostID != "":
 			one.Why = "It could take the VM."
+		case chosen != nil && len(strains) > len(chosen.Strains(in.Spec.Rules)):
+			one.Why = "It could take the VM, which " + strings.Join(strains, ", and ") + "."
 		}
 		for _, r := range choice.Refused {
 			if r.HostID == h.ID {

@@ -29,7 +29,7 @@ func TestScreenshots(t *testing.T) {
 	t.Run("pages", func(t *testing.T) {
 		t.Parallel()
 		s := demoProgram.get(t)
-		shots := demoShots(t, s.api())
+		shots := append(demoShots(t, s.api()), s.api().healthShots(t)...)
 		demandEveryRoute(t, shots)
 		// Two tabs share the work: the machine has as many cores at least.
 		for half := range 2 {

@@ -84,6 +84,7 @@ type Field[S any] struct {
 	Input      Input                           // how a form asks for it; no section: otherwise
 	Reserved   string                          // why only who runs the hosts may choose it, as a clause; empty: who may change the VM may
 	Default    func(S) bool                    // it is as a new one has it; nil for those that a form asks for otherwise
+	Portal     bool                            // no host acts by it, so an agent that does not know it is none too old
 	On         When                            // when a change takes effect for a guest that is on
 
 	became func(old, to S) string // what becomes what, in words; empty: nothing does

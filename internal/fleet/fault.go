@@ -17,6 +17,8 @@ var faultLooks = map[FaultCode]struct{ word, plain string }{
 	FaultRestart:   {"Went off by itself", "It went off by itself, and its host starts it again, or tries to. Force it off to leave it off."},
 	FaultSchedule:  {"A snapshot schedule needs you", "A snapshot schedule of it takes nothing. Look at its snapshots."},
 	FaultExpiry:    {"Expires", "It expires soon, or has expired. Extend it, or delete it."},
+	FaultHealth:    {"Fails a health check", "The guest fails a health check."},
+	FaultPlacement: {"Where it is breaks a rule", "Where it is breaks a placement rule."},
 	FaultUndefined: {"Its definition was removed", "It runs on, but its definition was removed on its host. Put it back, or it is gone when it stops."},
 }
 
@@ -46,6 +48,12 @@ func (vm VM) Plain() *VMStatus {
 func (vm VM) plainFault(f Fault) string {
 	if f.Code == FaultExpiry || f.Code == FaultSchedule {
 		return f.Text // the portal's own words
+	}
+	if broken := vm.RuleFault(true); f.Code == FaultPlacement && broken != nil {
+		return broken.Text
+	}
+	if sick := HealthFault(vm.Status.Health); f.Code == FaultHealth && sick != nil {
+		return sick.Text // of the guest alone
 	}
 	if f.Code == FaultDisk && f.Disk != nil {
 		for i, d := range vm.Spec.Disks {

@@ -70,7 +70,7 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 		return false
 	case !Fresh(seen, now):
 		return true
-	case len(vm.Status.Faults) > 0 || vm.Contested() || vm.Guard.Expiry != "" || vm.ScheduleTrouble != "":
+	case len(vm.Status.Faults) > 0 || vm.Contested() || vm.Guard.Expiry != "" || vm.ScheduleTrouble != "" || len(vm.Misplaced) > 0:
 		return true
 	case vm.Generation > vm.ObservedGeneration || vm.Ordered != "":
 		return false

@@ -64,6 +64,8 @@ func (v VMView) AllowsLeave(moving []MovingDisk, leaving *LeavingVM) (bool, stri
 	switch {
 	case !ok:
 		return false, why
+	case v.Spec.Migration.Stays:
+		return false, "It is to stay on its host. Take that back in its configuration, under Moves, first."
 	case leaving != nil:
 		return false, "It is on its way to " + leaving.ToName + " already. Wait for it, or cancel that task."
 	case len(moving) > 0:

@@ -24,6 +24,7 @@ type Meta struct {
 	DeletedAt          *time.Time        `json:"deletedAt,omitempty"` // set: deletion is asked for, the host has not yet done it
 	Guard              VMGuard           `json:"guard,omitzero"`
 	ScheduleTrouble    string            `json:"scheduleTrouble,omitempty"` // why a person is needed for a snapshot schedule of it, in a sentence
+	Misplaced          []int             `json:"misplaced,omitempty"`       // which of the spec's required rules its place breaks, as the portal found last
 }
 
 // VM is one virtual machine: Spec is what people want, Status what its host last reported (nil: never).
@@ -52,9 +53,12 @@ type VMSpec struct {
 	Devices  VMDevices  `json:"devices,omitzero"`
 	Policy   VMPolicy   `json:"policy,omitzero"`
 
-	Drives      []VMDrive      `json:"drives,omitempty"`      // beside the first CD-ROM
-	HostDevices []VMHostDevice `json:"hostDevices,omitempty"` // that the guest has for itself
-	Shares      []VMShare      `json:"shares,omitempty"`      // folders that it shares with its host
+	Drives      []VMDrive       `json:"drives,omitempty"`      // beside the first CD-ROM
+	HostDevices []VMHostDevice  `json:"hostDevices,omitempty"` // that the guest has for itself
+	Shares      []VMShare       `json:"shares,omitempty"`      // folders that it shares with its host
+	Rules       []PlacementRule `json:"rules,omitempty"`       // where it may be
+	Health      []HealthCheck   `json:"health,omitempty"`      // what its host asks the guest again and again
+	Migration   VMMigration     `json:"migration,omitzero"`
 
 	FirstBoot VMFirstBoot `json:"firstBoot,omitzero"` // set by the portal: see FirstBoot
 }
@@ -204,6 +208,8 @@ type VMStatus struct {
 	Snapshots *SnapshotTree `json:"snapshots,omitempty"` // nil: it has none
 	Guest     *GuestStatus  `json:"guest,omitempty"`     // what the guest says of itself; nil: it is off, or an older agent tells nothing
 	Policy    VMPolicy      `json:"policy,omitzero"`     // by which its host acts
+	Checks    []HealthCheck `json:"checks,omitempty"`    // that its host asks
+	Health    []HealthState `json:"health,omitempty"`    // what it found of them
 	Restarts  int           `json:"restarts,omitempty"`  // how often its host has started it again by itself since it last ran for a while
 }
 
@@ -219,6 +225,8 @@ const (
 	FaultRestart   FaultCode = "restart"   // it went off by itself, and its host starts it again, or could not
 	FaultSchedule  FaultCode = "schedule"  // a snapshot schedule of it takes nothing: the portal's own finding
 	FaultExpiry    FaultCode = "expiry"    // it is at its end, or near it: the portal's own finding
+	FaultHealth    FaultCode = "health"    // the guest fails health checks
+	FaultPlacement FaultCode = "placement" // where it is breaks a required rule: the portal's own finding
 	FaultUndefined FaultCode = "undefined" // it runs, but its definition was removed on the host: put it back, or it is gone when it stops
 )
 

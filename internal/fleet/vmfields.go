@@ -1,11 +1,9 @@
 package fleet
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -58,10 +56,11 @@ const (
 	SectionSecurity Section = "Security"
 	SectionDevices  Section = "Other devices"
 	SectionPower    Section = "Start and stop"
+	SectionMoves    Section = "Moves"
 )
 
 // VMSections lists them.
-var VMSections = []Section{SectionCPU, SectionMemory, SectionBoot, SectionDisplay, SectionSecurity, SectionDevices, SectionPower}
+var VMSections = []Section{SectionCPU, SectionMemory, SectionBoot, SectionDisplay, SectionSecurity, SectionDevices, SectionPower, SectionMoves}
 
 // What people may choose among. The empty value is the default.
 var (
@@ -122,6 +121,7 @@ const (
 	MaxStartDelay = 3600 // seconds
 	MaxSerials    = 3    // beside the console's
 	MaxUSBPorts   = 4
+	MaxMoveLimit  = 1 << 20
 )
 
 var (
@@ -257,6 +257,16 @@ var partFields = []Field[VMSpec]{
 		Help: "After 10 s, then twice as long each time, up to 5 minutes. What a person stops stays off, and so does what virsh forces off.",
 	})),
 
+	ofPortal(flag("migration.stays", "staying on its host", func(s *VMSpec) *bool { return &s.Migration.Stays }, Input{
+		Section: SectionMoves, Label: "Stays on its host", Help: "It goes to no other host until this is taken back. Its disks can go to other pools.",
+	})),
+	ofPortal(number("migration.limitMiB", "limit of moves", "MiB/s", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, Input{
+		Section: SectionMoves, Label: "At most", Unit: "MiB/s", Help: "Of what is moved to another pool or host. A slower move can be asked for. Empty: as fast as can be.",
+	}, 1, MaxMoveLimit)),
+
+	ofPortal(rowsOf("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, SaysRules, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) })),
+	rowsOf("health", "health checks", func(s *VMSpec) *[]HealthCheck { return &s.Health }, SaysHealth, func(c *Checks, field string, s VMSpec) { s.checkHealth(c, field) }),
+
 	firstBoot(),
 }
 
@@ -293,7 +303,7 @@ type UsedPart struct{ Name, At, Noun, Value string } // "nics.model" at "nics[0]
 func (s VMSpec) Used() []UsedPart {
 	var out []UsedPart
 	for _, f := range allParts {
-		if !f.Default(s) {
+		if !f.Default(s) && !f.Portal {
 			word, _ := f.Value(s).(string)
 			out = append(out, UsedPart{f.Name, f.Name, f.Noun, word})
 		}
@@ -355,97 +365,4 @@ func (s VMSpec) checkParts(c *Checks, prefix string) {
 	if d := s.Devices; d.WatchdogAction != "" && d.Watchdog == "" {
 		c.Add(prefix+".devices.watchdogAction", "Choose a watchdog, or leave its action.")
 	}
-}
-
-// asked is a field that a form asks for; a guest that is on gets it at its next start.
-func asked[S any, T comparable](name, noun string, at func(*S) *T, words func(T) string, in Input, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
-	f := valueAs(name, noun, NextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)
-	f.Input = in
-	f.Default = func(s S) bool { var zero T; return equal(*at(&s), zero) }
-	f.check = func(c *Checks, field string, s S) {
-		if !f.Default(s) {
-			check(c, field, *at(&s))
-		}
-	}
-	return f
-}
-
-// reserved is a field that only who runs the hosts may choose; who may change the VM may put it back to the usual.
-func reserved[S any](why string, f Field[S]) Field[S] {
-	f.Reserved = why
-	return f
-}
-
-func equal[T comparable](a, b T) bool { return a == b }
-
-// number is one that is above zero; zero: the default.
-func number[S any](name, noun, unit string, at func(*S) *int, in Input, least, most int) Field[S] {
-	return asked(name, noun, at, func(n int) string {
-		switch {
-		case n == 0:
-			return "default"
-		case unit == "":
-			return strconv.Itoa(n)
-		case in.Unit != "":
-			return fmt.Sprint(n, " ", in.Unit)
-		}
-		return count(n, unit)
-	}, in, func(a, b int) bool { return cmp.Or(a, in.Usual) == cmp.Or(b, in.Usual) }, func(c *Checks, field string, n int) {
-		if n < least || n > most {
-			c.Add(field, "Give a whole number from %d to %d, or nothing.", least, most)
-		}
-	})
-}
-
-func flag[S any](name, noun string, at func(*S) *bool, in Input) Field[S] {
-	in.Kind = InputFlag
-	return asked(name, noun, at, func(on bool) string {
-		if on {
-			return "on"
-		}
-		return "off"
-	}, in, equal, func(*Checks, string, bool) {})
-}
-
-func choice[S any](name, noun string, at func(*S) *string, in Input) Field[S] {
-	in.Kind = InputChoice
-	return asked(name, noun, at, in.words, in, equal, func(c *Checks, field, v string) {
-		if !slices.ContainsFunc(in.Options, func(o Option) bool { return o.Value == v }) {
-			var all []string
-			for _, o := range in.Options[1:] {
-				all = append(all, o.Value)
-			}
-			c.Add(field, "Choose one of %s, or nothing.", strings.Join(all, ", "))
-		}
-	})
-}
-
-// text is a choice that takes other words of that form, too.
-func text[S any](name, noun string, at func(*S) *string, in Input, form *regexp.Regexp, wrong string) Field[S] {
-	in.Kind = InputText
-	return asked(name, noun, at, func(v string) string { return cmp.Or(in.words(v), "default") }, in, equal, func(c *Checks, field, v string) {
-		if !form.MatchString(v) {
-			c.Add(field, "%s", wrong)
-		}
-	})
-}
-
-// Says is a value in words: one of the options', or itself with its unit.
-func (in Input) Says(v string) string {
-	switch {
-	case in.Kind == InputFlag:
-		return "on"
-	case in.Unit != "":
-		return v + " " + in.Unit
-	}
-	return in.words(v)
-}
-
-func (in Input) words(v string) string {
-	for _, o := range in.Options {
-		if o.Value == v {
-			return o.Text
-		}
-	}
-	return v
 }

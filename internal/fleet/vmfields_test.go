@@ -61,6 +61,9 @@ func TestPartsAreChecked(t *testing.T) {
 		"a wait without a start":   {func(s *fleet.VMSpec) { s.Policy.StartDelay = 10 }, []string{"spec.policy.startDelay"}},
 		"a restart in uppercase":   {func(s *fleet.VMSpec) { s.Policy.Restart = "ALWAYS" }, []string{"spec.policy.restart"}},
 		"a restart with markup":    {func(s *fleet.VMSpec) { s.Policy.Restart = "]]>" }, []string{"spec.policy.restart"}},
+		"stays and a limit":        {func(s *fleet.VMSpec) { s.Migration = fleet.VMMigration{Stays: true, LimitMiB: 1 << 20} }, nil},
+		"a limit of moves beyond":  {func(s *fleet.VMSpec) { s.Migration.LimitMiB = 1<<20 + 1 }, []string{"spec.migration.limitMiB"}},
+		"a limit of moves below":   {func(s *fleet.VMSpec) { s.Migration.LimitMiB = -1 }, []string{"spec.migration.limitMiB"}},
 		"a rate beyond all":        {func(s *fleet.VMSpec) { s.Devices.RNGRate = fleet.MaxRNGRate + 1 }, []string{"spec.devices.rngRate"}},
 		"features":                 {func(s *fleet.VMSpec) { s.CPU.Features = "+aes -vmx +avx512-vnni" }, nil},
 		"a feature without a sign": {func(s *fleet.VMSpec) { s.CPU.Features = "aes" }, []string{"spec.cpu.features"}},
@@ -157,6 +160,9 @@ func TestPartsAreValues(t *testing.T) {
 		Drives:   []fleet.VMDrive{{Slot: "cdrom2", Medium: &fleet.Volref{PoolID: "p", Volume: "virtio.iso"}, BootOrder: 4}}, HostDevices: []fleet.VMHostDevice{{Device: "usb/046d:c52b"}},
 		Shares:    []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: "p", Volume: "src"}}},
 		Policy:    fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always"},
+		Rules:     []fleet.PlacementRule{{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}},
+		Health:    []fleet.HealthCheck{{Kind: fleet.HealthTCP, Port: 22}},
+		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100},
 		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Sysprep, Number: 2},
 	}
 	var taken fleet.VMSpec
@@ -167,7 +173,7 @@ func TestPartsAreValues(t *testing.T) {
 		if f.Same(full, fleet.VMSpec{}) || f.Words(full) == f.Words(fleet.VMSpec{}) {
 			t.Errorf("%s: set or not is the same, in words %q and %q", f.Name, f.Words(full), f.Words(fleet.VMSpec{}))
 		}
-		if alone := f.Name == "firstBoot"; !alone && f.Input.Label == "" || alone != !slices.Contains(fleet.VMSections, f.Input.Section) {
+		if alone := slices.Contains([]string{"firstBoot", "rules", "health"}, f.Name); !alone && f.Input.Label == "" || alone != !slices.Contains(fleet.VMSections, f.Input.Section) {
 			t.Errorf("%s: no form can ask for it: %+v", f.Name, f.Input)
 		}
 		text, err := json.Marshal(f.Value(full))

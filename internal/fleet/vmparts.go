@@ -69,6 +69,20 @@ type VMDevices struct {
 	Parallel bool   `json:"parallel,omitempty"` // a parallel port
 }
 
+// VMMigration is how the VM's disks and the VM itself go elsewhere.
+type VMMigration struct {
+	Stays    bool `json:"stays,omitempty"`    // it goes to no other host
+	LimitMiB int  `json:"limitMiB,omitempty"` // a second, of what goes to another pool or host; 0: as fast as can be
+}
+
+// Rate is how fast something of the VM moves that is asked to at rate, bytes a second; 0: as fast as can be.
+func (m VMMigration) Rate(rate int64) int64 {
+	if most := int64(m.LimitMiB) << 20; most > 0 && (rate == 0 || rate > most) {
+		return most
+	}
+	return rate
+}
+
 // VMPolicy is what a host does with the VM by itself, portal or not. It is kept in the VM's definition there.
 type VMPolicy struct {
 	Autostart  string `json:"autostart,omitempty"`  // what becomes of it when its host comes up: see Autostarts; empty: it stays off

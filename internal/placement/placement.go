@@ -30,6 +30,8 @@ type Host struct {
 	Images       map[int]Image                 // what disks that name an image of the library are made from there, by their place in the spec
 	Cards        map[fleet.NetworkID]*Cards    // of the networks whose cards take something of the host each for itself; those on one device share one
 	Overcommit   bool                          // pools may be promised more than is free
+	Labels       map[string]string
+	Rules        *Ruling // what it is for the VM's placement rules; nil: nobody asks
 }
 
 // Device is a device of a host that a guest could have for itself.
@@ -79,8 +81,8 @@ type Fault struct {
 	Room    bool   // a pool is too small, which who may overcommit may wish all the same: see Host.Overcommit
 }
 
-// Place chooses among the fitting hosts: one to which no image has to be copied first before others, then the one that has the most memory left;
-// among equals the first by name.
+// Place chooses among the fitting hosts: the one that breaks the fewest preferred rules, then one to which no image has to be copied first, then the
+// one that has the most memory left; among equals the first by name.
 func Place(spec fleet.VMSpec, hosts []Host) Choice {
 	var c Choice
 	for i := range hosts {
@@ -89,7 +91,7 @@ func Place(spec fleet.VMSpec, hosts []Host) Choice {
 			c.Refused = append(c.Refused, Refusal{h.ID, h.Name, *fault})
 			continue
 		}
-		if c.Host == nil || cmp.Or(c.Host.later()-h.later(), cmp.Compare(h.free(), c.Host.free()), strings.Compare(c.Host.Name, h.Name)) > 0 {
+		if c.Host == nil || cmp.Or(len(c.Host.Strains(spec.Rules))-len(h.Strains(spec.Rules)), c.Host.later()-h.later(), cmp.Compare(h.free(), c.Host.free()), strings.Compare(c.Host.Name, h.Name)) > 0 {
 			c.Host = h
 		}
 	}
@@ -179,6 +181,7 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 		firmware := strings.ToUpper(string(spec.Firmware))
 		f.add("spec.firmware", "no "+firmware+" firmware", "%s has no %s firmware.", h.Name, firmware)
 	}
+	f.rules(spec.Rules)
 	f.parts(spec)
 	for i, d := range spec.Disks {
 		f.disk(d, fmt.Sprintf("spec.disks[%d]", i))

@@ -37,6 +37,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"settle security groups", 15 * time.Second, []string{"filters"}, c.SettleSecurityGroups},
 		{"settle places", time.Second, nil, c.SettlePlaces},
 		{"watch hosts", 2 * time.Second, nil, live.run},
+		{"settle rules", 5 * time.Second, nil, c.SettleRules},
 		{"expire VMs", time.Minute, nil, c.ExpireVMs},
 		{"snapshot schedules", 15 * time.Second, nil, c.TakeScheduled},
 		{"end uploads", time.Minute, nil, c.EndUploads},

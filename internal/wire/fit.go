@@ -39,7 +39,8 @@ var byName = map[string]bound{
 // byField goes before byName. No honest host comes near these: its agent lists at most 2,000 volumes of a pool.
 var byField = map[string]bound{
 	"State.VMs": {most: 4 << 10}, "State.Found": {most: 4 << 10}, "State.Pools": {most: 256}, "State.Networks": {most: 4 << 10}, "State.Groups": {most: 4 << 10},
-	"PoolStatus.Volumes": {most: 4 << 10}, "VMStatus.Disks": {most: 256}, "VMStatus.NICs": {most: 256},
+	"PoolStatus.Volumes": {most: 4 << 10}, "VMStatus.Disks": {most: 256}, "VMStatus.NICs": {most: 256}, "VMStatus.Checks": {most: fleet.MaxHealthChecks, cut: true}, "VMStatus.Health": {most: fleet.MaxHealthChecks, cut: true},
+	"HealthState.Said": {most: fleet.MaxHealthWords}, "HealthCheck.Path": {most: 256}, "HealthCheck.Kind": {most: 16}, "HealthCheck.Action": {most: 16}, "HealthState.State": {most: 16},
 	"NICState.Addresses": {most: 64, cut: true}, "NICState.Seen": {most: 64, cut: true}, "SeenAddress.By": {most: 3, cut: true}, "NetworkStatus.Leases": {most: 1 << 10, cut: true}, "HostNIC.Addresses": {most: 256, cut: true},
 	"Inventory.Disks": {most: 10000}, "Inventory.NICs": {most: 10000}, "NUMANode.Threads": {most: 10000},
 	"Results.Results": {most: MostResults}, "Report.Meters": {most: 4 << 10}, "Report.Guests": {most: MostGuests}, "GuestReading.FileSystems": {most: fleet.MaxGuestFileSystems, cut: true}, "GuestReading.Users": {most: fleet.MaxGuestUsers, cut: true},

@@ -67,3 +67,11 @@ func AHost(name string) string { return cmp.Or(name, "its host") }
 
 // TheHost is aHost at the beginning of a sentence.
 func TheHost(name string) string { return cmp.Or(name, "Its host") }
+
+// Capital is the text with a capital at its beginning.
+func Capital(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}

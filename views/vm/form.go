@@ -19,6 +19,7 @@ type Form struct {
 	Edits         bool     // a VM that is there, else a new one
 	On            bool     // and its guest is on
 	MayOvercommit bool     // see control.CreateVM
+	SeesHosts     bool     // who looks does
 	RunsHosts     bool     // who looks may change infrastructure: see fleet.Field.Reserved
 	VM            fleet.VM // that is edited
 	Wizard        Wizard

@@ -29,7 +29,8 @@ func VMFor(a fleet.Actor, v fleet.VMView) fleet.VMView {
 		}
 		v.Status = &status
 	}
-	v.HostID, v.HostName = "", ""
+	v.Spec.Rules, _ = fleet.WithoutHosts(v.Spec.Rules)
+	v.HostID, v.HostName, v.Misplaced = "", "", nil
 	return v
 }
 

@@ -17,11 +17,19 @@ func VMOf(r db.VM) fleet.VM {
 		Meta: fleet.Meta{
 			ID: r.ID, Name: r.Name, ProjectID: r.ProjectID, HostID: r.HostID, Labels: r.Labels, Description: r.Description,
 			Generation: r.Generation, ObservedGeneration: r.ObservedGeneration, Ordered: r.Ordered, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt,
+			Misplaced:       numbers(r.Misplaced),
 			Guard:           fleet.VMGuard{Protected: r.Protected, Lock: r.Lock, ExpiresAt: r.ExpiresAt, ExpiryStops: r.ExpiryStops, Expiry: r.Expiry},
 			ScheduleTrouble: r.ScheduleTrouble,
 		},
 		Spec: r.Spec, Status: r.Status, Elsewhere: r.Elsewhere,
 	}
+}
+
+func numbers(all []int32) (out []int) {
+	for _, n := range all {
+		out = append(out, int(n))
+	}
+	return out
 }
 
 // HearPlaces adds which of the hosts that have a domain of the VM are not heard. Few VMs are in two places: mostly it asks nothing.
@@ -102,6 +110,11 @@ func VMView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet
 	if vm.ScheduleTrouble != "" && vm.Status != nil {
 		status := *vm.Status
 		status.Faults = append(slices.Clone(status.Faults), fleet.Fault{Code: fleet.FaultSchedule, Text: vm.ScheduleTrouble})
+		vm.Status = &status
+	}
+	if f := vm.RuleFault(false); f != nil && vm.Status != nil {
+		status := *vm.Status
+		status.Faults = append(slices.Clone(status.Faults), *f)
 		vm.Status = &status
 	}
 	return fleet.VMView{

@@ -1,0 +1,388 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// Sign is what a guest answered to one health check. Of a check that compares, Mark is what is compared: of a screen what it shows, of a watchdog when it
+// was last let down.
+type Sign struct {
+	Said string
+	Mark string
+}
+
+// Unsure is the error of a check that nobody can make now: the guest neither passes nor fails it.
+type Unsure string
+
+func (u Unsure) Error() string { return string(u) }
+
+// checksAtOnce is how many guests of a host are asked at a time, each one thing: a slow one holds up no more than its place.
+const checksAtOnce = 8
+
+// judge asks guests what their health checks say, and acts on those that fail. Nothing of it is known to a new agent but how often it has acted.
+type judge struct {
+	mu     sync.Mutex
+	all    map[fleet.VMID]*judged
+	asking int
+	work   sync.WaitGroup
+}
+
+// judged is a VM with health checks.
+type judged struct {
+	asking bool
+	run    time.Time // when the guest began, as its host says
+	since  time.Time // from when on its grace counts
+	acted  time.Time // when its host acted last
+	calm   time.Time // since when nothing fails; zero: something does
+	checks []*checking
+}
+
+// checking is one check of a guest.
+type checking struct {
+	fleet.HealthState
+	due   time.Time
+	fails int
+	mark  string
+}
+
+// judgeVMs does it until ctx ends.
+func (a *Agent) judgeVMs(ctx context.Context) {
+	if _, err := a.inventory.wait(ctx); err != nil {
+		return
+	}
+	for ctx.Err() == nil {
+		a.judgeDue(ctx, time.Now())
+		pause(ctx, a.times.keep)
+	}
+	a.judge.work.Wait()
+}
+
+// judgeDue asks those guests whose time has come, the one that waits longest first. It waits for none.
+func (a *Agent) judgeDue(ctx context.Context, now time.Time) {
+	all, busy, boot := a.memory.judging(), a.board.busy(), a.bootID()
+	j := &a.judge
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for id := range j.all {
+		if k, there := all[id]; !j.all[id].asking && (!there || k.Ran != boot && k.Again == "") {
+			delete(j.all, id) // off, or of no checks any more
+		}
+	}
+	type dueCheck struct {
+		id fleet.VMID
+		p  *judged
+		c  *checking
+	}
+	var due []dueCheck
+	for id, k := range all {
+		if busy[fleet.SubjectVM(id)] {
+			continue
+		}
+		p := j.of(id, k, now)
+		switch {
+		case p.asking:
+		case k.Again != "":
+			if now.Sub(p.acted) >= a.times.again || p.acted.IsZero() {
+				due = append(due, dueCheck{id, p, nil})
+			}
+		case k.Ran == boot:
+			next := slices.MinFunc(p.checks, func(x, y *checking) int { return x.due.Compare(y.due) })
+			if !now.Before(next.due) {
+				due = append(due, dueCheck{id, p, next})
+			}
+		}
+	}
+	slices.SortFunc(due, func(x, y dueCheck) int {
+		at := func(d dueCheck) (t time.Time) {
+			if d.c != nil {
+				t = d.c.due
+			}
+			return t
+		}
+		return cmp.Or(at(x).Compare(at(y)), cmp.Compare(x.id, y.id))
+	})
+	for _, d := range due[:min(len(due), max(0, checksAtOnce-j.asking))] {
+		d.p.asking = true
+		j.asking++
+		j.work.Go(func() {
+			if d.c == nil {
+				a.restartSick(ctx, d.id, d.p)
+			} else {
+				a.ask(ctx, d.id, d.p, d.c)
+			}
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			d.p.asking = false
+			j.asking--
+		})
+	}
+}
+
+// of is the VM's, with the checks that it has now; j.mu is held.
+func (j *judge) of(id fleet.VMID, k vmMemory, now time.Time) *judged {
+	if j.all == nil {
+		j.all = map[fleet.VMID]*judged{}
+	}
+	p := j.all[id]
+	if p == nil {
+		p = &judged{since: now}
+		j.all[id] = p
+	}
+	same := len(p.checks) == len(k.Checks)
+	for i := range p.checks {
+		same = same && p.checks[i].Check == k.Checks[i]
+	}
+	if same || p.asking {
+		return p
+	}
+	had := p.checks
+	p.checks = nil
+	for _, c := range k.Checks[:min(len(k.Checks), fleet.MaxHealthChecks)] {
+		i := slices.IndexFunc(had, func(o *checking) bool { return o.Check == c })
+		if i < 0 {
+			p.checks = append(p.checks, &checking{HealthState: fleet.HealthState{Check: c, State: fleet.HealthUnsure, Said: "Not asked yet."}, due: now})
+			continue
+		}
+		p.checks = append(p.checks, had[i])
+	}
+	return p
+}
+
+// ask makes one check, on a guest that is looked at first: what was seen before may be over.
+func (a *Agent) ask(ctx context.Context, id fleet.VMID, p *judged, c *checking) {
+	usual := c.Check.Usual()
+	fresh, err := a.judgeable(ctx, id)
+	var sign Sign
+	if err == nil {
+		within, cancel := context.WithTimeout(ctx, time.Duration(usual.Timeout)*a.times.second)
+		sign, err = a.hypervisor.CheckGuest(within, id, usual)
+		if cause := within.Err(); cause != nil && err != nil && ctx.Err() == nil {
+			err = errors.New("it did not answer in time")
+		}
+		cancel()
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	busy := a.board.busy()[fleet.SubjectVM(id)]
+	a.judge.mu.Lock()
+	changed := p.learn(c, fresh, sign, err, busy, time.Now(), a.times.second)
+	calmed, sick := p.isCalm(time.Now(), a.times.calm), c.State == fleet.HealthFails && c.fails > 0
+	a.judge.mu.Unlock()
+	if calmed {
+		a.remember(id, func(k *vmMemory) { k.Acted = 0 })
+	}
+	if sick && !busy && c.Check.Action != fleet.HealthTell {
+		changed = a.treat(ctx, id, p, c) || changed
+	}
+	if changed {
+		a.reports.pokeFull()
+	}
+}
+
+// judgeable looks at the guest. Unsure: it is as it is for now, and not to be judged.
+func (a *Agent) judgeable(ctx context.Context, id fleet.VMID) (fleet.VMStatus, error) {
+	var status fleet.VMStatus
+	err := a.within(ctx, func(ctx context.Context) (err error) {
+		status, _, err = a.hypervisor.VM(ctx, id)
+		return err
+	})
+	switch {
+	case err != nil:
+		return status, Unsure("Its host's hypervisor does not answer.")
+	case status.Power == fleet.Paused:
+		return status, Unsure("It is paused.")
+	case status.Power != fleet.Running:
+		return status, Unsure("It is off.")
+	case status.Guest != nil && status.Guest.Frozen:
+		return status, Unsure("Its file systems are frozen.")
+	}
+	return status, nil
+}
+
+// learn takes up what a check brought, and reports whether anybody has to know; the judge's lock is held.
+func (p *judged) learn(c *checking, fresh fleet.VMStatus, sign Sign, err error, busy bool, now time.Time, second time.Duration) (changed bool) {
+	usual := c.Check.Usual()
+	c.due = now.Add(time.Duration(usual.Interval) * second)
+	if busy { // somebody works on the VM, so nothing that it said counts
+		c.fails = 0
+		return false
+	}
+	if fresh.StartedAt != nil && !fresh.StartedAt.Equal(p.run) {
+		if !p.run.IsZero() {
+			p.since = now
+		} else if fresh.StartedAt.Before(p.since) {
+			p.since = *fresh.StartedAt // it was up before the agent was
+		}
+		p.run = *fresh.StartedAt
+		for _, o := range p.checks {
+			o.mark, o.fails = "", 0
+		}
+	}
+	was := c.mark
+	c.mark = cmp.Or(sign.Mark, was)
+	switch {
+	case err != nil || was == "":
+	case usual.Kind == fleet.HealthScreen && was == c.mark:
+		err = errors.New("it shows the same all the time")
+	case usual.Kind == fleet.HealthWatchdog && was != c.mark:
+		err = errors.New("the guest did not feed it")
+	}
+	var unsure Unsure
+	next := c.HealthState
+	switch {
+	case errors.As(err, &unsure) || errors.Is(err, ErrAway):
+		next.State, next.Said, c.fails = fleet.HealthUnsure, wire.Shown(err.Error(), fleet.MaxHealthWords), 0
+	case err == nil:
+		next.State, next.Said, c.fails = fleet.Healthy, wire.Shown(sign.Said, fleet.MaxHealthWords), 0
+	case now.Sub(p.since) < time.Duration(usual.Grace)*second:
+		c.fails = 0
+	default:
+		if c.fails++; c.fails >= usual.Threshold {
+			next.State, next.Said = fleet.HealthFails, wire.Shown(err.Error(), fleet.MaxHealthWords)
+		}
+	}
+	if changed = next.State != c.State; changed {
+		at := now.UTC().Truncate(time.Second)
+		next.Since = &at
+		c.HealthState = next
+	}
+	return changed
+}
+
+// isCalm reports, once, that nothing has failed for a while.
+func (p *judged) isCalm(now time.Time, calm time.Duration) bool {
+	if slices.ContainsFunc(p.checks, func(c *checking) bool { return c.State == fleet.HealthFails || c.fails > 0 }) {
+		p.calm = time.Time{}
+		return false
+	}
+	if p.calm.IsZero() {
+		p.calm = now
+	}
+	return !p.acted.IsZero() && now.Sub(p.calm) > calm
+}
+
+// treat acts on a guest that fails a check, unless it was acted on just now, or often enough. What is done is noted before it is done.
+func (a *Agent) treat(ctx context.Context, id fleet.VMID, p *judged, c *checking) bool {
+	k, known := a.memory.judging()[id]
+	a.judge.mu.Lock()
+	wait := !p.acted.IsZero() && time.Since(p.acted) < againIn(k.Acted, a.times.again, a.times.againMost)
+	run := p.run
+	a.judge.mu.Unlock()
+	if !known || k.Again != "" || k.Asked || k.Acted >= fleet.MostHealthActions || wait {
+		return false
+	}
+	fresh, err := a.judgeable(ctx, id) // it may have been forced off, or paused, while the check waited for it
+	if err != nil || fresh.StartedAt != nil && !fresh.StartedAt.Equal(run) || a.board.busy()[fleet.SubjectVM(id)] {
+		return false
+	}
+	boot := a.bootID()
+	if err := a.memory.keep(id, func(k *vmMemory) {
+		if k.Acted++; c.Check.Action == fleet.HealthRestart {
+			k.Again, k.AgainAt = boot, time.Now()
+		}
+	}); err != nil {
+		a.log.Error("The agent's memory cannot be written.", "error", err)
+		return false
+	}
+	a.log.Info("A guest fails a health check.", "vm", k.Name, "check", c.Check.Says(), "said", c.Said, "action", c.Check.Action, "time", k.Acted+1)
+	a.judge.mu.Lock()
+	p.acted, p.since, p.calm = time.Now(), time.Now(), time.Time{}
+	for _, o := range p.checks {
+		o.fails, o.mark = 0, ""
+	}
+	a.judge.mu.Unlock()
+	if c.Check.Action == fleet.HealthRestart {
+		a.restartSick(ctx, id, p)
+		return true
+	}
+	if err := a.within(ctx, func(ctx context.Context) error { return a.hypervisor.ResetVM(ctx, id) }); err != nil {
+		a.log.Warn("A guest that fails a health check could not be reset.", "vm", k.Name, "error", err)
+	}
+	return true
+}
+
+// restartSick forces the guest off that ran when it was noted, and starts it; what is half done is brought to its end by the next round, or agent.
+func (a *Agent) restartSick(ctx context.Context, id fleet.VMID, p *judged) {
+	a.judge.mu.Lock()
+	p.acted = time.Now()
+	a.judge.mu.Unlock()
+	k, known := a.memory.judging()[id]
+	if !known || k.Again == "" || a.board.busy()[fleet.SubjectVM(id)] {
+		return
+	}
+	var status fleet.VMStatus
+	err := a.within(ctx, func(ctx context.Context) (err error) {
+		status, _, err = a.hypervisor.VM(ctx, id)
+		return err
+	})
+	over := k.Again != a.bootID() || status.Power == fleet.Paused || status.Power == fleet.Absent ||
+		status.Power == fleet.Running && (status.StartedAt == nil || status.StartedAt.After(k.AgainAt)) // another run: somebody was faster
+	switch {
+	case err != nil:
+		return
+	case over:
+		a.remember(id, func(k *vmMemory) { k.Again = "" })
+		return
+	case status.Power == fleet.Running:
+		if err := a.within(ctx, func(ctx context.Context) error { return a.hypervisor.StopVM(ctx, id) }); err != nil {
+			a.log.Warn("A guest that fails a health check could not be forced off.", "vm", k.Name, "error", err)
+			return
+		}
+	}
+	if k, known = a.memory.judging()[id]; !known || k.Again == "" || a.board.busy()[fleet.SubjectVM(id)] {
+		return // somebody wants it off
+	}
+	err = a.startByItself(ctx, id)
+	a.remember(id, func(k *vmMemory) {
+		switch {
+		case err == nil:
+			k.Ran, k.Down, k.Trouble, k.Again = a.bootID(), "", "", ""
+		case k.Again != "":
+			k.Trouble = err.Error()
+		}
+	})
+	a.reports.pokeFull()
+}
+
+func (a *Agent) remember(id fleet.VMID, change func(*vmMemory)) {
+	if err := a.memory.keep(id, change); err != nil {
+		a.log.Error("The agent's memory cannot be written.", "error", err)
+	}
+}
+
+// addTo completes one status with what its checks say.
+func (j *judge) addTo(id fleet.VMID, status *fleet.VMStatus, acted int) {
+	if status.Health = nil; len(status.Checks) == 0 || isOff(status.Power) {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, c := range status.Checks {
+		out := fleet.HealthState{Check: c, State: fleet.HealthUnsure, Said: "Not asked yet."}
+		if p := j.all[id]; p != nil {
+			if i := slices.IndexFunc(p.checks, func(o *checking) bool { return o.Check == c }); i >= 0 {
+				out = p.checks[i].HealthState
+			}
+		}
+		switch {
+		case status.Power == fleet.Paused:
+			out.State, out.Said, out.Since = fleet.HealthUnsure, "It is paused.", nil
+		case status.Guest != nil && status.Guest.Frozen:
+			out.State, out.Said, out.Since = fleet.HealthUnsure, "Its file systems are frozen.", nil
+		}
+		out.Acted = acted
+		status.Health = append(status.Health, out)
+	}
+	if f := fleet.HealthFault(status.Health); f != nil {
+		status.Faults = append(slices.Clone(status.Faults), *f)
+	}
+}

@@ -1,0 +1,221 @@
+package agent_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// sickly is a host that tells what was done to guests, and can hold their answers back.
+type sickly struct {
+	*counted
+	more   sync.Mutex
+	acts   []string
+	hangs  map[fleet.VMID]bool
+	checks map[fleet.VMID]int
+}
+
+func newSickly() *sickly {
+	return &sickly{counted: newCounted(), hangs: map[fleet.VMID]bool{}, checks: map[fleet.VMID]int{}}
+}
+
+func (s *sickly) did(act string) {
+	s.more.Lock()
+	defer s.more.Unlock()
+	s.acts = append(s.acts, act)
+}
+
+func (s *sickly) done() []string {
+	s.more.Lock()
+	defer s.more.Unlock()
+	return slices.Clone(s.acts)
+}
+
+func (s *sickly) asked(id fleet.VMID) int {
+	s.more.Lock()
+	defer s.more.Unlock()
+	return s.checks[id]
+}
+
+func (s *sickly) StopVM(ctx context.Context, id fleet.VMID) error {
+	s.did("stop")
+	return s.counted.StopVM(ctx, id)
+}
+
+func (s *sickly) StartVM(ctx context.Context, id fleet.VMID) error {
+	s.did("start")
+	return s.counted.StartVM(ctx, id)
+}
+
+func (s *sickly) ResetVM(ctx context.Context, id fleet.VMID) error {
+	s.did("reset")
+	return s.counted.ResetVM(ctx, id)
+}
+
+func (s *sickly) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (agent.Sign, error) {
+	s.more.Lock()
+	s.checks[id]++
+	hangs := s.hangs[id]
+	s.more.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return agent.Sign{}, ctx.Err()
+	}
+	return s.counted.CheckGuest(ctx, id, check)
+}
+
+func checked(name string, all ...fleet.HealthCheck) *fleet.VM {
+	vm := newVM(name)
+	vm.Spec.Health = all
+	return vm
+}
+
+// health waits until the host has told so of the VM's first check.
+func (p *portal) health(vm *fleet.VM, what string, ok func(fleet.VMStatus) bool) {
+	p.t.Helper()
+	p.stateSince(0, vm.Name+" "+what, func(s wire.State) bool {
+		r, there := vmIn(s, vm.ID)
+		return there && len(r.Status.Health) > 0 && ok(r.Status)
+	})
+}
+
+func is(want fleet.Health) func(fleet.VMStatus) bool {
+	return func(s fleet.VMStatus) bool { return s.Health[0].State == want }
+}
+
+var port = fleet.HealthCheck{Kind: fleet.HealthHTTP, Interval: 5, Threshold: 2, Grace: 5}
+
+func (p *portal) sickly(t *testing.T, vms ...*fleet.VM) (*sickly, func()) {
+	host := newSickly()
+	_, stop := p.running(p.join(), host, host)
+	for _, vm := range vms {
+		vm.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}}
+		p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	}
+	return host, stop
+}
+
+// A guest that fails is told of, with its answer, and told of no more when it is well again. Without an action nothing is done to it.
+func TestHealthIsToldAndNothingElseIsDone(t *testing.T) {
+	t.Parallel()
+	p, vm := newPortal(t), checked("web", port)
+	host, _ := p.sickly(t, vm)
+	p.health(vm, "healthy", is(fleet.Healthy))
+	host.Sicken(vm.ID, fleet.HealthHTTP, true)
+	p.health(vm, "failing", func(s fleet.VMStatus) bool {
+		return is(fleet.HealthFails)(s) && strings.Contains(s.Health[0].Said, "503") && s.Health[0].Since != nil &&
+			slices.ContainsFunc(s.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultHealth && strings.Contains(f.Text, "503") })
+	})
+	host.Sicken(vm.ID, fleet.HealthHTTP, false)
+	since := len(p.reports)
+	p.stateSince(since, "well again", func(s wire.State) bool {
+		r, _ := vmIn(s, vm.ID)
+		return len(r.Status.Health) > 0 && is(fleet.Healthy)(r.Status) && len(r.Status.Faults) == 0
+	})
+	if acts := host.done(); !slices.Equal(acts, []string{"start"}) {
+		t.Errorf("done to it was %q", acts)
+	}
+}
+
+// What is done to a sick guest ends after a few times, and then it is told of.
+func TestASickGuestIsResetAFewTimes(t *testing.T) {
+	t.Parallel()
+	check := port
+	check.Action = fleet.HealthReset
+	p, vm := newPortal(t), checked("sick-web", check)
+	host, _ := p.sickly(t, vm)
+	p.health(vm, "given up", func(s fleet.VMStatus) bool {
+		return is(fleet.HealthFails)(s) && s.Health[0].Acted == fleet.MostHealthActions
+	})
+	before := host.asked(vm.ID)
+	p.wait("it is asked on", func() bool { return host.asked(vm.ID) > before+40 })
+	resets := 0
+	for _, act := range host.done() {
+		if act == "reset" {
+			resets++
+		}
+	}
+	if resets != fleet.MostHealthActions {
+		t.Errorf("it was reset %d times", resets)
+	}
+}
+
+// A sick guest is restarted, also by an agent after the one that had begun, and while the portal is away.
+func TestASickGuestIsRestarted(t *testing.T) {
+	t.Parallel()
+	check := port
+	check.Action = fleet.HealthRestart
+	p, vm := newPortal(t), checked("web", check)
+	host := newSickly()
+	dir := p.join()
+	_, stop := p.running(dir, host, host)
+	vm.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}}
+	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	p.health(vm, "healthy", is(fleet.Healthy))
+	p.set(func() { p.refuse["report"], p.refuse["hello"], p.refuse["claim"] = 503, 503, 503 })
+	host.Sicken(vm.ID, fleet.HealthHTTP, true)
+	host.mu.Lock()
+	host.broken[vm.ID] = true // it is forced off, and does not come up again
+	host.mu.Unlock()
+	p.wait("it is off", func() bool { return host.power(vm.ID) == fleet.Stopped })
+	stop()
+	host.mu.Lock()
+	host.broken[vm.ID] = false
+	host.mu.Unlock()
+	host.Sicken(vm.ID, fleet.HealthHTTP, false)
+	p.running(dir, host, host)
+	p.wait("it is back", func() bool { return host.power(vm.ID) == fleet.Running })
+}
+
+// What people put off stays off, and a guest that is paused, or frozen, is not judged.
+func TestWhoIsNotJudged(t *testing.T) {
+	t.Parallel()
+	check := port
+	check.Action = fleet.HealthRestart
+	p, off, paused := newPortal(t), checked("off", check), checked("paused", check)
+	host, _ := p.sickly(t, off, paused)
+	p.health(off, "healthy", is(fleet.Healthy))
+	p.health(paused, "healthy", is(fleet.Healthy))
+	p.do(wire.Work{Kind: fleet.VMStop, VM: off, Epoch: 2})
+	p.do(wire.Work{Kind: fleet.VMPause, VM: paused, Epoch: 2})
+	host.Sicken(off.ID, fleet.HealthHTTP, true)
+	host.Sicken(paused.ID, fleet.HealthHTTP, true)
+	p.health(paused, "not judged", func(s fleet.VMStatus) bool {
+		return is(fleet.HealthUnsure)(s) && strings.Contains(s.Health[0].Said, "paused") && len(s.Faults) == 0
+	})
+	before := host.asked(paused.ID)
+	well := checked("well", port)
+	well.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:02"}}
+	p.do(wire.Work{Kind: fleet.VMStart, VM: well})
+	p.wait("others are asked", func() bool { return host.asked(well.ID) > 5 })
+	if n := host.asked(paused.ID); n > before+1 || host.power(off.ID) != fleet.Stopped || host.power(paused.ID) != fleet.Paused {
+		t.Errorf("asked %d times while paused, %s, %s", n-before, host.power(off.ID), host.power(paused.ID))
+	}
+}
+
+// Guests that never answer hold up nobody else.
+func TestSlowGuestsHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	var slow []*fleet.VM
+	for _, name := range []string{"a", "b", "c", "d"} {
+		slow = append(slow, checked(name, fleet.HealthCheck{Kind: fleet.HealthAgent, Interval: 60, Timeout: 60, Grace: 5}))
+	}
+	quick := checked("quick", port)
+	host, _ := p.sickly(t, append(slow, quick)...)
+	host.more.Lock()
+	for _, vm := range slow {
+		host.hangs[vm.ID] = true
+	}
+	host.more.Unlock()
+	p.health(quick, "healthy", is(fleet.Healthy))
+	p.health(slow[0], "failing", func(s fleet.VMStatus) bool {
+		return is(fleet.HealthFails)(s) && strings.Contains(s.Health[0].Said, "in time")
+	})
+}

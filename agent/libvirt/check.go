@@ -1,0 +1,179 @@
+package libvirt
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// mostScreen is how much of a screen's picture is read.
+const mostScreen = 64 << 20
+
+// CheckGuest implements agent.Hypervisor. It wakes nobody: nothing is changed.
+func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (agent.Sign, error) {
+	ctx, cancel := b.alive(ctx)
+	defer cancel()
+	s, err := b.see(ctx, id)
+	switch {
+	case is(err, golibvirt.ErrNoDomain):
+		return agent.Sign{}, noDomain(id)
+	case err != nil:
+		return agent.Sign{}, err
+	case !s.ours:
+		return agent.Sign{}, notOurs()
+	case s.live == nil:
+		return agent.Sign{}, agent.ErrNotRunning
+	}
+	switch check.Kind {
+	case fleet.HealthTCP, fleet.HealthHTTP:
+		reach := reachable(b.addresses.sight().value[id], neighbours())
+		return agent.AskPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) { return dialFirst(ctx, reach, port) })
+	case fleet.HealthWatchdog:
+		return agent.Sign{Said: "It is fed.", Mark: b.watchdogs.mark(s.ref.UUID)}, nil
+	}
+	c, err := dial(ctx, b.socket)
+	if err != nil {
+		return agent.Sign{}, err
+	}
+	defer c.hangUp()
+	if check.Kind == fleet.HealthScreen {
+		return screenOf(ctx, c, s)
+	}
+	if s.live.parts.Devices.GuestAgent == "none" {
+		return agent.Sign{}, agent.Unsure("The guest that runs has no channel for an agent.")
+	}
+	if !s.agent {
+		return agent.Sign{}, errSilent
+	}
+	limit := time.Duration(check.Timeout) * time.Second
+	if _, err := askGuest[struct{}](overLibvirt(ctx, c, s.ref), limit, "guest-ping", nil); errors.Is(err, errSilent) {
+		return agent.Sign{}, errSilent
+	} else if err != nil {
+		return agent.Sign{}, err
+	}
+	return agent.Sign{Said: "It answers."}, nil
+}
+
+// screenOf is what the guest's first screen shows, as a checksum.
+func screenOf(ctx context.Context, c *conn, s sighted) (agent.Sign, error) {
+	h := sha256.New()
+	sum := &picture{h: h.Write}
+	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) { return l.DomainScreenshot(s.ref, sum, 0, 0) })
+	// go-libvirt reads the picture's end where its kind stands, which it then misses; the picture is whole by then.
+	if whole := err != nil && sum.n > 0 && strings.Contains(err.Error(), "xdr:"); err != nil && !whole {
+		return agent.Sign{}, agent.Unsure("Its screen cannot be read: " + err.Error())
+	}
+	return agent.Sign{Said: "It changes.", Mark: hex.EncodeToString(h.Sum(nil))}, nil
+}
+
+// picture takes no more than mostScreen.
+type picture struct {
+	h func([]byte) (int, error)
+	n int
+}
+
+func (b *picture) Write(p []byte) (int, error) {
+	if b.n += len(p); b.n > mostScreen {
+		return 0, fmt.Errorf("the picture has more than %d MiB", mostScreen>>20)
+	}
+	return b.h(p)
+}
+
+// reach is an address of a guest's card. One that the host has only heard is reached through the device it was heard on alone, where a guest that claims
+// another's address has it answered by itself.
+type reach struct {
+	ip     net.IP
+	device string // empty: the host's own lease says so, which is on the network of the card
+}
+
+// neighbour is somebody whom the host has heard.
+type neighbour struct{ ip, mac, device string }
+
+// reachable are the addresses of a guest's cards that may be asked. What its agent says of itself is no ground to connect anywhere.
+func reachable(seen cards, heard []neighbour) []reach {
+	var leased, others []reach
+	for mac, all := range seen {
+		for _, a := range all {
+			ip := net.ParseIP(a.IP)
+			i := slices.IndexFunc(heard, func(n neighbour) bool { return n.ip == a.IP && n.mac == mac })
+			switch {
+			case ip == nil:
+			case slices.Contains(a.By, fleet.FromLease):
+				leased = append(leased, reach{ip: ip})
+			case slices.Contains(a.By, fleet.FromARP) && i >= 0:
+				others = append(others, reach{ip, heard[i].device})
+			}
+		}
+	}
+	const most = 4
+	all := append(leased, others...)
+	return all[:min(len(all), most)]
+}
+
+// dialFirst connects to the first of the addresses that answers.
+func dialFirst(ctx context.Context, all []reach, port int) (net.Conn, error) {
+	if len(all) == 0 {
+		return nil, agent.Unsure("Its host knows no address of its cards, by a lease or by having heard it.")
+	}
+	var first error
+	for i, to := range all {
+		within, cancel := ctx, context.CancelFunc(func() {})
+		if end, ok := ctx.Deadline(); ok && i < len(all)-1 {
+			within, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(len(all)-i))
+		}
+		conn, err := dialerOn(to.device).DialContext(within, "tcp", net.JoinHostPort(to.ip.String(), strconv.Itoa(port)))
+		cancel()
+		if err == nil {
+			return conn, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, first
+}
+
+// watchdogs keeps how often each guest's watchdog was let down, as QEMU's events tell.
+type watchdogs struct {
+	mu   sync.Mutex
+	bits map[golibvirt.UUID]int
+}
+
+func (w *watchdogs) note(id golibvirt.UUID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bits == nil {
+		w.bits = map[golibvirt.UUID]int{}
+	}
+	w.bits[id]++
+}
+
+func (w *watchdogs) mark(id golibvirt.UUID) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strconv.Itoa(w.bits[id] + 1)
+}
+
+// keepOnly forgets all guests but these.
+func (w *watchdogs) keepOnly(all []sighted) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range w.bits {
+		if !slices.ContainsFunc(all, func(s sighted) bool { return s.ref.UUID == id }) {
+			delete(w.bits, id)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package libvirt
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// What a guest's agent says of itself is no ground to connect anywhere; what the host has only heard is reached where it was heard.
+func TestOnlyAddressesThatTheHostKnowsAreAsked(t *testing.T) {
+	t.Parallel()
+	const mac = "52:54:00:00:00:01"
+	heard := arpOf(`IP address       HW type     Flags       HW address            Mask     Device
+192.168.122.9    0x1         0x2         52:54:00:00:00:01     *        virbr0
+10.0.0.7         0x1         0x2         52:54:00:00:00:99     *        eth0
+10.0.0.8         0x1         0x0         52:54:00:00:00:01     *        eth0
+`)
+	seen := func(ip string, by ...fleet.AddressSource) cards {
+		return cards{mac: {{IP: ip, By: by}}}
+	}
+	for name, c := range map[string]struct {
+		seen cards
+		want string
+	}{
+		"the agent's word":           {seen("10.0.0.1", fleet.FromAgent), ""},
+		"a lease":                    {seen("192.168.122.5", fleet.FromAgent, fleet.FromLease), "192.168.122.5@"},
+		"heard":                      {seen("192.168.122.9", fleet.FromARP), "192.168.122.9@virbr0"},
+		"heard of another card":      {seen("10.0.0.7", fleet.FromARP), ""},
+		"heard, and no more":         {seen("10.0.0.8", fleet.FromARP), ""},
+		"the agent's word and heard": {seen("192.168.122.9", fleet.FromAgent, fleet.FromARP), "192.168.122.9@virbr0"},
+		"no address":                 {seen("x", fleet.FromLease), ""},
+	} {
+		var got []string
+		for _, r := range reachable(c.seen, heard) {
+			got = append(got, r.ip.String()+"@"+r.device)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: asked at %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// The check's own connection goes where it is told, a redirect is an answer and nothing more, and an endless body ends.
+func TestAWebServerIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"/":      "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+		"/moved": "HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n",
+		"/much":  "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("a", 1<<20),
+		"/odd":   "SSH-2.0-OpenSSH\r\n",
+		"/long":  "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("a", 1<<20) + "\r\n\r\n",
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				if r, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					_, _ = conn.Write([]byte(answers[r.URL.Path]))
+				}
+			}()
+		}
+	}()
+	at := l.Addr().(*net.TCPAddr)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	ask := func(path string, status int) error {
+		check := fleet.HealthCheck{Kind: fleet.HealthHTTP, Port: at.Port, Path: path, Status: status}.Usual()
+		_, err := agent.AskPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) {
+			return dialFirst(ctx, []reach{{ip: at.IP}}, port)
+		})
+		return err
+	}
+	for path, want := range map[string]string{"/": "", "/moved": "it answered 302 and not from 200 to 299", "/much": "", "/odd": "does not speak HTTP", "/long": "does not speak HTTP"} {
+		if err := ask(path, 0); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+	if err := ask("/moved", 302); err != nil {
+		t.Errorf("a redirect that is wanted: %v", err)
+	}
+	if err := ask("/", 204); err == nil || err.Error() != "it answered 200 and not 204" {
+		t.Errorf("another answer than is wanted: %v", err)
+	}
+	l.Close()
+	var unsure agent.Unsure
+	if err := ask("/", 0); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "127.0.0.1") {
+		t.Errorf("nobody there: %v", err)
+	}
+	if _, err := dialFirst(ctx, nil, 80); !errors.As(err, &unsure) {
+		t.Errorf("without an address: %v", err)
+	}
+}

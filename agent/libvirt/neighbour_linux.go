@@ -1,0 +1,41 @@
+package libvirt
+
+import (
+	"net"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// neighbours are those that the kernel has heard, by IPv4.
+func neighbours() []neighbour {
+	text, err := os.ReadFile("/proc/net/arp")
+	if err != nil {
+		return nil
+	}
+	return arpOf(string(text))
+}
+
+// arpOf reads the kernel's table: address, type, flags, hardware address, mask, device.
+func arpOf(text string) (out []neighbour) {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 6 && f[0] != "IP" && f[2] != "0x0" {
+			out = append(out, neighbour{ip: f[0], mac: strings.ToLower(f[3]), device: f[5]})
+		}
+	}
+	return out
+}
+
+// dialerOn connects through that device of the host alone; empty: as the host's routes say.
+func dialerOn(device string) *net.Dialer {
+	if device == "" {
+		return &net.Dialer{}
+	}
+	return &net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		var bound error
+		if err := raw.Control(func(fd uintptr) { bound = syscall.BindToDevice(int(fd), device) }); err != nil { //nolint:gosec // A descriptor is small.
+			return err
+		}
+		return bound
+	}}
+}

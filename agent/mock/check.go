@@ -1,0 +1,94 @@
+package mock
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// CheckGuest implements agent.Hypervisor. All ports of a guest take connections and speak HTTP, unless it is sick.
+func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (agent.Sign, error) {
+	if err := h.enter(ctx); err != nil {
+		return agent.Sign{}, err
+	}
+	g, on, err := h.look(id)
+	switch {
+	case err != nil:
+		return agent.Sign{}, err
+	case !on:
+		return agent.Sign{}, agent.ErrNotRunning
+	}
+	h.mu.Lock()
+	sick := g.sick[check.Kind] || misbehaves(g.name, Sick)
+	h.mu.Unlock()
+	switch check.Kind {
+	case fleet.HealthAgent:
+		switch says := g.says(); {
+		case says.Agent == fleet.AgentNone:
+			return agent.Sign{}, agent.Unsure("The guest that runs has no channel for an agent.")
+		case sick || says.Agent != fleet.AgentAnswers:
+			return agent.Sign{}, errors.New("the guest's agent does not answer")
+		}
+		return agent.Sign{Said: "It answers."}, nil
+	case fleet.HealthWatchdog, fleet.HealthScreen:
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		g := h.guests[id]
+		if g == nil {
+			return agent.Sign{}, agent.ErrNotRunning
+		}
+		if sick == (check.Kind == fleet.HealthWatchdog) {
+			g.signs++
+		}
+		return agent.Sign{Mark: strconv.Itoa(g.signs + 1)}, nil
+	}
+	return agent.AskPort(ctx, check, func(context.Context, int) (net.Conn, error) {
+		switch {
+		case len(g.live.spec.NICs) == 0:
+			return nil, agent.Unsure("Its host knows no address of its cards, by a lease or by having heard it.")
+		case sick && check.Kind == fleet.HealthTCP:
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		}
+		near, far := net.Pipe()
+		go serveWeb(far, sick)
+		return near, nil
+	})
+}
+
+// serveWeb answers one request.
+func serveWeb(conn net.Conn, sick bool) {
+	defer conn.Close()
+	request, err := http.ReadRequest(bufio.NewReader(conn))
+	if err != nil {
+		return
+	}
+	status, body := http.StatusOK, "fine\n"
+	if sick {
+		status, body = http.StatusServiceUnavailable, "ill\n"
+	}
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, http.StatusText(status), len(body), body)
+	_, _ = io.Copy(io.Discard, request.Body)
+}
+
+// Sicken has a guest fail checks of that kind, or pass them again; a restart or a reset does not heal it.
+func (h *Host) Sicken(id fleet.VMID, kind fleet.HealthKind, sick bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.guests[id]
+	if g == nil {
+		return
+	}
+	if g.sick == nil {
+		g.sick = map[fleet.HealthKind]bool{}
+	}
+	g.sick[kind] = sick
+}

@@ -1,0 +1,31 @@
+-- name: HoldRules :exec
+-- Of two VMs of a project that are placed at once, the second must see the first where rules are about them.
+SELECT pg_advisory_xact_lock(hashtextextended('rules ' || @project::text, 0));
+
+-- name: RuleMates :many
+-- What placement rules name, by the rule's number and by host: a project's VM of that name, or its VMs with those labels. Two of their names are enough.
+SELECT (r.i - 1)::int AS rule, v.host_id, count(*)::int AS vms, ((array_agg(v.name ORDER BY v.name))[1:2])::text[] AS names
+FROM (SELECT unnest(@projects::text[]) AS project, unnest(@names::text[]) AS name, unnest(@pairs::text[]) AS pairs, unnest(@keys::text[]) AS keys,
+             generate_subscripts(@projects::text[], 1) AS i) r
+CROSS JOIN LATERAL (
+    SELECT o.host_id, o.name FROM vms o WHERE r.name <> '' AND o.project_id = r.project AND o.name = r.name AND o.deleted_at IS NULL
+    UNION ALL SELECT o.host_id, o.name FROM vms o
+    WHERE r.name = '' AND o.project_id = r.project AND o.labels @> r.pairs::jsonb AND o.labels ?& string_to_array(r.keys, ',') AND o.deleted_at IS NULL) v
+GROUP BY 1, 2;
+
+-- name: RulesOfProject :many
+-- The rules of a project's VMs, by host; those with the same rules are one.
+SELECT v.host_id, (v.spec->'rules')::jsonb AS rules, count(*)::int AS vms, ((array_agg(v.name ORDER BY v.name))[1:2])::text[] AS names
+FROM vms v WHERE v.project_id = @project AND (v.spec ? 'rules' OR v.misplaced <> '{}') AND v.spec ? 'rules' AND v.deleted_at IS NULL
+GROUP BY 1, 2;
+
+-- name: RuledVMs :many
+-- All VMs with rules, and those that had some.
+SELECT id, project_id, host_id, name, labels, COALESCE(spec->'rules', '[]')::jsonb AS rules, misplaced
+FROM vms WHERE project_id > '' AND (spec ? 'rules' OR misplaced <> '{}') AND deleted_at IS NULL ORDER BY project_id, host_id;
+
+-- name: HostsForRules :many
+SELECT id, name, COALESCE(spec->'labels', '{}')::jsonb AS labels FROM hosts;
+
+-- name: SetMisplaced :exec
+UPDATE vms SET misplaced = @misplaced WHERE id = @id;

@@ -1,0 +1,226 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+)
+
+// allRules are the rules that the VM has, once the actor wants these: who sees no hosts reads none that name them, and changes none.
+func allRules(a fleet.Actor, had, want []fleet.PlacementRule) ([]fleet.PlacementRule, error) {
+	if store.SeesHosts(a) {
+		return want, nil
+	}
+	var checks fleet.Checks
+	for i, r := range want {
+		if r.OnHosts() {
+			checks.Add(fmt.Sprintf("spec.rules[%d].of", i), "Only those who see hosts name them in a rule.")
+		}
+	}
+	plain, hosts := fleet.WithoutHosts(had)
+	if slices.Equal(plain, want) {
+		return had, checks.Err()
+	}
+	return append(hosts, want...), checks.Err()
+}
+
+// mate is one question to the VMs of a project.
+type mate struct {
+	project     fleet.ProjectID
+	name        string // of a VM; empty: by labels
+	pairs, keys string
+}
+
+func mateOf(project fleet.ProjectID, r fleet.PlacementRule) (mate, error) {
+	if r.Of == fleet.RuleVM {
+		return mate{project, r.Name, "{}", ""}, nil
+	}
+	s := r.Labels()
+	pairs, err := json.Marshal(s.Pairs)
+	return mate{project, "", string(pairs), strings.Join(s.Keys, ",")}, err
+}
+
+// mates are what rules name, by the host where it is.
+type mates map[mate]map[fleet.HostID]db.RuleMatesRow
+
+func findMates(ctx context.Context, q *db.Queries, asked map[mate]bool) (mates, error) {
+	out := mates{}
+	if len(asked) == 0 {
+		return out, nil
+	}
+	var all []mate
+	var p db.RuleMatesParams
+	for m := range maps.Keys(asked) {
+		all = append(all, m)
+		p.Projects, p.Names, p.Pairs, p.Keys = append(p.Projects, string(m.project)), append(p.Names, m.name), append(p.Pairs, m.pairs), append(p.Keys, m.keys)
+	}
+	rows, err := q.RuleMates(ctx, p)
+	for _, r := range rows {
+		m := all[r.Rule]
+		if out[m] == nil {
+			out[m] = map[fleet.HostID]db.RuleMatesRow{}
+		}
+		out[m][r.HostID] = r
+	}
+	return out, err
+}
+
+// of is what a VM's rule names on that host, but for the VM itself, which is on its own.
+func (all mates) of(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (placement.Mates, error) {
+	var out placement.Mates
+	if r.OnHosts() {
+		return out, nil
+	}
+	m, err := mateOf(vm.ProjectID, r)
+	if err != nil {
+		return out, err
+	}
+	itself := vm.HostID != "" && r.Names(vm.Name, vm.Labels)
+	for id, row := range all[m] {
+		n, names := int(row.Vms), row.Names
+		if itself && id == vm.HostID {
+			n--
+			names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == vm.Name })
+		}
+		if out.All += n; id == host && n > 0 {
+			out.Here, out.Name = n, names[0]
+		}
+	}
+	return out, nil
+}
+
+// rule has the hosts say what they are for the rules of a VM that is placed, and for those of others about it. Until the transaction ends, no other VM
+// of the project is placed that rules are about.
+func rule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
+	if len(rules) > 0 || len(vm.Labels) > 0 {
+		if err := q.HoldRules(ctx, string(vm.ProjectID)); err != nil {
+			return err
+		}
+	}
+	asked := map[mate]bool{}
+	for _, r := range rules {
+		m, err := mateOf(vm.ProjectID, r)
+		if err != nil {
+			return err
+		}
+		if !r.OnHosts() {
+			asked[m] = true
+		}
+	}
+	all, err := findMates(ctx, q, asked)
+	if err != nil {
+		return err
+	}
+	shunned, err := shunnedBy(ctx, q, vm)
+	if err != nil {
+		return err
+	}
+	for i := range hosts {
+		ruling := &placement.Ruling{Labels: hosts[i].Labels, Mates: make([]placement.Mates, len(rules)), Shunned: shunned[hosts[i].ID], Self: vm}
+		for k, r := range rules {
+			if ruling.Mates[k], err = all.of(vm, r, hosts[i].ID); err != nil {
+				return err
+			}
+		}
+		hosts[i].Rules = ruling
+	}
+	return nil
+}
+
+// shunnedBy are the VMs of the project that are required to be apart from this one, by host.
+func shunnedBy(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.HostID][]string, error) {
+	rows, err := q.RulesOfProject(ctx, vm.ProjectID)
+	if err != nil {
+		return nil, err
+	}
+	out := map[fleet.HostID][]string{}
+	for _, row := range rows {
+		var rules []fleet.PlacementRule
+		if err := json.Unmarshal(row.Rules, &rules); err != nil {
+			return nil, fmt.Errorf("read the rules of %s: %w", row.Names, err)
+		}
+		shuns := slices.ContainsFunc(rules, func(r fleet.PlacementRule) bool {
+			return r.Apart && !r.Preferred && !r.OnHosts() && r.Names(vm.Name, vm.Labels)
+		})
+		others := slices.DeleteFunc(row.Names, func(name string) bool { return name == vm.Name })
+		if shuns {
+			out[row.HostID] = append(out[row.HostID], others...)
+		}
+	}
+	return out, nil
+}
+
+// SettleRules writes down which VMs are where a required rule of theirs does not want them.
+func (c *Control) SettleRules(ctx context.Context, a fleet.Actor) error {
+	return c.store.Pass(ctx, a, "settle rules", func(q *db.Queries) error {
+		rows, err := q.RuledVMs(ctx)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		hosts, err := q.HostsForRules(ctx)
+		if err != nil {
+			return err
+		}
+		on := map[fleet.HostID]placement.Host{}
+		for _, h := range hosts {
+			var labels map[string]string
+			if err := json.Unmarshal(h.Labels, &labels); err != nil {
+				return fmt.Errorf("read the labels of host %s: %w", h.Name, err)
+			}
+			on[h.ID] = placement.Host{ID: h.ID, Name: h.Name, Labels: labels}
+		}
+		ruled := make([][]fleet.PlacementRule, len(rows))
+		asked := map[mate]bool{}
+		for i, r := range rows {
+			if err := json.Unmarshal(r.Rules, &ruled[i]); err != nil {
+				return fmt.Errorf("read the rules of VM %s: %w", r.ID, err)
+			}
+			for _, one := range ruled[i] {
+				m, err := mateOf(r.ProjectID, one)
+				if err != nil {
+					return err
+				}
+				if !one.OnHosts() && !one.Preferred {
+					asked[m] = true
+				}
+			}
+		}
+		all, err := findMates(ctx, q, asked)
+		if err != nil {
+			return err
+		}
+		for i, r := range rows {
+			vm := fleet.Meta{ID: r.ID, Name: r.Name, ProjectID: r.ProjectID, HostID: r.HostID, Labels: r.Labels}
+			if err := settleRule(ctx, q, vm, ruled[i], r.Misplaced, on[r.HostID], all); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func settleRule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, was []int32, h placement.Host, all mates) error {
+	h.Rules = &placement.Ruling{Labels: h.Labels, Mates: make([]placement.Mates, len(rules)), Self: vm}
+	var err error
+	for k, r := range rules {
+		if h.Rules.Mates[k], err = all.of(vm, r, h.ID); err != nil {
+			return err
+		}
+	}
+	next := []int32{}
+	for _, i := range placement.Broken(rules, h) {
+		next = append(next, int32(i)) //nolint:gosec // There are few rules.
+	}
+	if slices.Equal(next, was) {
+		return nil
+	}
+	return q.SetMisplaced(ctx, db.SetMisplacedParams{ID: vm.ID, Misplaced: next})
+}

@@ -1,0 +1,229 @@
+package control_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+var (
+	webs  = fleet.PlacementRule{Of: fleet.RuleVMLabels, Name: "tier=web"}
+	apart = fleet.PlacementRule{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}
+	atH2  = fleet.PlacementRule{Of: fleet.RuleHost, Name: "h2"}
+)
+
+func (s *site) ruled(a fleet.Actor, name string, host fleet.HostID, rules ...fleet.PlacementRule) (fleet.VMView, error) {
+	spec := small
+	spec.Rules = rules
+	return s.CreateVM(s.t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Labels: map[string]string{"tier": "web"}, Spec: spec})
+}
+
+func (s *site) settleRules() {
+	s.t.Helper()
+	if err := s.SettleRules(s.t.Context(), fleet.SystemActor); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// VMs that are to be apart are, whoever of them says so, and named hosts are no way round it.
+func TestRulesChooseTheHost(t *testing.T) {
+	s := newSite(t)
+	one, err := s.ruled(chief, "web-1", "", apart)
+	if err != nil || one.HostID != s.h1 {
+		t.Fatalf("the first is on %s: %v", one.HostName, err)
+	}
+	two, err := s.ruled(s.member, "web-2", "", apart)
+	if err != nil || s.get(two.ID).HostID != s.h2 {
+		t.Fatalf("the second is on %s: %v", s.get(two.ID).HostName, err)
+	}
+	before := s.count("vms")
+	s.refused("a third", fleet.Invalid, "h1: h1 has web-1, and the VM must be apart from VMs with tier=web", func() error { _, err := s.ruled(chief, "web-3", "", apart); return err })
+	s.refused("a third on a named host", fleet.Invalid, "2 fields", func() error { _, err := s.ruled(chief, "web-3", s.h2, apart); return err })
+	s.refused("a third that says nothing", fleet.Invalid, "which must be apart from this VM", func() error { _, err := s.ruled(chief, "web-3", ""); return err })
+	s.refused("of a member", fleet.Invalid, "2 hosts: the VM must be apart from VMs with tier=web", func() error { _, err := s.ruled(s.member, "web-3", "", apart); return err })
+	s.refused("with one that is not there", fleet.Invalid, "there is none in its project", func() error {
+		_, err := s.ruled(chief, "web-3", "", fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"})
+		return err
+	})
+	if n := s.count("vms"); n != before {
+		t.Errorf("%d VMs were made by what was refused", n-before)
+	}
+	// VMs of another project are nobody's neighbours.
+	spec := small
+	spec.Rules = []fleet.PlacementRule{apart}
+	other, err := s.CreateVM(t.Context(), s.stranger, control.CreateVM{ProjectID: s.blue, Name: "web", Labels: map[string]string{"tier": "web"}, Spec: spec})
+	if err != nil || s.get(other.ID).HostID != s.h1 {
+		t.Errorf("a VM of another project: %v", err)
+	}
+	s.refused("with a VM of another project", fleet.Invalid, "none", func() error {
+		spec.Rules = []fleet.PlacementRule{{Of: fleet.RuleVM, Name: "web-1"}}
+		_, err := s.CreateVM(t.Context(), s.stranger, control.CreateVM{ProjectID: s.blue, Name: "spy", Spec: spec})
+		return err
+	})
+}
+
+// What two transactions place at once is apart all the same.
+func TestRulesHoldAmongThoseThatAreMadeAtOnce(t *testing.T) {
+	s := newSite(t)
+	made := make(chan error, 4)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		go func() {
+			_, err := s.ruled(chief, name, "", apart)
+			made <- err
+		}()
+	}
+	refused := 0
+	for range 4 {
+		if err := <-made; err != nil {
+			refused++
+		}
+	}
+	if n := s.count("(SELECT host_id FROM vms GROUP BY 1) h"); n != 2 || refused != 2 {
+		t.Errorf("on %d hosts, %d refused", n, refused)
+	}
+}
+
+// Who sees no hosts names none in a rule, reads none, and takes none away.
+func TestTenantsKnowOfNoHostsByRules(t *testing.T) {
+	s := newSite(t)
+	s.refused("a member names a host", fleet.Invalid, "Only those who see hosts", func() error { _, err := s.ruled(s.member, "web", "", atH2); return err })
+	v, err := s.ruled(chief, "web", "", atH2)
+	if err != nil || v.HostID != s.h2 {
+		t.Fatalf("on %s: %v", v.HostName, err)
+	}
+	s.reported(v.ID, fleet.Running)
+	shown, err := s.GetVM(t.Context(), s.member, v.ID)
+	if err != nil || len(shown.Spec.Rules) != 0 {
+		t.Fatalf("a member reads %+v: %v", shown.Spec.Rules, err)
+	}
+	edit := func(a fleet.Actor, rules ...fleet.PlacementRule) error {
+		_, _, err := s.UpdateVM(t.Context(), a, v.ID, edited(shown, func(s *fleet.VMSpec) { s.Rules = rules }))
+		return err
+	}
+	if err := edit(s.member); err != nil || s.get(v.ID).Generation != v.Generation {
+		t.Errorf("a member changes nothing: %v, generation %d", err, s.get(v.ID).Generation)
+	}
+	s.refused("a member adds a host", fleet.Invalid, "Only those who see hosts", func() error { return edit(s.member, atH2) })
+	if err := edit(s.member, webs); err != nil {
+		t.Fatal(err)
+	}
+	if now := s.get(v.ID).Spec.Rules; !slices.Equal(now, []fleet.PlacementRule{atH2, webs}) {
+		t.Errorf("after a member's edit the rules are %+v", now)
+	}
+	if n := s.count("audit WHERE detail LIKE '%h2%' AND action = 'vm.update'"); n != 0 {
+		t.Errorf("%d lines of the audit name the host", n)
+	}
+}
+
+// A rule that an edit makes broken is told, to each in their words, and nothing moves; it ends when it is kept again.
+func TestBrokenRulesAreTold(t *testing.T) {
+	s := newSite(t)
+	one, err := s.ruled(chief, "web-1", s.h1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := s.ruled(chief, "web-2", s.h1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.reported(one.ID, fleet.Running)
+	s.reported(two.ID, fleet.Running)
+	if _, _, err := s.UpdateVM(t.Context(), chief, one.ID, edited(s.get(one.ID), func(s *fleet.VMSpec) { s.Rules = []fleet.PlacementRule{atH2, apart} })); err != nil {
+		t.Fatal(err)
+	}
+	s.reported(one.ID, fleet.Running)
+	s.settleRules()
+	fault := func(a fleet.Actor, id fleet.VMID) string {
+		v, err := s.GetVM(t.Context(), a, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(v.Status.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultPlacement })
+		if (i >= 0) != v.Attention || i < 0 {
+			return ""
+		}
+		return v.Status.Faults[i].Text
+	}
+	if text := fault(chief, one.ID); !strings.Contains(text, "must be on the host h2") || !strings.Contains(text, "must be apart from VMs with tier=web") {
+		t.Errorf("an administrator reads %q", text)
+	}
+	if text := fault(s.member, one.ID); strings.Contains(text, "h2") || !strings.Contains(text, "must be apart from VMs with tier=web") {
+		t.Errorf("a member reads %q", text)
+	}
+	if fault(chief, two.ID) != "" || s.get(one.ID).HostID != s.h1 {
+		t.Error("the other is told of, or the VM has moved")
+	}
+	page, err := s.ListVMs(t.Context(), s.member, fleet.Query{Filter: "attention:yes"})
+	if err != nil || len(page.Items) != 1 || page.Items[0].ID != one.ID || strings.Contains(page.Items[0].Status.Faults[0].Text, "h2") {
+		t.Errorf("in need are %d VMs: %v", len(page.Items), err)
+	}
+	if _, err := s.ListVMRows(t.Context(), s.member, fleet.Query{}); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := s.UpdateVM(t.Context(), chief, one.ID, edited(s.get(one.ID), func(s *fleet.VMSpec) { s.Rules = nil })); err != nil {
+		t.Fatal(err)
+	}
+	s.reported(one.ID, fleet.Running)
+	s.settleRules()
+	if now := s.get(one.ID); now.Attention || len(now.Misplaced) != 0 {
+		t.Errorf("without rules the VM is %+v", now.Misplaced)
+	}
+}
+
+// The preview names the host, and why each other is not it; a member reads of none.
+func TestThePreviewGoesByRules(t *testing.T) {
+	s := newSite(t)
+	if _, err := s.ruled(chief, "web-1", s.h1); err != nil {
+		t.Fatal(err)
+	}
+	soft := apart
+	soft.Preferred = true
+	spec := small
+	for name, c := range map[string]struct {
+		rule fleet.PlacementRule
+		says string
+	}{"must": {apart, "h1 has web-1, and the VM must be apart"}, "should": {soft, "It could take the VM, which should be apart from VMs with tier=web."}} {
+		spec.Rules = []fleet.PlacementRule{c.rule}
+		p, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-2", Spec: spec})
+		if err != nil || p.Host != "h2" || len(p.Hosts) != 1 || !strings.Contains(p.Hosts[0].Why, c.says) {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+	p, err := s.PreviewVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "web-2", Spec: spec})
+	if err != nil || !p.Placed || p.Host != "" || len(p.Hosts) != 0 {
+		t.Errorf("a member reads %+v: %v", p, err)
+	}
+}
+
+// What is to stay goes to no other host, and what moves is no faster than it may be.
+func TestHowAVMMoves(t *testing.T) {
+	s := newShelf(t)
+	s.lonely()
+	v := s.leaver("web")
+	set := func(m fleet.VMMigration) {
+		t.Helper()
+		if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, edited(s.get(v.ID), func(s *fleet.VMSpec) { s.Migration = m })); err != nil {
+			t.Fatal(err)
+		}
+		s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+		s.exec(`UPDATE vms SET observed_generation = generation WHERE id = $1`, v.ID)
+	}
+	go1 := func() error {
+		_, err := s.LeaveVM(t.Context(), chief, v.ID, control.LeaveVM{HostID: s.h2, RateBytes: 10 << 20})
+		return err
+	}
+	set(fleet.VMMigration{Stays: true})
+	s.refused("what is to stay", fleet.Conflict, "to stay on its host", go1)
+	set(fleet.VMMigration{LimitMiB: 3})
+	if err := go1(); err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range s.work(s.h2, fleet.VolumeReceive) {
+		if rate := in.Args.Volume.Transfer.RateBytes; rate != 3<<20 {
+			t.Errorf("a disk goes with %d bytes a second", rate)
+		}
+	}
+}

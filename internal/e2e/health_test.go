@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// sick is a VM that fails one of its health checks and passes another, and breaks a placement rule where it is.
+func (a api) sick(t *testing.T) fleet.VMView {
+	t.Helper()
+	project := a.project(t, "shop").ID
+	quick := map[string]any{"interval": 5, "threshold": 1, "grace": 5}
+	check := func(kind string, more map[string]any) map[string]any {
+		out := map[string]any{"kind": kind}
+		for _, m := range []map[string]any{quick, more} {
+			for k, v := range m {
+				out[k] = v
+			}
+		}
+		return out
+	}
+	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"projectId": project, "hostId": a.host(t, "host-1").ID, "name": "sick-cart", "start": true,
+		"spec": map[string]any{
+			"cpus": 1, "memoryMiB": 512, "nics": []map[string]any{{"network": "default"}},
+			"health": []map[string]any{
+				check("http", map[string]any{"port": 8080, "path": "/health"}), check("tcp", map[string]any{"port": 5432, "action": "reset"}),
+				{"kind": "screen"},
+			},
+		},
+	})
+	a.waitPhase(t, time.Minute, vm.ID, fleet.PhaseRunning)
+	ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(vm.ID), map[string]any{"spec": map[string]any{"rules": []map[string]any{
+		{"of": "host", "name": "host-2"}, {"of": "vm", "name": "web-01", "apart": true, "preferred": true},
+	}}})
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		v := a.vm(t, vm.ID)
+		has := func(code fleet.FaultCode) bool {
+			return v.Status != nil && slices.ContainsFunc(v.Status.Faults, func(f fleet.Fault) bool { return f.Code == code })
+		}
+		if has(fleet.FaultHealth) && has(fleet.FaultPlacement) {
+			return v
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("the VM is not told of: %+v", v.Status)
+		}
+	}
+}
+
+// healthShots are the pages about health checks and placement rules.
+func (a api) healthShots(t *testing.T) []shot {
+	t.Helper()
+	sick := "/vms/" + string(a.sick(t).ID)
+	return []shot{
+		{"vm-new-rules", "/vms/new", func(p *tab) {
+			p.expect("422")
+			p.fill("#name", "Not A Name")
+			p.click("#vm-rules > summary", "Placement rules")
+			p.click("#vm-rules [data-row-add]", "Add rule")
+			p.choose("#spec-rules-0--of", "VMs with labels")
+			p.fill("#spec-rules-0--name", "tier=")
+			p.click("#vm-health > summary", "Health checks")
+			p.click("#vm-health [data-row-add]", "Add check")
+			p.choose("#spec-health-0--kind", "Web server answers")
+			p.fill("#spec-health-0--path", "health")
+			p.click("footer button.primary", "Create VM")
+			p.waitText("#vm-rules .error", "the value is missing")
+			p.waitText("#vm-health .error", "A path begins with /")
+		}},
+		{"vm-new-rules-preview", "/vms/new", func(p *tab) {
+			p.click("#vm-source button", "Blank")
+			p.waitText("#vm-source [aria-pressed=true]", "Blank")
+			p.fill("#name", "web-new")
+			p.click("#vm-rules > summary", "Placement rules")
+			p.click("#vm-rules [data-row-add]", "Add rule")
+			p.choose("#spec-rules-0--of", "the host")
+			p.fill("#spec-rules-0--name", "host-2")
+			p.waitText("#vm-wizard", "Made on host-2")
+			p.click("#vm-wizard summary", "0 other hosts could take it")
+			p.waitText("#vm-wizard", "The VM must be on the host host-2")
+		}},
+		{"vm-health", sick, func(p *tab) { p.waitText("#health", "503") }},
+		{"vm-health-edit", sick + "?tab=configure", func(p *tab) {
+			p.click("#vm-rules > summary", "Placement rules")
+			p.click("#vm-health > summary", "Health checks")
+		}},
+	}
+}

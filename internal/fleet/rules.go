@@ -1,0 +1,161 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// MaxRules is how many placement rules a VM has at most.
+const MaxRules = 16
+
+// PlacementRule says where a VM is to be beside what it needs of a host. It counts where a host is chosen; of a VM that is there, breaking it is shown
+// and nothing moves.
+type PlacementRule struct {
+	Apart     bool   `json:"apart,omitempty"`     // away from what it names; else with it
+	Preferred bool   `json:"preferred,omitempty"` // only where there is a choice; else no other host takes the VM
+	Of        RuleOf `json:"of"`
+	Name      string `json:"name"` // of a VM of the project, or of a host; or labels, as a Selector reads them
+}
+
+// RuleOf is what a placement rule names.
+type RuleOf string
+
+const (
+	RuleVM         RuleOf = "vm"         // the VM of that name, in the same project
+	RuleVMLabels   RuleOf = "vmLabels"   // VMs of the same project with the labels
+	RuleHost       RuleOf = "host"       // the host of that name
+	RuleHostLabels RuleOf = "hostLabels" // hosts with the labels
+)
+
+// RuleKinds are what a form offers.
+var RuleKinds = []Option{{string(RuleVM), "the VM"}, {string(RuleVMLabels), "VMs with labels"}, {string(RuleHost), "the host"}, {string(RuleHostLabels), "hosts with labels"}}
+
+// OnHosts reports whether the rule names hosts, which is for those alone who see them.
+func (r PlacementRule) OnHosts() bool { return r.Of == RuleHost || r.Of == RuleHostLabels }
+
+// Labels are those that the rule names; empty: it names something by its name.
+func (r PlacementRule) Labels() Selector {
+	if r.Of != RuleVMLabels && r.Of != RuleHostLabels {
+		return Selector{}
+	}
+	return ParseSelector(&Checks{}, "", r.Name)
+}
+
+// Names reports whether the rule names a VM or host of that name, with those labels.
+func (r PlacementRule) Names(name string, labels map[string]string) bool {
+	if s := r.Labels(); !s.Empty() {
+		return s.Matches(labels)
+	}
+	return (r.Of == RuleVM || r.Of == RuleHost) && r.Name == name
+}
+
+// Says is the rule in words: "must be apart from VMs with tier=web".
+func (r PlacementRule) Says() string {
+	must, with := "must", "be with"
+	if r.Preferred {
+		must = "should"
+	}
+	switch {
+	case r.Apart && r.OnHosts():
+		with = "not be on"
+	case r.Apart:
+		with = "be apart from"
+	case r.OnHosts():
+		with = "be on"
+	}
+	what := map[RuleOf]string{RuleVM: "the VM ", RuleVMLabels: "VMs with ", RuleHost: "the host ", RuleHostLabels: "hosts with "}[r.Of]
+	return must + " " + with + " " + what + r.Name
+}
+
+// Plain is the rule in words for everybody: it names no host.
+func (r PlacementRule) Plain() string {
+	switch {
+	case r.Of == RuleHost:
+		r.Name = "that it names"
+	case r.Of == RuleHostLabels:
+		r.Name = "some labels"
+	}
+	return r.Says()
+}
+
+func (r PlacementRule) check(c *Checks, at string) {
+	switch r.Of {
+	case RuleVM:
+		CheckName(c, at+".name", r.Name)
+	case RuleHost:
+		if !hostAddrForm.MatchString(r.Name) {
+			c.Add(at+".name", "Give the name of a host.")
+		}
+	case RuleVMLabels, RuleHostLabels:
+		if strings.TrimSpace(r.Name) == "" {
+			c.Add(at+".name", "Give the labels: tier=web, or tier alone for whichever value.")
+			return
+		}
+		ParseSelector(c, at+".name", r.Name)
+	default:
+		c.Add(at+".of", "A rule is of vm, vmLabels, host or hostLabels.")
+	}
+}
+
+func checkRules(c *Checks, at string, all []PlacementRule) {
+	if len(all) > MaxRules {
+		c.Add(at, "At most %d rules.", MaxRules)
+		return
+	}
+	for i, r := range all {
+		here := fmt.Sprintf("%s[%d]", at, i)
+		r.check(c, here)
+		k := slices.IndexFunc(all[:i], func(o PlacementRule) bool { return o.Of == r.Of && o.Name == r.Name })
+		switch {
+		case k < 0 || r.Name == "":
+		case all[k].Apart == r.Apart:
+			c.Add(here+".name", "Rule %d names the same already.", k+1)
+		case !all[k].Preferred && !r.Preferred:
+			c.Add(here+".name", "Rule %d says the opposite.", k+1)
+		}
+	}
+}
+
+// SaysRules are rules in words for everybody.
+func SaysRules(all []PlacementRule) string {
+	words := make([]string, len(all))
+	for i, r := range all {
+		words[i] = r.Plain()
+	}
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, "; ")
+}
+
+// WithoutHosts are the rules that name no hosts, and those that do.
+func WithoutHosts(all []PlacementRule) (plain, hosts []PlacementRule) {
+	for _, r := range all {
+		if r.OnHosts() {
+			hosts = append(hosts, r)
+		} else {
+			plain = append(plain, r)
+		}
+	}
+	return plain, hosts
+}
+
+// RuleFault is what is wrong with where the VM is; nil: no required rule is broken. plain: in words without hosts.
+func (vm VM) RuleFault(plain bool) *Fault {
+	var broken []string
+	for _, i := range vm.Misplaced {
+		if i >= 0 && i < len(vm.Spec.Rules) {
+			r := vm.Spec.Rules[i]
+			if plain {
+				broken = append(broken, r.Plain())
+			} else {
+				broken = append(broken, r.Says())
+			}
+		}
+	}
+	if len(broken) == 0 {
+		return nil
+	}
+	return &Fault{Code: FaultPlacement, Text: "It " + strings.Join(broken, "; it ") + ". Where it is breaks that: change the rule, or move one of them."}
+}

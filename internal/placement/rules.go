@@ -1,0 +1,90 @@
+package placement
+
+import (
+	"fmt"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// Ruling is what a host is for a VM's placement rules.
+type Ruling struct {
+	Labels  map[string]string // the host's own
+	Mates   []Mates           // by the VM's rules, in their order
+	Shunned []string          // VMs on the host that are required to be apart from this one, by name
+	Self    fleet.Meta        // the VM that is placed: its name and labels
+}
+
+// Mates are the VMs that a rule names, but for the VM itself.
+type Mates struct {
+	Here, All int    // on this host, and on any
+	Name      string // one of those here
+}
+
+// breaks says how the host breaks a rule, in a sentence and in a phrase that names no host; empty: it keeps it.
+func (h Host) breaks(i int, r fleet.PlacementRule) (why, plain string) {
+	if h.Rules == nil {
+		return "", ""
+	}
+	if r.OnHosts() {
+		if r.Names(h.Name, h.Rules.Labels) != r.Apart {
+			return "", ""
+		}
+		return "The VM " + r.Says() + ".", "its VM " + r.Plain()
+	}
+	m := h.Rules.Mates[i]
+	switch {
+	case r.Apart && m.Here > 0:
+		also := ""
+		if m.Here > 1 {
+			also = fmt.Sprintf(" and %d more", m.Here-1)
+		}
+		return fmt.Sprintf("%s has %s%s, and the VM %s.", h.Name, m.Name, also, r.Says()), "the VM " + r.Says()
+	case !r.Apart && m.Here == 0 && m.All > 0:
+		return fmt.Sprintf("%s has none of them, and the VM %s.", h.Name, r.Says()), "the VM " + r.Says()
+	case !r.Apart && m.All == 0 && !r.Names(h.Rules.Self.Name, h.Rules.Self.Labels):
+		return fmt.Sprintf("The VM %s, and there is none in its project.", r.Says()), "the VM " + r.Says() + ", and there is none"
+	}
+	return "", ""
+}
+
+// rules notes at each required rule that the host breaks how.
+func (f *fit) rules(all []fleet.PlacementRule) {
+	if f.host.Rules == nil {
+		return
+	}
+	for i, r := range all {
+		if why, plain := f.host.breaks(i, r); why != "" && !r.Preferred {
+			f.add(fmt.Sprintf("spec.rules[%d].name", i), plain, "%s", why)
+		}
+	}
+	if by := f.host.Rules.Shunned; len(by) > 0 {
+		more := ""
+		if len(by) > 1 {
+			more = fmt.Sprintf(" and %d more", len(by)-1)
+		}
+		f.add("hostId", "VMs that are to be apart from it", "%s has %s%s, which must be apart from this VM.", f.host.Name, by[0], more)
+	}
+}
+
+// Strains are the preferred rules that the host breaks, in words.
+func (h Host) Strains(all []fleet.PlacementRule) (out []string) {
+	for i, r := range all {
+		if why, _ := h.breaks(i, r); why != "" && r.Preferred {
+			out = append(out, strings.TrimSuffix(r.Says(), "."))
+		}
+	}
+	return out
+}
+
+// Broken are the required rules that the VM's own host breaks, by their place. Where nothing is left that it could be with, none is.
+func Broken(all []fleet.PlacementRule, h Host) []int {
+	out := []int{}
+	for i, r := range all {
+		lone := !r.OnHosts() && !r.Apart && h.Rules != nil && h.Rules.Mates[i].All == 0
+		if why, _ := h.breaks(i, r); why != "" && !r.Preferred && !lone {
+			out = append(out, i)
+		}
+	}
+	return out
+}

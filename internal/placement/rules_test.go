@@ -1,0 +1,89 @@
+package placement_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+)
+
+// ruled is a host with what it is for a VM's rules.
+func ruled(name string, memoryMiB int64, labels map[string]string, mates ...placement.Mates) placement.Host {
+	h := host(name, memoryMiB, 0, func(h *placement.Host) { h.Labels, h.Parts = labels, fleet.PartNames() })
+	h.Rules = &placement.Ruling{Labels: labels, Mates: mates, Self: fleet.Meta{Name: "new", Labels: map[string]string{"tier": "web"}}}
+	return h
+}
+
+func TestRulesRefuseAndPrefer(t *testing.T) {
+	t.Parallel()
+	web := fleet.PlacementRule{Of: fleet.RuleVMLabels, Name: "tier=web"}
+	apart, db, gone := web, fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"}, placement.Mates{}
+	apart.Apart = true
+	soft := func(r fleet.PlacementRule) fleet.PlacementRule { r.Preferred = true; return r }
+	on := fleet.PlacementRule{Of: fleet.RuleHost, Name: "b"}
+	off := on
+	off.Apart = true
+	racks := fleet.PlacementRule{Of: fleet.RuleHostLabels, Name: "rack=4, ssd"}
+	one := func(name string) placement.Mates { return placement.Mates{Here: 1, All: 2, Name: name} }
+	shunned := func(h placement.Host, by ...string) placement.Host { h.Rules.Shunned = by; return h }
+	for name, c := range map[string]struct {
+		rules []fleet.PlacementRule
+		hosts []placement.Host
+		want  string // the host; empty: none
+		says  string // of the refusals
+	}{
+		"apart":                    {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, gone)}, "b", "a has web-1, and the VM must be apart from VMs with tier=web"},
+		"apart from several":       {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, placement.Mates{Here: 3, All: 3, Name: "web-1"})}, "", "web-1 and 2 more"},
+		"apart, if that can be":    {[]fleet.PlacementRule{soft(apart)}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, gone)}, "b", ""},
+		"apart, and it cannot be":  {[]fleet.PlacementRule{soft(apart)}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, one("web-2"))}, "a", ""},
+		"with":                     {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, placement.Mates{All: 1}), ruled("b", 8000, nil, placement.Mates{Here: 1, All: 1, Name: "db"})}, "b", "a has none of them, and the VM must be with the VM db"},
+		"with, if that can be":     {[]fleet.PlacementRule{soft(db)}, []placement.Host{ruled("a", 9000, nil, placement.Mates{All: 1}), ruled("b", 8000, nil, placement.Mates{Here: 1, All: 1, Name: "db"})}, "b", ""},
+		"with one that is not":     {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, gone)}, "", "there is none in its project"},
+		"with its like, the first": {[]fleet.PlacementRule{web}, []placement.Host{ruled("a", 9000, nil, gone)}, "a", ""},
+		"on a host":                {[]fleet.PlacementRule{on}, []placement.Host{ruled("a", 9000, nil, gone), ruled("b", 8000, nil, gone)}, "b", "must be on the host b"},
+		"not on a host":            {[]fleet.PlacementRule{off}, []placement.Host{ruled("a", 8000, nil, gone), ruled("b", 9000, nil, gone)}, "a", "must not be on the host b"},
+		"on a host, if it fits":    {[]fleet.PlacementRule{soft(on)}, []placement.Host{ruled("a", 9000, nil, gone), ruled("b", 600, nil, gone)}, "a", ""},
+		"hosts by label":           {[]fleet.PlacementRule{racks}, []placement.Host{ruled("a", 9000, map[string]string{"rack": "4"}, gone), ruled("b", 8000, map[string]string{"rack": "4", "ssd": ""}, gone)}, "b", "hosts with rack=4, ssd"},
+		"two wishes before one":    {[]fleet.PlacementRule{soft(apart), soft(on)}, []placement.Host{ruled("a", 9000, nil, gone, gone), ruled("b", 8000, nil, gone, gone)}, "b", ""},
+		"another wants it away":    {nil, []placement.Host{shunned(ruled("a", 9000, nil), "quiet", "still"), ruled("b", 8000, nil)}, "b", "a has quiet and 1 more, which must be apart from this VM"},
+	} {
+		choice := placement.Place(spec(func(s *fleet.VMSpec) { s.Rules = c.rules }), c.hosts)
+		got := ""
+		if choice.Host != nil {
+			got = choice.Host.Name
+		}
+		why := ""
+		if len(choice.Refused) > 0 {
+			why = choice.Why(10)
+		}
+		if got != c.want || !strings.Contains(why, c.says) {
+			t.Errorf("%s: chose %q, want %q; %q, want %q", name, got, c.want, why, c.says)
+		}
+		for _, r := range choice.Refused {
+			if r.Plain == "" || strings.Contains(r.Plain, "host b") || strings.Contains(r.Plain, "rack") {
+				t.Errorf("%s: %q names a host", name, r.Plain)
+			}
+		}
+	}
+}
+
+// Of a VM that is there, broken rules are told and nothing more; one that nothing is left for is not broken.
+func TestBrokenRules(t *testing.T) {
+	t.Parallel()
+	rules := []fleet.PlacementRule{
+		{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"},
+		{Of: fleet.RuleVM, Name: "gone"},
+		{Of: fleet.RuleHost, Name: "b"},
+		{Preferred: true, Of: fleet.RuleHost, Name: "c"},
+		{Of: fleet.RuleVM, Name: "elsewhere"},
+	}
+	h := ruled("a", 9000, nil, placement.Mates{Here: 1, All: 1, Name: "web-2"}, placement.Mates{}, placement.Mates{}, placement.Mates{}, placement.Mates{All: 1})
+	if got := placement.Broken(rules, h); !slices.Equal(got, []int{0, 2, 4}) {
+		t.Errorf("broken are %v", got)
+	}
+	if got := placement.Broken(rules, host("a", 9000, 0)); len(got) != 0 {
+		t.Errorf("of a host that nobody asked, %v", got)
+	}
+}

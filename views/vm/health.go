@@ -1,0 +1,130 @@
+package vm
+
+import (
+	"slices"
+	"strconv"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+// healthRow is a check as the page shows it.
+type healthRow struct {
+	fleet.HealthState
+	icon, tone, word string
+}
+
+var healthLooks = map[fleet.Health]struct{ icon, tone, word string }{
+	fleet.Healthy:      {"circle-check", "ok", "Healthy"},
+	fleet.HealthFails:  {"circle-x", "bad", "Failing"},
+	fleet.HealthUnsure: {"circle-question-mark", "unknown", "Unknown"},
+}
+
+// health are the checks that the VM is to have, each with what its host found of it. What a host that is not heard said is nothing.
+func (p Page) health() []healthRow {
+	var out []healthRow
+	s := p.VM.Status
+	for _, c := range p.VM.Spec.Health {
+		state := fleet.HealthState{Check: c, State: fleet.HealthUnsure}
+		switch {
+		case p.VM.Phase == fleet.PhaseUnknown:
+			state.Said = "Its host is not heard."
+		case s == nil:
+			state.Said = "It is not made yet."
+		case !p.VM.On():
+			state.Said = "It is asked while the guest runs."
+		default:
+			state.Said = "Its host does not ask it yet."
+			if i := slices.IndexFunc(s.Health, func(h fleet.HealthState) bool { return h.Check == c }); i >= 0 {
+				state = s.Health[i]
+			}
+		}
+		look, known := healthLooks[state.State]
+		if !known {
+			look = healthLooks[fleet.HealthUnsure]
+		}
+		out = append(out, healthRow{state, look.icon, look.tone, look.word})
+	}
+	return out
+}
+
+// name is what is asked, as long as a column bears it.
+func (h healthRow) name() string {
+	const most = 44
+	text := kit.Capital(h.Check.Says())
+	if len(text) > most {
+		return text[:most] + "…" // a path has no letters of several bytes
+	}
+	return text
+}
+
+// then says what its host does where the check fails, and how often it has.
+func (h healthRow) then() string {
+	switch {
+	case h.Check.Action == fleet.HealthTell:
+		return "Tell"
+	case h.Acted >= fleet.MostHealthActions:
+		return kit.Capital(string(h.Check.Action)) + ", given up after " + strconv.Itoa(h.Acted)
+	case h.Acted > 0:
+		return kit.Capital(string(h.Check.Action)) + ", " + strconv.Itoa(h.Acted) + " of " + strconv.Itoa(fleet.MostHealthActions) + " times"
+	}
+	return kit.Capital(string(h.Check.Action))
+}
+
+// ruleRow is a placement rule as the page shows it.
+type ruleRow struct {
+	text   string
+	broken bool
+}
+
+// rules are the VM's, as who looks may read them.
+func (p Page) rules() []ruleRow {
+	var out []ruleRow
+	for i, r := range p.VM.Spec.Rules {
+		out = append(out, ruleRow{kit.Capital(r.Says()), slices.Contains(p.VM.Misplaced, i)})
+	}
+	return out
+}
+
+var (
+	ruleForces = []kit.Option{{Value: "false", Text: "It must"}, {Value: "true", Text: "It should"}}
+	ruleSides  = []kit.Option{{Value: "false", Text: "be with, or on"}, {Value: "true", Text: "be apart from"}}
+)
+
+// ruleKinds are what a rule may name for who looks.
+func (f Form) ruleKinds() []kit.Option {
+	var out []kit.Option
+	for _, o := range fleet.RuleKinds {
+		if f.SeesHosts || !(fleet.PlacementRule{Of: fleet.RuleOf(o.Value)}).OnHosts() {
+			out = append(out, kit.Option{Value: o.Value, Text: o.Text})
+		}
+	}
+	return out
+}
+
+func options(all []fleet.Option) []kit.Option {
+	var out []kit.Option
+	for _, o := range all {
+		out = append(out, kit.Option{Value: o.Value, Text: o.Text})
+	}
+	return out
+}
+
+// rowsNow says in a section's heading how many rows it has.
+func (f Form) rowsNow(list, what string) string {
+	if n := len(f.rows(list)); n > 0 {
+		return kit.Count(n, what)
+	}
+	return "none"
+}
+
+// rowsOpen reports whether a section of rows is open: something in it is wrong, or somebody has just added a row.
+func (f Form) rowsOpen(list string) bool {
+	return f.Errors.Under(list) != "" || f.Typed.Get("add") == list
+}
+
+func short(f kit.Field, usual string) kit.Field {
+	f.Short = true
+	f.Attrs = map[string]any{"inputmode": "numeric", "placeholder": usual}
+	return f
+}

@@ -1,0 +1,44 @@
+package vm
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// What a host that is not heard said of a guest is nothing, and nor is what it said of a check that is another now.
+func TestHealthIsWhatIsKnownNow(t *testing.T) {
+	t.Parallel()
+	check := fleet.HealthCheck{Kind: fleet.HealthTCP, Port: 22}
+	other := fleet.HealthCheck{Kind: fleet.HealthTCP, Port: 23}
+	for name, c := range map[string]struct {
+		phase fleet.Phase
+		power fleet.Power
+		had   fleet.HealthCheck
+		state fleet.Health
+		word  string
+		said  string
+	}{
+		"fails":         {fleet.PhaseRunning, fleet.Running, check, fleet.HealthFails, "Failing", "refused"},
+		"is well":       {fleet.PhaseRunning, fleet.Running, check, fleet.Healthy, "Healthy", "refused"},
+		"host is away":  {fleet.PhaseUnknown, fleet.Running, check, fleet.HealthFails, "Unknown", "Its host is not heard."},
+		"is off":        {fleet.PhaseStopped, fleet.Stopped, check, fleet.HealthFails, "Unknown", "It is asked while the guest runs."},
+		"another check": {fleet.PhaseRunning, fleet.Running, other, fleet.HealthFails, "Unknown", "Its host does not ask it yet."},
+		"newer agent":   {fleet.PhaseRunning, fleet.Running, check, "dizzy", "Unknown", "refused"},
+	} {
+		p := Page{VM: fleet.VMView{Phase: c.phase, VM: fleet.VM{
+			Spec: fleet.VMSpec{Health: []fleet.HealthCheck{check}}, Status: &fleet.VMStatus{Power: c.power, Health: []fleet.HealthState{{Check: c.had, State: c.state, Said: "refused"}}},
+		}}}
+		if all := p.health(); len(all) != 1 || all[0].word != c.word || all[0].Said != c.said {
+			t.Errorf("%s: %+v", name, all)
+		}
+	}
+	for want, h := range map[string]fleet.HealthState{
+		"Tell": {}, "Reset": {Check: fleet.HealthCheck{Action: fleet.HealthReset}}, "Restart, 2 of 5 times": {Check: fleet.HealthCheck{Action: fleet.HealthRestart}, Acted: 2},
+		"Reset, given up after 5": {Check: fleet.HealthCheck{Action: fleet.HealthReset}, Acted: 5},
+	} {
+		if got := (healthRow{HealthState: h}).then(); got != want {
+			t.Errorf("then is %q, want %q", got, want)
+		}
+	}
+}
