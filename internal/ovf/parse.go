@@ -185,9 +185,23 @@ func plural(n int, one, many string) string {
 func family(id, words string) string {
 	words = strings.ToLower(words)
 	for _, f := range []struct{ of, word string }{
-		{"windows", "windows"}, {"windows", "winnet"}, {"windows", "winlonghorn"}, {"bsd", "bsd"},
-		{"linux", "linux"}, {"linux", "ubuntu"}, {"linux", "debian"}, {"linux", "rhel"}, {"linux", "red hat"}, {"linux", "centos"}, {"linux", "fedora"}, {"linux", "suse"},
-		{"linux", "sles"}, {"linux", "photon"}, {"linux", "coreos"}, {"linux", "alma"}, {"linux", "rocky"},
+		{"windows", "windows"},
+		{"windows", "winnet"},
+		{"windows", "winlonghorn"},
+		{"bsd", "bsd"},
+		{"linux", "linux"},
+		{"linux", "ubuntu"},
+		{"linux", "debian"},
+		{"linux", "rhel"},
+		{"linux", "red hat"},
+		{"linux", "centos"},
+		{"linux", "fedora"},
+		{"linux", "suse"},
+		{"linux", "sles"},
+		{"linux", "photon"},
+		{"linux", "coreos"},
+		{"linux", "alma"},
+		{"linux", "rocky"},
 	} {
 		if strings.Contains(words, f.word) {
 			return f.of
