@@ -39,6 +39,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"watch hosts", 2 * time.Second, nil, live.run},
 		{"expire VMs", time.Minute, nil, c.ExpireVMs},
 		{"end uploads", time.Minute, nil, c.EndUploads},
+		{"end exports", 5 * time.Minute, nil, c.EndExports},
 		{"sweep", 10 * time.Minute, nil, c.Sweep},
 		{"keep the audit", time.Hour, nil, c.KeepAudit},
 	}
