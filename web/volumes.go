@@ -142,6 +142,11 @@ func (s *Server) cloneVolume(c echo.Context, a fleet.Actor, in volumeForm) (end,
 	return s.volumeAsked(c, t, err)
 }
 
+func (s *Server) convertVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+	t, err := s.Control.ConvertVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name), in.Overcommit != "")
+	return s.volumeAsked(c, t, err)
+}
+
 func (s *Server) renameVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
 	t, err := s.Control.RenameVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name))
 	return s.volumeAsked(c, t, err)

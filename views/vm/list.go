@@ -19,6 +19,8 @@ type ListPage struct {
 	VMs    []fleet.VMView
 	Found  []fleet.FoundVM
 	Create bool // the person may make VMs
+
+	RunsHosts bool // and change infrastructure
 	Use    bool // and use some
 	Total  fleet.VMTotals
 	Any    bool // a filter, tab or project cuts the list
