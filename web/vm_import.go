@@ -147,15 +147,14 @@ func (s *Server) askExport(c echo.Context, a fleet.Actor, in exportForm, how ask
 		return err
 	}
 	if _, out.Why = p.VM.AllowsExport(); out.Why == "" {
+		names, err := s.Control.PoolNames(ctx, a, p.VM.Spec.Pools())
+		if err != nil {
+			return err
+		}
 		for _, id := range p.VM.Spec.Pools() {
-			pool, err := s.Control.GetPool(ctx, a, id)
-			if fleet.CodeOf(err) == fleet.NotFound {
-				continue
+			if names[id] != "" {
+				out.Pools = append(out.Pools, kit.Option{Value: string(id), Text: names[id]})
 			}
-			if err != nil {
-				return err
-			}
-			out.Pools = append(out.Pools, kit.Option{Value: string(id), Text: pool.Name})
 		}
 	}
 	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Export(out))

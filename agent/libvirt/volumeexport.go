@@ -141,11 +141,8 @@ func (x *exporting) fill(ctx context.Context) error {
 
 func (x *exporting) write(ctx context.Context, to *os.File) error {
 	a := x.order.Appliance
-	var names, sums []string
-	for _, d := range a.Disks {
-		names = append(names, d.Member)
-	}
-	plan := ovf.NewPlan(a.Name, names)
+	var sums []string
+	plan := ovf.NewPlan(a)
 	for i := range a.Disks {
 		size, digest, err := x.disk(ctx, to, plan, i)
 		if err != nil {

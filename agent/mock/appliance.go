@@ -150,7 +150,7 @@ func (h *Host) archive(in agent.VolumeWork, e fleet.ExportOrder) ([]byte, error)
 		disks, names = append(disks, text), append(names, a.Disks[i].Member)
 		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256(text)))
 	}
-	to, plan := &written{}, ovf.NewPlan(a.Name, names)
+	to, plan := &written{}, ovf.NewPlan(a)
 	for i, text := range disks {
 		at, data := plan.Next()
 		header, err := ovf.Header(names[i], int64(len(text)))

@@ -90,7 +90,13 @@ func demoShots(t *testing.T, a api) []shot {
 	at := url.Values{"pool": {string(image.Versions[0].Copies[0].PoolID)}, "volume": {image.Versions[0].Copies[0].Volume}, "host": {string(image.Versions[0].Copies[0].HostID)}}
 	old := a.snapshots(t, one[fleet.VMView](t, a, "vms", "web-02"))
 	snaps := "/vms/" + string(one[fleet.VMView](t, a, "vms", "web-02").ID)
+	exported := a.exported(t, "legacy-crm", shop, pool.ID)
 	shots := []shot{
+		{"vms-import", "/vms/import", nil},
+		{"vm-import", "/vms/import", func(p *tab) { p.click("td.acts a.btn", "Import"); p.waitText("h1", "Import") }},
+		{"vm-export", "/vms/" + string(exported) + "/export", nil},
+		{"vm-export-running", vm + "/export", nil},
+		{"volume-convert", pl + "/volumes/convert" + of, nil},
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.keys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
 		{"vms", "/vms", nil},

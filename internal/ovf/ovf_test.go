@@ -310,11 +310,8 @@ func (m *memory) WriteAt(p []byte, at int64) (int, error) {
 
 func write(t testing.TB, a fleet.Appliance, disks ...string) []byte {
 	t.Helper()
-	var names, sums []string
-	for _, d := range a.Disks {
-		names = append(names, d.Member)
-	}
-	p := ovf.NewPlan(a.Name, names)
+	var sums []string
+	p := ovf.NewPlan(a)
 	to := &memory{}
 	for i, text := range disks {
 		header, data := p.Next()

@@ -7,14 +7,12 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
 	"quantix/internal/fleet"
 )
-
-// descriptorRoom is what a descriptor has in an archive that is written: the disks come behind it, and are known only once they are there.
-const descriptorRoom = 64 << 10
 
 const head = `<?xml version="1.0" encoding="UTF-8"?>
 <Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData" xmlns:vssd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_VirtualSystemSettingData" xmlns:vmw="http://www.vmware.com/schema/ovf">
@@ -120,14 +118,29 @@ func escaped(s string) string {
 // Plan is where everything comes to lie in an archive that is written: first all that the disks decide, which is written last.
 type Plan struct {
 	name string
+	room int // of the descriptor, which is written when the disks are there
 	next int64
 }
 
-// NewPlan plans an archive for a machine of that name with so many disks in files.
-func NewPlan(name string, files []string) Plan {
-	p := Plan{name: name}
-	p.next = 512 + descriptorRoom + 512 + padded(int64(len(p.manifest(files, nil))))
+// NewPlan plans an archive for the machine, of whose disks neither sizes nor files are known yet.
+func NewPlan(a fleet.Appliance) Plan {
+	a.Disks = slices.Clone(a.Disks)
+	for i := range a.Disks {
+		a.Disks[i].SizeBytes, a.Disks[i].FileBytes = math.MaxInt64, math.MaxInt64 // as long as they can be written
+	}
+	p := Plan{name: a.Name, room: len(Write(a))}
+	p.next = 512 + padded(int64(p.room)) + 512 + padded(int64(len(p.manifest(members(a), nil))))
 	return p
+}
+
+// members are the names of the files that hold disks.
+func members(a fleet.Appliance) (out []string) {
+	for _, d := range a.Disks {
+		if d.Member != "" {
+			out = append(out, d.Member)
+		}
+	}
+	return out
 }
 
 func padded(n int64) int64 { return (n + 511) / 512 * 512 }
@@ -173,19 +186,13 @@ func (p Plan) manifest(files []string, sums []string) []byte {
 // Begin writes what stands before the disks. sums are those of the disks' files by SHA-256, in hexadecimal, in order.
 func (p Plan) Begin(to io.WriterAt, a fleet.Appliance, sums []string) error {
 	text := Write(a)
-	if len(text) > descriptorRoom {
-		return fmt.Errorf("a descriptor of %d bytes is longer than the %d that it has", len(text), descriptorRoom)
+	if len(text) > p.room {
+		return fmt.Errorf("a descriptor of %d bytes is longer than the %d that it has", len(text), p.room)
 	}
-	text = append(text, bytes.Repeat([]byte("\n"), descriptorRoom-len(text))...)
+	text = append(text, bytes.Repeat([]byte("\n"), p.room-len(text))...)
 	own := digest("SHA256")
 	own.Write(text)
-	var files []string
-	for _, d := range a.Disks {
-		if d.Member != "" {
-			files = append(files, d.Member)
-		}
-	}
-	manifest := p.manifest(files, append([]string{fmt.Sprintf("%x", own.Sum(nil))}, sums...))
+	manifest := p.manifest(members(a), append([]string{fmt.Sprintf("%x", own.Sum(nil))}, sums...))
 	var b bytes.Buffer
 	for _, f := range []struct {
 		name string
