@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -62,6 +63,9 @@ func (s *Server) sourcedByFile(c echo.Context, a fleet.Actor, of control.OfAppli
 	if ok, why := v.Use().Allows(fleet.ActImport); !ok {
 		out.Note = why
 	}
+	if len(v.Hosts) > 0 {
+		out.HostID = v.Hosts[0].ID
+	}
 	for i, d := range v.Appliance.Disks {
 		word := fmt.Sprintf("Disk %d, empty (%s)", i+1, kit.Bytes(d.SizeBytes))
 		if d.Format != "" {
@@ -99,7 +103,7 @@ func (s *Server) sourcedByFile(c echo.Context, a fleet.Actor, of control.OfAppli
 
 func importNote(v browse.VolumeOn) string {
 	words := []string{}
-	if v.Appliance.OS != "" {
+	if v.Appliance.OS != "" && v.Appliance.Family != "other" {
 		words = append(words, "The guest is said to be "+v.Appliance.OS+".")
 	}
 	if v.Appliance.Product != "" {
@@ -142,7 +146,7 @@ func (s *Server) askExport(c echo.Context, a fleet.Actor, in exportForm, how ask
 	if err != nil {
 		return err
 	}
-	out := vmview.ExportPage{VM: p.VM, Now: p.Now, Errors: how.errors, In: vmview.ExportForm{What: in.What, Pool: in.Pool}}
+	out := vmview.ExportPage{VM: p.VM, Now: time.Now(), Errors: how.errors, In: vmview.ExportForm{What: in.What, Pool: in.Pool}}
 	if out.Files, err = s.Control.ListExports(ctx, a, p.VM.ID); err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ var infraCases = map[string]useCase{
 		of := w.foreign("vhdx")
 		return []any{control.OfAppliance{PoolID: of.PoolID, Volume: of.Volume}}
 	}},
-	"CloneVolume":  {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("clone"), false} }},
+	"CloneVolume": {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("clone"), false} }},
 	"FetchVolume": {may: infraChange, with: func(w *world) []any {
 		return []any{w.nfs, control.NewDownload{Name: w.name("fetched"), URL: "https://example.org/image.qcow2"}}
 	}},

@@ -275,8 +275,11 @@ func (c *Control) ReadExport(ctx context.Context, a fleet.Actor, id fleet.Export
 	if fleet.CodeOf(err) == fleet.NotFound {
 		err = fleet.Errorf(fleet.Conflict, "The file is not there: it is not yet seen, or somebody deleted it. Try again in a moment, or export the VM anew.")
 	}
+	if err != nil {
+		return end, "", "", err
+	}
 	if !store.SeesHosts(a) {
 		host = "of the file"
 	}
-	return end, host, e.Volume, err
+	return end, host, e.Volume, nil
 }

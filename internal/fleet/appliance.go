@@ -84,7 +84,7 @@ func (a Appliance) Drivers() []string {
 	}
 	for _, d := range a.Disks {
 		had := ""
-		if d.Controller != "" {
+		if d.Controller != "" && d.Controller != a.Bus(d) {
 			had = fmt.Sprintf(" in the place of %s", d.Controller)
 		}
 		if a.Bus(d) == "" {
@@ -95,7 +95,7 @@ func (a Appliance) Drivers() []string {
 	}
 	for _, n := range a.NICs {
 		had := ""
-		if n.Model != "" {
+		if n.Model != "" && n.Model != a.Model(n) {
 			had = fmt.Sprintf(" in the place of %s", n.Model)
 		}
 		if a.Model(n) == "" {

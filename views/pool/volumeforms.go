@@ -1,8 +1,6 @@
 package pool
 
 import (
-	"path"
-	"strings"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -37,14 +35,6 @@ func (p VolumePage) action(act string) string {
 // asks is a dialog that does something to a volume.
 func (p VolumePage) asks(title, act, button string, action fleet.Action, danger bool) kit.Dialog {
 	return kit.Dialog{Title: title, Action: p.action(act), Button: button, Danger: danger, Why: kit.WhyNot(p.Volume.Allows(action)), Back: p.Back()}
-}
-
-// convertName is what it may be called.
-func (p VolumePage) convertName() string {
-	if p.In.Name != "" || p.Errors.At("name") != "" {
-		return p.In.Name
-	}
-	return strings.TrimSuffix(p.Volume.Name, path.Ext(p.Volume.Name)) + ".qcow2"
 }
 
 // startAt is the form of a download with a well-known image in it.

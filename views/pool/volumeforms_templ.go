@@ -748,7 +748,7 @@ func ConvertVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name of the qcow2 volume", Value: p.convertName(), Error: p.Errors.At("name"), Required: true,
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name of the qcow2 volume", Value: p.In.Name, Error: p.Errors.At("name"), Required: true,
 					Attrs: templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false", "maxlength": "200"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

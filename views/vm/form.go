@@ -37,6 +37,7 @@ type From struct {
 	Sent        map[string]string // hidden in the form: from.templateId, …
 	Disks       []string          // of a clone: whose each of the disks is a copy, in words; nil: the form's own choice
 	HostName    string            // of a clone: where it is made; empty: as everywhere
+	HostID      fleet.HostID      // of an appliance: which host makes it
 	Cards       []string          // of an appliance: what each of its network cards was, in words
 	Needs, Left []string          // of an appliance: what its guest needs here, and what is not taken over, a sentence each
 }

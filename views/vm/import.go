@@ -98,6 +98,15 @@ type ExportPage struct {
 // ExportForm is what a person chose.
 type ExportForm struct{ What, Pool string }
 
+// end is when the file is deleted, in words.
+func (p ExportPage) end(e fleet.Export) string {
+	left := e.ExpiresAt.Sub(p.Now)
+	if left < time.Hour {
+		return "within the hour"
+	}
+	return "in " + kit.Count(int(left.Hours()+0.5), "hour")
+}
+
 // kinds are what the VM can be exported as: "ova", or "qcow2" and the disk's number.
 func (p ExportPage) kinds() []kit.Option {
 	out := []kit.Option{{Value: fleet.FormatOVA, Text: "OVA archive: " + kit.Count(len(p.VM.Spec.Disks), "disk") + " as VMDK, with its settings"}}

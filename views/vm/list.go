@@ -21,9 +21,9 @@ type ListPage struct {
 	Create bool // the person may make VMs
 
 	RunsHosts bool // and change infrastructure
-	Use    bool // and use some
-	Total  fleet.VMTotals
-	Any    bool // a filter, tab or project cuts the list
+	Use       bool // and use some
+	Total     fleet.VMTotals
+	Any       bool // a filter, tab or project cuts the list
 }
 
 // Columns are the columns of VMs.
