@@ -214,12 +214,11 @@ func (q *Queries) PoolsWithAppliances(ctx context.Context) ([]string, error) {
 }
 
 const staleExports = `-- name: StaleExports :many
-SELECT e.id FROM exports e JOIN tasks t ON t.id = e.task_id
-WHERE e.expires_at < now() AND t.state NOT IN ('queued', 'running') OR t.state IN ('failed', 'cancelled') AND t.ended_at < now() - interval '1 hour'
-ORDER BY e.id LIMIT 100
+SELECT e.id FROM (SELECT o.id, o.task_id, o.expires_at FROM exports o WHERE o.expires_at < now() ORDER BY o.expires_at LIMIT 100) e
+CROSS JOIN LATERAL (SELECT t.state FROM tasks t WHERE t.id = e.task_id OFFSET 0) t WHERE t.state NOT IN ('queued', 'running') ORDER BY e.expires_at
 `
 
-// Those that are as old as exports become, and those that were not made: nothing is left of them but what is half made.
+// Those that are as old as exports become, but for what is still being made.
 func (q *Queries) StaleExports(ctx context.Context) ([]fleet.ExportID, error) {
 	rows, err := q.db.Query(ctx, staleExports)
 	if err != nil {

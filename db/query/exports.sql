@@ -18,10 +18,9 @@ SELECT sqlc.embed(e), t.state, t.progress, t.note, t.error FROM exports e JOIN t
 DELETE FROM exports WHERE id = @id RETURNING *;
 
 -- name: StaleExports :many
--- Those that are as old as exports become, and those that were not made: nothing is left of them but what is half made.
-SELECT e.id FROM exports e JOIN tasks t ON t.id = e.task_id
-WHERE e.expires_at < now() AND t.state NOT IN ('queued', 'running') OR t.state IN ('failed', 'cancelled') AND t.ended_at < now() - interval '1 hour'
-ORDER BY e.id LIMIT 100;
+-- Those that are as old as exports become, but for what is still being made.
+SELECT e.id FROM (SELECT o.id, o.task_id, o.expires_at FROM exports o WHERE o.expires_at < now() ORDER BY o.expires_at LIMIT 100) e
+CROSS JOIN LATERAL (SELECT t.state FROM tasks t WHERE t.id = e.task_id OFFSET 0) t WHERE t.state NOT IN ('queued', 'running') ORDER BY e.expires_at;
 
 -- name: PoolsWithAppliances :many
 -- The pools of which a host reports a file that a VM can be made of.

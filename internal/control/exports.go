@@ -242,7 +242,7 @@ func dropExport(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.Expo
 	return store.Audit(ctx, q, a, string(fleet.VolumeDelete), subject, e.Volume, "an export of a VM")
 }
 
-// EndExports deletes those that nobody needs any more, and forgets those that were never made.
+// EndExports deletes those that are at their end, and forgets those that were never made.
 func (c *Control) EndExports(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "end exports", func(q *db.Queries) error {
 		ids, err := q.StaleExports(ctx)
