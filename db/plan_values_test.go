@@ -122,6 +122,7 @@ var given = map[string]any{
 	"AddHost.ID": fleet.HostID("new"), "AddHost.Name": "new", "AddHostSession.": fleet.HostID("bare"), "DropHost.": fleet.HostID("bare"), "AddJoinToken.ID": fleet.JoinTokenID("new"),
 	"AddJoinToken.Hash": []byte("new"), "AddPool.ID": fleet.PoolID("new"), "AddProject.ID": fleet.ProjectID("new"), "DeleteProject.": fleet.ProjectID("bare"),
 	"AddSteps.ID": new(fleet.TaskID("new")), "AddSteps.Ids": []string{"new-1"}, "AddTicket.Hash": []byte("new"), "AddUser.ID": fleet.UserID("new"), "AddUser.Name": "new",
+	"AddExport.Format": "ova", "AddExport.ID": fleet.ExportID("new"),
 	"AddVM.ID": fleet.VMID("new"), "AddVM.Labels": map[string]string{}, "ChangeVM.Labels": map[string]string{}, "NoteDone.ID": fleet.TaskID("new"),
 	"DiskMoved.Disk": []byte(`{"poolId":"` + aPool + `","volume":"none"}`), "DiskMoved.Moved": []byte(`{}`),
 	"AddTransfer.ToHost": fleet.HostID("00000000-0000-7000-8000-000000000002"), "NoteLeft.Disks": []byte(`[]`), "VMLeft.Disks": []byte(`[]`),
