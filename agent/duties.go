@@ -43,6 +43,8 @@ var duties = map[fleet.JobKind]duty{
 	fleet.VolumeDelete:     {onVolume(Hypervisor.DeleteVolume), seeVolume, forgetHash},
 	fleet.VolumeHash:       {onVolume(Hypervisor.HashVolume), seeVolume, keepNothing},
 	fleet.VolumeCopy:       {onVolume(Hypervisor.CopyVolume), seeVolume, keepNothing},
+	fleet.VolumeConvert:    {onVolume(Hypervisor.ConvertVolume), seeVolume, keepNothing},
+	fleet.VolumeExport:     {onVolume(Hypervisor.ExportVolume), seeVolume, keepNothing},
 	fleet.VolumeSend:       {sendVolume, seeNothing, keepNothing},
 	fleet.VolumeReceive:    {receiveVolume, seeVolume, keepNothing},
 	fleet.VMFreeze:         {onVM(freezeGuest), seeOnlyDone, keepNothing},

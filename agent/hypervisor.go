@@ -168,6 +168,13 @@ type Hypervisor interface {
 	// are not those of Order.Checksum. Where Order.Flatten is set the source is a disk, whose chain within its pool becomes one qcow2 image.
 	// It refuses one with which a guest runs, or that changes meanwhile; that others stand on the source does not matter.
 	CopyVolume(ctx context.Context, in VolumeWork) error
+	// ConvertVolume makes a qcow2 image of Order.Source of the pool in.Source (nil: of the same): of a disk in another format, or of the disk that is
+	// Order.Member of an OVA archive, whose checksum it verifies. It opens no other file than the source's, whatever that names, and refuses what
+	// does not stand alone, what its header says is larger than there is room for, and what a guest runs with.
+	ConvertVolume(ctx context.Context, in VolumeWork) error
+	// ExportVolume makes an OVA archive of the disks of Order.Export, each with what it stands on, and of its description. It refuses disks with which a
+	// guest runs, and begins only where there is room for all of it.
+	ExportVolume(ctx context.Context, in VolumeWork) error
 	// SendVolume gives the volume's file to Send, and tells in.Hashed where it reads all of it. It refuses one with which a guest runs, or that
 	// changes meanwhile.
 	SendVolume(ctx context.Context, in VolumeWork) error

@@ -19,6 +19,7 @@ type VolumeWork struct {
 	Order fleet.VolumeOrder
 	// Source is the pool that it is copied from, where that is another one.
 	Source *fleet.Pool
+	Pools  []fleet.Pool // of an export: in which its disks are
 	// Hashed is told of checksums that were computed. Its error ends the order.
 	Hashed func(...Hashed) error
 	Made   string // the file that this very order made whole before, as it was told to Whole; empty: none
@@ -66,7 +67,7 @@ func onVolume(call func(Hypervisor, context.Context, VolumeWork) error) func(con
 			defer j.whenStopped(func(cause error) { cancel(cause) })()
 		}
 		return explain(ctx, call(a.hypervisor, ctx, VolumeWork{
-			Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.memory.volumeMade(j.ID), Source: source,
+			Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.memory.volumeMade(j.ID), Source: source, Pools: j.Pools,
 			Hashed: func(all ...Hashed) error {
 				if err := a.memory.noteHashed(all...); err != nil {
 					return fmt.Errorf("the checksum is computed, but the agent cannot keep that in mind: %w", err)

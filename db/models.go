@@ -119,6 +119,21 @@ type Customization struct {
 	ChangedBy   string
 }
 
+type Export struct {
+	ID        fleet.ExportID
+	VMID      fleet.VMID
+	ProjectID fleet.ProjectID
+	TaskID    fleet.TaskID
+	PoolID    fleet.PoolID
+	HostID    fleet.HostID
+	Volume    string
+	Format    string
+	Disk      int32
+	CreatedBy string
+	CreatedAt time.Time
+	ExpiresAt time.Time
+}
+
 type FirstBoot struct {
 	VMID   fleet.VMID
 	Number int64

@@ -123,6 +123,7 @@ var given = map[string]any{
 	"AddHost.ID": fleet.HostID("new"), "AddHost.Name": "new", "AddHostSession.": fleet.HostID("bare"), "DropHost.": fleet.HostID("bare"), "AddJoinToken.ID": fleet.JoinTokenID("new"),
 	"AddJoinToken.Hash": []byte("new"), "AddPool.ID": fleet.PoolID("new"), "AddProject.ID": fleet.ProjectID("new"), "DeleteProject.": fleet.ProjectID("bare"),
 	"AddSteps.ID": new(fleet.TaskID("new")), "AddSteps.Ids": []string{"new-1"}, "AddTicket.Hash": []byte("new"), "AddUser.ID": fleet.UserID("new"), "AddUser.Name": "new",
+	"AddExport.Format": "ova", "AddExport.ID": fleet.ExportID("new"),
 	"AddVM.ID": fleet.VMID("new"), "AddVM.Labels": map[string]string{}, "ChangeVM.Labels": map[string]string{}, "NoteDone.ID": fleet.TaskID("new"),
 	"DiskMoved.Disk": []byte(`{"poolId":"` + aPool + `","volume":"none"}`), "DiskMoved.Moved": []byte(`{}`),
 	"AddTransfer.ToHost": fleet.HostID("00000000-0000-7000-8000-000000000002"), "NoteLeft.Disks": []byte(`[]`), "VMLeft.Disks": []byte(`[]`),
@@ -225,6 +226,8 @@ var fills = []string{
 	`INSERT INTO task_edits (task_id, edit) SELECT id, '{}' FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id DESC LIMIT 5000`,
 	`INSERT INTO uploads (id, task_id, user_id, host_id, pool_id, volume, size_bytes)
 		SELECT id, id, user_id, host_id, '` + aPool + `', 'v', 1 FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id LIMIT 10000`,
+	`INSERT INTO exports (id, vm_id, project_id, task_id, pool_id, host_id, volume, format, created_by, expires_at)
+		SELECT id, 'id-' || id, 'project-' || right(id, 3), id, '` + aPool + `', host_id, 'v', 'ova', 'me', now() + interval '1 day' FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id LIMIT 5000`,
 	`INSERT INTO upload_pairs (pair_id, upload_id, session) SELECT id, id, 's' FROM uploads`,
 	`RESET session_replication_role`,
 }

@@ -145,7 +145,7 @@ func (q *Queries) ChangeTemplate(ctx context.Context, arg ChangeTemplateParams) 
 
 const copiesOfDisks = `-- name: CopiesOfDisks :many
 SELECT j.id, j.subject, j.state FROM (SELECT unnest($1::text[]) AS subject ORDER BY 1) s CROSS JOIN LATERAL (
-    SELECT w.id, w.subject, w.state FROM jobs w WHERE w.subject = s.subject AND w.kind = 'volume.copy' AND w.state IN ('queued', 'running') AND w.task_id IS NOT NULL FOR UPDATE) j
+    SELECT w.id, w.subject, w.state FROM jobs w WHERE w.subject = s.subject AND w.kind IN ('volume.copy', 'volume.convert') AND w.state IN ('queued', 'running') AND w.task_id IS NOT NULL FOR UPDATE) j
 `
 
 type CopiesOfDisksRow struct {
@@ -154,7 +154,7 @@ type CopiesOfDisksRow struct {
 	State   fleet.JobState
 }
 
-// The orders that make the disks of a VM by copying others, and have not ended.
+// The orders that make the disks of a VM of others, and have not ended.
 func (q *Queries) CopiesOfDisks(ctx context.Context, subjects []string) ([]CopiesOfDisksRow, error) {
 	rows, err := q.db.Query(ctx, copiesOfDisks, subjects)
 	if err != nil {

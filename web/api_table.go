@@ -65,6 +65,12 @@ func (s *Server) operations() []operation {
 		op(put, "/vms/{id}/guard", policy.VMChange, ok, "guard-vm", "Set what guards a VM: protection from deletion, a lock with a reason, and when it expires", s.apiGuardVM),
 		op(get, "/vms/{id}/events", policy.VMSee, ok, "get-vm-events", "Get what happened to a VM", s.apiVMEvents),
 
+		op(get, "/appliances", policy.InfraChange, ok, "list-appliances", "List the files in pools of which a VM can be made: OVA archives, and disks of other products, as their hosts read them", s.apiAppliances),
+		op(post, "/vms/{id}/exports", policy.VMChange, accepted, "export-vm", "Make a file of a VM that is off: an OVA archive, or one disk as qcow2", s.apiExportVM),
+		op(get, "/vms/{id}/exports", policy.VMChange, ok, "list-exports", "List the files that were made of a VM", s.apiListExports),
+		op(get, "/exports/{id}", policy.VMChange, ok, "get-export", "Get an export", s.apiGetExport),
+		op(remove, "/exports/{id}", policy.VMChange, noContent, "delete-export", "Delete the file of an export", s.apiDeleteExport),
+
 		op(get, "/hosts", policy.InfraSee, ok, "list-hosts", "List hosts", list(s.Control.ListHosts)),
 		op(get, "/hosts/{id}", policy.InfraSee, ok, "get-host", "Get a host", s.apiGetHost),
 		op(patchOne, "/hosts/{id}", policy.InfraChange, ok, "update-host", "Change a host's labels or description by a JSON merge patch", s.apiUpdateHost),
@@ -81,6 +87,7 @@ func (s *Server) operations() []operation {
 		op(post, "/pools/{id}/downloads", policy.InfraChange, accepted, "download-volume", "Let a host download a volume into a pool", s.apiFetchVolume),
 		op(post, "/pools/{id}/volumes/{volume}/grow", policy.InfraChange, accepted, "grow-volume", "Make a volume larger that no VM uses", s.apiGrowVolume),
 		op(post, "/pools/{id}/volumes/{volume}/clone", policy.InfraChange, accepted, "clone-volume", "Copy a volume with which no VM runs, in its pool", s.apiCloneVolume),
+		op(post, "/pools/{id}/volumes/{volume}/convert", policy.InfraChange, accepted, "convert-volume", "Make a qcow2 volume of a disk as VMDK, VHDX, VHD or VDI, in its pool", s.apiConvertVolume),
 		op(post, "/pools/{id}/volumes/{volume}/rename", policy.InfraChange, accepted, "rename-volume", "Give a volume that nobody uses another name, never one that is taken", s.apiRenameVolume),
 		op(post, "/pools/{id}/volumes/{volume}/wipe", policy.InfraChange, accepted, "wipe-volume", "Write zeros over all that is in a volume that nobody uses", s.apiWipeVolume),
 		op(remove, "/pools/{id}/volumes/{volume}", policy.InfraChange, accepted, "delete-volume", "Delete a volume that nobody uses", s.apiDeleteVolume),

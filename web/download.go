@@ -52,13 +52,22 @@ func (s *Server) giveVolume(c echo.Context, a fleet.Actor, of control.Volume) er
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}
+	may := func(a fleet.Actor) bool { return policy.May(a, policy.InfraChange, "") }
+	return s.give(c, a, may, func(ctx context.Context) (pair.End, string, string, error) {
+		end, host, err := s.Control.ReadVolume(ctx, a, of)
+		return end, host, of.Volume, err
+	})
+}
+
+// give passes on what ask has a host bring, for as long as whoever asked may have it.
+func (s *Server) give(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool, ask func(context.Context) (end pair.End, host, name string, err error)) error {
 	if !s.seats.enter(a.UserID) {
 		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", mostConsoles)
 	}
 	defer s.seats.leave(a.UserID)
 	ctx, cancel := context.WithCancel(c.Request().Context())
 	defer cancel()
-	end, host, err := s.Control.ReadVolume(ctx, a, of)
+	end, host, name, err := ask(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,14 +91,14 @@ func (s *Server) giveVolume(c echo.Context, a fleet.Actor, of control.Volume) er
 	case head.Error != "":
 		return fleet.Errorf(fleet.Conflict, "%s", head.Error)
 	}
-	go s.whileAllowed(ctx, c, cancel)
+	go s.whileAllowed(ctx, c, may, cancel)
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, echo.MIMEOctetStream)
-	h.Set(echo.HeaderContentDisposition, mime.FormatMediaType("attachment", map[string]string{"filename": of.Volume}))
+	h.Set(echo.HeaderContentDisposition, mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 	h.Set(echo.HeaderContentLength, strconv.FormatInt(head.SizeBytes, 10))
 	c.Response().WriteHeader(http.StatusOK)
 	if err := pass(c, from, head.SizeBytes); err != nil {
-		s.Log.Info("A download ended early.", "volume", of.Volume, "host", host, "error", err)
+		s.Log.Info("A download ended early.", "volume", name, "host", host, "error", err)
 		panic(http.ErrAbortHandler) // a part must not look like the whole
 	}
 	return nil
@@ -120,7 +129,7 @@ func pass(c echo.Context, from io.Reader, size int64) error {
 }
 
 // whileAllowed ends what is on its way to somebody who may not have it any more.
-func (s *Server) whileAllowed(ctx context.Context, c echo.Context, end context.CancelFunc) {
+func (s *Server) whileAllowed(ctx context.Context, c echo.Context, may func(fleet.Actor) bool, end context.CancelFunc) {
 	look := time.NewTicker(lookAgain)
 	defer look.Stop()
 	for {
@@ -132,7 +141,7 @@ func (s *Server) whileAllowed(ctx context.Context, c echo.Context, end context.C
 		asking, done := context.WithTimeout(ctx, pageLimit)
 		a, err := s.senderNow(asking, c)
 		done()
-		if code := fleet.CodeOf(err); err == nil && !policy.May(a, policy.InfraChange, "") || code == fleet.Unauthorized || code == fleet.Forbidden {
+		if code := fleet.CodeOf(err); err == nil && !may(a) || code == fleet.Unauthorized || code == fleet.Forbidden {
 			end()
 			return
 		}

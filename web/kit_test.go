@@ -302,6 +302,10 @@ func (s *screen) addVolumes(name string, volumes ...string) fleet.PoolID {
 	for _, v := range volumes {
 		at := time.Now().Add(-72 * time.Hour).UTC().Truncate(fleet.ModifiedTo)
 		status.Volumes = append(status.Volumes, fleet.Volume{Name: v, Path: "/srv/" + name + "/" + v, Format: "raw", CapacityBytes: 1 << 20, AllocBytes: 1 << 20, ModifiedAt: &at})
+		if kind := fleet.ApplianceKind(v); kind != "" {
+			last := &status.Volumes[len(status.Volumes)-1]
+			last.Format, last.Appliance = kind, &fleet.Appliance{Disks: []fleet.ApplianceDisk{{Format: kind, SizeBytes: 1 << 20}}}
+		}
 	}
 	s.exec("UPDATE assignments SET status = $2 WHERE pool_id = $1", id, mustJSON(status))
 	return id

@@ -37,7 +37,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, pool)
 	sickPool := s.addPool("sick", s.host.id)
 	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, sickPool)
-	volumes := "/pools/" + string(s.addVolumes("stock", "clone-me.raw", "grow-me.raw", "wipe-me.raw", "name-me.raw")) + "/volumes"
+	volumes := "/pools/" + string(s.addVolumes("stock", "clone-me.raw", "grow-me.raw", "wipe-me.raw", "name-me.raw", "convert-me.vhdx")) + "/volumes"
 	san := s.addPool("san", s.host.id)
 	s.exec(`UPDATE pools SET spec = '{"kind":"iscsi-direct","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","user":"quantix"}' WHERE id = $1`, san)
 	stock := s.addVolumes("stock-of-images", "golden.raw", "next.raw", "first.raw", "second.raw", "third.raw")
@@ -58,6 +58,8 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	s.exec(`INSERT INTO security_groups (id, project_id, name, spec) VALUES ($1, $2, 'web', '{"rules":[]}')`, group, project)
 	disk, slow := `{"disk":{"poolId":"`+string(pool)+`","volume":"web-1.qcow2"},"poolId":"`, s.addPool("slow-disks", s.host.id)
 	s.exec(`UPDATE assignments SET status = '{"state":"active","capacityBytes":1099511627776,"availableBytes":1099511627776}' WHERE pool_id = $1`, slow)
+	outgoing := s.addVM(project, s.host.id, "outgoing", fleet.Stopped)
+	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'outgoing-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, outgoing, slow)
 	shot, shotDisk := s.addVM(project, s.host.id, "shot", fleet.Stopped), `{"disk":{"poolId":"`+string(slow)+`","volume":"shot-1.qcow2"},"name":`
 	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'shot-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, shot, slow)
 	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, s.vm, pool)
@@ -134,6 +136,8 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/pools/{id}/volumes":                          {volumes, `{"name":"new.raw","format":"raw","sizeBytes":1048576}`, `{"name":"other.raw","format":"raw","sizeBytes":1048576}`},
 		"/pools/{id}/downloads":                        {strings.TrimSuffix(volumes, "volumes") + "downloads", `{"url":"https://example.org/a.qcow2"}`, `{"url":"https://example.org/b.qcow2"}`},
 		"/pools/{id}/volumes/{volume}/rename":          {volumes + "/name-me.raw/rename", `{"name":"named.raw"}`, `{"name":"named-2.raw"}`},
+		"/pools/{id}/volumes/{volume}/convert":         {volumes + "/convert-me.vhdx/convert", `{"name":"converted.qcow2"}`, `{"name":"converted-2.qcow2"}`},
+		"/vms/{id}/exports":                            {"/vms/" + string(outgoing) + "/exports", `{"format":"ova"}`, `{"format":"qcow2"}`},
 		"/pools/{id}/volumes/{volume}/clone":           {volumes + "/clone-me.raw/clone", `{"name":"copy.raw"}`, `{"name":"copy-2.raw"}`},
 		"/pools/{id}/volumes/{volume}/grow":            {volumes + "/grow-me.raw/grow", `{"sizeBytes":2097152}`, `{"sizeBytes":4194304}`},
 		"/pools/{id}/volumes/{volume}/wipe":            {volumes + "/wipe-me.raw/wipe?confirm=wipe-me.raw", ``, ``},

@@ -114,7 +114,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 			lun := volumeOf(typed.Get(fmt.Sprintf("spec.disks[%d].lun", i)))
 			*d = fleet.Disk{PoolID: lun.PoolID, Volume: lun.Volume, Existing: true}
 		case source[0] == "clone": // how large it is, its original says
-			*d = fleet.Disk{PoolID: d.PoolID, SizeBytes: 1}
+			d.Volume, d.Image, d.Existing, d.SizeBytes = "", nil, false, 1
 		case source[0] != "image" && source[0] != "overlay":
 			d.Image = nil
 		case d.Image == nil:

@@ -21,6 +21,11 @@ func fromOf(typed url.Values) *control.From {
 		TemplateID: fleet.TemplateID(typed.Get("from.templateId")), VersionID: fleet.TemplateVersionID(typed.Get("from.versionId")), VMID: fleet.VMID(typed.Get("from.vmId")),
 		SnapshotID: fleet.SnapshotID(typed.Get("from.snapshotId")),
 	}
+	if file := (control.OfAppliance{
+		PoolID: fleet.PoolID(typed.Get("from.appliance.poolId")), HostID: fleet.HostID(typed.Get("from.appliance.hostId")), Volume: typed.Get("from.appliance.volume"),
+	}); file.Volume != "" {
+		from.Appliance = &file
+	}
 	if from == (control.From{}) {
 		return nil
 	}
@@ -31,11 +36,17 @@ func fromOf(typed url.Values) *control.From {
 func (s *Server) sourced(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.From, []kit.Option, error) {
 	from := fromOf(typed)
 	if fresh {
-		from = fromOf(url.Values{"from.templateId": {c.QueryParam("template")}, "from.versionId": {c.QueryParam("version")}, "from.vmId": {c.QueryParam("clone")}, "from.snapshotId": {c.QueryParam("snapshot")}})
+		from = fromOf(url.Values{
+			"from.templateId": {c.QueryParam("template")}, "from.versionId": {c.QueryParam("version")}, "from.vmId": {c.QueryParam("clone")}, "from.snapshotId": {c.QueryParam("snapshot")},
+			"from.appliance.poolId": {c.QueryParam("pool")}, "from.appliance.hostId": {c.QueryParam("host")}, "from.appliance.volume": {c.QueryParam("import")},
+		})
 	}
 	switch {
 	case from == nil:
 		return nil, nil, nil
+	case from.Appliance != nil:
+		shown, err := s.sourcedByFile(c, a, *from.Appliance, typed, fresh)
+		return shown, nil, err
 	case from.TemplateID != "":
 		return s.sourcedByTemplate(c, a, *from, typed, fresh)
 	case from.VMID != "":

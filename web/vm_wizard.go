@@ -316,6 +316,8 @@ func factsOf(vm control.CreateVM) (out []vmview.Fact) {
 	for i, d := range vm.Spec.Disks {
 		text := kit.Bytes(d.SizeBytes)
 		switch {
+		case vm.From != nil && vm.From.TemplateID == "":
+			text = "as large as the one that it comes from"
 		case d.Existing:
 			text = "a LUN that is there"
 		case d.SizeBytes == 0 && (d.Image != nil || d.ImageID != ""):

@@ -39,7 +39,7 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 	}
 	p := &vmview.ListPage{
 		List: s.listOf(c, "vms", "name", columns, f), Tab: tab,
-		Create: policy.May(a, policy.VMChange, ""), Use: policy.May(a, policy.VMUse, ""),
+		Create: policy.May(a, policy.VMChange, ""), RunsHosts: policy.May(a, policy.InfraChange, ""), Use: policy.May(a, policy.VMUse, ""),
 		Any: tab != "all" || q.Filter != "" || q.Project != "",
 	}
 	switch {

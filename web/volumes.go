@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"path"
 	"strings"
 
 	"github.com/a-h/templ"
@@ -119,8 +120,11 @@ func (s *Server) askVolume(dialog func(poolview.VolumePage) templ.Component) ask
 		p := poolview.VolumePage{Pool: v, Volume: on.Use(), Host: of.HostID, In: in.shown(), Errors: how.errors}
 		if !how.again() {
 			p.In.Size, p.In.Name = gib(on.CapacityBytes), "copy-of-"+on.Name
-			if strings.HasSuffix(c.Path(), "/rename") {
+			switch path.Base(c.Path()) {
+			case "rename":
 				p.In.Name = on.Name
+			case "convert":
+				p.In.Name = strings.TrimSuffix(on.Name, path.Ext(on.Name)) + ".qcow2"
 			}
 		}
 		return s.showAs(c, how.status, a, poolFrame(v), dialog(p))
@@ -139,6 +143,11 @@ func (s *Server) growVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, 
 
 func (s *Server) cloneVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
 	t, err := s.Control.CloneVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name), in.Overcommit != "")
+	return s.volumeAsked(c, t, err)
+}
+
+func (s *Server) convertVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+	t, err := s.Control.ConvertVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name), in.Overcommit != "")
 	return s.volumeAsked(c, t, err)
 }
 

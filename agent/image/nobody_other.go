@@ -10,3 +10,5 @@ import (
 func asNobody(*exec.Cmd, *os.File) (back func() error, err error) {
 	return func() error { return nil }, nil
 }
+
+func lend(*os.File, os.FileMode) (func() error, error) { return func() error { return nil }, nil }

@@ -13,10 +13,12 @@ import (
 
 	"quantix/agent/hvtest"
 	"quantix/internal/fleet"
+	"quantix/internal/lab"
 )
 
 // look is where a running QEMU tells of a field, and what it says when the field is as [hvtest.FullSpec] and its like have it. An empty question
-// is a look at the process's arguments; one in braces is asked of QMP, another of the monitor for people.
+// is a look at the process's arguments; one in braces is asked of QMP, another of the monitor for people, and one behind "direct:" of the guest that is
+// started by its kernel.
 type look struct{ ask, says string }
 
 // proved are the fields whose effect is seen in a QEMU that runs with them. Those of a spec that are not here are proved by their definition alone,
@@ -25,7 +27,7 @@ var proved = map[string]look{
 	"disks":                  {`{"execute":"query-block"}`, `disk\.qcow2`},
 	"nics":                   {"info network", `52:54:00:0c:00:01`},
 	"cpus":                   {`{"execute":"query-cpus-fast"}`, `(?s)(thread-id.*){4}`},
-	"memoryMiB":              {`{"execute":"query-memory-size-summary"}`, `"base-memory":\s*134217728`},
+	"memoryMiB":              {`{"execute":"query-memory-size-summary"}`, `"base-memory":\s*268435456`},
 	"firmware":               {`{"execute":"query-named-block-nodes"}`, `OVMF_CODE`},
 	"cpu.model":              {`{"execute":"qom-list","arguments":{"path":"/machine/unattached"}}`, `child<qemu64-x86_64-cpu>`},
 	"cpu.features":           {"", `-cpu qemu64,\S*aes=on,svm=off`},
@@ -35,10 +37,21 @@ var proved = map[string]look{
 	"cpu.max":                {`{"execute":"query-hotpluggable-cpus"}`, `(?s)(vcpus-count.*){8}`},
 	"cpu.pinned":             {"pinned", `^0( 0)*$`},
 	"memory.shared":          {`{"execute":"query-memdev"}`, `"share":\s*true`},
+	"memory.balloonMiB":      {"direct:balloon", `actual=192`},
 	"memory.nodes":           {`{"execute":"query-memdev"}`, `"host-nodes":\s*\[\s*0\s*\]`},
 	"memory.maxMiB":          {"", `maxmem=1048576k`},
 	"boot.menu":              {"", `-boot menu=on`},
 	"boot.cdrom":             {"", `"driver":"(scsi|ide)-cd"[^}]*"bootindex":3`},
+	"boot.kernel":            {"direct:guest", `console=ttyS0`},
+	"boot.initrd":            {"direct:guest", `console=ttyS0`},
+	"boot.cmdline":           {"direct:guest", `quantix=matrix`},
+	"shares":                 {"direct:info qtree", `(?s)dev: vhost-user-fs-pci.*tag = "src"`},
+	"drives":                 {"", `(?s)"bootindex":4.*isa-fdc|isa-fdc.*"bootindex":4`},
+	"display.spice":          {`{"execute":"query-spice"}`, `"enabled":\s*true`},
+	"display.usbRedirection": {"info qtree", `(?s)(dev: usb-redir.*){2}`},
+	"devices.balloon":        {"", `"driver":"virtio-balloon-pci"[^}]*"free-page-reporting":true`},
+	"devices.serials":        {"info chardev", `(?s)serial-1:.*serial-2:`},
+	"devices.parallel":       {"info chardev", `parallel: filename=pty`},
 	"display.video":          {"info qtree", `dev: virtio-vga`},
 	"display.heads":          {"info qtree", `max_outputs = 2`},
 	"display.keyboard":       {"", `-k de-ch`},
@@ -74,12 +87,16 @@ var proved = map[string]look{
 
 // elsewhere are the fields that are the agent's to keep, not QEMU's, or that a test of their own asks the guest about: which test does.
 var elsewhere = map[string]string{
-	"iso":               "the suite of both back ends, growing a running guest",
-	"policy.autostart":  "agent: a host that comes up starts them in their order",
-	"policy.startOrder": "agent: a host that comes up starts them in their order",
-	"policy.startDelay": "agent: a host that comes up starts them in their order",
-	"policy.restart":    "agent: a guest that goes off by itself",
-	"firstBoot":         "e2e: the whole life of a VM, in a Debian",
+	"iso":                "the suite of both back ends, growing a running guest",
+	"policy.autostart":   "agent: a host that comes up starts them in their order",
+	"policy.startOrder":  "agent: a host that comes up starts them in their order",
+	"policy.startDelay":  "agent: a host that comes up starts them in their order",
+	"policy.restart":     "agent: a guest that goes off by itself",
+	"rules":              "control: placement rules decide where a VM may be",
+	"health":             "agent: checks of a guest that fail have it restarted",
+	"migration.stays":    "control: a VM that stays goes nowhere",
+	"migration.limitMiB": "control: a move is no faster than its VM's limit",
+	"firstBoot":          "e2e: the whole life of a VM, in a Debian",
 }
 
 // Each field of a VM, its disks and its cards is made, defined, started and looked up in the QEMU that runs; the test prints how far each is proved.
@@ -100,7 +117,16 @@ func TestEveryFieldIsProved(t *testing.T) {
 	text, err := os.ReadFile("/run/libvirt/qemu/" + vm.Name + ".pid")
 	f.ok(err)
 	pid := strings.TrimSpace(string(text))
+	direct := startDirect(f)
 	answers := map[string]func() string{
+		"direct:balloon": func() (said string) {
+			waitFor(t, "the guest gives memory back", func() bool {
+				said = virsh(t, "qemu-monitor-command", string(direct.vm.ID), "--hmp", "info balloon")
+				return strings.Contains(said, "actual=192")
+			})
+			return said
+		},
+		"direct:guest": func() string { return direct.talk().ask("cat /proc/cmdline; echo") },
 		"": func() string {
 			args, err := os.ReadFile("/proc/" + pid + "/cmdline")
 			f.ok(err)
@@ -127,9 +153,12 @@ func TestEveryFieldIsProved(t *testing.T) {
 	said := map[string]string{}
 	tell := func(ask string) string {
 		if _, known := said[ask]; !known {
+			rest, other := strings.CutPrefix(ask, "direct:")
 			switch own := answers[ask]; {
 			case own != nil:
 				said[ask] = own()
+			case other:
+				said[ask] = virsh(t, "qemu-monitor-command", string(direct.vm.ID), "--hmp", rest)
 			case strings.HasPrefix(ask, "{"):
 				said[ask] = virsh(t, "qemu-monitor-command", id, "--pretty", ask)
 			default:
@@ -181,4 +210,23 @@ func TestEveryFieldIsProved(t *testing.T) {
 	if list := "`" + strings.Join(byXML, "` `") + "`"; !strings.Contains(string(readme), list) {
 		t.Errorf("README does not list what is proved by its definition alone: %s", list)
 	}
+}
+
+// startDirect runs a guest that its host starts by a kernel, and that has a folder of the host's.
+func startDirect(f fixture) *snapper {
+	t := f.t
+	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
+	f.ok(err)
+	s := &snapper{fixture: f, vm: f.vm()}
+	in := func(file string) *fleet.Volref {
+		run(t, "cp", file, filepath.Join(f.pool.Spec.Path, filepath.Base(file)))
+		return &fleet.Volref{PoolID: f.pool.ID, Volume: filepath.Base(file)}
+	}
+	f.ok(os.Mkdir(filepath.Join(f.pool.Spec.Path, "src"), 0o755))
+	s.vm.Spec.MemoryMiB, s.vm.Spec.Memory.Shared, s.vm.Spec.Memory.BalloonMiB = 256, true, 192
+	s.vm.Spec.Boot = fleet.VMBoot{Kernel: in(guest.Kernel), Initrd: in(guest.Initrd), Cmdline: "console=ttyS0 quiet no_timer_check quantix=matrix"}
+	s.vm.Spec.Shares = []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: f.pool.ID, Volume: "src"}}}
+	s.apply(s.vm)
+	f.ok(f.StartVM(t.Context(), s.vm.ID))
+	return s
 }

@@ -183,7 +183,7 @@ func (w *poolWatch) try(dir, options string) {
 func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
-	volumes, total := w.volumes, w.total
+	volumes, total, machines := w.volumes, w.total, w.machines
 	w.mu.Unlock()
 	if due {
 		begun := time.Now()
@@ -201,7 +201,11 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 			volumes = meanwhile(p, volumes)
 			total = max(total, len(volumes))
 		}
+		if p.Spec.Kind.Is().Files {
+			machines = tellAppliances(volumes, machines)
+		}
 		w.mu.Lock()
+		w.machines = machines
 		w.volumes, w.total, w.refreshed, w.failure, w.hung = volumes, total, begun, "", false
 		w.mu.Unlock()
 	}

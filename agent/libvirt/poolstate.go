@@ -47,6 +47,7 @@ type poolWatch struct {
 	hung      bool   // that order ended at its deadline, without an answer
 	refreshed time.Time
 	volumes   []fleet.Volume
+	machines  map[string]seenAppliance
 	total     int // volumes are the first of so many
 	told      fleet.PoolStatus
 	trial     fleet.PoolStatus // what the last one of writing showed: options, durations, error

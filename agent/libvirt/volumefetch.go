@@ -74,14 +74,46 @@ func (w *working) download(ctx context.Context, f *os.File, room int64) error {
 // is to stay.
 func (w *working) accept(ctx context.Context, to *headless, came string, settle func() error) error {
 	w.in.Progress(99, "looking at what was "+came)
-	facts, err := w.inspect(to, came)
+	machine := fleet.ApplianceKind(w.volume)
+	inspect := w.inspect
+	if machine != "" {
+		inspect = func(to *headless, came string) (image.Facts, error) { return w.inspectMachine(ctx, to, came) }
+	}
+	facts, err := inspect(to, came)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(to.putHead(), settle()); err != nil {
 		return fmt.Errorf("bring what was %s to the storage: %w", came, err)
 	}
-	return w.secondOpinion(ctx, to.f, facts)
+	switch machine {
+	case "":
+		return w.secondOpinion(ctx, to.f, facts)
+	case fleet.FormatOVA:
+		return nil // each of its disks has its own when it is converted
+	}
+	_, err = image.Part{File: to.f, Size: to.size, Format: facts.Format}.Look(ctx, facts)
+	if image.NoOpinion(err) {
+		return nil // it is asked when it is converted
+	}
+	return err
+}
+
+// inspectMachine refuses what claims to be an appliance and is none of which a VM can be made: all files of an archive are compared with its manifest.
+func (w *working) inspectMachine(ctx context.Context, to *headless, came string) (image.Facts, error) {
+	a, err := image.ReadAppliance(to, to.size, w.volume)
+	if err != nil {
+		return image.Facts{}, fmt.Errorf("read what was %s: %w", came, err)
+	}
+	if a.Error != "" {
+		return image.Facts{}, fleet.Errorf(fleet.Invalid, "What was %s is not taken. %s", came, a.Error)
+	}
+	if fleet.ApplianceKind(w.volume) != fleet.FormatOVA {
+		return image.ReadForeign(to, to.size)
+	}
+	return image.Facts{Format: "raw", Size: to.size}, image.VerifyAppliance(ctx, to, to.size, func(done int64) {
+		w.in.Progress(99, "comparing it with its manifest: "+fleet.Bytes(done)+" of "+fleet.Bytes(to.size))
+	})
 }
 
 // inspect refuses what is no image that stands alone, by the own reading.

@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -20,10 +21,14 @@ type sent struct {
 	size int64
 	sum  digest.Hash
 	head []byte
+	most int  // so much of it is kept
 	full bool // the storage has no room for more
 }
 
-const sentHead = 64 << 10
+const (
+	sentHead    = 64 << 10
+	sentMachine = 8 << 20 // of an appliance
+)
 
 // Write implements upload.File.
 func (s *sent) Write(b []byte) (int, error) {
@@ -33,7 +38,7 @@ func (s *sent) Write(b []byte) (int, error) {
 	if s.sum != nil {
 		s.sum.Write(b)
 	}
-	s.head = append(s.head, b[:min(len(b), sentHead-len(s.head))]...)
+	s.head = append(s.head, b[:min(len(b), s.most-len(s.head))]...)
 	s.size += int64(len(b))
 	return len(b), nil
 }
@@ -66,13 +71,17 @@ func (h *Host) UploadVolume(ctx context.Context, in agent.VolumeWork) error {
 		delete(h.sent, o.Upload)
 	}
 	var v fleet.Volume
-	return h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) { return v, nil }, func() (err error) {
+	err := h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) { return v, nil }, func() (err error) {
 		v, err = h.takeIn(ctx, in, to, algorithm, want)
 		if err == nil || ctx.Err() == nil {
 			forget()
 		}
 		return err
 	})
+	if err != nil || v.Appliance == nil {
+		return err
+	}
+	return h.setBytes(ctx, in, string(to.head))
 }
 
 // sentOf is what has come of it already.
@@ -81,7 +90,10 @@ func (h *Host) sentOf(in agent.VolumeWork, algorithm string) *sent {
 	defer h.mu.Unlock()
 	to := h.sent[in.Order.Upload]
 	if to == nil {
-		to = &sent{sum: fetch.Digest(algorithm), full: misbehaves(in.Name, FailVolume)}
+		to = &sent{sum: fetch.Digest(algorithm), full: misbehaves(in.Name, FailVolume), most: sentHead}
+		if fleet.ApplianceKind(in.Name) != "" {
+			to.most = sentMachine
+		}
 		h.sent[in.Order.Upload] = to
 	}
 	return to
@@ -97,6 +109,16 @@ func (h *Host) takeIn(ctx context.Context, in agent.VolumeWork, to *sent, algori
 		if got := hex.EncodeToString(to.sum.Sum(nil)); got != want {
 			return v, upload.Differs(algorithm, got, want)
 		}
+	}
+	if kind := fleet.ApplianceKind(in.Name); kind != "" {
+		a, err := image.ReadAppliance(bytes.NewReader(to.head), to.size, in.Name)
+		if err == nil && a.Error != "" {
+			err = fleet.Errorf(fleet.Invalid, "What was uploaded is not taken. %s", a.Error)
+		}
+		if err == nil && kind == fleet.FormatOVA {
+			err = image.VerifyAppliance(ctx, bytes.NewReader(to.head), to.size, func(int64) {})
+		}
+		return fleet.Volume{Format: kind, CapacityBytes: to.size, AllocBytes: to.size, Appliance: a}, err
 	}
 	f := image.Facts{Format: "raw", Size: to.size}
 	if text := string(to.head); len(text) > 32 && text[:4] == "QFI\xfb" {

@@ -83,9 +83,9 @@ INSERT INTO made_disks (vm_id, pool_id, volume) SELECT @vm_id, d.pool_id, d.volu
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) d ON CONFLICT DO NOTHING;
 
 -- name: CopiesOfDisks :many
--- The orders that make the disks of a VM by copying others, and have not ended.
+-- The orders that make the disks of a VM of others, and have not ended.
 SELECT j.id, j.subject, j.state FROM (SELECT unnest(@subjects::text[]) AS subject ORDER BY 1) s CROSS JOIN LATERAL (
-    SELECT w.id, w.subject, w.state FROM jobs w WHERE w.subject = s.subject AND w.kind = 'volume.copy' AND w.state IN ('queued', 'running') AND w.task_id IS NOT NULL FOR UPDATE) j;
+    SELECT w.id, w.subject, w.state FROM jobs w WHERE w.subject = s.subject AND w.kind IN ('volume.copy', 'volume.convert') AND w.state IN ('queued', 'running') AND w.task_id IS NOT NULL FOR UPDATE) j;
 
 -- name: HasMadeDisks :one
 SELECT EXISTS (SELECT 1 FROM made_disks WHERE vm_id = @vm_id)::boolean;

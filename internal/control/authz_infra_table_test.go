@@ -62,9 +62,17 @@ var infraCases = map[string]useCase{
 	}},
 	"GrowVolume":   {may: infraChange, with: func(w *world) []any { return []any{w.volume(), int64(1 << 30), false} }},
 	"ReadVolume":   {may: but(infraChange, "system"), with: func(w *world) []any { return []any{w.volume()} }},
-	"LeaveVolume":  {may: infraChange, with: func(w *world) []any { return []any{fleet.NewID[fleet.PairID]()} }},
+	"LeaveVolume":  {may: someUse, with: func(w *world) []any { return []any{fleet.NewID[fleet.PairID]()} }},
 	"RenameVolume": {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("renamed")} }},
-	"CloneVolume":  {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("clone"), false} }},
+	"ConvertVolume": {may: infraChange, with: func(w *world) []any {
+		return []any{w.foreign("vmdk"), w.name("converted"), false}
+	}},
+	"ListAppliances": {may: infraChange, with: none},
+	"GetAppliance": {may: infraChange, with: func(w *world) []any {
+		of := w.foreign("vhdx")
+		return []any{control.OfAppliance{PoolID: of.PoolID, Volume: of.Volume}}
+	}},
+	"CloneVolume": {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("clone"), false} }},
 	"FetchVolume": {may: infraChange, with: func(w *world) []any {
 		return []any{w.nfs, control.NewDownload{Name: w.name("fetched"), URL: "https://example.org/image.qcow2"}}
 	}},

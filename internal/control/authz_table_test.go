@@ -95,6 +95,14 @@ var peopleCases = map[string]useCase{
 	"EditSnapshotSchedule":   {may: redUse, with: func(w *world) []any { id, schedule := w.scheduled(); return []any{id, schedule, hourly} }},
 	"DeleteSnapshotSchedule": {may: redUse, with: func(w *world) []any { id, schedule := w.scheduled(); return []any{id, schedule} }},
 	"SnapshotWork":           {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"ExportVM": {may: redUse, with: func(w *world) []any {
+		w.exec(`DELETE FROM exports`) // a project has only so many
+		return []any{w.wholeOff(), control.NewExport{Format: "ova"}}
+	}},
+	"ListExports":  {may: redUse, with: func(w *world) []any { return []any{w.vm()} }},
+	"GetExport":    {may: redUse, with: func(w *world) []any { return []any{w.export()} }},
+	"DeleteExport": {may: redUse, with: func(w *world) []any { return []any{w.export()} }},
+	"ReadExport":   {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.export()} }},
 	"ImageOfDisk": {may: redUse, with: func(w *world) []any {
 		id, disk := w.whole()
 		w.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
@@ -355,6 +363,7 @@ var peopleCases = map[string]useCase{
 	"TakeScheduled":       {may: portal, with: none},
 	"SettleRules":         {may: portal, with: none},
 	"EndUploads":          {may: portal, with: none},
+	"EndExports":          {may: portal, with: none},
 	"KeepAudit":           {may: portal, with: none},
 	"ForgetAddress":       {may: portal, with: none},
 	"KeepPulse":           {may: "system?", with: none}, // it would not end

@@ -35,6 +35,29 @@ func (w *world) volume() control.Volume {
 	return control.Volume{PoolID: w.nfs, Volume: name}
 }
 
+// foreign is a disk of that format.
+func (w *world) foreign(format string) control.Volume {
+	name := w.name("foreign") + "." + format
+	w.lay(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"`+format+`","capacityBytes":1048576,"appliance":{"disks":[{"format":"`+format+`","sizeBytes":1048576}]}}`)
+	return control.Volume{PoolID: w.nfs, Volume: name}
+}
+
+// wholeOff is a VM of red that is off, whose disk is there.
+func (w *world) wholeOff() fleet.VMID {
+	id, _ := w.whole()
+	w.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
+	return id
+}
+
+// export is a file of a VM of red that was made.
+func (w *world) export() fleet.ExportID {
+	id, of := fleet.NewID[fleet.ExportID](), w.volume()
+	order := testkit.Order{Host: w.h1, Project: w.red, Kind: fleet.VolumeExport, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}), Name: of.Volume, By: "mia", State: fleet.JobDone}.Add(w.t, w.pool)
+	w.exec(`INSERT INTO exports (id, vm_id, project_id, task_id, pool_id, host_id, volume, format, created_by, expires_at)
+		VALUES ($1, $2, $3, (SELECT task_id FROM jobs WHERE id = $4), $5, $6, $7, 'ova', 'mia', now() + interval '1 day')`, id, w.vm(), w.red, order, of.PoolID, w.h1, of.Volume)
+	return id
+}
+
 // upload is one of the operator's.
 func (w *world) upload() fleet.UploadID {
 	w.exec(`DELETE FROM uploads`)

@@ -25,10 +25,15 @@ func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return end, "", err
 	}
+	return c.readVolume(ctx, a, a, of)
+}
+
+// readVolume is ReadVolume where somebody else than the person answers for it that the file is read: whoever calls has asked what the person may.
+func (c *Control) readVolume(ctx context.Context, answers, a fleet.Actor, of Volume) (end pair.End, host string, err error) {
 	if a.UserID == "" || a.Session == "" {
 		return end, "", fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
-	v, err := c.VolumeOn(ctx, a, of)
+	v, err := c.VolumeOn(ctx, answers, of)
 	if err != nil {
 		return end, "", err
 	}
@@ -37,7 +42,7 @@ func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end
 	if err != nil {
 		return end, "", err
 	}
-	err = assign.Pools.Change(ctx, c.store, a, string(of.PoolID), func(q *db.Queries, pool assign.Object) error {
+	err = assign.Pools.Change(ctx, c.store, answers, string(of.PoolID), func(q *db.Queries, pool assign.Object) error {
 		use, err := usedNow(ctx, q, v)
 		if err != nil {
 			return err
@@ -72,9 +77,9 @@ func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end
 	return end, on.Name, err
 }
 
-// LeaveVolume says that the person does not wait for the host at the pair any more.
+// LeaveVolume says that the person, whose the pair is, does not wait for the host there any more.
 func (c *Control) LeaveVolume(ctx context.Context, a fleet.Actor, at fleet.PairID) error {
-	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
 	}
 	return store.Err(c.store.LeaveVolume(ctx, db.LeaveVolumeParams{PairID: at, UserID: a.UserID}))

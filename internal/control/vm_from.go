@@ -6,6 +6,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/browse"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -18,6 +19,7 @@ type From struct {
 	Full       bool                    `json:"full,omitempty" doc:"Full copies of the template's disks, instead of overlays on them; where no spec is given"`
 	VMID       fleet.VMID              `json:"vmId,omitempty" doc:"A VM that is off: the new ones get full copies of its disks, on its host. With a spec, its disks say into which pools"`
 	SnapshotID fleet.SnapshotID        `json:"snapshotId,omitempty" doc:"Of the VM, which may run then: the disks are copied as they were in that snapshot. Its settings are those that the VM has now"`
+	Appliance  *OfAppliance            `json:"appliance,omitempty" doc:"A file of a pool: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI. The VM gets its disks, converted, in its order. Without a spec it is as the file proposes, without network cards, for nobody said where they are to be"`
 	PoolID     fleet.PoolID            `json:"poolId,omitempty" doc:"The pool for all disks; empty: each in the one that the template or the VM has it in. Where no spec is given"`
 }
 
@@ -27,6 +29,7 @@ type planned struct {
 	vm     *fleet.VMView    // whose disks are copied; nil: nobody's
 	moment fleet.SnapshotID // in which they are copied; empty: as they are, of a VM that is off
 	disks  []fleet.Disk     // those that are copied
+	file   *browse.VolumeOn // the appliance whose disks are converted; nil: none
 	id     fleet.VMID       // of the new VM
 	words  string           // for the audit: " from template web, version 2"
 }
@@ -38,12 +41,14 @@ func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	if in.From != nil {
 		var checks fleet.Checks
 		switch at := *in.From; {
-		case at.TemplateID != "" && at.VMID != "", at.TemplateID == "" && at.VMID == "":
-			checks.Add("from", "Name a template or a VM.")
+		case at.sources() != 1:
+			checks.Add("from", "Name a template, a VM or an appliance.")
 			err = checks.Err()
 		case at.SnapshotID != "" && at.VMID == "":
 			checks.Add("from.snapshotId", "Name the VM whose snapshot it is.")
 			err = checks.Err()
+		case at.Appliance != nil:
+			err = c.planAppliance(ctx, a, &in, &from)
 		case at.TemplateID != "":
 			err = c.planTemplate(ctx, a, &in, &from)
 		default:
@@ -227,7 +232,10 @@ func CloneOf(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpe
 
 // pools are those that are read beside those of the new VM's spec.
 func (p planned) pools() []fleet.PoolID {
-	if p.vm == nil {
+	switch {
+	case p.file != nil:
+		return []fleet.PoolID{p.file.PoolID}
+	case p.vm == nil:
 		return nil
 	}
 	return p.vm.Spec.Pools()
@@ -235,6 +243,9 @@ func (p planned) pools() []fleet.PoolID {
 
 // hold locks the VM whose disks are copied, and refuses where it is another one by now. Its pools are held.
 func (p planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+	if p.file != nil {
+		return p.holdFile(ctx, q)
+	}
 	if p.vm == nil {
 		return nil
 	}
@@ -278,14 +289,25 @@ func stillWhole(ctx context.Context, q *db.Queries, vm fleet.VMView, disk fleet.
 	return err
 }
 
-// queue has the VM's host copy the disks, as parts of the task that makes the VM, which waits for them. From now on they count as made: should a copy
-// fail, the host says that the disk is missing, and makes no empty one.
-func (p planned) queue(ctx context.Context, q *db.Queries, vm fleet.VMView, task fleet.TaskID) error {
-	if p.vm == nil || len(vm.Spec.Disks) == 0 {
-		return nil
+// sources is how many things it names.
+func (f From) sources() (n int) {
+	for _, named := range []bool{f.TemplateID != "", f.VMID != "", f.Appliance != nil} {
+		if named {
+			n++
+		}
 	}
-	made := db.AddMadeDisksParams{VMID: vm.ID}
-	var ids []string
+	return n
+}
+
+// orders are those that make the VM's disks before it is made, by the disks' places.
+func (p planned) orders(vm fleet.VMView) (fleet.JobKind, map[int]fleet.VolumeOrder) {
+	out := map[int]fleet.VolumeOrder{}
+	if p.file != nil {
+		return fleet.VolumeConvert, p.conversions(vm)
+	}
+	if p.vm == nil {
+		return "", nil
+	}
 	for i, d := range vm.Spec.Disks {
 		from := p.disks[i]
 		order := fleet.VolumeOrder{Source: from.Volume, Flatten: true, TakesBytes: d.SizeBytes}
@@ -295,9 +317,28 @@ func (p planned) queue(ctx context.Context, q *db.Queries, vm fleet.VMView, task
 		if from.PoolID != d.PoolID {
 			order.SourcePool = from.PoolID
 		}
+		out[i] = order
+	}
+	return fleet.VolumeCopy, out
+}
+
+// queue has the VM's host make the disks, as parts of the task that makes the VM, which waits for them. From now on they count as made: should one
+// fail, the host says that the disk is missing, and makes no empty one.
+func (p planned) queue(ctx context.Context, q *db.Queries, vm fleet.VMView, task fleet.TaskID) error {
+	kind, orders := p.orders(vm)
+	if len(orders) == 0 {
+		return nil
+	}
+	made := db.AddMadeDisksParams{VMID: vm.ID}
+	var ids []string
+	for i, d := range vm.Spec.Disks {
+		order, ok := orders[i]
+		if !ok {
+			continue
+		}
 		id := fleet.NewID[fleet.JobID]()
 		err := q.AddStep(ctx, db.AddStepParams{
-			ID: id, TaskID: &task, Role: roleDisk(i + 1), HostID: vm.HostID, Kind: fleet.VolumeCopy, Subject: fleet.SubjectVolume(d.Ref()), Args: fleet.JobArgs{Volume: &order},
+			ID: id, TaskID: &task, Role: roleDisk(i + 1), HostID: vm.HostID, Kind: kind, Subject: fleet.SubjectVolume(d.Ref()), Args: fleet.JobArgs{Volume: &order},
 		})
 		if err != nil {
 			return err
@@ -328,7 +369,7 @@ func endCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
 		if r.State == fleet.JobRunning {
 			return fleet.Errorf(fleet.Conflict, "A disk of it is being copied now. Wait until that has ended.")
 		}
-		err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: r.Subject, Kinds: []string{string(fleet.VolumeCopy)}, Error: "Not done: the VM was to be deleted."})
+		err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: r.Subject, Kinds: []string{string(fleet.VolumeCopy), string(fleet.VolumeConvert)}, Error: "Not done: the VM was to be deleted."})
 		if err != nil {
 			return err
 		}

@@ -21,3 +21,28 @@ func withDevices(t *testing.T, a api, project string, host fleet.HostID) string 
 	})
 	return "/vms/" + string(vm.ID)
 }
+
+// deviceShots are the pages of what a VM can have several of, and of what its host has for it.
+func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []shot {
+	t.Helper()
+	return []shot{
+		{"vm-new-devices", "/vms/new", func(p *tab) {
+			p.unfold()
+			p.expect("422")
+			p.fill("#name", "with-devices")
+			for _, list := range []string{"drives", "hostDevices", "shares"} {
+				p.click(`button[value="spec.`+list+`"]`, "Add")
+			}
+			p.choose("[name='spec.drives[0].slot']", "Floppy")
+			p.fill("[name='spec.hostDevices[0].device']", "gpu0")
+			p.fill("[name='spec.shares[0].tag']", "src")
+			p.click("footer button.primary", "Create VM")
+			p.waitText(".part-list .field.bad", "Name the device as its host's page does")
+			p.waitTrue("the devices are in sight", `(document.querySelector(".part-list").scrollIntoView(), true)`)
+		}},
+		{"vm-devices", withDevices(t, a, project, host), nil},
+		{"host-devices", "/hosts/" + string(host) + "?tab=hardware", func(p *tab) {
+			p.waitTrue("the devices are in sight", `([...document.querySelectorAll("h2")].find(h => h.textContent == "Devices for VMs").scrollIntoView(), true)`)
+		}},
+	}
+}

@@ -88,9 +88,6 @@ func demoShots(t *testing.T, a api) []shot {
 	image := list[fleet.ImageView](t, a, "/api/v1/images?filter=format:qcow2")[0]
 	img := "/images/" + string(image.ID)
 	at := url.Values{"pool": {string(image.Versions[0].Copies[0].PoolID)}, "volume": {image.Versions[0].Copies[0].Volume}, "host": {string(image.Versions[0].Copies[0].HostID)}}
-	old := a.snapshots(t, one[fleet.VMView](t, a, "vms", "web-02"))
-	snaps := "/vms/" + string(one[fleet.VMView](t, a, "vms", "web-02").ID)
-	nightly := a.schedules(t, snaps)
 	shots := []shot{
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.keys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
@@ -142,24 +139,6 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".field.bad", "Sockets × cores × threads")
 		}},
-		{"vm-new-devices", "/vms/new", func(p *tab) {
-			p.unfold()
-			p.expect("422")
-			p.fill("#name", "with-devices")
-			for _, list := range []string{"drives", "hostDevices", "shares"} {
-				p.click(`button[value="spec.`+list+`"]`, "Add")
-			}
-			p.choose("[name='spec.drives[0].slot']", "Floppy")
-			p.fill("[name='spec.hostDevices[0].device']", "gpu0")
-			p.fill("[name='spec.shares[0].tag']", "src")
-			p.click("footer button.primary", "Create VM")
-			p.waitText(".part-list .field.bad", "Name the device as its host's page does")
-			p.waitTrue("the devices are in sight", `(document.querySelector(".part-list").scrollIntoView(), true)`)
-		}},
-		{"vm-devices", withDevices(t, a, shop, host.ID), nil},
-		{"host-devices", h + "?tab=hardware", func(p *tab) {
-			p.waitTrue("the devices are in sight", `([...document.querySelectorAll("h2")].find(h => h.textContent == "Devices for VMs").scrollIntoView(), true)`)
-		}},
 		{"vm", vm, nil},
 		{"vm-actions", vm, func(p *tab) { p.opens(".head summary", "Actions", "Delete") }},
 		{"vm-disk-menu", vm, func(p *tab) { p.opens("main dl summary", "", "Move to another pool") }},
@@ -171,18 +150,6 @@ func demoShots(t *testing.T, a api) []shot {
 			p.pick("main dl summary", "", "Grow")
 			p.waitText("#dialog", "New size")
 		}},
-		{"vm-snapshots", snaps + "?tab=snapshots", nil},
-		{"vm-snapshots-menu", snaps + "?tab=snapshots", func(p *tab) { p.opens(".snaps .snap summary", "", "Delete with all after it") }},
-		{"vm-snapshot-new", "/vms/new?clone=" + snaps[len("/vms/"):] + "&snapshot=" + string(old.ID), nil},
-		{"vm-schedules-menu", snaps + "?tab=snapshots", func(p *tab) { p.opens("#schedule-"+nightly+" summary", "", "Disable") }},
-		{"vm-schedule-new", snaps + "/schedules/new", nil},
-		{"vm-schedule-edit", snaps + "/schedules/" + nightly, nil},
-		{"vm-schedule-delete", snaps + "/schedules/" + nightly + "/delete", nil},
-		{"vm-snapshots-none", vm + "?tab=snapshots", nil},
-		{"vm-snapshot-take", snaps + "/snapshots/take", nil},
-		{"vm-snapshot-revert", snaps + "/snapshots/" + string(old.ID) + "/revert", nil},
-		{"vm-snapshot-delete", snaps + "/snapshots/" + string(old.ID) + "/delete?subtree=1", nil},
-		{"vm-snapshots-unlucky", "/vms/" + string(failed.ID) + "?tab=snapshots", nil},
 		{"vm-guest-menu", vm, func(p *tab) { p.opens("main .card header summary", "", "Trim file systems") }},
 		{"vm-freeze", vm + "/guest/freeze", nil},
 		{"vm-guest-password", vm + "/guest/guestpassword", nil},
@@ -420,5 +387,6 @@ func demoShots(t *testing.T, a api) []shot {
 		{"tree", "/tree/hosts", nil},
 		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.expect("404") }},
 	}
-	return slices.Concat(shots, templateShots(a.templated(t)), plannedShots(t, a, vm, string(running.ID), string(failed.ID)))
+	return slices.Concat(shots, templateShots(a.templated(t)), plannedShots(t, a, vm, string(running.ID), string(failed.ID)),
+		snapshotShots(t, a, one[fleet.VMView](t, a, "vms", "web-02"), running, failed), deviceShots(t, a, shop, host.ID), applianceShots(t, a, vm, shop, pool.ID, of))
 }

@@ -50,6 +50,9 @@ const (
 	VMSnapshotDelete JobKind = "vm.snapshot.delete" // one, or one with all that came after it
 	VMConsolidate    JobKind = "vm.consolidate"     // merge what deleted snapshots left
 
+	VolumeConvert JobKind = "volume.convert" // a disk of another product, or one out of an archive, as qcow2
+	VolumeExport  JobKind = "volume.export"  // a VM's disks and what it is, as an archive
+
 	VMPlan  JobKind = "vm.plan"  // say what the definition would become
 	VMLeave JobKind = "vm.leave" // a VM that is off goes to another host: its disks are sent, then its definition goes
 )
@@ -120,6 +123,8 @@ var kinds = []Kind{
 	{Name: VolumeUpload, Noun: NounVolume, Verb: "Upload volume", Right: MayChangeInfra, Limit: UploadLife + UploadPatience, TakenBack: true},
 	{Name: VolumeHash, Noun: NounVolume, Verb: "Verify volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
 	{Name: VolumeCopy, Noun: NounVolume, Verb: "Copy volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VolumeConvert, Noun: NounVolume, Verb: "Convert disk", Right: MayChangeVMs, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VolumeExport, Noun: NounVolume, Verb: "Export VM", Right: MayChangeVMs, Limit: longCopy, Slot: true, Stoppable: true},
 	{Name: VolumeReceive, Noun: NounVolume, Verb: "Copy volume from another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{Name: VolumeSend, Noun: NounVolume, Verb: "Send volume to another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{

@@ -44,7 +44,7 @@ func TestEveryKindIsWhole(t *testing.T) {
 			}
 		}
 	}
-	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 43 {
+	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 45 {
 		t.Errorf("the kinds are %v", everyKind())
 	}
 }

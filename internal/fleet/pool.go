@@ -85,6 +85,8 @@ type Volume struct {
 	Altered bool   `json:"altered,omitempty"`
 	// StoodOn are those of UsedBy whose disk the file itself is not: their disk stands on it, and they only read it.
 	StoodOn []VMID `json:"stoodOn,omitempty"`
+	// Appliance is what machine the file is, where it is one: an OVA archive, or a disk in another product's format.
+	Appliance *Appliance `json:"appliance,omitempty"`
 }
 
 // MostUsers bounds whom a Volume names: any number of disks may stand on one file.

@@ -44,6 +44,9 @@ type VolumeOrder struct {
 	TakesBytes int64 `json:"takesBytes,omitempty"`
 	// Transfer is the host's part in bringing it from another one: of send, which reads Source of SourcePool, and receive.
 	Transfer *TransferOrder `json:"transfer,omitempty"`
+	// Member is, for convert, the disk in an archive that is the source; empty: the source is the disk.
+	Member string       `json:"member,omitempty"`
+	Export *ExportOrder `json:"export,omitempty"` // export: of what
 }
 
 // VolumeHeld is who needs a volume, as people asked; zero: nobody.
@@ -113,9 +116,11 @@ const (
 	ActClone Action = "clone"
 	ActWipe  Action = "wipe"
 
-	ActRename Action = "rename"
+	ActRename  Action = "rename"
+	ActConvert Action = "convert"
 
 	ActDownload Action = "download"
+	ActImport   Action = "import" // a new VM of an appliance
 )
 
 var volumeOffers = offers[VolumeUse]{
@@ -133,6 +138,24 @@ var volumeOffers = offers[VolumeUse]{
 			return why
 		}
 		return fmt.Sprintf("The VM %s runs with it, so a copy would not be whole. Shut the VM down first.", v.Busy)
+	}},
+	{ActConvert, func(v VolumeUse) string {
+		switch why := firstWhy(v.away(), v.unfinished()); {
+		case why != "":
+			return why
+		case v.Appliance == nil || v.Format == FormatOVA:
+			return "It is no disk in a format that has to be converted."
+		}
+		return v.Appliance.Error
+	}},
+	{ActImport, func(v VolumeUse) string {
+		switch why := firstWhy(v.away(), v.unfinished()); {
+		case why != "":
+			return why
+		case v.Appliance == nil:
+			return "It is no appliance: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI. Make a VM from an image instead."
+		}
+		return v.Appliance.Error
 	}},
 	{ActDownload, func(v VolumeUse) string {
 		switch why := firstWhy(v.away(), v.unfinished()); {

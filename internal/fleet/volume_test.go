@@ -64,11 +64,17 @@ func TestWhatCanBeAskedOfAVolume(t *testing.T) {
 		"on a base":           {with(func(v *fleet.VolumeUse) { v.Backing = "/v/base" }), map[fleet.Action]string{"download": "Flatten", "grow": "Flatten", "clone": "Flatten", "wipe": "Delete it"}},
 		"an ISO":              {with(func(v *fleet.VolumeUse) { v.Format = "iso" }), map[fleet.Action]string{"grow": "ISO"}},
 		"of another format":   {with(func(v *fleet.VolumeUse) { v.Format = "vmdk" }), map[fleet.Action]string{"grow": "vmdk", "clone": "vmdk"}},
+		"an appliance":        {with(func(v *fleet.VolumeUse) { v.Format, v.Appliance = fleet.FormatOVA, &fleet.Appliance{} }), map[fleet.Action]string{"grow": "ova", "clone": "ova", "convert": "no disk"}},
+		"another's disk":      {with(func(v *fleet.VolumeUse) { v.Format, v.Appliance = "vmdk", &fleet.Appliance{} }), map[fleet.Action]string{"grow": "vmdk", "clone": "vmdk"}},
+		"an unreadable one":   {with(func(v *fleet.VolumeUse) { v.Format, v.Appliance = "vmdk", &fleet.Appliance{Error: "It is cut off."} }), map[fleet.Action]string{"grow": "vmdk", "clone": "vmdk", "convert": "cut off", "import": "cut off"}},
 		"of a cluster":        {with(func(v *fleet.VolumeUse) { v.Format = fleet.FormatRBD }), map[fleet.Action]string{"download": "its storage", "rename": "Clone it"}},
 		"unfinished":          {with(func(v *fleet.VolumeUse) { v.Unfinished = true }), map[fleet.Action]string{"download": "never finished", "rename": "never finished", "grow": "never finished", "clone": "never finished", "wipe": "never finished"}},
 	} {
 		for _, s := range c.of.Actions() {
 			want := c.says[s.Action]
+			if want == "" && c.of.Appliance == nil && (s.Action == fleet.ActConvert || s.Action == fleet.ActImport) {
+				want = " " // it says why, of which more is said of appliances
+			}
 			if s.Allowed != (want == "") || !strings.Contains(s.Reason, want) || s.Reason != "" && !strings.HasSuffix(s.Reason, ".") {
 				t.Errorf("%s: %s is %v, because %q; want %q", name, s.Action, s.Allowed, s.Reason, want)
 			}

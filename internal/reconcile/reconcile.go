@@ -41,6 +41,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"expire VMs", time.Minute, nil, c.ExpireVMs},
 		{"snapshot schedules", 15 * time.Second, nil, c.TakeScheduled},
 		{"end uploads", time.Minute, nil, c.EndUploads},
+		{"end exports", 5 * time.Minute, nil, c.EndExports},
 		{"sweep", 10 * time.Minute, nil, c.Sweep},
 		{"keep the audit", time.Hour, nil, c.KeepAudit},
 	}

@@ -107,10 +107,26 @@ func (p Page) volumeActs(v VolumeRow) []kit.Act {
 	}
 	wipe, remove := act("circle-dashed", "Wipe", "wipe", fleet.ActWipe), act("trash-2", "Delete volume", "delete", fleet.ActDelete)
 	wipe.Danger, remove.Danger = true, true
+	if fleet.ApplianceKind(v.Name) != "" { // what makes a disk of it, instead of what is done to disks
+		acts := []kit.Act{kit.Act{Icon: "plus", Word: "Make a VM of it", Href: importHref(p.Pool.ID, v.Host, v.Name)}.Needs(p.Actor, policy.InfraChange).As(v.Can, fleet.ActImport)}
+		if v.Format != fleet.FormatOVA {
+			acts = append(acts, act("refresh-cw", "Convert to qcow2", "convert", fleet.ActConvert))
+		}
+		return append(acts, act("pencil", "Rename", "rename", fleet.ActRename), kit.Act{Icon: "download", Word: "Download", Href: at("volumes", "content")}.Needs(p.Actor, policy.InfraChange).As(v.Can, fleet.ActDownload), remove)
+	}
 	return []kit.Act{
 		act("expand", "Grow", "grow", fleet.ActGrow), act("copy", "Clone", "clone", fleet.ActClone), act("pencil", "Rename", "rename", fleet.ActRename),
 		kit.Act{Icon: "download", Word: "Download", Href: at("volumes", "content")}.Needs(p.Actor, policy.InfraChange).As(v.Can, fleet.ActDownload), publish, withdraw, wipe, remove,
 	}
+}
+
+// importHref is the form of a new VM that is made of the file.
+func importHref(pool fleet.PoolID, host fleet.HostID, volume string) string {
+	link := kit.Link{Path: "/vms/new"}.With("import", volume).With("pool", string(pool))
+	if host != "" {
+		link = link.With("host", string(host))
+	}
+	return link.String()
 }
 
 // volumeAddress is where something is asked about one volume. host: of a local pool, whose.

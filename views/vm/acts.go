@@ -72,7 +72,8 @@ func withCopies(vm fleet.VMView, states []fleet.ActionState) []kit.Act {
 	if images, _ := vm.AllowsTemplateOfImages(); !images {
 		template = template.When(kit.WhyNot(vm.AllowsTemplate()))
 	}
-	return slices.Insert(out, len(out)-1, clone, template)
+	export := exportAct(vm).When(may)
+	return slices.Insert(out, len(out)-1, clone, template, export)
 }
 
 func cloneAt(id fleet.VMID) string {

@@ -38,6 +38,9 @@ type From struct {
 	Sent        map[string]string // hidden in the form: from.templateId, …
 	Disks       []string          // of a clone: whose each of the disks is a copy, in words; nil: the form's own choice
 	HostName    string            // of a clone: where it is made; empty: as everywhere
+	HostID      fleet.HostID      // of an appliance: which host makes it
+	Cards       []string          // of an appliance: what each of its network cards was, in words
+	Needs, Left []string          // of an appliance: what its guest needs here, and what is not taken over, a sentence each
 }
 
 // Title and back are the form's heading, and where Cancel leads.
@@ -62,6 +65,15 @@ func (f Form) cloned(i string) string {
 		return ""
 	}
 	return f.From.Disks[n]
+}
+
+// was is what a card that comes from elsewhere was; empty: nothing.
+func (f Form) was(at string) string {
+	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(at, "spec.nics["), "]"))
+	if f.From == nil || err != nil || n >= len(f.From.Cards) {
+		return ""
+	}
+	return f.From.Cards[n]
 }
 
 // kept are the hidden fields of a card, which the form does not show: what passes it.

@@ -19,9 +19,11 @@ type ListPage struct {
 	VMs    []fleet.VMView
 	Found  []fleet.FoundVM
 	Create bool // the person may make VMs
-	Use    bool // and use some
-	Total  fleet.VMTotals
-	Any    bool // a filter, tab or project cuts the list
+
+	RunsHosts bool // and change infrastructure
+	Use       bool // and use some
+	Total     fleet.VMTotals
+	Any       bool // a filter, tab or project cuts the list
 }
 
 // Columns are the columns of VMs.

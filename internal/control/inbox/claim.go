@@ -156,7 +156,7 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 		w.Generation, w.Network.Peers = w.Network.Generation, row.Peers
 	}
 	if w.VM = about.VM; w.VM == nil {
-		return w, nil
+		return w, addPools(&w, row.MovePools)
 	}
 	store.NameNetworks(w.VM.Spec.NICs, about.Networks)
 	w.Generation, w.Made, w.Project, w.Mark = w.VM.Generation, about.Made, about.Project, about.Mark
@@ -168,7 +168,7 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 	return w, addPools(&w, row.MovePools)
 }
 
-// addPools adds those that the VM's spec does not name yet.
+// addPools adds those that the VM's spec does not name yet: into which its disk is moved, or out of which an export reads.
 func addPools(w *wire.Work, text []byte) error {
 	var more []fleet.Pool
 	if len(text) > 0 {

@@ -1,0 +1,119 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"quantix/internal/fleet"
+	"quantix/internal/ovf"
+)
+
+// ReadAppliance reads what machine a file is that claims by its name to be one; nil: it does not claim it. What is wrong with it is in its Error.
+func ReadAppliance(r io.ReaderAt, size int64, name string) (*fleet.Appliance, error) {
+	kind := fleet.ApplianceKind(name)
+	if kind == "" {
+		return nil, nil
+	}
+	a, err := readAppliance(r, size, name, kind)
+	if refused, ok := errors.AsType[*fleet.Error](err); ok && refused.Code == fleet.Invalid {
+		a.Error, err = refused.Message, nil
+	}
+	return &a, err
+}
+
+func readAppliance(r io.ReaderAt, size int64, name, kind string) (fleet.Appliance, error) {
+	if kind != fleet.FormatOVA {
+		f, err := diskIn(r, size, name, kind)
+		return fleet.Appliance{Disks: []fleet.ApplianceDisk{{Format: f.Format, SizeBytes: f.Size, FileBytes: size}}}, err
+	}
+	if f, err := Read(r, min(size, headBytes), false); err != nil || f.Format != "raw" {
+		return fleet.Appliance{}, errors.Join(err, fleet.Errorf(fleet.Invalid, "It is no tar archive, but a disk."))
+	}
+	a, files, err := ovf.Read(r, size)
+	if err != nil {
+		return a, err
+	}
+	for i := range a.Disks {
+		d := &a.Disks[i]
+		if d.Member == "" {
+			continue
+		}
+		file, _ := files.File(d.Member)
+		f, err := diskIn(io.NewSectionReader(r, file.Offset, file.Size), file.Size, d.Member, d.Format)
+		if err != nil {
+			return a, err
+		}
+		d.SizeBytes = f.Size // the disk itself knows better than its description
+	}
+	return a, nil
+}
+
+func diskIn(r io.ReaderAt, size int64, name, claimed string) (Facts, error) {
+	f, err := ReadForeign(r, size)
+	if err != nil {
+		return f, refusedRead(name, err)
+	}
+	return f, f.Convertible(name, claimed)
+}
+
+// refusedRead is a refusal where the header itself is cut off.
+func refusedRead(name string, err error) error {
+	if errors.Is(err, ErrCutOff) {
+		return fleet.Errorf(fleet.Invalid, "The disk %s is not whole: %s.", name, err)
+	}
+	return err
+}
+
+// VerifyAppliance reads all files of an OVA archive and compares them with its manifest, where it has one.
+func VerifyAppliance(ctx context.Context, r io.ReaderAt, size int64, told func(done int64)) error {
+	_, files, err := ovf.Read(r, size)
+	if err != nil {
+		return err
+	}
+	before := int64(0)
+	for _, f := range append([]ovf.File{files.Descriptor}, files.Files...) {
+		if err := files.Verify(ctx, r, f, func(done int64) { told(before + done) }); err != nil {
+			return err
+		}
+		before += f.Size
+	}
+	return nil
+}
+
+// Member is where a disk of an OVA archive lies, and what its header says; of a file that is the disk itself member is empty.
+func Member(r io.ReaderAt, size int64, name, member string) (at, length int64, f Facts, err error) {
+	claimed := ""
+	if member == "" {
+		if kind := fleet.ApplianceKind(name); kind != fleet.FormatOVA {
+			claimed = kind
+		}
+		f, err = diskIn(r, size, name, claimed)
+		return 0, size, f, err
+	}
+	a, files, err := ovf.Read(r, size)
+	if err != nil {
+		return 0, 0, f, err
+	}
+	for _, d := range a.Disks {
+		if d.Member == member {
+			file, _ := files.File(member)
+			f, err = diskIn(io.NewSectionReader(r, file.Offset, file.Size), file.Size, member, d.Format)
+			return file.Offset, file.Size, f, err
+		}
+	}
+	return 0, 0, f, fleet.Errorf(fleet.Conflict, "The archive %s has no disk %s.", name, member)
+}
+
+// VerifyMember compares one file of an OVA archive with its manifest, where it has one.
+func VerifyMember(ctx context.Context, r io.ReaderAt, size int64, member string, told func(done int64)) error {
+	files, err := ovf.ReadArchive(r, size)
+	if err != nil {
+		return err
+	}
+	f, ok := files.File(member)
+	if !ok {
+		return fleet.Errorf(fleet.Conflict, "The archive has no file %s.", member)
+	}
+	return files.Verify(ctx, r, f, told)
+}

@@ -1,0 +1,239 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// Part is a disk that lies in a file: all of it where At is 0, or a piece of an archive. It is read by its own number in the file, never by a path that it names.
+type Part struct {
+	File   *os.File
+	At     int64
+	Size   int64
+	Format string
+}
+
+const targetFile = "/proc/self/fd/4"
+
+// node is the disk as QEMU is to open it: the format is given, and nothing is found out.
+func (p Part) node() map[string]any {
+	file := map[string]any{"driver": "file", "filename": opinionFile}
+	if p.At > 0 { // QEMU takes pieces of 512 bytes, as which archives hold their files, too
+		file = map[string]any{"driver": "raw", "offset": p.At, "size": (p.Size + 511) / 512 * 512, "file": file}
+	}
+	out := map[string]any{"driver": p.Format, "file": file}
+	if p.Format == "qcow2" || p.Format == "vmdk" {
+		out["backing"] = nil
+	}
+	if p.Format == "vpc" {
+		out["force_size_calc"] = "current_size"
+	}
+	return out
+}
+
+func graph(node map[string]any) string {
+	text, err := json.Marshal(node)
+	if err != nil {
+		panic(err) // plain text and numbers
+	}
+	return "json:" + string(text)
+}
+
+// Look asks qemu-img about the disk, as nobody, and refuses what it takes for something else than its header says. need is how much it takes as qcow2.
+func (p Part) Look(ctx context.Context, f Facts) (need int64, err error) {
+	said, err := p.ask(ctx, "info", "--output=json", graph(p.node()))
+	if err != nil {
+		return 0, err
+	}
+	if err := agrees(said, f); err != nil {
+		return 0, err
+	}
+	if said, err = p.ask(ctx, "measure", "--output=json", "-O", "qcow2", graph(p.node())); err != nil {
+		return 0, err
+	}
+	return needed(said)
+}
+
+func needed(text []byte) (int64, error) {
+	var out struct{ Required int64 }
+	if err := json.Unmarshal(text, &out); err != nil || out.Required <= 0 {
+		return 0, fmt.Errorf("read what qemu-img measured: %w", errors.Join(err, errors.New("it says nothing")))
+	}
+	return out.Required, nil
+}
+
+// ask runs qemu-img as nobody with the disk's file alone.
+func (p Part) ask(ctx context.Context, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var out bounded
+	err := p.run(ctx, &out, []string{"--as=1073741824", "--cpu=60", "--nofile=64", "--core=0", "--fsize=0"}, nil, args...)
+	if err != nil {
+		if ctx.Err() != nil || NoOpinion(err) {
+			return nil, err
+		}
+		return nil, doubt("qemu-img does not take it for a %s image: %s", p.Format, err)
+	}
+	return out.Bytes(), nil
+}
+
+// Convert writes the disk into to, an empty qcow2 image of its size that nobody else has, as nobody. told is told of the percent that are done.
+func (p Part) Convert(ctx context.Context, to *os.File, most int64, told func(percent int)) error {
+	limits := []string{"--as=2147483648", "--nofile=64", "--core=0", "--fsize=" + strconv.FormatInt(most, 10)}
+	return p.run(ctx, &percents{told: told}, limits, to, "convert", "-p", "-n", "--target-is-zero", "-O", "qcow2", graph(p.node()), targetFile)
+}
+
+// run runs qemu-img as nobody, in an empty directory, with the disk's file and, where there is one, the one that it is to write.
+func (p Part) run(ctx context.Context, out io.Writer, limits []string, to *os.File, args ...string) (err error) {
+	cmd, said, done, err := qemuImg(ctx, limits, args...)
+	if err != nil {
+		return err
+	}
+	defer done()
+	cmd.Stdout, cmd.ExtraFiles = out, []*os.File{p.File}
+	back, err := asNobody(cmd, p.File)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, back()) }()
+	if to != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, to)
+		taken, wrong := lend(to, 0o060)
+		if wrong != nil {
+			return wrong
+		}
+		defer func() { err = errors.Join(err, taken()) }()
+	}
+	return inWords(ctx, cmd.Run(), said)
+}
+
+// inWords is the error of a program with what it said itself, which is all that people need.
+func inWords(ctx context.Context, err error, said *bounded) error {
+	var exit *exec.ExitError
+	switch text := strings.TrimSpace(said.String()); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &exit) && text != "":
+		if strings.Contains(text, "No space left on device") || strings.Contains(text, "File too large") {
+			return fleet.Errorf(fleet.Conflict, "There is not enough room for it, and nothing was kept (%s).", text)
+		}
+		return errors.New(text)
+	}
+	return err
+}
+
+// qemuImg is a call of it in an empty directory of its own, within limits.
+func qemuImg(ctx context.Context, limits []string, args ...string) (cmd *exec.Cmd, said *bounded, done func(), err error) {
+	program, err := exec.LookPath("qemu-img")
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%w: install qemu-utils", errNoOpinion)
+	}
+	dir, err := os.MkdirTemp("", "quantix-image-")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	done = func() { _ = os.RemoveAll(dir) }      // it is empty, and in the directory for such
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // who is nobody must be able to stand in it
+		done()
+		return nil, nil, nil, err
+	}
+	all := append([]string{program}, args...)
+	if limit, err := exec.LookPath("prlimit"); err == nil {
+		all = append(append([]string{limit}, limits...), append([]string{"--"}, all...)...)
+	}
+	cmd = exec.CommandContext(ctx, all[0], all[1:]...) //nolint:gosec // fixed words, and numbers
+	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, time.Second
+	said = &bounded{}
+	cmd.Stderr = said
+	return cmd, said, done, nil
+}
+
+// percents reads the progress that qemu-img writes: "    (12.34/100%)\r".
+type percents struct {
+	told func(int)
+	last string
+}
+
+// Write implements io.Writer.
+func (p *percents) Write(b []byte) (int, error) {
+	p.last += string(b)
+	if i := strings.LastIndexByte(p.last, '('); i >= 0 {
+		if whole, _, ok := strings.Cut(p.last[i+1:], "."); ok {
+			if n, err := strconv.Atoi(whole); err == nil {
+				p.told(min(max(n, 0), 100))
+			}
+		}
+	}
+	if len(p.last) > 64 {
+		p.last = p.last[len(p.last)-64:]
+	}
+	return len(b), nil
+}
+
+// Layer is a file that a disk of this host consists of, with what it stands on. Whoever made it knows that each is a plain file of its pool.
+type Layer struct {
+	Path, Format string
+	Below        *Layer
+}
+
+func (l *Layer) node() map[string]any {
+	out := map[string]any{"driver": l.Format, "file": map[string]any{"driver": "file", "filename": l.Path}}
+	if l.Format == "qcow2" {
+		out["backing"] = nil
+		if l.Below != nil {
+			out["backing"] = l.Below.node()
+		}
+	}
+	return out
+}
+
+// Measure is how much of a disk of this host there is.
+func (l *Layer) Measure(ctx context.Context) (int64, error) {
+	cmd, said, done, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "measure", "--output=json", "-O", "qcow2", graph(l.node()))
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	var out bounded
+	cmd.Stdout = &out
+	if err := inWords(ctx, cmd.Run(), said); err != nil {
+		return 0, err
+	}
+	return needed(out.Bytes())
+}
+
+// Pack writes a disk of this host into to, as the kind of VMDK that goes into archives. name is what its descriptor calls it.
+func (l *Layer) Pack(ctx context.Context, to *os.File, name string, told func(percent int)) error {
+	cmd, said, done, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "convert", "-p", "-O", "vmdk", "-o", "subformat=streamOptimized,adapter_type=lsilogic", graph(l.node()), opinionFile)
+	if err != nil {
+		return err
+	}
+	defer done()
+	cmd.Stdout, cmd.ExtraFiles = &percents{told: told}, []*os.File{to}
+	if err := inWords(ctx, cmd.Run(), said); err != nil {
+		return err
+	}
+	text := make([]byte, vmdkDescriptor)
+	if _, err := to.ReadAt(text, sector); err != nil {
+		return fmt.Errorf("read what was packed: %w", err)
+	}
+	named := bytes.Replace(text, []byte(` SPARSE "3"`), []byte(` SPARSE "`+name+`"`), 1) // after the file's number, by which it was written
+	if n := len(bytes.TrimRight(named, "\x00")); n > vmdkDescriptor {
+		return fmt.Errorf("the name %q is too long for a descriptor", name)
+	}
+	_, err = to.WriteAt(named[:vmdkDescriptor], sector)
+	return err
+}

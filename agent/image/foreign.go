@@ -1,0 +1,207 @@
+package image
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+	"regexp"
+
+	"quantix/internal/fleet"
+)
+
+// ReadForeign is Read for what is to be converted: of disks in formats of other products it tells the size, and what they refer to.
+func ReadForeign(r io.ReaderAt, size int64) (Facts, error) {
+	f, err := Read(r, size, true)
+	if err != nil {
+		return f, err
+	}
+	at := bytesAt{r: r, size: size}
+	switch {
+	case f.Format == "vmdk":
+		f = at.vmdk()
+	case f.Format == "vhdx":
+		f = at.vhdx()
+	case f.Format == "vdi":
+		f = at.vdi()
+	case f.Format == "vpc":
+		f = at.vhd(0)
+	case f.Content == fixedVHD:
+		f = at.vhd(size - 512)
+	}
+	return f, at.err
+}
+
+// Convertible refuses what is not converted into a disk, in a sentence about it. claimed is the format that it comes as; empty: any.
+func (f Facts) Convertible(name, claimed string) error {
+	refuse := func(format string, args ...any) error {
+		return fleet.Errorf(fleet.Invalid, "The disk "+name+" "+format, args...)
+	}
+	switch {
+	case f.RefersTo != "":
+		return refuse("refers to %s, which is not taken along. Export it as one file that stands alone.", f.RefersTo)
+	case f.Encrypted || f.Format == "luks":
+		return refuse("is encrypted. Only disks that are not encrypted are taken.")
+	case f.Fault != "":
+		return refuse("is not sound: %s.", f.Fault)
+	case f.Packed:
+		return refuse("is %s. Unpack it first.", f.Content)
+	case f.Format != "qcow2" && f.Format != "raw" && !isForeign(f.Format):
+		return refuse("has the format %s. VMDK, VHD, VHDX, VDI, qcow2 and raw are taken.", f.Format)
+	case claimed != "" && claimed != f.Format:
+		return refuse("is said to be %s, but its header says %s. It is not taken.", claimed, f.Format)
+	case f.Size <= 0 || f.Size > fleet.MaxDiskBytes:
+		return refuse("has %s, which no disk here can have.", fleet.Bytes(f.Size))
+	}
+	return f.disk("The disk "+name, fleet.Invalid)
+}
+
+func isForeign(format string) bool {
+	for _, f := range fleet.ForeignFormats {
+		if f == format {
+			return true
+		}
+	}
+	return false
+}
+
+// bytesAt reads little pieces of a file; what lies beyond its end is zeros.
+type bytesAt struct {
+	r    io.ReaderAt
+	size int64
+	err  error
+}
+
+func (b *bytesAt) read(at int64, n int) []byte {
+	out := make([]byte, n)
+	if at < 0 || at >= b.size || b.err != nil {
+		return out
+	}
+	if _, err := b.r.ReadAt(out, at); err != nil && !errors.Is(err, io.EOF) {
+		b.err = err
+	}
+	return out
+}
+
+const (
+	sector         = 512
+	vmdkDescriptor = 20 * sector // what QEMU reads of one, right behind the header
+	vmdkAtEnd      = ^uint64(0)
+)
+
+var (
+	vmdkKind   = regexp.MustCompile(`(?mi)^\s*createType\s*=\s*"([A-Za-z0-9]*)"`)
+	vmdkParent = regexp.MustCompile(`(?mi)^\s*parentCID\s*=\s*([0-9a-f]*)`)
+)
+
+// vmdk is a sparse disk in one file. A descriptor that stands alone names other files, and so does one within a file whose header has no size.
+func (b *bytesAt) vmdk() Facts {
+	f := Facts{Format: "vmdk"}
+	head := b.read(0, sector)
+	if !bytes.HasPrefix(head, []byte("KDMV")) {
+		f.RefersTo = "other files, for it is only a descriptor"
+		return f
+	}
+	if binary.LittleEndian.Uint64(head[56:]) == vmdkAtEnd {
+		tail := b.read(b.size-2*sector, sector)
+		if !bytes.HasPrefix(tail, []byte("KDMV")) || !bytes.Equal(tail[12:28], head[12:28]) {
+			f.Fault = "it ends before its footer does, or its footer says something else than its header"
+			return f
+		}
+	}
+	capacity := binary.LittleEndian.Uint64(head[12:])
+	if capacity == 0 || capacity > fleet.MaxDiskBytes/sector {
+		f.RefersTo = "other files, for its header has no size of its own"
+		return f
+	}
+	f.Size = int64(capacity) * sector
+	text := b.read(sector, vmdkDescriptor)
+	if at, n := binary.LittleEndian.Uint64(head[28:]), binary.LittleEndian.Uint64(head[36:]); at > 1 && at < uint64(b.size/sector) && n > 0 && n < 1<<12 {
+		text = append(append(text, '\n'), b.read(int64(at)*sector, int(n)*sector)...)
+	}
+	for _, m := range vmdkKind.FindAllSubmatch(text, -1) {
+		if kind := string(m[1]); kind != "streamOptimized" && kind != "monolithicSparse" {
+			f.RefersTo = "other files, as disks of the kind " + kind + " do"
+		}
+	}
+	for _, m := range vmdkParent.FindAllSubmatch(text, -1) {
+		if cid := string(bytes.ToLower(m[1])); cid != "ffffffff" {
+			f.RefersTo = "another disk, of which it is a snapshot"
+		}
+	}
+	if bytes.Contains(bytes.ToLower(text), []byte("parentfilenamehint")) {
+		f.RefersTo = "another disk, of which it is a snapshot"
+	}
+	if bytes.Contains(text, []byte("encryption.keySafe")) {
+		f.Encrypted = true
+	}
+	return f
+}
+
+// The identifiers of what a VHDX is made of, as they lie in the file.
+var (
+	vhdxMetadata   = guid("06a27c8b90479a4bb8fe575f050f886e")
+	vhdxSize       = guid("2442a52f1bcd7648b2115dbed83bf4b8")
+	vhdxParameters = guid("3767a1ca36fa434db3b633f0aa44e76b")
+)
+
+func guid(text string) []byte {
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func (b *bytesAt) vhdx() Facts {
+	f := Facts{Format: "vhdx"}
+	var table int64
+	regions := b.read(192<<10, 64<<10)
+	for i := range min(int(binary.LittleEndian.Uint32(regions[8:])), 2047) {
+		if e := regions[16+32*i:]; bytes.HasPrefix(regions, []byte("regi")) && bytes.Equal(e[:16], vhdxMetadata) {
+			table = int64(binary.LittleEndian.Uint64(e[16:]) & (1<<62 - 1))
+		}
+	}
+	items := b.read(table, 64<<10)
+	if table == 0 || !bytes.HasPrefix(items, []byte("metadata")) {
+		f.Fault = "its header has no metadata"
+		return f
+	}
+	for i := range min(int(binary.LittleEndian.Uint16(items[10:])), 2046) {
+		e := items[32+32*i:]
+		value := b.read(table+int64(binary.LittleEndian.Uint32(e[16:])), 8)
+		switch {
+		case bytes.Equal(e[:16], vhdxSize):
+			f.Size = int64(binary.LittleEndian.Uint64(value) & (1<<62 - 1))
+		case bytes.Equal(e[:16], vhdxParameters) && value[4]&2 != 0:
+			f.RefersTo = "another disk, of which it is a snapshot"
+		}
+	}
+	return f
+}
+
+// vhd reads a footer: of a dynamic disk a copy stands at the beginning.
+func (b *bytesAt) vhd(at int64) Facts {
+	f := Facts{Format: "vpc"}
+	foot := b.read(at, sector)
+	f.Size = int64(binary.BigEndian.Uint64(foot[48:]) & (1<<62 - 1))
+	switch kind := binary.BigEndian.Uint32(foot[60:]); kind {
+	case 2, 3:
+	case 4:
+		f.RefersTo = "another disk, of which it is a snapshot"
+	default:
+		f.Fault = "its footer says that it is no disk of a fixed or a growing size"
+	}
+	return f
+}
+
+func (b *bytesAt) vdi() Facts {
+	f := Facts{Format: "vdi"}
+	head := b.read(0, sector)
+	f.Size = int64(binary.LittleEndian.Uint64(head[368:]) & (1<<62 - 1))
+	if kind := binary.LittleEndian.Uint32(head[76:]); kind != 1 && kind != 2 {
+		f.RefersTo = "another disk, of which it is a snapshot"
+	}
+	return f
+}

@@ -1,0 +1,144 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"quantix/agent"
+	"quantix/agent/image"
+	"quantix/internal/fleet"
+)
+
+// ConvertVolume implements agent.Hypervisor. qemu-img reads the source as nobody, by its number and not by its name, with its format given: what it
+// names leads nowhere.
+func (b *Backend) ConvertVolume(ctx context.Context, in agent.VolumeWork) error {
+	return b.onVolume(ctx, "convert", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
+		from := place{pool: in.Pool, volume: in.Order.Source}
+		if in.Source != nil {
+			from.pool = *in.Source
+		}
+		switch {
+		case !fleet.IsVolumeName(from.volume) || from.ref() == in.Ref():
+			return fleet.Errorf(fleet.Invalid, "%q is no volume to convert.", in.Order.Source)
+		case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
+			return agent.NoSource()
+		case from.block():
+			return filesAlone(from.pool)
+		}
+		if _, err := b.ownPool(ctx, w.c, from.pool); err != nil {
+			return err
+		}
+		unlock, err := b.volumeLocks.alone(ctx, from.path()) // nobody's group may read it meanwhile
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		return w.makeWhole(ctx, func() error { return w.convert(ctx, from) })
+	})
+}
+
+func (w *working) convert(ctx context.Context, from place) error {
+	before, err := w.volumeFile(ctx, from)
+	if err != nil {
+		return err
+	}
+	if err := w.quiet(ctx, from, before.id); err != nil {
+		return err
+	}
+	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, w.convertFile(ctx, from, before) })
+	if err != nil {
+		return err
+	}
+	after, err := w.volumeFile(ctx, from)
+	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
+		err = agent.VolumeChanged(from.volume)
+	}
+	return err
+}
+
+func (w *working) convertFile(ctx context.Context, from place, is volumeFile) error {
+	f, err := openImage(from.path(), false)
+	if err != nil {
+		return notPlain(from, err)
+	}
+	defer f.Close()
+	o := w.in.Order
+	at, size, facts, err := image.Member(f, is.bytes, from.volume, o.Member)
+	if err != nil {
+		return err
+	}
+	if o.Member != "" {
+		err := image.VerifyMember(ctx, f, is.bytes, o.Member, func(done int64) {
+			w.in.Progress(int(float64(done)/float64(size+1)*10), "verifying "+o.Member)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	w.in.Progress(10, "looking at what it is")
+	part := image.Part{File: f, At: at, Size: size, Format: facts.Format}
+	if facts.Format == "raw" {
+		facts.Size = (facts.Size + 511) / 512 * 512
+	}
+	need, err := part.Look(ctx, facts)
+	if err != nil {
+		return err
+	}
+	if err := w.define(ctx, newVolume{format: "qcow2", size: facts.Size}); err != nil {
+		return err
+	}
+	return w.fillConverted(ctx, part, facts, need)
+}
+
+// fillConverted writes the disk into the half-made volume, which is empty.
+func (w *working) fillConverted(ctx context.Context, part image.Part, facts image.Facts, need int64) (err error) {
+	to, err := openToWrite(w.partial().path())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	room, err := roomAt(to)
+	if err != nil {
+		return err
+	}
+	if need > room {
+		return noCopyRoom(w.place, room, need)
+	}
+	const overhead = 1 << 30 // of qcow2's own tables, and more
+	err = part.Convert(ctx, to, facts.Size+facts.Size/100+overhead, func(percent int) {
+		w.in.Progress(10+percent*85/100, "converting from "+part.Format)
+	})
+	if err != nil {
+		return err
+	}
+	made, err := readHeader(w.partial().path(), false)
+	switch {
+	case err != nil:
+		return err
+	case made.Format != "qcow2" || made.RefersTo != "" || made.Size != facts.Size:
+		return fmt.Errorf("qemu-img made a %s image of %d bytes of a disk of %d", made.Format, made.Size, facts.Size)
+	}
+	return to.Sync()
+}
+
+// openToWrite opens a regular file that stands at that very path.
+func openToWrite(path string) (*os.File, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	is, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || identityOf(is) != identityOf(info)) {
+		err = &os.PathError{Op: "open", Path: path, Err: errNotRegular}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}

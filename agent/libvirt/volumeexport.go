@@ -1,0 +1,218 @@
+package libvirt
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"quantix/agent"
+	"quantix/agent/image"
+	"quantix/internal/fleet"
+	"quantix/internal/ovf"
+)
+
+// ExportVolume implements agent.Hypervisor. The archive is written under the half-made name, its head last; a disk that is packed lies in a file
+// without a name until it is in the archive, so that nothing is left of it, whatever is cut.
+func (b *Backend) ExportVolume(ctx context.Context, in agent.VolumeWork) error {
+	return b.onVolume(ctx, "export", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
+		e := in.Order.Export
+		if e == nil || len(e.Disks) != len(e.Appliance.Disks) || len(e.Disks) == 0 || len(e.Disks) > fleet.MaxDisks {
+			return fleet.Errorf(fleet.Invalid, "The order does not say what is to be exported.")
+		}
+		x := exporting{working: w, order: *e}
+		x.order.Appliance.Disks = slices.Clone(e.Appliance.Disks)
+		defer x.unlock()
+		for i, ref := range e.Disks {
+			if err := x.hold(ctx, i, ref); err != nil {
+				return fmt.Errorf("disk %d: %w", i+1, err)
+			}
+		}
+		return w.makeWhole(ctx, func() error { return x.fill(ctx) })
+	})
+}
+
+// exporting is an export under way.
+type exporting struct {
+	*working
+	unlockers
+	order  fleet.ExportOrder
+	at     []place
+	before []volumeFile
+	layers []*image.Layer
+}
+
+func (x *exporting) unlock() { x.unlockers.unlock() }
+
+// hold takes a disk from those who would change it, and finds all that it stands on.
+func (x *exporting) hold(ctx context.Context, i int, ref fleet.Volref) error {
+	p, err := placeOf(ref, append(slices.Clone(x.in.Pools), x.in.Pool))
+	switch {
+	case err != nil:
+		return err
+	case p.block():
+		return filesAlone(p.pool)
+	case !fleet.IsVolumeName(x.order.Appliance.Disks[i].Member) || p.ref() == x.in.Ref():
+		return fleet.Errorf(fleet.Invalid, "%q is no name of a disk in an archive.", x.order.Appliance.Disks[i].Member)
+	}
+	if _, err := x.ownPool(ctx, x.c, p.pool); err != nil {
+		return err
+	}
+	unlock, err := x.volumeLocks.share(ctx, p.path())
+	if err != nil {
+		return err
+	}
+	x.unlockers = append(x.unlockers, unlock)
+	f, err := x.volumeFile(ctx, p)
+	if err != nil {
+		return err
+	}
+	if err := x.quiet(ctx, p, f.id); err != nil {
+		return err
+	}
+	layer, err := bounded(ctx, func() (*image.Layer, error) {
+		if err := checkChain(p, p.path(), 0); err != nil {
+			return nil, err
+		}
+		return layersOf(p.path(), f.Format), nil
+	})
+	x.at, x.before, x.layers = append(x.at, p), append(x.before, f), append(x.layers, layer)
+	return err
+}
+
+// layersOf are the files of a chain that checkChain has found to be sound.
+func layersOf(path, format string) *image.Layer {
+	l := &image.Layer{Path: path, Format: format}
+	if format != "qcow2" {
+		return l
+	}
+	for _, below := range readReferences(path) {
+		at := filepath.Clean(below.path)
+		as := "raw"
+		if h, err := readHeader(at, false); err == nil && !below.opaque {
+			as = h.Format
+		}
+		l.Below = layersOf(at, as)
+	}
+	return l
+}
+
+// fill writes the archive.
+func (x *exporting) fill(ctx context.Context) error {
+	var sum, largest int64
+	for i, l := range x.layers {
+		n, err := l.Measure(ctx)
+		if err != nil {
+			return fmt.Errorf("disk %d: %w", i+1, err)
+		}
+		sum, largest = sum+n, max(largest, n)
+	}
+	to, room, err := x.newPartial()
+	if err != nil {
+		return err
+	}
+	if need := sum + largest; need > room { // the disk that is being packed lies there twice
+		return errors.Join(noCopyRoom(x.place, room, need), to.Close())
+	}
+	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, errors.Join(x.write(ctx, to), to.Close()) })
+	if err != nil {
+		return err
+	}
+	for i, p := range x.at { // somebody may have started it meanwhile
+		was := x.before[i]
+		if err := x.quiet(ctx, p, was.id); err != nil {
+			return err
+		}
+		now, err := x.volumeFile(ctx, p)
+		if err == nil && (now.id != was.id || now.bytes != was.bytes || !now.modified.Equal(was.modified)) {
+			err = agent.VolumeChanged(p.volume)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *exporting) write(ctx context.Context, to *os.File) error {
+	a := x.order.Appliance
+	var sums []string
+	plan := ovf.NewPlan(a)
+	for i := range a.Disks {
+		size, digest, err := x.disk(ctx, to, plan, i)
+		if err != nil {
+			return fmt.Errorf("disk %d: %w", i+1, err)
+		}
+		plan.Took(size)
+		a.Disks[i].FileBytes, a.Disks[i].SizeBytes = size, x.before[i].Size
+		sums = append(sums, digest)
+	}
+	if err := to.Truncate(plan.End()); err != nil {
+		return err
+	}
+	if err := to.Sync(); err != nil {
+		return err
+	}
+	return errors.Join(plan.Begin(to, a, sums), to.Sync())
+}
+
+// disk packs one disk, and puts it into the archive.
+func (x *exporting) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int) (size int64, digest string, err error) {
+	member := x.order.Appliance.Disks[i].Member
+	tell := func(percent int, note string) {
+		x.in.Progress((100*i+percent)/len(x.layers), fmt.Sprintf("%s disk %d of %d", note, i+1, len(x.layers)))
+	}
+	packed, err := nameless(x.place.pool.Spec.Path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { err = errors.Join(err, packed.Close()) }()
+	if err := x.layers[i].Pack(ctx, packed, member, func(percent int) { tell(percent*8/10, "packing") }); err != nil {
+		return 0, "", err
+	}
+	if size, err = packed.Seek(0, io.SeekEnd); err != nil {
+		return 0, "", err
+	}
+	header, data := plan.Next()
+	text, err := ovf.Header(member, size)
+	if err != nil {
+		return 0, "", err
+	}
+	if _, err := to.WriteAt(text, header); err != nil {
+		return 0, "", err
+	}
+	sum, piece := sha256.New(), make([]byte, readBytes)
+	for at := int64(0); at < size; {
+		if err := ctx.Err(); err != nil {
+			return 0, "", err
+		}
+		n, err := packed.ReadAt(piece[:min(int64(len(piece)), size-at)], at)
+		if err != nil && !(errors.Is(err, io.EOF) && at+int64(n) == size) {
+			return 0, "", err
+		}
+		sum.Write(piece[:n])
+		if _, err := to.WriteAt(piece[:n], data+at); err != nil {
+			return 0, "", err
+		}
+		at += int64(n)
+		tell(80+int(20*at/size), "writing")
+	}
+	return size, hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// nameless is a new file in the directory's file system that is gone once it is closed.
+func nameless(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, ".quantix-export-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}

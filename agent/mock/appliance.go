@@ -1,0 +1,182 @@
+package mock
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"path"
+	"slices"
+
+	"quantix/agent"
+	"quantix/agent/image"
+	"quantix/internal/fleet"
+	"quantix/internal/ovf"
+)
+
+// vmdkHead is how long the header and the descriptor of a packed disk are here.
+const vmdkHead = 21 * 512
+
+// packed is a disk as it goes into an archive: a sound header, and what stands for its data.
+func packed(size int64, data string) []byte {
+	b := make([]byte, vmdkHead, vmdkHead+len(data))
+	copy(b, "KDMV")
+	binary.LittleEndian.PutUint32(b[4:], 3)
+	binary.LittleEndian.PutUint64(b[12:], uint64(size/512))
+	binary.LittleEndian.PutUint64(b[28:], 1)
+	binary.LittleEndian.PutUint64(b[36:], 20)
+	copy(b[512:], "# Disk DescriptorFile\nversion=1\nparentCID=ffffffff\ncreateType=\"streamOptimized\"\n")
+	return append(b, data...)
+}
+
+// whole is what stands for the data of a disk with all that it stands on; h.mu is held.
+func (f *file) whole(p *pool) string {
+	for at := f; at != nil; at = p.dir.files[path.Base(at.Backing)] {
+		if at.bytes != "" || at.Backing == "" {
+			return at.data()
+		}
+	}
+	return f.data()
+}
+
+// ConvertVolume implements agent.Hypervisor.
+func (h *Host) ConvertVolume(ctx context.Context, in agent.VolumeWork) error {
+	of := in.Pool
+	if in.Source != nil {
+		of = *in.Source
+	}
+	switch {
+	case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
+		return agent.NoSource()
+	case !fleet.IsVolumeName(in.Order.Source) || of.ID == in.Pool.ID && in.Order.Source == in.Name:
+		return fleet.Errorf(fleet.Invalid, "%q is no volume to convert.", in.Order.Source)
+	}
+	if err := h.opts.Roots.Check(of.Spec.Path); err != nil {
+		return err
+	}
+	told := in.Progress
+	in.Progress = func(percent int, _ string) { told(percent, "converting "+in.Order.Source) }
+	var data string
+	err := h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) {
+		p, err := h.active(of.ID, []fleet.Pool{of})
+		if err != nil {
+			return fleet.Volume{}, err
+		}
+		from, ok := p.dir.files[in.Order.Source]
+		if !ok {
+			return fleet.Volume{}, agent.NoVolume(in.Order.Source, of.Name)
+		}
+		if err := h.quiet(p, from); err != nil {
+			return fleet.Volume{}, err
+		}
+		if misbehaves(in.Name, FailVolume) {
+			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "There is not enough room for it, and nothing was kept (No space left on device).")
+		}
+		text := []byte(from.data())
+		at, size, facts, err := image.Member(bytes.NewReader(text), int64(len(text)), from.Name, in.Order.Member)
+		if err == nil && in.Order.Member != "" {
+			err = image.VerifyMember(ctx, bytes.NewReader(text), int64(len(text)), in.Order.Member, func(int64) {})
+		}
+		if err != nil {
+			return fleet.Volume{}, err
+		}
+		if data = string(text[at : at+size]); facts.Format == "vmdk" && size > vmdkHead {
+			data = data[vmdkHead:]
+		}
+		return fleet.Volume{Format: "qcow2", CapacityBytes: facts.Size, AllocBytes: min(facts.Size, size+196<<10)}, nil
+	})
+	if err != nil || data == "" {
+		return err
+	}
+	return h.setBytes(ctx, in, data)
+}
+
+// setBytes says what stands for the data of a volume that was made.
+func (h *Host) setBytes(ctx context.Context, in agent.VolumeWork, data string) error {
+	return h.onVolume(ctx, in, func(_ *pool, f *file) error {
+		if f == nil {
+			return agent.NoVolume(in.Name, in.Pool.Name)
+		}
+		f.bytes = data
+		return nil
+	})
+}
+
+// ExportVolume implements agent.Hypervisor. What it makes is a whole archive.
+func (h *Host) ExportVolume(ctx context.Context, in agent.VolumeWork) error {
+	e := in.Order.Export
+	if e == nil || len(e.Disks) == 0 || len(e.Disks) != len(e.Appliance.Disks) {
+		return fleet.Errorf(fleet.Invalid, "The order does not say what is to be exported.")
+	}
+	told := in.Progress
+	in.Progress = func(percent int, _ string) {
+		told(percent, fmt.Sprintf("packing disk %d of %d", 1+percent*len(e.Disks)/101, len(e.Disks)))
+	}
+	var text []byte
+	err := h.makeVolume(ctx, in, func(*pool) (v fleet.Volume, err error) {
+		text, err = h.archive(in, *e)
+		if err != nil {
+			return v, err
+		}
+		a, err := image.ReadAppliance(bytes.NewReader(text), int64(len(text)), in.Name)
+		return fleet.Volume{Format: fleet.FormatOVA, CapacityBytes: int64(len(text)), AllocBytes: int64(len(text)), Appliance: a}, err
+	})
+	if err != nil || text == nil {
+		return err
+	}
+	return h.setBytes(ctx, in, string(text))
+}
+
+func (h *Host) archive(in agent.VolumeWork, e fleet.ExportOrder) ([]byte, error) {
+	a := e.Appliance
+	a.Disks = slices.Clone(a.Disks)
+	var disks [][]byte
+	var names, sums []string
+	for i, ref := range e.Disks {
+		p, err := h.active(ref.PoolID, append(slices.Clone(in.Pools), in.Pool))
+		if err != nil {
+			return nil, err
+		}
+		f := p.dir.files[ref.Volume]
+		if f == nil {
+			return nil, agent.NoVolume(ref.Volume, p.spec.Path)
+		}
+		if err := h.quiet(p, f); err != nil {
+			return nil, err
+		}
+		text := packed(f.CapacityBytes, f.whole(p))
+		a.Disks[i].FileBytes, a.Disks[i].SizeBytes = int64(len(text)), f.CapacityBytes
+		disks, names = append(disks, text), append(names, a.Disks[i].Member)
+		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256(text)))
+	}
+	to, plan := &written{}, ovf.NewPlan(a)
+	for i, text := range disks {
+		at, data := plan.Next()
+		header, err := ovf.Header(names[i], int64(len(text)))
+		if err != nil {
+			return nil, err
+		}
+		to.put(header, at)
+		to.put(text, data)
+		plan.Took(int64(len(text)))
+	}
+	to.put([]byte{0}, plan.End()-1)
+	return to.text, plan.Begin(to, a, sums)
+}
+
+// written is a file in memory.
+type written struct{ text []byte }
+
+func (w *written) put(b []byte, at int64) {
+	if more := at + int64(len(b)) - int64(len(w.text)); more > 0 {
+		w.text = append(w.text, make([]byte, more)...)
+	}
+	copy(w.text[at:], b)
+}
+
+// WriteAt implements io.WriterAt.
+func (w *written) WriteAt(b []byte, at int64) (int, error) {
+	w.put(b, at)
+	return len(b), nil
+}

@@ -1,0 +1,285 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/pair"
+	"quantix/internal/policy"
+)
+
+// NewExport asks for a file of a VM that is off.
+type NewExport struct {
+	Format string       `json:"format" enum:"ova,qcow2" doc:"All of it as an OVA archive, or one disk as a qcow2 image"`
+	Disk   int          `json:"disk,omitempty" doc:"Of qcow2: which of the VM's disks, from 1; 0: the first"`
+	PoolID fleet.PoolID `json:"poolId,omitempty" doc:"Where the file lies until it is fetched or deleted; empty: the pool of the disk. Others can be named by those who may change infrastructure"`
+}
+
+// ExportVM has the VM's host make the file, in a pool, where it lies for somebody to fetch it. The portal answers for the change of the pool, for members
+// may not ask that; so the pool is one that the VM uses.
+func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in NewExport) (fleet.Export, error) {
+	none := fleet.Export{}
+	vm, err := c.GetVM(ctx, a, id)
+	if err != nil {
+		return none, err
+	}
+	if err := policy.Check(a, policy.VMChange, vm.ProjectID); err != nil {
+		return none, err
+	}
+	var checks fleet.Checks
+	switch {
+	case !slices.Contains(fleet.ExportFormats, in.Format):
+		checks.Add("format", "A VM is exported as ova, or a disk of it as qcow2.")
+	case in.Format == fleet.FormatOVA && in.Disk != 0:
+		checks.Add("disk", "An OVA archive holds all disks.")
+	case in.Format != fleet.FormatOVA && (in.Disk < 0 || max(in.Disk, 1) > len(vm.Spec.Disks)):
+		checks.Add("disk", "The VM has %d disks.", len(vm.Spec.Disks))
+	}
+	if err := checks.Err(); err != nil {
+		return none, err
+	}
+	if in.Format != fleet.FormatOVA {
+		in.Disk = max(in.Disk, 1)
+	}
+	if ok, why := vm.AllowsExport(); !ok {
+		return none, fleet.Errorf(fleet.Conflict, "%s cannot be exported now: %s", vm.Name, why)
+	}
+	own := vm.Spec.Disks[max(in.Disk, 1)-1].PoolID
+	if in.PoolID == "" {
+		in.PoolID = own
+	}
+	uses := slices.ContainsFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.PoolID == in.PoolID })
+	if !uses && !policy.May(a, policy.InfraChange, "") {
+		checks.Add("poolId", "Choose a pool that the VM uses.")
+		return none, checks.Err()
+	}
+	export := fleet.NewID[fleet.ExportID]()
+	var host fleet.HostID
+	task, err := c.orderVolumeBy(ctx, fleet.SystemActor, a, in.PoolID, func(q *db.Queries, pool assign.Object) (volumeJob, error) {
+		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
+		if err != nil {
+			return volumeJob{}, err
+		}
+		if ok, why := vm.AllowsExport(); !ok || max(in.Disk, 1) > len(vm.Spec.Disks) {
+			return volumeJob{}, fleet.Errorf(fleet.Conflict, "%s cannot be exported now: %s", vm.Name, why)
+		}
+		j, err := exportJob(ctx, q, vm, export, in)
+		if err != nil {
+			return j, err
+		}
+		spec, err := sharedOf(ctx, q, in.PoolID)
+		if err != nil {
+			return j, err
+		}
+		if !spec.Kind.Is().Files {
+			return j, fleet.Errorf(fleet.Conflict, "The pool %s has no files, so no file can lie there. Choose another pool.", pool.Name)
+		}
+		if j.host, err = roomFor(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
+			return j, noRoomFor(a, err)
+		}
+		host = j.host.ID
+		return j, store.Audit(ctx, q, a, "vm.export", fleet.SubjectVM(id), vm.Name, fmt.Sprintf("as %s, %s in pool %s", in.Format, j.ref.Volume, pool.Name))
+	}, func(q *db.Queries, task fleet.TaskID) error {
+		if err := q.HoldExports(ctx, string(vm.ProjectID)); err != nil {
+			return err
+		}
+		n, err := q.AddExport(ctx, db.AddExportParams{
+			ID: export, VMID: id, ProjectID: vm.ProjectID, TaskID: task, PoolID: in.PoolID, HostID: host, Volume: exportName(vm, export, in), Format: in.Format, Disk: int32(in.Disk),
+			CreatedBy: a.Name, Life: fleet.ExportLife, Most: fleet.MaxExports,
+		})
+		if err == nil && n == 0 {
+			err = fleet.Errorf(fleet.TooMany, "The project has %d exports, which is as many as it may have. Delete some.", fleet.MaxExports)
+		}
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	out, err := c.GetExport(ctx, a, export)
+	out.TaskID = task.ID
+	return out, err
+}
+
+// exportName is the file's, which nothing else is called.
+func exportName(vm fleet.VMView, id fleet.ExportID, in NewExport) string {
+	part := ""
+	if in.Disk > 0 {
+		part = fmt.Sprintf("-disk%d", in.Disk)
+	}
+	return fmt.Sprintf("%s%s-%s.%s", vm.Name, part, id[len(id)-6:], in.Format)
+}
+
+// exportJob is the order: for an archive of all disks, or for a copy of one.
+func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.ExportID, in NewExport) (volumeJob, error) {
+	j := volumeJob{
+		kind: fleet.VolumeExport, ref: fleet.Volref{PoolID: in.PoolID, Volume: exportName(vm, id, in)}, told: true, project: &vm.ProjectID,
+	}
+	networks := make([]string, len(vm.Spec.NICs))
+	for i, n := range vm.Spec.NICs {
+		networks[i] = n.Network
+		if n.Bridge != "" {
+			networks[i] = n.Bridge
+		}
+	}
+	e := fleet.ExportOrder{Appliance: fleet.ApplianceOf(vm, networks)}
+	for i, d := range vm.Spec.Disks {
+		if in.Disk > 0 && i+1 != in.Disk {
+			continue
+		}
+		spec, err := sharedOf(ctx, q, d.PoolID)
+		switch {
+		case err != nil:
+			return j, err
+		case !spec.Kind.Is().Files:
+			return j, fleet.Errorf(fleet.Conflict, "Disk %d of %s lies in a pool that has no files, from which nothing is exported. Move the disk to another pool first.", i+1, vm.Name)
+		}
+		if err := stillWhole(ctx, q, vm, d.Ref()); err != nil {
+			return j, err
+		}
+		e.Disks = append(e.Disks, d.Ref())
+		j.order.TakesBytes += min(vm.DiskBytes(d), 2*allocOf(vm, d.Ref())+1<<30) // the host measures it before it begins
+	}
+	if in.Disk == 0 {
+		j.order.Export = &e
+		return j, nil
+	}
+	j.kind, j.order.Source, j.order.Flatten = fleet.VolumeCopy, e.Disks[0].Volume, true
+	if e.Disks[0].PoolID != in.PoolID {
+		j.order.SourcePool = e.Disks[0].PoolID
+	}
+	return j, nil
+}
+
+// allocOf is what the disk takes on its storage, as its host said.
+func allocOf(vm fleet.VMView, disk fleet.Volref) int64 {
+	if vm.Status != nil {
+		for _, d := range vm.Status.Disks {
+			if d.Volume != nil && *d.Volume == disk {
+				return d.AllocBytes
+			}
+		}
+	}
+	return 0
+}
+
+func exportOf(a fleet.Actor, r db.Export, state fleet.JobState, progress int32, note, words string) fleet.Export {
+	e := fleet.Export{
+		ID: r.ID, VMID: r.VMID, ProjectID: r.ProjectID, TaskID: r.TaskID, Format: r.Format, Disk: int(r.Disk), Volume: r.Volume, PoolID: r.PoolID, HostID: r.HostID,
+		State: state, Progress: int(progress), Note: note, Error: words, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
+	}
+	if !store.SeesHosts(a) {
+		e.HostID = ""
+	}
+	return e
+}
+
+// GetExport is one of a project in which the person may change VMs: a file that holds a whole disk is for nobody else.
+func (c *Control) GetExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) (fleet.Export, error) {
+	none := fleet.Export{}
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return none, err
+	}
+	if err := store.CheckID(id, "export"); err != nil {
+		return none, err
+	}
+	r, err := c.store.GetExport(ctx, id)
+	if err != nil {
+		return none, store.NotFound(err, "export")
+	}
+	if !policy.May(a, policy.VMChange, r.Export.ProjectID) {
+		return none, fleet.Errorf(fleet.NotFound, "There is no such export.")
+	}
+	return exportOf(a, r.Export, r.State, r.Progress, r.Note, r.Error), nil
+}
+
+// ListExports lists those of a VM, the newest first.
+func (c *Control) ListExports(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.Export, error) {
+	vm, err := c.GetVM(ctx, a, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := policy.Check(a, policy.VMChange, vm.ProjectID); err != nil {
+		return nil, err
+	}
+	rows, err := c.store.ListExports(ctx, id)
+	out := make([]fleet.Export, len(rows))
+	for i, r := range rows {
+		out[i] = exportOf(a, r.Export, r.State, r.Progress, r.Note, r.Error)
+	}
+	return out, store.Err(err)
+}
+
+// DeleteExport has the file deleted. One that is being made is taken back first.
+func (c *Control) DeleteExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) error {
+	e, err := c.GetExport(ctx, a, id)
+	if err != nil {
+		return err
+	}
+	if !e.State.Ended() {
+		return fleet.Errorf(fleet.Conflict, "It is being made. Cancel its task first, or wait until it is done.")
+	}
+	return c.store.Tx(ctx, func(q *db.Queries) error { return dropExport(ctx, q, a, id) })
+}
+
+// dropExport forgets the export, and asks its host to delete the file. Gone already: nothing.
+func dropExport(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.ExportID) error {
+	rows, err := q.DropExport(ctx, id)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	e := rows[0]
+	subject := fleet.SubjectVolume(fleet.Volref{PoolID: e.PoolID, Volume: e.Volume})
+	if _, err := store.Queue(ctx, q, a, db.JoinQueueParams{
+		HostID: e.HostID, Kind: fleet.VolumeDelete, Subject: subject, SubjectName: e.Volume, ProjectID: &e.ProjectID, Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeOrder{}},
+	}); err != nil {
+		return err
+	}
+	return store.Audit(ctx, q, a, string(fleet.VolumeDelete), subject, e.Volume, "an export of a VM")
+}
+
+// EndExports deletes those that are at their end, and forgets those that were never made.
+func (c *Control) EndExports(ctx context.Context, a fleet.Actor) error {
+	return c.store.Pass(ctx, a, "end exports", func(q *db.Queries) error {
+		ids, err := q.StaleExports(ctx)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := dropExport(ctx, q, a, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ReadExport is ReadVolume for the file of an export, for those who may have it.
+func (c *Control) ReadExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) (end pair.End, host, name string, err error) {
+	e, err := c.GetExport(ctx, a, id)
+	if err != nil {
+		return end, "", "", err
+	}
+	if ok, why := e.AllowsDownload(); !ok {
+		return end, "", "", fleet.Errorf(fleet.Conflict, "%s", why)
+	}
+	r, err := c.store.GetExport(ctx, id)
+	if err != nil {
+		return end, "", "", store.NotFound(err, "export")
+	}
+	end, host, err = c.readVolume(ctx, fleet.SystemActor, a, Volume{PoolID: r.Export.PoolID, Volume: r.Export.Volume, HostID: r.Export.HostID})
+	if fleet.CodeOf(err) == fleet.NotFound {
+		err = fleet.Errorf(fleet.Conflict, "The file is not there: it is not yet seen, or somebody deleted it. Try again in a moment, or export the VM anew.")
+	}
+	if err != nil {
+		return end, "", "", err
+	}
+	if !store.SeesHosts(a) {
+		host = "of the file"
+	}
+	return end, host, e.Volume, nil
+}

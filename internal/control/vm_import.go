@@ -1,0 +1,147 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// OfAppliance names a file of a pool of which a VM is made.
+type OfAppliance struct {
+	PoolID fleet.PoolID `json:"poolId"`
+	HostID fleet.HostID `json:"hostId,omitempty" doc:"Of a local pool: whose file; it may be left out where one host alone has it"`
+	Volume string       `json:"volume"`
+}
+
+// GetAppliance is a file of which a VM can be made, as its host has read it.
+func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of OfAppliance) (browse.VolumeOn, error) {
+	v, err := c.VolumeOn(ctx, a, Volume{PoolID: of.PoolID, HostID: of.HostID, Volume: of.Volume})
+	if err == nil && v.Appliance == nil {
+		err = fleet.Errorf(fleet.NotFound, "%s is no appliance: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI.", of.Volume)
+	}
+	return v, err
+}
+
+// mostAppliances bounds the files that are listed.
+const mostAppliances = 500
+
+// ListAppliances lists the files of all pools of which a VM can be made, by pool and name.
+func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]browse.VolumeOn, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	pools, err := c.store.PoolsWithAppliances(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list appliances: %w", err)
+	}
+	out := []browse.VolumeOn{}
+	for _, pool := range pools {
+		all, err := c.PoolVolumes(ctx, a, fleet.PoolID(pool))
+		if fleet.CodeOf(err) == fleet.NotFound {
+			continue // deleted since
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range all {
+			if v.Appliance != nil && len(out) < mostAppliances {
+				out = append(out, v)
+			}
+		}
+	}
+	return out, nil
+}
+
+// planAppliance completes what is asked for from the file. Its disks are made on the host that has it.
+func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM, from *planned) error {
+	at := *in.From.Appliance
+	v, err := c.GetAppliance(ctx, a, at)
+	if err != nil {
+		return err
+	}
+	if ok, why := v.Use().Allows(fleet.ActImport); !ok {
+		return fleet.Errorf(fleet.Conflict, "%s: %s", v.Name, why)
+	}
+	var checks fleet.Checks
+	switch i := slices.IndexFunc(v.Hosts, func(h browse.HostRef) bool { return h.ID == in.HostID }); {
+	case in.HostID != "" && i < 0:
+		checks.Add("hostId", "Its disks are converted on a host that has the file. Choose one of those, and move the VM afterwards.")
+		return checks.Err()
+	case in.HostID == "":
+		in.HostID = v.Hosts[0].ID // one that is heard: the use says so
+	}
+	if noSpec(in.Spec) {
+		in.Spec = v.Appliance.Spec(at.PoolID)
+		in.Spec.NICs = nil
+		if in.From.PoolID != "" {
+			for i := range in.Spec.Disks {
+				in.Spec.Disks[i].PoolID = in.From.PoolID
+			}
+		}
+	}
+	if len(in.Spec.Disks) != len(v.Appliance.Disks) {
+		checks.Add("spec.disks", "%s has %d disks, and each of them becomes one of the VM's. Say of each into which pool it is to go, or leave the spec out.", v.Name, len(v.Appliance.Disks))
+		return checks.Err()
+	}
+	in.Spec.Disks = slices.Clone(in.Spec.Disks)
+	for i, d := range v.Appliance.Disks {
+		asked := &in.Spec.Disks[i]
+		if asked.Image != nil || asked.ImageID != "" || asked.Existing {
+			checks.Add(fmt.Sprintf("spec.disks[%d].image", i), "It is disk %d of %s, and nothing else.", i+1, v.Name)
+		}
+		asked.SizeBytes = d.SizeBytes // it grows when it is there
+	}
+	from.file, from.words = &v, ", from "+v.Name
+	return checks.Err()
+}
+
+// holdFile refuses where the file is another one by now, or is being changed. Its pool is held.
+func (p planned) holdFile(ctx context.Context, q *db.Queries) error {
+	use, err := usedNow(ctx, q, *p.file)
+	if err != nil {
+		return err
+	}
+	if ok, why := use.Allows(fleet.ActImport); !ok {
+		return fleet.Errorf(fleet.Conflict, "%s: %s", p.file.Name, why)
+	}
+	return nil
+}
+
+// conversions are the orders for those of the VM's disks that the file holds; the others are empty.
+func (p planned) conversions(vm fleet.VMView) map[int]fleet.VolumeOrder {
+	out := map[int]fleet.VolumeOrder{}
+	for i, d := range p.file.Appliance.Disks {
+		if d.Format == "" {
+			continue
+		}
+		order := fleet.VolumeOrder{Source: p.file.Name, Member: d.Member, TakesBytes: d.SizeBytes}
+		if vm.Spec.Disks[i].PoolID != p.file.PoolID {
+			order.SourcePool = p.file.PoolID
+		}
+		out[i] = order
+	}
+	return out
+}
+
+// ConvertVolume asks for a qcow2 image of a volume in another product's format, in the same pool and on the same host. The volume itself stays.
+func (c *Control) ConvertVolume(ctx context.Context, a fleet.Actor, of Volume, to string, overcommit bool) (fleet.Task, error) {
+	return c.changeVolume(ctx, a, of, fleet.ActConvert, func(q *db.Queries, v browse.VolumeOn) (volumeJob, error) {
+		var checks fleet.Checks
+		if fleet.CheckNewVolume(&checks, "name", to); checks.Err() != nil {
+			return volumeJob{}, checks.Err()
+		}
+		order := fleet.VolumeOrder{Source: of.Volume, TakesBytes: v.CapacityBytes}
+		j := volumeJob{kind: fleet.VolumeConvert, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, order: order, detail: "of " + of.Volume}
+		if err := nameFree(ctx, q, j.ref, v.On(), v.Shared); err != nil {
+			return j, err
+		}
+		var err error
+		j.host, err = roomFor(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
+		return j, err
+	})
+}

@@ -1,0 +1,30 @@
+//go:build linux
+
+package e2e
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// snapshotShots are the pages of a VM's snapshots and of their schedules.
+func snapshotShots(t *testing.T, a api, of, running, failed fleet.VMView) []shot {
+	t.Helper()
+	old, snaps := a.snapshots(t, of), "/vms/"+string(of.ID)
+	nightly := a.schedules(t, snaps)
+	return []shot{
+		{"vm-snapshots", snaps + "?tab=snapshots", nil},
+		{"vm-snapshots-menu", snaps + "?tab=snapshots", func(p *tab) { p.opens(".snaps .snap summary", "", "Delete with all after it") }},
+		{"vm-snapshot-new", "/vms/new?clone=" + snaps[len("/vms/"):] + "&snapshot=" + string(old.ID), nil},
+		{"vm-schedules-menu", snaps + "?tab=snapshots", func(p *tab) { p.opens("#schedule-"+nightly+" summary", "", "Disable") }},
+		{"vm-schedule-new", snaps + "/schedules/new", nil},
+		{"vm-schedule-edit", snaps + "/schedules/" + nightly, nil},
+		{"vm-schedule-delete", snaps + "/schedules/" + nightly + "/delete", nil},
+		{"vm-snapshots-none", "/vms/" + string(running.ID) + "?tab=snapshots", nil},
+		{"vm-snapshot-take", snaps + "/snapshots/take", nil},
+		{"vm-snapshot-revert", snaps + "/snapshots/" + string(old.ID) + "/revert", nil},
+		{"vm-snapshot-delete", snaps + "/snapshots/" + string(old.ID) + "/delete?subtree=1", nil},
+		{"vm-snapshots-unlucky", "/vms/" + string(failed.ID) + "?tab=snapshots", nil},
+	}
+}

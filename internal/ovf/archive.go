@@ -1,0 +1,226 @@
+package ovf
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha1" //nolint:gosec // what old manifests have; it finds damage, and proves nothing
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// File is a file of an archive.
+type File struct {
+	Name   string
+	Offset int64 // of its first byte in the archive
+	Size   int64
+}
+
+// Archive is what is in an OVA.
+type Archive struct {
+	Descriptor  File
+	Files       []File // all but the descriptor, the manifest and the certificate
+	Sums        []Sum  // of the manifest
+	Certificate bool   // it is signed
+}
+
+// Sum is a line of a manifest.
+type Sum struct{ Algorithm, Name, Hex string }
+
+// File is the archive's file of that name.
+func (a Archive) File(name string) (File, bool) {
+	i := slices.IndexFunc(a.Files, func(f File) bool { return f.Name == name })
+	if i < 0 {
+		return File{}, false
+	}
+	return a.Files[i], true
+}
+
+// Checks is by which algorithm its files are verified.
+func (a Archive) Checks() string {
+	if len(a.Sums) == 0 {
+		return ""
+	}
+	return a.Sums[0].Algorithm
+}
+
+// fileName is what a file of an archive may be called: one name, without a directory.
+func fileName(name string) error {
+	switch {
+	case name == "" || len(name) > 200 || clean(name) != name:
+		return refuse("The archive has a file whose name is empty, too long, or holds characters that cannot be seen.")
+	case path.Base(name) != name || name == "." || name == ".." || strings.ContainsAny(name, `/\`) || name[0] == '.' || name[0] == '-':
+		return refuse("The archive has a file named %q, which would lie outside of it. Only plain names are taken.", name)
+	}
+	return nil
+}
+
+// keepsPAX are the records of a PAX header that change nothing about what a file is.
+var keepsPAX = []string{"size", "path", "mtime", "atime", "ctime", "uid", "gid", "uname", "gname", "comment"}
+
+// ReadArchive lists the files of a tar archive of size bytes. The descriptor comes first, as the format demands, and nothing but plain files is in it.
+func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
+	var out Archive
+	at := io.NewSectionReader(r, 0, size)
+	t := tar.NewReader(at)
+	var manifest *File
+	names := map[string]bool{}
+	for n := 0; ; n++ {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return out, refuse("It is no whole tar archive: %s.", clean(err.Error()))
+		}
+		if n >= MostFiles {
+			return out, refuse("The archive has more than %d files.", MostFiles)
+		}
+		if err := fileName(h.Name); err != nil {
+			return out, err
+		}
+		sparse := h.Typeflag == tar.TypeGNUSparse
+		for key := range h.PAXRecords {
+			sparse = sparse || strings.HasPrefix(key, "GNU.sparse.")
+			if !sparse && !slices.Contains(keepsPAX, key) {
+				return out, refuse("The archive describes %s with the record %q, which is not known.", h.Name, clean(key))
+			}
+		}
+		offset, err := at.Seek(0, io.SeekCurrent)
+		switch {
+		case err != nil:
+			return out, err
+		case sparse:
+			return out, refuse("The archive holds %s as a sparse file. Pack it anew, with tar --format=ustar.", h.Name)
+		case h.Typeflag != tar.TypeReg:
+			return out, refuse("The archive holds %s, which is a link, a directory or a device. Only plain files are taken.", h.Name)
+		case h.Size < 0 || offset > size || h.Size > size-offset:
+			return out, refuse("The archive ends before %s does. It is not whole.", h.Name)
+		case names[strings.ToLower(h.Name)]:
+			return out, refuse("The archive holds %s twice.", h.Name)
+		}
+		names[strings.ToLower(h.Name)] = true
+		f := File{Name: h.Name, Offset: offset, Size: h.Size}
+		switch ext := strings.ToLower(path.Ext(h.Name)); {
+		case n == 0 && ext != ".ovf":
+			return out, refuse("The archive does not begin with its descriptor, a file that ends in .ovf, but with %s.", h.Name)
+		case n == 0:
+			out.Descriptor = f
+		case ext == ".ovf":
+			return out, refuse("The archive has two descriptors.")
+		case ext == ".mf" && manifest != nil:
+			return out, refuse("The archive has two manifests.")
+		case ext == ".mf":
+			manifest = &f
+		case ext == ".cert":
+			out.Certificate = true
+		default:
+			out.Files = append(out.Files, f)
+		}
+	}
+	if out.Descriptor.Name == "" {
+		return out, refuse("The archive is empty.")
+	}
+	if out.Descriptor.Size > MostDescriptor {
+		return out, refuse("The descriptor has more than %d MiB.", MostDescriptor>>20)
+	}
+	if manifest == nil {
+		return out, nil
+	}
+	text, err := out.text(r, *manifest, MostManifest)
+	if err != nil {
+		return out, err
+	}
+	out.Sums, err = out.manifest(text)
+	return out, err
+}
+
+// text reads one of the archive's small files.
+func (a Archive) text(r io.ReaderAt, f File, most int64) ([]byte, error) {
+	if f.Size > most {
+		return nil, refuse("%s has more than %d KiB.", f.Name, most>>10)
+	}
+	text := make([]byte, f.Size)
+	if _, err := r.ReadAt(text, f.Offset); err != nil && !(errors.Is(err, io.EOF) && f.Size == 0) {
+		return nil, err
+	}
+	return text, nil
+}
+
+var sumForm = regexp.MustCompile(`^(SHA1|SHA256|SHA512) ?\(([^()]+)\) ?= ?([0-9A-Fa-f]+)$`)
+
+// manifest reads the checksums, which must be those of files that there are, and of all that count.
+func (a Archive) manifest(text []byte) (out []Sum, err error) {
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		m := sumForm.FindSubmatch(line)
+		if m == nil || len(m[3]) != 2*digest(string(m[1])).Size() {
+			return nil, refuse("The manifest has the line %q, which is no checksum by SHA-1, SHA-256 or SHA-512.", clean(string(line[:min(len(line), 100)])))
+		}
+		s := Sum{string(m[1]), string(m[2]), strings.ToLower(string(m[3]))}
+		_, there := a.File(s.Name)
+		switch {
+		case !there && s.Name != a.Descriptor.Name:
+			return nil, refuse("The manifest has a checksum of %q, which is not in the archive. It is not whole.", clean(s.Name))
+		case slices.ContainsFunc(out, func(o Sum) bool { return o.Name == s.Name }):
+			return nil, refuse("The manifest has two checksums of %s.", s.Name)
+		}
+		out = append(out, s)
+	}
+	for _, f := range append([]File{a.Descriptor}, a.Files...) {
+		if !slices.ContainsFunc(out, func(s Sum) bool { return s.Name == f.Name }) {
+			return nil, refuse("The manifest has no checksum of %s, so nobody can tell whether that is whole.", f.Name)
+		}
+	}
+	return out, nil
+}
+
+func digest(algorithm string) hash.Hash {
+	switch algorithm {
+	case "SHA1":
+		return sha1.New() //nolint:gosec // see above
+	case "SHA512":
+		return sha512.New()
+	}
+	return sha256.New()
+}
+
+// Verify reads the file and compares it with the manifest; without one it reads nothing. told is told of bytes read.
+func (a Archive) Verify(ctx context.Context, r io.ReaderAt, f File, told func(done int64)) error {
+	i := slices.IndexFunc(a.Sums, func(s Sum) bool { return s.Name == f.Name })
+	if i < 0 {
+		return nil
+	}
+	sum, from := digest(a.Sums[i].Algorithm), io.NewSectionReader(r, f.Offset, f.Size)
+	piece := make([]byte, 1<<20)
+	for done := int64(0); ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := from.Read(piece)
+		sum.Write(piece[:n])
+		done += int64(n)
+		told(done)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != a.Sums[i].Hex {
+		return refuse("The %s of %s is %s, but its manifest says %s. The archive was damaged or changed: get it anew.", a.Sums[i].Algorithm, f.Name, got, a.Sums[i].Hex)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package ovf_test
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/ovf"
+)
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(good))
+	f.Add([]byte(`<!DOCTYPE x><Envelope/>`))
+	f.Add([]byte(`<Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/2"><VirtualSystem><VirtualHardwareSection/></VirtualSystem></Envelope>`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		a, err := ovf.Parse(text, []ovf.File{{Name: "disk.vmdk", Size: 5}})
+		if err != nil {
+			if fleet.CodeOf(err) != fleet.Invalid {
+				t.Errorf("not a refusal: %v", err)
+			}
+			return
+		}
+		hold(t, a)
+	})
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(archive(f, plain("web.ovf", good), plain("disk.vmdk", "12345"), plain("web.mf", manifest("web.ovf", good, "disk.vmdk", "12345"))))
+	f.Add(write(f, fleet.Appliance{Name: "a", CPUs: 1, MemoryMiB: 128}))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		a, files, err := read(text)
+		if err != nil {
+			return
+		}
+		hold(t, a)
+		for _, file := range files.Files {
+			if file.Offset < 0 || file.Size < 0 || file.Offset+file.Size > int64(len(text)) {
+				t.Errorf("%+v lies outside of the archive", file)
+			}
+		}
+	})
+}
+
+// hold is what is true of every machine that was read.
+func hold(t *testing.T, a fleet.Appliance) {
+	t.Helper()
+	if len(a.Disks) > fleet.MaxDisks || len(a.NICs) > fleet.MaxNICs || len(a.Left) > fleet.MaxApplianceNotes || a.CPUs > fleet.MaxCPUs || a.MemoryMiB > fleet.MaxMemoryMiB || a.CPUs < 0 || a.MemoryMiB < 0 {
+		t.Errorf("beyond its bounds: %+v", a)
+	}
+	var c fleet.Checks
+	fleet.CheckName(&c, "name", a.VMName("x.ova"))
+	if err := c.Err(); err != nil {
+		t.Errorf("no VM can be called %q", a.VMName("x.ova"))
+	}
+	for _, d := range a.Disks {
+		if d.SizeBytes <= 0 || d.SizeBytes > fleet.MaxDiskBytes {
+			t.Errorf("a disk of %d bytes", d.SizeBytes)
+		}
+	}
+}

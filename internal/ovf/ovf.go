@@ -1,0 +1,64 @@
+// Package ovf reads and writes machines as DMTF's Open Virtualization Format has them: a descriptor (OVF 1.x and 2.x), and the tar archive
+// (OVA) that holds it with its disks and a manifest. What is read comes from strangers: every size is bounded, nothing is followed that leads
+// out of the archive, and no disk is opened.
+package ovf
+
+import (
+	"io"
+	"strings"
+	"unicode"
+
+	"quantix/internal/fleet"
+)
+
+// Bounds of an archive.
+const (
+	MostDescriptor = 4 << 20 // bytes
+	MostManifest   = 1 << 20 // bytes
+	MostFiles      = 64      // in an archive
+	mostDepth      = 32      // of elements
+	mostElements   = 20000
+	mostAttributes = 64 // of one element
+)
+
+func refuse(format string, args ...any) error { return fleet.Errorf(fleet.Invalid, format, args...) }
+
+// Read reads an archive of size bytes: what machine it proposes, and where its files are. It reads the descriptor and the manifest alone.
+func Read(r io.ReaderAt, size int64) (fleet.Appliance, Archive, error) {
+	a, err := ReadArchive(r, size)
+	if err != nil {
+		return fleet.Appliance{}, a, err
+	}
+	text, err := a.text(r, a.Descriptor, MostDescriptor)
+	if err != nil {
+		return fleet.Appliance{}, a, err
+	}
+	app, err := Parse(text, a.Files)
+	if err != nil {
+		return app, a, err
+	}
+	if len(a.Sums) > 0 {
+		app.Checks = a.Checks()
+	}
+	if a.Certificate {
+		app.Left = append(app.Left, "Its signature: who made it is not verified.")
+	}
+	return app, a, nil
+}
+
+// clean is a text of the descriptor on one line, without what no screen shows, and bounded.
+func clean(s string) string {
+	s = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsGraphic(r) || r == unicode.ReplacementChar:
+			return -1
+		}
+		return r
+	}, s)), " ")
+	if len(s) > fleet.MaxApplianceText {
+		s = strings.ToValidUTF8(s[:fleet.MaxApplianceText], "")
+	}
+	return s
+}

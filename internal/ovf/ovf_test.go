@@ -1,0 +1,361 @@
+package ovf_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/ovf"
+)
+
+// good is a descriptor as ovftool writes it, shortened.
+const good = `<?xml version="1.0" encoding="UTF-8"?>
+<Envelope vmw:buildId="build-1" xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData" xmlns:vmw="http://www.vmware.com/schema/ovf" xmlns:vssd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_VirtualSystemSettingData">
+  <References><File ovf:href="disk.vmdk" ovf:id="file1" ovf:size="5"/></References>
+  <DiskSection><Info>Disks</Info>
+    <Disk ovf:capacity="16" ovf:capacityAllocationUnits="byte * 2^30" ovf:diskId="vmdisk1" ovf:fileRef="file1" ovf:format="http://www.vmware.com/interfaces/specifications/vmdk.html#streamOptimized" ovf:populatedSize="1"/>
+    <Disk ovf:capacity="2" ovf:capacityAllocationUnits="GigaBytes" ovf:diskId="vmdisk2" ovf:format="http://www.vmware.com/interfaces/specifications/vmdk.html#sparse"/>
+  </DiskSection>
+  <NetworkSection><Info>Networks</Info><Network ovf:name="VM Network"><Description>x</Description></Network></NetworkSection>
+  <VirtualSystem ovf:id="web"><Info>A machine</Info><Name>Web 01</Name>
+    <OperatingSystemSection ovf:id="94" vmw:osType="ubuntu64Guest"><Info>The guest</Info><Description>Ubuntu Linux (64-bit)</Description></OperatingSystemSection>
+    <VirtualHardwareSection><Info>Hardware</Info>
+      <System><vssd:VirtualSystemType>vmx-14</vssd:VirtualSystemType></System>
+      <Item><rasd:AllocationUnits>hertz * 10^6</rasd:AllocationUnits><rasd:InstanceID>1</rasd:InstanceID><rasd:ResourceType>3</rasd:ResourceType><rasd:VirtualQuantity>2</rasd:VirtualQuantity></Item>
+      <Item><rasd:AllocationUnits>byte * 2^20</rasd:AllocationUnits><rasd:InstanceID>2</rasd:InstanceID><rasd:ResourceType>4</rasd:ResourceType><rasd:VirtualQuantity>4096</rasd:VirtualQuantity></Item>
+      <Item><rasd:InstanceID>3</rasd:InstanceID><rasd:ResourceSubType>VirtualSCSI</rasd:ResourceSubType><rasd:ResourceType>6</rasd:ResourceType></Item>
+      <Item><rasd:InstanceID>4</rasd:InstanceID><rasd:ResourceType>5</rasd:ResourceType></Item>
+      <Item><rasd:HostResource>ovf:/disk/vmdisk1</rasd:HostResource><rasd:InstanceID>5</rasd:InstanceID><rasd:Parent>3</rasd:Parent><rasd:ResourceType>17</rasd:ResourceType></Item>
+      <Item><rasd:HostResource>/disk/vmdisk2</rasd:HostResource><rasd:InstanceID>6</rasd:InstanceID><rasd:Parent>4</rasd:Parent><rasd:ResourceType>17</rasd:ResourceType></Item>
+      <Item><rasd:Connection>VM Network</rasd:Connection><rasd:InstanceID>7</rasd:InstanceID><rasd:ResourceSubType>VmxNet3</rasd:ResourceSubType><rasd:ResourceType>10</rasd:ResourceType></Item>
+      <Item ovf:required="false"><rasd:InstanceID>8</rasd:InstanceID><rasd:ResourceType>15</rasd:ResourceType></Item>
+      <vmw:Config ovf:required="false" vmw:key="firmware" vmw:value="efi"/>
+    </VirtualHardwareSection>
+  </VirtualSystem>
+</Envelope>`
+
+type entry struct {
+	tar.Header
+	text string
+}
+
+func plain(name, text string) entry { return entry{tar.Header{Name: name}, text} }
+
+func archive(t testing.TB, entries ...entry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		h := e.Header
+		if h.Mode == 0 && h.Typeflag != tar.TypeXGlobalHeader {
+			h.Mode = 0o644
+		}
+		if h.Typeflag == 0 || h.Typeflag == tar.TypeReg {
+			h.Size = int64(len(e.text))
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, e.text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func manifest(files ...string) string {
+	var b strings.Builder
+	for i := 0; i < len(files); i += 2 {
+		fmt.Fprintf(&b, "SHA256(%s)= %x\n", files[i], sha256.Sum256([]byte(files[i+1])))
+	}
+	return b.String()
+}
+
+func read(text []byte) (fleet.Appliance, ovf.Archive, error) {
+	return ovf.Read(bytes.NewReader(text), int64(len(text)))
+}
+
+func TestRead(t *testing.T) {
+	text := archive(t, plain("web.ovf", good), plain("web.mf", manifest("web.ovf", good, "disk.vmdk", "12345")), plain("disk.vmdk", "12345"))
+	a, files, err := read(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fleet.Appliance{
+		Name: "Web 01", OS: "Ubuntu Linux (64-bit)", Family: "linux", CPUs: 2, MemoryMiB: 4096, Firmware: fleet.UEFI, Checks: "SHA256",
+		Disks: []fleet.ApplianceDisk{
+			{Member: "disk.vmdk", Format: "vmdk", SizeBytes: 16 << 30, FileBytes: 5, Controller: "pvscsi"}, {SizeBytes: 2 << 30, Controller: "ide"},
+		},
+		NICs: []fleet.ApplianceNIC{{Network: "VM Network", Model: "vmxnet3"}},
+		Left: []string{"A CD drive and what is in it: put a disc into the VM's drive afterwards."},
+	}
+	if !reflect.DeepEqual(a, want) {
+		t.Errorf("it is\n%+v, not\n%+v", a, want)
+	}
+	for _, f := range files.Files {
+		if got := string(text[f.Offset : f.Offset+f.Size]); got != "12345" {
+			t.Errorf("%s is %q", f.Name, got)
+		}
+		if err := files.Verify(t.Context(), bytes.NewReader(text), f, func(int64) {}); err != nil {
+			t.Error(err)
+		}
+	}
+	if a.VMName("x.ova") != "web-01" || a.Bus(a.Disks[0]) != "" || a.Bus(a.Disks[1]) != "sata" || len(a.Drivers()) != 4 {
+		t.Errorf("it is called %s, its drivers are %q", a.VMName("x.ova"), a.Drivers())
+	}
+}
+
+func TestVerify(t *testing.T) {
+	text := archive(t, plain("web.ovf", good), plain("disk.vmdk", "12345"), plain("web.mf", fmt.Sprintf("SHA1(web.ovf)= %x\nSHA1(disk.vmdk)= %x\n", sha1.Sum([]byte(good)), sha1.Sum([]byte("1234x")))))
+	_, files, err := read(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := files.Verify(t.Context(), bytes.NewReader(text), files.Descriptor, func(int64) {}); err != nil {
+		t.Error(err)
+	}
+	if err := files.Verify(t.Context(), bytes.NewReader(text), files.Files[0], func(int64) {}); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("a file that is another: %v", err)
+	}
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	if err := files.Verify(ended, bytes.NewReader(text), files.Files[0], func(int64) {}); err == nil {
+		t.Error("a reading that was taken back went on")
+	}
+}
+
+// Every refusal of an archive, with a part of its words.
+func TestRefusedArchives(t *testing.T) {
+	d, disk := plain("web.ovf", good), plain("disk.vmdk", "12345")
+	whole := archive(t, d, disk)
+	var many []entry
+	for i := range ovf.MostFiles {
+		many = append(many, plain(fmt.Sprintf("f%d", i), ""))
+	}
+	for name, c := range map[string]struct {
+		text []byte
+		says string
+	}{
+		"nothing":                        {nil, "is empty"},
+		"zeros":                          {make([]byte, 4096), "is empty"},
+		"no tar":                         {[]byte(strings.Repeat("no tar archive ", 100)), "no whole tar"},
+		"cut off in a disk":              {whole[:len(whole)-1024-512], "ends before|no whole tar"},
+		"cut off in a header":            {whole[:200], "no whole tar"},
+		"a name that leads up":           {archive(t, d, plain("../disk.vmdk", "12345")), "outside"},
+		"a name that leads far up":       {archive(t, d, plain("../../../../etc/cron.d/x", "12345")), "outside"},
+		"an absolute name":               {archive(t, d, plain("/etc/passwd", "12345")), "outside"},
+		"a directory's file":             {archive(t, d, plain("x/disk.vmdk", "12345")), "outside"},
+		"a Windows name":                 {archive(t, d, plain(`..\disk.vmdk`, "12345")), "outside"},
+		"a hidden file":                  {archive(t, d, plain(".bashrc", "12345")), "outside"},
+		"an option":                      {archive(t, d, plain("-rf", "12345")), "outside"},
+		"a name with a line break":       {archive(t, d, plain("a\nb", "12345")), "cannot be seen"},
+		"a name that turns its text":     {archive(t, d, plain("a\u202eb", "12345")), "cannot be seen"},
+		"a long name":                    {archive(t, d, plain(strings.Repeat("a", 300), "12345")), "too long"},
+		"a symbolic link":                {archive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeSymlink, Linkname: "/etc/shadow"}, ""}), "link"},
+		"a hard link":                    {archive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeLink, Linkname: "/etc/shadow"}, ""}), "link"},
+		"a device":                       {archive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeBlock, Devmajor: 8}, ""}), "device"},
+		"a pipe":                         {archive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeFifo}, ""}), "device"},
+		"a directory":                    {archive(t, d, entry{tar.Header{Name: "disk.vmdk", Typeflag: tar.TypeDir}, ""}), "directory|outside"},
+		"two files of one name":          {archive(t, d, disk, disk), "twice"},
+		"names that differ in case":      {archive(t, d, disk, plain("DISK.vmdk", "1")), "twice"},
+		"two descriptors":                {archive(t, d, plain("x.ovf", good), disk), "two descriptors"},
+		"two manifests":                  {archive(t, d, plain("a.mf", ""), plain("b.mf", "")), "two manifests"},
+		"the descriptor last":            {archive(t, disk, d), "does not begin"},
+		"too many files":                 {archive(t, append([]entry{d}, many...)...), "more than 64 files"},
+		"a global record":                {archive(t, d, entry{tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"path": "x"}}, ""}), "link|empty|record"},
+		"an unknown record":              {archive(t, d, entry{tar.Header{Name: "disk.vmdk", PAXRecords: map[string]string{"SCHILY.xattr.user.x": "1"}}, "12345"}), "record"},
+		"a descriptor beyond all bounds": {archive(t, plain("web.ovf", good+strings.Repeat(" ", ovf.MostDescriptor)), disk), "more than 4 MiB"},
+		"a manifest beyond all bounds":   {archive(t, d, disk, plain("x.mf", strings.Repeat("\n", ovf.MostManifest+1))), "more than 1024 KiB"},
+		"a manifest with other text":     {archive(t, d, disk, plain("x.mf", "hello")), "no checksum"},
+		"a checksum that is too short":   {archive(t, d, disk, plain("x.mf", "SHA256(web.ovf)= 00")), "no checksum"},
+		"an algorithm of nobody":         {archive(t, d, disk, plain("x.mf", "MD5(web.ovf)= 00")), "no checksum"},
+		"a manifest of another file":     {archive(t, d, disk, plain("x.mf", manifest("other", "1"))), "not in the archive"},
+		"a manifest of a file elsewhere": {archive(t, d, disk, plain("x.mf", manifest("/etc/shadow", "1"))), "not in the archive"},
+		"two checksums of one file":      {archive(t, d, disk, plain("x.mf", manifest("web.ovf", good, "web.ovf", good, "disk.vmdk", "12345"))), "two checksums"},
+		"a manifest without the disk":    {archive(t, d, disk, plain("x.mf", manifest("web.ovf", good))), "no checksum of disk.vmdk"},
+	} {
+		_, _, err := read(c.text)
+		refused(t, name, err, c.says)
+	}
+}
+
+func refused(t *testing.T, name string, err error, says string) {
+	t.Helper()
+	for word := range strings.SplitSeq(says, "|") {
+		if fleet.CodeOf(err) == fleet.Invalid && strings.Contains(err.Error(), word) {
+			return
+		}
+	}
+	t.Errorf("%s: %v, and not a refusal with %q", name, err, says)
+}
+
+// A sparse file of GNU's and of PAX' kind: its map would make much of little.
+func TestRefusedSparse(t *testing.T) {
+	for _, name := range []string{"gnu-sparse.tar", "pax-sparse.tar"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = read(text)
+		refused(t, name, err, "sparse")
+	}
+}
+
+// Every refusal of a descriptor: what is changed in the good one.
+func TestRefusedDescriptors(t *testing.T) {
+	files := []ovf.File{{Name: "disk.vmdk", Size: 5}, {Name: "second.vmdk", Size: 1}}
+	item := func(text string) string { return "<Item>" + text + "</Item>\n      <vmw:Config" }
+	kind := func(n, more string) string {
+		return item("<rasd:InstanceID>99</rasd:InstanceID><rasd:ResourceType>" + n + "</rasd:ResourceType>" + more)
+	}
+	const config = "<vmw:Config"
+	for name, c := range map[string]struct{ old, new, says string }{
+		"an external entity":                {`<Envelope`, `<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/shadow">]><Envelope`, "DOCTYPE"},
+		"a bomb of entities":                {`<Envelope`, `<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><Envelope`, "DOCTYPE"},
+		"an entity that nobody declared":    {`Web 01`, `&secret;`, "no sound XML"},
+		"a style sheet":                     {`<Envelope`, `<?xml-stylesheet href="http://x"?><Envelope`, "processing instruction"},
+		"another charset":                   {`UTF-8`, `UTF-16`, "no sound XML"},
+		"no end":                            {`</Envelope>`, ``, "no sound XML"},
+		"a second root":                     {`</Envelope>`, `</Envelope><x/>`, "behind its envelope"},
+		"text behind":                       {`</Envelope>`, `</Envelope>x`, "outside of its envelope"},
+		"another language":                  {`xmlns="http://schemas.dmtf.org/ovf/envelope/1"`, `xmlns="http://example.org/x"`, "no version of OVF"},
+		"no namespace":                      {`xmlns="http://schemas.dmtf.org/ovf/envelope/1"`, ``, "no version of OVF"},
+		"elements in elements":              {`Web 01`, strings.Repeat("<a>", 40) + strings.Repeat("</a>", 40), "nested deeper"},
+		"too many elements":                 {`Web 01`, strings.Repeat("<a/>", 20001), "more than 20000 elements"},
+		"too many attributes":               {`<Name>`, `<Name ` + attributes(70) + `>`, "more than 64 attributes"},
+		"a NUL":                             {`Web 01`, "a\x00b", "no sound XML"},
+		"no UTF-8":                          {`Web 01`, "a\xffb", "no sound XML"},
+		"no machine":                        {`VirtualSystem `, `OtherSystem `, "no sound XML"},
+		"two machines":                      {`</VirtualSystem>`, `</VirtualSystem><VirtualSystem ovf:id="b"/>`, "2 machines"},
+		"collections in collections":        {`<DiskSection>`, `<VirtualSystemCollection><VirtualSystemCollection/></VirtualSystemCollection><DiskSection>`, "collections"},
+		"no hardware":                       {`<VirtualHardwareSection>`, `<VirtualHardwareSection/><VirtualHardwareSection>`, "2 hardware sections"},
+		"a file from elsewhere":             {`href="disk.vmdk"`, `href="http://169.254.169.254/disk.vmdk"`, "Nothing is fetched"},
+		"a file of the host":                {`href="disk.vmdk"`, `href="/etc/shadow"`, "no file of the archive"},
+		"a file above":                      {`href="disk.vmdk"`, `href="../disk.vmdk"`, "no file of the archive"},
+		"a file that is not there":          {`href="disk.vmdk"`, `href="other.vmdk"`, "not in the archive"},
+		"a file of another size":            {`ovf:size="5"`, `ovf:size="6"`, "not whole"},
+		"a packed file":                     {`ovf:size="5"`, `ovf:compression="gzip"`, "packed"},
+		"a file in pieces":                  {`ovf:size="5"`, `ovf:chunkSize="100"`, "pieces"},
+		"two references of one id":          {`</References>`, `<File ovf:id="file1" ovf:href="second.vmdk"/></References>`, "two of the id"},
+		"a reference without an id":         {`ovf:id="file1"`, ``, "without an id"},
+		"a disk in no file":                 {`ovf:fileRef="file1"`, `ovf:fileRef="file9"`, "does not refer"},
+		"a disk on another":                 {`ovf:fileRef="file1"`, `ovf:fileRef="file1" ovf:parentRef="vmdisk2"`, "without snapshots"},
+		"two disks in one file":             {`ovf:diskId="vmdisk2"`, `ovf:diskId="vmdisk2" ovf:fileRef="file1"`, "same file"},
+		"two disks of one id":               {`ovf:diskId="vmdisk2"`, `ovf:diskId="vmdisk1"`, "twice"},
+		"a disk of no format":               {`vmdk.html#streamOptimized`, `tape`, "has the format"},
+		"a disk without a size":             {`ovf:capacity="16"`, ``, "no quantity"},
+		"a disk of a size below nothing":    {`ovf:capacity="16"`, `ovf:capacity="-16"`, "no quantity"},
+		"a disk whose size is a property":   {`ovf:capacity="16"`, `ovf:capacity="${disk.size}"`, "no quantity"},
+		"a disk of 2^99 bytes":              {`byte * 2^30`, `byte * 2^99`, "no quantity"},
+		"a disk that is too large":          {`ovf:capacity="16"`, `ovf:capacity="100000"`, "no disk here"},
+		"a disk of nothing":                 {`ovf:capacity="16"`, `ovf:capacity="0"`, "no disk here"},
+		"a unit of nobody":                  {`byte * 2^30`, `bananas`, "no quantity"},
+		"a device of the host":              {`ovf:/disk/vmdisk1`, `/dev/sda`, "own disk section"},
+		"a file as a disk":                  {`ovf:/disk/vmdisk1`, `ovf:/file/file1`, "own disk section"},
+		"a disk that is not described":      {`ovf:/disk/vmdisk1`, `ovf:/disk/vmdisk9`, "does not describe"},
+		"a disk that is several":            {`<rasd:HostResource>ovf:/disk/vmdisk1</rasd:HostResource>`, `<rasd:HostResource>ovf:/disk/vmdisk1</rasd:HostResource><rasd:HostResource>x</rasd:HostResource>`, "several"},
+		"a type that is no number":          {`<rasd:ResourceType>15<`, `<rasd:ResourceType>x<`, "no number"},
+		"no vCPUs":                          {`<rasd:VirtualQuantity>2<`, `<rasd:VirtualQuantity>0<`, "no machine here"},
+		"too many vCPUs":                    {`<rasd:VirtualQuantity>2<`, `<rasd:VirtualQuantity>100000<`, "no machine here"},
+		"vCPUs beyond a number":             {`<rasd:VirtualQuantity>2<`, `<rasd:VirtualQuantity>99999999999999999999<`, "no quantity"},
+		"vCPUs that are said twice":         {config, kind("3", "<rasd:VirtualQuantity>2</rasd:VirtualQuantity>"), "twice"},
+		"too much memory":                   {`>4096<`, `>40960000000<`, "no machine here|no quantity"},
+		"memory that is said twice":         {config, kind("4", "<rasd:VirtualQuantity>2</rasd:VirtualQuantity>"), "twice"},
+		"a card on a network of nobody":     {config, kind("10", "<rasd:Connection>Other</rasd:Connection>"), "none of its networks"},
+		"too many cards":                    {config, strings.Repeat(strings.TrimSuffix(kind("10", ""), config), 17) + config, "network cards"},
+		"too many devices":                  {config, strings.Repeat(strings.TrimSuffix(kind("35", ""), config), 300) + config, "256 devices"},
+		"a disk twice among more than fits": {config, strings.Repeat(strings.TrimSuffix(kind("17", "<rasd:HostResource>ovf:/disk/vmdisk2</rasd:HostResource>"), config), 30) + config, "disks"},
+	} {
+		if !strings.Contains(good, c.old) {
+			t.Fatalf("%s: %q is not in the descriptor", name, c.old)
+		}
+		_, err := ovf.Parse([]byte(strings.Replace(good, c.old, c.new, 1)), files)
+		refused(t, name, err, c.says)
+	}
+	if _, err := ovf.Parse(nil, nil); err == nil {
+		t.Error("nothing is a descriptor")
+	}
+}
+
+func attributes(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `a%d="" `, i)
+	}
+	return b.String()
+}
+
+// memory is an archive that is written.
+type memory struct{ b []byte }
+
+func (m *memory) WriteAt(p []byte, at int64) (int, error) {
+	if need := int(at) + len(p); need > len(m.b) {
+		m.b = append(m.b, make([]byte, need-len(m.b))...)
+	}
+	return copy(m.b[at:], p), nil
+}
+
+func write(t testing.TB, a fleet.Appliance, disks ...string) []byte {
+	t.Helper()
+	var sums []string
+	p := ovf.NewPlan(a)
+	to := &memory{}
+	for i, text := range disks {
+		header, data := p.Next()
+		h, err := ovf.Header(a.Disks[i].Member, int64(len(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = to.WriteAt(h, header)
+		_, _ = to.WriteAt([]byte(text), data)
+		p.Took(int64(len(text)))
+		a.Disks[i].FileBytes = int64(len(text))
+		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256([]byte(text))))
+	}
+	_, _ = to.WriteAt(make([]byte, 1), p.End()-1)
+	if err := p.Begin(to, a, sums); err != nil {
+		t.Fatal(err)
+	}
+	return to.b
+}
+
+func TestRoundTrip(t *testing.T) {
+	for _, a := range []fleet.Appliance{
+		{
+			Name: "web-1", OS: "Debian 12 <&\"'>", Family: "linux", CPUs: 4, MemoryMiB: 2048, Firmware: fleet.UEFI, Checks: "SHA256",
+			Disks: []fleet.ApplianceDisk{
+				{Member: "web-1-disk1.vmdk", Format: "vmdk", SizeBytes: 10 << 30, FileBytes: 7, Controller: "pvscsi"},
+				{Member: "web-1-disk2.vmdk", Format: "vmdk", SizeBytes: 1 << 20, FileBytes: 513, Controller: "sata"},
+			},
+			NICs: []fleet.ApplianceNIC{{Network: "lan 100% <&>", Model: "vmxnet3"}, {Network: "dmz", Model: "e1000e"}, {Model: "virtio"}},
+		},
+		{Name: "win", OS: "Windows Server 2022", Family: "windows", CPUs: 1, MemoryMiB: 512, Firmware: fleet.BIOS, Checks: "SHA256"},
+	} {
+		text := write(t, a, []string{"content", strings.Repeat("x", 513)}[:len(a.Disks)]...)
+		got, files, err := read(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, a) {
+			t.Errorf("it is\n%+v, not\n%+v", got, a)
+		}
+		for _, f := range append(files.Files, files.Descriptor) {
+			if err := files.Verify(t.Context(), bytes.NewReader(text), f, func(int64) {}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

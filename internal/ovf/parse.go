@@ -1,0 +1,350 @@
+package ovf
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// What a resource is, by CIM's numbers.
+const (
+	kindCPU = 3 + iota
+	kindMemory
+	kindIDE
+	kindSCSI
+	kindOther   = 1
+	kindNIC     = 10
+	kindFloppy  = 14
+	kindCD      = 15
+	kindDVD     = 16
+	kindDisk    = 17
+	kindSATA    = 20
+	kindSerial  = 21
+	kindUSB     = 23
+	kindDisplay = 24
+	kindSound   = 35
+)
+
+// unneeded are the devices that a VM here has by itself, or does not miss.
+var unneeded = map[int]string{
+	kindFloppy: "A floppy drive.", kindSerial: "A serial port: every VM here has one of its own.", kindSound: "A sound card.",
+	kindCD: "A CD drive and what is in it: put a disc into the VM's drive afterwards.", kindDVD: "A CD drive and what is in it: put a disc into the VM's drive afterwards.",
+}
+
+// silent are those that nobody asks about: every VM here has its own.
+var silent = []int{kindUSB, kindDisplay}
+
+// parsing is one descriptor under way.
+type parsing struct {
+	envelope
+	files       []File
+	out         fleet.Appliance
+	configured  string            // the deployment option that is taken
+	controllers map[string]string // by instance
+	used        []string          // references that disks have
+}
+
+// Parse reads a descriptor and what machine it proposes. Its files must be among those that there are.
+func Parse(text []byte, files []File) (fleet.Appliance, error) {
+	e, err := decode(text)
+	if err != nil {
+		return fleet.Appliance{}, err
+	}
+	p := parsing{envelope: e, files: files, controllers: map[string]string{}}
+	if err := p.read(); err != nil {
+		return fleet.Appliance{}, err
+	}
+	if more := len(p.out.Left) - fleet.MaxApplianceNotes; more > 0 {
+		p.out.Left = append(p.out.Left[:fleet.MaxApplianceNotes-1], fmt.Sprintf("And %d more.", more+1))
+	}
+	return p.out, nil
+}
+
+func (p *parsing) leave(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(p.out.Left, text) {
+		p.out.Left = append(p.out.Left, text)
+	}
+}
+
+func (p *parsing) read() error {
+	s, err := p.system()
+	if err != nil {
+		return err
+	}
+	if err := p.references(); err != nil {
+		return err
+	}
+	p.out.Name = cmp.Or(clean(s.Name), clean(s.ID))
+	p.system1(s)
+	if len(s.Hardware) != 1 {
+		return refuse("The descriptor has %d hardware sections for its machine; one is taken.", len(s.Hardware))
+	}
+	if err := p.hardware(s.Hardware[0]); err != nil {
+		return err
+	}
+	for _, f := range p.files {
+		i := slices.IndexFunc(p.Files, func(r reference) bool { return r.Href == f.Name })
+		if i < 0 || !slices.Contains(p.used, p.Files[i].ID) {
+			p.leave("The file %s, which is no disk of the machine.", f.Name)
+		}
+	}
+	return nil
+}
+
+// system is the one machine that the descriptor describes.
+func (p *parsing) system() (system, error) {
+	all := p.Systems
+	for _, c := range p.Several {
+		if len(c.Nested) > 0 {
+			return system{}, refuse("The descriptor has collections of machines in each other. Export one machine alone.")
+		}
+		all = append(all, c.Systems...)
+	}
+	switch len(all) {
+	case 0:
+		return system{}, refuse("The descriptor describes no machine.")
+	case 1:
+		return all[0], nil
+	}
+	return system{}, refuse("The descriptor describes %d machines. Export each of them alone.", len(all))
+}
+
+// references checks that all files that the descriptor names are in the archive, each as large as it says.
+func (p *parsing) references() error {
+	if len(p.Files) > MostFiles {
+		return refuse("The descriptor refers to more than %d files.", MostFiles)
+	}
+	seen := map[string]bool{}
+	for _, r := range p.Files {
+		switch i := slices.IndexFunc(p.files, func(f File) bool { return f.Name == r.Href }); {
+		case r.ID == "" || seen[r.ID]:
+			return refuse("The descriptor has a reference without an id, or two of the id %q.", clean(r.ID))
+		case strings.Contains(r.Href, "://"):
+			return refuse("The descriptor refers to %q, which is not in the archive. Nothing is fetched from elsewhere.", clean(r.Href))
+		case fileName(r.Href) != nil:
+			return refuse("The descriptor refers to %q, which is no file of the archive.", clean(r.Href))
+		case i < 0:
+			return refuse("The descriptor refers to %s, which is not in the archive.", clean(r.Href))
+		case r.Size != "" && strings.TrimSpace(r.Size) != strconv.FormatInt(p.files[i].Size, 10):
+			return refuse("%s has %d bytes, but the descriptor says %s. The archive is not whole.", r.Href, p.files[i].Size, clean(r.Size))
+		case r.Compression != "" && r.Compression != "identity":
+			return refuse("%s is packed by %s. Unpack it first.", r.Href, clean(r.Compression))
+		case r.ChunkSize != "":
+			return refuse("%s is cut into pieces. Join them first.", r.Href)
+		}
+		seen[r.ID] = true
+	}
+	return nil
+}
+
+// system1 takes what is said of the machine beside its hardware.
+func (p *parsing) system1(s system) {
+	if s.OS != nil {
+		p.out.OS = cmp.Or(clean(s.OS.Description), clean(s.OS.Type))
+		p.out.Family = family(s.OS.ID, s.OS.Type+" "+s.OS.Description)
+	}
+	properties := 0
+	for _, x := range s.Products {
+		properties += len(x.Properties)
+		p.out.Product = cmp.Or(p.out.Product, clean(x.Vendor+" "+x.Product+" "+x.Version))
+	}
+	if properties > 0 {
+		p.leave("%s that its guest would be told when it first starts (vApp properties): give it a first boot instead.", plural(properties, "One value", "values"))
+	}
+	for _, o := range p.Options {
+		if o.Default == "true" || p.configured == "" {
+			p.configured = o.ID
+		}
+	}
+	if len(p.Options) > 1 {
+		p.leave("Its other sizes: of the %d that it offers, %q is taken.", len(p.Options), clean(p.configured))
+	}
+	for _, a := range append(slices.Clone(p.Sections), s.Sections...) {
+		switch name := clean(a.XMLName.Local); name {
+		case "Name", "Info", "Strings", "AnnotationSection":
+		case "EulaSection":
+			p.leave("Its licence agreement: read it where the file comes from.")
+		default:
+			p.leave("What it says in %s.", name)
+		}
+	}
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// family is the guest's, by CIM's number or by what it is called.
+func family(id, words string) string {
+	words = strings.ToLower(words)
+	for _, f := range []struct{ of, word string }{
+		{"windows", "windows"},
+		{"windows", "winnet"},
+		{"windows", "winlonghorn"},
+		{"bsd", "bsd"},
+		{"linux", "linux"},
+		{"linux", "ubuntu"},
+		{"linux", "debian"},
+		{"linux", "rhel"},
+		{"linux", "red hat"},
+		{"linux", "centos"},
+		{"linux", "fedora"},
+		{"linux", "suse"},
+		{"linux", "sles"},
+		{"linux", "photon"},
+		{"linux", "coreos"},
+		{"linux", "alma"},
+		{"linux", "rocky"},
+	} {
+		if strings.Contains(words, f.word) {
+			return f.of
+		}
+	}
+	switch n, _ := strconv.Atoi(id); {
+	case n >= 67 && n <= 77 || n == 58 || n == 63 || n >= 103 && n <= 105 || n >= 115 && n <= 117:
+		return "windows"
+	case n == 36 || n >= 79 && n <= 101 || n >= 106 && n <= 114:
+		return "linux"
+	case n == 42 || n == 78 || n == 65:
+		return "bsd"
+	case words == " " || strings.TrimSpace(words) == "" && n == 0:
+		return ""
+	}
+	return "other"
+}
+
+func (p *parsing) hardware(h hardware) error {
+	items := slices.Concat(h.Items, h.Storage, h.Ports)
+	if len(items) > 256 {
+		return refuse("The descriptor has more than 256 devices.")
+	}
+	items = slices.DeleteFunc(items, func(i item) bool {
+		return i.Bound != "" && i.Bound != "normal" || i.Configuration != "" && !slices.Contains(strings.Fields(i.Configuration), p.configured)
+	})
+	for _, i := range items {
+		p.controller(i)
+	}
+	for _, i := range items {
+		if err := p.item(i); err != nil {
+			return err
+		}
+	}
+	p.out.Firmware = fleet.BIOS
+	for _, c := range append(slices.Clone(h.Config), h.Extra...) {
+		switch {
+		case c.Key == "firmware" && strings.EqualFold(c.Value, "efi"):
+			p.out.Firmware = fleet.UEFI
+		case strings.Contains(strings.ToLower(c.Key), "secureboot") && strings.EqualFold(c.Value, "true"):
+			p.leave("Secure boot: switch it on in the VM's settings, where its guest is signed.")
+		case strings.Contains(c.Key, "nvram"):
+			p.leave("Its firmware's variables (NVRAM): the firmware starts with its own, and looks for the boot loader anew.")
+		}
+	}
+	if p.out.CPUs == 0 || p.out.MemoryMiB == 0 {
+		p.leave("How many vCPUs or how much memory it has: it does not say.")
+	}
+	return nil
+}
+
+// controller notes what disks may be on.
+func (p *parsing) controller(i item) {
+	sub := strings.ToLower(strings.TrimSpace(i.SubType))
+	name := ""
+	switch kind, _ := strconv.Atoi(strings.TrimSpace(i.Type)); {
+	case kind == kindIDE:
+		name = "ide"
+	case kind == kindSCSI && sub == "virtualscsi":
+		name = "pvscsi"
+	case kind == kindSCSI && slices.Contains([]string{"lsilogic", "lsilogicsas", "buslogic"}, sub):
+		name = sub
+	case kind == kindSCSI:
+		name = "lsilogic"
+	case kind == kindSATA && strings.Contains(sub, "nvme"):
+		name = "nvme"
+	case kind == kindSATA:
+		name = "sata"
+	}
+	if name != "" {
+		p.controllers[strings.TrimSpace(i.Instance)] = name
+	}
+}
+
+func (p *parsing) item(i item) error {
+	kind, err := strconv.Atoi(strings.TrimSpace(i.Type))
+	if err != nil {
+		return refuse("The descriptor has a device of the type %q, which is no number.", clean(i.Type))
+	}
+	count := func(what string, most int64, unit int64) (int64, error) {
+		n, err := inBytes(what, i.Quantity, i.Units, unit)
+		if err == nil && (n == 0 || n > most) {
+			err = refuse("The descriptor gives %s as %q, which no machine here can have.", what, clean(i.Quantity+" "+i.Units))
+		}
+		return n, err
+	}
+	switch kind {
+	case kindCPU:
+		if p.out.CPUs > 0 {
+			return refuse("The descriptor says twice how many vCPUs there are.")
+		}
+		i.Units = "" // "hertz * 10^6" is about reservations
+		n, err := count("its vCPUs", fleet.MaxCPUs, 1)
+		p.out.CPUs = int(n)
+		return err
+	case kindMemory:
+		if p.out.MemoryMiB > 0 {
+			return refuse("The descriptor says twice how much memory there is.")
+		}
+		n, err := count("its memory", fleet.MaxMemoryMiB<<20, 1<<20)
+		p.out.MemoryMiB = int((n + 1<<20 - 1) >> 20)
+		return err
+	case kindDisk:
+		return p.disk(i)
+	case kindNIC:
+		return p.card(i)
+	case kindIDE, kindSCSI, kindSATA:
+		return nil
+	}
+	switch what, known := unneeded[kind]; {
+	case known:
+		p.leave("%s", what)
+	case slices.Contains(silent, kind):
+	case kind == kindOther && strings.Contains(strings.ToLower(i.SubType), "vtpm"):
+		p.leave("Its TPM and what it keeps: what the guest has sealed with it (BitLocker, LUKS) needs its recovery key.")
+	case kind == kindOther && strings.Contains(strings.ToLower(i.SubType), "vmci"):
+	default:
+		p.leave("The device %s.", cmp.Or(clean(i.Name), clean(i.SubType), "of the type "+strconv.Itoa(kind)))
+	}
+	return nil
+}
+
+func (p *parsing) card(i item) error {
+	if len(p.out.NICs) >= fleet.MaxNICs {
+		return refuse("The descriptor has more than %d network cards.", fleet.MaxNICs)
+	}
+	n := fleet.ApplianceNIC{}
+	if len(i.Connection) > 0 {
+		n.Network = clean(i.Connection[0])
+		if !slices.ContainsFunc(p.Networks, func(o network) bool { return clean(o.Name) == n.Network }) {
+			return refuse("The descriptor has a network card on %q, which is none of its networks.", n.Network)
+		}
+	}
+	sub := strings.ToLower(strings.TrimSpace(i.SubType))
+	for _, m := range []string{"vmxnet3", "vmxnet2", "e1000e", "e1000", "pcnet", "virtio"} {
+		if strings.Contains(sub, m) {
+			n.Model = m
+			break
+		}
+	}
+	if n.Model == "" && sub != "" {
+		p.leave("The network card's model %s.", clean(i.SubType))
+	}
+	p.out.NICs = append(p.out.NICs, n)
+	return nil
+}

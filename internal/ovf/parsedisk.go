@@ -1,0 +1,86 @@
+package ovf
+
+import (
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+func (p *parsing) disk(i item) error {
+	if len(p.out.Disks) >= fleet.MaxDisks {
+		return refuse("The descriptor has more than %d disks.", fleet.MaxDisks)
+	}
+	if len(i.Host) != 1 {
+		return refuse("The descriptor's disk %q does not say what it is, or says several things.", clean(i.Name))
+	}
+	d, err := p.diskOf(strings.TrimSpace(i.Host[0]))
+	if err != nil {
+		return err
+	}
+	d.Controller = p.controllers[strings.TrimSpace(i.Parent)]
+	p.out.Disks = append(p.out.Disks, d)
+	return nil
+}
+
+// diskOf is the disk that a device names: "ovf:/disk/ID" or "ovf:/file/ID".
+func (p *parsing) diskOf(host string) (out fleet.ApplianceDisk, err error) {
+	host = strings.TrimPrefix(host, "ovf:")
+	kind, id, _ := strings.Cut(strings.TrimPrefix(host, "/"), "/")
+	if kind != "disk" {
+		return out, refuse("The descriptor has a disk that is %q; only disks of its own disk section are taken.", clean(host))
+	}
+	same := func(d disk) bool { return d.ID == id }
+	i := slices.IndexFunc(p.Disks, same)
+	switch {
+	case i < 0:
+		return out, refuse("The descriptor has a device with the disk %q, which it does not describe.", clean(id))
+	case slices.ContainsFunc(p.Disks[i+1:], same):
+		return out, refuse("The descriptor describes the disk %q twice.", clean(id))
+	}
+	d := p.Disks[i]
+	if d.Parent != "" {
+		return out, refuse("The disk %q stands on another one. Export the machine without snapshots.", clean(id))
+	}
+	if out.SizeBytes, err = inBytes("the size of a disk", d.Capacity, d.Units, 1); err != nil {
+		return out, err
+	}
+	if out.SizeBytes <= 0 || out.SizeBytes > fleet.MaxDiskBytes {
+		return out, refuse("The disk %q has %s, which no disk here can have.", clean(id), fleet.Bytes(out.SizeBytes))
+	}
+	if d.File == "" {
+		return out, nil
+	}
+	r := slices.IndexFunc(p.Files, func(f reference) bool { return f.ID == d.File })
+	switch {
+	case r < 0:
+		return out, refuse("The disk %q is in the file %q, to which the descriptor does not refer.", clean(id), clean(d.File))
+	case slices.Contains(p.used, d.File):
+		return out, refuse("Two disks are in the same file, %s.", p.Files[r].Href)
+	}
+	p.used = append(p.used, d.File)
+	out.Member = p.Files[r].Href
+	for _, f := range p.files {
+		if f.Name == out.Member {
+			out.FileBytes = f.Size
+		}
+	}
+	out.Format = format(d.Format, out.Member)
+	if out.Format == "" {
+		return out, refuse("The disk %s has the format %q. VMDK, VHD, VHDX, VDI, qcow2 and raw are taken.", out.Member, clean(d.Format))
+	}
+	return out, nil
+}
+
+// format is what a disk claims to be; what it is, the host says when it reads it.
+func format(uri, name string) string {
+	uri, name = strings.ToLower(uri), strings.ToLower(name)
+	for _, f := range []struct{ word, ext, format string }{
+		{"vmdk", ".vmdk", "vmdk"}, {"vhdx", ".vhdx", "vhdx"}, {"vhd", ".vhd", "vpc"}, {"virtualpc", ".vhd", "vpc"}, {"vdi", ".vdi", "vdi"}, {"qcow", ".qcow2", "qcow2"}, {"raw", ".raw", "raw"}, {"raw", ".img", "raw"},
+	} {
+		if strings.Contains(uri, f.word) || uri == "" && strings.HasSuffix(name, f.ext) {
+			return f.format
+		}
+	}
+	return ""
+}

@@ -1,0 +1,46 @@
+package ovf
+
+import (
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+var unitForm = regexp.MustCompile(`^byte(?:\*(2|10)\^([0-9]{1,2}))?$`)
+
+// oldUnits are those of OVF before 1.0 and of tools that never changed.
+var oldUnits = map[string]int64{
+	"": 1, "bytes": 1, "kilobytes": 1 << 10, "kb": 1 << 10, "megabytes": 1 << 20, "mb": 1 << 20, "gigabytes": 1 << 30, "gb": 1 << 30, "terabytes": 1 << 40, "tb": 1 << 40,
+}
+
+const mostBytes = 1 << 50
+
+// inBytes is a quantity in bytes; of what is none, or beyond all measure, a refusal that names it.
+func inBytes(what, number, unit string, usual int64) (int64, error) {
+	bad := refuse("The descriptor gives %s as %q of %q, which is no quantity that a machine can have.", what, clean(number), clean(unit))
+	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	if err != nil || n < 0 {
+		return 0, bad
+	}
+	by := big.NewInt(usual)
+	if text := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(unit), " ", "")); text != "" {
+		if old, ok := oldUnits[text]; ok {
+			by.SetInt64(old)
+		} else if m := unitForm.FindStringSubmatch(text); m != nil {
+			by.SetInt64(1)
+			if m[1] != "" {
+				base, _ := strconv.ParseInt(m[1], 10, 64)
+				power, _ := strconv.ParseInt(m[2], 10, 64)
+				by.Exp(big.NewInt(base), big.NewInt(power), nil)
+			}
+		} else {
+			return 0, bad
+		}
+	}
+	by.Mul(by, big.NewInt(n))
+	if !by.IsInt64() || by.Int64() > mostBytes {
+		return 0, bad
+	}
+	return by.Int64(), nil
+}

@@ -1,0 +1,193 @@
+package ovf
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+)
+
+// namespaces are those of the envelopes of OVF 0.9, 1.x and 2.x.
+var namespaces = []string{
+	"http://schemas.dmtf.org/ovf/envelope/1", "http://schemas.dmtf.org/ovf/envelope/2", "http://www.vmware.com/schema/ovf/1/envelope",
+}
+
+type envelope struct {
+	XMLName  xml.Name     `xml:"Envelope"`
+	Files    []reference  `xml:"References>File"`
+	Disks    []disk       `xml:"DiskSection>Disk"`
+	Networks []network    `xml:"NetworkSection>Network"`
+	Options  []option     `xml:"DeploymentOptionSection>Configuration"`
+	Systems  []system     `xml:"VirtualSystem"`
+	Several  []several    `xml:"VirtualSystemCollection"`
+	Sections []anySection `xml:",any"`
+}
+
+type several struct {
+	Systems []system  `xml:"VirtualSystem"`
+	Nested  []several `xml:"VirtualSystemCollection"`
+}
+
+type reference struct {
+	ID          string `xml:"id,attr"`
+	Href        string `xml:"href,attr"`
+	Size        string `xml:"size,attr"`
+	Compression string `xml:"compression,attr"`
+	ChunkSize   string `xml:"chunkSize,attr"`
+}
+
+type disk struct {
+	ID       string `xml:"diskId,attr"`
+	File     string `xml:"fileRef,attr"`
+	Capacity string `xml:"capacity,attr"`
+	Units    string `xml:"capacityAllocationUnits,attr"`
+	Format   string `xml:"format,attr"`
+	Parent   string `xml:"parentRef,attr"`
+}
+
+type network struct {
+	Name string `xml:"name,attr"`
+}
+
+type option struct {
+	ID      string `xml:"id,attr"`
+	Default string `xml:"default,attr"`
+	Label   string `xml:"Label"`
+}
+
+type system struct {
+	ID       string       `xml:"id,attr"`
+	Name     string       `xml:"Name"`
+	OS       *osSection   `xml:"OperatingSystemSection"`
+	Products []product    `xml:"ProductSection"`
+	Hardware []hardware   `xml:"VirtualHardwareSection"`
+	Sections []anySection `xml:",any"`
+}
+
+type anySection struct {
+	XMLName xml.Name
+}
+
+type osSection struct {
+	ID          string `xml:"id,attr"`
+	Type        string `xml:"osType,attr"`
+	Description string `xml:"Description"`
+}
+
+type product struct {
+	Product    string     `xml:"Product"`
+	Vendor     string     `xml:"Vendor"`
+	Version    string     `xml:"Version"`
+	Properties []property `xml:"Property"`
+}
+
+type property struct {
+	Key string `xml:"key,attr"`
+}
+
+type hardware struct {
+	System  vssd     `xml:"System"`
+	Items   []item   `xml:"Item"`
+	Storage []item   `xml:"StorageItem"`
+	Ports   []item   `xml:"EthernetPortItem"`
+	Config  []config `xml:"Config"`
+	Extra   []config `xml:"ExtraConfig"`
+}
+
+type vssd struct {
+	Type string `xml:"VirtualSystemType"`
+}
+
+type config struct {
+	Key   string `xml:"key,attr"`
+	Value string `xml:"value,attr"`
+}
+
+type item struct {
+	Bound         string   `xml:"bound,attr"`
+	Configuration string   `xml:"configuration,attr"`
+	Required      string   `xml:"required,attr"`
+	Type          string   `xml:"ResourceType"`
+	SubType       string   `xml:"ResourceSubType"`
+	Name          string   `xml:"ElementName"`
+	Instance      string   `xml:"InstanceID"`
+	Parent        string   `xml:"Parent"`
+	At            string   `xml:"AddressOnParent"`
+	Quantity      string   `xml:"VirtualQuantity"`
+	Units         string   `xml:"AllocationUnits"`
+	Host          []string `xml:"HostResource"`
+	Connection    []string `xml:"Connection"`
+}
+
+// decode reads a descriptor. Entities other than XML's own, DOCTYPEs and processing instructions are refused before anything is made of it.
+func decode(text []byte) (envelope, error) {
+	var out envelope
+	if len(text) > MostDescriptor {
+		return out, refuse("The descriptor has more than %d MiB.", MostDescriptor>>20)
+	}
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	if err := bounded(text); err != nil {
+		return out, err
+	}
+	if err := xml.Unmarshal(text, &out); err != nil {
+		return out, notXML(err)
+	}
+	if !slices.Contains(namespaces, out.XMLName.Space) {
+		return out, refuse("The descriptor's envelope is of %q, which is no version of OVF that is known.", clean(out.XMLName.Space))
+	}
+	return out, nil
+}
+
+func notXML(err error) error {
+	return refuse("The descriptor is no sound XML: %s.", clean(strings.TrimPrefix(err.Error(), "XML ")))
+}
+
+func bounded(text []byte) error {
+	d := xml.NewDecoder(bytes.NewReader(text))
+	depth, elements, roots := 0, 0, 0
+	for {
+		token, err := d.RawToken()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return notXML(err)
+		}
+		switch token := token.(type) {
+		case xml.Directive:
+			return refuse("The descriptor has a DOCTYPE, or another directive. External and own entities are not taken.")
+		case xml.ProcInst:
+			if token.Target != "xml" || elements > 0 {
+				return refuse("The descriptor has the processing instruction %q.", clean(token.Target))
+			}
+		case xml.StartElement:
+			if depth == 0 {
+				roots++
+			}
+			depth++
+			elements++
+			switch {
+			case roots > 1:
+				return refuse("The descriptor has something behind its envelope.")
+			case depth > mostDepth:
+				return refuse("The descriptor's elements are nested deeper than %d.", mostDepth)
+			case elements > mostElements:
+				return refuse("The descriptor has more than %d elements.", mostElements)
+			case len(token.Attr) > mostAttributes:
+				return refuse("An element of the descriptor has more than %d attributes.", mostAttributes)
+			}
+		case xml.EndElement:
+			depth--
+		case xml.CharData:
+			if depth == 0 && len(bytes.TrimSpace(token)) > 0 {
+				return refuse("The descriptor has text outside of its envelope.")
+			}
+		}
+	}
+	if roots == 0 {
+		return refuse("The descriptor is empty.")
+	}
+	return nil
+}

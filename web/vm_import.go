@@ -1,0 +1,203 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+	"quantix/internal/pair"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/shell"
+	vmview "quantix/views/vm"
+)
+
+// mostUploadPools is how many pools the page of imports offers; the others are found by their own pages.
+const mostUploadPools = 12
+
+func (s *Server) importPage(c echo.Context, a fleet.Actor) error {
+	ctx := c.Request().Context()
+	files, err := s.Control.ListAppliances(ctx, a)
+	if err != nil {
+		return err
+	}
+	p := vmview.ImportPage{Actor: a, Link: linkOf(c)}
+	for _, v := range files {
+		f := vmview.ImportFile{Volume: v.Volume, PoolID: v.PoolID, Pool: kit.Named{Name: v.PoolName, Href: views.TabPath(views.PoolPath(v.PoolID), "volumes")}}
+		if !v.Shared && len(v.Hosts) > 0 {
+			f.HostID, f.Host = v.Hosts[0].ID, kit.Named{Name: v.Hosts[0].Name}
+		}
+		_, f.Why = v.Use().Allows(fleet.ActImport)
+		p.Files = append(p.Files, f)
+	}
+	options, err := s.poolOptions(ctx, a, pick{})
+	if err != nil {
+		return err
+	}
+	for _, o := range options[:min(len(options), mostUploadPools)] {
+		name, _, _ := strings.Cut(o.Text, " · ")
+		p.Pools = append(p.Pools, kit.Named{Name: name, Href: views.PoolPath(fleet.PoolID(o.Value), "volumes", "upload")})
+	}
+	return s.show(c, a, shell.Frame{Title: "Import"}, vmview.ImportList(p))
+}
+
+// sourcedByFile fills the form of a new VM from an appliance.
+func (s *Server) sourcedByFile(c echo.Context, a fleet.Actor, of control.OfAppliance, typed url.Values, fresh bool) (*vmview.From, error) {
+	v, err := s.Control.GetAppliance(c.Request().Context(), a, of)
+	if err != nil {
+		return nil, err
+	}
+	out := &vmview.From{
+		Title: "Import " + v.Name, Back: vmview.ImportPath, Disks: []string{}, Needs: v.Appliance.Drivers(), Left: v.Appliance.Left,
+		Sent: map[string]string{"from.appliance.poolId": string(of.PoolID), "from.appliance.hostId": string(of.HostID), "from.appliance.volume": of.Volume},
+		Note: importNote(v),
+	}
+	if ok, why := v.Use().Allows(fleet.ActImport); !ok {
+		out.Note = why
+	}
+	if len(v.Hosts) > 0 {
+		out.HostID = v.Hosts[0].ID
+	}
+	for i, d := range v.Appliance.Disks {
+		word := fmt.Sprintf("Disk %d, empty (%s)", i+1, kit.Bytes(d.SizeBytes))
+		if d.Format != "" {
+			word = fmt.Sprintf("Disk %d from %s (%s)", i+1, strings.ToUpper(d.Format), kit.Bytes(d.SizeBytes))
+		}
+		out.Disks = append(out.Disks, word)
+	}
+	for _, n := range v.Appliance.NICs {
+		word := "It had no network"
+		if n.Network != "" {
+			word = "It was on " + n.Network
+		}
+		if n.Model != "" {
+			word += ", as " + n.Model
+		}
+		out.Cards = append(out.Cards, word)
+	}
+	if !fresh {
+		return out, nil
+	}
+	spec := v.Appliance.Spec(of.PoolID)
+	if err := typeSpec(typed, spec); err != nil {
+		return nil, err
+	}
+	typed.Set("name", v.Appliance.VMName(v.Name))
+	typed.Del("start")
+	for i := range spec.Disks {
+		typed.Set(fmt.Sprintf("spec.disks[%d].source", i), "clone")
+	}
+	for i, n := range v.Appliance.NICs {
+		typed.Set(fmt.Sprintf("spec.nics[%d].network", i), n.Network) // chooseNetworks finds ours
+	}
+	return out, nil
+}
+
+func importNote(v browse.VolumeOn) string {
+	words := []string{}
+	if v.Appliance.OS != "" && v.Appliance.Family != "other" {
+		words = append(words, "The guest is said to be "+v.Appliance.OS+".")
+	}
+	if v.Appliance.Product != "" {
+		words = append(words, "Made by "+v.Appliance.Product+".")
+	}
+	words = append(words, "Its disks are converted to qcow2 on "+hostOf(v)+", and the VM stays off until that is done. The file itself stays.")
+	return strings.Join(words, " ")
+}
+
+func hostOf(v browse.VolumeOn) string {
+	if len(v.Hosts) == 0 {
+		return "its host"
+	}
+	return v.Hosts[0].Name
+}
+
+// chooseNetworks has cards that come from elsewhere be on the network of the same name, else on the first.
+func chooseNetworks(typed url.Values, cards int, networks []kit.Option) {
+	for i := range cards {
+		at := fmt.Sprintf("spec.nics[%d].network", i)
+		had, chosen := typed.Get(at), ""
+		for k, o := range networks {
+			_, name, _ := strings.Cut(o.Value, ":")
+			if k == 0 || name == had && had != "" {
+				chosen = o.Value
+			}
+		}
+		typed.Set(at, chosen)
+	}
+}
+
+type exportForm struct {
+	What string `form:"what"`
+	Pool string `form:"pool"`
+}
+
+func (s *Server) askExport(c echo.Context, a fleet.Actor, in exportForm, how asked) error {
+	ctx := c.Request().Context()
+	p, err := s.vmOf(c, a, "")
+	if err != nil {
+		return err
+	}
+	out := vmview.ExportPage{VM: p.VM, Now: time.Now(), Errors: how.errors, In: vmview.ExportForm{What: in.What, Pool: in.Pool}}
+	if out.Files, err = s.Control.ListExports(ctx, a, p.VM.ID); err != nil {
+		return err
+	}
+	if _, out.Why = p.VM.AllowsExport(); out.Why == "" {
+		names, err := s.Control.PoolNames(ctx, a, p.VM.Spec.Pools())
+		if err != nil {
+			return err
+		}
+		for _, id := range p.VM.Spec.Pools() {
+			if names[id] != "" {
+				out.Pools = append(out.Pools, kit.Option{Value: string(id), Text: names[id]})
+			}
+		}
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Export(out))
+}
+
+func (s *Server) exportVM(c echo.Context, a fleet.Actor, in exportForm) (end, error) {
+	id := fleet.VMID(c.Param("id"))
+	order := control.NewExport{PoolID: fleet.PoolID(in.Pool)}
+	disk := ""
+	order.Format, disk, _ = strings.Cut(in.What, "/")
+	var checks fleet.Checks
+	if disk != "" {
+		order.Disk = read(&checks, "disk", disk, wholeOf)
+	}
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	e, err := s.Control.ExportVM(c.Request().Context(), a, id, order)
+	return leave(views.VMPath(e.VMID, "export")), err
+}
+
+func (s *Server) deleteExport(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	ctx, id := c.Request().Context(), fleet.ExportID(c.Param("id"))
+	e, err := s.Control.GetExport(ctx, a, id)
+	if err == nil {
+		err = s.Control.DeleteExport(ctx, a, id)
+	}
+	return stay(views.VMPath(e.VMID, "export"), "Delete "+e.Volume+": asked of its host."), err
+}
+
+// giveExport gives the file of an export, by a session or by a token.
+func (s *Server) giveExport(c echo.Context, a fleet.Actor) error {
+	id := fleet.ExportID(c.Param("id"))
+	e, err := s.Control.GetExport(c.Request().Context(), a, id)
+	if err != nil {
+		return err
+	}
+	may := func(a fleet.Actor) bool { return policy.May(a, policy.VMChange, e.ProjectID) }
+	return s.give(c, a, may, func(ctx context.Context) (end pair.End, host, name string, err error) {
+		return s.Control.ReadExport(ctx, a, id)
+	})
+}
