@@ -83,8 +83,8 @@ func TestWhatIsMadeFromNoTemplate(t *testing.T) {
 		says string
 		do   func() error
 	}{
-		{"neither", fleet.Invalid, "a template or a VM", with(control.From{})},
-		{"both", fleet.Invalid, "a template or a VM", with(control.From{TemplateID: v.ID, VMID: vm.ID})},
+		{"neither", fleet.Invalid, "a template, a VM or an appliance", with(control.From{})},
+		{"both", fleet.Invalid, "a template, a VM or an appliance", with(control.From{TemplateID: v.ID, VMID: vm.ID})},
 		{"none that there is", fleet.Invalid, "no such template", with(control.From{TemplateID: fleet.NewID[fleet.TemplateID]()})},
 		{"no id", fleet.Invalid, "no such template", with(control.From{TemplateID: "../x"})},
 		{"a version of another", fleet.Invalid, "no such version", with(control.From{TemplateID: v.ID, VersionID: other.Versions[0].ID})},

@@ -127,7 +127,7 @@ func TestAVMIsMadeFromASnapshot(t *testing.T) {
 			return err
 		}
 	}
-	s.refused("of no VM", fleet.Invalid, "Name a template or a VM", ask(s.member, control.From{SnapshotID: base}))
+	s.refused("of no VM", fleet.Invalid, "Name a template, a VM or an appliance", ask(s.member, control.From{SnapshotID: base}))
 	s.refused("of none", fleet.NotFound, "no such snapshot", ask(s.member, control.From{VMID: vm.ID, SnapshotID: fleet.NewID[fleet.SnapshotID]()}))
 	s.refused("by a stranger", fleet.NotFound, "", ask(s.stranger, control.From{VMID: vm.ID, SnapshotID: base}))
 	for _, from := range []fleet.PoolID{"", s.nfs} { // h2, which has the shared pool, too, is not where the disks are

@@ -49,7 +49,7 @@ func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet
 // AddSnapshotSchedule has snapshots of the VM be taken by themselves from now on.
 func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, in fleet.SnapshotSchedule) (fleet.ScheduleID, error) {
 	made := fleet.NewID[fleet.ScheduleID]()
-	return made, c.onSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
+	err := c.onSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
 		if len(rows) >= fleet.MostSchedules {
 			return "", fleet.Errorf(fleet.Conflict, "The VM has %d schedules, and none has more. Delete one first.", len(rows))
 		}
@@ -59,6 +59,10 @@ func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fle
 		}
 		return "schedule " + in.Name + ": " + scheduleWords(in), q.AddSchedule(ctx, db.AddScheduleParams{ID: made, VMID: id, Spec: in, CreatedBy: a.Name, NextAt: next})
 	})
+	if err != nil {
+		return "", err
+	}
+	return made, nil
 }
 
 // EditSnapshotSchedule changes all of a schedule. What it has taken stays its own.

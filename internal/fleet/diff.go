@@ -323,7 +323,7 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 			return cmp.Or(strings.Join(all, ", "), "none")
 		},
 		Value: func(s VMSpec) any { return append([]T{}, get(s)...) }, // in JSON none is [], not null
-		Copy:  func(to *VMSpec, from VMSpec) { *at(to) = append([]T{}, get(from)...) },
+		Copy:  func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(get(from)) },
 		Take:  func(to *VMSpec, value []byte) error { return take(at(to), value) },
 	}}
 }
