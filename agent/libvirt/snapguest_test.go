@@ -92,11 +92,12 @@ func TestARunningProgramGoesBack(t *testing.T) {
 			s.vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 64 << 20}}
 			s.vm.Spec.Firmware, s.vm.Spec.MemoryMiB = firmware, 256
 			s.vm.Spec.Security.TPM = firmware == fleet.UEFI
-			s.apply(s.vm)
-			for _, file := range []string{guest.Kernel, guest.Initrd} {
+			from := func(file string) *fleet.Volref {
 				run(t, "cp", file, s.at(filepath.Base(file)))
+				return &fleet.Volref{PoolID: f.pool.ID, Volume: filepath.Base(file)}
 			}
-			edit(t, string(s.vm.ID), "</os>", "<kernel>"+s.at(filepath.Base(guest.Kernel))+"</kernel><initrd>"+s.at(filepath.Base(guest.Initrd))+"</initrd><cmdline>console=ttyS0 quiet no_timer_check</cmdline></os>")
+			s.vm.Spec.Boot = fleet.VMBoot{Kernel: from(guest.Kernel), Initrd: from(guest.Initrd), Cmdline: "console=ttyS0 quiet no_timer_check"}
+			s.apply(s.vm)
 			s.ok(s.StartVM(t.Context(), s.vm.ID))
 			k := s.talk()
 			k.ask("[ -b /dev/vda ] && printf before | dd of=/dev/vda conv=fsync,notrunc 2>/dev/null && echo written")

@@ -138,12 +138,14 @@ func TestDownloadsAreInspected(t *testing.T) {
 		"encrypted.qcow2": {made(t, "--object", "secret,id=s,data=x", "-f", "qcow2", "-o", "encrypt.format=aes,encrypt.key-secret=s", "FILE", "64M"), "encrypted"},
 		"cut.qcow2":       {whole[:len(whole)/2], "cut off"},
 		"header.qcow2":    {whole[:90], "cut off"},
+		"another.vmdk":    {made(t, "-f", "vdi", "FILE", "64M"), "vmdk"},
+		"none.ova":        {append([]byte("PK"), make([]byte, 1<<20)...), "archive"},
 		"flat.vmdk":       {[]byte("# Disk DescriptorFile\nversion=1\nRW 99 FLAT \"/etc/passwd\" 0\n"), "vmdk"},
-		"sparse.vmdk":     {made(t, "-f", "vmdk", "FILE", "64M"), "vmdk"},
-		"disk.vdi":        {made(t, "-f", "vdi", "FILE", "64M"), "vdi"},
-		"disk.vhd":        {made(t, "-f", "vpc", "FILE", "64M"), "vpc"},
-		"fixed.vhd":       {made(t, "-f", "vpc", "-o", "subformat=fixed", "FILE", "4M"), "VHD image of fixed size"},
-		"disk.vhdx":       {made(t, "-f", "vhdx", "FILE", "64M"), "vhdx"},
+		"sparse.raw":      {made(t, "-f", "vmdk", "FILE", "64M"), "vmdk"},
+		"vdi.raw":         {made(t, "-f", "vdi", "FILE", "64M"), "vdi"},
+		"vpc.raw":         {made(t, "-f", "vpc", "FILE", "64M"), "vpc"},
+		"fixed.raw":       {made(t, "-f", "vpc", "-o", "subformat=fixed", "FILE", "4M"), "VHD image of fixed size"},
+		"vhdx.raw":        {made(t, "-f", "vhdx", "FILE", "64M"), "vhdx"},
 		"disk.qed":        {made(t, "-f", "qed", "FILE", "64M"), "qed"},
 		"disk.luks":       {append([]byte("LUKS\xba\xbe"), make([]byte, 1<<20)...), "encrypted LUKS"},
 		"image.iso":       {boot, "no ISO image"},
@@ -158,7 +160,11 @@ func TestDownloadsAreInspected(t *testing.T) {
 			t.Fatalf("%s: there is %q", name, left)
 		}
 	}
-	for name, text := range map[string][]byte{"whole.qcow2": whole, "old.qcow2": made(t, "-f", "qcow2", "-o", "compat=0.10", "FILE", "64M"), "boot.raw": boot} {
+	for name, text := range map[string][]byte{
+		"whole.qcow2": whole, "old.qcow2": made(t, "-f", "qcow2", "-o", "compat=0.10", "FILE", "64M"), "boot.raw": boot,
+		"sparse.vmdk": made(t, "-f", "vmdk", "FILE", "64M"), "disk.vdi": made(t, "-f", "vdi", "FILE", "64M"), "disk.vhd": made(t, "-f", "vpc", "FILE", "64M"),
+		"fixed.vhd": made(t, "-f", "vpc", "-o", "subformat=fixed", "FILE", "4M"), "disk.vhdx": made(t, "-f", "vhdx", "FILE", "64M"),
+	} {
 		f.ok(f.FetchVolume(t.Context(), f.work(name, serve(t, text))))
 		info := must(os.Stat(f.at(name)))
 		if owner := info.Sys().(*syscall.Stat_t); !bytes.Equal(f.content(name), text) || info.Mode() != 0o600 || owner.Gid != uint32(os.Getgid()) {

@@ -101,7 +101,7 @@ func TestTheWholeLifeOfAVM(t *testing.T) {
 		l.told("told-to-run", "1")
 		l.grows()
 		l.goesBack()
-		l.multiplies()
+		l.multiplies().crosses("web-09")
 	})
 	t.Run("UEFI", func(t *testing.T) {
 		t.Parallel()
@@ -316,18 +316,10 @@ func (l *life) idle() {
 }
 
 // multiplies makes a template of the VM and a linked clone of that, whose guest is told who it is.
-func (l *life) multiplies() {
+func (l *life) multiplies() *life {
 	l.Helper()
 	l.k.ask("echo inherited | sudo tee /etc/heirloom; sync")
-	l.open("/vms/" + string(l.id))
-	// The browser's own question would stand in the way of all that follows.
-	if _, err := eval[bool](l.tab, `(window.confirm = text => { window.asked = text; return true; }, true)`); err != nil {
-		l.Fatal(err)
-	}
-	l.pick(".head summary", "Actions", "Force off")
-	l.waitTrue("the question whether it is to be forced off", "window.asked?.includes("+quote(l.name)+")")
-	l.a.waitPhase(l.T, guestLimit, l.id, fleet.PhaseStopped)
-	l.open("/vms/" + string(l.id))
+	l.forceOff()
 	l.pick(".head summary", "Actions", "Make a template")
 	l.waitText("#dialog", "Make a template of "+l.name)
 	l.fill("#dialog [name=name]", "web")
@@ -360,4 +352,5 @@ func (l *life) multiplies() {
 	if err != nil || strings.Count(string(out), "image:") != 2 {
 		l.Errorf("the clone's disk is no overlay: %v: %s", err, out)
 	}
+	return clone
 }

@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/chromedp"
+
+	"quantix/internal/fleet"
+)
+
+// crosses exports the VM as an archive, which the browser fetches and sends back into the pool, and makes another of it: its guest has what the first had.
+func (l *life) crosses(to string) {
+	l.Helper()
+	l.forceOff()
+	l.pick(".head summary", "Actions", "Export")
+	l.waitPath("/vms/" + string(l.id) + "/export")
+	l.choose("[name=what]", "OVA archive")
+	l.click("#vm-export button.primary", "Export")
+	l.waitWithin(guestLimit, "#export-files", "Ready")
+	file := l.download("#export-files a", "Download")
+	var members []string
+	for name := range tarred(l, file) {
+		members = append(members, filepath.Ext(name))
+	}
+	if len(members) < 3 || members[0] != ".ovf" {
+		l.Errorf("the archive holds %q", members)
+	}
+	sent := filepath.Join(filepath.Dir(file), "crossed.ova")
+	if err := os.Rename(file, sent); err != nil {
+		l.Fatal(err)
+	}
+
+	l.open("/vms")
+	l.click("a", "Import")
+	l.waitPath("/vms/import")
+	l.click("main a.btn", "Upload into cloud")
+	l.chooseFile("#upload-file", sent)
+	l.waitTrue("the name to be filled in", `document.querySelector("#name").value === "crossed.ova"`)
+	l.choose("#host", l.r.name)
+	l.click("button.primary", "Upload")
+	l.waitWithin(guestLimit, ".toast", "crossed.ova is uploaded.")
+	l.open("/vms/import")
+	l.waitWithin(guestLimit, "#import-files", "crossed.ova")
+	l.savePicture("readme-import")
+	href := l.link("#import-files a[aria-label='Import crossed.ova']")
+	l.open(href)
+	l.waitText("h1", "Import crossed.ova")
+	twin := &life{tab: l.tab, r: l.r, a: l.a, name: to}
+	l.fill("#name", to)
+	l.choose("#projectId", "cloud")
+	l.click("#vm-first-boot > summary", "First boot")
+	l.choose("[name='firstBoot.kind']", "cloud-init")
+	l.create(twin)
+	if got := twin.k.ask("cat /etc/heirloom; hostname"); got != "inherited\n"+to {
+		l.Errorf("the guest that crossed says %q", got)
+	}
+	was, is := l.a.vm(l.T, l.id), l.a.vm(l.T, twin.id)
+	if is.Spec.CPUs != was.Spec.CPUs || is.Spec.MemoryMiB != was.Spec.MemoryMiB || is.Spec.Firmware != was.Spec.Firmware || len(is.Spec.Disks) != len(was.Spec.Disks) || len(is.Spec.NICs) != len(was.Spec.NICs) {
+		l.Errorf("what crossed is %+v, and was %+v", is.Spec, was.Spec)
+	}
+	if d := is.Status.Disks[0]; !strings.Contains(d.Path, to) && d.Path == was.Status.Disks[0].Path {
+		l.Errorf("both have the disk %s", d.Path)
+	}
+}
+
+// forceOff does what the VM's menu offers, and says yes to the question.
+func (l *life) forceOff() {
+	l.Helper()
+	l.open("/vms/" + string(l.id))
+	// The browser's own question would stand in the way of all that follows.
+	if _, err := eval[bool](l.tab, `(window.confirm = text => { window.asked = text; return true; }, true)`); err != nil {
+		l.Fatal(err)
+	}
+	l.pick(".head summary", "Actions", "Force off")
+	l.waitTrue("the question whether it is to be forced off", "window.asked?.includes("+quote(l.name)+")")
+	l.a.waitPhase(l.T, guestLimit, l.id, fleet.PhaseStopped)
+	l.open("/vms/" + string(l.id))
+}
+
+// download clicks, and returns the file that the browser has then.
+func (p *tab) download(sel, text string) string {
+	p.Helper()
+	dir := p.TempDir()
+	p.do("say where downloads go", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: "allow", DownloadPath: dir})
+		return err
+	}))
+	p.click(sel, text)
+	file := ""
+	eventually(p, guestLimit, "the file from the browser", func() (bool, string) {
+		all, err := os.ReadDir(dir)
+		if err != nil || len(all) != 1 || strings.HasSuffix(all[0].Name(), ".crdownload") {
+			return false, fmt.Sprint(all, err)
+		}
+		file = filepath.Join(dir, all[0].Name())
+		return true, ""
+	})
+	return file
+}
+
+// tarred are the members of an archive with their sizes, in their order.
+func tarred(l *life, file string) func(yield func(string, int64) bool) {
+	return func(yield func(string, int64) bool) {
+		f, err := os.Open(file)
+		if err != nil {
+			l.Fatal(err)
+		}
+		defer f.Close()
+		for in := tar.NewReader(f); ; {
+			h, err := in.Next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				l.Fatal(err)
+			}
+			if !yield(h.Name, h.Size) {
+				return
+			}
+		}
+	}
+}
