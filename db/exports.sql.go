@@ -7,9 +7,9 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
-	"time"
 )
 
 const addExport = `-- name: AddExport :execrows
@@ -82,6 +82,37 @@ func (q *Queries) DropExport(ctx context.Context, id fleet.ExportID) ([]Export, 
 			&i.CreatedAt,
 			&i.ExpiresAt,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const exportsInPool = `-- name: ExportsInPool :many
+SELECT e.volume, e.host_id, e.expires_at FROM exports e WHERE e.pool_id = $1
+`
+
+type ExportsInPoolRow struct {
+	Volume    string
+	HostID    fleet.HostID
+	ExpiresAt time.Time
+}
+
+// The files of a pool that were made for somebody to fetch, and until when they stay.
+func (q *Queries) ExportsInPool(ctx context.Context, poolID fleet.PoolID) ([]ExportsInPoolRow, error) {
+	rows, err := q.db.Query(ctx, exportsInPool, poolID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ExportsInPoolRow{}
+	for rows.Next() {
+		var i ExportsInPoolRow
+		if err := rows.Scan(&i.Volume, &i.HostID, &i.ExpiresAt); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

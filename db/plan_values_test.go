@@ -227,7 +227,7 @@ var fills = []string{
 	`INSERT INTO uploads (id, task_id, user_id, host_id, pool_id, volume, size_bytes)
 		SELECT id, id, user_id, host_id, '` + aPool + `', 'v', 1 FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id LIMIT 10000`,
 	`INSERT INTO exports (id, vm_id, project_id, task_id, pool_id, host_id, volume, format, created_by, expires_at)
-		SELECT id, 'id-' || id, 'project-' || right(id, 3), id, '` + aPool + `', host_id, 'v', 'ova', 'me', now() + interval '1 day' FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id LIMIT 5000`,
+		SELECT id, 'id-' || id, 'project-' || right(id, 3), id, CASE WHEN right(id, 2) = '00' THEN '` + aPool + `' ELSE 'pool-' || right(id, 3) END, host_id, 'v', 'ova', 'me', now() + interval '1 day' FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id LIMIT 5000`,
 	`INSERT INTO upload_pairs (pair_id, upload_id, session) SELECT id, id, 's' FROM uploads`,
 	`RESET session_replication_role`,
 }

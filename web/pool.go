@@ -116,7 +116,7 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 // volumeRows makes the table's rows.
 func volumeRows(volumes []browse.VolumeOn) (rows []poolview.VolumeRow) {
 	for _, v := range volumes {
-		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit, Orphan: v.Orphan, Can: v.Actions}
+		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit, Orphan: v.Orphan, FetchUntil: v.FetchUntil, Can: v.Actions}
 		if !v.Shared && len(v.Hosts) > 0 {
 			r.Host = v.Hosts[0].ID
 		}

@@ -46,7 +46,10 @@ func (s *Server) importPage(c echo.Context, a fleet.Actor) error {
 		name, _, _ := strings.Cut(o.Text, " · ")
 		p.Pools = append(p.Pools, kit.Named{Name: name, Href: views.PoolPath(fleet.PoolID(o.Value), "volumes", "upload")})
 	}
-	return s.show(c, a, shell.Frame{Title: "Import"}, vmview.ImportList(p))
+	if p.Uploads, err = s.Control.ListUploads(ctx, a, ""); err != nil {
+		return err
+	}
+	return s.show(c, a, shell.Frame{Title: "Import", Scripts: []string{uploadScript}}, vmview.ImportList(p))
 }
 
 // sourcedByFile fills the form of a new VM from an appliance.

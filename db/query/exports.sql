@@ -26,3 +26,7 @@ CROSS JOIN LATERAL (SELECT t.state FROM tasks t WHERE t.id = e.task_id OFFSET 0)
 -- The pools of which a host reports a file that a VM can be made of.
 SELECT DISTINCT s.object_id::text AS pool_id FROM assignments s
 WHERE s.noun = 'pool' AND s.status @? '$.volumes[*].appliance' ORDER BY 1 LIMIT 100;
+
+-- name: ExportsInPool :many
+-- The files of a pool that were made for somebody to fetch, and until when they stay.
+SELECT e.volume, e.host_id, e.expires_at FROM exports e WHERE e.pool_id = @pool_id;

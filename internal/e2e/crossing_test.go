@@ -43,12 +43,12 @@ func (l *life) crosses(to string) {
 	l.click("a", "Import")
 	l.waitPath("/vms/import")
 	l.click("main a.btn", "Upload into cloud")
-	l.chooseFile("#upload-file", sent)
-	l.waitTrue("the name to be filled in", `document.querySelector("#name").value === "crossed.ova"`)
-	l.choose("#host", l.r.name)
-	l.click("button.primary", "Upload")
+	l.waitText("#dialog", "Upload into cloud")
+	l.chooseFile("#dialog #upload-file", sent)
+	l.waitTrue("the name to be filled in", `document.querySelector("#dialog #name").value === "crossed.ova"`)
+	l.choose("#dialog #host", l.r.name)
+	l.click("#dialog button.primary", "Upload")
 	l.waitWithin(guestLimit, ".toast", "crossed.ova is uploaded.")
-	l.open("/vms/import")
 	l.waitWithin(guestLimit, "#import-files", "crossed.ova")
 	l.savePicture("readme-import")
 	href := l.link("#import-files a[aria-label='Import crossed.ova']")
@@ -91,7 +91,9 @@ func (p *tab) download(sel, text string) string {
 	p.Helper()
 	dir := p.TempDir()
 	p.do("say where downloads go", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: "allow", DownloadPath: dir})
+		_, err := cdp.Call(ctx, target, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{
+			Behavior: "allow", DownloadPath: dir, BrowserContextID: chromedp.FromContext(p.ctx).BrowserContextID,
+		})
 		return err
 	}))
 	p.click(sel, text)

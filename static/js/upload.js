@@ -176,7 +176,7 @@ on("click", "[data-upload-continue]", (_, button) => {
 });
 
 document.addEventListener("htmx:afterRequest", ({ target, detail }) => {
-  if (detail.successful && target.querySelector?.("[data-upload-file]")) refresh(document.querySelector("#pool-body > *"));
+  if (detail.successful && target.querySelector?.("[data-upload-file]")) refresh(document.querySelector("#pool-body > *, #import-files > *"));
 });
 
 addEventListener("beforeunload", (event) => {

@@ -22,7 +22,9 @@ type VolumeRow struct {
 	Published *Published   // nil: tenants are not offered it
 	Unfit     string       // why it cannot be published
 	Orphan    bool         // nobody uses it
-	Can       []fleet.ActionState
+	// FetchUntil is when an export, which it is, goes by itself; nil: it is none.
+	FetchUntil *time.Time
+	Can        []fleet.ActionState
 }
 
 // id is that of the row: an open menu stays with its volume when others come and go.

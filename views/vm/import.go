@@ -18,7 +18,9 @@ type ImportPage struct {
 	Actor fleet.Actor
 	Link  kit.Link
 	Files []ImportFile
-	Pools []kit.Named // into which one can be uploaded
+	Pools []kit.Named // into which one can be uploaded: the forms for that
+
+	Uploads []fleet.Upload // the person's own that have not ended
 }
 
 // ImportFile is one of them.

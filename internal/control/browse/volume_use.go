@@ -44,6 +44,10 @@ func withActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool
 	if err != nil {
 		return nil, err
 	}
+	exports, err := q.ExportsInPool(ctx, pool.ID)
+	if err != nil {
+		return nil, store.Err(err)
+	}
 	for i := range volumes {
 		v := &volumes[i]
 		if v.VM != nil {
@@ -57,6 +61,11 @@ func withActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool
 			v.busy = cmp.Or(v.busy, running[id])
 		}
 		v.Orphan = v.Format != fleet.FormatLUN && len(v.Hosts) > 0 && v.VM == nil && len(v.users)+len(v.drives)+len(v.BaseOf) == 0 && v.held == fleet.VolumeHeld{} && v.work == ""
+		for _, e := range exports {
+			if e.Volume == v.Name && (v.on == "" || v.on == fleet.HostID(e.HostID)) {
+				v.FetchUntil, v.Orphan = &e.ExpiresAt, false
+			}
+		}
 		v.Actions = policy.Offer(a, "volume", "", v.Use().Actions())
 	}
 	return volumes, nil

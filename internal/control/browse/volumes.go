@@ -28,8 +28,10 @@ type VolumeOn struct {
 	Unfit     string     `json:"unfit,omitempty"` // why it cannot be published, for those who could
 	// Orphan says that nobody uses it: no domain of a host, no VM as people asked, no other volume and no tenant. Who else uses a LUN, its
 	// target alone knows.
-	Orphan  bool                `json:"orphan,omitempty"`
-	Actions []fleet.ActionState `json:"actions,omitempty"` // what can be asked of it, for those who may ask
+	Orphan bool `json:"orphan,omitempty"`
+	// FetchUntil is when an export, which it is, is deleted by itself; nil: it is none.
+	FetchUntil *time.Time          `json:"fetchUntil,omitempty"`
+	Actions    []fleet.ActionState `json:"actions,omitempty"` // what can be asked of it, for those who may ask
 
 	SeenAt *time.Time `json:"-"` // when a host that has it last looked
 
