@@ -340,6 +340,18 @@ func factsOf(vm control.CreateVM) (out []vmview.Fact) {
 			add(f.Input.Label, f.Words(vm.Spec))
 		}
 	}
+	if first := vm.FirstBoot; first != nil && (first.Kind != "" || first.CustomizationID != "") {
+		text := first.Kind.Words()
+		if first.CustomizationID != "" {
+			text = "by a customization spec"
+		}
+		if first.CloudInit != nil {
+			for _, u := range first.CloudInit.Users {
+				text += ", user " + u.Name
+			}
+		}
+		add("First boot", text)
+	}
 	if vm.Start {
 		add("Then", "it is started")
 	}

@@ -160,6 +160,8 @@ func newLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *life {
 	p.click("#vm-first-boot > summary", "First boot")
 	fill(p)
 	p.waitText("#vm-summary-body", "Made on "+r.name)
+	p.waitTrue("the first boot is in sight", `(document.activeElement.blur(), document.querySelector("#vm-first-boot").scrollIntoView(), true)`)
+	p.waitText("#vm-summary-body", "First boot")
 	p.savePicture("readme-wizard-" + name)
 	p.create(l)
 	return l
