@@ -42,6 +42,12 @@ function showParts() {
   }
 }
 
+// What a section's heading says of it came with the page.
+on("change", "details.fold :is(input, select, textarea)", (_, field) => {
+  const said = field.closest("details.fold").querySelector(":scope > summary > .muted");
+  if (said) said.textContent = "changed";
+});
+
 document.addEventListener("change", showParts);
 onContent(showParts);
 
