@@ -170,8 +170,8 @@ func (s *Server) askExport(c echo.Context, a fleet.Actor, in exportForm, how ask
 func (s *Server) exportVM(c echo.Context, a fleet.Actor, in exportForm) (end, error) {
 	id := fleet.VMID(c.Param("id"))
 	order := control.NewExport{PoolID: fleet.PoolID(in.Pool)}
-	disk := ""
-	order.Format, disk, _ = strings.Cut(in.What, "/")
+	format, disk, _ := strings.Cut(in.What, "/")
+	order.Format = format
 	var checks fleet.Checks
 	if disk != "" {
 		order.Disk = read(&checks, "disk", disk, wholeOf)

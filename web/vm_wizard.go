@@ -345,12 +345,13 @@ func factsOf(vm control.CreateVM) (out []vmview.Fact) {
 		if first.CustomizationID != "" {
 			text = "by a customization spec"
 		}
+		words := []string{text}
 		if first.CloudInit != nil {
 			for _, u := range first.CloudInit.Users {
-				text += ", user " + u.Name
+				words = append(words, "user "+u.Name)
 			}
 		}
-		add("First boot", text)
+		add("First boot", strings.Join(words, ", "))
 	}
 	if vm.Start {
 		add("Then", "it is started")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"slices"
 
 	"quantix/internal/fleet"
 )
@@ -58,12 +59,7 @@ func (f Facts) Convertible(name, claimed string) error {
 }
 
 func isForeign(format string) bool {
-	for _, f := range fleet.ForeignFormats {
-		if f == format {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(fleet.ForeignFormats, format)
 }
 
 // bytesAt reads little pieces of a file; what lies beyond its end is zeros.

@@ -119,7 +119,7 @@ func reachable(seen cards, heard []neighbour) []reach {
 		}
 	}
 	const most = 4
-	all := append(leased, others...)
+	all := slices.Concat(leased, others)
 	return all[:min(len(all), most)]
 }
 

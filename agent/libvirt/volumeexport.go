@@ -192,7 +192,7 @@ func (x *exporting) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int)
 			return 0, "", err
 		}
 		n, err := packed.ReadAt(piece[:min(int64(len(piece)), size-at)], at)
-		if err != nil && !(errors.Is(err, io.EOF) && at+int64(n) == size) {
+		if ended := errors.Is(err, io.EOF) && at+int64(n) == size; err != nil && !ended {
 			return 0, "", err
 		}
 		sum.Write(piece[:n])

@@ -52,13 +52,6 @@ func (s shape) disks() []string {
 	return out
 }
 
-func (s shape) iso() string {
-	if s.spec.ISO == nil {
-		return ""
-	}
-	return s.path(*s.spec.ISO)
-}
-
 // media are the files that it reads, in drives and beside.
 func (s shape) media() []string {
 	var out []string

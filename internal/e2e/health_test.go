@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"testing"
@@ -17,9 +18,7 @@ func (a api) sick(t *testing.T) fleet.VMView {
 	check := func(kind string, more map[string]any) map[string]any {
 		out := map[string]any{"kind": kind}
 		for _, m := range []map[string]any{quick, more} {
-			for k, v := range m {
-				out[k] = v
-			}
+			maps.Copy(out, m)
 		}
 		return out
 	}

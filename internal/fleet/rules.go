@@ -70,10 +70,10 @@ func (r PlacementRule) Says() string {
 
 // Plain is the rule in words for everybody: it names no host.
 func (r PlacementRule) Plain() string {
-	switch {
-	case r.Of == RuleHost:
+	switch r.Of {
+	case RuleHost:
 		r.Name = "that it names"
-	case r.Of == RuleHostLabels:
+	case RuleHostLabels:
 		r.Name = "some labels"
 	}
 	return r.Says()

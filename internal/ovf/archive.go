@@ -149,7 +149,7 @@ func (a Archive) text(r io.ReaderAt, f File, most int64) ([]byte, error) {
 		return nil, refuse("%s has more than %d KiB.", f.Name, most>>10)
 	}
 	text := make([]byte, f.Size)
-	if _, err := r.ReadAt(text, f.Offset); err != nil && !(errors.Is(err, io.EOF) && f.Size == 0) {
+	if _, err := r.ReadAt(text, f.Offset); err != nil && (f.Size > 0 || !errors.Is(err, io.EOF)) {
 		return nil, err
 	}
 	return text, nil

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"cmp"
+	"encoding/hex"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -192,7 +193,7 @@ func (p Plan) Begin(to io.WriterAt, a fleet.Appliance, sums []string) error {
 	text = append(text, bytes.Repeat([]byte("\n"), p.room-len(text))...)
 	own := digest("SHA256")
 	own.Write(text)
-	manifest := p.manifest(members(a), append([]string{fmt.Sprintf("%x", own.Sum(nil))}, sums...))
+	manifest := p.manifest(members(a), append([]string{hex.EncodeToString(own.Sum(nil))}, sums...))
 	var b bytes.Buffer
 	for _, f := range []struct {
 		name string

@@ -62,7 +62,7 @@ func withActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool
 		}
 		v.Orphan = v.Format != fleet.FormatLUN && len(v.Hosts) > 0 && v.VM == nil && len(v.users)+len(v.drives)+len(v.BaseOf) == 0 && v.held == fleet.VolumeHeld{} && v.work == ""
 		for _, e := range exports {
-			if e.Volume == v.Name && (v.on == "" || v.on == fleet.HostID(e.HostID)) {
+			if e.Volume == v.Name && (v.on == "" || v.on == e.HostID) {
 				v.FetchUntil, v.Orphan = &e.ExpiresAt, false
 			}
 		}
