@@ -126,6 +126,19 @@ func (e Edit) Has(field string) bool {
 	return slices.ContainsFunc(e.Fields, func(f fleet.VMField) bool { return f.Name == field })
 }
 
+// Whole is the edit with all that the spec says of what the definition has. Nothing of it is known to be in the guest that runs, where an order was cut off
+// after it wrote the definition.
+func (e Edit) Whole(s fleet.VMSpec) Edit {
+	e.Fields, e.SetDisks, e.SetNICs = fleet.VMFields, nil, nil
+	for _, d := range s.Disks {
+		e.SetDisks = append(e.SetDisks, Set[fleet.Disk]{d, fleet.DiskFields})
+	}
+	for _, n := range s.NICs {
+		e.SetNICs = append(e.SetNICs, Set[fleet.NIC]{n, fleet.NICFields})
+	}
+	return e
+}
+
 // Wanted is the spec with its lists as they are to be written: what people changed of them, and all else as it is in the definition.
 func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
 	for _, f := range e.Fields {
