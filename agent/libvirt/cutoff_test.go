@@ -23,7 +23,7 @@ import (
 type cutter struct {
 	fixture
 	proxy  *proxy
-	book   string // where agents of the host remember its pools
+	book   string         // where agents of the host remember its pools
 	places int            // where something was cut off so far
 	kinds  map[string]int // of them, by what was cut off
 }

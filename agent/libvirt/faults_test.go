@@ -28,7 +28,8 @@ func TestMakingAVMCutOffAnywhere(t *testing.T) {
 			vm.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:0b:00:01"}}
 			vm.Spec.Disks = []fleet.Disk{
 				{PoolID: c.pool.ID, Volume: "over.qcow2", Image: &golden, ImageID: fleet.NewID[fleet.ImageID](), VersionID: fleet.NewID[fleet.ImageVersionID](), Overlay: true},
-				{PoolID: c.pool.ID, Volume: "copy.qcow2", Image: &golden, SizeBytes: 6 << 20}, c.disk("blank.qcow2"),
+				{PoolID: c.pool.ID, Volume: "copy.qcow2", Image: &golden, SizeBytes: 6 << 20},
+				c.disk("blank.qcow2"),
 			}
 			return childOrder{Book: c.book, VM: &vm, Pools: []fleet.Pool{c.pool}, FirstBoot: map[string][]byte{"user-data": []byte("#cloud-config\n"), "meta-data": []byte("instance-id: one\n")}}
 		},

@@ -51,7 +51,8 @@ func TestCopiesCutOffAnywhere(t *testing.T) {
 		{"clone", fleet.VolumeCopy, fleet.VolumeOrder{Source: filepath.Base(s.file()), Flatten: true}, present},
 		{
 			"clone a snapshot", fleet.VolumeCopy,
-			fleet.VolumeOrder{Source: "disk.qcow2", Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: s.vm.ID, ID: snapshot}}, c.at("disk.qcow2"),
+			fleet.VolumeOrder{Source: "disk.qcow2", Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: s.vm.ID, ID: snapshot}},
+			c.at("disk.qcow2"),
 		},
 		{"import", fleet.VolumeConvert, fleet.VolumeOrder{Source: "vm.ova", Member: member}, c.at("disk.qcow2")},
 	} {

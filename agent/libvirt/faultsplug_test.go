@@ -36,7 +36,9 @@ func (c *cutter) wantLive(when string, vm fleet.VM, disc string) {
 	}
 	id := string(vm.ID)
 	for how, config := range map[string]string{"lives": "", "starts next": "--inactive"} {
-		args := func(what string) []string { return slices.DeleteFunc([]string{what, id, config}, func(s string) bool { return s == "" }) }
+		args := func(what string) []string {
+			return slices.DeleteFunc([]string{what, id, config}, func(s string) bool { return s == "" })
+		}
 		disks, cards := virsh(c.t, args("domblklist")...), virsh(c.t, args("domiflist")...)
 		if strings.Count(disks, ".qcow2") != len(vm.Spec.Disks) || disc != "" && strings.Count(disks, disc) != 1 || disc == "" && strings.Contains(disks, ".iso") {
 			c.t.Fatalf("%s: the guest that %s has the disks\n%s", when, how, disks)

@@ -19,7 +19,7 @@ const procStoragePoolRefresh = 83
 type proxy struct {
 	socket  string
 	changes atomic.Pointer[changeWatch] // nil: nobody is told; of connections to come
-	drop    atomic.Uint32 // the call to swallow; 0: none
+	drop    atomic.Uint32               // the call to swallow; 0: none
 	dropped atomic.Int32
 
 	mu    sync.Mutex
