@@ -153,8 +153,8 @@ func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
 func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
 	out := Edit{Name: was.Name != want.Name || putBack && was.renamed(is), Strays: putBack}
 	for _, f := range fleet.VMFields {
-		here := is.Odd[f.Name] == "" && f.Same(is.Spec, want.Spec)
-		if !here && (putBack || !f.Same(was.Spec, want.Spec)) {
+		here := is.Odd[f.Name] == "" && f.Like(&is.Spec, &want.Spec)
+		if !here && (putBack || !f.Like(&was.Spec, &want.Spec)) {
 			out.Fields = append(out.Fields, f)
 			if f.Copy(&out.lists, want.Spec); f.Merge != nil && !putBack {
 				f.Merge(&out.lists, was.Spec, is.Spec)
@@ -217,7 +217,7 @@ func (a Applied) Drift(is Defined) []fleet.Drift {
 	}
 	for _, f := range fleet.VMFields {
 		odd := is.Odd[f.Name]
-		if odd == "" && f.Same(a.Spec, is.Spec) {
+		if odd == "" && f.Like(&a.Spec, &is.Spec) {
 			continue
 		}
 		d := fleet.Drift{Field: f.Name, Applied: f.Words(a.Spec), Actual: f.Words(is.Spec)}
