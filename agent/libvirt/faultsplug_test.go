@@ -156,5 +156,5 @@ func TestHotUnplugCutOffAnywhere(t *testing.T) {
 		fault{name: "libvirtd is killed", first: 2, every: 5, happens: killServer},
 		fault{name: "QEMU is killed", first: 5, every: 6, happens: guestKilled(&vm)})
 	c.gone("afterwards", vm, "disc.iso", "root.qcow2") // that one was there before it
-	c.tell(12)
+	c.tell(10)
 }
