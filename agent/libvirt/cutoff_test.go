@@ -43,7 +43,6 @@ type fault struct {
 	every int // how many places it goes on each time
 	// happens reports whether the agent goes on.
 	happens func(c *cutter, r *childRun, place int) bool
-	guest   bool // it needs one that runs
 }
 
 func killAgent(c *cutter, r *childRun, _ int) bool {

@@ -136,7 +136,7 @@ func readPacket(from io.Reader) (packet, error) {
 	if _, err := io.ReadFull(from, head); err != nil {
 		return packet{}, err
 	}
-	all := append(head, make([]byte, binary.BigEndian.Uint32(head)-uint32(len(head)))...)
-	_, err := io.ReadFull(from, all[len(head):])
+	all := make([]byte, max(len(head), int(binary.BigEndian.Uint32(head))))
+	_, err := io.ReadFull(from, all[copy(all, head):])
 	return packet{all, binary.BigEndian.Uint32(head[12:]), binary.BigEndian.Uint32(head[16:])}, err
 }
