@@ -126,6 +126,19 @@ func (e Edit) Has(field string) bool {
 	return slices.ContainsFunc(e.Fields, func(f fleet.VMField) bool { return f.Name == field })
 }
 
+// Whole is the edit with all that the spec says of what the definition has. Nothing of it is known to be in the guest that runs, where an order was cut off
+// after it wrote the definition.
+func (e Edit) Whole(s fleet.VMSpec) Edit {
+	e.Fields, e.SetDisks, e.SetNICs = fleet.VMFields, nil, nil
+	for _, d := range s.Disks {
+		e.SetDisks = append(e.SetDisks, Set[fleet.Disk]{d, fleet.DiskFields})
+	}
+	for _, n := range s.NICs {
+		e.SetNICs = append(e.SetNICs, Set[fleet.NIC]{n, fleet.NICFields})
+	}
+	return e
+}
+
 // Wanted is the spec with its lists as they are to be written: what people changed of them, and all else as it is in the definition.
 func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
 	for _, f := range e.Fields {
@@ -140,8 +153,8 @@ func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
 func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
 	out := Edit{Name: was.Name != want.Name || putBack && was.renamed(is), Strays: putBack}
 	for _, f := range fleet.VMFields {
-		here := is.Odd[f.Name] == "" && f.Same(is.Spec, want.Spec)
-		if !here && (putBack || !f.Same(was.Spec, want.Spec)) {
+		here := is.Odd[f.Name] == "" && f.Like(&is.Spec, &want.Spec)
+		if !here && (putBack || !f.Like(&was.Spec, &want.Spec)) {
 			out.Fields = append(out.Fields, f)
 			if f.Copy(&out.lists, want.Spec); f.Merge != nil && !putBack {
 				f.Merge(&out.lists, was.Spec, is.Spec)
@@ -204,7 +217,7 @@ func (a Applied) Drift(is Defined) []fleet.Drift {
 	}
 	for _, f := range fleet.VMFields {
 		odd := is.Odd[f.Name]
-		if odd == "" && f.Same(a.Spec, is.Spec) {
+		if odd == "" && f.Like(&a.Spec, &is.Spec) {
 			continue
 		}
 		d := fleet.Drift{Field: f.Name, Applied: f.Words(a.Spec), Actual: f.Words(is.Spec)}

@@ -108,7 +108,7 @@ func nextBoot(live, kept hardware) []string {
 		}
 	}
 	for _, f := range partFields { // each of which a guest sees
-		same := f.Same(live.parts, kept.parts)
+		same := f.Like(&live.parts, &kept.parts)
 		switch f.Name {
 		case "cpu.model":
 			same = hasModel(live.parts, kept.parts)

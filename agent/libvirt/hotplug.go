@@ -99,7 +99,11 @@ func (a *applying) plug(ctx context.Context, guest sighted, plan agent.Edit, aga
 	if err != nil {
 		return err
 	}
-	if err := a.retune(ctx, guest.ref, plan, kept, live); err != nil {
+	tuned := plan
+	if again && (a.in.PutBack || a.in.Stamped < a.in.VM.Generation) { // it was not done to its end
+		tuned = plan.Whole(a.in.VM.Spec)
+	}
+	if err := a.retune(ctx, guest.ref, tuned, kept, live); err != nil {
 		return err
 	}
 	there := a.pluggables(live)

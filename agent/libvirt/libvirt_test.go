@@ -31,6 +31,13 @@ const inside = "QUANTIX_TEST_INSIDE_HOST"
 var unsupported error
 
 func TestMain(m *testing.M) {
+	if socket := os.Getenv(childSocket); socket != "" {
+		if err := runChild(socket); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv(inside) != "" {
 		if err := installFakeMount(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -15,10 +15,11 @@ import (
 // procStoragePoolRefresh is the number of a call in libvirt's protocol.
 const procStoragePoolRefresh = 83
 
-// proxy stands before libvirtd's socket and can swallow one kind of call, as if libvirtd hung in it.
+// proxy stands before libvirtd's socket and can swallow one kind of call, as if libvirtd hung in it, or tell of each call that changes something.
 type proxy struct {
 	socket  string
-	drop    atomic.Uint32 // the call to swallow; 0: none
+	changes atomic.Pointer[changeWatch] // nil: nobody is told; of connections to come
+	drop    atomic.Uint32               // the call to swallow; 0: none
 	dropped atomic.Int32
 
 	mu    sync.Mutex
@@ -65,26 +66,77 @@ func (p *proxy) serve(client net.Conn) {
 	p.mu.Lock()
 	p.conns = append(p.conns, client, server)
 	p.mu.Unlock()
+	watch := p.changes.Load()
+	if watch == nil {
+		watch = &changeWatch{at: func(string) bool { return true }}
+	}
 	go func() {
 		defer client.Close()
-		io.Copy(client, server)
+		for {
+			in, err := readPacket(server)
+			if err != nil || in.kind == packetReply && !watch.passes("after ", in.proc) {
+				return
+			}
+			if _, err := client.Write(in.bytes); err != nil {
+				return
+			}
+		}
 	}()
-	// A packet is its length, the program, its version and the call's number, four bytes each, and more.
-	head := make([]byte, 16)
 	for {
-		if _, err := io.ReadFull(client, head); err != nil {
+		out, err := readPacket(client)
+		if err != nil {
 			return
 		}
-		rest := make([]byte, binary.BigEndian.Uint32(head)-uint32(len(head)))
-		if _, err := io.ReadFull(client, rest); err != nil {
-			return
-		}
-		if proc := binary.BigEndian.Uint32(head[12:]); proc == p.drop.Load() {
+		if out.proc == p.drop.Load() {
 			p.dropped.Add(1)
 			continue
 		}
-		if _, err := server.Write(append(append([]byte{}, head...), rest...)); err != nil {
+		call := out.kind == packetCall
+		if call && !watch.passes("before ", out.proc) {
+			return
+		}
+		if _, err := server.Write(out.bytes); err != nil {
+			return
+		}
+		if call && !watch.passes("in the middle of ", out.proc) {
 			return
 		}
 	}
+}
+
+// changeWatch is told of calls that change something: before libvirtd has one, when it has, and before its answer is passed on. False ends the connection.
+type changeWatch struct{ at func(what string) bool }
+
+func (w *changeWatch) passes(when string, proc uint32) bool {
+	what, changes := changing[proc]
+	return !changes || w.at(when+what)
+}
+
+// changing are the calls of libvirt's protocol, by number, with which VMs and volumes are made and changed.
+var changing = map[uint32]string{
+	11: "define", 350: "define", 231: "undefine",
+	93: "make a volume", 125: "copy a volume", 94: "delete a volume", 260: "grow a volume",
+	160: "attach", 174: "update a device", 392: "detach", 199: "add CPUs", 204: "set the balloon", 251: "grow a disk",
+}
+
+const (
+	packetCall  = 0
+	packetReply = 1
+)
+
+// packet is its length, the program, its version, the call's number and whether it is a call, four bytes each, and more.
+type packet struct {
+	bytes []byte
+	proc  uint32
+	kind  uint32
+}
+
+func readPacket(from io.Reader) (packet, error) {
+	head := make([]byte, 20)
+	if _, err := io.ReadFull(from, head); err != nil {
+		return packet{}, err
+	}
+	all := make([]byte, max(len(head), int(binary.BigEndian.Uint32(head))))
+	_, err := io.ReadFull(from, all[copy(all, head):])
+	return packet{all, binary.BigEndian.Uint32(head[12:]), binary.BigEndian.Uint32(head[16:])}, err
 }

@@ -172,7 +172,7 @@ func checkDisk(ctx context.Context, p place) error {
 func (b *Backend) removeVolume(ctx context.Context, c *conn, p place) error {
 	if !p.block() {
 		there, err := fileExists(ctx, p.path())
-		if err != nil || !there {
+		if err != nil || !there && !b.begun(ctx, c, p) {
 			return err
 		}
 	}
@@ -210,6 +210,18 @@ func (b *Backend) removeVolume(ctx context.Context, c *conn, p place) error {
 			err = nil
 		}
 	}
+}
+
+// begun reports whether libvirt is to make a file that is not there yet: an agent that ended asked for it a moment ago.
+func (b *Backend) begun(ctx context.Context, c *conn, p place) bool {
+	if p == p.whole() {
+		return false
+	}
+	pool, err := lookupPool(ctx, c, p.pool.Name)
+	if err == nil {
+		err = c.do(ctx, func(l *golibvirt.Libvirt) error { _, err := l.StorageVolLookupByName(pool, p.volume); return err })
+	}
+	return err == nil
 }
 
 // newVolume is what libvirt is to make.

@@ -28,7 +28,7 @@ import (
 const startSamples = 10
 
 // BenchmarkCreateAndStart measures a diskless guest on a real libvirt host, under emulation: through the portal, from the
-// request to the end of its start, and by plain libvirt over one connection, define and create. Limit: the peer's + 100 ms.
+// request to the end of its start, and by plain libvirt over one connection, define and create. Limit: the peer's + 60 ms.
 func BenchmarkCreateAndStart(b *testing.B) {
 	url, token, uri, _ := startLab(b)
 	api, err := client.New(url, token, nil)
@@ -61,8 +61,8 @@ func BenchmarkCreateAndStart(b *testing.B) {
 		portal.report(b, "portal")
 		plain.report(b, "libvirt")
 		b.ReportMetric(ms(portal.at(0.5)-plain.at(0.5)), "portal-above-libvirt-p50-ms")
-		b.ReportMetric(100, "limit-above-libvirt-ms")
-		goals.Start.Tell(b, portal.at(0.5) <= plain.at(0.5)+100*time.Millisecond, fmt.Sprintf("%.0f ms", ms(portal.at(0.5))), fmt.Sprintf("plain libvirt, the same XML: %.0f ms", ms(plain.at(0.5))))
+		b.ReportMetric(60, "limit-above-libvirt-ms")
+		goals.Start.Tell(b, portal.at(0.5) <= plain.at(0.5)+60*time.Millisecond, fmt.Sprintf("%.0f ms", ms(portal.at(0.5))), fmt.Sprintf("plain libvirt, the same XML: %.0f ms", ms(plain.at(0.5))))
 	}
 }
 
@@ -149,8 +149,15 @@ func dialLibvirt(b *testing.B, uri string) *libvirt.Libvirt {
 	return l
 }
 
-// startLab builds the program and runs its lab.
+// startLab builds the program and runs its lab; uri is that of the first host's libvirt.
 func startLab(b *testing.B) (url, token, uri string, pid int) {
+	b.Helper()
+	url, token, uris, pid := runLab(b)
+	return url, token, uris[0], pid
+}
+
+// runLab builds the program and runs its lab; uris are those of its hosts' libvirt.
+func runLab(b *testing.B) (url, token string, uris []string, pid int) {
 	b.Helper()
 	dir, err := os.MkdirTemp("/tmp", "qxbench") // Unix sockets want a short path
 	if err != nil {
@@ -192,5 +199,8 @@ func startLab(b *testing.B) (url, token, uri string, pid int) {
 	if err := json.Unmarshal(line, &ready); err != nil {
 		b.Fatal(err)
 	}
-	return ready.URL, ready.APIToken, ready.Hosts[0].LibvirtURI, cmd.Process.Pid
+	for _, h := range ready.Hosts {
+		uris = append(uris, h.LibvirtURI)
+	}
+	return ready.URL, ready.APIToken, uris, cmd.Process.Pid
 }

@@ -87,9 +87,13 @@ type Field[S any] struct {
 	Portal     bool                            // no host acts by it, so an agent that does not know it is none too old
 	On         When                            // when a change takes effect for a guest that is on
 
+	same   func(a, b *S) bool     // Same, of what is large
 	became func(old, to S) string // what becomes what, in words; empty: nothing does
 	check  func(c *Checks, field string, s S)
 }
+
+// Like is Same without copies of what is large.
+func (f Field[S]) Like(a, b *S) bool { return f.same(a, b) }
 
 // VMField is a field of a VM's spec.
 type VMField struct {
@@ -168,9 +172,10 @@ func whole(f Field[VMSpec]) VMField {
 // valueAs is a field that holds one thing, where other values mean the same, too.
 func valueAs[S, T any](name, noun string, on When, at func(*S) *T, words func(T) string, change func(a, b T) string, equal func(a, b T) bool) Field[S] {
 	get := func(s S) T { return *at(&s) }
-	same := func(a, b S) bool { return equal(get(a), get(b)) }
+	like := func(a, b *S) bool { return equal(*at(a), *at(b)) }
+	same := func(a, b S) bool { return like(&a, &b) }
 	return Field[S]{
-		Name: name, Noun: noun, On: on, Same: same,
+		Name: name, Noun: noun, On: on, Same: same, same: like,
 		Words: func(s S) string { return words(get(s)) },
 		Value: func(s S) any { return get(s) },
 		Copy:  func(to *S, from S) { *at(to) = get(from) },
@@ -298,23 +303,24 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 		}
 		return out
 	}
+	like := func(a, b *VMSpec) bool {
+		n := map[string]int{}
+		for _, v := range *at(a) {
+			n[e.tells(v)]++
+		}
+		for _, v := range *at(b) {
+			n[e.tells(v)]--
+		}
+		for _, more := range n {
+			if more != 0 {
+				return false
+			}
+		}
+		return true
+	}
 	return VMField{diff: diff, Field: Field[VMSpec]{
 		Name: name, Noun: noun + "s", On: on,
-		Same: func(a, b VMSpec) bool {
-			n := map[string]int{}
-			for _, v := range get(a) {
-				n[e.tells(v)]++
-			}
-			for _, v := range get(b) {
-				n[e.tells(v)]--
-			}
-			for _, more := range n {
-				if more != 0 {
-					return false
-				}
-			}
-			return true
-		},
+		Same: func(a, b VMSpec) bool { return like(&a, &b) }, same: like,
 		Words: func(s VMSpec) string {
 			var all []string
 			for _, v := range get(s) {

@@ -1,0 +1,166 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/libvirt"
+	"quantix/internal/fleet"
+)
+
+// childSocket is set in a copy of the test program that is an agent of its own, with one order to do: to the socket of libvirt that it uses.
+const childSocket = "QUANTIX_TEST_AGENT_SOCKET"
+
+// childOrder is what the copy does; of VM and Volume one is set.
+type childOrder struct {
+	Book      string // where agents of the host remember its pools
+	VM        *fleet.VM
+	Pools     []fleet.Pool
+	Made      []fleet.Volref
+	FirstBoot map[string][]byte
+
+	Kind   fleet.JobKind
+	Pool   fleet.Pool
+	Source *fleet.Pool
+	Name   string
+	Volume *fleet.VolumeOrder
+	File   string // as agent.VolumeWork.Made
+}
+
+// The lines that the copy writes begin with one of these. It waits for an answer to the first three.
+const (
+	childStep   = "step "   // and the words of what it is about to do
+	childMade   = "made "   // and the reference to a disk, as JSON, that is to be kept in mind
+	childWhole  = "whole "  // and the file of a volume that is to be kept in mind
+	childFailed = "failed " // and why
+	childDone   = "done"
+)
+
+// teller passes lines to the parent, one after the other.
+type teller struct {
+	mu  sync.Mutex
+	in  *bufio.Reader
+	out io.Writer
+}
+
+func (c *teller) ask(line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintln(c.out, line)
+	if _, err := c.in.ReadString('\n'); err != nil {
+		os.Exit(1) // the parent is gone
+	}
+}
+
+// runChild is all that the copy does.
+func runChild(socket string) error {
+	c := &teller{in: bufio.NewReader(os.Stdin), out: os.Stdout}
+	line, err := c.in.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	var o childOrder
+	if err := json.Unmarshal(line, &o); err != nil {
+		return err
+	}
+	known, err := agent.OpenPoolBook(o.Book)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	hv, err := libvirt.Open(ctx, libvirt.Options{Socket: socket, Log: slog.New(slog.DiscardHandler), Roots: roots, Book: known})
+	if err == nil {
+		err = o.do(ctx, hv, c)
+	}
+	if err != nil {
+		fmt.Println(childFailed + strings.ReplaceAll(err.Error(), "\n", " "))
+		return nil
+	}
+	fmt.Println(childDone)
+	return nil
+}
+
+// do is the order as an agent does it, that tells c of its steps; nil: nobody.
+func (o childOrder) do(ctx context.Context, hv agent.Hypervisor, c *teller) error {
+	tell := func(line string) {
+		if c != nil {
+			c.ask(line)
+		}
+	}
+	progress := func(_ int, note string) { tell(childStep + note) }
+	if o.VM != nil {
+		return hv.ApplyVM(ctx, agent.Apply{
+			VM: *o.VM, Pools: o.Pools, Made: o.Made, Progress: progress,
+			FirstBoot: func(context.Context) (map[string][]byte, error) {
+				tell(childStep + "fetching what the guest reads first")
+				return o.FirstBoot, nil
+			},
+			Whole: func(ref fleet.Volref) error {
+				text, err := json.Marshal(ref)
+				tell(childMade + string(text))
+				return err
+			},
+		})
+	}
+	in := agent.VolumeWork{
+		Pool: o.Pool, Name: o.Name, Order: *o.Volume, Source: o.Source, Made: o.File, Progress: progress,
+		Whole:  func(file string) error { tell(childWhole + file); return nil },
+		Hashed: func(...agent.Hashed) error { tell(childStep + "keeping the checksum in mind"); return nil },
+	}
+	switch o.Kind {
+	case fleet.VolumeCopy:
+		return hv.CopyVolume(ctx, in)
+	case fleet.VolumeConvert:
+		return hv.ConvertVolume(ctx, in)
+	}
+	return fmt.Errorf("nobody does %q here", o.Kind)
+}
+
+// childRun is an order under way in the copy.
+type childRun struct {
+	cmd   *exec.Cmd
+	in    io.Writer
+	lines chan string // closed with its end
+}
+
+func startChild(t *testing.T, socket string, o childOrder) *childRun {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childSocket+"="+socket)
+	cmd.Stderr = os.Stderr
+	in := must(cmd.StdinPipe())
+	out := must(cmd.StdoutPipe())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := &childRun{cmd: cmd, in: in, lines: make(chan string)}
+	go func() {
+		defer close(r.lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			r.lines <- s.Text()
+		}
+	}()
+	fmt.Fprintf(in, "%s\n", must(json.Marshal(o)))
+	return r
+}
+
+func (r *childRun) goOn() { fmt.Fprintln(r.in) }
+
+// end takes what it still says, and waits for it.
+func (r *childRun) end() {
+	for range r.lines { //nolint:revive // until it is closed
+	}
+	_ = r.cmd.Wait() // killed, mostly
+}

@@ -1,0 +1,256 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/agent/libvirt"
+	"quantix/agent/seed"
+	"quantix/internal/fleet"
+)
+
+// cutter has orders done by an agent in a process of its own, and cuts them off: in a place of theirs, which is a step that they tell of, or a moment before,
+// in the middle of or after a call that changes something.
+type cutter struct {
+	fixture
+	proxy  *proxy
+	book   string         // where agents of the host remember its pools
+	places int            // where something was cut off so far
+	kinds  map[string]int // of them, by what was cut off
+}
+
+func newCutter(t *testing.T) *cutter {
+	t.Helper()
+	path := t.TempDir()
+	b := openWith(t, libvirt.DefaultSocket, must(agent.OpenPoolBook(path)))
+	t.Cleanup(func() { b.Close() })
+	return &cutter{fixture: newFixtureOn(t, b), proxy: newProxy(t), book: path, kinds: map[string]int{}}
+}
+
+// fault is what happens in a place.
+type fault struct {
+	name  string
+	first int // the place in which it happens first
+	every int // how many places it goes on each time
+	// happens reports whether the agent goes on.
+	happens func(c *cutter, r *childRun, place int) bool
+}
+
+func killAgent(c *cutter, r *childRun, _ int) bool {
+	c.ok(r.cmd.Process.Kill())
+	return false
+}
+
+// killAgentLater kills it at another moment each time, be it between two steps that nobody is told of.
+func killAgentLater(_ *cutter, r *childRun, place int) bool {
+	time.AfterFunc(time.Duration(place*7%17)*time.Millisecond, func() { _ = r.cmd.Process.Kill() })
+	return true
+}
+
+// killServer kills libvirtd. The agent survives that, and its order fails or does not.
+func killServer(c *cutter, _ *childRun, _ int) bool {
+	stopLibvirtd(c.t)
+	startLibvirtd(c.t)
+	return true
+}
+
+type asked struct {
+	what  string
+	place bool // something can be cut off there
+	goOn  chan bool
+}
+
+// cut has the order done, and cut off in the nth place of it; 0: nowhere. It is what the order came to: an error is why it failed, or that it was cut off.
+// The order is as it is to be given again: with what was made kept in mind. where is the place; empty: it has fewer.
+func (c *cutter) cut(o *childOrder, n int, f fault) (where string, err error) {
+	c.t.Helper()
+	asks, over := make(chan asked), make(chan struct{})
+	c.proxy.changes.Store(&changeWatch{at: func(what string) bool {
+		a := asked{what: what, place: true, goOn: make(chan bool, 1)}
+		select {
+		case asks <- a:
+			return <-a.goOn
+		case <-over:
+			return false
+		}
+	}})
+	r := startChild(c.t, c.proxy.socket, *o)
+	defer close(over)
+	defer r.end()
+	seen := 0
+	reached := func(what string) (goOn bool) {
+		if seen++; seen != n {
+			return true
+		}
+		where = what
+		return f.happens(c, r, n)
+	}
+	err = fmt.Errorf("the agent was killed")
+	for {
+		select {
+		case a := <-asks:
+			a.goOn <- reached(a.what)
+		case line, more := <-r.lines:
+			switch {
+			case !more:
+				return where, err
+			case strings.HasPrefix(line, childFailed):
+				err = fmt.Errorf("%s", strings.TrimPrefix(line, childFailed))
+			case line == childDone:
+				err = nil
+			case strings.HasPrefix(line, childStep):
+				if reached(strings.TrimPrefix(line, childStep)) {
+					r.goOn()
+				}
+			default:
+				if reached("before it is kept in mind what was made") && c.keep(o, line) && reached("after it is kept in mind what was made") {
+					r.goOn()
+				}
+			}
+		}
+	}
+}
+
+func (c *cutter) keep(o *childOrder, line string) bool {
+	if file, ok := strings.CutPrefix(line, childWhole); ok {
+		o.File = file
+		return true
+	}
+	var ref fleet.Volref
+	c.ok(json.Unmarshal([]byte(strings.TrimPrefix(line, childMade)), &ref))
+	o.Made = append(o.Made, ref)
+	return true
+}
+
+// again gives the order again until it is done, as the portal does, by another agent.
+func (c *cutter) again(when string, o childOrder) {
+	c.t.Helper()
+	c.back()
+	var all []error
+	for range 3 {
+		err := o.do(c.t.Context(), c.backend, nil)
+		if err == nil {
+			return
+		}
+		all = append(all, err)
+		c.back()
+	}
+	c.t.Fatalf("%s: the order given again: %v", when, all)
+}
+
+// back waits until the backend has found libvirt again.
+func (c *cutter) back() {
+	c.t.Helper()
+	waitFor(c.t, "the backend has found libvirt again", func() bool {
+		_, err := c.Snapshot(c.t.Context(), agent.Assigned{})
+		s, _ := c.Snapshot(c.t.Context(), agent.Assigned{})
+		return err == nil && s.Host.Connected
+	})
+}
+
+// ordeal is an order that is cut off everywhere.
+type ordeal struct {
+	name string
+	// begin makes all as it is before the order, which it returns.
+	begin func(when string) childOrder
+	// check demands that all is as was asked, and takes it away.
+	check func(when string, o childOrder)
+}
+
+// each cuts the order off in each place of each fault.
+func (c *cutter) each(d ordeal, faults ...fault) {
+	c.t.Helper()
+	for _, f := range faults {
+		for n := f.first; ; n += f.every {
+			when := fmt.Sprintf("%s, %s at place %d", d.name, f.name, n)
+			o := d.begin(when)
+			where, err := c.cut(&o, n, f)
+			if where == "" && err != nil {
+				c.t.Fatalf("%s: %v", when, err)
+			}
+			if when += " (" + where + ")"; where != "" {
+				c.places++
+				c.kinds[f.name]++
+			}
+			c.again(when, o)
+			d.check(when, o)
+			if where == "" {
+				break
+			}
+		}
+	}
+}
+
+// wantFiles demands that the pool has these files, and no other.
+func (c *cutter) wantFiles(when string, names ...string) {
+	c.t.Helper()
+	var have []string
+	for _, e := range must(os.ReadDir(c.pool.Spec.Path)) {
+		if e.Name() != agent.PoolMarker {
+			have = append(have, e.Name())
+		}
+	}
+	if slices.Sort(names); !slices.Equal(have, names) {
+		c.t.Fatalf("%s: the pool has %q, want %q", when, have, names)
+	}
+}
+
+// wantSeeds demands that so many files lie on the host for the VM's first boot, whole or not.
+func (c *cutter) wantSeeds(when string, id fleet.VMID, n int) {
+	c.t.Helper()
+	all, err := os.ReadDir(filepath.Join(seed.Dir, string(id)))
+	if len(all) != n || n == 0 && !os.IsNotExist(err) {
+		c.t.Fatalf("%s: for its first boot there is %v, %v; want %d", when, all, err, n)
+	}
+}
+
+// wantVars demands that there are the firmware's variables of the VM, once, or that there are none.
+func (c *cutter) wantVars(when string, id fleet.VMID, n int) {
+	c.t.Helper()
+	if all := must(filepath.Glob("/var/lib/libvirt/qemu/nvram/*" + string(id) + "*")); len(all) != n {
+		c.t.Fatalf("%s: the firmware's variables are %q, want %d", when, all, n)
+	}
+}
+
+// agrees demands that the VM is as its spec says: its definition, its guest where that runs, and its disks.
+func (c *cutter) agrees(when string, vm fleet.VM) fleet.VMStatus {
+	c.t.Helper()
+	s, _, err := c.VM(c.t.Context(), vm.ID)
+	c.ok(err)
+	if len(s.Drift)+len(s.Faults)+len(s.NextBoot) > 0 || len(s.Disks) != len(vm.Spec.Disks) || len(s.NICs) != len(vm.Spec.NICs) {
+		c.t.Fatalf("%s: drift %+v, faults %+v, next boot %q, disks %+v, NICs %+v", when, s.Drift, s.Faults, s.NextBoot, s.Disks, s.NICs)
+	}
+	for _, d := range s.Disks {
+		checkChain(c.t, d.Path)
+	}
+	return s
+}
+
+// gone deletes the VM with its disks, and demands that nothing is left of it.
+func (c *cutter) gone(when string, vm fleet.VM, files ...string) {
+	c.t.Helper()
+	c.ok(c.DeleteVM(c.t.Context(), vm, []fleet.Pool{c.pool}, true))
+	c.wantFiles(when+", deleted", files...)
+	c.wantSeeds(when+", deleted", vm.ID, 0)
+	c.wantVars(when+", deleted", vm.ID, 0)
+	if out, err := tryVirsh("domstate", string(vm.ID)); err == nil {
+		c.t.Fatalf("%s: it is there still, %s", when, out)
+	}
+}
+
+// tell says how many places there were.
+func (c *cutter) tell(least int) {
+	c.t.Helper()
+	if c.t.Logf("cut off in %d places: %v", c.places, c.kinds); c.places < least {
+		c.t.Errorf("cut off in %d places, fewer than %d: are there steps that tell nobody of themselves?", c.places, least)
+	}
+}

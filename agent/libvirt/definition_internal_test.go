@@ -1,0 +1,56 @@
+package libvirt
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/agent/hvtest"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/goals"
+)
+
+// BenchmarkDefinition writes the definition of a VM with two disks and two cards, and of one that has every other part, too. Beside it: the library that
+// writes XML, alone.
+func BenchmarkDefinition(b *testing.B) {
+	plain := fleet.VM{Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: "web-01", Generation: 1}, Spec: fleet.VMSpec{CPUs: 2, MemoryMiB: 2048, Firmware: fleet.BIOS}}
+	pool := fleet.NewID[fleet.PoolID]()
+	for i := range 2 {
+		plain.Spec.Disks = append(plain.Spec.Disks, fleet.Disk{PoolID: pool, Volume: fmt.Sprintf("disk-%d.qcow2", i), SizeBytes: 1 << 30})
+		plain.Spec.NICs = append(plain.Spec.NICs, fleet.NIC{Network: "default", MAC: fmt.Sprintf("52:54:00:00:00:%02d", i)})
+	}
+	full := plain
+	full.Spec = hvtest.FullSpec(plain.Spec)
+	var usual, whole, library, wholeLibrary []time.Duration
+	for b.Loop() {
+		spec, xml := writeDefinition(b, plain)
+		usual, library = append(usual, spec+xml), append(library, xml)
+		spec, xml = writeDefinition(b, full)
+		whole, wholeLibrary = append(whole, spec+xml), append(wholeLibrary, xml)
+	}
+	p50 := func(took []time.Duration) time.Duration { slices.Sort(took); return took[len(took)/2] }
+	us := func(took []time.Duration) string { return fmt.Sprintf("%.0f", float64(p50(took).Nanoseconds())/1000) }
+	goals.Definition.Tell(b, p50(usual) <= 100*time.Microsecond && p50(whole) <= 100*time.Microsecond, us(usual)+" · "+us(whole)+" µs", "of it the library that writes XML: "+us(library)+" · "+us(wholeLibrary)+" µs")
+}
+
+// writeDefinition takes as long for what the spec comes to, and for its XML.
+func writeDefinition(b *testing.B, vm fleet.VM) (spec, xml time.Duration) {
+	began := time.Now()
+	a := applying{in: agent.Apply{VM: vm}}
+	in := intent{Edit: agent.Plan(agent.Applied{}, agent.Defined{}, vm, true), name: vm.Name, spec: vm.Spec}
+	for _, d := range vm.Spec.Disks {
+		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: "/pool/" + d.Volume})
+	}
+	in.mark = a.mark(agent.NewApplied(a.in, vm.Name, "", nil), "")
+	x := newDefinition(vm.ID, "x86_64", kind{accelerator: "kvm", machine: "q35"})
+	edit(x, in)
+	addPorts(x)
+	spec = time.Since(began)
+	text, err := x.Marshal()
+	if err != nil || len(text) < 4000 {
+		b.Fatalf("%v: %s", err, text)
+	}
+	return spec, time.Since(began) - spec
+}

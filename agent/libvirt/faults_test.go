@@ -1,0 +1,65 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"fmt"
+	"testing"
+
+	"quantix/agent/hvtest"
+	"quantix/internal/fleet"
+)
+
+// Whatever is killed while a VM is made, it ends whole, with each of its files once; or it is deleted, and nothing is left.
+func TestMakingAVMCutOffAnywhere(t *testing.T) {
+	c := newCutter(t)
+	addImage(t, c.pool, hvtest.Image{Name: "golden.qcow2", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+	addImage(t, c.pool, hvtest.Image{Name: "disc.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
+	c.ok(c.ApplyPool(t.Context(), c.pool))
+	base := []string{"golden.qcow2", "disc.iso"}
+	golden := fleet.Volref{PoolID: c.pool.ID, Volume: "golden.qcow2"}
+	count := 0
+	d := ordeal{
+		name: "make",
+		begin: func(string) childOrder {
+			vm := c.vm()
+			vm.Spec.Firmware, vm.Spec.FirstBoot = fleet.UEFI, fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}
+			vm.Spec.ISO = &fleet.Volref{PoolID: c.pool.ID, Volume: "disc.iso"}
+			vm.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:0b:00:01"}}
+			vm.Spec.Disks = []fleet.Disk{
+				{PoolID: c.pool.ID, Volume: "over.qcow2", Image: &golden, ImageID: fleet.NewID[fleet.ImageID](), VersionID: fleet.NewID[fleet.ImageVersionID](), Overlay: true},
+				{PoolID: c.pool.ID, Volume: "copy.qcow2", Image: &golden, SizeBytes: 6 << 20},
+				c.disk("blank.qcow2"),
+			}
+			return childOrder{Book: c.book, VM: &vm, Pools: []fleet.Pool{c.pool}, FirstBoot: map[string][]byte{"user-data": []byte("#cloud-config\n"), "meta-data": []byte("instance-id: one\n")}}
+		},
+		check: func(when string, o childOrder) {
+			vm := *o.VM
+			c.agrees(when, vm)
+			c.wantFiles(when, append([]string{"over.qcow2", "copy.qcow2", "blank.qcow2"}, base...)...)
+			c.wantSeeds(when, vm.ID, 1)
+			if count++; count%8 == 0 {
+				c.ok(c.StartVM(t.Context(), vm.ID))
+				c.agrees(when+", started", vm)
+				c.wantVars(when+", started", vm.ID, 1)
+			}
+			c.gone(when, vm, base...)
+		},
+	}
+	c.each(d, fault{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
+		fault{name: "the agent is killed a moment later", first: 2, every: 3, happens: killAgentLater},
+		fault{name: "libvirtd is killed", first: 3, every: 4, happens: killServer})
+	for n := 1; ; n += 3 {
+		when := fmt.Sprintf("make, and deleted when cut off at place %d", n)
+		o := d.begin(when)
+		where, err := c.cut(&o, n, fault{happens: killAgent})
+		if where == "" {
+			c.ok(err)
+			c.gone(when, *o.VM, base...)
+			break
+		}
+		c.places++
+		c.gone(when+" ("+where+")", *o.VM, base...)
+	}
+	c.tell(40)
+}

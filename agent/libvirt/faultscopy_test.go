@@ -1,0 +1,84 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/agent/hvtest"
+	"quantix/internal/fleet"
+)
+
+// Whatever is killed while the disks of a new VM are copied from another's, now or from a snapshot, or converted out of an archive, each is there once and whole
+// in the end, and what it was made of is as before.
+func TestCopiesCutOffAnywhere(t *testing.T) {
+	c := newCutter(t)
+	addImage(t, c.pool, hvtest.Image{Name: "golden.qcow2", Kind: hvtest.Qcow2, SizeBytes: 32 << 20})
+	c.ok(c.ApplyPool(t.Context(), c.pool))
+	s := &snapper{fixture: c.fixture, vm: c.vm()}
+	s.vm.Spec.Disks = []fleet.Disk{{
+		PoolID: c.pool.ID, Volume: "disk.qcow2", Image: &fleet.Volref{PoolID: c.pool.ID, Volume: "golden.qcow2"},
+		ImageID: fleet.NewID[fleet.ImageID](), VersionID: fleet.NewID[fleet.ImageVersionID](), Overlay: true,
+	}}
+	s.apply(s.vm)
+	s.write('a')
+	export := c.work("vm.ova", fleet.VolumeOrder{Export: &fleet.ExportOrder{Appliance: fleet.ApplianceOf(fleet.VMView{VM: s.vm}, nil), Disks: []fleet.Volref{s.vm.Spec.Disks[0].Ref()}}})
+	c.ok(c.ExportVolume(t.Context(), export))
+	snapshot := s.take(false)
+	s.write('b')
+	present := filepath.Join(t.TempDir(), "present.qcow2") // what the disk has now
+	run(t, "qemu-img", "convert", "-O", "qcow2", s.file(), present)
+	base := []string{"golden.qcow2", "vm.ova", "disk.qcow2", filepath.Base(s.file())}
+	before := map[string]string{}
+	for _, name := range base {
+		before[name] = sumOf(c.content(name))
+	}
+	member := ""
+	for _, v := range poolOf(t, c.fixture, c.pool).Volumes {
+		if a := v.Appliance; a != nil && len(a.Disks) == 1 {
+			member = a.Disks[0].Member
+		}
+	}
+	for _, of := range []struct {
+		name  string
+		kind  fleet.JobKind
+		order fleet.VolumeOrder
+		like  string // a disk with the same data
+	}{
+		{"copy an image", fleet.VolumeCopy, fleet.VolumeOrder{Source: "golden.qcow2"}, c.at("golden.qcow2")},
+		{"clone", fleet.VolumeCopy, fleet.VolumeOrder{Source: filepath.Base(s.file()), Flatten: true}, present},
+		{
+			"clone a snapshot", fleet.VolumeCopy,
+			fleet.VolumeOrder{Source: "disk.qcow2", Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: s.vm.ID, ID: snapshot}},
+			c.at("disk.qcow2"),
+		},
+		{"import", fleet.VolumeConvert, fleet.VolumeOrder{Source: "vm.ova", Member: member}, c.at("disk.qcow2")},
+	} {
+		c.each(ordeal{
+			name: of.name,
+			begin: func(string) childOrder {
+				return childOrder{Book: c.book, Kind: of.kind, Pool: c.pool, Name: "made.qcow2", Volume: &of.order}
+			},
+			check: func(when string, _ childOrder) {
+				c.wantFiles(when, append([]string{"made.qcow2"}, base...)...)
+				checkChain(t, c.at("made.qcow2"))
+				if out := run(t, "qemu-img", "compare", "-U", c.at("made.qcow2"), of.like); !strings.Contains(out, "identical") {
+					t.Fatalf("%s: %s", when, out)
+				}
+				for _, name := range base {
+					if sumOf(c.content(name)) != before[name] {
+						t.Fatalf("%s: %s is changed", when, name)
+					}
+				}
+				c.ok(c.DeleteVolume(t.Context(), c.work("made.qcow2", fleet.VolumeOrder{})))
+				c.wantFiles(when+", deleted", base...)
+			},
+		}, fault{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
+			fault{name: "the agent is killed a moment later", first: 1, every: 2, happens: killAgentLater},
+			fault{name: "libvirtd is killed", first: 2, every: 4, happens: killServer})
+	}
+	c.gone("the VM", s.vm, "golden.qcow2", "vm.ova")
+	c.tell(30)
+}

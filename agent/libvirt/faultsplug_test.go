@@ -1,0 +1,160 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/agent/hvtest"
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+// guestKilled kills the VM's QEMU, wherever the order is.
+func guestKilled(vm *fleet.VM) func(*cutter, *childRun, int) bool {
+	return func(c *cutter, _ *childRun, _ int) bool {
+		killQEMU(&snapper{fixture: c.fixture, vm: *vm})
+		return true
+	}
+}
+
+// wantLive demands that the guest that runs has what its definition says, each once.
+func (c *cutter) wantLive(when string, vm fleet.VM, disc string) {
+	c.t.Helper()
+	s := c.agrees(when, vm)
+	if s.Power != fleet.Running || s.CPUs != vm.Spec.CPUs || s.MemoryMiB != vm.Spec.MemoryMiB {
+		c.t.Fatalf("%s: the guest is %s, and has %d vCPUs and %d MiB", when, s.Power, s.CPUs, s.MemoryMiB)
+	}
+	for i, d := range vm.Spec.Disks {
+		if s.Disks[i].SizeBytes != d.SizeBytes {
+			c.t.Fatalf("%s: disk %d has %d bytes", when, i+1, s.Disks[i].SizeBytes)
+		}
+	}
+	id := string(vm.ID)
+	for how, config := range map[string]string{"lives": "", "starts next": "--inactive"} {
+		args := func(what string) []string {
+			return slices.DeleteFunc([]string{what, id, config}, func(s string) bool { return s == "" })
+		}
+		disks, cards := virsh(c.t, args("domblklist")...), virsh(c.t, args("domiflist")...)
+		if strings.Count(disks, ".qcow2") != len(vm.Spec.Disks) || disc != "" && strings.Count(disks, disc) != 1 || disc == "" && strings.Contains(disks, ".iso") {
+			c.t.Fatalf("%s: the guest that %s has the disks\n%s", when, how, disks)
+		}
+		if strings.Count(cards, "52:54:") != len(vm.Spec.NICs) {
+			c.t.Fatalf("%s: the guest that %s has the cards\n%s", when, how, cards)
+		}
+	}
+}
+
+// Whatever is killed while a guest that runs gets a vCPU, memory, a disk, a card and a disc, and its disk grows, it has each of them once in the end, and its
+// definition too.
+func TestHotPlugCutOffAnywhere(t *testing.T) {
+	c := newCutter(t)
+	addImage(t, c.pool, hvtest.Image{Name: "disc.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
+	c.ok(c.ApplyPool(t.Context(), c.pool))
+	var vm fleet.VM
+	d := ordeal{
+		name: "plug",
+		begin: func(string) childOrder {
+			vm = c.vm()
+			vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 2, 512
+			vm.Spec.Disks = []fleet.Disk{c.disk("first.qcow2")}
+			vm.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:0c:00:01"}}
+			c.apply(vm)
+			c.ok(c.StartVM(t.Context(), vm.ID))
+			more := vm
+			more.Generation++
+			more.Spec.CPUs, more.Spec.MemoryMiB = 2, 256
+			more.Spec.Disks = []fleet.Disk{vm.Spec.Disks[0], c.disk("second.qcow2")}
+			more.Spec.Disks[0].SizeBytes += 4 << 20
+			more.Spec.NICs = []fleet.NIC{vm.Spec.NICs[0], {Network: "default", MAC: "52:54:00:0c:00:02"}}
+			more.Spec.ISO = &fleet.Volref{PoolID: c.pool.ID, Volume: "disc.iso"}
+			return childOrder{Book: c.book, VM: &more, Pools: []fleet.Pool{c.pool}}
+		},
+		check: func(when string, o childOrder) {
+			if powerOf(t, vm.ID) != fleet.Running {
+				if !strings.Contains(when, "QEMU") {
+					t.Fatalf("%s: the guest does not run any more", when)
+				}
+				c.ok(c.StartVM(t.Context(), vm.ID))
+			}
+			c.wantLive(when, *o.VM, "disc.iso")
+			c.wantFiles(when, "first.qcow2", "second.qcow2", "disc.iso")
+			guestKilled(&vm)(c, nil, 0)
+			c.gone(when, *o.VM, "disc.iso")
+		},
+	}
+	c.each(d, fault{name: "the agent is killed", first: 1, every: 2, happens: killAgent},
+		fault{name: "the agent is killed a moment later", first: 2, every: 6, happens: killAgentLater},
+		fault{name: "libvirtd is killed", first: 2, every: 5, happens: killServer},
+		fault{name: "QEMU is killed", first: 4, every: 6, happens: guestKilled(&vm)})
+	c.tell(30)
+}
+
+// Whatever is killed while a guest that runs gives a disk, a card and a disc back, it has none of them in the end, and nobody holds what it had.
+func TestHotUnplugCutOffAnywhere(t *testing.T) {
+	c := newCutter(t)
+	guest := must(lab.GuestImage(t.Context(), lab.CacheDir()))
+	run(t, "cp", guest.Disk, filepath.Join(c.pool.Spec.Path, "root.qcow2"))
+	addImage(t, c.pool, hvtest.Image{Name: "disc.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
+	c.ok(c.ApplyPool(t.Context(), c.pool))
+	vm := c.vm()
+	root := fleet.Disk{PoolID: c.pool.ID, Volume: "root.qcow2", Existing: true}
+	card := fleet.NIC{Network: "default", MAC: "52:54:00:0d:00:01"}
+	vm.Spec.Disks, vm.Spec.NICs = []fleet.Disk{root}, []fleet.NIC{card}
+	up := func(when string) {
+		t.Helper()
+		if powerOf(t, vm.ID) == fleet.Running {
+			return
+		}
+		c.ok(c.StartVM(t.Context(), vm.ID))
+		waitFor(t, when+": the guest answers", func() bool {
+			_, err := tryVirsh("qemu-agent-command", string(vm.ID), `{"execute":"guest-ping"}`)
+			return err == nil
+		})
+	}
+	c.ok(c.ApplyVM(t.Context(), order(vm, c.pool)))
+	up("at first")
+	number := 0
+	d := ordeal{
+		name: "unplug",
+		begin: func(when string) childOrder {
+			up(when)
+			number++
+			vm.Generation++
+			vm.Spec.Disks = []fleet.Disk{root, c.disk(fmt.Sprintf("more-%d.qcow2", number))}
+			vm.Spec.NICs = []fleet.NIC{card, {Network: "default", MAC: fmt.Sprintf("52:54:00:0d:01:%02d", number)}}
+			vm.Spec.ISO = &fleet.Volref{PoolID: c.pool.ID, Volume: "disc.iso"}
+			c.apply(vm)
+			waitFor(t, when+": the guest sees the card", func() bool {
+				out, _ := tryVirsh("qemu-agent-command", string(vm.ID), `{"execute":"guest-network-get-interfaces"}`)
+				return strings.Contains(out, vm.Spec.NICs[1].MAC)
+			})
+			vm.Generation++
+			vm.Spec.Disks, vm.Spec.NICs, vm.Spec.ISO = []fleet.Disk{root}, []fleet.NIC{card}, nil
+			less := vm
+			return childOrder{Book: c.book, VM: &less, Pools: []fleet.Pool{c.pool}}
+		},
+		check: func(when string, _ childOrder) {
+			if powerOf(t, vm.ID) != fleet.Running && !strings.Contains(when, "QEMU") {
+				t.Fatalf("%s: the guest does not run any more", when)
+			}
+			up(when)
+			with := vm
+			with.Spec.Disks = slices.Clone(vm.Spec.Disks)
+			with.Spec.Disks[0].SizeBytes = c.agrees(when, vm).Disks[0].SizeBytes // which its spec does not say
+			c.wantLive(when, with, "")
+			left := fmt.Sprintf("more-%d.qcow2", number)
+			c.wantFiles(when, "root.qcow2", "disc.iso", left)
+			c.ok(c.DeleteVolume(t.Context(), c.work(left, fleet.VolumeOrder{}))) // which is refused while anybody has it
+		},
+	}
+	c.each(d, fault{name: "the agent is killed", first: 1, every: 2, happens: killAgent},
+		fault{name: "libvirtd is killed", first: 2, every: 5, happens: killServer},
+		fault{name: "QEMU is killed", first: 5, every: 6, happens: guestKilled(&vm)})
+	c.gone("afterwards", vm, "disc.iso", "root.qcow2") // that one was there before it
+	c.tell(10)
+}

@@ -1,0 +1,350 @@
+//go:build linux
+
+package bench
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/digitalocean/go-libvirt"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/client"
+	"quantix/internal/testkit/goals"
+)
+
+const (
+	guestSamples   = 9
+	bulkGuests     = 100
+	bulkAtATime    = 4 // as an agent does of slow work at a time
+	bulkRounds     = 2
+	bulkMemoryMiB  = 128
+	guestRunsLimit = 2 * time.Minute
+)
+
+// guestLab is a lab with what plain libvirt is asked beside it.
+type guestLab struct {
+	*testing.B
+	url, token string
+	api        *client.Client
+	hosts      []fleet.HostView
+	uris       []string
+	plain      []*libvirt.Libvirt
+	project    fleet.ProjectID
+}
+
+func newGuestLab(b *testing.B) *guestLab {
+	b.Helper()
+	l := &guestLab{B: b}
+	l.url, l.token, l.uris, _ = runLab(b)
+	var err error
+	if l.api, err = client.New(l.url, l.token, nil); err != nil {
+		b.Fatal(err)
+	}
+	for i, uri := range l.uris {
+		page, err := l.api.Hosts(b.Context(), fleet.Query{Filter: fmt.Sprintf("name:host-%d", i+1)})
+		if err != nil || len(page.Items) != 1 {
+			b.Fatal(page, err)
+		}
+		l.hosts, l.plain = append(l.hosts, page.Items[0]), append(l.plain, dialLibvirt(b, uri))
+	}
+	projects, err := l.api.Projects(b.Context(), fleet.Query{})
+	if err != nil || len(projects.Items) == 0 {
+		b.Fatal(projects, err)
+	}
+	l.project = projects.Items[0].ID
+	return l
+}
+
+// call asks the API for what the client has no words for.
+func call[T any](l *guestLab, method, path string, in any) (out T) {
+	l.Helper()
+	text, err := json.Marshal(in)
+	if err != nil {
+		l.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(l.Context(), method, l.url+"/api/v1/"+path, strings.NewReader(string(text)))
+	if err != nil {
+		l.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+l.token)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		l.Fatal(err)
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(&out); err != nil || res.StatusCode/100 != 2 {
+		l.Fatalf("%s %s: status %d, %v: %+v", method, path, res.StatusCode, err, out)
+	}
+	return out
+}
+
+// until asks each 5 ms.
+func (l *guestLab) until(what string, done func() bool) {
+	l.Helper()
+	for began := time.Now(); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > guestRunsLimit {
+			l.Fatalf("%s does not come", what)
+		}
+	}
+}
+
+// ended waits for the end of a task.
+func (l *guestLab) ended(id fleet.TaskID) {
+	l.Helper()
+	l.until("the end of a task", func() bool {
+		t, err := l.api.Task(l.Context(), id)
+		if err != nil || t.State.Ended() && t.State != fleet.JobDone {
+			l.Fatal(t.State, t.Error, err)
+		}
+		return t.State.Ended()
+	})
+}
+
+func (l *guestLab) vm(id fleet.VMID) fleet.VMView {
+	l.Helper()
+	vm, err := l.api.VM(l.Context(), id)
+	if err != nil || vm.Status != nil && vm.Status.Error != "" {
+		l.Fatalf("%v: %+v", err, vm.Status)
+	}
+	return vm
+}
+
+func (l *guestLab) phase(id fleet.VMID, want fleet.Phase) {
+	l.Helper()
+	l.until(string(want), func() bool { return l.vm(id).Phase == want })
+}
+
+func (l *guestLab) make(in control.CreateVM) fleet.VMID {
+	l.Helper()
+	in.ProjectID = l.project
+	return call[fleet.VMView](l, http.MethodPost, "vms", in).ID
+}
+
+func (l *guestLab) run(name string, args ...string) string {
+	l.Helper()
+	out, err := exec.CommandContext(l.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		l.Fatalf("%s %q: %v: %s", name, args, err, out)
+	}
+	return string(out)
+}
+
+func domainOf(l *guestLab, host int, id fleet.VMID) libvirt.Domain {
+	l.Helper()
+	uuid, err := hex.DecodeString(strings.ReplaceAll(string(id), "-", ""))
+	if err != nil {
+		l.Fatal(err)
+	}
+	d, err := l.plain[host].DomainLookupByUUID(libvirt.UUID(uuid))
+	if err != nil {
+		l.Fatal(err)
+	}
+	return d
+}
+
+// BenchmarkGuests measures what people do with guests on real libvirt hosts, under emulation, through the portal, from the request to its end, and beside each the
+// same by plain libvirt in the same run.
+func BenchmarkGuests(b *testing.B) {
+	l := newGuestLab(b)
+	b.ResetTimer()
+	for range b.N {
+		snapshots(l)
+		clones(l)
+		bulkStarts(l)
+	}
+}
+
+// snapshots keeps a guest of 256 MiB with its memory.
+func snapshots(l *guestLab) {
+	l.Helper()
+	page, err := l.api.VMs(l.Context(), fleet.Query{Filter: "name:hello"})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Spec.MemoryMiB != 256 {
+		l.Fatalf("%+v, %v", page, err)
+	}
+	id := page.Items[0].ID
+	l.until("the guest's agent", func() bool {
+		return exec.CommandContext(l.Context(), "virsh", "-c", l.uris[0], "qemu-agent-command", string(id), `{"execute":"guest-ping"}`).Run() == nil
+	})
+	dir := l.TempDir()
+	var portal, plain spread
+	for i := range guestSamples + 1 {
+		began := time.Now()
+		l.ended(call[fleet.Task](l, http.MethodPost, "vms/"+string(id)+"/snapshots", map[string]any{"name": fmt.Sprintf("bench-%d", i), "memory": true}).ID)
+		took := time.Since(began)
+		tree := l.vm(id).Status.Snapshots
+		if tree == nil || len(tree.Snapshots) != 1 || !tree.Snapshots[0].Memory {
+			l.Fatalf("%+v", tree)
+		}
+		l.ended(call[fleet.Task](l, http.MethodDelete, "vms/"+string(id)+"/snapshots/"+string(tree.Snapshots[0].ID), nil).ID)
+
+		memory, overlay := filepath.Join(dir, fmt.Sprintf("%d.mem", i)), filepath.Join(dir, fmt.Sprintf("%d.qcow2", i))
+		began = time.Now()
+		l.run("virsh", "-q", "-c", l.uris[0], "snapshot-create-as", string(id), "plain", "--no-metadata", "--atomic", "--memspec", "file="+memory, "--diskspec", "vda,file="+overlay)
+		other := time.Since(began)
+		l.run("virsh", "-q", "-c", l.uris[0], "blockcommit", string(id), "vda", "--active", "--pivot", "--wait")
+		l.run("rm", memory, overlay)
+		if i > 0 { // the first one warms both
+			portal, plain = append(portal, took), append(plain, other)
+		}
+	}
+	portal.report(l.B, "snapshot")
+	goals.Snapshot.Tell(l, portal.at(0.5) <= plain.at(0.5)+100*time.Millisecond, fmt.Sprintf("%.0f ms", ms(portal.at(0.5))), fmt.Sprintf("virsh snapshot-create-as: %.0f ms", ms(plain.at(0.5))))
+}
+
+// clones makes linked clones of a template, and starts every other one at once. Beside it: the overlay by qemu-img, and its definition and start by libvirt.
+func clones(l *guestLab) {
+	l.Helper()
+	host := l.hosts[0].ID
+	hello, err := l.api.VMs(l.Context(), fleet.Query{Filter: "name:hello"})
+	if err != nil || len(hello.Items) != 1 {
+		l.Fatal(hello, err)
+	}
+	golden := l.make(control.CreateVM{Name: "golden", HostID: host, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Disks: []fleet.Disk{{PoolID: hello.Items[0].Spec.Disks[0].PoolID, Image: hello.Items[0].Spec.Disks[0].Image}}}})
+	l.phase(golden, fleet.PhaseStopped)
+	template := call[fleet.TemplateView](l, http.MethodPost, "templates", map[string]any{"name": "bench", "vmId": golden}).ID
+	l.until("the template", func() bool {
+		t := call[fleet.TemplateView](l, http.MethodGet, "templates/"+string(template), nil)
+		return len(t.Versions) == 1 && t.Versions[0].Unready() == ""
+	})
+	var ready, started, bare, plain spread
+	for i := range guestSamples + 1 {
+		began := time.Now()
+		off := l.make(control.CreateVM{Name: fmt.Sprintf("off-%d", i), HostID: host, From: &control.From{TemplateID: template}})
+		l.phase(off, fleet.PhaseStopped)
+		tookOff := time.Since(began)
+		began = time.Now()
+		on := l.make(control.CreateVM{Name: fmt.Sprintf("on-%d", i), HostID: host, From: &control.From{TemplateID: template}, Start: true})
+		l.phase(on, fleet.PhaseRunning)
+		tookOn := time.Since(began)
+		tookBare, tookPlain := twin(l, on)
+		for _, id := range []fleet.VMID{on, off} {
+			task, err := l.api.DeleteVM(l.Context(), id, true, l.vm(id).Name)
+			if err != nil {
+				l.Fatal(err)
+			}
+			l.ended(task.ID)
+		}
+		if i > 0 {
+			ready, started, bare, plain = append(ready, tookOff), append(started, tookOn), append(bare, tookBare), append(plain, tookPlain)
+		}
+	}
+	ready.report(l.B, "linked-clone")
+	started.report(l.B, "from-image")
+	goals.LinkedClone.Tell(l, ready.at(0.5) <= 200*time.Millisecond, fmt.Sprintf("%.0f ms", ms(ready.at(0.5))), fmt.Sprintf("qemu-img and plain libvirt's define: %.0f ms", ms(bare.at(0.5))))
+	goals.StartImage.Tell(l, started.at(0.5) <= plain.at(0.5)+150*time.Millisecond, fmt.Sprintf("%.0f ms", ms(started.at(0.5))), fmt.Sprintf("qemu-img and plain libvirt, the same XML: %.0f ms", ms(plain.at(0.5))))
+}
+
+var ownParts = regexp.MustCompile(`(?s)<metadata>.*?</metadata>|<uuid>.*?</uuid>|<mac address=[^>]*/>`)
+
+// twin makes the like of a guest by qemu-img and libvirt: until it is defined, and until it runs.
+func twin(l *guestLab, of fleet.VMID) (defined, started time.Duration) {
+	l.Helper()
+	text, err := l.plain[0].DomainGetXMLDesc(domainOf(l, 0, of), libvirt.DomainXMLInactive)
+	if err != nil {
+		l.Fatal(err)
+	}
+	disk := l.vm(of).Status.Disks[0].Path
+	var image struct {
+		Backing string `json:"full-backing-filename"`
+	}
+	if err := json.Unmarshal([]byte(l.run("qemu-img", "info", "-U", "--output=json", disk)), &image); err != nil {
+		l.Fatal(err)
+	}
+	overlay := filepath.Join(l.TempDir(), "twin.qcow2")
+	text = regexp.MustCompile(`<name>.*</name>`).ReplaceAllString(ownParts.ReplaceAllString(text, ""), "<name>twin-"+string(of)+"</name>")
+	text = strings.ReplaceAll(text, disk, overlay)
+	began := time.Now()
+	l.run("qemu-img", "create", "-q", "-f", "qcow2", "-b", image.Backing, "-F", "qcow2", overlay)
+	made, err := l.plain[0].DomainDefineXMLFlags(text, 0)
+	if err != nil {
+		l.Fatal(err)
+	}
+	defined = time.Since(began)
+	if err := l.plain[0].DomainCreate(made); err != nil {
+		l.Fatal(err)
+	}
+	started = time.Since(began)
+	if err := l.plain[0].DomainDestroy(made); err != nil {
+		l.Fatal(err)
+	}
+	if err := l.plain[0].DomainUndefineFlags(made, libvirt.DomainUndefineNvram); err != nil {
+		l.Fatal(err)
+	}
+	if err := os.Remove(overlay); err != nil {
+		l.Fatal(err)
+	}
+	return defined, started
+}
+
+// bulkStarts starts guests without disks on both hosts by one order, and by as many loops over libvirt as agents have slots.
+func bulkStarts(l *guestLab) {
+	l.Helper()
+	ids := make([]fleet.VMID, bulkGuests)
+	for i := range ids {
+		ids[i] = l.make(control.CreateVM{Name: fmt.Sprintf("bulk-%d", i), HostID: l.hosts[i%2].ID, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: bulkMemoryMiB, Firmware: fleet.BIOS}})
+	}
+	for _, id := range ids {
+		l.phase(id, fleet.PhaseStopped)
+	}
+	all := func(action fleet.Action) time.Duration {
+		began := time.Now()
+		l.ended(call[fleet.Task](l, http.MethodPost, "vms/actions", map[string]any{"action": action, "ids": ids}).ID)
+		return time.Since(began)
+	}
+	var portal, plain spread
+	for range bulkRounds {
+		portal = append(portal, all(fleet.ActStart))
+		all(fleet.ActStop)
+		plain = append(plain, l.loop(ids))
+		for _, id := range ids {
+			l.phase(id, fleet.PhaseRunning)
+		}
+		all(fleet.ActStop)
+	}
+	portal.report(l.B, "bulk")
+	ours, theirs := portal.at(0), plain.at(0)
+	goals.BulkStart.Tell(l, ours.Seconds() <= theirs.Seconds()*1.1, fmt.Sprintf("%.1f s, %.2f ×", ours.Seconds(), ours.Seconds()/theirs.Seconds()), fmt.Sprintf("loops over libvirt: %.1f s", theirs.Seconds()))
+}
+
+// loop starts the VMs, which are on both hosts by turns, each host's by as many callers as its agent would have at a time.
+func (l *guestLab) loop(ids []fleet.VMID) time.Duration {
+	l.Helper()
+	queues := []chan libvirt.Domain{make(chan libvirt.Domain, len(ids)), make(chan libvirt.Domain, len(ids))}
+	for i, id := range ids {
+		queues[i%2] <- domainOf(l, i%2, id)
+	}
+	var calls []func()
+	for host, queue := range queues {
+		close(queue)
+		for range bulkAtATime {
+			c := dialLibvirt(l.B, l.uris[host])
+			calls = append(calls, func() {
+				for d := range queue {
+					if err := c.DomainCreate(d); err != nil {
+						l.Error(err)
+					}
+				}
+			})
+		}
+	}
+	var callers sync.WaitGroup
+	began := time.Now()
+	for _, call := range calls {
+		callers.Go(call)
+	}
+	callers.Wait()
+	return time.Since(began)
+}
