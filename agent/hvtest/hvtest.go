@@ -178,6 +178,7 @@ func Run(t *testing.T, h Harness) {
 			{"edits of a stopped VM apply at once", testEditStopped},
 			{"edits of a running VM wait for its next boot", testNextBoot},
 			{"every part of a VM is as it was asked for", testParts},
+			{"NUMA cells of a guest", testCells},
 			{"every field of a disk and a card is as it was asked for", testDevices},
 			{"what a guest reads when it first starts is made once", testFirstBoot},
 			{"network cards come to a running guest and go", testHotPlug},

@@ -39,6 +39,7 @@ var proved = map[string]look{
 	"memory.shared":          {`{"execute":"query-memdev"}`, `"share":\s*true`},
 	"memory.balloonMiB":      {"direct:balloon", `actual=192`},
 	"memory.nodes":           {`{"execute":"query-memdev"}`, `"host-nodes":\s*\[\s*0\s*\]`},
+	"numa":                   {"info numa", `(?s)2 nodes.*node 0 cpus: 0 1\s.*node 1 cpus: 2 3\s.*node 1 size: 128 MB`},
 	"memory.maxMiB":          {"", `maxmem=1048576k`},
 	"boot.menu":              {"", `-boot menu=on`},
 	"boot.cdrom":             {"", `"driver":"(scsi|ide)-cd"[^}]*"bootindex":3`},

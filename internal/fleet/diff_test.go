@@ -82,6 +82,7 @@ func TestTheTableKnowsEveryFieldOfASpec(t *testing.T) {
 		Health:    []fleet.HealthCheck{{Kind: fleet.HealthTCP, Port: 22}},
 		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100},
 		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Ignition, Number: 2},
+		NUMA:      []fleet.VMCell{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
 	}
 	everyField(reflect.ValueOf(full), "", func(name string, want reflect.Value) {
 		f, known := fleet.FieldOf(name)

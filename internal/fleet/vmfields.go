@@ -9,15 +9,16 @@ import (
 
 // Input is how a form asks for a field. What a form asks for otherwise has none.
 type Input struct {
-	Section Section
-	Label   string
-	Help    string
-	Options []Option // of a choice; of a text they are proposals
-	Kind    InputKind
-	Unit    string // of a number
-	Usual   int    // what no number means, where that is one
-	Example string // what stands where nothing does; empty: what that means
-	Rows    []Row  // of each of several, the fields that it has
+	Section  Section
+	Label    string
+	Help     string
+	Options  []Option // of a choice; of a text they are proposals
+	Kind     InputKind
+	Unit     string // of a number
+	Usual    int    // what no number means, where that is one
+	Example  string // what stands where nothing does; empty: what that means
+	Rows     []Row  // of each of several, the fields that it has
+	Reserved string // of a row's field: see Field.Reserved
 }
 
 // Row is a field of one of several, as a form asks for it.

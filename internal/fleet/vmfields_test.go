@@ -164,6 +164,7 @@ func TestPartsAreValues(t *testing.T) {
 		Health:    []fleet.HealthCheck{{Kind: fleet.HealthTCP, Port: 22}},
 		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100},
 		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Sysprep, Number: 2},
+		NUMA:      []fleet.VMCell{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
 	}
 	var taken fleet.VMSpec
 	for _, f := range fleet.Parts() {

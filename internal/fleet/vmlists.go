@@ -47,6 +47,7 @@ var (
 
 // VMLists are the parts of a VM of which it can have several.
 var VMLists = []VMField{
+	numaCells(),
 	rows("drives", "drive", SectionDevices, func(s *VMSpec) *[]VMDrive { return &s.Drives }, element[VMDrive]{
 		key: func(d VMDrive) string { return d.Slot }, told: func(d VMDrive) string { return d.Slot + " " + string(fromPool(d.Medium)) },
 		words: func(d VMDrive) string { return Input{Options: DriveSlots}.words(d.Slot) }, fields: DriveFields,

@@ -1,0 +1,45 @@
+package hvtest
+
+import (
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// A guest has the cells that were asked for, on the host's nodes; while it runs a cell gets memory, where there is room, and all else waits.
+func testCells(t *testing.T, h *host) {
+	vm := h.vm()
+	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 2, 256, 4, 1024
+	vm.Spec.NUMA = []fleet.VMCell{{CPUs: "0,2", MemoryMiB: 128, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 128}}
+	h.apply(vm)
+	h.wantSettled(vm, "made with cells")
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
+	h.wantSettled(vm, "started")
+	edit := func(memory int, waits []string, change func(*fleet.VMSpec)) {
+		t.Helper()
+		vm.Generation++
+		vm.Spec.NUMA = slices.Clone(vm.Spec.NUMA)
+		change(&vm.Spec)
+		for range 2 {
+			h.apply(vm)
+			if s := h.status(vm.ID, vm.Generation); s.MemoryMiB != memory || !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
+				t.Errorf("generation %d: %d MiB, waiting %q, drift %+v; want %d MiB, waiting %q", vm.Generation, s.MemoryMiB, s.NextBoot, s.Drift, memory, waits)
+			}
+		}
+	}
+	edit(384, nil, func(s *fleet.VMSpec) { s.MemoryMiB, s.NUMA[1].MemoryMiB = 384, 256 })
+	edit(640, nil, func(s *fleet.VMSpec) { s.MemoryMiB, s.NUMA[0].MemoryMiB, s.NUMA[1].MemoryMiB = 640, 256, 384 })
+	edit(640, []string{"memoryMiB", "numa"}, func(s *fleet.VMSpec) { s.MemoryMiB, s.NUMA[0].MemoryMiB, s.NUMA[1].MemoryMiB = 768, 128, 640 })
+	edit(640, nil, func(s *fleet.VMSpec) { s.MemoryMiB, s.NUMA[0].MemoryMiB, s.NUMA[1].MemoryMiB = 640, 256, 384 })
+	edit(640, []string{"numa"}, func(s *fleet.VMSpec) { s.NUMA[0].CPUs, s.NUMA[1].CPUs = "0-1", "2-3" })
+	edit(640, []string{"numa"}, func(s *fleet.VMSpec) { s.NUMA[0].CPUs, s.NUMA[1].CPUs, s.NUMA[1].Nodes = "0,2", "1,3", "0" })
+	edit(640, []string{"numa"}, func(s *fleet.VMSpec) { s.NUMA[0], s.NUMA[1] = s.NUMA[1], s.NUMA[0] })
+	edit(640, []string{"numa"}, func(s *fleet.VMSpec) { s.NUMA = nil })
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
+	h.wantSettled(vm, "started without cells")
+	edit(768, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 768 })
+}
