@@ -1,7 +1,9 @@
 package hvtest
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"quantix/internal/fleet"
@@ -42,4 +44,26 @@ func testCells(t *testing.T, h *host) {
 	h.wantPower(vm.ID, fleet.Running)
 	h.wantSettled(vm, "started without cells")
 	edit(768, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 768 })
+}
+
+// A guest that is to have what is plugged in at a port, or one of a type, does not start without it, and is told why. It does once that is taken out.
+func testNoDevice(t *testing.T, h *host) {
+	vm := h.vm()
+	for device, why := range map[string]string{"usb-port/99-9.9": "nothing is plugged in", "mdev/quantix-none": "can make no mediated device of the type quantix-none"} {
+		vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: device}}
+		vm.Generation++
+		h.apply(vm)
+		h.wantSettled(vm, "with "+device)
+		refused, ok := errors.AsType[*fleet.Error](h.StartVM(h.ctx, vm.ID))
+		if !ok || refused.Code != fleet.Conflict || !strings.Contains(refused.Message, why) {
+			t.Errorf("a start without %s: %v", device, refused)
+		}
+		h.wantPower(vm.ID, fleet.Stopped)
+		h.wantSettled(vm, "not started with "+device)
+	}
+	vm.Generation++
+	vm.Spec.HostDevices = nil
+	h.apply(vm)
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
 }

@@ -33,7 +33,7 @@ func unstartable(s fleet.VMSpec, p fleet.Pool) fleet.VMSpec {
 	disc, floppy, kernel, initrd := in("drivers.iso"), in("floppy.img"), in("vmlinuz"), in("initrd")
 	s.Boot.Kernel, s.Boot.Initrd, s.Boot.Cmdline = &kernel, &initrd, "console=ttyS0 <&'\"quiet"
 	s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 4, Medium: &disc}, {Slot: "floppy1", Medium: &floppy}}
-	s.HostDevices = []fleet.VMHostDevice{{Device: "pci/0000:41:1f.7"}, {Device: "usb/046d:c52b"}}
+	s.HostDevices = []fleet.VMHostDevice{{Device: "pci/0000:41:1f.7"}, {Device: "usb/046d:c52b"}, {Device: "usb-port/1-2.3"}, {Device: "mdev/nvidia-63"}}
 	s.Shares = []fleet.VMShare{{Tag: "src", Folder: in("src")}}
 	s.CPU.Sockets, s.CPU.Cores, s.CPU.Threads = 2, 2, 2
 	s.Memory.Locked, s.Memory.HugePageKiB, s.Devices.VSOCK = true, 2048, true
