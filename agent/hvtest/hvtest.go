@@ -179,6 +179,7 @@ func Run(t *testing.T, h Harness) {
 			{"edits of a running VM wait for its next boot", testNextBoot},
 			{"every part of a VM is as it was asked for", testParts},
 			{"NUMA cells of a guest", testCells},
+			{"a guest whose memory is encrypted, where the host can", testConfidential},
 			{"a guest whose device of the host is not there stays off", testNoDevice},
 			{"every field of a disk and a card is as it was asked for", testDevices},
 			{"what a guest reads when it first starts is made once", testFirstBoot},

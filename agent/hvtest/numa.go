@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 )
 
@@ -66,4 +67,31 @@ func testNoDevice(t *testing.T, h *host) {
 	h.apply(vm)
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
+}
+
+// A host that says it can encrypt guests' memory does, and tells what its processor measured; its memory is in no snapshot. Another's makes no such VM.
+func testConfidential(t *testing.T, h *host) {
+	state, err := h.Snapshot(h.ctx, agent.Assigned{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range fleet.ConfidentialKinds[1:] {
+		vm := h.vm()
+		vm.Spec.Firmware, vm.Spec.Security.Confidential = fleet.UEFI, kind.Value
+		if slices.ContainsFunc(state.Host.Inventory.VMGaps, func(g fleet.VMGap) bool {
+			return g.Field == "security.confidential" && g.Value == kind.Value && g.Why != ""
+		}) {
+			continue // the portal asks it of no such host
+		}
+		h.apply(vm)
+		h.wantSettled(vm, "made with "+kind.Value)
+		if s := h.status(vm.ID, vm.Generation); s.Launch != nil {
+			t.Errorf("%s: measured before it starts: %+v", kind.Value, s.Launch)
+		}
+		h.must("start", h.StartVM(h.ctx, vm.ID))
+		if s := h.wantPower(vm.ID, fleet.Running); s.Launch == nil || s.Launch.Kind != kind.Value || s.Launch.Policy == 0 && kind.Value != "tdx" {
+			t.Errorf("%s: its start is %+v", kind.Value, s.Launch)
+		}
+		h.must("stop", h.StopVM(h.ctx, vm.ID))
+	}
 }

@@ -100,6 +100,9 @@ var elsewhere = map[string]string{
 	"firstBoot":          "e2e: the whole life of a VM, in a Debian",
 }
 
+// undefinable are those that libvirt defines only where the processor has them, which the tests' has not: which test shows what is written and read.
+var undefinable = map[string]string{"security.confidential": "its definition as it is written and read, and recorded answers"}
+
 // Each field of a VM, its disks and its cards is made, defined, started and looked up in the QEMU that runs; the test prints how far each is proved.
 func TestEveryFieldIsProved(t *testing.T) {
 	t.Parallel()
@@ -182,6 +185,10 @@ func TestEveryFieldIsProved(t *testing.T) {
 	for _, name := range names {
 		if where, ok := elsewhere[name]; ok {
 			fmt.Printf("%-24s proved by %s\n", name, where)
+			continue
+		}
+		if where, ok := undefinable[name]; ok {
+			fmt.Printf("%-24s by %s\n", name, where)
 			continue
 		}
 		l, ok := proved[name]

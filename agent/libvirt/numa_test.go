@@ -6,8 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 )
 
@@ -44,4 +46,25 @@ func validated(t *testing.T, id fleet.VMID) {
 		t.Fatal(err)
 	}
 	virsh(t, "define", "--validate", file)
+}
+
+// A libvirt that finds nothing to encrypt with says so, and its host said so before.
+func TestAHostWithoutEncryptionRefusesIt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, kind := range fleet.ConfidentialKinds[1:] {
+		vm := f.vm()
+		vm.Spec.Firmware, vm.Spec.Security.Confidential = fleet.UEFI, kind.Value
+		state, err := f.Snapshot(t.Context(), agent.Assigned{})
+		f.ok(err)
+		gap := slices.IndexFunc(state.Host.Inventory.VMGaps, func(g fleet.VMGap) bool { return g.Field == "security.confidential" && g.Value == kind.Value })
+		err = f.ApplyVM(t.Context(), agent.Apply{VM: vm, Pools: []fleet.Pool{f.pool}, Progress: func(int, string) {}})
+		if gap < 0 || err == nil {
+			t.Errorf("%s: among its gaps at %d, and libvirt says %v", kind.Value, gap, err)
+		}
+		if s, _, err := f.VM(t.Context(), vm.ID); err != nil || s.Power != fleet.Absent {
+			t.Errorf("%s: of what was refused is left %+v, %v", kind.Value, s, err)
+		}
+		t.Log(kind.Value, err)
+	}
 }

@@ -244,6 +244,8 @@ var parts = []part{
 		return ""
 	}},
 
+	{"security.confidential", writeConfidential, readConfidential},
+
 	{"devices.watchdog", writeWatchdog, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		s.Devices.Watchdog = watchdogOf(x).Model
 		return ""

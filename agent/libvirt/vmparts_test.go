@@ -14,7 +14,11 @@ import (
 func TestPartsInADefinition(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]fleet.VMSpec{
-		"cells": {CPUs: 4, MemoryMiB: 1024, CPU: fleet.VMCPU{Max: 8}, NUMA: []fleet.VMCell{{CPUs: "0-3", MemoryMiB: 768, Nodes: "0-1"}, {CPUs: "4-7", MemoryMiB: 256}}},
+		"cells":   {CPUs: 4, MemoryMiB: 1024, CPU: fleet.VMCPU{Max: 8}, NUMA: []fleet.VMCell{{CPUs: "0-3", MemoryMiB: 768, Nodes: "0-1"}, {CPUs: "4-7", MemoryMiB: 256}}},
+		"sev":     {CPUs: 1, MemoryMiB: 128, Firmware: fleet.UEFI, Security: fleet.VMSecurity{Confidential: "sev"}},
+		"sev-es":  {CPUs: 1, MemoryMiB: 128, Firmware: fleet.UEFI, Security: fleet.VMSecurity{Confidential: "sev-es"}},
+		"sev-snp": {CPUs: 1, MemoryMiB: 128, Firmware: fleet.UEFI, Security: fleet.VMSecurity{Confidential: "sev-snp"}},
+		"tdx":     {CPUs: 1, MemoryMiB: 128, Firmware: fleet.UEFI, Security: fleet.VMSecurity{Confidential: "tdx"}},
 		"devices": {CPUs: 1, MemoryMiB: 128, HostDevices: []fleet.VMHostDevice{
 			{Device: "pci/0000:41:00.0"}, {Device: "usb/046d:c52b"}, {Device: "usb-port/1-2.3"}, {Device: "mdev/nvidia-63"},
 		}},

@@ -1,6 +1,8 @@
 package mock
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"slices"
 	"strings"
 
@@ -30,4 +32,32 @@ func (h *Host) hasDevices(g *guest) error {
 		}
 	}
 	return nil
+}
+
+// launchOf is what the processor says of the guest's start, where it encrypts its memory.
+func launchOf(g *guest) *fleet.LaunchInfo {
+	out := fleet.LaunchInfo{Kind: g.live.spec.Security.Confidential, APIMajor: 1, APIMinor: 55, BuildID: 21}
+	switch out.Kind {
+	case "":
+		return nil
+	case "sev":
+		out.Policy = 0x3
+	case "sev-es":
+		out.Policy = 0x7
+	default:
+		return &fleet.LaunchInfo{Kind: out.Kind, Policy: 0x30000} // its measurement is for the guest alone to ask for
+	}
+	sum := sha256.Sum256([]byte(string(g.id) + g.startedAt.String()))
+	out.Measurement = base64.StdEncoding.EncodeToString(append(sum[:], sum[:16]...))
+	return &out
+}
+
+// encrypts says how the machine's processor can keep guests' memory from their host, by why it cannot.
+func (m machine) encrypts() (gaps []fleet.VMGap) {
+	for _, k := range fleet.ConfidentialKinds[1:] {
+		if m.vendor != "AuthenticAMD" || k.Value == "tdx" {
+			gaps = append(gaps, fleet.VMGap{Field: "security.confidential", Value: k.Value, Why: "libvirt finds no " + strings.Split(k.Text, " (")[0] + ": the processor has none, or it is off in the firmware or in the kernel."})
+		}
+	}
+	return gaps
 }

@@ -60,6 +60,7 @@ func inventoryOf(name string) fleet.Inventory {
 		VMGaps:      []fleet.VMGap{{Field: "devices.vsock", Why: "The kernel's vhost_vsock is not loaded. Run: modprobe vhost_vsock."}},
 		NetworkGaps: []fleet.NetworkGap{{Mode: fleet.NetworkOVS, Why: "Open vSwitch is not installed. Install openvswitch-switch."}},
 	}
+	out.VMGaps = append(out.VMGaps, m.encrypts()...)
 	for n := range m.sockets {
 		node := fleet.NUMANode{ID: n, MemoryBytes: m.memoryGiB << 30 / int64(m.sockets)}
 		for half := range 2 {

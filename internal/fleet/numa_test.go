@@ -132,3 +132,46 @@ func TestCellsOfARunningGuestGrow(t *testing.T) {
 		}
 	}
 }
+
+// What does not go with a memory that the host cannot read is refused at its field.
+func TestEncryptedMemoryIsChecked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kind   string
+		change func(*fleet.VMSpec)
+		want   []string
+	}{
+		"SEV":                       {"sev", func(*fleet.VMSpec) {}, nil},
+		"SEV-ES":                    {"sev-es", func(*fleet.VMSpec) {}, nil},
+		"SNP":                       {"sev-snp", func(*fleet.VMSpec) {}, nil},
+		"TDX":                       {"tdx", func(*fleet.VMSpec) {}, nil},
+		"with a TPM":                {"sev", func(s *fleet.VMSpec) { s.Security.TPM = true }, nil},
+		"SEV with vCPUs to come":    {"sev", func(s *fleet.VMSpec) { s.CPU.Max = 16 }, nil},
+		"an unknown kind":           {"sgx", func(*fleet.VMSpec) {}, []string{"spec.security.confidential"}},
+		"a kind in capitals":        {"SEV", func(*fleet.VMSpec) {}, []string{"spec.security.confidential"}},
+		"a kind with markup":        {"sev'/>", func(*fleet.VMSpec) {}, []string{"spec.security.confidential", "spec.cpu.max"}},
+		"by BIOS":                   {"sev", func(s *fleet.VMSpec) { s.Firmware = fleet.BIOS }, []string{"spec.security.confidential"}},
+		"with secure boot":          {"sev", func(s *fleet.VMSpec) { s.Security.SecureBoot = true }, []string{"spec.security.secureBoot"}},
+		"with a smaller balloon":    {"sev", func(s *fleet.VMSpec) { s.Memory.BalloonMiB = 256 }, []string{"spec.memory.balloonMiB"}},
+		"that gives back":           {"sev", func(s *fleet.VMSpec) { s.Devices.Balloon = "reporting" }, []string{"spec.devices.balloon"}},
+		"SEV-ES with vCPUs to come": {"sev-es", func(s *fleet.VMSpec) { s.CPU.Max = 16 }, []string{"spec.cpu.max"}},
+		"TDX with vCPUs to come":    {"tdx", func(s *fleet.VMSpec) { s.CPU.Max = 16 }, []string{"spec.cpu.max"}},
+		"with a folder of the host": {"sev", func(s *fleet.VMSpec) {
+			s.Memory.Shared, s.Shares = true, []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: "p", Volume: "src"}}}
+		}, []string{"spec.shares"}},
+	} {
+		spec := fleet.VMSpec{Power: fleet.Running, CPUs: 8, MemoryMiB: 512, Firmware: fleet.UEFI, Security: fleet.VMSecurity{Confidential: c.kind}}
+		if strings.Contains(c.kind, "'") {
+			spec.CPU.Max = 16
+		}
+		c.change(&spec)
+		if got := faults(func(checks *fleet.Checks) { spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
+			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
+		}
+	}
+	for policy, want := range map[int64]string{3: "0x0003: nobody debugs it", 7: "0x0007: nobody debugs it", 2: "0x0002: its host may debug it, and so read its memory"} {
+		if got := (fleet.LaunchInfo{Kind: "sev", Policy: policy}).Says(); got != want {
+			t.Errorf("policy %d is %q, want %q", policy, got, want)
+		}
+	}
+}
