@@ -85,7 +85,7 @@ func TestWhatTheProcessorMeasured(t *testing.T) {
 		"more than is known":         {"sev", []golibvirt.TypedParam{text("sev-new", "x"), small("sev-policy", 3)}, fleet.LaunchInfo{Kind: "sev", Policy: 3}},
 		"a word for a number":        {"sev", []golibvirt.TypedParam{text("sev-policy", "all"), text("sev-build-id", "-1")}, fleet.LaunchInfo{Kind: "sev"}},
 		"a number for a word":        {"sev", []golibvirt.TypedParam{small("sev-measurement", 3)}, fleet.LaunchInfo{Kind: "sev"}},
-		"a measurement that is long": {"sev", []golibvirt.TypedParam{text("sev-measurement", strings.Repeat("A", 1025))}, fleet.LaunchInfo{Kind: "sev"}},
+		"a measurement that is long": {"sev", []golibvirt.TypedParam{text("sev-measurement", strings.Repeat("A", 257))}, fleet.LaunchInfo{Kind: "sev"}},
 		"a number beyond all":        {"sev", []golibvirt.TypedParam{{Field: "sev-build-id", Value: *golibvirt.NewTypedParamValueUllong(1 << 63)}}, fleet.LaunchInfo{Kind: "sev", BuildID: 1<<31 - 1}},
 	} {
 		if diff := cmp.Diff(c.want, *launchInfo(c.kind, c.said)); diff != "" {

@@ -17,7 +17,7 @@ type LaunchInfo struct {
 }
 
 // MaxMeasurement bounds a measurement that is kept.
-const MaxMeasurement = 1024
+const MaxMeasurement = 256
 
 // Says is the policy in words.
 func (l LaunchInfo) Says() string {
