@@ -331,3 +331,36 @@ func TestNodesOfCellsAreForThoseWhoRunTheHosts(t *testing.T) {
 		t.Errorf("taken back: %v", err)
 	}
 }
+
+// Encrypted memory is for those who run the hosts, is where the processor has it, and is in no snapshot.
+func TestEncryptedMemoryIsWhereAHostHasItAndInNoSnapshot(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,firmwares}', '["bios", "uefi"]')`)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"security.confidential","value":"tdx","why":"It takes libvirt 11.6."}]')`)
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	create := func(a fleet.Actor, kind string) (fleet.VMView, error) {
+		return s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: "vault-" + kind, HostID: s.h1, Spec: fleet.VMSpec{
+			CPUs: 1, MemoryMiB: 256, Firmware: fleet.UEFI, Security: fleet.VMSecurity{Confidential: kind},
+		}})
+	}
+	try := func(a fleet.Actor, kind string) func() error {
+		return func() error { _, err := create(a, kind); return err }
+	}
+	s.refused("what the host lacks", fleet.Invalid, "cannot give a VM this memory encryption: tdx. It takes libvirt 11.6.", try(chief, "tdx"))
+	s.refused("what is none", fleet.Invalid, "Choose one of sev, sev-es, sev-snp, tdx", try(chief, "sgx"))
+	s.refused("a tenant's", fleet.Invalid, "", try(s.member, "sev"))
+	vm, err := create(chief, "sev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`UPDATE vms SET observed_generation = generation, status = '{"power":"running","cpus":1,"memoryMiB":256,"launch":{"kind":"sev","measurement":"AAAA","policy":3}}' WHERE id = $1`, vm.ID)
+	got, err := s.GetVM(t.Context(), chief, vm.ID)
+	if err != nil || got.Status.Launch == nil || got.Status.Launch.Measurement != "AAAA" {
+		t.Errorf("its start was measured as %+v, %v", got.Status, err)
+	}
+	s.refused("its memory in a snapshot", fleet.Conflict, "no snapshot can hold it", func() error {
+		_, err := s.TakeSnapshot(t.Context(), chief, vm.ID, control.NewSnapshot{Name: "with", Memory: true})
+		return err
+	})
+}

@@ -17,7 +17,7 @@ func withDevices(t *testing.T, a api, project string, host fleet.HostID) string 
 			"cpus": 4, "memoryMiB": 4096,
 			"drives": []any{map[string]any{"slot": "cdrom2"}, map[string]any{"slot": "floppy1"}}, "devices": map[string]any{"serials": 1, "balloon": "reporting"},
 			"hostDevices": []any{map[string]any{"device": "pci/0000:3b:00.1"}, map[string]any{"device": "usb-port/1-1"}},
-			"numa": []any{map[string]any{"cpus": "0-1", "memoryMiB": 2048, "nodes": "0"}, map[string]any{"cpus": "2-3", "memoryMiB": 2048}},
+			"numa":        []any{map[string]any{"cpus": "0-1", "memoryMiB": 2048, "nodes": "0"}, map[string]any{"cpus": "2-3", "memoryMiB": 2048}},
 		},
 	})
 	return "/vms/" + string(vm.ID)
