@@ -124,7 +124,7 @@ func numaCells() VMField {
 	}
 	const others = "others may have the memory of these nodes"
 	f.Input = Input{
-		Section: SectionCPU, Kind: InputRows, Label: "NUMA cells", Help: "Each vCPU is in one of them, and all of the memory. Those that may still come have their cell, too.",
+		Section: SectionCPU, Kind: InputRows, Label: "NUMA cells", Help: "Each vCPU is in one of them, and all of the memory. Those that may still come have their cell, too. The first is cell 0.",
 		Rows: []Row{
 			{"cpus", Input{Kind: InputText, Label: "vCPUs", Example: "0-3"}},
 			{"memoryMiB", Input{Label: "Memory", Unit: "MiB", Example: "MiB"}},
