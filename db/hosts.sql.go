@@ -281,10 +281,11 @@ func (q *Queries) HoldMemory(ctx context.Context, host string) error {
 }
 
 const hostDevicesOn = `-- name: HostDevicesOn :many
-SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id
+SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id,
+    COALESCE(v.n, 0)::bigint AS vms, COALESCE(d.most, 0)::bigint AS most
 FROM hosts h
-CROSS JOIN LATERAL jsonb_to_recordset(CASE jsonb_typeof(h.status->'inventory'->'devices') WHEN 'array' THEN h.status->'inventory'->'devices' ELSE '[]' END) AS d (device text, iommu text)
-LEFT JOIN LATERAL (SELECT v.id, v.name FROM vms v
+CROSS JOIN LATERAL jsonb_to_recordset(CASE jsonb_typeof(h.status->'inventory'->'devices') WHEN 'array' THEN h.status->'inventory'->'devices' ELSE '[]' END) AS d (device text, iommu text, most bigint)
+LEFT JOIN LATERAL (SELECT v.id, v.name, count(*) OVER () AS n FROM vms v
     WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(jsonb_build_object('hostId', h.id, 'device', d.device))) ORDER BY v.name LIMIT 1) v ON true
 WHERE ($1::text = '' OR h.id = $1) AND (d.device = ANY ($2::text[]) OR $3::boolean)
 `
@@ -301,9 +302,11 @@ type HostDevicesOnRow struct {
 	Iommu  string
 	VM     string
 	VMID   string
+	Vms    int64
+	Most   int64
 }
 
-// Those of the devices that the hosts have, one where @host is not empty, with the VM that one is given to.
+// Those of the devices that the hosts have, one where @host is not empty, with the VM that one is given to, the first by name where several can have it.
 func (q *Queries) HostDevicesOn(ctx context.Context, arg HostDevicesOnParams) ([]HostDevicesOnRow, error) {
 	rows, err := q.db.Query(ctx, hostDevicesOn, arg.Host, arg.Devices, arg.Every)
 	if err != nil {
@@ -319,6 +322,8 @@ func (q *Queries) HostDevicesOn(ctx context.Context, arg HostDevicesOnParams) ([
 			&i.Iommu,
 			&i.VM,
 			&i.VMID,
+			&i.Vms,
+			&i.Most,
 		); err != nil {
 			return nil, err
 		}

@@ -8,10 +8,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// devices lists what a guest could have for itself: PCI devices but for the bridges that hold others, and USB devices but for hubs. A device that
-// a host gives away keeps its name here, whichever driver has it. At most fleet.MaxReportedDevices of them.
+// devices lists what a guest could have for itself: PCI devices but for the bridges that hold others, USB devices but for hubs, the ports that those are
+// plugged into, and types of mediated devices. A device that a host gives away keeps its name here, whichever driver has it. At most
+// fleet.MaxReportedDevices of them.
 func (t tree) devices() (out []fleet.HostDevice) {
-	const pci, usb = "sys/bus/pci/devices", "sys/bus/usb/devices"
+	const pci, usb = "sys/bus/pci/devices", usbDevices
 	var names func(address string) (vendor, product string)
 	for _, address := range t.list(pci) {
 		class := t.text(pci, address, "class")
@@ -35,9 +36,10 @@ func (t tree) devices() (out []fleet.HostDevice) {
 			slices.ContainsFunc(out, func(d fleet.HostDevice) bool { return d.Device == name }) {
 			continue
 		}
-		out = append(out, fleet.HostDevice{Device: name, Name: clip(cmp.Or(strings.TrimSpace(t.text(usb, at, "manufacturer")+" "+t.text(usb, at, "product")), "USB "+vendor+":"+product))})
+		out = append(out, fleet.HostDevice{Device: name, Name: clip(t.usbName(at))})
 	}
-	return out
+	out = slices.Concat(out, t.mdevTypes(), t.usbPorts())
+	return out[:min(len(out), fleet.MaxReportedDevices)]
 }
 
 // clip bounds a name that a device gives itself.

@@ -111,6 +111,30 @@ sys/bus/usb/devices/1-2/idVendor: 046d
 sys/bus/usb/devices/1-2/idProduct: c52b
 sys/bus/usb/devices/1-2/bDeviceClass: 00
 sys/bus/usb/devices/1-2:1.0/bInterfaceClass: 03
+sys/bus/usb/devices/1-0:1.0/usb1-port1/connect_type: hotplug
+sys/bus/usb/devices/1-0:1.0/usb1-port2/connect_type: hotplug
+sys/bus/usb/devices/1-0:1.0/usb1-port3/connect_type: not used
+sys/bus/usb/devices/1-0:1.0/usb1-port10/connect_type: hotplug
+sys/bus/usb/devices/1-0:1.0/bInterfaceClass: 09
+sys/bus/usb/devices/1-4/idVendor: 0451
+sys/bus/usb/devices/1-4/idProduct: 8142
+sys/bus/usb/devices/1-4/bDeviceClass: 09
+sys/bus/usb/devices/1-4:1.0/1-4-port2/connect_type: unknown
+sys/bus/usb/devices/1-4.1/idVendor: 0529
+sys/bus/usb/devices/1-4.1/idProduct: 0620
+sys/bus/usb/devices/1-4.1/bDeviceClass: 00
+sys/bus/usb/devices/1-4.1/busnum: 1
+sys/bus/usb/devices/1-4.1/devnum: 12
+sys/bus/mdev/devices/c2177883-f1bb-47f0-914d-32a22e3a8804/mdev_type -> ../mdev_supported_types/nvidia-1147
+sys/class/mdev_bus/0000:41:00.0/mdev_supported_types/nvidia-1147/available_instances: 1
+sys/class/mdev_bus/0000:41:00.0/mdev_supported_types/nvidia-1147/name: NVIDIA L40S-4Q
+sys/class/mdev_bus/0000:41:00.0/mdev_supported_types/nvidia-1147/device_api: vfio-pci
+sys/class/mdev_bus/0000:42:00.0/mdev_supported_types/nvidia-1147/available_instances: 2
+sys/class/mdev_bus/0000:42:00.0/mdev_supported_types/nvidia-1147/name: NVIDIA L40S-4Q
+sys/class/mdev_bus/0000:42:00.0/mdev_supported_types/nvidia-1148/available_instances: 0
+sys/class/mdev_bus/0.0.0313/mdev_supported_types/vfio_ccw-io/available_instances: 1
+sys/class/mdev_bus/0.0.0313/mdev_supported_types/vfio_ccw-io/device_api: vfio-ccw
+sys/class/mdev_bus/0000:42:00.0/mdev_supported_types/it is none/available_instances: 1
 sys/bus/pci/devices/0000:00:1f.0/class: 0x060100
 sys/bus/pci/devices/0000:00:1f.0/vendor: 0x8086
 `
@@ -194,6 +218,14 @@ func TestRecordedServer(t *testing.T) {
 		{Device: "pci/0000:00:1f.3", Name: "PCI 8086 a348", Class: "0x040300"},
 		{Device: "pci/0000:41:00.0", Name: "PCI 10de 26b9", Class: "0x030200", Driver: "vfio-pci", IOMMU: "17"},
 		{Device: "usb/046d:c52b", Name: "Logitech Receiver"},
+		{Device: "usb/0529:0620", Name: "USB 0529:0620"},
+		{Device: "mdev/nvidia-1147", Name: "NVIDIA L40S-4Q", Parents: []string{"0000:41:00.0", "0000:42:00.0"}, Most: 4, Free: 3},
+		{Device: "mdev/nvidia-1148", Name: "nvidia-1148", Parents: []string{"0000:42:00.0"}},
+		{Device: "usb-port/1-1", Name: "Logitech Receiver"},
+		{Device: "usb-port/1-2", Name: "USB 046d:c52b"},
+		{Device: "usb-port/1-4.1", Name: "USB 0529:0620"},
+		{Device: "usb-port/1-4.2", Empty: true},
+		{Device: "usb-port/1-10", Empty: true},
 	})
 	want("GPUs", inv.GPUs, []fleet.GPU{{
 		Address: "0000:41:00.0", Vendor: "NVIDIA", Product: "PCI device 26b9", Driver: "vfio-pci", VFsTotal: 32, MdevTypes: []string{"nvidia-1147"},

@@ -186,7 +186,11 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 			return err
 		}
 	}
-	if old.live != nil {
+	if old.live == nil {
+		if err := a.keepMdevs(x); err != nil {
+			return err
+		}
+	} else {
 		if err := a.refilter(ctx, old, x); err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"quantix/agent"
 	"quantix/agent/fetch"
+	machine "quantix/agent/hardware"
 	"quantix/agent/seed"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -36,6 +37,7 @@ type Options struct {
 	Filters *agent.FilterBook // what is remembered of network filters; nil: nothing from before
 	Fetch   *fetch.Client     // what downloads; nil: one that reaches the Internet alone
 	Seeds   seed.Store        // what guests read when they first start
+	Devices machine.Devices   // what guests have of the host
 }
 
 // Backend implements agent.Hypervisor. Its methods may be called from several goroutines.
@@ -53,6 +55,7 @@ type Backend struct {
 	snapshotsRead fileLocks
 	fetcher       *fetch.Client
 	seeds         seed.Store
+	devices       machine.Devices
 	domains       domainCache
 	assigned      assigned
 	ioErrors      ioErrors
@@ -107,7 +110,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Fetch == nil {
 		o.Fetch = fetch.New(fetch.Settings{})
 	}
-	b := &Backend{socket: o.Socket, log: o.Log, fetcher: o.Fetch, seeds: o.Seeds, filters: o.Filters, pools: poolWatches{roots: o.Roots, book: o.Book}}
+	b := &Backend{socket: o.Socket, log: o.Log, fetcher: o.Fetch, seeds: o.Seeds, devices: o.Devices, filters: o.Filters, pools: poolWatches{roots: o.Roots, book: o.Book}}
 	b.life, b.end = context.WithCancel(context.Background())
 	link, err := b.connect(ctx)
 	if err != nil {

@@ -22,13 +22,14 @@ const (
 
 // capabilities is what guests this host can run.
 type capabilities struct {
-	arch       string
-	kinds      []kind // best first
-	firmware   []fleet.Firmware
-	secureBoot bool     // one of them
-	spice      bool     // QEMU can
-	version    uint64   // libvirt's: 9001000 is 9.1
-	pools      []string // libvirt's types of pools that it has no driver for
+	arch         string
+	kinds        []kind // best first
+	firmware     []fleet.Firmware
+	secureBoot   bool              // one of them
+	spice        bool              // QEMU can
+	version      uint64            // libvirt's: 9001000 is 9.1
+	confidential map[string]string // why it cannot encrypt guests' memory, by the kind of it; of a kind that is not here, it can
+	pools        []string          // libvirt's types of pools that it has no driver for
 }
 
 // kind is one way to run guests.
@@ -62,6 +63,11 @@ func (c capabilities) gaps() (gaps []fleet.VMGap) {
 	if !c.spice {
 		for _, f := range []string{"display.spice", "display.usbRedirection"} {
 			gaps = append(gaps, fleet.VMGap{Field: f, Why: "QEMU has no SPICE here. Install qemu-system-modules-spice (qemu-spice)."})
+		}
+	}
+	for _, k := range fleet.ConfidentialKinds[1:] {
+		if why := c.confidential[k.Value]; why != "" {
+			gaps = append(gaps, fleet.VMGap{Field: "security.confidential", Value: k.Value, Why: why})
 		}
 	}
 	if c.version < 9_001_000 {
@@ -123,6 +129,7 @@ func askCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 			caps.kinds = append(caps.kinds, kind{accelerator: accelerator, machine: machine, cpuModes: cpuModes(x)})
 			if caps.firmware == nil {
 				caps.firmware, caps.secureBoot, caps.spice = firmwares(x), secureFirmware(x), hasSpice(x)
+				caps.confidential = confidentialGaps(x, caps.version)
 			}
 			break
 		}

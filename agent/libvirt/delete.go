@@ -53,6 +53,9 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 		if err := b.dropFilters(ctx, c, vm.ID, nil); err != nil {
 			return err
 		}
+		if err := b.devices.KeepMdevs(string(vm.ID)); err != nil {
+			return err
+		}
 		if tree != nil {
 			own := map[string]bool{}
 			for _, d := range vm.Spec.Disks {

@@ -37,7 +37,8 @@ type domain struct {
 	kept        hardware   // what its next start gets
 	accelerator string
 	vnc         endpoint
-	agent       bool // the guest's agent is connected
+	agent       bool              // the guest's agent is connected
+	launch      *fleet.LaunchInfo // of a guest that is on and whose memory is encrypted
 	startedAt   *time.Time
 	readAt      time.Time
 	tree        *agent.SnapTree // of its snapshots; nil: it has none
@@ -179,7 +180,7 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 		}
 		live := hardwareOf(x)
 		d.live, d.vnc, d.agent, d.accelerator = &live, vncOf(x), hasAgent(x), x.Type
-		d.startedAt = b.startedAt(ref.Name)
+		d.startedAt, d.launch = b.startedAt(ref.Name), b.launchOf(ctx, c, ref, x)
 		running, _ := markOf(x.Metadata)
 		d.secret = running.Mark
 		persistent, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.DomainIsPersistent(ref) })

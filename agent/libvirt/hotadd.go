@@ -36,11 +36,15 @@ func cdromOf(x *libvirtxml.Domain) int {
 	return slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasCDROM })
 }
 
-// writeMaxMemory also gives the guest the one NUMA cell that this takes, and takes it away when it is no longer needed.
 func writeMaxMemory(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if x.MaximumMemory = nil; s.Memory.MaxMiB > 0 {
 		x.MaximumMemory = &libvirtxml.DomainMaxMemory{Value: uint(s.Memory.MaxMiB) * 1024, Unit: "KiB", Slots: memorySlots}
 	}
+	oneCell(x)
+}
+
+// oneCell gives the guest the one NUMA cell that room for more memory takes, where it has none, and takes it away where it has no such room.
+func oneCell(x *libvirtxml.Domain) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
 	}
@@ -52,7 +56,7 @@ func writeMaxMemory(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// fitCell lets the only NUMA cell of a guest have all its vCPUs and memory. Several are somebody else's, and stay as they are.
+// fitCell lets the only NUMA cell of a guest have all its vCPUs and memory. Several are as they were asked for: see writeCells.
 func fitCell(x *libvirtxml.Domain) {
 	if x.CPU == nil || x.CPU.Numa == nil || len(x.CPU.Numa.Cell) != 1 || x.Memory == nil || x.VCPU == nil {
 		return

@@ -239,6 +239,9 @@ func (l *leaving) letGo(ctx context.Context) error {
 	if err := l.keepSeeds(ctx, l.in.VM.ID); err != nil {
 		return err
 	}
+	if err := l.devices.KeepMdevs(string(l.in.VM.ID)); err != nil {
+		return err
+	}
 	return l.dropFilters(ctx, l.c, l.in.VM.ID, nil)
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +16,6 @@ import (
 // Devices of which Quantix made several carry these, and what tells one from another.
 const (
 	aliasDrive    = "ua-quantix-drive-"
-	aliasHostdev  = "ua-quantix-hostdev-"
 	aliasShare    = "ua-quantix-share-"
 	aliasSerial   = "ua-quantix-serial-"
 	aliasRedir    = "ua-quantix-redir-"
@@ -86,64 +84,6 @@ func readDrives(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	for i := range x.Devices.Disks {
 		if d := &x.Devices.Disks[i]; isOurs(d.Alias, aliasDrive) {
 			s.Drives = append(s.Drives, fleet.VMDrive{Slot: strings.TrimPrefix(aliasOf(d.Alias), aliasDrive), Medium: fileRef(pathOf(d)), BootOrder: placeOfBoot(d.Boot)})
-		}
-	}
-	return ""
-}
-
-func writeHostDevices(x *libvirtxml.Domain, s fleet.VMSpec) {
-	d := x.Devices
-	d.Hostdevs = slices.DeleteFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool {
-		return isOurs(o.Alias, aliasHostdev) && !slices.ContainsFunc(s.HostDevices, func(w fleet.VMHostDevice) bool { return w.Device == deviceOf(o) })
-	})
-	for _, w := range s.HostDevices {
-		if !slices.ContainsFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool { return deviceOf(o) == w.Device }) {
-			d.Hostdevs = append(d.Hostdevs, newHostDevice(w.Device))
-		}
-	}
-}
-
-// newHostDevice is the device of that name, which libvirt takes from the host when the guest starts and gives back when it is off.
-func newHostDevice(name string) libvirtxml.DomainHostdev {
-	out := libvirtxml.DomainHostdev{Managed: "yes", Alias: &libvirtxml.DomainAlias{Name: aliasHostdev + hashed(name)}}
-	hexed := func(text string) *uint {
-		n, _ := strconv.ParseUint(text, 16, 32) // its form was checked
-		v := uint(n)
-		return &v
-	}
-	kind, rest, _ := strings.Cut(name, "/")
-	at := strings.FieldsFunc(rest, func(r rune) bool { return r == ':' || r == '.' })
-	switch {
-	case kind == "pci" && len(at) == 4:
-		out.SubsysPCI = &libvirtxml.DomainHostdevSubsysPCI{Source: &libvirtxml.DomainHostdevSubsysPCISource{
-			Address: &libvirtxml.DomainAddressPCI{Domain: hexed(at[0]), Bus: hexed(at[1]), Slot: hexed(at[2]), Function: hexed(at[3])},
-		}}
-	case len(at) == 2:
-		out.SubsysUSB = &libvirtxml.DomainHostdevSubsysUSB{Source: &libvirtxml.DomainHostdevSubsysUSBSource{
-			Vendor: &libvirtxml.DomainHostDevProductVendorID{ID: "0x" + at[0]}, Product: &libvirtxml.DomainHostDevProductVendorID{ID: "0x" + at[1]},
-		}}
-	}
-	return out
-}
-
-// deviceOf is the device's name in a spec; empty: it has none.
-func deviceOf(d libvirtxml.DomainHostdev) string {
-	num := func(p *uint) uint { return *copyOf(p) }
-	switch {
-	case d.SubsysPCI != nil && d.SubsysPCI.Source != nil && d.SubsysPCI.Source.Address != nil:
-		a := d.SubsysPCI.Source.Address
-		return fmt.Sprintf("pci/%04x:%02x:%02x.%x", num(a.Domain), num(a.Bus), num(a.Slot), num(a.Function))
-	case d.SubsysUSB != nil && d.SubsysUSB.Source != nil && d.SubsysUSB.Source.Vendor != nil && d.SubsysUSB.Source.Product != nil:
-		s := d.SubsysUSB.Source
-		return "usb/" + strings.TrimPrefix(s.Vendor.ID, "0x") + ":" + strings.TrimPrefix(s.Product.ID, "0x")
-	}
-	return ""
-}
-
-func readHostDevices(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-	for _, d := range x.Devices.Hostdevs {
-		if isOurs(d.Alias, aliasHostdev) {
-			s.HostDevices = append(s.HostDevices, fleet.VMHostDevice{Device: deviceOf(d)})
 		}
 	}
 	return ""

@@ -39,6 +39,7 @@ var proved = map[string]look{
 	"memory.shared":          {`{"execute":"query-memdev"}`, `"share":\s*true`},
 	"memory.balloonMiB":      {"direct:balloon", `actual=192`},
 	"memory.nodes":           {`{"execute":"query-memdev"}`, `"host-nodes":\s*\[\s*0\s*\]`},
+	"numa":                   {"info numa", `(?s)2 nodes.*node 0 cpus: 0 1\s.*node 1 cpus: 2 3\s.*node 1 size: 128 MB`},
 	"memory.maxMiB":          {"", `maxmem=1048576k`},
 	"boot.menu":              {"", `-boot menu=on`},
 	"boot.cdrom":             {"", `"driver":"(scsi|ide)-cd"[^}]*"bootindex":3`},
@@ -98,6 +99,9 @@ var elsewhere = map[string]string{
 	"migration.limitMiB": "control: a move is no faster than its VM's limit",
 	"firstBoot":          "e2e: the whole life of a VM, in a Debian",
 }
+
+// undefinable are those that libvirt defines only where the processor has them, which the tests' has not: which test shows what is written and read.
+var undefinable = map[string]string{"security.confidential": "its definition as it is written and read, and recorded answers"}
 
 // Each field of a VM, its disks and its cards is made, defined, started and looked up in the QEMU that runs; the test prints how far each is proved.
 func TestEveryFieldIsProved(t *testing.T) {
@@ -181,6 +185,10 @@ func TestEveryFieldIsProved(t *testing.T) {
 	for _, name := range names {
 		if where, ok := elsewhere[name]; ok {
 			fmt.Printf("%-24s proved by %s\n", name, where)
+			continue
+		}
+		if where, ok := undefinable[name]; ok {
+			fmt.Printf("%-24s by %s\n", name, where)
 			continue
 		}
 		l, ok := proved[name]

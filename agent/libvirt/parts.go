@@ -102,20 +102,8 @@ var parts = []part{
 		return ""
 	}},
 
-	{"memory.nodes", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		if x.NUMATune = nil; s.Memory.Nodes != "" {
-			x.NUMATune = &libvirtxml.DomainNUMATune{Memory: &libvirtxml.DomainNUMATuneMemory{Mode: "strict", Nodeset: s.Memory.Nodes}}
-		}
-	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		switch t := x.NUMATune; {
-		case t == nil:
-		case t.Memory == nil || t.Memory.Mode != "strict" || len(t.MemNodes) > 0:
-			return "in another way than from some nodes alone"
-		default:
-			s.Memory.Nodes = t.Memory.Nodeset
-		}
-		return ""
-	}},
+	{"memory.nodes", writeNodes, readNodes},
+	{"numa", writeCells, readCells},
 
 	{"boot.menu", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		if x.OS == nil {
@@ -255,6 +243,8 @@ var parts = []part{
 		s.Security.SecureBoot = secureBootOf(x)
 		return ""
 	}},
+
+	{"security.confidential", writeConfidential, readConfidential},
 
 	{"devices.watchdog", writeWatchdog, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		s.Devices.Watchdog = watchdogOf(x).Model

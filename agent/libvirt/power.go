@@ -24,6 +24,9 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 		if err := retellMTU(ctx, c, s.ref); err != nil {
 			return err
 		}
+		if err := b.readyDevices(ctx, c, s.ref); err != nil {
+			return err
+		}
 		return c.do(ctx, func(l *golibvirt.Libvirt) error {
 			ref := s.ref
 			if s.live != nil {

@@ -36,7 +36,7 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.
 		}
 	}
 	if plan.Has("memoryMiB") {
-		if err := a.addMemory(ctx, ref, memoryKiB(kept), live); err != nil {
+		if err := a.addMemory(ctx, ref, kept, live); err != nil {
 			return err
 		}
 	}
@@ -106,27 +106,6 @@ func (a *applying) addCPUs(ctx context.Context, ref golibvirt.Domain, want int, 
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainSetVcpusFlags(ref, uint32(want), uint32(golibvirt.DomainVCPULive))
 	})
-}
-
-// addMemory plugs memory into a guest that has slots for it.
-func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, want uint64, live *libvirtxml.Domain) error {
-	has := memoryKiB(live)
-	if want <= has || int(want/1024) > moreMemory(live) || (want-has)%(fleet.MemoryStep*1024) != 0 {
-		return nil
-	}
-	dimm := libvirtxml.DomainMemorydev{
-		Model:  "dimm",
-		Target: &libvirtxml.DomainMemorydevTarget{Size: &libvirtxml.DomainMemorydevTargetSize{Value: uint(want - has), Unit: "KiB"}, Node: &libvirtxml.DomainMemorydevTargetNode{}},
-	}
-	text, err := dimm.Marshal()
-	if err != nil {
-		return err
-	}
-	err = a.attachText(ctx, ref, text)
-	if err != nil && answered(err) && strings.Contains(err.Error(), "no free memory device slot") {
-		return nil
-	}
-	return err
 }
 
 // schedule lets the guest's vCPUs have the shares and the limit that the definition has.

@@ -132,6 +132,9 @@ func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
 		if err := retellMTU(ctx, w.c, s.ref); err != nil {
 			return err
 		}
+		if err := w.readyDevices(ctx, w.c, s.ref); err != nil {
+			return err
+		}
 		return w.c.do(ctx, func(l *golibvirt.Libvirt) error { return deviceFree(l.DomainCreate(s.ref)) })
 	}
 	text, err := w.memoryXML(ctx, node, s.kept, w.tree.Work.New)

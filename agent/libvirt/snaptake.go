@@ -45,6 +45,8 @@ func (w *snapping) take(ctx context.Context) error {
 		node.Seed = s.live.seed
 	}
 	switch {
+	case on && o.Memory && s.live.parts.NoMemorySnapshot() != "":
+		return fleet.Errorf(fleet.Conflict, "%s", s.live.parts.NoMemorySnapshot())
 	case on && o.Memory && golibvirt.DomainState(s.state) != golibvirt.DomainRunning && !node.Paused:
 		return fleet.Errorf(fleet.Conflict, "The guest neither runs nor is paused, so its memory cannot be kept now. Try again, or keep its disks alone.")
 	case on && !o.Memory:

@@ -19,6 +19,7 @@ func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 	hw := s.now()
 	st := fleet.VMStatus{CPUs: hw.cpus, MemoryMiB: hw.memoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}
 	st.Power, st.Reason = power(s.state, s.reason)
+	st.Launch = s.launch
 	if s.live != nil {
 		if st.MaxMemory = hw.max.memoryMiB; takesCPUs(s.accelerator, hw.parts.Security.SecureBoot) {
 			st.MaxCPUs = hw.max.cpus

@@ -81,7 +81,9 @@ func retuned(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec, deaf bool) f
 		spec.CPUs = want.CPUs
 	}
 	if more := want.MemoryMiB - spec.MemoryMiB; plan.Has("memoryMiB") && more > 0 && more%fleet.MemoryStep == 0 && want.MemoryMiB <= spec.Memory.MaxMiB {
-		spec.MemoryMiB = want.MemoryMiB
+		if _, ok := fleet.GrownCells(spec.NUMA, want.NUMA); ok {
+			spec.MemoryMiB, spec.NUMA = want.MemoryMiB, want.NUMA
+		}
 	}
 	pluggable := func(d fleet.Disk) bool { return d.Bus == "" || d.Bus == "scsi" }
 	spec.Disks = slices.DeleteFunc(spec.Disks, func(d fleet.Disk) bool { return !deaf && pluggable(d) && hasDisk(plan.DropDisks, d) })

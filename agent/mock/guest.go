@@ -127,6 +127,7 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 	}
 	s.CPUs, s.MemoryMiB = now.spec.CPUs, now.spec.MemoryMiB
 	if g.on() {
+		s.Launch = launchOf(g)
 		s.MaxMemory = now.spec.Memory.MaxMiB
 		if n := now.spec.CPU.Max; n > s.CPUs {
 			s.MaxCPUs = n

@@ -60,6 +60,7 @@ func inventoryOf(name string) fleet.Inventory {
 		VMGaps:      []fleet.VMGap{{Field: "devices.vsock", Why: "The kernel's vhost_vsock is not loaded. Run: modprobe vhost_vsock."}},
 		NetworkGaps: []fleet.NetworkGap{{Mode: fleet.NetworkOVS, Why: "Open vSwitch is not installed. Install openvswitch-switch."}},
 	}
+	out.VMGaps = append(out.VMGaps, m.encrypts()...)
 	for n := range m.sockets {
 		node := fleet.NUMANode{ID: n, MemoryBytes: m.memoryGiB << 30 / int64(m.sockets)}
 		for half := range 2 {
@@ -91,10 +92,17 @@ func inventoryOf(name string) fleet.Inventory {
 		{Device: "pci/0000:3b:00.1", Name: "Intel Ethernet Controller X710", Class: "0x020000", Driver: "i40e", IOMMU: "31"},
 		{Device: "usb/0529:0620", Name: "Aladdin Knowledge Systems Token JC"},
 	}
+	ports := []fleet.HostDevice{{Device: "usb-port/1-1", Name: "Aladdin Knowledge Systems Token JC"}, {Device: "usb-port/1-2", Empty: true}}
 	if m.gpu != nil {
 		out.Devices = append(out.Devices, fleet.HostDevice{Device: "pci/" + m.gpu.Address, Name: m.gpu.Vendor + " " + m.gpu.Product, Class: "0x030200", Driver: m.gpu.Driver, IOMMU: "42"})
 		out.GPUs = []fleet.GPU{*m.gpu}
+		for i, kind := range m.gpu.MdevTypes {
+			out.Devices = append(out.Devices, fleet.HostDevice{
+				Device: "mdev/" + kind, Name: fmt.Sprintf("NVIDIA L40S-%dQ", 4*(i+1)), Parents: []string{m.gpu.Address}, Most: 12 / (i + 1), Free: 12 / (i + 1),
+			})
+		}
 	}
+	out.Devices = append(out.Devices, ports...)
 	return out
 }
 

@@ -27,6 +27,8 @@ func (h *Host) TakeSnapshot(ctx context.Context, in agent.SnapshotWork) error {
 			return fleet.Errorf(fleet.Conflict, "The VM has no disk, so there is nothing to keep.")
 		case len(t.Nodes) >= fleet.MostSnapshots:
 			return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, and none has more. Delete one first.", fleet.MostSnapshots)
+		case g.on() && in.Order.Memory && g.live.spec.NoMemorySnapshot() != "":
+			return fleet.Errorf(fleet.Conflict, "%s", g.live.spec.NoMemorySnapshot())
 		case misbehaves(in.VM.Name, FailSnapshot):
 			return fleet.Errorf(fleet.Conflict, "/srv/full has 3 MiB left, and the snapshot may take %s. Make room there first.", fleet.Bytes(int64(in.VM.Spec.MemoryMiB)<<20))
 		}

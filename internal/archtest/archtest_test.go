@@ -37,7 +37,7 @@ var may = map[string][]string{
 	"static":             {},
 	"static/":            {"static/"},
 	"agent":              {"agent/transfer", "internal/wire", "internal/fleet"},
-	"agent/libvirt":      {"agent", "agent/image", "agent/fetch", "agent/seed", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/fleet"},
+	"agent/libvirt":      {"agent", "agent/hardware", "agent/image", "agent/fetch", "agent/seed", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/fleet"},
 	"agent/image":        {"internal/ovf", "internal/fleet"},
 	"agent/fetch":        {"internal/fleet"},
 	"agent/link":         {"internal/fleet"},

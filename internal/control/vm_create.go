@@ -82,7 +82,7 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 	s.Disks, s.NICs = slices.Clone(s.Disks), plainMACs(s.NICs)
 	s.HostDevices = onHost(s.HostDevices, in.HostID)
 	for i, d := range s.HostDevices {
-		if d.HostID == "" && strings.HasPrefix(d.Device, "pci/") { // an address is another device on each host
+		if k, _ := d.Kind(); d.HostID == "" && k.Place {
 			checks.Add(fmt.Sprintf("spec.hostDevices[%d].device", i), "Choose the host whose device it is.")
 		}
 	}

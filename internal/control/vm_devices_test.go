@@ -21,7 +21,8 @@ func (s *site) modern(devices string) {
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', $2::jsonb) WHERE id = $1`, s.h1, devices)
 }
 
-const someDevices = `[{"device":"pci/0000:41:00.0","name":"NVIDIA L40S","iommu":"17"},{"device":"pci/0000:00:1f.3","name":"Sound"},{"device":"usb/046d:c52b","name":"Receiver"}]`
+const someDevices = `[{"device":"pci/0000:41:00.0","name":"NVIDIA L40S","iommu":"17"},{"device":"pci/0000:00:1f.3","name":"Sound"},{"device":"usb/046d:c52b","name":"Receiver"},
+{"device":"usb-port/1-2.3","empty":true},{"device":"mdev/nvidia-63","name":"GRID T4-2Q","parents":["0000:42:00.0"],"most":2,"free":2},{"device":"mdev/nvidia-64"}]`
 
 // What no VM can have is refused at its field, and nothing is written.
 func TestDevicesThatNoVMCanHave(t *testing.T) {
@@ -101,11 +102,30 @@ func TestDevicesThatNoVMCanHave(t *testing.T) {
 		"an address in capitals":     {device("pci/0000:AB:00.0"), "hostDevices[0].device", deviceName},
 		"half a USB device":          {device("usb/046d"), "hostDevices[0].device", deviceName},
 		"a mediated device":          {device("mdev/c2177883-f1bb-47f0-914d-32a22e3a8804"), "hostDevices[0].device", deviceName},
-		"a device twice":             {device("usb/046d:c52b", "usb/046d:c52b"), "hostDevices[1]", "there twice"},
-		"too many devices":           {func(s *fleet.VMSpec) { s.HostDevices = make([]fleet.VMHostDevice, 17) }, "hostDevices", "At most 16"},
-		"a device of nobody":         {device("pci/0000:42:00.0"), "hostDevices[0].device", "has no device"},
-		"a device that stays":        {device("pci/0000:00:1f.3"), "hostDevices[0].device", "no IOMMU group"},
-		"a device of another host":   {func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{HostID: s.h2, Device: "usb/046d:c52b"}} }, "hostDevices[0].device", "of another host"},
+		"a port of no bus":           {device("usb-port/1"), "hostDevices[0].device", deviceName},
+		"a root hub":                 {device("usb-port/usb1"), "hostDevices[0].device", deviceName},
+		"a port by its path":         {device("usb-port/../1-2.3"), "hostDevices[0].device", deviceName},
+		"an interface of a device":   {device("usb-port/1-2:1.0"), "hostDevices[0].device", deviceName},
+		"a port that goes on":        {device("usb-port/1-2.3."), "hostDevices[0].device", deviceName},
+		"a port beyond all tiers":    {device("usb-port/1-1.1.1.1.1.1.1"), "hostDevices[0].device", deviceName},
+		"a port in two lines":        {device("usb-port/1-2.3\n"), "hostDevices[0].device", deviceName},
+		"a port that is not there":   {device("usb-port/1-9"), "hostDevices[0].device", "has no device"},
+		"no type":                    {device("mdev/"), "hostDevices[0].device", deviceName},
+		"a type by its path":         {device("mdev/../nvidia-63"), "hostDevices[0].device", deviceName},
+		"a type like an option":      {device("mdev/-rf"), "hostDevices[0].device", deviceName},
+		"a type with markup":         {device("mdev/a'/>"), "hostDevices[0].device", deviceName},
+		"a type that is long":        {device("mdev/" + strings.Repeat("a", 64)), "hostDevices[0].device", deviceName},
+		"a type that is not there":   {device("mdev/nvidia-65"), "hostDevices[0].device", "has no device"},
+		"a type that is used up":     {device("mdev/nvidia-64"), "hostDevices[0].device", "used in another way"},
+		"a type twice":               {device("mdev/nvidia-63", "mdev/nvidia-63"), "hostDevices[1]", "there twice"},
+		"cells that lack a vCPU": {func(s *fleet.VMSpec) {
+			s.CPUs, s.NUMA = 3, []fleet.VMCell{{CPUs: "0", MemoryMiB: 128}, {CPUs: "1", MemoryMiB: s.MemoryMiB - 128}}
+		}, "numa", "vCPU 2 is in no cell"},
+		"a device twice":           {device("usb/046d:c52b", "usb/046d:c52b"), "hostDevices[1]", "there twice"},
+		"too many devices":         {func(s *fleet.VMSpec) { s.HostDevices = make([]fleet.VMHostDevice, 17) }, "hostDevices", "At most 16"},
+		"a device of nobody":       {device("pci/0000:42:00.0"), "hostDevices[0].device", "has no device"},
+		"a device that stays":      {device("pci/0000:00:1f.3"), "hostDevices[0].device", "no IOMMU group"},
+		"a device of another host": {func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{HostID: s.h2, Device: "usb/046d:c52b"}} }, "hostDevices[0].device", "of another host"},
 		"a device of no host": {func(v *fleet.VMSpec) {
 			v.HostDevices = []fleet.VMHostDevice{{HostID: "h1'--", Device: "usb/046d:c52b"}}
 		}, "hostDevices[0].hostId", "no such host"},
@@ -246,4 +266,101 @@ func TestAHostThatReportsNullsBreaksNoPlacement(t *testing.T) {
 	if err != nil || vm.HostID != s.h1 {
 		t.Errorf("on %s: %v", vm.HostID, err)
 	}
+}
+
+// A type of mediated devices is several VMs', as many as the host can make; a port is one VM's, on the host where it is.
+func TestATypeIsSeveralVMsAndAPortOnes(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	create := func(name, device string, on fleet.HostID) error {
+		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{
+			ProjectID: s.red, Name: name, HostID: on, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, HostDevices: []fleet.VMHostDevice{{Device: device}}},
+		})
+		return err
+	}
+	if err := create("one", "mdev/nvidia-63", ""); err != nil { // the only host that has some is chosen
+		t.Fatal(err)
+	}
+	s.refused("of a host without", fleet.Invalid, "has no device mdev/nvidia-63", func() error { return create("two", "mdev/nvidia-63", s.h2) })
+	if err := create("two", "mdev/nvidia-63", s.h1); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("the third of two", fleet.Invalid, "can give mdev/nvidia-63 to 2 VMs, and has", func() error { return create("three", "mdev/nvidia-63", s.h1) })
+	if held, err := s.HostDevicesOf(t.Context(), chief, s.h1); err != nil || held["mdev/nvidia-63"].Name != "one" {
+		t.Errorf("the host's devices are held by %+v, %v", held, err)
+	}
+	s.refused("a port of no host", fleet.Invalid, "Choose the host whose device it is", func() error { return create("port", "usb-port/1-2.3", "") })
+	if err := create("port", "usb-port/1-2.3", s.h1); err != nil { // nothing is plugged in yet
+		t.Fatal(err)
+	}
+	s.refused("a port that another VM has", fleet.Invalid, "is given to the VM port already", func() error { return create("second", "usb-port/1-2.3", s.h1) })
+}
+
+// Who may change a VM gives it cells; on which nodes of the host they are is for those who run the hosts.
+func TestNodesOfCellsAreForThoseWhoRunTheHosts(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	vm := s.vm("web", fleet.Stopped)
+	half := vm.Spec.MemoryMiB / 2
+	cells := func(nodes string, memory int) func(*fleet.VMSpec) {
+		return func(v *fleet.VMSpec) {
+			v.CPUs, v.MemoryMiB, v.NUMA = 2, half+memory, []fleet.VMCell{{CPUs: "0", MemoryMiB: half, Nodes: nodes}, {CPUs: "1", MemoryMiB: memory}}
+		}
+	}
+	edit := func(a fleet.Actor, change func(*fleet.VMSpec)) error {
+		got, _, err := s.UpdateVM(t.Context(), a, vm.ID, edited(vm, change))
+		if err == nil {
+			vm = got
+		}
+		return err
+	}
+	if err := edit(s.member, cells("", half)); err != nil {
+		t.Errorf("cells: %v", err)
+	}
+	s.refused("a tenant's on a node", fleet.Invalid, "Only those who may change infrastructure choose this of NUMA cells", func() error { return edit(s.member, cells("0", half)) })
+	if err := edit(chief, cells("0", half)); err != nil {
+		t.Errorf("on a node: %v", err)
+	}
+	s.refused("a tenant's on another node", fleet.Invalid, "Only those who may change infrastructure", func() error { return edit(s.member, cells("1", half)) })
+	if err := edit(s.member, cells("0", half-1)); err != nil {
+		t.Errorf("another size, as it is on its node: %v", err)
+	}
+	if err := edit(s.member, func(v *fleet.VMSpec) { v.NUMA = nil }); err != nil {
+		t.Errorf("taken back: %v", err)
+	}
+}
+
+// Encrypted memory is for those who run the hosts, is where the processor has it, and is in no snapshot.
+func TestEncryptedMemoryIsWhereAHostHasItAndInNoSnapshot(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,firmwares}', '["bios", "uefi"]')`)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"security.confidential","value":"tdx","why":"It takes libvirt 11.6."}]')`)
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	create := func(a fleet.Actor, kind string) (fleet.VMView, error) {
+		return s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: "vault-" + kind, HostID: s.h1, Spec: fleet.VMSpec{
+			CPUs: 1, MemoryMiB: 256, Firmware: fleet.UEFI, Security: fleet.VMSecurity{Confidential: kind},
+		}})
+	}
+	try := func(a fleet.Actor, kind string) func() error {
+		return func() error { _, err := create(a, kind); return err }
+	}
+	s.refused("what the host lacks", fleet.Invalid, "cannot give a VM this memory encryption: tdx. It takes libvirt 11.6.", try(chief, "tdx"))
+	s.refused("what is none", fleet.Invalid, "Choose one of sev, sev-es, sev-snp, tdx", try(chief, "sgx"))
+	s.refused("a tenant's", fleet.Invalid, "", try(s.member, "sev"))
+	vm, err := create(chief, "sev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`UPDATE vms SET observed_generation = generation, status = '{"power":"running","cpus":1,"memoryMiB":256,"launch":{"kind":"sev","measurement":"AAAA","policy":3}}' WHERE id = $1`, vm.ID)
+	got, err := s.GetVM(t.Context(), chief, vm.ID)
+	if err != nil || got.Status.Launch == nil || got.Status.Launch.Measurement != "AAAA" {
+		t.Errorf("its start was measured as %+v, %v", got.Status, err)
+	}
+	s.refused("its memory in a snapshot", fleet.Conflict, "no snapshot can hold it", func() error {
+		_, err := s.TakeSnapshot(t.Context(), chief, vm.ID, control.NewSnapshot{Name: "with", Memory: true})
+		return err
+	})
 }

@@ -250,7 +250,13 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 func checkReserved(a fleet.Actor, was, want fleet.VMSpec) error {
 	var checks fleet.Checks
 	for _, f := range fleet.Parts() {
-		if f.Reserved != "" && !f.Default(want) && !f.Same(was, want) && !policy.May(a, policy.InfraChange, "") {
+		switch {
+		case f.Reserved == "" || policy.May(a, policy.InfraChange, ""):
+		case f.Holds != nil:
+			for _, at := range f.Holds(was, want) {
+				checks.Add("spec."+at, "Only those who may change infrastructure choose this of %s: %s.", f.Noun, f.Reserved)
+			}
+		case !f.Default(want) && !f.Same(was, want):
 			checks.Add("spec."+f.Name, "Only those who may change infrastructure choose %s: %s.", f.Noun, f.Reserved)
 		}
 	}

@@ -35,6 +35,9 @@ func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID
 		order := fleet.SnapshotOrder{
 			ID: fleet.NewID[fleet.SnapshotID](), Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), By: a.Name, Memory: in.Memory, Quiesce: in.Quiesce,
 		}
+		if why := vm.Spec.NoMemorySnapshot(); in.Memory && why != "" && vm.On() {
+			return order, order.Name, fleet.Errorf(fleet.Conflict, "%s", why)
+		}
 		return order, order.Name, refusal(vm.AllowsTake(busy))
 	})
 }

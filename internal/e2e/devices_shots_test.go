@@ -16,7 +16,8 @@ func withDevices(t *testing.T, a api, project string, host fleet.HostID) string 
 		"projectId": project, "hostId": host, "name": "render-01", "spec": map[string]any{
 			"cpus": 4, "memoryMiB": 4096,
 			"drives": []any{map[string]any{"slot": "cdrom2"}, map[string]any{"slot": "floppy1"}}, "devices": map[string]any{"serials": 1, "balloon": "reporting"},
-			"hostDevices": []any{map[string]any{"device": "pci/0000:3b:00.1"}},
+			"hostDevices": []any{map[string]any{"device": "pci/0000:3b:00.1"}, map[string]any{"device": "usb-port/1-1"}},
+			"numa":        []any{map[string]any{"cpus": "0-1", "memoryMiB": 2048, "nodes": "0"}, map[string]any{"cpus": "2-3", "memoryMiB": 2048}},
 		},
 	})
 	return "/vms/" + string(vm.ID)
@@ -25,6 +26,9 @@ func withDevices(t *testing.T, a api, project string, host fleet.HostID) string 
 // deviceShots are the pages of what a VM can have several of, and of what its host has for it.
 func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []shot {
 	t.Helper()
+	vault := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"projectId": project, "name": "vault-01", "start": true, "spec": map[string]any{"cpus": 2, "memoryMiB": 2048, "firmware": "uefi", "security": map[string]any{"confidential": "sev-es"}},
+	})
 	return []shot{
 		{"vm-new-devices", "/vms/new", func(p *tab) {
 			p.unfold()
@@ -41,6 +45,25 @@ func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []shot 
 			p.waitTrue("the devices are in sight", `(document.querySelector(".part-list").scrollIntoView(), true)`)
 		}},
 		{"vm-devices", withDevices(t, a, project, host), nil},
+		{"vm-encrypted", "/vms/" + string(vault.ID), func(p *tab) {
+			p.waitText("#launch", "Copy")
+			p.waitTrue("the card is in sight", `(document.querySelector("#launch").scrollIntoView({block: "center"}), true)`)
+		}},
+		{"vm-new-cells", "/vms/new", func(p *tab) {
+			p.unfold()
+			p.expect("422")
+			p.fill("#name", "with-cells")
+			for range 2 {
+				p.click(`button[value="spec.numa"]`, "Add")
+			}
+			p.fill("[name='spec.numa[0].cpus']", "0-1")
+			p.fill("[name='spec.numa[0].memoryMiB']", "1024")
+			p.fill("[name='spec.numa[1].cpus']", "1,3")
+			p.fill("[name='spec.numa[1].memoryMiB']", "512")
+			p.click("footer button.primary", "Create VM")
+			p.waitText(".part-list .field.bad", "vCPU")
+			p.waitTrue("the cells are in sight", `(document.querySelector("[name='spec.numa[0].cpus']").closest(".part-list").scrollIntoView(), true)`)
+		}},
 		{"host-devices", "/hosts/" + string(host) + "?tab=hardware", func(p *tab) {
 			p.waitTrue("the devices are in sight", `([...document.querySelectorAll("h2")].find(h => h.textContent == "Devices for VMs").scrollIntoView(), true)`)
 		}},

@@ -167,5 +167,10 @@ func (vm VM) takesMemory(to VMSpec) bool {
 	if vm.On() {
 		more = to.MemoryMiB - vm.Status.MemoryMiB
 	}
+	if len(vm.Spec.NUMA) > 0 || len(to.NUMA) > 0 {
+		if _, ok := GrownCells(vm.Spec.NUMA, to.NUMA); !ok || vm.Spec.MemoryMiB != vm.Status.MemoryMiB {
+			return false
+		}
+	}
 	return vm.On() && more >= 0 && more%MemoryStep == 0 && to.MemoryMiB <= max(vm.Status.MemoryMiB, vm.Status.MaxMemory)
 }

@@ -83,9 +83,11 @@ type Field[S any] struct {
 	Take       func(to *S, value []byte) error // reads what Value is as JSON, and nothing else
 	Input      Input                           // how a form asks for it; no section: otherwise
 	Reserved   string                          // why only who runs the hosts may choose it, as a clause; empty: who may change the VM may
-	Default    func(S) bool                    // it is as a new one has it; nil for those that a form asks for otherwise
-	Portal     bool                            // no host acts by it, so an agent that does not know it is none too old
-	On         When                            // when a change takes effect for a guest that is on
+	// Holds is, of a field of which Reserved speaks in part, where that part is newly chosen: "numa[0].nodes"; nil: it speaks of all.
+	Holds   func(was, want S) []string
+	Default func(S) bool // it is as a new one has it; nil for those that a form asks for otherwise
+	Portal  bool         // no host acts by it, so an agent that does not know it is none too old
+	On      When         // when a change takes effect for a guest that is on
 
 	same   func(a, b *S) bool     // Same, of what is large
 	became func(old, to S) string // what becomes what, in words; empty: nothing does

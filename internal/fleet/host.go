@@ -134,11 +134,18 @@ type GPU struct {
 
 // HostDevice is a device of a host that a guest could have for itself. USB devices that are alike are one.
 type HostDevice struct {
-	Device string `json:"device"`           // "pci/0000:41:00.0" or "usb/046d:c52b": see VMHostDevice
+	Device string `json:"device"`           // "pci/0000:41:00.0", "usb/046d:c52b", "usb-port/1-2.3" or "mdev/nvidia-63": see VMHostDevice
 	Name   string `json:"name"`             // vendor and product
 	Class  string `json:"class,omitempty"`  // of PCI: "0x020000"
 	Driver string `json:"driver,omitempty"` // that has it on the host
 	IOMMU  string `json:"iommu,omitempty"`  // its group, whose devices go to one guest together; empty: the host cannot give it away
+
+	Empty bool `json:"empty,omitempty"` // of a USB port: nothing is plugged in
+
+	// Of a type of mediated devices: what makes them, how many guests can have one, and how many of those nobody has made yet.
+	Parents []string `json:"parents,omitempty"` // "0000:41:00.0"
+	Most    int      `json:"most,omitempty"`
+	Free    int      `json:"free,omitempty"`
 }
 
 // MaxReportedDevices bounds how many of them a host tells.

@@ -77,7 +77,7 @@ const (
 // one element. All else, what stands in an element that is not here, and what others add, is about the host: paths, names of others' things, programs.
 var openElements = []string{
 	"", "name", "uuid", "memory", "currentMemory", "maxMemory", "vcpu", "on_poweroff", "on_reboot", "on_crash",
-	"cpu", "cpu/*", "os", "os/type", "os/boot", "os/bootmenu", "os/firmware", "os/firmware/feature", "features", "features/*",
+	"cpu", "cpu/*", "cpu/numa/cell", "launchSecurity", "launchSecurity/policy", "os", "os/type", "os/boot", "os/bootmenu", "os/firmware", "os/firmware/feature", "features", "features/*",
 	"clock", "clock/*", "pm", "pm/*", "memoryBacking", "memoryBacking/*", "memoryBacking/hugepages/page", "devices", "devices/disk", "devices/disk/driver", "devices/disk/target",
 	"devices/disk/boot", "devices/disk/readonly", "devices/disk/shareable", "devices/disk/address",
 	"devices/interface", "devices/interface/mac", "devices/interface/model", "devices/interface/mtu", "devices/interface/link", "devices/interface/boot", "devices/interface/address",

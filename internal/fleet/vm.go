@@ -60,6 +60,8 @@ type VMSpec struct {
 	Health      []HealthCheck   `json:"health,omitempty"`      // what its host asks the guest again and again
 	Migration   VMMigration     `json:"migration,omitzero"`
 
+	NUMA []VMCell `json:"numa,omitempty"` // that the guest sees; none: it sees one
+
 	FirstBoot VMFirstBoot `json:"firstBoot,omitzero"` // set by the portal: see FirstBoot
 }
 
@@ -210,6 +212,7 @@ type VMStatus struct {
 	Policy    VMPolicy      `json:"policy,omitzero"`     // by which its host acts
 	Checks    []HealthCheck `json:"checks,omitempty"`    // that its host asks
 	Health    []HealthState `json:"health,omitempty"`    // what it found of them
+	Launch    *LaunchInfo   `json:"launch,omitempty"`    // of the guest that is on, where its memory is encrypted
 	Restarts  int           `json:"restarts,omitempty"`  // how often its host has started it again by itself since it last ran for a while
 }
 

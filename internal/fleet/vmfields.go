@@ -9,15 +9,16 @@ import (
 
 // Input is how a form asks for a field. What a form asks for otherwise has none.
 type Input struct {
-	Section Section
-	Label   string
-	Help    string
-	Options []Option // of a choice; of a text they are proposals
-	Kind    InputKind
-	Unit    string // of a number
-	Usual   int    // what no number means, where that is one
-	Example string // what stands where nothing does; empty: what that means
-	Rows    []Row  // of each of several, the fields that it has
+	Section  Section
+	Label    string
+	Help     string
+	Options  []Option // of a choice; of a text they are proposals
+	Kind     InputKind
+	Unit     string // of a number
+	Usual    int    // what no number means, where that is one
+	Example  string // what stands where nothing does; empty: what that means
+	Rows     []Row  // of each of several, the fields that it has
+	Reserved string // of a row's field: see Field.Reserved
 }
 
 // Row is a field of one of several, as a form asks for it.
@@ -218,6 +219,11 @@ var partFields = []Field[VMSpec]{
 		Section: SectionSecurity, Label: "Secure boot", Help: "UEFI starts only what is signed by keys of the host's template. With it and without it, the firmware keeps its settings apart.",
 	}),
 
+	reserved("its memory stays in the host's, where nothing else can have it", choice("security.confidential", "memory encryption", func(s *VMSpec) *string { return &s.Security.Confidential }, Input{
+		Section: SectionSecurity, Label: "Memory encryption", Options: ConfidentialKinds,
+		Help: "The processor keeps the guest's memory from its host. It takes UEFI without secure boot; no snapshot holds the memory, and the VM is not moved while it runs.",
+	})),
+
 	choice("devices.watchdog", "watchdog", func(s *VMSpec) *string { return &s.Devices.Watchdog }, Input{Section: SectionDevices, Label: "Watchdog", Options: Watchdogs}),
 	choice("devices.watchdogAction", "watchdog's action", func(s *VMSpec) *string { return &s.Devices.WatchdogAction }, Input{
 		Section: SectionDevices, Label: "When the guest hangs", Options: WatchdogActions,
@@ -349,6 +355,7 @@ func (s VMSpec) checkParts(c *Checks, prefix string) {
 		features[f[1:]] = true
 	}
 	s.checkBootOrder(c, prefix)
+	s.checkConfidential(c, prefix)
 	s.checkLists(c, prefix)
 	if n := s.Memory.HugePageKiB; n > 0 && n&(n-1) != 0 {
 		c.Add(prefix+".memory.hugePageKiB", "The size of a page is a power of 2: 2048 or 1048576 on most hosts.")

@@ -155,7 +155,7 @@ func TestPartsAreValues(t *testing.T) {
 		Memory:   fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 4096, Nodes: "0", BalloonMiB: 256},
 		Boot:     fleet.VMBoot{Menu: true, CDROM: 1, Kernel: &fleet.Volref{PoolID: "p", Volume: "vmlinuz"}, Initrd: &fleet.Volref{PoolID: "p", Volume: "initrd"}, Cmdline: "quiet"},
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9", Spice: true, USBRedirection: 2},
-		Security: fleet.VMSecurity{TPM: true, SecureBoot: true},
+		Security: fleet.VMSecurity{TPM: true, SecureBoot: true, Confidential: "sev"},
 		Devices:  fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true, GuestAgent: "none", Balloon: "none", Serials: 2, Parallel: true},
 		Drives:   []fleet.VMDrive{{Slot: "cdrom2", Medium: &fleet.Volref{PoolID: "p", Volume: "virtio.iso"}, BootOrder: 4}}, HostDevices: []fleet.VMHostDevice{{Device: "usb/046d:c52b"}},
 		Shares:    []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: "p", Volume: "src"}}},
@@ -164,6 +164,7 @@ func TestPartsAreValues(t *testing.T) {
 		Health:    []fleet.HealthCheck{{Kind: fleet.HealthTCP, Port: 22}},
 		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100},
 		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Sysprep, Number: 2},
+		NUMA:      []fleet.VMCell{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
 	}
 	var taken fleet.VMSpec
 	for _, f := range fleet.Parts() {

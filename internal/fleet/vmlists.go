@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // VMDrive is a drive beside the first CD-ROM. Each has a slot of its own, which is how it is told apart from others.
@@ -19,7 +20,33 @@ func (d VMDrive) Floppy() bool { return d.Slot == "floppy1" || d.Slot == "floppy
 // VMHostDevice is a device of a host that the guest has for itself.
 type VMHostDevice struct {
 	HostID HostID `json:"hostId,omitempty"` // whose it is: set by the portal to the VM's host when it is empty
-	Device string `json:"device"`           // as its host reports it: "pci/0000:41:00.0" or "usb/046d:c52b"
+	Device string `json:"device"`           // as its host reports it, by what it is or where: see DeviceKinds
+}
+
+// DeviceKind is a way in which a VM names a device of its host, by what stands before the "/".
+type DeviceKind struct {
+	Prefix string
+	Place  bool // it is a place, at which each host has something else: the host is chosen first
+	Shared bool // several guests can have one of it each
+	form   *regexp.Regexp
+}
+
+// DeviceKinds are all of them.
+var DeviceKinds = []DeviceKind{
+	{Prefix: "pci/", Place: true, form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]$`)},
+	{Prefix: "usb/", form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}$`)},
+	{Prefix: "usb-port/", Place: true, form: regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)}, // whatever is plugged in there when the guest starts
+	{Prefix: "mdev/", Shared: true, form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)},              // by its type; the host makes one for the guest
+}
+
+// Kind is how the VM names the device; false: in no way that there is.
+func (d VMHostDevice) Kind() (DeviceKind, bool) {
+	for _, k := range DeviceKinds {
+		if rest, ok := strings.CutPrefix(d.Device, k.Prefix); ok {
+			return k, k.form.MatchString(rest) && !IsID(rest) // a mediated device that somebody made has an id, which is gone with the host's next start
+		}
+	}
+	return DeviceKind{}, false
 }
 
 // VMShare is a directory of a pool that guest and host share, by virtiofs.
@@ -40,13 +67,11 @@ const (
 	MaxFloppyBytes = 2880 << 10
 )
 
-var (
-	hostDeviceForm = regexp.MustCompile(`^(pci/[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]|usb/[0-9a-f]{4}:[0-9a-f]{4})$`)
-	shareTagForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,35}$`)
-)
+var shareTagForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,35}$`)
 
 // VMLists are the parts of a VM of which it can have several.
 var VMLists = []VMField{
+	numaCells(),
 	rows("drives", "drive", SectionDevices, func(s *VMSpec) *[]VMDrive { return &s.Drives }, element[VMDrive]{
 		key: func(d VMDrive) string { return d.Slot }, told: func(d VMDrive) string { return d.Slot + " " + string(fromPool(d.Medium)) },
 		words: func(d VMDrive) string { return Input{Options: DriveSlots}.words(d.Slot) }, fields: DriveFields,
@@ -66,11 +91,11 @@ var VMLists = []VMField{
 			key: func(d VMHostDevice) string { return d.Device }, told: func(d VMHostDevice) string { return d.Device },
 			words: func(d VMHostDevice) string { return d.Device },
 		}, MaxHostDevices, Input{
-			Label: "Devices of the host", Help: "Each is the guest's alone, and holds the VM on its host: what a host has stands on its page. Choose the host, too.",
+			Label: "Devices of the host", Help: "Each is the guest's alone, and holds the VM on its host: what a host has stands on its page. By a USB port it is what is plugged in there when the guest starts; by a type of mediated devices (vGPU) the host makes one. Choose the host, too.",
 			Rows: []Row{{"device", Input{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
 		}, func(c *Checks, at string, d VMHostDevice) {
-			if !hostDeviceForm.MatchString(d.Device) {
-				c.Add(at+".device", "Name the device as its host's page does: pci/0000:41:00.0 or usb/046d:c52b.")
+			if _, ok := d.Kind(); !ok {
+				c.Add(at+".device", "Name the device as its host's page does: pci/0000:41:00.0, usb/046d:c52b, usb-port/1-2.3 or mdev/nvidia-63.")
 			}
 			if d.HostID != "" && !IsID(string(d.HostID)) {
 				c.Add(at+".hostId", "There is no such host.")

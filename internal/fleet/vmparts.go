@@ -54,6 +54,8 @@ type VMDisplay struct {
 type VMSecurity struct {
 	TPM        bool `json:"tpm,omitempty"`        // a TPM 2.0 that the host emulates; its state lies on the host
 	SecureBoot bool `json:"secureBoot,omitempty"` // UEFI starts only what is signed; with its own variables, of the host's template
+
+	Confidential string `json:"confidential,omitempty"` // by which its memory is kept from the host: see ConfidentialKinds; empty: it is not
 }
 
 // VMDevices are small devices of which a VM has one at most.

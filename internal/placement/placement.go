@@ -38,6 +38,8 @@ type Host struct {
 type Device struct {
 	VM    string // that has it; empty: none
 	Stays bool   // the host cannot give it away: it has no IOMMU group
+
+	VMs, Most int // of one that several VMs can have: how many have one, and how many can
 }
 
 // Image is a version of an image of the library, as a host can make a disk from it.
@@ -368,11 +370,17 @@ func (f *fit) medium(m fleet.Medium) {
 
 // device notes where the host has no such device for the VM.
 func (f *fit) device(d fleet.VMHostDevice, at string) {
+	kind, _ := d.Kind()
 	switch has, ok := f.host.Devices[d.Device]; {
 	case d.HostID != "" && d.HostID != f.host.ID:
 		f.add(at, "a device of another host", "%s is asked of another host than %s. The VM is where its devices are.", d.Device, f.host.Name)
 	case !ok:
 		f.add(at, "no device "+d.Device, "%s has no device %s that a guest could have.", f.host.Name, d.Device)
+	case kind.Shared && has.Most == 0:
+		f.add(at, "no "+d.Device+" now", "%s cannot make a %s now: what would make it is used in another way.", f.host.Name, d.Device)
+	case kind.Shared && has.VMs >= has.Most:
+		f.add(at, "no "+d.Device+" left", "%s can give %s to %d VMs, and has.", f.host.Name, d.Device, has.Most)
+	case kind.Shared:
 	case has.VM != "":
 		f.add(at, "device "+d.Device+" is in use", "%s of %s is given to the VM %s already.", d.Device, f.host.Name, has.VM)
 	case has.Stays:

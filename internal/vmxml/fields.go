@@ -196,6 +196,8 @@ func takeCPU(r *reading, e *element) error {
 				return wrong(in.line, "these are more cores than a VM can have.")
 			}
 			r.Spec.CPU.Sockets, r.Spec.CPU.Cores, r.Spec.CPU.Threads = each["sockets"], each["dies"]*each["clusters"]*each["cores"], each["threads"]
+		case "numa":
+			r.note(in, Left, "NUMA cells are chosen under CPU.")
 		case "feature":
 			r.note(in, Left, "Single features of a processor cannot be chosen here.")
 		default:

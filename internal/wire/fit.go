@@ -42,6 +42,7 @@ var byField = map[string]bound{
 	"PoolStatus.Volumes": {most: 4 << 10}, "VMStatus.Disks": {most: 256}, "VMStatus.NICs": {most: 256}, "VMStatus.Checks": {most: fleet.MaxHealthChecks, cut: true}, "VMStatus.Health": {most: fleet.MaxHealthChecks, cut: true},
 	"HealthState.Said": {most: fleet.MaxHealthWords}, "HealthCheck.Path": {most: 256}, "HealthCheck.Kind": {most: 16}, "HealthCheck.Action": {most: 16}, "HealthState.State": {most: 16},
 	"NICState.Addresses": {most: 64, cut: true}, "NICState.Seen": {most: 64, cut: true}, "SeenAddress.By": {most: 3, cut: true}, "NetworkStatus.Leases": {most: 1 << 10, cut: true}, "HostNIC.Addresses": {most: 256, cut: true},
+	"LaunchInfo.Kind": {most: 16}, "LaunchInfo.Measurement": {most: fleet.MaxMeasurement}, "HostDevice.Parents": {most: 64, cut: true},
 	"Inventory.Disks": {most: 10000}, "Inventory.NICs": {most: 10000}, "NUMANode.Threads": {most: 10000},
 	"Results.Results": {most: MostResults}, "Report.Meters": {most: 4 << 10}, "Report.Guests": {most: MostGuests}, "GuestReading.FileSystems": {most: fleet.MaxGuestFileSystems, cut: true}, "GuestReading.Users": {most: fleet.MaxGuestUsers, cut: true},
 	"GuestStatus.Version": {most: fleet.MaxGuestText}, "GuestStatus.OS": {most: fleet.MaxGuestText}, "GuestStatus.Kernel": {most: fleet.MaxGuestText}, "GuestStatus.Hostname": {most: fleet.MaxGuestText},

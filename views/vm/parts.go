@@ -46,7 +46,11 @@ func (f Form) folds() []fold {
 
 // partOf is the field as the form asks for it.
 func (f Form) partOf(v fleet.VMField) formPart {
-	return formPart{"spec." + v.Name, v.Input, v.Reserved, f.field("spec."+v.Name, kit.Field{}).When}
+	part := formPart{"spec." + v.Name, v.Input, v.Reserved, f.field("spec."+v.Name, kit.Field{}).When}
+	if v.Holds != nil {
+		part.reserved = "" // its rows say which of it is
+	}
+	return part
 }
 
 // rowFolds are the sections of a disk's or a card's row. stays: the VM has it, so an edit of it may have to wait.

@@ -554,7 +554,7 @@ func partRow(f Form, v formPart, i string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		for _, r := range v.input.Rows {
-			templ_7745c5c3_Err = partField(f, formPart{at + "." + r.Name, r.Input, "", ""}, fleet.Now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = partField(f, formPart{at + "." + r.Name, r.Input, r.Input.Reserved, ""}, fleet.Now).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

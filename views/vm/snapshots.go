@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/a-h/templ"
+
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -208,4 +210,16 @@ func (p SnapshotPage) names() string {
 		names = append(names[:5], kit.Count(more, "more"))
 	}
 	return strings.Join(names, ", ")
+}
+
+// memoryField asks whether the guest's memory is to be in the snapshot; of one whose memory no host reads it says why it cannot.
+func memoryField(p SnapshotPage) kit.Field {
+	out := kit.Field{
+		Name: "memory", Label: "With the memory of the running guest", Error: p.Errors.At("memory"),
+		Hint: "It goes on from this very moment after a revert. Takes up to " + kit.MiB(p.VM.Status.MemoryMiB) + ", and the guest stands still while it is kept.",
+	}
+	if why := p.VM.Spec.NoMemorySnapshot(); why != "" {
+		out.Hint, out.Attrs = why, templ.Attributes{"disabled": true}
+	}
+	return out
 }

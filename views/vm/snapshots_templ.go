@@ -729,7 +729,7 @@ func TakeSnapshot(p SnapshotPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if p.VM.On() {
-						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "memory", Label: "With the memory of the running guest", Hint: "It goes on from this very moment after a revert. Takes up to " + kit.MiB(p.VM.Status.MemoryMiB) + ", and the guest stands still while it is kept.", Error: p.Errors.At("memory")}, p.In.Memory).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.CheckField(memoryField(p), p.In.Memory).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}

@@ -1,0 +1,192 @@
+package hardware
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+const (
+	usbDevices  = "sys/bus/usb/devices"
+	mdevParents = "sys/class/mdev_bus"
+	mdevs       = "sys/bus/mdev/devices"
+)
+
+var (
+	// ErrNothingPlugged is that there is no device at a USB port that a guest could have.
+	ErrNothingPlugged = errors.New("nothing is plugged in")
+	// ErrNoneFree is that no device of the host can make one more of a type.
+	ErrNoneFree = errors.New("none can be made")
+
+	usbPortForm  = regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)
+	mdevTypeForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+	hubPort      = regexp.MustCompile(`^(usb([0-9]+)|[0-9]+-[0-9.]+)-port([0-9]+)$`)
+)
+
+// Devices are what guests have of the machine whose /sys lies below Root; empty: this one.
+type Devices struct{ Root string }
+
+func (d Devices) tree() tree { return tree(cmp.Or(d.Root, "/")) }
+
+// USBDevice is where the kernel has a device now, and what it is: four hexadecimal digits each. A device that comes back gets another number.
+type USBDevice struct {
+	Bus, Number     uint
+	Vendor, Product string
+}
+
+// USBAt is the device that is plugged in at the port, such as "1-2.3".
+func (d Devices) USBAt(port string) (USBDevice, error) {
+	if !usbPortForm.MatchString(port) {
+		return USBDevice{}, fmt.Errorf("%q is no USB port", port)
+	}
+	t := d.tree()
+	out := USBDevice{
+		Bus: uint(t.number(usbDevices, port, "busnum")), Number: uint(t.number(usbDevices, port, "devnum")),
+		Vendor: t.text(usbDevices, port, "idVendor"), Product: t.text(usbDevices, port, "idProduct"),
+	}
+	if out.Number == 0 || out.Vendor == "" || out.Product == "" || t.text(usbDevices, port, "bDeviceClass") == "09" {
+		return USBDevice{}, ErrNothingPlugged
+	}
+	return out, nil
+}
+
+// usbPorts lists the ports at which a guest could have whatever is plugged in: those with a device, and those of hubs that are free.
+func (t tree) usbPorts() (out []fleet.HostDevice) {
+	ports := map[string]bool{}
+	for _, at := range t.list(usbDevices) {
+		if usbPortForm.MatchString(at) {
+			ports[at] = true
+		}
+		if !strings.Contains(at, ":") {
+			continue
+		}
+		for _, name := range t.list(usbDevices, at) { // of a hub's interface
+			m := hubPort.FindStringSubmatch(name)
+			if m == nil || t.text(usbDevices, at, name, "connect_type") == "not used" {
+				continue
+			}
+			port := m[1] + "." + m[3]
+			if m[2] != "" {
+				port = m[2] + "-" + m[3]
+			}
+			ports[port] = usbPortForm.MatchString(port)
+		}
+	}
+	numbers := func(port string) (out []int) {
+		for part := range strings.FieldsFuncSeq(port, func(r rune) bool { return r == '-' || r == '.' }) {
+			n, _ := strconv.Atoi(part) // three digits at most
+			out = append(out, n)
+		}
+		return out
+	}
+	for _, port := range slices.SortedFunc(maps.Keys(ports), func(a, b string) int { return slices.Compare(numbers(a), numbers(b)) }) {
+		if !ports[port] || t.text(usbDevices, port, "bDeviceClass") == "09" {
+			continue
+		}
+		out = append(out, fleet.HostDevice{Device: "usb-port/" + port, Name: clip(t.usbName(port)), Empty: t.usbName(port) == ""})
+	}
+	return out
+}
+
+// usbName is what the device calls itself; empty: there is none.
+func (t tree) usbName(at string) string {
+	vendor, product := t.text(usbDevices, at, "idVendor"), t.text(usbDevices, at, "idProduct")
+	if vendor == "" || product == "" {
+		return ""
+	}
+	return cmp.Or(strings.TrimSpace(t.text(usbDevices, at, "manufacturer")+" "+t.text(usbDevices, at, "product")), "USB "+vendor+":"+product)
+}
+
+// mdevTypes lists the types of mediated devices that the machine's devices can make for PCI guests, each once.
+func (t tree) mdevTypes() (out []fleet.HostDevice) {
+	made := map[string]int{}
+	for _, id := range t.list(mdevs) {
+		made[t.link(mdevs, id, "mdev_type")]++
+	}
+	for _, parent := range t.list(mdevParents) {
+		for _, kind := range t.list(mdevParents, parent, "mdev_supported_types") {
+			at := []string{mdevParents, parent, "mdev_supported_types", kind}
+			of := func(file string) string { return t.text(append(slices.Clip(at), file)...) }
+			if api := of("device_api"); !mdevTypeForm.MatchString(kind) || api != "" && api != "vfio-pci" {
+				continue
+			}
+			free, _ := strconv.Atoi(of("available_instances")) // the kernel writes a number there
+			free = min(max(free, 0), fleet.MaxReportedDevices)
+			i := slices.IndexFunc(out, func(d fleet.HostDevice) bool { return d.Device == "mdev/"+kind })
+			if i < 0 {
+				i = len(out)
+				out = append(out, fleet.HostDevice{Device: "mdev/" + kind, Name: clip(cmp.Or(of("name"), kind)), Most: made[kind]})
+			}
+			out[i].Free, out[i].Most, out[i].Parents = out[i].Free+free, out[i].Most+free, append(out[i].Parents, parent)
+		}
+	}
+	return out
+}
+
+// MdevID is the UUID of the VM's mediated device of that type: always the same.
+func MdevID(vm, kind string) string {
+	sum := sha256.Sum256([]byte("quantix mdev " + strings.ToLower(vm) + " " + kind))
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562: a version and a variant of one's own
+	text := hex.EncodeToString(sum[:16])
+	return text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
+}
+
+// MakeMdev lets there be the VM's mediated device of that type, made by the first of the machine's devices that can. Done twice it is one.
+func (d Devices) MakeMdev(vm, kind string) error {
+	if !mdevTypeForm.MatchString(kind) {
+		return fmt.Errorf("%q is no type of mediated devices", kind)
+	}
+	t, id := d.tree(), MdevID(vm, kind)
+	if t.exists(mdevs, id) {
+		return nil
+	}
+	failed := ErrNoneFree
+	for _, parent := range t.list(mdevParents) {
+		if t.number(mdevParents, parent, "mdev_supported_types", kind, "available_instances") < 1 {
+			continue
+		}
+		err := put(t.path(mdevParents, parent, "mdev_supported_types", kind, "create"), id)
+		if err == nil || t.exists(mdevs, id) {
+			return nil
+		}
+		failed = fmt.Errorf("%s: %w", parent, err)
+	}
+	return failed
+}
+
+// KeepMdevs removes the mediated devices that were made for the VM but those of the types.
+func (d Devices) KeepMdevs(vm string, kinds ...string) error {
+	t := d.tree()
+	var failed []error
+	for _, id := range t.list(mdevs) {
+		kind := t.link(mdevs, id, "mdev_type")
+		if id != MdevID(vm, kind) || slices.Contains(kinds, kind) {
+			continue
+		}
+		if err := put(t.path(mdevs, id, "remove"), "1"); err != nil && !errors.Is(err, fs.ErrNotExist) && t.exists(mdevs, id) {
+			failed = append(failed, fmt.Errorf("remove the mediated device %s: %w", id, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// put gives the kernel a word. It never makes a file.
+func put(path, word string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(word)
+	return errors.Join(err, f.Close())
+}

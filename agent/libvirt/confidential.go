@@ -1,0 +1,147 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// Bits of the policies that guests are started with. Of SEV: nobody debugs the guest, and no other shares its key; with ES its registers are encrypted,
+// too. Of SNP: the bit that is always set, and that hyperthreads are no fault.
+const (
+	sevPolicy   = 0x3
+	sevESBit    = 0x4
+	sevESPolicy = sevPolicy | sevESBit
+	snpPolicy   = 0x30000
+)
+
+// confidentialGaps are why guests of this kind cannot have their memory encrypted, by the way of it.
+func confidentialGaps(x libvirtxml.DomainCaps, version uint64) map[string]string {
+	gaps := map[string]string{}
+	sev, ways := (*libvirtxml.DomainCapsFeatureSEV)(nil), []string(nil)
+	if f := x.Features; f != nil {
+		if f.SEV != nil && f.SEV.Supported == "yes" {
+			sev = f.SEV
+		}
+		if l := f.LaunchSecurity; l != nil && l.Supported == "yes" {
+			for _, e := range l.Enums {
+				if e.Name == "sectype" {
+					ways = append(ways, e.Values...)
+				}
+			}
+		}
+	}
+	switch {
+	case x.Domain != "kvm":
+		gaps["sev"] = "It takes KVM, which this host does not have."
+	case sev == nil:
+		gaps["sev"] = "libvirt finds no AMD SEV: the processor has none, or it is off in the firmware (SMEE, SEV) or in the kernel (kvm_amd.sev=1)."
+	}
+	if gaps["sev-es"] = gaps["sev"]; sev != nil && sev.MaxESGuests == 0 && gaps["sev"] == "" {
+		gaps["sev-es"] = "The processor's firmware keeps no keys for SEV-ES: raise \"SEV-ES ASID space limit\" there, and set kvm_amd.sev_es=1."
+	}
+	newer := func(way, since string, from uint64, why string) {
+		switch {
+		case version < from:
+			gaps[way] = "It takes libvirt " + since + ". This host has " + versionWords(version) + "."
+		case !slices.Contains(ways, way):
+			gaps[way] = why
+		}
+	}
+	newer("sev-snp", "10.5", 10_005_000, "libvirt finds no AMD SEV-SNP: the processor has none, or it is off in the firmware or in the kernel (kvm_amd.sev_snp=1).")
+	newer("tdx", "11.6", 11_006_000, "libvirt finds no Intel TDX: the processor has none, or it is off in the firmware or in the kernel (kvm_intel.tdx=1).")
+	return gaps
+}
+
+func versionWords(v uint64) string { return fmt.Sprintf("%d.%d", v/1_000_000, v/1000%1000) }
+
+// confidentialOf is how the guest's memory is encrypted; odd is what no spec can say of it.
+func confidentialOf(x *libvirtxml.Domain) (kind, odd string) {
+	l := copyOf(x.LaunchSecurity)
+	other := func(policy uint64) string { return fmt.Sprintf("with the policy 0x%04x", policy) }
+	switch {
+	case l.SEV != nil:
+		policy := uint64(*copyOf(l.SEV.Policy))
+		if kind = "sev"; policy&sevESBit != 0 {
+			kind = "sev-es"
+		}
+		if policy&sevPolicy != sevPolicy {
+			odd = kind + " " + other(policy)
+		}
+	case l.SEVSNP != nil:
+		kind = "sev-snp"
+		if policy := *copyOf(l.SEVSNP.Policy); policy != snpPolicy {
+			odd = kind + " " + other(policy)
+		}
+	case l.TDX != nil:
+		kind = "tdx"
+	case l.S390PV != nil:
+		odd = "by IBM Secure Execution"
+	}
+	return kind, odd
+}
+
+// writeConfidential leaves what somebody added to one of the same kind: a session, a certificate. libvirt locks such a guest's memory by itself.
+func writeConfidential(x *libvirtxml.Domain, s fleet.VMSpec) {
+	if kind, odd := confidentialOf(x); kind == s.Security.Confidential && odd == "" {
+		return
+	}
+	policy, es, snp := uint(sevPolicy), uint(sevESPolicy), uint64(snpPolicy)
+	x.LaunchSecurity = map[string]*libvirtxml.DomainLaunchSecurity{
+		"sev":     {SEV: &libvirtxml.DomainLaunchSecuritySEV{Policy: &policy}},
+		"sev-es":  {SEV: &libvirtxml.DomainLaunchSecuritySEV{Policy: &es}},
+		"sev-snp": {SEVSNP: &libvirtxml.DomainLaunchSecuritySEVSNP{Policy: &snp}},
+		"tdx":     {TDX: &libvirtxml.DomainLaunchSecurityTDX{}},
+	}[s.Security.Confidential]
+}
+
+func readConfidential(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
+	s.Security.Confidential, odd = confidentialOf(x)
+	return odd
+}
+
+// launchOf is what the processor says of the guest's start; nil: nothing, or what it says cannot be had now.
+func (b *Backend) launchOf(ctx context.Context, c *conn, ref golibvirt.Domain, live *libvirtxml.Domain) *fleet.LaunchInfo {
+	kind, _ := confidentialOf(live)
+	if kind == "" {
+		return nil
+	}
+	said, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.TypedParam, error) {
+		return l.DomainGetLaunchSecurityInfo(ref, 0)
+	})
+	if err != nil {
+		b.log.Warn("what the processor measured of a guest's start cannot be read", "vm", ref.Name, "error", err)
+		return nil
+	}
+	return launchInfo(kind, said)
+}
+
+// launchInfo reads libvirt's answer; what it does not know of it is left out.
+func launchInfo(kind string, said []golibvirt.TypedParam) *fleet.LaunchInfo {
+	out := &fleet.LaunchInfo{Kind: kind}
+	for _, p := range said {
+		n, _ := strconv.ParseUint(fmt.Sprint(p.Value.I), 10, 64) // 0 where it is no number
+		small := int(min(n, 1<<31-1))
+		switch p.Field {
+		case golibvirt.DomainLaunchSecuritySevMeasurement:
+			if text, ok := p.Value.I.(string); ok && len(text) <= fleet.MaxMeasurement {
+				out.Measurement = text
+			}
+		case golibvirt.DomainLaunchSecuritySevPolicy, golibvirt.DomainLaunchSecuritySevSnpPolicy:
+			out.Policy = int64(min(n, 1<<63-1))
+		case golibvirt.DomainLaunchSecuritySevAPIMajor:
+			out.APIMajor = small
+		case golibvirt.DomainLaunchSecuritySevAPIMinor:
+			out.APIMinor = small
+		case golibvirt.DomainLaunchSecuritySevBuildID:
+			out.BuildID = small
+		}
+	}
+	return out
+}

@@ -1,0 +1,132 @@
+package libvirt
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"github.com/google/go-cmp/cmp"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// What hosts can encrypt stands in their capabilities, as recorded of libvirt 9.0 and later.
+func TestWhatAHostCanEncrypt(t *testing.T) {
+	t.Parallel()
+	const (
+		none  = `<sev supported='no'/><sgx supported='no'/>`
+		milan = `<sev supported='yes'><cbitpos>51</cbitpos><reducedPhysBits>1</reducedPhysBits><maxGuests>410</maxGuests><maxESGuests>99</maxESGuests></sev>`
+		rome  = `<sev supported='yes'><cbitpos>47</cbitpos><reducedPhysBits>1</reducedPhysBits><maxGuests>15</maxGuests><maxESGuests>0</maxESGuests></sev>`
+		ways  = `<launchSecurity supported='yes'><enum name='sectype'><value>sev</value><value>sev-snp</value></enum></launchSecurity>`
+		tdx   = `<launchSecurity supported='yes'><enum name='sectype'><value>tdx</value></enum></launchSecurity>`
+	)
+	for name, c := range map[string]struct {
+		domain, features string
+		version          uint64
+		gaps             map[string]string // a part of each
+	}{
+		"nothing":                 {"kvm", none, 9_000_000, map[string]string{"sev": "finds no AMD SEV", "sev-es": "finds no AMD SEV", "sev-snp": "libvirt 10.5. This host has 9.0", "tdx": "libvirt 11.6"}},
+		"no KVM":                  {"qemu", none, 9_000_000, map[string]string{"sev": "takes KVM", "sev-es": "takes KVM", "sev-snp": "10.5", "tdx": "11.6"}},
+		"an older libvirt":        {"kvm", "", 9_000_000, map[string]string{"sev": "finds no", "sev-es": "finds no", "sev-snp": "10.5", "tdx": "11.6"}},
+		"SEV-ES":                  {"kvm", milan, 9_000_000, map[string]string{"sev-snp": "10.5", "tdx": "11.6"}},
+		"SEV alone":               {"kvm", rome, 9_000_000, map[string]string{"sev-es": "keeps no keys", "sev-snp": "10.5", "tdx": "11.6"}},
+		"SNP":                     {"kvm", milan + ways, 10_005_000, map[string]string{"tdx": "11.6. This host has 10.5"}},
+		"SNP is off":              {"kvm", milan, 12_001_000, map[string]string{"sev-snp": "finds no AMD SEV-SNP", "tdx": "finds no Intel TDX"}},
+		"TDX":                     {"kvm", none + tdx, 11_006_000, map[string]string{"sev": "finds no", "sev-es": "finds no", "sev-snp": "finds no AMD SEV-SNP"}},
+		"TDX of an older libvirt": {"kvm", none + tdx, 11_005_000, map[string]string{"sev": "finds no", "sev-es": "finds no", "sev-snp": "finds no", "tdx": "11.6"}},
+	} {
+		var x libvirtxml.DomainCaps
+		if err := x.Unmarshal("<domainCapabilities><domain>" + c.domain + "</domain><features>" + c.features + "</features></domainCapabilities>"); err != nil {
+			t.Fatal(err)
+		}
+		got := confidentialGaps(x, c.version)
+		maps.DeleteFunc(got, func(_, why string) bool { return why == "" })
+		if a, b := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(c.gaps)); !slices.Equal(a, b) {
+			t.Errorf("%s: it lacks %q, want %q", name, a, b)
+		}
+		for way, why := range c.gaps {
+			if !strings.Contains(got[way], why) {
+				t.Errorf("%s: no %s, because %q, want %q", name, way, got[way], why)
+			}
+		}
+	}
+}
+
+// libvirt's answer is read as it was recorded; a host that answers oddly harms nobody.
+func TestWhatTheProcessorMeasured(t *testing.T) {
+	t.Parallel()
+	text := func(field, v string) golibvirt.TypedParam {
+		return golibvirt.TypedParam{Field: field, Value: *golibvirt.NewTypedParamValueString(v)}
+	}
+	small := func(field string, v uint32) golibvirt.TypedParam {
+		return golibvirt.TypedParam{Field: field, Value: *golibvirt.NewTypedParamValueUint(v)}
+	}
+	const measured = "LMnv8i8N2QejezMPkscShF0cyPYCslgUoCxGWRqQuyt0Q0aUjVkH/T6NcmkwZkWp"
+	for name, c := range map[string]struct {
+		kind string
+		said []golibvirt.TypedParam
+		want fleet.LaunchInfo
+	}{
+		"SEV-ES": {
+			"sev-es",
+			[]golibvirt.TypedParam{text("sev-measurement", measured), small("sev-api-major", 1), small("sev-api-minor", 55), small("sev-build-id", 21), small("sev-policy", 7)},
+			fleet.LaunchInfo{Kind: "sev-es", Measurement: measured, APIMajor: 1, APIMinor: 55, BuildID: 21, Policy: 7},
+		},
+		"an older libvirt": {"sev", []golibvirt.TypedParam{text("sev-measurement", measured)}, fleet.LaunchInfo{Kind: "sev", Measurement: measured}},
+		"SNP": {
+			"sev-snp",
+			[]golibvirt.TypedParam{{Field: "sev-snp-policy", Value: *golibvirt.NewTypedParamValueUllong(0x30000)}, small("sev-api-major", 1)},
+			fleet.LaunchInfo{Kind: "sev-snp", Policy: 0x30000, APIMajor: 1},
+		},
+		"nothing":                    {"tdx", nil, fleet.LaunchInfo{Kind: "tdx"}},
+		"more than is known":         {"sev", []golibvirt.TypedParam{text("sev-new", "x"), small("sev-policy", 3)}, fleet.LaunchInfo{Kind: "sev", Policy: 3}},
+		"a word for a number":        {"sev", []golibvirt.TypedParam{text("sev-policy", "all"), text("sev-build-id", "-1")}, fleet.LaunchInfo{Kind: "sev"}},
+		"a number for a word":        {"sev", []golibvirt.TypedParam{small("sev-measurement", 3)}, fleet.LaunchInfo{Kind: "sev"}},
+		"a measurement that is long": {"sev", []golibvirt.TypedParam{text("sev-measurement", strings.Repeat("A", 257))}, fleet.LaunchInfo{Kind: "sev"}},
+		"a number beyond all":        {"sev", []golibvirt.TypedParam{{Field: "sev-build-id", Value: *golibvirt.NewTypedParamValueUllong(1 << 63)}}, fleet.LaunchInfo{Kind: "sev", BuildID: 1<<31 - 1}},
+	} {
+		if diff := cmp.Diff(c.want, *launchInfo(c.kind, c.said)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// A policy that somebody set with virsh is shown and kept, and so is what an owner added to one that is as asked for.
+func TestPoliciesThatOthersSet(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]string{ // what it is, and what is odd about it
+		`<launchSecurity type='sev'><policy>0x0003</policy></launchSecurity>`:         {"sev", ""},
+		`<launchSecurity type='sev'><policy>0x000f</policy></launchSecurity>`:         {"sev-es", ""},
+		`<launchSecurity type='sev'><policy>0x0001</policy></launchSecurity>`:         {"sev", "sev with the policy 0x0001"},
+		`<launchSecurity type='sev-snp'><policy>0x000b0000</policy></launchSecurity>`: {"sev-snp", "sev-snp with the policy 0xb0000"},
+		`<launchSecurity type='s390-pv'/>`:                                            {"", "by IBM Secure Execution"},
+		``:                                                                            {"", ""},
+	} {
+		var x libvirtxml.Domain
+		if err := x.Unmarshal("<domain type='kvm'>" + text + "</domain>"); err != nil {
+			t.Fatal(err)
+		}
+		if kind, odd := confidentialOf(&x); kind != want[0] || odd != want[1] {
+			t.Errorf("%s is %q, %q", text, kind, odd)
+		}
+		var none libvirtxml.Domain
+		if err := none.Unmarshal("<domain type='kvm'>" + text + "</domain>"); err != nil {
+			t.Fatal(err)
+		}
+		writeConfidential(&none, fleet.VMSpec{})
+		if none.LaunchSecurity != nil && text != "" {
+			t.Errorf("%s stays where none is asked for", text)
+		}
+	}
+	var own libvirtxml.Domain
+	if err := own.Unmarshal(`<domain type='kvm'><launchSecurity type='sev'><policy>0x0003</policy><session>AAAC</session></launchSecurity></domain>`); err != nil {
+		t.Fatal(err)
+	}
+	writeConfidential(&own, fleet.VMSpec{Security: fleet.VMSecurity{Confidential: "sev"}})
+	if own.LaunchSecurity.SEV.Session != "AAAC" {
+		t.Error("the owner's session is lost")
+	}
+}

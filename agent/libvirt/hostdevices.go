@@ -1,0 +1,177 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	machine "quantix/agent/hardware"
+	"quantix/internal/fleet"
+)
+
+// Devices of the host that Quantix gave a guest carry these. Of a port and of a type the alias alone tells which it is: the definition itself names
+// what was plugged in there when the guest last started, and a mediated device by its UUID.
+const (
+	aliasHostdev = "ua-quantix-hostdev-"
+	aliasUSBPort = "ua-quantix-usbport-"
+	aliasMdev    = "ua-quantix-mdev-"
+)
+
+func isHostDevice(d libvirtxml.DomainHostdev) bool {
+	return slices.ContainsFunc([]string{aliasHostdev, aliasUSBPort, aliasMdev}, func(prefix string) bool { return isOurs(d.Alias, prefix) })
+}
+
+func writeHostDevices(x *libvirtxml.Domain, s fleet.VMSpec) {
+	d := x.Devices
+	d.Hostdevs = slices.DeleteFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool {
+		return isHostDevice(o) && !slices.ContainsFunc(s.HostDevices, func(w fleet.VMHostDevice) bool { return w.Device == deviceOf(o) })
+	})
+	for _, w := range s.HostDevices {
+		if !slices.ContainsFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool { return deviceOf(o) == w.Device }) {
+			d.Hostdevs = append(d.Hostdevs, newHostDevice(x.UUID, w.Device))
+		}
+	}
+}
+
+// newHostDevice is the VM's device of that name, which libvirt takes from the host when the guest starts and gives back when it is off.
+func newHostDevice(vm, name string) libvirtxml.DomainHostdev {
+	out := libvirtxml.DomainHostdev{Managed: "yes", Alias: &libvirtxml.DomainAlias{Name: aliasHostdev + hashed(name)}}
+	hexed := func(text string) *uint {
+		n, _ := strconv.ParseUint(text, 16, 32) // its form was checked
+		v := uint(n)
+		return &v
+	}
+	kind, rest, _ := strings.Cut(name, "/")
+	at := strings.FieldsFunc(rest, func(r rune) bool { return r == ':' || r == '.' })
+	switch {
+	case kind == "usb-port":
+		out.Alias.Name = aliasUSBPort + strings.ReplaceAll(rest, ".", "_")
+		bus, _ := strconv.ParseUint(strings.Split(rest, "-")[0], 10, 8)
+		setUSB(&out, machine.USBDevice{Bus: uint(bus)}) // no device has the number 0: nothing is given away before it is looked up
+	case kind == "mdev":
+		out.Managed, out.Alias.Name = "", aliasMdev+rest
+		out.SubsysMDev = &libvirtxml.DomainHostdevSubsysMDev{
+			Model: "vfio-pci", Source: &libvirtxml.DomainHostdevSubsysMDevSource{Address: &libvirtxml.DomainAddressMDev{UUID: machine.MdevID(vm, rest)}},
+		}
+	case kind == "pci" && len(at) == 4:
+		out.SubsysPCI = &libvirtxml.DomainHostdevSubsysPCI{Source: &libvirtxml.DomainHostdevSubsysPCISource{
+			Address: &libvirtxml.DomainAddressPCI{Domain: hexed(at[0]), Bus: hexed(at[1]), Slot: hexed(at[2]), Function: hexed(at[3])},
+		}}
+	case len(at) == 2:
+		out.SubsysUSB = &libvirtxml.DomainHostdevSubsysUSB{Source: &libvirtxml.DomainHostdevSubsysUSBSource{
+			Vendor: &libvirtxml.DomainHostDevProductVendorID{ID: "0x" + at[0]}, Product: &libvirtxml.DomainHostDevProductVendorID{ID: "0x" + at[1]},
+		}}
+	}
+	return out
+}
+
+// setUSB lets the device of a port be that one. With what it is beside where it is, a start past the agent takes no other that has got its number since.
+func setUSB(d *libvirtxml.DomainHostdev, is machine.USBDevice) (changed bool) {
+	src := &libvirtxml.DomainHostdevSubsysUSBSource{Address: &libvirtxml.DomainAddressUSB{Bus: &is.Bus, Device: &is.Number}}
+	if is.Vendor != "" {
+		src.Vendor, src.Product = &libvirtxml.DomainHostDevProductVendorID{ID: "0x" + is.Vendor}, &libvirtxml.DomainHostDevProductVendorID{ID: "0x" + is.Product}
+	}
+	was := d.SubsysUSB
+	d.SubsysUSB = &libvirtxml.DomainHostdevSubsysUSB{Source: src}
+	return was == nil || was.Source == nil || usbWords(*was.Source) != usbWords(*src)
+}
+
+func usbWords(s libvirtxml.DomainHostdevSubsysUSBSource) string {
+	a, v, p := copyOf(s.Address), copyOf(s.Vendor), copyOf(s.Product)
+	return fmt.Sprintln(*copyOf(a.Bus), *copyOf(a.Device), v.ID, p.ID)
+}
+
+// deviceOf is the device's name in a spec; empty: it has none.
+func deviceOf(d libvirtxml.DomainHostdev) string {
+	num := func(p *uint) uint { return *copyOf(p) }
+	switch {
+	case isOurs(d.Alias, aliasUSBPort) && d.SubsysUSB != nil:
+		return "usb-port/" + strings.ReplaceAll(strings.TrimPrefix(aliasOf(d.Alias), aliasUSBPort), "_", ".")
+	case isOurs(d.Alias, aliasMdev) && d.SubsysMDev != nil:
+		return "mdev/" + strings.TrimPrefix(aliasOf(d.Alias), aliasMdev)
+	case d.SubsysPCI != nil && d.SubsysPCI.Source != nil && d.SubsysPCI.Source.Address != nil:
+		a := d.SubsysPCI.Source.Address
+		return fmt.Sprintf("pci/%04x:%02x:%02x.%x", num(a.Domain), num(a.Bus), num(a.Slot), num(a.Function))
+	case d.SubsysUSB != nil && d.SubsysUSB.Source != nil && d.SubsysUSB.Source.Vendor != nil && d.SubsysUSB.Source.Product != nil:
+		s := d.SubsysUSB.Source
+		return "usb/" + strings.TrimPrefix(s.Vendor.ID, "0x") + ":" + strings.TrimPrefix(s.Product.ID, "0x")
+	}
+	return ""
+}
+
+func readHostDevices(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	for _, d := range x.Devices.Hostdevs {
+		if isHostDevice(d) {
+			s.HostDevices = append(s.HostDevices, fleet.VMHostDevice{Device: deviceOf(d)})
+		}
+	}
+	return ""
+}
+
+// readyDevices finds and makes what the guest is to have of its host when it starts: what is plugged in at a port now, and its mediated devices. Those
+// of types that it no longer has go.
+func (b *Backend) readyDevices(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+	x, err := readXML(ctx, c, ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
+	if err != nil || x.Devices == nil {
+		return err
+	}
+	if err := b.keepMdevs(x); err != nil {
+		return err
+	}
+	changed := false
+	for i := range x.Devices.Hostdevs {
+		d := &x.Devices.Hostdevs[i]
+		if !isHostDevice(*d) {
+			continue
+		}
+		name := deviceOf(*d)
+		if port, ok := strings.CutPrefix(name, "usb-port/"); ok {
+			is, err := b.devices.USBAt(port)
+			if errors.Is(err, machine.ErrNothingPlugged) {
+				return agent.NothingPlugged(port, hostname())
+			}
+			if err != nil {
+				return err
+			}
+			changed = setUSB(d, is) || changed
+		}
+		if kind, ok := strings.CutPrefix(name, "mdev/"); ok {
+			err := b.devices.MakeMdev(x.UUID, kind)
+			if errors.Is(err, machine.ErrNoneFree) {
+				return agent.NoMdevFree(kind, hostname())
+			}
+			if err != nil {
+				return fmt.Errorf("make a mediated device of the type %s: %w", kind, err)
+			}
+		}
+	}
+	if !changed {
+		return nil
+	}
+	text, err := x.Marshal()
+	if err != nil {
+		return err
+	}
+	return c.do(ctx, func(l *golibvirt.Libvirt) error {
+		_, err := l.DomainDefineXML(text)
+		return err
+	})
+}
+
+// keepMdevs removes the VM's mediated devices of types that its definition has not.
+func (b *Backend) keepMdevs(x *libvirtxml.Domain) error {
+	var kinds []string
+	for _, d := range x.Devices.Hostdevs {
+		if kind, ok := strings.CutPrefix(deviceOf(d), "mdev/"); ok && isHostDevice(d) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return b.devices.KeepMdevs(x.UUID, kinds...)
+}

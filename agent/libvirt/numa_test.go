@@ -1,0 +1,70 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// The memory of a cell comes from the node of the host that was asked for, and what is plugged in later is in its cell.
+func TestCellsOfARunningGuest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.Memory.MaxMiB = 4, 256, 1024
+	vm.Spec.NUMA = []fleet.VMCell{{CPUs: "0,2", MemoryMiB: 64, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 192}}
+	f.apply(vm)
+	validated(t, vm.ID)
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	vm.Generation++
+	vm.Spec.MemoryMiB, vm.Spec.NUMA = 384, []fleet.VMCell{{CPUs: "0,2", MemoryMiB: 64, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 320}}
+	f.apply(vm)
+	for _, c := range []struct{ how, ask, says string }{
+		{"--hmp", "info numa", `(?s)2 nodes.*node 0 cpus: 0 2\s.*node 0 size: 64 MB.*node 1 cpus: 1 3\s.*node 1 size: 320 MB.*node 1 plugged: 128 MB`},
+		{"--pretty", `{"execute":"query-memdev"}`, `(?s)"host-nodes":\s*\[\s*0\s*\],[^}]*"id":\s*"ram-node0"`},
+		{"--pretty", `{"execute":"query-memdev"}`, `(?s)"host-nodes":\s*\[\s*\],[^}]*"id":\s*"ram-node1"`},
+		{"--pretty", `{"execute":"query-memory-devices"}`, `"node":\s*1`},
+	} {
+		if said := virsh(t, "qemu-monitor-command", string(vm.ID), c.how, c.ask); !regexp.MustCompile(c.says).MatchString(said) {
+			t.Errorf("%s: QEMU does not say %q: %s", c.ask, c.says, said)
+		}
+	}
+}
+
+// validated demands that the VM's definition is one by libvirt's own schema.
+func validated(t *testing.T, id fleet.VMID) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "vm.xml")
+	if err := os.WriteFile(file, []byte(virsh(t, "dumpxml", "--inactive", "--security-info", string(id))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	virsh(t, "define", "--validate", file)
+}
+
+// A libvirt that finds nothing to encrypt with says so, and its host said so before.
+func TestAHostWithoutEncryptionRefusesIt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, kind := range fleet.ConfidentialKinds[1:] {
+		vm := f.vm()
+		vm.Spec.Firmware, vm.Spec.Security.Confidential = fleet.UEFI, kind.Value
+		state, err := f.Snapshot(t.Context(), agent.Assigned{})
+		f.ok(err)
+		gap := slices.IndexFunc(state.Host.Inventory.VMGaps, func(g fleet.VMGap) bool { return g.Field == "security.confidential" && g.Value == kind.Value })
+		err = f.ApplyVM(t.Context(), agent.Apply{VM: vm, Pools: []fleet.Pool{f.pool}, Progress: func(int, string) {}})
+		if gap < 0 || err == nil {
+			t.Errorf("%s: among its gaps at %d, and libvirt says %v", kind.Value, gap, err)
+		}
+		if s, _, err := f.VM(t.Context(), vm.ID); err != nil || s.Power != fleet.Absent {
+			t.Errorf("%s: of what was refused is left %+v, %v", kind.Value, s, err)
+		}
+		t.Log(kind.Value, err)
+	}
+}

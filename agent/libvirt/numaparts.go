@@ -1,0 +1,157 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// cellsOf are the guest's NUMA cells where it has several. The only one that room for more memory takes is none of them.
+func cellsOf(x *libvirtxml.Domain) []libvirtxml.DomainCell {
+	if x.CPU == nil || x.CPU.Numa == nil || len(x.CPU.Numa.Cell) < 2 {
+		return nil
+	}
+	return x.CPU.Numa.Cell
+}
+
+func cellID(c libvirtxml.DomainCell, at int) uint {
+	if c.ID != nil {
+		return *c.ID
+	}
+	return uint(at)
+}
+
+// keepNUMATune leaves no empty element.
+func keepNUMATune(x *libvirtxml.Domain, t *libvirtxml.DomainNUMATune) {
+	if x.NUMATune = t; t.Memory == nil && len(t.MemNodes) == 0 {
+		x.NUMATune = nil
+	}
+}
+
+func writeNodes(x *libvirtxml.Domain, s fleet.VMSpec) {
+	t := copyOf(x.NUMATune)
+	if t.Memory = nil; s.Memory.Nodes != "" {
+		t.Memory = &libvirtxml.DomainNUMATuneMemory{Mode: "strict", Nodeset: s.Memory.Nodes}
+	}
+	keepNUMATune(x, t)
+}
+
+func readNodes(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	switch t := copyOf(x.NUMATune); {
+	case t.Memory == nil:
+	case t.Memory.Mode != "strict":
+		return "in another way than from some nodes alone"
+	default:
+		s.Memory.Nodes = t.Memory.Nodeset
+	}
+	return ""
+}
+
+// writeCells keeps what somebody else said of a cell that stays: its distances, its caches.
+func writeCells(x *libvirtxml.Domain, s fleet.VMSpec) {
+	t := copyOf(x.NUMATune)
+	t.MemNodes = nil
+	if len(s.NUMA) == 0 {
+		if cellsOf(x) != nil {
+			x.CPU.Numa = nil
+		}
+		keepNUMATune(x, t)
+		oneCell(x)
+		return
+	}
+	if x.CPU == nil {
+		x.CPU = &libvirtxml.DomainCPU{}
+	}
+	was := cellsOf(x)
+	x.CPU.Numa = copyOf(x.CPU.Numa)
+	x.CPU.Numa.Cell = nil
+	for i, v := range s.NUMA {
+		id, cell := uint(i), libvirtxml.DomainCell{}
+		if i < len(was) && len(was) == len(s.NUMA) {
+			cell = was[i]
+		}
+		cell.ID, cell.CPUs, cell.Memory, cell.Unit = &id, v.CPUs, uint(v.MemoryMiB)*1024, "KiB"
+		x.CPU.Numa.Cell = append(x.CPU.Numa.Cell, cell)
+		if v.Nodes != "" {
+			t.MemNodes = append(t.MemNodes, libvirtxml.DomainNUMATuneMemNode{CellID: id, Mode: "strict", Nodeset: v.Nodes})
+		}
+	}
+	keepNUMATune(x, t)
+}
+
+// readCells counts what was plugged into a running guest to the cell that it is in.
+func readCells(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
+	t := copyOf(x.NUMATune)
+	for i, c := range cellsOf(x) {
+		id := cellID(c, i)
+		v := fleet.VMCell{CPUs: c.CPUs, MemoryMiB: int((kibOf(c.Memory, c.Unit) + pluggedKiB(x, id)) / 1024)}
+		for _, n := range t.MemNodes {
+			if n.CellID == id && n.Mode != "strict" {
+				odd = "with memory in another way than from some nodes alone"
+			} else if n.CellID == id {
+				v.Nodes = n.Nodeset
+			}
+		}
+		if c.Distances != nil || len(c.Caches) > 0 {
+			odd = fmt.Sprintf("%d with distances or caches", len(cellsOf(x)))
+		}
+		s.NUMA = append(s.NUMA, v)
+	}
+	return odd
+}
+
+// pluggedKiB is the memory of modules in the cell.
+func pluggedKiB(x *libvirtxml.Domain, cell uint) (kib uint64) {
+	if x.Devices == nil {
+		return 0
+	}
+	for _, m := range x.Devices.Memorydevs {
+		if m.Target != nil && m.Target.Size != nil && m.Target.Node != nil && m.Target.Node.Value == cell && m.Model == "dimm" {
+			kib += kibOf(m.Target.Size.Value, m.Target.Size.Unit)
+		}
+	}
+	return kib
+}
+
+// addMemory plugs memory into a guest that has slots for it: into the cells that are to have more of it.
+func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
+	want, has := memoryKiB(kept), memoryKiB(live)
+	if want <= has || int(want/1024) > moreMemory(live) || (want-has)%(fleet.MemoryStep*1024) != 0 {
+		return nil
+	}
+	more := []int{int((want - has) / 1024)}
+	if cellsOf(live) != nil || cellsOf(kept) != nil {
+		var now, next fleet.VMSpec
+		readCells(live, &now)
+		readCells(kept, &next)
+		var ok bool
+		if more, ok = fleet.GrownCells(now.NUMA, next.NUMA); !ok {
+			return nil
+		}
+	}
+	for cell, mib := range more {
+		if mib == 0 {
+			continue
+		}
+		dimm := libvirtxml.DomainMemorydev{Model: "dimm", Target: &libvirtxml.DomainMemorydevTarget{
+			Size: &libvirtxml.DomainMemorydevTargetSize{Value: uint(mib) * 1024, Unit: "KiB"}, Node: &libvirtxml.DomainMemorydevTargetNode{Value: uint(cell)},
+		}}
+		text, err := dimm.Marshal()
+		if err != nil {
+			return err
+		}
+		err = a.attachText(ctx, ref, text)
+		if err != nil && answered(err) && strings.Contains(err.Error(), "no free memory device slot") {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package mock
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// hasDevices refuses a start without what is to be plugged in at a port, or for which no mediated device can be made; h.mu is held.
+func (h *Host) hasDevices(g *guest) error {
+	for _, want := range g.def.spec.HostDevices {
+		i := slices.IndexFunc(h.inv.Devices, func(d fleet.HostDevice) bool { return d.Device == want.Device && !d.Empty })
+		if port, ok := strings.CutPrefix(want.Device, "usb-port/"); ok && i < 0 {
+			return agent.NothingPlugged(port, h.opts.Name)
+		}
+		kind, ok := strings.CutPrefix(want.Device, "mdev/")
+		if !ok {
+			continue
+		}
+		used := 0
+		for _, o := range h.guests {
+			if o.on() && slices.ContainsFunc(o.live.spec.HostDevices, func(d fleet.VMHostDevice) bool { return d.Device == want.Device }) {
+				used++
+			}
+		}
+		if i < 0 || used >= h.inv.Devices[i].Most {
+			return agent.NoMdevFree(kind, h.opts.Name)
+		}
+	}
+	return nil
+}
+
+// launchOf is what the processor says of the guest's start, where it encrypts its memory.
+func launchOf(g *guest) *fleet.LaunchInfo {
+	out := fleet.LaunchInfo{Kind: g.live.spec.Security.Confidential, APIMajor: 1, APIMinor: 55, BuildID: 21}
+	switch out.Kind {
+	case "":
+		return nil
+	case "sev":
+		out.Policy = 0x3
+	case "sev-es":
+		out.Policy = 0x7
+	default:
+		return &fleet.LaunchInfo{Kind: out.Kind, Policy: 0x30000} // its measurement is for the guest alone to ask for
+	}
+	sum := sha256.Sum256([]byte(string(g.id) + g.startedAt.String()))
+	out.Measurement = base64.StdEncoding.EncodeToString(append(sum[:], sum[:16]...))
+	return &out
+}
+
+// encrypts says how the machine's processor can keep guests' memory from their host, by why it cannot.
+func (m machine) encrypts() (gaps []fleet.VMGap) {
+	for _, k := range fleet.ConfidentialKinds[1:] {
+		if m.vendor != "AuthenticAMD" || k.Value == "tdx" {
+			gaps = append(gaps, fleet.VMGap{Field: "security.confidential", Value: k.Value, Why: "libvirt finds no " + strings.Split(k.Text, " (")[0] + ": the processor has none, or it is off in the firmware or in the kernel."})
+		}
+	}
+	return gaps
+}

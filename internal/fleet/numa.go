@@ -1,0 +1,212 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// VMCell is a NUMA cell of the guest: vCPUs with the memory that is near to them. The first is cell 0.
+type VMCell struct {
+	CPUs      string `json:"cpus"`            // "0-3,8"
+	MemoryMiB int    `json:"memoryMiB"`       // of the VM's
+	Nodes     string `json:"nodes,omitempty"` // the host's NUMA nodes that its memory comes from: "0-1"; empty: any
+}
+
+// MaxCells bounds how many a VM has.
+const MaxCells = 64
+
+func (v VMCell) words() string {
+	out := fmt.Sprintf("vCPUs %s with %d MiB", v.CPUs, v.MemoryMiB)
+	if v.Nodes != "" {
+		out += " of node " + v.Nodes
+	}
+	return out
+}
+
+// plain is the cell with its numbers as libvirt writes them.
+func (v VMCell) plain() VMCell {
+	v.CPUs, v.Nodes = PlainSet(v.CPUs), PlainSet(v.Nodes)
+	return v
+}
+
+func sameCells(a, b []VMCell) bool {
+	return slices.EqualFunc(a, b, func(a, b VMCell) bool { return a.plain() == b.plain() })
+}
+
+// numberSet are the numbers of a set such as "0-3,6", in their order; false: it is none.
+func numberSet(text string) ([]int, bool) {
+	if !cpuSetForm.MatchString(text) {
+		return nil, false
+	}
+	var out []int
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, ranged := strings.Cut(part, "-")
+		least, _ := strconv.Atoi(from) // four digits at most
+		most := least
+		if ranged {
+			most, _ = strconv.Atoi(to)
+		}
+		if most < least {
+			return nil, false
+		}
+		for n := least; n <= most; n++ {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out, true
+}
+
+// PlainSet is a set of numbers in the shortest words, "0-3,6"; what is no set stays as it is.
+func PlainSet(text string) string {
+	all, ok := numberSet(text)
+	if !ok {
+		return text
+	}
+	all = slices.Compact(all)
+	var out []string
+	for i := 0; i < len(all); {
+		k := i
+		for k+1 < len(all) && all[k+1] == all[k]+1 {
+			k++
+		}
+		if out = append(out, strconv.Itoa(all[i])); k > i {
+			out[len(out)-1] += "-" + strconv.Itoa(all[k])
+		}
+		i = k + 1
+	}
+	return strings.Join(out, ",")
+}
+
+// GrownCells is how many MiB each cell has more in to, in steps that a guest takes while it runs; false: it is else than larger.
+func GrownCells(was, to []VMCell) (more []int, ok bool) {
+	if len(was) != len(to) {
+		return nil, false
+	}
+	for i, v := range to {
+		n := v.MemoryMiB - was[i].MemoryMiB
+		before := was[i].plain()
+		if before.MemoryMiB = v.MemoryMiB; before != v.plain() || n < 0 || n%MemoryStep != 0 {
+			return nil, false
+		}
+		more = append(more, n)
+	}
+	return more, true
+}
+
+// numaCells is the field of a spec. Its order counts: a guest knows its cells by their numbers.
+func numaCells() VMField {
+	words := func(all []VMCell) string {
+		if len(all) == 0 {
+			return "none"
+		}
+		out := make([]string, len(all))
+		for i, v := range all {
+			out[i] = v.words()
+		}
+		return strings.Join(out, ", ")
+	}
+	f := valueAs("numa", "NUMA cells", NextBoot, func(s *VMSpec) *[]VMCell { return &s.NUMA }, words,
+		func(a, b []VMCell) string { return words(a) + " → " + words(b) }, sameCells)
+	f.Value = func(s VMSpec) any { return append([]VMCell{}, s.NUMA...) } // in JSON none is [], not null
+	f.Copy = func(to *VMSpec, from VMSpec) { to.NUMA = slices.Clone(from.NUMA) }
+	f.Default = func(s VMSpec) bool { return len(s.NUMA) == 0 }
+	f.check = func(c *Checks, field string, s VMSpec) { s.checkCells(c, field) }
+	f.Holds = func(was, want VMSpec) (at []string) {
+		for i, v := range want.NUMA {
+			if v.Nodes != "" && (i >= len(was.NUMA) || PlainSet(was.NUMA[i].Nodes) != PlainSet(v.Nodes)) {
+				at = append(at, fmt.Sprintf("numa[%d].nodes", i))
+			}
+		}
+		return at
+	}
+	const others = "others may have the memory of these nodes"
+	f.Input = Input{
+		Section: SectionCPU, Kind: InputRows, Label: "NUMA cells", Help: "Each vCPU is in one of them, and all of the memory. Those that may still come have their cell, too. The first is cell 0.",
+		Rows: []Row{
+			{"cpus", Input{Kind: InputText, Label: "vCPUs", Example: "0-3"}},
+			{"memoryMiB", Input{Label: "Memory", Unit: "MiB", Example: "MiB"}},
+			{"nodes", Input{Kind: InputText, Label: "Host's nodes", Example: "any", Reserved: others}},
+		},
+	}
+	return live(VM.takesCells, whole(reserved(others, f)))
+}
+
+// takesCells reports whether the guest that is on gets the cells at once: they are only larger.
+func (vm VM) takesCells(to VMSpec) bool {
+	if vm.Status == nil || vm.Spec.MemoryMiB != vm.Status.MemoryMiB {
+		return false
+	}
+	_, ok := GrownCells(vm.Spec.NUMA, to.NUMA)
+	return ok && vm.takesMemory(to)
+}
+
+// checkCells notes what is wrong with them. field is theirs.
+func (s VMSpec) checkCells(c *Checks, field string) {
+	switch n := len(s.NUMA); {
+	case n == 0:
+		return
+	case n == 1:
+		c.Add(field, "One cell is all of the VM. Give two or more, or none.")
+		return
+	case n > MaxCells:
+		c.Add(field, "At most %s.", count(MaxCells, "NUMA cell"))
+		return
+	}
+	most, memory, whole := max(s.CPUs, s.CPU.Max), 0, true
+	in := map[int]int{}
+	for i, v := range s.NUMA {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		all, ok := numberSet(v.CPUs)
+		if !ok {
+			c.Add(at+".cpus", "Give the numbers of its vCPUs and ranges of them: 0-3,6.")
+		}
+		for _, n := range all {
+			before, twice := in[n]
+			switch {
+			case n >= most:
+				c.Add(at+".cpus", "The VM has no vCPU %d: theirs are the numbers from 0 to %d.", n, most-1)
+			case twice && before == i:
+				c.Add(at+".cpus", "vCPU %d is there twice.", n)
+			case twice:
+				c.Add(at+".cpus", "vCPU %d is in cell %d already.", n, before)
+			default:
+				in[n] = i
+				continue
+			}
+			ok = false
+			break // one of them tells enough
+		}
+		if v.Nodes != "" {
+			if _, ok := numberSet(v.Nodes); !ok {
+				c.Add(at+".nodes", "Give numbers and ranges of them: 0-1.")
+			}
+		}
+		switch page := s.Memory.HugePageKiB; {
+		case v.MemoryMiB < 1 || v.MemoryMiB > MaxMemoryMiB:
+			c.Add(at+".memoryMiB", "Give the cell at least 1 MiB of the VM's memory.")
+			whole = false
+		case page > 0 && v.MemoryMiB<<10%page != 0:
+			c.Add(at+".memoryMiB", "Of huge pages of %d KiB a cell has a whole number.", page)
+		}
+		memory += v.MemoryMiB
+		whole = whole && ok
+	}
+	if s.Memory.Nodes != "" && slices.ContainsFunc(s.NUMA, func(v VMCell) bool { return v.Nodes != "" }) {
+		c.Add(strings.TrimSuffix(field, "numa")+"memory.nodes", "The NUMA cells say themselves which nodes of the host they are on. Leave this, or those.")
+	}
+	if !whole {
+		return // the rest would only repeat it
+	}
+	for n := range min(most, MaxCPUs) {
+		if _, ok := in[n]; !ok {
+			c.Add(field, "vCPU %d is in no cell. Each from 0 to %d is in one.", n, most-1)
+			break
+		}
+	}
+	if memory != s.MemoryMiB {
+		c.Add(field, "The cells have %d MiB, and the VM has %d MiB. Give them all of it.", memory, s.MemoryMiB)
+	}
+}
