@@ -182,6 +182,7 @@ func Run(t *testing.T, h Harness) {
 			{"what a guest reads when it first starts is made once", testFirstBoot},
 			{"network cards come to a running guest and go", testHotPlug},
 			{"disks come to a running guest and go", testPlugDisks},
+			{"several VMs share a disk", testSharedDisks},
 			{"a running guest gets vCPUs, memory and media", testGrowRunning},
 			{"what an edit would change is told and not done", testPlan},
 			{"a stopped VM is renamed", testRename},

@@ -279,6 +279,8 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *agent.
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
+	case why == agent.FileMissing && p.existing && !made:
+		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.number, agent.NoVolume(p.volume, p.pool.Name))
 	case why == agent.FileMissing && !made:
 		return false, nil
 	case why == agent.PoolInactive && !made:
@@ -341,7 +343,7 @@ func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
 			return in, nil, err
 		}
 		p.number = 1 + slices.IndexFunc(in.spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
-		p.size, p.existing = d.SizeBytes, d.Existing
+		p.size, p.existing, p.shared = d.SizeBytes, d.Existing, d.Shareable
 		if d.Image != nil {
 			image, err := placeOf(*d.Image, a.in.Pools)
 			p.image, p.noImage = &image, err

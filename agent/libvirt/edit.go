@@ -158,6 +158,9 @@ func editDisks(devices *libvirtxml.DomainDeviceList, in intent) {
 
 func newDisk(w diskPlace) libvirtxml.DomainDisk {
 	format, source := "qcow2", &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: w.path}}
+	if w.spec.Existing {
+		format = "raw"
+	}
 	if w.source != nil {
 		format, source = "raw", w.source
 	}

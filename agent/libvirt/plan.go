@@ -8,6 +8,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent"
+	"quantix/internal/fleet"
 )
 
 // PlanVM implements agent.Hypervisor. It waits for no order that is at work on the VM: it reads what is there.
@@ -152,6 +153,9 @@ func (a *applying) diskPlaces(ctx context.Context, places []place) (out []diskPl
 				return nil, err
 			}
 			disk.direct = directWithin(ctx, disk.path)
+		}
+		if disk.spec.Shareable && !disk.direct {
+			return nil, fleet.Errorf(fleet.Conflict, "The pool %s takes no direct I/O on this host, so each VM would see what it wrote itself and not what others wrote. Share a volume of another pool.", p.pool.Name)
 		}
 		out = append(out, disk)
 	}

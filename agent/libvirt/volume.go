@@ -30,6 +30,7 @@ type place struct {
 	image  *place // to clone
 
 	existing bool // it is a volume that was there before: never made, changed or deleted
+	shared   bool // other VMs may have it, too
 	library  bool // the image is one of the library: others may stand on it, too
 	overlay  bool // the disk stands on the image
 
@@ -157,8 +158,13 @@ func putInPlace(p place) error {
 func checkDisk(ctx context.Context, p place) error {
 	h, err := within(ctx, func() (header, error) { return readHeader(p.path(), false) })
 	switch {
+	case err != nil && p.existing:
+		return notPlain(p, err)
 	case err != nil:
 		return fmt.Errorf("read the volume %s: %w", p.volume, err)
+	case p.existing && (h.Format != "raw" || h.Size == 0):
+		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty: VMs share raw volumes alone.", p.volume, p.pool.Name, h.Format)
+	case p.existing:
 	case h.Format != "qcow2":
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and has the format %s, not qcow2. Choose another name for the disk.", p.volume, p.pool.Name, h.Format)
 	case p.overlay && !h.Encrypted && standsOnImage(p):

@@ -193,7 +193,12 @@ func (h *Host) checkDisk(in agent.Apply, d fleet.Disk, made bool) (*newVolume, e
 	pools := agent.NewApplied(in, "", "", nil).Pools
 	switch why := h.absent(d.Ref(), pools); {
 	case why == "":
-		return nil, h.free(path.Join(dirOf(in.Pools[i].Spec), d.Volume), in.VM.ID)
+		if p, err := h.active(d.PoolID, in.Pools); err == nil && d.Existing && p.spec.Kind.Is().Files {
+			if f := p.dir.files[d.Volume]; f != nil && (f.Format != "raw" || f.CapacityBytes == 0) {
+				return nil, fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty: VMs share raw volumes alone.", d.Volume, in.Pools[i].Name, f.Format)
+			}
+		}
+		return nil, h.freeFor(path.Join(dirOf(in.Pools[i].Spec), d.Volume), in.VM.ID, d.Shareable)
 	case made:
 		n := 1 + slices.IndexFunc(in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 		return nil, agent.Refusal(agent.MissingDisk(n, d.Ref(), in.Pools[i].Name, h.opts.Name, why))
@@ -248,9 +253,12 @@ func (h *Host) driveUsers() map[string][]fleet.VMID {
 }
 
 // free refuses a disk that another domain holds.
-func (h *Host) free(file string, owner fleet.VMID) error {
+func (h *Host) free(file string, owner fleet.VMID) error { return h.freeFor(file, owner, false) }
+
+// freeFor is free, but for domains that share the disk with one that is shareable.
+func (h *Host) freeFor(file string, owner fleet.VMID, shareable bool) error {
 	for _, g := range h.guests {
-		if g.id != owner && g.uses(file) {
+		if g.id != owner && g.uses(file) && (!shareable || !g.shares(file)) {
 			return fleet.Errorf(fleet.Conflict, "The volume %s is in use by another VM of the host.", path.Base(file))
 		}
 	}
@@ -407,6 +415,9 @@ func (h *Host) doomed(vm fleet.VM, pools []fleet.Pool, disks bool) (out []newVol
 		return nil, nil
 	}
 	for _, d := range vm.Spec.Disks {
+		if d.Existing {
+			continue
+		}
 		p, err := h.active(d.PoolID, pools)
 		if _, here := h.guests[vm.ID]; err != nil && !here {
 			continue

@@ -41,6 +41,10 @@ var DiskFields = []Field[Disk]{
 	text("serial", "serial number", func(d *Disk) *string { return &d.Serial }, Input{Section: SectionDevice, Label: "Serial number"},
 		serialForm, "A serial number has 1–20 letters, digits and _ . + -, and begins with a letter or digit."),
 	flag("readOnly", "read-only", func(d *Disk) *bool { return &d.ReadOnly }, Input{Section: SectionDevice, Label: "Read-only"}),
+	whileOff(flag("shareable", "shareable", func(d *Disk) *bool { return &d.Shareable }, Input{
+		Section: SectionDevice, Label: "Shareable",
+		Help: "Several VMs write to the volume at once, as clusters do: their guests must keep each other from it. It is a raw volume that is there already.",
+	})),
 
 	rate("limits.totalIops", "operations", "IOPS", "Operations", func(d *Disk) *int { return &d.Limits.TotalIOPS }),
 	rate("limits.readIops", "reads", "IOPS", "Reads", func(d *Disk) *int { return &d.Limits.ReadIOPS }),
@@ -79,6 +83,26 @@ func atOnce[S any](f Field[S]) Field[S] {
 	return f
 }
 
+func whileOff[S any](f Field[S]) Field[S] {
+	f.On = PowerOff
+	return f
+}
+
+// checkShareable notes what no disk that several VMs write to can be.
+func (d Disk) checkShareable(c *Checks, at string) {
+	switch {
+	case !d.Shareable:
+		return
+	case !d.Existing:
+		c.Add(at+".shareable", "VMs share a volume that is there already. Make a raw volume in the pool first, and choose it for each of them.")
+	case d.ReadOnly:
+		c.Add(at+".readOnly", "A disk that is only read is not shared with VMs that write to it. Choose one of both.")
+	}
+	if d.Cache != "" && d.Cache != "none" && d.Cache != "directsync" {
+		c.Add(at+".cache", "What VMs share is cached by none of their hosts: choose the cache none or directsync.")
+	}
+}
+
 func (d Disk) checkFields(c *Checks, at string) {
 	for _, f := range DiskFields {
 		f.check(c, at+"."+f.Name, d)
@@ -89,6 +113,7 @@ func (d Disk) checkFields(c *Checks, at string) {
 	if d.ReadOnly && d.Bus == "sata" {
 		c.Add(at+".readOnly", "A SATA disk cannot be read-only. Choose another bus.")
 	}
+	d.checkShareable(c, at)
 	l := d.Limits
 	for _, r := range []struct {
 		total, read, write, burst int

@@ -167,6 +167,9 @@ func (v VMView) AllowsTake(busy []JobKind) (bool, string) {
 		return false, fmt.Sprintf("The VM has %d snapshots, and none has more. Delete one first.", MostSnapshots)
 	}
 	for i, d := range v.Spec.Disks {
+		if d.Shareable {
+			return false, diskNumber(i) + " is shared with other VMs, so no snapshot holds what they write to it."
+		}
 		if d.Existing || !strings.HasSuffix(d.Volume, ".qcow2") {
 			return false, diskNumber(i) + " is no qcow2 file of a pool, so it has no snapshots."
 		}

@@ -104,7 +104,7 @@ type Disk struct {
 	Volume    string  `json:"volume"`             // set by the portal when the disk is added, but for an existing one
 	SizeBytes int64   `json:"sizeBytes"`          // with Image: 0 keeps the image's size, more grows it
 	Image     *Volref `json:"image,omitempty"`    // the volume it is cloned from
-	Existing  bool    `json:"existing,omitempty"` // it is a volume that was there before: a LUN of a pool that makes none
+	Existing  bool    `json:"existing,omitempty"` // it is a volume that was there before: a LUN of a pool that makes none, or a shareable one
 
 	ImageID   ImageID        `json:"imageId,omitempty"`   // the library's image that it is cloned from: the portal chooses the copy
 	VersionID ImageVersionID `json:"versionId,omitempty"` // of the image; empty: the newest, when it is asked for
@@ -120,6 +120,7 @@ type Disk struct {
 	BootOrder int        `json:"bootOrder,omitempty"` // 1 is tried first; 0: not by number
 	Serial    string     `json:"serial,omitempty"`    // that the guest reads
 	ReadOnly  bool       `json:"readOnly,omitempty"`
+	Shareable bool       `json:"shareable,omitempty"` // other VMs that have it so may run with the same volume, which is raw
 	Limits    DiskLimits `json:"limits,omitzero"`
 }
 
