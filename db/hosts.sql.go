@@ -281,11 +281,12 @@ func (q *Queries) HoldMemory(ctx context.Context, host string) error {
 }
 
 const hostDevicesOn = `-- name: HostDevicesOn :many
-SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id
+SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(d.busy, '')::text AS busy, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id
 FROM hosts h
-CROSS JOIN LATERAL jsonb_to_recordset(CASE jsonb_typeof(h.status->'inventory'->'devices') WHEN 'array' THEN h.status->'inventory'->'devices' ELSE '[]' END) AS d (device text, iommu text)
+CROSS JOIN LATERAL jsonb_to_recordset(CASE jsonb_typeof(h.status->'inventory'->'devices') WHEN 'array' THEN h.status->'inventory'->'devices' ELSE '[]' END) AS d (device text, iommu text, busy text)
 LEFT JOIN LATERAL (SELECT v.id, v.name FROM vms v
-    WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(jsonb_build_object('hostId', h.id, 'device', d.device))) ORDER BY v.name LIMIT 1) v ON true
+    WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(CASE WHEN d.device LIKE 'blk/%'
+        THEN jsonb_build_object('device', d.device) ELSE jsonb_build_object('hostId', h.id, 'device', d.device) END)) ORDER BY v.name LIMIT 1) v ON true
 WHERE ($1::text = '' OR h.id = $1) AND (d.device = ANY ($2::text[]) OR $3::boolean)
 `
 
@@ -299,11 +300,13 @@ type HostDevicesOnRow struct {
 	HostID fleet.HostID
 	Device string
 	Iommu  string
+	Busy   string
 	VM     string
 	VMID   string
 }
 
-// Those of the devices that the hosts have, one where @host is not empty, with the VM that one is given to.
+// Those of the devices that the hosts have, one where @host is not empty, with the VM that one is given to. A disk of the same name on two hosts is one
+// disk, that both reach.
 func (q *Queries) HostDevicesOn(ctx context.Context, arg HostDevicesOnParams) ([]HostDevicesOnRow, error) {
 	rows, err := q.db.Query(ctx, hostDevicesOn, arg.Host, arg.Devices, arg.Every)
 	if err != nil {
@@ -317,6 +320,7 @@ func (q *Queries) HostDevicesOn(ctx context.Context, arg HostDevicesOnParams) ([
 			&i.HostID,
 			&i.Device,
 			&i.Iommu,
+			&i.Busy,
 			&i.VM,
 			&i.VMID,
 		); err != nil {

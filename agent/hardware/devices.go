@@ -5,10 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"quantix/agent/blockdev"
 	"quantix/internal/fleet"
 )
 
-// devices lists what a guest could have for itself: PCI devices but for the bridges that hold others, and USB devices but for hubs. A device that
+// devices lists what a guest could have for itself: PCI devices but for the bridges that hold others, USB devices but for hubs, and whole disks. A device that
 // a host gives away keeps its name here, whichever driver has it. At most fleet.MaxReportedDevices of them.
 func (t tree) devices() (out []fleet.HostDevice) {
 	const pci, usb = "sys/bus/pci/devices", "sys/bus/usb/devices"
@@ -36,6 +37,13 @@ func (t tree) devices() (out []fleet.HostDevice) {
 			continue
 		}
 		out = append(out, fleet.HostDevice{Device: name, Name: clip(cmp.Or(strings.TrimSpace(t.text(usb, at, "manufacturer")+" "+t.text(usb, at, "product")), "USB "+vendor+":"+product))})
+	}
+	for _, d := range blockdev.All(string(t)) {
+		if len(out) == fleet.MaxReportedDevices {
+			break
+		}
+		name := cmp.Or(strings.TrimSpace(t.text("sys/class/block", d.Kernel, "device/model")), "Disk") + " (" + d.Kernel + ")"
+		out = append(out, fleet.HostDevice{Device: fleet.PhysicalDevice + d.Name, Name: clip(name), SizeBytes: d.SizeBytes, Busy: clip(d.Busy)})
 	}
 	return out
 }

@@ -79,6 +79,9 @@ func edit(x *libvirtxml.Domain, in intent) {
 		}
 	}
 	editDisks(x.Devices, in)
+	if in.Has("hostDevices") {
+		writePhysicals(x, in.spec)
+	}
 	editNICs(x.Devices, in)
 	if in.Has("iso") {
 		editCDROM(x, in.iso)

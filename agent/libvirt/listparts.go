@@ -97,7 +97,7 @@ func writeHostDevices(x *libvirtxml.Domain, s fleet.VMSpec) {
 		return isOurs(o.Alias, aliasHostdev) && !slices.ContainsFunc(s.HostDevices, func(w fleet.VMHostDevice) bool { return w.Device == deviceOf(o) })
 	})
 	for _, w := range s.HostDevices {
-		if !slices.ContainsFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool { return deviceOf(o) == w.Device }) {
+		if w.Physical() == "" && !slices.ContainsFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool { return deviceOf(o) == w.Device }) {
 			d.Hostdevs = append(d.Hostdevs, newHostDevice(w.Device))
 		}
 	}
@@ -144,6 +144,11 @@ func readHostDevices(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	for _, d := range x.Devices.Hostdevs {
 		if isOurs(d.Alias, aliasHostdev) {
 			s.HostDevices = append(s.HostDevices, fleet.VMHostDevice{Device: deviceOf(d)})
+		}
+	}
+	for i := range x.Devices.Disks {
+		if name := physicalOf(&x.Devices.Disks[i]); name != "" {
+			s.HostDevices = append(s.HostDevices, fleet.VMHostDevice{Device: name})
 		}
 	}
 	return ""

@@ -124,6 +124,9 @@ func (a *applying) judge(ctx context.Context, old *sighted, was *agent.Applied, 
 	if err := a.checkMedia(ctx, old, in); err != nil {
 		return in, nil, nil, err
 	}
+	if err := a.checkPhysicals(ctx, old, in); err != nil {
+		return in, nil, nil, err
+	}
 	for _, p := range places {
 		made, err := a.check(ctx, p, old, was)
 		if err != nil {

@@ -130,7 +130,9 @@ func (h *Host) plan(in agent.Apply) agent.Edit {
 // check refuses what cannot be, and lists the volumes to make; h.mu is held.
 func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 	var was []fleet.Disk
+	var had []fleet.VMHostDevice
 	if g, ok := h.guests[in.VM.ID]; ok {
+		had = g.def.spec.HostDevices
 		switch {
 		case !g.managed:
 			return nil, foreign()
@@ -141,6 +143,11 @@ func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 	}
 	plan := h.plan(in)
 	var out []newVolume
+	if plan.Has("hostDevices") {
+		if err := h.physicalsFree(in.VM.ID, plan.Wanted(in.VM.Spec).HostDevices, had); err != nil {
+			return nil, err
+		}
+	}
 	for _, d := range plan.Disks {
 		made := slices.Contains(in.Made, d.Ref()) || slices.ContainsFunc(was, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 		v, err := h.checkDisk(in, d, made)

@@ -175,7 +175,7 @@ func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, asked []
 		if out[r.HostID] == nil {
 			out[r.HostID] = map[string]placement.Device{}
 		}
-		out[r.HostID][r.Device] = placement.Device{VM: r.VM, Stays: strings.HasPrefix(r.Device, "pci/") && r.Iommu == ""}
+		out[r.HostID][r.Device] = placement.Device{VM: r.VM, Stays: strings.HasPrefix(r.Device, "pci/") && r.Iommu == "", Busy: r.Busy}
 	}
 	return out, err
 }

@@ -168,6 +168,9 @@ func scheduleFor(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMVie
 			return in, nil, fleet.Errorf(fleet.Conflict, "Disk %d is no qcow2 file of a pool, so the VM has no snapshots.", i+1)
 		}
 	}
+	if i := slices.IndexFunc(vm.Spec.HostDevices, func(d fleet.VMHostDevice) bool { return d.Physical() != "" }); i >= 0 {
+		return in, nil, fleet.Errorf(fleet.Conflict, "The VM has the physical disk %s, of which there are no snapshots.", vm.Spec.HostDevices[i].Device)
+	}
 	if !in.Enabled {
 		return in, nil, nil
 	}

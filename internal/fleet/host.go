@@ -134,11 +134,14 @@ type GPU struct {
 
 // HostDevice is a device of a host that a guest could have for itself. USB devices that are alike are one.
 type HostDevice struct {
-	Device string `json:"device"`           // "pci/0000:41:00.0" or "usb/046d:c52b": see VMHostDevice
+	Device string `json:"device"`           // "pci/0000:41:00.0", "usb/046d:c52b" or "blk/ata-WDC_WD40EFRX_1234": see VMHostDevice
 	Name   string `json:"name"`             // vendor and product
 	Class  string `json:"class,omitempty"`  // of PCI: "0x020000"
 	Driver string `json:"driver,omitempty"` // that has it on the host
 	IOMMU  string `json:"iommu,omitempty"`  // its group, whose devices go to one guest together; empty: the host cannot give it away
+
+	SizeBytes int64  `json:"sizeBytes,omitempty"` // of a disk
+	Busy      string `json:"busy,omitempty"`      // what the host does with the disk, so that no guest gets it, as the end of "it is …"
 }
 
 // MaxReportedDevices bounds how many of them a host tells.

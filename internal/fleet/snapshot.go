@@ -174,6 +174,9 @@ func (v VMView) AllowsTake(busy []JobKind) (bool, string) {
 			return false, diskNumber(i) + " is no qcow2 file of a pool, so it has no snapshots."
 		}
 	}
+	if d := v.Spec.physicalDisk(); d != "" {
+		return false, "The VM has the physical disk " + d + ", of which there are no snapshots: the others would go back without it."
+	}
 	if len(v.Spec.Disks) == 0 {
 		return false, "The VM has no disk."
 	}

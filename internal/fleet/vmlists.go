@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // VMDrive is a drive beside the first CD-ROM. Each has a slot of its own, which is how it is told apart from others.
@@ -19,7 +20,29 @@ func (d VMDrive) Floppy() bool { return d.Slot == "floppy1" || d.Slot == "floppy
 // VMHostDevice is a device of a host that the guest has for itself.
 type VMHostDevice struct {
 	HostID HostID `json:"hostId,omitempty"` // whose it is: set by the portal to the VM's host when it is empty
-	Device string `json:"device"`           // as its host reports it: "pci/0000:41:00.0" or "usb/046d:c52b"
+	Device string `json:"device"`           // as its host reports it: "pci/0000:41:00.0", "usb/046d:c52b" or "blk/ata-WDC_WD40EFRX_1234"
+}
+
+// PhysicalDevice begins the name of a whole disk of a host; behind it stands the name in /dev/disk/by-id.
+const PhysicalDevice = "blk/"
+
+// Physical is the name in /dev/disk/by-id of a whole disk; empty: it is another device.
+func (d VMHostDevice) Physical() string {
+	name, _ := strings.CutPrefix(d.Device, PhysicalDevice)
+	if name == d.Device {
+		return ""
+	}
+	return name
+}
+
+// physicalDisk is the name of a disk of its host that a VM with the spec has; empty: it has none.
+func (s VMSpec) physicalDisk() string {
+	for _, d := range s.HostDevices {
+		if d.Physical() != "" {
+			return d.Device
+		}
+	}
+	return ""
 }
 
 // VMShare is a directory of a pool that guest and host share, by virtiofs.
@@ -41,7 +64,7 @@ const (
 )
 
 var (
-	hostDeviceForm = regexp.MustCompile(`^(pci/[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]|usb/[0-9a-f]{4}:[0-9a-f]{4})$`)
+	hostDeviceForm = regexp.MustCompile(`^(pci/[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]|usb/[0-9a-f]{4}:[0-9a-f]{4}|blk/[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199})$`)
 	shareTagForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,35}$`)
 )
 
@@ -66,11 +89,11 @@ var VMLists = []VMField{
 			key: func(d VMHostDevice) string { return d.Device }, told: func(d VMHostDevice) string { return d.Device },
 			words: func(d VMHostDevice) string { return d.Device },
 		}, MaxHostDevices, Input{
-			Label: "Devices of the host", Help: "Each is the guest's alone, and holds the VM on its host: what a host has stands on its page. Choose the host, too.",
+			Label: "Devices of the host", Help: "Each is the guest's alone, and holds the VM on its host: what a host has, whole disks too, stands on its page. Choose the host, too.",
 			Rows: []Row{{"device", Input{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
 		}, func(c *Checks, at string, d VMHostDevice) {
 			if !hostDeviceForm.MatchString(d.Device) {
-				c.Add(at+".device", "Name the device as its host's page does: pci/0000:41:00.0 or usb/046d:c52b.")
+				c.Add(at+".device", "Name the device as its host's page does: pci/0000:41:00.0, usb/046d:c52b or blk/ata-WDC_WD40EFRX_1234.")
 			}
 			if d.HostID != "" && !IsID(string(d.HostID)) {
 				c.Add(at+".hostId", "There is no such host.")

@@ -39,6 +39,7 @@ type Host struct {
 type Device struct {
 	VM    string // that has it; empty: none
 	Stays bool   // the host cannot give it away: it has no IOMMU group
+	Busy  string // what the host itself does with it, as the end of "it is …"; empty: nothing
 }
 
 // Image is a version of an image of the library, as a host can make a disk from it.
@@ -389,6 +390,8 @@ func (f *fit) device(d fleet.VMHostDevice, at string) {
 		f.add(at, "no device "+d.Device, "%s has no device %s that a guest could have.", f.host.Name, d.Device)
 	case has.VM != "":
 		f.add(at, "device "+d.Device+" is in use", "%s of %s is given to the VM %s already.", d.Device, f.host.Name, has.VM)
+	case has.Busy != "":
+		f.add(at, "disk "+d.Device+" is in use", "%s uses %s itself: it is %s. No guest gets it before the host has let go of it.", f.host.Name, d.Device, has.Busy)
 	case has.Stays:
 		f.add(at, "device "+d.Device+" stays with the host", "%s cannot give away %s: it has no IOMMU group. Switch the IOMMU on, in the firmware and in the kernel (intel_iommu=on).", f.host.Name, d.Device)
 	}

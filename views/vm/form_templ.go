@@ -968,7 +968,7 @@ func newDisk(f Form, at string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(f.LUNs.Options) > 1 {
-			templ_7745c5c3_Err = kit.ChoiceField(f.field(at+".lun", kit.Field{Label: "LUN", Hint: "As it is, with what is in it. Nobody else may use it.", Error: first(f.Errors, at+".volume", at+".existing"), Wrap: templ.Attributes{"data-show-when": at + ".source=lun"}}), f.LUNs).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(f.field(at+".lun", kit.Field{Label: "Volume", Hint: "As it is, with what is in it: a LUN, or a raw volume for several VMs, of which each has it as shareable.", Error: first(f.Errors, at+".volume", at+".existing"), Wrap: templ.Attributes{"data-show-when": at + ".source=lun"}}), f.LUNs).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
