@@ -186,6 +186,7 @@ func Run(t *testing.T, h Harness) {
 			{"network cards come to a running guest and go", testHotPlug},
 			{"disks come to a running guest and go", testPlugDisks},
 			{"several VMs share a disk", testSharedDisks},
+			{"a disk is encrypted by its host", testEncryptedDisks},
 			{"a guest has a disk of its host for itself", testPhysicalDisks},
 			{"a running guest gets vCPUs, memory and media", testGrowRunning},
 			{"what an edit would change is told and not done", testPlan},

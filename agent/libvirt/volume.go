@@ -31,6 +31,7 @@ type place struct {
 
 	existing bool // it is a volume that was there before: never made, changed or deleted
 	shared   bool // other VMs may have it, too
+	secret   bool // it is encrypted
 	library  bool // the image is one of the library: others may stand on it, too
 	overlay  bool // the disk stands on the image
 
@@ -117,9 +118,18 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	if err := a.removeVolume(ctx, a.c, p.partial()); err != nil {
 		return err
 	}
+	if p.secret {
+		if err := a.makeDiskSecret(ctx, a.c, p); err != nil {
+			return fmt.Errorf("make a passphrase for disk %d: %w", p.number, err)
+		}
+	}
 	if p.image == nil {
+		blank := newVolume{format: "qcow2", size: p.size}
+		if p.secret {
+			blank.secret = string(diskSecret(p.ref()))
+		}
 		_, err = call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
-			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, newVolume{format: "qcow2", size: p.size}), 0)
+			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, blank), 0)
 		})
 	} else if p.overlay {
 		err = a.layOver(ctx, pool, p)
@@ -168,6 +178,9 @@ func checkDisk(ctx context.Context, p place) error {
 	case h.Format != "qcow2":
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and has the format %s, not qcow2. Choose another name for the disk.", p.volume, p.pool.Name, h.Format)
 	case p.overlay && !h.Encrypted && standsOnImage(p):
+	case p.secret && h.Encrypted && h.RefersTo == "":
+	case p.secret:
+		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and is not encrypted. Choose another name for the disk.", p.volume, p.pool.Name)
 	case h.RefersTo != "" || h.Encrypted:
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and is not self-contained. Choose another name for the disk.", p.volume, p.pool.Name)
 	}
@@ -226,6 +239,8 @@ type newVolume struct {
 
 	base       string // the file that it stands on; empty: none
 	baseFormat string
+
+	secret string // the UUID of its passphrase; empty: it is not encrypted
 }
 
 func volumeXML(name string, n newVolume) string {
@@ -240,6 +255,9 @@ func volumeXML(name string, n newVolume) string {
 	}
 	if n.format == "qcow2" {
 		x.Target.Compat = "1.1" // older ones take no checkpoints
+	}
+	if n.secret != "" {
+		x.Target.Encryption = &libvirtxml.StorageEncryption{Format: "luks", Secret: &libvirtxml.StorageEncryptionSecret{Type: "passphrase", UUID: n.secret}}
 	}
 	if n.base != "" {
 		x.BackingStore = &libvirtxml.StorageVolumeBackingStore{Path: n.base, Format: &libvirtxml.StorageVolumeTargetFormat{Type: n.baseFormat}}

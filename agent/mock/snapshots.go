@@ -194,6 +194,9 @@ func (h *Host) snappable(g *guest, in agent.SnapshotWork) error {
 		if err != nil {
 			return err
 		}
+		if d.Encryption != "" {
+			return fleet.Errorf(fleet.Conflict, "The file %s of disk %d has the format qcow2, or is encrypted, so it has no snapshots.", d.Volume, i+1)
+		}
 		if !p.spec.Kind.Is().Files || d.Existing {
 			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is no file of a pool, so it has no snapshots.", i+1, d.Volume)
 		}

@@ -49,6 +49,8 @@ func diskInKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.Chec
 		c.Add(at+".volume", "Pool %s makes no volumes: choose one of those that its storage has.", pool.Name)
 	case !d.Existing && !is.Files && (d.Image != nil || d.ImageID != ""):
 		c.Add(at+".image", "Disks in pool %s begin empty: images are copied into pools of files alone.", pool.Name)
+	case !is.Files && d.Encryption != "":
+		c.Add(at+".encryption", "Disks in pool %s are no files: let its storage encrypt them.", pool.Name)
 	case !d.Existing && !is.Files:
 		d.Volume = strings.TrimSuffix(d.Volume, ".qcow2") + ".raw"
 	case d.Existing && is.Makes && !d.Shareable:

@@ -11,7 +11,9 @@ var (
 	DiskCaches = []Option{
 		{"", "Usual"}, {"none", "None"}, {"writeback", "Write back"}, {"writethrough", "Write through"}, {"directsync", "Direct, synchronous"}, {"unsafe", "Unsafe (loses data on a crash)"},
 	}
-	Discards  = []Option{{"", "Frees space"}, {"ignore", "Ignored"}}
+	Discards        = []Option{{"", "Frees space"}, {"ignore", "Ignored"}}
+	DiskEncryptions = []Option{{"", "None"}, {"luks", "LUKS"}}
+
 	DiskIO    = []Option{{"", "Usual"}, {"native", "Native"}, {"threads", "Threads"}, {"io_uring", "io_uring"}}
 	NICModels = []Option{{"", "Virtio"}, {"e1000e", "Intel e1000e"}, {"rtl8139", "Realtek 8139"}}
 )
@@ -44,6 +46,11 @@ var DiskFields = []Field[Disk]{
 	whileOff(flag("shareable", "shareable", func(d *Disk) *bool { return &d.Shareable }, Input{
 		Section: SectionDevice, Label: "Shareable",
 		Help: "Several VMs write to the volume at once, as clusters do: their guests must keep each other from it. It is a raw volume that is there already.",
+	})),
+
+	whenMade(choice("encryption", "encryption", func(d *Disk) *string { return &d.Encryption }, Input{
+		Section: SectionDevice, Label: "Encryption", Options: DiskEncryptions,
+		Help: "Of a new, empty disk. Its host makes the passphrase and tells nobody: the VM stays there, without snapshots, and a lost host is a lost disk.",
 	})),
 
 	rate("limits.totalIops", "operations", "IOPS", "Operations", func(d *Disk) *int { return &d.Limits.TotalIOPS }),
@@ -88,6 +95,22 @@ func whileOff[S any](f Field[S]) Field[S] {
 	return f
 }
 
+func whenMade[S any](f Field[S]) Field[S] {
+	f.On = Never
+	return f
+}
+
+// checkEncryption notes what no disk that its host encrypts can be.
+func (d Disk) checkEncryption(c *Checks, at string) {
+	switch {
+	case d.Encryption == "":
+	case d.Existing:
+		c.Add(at+".encryption", "A volume that is there already is as it is. Only a new disk is encrypted.")
+	case d.Image != nil || d.ImageID != "":
+		c.Add(at+".encryption", "An encrypted disk begins empty. Leave the image, or the encryption.")
+	}
+}
+
 // checkShareable notes what no disk that several VMs write to can be.
 func (d Disk) checkShareable(c *Checks, at string) {
 	switch {
@@ -114,6 +137,7 @@ func (d Disk) checkFields(c *Checks, at string) {
 		c.Add(at+".readOnly", "A SATA disk cannot be read-only. Choose another bus.")
 	}
 	d.checkShareable(c, at)
+	d.checkEncryption(c, at)
 	l := d.Limits
 	for _, r := range []struct {
 		total, read, write, burst int

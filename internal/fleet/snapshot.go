@@ -167,6 +167,9 @@ func (v VMView) AllowsTake(busy []JobKind) (bool, string) {
 		return false, fmt.Sprintf("The VM has %d snapshots, and none has more. Delete one first.", MostSnapshots)
 	}
 	for i, d := range v.Spec.Disks {
+		if d.Encryption != "" {
+			return false, diskNumber(i) + " is encrypted, so it has no snapshots: their files would hold what it keeps secret."
+		}
 		if d.Shareable {
 			return false, diskNumber(i) + " is shared with other VMs, so no snapshot holds what they write to it."
 		}

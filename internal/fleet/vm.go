@@ -111,6 +111,8 @@ type Disk struct {
 	// ImageSHA256 is the version's checksum, where it was known when the VM was made: set by the portal, for the host.
 	ImageSHA256 string `json:"imageSha256,omitempty"`
 	Overlay     bool   `json:"overlay,omitempty"` // it stands on the image, of which a copy must be in its pool, instead of being a full copy
+	// Encryption is luks where the disk is encrypted when it is made, with a passphrase that its host makes and keeps for itself; empty: it is not.
+	Encryption string `json:"encryption,omitempty"`
 
 	// How the guest has it: see DiskFields. The zero value of each is the usual.
 	Bus       string     `json:"bus,omitempty"`       // scsi, sata or usb; empty: virtio
