@@ -42,7 +42,7 @@ func (t tree) devices() (out []fleet.HostDevice) {
 		if len(out) == fleet.MaxReportedDevices {
 			break
 		}
-		name := cmp.Or(strings.TrimSpace(t.text("sys/class/block", d.Kernel, "device/model")), "Disk") + " (" + d.Kernel + ")"
+		name := strings.TrimSuffix(d.Kernel+" · "+t.text("sys/class/block", d.Kernel, "device/model"), " · ")
 		out = append(out, fleet.HostDevice{Device: fleet.PhysicalDevice + d.Name, Name: clip(name), SizeBytes: d.SizeBytes, Busy: clip(d.Busy)})
 	}
 	return out

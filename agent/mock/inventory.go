@@ -123,7 +123,7 @@ func inventoryOf(name string) fleet.Inventory {
 		{Device: "usb/0529:0620", Name: "Aladdin Knowledge Systems Token JC"},
 	}
 	for i, d := range out.Disks {
-		one := fleet.HostDevice{Device: fleet.PhysicalDevice + "nvme-" + strings.ReplaceAll(d.Model, " ", "_") + "_" + d.Serial, Name: d.Model + " (" + d.Name + ")", SizeBytes: d.SizeBytes}
+		one := fleet.HostDevice{Device: fleet.PhysicalDevice + "nvme-" + strings.ReplaceAll(d.Model, " ", "_") + "_" + d.Serial, Name: d.Name + " · " + d.Model, SizeBytes: d.SizeBytes}
 		if i == 0 {
 			one.Busy = "mounted at /"
 		}

@@ -86,6 +86,84 @@ func TestDisksThatNoVMCanShare(t *testing.T) {
 	}
 }
 
+// What no host can encrypt is refused at its field, and nothing is written; what is encrypted stays on its host as it is.
+func TestDisksThatNoHostEncrypts(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	there := s.quorum()
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	rbd := s.addPool("ceph", `{"kind":"rbd","monitors":"m1","cephPool":"vms","shared":true}`, s.h1)
+	good := fleet.Disk{PoolID: s.nfs, SizeBytes: 1 << 30, Encryption: "luks"}
+	const choose, empty = "Choose one of luks, or nothing", "begins empty"
+	for name, c := range map[string]struct {
+		change      func(*fleet.Disk)
+		field, says string
+	}{
+		"in capitals":               {func(d *fleet.Disk) { d.Encryption = "LUKS" }, "encryption", choose},
+		"the next LUKS":             {func(d *fleet.Disk) { d.Encryption = "luks2" }, "encryption", choose},
+		"of old":                    {func(d *fleet.Disk) { d.Encryption = "qcow" }, "encryption", choose},
+		"like an option":            {func(d *fleet.Disk) { d.Encryption = "-rf" }, "encryption", choose},
+		"with a command":            {func(d *fleet.Disk) { d.Encryption = "luks;id" }, "encryption", choose},
+		"with markup":               {func(d *fleet.Disk) { d.Encryption = "luks'/>" }, "encryption", choose},
+		"that ends a section":       {func(d *fleet.Disk) { d.Encryption = "]]>" }, "encryption", choose},
+		"with a NUL":                {func(d *fleet.Disk) { d.Encryption = "luks\x00" }, "encryption", choose},
+		"with a passphrase":         {func(d *fleet.Disk) { d.Encryption = "luks:secret" }, "encryption", choose},
+		"a copy of a volume":        {func(d *fleet.Disk) { d.Image = &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"} }, "encryption", empty},
+		"a copy of an image":        {func(d *fleet.Disk) { d.ImageID = fleet.NewID[fleet.ImageID]() }, "encryption", empty},
+		"an overlay":                {func(d *fleet.Disk) { d.ImageID, d.Overlay = fleet.NewID[fleet.ImageID](), true }, "encryption", empty},
+		"what is there":             {func(d *fleet.Disk) { *d = there; d.Encryption = "luks" }, "encryption", "is as it is"},
+		"what VMs share":            {func(d *fleet.Disk) { d.Shareable = true }, "shareable", "that is there already"},
+		"of no size":                {func(d *fleet.Disk) { d.SizeBytes = 0 }, "sizeBytes", "a size above 0"},
+		"in a pool of no files":     {func(d *fleet.Disk) { d.PoolID = rbd }, "encryption", "let its storage encrypt them"},
+		"under a name of one's own": {func(d *fleet.Disk) { d.Volume = "a.qcow2" }, "volume", "Leave the volume's name out"},
+	} {
+		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}}
+		c.change(&order.Spec.Disks[0])
+		before := s.written()
+		_, err := s.CreateVM(t.Context(), chief, order)
+		refused, ok := errors.AsType[*fleet.Error](err)
+		found := false
+		if ok {
+			for _, f := range refused.Fields {
+				found = found || f.Field == "spec.disks[0]."+c.field && strings.Contains(f.Message, c.says)
+			}
+		}
+		if !found || s.written() != before {
+			t.Errorf("%s: %+v (written: %v), want %q at %s", name, err, s.written() != before, c.says, c.field)
+		}
+	}
+	vm, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "vault", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}})
+	if err != nil {
+		t.Fatalf("a tenant's: %v", err)
+	}
+	for _, to := range []string{"", "luks2"} {
+		s.refused("another encryption", fleet.Invalid, "", func() error {
+			_, _, err := s.UpdateVM(t.Context(), chief, vm.ID, edited(vm, func(v *fleet.VMSpec) { v.Disks[0].Encryption = to }))
+			return err
+		})
+	}
+	vm.Status, vm.Phase = &fleet.VMStatus{Power: fleet.Stopped}, fleet.PhaseStopped
+	disk := vm.Spec.Disks[0]
+	for act, allows := range map[string]func() (bool, string){
+		"snapshot": func() (bool, string) { return vm.AllowsTake(nil) },
+		"move":     func() (bool, string) { return vm.AllowsMove(disk.Ref(), nil) },
+		"grow":     func() (bool, string) { return vm.AllowsGrow(disk, nil) },
+		"image":    func() (bool, string) { return vm.AllowsImage(disk.Ref()) },
+		"template": vm.AllowsTemplate,
+		"clone":    vm.AllowsClone,
+		"export":   vm.AllowsExport,
+	} {
+		if ok, why := allows(); ok || !strings.Contains(why, "encrypted") {
+			t.Errorf("%s: %t, %q", act, ok, why)
+		}
+	}
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["disk.cache"]')`)
+	s.refused("by an older agent", fleet.Invalid, "too old for this: encryption", func() error {
+		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "old", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}})
+		return err
+	})
+}
+
 // VMs of any host have a volume of a shared pool together; nobody takes it for itself while others have it, and nothing is done to it.
 func TestAVolumeIsSharedByVMs(t *testing.T) {
 	s := newSite(t)
