@@ -215,6 +215,12 @@ func TestAVolumeIsSharedByVMs(t *testing.T) {
 		_, err := s.WipeVolume(t.Context(), chief, control.Volume{PoolID: s.nfs, Volume: "quorum.raw"}, "quorum.raw")
 		return err
 	})
+	s.exec(`UPDATE pools SET spec = spec || jsonb_build_object('kind', $2::text) WHERE id = $1`, s.nfs, string(fleet.PoolISCSIDirect))
+	s.refused("a LUN for itself", fleet.Invalid, "The VM two has quorum.raw, too", func() error {
+		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, edited(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
+		return err
+	})
+	s.exec(`UPDATE pools SET spec = spec || '{"kind":"nfs"}' WHERE id = $1`, s.nfs)
 	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,shareable}' WHERE id = $1`, one.ID)
 	s.refused("what another has for itself", fleet.Invalid, "that the VM one has for itself", func() error { _, err := create("five", s.h1, disk); return err })
 	if ok, why := one.AllowsGrow(one.Spec.Disks[0], nil); ok {

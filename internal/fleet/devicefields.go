@@ -45,12 +45,12 @@ var DiskFields = []Field[Disk]{
 	flag("readOnly", "read-only", func(d *Disk) *bool { return &d.ReadOnly }, Input{Section: SectionDevice, Label: "Read-only"}),
 	whileOff(flag("shareable", "shareable", func(d *Disk) *bool { return &d.Shareable }, Input{
 		Section: SectionDevice, Label: "Shareable",
-		Help: "Several VMs write to the volume at once, as clusters do: their guests must keep each other from it. It is a raw volume that is there already.",
+		Help: "Several VMs write to this raw volume at once, as clusters do.",
 	})),
 
 	whenMade(choice("encryption", "encryption", func(d *Disk) *string { return &d.Encryption }, Input{
 		Section: SectionDevice, Label: "Encryption", Options: DiskEncryptions,
-		Help: "Of a new, empty disk. Its host makes the passphrase and tells nobody: the VM stays there, without snapshots, and a lost host is a lost disk.",
+		Help: "Of a new, empty disk. Its host alone has the passphrase: the VM stays there, without snapshots.",
 	})),
 
 	rate("limits.totalIops", "operations", "IOPS", "Operations", func(d *Disk) *int { return &d.Limits.TotalIOPS }),
