@@ -180,13 +180,14 @@ func TestAVolumeIsSharedByVMs(t *testing.T) {
 	if _, err := create("two", s.h2, disk); err != nil {
 		t.Fatalf("on another host: %v", err)
 	}
-	named := func(all []browse.VolumeOn) (out string) {
-		for _, v := range all {
-			out += v.PoolName + "/" + v.Name + " "
+	named := func(all []browse.VolumeOn) string {
+		names := make([]string, len(all))
+		for i, v := range all {
+			names[i] = v.PoolName + "/" + v.Name
 		}
-		return out
+		return strings.Join(names, " ")
 	}
-	if all, err := s.LUNs(t.Context(), chief); err != nil || named(all) != "local/quorum.raw nfs/quorum.raw " {
+	if all, err := s.LUNs(t.Context(), chief); err != nil || named(all) != "local/quorum.raw nfs/quorum.raw" {
 		t.Errorf("there are to be shared %q, %v", named(all), err)
 	}
 	s.refused("another's image", fleet.Conflict, "is a disk of the VM", func() error {
