@@ -281,12 +281,13 @@ func (q *Queries) HoldMemory(ctx context.Context, host string) error {
 }
 
 const hostDevicesOn = `-- name: HostDevicesOn :many
-SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id,
+SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(d.busy, '')::text AS busy, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id,
     COALESCE(v.n, 0)::bigint AS vms, COALESCE(d.most, 0)::bigint AS most
 FROM hosts h
-CROSS JOIN LATERAL jsonb_to_recordset(CASE jsonb_typeof(h.status->'inventory'->'devices') WHEN 'array' THEN h.status->'inventory'->'devices' ELSE '[]' END) AS d (device text, iommu text, most bigint)
+CROSS JOIN LATERAL jsonb_to_recordset(CASE jsonb_typeof(h.status->'inventory'->'devices') WHEN 'array' THEN h.status->'inventory'->'devices' ELSE '[]' END) AS d (device text, iommu text, busy text, most bigint)
 LEFT JOIN LATERAL (SELECT v.id, v.name, count(*) OVER () AS n FROM vms v
-    WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(jsonb_build_object('hostId', h.id, 'device', d.device))) ORDER BY v.name LIMIT 1) v ON true
+    WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(CASE WHEN d.device LIKE 'blk/%'
+        THEN jsonb_build_object('device', d.device) ELSE jsonb_build_object('hostId', h.id, 'device', d.device) END)) ORDER BY v.name LIMIT 1) v ON true
 WHERE ($1::text = '' OR h.id = $1) AND (d.device = ANY ($2::text[]) OR $3::boolean)
 `
 
@@ -300,13 +301,16 @@ type HostDevicesOnRow struct {
 	HostID fleet.HostID
 	Device string
 	Iommu  string
+	Busy   string
 	VM     string
 	VMID   string
 	Vms    int64
 	Most   int64
 }
 
-// Those of the devices that the hosts have, one where @host is not empty, with the VM that one is given to, the first by name where several can have it.
+// Those of the devices that the hosts have, one where @host is not empty, with the VM that one is given to,
+// the first by name where several can have it. A disk of the same name on two hosts is one
+// disk, that both reach.
 func (q *Queries) HostDevicesOn(ctx context.Context, arg HostDevicesOnParams) ([]HostDevicesOnRow, error) {
 	rows, err := q.db.Query(ctx, hostDevicesOn, arg.Host, arg.Devices, arg.Every)
 	if err != nil {
@@ -320,6 +324,7 @@ func (q *Queries) HostDevicesOn(ctx context.Context, arg HostDevicesOnParams) ([
 			&i.HostID,
 			&i.Device,
 			&i.Iommu,
+			&i.Busy,
 			&i.VM,
 			&i.VMID,
 			&i.Vms,

@@ -41,6 +41,7 @@ var readMore = map[string]struct {
 	"DisksToCome":        {5000, "looks at what is to grow of the VMs that their hosts have not changed yet"},
 	"ReportAbsentVMs":    {6000, "changes the other 99 VMs of a host, in each of their indexes"},
 	"VolumeOwners":       {800, "looks through what waits to enter the index of specs"},
+	"VolumeSharers":      {800, "looks through what waits to enter the index of specs"},
 	"CountOnGroups":      {800, "looks through what waits to enter the index of specs"},
 	"GroupNeeded":        {800, "likewise"},
 	"CountOnNetwork":     {800, "looks through what waits to enter the index of specs"},

@@ -216,7 +216,8 @@ func (q *Queries) VolumeNameTaken(ctx context.Context, arg VolumeNameTakenParams
 }
 
 const volumeOwners = `-- name: VolumeOwners :many
-SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name, v.project_id
+SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name, v.project_id,
+       (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume, 'shareable', true))))::boolean AS shares
 FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS volume) w
 JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)))
 `
@@ -232,6 +233,7 @@ type VolumeOwnersRow struct {
 	ID        fleet.VMID
 	Name      string
 	ProjectID fleet.ProjectID
+	Shares    bool
 }
 
 // The VMs whose disks the volumes are.
@@ -250,6 +252,52 @@ func (q *Queries) VolumeOwners(ctx context.Context, arg VolumeOwnersParams) ([]V
 			&i.ID,
 			&i.Name,
 			&i.ProjectID,
+			&i.Shares,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const volumeSharers = `-- name: VolumeSharers :many
+SELECT v.id, v.name, v.host_id,
+       (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1::text, 'volume', $2::text, 'shareable', true))))::boolean AS shares
+FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $2)))
+ORDER BY shares, v.name LIMIT 256
+`
+
+type VolumeSharersParams struct {
+	PoolID string
+	Volume string
+}
+
+type VolumeSharersRow struct {
+	ID     fleet.VMID
+	Name   string
+	HostID fleet.HostID
+	Shares bool
+}
+
+// The VMs that have the volume as a disk, and whether each lets others have it.
+func (q *Queries) VolumeSharers(ctx context.Context, arg VolumeSharersParams) ([]VolumeSharersRow, error) {
+	rows, err := q.db.Query(ctx, volumeSharers, arg.PoolID, arg.Volume)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []VolumeSharersRow{}
+	for rows.Next() {
+		var i VolumeSharersRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.HostID,
+			&i.Shares,
 		); err != nil {
 			return nil, err
 		}

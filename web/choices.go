@@ -47,7 +47,7 @@ var choosers = map[string]chooser{
 }
 
 // unchosen is the option that stands for no choice, where that is one.
-var unchosen = map[string]string{"luns": "Choose a LUN", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM"}
+var unchosen = map[string]string{"luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM"}
 
 // choose fills a select of a form.
 func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices, error) {

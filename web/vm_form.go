@@ -112,7 +112,11 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 		case len(source) == 0: // no disk of the form's
 		case source[0] == "lun":
 			lun := volumeOf(typed.Get(fmt.Sprintf("spec.disks[%d].lun", i)))
-			*d = fleet.Disk{PoolID: lun.PoolID, Volume: lun.Volume, Existing: true}
+			there := fleet.Disk{PoolID: lun.PoolID, Volume: lun.Volume, Existing: true}
+			for _, f := range fleet.DiskFields {
+				f.Copy(&there, *d)
+			}
+			*d = there
 		case source[0] == "clone": // how large it is, its original says
 			d.Volume, d.Image, d.Existing, d.SizeBytes = "", nil, false, 1
 		case source[0] != "image" && source[0] != "overlay":

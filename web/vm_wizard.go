@@ -319,7 +319,7 @@ func factsOf(vm control.CreateVM) (out []vmview.Fact) {
 		case vm.From != nil && vm.From.TemplateID == "":
 			text = "as large as the one that it comes from"
 		case d.Existing:
-			text = "a LUN that is there"
+			text = "a volume that is there"
 		case d.SizeBytes == 0 && (d.Image != nil || d.ImageID != ""):
 			text = "as large as its image"
 		}

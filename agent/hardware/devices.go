@@ -5,11 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	"quantix/agent/blockdev"
 	"quantix/internal/fleet"
 )
 
 // devices lists what a guest could have for itself: PCI devices but for the bridges that hold others, USB devices but for hubs, the ports that those are
-// plugged into, and types of mediated devices. A device that a host gives away keeps its name here, whichever driver has it. At most
+// plugged into, whole disks, and types of mediated devices. A device that a host gives away keeps its name here, whichever driver has it. At most
 // fleet.MaxReportedDevices of them.
 func (t tree) devices() (out []fleet.HostDevice) {
 	const pci, usb = "sys/bus/pci/devices", usbDevices
@@ -39,7 +40,15 @@ func (t tree) devices() (out []fleet.HostDevice) {
 		out = append(out, fleet.HostDevice{Device: name, Name: clip(t.usbName(at))})
 	}
 	out = slices.Concat(out, t.mdevTypes(), t.usbPorts())
-	return out[:min(len(out), fleet.MaxReportedDevices)]
+	out = out[:min(len(out), fleet.MaxReportedDevices)]
+	for _, d := range blockdev.All(string(t)) {
+		if len(out) == fleet.MaxReportedDevices {
+			break
+		}
+		name := strings.TrimSuffix(d.Kernel+" · "+t.text("sys/class/block", d.Kernel, "device/model"), " · ")
+		out = append(out, fleet.HostDevice{Device: fleet.PhysicalDevice + d.Name, Name: clip(name), SizeBytes: d.SizeBytes, Busy: clip(d.Busy)})
+	}
+	return out
 }
 
 // clip bounds a name that a device gives itself.

@@ -31,6 +31,9 @@ type Harness struct {
 	// AddImage puts a volume into a pool that the suite has applied, as a person does who copies a file there.
 	AddImage func(t *testing.T, pool fleet.Pool, image Image)
 
+	// Physical is a whole disk of the host, by its name in a spec; use has the host use it itself, until release.
+	Physical func(t *testing.T) (device string, use func() (release func()))
+
 	// AddOverlay puts a qcow2 volume into the pool that stands on another of its volumes, as qemu-img create -b does.
 	AddOverlay func(t *testing.T, pool fleet.Pool, name, base string)
 
@@ -185,6 +188,9 @@ func Run(t *testing.T, h Harness) {
 			{"what a guest reads when it first starts is made once", testFirstBoot},
 			{"network cards come to a running guest and go", testHotPlug},
 			{"disks come to a running guest and go", testPlugDisks},
+			{"several VMs share a disk", testSharedDisks},
+			{"a disk is encrypted by its host", testEncryptedDisks},
+			{"a guest has a disk of its host for itself", testPhysicalDisks},
 			{"a running guest gets vCPUs, memory and media", testGrowRunning},
 			{"what an edit would change is told and not done", testPlan},
 			{"a stopped VM is renamed", testRename},

@@ -283,6 +283,8 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *agent.
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
+	case why == agent.FileMissing && p.existing && !made:
+		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.number, agent.NoVolume(p.volume, p.pool.Name))
 	case why == agent.FileMissing && !made:
 		return false, nil
 	case why == agent.PoolInactive && !made:
@@ -294,6 +296,11 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *agent.
 	}
 	if err := checkDisk(ctx, p); err != nil {
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
+	}
+	if p.secret {
+		if err := a.hasDiskSecret(ctx, a.c, p); err != nil {
+			return false, fmt.Errorf("disk %d: %w", p.number, err)
+		}
 	}
 	return true, nil
 }
@@ -345,7 +352,7 @@ func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
 			return in, nil, err
 		}
 		p.number = 1 + slices.IndexFunc(in.spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
-		p.size, p.existing = d.SizeBytes, d.Existing
+		p.size, p.existing, p.shared, p.secret = d.SizeBytes, d.Existing, d.Shareable, d.Encryption != ""
 		if d.Image != nil {
 			image, err := placeOf(*d.Image, a.in.Pools)
 			p.image, p.noImage = &image, err

@@ -83,9 +83,12 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 					return fmt.Errorf("delete the volume %s: %w", v.volume, err)
 				}
 			}
+			if err := b.dropDiskSecret(ctx, c, p.ref()); err != nil {
+				return fmt.Errorf("delete the passphrase of %s: %w", p.volume, err)
+			}
 			b.pools.changed(p.pool.Name)
 		}
-		return nil
+		return b.dropGoneSecrets(ctx, c, vm.Spec.Disks, pools)
 	}))
 }
 

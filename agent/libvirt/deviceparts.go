@@ -58,6 +58,12 @@ var diskParts = []devicePart[libvirtxml.DomainDisk, fleet.Disk]{
 			x.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
 		}
 	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.ReadOnly = x.ReadOnly != nil }},
+	{"shareable", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
+		if x.Shareable = nil; s.Shareable {
+			x.Shareable = &libvirtxml.DomainDiskShareable{}
+		}
+	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.Shareable = x.Shareable != nil }},
+	{"encryption", writeEncryption, readEncryption},
 	diskLimit("limits.totalIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.TotalIOPS }),
 	diskLimit("limits.readIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.ReadIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.ReadIOPS }),
 	diskLimit("limits.writeIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.WriteIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.WriteIOPS }),

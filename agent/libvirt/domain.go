@@ -82,7 +82,7 @@ func (d *domain) snapped() (out []held) {
 		return nil
 	}
 	for _, f := range d.tree.Files() {
-		out = append(out, held{f, !strings.HasSuffix(f, ".qcow2"), true})
+		out = append(out, held{path: f, opaque: !strings.HasSuffix(f, ".qcow2"), part: true})
 	}
 	return out
 }

@@ -79,6 +79,9 @@ func edit(x *libvirtxml.Domain, in intent) {
 		}
 	}
 	editDisks(x.Devices, in)
+	if in.Has("hostDevices") {
+		writePhysicals(x, in.spec)
+	}
 	editNICs(x.Devices, in)
 	if in.Has("iso") {
 		editCDROM(x, in.iso)
@@ -158,6 +161,9 @@ func editDisks(devices *libvirtxml.DomainDeviceList, in intent) {
 
 func newDisk(w diskPlace) libvirtxml.DomainDisk {
 	format, source := "qcow2", &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: w.path}}
+	if w.spec.Existing {
+		format = "raw"
+	}
 	if w.source != nil {
 		format, source = "raw", w.source
 	}

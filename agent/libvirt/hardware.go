@@ -68,7 +68,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 		}
 		h.held = append(h.held, heldBy(d)...)
 		switch {
-		case aliasOf(d.Alias) == aliasFirstBoot, isOurs(d.Alias, aliasDrive): // drives of their own
+		case aliasOf(d.Alias) == aliasFirstBoot, isOurs(d.Alias, aliasDrive), physicalOf(d) != "": // drives of their own
 		case d.Device == "cdrom" && h.iso == "":
 			h.iso = path
 		case d.Device == "disk" || d.Device == "" || d.Device == "lun":

@@ -34,7 +34,7 @@ func writeHostDevices(x *libvirtxml.Domain, s fleet.VMSpec) {
 		return isHostDevice(o) && !slices.ContainsFunc(s.HostDevices, func(w fleet.VMHostDevice) bool { return w.Device == deviceOf(o) })
 	})
 	for _, w := range s.HostDevices {
-		if !slices.ContainsFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool { return deviceOf(o) == w.Device }) {
+		if w.Physical() == "" && !slices.ContainsFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool { return deviceOf(o) == w.Device }) {
 			d.Hostdevs = append(d.Hostdevs, newHostDevice(x.UUID, w.Device))
 		}
 	}
@@ -110,6 +110,11 @@ func readHostDevices(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	for _, d := range x.Devices.Hostdevs {
 		if isHostDevice(d) {
 			s.HostDevices = append(s.HostDevices, fleet.VMHostDevice{Device: deviceOf(d)})
+		}
+	}
+	for i := range x.Devices.Disks {
+		if name := physicalOf(&x.Devices.Disks[i]); name != "" {
+			s.HostDevices = append(s.HostDevices, fleet.VMHostDevice{Device: name})
 		}
 	}
 	return ""

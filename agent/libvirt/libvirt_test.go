@@ -100,6 +100,7 @@ func TestConformance(t *testing.T) {
 		BadPath:     "/var/lib/libvirt/secrets",
 		Misplace:    misplace,
 		AddImage:    addImage,
+		Physical:    physicalDisk,
 		AddOverlay: func(t *testing.T, p fleet.Pool, name, base string) {
 			run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(p.Spec.Path, base), "-F", "qcow2", filepath.Join(p.Spec.Path, name))
 			virsh(t, "pool-refresh", p.Name)

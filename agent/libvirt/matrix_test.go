@@ -72,6 +72,8 @@ var proved = map[string]look{
 	"disk.bootOrder":           {"", `"driver":"scsi-hd"[^}]*"bootindex":2`},
 	"disk.serial":              {"info qtree", `serial = "QX-1"`},
 	"disk.readOnly":            {`{"execute":"query-block"}`, `"ro":\s*true`},
+	"disk.shareable":           {"", `"driver":"virtio-blk-pci"[^}]*"share-rw":true`},
+	"disk.encryption":          {`{"execute":"query-block"}`, `"format":\s*"luks"`},
 	"disk.limits.totalIops":    {`{"execute":"query-block"}`, `"iops":\s*500\b`},
 	"disk.limits.readIops":     {`{"execute":"query-block"}`, `"iops_rd":\s*101\b`},
 	"disk.limits.writeIops":    {`{"execute":"query-block"}`, `"iops_wr":\s*102\b`},
@@ -112,6 +114,9 @@ func TestEveryFieldIsProved(t *testing.T) {
 	second := fleet.Disk{PoolID: f.pool.ID, Volume: "second.qcow2", SizeBytes: 1 << 20} // of limits those that exclude the first one's
 	second.Limits = fleet.DiskLimits{ReadIOPS: 101, WriteIOPS: 102, TotalKiB: 4096, BurstKiB: 8192}
 	vm.Spec.Disks = append(vm.Spec.Disks, second)
+	f.ok(os.WriteFile(filepath.Join(f.pool.Spec.Path, "shared.raw"), make([]byte, 1<<20), 0o600))
+	vm.Spec.Disks = append(vm.Spec.Disks, fleet.Disk{PoolID: f.pool.ID, Volume: "shared.raw", Existing: true, Shareable: true},
+		fleet.Disk{PoolID: f.pool.ID, Volume: "secret.qcow2", SizeBytes: 1 << 20, Encryption: "luks"})
 	vm.Spec = hvtest.FullSpec(vm.Spec)
 	vm.Spec.CPU.Sockets, vm.Spec.CPU.Cores, vm.Spec.CPU.Threads = 2, 2, 2
 	vm.Spec.NICs = []fleet.NIC{hvtest.FullCard(fleet.NIC{Network: "default", MAC: "52:54:00:0c:00:01"})}

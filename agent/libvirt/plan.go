@@ -8,6 +8,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent"
+	"quantix/internal/fleet"
 )
 
 // PlanVM implements agent.Hypervisor. It waits for no order that is at work on the VM: it reads what is there.
@@ -123,6 +124,9 @@ func (a *applying) judge(ctx context.Context, old *sighted, was *agent.Applied, 
 	if err := a.checkMedia(ctx, old, in); err != nil {
 		return in, nil, nil, err
 	}
+	if err := a.checkPhysicals(ctx, old, in); err != nil {
+		return in, nil, nil, err
+	}
 	for _, p := range places {
 		made, err := a.check(ctx, p, old, was)
 		if err != nil {
@@ -152,6 +156,9 @@ func (a *applying) diskPlaces(ctx context.Context, places []place) (out []diskPl
 				return nil, err
 			}
 			disk.direct = directWithin(ctx, disk.path)
+		}
+		if disk.spec.Shareable && !disk.direct {
+			return nil, fleet.Errorf(fleet.Conflict, "The pool %s takes no direct I/O on this host, so each VM would see what it wrote itself and not what others wrote. Share a volume of another pool.", p.pool.Name)
 		}
 		out = append(out, disk)
 	}

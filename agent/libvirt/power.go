@@ -21,6 +21,9 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 		if err := b.complete(ctx, c, s); err != nil {
 			return err
 		}
+		if err := b.physicalsFree(ctx, c, id, s.kept.parts.HostDevices, true); err != nil {
+			return err
+		}
 		if err := retellMTU(ctx, c, s.ref); err != nil {
 			return err
 		}

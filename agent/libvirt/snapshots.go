@@ -229,6 +229,9 @@ func (w *snapping) check(ctx context.Context, s seen) error {
 	}
 	for i := range s.kept.Devices.Disks {
 		d := &s.kept.Devices.Disks[i]
+		if name := physicalOf(d); name != "" {
+			return refuse("The VM has the physical disk %s, of which there are no snapshots.", name)
+		}
 		if d.Device != "cdrom" && d.Device != "floppy" && !isOurs(d.Alias, aliasDisk) && aliasOf(d.Alias) != aliasFirstBoot {
 			return refuse("Somebody attached the disk %s on the host, which is none of the VM's. Detach it first.", targetOf(d))
 		}

@@ -20,6 +20,7 @@ type held struct {
 	path   string // or "volume:pool/name"
 	opaque bool   // raw: what it begins with is the guest's, and refers to nothing
 	part   bool   // the disk stands on it
+	shared bool   // the definition lets others write to it
 }
 
 func (h held) use() manner {
@@ -37,7 +38,7 @@ func heldBy(d *libvirtxml.DomainDisk) []held {
 	var out []held
 	add := func(s *libvirtxml.DomainDiskSource, format string, part bool) {
 		if path := sourcePath(s); path != "" {
-			out = append(out, held{path, format == "raw", part})
+			out = append(out, held{path: path, opaque: format == "raw", part: part, shared: !part && d.Shareable != nil})
 		}
 	}
 	chain := func(b *libvirtxml.DomainDiskBackingStore) {
@@ -78,6 +79,7 @@ type fileUser struct {
 	id     fleet.VMID
 	name   string
 	manner manner
+	shared bool // it lets others write to the file
 }
 
 // fileUsers answers which domains of the host use a file: by the file itself, and by its path where storage does not answer.
@@ -107,12 +109,12 @@ func (b *Backend) usersOf(ctx context.Context, all []sighted) fileUsers {
 		disks := s.held()
 		for _, f := range s.files() {
 			if !slices.ContainsFunc(disks, func(h held) bool { return h.path == f }) {
-				uses = append(uses, use{held{dirs.path(f), true, false}, fileUser{s.id, s.ref.Name, asMedium}})
+				uses = append(uses, use{held{path: dirs.path(f), opaque: true}, fileUser{id: s.id, name: s.ref.Name, manner: asMedium}})
 			}
 		}
 		for _, h := range disks {
 			h.path = dirs.path(h.path)
-			uses = append(uses, use{h, fileUser{s.id, s.ref.Name, h.use()}})
+			uses = append(uses, use{h, fileUser{s.id, s.ref.Name, h.use(), h.shared}})
 		}
 	}
 	paths := make([]string, len(uses))
@@ -153,7 +155,7 @@ func (p place) id(ctx context.Context) (fileID, error) {
 	return within(ctx, func() (fileID, error) { return identify(p.path()), nil })
 }
 
-// userOf is the name of a domain other than except that uses the place's file; empty: none. What stands on a disk that except
+// userOf is the name of a domain other than except that uses the place's file; empty: none, but such as share it with the disk that is there. What stands on a disk that except
 // has already, such as an administrator's overlay, is that administrator's affair.
 func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, p place) (string, error) {
 	id, err := p.id(ctx)
@@ -163,7 +165,7 @@ func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, 
 	users := b.usersOf(ctx, all).of(p.pool.Name, p.volume, p.path(), id)
 	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.manner == asDisk })
 	for _, u := range users {
-		if u.id == except || mine && u.manner == asPart {
+		if u.id == except || mine && u.manner == asPart || p.shared && u.shared && u.manner == asDisk {
 			continue
 		}
 		return u.name, nil

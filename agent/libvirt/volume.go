@@ -30,6 +30,8 @@ type place struct {
 	image  *place // to clone
 
 	existing bool // it is a volume that was there before: never made, changed or deleted
+	shared   bool // other VMs may have it, too
+	secret   bool // it is encrypted
 	library  bool // the image is one of the library: others may stand on it, too
 	overlay  bool // the disk stands on the image
 
@@ -116,9 +118,18 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	if err := a.removeVolume(ctx, a.c, p.partial()); err != nil {
 		return err
 	}
+	if p.secret {
+		if err := a.makeDiskSecret(ctx, a.c, p); err != nil {
+			return fmt.Errorf("make a passphrase for disk %d: %w", p.number, err)
+		}
+	}
 	if p.image == nil {
+		blank := newVolume{format: "qcow2", size: p.size}
+		if p.secret {
+			blank.secret = string(diskSecret(p.ref()))
+		}
 		_, err = call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
-			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, newVolume{format: "qcow2", size: p.size}), 0)
+			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, blank), 0)
 		})
 	} else if p.overlay {
 		err = a.layOver(ctx, pool, p)
@@ -157,11 +168,19 @@ func putInPlace(p place) error {
 func checkDisk(ctx context.Context, p place) error {
 	h, err := within(ctx, func() (header, error) { return readHeader(p.path(), false) })
 	switch {
+	case err != nil && p.existing:
+		return notPlain(p, err)
 	case err != nil:
 		return fmt.Errorf("read the volume %s: %w", p.volume, err)
+	case p.existing && (h.Format != "raw" || h.Size == 0):
+		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty: VMs share raw volumes alone.", p.volume, p.pool.Name, h.Format)
+	case p.existing:
 	case h.Format != "qcow2":
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and has the format %s, not qcow2. Choose another name for the disk.", p.volume, p.pool.Name, h.Format)
 	case p.overlay && !h.Encrypted && standsOnImage(p):
+	case p.secret && h.Encrypted && h.RefersTo == "":
+	case p.secret:
+		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and is not encrypted. Choose another name for the disk.", p.volume, p.pool.Name)
 	case h.RefersTo != "" || h.Encrypted:
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and is not self-contained. Choose another name for the disk.", p.volume, p.pool.Name)
 	}
@@ -232,6 +251,8 @@ type newVolume struct {
 
 	base       string // the file that it stands on; empty: none
 	baseFormat string
+
+	secret string // the UUID of its passphrase; empty: it is not encrypted
 }
 
 func volumeXML(name string, n newVolume) string {
@@ -246,6 +267,9 @@ func volumeXML(name string, n newVolume) string {
 	}
 	if n.format == "qcow2" {
 		x.Target.Compat = "1.1" // older ones take no checkpoints
+	}
+	if n.secret != "" {
+		x.Target.Encryption = &libvirtxml.StorageEncryption{Format: "luks", Secret: &libvirtxml.StorageEncryptionSecret{Type: "passphrase", UUID: n.secret}}
 	}
 	if n.base != "" {
 		x.BackingStore = &libvirtxml.StorageVolumeBackingStore{Path: n.base, Format: &libvirtxml.StorageVolumeTargetFormat{Type: n.baseFormat}}

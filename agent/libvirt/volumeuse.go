@@ -87,7 +87,7 @@ func usesOf(s sighted) []struct {
 	}
 	for _, f := range s.files() {
 		if !slices.ContainsFunc(disks, func(h held) bool { return h.path == f }) {
-			out = append(out, use{held{f, true, false}, asMedium})
+			out = append(out, use{held{path: f, opaque: true}, asMedium})
 		}
 	}
 	return out

@@ -281,7 +281,7 @@ func (b *Backend) DeleteVolume(ctx context.Context, in agent.VolumeWork) error {
 		var odd *os.PathError
 		switch {
 		case isMissing(err):
-			return nil
+			return w.dropDiskSecret(ctx, w.c, w.ref())
 		case errors.As(err, &odd) && errors.Is(err, errNotRegular):
 			return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s: a link, a directory or a device is not deleted.", w.volume, w.place.pool.Name)
 		case err != nil && f.id == (fileID{}):
@@ -290,6 +290,9 @@ func (b *Backend) DeleteVolume(ctx context.Context, in agent.VolumeWork) error {
 		if err := w.unused(ctx, w.c, w.place, f.id); err != nil {
 			return err
 		}
-		return w.removeVolume(ctx, w.c, w.place)
+		if err := w.removeVolume(ctx, w.c, w.place); err != nil {
+			return err
+		}
+		return w.dropDiskSecret(ctx, w.c, w.ref())
 	})
 }

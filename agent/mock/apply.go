@@ -130,7 +130,9 @@ func (h *Host) plan(in agent.Apply) agent.Edit {
 // check refuses what cannot be, and lists the volumes to make; h.mu is held.
 func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 	var was []fleet.Disk
+	var had []fleet.VMHostDevice
 	if g, ok := h.guests[in.VM.ID]; ok {
+		had = g.def.spec.HostDevices
 		switch {
 		case !g.managed:
 			return nil, foreign()
@@ -141,6 +143,11 @@ func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 	}
 	plan := h.plan(in)
 	var out []newVolume
+	if plan.Has("hostDevices") {
+		if err := h.physicalsFree(in.VM.ID, plan.Wanted(in.VM.Spec).HostDevices, had); err != nil {
+			return nil, err
+		}
+	}
 	for _, d := range plan.Disks {
 		made := slices.Contains(in.Made, d.Ref()) || slices.ContainsFunc(was, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 		v, err := h.checkDisk(in, d, made)
@@ -193,7 +200,12 @@ func (h *Host) checkDisk(in agent.Apply, d fleet.Disk, made bool) (*newVolume, e
 	pools := agent.NewApplied(in, "", "", nil).Pools
 	switch why := h.absent(d.Ref(), pools); {
 	case why == "":
-		return nil, h.free(path.Join(dirOf(in.Pools[i].Spec), d.Volume), in.VM.ID)
+		if p, err := h.active(d.PoolID, in.Pools); err == nil && d.Existing && p.spec.Kind.Is().Files {
+			if f := p.dir.files[d.Volume]; f != nil && (f.Format != "raw" || f.CapacityBytes == 0) {
+				return nil, fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty: VMs share raw volumes alone.", d.Volume, in.Pools[i].Name, f.Format)
+			}
+		}
+		return nil, h.freeFor(path.Join(dirOf(in.Pools[i].Spec), d.Volume), in.VM.ID, d.Shareable)
 	case made:
 		n := 1 + slices.IndexFunc(in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 		return nil, agent.Refusal(agent.MissingDisk(n, d.Ref(), in.Pools[i].Name, h.opts.Name, why))
@@ -207,54 +219,6 @@ func (h *Host) checkDisk(in agent.Apply, d fleet.Disk, made bool) (*newVolume, e
 	}
 	v, err := h.newVolume(d, p, in.Pools)
 	return &v, err
-}
-
-// diskUsers are the domains by the files that they have as disks; h.mu is held.
-func (h *Host) diskUsers() map[string][]fleet.VMID {
-	out := map[string][]fleet.VMID{}
-	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
-		g := h.guests[id]
-		files := g.def.disks()
-		if g.on() {
-			files = append(files, g.live.disks()...)
-		}
-		if g.tree != nil {
-			files = append(files, g.tree.Files()...)
-		}
-		for _, f := range files {
-			if !slices.Contains(out[f], id) {
-				out[f] = append(out[f], id)
-			}
-		}
-	}
-	return out
-}
-
-// driveUsers are the domains by the media that they have in their drives; h.mu is held.
-func (h *Host) driveUsers() map[string][]fleet.VMID {
-	out := map[string][]fleet.VMID{}
-	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
-		g := h.guests[id]
-		media := g.def.media()
-		if g.on() {
-			media = append(media, g.live.media()...)
-		}
-		slices.Sort(media)
-		for _, f := range slices.Compact(media) {
-			out[f] = append(out[f], id)
-		}
-	}
-	return out
-}
-
-// free refuses a disk that another domain holds.
-func (h *Host) free(file string, owner fleet.VMID) error {
-	for _, g := range h.guests {
-		if g.id != owner && g.uses(file) {
-			return fleet.Errorf(fleet.Conflict, "The volume %s is in use by another VM of the host.", path.Base(file))
-		}
-	}
-	return nil
 }
 
 func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, error) {
@@ -407,6 +371,9 @@ func (h *Host) doomed(vm fleet.VM, pools []fleet.Pool, disks bool) (out []newVol
 		return nil, nil
 	}
 	for _, d := range vm.Spec.Disks {
+		if d.Existing {
+			continue
+		}
 		p, err := h.active(d.PoolID, pools)
 		if _, here := h.guests[vm.ID]; err != nil && !here {
 			continue

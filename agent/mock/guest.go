@@ -116,6 +116,19 @@ func (g *guest) uses(path string) bool {
 		g.on() && (slices.Contains(g.live.disks(), path) || slices.Contains(g.live.media(), path))
 }
 
+// shares reports whether it has the file as a shareable disk, and in no other way.
+func (g *guest) shares(path string) bool {
+	one := func(s shape) bool {
+		for _, d := range s.spec.Disks {
+			if s.path(d.Ref()) == path && !d.Shareable {
+				return false
+			}
+		}
+		return !slices.Contains(s.media(), path)
+	}
+	return one(g.def) && (!g.on() || one(*g.live)) && (g.tree == nil || !slices.Contains(g.tree.Files(), path))
+}
+
 // status is what libvirt would say; h.mu is held.
 func (h *Host) status(g *guest) fleet.VMStatus {
 	now := g.def

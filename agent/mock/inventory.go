@@ -3,7 +3,11 @@ package mock
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
+
+	"quantix/agent"
 
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -41,7 +45,34 @@ var machines = []machine{
 }
 
 // Inventory is the host's simulated hardware; its signature is that of the agent's option.
-func (h *Host) Inventory(ctx context.Context) (fleet.Inventory, error) { return h.inv, ctx.Err() }
+func (h *Host) Inventory(ctx context.Context) (fleet.Inventory, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.inv, ctx.Err()
+}
+
+// physicalsFree refuses disks of the host that it has not, or uses itself, and those of another guest. had: what the guest had before; h.mu is held.
+func (h *Host) physicalsFree(id fleet.VMID, devices, had []fleet.VMHostDevice) error {
+	for _, w := range devices {
+		is := func(o fleet.VMHostDevice) bool { return o.Device == w.Device }
+		if w.Physical() == "" || slices.ContainsFunc(had, is) {
+			continue
+		}
+		i := slices.IndexFunc(h.inv.Devices, func(d fleet.HostDevice) bool { return d.Device == w.Device })
+		switch {
+		case i < 0:
+			return agent.NoPhysical(w.Device)
+		case h.inv.Devices[i].Busy != "":
+			return agent.PhysicalBusy(w.Device, h.inv.Devices[i].Busy)
+		}
+		for _, g := range h.guests {
+			if g.id != id && (slices.ContainsFunc(g.def.spec.HostDevices, is) || g.on() && slices.ContainsFunc(g.live.spec.HostDevices, is)) {
+				return agent.PhysicalTaken(w.Device)
+			}
+		}
+	}
+	return nil
+}
 
 // inventoryOf is a plausible machine, the same for the same name.
 func inventoryOf(name string) fleet.Inventory {
@@ -91,6 +122,13 @@ func inventoryOf(name string) fleet.Inventory {
 		{Device: "pci/0000:00:1f.3", Name: "Intel Cannon Lake PCH cAVS", Class: "0x040300", Driver: "snd_hda_intel"},
 		{Device: "pci/0000:3b:00.1", Name: "Intel Ethernet Controller X710", Class: "0x020000", Driver: "i40e", IOMMU: "31"},
 		{Device: "usb/0529:0620", Name: "Aladdin Knowledge Systems Token JC"},
+	}
+	for i, d := range out.Disks {
+		one := fleet.HostDevice{Device: fleet.PhysicalDevice + "nvme-" + strings.ReplaceAll(d.Model, " ", "_") + "_" + d.Serial, Name: d.Name + " · " + d.Model, SizeBytes: d.SizeBytes}
+		if i == 0 {
+			one.Busy = "mounted at /"
+		}
+		out.Devices = append(out.Devices, one)
 	}
 	ports := []fleet.HostDevice{{Device: "usb-port/1-1", Name: "Aladdin Knowledge Systems Token JC"}, {Device: "usb-port/1-2", Empty: true}}
 	if m.gpu != nil {

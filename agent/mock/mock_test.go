@@ -28,6 +28,20 @@ func TestConformance(t *testing.T) {
 		EditFilter:     func(_ *testing.T, name string) { h.spoilFilter(name, false) },
 		UndefineFilter: func(_ *testing.T, name string) { h.spoilFilter(name, true) },
 		AddImage:       func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
+		Physical: func(*testing.T) (string, func() func()) {
+			device := fleet.PhysicalDevice + "nvme-" + string(fleet.NewID[fleet.VMID]())
+			set := func(busy string) {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				h.inv.Devices = slices.DeleteFunc(slices.Clone(h.inv.Devices), func(d fleet.HostDevice) bool { return d.Device == device })
+				h.inv.Devices = append(h.inv.Devices, fleet.HostDevice{Device: device, SizeBytes: 1 << 30, Busy: busy})
+			}
+			set("")
+			return device, func() func() {
+				set("mounted at /mnt")
+				return func() { set("") }
+			}
+		},
 		AddOverlay: func(_ *testing.T, p fleet.Pool, name, base string) {
 			h.addImage(p, hvtest.Image{Name: name, Kind: hvtest.Qcow2})
 			h.mu.Lock()

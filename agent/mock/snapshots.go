@@ -185,6 +185,9 @@ func (h *Host) snappable(g *guest, in agent.SnapshotWork) error {
 	case len(g.others) > 0:
 		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete them there first (virsh snapshot-list, snapshot-delete).", g.others[0])
 	}
+	if i := slices.IndexFunc(g.def.spec.HostDevices, func(d fleet.VMHostDevice) bool { return d.Physical() != "" }); i >= 0 {
+		return fleet.Errorf(fleet.Conflict, "The VM has the physical disk %s, of which there are no snapshots.", g.def.spec.HostDevices[i].Device)
+	}
 	for i, d := range g.applied.Spec.Disks {
 		if !hasRef(g.def, d.Ref()) {
 			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not in the VM's definition on the host. Put it back, or detach it, first.", i+1, d.Volume)
@@ -192,6 +195,9 @@ func (h *Host) snappable(g *guest, in agent.SnapshotWork) error {
 		p, err := h.active(d.PoolID, in.Pools)
 		if err != nil {
 			return err
+		}
+		if d.Encryption != "" {
+			return fleet.Errorf(fleet.Conflict, "The file %s of disk %d has the format qcow2, or is encrypted, so it has no snapshots.", d.Volume, i+1)
 		}
 		if !p.spec.Kind.Is().Files || d.Existing {
 			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is no file of a pool, so it has no snapshots.", i+1, d.Volume)

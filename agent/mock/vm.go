@@ -85,6 +85,9 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 		if err := h.locked(g); err != nil {
 			return err
 		}
+		if err := h.physicalsFree(id, g.def.spec.HostDevices, nil); err != nil {
+			return err
+		}
 		if err := h.roomFor(g); err != nil {
 			return err
 		}

@@ -50,13 +50,16 @@ ORDER BY h.name;
 SELECT pg_advisory_xact_lock(hashtextextended('devices of hosts', 0));
 
 -- name: HostDevicesOn :many
--- Those of the devices that the hosts have, one where @host is not empty, with the VM that one is given to, the first by name where several can have it.
-SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id,
+-- Those of the devices that the hosts have, one where @host is not empty, with the VM that one is given to,
+-- the first by name where several can have it. A disk of the same name on two hosts is one
+-- disk, that both reach.
+SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(d.busy, '')::text AS busy, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id,
     COALESCE(v.n, 0)::bigint AS vms, COALESCE(d.most, 0)::bigint AS most
 FROM hosts h
-CROSS JOIN LATERAL jsonb_to_recordset(CASE jsonb_typeof(h.status->'inventory'->'devices') WHEN 'array' THEN h.status->'inventory'->'devices' ELSE '[]' END) AS d (device text, iommu text, most bigint)
+CROSS JOIN LATERAL jsonb_to_recordset(CASE jsonb_typeof(h.status->'inventory'->'devices') WHEN 'array' THEN h.status->'inventory'->'devices' ELSE '[]' END) AS d (device text, iommu text, busy text, most bigint)
 LEFT JOIN LATERAL (SELECT v.id, v.name, count(*) OVER () AS n FROM vms v
-    WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(jsonb_build_object('hostId', h.id, 'device', d.device))) ORDER BY v.name LIMIT 1) v ON true
+    WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(CASE WHEN d.device LIKE 'blk/%'
+        THEN jsonb_build_object('device', d.device) ELSE jsonb_build_object('hostId', h.id, 'device', d.device) END)) ORDER BY v.name LIMIT 1) v ON true
 WHERE (@host::text = '' OR h.id = @host) AND (d.device = ANY (@devices::text[]) OR @every::boolean);
 
 -- name: DisksToCome :many

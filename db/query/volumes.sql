@@ -18,9 +18,17 @@ AS taken;
 
 -- name: VolumeOwners :many
 -- The VMs whose disks the volumes are.
-SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name, v.project_id
+SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name, v.project_id,
+       (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume, 'shareable', true))))::boolean AS shares
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) w
 JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)));
+
+-- name: VolumeSharers :many
+-- The VMs that have the volume as a disk, and whether each lets others have it.
+SELECT v.id, v.name, v.host_id,
+       (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id::text, 'volume', @volume::text, 'shareable', true))))::boolean AS shares
+FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id, 'volume', @volume)))
+ORDER BY shares, v.name LIMIT 256;
 
 -- name: FoundDisks :many
 -- Those of the files that domains use which Quantix did not make, with the pools that they may be of: what a host says of a pool that it

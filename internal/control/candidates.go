@@ -40,6 +40,10 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	if err != nil {
 		return nil, err
 	}
+	sharers, err := sharedElsewhere(ctx, q, spec, pools)
+	if err != nil {
+		return nil, err
+	}
 	rows, err := q.Candidates(ctx, db.CandidatesParams{Pools: ids, Host: string(host)})
 	if err != nil {
 		return nil, err
@@ -69,7 +73,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 		h := placement.Host{
 			ID: r.ID, Name: r.Name, Phase: store.HostPhase(r.SeenAt, r.LookedAt, store.Reported(r.Reported, r.Connected), r.Conflict, r.Now), Error: cmp.Or(r.Error, fleet.NoLook),
 			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID], Networks: r.Networks, Cards: room[r.ID], Lacks: map[string]string{},
-			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{},
+			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{}, Apart: map[fleet.Volref]string{},
 		}
 		h.Parts, h.Devices = r.VmFields, devices[r.ID]
 		if err := json.Unmarshal(r.Labels, &h.Labels); err != nil {
@@ -100,6 +104,11 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 		for _, v := range volumes {
 			if v.Shared || v.Host == r.ID {
 				h.Volumes[v.Ref] = v.Volume
+			}
+		}
+		for ref, all := range sharers {
+			if k := slices.IndexFunc(all, func(v db.VolumeSharersRow) bool { return v.HostID != r.ID }); k >= 0 {
+				h.Apart[ref] = all[k].Name
 			}
 		}
 		hosts[i] = h
@@ -167,7 +176,7 @@ func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, asked []
 			out[r.HostID] = map[string]placement.Device{}
 		}
 		out[r.HostID][r.Device] = placement.Device{
-			VM: r.VM, Stays: strings.HasPrefix(r.Device, "pci/") && r.Iommu == "", VMs: int(r.Vms), Most: int(r.Most),
+			VM: r.VM, Stays: strings.HasPrefix(r.Device, "pci/") && r.Iommu == "", VMs: int(r.Vms), Most: int(r.Most), Busy: r.Busy,
 		}
 	}
 	return out, err

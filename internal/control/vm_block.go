@@ -49,10 +49,12 @@ func diskInKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.Chec
 		c.Add(at+".volume", "Pool %s makes no volumes: choose one of those that its storage has.", pool.Name)
 	case !d.Existing && !is.Files && (d.Image != nil || d.ImageID != ""):
 		c.Add(at+".image", "Disks in pool %s begin empty: images are copied into pools of files alone.", pool.Name)
+	case !is.Files && d.Encryption != "":
+		c.Add(at+".encryption", "Disks in pool %s are no files: let its storage encrypt them.", pool.Name)
 	case !d.Existing && !is.Files:
 		d.Volume = strings.TrimSuffix(d.Volume, ".qcow2") + ".raw"
-	case d.Existing && is.Makes:
-		c.Add(at+".existing", "Pool %s makes a volume for each disk. Ask for a new one.", pool.Name)
+	case d.Existing && is.Makes && !d.Shareable:
+		c.Add(at+".existing", "Pool %s makes a volume for each disk. Ask for a new one, or for a shareable disk: that is a raw volume which is there.", pool.Name)
 	case d.Existing && !policy.May(a, policy.InfraChange, ""):
 		c.Add(at+".volume", "Only those who run the hosts give a VM a volume that is there already.")
 	case d.Existing:
@@ -75,10 +77,76 @@ func volumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, 
 	if err := json.Unmarshal(text, &held); err != nil {
 		return fmt.Errorf("read who has the volume %s: %w", d.Volume, err)
 	}
-	if held.Disk != "" {
+	switch {
+	case d.Shareable:
+		return volumeSharable(ctx, q, c, at, d, held)
+	case held.Disk != "":
 		c.Add(at+".volume", "%s is a disk of the VM %s already: two guests on one volume destroy it.", d.Volume, held.Disk)
 	}
 	return nil
+}
+
+// volumeSharable refuses a volume that some VM has for itself, or that is read as it is.
+func volumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, d fleet.Disk, held fleet.VolumeHeld) error {
+	switch {
+	case held.Published:
+		c.Add(at+".volume", "%s is published: the library of images has it. Copy it, and share the copy.", d.Volume)
+	case held.Making != "":
+		c.Add(at+".volume", "The VM %s is being made from %s. Wait until that is done.", held.Making, d.Volume)
+	case held.Drive != "":
+		c.Add(at+".volume", "The VM %s reads %s, in a drive or when it starts. Take it out there first.", held.Drive, d.Volume)
+	}
+	all, err := q.VolumeSharers(ctx, db.VolumeSharersParams{PoolID: string(d.PoolID), Volume: d.Volume})
+	if err == nil && len(all) > 0 && !all[0].Shares {
+		c.Add(at+".volume", "%s is a disk that the VM %s has for itself. Make it shareable there first.", d.Volume, all[0].Name)
+	}
+	return err
+}
+
+// sharedElsewhere are the VMs with which the spec's shareable disks of local pools are shared, by the volume: such a volume is one host's.
+func sharedElsewhere(ctx context.Context, q *db.Queries, spec fleet.VMSpec, pools []db.Pool) (map[fleet.Volref][]db.VolumeSharersRow, error) {
+	out := map[fleet.Volref][]db.VolumeSharersRow{}
+	for _, d := range spec.Disks {
+		local := slices.ContainsFunc(pools, func(p db.Pool) bool { return p.ID == d.PoolID && !p.Spec.Shared })
+		if !d.Shareable || !local {
+			continue
+		}
+		all, err := q.VolumeSharers(ctx, db.VolumeSharersParams{PoolID: string(d.PoolID), Volume: d.Volume})
+		if err != nil {
+			return nil, err
+		}
+		out[d.Ref()] = all
+	}
+	return out, nil
+}
+
+// checkUnshared refuses to take a volume for one VM alone that others have, and in a pool that makes a volume for each disk. Until the transaction
+// ends no other VM gets it.
+func checkUnshared(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
+	var checks fleet.Checks
+	for i, d := range to.Disks {
+		was := slices.IndexFunc(old.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+		if d.Shareable || was < 0 || !old.Spec.Disks[was].Shareable {
+			continue
+		}
+		at := fmt.Sprintf("spec.disks[%d].shareable", i)
+		pool, err := q.LockPool(ctx, d.PoolID)
+		if err != nil {
+			return store.NotFound(err, "pool")
+		}
+		if pool.Spec.Kind.Is().Makes {
+			checks.Add(at, "%s was there before the VM, which has it only as one that is shareable. Take it out, and give the VM a new disk.", d.Volume)
+			continue
+		}
+		all, err := q.VolumeSharers(ctx, db.VolumeSharersParams{PoolID: string(d.PoolID), Volume: d.Volume})
+		if err != nil {
+			return err
+		}
+		if k := slices.IndexFunc(all, func(v db.VolumeSharersRow) bool { return v.ID != old.ID }); k >= 0 {
+			checks.Add(at, "The VM %s has %s, too: two guests on one volume destroy it. Take it out there first.", all[k].Name, d.Volume)
+		}
+	}
+	return checks.Err()
 }
 
 // fits refuses to make what the pool's kind cannot have.

@@ -22,7 +22,8 @@ func (s *site) modern(devices string) {
 }
 
 const someDevices = `[{"device":"pci/0000:41:00.0","name":"NVIDIA L40S","iommu":"17"},{"device":"pci/0000:00:1f.3","name":"Sound"},{"device":"usb/046d:c52b","name":"Receiver"},
-{"device":"usb-port/1-2.3","empty":true},{"device":"mdev/nvidia-63","name":"GRID T4-2Q","parents":["0000:42:00.0"],"most":2,"free":2},{"device":"mdev/nvidia-64"}]`
+{"device":"usb-port/1-2.3","empty":true},{"device":"mdev/nvidia-63","name":"GRID T4-2Q","parents":["0000:42:00.0"],"most":2,"free":2},{"device":"mdev/nvidia-64"},
+	{"device":"blk/wwn-0x5000","name":"Disk (sdb)","sizeBytes":4000787030016},{"device":"blk/ata-ROOT","name":"Disk (sda)","sizeBytes":4000787030016,"busy":"mounted at /"}]`
 
 // What no VM can have is refused at its field, and nothing is written.
 func TestDevicesThatNoVMCanHave(t *testing.T) {
@@ -121,11 +122,28 @@ func TestDevicesThatNoVMCanHave(t *testing.T) {
 		"cells that lack a vCPU": {func(s *fleet.VMSpec) {
 			s.CPUs, s.NUMA = 3, []fleet.VMCell{{CPUs: "0", MemoryMiB: 128}, {CPUs: "1", MemoryMiB: s.MemoryMiB - 128}}
 		}, "numa", "vCPU 2 is in no cell"},
-		"a device twice":           {device("usb/046d:c52b", "usb/046d:c52b"), "hostDevices[1]", "there twice"},
-		"too many devices":         {func(s *fleet.VMSpec) { s.HostDevices = make([]fleet.VMHostDevice, 17) }, "hostDevices", "At most 16"},
-		"a device of nobody":       {device("pci/0000:42:00.0"), "hostDevices[0].device", "has no device"},
-		"a device that stays":      {device("pci/0000:00:1f.3"), "hostDevices[0].device", "no IOMMU group"},
-		"a device of another host": {func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{HostID: s.h2, Device: "usb/046d:c52b"}} }, "hostDevices[0].device", "of another host"},
+		"a device twice":            {device("usb/046d:c52b", "usb/046d:c52b"), "hostDevices[1]", "there twice"},
+		"too many devices":          {func(s *fleet.VMSpec) { s.HostDevices = make([]fleet.VMHostDevice, 17) }, "hostDevices", "At most 16"},
+		"a device of nobody":        {device("pci/0000:42:00.0"), "hostDevices[0].device", "has no device"},
+		"a device that stays":       {device("pci/0000:00:1f.3"), "hostDevices[0].device", "no IOMMU group"},
+		"a device of another host":  {func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{HostID: s.h2, Device: "usb/046d:c52b"}} }, "hostDevices[0].device", "of another host"},
+		"no disk":                   {device("blk/"), "hostDevices[0].device", deviceName},
+		"a disk by its path":        {device("blk//dev/sda"), "hostDevices[0].device", deviceName},
+		"a disk above":              {device("blk/../../sda"), "hostDevices[0].device", deviceName},
+		"a disk below":              {device("blk/a/b"), "hostDevices[0].device", deviceName},
+		"a disk like an option":     {device("blk/-rf"), "hostDevices[0].device", deviceName},
+		"a disk with a command":     {device("blk/a;id"), "hostDevices[0].device", deviceName},
+		"a disk with markup":        {device("blk/a'/>"), "hostDevices[0].device", deviceName},
+		"a disk with a comma":       {device("blk/a,file=b"), "hostDevices[0].device", deviceName},
+		"a disk in two lines":       {device("blk/a\n"), "hostDevices[0].device", deviceName},
+		"a disk with a NUL":         {device("blk/" + nul), "hostDevices[0].device", deviceName},
+		"a disk to the left":        {device("blk/" + rtl), "hostDevices[0].device", deviceName},
+		"a disk of a long name":     {device("blk/" + strings.Repeat("a", 201)), "hostDevices[0].device", deviceName},
+		"a disk of the kernel's":    {device("sda"), "hostDevices[0].device", deviceName},
+		"a disk twice":              {device("blk/wwn-0x5000", "blk/wwn-0x5000"), "hostDevices[1]", "there twice"},
+		"a disk of nobody":          {device("blk/ata-NONE"), "hostDevices[0].device", "has no device"},
+		"a disk that the host uses": {device("blk/ata-ROOT"), "hostDevices[0].device", "it is mounted at /"},
+		"a disk of another host":    {func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{HostID: s.h2, Device: "blk/wwn-0x5000"}} }, "hostDevices[0].device", "of another host"},
 		"a device of no host": {func(v *fleet.VMSpec) {
 			v.HostDevices = []fleet.VMHostDevice{{HostID: "h1'--", Device: "usb/046d:c52b"}}
 		}, "hostDevices[0].hostId", "no such host"},
@@ -229,6 +247,36 @@ func TestADeviceIsOneVMs(t *testing.T) {
 	to := edited(vm, func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{Device: "pci/0000:41:00.0"}}; v.CPUs = 2 })
 	if got, _, err := s.UpdateVM(t.Context(), chief, vm.ID, to); err != nil || got.Spec.HostDevices[0].HostID != s.h1 {
 		t.Errorf("an edit of the vCPUs: %+v, %v", got.Spec.HostDevices, err)
+	}
+}
+
+// A disk that two hosts reach under one name is one disk: one VM has it, which holds that VM on its host and has no snapshots.
+func TestAPhysicalDiskIsOneVMs(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', '[{"device":"blk/wwn-0x5000"},{"device":"blk/wwn-0x6000"}]') WHERE id = $1`, s.h2)
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	order := control.CreateVM{ProjectID: s.red, Name: "store", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, HostDevices: []fleet.VMHostDevice{{Device: "blk/wwn-0x6000"}}}}
+	create := func(a fleet.Actor, host fleet.HostID, device string) func() error {
+		in := order
+		in.HostID, in.Spec.HostDevices = host, []fleet.VMHostDevice{{Device: device}}
+		return func() error { _, err := s.CreateVM(t.Context(), a, in); return err }
+	}
+	s.refused("a tenant's", fleet.Invalid, "Only those who may change infrastructure", create(s.member, s.h1, "blk/wwn-0x5000"))
+	vm, err := s.CreateVM(t.Context(), chief, order)
+	if err != nil || vm.HostID != s.h2 || vm.Spec.HostDevices[0].HostID != s.h2 {
+		t.Fatalf("the VM is not put where its disk is: %+v, %v", vm.Spec.HostDevices, err)
+	}
+	order.Name = "second"
+	if err := create(chief, s.h1, "blk/wwn-0x5000")(); err != nil {
+		t.Fatal(err)
+	}
+	order.Name = "third"
+	s.refused("the same disk by another host", fleet.Invalid, "is given to the VM second already", create(chief, s.h2, "blk/wwn-0x5000"))
+	vm.Status, vm.Phase = &fleet.VMStatus{Power: fleet.Stopped}, fleet.PhaseStopped
+	vm.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Volume: "a.qcow2"}}
+	if ok, why := vm.AllowsTake(nil); ok || !strings.Contains(why, "the physical disk blk/wwn-0x6000") {
+		t.Errorf("a snapshot: %t, %s", ok, why)
 	}
 }
 

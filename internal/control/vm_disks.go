@@ -35,6 +35,9 @@ func (c *Control) DetachDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, 
 func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in NewDisk) (fleet.VMView, fleet.TaskID, error) {
 	return c.mendDisk(ctx, a, id, disk, func(q *db.Queries, vm *fleet.VMView, i int) (string, error) {
 		d := vm.Spec.Disks[i]
+		if d.Shareable {
+			return "", fleet.Errorf(fleet.Conflict, "Disk %d (%s) is shared with other VMs, so none is made in its place. Bring it back, or detach it.", i+1, d.Volume)
+		}
 		d.Volume = in.Volume
 		if in.SizeBytes != 0 {
 			d.SizeBytes = in.SizeBytes

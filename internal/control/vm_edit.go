@@ -171,6 +171,9 @@ func inWords(changes []fleet.Change) string {
 // checkEdit refuses what the VM's host cannot give of what is new, and what the actor may not have for the project. It gives
 // new network cards their addresses. typed: the cards as they were asked for, which is all that a refusal may speak of.
 func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, old fleet.VMView, vm *fleet.VMView, typed []fleet.NIC) error {
+	if err := checkUnshared(ctx, q, old, vm.Spec); err != nil {
+		return err
+	}
 	var fresh []string
 	for _, c := range old.Spec.Diff(vm.Spec, false) {
 		fresh = append(fresh, c.Field)

@@ -164,9 +164,15 @@ func scheduleFor(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMVie
 		return in, nil, err
 	}
 	for i, d := range vm.Spec.Disks {
+		if d.Encryption != "" {
+			return in, nil, fleet.Errorf(fleet.Conflict, "Disk %d is encrypted, so the VM has no snapshots.", i+1)
+		}
 		if d.Existing || !strings.HasSuffix(d.Volume, ".qcow2") {
 			return in, nil, fleet.Errorf(fleet.Conflict, "Disk %d is no qcow2 file of a pool, so the VM has no snapshots.", i+1)
 		}
+	}
+	if i := slices.IndexFunc(vm.Spec.HostDevices, func(d fleet.VMHostDevice) bool { return d.Physical() != "" }); i >= 0 {
+		return in, nil, fleet.Errorf(fleet.Conflict, "The VM has the physical disk %s, of which there are no snapshots.", vm.Spec.HostDevices[i].Device)
 	}
 	if !in.Enabled {
 		return in, nil, nil

@@ -52,6 +52,9 @@ func volumesFree(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
 		if d.Image != nil {
 			refs = append(refs, *d.Image)
 		}
+		if d.Existing {
+			refs = append(refs, d.Ref())
+		}
 	}
 	for _, m := range spec.Media() {
 		if m.Kind != fleet.MediumFolder {

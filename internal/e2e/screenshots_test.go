@@ -260,7 +260,8 @@ func demoShots(t *testing.T, a api) []shot {
 		{"pool-credentials", "/pools/" + string(san) + "/credentials", nil},
 		{"pool-rbd-failed", "/pools/" + string(ceph), nil},
 		{"vm-new-lun", "/vms/new", func(p *tab) {
-			p.choose("[name='spec.disks[0].source']", "Existing LUN")
+			p.choose("[name='spec.disks[0].source']", "Existing volume")
+			p.click("#spec-disks-0--Options > summary", "Options")
 			p.waitTrue("the LUNs are shown", `document.querySelector("[name='spec.disks[0].lun']").checkVisibility()`)
 		}},
 		{"pool-new-device", "/pools/new", func(p *tab) {

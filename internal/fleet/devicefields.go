@@ -11,7 +11,9 @@ var (
 	DiskCaches = []Option{
 		{"", "Usual"}, {"none", "None"}, {"writeback", "Write back"}, {"writethrough", "Write through"}, {"directsync", "Direct, synchronous"}, {"unsafe", "Unsafe (loses data on a crash)"},
 	}
-	Discards  = []Option{{"", "Frees space"}, {"ignore", "Ignored"}}
+	Discards        = []Option{{"", "Frees space"}, {"ignore", "Ignored"}}
+	DiskEncryptions = []Option{{"", "None"}, {"luks", "LUKS"}}
+
 	DiskIO    = []Option{{"", "Usual"}, {"native", "Native"}, {"threads", "Threads"}, {"io_uring", "io_uring"}}
 	NICModels = []Option{{"", "Virtio"}, {"e1000e", "Intel e1000e"}, {"rtl8139", "Realtek 8139"}}
 )
@@ -41,6 +43,15 @@ var DiskFields = []Field[Disk]{
 	text("serial", "serial number", func(d *Disk) *string { return &d.Serial }, Input{Section: SectionDevice, Label: "Serial number"},
 		serialForm, "A serial number has 1–20 letters, digits and _ . + -, and begins with a letter or digit."),
 	flag("readOnly", "read-only", func(d *Disk) *bool { return &d.ReadOnly }, Input{Section: SectionDevice, Label: "Read-only"}),
+	whileOff(flag("shareable", "shareable", func(d *Disk) *bool { return &d.Shareable }, Input{
+		Section: SectionDevice, Label: "Shareable",
+		Help: "Several VMs write to this raw volume at once, as clusters do.",
+	})),
+
+	whenMade(choice("encryption", "encryption", func(d *Disk) *string { return &d.Encryption }, Input{
+		Section: SectionDevice, Label: "Encryption", Options: DiskEncryptions,
+		Help: "Of a new, empty disk. Its host alone has the passphrase: the VM stays there, without snapshots.",
+	})),
 
 	rate("limits.totalIops", "operations", "IOPS", "Operations", func(d *Disk) *int { return &d.Limits.TotalIOPS }),
 	rate("limits.readIops", "reads", "IOPS", "Reads", func(d *Disk) *int { return &d.Limits.ReadIOPS }),
@@ -79,6 +90,42 @@ func atOnce[S any](f Field[S]) Field[S] {
 	return f
 }
 
+func whileOff[S any](f Field[S]) Field[S] {
+	f.On = PowerOff
+	return f
+}
+
+func whenMade[S any](f Field[S]) Field[S] {
+	f.On = Never
+	return f
+}
+
+// checkEncryption notes what no disk that its host encrypts can be.
+func (d Disk) checkEncryption(c *Checks, at string) {
+	switch {
+	case d.Encryption == "":
+	case d.Existing:
+		c.Add(at+".encryption", "A volume that is there already is as it is. Only a new disk is encrypted.")
+	case d.Image != nil || d.ImageID != "":
+		c.Add(at+".encryption", "An encrypted disk begins empty. Leave the image, or the encryption.")
+	}
+}
+
+// checkShareable notes what no disk that several VMs write to can be.
+func (d Disk) checkShareable(c *Checks, at string) {
+	switch {
+	case !d.Shareable:
+		return
+	case !d.Existing:
+		c.Add(at+".shareable", "VMs share a volume that is there already. Make a raw volume in the pool first, and choose it for each of them.")
+	case d.ReadOnly:
+		c.Add(at+".readOnly", "A disk that is only read is not shared with VMs that write to it. Choose one of both.")
+	}
+	if d.Cache != "" && d.Cache != "none" && d.Cache != "directsync" {
+		c.Add(at+".cache", "What VMs share is cached by none of their hosts: choose the cache none or directsync.")
+	}
+}
+
 func (d Disk) checkFields(c *Checks, at string) {
 	for _, f := range DiskFields {
 		f.check(c, at+"."+f.Name, d)
@@ -89,6 +136,8 @@ func (d Disk) checkFields(c *Checks, at string) {
 	if d.ReadOnly && d.Bus == "sata" {
 		c.Add(at+".readOnly", "A SATA disk cannot be read-only. Choose another bus.")
 	}
+	d.checkShareable(c, at)
+	d.checkEncryption(c, at)
 	l := d.Limits
 	for _, r := range []struct {
 		total, read, write, burst int

@@ -48,6 +48,7 @@ func TestDiffSaysWhatChangesInWhichWordsAndWhen(t *testing.T) {
 		"spec.disks[1]: disk b: reads default → 100 IOPS (now); spec.disks[1]: disk b 1 B → 2 B (now)":                                 edit(func(s *fleet.VMSpec) { s.Disks[1].SizeBytes, s.Disks[1].Limits.ReadIOPS = 2, 100 }),
 		"spec.nics[1]: network card 52:54:00:00:00:02 on bridge br0: cable out off → on (now)":                                         edit(func(s *fleet.VMSpec) { s.NICs[1].LinkDown = true }),
 		"spec.nics[1]: network card 52:54:00:00:00:02 on bridge br0: model Virtio → Intel e1000e (nextBoot)":                           edit(func(s *fleet.VMSpec) { s.NICs[1].Model = "e1000e" }),
+		"spec.disks[1]: disk b: shareable off → on (powerOff)":                                                                         edit(func(s *fleet.VMSpec) { s.Disks[1].Shareable = true }),
 		"spec.disks[0]: disk a 1 B → 2 B (now)":                                                                                        edit(func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 2 }),
 		"spec.disks[1]: disk b 1 B → 0 B (never)":                                                                                      edit(func(s *fleet.VMSpec) { s.Disks[1].SizeBytes = 0 }),
 		"spec.disks[1]: disk b → b (never)":                                                                                            edit(func(s *fleet.VMSpec) { s.Disks[1].SizeBytes, s.Disks[1].Existing = 2, true }),
@@ -144,9 +145,9 @@ func TestWhatAGuestGetsAtOnce(t *testing.T) {
 // The same of what a disk and a card have as of the spec's own fields.
 func TestTheTablesKnowEveryFieldOfADevice(t *testing.T) {
 	t.Parallel()
-	disk := fleet.Disk{Bus: "scsi", Cache: "none", Discard: "ignore", IO: "native", BootOrder: 1, Serial: "a", ReadOnly: true, Limits: fleet.DiskLimits{TotalIOPS: 1, ReadIOPS: 2, WriteIOPS: 3, TotalKiB: 4, ReadKiB: 5, WriteKiB: 6, BurstIOPS: 7, BurstKiB: 8, BurstSeconds: 9}}
+	disk := fleet.Disk{Bus: "scsi", Cache: "none", Discard: "ignore", IO: "native", BootOrder: 1, Serial: "a", ReadOnly: true, Shareable: true, Encryption: "luks", Limits: fleet.DiskLimits{TotalIOPS: 1, ReadIOPS: 2, WriteIOPS: 3, TotalKiB: 4, ReadKiB: 5, WriteKiB: 6, BurstIOPS: 7, BurstKiB: 8, BurstSeconds: 9}}
 	card := fleet.NIC{Model: "e1000e", LinkDown: true, Queues: 2, BootOrder: 2, Limits: fleet.NICLimits{InKiB: 1, InPeakKiB: 2, InBurstKiB: 3, OutKiB: 4, OutPeakKiB: 5, OutBurstKiB: 6}}
-	same(t, fleet.DiskFields, disk, 16)
+	same(t, fleet.DiskFields, disk, 18)
 	same(t, fleet.NICFields, card, 10)
 }
 

@@ -110,6 +110,10 @@ func (v VMView) AllowsGrow(disk Disk, moving []MovingDisk) (bool, string) {
 	switch {
 	case !ok:
 		return false, why
+	case disk.Encryption != "":
+		return false, "It is encrypted, so it stays as large as it was made. Give the VM another disk."
+	case disk.Shareable:
+		return false, "It is shared with other VMs, whose guests would not know. Take it out of all of them, and grow the volume in its pool."
 	case disk.Existing:
 		return false, "It is a LUN of the target, as large as that has it. Grow it at the target itself."
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:

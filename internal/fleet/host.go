@@ -134,7 +134,7 @@ type GPU struct {
 
 // HostDevice is a device of a host that a guest could have for itself. USB devices that are alike are one.
 type HostDevice struct {
-	Device string `json:"device"`           // "pci/0000:41:00.0", "usb/046d:c52b", "usb-port/1-2.3" or "mdev/nvidia-63": see VMHostDevice
+	Device string `json:"device"`           // "pci/0000:41:00.0", "usb/046d:c52b", "usb-port/1-2.3", "mdev/nvidia-63" or "blk/ata-WDC_WD40EFRX_1234": see VMHostDevice
 	Name   string `json:"name"`             // vendor and product
 	Class  string `json:"class,omitempty"`  // of PCI: "0x020000"
 	Driver string `json:"driver,omitempty"` // that has it on the host
@@ -146,6 +146,9 @@ type HostDevice struct {
 	Parents []string `json:"parents,omitempty"` // "0000:41:00.0"
 	Most    int      `json:"most,omitempty"`
 	Free    int      `json:"free,omitempty"`
+
+	SizeBytes int64  `json:"sizeBytes,omitempty"` // of a disk
+	Busy      string `json:"busy,omitempty"`      // what the host does with the disk, so that no guest gets it, as the end of "it is …"
 }
 
 // MaxReportedDevices bounds how many of them a host tells.

@@ -1,5 +1,7 @@
 package fleet
 
+import "slices"
+
 // MostMoveRate bounds how fast a move may be told to be, in bytes a second: above it, no limit is the plainer wish.
 const MostMoveRate = 100 << 30
 
@@ -49,6 +51,10 @@ func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 		return false, "Somebody changed its disks on the host. Take that over, or put it back, first."
 	case v.HeldBySnapshots() != "":
 		return false, v.HeldBySnapshots()
+	case slices.ContainsFunc(v.Spec.Disks, func(d Disk) bool { return d.Ref() == disk && d.Encryption != "" }):
+		return false, "It is encrypted with a passphrase that its host keeps for itself, so it is not copied."
+	case slices.ContainsFunc(v.Spec.Disks, func(d Disk) bool { return d.Ref() == disk && d.Shareable }):
+		return false, "It is shared with other VMs, so it stays in its pool."
 	}
 	for _, m := range moving {
 		if m.Disk == disk {

@@ -209,6 +209,11 @@ func (v Volume) IsPlain() bool {
 	return v.Format == "raw" && v.Backing == "" && !v.Unfinished
 }
 
+// IsShareable reports whether several VMs can have the volume as their disk at once: raw, and nothing that stands on another.
+func (v Volume) IsShareable() bool {
+	return v.Format == FormatLUN || v.Format == FormatRBD || v.Format == FormatLV || v.IsPlain() && !v.IsISO()
+}
+
 // IsImage reports whether disks can be cloned from the volume: self-contained, and no ISO.
 func (v Volume) IsImage() bool {
 	return v.Backing == "" && !v.Unfinished && (v.Format == "qcow2" || v.Format == "raw") && !v.IsISO()

@@ -167,9 +167,18 @@ func (v VMView) AllowsTake(busy []JobKind) (bool, string) {
 		return false, fmt.Sprintf("The VM has %d snapshots, and none has more. Delete one first.", MostSnapshots)
 	}
 	for i, d := range v.Spec.Disks {
+		if d.Encryption != "" {
+			return false, diskNumber(i) + " is encrypted, so it has no snapshots: their files would hold what it keeps secret."
+		}
+		if d.Shareable {
+			return false, diskNumber(i) + " is shared with other VMs, so no snapshot holds what they write to it."
+		}
 		if d.Existing || !strings.HasSuffix(d.Volume, ".qcow2") {
 			return false, diskNumber(i) + " is no qcow2 file of a pool, so it has no snapshots."
 		}
+	}
+	if d := v.Spec.physicalDisk(); d != "" {
+		return false, "The VM has the physical disk " + d + ", of which there are no snapshots: the others would go back without it."
 	}
 	if len(v.Spec.Disks) == 0 {
 		return false, "The VM has no disk."

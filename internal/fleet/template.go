@@ -252,7 +252,7 @@ func (s VMSpec) Bare() VMSpec {
 	}
 	disks := make([]Disk, len(s.Disks))
 	for i, d := range s.Disks {
-		d.Volume, d.Image, d.Existing = "", nil, false
+		d.Volume, d.Image, d.Existing, d.Shareable, d.Encryption = "", nil, false, false, ""
 		d.ImageID, d.VersionID, d.ImageSHA256, d.Overlay, d.Serial = "", "", "", false, ""
 		disks[i] = d
 	}
@@ -277,6 +277,12 @@ func (v VMView) copyable(what string) string {
 		return "The VM is being deleted."
 	}
 	for i, d := range v.Spec.Disks {
+		if d.Encryption != "" {
+			return fmt.Sprintf("Disk %d is encrypted with a passphrase that its host keeps for itself, so %s is made of it.", i+1, what)
+		}
+		if d.Shareable {
+			return fmt.Sprintf("Disk %d is shared with other VMs, of which %s is made.", i+1, what)
+		}
 		if d.Existing {
 			return fmt.Sprintf("Disk %d is a LUN of its storage, of which %s is made.", i+1, what)
 		}

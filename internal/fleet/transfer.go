@@ -89,6 +89,10 @@ func (v VMView) AllowsLeave(moving []MovingDisk, leaving *LeavingVM) (bool, stri
 	}
 	for i, d := range v.Spec.Disks {
 		switch {
+		case d.Encryption != "":
+			return false, diskNumber(i) + " is encrypted with a passphrase that its host keeps for itself, so it stays there."
+		case d.Shareable:
+			return false, diskNumber(i) + " is shared with other VMs, so it goes nowhere without them."
 		case d.Existing:
 			return false, diskNumber(i) + " is a LUN, which its storage alone moves."
 		case d.Overlay:

@@ -23,15 +23,16 @@ func TestWhenAVMMayGoToAnotherHost(t *testing.T) {
 		t.Errorf("a VM that is off stays: %s", why)
 	}
 	for says, spoil := range map[string]func(*fleet.VMView){
-		"while it is off":    func(v *fleet.VMView) { v.Phase, v.Status.Power = fleet.PhaseRunning, fleet.Running },
-		"not heard":          func(v *fleet.VMView) { v.Phase = fleet.PhaseUnknown },
-		"not on its host":    func(v *fleet.VMView) { v.Status = nil },
-		"being deleted":      func(v *fleet.VMView) { v.Phase = fleet.PhaseDeleting },
-		"changed the VM":     func(v *fleet.VMView) { v.Status.Drift = []fleet.Drift{{Field: "cpus"}} },
-		"NVRAM":              func(v *fleet.VMView) { v.Spec.Firmware = fleet.UEFI },
-		"Disk 1 is a LUN":    func(v *fleet.VMView) { v.Spec.Disks[0].Existing = true },
-		"stands on an image": func(v *fleet.VMView) { v.Spec.Disks[0].Overlay = true },
-		"no qcow2 file":      func(v *fleet.VMView) { v.Spec.Disks[0].Volume = "disk" },
+		"while it is off":                 func(v *fleet.VMView) { v.Phase, v.Status.Power = fleet.PhaseRunning, fleet.Running },
+		"not heard":                       func(v *fleet.VMView) { v.Phase = fleet.PhaseUnknown },
+		"not on its host":                 func(v *fleet.VMView) { v.Status = nil },
+		"being deleted":                   func(v *fleet.VMView) { v.Phase = fleet.PhaseDeleting },
+		"changed the VM":                  func(v *fleet.VMView) { v.Status.Drift = []fleet.Drift{{Field: "cpus"}} },
+		"NVRAM":                           func(v *fleet.VMView) { v.Spec.Firmware = fleet.UEFI },
+		"Disk 1 is shared with other VMs": func(v *fleet.VMView) { v.Spec.Disks[0].Existing, v.Spec.Disks[0].Shareable = true, true },
+		"Disk 1 is a LUN":                 func(v *fleet.VMView) { v.Spec.Disks[0].Existing = true },
+		"stands on an image":              func(v *fleet.VMView) { v.Spec.Disks[0].Overlay = true },
+		"no qcow2 file":                   func(v *fleet.VMView) { v.Spec.Disks[0].Volume = "disk" },
 		"It is gone.": func(v *fleet.VMView) {
 			v.Status.Faults = []fleet.Fault{{Code: fleet.FaultDisk, Disk: &ref, Text: "It is gone."}}
 		},

@@ -106,13 +106,15 @@ type Disk struct {
 	Volume    string  `json:"volume"`             // set by the portal when the disk is added, but for an existing one
 	SizeBytes int64   `json:"sizeBytes"`          // with Image: 0 keeps the image's size, more grows it
 	Image     *Volref `json:"image,omitempty"`    // the volume it is cloned from
-	Existing  bool    `json:"existing,omitempty"` // it is a volume that was there before: a LUN of a pool that makes none
+	Existing  bool    `json:"existing,omitempty"` // it is a volume that was there before: a LUN of a pool that makes none, or a shareable one
 
 	ImageID   ImageID        `json:"imageId,omitempty"`   // the library's image that it is cloned from: the portal chooses the copy
 	VersionID ImageVersionID `json:"versionId,omitempty"` // of the image; empty: the newest, when it is asked for
 	// ImageSHA256 is the version's checksum, where it was known when the VM was made: set by the portal, for the host.
 	ImageSHA256 string `json:"imageSha256,omitempty"`
 	Overlay     bool   `json:"overlay,omitempty"` // it stands on the image, of which a copy must be in its pool, instead of being a full copy
+	// Encryption is luks where the disk is encrypted when it is made, with a passphrase that its host makes and keeps for itself; empty: it is not.
+	Encryption string `json:"encryption,omitempty"`
 
 	// How the guest has it: see DiskFields. The zero value of each is the usual.
 	Bus       string     `json:"bus,omitempty"`       // scsi, sata or usb; empty: virtio
@@ -122,6 +124,7 @@ type Disk struct {
 	BootOrder int        `json:"bootOrder,omitempty"` // 1 is tried first; 0: not by number
 	Serial    string     `json:"serial,omitempty"`    // that the guest reads
 	ReadOnly  bool       `json:"readOnly,omitempty"`
+	Shareable bool       `json:"shareable,omitempty"` // other VMs that have it so may run with the same volume, which is raw
 	Limits    DiskLimits `json:"limits,omitzero"`
 }
 

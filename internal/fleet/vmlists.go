@@ -36,6 +36,7 @@ var DeviceKinds = []DeviceKind{
 	{Prefix: "pci/", Place: true, form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]$`)},
 	{Prefix: "usb/", form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}$`)},
 	{Prefix: "usb-port/", Place: true, form: regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)}, // whatever is plugged in there when the guest starts
+	{Prefix: PhysicalDevice, form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)},               // by its name in /dev/disk/by-id
 	{Prefix: "mdev/", Shared: true, form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)},              // by its type; the host makes one for the guest
 }
 
@@ -47,6 +48,28 @@ func (d VMHostDevice) Kind() (DeviceKind, bool) {
 		}
 	}
 	return DeviceKind{}, false
+}
+
+// PhysicalDevice begins the name of a whole disk of a host; behind it stands the name in /dev/disk/by-id.
+const PhysicalDevice = "blk/"
+
+// Physical is the name in /dev/disk/by-id of a whole disk; empty: it is another device.
+func (d VMHostDevice) Physical() string {
+	name, _ := strings.CutPrefix(d.Device, PhysicalDevice)
+	if name == d.Device {
+		return ""
+	}
+	return name
+}
+
+// physicalDisk is the name of a disk of its host that a VM with the spec has; empty: it has none.
+func (s VMSpec) physicalDisk() string {
+	for _, d := range s.HostDevices {
+		if d.Physical() != "" {
+			return d.Device
+		}
+	}
+	return ""
 }
 
 // VMShare is a directory of a pool that guest and host share, by virtiofs.
@@ -91,11 +114,11 @@ var VMLists = []VMField{
 			key: func(d VMHostDevice) string { return d.Device }, told: func(d VMHostDevice) string { return d.Device },
 			words: func(d VMHostDevice) string { return d.Device },
 		}, MaxHostDevices, Input{
-			Label: "Devices of the host", Help: "Each is the guest's alone, and holds the VM on its host: what a host has stands on its page. By a USB port it is what is plugged in there when the guest starts; by a type of mediated devices (vGPU) the host makes one. Choose the host, too.",
+			Label: "Devices of the host", Help: "Each is the guest's alone, and holds the VM on its host: what a host has, whole disks too, stands on its page. By a USB port it is what is plugged in there when the guest starts; by a type of mediated devices (vGPU) the host makes one. Choose the host, too.",
 			Rows: []Row{{"device", Input{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
 		}, func(c *Checks, at string, d VMHostDevice) {
 			if _, ok := d.Kind(); !ok {
-				c.Add(at+".device", "Name the device as its host's page does: pci/0000:41:00.0, usb/046d:c52b, usb-port/1-2.3 or mdev/nvidia-63.")
+				c.Add(at+".device", "Name the device as its host's page does: pci/0000:41:00.0, usb/046d:c52b, usb-port/1-2.3, mdev/nvidia-63 or blk/ata-WDC_WD40EFRX_1234.")
 			}
 			if d.HostID != "" && !IsID(string(d.HostID)) {
 				c.Add(at+".hostId", "There is no such host.")

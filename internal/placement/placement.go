@@ -27,6 +27,7 @@ type Host struct {
 	Networks     []string          // "libvirt:<name>" and "bridge:<device>", active ones
 	Pools        map[fleet.PoolID]Pool
 	Volumes      map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
+	Apart        map[fleet.Volref]string       // of local pools' volumes that VMs share, one of another host that has it
 	Images       map[int]Image                 // what disks that name an image of the library are made from there, by their place in the spec
 	Cards        map[fleet.NetworkID]*Cards    // of the networks whose cards take something of the host each for itself; those on one device share one
 	Overcommit   bool                          // pools may be promised more than is free
@@ -39,7 +40,8 @@ type Device struct {
 	VM    string // that has it; empty: none
 	Stays bool   // the host cannot give it away: it has no IOMMU group
 
-	VMs, Most int // of one that several VMs can have: how many have one, and how many can
+	VMs, Most int    // of one that several VMs can have: how many have one, and how many can
+	Busy      string // what the host itself does with it, as the end of "it is …"; empty: nothing
 }
 
 // Image is a version of an image of the library, as a host can make a disk from it.
@@ -265,8 +267,8 @@ func (f *fit) disk(d fleet.Disk, at string) {
 	if p := f.host.Pools[d.PoolID]; f.pool(d.PoolID, at+".poolId") && p.Error != "" { // its ISOs and images can be read all the same
 		f.add(at+".poolId", "pool "+p.Name+" is degraded", "Pool %s is degraded on %s: %s", p.Name, f.host.Name, p.Error)
 	}
-	if d.Existing && f.host.Pools[d.PoolID].State == fleet.PoolActive && f.volume(d.Ref(), at+".volume") && f.host.Volumes[d.Ref()].Format != fleet.FormatLUN {
-		f.add(at+".volume", fmt.Sprintf("volume %q is no LUN", d.Volume), "%s is no LUN that a disk could be.", d.Volume)
+	if d.Existing && f.host.Pools[d.PoolID].State == fleet.PoolActive && f.volume(d.Ref(), at+".volume") {
+		f.existing(d, at+".volume")
 	}
 	if d.Image == nil || !f.pool(d.Image.PoolID, at+".image.poolId") || !f.volume(*d.Image, at+".image.volume") {
 		return
@@ -276,6 +278,19 @@ func (f *fit) disk(d fleet.Disk, at string) {
 		f.add(at+".image.volume", fmt.Sprintf("no image %q to clone", image.Name), "Disks cannot be cloned from %s: an image is a qcow2 or raw volume without a backing file.", image.Name)
 	case d.SizeBytes != 0 && d.SizeBytes < image.CapacityBytes:
 		f.add(at+".sizeBytes", fmt.Sprintf("image %q is larger than the disk", image.Name), "The image %s has %d bytes; give 0 or at least as many.", image.Name, image.CapacityBytes)
+	}
+}
+
+// existing notes where a volume that is there can be no disk.
+func (f *fit) existing(d fleet.Disk, at string) {
+	switch v := f.host.Volumes[d.Ref()]; {
+	case d.Shareable && !v.IsShareable():
+		f.add(at, fmt.Sprintf("volume %q is not raw", d.Volume), "%s is no raw volume, which alone several VMs can have at once.", d.Volume)
+	case !d.Shareable && v.Format != fleet.FormatLUN:
+		f.add(at, fmt.Sprintf("volume %q is no LUN", d.Volume), "%s is no LUN that a disk could be.", d.Volume)
+	case f.host.Apart[d.Ref()] != "":
+		f.add(at, fmt.Sprintf("volume %q is another host's", d.Volume), "%s is shared with the VM %s, which is on another host than %s, and pool %s is each host's own. Choose that host, or a shared pool.",
+			d.Volume, f.host.Apart[d.Ref()], f.host.Name, f.host.Pools[d.PoolID].Name)
 	}
 }
 
@@ -383,6 +398,8 @@ func (f *fit) device(d fleet.VMHostDevice, at string) {
 	case kind.Shared:
 	case has.VM != "":
 		f.add(at, "device "+d.Device+" is in use", "%s of %s is given to the VM %s already.", d.Device, f.host.Name, has.VM)
+	case has.Busy != "":
+		f.add(at, "disk "+d.Device+" is in use", "%s uses %s itself: it is %s. No guest gets it before the host has let go of it.", f.host.Name, d.Device, has.Busy)
 	case has.Stays:
 		f.add(at, "device "+d.Device+" stays with the host", "%s cannot give away %s: it has no IOMMU group. Switch the IOMMU on, in the firmware and in the kernel (intel_iommu=on).", f.host.Name, d.Device)
 	}

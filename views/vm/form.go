@@ -189,12 +189,12 @@ var units = []kit.Option{{Value: "GiB", Text: "GiB"}, {Value: "MiB", Text: "MiB"
 
 var diskSources = []kit.Option{{Value: "empty", Text: "Empty disk"}, {Value: "image", Text: "Copy of an image"}, {Value: "overlay", Text: "Overlay on an image"}}
 
-// sources are what a disk can be; a LUN only where there is one to choose, or was.
+// sources are what a disk can be; a volume that is there only where there is one to choose, or was.
 func (f Form) sources() []kit.Option {
 	if len(f.LUNs.Options) < 2 {
 		return diskSources
 	}
-	return append(slices.Clone(diskSources), kit.Option{Value: "lun", Text: "Existing LUN"})
+	return append(slices.Clone(diskSources), kit.Option{Value: "lun", Text: "Existing volume"})
 }
 
 // first is the first of some fields' errors.

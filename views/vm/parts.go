@@ -59,7 +59,7 @@ func rowFolds[S any](f Form, at string, fields []fleet.Field[S], stays bool) []f
 	for _, s := range []fleet.Section{fleet.SectionDevice, fleet.SectionLimits} {
 		one := fold{id: kit.Slug(at) + "-" + kit.Slug(string(s)), title: string(s)}
 		for _, v := range fields {
-			if v.Input.Section != s {
+			if v.Input.Section != s || stays && v.On == fleet.Never { // what is said when it is made is no choice any more
 				continue
 			}
 			part := formPart{at + "." + v.Name, v.Input, v.Reserved, ""}

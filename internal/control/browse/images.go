@@ -49,10 +49,10 @@ func (b *Browse) ISOs(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
 	return all.ISOs, err
 }
 
-// Media are Images and ISOs, and LUNs, read at once.
+// Media are Images and ISOs, and what LUNs lists, read at once.
 type Media struct{ Images, ISOs, LUNs []VolumeOn }
 
-// LUNs lists the volumes that their storage has made, that a VM can have as they are, and that no domain has: for those who run the hosts.
+// LUNs lists the volumes that a VM can have as they are: LUNs that no domain has, and what VMs can share. It is for those who run the hosts.
 func (b *Browse) LUNs(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -72,14 +72,15 @@ func (b *Browse) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 		return out, err
 	}
 	plain := slices.DeleteFunc(mergeVolumes(cells), func(v VolumeOn) bool {
-		return len(v.Hosts) == 0 || !v.IsImage() && !v.IsISO() && v.Format != fleet.FormatLUN
+		return len(v.Hosts) == 0 || !v.IsImage() && !v.IsISO() && !v.IsShareable()
 	})
 	all, err := judged(ctx, b.store.Queries, a, plain)
 	for _, v := range all {
-		switch {
-		case v.VM != nil || !v.usableBy(a):
-		case v.Format == fleet.FormatLUN:
+		if v.IsShareable() && v.Published == nil && (v.VM == nil || v.VM.shares) && policy.May(a, policy.InfraChange, "") {
 			out.LUNs = append(out.LUNs, v)
+		}
+		switch {
+		case v.VM != nil || !v.usableBy(a) || !v.IsImage() && !v.IsISO():
 		case v.IsISO():
 			out.ISOs = append(out.ISOs, v)
 		default:

@@ -51,6 +51,8 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 	for _, v := range known {
 		ref := fleet.Volref{PoolID: v.PoolID, Volume: v.Name}
 		switch {
+		case v.VM != nil && v.VM.shares && sharesIn(spec, ref) && v.usableBy(a):
+			kept = append(kept, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
 		case v.VM != nil:
 			used[ref] = v.VM
 		case v.usableBy(a):
@@ -63,6 +65,10 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 		}
 	}
 	return kept, nil
+}
+
+func sharesIn(spec fleet.VMSpec, ref fleet.Volref) bool {
+	return slices.ContainsFunc(spec.Disks, func(d fleet.Disk) bool { return d.Shareable && d.Ref() == ref })
 }
 
 // volumesOf lists the volumes that a spec reads from, or has as they are.

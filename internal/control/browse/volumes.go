@@ -65,6 +65,8 @@ type VMRef struct {
 	ID     fleet.VMID   `json:"id"`
 	Name   string       `json:"name"`
 	HostID fleet.HostID `json:"hostId,omitempty"` // set: a discovered VM of that host
+
+	shares bool // it is a disk that other VMs may have, too
 }
 
 // PoolVolumes lists the volumes of a pool, by name. Who does not see all projects is shown what is published and the disks of
@@ -272,7 +274,7 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, e
 func (o owners) of(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
 	everything := policy.AllProjects(a)
 	if r, ok := o.vms[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; ok {
-		return &VMRef{ID: r.ID, Name: r.Name}, everything || policy.May(a, policy.VMSee, r.ProjectID)
+		return &VMRef{ID: r.ID, Name: r.Name, shares: r.Shares}, everything || policy.May(a, policy.VMSee, r.ProjectID)
 	}
 	if len(v.users) > 0 {
 		u := v.users[0]

@@ -1,0 +1,148 @@
+// Package blockdev looks at the whole disks of a host that a guest could have for itself, by the names under which udev keeps them: they are the
+// disk's own, whatever it is plugged into.
+package blockdev
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Dir is where udev keeps the names of disks, below the root.
+const Dir = "dev/disk/by-id"
+
+// Device is a whole disk.
+type Device struct {
+	Name      string // in Dir
+	Kernel    string // "sda"
+	SizeBytes int64
+	Busy      string // what the host does with it, as the end of "it is …"; empty: nothing that is known
+}
+
+// form is of names that a guest can have a disk by. Others are of what stands on disks.
+var (
+	form    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)
+	derived = regexp.MustCompile(`^(dm|md|lvm)-`)
+	virtual = regexp.MustCompile(`^(ram|zram|dm-|md|sr|fd)`)
+)
+
+// All lists the disks of the machine whose files are below root, each once, by name.
+func All(root string) (out []Device) {
+	entries, err := os.ReadDir(filepath.Join(root, Dir))
+	if err != nil {
+		return nil
+	}
+	m := tree{root: root}
+	for _, e := range entries {
+		d, ok := m.device(e.Name())
+		if ok && !slices.ContainsFunc(out, func(o Device) bool { return o.Kernel == d.Kernel }) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Look is the disk of that name; false: there is none.
+func Look(root, name string) (Device, bool) { return (&tree{root: root}).device(name) }
+
+// Claimed reports whether the kernel holds the device for somebody: a file system on it or on a part of it, a RAID, a volume group.
+func Claimed(path string) (bool, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_EXCL, 0) // of a device, "exclusive" asks for such a claim
+	if errors.Is(err, syscall.EBUSY) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && (info.Mode()&fs.ModeDevice == 0 || info.Mode()&fs.ModeCharDevice != 0) {
+		err = &os.PathError{Op: "open", Path: path, Err: errors.New("it is no block device")}
+	}
+	return false, err
+}
+
+type tree struct {
+	root   string
+	mounts []string
+	swaps  []string
+}
+
+func (m *tree) text(rel ...string) string {
+	data, err := os.ReadFile(filepath.Join(append([]string{m.root}, rel...)...))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+func (m *tree) device(name string) (Device, bool) {
+	if !form.MatchString(name) || derived.MatchString(name) {
+		return Device{}, false
+	}
+	to, err := os.Readlink(filepath.Join(m.root, Dir, name))
+	d := Device{Name: name, Kernel: filepath.Base(to)}
+	if err != nil || virtual.MatchString(d.Kernel) || m.text("sys/class/block", d.Kernel, "partition") != "" {
+		return d, false
+	}
+	sectors, _ := strconv.ParseInt(m.text("sys/class/block", d.Kernel, "size"), 10, 64)
+	if d.SizeBytes = sectors * 512; d.SizeBytes <= 0 {
+		return d, false
+	}
+	d.Busy = m.busy(d.Kernel)
+	return d, true
+}
+
+// busy looks at the disk and at its partitions.
+func (m *tree) busy(kernel string) string {
+	if m.text("sys/class/block", kernel, "ro") == "1" {
+		return "read-only"
+	}
+	if m.mounts == nil {
+		m.mounts = strings.Split(m.text("proc/self/mountinfo"), "\n")
+		m.swaps = strings.Split(m.text("proc/swaps"), "\n")
+	}
+	all := []string{kernel}
+	entries, _ := os.ReadDir(filepath.Join(m.root, "sys/class/block", kernel))
+	for _, e := range entries {
+		if m.text("sys/class/block", kernel, e.Name(), "partition") != "" {
+			all = append(all, e.Name())
+		}
+	}
+	for i, name := range all {
+		dir := []string{"sys/class/block", kernel}
+		if i > 0 {
+			dir = append(dir, name)
+		}
+		if at := m.mounted(name, m.text(append(dir, "dev")...)); at != "" {
+			return "mounted at " + at
+		}
+		for _, line := range m.swaps {
+			if on, _, _ := strings.Cut(line, " "); strings.TrimSuffix(on, "\t") == "/dev/"+name {
+				return "swapped to"
+			}
+		}
+		if holders, _ := os.ReadDir(filepath.Join(append(append([]string{m.root}, dir...), "holders")...)); len(holders) > 0 {
+			return "a part of " + holders[0].Name() + " (RAID, LVM, multipath or encryption)"
+		}
+	}
+	return ""
+}
+
+// mounted is where a file system on the device is mounted: by the device's number, and by its name for file systems that have numbers of their own.
+func (m *tree) mounted(name, number string) string {
+	for _, line := range m.mounts {
+		first, second, _ := strings.Cut(line, " - ")
+		before, after := strings.Fields(first), strings.Fields(second)
+		if len(before) > 4 && len(after) > 1 && (before[2] == number && number != "" || after[1] == "/dev/"+name) {
+			return before[4]
+		}
+	}
+	return ""
+}

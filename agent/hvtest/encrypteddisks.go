@@ -1,0 +1,43 @@
+package hvtest
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// An encrypted disk is made, started with and deleted as any; no snapshot holds what it keeps secret.
+func testEncryptedDisks(t *testing.T, h *host) {
+	p := h.pool()
+	secret := disk(p)
+	secret.Encryption = "luks"
+	vm := h.vm(disk(p), secret)
+	for range 2 { // an order that comes again makes no other passphrase
+		h.apply(vm)
+		h.wantSettled(vm, "made with an encrypted disk")
+	}
+	for range 2 {
+		h.must("start", h.StartVM(h.ctx, vm.ID))
+		h.wantPower(vm.ID, fleet.Running)
+		h.wantSettled(vm, "started")
+		h.must("stop", h.StopVM(h.ctx, vm.ID))
+		h.wantPower(vm.ID, fleet.Stopped)
+	}
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is encrypted, so it has no snapshots")
+
+	more := disk(p) // comes while the guest runs
+	more.Encryption = "luks"
+	vm.Generation++
+	vm.Spec.Disks = append(vm.Spec.Disks, more)
+	h.apply(vm)
+	if s := h.status(vm.ID, vm.Generation); len(s.Disks) != 3 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+		t.Errorf("with another: %+v", s)
+	}
+	h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
+	for _, d := range vm.Spec.Disks {
+		if _, there := h.volume(p, d.Volume); there {
+			t.Errorf("%s is still there", d.Volume)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package libvirt
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// An encrypted disk's passphrase is a secret of the host's libvirt, which nobody reads out of it again: the host makes it, and it goes nowhere.
+// Its UUID follows from the volume, so that it is found again without being told.
+
+func diskSecret(ref fleet.Volref) fleet.VMID {
+	sum := sha256.Sum256([]byte("quantix disk " + string(ref.PoolID) + "/" + ref.Volume))
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // a UUID of nobody else's making (version 8)
+	var id golibvirt.UUID
+	copy(id[:], sum[:])
+	return formatUUID(id)
+}
+
+// makeDiskSecret gives a disk that is to be made a new passphrase, of 256 bits.
+func (b *Backend) makeDiskSecret(ctx context.Context, c *conn, p place) error {
+	text, err := (&libvirtxml.Secret{
+		Ephemeral: "no", Private: "yes", UUID: string(diskSecret(p.ref())), Description: "Quantix: disk " + p.volume + " of pool " + p.pool.Name,
+		Usage: &libvirtxml.SecretUsage{Type: "volume", Volume: p.path()},
+	}).Marshal()
+	if err != nil {
+		return err
+	}
+	var key [32]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return err
+	}
+	phrase := []byte(hex.EncodeToString(key[:])) // LUKS takes text
+	return c.do(ctx, func(l *golibvirt.Libvirt) error {
+		ref, err := l.SecretDefineXML(text, 0)
+		if err != nil {
+			return err
+		}
+		return l.SecretSetValue(ref, phrase, 0)
+	})
+}
+
+// dropDiskSecret removes the passphrase of a volume that is gone; none is success.
+func (b *Backend) dropDiskSecret(ctx context.Context, c *conn, ref fleet.Volref) error {
+	uuid, err := parseUUID(diskSecret(ref))
+	if err != nil {
+		return err
+	}
+	err = c.do(ctx, func(l *golibvirt.Libvirt) error {
+		s, err := l.SecretLookupByUUID(uuid)
+		if err != nil {
+			return err
+		}
+		return l.SecretUndefine(s)
+	})
+	if is(err, golibvirt.ErrNoSecret) {
+		return nil
+	}
+	return err
+}
+
+// hasDiskSecret refuses an encrypted disk to which the host has no key.
+func (b *Backend) hasDiskSecret(ctx context.Context, c *conn, p place) error {
+	uuid, err := parseUUID(diskSecret(p.ref()))
+	if err != nil {
+		return err
+	}
+	_, err = call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Secret, error) { return l.SecretLookupByUUID(uuid) })
+	if is(err, golibvirt.ErrNoSecret) {
+		return fleet.Errorf(fleet.Conflict, "The host has no passphrase for the encrypted volume %s of pool %s, so nobody reads it here.", p.volume, p.pool.Name)
+	}
+	return err
+}
+
+// dropGoneSecrets removes the passphrases of disks whose volumes are not there.
+func (b *Backend) dropGoneSecrets(ctx context.Context, c *conn, disks []fleet.Disk, pools []fleet.Pool) error {
+	var failed error
+	for _, d := range disks {
+		p, err := placeOf(d.Ref(), pools)
+		if d.Encryption == "" || err != nil || p.block() || b.pools.answers(p.pool.Name) != nil {
+			continue
+		}
+		why, err := b.absent(ctx, c, p.pool.Name, p.path())
+		if err != nil || why != agent.FileMissing { // while a pool is away, so is what is in it
+			continue
+		}
+		failed = errors.Join(failed, b.dropDiskSecret(ctx, c, d.Ref()))
+	}
+	return failed
+}
+
+func writeEncryption(x *libvirtxml.DomainDisk, s fleet.Disk) {
+	if x.Source == nil {
+		return
+	}
+	source := *x.Source
+	if source.Encryption = nil; s.Encryption != "" {
+		source.Encryption = &libvirtxml.DomainDiskEncryption{
+			Format: s.Encryption, Secrets: []libvirtxml.DomainDiskSecret{{Type: "passphrase", UUID: string(diskSecret(s.Ref()))}},
+		}
+	}
+	x.Source, x.Encryption = &source, nil
+}
+
+func readEncryption(x *libvirtxml.DomainDisk, s *fleet.Disk) {
+	e := x.Encryption
+	if x.Source != nil && x.Source.Encryption != nil {
+		e = x.Source.Encryption
+	}
+	if s.Encryption = ""; e != nil {
+		s.Encryption = e.Format
+	}
+}

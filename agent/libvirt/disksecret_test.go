@@ -1,0 +1,72 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// What a guest writes to an encrypted disk is not what stands in its file; the passphrase is libvirt's alone, and goes with the volume.
+func TestAnEncryptedDisk(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	plain := fleet.Disk{PoolID: f.pool.ID, Volume: "plain-" + vm.Name + ".qcow2", SizeBytes: 8 << 20}
+	secret := fleet.Disk{PoolID: f.pool.ID, Volume: "secret-" + vm.Name + ".qcow2", SizeBytes: 8 << 20, Encryption: "luks"}
+	vm.Spec.Disks = []fleet.Disk{plain, secret}
+	before := virsh(t, "secret-list")
+	f.apply(vm)
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	xml := virsh(t, "dumpxml", string(vm.ID))
+	_, at, ok := strings.Cut(xml, `<secret type='passphrase' uuid='`)
+	uuid, _, _ := strings.Cut(at, "'")
+	if !ok || !strings.Contains(virsh(t, "secret-list"), uuid) || strings.Contains(before, uuid) {
+		t.Fatalf("the disk refers to no secret of the host: %s", xml)
+	}
+	if text := virsh(t, "secret-dumpxml", uuid); !strings.Contains(text, "ephemeral='no'") || !strings.Contains(text, "private='yes'") {
+		t.Errorf("the secret is %s", text)
+	}
+	if says := virsh(t, "qemu-monitor-command", string(vm.ID), "--pretty", `{"execute":"query-block"}`); !strings.Contains(says, `"format": "luks"`) {
+		t.Errorf("QEMU says %s", says)
+	}
+	pattern := bytes.Repeat([]byte{0xab}, 512)
+	for _, d := range vm.Spec.Disks {
+		file := filepath.Join(f.pool.Spec.Path, d.Volume)
+		alias := aliasOf(xml, d.Volume)
+		says := virsh(t, "qemu-monitor-command", string(vm.ID), "--hmp", "qemu-io -d /machine/peripheral/"+alias+"/virtio-backend \"write -P 0xab 0 1M\"")
+		virsh(t, "qemu-monitor-command", string(vm.ID), "--hmp", "qemu-io -d /machine/peripheral/"+alias+"/virtio-backend \"flush\"")
+		if strings.Contains(says, "rror") {
+			t.Fatal(says)
+		}
+		data, err := os.ReadFile(file)
+		f.ok(err)
+		if has := bytes.Contains(data, pattern); has != (d.Encryption == "") {
+			t.Errorf("%s: what was written (%s) stands in the file: %t", d.Volume, says, has)
+		}
+	}
+	if info := sh(t, "qemu-img", "info", "-U", filepath.Join(f.pool.Spec.Path, secret.Volume)); !strings.Contains(info, "encrypted: yes") {
+		t.Errorf("qemu-img says %s", info)
+	}
+	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
+	if left := virsh(t, "secret-list"); strings.Contains(left, uuid) {
+		t.Errorf("the passphrase is left over: %s", left)
+	}
+}
+
+// aliasOf is the alias of the definition's disk with that file.
+func aliasOf(xml, volume string) string {
+	for _, d := range strings.Split(xml, "<disk ")[1:] {
+		if strings.Contains(d, volume) {
+			_, rest, _ := strings.Cut(d, `<alias name='`)
+			alias, _, _ := strings.Cut(rest, "'")
+			return alias
+		}
+	}
+	return ""
+}

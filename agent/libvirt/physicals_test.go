@@ -1,0 +1,39 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// physicalDisk is a loop device under a name such as udev gives to disks, with a file system that use mounts.
+func physicalDisk(t *testing.T) (device string, use func() (release func())) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "disk")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 16<<20), os.MkdirAll("/dev/disk/by-id", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, "mkfs.ext4", "-q", file)
+	loop := sh(t, "losetup", "-f", "--show", file)
+	t.Cleanup(func() { sh(t, "losetup", "-d", loop) })
+	name := "quantix-" + string(fleet.NewID[fleet.VMID]())
+	if err := os.Symlink(loop, "/dev/disk/by-id/"+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove("/dev/disk/by-id/" + name); err != nil {
+			t.Error(err)
+		}
+		_, _ = os.Remove("/dev/disk/by-id"), os.Remove("/dev/disk") // where no other is in them
+	})
+	return fleet.PhysicalDevice + name, func() func() {
+		dir := t.TempDir()
+		sh(t, "mount", loop, dir)
+		return func() { sh(t, "umount", dir) }
+	}
+}

@@ -1,0 +1,230 @@
+package control_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+)
+
+// quorum lays raw volumes into both pools and returns the disk that VMs share of the shared one.
+func (s *site) quorum() fleet.Disk {
+	s.t.Helper()
+	raw := `{"name":"quorum.raw","path":"/v/quorum.raw","format":"raw","capacityBytes":1073741824}`
+	s.lay(s.nfs, s.h1, raw)
+	s.lay(s.nfs, s.h2, raw)
+	s.lay(s.local, s.h1, raw)
+	s.lay(s.nfs, s.h1, `{"name":"layer.raw","path":"/v/layer.raw","format":"raw","backing":"/v/quorum.raw","capacityBytes":1073741824}`)
+	s.lay(s.nfs, s.h1, `{"name":"half.raw","path":"/v/half.raw","format":"raw","unfinished":true,"capacityBytes":1073741824}`)
+	return fleet.Disk{PoolID: s.nfs, Volume: "quorum.raw", Existing: true, Shareable: true}
+}
+
+// What no VM can share is refused at its field, and nothing is written.
+func TestDisksThatNoVMCanShare(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	good := s.quorum()
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "first", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const there, formats, cached = "VMs share a volume that is there already", "is no raw volume", "choose the cache none or directsync"
+	for name, c := range map[string]struct {
+		who         fleet.Actor
+		change      func(*fleet.Disk)
+		field, says string
+	}{
+		"a new disk": {chief, func(d *fleet.Disk) {
+			*d = fleet.Disk{PoolID: s.nfs, SizeBytes: 1 << 30, Shareable: true}
+		}, "shareable", there},
+		"a copy of an image": {chief, func(d *fleet.Disk) {
+			*d = fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"}, Shareable: true}
+		}, "shareable", there},
+		"an image of its own":      {chief, func(d *fleet.Disk) { d.Image = &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"} }, "image", "copied from no image"},
+		"a size of its own":        {chief, func(d *fleet.Disk) { d.SizeBytes = 1 << 30 }, "sizeBytes", "as large as that is"},
+		"only read":                {chief, func(d *fleet.Disk) { d.ReadOnly = true }, "readOnly", "Choose one of both"},
+		"written back":             {chief, func(d *fleet.Disk) { d.Cache = "writeback" }, "cache", cached},
+		"written through":          {chief, func(d *fleet.Disk) { d.Cache = "writethrough" }, "cache", cached},
+		"unsafe":                   {chief, func(d *fleet.Disk) { d.Cache = "unsafe" }, "cache", cached},
+		"native without a cache":   {chief, func(d *fleet.Disk) { d.IO = "native" }, "io", "needs the cache none"},
+		"qcow2":                    {chief, func(d *fleet.Disk) { d.Volume = "debian.qcow2" }, "volume", "is published"},
+		"a disc":                   {chief, func(d *fleet.Disk) { d.Volume = "cd.iso" }, "volume", "is published"},
+		"what stands on another":   {chief, func(d *fleet.Disk) { d.Volume = "layer.raw" }, "volume", formats},
+		"half a volume":            {chief, func(d *fleet.Disk) { d.Volume = "half.raw" }, "volume", formats},
+		"nothing that is there":    {chief, func(d *fleet.Disk) { d.Volume = "none.raw" }, "volume", `has no volume "none.raw"`},
+		"a path":                   {chief, func(d *fleet.Disk) { d.Volume = "/dev/sda" }, "volume", "Choose the volume"},
+		"above its pool":           {chief, func(d *fleet.Disk) { d.Volume = "../quorum.raw" }, "volume", "Choose the volume"},
+		"a name like an option":    {chief, func(d *fleet.Disk) { d.Volume = "-rf" }, "volume", "Choose the volume"},
+		"a name with a NUL":        {chief, func(d *fleet.Disk) { d.Volume = "quorum\x00.raw" }, "volume", "Choose the volume"},
+		"of no pool":               {chief, func(d *fleet.Disk) { d.PoolID = "" }, "poolId", "Choose the pool"},
+		"for itself":               {chief, func(d *fleet.Disk) { d.Shareable = false }, "existing", "makes a volume for each disk"},
+		"a tenant's":               {s.member, func(*fleet.Disk) {}, "volume", "Only those who run the hosts"},
+		"a stranger's, unseen":     {s.member, func(d *fleet.Disk) { d.Volume = "none.raw" }, "volume", "Only those who run the hosts"},
+		"a local one that is away": {chief, func(d *fleet.Disk) { d.PoolID = s.local }, "poolId", "is not assigned to h2"},
+	} {
+		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h2, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}}
+		if strings.Contains(c.says, formats) { // only one host tells of them
+			order.HostID = s.h1
+		}
+		c.change(&order.Spec.Disks[0])
+		before := s.written()
+		_, err := s.CreateVM(t.Context(), c.who, order)
+		refused, ok := errors.AsType[*fleet.Error](err)
+		found := false
+		if ok {
+			for _, f := range refused.Fields {
+				found = found || f.Field == "spec.disks[0]."+c.field && strings.Contains(f.Message, c.says)
+			}
+		}
+		if !found || s.written() != before {
+			t.Errorf("%s: %+v (written: %v), want %q at %s", name, err, s.written() != before, c.says, c.field)
+		}
+	}
+}
+
+// What no host can encrypt is refused at its field, and nothing is written; what is encrypted stays on its host as it is.
+func TestDisksThatNoHostEncrypts(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	there := s.quorum()
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	rbd := s.addPool("ceph", `{"kind":"rbd","monitors":"m1","cephPool":"vms","shared":true}`, s.h1)
+	good := fleet.Disk{PoolID: s.nfs, SizeBytes: 1 << 30, Encryption: "luks"}
+	const choose, empty = "Choose one of luks, or nothing", "begins empty"
+	for name, c := range map[string]struct {
+		change      func(*fleet.Disk)
+		field, says string
+	}{
+		"in capitals":               {func(d *fleet.Disk) { d.Encryption = "LUKS" }, "encryption", choose},
+		"the next LUKS":             {func(d *fleet.Disk) { d.Encryption = "luks2" }, "encryption", choose},
+		"of old":                    {func(d *fleet.Disk) { d.Encryption = "qcow" }, "encryption", choose},
+		"like an option":            {func(d *fleet.Disk) { d.Encryption = "-rf" }, "encryption", choose},
+		"with a command":            {func(d *fleet.Disk) { d.Encryption = "luks;id" }, "encryption", choose},
+		"with markup":               {func(d *fleet.Disk) { d.Encryption = "luks'/>" }, "encryption", choose},
+		"that ends a section":       {func(d *fleet.Disk) { d.Encryption = "]]>" }, "encryption", choose},
+		"with a NUL":                {func(d *fleet.Disk) { d.Encryption = "luks\x00" }, "encryption", choose},
+		"with a passphrase":         {func(d *fleet.Disk) { d.Encryption = "luks:secret" }, "encryption", choose},
+		"a copy of a volume":        {func(d *fleet.Disk) { d.Image = &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"} }, "encryption", empty},
+		"a copy of an image":        {func(d *fleet.Disk) { d.ImageID = fleet.NewID[fleet.ImageID]() }, "encryption", empty},
+		"an overlay":                {func(d *fleet.Disk) { d.ImageID, d.Overlay = fleet.NewID[fleet.ImageID](), true }, "encryption", empty},
+		"what is there":             {func(d *fleet.Disk) { *d = there; d.Encryption = "luks" }, "encryption", "is as it is"},
+		"what VMs share":            {func(d *fleet.Disk) { d.Shareable = true }, "shareable", "that is there already"},
+		"of no size":                {func(d *fleet.Disk) { d.SizeBytes = 0 }, "sizeBytes", "a size above 0"},
+		"in a pool of no files":     {func(d *fleet.Disk) { d.PoolID = rbd }, "encryption", "let its storage encrypt them"},
+		"under a name of one's own": {func(d *fleet.Disk) { d.Volume = "a.qcow2" }, "volume", "Leave the volume's name out"},
+	} {
+		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}}
+		c.change(&order.Spec.Disks[0])
+		before := s.written()
+		_, err := s.CreateVM(t.Context(), chief, order)
+		refused, ok := errors.AsType[*fleet.Error](err)
+		found := false
+		if ok {
+			for _, f := range refused.Fields {
+				found = found || f.Field == "spec.disks[0]."+c.field && strings.Contains(f.Message, c.says)
+			}
+		}
+		if !found || s.written() != before {
+			t.Errorf("%s: %+v (written: %v), want %q at %s", name, err, s.written() != before, c.says, c.field)
+		}
+	}
+	vm, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "vault", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}})
+	if err != nil {
+		t.Fatalf("a tenant's: %v", err)
+	}
+	for _, to := range []string{"", "luks2"} {
+		s.refused("another encryption", fleet.Invalid, "", func() error {
+			_, _, err := s.UpdateVM(t.Context(), chief, vm.ID, edited(vm, func(v *fleet.VMSpec) { v.Disks[0].Encryption = to }))
+			return err
+		})
+	}
+	vm.Status, vm.Phase = &fleet.VMStatus{Power: fleet.Stopped}, fleet.PhaseStopped
+	disk := vm.Spec.Disks[0]
+	for act, allows := range map[string]func() (bool, string){
+		"snapshot": func() (bool, string) { return vm.AllowsTake(nil) },
+		"move":     func() (bool, string) { return vm.AllowsMove(disk.Ref(), nil) },
+		"grow":     func() (bool, string) { return vm.AllowsGrow(disk, nil) },
+		"image":    func() (bool, string) { return vm.AllowsImage(disk.Ref()) },
+		"template": vm.AllowsTemplate,
+		"clone":    vm.AllowsClone,
+		"export":   vm.AllowsExport,
+	} {
+		if ok, why := allows(); ok || !strings.Contains(why, "encrypted") {
+			t.Errorf("%s: %t, %q", act, ok, why)
+		}
+	}
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["disk.cache"]')`)
+	s.refused("by an older agent", fleet.Invalid, "too old for this: encryption", func() error {
+		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "old", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}})
+		return err
+	})
+}
+
+// VMs of any host have a volume of a shared pool together; nobody takes it for itself while others have it, and nothing is done to it.
+func TestAVolumeIsSharedByVMs(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	disk := s.quorum()
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	create := func(name string, host fleet.HostID, d fleet.Disk) (fleet.VMView, error) {
+		return s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: name, HostID: host, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{d}}})
+	}
+	one, err := create("one", s.h1, disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := create("two", s.h2, disk); err != nil {
+		t.Fatalf("on another host: %v", err)
+	}
+	named := func(all []browse.VolumeOn) string {
+		names := make([]string, len(all))
+		for i, v := range all {
+			names[i] = v.PoolName + "/" + v.Name
+		}
+		return strings.Join(names, " ")
+	}
+	if all, err := s.LUNs(t.Context(), chief); err != nil || named(all) != "local/quorum.raw nfs/quorum.raw" {
+		t.Errorf("there are to be shared %q, %v", named(all), err)
+	}
+	s.refused("another's image", fleet.Conflict, "is a disk of the VM", func() error {
+		_, err := create("copy", s.h1, fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "quorum.raw"}})
+		return err
+	})
+	// A volume of a local pool is one host's.
+	local := disk
+	local.PoolID = s.local
+	if _, err := create("three", s.h1, local); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
+		SELECT 'pool', object_id, $2, 'assign', status, 1, now() FROM assignments WHERE object_id = $1`, s.local, s.h2)
+	s.refused("a local one of another host", fleet.Invalid, "is shared with the VM three, which is on another host", func() error { _, err := create("four", s.h2, local); return err })
+	four, err := create("four", "", local)
+	if err != nil || four.HostID != s.h1 {
+		t.Errorf("placed on %s: %v", four.HostID, err)
+	}
+	// Alone it is taken by nobody, as long as others have it; and of a pool that makes volumes never.
+	s.refused("for itself", fleet.Invalid, "only as one that is shareable", func() error {
+		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, edited(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
+		return err
+	})
+	s.refused("to be wiped", fleet.Conflict, "It is a disk of the VM", func() error {
+		_, err := s.WipeVolume(t.Context(), chief, control.Volume{PoolID: s.nfs, Volume: "quorum.raw"}, "quorum.raw")
+		return err
+	})
+	s.exec(`UPDATE pools SET spec = spec || jsonb_build_object('kind', $2::text) WHERE id = $1`, s.nfs, string(fleet.PoolISCSIDirect))
+	s.refused("a LUN for itself", fleet.Invalid, "The VM two has quorum.raw, too", func() error {
+		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, edited(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
+		return err
+	})
+	s.exec(`UPDATE pools SET spec = spec || '{"kind":"nfs"}' WHERE id = $1`, s.nfs)
+	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,shareable}' WHERE id = $1`, one.ID)
+	s.refused("what another has for itself", fleet.Invalid, "that the VM one has for itself", func() error { _, err := create("five", s.h1, disk); return err })
+	if ok, why := one.AllowsGrow(one.Spec.Disks[0], nil); ok {
+		t.Errorf("it could be grown: %s", why)
+	}
+}
