@@ -181,7 +181,7 @@ func testNoGuestAgent(t *testing.T, h *host) {
 // What a host does with a VM by itself stands with its definition, counts at once, and is none of the guest's.
 func testPolicy(t *testing.T, h *host) {
 	vm := h.vm()
-	vm.Spec.Policy = fleet.VMPolicy{Autostart: "last", StartOrder: 3, StartDelay: 20, Restart: "onFailure"}
+	vm.Spec.Policy = fleet.VMPolicy{Autostart: "last", StartOrder: 3, StartDelay: 20, Restart: "onFailure", StopOrder: 2, StopDelay: 5, GuestExec: true}
 	h.apply(vm)
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	want := func(when string) {

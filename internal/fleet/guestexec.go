@@ -16,9 +16,10 @@ type GuestProgram struct {
 const (
 	MaxExec         = 300 // seconds that its host waits for a program to end
 	UsualExec       = 30
-	MaxProgram      = 1 << 10  // bytes of its path
+	MaxProgram      = 255      // bytes of its path
 	MaxProgramArgs  = 64       // arguments
 	MaxProgramWords = 8 << 10  // bytes of all of them
+	MaxCheckArgs    = 1 << 10  // bytes of a health check's, which each report repeats
 	MaxGuestOutput  = 64 << 10 // bytes that are kept of each of a program's two outputs
 	MostGuestRuns   = 20       // of which the output is kept of each VM
 )

@@ -143,8 +143,11 @@ func (h HealthCheck) check(c *Checks, at string) {
 		within("status", h.Status, 100, 599)
 	case HealthExec:
 		CheckProgram(c, at+".program", at+".args", h.Order())
-		if strings.ContainsRune(h.Args, '\r') {
+		switch {
+		case strings.ContainsRune(h.Args, '\r'):
 			c.Add(at+".args", "Give one argument a line.")
+		case len(h.Args) > MaxCheckArgs:
+			c.Add(at+".args", "The arguments of a check have at most %d bytes. Put more into a file in the guest.", MaxCheckArgs)
 		}
 		only("port", h.Port != 0, "TCP and web server")
 		only("path", h.Path != "", "web server")
