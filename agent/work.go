@@ -138,6 +138,9 @@ func shutdown(ctx context.Context, a *Agent, j *job) error {
 	return a.untilOff(ctx, j, func(s fleet.VMStatus) bool { return isOff(s.Power) })
 }
 
+// sameRun is by how much the time that a host tells of one run may move, with its clock. No guest is shut down and started anew sooner.
+const sameRun = 2 * time.Second
+
 // restart ends the run that its order names, and starts the VM as people want it now. Any other run is the one that was asked for, so that an order
 // which comes twice, or goes on after an agent was killed, ends no second one.
 func restart(ctx context.Context, a *Agent, j *job) error {
@@ -148,13 +151,14 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	err := a.untilOff(ctx, j, func(s fleet.VMStatus) bool {
 		off := isOff(s.Power)
 		blind = !off && s.StartedAt == nil
-		newer = !off && !blind && !s.StartedAt.Equal(*j.Args.Run)
+		newer = !off && !blind && s.StartedAt.Sub(*j.Args.Run) > sameRun
 		return off || blind || newer
 	})
 	switch {
 	case err != nil:
 		return err
 	case blind:
+		a.remember(j.VM.ID, func(k *vmMemory) { k.Asked = false })
 		return fleet.Errorf(fleet.Conflict, "The host does not tell since when the VM runs, so that nobody could tell the new run from the old. Shut it down, then start it.")
 	case newer:
 		return a.memory.keep(j.VM.ID, func(k *vmMemory) { k.Asked = false })

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"quantix/agent"
 	"quantix/internal/fleet"
@@ -40,6 +41,14 @@ func runs(ctx context.Context, program fleet.GuestProgram) (out fleet.GuestOutpu
 	}
 	out.Stdout, out.StdoutCut = agent.GuestWords([]byte(out.Stdout), false)
 	return out, nil
+}
+
+// Age has the guest's run begin a minute earlier.
+func (h *Host) Age(id fleet.VMID) {
+	_ = h.change(id, func(g *guest) error {
+		g.startedAt = g.startedAt.Add(-time.Minute)
+		return nil
+	})
 }
 
 // GuestPrograms tells a test what was run in a guest.
