@@ -65,6 +65,7 @@ func TestProgramsForGuestsAreChecked(t *testing.T) {
 func TestWhoAllowsProgramsInGuests(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["policy.guestExec"]') WHERE id = $1`, v.HostID)
 	edit := func(a fleet.Actor, on bool) func() error {
 		return func() error {
 			spec := s.get(v.ID).Spec

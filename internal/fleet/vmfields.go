@@ -252,10 +252,10 @@ var partFields = []Field[VMSpec]{
 	atOnce(number("policy.startDelay", "wait before the next start", "s", func(s *VMSpec) *int { return &s.Policy.StartDelay }, Input{
 		Section: SectionPower, Label: "Wait before the next", Unit: "s", Help: "For what the next ones need of it, such as a database.",
 	}, 1, MaxStartDelay)),
-	atOnce(number("policy.stopOrder", "place in the stop order", "place", func(s *VMSpec) *int { return &s.Policy.StopOrder }, Input{
+	ofPortal(number("policy.stopOrder", "place in the stop order", "place", func(s *VMSpec) *int { return &s.Policy.StopOrder }, Input{
 		Section: SectionPower, Label: "Place in the stop order", Help: "When many are shut down together: 1 first. Empty: the reverse of the start order.",
 	}, 1, MaxStartOrder)),
-	atOnce(number("policy.stopDelay", "wait after its stop", "s", func(s *VMSpec) *int { return &s.Policy.StopDelay }, Input{
+	ofPortal(number("policy.stopDelay", "wait after its stop", "s", func(s *VMSpec) *int { return &s.Policy.StopDelay }, Input{
 		Section: SectionPower, Label: "Wait after it is off", Unit: "s", Help: "Before those that stop after it are asked to.",
 	}, 1, MaxStartDelay)),
 	atOnce(choice("policy.restart", "when it goes off by itself", func(s *VMSpec) *string { return &s.Policy.Restart }, Input{
