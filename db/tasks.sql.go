@@ -262,8 +262,8 @@ WITH next AS MATERIALIZED (
 )
 UPDATE tasks t SET held = false FROM next n
 WHERE t.held AND t.parent_id = n.parent_id AND t.stage = n.stage
-  AND NOT EXISTS (SELECT 1 FROM tasks b WHERE b.parent_id = n.parent_id AND b.stage < n.stage AND b.state IN ('queued', 'running'))
-  AND now() >= COALESCE((SELECT max(b.ended_at) FROM tasks b WHERE b.parent_id = n.parent_id AND b.stage < n.stage), '-infinity') + n.stage_wait * interval '1 second'
+  AND (SELECT b.id FROM tasks b WHERE b.parent_id = ANY (ARRAY[n.parent_id]) AND b.stage < n.stage AND b.state IN ('queued', 'running') LIMIT 1) IS NULL
+  AND now() >= COALESCE((SELECT max(b.ended_at) FROM tasks b WHERE b.parent_id = ANY (ARRAY[n.parent_id]) AND b.stage < n.stage), '-infinity') + n.stage_wait * interval '1 second'
 `
 
 // Of each task with children that wait for others: the next stage, once all before it have ended and its wait is over.
