@@ -26,9 +26,10 @@ type job struct {
 	before *job          // the job of the same subject that must end first
 	done   chan struct{} // closed when the act is over and remembered
 	told   teller
-	asked  asked          // to end before its time
-	begun  bool           // something may have been done; it is of who acts
-	drawn  *fleet.Drawing // of a plan; likewise
+	asked  asked              // to end before its time
+	begun  bool               // something may have been done; it is of who acts
+	drawn  *fleet.Drawing     // of a plan; likewise
+	output *fleet.GuestOutput // of a program in the guest; likewise
 }
 
 // board holds the jobs in work: one a subject acts at a time, later ones wait for it.
@@ -71,6 +72,7 @@ func (b *board) take(ctx context.Context, w wire.Work) (j *job, stale bool) {
 	j = &job{Work: w, before: b.last[w.Subject], done: make(chan struct{})}
 	if j.before != nil && j.before.ID != w.ID && j.before.Kind.Is().Waits {
 		j.before.lose()
+		j.before.cancel(errLost) // also one that is never done twice: what it waits for is the guest's, and goes on there
 	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	j.epoch.Store(w.Epoch)

@@ -161,6 +161,9 @@ func (a *Agent) ask(ctx context.Context, id fleet.VMID, p *judged, c *checking) 
 	usual := c.Check.Usual()
 	fresh, err := a.judgeable(ctx, id)
 	var sign Sign
+	if err == nil && c.Check.Kind == fleet.HealthExec && !fresh.Policy.GuestExec {
+		err = Unsure("Its policy allows no programs to be run in it.")
+	}
 	if err == nil {
 		within, cancel := context.WithTimeout(ctx, time.Duration(usual.Timeout)*a.times.second)
 		sign, err = a.hypervisor.CheckGuest(within, id, usual)

@@ -82,10 +82,13 @@ type Hypervisor interface {
 	SetGuestPassword(ctx context.Context, id fleet.VMID, user, password string) error
 	SyncGuestTime(ctx context.Context, id fleet.VMID) error // sets the guest's clock to the host's
 	TrimGuest(ctx context.Context, id fleet.VMID) error     // gives back to the storage what the guest's file systems do not use
+	// RunInGuest has the guest's agent run a program, once, and waits within ctx until it has ended, whatever its exit code. ErrGoesOn: nobody can tell
+	// whether it ran, or how it ended.
+	RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (fleet.GuestOutput, error)
 
 	// CheckGuest asks a guest that runs once, within ctx, what a health check asks, which has its usual values. It goes to addresses of the VM's own
 	// cards alone that the host knows by its own lease, or has heard at that card; the guest's word for one is not enough. An error is what the guest
-	// fails by, but for Unsure and ErrAway.
+	// fails by, but for Unsure and ErrAway. A program of such a check is begun only once the one before has ended.
 	CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (Sign, error)
 
 	// MoveDisk copies a disk of the VM into another pool, under the name given, and has the VM use the copy: the running guest without a

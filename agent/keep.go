@@ -132,7 +132,7 @@ func bootOrder(all map[fleet.VMID]vmMemory, boot string) []fleet.VMID {
 			out = append(out, id)
 		}
 	}
-	place := func(id fleet.VMID) int { return cmp.Or(all[id].Policy.StartOrder, fleet.MaxStartOrder+1) }
+	place := func(id fleet.VMID) int { return all[id].Policy.StartPlace() }
 	slices.SortFunc(out, func(x, y fleet.VMID) int {
 		return cmp.Or(cmp.Compare(place(x), place(y)), cmp.Compare(all[x].Name, all[y].Name), cmp.Compare(x, y))
 	})

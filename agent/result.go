@@ -26,7 +26,7 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 				out.Error += " " + left
 			}
 		}
-		if single && (errors.Is(err, errOverdue) || errors.Is(err, errStalled) || errors.Is(err, errPanic)) {
+		if single && (errors.Is(err, errOverdue) || errors.Is(err, errStalled) || errors.Is(err, errPanic) || errors.Is(err, ErrGoesOn)) {
 			out.Outcome = wire.Unknown
 		}
 		out.Retry = !single && out.Outcome == wire.Failed && worthAnotherTry(err)

@@ -135,6 +135,50 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 
 // shutdown asks the guest to power off, reminds it, and waits until it has.
 func shutdown(ctx context.Context, a *Agent, j *job) error {
+	return a.untilOff(ctx, j, func(s fleet.VMStatus) bool { return isOff(s.Power) })
+}
+
+// sameRun is by how much the time that a host tells of one run may move, with its clock. No guest is shut down and started anew sooner.
+const sameRun = 2 * time.Second
+
+// restart ends the run that its order names, and starts the VM as people want it now. Any other run is the one that was asked for, so that an order
+// which comes twice, or goes on after an agent was killed, ends no second one.
+func restart(ctx context.Context, a *Agent, j *job) error {
+	if j.Args.Run == nil {
+		return errors.New("the portal sent this work without the run that is to end")
+	}
+	var blind, newer bool
+	err := a.untilOff(ctx, j, func(s fleet.VMStatus) bool {
+		off := isOff(s.Power)
+		blind = !off && s.StartedAt == nil
+		newer = !off && !blind && s.StartedAt.Sub(*j.Args.Run) > sameRun
+		return off || blind || newer
+	})
+	switch {
+	case err != nil:
+		return err
+	case blind:
+		a.remember(j.VM.ID, func(k *vmMemory) { k.Asked = false })
+		return fleet.Errorf(fleet.Conflict, "The host does not tell since when the VM runs, so that nobody could tell the new run from the old. Shut it down, then start it.")
+	case newer:
+		return a.memory.keep(j.VM.ID, func(k *vmMemory) { k.Asked = false })
+	}
+	if !a.slots.TryAcquire(1) {
+		j.told.tell(0, "Waiting for other jobs of this host")
+		if err := a.slots.Acquire(ctx, 1); err != nil {
+			return err
+		}
+	}
+	defer a.slots.Release(1)
+	if a.life.Err() != nil {
+		j.cancel(errStopping) // the next agent starts it
+		return errStopping
+	}
+	return start(ctx, a, j)
+}
+
+// untilOff is shutdown, until the VM is as over says.
+func (a *Agent) untilOff(ctx context.Context, j *job, over func(fleet.VMStatus) bool) error {
 	if err := a.memory.asked(j.VM.ID, a.bootID()); err != nil {
 		return err
 	}
@@ -144,8 +188,8 @@ func shutdown(ctx context.Context, a *Agent, j *job) error {
 	var asked time.Time
 	for {
 		moved := a.moved.wait()
-		off, err := a.isOff(ctx, j.VM.ID)
-		if off {
+		status, err := a.lookAt(ctx, j.VM.ID)
+		if err == nil && over(status) {
 			return nil
 		}
 		// While the hypervisor does not answer, say because it restarts, nobody knows: ask again later.
@@ -174,14 +218,12 @@ func shutdown(ctx context.Context, a *Agent, j *job) error {
 	}
 }
 
-func (a *Agent) isOff(ctx context.Context, id fleet.VMID) (bool, error) {
-	var power fleet.Power
-	err := a.within(ctx, func(ctx context.Context) error {
-		status, _, err := a.hypervisor.VM(ctx, id)
-		power = status.Power
+func (a *Agent) lookAt(ctx context.Context, id fleet.VMID) (status fleet.VMStatus, err error) {
+	err = a.within(ctx, func(ctx context.Context) (err error) {
+		status, _, err = a.hypervisor.VM(ctx, id)
 		return err
 	})
-	return err == nil && isOff(power), err
+	return status, err
 }
 
 // within gives one short call its own deadline.

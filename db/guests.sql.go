@@ -12,6 +12,51 @@ import (
 	"quantix/internal/fleet"
 )
 
+const addGuestRun = `-- name: AddGuestRun :exec
+INSERT INTO guest_runs (task_id, vm_id, result) VALUES ($1, $2, $3)
+`
+
+type AddGuestRunParams struct {
+	TaskID fleet.TaskID
+	VMID   fleet.VMID
+	Result fleet.GuestRun
+}
+
+func (q *Queries) AddGuestRun(ctx context.Context, arg AddGuestRunParams) error {
+	_, err := q.db.Exec(ctx, addGuestRun, arg.TaskID, arg.VMID, arg.Result)
+	return err
+}
+
+const dropGuestRuns = `-- name: DropGuestRuns :exec
+DELETE FROM guest_runs WHERE guest_runs.vm_id = $1
+  AND task_id NOT IN (SELECT k.task_id FROM guest_runs k WHERE k.vm_id = $1 ORDER BY k.task_id DESC LIMIT $2::integer)
+`
+
+type DropGuestRunsParams struct {
+	VMID fleet.VMID
+	Keep int32
+}
+
+// All of a VM's but the newest.
+func (q *Queries) DropGuestRuns(ctx context.Context, arg DropGuestRunsParams) error {
+	_, err := q.db.Exec(ctx, dropGuestRuns, arg.VMID, arg.Keep)
+	return err
+}
+
+const endGuestRun = `-- name: EndGuestRun :exec
+UPDATE guest_runs SET result = jsonb_set(result, '{output}', $1::jsonb) WHERE task_id = $2
+`
+
+type EndGuestRunParams struct {
+	Output []byte
+	TaskID fleet.TaskID
+}
+
+func (q *Queries) EndGuestRun(ctx context.Context, arg EndGuestRunParams) error {
+	_, err := q.db.Exec(ctx, endGuestRun, arg.Output, arg.TaskID)
+	return err
+}
+
 const expiringVMs = `-- name: ExpiringVMs :many
 SELECT id, expiry_stops, (expires_at <= now())::boolean AS over FROM vms
 WHERE expires_at IS NOT NULL AND expiry <> 'over' AND expires_at <= now() + $1::interval AND (expiry = '' OR expires_at <= now())
@@ -68,6 +113,17 @@ func (q *Queries) GuardVM(ctx context.Context, arg GuardVMParams) error {
 		arg.ID,
 	)
 	return err
+}
+
+const guestRun = `-- name: GuestRun :one
+SELECT result FROM guest_runs WHERE task_id = $1
+`
+
+func (q *Queries) GuestRun(ctx context.Context, taskID fleet.TaskID) (fleet.GuestRun, error) {
+	row := q.db.QueryRow(ctx, guestRun, taskID)
+	var result fleet.GuestRun
+	err := row.Scan(&result)
+	return result, err
 }
 
 const guestSecretFor = `-- name: GuestSecretFor :one

@@ -150,6 +150,12 @@ type FoundVM struct {
 	Status fleet.VMStatus
 }
 
+type GuestRun struct {
+	TaskID fleet.TaskID
+	VMID   fleet.VMID
+	Result fleet.GuestRun
+}
+
 type GuestSecret struct {
 	JobID  fleet.JobID
 	ByKey  string
@@ -522,6 +528,9 @@ type Task struct {
 	CreatedAt   time.Time
 	StartedAt   *time.Time
 	EndedAt     *time.Time
+	Held        bool
+	Stage       int32
+	StageWait   int32
 }
 
 type TaskEdit struct {

@@ -157,6 +157,7 @@ var given = map[string]any{
 	"SightVMs.Seen":              []byte(`[{"id": "` + aVM + `", "power": "stopped", "generation": 1, "proven": true}]`),
 	"StrangeDomains.Domains":     []byte(`[{"id": "` + aVM + `", "proof": ""}]`),
 	"ReportGuests.Readings":      []string{"{}"},
+	"EndGuestRun.Output":         []byte(`{}`),
 	"GuardVM.Expiry":             fleet.ExpiresSoon,
 	"SetExpiry.Expiry":           fleet.ExpiresSoon,
 	"TasksSeen.Ids":              []string{aTask},
@@ -188,6 +189,9 @@ var fills = []string{
 	`INSERT INTO browsers (id, user_id, hash) SELECT 'id-' || n, 'user-' || n % 5000, ('id-' || n)::bytea FROM generate_series(1, 20000) n`,
 	`INSERT INTO sessions (token, data, expiry) SELECT 'id-' || n, '', now() + interval '1 day' FROM generate_series(1, 20000) n`,
 	`INSERT INTO saved_views (id, user_id, list, name, query) SELECT 'id-' || n, 'user-' || n % 5000, 'vms', 'view ' || n, '' FROM generate_series(1, 20000) n`,
+	`INSERT INTO guest_runs (task_id, vm_id, result) SELECT '00000000-0000-7000-b000-' || lpad(n::text, 12, '0'), '00000000-0000-7000-8000-' || lpad((1000200 + n % 1000)::text, 12, '0'), '{}' FROM generate_series(1, 20000) n`,
+	`INSERT INTO tasks (id, parent_id, kind, subject, subject_name, created_by, pending, held, stage, stage_wait)
+		SELECT '00000000-0000-7000-c000-' || lpad(n::text, 12, '0'), '00000000-0000-7000-c000-000000000000', 'vm.start', 'vm:' || n, 'vm', 'ann', true, true, n, 1 FROM generate_series(1, 2) n`,
 	`INSERT INTO idempotency (user_id, key, request) SELECT 'user-' || n % 5000, 'id-' || n, '' FROM generate_series(1, 50000) n`,
 	`INSERT INTO console_tickets (hash, console_id, vm_id, user_id, session, expires_at) SELECT ('id-' || n)::bytea, 'id-' || n, '` + aVM + `', 'user-' || n % 5000, 'id-' || n, now() FROM generate_series(1, 20000) n`,
 	`INSERT INTO login_throttle (key, failures, last_at) SELECT 'id-' || n, 1, now() FROM generate_series(1, 20000) n`,

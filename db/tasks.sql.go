@@ -14,13 +14,15 @@ import (
 const addSteps = `-- name: AddSteps :exec
 WITH parent AS (
     INSERT INTO tasks (id, kind, subject, subject_name, project_id, created_by, user_id, generation)
-    VALUES ($1, $4, 'task:' || $1::text, $13, $14, $5, $6, $3)
+    VALUES ($1, $4, 'task:' || $1::text, $15, $16, $5, $6, $3)
 )
-INSERT INTO tasks (id, parent_id, listed, pending, generation, kind, subject, subject_name, project_id, state, error, created_by, user_id, address, ended_at)
+INSERT INTO tasks (id, parent_id, listed, pending, generation, kind, subject, subject_name, project_id, state, error, created_by, user_id, address, ended_at,
+                   held, stage, stage_wait)
 SELECT s.id, $1, $2, s.error = '', $3, $4, s.subject, s.name, NULLIF(s.project, ''), CASE s.error WHEN '' THEN 'queued' ELSE 'failed' END,
-       s.error, $5, $6, $7, CASE WHEN s.error <> '' THEN now() END
+       s.error, $5, $6, $7, CASE WHEN s.error <> '' THEN now() END,
+       s.error = '' AND COALESCE(s.stage, 0) > 0, COALESCE(s.stage, 0), COALESCE(s.wait, 0)
 FROM (SELECT unnest($8::text[]) AS id, unnest($9::text[]) AS subject, unnest($10::text[]) AS name,
-             unnest($11::text[]) AS project, unnest($12::text[]) AS error) s
+             unnest($11::text[]) AS project, unnest($12::text[]) AS error, unnest($13::integer[]) AS stage, unnest($14::integer[]) AS wait) s
 `
 
 type AddStepsParams struct {
@@ -36,6 +38,8 @@ type AddStepsParams struct {
 	Names      []string
 	Projects   []string
 	Errors     []string
+	Stages     []int32
+	Waits      []int32
 	Name       string
 	ProjectID  *fleet.ProjectID
 }
@@ -56,6 +60,8 @@ func (q *Queries) AddSteps(ctx context.Context, arg AddStepsParams) error {
 		arg.Names,
 		arg.Projects,
 		arg.Errors,
+		arg.Stages,
+		arg.Waits,
 		arg.Name,
 		arg.ProjectID,
 	)
@@ -81,7 +87,7 @@ func (q *Queries) CancelSteps(ctx context.Context, arg CancelStepsParams) (int64
 }
 
 const cancelTask = `-- name: CancelTask :one
-WITH unasked AS (UPDATE tasks SET state = 'cancelled', pending = false, error = $1, ended_at = now() WHERE tasks.id = $2 AND pending RETURNING 1),
+WITH unasked AS (UPDATE tasks SET state = 'cancelled', pending = false, held = false, error = $1, ended_at = now() WHERE tasks.id = $2 AND pending RETURNING 1),
      waiting AS (UPDATE jobs SET state = 'cancelled', error = $1, ended_at = now() WHERE jobs.task_id = $2 AND state = 'queued' RETURNING 1)
 SELECT ((SELECT count(*) FROM unasked) + (SELECT count(*) FROM waiting))::bigint
 `
@@ -100,7 +106,7 @@ func (q *Queries) CancelTask(ctx context.Context, arg CancelTaskParams) (int64, 
 }
 
 const cancelUnasked = `-- name: CancelUnasked :execrows
-UPDATE tasks SET state = 'cancelled', pending = false, error = $1, ended_at = now() WHERE parent_id = $2 AND pending
+UPDATE tasks SET state = 'cancelled', pending = false, held = false, error = $1, ended_at = now() WHERE parent_id = $2 AND pending
 `
 
 type CancelUnaskedParams struct {
@@ -167,7 +173,7 @@ func (q *Queries) EndUnchanged(ctx context.Context, arg EndUnchangedParams) erro
 }
 
 const getTask = `-- name: GetTask :one
-SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
+SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, t.held, t.stage, t.stage_wait, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
 WHERE t.id = $1 AND ($2::boolean OR t.project_id = ANY ($3::text[])
                       OR t.project_id IS NULL AND (t.steps IS NOT NULL OR t.parent_id IS NOT NULL) AND t.user_id = $4)
 `
@@ -217,6 +223,9 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 		&i.Task.CreatedAt,
 		&i.Task.StartedAt,
 		&i.Task.EndedAt,
+		&i.Task.Held,
+		&i.Task.Stage,
+		&i.Task.StageWait,
 		&i.HostName,
 	)
 	return i, err
@@ -247,10 +256,29 @@ func (q *Queries) HoldSteps(ctx context.Context, id *fleet.TaskID) error {
 	return err
 }
 
+const letStagesBegin = `-- name: LetStagesBegin :execrows
+WITH next AS MATERIALIZED (
+    SELECT DISTINCT ON (w.parent_id) w.parent_id, w.stage, w.stage_wait FROM tasks w WHERE w.held AND w.pending ORDER BY w.parent_id, w.stage
+)
+UPDATE tasks t SET held = false FROM next n
+WHERE t.held AND t.parent_id = n.parent_id AND t.stage = n.stage
+  AND (SELECT b.id FROM tasks b WHERE b.parent_id = ANY (ARRAY[n.parent_id]) AND b.stage < n.stage AND b.state IN ('queued', 'running') LIMIT 1) IS NULL
+  AND now() >= COALESCE((SELECT max(b.ended_at) FROM tasks b WHERE b.parent_id = ANY (ARRAY[n.parent_id]) AND b.stage < n.stage), '-infinity') + n.stage_wait * interval '1 second'
+`
+
+// Of each task with children that wait for others: the next stage, once all before it have ended and its wait is over.
+func (q *Queries) LetStagesBegin(ctx context.Context) (int64, error) {
+	result, err := q.db.Exec(ctx, letStagesBegin)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const noteDone = `-- name: NoteDone :one
 INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, state, progress, note, created_by, user_id, started_at, ended_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, 'done', 100, $8, $9, $10, now(), now())
-RETURNING id, parent_id, listed, pending, kind, subject, subject_name, project_id, host_id, generation, state, attempt, progress, note, error, retry_at, steps, created_by, user_id, address, created_at, started_at, ended_at
+RETURNING id, parent_id, listed, pending, kind, subject, subject_name, project_id, host_id, generation, state, attempt, progress, note, error, retry_at, steps, created_by, user_id, address, created_at, started_at, ended_at, held, stage, stage_wait
 `
 
 type NoteDoneParams struct {
@@ -305,12 +333,15 @@ func (q *Queries) NoteDone(ctx context.Context, arg NoteDoneParams) (Task, error
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Held,
+		&i.Stage,
+		&i.StageWait,
 	)
 	return i, err
 }
 
 const pendingTasks = `-- name: PendingTasks :many
-SELECT id, parent_id, kind, subject, subject_name, user_id, created_by, address FROM tasks WHERE pending ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
+SELECT id, parent_id, kind, subject, subject_name, user_id, created_by, address FROM tasks WHERE pending AND NOT held ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
 `
 
 type PendingTasksRow struct {

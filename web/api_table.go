@@ -61,7 +61,7 @@ func (s *Server) operations() []operation {
 		op(post, "/vms/{id}/place", policy.InfraChange, ok, "place-vm", "Say where a VM is, when hosts disagree", s.apiPlaceVM),
 		op(post, "/vms/{id}/putback", policy.VMChange, accepted, "put-back-vm", "Undo what somebody changed on the host", s.apiPutBack),
 		op(get, "/vms/{id}/guest", policy.VMSee, ok, "get-guest", "Get what a VM's guest says of itself through its agent, and what it can be asked for", s.apiGuest),
-		op(post, "/vms/{id}/guest", policy.VMUse, accepted, "ask-guest", "Ask a guest's agent to freeze or thaw its file systems, trim them, set its clock or a user's password", s.apiAskGuest),
+		op(post, "/vms/{id}/guest", policy.VMUse, accepted, "ask-guest", "Ask a guest's agent to freeze or thaw its file systems, trim them, set its clock or a user's password, or run a program where the VM's policy allows it", s.apiAskGuest),
 		op(put, "/vms/{id}/guard", policy.VMChange, ok, "guard-vm", "Set what guards a VM: protection from deletion, a lock with a reason, and when it expires", s.apiGuardVM),
 		op(get, "/vms/{id}/events", policy.VMSee, ok, "get-vm-events", "Get what happened to a VM", s.apiVMEvents),
 
@@ -186,6 +186,7 @@ func (s *Server) operations() []operation {
 
 		op(get, "/tasks", policy.TasksSee, ok, "list-tasks", "List tasks, newest first", list(s.Control.ListTasks)),
 		op(get, "/tasks/{id}", policy.TasksSee, ok, "get-task", "Get a task", s.apiGetTask),
+		op(get, "/tasks/{id}/guest-run", policy.TasksSee, ok, "get-guest-run", "Get which program a task ran in a guest, how it ended and what it wrote", s.apiGuestRun),
 		op(post, "/tasks/{id}/cancel", policy.TasksSee, ok, "cancel-task", "Cancel a task that waits; of one with children, what nobody has begun", s.apiCancelTask),
 
 		op(get, "/tokens", policy.Self, ok, "list-tokens", "List your own API tokens", list(s.Control.ListTokens)),

@@ -18,6 +18,13 @@ func (s *Server) apiGetTask(ctx context.Context, a fleet.Actor, in *TaskPath) (*
 	return &taskOutput{task}, err
 }
 
+type guestRunOutput struct{ Body fleet.GuestRun }
+
+func (s *Server) apiGuestRun(ctx context.Context, a fleet.Actor, in *TaskPath) (*guestRunOutput, error) {
+	run, err := s.Control.GuestRun(ctx, a, in.ID)
+	return &guestRunOutput{run}, err
+}
+
 func (s *Server) apiCancelTask(ctx context.Context, a fleet.Actor, in *TaskPath) (*taskOutput, error) {
 	task, err := s.Control.CancelTask(ctx, a, in.ID)
 	return &taskOutput{task}, err

@@ -258,6 +258,7 @@ var addresses = map[string][]struct {
 	"/vms/:id/schedules/:schedule/delete": {{at: "/vms/" + aVM + "/schedules/" + aSchedule + "/delete"}},
 	"/vms/:id/guest/freeze":               {{at: "/vms/" + aVM + "/guest/freeze"}},
 	"/vms/:id/guest/guestpassword":        {{at: "/vms/" + aVM + "/guest/guestpassword"}},
+	"/vms/:id/guest/exec":                 {{at: "/vms/" + aVM + "/guest/exec"}},
 	"/vms/:id/guard":                      {{at: "/vms/" + aVM + "/guard"}},
 	"/vms/:id/disks/detach":               {{at: "/vms/" + aVM + "/disks/detach?disk=0"}},
 	"/vms/:id/disks/image":                {{at: "/vms/" + aVM + "/disks/image?disk=0"}},

@@ -132,6 +132,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/guest/freeze", page, policy.VMUse, submit(s.freezeGuest, s.askFreeze)},
 		{get, "/vms/:id/guest/guestpassword", page, policy.VMChange, ask(s.askGuestPassword)},
 		{post, "/vms/:id/guest/guestpassword", page, policy.VMChange, submit(s.setGuestPassword, s.askGuestPassword)},
+		{get, "/vms/:id/guest/exec", page, policy.VMChange, ask(s.askExec)},
+		{post, "/vms/:id/guest/exec", page, policy.VMChange, submit(s.runProgram, s.askExec)},
 		{get, "/vms/:id/guard", page, policy.VMChange, ask(s.askGuard)},
 		{post, "/vms/:id/guard", page, policy.VMChange, submit(s.guardVM, s.askGuard)},
 		{get, "/vms/:id/disks/detach", page, policy.VMChange, ask(s.askDetachDisk)},

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"strings"
 	"time"
 
@@ -32,6 +33,17 @@ func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {
 		if err == nil {
 			p.Parent = &parent
 		} else if fleet.CodeOf(err) != fleet.NotFound {
+			return err
+		}
+	}
+	if task.Kind == fleet.VMExec {
+		run, err := s.Control.GuestRun(c.Request().Context(), a, task.ID)
+		switch refused, ok := errors.AsType[*fleet.Error](err); {
+		case err == nil:
+			p.Run = &run
+		case ok && (refused.Code == fleet.NotFound || refused.Code == fleet.Forbidden):
+			p.RunWhy = refused.Message
+		default:
 			return err
 		}
 	}

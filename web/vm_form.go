@@ -132,6 +132,10 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	}
 	for i := range out.Health { // fields that the form does not show for a kind are none of it
 		h := &out.Health[i]
+		if h.Kind != fleet.HealthExec {
+			h.Program, h.Args = "", ""
+		}
+		h.Program, h.Args = strings.TrimSpace(h.Program), strings.Join(fleet.ArgLines(h.Args), "\n")
 		if h.Kind != fleet.HealthHTTP {
 			h.Path, h.Status = "", 0
 		}

@@ -84,6 +84,41 @@ func (s *Server) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswor
 	return s.orderGuest(c, a, control.GuestOrder{Action: fleet.ActGuestPassword, User: in.User, Password: in.Password})
 }
 
+// execForm bears arguments, one a line, which may be secrets: no answer but the form itself repeats them.
+type execForm struct {
+	Program string `form:"program"`
+	Args    string `form:"args"`
+	Seconds string `form:"seconds"`
+}
+
+func (s *Server) askExec(c echo.Context, a fleet.Actor, in execForm, how asked) error {
+	p, err := s.guestDialog(c, a, fleet.ActExec, how)
+	if err != nil {
+		return err
+	}
+	p.In.Program, p.In.Args = in.Program, in.Args
+	if p.In.Seconds = in.Seconds; !how.again() {
+		p.In.Seconds = strconv.Itoa(fleet.UsualExec)
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Exec(p))
+}
+
+// runProgram leads to the task, where what the program wrote will stand.
+func (s *Server) runProgram(c echo.Context, a fleet.Actor, in execForm) (end, error) {
+	order := control.GuestOrder{Action: fleet.ActExec, Program: in.Program, Args: fleet.ArgLines(in.Args)}
+	var checks fleet.Checks
+	order.Seconds = read(&checks, "seconds", in.Seconds, wholeOf)
+	if checks.Err() == nil {
+		fleet.CheckExec(&checks, "seconds", order.Seconds) // nothing typed is no wish for the usual
+	}
+	fleet.CheckProgram(&checks, "program", "args", fleet.GuestProgram{Program: order.Program, Args: order.Args})
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	t, err := s.Control.ActGuest(c.Request().Context(), a, fleet.VMID(c.Param("id")), order)
+	return leave(views.TaskPath(t.ID)), err
+}
+
 // guestSecret gives a host what a job bears to its guest.
 func (s *Server) guestSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.GuestSecret, error) {
 	out, err := s.Control.GuestSecret(c.Request().Context(), a, fleet.JobID(c.Param("id")))

@@ -1,10 +1,12 @@
 package hvtest
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"quantix/agent"
 	"quantix/internal/fleet"
@@ -53,6 +55,7 @@ func testGuestAgent(t *testing.T, h *host) {
 	}
 	must("set the clock", h.SyncGuestTime(h.ctx, vm.ID))
 	must("trim", h.TrimGuest(h.ctx, vm.ID))
+	h.programs(vm.ID)
 	h.eventually("the guest's file systems and clock are told", func() bool {
 		h.snapshot()
 		all, err := h.GuestReadings(h.ctx)
@@ -63,6 +66,8 @@ func testGuestAgent(t *testing.T, h *host) {
 
 	must("pause", h.PauseVM(h.ctx, vm.ID))
 	h.refused("freeze a paused guest", h.FreezeGuest(h.ctx, vm.ID), "paused")
+	_, err := h.RunInGuest(h.ctx, vm.ID, fleet.GuestProgram{Program: "/bin/echo"})
+	h.refused("run a program in a paused guest", err, "paused")
 	must("stop", h.StopVM(h.ctx, vm.ID))
 	if s := h.status(vm.ID, vm.Generation); s.Guest != nil {
 		t.Errorf("a guest that is off says %+v", s.Guest)
@@ -73,8 +78,47 @@ func testGuestAgent(t *testing.T, h *host) {
 			t.Errorf("%s of a guest that is off: %v", act, err)
 		}
 	}
+	if _, err := h.RunInGuest(h.ctx, vm.ID, fleet.GuestProgram{Program: "/bin/echo"}); !errors.Is(err, agent.ErrNotRunning) {
+		t.Errorf("a program in a guest that is off: %v", err)
+	}
 	if err := h.SetGuestPassword(h.ctx, vm.ID, "root", "hush-hush"); !errors.Is(err, agent.ErrNotRunning) || strings.Contains(err.Error(), "hush") {
 		t.Errorf("a password for a guest that is off: %v", err)
+	}
+}
+
+// programs runs some in a guest: arguments come as they are, through no shell, and how each ends is told.
+func (h *host) programs(id fleet.VMID) {
+	h.t.Helper()
+	run := func(wait time.Duration, program string, args ...string) (fleet.GuestOutput, error) {
+		ctx, cancel := context.WithTimeout(h.ctx, wait)
+		defer cancel()
+		return h.RunInGuest(ctx, id, fleet.GuestProgram{Program: program, Args: args})
+	}
+	out, err := run(time.Minute, "/bin/echo", "$HOME; a", `"b'`, "–", "", "c")
+	if err != nil || out != (fleet.GuestOutput{Stdout: "$HOME; a \"b' –  c\n"}) {
+		h.t.Errorf("echo wrote %+v, %v", out, err)
+	}
+	if out, err = run(time.Minute, "/bin/false"); err != nil || out.ExitCode != 1 || out.Stdout != "" {
+		h.t.Errorf("false ended %+v, %v", out, err)
+	}
+	if _, err = run(2*time.Second, "/bin/sleep", "20"); !errors.Is(err, agent.ErrGoesOn) {
+		h.t.Errorf("a program that goes on: %v", err)
+	}
+	check := func(program, args string) error {
+		ctx, cancel := context.WithTimeout(h.ctx, 3*time.Second)
+		defer cancel()
+		_, err := h.CheckGuest(ctx, id, fleet.HealthCheck{Kind: fleet.HealthExec, Program: program, Args: args}.Usual())
+		return err
+	}
+	h.must("check by a program", check("/bin/echo", "a\nb"))
+	var unsure agent.Unsure
+	if err := check("/bin/false", ""); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "exit code 1") {
+		h.t.Errorf("a check whose program fails: %v", err)
+	}
+	for range 2 { // the second is not begun beside the first
+		if err := check("/bin/sleep", "30"); err == nil || errors.As(err, &unsure) {
+			h.t.Errorf("a check whose program hangs: %v", err)
+		}
 	}
 }
 
@@ -164,6 +208,8 @@ func testNoGuestAgent(t *testing.T, h *host) {
 		h.refused("trim", h.TrimGuest(h.ctx, vm.ID), word)
 		h.refused("set the clock", h.SyncGuestTime(h.ctx, vm.ID), word)
 		h.refused("set a password", h.SetGuestPassword(h.ctx, vm.ID, "root", "hush-hush"), word)
+		_, err := h.RunInGuest(h.ctx, vm.ID, fleet.GuestProgram{Program: "/bin/echo"})
+		h.refused("run a program", err, word)
 	}
 	all, err := h.GuestReadings(h.ctx)
 	h.must("read", err)
@@ -181,7 +227,7 @@ func testNoGuestAgent(t *testing.T, h *host) {
 // What a host does with a VM by itself stands with its definition, counts at once, and is none of the guest's.
 func testPolicy(t *testing.T, h *host) {
 	vm := h.vm()
-	vm.Spec.Policy = fleet.VMPolicy{Autostart: "last", StartOrder: 3, StartDelay: 20, Restart: "onFailure"}
+	vm.Spec.Policy = fleet.VMPolicy{Autostart: "last", StartOrder: 3, StartDelay: 20, Restart: "onFailure", StopOrder: 2, StopDelay: 5, GuestExec: true}
 	h.apply(vm)
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	want := func(when string) {

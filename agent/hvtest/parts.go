@@ -22,7 +22,7 @@ func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 	s.Rules = []fleet.PlacementRule{{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}}
 	s.Health = []fleet.HealthCheck{{Kind: fleet.HealthWatchdog, Action: fleet.HealthReset}}
 	s.Migration = fleet.VMMigration{Stays: true, LimitMiB: 100}
-	s.Policy = fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always"}
+	s.Policy = fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always", StopOrder: 3, StopDelay: 20, GuestExec: true}
 	return s
 }
 

@@ -60,6 +60,7 @@ type Backend struct {
 	assigned      assigned
 	ioErrors      ioErrors
 	watchdogs     watchdogs
+	execs         execs
 	addresses     watch[map[fleet.VMID]cards]
 	heard         heard
 	guests        guests

@@ -58,6 +58,9 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	if !s.agent {
 		return agent.Sign{}, errSilent
 	}
+	if check.Kind == fleet.HealthExec {
+		return b.execs.check(ctx, overLibvirt(ctx, c, s.ref), s, check)
+	}
 	limit := time.Duration(check.Timeout) * time.Second
 	if _, err := askGuest[struct{}](overLibvirt(ctx, c, s.ref), limit, "guest-ping", nil); errors.Is(err, errSilent) {
 		return agent.Sign{}, errSilent

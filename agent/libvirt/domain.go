@@ -305,6 +305,7 @@ func (b *Backend) inventory(ctx context.Context, c *conn) ([]sighted, error) {
 	b.domains.keepOnly(here)
 	b.ioErrors.keepOnly(here)
 	b.watchdogs.keepOnly(here)
+	b.execs.keepOnly(here)
 	return here, nil
 }
 

@@ -1,6 +1,8 @@
 package libvirt
 
 import (
+	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 )
 
@@ -115,5 +118,57 @@ func TestGuestsAreNotBelieved(t *testing.T) {
 	var old guestSeen
 	if err := old.hear(saying(map[string]string{"guest-info": sane})); err != nil || old.status != (fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.0"}) {
 		t.Errorf("an older one: %+v, %v", old.status, err)
+	}
+}
+
+// What the guest's agent says of a program is told as far as it is any good; where nobody can tell whether it ran, that is told.
+func TestHowProgramsEnd(t *testing.T) {
+	t.Parallel()
+	run := func(answers map[string]string) (fleet.GuestOutput, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		pid, err := beginInGuest(saying(answers), fleet.GuestProgram{Program: "/bin/x"})
+		if err != nil {
+			return fleet.GuestOutput{}, err
+		}
+		end, err := untilEnded(ctx, saying(answers), pid)
+		return end.output(), err
+	}
+	long := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a\x1b\u202e\r\n", 20_000)))
+	for name, c := range map[string]struct {
+		exec, status string
+		doubt        bool
+		words        string // of the error; empty: none
+	}{
+		"well":               {`{"return": {"pid": 7}}`, `{"return": {"exited": true, "exitcode": 0, "out-data": "aGk="}}`, false, ""},
+		"a lot":              {`{"return": {"pid": 7}}`, `{"return": {"exited": true, "exitcode": 0, "out-data": "` + long + `", "err-data": "%%%"}}`, false, ""},
+		"not yet":            {`{"return": {"pid": 7}}`, `{"return": {"exited": false}}`, true, "deadline"},
+		"never heard of":     {`{"return": {"pid": 7}}`, "", true, "nobody can tell"},
+		"rubbish begun":      {`{{`, "", true, "did not answer"},
+		"rubbish at its end": {`{"return": {"pid": 7}}`, `{{`, true, "nobody can tell"},
+		"too much":           {`{"return": {"pid": 7}}`, `{"return": {"out-data": "` + strings.Repeat("a", 5<<20) + `"}}`, true, "4096 KiB"},
+	} {
+		answers := map[string]string{"guest-exec": c.exec}
+		if c.status != "" {
+			answers["guest-exec-status"] = c.status
+		}
+		out, err := run(answers)
+		if errors.Is(err, agent.ErrGoesOn) != c.doubt || (err == nil) != (c.words == "") || err != nil && !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s: %v", name, err)
+		}
+		hidden := func(r rune) bool {
+			return r != '\n' && r != '\r' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
+		}
+		if len(out.Stdout) > fleet.MaxGuestOutput || strings.ContainsFunc(out.Stdout, hidden) || out.StdoutCut != (name == "a lot") {
+			t.Errorf("%s: %d bytes, cut %t", name, len(out.Stdout), out.StdoutCut)
+		}
+	}
+	blocked := func(string, time.Duration) (string, error) {
+		return "", errors.New("internal error: unable to execute QEMU agent command 'guest-exec': Command guest-exec has been disabled: the command is not allowed")
+	}
+	for name, ask := range map[string]guestAsk{"blocked": blocked, "not known": saying(nil)} {
+		if _, err := beginInGuest(ask, fleet.GuestProgram{Program: "x"}); err == nil || errors.Is(err, agent.ErrGoesOn) || !strings.Contains(err.Error(), "list of blocked commands") || !strings.Contains(err.Error(), "guest-exec") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

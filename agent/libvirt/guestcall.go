@@ -48,6 +48,11 @@ func overLibvirt(ctx context.Context, c *conn, ref golibvirt.Domain) guestAsk {
 
 // askGuest gives the guest's agent a command and reads what it returns.
 func askGuest[T any](ask guestAsk, limit time.Duration, command string, args any) (T, error) {
+	return askGuestFor[T](ask, limit, mostGuestAnswer, command, args)
+}
+
+// askGuestFor is askGuest of an answer that may be so long.
+func askGuestFor[T any](ask guestAsk, limit time.Duration, most int, command string, args any) (T, error) {
 	var out guestSays[T]
 	text, err := json.Marshal(struct {
 		Execute   string `json:"execute"`
@@ -60,8 +65,8 @@ func askGuest[T any](ask guestAsk, limit time.Duration, command string, args any
 	switch {
 	case err != nil:
 		return out.Return, err
-	case len(said) > mostGuestAnswer:
-		return out.Return, fmt.Errorf("%w: it said more than %d KiB to %s", errSilent, mostGuestAnswer>>10, command)
+	case len(said) > most:
+		return out.Return, fmt.Errorf("%w: it said more than %d KiB to %s", errSilent, most>>10, command)
 	}
 	if err := json.Unmarshal([]byte(said), &out); err != nil {
 		return out.Return, fmt.Errorf("%w: it answered %s with what is none", errSilent, command) // not in the guest's own words

@@ -31,6 +31,15 @@ func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Health
 	sick := g.sick[check.Kind] || misbehaves(g.name, Sick)
 	h.mu.Unlock()
 	switch check.Kind {
+	case fleet.HealthExec:
+		if says := g.says(); sick || says.Agent != fleet.AgentAnswers {
+			return agent.Sign{}, errors.New("the program ended with exit code 1")
+		}
+		out, err := runs(ctx, check.Order())
+		if err == nil {
+			err = agent.Ended(out)
+		}
+		return agent.Sign{Said: "It ended with exit code 0."}, err
 	case fleet.HealthAgent:
 		switch says := g.says(); {
 		case says.Agent == fleet.AgentNone:

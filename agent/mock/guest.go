@@ -32,8 +32,9 @@ type guest struct {
 	sick   map[fleet.HealthKind]bool // which checks it fails
 	signs  int                       // how often its watchdog was let down, or its screen has changed
 
-	frozen    bool              // its file systems are
-	passwords map[string]string // what its users were given
+	frozen    bool                 // its file systems are
+	passwords map[string]string    // what its users were given
+	programs  []fleet.GuestProgram // what was run in it
 }
 
 // shape is what a definition says: the devices of a spec, and where its pools are.

@@ -25,6 +25,7 @@ const (
 	HangStart  = "hang-start"  // starting never ends; of a network, too
 	NoShutdown = "no-shutdown" // the guest ignores the request to power off
 	NoAgent    = "no-agent"    // its agent does not answer
+	NoExec     = "no-exec"     // its agent runs no programs
 	Sick       = "sick"        // it fails its health checks
 )
 

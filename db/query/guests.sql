@@ -31,3 +31,17 @@ UPDATE vms SET expiry = @expiry WHERE id = @id;
 
 -- name: TimeNow :one
 SELECT now()::timestamptz;
+
+-- name: AddGuestRun :exec
+INSERT INTO guest_runs (task_id, vm_id, result) VALUES (@task_id, @vm_id, @result);
+
+-- name: DropGuestRuns :exec
+-- All of a VM's but the newest.
+DELETE FROM guest_runs WHERE guest_runs.vm_id = @vm_id
+  AND task_id NOT IN (SELECT k.task_id FROM guest_runs k WHERE k.vm_id = @vm_id ORDER BY k.task_id DESC LIMIT @keep::integer);
+
+-- name: EndGuestRun :exec
+UPDATE guest_runs SET result = jsonb_set(result, '{output}', @output::jsonb) WHERE task_id = @task_id;
+
+-- name: GuestRun :one
+SELECT result FROM guest_runs WHERE task_id = @task_id;

@@ -12,12 +12,12 @@ SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
 
 -- name: CancelTask :one
 -- What the portal has not asked for yet, and what no host has begun.
-WITH unasked AS (UPDATE tasks SET state = 'cancelled', pending = false, error = @error, ended_at = now() WHERE tasks.id = @id AND pending RETURNING 1),
+WITH unasked AS (UPDATE tasks SET state = 'cancelled', pending = false, held = false, error = @error, ended_at = now() WHERE tasks.id = @id AND pending RETURNING 1),
      waiting AS (UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now() WHERE jobs.task_id = @id AND state = 'queued' RETURNING 1)
 SELECT ((SELECT count(*) FROM unasked) + (SELECT count(*) FROM waiting))::bigint;
 
 -- name: CancelUnasked :execrows
-UPDATE tasks SET state = 'cancelled', pending = false, error = @error, ended_at = now() WHERE parent_id = @id AND pending;
+UPDATE tasks SET state = 'cancelled', pending = false, held = false, error = @error, ended_at = now() WHERE parent_id = @id AND pending;
 
 -- name: HoldSteps :exec
 -- Locks the VMs of a task's children that wait for their hosts, in one order for all who do so.
@@ -51,11 +51,23 @@ WITH parent AS (
     INSERT INTO tasks (id, kind, subject, subject_name, project_id, created_by, user_id, generation)
     VALUES (@id, @kind, 'task:' || @id::text, @name, @project_id, @created_by, @user_id, @generation)
 )
-INSERT INTO tasks (id, parent_id, listed, pending, generation, kind, subject, subject_name, project_id, state, error, created_by, user_id, address, ended_at)
+INSERT INTO tasks (id, parent_id, listed, pending, generation, kind, subject, subject_name, project_id, state, error, created_by, user_id, address, ended_at,
+                   held, stage, stage_wait)
 SELECT s.id, @id, @listed, s.error = '', @generation, @kind, s.subject, s.name, NULLIF(s.project, ''), CASE s.error WHEN '' THEN 'queued' ELSE 'failed' END,
-       s.error, @created_by, @user_id, @address, CASE WHEN s.error <> '' THEN now() END
+       s.error, @created_by, @user_id, @address, CASE WHEN s.error <> '' THEN now() END,
+       s.error = '' AND COALESCE(s.stage, 0) > 0, COALESCE(s.stage, 0), COALESCE(s.wait, 0)
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@subjects::text[]) AS subject, unnest(@names::text[]) AS name,
-             unnest(@projects::text[]) AS project, unnest(@errors::text[]) AS error) s;
+             unnest(@projects::text[]) AS project, unnest(@errors::text[]) AS error, unnest(@stages::integer[]) AS stage, unnest(@waits::integer[]) AS wait) s;
+
+-- name: LetStagesBegin :execrows
+-- Of each task with children that wait for others: the next stage, once all before it have ended and its wait is over.
+WITH next AS MATERIALIZED (
+    SELECT DISTINCT ON (w.parent_id) w.parent_id, w.stage, w.stage_wait FROM tasks w WHERE w.held AND w.pending ORDER BY w.parent_id, w.stage
+)
+UPDATE tasks t SET held = false FROM next n
+WHERE t.held AND t.parent_id = n.parent_id AND t.stage = n.stage
+  AND (SELECT b.id FROM tasks b WHERE b.parent_id = ANY (ARRAY[n.parent_id]) AND b.stage < n.stage AND b.state IN ('queued', 'running') LIMIT 1) IS NULL
+  AND now() >= COALESCE((SELECT max(b.ended_at) FROM tasks b WHERE b.parent_id = ANY (ARRAY[n.parent_id]) AND b.stage < n.stage), '-infinity') + n.stage_wait * interval '1 second';
 
 -- name: SettleParent :exec
 SELECT settle_parent(@id);
@@ -66,7 +78,7 @@ SELECT pg_notify('quantix', 'orders');
 
 -- name: PendingTasks :many
 -- Whoever else takes some takes others.
-SELECT id, parent_id, kind, subject, subject_name, user_id, created_by, address FROM tasks WHERE pending ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED;
+SELECT id, parent_id, kind, subject, subject_name, user_id, created_by, address FROM tasks WHERE pending AND NOT held ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED;
 
 -- name: RefuseTask :exec
 UPDATE tasks SET state = 'failed', pending = false, error = @error, ended_at = now() WHERE id = @id;

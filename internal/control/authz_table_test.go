@@ -155,7 +155,16 @@ var peopleCases = map[string]useCase{
 		id, secret := w.console()
 		return []any{id, secret}
 	}},
-	"GetTask":    {may: redSeen, with: func(w *world) []any { return []any{fleet.TaskID(w.job("queued"))} }},
+	"GetTask": {may: redSeen, with: func(w *world) []any { return []any{fleet.TaskID(w.job("queued"))} }},
+	"GuestRun": {may: redUse, with: func(w *world) []any {
+		id := w.vm()
+		w.exec(`UPDATE vms SET spec = spec || '{"policy":{"guestExec":true}}', status = status || '{"guest":{"agent":"answers"},"policy":{"guestExec":true}}' WHERE id = $1`, id)
+		task, err := w.ActGuest(w.t.Context(), chief, id, control.GuestOrder{Action: fleet.ActExec, Program: "ls"})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return []any{task.ID}
+	}},
 	"CancelTask": {may: redUse, with: func(w *world) []any { return []any{fleet.TaskID(w.job("queued"))} }},
 
 	// Lists, which are cut to what the actor sees.

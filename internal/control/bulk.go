@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,6 +35,7 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 	return c.orderMany(ctx, a, many{
 		kind: act.Job(), action: "vms." + string(act), right: policy.VMUse, ids: ids,
 		judge: func(vm fleet.VMView) error { return allowed(vm, act) },
+		place: fleet.PlaceIn(act),
 	})
 }
 
@@ -44,6 +46,7 @@ type many struct {
 	right  policy.Right
 	ids    []fleet.VMID
 	judge  func(fleet.VMView) error                       // refuses what can be judged at once
+	place  func(fleet.VMPolicy) (place, wait int)         // in which order they are begun; nil: all at once
 	also   func(q *db.Queries, parent fleet.TaskID) error // is kept with the task; nil: nothing
 }
 
@@ -148,6 +151,9 @@ func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, in many) (steps 
 		steps.Ids, steps.Subjects = append(steps.Ids, string(fleet.NewID[fleet.TaskID]())), append(steps.Subjects, string(subject))
 		steps.Names, steps.Projects, steps.Errors = append(steps.Names, name), append(steps.Projects, string(project)), append(steps.Errors, said)
 	}
+	if in.place != nil {
+		stages(&steps, vms, in.place)
+	}
 	steps.Name = fmt.Sprintf("%d VMs", len(seen))
 	if len(seen) == 1 {
 		steps.Name = "1 VM"
@@ -155,11 +161,37 @@ func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, in many) (steps 
 	return steps, forbidden, nil
 }
 
+// stages puts what was not refused in order: those of one place begin together, when all before them have ended, and the longest wait of those is over.
+func stages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, place func(fleet.VMPolicy) (place, wait int)) {
+	waits := map[int]int{} // by place
+	at := make([]int, len(steps.Ids))
+	for i, subject := range steps.Subjects {
+		if steps.Errors[i] != "" {
+			continue
+		}
+		_, id := fleet.Subject(subject).Split()
+		p, wait := place(vms[fleet.VMID(id)].Spec.Policy)
+		at[i], waits[p] = p, max(waits[p], wait)
+	}
+	order := slices.Sorted(maps.Keys(waits))
+	steps.Stages, steps.Waits = make([]int32, len(at)), make([]int32, len(at))
+	for i, p := range at {
+		stage, there := slices.BinarySearch(order, p)
+		if steps.Errors[i] != "" || !there || stage == 0 {
+			continue
+		}
+		steps.Stages[i], steps.Waits[i] = int32(stage), int32(waits[order[stage-1]]) //nolint:gosec // far below
+	}
+}
+
 // BeginTasks asks for what children of tasks wait for, until none is left: each as the person who ordered it, by the same use case as
 // if that person asked for it now. Order and child are one transaction, so that nothing is lost or done twice, however it ends. Any
 // number of portals may do so at once.
 func (c *Control) BeginTasks(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
+		return err
+	}
+	if _, err := c.store.LetStagesBegin(ctx); err != nil {
 		return err
 	}
 	for {

@@ -80,7 +80,11 @@ func actVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act
 	if err := overtake(ctx, q, vm, act.Job(), act.Word()); err != nil {
 		return "", err
 	}
-	order := orderOf(vm, act.Job(), fleet.JobArgs{})
+	var args fleet.JobArgs
+	if act == fleet.ActRestart {
+		args.Run = vm.Status.StartedAt
+	}
+	order := orderOf(vm, act.Job(), args)
 	if child != "" {
 		order.Child = (*string)(&child)
 	}

@@ -17,10 +17,12 @@ import (
 
 // GuestOrder is what a guest's agent is asked for.
 type GuestOrder struct {
-	Action   fleet.Action `json:"action" enum:"freeze,thaw,clock,trim,guestpassword"`
-	Seconds  int          `json:"seconds,omitempty" doc:"Of freeze: after how many the host thaws the guest by itself; 1 to 600, 0: 60"`
+	Action   fleet.Action `json:"action" enum:"freeze,thaw,clock,trim,guestpassword,exec"`
+	Seconds  int          `json:"seconds,omitempty" doc:"Of freeze: after how many the host thaws the guest by itself; 1 to 600, 0: 60. Of exec: that its host waits for the program; 1 to 300, 0: 30"`
 	User     string       `json:"user,omitempty" doc:"Of guestpassword: a user of the guest"`
 	Password string       `json:"password,omitempty" doc:"Of guestpassword. It is in no answer, task or audit line"`
+	Program  string       `json:"program,omitempty" doc:"Of exec: a program of the guest, which its agent begins without a shell"`
+	Args     []string     `json:"args,omitempty" nullable:"false" doc:"Of exec: the program's arguments. They are in no answer, task or audit line"`
 }
 
 // order is what its job bears.
@@ -36,6 +38,13 @@ func (in GuestOrder) order(c *fleet.Checks) *fleet.GuestOrder {
 		fleet.CheckGuestUser(c, "user", in.User)
 		fleet.CheckGuestPassword(c, "password", in.Password)
 		return &fleet.GuestOrder{User: in.User}
+	case fleet.ActExec:
+		if in.Seconds == 0 {
+			in.Seconds = fleet.UsualExec
+		}
+		fleet.CheckExec(c, "seconds", in.Seconds)
+		fleet.CheckProgram(c, "program", "args", in.runs())
+		return &fleet.GuestOrder{Seconds: in.Seconds, Program: in.Program}
 	}
 	if !slices.Contains(fleet.GuestActions, in.Action) {
 		c.Add("action", "A guest's agent is not asked for %q.", string(in.Action))
@@ -43,11 +52,18 @@ func (in GuestOrder) order(c *fleet.Checks) *fleet.GuestOrder {
 	return nil
 }
 
+// runs is what is run of exec.
+func (in GuestOrder) runs() fleet.GuestProgram {
+	return fleet.GuestProgram{Program: in.Program, Args: in.Args}
+}
+
 // detail is what the audit says of it.
 func (in GuestOrder) detail(o *fleet.GuestOrder) string {
 	switch {
 	case in.Action == fleet.ActFreeze:
 		return fmt.Sprintf("for %d s", o.Seconds)
+	case in.Action == fleet.ActExec: // its arguments may be secrets
+		return fmt.Sprintf("%s, arguments: %d", in.Program, len(in.Args))
 	case o != nil:
 		return "of " + o.User
 	}
@@ -81,10 +97,13 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if err := allowed(vm, in.Action); err != nil {
 			return err
 		}
-		if kind == fleet.VMPassword { // of two, the second would take the place of the first while that waits
+		if kind == fleet.VMPassword || kind == fleet.VMExec { // of two, the second would take the place of the first while that waits
 			open, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVM(id), Kind: kind})
 			if err != nil {
 				return err
+			}
+			if len(open) > 0 && kind == fleet.VMExec {
+				return fleet.Errorf(fleet.Conflict, "Another program is being run in this guest. Wait until it has ended, or cancel it in the VM's tasks while it waits.")
 			}
 			if len(open) > 0 {
 				return fleet.Errorf(fleet.Conflict, "Another password is being set in this guest. Wait until that has ended, or cancel it in the VM's tasks.")
@@ -98,6 +117,11 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 				return err
 			}
 		}
+		if kind == fleet.VMExec {
+			if err := c.keepRun(ctx, q, task.ID, id, in, order.Seconds); err != nil {
+				return err
+			}
+		}
 		return store.Audit(ctx, q, a, string(kind), fleet.SubjectVM(id), vm.Name, in.detail(order))
 	})
 	return store.TaskFor(a, task), err
@@ -107,7 +131,7 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 func (c *Control) keepGuestSecret(ctx context.Context, q *db.Queries, job fleet.JobID, secret string) error {
 	by := c.opts.Vault.ID()
 	if by == "" {
-		return fleet.Errorf(fleet.Conflict, "This portal has no key to keep a password with until the host has it. Set secretsKey in its settings.")
+		return fleet.Errorf(fleet.Conflict, "This portal has no key to keep a secret with until the host has it. Set secretsKey in its settings.")
 	}
 	sealed, err := c.opts.Vault.Seal(guestSecretLabel(job), []byte(secret))
 	if err != nil {
@@ -129,14 +153,14 @@ func (c *Control) GuestSecret(ctx context.Context, a fleet.Actor, id fleet.JobID
 	}
 	row, err := c.store.GuestSecretFor(ctx, db.GuestSecretForParams{JobID: id, HostID: a.HostID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return wire.GuestSecret{}, fleet.Errorf(fleet.NotFound, "This task has no password for this host. Ask for it again.")
+		return wire.GuestSecret{}, fleet.Errorf(fleet.NotFound, "This task has no secret for this host. Ask for it again.")
 	}
 	if err != nil {
 		return wire.GuestSecret{}, store.Err(err)
 	}
 	secret, ok := c.opts.Vault.Unseal(guestSecretLabel(id), row.Sealed)
 	if !ok {
-		return wire.GuestSecret{}, fleet.Errorf(fleet.Conflict, "The portal cannot read the password: it was given to a portal with another key (%s). Give all portals the same secretsKey, and set it again.", row.ByKey)
+		return wire.GuestSecret{}, fleet.Errorf(fleet.Conflict, "The portal cannot read what this task bears: it was given to a portal with another key (%s). Give all portals the same secretsKey, and ask again.", row.ByKey)
 	}
 	return wire.GuestSecret{Secret: string(secret)}, nil
 }

@@ -15,6 +15,7 @@ const (
 	ActStop     Action = "stop"
 	ActReboot   Action = "reboot"
 	ActReset    Action = "reset"
+	ActRestart  Action = "restart"
 	ActPause    Action = "pause"
 	ActResume   Action = "resume"
 	ActConsole  Action = "console"
@@ -30,6 +31,7 @@ const (
 	ActGuestPassword Action = "guestpassword"
 	ActClock         Action = "clock"
 	ActTrim          Action = "trim"
+	ActExec          Action = "exec"
 
 	ActTakeOver Action = "takeover"
 	ActPutBack  Action = "putback"
@@ -37,7 +39,7 @@ const (
 
 // VMActions lists every action in the order in which menus show them.
 var VMActions = []Action{
-	ActStart, ActShutdown, ActStop, ActReboot, ActReset, ActPause, ActResume, ActConsole, ActEdit, ActGuard, ActDelete,
+	ActStart, ActShutdown, ActStop, ActRestart, ActReboot, ActReset, ActPause, ActResume, ActConsole, ActEdit, ActGuard, ActDelete,
 }
 
 type actionRule struct {
@@ -64,6 +66,11 @@ var actionRules = map[Action]actionRule{
 		"The VM is not running.",
 	},
 	ActReboot: {VMReboot, "", []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be rebooted."},
+	ActRestart: {
+		VMRestart, "",
+		[]Phase{PhaseRunning, PhaseNeedsRestart},
+		"Only a running VM can be restarted.",
+	},
 	ActReset:  {VMReset, "", []Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping}, "Only a running VM can be reset."},
 	ActPause:  {VMPause, "", []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be paused."},
 	ActResume: {VMResume, "", []Phase{PhasePaused}, "Only a paused VM can be resumed."},
@@ -81,6 +88,7 @@ var actionRules = map[Action]actionRule{
 	ActTrim:   {VMTrim, "", guestPhases, guestElse},
 
 	ActGuestPassword: {VMPassword, "", guestPhases, guestElse},
+	ActExec:          {VMExec, "", guestPhases, guestElse},
 
 	ActTakeOver: {VMApply, "Take over", nil, ""},
 	ActPutBack:  {VMPutBack, "", nil, ""},
@@ -92,7 +100,7 @@ var guestPhases = []Phase{PhaseRunning, PhaseNeedsRestart, PhaseUpdating}
 const guestElse = "The VM is not running, so there is no guest to ask."
 
 // GuestActions are those that the guest's agent is asked for, in the order in which a menu has them.
-var GuestActions = []Action{ActFreeze, ActThaw, ActClock, ActTrim, ActGuestPassword}
+var GuestActions = []Action{ActFreeze, ActThaw, ActClock, ActTrim, ActGuestPassword, ActExec}
 
 // whyNoGuest says why the guest's agent cannot be asked; empty: it can.
 func (vm VM) whyNoGuest() string {
@@ -109,6 +117,13 @@ func (vm VM) whyNoGuest() string {
 
 // whyNotGuest says why the guest is not asked for that one thing; empty: it is.
 func (vm VM) whyNotGuest(a Action) string {
+	switch said := vm.Status.Guest; {
+	case a != ActExec:
+	case !vm.Spec.Policy.GuestExec:
+		return "The VM's policy allows no programs to be run in its guest. Who runs the hosts switches that on in its configuration."
+	case said != nil && said.Agent != AgentNone && !vm.Status.Policy.GuestExec:
+		return "Its host does not know yet that programs may be run in the guest. Wait until the change is there, or upgrade the host's agent."
+	}
 	if why := vm.whyNoGuest(); why != "" {
 		return why
 	}
@@ -191,7 +206,9 @@ func (v VMView) Allows(a Action) (bool, string) {
 		return false, "It runs on two hosts at once: nothing is done to it until somebody has said where it is."
 	case a == ActStop && (v.Phase == PhaseStopped && v.Attention || v.Phase == PhaseCreating && v.Ordered == Running):
 		return true, ""
-	case a == ActStart && ok && missing != nil:
+	case a == ActRestart && ok && (v.Status == nil || v.Status.StartedAt == nil):
+		return false, "Its host does not tell since when it runs, so that nobody could tell the new run from the old. Shut it down, then start it."
+	case (a == ActStart || a == ActRestart) && ok && missing != nil:
 		return false, missing.Text
 	case a == ActStart && ok && v.heldElsewhere() != "":
 		return false, v.heldElsewhere() + " Two of them would destroy the disks."

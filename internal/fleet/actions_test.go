@@ -3,32 +3,34 @@ package fleet_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"quantix/internal/fleet"
 )
 
 func TestActionsOfEachPhase(t *testing.T) {
 	t.Parallel()
-	// Columns as in fleet.VMActions: start, shutdown, stop, reboot, reset, pause, resume, console, edit, guard, delete.
+	// Columns as in fleet.VMActions: start, shutdown, stop, restart, reboot, reset, pause, resume, console, edit, guard, delete.
 	table := map[fleet.Phase]string{
-		fleet.PhaseCreating:     "--------+++",
-		fleet.PhaseStarting:     "--+----++++",
-		fleet.PhaseRunning:      "-+++++-++++",
-		fleet.PhaseNeedsRestart: "-+++++-++++",
-		fleet.PhaseStopping:     "--+-+--++++",
-		fleet.PhaseStopped:      "+-------+++",
-		fleet.PhasePausing:      "--+----++++",
-		fleet.PhasePaused:       "--+-+-+++++",
-		fleet.PhaseUpdating:     "--+----++++",
-		fleet.PhaseDeleting:     "-----------",
-		fleet.PhaseFailed:       "+-------+++",
-		fleet.PhaseCrashed:      "+-+-----+++",
-		fleet.PhaseMissing:      "+-------+++",
-		fleet.PhaseUnknown:      "--------+++",
+		fleet.PhaseCreating:     "---------+++",
+		fleet.PhaseStarting:     "--+-----++++",
+		fleet.PhaseRunning:      "-++++++-++++",
+		fleet.PhaseNeedsRestart: "-++++++-++++",
+		fleet.PhaseStopping:     "--+--+--++++",
+		fleet.PhaseStopped:      "+--------+++",
+		fleet.PhasePausing:      "--+-----++++",
+		fleet.PhasePaused:       "--+--+-+++++",
+		fleet.PhaseUpdating:     "--+-----++++",
+		fleet.PhaseDeleting:     "------------",
+		fleet.PhaseFailed:       "+--------+++",
+		fleet.PhaseCrashed:      "+-+------+++",
+		fleet.PhaseMissing:      "+--------+++",
+		fleet.PhaseUnknown:      "---------+++",
 	}
+	since := time.Now()
 	for _, phase := range fleet.VMPhases {
 		var got strings.Builder
-		for _, a := range (fleet.VMView{Phase: phase}).Actions() {
+		for _, a := range (fleet.VMView{Phase: phase, VM: fleet.VM{Status: &fleet.VMStatus{StartedAt: &since}}}).Actions() {
 			if a.Allowed {
 				got.WriteByte('+')
 			} else {

@@ -78,7 +78,7 @@ func TestTheTableKnowsEveryFieldOfASpec(t *testing.T) {
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9", Spice: true, USBRedirection: 2},
 		Security: fleet.VMSecurity{TPM: true, SecureBoot: true, Confidential: "sev"}, Devices: fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true, GuestAgent: "none", Balloon: "none", Serials: 2, Parallel: true},
 		Drives: []fleet.VMDrive{{Slot: "cdrom2"}}, HostDevices: []fleet.VMHostDevice{{Device: "usb/046d:c52b"}}, Shares: []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: "p", Volume: "src"}}},
-		Policy:    fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always"},
+		Policy:    fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always", StopOrder: 3, StopDelay: 20, GuestExec: true},
 		Rules:     []fleet.PlacementRule{{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}},
 		Health:    []fleet.HealthCheck{{Kind: fleet.HealthTCP, Port: 22}},
 		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100},

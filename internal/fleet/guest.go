@@ -63,10 +63,11 @@ type GuestView struct {
 	GuestReading
 }
 
-// GuestOrder is what an order to a guest's agent says. A password is no part of it: see wire.GuestSecret.
+// GuestOrder is what an order to a guest's agent says. A password is no part of it, nor are a program's arguments: see wire.GuestSecret.
 type GuestOrder struct {
-	Seconds int    `json:"seconds,omitempty"` // vm.freeze: after how many the host thaws it by itself
+	Seconds int    `json:"seconds,omitempty"` // vm.freeze: after how many the host thaws it by itself; vm.exec: that it waits for the program
 	User    string `json:"user,omitempty"`    // vm.password
+	Program string `json:"program,omitempty"` // vm.exec; its arguments are no part of it
 }
 
 // Bounds of orders to guests.

@@ -16,6 +16,11 @@ func TestGuestActionsSayWhyNot(t *testing.T) {
 	view := func(p fleet.Phase, g *fleet.GuestStatus) fleet.VMView {
 		return fleet.VMView{Phase: p, VM: fleet.VM{Status: &fleet.VMStatus{Power: fleet.Running, Guest: g}}}
 	}
+	allows := func(p fleet.Phase, g *fleet.GuestStatus, wanted, there bool) fleet.VMView {
+		v := view(p, g)
+		v.Spec.Policy.GuestExec, v.Status.Policy.GuestExec = wanted, there
+		return v
+	}
 	for _, c := range []struct {
 		v      fleet.VMView
 		action fleet.Action
@@ -33,6 +38,14 @@ func TestGuestActionsSayWhyNot(t *testing.T) {
 		{view(fleet.PhaseRunning, &fleet.GuestStatus{Agent: fleet.AgentNone}), fleet.ActFreeze, "no channel"},
 		{view(fleet.PhaseRunning, &fleet.GuestStatus{Agent: fleet.AgentSilent}), fleet.ActGuestPassword, "does not answer"},
 		{view(fleet.PhaseRunning, &fleet.GuestStatus{Agent: "mumbles"}), fleet.ActGuestPassword, "does not answer"},
+		{view(fleet.PhaseRunning, answers), fleet.ActExec, "policy allows no programs"},
+		{allows(fleet.PhaseRunning, answers, true, false), fleet.ActExec, "does not know yet"},
+		{allows(fleet.PhaseRunning, answers, false, true), fleet.ActExec, "policy allows no programs"},
+		{allows(fleet.PhaseRunning, answers, true, true), fleet.ActExec, ""},
+		{allows(fleet.PhaseRunning, frozen, true, true), fleet.ActExec, "Thaw them first"},
+		{allows(fleet.PhaseRunning, &fleet.GuestStatus{Agent: fleet.AgentSilent}, true, true), fleet.ActExec, "does not answer"},
+		{allows(fleet.PhaseRunning, nil, true, true), fleet.ActExec, "too old"},
+		{allows(fleet.PhaseStopped, nil, true, true), fleet.ActExec, "not running"},
 		{view(fleet.PhaseStopped, nil), fleet.ActTrim, "not running"},
 		{view(fleet.PhasePaused, answers), fleet.ActTrim, "not running"},
 		{view(fleet.PhaseUnknown, answers), fleet.ActThaw, "not heard"},

@@ -19,6 +19,8 @@ type HealthCheck struct {
 	Port      int          `json:"port,omitempty"`      // of tcp and http; 0 of http: 80
 	Path      string       `json:"path,omitempty"`      // of http; empty: /
 	Status    int          `json:"status,omitempty"`    // that http is to answer; 0: any from 200 to 299
+	Program   string       `json:"program,omitempty"`   // of exec: it passes where this ends with exit code 0
+	Args      string       `json:"args,omitempty"`      // of exec: its arguments, one a line
 	Interval  int          `json:"interval,omitempty"`  // seconds; 0: 10, of screen 60
 	Timeout   int          `json:"timeout,omitempty"`   // seconds; 0: 5
 	Threshold int          `json:"threshold,omitempty"` // failures in a row that count as one; 0: 3, of watchdog 1, of screen 10
@@ -33,6 +35,7 @@ const (
 	HealthAgent    HealthKind = "agent"    // the guest's agent answers
 	HealthTCP      HealthKind = "tcp"      // a port takes a connection
 	HealthHTTP     HealthKind = "http"     // a web server answers as expected
+	HealthExec     HealthKind = "exec"     // a program in the guest ends well
 	HealthWatchdog HealthKind = "watchdog" // the guest feeds its watchdog
 	HealthScreen   HealthKind = "screen"   // the screen is not the same all the time
 )
@@ -52,6 +55,7 @@ var (
 		{string(HealthAgent), "Guest agent answers"},
 		{string(HealthTCP), "TCP port is open"},
 		{string(HealthHTTP), "Web server answers"},
+		{string(HealthExec), "Program in the guest succeeds"},
 		{string(HealthWatchdog), "Watchdog is fed"},
 		{string(HealthScreen), "Screen changes"},
 	}
@@ -91,6 +95,8 @@ func (h HealthCheck) Says() string {
 		return "TCP port " + strconv.Itoa(u.Port)
 	case HealthHTTP:
 		return "web server at port " + strconv.Itoa(u.Port) + ", " + u.Path
+	case HealthExec:
+		return "program " + strings.Join(h.Order().Words(), " ")
 	case HealthWatchdog:
 		return "watchdog"
 	case HealthScreen:
@@ -135,12 +141,27 @@ func (h HealthCheck) check(c *Checks, at string) {
 			c.Add(at+".path", "A path begins with / and has at most 256 characters, none of which needs escaping: /health?full=1.")
 		}
 		within("status", h.Status, 100, 599)
+	case HealthExec:
+		CheckProgram(c, at+".program", at+".args", h.Order())
+		switch {
+		case strings.ContainsRune(h.Args, '\r'):
+			c.Add(at+".args", "Give one argument a line.")
+		case len(h.Args) > MaxCheckArgs:
+			c.Add(at+".args", "The arguments of a check have at most %d bytes. Put more into a file in the guest.", MaxCheckArgs)
+		}
+		only("port", h.Port != 0, "TCP and web server")
+		only("path", h.Path != "", "web server")
+		only("status", h.Status != 0, "web server")
 	case HealthAgent, HealthWatchdog, HealthScreen:
 		only("port", h.Port != 0, "TCP and web server")
 		only("path", h.Path != "", "web server")
 		only("status", h.Status != 0, "web server")
 	default:
-		c.Add(at+".kind", "Choose one of agent, tcp, http, watchdog, screen.")
+		c.Add(at+".kind", "Choose one of agent, tcp, http, exec, watchdog, screen.")
+	}
+	if h.Kind != HealthExec {
+		only("program", h.Program != "", "program")
+		only("args", h.Args != "", "program")
 	}
 	within("port", h.Port, 1, 65535)
 	within("interval", h.Interval, 5, 3600)
@@ -172,6 +193,10 @@ func (s VMSpec) checkHealth(c *Checks, at string) {
 		switch {
 		case h.Kind == HealthAgent && s.Devices.GuestAgent == "none":
 			c.Add(here+".kind", "The VM has no channel for a guest agent. Switch it on, or leave the check.")
+		case h.Kind == HealthExec && s.Devices.GuestAgent == "none":
+			c.Add(here+".kind", "The VM has no channel for a guest agent, which runs the program. Switch it on, or leave the check.")
+		case h.Kind == HealthExec && !s.Policy.GuestExec:
+			c.Add(here+".kind", "The VM's policy allows no programs to be run in its guest. Switch that on (policy.guestExec), or leave the check.")
 		case h.Kind == HealthWatchdog && s.Devices.Watchdog == "":
 			c.Add(here+".kind", "The VM has no watchdog. Choose one, or leave the check.")
 		case h.Kind == HealthScreen && s.Display.Video == "none":

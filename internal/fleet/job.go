@@ -34,6 +34,8 @@ type JobArgs struct {
 	Move        *MoveOrder   `json:"move,omitempty"`  // vm.move
 	Leave       *LeaveOrder  `json:"leave,omitempty"` // vm.leave
 
+	Run *time.Time `json:"run,omitempty"` // vm.restart: when the run began that is to end; any other is the new one
+
 	Snapshot *SnapshotOrder `json:"snapshot,omitempty"` // vm.snapshot, vm.revert, vm.snapshot.delete, vm.consolidate
 	Guest    *GuestOrder    `json:"guest,omitempty"`    // vm.freeze, vm.password
 	Plan     PlanID         `json:"plan,omitempty"`     // vm.plan: which

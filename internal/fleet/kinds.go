@@ -12,6 +12,7 @@ const (
 	VMStop         JobKind = "vm.stop"     // force off
 	VMReboot       JobKind = "vm.reboot"   // ask the guest to restart
 	VMReset        JobKind = "vm.reset"    // press the reset button
+	VMRestart      JobKind = "vm.restart"  // ask the guest to power off, wait for it, apply and start: what waits for a start then counts
 	VMPause        JobKind = "vm.pause"
 	VMResume       JobKind = "vm.resume"
 	VMPutBack      JobKind = "vm.putback" // apply, and undo what somebody changed on the host: VMStatus.Drift
@@ -25,6 +26,7 @@ const (
 	VMThaw         JobKind = "vm.thaw"     // the same undone before
 	VMPassword     JobKind = "vm.password" // of a user of the guest
 	VMClock        JobKind = "vm.clock"    // the guest's, set to the host's
+	VMExec         JobKind = "vm.exec"     // a program in the guest
 	VMTrim         JobKind = "vm.trim"     // storage gets back what the guest's file systems do not use
 	VMMove         JobKind = "vm.move"     // a disk into another pool of the host, running or not
 	VolumeCreate   JobKind = "volume.create"
@@ -101,6 +103,10 @@ var kinds = []Kind{
 	{Name: VMShutdown, Noun: NounVM, Verb: "Shut down", Right: MayUseVMs, Limit: 4 * time.Minute, NewestOnly: true, Power: Stopped, Waits: true},
 	{Name: VMStop, Noun: NounVM, Verb: "Force off", Right: MayUseVMs, Limit: time.Minute, NewestOnly: true, Power: Stopped, Forces: true},
 	{Name: VMReboot, Noun: NounVM, Verb: "Reboot", Right: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true},
+	{
+		// Its wait for the guest takes no slot; its start takes one all the same, like any.
+		Name: VMRestart, Noun: NounVM, Verb: "Restart", Right: MayUseVMs, Limit: 36 * time.Minute, Applies: true, NewestOnly: true, Power: Running, Waits: true,
+	},
 	{Name: VMReset, Noun: NounVM, Verb: "Reset", Right: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true, Forces: true},
 	{Name: VMPause, Noun: NounVM, Verb: "Pause", Right: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, Power: Paused},
 	{Name: VMResume, Noun: NounVM, Verb: "Resume", Right: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, Power: Running},
@@ -158,6 +164,10 @@ var kinds = []Kind{
 	{Name: VMPassword, Noun: NounVM, Verb: "Set a user's password", Right: MayChangeVMs, Limit: time.Minute, Waits: true, Guest: true},
 	{Name: VMClock, Noun: NounVM, Verb: "Set the guest's clock", Right: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
 	{Name: VMTrim, Noun: NounVM, Verb: "Trim file systems", Right: MayUseVMs, Limit: 11 * time.Minute, Waits: true, Guest: true},
+	{
+		Name: VMExec, Noun: NounVM, Verb: "Run a program", Right: MayChangeVMs, Limit: MaxExec*time.Second + time.Minute, Waits: true, Guest: true, SingleShot: true,
+		Begun: "The guest runs the program already, and its agent cannot end it.",
+	},
 	{Name: VMMove, Noun: NounVM, Verb: "Move disk", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
 	{Name: VMLeave, Noun: NounVM, Verb: "Move to another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{Name: VMPlan, Noun: NounVM, Verb: "Plan", Right: MayChangeVMs, Limit: 15 * time.Second, Aside: true},

@@ -44,7 +44,7 @@ func TestEveryKindIsWhole(t *testing.T) {
 			}
 		}
 	}
-	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 45 {
+	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 47 {
 		t.Errorf("the kinds are %v", everyKind())
 	}
 }
@@ -52,7 +52,7 @@ func TestEveryKindIsWhole(t *testing.T) {
 func TestWhatMustNeverBeDoneTwice(t *testing.T) {
 	t.Parallel()
 	for _, k := range everyKind() {
-		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.ConsoleOpen, fleet.UploadOpen, fleet.VolumeRead}, k)
+		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.VMExec, fleet.ConsoleOpen, fleet.UploadOpen, fleet.VolumeRead}, k)
 		if k.SingleShot(fleet.JobArgs{}) != once || k.SingleShot(fleet.JobArgs{DeleteDisks: true}) != (once || slices.Contains([]fleet.JobKind{fleet.VMDelete, fleet.VolumeWipe, fleet.VolumeDelete}, k)) {
 			t.Errorf("%s: single-shot %v, with data %v", k, k.SingleShot(fleet.JobArgs{}), k.SingleShot(fleet.JobArgs{DeleteDisks: true}))
 		}

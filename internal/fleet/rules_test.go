@@ -19,6 +19,14 @@ func TestRulesAndHealthAreChecked(t *testing.T) {
 		change(&h)
 		return health(h)
 	}
+	execs := func(all ...fleet.HealthCheck) func(*fleet.VMSpec) {
+		return func(s *fleet.VMSpec) { s.Health, s.Policy.GuestExec = all, true }
+	}
+	exec := func(change func(*fleet.HealthCheck)) func(*fleet.VMSpec) {
+		h := fleet.HealthCheck{Kind: fleet.HealthExec, Program: "/usr/bin/systemctl", Args: "is-active\nnginx"}
+		change(&h)
+		return execs(h)
+	}
 	for name, c := range map[string]struct {
 		change func(*fleet.VMSpec)
 		want   []string
@@ -85,7 +93,27 @@ func TestRulesAndHealthAreChecked(t *testing.T) {
 			health(fleet.HealthCheck{Kind: fleet.HealthScreen})(s)
 			s.Display.Video = "none"
 		}, []string{"spec.health[0].kind"}},
-		"a port without a card": {func(s *fleet.VMSpec) { health(tcp)(s); s.NICs = nil }, []string{"spec.health[0].kind"}},
+		"a program":                {exec(func(*fleet.HealthCheck) {}), nil},
+		"programs of two kinds":    {execs(fleet.HealthCheck{Kind: fleet.HealthExec, Program: "/bin/true"}, fleet.HealthCheck{Kind: fleet.HealthExec, Program: "/bin/true", Args: "-x"}), nil},
+		"no program":               {exec(func(h *fleet.HealthCheck) { h.Program = "" }), []string{"spec.health[0].program"}},
+		"a program of two lines":   {exec(func(h *fleet.HealthCheck) { h.Program = "/bin/true\n/bin/rm" }), []string{"spec.health[0].program"}},
+		"a program with a NUL":     {exec(func(h *fleet.HealthCheck) { h.Program = "/bin/true\x00" }), []string{"spec.health[0].program"}},
+		"a program with blanks":    {exec(func(h *fleet.HealthCheck) { h.Program = " /bin/true" }), []string{"spec.health[0].program"}},
+		"a program that is long":   {exec(func(h *fleet.HealthCheck) { h.Program = strings.Repeat("a", 256) }), []string{"spec.health[0].program"}},
+		"arguments with a NUL":     {exec(func(h *fleet.HealthCheck) { h.Args = "a\x00b" }), []string{"spec.health[0].args"}},
+		"arguments of no text":     {exec(func(h *fleet.HealthCheck) { h.Args = "\xff" }), []string{"spec.health[0].args"}},
+		"arguments of DOS":         {exec(func(h *fleet.HealthCheck) { h.Args = "a\r\nb" }), []string{"spec.health[0].args"}},
+		"arguments that are long":  {exec(func(h *fleet.HealthCheck) { h.Args = strings.Repeat("a", 1025) }), []string{"spec.health[0].args"}},
+		"too many arguments":       {exec(func(h *fleet.HealthCheck) { h.Args = strings.Repeat("a\n", 64) + "b" }), []string{"spec.health[0].args"}},
+		"a port of a program":      {exec(func(h *fleet.HealthCheck) { h.Port = 80 }), []string{"spec.health[0].port"}},
+		"a path of a program":      {exec(func(h *fleet.HealthCheck) { h.Path = "/" }), []string{"spec.health[0].path"}},
+		"an answer of a program":   {exec(func(h *fleet.HealthCheck) { h.Status = 200 }), []string{"spec.health[0].status"}},
+		"a program of the agent":   {health(fleet.HealthCheck{Kind: fleet.HealthAgent, Program: "/bin/true"}), []string{"spec.health[0].program"}},
+		"arguments of TCP":         {health(fleet.HealthCheck{Kind: fleet.HealthTCP, Port: 1, Args: "a"}), []string{"spec.health[0].args"}},
+		"the same program twice":   {execs(fleet.HealthCheck{Kind: fleet.HealthExec, Program: "true"}, fleet.HealthCheck{Kind: fleet.HealthExec, Program: "true"}), []string{"spec.health[1].kind"}},
+		"a program without policy": {health(fleet.HealthCheck{Kind: fleet.HealthExec, Program: "true"}), []string{"spec.health[0].kind"}},
+		"a program, no agent":      {func(s *fleet.VMSpec) { exec(func(*fleet.HealthCheck) {})(s); s.Devices.GuestAgent = "none" }, []string{"spec.health[0].kind"}},
+		"a port without a card":    {func(s *fleet.VMSpec) { health(tcp)(s); s.NICs = nil }, []string{"spec.health[0].kind"}},
 	} {
 		spec := fleet.VMSpec{Power: fleet.Running, CPUs: 1, MemoryMiB: 512, Firmware: fleet.UEFI, NICs: []fleet.NIC{{Network: "default"}}}
 		c.change(&spec)

@@ -253,15 +253,25 @@ var partFields = []Field[VMSpec]{
 		Help: "The host does it by itself, also without the portal. libvirt's own autostart flag stays as it is.",
 	})),
 	atOnce(number("policy.startOrder", "place in the start order", "place", func(s *VMSpec) *int { return &s.Policy.StartOrder }, Input{
-		Section: SectionPower, Label: "Place in the start order", Help: "1 starts first; those without a number start last, by name.",
+		Section: SectionPower, Label: "Place in the start order", Help: "When the host comes up, and when many are started together: 1 first, those without a number last.",
 	}, 1, MaxStartOrder)),
 	atOnce(number("policy.startDelay", "wait before the next start", "s", func(s *VMSpec) *int { return &s.Policy.StartDelay }, Input{
 		Section: SectionPower, Label: "Wait before the next", Unit: "s", Help: "For what the next ones need of it, such as a database.",
+	}, 1, MaxStartDelay)),
+	ofPortal(number("policy.stopOrder", "place in the stop order", "place", func(s *VMSpec) *int { return &s.Policy.StopOrder }, Input{
+		Section: SectionPower, Label: "Place in the stop order", Help: "When many are shut down together: 1 first. Empty: the reverse of the start order.",
+	}, 1, MaxStartOrder)),
+	ofPortal(number("policy.stopDelay", "wait after its stop", "s", func(s *VMSpec) *int { return &s.Policy.StopDelay }, Input{
+		Section: SectionPower, Label: "Wait after it is off", Unit: "s", Help: "Before those that stop after it are asked to.",
 	}, 1, MaxStartDelay)),
 	atOnce(choice("policy.restart", "when it goes off by itself", func(s *VMSpec) *string { return &s.Policy.Restart }, Input{
 		Section: SectionPower, Label: "When it goes off by itself", Options: Restarts,
 		Help: "After 10 s, then twice as long each time, up to 5 minutes. What a person stops stays off, and so does what virsh forces off.",
 	})),
+	atOnce(reserved("they run as the administrator of the guest, whoever asks for them", flag("policy.guestExec", "programs in the guest", func(s *VMSpec) *bool { return &s.Policy.GuestExec }, Input{
+		Section: SectionPower, Label: "Run programs in the guest",
+		Help: "Whoever may change the VM can then run programs in the guest through its agent, as its administrator, and health checks can.",
+	}))),
 
 	ofPortal(flag("migration.stays", "staying on its host", func(s *VMSpec) *bool { return &s.Migration.Stays }, Input{
 		Section: SectionMoves, Label: "Stays on its host", Help: "It goes to no other host until this is taken back. Its disks can go to other pools.",
@@ -362,12 +372,6 @@ func (s VMSpec) checkParts(c *Checks, prefix string) {
 	}
 	if d := s.Display; d.Heads > 1 && d.Video != "virtio" && d.Video != "qxl" {
 		c.Add(prefix+".display.heads", "Only a virtio or QXL graphics card has several screens.")
-	}
-	if p := s.Policy; p.Autostart == "" && p.StartOrder != 0 {
-		c.Add(prefix+".policy.startOrder", "Choose that it starts when the host comes up, or leave its place.")
-	}
-	if p := s.Policy; p.Autostart == "" && p.StartDelay != 0 {
-		c.Add(prefix+".policy.startDelay", "Choose that it starts when the host comes up, or leave the wait.")
 	}
 	if d := s.Devices; d.WatchdogAction != "" && d.Watchdog == "" {
 		c.Add(prefix+".devices.watchdogAction", "Choose a watchdog, or leave its action.")

@@ -91,4 +91,7 @@ type VMPolicy struct {
 	StartOrder int    `json:"startOrder,omitempty"` // then: 1 before 2, and those with a number before those with 0
 	StartDelay int    `json:"startDelay,omitempty"` // then: seconds that the host waits after it before it starts the next
 	Restart    string `json:"restart,omitempty"`    // what becomes of it when it goes off by itself: see Restarts; empty: it stays off
+	StopOrder  int    `json:"stopOrder,omitempty"`  // when many are shut down: 1 before 2; 0: the reverse of the start order
+	StopDelay  int    `json:"stopDelay,omitempty"`  // then: seconds after it is off before the next ones are asked
+	GuestExec  bool   `json:"guestExec,omitempty"`  // programs may be run in its guest, by people who may change the VM and by its health checks
 }

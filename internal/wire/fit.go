@@ -40,7 +40,8 @@ var byName = map[string]bound{
 var byField = map[string]bound{
 	"State.VMs": {most: 4 << 10}, "State.Found": {most: 4 << 10}, "State.Pools": {most: 256}, "State.Networks": {most: 4 << 10}, "State.Groups": {most: 4 << 10},
 	"PoolStatus.Volumes": {most: 4 << 10}, "VMStatus.Disks": {most: 256}, "VMStatus.NICs": {most: 256}, "VMStatus.Checks": {most: fleet.MaxHealthChecks, cut: true}, "VMStatus.Health": {most: fleet.MaxHealthChecks, cut: true},
-	"HealthState.Said": {most: fleet.MaxHealthWords}, "HealthCheck.Path": {most: 256}, "HealthCheck.Kind": {most: 16}, "HealthCheck.Action": {most: 16}, "HealthState.State": {most: 16},
+	"HealthState.Said": {most: fleet.MaxHealthWords}, "HealthCheck.Path": {most: 256}, "HealthCheck.Program": {most: fleet.MaxProgram}, "HealthCheck.Args": {most: fleet.MaxCheckArgs, lines: true},
+	"GuestOutput.Stdout": {most: fleet.MaxGuestOutput, lines: true}, "GuestOutput.Stderr": {most: fleet.MaxGuestOutput, lines: true}, "HealthCheck.Kind": {most: 16}, "HealthCheck.Action": {most: 16}, "HealthState.State": {most: 16},
 	"NICState.Addresses": {most: 64, cut: true}, "NICState.Seen": {most: 64, cut: true}, "SeenAddress.By": {most: 3, cut: true}, "NetworkStatus.Leases": {most: 1 << 10, cut: true}, "HostNIC.Addresses": {most: 256, cut: true},
 	"LaunchInfo.Kind": {most: 16}, "LaunchInfo.Measurement": {most: fleet.MaxMeasurement}, "HostDevice.Parents": {most: 64, cut: true},
 	"Inventory.Disks": {most: 10000}, "Inventory.NICs": {most: 10000}, "NUMANode.Threads": {most: 10000},
@@ -265,6 +266,9 @@ func shown(s string, b bound) string {
 
 // Shown is a text of a guest or a host as a message may have it: at most that many bytes, in one line, and only what can be shown.
 func Shown(text string, most int) string { return shown(text, bound{most: most}) }
+
+// ShownLines is Shown for a text of several lines.
+func ShownLines(text string, most int) string { return shown(text, bound{most: most, lines: true}) }
 
 // once leaves of entries with one key the first. A domain is stamped or found, not both.
 func (r *Report) once() {

@@ -271,7 +271,8 @@ type Finish struct {
 
 	SecurityGroup *fleet.SecurityGroupStatus `json:"securityGroup,omitempty"` // likewise (secgroup.*)
 
-	Drawing *fleet.Drawing `json:"drawing,omitempty"` // what was asked for (vm.plan)
+	Drawing *fleet.Drawing     `json:"drawing,omitempty"` // what was asked for (vm.plan)
+	Output  *fleet.GuestOutput `json:"output,omitempty"`  // how the program ended (vm.exec)
 }
 
 // FinishAnswer says what became of the result.
@@ -305,7 +306,7 @@ type ResultAnswer struct {
 	Detail string `json:"detail,omitempty"` // a sentence for people
 }
 
-// GuestSecret is what a job of a VM bears to its guest alone: the password of vm.password.
+// GuestSecret is what a job of a VM bears to its guest alone: the password of vm.password, the program and arguments of vm.exec as JSON (fleet.GuestProgram).
 type GuestSecret struct {
 	Secret string `json:"secret"`
 }

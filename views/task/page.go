@@ -17,6 +17,8 @@ type Page struct {
 	Now    time.Time
 	Cancel fleet.ActionState // whether it can be taken back
 	Steps  *ListPage         // a page of its children; nil: it has none
+	Run    *fleet.GuestRun   // the program that it ran in a guest; nil: none
+	RunWhy string            // why what that wrote is not shown; empty: it is
 	Back   string            // the list that it was asked for in; empty: none
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 var actionIcons = map[fleet.Action]string{
-	fleet.ActStart: "play", fleet.ActShutdown: "power", fleet.ActStop: "power-off", fleet.ActReboot: "rotate-cw", fleet.ActReset: "zap",
+	fleet.ActStart: "play", fleet.ActShutdown: "power", fleet.ActStop: "power-off", fleet.ActReboot: "rotate-cw", fleet.ActReset: "zap", fleet.ActRestart: "refresh-cw",
 	fleet.ActPause: "pause", fleet.ActResume: "play", fleet.ActConsole: "monitor", fleet.ActEdit: "pencil", fleet.ActGuard: "shield", fleet.ActDelete: "trash-2",
 }
 

@@ -19,7 +19,7 @@ type GuestPage struct {
 }
 
 // GuestForm is what a person typed. A password is never typed for them again.
-type GuestForm struct{ Seconds, User string }
+type GuestForm struct{ Seconds, User, Program, Args string }
 
 func (p GuestPage) dialog(act fleet.Action, button string) kit.Dialog {
 	return kit.Dialog{
@@ -36,7 +36,7 @@ func (p Page) guestActs() []kit.Act {
 			a.Why = s.Reason
 		}
 		switch s.Action {
-		case fleet.ActFreeze, fleet.ActGuestPassword:
+		case fleet.ActFreeze, fleet.ActGuestPassword, fleet.ActExec:
 			a.Word, a.Href, a.Dialog = a.Word+"…", p.path("guest", string(s.Action)), true
 		default:
 			a.Post, a.Send = p.path("guest"), []kit.Sent{{Name: "action", Value: string(s.Action)}}
@@ -47,7 +47,7 @@ func (p Page) guestActs() []kit.Act {
 }
 
 var guestIcons = map[fleet.Action]string{
-	fleet.ActFreeze: "pause", fleet.ActThaw: "play", fleet.ActClock: "clock", fleet.ActTrim: "hard-drive", fleet.ActGuestPassword: "key-round",
+	fleet.ActFreeze: "pause", fleet.ActThaw: "play", fleet.ActClock: "clock", fleet.ActTrim: "hard-drive", fleet.ActGuestPassword: "key-round", fleet.ActExec: "terminal",
 }
 
 // agentLook is how the guest's agent is drawn: its icon, its tone and its word.

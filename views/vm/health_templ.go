@@ -626,6 +626,14 @@ func healthRowFields(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
+		templ_7745c5c3_Err = kit.TextField(f.field(at+".program", kit.Field{Label: "Program", Hint: "It passes with exit code 0.", Attrs: templ.Attributes{"placeholder": "/usr/bin/systemctl", "spellcheck": "false", "autocomplete": "off", "autocapitalize": "none"}, Wrap: templ.Attributes{"data-show-when": at + ".kind=exec"}})).Render(ctx, templ_7745c5c3_Buffer)
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
+		templ_7745c5c3_Err = kit.AreaField(f.field(at+".args", kit.Field{Label: "Arguments", Hint: "One a line.", Attrs: templ.Attributes{"rows": "2", "class": "mono", "spellcheck": "false", "autocapitalize": "none"}, Wrap: templ.Attributes{"data-show-when": at + ".kind=exec"}})).Render(ctx, templ_7745c5c3_Buffer)
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
 		templ_7745c5c3_Err = kit.TextField(short(f.field(at+".interval", kit.Field{Label: "Every", Unit: "s"}), "usual")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err

@@ -240,6 +240,9 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end
 	if job.Kind == fleet.VMPlan {
 		return e, answerPlan(ctx, q, job, in)
 	}
+	if job.Kind == fleet.VMExec {
+		return e, keepOutput(ctx, q, job, in)
+	}
 	if job.Kind.Is().Aside || job.Kind.Is().Guest {
 		return e, nil
 	}

@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// runInGuest has a program run in the guest, where the VM's policy on this host allows it. What is run is fetched for this alone, as a password is: its
+// arguments may be secrets, so that no job and no journal has them.
+func runInGuest(ctx context.Context, a *Agent, j *job) error {
+	if j.Args.Guest == nil {
+		return errors.New("the portal sent this work without what it is to run")
+	}
+	got, err := a.client.GuestSecret(ctx, j.ID)
+	if err != nil {
+		if e, ok := errors.AsType[*wire.Error](err); ok {
+			return fmt.Errorf("the program's arguments cannot be fetched: %s", e.Detail)
+		}
+		return fmt.Errorf("nothing was run, because its arguments cannot be fetched: %w", err)
+	}
+	var program fleet.GuestProgram
+	if json.Unmarshal([]byte(got.Secret), &program) != nil || program.Program != j.Args.Guest.Program {
+		return errors.New("nothing was run, because the portal sent the arguments of something else")
+	}
+	var checks fleet.Checks
+	seconds := j.Args.Guest.Seconds
+	fleet.CheckExec(&checks, "seconds", seconds)
+	if fleet.CheckProgram(&checks, "program", "args", program); checks.Err() != nil {
+		return checks.Err()
+	}
+	status, err := a.lookAt(ctx, j.VM.ID)
+	if err != nil {
+		return err
+	}
+	if !status.Policy.GuestExec {
+		return NotAllowed()
+	}
+	j.told.tell(0, "The guest runs "+wire.Shown(program.Program, fleet.MaxGuestText))
+	within, cancel := context.WithTimeout(ctx, time.Duration(seconds)*a.times.second)
+	defer cancel()
+	out, err := a.hypervisor.RunInGuest(within, j.VM.ID, program)
+	if err != nil {
+		if errors.Is(err, ErrGoesOn) && within.Err() != nil && ctx.Err() == nil {
+			return fmt.Errorf("%w: it had not ended after %d seconds. The guest's agent cannot end it, so it may still run", ErrGoesOn, seconds)
+		}
+		return err
+	}
+	j.output = &out
+	return Ended(out)
+}
+
+// seeOutput adds what the program wrote. What is run in a guest changes nothing of its VM.
+func seeOutput(_ context.Context, _ *Agent, j *job, out *wire.Finish) { out.Output = j.output }

@@ -1,0 +1,207 @@
+package agent_test
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// runnable is a VM that runs, in whose guest programs may be run.
+func runnable(p *portal, name string) *fleet.VM {
+	p.t.Helper()
+	vm := newVM(name)
+	vm.Spec.Policy.GuestExec = true
+	if f := p.do(wire.Work{Kind: fleet.VMStart, VM: vm}); f.Outcome != wire.Done {
+		p.t.Fatalf("start: %+v", f)
+	}
+	return vm
+}
+
+func running(vm *fleet.VM, program string, seconds int) wire.Work {
+	return wire.Work{Kind: fleet.VMExec, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestOrder{Program: program, Seconds: seconds}}}
+}
+
+// A program runs in the guest where the policy there allows it, and tells how it ended. Its arguments are nowhere but in the guest.
+func TestAProgramRunsInTheGuestAlone(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
+	dir := p.join()
+	p.running(dir, host, host)
+	const secret = "correct horse"
+	bears := func(text string) { p.set(func() { p.secret = text }) }
+	bears(`{"program": "/bin/echo", "args": ["-n", "` + secret + `"]}`)
+	vm, shut := runnable(p, "web"), newVM("db")
+	p.do(wire.Work{Kind: fleet.VMStart, VM: shut})
+	f := p.do(running(vm, "/bin/echo", 30))
+	if f.Outcome != wire.Done || f.VM != nil || f.Output == nil || f.Output.Stdout != "-n "+secret+"\n" || f.Output.ExitCode != 0 {
+		t.Fatalf("run: %+v", f)
+	}
+	want := fleet.GuestProgram{Program: "/bin/echo", Args: []string{"-n", secret}}
+	if got := host.GuestPrograms(vm.ID); len(got) != 1 || got[0].Program != want.Program || !slices.Equal(got[0].Args, want.Args) {
+		t.Errorf("the guest ran %+v", got)
+	}
+	for name, w := range map[string]wire.Work{
+		"where no policy allows it": running(shut, "/bin/echo", 30), "another than the order says": running(vm, "/bin/rm", 30), "for ever": running(vm, "/bin/echo", 301),
+		"for no time": running(vm, "/bin/echo", 0), "nothing": {Kind: fleet.VMExec, VM: vm, Epoch: 2},
+	} {
+		if f := p.do(w); f.Outcome != wire.Failed || f.Output != nil || strings.Contains(f.Error, secret) {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	bears(`{"program": "/bin/false", "args": null}`)
+	if f := p.do(running(vm, "/bin/false", 30)); f.Outcome != wire.Failed || f.Output == nil || f.Output.ExitCode != 1 || f.Output.Stderr == "" || !strings.Contains(f.Error, "exit code 1") {
+		t.Errorf("one that fails: %+v", f)
+	}
+	bears(`{"program": "/bin/sleep", "args": ["600"]}`)
+	if f := p.do(running(vm, "/bin/sleep", 1)); f.Outcome != wire.Unknown || f.Output != nil || !strings.Contains(f.Error, "may still run") {
+		t.Errorf("one that goes on: %+v", f)
+	}
+	if got := host.GuestPrograms(vm.ID); len(got) != 3 || len(host.GuestPrograms(shut.ID)) != 0 {
+		t.Errorf("the guests ran %+v and %+v", got, host.GuestPrograms(shut.ID))
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), secret) {
+			t.Errorf("%s has an argument, or %v", path, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An order that comes again is not run again, and who wants the VM off waits for no program.
+func TestAProgramRunsOnce(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
+	dir := p.join()
+	_, stop := p.running(dir, host, host)
+	p.set(func() { p.secret = `{"program": "/bin/echo", "args": []}` })
+	vm := runnable(p, "web")
+	w := running(vm, "/bin/echo", 30)
+	w.ID = fleet.NewID[fleet.JobID]()
+	if f := p.do(w); f.Outcome != wire.Done {
+		t.Fatalf("run: %+v", f)
+	}
+	stop()
+	p.running(dir, host, host)
+	w.Epoch++
+	if f := p.do(w); f.Outcome != wire.Done || len(host.GuestPrograms(vm.ID)) != 1 {
+		t.Errorf("given again it ended %+v, and ran %d times", f, len(host.GuestPrograms(vm.ID)))
+	}
+	p.set(func() { p.secret = `{"program": "/bin/sleep", "args": ["600"]}` })
+	w = running(vm, "/bin/sleep", 300)
+	w.Epoch = 5
+	p.give(w)
+	p.wait("the guest runs it", func() bool { return len(host.GuestPrograms(vm.ID)) == 2 })
+	if f := p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 9}); f.Outcome != wire.Done || f.VM.Power != fleet.Stopped {
+		t.Errorf("forced off meanwhile: %+v", f)
+	}
+}
+
+// restarts is a host that counts, and on which an agent can be cut off between two steps.
+type restarts struct {
+	*mock.Host
+	shut, started chan struct{} // have room
+	hold          chan struct{} // closed: guests start
+}
+
+func (h *restarts) ShutdownVM(ctx context.Context, id fleet.VMID) error {
+	h.shut <- struct{}{}
+	return h.Host.ShutdownVM(ctx, id)
+}
+
+func (h *restarts) StartVM(ctx context.Context, id fleet.VMID) error {
+	h.started <- struct{}{}
+	select {
+	case <-h.hold:
+		return h.Host.StartVM(ctx, id)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A restart ends the run that it names, once: what waits for a start counts afterwards, and the same order again finds the new run.
+func TestARestartEndsOneRun(t *testing.T) {
+	t.Parallel()
+	host := &restarts{Host: mock.New(mock.Options{Name: "host-1"}), shut: make(chan struct{}, 100), started: make(chan struct{}, 100), hold: make(chan struct{})}
+	close(host.hold)
+	p := newPortal(t)
+	dir := p.join()
+	_, stop := p.running(dir, host, host.Host)
+	vm := newVM("web")
+	first := p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	if first.Outcome != wire.Done || first.VM.StartedAt == nil {
+		t.Fatalf("start: %+v", first)
+	}
+	host.Host.Age(vm.ID) // runs are told apart to the second
+	seen, _, err := host.VM(t.Context(), vm.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm.Generation, vm.Spec.MemoryMiB = 2, 256
+	if f := p.do(wire.Work{Kind: fleet.VMApply, VM: vm, Epoch: 2}); f.Outcome != wire.Done || !slices.Contains(f.VM.NextBoot, "memoryMiB") {
+		t.Fatalf("edit: %+v", f)
+	}
+	order := wire.Work{Kind: fleet.VMRestart, VM: vm, Epoch: 3, Args: fleet.JobArgs{Run: seen.StartedAt}}
+	if f := p.do(order); f.Outcome != wire.Done || f.VM.Power != fleet.Running || f.VM.StartedAt.Equal(*seen.StartedAt) || len(f.VM.NextBoot) != 0 || f.VM.MemoryMiB != 256 {
+		t.Fatalf("restart: %+v", f)
+	}
+	order.ID, order.Epoch = "", 4
+	if f := p.do(order); f.Outcome != wire.Done || len(host.shut) != 1 || len(host.started) != 2 {
+		t.Errorf("the same again: %+v; %d shut down, %d started", f, len(host.shut), len(host.started))
+	}
+	order.ID, order.Epoch, order.Args.Run = "", 5, nil
+	if f := p.do(order); f.Outcome != wire.Failed || len(host.shut) != 1 {
+		t.Errorf("of no run: %+v", f)
+	}
+
+	// Cut off once the guest is off, the next agent starts it.
+	host.Host.Age(vm.ID)
+	seen, _, err = host.VM(t.Context(), vm.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host.hold = make(chan struct{})
+	order = wire.Work{ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMRestart, VM: vm, Epoch: 6, Args: fleet.JobArgs{Run: seen.StartedAt}}
+	p.give(order)
+	for range 3 { // the third start has begun, with the guest off
+		<-host.started
+	}
+	stop()
+	close(host.hold)
+	p.running(dir, host, host.Host)
+	order.ID, order.Epoch = "", 7
+	if f := p.do(order); f.Outcome != wire.Done || f.VM.Power != fleet.Running || len(host.shut) != 2 {
+		t.Errorf("after the cut: %+v; %d shut down", f, len(host.shut))
+	}
+}
+
+// A guest that does not power off keeps running, and its restart says so.
+func TestAGuestThatStaysIsNotRestarted(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	vm := newVM(mock.NoShutdown)
+	f := p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	if f.Outcome != wire.Done {
+		t.Fatalf("start: %+v", f)
+	}
+	r := p.do(wire.Work{Kind: fleet.VMRestart, VM: vm, Epoch: 2, Args: fleet.JobArgs{Run: f.VM.StartedAt}})
+	if r.Outcome != wire.Failed || !strings.Contains(r.Error, "did not power off") || r.VM.Power != fleet.Running || !r.VM.StartedAt.Equal(*f.VM.StartedAt) {
+		t.Errorf("restart: %+v", r)
+	}
+}
+
+var _ agent.Hypervisor = (*restarts)(nil)

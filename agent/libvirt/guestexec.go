@@ -1,0 +1,187 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// mostExecAnswer is how much of the answer is read that has a program's output, in base64: as much as libvirt takes in one text. The agent itself keeps
+// up to 16 MiB of each output.
+const mostExecAnswer = 4 << 20
+
+// How often a program is asked after: soon at first, as most end at once.
+const (
+	execPoll     = 50 * time.Millisecond
+	execPollMost = 2 * time.Second
+)
+
+// execEnd is what the guest's agent says of a program.
+type execEnd struct {
+	Exited  bool   `json:"exited"`
+	Code    int    `json:"exitcode"`
+	Signal  int    `json:"signal"`
+	Out     string `json:"out-data"`
+	Err     string `json:"err-data"`
+	OutMore bool   `json:"out-truncated"`
+	ErrMore bool   `json:"err-truncated"`
+}
+
+// RunInGuest implements agent.Hypervisor.
+func (b *Backend) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
+	err = b.onGuest(ctx, id, "run a program in", func(ask guestAsk, _ sighted) error {
+		pid, err := beginInGuest(ask, program)
+		if err != nil {
+			return err
+		}
+		end, err := untilEnded(ctx, ask, pid)
+		if err != nil {
+			return err
+		}
+		out = end.output()
+		return nil
+	})
+	return out, err
+}
+
+// beginInGuest has the guest begin a program, and returns its number there. Where the agent did not answer, it may have begun it.
+func beginInGuest(ask guestAsk, program fleet.GuestProgram) (int64, error) {
+	args := program.Args
+	if args == nil {
+		args = []string{}
+	}
+	begun, err := askGuest[struct {
+		PID int64 `json:"pid"`
+	}](ask, guestActs, "guest-exec", map[string]any{"path": program.Program, "arg": args, "capture-output": true})
+	switch {
+	case isNoCommand(err):
+		return 0, fleet.Errorf(fleet.Conflict, "The guest's agent runs no programs: %s. Take guest-exec and guest-exec-status off its list of blocked commands, in its configuration in the guest.", err)
+	case errors.Is(err, errSilent), errors.Is(err, agent.ErrAway):
+		return 0, fmt.Errorf("%w: the guest's agent did not answer: %w", agent.ErrGoesOn, err)
+	}
+	return begun.PID, err
+}
+
+// untilEnded asks after a program until it has ended, or ctx has.
+func untilEnded(ctx context.Context, ask guestAsk, pid int64) (execEnd, error) {
+	wait := execPoll
+	for {
+		end, err := askGuestFor[execEnd](ask, guestActs, mostExecAnswer, "guest-exec-status", map[string]any{"pid": pid})
+		if err != nil {
+			return end, fmt.Errorf("%w: %w", agent.ErrGoesOn, err)
+		}
+		if end.Exited {
+			return end, nil
+		}
+		select {
+		case <-ctx.Done():
+			return end, fmt.Errorf("%w: %w", agent.ErrGoesOn, ctx.Err())
+		case <-time.After(wait):
+			wait = min(2*wait, execPollMost)
+		}
+	}
+}
+
+// output is what is kept of it.
+func (e execEnd) output() fleet.GuestOutput {
+	out := fleet.GuestOutput{ExitCode: e.Code, Signal: e.Signal}
+	text, _ := base64.StdEncoding.DecodeString(e.Out) // what the guest spoils is shown as far as it goes
+	out.Stdout, out.StdoutCut = agent.GuestWords(text, e.OutMore)
+	text, _ = base64.StdEncoding.DecodeString(e.Err)
+	out.Stderr, out.StderrCut = agent.GuestWords(text, e.ErrMore)
+	return out
+}
+
+// execs keeps which programs of health checks have not ended: one that hangs is never begun beside itself.
+type execs struct {
+	mu   sync.Mutex
+	left map[execKey]execRun
+}
+
+type execKey struct {
+	id    fleet.VMID
+	check fleet.HealthCheck
+}
+
+// execRun is a program in one run of a guest.
+type execRun struct {
+	run int32
+	pid int64
+}
+
+// keepOnly forgets those of other runs, and of VMs that are gone.
+func (e *execs) keepOnly(all []sighted) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.left) == 0 {
+		return
+	}
+	runs := make(map[fleet.VMID]int32, len(all))
+	for _, s := range all {
+		if s.live != nil {
+			runs[s.id] = s.ref.ID
+		}
+	}
+	for key, was := range e.left {
+		if runs[key.id] != was.run {
+			delete(e.left, key)
+		}
+	}
+}
+
+func (e *execs) get(key execKey) (execRun, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	was, ok := e.left[key]
+	return was, ok
+}
+
+func (e *execs) set(key execKey, run execRun) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.left == nil {
+		e.left = map[execKey]execRun{}
+	}
+	e.left[key] = run
+}
+
+func (e *execs) drop(key execKey) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.left, key)
+}
+
+// check runs the program of a health check, unless the one before still runs.
+func (e *execs) check(ctx context.Context, ask guestAsk, s sighted, check fleet.HealthCheck) (agent.Sign, error) {
+	key := execKey{s.id, check}
+	if was, ok := e.get(key); ok && was.run == s.ref.ID {
+		end, err := askGuestFor[execEnd](ask, guestWait, mostExecAnswer, "guest-exec-status", map[string]any{"pid": was.pid})
+		switch {
+		case errors.Is(err, errSilent):
+			return agent.Sign{}, errSilent
+		case err == nil && !end.Exited:
+			return agent.Sign{}, errors.New("the program of the check before still runs")
+		}
+		e.drop(key) // it has ended, or the agent of the guest is another one, which does not know it
+	}
+	pid, err := beginInGuest(ask, check.Order())
+	if err != nil {
+		return agent.Sign{}, err
+	}
+	e.set(key, execRun{s.ref.ID, pid})
+	end, err := untilEnded(ctx, ask, pid)
+	if err != nil {
+		return agent.Sign{}, err
+	}
+	e.drop(key)
+	if err := agent.Ended(end.output()); err != nil {
+		return agent.Sign{}, err
+	}
+	return agent.Sign{Said: "It ended with exit code 0."}, nil
+}

@@ -1,0 +1,61 @@
+package mock
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// RunInGuest implements agent.Hypervisor. A guest knows few programs: echo, false, sleep, which outlasts all patience, and others that only say that they ran.
+func (h *Host) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
+	err = h.toGuest(ctx, id, func(g *guest) error {
+		if misbehaves(g.name, NoExec) {
+			return fleet.Errorf(fleet.Conflict, "The guest's agent runs no programs: Command guest-exec has been disabled. Take guest-exec and guest-exec-status off its list of blocked commands, in its configuration in the guest.")
+		}
+		g.programs = append(slices.Clone(g.programs), program)
+		return nil
+	})
+	if err != nil {
+		return out, err
+	}
+	return runs(ctx, program)
+}
+
+func runs(ctx context.Context, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
+	switch path.Base(program.Program) {
+	case "sleep":
+		<-ctx.Done()
+		return out, fmt.Errorf("%w: %w", agent.ErrGoesOn, ctx.Err())
+	case "false":
+		out.ExitCode, out.Stderr = 1, "it is false\n"
+	case "echo":
+		out.Stdout = strings.Join(program.Args, " ") + "\n"
+	default:
+		out.Stdout = "ran " + program.Program + "\n"
+	}
+	out.Stdout, out.StdoutCut = agent.GuestWords([]byte(out.Stdout), false)
+	return out, nil
+}
+
+// Age has the guest's run begin a minute earlier.
+func (h *Host) Age(id fleet.VMID) {
+	_ = h.change(id, func(g *guest) error {
+		g.startedAt = g.startedAt.Add(-time.Minute)
+		return nil
+	})
+}
+
+// GuestPrograms tells a test what was run in a guest.
+func (h *Host) GuestPrograms(id fleet.VMID) []fleet.GuestProgram {
+	g, _, err := h.look(id)
+	if err != nil {
+		return nil
+	}
+	return g.programs
+}

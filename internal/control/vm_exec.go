@@ -1,0 +1,56 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// keepRun keeps what is to be run: with the task what everybody may read of it, and sealed, until the job ends, all that its host needs.
+func (c *Control) keepRun(ctx context.Context, q *db.Queries, task fleet.TaskID, vm fleet.VMID, in GuestOrder, seconds int) error {
+	text, err := json.Marshal(in.runs())
+	if err != nil {
+		return err
+	}
+	if err := c.keepGuestSecret(ctx, q, fleet.JobID(task), string(text)); err != nil {
+		return err
+	}
+	run := fleet.GuestRun{Program: in.Program, Args: len(in.Args), Seconds: seconds}
+	if err := q.AddGuestRun(ctx, db.AddGuestRunParams{TaskID: task, VMID: vm, Result: run}); err != nil {
+		return err
+	}
+	return q.DropGuestRuns(ctx, db.DropGuestRunsParams{VMID: vm, Keep: fleet.MostGuestRuns})
+}
+
+// GuestRun is a program that the task had run in a guest, and how it ended. What it wrote is for those who may have it run.
+func (c *Control) GuestRun(ctx context.Context, a fleet.Actor, id fleet.TaskID) (fleet.GuestRun, error) {
+	none := fleet.GuestRun{}
+	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
+		return none, err
+	}
+	if err := store.CheckID(id, "task"); err != nil {
+		return none, err
+	}
+	task, err := store.GetTask(ctx, c.store.Queries, a, id)
+	if err != nil {
+		return none, err
+	}
+	if task.Kind != fleet.VMExec {
+		return none, fleet.Errorf(fleet.NotFound, "This task runs no program in a guest.")
+	}
+	if err := policy.Check(a, policy.VMChange, task.ProjectID); err != nil {
+		return none, err
+	}
+	run, err := c.store.GuestRun(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return none, fleet.Errorf(fleet.NotFound, "What this program wrote is kept no more: of each VM the newest %d are.", fleet.MostGuestRuns)
+	}
+	return run, store.Err(err)
+}

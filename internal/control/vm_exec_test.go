@@ -1,0 +1,273 @@
+package control_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// runnable is answering, where the VM's policy allows programs in its guest, and its host knows that.
+func (s *site) runnable(name string) fleet.VMView {
+	s.t.Helper()
+	v := s.answering(name)
+	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{policy}', '{"guestExec": true}'), status = jsonb_set(status, '{policy}', '{"guestExec": true}') WHERE id = $1`, v.ID)
+	return s.get(v.ID)
+}
+
+func runs(program string, seconds int, args ...string) control.GuestOrder {
+	return control.GuestOrder{Action: fleet.ActExec, Program: program, Args: args, Seconds: seconds}
+}
+
+// What no guest is asked to run is refused at its field, or with why it is not now, and nothing is written.
+func TestProgramsForGuestsAreChecked(t *testing.T) {
+	s := newSite(t)
+	v, shut := s.runnable("web"), s.answering("db")
+	for name, c := range map[string]struct {
+		in   control.GuestOrder
+		says string
+	}{
+		"nothing":             {runs("", 30), "Name the program"},
+		"two lines":           {runs("ls\nrm", 30), "one line"},
+		"a NUL":               {runs("ls\x00", 30), "one line"},
+		"an escape":           {runs("\x1bls", 30), "one line"},
+		"blanks around":       {runs(" ls", 30), "blanks"},
+		"a path that is long": {runs(strings.Repeat("a", 256), 30), "one line"},
+		"no text":             {runs("\xff", 30), "one line"},
+		"too many arguments":  {runs("ls", 30, slices.Repeat([]string{"a"}, 65)...), "64 arguments"},
+		"arguments too long":  {runs("ls", 30, strings.Repeat("a", 8<<10+1)), "8192 bytes"},
+		"an argument's NUL":   {runs("ls", 30, "hush\x00"), "without NUL"},
+		"an argument no text": {runs("ls", 30, "hush\xff"), "without NUL"},
+		"for less than none":  {runs("ls", -1), "1 to 300"},
+		"for an hour":         {runs("ls", 3600), "1 to 300"},
+		"for ever":            {runs("ls", 1<<60), "1 to 300"},
+	} {
+		s.refused(name, fleet.Invalid, c.says, s.ask(chief, v.ID, c.in))
+	}
+	ls := runs("ls", 0)
+	s.refused("where no policy allows it", fleet.Conflict, "policy allows no programs", s.ask(chief, shut.ID, ls))
+	s.refused("who only sees the VM", fleet.Forbidden, "", s.ask(s.viewer, v.ID, ls))
+	s.refused("of another project", fleet.NotFound, "", s.ask(s.stranger, v.ID, ls))
+	s.refused("in a VM that is off", fleet.Conflict, "not running", s.ask(chief, s.vm("off", fleet.Stopped).ID, ls))
+	s.exec(`UPDATE vms SET status = status - 'policy' WHERE id = $1`, v.ID)
+	s.refused("before its host knows", fleet.Conflict, "does not know yet", s.ask(chief, v.ID, ls))
+	if n := s.count("guest_runs") + s.count("guest_secrets"); n != 0 {
+		t.Errorf("%d rows of what was refused", n)
+	}
+}
+
+// Only who runs the hosts allows programs in guests; who may change the VM takes it back.
+func TestWhoAllowsProgramsInGuests(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Running)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["policy.guestExec"]') WHERE id = $1`, v.HostID)
+	edit := func(a fleet.Actor, on bool) func() error {
+		return func() error {
+			spec := s.get(v.ID).Spec
+			spec.Policy.GuestExec = on
+			_, _, err := s.UpdateVM(t.Context(), a, v.ID, control.UpdateVM{Spec: &spec})
+			return err
+		}
+	}
+	s.refused("a member", fleet.Invalid, "Only those who may change infrastructure", edit(s.member, true))
+	if err := edit(chief, true)(); err != nil || !s.get(v.ID).Spec.Policy.GuestExec {
+		t.Errorf("allowed: %v", err)
+	}
+	if err := edit(s.member, false)(); err != nil || s.get(v.ID).Spec.Policy.GuestExec {
+		t.Errorf("taken back: %v", err)
+	}
+}
+
+// Arguments go to the host that works on the task, as long as it does, and are nowhere else; what the program wrote is for who may have it run.
+func TestAProgramsArgumentsAreItsHostsAlone(t *testing.T) {
+	s := newSite(t)
+	ctx := t.Context()
+	h1 := s.greet(s.h1)
+	v := s.runnable("web")
+	const secret = "correct horse battery"
+	order := runs("/usr/bin/mysql", 0, "-p", secret)
+	task, err := s.ActGuest(ctx, s.member, v.ID, order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.refused("a second one", fleet.Conflict, "Another program", s.ask(chief, v.ID, order))
+	if at := s.holding(secret); at != "" {
+		t.Errorf("an argument is in %s", at)
+	}
+	if n := s.count("audit WHERE action = 'vm.exec' AND name = 'web' AND detail = '/usr/bin/mysql, arguments: 2' AND actor = 'mia'"); n != 1 {
+		t.Errorf("the audit has %d lines", n)
+	}
+	run, err := s.GuestRun(ctx, s.member, task.ID)
+	if err != nil || run.Program != "/usr/bin/mysql" || run.Args != 2 || run.Seconds != fleet.UsualExec || run.Output != nil {
+		t.Errorf("it is to run %+v, %v", run, err)
+	}
+	w := s.take(h1, fleet.VMExec)
+	if g := w.Args.Guest; g == nil || g.Program != "/usr/bin/mysql" || g.Seconds != fleet.UsualExec {
+		t.Errorf("the host is asked for %+v", w.Args)
+	}
+	got, err := s.GuestSecret(ctx, h1, w.ID)
+	if want := `{"program":"/usr/bin/mysql","args":["-p","` + secret + `"]}`; err != nil || got.Secret != want {
+		t.Errorf("the host gets %s, %v", got.Secret, err)
+	}
+	base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h1.HostID)
+	said := fleet.GuestOutput{ExitCode: 1, Stdout: "a\n\u202eb\x00", Stderr: strings.Repeat("é", fleet.MaxGuestOutput)}
+	fin := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finished.Add(1), Outcome: wire.Failed, Error: "The program ended with exit code 1.", Output: &said}
+	if err := wire.Fit(&fin); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Finish(ctx, h1, w.ID, fin); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count("guest_secrets"); n != 0 || s.holding(secret) != "" {
+		t.Errorf("%d secrets outlive their tasks", n)
+	}
+	run, err = s.GuestRun(ctx, s.member, task.ID)
+	if err != nil || run.Output == nil || run.Output.ExitCode != 1 || run.Output.Stdout != "a\n\ufffdb\ufffd" || len(run.Output.Stderr) != fleet.MaxGuestOutput {
+		t.Errorf("it ended as %+v, %v", run.Output, err)
+	}
+	s.refused("who only sees the VM", fleet.Forbidden, "", func() error { _, err := s.GuestRun(ctx, s.viewer, task.ID); return err })
+	s.refused("of another project", fleet.NotFound, "", func() error { _, err := s.GuestRun(ctx, s.stranger, task.ID); return err })
+	if now := s.get(v.ID); now.Attention || now.Status.Error != "" {
+		t.Errorf("the VM whose program failed is %s, %+v", now.Phase, now.Status)
+	}
+
+	// Of each VM the newest are kept; taken back while it waits, nothing of it is left to the host.
+	for range fleet.MostGuestRuns {
+		next, err := s.ActGuest(ctx, s.member, v.ID, order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.CancelTask(ctx, s.member, next.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.refused("one that is too old", fleet.NotFound, "kept no more", func() error { _, err := s.GuestRun(ctx, chief, task.ID); return err })
+	if n, k := s.count("guest_runs"), s.count("guest_secrets"); n != fleet.MostGuestRuns || k != 0 {
+		t.Errorf("%d runs and %d secrets are kept", n, k)
+	}
+	if other, err := s.ActGuest(ctx, s.member, v.ID, control.GuestOrder{Action: fleet.ActTrim}); err == nil {
+		s.refused("a task that runs nothing", fleet.NotFound, "runs no program", func() error { _, err := s.GuestRun(ctx, chief, other.ID); return err })
+	} else {
+		t.Error(err)
+	}
+}
+
+// beganAt is since when the VM runs.
+func (s *site) beganAt(id fleet.VMID, at time.Time) {
+	s.t.Helper()
+	s.exec(`UPDATE vms SET status = jsonb_set(status, '{startedAt}', to_jsonb($2::text)) WHERE id = $1`, id, at.Format(time.RFC3339))
+}
+
+// A restart is one order that names the run that is to end; the VM is on its way to running meanwhile.
+func TestARestartNamesTheRunThatEnds(t *testing.T) {
+	s := taskSite(t)
+	h1 := s.greet(s.h1)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	a, b, off := s.vm("a", fleet.Running), s.vm("b", fleet.Running), s.vm("off", fleet.Stopped)
+	act := func(id fleet.VMID) func() error {
+		return func() error { _, err := s.ActVM(t.Context(), s.member, id, fleet.ActRestart); return err }
+	}
+	s.exec(`UPDATE vms SET status = status - 'startedAt' WHERE id = $1`, a.ID)
+	s.refused("of a VM whose run nobody knows", fleet.Conflict, "since when it runs", act(a.ID))
+	s.refused("of a VM that is off", fleet.Conflict, "Only a running VM", act(off.ID))
+	s.beganAt(a.ID, at)
+	s.beganAt(b.ID, at)
+	if err := act(a.ID)(); err != nil {
+		t.Fatal(err)
+	}
+	if now := s.get(a.ID); now.Ordered != fleet.Running || now.Spec.Power != fleet.Running || now.Phase != fleet.PhaseStarting {
+		t.Errorf("it is %s, on its way to %q", now.Phase, now.Ordered)
+	}
+	if w := s.take(h1, fleet.VMRestart); w.Args.Run == nil || !w.Args.Run.Equal(at) || w.VM.Spec.Power != fleet.Running {
+		t.Errorf("the host is asked for %+v", w.Args)
+	}
+	// Forcing off breaks it off.
+	if _, err := s.ActVM(t.Context(), s.member, a.ID, fleet.ActStop); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.jobs(fleet.SubjectVM(a.ID)); !strings.HasSuffix(got, "vm.restart cancelled, vm.stop queued") {
+		t.Errorf("its tasks are %s", got)
+	}
+
+	task, err := s.ActVMs(t.Context(), s.member, fleet.ActRestart, []fleet.VMID{b.ID, off.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.begin()
+	if got := s.parts(task.ID); got != "b queued, off failed" {
+		t.Errorf("of many, its parts are %s", got)
+	}
+	if w := s.take(h1, fleet.VMRestart); w.Subject != fleet.SubjectVM(b.ID) || w.Args.Run == nil {
+		t.Errorf("the host is asked for %+v", w)
+	}
+}
+
+// Many shut down in their order, and start in theirs: who is later waits until those before have ended, and for their wait.
+func TestManyGoInTheirOrder(t *testing.T) {
+	s := taskSite(t)
+	policy := func(name string, power fleet.Power, p string) fleet.VMView {
+		v := s.vm(name, power)
+		s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{policy}', $2::text::jsonb) WHERE id = $1`, v.ID, p)
+		return v
+	}
+	db := policy("db", fleet.Running, `{"startOrder": 1}`)
+	app := policy("app", fleet.Running, `{"startOrder": 2, "stopDelay": 600}`)
+	web := policy("web", fleet.Running, `{}`)
+	task, err := s.ActVMs(t.Context(), s.member, fleet.ActShutdown, []fleet.VMID{db.ID, app.ID, web.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := func(when string, want ...fleet.VMView) {
+		t.Helper()
+		s.begin()
+		var names []string
+		for _, v := range []fleet.VMView{db, app, web} {
+			if s.count(fmt.Sprintf("jobs WHERE subject = '%s' AND kind IN ('vm.shutdown', 'vm.start') AND state IN ('queued', 'running')", fleet.SubjectVM(v.ID))) > 0 {
+				names = append(names, v.Name)
+			}
+		}
+		var wanted []string
+		for _, v := range want {
+			wanted = append(wanted, v.Name)
+		}
+		if !slices.Equal(names, wanted) {
+			t.Errorf("%s, %v are asked for, want %v", when, names, wanted)
+		}
+	}
+	asked("at first", web)
+	asked("while that goes on", web)
+	s.ends(web.ID, "failed") // however it ended
+	asked("after the first", app)
+	s.ends(app.ID, "done")
+	asked("within the wait")
+	s.settledAs(task.ID, fleet.JobRunning, 66, fleet.Steps{Queued: 1, Done: 1, Failed: 1})
+	s.exec(`UPDATE tasks SET ended_at = ended_at - interval '11 minutes' WHERE parent_id = $1 AND ended_at IS NOT NULL`, task.ID)
+	asked("after it", db)
+	s.ends(db.ID, "done")
+	s.settledAs(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 2, Failed: 1})
+
+	for _, v := range []fleet.VMView{db, app, web} {
+		s.reported(v.ID, fleet.Stopped)
+	}
+	s.exec(`UPDATE vms SET generation = observed_generation WHERE id = ANY ($1)`, []string{string(db.ID), string(app.ID), string(web.ID)})
+	task, err = s.ActVMs(t.Context(), s.member, fleet.ActStart, []fleet.VMID{web.ID, app.ID, db.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked("to start", db)
+	if _, err := s.CancelTask(t.Context(), s.member, task.ID); err != nil {
+		t.Fatal(err)
+	}
+	asked("what waits is taken back")
+	if n := s.count("tasks WHERE held"); n != 0 {
+		t.Errorf("%d parts wait for ever", n)
+	}
+	if got := s.parts(task.ID); got != "web cancelled, app cancelled, db cancelled" {
+		t.Errorf("its parts are %s", got)
+	}
+}

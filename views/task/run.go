@@ -1,0 +1,27 @@
+package task
+
+import (
+	"strconv"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+// ranWords say what was run: its arguments are kept nowhere.
+func ranWords(r fleet.GuestRun) string {
+	if r.Args == 0 {
+		return ""
+	}
+	return "with " + kit.Count(r.Args, "argument") + ", not kept"
+}
+
+// endLook is how a program's end is drawn.
+func endLook(o fleet.GuestOutput) (icon, tone, word string) {
+	switch {
+	case o.Signal != 0:
+		return "circle-x", "bad", "Ended by signal " + strconv.Itoa(o.Signal)
+	case o.ExitCode != 0:
+		return "circle-x", "bad", "Exit code " + strconv.Itoa(o.ExitCode)
+	}
+	return "circle-check", "ok", "Exit code 0"
+}
