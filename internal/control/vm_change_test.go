@@ -53,7 +53,7 @@ func TestActionRefusals(t *testing.T) {
 		"missing":        {s.member, fleet.NewID[fleet.VMID](), fleet.ActStart, fleet.NotFound, "There is no such VM."},
 		"malformed id":   {s.member, "x\x00y", fleet.ActStart, fleet.NotFound, "There is no such VM."},
 		"not running":    {s.member, v.ID, fleet.ActPause, fleet.Conflict, "Only a running VM can be paused."},
-		"no action":      {s.member, v.ID, "fly", fleet.Invalid, `no power action "fly". Use start, shutdown, stop, reboot, reset, pause or resume.`},
+		"no action":      {s.member, v.ID, "fly", fleet.Invalid, `no power action "fly". Use start, shutdown, stop, reboot, restart, reset, pause or resume.`},
 		"no power":       {s.member, v.ID, fleet.ActDelete, fleet.Invalid, "no power action"},
 		"console is not": {s.member, v.ID, fleet.ActConsole, fleet.Invalid, "no power action"},
 	} {

@@ -389,5 +389,5 @@ func demoShots(t *testing.T, a api) []shot {
 		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.expect("404") }},
 	}
 	return slices.Concat(shots, templateShots(a.templated(t)), plannedShots(t, a, vm, string(running.ID), string(failed.ID)),
-		snapshotShots(t, a, one[fleet.VMView](t, a, "vms", "web-02"), running, failed), deviceShots(t, a, shop, host.ID), applianceShots(t, a, vm, shop, pool.ID, of))
+		snapshotShots(t, a, one[fleet.VMView](t, a, "vms", "web-02"), running, failed), deviceShots(t, a, shop, host.ID), guestShots(t, a, shop), applianceShots(t, a, vm, shop, pool.ID, of))
 }

@@ -22,8 +22,11 @@ func TestALivePartIsAFragmentOfItsPage(t *testing.T) {
 			t.Errorf("lacks %s: %s", text, got)
 		}
 	}
-	if got := fragment(t, live, "rows"); !strings.HasPrefix(got, "<span") || !strings.Contains(got, "In it") {
+	if got := fragment(t, live, "rows"); !strings.HasPrefix(strings.TrimSpace(got), "<span") || !strings.Contains(got, "In it") {
 		t.Errorf("the fragment is %s", got)
+	}
+	if got := fragment(t, withChildren(Live("rows", "", "vms", "/", "1s"), templ.Raw("")), "rows"); got == "" {
+		t.Error("a live part that is empty is taken for one that is not there")
 	}
 	if got := rendered.HTML(t, Live("x", "", "vms", "/", "1s")); strings.Contains(got, "class") {
 		t.Errorf("without a class: %s", got)

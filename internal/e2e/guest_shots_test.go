@@ -1,0 +1,53 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// guestShots are the pages of programs that are run in a guest, and of a VM that waits for its restart.
+func guestShots(t *testing.T, a api, project string) []shot {
+	t.Helper()
+	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"projectId": project, "name": "ops-01", "start": true, "spec": map[string]any{
+			"cpus": 1, "memoryMiB": 1024, "policy": map[string]any{"guestExec": true, "stopOrder": 2},
+			"health": []map[string]any{{"kind": "exec", "program": "/usr/bin/systemctl", "args": []string{"is-active", "nginx"}}},
+		},
+	})
+	a.waitPhase(t, time.Minute, vm.ID, fleet.PhaseRunning)
+	at := "/api/v1/vms/" + string(vm.ID)
+	var task fleet.TaskID
+	eventually(t, stepLimit, "the guest's agent", func() (bool, string) {
+		got, err := a.send(t.Context(), http.MethodPost, at+"/guest", map[string]any{"action": "exec", "program": "/bin/echo", "args": []string{"nginx is", "up to date"}})
+		if err != nil || got.status != http.StatusAccepted {
+			return false, string(got.body)
+		}
+		var made fleet.Task
+		err = json.Unmarshal(got.body, &made)
+		task = made.ID
+		return err == nil, fmt.Sprint(err)
+	})
+	ask[any](t, a, http.StatusOK, http.MethodPatch, at, map[string]any{"spec": map[string]any{"cpus": 4}})
+	return []shot{
+		{"vm-guest-exec", "/vms/" + string(vm.ID) + "/guest/exec", nil},
+		{"vm-guest-exec-wrong", "/vms/" + string(vm.ID) + "/guest/exec", func(p *tab) {
+			p.expect("422")
+			p.fill("#program", "rm -rf /")
+			p.fill("#seconds", "4000")
+			p.click("button.primary", "Run")
+			p.waitText(".field.bad", "Wait at most")
+		}},
+		{"vm-restart", "/vms/" + string(vm.ID), func(p *tab) { p.waitText("main", "Restart") }},
+		{"vm-health-exec", "/vms/" + string(vm.ID) + "?tab=configure", func(p *tab) {
+			p.waitTrue("the checks are in sight", `(document.querySelector("#vm-health").scrollIntoView(), true)`)
+		}},
+		{"task-guest-run", "/tasks/" + string(task), func(p *tab) { p.waitText("#guest-run", "nginx is up to date") }},
+	}
+}
