@@ -97,7 +97,7 @@ var elsewhere = map[string]string{
 	"policy.restart":     "agent: a guest that goes off by itself",
 	"policy.stopOrder":   "control: many shut down in their order",
 	"policy.stopDelay":   "control: many shut down in their order",
-	"policy.guestExec":   "guests",
+	"policy.guestExec":   "the suite of both back ends, programs in a guest",
 	"rules":              "control: placement rules decide where a VM may be",
 	"health":             "agent: checks of a guest that fail have it restarted",
 	"migration.stays":    "control: a VM that stays goes nowhere",

@@ -18,7 +18,7 @@ func guestShots(t *testing.T, a api, project string) []shot {
 	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"projectId": project, "name": "ops-01", "start": true, "spec": map[string]any{
 			"cpus": 1, "memoryMiB": 1024, "policy": map[string]any{"guestExec": true, "stopOrder": 2},
-			"health": []map[string]any{{"kind": "exec", "program": "/usr/bin/systemctl", "args": []string{"is-active", "nginx"}}},
+			"health": []map[string]any{{"kind": "exec", "program": "/usr/bin/systemctl", "args": "is-active\nnginx"}},
 		},
 	})
 	a.waitPhase(t, time.Minute, vm.ID, fleet.PhaseRunning)
@@ -37,16 +37,18 @@ func guestShots(t *testing.T, a api, project string) []shot {
 	ask[any](t, a, http.StatusOK, http.MethodPatch, at, map[string]any{"spec": map[string]any{"cpus": 4}})
 	return []shot{
 		{"vm-guest-exec", "/vms/" + string(vm.ID) + "/guest/exec", nil},
-		{"vm-guest-exec-wrong", "/vms/" + string(vm.ID) + "/guest/exec", func(p *tab) {
+		{"vm-guest-exec-wrong", "/vms/" + string(vm.ID), func(p *tab) {
 			p.expect("422")
-			p.fill("#program", "rm -rf /")
-			p.fill("#seconds", "4000")
-			p.click("button.primary", "Run")
-			p.waitText(".field.bad", "Wait at most")
+			p.pick("main .card header summary", "", "Run a program")
+			p.waitText("#dialog", "Program")
+			p.fill("#dialog #program", "rm -rf /")
+			p.fill("#dialog #seconds", "4000")
+			p.click("#dialog button.primary", "Run")
+			p.waitText("#dialog .field.bad", "Wait at most")
 		}},
 		{"vm-restart", "/vms/" + string(vm.ID), func(p *tab) { p.waitText("main", "Restart") }},
 		{"vm-health-exec", "/vms/" + string(vm.ID) + "?tab=configure", func(p *tab) {
-			p.waitTrue("the checks are in sight", `(document.querySelector("#vm-health").scrollIntoView(), true)`)
+			p.waitTrue("the checks are in sight", `(document.querySelector("#vm-health").open = true, document.querySelector("#vm-health").scrollIntoView(), true)`)
 		}},
 		{"task-guest-run", "/tasks/" + string(task), func(p *tab) { p.waitText("#guest-run", "nginx is up to date") }},
 	}

@@ -252,13 +252,13 @@ var partFields = []Field[VMSpec]{
 		Section: SectionPower, Label: "When the host comes up", Options: Autostarts,
 		Help: "The host does it by itself, also without the portal. libvirt's own autostart flag stays as it is.",
 	})),
-	atOnce(number("policy.startOrder", "place in the start order", "place", func(s *VMSpec) *int { return &s.Policy.StartOrder }, Input{
+	atOnce(number("policy.startOrder", "place in the start order", "", func(s *VMSpec) *int { return &s.Policy.StartOrder }, Input{
 		Section: SectionPower, Label: "Place in the start order", Help: "When the host comes up, and when many are started together: 1 first, those without a number last.",
 	}, 1, MaxStartOrder)),
 	atOnce(number("policy.startDelay", "wait before the next start", "s", func(s *VMSpec) *int { return &s.Policy.StartDelay }, Input{
 		Section: SectionPower, Label: "Wait before the next", Unit: "s", Help: "For what the next ones need of it, such as a database.",
 	}, 1, MaxStartDelay)),
-	ofPortal(number("policy.stopOrder", "place in the stop order", "place", func(s *VMSpec) *int { return &s.Policy.StopOrder }, Input{
+	ofPortal(number("policy.stopOrder", "place in the stop order", "", func(s *VMSpec) *int { return &s.Policy.StopOrder }, Input{
 		Section: SectionPower, Label: "Place in the stop order", Help: "When many are shut down together: 1 first. Empty: the reverse of the start order.",
 	}, 1, MaxStartOrder)),
 	ofPortal(number("policy.stopDelay", "wait after its stop", "s", func(s *VMSpec) *int { return &s.Policy.StopDelay }, Input{
