@@ -19,7 +19,7 @@ func keepOutput(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) 
 	if err != nil {
 		return err
 	}
-	return q.EndGuestRun(ctx, db.EndGuestRunParams{TaskID: fleet.TaskID(*job.TaskID), Output: text})
+	return q.EndGuestRun(ctx, db.EndGuestRunParams{TaskID: *job.TaskID, Output: text})
 }
 
 // answerPlan keeps what the host said of a plan that was asked of it, as far as it is as long as may be.
