@@ -102,7 +102,7 @@ func TestHotUnplugCutOffAnywhere(t *testing.T) {
 	addImage(t, c.pool, hvtest.Image{Name: "disc.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
 	c.ok(c.ApplyPool(t.Context(), c.pool))
 	vm := c.vm()
-	root := fleet.Disk{PoolID: c.pool.ID, Volume: "root.qcow2", Existing: true}
+	root := fleet.Disk{PoolID: c.pool.ID, Volume: "first.qcow2", Image: &fleet.Volref{PoolID: c.pool.ID, Volume: "root.qcow2"}}
 	card := fleet.NIC{Network: "default", MAC: "52:54:00:0d:00:01"}
 	vm.Spec.Disks, vm.Spec.NICs = []fleet.Disk{root}, []fleet.NIC{card}
 	up := func(when string) {
@@ -148,7 +148,7 @@ func TestHotUnplugCutOffAnywhere(t *testing.T) {
 			with.Spec.Disks[0].SizeBytes = c.agrees(when, vm).Disks[0].SizeBytes // which its spec does not say
 			c.wantLive(when, with, "")
 			left := fmt.Sprintf("more-%d.qcow2", number)
-			c.wantFiles(when, "root.qcow2", "disc.iso", left)
+			c.wantFiles(when, "root.qcow2", "first.qcow2", "disc.iso", left)
 			c.ok(c.DeleteVolume(t.Context(), c.work(left, fleet.VolumeOrder{}))) // which is refused while anybody has it
 		},
 	}
