@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -15,12 +16,22 @@ import (
 
 // ending is a portal that ends just before a statement of its: nothing more of what it does reaches the database.
 type ending struct {
+	mu   sync.Mutex
 	left int // statements until then
 	end  context.CancelFunc
 }
 
+// after has it end before the n-th statement from now on; nil: it does not end.
+func (e *ending) after(n int, end context.CancelFunc) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.left, e.end = n, end
+}
+
 // TraceQueryStart implements pgx.QueryTracer.
 func (e *ending) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.left--; e.left == 0 && e.end != nil {
 		e.end()
 	}
@@ -60,10 +71,10 @@ func TestAPortalEndsWhileAVMIsCloned(t *testing.T) {
 		before := look()
 		for n := 1; ; n++ {
 			ctx, cancel := context.WithCancel(t.Context())
-			ends.left, ends.end = n, cancel
+			ends.after(n, cancel)
 			err := do(ctx)
 			ended := ctx.Err() != nil
-			ends.end = nil
+			ends.after(0, nil)
 			cancel()
 			if err == nil {
 				return

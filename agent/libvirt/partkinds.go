@@ -1,0 +1,216 @@
+package libvirt
+
+import (
+	"cmp"
+	"slices"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// readParts reads all of them into the spec. odd gets what it cannot say, by field; nil: nobody asks.
+func readParts(x *libvirtxml.Domain, s *fleet.VMSpec, odd map[string]string) {
+	for _, p := range parts {
+		if words := p.read(x, s); words != "" && odd != nil {
+			odd[p.field] = words
+		}
+	}
+}
+
+// defaultModel is what a spec without a model means, for a domain of that type.
+func defaultModel(x *libvirtxml.Domain) string {
+	if x.Type == "kvm" {
+		return "host-model"
+	}
+	return "maximum"
+}
+
+func writeModel(x *libvirtxml.Domain, s fleet.VMSpec) {
+	if x.CPU == nil {
+		x.CPU = &libvirtxml.DomainCPU{}
+	}
+	c, model := x.CPU, cmp.Or(s.CPU.Model, defaultModel(x))
+	c.Mode, c.Match, c.Check, c.Migratable, c.Vendor, c.Model = model, "", "", "", "", nil
+	switch model {
+	case "host-passthrough", "host-model", "maximum":
+	default:
+		c.Mode, c.Match, c.Model = "custom", "exact", &libvirtxml.DomainCPUModel{Value: model, Fallback: "forbid"}
+	}
+}
+
+func readModel(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	switch {
+	case x.CPU == nil || x.CPU.Mode == "" && x.CPU.Model == nil:
+		return "QEMU's own default"
+	case x.CPU.Model != nil && cmp.Or(x.CPU.Mode, "custom") == "custom":
+		s.CPU.Model = x.CPU.Model.Value
+	default:
+		s.CPU.Model = x.CPU.Mode
+	}
+	return ""
+}
+
+// isDefaultModel reports whether a spec without a model may have become this one, here or on another host.
+func isDefaultModel(x *libvirtxml.Domain, model string) bool {
+	if x.Type == "kvm" {
+		return model == "" || model == "host-model" || model == "host-passthrough"
+	}
+	return model == "" || model == "maximum" || model == "qemu64" // which libvirt writes where none is named
+}
+
+// hasModel reports whether a running guest has the model of the definition that is kept: libvirt writes out what a guest got.
+func hasModel(live, kept fleet.VMSpec) bool {
+	if kept.CPU.Model == "host-model" {
+		return live.CPU.Model != "host-passthrough" && live.CPU.Model != "maximum"
+	}
+	return live.CPU.Model == kept.CPU.Model
+}
+
+func topologyOf(x *libvirtxml.Domain) libvirtxml.DomainCPUTopology {
+	if x.CPU == nil || x.CPU.Topology == nil {
+		return libvirtxml.DomainCPUTopology{}
+	}
+	return *x.CPU.Topology
+}
+
+func writeTopology(x *libvirtxml.Domain, s fleet.VMSpec) {
+	if x.CPU == nil {
+		x.CPU = &libvirtxml.DomainCPU{}
+	}
+	if x.CPU.Topology = nil; s.CPU.Sockets != 0 || s.CPU.Cores != 0 || s.CPU.Threads != 0 {
+		x.CPU.Topology = &libvirtxml.DomainCPUTopology{Sockets: max(s.CPU.Sockets, 1), Cores: max(s.CPU.Cores, 1), Threads: max(s.CPU.Threads, 1)}
+	}
+}
+
+func backingOf(x *libvirtxml.Domain) libvirtxml.DomainMemoryBacking {
+	if x.MemoryBacking == nil {
+		return libvirtxml.DomainMemoryBacking{}
+	}
+	return *x.MemoryBacking
+}
+
+func keepBacking(x *libvirtxml.Domain, b libvirtxml.DomainMemoryBacking) {
+	if x.MemoryBacking = nil; b != (libvirtxml.DomainMemoryBacking{}) {
+		x.MemoryBacking = &b
+	}
+}
+
+func writeHugePages(x *libvirtxml.Domain, s fleet.VMSpec) {
+	b := backingOf(x)
+	if b.MemoryHugePages = nil; s.Memory.HugePageKiB != 0 {
+		b.MemoryHugePages = &libvirtxml.DomainMemoryHugepages{Hugepages: []libvirtxml.DomainMemoryHugepage{{Size: uint(s.Memory.HugePageKiB), Unit: "KiB"}}}
+	}
+	keepBacking(x, b)
+}
+
+func readHugePages(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	h := backingOf(x).MemoryHugePages
+	switch {
+	case h == nil:
+		return ""
+	case len(h.Hugepages) == 0:
+		return "of the host's usual size"
+	case len(h.Hugepages) > 1 || h.Hugepages[0].Nodeset != "":
+		return "of several sizes"
+	}
+	s.Memory.HugePageKiB = int(kibOf(h.Hugepages[0].Size, h.Hugepages[0].Unit))
+	return ""
+}
+
+func writeShared(x *libvirtxml.Domain, s fleet.VMSpec) {
+	b := backingOf(x)
+	b.MemoryAccess = nil
+	switch {
+	case s.Memory.Shared:
+		b.MemorySource, b.MemoryAccess = &libvirtxml.DomainMemorySource{Type: "memfd"}, &libvirtxml.DomainMemoryAccess{Mode: "shared"}
+	case b.MemorySource != nil && b.MemorySource.Type == "memfd":
+		b.MemorySource = nil
+	}
+	keepBacking(x, b)
+}
+
+func newVideo() libvirtxml.DomainVideo {
+	return libvirtxml.DomainVideo{Model: libvirtxml.DomainVideoModel{Type: "vga", VRam: 16384, Heads: 1, Primary: "yes"}}
+}
+
+func writeVideo(x *libvirtxml.Domain, s fleet.VMSpec) {
+	v := newVideo()
+	switch s.Display.Video {
+	case "":
+	case "none":
+		x.Devices.Videos = []libvirtxml.DomainVideo{{Model: libvirtxml.DomainVideoModel{Type: "none"}}}
+		return
+	default:
+		v.Model = libvirtxml.DomainVideoModel{Type: s.Display.Video, Primary: "yes"}
+	}
+	v.Model.Heads = uint(max(s.Display.Heads, 1))
+	rest := x.Devices.Videos[min(len(x.Devices.Videos), 1):]
+	x.Devices.Videos = append([]libvirtxml.DomainVideo{v}, rest...)
+}
+
+func readVideo(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	switch v := x.Devices.Videos; {
+	case len(v) == 0:
+		s.Display.Video = "none"
+	case v[0].Model.Type != "vga":
+		s.Display.Video = v[0].Model.Type
+	}
+	return ""
+}
+
+func isTablet(d libvirtxml.DomainInput) bool { return d.Type == "tablet" }
+
+func newTablet() libvirtxml.DomainInput { return libvirtxml.DomainInput{Type: "tablet", Bus: "usb"} }
+
+func newRNG() libvirtxml.DomainRNG {
+	return libvirtxml.DomainRNG{
+		Model:   "virtio",
+		Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
+	}
+}
+
+func newAgentChannel() libvirtxml.DomainChannel {
+	return libvirtxml.DomainChannel{
+		Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "bind"}},
+		Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: agentChannel}},
+	}
+}
+
+// isAgentChannel reports whether the guest's agent listens there, whoever made it: libvirt speaks to one alone.
+func isAgentChannel(c libvirtxml.DomainChannel) bool {
+	return c.Target != nil && c.Target.VirtIO != nil && c.Target.VirtIO.Name == agentChannel
+}
+
+func writeTPM(x *libvirtxml.Domain, s fleet.VMSpec) {
+	ours := func(d libvirtxml.DomainTPM) bool { return aliasOf(d.Alias) == aliasTPM }
+	if s.Security.TPM && slices.ContainsFunc(x.Devices.TPMs, ours) {
+		return // its state is kept by what it is
+	}
+	x.Devices.TPMs = slices.DeleteFunc(x.Devices.TPMs, ours)
+	if s.Security.TPM {
+		x.Devices.TPMs = append(x.Devices.TPMs, libvirtxml.DomainTPM{
+			Model:   "tpm-crb",
+			Backend: &libvirtxml.DomainTPMBackend{Emulator: &libvirtxml.DomainTPMBackendEmulator{Version: "2.0"}},
+			Alias:   &libvirtxml.DomainAlias{Name: aliasTPM},
+		})
+	}
+}
+
+func watchdogOf(x *libvirtxml.Domain) libvirtxml.DomainWatchdog {
+	for _, d := range x.Devices.Watchdogs {
+		if aliasOf(d.Alias) == aliasWatchdog {
+			return d
+		}
+	}
+	return libvirtxml.DomainWatchdog{Action: "reset"}
+}
+
+func writeWatchdog(x *libvirtxml.Domain, s fleet.VMSpec) {
+	x.Devices.Watchdogs = slices.DeleteFunc(x.Devices.Watchdogs, func(d libvirtxml.DomainWatchdog) bool { return aliasOf(d.Alias) == aliasWatchdog })
+	if s.Devices.Watchdog != "" {
+		x.Devices.Watchdogs = append(x.Devices.Watchdogs, libvirtxml.DomainWatchdog{
+			Model: s.Devices.Watchdog, Action: cmp.Or(s.Devices.WatchdogAction, "reset"), Alias: &libvirtxml.DomainAlias{Name: aliasWatchdog},
+		})
+	}
+}

@@ -1,0 +1,105 @@
+package control_test
+
+import (
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// A type of mediated devices is several VMs', as many as the host can make; a port is one VM's, on the host where it is.
+func TestATypeIsSeveralVMsAndAPortOnes(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	create := func(name, device string, on fleet.HostID) error {
+		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{
+			ProjectID: s.red, Name: name, HostID: on, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, HostDevices: []fleet.VMHostDevice{{Device: device}}},
+		})
+		return err
+	}
+	if err := create("one", "mdev/nvidia-63", ""); err != nil { // the only host that has some is chosen
+		t.Fatal(err)
+	}
+	s.refused("of a host without", fleet.Invalid, "has no device mdev/nvidia-63", func() error { return create("two", "mdev/nvidia-63", s.h2) })
+	if err := create("two", "mdev/nvidia-63", s.h1); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("the third of two", fleet.Invalid, "can give mdev/nvidia-63 to 2 VMs, and has", func() error { return create("three", "mdev/nvidia-63", s.h1) })
+	if held, err := s.HostDevicesOf(t.Context(), chief, s.h1); err != nil || held["mdev/nvidia-63"].Name != "one" {
+		t.Errorf("the host's devices are held by %+v, %v", held, err)
+	}
+	s.refused("a port of no host", fleet.Invalid, "Choose the host whose device it is", func() error { return create("port", "usb-port/1-2.3", "") })
+	if err := create("port", "usb-port/1-2.3", s.h1); err != nil { // nothing is plugged in yet
+		t.Fatal(err)
+	}
+	s.refused("a port that another VM has", fleet.Invalid, "is given to the VM port already", func() error { return create("second", "usb-port/1-2.3", s.h1) })
+}
+
+// Who may change a VM gives it cells; on which nodes of the host they are is for those who run the hosts.
+func TestNodesOfCellsAreForThoseWhoRunTheHosts(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	vm := s.vm("web", fleet.Stopped)
+	half := vm.Spec.MemoryMiB / 2
+	cells := func(nodes string, memory int) func(*fleet.VMSpec) {
+		return func(v *fleet.VMSpec) {
+			v.CPUs, v.MemoryMiB, v.NUMA = 2, half+memory, []fleet.VMCell{{CPUs: "0", MemoryMiB: half, Nodes: nodes}, {CPUs: "1", MemoryMiB: memory}}
+		}
+	}
+	edit := func(a fleet.Actor, change func(*fleet.VMSpec)) error {
+		got, _, err := s.UpdateVM(t.Context(), a, vm.ID, edited(vm, change))
+		if err == nil {
+			vm = got
+		}
+		return err
+	}
+	if err := edit(s.member, cells("", half)); err != nil {
+		t.Errorf("cells: %v", err)
+	}
+	s.refused("a tenant's on a node", fleet.Invalid, "Only those who may change infrastructure choose this of NUMA cells", func() error { return edit(s.member, cells("0", half)) })
+	if err := edit(chief, cells("0", half)); err != nil {
+		t.Errorf("on a node: %v", err)
+	}
+	s.refused("a tenant's on another node", fleet.Invalid, "Only those who may change infrastructure", func() error { return edit(s.member, cells("1", half)) })
+	if err := edit(s.member, cells("0", half-1)); err != nil {
+		t.Errorf("another size, as it is on its node: %v", err)
+	}
+	if err := edit(s.member, func(v *fleet.VMSpec) { v.NUMA = nil }); err != nil {
+		t.Errorf("taken back: %v", err)
+	}
+}
+
+// Encrypted memory is for those who run the hosts, is where the processor has it, and is in no snapshot.
+func TestEncryptedMemoryIsWhereAHostHasItAndInNoSnapshot(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,firmwares}', '["bios", "uefi"]')`)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"security.confidential","value":"tdx","why":"It takes libvirt 11.6."}]')`)
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	create := func(a fleet.Actor, kind string) (fleet.VMView, error) {
+		return s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: "vault-" + kind, HostID: s.h1, Spec: fleet.VMSpec{
+			CPUs: 1, MemoryMiB: 256, Firmware: fleet.UEFI, Security: fleet.VMSecurity{Confidential: kind},
+		}})
+	}
+	try := func(a fleet.Actor, kind string) func() error {
+		return func() error { _, err := create(a, kind); return err }
+	}
+	s.refused("what the host lacks", fleet.Invalid, "cannot give a VM this memory encryption: tdx. It takes libvirt 11.6.", try(chief, "tdx"))
+	s.refused("what is none", fleet.Invalid, "Choose one of sev, sev-es, sev-snp, tdx", try(chief, "sgx"))
+	s.refused("a tenant's", fleet.Invalid, "", try(s.member, "sev"))
+	vm, err := create(chief, "sev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`UPDATE vms SET observed_generation = generation, status = '{"power":"running","cpus":1,"memoryMiB":256,"launch":{"kind":"sev","measurement":"AAAA","policy":3}}' WHERE id = $1`, vm.ID)
+	got, err := s.GetVM(t.Context(), chief, vm.ID)
+	if err != nil || got.Status.Launch == nil || got.Status.Launch.Measurement != "AAAA" {
+		t.Errorf("its start was measured as %+v, %v", got.Status, err)
+	}
+	s.refused("its memory in a snapshot", fleet.Conflict, "no snapshot can hold it", func() error {
+		_, err := s.TakeSnapshot(t.Context(), chief, vm.ID, control.NewSnapshot{Name: "with", Memory: true})
+		return err
+	})
+}

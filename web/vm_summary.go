@@ -1,0 +1,177 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	"go.yaml.in/yaml/v3"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+	vmview "quantix/views/vm"
+)
+
+// summarize answers what the form would make, as the page asks while somebody types.
+func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
+	out := vmview.Summary{}
+	want, _, err := newOf(in.Values)
+	out.Facts = factsOf(want)
+	if err == nil {
+		ask := want
+		if ask.Name == "" {
+			ask.Name = "new-vm" // a name is what most type last
+		}
+		var p control.Preview
+		if p, err = s.Control.PreviewVM(c.Request().Context(), a, ask); err == nil {
+			out.Placed, out.Host, out.More, out.Why = p.Placed, p.Host, p.More, p.Why
+			if want.From != nil { // what it is made from says how large its disks are
+				shown := want
+				shown.Spec.Disks = p.Spec.Disks
+				out.Facts = factsOf(shown)
+			}
+			for _, h := range p.Hosts {
+				out.Others = append(out.Others, vmview.Other{Name: h.Name, Why: h.Why, Could: h.Could})
+			}
+			if out.API, out.YAML, err = written(c, want); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if refused, ok := errors.AsType[*fleet.Error](err); ok && err != nil {
+		for _, f := range refused.Fields {
+			if !slices.Contains(out.Wrong, f.Message) {
+				out.Wrong = append(out.Wrong, f.Message)
+			}
+		}
+		if len(out.Wrong) == 0 {
+			out.Wrong = []string{refused.Error()}
+		}
+		err = nil
+	}
+	return func(c echo.Context) error { return s.write(c, http.StatusOK, vmview.SummaryBody(out)) }, err
+}
+
+// factsOf are the lines of a summary.
+func factsOf(vm control.CreateVM) (out []vmview.Fact) {
+	add := func(word, text string) {
+		if text != "" {
+			out = append(out, vmview.Fact{Word: word, Text: text})
+		}
+	}
+	add("Name", vm.Name)
+	add("CPU", kit.Count(vm.Spec.CPUs, "vCPU"))
+	add("Memory", kit.MiB(vm.Spec.MemoryMiB))
+	add("Firmware", strings.ToUpper(string(vm.Spec.Firmware)))
+	for i, d := range vm.Spec.Disks {
+		text := kit.Bytes(d.SizeBytes)
+		switch {
+		case vm.From != nil && vm.From.TemplateID == "":
+			text = "as large as the one that it comes from"
+		case d.Existing:
+			text = "a volume that is there"
+		case d.SizeBytes == 0 && (d.Image != nil || d.ImageID != ""):
+			text = "as large as its image"
+		}
+		switch {
+		case d.Overlay:
+			text += ", an overlay"
+		case d.Image != nil || d.ImageID != "":
+			text += ", a copy"
+		}
+		add("Disk "+strconv.Itoa(i+1), text)
+	}
+	for i, n := range vm.Spec.NICs {
+		_, name := n.On()
+		add("Network "+strconv.Itoa(i+1), name)
+	}
+	for _, f := range fleet.Parts() {
+		if !f.Default(vm.Spec) {
+			add(f.Input.Label, f.Words(vm.Spec))
+		}
+	}
+	if first := vm.FirstBoot; first != nil && (first.Kind != "" || first.CustomizationID != "") {
+		text := first.Kind.Words()
+		if first.CustomizationID != "" {
+			text = "by a customization spec"
+		}
+		words := []string{text}
+		if first.CloudInit != nil {
+			for _, u := range first.CloudInit.Users {
+				words = append(words, "user "+u.Name)
+			}
+		}
+		add("First boot", strings.Join(words, ", "))
+	}
+	if vm.Start {
+		add("Then", "it is started")
+	}
+	return out
+}
+
+// written is the order as a call of the API and as an object.
+func written(c echo.Context, vm control.CreateVM) (call, object string, err error) {
+	text, err := json.Marshal(vm)
+	if err != nil {
+		return "", "", err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return "", "", err
+	}
+	body := doc.Content[0]
+	bare(body)
+	var plain any
+	if err := body.Decode(&plain); err != nil {
+		return "", "", err
+	}
+	var pretty bytes.Buffer
+	e := json.NewEncoder(&pretty)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(plain); err != nil {
+		return "", "", err
+	}
+	word := func(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
+	body.Content = append([]*yaml.Node{word("apiVersion"), word("quantix/v1"), word("kind"), word("VM")}, body.Content...)
+	object, err = asYAML(body)
+	// An apostrophe would end what the shell reads.
+	quoted := strings.ReplaceAll(strings.TrimSpace(pretty.String()), "'", `'\''`)
+	return fmt.Sprintf("curl %s://%s%s/vms \\\n  -H \"Authorization: Bearer $QUANTIX_TOKEN\" \\\n  -H 'Content-Type: application/json' \\\n  -d '%s'", c.Scheme(), c.Request().Host, apiBase, quoted), object, err
+}
+
+func asYAML(n *yaml.Node) (string, error) {
+	var b strings.Builder
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	err := e.Encode(n)
+	return b.String(), errors.Join(err, e.Close())
+}
+
+// bare leaves out what says nothing, and writes the rest in blocks.
+func bare(n *yaml.Node) {
+	n.Style = 0
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); {
+		key, v := n.Content[i], n.Content[i+1]
+		bare(v)
+		key.Style = 0
+		empty := v.Kind == yaml.ScalarNode && (v.Value == "" || v.Tag == "!!null" || v.Tag == "!!int" && v.Value == "0") || v.Kind != yaml.ScalarNode && len(v.Content) == 0
+		if empty {
+			n.Content = slices.Delete(n.Content, i, i+2)
+			continue
+		}
+		i += 2
+	}
+	for _, in := range n.Content {
+		if n.Kind == yaml.SequenceNode {
+			bare(in)
+		}
+	}
+}
