@@ -68,7 +68,7 @@ func Assumed(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied 
 // Edit is what an apply writes into a definition. All else in it stays as it is.
 type Edit struct {
 	Name             bool              // as wanted
-	Fields           []fleet.VMField   // likewise; of those with elements, see below
+	Fields           []*fleet.VMField  // likewise; of those with elements, see below
 	Disks, DropDisks []fleet.Disk      // that it shall have, and shall not
 	GrowDisks        []fleet.Disk      // of which people want more than before. What somebody has made larger than that on the host stays so
 	NICs, DropNICs   []fleet.NIC       // likewise
@@ -123,13 +123,16 @@ func sets[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[
 
 // Has reports whether the field of that name is to be as wanted.
 func (e Edit) Has(field string) bool {
-	return slices.ContainsFunc(e.Fields, func(f fleet.VMField) bool { return f.Name == field })
+	return slices.ContainsFunc(e.Fields, func(f *fleet.VMField) bool { return f.Name == field })
 }
 
 // Whole is the edit with all that the spec says of what the definition has. Nothing of it is known to be in the guest that runs, where an order was cut off
 // after it wrote the definition.
 func (e Edit) Whole(s fleet.VMSpec) Edit {
-	e.Fields, e.SetDisks, e.SetNICs = fleet.VMFields, nil, nil
+	e.Fields, e.SetDisks, e.SetNICs = nil, nil, nil
+	for i := range fleet.VMFields {
+		e.Fields = append(e.Fields, &fleet.VMFields[i])
+	}
 	for _, d := range s.Disks {
 		e.SetDisks = append(e.SetDisks, Set[fleet.Disk]{d, fleet.DiskFields})
 	}
@@ -151,14 +154,18 @@ func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
 
 // Plan compares three ways: a person's change is what differs between was and want; putBack wants all of it, whatever is.
 func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
-	out := Edit{Name: was.Name != want.Name || putBack && was.renamed(is), Strays: putBack}
-	for _, f := range fleet.VMFields {
+	out := Edit{Name: was.Name != want.Name || putBack && was.renamed(is), Strays: putBack, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
+	for i := range fleet.VMFields {
+		f := &fleet.VMFields[i]
 		here := is.Odd[f.Name] == "" && f.Like(&is.Spec, &want.Spec)
-		if !here && (putBack || !f.Like(&was.Spec, &want.Spec)) {
-			out.Fields = append(out.Fields, f)
-			if f.Copy(&out.lists, want.Spec); f.Merge != nil && !putBack {
-				f.Merge(&out.lists, was.Spec, is.Spec)
-			}
+		if here || !putBack && f.Like(&was.Spec, &want.Spec) {
+			continue
+		}
+		if out.Fields = append(out.Fields, f); f.Merge == nil {
+			continue
+		}
+		if f.Copy(&out.lists, want.Spec); !putBack {
+			f.Merge(&out.lists, was.Spec, is.Spec)
 		}
 	}
 	for _, d := range want.Spec.Disks {

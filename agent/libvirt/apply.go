@@ -139,7 +139,7 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	if err != nil {
 		return err
 	}
-	before, err := x.Marshal()
+	before, err := textOf(x)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	if _, err := tellMTU(ctx, a.c, x); err != nil {
 		return err
 	}
-	after, err := x.Marshal()
+	after, err := textOf(x)
 	if err != nil {
 		return err
 	}
@@ -324,7 +324,7 @@ func (a *applying) first(ctx context.Context) (*libvirtxml.Domain, error) {
 }
 
 func (a *applying) define(ctx context.Context, x *libvirtxml.Domain) error {
-	text, err := x.Marshal()
+	text, err := textOf(x)
 	if err != nil {
 		return err
 	}

@@ -1,14 +1,12 @@
 package libvirt
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
-	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent"
@@ -121,16 +119,11 @@ func readHostDevices(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 }
 
 // readyDevices finds and makes what the guest is to have of its host when it starts: what is plugged in at a port now, and its mediated devices. Those
-// of types that it no longer has go.
-func (b *Backend) readyDevices(ctx context.Context, c *conn, ref golibvirt.Domain) error {
-	x, err := readXML(ctx, c, ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
-	if err != nil || x.Devices == nil {
-		return err
-	}
+// of types that it no longer has go. It reports whether it changed anything of the definition.
+func (b *Backend) readyDevices(x *libvirtxml.Domain) (changed bool, err error) {
 	if err := b.keepMdevs(x); err != nil {
-		return err
+		return false, err
 	}
-	changed := false
 	for i := range x.Devices.Hostdevs {
 		d := &x.Devices.Hostdevs[i]
 		if !isHostDevice(*d) {
@@ -140,34 +133,24 @@ func (b *Backend) readyDevices(ctx context.Context, c *conn, ref golibvirt.Domai
 		if port, ok := strings.CutPrefix(name, "usb-port/"); ok {
 			is, err := b.devices.USBAt(port)
 			if errors.Is(err, machine.ErrNothingPlugged) {
-				return agent.NothingPlugged(port, hostname())
+				return false, agent.NothingPlugged(port, hostname())
 			}
 			if err != nil {
-				return err
+				return false, err
 			}
 			changed = setUSB(d, is) || changed
 		}
 		if kind, ok := strings.CutPrefix(name, "mdev/"); ok {
 			err := b.devices.MakeMdev(x.UUID, kind)
 			if errors.Is(err, machine.ErrNoneFree) {
-				return agent.NoMdevFree(kind, hostname())
+				return false, agent.NoMdevFree(kind, hostname())
 			}
 			if err != nil {
-				return fmt.Errorf("make a mediated device of the type %s: %w", kind, err)
+				return false, fmt.Errorf("make a mediated device of the type %s: %w", kind, err)
 			}
 		}
 	}
-	if !changed {
-		return nil
-	}
-	text, err := x.Marshal()
-	if err != nil {
-		return err
-	}
-	return c.do(ctx, func(l *golibvirt.Libvirt) error {
-		_, err := l.DomainDefineXML(text)
-		return err
-	})
+	return changed, nil
 }
 
 // keepMdevs removes the VM's mediated devices of types that its definition has not.

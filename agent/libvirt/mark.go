@@ -58,19 +58,32 @@ func (m mark) plain() string { return m.element("", "") }
 
 func (m mark) element(prefix, attributes string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "<%svm%s>", prefix, attributes)
+	b.Grow(512 + len(m.Applied) + len(m.Applied)/2) // what is escaped is longer
+	add := func(parts ...string) {
+		for _, p := range parts {
+			b.WriteString(p)
+		}
+	}
+	add("<", prefix, "vm", attributes, ">")
 	for _, text := range []struct{ name, value string }{
 		{"id", string(m.ID)}, {"generation", strconv.FormatInt(m.Generation, 10)}, {"name", m.Name}, {"applied", m.Applied}, {"mark", m.Mark},
 	} {
 		if text.value != "" {
-			fmt.Fprintf(&b, "<%s%s>", prefix, text.name)
-			_ = xml.EscapeText(&b, []byte(text.value)) // a Builder takes everything
-			fmt.Fprintf(&b, "</%s%s>", prefix, text.name)
+			add("<", prefix, text.name, ">")
+			if strings.IndexFunc(text.value, special) < 0 { // as JSON mostly is
+				add(text.value)
+			} else {
+				_ = xml.EscapeText(&b, []byte(text.value)) // a Builder takes everything
+			}
+			add("</", prefix, text.name, ">")
 		}
 	}
-	fmt.Fprintf(&b, "</%svm>", prefix)
+	add("</", prefix, "vm>")
 	return b.String()
 }
+
+// special reports whether XML may not have the character as it is.
+func special(r rune) bool { return r < ' ' || r > '~' || r == '<' || r == '>' || r == '&' }
 
 // putMark replaces the stamp and keeps all other metadata.
 func putMark(meta *libvirtxml.DomainMetadata, m mark) *libvirtxml.DomainMetadata {

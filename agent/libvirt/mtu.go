@@ -69,22 +69,3 @@ func networkMTU(ctx context.Context, c *conn, name string) (uint, error) {
 	mtu, _ := strconv.ParseUint(strings.TrimSpace(string(said)), 10, 32) // 0 where it is no number
 	return uint(mtu), err
 }
-
-// retellMTU is tellMTU for a VM that is about to start: its network may have another one since it was defined.
-func retellMTU(ctx context.Context, c *conn, ref golibvirt.Domain) error {
-	x, err := readXML(ctx, c, ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
-	if err != nil {
-		return err
-	}
-	if changed, err := tellMTU(ctx, c, x); err != nil || !changed {
-		return err
-	}
-	text, err := x.Marshal()
-	if err != nil {
-		return err
-	}
-	return c.do(ctx, func(l *golibvirt.Libvirt) error {
-		_, err := l.DomainDefineXML(text)
-		return err
-	})
-}

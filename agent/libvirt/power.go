@@ -24,10 +24,7 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 		if err := b.physicalsFree(ctx, c, id, s.kept.parts.HostDevices, true); err != nil {
 			return err
 		}
-		if err := retellMTU(ctx, c, s.ref); err != nil {
-			return err
-		}
-		if err := b.readyDevices(ctx, c, s.ref); err != nil {
+		if err := b.readyToStart(ctx, c, s); err != nil {
 			return err
 		}
 		return c.do(ctx, func(l *golibvirt.Libvirt) error {

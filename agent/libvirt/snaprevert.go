@@ -129,10 +129,7 @@ func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
 			return nil
 		}
 		w.in.Progress(70, "starting the guest")
-		if err := retellMTU(ctx, w.c, s.ref); err != nil {
-			return err
-		}
-		if err := w.readyDevices(ctx, w.c, s.ref); err != nil {
+		if err := w.readyToStart(ctx, w.c, s.sighted); err != nil {
 			return err
 		}
 		return w.c.do(ctx, func(l *golibvirt.Libvirt) error { return deviceFree(l.DomainCreate(s.ref)) })

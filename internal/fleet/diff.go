@@ -306,6 +306,9 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 		return out
 	}
 	like := func(a, b *VMSpec) bool {
+		if len(*at(a)) != len(*at(b)) {
+			return false
+		}
 		n := map[string]int{}
 		for _, v := range *at(a) {
 			n[e.tells(v)]++
