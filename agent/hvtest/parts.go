@@ -36,7 +36,7 @@ func unstartable(s fleet.VMSpec, p fleet.Pool) fleet.VMSpec {
 	s.HostDevices = []fleet.VMHostDevice{{Device: "pci/0000:41:1f.7"}, {Device: "usb/046d:c52b"}, {Device: "usb-port/1-2.3"}, {Device: "mdev/nvidia-63"}}
 	s.Shares = []fleet.VMShare{{Tag: "src", Folder: in("src")}}
 	s.CPU.Sockets, s.CPU.Cores, s.CPU.Threads = 2, 2, 2
-	s.Memory.Locked, s.Memory.HugePageKiB, s.Devices.VSOCK = true, 2048, true
+	s.Memory.Locked, s.Memory.HugePageKiB, s.Devices.VSOCK, s.Devices.GuestAgent = true, 2048, true, fleet.AgentOnVSOCK
 	return s
 }
 

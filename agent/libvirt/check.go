@@ -59,10 +59,10 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 		return agent.Sign{}, errSilent
 	}
 	if check.Kind == fleet.HealthExec {
-		return b.execs.check(ctx, overLibvirt(ctx, c, s.ref), s, check)
+		return b.execs.check(ctx, asker(ctx, c, s), s, check)
 	}
 	limit := time.Duration(check.Timeout) * time.Second
-	if _, err := askGuest[struct{}](overLibvirt(ctx, c, s.ref), limit, "guest-ping", nil); errors.Is(err, errSilent) {
+	if _, err := askGuest[struct{}](asker(ctx, c, s), limit, "guest-ping", nil); errors.Is(err, errSilent) {
 		return agent.Sign{}, errSilent
 	} else if err != nil {
 		return agent.Sign{}, err

@@ -37,7 +37,8 @@ type domain struct {
 	kept        hardware   // what its next start gets
 	accelerator string
 	vnc         endpoint
-	agent       bool              // the guest's agent is connected
+	agent       bool              // the guest's agent is connected, or is one that is connected to when it is asked
+	cid         uint32            // at which the guest's agent listens on its vsock; 0: it is asked by way of libvirt
 	launch      *fleet.LaunchInfo // of a guest that is on and whose memory is encrypted
 	startedAt   *time.Time
 	readAt      time.Time
@@ -179,7 +180,7 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 			return nil, err
 		}
 		live := hardwareOf(x)
-		d.live, d.vnc, d.agent, d.accelerator = &live, vncOf(x), hasAgent(x), x.Type
+		d.live, d.vnc, d.agent, d.cid, d.accelerator = &live, vncOf(x), hasAgent(x), cidOf(x), x.Type
 		d.startedAt, d.launch = b.startedAt(ref.Name), b.launchOf(ctx, c, ref, x)
 		running, _ := markOf(x.Metadata)
 		d.secret = running.Mark

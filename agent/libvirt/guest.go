@@ -126,7 +126,7 @@ func (n *guestSeen) read(ctx context.Context, c *conn, s sighted) error {
 		n.status = fleet.GuestStatus{}
 		return err
 	}
-	return n.hear(overLibvirt(ctx, c, s.ref))
+	return n.hear(asker(ctx, c, s))
 }
 
 // hear asks the agent of a VM of Quantix's.

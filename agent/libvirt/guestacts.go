@@ -103,6 +103,6 @@ func (b *Backend) onGuest(ctx context.Context, id fleet.VMID, verb string, f fun
 		case golibvirt.DomainState(s.state) != golibvirt.DomainRunning:
 			return fleet.Errorf(fleet.Conflict, "The guest is paused, so its agent cannot answer. Resume the VM first.")
 		}
-		return inAct(verb+" "+s.ref.Name, guestError(f(overLibvirt(ctx, c, s.ref), s)))
+		return inAct(verb+" "+s.ref.Name, guestError(f(asker(ctx, c, s), s)))
 	})
 }

@@ -27,6 +27,14 @@ var errSilent = errors.New("the guest's agent does not answer")
 // guestAsk gives a guest's agent one command, as text, and returns what it answers.
 type guestAsk func(command string, limit time.Duration) (string, error)
 
+// asker asks the guest's agent where it listens.
+func asker(ctx context.Context, c *conn, s sighted) guestAsk {
+	if s.cid != 0 {
+		return overVSOCK(ctx, s.cid)
+	}
+	return overLibvirt(ctx, c, s.ref)
+}
+
 // overLibvirt asks a guest by way of libvirt. libvirt's own calls for the same wait for ever for an agent that hangs, unless the limit is set for
 // everybody who asks that guest; so each command goes as it is, with a limit of its own.
 func overLibvirt(ctx context.Context, c *conn, ref golibvirt.Domain) guestAsk {

@@ -271,7 +271,7 @@ func vncHost(v *libvirtxml.DomainGraphicVNC) string {
 
 // hasAgent reports whether the guest's agent is connected, as a live definition says.
 func hasAgent(x *libvirtxml.Domain) bool {
-	return x.Devices != nil && slices.ContainsFunc(x.Devices.Channels, func(c libvirtxml.DomainChannel) bool {
+	return x.Devices != nil && (cidOf(x) != 0 || slices.ContainsFunc(x.Devices.Channels, func(c libvirtxml.DomainChannel) bool {
 		return isAgentChannel(c) && c.Target.VirtIO.State == "connected"
-	})
+	}))
 }

@@ -272,29 +272,24 @@ var parts = []part{
 		}
 		return ""
 	}},
-	{"devices.vsock", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		ours := x.Devices.VSock != nil && aliasOf(x.Devices.VSock.Alias) == aliasVSOCK
-		switch {
-		case s.Devices.VSOCK && x.Devices.VSock == nil:
-			x.Devices.VSock = &libvirtxml.DomainVSock{Model: "virtio", CID: &libvirtxml.DomainVSockCID{Auto: "yes"}, Alias: &libvirtxml.DomainAlias{Name: aliasVSOCK}}
-		case s.Devices.VSOCK && !ours:
-			x.Devices.VSock.Alias = &libvirtxml.DomainAlias{Name: aliasVSOCK} // there can be one alone
-		case !s.Devices.VSOCK && ours:
-			x.Devices.VSock = nil
-		}
-	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		s.Devices.VSOCK = x.Devices.VSock != nil && aliasOf(x.Devices.VSock.Alias) == aliasVSOCK
+	{"devices.vsock", writeVSOCK, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		s.Devices.VSOCK = isVSOCK(x.Devices.VSock)
 		return ""
 	}},
 	{"devices.guestAgent", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		switch has := slices.ContainsFunc(x.Devices.Channels, isAgentChannel); {
-		case s.Devices.GuestAgent == "none":
+		case s.Devices.GuestAgent != "":
 			x.Devices.Channels = slices.DeleteFunc(x.Devices.Channels, isAgentChannel)
 		case !has:
 			x.Devices.Channels = append(x.Devices.Channels, newAgentChannel())
 		}
+		writeVSOCK(x, s)
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		if !slices.ContainsFunc(x.Devices.Channels, isAgentChannel) {
+		switch {
+		case slices.ContainsFunc(x.Devices.Channels, isAgentChannel):
+		case onVSOCK(x):
+			s.Devices.GuestAgent = fleet.AgentOnVSOCK
+		default:
 			s.Devices.GuestAgent = "none"
 		}
 		return ""

@@ -105,7 +105,7 @@ var (
 	SoundCards      = []Option{{"", "None"}, {"ich9", "Intel HD Audio (ICH9)"}, {"ich6", "Intel HD Audio (ICH6)"}, {"ac97", "AC'97"}}
 	Watchdogs       = []Option{{"", "None"}, {"i6300esb", "Intel 6300ESB"}, {"itco", "Intel iTCO (of the chipset)"}}
 	Balloons        = []Option{{"", "On"}, {"reporting", "On, gives back what the guest does not use"}, {"none", "None"}}
-	GuestAgents     = []Option{{"", "On (virtio-serial)"}, {"none", "None"}}
+	GuestAgents     = []Option{{"", "On (virtio-serial)"}, {AgentOnVSOCK, "On (vsock)"}, {"none", "None"}}
 	Autostarts      = []Option{{"", "Stay off"}, {"last", "Start, if it was on"}, {"on", "Start"}}
 	Restarts        = []Option{{"", "Stay off"}, {"onFailure", "Start again, if it crashed"}, {"always", "Start again"}}
 	WatchdogActions = []Option{
@@ -123,6 +123,12 @@ const (
 	MaxSerials    = 3    // beside the console's
 	MaxUSBPorts   = 4
 	MaxMoveLimit  = 1 << 20
+)
+
+// AgentOnVSOCK is the choice of GuestAgents by which a guest's agent listens on the guest's vsock, at AgentPort.
+const (
+	AgentOnVSOCK = "vsock"
+	AgentPort    = 1234
 )
 
 var (
@@ -245,7 +251,7 @@ var partFields = []Field[VMSpec]{
 	}),
 	choice("devices.guestAgent", "guest agent", func(s *VMSpec) *string { return &s.Devices.GuestAgent }, Input{
 		Section: SectionDevices, Label: "Guest agent", Options: GuestAgents,
-		Help: "The channel for qemu-guest-agent: through it the guest tells its addresses and file systems, and can be frozen for a backup.",
+		Help: "The channel for qemu-guest-agent: through it the guest tells its addresses and file systems, and can be frozen for a backup. On vsock it is run with --method vsock-listen --path 4294967295:1234.",
 	}),
 
 	atOnce(choice("policy.autostart", "when the host comes up", func(s *VMSpec) *string { return &s.Policy.Autostart }, Input{

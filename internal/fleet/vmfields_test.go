@@ -70,6 +70,8 @@ func TestPartsAreChecked(t *testing.T) {
 		"a limit of moves beyond":    {func(s *fleet.VMSpec) { s.Migration.LimitMiB = 1<<20 + 1 }, []string{"spec.migration.limitMiB"}},
 		"a limit of moves below":     {func(s *fleet.VMSpec) { s.Migration.LimitMiB = -1 }, []string{"spec.migration.limitMiB"}},
 		"a rate beyond all":          {func(s *fleet.VMSpec) { s.Devices.RNGRate = fleet.MaxRNGRate + 1 }, []string{"spec.devices.rngRate"}},
+		"an agent on a vsock":        {func(s *fleet.VMSpec) { s.Devices.VSOCK, s.Devices.GuestAgent = true, "vsock" }, nil},
+		"an agent without its vsock": {func(s *fleet.VMSpec) { s.Devices.GuestAgent = "vsock" }, []string{"spec.devices.guestAgent"}},
 		"features":                   {func(s *fleet.VMSpec) { s.CPU.Features = "+aes -vmx +avx512-vnni" }, nil},
 		"a feature without a sign":   {func(s *fleet.VMSpec) { s.CPU.Features = "aes" }, []string{"spec.cpu.features"}},
 		"a feature twice":            {func(s *fleet.VMSpec) { s.CPU.Features = "+aes -aes" }, []string{"spec.cpu.features"}},

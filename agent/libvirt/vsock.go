@@ -1,0 +1,162 @@
+package libvirt
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// aliasVSOCKAgent is the alias of a vsock on which the guest's agent listens; else it is aliasVSOCK.
+const aliasVSOCKAgent = aliasVSOCK + "-agent"
+
+func isVSOCK(v *libvirtxml.DomainVSock) bool {
+	return v != nil && (aliasOf(v.Alias) == aliasVSOCK || aliasOf(v.Alias) == aliasVSOCKAgent)
+}
+
+func onVSOCK(x *libvirtxml.Domain) bool {
+	return x.Devices.VSock != nil && aliasOf(x.Devices.VSock.Alias) == aliasVSOCKAgent
+}
+
+// writeVSOCK gives the guest a vsock, of which it can have one alone, or takes Quantix's away.
+func writeVSOCK(x *libvirtxml.Domain, s fleet.VMSpec) {
+	switch {
+	case !s.Devices.VSOCK && isVSOCK(x.Devices.VSock):
+		x.Devices.VSock = nil
+		return
+	case !s.Devices.VSOCK:
+		return
+	case x.Devices.VSock == nil:
+		x.Devices.VSock = &libvirtxml.DomainVSock{Model: "virtio", CID: &libvirtxml.DomainVSockCID{Auto: "yes"}}
+	}
+	alias := aliasVSOCK
+	if s.Devices.GuestAgent == fleet.AgentOnVSOCK {
+		alias = aliasVSOCKAgent
+	}
+	x.Devices.VSock.Alias = &libvirtxml.DomainAlias{Name: alias}
+}
+
+// cidOf is the number of the running guest's vsock on which its agent listens; 0: it has none.
+func cidOf(x *libvirtxml.Domain) uint32 {
+	if x.Devices == nil || !onVSOCK(x) || x.Devices.VSock.CID == nil {
+		return 0
+	}
+	n, _ := strconv.ParseUint(x.Devices.VSock.CID.Address, 10, 32)
+	if n < 3 { // those are the hypervisor's and the host's own
+		return 0
+	}
+	return uint32(n)
+}
+
+// overVSOCK asks a guest's agent that listens on the guest's vsock, which libvirt does not speak to. Each command has a connection of its own: the agent
+// serves one at a time, and one that is left open would keep everybody else out.
+func overVSOCK(ctx context.Context, cid uint32) guestAsk {
+	return func(command string, limit time.Duration) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		f, err := dialVSOCK(ctx, cid, fleet.AgentPort)
+		if err != nil {
+			return "", fmt.Errorf("%w: connect to port %d of its vsock: %w", errSilent, fleet.AgentPort, err)
+		}
+		defer f.Close()
+		stop := context.AfterFunc(ctx, func() { _ = f.SetDeadline(time.Unix(1, 0)) })
+		defer stop()
+		return speak(f, command)
+	}
+}
+
+// speak gives an agent that has just been connected to one command, and reads its answer. Whatever it was still saying to somebody before is skipped.
+func speak(rw io.ReadWriter, command string) (string, error) {
+	var number [4]byte
+	_, _ = rand.Read(number[:])
+	id := int64(binary.BigEndian.Uint32(number[:]))
+	// An agent in the middle of a command that was cut off gives it up at a byte that no JSON has.
+	if _, err := fmt.Fprintf(rw, "\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":%d}}\n", id); err != nil {
+		return "", unheard(err)
+	}
+	said := bufio.NewReader(rw)
+	for {
+		if err := skipTo(said, 0xff); err != nil {
+			return "", unheard(err)
+		}
+		line, err := readLine(said)
+		if err != nil {
+			return "", unheard(err)
+		}
+		var sync guestSays[int64]
+		if json.Unmarshal(line, &sync) == nil && sync.Return == id {
+			break
+		}
+	}
+	if _, err := io.WriteString(rw, command+"\n"); err != nil {
+		return "", unheard(err)
+	}
+	line, err := readLine(said)
+	if err != nil {
+		return "", unheard(err)
+	}
+	var failed struct {
+		Error *struct {
+			Desc string `json:"desc"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(line, &failed) == nil && failed.Error != nil {
+		return "", fmt.Errorf("the guest's agent: %s", guestText(failed.Error.Desc))
+	}
+	return string(line), nil
+}
+
+func unheard(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%w in time", errSilent)
+	}
+	return fmt.Errorf("%w: %w", errSilent, err)
+}
+
+// mostSkipped is how much an agent may have been saying to somebody before.
+const mostSkipped = 4 << 20
+
+func skipTo(r *bufio.Reader, mark byte) error {
+	for range mostSkipped {
+		switch b, err := r.ReadByte(); {
+		case err != nil:
+			return err
+		case b == mark:
+			return nil
+		}
+	}
+	return errors.New("it does not come to an end")
+}
+
+// readLine is one answer, of which more than any that is waited for is not read.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if line = append(line, part...); len(line) > mostExecAnswer {
+			return nil, fmt.Errorf("it said more than %d KiB", mostExecAnswer>>10)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF):
+			return nil, net.ErrClosed
+		case err != nil:
+			return nil, err
+		default:
+			return bytes.TrimSpace(line), nil
+		}
+	}
+}

@@ -1,0 +1,182 @@
+//go:build linux
+
+package libvirt
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+// overUnix is overVSOCK with a Unix socket in place of the guest's vsock: the tests' kernel has none that leads to a guest.
+func overUnix(t *testing.T, socket string) guestAsk {
+	return func(command string, limit time.Duration) (string, error) {
+		c, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
+			t.Fatal(err)
+		}
+		return speak(c, command)
+	}
+}
+
+// A real agent that listens is asked without libvirt, also after somebody who broke off in the middle of a command.
+func TestAnAgentThatListensIsAsked(t *testing.T) {
+	t.Parallel()
+	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.MkdirTemp("/tmp", "qxga") // a short path for the socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	unpack := exec.CommandContext(t.Context(), "sh", "-c", `cd "$1" && gzip -dc "$2" | cpio -idm --quiet && mkdir -p tmp`, "sh", root, guest.Initrd)
+	if out, err := unpack.CombinedOutput(); err != nil {
+		t.Fatalf("unpack the agent: %v: %s", err, out)
+	}
+	ga := exec.CommandContext(t.Context(), "chroot", root, "/sbin/qemu-ga", "--method", "unix-listen", "--path", "/tmp/s", "--statedir", "/tmp", "--pidfile", "/tmp/pid")
+	if err := ga.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ga.Process.Kill(); _ = ga.Wait() })
+	socket := filepath.Join(root, "tmp/s")
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(socket); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal("the agent does not listen")
+		}
+	}
+	ask := overUnix(t, socket)
+	for range 3 {
+		var seen guestSeen
+		if err := seen.hear(ask); err != nil || seen.status.Agent != fleet.AgentAnswers || seen.status.Version == "" || seen.status.Hostname == "" {
+			t.Fatalf("%+v, %v", seen.status, err)
+		}
+		broken, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(broken, `{"execute":"guest-info","argum`)
+		broken.Close()
+	}
+	if _, err := askGuest[struct{}](ask, guestWait, "guest-no-such-thing", nil); !isNoCommand(err) || errors.Is(err, errSilent) {
+		t.Errorf("a command that it does not know: %v", err)
+	}
+}
+
+// What listens in a guest's place may say anything, and is heard no longer than it is waited for.
+func TestWhatListensIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	sync := func(in *bufio.Reader) string {
+		line, _ := in.ReadString('\n')
+		_, id, _ := strings.Cut(line, `"id":`)
+		return strings.TrimRight(id, "}\n")
+	}
+	for name, c := range map[string]struct {
+		says func(in *bufio.Reader, out io.Writer)
+		want string // empty: it is silent
+	}{
+		"an answer": {func(in *bufio.Reader, out io.Writer) {
+			fmt.Fprintf(out, "\xff{\"return\": %s}\n", sync(in))
+			_, _ = in.ReadString('\n')
+			fmt.Fprint(out, `{"return": {"version": "7.2.0"}}`+"\n")
+		}, "7.2.0"},
+		"an answer behind others": {func(in *bufio.Reader, out io.Writer) {
+			fmt.Fprintf(out, "{\"return\": {}}\n\xff{\"return\": 5}\n\xff{\"return\": %s}\n", sync(in))
+			_, _ = in.ReadString('\n')
+			fmt.Fprint(out, `{"return": {"version": "7.2.1"}}`+"\n")
+		}, "7.2.1"},
+		"nothing":      {func(in *bufio.Reader, _ io.Writer) { _, _ = io.Copy(io.Discard, in) }, ""},
+		"its end":      {func(*bufio.Reader, io.Writer) {}, ""},
+		"another sync": {func(in *bufio.Reader, out io.Writer) { sync(in); fmt.Fprint(out, "\xff{\"return\": 5}\n") }, ""},
+		"no line's end": {func(in *bufio.Reader, out io.Writer) {
+			fmt.Fprintf(out, "\xff{\"return\": %s}\n", sync(in))
+			for range 4 << 10 {
+				if _, err := fmt.Fprint(out, strings.Repeat("a", 1<<10)); err != nil {
+					return
+				}
+			}
+		}, ""},
+		"no end before the sync": {func(_ *bufio.Reader, out io.Writer) {
+			for {
+				if _, err := fmt.Fprint(out, strings.Repeat("a", 1<<16)); err != nil {
+					return
+				}
+			}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			here, there := net.Pipe()
+			go func() {
+				c.says(bufio.NewReader(there), there)
+				there.Close()
+			}()
+			defer here.Close()
+			var n guestSeen
+			err := n.hear(func(command string, _ time.Duration) (string, error) {
+				_ = here.SetDeadline(time.Now().Add(time.Second)) // it may have ended already
+				return speak(here, command)
+			})
+			if c.want != "" && n.status.Version != c.want || c.want == "" && (!errors.Is(err, errSilent) || len(err.Error()) > 200) {
+				t.Errorf("%+v, %.300v", n.status, err)
+			}
+		})
+	}
+}
+
+// A guest without an agent on its vsock is silent, and nobody waits for long.
+func TestNobodyListens(t *testing.T) {
+	t.Parallel()
+	_, err := overVSOCK(t.Context(), 4_000_000)(`{"execute":"guest-ping"}`, 200*time.Millisecond)
+	if !errors.Is(err, errSilent) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := overVSOCK(ctx, 4_000_000)(`{"execute":"guest-ping"}`, time.Hour); !errors.Is(err, errSilent) {
+		t.Error(err)
+	}
+}
+
+// Only the vsock of the guest that runs, given by Quantix for that, leads to its agent.
+func TestWhereAnAgentListens(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		alias, address string
+		want           uint32
+	}{
+		"its agent's": {aliasVSOCKAgent, "7", 7}, "another's": {aliasVSOCK, "7", 0}, "not running": {aliasVSOCKAgent, "", 0},
+		"the host": {aliasVSOCKAgent, "2", 0}, "anybody": {aliasVSOCKAgent, "-1", 0}, "the hypervisor": {aliasVSOCKAgent, "0", 0},
+	} {
+		x := &libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{VSock: &libvirtxml.DomainVSock{
+			CID: &libvirtxml.DomainVSockCID{Auto: "yes", Address: c.address}, Alias: &libvirtxml.DomainAlias{Name: c.alias},
+		}}}
+		if got := cidOf(x); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+		if hasAgent(x) != (c.want != 0) {
+			t.Errorf("%s: there is an agent: %v", name, hasAgent(x))
+		}
+	}
+}

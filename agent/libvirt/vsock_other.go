@@ -1,0 +1,13 @@
+//go:build !linux
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"os"
+)
+
+func dialVSOCK(context.Context, uint32, uint32) (*os.File, error) {
+	return nil, errors.New("only Linux has vsocks to guests")
+}
