@@ -194,7 +194,7 @@ func testHotPlug(t *testing.T, h *host) {
 	h.apply(vm)
 	s := h.status(vm.ID, 3)
 	held := slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == first.MAC })
-	if held != slices.Contains(s.NextBoot, "nics") || len(s.Drift) != 0 || !slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == second.MAC }) {
+	if held != slices.Contains(s.NextBoot, "nics") || held != slices.Contains(s.HeldBack, fleet.HeldBack{Field: "nics", What: "network card " + first.MAC}) || len(s.Drift) != 0 || !slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == second.MAC }) {
 		t.Errorf("without the first card: %+v", s)
 	}
 	h.must("stop", h.StopVM(h.ctx, vm.ID))

@@ -101,8 +101,14 @@ func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
 		t.Errorf("below what it was started with: %+v", st)
 	}
 
+	// Nobody asks an emulated guest for a vCPU.
+	settled("with another vCPU", s.edited(func(s *fleet.VMSpec) { s.MemoryMiB, s.CPUs = 320, 2 }))
+	if st = s.edited(func(s *fleet.VMSpec) { s.CPUs = 1 }); st.CPUs != 2 || st.MinCPUs != 0 || len(st.HeldBack) != 0 || !slices.Equal(st.NextBoot, []string{"cpus"}) {
+		t.Errorf("with one vCPU less: %+v", st)
+	}
+
 	// While it is paused it hears nothing.
-	settled("with both", s.edited(func(s *fleet.VMSpec) { s.MemoryMiB, s.HostDevices = 320, with }))
+	settled("with all again", s.edited(func(s *fleet.VMSpec) { s.CPUs, s.HostDevices = 2, with }))
 	waitFor(t, "the guest sees the disk", func() bool { return disks() == "1" })
 	s.ok(s.PauseVM(t.Context(), s.vm.ID))
 	st = s.edited(func(s *fleet.VMSpec) { s.MemoryMiB, s.HostDevices = 192, nil })
