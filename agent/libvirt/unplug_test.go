@@ -129,3 +129,25 @@ func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
 		t.Errorf("running on it has %d MiB, and %s disks", st.MemoryMiB, disks())
 	}
 }
+
+// A guest has few USB ports: a disk more than there are waits for the next start, which makes ports for all.
+func TestAUSBDiskWaitsForAPort(t *testing.T) {
+	t.Parallel()
+	s := &snapper{fixture: newFixture(t)}
+	s.vm = s.fixture.vm()
+	s.apply(s.vm)
+	s.ok(s.StartVM(t.Context(), s.vm.ID))
+	st := s.edited(func(spec *fleet.VMSpec) {
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			spec.Disks = append(spec.Disks, fleet.Disk{PoolID: s.pool.ID, Volume: name + ".qcow2", SizeBytes: 1 << 20, Bus: "usb"})
+		}
+	})
+	if n := len(st.Disks); n < 2 || n > 4 || !slices.Equal(st.NextBoot, []string{"disks"}) || len(st.HeldBack)+len(st.Drift) != 0 {
+		t.Errorf("with more disks than ports: %+v", st)
+	}
+	s.ok(s.StopVM(t.Context(), s.vm.ID))
+	s.ok(s.StartVM(t.Context(), s.vm.ID))
+	if st := s.status(); len(st.Disks) != 5 || len(st.NextBoot) != 0 {
+		t.Errorf("after the next start: %+v", st)
+	}
+}
