@@ -157,7 +157,9 @@ func TestHotUnplugCutOffAnywhere(t *testing.T) {
 			c.wantLive(when, with, "")
 			left := fmt.Sprintf("more-%d.qcow2", number)
 			c.wantFiles(when, "root.qcow2", "first.qcow2", "disc.iso", left)
-			c.ok(c.DeleteVolume(t.Context(), c.work(left, fleet.VolumeOrder{}))) // which is refused while anybody has it
+			waitFor(t, when+": nobody has "+left+" any more", func() bool { // libvirt tells that a disk is gone a moment before QEMU closes its file
+				return c.DeleteVolume(t.Context(), c.work(left, fleet.VolumeOrder{})) == nil
+			})
 		},
 	}
 	c.each(d, fault{name: "the agent is killed", first: 1, every: 2, happens: killAgent},

@@ -58,8 +58,7 @@ func pick(all []Module, among []int, mib int) (which []int, ok bool) {
 	if mib == 0 {
 		return nil, true
 	}
-	for k := len(among) - 1; k >= 0; k-- {
-		i := among[k]
+	for k, i := range slices.Backward(among) {
 		if all[i].MiB > mib {
 			continue
 		}
