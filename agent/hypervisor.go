@@ -42,7 +42,8 @@ type Hypervisor interface {
 	// ApplyVM creates disks that were never made and changes in the persistent definition what differs between the spec and the one
 	// that was applied before; the definition is stamped with id and generation and keeps what was applied. What somebody changed
 	// on the host stays, and shows in VMStatus.Drift, unless the order is to put it back. It never starts or stops the guest. What
-	// a running guest gets only at its next start shows in VMStatus.NextBoot. A VM that has no definition gets one from its disks.
+	// a running guest gets only at its next start shows in VMStatus.NextBoot, and what it was asked for and has not let go of in
+	// VMStatus.HeldBack too. A VM that has no definition gets one from its disks.
 	// It does nothing at all where a disk that was made is not there: the error says what VMStatus.Faults says.
 	// What passes a card (its security groups, anti-spoofing) takes effect at once; a group that the host has already stays as it is there:
 	// ApplySecurityGroup alone changes it. A network filter that somebody else gave a card stays, and shows in VMStatus.Drift.

@@ -252,7 +252,12 @@ func TestNetworkCardsArePluggedInThePageAndByPatch(t *testing.T) {
 
 	p.exec(`UPDATE vms SET status = status || jsonb_build_object('nextBoot', '["nics"]'::jsonb, 'nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default'))) WHERE id = $1`, id, first)
 	b.get(path).is(t, http.StatusOK).has(t, first, "waits for the guest to let go of it")
-	p.exec(`UPDATE vms SET status = status - 'nextBoot' WHERE id = $1`, id)
+	p.exec(`UPDATE vms SET observed_generation = generation, status = status || jsonb_build_object('heldBack', jsonb_build_array(jsonb_build_object('field', 'nics', 'what', 'network card ' || $2::text))) WHERE id = $1`, id, first)
+	page := b.get(path).is(t, http.StatusOK)
+	page.has(t, "Changes wait for the next start: network card "+first+" (the guest has not let go of it).", "Taken out")
+	page.lacks(t, "waits for the guest")
+	b.get("/vms?columns=waits").is(t, http.StatusOK).has(t, "network card "+first+" (the guest has not let go of it)")
+	p.exec(`UPDATE vms SET status = status - 'nextBoot' - 'heldBack' WHERE id = $1`, id)
 	b.get(path).is(t, http.StatusOK).has(t, first, "added on the host")
 }
 

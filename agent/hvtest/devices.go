@@ -1,6 +1,7 @@
 package hvtest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -97,36 +98,75 @@ func testDevices(t *testing.T, h *host) {
 // coming and going waits.
 func testPlugDisks(t *testing.T, h *host) {
 	p := h.pool()
-	first, second, third, fourth := disk(p), disk(p), disk(p), disk(p)
-	third.Bus, fourth.Bus = "scsi", "sata"
+	first, second, third, fourth, fifth := disk(p), disk(p), disk(p), disk(p), disk(p)
+	third.Bus, fourth.Bus, fifth.Bus = "scsi", "sata", "usb"
 	vm := h.started(first)
-	vm.Generation, vm.Spec.Disks = 2, []fleet.Disk{first, second, third}
+	vm.Generation, vm.Spec.Disks = 2, []fleet.Disk{first, second, third, fifth}
 	for range 2 {
 		h.apply(vm)
-		if s := h.status(vm.ID, 2); len(s.Disks) != 3 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-			t.Fatalf("with two more disks: %+v", s)
+		if s := h.status(vm.ID, 2); len(s.Disks) != 4 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+			t.Fatalf("with three more disks: %+v", s)
 		}
 	}
-	vm.Generation, vm.Spec.Disks = 3, []fleet.Disk{first, second, third, fourth}
+	vm.Generation, vm.Spec.Disks = 3, []fleet.Disk{first, second, third, fourth, fifth}
 	h.apply(vm)
-	if s := h.status(vm.ID, 3); len(s.Disks) != 3 || !slices.Equal(s.NextBoot, []string{"disks"}) || len(s.Drift) != 0 {
+	if s := h.status(vm.ID, 3); len(s.Disks) != 4 || !slices.Equal(s.NextBoot, []string{"disks"}) || len(s.HeldBack) != 0 || len(s.Drift) != 0 {
 		t.Errorf("with a SATA disk: %+v", s)
 	}
 	vm.Generation, vm.Spec.Disks = 4, []fleet.Disk{first, third}
 	h.apply(vm)
 	s := h.status(vm.ID, 4)
-	if held := len(s.Disks) > 2; held != slices.Contains(s.NextBoot, "disks") || len(s.Drift) != 0 {
-		t.Errorf("without the second disk: %+v", s)
+	var held []fleet.HeldBack
+	if len(s.Disks) > 2 {
+		held = []fleet.HeldBack{{Field: "disks", What: "disk vdb (" + second.Volume + ")"}}
+	}
+	if len(s.Disks) > 3 || (held != nil) != slices.Contains(s.NextBoot, "disks") || !slices.Equal(s.HeldBack, held) || len(s.Drift) != 0 {
+		t.Errorf("without the second disk and the USB disk: %+v", s)
 	}
 	h.must("stop", h.StopVM(h.ctx, vm.ID))
 	h.must("start again", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); len(s.Disks) != 2 || len(s.NextBoot) != 0 {
 		t.Errorf("after the next start: %+v", s)
 	}
-	for _, d := range []fleet.Disk{second, fourth} {
+	for _, d := range []fleet.Disk{second, fourth, fifth} {
 		if _, there := h.volume(p, d.Volume); !there {
 			t.Errorf("the disk %s was taken out of the VM, and its data is gone", d.Volume)
 		}
+	}
+}
+
+// giveBack takes vCPUs and memory from the guest, and gives them to it again. It may hold on to them, which is said, and an emulated one keeps its vCPUs.
+func (h *host) giveBack(vm *fleet.VM) {
+	h.t.Helper()
+	was := h.status(vm.ID, vm.Generation)
+	if len(was.Modules) < 2 || was.Accelerator != "kvm" && was.MinCPUs != 0 {
+		h.t.Fatalf("the guest can give back %+v and, on %s, all but %d vCPUs", was.Modules, was.Accelerator, was.MinCPUs)
+	}
+	newest := was.Modules[len(was.Modules)-1].MiB
+	full := vm.Spec
+	vm.Generation++
+	vm.Spec.CPUs, vm.Spec.MemoryMiB = full.CPUs-1, full.MemoryMiB-newest
+	h.apply(*vm)
+	s := h.status(vm.ID, vm.Generation)
+	var waits []string
+	var held []fleet.HeldBack
+	if s.CPUs == full.CPUs {
+		waits = append(waits, "cpus")
+	}
+	if s.MemoryMiB == full.MemoryMiB {
+		waits, held = append(waits, "memoryMiB"), append(held, fleet.HeldBack{Field: "memoryMiB", What: fmt.Sprintf("%d MiB of memory", newest)})
+	}
+	if s.CPUs == full.CPUs && s.MinCPUs != 0 {
+		held = append(held, fleet.HeldBack{Field: "cpus", What: "1 vCPU"})
+	}
+	if !slices.Equal(s.NextBoot, waits) || !slices.Equal(s.HeldBack, held) || len(s.Drift) != 0 {
+		h.t.Errorf("with less it has %d vCPUs and %d MiB, waiting %q, holding on to %+v, drift %+v", s.CPUs, s.MemoryMiB, s.NextBoot, s.HeldBack, s.Drift)
+	}
+	vm.Generation++
+	vm.Spec.CPUs, vm.Spec.MemoryMiB = full.CPUs, full.MemoryMiB
+	h.apply(*vm)
+	if s := h.status(vm.ID, vm.Generation); s.CPUs != full.CPUs || s.MemoryMiB != full.MemoryMiB || len(s.NextBoot)+len(s.HeldBack)+len(s.Drift) != 0 {
+		h.t.Errorf("with all again: %+v", s)
 	}
 }
 
@@ -158,8 +198,9 @@ func testGrowRunning(t *testing.T, h *host) {
 	edit(2, 128, nil, func(s *fleet.VMSpec) { s.CPUs = 2 })
 	edit(2, 512, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 512 })
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 4, 1024 })
-	edit(4, 1024, []string{"cpus", "memoryMiB"}, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 2, 200 })
-	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 4, 1024 })
+	edit(4, 1024, []string{"memoryMiB"}, func(s *fleet.VMSpec) { s.MemoryMiB = 200 }) // which is a part of a module
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 1024 })
+	h.giveBack(&vm)
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: p.ID, Volume: "boot.iso"} })
 	in := func(slot int, volume string) func(s *fleet.VMSpec) {
 		return func(s *fleet.VMSpec) {
@@ -180,10 +221,9 @@ func testGrowRunning(t *testing.T, h *host) {
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.Memory.BalloonMiB = 512 })
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.Memory.BalloonMiB = 0 })
 	less := func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB, s.CPU.Max, s.Memory.MaxMiB = 1, 128, 0, 0 }
-	edit(4, 1024, []string{"cpus", "memoryMiB", "cpu.max", "memory.maxMiB"}, less)
-	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB, s.CPU.Max, s.Memory.MaxMiB = 4, 1024, 6, 1024 })
+	edit(4, 1024, []string{"cpu.max", "memory.maxMiB"}, func(s *fleet.VMSpec) { s.CPU.Max, s.Memory.MaxMiB = 4, 1152 })
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPU.Max, s.Memory.MaxMiB = 6, 1024 })
 	edit(6, 1024, nil, func(s *fleet.VMSpec) { s.CPUs = 6 }) // all that there are
-	edit(6, 1024, []string{"cpus"}, func(s *fleet.VMSpec) { s.CPUs = 5 })
 	vm.Generation++
 	less(&vm.Spec)
 	h.apply(vm)

@@ -190,11 +190,16 @@ func testHotPlug(t *testing.T, h *host) {
 			t.Fatalf("with another card: %+v", s)
 		}
 	}
+	h.must("pause", h.PauseVM(h.ctx, vm.ID)) // then it hears nothing
 	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{second}
 	h.apply(vm)
+	if s := h.status(vm.ID, 3); len(s.NICs) != 2 || !slices.Equal(s.NextBoot, []string{"nics"}) || !slices.Equal(s.HeldBack, []fleet.HeldBack{{Field: "nics", What: "network card " + first.MAC}}) {
+		t.Errorf("paused, without the first card: %+v", s)
+	}
+	h.must("resume", h.ResumeVM(h.ctx, vm.ID))
 	s := h.status(vm.ID, 3)
 	held := slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == first.MAC })
-	if held != slices.Contains(s.NextBoot, "nics") || len(s.Drift) != 0 || !slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == second.MAC }) {
+	if held != slices.Contains(s.NextBoot, "nics") || held != slices.Contains(s.HeldBack, fleet.HeldBack{Field: "nics", What: "network card " + first.MAC}) || len(s.Drift) != 0 || !slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == second.MAC }) {
 		t.Errorf("without the first card: %+v", s)
 	}
 	h.must("stop", h.StopVM(h.ctx, vm.ID))

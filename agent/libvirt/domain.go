@@ -35,6 +35,7 @@ type domain struct {
 	spec        []specDisk // the spec's disks that the definition has
 	live        *hardware  // nil while it is off
 	kept        hardware   // what its next start gets
+	heldBack    []fleet.HeldBack
 	accelerator string
 	vnc         endpoint
 	agent       bool              // the guest's agent is connected, or is one that is connected to when it is asked
@@ -181,6 +182,9 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 		}
 		live := hardwareOf(x)
 		d.live, d.vnc, d.agent, d.cid, d.accelerator = &live, vncOf(x), hasAgent(x), cidOf(x), x.Type
+		if d.applied != nil && kept.Devices != nil && x.Devices != nil {
+			d.heldBack = toldHeld(heldOn(kept, x, d.applied.Spec))
+		}
 		d.startedAt, d.launch = b.startedAt(ref.Name), b.launchOf(ctx, c, ref, x)
 		running, _ := markOf(x.Metadata)
 		d.secret = running.Mark

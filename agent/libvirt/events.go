@@ -13,7 +13,7 @@ var watched = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDLifecycle, golibvirt.DomainEventIDReboot, golibvirt.DomainEventIDIoErrorReason,
 	golibvirt.DomainEventIDDiskChange, golibvirt.DomainEventIDTrayChange, golibvirt.DomainEventIDDeviceAdded,
 	golibvirt.DomainEventIDDeviceRemoved, golibvirt.DomainEventIDAgentLifecycle, golibvirt.DomainEventIDMetadataChange,
-	golibvirt.DomainEventIDWatchdog,
+	golibvirt.DomainEventIDWatchdog, golibvirt.DomainEventIDDeviceRemovalFailed,
 }
 
 // subscribe forwards events as wake-ups until the connection is gone. Only lifecycle events are needed; an older libvirt may lack others.
@@ -63,6 +63,8 @@ func domainOf(event any) golibvirt.UUID {
 		return e.Dom.UUID
 	case *golibvirt.DomainEventCallbackDeviceRemovedMsg:
 		return e.Msg.Dom.UUID
+	case *golibvirt.DomainEventCallbackDeviceRemovalFailedMsg:
+		return e.Dom.UUID
 	case *golibvirt.DomainEventCallbackAgentLifecycleMsg:
 		return e.Dom.UUID
 	case *golibvirt.DomainEventCallbackMetadataChangeMsg:

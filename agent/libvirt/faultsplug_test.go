@@ -43,18 +43,22 @@ func (c *cutter) wantLive(when string, vm fleet.VM, disc string) {
 		if strings.Count(disks, ".qcow2") != len(vm.Spec.Disks) || disc != "" && strings.Count(disks, disc) != 1 || disc == "" && strings.Contains(disks, ".iso") {
 			c.t.Fatalf("%s: the guest that %s has the disks\n%s", when, how, disks)
 		}
+		if strings.Count(disks, "/dev/disk/by-id/") != len(vm.Spec.HostDevices) {
+			c.t.Fatalf("%s: of %v the guest that %s has the disks\n%s", when, vm.Spec.HostDevices, how, disks)
+		}
 		if strings.Count(cards, "52:54:") != len(vm.Spec.NICs) {
 			c.t.Fatalf("%s: the guest that %s has the cards\n%s", when, how, cards)
 		}
 	}
 }
 
-// Whatever is killed while a guest that runs gets a vCPU, memory, a disk, a card and a disc, and its disk grows, it has each of them once in the end, and its
+// Whatever is killed while a guest that runs gets a vCPU, memory, a disk, a disk of its host, a card and a disc, and its disk grows, it has each of them once in the end, and its
 // definition too.
 func TestHotPlugCutOffAnywhere(t *testing.T) {
 	c := newCutter(t)
 	addImage(t, c.pool, hvtest.Image{Name: "disc.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
 	c.ok(c.ApplyPool(t.Context(), c.pool))
+	physical, _ := physicalDisk(t)
 	var vm fleet.VM
 	d := ordeal{
 		name: "plug",
@@ -72,6 +76,7 @@ func TestHotPlugCutOffAnywhere(t *testing.T) {
 			more.Spec.Disks[0].SizeBytes += 4 << 20
 			more.Spec.NICs = []fleet.NIC{vm.Spec.NICs[0], {Network: "default", MAC: "52:54:00:0c:00:02"}}
 			more.Spec.ISO = &fleet.Volref{PoolID: c.pool.ID, Volume: "disc.iso"}
+			more.Spec.HostDevices = []fleet.VMHostDevice{{Device: physical}}
 			return childOrder{Book: c.book, VM: &more, Pools: []fleet.Pool{c.pool}}
 		},
 		check: func(when string, o childOrder) {
@@ -94,7 +99,7 @@ func TestHotPlugCutOffAnywhere(t *testing.T) {
 	c.tell(30)
 }
 
-// Whatever is killed while a guest that runs gives a disk, a card and a disc back, it has none of them in the end, and nobody holds what it had.
+// Whatever is killed while a guest that runs gives a disk, a disk of its host, a card and a disc back, it has none of them in the end, and nobody holds what it had.
 func TestHotUnplugCutOffAnywhere(t *testing.T) {
 	c := newCutter(t)
 	guest := must(lab.GuestImage(t.Context(), lab.CacheDir()))
@@ -119,6 +124,7 @@ func TestHotUnplugCutOffAnywhere(t *testing.T) {
 	c.ok(c.ApplyVM(t.Context(), order(vm, c.pool)))
 	up("at first")
 	number := 0
+	physical, _ := physicalDisk(t)
 	d := ordeal{
 		name: "unplug",
 		begin: func(when string) childOrder {
@@ -128,6 +134,7 @@ func TestHotUnplugCutOffAnywhere(t *testing.T) {
 			vm.Spec.Disks = []fleet.Disk{root, c.disk(fmt.Sprintf("more-%d.qcow2", number))}
 			vm.Spec.NICs = []fleet.NIC{card, {Network: "default", MAC: fmt.Sprintf("52:54:00:0d:01:%02d", number)}}
 			vm.Spec.ISO = &fleet.Volref{PoolID: c.pool.ID, Volume: "disc.iso"}
+			vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: physical}}
 			c.apply(vm)
 			waitFor(t, when+": the guest sees the card", func() bool {
 				out, _ := tryVirsh("qemu-agent-command", string(vm.ID), `{"execute":"guest-network-get-interfaces"}`)
@@ -135,6 +142,7 @@ func TestHotUnplugCutOffAnywhere(t *testing.T) {
 			})
 			vm.Generation++
 			vm.Spec.Disks, vm.Spec.NICs, vm.Spec.ISO = []fleet.Disk{root}, []fleet.NIC{card}, nil
+			vm.Spec.HostDevices = nil
 			less := vm
 			return childOrder{Book: c.book, VM: &less, Pools: []fleet.Pool{c.pool}}
 		},
@@ -149,7 +157,9 @@ func TestHotUnplugCutOffAnywhere(t *testing.T) {
 			c.wantLive(when, with, "")
 			left := fmt.Sprintf("more-%d.qcow2", number)
 			c.wantFiles(when, "root.qcow2", "first.qcow2", "disc.iso", left)
-			c.ok(c.DeleteVolume(t.Context(), c.work(left, fleet.VolumeOrder{}))) // which is refused while anybody has it
+			waitFor(t, when+": nobody has "+left+" any more", func() bool { // libvirt tells that a disk is gone a moment before QEMU closes its file
+				return c.DeleteVolume(t.Context(), c.work(left, fleet.VolumeOrder{})) == nil
+			})
 		},
 	}
 	c.each(d, fault{name: "the agent is killed", first: 1, every: 2, happens: killAgent},

@@ -17,6 +17,8 @@ type hardware struct {
 	cpus      int
 	memoryMiB int
 	max       struct{ cpus, memoryMiB int } // that it can get while it runs; 0: no more
+	leastCPUs int                           // with which it can go on while it runs; 0: no fewer
+	modules   []fleet.Module                // that Quantix plugged in while it runs
 	firmware  fleet.Firmware
 	disks     []drive // by target
 	nics      []card  // in the definition's order
@@ -59,6 +61,8 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 		return h
 	}
 	readParts(x, &h.parts, nil)
+	h.leastCPUs = leastCPUs(x)
+	h.modules, _, _ = modulesOf(x)
 	h.seed = seedOf(x)
 	for i := range x.Devices.Disks {
 		d := &x.Devices.Disks[i]

@@ -125,41 +125,53 @@ func (b *Backend) readyDevices(x *libvirtxml.Domain) (changed bool, err error) {
 		return false, err
 	}
 	for i := range x.Devices.Hostdevs {
-		d := &x.Devices.Hostdevs[i]
-		if !isHostDevice(*d) {
-			continue
-		}
-		name := deviceOf(*d)
-		if port, ok := strings.CutPrefix(name, "usb-port/"); ok {
-			is, err := b.devices.USBAt(port)
-			if errors.Is(err, machine.ErrNothingPlugged) {
-				return false, agent.NothingPlugged(port, hostname())
-			}
+		if isHostDevice(x.Devices.Hostdevs[i]) {
+			found, err := b.readyDevice(x.UUID, &x.Devices.Hostdevs[i])
 			if err != nil {
 				return false, err
 			}
-			changed = setUSB(d, is) || changed
-		}
-		if kind, ok := strings.CutPrefix(name, "mdev/"); ok {
-			err := b.devices.MakeMdev(x.UUID, kind)
-			if errors.Is(err, machine.ErrNoneFree) {
-				return false, agent.NoMdevFree(kind, hostname())
-			}
-			if err != nil {
-				return false, fmt.Errorf("make a mediated device of the type %s: %w", kind, err)
-			}
+			changed = changed || found
 		}
 	}
 	return changed, nil
 }
 
-// keepMdevs removes the VM's mediated devices of types that its definition has not.
-func (b *Backend) keepMdevs(x *libvirtxml.Domain) error {
+// readyDevice finds or makes one device of the VM. changed: it is now another in the definition.
+func (b *Backend) readyDevice(vm string, d *libvirtxml.DomainHostdev) (changed bool, err error) {
+	name := deviceOf(*d)
+	if port, ok := strings.CutPrefix(name, "usb-port/"); ok {
+		is, err := b.devices.USBAt(port)
+		if errors.Is(err, machine.ErrNothingPlugged) {
+			return false, agent.NothingPlugged(port, hostname())
+		}
+		if err != nil {
+			return false, err
+		}
+		return setUSB(d, is), nil
+	}
+	kind, ok := strings.CutPrefix(name, "mdev/")
+	if !ok {
+		return false, nil
+	}
+	err = b.devices.MakeMdev(vm, kind)
+	if errors.Is(err, machine.ErrNoneFree) {
+		return false, agent.NoMdevFree(kind, hostname())
+	}
+	if err != nil {
+		return false, fmt.Errorf("make a mediated device of the type %s: %w", kind, err)
+	}
+	return false, nil
+}
+
+// keepMdevs removes the VM's mediated devices of types that its definitions have not.
+func (b *Backend) keepMdevs(all ...*libvirtxml.Domain) error {
 	var kinds []string
-	for _, d := range x.Devices.Hostdevs {
-		if kind, ok := strings.CutPrefix(deviceOf(d), "mdev/"); ok && isHostDevice(d) {
-			kinds = append(kinds, kind)
+	for _, x := range all {
+		for _, d := range x.Devices.Hostdevs {
+			if kind, ok := strings.CutPrefix(deviceOf(d), "mdev/"); ok && isHostDevice(d) {
+				kinds = append(kinds, kind)
+			}
 		}
 	}
-	return b.devices.KeepMdevs(x.UUID, kinds...)
+	return b.devices.KeepMdevs(all[0].UUID, kinds...)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,38 +15,70 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What a guest is to have is looked up and made when it starts, and goes with its VM. The kernel here has neither, so its /sys is a recorded one, and
-// the start goes as far as libvirt, which has no such device.
-func TestDevicesAreFoundAndMadeAtTheStart(t *testing.T) {
-	t.Parallel()
+// recorded is a /sys of its own, as the kernel here has no such devices, and an agent that looks there.
+type recorded struct {
+	fixture
+	root string
+}
+
+func newRecorded(t *testing.T) recorded {
+	t.Helper()
 	needHost(t)
-	root := t.TempDir()
-	put := func(file, text string) {
-		t.Helper()
-		path := filepath.Join(root, "sys", file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	plug := func(number string) {
-		for file, text := range map[string]string{"busnum": "250", "devnum": number, "idVendor": "046d", "idProduct": "c52b", "bDeviceClass": "00"} {
-			put("bus/usb/devices/250-2.3/"+file, text+"\n")
-		}
-	}
-	const kind = "class/mdev_bus/0000:41:00.0/mdev_supported_types/nvidia-63/"
-	put(kind+"available_instances", "2\n")
-	put(kind+"create", "")
+	r := recorded{root: t.TempDir()}
+	r.fixture.t = t
+	r.put(mdevKind+"available_instances", "2\n")
+	r.put(mdevKind+"create", "")
 	b, err := libvirt.Open(t.Context(), libvirt.Options{
-		Socket: libvirt.DefaultSocket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Roots: roots, Book: book, Devices: hardware.Devices{Root: root},
+		Socket: libvirt.DefaultSocket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Roots: roots, Book: book, Devices: hardware.Devices{Root: r.root},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	f := newFixtureOn(t, b)
+	r.fixture = newFixtureOn(t, b)
+	return r
+}
+
+const mdevKind = "class/mdev_bus/0000:41:00.0/mdev_supported_types/nvidia-63/"
+
+func (r recorded) put(file, text string) {
+	r.t.Helper()
+	path := filepath.Join(r.root, "sys", file)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r recorded) read(file string) string {
+	text, _ := os.ReadFile(filepath.Join(r.root, "sys", file))
+	return string(text)
+}
+
+// plugIn is a device at the port 250-2.3.
+func (r recorded) plugIn(number string) {
+	for file, text := range map[string]string{"busnum": "250", "devnum": number, "idVendor": "046d", "idProduct": "c52b", "bDeviceClass": "00"} {
+		r.put("bus/usb/devices/250-2.3/"+file, text+"\n")
+	}
+}
+
+// made is what the kernel does when it is asked for a mediated device.
+func (r recorded) made(id string) {
+	r.t.Helper()
+	r.put("bus/mdev/devices/"+id+"/remove", "")
+	if err := os.Symlink("../mdev_supported_types/nvidia-63", filepath.Join(r.root, "sys/bus/mdev/devices", id, "mdev_type")); err != nil {
+		r.t.Fatal(err)
+	}
+	r.put(mdevKind+"create", "")
+}
+
+// What a guest is to have is looked up and made when it starts, and goes with its VM. The kernel here has neither, so its /sys is a recorded one, and
+// the start goes as far as libvirt, which has no such device.
+func TestDevicesAreFoundAndMadeAtTheStart(t *testing.T) {
+	t.Parallel()
+	f := newRecorded(t)
 	vm := f.vm()
 	vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: "usb-port/250-2.3"}}
 	f.apply(vm)
@@ -55,7 +88,7 @@ func TestDevicesAreFoundAndMadeAtTheStart(t *testing.T) {
 	}
 	validated(t, vm.ID)
 	for _, number := range []string{"7", "9"} { // plugged in anew it has another
-		plug(number)
+		f.plugIn(number)
 		err := f.StartVM(t.Context(), vm.ID)
 		if err == nil || !strings.Contains(strings.ToLower(err.Error()), "usb") {
 			t.Errorf("started with a device that is not there: %v", err)
@@ -76,24 +109,16 @@ func TestDevicesAreFoundAndMadeAtTheStart(t *testing.T) {
 		t.Errorf("the definition has another device than %s: %s", id, x)
 	}
 	validated(t, vm.ID)
-	err = f.StartVM(t.Context(), vm.ID)
-	if said, _ := os.ReadFile(filepath.Join(root, "sys", kind, "create")); err == nil || string(said) != id || !strings.Contains(strings.ToLower(err.Error()), "mediated") {
+	err := f.StartVM(t.Context(), vm.ID)
+	if said := f.read(mdevKind + "create"); err == nil || said != id || !strings.Contains(strings.ToLower(err.Error()), "mediated") {
 		t.Errorf("the kernel was asked for %q, and libvirt says: %v", said, err)
 	}
-	// The kernel has made it.
-	put("bus/mdev/devices/"+id+"/remove", "")
-	if err := os.Symlink("../mdev_supported_types/nvidia-63", filepath.Join(root, "sys/bus/mdev/devices", id, "mdev_type")); err != nil {
-		t.Fatal(err)
-	}
-	put(kind+"create", "")
-	removed := func() bool {
-		said, _ := os.ReadFile(filepath.Join(root, "sys/bus/mdev/devices", id, "remove"))
-		return string(said) == "1"
-	}
+	f.made(id)
+	removed := func() bool { return f.read("bus/mdev/devices/"+id+"/remove") == "1" }
 	if err := f.StartVM(t.Context(), vm.ID); err == nil {
 		t.Error("started with a device that is not there")
 	}
-	if said, _ := os.ReadFile(filepath.Join(root, "sys", kind, "create")); len(said) != 0 || removed() {
+	if said := f.read(mdevKind + "create"); said != "" || removed() {
 		t.Errorf("what is there was made anew, as %q, or is removed", said)
 	}
 	vm.Generation++
@@ -102,9 +127,57 @@ func TestDevicesAreFoundAndMadeAtTheStart(t *testing.T) {
 	if !removed() {
 		t.Error("taken out of the VM, it stays")
 	}
-	put("bus/mdev/devices/"+id+"/remove", "")
+	f.put("bus/mdev/devices/"+id+"/remove", "")
 	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
 	if !removed() {
 		t.Error("the VM is gone, and it stays")
+	}
+}
+
+// A running guest is given what is at a port now and what is made for it, as far as libvirt goes, which says why it has no such device. What is taken out
+// before the guest had it is gone.
+func TestDevicesAreFoundAndMadeForARunningGuest(t *testing.T) {
+	t.Parallel()
+	f := newRecorded(t)
+	vm := f.vm()
+	f.apply(vm)
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	give := func(device string) error {
+		vm.Generation++
+		vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: device}}
+		return f.ApplyVM(t.Context(), order(vm, f.pool))
+	}
+	id := hardware.MdevID(string(vm.ID), "nvidia-63")
+	for _, c := range []struct {
+		device, says string
+		before       func()
+	}{
+		{"usb-port/250-2.3", "nothing is plugged in", func() {}},
+		{"usb/dead:beef", "/bus/usb/devices", func() {}}, // of the kernel's own, which has none
+		{"usb-port/250-2.3", "/bus/usb/devices", func() { f.plugIn("7") }},
+		{"pci/00ff:41:1f.7", "host doesn't support passthrough of host pci devices", func() {}},
+		{"mdev/quantix-none", "can make no mediated device of the type quantix-none", func() {}},
+		{"mdev/nvidia-63", "mediated", func() {}},
+	} {
+		c.before()
+		for _, err := range []error{give(c.device), f.ApplyVM(t.Context(), order(vm, f.pool))} {
+			if err == nil || !strings.Contains(strings.ToLower(err.Error()), c.says) {
+				t.Errorf("%s: %v, which does not say %q", c.device, err, c.says)
+			}
+		}
+		s, _, err := f.VM(t.Context(), vm.ID)
+		if f.ok(err); s.Power != fleet.Running || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.HeldBack)+len(s.Drift) != 0 {
+			t.Errorf("%s: the guest is %+v", c.device, s)
+		}
+	}
+	if said := f.read(mdevKind + "create"); said != id {
+		t.Errorf("the kernel was asked for %q", said)
+	}
+	f.made(id)
+	vm.Generation++
+	vm.Spec.HostDevices = nil
+	f.apply(vm)
+	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.NextBoot) != 0 || f.read("bus/mdev/devices/"+id+"/remove") != "1" {
+		t.Errorf("without devices: %+v, %v", s, err)
 	}
 }

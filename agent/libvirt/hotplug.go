@@ -2,6 +2,8 @@ package libvirt
 
 import (
 	"context"
+	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -50,34 +52,59 @@ func addPorts(x *libvirtxml.Domain) {
 	}
 }
 
-// pluggable is a device that a running guest can get and lose.
+// pluggable is something that a running guest can get and lose.
 type pluggable struct {
+	field  string // of the spec
+	what   string // which one, for people
 	alias  string
 	path   string                                             // of a disk: one that was moved has its old alias until its guest's next start
 	wanted bool                                               // the spec has it
 	text   func(at *libvirtxml.DomainAddress) (string, error) // its definition, at that address; nil: wherever there is room
 	at     *libvirtxml.DomainAddress
-	what   string
+	usb    bool                                             // it needs a USB controller
+	ready  func(context.Context, *applying) error           // finds or makes what text is to say; nil: there is nothing to do
+	letGo  func(*golibvirt.Libvirt, golibvirt.Domain) error // asks the guest for it; nil: by its alias
 }
 
 // pluggables are the devices that Quantix gave the domain and that come and go while it runs.
-func (a *applying) pluggables(x *libvirtxml.Domain) []pluggable {
+func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	var out []pluggable
 	for _, n := range x.Devices.Interfaces {
 		if isOurs(n.Alias, aliasNIC) {
-			out = append(out, pluggable{aliasOf(n.Alias), "", hasCard(a.in.VM.Spec.NICs, n), func(at *libvirtxml.DomainAddress) (string, error) {
+			out = append(out, pluggable{field: "nics", what: "network card " + macOf(&n), alias: aliasOf(n.Alias), wanted: hasCard(spec.NICs, n), text: func(at *libvirtxml.DomainAddress) (string, error) {
 				n.Address = at
 				return n.Marshal()
-			}, n.Address, "a network card"})
+			}, at: n.Address})
 		}
 	}
 	for _, d := range x.Devices.Disks {
-		if isOurs(d.Alias, aliasDisk) && d.Target != nil && (d.Target.Bus == "virtio" || d.Target.Bus == "scsi") {
-			wanted := slices.ContainsFunc(a.in.VM.Spec.Disks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == aliasOf(d.Alias) })
-			out = append(out, pluggable{aliasOf(d.Alias), pathOf(&d), wanted, func(at *libvirtxml.DomainAddress) (string, error) {
+		p := pluggable{field: "disks", alias: aliasOf(d.Alias), path: pathOf(&d), text: func(at *libvirtxml.DomainAddress) (string, error) {
+			d.Address = at
+			return d.Marshal()
+		}, at: d.Address, usb: d.Target != nil && d.Target.Bus == "usb"}
+		switch name := physicalOf(&d); {
+		case name != "":
+			p.field, p.what, p.wanted = "hostDevices", name, hasDevice(spec.HostDevices, name)
+			p.ready = func(ctx context.Context, a *applying) error {
+				return a.physicalsFree(ctx, a.c, a.in.VM.ID, []fleet.VMHostDevice{{Device: name}}, true)
+			}
+		case isOurs(d.Alias, aliasDisk) && d.Target != nil && d.Target.Bus != "sata":
+			p.what = fmt.Sprintf("disk %s (%s)", targetOf(&d), path.Base(pathOf(&d)))
+			p.wanted = slices.ContainsFunc(spec.Disks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == p.alias })
+		default:
+			continue
+		}
+		out = append(out, p)
+	}
+	for _, d := range x.Devices.Hostdevs {
+		if name := deviceOf(d); isHostDevice(d) {
+			out = append(out, pluggable{field: "hostDevices", what: name, alias: aliasOf(d.Alias), wanted: hasDevice(spec.HostDevices, name), text: func(at *libvirtxml.DomainAddress) (string, error) {
 				d.Address = at
 				return d.Marshal()
-			}, d.Address, "a disk"})
+			}, at: d.Address, usb: d.SubsysUSB != nil, ready: func(_ context.Context, a *applying) error {
+				_, err := a.readyDevice(x.UUID, &d)
+				return err
+			}})
 		}
 	}
 	return out
@@ -85,6 +112,20 @@ func (a *applying) pluggables(x *libvirtxml.Domain) []pluggable {
 
 func has(all []pluggable, p pluggable) bool {
 	return slices.ContainsFunc(all, func(o pluggable) bool { return o.alias == p.alias || p.path != "" && o.path == p.path })
+}
+
+// heldOn is what the running guest has of what Quantix gave it, though its next start is without: it is to let go of that.
+func heldOn(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
+	stay := pluggables(kept, spec)
+	out := slices.DeleteFunc(pluggables(live, spec), func(p pluggable) bool { return p.wanted || has(stay, p) })
+	return slices.Concat(out, surplusMemory(kept, live, spec), surplusCPUs(kept, live, spec))
+}
+
+func toldHeld(all []pluggable) (out []fleet.HeldBack) {
+	for _, p := range all {
+		out = append(out, fleet.HeldBack{Field: p.field, What: p.what})
+	}
+	return out
 }
 
 // plug lets the running guest have what the edit adds, and asks it to let go of what is out of the definition.
@@ -106,26 +147,41 @@ func (a *applying) plug(ctx context.Context, guest sighted, plan agent.Edit, aga
 	if err := a.retune(ctx, guest.ref, tuned, kept, live); err != nil {
 		return err
 	}
-	there := a.pluggables(live)
-	for _, p := range a.pluggables(kept) {
-		if p.wanted && !has(there, p) && (again || a.adds(plan, p)) {
+	there := pluggables(live, a.in.VM.Spec)
+	for _, p := range pluggables(kept, a.in.VM.Spec) {
+		if p.wanted && !has(there, p) && (again || adds(plan, p, guest.kept)) {
 			if err := a.attach(ctx, guest.ref, p, live); err != nil {
 				return err
 			}
 		}
 	}
-	return a.release(ctx, guest, a.pluggables(kept))
+	if live, err = a.release(ctx, guest, kept, tuned.Has("cpus")); err != nil {
+		return err
+	}
+	return a.keepMdevs(kept, live)
 }
 
-// adds reports whether the edit gives the VM the device.
-func (a *applying) adds(plan agent.Edit, p pluggable) bool {
+// adds reports whether the edit gives the VM the device. was is its definition before.
+func adds(plan agent.Edit, p pluggable, was hardware) bool {
 	return slices.ContainsFunc(plan.Disks, func(d fleet.Disk) bool { return diskAlias(d.Ref()) == p.alias }) ||
-		slices.ContainsFunc(plan.NICs, func(n fleet.NIC) bool { return cardAlias(n) == p.alias })
+		slices.ContainsFunc(plan.NICs, func(n fleet.NIC) bool { return cardAlias(n) == p.alias }) ||
+		p.field == "hostDevices" && plan.Has(p.field) && !hasDevice(was.parts.HostDevices, p.what)
 }
 
 // attach puts the device where the next start has it, so that the guest's name for it stays, or else wherever there is room.
 func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable, live *libvirtxml.Domain) error {
-	if drive := p.at != nil && p.at.Drive != nil; drive && !slices.ContainsFunc(live.Devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == "scsi" }) {
+	has := func(kind string) bool {
+		return slices.ContainsFunc(live.Devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == kind && c.Model != "none" })
+	}
+	if p.usb && !has("usb") {
+		return nil
+	}
+	if p.ready != nil {
+		if err := p.ready(ctx, a); err != nil {
+			return err
+		}
+	}
+	if drive := p.at != nil && p.at.Drive != nil; drive && !has("scsi") {
 		c := newSCSI()
 		text, err := c.Marshal()
 		if err != nil {
@@ -159,44 +215,47 @@ func (a *applying) attachText(ctx context.Context, ref golibvirt.Domain, text st
 
 // noRoom is nil where the guest has no place for a device: it gets it at its next start.
 func noRoom(err error) error {
-	if strings.Contains(err.Error(), "No more available PCI slots") {
+	if strings.Contains(err.Error(), "No more available PCI slots") || strings.Contains(err.Error(), "No free USB port") {
 		return nil
 	}
 	return err
 }
 
-// release asks the guest for the devices that Quantix gave it and its next start is without, until it has let go of them or does not for long.
-func (a *applying) release(ctx context.Context, guest sighted, kept []pluggable) error {
+// release asks the guest for what it is to let go of, until it has, or does not for long. cpus: for vCPUs, too, as the edit says how many there are.
+// live is the guest as it then is.
+func (a *applying) release(ctx context.Context, guest sighted, kept *libvirtxml.Domain, cpus bool) (live *libvirtxml.Domain, err error) {
 	look := time.NewTicker(lookPeriod)
 	defer look.Stop()
 	began, asked := time.Now(), time.Time{}
 	for {
-		live, err := readXML(ctx, a.c, guest.ref, 0)
-		if err != nil {
-			return err
+		if live, err = readXML(ctx, a.c, guest.ref, 0); err != nil {
+			return nil, err
 		}
-		held := slices.DeleteFunc(a.pluggables(live), func(p pluggable) bool { return p.wanted || has(kept, p) })
+		held := slices.DeleteFunc(heldOn(kept, live, a.in.VM.Spec), func(p pluggable) bool { return p.field == "cpus" && !cpus })
 		if len(held) == 0 || time.Since(began) > letGoLimit {
-			return nil
+			return live, nil
 		}
 		if time.Since(asked) > askPeriod {
 			asked = time.Now()
 			a.in.Progress(100, "waiting for the guest to let go of "+held[0].what)
 			for _, p := range held {
 				err := a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+					if p.letGo != nil {
+						return p.letGo(l, guest.ref)
+					}
 					return l.DomainDetachDeviceAlias(guest.ref, p.alias, uint32(golibvirt.DomainDeviceModifyLive))
 				})
 				if err != nil && !answered(err) {
-					return err
+					return nil, err
 				}
 			}
 		}
 		if p, _ := power(guest.state, guest.reason); p == fleet.Paused {
-			return nil // it hears nothing until it runs on, and then it has been asked
+			return live, nil // it hears nothing until it runs on, and then it has been asked
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		case <-look.C:
 		}
 	}
@@ -209,4 +268,8 @@ func hasCard(all []fleet.NIC, n libvirtxml.DomainInterface) bool {
 // cardAlias is that of the spec's card: no other's, also none of one that the guest holds on to.
 func cardAlias(n fleet.NIC) string {
 	return aliasNIC + strings.ToLower(strings.ReplaceAll(n.MAC, ":", ""))
+}
+
+func hasDevice(all []fleet.VMHostDevice, name string) bool {
+	return slices.ContainsFunc(all, func(w fleet.VMHostDevice) bool { return w.Device == name })
 }

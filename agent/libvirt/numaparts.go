@@ -1,11 +1,8 @@
 package libvirt
 
 import (
-	"context"
 	"fmt"
-	"strings"
 
-	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/internal/fleet"
@@ -116,42 +113,4 @@ func pluggedKiB(x *libvirtxml.Domain, cell uint) (kib uint64) {
 		}
 	}
 	return kib
-}
-
-// addMemory plugs memory into a guest that has slots for it: into the cells that are to have more of it.
-func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
-	want, has := memoryKiB(kept), memoryKiB(live)
-	if want <= has || int(want/1024) > moreMemory(live) || (want-has)%(fleet.MemoryStep*1024) != 0 {
-		return nil
-	}
-	more := []int{int((want - has) / 1024)}
-	if cellsOf(live) != nil || cellsOf(kept) != nil {
-		var now, next fleet.VMSpec
-		readCells(live, &now)
-		readCells(kept, &next)
-		var ok bool
-		if more, ok = fleet.GrownCells(now.NUMA, next.NUMA); !ok {
-			return nil
-		}
-	}
-	for cell, mib := range more {
-		if mib == 0 {
-			continue
-		}
-		dimm := libvirtxml.DomainMemorydev{Model: "dimm", Target: &libvirtxml.DomainMemorydevTarget{
-			Size: &libvirtxml.DomainMemorydevTargetSize{Value: uint(mib) * 1024, Unit: "KiB"}, Node: &libvirtxml.DomainMemorydevTargetNode{Value: uint(cell)},
-		}}
-		text, err := dimm.Marshal()
-		if err != nil {
-			return err
-		}
-		err = a.attachText(ctx, ref, text)
-		if err != nil && answered(err) && strings.Contains(err.Error(), "no free memory device slot") {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -24,6 +24,7 @@ func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 		if st.MaxMemory = hw.max.memoryMiB; takesCPUs(s.accelerator, hw.parts.Security.SecureBoot) {
 			st.MaxCPUs = hw.max.cpus
 		}
+		st.MinCPUs, st.Modules, st.HeldBack = hw.leastCPUs, hw.modules, s.heldBack
 		if s.ours && s.pending() != "" {
 			st.NextBoot = []string{"name"}
 		}

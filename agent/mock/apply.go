@@ -299,19 +299,27 @@ func (h *Host) define(in agent.Apply) error {
 	h.guests[g.id] = g
 	h.mendFilters(in, g.applied.Spec.NICs)
 	old := g.applied.Pools
+	again := g.generation == in.VM.Generation
 	g.applied, g.generation, g.undefined, g.mark = agent.NewApplied(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.Mark, g.mark)
 	if g.on() {
-		deaf := misbehaves(g.name, NoShutdown)
-		g.live.spec.NICs = plugged(g.live.spec.NICs, plan, deaf)
-		g.live.spec = retuned(g.live.spec, plan, in.VM.Spec, deaf)
+		g.live.spec.NICs = plugged(g.live.spec.NICs, plan)
+		g.live.retune(plan, in.VM.Spec)
 		g.live.pools = maps.Clone(g.live.pools)
 	}
+	had := g.def.spec.HostDevices
 	g.def = shape{spec: edited(g.def.spec, plan, in.VM.Spec), pools: map[fleet.PoolID]string{}}
 	for id, p := range g.applied.Pools {
 		g.def.pools[id] = cmp.Or(p.Path, dirOfApplied(p))
 	}
 	if g.on() {
 		maps.Copy(g.live.pools, g.def.pools)
+		if again {
+			had = nil
+		}
+		if err := h.plugDevices(g, had); err != nil {
+			return err
+		}
+		h.letGo(g)
 	}
 	h.sweepSeeds(g)
 	return nil

@@ -57,57 +57,6 @@ func setAll(spec *fleet.VMSpec, plan agent.Edit, so func(fleet.When) bool) {
 	}
 }
 
-// retuned is what runs after an edit: more vCPUs and memory where there is room, disks that come and go, a medium, limits.
-func retuned(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec, deaf bool) fleet.VMSpec {
-	want = plan.Wanted(want)
-	setAll(&spec, plan, func(on fleet.When) bool { return on == fleet.Now })
-	for _, f := range plan.Fields {
-		if f.On == fleet.Now && f.Input.Section != "" {
-			f.Copy(&spec, want)
-		}
-	}
-	if plan.Has("drives") { // what is in those that the guest has
-		spec.Drives = slices.Clone(spec.Drives)
-		for i, d := range spec.Drives {
-			if k := slices.IndexFunc(want.Drives, func(w fleet.VMDrive) bool { return w.Slot == d.Slot }); k >= 0 {
-				spec.Drives[i].Medium = want.Drives[k].Medium
-			}
-		}
-	}
-	if plan.Has("iso") {
-		spec.ISO = want.ISO
-	}
-	if plan.Has("cpus") && want.CPUs > spec.CPUs && want.CPUs <= spec.CPU.Max {
-		spec.CPUs = want.CPUs
-	}
-	if more := want.MemoryMiB - spec.MemoryMiB; plan.Has("memoryMiB") && more > 0 && more%fleet.MemoryStep == 0 && want.MemoryMiB <= spec.Memory.MaxMiB {
-		if _, ok := fleet.GrownCells(spec.NUMA, want.NUMA); ok {
-			spec.MemoryMiB, spec.NUMA = want.MemoryMiB, want.NUMA
-		}
-	}
-	pluggable := func(d fleet.Disk) bool { return d.Bus == "" || d.Bus == "scsi" }
-	spec.Disks = slices.DeleteFunc(spec.Disks, func(d fleet.Disk) bool { return !deaf && pluggable(d) && hasDisk(plan.DropDisks, d) })
-	for _, d := range plan.Disks {
-		if pluggable(d) && !hasDisk(spec.Disks, d) {
-			spec.Disks = append(spec.Disks, d)
-		}
-	}
-	return spec
-}
-
-// plugged are the cards of a running guest after an edit: new ones are there, and those taken out are gone, unless the guest does not listen.
-func plugged(cards []fleet.NIC, plan agent.Edit, deaf bool) []fleet.NIC {
-	out := slices.DeleteFunc(slices.Clone(cards), func(n fleet.NIC) bool { return !deaf && cardOf(plan.DropNICs, n) >= 0 })
-	for _, n := range plan.NICs {
-		if i := cardOf(out, n); i < 0 {
-			out = append(out, n)
-		} else { // what passes it takes effect at once
-			out[i].SecurityGroups, out[i].AntiSpoofing = n.SecurityGroups, n.AntiSpoofing
-		}
-	}
-	return out
-}
-
 func hasDisk(all []fleet.Disk, d fleet.Disk) bool {
 	return slices.ContainsFunc(all, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 }

@@ -41,6 +41,9 @@ type guest struct {
 type shape struct {
 	spec  fleet.VMSpec
 	pools map[fleet.PoolID]string
+
+	modules []fleet.Module // of what runs: memory that came since its start
+	least   int            // likewise: the vCPUs that it was started with
 }
 
 func (s shape) path(ref fleet.Volref) string { return path.Join(s.pools[ref.PoolID], ref.Volume) }
@@ -69,6 +72,7 @@ func (g *guest) start(now time.Time) {
 		g.name = want
 	}
 	run := g.def
+	run.least = run.spec.CPUs
 	g.live, g.power, g.startedAt = &run, fleet.Running, now.Truncate(time.Second)
 	g.screen = newScreen(g.name, g.def)
 	g.frozen, g.reason = false, ""
@@ -101,7 +105,7 @@ func (g *guest) nextBoot() []string {
 		out = append(out, "name")
 	}
 	for _, f := range fleet.VMFields {
-		if !unseen(f) && !f.Same(g.live.spec, g.def.spec) {
+		if !unseen(&f) && !f.Same(g.live.spec, g.def.spec) {
 			out = append(out, f.Name)
 		}
 	}
@@ -109,7 +113,9 @@ func (g *guest) nextBoot() []string {
 }
 
 // unseen reports whether no guest sees the field.
-func unseen(f fleet.VMField) bool { return f.On == fleet.Now && f.Default != nil }
+func unseen(f *fleet.VMField) bool {
+	return f.On == fleet.Now && f.Default != nil && f.Merge == nil // which is of devices
+}
 
 // uses reports whether the domain, as it runs or as it is defined, holds the file.
 func (g *guest) uses(path string) bool {
@@ -145,6 +151,10 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		s.MaxMemory = now.spec.Memory.MaxMiB
 		if n := now.spec.CPU.Max; n > s.CPUs {
 			s.MaxCPUs = n
+		}
+		s.Modules, s.HeldBack = slices.Clone(now.modules), h.heldBack(g)
+		if h.inv.Accelerators[0] == "kvm" && now.least < s.CPUs {
+			s.MinCPUs = now.least
 		}
 	}
 	if g.managed {

@@ -196,7 +196,10 @@ func (h *Host) PauseVM(ctx context.Context, id fleet.VMID) error {
 
 // ResumeVM implements agent.Hypervisor.
 func (h *Host) ResumeVM(ctx context.Context, id fleet.VMID) error {
-	return h.running(ctx, id, func(g *guest) { g.power = fleet.Running })
+	return h.running(ctx, id, func(g *guest) {
+		g.power = fleet.Running
+		h.letGo(g) // of what it was asked for while it heard nothing
+	})
 }
 
 func (h *Host) running(ctx context.Context, id fleet.VMID, f func(*guest)) error {

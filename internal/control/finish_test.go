@@ -24,6 +24,45 @@ func TestAFailedCreationCancelsItsStart(t *testing.T) {
 	}
 }
 
+// What the guest did not let go of is told at the end of the task, and with the VM until it has.
+func TestATaskEndsWithWhatTheGuestHoldsOnTo(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	note := func() string { return one[string](r, `SELECT note FROM tasks WHERE kind = 'vm.apply' ORDER BY id DESC LIMIT 1`) }
+	w := r.claim()[0]
+	r.exec(`UPDATE jobs SET note = 'writing the definition'`)
+	if err := r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil || note() != "" {
+		t.Fatalf("a task that left nothing undone ends with %q, %v", note(), err)
+	}
+	r.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, id)
+	r.queue(id, fleet.VMApply)
+	held := fleet.VMStatus{
+		Power: fleet.Running, NextBoot: []string{"nics"}, HeldBack: []fleet.HeldBack{{Field: "nics", What: "network card 52:54:00:00:00:01"}},
+	}
+	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &held}); err != nil || note() != "The guest did not let go of network card 52:54:00:00:00:01; it goes at the next start." {
+		t.Fatalf("the task ends with %q, %v", note(), err)
+	}
+	list := func() []string {
+		t.Helper()
+		page, err := r.ListVMs(t.Context(), fleet.SystemActor, fleet.Query{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, vm := range page.Items {
+			out = append(out, vm.Waiting()...)
+		}
+		return out
+	}
+	if got := list(); len(got) != 1 || got[0] != "network card 52:54:00:00:00:01 (the guest has not let go of it)" {
+		t.Errorf("the list says %q", got)
+	}
+	r.report("d1", wire.VMReport{ID: id, Generation: 2, Status: fleet.VMStatus{Power: fleet.Running}})
+	if got := list(); len(got) != 0 {
+		t.Errorf("once the guest has let go: %q", got)
+	}
+}
+
 func TestFinishQueuesAgainWhenTheGenerationHasMovedOn(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 )
@@ -203,23 +204,35 @@ func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
 	note(s.Boot.CDROM, prefix+".boot.cdrom", "the CD-ROM")
 }
 
-// takesCPUs reports whether the guest that is on gets the vCPUs at once.
+// takesCPUs reports whether the guest that is on gets the vCPUs at once, or gives them back.
 func (vm VM) takesCPUs(to VMSpec) bool {
-	return vm.On() && to.CPUs >= vm.Status.CPUs && to.CPUs <= max(vm.Status.CPUs, vm.Status.MaxCPUs)
+	return vm.On() && to.CPUs >= cmp.Or(vm.Status.MinCPUs, vm.Status.CPUs) && to.CPUs <= max(vm.Status.CPUs, vm.Status.MaxCPUs)
 }
 
 // MemoryStep is what memory that is added to a guest that is on comes in.
 const MemoryStep = 128
 
+// takesMemory reports whether the guest that is on gets the memory at once, or is asked for it: it may hold on to what it has.
 func (vm VM) takesMemory(to VMSpec) bool {
-	more := 0
-	if vm.On() {
-		more = to.MemoryMiB - vm.Status.MemoryMiB
+	if !vm.On() {
+		return false
 	}
+	more := to.MemoryMiB - vm.Status.MemoryMiB
+	less := []int{-more}
 	if len(vm.Spec.NUMA) > 0 || len(to.NUMA) > 0 {
-		if _, ok := GrownCells(vm.Spec.NUMA, to.NUMA); !ok || vm.Spec.MemoryMiB != vm.Status.MemoryMiB {
+		was, is := vm.Spec.NUMA, to.NUMA
+		if more < 0 {
+			was, is = is, was
+		}
+		cells, ok := GrownCells(was, is)
+		if !ok || vm.Spec.MemoryMiB != vm.Status.MemoryMiB {
 			return false
 		}
+		less = cells
 	}
-	return vm.On() && more >= 0 && more%MemoryStep == 0 && to.MemoryMiB <= max(vm.Status.MemoryMiB, vm.Status.MaxMemory)
+	if more < 0 {
+		_, ok := GivenBack(vm.Status.Modules, less)
+		return ok
+	}
+	return more%MemoryStep == 0 && to.MemoryMiB <= max(vm.Status.MemoryMiB, vm.Status.MaxMemory)
 }

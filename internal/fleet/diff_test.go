@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,6 +140,80 @@ func TestWhatAGuestGetsAtOnce(t *testing.T) {
 		if got := words(vm.Diff(fleet.VM{Spec: c.to})); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// What a guest that is on can give back depends on what came since it was started, and on what emulates it.
+func TestWhatAGuestGivesBack(t *testing.T) {
+	t.Parallel()
+	two := func(first, second int) []fleet.VMCell {
+		return []fleet.VMCell{{CPUs: "0-1", MemoryMiB: first}, {CPUs: "2-3", MemoryMiB: second}}
+	}
+	plain, inCells := fleet.VMSpec{CPUs: 4, MemoryMiB: 1024}, fleet.VMSpec{CPUs: 4, MemoryMiB: 1024, NUMA: two(512, 512)}
+	for name, c := range map[string]struct {
+		was, to fleet.VMSpec
+		want    string
+	}{
+		"vCPUs that came":              {plain, fleet.VMSpec{CPUs: 2, MemoryMiB: 1024}, "spec.cpus: vCPUs 4 → 2 (now)"},
+		"vCPUs of its start":           {plain, fleet.VMSpec{CPUs: 1, MemoryMiB: 1024}, "spec.cpus: vCPUs 4 → 1 (nextBoot)"},
+		"the newest module":            {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 896}, "spec.memoryMiB: memory 1024 → 896 MiB (now)"},
+		"two modules":                  {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 640}, "spec.memoryMiB: memory 1024 → 640 MiB (now)"},
+		"all modules":                  {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 512}, "spec.memoryMiB: memory 1024 → 512 MiB (now)"},
+		"a part of a module":           {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 832}, "spec.memoryMiB: memory 1024 → 832 MiB (nextBoot)"},
+		"memory of its start":          {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 384}, "spec.memoryMiB: memory 1024 → 384 MiB (nextBoot)"},
+		"a module of a cell":           {inCells, fleet.VMSpec{CPUs: 4, MemoryMiB: 896, NUMA: two(512, 384)}, "spec.memoryMiB: memory 1024 → 896 MiB (now); numa (now)"},
+		"modules of both":              {inCells, fleet.VMSpec{CPUs: 4, MemoryMiB: 640, NUMA: two(256, 384)}, "spec.memoryMiB: memory 1024 → 640 MiB (now); numa (now)"},
+		"a module of the other cell":   {inCells, fleet.VMSpec{CPUs: 4, MemoryMiB: 896, NUMA: two(384, 512)}, "spec.memoryMiB: memory 1024 → 896 MiB (nextBoot); numa (nextBoot)"},
+		"more in one, less in another": {inCells, fleet.VMSpec{CPUs: 4, MemoryMiB: 1024, NUMA: two(640, 384)}, "numa (nextBoot)"},
+	} {
+		vm := fleet.VM{Spec: c.was, Status: &fleet.VMStatus{
+			Power: fleet.Running, CPUs: 4, MinCPUs: 2, MemoryMiB: 1024, MaxMemory: 2048, Modules: []fleet.Module{{MiB: 256}, {MiB: 128}, {MiB: 128}},
+		}}
+		if c.was.NUMA != nil {
+			vm.Status.Modules[1].Cell = 1
+			vm.Status.Modules = append(vm.Status.Modules[:2], fleet.Module{MiB: 256, Cell: 1})
+		}
+		changes := vm.Diff(fleet.VM{Spec: c.to})
+		for i := range changes {
+			if changes[i].Field == "spec.numa" {
+				changes[i].Field, changes[i].Words = "numa", ""
+			}
+		}
+		if got := strings.ReplaceAll(words(changes), "numa:  (", "numa ("); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// What waits is said with its reason, and what a guest holds on to by its name.
+func TestWhatWaitsIsInWords(t *testing.T) {
+	t.Parallel()
+	vm := fleet.VM{Spec: fleet.VMSpec{CPUs: 2, MemoryMiB: 512}}
+	if got := vm.Waiting(); got != nil {
+		t.Errorf("of a VM that nobody has seen: %q", got)
+	}
+	vm.Status = &fleet.VMStatus{
+		Power: fleet.Running, CPUs: 4, MemoryMiB: 768, Accelerator: "qemu",
+		NextBoot: []string{"name", "cpus", "memoryMiB", "disks", "hostDevices", "cpu.max"},
+		HeldBack: []fleet.HeldBack{{Field: "hostDevices", What: "usb/046d:c52b"}, {Field: "hostDevices", What: "pci/0000:41:00.0"}},
+	}
+	want := []string{
+		"name", "vCPUs (an emulated guest gives none back)", "memory (a guest gives back what came since it was started, in the sizes in which it came)",
+		"disks", "usb/046d:c52b (the guest has not let go of it)", "pci/0000:41:00.0 (the guest has not let go of it)", "most vCPUs",
+	}
+	if got := vm.Waiting(); !slices.Equal(got, want) {
+		t.Errorf("what waits is\n%q, want\n%q", got, want)
+	}
+	if got := vm.Status.StillHeld(); got != "The guest did not let go of usb/046d:c52b and pci/0000:41:00.0; they go at the next start." {
+		t.Errorf("the task ends with %q", got)
+	}
+	vm.Status.HeldBack = vm.Status.HeldBack[:1]
+	if got := vm.Status.StillHeld(); got != "The guest did not let go of usb/046d:c52b; it goes at the next start." {
+		t.Errorf("the task ends with %q", got)
+	}
+	vm.Status.Accelerator = "kvm"
+	if got := vm.Waiting()[1]; got != "vCPUs (a guest gives back those alone that came since it was started)" {
+		t.Errorf("of a guest that is not emulated: %q", got)
 	}
 }
 

@@ -24,11 +24,14 @@ func (d Disk) words() string {
 
 // comes is from when on a guest that is on has a disk that it gets, or is without one that it loses.
 func (d Disk) comes() When {
-	if d.Bus == "" || d.Bus == "scsi" {
+	if d.Pluggable() {
 		return Now
 	}
 	return NextBoot
 }
+
+// Pluggable reports whether its bus knows disks that come and go.
+func (d Disk) Pluggable() bool { return d.Bus != "sata" }
 
 // resized reports whether two disks differ in their sizes and in nothing else.
 func resized(a, b Disk) bool {

@@ -134,13 +134,9 @@ func numaCells() VMField {
 	return live(VM.takesCells, whole(reserved(others, f)))
 }
 
-// takesCells reports whether the guest that is on gets the cells at once: they are only larger.
+// takesCells reports whether the guest that is on has the cells at once: they are only larger, or only smaller.
 func (vm VM) takesCells(to VMSpec) bool {
-	if vm.Status == nil || vm.Spec.MemoryMiB != vm.Status.MemoryMiB {
-		return false
-	}
-	_, ok := GrownCells(vm.Spec.NUMA, to.NUMA)
-	return ok && vm.takesMemory(to)
+	return len(vm.Spec.NUMA) > 0 && len(to.NUMA) > 0 && vm.takesMemory(to)
 }
 
 // checkCells notes what is wrong with them. field is theirs.

@@ -199,6 +199,9 @@ type VMStatus struct {
 	MemoryMiB   int         `json:"memoryMiB"`              // likewise
 	MaxCPUs     int         `json:"maxCpus,omitempty"`      // how many the running guest can get without a restart; 0: no more
 	MaxMemory   int         `json:"maxMemoryMiB,omitempty"` // likewise
+	MinCPUs     int         `json:"minCpus,omitempty"`      // how few vCPUs the running guest can have without a restart; 0: no fewer than it has
+	Modules     []Module    `json:"modules,omitempty"`      // memory that the running guest got since its start, in the order in which it came
+	HeldBack    []HeldBack  `json:"heldBack,omitempty"`     // what the running guest was asked for, and has not let go of; its fields are in NextBoot, too
 	NextBoot    []string    `json:"nextBoot,omitempty"`     // spec fields that the running guest gets at its next start: "cpus", "memoryMiB", …
 	Disks       []DiskState `json:"disks,omitempty"`
 	NICs        []NICState  `json:"nics,omitempty"`

@@ -110,11 +110,11 @@ var VMLists = []VMField{
 		}
 	}),
 	held("the host and other guests are without it, and it can reach their memory where the host does not keep it away",
-		rows("hostDevices", "host device", SectionDevices, func(s *VMSpec) *[]VMHostDevice { return &s.HostDevices }, element[VMHostDevice]{
+		plugged(rows("hostDevices", "host device", SectionDevices, func(s *VMSpec) *[]VMHostDevice { return &s.HostDevices }, element[VMHostDevice]{
 			key: func(d VMHostDevice) string { return d.Device }, told: func(d VMHostDevice) string { return d.Device },
-			words: func(d VMHostDevice) string { return d.Device },
+			words: func(d VMHostDevice) string { return d.Device }, comes: func(VMHostDevice) When { return Now },
 		}, MaxHostDevices, Input{
-			Label: "Devices of the host", Help: "Each is the guest's alone, and holds the VM on its host: what a host has, whole disks too, stands on its page. By a USB port it is what is plugged in there when the guest starts; by a type of mediated devices (vGPU) the host makes one. Choose the host, too.",
+			Label: "Devices of the host", Help: "Each is the guest's alone, and holds the VM on its host: what a host has, whole disks too, stands on its page. By a USB port it is what is plugged in there when the guest starts or gets it; by a type of mediated devices (vGPU) the host makes one. Choose the host, too.",
 			Rows: []Row{{"device", Input{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
 		}, func(c *Checks, at string, d VMHostDevice) {
 			if _, ok := d.Kind(); !ok {
@@ -123,7 +123,7 @@ var VMLists = []VMField{
 			if d.HostID != "" && !IsID(string(d.HostID)) {
 				c.Add(at+".hostId", "There is no such host.")
 			}
-		})),
+		}))),
 	held("the guest reads and writes files of the host", rows("shares", "shared folder", SectionDevices, func(s *VMSpec) *[]VMShare { return &s.Shares }, element[VMShare]{
 		key: func(v VMShare) string { return v.Tag }, told: func(v VMShare) string { return v.Tag + " " + string(v.Folder.PoolID) },
 		words: func(v VMShare) string { return v.Tag }, fields: ShareFields,
@@ -236,6 +236,12 @@ func (e element[T]) merged(was, is, want []T) []T {
 		}
 	}
 	return out
+}
+
+// plugged is a list whose elements come and go while the guest runs.
+func plugged(f VMField) VMField {
+	f.On = Now
+	return f
 }
 
 // held is reserved for a list.

@@ -25,7 +25,10 @@ func TestATasksEndIsInItsOwnWords(t *testing.T) {
 		"Waiting":        job(fleet.JobQueued),
 		"Running on h1":  job(fleet.JobRunning),
 		"copying disk 1": job(fleet.JobRunning, func(j *fleet.Task) { j.Note = "copying disk 1" }),
-		"Done in 0.6 s":  job(fleet.JobDone, func(j *fleet.Task) { j.EndedAt = &ended }),
+		"Done in 0.6 s":  job(fleet.JobDone, func(j *fleet.Task) { j.EndedAt, j.Note = &ended, "writing the definition" }),
+		"Done in 0.6 s The guest did not let go of usb/046d:c52b; it goes at the next start.": job(fleet.JobDone, func(j *fleet.Task) {
+			j.EndedAt, j.Note = &ended, "The guest did not let go of usb/046d:c52b; it goes at the next start."
+		}),
 		"Cannot access storage file '/nope' <here>": job(fleet.JobFailed, func(j *fleet.Task) { j.Error = "Cannot access storage file '/nope' <here>" }),
 		"Cancelled": job(fleet.JobCancelled),
 		"Outcome unknown: look at web-01 before you repeat it.": job(fleet.JobUnknown),

@@ -13,13 +13,14 @@ func pluggedIn(vm fleet.VMView, mac string) bool {
 	return vm.Status != nil && slices.ContainsFunc(vm.Status.NICs, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) })
 }
 
-// unasked are the cards that the guest has and the spec has not.
+// unasked are the cards that the guest has and the spec has not, but for those that it was asked for.
 func unasked(vm fleet.VMView) []fleet.NICState {
 	if vm.Status == nil || driftOf(vm, "nics") != nil {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(vm.Status.NICs), func(n fleet.NICState) bool {
-		return slices.ContainsFunc(vm.Spec.NICs, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, n.MAC) })
+		return slices.ContainsFunc(vm.Spec.NICs, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, n.MAC) }) ||
+			slices.ContainsFunc(vm.Status.HeldBack, func(h fleet.HeldBack) bool { return strings.HasSuffix(h.What, n.MAC) })
 	})
 }
 

@@ -169,7 +169,7 @@ func notes(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("warn", "wrench", "Changes wait for the next start: "+strings.Join(nextBootWords(p.VM.Status.NextBoot), ", ")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("warn", "wrench", "Changes wait for the next start: "+strings.Join(p.VM.Waiting(), ", ")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

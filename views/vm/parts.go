@@ -2,6 +2,7 @@ package vm
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,12 +168,25 @@ func (f Form) room(field string) string {
 	s := f.VM.Status
 	switch {
 	case !f.On || s == nil:
+	case field == "cpus" && s.MinCPUs > 0 && s.MinCPUs < s.CPUs:
+		return fmt.Sprintf("From %d to %s at once, others at the next start.", s.MinCPUs, kit.Count(max(s.MaxCPUs, s.CPUs), "vCPU"))
 	case field == "cpus" && s.MaxCPUs > s.CPUs:
 		return "Up to " + kit.Count(s.MaxCPUs, "vCPU") + " come at once, fewer at the next start."
+	case field == "memoryMiB" && len(s.Modules) > 0:
+		return "Up to " + kit.Bytes(int64(max(s.MaxMemory, s.MemoryMiB))<<20) + " come at once in steps of 128 MiB. " + modules(s.Modules) + " can go again at once; less at the next start."
 	case field == "memoryMiB" && s.MaxMemory > s.MemoryMiB:
 		return "Up to " + kit.Bytes(int64(s.MaxMemory)<<20) + " come at once in steps of 128 MiB, less at the next start."
 	}
 	return ""
+}
+
+// modules are the sizes in which memory came.
+func modules(all []fleet.Module) string {
+	var out []string
+	for _, m := range all {
+		out = append(out, kit.Bytes(int64(m.MiB)<<20))
+	}
+	return strings.Join(out, ", ")
 }
 
 func listID(in kit.Field) string { return kit.Slug(in.Name) + "-list" }

@@ -23,6 +23,7 @@ type vmRow struct {
 	labels                                               same[map[string]string]
 	addresses                                            texts
 	nextBoot                                             []string
+	heldBack                                             []fleet.HeldBack
 	whole                                                *fleet.VMSpec
 	seen                                                 *time.Time
 	now                                                  time.Time
@@ -41,7 +42,7 @@ func scanVMRows() pgx.RowToFunc[fleet.VMView] {
 	}
 	r.into = []any{
 		&r.ID, &r.project, &r.host, &r.Name, &r.labels, &r.Description, &r.Cpus, &r.MemoryMib, &r.Generation, &r.CreatedAt, &r.DeletedAt,
-		&r.ObservedGeneration, &r.ordered, &r.Elsewhere, &r.Misplaced, &r.power, &r.nextBoot, &r.addresses, &r.whole, &r.Status, &r.hostName, &r.projectName,
+		&r.ObservedGeneration, &r.ordered, &r.Elsewhere, &r.Misplaced, &r.power, &r.nextBoot, &r.heldBack, &r.addresses, &r.whole, &r.Status, &r.hostName, &r.projectName,
 		&r.seen, &r.now, &r.load,
 	}
 	return r.scan
@@ -49,7 +50,7 @@ func scanVMRows() pgx.RowToFunc[fleet.VMView] {
 
 func (r *vmRow) scan(row pgx.CollectableRow) (fleet.VMView, error) {
 	r.Misplaced = nil
-	r.Elsewhere, r.nextBoot, r.whole, r.Status, r.Spec = nil, nil, nil, nil, fleet.VMSpec{} // nothing of the row before
+	r.Elsewhere, r.nextBoot, r.heldBack, r.whole, r.Status, r.Spec = nil, nil, nil, nil, nil, fleet.VMSpec{} // nothing of the row before
 	err := row.Scan(r.into...)
 	if r.whole != nil {
 		r.Spec = *r.whole
@@ -57,7 +58,7 @@ func (r *vmRow) scan(row pgx.CollectableRow) (fleet.VMView, error) {
 	r.ProjectID, r.HostID, r.Labels, r.Ordered = fleet.ProjectID(r.project.value), fleet.HostID(r.host.value), r.labels.value, fleet.Power(r.ordered.value)
 	r.Spec.CPUs, r.Spec.MemoryMiB = int(r.Cpus), int(r.MemoryMib)
 	if r.Status == nil && r.power.known {
-		r.Status = &fleet.VMStatus{Power: fleet.Power(r.power.value), NextBoot: r.nextBoot}
+		r.Status = &fleet.VMStatus{Power: fleet.Power(r.power.value), NextBoot: r.nextBoot, HeldBack: r.heldBack}
 		if len(r.addresses) > 0 {
 			r.Status.NICs = []fleet.NICState{{Addresses: r.addresses}}
 		}

@@ -168,6 +168,7 @@ type end struct {
 	id              fleet.JobID
 	state           fleet.JobState
 	error           string
+	note            string // what it left undone, in a sentence
 	noun, object    string
 	host            fleet.HostID
 	generation, seq int64
@@ -181,6 +182,7 @@ func endJobs(ctx context.Context, q, saw *db.Queries, ends []end) ([]db.Job, err
 	var others db.SettleAssignmentsParams
 	for _, e := range ends {
 		p.Ids, p.States, p.Errors = append(p.Ids, string(e.id)), append(p.States, string(e.state)), append(p.Errors, e.error)
+		p.Notes = append(p.Notes, e.note)
 		status, err := json.Marshal(e.saw)
 		switch {
 		case err != nil:
@@ -263,6 +265,9 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end
 		}
 	} else {
 		saw, stays, err = in.VM, in.VM != nil, settleVM(ctx, q, job, fleet.VMID(id), in)
+	}
+	if in.VM != nil && in.Outcome == wire.Done && job.Kind.Is().Applies {
+		e.note = in.VM.StillHeld()
 	}
 	if stays {
 		e.noun, e.object, e.host, e.generation, e.seq, e.saw = noun, id, job.HostID, in.Generation, in.Seq, saw

@@ -1,0 +1,157 @@
+package libvirt
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// aliasModule begins that of memory which Quantix plugged into a running guest: it alone is asked for again.
+const aliasModule = "ua-quantix-dimm-"
+
+// moduleOf is the memory of a device that is ordinary memory; false: it is none.
+func moduleOf(m libvirtxml.DomainMemorydev) (fleet.Module, bool) {
+	if m.Model != "dimm" || m.Target == nil || m.Target.Size == nil {
+		return fleet.Module{}, false
+	}
+	out := fleet.Module{MiB: int(kibOf(m.Target.Size.Value, m.Target.Size.Unit) / 1024)}
+	if m.Target.Node != nil {
+		out.Cell = int(m.Target.Node.Value)
+	}
+	return out, true
+}
+
+// modulesOf are the modules that Quantix gave a guest that runs. others: what somebody else has plugged in, by cell.
+func modulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, others map[int]int) {
+	others = map[int]int{}
+	for _, d := range x.Devices.Memorydevs {
+		switch m, ok := moduleOf(d); {
+		case ok && isOurs(d.Alias, aliasModule):
+			all, aliases = append(all, m), append(aliases, aliasOf(d.Alias))
+		case ok:
+			others[m.Cell] += m.MiB
+		}
+	}
+	return all, aliases, others
+}
+
+// surplusMemory are the modules that the guest has beyond what its next start gets; none where only a part of one is too much.
+func surplusMemory(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []pluggable) {
+	if int(memoryKiB(kept)/1024) != spec.MemoryMiB {
+		return nil // it is somebody else's doing
+	}
+	all, aliases, others := modulesOf(live)
+	less := []int{int(memoryKiB(live)/1024) - spec.MemoryMiB}
+	if cellsOf(live) != nil || cellsOf(kept) != nil {
+		var now, next fleet.VMSpec
+		readCells(live, &now)
+		readCells(kept, &next)
+		cells, ok := fleet.GrownCells(next.NUMA, now.NUMA)
+		if !ok {
+			return nil
+		}
+		less = cells
+	}
+	for cell := range less {
+		if less[cell] -= others[cell]; less[cell] < 0 {
+			return nil
+		}
+	}
+	which, ok := fleet.GivenBack(all, less)
+	if !ok {
+		return nil
+	}
+	for _, i := range which {
+		out = append(out, pluggable{field: "memoryMiB", what: fmt.Sprintf("%d MiB of memory", all[i].MiB), alias: aliases[i]})
+	}
+	return out
+}
+
+// addMemory plugs memory into a guest that has slots for it: into the cells that are to have more of it.
+func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
+	want, has := memoryKiB(kept), memoryKiB(live)
+	if want <= has || int(want/1024) > moreMemory(live) || (want-has)%(fleet.MemoryStep*1024) != 0 {
+		return nil
+	}
+	more := []int{int((want - has) / 1024)}
+	if cellsOf(live) != nil || cellsOf(kept) != nil {
+		var now, next fleet.VMSpec
+		readCells(live, &now)
+		readCells(kept, &next)
+		var ok bool
+		if more, ok = fleet.GrownCells(now.NUMA, next.NUMA); !ok {
+			return nil
+		}
+	}
+	number := 0
+	for _, m := range live.Devices.Memorydevs {
+		var n int
+		if _, err := fmt.Sscanf(aliasOf(m.Alias), aliasModule+"%d", &n); err == nil {
+			number = max(number, n)
+		}
+	}
+	for cell, mib := range more {
+		if mib == 0 {
+			continue
+		}
+		number++
+		dimm := libvirtxml.DomainMemorydev{Model: "dimm", Alias: &libvirtxml.DomainAlias{Name: fmt.Sprint(aliasModule, number)}, Target: &libvirtxml.DomainMemorydevTarget{
+			Size: &libvirtxml.DomainMemorydevTargetSize{Value: uint(mib) * 1024, Unit: "KiB"}, Node: &libvirtxml.DomainMemorydevTargetNode{Value: uint(cell)},
+		}}
+		text, err := dimm.Marshal()
+		if err != nil {
+			return err
+		}
+		err = a.attachText(ctx, ref, text)
+		if err != nil && answered(err) && strings.Contains(err.Error(), "no free memory device slot") {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leastCPUs is how few vCPUs a running guest can have: those that it was started with stay. 0: no fewer than it has. An emulated guest that is asked for one
+// does not survive it.
+func leastCPUs(x *libvirtxml.Domain) int {
+	if x.Type != "kvm" || x.VCPUs == nil {
+		return 0
+	}
+	stay, leave := 0, 0
+	for _, v := range x.VCPUs.VCPU {
+		switch {
+		case v.Enabled != "yes":
+		case v.Hotpluggable == "yes":
+			leave++
+		default:
+			stay++
+		}
+	}
+	if leave == 0 {
+		return 0
+	}
+	return max(stay, 1)
+}
+
+// surplusCPUs are the vCPUs that the guest has beyond what its next start gets, where it can be without them.
+func surplusCPUs(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
+	want, has := cpusOf(kept), cpusOf(live)
+	if want != spec.CPUs || want >= has || want < cmp.Or(leastCPUs(live), has) {
+		return nil
+	}
+	words := fmt.Sprintf("%d vCPUs", has-want)
+	if has-want == 1 {
+		words = "1 vCPU"
+	}
+	return []pluggable{{field: "cpus", what: words, letGo: func(l *golibvirt.Libvirt, ref golibvirt.Domain) error {
+		return l.DomainSetVcpusFlags(ref, uint32(want), uint32(golibvirt.DomainVCPULive))
+	}}}
+}

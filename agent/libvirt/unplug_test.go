@@ -1,0 +1,153 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+// linuxGuest runs a guest that its host starts by a kernel. It gives back memory that came since its start.
+func linuxGuest(f fixture, change func(*fleet.VMSpec)) *snapper {
+	guest, err := lab.GuestImage(f.t.Context(), lab.CacheDir())
+	f.ok(err)
+	s := &snapper{fixture: f, vm: f.vm()}
+	in := func(file string) *fleet.Volref {
+		run(f.t, "cp", file, filepath.Join(f.pool.Spec.Path, filepath.Base(file)))
+		return &fleet.Volref{PoolID: f.pool.ID, Volume: filepath.Base(file)}
+	}
+	s.vm.Spec.Boot = fleet.VMBoot{Kernel: in(guest.Kernel), Initrd: in(guest.Initrd), Cmdline: "console=ttyS0 quiet no_timer_check memhp_default_state=online_movable"}
+	change(&s.vm.Spec)
+	s.apply(s.vm)
+	f.ok(f.StartVM(f.t.Context(), s.vm.ID))
+	return s
+}
+
+// edited is the VM after an edit of it.
+func (s *snapper) edited(change func(*fleet.VMSpec)) fleet.VMStatus {
+	s.t.Helper()
+	s.vm.Generation++
+	change(&s.vm.Spec)
+	s.apply(s.vm)
+	return s.status()
+}
+
+// A guest sees what comes and goes while it runs: a whole disk of its host, a USB disk, memory. What it holds on to is named until it lets go of it.
+func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
+	t.Parallel()
+	device, _ := physicalDisk(t)
+	s := linuxGuest(newFixture(t), func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.MaxMiB, s.CPU.Max = 192, 1024, 2 })
+	guest := s.talk()
+	disks := func() string { return guest.ask("ls -d /sys/block/vd* 2>/dev/null | wc -l") }
+	if got := disks(); got != "0" {
+		t.Fatalf("the guest begins with %s disks", got)
+	}
+	settled := func(what string, st fleet.VMStatus) {
+		t.Helper()
+		if len(st.NextBoot) != 0 || len(st.HeldBack) != 0 || len(st.Drift) != 0 || st.Power == fleet.Stopped {
+			t.Fatalf("%s: at its next start %q, held back %+v, drift %+v", what, st.NextBoot, st.HeldBack, st.Drift)
+		}
+	}
+	with := []fleet.VMHostDevice{{Device: device}}
+	settled("with a disk of the host", s.edited(func(s *fleet.VMSpec) { s.HostDevices = with }))
+	waitFor(t, "the guest sees the disk", func() bool { return disks() == "1" })
+	if got := guest.ask("cat /sys/block/vda/size"); got != "32768" {
+		t.Errorf("of 16 MiB the guest sees %s sectors", got)
+	}
+	settled("without it", s.edited(func(s *fleet.VMSpec) { s.HostDevices = nil }))
+	if got := disks(); got != "0" {
+		t.Errorf("taken out, the guest has %s", got)
+	}
+
+	usb := fleet.Disk{PoolID: s.pool.ID, Volume: "usb.qcow2", SizeBytes: 8 << 20, Bus: "usb"}
+	settled("with a USB disk", s.edited(func(s *fleet.VMSpec) { s.Disks = []fleet.Disk{usb} }))
+	seen := func() string { return virsh(t, "qemu-monitor-command", string(s.vm.ID), "--hmp", "info usb") }
+	if got := seen(); !strings.Contains(got, "QEMU USB HARDDRIVE") && !strings.Contains(got, "MSD") {
+		t.Errorf("QEMU has %s", got)
+	}
+	settled("without it", s.edited(func(s *fleet.VMSpec) { s.Disks = nil }))
+	if got := seen(); strings.Contains(got, "ua-quantix-disk") {
+		t.Errorf("taken out, QEMU has %s", got)
+	}
+
+	memory := func() int {
+		mib, err := strconv.Atoi(guest.ask("free -m | awk '/Mem:/{print $2}'"))
+		s.ok(err)
+		return mib
+	}
+	before := memory()
+	settled("with more memory", s.edited(func(s *fleet.VMSpec) { s.MemoryMiB = 320 }))
+	st := s.edited(func(s *fleet.VMSpec) { s.MemoryMiB = 576 })
+	settled("with still more", st)
+	if !slices.Equal(st.Modules, []fleet.Module{{MiB: 128}, {MiB: 256}}) {
+		t.Errorf("it got %+v", st.Modules)
+	}
+	waitFor(t, "the guest has the memory", func() bool { return memory() == before+384 })
+	st = s.edited(func(s *fleet.VMSpec) { s.MemoryMiB = 320 })
+	settled("with less", st)
+	if got := memory(); got != before+128 {
+		t.Errorf("with less the guest has %d MiB, and had %d MiB at its start", got, before)
+	}
+	if st.MemoryMiB != 320 || !slices.Equal(st.Modules, []fleet.Module{{MiB: 128}}) {
+		t.Errorf("with less it has %d MiB, of modules %+v", st.MemoryMiB, st.Modules)
+	}
+	if st = s.edited(func(s *fleet.VMSpec) { s.MemoryMiB = 160 }); st.MemoryMiB != 320 || len(st.HeldBack) != 0 || !slices.Equal(st.NextBoot, []string{"memoryMiB"}) {
+		t.Errorf("below what it was started with: %+v", st)
+	}
+
+	// Nobody asks an emulated guest for a vCPU.
+	settled("with another vCPU", s.edited(func(s *fleet.VMSpec) { s.MemoryMiB, s.CPUs = 320, 2 }))
+	if st = s.edited(func(s *fleet.VMSpec) { s.CPUs = 1 }); st.CPUs != 2 || st.MinCPUs != 0 || len(st.HeldBack) != 0 || !slices.Equal(st.NextBoot, []string{"cpus"}) {
+		t.Errorf("with one vCPU less: %+v", st)
+	}
+
+	// While it is paused it hears nothing.
+	settled("with all again", s.edited(func(s *fleet.VMSpec) { s.CPUs, s.HostDevices = 2, with }))
+	waitFor(t, "the guest sees the disk", func() bool { return disks() == "1" })
+	s.ok(s.PauseVM(t.Context(), s.vm.ID))
+	st = s.edited(func(s *fleet.VMSpec) { s.MemoryMiB, s.HostDevices = 192, nil })
+	want := []fleet.HeldBack{{Field: "hostDevices", What: device}, {Field: "memoryMiB", What: "128 MiB of memory"}}
+	if !slices.Equal(st.HeldBack, want) || !slices.Equal(st.NextBoot, []string{"memoryMiB", "hostDevices"}) || len(st.Drift) != 0 {
+		t.Errorf("paused it holds back %+v, waiting %q, drift %+v", st.HeldBack, st.NextBoot, st.Drift)
+	}
+	changes := s.Changes(t.Context())
+	s.ok(s.ResumeVM(t.Context(), s.vm.ID))
+	for st = s.status(); len(st.HeldBack) > 0 || len(st.NextBoot) > 0; st = s.status() {
+		select {
+		case <-changes:
+		case <-t.Context().Done():
+			t.Fatalf("running on it still holds back %+v", st.HeldBack)
+		}
+	}
+	if st.MemoryMiB != 192 || disks() != "0" {
+		t.Errorf("running on it has %d MiB, and %s disks", st.MemoryMiB, disks())
+	}
+}
+
+// A guest has few USB ports: a disk more than there are waits for the next start, which makes ports for all.
+func TestAUSBDiskWaitsForAPort(t *testing.T) {
+	t.Parallel()
+	s := &snapper{fixture: newFixture(t)}
+	s.vm = s.fixture.vm()
+	s.apply(s.vm)
+	s.ok(s.StartVM(t.Context(), s.vm.ID))
+	st := s.edited(func(spec *fleet.VMSpec) {
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			spec.Disks = append(spec.Disks, fleet.Disk{PoolID: s.pool.ID, Volume: name + ".qcow2", SizeBytes: 1 << 20, Bus: "usb"})
+		}
+	})
+	if n := len(st.Disks); n < 2 || n > 4 || !slices.Equal(st.NextBoot, []string{"disks"}) || len(st.HeldBack)+len(st.Drift) != 0 {
+		t.Errorf("with more disks than ports: %+v", st)
+	}
+	s.ok(s.StopVM(t.Context(), s.vm.ID))
+	s.ok(s.StartVM(t.Context(), s.vm.ID))
+	if st := s.status(); len(st.Disks) != 5 || len(st.NextBoot) != 0 {
+		t.Errorf("after the next start: %+v", st)
+	}
+}

@@ -1,0 +1,173 @@
+package mock
+
+import (
+	"fmt"
+	"slices"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// retune lets what runs have what an edit gives it: more vCPUs and memory where there is room, disks, a medium, limits.
+func (s *shape) retune(plan agent.Edit, want fleet.VMSpec) {
+	spec := &s.spec
+	want = plan.Wanted(want)
+	setAll(spec, plan, func(on fleet.When) bool { return on == fleet.Now })
+	for _, f := range plan.Fields {
+		if unseen(f) && f.Input.Section != "" {
+			f.Copy(spec, want)
+		}
+	}
+	if plan.Has("drives") { // what is in those that the guest has
+		spec.Drives = slices.Clone(spec.Drives)
+		for i, d := range spec.Drives {
+			if k := slices.IndexFunc(want.Drives, func(w fleet.VMDrive) bool { return w.Slot == d.Slot }); k >= 0 {
+				spec.Drives[i].Medium = want.Drives[k].Medium
+			}
+		}
+	}
+	if plan.Has("iso") {
+		spec.ISO = want.ISO
+	}
+	if plan.Has("cpus") && want.CPUs > spec.CPUs && want.CPUs <= spec.CPU.Max {
+		spec.CPUs = want.CPUs
+	}
+	if more := want.MemoryMiB - spec.MemoryMiB; plan.Has("memoryMiB") && more > 0 && more%fleet.MemoryStep == 0 && want.MemoryMiB <= spec.Memory.MaxMiB {
+		if cells, ok := fleet.GrownCells(spec.NUMA, want.NUMA); ok {
+			if len(cells) == 0 {
+				cells = []int{more}
+			}
+			spec.MemoryMiB, spec.NUMA = want.MemoryMiB, want.NUMA
+			for cell, mib := range cells {
+				if mib > 0 {
+					s.modules = append(slices.Clip(s.modules), fleet.Module{MiB: mib, Cell: cell})
+				}
+			}
+		}
+	}
+	for _, d := range plan.Disks {
+		if d.Pluggable() && !hasDisk(spec.Disks, d) {
+			spec.Disks = append(slices.Clip(spec.Disks), d)
+		}
+	}
+}
+
+// plugged are the cards of a running guest after an edit: new ones are there.
+func plugged(cards []fleet.NIC, plan agent.Edit) []fleet.NIC {
+	out := slices.Clone(cards)
+	for _, n := range plan.NICs {
+		if i := cardOf(out, n); i < 0 {
+			out = append(out, n)
+		} else { // what passes it takes effect at once
+			out[i].SecurityGroups, out[i].AntiSpoofing = n.SecurityGroups, n.AntiSpoofing
+		}
+	}
+	return out
+}
+
+// plugDevices gives the running guest the devices of its host that its definition has, but for those that it had before; h.mu is held.
+func (h *Host) plugDevices(g *guest, had []fleet.VMHostDevice) error {
+	for _, d := range g.def.spec.HostDevices {
+		if hasDevice(had, d) || hasDevice(g.live.spec.HostDevices, d) {
+			continue
+		}
+		if err := h.physicalsFree(g.id, []fleet.VMHostDevice{d}, nil); err != nil {
+			return err
+		}
+		if err := h.hasDevice(d); err != nil {
+			return err
+		}
+		g.live.spec.HostDevices = append(slices.Clip(g.live.spec.HostDevices), d)
+	}
+	return nil
+}
+
+func hasDevice(all []fleet.VMHostDevice, d fleet.VMHostDevice) bool {
+	return slices.ContainsFunc(all, func(o fleet.VMHostDevice) bool { return o.Device == d.Device })
+}
+
+// clung is something that the running guest has and its next start is without.
+type clung struct {
+	fleet.HeldBack
+	drop func(*shape)
+}
+
+// clings are all that the guest is to let go of.
+func (h *Host) clings(g *guest) (out []clung) {
+	if !g.on() || !g.managed {
+		return nil
+	}
+	live, def, want := g.live.spec, g.def.spec, g.applied.Spec
+	add := func(field, what string, drop func(*shape)) {
+		out = append(out, clung{fleet.HeldBack{Field: field, What: what}, drop})
+	}
+	for _, n := range live.NICs {
+		if cardOf(def.NICs, n) < 0 && cardOf(want.NICs, n) < 0 {
+			add("nics", "network card "+n.MAC, func(s *shape) {
+				s.spec.NICs = slices.DeleteFunc(slices.Clone(s.spec.NICs), func(o fleet.NIC) bool { return o.MAC == n.MAC })
+			})
+		}
+	}
+	for i, d := range live.Disks {
+		if d.Pluggable() && !hasDisk(def.Disks, d) && !hasDisk(want.Disks, d) {
+			add("disks", fmt.Sprintf("disk %s (%s)", target(i), d.Volume), func(s *shape) {
+				s.spec.Disks = slices.DeleteFunc(slices.Clone(s.spec.Disks), func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+			})
+		}
+	}
+	for _, d := range live.HostDevices {
+		if !hasDevice(def.HostDevices, d) && !hasDevice(want.HostDevices, d) {
+			add("hostDevices", d.Device, func(s *shape) {
+				s.spec.HostDevices = slices.DeleteFunc(slices.Clone(s.spec.HostDevices), func(o fleet.VMHostDevice) bool { return o.Device == d.Device })
+			})
+		}
+	}
+	if less := live.MemoryMiB - def.MemoryMiB; less > 0 && def.MemoryMiB == want.MemoryMiB {
+		cells := []int{less}
+		ok := true
+		if len(live.NUMA)+len(def.NUMA) > 0 {
+			cells, ok = fleet.GrownCells(def.NUMA, live.NUMA)
+		}
+		if which, picked := fleet.GivenBack(g.live.modules, cells); ok && picked {
+			for _, i := range which {
+				add("memoryMiB", fmt.Sprintf("%d MiB of memory", g.live.modules[i].MiB), func(s *shape) {
+					s.spec.MemoryMiB, s.spec.NUMA = def.MemoryMiB, def.NUMA
+					s.modules = nil
+					for k, m := range g.live.modules {
+						if !slices.Contains(which, k) {
+							s.modules = append(s.modules, m)
+						}
+					}
+				})
+			}
+		}
+	}
+	if less := live.CPUs - def.CPUs; less > 0 && def.CPUs == want.CPUs && def.CPUs >= g.live.least && g.live.least > 0 && h.inv.Accelerators[0] == "kvm" {
+		words := fmt.Sprintf("%d vCPUs", less)
+		if less == 1 {
+			words = "1 vCPU"
+		}
+		add("cpus", words, func(s *shape) { s.spec.CPUs = def.CPUs })
+	}
+	return out
+}
+
+// heldBack is what the guest was asked for and has; h.mu is held.
+func (h *Host) heldBack(g *guest) (out []fleet.HeldBack) {
+	for _, c := range h.clings(g) {
+		out = append(out, c.HeldBack)
+	}
+	return out
+}
+
+// letGo has the guest let go of what it is asked for, where it hears that; h.mu is held.
+func (h *Host) letGo(g *guest) {
+	if !g.on() || g.power == fleet.Paused || misbehaves(g.name, NoShutdown) {
+		return
+	}
+	run := *g.live
+	for _, c := range h.clings(g) {
+		c.drop(&run)
+	}
+	g.live = &run
+}
