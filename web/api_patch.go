@@ -69,7 +69,7 @@ func (p mergePatch[T]) on(old T) (T, error) {
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		var c fleet.Checks
-		c.Add(wrong.Field, "This is no value of the field.")
+		c.Add(wrong.Field, noValue)
 		return out, c.Err()
 	}
 	if err != nil {

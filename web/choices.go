@@ -43,11 +43,11 @@ var choosers = map[string]chooser{
 	"projects": (*Server).projectOptions, "hosts": (*Server).hostOptions, "pools": (*Server).poolOptions, "images": (*Server).imageOptions,
 	"isos": (*Server).isoOptions, "discs": (*Server).discOptions, "files": (*Server).fileOptions, "networks": (*Server).networkOptions, "grants": (*Server).grantOptions, "image-grants": (*Server).imageGrantOptions, "members": (*Server).memberOptions,
 	"vm-networks": (*Server).vmNetworkOptions, "luns": (*Server).lunOptions, "group-grants": (*Server).groupGrantOptions,
-	"leave-targets": (*Server).leaveOptions, "vms": (*Server).vmOptions, "template-grants": (*Server).templateGrantOptions,
+	"leave-targets": (*Server).leaveOptions, "vms": (*Server).vmOptions, "templates": (*Server).versionOptions, "template-grants": (*Server).templateGrantOptions,
 }
 
 // unchosen is the option that stands for no choice, where that is one.
-var unchosen = map[string]string{"luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM"}
+var unchosen = map[string]string{"luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
 // choose fills a select of a form.
 func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices, error) {

@@ -248,7 +248,7 @@ var addresses = map[string][]struct {
 	"/vms/edit":                           {{at: "/vms/edit?id=" + aVM}},
 	"/vms/import":                         {{at: "/vms/import", sums: 4}},
 	"/vms/:id/export":                     {{at: "/vms/" + aVM + "/export"}},
-	"/vms/compare":                        {{at: "/vms/compare?id=" + aVM + "&with=" + aVM}},
+	"/vms/compare":                        {{at: "/vms/compare?id=" + aVM + "&with=" + aVM, sums: 2}, {at: "/vms/compare?id=" + aVM + "&template=" + aTemplate, sums: 4}, {at: "/vms/compare?template=" + aTemplate, sums: 2}},
 	"/vms/:id/delete":                     {{at: "/vms/" + aVM + "/delete"}},
 	"/vms/:id/snapshots/take":             {{at: "/vms/" + aVM + "/snapshots/take"}, {at: "/vms/" + aVM + "?tab=snapshots"}},
 	"/vms/:id/snapshots/:snapshot/revert": {{at: "/vms/" + aVM + "/snapshots/" + aSnapshot + "/revert"}},

@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -59,6 +60,11 @@ var humaTexts = map[string]string{
 	"unknown query parameter": "There is no such parameter.",
 }
 
+// unreadForm is what encoding/json says of a value that is of the right kind and beyond its type; huma gives it on as a text.
+var unreadForm = regexp.MustCompile(`^json: cannot unmarshal .* into Go struct field [^.]*\.(.+) of type \S+$`)
+
+const noValue = "This is no value of the field."
+
 func humaProblem(status int, text string, errs []error) *problemBody {
 	p := &problemBody{Title: http.StatusText(status), Status: status, Detail: said(text)}
 	for _, err := range errs {
@@ -67,8 +73,11 @@ func humaProblem(status int, text string, errs []error) *problemBody {
 			continue
 		}
 		detail := d.ErrorDetail()
-		at := strings.TrimPrefix(strings.TrimPrefix(detail.Location, "body"), ".")
-		p.Errors = append(p.Errors, problemField{Location: at, Message: said(detail.Message)})
+		f := problemField{Location: strings.TrimPrefix(strings.TrimPrefix(detail.Location, "body"), "."), Message: said(detail.Message)}
+		if m := unreadForm.FindStringSubmatch(detail.Message); m != nil {
+			f = problemField{Location: m[1], Message: noValue}
+		}
+		p.Errors = append(p.Errors, f)
 	}
 	switch {
 	case status == http.StatusRequestEntityTooLarge:

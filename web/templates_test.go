@@ -117,3 +117,55 @@ func TestTemplatesAndClonesByTheirForms(t *testing.T) {
 	p.exec(`UPDATE vms SET status = '{"power":"running"}' WHERE id = $1`, vm)
 	tom.get("/vms/new?clone="+string(vm)).is(t, http.StatusOK).has(t, "The VM is on")
 }
+
+func TestAVMIsComparedWithATemplate(t *testing.T) {
+	p := newPortal(t)
+	vm, template, version, project := p.patterned(t)
+	tom := p.tenant("tom", project)
+	of := "template=" + template + "%2F" + version
+	at := "/vms/compare?id=" + string(vm)
+	a := tom.get(at).is(t, http.StatusOK)
+	a.has(t, "Compare with a template", "Web base · version 1 · it was made from it", `value="`+template+"/"+version+`"`)
+	a.lacks(t, "Fields of both")
+	tom.get("/choices/templates?q=base&of="+string(vm)).is(t, http.StatusOK).has(t, "Web base · version 1 · it was made from it")
+
+	a = tom.get(at+"&"+of).is(t, http.StatusOK)
+	a.has(t, "1 field of", "Network cards", "on network default", "Web base, version 1", "/templates/"+template, "Show all fields", `value="`+template+"/"+version+`" selected`)
+	a.lacks(t, "Watchdog", "web-1.qcow2", "52:54:00", "<th scope=\"row\">Name</th>", "CD-ROM")
+	a = tom.get(at+"&"+of+"&all=1").is(t, http.StatusOK)
+	a.has(t, "Watchdog", "Intel 6300ESB", "of 3 GiB", "Only what differs")
+	a.lacks(t, "Labels</th>", "Shared folders")
+	tom.get(at+"&template="+template).is(t, http.StatusOK).has(t, "Web base, version 1", "1 field of") // the newest
+
+	// From the template, the VM is chosen.
+	tom.get("/templates/"+template).is(t, http.StatusOK).has(t, "Compare with a VM…", "/vms/compare?"+of)
+	tom.get("/vms/compare?"+of).is(t, http.StatusOK).has(t, "Web base, version 1", "Compare with a VM", "web · shop")
+	tom.get("/vms/"+string(vm)).is(t, http.StatusOK).has(t, "Compare…")
+
+	// What the image of the template has by itself is as large as it is; who made a card has it guarded or not.
+	p.exec(`UPDATE template_versions SET spec = (SELECT jsonb_set(spec - 'power', '{disks,0}', (spec->'disks'->0) || '{"volume":"","sizeBytes":0}') FROM vms WHERE id = $1) WHERE id = $2`, vm, version)
+	p.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, vm)
+	tom.get(at+"&"+of).is(t, http.StatusOK).has(t, "No field differs", "as a VM has them that is made from the template now")
+
+	for address, status := range map[string]int{
+		at + "&with=" + string(vm) + "&" + of:                   http.StatusBadRequest,
+		at + "&id=" + string(vm) + "&" + of:                     http.StatusBadRequest,
+		at + "&template=nonsense":                               http.StatusNotFound,
+		at + "&template=" + template + "/nonsense":              http.StatusNotFound,
+		"/vms/compare?id=" + template + "&template=" + template: http.StatusNotFound,
+	} {
+		tom.get(address).is(t, status)
+	}
+	// Who does not see one of them learns nothing of it.
+	blue := p.addProject("blue")
+	own := p.addVM(blue, p.addHost("host-7", 0), "own", fleet.Stopped)
+	sam := p.tenant("sam", blue)
+	sam.get("/vms/compare?id="+string(own)).is(t, http.StatusOK).lacks(t, "Web base")
+	sam.get("/choices/templates?q=base").is(t, http.StatusOK).lacks(t, "Web base")
+	for _, hidden := range []string{"/vms/compare?id=" + string(own) + "&" + of, "/vms/compare?" + of, at} {
+		sam.get(hidden).is(t, http.StatusNotFound).lacks(t, "Web base", "web · shop")
+	}
+	// Published, it is compared with a VM of another project.
+	p.exec("INSERT INTO template_grants (template_id, granted_by) VALUES ($1, 'mara')", template)
+	sam.get("/vms/compare?id="+string(own)+"&"+of).is(t, http.StatusOK).has(t, "Web base, version 1", "own", "Watchdog")
+}

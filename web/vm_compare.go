@@ -13,29 +13,33 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/internal/policy"
 	"quantix/views/kit"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
 )
 
-// comparePage shows two VMs field by field. Two ids come from a list's selection; one from a VM's page.
+// comparePage shows two VMs field by field, or a VM and a version of a template. Two ids come from a list's selection; one from a VM's page, and none
+// from a template's.
 func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	ids := c.Request().URL.Query()["id"]
-	with := fleet.VMID(c.QueryParam("with"))
+	with, template := fleet.VMID(c.QueryParam("with")), c.QueryParam("template")
 	switch {
-	case len(ids) == 2 && with == "":
+	case len(ids) == 2 && with == "" && template == "":
 		with = fleet.VMID(ids[1])
-	case len(ids) == 0:
+	case len(ids) == 0 && template == "":
 		return fleet.Errorf(fleet.Malformed, "Select two VMs to compare.")
 	case len(ids) > 1:
 		return fleet.Errorf(fleet.Malformed, "Two VMs are compared: select two, not %d.", len(ids))
+	case with != "" && template != "":
+		return fleet.Errorf(fleet.Malformed, "A VM is compared with another one or with a template, not both.")
 	}
-	p := vmview.ComparePage{All: c.QueryParam("all") != "", Infra: policy.May(a, policy.InfraSee, "")}
+	p := vmview.ComparePage{All: c.QueryParam("all") != ""}
 	var err error
-	if p.Left, err = s.Control.GetVM(ctx, a, fleet.VMID(ids[0])); err != nil {
-		return err
+	if len(ids) > 0 && ids[0] != "" {
+		if p.Left, err = s.Control.GetVM(ctx, a, fleet.VMID(ids[0])); err != nil {
+			return err
+		}
 	}
 	if with != "" {
 		if p.Right, err = s.Control.GetVM(ctx, a, with); err != nil {
@@ -43,22 +47,91 @@ func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 		}
 		p.Rows = fleet.Compare(p.Left.VM, p.Right.VM)
 	}
-	q := pick{noun: "vms", now: []string{string(with)}, page: vmview.ComparePath(p.Left.ID, with), all: c.QueryParam("every") != ""}
-	if p.VMs, err = s.choose(ctx, a, q); err != nil {
+	if template != "" {
+		if p.Template, p.Version, err = s.versionOf(ctx, a, template); err != nil {
+			return err
+		}
+		template = vmview.VersionValue(p.Template.ID, p.Version.ID)
+		if p.Left.ID != "" {
+			p.Rows = fleet.CompareTemplate(p.Left, p.Template, *p.Version)
+		}
+	}
+	all := c.QueryParam("every") != ""
+	if p.VMs, err = s.choose(ctx, a, pick{noun: "vms", now: []string{string(with)}, page: p.Address(), all: all}); err != nil {
 		return err
 	}
-	return s.show(c, a, shell.Frame{Title: "Compare " + p.Left.Name, Here: []string{"vm:" + string(p.Left.ID)}}, vmview.Compare(p))
+	frame := shell.Frame{Title: "Compare " + p.Template.Name}
+	if p.Left.ID != "" {
+		frame = shell.Frame{Title: "Compare " + p.Left.Name, Here: []string{"vm:" + string(p.Left.ID)}}
+		if p.Templates, err = s.choose(ctx, a, pick{noun: "templates", of: string(p.Left.ID), now: []string{template}, page: p.Address(), all: all}); err != nil {
+			return err
+		}
+	}
+	return s.show(c, a, frame, vmview.Compare(p))
+}
+
+// versionOf is a version of a template as a form names it: see vmview.VersionValue.
+func (s *Server) versionOf(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
+	id, version, _ := strings.Cut(value, "/")
+	t, err := s.Control.GetTemplate(ctx, a, fleet.TemplateID(id))
+	if err != nil {
+		return t, nil, err
+	}
+	v := t.Version(fleet.TemplateVersionID(version))
+	if v == nil {
+		return t, nil, fleet.Errorf(fleet.NotFound, "The template %s has no such version.", t.Name)
+	}
+	return t, v, nil
+}
+
+// versionOptions are the versions of templates that the person sees: the one that the VM of the pick was made from first, and the newest of each next.
+func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	q := fleet.Query{Limit: mostChoices + 1, Sort: "name"}
+	if text := nameText(c.text); text != "" {
+		q.Filter = "name:*" + text + "*"
+	}
+	page, err := s.Control.ListTemplates(ctx, a, q)
+	if err != nil {
+		return nil, err
+	}
+	var first, out []kit.Option
+	for _, t := range page.Items {
+		for _, v := range t.Versions {
+			o := kit.Option{Value: vmview.VersionValue(t.ID, v.ID), Text: t.Name + " · version " + strconv.Itoa(v.Number)}
+			if slices.ContainsFunc(v.VMs, func(vm fleet.TemplateVM) bool { return string(vm.ID) == c.of }) {
+				o.Text += " · it was made from it"
+				first = append(first, o)
+				continue
+			}
+			out = append(out, o)
+		}
+	}
+	out = append(first, out...)
+	for _, value := range c.now {
+		if value == "" || slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
+			continue
+		}
+		if t, v, err := s.versionOf(ctx, a, value); err == nil {
+			out = append(out, kit.Option{Value: value, Text: t.Name + " · version " + strconv.Itoa(v.Number)})
+		}
+	}
+	return out, nil
+}
+
+// nameText is what somebody searches for, without what a filter reads otherwise.
+func nameText(text string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(`*":() `, r) {
+			return -1
+		}
+		return r
+	}, text)
 }
 
 // vmOptions are VMs that the person sees: those with the text in their names, and the present one.
 func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	q := fleet.Query{Limit: mostChoices + 1, Sort: "name"}
-	if text := strings.Map(func(r rune) rune {
-		if strings.ContainsRune(`*":() `, r) {
-			return -1
-		}
-		return r
-	}, c.text); text != "" {
+	if text := nameText(c.text); text != "" {
 		q.Filter = "name:*" + text + "*"
 	}
 	page, err := s.Control.ListVMLines(ctx, a, q)

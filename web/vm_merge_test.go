@@ -83,7 +83,7 @@ func TestCompareVMs(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	at := "/vms/compare?id=" + string(vms["web-01"])
 	b.get(at).is(t, http.StatusOK).has(t, "web-02 · shop")
-	b.get(at).lacks(t, "Fields of both VMs")
+	b.get(at).lacks(t, "Fields of both")
 	a := b.get(at+"&id="+string(vms["mail"])).is(t, http.StatusOK)
 	a.has(t, "web-01", "mail", "env=prod", "8192 MiB", "Show all fields")
 	a.lacks(t, "Boot menu")

@@ -45,6 +45,9 @@ func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string
 	if out.Spec.CPU.Max == 0 && applied.Spec.CPU.Max == out.Spec.CPUs {
 		out.Spec.CPU.Max = out.Spec.CPUs // it has got all that there is
 	}
+	if out.Spec.Memory.BalloonMiB == 0 && applied.Spec.Memory.BalloonMiB == out.Spec.MemoryMiB {
+		out.Spec.Memory.BalloonMiB = out.Spec.MemoryMiB // it may use all that there is
+	}
 	out.Spec.Disks = definedDisks(x.Devices.Disks, applied, out.Odd)
 	out.Spec.NICs = definedNICs(x.Devices.Interfaces, applied, out.Odd)
 	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasCDROM })

@@ -89,6 +89,9 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 			}
 			h.Lacks[g.Field] = g.Why
 		}
+		if err := json.Unmarshal(r.HugePages, &h.HugePages); err != nil {
+			return nil, fmt.Errorf("read the huge pages of host %s: %w", r.Name, err)
+		}
 		for _, f := range r.Firmwares {
 			h.Firmwares = append(h.Firmwares, fleet.Firmware(f))
 		}

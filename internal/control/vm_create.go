@@ -59,6 +59,9 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 	if in.ProjectID == "" {
 		checks.Add("projectId", "Choose the project.")
 	}
+	if in.HostID != "" && !fleet.IsID(string(in.HostID)) {
+		checks.Add("hostId", "There is no such host.")
+	}
 	fleet.CheckName(&checks, "name", in.Name)
 	fleet.CheckLabels(&checks, "labels", in.Labels)
 	fleet.CheckDescription(&checks, "description", in.Description)

@@ -207,6 +207,9 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	if vm.Spec.MemoryMiB > old.Spec.MemoryMiB {
 		asked.MemoryMiB = vm.Spec.MemoryMiB
 	}
+	if asked.Memory.HugePageKiB > 0 { // all of the memory is of them
+		asked.MemoryMiB = vm.Spec.MemoryMiB
+	}
 	if !heard && asked.MemoryMiB == 0 {
 		return nil
 	}

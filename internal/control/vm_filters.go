@@ -150,6 +150,9 @@ func defaultsOf(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[portG
 	}
 	rows, err := q.NetworkSpecs(ctx, ids)
 	for _, r := range rows {
+		if r.Spec == nil { // it is found on hosts, and not defined here
+			continue
+		}
 		for i, g := range r.Spec.PortGroups {
 			out[portGroupOf{r.ID, g.Name}] = &r.Spec.PortGroups[i]
 		}

@@ -25,6 +25,8 @@ func templateShots(base fleet.TemplateView) []shot {
 			p.click("button.primary", "Create VM")
 			p.waitText(".field.bad", "need names that count")
 		}},
+		{"vm-compare-template", "/vms/compare?id=" + base.Versions[0].Note + "&template=" + string(base.ID) + "&all=1", nil},
+		{"template-compare-choose", "/vms/compare?template=" + string(base.ID), nil},
 		{"vm-clone", "/vms/new?clone=" + base.Versions[0].Note, nil},
 	}
 }

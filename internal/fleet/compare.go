@@ -62,9 +62,39 @@ func labelWords(labels map[string]string) string {
 }
 
 // Compare is every field of two VMs, those that differ first.
-func Compare(left, right VM) []Compared {
-	out := make([]Compared, 0, len(editables))
-	for _, f := range editables {
+func Compare(left, right VM) []Compared { return compared(editables, left, right) }
+
+// CompareTemplate is every field that a VM and a version of a template can both have, those that differ first. What a template says nothing of is no
+// difference: the VM's name and labels, the media in its drives, where its disks lie and from what they were made, and the addresses of its cards.
+func CompareTemplate(vm VMView, t TemplateView, v TemplateVersion) []Compared {
+	fields := slices.DeleteFunc(slices.Clone(editables), func(f editable) bool {
+		_, ofSpec := FieldOf(f.name)
+		return !ofSpec || slices.Contains(ofVMsAlone, f.name)
+	})
+	left, right := vm.Spec.Bare(), v.Spec.Bare()
+	for i, d := range vm.Spec.Disks {
+		left.Disks[i].PoolID, left.Disks[i].SizeBytes = "", vm.DiskBytes(d)
+	}
+	for i, d := range right.Disks {
+		right.Disks[i].PoolID = ""
+		if i < len(v.Disks) {
+			right.Disks[i].SizeBytes = cmp.Or(d.SizeBytes, v.Disks[i].SizeBytes)
+		}
+	}
+	for i := range right.NICs {
+		if vm.ProjectID != t.ProjectID {
+			right.NICs[i].SecurityGroups = nil // a VM of another project begins without them
+		}
+		if i < len(left.NICs) && right.NICs[i].AntiSpoofing == nil {
+			left.NICs[i].AntiSpoofing = nil // it is as is usual for who made the VM
+		}
+	}
+	return compared(fields, VM{Spec: left}, VM{Spec: right})
+}
+
+func compared(fields []editable, left, right VM) []Compared {
+	out := make([]Compared, 0, len(fields))
+	for _, f := range fields {
 		out = append(out, Compared{f.name, f.noun, f.words(left), f.words(right), f.value(left) == f.value(right)})
 	}
 	slices.SortStableFunc(out, func(a, b Compared) int {

@@ -35,6 +35,62 @@ func TestCompareShowsEveryFieldAndDifferencesFirst(t *testing.T) {
 	}
 }
 
+func TestAVMIsAsItsTemplateButForWhatIsItsOwn(t *testing.T) {
+	t.Parallel()
+	on := true
+	vm := fleet.VMView{VM: aVM(func(v *fleet.VM) {
+		v.Spec = fullSpec()
+		v.Spec.CPUs, v.Spec.MemoryMiB, v.Spec.Firmware, v.ProjectID = 2, 2048, fleet.UEFI, "shop"
+		v.Spec.ISO = &fleet.Volref{PoolID: "p", Volume: "cd.iso"}
+		v.Spec.Disks = []fleet.Disk{{PoolID: "p", Volume: "web-1.qcow2", SizeBytes: 3 << 30, ImageID: "i", VersionID: "v", Overlay: true, Cache: "none", Serial: "A1"}}
+		v.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01", Model: "e1000e", AntiSpoofing: &on, SecurityGroups: []fleet.SecurityGroupID{"g"}}}
+	})}
+	template := fleet.TemplateView{Template: fleet.Template{ProjectID: "shop"}}
+	version := func() fleet.TemplateVersion {
+		s := vm.Spec.Bare()
+		s.Disks[0].ImageID, s.Disks[0].VersionID, s.Disks[0].PoolID, s.Disks[0].SizeBytes = "i", "v", "elsewhere", 0
+		s.NICs[0].AntiSpoofing = nil // as is usual for who makes a VM
+		return fleet.TemplateVersion{Spec: s, Disks: []fleet.TemplateDisk{{SizeBytes: 3 << 30}}}
+	}
+	said := map[string]bool{}
+	for _, r := range fleet.CompareTemplate(vm, template, version()) {
+		f, ok := fleet.FieldOf(r.Field)
+		if said[r.Field] = true; !ok || !r.Same || r.Left != r.Right || r.Left == f.Words(fleet.VMSpec{}) {
+			t.Errorf("it differs, or says nothing: %+v", r)
+		}
+	}
+	for _, f := range fleet.VMFields { // what is left out is what no template has
+		if !said[f.Name] && f.Words(vm.Spec.Bare()) != f.Words(fleet.VMSpec{}) {
+			t.Errorf("nothing is said of %s", f.Name)
+		}
+	}
+
+	v := version()
+	v.Spec.CPUs, v.Spec.Disks[0].SizeBytes, v.Spec.Disks[0].Cache, v.Spec.NICs[0].Model, v.Spec.Boot.Menu = 4, 5<<30, "", "", false
+	var differ []string
+	for _, r := range fleet.CompareTemplate(vm, template, v) {
+		if !r.Same {
+			differ = append(differ, r.Noun+": "+r.Left+" | "+r.Right)
+		}
+	}
+	if want := []string{
+		"vCPUs: 2 vCPUs | 4 vCPUs", "Disks: of 3 GiB (cache None) | of 5 GiB",
+		"Network cards: on network default, in 1 security group (model Intel e1000e) | on network default, in 1 security group", "Boot menu: on | off",
+	}; !reflect.DeepEqual(differ, want) {
+		t.Errorf("what differs is %q, want %q", differ, want)
+	}
+	// A VM of another project begins without the template's groups.
+	template.ProjectID, vm.Spec.NICs[0].SecurityGroups = "other", nil
+	for _, r := range fleet.CompareTemplate(vm, template, version()) {
+		if !r.Same {
+			t.Errorf("of another project, it differs: %+v", r)
+		}
+	}
+	if version().Spec.NICs[0].SecurityGroups != nil || vm.Spec.NICs[0].AntiSpoofing == nil || vm.Spec.Disks[0].PoolID != "p" {
+		t.Error("comparing changes what is compared")
+	}
+}
+
 func TestMergePutsTwoEditsTogether(t *testing.T) {
 	t.Parallel()
 	was := aVM()

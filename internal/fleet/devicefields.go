@@ -63,7 +63,7 @@ var DiskFields = []Field[Disk]{
 	rate("limits.burstIops", "burst", "IOPS", "Burst", func(d *Disk) *int { return &d.Limits.BurstIOPS }),
 	rate("limits.burstKiB", "burst throughput", "KiB/s", "Burst throughput", func(d *Disk) *int { return &d.Limits.BurstKiB }),
 	atOnce(number("limits.burstSeconds", "burst's length", "second", func(d *Disk) *int { return &d.Limits.BurstSeconds },
-		Input{Section: SectionLimits, Label: "Burst's length", Unit: "s"}, 1, MaxBurstSeconds)),
+		Input{Section: SectionLimits, Label: "Burst's length", Unit: "s", Usual: 1}, 1, MaxBurstSeconds)),
 }
 
 // NICFields are what an edit changes of a card, besides what it is connected to and what passes it.

@@ -54,15 +54,25 @@ func CodeOf(err error) Code {
 	return ""
 }
 
+// MaxFaults is of how many faults a refusal speaks: what was sent may have any number.
+const MaxFaults = 100
+
 // Checks collects field errors; its Err is nil while none was found.
-type Checks struct{ fields []FieldError }
+type Checks struct {
+	fields []FieldError
+	more   int // that are only counted
+}
 
 // Add notes a fault of one field.
 func (c *Checks) Add(field, format string, args ...any) {
+	if len(c.fields) == MaxFaults {
+		c.more++
+		return
+	}
 	c.fields = append(c.fields, FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// Err returns an Invalid Error with all noted fields, or nil.
+// Err returns an Invalid Error with the noted fields, or nil.
 func (c *Checks) Err() error {
 	switch len(c.fields) {
 	case 0:
@@ -70,7 +80,7 @@ func (c *Checks) Err() error {
 	case 1:
 		return &Error{Code: Invalid, Message: c.fields[0].Message, Fields: c.fields}
 	}
-	return &Error{Code: Invalid, Message: fmt.Sprintf("%d fields need a correction.", len(c.fields)), Fields: c.fields}
+	return &Error{Code: Invalid, Message: fmt.Sprintf("%d fields need a correction.", len(c.fields)+c.more), Fields: c.fields}
 }
 
 // Under is err with the fields below prefix named by what follows it: of one part of what was checked as a whole.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 )
 
 // OSFacts are what people say of the system in an image.
@@ -306,11 +305,11 @@ func someOf(names []string) string {
 
 // CheckImageName notes at field where no image can have the name.
 func CheckImageName(c *Checks, field, name string) {
-	switch hidden := func(r rune) bool { return !unicode.IsGraphic(r) }; {
+	switch {
 	case name == "" || len(name) > 200 || name != strings.TrimSpace(name) || !plain(name):
 		c.Add(field, "Name the image on one line, with 200 bytes at most.")
-	case strings.ContainsFunc(name, hidden):
-		c.Add(field, "The name holds characters that cannot be seen, such as those that turn the direction of text. Type it anew.")
+	case strings.ContainsFunc(name, unseen):
+		c.Add(field, "The name holds %s", saysUnseen)
 	}
 }
 

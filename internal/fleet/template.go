@@ -241,6 +241,9 @@ func CheckTemplateName(c *Checks, field, name string) {
 	}
 }
 
+// ofVMsAlone are the fields that Bare leaves nothing of.
+var ofVMsAlone = []string{"iso", "boot.kernel", "boot.initrd", "boot.cmdline", "firstBoot", "hostDevices", "shares"}
+
 // Bare is the spec without what makes a VM this one: its power, the medium in its drive, its disks' volumes and the addresses of its cards. What of a card
 // follows its port group follows that of the new one, and a card whose guest may use other addresses is guarded as is usual for who makes the next.
 func (s VMSpec) Bare() VMSpec {

@@ -2,11 +2,13 @@ package fleet
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -50,26 +52,48 @@ func CheckUserName(c *Checks, field, name string) {
 	}
 }
 
-// CheckLabels notes faults of labels: keys ^[a-z][a-z0-9-]*$ up to 63 bytes, values up to 255 bytes without control characters.
+// CheckLabels notes faults of labels: keys ^[a-z][a-z0-9-]*$ up to 63 bytes, values up to 255 bytes that can be seen. Of too many it says that alone.
 func CheckLabels(c *Checks, field string, labels map[string]string) {
 	if len(labels) > MaxLabels {
 		c.Add(field, "At most %d labels.", MaxLabels)
+		return
 	}
-	for k, v := range labels {
-		switch {
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		switch v := labels[k]; {
 		case len(k) > 63 || !labelForm.MatchString(k):
-			c.Add(field, "Label key %q: use lower-case letters, digits and hyphens, starting with a letter, 63 at most.", k)
+			c.Add(field, "Label key %q: use lower-case letters, digits and hyphens, starting with a letter, 63 at most.", k[:min(len(k), 80)])
 		case len(v) > 255 || !plain(v):
 			c.Add(field, "The value of label %q must be one line of at most 255 bytes.", k)
+		case strings.ContainsFunc(v, unseen):
+			c.Add(field, "The value of label %q holds %s", k, saysUnseen)
 		}
 	}
 }
 
-// CheckDescription notes where text is too long or no UTF-8 text.
+// CheckDescription notes where text is too long, no UTF-8 text, or holds what misleads a reader or cannot stand in a definition on a host.
 func CheckDescription(c *Checks, field, text string) {
-	if len(text) > MaxDescription || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+	switch {
+	case len(text) > MaxDescription || !utf8.ValidString(text) || strings.ContainsRune(text, 0):
 		c.Add(field, "A description is text of at most %d bytes.", MaxDescription)
+	case strings.ContainsFunc(text, misleads):
+		c.Add(field, "The description holds %s", saysUnseen)
 	}
+}
+
+const saysUnseen = "characters that cannot be seen, such as those that turn the direction of text. Type it anew."
+
+// unseen reports whether the character has no shape in a line.
+func unseen(r rune) bool { return !unicode.IsGraphic(r) }
+
+// misleads reports whether the character has no place in a text of several lines: controls, what is no character, and what turns other characters' direction.
+func misleads(r rune) bool {
+	switch {
+	case r == '\n' || r == '\r' || r == '\t':
+		return false
+	case r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
+		return true
+	}
+	return unicode.IsControl(r) || unicode.Is(unicode.Noncharacter_Code_Point, r)
 }
 
 func plain(s string) bool {
@@ -107,11 +131,11 @@ func (s VMSpec) Check(c *Checks, prefix string) {
 	if len(s.NICs) > MaxNICs {
 		c.Add(prefix+".nics", "At most %d network cards.", MaxNICs)
 	}
-	for i, d := range s.Disks {
+	for i, d := range s.Disks[:min(len(s.Disks), MaxDisks)] {
 		d.check(c, fmt.Sprintf("%s.disks[%d]", prefix, i))
 		d.checkFields(c, fmt.Sprintf("%s.disks[%d]", prefix, i))
 	}
-	for i, n := range s.NICs {
+	for i, n := range s.NICs[:min(len(s.NICs), MaxNICs)] {
 		n.check(c, fmt.Sprintf("%s.nics[%d]", prefix, i))
 		n.checkFields(c, fmt.Sprintf("%s.nics[%d]", prefix, i))
 	}

@@ -191,11 +191,44 @@ func TestLabelsAreChecked(t *testing.T) {
 		"long value":        {map[string]string{"a": strings.Repeat("a", 256)}, false},
 		"value of 2 lines":  {map[string]string{"a": "b\nc"}, false},
 		"value of no UTF-8": {map[string]string{"a": "\xff"}, false},
+		"value that turns":  {map[string]string{"a": "b\u202ec"}, false},
+		"value with a gap":  {map[string]string{"a": "b\u200bc"}, false},
 		"too many":          {many, false},
 	} {
 		if got := faults(func(checks *fleet.Checks) { fleet.CheckLabels(checks, "labels", c.labels) }); (got == nil) != c.ok {
 			t.Errorf("%s: faults at %q", name, got)
 		}
+	}
+}
+
+func TestDescriptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	for text, ok := range map[string]bool{
+		"": true, "Two lines.\r\n\tAnd more – Ärzte & co, 日本, 👩‍⚕️, \u200fעברית": true, "a\x00": false, "a\x1b[31m": false, "a\u202eb": false, "a\u2066b": false, "a\ufffeb": false, "\xff": false,
+		strings.Repeat("a", fleet.MaxDescription): true, strings.Repeat("a", fleet.MaxDescription+1): false,
+	} {
+		if got := faults(func(c *fleet.Checks) { fleet.CheckDescription(c, "description", text) }); (got == nil) != ok {
+			t.Errorf("%.40q: faults at %q", text, got)
+		}
+	}
+}
+
+// What was sent may have any number of faults; a refusal has not.
+func TestRefusalsAreBounded(t *testing.T) {
+	t.Parallel()
+	var c fleet.Checks
+	for range 10_000 {
+		c.Add("x", "Wrong.")
+	}
+	if e, ok := errors.AsType[*fleet.Error](c.Err()); !ok || len(e.Fields) != fleet.MaxFaults || e.Message != "10000 fields need a correction." {
+		t.Errorf("%d fields: %v", len(e.Fields), e)
+	}
+	many := map[string]string{}
+	for i := range 10_000 {
+		many[strings.Repeat("A", 1+i%60)+string(rune('a'+i%26))+string(rune('a'+i/26%26))] = "\x00"
+	}
+	if got := faults(func(c *fleet.Checks) { fleet.CheckLabels(c, "labels", many) }); len(got) != 1 {
+		t.Errorf("of many labels it says %d things", len(got))
 	}
 }
 

@@ -154,10 +154,9 @@ func TestPartsAreChecked(t *testing.T) {
 	}
 }
 
-// What a form, a drift and an edit say of a part is its value; what a host sends as one is read as that alone.
-func TestPartsAreValues(t *testing.T) {
-	t.Parallel()
-	full := fleet.VMSpec{
+// fullSpec has all parts, none as usual.
+func fullSpec() fleet.VMSpec {
+	return fleet.VMSpec{
 		CPU:      fleet.VMCPU{Model: "host-model", Sockets: 2, Cores: 3, Threads: 4, Max: 24, Features: "+aes", Shares: 512, Limit: 50, Pinned: "0-3"},
 		Memory:   fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 4096, Nodes: "0", BalloonMiB: 256},
 		Boot:     fleet.VMBoot{Menu: true, CDROM: 1, Kernel: &fleet.Volref{PoolID: "p", Volume: "vmlinuz"}, Initrd: &fleet.Volref{PoolID: "p", Volume: "initrd"}, Cmdline: "quiet"},
@@ -173,6 +172,12 @@ func TestPartsAreValues(t *testing.T) {
 		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Sysprep, Number: 2},
 		NUMA:      []fleet.VMCell{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
 	}
+}
+
+// What a form, a drift and an edit say of a part is its value; what a host sends as one is read as that alone.
+func TestPartsAreValues(t *testing.T) {
+	t.Parallel()
+	full := fullSpec()
 	var taken fleet.VMSpec
 	for _, f := range fleet.Parts() {
 		if f.Default(full) || !f.Default(fleet.VMSpec{}) {

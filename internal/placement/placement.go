@@ -21,6 +21,7 @@ type Host struct {
 	MemoryMiB    int64
 	CommittedMiB int64 // of all VMs placed there, running or not
 	Firmwares    []fleet.Firmware
+	HugePages    []fleet.HugePages
 	Parts        []string          // the parts of a VM that its agent knows, and
 	Lacks        map[string]string // those that it cannot have, with the reason as a sentence
 	Devices      map[string]Device // of those that the spec asks for, the ones that it has
@@ -185,6 +186,7 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 		firmware := strings.ToUpper(string(spec.Firmware))
 		f.add("spec.firmware", "no "+firmware+" firmware", "%s has no %s firmware.", h.Name, firmware)
 	}
+	f.hugePages(spec)
 	f.rules(spec.Rules)
 	f.parts(spec)
 	for i, d := range spec.Disks {
@@ -246,6 +248,23 @@ func (f *fit) parts(spec fleet.VMSpec) {
 		case lacks:
 			f.add("spec."+p.At, "no "+p.Noun, "%s cannot give a VM this: %s. %s", f.host.Name, p.Noun, why)
 		}
+	}
+}
+
+// hugePages notes where the host has not as many as the VM's memory takes. Whether they are free shows when it starts: they come and go with guests.
+func (f *fit) hugePages(spec fleet.VMSpec) {
+	size := int64(spec.Memory.HugePageKiB)
+	if size <= 0 {
+		return
+	}
+	const at = "spec.memory.hugePageKiB"
+	needs := (int64(spec.MemoryMiB)<<10 + size - 1) / size
+	i := slices.IndexFunc(f.host.HugePages, func(p fleet.HugePages) bool { return p.SizeKiB == size && p.Total > 0 })
+	switch {
+	case i < 0:
+		f.add(at, fmt.Sprintf("no huge pages of %d KiB", size), "%s has no huge pages of %d KiB.", f.host.Name, size)
+	case f.host.HugePages[i].Total < needs:
+		f.add(at, fmt.Sprintf("too few huge pages of %d KiB", size), "%s has %d huge pages of %d KiB, and the VM needs %d.", f.host.Name, f.host.HugePages[i].Total, size, needs)
 	}
 }
 

@@ -183,3 +183,30 @@ func TestPartsThatAHostCannotGive(t *testing.T) {
 		}
 	}
 }
+
+// Huge pages are the host's to have at all; how many are free shows when the guest starts.
+func TestHugePagesAreCounted(t *testing.T) {
+	t.Parallel()
+	h := host("a", 8192, 0, func(h *placement.Host) {
+		h.Parts = fleet.PartNames()
+		h.HugePages = []fleet.HugePages{{SizeKiB: 2048, Total: 512}, {SizeKiB: 1 << 20}}
+	})
+	for what, c := range map[string]struct {
+		mib, page int
+		says      string
+	}{
+		"usual pages":          {4096, 0, ""},
+		"as many as there are": {1024, 2048, ""},
+		"one too few":          {1026, 2048, "a has 512 huge pages of 2048 KiB, and the VM needs 513."},
+		"none of this size":    {1024, 1 << 20, "a has no huge pages of 1048576 KiB."},
+		"no such size":         {1024, 4096, "a has no huge pages of 4096 KiB."},
+	} {
+		got := ""
+		for _, f := range placement.Fit(spec(func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.HugePageKiB = c.mib, c.page }), h) {
+			got += f.Field + ": " + f.Message
+		}
+		if want := c.says; want != "" && got != "spec.memory.hugePageKiB: "+want || want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+}

@@ -1,18 +1,22 @@
 package vm
 
 import (
+	"strconv"
+
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
 )
 
-// ComparePage is two VMs side by side.
+// ComparePage is two VMs side by side, or a VM and a version of a template.
 type ComparePage struct {
 	Left, Right fleet.VMView
-	Rows        []fleet.Compared // those that differ first; none: there is only one VM yet
-	All         bool             // also those that are the same
-	VMs         kit.Choices      // to compare with
-	Infra       bool             // the person may see hosts
+	Template    fleet.TemplateView
+	Version     *fleet.TemplateVersion // of the template, on the right; nil: two VMs are compared
+	Rows        []fleet.Compared       // those that differ first; none: there is only one side yet
+	All         bool                   // also those that are the same
+	VMs         kit.Choices            // to compare with; of a template alone, to compare it with
+	Templates   kit.Choices            // likewise: their versions
 }
 
 // ComparePath is the page of two VMs; right empty: one is chosen there.
@@ -24,22 +28,68 @@ func ComparePath(left, right fleet.VMID) string {
 	return l.String()
 }
 
-func (p ComparePage) link() kit.Link {
-	l := kit.Link{Path: "/vms/compare"}.With("id", string(p.Left.ID))
-	if p.Right.ID != "" {
-		l = l.With("with", string(p.Right.ID))
+// CompareTemplatePath is the page of a VM and a version of a template; vm empty: one is chosen there.
+func CompareTemplatePath(vm fleet.VMID, t fleet.TemplateID, v fleet.TemplateVersionID) string {
+	l := kit.Link{Path: "/vms/compare"}
+	if vm != "" {
+		l = l.With("id", string(vm))
 	}
-	return l
+	return l.With("template", VersionValue(t, v)).String()
+}
+
+// VersionValue is a version of a template as a form names it.
+func VersionValue(t fleet.TemplateID, v fleet.TemplateVersionID) string {
+	return string(t) + "/" + string(v)
+}
+
+// Address is the page's own, without which fields are shown.
+func (p ComparePage) Address() string {
+	if p.Version != nil {
+		return CompareTemplatePath(p.Left.ID, p.Template.ID, p.Version.ID)
+	}
+	return ComparePath(p.Left.ID, p.Right.ID)
+}
+
+// version is the template's, as a form names it; empty: none.
+func (p ComparePage) version() string {
+	if p.Version == nil {
+		return ""
+	}
+	return VersionValue(p.Template.ID, p.Version.ID)
+}
+
+// versionName is what the version is called.
+func (p ComparePage) versionName() string {
+	return p.Template.Name + ", version " + strconv.Itoa(p.Version.Number)
+}
+
+// right is what stands to the right: its name, and where it is.
+func (p ComparePage) right() (name, at string) {
+	if p.Version != nil {
+		return p.versionName(), views.TemplatePath(p.Template.ID)
+	}
+	return p.Right.Name, views.VMPath(p.Right.ID)
+}
+
+// alike is what is the same where no field differs.
+func (p ComparePage) alike() string {
+	if p.Version != nil {
+		return "Hardware, devices and policies are as a VM has them that is made from the template now."
+	}
+	return "Name, labels, hardware and all devices are the same."
 }
 
 func (p ComparePage) toggle() string {
 	if p.All {
-		return p.link().String()
+		return p.Address()
 	}
-	return p.link().With("all", "1").String()
+	return p.Address() + "&all=1"
 }
 
 func (p ComparePage) crumbs() []kit.Crumb {
+	if p.Left.ID == "" {
+		return []kit.Crumb{{Text: "Templates", Href: "/templates"}, {Text: p.Template.Name, Href: views.TemplatePath(p.Template.ID)}}
+	}
 	return []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}, {Text: p.Left.Name, Href: views.VMPath(p.Left.ID)}}
 }
 

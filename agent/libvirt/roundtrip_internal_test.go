@@ -1,0 +1,259 @@
+package libvirt
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// drawer draws values of fields from bytes, so that a new field is drawn by being in a table.
+type drawer struct{ bytes []byte }
+
+// next is the next byte; behind the last there are zeros, by which nothing more is drawn.
+func (d *drawer) next() int {
+	if len(d.bytes) == 0 {
+		return 0
+	}
+	b := d.bytes[0]
+	d.bytes = d.bytes[1:]
+	return int(b)
+}
+
+// of is one of n, of which the first is drawn where there is nothing left.
+func (d *drawer) of(n int) int { return d.next() % n }
+
+// drawnTexts are what fields of text may take, each of some.
+var drawnTexts = []string{
+	"0", "0-1", "2,4-6", "+aes -vmx", "-x2apic", "quiet console=ttyS0", `a="b" <c> & 'd' ]]> e`, "qemu64", "host-model", "A1_b.c+d-e", "src", "usb/046d:c52b", "usb/1d6b:0002", "cdrom2",
+	"cdrom3", "floppy1", "v-1.iso", "vmlinuz", "0001:02:03.4", "pci/0000:41:00.0", "pci/0000:41:00.1", "mdev/nvidia-63", "usb-port/1-2.3", "blk/ata-A_1", "EPYC-Rome-v2",
+}
+
+// value is one of the field's kind, as JSON takes it; nil: nothing is drawn.
+func (d *drawer) value(in fleet.Input) any {
+	switch in.Kind {
+	case fleet.InputFlag:
+		return d.of(2) == 1
+	case fleet.InputChoice:
+		if len(in.Options) > 0 {
+			return in.Options[d.of(len(in.Options))].Value
+		}
+	case fleet.InputNumber:
+		if d.of(2) == 1 {
+			return 1 + d.of(4)
+		}
+		n := d.next()
+		return n << d.of(16)
+	case fleet.InputText:
+		if n := len(in.Options); n > 0 && d.of(2) == 1 {
+			return in.Options[d.of(n)].Value
+		}
+		return drawnTexts[d.of(len(drawnTexts))]
+	case fleet.InputMedium, fleet.InputFile:
+		return map[string]any{"poolId": drawnPool, "volume": fmt.Sprintf("medium-%d.iso", d.of(3))}
+	case fleet.InputPool:
+		return drawnPool
+	case fleet.InputRows:
+		rows := []any{}
+		for range d.of(4) {
+			row := map[string]any{}
+			for _, r := range in.Rows {
+				at := row
+				names := strings.Split(r.Name, ".")
+				for _, name := range names[:len(names)-1] {
+					below, _ := at[name].(map[string]any)
+					if below == nil {
+						below = map[string]any{}
+					}
+					at[name], at = below, below
+				}
+				at[names[len(names)-1]] = d.value(r.Input)
+			}
+			rows = append(rows, row)
+		}
+		return rows
+	}
+	return nil
+}
+
+const drawnPool, drawnPath = "01a20f00-0000-7000-8000-0000000000aa", "/srv/pool"
+
+// draw gives one of many some of its fields, as far as the check of the whole lets it.
+func draw[T any](d *drawer, fields []fleet.Field[T], at *T, right func() bool) {
+	for _, f := range fields {
+		if d.of(3) == 0 {
+			continue
+		}
+		value, err := json.Marshal(d.value(f.Input))
+		if err != nil {
+			panic(err) // plain values
+		}
+		before := *at
+		if f.Take(at, value) != nil || !right() {
+			*at = before
+		}
+	}
+}
+
+// drawnVM is one of which the check finds nothing wrong.
+func drawnVM(bytes []byte) fleet.VM {
+	d := &drawer{bytes}
+	s := fleet.VMSpec{CPUs: 1 + d.of(16), MemoryMiB: fleet.MinMemoryMiB << d.of(8), Firmware: []fleet.Firmware{fleet.BIOS, fleet.UEFI}[d.of(2)], Power: fleet.Stopped}
+	right := func() bool {
+		var c fleet.Checks
+		s.Check(&c, "spec")
+		return c.Err() == nil
+	}
+	for i := range d.of(4) {
+		s.Disks = append(s.Disks, fleet.Disk{PoolID: drawnPool, Volume: fmt.Sprintf("disk-%d.qcow2", i), SizeBytes: 1 << 30})
+		draw(d, fleet.DiskFields, &s.Disks[i], right)
+	}
+	for i := range d.of(4) {
+		s.NICs = append(s.NICs, fleet.NIC{Network: "default", MAC: fmt.Sprintf("52:54:00:00:00:%02x", i)})
+		if d.of(2) == 1 {
+			s.NICs[i].Network, s.NICs[i].Bridge = "", "br0"
+		}
+		draw(d, fleet.NICFields, &s.NICs[i], right)
+	}
+	if d.of(2) == 1 {
+		s.ISO = &fleet.Volref{PoolID: drawnPool, Volume: "medium-0.iso"}
+	}
+	draw(d, fleet.Parts(), &s, right)
+	if half := s.CPUs / 2; len(s.NUMA) == 0 && half > 0 && s.CPU.Max <= s.CPUs && d.of(2) == 1 { // numbers that fit each other are not drawn
+		s.NUMA = []fleet.VMCell{{CPUs: cells(0, half), MemoryMiB: s.MemoryMiB / 2}, {CPUs: cells(half, s.CPUs), MemoryMiB: s.MemoryMiB - s.MemoryMiB/2}}
+		if !right() {
+			s.NUMA = nil
+		}
+	}
+	s.FirstBoot = fleet.VMFirstBoot{} // its file is its host's
+	return fleet.VM{Meta: fleet.Meta{ID: "01a20f00-0000-7000-8000-0000000000bb", Name: "web-01", Generation: 3}, Spec: s}
+}
+
+func cells(from, to int) string { return fleet.PlainSet(fmt.Sprintf("%d-%d", from, to-1)) }
+
+// defineAnew writes the definition of the VM, and reads what it says from its text.
+func defineAnew(t *testing.T, vm fleet.VM, k kind) (agent.Applied, agent.Defined, string) {
+	t.Helper()
+	pools := []fleet.Pool{{ID: drawnPool, Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: drawnPath}}}
+	a := applying{in: agent.Apply{VM: vm, Pools: pools}}
+	in := intent{Edit: agent.Plan(agent.Applied{}, agent.Defined{}, vm, true), name: vm.Name}
+	in.spec = vm.Spec.MapMedia(func(m fleet.Medium) fleet.Volref { return fleet.Volref{Volume: path.Join(drawnPath, m.Volume)} })
+	if vm.Spec.ISO != nil {
+		in.iso = path.Join(drawnPath, vm.Spec.ISO.Volume)
+	}
+	for _, d := range vm.Spec.Disks {
+		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: path.Join(drawnPath, d.Volume)})
+	}
+	in.mark = a.mark(agent.NewApplied(a.in, vm.Name, "", nil), "secret")
+	x := newDefinition(vm.ID, "x86_64", k)
+	edit(x, in)
+	addPorts(x)
+	text, err := x.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again libvirtxml.Domain
+	if err := again.Unmarshal(text); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	m, ok := markOf(again.Metadata)
+	applied := m.applied()
+	if !ok || applied == nil || m.ID != vm.ID || m.Mark != "secret" {
+		t.Fatalf("its mark is %+v\n%s", m, text)
+	}
+	var known assigned
+	known.note(pools)
+	return *applied, definedOf(&again, *applied, known.volumeAt), text
+}
+
+// same fails where the definition says something else than the VM was to be.
+func same(t *testing.T, vm fleet.VM, k kind) {
+	t.Helper()
+	applied, is, text := defineAnew(t, vm, k)
+	want := vm.Spec
+	want.Power = ""
+	if got, sent := mustText(applied.Spec), mustText(want); got != sent {
+		t.Errorf("what was applied is kept as %s, not %s", got, sent)
+	}
+	for _, f := range fleet.VMFields {
+		if !f.Same(vm.Spec, is.Spec) || is.Odd[f.Name] != "" {
+			t.Errorf("%s: %q is read as %q %q in\n%s", f.Name, f.Words(vm.Spec), f.Words(is.Spec), is.Odd[f.Name], text)
+		}
+	}
+	if more := agent.Plan(applied, is, vm, true); len(more.Fields)+len(more.SetDisks)+len(more.SetNICs)+len(applied.Drift(is)) > 0 {
+		t.Errorf("applied once more it changes %d fields, %d disks and %d cards, of drift %+v, in\n%s", len(more.Fields), len(more.SetDisks), len(more.SetNICs), applied.Drift(is), text)
+	}
+}
+
+func mustText(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // plain values
+	}
+	return string(text)
+}
+
+// FuzzDefinition writes VMs as definitions and reads them again: no value of a field is lost, or becomes another one.
+func FuzzDefinition(f *testing.F) {
+	f.Add([]byte{}, false)
+	f.Add([]byte(strings.Repeat("\x01", 400)), false)
+	f.Add([]byte(strings.Repeat("\x02\x01\x05", 200)), true)
+	f.Add([]byte(strings.Repeat("\x07\x02\x03\x0b\x01", 200)), false)
+	f.Add([]byte("\x05\x03\x01\x03"+strings.Repeat("\x02\x04", 300)), true)
+	f.Fuzz(func(t *testing.T, bytes []byte, kvm bool) {
+		k := kind{accelerator: "qemu", machine: "q35", cpuModes: []string{"host-model", "maximum"}}
+		if kvm {
+			k = kind{accelerator: "kvm", machine: "q35", cpuModes: []string{"host-passthrough", "host-model", "maximum"}}
+		}
+		same(t, drawnVM(bytes), k)
+	})
+}
+
+// TestDrawnSpecsHaveEveryField keeps the drawing honest: over many bytes each field of a definition is drawn, and with several values.
+func TestDrawnSpecsHaveEveryField(t *testing.T) {
+	t.Parallel()
+	seen := map[string]map[string]bool{}
+	note := func(name, words string) {
+		if seen[name] == nil {
+			seen[name] = map[string]bool{}
+		}
+		seen[name][words] = true
+	}
+	state := uint32(1)
+	for range 600 {
+		bytes := make([]byte, 500)
+		for i := range bytes {
+			state ^= state << 13
+			state ^= state >> 17
+			state ^= state << 5
+			bytes[i] = byte(state)
+		}
+		s := drawnVM(bytes).Spec
+		for _, f := range fleet.Parts() {
+			note(f.Name, f.Words(s))
+		}
+		for _, d := range s.Disks {
+			for _, f := range fleet.DiskFields {
+				note("disks."+f.Name, f.Words(d))
+			}
+		}
+		for _, n := range s.NICs {
+			for _, f := range fleet.NICFields {
+				note("nics."+f.Name, f.Words(n))
+			}
+		}
+	}
+	apart := []string{"firstBoot", "rules", "health", "disks.shareable"} // they have tests of their own; what is shared exists already
+	for _, name := range fleet.PartNames() {
+		if len(seen[name]) < 2 && !slices.Contains(apart, name) {
+			t.Errorf("%s is never drawn: %v", name, seen[name])
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package web_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+var boundsForm = regexp.MustCompile(`^Give a whole number from (\d+) to (\d+), or nothing\.$`)
+
+// said is what the check of a spec says at the field.
+func said(s fleet.VMSpec, at string) (out string) {
+	var c fleet.Checks
+	s.Check(&c, "spec")
+	if e, ok := c.Err().(*fleet.Error); ok { //nolint:errorlint // made here
+		for _, f := range e.Fields {
+			if f.Field == at {
+				return f.Message
+			}
+		}
+	}
+	return ""
+}
+
+// hostile are texts that no field takes, of whichever form it is.
+var hostile = map[string]string{
+	"markup": `x'/><evil a="`, "the end of a section": "x]]>", "NUL": "x\x00", "a mark that turns the text": "x\u202ey", "two lines": "x\ny", "an option and more": "-x;id", "a path": "../../etc/x",
+}
+
+// ofField are what no field of its kind takes. at is its place, and try a spec with a value of it.
+func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fleet.VMSpec) (out []refusal) {
+	t.Helper()
+	add := func(what string, value any, says string) {
+		out = append(out, refusal{what: at + ": " + what, sent: sent{at: value}, says: says})
+	}
+	switch in.Kind {
+	case fleet.InputNumber:
+		says := said(try("1099511627776"), at)
+		m := boundsForm.FindStringSubmatch(says)
+		if m == nil {
+			t.Fatalf("%s: the bounds are told as %q", at, says)
+		}
+		least, _ := strconv.Atoi(m[1])
+		most, _ := strconv.Atoi(m[2])
+		below := -1
+		if least > 1 {
+			below = least - 1
+		}
+		add("below the least", below, says)
+		add("above the most", most+1, says)
+	case fleet.InputChoice:
+		var all []string
+		for _, o := range in.Options[1:] {
+			all = append(all, o.Value)
+		}
+		says := fmt.Sprintf("Choose one of %s, or nothing.", strings.Join(all, ", "))
+		add("a word that is none", "no-such", says)
+		add("the end of a section", all[0]+"]]>", says)
+	case fleet.InputText:
+		says := said(try(`"\u0000"`), at)
+		if says == "" {
+			t.Fatalf("%s takes NUL", at)
+		}
+		for what, value := range hostile {
+			if at == "spec.boot.cmdline" && !strings.ContainsAny(value, "\x00\u202e\n") {
+				continue // printable text, which a definition holds escaped
+			}
+			add(what, value, says)
+		}
+	case fleet.InputFlag, fleet.InputMedium, fleet.InputFile, fleet.InputPool, fleet.InputRows:
+	}
+	return out
+}
+
+// ofFields are what the tables of fields refuse: a new field is tried by being there.
+func (r *refusing) ofFields(t *testing.T) (out []refusal) {
+	t.Helper()
+	base := func() fleet.VMSpec {
+		return fleet.VMSpec{
+			CPUs: 2, MemoryMiB: 1024, Firmware: fleet.UEFI, Power: fleet.Stopped, Disks: []fleet.Disk{{PoolID: r.stored, SizeBytes: 1 << 30}},
+			NICs: []fleet.NIC{{Network: "default"}}, Drives: []fleet.VMDrive{{Slot: "cdrom2"}},
+		}
+	}
+	taken := func(err error, at string) {
+		if err != nil {
+			t.Fatalf("%s: %v", at, err)
+		}
+	}
+	for _, f := range fleet.Parts() {
+		if f.Input.Section == "" {
+			continue // they have rows, and cases of their own
+		}
+		out = append(out, ofField(t, "spec."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Take(&s, []byte(v)), f.Name); return s })...)
+	}
+	for _, f := range fleet.DiskFields {
+		out = append(out, ofField(t, "spec.disks[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Take(&s.Disks[0], []byte(v)), f.Name); return s })...)
+	}
+	for _, f := range fleet.NICFields {
+		out = append(out, ofField(t, "spec.nics[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Take(&s.NICs[0], []byte(v)), f.Name); return s })...)
+	}
+	for _, f := range fleet.DriveFields {
+		if f.Input.Kind != fleet.InputNumber {
+			continue
+		}
+		for _, c := range ofField(t, "spec.drives[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Take(&s.Drives[0], []byte(v)), f.Name); return s }) {
+			c.at, c.sent["spec.drives[0].slot"] = "spec.drives[0]."+f.Name, "cdrom2"
+			out = append(out, c)
+		}
+	}
+	return out
+}

@@ -1,0 +1,155 @@
+package web_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// one is a request that says one thing wrong.
+func one(what, at string, value any, says string, how ...how) refusal {
+	c := refusal{what: what, sent: sent{at: value}, says: says}
+	if len(how) > 0 {
+		c.how = how[0]
+	}
+	return c
+}
+
+func (r *refusing) ofNames() []refusal {
+	const name, label = "A name has 1–63 lower-case letters", "use lower-case letters, digits and hyphens"
+	many := func(n int) map[string]any {
+		out := map[string]any{}
+		for i := range n {
+			out[fmt.Sprintf("Label %d", i)] = "x"
+		}
+		return out
+	}
+	return []refusal{
+		one("no name", "name", "", "Give a name."),
+		one("a name like an option", "name", "-rf", name),
+		one("a name with a command", "name", "a;id", name),
+		one("a name with a command in it", "name", "$(id)", name),
+		one("a name with markup", "name", "<b>a</b>", name),
+		one("a name with the end of a section", "name", "a]]>", name),
+		one("a name with an entity", "name", "a&lt;", name),
+		one("a name with NUL", "name", "a\x00b", name),
+		one("a name with a mark that turns it", "name", "a\u202eb", name),
+		one("a name with nothing to see", "name", "a\u200bb", name),
+		one("a name in capitals", "name", "Web", name),
+		one("a name with a blank", "name", "we b", name),
+		one("a name with a line break", "name", "web\n", name),
+		one("a name that climbs", "name", "../web", name),
+		one("a name of dots", "name", "..", name),
+		one("a name in another script", "name", "wеb", name),
+		one("a long name", "name", strings.Repeat("a", 64), name),
+		one("a very long name", "name", strings.Repeat("a", 500_000), name),
+		{what: "a name that is taken", sent: sent{"name": "on"}, says: `A VM named "on" exists in shop already.`, status: http.StatusConflict},
+
+		{what: "a label in capitals", sent: sent{"labels.Env": "x"}, at: "labels", says: label},
+		{what: "a label without a key", sent: sent{"labels": map[string]any{"": "x"}}, at: "labels", says: label},
+		{what: "a label with markup", sent: sent{"labels": map[string]any{"<a>": "x"}}, at: "labels", says: label},
+		{what: "a label like an option", sent: sent{"labels": map[string]any{"-rf": "x"}}, at: "labels", says: label},
+		{what: "a label with NUL", sent: sent{"labels": map[string]any{"a\x00": "x"}}, at: "labels", says: label},
+		{what: "a label with a long key", sent: sent{"labels": map[string]any{strings.Repeat("a", 64): "x"}}, at: "labels", says: label},
+		{what: "a label's long value", sent: sent{"labels.a": strings.Repeat("x", 256)}, at: "labels", says: "must be one line of at most 255 bytes"},
+		{what: "a label's value of two lines", sent: sent{"labels.a": "x\ny"}, at: "labels", says: "must be one line"},
+		{what: "a label's value with NUL", sent: sent{"labels.a": "x\x00"}, at: "labels", says: "must be one line"},
+		{what: "a label's value that turns", sent: sent{"labels.a": "x\u202ey"}, at: "labels", says: "characters that cannot be seen"},
+		{what: "10,000 labels", sent: sent{"labels": many(10_000)}, at: "labels", says: "At most 64 labels."},
+
+		one("a long description", "description", strings.Repeat("x", fleet.MaxDescription+1), "A description is text of at most 4096 bytes."),
+		one("a description with NUL", "description", "x\x00", "A description is text of at most 4096 bytes."),
+		one("a description that turns", "description", "x\u202ey", "characters that cannot be seen"),
+		one("a description with a bell", "description", "x\ay", "characters that cannot be seen"),
+
+		one("a name that counts, of one VM", "name", "web-{n}", name),
+		{what: "several of one name", sent: sent{"count": 3}, at: "name", says: "3 VMs need names that count", how: series},
+		{what: "several with two counters", sent: sent{"count": 3, "name": "a{n}-{n}"}, at: "name", says: "One counter is enough", how: series},
+		{what: "a counter that is open", sent: sent{"count": 3, "name": "a-{n"}, at: "name", says: "A counter is written {n}", how: series},
+		{what: "101 VMs", sent: sent{"count": 101, "name": "a-{n}"}, at: "count", says: "Make 1 to 100 VMs at once.", how: series},
+		{what: "fewer VMs than none", sent: sent{"count": -1, "name": "a-{n}"}, at: "count", says: "Make 1 to 100 VMs at once.", how: series},
+		{what: "a number before all", sent: sent{"count": 2, "first": -1, "name": "a-{n}"}, at: "first", says: "The first number is between 0 and 1000000.", how: series},
+		{what: "a number beyond all", sent: sent{"count": 2, "first": 1_000_001, "name": "a-{n}"}, at: "first", says: "The first number is between", how: series},
+		{what: "names that grow too long", sent: sent{"count": 2, "first": 9, "name": strings.Repeat("a", 62) + "{n}"}, at: "name", says: name, how: series},
+		{what: "names with a command", sent: sent{"count": 2, "name": "a;{n}"}, at: "name", says: name, how: series},
+		{what: "several with one address", sent: sent{"count": 2, "name": "a-{n}", "spec.nics[0].mac": "52:54:00:00:00:01"}, at: "spec.nics[0].mac", says: "Several VMs cannot have one address.", how: series},
+		{what: "several with one volume", sent: sent{"count": 2, "name": "a-{n}", "spec.disks[0].existing": true}, at: "spec.disks[0].existing", says: "Several VMs cannot have one LUN.", how: series},
+
+		one("no project", "projectId", "", "Choose the project.", created),
+		{what: "a project that is none", sent: sent{"projectId": fleet.NewID[fleet.ProjectID]()}, at: "-", says: "There is no such project", status: http.StatusNotFound, how: created},
+		one("a host that is none", "hostId", fleet.NewID[fleet.HostID](), "There is no such host.", created),
+		one("a host of a strange name", "hostId", "-rf\x00", "There is no such host.", created),
+		two("a project of a strange name", "-", "UTF-8 without NUL", sent{"projectId": "a\x00"}, created).as(http.StatusBadRequest),
+	}
+}
+
+func (r *refusing) ofHardware() []refusal {
+	image := func(v string) map[string]any { return map[string]any{"poolId": r.stored, "volume": v} }
+	return []refusal{
+		one("no vCPUs", "spec.cpus", 0, "Give 1 to 768 vCPUs."),
+		one("vCPUs below none", "spec.cpus", -2, "Give 1 to 768 vCPUs."),
+		one("too many vCPUs", "spec.cpus", 769, "Give 1 to 768 vCPUs."),
+		one("little memory", "spec.memoryMiB", 127, "Give at least 128 MiB of memory"),
+		one("too much memory", "spec.memoryMiB", 16<<20+1, "at most 16 TiB"),
+		two("more memory than a host has", "hostId", "host-1 has 65536 MiB of memory in all", sent{"spec.memoryMiB": 900 << 10}, created),
+		one("no firmware that is known", "spec.firmware", "coreboot", `Firmware is "bios" or "uefi".`),
+		one("a firmware with markup", "spec.firmware", "bios'/>]]>", `Firmware is "bios" or "uefi".`),
+		one("a power that is reported", "spec.power", "crashed", `Power is "running", "paused" or "stopped".`, created),
+		one("a new VM that is paused", "spec.power", "paused", "A new VM is running or stopped.", created),
+		one("a power that is edited", "spec.power", "running", "Power is not edited.", edited),
+
+		two("disks that are words", "spec.disks[0]", "Give an object.", sent{"spec.disks": []string{"x"}}),
+		{what: "25 disks", sent: sent{"spec.disks[24].sizeBytes": 1}, at: "spec.disks", says: "At most 24 disks."},
+		{what: "10,000 disks", sent: sent{"spec.disks[9999].sizeBytes": 1}, at: "spec.disks", says: "At most 24 disks."},
+		one("a disk without a pool", "spec.disks[0].poolId", "", "Choose the pool that holds the disk."),
+		two("a disk in a pool that is none", "hostId", "There is no such pool", sent{"spec.disks[0].poolId": fleet.NewID[fleet.PoolID]()}, created),
+		two("a disk in a pool that no host has", "hostId", "Pool blind is not assigned to host-1", sent{"spec.disks[1]": sent{"poolId": r.blind, "sizeBytes": 1 << 30}}, created),
+		two("a disk in a pool that its host has not", "spec.disks[1].poolId", "Pool far is not assigned to host-1.", sent{"spec.disks[1]": sent{"poolId": r.local, "sizeBytes": 1 << 30}}, edited),
+		one("a disk without a size", "spec.disks[0].sizeBytes", 0, "A disk needs a size above 0."),
+		one("a disk below nothing", "spec.disks[0].sizeBytes", -1, "A disk needs a size above 0."),
+		one("a disk that is too large", "spec.disks[0].sizeBytes", 64<<40+1, "A disk has at most 64 TiB."),
+		two("a disk that its pool has no room for", "hostId", "and the new disks may grow to 63 TiB", sent{"spec.disks[0].sizeBytes": 63 << 40}, created),
+		one("a new disk's name", "spec.disks[0].volume", "x.qcow2", "Leave the volume's name out", created),
+		one("a volume that climbs", "spec.disks[0].volume", "../shadow", "A volume name has letters, digits"),
+		one("a volume with markup", "spec.disks[0].volume", "a'/>.qcow2", "A volume name has letters, digits"),
+		one("a volume with NUL", "spec.disks[0].volume", "a\x00.qcow2", "A volume name has letters, digits"),
+		one("a volume like an option", "spec.disks[0].volume", "-rf", "A volume name has letters, digits"),
+		two("an image without a name", "spec.disks[0].image.volume", "Choose a volume; its name has", sent{"spec.disks[0].image": map[string]any{"poolId": r.stored}}),
+		two("an image of nothing", "spec.disks[0].image.volume", "Choose an image.", sent{"spec.disks[0].image": map[string]any{}}),
+		two("an image without a pool", "spec.disks[0].image.poolId", "Choose a pool.", sent{"spec.disks[0].image": map[string]any{"volume": "debian-12.qcow2"}}),
+		two("an image that climbs", "spec.disks[0].image.volume", "Choose a volume; its name has", sent{"spec.disks[0].image": image("../../etc/shadow")}),
+		two("an image that is none", "hostId", `Pool nfs has no volume "no-such.qcow2"`, sent{"spec.disks[0].image": image("no-such.qcow2")}, created),
+		two("an image that is a disc", "hostId", "Disks cannot be cloned from installer.iso", sent{"spec.disks[0].image": image("installer.iso")}, created),
+		one("an image of the library that is none", "spec.disks[0].imageId", "x'/>", "There is no such image."),
+		one("an image of the library that is gone", "spec.disks[0].imageId", fleet.NewID[fleet.ImageID](), "There is no such image, or none that is published", created),
+		one("a version of no image", "spec.disks[0].versionId", fleet.NewID[fleet.ImageVersionID](), "Choose a version of an image."),
+		one("a disk that stands on nothing", "spec.disks[0].overlay", true, "Only a disk that is made from an image of the library can stand on it."),
+		{what: "a volume as it is, without one", sent: sent{"spec.disks[0].existing": true, "spec.disks[0].sizeBytes": 0, "spec.disks[0].volume": ""}, at: "spec.disks[0].volume", says: "Choose the volume that the disk is."},
+		{what: "a volume as it is, from an image", sent: sent{"spec.disks[0].existing": true, "spec.disks[0].image": image("debian-12.qcow2")}, at: "spec.disks[0].image", says: "copied from no image"},
+		{what: "a volume as it is, with a size", sent: sent{"spec.disks[0].existing": true}, at: "spec.disks[0].sizeBytes", says: "as large as that is"},
+
+		{what: "17 cards", sent: sent{"spec.nics[16].network": "default"}, at: "spec.nics", says: "At most 16 network cards."},
+		{what: "10,000 cards", sent: sent{"spec.nics[9999].network": "default"}, at: "spec.nics", says: "At most 16 network cards."},
+		two("a card on nothing", "spec.nics[0].network", "Choose one network or one bridge.", sent{"spec.nics[0]": map[string]any{}}),
+		two("a card on both", "spec.nics[0].network", "Choose one network or one bridge.", sent{"spec.nics[0].bridge": "br0"}, created),
+		two("a network with a path", "spec.nics[0].network", "is no name of a libvirt network", sent{"spec.nics[0]": map[string]any{"network": "a/b"}}),
+		two("a network with markup", "spec.nics[0].network", "is no name of a libvirt network", sent{"spec.nics[0]": map[string]any{"network": "a'/>"}}),
+		two("a network that turns", "spec.nics[0].network", "is no name of a libvirt network", sent{"spec.nics[0]": map[string]any{"network": "a\u202eb"}}),
+		two("a bridge like an option", "spec.nics[0].bridge", "is no name of a bridge device", sent{"spec.nics[0]": map[string]any{"bridge": "-rf"}}),
+		two("a bridge with a long name", "spec.nics[0].bridge", "is no name of a bridge device", sent{"spec.nics[0]": map[string]any{"bridge": "a-name-that-is-too-long"}}),
+		two("a network that is none", "spec.nics[0].networkId", "There is no such network.", sent{"spec.nics[0]": map[string]any{"networkId": "nonsense"}}),
+		two("a network that no host has", "hostId", `host-1 has no active network "elsewhere"`, sent{"spec.nics[0].network": "elsewhere"}, created),
+		two("a network that its host has not", "spec.nics[0].network", `host-1 has no active network "elsewhere"`, sent{"spec.nics[0]": sent{"network": "elsewhere"}}, edited),
+		two("a bridge that no host has", "hostId", `host-1 has no bridge "br9"`, sent{"spec.nics[0]": sent{"bridge": "br9"}}, created),
+		one("a multicast address", "spec.nics[0].mac", "01:00:5e:00:00:01", "Give a unicast MAC address"),
+		one("an address of 8 bytes", "spec.nics[0].mac", "52:54:00:12:34:56:78:9a", "Give a unicast MAC address"),
+		one("an address with markup", "spec.nics[0].mac", "52:54:00:12:34:56'/>", "Give a unicast MAC address"),
+		{what: "one address on two cards", sent: sent{"spec.nics[0].mac": "52:54:00:00:00:01", "spec.nics[1]": map[string]any{"network": "default", "mac": "52:54:00:00:00:01"}}, at: "spec.nics[1].mac", says: "Another card of this VM has the same address."},
+		one("another VM's address", "spec.nics[0].mac", "52:54:00:3a:01:12", "Another VM has this address already."),
+		two("a security group that is none", "spec.nics[0].securityGroups[0]", "There is no such security group.", sent{"spec.nics[0].securityGroups": []string{"x"}}),
+		one("a port group with markup", "spec.nics[0].portGroup", "a'/>", "A port group's name has 1–32"),
+		one("a port group of a network that has none", "spec.nics[0].portGroup", "lan", "The network has no port group lan"),
+	}
+}

@@ -1,0 +1,144 @@
+package web_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// ofSources are templates, VMs, snapshots and files that new VMs are made from.
+func (r *refusing) ofSources() []refusal {
+	c := func(what, at, says string, from sent) refusal {
+		return refusal{what: what, sent: sent{"from": from}, at: at, says: says, how: created}
+	}
+	return []refusal{
+		c("from nothing", "from", "Name a template, a VM or an appliance.", sent{}),
+		c("from two things", "from", "Name a template, a VM or an appliance.", sent{"templateId": fleet.NewID[string](), "vmId": r.off}),
+		c("from a template that is none", "from.templateId", "There is no such template", sent{"templateId": fleet.NewID[string]()}),
+		c("from a template of a strange name", "from.templateId", "There is no such template", sent{"templateId": "x'/>\x00"}),
+		c("from a VM that is none", "from.vmId", "There is no such VM.", sent{"vmId": fleet.NewID[string]()}),
+		c("from a VM of a strange name", "from.vmId", "There is no such VM.", sent{"vmId": "-rf\x00"}),
+		c("from a VM that is on", "-", "The VM is on, so a copy of its disks would not be whole.", sent{"vmId": r.on}).as(http.StatusConflict),
+		c("from a snapshot of no VM", "from.snapshotId", "Name the VM whose snapshot it is.", sent{"snapshotId": "s1", "templateId": fleet.NewID[string]()}),
+		c("from a snapshot that is none", "-", "snapshot", sent{"vmId": r.off, "snapshotId": fleet.NewID[string]()}).as(http.StatusNotFound),
+		c("from a file that is none", "-", "no-such.ova", sent{"appliance": sent{"poolId": r.stored, "volume": "no-such.ova"}}).as(http.StatusNotFound),
+		c("from a file that climbs", "-", ".", sent{"appliance": sent{"poolId": r.stored, "volume": "../../x.ova"}}).as(http.StatusNotFound),
+		c("from a file that is no appliance", "-", "is no appliance", sent{"appliance": sent{"poolId": r.stored, "volume": "debian-12.qcow2"}}).as(http.StatusNotFound),
+		two("a clone on another host", "hostId", "Disks are copied on the host of the VM.", sent{"from": sent{"vmId": r.off}, "hostId": r.other}, created),
+		two("a clone with more disks", "spec.disks", "has 1 disks, and each of them is copied", sent{"from": sent{"vmId": r.off}, "spec.disks[1].sizeBytes": 1}, created),
+		two("a clone with an image", "spec.disks[0].image", "It is a copy of disk 1 of off, and of nothing else.", sent{"from": sent{"vmId": r.off}, "spec.disks[0].image": r.volume("debian-12.qcow2")}, created),
+	}
+}
+
+// ofFirstBoot are those of which package firstboot has many more: here it is that they are told at their field, and that nothing is written.
+func (r *refusing) ofFirstBoot() []refusal {
+	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEbZLH8iO5fLDpZlZYlPcv0fbU0iFxmrX5vYVyOTuAmk ann@example.org"
+	c := func(what, at, says string, boot any) refusal {
+		return refusal{what: what, sent: sent{"firstBoot": boot}, at: "firstBoot." + at, says: says, how: created}
+	}
+	cloud := func(text string) sent { return sent{"kind": "cloud-config", "userData": "#cloud-config\n" + text} }
+	form := func(v sent) sent { return sent{"kind": "cloud-init", "cloudInit": v} }
+	user := func(v sent) sent { return form(sent{"users": []any{v}}) }
+	return []refusal{
+		two("a first boot in the spec", "spec.firstBoot", "The first boot is not given with the VM's other values", sent{"spec.firstBoot": sent{"kind": "cloud-init", "number": 1}}),
+		c("a first boot of no kind that is", "kind", "no such kind", sent{"kind": "kickstart"}),
+		c("a first boot and a customization", "customizationId", "not both", sent{"kind": "cloud-init", "cloudInit": sent{}, "customizationId": fleet.NewID[string]()}),
+		c("a customization that is none", "customizationId", "no such customization", sent{"customizationId": fleet.NewID[string]()}),
+		c("user-data with an anchor", "userData", "Line 2: Anchors", cloud("packages: &a [b]\n")),
+		c("user-data that is a bomb", "userData", "Anchors", cloud("a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]\n")),
+		c("user-data with a tag", "userData", "The tag", cloud("packages: !!python/object/apply:os.system [id]\n")),
+		c("user-data with a merge", "userData", "Merge keys", cloud("ntp:\n  <<: {enabled: true}\n")),
+		c("user-data that is deep", "userData", "Line", cloud("runcmd: "+strings.Repeat("[", 60_000)+"\n")),
+		c("user-data of many values", "userData", "20000 values", cloud("runcmd: ["+strings.Repeat("a,", 30_000)+"]\n")),
+		c("user-data that is large", "userData", "128 KiB", cloud("# "+strings.Repeat("a", fleet.MaxUserData))),
+		c("user-data that is a script", "userData", "Line 1", sent{"kind": "cloud-config", "userData": "#!/bin/sh\nid\n"}),
+		c("user-data with NUL", "userData", "no text", cloud("a: \x00\n")),
+		c("user-data with an unknown key", "userData", "cloud-init knows no package", cloud("package: [a]\n")),
+		c("a network of another version", "networkConfig", "which version", sent{"kind": "cloud-config", "userData": "#cloud-config\npackages: [a]\n", "networkConfig": "version: 3\n"}),
+		c("Ignition that is YAML", "userData", "no JSON", sent{"kind": "ignition", "userData": "variant: fcos\n"}),
+		c("an answer file with an entity", "userData", "document type", sent{"kind": "sysprep", "userData": `<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><unattend/>`}),
+		c("a hostname like an option", "cloudInit.hostname", "hostname has", form(sent{"hostname": "-rf"})),
+		c("a time zone that is a path", "cloudInit.timezone", "time zone", form(sent{"timezone": "../../etc/passwd"})),
+		c("a user with a colon", "cloudInit.users[0].name", "user's name", user(sent{"name": "a:b", "sshKeys": []string{key}})),
+		c("a private key", "cloudInit.users[0].sshKeys[0]", "no public key", user(sent{"name": "anna", "sshKeys": []string{"-----BEGIN OPENSSH PRIVATE KEY-----"}})),
+		c("a key with a command", "cloudInit.users[0].sshKeys[0]", "without options", user(sent{"name": "anna", "sshKeys": []string{`command="id" ` + key}})),
+		c("a file that goes up", "cloudInit.files[0].path", "absolute path", form(sent{"files": []any{sent{"path": "/etc/../x", "content": ""}}})),
+		c("a package with a command", "cloudInit.packages[0]", "no name of a package", form(sent{"packages": []string{"nginx; id"}})),
+		c("an address without a prefix", "cloudInit.network[0].addresses[0]", "with its prefix", form(sent{"network": []any{sent{"addresses": []string{"192.0.2.10"}}}})),
+		c("more cards than the VM has", "cloudInit.network", "The VM has fewer network cards", form(sent{"users": []any{sent{"name": "anna", "sshKeys": []string{key}}}, "network": []any{sent{}, sent{}}})),
+	}
+}
+
+// reservedValues are values that are right of fields that only who runs the hosts chooses, and not told by their kind.
+var reservedValues = map[string]any{"cpu.pinned": "0", "memory.nodes": "0", "boot.cmdline": "quiet", "memory.hugePageKiB": 2048}
+
+// ofTenants are what only who runs the hosts may ask for.
+func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
+	t.Helper()
+	for _, f := range fleet.Parts() {
+		if f.Reserved == "" || f.Holds != nil {
+			continue
+		}
+		value, known := reservedValues[f.Name]
+		switch {
+		case known:
+		case f.Input.Kind == fleet.InputFlag:
+			value = true
+		case f.Input.Kind == fleet.InputChoice:
+			value = f.Input.Options[1].Value
+		case f.Input.Kind == fleet.InputFile:
+			value = r.volume("vmlinuz")
+		case f.Name == "hostDevices":
+			value = []any{sent{"device": "usb/046d:c52b"}}
+		case f.Name == "shares":
+			value = []any{sent{"tag": "src", "folder": r.volume("src")}}
+		default:
+			t.Fatalf("%s: no value of it is known", f.Name)
+		}
+		s, says := sent{"spec." + f.Name: value}, "Only those who may change infrastructure choose "+f.Noun
+		switch f.Name {
+		case "boot.initrd", "boot.cmdline":
+			s["spec.boot.kernel"] = r.volume("vmlinuz")
+		case "shares":
+			s["spec.memory.shared"] = true
+		}
+		out = append(out,
+			refusal{what: "a tenant's " + f.Name, sent: s, at: "spec." + f.Name, says: says, how: tenant},
+			refusal{what: "a tenant's edit of " + f.Name, sent: s, at: "spec." + f.Name, says: says, how: tenants})
+	}
+	cells := []any{sent{"cpus": "0", "memoryMiB": 512, "nodes": "0"}, sent{"cpus": "1", "memoryMiB": 512}}
+	return append(out,
+		two("a tenant's nodes of a cell", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA cells", sent{"spec.numa": cells}, tenant),
+		two("a tenant's edit of nodes", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA cells", sent{"spec.numa": cells}, tenants),
+		two("a tenant's rule of hosts", "spec.rules[0].of", "Only those who see hosts name them in a rule.", sent{"spec.rules": []any{sent{"of": "host", "name": "host-1"}}}, tenant),
+		two("a tenant's edit to a rule of hosts", "spec.rules[0].of", "Only those who see hosts name them in a rule.", sent{"spec.rules": []any{sent{"of": "hostLabels", "name": "ssd"}}}, tenants),
+		one("a tenant's promise", "overcommit", true, "Only those who may change infrastructure may promise", tenant),
+		one("a tenant's guest with other addresses", "spec.nics[0].antiSpoofing", false, "Only those who run hosts may let a guest use other addresses", tenant),
+		two("a tenant's bridge", "spec.nics[0].bridge", "br0 is not open to this project.", sent{"spec.nics[0]": sent{"bridge": "br0"}}, tenant),
+		two("a tenant's network that no host has", "hostId", `2 hosts: no active network "elsewhere".`, sent{"spec.nics[0].network": "elsewhere"}, tenant),
+		two("a tenant's unpublished volume", "hostId", `2 hosts: no volume "secret.qcow2" in pool nfs.`, sent{"spec.disks[0].image": r.volume("secret.qcow2")}, tenant),
+		two("a tenant's unpublished disc", "hostId", `2 hosts: no volume "secret.iso" in pool nfs.`, sent{"spec.iso": r.volume("secret.iso")}, tenant),
+		two("a tenant's volume as it is", "spec.disks[0].existing", "Pool nfs makes a volume for each disk.", sent{"spec.disks[0]": sent{"poolId": r.stored, "volume": "lun-1", "existing": true}}, tenant),
+		two("a tenant's other project", "-", "There is no such thing here.", sent{"projectId": fleet.NewID[string]()}, tenant).as(http.StatusNotFound),
+	)
+}
+
+// ofEdits are what no edit does, and not while the VM is on.
+func (r *refusing) ofEdits() []refusal {
+	return []refusal{
+		one("a disk that shrinks", "spec.disks[0].sizeBytes", 1<<30, "A disk only grows", edited),
+		one("another volume", "spec.disks[0].volume", "other.qcow2", "The VM has no disk of this name.", edited),
+		two("a disk twice", "spec.disks[1].volume", "Disk 1 is this volume already.", sent{"spec.disks[1]": sent{"poolId": r.stored, "volume": "off-1.qcow2", "sizeBytes": 2 << 30}}, edited),
+		one("another firmware while it is on", "spec.firmware", "bios", "This can be changed only while the VM is off", onlineVM),
+		two("a disk that is encrypted afterwards", "spec.disks[0]", "This is not changed by an edit", sent{"spec.disks[0].encryption": "luks"}, edited),
+		one("a number that is a word", "spec.cpus", "two", "Give a whole number."),
+		one("a number that is broken", "spec.cpus", 1.5, "Give a whole number."),
+		one("a number that is endless", "spec.memoryMiB", 1e30, "This is no value of the field."),
+		one("a list that is none", "spec.nics", "all", "Give a list."),
+		one("a label that is a list", "labels.a", []int{1}, "Give a text."),
+		one("a field that is none", "spec.cpuz", 2, "There is no such field here"),
+		one("a disk's field that is none", "spec.disks[0].path", "/etc/shadow", "There is no such field here"),
+	}
+}

@@ -1,0 +1,269 @@
+package web_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"quantix/internal/fleet"
+)
+
+// sent is what a request says beside the usual, by its places: "spec.disks[0].bus".
+type sent map[string]any
+
+// refusal is a request that is refused at a field, in words. Nothing may be written.
+type refusal struct {
+	what string
+	sent sent
+	at   string // empty: where the only thing that is sent stands
+	says string
+
+	how    how
+	status int // 0: 422
+}
+
+// as is the case with another status than that of what breaks a rule.
+func (c refusal) as(status int) refusal {
+	c.status = status
+	return c
+}
+
+// how says by whom something is asked, and for what.
+type how int
+
+const (
+	both     how = iota // a new VM, and an edit of one that is off
+	created             // a new VM alone
+	edited              // an edit alone
+	onlineVM            // an edit of a VM that is on
+	series              // several VMs
+	tenant              // a new VM, by who runs no hosts
+	tenants             // an edit, likewise
+)
+
+// refusing is a portal with what refused requests name.
+type refusing struct {
+	*portal
+	admin, tenant        *program
+	host, other          fleet.HostID
+	project              fleet.ProjectID
+	stored, local, blind fleet.PoolID // the one of the VMs, one of the other host alone, one that no host has
+	off, on              fleet.VMID
+	fresh                map[string]any // a VM that is taken, as a body
+	tables, last         string         // what says whether something was written, and what it said last
+}
+
+func newRefusing(t *testing.T) *refusing {
+	t.Helper()
+	p := newPortal(t)
+	r := &refusing{portal: p, project: p.addProject("shop"), host: p.addHost("host-1", 0), other: p.addHost("host-2", 0)}
+	p.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', $1::text::jsonb), '{inventory,hugePages}', '[{"sizeKiB":2048,"total":600,"free":600}]')`, mustJSON(fleet.PartNames()))
+	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', '[{"device":"pci/0000:41:00.0","iommu":"7"},{"device":"usb/046d:c52b"},{"device":"pci/0000:42:00.0"},{"device":"blk/ata-A","busy":"mounted"}]') WHERE id = $1`, r.host)
+	r.stored, r.local, r.blind = p.addPool("nfs", r.host, r.other), p.addPool("far", r.other), p.addPool("blind")
+	p.addNetwork("default", r.host, r.other)
+	p.addNetwork("elsewhere")
+	disk := func(vm *fleet.VM) {
+		vm.Spec.MemoryMiB, vm.Status.MemoryMiB = 1024, 1024
+		vm.Spec.Disks = []fleet.Disk{{PoolID: r.stored, Volume: vm.Name + "-1.qcow2", SizeBytes: 2 << 30}}
+	}
+	r.off, r.on = p.addVM(r.project, r.host, "off", fleet.Stopped, disk), p.addVM(r.project, r.host, "on", fleet.Running, disk)
+	r.admin = p.program("ann", fleet.RoleAdmin, nil)
+	r.tenant = p.program("tom", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{r.project: fleet.RoleMember})
+	r.fresh = map[string]any{
+		"projectId": r.project, "name": "fresh", "labels": map[string]any{"env": "test"}, "description": "A VM", "spec": map[string]any{
+			"cpus": 2, "memoryMiB": 1024, "firmware": "uefi", "disks": []any{map[string]any{"poolId": r.stored, "sizeBytes": 1 << 30}}, "nics": []any{map[string]any{"network": "default"}},
+		},
+	}
+	r.admin.call("GET", "/api/v1/vms", "").is(t, http.StatusOK) // notes when the tokens were used
+	r.tenant.call("GET", "/api/v1/vms", "").is(t, http.StatusOK)
+	rows, err := p.pool.Query(t.Context(), "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' AND tablename NOT IN ('tokens', 'sessions', 'browsers') ORDER BY 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var parts []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, fmt.Sprintf(`SELECT '%[1]s ' || count(*) || ' ' || COALESCE(max(xmin::text::bigint), 0) AS said FROM %[1]q`, name))
+	}
+	if len(parts) < 20 {
+		t.Fatalf("%d tables", len(parts))
+	}
+	r.tables = "SELECT string_agg(said, E'\n' ORDER BY said) FROM (" + strings.Join(parts, " UNION ALL ") + ") all_of_them"
+	return r
+}
+
+// written is how many rows each table has, and which transaction was the last to write one.
+func (r *refusing) written(t *testing.T) (out string) {
+	t.Helper()
+	if err := r.pool.QueryRow(t.Context(), r.tables).Scan(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// nothingWritten fails where something was since it was asked last.
+func (r *refusing) nothingWritten(t *testing.T, what string) {
+	t.Helper()
+	now := r.written(t)
+	if r.last != "" && r.last != now {
+		t.Errorf("%s has written: %s", what, cmp.Diff(strings.Split(r.last, "\n"), strings.Split(now, "\n")))
+	}
+	r.last = now
+}
+
+// asIs is what an edit of the VM sends that changes nothing.
+func (r *refusing) asIs(t *testing.T, id fleet.VMID) map[string]any {
+	t.Helper()
+	a := r.admin.call("GET", "/api/v1/vms/"+string(id), "").is(t, http.StatusOK)
+	var vm map[string]any
+	if err := json.Unmarshal([]byte(a.body), &vm); err != nil {
+		t.Fatal(err)
+	}
+	spec := vm["spec"].(map[string]any)
+	spec["iso"] = nil // the merge of a patch has places for what is not there yet
+	return map[string]any{"name": vm["name"], "labels": vm["labels"], "description": vm["description"], "spec": spec}
+}
+
+var placeForm = regexp.MustCompile(`^([A-Za-z]+)(?:\[(\d+)\])?$`)
+
+// put sets the value at the place. A list has as many elements as are named in their order.
+func put(t *testing.T, in map[string]any, place string, value any) {
+	t.Helper()
+	name, rest, more := strings.Cut(place, ".")
+	m := placeForm.FindStringSubmatch(name)
+	if m == nil {
+		t.Fatalf("%q is no place", place)
+	}
+	if m[2] == "" {
+		if !more {
+			in[name] = value
+			return
+		}
+		below, _ := in[name].(map[string]any)
+		if below == nil {
+			below = map[string]any{}
+		}
+		in[name] = below
+		put(t, below, rest, value)
+		return
+	}
+	all, _ := in[m[1]].([]any)
+	i, _ := strconv.Atoi(m[2])
+	for len(all) <= i {
+		all = append(all, map[string]any{})
+	}
+	in[m[1]] = all
+	if !more {
+		all[i] = value
+		return
+	}
+	put(t, all[i].(map[string]any), rest, value)
+}
+
+// deep is a copy that shares nothing.
+func deep(t *testing.T, in map[string]any) (out map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(mustJSON(in)), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// mostAnswer bounds what a refusal says, whatever was sent.
+const mostAnswer = 32 << 10
+
+// refuses asks, and fails unless that is refused as the case says.
+func (r *refusing) refuses(t *testing.T, c refusal, by *program, method, path string, body map[string]any) {
+	t.Helper()
+	at := c.at
+	body = deep(t, body)
+	for _, place := range slices.Sorted(maps.Keys(c.sent)) {
+		if put(t, body, place, c.sent[place]); at == "" {
+			at = place
+		}
+	}
+	a := by.call(method, path, mustJSON(body), "If-Match", "")
+	r.nothingWritten(t, c.what+": "+method+" "+path)
+	var p problem
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("%s: %s %s: %d %.400s is no problem: %v", c.what, method, path, a.status, a.body, err)
+		return
+	}
+	status := c.status
+	if status == 0 {
+		status = http.StatusUnprocessableEntity
+	}
+	found := at == "-" && len(p.Errors) == 0 && strings.Contains(p.Detail, c.says)
+	for _, e := range p.Errors {
+		found = found || e.Location == at && strings.Contains(e.Message, c.says)
+	}
+	if a.status != status || !found || c.says == "" {
+		t.Errorf("%s: %s %s: %d, want %d with %q at %q: %.1200s", c.what, method, path, a.status, status, c.says, at, a.body)
+	}
+	if len(a.body) > mostAnswer {
+		t.Errorf("%s: %s %s is refused with %d bytes", c.what, method, path, len(a.body))
+	}
+}
+
+// tried asks for it in all ways that the case names.
+func (r *refusing) tried(t *testing.T, c refusal, off, on map[string]any) {
+	t.Helper()
+	const all, one = "/api/v1/vms", "/api/v1/vms/"
+	switch c.how {
+	case created:
+		r.refuses(t, c, r.admin, "POST", all, r.fresh)
+	case both:
+		r.refuses(t, c, r.admin, "POST", all, r.fresh)
+		r.refuses(t, c, r.admin, "PATCH", one+string(r.off), off)
+	case edited:
+		r.refuses(t, c, r.admin, "PATCH", one+string(r.off), off)
+	case onlineVM:
+		r.refuses(t, c, r.admin, "PATCH", one+string(r.on), on)
+	case series:
+		r.refuses(t, c, r.admin, "POST", all+"/series", r.fresh)
+	case tenant:
+		r.refuses(t, c, r.tenant, "POST", all, r.fresh)
+	case tenants:
+		r.refuses(t, c, r.tenant, "PATCH", one+string(r.off), off)
+	}
+}
+
+// leastTried is how few cases there are at least, each of which is refused for a reason of its own.
+const leastTried = 250
+
+func TestWhatIsWrongIsRefusedAtItsFieldAndNothingIsWritten(t *testing.T) {
+	t.Parallel()
+	r := newRefusing(t)
+	off, on := r.asIs(t, r.off), r.asIs(t, r.on)
+	r.nothingWritten(t, "nobody")
+	cases := slices.Concat(r.ofFields(t), r.ofNames(), r.ofHardware(), r.ofDevices(), r.ofContradictions(), r.ofPolicies(), r.ofSources(), r.ofFirstBoot(), r.ofTenants(t), r.ofEdits())
+	seen := map[string]bool{}
+	for _, c := range cases {
+		if seen[c.what] {
+			t.Errorf("%s: there are two of this name", c.what)
+		}
+		seen[c.what] = true
+		r.tried(t, c, off, on)
+	}
+	if len(seen) < leastTried {
+		t.Errorf("%d refusals are tried, want %d", len(seen), leastTried)
+	}
+	t.Logf("%d refusals", len(seen))
+
+	// What they are changes of is taken.
+	r.admin.call("POST", "/api/v1/vms", mustJSON(r.fresh)).is(t, http.StatusCreated)
+	put(t, off, "spec.cpus", 4)
+	r.admin.call("PATCH", "/api/v1/vms/"+string(r.off), mustJSON(off)).is(t, http.StatusOK)
+}
