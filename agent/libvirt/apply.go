@@ -320,7 +320,11 @@ func (a *applying) first(ctx context.Context) (*libvirtxml.Domain, error) {
 	case a.in.VM.Spec.Firmware == fleet.UEFI && !slices.Contains(caps.value.firmware, fleet.UEFI):
 		return nil, fleet.Errorf(fleet.Conflict, "The host has no UEFI firmware for guests. Install ovmf (edk2-ovmf), or choose BIOS.")
 	}
-	return newDefinition(a.in.VM.ID, caps.value.arch, caps.value.kinds[0]), nil
+	best, machine := caps.value.kinds[0], machineOf(a.in.VM.Spec)
+	if !slices.Contains(best.machines, machine) {
+		return nil, fleet.Errorf(fleet.Conflict, "QEMU has no %s machine on this host. Choose another machine.", machine)
+	}
+	return newDefinition(a.in.VM.ID, caps.value.arch, machine, best), nil
 }
 
 func (a *applying) define(ctx context.Context, x *libvirtxml.Domain) error {

@@ -157,6 +157,7 @@ func editDisks(devices *libvirtxml.DomainDeviceList, in intent) {
 	}
 	nameTargets(devices)
 	fitSCSI(devices)
+	fitNVMe(devices)
 }
 
 func newDisk(w diskPlace) libvirtxml.DomainDisk {

@@ -25,13 +25,13 @@ const (
 
 // addPorts gives a q35 definition root ports for the devices that sit in one, and some to spare at the next start.
 func addPorts(x *libvirtxml.Domain) {
-	if x.OS == nil || x.OS.Type == nil || !strings.Contains(x.OS.Type.Machine, "q35") || x.Devices == nil {
+	if !isQ35(x) || x.Devices == nil {
 		return
 	}
 	d := x.Devices
 	missing := sparePorts + len(d.Interfaces) + len(d.RNGs) + len(d.Hostdevs) + len(d.Filesystems) + 3 // the balloon, and controllers for USB and channels
 	for _, disk := range d.Disks {
-		if disk.Target != nil && disk.Target.Bus == "virtio" {
+		if disk.Target != nil && (disk.Target.Bus == "virtio" || disk.Target.Bus == "nvme") { // which has a controller of its own
 			missing++
 		}
 	}

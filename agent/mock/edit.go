@@ -85,10 +85,9 @@ func retuned(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec, deaf bool) f
 			spec.MemoryMiB, spec.NUMA = want.MemoryMiB, want.NUMA
 		}
 	}
-	pluggable := func(d fleet.Disk) bool { return d.Bus == "" || d.Bus == "scsi" }
-	spec.Disks = slices.DeleteFunc(spec.Disks, func(d fleet.Disk) bool { return !deaf && pluggable(d) && hasDisk(plan.DropDisks, d) })
+	spec.Disks = slices.DeleteFunc(spec.Disks, func(d fleet.Disk) bool { return !deaf && d.Plugs() && hasDisk(plan.DropDisks, d) })
 	for _, d := range plan.Disks {
-		if pluggable(d) && !hasDisk(spec.Disks, d) {
+		if d.Plugs() && !hasDisk(spec.Disks, d) {
 			spec.Disks = append(spec.Disks, d)
 		}
 	}

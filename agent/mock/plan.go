@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"cmp"
 	"context"
 	"encoding/xml"
 	"fmt"
@@ -66,7 +67,7 @@ func (h *Host) drawn(in agent.Apply, name string, s fleet.VMSpec) string {
 	} else {
 		line(1, `<os>`)
 	}
-	line(2, `<type arch="x86_64" machine="q35">hvm</type>`)
+	line(2, `<type arch="x86_64" machine="%s">hvm</type>`, cmp.Or(s.Boot.Machine, "q35"))
 	line(1, `</os>`)
 	for _, f := range fleet.Parts() {
 		if !f.Default(s) {

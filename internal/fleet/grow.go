@@ -24,11 +24,14 @@ func (d Disk) words() string {
 
 // comes is from when on a guest that is on has a disk that it gets, or is without one that it loses.
 func (d Disk) comes() When {
-	if d.Bus == "" || d.Bus == "scsi" {
+	if d.Plugs() {
 		return Now
 	}
 	return NextBoot
 }
+
+// Plugs reports whether a guest that is on can get and lose the disk: other controllers know no way that guests bear.
+func (d Disk) Plugs() bool { return d.Bus == "" || d.Bus == "scsi" }
 
 // resized reports whether two disks differ in their sizes and in nothing else.
 func resized(a, b Disk) bool {

@@ -117,7 +117,7 @@ type Disk struct {
 	Encryption string `json:"encryption,omitempty"`
 
 	// How the guest has it: see DiskFields. The zero value of each is the usual.
-	Bus       string     `json:"bus,omitempty"`       // scsi, sata or usb; empty: virtio
+	Bus       string     `json:"bus,omitempty"`       // scsi, sata, usb, ide or nvme: see DiskBuses; empty: virtio
 	Cache     string     `json:"cache,omitempty"`     // none, writeback, writethrough, directsync or unsafe; empty: none where the storage can, else QEMU's own
 	Discard   string     `json:"discard,omitempty"`   // ignore; empty: what the guest frees is freed
 	IO        string     `json:"io,omitempty"`        // native, threads or io_uring; empty: QEMU's own
