@@ -356,6 +356,7 @@ func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
 			return in, nil, err
 		}
 		p.number = 1 + slices.IndexFunc(in.spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+		p.format = d.FileFormat()
 		p.size, p.existing, p.shared, p.secret = d.SizeBytes, d.Existing, d.Shareable, d.Encryption != ""
 		if d.Image != nil {
 			image, err := placeOf(*d.Image, a.in.Pools)

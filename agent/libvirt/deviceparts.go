@@ -65,6 +65,15 @@ var diskParts = []devicePart[libvirtxml.DomainDisk, fleet.Disk]{
 		}
 	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.Shareable = x.Shareable != nil }},
 	{"encryption", writeEncryption, readEncryption},
+	{"format", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
+		if x.Source != nil && x.Source.File != nil { // another is raw, whatever it is called
+			x.Driver.Type = s.FileFormat()
+		}
+	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) {
+		if s.Format = ""; x.Driver.Type == fleet.Raw && x.Source != nil && x.Source.File != nil && !s.Existing {
+			s.Format = fleet.Raw
+		}
+	}},
 	diskLimit("limits.totalIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.TotalIOPS }),
 	diskLimit("limits.readIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.ReadIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.ReadIOPS }),
 	diskLimit("limits.writeIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.WriteIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.WriteIOPS }),

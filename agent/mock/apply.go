@@ -222,7 +222,7 @@ func (h *Host) checkDisk(in agent.Apply, d fleet.Disk, made bool) (*newVolume, e
 }
 
 func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, error) {
-	v := newVolume{ref: d.Ref(), in: p.dir, file: file{Volume: fleet.Volume{Name: d.Volume, Format: "qcow2", CapacityBytes: d.SizeBytes, AllocBytes: 196 << 10}}}
+	v := newVolume{ref: d.Ref(), in: p.dir, file: file{Volume: fleet.Volume{Name: d.Volume, Format: d.FileFormat(), CapacityBytes: d.SizeBytes, AllocBytes: 196 << 10}}}
 	if !p.spec.Kind.Is().Files {
 		v.Format = formatOf(p.spec)
 	}

@@ -77,7 +77,7 @@ func (h *Host) drawn(in agent.Apply, name string, s fleet.VMSpec) string {
 	line(1, `<devices>`)
 	for i, d := range s.Disks {
 		line(2, `<disk type="file" device="disk">`)
-		line(3, `<driver name="qemu" type="qcow2" discard="unmap"></driver>`)
+		line(3, `<driver name="qemu" type="%s" discard="unmap"></driver>`, d.FileFormat())
 		line(3, `<source file="%s"></source>`, file(d.Ref()))
 		line(3, `<target dev="vd%s" bus="virtio"></target>`, string(rune('a'+i%26)))
 		line(2, `</disk>`)

@@ -145,9 +145,9 @@ func TestWhatAGuestGetsAtOnce(t *testing.T) {
 // The same of what a disk and a card have as of the spec's own fields.
 func TestTheTablesKnowEveryFieldOfADevice(t *testing.T) {
 	t.Parallel()
-	disk := fleet.Disk{Bus: "scsi", Cache: "none", Discard: "ignore", IO: "native", BootOrder: 1, Serial: "a", ReadOnly: true, Shareable: true, Encryption: "luks", Limits: fleet.DiskLimits{TotalIOPS: 1, ReadIOPS: 2, WriteIOPS: 3, TotalKiB: 4, ReadKiB: 5, WriteKiB: 6, BurstIOPS: 7, BurstKiB: 8, BurstSeconds: 9}}
+	disk := fleet.Disk{Bus: "scsi", Cache: "none", Discard: "ignore", IO: "native", BootOrder: 1, Serial: "a", ReadOnly: true, Shareable: true, Encryption: "luks", Format: "raw", Limits: fleet.DiskLimits{TotalIOPS: 1, ReadIOPS: 2, WriteIOPS: 3, TotalKiB: 4, ReadKiB: 5, WriteKiB: 6, BurstIOPS: 7, BurstKiB: 8, BurstSeconds: 9}}
 	card := fleet.NIC{Model: "e1000e", LinkDown: true, Queues: 2, BootOrder: 2, Limits: fleet.NICLimits{InKiB: 1, InPeakKiB: 2, InBurstKiB: 3, OutKiB: 4, OutPeakKiB: 5, OutBurstKiB: 6}}
-	same(t, fleet.DiskFields, disk, 18)
+	same(t, fleet.DiskFields, disk, 19)
 	same(t, fleet.NICFields, card, 10)
 }
 
