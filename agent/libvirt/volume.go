@@ -31,10 +31,10 @@ type place struct {
 
 	format   string // of the disk's file: see fleet.Disk.FileFormat
 	existing bool   // it is a volume that was there before: never made, changed or deleted
-	shared   bool // other VMs may have it, too
-	secret   bool // it is encrypted
-	library  bool // the image is one of the library: others may stand on it, too
-	overlay  bool // the disk stands on the image
+	shared   bool   // other VMs may have it, too
+	secret   bool   // it is encrypted
+	library  bool   // the image is one of the library: others may stand on it, too
+	overlay  bool   // the disk stands on the image
 
 	noImage error // why the image has no place here, which matters only while the disk is still to be made
 }

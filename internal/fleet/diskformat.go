@@ -18,7 +18,9 @@ func (d Disk) FileFormat() string {
 
 // IsQcow2 reports whether the disk is a qcow2 file, of which there can be snapshots and which goes elsewhere. Pools that are none of files have theirs
 // under names that end otherwise.
-func (d Disk) IsQcow2() bool { return d.FileFormat() == "qcow2" && strings.HasSuffix(d.Volume, ".qcow2") }
+func (d Disk) IsQcow2() bool {
+	return d.FileFormat() == "qcow2" && strings.HasSuffix(d.Volume, ".qcow2")
+}
 
 // VolumeNamed is the name as a new volume of the disk bears it in a pool of that kind: its ending says what it is.
 func (d Disk) VolumeNamed(name string, kind PoolKind) string {
