@@ -72,14 +72,14 @@ func dropPlaces(v reflect.Value) {
 			dropPlaces(v.Index(i))
 		}
 	case reflect.Pointer:
-		if at, ok := v.Interface().(*libvirtxml.DomainAddress); ok && at != nil && v.CanSet() && (at.PCI != nil || at.Drive != nil) {
+		if at, ok := reflect.TypeAssert[*libvirtxml.DomainAddress](v); ok && at != nil && v.CanSet() && (at.PCI != nil || at.Drive != nil) {
 			v.SetZero()
 		} else if !v.IsNil() {
 			dropPlaces(v.Elem())
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			dropPlaces(v.Field(i))
+		for _, field := range v.Fields() {
+			dropPlaces(field)
 		}
 	}
 }
