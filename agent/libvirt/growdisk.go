@@ -68,8 +68,8 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 	switch {
 	case err != nil || f.Size >= p.size:
 		return err
-	case f.Encrypted:
-		return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so it is not grown.", p.volume)
+	case f.Encrypted && running == nil:
+		return agent.GrowsWhileOn(p.volume)
 	}
 	other, err := a.standsOn(ctx, p, f.id)
 	switch {

@@ -73,6 +73,9 @@ func (h *Host) growDisks(in agent.Apply) error {
 		case f.CapacityBytes >= d.SizeBytes:
 			continue
 		}
+		if d.Encryption != "" && !h.guests[in.VM.ID].on() {
+			return agent.GrowsWhileOn(d.Volume)
+		}
 		if other := f.baseOf(p); other != "" {
 			return agent.VolumeBase(f.Name, other)
 		}

@@ -89,3 +89,17 @@ func TestWhatIsDoneWithRawFiles(t *testing.T) {
 		}
 	}
 }
+
+// An encrypted disk grows while its guest runs, and says so while it does not.
+func TestEncryptedDisksGrowWhileTheGuestRuns(t *testing.T) {
+	t.Parallel()
+	d := fleet.Disk{PoolID: "p", Volume: "a.qcow2", SizeBytes: 1 << 30, Encryption: "luks"}
+	vm := fleet.VMView{VM: fleet.VM{Spec: fleet.VMSpec{Disks: []fleet.Disk{d}}, Status: &fleet.VMStatus{Power: fleet.Running}}, Phase: fleet.PhaseRunning}
+	if ok, why := vm.AllowsGrow(d, nil); !ok {
+		t.Errorf("while it runs: %s", why)
+	}
+	vm.Status.Power, vm.Phase = fleet.Stopped, fleet.PhaseStopped
+	if ok, why := vm.AllowsGrow(d, nil); ok || !strings.Contains(why, "while the guest runs") {
+		t.Errorf("while it is off: %t, %q", ok, why)
+	}
+}

@@ -113,8 +113,8 @@ func (v VMView) AllowsGrow(disk Disk, moving []MovingDisk) (bool, string) {
 	switch {
 	case !ok:
 		return false, why
-	case disk.Encryption != "":
-		return false, "It is encrypted, so it stays as large as it was made. Give the VM another disk."
+	case disk.Encryption != "" && !v.On():
+		return false, "It is encrypted, and QEMU alone has its passphrase, while the guest runs. Start the VM, and grow it then."
 	case disk.Shareable:
 		return false, "It is shared with other VMs, whose guests would not know. Take it out of all of them, and grow the volume in its pool."
 	case disk.Existing:
