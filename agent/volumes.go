@@ -130,6 +130,11 @@ func NoVolume(name, pool string) error {
 	return fleet.Errorf(fleet.NotFound, "The pool %s has no volume named %s on this host.", pool, name)
 }
 
+// GrowsWhileOn refuses to grow an encrypted disk of a VM that is off: only QEMU has its passphrase.
+func GrowsWhileOn(name string) error {
+	return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so it grows while its guest runs. Start the VM, and grow it then.", name)
+}
+
 // VolumeUsed refuses what a domain of the host uses.
 func VolumeUsed(name, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is in use by the VM %s on this host. Detach it there first.", name, domain)

@@ -95,12 +95,30 @@ func beginPreset(typed url.Values, key string) error {
 		}
 	}
 	typed["spec.memoryMiB"] = memoryText(spec.MemoryMiB)
+	presetRows(typed, "spec.disks", fleet.DiskFields, p.Disk)
+	presetRows(typed, "spec.nics", fleet.NICFields, p.NIC)
 	beginSource(typed, p.Source)
 	if p.DiskGiB > 0 && typed.Get("spec.disks[0].source") == "empty" {
 		typed.Set("spec.disks[0].sizeBytes", strconv.Itoa(p.DiskGiB))
 	}
 	typed.Set("preset", key)
 	return nil
+}
+
+// presetRows puts what a preset has for each device into the rows that the form has of them, and all else as usual.
+func presetRows[S any](typed url.Values, list string, fields []fleet.Field[S], values map[string]string) {
+	for i := range mostRows {
+		at := fmt.Sprintf("%s[%d].", list, i)
+		has := false
+		for name := range typed {
+			has = has || strings.HasPrefix(name, at)
+		}
+		for _, f := range fields {
+			if typed.Del(at + f.Name); has && values[f.Name] != "" {
+				typed.Set(at+f.Name, strings.Trim(values[f.Name], `"`))
+			}
+		}
+	}
 }
 
 // readXML puts what somebody's XML says into the form, in place of what was there. What reaches beyond a VM is nobody's but theirs who run the hosts.
@@ -175,12 +193,13 @@ func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, sp
 			if p := found.Published; p != nil && p.ImageID != "" {
 				disk = fleet.Disk{ImageID: p.ImageID, VersionID: p.VersionID}
 			}
+			disk.Bus, disk.Serial = d.Bus, d.Serial
 			spec.Disks = append(spec.Disks, disk)
 			note(d, vmxml.Left, "The disk "+d.Target+" becomes a copy of the volume "+found.Name+", in the pool that is chosen.")
 		case d.Path != "" && !runs:
 			note(d, vmxml.Refused, "A file of the host.")
 		default:
-			spec.Disks = append(spec.Disks, fleet.Disk{SizeBytes: 20 << 30})
+			spec.Disks = append(spec.Disks, fleet.Disk{SizeBytes: 20 << 30, Bus: d.Bus, Serial: d.Serial})
 			note(d, vmxml.Left, "What is on the disk "+d.Target+" is no image in a pool, and is not brought along: the disk here is empty.")
 		}
 	}
@@ -215,7 +234,7 @@ func typedNew(vm control.CreateVM) (url.Values, error) {
 	for i, d := range vm.Spec.Disks {
 		at := fmt.Sprintf("spec.disks[%d].", i)
 		for name := range typed {
-			if strings.HasPrefix(name, at) {
+			if field, of := strings.CutPrefix(name, at); of && !slices.ContainsFunc(fleet.DiskFields, func(f fleet.Field[fleet.Disk]) bool { return f.Name == field }) {
 				typed.Del(name)
 			}
 		}

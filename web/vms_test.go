@@ -230,7 +230,9 @@ func TestNetworkCardsArePluggedInThePageAndByPatch(t *testing.T) {
 	form.has(t, `Network <span class="badge now">now</span>`, `name="spec.nics[__i__].network"`, "network default")
 	form.lacks(t, "lab-net")
 	typed := url.Values{"generation": {"1"}, "name": {"web-01"}, "spec.nics": {""}, "add": {"spec.nics"}, "description": {"half typed"}}
-	b.post(path+"/edit", typed).is(t, http.StatusOK).has(t, `name="spec.nics[0].mac"`, "half typed")
+	again := b.post(path+"/edit", typed).is(t, http.StatusOK)
+	again.has(t, `name="spec.nics[0].mac"`, "half typed", `name="spec.boot.menu"`)
+	again.lacks(t, `name="spec.boot.machine"`) // which no edit changes
 	typed.Del("add")
 	typed.Set("spec.nics[3].network", "libvirt:default")
 	typed.Set("spec.nics[3].mac", "")

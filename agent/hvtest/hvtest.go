@@ -188,6 +188,8 @@ func Run(t *testing.T, h Harness) {
 			{"what a guest reads when it first starts is made once", testFirstBoot},
 			{"network cards come to a running guest and go", testHotPlug},
 			{"disks come to a running guest and go", testPlugDisks},
+			{"a machine of the nineties", testOldMachine},
+			{"disks that are raw files", testRawDisks},
 			{"several VMs share a disk", testSharedDisks},
 			{"a disk is encrypted by its host", testEncryptedDisks},
 			{"a guest has a disk of its host for itself", testPhysicalDisks},

@@ -320,7 +320,11 @@ func (a *applying) first(ctx context.Context) (*libvirtxml.Domain, error) {
 	case a.in.VM.Spec.Firmware == fleet.UEFI && !slices.Contains(caps.value.firmware, fleet.UEFI):
 		return nil, fleet.Errorf(fleet.Conflict, "The host has no UEFI firmware for guests. Install ovmf (edk2-ovmf), or choose BIOS.")
 	}
-	return newDefinition(a.in.VM.ID, caps.value.arch, caps.value.kinds[0]), nil
+	best, machine := caps.value.kinds[0], machineOf(a.in.VM.Spec)
+	if !slices.Contains(best.machines, machine) {
+		return nil, fleet.Errorf(fleet.Conflict, "QEMU has no %s machine on this host. Choose another machine.", machine)
+	}
+	return newDefinition(a.in.VM.ID, caps.value.arch, machine, best), nil
 }
 
 func (a *applying) define(ctx context.Context, x *libvirtxml.Domain) error {
@@ -352,6 +356,7 @@ func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
 			return in, nil, err
 		}
 		p.number = 1 + slices.IndexFunc(in.spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+		p.format = d.FileFormat()
 		p.size, p.existing, p.shared, p.secret = d.SizeBytes, d.Existing, d.Shareable, d.Encryption != ""
 		if d.Image != nil {
 			image, err := placeOf(*d.Image, a.in.Pools)

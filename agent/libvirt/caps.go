@@ -34,8 +34,8 @@ type capabilities struct {
 
 // kind is one way to run guests.
 type kind struct {
-	accelerator string // "kvm" or "qemu"
-	machine     string // "q35" or "pc"
+	accelerator string   // "kvm" or "qemu"
+	machines    []string // of machines, those that QEMU has
 	cpuModes    []string
 }
 
@@ -70,8 +70,14 @@ func (c capabilities) gaps() (gaps []fleet.VMGap) {
 			gaps = append(gaps, fleet.VMGap{Field: "security.confidential", Value: k.Value, Why: why})
 		}
 	}
+	if len(c.kinds) > 0 && !slices.Contains(c.kinds[0].machines, fleet.MachinePC) {
+		gaps = append(gaps, fleet.VMGap{Field: "boot.machine", Value: fleet.MachinePC, Why: "QEMU has no such machine here. Choose q35."})
+	}
 	if c.version < 9_001_000 {
 		gaps = append(gaps, fleet.VMGap{Field: "devices.watchdog", Value: "itco", Why: "It takes libvirt 9.1. Choose another."})
+	}
+	if c.version < 11_005_000 {
+		gaps = append(gaps, fleet.VMGap{Field: "disks.bus", Value: "nvme", Why: "It takes libvirt 11.5. Choose another."})
 	}
 	return gaps
 }
@@ -116,7 +122,8 @@ func askCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 		return capabilities{}, err
 	}
 	for _, accelerator := range accelerators(host, caps.arch) {
-		for _, machine := range []string{"q35", "pc"} {
+		k := kind{accelerator: accelerator}
+		for _, machine := range machines {
 			// libvirt answers with an error where it cannot run such guests.
 			text, err := l.ConnectGetDomainCapabilities(nil, golibvirt.OptString{caps.arch}, golibvirt.OptString{machine}, golibvirt.OptString{accelerator}, 0)
 			if err != nil && !answered(err) {
@@ -126,12 +133,16 @@ func askCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 			if err != nil || x.Unmarshal(text) != nil || x.Domain != accelerator {
 				continue
 			}
-			caps.kinds = append(caps.kinds, kind{accelerator: accelerator, machine: machine, cpuModes: cpuModes(x)})
+			if k.machines = append(k.machines, machine); k.cpuModes == nil {
+				k.cpuModes = cpuModes(x)
+			}
 			if caps.firmware == nil {
 				caps.firmware, caps.secureBoot, caps.spice = firmwares(x), secureFirmware(x), hasSpice(x)
 				caps.confidential = confidentialGaps(x, caps.version)
 			}
-			break
+		}
+		if len(k.machines) > 0 {
+			caps.kinds = append(caps.kinds, k)
 		}
 	}
 	return caps, nil

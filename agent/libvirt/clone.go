@@ -23,7 +23,7 @@ func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p plac
 	}
 	stop := watchCopy(p.partial().path(), h.alloc, tell)
 	volume, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
-		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.partial().volume, newVolume{format: "qcow2", size: h.Size}), source, 0)
+		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.partial().volume, newVolume{format: p.format, size: h.Size}), source, 0)
 	})
 	stop()
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 // agentChannel is where the guest's agent listens.
 const agentChannel = "org.qemu.guest_agent.0"
 
-// newDefinition is the part of a new domain that no spec speaks of; edit adds the rest.
-func newDefinition(id fleet.VMID, arch string, k kind) *libvirtxml.Domain {
+// newDefinition is what a new domain begins as on that machine; edit adds the rest. The drive is there, empty or not, so that a medium can be put in later.
+func newDefinition(id fleet.VMID, arch, machine string, k kind) *libvirtxml.Domain {
 	port := uint(0)
 	enabled := func(state string) *libvirtxml.DomainPMPolicy { return &libvirtxml.DomainPMPolicy{Enabled: state} }
 	return &libvirtxml.Domain{
 		Type: k.accelerator,
 		UUID: string(id),
 		OS: &libvirtxml.DomainOS{
-			Type:        &libvirtxml.DomainOSType{Arch: arch, Machine: k.machine, Type: "hvm"},
+			Type:        &libvirtxml.DomainOSType{Arch: arch, Machine: machine, Type: "hvm"},
 			BootDevices: bootDevices(),
 		},
 		Features: &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}, APIC: &libvirtxml.DomainFeatureAPIC{}},
@@ -30,7 +30,7 @@ func newDefinition(id fleet.VMID, arch string, k kind) *libvirtxml.Domain {
 		OnCrash:    "destroy", // shows as crashed, and can be started at once
 		PM:         &libvirtxml.DomainPM{SuspendToMem: enabled("no"), SuspendToDisk: enabled("no")},
 		Devices: &libvirtxml.DomainDeviceList{
-			Disks: []libvirtxml.DomainDisk{newCDROM(k.machine)},
+			Disks: []libvirtxml.DomainDisk{newCDROM(machine)},
 			Serials: []libvirtxml.DomainSerial{{
 				Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}},
 				Target: &libvirtxml.DomainSerialTarget{Port: &port},
@@ -49,17 +49,5 @@ func newDefinition(id fleet.VMID, arch string, k kind) *libvirtxml.Domain {
 			RNGs:       []libvirtxml.DomainRNG{newRNG()},
 			MemBalloon: &libvirtxml.DomainMemBalloon{Model: "virtio", Stats: &libvirtxml.DomainMemBalloonStats{Period: 10}},
 		},
-	}
-}
-
-// newCDROM is the drive that every VM has, empty or not, so that a medium can be put in later.
-func newCDROM(machine string) libvirtxml.DomainDisk {
-	target := &libvirtxml.DomainDiskTarget{Dev: "sda", Bus: "sata"}
-	if machine == "pc" {
-		target = &libvirtxml.DomainDiskTarget{Dev: "hda", Bus: "ide"}
-	}
-	return libvirtxml.DomainDisk{
-		Device: "cdrom", Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"},
-		Target: target, ReadOnly: &libvirtxml.DomainDiskReadOnly{}, Alias: &libvirtxml.DomainAlias{Name: aliasCDROM},
 	}
 }

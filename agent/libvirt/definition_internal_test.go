@@ -44,7 +44,7 @@ func writeDefinition(b *testing.B, vm fleet.VM) (spec, xml time.Duration) {
 		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: "/pool/" + d.Volume})
 	}
 	in.mark = a.mark(agent.NewApplied(a.in, vm.Name, "", nil), "")
-	x := newDefinition(vm.ID, "x86_64", kind{accelerator: "kvm", machine: "q35"})
+	x := newDefinition(vm.ID, "x86_64", q35, kind{accelerator: "kvm"})
 	edit(x, in)
 	addPorts(x)
 	spec = time.Since(began)

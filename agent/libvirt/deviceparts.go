@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"libvirt.org/go/libvirtxml"
@@ -64,6 +65,15 @@ var diskParts = []devicePart[libvirtxml.DomainDisk, fleet.Disk]{
 		}
 	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.Shareable = x.Shareable != nil }},
 	{"encryption", writeEncryption, readEncryption},
+	{"format", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
+		if x.Source != nil && x.Source.File != nil { // another is raw, whatever it is called
+			x.Driver.Type = s.FileFormat()
+		}
+	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) {
+		if s.Format = ""; x.Driver.Type == fleet.Raw && x.Source != nil && x.Source.File != nil && !s.Existing {
+			s.Format = fleet.Raw
+		}
+	}},
 	diskLimit("limits.totalIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.TotalIOPS }),
 	diskLimit("limits.readIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.ReadIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.ReadIOPS }),
 	diskLimit("limits.writeIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.WriteIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.WriteIOPS }),
@@ -250,15 +260,46 @@ func nameTargets(devices *libvirtxml.DomainDeviceList) {
 		if d.Target == nil || d.Target.Dev != "" {
 			continue
 		}
-		prefix := "sd"
-		if d.Target.Bus == "virtio" {
-			prefix = "vd"
-		}
 		for k := 0; d.Target.Dev == ""; k++ {
-			name := diskNamed(prefix, k)
+			name := targetNamed(d.Target.Bus, k)
 			if !slices.ContainsFunc(devices.Disks, func(o libvirtxml.DomainDisk) bool { return targetOf(&o) == name }) {
 				d.Target.Dev = name
 			}
+		}
+	}
+}
+
+// targetNamed is the name of the bus's disk k. Each NVMe disk has a controller of its own, as the serial number is the controller's.
+func targetNamed(bus string, k int) string {
+	switch bus {
+	case "virtio":
+		return diskNamed("vd", k)
+	case "ide":
+		return diskNamed("hd", k)
+	case "nvme":
+		return fmt.Sprintf("nvme%dn1", k)
+	}
+	return diskNamed("sd", k)
+}
+
+// fitNVMe keeps of the controllers that libvirt made for NVMe disks those that have one, each with its disk's serial number.
+func fitNVMe(devices *libvirtxml.DomainDeviceList) {
+	serials := map[uint]string{}
+	for _, d := range devices.Disks {
+		var at uint
+		if d.Target == nil || d.Target.Bus != "nvme" {
+			continue
+		}
+		if _, err := fmt.Sscanf(d.Target.Dev, "nvme%dn", &at); err == nil {
+			serials[at] = d.Serial
+		}
+	}
+	devices.Controllers = slices.DeleteFunc(devices.Controllers, func(c libvirtxml.DomainController) bool {
+		return c.Type == "nvme" && c.Index != nil && serials[*c.Index] == ""
+	})
+	for i := range devices.Controllers {
+		if c := &devices.Controllers[i]; c.Type == "nvme" && c.Index != nil {
+			c.NVME = &libvirtxml.DomainControllerNVME{Serial: serials[*c.Index]}
 		}
 	}
 }

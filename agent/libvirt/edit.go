@@ -157,15 +157,13 @@ func editDisks(devices *libvirtxml.DomainDeviceList, in intent) {
 	}
 	nameTargets(devices)
 	fitSCSI(devices)
+	fitNVMe(devices)
 }
 
 func newDisk(w diskPlace) libvirtxml.DomainDisk {
-	format, source := "qcow2", &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: w.path}}
-	if w.spec.Existing {
-		format = "raw"
-	}
+	format, source := w.spec.FileFormat(), &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: w.path}}
 	if w.source != nil {
-		format, source = "raw", w.source
+		format, source = fleet.Raw, w.source
 	}
 	return setDisk(libvirtxml.DomainDisk{
 		Device: "disk",

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	"libvirt.org/go/libvirtxml"
 
@@ -167,17 +166,4 @@ func readFirstBoot(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	}
 	s.FirstBoot = of
 	return ""
-}
-
-// freeDrive is a CD-ROM drive under a name that no other drive has.
-func freeDrive(x *libvirtxml.Domain) libvirtxml.DomainDisk {
-	machine := "q35"
-	if x.OS != nil && x.OS.Type != nil && !strings.Contains(x.OS.Type.Machine, machine) {
-		machine = "pc"
-	}
-	drive := newCDROM(machine)
-	for c := 'a'; slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == drive.Target.Dev }); c++ {
-		drive.Target.Dev = drive.Target.Dev[:2] + string(c)
-	}
-	return drive
 }

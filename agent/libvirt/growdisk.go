@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -22,7 +23,7 @@ func (a *applying) growDisks(ctx context.Context, old sighted, kept *libvirtxml.
 			return err
 		}
 		p.number = 1 + slices.IndexFunc(a.in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
-		p.size = d.SizeBytes
+		p.size, p.format = d.SizeBytes, d.FileFormat()
 		a.in.Progress(100, fmt.Sprintf("growing disk %d to %s", p.number, fleet.Bytes(p.size)))
 		if err := a.growDisk(ctx, old, kept, p); err != nil {
 			return fmt.Errorf("disk %d: %w", p.number, err)
@@ -61,11 +62,14 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 		return a.resizeLive(ctx, old.ref, running, max(p.size, v.CapacityBytes)) // the guest may not know, where an earlier call was cut off between the two
 	}
 	f, err := a.volumeFile(ctx, p)
+	if p.format == fleet.Raw && !f.modified.IsZero() {
+		f.Size, f.Encrypted, err = f.bytes, false, nil // what it begins with is its guest's
+	}
 	switch {
 	case err != nil || f.Size >= p.size:
 		return err
-	case f.Encrypted:
-		return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so it is not grown.", p.volume)
+	case f.Encrypted && running == nil:
+		return agent.GrowsWhileOn(p.volume)
 	}
 	other, err := a.standsOn(ctx, p, f.id)
 	switch {
@@ -79,6 +83,10 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 	if err := notOpen(ctx, p); err != nil {
 		return err
 	}
+	if p.format == fleet.Raw {
+		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, growFile(p.path(), p.size) })
+		return err
+	}
 	pool, err := lookupPool(ctx, a.c, p.pool.Name)
 	if err != nil {
 		return err
@@ -88,6 +96,19 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 		return err
 	}
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(p.size), 0) })
+}
+
+// growFile makes a raw file larger, which takes nothing of its storage. Nobody is asked who would tell its format by what its guest wrote.
+func growFile(path string, size int64) (err error) {
+	f, err := openToWrite(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := f.Truncate(size); err != nil {
+		return err
+	}
+	return f.Sync()
 }
 
 // resizeLive has QEMU grow the disk of a guest that runs, which tells the guest.

@@ -27,13 +27,13 @@ const (
 
 // addPorts gives a q35 definition root ports for the devices that sit in one, and some to spare at the next start.
 func addPorts(x *libvirtxml.Domain) {
-	if x.OS == nil || x.OS.Type == nil || !strings.Contains(x.OS.Type.Machine, "q35") || x.Devices == nil {
+	if !isQ35(x) || x.Devices == nil {
 		return
 	}
 	d := x.Devices
 	missing := sparePorts + len(d.Interfaces) + len(d.RNGs) + len(d.Hostdevs) + len(d.Filesystems) + 3 // the balloon, and controllers for USB and channels
 	for _, disk := range d.Disks {
-		if disk.Target != nil && disk.Target.Bus == "virtio" {
+		if disk.Target != nil && (disk.Target.Bus == "virtio" || disk.Target.Bus == "nvme") { // which has a controller of its own
 			missing++
 		}
 	}
@@ -88,7 +88,7 @@ func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 			p.ready = func(ctx context.Context, a *applying) error {
 				return a.physicalsFree(ctx, a.c, a.in.VM.ID, []fleet.VMHostDevice{{Device: name}}, true)
 			}
-		case isOurs(d.Alias, aliasDisk) && d.Target != nil && d.Target.Bus != "sata":
+		case isOurs(d.Alias, aliasDisk) && d.Target != nil && readDisk(d, fleet.Disk{}).Plugs():
 			p.what = fmt.Sprintf("disk %s (%s)", targetOf(&d), path.Base(pathOf(&d)))
 			p.wanted = slices.ContainsFunc(spec.Disks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == p.alias })
 		default:

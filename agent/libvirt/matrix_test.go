@@ -18,7 +18,7 @@ import (
 
 // look is where a running QEMU tells of a field, and what it says when the field is as [hvtest.FullSpec] and its like have it. An empty question
 // is a look at the process's arguments; one in braces is asked of QMP, another of the monitor for people, and one behind "direct:" of the guest that is
-// started by its kernel.
+// started by its kernel, one behind "old:" of that on an old machine. Behind a field's name and "=" stands one of its values.
 type look struct{ ask, says string }
 
 // proved are the fields whose effect is seen in a QEMU that runs with them. Those of a spec that are not here are proved by their definition alone,
@@ -41,6 +41,7 @@ var proved = map[string]look{
 	"memory.nodes":           {`{"execute":"query-memdev"}`, `"host-nodes":\s*\[\s*0\s*\]`},
 	"numa":                   {"info numa", `(?s)2 nodes.*node 0 cpus: 0 1\s.*node 1 cpus: 2 3\s.*node 1 size: 128 MB`},
 	"memory.maxMiB":          {"", `maxmem=1048576k`},
+	"boot.machine":           {"old:info qtree", `dev: i440FX-pcihost`},
 	"boot.menu":              {"", `-boot menu=on`},
 	"boot.cdrom":             {"", `"driver":"(scsi|ide)-cd"[^}]*"bootindex":3`},
 	"boot.kernel":            {"direct:guest", `console=ttyS0`},
@@ -66,6 +67,8 @@ var proved = map[string]look{
 	"devices.guestAgent":     {"channels", `^$`},
 
 	"disk.bus":                 {"info qtree", `dev: scsi-hd`},
+	"disk.bus=ide":             {"old:info qtree", `dev: ide-hd`},
+	"disk.format":              {`old:{"execute":"query-block"}`, `"filename":\s*"[^"]*/plain\.raw",\s*"format":\s*"raw"`},
 	"disk.cache":               {`{"execute":"query-block"}`, `"writeback":\s*true`},
 	"disk.io":                  {"", `"aio":"threads"`},
 	"disk.discard":             {"", `"discard":"ignore"`},
@@ -130,6 +133,7 @@ func TestEveryFieldIsProved(t *testing.T) {
 	f.ok(err)
 	pid := strings.TrimSpace(string(text))
 	direct := startDirect(f)
+	others := map[string]string{"direct": string(direct.vm.ID), "old": startOld(f)}
 	answers := map[string]func() string{
 		"direct:balloon": func() (said string) {
 			waitFor(t, "the guest gives memory back", func() bool {
@@ -165,16 +169,17 @@ func TestEveryFieldIsProved(t *testing.T) {
 	said := map[string]string{}
 	tell := func(ask string) string {
 		if _, known := said[ask]; !known {
-			rest, other := strings.CutPrefix(ask, "direct:")
+			of, question := id, ask
+			if name, rest, _ := strings.Cut(ask, ":"); others[name] != "" {
+				of, question = others[name], rest
+			}
 			switch own := answers[ask]; {
 			case own != nil:
 				said[ask] = own()
-			case other:
-				said[ask] = virsh(t, "qemu-monitor-command", string(direct.vm.ID), "--hmp", rest)
-			case strings.HasPrefix(ask, "{"):
-				said[ask] = virsh(t, "qemu-monitor-command", id, "--pretty", ask)
+			case strings.HasPrefix(question, "{"):
+				said[ask] = virsh(t, "qemu-monitor-command", of, "--pretty", question)
 			default:
-				said[ask] = virsh(t, "qemu-monitor-command", id, "--hmp", ask)
+				said[ask] = virsh(t, "qemu-monitor-command", of, "--hmp", question)
 			}
 		}
 		return said[ask]
@@ -186,6 +191,7 @@ func TestEveryFieldIsProved(t *testing.T) {
 	for _, x := range fleet.DiskFields {
 		names = append(names, "disk."+x.Name)
 	}
+	names = append(names, "disk.bus=ide")
 	for _, x := range fleet.NICFields {
 		names = append(names, "nic."+x.Name)
 	}
@@ -245,4 +251,14 @@ func startDirect(f fixture) *snapper {
 	s.apply(s.vm)
 	f.ok(f.StartVM(t.Context(), s.vm.ID))
 	return s
+}
+
+// startOld runs a guest on an old machine, with an IDE disk that is a raw file.
+func startOld(f fixture) string {
+	vm := f.vm()
+	vm.Spec.Boot.Machine = fleet.MachinePC
+	vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "plain.raw", SizeBytes: 1 << 20, Bus: "ide", Format: fleet.Raw}}
+	f.apply(vm)
+	f.ok(f.StartVM(f.t.Context(), vm.ID))
+	return string(vm.ID)
 }

@@ -27,6 +27,8 @@ func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 		return refuse("the VM uses %s in its place, as after a snapshot or a change on the host. Merge that first.", filepath.Base(pathOf(s.keptDisk)))
 	case s.keptDisk.ReadOnly != nil || s.keptDisk.Shareable != nil:
 		return refuse("it is shared or read-only in the VM's definition.")
+	case s.keptDisk.Driver != nil && s.keptDisk.Driver.Type == fleet.Raw:
+		return refuse("it is a raw file in the VM's definition.")
 	case s.live != nil && s.liveDisk.Mirror != nil:
 		return refuse("another copy of it is under way on the host (virsh blockjob). End that first.")
 	case s.live != nil && s.liveDisk.BackingStore != nil && sourcePath(s.liveDisk.BackingStore.Source) != "":

@@ -105,6 +105,7 @@ var parts = []part{
 	{"memory.nodes", writeNodes, readNodes},
 	{"numa", writeCells, readCells},
 
+	{"boot.machine", writeMachine, readMachine},
 	{"boot.menu", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		if x.OS == nil {
 			return

@@ -152,7 +152,7 @@ func defineAnew(t *testing.T, vm fleet.VM, k kind) (agent.Applied, agent.Defined
 		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: path.Join(drawnPath, d.Volume)})
 	}
 	in.mark = a.mark(agent.NewApplied(a.in, vm.Name, "", nil), "secret")
-	x := newDefinition(vm.ID, "x86_64", k)
+	x := newDefinition(vm.ID, "x86_64", machineOf(vm.Spec), k)
 	edit(x, in)
 	addPorts(x)
 	text, err := x.Marshal()
@@ -208,9 +208,9 @@ func FuzzDefinition(f *testing.F) {
 	f.Add([]byte(strings.Repeat("\x07\x02\x03\x0b\x01", 200)), false)
 	f.Add([]byte("\x05\x03\x01\x03"+strings.Repeat("\x02\x04", 300)), true)
 	f.Fuzz(func(t *testing.T, bytes []byte, kvm bool) {
-		k := kind{accelerator: "qemu", machine: "q35", cpuModes: []string{"host-model", "maximum"}}
+		k := kind{accelerator: "qemu", cpuModes: []string{"host-model", "maximum"}}
 		if kvm {
-			k = kind{accelerator: "kvm", machine: "q35", cpuModes: []string{"host-passthrough", "host-model", "maximum"}}
+			k = kind{accelerator: "kvm", cpuModes: []string{"host-passthrough", "host-model", "maximum"}}
 		}
 		same(t, drawnVM(bytes), k)
 	})

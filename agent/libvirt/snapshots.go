@@ -218,6 +218,8 @@ func (w *snapping) check(ctx context.Context, s seen) error {
 			return agent.NoVolume(filepath.Base(want), p.pool.Name)
 		case err != nil:
 			return notPlain(p, err)
+		case d.FileFormat() != "qcow2":
+			return refuse("Disk %d (%s) is a raw file, so it has no snapshots.", i+1, d.Volume)
 		case f.Format != "qcow2" || f.Encrypted:
 			return refuse("The file %s of disk %d has the format %s, or is encrypted, so it has no snapshots.", filepath.Base(want), i+1, f.Format)
 		}

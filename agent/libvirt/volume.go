@@ -29,11 +29,12 @@ type place struct {
 	size   int64  // asked for; 0: the image's
 	image  *place // to clone
 
-	existing bool // it is a volume that was there before: never made, changed or deleted
-	shared   bool // other VMs may have it, too
-	secret   bool // it is encrypted
-	library  bool // the image is one of the library: others may stand on it, too
-	overlay  bool // the disk stands on the image
+	format   string // of the disk's file: see fleet.Disk.FileFormat
+	existing bool   // it is a volume that was there before: never made, changed or deleted
+	shared   bool   // other VMs may have it, too
+	secret   bool   // it is encrypted
+	library  bool   // the image is one of the library: others may stand on it, too
+	overlay  bool   // the disk stands on the image
 
 	noImage error // why the image has no place here, which matters only while the disk is still to be made
 }
@@ -124,7 +125,7 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 		}
 	}
 	if p.image == nil {
-		blank := newVolume{format: "qcow2", size: p.size}
+		blank := newVolume{format: p.format, size: p.size}
 		if p.secret {
 			blank.secret = string(diskSecret(p.ref()))
 		}
@@ -175,8 +176,8 @@ func checkDisk(ctx context.Context, p place) error {
 	case p.existing && (h.Format != "raw" || h.Size == 0):
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty: VMs share raw volumes alone.", p.volume, p.pool.Name, h.Format)
 	case p.existing:
-	case h.Format != "qcow2":
-		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and has the format %s, not qcow2. Choose another name for the disk.", p.volume, p.pool.Name, h.Format)
+	case h.Format != p.format:
+		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and has the format %s, not %s. Choose another name for the disk.", p.volume, p.pool.Name, h.Format, p.format)
 	case p.overlay && !h.Encrypted && standsOnImage(p):
 	case p.secret && h.Encrypted && h.RefersTo == "":
 	case p.secret:

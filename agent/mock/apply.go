@@ -73,6 +73,9 @@ func (h *Host) growDisks(in agent.Apply) error {
 		case f.CapacityBytes >= d.SizeBytes:
 			continue
 		}
+		if d.Encryption != "" && !h.guests[in.VM.ID].on() {
+			return agent.GrowsWhileOn(d.Volume)
+		}
 		if other := f.baseOf(p); other != "" {
 			return agent.VolumeBase(f.Name, other)
 		}
@@ -222,7 +225,7 @@ func (h *Host) checkDisk(in agent.Apply, d fleet.Disk, made bool) (*newVolume, e
 }
 
 func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, error) {
-	v := newVolume{ref: d.Ref(), in: p.dir, file: file{Volume: fleet.Volume{Name: d.Volume, Format: "qcow2", CapacityBytes: d.SizeBytes, AllocBytes: 196 << 10}}}
+	v := newVolume{ref: d.Ref(), in: p.dir, file: file{Volume: fleet.Volume{Name: d.Volume, Format: d.FileFormat(), CapacityBytes: d.SizeBytes, AllocBytes: 196 << 10}}}
 	if !p.spec.Kind.Is().Files {
 		v.Format = formatOf(p.spec)
 	}

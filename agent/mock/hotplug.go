@@ -46,7 +46,7 @@ func (s *shape) retune(plan agent.Edit, want fleet.VMSpec) {
 		}
 	}
 	for _, d := range plan.Disks {
-		if d.Pluggable() && !hasDisk(spec.Disks, d) {
+		if d.Plugs() && !hasDisk(spec.Disks, d) {
 			spec.Disks = append(slices.Clip(spec.Disks), d)
 		}
 	}
@@ -109,7 +109,7 @@ func (h *Host) clings(g *guest) (out []clung) {
 		}
 	}
 	for i, d := range live.Disks {
-		if d.Pluggable() && !hasDisk(def.Disks, d) && !hasDisk(want.Disks, d) {
+		if d.Plugs() && !hasDisk(def.Disks, d) && !hasDisk(want.Disks, d) {
 			add("disks", fmt.Sprintf("disk %s (%s)", target(i), d.Volume), func(s *shape) {
 				s.spec.Disks = slices.DeleteFunc(slices.Clone(s.spec.Disks), func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 			})

@@ -87,8 +87,11 @@ func inventoryOf(name string) fleet.Inventory {
 			Threads: 2 * m.sockets * m.coresEach, Features: m.features,
 		},
 		MemoryBytes: m.memoryGiB << 30, Accelerators: []string{"kvm", "qemu"}, Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI},
-		HugePages:   []fleet.HugePages{{SizeKiB: 2048, Total: 4096, Free: 4096}, {SizeKiB: 1 << 20}},
-		VMGaps:      []fleet.VMGap{{Field: "devices.vsock", Why: "The kernel's vhost_vsock is not loaded. Run: modprobe vhost_vsock."}},
+		HugePages: []fleet.HugePages{{SizeKiB: 2048, Total: 4096, Free: 4096}, {SizeKiB: 1 << 20}},
+		VMGaps: []fleet.VMGap{
+			{Field: "devices.vsock", Why: "The kernel's vhost_vsock is not loaded. Run: modprobe vhost_vsock."},
+			{Field: "disks.bus", Value: "nvme", Why: "It takes libvirt 11.5. Choose another."},
+		},
 		NetworkGaps: []fleet.NetworkGap{{Mode: fleet.NetworkOVS, Why: "Open vSwitch is not installed. Install openvswitch-switch."}},
 	}
 	out.VMGaps = append(out.VMGaps, m.encrypts()...)

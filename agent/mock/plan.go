@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"cmp"
 	"context"
 	"encoding/xml"
 	"fmt"
@@ -66,7 +67,7 @@ func (h *Host) drawn(in agent.Apply, name string, s fleet.VMSpec) string {
 	} else {
 		line(1, `<os>`)
 	}
-	line(2, `<type arch="x86_64" machine="q35">hvm</type>`)
+	line(2, `<type arch="x86_64" machine="%s">hvm</type>`, cmp.Or(s.Boot.Machine, "q35"))
 	line(1, `</os>`)
 	for _, f := range fleet.Parts() {
 		if !f.Default(s) {
@@ -76,7 +77,7 @@ func (h *Host) drawn(in agent.Apply, name string, s fleet.VMSpec) string {
 	line(1, `<devices>`)
 	for i, d := range s.Disks {
 		line(2, `<disk type="file" device="disk">`)
-		line(3, `<driver name="qemu" type="qcow2" discard="unmap"></driver>`)
+		line(3, `<driver name="qemu" type="%s" discard="unmap"></driver>`, d.FileFormat())
 		line(3, `<source file="%s"></source>`, file(d.Ref()))
 		line(3, `<target dev="vd%s" bus="virtio"></target>`, string(rune('a'+i%26)))
 		line(2, `</disk>`)

@@ -199,6 +199,9 @@ func (h *Host) snappable(g *guest, in agent.SnapshotWork) error {
 		if d.Encryption != "" {
 			return fleet.Errorf(fleet.Conflict, "The file %s of disk %d has the format qcow2, or is encrypted, so it has no snapshots.", d.Volume, i+1)
 		}
+		if d.Format == fleet.Raw {
+			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is a raw file, so it has no snapshots.", i+1, d.Volume)
+		}
 		if !p.spec.Kind.Is().Files || d.Existing {
 			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is no file of a pool, so it has no snapshots.", i+1, d.Volume)
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -51,8 +50,11 @@ func diskInKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.Chec
 		c.Add(at+".image", "Disks in pool %s begin empty: images are copied into pools of files alone.", pool.Name)
 	case !is.Files && d.Encryption != "":
 		c.Add(at+".encryption", "Disks in pool %s are no files: let its storage encrypt them.", pool.Name)
-	case !d.Existing && !is.Files:
-		d.Volume = strings.TrimSuffix(d.Volume, ".qcow2") + ".raw"
+	case !d.Existing:
+		if !is.Files {
+			d.Format = "" // it is that anyway
+		}
+		d.Volume = d.VolumeNamed(d.Volume, pool.Spec.Kind)
 	case d.Existing && is.Makes && !d.Shareable:
 		c.Add(at+".existing", "Pool %s makes a volume for each disk. Ask for a new one, or for a shareable disk: that is a raw volume which is there.", pool.Name)
 	case d.Existing && !policy.May(a, policy.InfraChange, ""):

@@ -3,6 +3,7 @@ package control_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -301,6 +302,45 @@ func TestDrivesReadPools(t *testing.T) {
 	order.Spec.Devices.Watchdog = "i6300esb"
 	if _, err := s.CreateVM(t.Context(), s.member, order); err != nil {
 		t.Errorf("with the other watchdog: %v", err)
+	}
+}
+
+// A value of a disk that a host cannot give is refused where it is asked for, in a new VM and in an edit; what a VM has is not asked for again. Its machine
+// stays what it was.
+func TestAHostMayLackAValueOfADisk(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"disks.bus","value":"nvme","why":"It takes libvirt 11.5."},{"field":"boot.machine","value":"pc","why":"QEMU has no such machine here."}]') WHERE id = $1`, s.h1)
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	make := func(a fleet.Actor, name string, host fleet.HostID, change func(*fleet.VMSpec)) error {
+		spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30, Bus: "scsi"}}}
+		change(&spec)
+		_, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: name, HostID: host, Spec: spec})
+		return err
+	}
+	nvme := func(v *fleet.VMSpec) { v.Disks[0].Bus, v.Disks[0].Serial = "nvme", "N1" }
+	old := func(v *fleet.VMSpec) { v.Boot.Machine, v.Disks[0].Bus = fleet.MachinePC, "ide" }
+	s.refused("NVMe where libvirt has none", fleet.Invalid, "cannot give a VM this bus: nvme. It takes libvirt 11.5.", func() error { return make(chief, "fast", s.h1, nvme) })
+	s.refused("a machine that QEMU has not", fleet.Invalid, "cannot give a VM this machine: pc. QEMU has no such machine here.", func() error { return make(chief, "old", s.h1, old) })
+	if err := make(chief, "usual", s.h1, func(*fleet.VMSpec) {}); err != nil {
+		t.Errorf("another bus: %v", err)
+	}
+	vm := s.vm("edited", fleet.Stopped)
+	s.exec(`UPDATE vms SET host_id = $2, spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $3::text, 'volume', 'a.qcow2', 'sizeBytes', 1073741824), jsonb_build_object('poolId', $3::text, 'volume', 'b.qcow2', 'sizeBytes', 1073741824, 'bus', 'nvme', 'serial', 'N2'))) WHERE id = $1`, vm.ID, s.h1, s.nfs)
+	vm, err := s.GetVM(t.Context(), chief, vm.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := func(change func(*fleet.VMSpec)) func() error {
+		return func() error {
+			_, _, err := s.UpdateVM(t.Context(), chief, vm.ID, edited(vm, func(v *fleet.VMSpec) { v.Disks = slices.Clone(v.Disks); change(v) }))
+			return err
+		}
+	}
+	s.refused("an edit to NVMe", fleet.Invalid, "It takes libvirt 11.5", edit(nvme))
+	s.refused("another machine", fleet.Invalid, "find every device at another place", edit(func(v *fleet.VMSpec) { v.Boot.Machine, v.Firmware, v.Disks = fleet.MachinePC, fleet.BIOS, v.Disks[:1] }))
+	if err := edit(func(v *fleet.VMSpec) { v.Disks[0].Bus = "sata" })(); err != nil {
+		t.Errorf("an edit of the other disk: %v", err)
 	}
 }
 

@@ -67,6 +67,53 @@ func TestDisksComeAndGoByAnEdit(t *testing.T) {
 	}
 }
 
+// A raw file bears a name that says so, whoever makes it and in whose place; in a pool that is none of files every disk is raw, and none says so.
+func TestRawFilesAreCalledRaw(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	raw := fleet.Disk{PoolID: s.nfs, SizeBytes: 1 << 30, Format: fleet.Raw}
+	made, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "plain", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{raw, {PoolID: s.nfs, SizeBytes: 1 << 30}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := made.Spec.Disks; !strings.HasSuffix(d[0].Volume, "-1.raw") || d[0].Format != fleet.Raw || !strings.HasSuffix(d[1].Volume, "-2.qcow2") {
+		t.Errorf("the disks are %+v", d)
+	}
+	v, missing := s.missing("web")
+	spec := v.Spec
+	spec.Disks = append(slices.Clone(spec.Disks), raw)
+	got, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
+	if err != nil || !strings.HasSuffix(got.Spec.Disks[2].Volume, ".raw") {
+		t.Fatalf("an edit gives %+v, %v", got.Spec.Disks, err)
+	}
+	spec = got.Spec
+	spec.Disks = slices.Clone(spec.Disks)
+	spec.Disks[2].Format = ""
+	s.refused("another format", fleet.Invalid, "This is not changed by an edit", func() error {
+		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
+		return err
+	})
+	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,format}', '"raw"') WHERE id = $1`, v.ID)
+	s.refused("in its place by another name", fleet.Invalid, "ending in .raw", func() error {
+		_, _, err := s.ReplaceDisk(t.Context(), s.member, v.ID, missing, control.NewDisk{Volume: "x.qcow2", SizeBytes: 1 << 30})
+		return err
+	})
+	now, _, err := s.ReplaceDisk(t.Context(), s.member, v.ID, missing, control.NewDisk{Volume: control.NewDiskName(v, fleet.Disk{Volume: "old.raw"}), SizeBytes: 1 << 30})
+	if err != nil || !strings.HasSuffix(now.Spec.Disks[0].Volume, ".raw") || now.Spec.Disks[0].Format != fleet.Raw {
+		t.Errorf("in its place is %+v, %v", now.Spec.Disks, err)
+	}
+	s.exec(`UPDATE pools SET spec = spec || jsonb_build_object('kind', $2::text) WHERE id = $1`, s.nfs, string(fleet.PoolRBD))
+	spec = now.Spec
+	spec.Disks = append(slices.Clone(spec.Disks), raw)
+	got, _, err = s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := got.Spec.Disks[3]; !strings.HasSuffix(d.Volume, ".raw") || d.Format != "" {
+		t.Errorf("in a pool without files: %+v", d)
+	}
+}
+
 func TestDisksThatAnEditCannotGive(t *testing.T) {
 	s := newSite(t)
 	v, disk := s.missing("web")

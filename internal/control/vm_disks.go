@@ -121,7 +121,7 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 	if err != nil {
 		return err
 	}
-	fleet.CheckVolume(&checks, "volume", in.Volume, spec.Kind)
+	d.CheckVolume(&checks, "volume", in.Volume, spec.Kind)
 	if !spec.Kind.Is().Makes {
 		return fleet.Errorf(fleet.Conflict, "The disk %s is one that its storage has, and no new one can be made there. Detach it.", d.Volume)
 	}
@@ -163,8 +163,8 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 // generation, so that it is none that a disk bore which was replaced before.
 func NewDiskName(vm fleet.VMView, old fleet.Disk) string {
 	name := diskName(vm.Name, vm.ID, max(len(vm.Spec.Disks), int(vm.Generation))+1)
-	if path.Ext(old.Volume) == ".raw" {
-		name = strings.TrimSuffix(name, ".qcow2") + ".raw"
+	if path.Ext(old.Volume) == "."+fleet.Raw {
+		name = strings.TrimSuffix(name, path.Ext(name)) + "." + fleet.Raw
 	}
 	return name
 }

@@ -140,6 +140,8 @@ func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 		switch {
 		case c.When == fleet.Never && shrinks(old, vm, c.Field):
 			checks.Add(c.Field+".sizeBytes", "A disk only grows: %s.", c.Words)
+		case c.When == fleet.Never && fixed(c.Field) != "":
+			checks.Add(c.Field, "This is not changed by an edit (%s): %s.", c.Words, fixed(c.Field))
 		case c.When == fleet.Never:
 			checks.Add(c.Field, "This is not changed by an edit: %s.", c.Words)
 		case c.When == fleet.PowerOff:
@@ -158,6 +160,12 @@ func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 		vm.Spec.Check(&checks, "spec")
 	}
 	return checks.Err()
+}
+
+// fixed is why no edit changes that field of a spec; empty: it says nothing of its own.
+func fixed(field string) string {
+	f, _ := fleet.FieldOf(strings.TrimPrefix(field, "spec."))
+	return f.Fixed
 }
 
 func inWords(changes []fleet.Change) string {

@@ -167,7 +167,7 @@ func scheduleFor(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMVie
 		if d.Encryption != "" {
 			return in, nil, fleet.Errorf(fleet.Conflict, "Disk %d is encrypted, so the VM has no snapshots.", i+1)
 		}
-		if d.Existing || !strings.HasSuffix(d.Volume, ".qcow2") {
+		if !d.IsQcow2() {
 			return in, nil, fleet.Errorf(fleet.Conflict, "Disk %d is no qcow2 file of a pool, so the VM has no snapshots.", i+1)
 		}
 	}

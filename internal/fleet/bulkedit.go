@@ -15,7 +15,7 @@ type BulkEdit struct {
 // BulkFields are the fields that many VMs can have alike: those that hold one value, and say nothing of one VM alone.
 func BulkFields() []VMField {
 	return slices.DeleteFunc(slices.Clone(VMFields), func(f VMField) bool {
-		return f.Name == "disks" || f.Name == "nics" || f.Name == "iso" || len(f.Input.Rows) > 0 || f.Input.Kind == InputFile
+		return f.Name == "disks" || f.Name == "nics" || f.Name == "iso" || f.On == Never || len(f.Input.Rows) > 0 || f.Input.Kind == InputFile
 	})
 }
 

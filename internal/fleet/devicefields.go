@@ -6,9 +6,12 @@ import (
 	"regexp"
 )
 
+// Machines are what a host emulates for a guest.
+var Machines = []Option{{"", "q35"}, {MachinePC, "i440fx (pc), for old guests"}}
+
 // What people may choose among for a disk or a card. The empty value is the default.
 var (
-	DiskBuses  = []Option{{"", "Virtio"}, {"scsi", "SCSI (virtio)"}, {"sata", "SATA"}, {"usb", "USB"}}
+	DiskBuses  = []Option{{"", "Virtio"}, {"scsi", "SCSI (virtio)"}, {"sata", "SATA"}, {"usb", "USB"}, {"ide", "IDE (of the machine pc)"}, {"nvme", "NVMe"}}
 	DiskCaches = []Option{
 		{"", "Usual"}, {"none", "None"}, {"writeback", "Write back"}, {"writethrough", "Write through"}, {"directsync", "Direct, synchronous"}, {"unsafe", "Unsafe (loses data on a crash)"},
 	}
@@ -52,6 +55,11 @@ var DiskFields = []Field[Disk]{
 	whenMade(choice("encryption", "encryption", func(d *Disk) *string { return &d.Encryption }, Input{
 		Section: SectionDevice, Label: "Encryption", Options: DiskEncryptions,
 		Help: "Of a new, empty disk. Its host alone has the passphrase: the VM stays there, without snapshots.",
+	})),
+
+	whenMade(choice("format", "format", func(d *Disk) *string { return &d.Format }, Input{
+		Section: SectionDevice, Label: "Format", Options: DiskFormats,
+		Help: "A raw file is read a little faster. There are no snapshots and no copies of it, and it stays in its pool.",
 	})),
 
 	rate("limits.totalIops", "operations", "IOPS", "Operations", func(d *Disk) *int { return &d.Limits.TotalIOPS }),
@@ -134,11 +142,15 @@ func (d Disk) checkFields(c *Checks, at string) {
 	if d.IO == "native" && d.Cache != "none" && d.Cache != "directsync" {
 		c.Add(at+".io", "Native I/O needs the cache none or directsync.")
 	}
-	if d.ReadOnly && d.Bus == "sata" {
-		c.Add(at+".readOnly", "A SATA disk cannot be read-only. Choose another bus.")
+	if d.ReadOnly && (d.Bus == "sata" || d.Bus == "ide") {
+		c.Add(at+".readOnly", "%s disk cannot be read-only. Choose another bus.", map[string]string{"sata": "A SATA", "ide": "An IDE"}[d.Bus])
+	}
+	if d.Bus == "nvme" && d.Serial == "" {
+		c.Add(at+".serial", "An NVMe disk has a serial number, by which its guest knows it. Give it one.")
 	}
 	d.checkShareable(c, at)
 	d.checkEncryption(c, at)
+	d.checkFormat(c, at)
 	l := d.Limits
 	for _, r := range []struct {
 		total, read, write, burst int

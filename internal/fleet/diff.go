@@ -86,6 +86,7 @@ type Field[S any] struct {
 	// Holds is, of a field of which Reserved speaks in part, where that part is newly chosen: "numa[0].nodes"; nil: it speaks of all.
 	Holds   func(was, want S) []string
 	Default func(S) bool // it is as a new one has it; nil for those that a form asks for otherwise
+	Fixed   string       // why no edit changes it, as a clause and what to do instead; empty: an edit does, or it says nothing of its own
 	Portal  bool         // no host acts by it, so an agent that does not know it is none too old
 	On      When         // when a change takes effect for a guest that is on
 

@@ -69,10 +69,16 @@ func ApplianceOf(v VMView, networks []string) Appliance {
 			a.Family = "linux"
 		}
 	}
+	ide := 0
 	for i, d := range v.Spec.Disks {
 		controller := "pvscsi" // as virtio is: made for virtual machines
-		if d.Bus == "sata" || d.Bus == "usb" {
+		switch {
+		case d.Bus == "ide" && ide < 2: // as many as one controller has
+			controller, ide = d.Bus, ide+1
+		case d.Bus == "sata" || d.Bus == "usb" || d.Bus == "ide":
 			controller = "sata"
+		case d.Bus == "nvme":
+			controller = d.Bus
 		}
 		a.Disks = append(a.Disks, ApplianceDisk{Member: fmt.Sprintf("%s-disk%d.vmdk", v.Name, i+1), Format: "vmdk", SizeBytes: v.DiskBytes(d), Controller: controller})
 	}
@@ -97,6 +103,9 @@ func NotExported(v VMView) []string {
 	}
 	if v.Spec.Firmware == UEFI {
 		out = append(out, "The firmware's variables (NVRAM) with boot entries and secure boot's keys: the copy's firmware looks for the boot loader anew.")
+	}
+	if v.Spec.Boot.Machine != "" {
+		out = append(out, "Its machine (pc): choose it for the copy, whose guest may know no other.")
 	}
 	if v.Spec.Security.TPM {
 		out = append(out, "The TPM's state: what the guest has sealed with it (BitLocker, LUKS) needs its recovery key in the copy.")

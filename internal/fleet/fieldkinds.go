@@ -31,6 +31,12 @@ func reserved[S any](why string, f Field[S]) Field[S] {
 	return f
 }
 
+// fixed is a field that no edit changes; why is a clause.
+func fixed[S any](why string, f Field[S]) Field[S] {
+	f.On, f.Fixed = Never, why
+	return f
+}
+
 // Says is a value in words: one of the options', or itself with its unit.
 func (in Input) Says(v string) string {
 	switch {

@@ -24,14 +24,14 @@ func (d Disk) words() string {
 
 // comes is from when on a guest that is on has a disk that it gets, or is without one that it loses.
 func (d Disk) comes() When {
-	if d.Pluggable() {
+	if d.Plugs() {
 		return Now
 	}
 	return NextBoot
 }
 
-// Pluggable reports whether its bus knows disks that come and go.
-func (d Disk) Pluggable() bool { return d.Bus != "sata" }
+// Plugs reports whether a guest that is on can get and lose the disk: other controllers know no way that guests bear.
+func (d Disk) Plugs() bool { return d.Bus == "" || d.Bus == "scsi" || d.Bus == "usb" }
 
 // resized reports whether two disks differ in their sizes and in nothing else.
 func resized(a, b Disk) bool {
@@ -113,8 +113,8 @@ func (v VMView) AllowsGrow(disk Disk, moving []MovingDisk) (bool, string) {
 	switch {
 	case !ok:
 		return false, why
-	case disk.Encryption != "":
-		return false, "It is encrypted, so it stays as large as it was made. Give the VM another disk."
+	case disk.Encryption != "" && !v.On():
+		return false, "It is encrypted, and QEMU alone has its passphrase, while the guest runs. Start the VM, and grow it then."
 	case disk.Shareable:
 		return false, "It is shared with other VMs, whose guests would not know. Take it out of all of them, and grow the volume in its pool."
 	case disk.Existing:

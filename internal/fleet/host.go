@@ -66,7 +66,7 @@ type PoolGap struct {
 
 // VMGap is a part of a VM that a host cannot have, and what would bring it, as a sentence.
 type VMGap struct {
-	Field string `json:"field"`           // a VMField's name
+	Field string `json:"field"`           // a VMField's name, or a device's field: "disks.bus"
 	Value string `json:"value,omitempty"` // of it, the value that it cannot have; empty: any but the usual
 	Why   string `json:"why"`
 }

@@ -376,6 +376,8 @@ func (v VMView) AllowsImage(disk Volref) (bool, string) {
 		return false, v.HeldBySnapshots()
 	case slices.ContainsFunc(v.Spec.Disks, func(d Disk) bool { return d.Ref() == disk && d.Encryption != "" }):
 		return false, "It is encrypted with a passphrase that its host keeps for itself, so it is not copied."
+	case slices.ContainsFunc(v.Spec.Disks, func(d Disk) bool { return d.Ref() == disk && d.Format == Raw }):
+		return false, "It " + Disk{Format: Raw}.staysRaw()
 	case slices.ContainsFunc(v.Spec.Disks, func(d Disk) bool { return d.Ref() == disk && d.Shareable }):
 		return false, "It is shared with other VMs, which may write to it meanwhile. Take it out of all of them, and copy the volume in its pool."
 	}

@@ -1,10 +1,13 @@
 package fleet
 
+import "slices"
+
 // Preset is what a kind of guest mostly wants: a beginning for the form of a new VM, of which all can be changed.
 type Preset struct {
 	Key, Title, Hint string
 	Source           VMSource
 	Fields           map[string]string // by the name of a field of VMFields, its value as JSON
+	Disk, NIC        map[string]string // likewise, what each disk and each card has: by the name of a field of DiskFields or NICFields
 	DiskGiB          int               // of the first disk; 0: as large as its image
 }
 
@@ -44,8 +47,9 @@ var Presets = []Preset{
 		Fields: map[string]string{"cpus": "4", "memoryMiB": "8192", "firmware": `"uefi"`, "security.tpm": "true", "security.secureBoot": "true", "drives": `[{"slot":"cdrom2"}]`, "display.sound": `"ich9"`, "cpu.sockets": "1", "cpu.cores": "4"},
 	},
 	{
-		Key: "legacy", Title: "Legacy", Hint: "BIOS, one processor, a plain mouse.", Source: SourceISO, DiskGiB: 20,
-		Fields: map[string]string{"cpus": "1", "memoryMiB": "1024", "firmware": `"bios"`, "display.pointer": `"mouse"`, "display.sound": `"ac97"`},
+		Key: "legacy", Title: "Legacy", Hint: "The machine of the nineties (pc): BIOS, one processor, an IDE disk, a Realtek 8139 card, a plain mouse.", Source: SourceISO, DiskGiB: 20,
+		Fields: map[string]string{"cpus": "1", "memoryMiB": "1024", "firmware": `"bios"`, "boot.machine": `"pc"`, "display.pointer": `"mouse"`, "display.sound": `"ac97"`},
+		Disk:   map[string]string{"bus": `"ide"`}, NIC: map[string]string{"model": `"rtl8139"`},
 	},
 }
 
@@ -59,7 +63,7 @@ func PresetNamed(key string) (Preset, bool) {
 	return Preset{}, false
 }
 
-// On is the spec with what the preset says in place of what was there, and all other parts as usual.
+// On is the spec with what the preset says in place of what was there, and all other parts as usual, those of its disks and cards too.
 func (p Preset) On(s VMSpec) (VMSpec, error) {
 	for _, f := range Parts() {
 		f.Copy(&s, VMSpec{})
@@ -67,11 +71,46 @@ func (p Preset) On(s VMSpec) (VMSpec, error) {
 	for name, value := range p.Fields {
 		f, ok := FieldOf(name)
 		if !ok {
-			return s, Errorf(Invalid, "The preset %s names a field that there is not: %s.", p.Title, name)
+			return s, p.unknown(name)
 		}
 		if err := f.Take(&s, []byte(value)); err != nil {
-			return s, Errorf(Invalid, "The preset %s has no value of %s.", p.Title, f.Noun)
+			return s, p.noValue(f.Noun)
 		}
 	}
-	return s, nil
+	var err error
+	if s.Disks, err = presetOn(p, s.Disks, DiskFields, p.Disk); err != nil {
+		return s, err
+	}
+	s.NICs, err = presetOn(p, s.NICs, NICFields, p.NIC)
+	return s, err
+}
+
+// presetOn are the devices with the values that the preset has for each of them, and otherwise as usual.
+func presetOn[T any](p Preset, all []T, fields []Field[T], values map[string]string) ([]T, error) {
+	out := slices.Clone(all)
+	for name := range values {
+		if !slices.ContainsFunc(fields, func(f Field[T]) bool { return f.Name == name }) {
+			return out, p.unknown(name)
+		}
+	}
+	for i := range out {
+		for _, f := range fields {
+			var usual T
+			if f.Copy(&out[i], usual); values[f.Name] == "" {
+				continue
+			}
+			if err := f.Take(&out[i], []byte(values[f.Name])); err != nil {
+				return out, p.noValue(f.Noun)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (p Preset) unknown(name string) error {
+	return Errorf(Invalid, "The preset %s names a field that there is not: %s.", p.Title, name)
+}
+
+func (p Preset) noValue(noun string) error {
+	return Errorf(Invalid, "The preset %s has no value of %s.", p.Title, noun)
 }

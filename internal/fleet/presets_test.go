@@ -10,13 +10,16 @@ func TestEveryPresetMakesAGoodVM(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, p := range fleet.Presets {
-		s, err := p.On(fleet.VMSpec{Power: fleet.Stopped, CPU: fleet.VMCPU{Threads: 7}})
+		s, err := p.On(fleet.VMSpec{
+			Power: fleet.Stopped, CPU: fleet.VMCPU{Threads: 7},
+			Disks: []fleet.Disk{{PoolID: "p", SizeBytes: 1 << 30, Cache: "unsafe"}}, NICs: []fleet.NIC{{Network: "lan", Queues: 4}},
+		})
 		if err != nil {
 			t.Errorf("%s: %v", p.Key, err)
 		}
 		var checks fleet.Checks
 		s.Check(&checks, "spec")
-		if err := checks.Err(); err != nil || s.CPU.Threads != 0 {
+		if err := checks.Err(); err != nil || s.CPU.Threads != 0 || s.Disks[0].Cache != "" || s.NICs[0].Queues != 0 {
 			t.Errorf("%s makes %+v: %v", p.Key, s, err)
 		}
 		known := false
@@ -31,7 +34,19 @@ func TestEveryPresetMakesAGoodVM(t *testing.T) {
 	if _, ok := fleet.PresetNamed("no such"); ok {
 		t.Error("there is a preset of no name")
 	}
-	if _, err := (fleet.Preset{Fields: map[string]string{"wings": "2"}}).On(fleet.VMSpec{}); err == nil {
-		t.Error("a preset names a field that there is not")
+	for _, odd := range []fleet.Preset{
+		{Fields: map[string]string{"wings": "2"}},
+		{Disk: map[string]string{"wings": "2"}},
+		{NIC: map[string]string{"wings": "2"}},
+		{Fields: map[string]string{"cpus": `"two"`}},
+		{Disk: map[string]string{"bus": "2"}},
+	} {
+		if _, err := odd.On(fleet.VMSpec{Disks: make([]fleet.Disk, 1), NICs: make([]fleet.NIC, 1)}); err == nil {
+			t.Errorf("a preset names a field or a value that there is not: %+v", odd)
+		}
+	}
+	old, err := fleet.Presets[len(fleet.Presets)-1].On(fleet.VMSpec{Disks: make([]fleet.Disk, 2), NICs: make([]fleet.NIC, 1)})
+	if err != nil || old.Boot.Machine != "pc" || old.Disks[1].Bus != "ide" || old.NICs[0].Model != "rtl8139" {
+		t.Errorf("the legacy preset makes %+v, %v", old, err)
 	}
 }

@@ -173,7 +173,10 @@ func (v VMView) AllowsTake(busy []JobKind) (bool, string) {
 		if d.Shareable {
 			return false, diskNumber(i) + " is shared with other VMs, so no snapshot holds what they write to it."
 		}
-		if d.Existing || !strings.HasSuffix(d.Volume, ".qcow2") {
+		if d.Format == Raw {
+			return false, diskNumber(i) + " is a raw file, which holds its newest data alone, so it has no snapshots."
+		}
+		if !d.IsQcow2() {
 			return false, diskNumber(i) + " is no qcow2 file of a pool, so it has no snapshots."
 		}
 	}

@@ -289,6 +289,9 @@ func (v VMView) copyable(what string) string {
 		if d.Existing {
 			return fmt.Sprintf("Disk %d is a LUN of its storage, of which %s is made.", i+1, what)
 		}
+		if why := d.staysRaw(); why != "" {
+			return diskNumber(i) + " " + why
+		}
 		if ok, why := v.AllowsImage(d.Ref()); !ok {
 			return why
 		}

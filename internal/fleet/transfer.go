@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"fmt"
-	"strings"
 )
 
 // TransferID names the way of one file from one host to another.
@@ -97,7 +96,9 @@ func (v VMView) AllowsLeave(moving []MovingDisk, leaving *LeavingVM) (bool, stri
 			return false, diskNumber(i) + " is a LUN, which its storage alone moves."
 		case d.Overlay:
 			return false, diskNumber(i) + " stands on an image in its pool, which is not sent with it."
-		case !strings.HasSuffix(d.Volume, ".qcow2"):
+		case d.staysRaw() != "":
+			return false, diskNumber(i) + " " + d.staysRaw()
+		case !d.IsQcow2():
 			return false, diskNumber(i) + " is no qcow2 file of a pool."
 		}
 	}

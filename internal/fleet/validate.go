@@ -100,17 +100,6 @@ func plain(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// CheckVolume notes at field where name cannot be a new disk's in a pool of that kind.
-func CheckVolume(c *Checks, field, name string, kind PoolKind) {
-	ending := ".qcow2"
-	if !kind.Is().Files {
-		ending = ".raw"
-	}
-	if !volumeForm.MatchString(name) || !strings.HasSuffix(name, ending) {
-		c.Add(field, "Name the new disk with letters, digits and . _ -, 200 at most, ending in %s.", ending)
-	}
-}
-
 // Check notes the spec's faults with JSON paths below prefix ("spec").
 func (s VMSpec) Check(c *Checks, prefix string) {
 	if s.CPUs < 1 || s.CPUs > MaxCPUs {

@@ -99,7 +99,7 @@ type Volref struct {
 	Volume string `json:"volume"`
 }
 
-// Disk is a disk kept as a volume of its own, qcow2 in a pool of files and raw in others. The agent creates the volume: empty, as a
+// Disk is a disk kept as a volume of its own: see Disk.FileFormat for those in a pool of files; in others it is raw. The agent creates the volume: empty, as a
 // full copy of Image, or as an overlay on it. An existing one it takes as it is, and never makes, changes or deletes.
 type Disk struct {
 	PoolID    PoolID  `json:"poolId"`
@@ -115,9 +115,10 @@ type Disk struct {
 	Overlay     bool   `json:"overlay,omitempty"` // it stands on the image, of which a copy must be in its pool, instead of being a full copy
 	// Encryption is luks where the disk is encrypted when it is made, with a passphrase that its host makes and keeps for itself; empty: it is not.
 	Encryption string `json:"encryption,omitempty"`
+	Format     string `json:"format,omitempty"` // of its file, when it is made: raw; empty: as its pool has it, qcow2 in a pool of files
 
 	// How the guest has it: see DiskFields. The zero value of each is the usual.
-	Bus       string     `json:"bus,omitempty"`       // scsi, sata or usb; empty: virtio
+	Bus       string     `json:"bus,omitempty"`       // scsi, sata, usb, ide or nvme: see DiskBuses; empty: virtio
 	Cache     string     `json:"cache,omitempty"`     // none, writeback, writethrough, directsync or unsafe; empty: none where the storage can, else QEMU's own
 	Discard   string     `json:"discard,omitempty"`   // ignore; empty: what the guest frees is freed
 	IO        string     `json:"io,omitempty"`        // native, threads or io_uring; empty: QEMU's own

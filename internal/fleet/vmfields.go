@@ -185,6 +185,9 @@ var partFields = []Field[VMSpec]{
 		Section: SectionMemory, Label: "NUMA nodes", Help: "The host's nodes that the memory comes from: 0-1.",
 	}, cpuSetForm, "Give numbers and ranges of them: 0-1.")),
 
+	fixed("its guest would find every device at another place, and many do not start then. Make a new VM", choice("boot.machine", "machine", func(s *VMSpec) *string { return &s.Boot.Machine }, Input{
+		Section: SectionBoot, Label: "Machine", Options: Machines, Help: "Chosen when the VM is made, and never afterwards. The old one is for guests that know no newer: it has BIOS, and IDE disks.",
+	})),
 	flag("boot.menu", "boot menu", func(s *VMSpec) *bool { return &s.Boot.Menu }, Input{
 		Section: SectionBoot, Label: "Boot menu", Help: "The firmware waits some seconds for a key, and offers what it can boot from.",
 	}),
@@ -321,7 +324,7 @@ func PartNames() []string {
 // UsedPart is a field that came later than the others, and is not as usual.
 type UsedPart struct{ Name, At, Noun, Value string } // "nics.model" at "nics[0].model"; the value where it is a word
 
-// Used are those of the spec, each once.
+// Used are those of the spec, each once, and of the devices each word of one once.
 func (s VMSpec) Used() []UsedPart {
 	var out []UsedPart
 	for _, f := range allParts {
@@ -333,10 +336,19 @@ func (s VMSpec) Used() []UsedPart {
 	return slices.Concat(out, used("disks", s.Disks, DiskFields), used("nics", s.NICs, NICFields))
 }
 
+// used are the fields of the elements of a list that are not as usual: each once, or where its values are words, each of them once.
 func used[T any](list string, all []T, fields []Field[T]) (out []UsedPart) {
 	for _, f := range fields {
-		if i := slices.IndexFunc(all, func(v T) bool { return !f.Default(v) }); i >= 0 {
-			out = append(out, UsedPart{list + "." + f.Name, fmt.Sprintf("%s[%d].%s", list, i, f.Name), f.Noun, ""})
+		seen := map[string]bool{}
+		for i, v := range all {
+			word, _ := f.Value(v).(string)
+			if f.Input.Kind != InputChoice {
+				word = ""
+			}
+			if !f.Default(v) && !seen[word] {
+				seen[word] = true
+				out = append(out, UsedPart{list + "." + f.Name, fmt.Sprintf("%s[%d].%s", list, i, f.Name), f.Noun, word})
+			}
 		}
 	}
 	return out
@@ -370,6 +382,7 @@ func (s VMSpec) checkParts(c *Checks, prefix string) {
 		}
 		features[f[1:]] = true
 	}
+	s.checkMachine(c, prefix)
 	s.checkBootOrder(c, prefix)
 	s.checkConfidential(c, prefix)
 	s.checkLists(c, prefix)

@@ -159,7 +159,7 @@ func fullSpec() fleet.VMSpec {
 	return fleet.VMSpec{
 		CPU:      fleet.VMCPU{Model: "host-model", Sockets: 2, Cores: 3, Threads: 4, Max: 24, Features: "+aes", Shares: 512, Limit: 50, Pinned: "0-3"},
 		Memory:   fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 4096, Nodes: "0", BalloonMiB: 256},
-		Boot:     fleet.VMBoot{Menu: true, CDROM: 1, Kernel: &fleet.Volref{PoolID: "p", Volume: "vmlinuz"}, Initrd: &fleet.Volref{PoolID: "p", Volume: "initrd"}, Cmdline: "quiet"},
+		Boot:     fleet.VMBoot{Menu: true, CDROM: 1, Kernel: &fleet.Volref{PoolID: "p", Volume: "vmlinuz"}, Initrd: &fleet.Volref{PoolID: "p", Volume: "initrd"}, Cmdline: "quiet", Machine: "pc"},
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9", Spice: true, USBRedirection: 2},
 		Security: fleet.VMSecurity{TPM: true, SecureBoot: true, Confidential: "sev"},
 		Devices:  fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true, GuestAgent: "none", Balloon: "none", Serials: 2, Parallel: true},
@@ -196,7 +196,7 @@ func TestPartsAreValues(t *testing.T) {
 		c := full.Diff(fleet.VMSpec{}, true)
 		if !slices.ContainsFunc(c, func(c fleet.Change) bool {
 			at, _, _ := strings.Cut(c.Field, "[")
-			return at == "spec."+f.Name && c.When == f.On && (f.On == fleet.NextBoot || f.On == fleet.Now)
+			return at == "spec."+f.Name && c.When == f.On && (f.On == fleet.NextBoot || f.On == fleet.Now || f.On == fleet.Never && f.Fixed != "")
 		}) {
 			t.Errorf("%s: an edit of it is %+v", f.Name, c)
 		}

@@ -33,6 +33,8 @@ type VMBoot struct {
 	Menu  bool `json:"menu,omitempty"`  // the firmware offers its devices for some seconds
 	CDROM int  `json:"cdrom,omitempty"` // the drive's place among those that are tried by number; 0: not by number
 
+	Machine string `json:"machine,omitempty"` // that the host emulates: see Machines; empty: q35
+
 	Kernel  *Volref `json:"kernel,omitempty"` // started in place of what is on the disks
 	Initrd  *Volref `json:"initrd,omitempty"`
 	Cmdline string  `json:"cmdline,omitempty"` // of the kernel

@@ -38,12 +38,14 @@ func takeDisk(r *reading, e *element) error {
 		r.note(e, Left, "A VM here has no such drive: "+cut(device)+".")
 		return nil
 	}
-	if target != nil && !d.CDROM && target.attr("bus") != "" && target.attr("bus") != "virtio" {
-		r.note(target, Left, "A disk is at the virtio bus here: its guest needs the driver.")
+	if target != nil && !d.CDROM {
+		takeBus(r, target, &d)
 	}
 	for _, in := range e.in {
 		switch in.name {
 		case "source", "target", "address", "alias":
+		case "serial":
+			d.Serial = strings.TrimSpace(in.text)
 		case "driver", "readonly", "boot":
 			r.note(in, Usual, "Caching, discard and the order of booting are as on every VM here.")
 		case "backingStore", "mirror":
@@ -75,6 +77,16 @@ func takeDisk(r *reading, e *element) error {
 	return nil
 }
 
+func takeBus(r *reading, target *element, d *Disk) {
+	switch bus := target.attr("bus"); {
+	case bus == "" || bus == "virtio":
+	case offered(fleet.DiskBuses, bus):
+		d.Bus = bus
+	default:
+		r.note(target, Left, "A disk is at the virtio bus here, not at "+cut(bus)+": its guest needs the driver.")
+	}
+}
+
 func takeInterface(r *reading, e *element) error {
 	n := fleet.NIC{}
 	source, mac := e.first("source"), e.first("mac")
@@ -97,7 +109,9 @@ func takeInterface(r *reading, e *element) error {
 		switch in.name {
 		case "source", "mac", "address", "alias", "target":
 		case "model":
-			if m := in.attr("type"); m != "virtio" {
+			if m := in.attr("type"); m != "virtio" && offered(fleet.NICModels, m) {
+				n.Model = m
+			} else if m != "virtio" {
 				r.note(in, Left, "A card is a virtio one here, not "+cut(m)+": its guest needs the driver.")
 			}
 		case "filterref":
@@ -232,6 +246,11 @@ func takePort(r *reading, e *element) error {
 		r.note(e, Refused, "A port that ends in a file, a device or a network of the host.")
 	}
 	return nil
+}
+
+// offered reports whether people can choose the value here.
+func offered(options []fleet.Option, value string) bool {
+	return slices.ContainsFunc(options, func(o fleet.Option) bool { return value != "" && o.Value == value })
 }
 
 func oneOf(text string, of ...string) bool {

@@ -37,6 +37,12 @@ func Read(text string) (Result, error) {
 	if r.Spec.CPUs == 0 || r.Spec.MemoryMiB == 0 {
 		return Result{}, wrong(root.line, "the domain does not say how many vCPUs and how much memory it has.")
 	}
+	for i := range r.Disks {
+		if d := &r.Disks[i]; d.Bus == "ide" && r.Spec.Boot.Machine != fleet.MachinePC {
+			d.Bus = "sata"
+			r.Notes = append(r.Notes, Note{d.Line, "devices/disk", Left, "The machine q35 has no IDE: the disk is a SATA disk here."})
+		}
+	}
 	slices.SortStableFunc(r.Notes, func(a, b Note) int { return cmp.Compare(a.Line, b.Line) })
 	return r.Result, nil
 }
@@ -218,6 +224,13 @@ func takeOS(r *reading, e *element) error {
 			}
 			if arch := e.attr("arch"); arch != "" && arch != "x86_64" && arch != "aarch64" {
 				r.note(e, Left, "The VM has the architecture of its host.")
+			}
+			switch m := e.attr("machine"); {
+			case m == "" || strings.Contains(m, "q35"):
+			case m == fleet.MachinePC || strings.HasPrefix(m, fleet.MachinePC+"-"):
+				r.Spec.Boot.Machine = fleet.MachinePC
+			default:
+				r.note(e, Left, "A VM here has the machine q35 or pc, not "+cut(m)+".")
 			}
 			return nil
 		}},

@@ -33,6 +33,8 @@ type Result struct {
 type Disk struct {
 	Line   int
 	Target string // "vda"
+	Bus    string // one of those of a disk here; empty: virtio
+	Serial string
 	CDROM  bool
 	Path   string // of a file or a device of the host; empty: it is none
 	Pool   string // of a volume that is named by its pool

@@ -66,7 +66,7 @@ func TestADefinitionBecomesASpec(t *testing.T) {
 	}
 	want := fleet.VMSpec{
 		CPUs: 4, MemoryMiB: 2048, Firmware: fleet.UEFI,
-		NICs: []fleet.NIC{{Network: "lan", PortGroup: "web", MAC: "52:54:00:00:00:07"}, {Bridge: "br0"}},
+		NICs: []fleet.NIC{{Network: "lan", PortGroup: "web", MAC: "52:54:00:00:00:07"}, {Bridge: "br0", Model: "e1000e"}},
 		CPU:  fleet.VMCPU{Model: "Skylake-Server", Sockets: 2, Cores: 2, Threads: 1}, Memory: fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048}, Boot: fleet.VMBoot{Menu: true},
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9"},
 		Security: fleet.VMSecurity{TPM: true}, Devices: fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true},
@@ -75,7 +75,7 @@ func TestADefinitionBecomesASpec(t *testing.T) {
 		t.Errorf("read is %q %q\n%+v, want\n%+v", r.Name, r.Description, r.Spec, want)
 	}
 	disks := []vmxml.Disk{
-		{Line: 23, Target: "vda", Path: "/srv/vm/web.qcow2"}, {Line: 28, Target: "sda", Pool: "fast", Volume: "data.qcow2"}, {Line: 29, Target: "sdb", CDROM: true, Path: "/srv/iso/cd.iso"},
+		{Line: 23, Target: "vda", Path: "/srv/vm/web.qcow2"}, {Line: 28, Target: "sda", Bus: "scsi", Pool: "fast", Volume: "data.qcow2"}, {Line: 29, Target: "sdb", CDROM: true, Path: "/srv/iso/cd.iso"},
 	}
 	if !reflect.DeepEqual(r.Disks, disks) {
 		t.Errorf("the disks are %+v", r.Disks)
@@ -88,7 +88,7 @@ func TestADefinitionBecomesASpec(t *testing.T) {
 		}
 	}
 	for at, kind := range map[string]vmxml.Kind{
-		"10 vcpu": vmxml.Left, "18 cpu/feature": vmxml.Left, "28 devices/disk/target": vmxml.Left, "32 devices/interface/model": vmxml.Left, "36 devices/graphics": vmxml.Left, "41 devices/tpm": vmxml.Left, "30 devices/controller": vmxml.Usual,
+		"10 vcpu": vmxml.Left, "18 cpu/feature": vmxml.Left, "36 devices/graphics": vmxml.Left, "41 devices/tpm": vmxml.Left, "30 devices/controller": vmxml.Usual,
 	} {
 		if said[at] != kind {
 			t.Errorf("of line %s it says %q, want %q; all is %v", at, said[at], kind, said)
@@ -96,6 +96,34 @@ func TestADefinitionBecomesASpec(t *testing.T) {
 	}
 	if r.Beyond() {
 		t.Errorf("it is said to reach beyond the VM: %+v", r.Notes)
+	}
+}
+
+// An old guest keeps its machine and what its drivers are for, as far as there is such a machine here.
+func TestAnOldDefinitionKeepsItsMachine(t *testing.T) {
+	t.Parallel()
+	devices := `<disk type='file'><source file='/p/a'/><target dev='hda' bus='ide'/></disk><disk type='file'><source file='/p/b'/><target dev='nvme0n1' bus='nvme'/><serial>N1</serial></disk>
+<disk type='file'><source file='/p/c'/><target dev='xvda' bus='xen'/></disk><disk type='file'><source file='/p/d'/></disk>
+<interface type='bridge'><source bridge='br0'/><model type='rtl8139'/></interface><interface type='bridge'><source bridge='br0'/><model type='ne2k_pci'/></interface>`
+	for machine, want := range map[string]struct{ machine, bus, said string }{
+		"pc": {"pc", "ide", ""}, "pc-i440fx-rhel7.6.0": {"pc", "ide", ""}, "pc-1.3": {"pc", "ide", ""}, "pc-q35-7.2": {"", "sata", "has no IDE"}, "q35": {"", "sata", "has no IDE"},
+		"isapc": {"", "sata", "q35 or pc, not isapc"}, "": {"", "sata", "has no IDE"},
+	} {
+		r, err := vmxml.Read(with(`<os><type machine='`+machine+`'>hvm</type></os>`, devices))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said []string
+		for _, n := range r.Notes {
+			said = append(said, n.Text)
+		}
+		all := strings.Join(said, " ")
+		if r.Spec.Boot.Machine != want.machine || r.Disks[0].Bus != want.bus || !strings.Contains(all, want.said) || want.said == "" && strings.Contains(all, "IDE") {
+			t.Errorf("%q: machine %q, bus %q, said %q", machine, r.Spec.Boot.Machine, r.Disks[0].Bus, said)
+		}
+		if r.Disks[1].Bus != "nvme" || r.Disks[1].Serial != "N1" || r.Disks[2].Bus != "" || !strings.Contains(all, "not at xen") || r.Spec.NICs[0].Model != "rtl8139" || r.Spec.NICs[1].Model != "" || !strings.Contains(all, "not ne2k_pci") {
+			t.Errorf("%q: read is %+v, %+v; said %q", machine, r.Disks, r.Spec.NICs, said)
+		}
 	}
 }
 

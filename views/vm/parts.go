@@ -36,7 +36,7 @@ func (f Form) folds() []fold {
 	for _, s := range fleet.VMSections {
 		one := fold{id: "vm-" + kit.Slug(string(s)), title: string(s)}
 		for _, v := range fleet.VMFields {
-			if v.Input.Section == s {
+			if v.Input.Section == s && (!f.Edits || v.On != fleet.Never) {
 				one.fields = append(one.fields, f.partOf(v))
 			}
 		}

@@ -1,0 +1,171 @@
+package libvirt
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/golden"
+)
+
+// definitionOf is the VM's definition as it is made, on the spec's machine.
+func definitionOf(t *testing.T, spec fleet.VMSpec) *libvirtxml.Domain {
+	t.Helper()
+	vm := fleet.VM{Meta: fleet.Meta{ID: "01a206b5-2a62-7003-a101-340befa69b68", Name: "old", Generation: 1}, Spec: spec}
+	x := newDefinition(vm.ID, "x86_64", machineOf(spec), kind{accelerator: "kvm"})
+	edit(x, intentOf(vm, agent.Plan(agent.Applied{}, agent.Defined{}, vm, true)))
+	addPorts(x)
+	return x
+}
+
+func intentOf(vm fleet.VM, plan agent.Edit) intent {
+	in := intent{Edit: plan, name: vm.Name, spec: vm.Spec, mark: mark{ID: vm.ID, Generation: 1}}
+	for _, d := range plan.Disks {
+		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: "/pool/" + d.Volume})
+	}
+	return in
+}
+
+func disksNamed(bus string, volumes ...string) (out []fleet.Disk) {
+	for _, v := range volumes {
+		out = append(out, fleet.Disk{PoolID: "p", Volume: v, Bus: bus})
+	}
+	return out
+}
+
+// A definition of an old machine, and of one with NVMe disks, is seen at a glance and read as what was asked for.
+func TestMachinesInADefinition(t *testing.T) {
+	t.Parallel()
+	nvme := disksNamed("nvme", "a.qcow2", "b.qcow2")
+	nvme[0].Serial, nvme[1].Serial, nvme[1].BootOrder = "N1", "N2", 1
+	for name, spec := range map[string]fleet.VMSpec{
+		"pc":   {CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Boot: fleet.VMBoot{Machine: fleet.MachinePC}, Disks: disksNamed("ide", "a.qcow2", "b.qcow2"), Drives: []fleet.VMDrive{{Slot: "cdrom2"}}},
+		"nvme": {CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Disks: nvme},
+	} {
+		text, err := definitionOf(t, spec).Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Text(t, filepath.Join("testdata", "vm-machine-"+name+".xml"), text+"\n")
+		var again libvirtxml.Domain
+		if err := again.Unmarshal(text); err != nil {
+			t.Fatal(err)
+		}
+		is := definedOf(&again, agent.Applied{Spec: spec, Pools: map[fleet.PoolID]agent.AppliedPool{}}, func(string) *fleet.Volref { return nil })
+		for _, f := range []string{"boot.machine", "disks", "drives"} {
+			if f, _ := fleet.FieldOf(f); is.Odd[f.Name] != "" || !f.Same(is.Spec, spec) {
+				t.Errorf("%s: %s is read as %s %s", name, f.Name, f.Words(is.Spec), is.Odd[f.Name])
+			}
+		}
+	}
+}
+
+// What libvirt and its versions call a machine is one of two, or what no spec can say.
+func TestMachinesAreRead(t *testing.T) {
+	t.Parallel()
+	for machine, want := range map[string]string{
+		"q35": "", "pc-q35-7.2": "", "pc-q35-rhel9.4.0": "", "pc": "pc", "pc-i440fx-7.2": "pc", "pc-i440fx-rhel7.6.0": "pc", "pc-1.3": "pc",
+		"microvm": "odd microvm", "virt-9.0": "odd virt-9.0", "isapc": "odd isapc",
+	} {
+		var s fleet.VMSpec
+		odd := readMachine(&libvirtxml.Domain{OS: &libvirtxml.DomainOS{Type: &libvirtxml.DomainOSType{Machine: machine}}}, &s)
+		if got := strings.TrimSpace(s.Boot.Machine + strings.TrimSuffix(" odd "+odd, " odd ")); got != want {
+			t.Errorf("%s is %q, want %q", machine, got, want)
+		}
+	}
+}
+
+// The places of an old machine's IDE devices are its drives' and its disks', until there are no more.
+func TestPlacesOfAnOldMachine(t *testing.T) {
+	t.Parallel()
+	spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Boot: fleet.VMBoot{Machine: fleet.MachinePC}, Disks: disksNamed("ide", "a", "b", "c")}
+	x := definitionOf(t, spec)
+	places := func() string {
+		var all []string
+		for i := range x.Devices.Disks {
+			d := &x.Devices.Disks[i]
+			all = append(all, d.Device+" "+targetOf(d))
+		}
+		slices.Sort(all)
+		return strings.Join(all, ", ")
+	}
+	if got := places(); got != "cdrom hdc, disk hda, disk hdb, disk hdd" {
+		t.Errorf("the places are %s", got)
+	}
+	if drive := freeDrive(x); drive.Target.Bus != "sata" || drive.Target.Dev != "sda" {
+		t.Errorf("beyond all places a drive is %+v", drive.Target)
+	}
+	if slices.ContainsFunc(x.Devices.Controllers, func(c libvirtxml.DomainController) bool { return strings.HasPrefix(c.Model, "pcie") }) {
+		t.Error("an old machine got root ports")
+	}
+	// Put back after somebody made another machine of it, nothing sits where that one had it.
+	address := func(x *libvirtxml.Domain) {
+		x.Devices.MemBalloon.Address = &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{}}
+		x.Devices.Disks[1].Address = &libvirtxml.DomainAddress{Drive: &libvirtxml.DomainAddressDrive{}}
+		x.Devices.Hostdevs = []libvirtxml.DomainHostdev{{SubsysPCI: &libvirtxml.DomainHostdevSubsysPCI{Source: &libvirtxml.DomainHostdevSubsysPCISource{Address: &libvirtxml.DomainAddressPCI{}}}}}
+	}
+	x = definitionOf(t, fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Drives: []fleet.VMDrive{{Slot: "cdrom2"}}, Disks: disksNamed("", "a")})
+	address(x)
+	writeMachine(x, spec)
+	if got := places(); x.OS.Type.Machine != "pc" || got != "cdrom hdc, cdrom hdd, disk vda" || len(x.Devices.Controllers) != 0 || x.Devices.MemBalloon.Address != nil ||
+		x.Devices.Disks[1].Address != nil || x.Devices.Hostdevs[0].SubsysPCI.Source.Address == nil {
+		t.Errorf("put back to pc: %s, %d controllers, %s", x.OS.Type.Machine, len(x.Devices.Controllers), got)
+	}
+	address(x)
+	writeMachine(x, fleet.VMSpec{})
+	if got := places(); x.OS.Type.Machine != "q35" || got != "cdrom sda, cdrom sdb, disk vda" {
+		t.Errorf("put back to q35: %s, %s", x.OS.Type.Machine, got)
+	}
+	address(x)
+	if writeMachine(x, fleet.VMSpec{}); x.Devices.MemBalloon.Address == nil {
+		t.Error("what nobody changed is moved")
+	}
+}
+
+// The controllers that libvirt makes for NVMe disks go with them, and have their serial numbers.
+func TestControllersOfNVMe(t *testing.T) {
+	t.Parallel()
+	index := func(n uint) *uint { return &n }
+	d := &libvirtxml.DomainDeviceList{
+		Disks: []libvirtxml.DomainDisk{{Serial: "NEW", Target: &libvirtxml.DomainDiskTarget{Dev: "nvme1n1", Bus: "nvme"}}, {Target: &libvirtxml.DomainDiskTarget{Bus: "nvme"}, Serial: "B"}},
+		Controllers: []libvirtxml.DomainController{
+			{Type: "scsi", Index: index(0)}, {Type: "nvme", Index: index(1), NVME: &libvirtxml.DomainControllerNVME{Serial: "OLD"}}, {Type: "nvme", Index: index(2), NVME: &libvirtxml.DomainControllerNVME{Serial: "GONE"}},
+		},
+	}
+	nameTargets(d)
+	fitNVMe(d)
+	if d.Disks[1].Target.Dev != "nvme0n1" || len(d.Controllers) != 2 || d.Controllers[1].NVME.Serial != "NEW" {
+		t.Errorf("%+v %+v", d.Disks[1].Target, d.Controllers)
+	}
+}
+
+// What a host says that it cannot give is told by its libvirt and its QEMU.
+func TestGapsOfMachinesAndBuses(t *testing.T) {
+	t.Parallel()
+	both := []kind{{machines: []string{"q35", "pc"}}}
+	for name, c := range map[string]struct {
+		caps capabilities
+		want string
+	}{
+		"libvirt 9.0":  {capabilities{version: 9_000_000, kinds: both, spice: true}, "devices.watchdog=itco disks.bus=nvme"},
+		"libvirt 11.4": {capabilities{version: 11_004_000, kinds: both, spice: true}, "disks.bus=nvme"},
+		"libvirt 11.5": {capabilities{version: 11_005_000, kinds: both, spice: true}, ""},
+		"no pc":        {capabilities{version: 12_000_000, kinds: []kind{{machines: []string{"q35"}}}, spice: true}, "boot.machine=pc"},
+	} {
+		var got []string
+		for _, g := range c.caps.gaps() {
+			if g.Why == "" {
+				t.Errorf("%s: nothing is said of %s", name, g.Field)
+			}
+			got = append(got, g.Field+"="+g.Value)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: the gaps are %q, want %q", name, got, c.want)
+		}
+	}
+}
