@@ -28,7 +28,9 @@ func TestAFailedCreationCancelsItsStart(t *testing.T) {
 func TestATaskEndsWithWhatTheGuestHoldsOnTo(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
-	note := func() string { return one[string](r, `SELECT note FROM tasks WHERE kind = 'vm.apply' ORDER BY id DESC LIMIT 1`) }
+	note := func() string {
+		return one[string](r, `SELECT note FROM tasks WHERE kind = 'vm.apply' ORDER BY id DESC LIMIT 1`)
+	}
 	w := r.claim()[0]
 	r.exec(`UPDATE jobs SET note = 'writing the definition'`)
 	if err := r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil || note() != "" {
