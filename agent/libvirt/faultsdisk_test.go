@@ -71,7 +71,7 @@ func TestEncryptedDisksCutOffAnywhere(t *testing.T) {
 	for _, p := range []struct {
 		at      string
 		happens func(*cutter, *childRun, int) bool
-	}{{"before set a secret", killAgent}, {"in the middle of make a volume", killServer}, {"after make a volume", killAgent}} {
+	}{{"before set a secret", killAgent}, {"in the middle of make a volume", killServer}} {
 		vm := encrypted()
 		when := "make an encrypted disk, cut off " + p.at
 		o := childOrder{Book: c.book, VM: &vm, Pools: pools}
