@@ -160,8 +160,13 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	case blind:
 		a.remember(j.VM.ID, func(k *vmMemory) { k.Asked = false })
 		return fleet.Errorf(fleet.Conflict, "The host does not tell since when the VM runs, so that nobody could tell the new run from the old. Shut it down, then start it.")
-	case newer:
-		return a.memory.keep(j.VM.ID, func(k *vmMemory) { k.Asked = false })
+	case newer: // or it begins now: an agent that was killed leaves its start to the hypervisor
+		if err := a.memory.keep(j.VM.ID, func(k *vmMemory) { k.Asked = false }); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)
+		defer cancel()
+		return explain(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
 	}
 	if !a.slots.TryAcquire(1) {
 		j.told.tell(0, "Waiting for other jobs of this host")

@@ -86,7 +86,7 @@ type Backend struct {
 
 var _ agent.Hypervisor = (*Backend)(nil)
 
-// Open connects to libvirtd, or says why it cannot. A later loss is survived: the backend tries again each second.
+// Open connects to libvirtd, or says why it cannot. A later loss is survived: the backend tries again, soon at first, then each second.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Socket == "" {
 		o.Socket = DefaultSocket

@@ -30,6 +30,7 @@ type childOrder struct {
 	Pools     []fleet.Pool
 	Made      []fleet.Volref
 	FirstBoot map[string][]byte
+	Gone      bool // the VM is to be deleted, with its disks
 
 	Kind   fleet.JobKind
 	Pool   fleet.Pool
@@ -100,6 +101,9 @@ func (o childOrder) do(ctx context.Context, hv agent.Hypervisor, c *teller) erro
 		}
 	}
 	progress := func(_ int, note string) { tell(childStep + note) }
+	if o.Gone {
+		return hv.DeleteVM(ctx, *o.VM, o.Pools, true)
+	}
 	if o.VM != nil {
 		return hv.ApplyVM(ctx, agent.Apply{
 			VM: *o.VM, Pools: o.Pools, Made: o.Made, Progress: progress,
@@ -124,6 +128,8 @@ func (o childOrder) do(ctx context.Context, hv agent.Hypervisor, c *teller) erro
 		return hv.CopyVolume(ctx, in)
 	case fleet.VolumeConvert:
 		return hv.ConvertVolume(ctx, in)
+	case fleet.VolumeDelete:
+		return hv.DeleteVolume(ctx, in)
 	}
 	return fmt.Errorf("nobody does %q here", o.Kind)
 }

@@ -39,8 +39,9 @@ func newCutter(t *testing.T) *cutter {
 // fault is what happens in a place.
 type fault struct {
 	name  string
-	first int // the place in which it happens first
-	every int // how many places it goes on each time
+	first int    // the place in which it happens first
+	every int    // how many places it goes on each time
+	at    string // what is to be done there; empty: anything
 	// happens reports whether the agent goes on.
 	happens func(c *cutter, r *childRun, place int) bool
 }
@@ -88,6 +89,9 @@ func (c *cutter) cut(o *childOrder, n int, f fault) (where string, err error) {
 	defer r.end()
 	seen := 0
 	reached := func(what string) (goOn bool) {
+		if f.at != "" && f.at != what {
+			return true
+		}
 		if seen++; seen != n {
 			return true
 		}
@@ -162,6 +166,8 @@ type ordeal struct {
 	name string
 	// begin makes all as it is before the order, which it returns.
 	begin func(when string) childOrder
+	// between demands what must hold where it was cut off; nil: nothing but that it can be given again.
+	between func(when string)
 	// check demands that all is as was asked, and takes it away.
 	check func(when string, o childOrder)
 }
@@ -180,6 +186,10 @@ func (c *cutter) each(d ordeal, faults ...fault) {
 			if when += " (" + where + ")"; where != "" {
 				c.places++
 				c.kinds[f.name]++
+			}
+			if d.between != nil {
+				c.back()
+				d.between(when)
 			}
 			c.again(when, o)
 			d.check(when, o)

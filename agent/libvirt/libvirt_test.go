@@ -32,7 +32,11 @@ var unsupported error
 
 func TestMain(m *testing.M) {
 	if socket := os.Getenv(childSocket); socket != "" {
-		if err := runChild(socket); err != nil {
+		run := func() error { return runChild(socket) }
+		if dir := os.Getenv(childDir); dir != "" {
+			run = func() error { return runAgent(socket, dir) }
+		}
+		if err := run(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -9,6 +9,8 @@ import (
 )
 
 const (
+	retrySoon   = 50 * time.Millisecond // for soon after libvirtd went away: one that is restarted is back in a moment
+	soon        = 2 * time.Second
 	retryPeriod = time.Second
 	pingPeriod  = 5 * time.Second // go-libvirt has no keepalive
 )
@@ -75,7 +77,7 @@ func (b *Backend) keepConnected(l *link) {
 		if b.life.Err() != nil {
 			return
 		}
-		b.log.Warn("libvirt is away; trying again each second", "error", why)
+		b.log.Warn("libvirt is away; trying again", "error", why)
 		b.mu.Lock()
 		b.reader, b.lost = nil, why
 		b.mu.Unlock()
@@ -114,9 +116,9 @@ func (b *Backend) serve(l *link) error {
 }
 
 func (b *Backend) reconnect() *link {
-	retry := time.NewTicker(retryPeriod)
+	retry := time.NewTicker(retrySoon)
 	defer retry.Stop()
-	for {
+	for lost := time.Now(); ; {
 		l, err := b.connect(b.life)
 		if err == nil {
 			return l
@@ -124,6 +126,9 @@ func (b *Backend) reconnect() *link {
 		b.mu.Lock()
 		b.lost = err
 		b.mu.Unlock()
+		if time.Since(lost) > soon {
+			retry.Reset(retryPeriod)
+		}
 		select {
 		case <-b.life.Done():
 			return nil

@@ -3,6 +3,7 @@ package libvirt
 import (
 	"context"
 	"fmt"
+	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
@@ -10,10 +11,30 @@ import (
 	"quantix/internal/fleet"
 )
 
-// StartVM implements agent.Hypervisor. A rename that waited for the guest to be off is done first.
+// startPoll is how often is looked whether a start that was begun before is over.
+const startPoll = 50 * time.Millisecond
+
+// StartVM implements agent.Hypervisor. A rename that waited for the guest to be off is done first. A start that is under way, as that of an agent which
+// was killed goes on in libvirt, is waited for: it may fail.
 func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
-	return b.onVMConn(ctx, id, "start", func(ctx context.Context, c *conn, s sighted) error {
+	for {
+		underWay, err := b.startVM(ctx, id)
+		if err != nil || !underWay {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("a start of the VM that was begun before is not over: %w", ctx.Err())
+		case <-time.After(startPoll):
+		}
+	}
+}
+
+// startVM starts the VM, unless it is on or being started.
+func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, err error) {
+	err = b.onVMConn(ctx, id, "start", func(ctx context.Context, c *conn, s sighted) error {
 		if s.live != nil {
+			underWay = golibvirt.DomainState(s.state) == golibvirt.DomainPaused && golibvirt.DomainPausedReason(s.reason) == golibvirt.DomainPausedStartingUp
 			if p, _ := power(s.state, s.reason); p != fleet.Crashed {
 				return nil
 			}
@@ -43,6 +64,7 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 			return deviceFree(l.DomainCreate(ref))
 		})
 	})
+	return underWay, err
 }
 
 // ShutdownVM implements agent.Hypervisor.
@@ -51,7 +73,7 @@ func (b *Backend) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 		if s.live == nil {
 			return nil
 		}
-		return l.DomainShutdown(s.ref)
+		return unlessOff(l, s.ref, l.DomainShutdown(s.ref))
 	})
 }
 
@@ -61,14 +83,18 @@ func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
 		if s.live == nil {
 			return nil
 		}
-		err := l.DomainDestroy(s.ref)
-		if is(err, golibvirt.ErrOperationInvalid) {
-			if active, look := l.DomainIsActive(s.ref); look == nil && active == 0 {
-				return nil // it has ended by itself since
-			}
-		}
-		return err
+		return unlessOff(l, s.ref, l.DomainDestroy(s.ref))
 	})
+}
+
+// unlessOff is err, unless the guest has ended by itself since it was looked at.
+func unlessOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
+	if is(err, golibvirt.ErrOperationInvalid) {
+		if active, look := l.DomainIsActive(ref); look == nil && active == 0 {
+			return nil
+		}
+	}
+	return err
 }
 
 // RebootVM implements agent.Hypervisor.

@@ -3,6 +3,7 @@
 package libvirt_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"io"
 	"net"
@@ -70,11 +71,15 @@ func (p *proxy) serve(client net.Conn) {
 	if watch == nil {
 		watch = &changeWatch{at: func(string) bool { return true }}
 	}
+	var asked sync.Map // what was asked that changes something, by the serial of its call
 	go func() {
 		defer client.Close()
 		for {
 			in, err := readPacket(server)
-			if err != nil || in.kind == packetReply && !watch.passes("after ", in.proc) {
+			if err != nil {
+				return
+			}
+			if what, ok := asked.LoadAndDelete(in.serial); ok && in.kind == packetReply && !watch.at("after "+what.(string)) {
 				return
 			}
 			if _, err := client.Write(in.bytes); err != nil {
@@ -91,14 +96,17 @@ func (p *proxy) serve(client net.Conn) {
 			p.dropped.Add(1)
 			continue
 		}
-		call := out.kind == packetCall
-		if call && !watch.passes("before ", out.proc) {
+		what, changes := out.changes()
+		if changes {
+			asked.Store(out.serial, what)
+		}
+		if changes && !watch.at("before "+what) {
 			return
 		}
 		if _, err := server.Write(out.bytes); err != nil {
 			return
 		}
-		if call && !watch.passes("in the middle of ", out.proc) {
+		if changes && !watch.at("in the middle of "+what) {
 			return
 		}
 	}
@@ -107,36 +115,49 @@ func (p *proxy) serve(client net.Conn) {
 // changeWatch is told of calls that change something: before libvirtd has one, when it has, and before its answer is passed on. False ends the connection.
 type changeWatch struct{ at func(what string) bool }
 
-func (w *changeWatch) passes(when string, proc uint32) bool {
-	what, changes := changing[proc]
-	return !changes || w.at(when+what)
-}
-
-// changing are the calls of libvirt's protocol, by number, with which VMs and volumes are made and changed.
+// changing are the calls of libvirt's protocol, by number, with which VMs, volumes and secrets are made and changed.
 var changing = map[uint32]string{
-	11: "define", 350: "define", 231: "undefine",
+	11: "define", 350: "define", 231: "undefine", 9: "start", 33: "shut down",
+	142: "define a secret", 144: "set a secret", 146: "undefine a secret",
 	93: "make a volume", 125: "copy a volume", 94: "delete a volume", 260: "grow a volume",
 	160: "attach", 174: "update a device", 392: "detach", 199: "add CPUs", 204: "set the balloon", 251: "grow a disk",
+}
+
+// changes says what the packet is a call for, where that changes something.
+func (p packet) changes() (what string, ok bool) {
+	switch {
+	case p.kind != packetCall:
+		return "", false
+	case p.program == programQEMU && p.proc == procAgentCommand:
+		return "begin a program", bytes.Contains(p.bytes, []byte(`"guest-exec"`))
+	case p.program == programQEMU:
+		return "", false
+	}
+	what, ok = changing[p.proc]
+	return what, ok
 }
 
 const (
 	packetCall  = 0
 	packetReply = 1
+
+	programQEMU      = 0x20008087 // what libvirt tells of QEMU alone
+	procAgentCommand = 3          // of it: a command for the guest's agent
 )
 
-// packet is its length, the program, its version, the call's number and whether it is a call, four bytes each, and more.
+// packet is its length, the program, its version, the call's number, whether it is a call, and its serial number, four bytes each, and more.
 type packet struct {
-	bytes []byte
-	proc  uint32
-	kind  uint32
+	bytes                       []byte
+	program, proc, kind, serial uint32
 }
 
 func readPacket(from io.Reader) (packet, error) {
-	head := make([]byte, 20)
+	head := make([]byte, 24)
 	if _, err := io.ReadFull(from, head); err != nil {
 		return packet{}, err
 	}
 	all := make([]byte, max(len(head), int(binary.BigEndian.Uint32(head))))
 	_, err := io.ReadFull(from, all[copy(all, head):])
-	return packet{all, binary.BigEndian.Uint32(head[12:]), binary.BigEndian.Uint32(head[16:])}, err
+	at := func(n int) uint32 { return binary.BigEndian.Uint32(head[n:]) }
+	return packet{all, at(4), at(12), at(16), at(20)}, err
 }

@@ -129,9 +129,7 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 		if p.secret {
 			blank.secret = string(diskSecret(p.ref()))
 		}
-		_, err = call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
-			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, blank), 0)
-		})
+		err = a.makeBlank(ctx, pool, p, blank)
 	} else if p.overlay {
 		err = a.layOver(ctx, pool, p)
 	} else {
@@ -150,6 +148,25 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	a.disks.expire(p.pool.Spec.Path)
 	tell(100, fmt.Sprintf("disk %d is ready", p.number))
 	return nil
+}
+
+// mostMeasures is how often QEMU may fail to measure how fast the host hashes.
+const mostMeasures = 5
+
+// makeBlank makes an empty volume. QEMU measures for an encrypted one how fast the host hashes, by the CPU time that its kernel counted meanwhile; on a busy
+// host that is none now and then, and it gives up.
+func (a *applying) makeBlank(ctx context.Context, pool golibvirt.StoragePool, p place, v newVolume) error {
+	for try := 1; ; try++ {
+		_, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, v), 0)
+		})
+		if err == nil || v.secret == "" || try == mostMeasures || !strings.Contains(err.Error(), "accurate CPU usage") {
+			return err
+		}
+		if err := a.removeVolume(ctx, a.c, p.partial()); err != nil {
+			return err
+		}
+	}
 }
 
 // putInPlace gives a whole disk its name, unless a file of that name has come meanwhile, be it this very moment.

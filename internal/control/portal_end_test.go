@@ -2,9 +2,17 @@ package control_test
 
 import (
 	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,118 +22,351 @@ import (
 	"quantix/internal/wire"
 )
 
-// ending is a portal that ends just before a statement of its: nothing more of what it does reaches the database.
-type ending struct {
-	mu   sync.Mutex
-	left int // statements until then
-	end  context.CancelFunc
+// life is that of a portal's process, as its database sees it: when it is over, nothing more comes from it, whichever request or loop of it would send that.
+type life struct {
+	mu    sync.Mutex
+	left  int // statements until it ends, before the last of them; 0: it does not
+	over  bool
+	conns []net.Conn
 }
 
-// after has it end before the n-th statement from now on; nil: it does not end.
-func (e *ending) after(n int, end context.CancelFunc) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.left, e.end = n, end
-}
+var errOver = errors.New("the portal's process has ended")
 
-// TraceQueryStart implements pgx.QueryTracer.
-func (e *ending) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.left--; e.left == 0 && e.end != nil {
-		e.end()
-	}
-	return ctx
-}
-
-// TraceQueryEnd implements pgx.QueryTracer.
-func (e *ending) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-// leastEndings is in how many places a portal ends, at least.
-const leastEndings = 25
-
-// A portal may end before any statement of it while a VM with two disks is cloned: each part is done as a whole or not at all, and done again by the next
-// portal it comes to the same.
-func TestAPortalEndsWhileAVMIsCloned(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
-	ends := &ending{}
-	settings := s.pool.Config()
-	settings.ConnConfig.Tracer = ends
-	settings.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(t.Context(), settings)
+func (l *life) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Cleanup(pool.Close)
-	portal := control.New(pool, control.Options{})
-	look := func() string {
-		return one[string](&rig{t: t, pool: s.pool}, `SELECT jsonb_build_array(
-			(SELECT jsonb_agg(to_jsonb(v) ORDER BY v.id) FROM vms v), (SELECT jsonb_agg(to_jsonb(x) ORDER BY x.id) FROM tasks x),
-			(SELECT jsonb_agg(to_jsonb(j) - 'lease_until' ORDER BY j.id) FROM jobs j), (SELECT count(*) FROM audit), (SELECT count(*) FROM made_disks))::text`)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conns = append(l.conns, c); l.over {
+		c.Close()
+		return nil, errOver
 	}
-	places := 0
-	// survives has a part done, each time by a portal that ends one statement later, until one does not end.
-	survives := func(what string, do func(context.Context) error) {
-		t.Helper()
-		before := look()
-		for n := 1; ; n++ {
-			ctx, cancel := context.WithCancel(t.Context())
-			ends.after(n, cancel)
-			err := do(ctx)
-			ended := ctx.Err() != nil
-			ends.after(0, nil)
-			cancel()
-			if err == nil {
-				return
-			}
-			if !ended {
-				t.Fatalf("%s: %v", what, err)
-			}
-			if places++; look() != before {
-				t.Fatalf("%s, ended before statement %d: there is\n%s\nand was\n%s", what, n, look(), before)
-			}
+	return mortalConn{c, l}, nil
+}
+
+// endBefore has it end before the nth statement from now on.
+func (l *life) endBefore(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left = n
+}
+
+// end is that of a process that nobody killed; killed reports whether it had ended before.
+func (l *life) end() (killed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	killed, l.over = l.over, true
+	for _, c := range l.conns {
+		c.Close()
+	}
+	return killed
+}
+
+// sends reports whether what is written still leaves the process.
+func (l *life) sends(message []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over || !executes(message) {
+		return !l.over
+	}
+	if l.left--; l.left != 0 {
+		return true
+	}
+	l.over = true
+	for _, c := range l.conns {
+		c.Close()
+	}
+	return false
+}
+
+// executes reports whether what goes to PostgreSQL has it do something: messages are a letter, their length and what they say.
+func executes(message []byte) bool {
+	for len(message) >= 5 && message[0] != 0 {
+		if message[0] == 'E' || message[0] == 'Q' {
+			return true
+		}
+		message = message[min(len(message), 1+int(binary.BigEndian.Uint32(message[1:]))):]
+	}
+	return false
+}
+
+type mortalConn struct {
+	net.Conn
+	life *life
+}
+
+func (c mortalConn) Write(b []byte) (int, error) {
+	if !c.life.sends(b) {
+		return 0, errOver
+	}
+	return c.Conn.Write(b)
+}
+
+// mortal is a shelf whose portal ends before statements of each part of an order.
+type mortal struct {
+	*shelf
+	every   int // of how many statements of a long part it ends before one; 1: before each; 0: it never ends
+	places  int
+	watched string // SQL for all that a portal writes for an order
+}
+
+func newMortal(t *testing.T, every int) *mortal {
+	m := &mortal{shelf: newShelf(t), every: every}
+	var each []string
+	for table, without := range map[string]string{
+		"vms": "", "jobs": "lease_until", "tasks": "", "job_waits": "", "audit": "", "made_disks": "", "vm_orders": "", "vm_macs": "", "idempotency": "", "assignments": "",
+		"images": "", "image_versions": "", "image_copies": "", "templates": "", "template_versions": "", "transfers": "",
+	} {
+		each = append(each, "SELECT '"+table+"' AS what, to_jsonb(t) - '"+without+"' AS row FROM "+table+" t")
+	}
+	slices.Sort(each)
+	m.watched = "SELECT COALESCE(jsonb_agg(what || ' ' || row::text ORDER BY what, row::text), '[]') FROM (" + strings.Join(each, " UNION ALL ") + ") all_of_it"
+	return m
+}
+
+func (m *mortal) look() []string {
+	m.t.Helper()
+	return one[[]string](&rig{t: m.t, pool: m.pool}, m.watched)
+}
+
+// same demands that nothing was written.
+func (m *mortal) same(when string, before []string) {
+	m.t.Helper()
+	now := m.look()
+	if slices.Equal(now, before) {
+		return
+	}
+	other := func(have, not []string) string {
+		return strings.Join(slices.DeleteFunc(slices.Clone(have), func(s string) bool { return slices.Contains(not, s) }), "\n")
+	}
+	m.t.Fatalf("%s: there is\n%s\nand was\n%s", when, other(now, before), other(before, now))
+}
+
+// portal is one whose process ends before its nth statement; 0: it does not. end ends it in any case, and reports whether it had ended before.
+func (m *mortal) portal(n int) (portal *control.Control, end func() (killed bool)) {
+	m.t.Helper()
+	l := &life{}
+	settings := m.pool.Config()
+	settings.ConnConfig.DialFunc = l.dial
+	settings.MaxConns, settings.MinIdleConns = 1, 0
+	ready := settings.AfterConnect
+	settings.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		// PostgreSQL has noticed then that the one before has ended, which holds nothing any more.
+		if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock(1, 1)`); err != nil {
+			return err
+		}
+		return ready(ctx, conn)
+	}
+	pool, err := pgxpool.NewWithConfig(m.t.Context(), settings)
+	if err == nil {
+		err = pool.Ping(m.t.Context())
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	l.endBefore(n)
+	return control.New(pool, control.Options{}), func() bool {
+		killed := l.end()
+		pool.Close()
+		return killed
+	}
+}
+
+// shortPart is how many statements of a part a portal ends before each of which, in any order.
+const shortPart = 6
+
+// survives has a part of the order done, each time by a portal that ends one statement later, until one does not end, or only when it has done all. A part
+// that is one transaction leaves nothing of itself; a pass, which is several, may leave those that were whole.
+func (m *mortal) survives(what string, pass bool, do func(context.Context, *control.Control) error) {
+	m.t.Helper()
+	for n := min(1, m.every); ; n++ {
+		if n > shortPart {
+			n += m.every - 1
+		}
+		portal, end := m.portal(n)
+		before := m.look()
+		err := do(m.t.Context(), portal)
+		killed := end()
+		if !killed && err != nil {
+			m.t.Fatalf("%s: %v", what, err)
+		}
+		if killed {
+			m.places++
+		}
+		if !killed || err == nil && !pass { // the statement after the last tells who listens
+			m.heard()
+			return
+		}
+		if !pass {
+			m.same(fmt.Sprintf("%s, ended before statement %d", what, n), before)
 		}
 	}
-	var clone fleet.VMView
-	survives("asked for", func(ctx context.Context) (err error) {
-		clone, err = portal.CreateVM(ctx, s.member, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.From{VMID: vm.ID}})
-		return err
-	})
-	copies := s.work(s.h1, fleet.VolumeCopy)
-	if len(copies) != 2 {
-		t.Fatalf("%+v", copies)
+}
+
+// again has a part that was done, of which nobody heard, done again: it changes nothing.
+func (m *mortal) again(what string, do func(context.Context, *control.Control) error) {
+	m.t.Helper()
+	if m.every == 0 {
+		return
 	}
-	for i, w := range copies {
-		s.seq[s.h1]++
-		survives("a disk is copied", func(ctx context.Context) error {
-			_, _, err := portal.Finish(ctx, s.agents[s.h1], w.ID, wire.Finish{Outcome: wire.Done, Epoch: w.Epoch, Seq: s.seq[s.h1]})
-			return err
-		})
-		s.heard()
-		if made := s.work(s.h1, fleet.VMApply); i == 0 && len(made) != 0 {
-			t.Fatal("it is made before its disks are whole")
-		} else if i == 1 {
-			if len(made) != 1 || len(made[0].Made) != 2 {
-				t.Fatalf("%+v", made)
+	before := m.look()
+	portal, end := m.portal(0)
+	defer end()
+	if err := do(m.t.Context(), portal); err != nil && fleet.CodeOf(err) != fleet.Conflict {
+		m.t.Fatalf("%s, again: %v", what, err)
+	}
+	m.same(what+", again", before)
+	m.places++
+}
+
+// ask asks for what the order is about, as the API does: asked again, it answers the same.
+func (m *mortal) ask(do asking) {
+	m.t.Helper()
+	var told string
+	ask := func(ctx context.Context, portal *control.Control) error {
+		answer, err := portal.Once(ctx, chief, keyed("order", "it"), func(ctx context.Context) ([]byte, error) {
+			answer, err := do(ctx, portal)
+			if err != nil {
+				return nil, err
 			}
-			s.seq[s.h1]++
-			survives("it is made", func(ctx context.Context) error {
-				_, _, err := portal.Finish(ctx, s.agents[s.h1], made[0].ID, wire.Finish{
-					Outcome: wire.Done, Epoch: made[0].Epoch, Seq: s.seq[s.h1], Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped},
-				})
-				return err
+			return json.Marshal(answer)
+		})
+		if err == nil && told != "" && told != string(answer) {
+			m.t.Errorf("asked again, it answers %s instead of %s", answer, told)
+		}
+		told = string(answer)
+		return err
+	}
+	m.survives("it is asked for", false, ask)
+	m.again("it is asked for", ask)
+}
+
+// mostRounds is how often hosts ask for work, at most: what waits then waits for ever.
+const mostRounds = 12
+
+// carryOut has the hosts do what waits for them, until nothing does.
+func (m *mortal) carryOut() {
+	m.t.Helper()
+	for range mostRounds {
+		if m.count("vm_orders") > 0 {
+			m.survives("what waits begins", true, func(ctx context.Context, portal *control.Control) error {
+				return portal.BeginTasks(ctx, fleet.SystemActor)
 			})
 		}
+		work := map[fleet.HostID][]wire.Work{}
+		for _, h := range []fleet.HostID{m.h1, m.h2} {
+			work[h] = m.claimed(h)
+		}
+		if len(work[m.h1])+len(work[m.h2]) == 0 {
+			return
+		}
+		for _, sends := range []bool{false, true} { // what is sent is there when the other says so
+			for _, h := range slices.Sorted(maps.Keys(work)) {
+				for _, w := range work[h] {
+					if (w.Kind == fleet.VolumeSend) == sends {
+						m.finished(h, w)
+					}
+				}
+			}
+		}
 	}
-	tasks, err := s.ListTasks(t.Context(), chief, fleet.Query{Filter: "target:vm:" + string(clone.ID)})
-	if err != nil || len(tasks.Items) != 1 || tasks.Items[0].State != fleet.JobDone {
-		t.Errorf("%+v %v", tasks.Items, err)
+	m.t.Fatalf("%d rounds later there is still work", mostRounds)
+}
+
+// claimed is the work that the host gets. What it got of a portal that ended before it answered comes back when the leases have run out.
+func (m *mortal) claimed(host fleet.HostID) []wire.Work {
+	m.t.Helper()
+	if m.count("jobs WHERE state = 'queued' AND run_after <= now() AND host_id = '"+string(host)+"'") == 0 {
+		return nil
 	}
-	if now := s.get(clone.ID); now.Phase != fleet.PhaseStopped || strings.Contains(look(), `"queued"`) {
-		t.Errorf("in the end it is %s: %s", now.Phase, look())
+	var work []wire.Work
+	claim := func(ctx context.Context, portal *control.Control) error {
+		got, err := portal.Claim(ctx, m.agents[host], wire.ClaimRequest{Max: 16}, 0)
+		work = got.Jobs
+		return err
 	}
-	if t.Logf("the portal ended in %d places", places); places < leastEndings {
-		t.Errorf("it ended in %d places, fewer than %d", places, leastEndings)
+	m.survives("work is taken", false, claim)
+	if lost := work; m.every > 0 && len(lost) > 0 {
+		m.exec(`UPDATE jobs SET lease_until = now() - interval '1 minute' WHERE state = 'running' AND host_id = $1`, host)
+		m.survives("what was taken is given back", true, func(ctx context.Context, portal *control.Control) error {
+			return portal.RescueJobs(ctx, fleet.SystemActor)
+		})
+		m.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued' AND run_after > now() AND run_after < now() + interval '1 hour'`) // a while later
+		m.survives("work is taken", false, claim)
+		if len(work) != len(lost) {
+			m.t.Fatalf("of %+v that was taken it is given %+v again", lost, work)
+		}
 	}
+	for _, w := range work {
+		if n := m.count("jobs j, jobs of WHERE j.id = '" + string(w.ID) + "' AND of.task_id = j.task_id AND of.kind LIKE 'volume.%' AND of.state IN ('queued', 'running')"); w.Kind == fleet.VMApply && n > 0 {
+			m.t.Fatalf("a VM is made while %d of its disks are", n)
+		}
+	}
+	return work
+}
+
+// finished has the host say that it has done the work.
+func (m *mortal) finished(host fleet.HostID, w wire.Work) {
+	m.t.Helper()
+	m.seq[host]++
+	f := m.sees(host, w)
+	f.Outcome, f.Epoch, f.Seq, f.Generation = wire.Done, w.Epoch, m.seq[host], w.Generation
+	finish := func(ctx context.Context, portal *control.Control) error {
+		_, _, err := portal.Finish(ctx, m.agents[host], w.ID, f)
+		return err
+	}
+	m.survives(string(w.Kind)+" is done", false, finish)
+	m.again(string(w.Kind)+" is done", finish)
+}
+
+// sees is what the host then sees of what the work is about.
+func (m *mortal) sees(host fleet.HostID, w wire.Work) wire.Finish {
+	m.t.Helper()
+	if ref, ok := w.Subject.Volume(); ok {
+		var s fleet.PoolStatus
+		if err := m.pool.QueryRow(m.t.Context(), `SELECT status FROM assignments WHERE pool_id = $1 AND host_id = $2`, ref.PoolID, host).Scan(&s); err != nil {
+			m.t.Fatal(err)
+		}
+		s.Volumes = append(s.Volumes, fleet.Volume{Name: ref.Volume, Path: "/v/" + ref.Volume, Format: "qcow2", CapacityBytes: 1 << 20, SHA256: digest})
+		return wire.Finish{Pool: &s}
+	}
+	s := fleet.VMStatus{Power: fleet.Stopped}
+	if now := m.get(w.VM.ID).Status; now != nil {
+		s = *now
+	}
+	if w.Kind == fleet.VMStart {
+		s.Power = fleet.Running
+	}
+	if o := w.Args.Snapshot; o != nil {
+		tree := fleet.SnapshotTree{}
+		if s.Snapshots != nil {
+			tree = *s.Snapshots
+		}
+		switch w.Kind {
+		case fleet.VMSnapshot:
+			tree.Snapshots = append(slices.Clone(tree.Snapshots), fleet.Snapshot{ID: o.ID, Parent: tree.Current, Name: o.Name, At: time.Unix(0, 0)})
+			tree.Current = o.ID
+		case fleet.VMRevert:
+			tree.Current = o.ID
+		case fleet.VMSnapshotDelete:
+			tree.Snapshots = slices.DeleteFunc(slices.Clone(tree.Snapshots), func(s fleet.Snapshot) bool { return s.ID == o.ID })
+		}
+		s.Snapshots = &tree
+	}
+	return wire.Finish{VM: &s}
+}
+
+// cameTo is what an order came to, but for ids and moments.
+func (m *mortal) cameTo() string {
+	m.t.Helper()
+	return one[string](&rig{t: m.t, pool: m.pool}, `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
+		SELECT concat_ws(' ', 'vm', name, spec->>'power', status->>'power', observed_generation = generation, jsonb_array_length(spec->'disks'), jsonb_path_query_array(status, '$.snapshots.snapshots[*].name')) FROM vms
+		UNION ALL SELECT concat_ws(' ', 'task', kind, subject_name, state, error) FROM tasks
+		UNION ALL SELECT concat_ws(' ', 'job', kind, role, state, error) FROM jobs
+		UNION ALL SELECT concat_ws(' ', 'audit', action, name, detail) FROM audit
+		UNION ALL SELECT concat_ws(' ', 'order', count(*)) FROM vm_orders
+		UNION ALL SELECT concat_ws(' ', 'disks', count(*)) FROM made_disks
+		UNION ALL SELECT concat_ws(' ', 'copies', count(*)) FROM image_copies) all_of_it (line)`)
 }

@@ -1,0 +1,196 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// secrets are the UUIDs of the host's secrets.
+func secrets(t *testing.T) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	for line := range strings.Lines(virsh(t, "secret-list")) {
+		if f := strings.Fields(line); len(f) > 1 && strings.Count(f[0], "-") == 4 {
+			out[f[0]] = true
+		}
+	}
+	return out
+}
+
+// diskFaults are what is killed while orders about few disks are done.
+func diskFaults() []fault {
+	return []fault{
+		{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
+		{name: "the agent is killed a moment later", first: 2, every: 3, happens: killAgentLater},
+		{name: "libvirtd is killed", first: 2, every: 3, happens: killServer},
+	}
+}
+
+// Whatever is killed while an encrypted disk is made or deleted, with its VM or alone, the host has a passphrase for as long as there is the volume, the guest
+// starts with it, and none is left over.
+func TestEncryptedDisksCutOffAnywhere(t *testing.T) {
+	c := newCutter(t)
+	before := len(secrets(t))
+	pools := []fleet.Pool{c.pool}
+	var sealed sealedDisk
+	secret := c.disk("secret.qcow2")
+	secret.Encryption = "luks"
+	wants := func(when string, volumes, most int) {
+		t.Helper()
+		if n := len(secrets(t)) - before; n < volumes || n > most {
+			t.Fatalf("%s: there are %d passphrases, want %d to %d", when, n, volumes, most)
+		}
+	}
+	between := func(when string) {
+		t.Helper()
+		volumes := 0
+		if _, err := os.Stat(c.at(secret.Volume)); err == nil {
+			volumes = 1
+		}
+		wants(when, volumes, 1)
+	}
+	encrypted := func() fleet.VM {
+		vm := c.vm()
+		vm.Spec.Disks = []fleet.Disk{secret, c.disk("plain.qcow2")}
+		return vm
+	}
+	gone := func(when string) {
+		t.Helper()
+		c.wantFiles(when)
+		wants(when, 0, 0)
+	}
+	// To make one takes QEMU seconds, in which it works out how often the passphrase is to be hashed: so not at each step.
+	for _, p := range []struct {
+		at      string
+		happens func(*cutter, *childRun, int) bool
+	}{{"before set a secret", killAgent}, {"in the middle of make a volume", killServer}} {
+		vm := encrypted()
+		when := "make an encrypted disk, cut off " + p.at
+		o := childOrder{Book: c.book, VM: &vm, Pools: pools}
+		if where, _ := c.cut(&o, 1, fault{at: p.at, happens: p.happens}); where != p.at {
+			t.Fatalf("%s: nobody came there", when)
+		}
+		c.places++
+		c.back()
+		between(when)
+		c.again(when, o)
+		c.wantFiles(when, "secret.qcow2", "plain.qcow2")
+		wants(when, 1, 1)
+		c.ok(c.StartVM(t.Context(), vm.ID)) // QEMU opens it with the passphrase
+		c.ok(c.StopVM(t.Context(), vm.ID))
+		sealed.keep(c, secret)
+		c.gone(when, vm)
+		gone(when)
+	}
+	c.each(ordeal{
+		name: "delete a VM with an encrypted disk",
+		begin: func(string) childOrder {
+			vm := encrypted()
+			sealed.lay(c, secret)
+			c.ok(c.ApplyVM(t.Context(), agent.Apply{VM: vm, Pools: pools, Made: []fleet.Volref{secret.Ref()}, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}))
+			return childOrder{Book: c.book, VM: &vm, Pools: pools, Gone: true}
+		},
+		between: between,
+		check:   func(when string, _ childOrder) { gone(when) },
+	}, diskFaults()...)
+	c.each(ordeal{
+		name: "delete an encrypted volume",
+		begin: func(string) childOrder {
+			sealed.lay(c, secret)
+			return childOrder{Book: c.book, Kind: fleet.VolumeDelete, Pool: c.pool, Name: secret.Volume, Volume: &fleet.VolumeOrder{}}
+		},
+		between: between,
+		check:   func(when string, _ childOrder) { gone(when) },
+	}, diskFaults()...)
+	c.tell(12)
+}
+
+// sealedDisk is an encrypted volume with the secret of its host, to be laid into a pool again and again.
+type sealedDisk struct{ file, secret string }
+
+func (s *sealedDisk) keep(c *cutter, d fleet.Disk) {
+	c.t.Helper()
+	if s.file != "" {
+		return
+	}
+	dir := c.t.TempDir()
+	s.file, s.secret = filepath.Join(dir, d.Volume), filepath.Join(dir, "secret.xml")
+	run(c.t, "cp", c.at(d.Volume), s.file)
+	for uuid := range secrets(c.t) {
+		if text := virsh(c.t, "secret-dumpxml", uuid); strings.Contains(text, c.at(d.Volume)) {
+			c.ok(os.WriteFile(s.secret, []byte(text), 0o600))
+		}
+	}
+}
+
+func (s *sealedDisk) lay(c *cutter, d fleet.Disk) {
+	c.t.Helper()
+	virsh(c.t, "secret-define", s.secret)
+	run(c.t, "cp", s.file, c.at(d.Volume))
+	virsh(c.t, "pool-refresh", c.pool.Name)
+}
+
+// Whatever is killed while a VM gets a disk of its host, gives it back, or is deleted with it, the VM has it once or not at all, its own disks stay the first
+// ones, and nobody holds what it gave back.
+func TestAPhysicalDiskCutOffAnywhere(t *testing.T) {
+	c := newCutter(t)
+	device, use := physicalDisk(t)
+	ownFirst := regexp.MustCompile(`\bvda +` + regexp.QuoteMeta(c.at("own.qcow2")))
+	disks := func(when string, vm fleet.VM, n int) {
+		t.Helper()
+		c.agrees(when, vm)
+		all := virsh(t, "domblklist", string(vm.ID), "--inactive")
+		if strings.Count(all, "/dev/") != n || strings.Count(all, strings.TrimPrefix(device, fleet.PhysicalDevice)) != n || !ownFirst.MatchString(all) {
+			t.Fatalf("%s: the guest starts next with\n%s", when, all)
+		}
+	}
+	free := func(when string) {
+		t.Helper()
+		use()() // which fails while anybody has it
+		c.wantFiles(when)
+	}
+	with := []fleet.VMHostDevice{{Device: device}}
+	for _, of := range []struct {
+		name      string
+		was, will []fleet.VMHostDevice
+	}{{"make a VM with a disk of the host", nil, with}, {"give a disk of the host", nil, with}, {"take a disk of the host", with, nil}} {
+		made := of.name[0] == 'm'
+		c.each(ordeal{
+			name: of.name,
+			begin: func(string) childOrder {
+				vm := c.vm()
+				vm.Spec.Disks, vm.Spec.HostDevices = []fleet.Disk{c.disk("own.qcow2")}, of.was
+				if !made {
+					c.apply(vm)
+					vm.Generation++
+				}
+				vm.Spec.HostDevices = of.will
+				return childOrder{Book: c.book, VM: &vm, Pools: []fleet.Pool{c.pool}}
+			},
+			check: func(when string, o childOrder) {
+				disks(when, *o.VM, len(of.will))
+				c.gone(when, *o.VM)
+				free(when)
+			},
+		}, diskFaults()...)
+	}
+	c.each(ordeal{
+		name: "delete a VM with a disk of the host",
+		begin: func(string) childOrder {
+			vm := c.vm()
+			vm.Spec.Disks, vm.Spec.HostDevices = []fleet.Disk{c.disk("own.qcow2")}, with
+			c.apply(vm)
+			return childOrder{Book: c.book, VM: &vm, Pools: []fleet.Pool{c.pool}, Gone: true}
+		},
+		check: func(when string, _ childOrder) { free(when) },
+	}, diskFaults()...)
+	c.tell(20)
+}

@@ -1,0 +1,292 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/libvirt"
+	"quantix/internal/auth"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// childDir is set in a copy of the test program that is a whole agent, with a portal: to its directory.
+const childDir = "QUANTIX_TEST_AGENT_DIR"
+
+// runAgent is all that the copy does, until it is killed.
+func runAgent(socket, dir string) error {
+	id, err := agent.OpenIdentity(dir)
+	if err != nil {
+		return err
+	}
+	client, err := id.Client("")
+	if err != nil {
+		return err
+	}
+	known, err := agent.OpenPoolBook(filepath.Join(dir, "pools"))
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	hv, err := libvirt.Open(ctx, libvirt.Options{Socket: socket, Log: slog.New(slog.DiscardHandler), Roots: roots, Book: known})
+	if err != nil {
+		return err
+	}
+	a, err := agent.New(agent.Options{
+		Identity: id, Client: client, Hypervisor: hv, Version: "1.0",
+		Inventory: func(context.Context) (fleet.Inventory, error) { return fleet.Inventory{}, nil },
+		NICs:      func() []fleet.HostNIC { return nil },
+		Load:      func(context.Context) (wire.HostMeter, error) { return wire.HostMeter{}, nil },
+	})
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx)
+}
+
+// desk is the portal of one agent of this host. It gives it one order at a time, again until that has an end, as portals do.
+type desk struct {
+	t    *testing.T
+	ca   *auth.Authority
+	dir  string // of the agent
+	ends chan wire.Finish
+
+	mu      sync.Mutex
+	moved   chan struct{} // closed and replaced with each change
+	session int64
+	claims  int
+	order   *wire.Work // that has no end yet; nil: none
+	given   bool       // to the session that there is
+	secret  string
+	at      func(what string) bool // is asked in each place; false: the connection ends
+}
+
+func newDesk(t *testing.T, p *proxy) *desk {
+	t.Helper()
+	if err := os.Symlink("/run/libvirt/qemu", filepath.Join(filepath.Dir(p.socket), "qemu")); err != nil { // where the agent looks up since when guests run
+		t.Fatal(err)
+	}
+	d := &desk{t: t, ca: must(auth.NewAuthority()), dir: filepath.Join(t.TempDir(), "agent"), ends: make(chan wire.Finish, 1), moved: make(chan struct{})}
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(d.serve))
+	srv.TLS = must(d.ca.ServerTLS([]string{"127.0.0.1"}))
+	srv.TLS.Certificates = []tls.Certificate{must(d.ca.IssueServer([]string{"127.0.0.1"}))} // or httptest adds its own
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)                                        // agents are killed
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	_, err := agent.Join(t.Context(), agent.JoinOptions{Portal: srv.URL, Token: wire.NewJoinToken(d.ca.Certificate().Raw), Name: "host-1", HostUUID: "uuid-1", DataDir: d.dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (d *desk) change(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
+	close(d.moved)
+	d.moved = make(chan struct{})
+}
+
+// reaches reports whether the agent goes on from there.
+func (d *desk) reaches(what string) bool {
+	d.mu.Lock()
+	at := d.at
+	d.mu.Unlock()
+	return at == nil || at(what)
+}
+
+func (d *desk) serve(w http.ResponseWriter, r *http.Request) {
+	switch out := d.answer(r).(type) {
+	case nil:
+		w.WriteHeader(http.StatusNoContent)
+	case int:
+		w.WriteHeader(out)
+	default:
+		_ = json.NewEncoder(w).Encode(out) // an agent that was killed hangs up
+	}
+}
+
+func read[T any](r *http.Request) (in T) {
+	_ = json.NewDecoder(r.Body).Decode(&in) // likewise
+	return in
+}
+
+// answer is what the agent is told, or a status.
+func (d *desk) answer(r *http.Request) any {
+	path := r.URL.Path
+	id, verb, _ := strings.Cut(strings.TrimPrefix(path, wire.PathJobs), "/")
+	switch {
+	case path == wire.PathJoin:
+		return wire.JoinAnswer{HostID: "host-1", Name: "host-1", Certificate: wire.Certificate{Cert: must(d.ca.IssueHost("host-1", read[wire.JoinRequest](r).CSR)), CA: d.ca.CertPEM()}}
+	case path == wire.PathHello:
+		var session int64
+		d.change(func() { d.session, d.given = d.session+1, false; session = d.session })
+		return wire.HelloAnswer{Session: strconv.FormatInt(session, 10), SeqBase: session << 32}
+	case path == wire.PathReport:
+		return wire.ReportAnswer{}
+	case path == wire.PathClaim:
+		return d.claim(r)
+	case verb == "secret":
+		if !d.reaches("before it hears what it is to run") {
+			panic(http.ErrAbortHandler)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return wire.GuestSecret{Secret: d.secret}
+	case verb == "progress":
+		return nil
+	case verb == "finish":
+		return d.finish(fleet.JobID(id), read[wire.Finish](r))
+	case path == wire.PathResults:
+		var out wire.ResultsAnswer
+		for _, in := range read[wire.Results](r).Results {
+			var a wire.ResultAnswer
+			if status, refused := d.finish(in.Job, in.Finish).(int); refused {
+				a.Status = status
+			}
+			out.Answers = append(out.Answers, a)
+		}
+		return out
+	}
+	return http.StatusNotFound
+}
+
+// claim waits until there is an order that the session was not given. A newer one takes its place.
+func (d *desk) claim(r *http.Request) any {
+	_, _ = io.Copy(io.Discard, r.Body) // a server notices that a client has left only after the body's end
+	var number int
+	d.change(func() { d.claims++; number = d.claims })
+	for {
+		d.mu.Lock()
+		if number != d.claims {
+			d.mu.Unlock()
+			return nil
+		}
+		moved, order := d.moved, d.order
+		mine := order != nil && !d.given && r.Header.Get(wire.SessionHeader) == strconv.FormatInt(d.session, 10)
+		if mine {
+			d.given = true
+			order.Epoch++
+			order.Attempt++
+		}
+		d.mu.Unlock()
+		if mine {
+			return wire.Claim{Jobs: []wire.Work{*order}}
+		}
+		select {
+		case <-moved:
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+}
+
+// finish takes how the order ended, unless that is to be tried again.
+func (d *desk) finish(id fleet.JobID, in wire.Finish) any {
+	mine := func() (order *wire.Work, ok bool) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.order, d.order != nil && d.order.ID == id && d.order.Epoch == in.Epoch && d.given
+	}
+	if _, ok := mine(); ok && !d.reaches("before its end is heard") {
+		panic(http.ErrAbortHandler)
+	}
+	order, ok := mine()
+	if !ok {
+		return http.StatusConflict
+	}
+	if in.Outcome == wire.Failed && in.Retry && !order.Kind.SingleShot(order.Args) {
+		d.change(func() { d.given = false })
+		return wire.FinishAnswer{}
+	}
+	d.change(func() { d.order = nil })
+	if !d.reaches("after its end is heard") {
+		d.ends <- in
+		panic(http.ErrAbortHandler)
+	}
+	d.ends <- in
+	return wire.FinishAnswer{}
+}
+
+// start starts the agent, or the next one, and returns when that has said hello.
+func (d *desk) start(socket string) *childRun {
+	d.t.Helper()
+	d.mu.Lock()
+	before := d.session
+	d.mu.Unlock()
+	cmd := exec.CommandContext(d.t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childSocket+"="+socket, childDir+"="+d.dir)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	r := &childRun{cmd: cmd, lines: make(chan string)}
+	go func() {
+		defer close(r.lines)
+		_ = cmd.Wait() // killed
+	}()
+	waitFor(d.t, "the agent says hello", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.session > before
+	})
+	return r
+}
+
+// cut gives an agent the order, and has what is to happen happen in its nth place; 0: nowhere. Where the agent ended, another goes on. passed is told of each
+// place. It is how the order ended, and where it was cut off; empty: it has fewer places.
+func (d *desk) cut(c *cutter, w wire.Work, n int, f fault, passed func(what string)) (where string, end wire.Finish) {
+	d.t.Helper()
+	asks, over := make(chan asked), make(chan struct{})
+	defer close(over)
+	at := func(what string) bool {
+		a := asked{what: what, goOn: make(chan bool, 1)}
+		select {
+		case asks <- a:
+			return <-a.goOn
+		case <-over:
+			return true
+		}
+	}
+	c.proxy.changes.Store(&changeWatch{at: at})
+	r := d.start(c.proxy.socket)
+	defer func() {
+		_ = r.cmd.Process.Kill()
+		<-r.lines
+	}()
+	w.ID, w.Epoch, w.Subject, w.Generation = fleet.NewID[fleet.JobID](), 0, fleet.SubjectVM(w.VM.ID), w.VM.Generation
+	d.change(func() { d.order, d.at = &w, at })
+	for seen := 0; ; {
+		select {
+		case a := <-asks:
+			goOn := true
+			if seen++; seen == n {
+				where = a.what
+				goOn = f.happens(c, r, n)
+			}
+			passed(a.what)
+			a.goOn <- goOn
+		case end = <-d.ends:
+			return where, end
+		case <-r.lines:
+			r = d.start(c.proxy.socket)
+		}
+	}
+}

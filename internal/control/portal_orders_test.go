@@ -1,0 +1,148 @@
+package control_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// asking asks that portal for something, and gives its answer.
+type asking func(ctx context.Context, portal *control.Control) (any, error)
+
+// portalOrder is an order that a portal ends in the middle of.
+type portalOrder struct {
+	every int // as mortal.every
+	least int // in how many places it ends, at least
+	// ready makes what is there before the order, and says how it is asked for, by that portal.
+	ready func(m *mortal) asking
+	// want demands more of the end than that it is the same as that of an order under which no portal ends.
+	want func(m *mortal)
+}
+
+// made asks for a VM.
+func (m *mortal) creating(in control.CreateVM) asking {
+	in.ProjectID = m.red
+	return func(ctx context.Context, portal *control.Control) (any, error) {
+		return portal.CreateVM(ctx, chief, in)
+	}
+}
+
+// twoDisks is a VM that is off, in two pools.
+func (m *mortal) twoDisks() fleet.VMView {
+	return m.off("web", fleet.Disk{PoolID: m.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: m.nfs, SizeBytes: 2 << 20})
+}
+
+func (m *mortal) wantDisks(name string, n int) {
+	m.t.Helper()
+	if made := one0[int](m.site, `SELECT jsonb_array_length(spec->'disks') FROM vms WHERE name = $1 AND observed_generation = generation`, name); made != n {
+		m.t.Errorf("%s has %d disks, not %d", name, made, n)
+	}
+}
+
+var portalOrders = map[string]portalOrder{
+	"a VM is cloned": {1, 60, func(m *mortal) asking {
+		return m.creating(control.CreateVM{Name: "web-2", From: &control.From{VMID: m.twoDisks().ID}})
+	}, func(m *mortal) { m.wantDisks("web-2", 2) }},
+	"a VM is made from a snapshot": {4, 30, func(m *mortal) asking {
+		vm := m.twoDisks()
+		base, _ := m.snapped(vm)
+		return m.creating(control.CreateVM{Name: "then", From: &control.From{VMID: vm.ID, SnapshotID: base, PoolID: m.nfs}})
+	}, func(m *mortal) { m.wantDisks("then", 1) }},
+	"a linked VM is made from a template": {4, 30, func(m *mortal) asking {
+		return m.creating(control.CreateVM{Name: "linked", Start: true, From: &control.From{TemplateID: m.templated("Web", m.twoDisks()).ID}})
+	}, func(m *mortal) { m.wantDisks("linked", 2) }},
+	"a VM with full disks is made from a template": {4, 30, func(m *mortal) asking {
+		return m.creating(control.CreateVM{Name: "full", From: &control.From{TemplateID: m.templated("Web", m.twoDisks()).ID, Full: true, PoolID: m.nfs}})
+	}, func(m *mortal) { m.wantDisks("full", 2) }},
+	"a VM is made where its image is not": {4, 30, func(m *mortal) asking {
+		spec := small
+		spec.Disks = []fleet.Disk{{PoolID: m.nfs, ImageID: m.lonely(), Overlay: true}}
+		return m.creating(control.CreateVM{Name: "apart", HostID: m.h1, Spec: spec})
+	}, func(m *mortal) { m.wantDisks("apart", 1) }},
+	"a VM is made on a host that gets its image from another": {4, 30, func(m *mortal) asking {
+		spec := small
+		spec.Disks = []fleet.Disk{{PoolID: m.local, ImageID: m.lonely(), Overlay: true}}
+		return m.creating(control.CreateVM{Name: "afar", HostID: m.h2, Spec: spec})
+	}, func(m *mortal) { m.wantDisks("afar", 1) }},
+	"an appliance is imported": {4, 30, func(m *mortal) asking {
+		return m.creating(control.CreateVM{Name: "imported", Start: true, From: &control.From{Appliance: m.ova(m.nfs, "web.ova")}})
+	}, func(m *mortal) { m.wantDisks("imported", 2) }},
+	"several VMs are made": {9, 45, func(m *mortal) asking {
+		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: m.red, Name: "w-{n}", From: &control.From{TemplateID: m.templated("Web", m.off("web")).ID}}, Series: fleet.Series{Count: 3}}
+		return func(ctx context.Context, portal *control.Control) (any, error) {
+			return portal.CreateVMs(ctx, chief, in)
+		}
+	}, func(m *mortal) {
+		for _, name := range []string{"w-1", "w-2", "w-3"} {
+			m.wantDisks(name, 1)
+		}
+	}},
+	"a snapshot is taken": {1, 20, func(m *mortal) asking {
+		vm := m.twoDisks()
+		return func(ctx context.Context, portal *control.Control) (any, error) {
+			return portal.TakeSnapshot(ctx, chief, vm.ID, control.NewSnapshot{Name: "one", Memory: true})
+		}
+	}, func(m *mortal) { m.wantSnapshots("one") }},
+	"a VM goes back to a snapshot": {1, 20, func(m *mortal) asking {
+		vm := m.twoDisks()
+		base, _ := m.snapped(vm)
+		return func(ctx context.Context, portal *control.Control) (any, error) {
+			return portal.RevertSnapshot(ctx, chief, vm.ID, base, control.RevertSnapshot{Start: true})
+		}
+	}, func(m *mortal) { m.wantSnapshots("base", "tip") }},
+	"a snapshot is deleted": {1, 20, func(m *mortal) asking {
+		vm := m.twoDisks()
+		base, _ := m.snapped(vm)
+		return func(ctx context.Context, portal *control.Control) (any, error) {
+			return portal.DeleteSnapshot(ctx, chief, vm.ID, base, false)
+		}
+	}, func(m *mortal) { m.wantSnapshots("tip") }},
+}
+
+func (m *mortal) wantSnapshots(names ...string) {
+	m.t.Helper()
+	want, err := json.Marshal(names)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if !one0[bool](m.site, `SELECT jsonb_path_query_array(status, '$.snapshots.snapshots[*].name') = $1::jsonb FROM vms`, string(want)) {
+		m.t.Errorf("not with the snapshots %s:\n%s", want, m.cameTo())
+	}
+}
+
+// A portal may end before any statement of it while an order is asked for, begun, taken by a host and finished: each part is done as a whole or not at all, and
+// done again by the next portal, as often as that ends too, it comes to the same as if none had ended. So does a part of whose end nobody heard.
+func TestAPortalEndsBeforeAnyStatement(t *testing.T) {
+	t.Parallel()
+	for name, o := range portalOrders {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			came := map[bool]string{}
+			var mu sync.Mutex
+			for _, every := range []int{0, o.every} {
+				ends := every > 0
+				t.Run(map[bool]string{false: "no portal ends", true: "each portal ends"}[ends], func(t *testing.T) {
+					m := newMortal(t, every)
+					m.ask(o.ready(m))
+					m.carryOut()
+					o.want(m)
+					mu.Lock()
+					came[ends] = m.cameTo()
+					mu.Unlock()
+					if t.Logf("the portal ended in %d places", m.places); ends && m.places < o.least {
+						t.Errorf("it ended in %d places, fewer than %d", m.places, o.least)
+					}
+				})
+			}
+			t.Cleanup(func() { // when both are done
+				if came[true] != came[false] && !t.Failed() {
+					t.Errorf("it came to\n%s\nand without an end to\n%s", came[true], came[false])
+				}
+			})
+		})
+	}
+}
