@@ -17,6 +17,8 @@ SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_a
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
+       COALESCE((h.status->'inventory'->'cpu'->>'threads')::bigint, 0)::bigint AS processors,
+       ARRAY(SELECT t #>> '{}' FROM jsonb_path_query(h.spec, '$.taints[*]') AS t)::text[] AS taints,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps,
@@ -49,6 +51,8 @@ type CandidatesRow struct {
 	Connected   bool
 	Error       string
 	MemoryBytes int64
+	Processors  int64
+	Taints      []string
 	Firmwares   []string
 	VmFields    []string
 	VmGaps      []byte
@@ -78,6 +82,8 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 			&i.Connected,
 			&i.Error,
 			&i.MemoryBytes,
+			&i.Processors,
+			&i.Taints,
 			&i.Firmwares,
 			&i.VmFields,
 			&i.VmGaps,
@@ -361,6 +367,41 @@ func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
 		&i.MemoryBytes,
 	)
 	return i, err
+}
+
+const reservedCPU = `-- name: ReservedCPU :many
+SELECT r.host_id::text AS host_id, sum(r.percent)::bigint AS percent FROM (
+    SELECT v.host_id, v.cpus * (v.spec->'cpu'->>'reserved')::bigint AS percent FROM vms v WHERE v.spec->'cpu' ? 'reserved'
+    UNION ALL SELECT j.args->'leave'->>'to', v.cpus * (v.spec->'cpu'->>'reserved')::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
+    WHERE j.kind = 'vm.leave' AND j.state IN ('queued', 'running') AND v.spec->'cpu' ? 'reserved' AND j.args->'leave'->>'to' <> v.host_id
+) r WHERE $1::text = '' OR r.host_id = $1 GROUP BY 1
+`
+
+type ReservedCPURow struct {
+	HostID  string
+	Percent int64
+}
+
+// What is kept of the processors of each host, in percent of one, for VMs that are there, running or not, and for those on their way to it; of one host,
+// or of all where @host is empty.
+func (q *Queries) ReservedCPU(ctx context.Context, host string) ([]ReservedCPURow, error) {
+	rows, err := q.db.Query(ctx, reservedCPU, host)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ReservedCPURow{}
+	for rows.Next() {
+		var i ReservedCPURow
+		if err := rows.Scan(&i.HostID, &i.Percent); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const vMsOnHost = `-- name: VMsOnHost :many

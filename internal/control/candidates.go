@@ -56,6 +56,10 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	for _, sum := range sums {
 		committed[sum.HostID] = sum.Mib
 	}
+	reserved, err := reservedCPU(ctx, q, host)
+	if err != nil {
+		return nil, err
+	}
 	toCome, err := disksToCome(ctx, q, ids)
 	if err != nil {
 		return nil, err
@@ -76,6 +80,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{}, Apart: map[fleet.Volref]string{},
 		}
 		h.Parts, h.Devices = r.VmFields, devices[r.ID]
+		h.Processors, h.ReservedCPU, h.Taints = int(r.Processors), reserved[r.ID], r.Taints
 		if err := json.Unmarshal(r.Labels, &h.Labels); err != nil {
 			return nil, fmt.Errorf("read the labels of host %s: %w", r.Name, err)
 		}

@@ -73,15 +73,15 @@ func TestTheTableKnowsEveryFieldOfASpec(t *testing.T) {
 	full := fleet.VMSpec{
 		Power: fleet.Running, CPUs: 2, MemoryMiB: 512, Firmware: fleet.UEFI, Disks: []fleet.Disk{{PoolID: "p", Volume: "a"}},
 		NICs: []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}}, ISO: &fleet.Volref{PoolID: "p", Volume: "cd.iso"},
-		CPU:    fleet.VMCPU{Model: "qemu64", Sockets: 2, Cores: 2, Threads: 2, Max: 8, Features: "+aes", Shares: 512, Limit: 50, Pinned: "0"},
+		CPU:    fleet.VMCPU{Model: "qemu64", Sockets: 2, Cores: 2, Threads: 2, Max: 8, Features: "+aes", Shares: 512, Limit: 50, Reserved: 25, Pinned: "0"},
 		Memory: fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 1024, Nodes: "0", BalloonMiB: 256}, Boot: fleet.VMBoot{Menu: true, CDROM: 1, Kernel: &fleet.Volref{PoolID: "p", Volume: "vmlinuz"}, Initrd: &fleet.Volref{PoolID: "p", Volume: "initrd"}, Cmdline: "quiet"},
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9", Spice: true, USBRedirection: 2},
 		Security: fleet.VMSecurity{TPM: true, SecureBoot: true, Confidential: "sev"}, Devices: fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true, GuestAgent: "none", Balloon: "none", Serials: 2, Parallel: true},
 		Drives: []fleet.VMDrive{{Slot: "cdrom2"}}, HostDevices: []fleet.VMHostDevice{{Device: "usb/046d:c52b"}}, Shares: []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: "p", Volume: "src"}}},
-		Policy:    fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always", StopOrder: 3, StopDelay: 20, GuestExec: true},
+		Policy:    fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always", StopOrder: 3, StopDelay: 20, HAPriority: "high", GuestExec: true},
 		Rules:     []fleet.PlacementRule{{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}},
 		Health:    []fleet.HealthCheck{{Kind: fleet.HealthTCP, Port: 22}},
-		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100},
+		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100, PostCopy: true, DowntimeMs: 300}, Placement: fleet.VMPlacement{Tolerations: "gpu"},
 		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Ignition, Number: 2},
 		NUMA:      []fleet.VMCell{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
 	}

@@ -19,6 +19,7 @@ type Host struct {
 type HostSpec struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Description string            `json:"description,omitempty"`
+	Taints      []string          `json:"taints,omitempty"` // "gpu" or "gpu=a100": VMs that do not tolerate each of them are not placed here
 }
 
 // HostStatus is what the agent says about the host itself.
@@ -208,7 +209,8 @@ type HostView struct {
 	Leaving       int        `json:"leaving,omitempty"` // of these, those whose deletion was asked for
 	CommittedCPUs int        `json:"committedCpus"`     // vCPUs of all VMs placed here
 	CommittedMiB  int64      `json:"committedMemoryMiB"`
-	Load          *HostMeter `json:"load,omitempty"` // of the newest report; only where one host is asked for
+	ReservedCPU   int64      `json:"reservedCpuPercent,omitempty"` // of a processor, of all VMs placed here; only where one host is asked for
+	Load          *HostMeter `json:"load,omitempty"`               // of the newest report; only where one host is asked for
 }
 
 // JoinToken lets one machine join as a host. The secret is shown once; only its hash is stored.

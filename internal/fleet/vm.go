@@ -60,6 +60,8 @@ type VMSpec struct {
 	Health      []HealthCheck   `json:"health,omitempty"`      // what its host asks the guest again and again
 	Migration   VMMigration     `json:"migration,omitzero"`
 
+	Placement VMPlacement `json:"placement,omitzero"` // beside Rules
+
 	NUMA []VMCell `json:"numa,omitempty"` // that the guest sees; none: it sees one
 
 	FirstBoot VMFirstBoot `json:"firstBoot,omitzero"` // set by the portal: see FirstBoot

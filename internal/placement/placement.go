@@ -20,6 +20,9 @@ type Host struct {
 	Error        string // why its hypervisor does not answer
 	MemoryMiB    int64
 	CommittedMiB int64 // of all VMs placed there, running or not
+	Processors   int   // that vCPUs can run on
+	ReservedCPU  int64 // of them, for all VMs placed there, running or not: percent of one
+	Taints       []string
 	Firmwares    []fleet.Firmware
 	Parts        []string          // the parts of a VM that its agent knows, and
 	Lacks        map[string]string // those that it cannot have, with the reason as a sentence
@@ -155,7 +158,34 @@ func refuse(spec fleet.VMSpec, h Host) *Fault {
 	if faults := Fit(spec, h); len(faults) > 0 {
 		return &faults[0]
 	}
-	return Unpromised(spec, h)
+	if f := Unpromised(spec, h); f != nil {
+		return f
+	}
+	return Unreserved(spec, h)
+}
+
+// Unreserved is the fault that the host has not enough processors left that are kept for no VM; nil: it has. Unlike memory, what is reserved is
+// promised twice by nobody.
+func Unreserved(spec fleet.VMSpec, h Host) *Fault {
+	want, left := spec.ReservedCPU(), 100*int64(h.Processors)-h.ReservedCPU
+	if want == 0 || want <= left {
+		return nil
+	}
+	message := fmt.Sprintf("%s has %s left to reserve of %s, and the VM wants %s.", h.Name, amount(max(left, 0)), processors(100*int64(h.Processors)), amount(want))
+	return &Fault{"spec.cpu.reserved", message, "not enough processors to reserve", false}
+}
+
+// amount is so many percent of a processor as a number of them: "1.5".
+func amount(percent int64) string {
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%02d", percent/100, percent%100), "0"), ".")
+}
+
+func processors(percent int64) string {
+	text := amount(percent)
+	if text == "1" {
+		return "1 processor"
+	}
+	return text + " processors"
 }
 
 // Unpromised is the fault that the host has not enough memory left that no VM is promised; nil: it has.
@@ -185,7 +215,7 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 		firmware := strings.ToUpper(string(spec.Firmware))
 		f.add("spec.firmware", "no "+firmware+" firmware", "%s has no %s firmware.", h.Name, firmware)
 	}
-	f.rules(spec.Rules)
+	f.rules(spec)
 	f.parts(spec)
 	for i, d := range spec.Disks {
 		f.disk(d, fmt.Sprintf("spec.disks[%d]", i))
