@@ -91,6 +91,11 @@ type Hypervisor interface {
 	// fails by, but for Unsure and ErrAway. A program of such a check is begun only once the one before has ended.
 	CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (Sign, error)
 
+	// Balloons are the guests that run and have a floor, with what each has at present. SetBalloon asks such a guest to make do with so much, or to use
+	// as much again, and does not wait for it; nothing of its definition changes. It asks none for less than its floor, and none that has no floor any more.
+	Balloons(ctx context.Context) ([]Balloon, error)
+	SetBalloon(ctx context.Context, id fleet.VMID, mib int) error
+
 	// MoveDisk copies a disk of the VM into another pool, under the name given, and has the VM use the copy: the running guest without a
 	// pause, its definition, and what is kept of what was applied. The old file stays and nothing names it any more. What fails, and
 	// what is stopped, leaves the VM on the old disk and no copy. Where an earlier call was cut off, the copy that QEMU still makes is

@@ -105,6 +105,7 @@ var elsewhere = map[string]string{
 	"firstBoot":          "e2e: the whole life of a VM, in a Debian",
 
 	"cpu.reserved":          "control: processors that are reserved are promised to one",
+	"memory.floorMiB":       "a guest gives memory back to a host that is short of it, down to its floor",
 	"placement.tolerations": "control: a taint keeps VMs from a host",
 	"policy.haPriority":     "control: what is kept for later is stored and given back",
 	"migration.postCopy":    "control: what is kept for later is stored and given back",

@@ -303,6 +303,9 @@ func (h *Host) define(in agent.Apply) error {
 	if g.on() {
 		deaf := misbehaves(g.name, NoShutdown)
 		g.live.spec.NICs = plugged(g.live.spec.NICs, plan, deaf)
+		if plan.Has("memory.balloonMiB") || plan.Has("memory.floorMiB") || plan.Has("memoryMiB") {
+			g.balloon = 0
+		}
 		g.live.spec = retuned(g.live.spec, plan, in.VM.Spec, deaf)
 		g.live.pools = maps.Clone(g.live.pools)
 	}

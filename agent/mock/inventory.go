@@ -144,6 +144,12 @@ func inventoryOf(name string) fleet.Inventory {
 	return out
 }
 
+// Memory is what of the host's simulated memory can still be had, and all of it, in bytes.
+func (h *Host) Memory(ctx context.Context) (available, total int64, err error) {
+	load, err := h.Load(ctx)
+	return load.MemoryTotal - load.MemoryUsed, load.MemoryTotal, err
+}
+
 // Load is the host's simulated load: what its guests use and a little of its own.
 func (h *Host) Load(ctx context.Context) (wire.HostMeter, error) {
 	h.mu.Lock()

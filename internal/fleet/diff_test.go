@@ -74,7 +74,7 @@ func TestTheTableKnowsEveryFieldOfASpec(t *testing.T) {
 		Power: fleet.Running, CPUs: 2, MemoryMiB: 512, Firmware: fleet.UEFI, Disks: []fleet.Disk{{PoolID: "p", Volume: "a"}},
 		NICs: []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}}, ISO: &fleet.Volref{PoolID: "p", Volume: "cd.iso"},
 		CPU:    fleet.VMCPU{Model: "qemu64", Sockets: 2, Cores: 2, Threads: 2, Max: 8, Features: "+aes", Shares: 512, Limit: 50, Reserved: 25, Pinned: "0"},
-		Memory: fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 1024, Nodes: "0", BalloonMiB: 256}, Boot: fleet.VMBoot{Menu: true, CDROM: 1, Kernel: &fleet.Volref{PoolID: "p", Volume: "vmlinuz"}, Initrd: &fleet.Volref{PoolID: "p", Volume: "initrd"}, Cmdline: "quiet"},
+		Memory: fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 1024, Nodes: "0", BalloonMiB: 256, FloorMiB: 128}, Boot: fleet.VMBoot{Menu: true, CDROM: 1, Kernel: &fleet.Volref{PoolID: "p", Volume: "vmlinuz"}, Initrd: &fleet.Volref{PoolID: "p", Volume: "initrd"}, Cmdline: "quiet"},
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9", Spice: true, USBRedirection: 2},
 		Security: fleet.VMSecurity{TPM: true, SecureBoot: true, Confidential: "sev"}, Devices: fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true, GuestAgent: "none", Balloon: "none", Serials: 2, Parallel: true},
 		Drives: []fleet.VMDrive{{Slot: "cdrom2"}}, HostDevices: []fleet.VMHostDevice{{Device: "usb/046d:c52b"}}, Shares: []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: "p", Volume: "src"}}},

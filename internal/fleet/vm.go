@@ -199,6 +199,7 @@ type VMStatus struct {
 	Reason      string      `json:"reason,omitempty"`       // libvirt's word for why: "I/O error", "migration", …
 	CPUs        int         `json:"cpus"`                   // of the running guest, else of the definition
 	MemoryMiB   int         `json:"memoryMiB"`              // likewise
+	BalloonMiB  int         `json:"balloonMiB,omitempty"`   // what its host leaves the running guest of what it may use, as the host is short of memory; 0: all
 	MaxCPUs     int         `json:"maxCpus,omitempty"`      // how many the running guest can get without a restart; 0: no more
 	MaxMemory   int         `json:"maxMemoryMiB,omitempty"` // likewise
 	NextBoot    []string    `json:"nextBoot,omitempty"`     // spec fields that the running guest gets at its next start: "cpus", "memoryMiB", …

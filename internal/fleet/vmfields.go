@@ -180,6 +180,9 @@ var partFields = []Field[VMSpec]{
 	atOnce(number("memory.balloonMiB", "memory that it may use", "MiB", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, Input{
 		Section: SectionMemory, Label: "May use", Unit: "MiB", Help: "The guest's balloon gives the rest back to the host, as far as the guest lets it. Empty: all of it.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
+	atOnce(number("memory.floorMiB", "memory floor", "MiB", func(s *VMSpec) *int { return &s.Memory.FloorMiB }, Input{
+		Section: SectionMemory, Label: "Floor", Unit: "MiB", Help: "Where its host is short of memory, the guest's balloon gives back down to this much, and gets it again afterwards. Empty: it gives nothing.",
+	}, MinMemoryMiB, MaxMemoryMiB)),
 	reserved("others may have the memory of these nodes", text("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, Input{
 		Section: SectionMemory, Label: "NUMA nodes", Help: "The host's nodes that the memory comes from: 0-1.",
 	}, cpuSetForm, "Give numbers and ranges of them: 0-1.")),

@@ -319,6 +319,7 @@ func (s VMSpec) checkLists(c *Checks, prefix string) {
 	if s.Memory.BalloonMiB > 0 && s.Devices.Balloon == "none" {
 		c.Add(prefix+".memory.balloonMiB", "Without a balloon the guest gives no memory back. Choose a balloon, or leave this.")
 	}
+	s.checkFloor(c, prefix+".memory.floorMiB")
 	if s.Display.USBRedirection > 0 && !s.Display.Spice {
 		c.Add(prefix+".display.usbRedirection", "USB devices come through SPICE. Choose that, or leave them.")
 	}

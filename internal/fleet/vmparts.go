@@ -26,6 +26,8 @@ type VMMemory struct {
 
 	BalloonMiB int `json:"balloonMiB,omitempty"` // of it, how much the guest may use at present; 0: all
 
+	FloorMiB int `json:"floorMiB,omitempty"` // of that, what its host leaves it where the host is short of memory; 0: all
+
 	Nodes string `json:"nodes,omitempty"` // the host's NUMA nodes that it comes from: "0-1"; empty: any
 }
 
