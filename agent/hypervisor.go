@@ -19,8 +19,8 @@ type Hypervisor interface {
 	// Snapshot is the full state. A part that cannot be read is reported as such (a pool as stalled), never left out.
 	// Of pools only the volumes of those are listed that are assigned to this host; other pools go to HostStatus.OtherPools. An assigned
 	// pool or network that the host lacks is reported as such, and an assigned network that somebody edited with what is different.
-	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators, .Firmwares, .PoolGaps
-	// and .VMGaps.
+	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators, .Firmwares, .PoolGaps,
+	// .VMGaps and .CPUModels.
 	// VMStatus.Error/ErrorOf are the caller's too. A look at a pool that has failed starts it again as soon as that may go well; one
 	// that somebody else stopped stays as it is (PoolStatus.ByOthers).
 	Snapshot(ctx context.Context, on Assigned) (wire.State, error)

@@ -12,6 +12,36 @@ import (
 	"quantix/internal/fleet"
 )
 
+const cPUModelSets = `-- name: CPUModelSets :many
+SELECT COALESCE(h.status->'inventory'->'cpuModels', 'null')::jsonb AS models, count(*) AS hosts FROM hosts h WHERE h.status IS NOT NULL GROUP BY 1
+`
+
+type CPUModelSetsRow struct {
+	Models []byte
+	Hosts  int64
+}
+
+// Which named CPU models hosts say that guests can have there, and how many hosts say the same; null: they say nothing.
+func (q *Queries) CPUModelSets(ctx context.Context) ([]CPUModelSetsRow, error) {
+	rows, err := q.db.Query(ctx, cPUModelSets)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CPUModelSetsRow{}
+	for rows.Next() {
+		var i CPUModelSetsRow
+		if err := rows.Scan(&i.Models, &i.Hosts); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const candidates = `-- name: Candidates :many
 SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
@@ -19,6 +49,7 @@ SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_a
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
        COALESCE((h.status->'inventory'->'cpu'->>'threads')::bigint, 0)::bigint AS processors,
        ARRAY(SELECT t #>> '{}' FROM jsonb_path_query(h.spec, '$.taints[*]') AS t)::text[] AS taints,
+       COALESCE($1::text <> '' AND jsonb_typeof(h.status->'inventory'->'cpuModels') = 'array' AND NOT h.status->'inventory'->'cpuModels' ? $1, false)::boolean AS lacks_model,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps,
@@ -28,13 +59,14 @@ SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_a
                      'assigned', ph.asked = 'assign', 'state', COALESCE(ph.status->>'state', 'pending'), 'error', COALESCE(ph.status->>'error', ''),
                      'capacityBytes', COALESCE((ph.status->>'capacityBytes')::bigint, 0),
                      'freeBytes', COALESCE((ph.status->>'availableBytes')::bigint, 0) - COALESCE((ph.status->>'promisedBytes')::bigint, 0)))
-                 FROM assignments ph WHERE ph.host_id = h.id AND ph.pool_id = ANY ($1::text[])), '{}')::jsonb AS pools
+                 FROM assignments ph WHERE ph.host_id = h.id AND ph.pool_id = ANY ($2::text[])), '{}')::jsonb AS pools
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
-WHERE $2::text = '' OR h.id = $2
+WHERE $3::text = '' OR h.id = $3
 ORDER BY h.name
 `
 
 type CandidatesParams struct {
+	Model string
 	Pools []string
 	Host  string
 }
@@ -53,6 +85,7 @@ type CandidatesRow struct {
 	MemoryBytes int64
 	Processors  int64
 	Taints      []string
+	LacksModel  bool
 	Firmwares   []string
 	VmFields    []string
 	VmGaps      []byte
@@ -62,7 +95,7 @@ type CandidatesRow struct {
 
 // All that placement asks about hosts: one, or all where @host is empty.
 func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]CandidatesRow, error) {
-	rows, err := q.db.Query(ctx, candidates, arg.Pools, arg.Host)
+	rows, err := q.db.Query(ctx, candidates, arg.Model, arg.Pools, arg.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +117,7 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 			&i.MemoryBytes,
 			&i.Processors,
 			&i.Taints,
+			&i.LacksModel,
 			&i.Firmwares,
 			&i.VmFields,
 			&i.VmGaps,

@@ -62,6 +62,9 @@ func testParts(t *testing.T, h *host) {
 	vm.Spec.Boot, vm.Spec.HostDevices = starts.Boot, nil // what is in the drives stays
 	h.apply(vm)
 	h.wantSettled(vm, "edited while off")
+	if models := h.snapshot().Host.Inventory.CPUModels; !slices.Contains(models, vm.Spec.CPU.Model) {
+		t.Errorf("the host says that its guests can have the CPU models %q", models)
+	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
 	h.wantSettled(vm, "started")

@@ -33,6 +33,7 @@ SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_a
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
        COALESCE((h.status->'inventory'->'cpu'->>'threads')::bigint, 0)::bigint AS processors,
        ARRAY(SELECT t #>> '{}' FROM jsonb_path_query(h.spec, '$.taints[*]') AS t)::text[] AS taints,
+       COALESCE(@model::text <> '' AND jsonb_typeof(h.status->'inventory'->'cpuModels') = 'array' AND NOT h.status->'inventory'->'cpuModels' ? @model, false)::boolean AS lacks_model,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps,
@@ -46,6 +47,10 @@ SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_a
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE @host::text = '' OR h.id = @host
 ORDER BY h.name;
+
+-- name: CPUModelSets :many
+-- Which named CPU models hosts say that guests can have there, and how many hosts say the same; null: they say nothing.
+SELECT COALESCE(h.status->'inventory'->'cpuModels', 'null')::jsonb AS models, count(*) AS hosts FROM hosts h WHERE h.status IS NOT NULL GROUP BY 1;
 
 -- name: HoldHostDevices :exec
 -- Nobody else gives a device of a host to a VM meanwhile.

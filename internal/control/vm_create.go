@@ -147,6 +147,9 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, k
 	if err != nil {
 		return fleet.VMView{}, store.NotFound(err, "project")
 	}
+	if err := settleModel(ctx, q, &in.Spec); err != nil {
+		return fleet.VMView{}, err
+	}
 	boot, err := keeps.forNew(ctx, q, a, &in)
 	if err != nil {
 		return fleet.VMView{}, err

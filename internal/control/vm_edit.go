@@ -66,6 +66,9 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 		return old, vm, "", err
 	}
 	vm = in.on(old)
+	if err := settleModel(ctx, q, &vm.Spec); err != nil {
+		return old, vm, "", err
+	}
 	vm.Spec.HostDevices = onHost(vm.Spec.HostDevices, old.HostID)
 	if vm.Spec.Rules, err = allRules(a, old.Spec.Rules, vm.Spec.Rules); err != nil {
 		return old, vm, "", err

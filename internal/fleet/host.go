@@ -55,6 +55,7 @@ type Inventory struct {
 	NetworkGaps  []NetworkGap `json:"networkGaps,omitempty"` // modes of networks that it cannot have
 	VMFields     []string     `json:"vmFields,omitempty"`    // the parts of a VM that its agent knows: see PartNames; older agents tell none, and know none
 	VMGaps       []VMGap      `json:"vmGaps,omitempty"`      // those that it cannot have
+	CPUModels    []string     `json:"cpuModels,omitempty"`   // named ones that its guests can have; older agents tell none
 	Devices      []HostDevice `json:"devices,omitempty"`     // that a guest could have for itself
 	Machine      string       `json:"machine,omitempty"`     // vendor and product: "Dell Inc. PowerEdge R650"
 }

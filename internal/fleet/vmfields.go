@@ -66,7 +66,11 @@ var VMSections = []Section{SectionCPU, SectionMemory, SectionBoot, SectionDispla
 // What people may choose among. The empty value is the default.
 var (
 	CPUModels = []Option{
-		{"", "Best of the host"}, {"host-passthrough", "Host's own (passthrough)"}, {"host-model", "Like the host's"}, {"maximum", "All that can be emulated"},
+		{"", "Best of the host"},
+		{"host-passthrough", "Host's own (passthrough)"},
+		{"host-model", "Like the host's"},
+		{"maximum", "All that can be emulated"},
+		{BaselineModel, "Newest that all hosts have now"},
 	}
 	VideoModels = []Option{{"", "VGA"}, {"virtio", "Virtio"}, {"qxl", "QXL"}, {"bochs", "Bochs (UEFI)"}, {"none", "None"}}
 	Keyboards   = []Option{

@@ -27,6 +27,7 @@ type Host struct {
 	Parts        []string          // the parts of a VM that its agent knows, and
 	Lacks        map[string]string // those that it cannot have, with the reason as a sentence
 	Devices      map[string]Device // of those that the spec asks for, the ones that it has
+	NoModel      bool              // it says that its guests cannot have the CPU model that the spec names
 	Networks     []string          // "libvirt:<name>" and "bridge:<device>", active ones
 	Pools        map[fleet.PoolID]Pool
 	Volumes      map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
@@ -214,6 +215,9 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 	if !slices.Contains(h.Firmwares, spec.Firmware) {
 		firmware := strings.ToUpper(string(spec.Firmware))
 		f.add("spec.firmware", "no "+firmware+" firmware", "%s has no %s firmware.", h.Name, firmware)
+	}
+	if model := spec.NamedModel(); model != "" && h.NoModel {
+		f.add("spec.cpu.model", "no CPU model "+model, "%s cannot give guests the CPU model %s. Its page lists those that it can.", h.Name, model)
 	}
 	f.rules(spec)
 	f.parts(spec)
