@@ -18,15 +18,16 @@ import (
 	"quantix/internal/wire"
 )
 
-// Options are what an agent is made of. All but Links, Slots, Log and Metrics are needed.
+// Options are what an agent is made of. All but Memory, Links, Slots, Log and Metrics are needed.
 type Options struct {
 	Identity   *Identity
 	Client     *wire.Client // from Identity.Client
 	Hypervisor Hypervisor
-	Inventory  func(context.Context) (fleet.Inventory, error) // the hardware; asked at the start, each ten minutes and on RefreshInventory
-	NICs       func() []fleet.HostNIC                         // the network devices, asked at every look at the host
-	Load       func(context.Context) (wire.HostMeter, error)  // the host's own load
-	Links      Links                                          // nil: the host is only simulated
+	Inventory  func(context.Context) (fleet.Inventory, error)            // the hardware; asked at the start, each ten minutes and on RefreshInventory
+	NICs       func() []fleet.HostNIC                                    // the network devices, asked at every look at the host
+	Load       func(context.Context) (wire.HostMeter, error)             // the host's own load
+	Memory     func(context.Context) (available, total int64, err error) // of the host, in bytes; nil: guests keep what they have
+	Links      Links                                                     // nil: the host is only simulated
 	Version    string
 	Ports      transfer.Ports // on which other hosts' disks and images are taken in
 	Slots      int            // how many slow jobs at a time; 0: 4. Console openings and waiting take no slot
@@ -49,6 +50,7 @@ type timing struct {
 	thaw                             time.Duration // one try to thaw a guest
 	keep                             time.Duration // between two looks for what the host does with VMs by itself
 	again, againMost                 time.Duration // before a guest that went off is started again: the first time, and at most
+	balloon                          time.Duration // between two looks at the host's memory
 	second                           time.Duration // of a health check
 	calm                             time.Duration // that a guest has run for, not to count as one that goes off again and again
 }
@@ -65,6 +67,7 @@ var usual = timing{
 	call: 10 * time.Second,
 	thaw: 40 * time.Second,
 	keep: 2 * time.Second, again: 10 * time.Second, againMost: 5 * time.Minute, calm: 10 * time.Minute, second: time.Second,
+	balloon: 10 * time.Second,
 }
 
 // Agent is the host side of Quantix: it reports what is, claims what shall be, and does it.
@@ -74,6 +77,7 @@ type Agent struct {
 	hypervisor Hypervisor
 	links      Links
 	nics       nicWatch
+	hostMemory func(context.Context) (available, total int64, err error)
 	version    string
 	instance   string
 	times      timing
@@ -122,7 +126,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	}
 	a := &Agent{
 		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, nics: nicWatch{read: o.NICs}, version: o.Version, instance: rand.Text(),
-		times: times, log: o.Log, metrics: o.Metrics, board: newBoard(), slots: semaphore.NewWeighted(int64(o.Slots)), ports: o.Ports,
+		times: times, log: o.Log, metrics: o.Metrics, board: newBoard(), slots: semaphore.NewWeighted(int64(o.Slots)), ports: o.Ports, hostMemory: o.Memory,
 	}
 	var err error
 	if a.memory, err = openMemory(filepath.Join(o.Identity.dir, memoryFile)); err != nil {
@@ -151,6 +155,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	duties.Go(func() { a.renewLoop(ctx) })
 	duties.Go(func() { a.keepVMs(ctx) })
 	duties.Go(func() { a.judgeVMs(ctx) })
+	duties.Go(func() { a.shareMemory(ctx) })
 	a.thawLeft()
 	for ctx.Err() == nil {
 		if a.hello(ctx) {

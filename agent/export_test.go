@@ -27,8 +27,12 @@ func NewBrisk(o Options) (*Agent, error) {
 		askAgain: 100 * time.Millisecond, shutdown: 500 * time.Millisecond, poll: 20 * time.Millisecond,
 		call: time.Second, thaw: time.Second,
 		keep: 20 * time.Millisecond, again: 100 * time.Millisecond, againMost: 400 * time.Millisecond, calm: time.Minute, second: 5 * time.Millisecond,
+		balloon: 10 * time.Millisecond,
 	})
 }
+
+// MemoryShares is what each guest is to have that is to have another share than it has.
+var MemoryShares = memoryShares
 
 // Tallying adds up what counters say at each look.
 func Tallying() func(time.Time, []CountedCard) *fleet.FilterCounts {

@@ -19,8 +19,8 @@ type Hypervisor interface {
 	// Snapshot is the full state. A part that cannot be read is reported as such (a pool as stalled), never left out.
 	// Of pools only the volumes of those are listed that are assigned to this host; other pools go to HostStatus.OtherPools. An assigned
 	// pool or network that the host lacks is reported as such, and an assigned network that somebody edited with what is different.
-	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators, .Firmwares, .PoolGaps
-	// and .VMGaps.
+	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators, .Firmwares, .PoolGaps,
+	// .VMGaps and .CPUModels.
 	// VMStatus.Error/ErrorOf are the caller's too. A look at a pool that has failed starts it again as soon as that may go well; one
 	// that somebody else stopped stays as it is (PoolStatus.ByOthers).
 	Snapshot(ctx context.Context, on Assigned) (wire.State, error)
@@ -91,6 +91,11 @@ type Hypervisor interface {
 	// cards alone that the host knows by its own lease, or has heard at that card; the guest's word for one is not enough. An error is what the guest
 	// fails by, but for Unsure and ErrAway. A program of such a check is begun only once the one before has ended.
 	CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (Sign, error)
+
+	// Balloons are the guests that run and have a floor, with what each has at present. SetBalloon asks such a guest to make do with so much, or to use
+	// as much again, and does not wait for it; nothing of its definition changes. It asks none for less than its floor, and none that has no floor any more.
+	Balloons(ctx context.Context) ([]Balloon, error)
+	SetBalloon(ctx context.Context, id fleet.VMID, mib int) error
 
 	// MoveDisk copies a disk of the VM into another pool, under the name given, and has the VM use the copy: the running guest without a
 	// pause, its definition, and what is kept of what was applied. The old file stays and nothing names it any more. What fails, and

@@ -274,6 +274,7 @@ func (r *reporter) complete(host fleet.HostStatus) wire.State {
 	out.Host.OtherPools = slices.Sorted(slices.Values(known.OtherPools))
 	inv := r.a.inventory.get()
 	inv.Accelerators, inv.Firmwares, inv.PoolGaps = known.Inventory.Accelerators, known.Inventory.Firmwares, known.Inventory.PoolGaps
+	inv.CPUModels = known.Inventory.CPUModels
 	inv.VMFields, inv.VMGaps = fleet.PartNames(), known.Inventory.VMGaps
 	nics, fresh := r.a.nics.get(r.a.times.nics)
 	if inv.NICsLooked = fresh; fresh || nics != nil {

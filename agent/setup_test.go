@@ -97,6 +97,11 @@ func newRun(t *testing.T, id *agent.Identity, hv agent.Hypervisor, host machine)
 	o := agent.Options{
 		Identity: id, Client: client, Hypervisor: hv, Inventory: host.Inventory, NICs: host.NICs, Load: host.Load, Version: "1.0",
 	}
+	if own, ok := host.(interface {
+		Memory(context.Context) (available, total int64, err error)
+	}); ok {
+		o.Memory = own.Memory
+	}
 	if own, ok := host.(agent.Links); ok {
 		o.Links = own
 	}

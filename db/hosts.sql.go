@@ -12,11 +12,44 @@ import (
 	"quantix/internal/fleet"
 )
 
+const cPUModelSets = `-- name: CPUModelSets :many
+SELECT COALESCE(h.status->'inventory'->'cpuModels', 'null')::jsonb AS models, count(*) AS hosts FROM hosts h WHERE h.status IS NOT NULL GROUP BY 1
+`
+
+type CPUModelSetsRow struct {
+	Models []byte
+	Hosts  int64
+}
+
+// Which named CPU models hosts say that guests can have there, and how many hosts say the same; null: they say nothing.
+func (q *Queries) CPUModelSets(ctx context.Context) ([]CPUModelSetsRow, error) {
+	rows, err := q.db.Query(ctx, cPUModelSets)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CPUModelSetsRow{}
+	for rows.Next() {
+		var i CPUModelSetsRow
+		if err := rows.Scan(&i.Models, &i.Hosts); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const candidates = `-- name: Candidates :many
 SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
+       COALESCE((h.status->'inventory'->'cpu'->>'threads')::bigint, 0)::bigint AS processors,
+       ARRAY(SELECT t #>> '{}' FROM jsonb_path_query(h.spec, '$.taints[*]') AS t)::text[] AS taints,
+       COALESCE($1::text <> '' AND jsonb_typeof(h.status->'inventory'->'cpuModels') = 'array' AND NOT h.status->'inventory'->'cpuModels' ? $1, false)::boolean AS lacks_model,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps, COALESCE(h.status->'inventory'->'hugePages', '[]')::jsonb AS huge_pages,
@@ -26,13 +59,14 @@ SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_a
                      'assigned', ph.asked = 'assign', 'state', COALESCE(ph.status->>'state', 'pending'), 'error', COALESCE(ph.status->>'error', ''),
                      'capacityBytes', COALESCE((ph.status->>'capacityBytes')::bigint, 0),
                      'freeBytes', COALESCE((ph.status->>'availableBytes')::bigint, 0) - COALESCE((ph.status->>'promisedBytes')::bigint, 0)))
-                 FROM assignments ph WHERE ph.host_id = h.id AND ph.pool_id = ANY ($1::text[])), '{}')::jsonb AS pools
+                 FROM assignments ph WHERE ph.host_id = h.id AND ph.pool_id = ANY ($2::text[])), '{}')::jsonb AS pools
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
-WHERE $2::text = '' OR h.id = $2
+WHERE $3::text = '' OR h.id = $3
 ORDER BY h.name
 `
 
 type CandidatesParams struct {
+	Model string
 	Pools []string
 	Host  string
 }
@@ -49,6 +83,9 @@ type CandidatesRow struct {
 	Connected   bool
 	Error       string
 	MemoryBytes int64
+	Processors  int64
+	Taints      []string
+	LacksModel  bool
 	Firmwares   []string
 	VmFields    []string
 	VmGaps      []byte
@@ -59,7 +96,7 @@ type CandidatesRow struct {
 
 // All that placement asks about hosts: one, or all where @host is empty.
 func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]CandidatesRow, error) {
-	rows, err := q.db.Query(ctx, candidates, arg.Pools, arg.Host)
+	rows, err := q.db.Query(ctx, candidates, arg.Model, arg.Pools, arg.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +116,9 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 			&i.Connected,
 			&i.Error,
 			&i.MemoryBytes,
+			&i.Processors,
+			&i.Taints,
+			&i.LacksModel,
 			&i.Firmwares,
 			&i.VmFields,
 			&i.VmGaps,
@@ -363,6 +403,41 @@ func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
 		&i.MemoryBytes,
 	)
 	return i, err
+}
+
+const reservedCPU = `-- name: ReservedCPU :many
+SELECT r.host_id::text AS host_id, sum(r.percent)::bigint AS percent FROM (
+    SELECT v.host_id, v.cpus * (v.spec->'cpu'->>'reserved')::bigint AS percent FROM vms v WHERE v.spec->'cpu' ? 'reserved'
+    UNION ALL SELECT j.args->'leave'->>'to', v.cpus * (v.spec->'cpu'->>'reserved')::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
+    WHERE j.kind = 'vm.leave' AND j.state IN ('queued', 'running') AND v.spec->'cpu' ? 'reserved' AND j.args->'leave'->>'to' <> v.host_id
+) r WHERE $1::text = '' OR r.host_id = $1 GROUP BY 1
+`
+
+type ReservedCPURow struct {
+	HostID  string
+	Percent int64
+}
+
+// What is kept of the processors of each host, in percent of one, for VMs that are there, running or not, and for those on their way to it; of one host,
+// or of all where @host is empty.
+func (q *Queries) ReservedCPU(ctx context.Context, host string) ([]ReservedCPURow, error) {
+	rows, err := q.db.Query(ctx, reservedCPU, host)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ReservedCPURow{}
+	for rows.Next() {
+		var i ReservedCPURow
+		if err := rows.Scan(&i.HostID, &i.Percent); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const vMsOnHost = `-- name: VMsOnHost :many

@@ -58,7 +58,7 @@ func (s *Server) apiUpdateHost(ctx context.Context, a fleet.Actor, in *updateHos
 			to.Spec.Labels = map[string]string{}
 		}
 		h, err := s.Control.UpdateHost(ctx, a, in.ID, control.UpdateHost{
-			Labels: to.Spec.Labels, Description: &to.Spec.Description, IfGeneration: cmp.Or(wanted, old.Generation),
+			Labels: to.Spec.Labels, Taints: append([]string{}, to.Spec.Taints...), Description: &to.Spec.Description, IfGeneration: cmp.Or(wanted, old.Generation),
 		})
 		return hostAnswer(a, h, err)
 	})

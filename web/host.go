@@ -2,6 +2,7 @@ package web
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -68,6 +69,7 @@ func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *hostview.Page) (err 
 
 type hostForm struct {
 	Labels      string `form:"labels"`
+	Taints      string `form:"taints"`
 	Description string `form:"description"`
 	Generation  string `form:"generation"`
 }
@@ -79,7 +81,7 @@ func (in hostForm) generation() int64 {
 }
 
 func hostFormOf(h fleet.HostView) hostview.Form {
-	return hostview.Form{Labels: kit.LabelText(h.Spec.Labels), Description: h.Spec.Description, Generation: h.Generation}
+	return hostview.Form{Labels: kit.LabelText(h.Spec.Labels), Taints: strings.Join(h.Spec.Taints, "\n"), Description: h.Spec.Description, Generation: h.Generation}
 }
 
 // editedHost is the page's form with what was typed.
@@ -89,7 +91,7 @@ func (s *Server) editedHost(c echo.Context, a fleet.Actor, in hostForm, how aske
 		return err
 	}
 	link := kit.Link{Path: views.HostPath(h.ID)}.With("tab", "configure")
-	f := hostview.Form{Labels: in.Labels, Description: in.Description, Generation: in.generation(), Errors: how.errors}
+	f := hostview.Form{Labels: in.Labels, Taints: in.Taints, Description: in.Description, Generation: in.generation(), Errors: how.errors}
 	p := hostview.Page{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: f}
 	return s.showAs(c, how.status, a, hostFrame(h), hostview.Show(p))
 }
@@ -97,6 +99,7 @@ func (s *Server) editedHost(c echo.Context, a fleet.Actor, in hostForm, how aske
 func (s *Server) editHost(c echo.Context, a fleet.Actor, in hostForm) (end, error) {
 	var checks fleet.Checks
 	change := control.UpdateHost{Labels: labelsOf(&checks, "labels", in.Labels), Description: &in.Description, IfGeneration: in.generation()}
+	change.Taints = append([]string{}, strings.Fields(in.Taints)...)
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}

@@ -73,7 +73,11 @@ func (s *Server) askMany(c echo.Context, a fleet.Actor, in manyForm, how asked) 
 }
 
 func (s *Server) showMany(c echo.Context, a fleet.Actor, in manyForm, how asked, preview *vmview.BulkPreview) error {
-	p := vmview.BulkPage{IDs: in.ids(), Preview: preview, Form: vmview.Form{Typed: in.Values, Errors: how.errors, RunsHosts: policy.May(a, policy.InfraChange, "")}}
+	models, err := s.Control.CPUModels(c.Request().Context(), a)
+	if err != nil {
+		return err
+	}
+	p := vmview.BulkPage{IDs: in.ids(), Preview: preview, Form: vmview.Form{Typed: in.Values, Errors: how.errors, CPUModels: models, RunsHosts: policy.May(a, policy.InfraChange, "")}}
 	return s.showAs(c, how.status, a, shell.Frame{Title: "Edit VMs"}, vmview.Bulk(p))
 }
 

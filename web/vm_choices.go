@@ -37,6 +37,10 @@ func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page
 		now[noun] = append(now[noun], values...)
 	}
 	now["vm-networks"] = now["networks"]
+	var err error
+	if f.CPUModels, err = s.Control.CPUModels(c.Request().Context(), a); err != nil {
+		return err
+	}
 	media, err := s.Control.Media(c.Request().Context(), a)
 	if err != nil {
 		return err

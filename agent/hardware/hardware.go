@@ -75,6 +75,15 @@ func processors(ctx context.Context, here tree) fleet.CPU {
 	return out
 }
 
+// Memory is what of the machine's memory can still be had, and all of it, in bytes.
+func Memory(ctx context.Context) (available, total int64, err error) {
+	m, err := mem.VirtualMemoryWithContext(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	return int64(m.Available), int64(m.Total), nil
+}
+
 // Load is the machine's load now: CPU use since the last call.
 func Load(ctx context.Context) (wire.HostMeter, error) {
 	busy, err := cpu.PercentWithContext(ctx, 0, false)

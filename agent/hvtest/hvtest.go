@@ -290,6 +290,7 @@ func Run(t *testing.T, h Harness) {
 			{"a guest says what it is, and does what its agent is asked", testGuestAgent},
 			{"a guest without an agent is asked for nothing", testNoGuestAgent},
 			{"what a host does by itself is kept with the VM", testPolicy},
+			{"guests with a floor are asked for memory", testBalloons},
 			{"health checks ask the guest that runs", testHealth},
 			{"a state in which nothing changed is equal", testSteady},
 			{"a reopened backend sees the same host", testReopen},

@@ -11,8 +11,8 @@ import (
 func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 	s.CPUs, s.MemoryMiB = 4, 256
 	s.Firmware = fleet.UEFI
-	s.CPU = fleet.VMCPU{Model: "qemu64", Sockets: 4, Cores: 2, Max: 8, Features: "+aes -svm", Shares: 512, Limit: 50, Pinned: "0"}
-	s.Memory = fleet.VMMemory{Shared: true, MaxMiB: 1024, Nodes: "0", BalloonMiB: 192}
+	s.CPU = fleet.VMCPU{Model: "qemu64", Sockets: 4, Cores: 2, Max: 8, Features: "+aes -svm", Shares: 512, Limit: 50, Reserved: 25, Pinned: "0"}
+	s.Memory = fleet.VMMemory{Shared: true, MaxMiB: 1024, Nodes: "0", BalloonMiB: 192, FloorMiB: 160}
 	s.NUMA = []fleet.VMCell{{CPUs: "0,1,4-5", MemoryMiB: 128}, {CPUs: "2-3,6-7", MemoryMiB: 128}}
 	s.Boot = fleet.VMBoot{Menu: true, CDROM: 3}
 	s.Display = fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de-ch", Pointer: "mouse", Sound: "ich9", Spice: true, USBRedirection: 2}
@@ -21,8 +21,9 @@ func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 	s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 4}, {Slot: "floppy1"}}
 	s.Rules = []fleet.PlacementRule{{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}}
 	s.Health = []fleet.HealthCheck{{Kind: fleet.HealthWatchdog, Action: fleet.HealthReset}}
-	s.Migration = fleet.VMMigration{Stays: true, LimitMiB: 100}
-	s.Policy = fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always", StopOrder: 3, StopDelay: 20, GuestExec: true}
+	s.Migration = fleet.VMMigration{Stays: true, LimitMiB: 100, PostCopy: true, DowntimeMs: 300}
+	s.Placement = fleet.VMPlacement{Tolerations: "gpu maintenance=disk"}
+	s.Policy = fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always", StopOrder: 3, StopDelay: 20, HAPriority: "high", GuestExec: true}
 	return s
 }
 
@@ -61,6 +62,9 @@ func testParts(t *testing.T, h *host) {
 	vm.Spec.Boot, vm.Spec.HostDevices = starts.Boot, nil // what is in the drives stays
 	h.apply(vm)
 	h.wantSettled(vm, "edited while off")
+	if models := h.snapshot().Host.Inventory.CPUModels; !slices.Contains(models, vm.Spec.CPU.Model) {
+		t.Errorf("the host says that its guests can have the CPU models %q", models)
+	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
 	h.wantSettled(vm, "started")

@@ -29,6 +29,7 @@ type capabilities struct {
 	spice        bool              // QEMU can
 	version      uint64            // libvirt's: 9001000 is 9.1
 	confidential map[string]string // why it cannot encrypt guests' memory, by the kind of it; of a kind that is not here, it can
+	models       []string          // named CPU models that the best kind of its guests can have
 	pools        []string          // libvirt's types of pools that it has no driver for
 }
 
@@ -46,7 +47,7 @@ func (b *Backend) abilities(ctx context.Context) fleet.Inventory {
 	for _, k := range s.value.kinds {
 		inv.Accelerators = append(inv.Accelerators, k.accelerator)
 	}
-	inv.Firmwares = s.value.firmware
+	inv.Firmwares, inv.CPUModels = s.value.firmware, s.value.models
 	inv.PoolGaps = poolGaps(s.value.pools, exec.LookPath)
 	inv.VMGaps = vmGaps(exec.LookPath, os.Stat)
 	if s.known && !s.value.secureBoot {
@@ -138,7 +139,7 @@ func askCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 			}
 			if caps.firmware == nil {
 				caps.firmware, caps.secureBoot, caps.spice = firmwares(x), secureFirmware(x), hasSpice(x)
-				caps.confidential = confidentialGaps(x, caps.version)
+				caps.confidential, caps.models = confidentialGaps(x, caps.version), cpuModels(x)
 			}
 		}
 		if len(k.machines) > 0 {
@@ -173,6 +174,22 @@ func cpuModes(x libvirtxml.DomainCaps) []string {
 		}
 	}
 	return out
+}
+
+// cpuModels are the named models of which libvirt says that a guest can have them here.
+func cpuModels(x libvirtxml.DomainCaps) (out []string) {
+	if x.CPU == nil {
+		return nil
+	}
+	for _, mode := range x.CPU.Modes {
+		for _, m := range mode.Models {
+			if mode.Name == "custom" && m.Usable == "yes" {
+				out = append(out, m.Name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func firmwares(x libvirtxml.DomainCaps) []fleet.Firmware {

@@ -22,8 +22,9 @@ func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string
 	if x.Devices == nil {
 		x.Devices = &libvirtxml.DomainDeviceList{}
 	}
-	// These stand in Quantix's own metadata alone.
-	out.Spec.Policy, out.Spec.Rules, out.Spec.Health, out.Spec.Migration = applied.Spec.Policy, applied.Spec.Rules, applied.Spec.Health, applied.Spec.Migration
+	for _, f := range keptFields {
+		f.Copy(&out.Spec, applied.Spec)
+	}
 	readParts(x, &out.Spec, out.Odd)
 	out.Spec = out.Spec.MapMedia(func(m fleet.Medium) fleet.Volref {
 		for _, was := range applied.Spec.Media() {

@@ -13,7 +13,7 @@ var watched = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDLifecycle, golibvirt.DomainEventIDReboot, golibvirt.DomainEventIDIoErrorReason,
 	golibvirt.DomainEventIDDiskChange, golibvirt.DomainEventIDTrayChange, golibvirt.DomainEventIDDeviceAdded,
 	golibvirt.DomainEventIDDeviceRemoved, golibvirt.DomainEventIDAgentLifecycle, golibvirt.DomainEventIDMetadataChange,
-	golibvirt.DomainEventIDWatchdog, golibvirt.DomainEventIDDeviceRemovalFailed,
+	golibvirt.DomainEventIDWatchdog, golibvirt.DomainEventIDDeviceRemovalFailed, golibvirt.DomainEventIDBalloonChange,
 }
 
 // subscribe forwards events as wake-ups until the connection is gone. Only lifecycle events are needed; an older libvirt may lack others.
@@ -70,6 +70,8 @@ func domainOf(event any) golibvirt.UUID {
 	case *golibvirt.DomainEventCallbackMetadataChangeMsg:
 		return e.Dom.UUID
 	case *golibvirt.DomainEventCallbackWatchdogMsg:
+		return e.Msg.Dom.UUID
+	case *golibvirt.DomainEventCallbackBalloonChangeMsg:
 		return e.Msg.Dom.UUID
 	}
 	return golibvirt.UUID{}

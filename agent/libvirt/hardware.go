@@ -142,6 +142,11 @@ var partFields = func() (out []fleet.VMField) {
 	return out
 }()
 
+// keptFields stand in Quantix's own metadata alone, and in no other place of a definition.
+var keptFields = slices.DeleteFunc(slices.Clone(fleet.Parts()), func(f fleet.Field[fleet.VMSpec]) bool {
+	return slices.ContainsFunc(parts, func(p part) bool { return p.field == f.Name })
+})
+
 func cpusOf(x *libvirtxml.Domain) int {
 	switch {
 	case x.VCPU == nil:

@@ -106,6 +106,13 @@ var elsewhere = map[string]string{
 	"migration.stays":    "control: a VM that stays goes nowhere",
 	"migration.limitMiB": "control: a move is no faster than its VM's limit",
 	"firstBoot":          "e2e: the whole life of a VM, in a Debian",
+
+	"cpu.reserved":          "control: processors that are reserved are promised to one",
+	"memory.floorMiB":       "a guest gives memory back to a host that is short of it, down to its floor",
+	"placement.tolerations": "control: a taint keeps VMs from a host",
+	"policy.haPriority":     "control: what is kept for later is stored and given back",
+	"migration.postCopy":    "control: what is kept for later is stored and given back",
+	"migration.downtimeMs":  "control: what is kept for later is stored and given back",
 }
 
 // undefinable are those that libvirt defines only where the processor has them, which the tests' has not: which test shows what is written and read.

@@ -25,7 +25,7 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.
 			return err
 		}
 	}
-	if plan.Has("memory.balloonMiB") || plan.Has("memoryMiB") {
+	if plan.Has("memory.balloonMiB") || plan.Has("memory.floorMiB") || plan.Has("memoryMiB") { // its host takes back what it must
 		if err := a.balloon(ctx, ref, kept, live); err != nil {
 			return err
 		}

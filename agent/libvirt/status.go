@@ -35,6 +35,7 @@ func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 		var now *fleet.VMSpec
 		if s.applied != nil {
 			now = &s.applied.Spec
+			st.BalloonMiB = s.left()
 			st.Policy, st.Checks = s.applied.Spec.Policy, s.applied.Spec.Health
 		}
 		st.Snapshots = s.tree.Told(now, s.others)

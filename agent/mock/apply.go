@@ -305,6 +305,9 @@ func (h *Host) define(in agent.Apply) error {
 	again := g.generation == in.VM.Generation
 	g.applied, g.generation, g.undefined, g.mark = agent.NewApplied(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.Mark, g.mark)
 	if g.on() {
+		if plan.Has("memory.balloonMiB") || plan.Has("memory.floorMiB") || plan.Has("memoryMiB") {
+			g.balloon = 0
+		}
 		g.live.spec.NICs = plugged(g.live.spec.NICs, plan)
 		g.live.retune(plan, in.VM.Spec)
 		g.live.pools = maps.Clone(g.live.pools)

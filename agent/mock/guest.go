@@ -28,6 +28,8 @@ type guest struct {
 	tree       *agent.SnapTree // of its snapshots; nil: it never had one
 	others     []string        // snapshots that somebody made beside Quantix
 
+	balloon int // what its balloon leaves it, in MiB; 0: all that it may use
+
 	reason string                    // why it is off
 	sick   map[fleet.HealthKind]bool // which checks it fails
 	signs  int                       // how often its watchdog was let down, or its screen has changed
@@ -75,7 +77,7 @@ func (g *guest) start(now time.Time) {
 	run.least = run.spec.CPUs
 	g.live, g.power, g.startedAt = &run, fleet.Running, now.Truncate(time.Second)
 	g.screen = newScreen(g.name, g.def)
-	g.frozen, g.reason = false, ""
+	g.frozen, g.reason, g.balloon = false, "", 0
 }
 
 // stop powers the guest off, with libvirt's word for why. Without a definition it is gone then.
@@ -83,7 +85,7 @@ func (h *Host) stop(g *guest, reason string) {
 	if g.live == nil && g.power == fleet.Stopped {
 		return
 	}
-	g.live, g.power, g.startedAt, g.reason = nil, fleet.Stopped, time.Time{}, reason
+	g.live, g.power, g.startedAt, g.reason, g.balloon = nil, fleet.Stopped, time.Time{}, reason, 0
 	if g.screen != nil {
 		g.screen.off()
 		g.screen = nil
@@ -163,6 +165,7 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		if g.name != g.applied.Name {
 			s.Domain = g.name
 		}
+		s.BalloonMiB = g.balloon
 		s.Guest, s.Policy, s.Checks = g.says(), g.applied.Spec.Policy, slices.Clone(g.applied.Spec.Health)
 	}
 	for i, spec := range now.spec.Disks {

@@ -23,6 +23,7 @@ type machine struct {
 	gpu                    *fleet.GPU
 	os, kernel             string
 	features               []string
+	models                 []string // of CPUs that its guests can have, beside those of all
 }
 
 var machines = []machine{
@@ -30,16 +31,19 @@ var machines = []machine{
 		product: "Dell Inc. PowerEdge R6625", vendor: "AuthenticAMD", model: "AMD EPYC 9354 32-Core Processor", sockets: 1, coresEach: 32,
 		memoryGiB: 384, driver: "mlx5_core", speed: 25000, vfs: 64, os: "Debian GNU/Linux 12", kernel: "6.1.0-26-amd64",
 		features: []string{"svm", "npt", "avx2", "avx512f", "aes", "sha_ni", "x2apic"},
+		models:   []string{"EPYC", "EPYC-Milan", "EPYC-Rome"},
 	},
 	{
 		product: "HPE ProLiant DL380 Gen10", vendor: "GenuineIntel", model: "Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz", sockets: 2, coresEach: 32,
 		memoryGiB: 512, driver: "i40e", speed: 10000, vfs: 32, os: "Ubuntu 24.04 LTS", kernel: "6.8.0-45-generic",
 		features: []string{"vmx", "ept", "avx2", "avx512f", "aes", "sha_ni", "x2apic"},
+		models:   []string{"Cascadelake-Server", "Icelake-Server", "Skylake-Server"},
 	},
 	{
 		product: "Supermicro AS-4125GS-TNRT", vendor: "AuthenticAMD", model: "AMD EPYC 9554 64-Core Processor", sockets: 2, coresEach: 64,
 		memoryGiB: 1024, driver: "mlx5_core", speed: 100000, vfs: 128, os: "Rocky Linux 9.4", kernel: "5.14.0-427.el9.x86_64",
 		features: []string{"svm", "npt", "avx2", "avx512f", "aes", "sha_ni", "x2apic"},
+		models:   []string{"EPYC", "EPYC-Milan", "EPYC-Rome"},
 		gpu:      &fleet.GPU{Address: "0000:41:00.0", Vendor: "NVIDIA", Product: "L40S", Driver: "nvidia", VFsTotal: 32, MdevTypes: []string{"nvidia-1147", "nvidia-1148"}},
 	},
 }
@@ -95,6 +99,7 @@ func inventoryOf(name string) fleet.Inventory {
 		NetworkGaps: []fleet.NetworkGap{{Mode: fleet.NetworkOVS, Why: "Open vSwitch is not installed. Install openvswitch-switch."}},
 	}
 	out.VMGaps = append(out.VMGaps, m.encrypts()...)
+	out.CPUModels = append([]string{"Nehalem", "Penryn", "SandyBridge", "Westmere", "kvm64", "qemu64"}, m.models...)
 	for n := range m.sockets {
 		node := fleet.NUMANode{ID: n, MemoryBytes: m.memoryGiB << 30 / int64(m.sockets)}
 		for half := range 2 {
@@ -145,6 +150,12 @@ func inventoryOf(name string) fleet.Inventory {
 	}
 	out.Devices = append(out.Devices, ports...)
 	return out
+}
+
+// Memory is what of the host's simulated memory can still be had, and all of it, in bytes.
+func (h *Host) Memory(ctx context.Context) (available, total int64, err error) {
+	load, err := h.Load(ctx)
+	return load.MemoryTotal - load.MemoryUsed, load.MemoryTotal, err
 }
 
 // Load is the host's simulated load: what its guests use and a little of its own.

@@ -212,6 +212,7 @@ func (h *Host) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, err
 	s.Host.Inventory.Accelerators = slices.Clone(h.inv.Accelerators)
 	s.Host.Inventory.Firmwares = slices.Clone(h.inv.Firmwares)
 	s.Host.Inventory.VMGaps = slices.Clone(h.inv.VMGaps)
+	s.Host.Inventory.CPUModels = slices.Clone(h.inv.CPUModels)
 	for _, g := range h.guests {
 		if g.managed {
 			s.VMs = append(s.VMs, wire.VMReport{ID: g.id, Name: g.name, Generation: g.generation, Status: h.status(g), Proof: wire.Proof(g.id, g.mark)})

@@ -31,6 +31,9 @@ SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_a
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
+       COALESCE((h.status->'inventory'->'cpu'->>'threads')::bigint, 0)::bigint AS processors,
+       ARRAY(SELECT t #>> '{}' FROM jsonb_path_query(h.spec, '$.taints[*]') AS t)::text[] AS taints,
+       COALESCE(@model::text <> '' AND jsonb_typeof(h.status->'inventory'->'cpuModels') = 'array' AND NOT h.status->'inventory'->'cpuModels' ? @model, false)::boolean AS lacks_model,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps, COALESCE(h.status->'inventory'->'hugePages', '[]')::jsonb AS huge_pages,
@@ -44,6 +47,10 @@ SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_a
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE @host::text = '' OR h.id = @host
 ORDER BY h.name;
+
+-- name: CPUModelSets :many
+-- Which named CPU models hosts say that guests can have there, and how many hosts say the same; null: they say nothing.
+SELECT COALESCE(h.status->'inventory'->'cpuModels', 'null')::jsonb AS models, count(*) AS hosts FROM hosts h WHERE h.status IS NOT NULL GROUP BY 1;
 
 -- name: HoldHostDevices :exec
 -- Nobody else gives a device of a host to a VM meanwhile.
@@ -80,6 +87,15 @@ GROUP BY 1, 2;
 -- What the VMs of each host are promised, in MiB; of one host, or of all where @host is empty.
 SELECT host_id, sum(memory_mib)::bigint AS mib FROM vms WHERE host_id = @host::text GROUP BY host_id
 UNION ALL SELECT host_id, sum(memory_mib)::bigint FROM vms WHERE @host = '' GROUP BY host_id;
+
+-- name: ReservedCPU :many
+-- What is kept of the processors of each host, in percent of one, for VMs that are there, running or not, and for those on their way to it; of one host,
+-- or of all where @host is empty.
+SELECT r.host_id::text AS host_id, sum(r.percent)::bigint AS percent FROM (
+    SELECT v.host_id, v.cpus * (v.spec->'cpu'->>'reserved')::bigint AS percent FROM vms v WHERE v.spec->'cpu' ? 'reserved'
+    UNION ALL SELECT j.args->'leave'->>'to', v.cpus * (v.spec->'cpu'->>'reserved')::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
+    WHERE j.kind = 'vm.leave' AND j.state IN ('queued', 'running') AND v.spec->'cpu' ? 'reserved' AND j.args->'leave'->>'to' <> v.host_id
+) r WHERE @host::text = '' OR r.host_id = @host GROUP BY 1;
 
 -- name: HoldMemory :exec
 -- Of two VMs that are promised the last memory of a host at once, the second must see the first.

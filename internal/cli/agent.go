@@ -121,7 +121,7 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 	}
 	first, last, _ := config.TransferPorts(cfg.TransferPorts)
 	a, err := agent.New(agent.Options{
-		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.Load,
+		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.Load, Memory: hardware.Memory,
 		Version: versionText(), Log: log, Metrics: metrics, Ports: transfer.Ports{First: first, Last: last},
 	})
 	if err != nil {

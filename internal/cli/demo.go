@@ -128,7 +128,7 @@ func (s *stage) startMockHost(ctx context.Context, dir string, o mock.Options, l
 		return "", errors.Join(err, identity.Close())
 	}
 	a, err := agent.New(agent.Options{
-		Identity: identity, Client: client, Hypervisor: host, Inventory: host.Inventory, NICs: host.NICs, Load: host.Load,
+		Identity: identity, Client: client, Hypervisor: host, Inventory: host.Inventory, NICs: host.NICs, Load: host.Load, Memory: host.Memory,
 		Version: versionText(), Log: log.With("host", o.Name),
 	})
 	if err != nil {

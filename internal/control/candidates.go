@@ -44,7 +44,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	if err != nil {
 		return nil, err
 	}
-	rows, err := q.Candidates(ctx, db.CandidatesParams{Pools: ids, Host: string(host)})
+	rows, err := q.Candidates(ctx, db.CandidatesParams{Pools: ids, Host: string(host), Model: spec.NamedModel()})
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +55,10 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	}
 	for _, sum := range sums {
 		committed[sum.HostID] = sum.Mib
+	}
+	reserved, err := reservedCPU(ctx, q, host)
+	if err != nil {
+		return nil, err
 	}
 	toCome, err := disksToCome(ctx, q, ids)
 	if err != nil {
@@ -76,6 +80,8 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{}, Apart: map[fleet.Volref]string{},
 		}
 		h.Parts, h.Devices = r.VmFields, devices[r.ID]
+		h.Processors, h.ReservedCPU, h.Taints = int(r.Processors), reserved[r.ID], r.Taints
+		h.NoModel = r.LacksModel
 		if err := json.Unmarshal(r.Labels, &h.Labels); err != nil {
 			return nil, fmt.Errorf("read the labels of host %s: %w", r.Name, err)
 		}

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 
 	"quantix/db"
@@ -15,10 +16,11 @@ import (
 type UpdateHost struct {
 	Labels       map[string]string // nil: as it is; otherwise the whole set
 	Description  *string
-	IfGeneration int64 // refuse where the host is at another generation; 0: do not ask
+	Taints       []string // nil: as they are; otherwise all of them
+	IfGeneration int64    // refuse where the host is at another generation; 0: do not ask
 }
 
-// UpdateHost changes a host's labels and description. Nothing on the host changes by it.
+// UpdateHost changes a host's labels, taints and description. Nothing on the host changes by it, and no VM leaves it.
 func (c *Control) UpdateHost(ctx context.Context, a fleet.Actor, id fleet.HostID, in UpdateHost) (fleet.HostView, error) {
 	err := c.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		if in.IfGeneration != 0 && in.IfGeneration != h.Generation {
@@ -33,6 +35,10 @@ func (c *Control) UpdateHost(ctx context.Context, a fleet.Actor, id fleet.HostID
 		if in.Description != nil && *in.Description != h.Spec.Description {
 			fleet.CheckDescription(&checks, "description", *in.Description)
 			h.Spec.Description, changed = *in.Description, true
+		}
+		if in.Taints != nil && !slices.Equal(in.Taints, h.Spec.Taints) {
+			fleet.CheckTaints(&checks, "taints", in.Taints)
+			h.Spec.Taints, changed = in.Taints, true
 		}
 		if err := checks.Err(); err != nil || !changed {
 			return err

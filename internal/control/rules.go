@@ -124,7 +124,7 @@ func rule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.Place
 		return err
 	}
 	for i := range hosts {
-		ruling := &placement.Ruling{Labels: hosts[i].Labels, Mates: make([]placement.Mates, len(rules)), Shunned: shunned[hosts[i].ID], Self: vm}
+		ruling := &placement.Ruling{Labels: hosts[i].Labels, Taints: hosts[i].Taints, Mates: make([]placement.Mates, len(rules)), Shunned: shunned[hosts[i].ID], Self: vm}
 		for k, r := range rules {
 			if ruling.Mates[k], err = all.of(vm, r, hosts[i].ID); err != nil {
 				return err

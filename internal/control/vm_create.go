@@ -150,6 +150,9 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, k
 	if err != nil {
 		return fleet.VMView{}, store.NotFound(err, "project")
 	}
+	if err := settleModel(ctx, q, &in.Spec); err != nil {
+		return fleet.VMView{}, err
+	}
 	boot, err := keeps.forNew(ctx, q, a, &in)
 	if err != nil {
 		return fleet.VMView{}, err
@@ -298,11 +301,11 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 		if err := checks.Err(); err != nil {
 			return placement.Host{}, err
 		}
-		return hosts[0], promise(ctx, q, a, in.Spec, hosts[0], 0)
+		return hosts[0], promise(ctx, q, a, in.Spec, hosts[0], fleet.VMSpec{})
 	}
 	choice := placement.Place(in.Spec, hosts)
 	if choice.Host != nil {
-		return *choice.Host, promise(ctx, q, a, in.Spec, *choice.Host, 0)
+		return *choice.Host, promise(ctx, q, a, in.Spec, *choice.Host, fleet.VMSpec{})
 	}
 	why := choice.WhyPlain
 	if policy.May(a, policy.InfraSee, "") {
@@ -317,30 +320,6 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 
 // tellOvercommit says that there is a way on, to those who may take it.
 const tellOvercommit = "Say that a pool may be promised more than it has, to go on all the same."
-
-// promise refuses to promise memory that the host does not have to somebody who does not run it. had is what the VM itself was
-// promised before. The host's sum is read anew, and until the transaction ends nobody else is promised a part of it.
-func promise(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, h placement.Host, had int) error {
-	if policy.May(a, policy.InfraChange, "") {
-		return nil
-	}
-	if err := q.HoldMemory(ctx, string(h.ID)); err != nil {
-		return err
-	}
-	sums, err := q.CommittedMemory(ctx, string(h.ID))
-	if err != nil {
-		return err
-	}
-	h.CommittedMiB = -int64(had)
-	for _, sum := range sums {
-		h.CommittedMiB += sum.Mib
-	}
-	var checks fleet.Checks
-	if f := placement.Unpromised(spec, h); f != nil {
-		checks.Add(f.Field, "%s", told(a, *f))
-	}
-	return checks.Err()
-}
 
 // told is the fault as the actor may read it: who sees no hosts reads neither their names nor their own words.
 func told(a fleet.Actor, f placement.Fault) string {

@@ -66,6 +66,9 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 		return old, vm, "", err
 	}
 	vm = in.on(old)
+	if err := settleModel(ctx, q, &vm.Spec); err != nil {
+		return old, vm, "", err
+	}
 	vm.Spec.HostDevices = onHost(vm.Spec.HostDevices, old.HostID)
 	if vm.Spec.Rules, err = allRules(a, old.Spec.Rules, vm.Spec.Rules); err != nil {
 		return old, vm, "", err
@@ -194,10 +197,10 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	}
 	// Rules count where a host is chosen: what its own one breaks of them is shown.
 	asked := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
-	// What the VM may have of its host's memory is known while the host is silent; all else is not.
+	// What the VM may have of its host's memory and processors is known while the host is silent; all else is not.
 	heard := isFresh("spec.firmware")
 	for _, f := range fleet.Parts() {
-		if isChanged("spec."+f.Name) && !f.Default(vm.Spec) && f.Name != "rules" {
+		if isChanged("spec."+f.Name) && !f.Default(vm.Spec) && !f.Portal {
 			f.Copy(&asked, vm.Spec)
 			heard = true
 		}
@@ -212,16 +215,17 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	if isFresh("spec.iso") && vm.Spec.ISO != nil {
 		asked.ISO, heard = vm.Spec.ISO, true
 	}
+	more := false
 	if vm.Spec.MemoryMiB > old.Spec.MemoryMiB {
-		asked.MemoryMiB = vm.Spec.MemoryMiB
+		asked.MemoryMiB, more = vm.Spec.MemoryMiB, true
+	}
+	if vm.Spec.ReservedCPU() > old.Spec.ReservedCPU() {
+		asked.CPUs, asked.CPU.Reserved, more = vm.Spec.CPUs, vm.Spec.CPU.Reserved, true
 	}
 	if asked.Memory.HugePageKiB > 0 { // all of the memory is of them
-		asked.MemoryMiB = vm.Spec.MemoryMiB
+		asked.MemoryMiB, more = vm.Spec.MemoryMiB, true
 	}
-	if !heard && asked.MemoryMiB == 0 {
-		return nil
-	}
-	if err := checkReserved(a, old.Spec, vm.Spec); err != nil {
+	if err := checkReserved(a, old.Spec, vm.Spec); err != nil || !heard && !more {
 		return err
 	}
 	if err := checkNetworks(ctx, q, a, vm.ProjectID, asked.NICs); err != nil {
@@ -254,10 +258,10 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	if err := checks.Err(); err != nil {
 		return err
 	}
-	if err := openTo(ctx, q, a, vm.ProjectID, readFrom(asked)); err != nil || asked.MemoryMiB == 0 {
+	if err := openTo(ctx, q, a, vm.ProjectID, readFrom(asked)); err != nil || !more {
 		return err
 	}
-	return promise(ctx, q, a, asked, hosts[0], old.Spec.MemoryMiB)
+	return promise(ctx, q, a, asked, hosts[0], old.Spec)
 }
 
 // checkReserved refuses parts that only who runs the hosts may choose, where they are new.

@@ -73,6 +73,11 @@ func decideLeave(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 	if err := mayLeave(ctx, q, vm); err != nil {
 		return order, "", err
 	}
+	if vm.Spec.ReservedCPU() > 0 { // it counts there from now on
+		if err := q.HoldMemory(ctx, string(in.HostID)); err != nil {
+			return order, "", err
+		}
+	}
 	targets, err := leaveTargets(ctx, q, a, vm, in.HostID, []fleet.PoolID{in.PoolID}, in.Overcommit)
 	if err != nil {
 		return order, "", err
@@ -268,7 +273,11 @@ func leaveTo(vm fleet.VMView, h placement.Host, pool fleet.PoolID, specs map[fle
 	if h.ID == vm.HostID {
 		why = "The VM is on this host already."
 	}
-	if faults := placement.Fit(spec, h); why == "" && len(faults) > 0 {
+	faults := placement.Fit(spec, h)
+	if f := placement.Unreserved(spec, h); f != nil {
+		faults = append(faults, *f)
+	}
+	if why == "" && len(faults) > 0 {
 		why, t.target.Room = faults[0].Message, faults[0].Room
 	}
 	t.target.Allowed, t.target.Reason = why == "", why

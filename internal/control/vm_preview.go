@@ -62,6 +62,9 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		if _, err := q.ProjectName(ctx, in.ProjectID); err != nil {
 			return store.NotFound(err, "project")
 		}
+		if err := settleModel(ctx, q, &in.Spec); err != nil {
+			return err
+		}
 		if err := checkReserved(a, fleet.VMSpec{}, in.Spec); err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ type Host struct {
 type HostSpec struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Description string            `json:"description,omitempty"`
+	Taints      []string          `json:"taints,omitempty"` // "gpu" or "gpu=a100": VMs that do not tolerate each of them are not placed here
 }
 
 // HostStatus is what the agent says about the host itself.
@@ -54,6 +55,7 @@ type Inventory struct {
 	NetworkGaps  []NetworkGap `json:"networkGaps,omitempty"` // modes of networks that it cannot have
 	VMFields     []string     `json:"vmFields,omitempty"`    // the parts of a VM that its agent knows: see PartNames; older agents tell none, and know none
 	VMGaps       []VMGap      `json:"vmGaps,omitempty"`      // those that it cannot have
+	CPUModels    []string     `json:"cpuModels,omitempty"`   // named ones that its guests can have; older agents tell none
 	Devices      []HostDevice `json:"devices,omitempty"`     // that a guest could have for itself
 	Machine      string       `json:"machine,omitempty"`     // vendor and product: "Dell Inc. PowerEdge R650"
 }
@@ -208,7 +210,8 @@ type HostView struct {
 	Leaving       int        `json:"leaving,omitempty"` // of these, those whose deletion was asked for
 	CommittedCPUs int        `json:"committedCpus"`     // vCPUs of all VMs placed here
 	CommittedMiB  int64      `json:"committedMemoryMiB"`
-	Load          *HostMeter `json:"load,omitempty"` // of the newest report; only where one host is asked for
+	ReservedCPU   int64      `json:"reservedCpuPercent,omitempty"` // of a processor, of all VMs placed here; only where one host is asked for
+	Load          *HostMeter `json:"load,omitempty"`               // of the newest report; only where one host is asked for
 }
 
 // JoinToken lets one machine join as a host. The secret is shown once; only its hash is stored.

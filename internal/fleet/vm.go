@@ -60,6 +60,8 @@ type VMSpec struct {
 	Health      []HealthCheck   `json:"health,omitempty"`      // what its host asks the guest again and again
 	Migration   VMMigration     `json:"migration,omitzero"`
 
+	Placement VMPlacement `json:"placement,omitzero"` // beside Rules
+
 	NUMA []VMCell `json:"numa,omitempty"` // that the guest sees; none: it sees one
 
 	FirstBoot VMFirstBoot `json:"firstBoot,omitzero"` // set by the portal: see FirstBoot
@@ -198,6 +200,7 @@ type VMStatus struct {
 	Reason      string      `json:"reason,omitempty"`       // libvirt's word for why: "I/O error", "migration", …
 	CPUs        int         `json:"cpus"`                   // of the running guest, else of the definition
 	MemoryMiB   int         `json:"memoryMiB"`              // likewise
+	BalloonMiB  int         `json:"balloonMiB,omitempty"`   // what its host leaves the running guest of what it may use, as the host is short of memory; 0: all
 	MaxCPUs     int         `json:"maxCpus,omitempty"`      // how many the running guest can get without a restart; 0: no more
 	MaxMemory   int         `json:"maxMemoryMiB,omitempty"` // likewise
 	MinCPUs     int         `json:"minCpus,omitempty"`      // how few vCPUs the running guest can have without a restart; 0: no fewer than it has

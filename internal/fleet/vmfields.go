@@ -66,7 +66,11 @@ var VMSections = []Section{SectionCPU, SectionMemory, SectionBoot, SectionDispla
 // What people may choose among. The empty value is the default.
 var (
 	CPUModels = []Option{
-		{"", "Best of the host"}, {"host-passthrough", "Host's own (passthrough)"}, {"host-model", "Like the host's"}, {"maximum", "All that can be emulated"},
+		{"", "Best of the host"},
+		{"host-passthrough", "Host's own (passthrough)"},
+		{"host-model", "Like the host's"},
+		{"maximum", "All that can be emulated"},
+		{BaselineModel, "Newest that all hosts have now"},
 	}
 	VideoModels = []Option{{"", "VGA"}, {"virtio", "Virtio"}, {"qxl", "QXL"}, {"bochs", "Bochs (UEFI)"}, {"none", "None"}}
 	Keyboards   = []Option{
@@ -107,6 +111,7 @@ var (
 	Balloons        = []Option{{"", "On"}, {"reporting", "On, gives back what the guest does not use"}, {"none", "None"}}
 	GuestAgents     = []Option{{"", "On (virtio-serial)"}, {AgentOnVSOCK, "On (vsock)"}, {"none", "None"}}
 	Autostarts      = []Option{{"", "Stay off"}, {"last", "Start, if it was on"}, {"on", "Start"}}
+	HAPriorities    = []Option{{"", "Normal"}, {"low", "Low"}, {"high", "High"}, {"never", "Never"}}
 	Restarts        = []Option{{"", "Stay off"}, {"onFailure", "Start again, if it crashed"}, {"always", "Start again"}}
 	WatchdogActions = []Option{
 		{"", "Reset"}, {"poweroff", "Power off"}, {"shutdown", "Shut down"}, {"pause", "Pause"}, {"inject-nmi", "Non-maskable interrupt"}, {"none", "Nothing"},
@@ -123,6 +128,7 @@ const (
 	MaxSerials    = 3    // beside the console's
 	MaxUSBPorts   = 4
 	MaxMoveLimit  = 1 << 20
+	MaxDowntimeMs = 10000
 )
 
 // AgentOnVSOCK is the choice of GuestAgents by which a guest's agent listens on the guest's vsock, at AgentPort.
@@ -162,6 +168,9 @@ var partFields = []Field[VMSpec]{
 	atOnce(number("cpu.limit", "CPU limit", "%", func(s *VMSpec) *int { return &s.CPU.Limit }, Input{
 		Section: SectionCPU, Label: "Limit", Unit: "%", Help: "Of a processor, for each vCPU.",
 	}, 1, 100)),
+	ofPortal(number("cpu.reserved", "CPU reservation", "%", func(s *VMSpec) *int { return &s.CPU.Reserved }, Input{
+		Section: SectionCPU, Label: "Reserved", Unit: "%", Help: "Of a processor, for each vCPU, running or not: no host is promised to more than it has processors.",
+	}, 1, 100)),
 	reserved("others may have these processors", text("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, Input{
 		Section: SectionCPU, Label: "Pinned to", Help: "The host's processors that its vCPUs run on: 0-3,6.",
 	}, cpuSetForm, "Give numbers and ranges of them: 0-3,6.")),
@@ -180,6 +189,9 @@ var partFields = []Field[VMSpec]{
 	}, MinMemoryMiB, MaxMemoryMiB),
 	atOnce(number("memory.balloonMiB", "memory that it may use", "MiB", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, Input{
 		Section: SectionMemory, Label: "May use", Unit: "MiB", Help: "The guest's balloon gives the rest back to the host, as far as the guest lets it. Empty: all of it.",
+	}, MinMemoryMiB, MaxMemoryMiB)),
+	atOnce(number("memory.floorMiB", "memory floor", "MiB", func(s *VMSpec) *int { return &s.Memory.FloorMiB }, Input{
+		Section: SectionMemory, Label: "Floor", Unit: "MiB", Help: "Where its host is short of memory, the guest's balloon gives back down to this much, and gets it again afterwards. Empty: it gives nothing.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
 	reserved("others may have the memory of these nodes", text("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, Input{
 		Section: SectionMemory, Label: "NUMA nodes", Help: "The host's nodes that the memory comes from: 0-1.",
@@ -282,12 +294,26 @@ var partFields = []Field[VMSpec]{
 		Help: "Whoever may change the VM can then run programs in the guest through its agent, as its administrator, and health checks can.",
 	}))),
 
+	ofPortal(choice("policy.haPriority", "HA priority", func(s *VMSpec) *string { return &s.Policy.HAPriority }, Input{
+		Section: SectionPower, Label: "HA priority", Options: HAPriorities,
+		Help: "Which VMs come first when their host fails. Kept for when Quantix starts them on other hosts.",
+	})),
+
+	reserved("hosts that are kept for others would take the VM", ofPortal(text("placement.tolerations", "tolerations", func(s *VMSpec) *string { return &s.Placement.Tolerations }, Input{
+		Section: SectionMoves, Label: "Tolerates", Example: "none", Help: "Taints of hosts that may take the VM all the same: gpu maintenance=disk. A key alone is any value of it, * is any taint.",
+	}, tolerationsForm, "Write taints with blanks between them: gpu maintenance=disk, or * for any. 16 at most."))),
 	ofPortal(flag("migration.stays", "staying on its host", func(s *VMSpec) *bool { return &s.Migration.Stays }, Input{
 		Section: SectionMoves, Label: "Stays on its host", Help: "It goes to no other host until this is taken back. Its disks can go to other pools.",
 	})),
 	ofPortal(number("migration.limitMiB", "limit of moves", "MiB/s", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, Input{
 		Section: SectionMoves, Label: "At most", Unit: "MiB/s", Help: "Of what is moved to another pool or host. A slower move can be asked for. Empty: as fast as can be.",
 	}, 1, MaxMoveLimit)),
+	ofPortal(flag("migration.postCopy", "post-copy", func(s *VMSpec) *bool { return &s.Migration.PostCopy }, Input{
+		Section: SectionMoves, Label: "Post-copy", Help: "The guest goes on at its new host before all of its memory is there. Kept for when Quantix moves guests that run.",
+	})),
+	ofPortal(number("migration.downtimeMs", "downtime of moves", "ms", func(s *VMSpec) *int { return &s.Migration.DowntimeMs }, Input{
+		Section: SectionMoves, Label: "Downtime at most", Unit: "ms", Help: "How long the guest may stand still at the end of a move. Kept for when Quantix moves guests that run.",
+	}, 1, MaxDowntimeMs)),
 
 	ofPortal(rowsOf("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, SaysRules, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) })),
 	rowsOf("health", "health checks", func(s *VMSpec) *[]HealthCheck { return &s.Health }, SaysHealth, func(c *Checks, field string, s VMSpec) { s.checkHealth(c, field) }),
@@ -383,6 +409,9 @@ func (s VMSpec) checkParts(c *Checks, prefix string) {
 		features[f[1:]] = true
 	}
 	s.checkMachine(c, prefix)
+	if r := s.CPU.Reserved; s.CPU.Limit > 0 && r > s.CPU.Limit {
+		c.Add(prefix+".cpu.reserved", "The limit is %d %%. Reserve at most as much, or nothing.", s.CPU.Limit)
+	}
 	s.checkBootOrder(c, prefix)
 	s.checkConfidential(c, prefix)
 	s.checkLists(c, prefix)

@@ -142,6 +142,37 @@ func TestPartsAreChecked(t *testing.T) {
 		"a peak below the limit": {func(s *fleet.VMSpec) { s.NICs[0].Limits = fleet.NICLimits{OutKiB: 100, OutPeakKiB: 50} }, []string{"spec.nics[0].limits.outPeakKiB"}},
 		"bytes of nothing":       {func(s *fleet.VMSpec) { s.NICs[0].Limits.OutBurstKiB = 5 }, []string{"spec.nics[0].limits.outBurstKiB"}},
 		"a bandwidth below none": {func(s *fleet.VMSpec) { s.NICs[0].Limits.InKiB = -1 }, []string{"spec.nics[0].limits.inKiB"}},
+
+		"a floor": {func(s *fleet.VMSpec) { s.Memory.FloorMiB, s.Memory.BalloonMiB = 256, 256 }, nil},
+		"a floor of USB": {func(s *fleet.VMSpec) {
+			s.Memory.FloorMiB, s.HostDevices = 256, []fleet.VMHostDevice{{Device: "usb/046d:c52b"}}
+		}, nil},
+		"a floor above all":        {func(s *fleet.VMSpec) { s.Memory.FloorMiB = 513 }, []string{"spec.memory.floorMiB"}},
+		"a floor above its use":    {func(s *fleet.VMSpec) { s.Memory.FloorMiB, s.Memory.BalloonMiB = 257, 256 }, []string{"spec.memory.floorMiB"}},
+		"a floor below none":       {func(s *fleet.VMSpec) { s.Memory.FloorMiB = -1 }, []string{"spec.memory.floorMiB"}},
+		"a floor below the least":  {func(s *fleet.VMSpec) { s.Memory.FloorMiB = 127 }, []string{"spec.memory.floorMiB"}},
+		"a floor without balloon":  {func(s *fleet.VMSpec) { s.Memory.FloorMiB, s.Devices.Balloon = 256, "none" }, []string{"spec.memory.floorMiB"}},
+		"a floor of locked memory": {func(s *fleet.VMSpec) { s.Memory.FloorMiB, s.Memory.Locked = 256, true }, []string{"spec.memory.floorMiB"}},
+		"a floor of huge pages":    {func(s *fleet.VMSpec) { s.Memory.FloorMiB, s.Memory.HugePageKiB = 256, 2048 }, []string{"spec.memory.floorMiB"}},
+		"a floor beside a device": {func(s *fleet.VMSpec) {
+			s.Memory.FloorMiB, s.HostDevices = 256, []fleet.VMHostDevice{{HostID: fleet.NewID[fleet.HostID](), Device: "pci/0000:41:00.0"}}
+		}, []string{"spec.memory.floorMiB"}},
+		"a reservation":            {func(s *fleet.VMSpec) { s.CPU.Reserved, s.CPU.Limit = 50, 50 }, nil},
+		"more than the limit":      {func(s *fleet.VMSpec) { s.CPU.Reserved, s.CPU.Limit = 51, 50 }, []string{"spec.cpu.reserved"}},
+		"two processors reserved":  {func(s *fleet.VMSpec) { s.CPU.Reserved = 101 }, []string{"spec.cpu.reserved"}},
+		"less than none reserved":  {func(s *fleet.VMSpec) { s.CPU.Reserved = -1 }, []string{"spec.cpu.reserved"}},
+		"an HA priority":           {func(s *fleet.VMSpec) { s.Policy.HAPriority = "low" }, nil},
+		"an HA priority by number": {func(s *fleet.VMSpec) { s.Policy.HAPriority = "1" }, []string{"spec.policy.haPriority"}},
+		"post-copy of one that stays": {func(s *fleet.VMSpec) {
+			s.Migration = fleet.VMMigration{Stays: true, PostCopy: true, DowntimeMs: 10000}
+		}, nil},
+		"a downtime below none":    {func(s *fleet.VMSpec) { s.Migration.DowntimeMs = -1 }, []string{"spec.migration.downtimeMs"}},
+		"a downtime beyond all":    {func(s *fleet.VMSpec) { s.Migration.DowntimeMs = 10001 }, []string{"spec.migration.downtimeMs"}},
+		"tolerations":              {func(s *fleet.VMSpec) { s.Placement.Tolerations = "gpu=a100 maintenance *" }, nil},
+		"tolerations with commas":  {func(s *fleet.VMSpec) { s.Placement.Tolerations = "gpu,disk" }, []string{"spec.placement.tolerations"}},
+		"a toleration of no key":   {func(s *fleet.VMSpec) { s.Placement.Tolerations = "=a100" }, []string{"spec.placement.tolerations"}},
+		"a toleration with markup": {func(s *fleet.VMSpec) { s.Placement.Tolerations = "gpu=]]>" }, []string{"spec.placement.tolerations"}},
+		"too many tolerations":     {func(s *fleet.VMSpec) { s.Placement.Tolerations = strings.Repeat("a ", 16) + "b" }, []string{"spec.placement.tolerations"}},
 	} {
 		spec := fleet.VMSpec{
 			Power: fleet.Running, CPUs: 8, MemoryMiB: 512, Firmware: fleet.UEFI,
@@ -157,18 +188,18 @@ func TestPartsAreChecked(t *testing.T) {
 // fullSpec has all parts, none as usual.
 func fullSpec() fleet.VMSpec {
 	return fleet.VMSpec{
-		CPU:      fleet.VMCPU{Model: "host-model", Sockets: 2, Cores: 3, Threads: 4, Max: 24, Features: "+aes", Shares: 512, Limit: 50, Pinned: "0-3"},
-		Memory:   fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 4096, Nodes: "0", BalloonMiB: 256},
+		CPU:      fleet.VMCPU{Model: "host-model", Sockets: 2, Cores: 3, Threads: 4, Max: 24, Features: "+aes", Shares: 512, Limit: 50, Reserved: 25, Pinned: "0-3"},
+		Memory:   fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 4096, Nodes: "0", BalloonMiB: 256, FloorMiB: 128},
 		Boot:     fleet.VMBoot{Menu: true, CDROM: 1, Kernel: &fleet.Volref{PoolID: "p", Volume: "vmlinuz"}, Initrd: &fleet.Volref{PoolID: "p", Volume: "initrd"}, Cmdline: "quiet", Machine: "pc"},
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9", Spice: true, USBRedirection: 2},
 		Security: fleet.VMSecurity{TPM: true, SecureBoot: true, Confidential: "sev"},
 		Devices:  fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true, GuestAgent: "none", Balloon: "none", Serials: 2, Parallel: true},
 		Drives:   []fleet.VMDrive{{Slot: "cdrom2", Medium: &fleet.Volref{PoolID: "p", Volume: "virtio.iso"}, BootOrder: 4}}, HostDevices: []fleet.VMHostDevice{{Device: "usb/046d:c52b"}},
 		Shares:    []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: "p", Volume: "src"}}},
-		Policy:    fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always", StopOrder: 3, StopDelay: 20, GuestExec: true},
+		Policy:    fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always", StopOrder: 3, StopDelay: 20, HAPriority: "high", GuestExec: true},
 		Rules:     []fleet.PlacementRule{{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}},
 		Health:    []fleet.HealthCheck{{Kind: fleet.HealthTCP, Port: 22}},
-		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100},
+		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100, PostCopy: true, DowntimeMs: 300}, Placement: fleet.VMPlacement{Tolerations: "gpu"},
 		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Sysprep, Number: 2},
 		NUMA:      []fleet.VMCell{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
 	}

@@ -13,6 +13,7 @@ type VMCPU struct {
 	Features string `json:"features,omitempty"` // besides the model's: "+aes -vmx"; empty: those of the model
 	Shares   int    `json:"shares,omitempty"`   // its part of the host's processors where there are too few, beside others' 1024; 0: 1024
 	Limit    int    `json:"limit,omitempty"`    // how much of a processor each vCPU may have, percent; 0: all
+	Reserved int    `json:"reserved,omitempty"` // how much of a processor is kept for each vCPU where it is placed, percent; 0: none
 	Pinned   string `json:"pinned,omitempty"`   // the host's processors that its vCPUs run on: "0-3,6"; empty: any
 }
 
@@ -24,6 +25,8 @@ type VMMemory struct {
 	MaxMiB      int  `json:"maxMiB,omitempty"`      // that the running guest can get; 0: no more than it has
 
 	BalloonMiB int `json:"balloonMiB,omitempty"` // of it, how much the guest may use at present; 0: all
+
+	FloorMiB int `json:"floorMiB,omitempty"` // of that, what its host leaves it where the host is short of memory; 0: all
 
 	Nodes string `json:"nodes,omitempty"` // the host's NUMA nodes that it comes from: "0-1"; empty: any
 }
@@ -77,6 +80,10 @@ type VMDevices struct {
 type VMMigration struct {
 	Stays    bool `json:"stays,omitempty"`    // it goes to no other host
 	LimitMiB int  `json:"limitMiB,omitempty"` // a second, of what goes to another pool or host; 0: as fast as can be
+
+	// Kept for moves of guests that run.
+	PostCopy   bool `json:"postCopy,omitempty"`   // the guest goes on before all of its memory is there
+	DowntimeMs int  `json:"downtimeMs,omitempty"` // how long it may stand still at the end; 0: as QEMU does
 }
 
 // Rate is how fast something of the VM moves that is asked to at rate, bytes a second; 0: as fast as can be.
@@ -95,5 +102,6 @@ type VMPolicy struct {
 	Restart    string `json:"restart,omitempty"`    // what becomes of it when it goes off by itself: see Restarts; empty: it stays off
 	StopOrder  int    `json:"stopOrder,omitempty"`  // when many are shut down: 1 before 2; 0: the reverse of the start order
 	StopDelay  int    `json:"stopDelay,omitempty"`  // then: seconds after it is off before the next ones are asked
+	HAPriority string `json:"haPriority,omitempty"` // kept for when its host fails: see HAPriorities; empty: normal
 	GuestExec  bool   `json:"guestExec,omitempty"`  // programs may be run in its guest, by people who may change the VM and by its health checks
 }

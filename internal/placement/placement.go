@@ -20,11 +20,15 @@ type Host struct {
 	Error        string // why its hypervisor does not answer
 	MemoryMiB    int64
 	CommittedMiB int64 // of all VMs placed there, running or not
+	Processors   int   // that vCPUs can run on
+	ReservedCPU  int64 // of them, for all VMs placed there, running or not: percent of one
+	Taints       []string
 	Firmwares    []fleet.Firmware
 	HugePages    []fleet.HugePages
 	Parts        []string          // the parts of a VM that its agent knows, and
 	Lacks        map[string]string // those that it cannot have, with the reason as a sentence
 	Devices      map[string]Device // of those that the spec asks for, the ones that it has
+	NoModel      bool              // it says that its guests cannot have the CPU model that the spec names
 	Networks     []string          // "libvirt:<name>" and "bridge:<device>", active ones
 	Pools        map[fleet.PoolID]Pool
 	Volumes      map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
@@ -156,7 +160,34 @@ func refuse(spec fleet.VMSpec, h Host) *Fault {
 	if faults := Fit(spec, h); len(faults) > 0 {
 		return &faults[0]
 	}
-	return Unpromised(spec, h)
+	if f := Unpromised(spec, h); f != nil {
+		return f
+	}
+	return Unreserved(spec, h)
+}
+
+// Unreserved is the fault that the host has not enough processors left that are kept for no VM; nil: it has. Unlike memory, what is reserved is
+// promised twice by nobody.
+func Unreserved(spec fleet.VMSpec, h Host) *Fault {
+	want, left := spec.ReservedCPU(), 100*int64(h.Processors)-h.ReservedCPU
+	if want == 0 || want <= left {
+		return nil
+	}
+	message := fmt.Sprintf("%s has %s left to reserve of %s, and the VM wants %s.", h.Name, amount(max(left, 0)), processors(100*int64(h.Processors)), amount(want))
+	return &Fault{"spec.cpu.reserved", message, "not enough processors to reserve", false}
+}
+
+// amount is so many percent of a processor as a number of them: "1.5".
+func amount(percent int64) string {
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%02d", percent/100, percent%100), "0"), ".")
+}
+
+func processors(percent int64) string {
+	text := amount(percent)
+	if text == "1" {
+		return "1 processor"
+	}
+	return text + " processors"
 }
 
 // Unpromised is the fault that the host has not enough memory left that no VM is promised; nil: it has.
@@ -187,7 +218,10 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 		f.add("spec.firmware", "no "+firmware+" firmware", "%s has no %s firmware.", h.Name, firmware)
 	}
 	f.hugePages(spec)
-	f.rules(spec.Rules)
+	if model := spec.NamedModel(); model != "" && h.NoModel {
+		f.add("spec.cpu.model", "no CPU model "+model, "%s cannot give guests the CPU model %s. Its page lists those that it can.", h.Name, model)
+	}
+	f.rules(spec)
 	f.parts(spec)
 	for i, d := range spec.Disks {
 		f.disk(d, fmt.Sprintf("spec.disks[%d]", i))

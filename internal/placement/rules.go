@@ -10,6 +10,7 @@ import (
 // Ruling is what a host is for a VM's placement rules.
 type Ruling struct {
 	Labels  map[string]string // the host's own
+	Taints  []string          // likewise
 	Mates   []Mates           // by the VM's rules, in their order
 	Shunned []string          // VMs on the host that are required to be apart from this one, by name
 	Self    fleet.Meta        // the VM that is placed: its name and labels
@@ -48,12 +49,15 @@ func (h Host) breaks(i int, r fleet.PlacementRule) (why, plain string) {
 	return "", ""
 }
 
-// rules notes at each required rule that the host breaks how.
-func (f *fit) rules(all []fleet.PlacementRule) {
+// rules notes the host's taints that the VM does not tolerate, and at each required rule that the host breaks how.
+func (f *fit) rules(spec fleet.VMSpec) {
 	if f.host.Rules == nil {
 		return
 	}
-	for i, r := range all {
+	if bad := spec.Placement.Untolerated(f.host.Rules.Taints); len(bad) > 0 {
+		f.add("hostId", "kept for other VMs", "%s bears the taint %s, which the VM does not tolerate.", f.host.Name, strings.Join(bad, ", "))
+	}
+	for i, r := range spec.Rules {
 		if why, plain := f.host.breaks(i, r); why != "" && !r.Preferred {
 			f.add(fmt.Sprintf("spec.rules[%d].name", i), plain, "%s", why)
 		}

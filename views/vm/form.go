@@ -23,6 +23,7 @@ type Form struct {
 	RunsHosts     bool     // who looks may change infrastructure: see fleet.Field.Reserved
 	VM            fleet.VM // that is edited
 	Wizard        Wizard
+	CPUModels     []fleet.CPUModelUse // that guests can have
 
 	Specs []fleet.Customization // that a new VM's first boot can be by
 

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -40,6 +41,14 @@ func statusMemory(vm fleet.VMView) int {
 		return 0
 	}
 	return vm.Status.MemoryMiB
+}
+
+// squeezed says how much the guest has to make do with; empty: it has all that it may use.
+func squeezed(vm fleet.VMView) string {
+	if vm.Status == nil || vm.Status.BalloonMiB == 0 {
+		return ""
+	}
+	return kit.MiB(vm.Status.BalloonMiB) + " of " + kit.MiB(cmp.Or(vm.Spec.Memory.BalloonMiB, vm.Status.MemoryMiB)) + " in use: its host is short of memory"
 }
 
 // diskSize is a disk's size as its host has it, else as it was asked for.

@@ -125,6 +125,26 @@ func (f Form) closed(p formPart) bool {
 	return p.reserved != "" && !f.RunsHosts && f.typedPart(p.name) == "" && len(f.rows(p.name)) == 0
 }
 
+// proposals are those of a text. Of CPU models they come from the hosts, each with how many can give it, for who sees hosts.
+func (f Form) proposals(p formPart) []fleet.Option {
+	if p.name != "spec.cpu.model" {
+		return p.input.Options
+	}
+	out := slices.Clone(p.input.Options)
+	for _, m := range f.CPUModels {
+		text := ""
+		switch {
+		case m.Of == 0:
+		case m.Hosts == m.Of:
+			text = "on all " + kit.Count(m.Of, "host")
+		default:
+			text = "on " + strconv.Itoa(m.Hosts) + " of " + kit.Count(m.Of, "host")
+		}
+		out = append(out, fleet.Option{Value: m.Model, Text: text})
+	}
+	return out
+}
+
 // optionsOf are a choice's options; what is typed and none of them stays to be seen.
 func optionsOf(in fleet.Input, value string) []kit.Option {
 	var out []kit.Option

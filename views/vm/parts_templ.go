@@ -295,7 +295,7 @@ func partField(f Form, v formPart, when fleet.When) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, o := range v.input.Options {
+			for _, o := range f.proposals(v) {
 				if o.Value != "" {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<option value=\"")
 					if templ_7745c5c3_Err != nil {

@@ -14,6 +14,7 @@ type Browse struct {
 	store    *store.Store
 	counters atomic.Pointer[counters]
 	tally    tally
+	models   modelsKept
 
 	whole             kept[everything, wholeSums]
 	networkSums       kept[fleet.NetworkID, []networkSum]

@@ -75,5 +75,10 @@ func (b *Browse) GetHost(ctx context.Context, a fleet.Actor, id fleet.HostID) (f
 	if err != nil {
 		return fleet.HostView{}, store.NotFound(err, "host")
 	}
-	return store.ViewOfHost(r), nil
+	v := store.ViewOfHost(r)
+	reserved, err := b.store.ReservedCPU(ctx, string(id))
+	for _, sum := range reserved {
+		v.ReservedCPU = sum.Percent
+	}
+	return v, store.Err(err)
 }

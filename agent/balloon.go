@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"quantix/internal/fleet"
+)
+
+// Balloon is a guest that runs and lets its host have memory back, down to a floor.
+type Balloon struct {
+	ID       fleet.VMID
+	HasMiB   int // as far as its balloon leaves it
+	FloorMiB int
+	MostMiB  int // that it may use, by its spec
+}
+
+// In percent of the host's memory: with less than scarce left guests give back until there is enough, and with more than plenty they get theirs again,
+// a step at a time. Between both nothing changes, so that nothing swings.
+const (
+	memoryScarce = 10
+	memoryEnough = 15
+	memoryPlenty = 20
+	memoryStep   = 5
+)
+
+// ShareMemory has guests with a floor give memory back to their host where it is short of it, and gives it back to them where it is not, once. They are
+// asked in proportion to what each can give, or lacks. Others are left alone, and so are those that skip names. below: some guest has less than it may use.
+func ShareMemory(ctx context.Context, hv Hypervisor, availableBytes, totalBytes int64, skip func(fleet.VMID) bool) (below bool, err error) {
+	all, err := hv.Balloons(ctx)
+	if err != nil {
+		return true, fmt.Errorf("look at the guests' balloons: %w", err)
+	}
+	wanted := memoryShares(availableBytes>>20, totalBytes>>20, all)
+	for _, g := range all {
+		want, changes := wanted[g.ID]
+		if below = below || g.HasMiB < g.MostMiB || changes; changes && !skip(g.ID) {
+			err = errors.Join(err, hv.SetBalloon(ctx, g.ID, want))
+		}
+	}
+	return below, err
+}
+
+// memoryShares is what each guest is to have that is to have another share than it has, in MiB.
+func memoryShares(available, total int64, all []Balloon) map[fleet.VMID]int {
+	var room, lack int64
+	for _, g := range all {
+		room, lack = room+g.room(), lack+g.lack()
+	}
+	var take, give int64
+	switch {
+	case available < total*memoryScarce/100:
+		take = min(total*memoryEnough/100-available, room)
+	case available > total*memoryPlenty/100:
+		give = min(available-total*memoryPlenty/100, total*memoryStep/100, lack)
+	}
+	out := map[fleet.VMID]int{}
+	for _, g := range all {
+		has := min(g.HasMiB, g.MostMiB)
+		want := has + int(part(give, g.lack(), lack)-part(take, g.room(), room))
+		if want = min(max(want, g.FloorMiB), g.MostMiB); want != has {
+			out[g.ID] = want
+		}
+	}
+	return out
+}
+
+func (g Balloon) room() int64 { return int64(max(0, min(g.HasMiB, g.MostMiB)-g.FloorMiB)) }
+func (g Balloon) lack() int64 { return int64(max(0, g.MostMiB-g.HasMiB)) }
+
+// part is the part of n that one has who has own of all, rounded up.
+func part(n, own, all int64) int64 {
+	if n <= 0 || all == 0 {
+		return 0
+	}
+	return (n*own + all - 1) / all
+}
+
+// shareMemory does so again and again until ctx ends, portal or not. A host that is not short of memory, and was not, asks no guest.
+func (a *Agent) shareMemory(ctx context.Context) {
+	if a.hostMemory == nil {
+		return
+	}
+	below, told := true, false // an agent before may have taken something
+	for ctx.Err() == nil {
+		available, total, err := a.hostMemory(ctx)
+		scarce := err == nil && available < total/100*memoryScarce
+		if err == nil && (scarce || below) {
+			err = a.within(ctx, func(ctx context.Context) (err error) {
+				busy := a.board.busy()
+				below, err = ShareMemory(ctx, a.hypervisor, available, total, func(id fleet.VMID) bool { return busy[fleet.SubjectVM(id)] })
+				return err
+			})
+		}
+		switch {
+		case err != nil:
+			a.log.Debug("The guests' balloons are as they were.", "error", err)
+		case scarce && below && !told:
+			a.log.Warn("The host is short of memory: guests that have a floor give some back.", "availableMiB", available>>20)
+			told = true
+		case !below && told:
+			a.log.Info("All guests have their memory again.")
+			told = false
+		}
+		pause(ctx, a.times.balloon)
+	}
+}

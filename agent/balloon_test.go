@@ -1,0 +1,99 @@
+package agent_test
+
+import (
+	"context"
+	"maps"
+	"sync/atomic"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func TestMemoryIsShared(t *testing.T) {
+	t.Parallel()
+	guest := func(id string, has, floor, most int) agent.Balloon {
+		return agent.Balloon{ID: fleet.VMID(id), HasMiB: has, FloorMiB: floor, MostMiB: most}
+	}
+	const total = 10000
+	for name, c := range map[string]struct {
+		available int64
+		guests    []agent.Balloon
+		want      map[fleet.VMID]int
+	}{
+		"none":                             {0, nil, nil},
+		"enough":                           {1500, []agent.Balloon{guest("a", 1000, 500, 1000)}, nil},
+		"at the edge":                      {1000, []agent.Balloon{guest("a", 1000, 500, 1000)}, nil},
+		"short, up to what is enough":      {900, []agent.Balloon{guest("a", 2000, 500, 2000)}, map[fleet.VMID]int{"a": 1400}},
+		"short, by what each can give":     {900, []agent.Balloon{guest("a", 2000, 1000, 2000), guest("b", 1000, 500, 1000)}, map[fleet.VMID]int{"a": 1600, "b": 800}},
+		"short, and no more than all":      {0, []agent.Balloon{guest("a", 1000, 900, 1000), guest("b", 600, 600, 1000)}, map[fleet.VMID]int{"a": 900}},
+		"between, with one below":          {1900, []agent.Balloon{guest("a", 700, 500, 1000)}, nil},
+		"at the other edge":                {2000, []agent.Balloon{guest("a", 700, 500, 1000)}, nil},
+		"plenty, what is above":            {2100, []agent.Balloon{guest("a", 700, 500, 1000)}, map[fleet.VMID]int{"a": 800}},
+		"plenty, by what each lacks":       {2100, []agent.Balloon{guest("a", 500, 500, 1100), guest("b", 700, 500, 900)}, map[fleet.VMID]int{"a": 575, "b": 725}},
+		"plenty, a step at a time":         {9000, []agent.Balloon{guest("a", 1000, 500, 9000)}, map[fleet.VMID]int{"a": 1500}},
+		"plenty, all that is lacking":      {9000, []agent.Balloon{guest("a", 990, 500, 1000)}, map[fleet.VMID]int{"a": 1000}},
+		"a floor that rose":                {1500, []agent.Balloon{guest("a", 600, 800, 1000)}, map[fleet.VMID]int{"a": 800}},
+		"a guest that has yet to give":     {1500, []agent.Balloon{guest("a", 1000, 500, 800)}, nil},
+		"one that has and more to give":    {900, []agent.Balloon{guest("a", 1000, 200, 800)}, map[fleet.VMID]int{"a": 200}},
+		"one that has never given anymore": {900, []agent.Balloon{guest("a", 1000, 1000, 1000)}, nil},
+	} {
+		if got := agent.MemoryShares(c.available, total, c.guests); !maps.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// tight is a host of which a test says how much memory is left.
+type tight struct {
+	*mock.Host
+	percent atomic.Int64
+}
+
+func (h *tight) Memory(ctx context.Context) (available, total int64, err error) {
+	_, total, err = h.Host.Memory(ctx)
+	return total / 100 * h.percent.Load(), total, err
+}
+
+// A host that is short of memory takes it from guests down to their floors, tells so, and gives it back.
+func TestGuestsGiveMemoryBackToTheirHost(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), &tight{Host: mock.New(mock.Options{Name: "host-1"})}
+	host.percent.Store(50)
+	dir := p.join()
+	_, stop := p.running(dir, host, host)
+	giver, keeper := newVM("giver"), newVM("keeper")
+	giver.Spec.MemoryMiB, giver.Spec.Memory = 4096, fleet.VMMemory{BalloonMiB: 2048, FloorMiB: 1024}
+	keeper.Spec.MemoryMiB = 4096
+	for _, vm := range []*fleet.VM{giver, keeper} {
+		p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	}
+	becomes := func(when string, want int, do func()) {
+		t.Helper()
+		p.mu.Lock()
+		from := len(p.reports)
+		p.mu.Unlock()
+		do()
+		p.stateSince(from, when, func(s wire.State) bool {
+			r, ok := vmIn(s, giver.ID)
+			return ok && r.Status.Power == fleet.Running && r.Status.BalloonMiB == want && len(r.Status.Drift) == 0 && len(r.Status.NextBoot) == 0
+		})
+		if s, _, err := host.VM(t.Context(), keeper.ID); err != nil || s.BalloonMiB != 0 {
+			t.Errorf("%s: a guest without a floor is left %d MiB: %v", when, s.BalloonMiB, err)
+		}
+	}
+	becomes("the guest is at its floor", 1024, func() { host.percent.Store(5) })
+	becomes("it is at a floor that rose", 1536, func() {
+		giver.Spec.Memory.FloorMiB, giver.Generation = 1536, 2
+		p.do(wire.Work{Kind: fleet.VMApply, VM: giver, Epoch: 2})
+	})
+	becomes("it has all again", 0, func() { host.percent.Store(60) })
+	becomes("the next agent takes as well", 1536, func() {
+		stop()
+		host.percent.Store(9)
+		p.running(dir, host, host)
+	})
+	becomes("and gives back what it has not taken", 0, func() { host.percent.Store(60) })
+}

@@ -1,0 +1,45 @@
+package mock
+
+import (
+	"cmp"
+	"context"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// mayUse is how much of its memory the running guest may use, in MiB.
+func (g *guest) mayUse() int {
+	return min(cmp.Or(g.applied.Spec.Memory.BalloonMiB, g.live.spec.MemoryMiB), g.live.spec.MemoryMiB)
+}
+
+// Balloons implements agent.Hypervisor.
+func (h *Host) Balloons(ctx context.Context) (out []agent.Balloon, err error) {
+	if err := h.enter(ctx); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, g := range h.guests {
+		if floor := g.applied.Spec.Memory.FloorMiB; g.managed && g.power == fleet.Running && floor > 0 {
+			out = append(out, agent.Balloon{ID: g.id, HasMiB: cmp.Or(g.balloon, g.mayUse()), FloorMiB: floor, MostMiB: g.mayUse()})
+		}
+	}
+	return out, nil
+}
+
+// SetBalloon implements agent.Hypervisor. The guest gives back at once.
+func (h *Host) SetBalloon(ctx context.Context, id fleet.VMID, mib int) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	return h.change(id, func(g *guest) error {
+		if floor := g.applied.Spec.Memory.FloorMiB; !g.on() || floor == 0 || mib < floor {
+			return nil
+		}
+		if g.balloon = mib; mib >= g.mayUse() {
+			g.balloon = 0
+		}
+		return nil
+	})
+}

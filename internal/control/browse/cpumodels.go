@@ -1,0 +1,72 @@
+package browse
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+)
+
+// modelsAge is how long what hosts say of CPU models is believed: each form asks, and it changes with their software.
+const modelsAge = 10 * time.Second
+
+type modelsKept struct {
+	mu  sync.Mutex
+	at  time.Time
+	all []fleet.CPUModelUse
+}
+
+// CPUModels are the named CPU models that guests can have, those that all hosts can give first. Who sees no hosts is told of those alone, and not how many
+// hosts there are.
+func (b *Browse) CPUModels(ctx context.Context, a fleet.Actor) ([]fleet.CPUModelUse, error) {
+	all, err := b.cpuModels(ctx)
+	if err != nil || store.SeesHosts(a) {
+		return all, err
+	}
+	var out []fleet.CPUModelUse
+	for _, m := range all {
+		if m.Hosts == m.Of {
+			out = append(out, fleet.CPUModelUse{Model: m.Model})
+		}
+	}
+	return out, nil
+}
+
+func (b *Browse) cpuModels(ctx context.Context) ([]fleet.CPUModelUse, error) {
+	b.models.mu.Lock()
+	defer b.models.mu.Unlock()
+	if time.Since(b.models.at) < modelsAge {
+		return b.models.all, nil
+	}
+	sets, err := b.store.CPUModelSets(ctx)
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	hosts, on := 0, map[string]int{}
+	for _, set := range sets {
+		var models []string
+		if err := json.Unmarshal(set.Models, &models); err != nil {
+			return nil, fmt.Errorf("read the CPU models of %d hosts: %w", set.Hosts, err)
+		}
+		hosts += int(set.Hosts)
+		for _, m := range models {
+			on[m] += int(set.Hosts)
+		}
+	}
+	var all []fleet.CPUModelUse
+	for m, n := range on {
+		all = append(all, fleet.CPUModelUse{Model: m, Hosts: n, Of: hosts})
+	}
+	slices.SortFunc(all, func(x, y fleet.CPUModelUse) int {
+		return cmp.Or(cmp.Compare(y.Hosts, x.Hosts), strings.Compare(x.Model, y.Model))
+	})
+	b.models.all, b.models.at = all, time.Now()
+	return all, nil
+}

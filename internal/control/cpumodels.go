@@ -1,0 +1,33 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+)
+
+// settleModel puts a model's name where the baseline of all hosts is asked for.
+func settleModel(ctx context.Context, q *db.Queries, spec *fleet.VMSpec) error {
+	if spec.CPU.Model != fleet.BaselineModel {
+		return nil
+	}
+	rows, err := q.CPUModelSets(ctx)
+	if err != nil {
+		return err
+	}
+	sets := make([][]string, len(rows))
+	for i, r := range rows {
+		if err := json.Unmarshal(r.Models, &sets[i]); err != nil {
+			return fmt.Errorf("read the CPU models of %d hosts: %w", r.Hosts, err)
+		}
+	}
+	if spec.CPU.Model = fleet.NewestModel(sets); spec.CPU.Model == "" {
+		var checks fleet.Checks
+		checks.Add("spec.cpu.model", "There is no named model that all hosts say they can give. Choose another.")
+		return checks.Err()
+	}
+	return nil
+}

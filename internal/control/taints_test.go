@@ -1,0 +1,107 @@
+package control_test
+
+import (
+	"slices"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+func (s *site) taint(host fleet.HostID, taints ...string) {
+	s.t.Helper()
+	h, err := s.UpdateHost(s.t.Context(), chief, host, control.UpdateHost{Taints: append([]string{}, taints...)})
+	if err != nil || !slices.Equal(h.Spec.Taints, taints) {
+		s.t.Fatalf("%q: %v", h.Spec.Taints, err)
+	}
+}
+
+func (s *site) tolerant(a fleet.Actor, name string, host fleet.HostID, tolerations string) (fleet.VMView, error) {
+	spec := small
+	spec.Placement.Tolerations = tolerations
+	return s.CreateVM(s.t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Spec: spec})
+}
+
+// Hosts that are kept for some VMs take no other; what is there stays, and is edited as before.
+func TestTaintsKeepVMsAway(t *testing.T) {
+	s := newSite(t)
+	there := s.vm("there", fleet.Running) // on h1, which has the most memory
+	s.taint(s.h1, "gpu=a100", "maintenance")
+	one, err := s.tolerant(chief, "one", "", "")
+	if err != nil || one.HostID != s.h2 {
+		t.Fatalf("a VM that tolerates nothing is on %s: %v", one.HostName, err)
+	}
+	s.refused("by its name", fleet.Invalid, "h1 bears the taint gpu=a100, maintenance, which the VM does not tolerate", func() error { _, err := s.tolerant(chief, "two", s.h1, ""); return err })
+	s.refused("with one of two", fleet.Invalid, "h1 bears the taint maintenance, which", func() error { _, err := s.tolerant(chief, "two", s.h1, "gpu"); return err })
+	s.refused("with another value", fleet.Invalid, "h1 bears the taint gpu=a100, which", func() error { _, err := s.tolerant(chief, "two", s.h1, "gpu=l40s maintenance"); return err })
+	for name, tolerations := range map[string]string{"by-key": "gpu maintenance", "by-value": "maintenance gpu=a100", "by-all": "*"} {
+		if v, err := s.tolerant(chief, name, "", tolerations); err != nil || v.HostID != s.h1 {
+			t.Errorf("%s: on %s: %v", name, v.HostName, err)
+		}
+	}
+	if _, _, err := s.UpdateVM(t.Context(), s.member, there.ID, edited(s.get(there.ID), func(v *fleet.VMSpec) { v.MemoryMiB = 512 })); err != nil {
+		t.Errorf("a VM that is there: %v", err)
+	}
+	if v := s.get(there.ID); v.HostID != s.h1 || v.Attention {
+		t.Errorf("a VM that is there is on %s, attention %t", v.HostName, v.Attention)
+	}
+	s.taint(s.h1)
+	if v, err := s.tolerant(chief, "free", "", ""); err != nil || v.HostID != s.h1 {
+		t.Errorf("without taints on %s: %v", v.HostName, err)
+	}
+	for text, taints := range map[string][]string{
+		"write gpu or gpu=a100": {"GPU"}, "is there twice": {"gpu", "gpu"}, "At most 16 taints": make([]string, 17), `Taint "a=b c"`: {"a=b c"}, `Taint "*"`: {"*"},
+	} {
+		s.refused(text, fleet.Invalid, text, func() error {
+			_, err := s.UpdateHost(t.Context(), chief, s.h1, control.UpdateHost{Taints: taints})
+			return err
+		})
+	}
+}
+
+// Tenants neither reach hosts that are kept for others by themselves, nor read what these are called.
+func TestTenantsTolerateNothingByThemselves(t *testing.T) {
+	s := newSite(t)
+	s.taint(s.h1, "gpu")
+	s.taint(s.h2, "secret")
+	s.refused("a member's VM", fleet.Invalid, "No host can take this VM. 2 hosts: kept for other VMs.", func() error { _, err := s.tolerant(s.member, "one", "", ""); return err })
+	for _, tolerations := range []string{"gpu", "*"} {
+		s.refused("a member's toleration", fleet.Invalid, "Only those who may change infrastructure choose tolerations", func() error { _, err := s.tolerant(s.member, "one", "", tolerations); return err })
+	}
+	v, err := s.tolerant(chief, "one", "", "gpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.reported(v.ID, fleet.Stopped)
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
+	s.refused("a member's edit, while the host is silent", fleet.Invalid, "Only those who may change infrastructure", func() error {
+		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(s.get(v.ID), func(v *fleet.VMSpec) { v.Placement.Tolerations = "*" }))
+		return err
+	})
+	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(s.get(v.ID), func(v *fleet.VMSpec) { v.Placement.Tolerations = "" })); err != nil {
+		t.Errorf("a member takes it back: %v", err)
+	}
+}
+
+// What is kept for later is checked, stored and given back, and no host is asked for it.
+func TestWhatIsKeptForLater(t *testing.T) {
+	s := newSite(t)
+	spec := small
+	spec.Policy.HAPriority, spec.Migration = "high", fleet.VMMigration{PostCopy: true, DowntimeMs: 300}
+	v, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "web", Spec: spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.reported(v.ID, fleet.Running)
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
+	changed := edited(s.get(v.ID), func(v *fleet.VMSpec) { v.Policy.HAPriority, v.Migration.DowntimeMs = "never", 0 })
+	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, changed); err != nil {
+		t.Fatal(err)
+	}
+	if now := s.get(v.ID).Spec; now.Policy.HAPriority != "never" || now.Migration != (fleet.VMMigration{PostCopy: true}) {
+		t.Errorf("%+v %+v", now.Policy, now.Migration)
+	}
+	if n := s.count("audit WHERE detail LIKE '%HA priority High → Never, downtime of moves 300 ms → default%'"); n != 1 {
+		t.Errorf("%d lines of the audit tell it", n)
+	}
+}
