@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"maps"
 	"strings"
 
 	"quantix/internal/fleet"
@@ -150,9 +151,7 @@ func (r *refusing) ofPolicies() []refusal {
 	rule := func(of, name string) map[string]any { return map[string]any{"of": of, "name": name} }
 	health := func(kind string, more sent) []any {
 		v := map[string]any{"kind": kind}
-		for k, to := range more {
-			v[k] = to
-		}
+		maps.Copy(v, more)
 		return []any{v}
 	}
 	const number = "Give a whole number from"

@@ -201,12 +201,11 @@ func TestHugePagesAreCounted(t *testing.T) {
 		"none of this size":    {1024, 1 << 20, "a has no huge pages of 1048576 KiB."},
 		"no such size":         {1024, 4096, "a has no huge pages of 4096 KiB."},
 	} {
-		got := ""
-		for _, f := range placement.Fit(spec(func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.HugePageKiB = c.mib, c.page }), h) {
-			got += f.Field + ": " + f.Message
-		}
-		if want := c.says; want != "" && got != "spec.memory.hugePageKiB: "+want || want == "" && got != "" {
-			t.Errorf("%s: %q, want %q", what, got, want)
+		faults := placement.Fit(spec(func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.HugePageKiB = c.mib, c.page }), h)
+		switch {
+		case c.says == "" && len(faults) == 0:
+		case len(faults) != 1 || faults[0].Field != "spec.memory.hugePageKiB" || faults[0].Message != c.says:
+			t.Errorf("%s: %+v, want %q", what, faults, c.says)
 		}
 	}
 }
