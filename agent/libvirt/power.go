@@ -11,16 +11,22 @@ import (
 	"quantix/internal/fleet"
 )
 
-// startPoll is how often is looked whether a start that was begun before is over.
-const startPoll = 50 * time.Millisecond
+// How often is looked whether a start that was begun before is over, and for how long.
+const (
+	startPoll = 50 * time.Millisecond
+	startWait = 100 * time.Second
+)
 
 // StartVM implements agent.Hypervisor. A rename that waited for the guest to be off is done first. A start that is under way, as that of an agent which
-// was killed goes on in libvirt, is waited for: it may fail.
+// was killed goes on in libvirt, is waited for: it may fail. One whose libvirtd was killed never ends by itself.
 func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
-	for {
+	for began := time.Now(); ; {
 		underWay, err := b.startVM(ctx, id)
-		if err != nil || !underWay {
+		switch {
+		case err != nil || !underWay:
 			return err
+		case time.Since(began) > startWait:
+			return fleet.Errorf(fleet.Conflict, "libvirt is at a start of the VM that was begun before. If libvirtd was ended in the middle of it, that never ends: stop libvirtd, remove the guest's file in /run/libvirt/qemu, and start libvirtd.")
 		}
 		select {
 		case <-ctx.Done():
