@@ -32,7 +32,8 @@ func dialVSOCK(ctx context.Context, cid, port uint32) (*os.File, error) {
 // connect waits until the guest has taken the connection, or refused it.
 func connect(raw interface {
 	Write(func(uintptr) bool) error
-}, cid, port uint32) error {
+}, cid, port uint32,
+) error {
 	begun := false
 	var failed error
 	err := raw.Write(func(fd uintptr) bool {
