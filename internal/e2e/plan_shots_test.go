@@ -16,8 +16,9 @@ func plannedShots(t *testing.T, a api, vm, running, failed string) []shot {
 		{"vm-new-windows", "/vms/new", func(p *tab) {
 			p.click("#vm-source button", "Windows 11")
 			p.waitText("#vm-security summary, #vm-Security summary", "TPM 2.0: on")
+			p.waitText("#vm-summary-body", "UEFI") // it follows what is chosen, too
 			p.fill("#name", "desk-11")
-			p.waitText("#vm-summary", "Where it can be")
+			p.waitText("#vm-summary-body", "desk-11")
 		}},
 		{"vm-new-xml", "/vms/new", func(p *tab) {
 			p.click("#vm-source button", "libvirt XML")
