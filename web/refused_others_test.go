@@ -72,7 +72,7 @@ func (r *refusing) ofFirstBoot() []refusal {
 }
 
 // reservedValues are values that are right of fields that only who runs the hosts chooses, and not told by their kind.
-var reservedValues = map[string]any{"cpu.pinned": "0", "memory.nodes": "0", "boot.cmdline": "quiet", "memory.hugePageKiB": 2048}
+var reservedValues = map[string]any{"cpu.pinned": "0", "memory.nodes": "0", "boot.cmdline": "quiet", "memory.hugePageKiB": 2048, "placement.tolerations": "gpu"}
 
 // ofTenants are what only who runs the hosts may ask for.
 func (r *refusing) ofTenants(t *testing.T) (out []refusal) {

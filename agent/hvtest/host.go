@@ -26,7 +26,7 @@ type host struct {
 
 func open(t *testing.T, h Harness) *host {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
 	t.Cleanup(cancel)
 	hv := h.Open(t)
 	t.Cleanup(func() {

@@ -152,24 +152,20 @@ func (b *Backend) lookAtNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 			st.Subnets = append(st.Subnets, s)
 		}
 	}
-	persistent := int32(0)
-	err = c.do(ctx, func(l *golibvirt.Libvirt) error {
-		active, err := l.NetworkIsActive(ref)
-		if err != nil {
-			return err
+	is, err := call(ctx, c, func(l *golibvirt.Libvirt) (is struct{ active, persistent, autostart int32 }, err error) {
+		if is.active, err = l.NetworkIsActive(ref); err != nil {
+			return is, err
 		}
-		if persistent, err = l.NetworkIsPersistent(ref); err != nil || persistent == 0 {
-			st.Active = active != 0
-			return err
+		if is.persistent, err = l.NetworkIsPersistent(ref); err == nil && is.persistent != 0 {
+			is.autostart, err = l.NetworkGetAutostart(ref)
 		}
-		autostart, err := l.NetworkGetAutostart(ref)
-		st.Active, st.Autostart = active != 0, autostart != 0
-		return err
+		return is, err
 	})
 	if err != nil {
 		return n, err
 	}
-	if persistent != 0 {
+	st.Active, st.Autostart = is.active != 0, is.autostart != 0
+	if is.persistent != 0 {
 		kept, groups, err := wholeNetwork(ctx, c, ref, networkKept)
 		if err != nil {
 			return n, err

@@ -121,10 +121,10 @@ UPDATE assignments a SET status = COALESCE(NULLIF(e.status, 'null'), a.status), 
 FROM saw e WHERE a.noun = ANY (ARRAY[e.noun]) AND a.object_id = ANY (ARRAY[e.id]) AND a.host_id = ANY (ARRAY[e.host_id]) AND a.report_seq < e.seq;
 
 -- name: EndJobs :many
--- Ends jobs that the transaction has locked. What one that is done did last is nothing to tell any more, what it left undone is.
+-- Ends jobs that the transaction has locked. What one left undone is told in place of what it did last.
 WITH ended AS MATERIALIZED (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@errors::text[]) AS error, unnest(@notes::text[]) AS note)
 UPDATE jobs SET state = e.state, error = e.error, ended_at = now(), lease_until = NULL,
-                progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END, note = CASE WHEN e.state = 'done' THEN e.note ELSE jobs.note END
+                progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END, note = COALESCE(NULLIF(e.note, ''), jobs.note)
 FROM ended e WHERE jobs.id = ANY (ARRAY[e.id])
 RETURNING jobs.*;
 

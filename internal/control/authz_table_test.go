@@ -219,6 +219,7 @@ var peopleCases = map[string]useCase{
 	"ListTokens": {may: persons, with: query},
 	"ListViews":  {may: persons, with: func(*world) []any { return []any{"vms"} }},
 	"SaveView":   {may: but(persons, "system"), with: func(*world) []any { return []any{"vms", "mine", "filter=phase:running"} }},
+	"CPUModels":  {may: somewhere, with: none},
 	"WatchKeys":  {may: persons, with: func(w *world) []any { return []any{[]string{"vm:" + string(w.vm()), "host:" + string(w.h1), "tasks"}} }},
 
 	// Who proves who they are.

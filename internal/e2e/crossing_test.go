@@ -20,6 +20,7 @@ import (
 // crosses exports the VM as an archive, which the browser fetches and sends back into the pool, and makes another of it: its guest has what the first had.
 func (l *life) crosses(to string) {
 	l.Helper()
+	l.k.ask("sync") // a guest that has just come up is forced off
 	l.forceOff()
 	l.pick(".head summary", "Actions", "Export")
 	l.waitPath("/vms/" + string(l.id) + "/export")

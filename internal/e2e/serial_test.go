@@ -72,17 +72,28 @@ func (s *serial) say(line string) {
 	}
 }
 
-// signIn signs in once the guest asks for it, and has a shell that does not echo.
+// signInTries is how often somebody types a name and a password: a guest may ask for them while what it was told is still at work on its users.
+const signInTries = 3
+
+// signIn signs in once the guest asks for it, and has a shell that does not echo, on a console to which the kernel says nothing in between.
 func (s *serial) signIn(hostname, user, password string) {
 	s.t.Helper()
-	s.expect(hostname+` login: `, loginLimit)
-	s.say(user)
-	s.expect(`assword: `, loginLimit)
-	s.say(password)
-	s.expect(`\$ `, loginLimit)
+	for try := 1; ; try++ {
+		s.expect(hostname+` login: `, loginLimit)
+		s.say(user)
+		s.expect(`assword: `, loginLimit)
+		s.say(password)
+		if !strings.Contains(s.expect(`\$ |Login incorrect`, loginLimit), "Login incorrect") {
+			break
+		}
+		if try == signInTries {
+			s.t.Fatalf("%s does not let %s in", hostname, user)
+		}
+	}
 	s.say("stty -echo; PS1= PS2= exec sh -c 'echo quiet; exec sh'")
 	s.expect(`quiet\r?\n`, guestLimit)
 	s.ask(":") // whatever else a shell says when it begins
+	s.ask("sudo -n dmesg -n 1 2>/dev/null")
 }
 
 // ask has the shell do something, and returns what that says.

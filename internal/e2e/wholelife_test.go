@@ -99,6 +99,7 @@ func TestTheWholeLifeOfAVM(t *testing.T) {
 			p.fill("[name='firstBoot.cloudInit.run']", "echo told-to-run > /etc/proof")
 		})
 		l.told("told-to-run", "1")
+		l.runsAProgram()
 		l.grows()
 		l.goesBack()
 		l.multiplies().crosses("web-09")
@@ -198,6 +199,25 @@ func (l *life) told(want ...string) {
 	}
 	if log, err := os.ReadFile(filepath.Join(l.r.dir, "agent.log")); err != nil && !errors.Is(err, os.ErrNotExist) || strings.Contains(string(log), "$6$") {
 		l.Errorf("the agent's log tells it: %v", err)
+	}
+}
+
+// runsAProgram has the guest's agent run one, once the VM's policy allows that, and reads what it wrote.
+func (l *life) runsAProgram() {
+	l.Helper()
+	at := "/api/v1/vms/" + string(l.id)
+	order := map[string]any{"action": "exec", "program": "/bin/sh", "args": []string{"-c", "hostname; id -u; echo no >&2"}}
+	ask[any](l, l.a, http.StatusConflict, http.MethodPost, at+"/guest", order)
+	ask[fleet.VMView](l, l.a, http.StatusOK, http.MethodPatch, at, map[string]any{"spec": map[string]any{"policy": map[string]any{"guestExec": true}}})
+	l.idle()
+	task := ask[fleet.Task](l, l.a, http.StatusAccepted, http.MethodPost, at+"/guest", order)
+	eventually(l, guestLimit, "the program's end", func() (bool, string) {
+		t := ask[fleet.Task](l, l.a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+		return t.State.Ended(), string(t.State)
+	})
+	run := ask[fleet.GuestRun](l, l.a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID)+"/guest-run", nil)
+	if o := run.Output; o == nil || o.ExitCode != 0 || o.Stdout != l.name+"\n0\n" || o.Stderr != "no\n" {
+		l.Errorf("the program ended with %+v", run.Output)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 )
 
 // modelsAge is how long what hosts say of CPU models is believed: each form asks, and it changes with their software.
@@ -26,6 +27,9 @@ type modelsKept struct {
 // CPUModels are the named CPU models that guests can have, those that all hosts can give first. Who sees no hosts is told of those alone, and not how many
 // hosts there are.
 func (b *Browse) CPUModels(ctx context.Context, a fleet.Actor) ([]fleet.CPUModelUse, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return nil, err
+	}
 	all, err := b.cpuModels(ctx)
 	if err != nil || store.SeesHosts(a) {
 		return all, err
