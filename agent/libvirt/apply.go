@@ -305,42 +305,6 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *agent.
 	return true, nil
 }
 
-// first is the definition of a VM that the host has not had before.
-func (a *applying) first(ctx context.Context) (*libvirtxml.Domain, error) {
-	caps := a.caps.read(ctx, capsAge, capsForVM, a.readCapabilities)
-	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case !caps.known && caps.err != nil:
-		return nil, fmt.Errorf("find out what guests the host can run: %w", caps.err)
-	case !caps.known:
-		return nil, fleet.Errorf(fleet.Unavailable, "libvirt has not yet found out what guests the host can run. Try again in a minute.")
-	case len(caps.value.kinds) == 0:
-		return nil, fleet.Errorf(fleet.Conflict, "libvirt finds no QEMU for %s guests on this host. Install qemu-system-x86 or qemu-kvm.", caps.value.arch)
-	case a.in.VM.Spec.Firmware == fleet.UEFI && !slices.Contains(caps.value.firmware, fleet.UEFI):
-		return nil, fleet.Errorf(fleet.Conflict, "The host has no UEFI firmware for guests. Install ovmf (edk2-ovmf), or choose BIOS.")
-	}
-	best, machine := caps.value.kinds[0], machineOf(a.in.VM.Spec)
-	if !slices.Contains(best.machines, machine) {
-		return nil, fleet.Errorf(fleet.Conflict, "QEMU has no %s machine on this host. Choose another machine.", machine)
-	}
-	return newDefinition(a.in.VM.ID, caps.value.arch, machine, best), nil
-}
-
-func (a *applying) define(ctx context.Context, x *libvirtxml.Domain) error {
-	text, err := textOf(x)
-	if err != nil {
-		return err
-	}
-	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		ref, err := l.DomainDefineXML(text)
-		if err == nil {
-			a.domains.forget(ref.UUID)
-		}
-		return err
-	})
-}
-
 // intent turns what is to be written into this host's paths.
 func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
 	in := intent{Edit: plan, spec: a.in.VM.Spec}

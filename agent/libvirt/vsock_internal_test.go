@@ -59,10 +59,14 @@ func TestAnAgentThatListensIsAsked(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = ga.Process.Kill(); _ = ga.Wait() })
 	socket := filepath.Join(root, "tmp/s")
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(socket); err == nil {
-			break
-		} else if time.Now().After(end) {
+	late, look := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)
+	defer look.Stop()
+	for there := false; !there; {
+		select {
+		case <-look.C:
+			_, err := os.Stat(socket)
+			there = err == nil
+		case <-late:
 			t.Fatal("the agent does not listen")
 		}
 	}

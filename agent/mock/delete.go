@@ -1,0 +1,66 @@
+package mock
+
+import (
+	"context"
+	"path"
+
+	"quantix/internal/fleet"
+)
+
+// DeleteVM implements agent.Hypervisor.
+func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	if err := h.step(ctx, 0.3); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, ok := h.guests[vm.ID]
+	if ok && !g.managed {
+		return foreign()
+	}
+	doomed, err := h.doomed(vm, pools, disks)
+	if err != nil {
+		return err
+	}
+	if err := h.forgetTree(g, vm.Name, disks); err != nil {
+		return err
+	}
+	if ok {
+		h.stop(g, "forced off")
+		delete(h.guests, vm.ID)
+	}
+	delete(h.seeds, vm.ID)
+	for _, d := range doomed {
+		delete(d.in.files, d.Name)
+	}
+	h.notify()
+	return nil
+}
+
+// doomed lists the volumes that go with the VM. A disk of another VM is refused; so is a pool that is not there, unless
+// the VM is gone already: then its disks in that pool count as gone, too.
+func (h *Host) doomed(vm fleet.VM, pools []fleet.Pool, disks bool) (out []newVolume, _ error) {
+	if !disks {
+		return nil, nil
+	}
+	for _, d := range vm.Spec.Disks {
+		if d.Existing {
+			continue
+		}
+		p, err := h.active(d.PoolID, pools)
+		if _, here := h.guests[vm.ID]; err != nil && !here {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := h.free(path.Join(dirOf(p.spec), d.Volume), vm.ID); err != nil {
+			return nil, err
+		}
+		out = append(out, newVolume{in: p.dir, file: file{Volume: fleet.Volume{Name: d.Volume}}})
+	}
+	return out, nil
+}
