@@ -9,9 +9,6 @@ import (
 	"quantix/internal/fleet"
 )
 
-// memorySlots is how often memory can be added to a guest while it runs.
-const memorySlots = 16
-
 // moreCPUs is how many vCPUs the domain can get while it runs; 0: no more than it has.
 func moreCPUs(x *libvirtxml.Domain) int {
 	if x.VCPU == nil || cpusOf(x) >= int(x.VCPU.Value) {
@@ -38,7 +35,7 @@ func cdromOf(x *libvirtxml.Domain) int {
 
 func writeMaxMemory(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if x.MaximumMemory = nil; s.Memory.MaxMiB > 0 {
-		x.MaximumMemory = &libvirtxml.DomainMaxMemory{Value: uint(s.Memory.MaxMiB) * 1024, Unit: "KiB", Slots: memorySlots}
+		x.MaximumMemory = &libvirtxml.DomainMaxMemory{Value: uint(s.Memory.MaxMiB) * 1024, Unit: "KiB", Slots: fleet.MaxModules}
 	}
 	oneCell(x)
 }

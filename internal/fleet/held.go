@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -14,9 +15,13 @@ type HeldBack struct {
 
 // StillHeld says what the guest holds on to, in a sentence for the end of a task; empty: nothing.
 func (s VMStatus) StillHeld() string {
+	const most = 8
 	var all []string
-	for _, h := range s.HeldBack {
+	for _, h := range s.HeldBack[:min(len(s.HeldBack), most)] {
 		all = append(all, h.What)
+	}
+	if more := len(s.HeldBack) - most; more > 0 {
+		all = append(all, fmt.Sprintf("%d more", more))
 	}
 	switch last := len(all) - 1; {
 	case last < 0:
@@ -28,14 +33,21 @@ func (s VMStatus) StillHeld() string {
 	}
 }
 
+// MaxModules is how often memory comes to a guest between two of its starts.
+const MaxModules = 16
+
 // Module is memory that a running guest got since its start. It gives it back as a whole.
 type Module struct {
 	MiB  int `json:"mib"`
 	Cell int `json:"cell,omitempty"` // the NUMA cell that it is in
 }
 
-// GivenBack are the modules, by their index, that together are what each cell is to have less; false: no choice of them is.
+// GivenBack are the modules, by their index, that together are what each cell is to have less; false: no choice of them is. Of more modules than a guest
+// can have, which are a host's word alone, there is no choice: to look for one would take for ever.
 func GivenBack(all []Module, less []int) (which []int, ok bool) {
+	if len(all) > MaxModules {
+		return nil, false
+	}
 	for cell, mib := range less {
 		var in []int
 		for i, m := range all {

@@ -42,7 +42,7 @@ var byField = map[string]bound{
 	"PoolStatus.Volumes": {most: 4 << 10}, "VMStatus.Disks": {most: 256}, "VMStatus.NICs": {most: 256}, "VMStatus.Checks": {most: fleet.MaxHealthChecks, cut: true}, "VMStatus.Health": {most: fleet.MaxHealthChecks, cut: true},
 	"HealthState.Said": {most: fleet.MaxHealthWords}, "HealthCheck.Path": {most: 256}, "HealthCheck.Program": {most: fleet.MaxProgram}, "HealthCheck.Args": {most: fleet.MaxCheckArgs, lines: true},
 	"GuestOutput.Stdout": {most: fleet.MaxGuestOutput, lines: true}, "GuestOutput.Stderr": {most: fleet.MaxGuestOutput, lines: true}, "HealthCheck.Kind": {most: 16}, "HealthCheck.Action": {most: 16}, "HealthState.State": {most: 16},
-	"NICState.Addresses": {most: 64, cut: true}, "NICState.Seen": {most: 64, cut: true}, "SeenAddress.By": {most: 3, cut: true}, "NetworkStatus.Leases": {most: 1 << 10, cut: true}, "HostNIC.Addresses": {most: 256, cut: true},
+	"NICState.Addresses": {most: 64, cut: true}, "NICState.Seen": {most: 64, cut: true}, "SeenAddress.By": {most: 3, cut: true}, "VMStatus.Modules": {most: fleet.MaxModules, cut: true}, "VMStatus.HeldBack": {most: 256, cut: true}, "HeldBack.What": {most: 255}, "NetworkStatus.Leases": {most: 1 << 10, cut: true}, "HostNIC.Addresses": {most: 256, cut: true},
 	"LaunchInfo.Kind": {most: 16}, "LaunchInfo.Measurement": {most: fleet.MaxMeasurement}, "HostDevice.Parents": {most: 64, cut: true},
 	"Inventory.Disks": {most: 10000}, "Inventory.NICs": {most: 10000}, "NUMANode.Threads": {most: 10000},
 	"Results.Results": {most: MostResults}, "Report.Meters": {most: 4 << 10}, "Report.Guests": {most: MostGuests}, "GuestReading.FileSystems": {most: fleet.MaxGuestFileSystems, cut: true}, "GuestReading.Users": {most: fleet.MaxGuestUsers, cut: true},

@@ -14,7 +14,7 @@ type Browse struct {
 	store    *store.Store
 	counters atomic.Pointer[counters]
 	tally    tally
-	models   modelsKept
+	models   atomic.Pointer[modelsKnown]
 
 	whole             kept[everything, wholeSums]
 	networkSums       kept[fleet.NetworkID, []networkSum]

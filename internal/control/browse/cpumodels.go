@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"quantix/internal/control/store"
@@ -18,8 +17,8 @@ import (
 // modelsAge is how long what hosts say of CPU models is believed: each form asks, and it changes with their software.
 const modelsAge = 10 * time.Second
 
-type modelsKept struct {
-	mu  sync.Mutex
+// modelsKnown is what they said at a time.
+type modelsKnown struct {
 	at  time.Time
 	all []fleet.CPUModelUse
 }
@@ -44,11 +43,10 @@ func (b *Browse) CPUModels(ctx context.Context, a fleet.Actor) ([]fleet.CPUModel
 }
 
 func (b *Browse) cpuModels(ctx context.Context) ([]fleet.CPUModelUse, error) {
-	b.models.mu.Lock()
-	defer b.models.mu.Unlock()
-	if time.Since(b.models.at) < modelsAge {
-		return b.models.all, nil
+	if known := b.models.Load(); known != nil && time.Since(known.at) < modelsAge {
+		return known.all, nil
 	}
+	began := time.Now()
 	sets, err := b.store.CPUModelSets(ctx)
 	if err != nil {
 		return nil, store.Err(err)
@@ -71,6 +69,6 @@ func (b *Browse) cpuModels(ctx context.Context) ([]fleet.CPUModelUse, error) {
 	slices.SortFunc(all, func(x, y fleet.CPUModelUse) int {
 		return cmp.Or(cmp.Compare(y.Hosts, x.Hosts), strings.Compare(x.Model, y.Model))
 	})
-	b.models.all, b.models.at = all, time.Now()
+	b.models.Store(&modelsKnown{began, all})
 	return all, nil
 }
