@@ -62,3 +62,13 @@ func (d Disk) staysRaw() string {
 	}
 	return "is a raw file, whose guest may have written there what another format begins with, so it is not copied by what it begins with. Give the VM a disk of the usual format, and copy the data in the guest."
 }
+
+// diskOf is the disk with that volume; the zero one where the VM has none.
+func (s VMSpec) diskOf(ref Volref) Disk {
+	for _, d := range s.Disks {
+		if d.Ref() == ref {
+			return d
+		}
+	}
+	return Disk{}
+}

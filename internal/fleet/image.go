@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -359,6 +358,7 @@ const MaxProjectImages = 50
 // AllowsImage says whether an image can be made of the VM's disk now, and if not, why.
 func (v VMView) AllowsImage(disk Volref) (bool, string) {
 	ok, why := v.Allows(ActEdit)
+	d := v.Spec.diskOf(disk)
 	switch {
 	case !ok:
 		return false, why
@@ -374,11 +374,11 @@ func (v VMView) AllowsImage(disk Volref) (bool, string) {
 		return false, "Somebody changed its disks on the host. Take that over, or put it back, first."
 	case v.HeldBySnapshots() != "":
 		return false, v.HeldBySnapshots()
-	case slices.ContainsFunc(v.Spec.Disks, func(d Disk) bool { return d.Ref() == disk && d.Encryption != "" }):
+	case d.Encryption != "":
 		return false, "It is encrypted with a passphrase that its host keeps for itself, so it is not copied."
-	case slices.ContainsFunc(v.Spec.Disks, func(d Disk) bool { return d.Ref() == disk && d.Format == Raw }):
-		return false, "It " + Disk{Format: Raw}.staysRaw()
-	case slices.ContainsFunc(v.Spec.Disks, func(d Disk) bool { return d.Ref() == disk && d.Shareable }):
+	case d.staysRaw() != "":
+		return false, "It " + d.staysRaw()
+	case d.Shareable:
 		return false, "It is shared with other VMs, which may write to it meanwhile. Take it out of all of them, and copy the volume in its pool."
 	}
 	return true, ""

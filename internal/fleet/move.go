@@ -1,7 +1,5 @@
 package fleet
 
-import "slices"
-
 // MostMoveRate bounds how fast a move may be told to be, in bytes a second: above it, no limit is the plainer wish.
 const MostMoveRate = 100 << 30
 
@@ -36,6 +34,7 @@ func CheckMoveRate(c *Checks, field string, bytes int64) {
 // AllowsMove says whether the disk can be moved now, and if not, why. moving: the disks of the VM that are on their way.
 func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 	ok, why := v.Allows(ActEdit)
+	d := v.Spec.diskOf(disk)
 	switch {
 	case !ok:
 		return false, why
@@ -51,11 +50,11 @@ func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 		return false, "Somebody changed its disks on the host. Take that over, or put it back, first."
 	case v.HeldBySnapshots() != "":
 		return false, v.HeldBySnapshots()
-	case slices.ContainsFunc(v.Spec.Disks, func(d Disk) bool { return d.Ref() == disk && d.Encryption != "" }):
+	case d.Encryption != "":
 		return false, "It is encrypted with a passphrase that its host keeps for itself, so it is not copied."
-	case slices.ContainsFunc(v.Spec.Disks, func(d Disk) bool { return d.Ref() == disk && d.Format == Raw }):
-		return false, "It " + Disk{Format: Raw}.staysRaw()
-	case slices.ContainsFunc(v.Spec.Disks, func(d Disk) bool { return d.Ref() == disk && d.Shareable }):
+	case d.staysRaw() != "":
+		return false, "It " + d.staysRaw()
+	case d.Shareable:
 		return false, "It is shared with other VMs, so it stays in its pool."
 	}
 	for _, m := range moving {
