@@ -3,6 +3,7 @@
 package views
 
 import (
+	"maps"
 	"net/url"
 	"strings"
 
@@ -126,4 +127,24 @@ func withQuery(path, query string) string {
 // PlanPath is what would become of a VM, or what stands below it.
 func PlanPath(id fleet.PlanID, below ...string) string {
 	return joined("/plans/"+url.PathEscape(string(id)), below)
+}
+
+// ComparePath is the page of two VMs side by side; right empty: one is chosen there.
+func ComparePath(left, right fleet.VMID) string {
+	return compared(url.Values{"id": {string(left)}, "with": {string(right)}})
+}
+
+// CompareTemplatePath is the page of a VM and a version of a template; vm empty: one is chosen there.
+func CompareTemplatePath(vm fleet.VMID, t fleet.TemplateID, v fleet.TemplateVersionID) string {
+	return compared(url.Values{"id": {string(vm)}, "template": {TemplateVersionValue(t, v)}})
+}
+
+func compared(sides url.Values) string {
+	maps.DeleteFunc(sides, func(_ string, v []string) bool { return v[0] == "" })
+	return withQuery("/vms/compare", sides.Encode())
+}
+
+// TemplateVersionValue is a version of a template as a form names it.
+func TemplateVersionValue(t fleet.TemplateID, v fleet.TemplateVersionID) string {
+	return string(t) + "/" + string(v)
 }

@@ -13,6 +13,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/views"
 	"quantix/views/kit"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
@@ -51,7 +52,7 @@ func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 		if p.Template, p.Version, err = s.versionOf(ctx, a, template); err != nil {
 			return err
 		}
-		template = vmview.VersionValue(p.Template.ID, p.Version.ID)
+		template = views.TemplateVersionValue(p.Template.ID, p.Version.ID)
 		if p.Left.ID != "" {
 			p.Rows = fleet.CompareTemplate(p.Left, p.Template, *p.Version)
 		}
@@ -70,7 +71,7 @@ func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 	return s.show(c, a, frame, vmview.Compare(p))
 }
 
-// versionOf is a version of a template as a form names it: see vmview.VersionValue.
+// versionOf is a version of a template as a form names it: see views.TemplateVersionValue.
 func (s *Server) versionOf(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
 	id, version, _ := strings.Cut(value, "/")
 	t, err := s.Control.GetTemplate(ctx, a, fleet.TemplateID(id))
@@ -97,7 +98,7 @@ func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c pick) ([]k
 	var first, out []kit.Option
 	for _, t := range page.Items {
 		for _, v := range t.Versions {
-			o := kit.Option{Value: vmview.VersionValue(t.ID, v.ID), Text: t.Name + " · version " + strconv.Itoa(v.Number)}
+			o := kit.Option{Value: views.TemplateVersionValue(t.ID, v.ID), Text: t.Name + " · version " + strconv.Itoa(v.Number)}
 			if slices.ContainsFunc(v.VMs, func(vm fleet.TemplateVM) bool { return string(vm.ID) == c.of }) {
 				o.Text += " · it was made from it"
 				first = append(first, o)

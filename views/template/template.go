@@ -138,7 +138,7 @@ func (p Page) versionActs(v fleet.TemplateVersion) []kit.Act {
 	} else {
 		out = append(out, kit.Act{Icon: "eye", Word: "Offer it again", Post: p.path("deprecate"), Send: send(""), Back: p.Link.String()}.As(v.Actions, fleet.ActOffer))
 	}
-	out = append(out, kit.Act{Icon: "columns-3", Word: "Compare with a VM…", Href: kit.Link{Path: "/vms/compare"}.With("template", string(p.Template.ID)+"/"+string(v.ID)).String()})
+	out = append(out, kit.Act{Icon: "columns-3", Word: "Compare with a VM…", Href: views.CompareTemplatePath("", p.Template.ID, v.ID)})
 	at := kit.Link{Path: p.path("versions", "delete")}.With("version", string(v.ID))
 	return append(out, kit.Act{Icon: "trash-2", Word: "Delete version", Href: at.String(), Dialog: true, Danger: true}.As(v.Actions, fleet.ActDelete))
 }

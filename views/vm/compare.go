@@ -19,35 +19,12 @@ type ComparePage struct {
 	Templates   kit.Choices            // likewise: their versions
 }
 
-// ComparePath is the page of two VMs; right empty: one is chosen there.
-func ComparePath(left, right fleet.VMID) string {
-	l := kit.Link{Path: "/vms/compare"}.With("id", string(left))
-	if right != "" {
-		l = l.With("with", string(right))
-	}
-	return l.String()
-}
-
-// CompareTemplatePath is the page of a VM and a version of a template; vm empty: one is chosen there.
-func CompareTemplatePath(vm fleet.VMID, t fleet.TemplateID, v fleet.TemplateVersionID) string {
-	l := kit.Link{Path: "/vms/compare"}
-	if vm != "" {
-		l = l.With("id", string(vm))
-	}
-	return l.With("template", VersionValue(t, v)).String()
-}
-
-// VersionValue is a version of a template as a form names it.
-func VersionValue(t fleet.TemplateID, v fleet.TemplateVersionID) string {
-	return string(t) + "/" + string(v)
-}
-
 // Address is the page's own, without which fields are shown.
 func (p ComparePage) Address() string {
 	if p.Version != nil {
-		return CompareTemplatePath(p.Left.ID, p.Template.ID, p.Version.ID)
+		return views.CompareTemplatePath(p.Left.ID, p.Template.ID, p.Version.ID)
 	}
-	return ComparePath(p.Left.ID, p.Right.ID)
+	return views.ComparePath(p.Left.ID, p.Right.ID)
 }
 
 // version is the template's, as a form names it; empty: none.
@@ -55,7 +32,7 @@ func (p ComparePage) version() string {
 	if p.Version == nil {
 		return ""
 	}
-	return VersionValue(p.Template.ID, p.Version.ID)
+	return views.TemplateVersionValue(p.Template.ID, p.Version.ID)
 }
 
 // versionName is what the version is called.
