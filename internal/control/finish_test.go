@@ -28,21 +28,24 @@ func TestAFailedCreationCancelsItsStart(t *testing.T) {
 func TestATaskEndsWithWhatTheGuestHoldsOnTo(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
-	note := func() string {
-		return one[string](r, `SELECT note FROM tasks WHERE kind = 'vm.apply' ORDER BY id DESC LIMIT 1`)
+	remark := func() string {
+		return fleet.Task{
+			State: one[fleet.JobState](r, `SELECT state FROM tasks WHERE kind = 'vm.apply' ORDER BY id DESC LIMIT 1`),
+			Note:  one[string](r, `SELECT note FROM tasks WHERE kind = 'vm.apply' ORDER BY id DESC LIMIT 1`),
+		}.Remark()
 	}
 	w := r.claim()[0]
 	r.exec(`UPDATE jobs SET note = 'writing the definition'`)
-	if err := r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil || note() != "" {
-		t.Fatalf("a task that left nothing undone ends with %q, %v", note(), err)
+	if err := r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil || remark() != "" {
+		t.Fatalf("a task that left nothing undone ends with %q, %v", remark(), err)
 	}
 	r.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, id)
 	r.queue(id, fleet.VMApply)
 	held := fleet.VMStatus{
 		Power: fleet.Running, NextBoot: []string{"nics"}, HeldBack: []fleet.HeldBack{{Field: "nics", What: "network card 52:54:00:00:00:01"}},
 	}
-	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &held}); err != nil || note() != "The guest did not let go of network card 52:54:00:00:00:01; it goes at the next start." {
-		t.Fatalf("the task ends with %q, %v", note(), err)
+	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &held}); err != nil || remark() != "The guest did not let go of network card 52:54:00:00:00:01; it goes at the next start." {
+		t.Fatalf("the task ends with %q, %v", remark(), err)
 	}
 	list := func() []string {
 		t.Helper()

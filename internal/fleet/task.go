@@ -20,7 +20,7 @@ type Task struct {
 	Attempt     int        `json:"attempt"`
 	Progress    int        `json:"progress"`          // percent; of one with children: how many have ended
 	Steps       *Steps     `json:"steps,omitempty"`   // only of one with children
-	Note        string     `json:"note,omitempty"`    // what the agent is doing: "copying disk 1"; once it is done, what it left undone, in a sentence
+	Note        string     `json:"note,omitempty"`    // what the agent is doing: "copying disk 1"; once it is done, what it did last, or what it left undone, in a sentence
 	Error       string     `json:"error,omitempty"`   // the hypervisor's own words
 	RetryAt     *time.Time `json:"retryAt,omitempty"` // it failed because the hypervisor was not reached, and is tried again then; Error says how
 	CreatedBy   string     `json:"createdBy"`         // the person's name, or "Quantix"
@@ -37,7 +37,7 @@ func (t Task) Title() string {
 	return t.Kind.Is().Verb
 }
 
-// Remark is what is to be known of a task that is done, in a sentence; empty: nothing. An older portal left there what was done last, which is none.
+// Remark is what is to be known of a task that is done, in a sentence; empty: nothing. What was done last is none.
 func (t Task) Remark() string {
 	if t.State != JobDone || !strings.HasSuffix(t.Note, ".") {
 		return ""

@@ -94,6 +94,15 @@ func TestStopLeavesNothing(t *testing.T) {
 	} else {
 		namespace = strings.TrimSpace(string(out))
 	}
+	inside := processesIn(namespace)
+	if len(inside) == 0 {
+		t.Fatalf("no process is in %s", namespace)
+	}
+	held, err := os.Open(inside[0]) // a namespace that nobody holds gives its number to the next one, which may be another test's
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
 	for range 2 {
 		if err := h.Stop(t.Context()); err != nil {
 			t.Fatal(err)
