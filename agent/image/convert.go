@@ -8,12 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
-
-	"quantix/internal/fleet"
 )
 
 // Part is a disk that lies in a file: all of it where At is 0, or a piece of an archive. It is read by its own number in the file, never by a path that it names.
@@ -94,71 +91,27 @@ func (p Part) Convert(ctx context.Context, to *os.File, most int64, told func(pe
 	return p.run(ctx, &percents{told: told}, limits, to, "convert", "-p", "-n", "--target-is-zero", "-O", "qcow2", graph(p.node()), targetFile)
 }
 
-// run runs qemu-img as nobody, in an empty directory, with the disk's file and, where there is one, the one that it is to write.
+// run runs qemu-img as nobody, with the disk's file and, where there is one, the one that it is to write.
 func (p Part) run(ctx context.Context, out io.Writer, limits []string, to *os.File, args ...string) (err error) {
-	cmd, said, done, err := qemuImg(ctx, limits, args...)
+	call, err := qemuImg(ctx, limits, args...)
 	if err != nil {
 		return err
 	}
-	defer done()
-	cmd.Stdout, cmd.ExtraFiles = out, []*os.File{p.File}
-	back, err := asNobody(cmd, p.File)
+	call.Stdout, call.ExtraFiles = out, []*os.File{p.File}
+	back, err := asNobody(call.Cmd, p.File)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, back()) }()
 	if to != nil {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, to)
+		call.ExtraFiles = append(call.ExtraFiles, to)
 		taken, wrong := lend(to, 0o060)
 		if wrong != nil {
 			return wrong
 		}
 		defer func() { err = errors.Join(err, taken()) }()
 	}
-	return inWords(ctx, cmd.Run(), said)
-}
-
-// inWords is the error of a program with what it said itself, which is all that people need.
-func inWords(ctx context.Context, err error, said *bounded) error {
-	var exit *exec.ExitError
-	switch text := strings.TrimSpace(said.String()); {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.As(err, &exit) && text != "":
-		if strings.Contains(text, "No space left on device") || strings.Contains(text, "File too large") {
-			return fleet.Errorf(fleet.Conflict, "There is not enough room for it, and nothing was kept (%s).", text)
-		}
-		return errors.New(text)
-	}
-	return err
-}
-
-// qemuImg is a call of it in an empty directory of its own, within limits.
-func qemuImg(ctx context.Context, limits []string, args ...string) (cmd *exec.Cmd, said *bounded, done func(), err error) {
-	program, err := exec.LookPath("qemu-img")
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("%w: install qemu-utils", errNoOpinion)
-	}
-	dir, err := os.MkdirTemp("", "quantix-image-")
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	done = func() { _ = os.RemoveAll(dir) }      // it is empty, and in the directory for such
-	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // who is nobody must be able to stand in it
-		done()
-		return nil, nil, nil, err
-	}
-	all := append([]string{program}, args...)
-	if limit, err := exec.LookPath("prlimit"); err == nil {
-		all = append(append([]string{limit}, limits...), append([]string{"--"}, all...)...)
-	}
-	cmd = exec.CommandContext(ctx, all[0], all[1:]...) //nolint:gosec // fixed words, and numbers
-	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, time.Second
-	said = &bounded{}
-	cmd.Stderr = said
-	return cmd, said, done, nil
+	return call.run(ctx)
 }
 
 // percents reads the progress that qemu-img writes: "    (12.34/100%)\r".
@@ -202,14 +155,13 @@ func (l *Layer) node() map[string]any {
 
 // Measure is how much of a disk of this host there is.
 func (l *Layer) Measure(ctx context.Context) (int64, error) {
-	cmd, said, done, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "measure", "--output=json", "-O", "qcow2", graph(l.node()))
+	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "measure", "--output=json", "-O", "qcow2", graph(l.node()))
 	if err != nil {
 		return 0, err
 	}
-	defer done()
 	var out bounded
-	cmd.Stdout = &out
-	if err := inWords(ctx, cmd.Run(), said); err != nil {
+	call.Stdout = &out
+	if err := call.run(ctx); err != nil {
 		return 0, err
 	}
 	return needed(out.Bytes())
@@ -217,13 +169,12 @@ func (l *Layer) Measure(ctx context.Context) (int64, error) {
 
 // Pack writes a disk of this host into to, as the kind of VMDK that goes into archives. name is what its descriptor calls it.
 func (l *Layer) Pack(ctx context.Context, to *os.File, name string, told func(percent int)) error {
-	cmd, said, done, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "convert", "-p", "-O", "vmdk", "-o", "subformat=streamOptimized,adapter_type=lsilogic", graph(l.node()), opinionFile)
+	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "convert", "-p", "-O", "vmdk", "-o", "subformat=streamOptimized,adapter_type=lsilogic", graph(l.node()), opinionFile)
 	if err != nil {
 		return err
 	}
-	defer done()
-	cmd.Stdout, cmd.ExtraFiles = &percents{told: told}, []*os.File{to}
-	if err := inWords(ctx, cmd.Run(), said); err != nil {
+	call.Stdout, call.ExtraFiles = &percents{told: told}, []*os.File{to}
+	if err := call.run(ctx); err != nil {
 		return err
 	}
 	text := make([]byte, vmdkDescriptor)

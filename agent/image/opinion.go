@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -22,48 +20,27 @@ const (
 	opinionFile  = "/proc/self/fd/3"
 )
 
-// errNoOpinion says that nobody else can be asked on this host.
-var errNoOpinion = errors.New("qemu-img is not installed here, so only Quantix itself has looked at the image")
-
-// NoOpinion reports whether the error is that qemu-img is missing: the own reading decides then.
-func NoOpinion(err error) bool { return errors.Is(err, errNoOpinion) }
-
-// SecondOpinion asks qemu-img about an open file, as nobody, with few means, and in an empty directory. It must take the file for the same,
-// and know of no other.
+// SecondOpinion asks qemu-img about an open file, as nobody, with few means. It must take the file for the same, and know of no other.
 func SecondOpinion(ctx context.Context, file *os.File, f Facts) error {
-	program, err := exec.LookPath("qemu-img")
-	if err != nil {
-		return errNoOpinion
-	}
 	ctx, cancel := context.WithTimeout(ctx, opinionLimit)
 	defer cancel()
-	dir, err := os.MkdirTemp("", "quantix-image-")
+	limits := []string{"--as=1073741824", "--cpu=10", "--nofile=64", "--core=0", "--fsize=0"}
+	call, err := qemuImg(ctx, limits, "info", "-U", "--output=json", "-f", f.Format, opinionFile)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // who is nobody must be able to stand in it
-		return err
-	}
-	args := []string{program, "info", "-U", "--output=json", "-f", f.Format, opinionFile}
-	if limit, err := exec.LookPath("prlimit"); err == nil {
-		args = append([]string{limit, "--as=1073741824", "--cpu=10", "--nofile=64", "--core=0", "--fsize=0", "--"}, args...)
-	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // fixed words
-	cmd.Dir, cmd.Env, cmd.ExtraFiles = dir, []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, []*os.File{file}
-	cmd.WaitDelay = time.Second
-	var out, said bounded
-	cmd.Stdout, cmd.Stderr = &out, &said
-	back, err := asNobody(cmd, file)
+	var out bounded
+	call.Stdout, call.ExtraFiles = &out, []*os.File{file}
+	back, err := asNobody(call.Cmd, file)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(cmd.Run(), back())
+	err = errors.Join(call.run(ctx), back())
 	switch {
 	case ctx.Err() != nil:
 		return doubt("qemu-img did not come to an end with it within %s, so it is not taken.", opinionLimit)
 	case err != nil:
-		return doubt("qemu-img does not take it for a %s image: %s", f.Format, strings.TrimSpace(said.String()+" ("+err.Error()+")"))
+		return doubt("qemu-img does not take it for a %s image: %s", f.Format, err)
 	}
 	return agrees(out.Bytes(), f)
 }
@@ -131,16 +108,4 @@ func own(name string) bool {
 	}
 	var node any
 	return json.Unmarshal([]byte(spelt), &node) == nil && names(node) == ""
-}
-
-// bounded keeps the beginning of what is written to it.
-type bounded struct{ bytes.Buffer }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	room := opinionBytes - b.Len()
-	b.Buffer.Write(p[:min(len(p), max(room, 0))])
-	if room < len(p) {
-		return 0, io.ErrShortWrite
-	}
-	return len(p), nil
 }
