@@ -3,6 +3,7 @@ package libvirt
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -40,14 +41,28 @@ type seenNetwork struct {
 	status                 fleet.NetworkStatus
 }
 
+var errNetworksLate = agent.Away(errors.New("libvirt has not answered about its networks in time"))
+
+// see is what is known of the networks. What a state leaves out counts as gone, so the first look is waited for as long as the state has time.
+func (w *networkWatch) see(ctx context.Context, look func() ([]seenNetwork, error)) (sight[[]seenNetwork], error) {
+	s := w.read(ctx, 0, networkPatience, look)
+	if !s.known && s.err == nil {
+		s = w.read(ctx, 0, snapshotLimit, look)
+	}
+	switch {
+	case !s.known:
+		return s, cmp.Or(s.err, errNetworksLate)
+	case s.late == 0:
+		return s, s.err
+	}
+	return s, nil
+}
+
 // networks lists libvirt's networks and the host's bridges that belong to none of them, by name. Each assigned one is among them.
 func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wire.NetworkReport, error) {
-	s := b.nets.read(ctx, 0, networkPatience, b.lookAtNetworks)
-	if !s.known {
-		return nil, cmp.Or(s.err, errLost)
-	}
-	if s.late == 0 && s.err != nil {
-		return nil, s.err
+	s, err := b.nets.see(ctx, b.lookAtNetworks)
+	if err != nil {
+		return nil, err
 	}
 	out, taken := []wire.NetworkReport{}, map[string]bool{}
 	for _, n := range s.value {

@@ -83,3 +83,35 @@ func TestSteadyMovesInSteps(t *testing.T) {
 		}
 	}
 }
+
+// The first look at networks is waited for, because what a state leaves out counts as gone; later ones are not.
+func TestTheFirstLookAtNetworksIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w networkWatch
+		slow := func() ([]seenNetwork, error) {
+			time.Sleep(networkPatience + time.Second)
+			return []seenNetwork{{}}, nil
+		}
+		if s, err := w.see(t.Context(), slow); err != nil || len(s.value) != 1 {
+			t.Errorf("a slow first look: %+v, %v", s, err)
+		}
+		begun := time.Now()
+		if s, err := w.see(t.Context(), slow); err != nil || len(s.value) != 1 || time.Since(begun) != networkPatience {
+			t.Errorf("a slow look later: %+v, %v, after %v", s, err, time.Since(begun))
+		}
+		synctest.Wait()
+		var hung networkWatch
+		end := make(chan struct{})
+		never := func() ([]seenNetwork, error) { <-end; return nil, errLost }
+		ctx, cancel := context.WithTimeout(t.Context(), snapshotLimit)
+		defer cancel()
+		if _, err := hung.see(ctx, never); !errors.Is(err, errNetworksLate) {
+			t.Errorf("a first look that never ends: %v", err)
+		}
+		close(end)
+		synctest.Wait()
+		if _, err := hung.see(t.Context(), never); !errors.Is(err, errLost) {
+			t.Errorf("a look that fails: %v", err)
+		}
+	})
+}
