@@ -19,6 +19,7 @@ import (
 
 const (
 	template    = "quantix_template"
+	scratchName = "quantix-test-"
 	startLimit  = time.Minute
 	maxConns    = 10  // a pool of one test
 	serverConns = 300 // all tests of a process that run at once
@@ -29,6 +30,7 @@ var server struct {
 	once    sync.Once
 	err     error
 	dir     string
+	lock    *os.File // on the directory
 	pg      *pglocal.Server
 	admin   *pgxpool.Pool // on the maintenance database: makes and drops the tests' databases
 	counter atomic.Int64
@@ -64,7 +66,7 @@ func clone(t testing.TB, from string) string {
 		t.Fatal(server.err)
 	}
 	name := fmt.Sprintf("test_%d", server.counter.Add(1))
-	sql := fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, from)
+	sql := fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY file_copy", name, from) // which is a tenth of the work: the log has nothing of it
 	if _, err := server.admin.Exec(t.Context(), sql); err != nil {
 		t.Fatalf("clone the template database: %v", err)
 	}
@@ -82,7 +84,7 @@ func startServer() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	var err error
-	if server.dir, err = os.MkdirTemp("", "quantix-test-"); err != nil {
+	if server.dir, server.lock, err = scratch(); err != nil {
 		return err
 	}
 	// The database's own user must be able to reach its files.
@@ -126,5 +128,5 @@ func stopServer() error {
 		defer cancel()
 		errs = append(errs, server.pg.Stop(ctx))
 	}
-	return errors.Join(append(errs, os.RemoveAll(server.dir))...)
+	return errors.Join(append(errs, os.RemoveAll(server.dir), server.lock.Close())...)
 }
