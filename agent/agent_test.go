@@ -307,6 +307,25 @@ func TestAResultOfAnEndedSessionIsNumberedAnew(t *testing.T) {
 	}
 }
 
+// A portal that has taken a result may give the job again at once, and be heard with that before it is heard that it took it.
+func TestAJobGivenAgainBeforeItsResultIsAnsweredIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	w := wire.Work{ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMApply, VM: newVM("web"), Epoch: 1}
+	p.set(func() {
+		p.slow = func() {
+			again := w
+			again.Epoch = 2
+			p.give(again)
+			p.wait("the agent has it, and asks for more", func() bool { return len(p.claimed) == 2 && len(p.queue) == 0 && p.claims > 2 })
+		}
+	})
+	p.give(w)
+	p.wait("a result of each", func() bool {
+		return len(p.finishes) == 2 && p.finishes[0].Epoch == 1 && p.finishes[1].Epoch == 2 && p.finishes[1].Outcome == wire.Done
+	})
+}
+
 func TestCertificateIsRenewedWithoutARestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})

@@ -23,6 +23,7 @@ type job struct {
 	cancel context.CancelCauseFunc
 	epoch  atomic.Int64  // of the newest claim: the portal may give the same job again while it is in work
 	lost   atomic.Bool   // the result is of no use any more
+	anew   *wire.Work    // as it was claimed last while it was in work; nil: once is all
 	before *job          // the job of the same subject that must end first
 	done   chan struct{} // closed when the act is over and remembered
 	told   teller
@@ -65,7 +66,10 @@ func (b *board) take(ctx context.Context, w wire.Work) (j *job, stale bool) {
 		b.epochs[w.Subject] = w.Epoch
 	}
 	if known, ok := b.jobs[w.ID]; ok && !known.lost.Load() {
-		known.epoch.Store(max(known.epoch.Load(), w.Epoch))
+		if w.Epoch > known.epoch.Load() {
+			known.epoch.Store(w.Epoch)
+			known.anew = &w
+		}
 		known.stop(w.Stop)
 		return nil, false
 	}
@@ -81,10 +85,14 @@ func (b *board) take(ctx context.Context, w wire.Work) (j *job, stale bool) {
 	return j, false
 }
 
-// drop takes an ended job off the board.
-func (b *board) drop(j *job) {
+// drop takes an ended job off the board. taken is the epoch under which the portal took its result; 0: it did not. What it returns is to be done anew: the portal
+// gave the job again after that, and it came before this agent had heard that its result was taken.
+func (b *board) drop(j *job, taken int64) (anew *wire.Work) {
 	j.cancel(nil)
 	b.mu.Lock()
+	if taken > 0 && j.epoch.Load() > taken {
+		anew = j.anew
+	}
 	if b.jobs[j.ID] == j {
 		delete(b.jobs, j.ID)
 	}
@@ -96,6 +104,7 @@ func (b *board) drop(j *job) {
 	case b.room <- struct{}{}:
 	default:
 	}
+	return anew
 }
 
 // lose marks jobs whose lease is over. Convergent work ends at once, for it will be given again; single-shot work that

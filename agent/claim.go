@@ -66,16 +66,21 @@ func (a *Agent) start(inWork context.Context, w wire.Work) {
 		return
 	}
 	j.told.send = func(p wire.Progress) { a.progress(j, p) }
-	a.work.Go(func() { a.perform(j) })
+	a.work.Go(func() { a.perform(inWork, j) })
 }
 
 // perform waits for the subject and for a slot, acts, and hands in the result.
-func (a *Agent) perform(j *job) {
-	defer a.board.drop(j)
+func (a *Agent) perform(inWork context.Context, j *job) {
+	var taken int64
+	defer func() {
+		if anew := a.board.drop(j, taken); anew != nil {
+			a.start(inWork, *anew)
+		}
+	}()
 	out := a.inTurn(j)
 	close(j.done)
 	if out != nil {
-		a.deliver(j, *out)
+		taken = a.deliver(j, *out)
 	}
 }
 

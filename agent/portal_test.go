@@ -61,6 +61,7 @@ type portal struct {
 	reports  []wire.Report
 	finishes []finish
 	notes    []string // of progress
+	slow     func()   // is done once, before it is answered that a result was taken
 	consoles chan *websocket.Conn
 }
 
@@ -227,8 +228,10 @@ func (p *portal) answer(r *http.Request, name string) any {
 		}
 		return nil
 	case isJob && verb == "finish":
+		defer p.dawdle()
 		return p.finish(fleet.JobID(id), read[wire.Finish](p, r))
 	case name == "results":
+		defer p.dawdle()
 		var out wire.ResultsAnswer
 		for _, in := range read[wire.Results](p, r).Results {
 			var a wire.ResultAnswer
@@ -258,6 +261,16 @@ func (p *portal) finish(id fleet.JobID, in wire.Finish) any {
 	}
 	p.finishes = append(p.finishes, finish{id, in})
 	return wire.FinishAnswer{}
+}
+
+func (p *portal) dawdle() {
+	p.mu.Lock()
+	slow := p.slow
+	p.slow = nil
+	p.mu.Unlock()
+	if slow != nil {
+		slow()
+	}
 }
 
 // claim is parked until there is work; a newer one takes its place.

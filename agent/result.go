@@ -88,7 +88,7 @@ func (a *Agent) tellPending(inWork context.Context) {
 }
 
 // deliver hands in a result until the portal has it or wants it no more.
-func (a *Agent) deliver(j *job, out wire.Finish) {
+func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
 	wait := newBackoff(a.times.retry, a.times.retryMost)
 	for j.ctx.Err() == nil && !j.lost.Load() {
 		if !a.present(out.Seq) {
@@ -97,6 +97,7 @@ func (a *Agent) deliver(j *job, out wire.Finish) {
 		out.Epoch = j.epoch.Load()
 		_, err := a.client.Finish(j.ctx, j.ID, out)
 		if err == nil {
+			taken = out.Epoch
 			break
 		}
 		status := wire.StatusOf(err)
@@ -110,11 +111,11 @@ func (a *Agent) deliver(j *job, out wire.Finish) {
 		}
 		a.metrics.failures.WithLabelValues("finish").Inc()
 		if !pause(j.ctx, wait.NextBackOff()) {
-			return
+			return 0
 		}
 	}
 	if j.ctx.Err() != nil {
-		return
+		return 0
 	}
 	if err := a.journal.delivered(j.ID); err != nil {
 		a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
@@ -123,4 +124,5 @@ func (a *Agent) deliver(j *job, out wire.Finish) {
 	if !j.Kind.Is().Aside {
 		a.reports.pokeFull()
 	}
+	return taken
 }
