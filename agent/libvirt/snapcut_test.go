@@ -202,7 +202,8 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 		if err := do(in); err != nil {
 			// What was refused or undone has left all as it was, and can be asked for anew.
 			in.Job = fleet.NewID[fleet.JobID]()
-			if next := do(in); next != nil {
+			// The host may have brought what was begun to an end by itself meanwhile; what must hold then is looked at below.
+			if next := do(in); next != nil && !strings.Contains(next.Error(), "has no such snapshot") {
 				t.Fatalf("%s: %v, and then %v", when, err, next)
 			}
 		}

@@ -37,7 +37,7 @@ done
 install -m 755 "$(dirname "$0")/initrd-init" "$I/init"
 (cd "$I"; find . | cpio -o -H newc --quiet | gzip -9) > "$R/boot/initrd.img-$KV"
 mkdir -p "$R/boot/grub"
-printf 'set timeout=0\nlinux /boot/vmlinuz-%s root=/dev/vda3 rw console=ttyS0 quiet tsc=reliable random.trust_cpu=on mitigations=off memhp_default_state=online\ninitrd /boot/initrd.img-%s\nboot\n' "$KV" "$KV" > "$R/boot/grub/grub.cfg"
+printf 'set timeout=0\nlinux /boot/vmlinuz-%s root=/dev/vda3 rw console=ttyS0 quiet no_timer_check tsc=reliable random.trust_cpu=on mitigations=off memhp_default_state=online\ninitrd /boot/initrd.img-%s\nboot\n' "$KV" "$KV" > "$R/boot/grub/grub.cfg"
 # Partitions: 1 for GRUB of a BIOS, 2 for that of UEFI, 3 the root.
 SIZE=600 D=$W/disk.raw G=$W/grub/usr/lib/grub/i386-pc
 truncate -s $((SIZE + 11))M "$D"
