@@ -16,7 +16,6 @@ import (
 
 const (
 	opinionLimit = 10 * time.Second
-	opinionBytes = 1 << 20
 	opinionFile  = "/proc/self/fd/3"
 )
 

@@ -31,6 +31,9 @@ type imgCall struct {
 // 64 MiB, a busy host was over every limit of addresses.
 const stackLimit = 1 << 20
 
+// saidMost is how much is kept of what it writes, in bytes.
+const saidMost = 1 << 20
+
 // qemuImg is a call of it within limits, those of prlimit where that is installed.
 func qemuImg(ctx context.Context, limits []string, args ...string) (*imgCall, error) {
 	program, err := exec.LookPath("qemu-img")
@@ -84,7 +87,7 @@ func inWords(ctx context.Context, err error, said *bounded) error {
 type bounded struct{ bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	room := opinionBytes - b.Len()
+	room := saidMost - b.Len()
 	b.Buffer.Write(p[:min(len(p), max(room, 0))])
 	if room < len(p) {
 		return 0, io.ErrShortWrite

@@ -46,14 +46,14 @@ var errNetworksLate = agent.Away(errors.New("libvirt has not answered about its 
 // see is what is known of the networks. What a state leaves out counts as gone, so the first look is waited for as long as the state has time.
 func (w *networkWatch) see(ctx context.Context, look func() ([]seenNetwork, error)) (sight[[]seenNetwork], error) {
 	s := w.read(ctx, 0, networkPatience, look)
-	if !s.known && s.err == nil {
+	if !s.known && s.late > 0 {
 		s = w.read(ctx, 0, snapshotLimit, look)
 	}
 	switch {
-	case !s.known:
-		return s, cmp.Or(s.err, errNetworksLate)
 	case s.late == 0:
 		return s, s.err
+	case !s.known:
+		return s, errNetworksLate
 	}
 	return s, nil
 }

@@ -113,5 +113,8 @@ func TestTheFirstLookAtNetworksIsWaitedFor(t *testing.T) {
 		if _, err := hung.see(t.Context(), never); !errors.Is(err, errLost) {
 			t.Errorf("a look that fails: %v", err)
 		}
+		if s, err := hung.see(t.Context(), slow); err != nil || len(s.value) != 1 {
+			t.Errorf("a slow look after one that failed: %+v, %v", s, err)
+		}
 	})
 }

@@ -1,0 +1,118 @@
+package agent_test
+
+import (
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// change takes the lock; the returned function lets it go and wakes who waits.
+func (p *portal) change() func() {
+	p.mu.Lock()
+	return func() {
+		close(p.moved)
+		p.moved = make(chan struct{})
+		p.mu.Unlock()
+	}
+}
+
+func (p *portal) set(f func()) {
+	defer p.change()()
+	f()
+}
+
+// wait blocks until ok holds; ok runs under the lock.
+func (p *portal) wait(what string, ok func() bool) {
+	p.t.Helper()
+	limit := time.After(patience)
+	for {
+		p.mu.Lock()
+		done, moved := ok(), p.moved
+		p.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-moved:
+		case <-limit:
+			p.t.Fatalf("%s: did not happen in time", what)
+		}
+	}
+}
+
+// give queues work and returns its id.
+func (p *portal) give(w wire.Work) fleet.JobID {
+	if w.ID == "" {
+		w.ID = fleet.NewID[fleet.JobID]()
+	}
+	if w.Epoch == 0 {
+		w.Epoch = 1
+	}
+	if w.VM != nil {
+		w.Subject, w.Generation = fleet.SubjectVM(w.VM.ID), w.VM.Generation
+	}
+	if w.Pool != nil && w.Subject == "" {
+		w.Subject, w.Generation = fleet.SubjectPool(w.Pool.ID), w.Pool.Generation
+	}
+	if w.Network != nil && w.Subject == "" {
+		w.Subject, w.Generation = fleet.SubjectOf(fleet.NounNetwork, w.Network.ID), w.Network.Generation
+	}
+	p.set(func() { p.queue = append(p.queue, w) })
+	return w.ID
+}
+
+// result waits for the job's first finish.
+func (p *portal) result(id fleet.JobID) (out finish) {
+	p.t.Helper()
+	p.wait("finish of job "+string(id), func() bool {
+		for _, f := range p.finishes {
+			if f.ID == id {
+				out = f
+				return true
+			}
+		}
+		return false
+	})
+	return out
+}
+
+// do gives work and waits for its result.
+func (p *portal) do(w wire.Work) finish {
+	p.t.Helper()
+	return p.result(p.give(w))
+}
+
+// nextState waits for a full report that is newer than now and fulfils ok.
+func (p *portal) nextState(what string, ok func(wire.State) bool) (out wire.State) {
+	p.t.Helper()
+	p.mu.Lock()
+	from := len(p.reports)
+	p.mu.Unlock()
+	return p.stateSince(from, what, ok)
+}
+
+func (p *portal) stateSince(from int, what string, ok func(wire.State) bool) (out wire.State) {
+	p.t.Helper()
+	p.wait(what, func() bool {
+		for _, r := range p.reports[from:] {
+			if r.State != nil && ok(*r.State) {
+				out = *r.State
+				return true
+			}
+		}
+		return false
+	})
+	return out
+}
+
+// idle waits until the agent holds no job.
+func (p *portal) idle() {
+	p.t.Helper()
+	p.mu.Lock()
+	from := len(p.reports)
+	p.mu.Unlock()
+	p.wait("an agent without work", func() bool {
+		return len(p.reports) > from && len(p.reports[len(p.reports)-1].Leases) == 0
+	})
+}
