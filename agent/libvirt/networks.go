@@ -50,7 +50,7 @@ func (w *networkWatch) see(ctx context.Context, look func() ([]seenNetwork, erro
 		s = w.read(ctx, 0, snapshotLimit, look)
 	}
 	switch {
-	case s.late == 0:
+	case s.late == 0 && (s.known || s.err != nil):
 		return s, s.err
 	case !s.known:
 		return s, errNetworksLate
