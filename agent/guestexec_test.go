@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"quantix/agent"
@@ -116,6 +117,15 @@ type restarts struct {
 	*mock.Host
 	shut, started chan struct{} // have room
 	hold          chan struct{} // closed: guests start
+	blind         atomic.Int32  // in so many looks, less one each, it does not tell since when guests run
+}
+
+func (h *restarts) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {
+	s, generation, err := h.Host.VM(ctx, id)
+	if s.StartedAt != nil && h.blind.Add(-1) >= 0 {
+		s.StartedAt = nil
+	}
+	return s, generation, err
 }
 
 func (h *restarts) ShutdownVM(ctx context.Context, id fleet.VMID) error {
@@ -169,6 +179,29 @@ func TestARestartEndsOneRun(t *testing.T) {
 		t.Errorf("of no run: %+v", f)
 	}
 
+	// A host that does not tell of which run it speaks is looked at again, and nothing is asked of what may be another run.
+	host.Host.Age(vm.ID)
+	seen, _, err = host.VM(t.Context(), vm.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order.ID, order.Epoch, order.Args.Run = "", 6, seen.StartedAt
+	host.blind.Store(2)
+	if f := p.do(order); f.Outcome != wire.Done || len(host.shut) != 2 || host.blind.Load() > 0 || f.VM.StartedAt.Equal(*seen.StartedAt) {
+		t.Fatalf("of a host that was blind for a moment: %+v; %d shut down", f, len(host.shut))
+	}
+	host.Host.Age(vm.ID)
+	seen, _, err = host.VM(t.Context(), vm.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order.ID, order.Epoch, order.Args.Run = "", 7, seen.StartedAt
+	host.blind.Store(1000)
+	if f := p.do(order); f.Outcome != wire.Failed || !strings.Contains(f.Error, "does not tell since when") || len(host.shut) != 2 {
+		t.Fatalf("of a host that stays blind: %+v; %d shut down", f, len(host.shut))
+	}
+	host.blind.Store(0)
+
 	// Cut off once the guest is off, the next agent starts it.
 	host.Host.Age(vm.ID)
 	seen, _, err = host.VM(t.Context(), vm.ID)
@@ -176,16 +209,16 @@ func TestARestartEndsOneRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	host.hold = make(chan struct{})
-	order = wire.Work{ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMRestart, VM: vm, Epoch: 6, Args: fleet.JobArgs{Run: seen.StartedAt}}
+	order = wire.Work{ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMRestart, VM: vm, Epoch: 8, Args: fleet.JobArgs{Run: seen.StartedAt}}
 	p.give(order)
-	for range 4 { // one start, one of the restart, one that found the guest on, and now one with the guest off
+	for range 5 { // one start, one of each restart, one that found the guest on, and now one with the guest off
 		<-host.started
 	}
 	stop()
 	close(host.hold)
 	p.running(dir, host, host.Host)
-	order.ID, order.Epoch = "", 7
-	if f := p.do(order); f.Outcome != wire.Done || f.VM.Power != fleet.Running || len(host.shut) != 2 {
+	order.ID, order.Epoch = "", 9
+	if f := p.do(order); f.Outcome != wire.Done || f.VM.Power != fleet.Running || len(host.shut) != 3 {
 		t.Errorf("after the cut: %+v; %d shut down", f, len(host.shut))
 	}
 }

@@ -135,7 +135,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 
 // shutdown asks the guest to power off, reminds it, and waits until it has.
 func shutdown(ctx context.Context, a *Agent, j *job) error {
-	return a.untilOff(ctx, j, func(s fleet.VMStatus) bool { return isOff(s.Power) })
+	return a.untilOff(ctx, j, func(s fleet.VMStatus) (over, ask bool) { return isOff(s.Power), true })
 }
 
 // sameRun is by how much the time that a host tells of one run may move, with its clock. No guest is shut down and started anew sooner.
@@ -148,11 +148,22 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 		return errors.New("the portal sent this work without the run that is to end")
 	}
 	var blind, newer bool
-	err := a.untilOff(ctx, j, func(s fleet.VMStatus) bool {
-		off := isOff(s.Power)
-		blind = !off && s.StartedAt == nil
-		newer = !off && !blind && s.StartedAt.Sub(*j.Args.Run) > sameRun
-		return off || blind || newer
+	var since time.Time // the host has not told of which run it speaks
+	err := a.untilOff(ctx, j, func(s fleet.VMStatus) (over, ask bool) {
+		switch {
+		case isOff(s.Power):
+			return true, false
+		case s.StartedAt == nil:
+			// So it is for a moment where a guest has ended and its hypervisor, say because it restarts, has not noticed.
+			if since.IsZero() {
+				since = time.Now()
+			}
+			blind = time.Since(since) >= a.times.askAgain
+			return blind, false
+		}
+		since = time.Time{}
+		newer = s.StartedAt.Sub(*j.Args.Run) > sameRun
+		return newer, !newer
 	})
 	switch {
 	case err != nil:
@@ -182,8 +193,8 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	return start(ctx, a, j)
 }
 
-// untilOff is shutdown, until the VM is as over says.
-func (a *Agent) untilOff(ctx context.Context, j *job, over func(fleet.VMStatus) bool) error {
+// untilOff is shutdown, until the VM is as look says; ask: the guest may be asked as long as it is not.
+func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) (over, ask bool)) error {
 	if err := a.memory.asked(j.VM.ID, a.bootID()); err != nil {
 		return err
 	}
@@ -194,11 +205,14 @@ func (a *Agent) untilOff(ctx context.Context, j *job, over func(fleet.VMStatus) 
 	for {
 		moved := a.moved.wait()
 		status, err := a.lookAt(ctx, j.VM.ID)
-		if err == nil && over(status) {
+		var over, ask bool
+		if err == nil { // while the hypervisor does not answer, say because it restarts, nobody knows: ask again later
+			over, ask = look(status)
+		}
+		if over {
 			return nil
 		}
-		// While the hypervisor does not answer, say because it restarts, nobody knows: ask again later.
-		if err == nil && time.Since(asked) >= a.times.askAgain {
+		if ask && time.Since(asked) >= a.times.askAgain {
 			if err := a.within(ctx, func(ctx context.Context) error { return a.hypervisor.ShutdownVM(ctx, j.VM.ID) }); err != nil {
 				return err
 			}

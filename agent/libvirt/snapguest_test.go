@@ -42,7 +42,8 @@ func (s *snapper) talk() *talker {
 		for lines.Scan() {
 			_, answer, ok := strings.Cut(lines.Text(), "answer-")
 			number, text, whole := strings.Cut(strings.TrimSpace(answer), ":")
-			if ok && whole {
+			text, ended := strings.CutSuffix(text, ":end") // half a command that was lost is no answer, but a program that is not found
+			if ok && whole && ended {
 				k.mu.Lock()
 				k.said[number] = text
 				k.mu.Unlock()
@@ -64,7 +65,7 @@ func (k *talker) ask(command string) (answer string) {
 		k.mu.Unlock()
 		if last.IsZero() || !heard && time.Since(last) > 2*time.Second {
 			last = time.Now()
-			_, err := fmt.Fprintf(k.tty, "\necho ans''wer-%s:$( %s )\n", number, command)
+			_, err := fmt.Fprintf(k.tty, "\necho ans''wer-%s:$( %s ):end\n", number, command)
 			k.s.ok(err)
 		}
 		k.mu.Lock()
