@@ -74,6 +74,12 @@ func Undefined() fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultUndefined, Text: "Its definition was removed on the host while it runs: it will be gone when it stops. Put it back to keep it."}
 }
 
+// Lost is the fault of a guest that runs though its hypervisor takes it for off. kept is the file that the hypervisor could not read.
+func Lost(pid int, kept string) fleet.Fault {
+	return fleet.Fault{Code: fleet.FaultLost, Text: fmt.Sprintf("libvirt has lost it: it says that it is off, but its QEMU (process %d) runs on, and nothing is done to it. "+
+		"libvirt's log says why it could not read %s. Mend that file and restart libvirt, or end that process.", pid, kept)}
+}
+
 // StorageFault is the fault of a guest that QEMU paused because of a disk. full: its storage has no room; else QEMU did not say.
 func StorageFault(which string, ref *fleet.Volref, full bool) fleet.Fault {
 	f := fleet.Fault{Code: fleet.FaultIO, Disk: ref, Text: "QEMU paused it, because " + which + " could not be written or read. See to its storage, then resume it."}

@@ -99,7 +99,7 @@ func (a *applying) existing(ctx context.Context) (*sighted, error) {
 	case !s.ours:
 		return nil, notOurs()
 	}
-	return &s, nil
+	return &s, a.reached(s)
 }
 
 // create defines a VM that has no definition: a new one, or one whose definition somebody removed.

@@ -145,6 +145,9 @@ func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 	case !s.ours:
 		return notOurs()
 	}
+	if err := b.reached(s); err != nil {
+		return err
+	}
 	defer b.domains.forget(s.ref.UUID)
 	const all = golibvirt.DomainUndefineManagedSave | golibvirt.DomainUndefineSnapshotsMetadata |
 		golibvirt.DomainUndefineNvram | golibvirt.DomainUndefineCheckpointsMetadata

@@ -119,6 +119,9 @@ func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
 	if golibvirt.DomainState(s.state) == golibvirt.DomainPaused && golibvirt.DomainPausedReason(s.reason) == golibvirt.DomainPausedIoerror {
 		out = append(out, b.ioErrors.fault(s))
 	}
+	if pid, kept := b.orphan(s); pid != 0 {
+		out = append(out, agent.Lost(pid, kept))
+	}
 	if s.transient {
 		out = append(out, agent.Undefined())
 	}

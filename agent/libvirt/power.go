@@ -169,6 +169,9 @@ func (b *Backend) onVMConn(ctx context.Context, id fleet.VMID, verb string, f fu
 		if !s.ours {
 			return notOurs()
 		}
+		if err := b.reached(s); err != nil {
+			return err
+		}
 		defer b.domains.forget(s.ref.UUID)
 		return inAct(verb+" "+s.ref.Name, f(ctx, c, s))
 	})

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -158,15 +157,11 @@ func killLibvirtd(s *snapper) {
 }
 
 func killQEMU(s *snapper) {
-	text, err := os.ReadFile(filepath.Join("/run/libvirt/qemu", s.vm.Name+".pid"))
-	if err != nil {
+	pid := qemuOf(s.t, s.vm)
+	if pid == 0 {
 		return // it is off
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	s.ok(err)
-	if p, err := os.FindProcess(pid); err == nil {
-		_ = p.Kill()
-	}
+	endQEMU(s.t, pid)
 	waitFor(s.t, "QEMU is gone", func() bool { return powerOf(s.t, s.vm.ID) != fleet.Running && powerOf(s.t, s.vm.ID) != fleet.Paused })
 }
 
@@ -188,13 +183,21 @@ const mostCuts = 60
 func TestSnapshotsCutOffAnywhere(t *testing.T) {
 	s := newSnapper(t)
 	s.write('a')
-	reached := func() {
+	// reached is called when the order has ended that was to be cut off. ended: the guest has been, as libvirt had lost it.
+	reached := func() (ended bool) {
 		t.Helper()
 		if s.later != nil {
 			<-s.later
 			s.later = nil
 		}
 		waitFor(t, "the backend has found libvirt again", func() bool { _, _, err := s.VM(t.Context(), s.vm.ID); return err == nil })
+		if s.orphaned() {
+			// libvirt 9, killed in the instant in which a merge begins, has lost the guest, and nothing is done to it until somebody ends it.
+			t.Log("libvirt has lost the guest")
+			endQEMU(t, qemuOf(t, s.vm))
+			ended = true
+		}
+		return ended
 	}
 	drop := func(in agent.SnapshotWork) error { return s.DeleteSnapshot(t.Context(), in) }
 	again := func(when string, in agent.SnapshotWork, do func(agent.SnapshotWork) error) {
@@ -242,11 +245,11 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 				begin()
 				in := s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "cut", Memory: on})
 				done, err := until(n, in, take, func() { c.do(s) })
-				reached()
+				ended := reached()
 				if err != nil || !done {
 					again(when, in, take)
 				}
-				if p := s.status().Power; on && c.name != "QEMU is killed" && p != fleet.Running {
+				if p := s.status().Power; on && !ended && c.name != "QEMU is killed" && p != fleet.Running {
 					t.Fatalf("%s: the guest is %s", when, p)
 				}
 				if tree := s.tree(); len(tree.Snapshots) != 1 || tree.Current != in.Order.ID {
@@ -269,11 +272,11 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 				begin()
 				in := s.order(fleet.SnapshotOrder{ID: id})
 				done, err := until(n, in, revert, func() { c.do(s) })
-				reached()
+				ended := reached()
 				if err != nil || !done {
 					again(when, in, revert)
 				}
-				if p := s.status().Power; on && c.name != "QEMU is killed" && p != fleet.Running {
+				if p := s.status().Power; on && !ended && c.name != "QEMU is killed" && p != fleet.Running {
 					t.Fatalf("%s: the guest is %s", when, p)
 				}
 				s.whole(when, 'a')

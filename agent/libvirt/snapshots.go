@@ -63,6 +63,13 @@ func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.Snapshot
 		if w.tree.IsDone(in.Job) {
 			return w.sweep(ctx)
 		}
+		s, err := w.see(ctx)
+		if err != nil {
+			return err
+		}
+		if err := b.reached(s.sighted); err != nil {
+			return err
+		}
 		release, err := b.ownSnapshots(in.VM)
 		if err != nil {
 			return err

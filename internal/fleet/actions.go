@@ -208,21 +208,29 @@ func (v VMView) Allows(a Action) (bool, string) {
 		return true, ""
 	case a == ActRestart && ok && (v.Status == nil || v.Status.StartedAt == nil):
 		return false, "Its host does not tell since when it runs, so that nobody could tell the new run from the old. Shut it down, then start it."
+	case (a == ActStart || a == ActDelete || a == ActEdit) && ok && v.fault(FaultLost) != nil:
+		return false, v.fault(FaultLost).Text
 	case (a == ActStart || a == ActRestart) && ok && missing != nil:
 		return false, missing.Text
 	case a == ActStart && ok && v.heldElsewhere() != "":
 		return false, v.heldElsewhere() + " Two of them would destroy the disks."
 	case (a == ActTakeOver || a == ActPutBack) && ok && v.Phase == PhaseUnknown:
 		return false, "Its host is not heard, so nobody knows what the VM is like now."
-	case (a == ActTakeOver || a == ActPutBack) && ok && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActPutBack || !v.undefined())):
+	case (a == ActTakeOver || a == ActPutBack) && ok && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActPutBack || v.fault(FaultUndefined) == nil)):
 		return false, "Nothing of the VM was changed on its host beside Quantix."
 	}
 	return ok, why
 }
 
-// undefined reports whether the VM runs without a definition.
-func (v VMView) undefined() bool {
-	return slices.ContainsFunc(v.Status.Faults, func(f Fault) bool { return f.Code == FaultUndefined })
+// fault is the VM's first fault of the kind; nil: it has none.
+func (v VMView) fault(code FaultCode) *Fault {
+	if v.Status == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(v.Status.Faults, func(f Fault) bool { return f.Code == code }); i >= 0 {
+		return &v.Status.Faults[i]
+	}
+	return nil
 }
 
 // missingDisk is the first fault of a disk that the VM is to have; nil: none.

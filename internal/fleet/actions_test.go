@@ -95,3 +95,25 @@ func TestEveryActionIsKnownAndSpoken(t *testing.T) {
 		t.Error("an action that there is not is known")
 	}
 }
+
+// To its host a guest that libvirt has lost is off: nothing that would start it a second time, or take its disks, is offered.
+func TestNothingIsDoneToALostGuest(t *testing.T) {
+	t.Parallel()
+	why := fleet.Fault{Code: fleet.FaultLost, Text: "libvirt has lost it."}
+	v := fleet.VMView{Phase: fleet.PhaseStopped, VM: fleet.VM{Status: &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{why}}}}
+	for _, a := range []fleet.Action{fleet.ActStart, fleet.ActEdit, fleet.ActDelete} {
+		if ok, said := v.Allows(a); ok || said != why.Text {
+			t.Errorf("%s: %t, %q", a, ok, said)
+		}
+	}
+	if ok, said := v.AllowsSnapshots(nil); ok || said != why.Text {
+		t.Errorf("snapshots: %t, %q", ok, said)
+	}
+	if ok, said := v.Allows(fleet.ActGuard); !ok {
+		t.Errorf("its protection: %q", said)
+	}
+	v.Status.Faults = nil
+	if ok, said := v.Allows(fleet.ActDelete); !ok {
+		t.Errorf("without the fault: %q", said)
+	}
+}

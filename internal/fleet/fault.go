@@ -20,6 +20,7 @@ var faultLooks = map[FaultCode]struct{ word, plain string }{
 	FaultHealth:    {"Fails a health check", "The guest fails a health check."},
 	FaultPlacement: {"Where it is breaks a rule", "Where it is breaks a placement rule."},
 	FaultUndefined: {"Its definition was removed", "It runs on, but its definition was removed on its host. Put it back, or it is gone when it stops."},
+	FaultLost:      {"It runs, out of reach", "It runs on, but its host takes it for off and can do nothing to it. Ask an administrator."},
 }
 
 // Word is the fault's heading.

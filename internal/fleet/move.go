@@ -44,7 +44,7 @@ func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 		return false, "The VM is not on its host yet."
 	case v.FaultOf(disk) != nil:
 		return false, v.FaultOf(disk).Text
-	case v.undefined():
+	case v.fault(FaultUndefined) != nil:
 		return false, "The VM runs without a definition. Put it back first."
 	case v.changedDisks():
 		return false, "Somebody changed its disks on the host. Take that over, or put it back, first."

@@ -141,7 +141,7 @@ func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 		return false, "Its host is not heard, so nobody knows what the VM does now."
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
-	case v.undefined():
+	case v.fault(FaultUndefined) != nil:
 		return false, "The VM runs without a definition. Put it back first."
 	case v.missingDisk() != nil:
 		return false, v.missingDisk().Text

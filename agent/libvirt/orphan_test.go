@@ -1,0 +1,95 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// runOf is where libvirt keeps what it knows of the guest that runs.
+func runOf(vm fleet.VM) string { return filepath.Join("/run/libvirt/qemu", vm.Name+".xml") }
+
+// qemuOf is the process of the guest's QEMU; 0: none was begun.
+func qemuOf(t *testing.T, vm fleet.VM) int {
+	t.Helper()
+	text, err := os.ReadFile(strings.TrimSuffix(runOf(vm), ".xml") + ".pid")
+	if err != nil {
+		return 0
+	}
+	return must(strconv.Atoi(strings.TrimSpace(string(text))))
+}
+
+// endQEMU kills it, whoever thinks of it what.
+func endQEMU(t *testing.T, pid int) {
+	t.Helper()
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+	waitFor(t, "QEMU has ended", func() bool {
+		args, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+		return err != nil || len(args) == 0 // of one that nobody has reaped nothing is told
+	})
+}
+
+// orphaned reports whether the host tells that the guest runs without libvirt.
+func (s *snapper) orphaned() bool {
+	s.t.Helper()
+	return slices.ContainsFunc(s.status().Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultLost })
+}
+
+// A guest whose file libvirt wrote in the instant of its own end, and does not read, runs on while libvirt says that it is off. The host tells that, nothing is
+// done to it, and it is had back as its words say.
+func TestAGuestThatLibvirtHasLost(t *testing.T) {
+	s := newSnapper(t)
+	s.ok(s.StartVM(t.Context(), s.vm.ID))
+	pid := qemuOf(t, s.vm)
+	stopLibvirtd(t)
+	whole := must(os.ReadFile(runOf(s.vm)))
+	// What libvirt 9.0 left that was killed as it began to merge a snapshot's file.
+	mirror := fmt.Sprintf("<mirror type='file' job=''><format type='qcow2'/><source file='%s'/></mirror>\n        <target dev='vda'",
+		filepath.Join(s.pool.Spec.Path, "disk.qcow2"))
+	torn := strings.Replace(string(whole), "<target dev='vda'", mirror, 1)
+	s.ok(os.WriteFile(runOf(s.vm), []byte(torn), 0o600))
+	t.Cleanup(func() { endQEMU(t, pid) }) // or, where libvirt does not have it back, it would run on for ever
+	startLibvirtd(t)
+	waitFor(t, "the fault is told", func() bool {
+		st, _, err := s.VM(t.Context(), s.vm.ID)
+		return err == nil && slices.Contains(st.Faults, agent.Lost(pid, runOf(s.vm)))
+	})
+	if out, err := tryVirsh("domstate", string(s.vm.ID)); err != nil || strings.TrimSpace(out) != "shut off" {
+		t.Fatalf("libvirt has not lost it: %s, %v", out, err)
+	}
+	for what, err := range map[string]error{
+		"start":    s.StartVM(t.Context(), s.vm.ID),
+		"stop":     s.StopVM(t.Context(), s.vm.ID),
+		"edit":     s.ApplyVM(t.Context(), order(s.vm, s.pool)),
+		"snapshot": s.TakeSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "one"})),
+		"delete":   s.DeleteVM(t.Context(), s.vm, []fleet.Pool{s.pool}, true),
+	} {
+		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), fmt.Sprintf("its QEMU (process %d) runs on", pid)) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := syscall.Kill(pid, 0); err != nil {
+		t.Fatalf("the guest's QEMU: %v", err)
+	}
+	stopLibvirtd(t)
+	s.ok(os.WriteFile(runOf(s.vm), whole, 0o600))
+	startLibvirtd(t)
+	waitFor(t, "libvirt has it again", func() bool {
+		st, _, err := s.VM(t.Context(), s.vm.ID)
+		return err == nil && st.Power == fleet.Running && len(st.Faults) == 0
+	})
+	if now := qemuOf(t, s.vm); now != pid {
+		t.Errorf("it is another process: %d, was %d", now, pid)
+	}
+	s.take(false)
+}
