@@ -71,8 +71,9 @@ const (
 
 // Steps from which there is no way back.
 const (
-	SnapOff       = "off"       // revert: what the guest has now is given up
-	SnapCommitted = "committed" // merge: the base has all that the top had
+	SnapOff         = "off"           // revert: what the guest has now is given up
+	SnapChangesOver = "changing over" // merge: a guest that runs is told to leave the top for the base; whether it has, its QEMU alone knows for certain
+	SnapCommitted   = "committed"     // merge: the base has all that the top had
 )
 
 // SnapMerge is what is in Top going into Base, on which it stands alone.

@@ -137,6 +137,9 @@ func (m *moving) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := m.reached(s.sighted); err != nil {
+		return errors.Join(err, m.settleLost(ctx, s))
+	}
 	switch {
 	case s.live != nil && m.mirrors(s.liveDisk):
 		return m.follow(ctx)
@@ -300,6 +303,15 @@ func (m *moving) letGo(ctx context.Context) (moved bool, err error) {
 		err = m.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(s.ref, targetOf(s.liveDisk), 0) })
 		if err != nil && !answered(err) {
 			return false, err
+		}
+		if err != nil {
+			switch gone, over, err := m.jobGone(ctx, s); {
+			case err != nil || over:
+				return over, err
+			case gone:
+				m.pivoted = false
+				return false, nil
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -75,6 +75,16 @@ func (m *moving) follow(ctx context.Context) error {
 			return err
 		}
 		d := s.liveDisk
+		if s.live != nil && m.mirrors(d) {
+			switch gone, over, err := m.jobGone(ctx, s); {
+			case err != nil:
+				return err
+			case over:
+				return m.settle(ctx)
+			case gone:
+				return m.undo(ctx, ghost("the disk"))
+			}
+		}
 		switch {
 		case s.live == nil && m.keptNew(s):
 			return m.settle(ctx) // it ended when it had changed over
@@ -121,6 +131,43 @@ func (m *moving) pivot(ctx context.Context, s seen) error {
 	return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainBlockJobAbort(s.ref, targetOf(s.liveDisk), golibvirt.DomainBlockJobAbortPivot)
 	})
+}
+
+// jobGone reports whether libvirt takes the copy for under way though QEMU has ended it: libvirt was ended in that moment. over: the guest is on its new disk,
+// as QEMU says.
+func (m *moving) jobGone(ctx context.Context, s seen) (gone, over bool, err error) {
+	found, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (int32, error) {
+		found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(s.liveDisk), 0)
+		return found, err
+	})
+	if err != nil && answered(err) {
+		return false, false, nil // the guest has just ended: the next look tells
+	}
+	if err != nil || found != 0 {
+		return false, false, err
+	}
+	if s, err = m.see(ctx); err != nil || s.live == nil || !m.mirrors(s.liveDisk) {
+		return false, false, err // it has just ended, well or not: likewise
+	}
+	over, err = m.onNew(ctx, s)
+	return err == nil, over, err
+}
+
+// onNew asks QEMU whether the guest is on its new disk.
+func (m *moving) onNew(ctx context.Context, s seen) (bool, error) {
+	return m.changedTo(ctx, m.c, s.sighted, m.from.path(), m.to.path())
+}
+
+// settleLost is for a guest that libvirt has lost as it changed over. As long as it runs, its QEMU knows where it is.
+func (m *moving) settleLost(ctx context.Context, s seen) error {
+	if !m.pivoted {
+		return nil
+	}
+	over, err := m.onNew(ctx, s)
+	if err != nil || !over {
+		return err
+	}
+	return m.settle(ctx)
 }
 
 // copied is how far QEMU's copy was, and when.

@@ -45,6 +45,9 @@ func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, er
 				return nil
 			}
 		}
+		if err := settledOver(s); err != nil {
+			return err
+		}
 		if err := b.complete(ctx, c, s); err != nil {
 			return err
 		}

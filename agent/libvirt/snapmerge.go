@@ -174,15 +174,18 @@ func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m age
 		case err != nil:
 			return err
 		case d == nil:
-			return fleet.Errorf(fleet.Conflict, "The guest ended while its disk was being merged. Nothing is lost; consolidate its disks to go on.")
+			return endedMeanwhile()
 		case active && pathOf(d) == m.Base, !active && !inChain(d, m.Top):
 			return nil
-		case w.in.Stopped():
+		case w.in.Stopped() && w.tree.Work.Step != agent.SnapChangesOver:
 			if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(ref, targetOf(d), 0) }); err != nil && !answered(err) {
 				return err
 			}
 			return errors.Join(agent.ErrStopped, w.forgetWork())
 		case active && d.Mirror != nil && d.Mirror.Ready == "yes":
+			if err := w.changesOver(); err != nil {
+				return err
+			}
 			tell(99)
 			err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
 				return l.DomainBlockJobAbort(ref, targetOf(d), golibvirt.DomainBlockJobAbortPivot)
@@ -203,13 +206,8 @@ func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m age
 			return err
 		}
 		if err == nil && now.found == 0 {
-			// It has ended, well or not: the definition of the guest tells.
-			d, err := w.liveDisk(ctx, m.Disk)
-			if err != nil {
+			if over, err := w.changedOver(ctx, m, active); err != nil || over {
 				return err
-			}
-			if d != nil && (pathOf(d) == m.Base || !active && !inChain(d, m.Top)) {
-				return nil
 			}
 			if err := fits(ctx, filepath.Dir(m.Base), leastRoom, "merging the disk"); err != nil {
 				return errors.Join(err, w.forgetWork())
@@ -235,26 +233,13 @@ func (w *snapping) forgetWork() error {
 
 // commitFile merges files that no guest uses. Cut off, it is done again: the upper file is whole until its place is the other's.
 func (w *snapping) commitFile(ctx context.Context, m agent.SnapMerge, tell func(int)) error {
-	for _, f := range []string{m.Top, m.Base} {
-		open, err := bounded(ctx, func() (bool, error) { return openByQEMU(f) })
-		if err == nil && open {
-			err = fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has %s open. Find out which one, and end it first.", f)
-		}
-		if err != nil {
-			return err
-		}
+	if err := unused(ctx, m.Top, m.Base); err != nil {
+		return err
 	}
 	stop := watchCopy(m.Base, 0, func(int) { tell(50) })
 	defer stop()
-	within, cancel := context.WithCancel(ctx)
+	within, cancel := w.untilStop(ctx)
 	defer cancel()
-	go func() {
-		select {
-		case <-w.in.Stop:
-			cancel()
-		case <-within.Done():
-		}
-	}()
 	err := qemuImg(within, "commit", "-q", "-f", "qcow2", "-d", "-b", m.Base, m.Top)
 	switch {
 	case err == nil || ctx.Err() != nil:
@@ -263,6 +248,33 @@ func (w *snapping) commitFile(ctx context.Context, m agent.SnapMerge, tell func(
 		return errors.Join(agent.ErrStopped, w.forgetWork())
 	}
 	return errors.Join(outOfSnapRoom(filepath.Dir(m.Base), err), w.forgetWork())
+}
+
+// unused refuses files that a QEMU has open.
+func unused(ctx context.Context, files ...string) error {
+	for _, f := range files {
+		open, err := bounded(ctx, func() (bool, error) { return openByQEMU(f) })
+		if err == nil && open {
+			err = fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has %s open. Find out which one, and end it first.", f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// untilStop is a context that ends when the order is stopped.
+func (w *snapping) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
+	within, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-w.in.Stop:
+			cancel()
+		case <-within.Done():
+		}
+	}()
+	return within, cancel
 }
 
 // qemuImg runs it without a shell, on paths that begin with a slash, and without the environment.
@@ -360,10 +372,21 @@ func (w *snapping) settleMerge(ctx context.Context, note *agent.SnapNote) error 
 			}
 			return w.merged(ctx, m)
 		}
-		if !active && w.stoodOver(m) {
+		over := !active && w.stoodOver(m)
+		if active {
+			if over, err = w.changedOver(ctx, m, active); err != nil {
+				return err
+			}
+		}
+		if over {
 			return w.merged(ctx, m)
 		}
 	case live == nil && active && keptOn(s.kept, m):
+		return w.merged(ctx, m)
+	case live == nil && active && note.Step == agent.SnapChangesOver:
+		if err := w.whole(ctx, m); err != nil {
+			return err
+		}
 		return w.merged(ctx, m)
 	case live == nil && !active && w.stoodOver(m):
 		return w.merged(ctx, m)

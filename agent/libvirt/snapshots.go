@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -67,14 +68,14 @@ func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.Snapshot
 		if err != nil {
 			return err
 		}
-		if err := b.reached(s.sighted); err != nil {
-			return err
-		}
 		release, err := b.ownSnapshots(in.VM)
 		if err != nil {
 			return err
 		}
 		defer release()
+		if err := b.reached(s.sighted); err != nil {
+			return errors.Join(err, w.settleLost(ctx, s))
+		}
 		if err := w.settle(ctx); err != nil {
 			return err
 		}
@@ -211,10 +212,10 @@ func (w *snapping) check(ctx context.Context, s seen) error {
 			switch {
 			case disk == nil:
 				return refuse("Disk %d (%s) is not in the VM's definition on the host. Put it back, or detach it, first.", i+1, d.Volume)
+			case disk.Mirror != nil:
+				return w.underWay(ctx, s, disk, "disk "+strconv.Itoa(i+1)+" ("+d.Volume+")")
 			case pathOf(disk) != want:
 				return refuse("The VM uses %s in the place of %s, as after a snapshot or a change on the host. Merge that first.", filepath.Base(pathOf(disk)), filepath.Base(want))
-			case disk.Mirror != nil:
-				return refuse("A copy of disk %d (%s) is under way on the host (virsh blockjob). End that first.", i+1, d.Volume)
 			case disk.ReadOnly != nil || disk.Shareable != nil:
 				return refuse("Disk %d (%s) is shared or read-only in the VM's definition, so it has no snapshots.", i+1, d.Volume)
 			}

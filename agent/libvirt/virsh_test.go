@@ -201,9 +201,12 @@ func stopLibvirtd(t *testing.T) {
 	waitFor(t, "libvirtd is gone", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
+// startLibvirtd serves cleanups, too.
 func startLibvirtd(t *testing.T) {
 	t.Helper()
-	run(t, "libvirtd", "-d", "--pid-file", "/run/libvirt/libvirtd.pid")
+	if out, err := exec.CommandContext(context.Background(), "libvirtd", "-d", "--pid-file", "/run/libvirt/libvirtd.pid").CombinedOutput(); err != nil {
+		t.Fatalf("libvirtd: %v: %s", err, out)
+	}
 	waitFor(t, "libvirtd answers", func() bool { _, err := tryVirsh("uri"); return err == nil })
 }
 

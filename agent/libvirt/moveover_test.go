@@ -1,0 +1,71 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// A libvirt that ends in the moment in which a guest changes over to the disk's new place takes the copy for under way for ever, or has lost the guest. The order
+// does not wait for that, and what the guest writes is kept: its QEMU is asked where it is.
+func TestAMoveThatChangesOverAsLibvirtEnds(t *testing.T) {
+	for _, a := range []struct {
+		name  string
+		qemu  string // what QEMU does with the copy while libvirt is away
+		lost  bool   // libvirt cannot read what it has noted
+		says  string // why the order is refused; empty: it is done
+		moved bool   // the disk is in the new place
+	}{
+		{"it has, and libvirt names the old place", "job-complete", false, "", true},
+		{"it has not, and libvirt takes the copy for under way", "job-cancel", false, "Shut the guest down", false},
+		{"it has, and libvirt has lost it", "job-complete", true, "libvirt has lost it", true},
+		{"it has not, and libvirt has lost it", "job-cancel", true, "libvirt has lost it", false},
+	} {
+		t.Run(a.name, func(t *testing.T) {
+			m := newMover(t, 2)
+			to := m.other("")
+			m.apply(m.vm)
+			m.ok(m.StartVM(t.Context(), m.vm.ID))
+			pid := qemuOf(t, m.vm)
+			t.Cleanup(func() { endQEMU(t, pid) })
+			in := m.order(to, 0)
+			in.Whole = func(fleet.Volref) error { panic(errKilled) } // it is kept in mind that the guest is told to change over, and it is not told
+			cutOff(t, func() error { return m.MoveDisk(t.Context(), in) })
+			stopLibvirtd(t)
+			back := sync.OnceFunc(func() { startLibvirtd(t) })
+			t.Cleanup(back)
+			q := newMonitor(t, m.vm)
+			q.end(a.qemu)
+			q.write('b')
+			q.sock.Close()
+			if a.lost {
+				text := regexp.MustCompile(`<mirror type='file'.* job='[^>]*>`).ReplaceAllString(string(must(os.ReadFile(runOf(m.vm)))), "<mirror type='file' job=''>")
+				m.ok(os.WriteFile(runOf(m.vm), []byte(text), 0o600))
+			}
+			back()
+			waitFor(t, "the backend has found libvirt again", func() bool { _, _, err := m.VM(t.Context(), m.vm.ID); return err == nil })
+			err := m.MoveDisk(t.Context(), m.order(to, 0))
+			if a.says == "" && err != nil || a.says != "" && (fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), a.says)) {
+				t.Fatalf("the order again: %v, want %q", err, a.says)
+			}
+			endQEMU(t, pid)
+			at := m.pool
+			if a.moved {
+				at = to
+			}
+			waitFor(t, "the guest is off", func() bool {
+				s, _, err := m.VM(t.Context(), m.vm.ID)
+				return err == nil && s.Power != fleet.Running && len(s.Faults) == 0
+			})
+			m.wantAt("off", at)
+			run(t, "qemu-io", "-r", "-f", "qcow2", "-c", "read -P 98 0 64k", filepath.Join(at.Spec.Path, "disk.qcow2"))
+		})
+	}
+}

@@ -1,0 +1,243 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// A guest that runs leaves the file that was merged for the one that has all of it. A libvirt that is ended in that moment does not know afterwards whether it
+// has: it names the old file, now with a copy under way of which QEMU knows nothing, now having lost the whole guest, while the guest writes to the new one.
+// Whoever believed that would start the guest again from the old file, beneath what it has written since. So it is noted before, and QEMU itself is asked.
+
+// changesOver notes that the guest is told to.
+func (w *snapping) changesOver() error {
+	if w.tree.Work.Step == agent.SnapChangesOver {
+		return nil
+	}
+	w.tree.Work.Step = agent.SnapChangesOver
+	return w.save()
+}
+
+// changedOver reports whether the guest has left the top of a merge for which libvirt knows no job.
+func (w *snapping) changedOver(ctx context.Context, m agent.SnapMerge, active bool) (bool, error) {
+	s, err := w.see(ctx)
+	if err != nil {
+		return false, err
+	}
+	live, err := w.running(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	d := diskOf(live, m.Disk)
+	switch {
+	case d == nil:
+		return false, endedMeanwhile()
+	case active && pathOf(d) == m.Base, !active && !inChain(d, m.Top):
+		return true, nil
+	case !active, d.Mirror == nil && w.tree.Work.Step != agent.SnapChangesOver:
+		return false, nil
+	}
+	switch over, err := w.onBase(ctx, s, m); {
+	case err != nil || over:
+		return over, err
+	case d.Mirror != nil:
+		return false, errors.Join(ghost("the disk"), w.forgetWork())
+	}
+	return false, nil
+}
+
+// underWay refuses what cannot be while libvirt takes a copy of the disk for under way.
+func (w *snapping) underWay(ctx context.Context, s seen, d *libvirtxml.DomainDisk, name string) error {
+	found, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
+		found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
+		return found, err
+	})
+	switch {
+	case err != nil && !answered(err):
+		return err
+	case err == nil && found == 0:
+		return ghost(name)
+	}
+	return fleet.Errorf(fleet.Conflict, "A copy of %s is under way on the host (virsh blockjob). End that first.", name)
+}
+
+// ghost is why nothing is done to a disk that libvirt takes for being copied while QEMU copies nothing.
+func ghost(disk string) error {
+	return fleet.Errorf(fleet.Conflict, "libvirt was ended while %s was being merged or copied, and takes that for under way since, though QEMU has ended it. "+
+		"Nothing is lost. Shut the guest down, which ends it for libvirt, too; then consolidate the VM's disks.", disk)
+}
+
+func endedMeanwhile() error {
+	return fleet.Errorf(fleet.Conflict, "The guest ended while its disk was being merged. Nothing is lost; consolidate its disks to go on.")
+}
+
+// onBase asks QEMU which of the two files the guest is on.
+func (w *snapping) onBase(ctx context.Context, s seen, m agent.SnapMerge) (bool, error) {
+	return w.changedTo(ctx, w.c, s.sighted, m.Top, m.Base)
+}
+
+// whole demands that the base has all that the top has, where the guest ended as it changed over: then it does not matter which it was on.
+func (w *snapping) whole(ctx context.Context, m agent.SnapMerge) error {
+	if err := unused(ctx, m.Top, m.Base); err != nil {
+		return err
+	}
+	within, cancel := w.untilStop(ctx)
+	defer cancel()
+	err := qemuImg(within, "compare", "-q", "-f", "qcow2", "-F", "qcow2", m.Top, m.Base)
+	var ended *exec.ExitError
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case w.in.Stopped():
+		return agent.ErrStopped
+	case errors.As(err, &ended) && ended.ExitCode() == 1:
+		return fleet.Errorf(fleet.Conflict, "The guest ended at the very moment when it changed over from %s to %s, and the two differ, so nobody can tell which of them has its last writes. "+
+			"To go on with the first, start the VM with virsh; to go on with the second, have its definition name that (virsh edit). Then consolidate its disks.", m.Top, m.Base)
+	}
+	return err
+}
+
+// settleLost is for a guest that libvirt has lost as it changed over. As long as it runs, its QEMU knows where it is; once it has ended, nobody would.
+func (w *snapping) settleLost(ctx context.Context, s seen) error {
+	note := w.tree.Work
+	if note == nil || note.Kind != agent.SnapMerges || note.Step != agent.SnapChangesOver {
+		return nil
+	}
+	over, err := w.onBase(ctx, s, *note.Merge)
+	if err != nil || !over {
+		return err
+	}
+	return w.merged(ctx, *note.Merge)
+}
+
+// settledOver refuses to start a VM of which nobody knows yet which file it was on.
+func settledOver(s sighted) error {
+	if s.live != nil || s.tree == nil || s.tree.Work == nil || s.tree.Work.Step != agent.SnapChangesOver {
+		return nil
+	}
+	top := s.tree.Work.Merge.Top
+	if !slices.ContainsFunc(s.spec, func(d specDisk) bool { return d.path == top }) {
+		return nil
+	}
+	return fleet.Errorf(fleet.Conflict, "The guest ended at the very moment when it left %s for the file that this was merged into. Consolidate its disks first (Snapshots), which finds out where it was.", filepath.Base(top))
+}
+
+// changedTo asks the guest's QEMU which of the two files a disk of it is.
+func (b *Backend) changedTo(ctx context.Context, c *conn, s sighted, from, to string) (bool, error) {
+	files, err := b.filesOf(ctx, c, s)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("ask QEMU which file the guest is on: %w", err)
+	case slices.Contains(files, from):
+		return false, nil
+	case slices.Contains(files, to):
+		return true, nil
+	}
+	return false, fleet.Errorf(fleet.Conflict, "QEMU has neither %s nor %s for the guest, so nobody knows where the disk is. Look at it with virsh qemu-monitor-command query-block.", from, to)
+}
+
+// filesOf are the files that the guest's disks are, as its QEMU says: through libvirt, or, where libvirt has lost the guest, at its own socket, which is free
+// then.
+func (b *Backend) filesOf(ctx context.Context, c *conn, s sighted) ([]string, error) {
+	ask := func(question string) (string, error) {
+		return call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.QEMUDomainMonitorCommand(s.ref, question, 0) })
+	}
+	if pid, kept := b.orphan(s); pid != 0 {
+		ask = func(question string) (string, error) {
+			return bounded(ctx, func() (string, error) { return askQEMU(ctx, kept, question) })
+		}
+	}
+	said, err := ask(`{"execute":"query-block"}`)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Return []struct {
+			Inserted struct {
+				File string `json:"file"`
+			} `json:"inserted"`
+		} `json:"return"`
+	}
+	if err := json.Unmarshal([]byte(said), &answer); err != nil {
+		return nil, fmt.Errorf("QEMU's answer: %w", err)
+	}
+	out := make([]string, len(answer.Return))
+	for i, d := range answer.Return {
+		out[i] = d.Inserted.File
+	}
+	return out, nil
+}
+
+const (
+	askLimit = 5 * time.Second
+	mostSaid = 4 << 20 // bytes of an answer
+	mostKept = 4 << 20 // bytes of what libvirt keeps of a guest that runs
+	qmpBegin = `{"execute":"qmp_capabilities"}`
+)
+
+// askQEMU asks a guest's QEMU at the socket that libvirt made for itself. It hears one program at a time.
+func askQEMU(ctx context.Context, kept, question string) (string, error) {
+	f, err := os.Open(kept)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	var status struct {
+		Monitor struct {
+			Path string `xml:"path,attr"`
+		} `xml:"monitor"`
+	}
+	if err := xml.NewDecoder(io.LimitReader(f, mostKept)).Decode(&status); err != nil {
+		return "", fmt.Errorf("read %s: %w", kept, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	sock, err := new(net.Dialer).DialContext(ctx, "unix", status.Monitor.Path)
+	if err != nil {
+		return "", err
+	}
+	defer sock.Close()
+	if err := sock.SetDeadline(time.Now().Add(askLimit)); err != nil {
+		return "", err
+	}
+	say := json.NewDecoder(io.LimitReader(sock, mostSaid))
+	for _, q := range []string{"", qmpBegin, question} { // it speaks first
+		if _, err := io.WriteString(sock, q); err != nil {
+			return "", err
+		}
+		for {
+			var said map[string]json.RawMessage
+			if err := say.Decode(&said); err != nil {
+				return "", err
+			}
+			if said["event"] != nil {
+				continue
+			}
+			if said["error"] != nil {
+				return "", fmt.Errorf("QEMU: %s", said["error"])
+			}
+			if q == question {
+				text, err := json.Marshal(said)
+				return string(text), err
+			}
+			break
+		}
+	}
+	return "", io.ErrUnexpectedEOF
+}

@@ -1,0 +1,214 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// monitor speaks to a guest's QEMU itself, while libvirt is away.
+type monitor struct {
+	t    *testing.T
+	sock net.Conn
+	say  *json.Decoder
+	disk string // the first disk's device, for qemu-io
+	job  string // the merge
+}
+
+func newMonitor(t *testing.T, vm fleet.VM) *monitor {
+	t.Helper()
+	kept := string(must(os.ReadFile(runOf(vm))))
+	of := func(what string) string { return regexp.MustCompile(what).FindStringSubmatch(kept)[1] }
+	sock := must(net.Dial("unix", of(`<monitor path='([^']*)'`)))
+	t.Cleanup(func() { sock.Close() })
+	m := &monitor{t: t, sock: sock, say: json.NewDecoder(sock), disk: firstDisk(kept), job: of(`<blockjob name='([^']*)'`)}
+	m.hear()
+	m.ask("qmp_capabilities", map[string]any{})
+	return m
+}
+
+// firstDisk is the device of the guest's first disk, by what libvirt keeps of the guest.
+func firstDisk(kept string) string {
+	return regexp.MustCompile(`<qom name='(/machine/peripheral/ua-quantix-disk[^']*)'`).FindStringSubmatch(kept)[1]
+}
+
+func (m *monitor) hear() json.RawMessage {
+	m.t.Helper()
+	for {
+		var said map[string]json.RawMessage
+		if err := m.say.Decode(&said); err != nil {
+			m.t.Fatal(err)
+		}
+		if said["error"] != nil {
+			m.t.Fatalf("QEMU: %s", said["error"])
+		}
+		if said["event"] == nil {
+			return said["return"]
+		}
+	}
+}
+
+func (m *monitor) ask(what string, args map[string]any) json.RawMessage {
+	m.t.Helper()
+	if err := json.NewEncoder(m.sock).Encode(map[string]any{"execute": what, "arguments": args}); err != nil {
+		m.t.Fatal(err)
+	}
+	return m.hear()
+}
+
+// end has the merge end so, and be forgotten, as libvirt does before it notes what came of it.
+func (m *monitor) end(how string) {
+	m.t.Helper()
+	m.ask(how, map[string]any{"id": m.job})
+	waitFor(m.t, "the merge has ended", func() bool { return strings.Contains(string(m.ask("query-jobs", map[string]any{})), "concluded") })
+	m.ask("job-dismiss", map[string]any{"id": m.job})
+}
+
+// write has the guest's disk written.
+func (m *monitor) write(b byte) {
+	m.t.Helper()
+	for _, do := range []string{fmt.Sprintf("write -P %d 0 64k", b), "flush"} {
+		line := fmt.Sprintf("qemu-io -d %s %q", m.disk, do)
+		if said := m.ask("human-monitor-command", map[string]any{"command-line": line}); string(said) != `""` {
+			m.t.Fatalf("%s: %s", line, said)
+		}
+	}
+}
+
+// cutOff has an order done whose agent ends in it.
+func cutOff(t *testing.T, do func() error) {
+	t.Helper()
+	defer func() {
+		if err, _ := recover().(error); !errors.Is(err, errKilled) {
+			t.Fatal("the order was not cut off:", err)
+		}
+	}()
+	t.Error("the order has ended:", do())
+}
+
+// changingOver is a VM whose guest was told to leave a merged file when its agent and libvirtd ended.
+type changingOver struct {
+	*snapper
+	in   agent.SnapshotWork // the order
+	back func()             // brings libvirtd back
+	pid  int                // the guest's QEMU
+}
+
+func (c *changingOver) again() error {
+	c.in.Progress = func(int, string) {}
+	return c.DeleteSnapshot(c.t.Context(), c.in)
+}
+
+func (c *changingOver) consolidate() error {
+	return c.DeleteSnapshot(c.t.Context(), c.order(fleet.SnapshotOrder{}))
+}
+
+func (c *changingOver) refused(what string, err error, says string) {
+	c.t.Helper()
+	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), says) {
+		c.t.Fatalf("%s: %v, want %q", what, err, says)
+	}
+}
+
+// newChangingOver leaves QEMU waiting for the word, with 'c' on its disk, where the snapshot had 'a', and libvirtd away.
+func newChangingOver(t *testing.T) *changingOver {
+	t.Helper()
+	s := newSnapper(t)
+	s.write('a')
+	s.ok(s.StartVM(t.Context(), s.vm.ID))
+	c := &changingOver{snapper: s, in: s.order(fleet.SnapshotOrder{ID: s.take(false)}), pid: qemuOf(t, s.vm)}
+	virsh(t, "qemu-monitor-command", string(s.vm.ID), "--hmp", fmt.Sprintf(`qemu-io -d %s "write -P 99 0 64k"`, firstDisk(string(must(os.ReadFile(runOf(s.vm)))))))
+	c.back = sync.OnceFunc(func() { startLibvirtd(t) })
+	t.Cleanup(func() { endQEMU(t, c.pid) })
+	tree := filepath.Join("/var/lib/libvirt/quantix/snapshots", string(s.vm.ID), "tree.json")
+	c.in.Progress = func(int, string) {
+		if strings.Contains(string(must(os.ReadFile(tree))), agent.SnapChangesOver) {
+			panic(errKilled)
+		}
+	}
+	cutOff(t, func() error { return s.DeleteSnapshot(t.Context(), c.in) })
+	stopLibvirtd(t)
+	t.Cleanup(c.back)
+	return c
+}
+
+// A libvirt that ends in the moment in which a guest changes over from a merged file names the old one afterwards, or has lost the guest. What the guest writes
+// from then on is kept whatever it says: its QEMU is asked where it is, and where that cannot be told any more, nobody guesses.
+func TestAMergeThatChangesOverAsLibvirtEnds(t *testing.T) {
+	for _, a := range []struct {
+		name string
+		qemu string // what QEMU does with the merge while libvirt is away
+		next byte   // what the guest writes then; 0: nothing
+		lost bool   // libvirt cannot read what it has noted
+		ends bool   // the guest does, too
+		then func(c *changingOver)
+	}{
+		{"it has, and libvirt names the old file", "job-complete", 'b', false, false, func(c *changingOver) {
+			c.refused("again", c.again(), "Shut the guest down")
+			if p := c.status().Power; p != fleet.Running || qemuOf(c.t, c.vm) != c.pid {
+				c.t.Errorf("the guest is %s", p)
+			}
+			c.off()
+			c.ok(c.consolidate())
+		}},
+		{"it has not, and libvirt takes the merge for under way", "job-cancel", 'b', false, false, func(c *changingOver) {
+			c.refused("again", c.again(), "Shut the guest down")
+			c.off()
+			c.ok(c.consolidate())
+		}},
+		{"it has, and libvirt has lost it", "job-complete", 'b', true, false, func(c *changingOver) {
+			c.refused("again", c.again(), "libvirt has lost it")
+			endQEMU(c.t, c.pid)
+			c.ok(c.StartVM(c.t.Context(), c.vm.ID))
+			c.ok(c.again())
+		}},
+		{"it has, and ended", "job-complete", 0, false, true, func(c *changingOver) { c.ok(c.again()) }},
+		{"it has, written, and ended", "job-complete", 'b', false, true, func(c *changingOver) {
+			c.refused("again", c.again(), "the two differ")
+			c.refused("start", c.StartVM(c.t.Context(), c.vm.ID), "Consolidate its disks first")
+			path := filepath.Join(c.t.TempDir(), "xml")
+			text, err := virshAt(system, "dumpxml", "--inactive", string(c.vm.ID))
+			c.ok(err)
+			text = strings.ReplaceAll(text, c.file(), filepath.Join(c.pool.Spec.Path, "disk.qcow2"))
+			c.ok(os.WriteFile(path, []byte(text), 0o600))
+			virsh(c.t, "define", path)
+			c.ok(c.consolidate())
+			c.ok(c.StartVM(c.t.Context(), c.vm.ID))
+		}},
+	} {
+		t.Run(a.name, func(t *testing.T) {
+			c := newChangingOver(t)
+			m := newMonitor(t, c.vm)
+			m.end(a.qemu)
+			want := byte('c')
+			if a.next != 0 {
+				want = a.next
+				m.write(want)
+			}
+			m.sock.Close()
+			if a.lost {
+				text := regexp.MustCompile(`<mirror type='file' job='[^>]*>`).ReplaceAll(must(os.ReadFile(runOf(c.vm))), []byte("<mirror type='file' job=''>"))
+				c.ok(os.WriteFile(runOf(c.vm), text, 0o600))
+			}
+			if a.ends {
+				endQEMU(t, c.pid)
+			}
+			c.back()
+			waitFor(t, "the backend has found libvirt again", func() bool { _, _, err := c.VM(t.Context(), c.vm.ID); return err == nil })
+			a.then(c)
+			c.whole(a.name, want)
+		})
+	}
+}
