@@ -47,18 +47,12 @@ func (m *moving) mirror(ctx context.Context, s seen) error {
 	if rate := m.in.Order.RateBytes; rate > 0 {
 		params = append(params, golibvirt.TypedParam{Field: golibvirt.DomainBlockCopyBandwidth, Value: *golibvirt.NewTypedParamValueUllong(uint64(rate))})
 	}
-	// What the guest writes goes to both at once, so that it never writes faster than it is copied.
-	flags := golibvirt.DomainBlockCopyReuseExt | golibvirt.DomainBlockCopyTransientJob | golibvirt.DomainBlockCopySynchronousWrites
-	begin := func(flags golibvirt.DomainBlockCopyFlags) error {
-		return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
-			return l.DomainBlockCopy(s.ref, targetOf(s.liveDisk), text, params, flags)
-		})
-	}
-	err = begin(flags)
-	if is(err, golibvirt.ErrInvalidArg) { // libvirt before 8.0
-		err = begin(flags &^ golibvirt.DomainBlockCopySynchronousWrites)
-	}
-	return err
+	// What the guest writes meanwhile is copied after. QEMU can write to both at once, too, so that a guest never writes faster than it is copied; but QEMU 7.2 that
+	// does, on a busy host, hangs a guest whose copy is cancelled, ends by itself, or leaves a write out of the copy.
+	const flags = golibvirt.DomainBlockCopyReuseExt | golibvirt.DomainBlockCopyTransientJob
+	return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainBlockCopy(s.ref, targetOf(s.liveDisk), text, params, flags)
+	})
 }
 
 // followPeriod is how often QEMU's copy is looked at.
@@ -136,18 +130,23 @@ func (m *moving) pivot(ctx context.Context, s seen) error {
 // jobGone reports whether libvirt takes the copy for under way though QEMU has ended it: libvirt was ended in that moment. over: the guest is on its new disk,
 // as QEMU says.
 func (m *moving) jobGone(ctx context.Context, s seen) (gone, over bool, err error) {
-	found, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (int32, error) {
-		found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(s.liveDisk), 0)
-		return found, err
-	})
-	if err != nil && answered(err) {
-		return false, false, nil // the guest has just ended: the next look tells
-	}
-	if err != nil || found != 0 {
-		return false, false, err
-	}
-	if s, err = m.see(ctx); err != nil || s.live == nil || !m.mirrors(s.liveDisk) {
-		return false, false, err // it has just ended, well or not: likewise
+	for began := time.Now(); time.Since(began) < ghostPatience; {
+		found, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (int32, error) {
+			found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(s.liveDisk), 0)
+			return found, err
+		})
+		if err != nil && answered(err) {
+			return false, false, nil // the guest has just ended: the next look tells
+		}
+		if err != nil || found != 0 {
+			return false, false, err
+		}
+		if s, err = m.see(ctx); err != nil || s.live == nil || !m.mirrors(s.liveDisk) {
+			return false, false, err // it has just ended, well or not: likewise
+		}
+		if err := later(ctx); err != nil {
+			return false, false, err
+		}
 	}
 	over, err = m.onNew(ctx, s)
 	return err == nil, over, err

@@ -36,30 +36,47 @@ func (w *snapping) changesOver() error {
 
 // changedOver reports whether the guest has left the top of a merge for which libvirt knows no job.
 func (w *snapping) changedOver(ctx context.Context, m agent.SnapMerge, active bool) (bool, error) {
-	s, err := w.see(ctx)
-	if err != nil {
-		return false, err
+	for began := time.Now(); ; {
+		s, err := w.see(ctx)
+		if err != nil {
+			return false, err
+		}
+		live, err := w.running(ctx, s)
+		if err != nil {
+			return false, err
+		}
+		d := diskOf(live, m.Disk)
+		switch {
+		case d == nil:
+			return false, endedMeanwhile()
+		case active && pathOf(d) == m.Base, !active && !inChain(d, m.Top):
+			return true, nil
+		case !active, d.Mirror == nil && w.tree.Work.Step != agent.SnapChangesOver:
+			return false, nil
+		case d.Mirror == nil, time.Since(began) > ghostPatience:
+			over, err := w.onBase(ctx, s, m)
+			if err == nil && !over && d.Mirror != nil {
+				err = errors.Join(ghost("the disk"), w.forgetWork())
+			}
+			return over, err
+		}
+		if err := later(ctx); err != nil {
+			return false, err
+		}
 	}
-	live, err := w.running(ctx, s)
-	if err != nil {
-		return false, err
+}
+
+// ghostPatience is how long libvirt may take to hear that a job has ended: until then QEMU knows of none, and libvirt of one.
+const ghostPatience = 2 * time.Second
+
+// later is a moment later.
+func later(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(lookPeriod):
+		return nil
 	}
-	d := diskOf(live, m.Disk)
-	switch {
-	case d == nil:
-		return false, endedMeanwhile()
-	case active && pathOf(d) == m.Base, !active && !inChain(d, m.Top):
-		return true, nil
-	case !active, d.Mirror == nil && w.tree.Work.Step != agent.SnapChangesOver:
-		return false, nil
-	}
-	switch over, err := w.onBase(ctx, s, m); {
-	case err != nil || over:
-		return over, err
-	case d.Mirror != nil:
-		return false, errors.Join(ghost("the disk"), w.forgetWork())
-	}
-	return false, nil
 }
 
 // underWay refuses what cannot be while libvirt takes a copy of the disk for under way.

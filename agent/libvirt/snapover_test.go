@@ -171,7 +171,8 @@ func TestAMergeThatChangesOverAsLibvirtEnds(t *testing.T) {
 		{"it has, and libvirt has lost it", "job-complete", 'b', true, false, func(c *changingOver) {
 			c.refused("again", c.again(), "libvirt has lost it")
 			endQEMU(c.t, c.pid)
-			c.ok(c.StartVM(c.t.Context(), c.vm.ID))
+			// The one that keeps the guest's log hears of its end a moment later.
+			waitFor(c.t, "it starts", func() bool { return c.StartVM(c.t.Context(), c.vm.ID) == nil })
 			c.ok(c.again())
 		}},
 		{"it has, and ended", "job-complete", 0, false, true, func(c *changingOver) { c.ok(c.again()) }},

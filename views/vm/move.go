@@ -59,7 +59,7 @@ func (p MovePage) onlyRoom() bool {
 
 func (p MovePage) how() string {
 	if p.VM.Status != nil && (p.VM.Status.Power == fleet.Running || p.VM.Status.Power == fleet.Paused) {
-		return "The guest runs on meanwhile: what it writes goes to both places until all is copied, then it changes over."
+		return "The guest runs on meanwhile: what it writes is copied after, until the new place has all of it; then it changes over."
 	}
 	return "The guest is off: the file is copied, read back, and then named in the VM's definition. Starting the VM waits for that."
 }
