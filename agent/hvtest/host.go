@@ -15,6 +15,10 @@ import (
 // patience is how long the suite waits for anything.
 const patience = 30 * time.Second
 
+// caseLimit is how long one whole case may take. To open an encrypted disk costs QEMU seconds of a CPU by intent, and a case that opens several shares the
+// CPUs with all emulated guests of the cases beside it: what takes half a minute alone takes minutes then.
+const caseLimit = 10 * time.Minute
+
 // host is an open backend with the test's own pools and VMs, which end with the test.
 type host struct {
 	agent.Hypervisor
@@ -26,7 +30,7 @@ type host struct {
 
 func open(t *testing.T, h Harness) *host {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), caseLimit)
 	t.Cleanup(cancel)
 	hv := h.Open(t)
 	t.Cleanup(func() {
