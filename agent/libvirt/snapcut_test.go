@@ -3,9 +3,11 @@
 package libvirt_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -120,10 +122,21 @@ func safeToStart(c cutAt) bool { return !strings.HasSuffix(c.name, "a moment lat
 // errKilled stands for an agent that ends at that very moment.
 var errKilled = errors.New("killed")
 
-// until does the order until its nth step, and there what is to happen; done: it has no such step.
+// goroutine names the one that asks, as a trace does.
+func goroutine() string {
+	trace := make([]byte, 64)
+	name, _, _ := bytes.Cut(trace[:runtime.Stack(trace, false)], []byte(" ["))
+	return string(name)
+}
+
+// until does the order until its nth step, and there what is to happen; done: it has no such step. How far a file has been written is told beside the order
+// where that takes long, and is no step: an order does not end from there.
 func until(n int, in agent.SnapshotWork, do func(agent.SnapshotWork) error, happens func()) (done bool, err error) {
-	seen := 0
+	seen, own := 0, goroutine()
 	in.Progress = func(int, string) {
+		if goroutine() != own {
+			return
+		}
 		if seen++; seen == n {
 			happens()
 		}
