@@ -204,12 +204,12 @@ func (v VMView) Allows(a Action) (bool, string) {
 		return false, v.whyNotGuest(a)
 	case v.Contested() && a != ActConsole:
 		return false, "It runs on two hosts at once: nothing is done to it until somebody has said where it is."
+	case a != ActGuard && (ok || v.Phase == PhaseStopped) && v.fault(FaultLost) != nil: // off, so says its host, and it is not
+		return false, v.fault(FaultLost).Text
 	case a == ActStop && (v.Phase == PhaseStopped && v.Attention || v.Phase == PhaseCreating && v.Ordered == Running):
 		return true, ""
 	case a == ActRestart && ok && (v.Status == nil || v.Status.StartedAt == nil):
 		return false, "Its host does not tell since when it runs, so that nobody could tell the new run from the old. Shut it down, then start it."
-	case (a == ActStart || a == ActDelete || a == ActEdit) && ok && v.fault(FaultLost) != nil:
-		return false, v.fault(FaultLost).Text
 	case (a == ActStart || a == ActRestart) && ok && missing != nil:
 		return false, missing.Text
 	case a == ActStart && ok && v.heldElsewhere() != "":

@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,12 +97,16 @@ func TestEveryActionIsKnownAndSpoken(t *testing.T) {
 	}
 }
 
-// To its host a guest that libvirt has lost is off: nothing that would start it a second time, or take its disks, is offered.
+// To its host a guest that libvirt has lost is off: nothing that would start it a second time, or take its disks, is offered, and nothing says that it is off.
 func TestNothingIsDoneToALostGuest(t *testing.T) {
 	t.Parallel()
 	why := fleet.Fault{Code: fleet.FaultLost, Text: "libvirt has lost it."}
 	v := fleet.VMView{Phase: fleet.PhaseStopped, VM: fleet.VM{Status: &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{why}}}}
-	for _, a := range []fleet.Action{fleet.ActStart, fleet.ActEdit, fleet.ActDelete} {
+	v.Attention = true
+	for _, a := range slices.Concat(fleet.VMActions, fleet.GuestActions) {
+		if a == fleet.ActGuard {
+			continue
+		}
 		if ok, said := v.Allows(a); ok || said != why.Text {
 			t.Errorf("%s: %t, %q", a, ok, said)
 		}
