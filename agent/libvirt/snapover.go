@@ -258,3 +258,82 @@ func askQEMU(ctx context.Context, kept, question string) (string, error) {
 	}
 	return "", io.ErrUnexpectedEOF
 }
+
+// settleMerge is for one that was cut off: what QEMU still does is followed, what it has done is ended, and all else is begun anew by whoever merges next.
+func (w *snapping) settleMerge(ctx context.Context, note *agent.SnapNote) error {
+	m := *note.Merge
+	if note.Step == agent.SnapCommitted {
+		return w.merged(ctx, m)
+	}
+	s, err := w.see(ctx)
+	if err != nil {
+		return err
+	}
+	live, err := w.running(ctx, s)
+	if err != nil {
+		return err
+	}
+	active := false
+	for _, a := range w.tree.Active {
+		active = active || a.File == m.Top
+	}
+	d := diskOf(live, m.Disk)
+	switch {
+	case d != nil && active && pathOf(d) == m.Base:
+		return w.merged(ctx, m)
+	case d != nil && d.Mirror != nil:
+		if err := w.followCommit(ctx, s.ref, m, active, func(int) {}); err != nil {
+			return err
+		}
+		return w.merged(ctx, m)
+	case d != nil:
+		found, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
+			found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
+			return found, err
+		})
+		if err != nil {
+			return err
+		}
+		if found != 0 {
+			if err := w.followCommit(ctx, s.ref, m, active, func(int) {}); err != nil {
+				return err
+			}
+			return w.merged(ctx, m)
+		}
+		over := !active && w.stoodOver(m)
+		if active {
+			if over, err = w.changedOver(ctx, m, active); err != nil {
+				return err
+			}
+		}
+		if over {
+			return w.merged(ctx, m)
+		}
+	case live == nil && active && keptOn(s.kept, m):
+		return w.merged(ctx, m)
+	case live == nil && active && note.Step == agent.SnapChangesOver:
+		if err := w.whole(ctx, m); err != nil {
+			return err
+		}
+		return w.merged(ctx, m)
+	case live == nil && !active && w.stoodOver(m):
+		return w.merged(ctx, m)
+	}
+	return w.forgetWork()
+}
+
+// keptOn reports whether the definition has the disk on the base already.
+func keptOn(x *libvirtxml.Domain, m agent.SnapMerge) bool {
+	d := diskOf(x, m.Disk)
+	return d != nil && pathOf(d) == m.Base
+}
+
+// stoodOver reports whether QEMU has let the file that the VM writes to, or one below that, stand on the base already: that is its last step.
+func (w *snapping) stoodOver(m agent.SnapMerge) bool {
+	for _, l := range w.tree.On(m.Top) {
+		if refs := readReferences(l.File); len(refs) == 1 && filepath.Clean(refs[0].path) == m.Base {
+			return true
+		}
+	}
+	return false
+}
