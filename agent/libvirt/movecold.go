@@ -27,6 +27,9 @@ func (m *moving) cold(ctx context.Context) error {
 	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
 		err = fleet.Errorf(fleet.Conflict, "The disk %s was written to while it was being copied, so the copy is not whole. The disk is where it was; move it again.", m.from.volume)
 	}
+	if err == nil && m.in.Stopped() {
+		err = agent.ErrStopped // a small disk may be copied before the copy hears of it
+	}
 	if err == nil {
 		_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(m.to) })
 	}
