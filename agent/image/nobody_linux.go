@@ -2,6 +2,7 @@ package image
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
@@ -39,4 +40,22 @@ func lend(file *os.File, rights os.FileMode) (back func() error, err error) {
 		return nil, errors.Join(err, back())
 	}
 	return back, nil
+}
+
+// nowhere is a directory that has no name any more before anybody is in it: nothing can ever be in there, and nothing is left where this process is killed. leave
+// is called once the program runs.
+func nowhere() (dir string, leave func() error, err error) {
+	name, err := os.MkdirTemp("", "quantix-image-")
+	if err != nil {
+		return "", nil, err
+	}
+	f, err := os.Open(name)
+	if err == nil {
+		err = f.Chmod(0o711) // who is nobody must be able to stand in it
+	}
+	if err = errors.Join(err, os.Remove(name)); err != nil {
+		f.Close()
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", f.Fd()), f.Close, nil
 }

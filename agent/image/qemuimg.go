@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -50,17 +49,15 @@ func qemuImg(ctx context.Context, limits []string, args ...string) (*imgCall, er
 	return c, nil
 }
 
-// run runs it in an empty directory, where no name stands for a file, that is gone as soon as it has begun: nothing is left where this process is killed.
+// run runs it in an empty directory, where no name stands for a file.
 func (c *imgCall) run(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "quantix-image-")
+	dir, leave, err := nowhere()
 	if err != nil {
 		return err
 	}
-	err = os.Chmod(dir, 0o711) //nolint:gosec // who is nobody must be able to stand in it
-	if c.Dir = dir; err == nil {
-		err = c.Start()
-	}
-	if err = errors.Join(err, os.Remove(dir)); c.Process == nil {
+	c.Dir = dir
+	err = c.Start()
+	if err = errors.Join(err, leave()); c.Process == nil {
 		return err
 	}
 	return errors.Join(inWords(ctx, c.Wait(), &c.said), err)
