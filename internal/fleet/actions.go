@@ -186,6 +186,8 @@ func (p Phase) Allows(a Action) (bool, string) {
 		return false, "The VM is still being created."
 	case PhaseMissing, PhaseFailed:
 		return false, "The VM does not exist on its host."
+	case PhaseLost:
+		return false, "Its host takes it for off though it runs, and can do nothing to it."
 	}
 	return false, rule.else_
 }
@@ -204,7 +206,7 @@ func (v VMView) Allows(a Action) (bool, string) {
 		return false, v.whyNotGuest(a)
 	case v.Contested() && a != ActConsole:
 		return false, "It runs on two hosts at once: nothing is done to it until somebody has said where it is."
-	case a != ActGuard && (ok || v.Phase == PhaseStopped) && v.fault(FaultLost) != nil: // off, so says its host, and it is not
+	case a != ActGuard && (ok || v.Phase == PhaseLost) && v.fault(FaultLost) != nil:
 		return false, v.fault(FaultLost).Text
 	case a == ActStop && (v.Phase == PhaseStopped && v.Attention || v.Phase == PhaseCreating && v.Ordered == Running):
 		return true, ""
@@ -227,10 +229,7 @@ func (v VMView) fault(code FaultCode) *Fault {
 	if v.Status == nil {
 		return nil
 	}
-	if i := slices.IndexFunc(v.Status.Faults, func(f Fault) bool { return f.Code == code }); i >= 0 {
-		return &v.Status.Faults[i]
-	}
-	return nil
+	return v.Status.fault(code)
 }
 
 // missingDisk is the first fault of a disk that the VM is to have; nil: none.

@@ -26,6 +26,7 @@ func TestActionsOfEachPhase(t *testing.T) {
 		fleet.PhaseFailed:       "+--------+++",
 		fleet.PhaseCrashed:      "+-+------+++",
 		fleet.PhaseMissing:      "+--------+++",
+		fleet.PhaseLost:         "---------+++", // and with its fault, without which there is no such phase, its protection alone
 		fleet.PhaseUnknown:      "---------+++",
 	}
 	since := time.Now()
@@ -101,7 +102,7 @@ func TestEveryActionIsKnownAndSpoken(t *testing.T) {
 func TestNothingIsDoneToALostGuest(t *testing.T) {
 	t.Parallel()
 	why := fleet.Fault{Code: fleet.FaultLost, Text: "libvirt has lost it."}
-	v := fleet.VMView{Phase: fleet.PhaseStopped, VM: fleet.VM{Status: &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{why}}}}
+	v := fleet.VMView{Phase: fleet.PhaseLost, VM: fleet.VM{Status: &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{why}}}}
 	v.Attention = true
 	for _, a := range slices.Concat(fleet.VMActions, fleet.GuestActions) {
 		if a == fleet.ActGuard {

@@ -23,6 +23,14 @@ var faultLooks = map[FaultCode]struct{ word, plain string }{
 	FaultLost:      {"It runs, out of reach", "It runs on, but its host takes it for off and can do nothing to it. Ask an administrator."},
 }
 
+// fault is the first fault of the kind; nil: there is none.
+func (s VMStatus) fault(code FaultCode) *Fault {
+	if i := slices.IndexFunc(s.Faults, func(f Fault) bool { return f.Code == code }); i >= 0 {
+		return &s.Faults[i]
+	}
+	return nil
+}
+
 // Word is the fault's heading.
 func (f Fault) Word() string {
 	return cmp.Or(faultLooks[f.Code].word, "Something is wrong with it on its host")

@@ -19,7 +19,7 @@ var (
 		{"name", "its name", nil},
 		{"host", "name of its host", nil},
 		{"phase", "what it does now", []string{
-			string(PhaseRunning), string(PhaseNeedsRestart), string(PhasePaused), string(PhaseStopped), string(PhaseCrashed), string(PhaseUnknown),
+			string(PhaseRunning), string(PhaseNeedsRestart), string(PhasePaused), string(PhaseStopped), string(PhaseCrashed), string(PhaseLost), string(PhaseUnknown),
 		}},
 		{"id", "its UUID", nil},
 	}

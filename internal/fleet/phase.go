@@ -22,13 +22,14 @@ const (
 	PhaseFailed       Phase = "failed"  // could not be created
 	PhaseCrashed      Phase = "crashed" // the guest or its QEMU died
 	PhaseMissing      Phase = "missing" // was made, but the host no longer has it
+	PhaseLost         Phase = "lost"    // runs on, but the host's hypervisor takes it for off
 	PhaseUnknown      Phase = "unknown" // the host is not heard
 )
 
 // VMPhases lists every phase of a VM, for filters and completion.
 var VMPhases = []Phase{
 	PhaseCreating, PhaseStarting, PhaseRunning, PhaseNeedsRestart, PhaseStopping, PhaseStopped, PhasePausing,
-	PhasePaused, PhaseUpdating, PhaseDeleting, PhaseFailed, PhaseCrashed, PhaseMissing, PhaseUnknown,
+	PhasePaused, PhaseUpdating, PhaseDeleting, PhaseFailed, PhaseCrashed, PhaseMissing, PhaseLost, PhaseUnknown,
 }
 
 // Fresh reports whether something seen at that time (nil: never) is still believed now.
@@ -95,6 +96,9 @@ func towards(want Power) Phase {
 }
 
 func settled(s VMStatus) Phase {
+	if s.fault(FaultLost) != nil {
+		return PhaseLost
+	}
 	switch s.Power {
 	case Running:
 		if len(s.NextBoot) > 0 {
@@ -145,6 +149,7 @@ var phaseLooks = map[Phase]struct {
 	PhaseFailed:       {"Failed", ToneBad},
 	PhaseCrashed:      {"Crashed", ToneBad},
 	PhaseMissing:      {"Missing", ToneBad},
+	PhaseLost:         {"Out of reach", ToneBad},
 	PhaseUnknown:      {"Unknown", ToneUnknown},
 }
 

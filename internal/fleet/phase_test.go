@@ -31,6 +31,7 @@ func TestPhaseOfAVM(t *testing.T) {
 		"is off":                            {nothing, 2, said(fleet.Stopped), fresh, false, fleet.PhaseStopped},
 		"paused":                            {nothing, 2, said(fleet.Paused), fresh, false, fleet.PhasePaused},
 		"crashed":                           {nothing, 2, said(fleet.Crashed), fresh, false, fleet.PhaseCrashed},
+		"runs, and its host says off":       {nothing, 2, &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{{Code: fleet.FaultHealth}, {Code: fleet.FaultLost}}}, fresh, false, fleet.PhaseLost},
 		"waits for its next start":          {nothing, 2, &fleet.VMStatus{Power: fleet.Running, NextBoot: []string{"cpus"}}, fresh, false, fleet.PhaseNeedsRestart},
 		"is to run":                         {fleet.Running, 1, said(fleet.Stopped), fresh, false, fleet.PhaseStarting},
 		"is to run, made just now":          {fleet.Running, 2, said(fleet.Stopped), fresh, false, fleet.PhaseStarting},

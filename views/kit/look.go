@@ -19,7 +19,7 @@ func phaseIcon(p fleet.Phase) (name string, spin bool) {
 		return "circle-pause", false
 	case fleet.PhaseStopped:
 		return "circle-stop", false
-	case fleet.PhaseFailed, fleet.PhaseCrashed, fleet.PhaseMissing:
+	case fleet.PhaseFailed, fleet.PhaseCrashed, fleet.PhaseMissing, fleet.PhaseLost:
 		return "triangle-alert", false
 	case fleet.PhaseUnknown:
 		return "circle-question-mark", false
