@@ -156,6 +156,38 @@ func TestUploadsThatNobodyContinuesEnd(t *testing.T) {
 	s.refused("to continue it", fleet.Invalid, "Nobody continued it", func() error { _, err := s.ContinueUpload(t.Context(), uploading, stale.ID); return err })
 }
 
+// That its host is asked to come for what a person sends may be on its way when the upload has ended: who made a VM of it at once was told that the volume is
+// at work, though nothing was done to it any more.
+func TestAnUploadThatHasEndedIsFree(t *testing.T) {
+	s := newSite(t)
+	uploading, h1 := s.sender("sender", fleet.RoleOperator), s.greet(s.h1)
+	u := s.upload(uploading, "sent.raw")
+	claim := s.take(h1, fleet.VolumeUpload)
+	if _, err := s.ContinueUpload(t.Context(), uploading, u.ID); err != nil {
+		t.Fatal(err)
+	}
+	sent := s.free("sent.raw")
+	s.refused("a VM of what is being sent", fleet.Conflict, "at work now: upload", s.cloning(chief, s.nfs, "sent.raw"))
+	if work := s.volumeOn(sent).Use().Work; work != fleet.VolumeUpload.Is().Verb {
+		t.Errorf("at work: %q", work)
+	}
+	if _, _, err := s.Finish(t.Context(), h1, claim.ID, wire.Finish{Epoch: claim.Epoch, Seq: s.tick(), Outcome: wire.Done}); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count("jobs WHERE kind = 'upload.open' AND state = 'queued'"); n != 1 {
+		t.Fatalf("%d times its host is asked to come still", n)
+	}
+	if work := s.volumeOn(sent).Use().Work; work != "" {
+		t.Errorf("at work, afterwards: %q", work)
+	}
+	if err := s.cloning(chief, s.nfs, "sent.raw")(); err != nil {
+		t.Errorf("a VM of what was sent: %v", err)
+	}
+	if _, err := s.CloneVolume(t.Context(), chief, sent, "copy.raw", false); err != nil {
+		t.Errorf("a copy of what was sent: %v", err)
+	}
+}
+
 // An upload waits for people, however often its host's agent is lost meanwhile.
 func TestAnUploadDoesNotWearOut(t *testing.T) {
 	s := newSite(t)
