@@ -368,6 +368,9 @@ func TestPagesCostWhatTheyShow(t *testing.T) {
 	for _, looks := range addresses {
 		for _, x := range looks {
 			f, m := few.take(x.at), many.take(x.at)
+			for tries := 0; f.statements != m.statements && tries < 3; tries++ { // what is kept was read anew between two pages
+				f, m = few.take(x.at), many.take(x.at)
+			}
 			t.Logf("%-60s at 10 and 1,000 hosts: statements %d %d, rows %d %d, visited %d %d, blocks %d %d, bytes %d %d",
 				x.at, f.statements, m.statements, f.rows, m.rows, f.visited, m.visited, f.blocks, m.blocks, f.bytes, m.bytes)
 			if x.all {
