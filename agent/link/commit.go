@@ -115,7 +115,7 @@ func (k *Keeper) arm() (disarm func(), err error) {
 	}
 	end := func() {
 		_ = cmd.Process.Kill() // it may have ended by itself
-		_ = cmd.Wait()
+		_ = cmd.Wait()         // that it was killed is no news
 	}
 	said := make(chan string, 1)
 	go func() {
