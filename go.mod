@@ -15,7 +15,6 @@ require (
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/digitalocean/go-libvirt v0.0.0-20260814190004-1a83157e1858
 	github.com/diskfs/go-diskfs v1.9.4
-	github.com/evanphx/json-patch/v5 v5.9.11
 	github.com/go-crypt/crypt v0.4.15
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875
 	github.com/go-playground/form/v4 v4.3.0

@@ -24,7 +24,6 @@ import (
 const (
 	reportLimit = 8 << 20   // bytes of a report, or of a result, which may list a pool's volumes
 	agentLimit  = 256 << 10 // bytes of any other request of an agent
-	mostValues  = 512 << 10 // commas of a request: an empty entry of a list is two bytes to send and hundreds to read
 )
 
 // addForAgents adds a route of agents, whose handler runs when the agent has shown what the route's kind asks for.
@@ -217,8 +216,8 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 		}
 		return in, fleet.Errorf(fleet.Malformed, "The request did not arrive whole. Send it again.")
 	}
-	if bytes.Count(buf.Bytes(), []byte{','}) > mostValues {
-		return in, fleet.Errorf(fleet.TooLarge, "The request holds more than %d values. Send less at once.", mostValues)
+	if err := checkValues(buf.Bytes(), agentValues); err != nil {
+		return in, err
 	}
 	if err := json.Unmarshal(buf.Bytes(), &in); err != nil {
 		return in, fleet.Errorf(fleet.Malformed, "The request is not the JSON that belongs here: %s.", err)

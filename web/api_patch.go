@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"quantix/internal/fleet"
 )
@@ -61,7 +60,7 @@ func (p mergePatch[T]) on(old T) (T, error) {
 	if err != nil {
 		return out, fmt.Errorf("write what is patched: %w", err)
 	}
-	after, err := jsonpatch.MergePatch(before, p.text)
+	after, err := mergeText(before, p.text)
 	if err == nil {
 		read := json.NewDecoder(bytes.NewReader(after))
 		read.DisallowUnknownFields()
@@ -76,6 +75,45 @@ func (p mergePatch[T]) on(old T) (T, error) {
 		return out, fleet.Errorf(fleet.Malformed, "This is no JSON merge patch of what is there: %v.", err)
 	}
 	return out, nil
+}
+
+// mergeText is old with the patch, in time that grows with what is sent: the usual library looks through all members for each that is new.
+func mergeText(old, patch []byte) ([]byte, error) {
+	before, err := tree(old)
+	if err != nil {
+		return nil, err
+	}
+	change, err := tree(patch)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(merged(before, change))
+}
+
+// tree is the document, its numbers as they were written.
+func tree(text []byte) (out any, err error) {
+	read := json.NewDecoder(bytes.NewReader(text))
+	read.UseNumber()
+	return out, read.Decode(&out)
+}
+
+func merged(old, patch any) any {
+	change, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	out, ok := old.(map[string]any)
+	if !ok {
+		out = map[string]any{}
+	}
+	for name, value := range change {
+		if value == nil {
+			delete(out, name)
+			continue
+		}
+		out[name] = merged(out[name], value)
+	}
+	return out
 }
 
 // MatchHeader is the generation of an If-Match header, plain or as an ETag; 0 where there is none.

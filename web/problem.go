@@ -82,6 +82,9 @@ func humaProblem(status int, text string, errs []error) *problemBody {
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
 		p.Detail = tooLarge(apiLimit).Error()
+	case status == http.StatusBadRequest && len(p.Errors) == 1 && p.Errors[0].Message == fmt.Sprintf(tooManyValues, apiValues):
+		p.Status, p.Title = http.StatusRequestEntityTooLarge, http.StatusText(http.StatusRequestEntityTooLarge)
+		p.Detail, p.Errors = p.Errors[0].Message, nil
 	case status == http.StatusUnsupportedMediaType:
 		p.Detail, p.Errors = "Send JSON: \"Content-Type: application/json\".", nil
 	case status == http.StatusBadRequest && len(p.Errors) == 1:

@@ -136,7 +136,7 @@ func (r *refusing) asIs(t *testing.T, id fleet.VMID) map[string]any {
 	return map[string]any{"name": vm["name"], "labels": vm["labels"], "description": vm["description"], "spec": spec}
 }
 
-var placeForm = regexp.MustCompile(`^([A-Za-z]+)(?:\[(\d+)\])?$`)
+var placeForm = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9]*)(?:\[(\d+)\])?$`)
 
 // put sets the value at the place. A list has as many elements as are named in their order.
 func put(t *testing.T, in map[string]any, place string, value any) {

@@ -134,9 +134,14 @@ func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 	if vm.Spec.Power != old.Spec.Power {
 		checks.Add("spec.power", "Power is not edited. Order it: start, shut down, stop, pause or resume the VM.")
 	}
+	first := map[fleet.Volref]int{}
 	for i, d := range vm.Spec.Disks {
-		if k := slices.IndexFunc(vm.Spec.Disks, func(o fleet.Disk) bool { return d.Volume != "" && o.Ref() == d.Ref() }); k >= 0 && k < i {
+		switch k, twice := first[d.Ref()]; {
+		case d.Volume == "":
+		case twice:
 			checks.Add(fmt.Sprintf("spec.disks[%d].volume", i), "Disk %d is this volume already.", k+1)
+		default:
+			first[d.Ref()] = i
 		}
 	}
 	for _, c := range changes {

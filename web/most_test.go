@@ -1,0 +1,127 @@
+package web_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// mostValues is how many values a request may hold.
+const mostValues = 25_000
+
+// room is a list or an object of any names in a request's body, which has no end by its form.
+type room struct {
+	at      string
+	element string // the least that it may hold, as JSON
+	named   bool
+}
+
+func (r room) filled(n int) json.RawMessage {
+	var b strings.Builder
+	for i := range n {
+		if b.WriteByte(','); r.named {
+			fmt.Fprintf(&b, `"n%d":`, i)
+		}
+		b.WriteString(r.element)
+	}
+	ends := "[]"
+	if r.named {
+		ends = "{}"
+	}
+	return json.RawMessage(ends[:1] + strings.TrimPrefix(b.String(), ",") + ends[1:])
+}
+
+func (d *description) form(s schema) schema {
+	for s.Ref != "" {
+		s = d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
+	}
+	return s
+}
+
+func (d *description) least(s schema) string {
+	kind := fmt.Sprint(d.form(s).Type)
+	for _, of := range [][2]string{{"object", "{}"}, {"array", "[]"}, {"string", `""`}, {"boolean", "true"}} {
+		if strings.Contains(kind, of[0]) {
+			return of[1]
+		}
+	}
+	return "1"
+}
+
+// rooms are those of what the schema at a place describes.
+func (d *description) rooms(t *testing.T, s schema, at string) (out []room) {
+	t.Helper()
+	s = d.form(s)
+	if strings.Count(at, ".") > 8 {
+		t.Fatalf("%s has no end", at)
+	}
+	if s.Items != nil {
+		out = append(out, room{at: at, element: d.least(*s.Items)})
+		out = append(out, d.rooms(t, *s.Items, at+"[0]")...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		out = append(out, d.rooms(t, s.Properties[name], strings.TrimPrefix(at+"."+name, "."))...)
+	}
+	var of schema
+	if len(s.AdditionalProperties) > 0 && json.Unmarshal(s.AdditionalProperties, &of) == nil { // else it says whether there may be any
+		out = append(out, room{at: at, element: d.least(of), named: true})
+	}
+	return out
+}
+
+// Whoever may send something may fill each list of it. What that costs grows with what is sent: it is refused, or taken, as anything
+// else, and what is too much for that is not read.
+func TestEachListMayBeFilled(t *testing.T) {
+	t.Parallel()
+	r := newRefusing(t)
+	edit := r.asIs(t, r.off)
+	var api description
+	if err := json.Unmarshal([]byte(r.admin.call("GET", "/api/v1/openapi.json", "").body), &api); err != nil {
+		t.Fatal(err)
+	}
+	bases := map[string]map[string]any{ // where the rest must stand before a list is looked at
+		"post /api/v1/vms": r.fresh, "post /api/v1/vms/series": r.fresh, "post /api/v1/vms/plan": r.fresh, "patch /api/v1/vms/{id}": edit, "post /api/v1/vms/{id}/plan": edit,
+	}
+	tried := 0
+	for _, path := range slices.Sorted(maps.Keys(api.Paths)) {
+		id := string(fleet.NewID[fleet.VMID]())
+		if strings.HasPrefix(path, "/api/v1/vms/{id}") {
+			id = string(r.off)
+		}
+		for method, op := range api.Paths[path] {
+			for _, content := range op.RequestBody.Content {
+				for i, room := range api.rooms(t, content.Schema, "") {
+					what := method + " " + path
+					asked := func(n int) answer {
+						body := deep(t, bases[what])
+						if body == nil {
+							body = map[string]any{}
+						}
+						put(t, body, room.at, room.filled(n))
+						return r.admin.call(strings.ToUpper(method), strings.ReplaceAll(path, "{id}", id), mustJSON(body), "If-Match", "")
+					}
+					if a := asked(mostValues - 500); a.status >= http.StatusInternalServerError || len(a.body) > mostAnswer {
+						t.Errorf("%s with a full %s: %d with %d bytes: %.400s", what, room.at, a.status, len(a.body), a.body)
+					}
+					tried++
+					if i > 0 {
+						continue
+					}
+					if a := asked(mostValues + 1); a.status != http.StatusRequestEntityTooLarge || !strings.Contains(a.body, "more than 25000 values") {
+						t.Errorf("%s with too many at %s: %d: %.400s", what, room.at, a.status, a.body)
+					}
+				}
+			}
+		}
+	}
+	if tried < 140 {
+		t.Errorf("%d were tried", tried)
+	}
+	t.Logf("%d were tried", tried)
+}

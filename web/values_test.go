@@ -1,0 +1,99 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+)
+
+// valuesRead is how many values encoding/json finds.
+func valuesRead(text []byte) (n int) {
+	from := json.NewDecoder(bytes.NewReader(text))
+	var in []bool // whether each container around is an object
+	name := false // what comes is a name, if it is no end
+	for {
+		token, err := from.Token()
+		if err == io.EOF {
+			return n
+		}
+		switch token {
+		case json.Delim('}'), json.Delim(']'):
+			in = in[:len(in)-1]
+			name = len(in) > 0 && in[len(in)-1]
+			continue
+		}
+		if name {
+			name = false
+			continue
+		}
+		n++
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			in = append(in, token == json.Delim('{'))
+		}
+		name = len(in) > 0 && in[len(in)-1]
+	}
+}
+
+func TestValuesAreCountedAsTheyAreRead(t *testing.T) {
+	for text, want := range map[string]int{
+		`{}`: 1, `[]`: 1, ` null `: 1, `"a,b:{["`: 1, `[1,-2.5e3,true,false,null,"x"]`: 7, `{"a":1,"b":[{},{}],"c":{"d":"\\\",,"}}`: 7,
+		"{\n\t\"a\" : [ 1 , 2 ]\r\n}": 4, `"\\"`: 1, `["\"",1]`: 3, `[[[[]]]]`: 4, `[1,2]` + " ": 3,
+	} {
+		if got, read := values([]byte(text)), valuesRead([]byte(text)); got != want || read != want {
+			t.Errorf("%s: %d values, by encoding/json %d, want %d", text, got, read, want)
+		}
+	}
+	for _, broken := range []string{"", `"`, `"\`, `[`, `:::`, `{"a`, "\x00", `nul`} {
+		values([]byte(broken)) // whatever it says, it ends
+	}
+}
+
+func FuzzValues(f *testing.F) {
+	f.Add([]byte(`{"a":[1,{"b":"c,\"d"}],"e":null}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got := values(text)
+		if json.Valid(text) && got != valuesRead(text) {
+			t.Errorf("%q: %d values, want %d", text, got, valuesRead(text))
+		}
+	})
+}
+
+func TestManyCommasInATextAreOneValue(t *testing.T) {
+	text := []byte(`{"userData":"` + strings.Repeat(",{[", 20_000) + `"}`)
+	if err := checkValues(text, 10); err != nil {
+		t.Error(err)
+	}
+	if err := checkValues([]byte("["+strings.Repeat("0,", 10)+"0]"), 10); err == nil {
+		t.Error("12 values are let in")
+	}
+}
+
+// The examples of RFC 7396, appendix A.
+func TestAMergePatchIsTheStandards(t *testing.T) {
+	for _, c := range [][3]string{
+		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
+		{`{"a":"b"}`, `{"b":"c"}`, `{"a":"b","b":"c"}`},
+		{`{"a":"b"}`, `{"a":null}`, `{}`},
+		{`{"a":"b","b":"c"}`, `{"a":null}`, `{"b":"c"}`},
+		{`{"a":["b"]}`, `{"a":"c"}`, `{"a":"c"}`},
+		{`{"a":"c"}`, `{"a":["b"]}`, `{"a":["b"]}`},
+		{`{"a":{"b":"c"}}`, `{"a":{"b":"d","c":null}}`, `{"a":{"b":"d"}}`},
+		{`{"a":[{"b":"c"}]}`, `{"a":[1]}`, `{"a":[1]}`},
+		{`["a","b"]`, `["c","d"]`, `["c","d"]`},
+		{`{"a":"b"}`, `["c"]`, `["c"]`},
+		{`{"a":"foo"}`, `null`, `null`},
+		{`{"a":"foo"}`, `"bar"`, `"bar"`},
+		{`{"e":null}`, `{"a":1}`, `{"a":1,"e":null}`},
+		{`[1,2]`, `{"a":"b","c":null}`, `{"a":"b"}`},
+		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
+		{`{"n":12345678901234567890}`, `{"m":1.10}`, `{"m":1.10,"n":12345678901234567890}`}, // numbers stay as they are written
+	} {
+		got, err := mergeText([]byte(c[0]), []byte(c[1]))
+		if err != nil || string(got) != c[2] {
+			t.Errorf("%s with %s: %s %v, want %s", c[0], c[1], got, err, c[2])
+		}
+	}
+}
