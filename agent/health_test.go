@@ -112,9 +112,9 @@ func TestHealthIsToldAndNothingElseIsDone(t *testing.T) {
 		return is(fleet.HealthFails)(s) && strings.Contains(s.Health[0].Said, "503") && s.Health[0].Since != nil &&
 			slices.ContainsFunc(s.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultHealth && strings.Contains(f.Text, "503") })
 	})
+	from := p.heard()
 	host.Sicken(vm.ID, fleet.HealthHTTP, false)
-	since := len(p.reports)
-	p.stateSince(since, "well again", func(s wire.State) bool {
+	p.stateSince(from, "well again", func(s wire.State) bool {
 		r, _ := vmIn(s, vm.ID)
 		return len(r.Status.Health) > 0 && is(fleet.Healthy)(r.Status) && len(r.Status.Faults) == 0
 	})

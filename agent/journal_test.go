@@ -152,8 +152,12 @@ func TestMemoryIsWrittenOnlyWhenItChanges(t *testing.T) {
 	if s.VMs[0].Generation != 2 || s.VMs[0].Status.Error != "" {
 		t.Errorf("the report is %+v", s.VMs[0])
 	}
-	must(t, m.forget(wire.State{}, map[fleet.Subject]bool{"vm:1": true}))
-	must(t, m.forget(wire.State{}, nil))
+	must(t, m.forget(wire.State{}, map[fleet.Subject]bool{"vm:1": true}, time.Now()))
+	must(t, m.forget(wire.State{}, nil, time.Now().Add(-time.Minute))) // a look from before the order
+	if len(m.kept.VMs) != 1 {
+		t.Errorf("kept %+v", m.kept)
+	}
+	must(t, m.forget(wire.State{}, nil, time.Now()))
 	again, err := openMemory(path)
 	must(t, err)
 	if len(again.kept.VMs) != 0 {

@@ -60,6 +60,7 @@ func (a *Agent) lookForKept(ctx context.Context, all map[fleet.VMID]vmMemory) bo
 		return true
 	}
 	var state wire.State
+	begun := time.Now()
 	for id := range all {
 		err := a.within(ctx, func(ctx context.Context) error {
 			status, generation, err := a.hypervisor.VM(ctx, id)
@@ -72,7 +73,7 @@ func (a *Agent) lookForKept(ctx context.Context, all map[fleet.VMID]vmMemory) bo
 			return false
 		}
 	}
-	if err := a.memory.seen(state, a.bootID()); err != nil {
+	if err := a.memory.seen(state, a.bootID(), begun); err != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 		return false
 	}

@@ -133,10 +133,11 @@ func TestGuestsThatGoOffAreStartedAgain(t *testing.T) {
 		r, _ := vmIn(s, always.ID)
 		return slices.ContainsFunc(r.Status.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultRestart })
 	})
+	from := p.heard()
 	if f := p.do(wire.Work{Kind: fleet.VMStop, VM: always, Epoch: 4}); f.Outcome != wire.Done {
 		t.Fatalf("stop: %+v", f)
 	}
-	p.stateSince(len(p.reports), "no trouble", func(s wire.State) bool { r, _ := vmIn(s, always.ID); return len(r.Status.Faults) == 0 })
+	p.stateSince(from, "no trouble", func(s wire.State) bool { r, _ := vmIn(s, always.ID); return len(r.Status.Faults) == 0 })
 }
 
 // What went off while no agent looked is started again by the next one, also without its portal.

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -22,6 +23,8 @@ type memory struct {
 	path string
 	mu   sync.Mutex
 	kept kept
+	// noted is when something was last noted of a VM, a network or a pool by its name that came from no look: see since.
+	noted map[any]time.Time
 }
 
 type kept struct {
@@ -54,7 +57,7 @@ type madeVolume struct {
 const mostVolumesMade = 128
 
 func openMemory(path string) (*memory, error) {
-	m := &memory{path: path}
+	m := &memory{path: path, noted: map[any]time.Time{}}
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -82,10 +85,14 @@ func openMemory(path string) (*memory, error) {
 	return m, nil
 }
 
+// since reports whether something was noted of it after a look began, which then knows less and is not believed.
+func (m *memory) since(of any, begun time.Time) bool { return !m.noted[of].Before(begun) }
+
 // vmActed notes that a generation was acted on; words are empty after a success. turned: a success has put the guest on or off.
 func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, words string, turned bool, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.noted[vm.ID] = time.Now()
 	old := m.kept.VMs[vm.ID]
 	next := old
 	next.Name, next.Generation, next.Error, next.ErrorOf = cmp.Or(vm.Name, old.Name), max(old.Generation, generation), words, ""
@@ -95,7 +102,7 @@ func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, word
 		next.ErrorOf = kind
 	}
 	if words == "" && kind.Is().Applies {
-		next.Stamped = generation
+		next.Stamped, next.Policy, next.Checks = generation, vm.Spec.Policy, slices.Clone(vm.Spec.Health)
 		next.Made = slices.DeleteFunc(slices.Clone(old.Made), func(r fleet.Volref) bool {
 			return !slices.ContainsFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == r })
 		})
@@ -111,6 +118,7 @@ func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, word
 func (m *memory) vmBegun(vm fleet.VM) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.noted[vm.ID] = time.Now()
 	if _, ok := m.kept.VMs[vm.ID]; ok {
 		return nil
 	}
@@ -174,6 +182,7 @@ func (m *memory) vmGone(id fleet.VMID) error {
 		return nil
 	}
 	delete(m.kept.VMs, id)
+	delete(m.noted, id)
 	return m.save()
 }
 
@@ -181,6 +190,7 @@ func (m *memory) vmGone(id fleet.VMID) error {
 func (m *memory) poolActed(name, words string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.noted[name] = time.Now()
 	if m.kept.Pools[name] == words {
 		return nil
 	}
@@ -195,6 +205,7 @@ func (m *memory) poolActed(name, words string) error {
 func (m *memory) networkActed(n fleet.Network, words, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.noted[n.ID] = time.Now()
 	old, known := m.kept.Networks[n.ID]
 	next := networkMemory{Error: words, Ran: old.Ran}
 	if words == "" {
@@ -215,6 +226,7 @@ func (m *memory) networkGone(id fleet.NetworkID) error {
 		return nil
 	}
 	delete(m.kept.Networks, id)
+	delete(m.noted, id)
 	return m.save()
 }
 
@@ -299,8 +311,8 @@ func (m *memory) completeNetworks(s *wire.State, boot string) {
 
 // forget drops the VMs that are neither on the host nor failed, so that the file stays as small as the host, and the words of
 // pools that are active again.
-// busy names VMs that are in work now.
-func (m *memory) forget(s wire.State, busy map[fleet.Subject]bool) error {
+// busy names VMs that are in work now; the look began at begun.
+func (m *memory) forget(s wire.State, busy map[fleet.Subject]bool, begun time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	here := map[fleet.VMID]bool{}
@@ -309,13 +321,14 @@ func (m *memory) forget(s wire.State, busy map[fleet.Subject]bool) error {
 	}
 	before := len(m.kept.VMs) + len(m.kept.Pools)
 	for _, p := range s.Pools {
-		if p.Status.State == fleet.PoolActive {
+		if p.Status.State == fleet.PoolActive && !m.since(p.Name, begun) {
 			delete(m.kept.Pools, p.Name)
 		}
 	}
 	for id, k := range m.kept.VMs {
-		if k.Error == "" && len(k.Made) == 0 && !here[id] && !busy[fleet.SubjectVM(id)] {
+		if k.Error == "" && len(k.Made) == 0 && !here[id] && !busy[fleet.SubjectVM(id)] && !m.since(id, begun) {
 			delete(m.kept.VMs, id)
+			delete(m.noted, id)
 		}
 	}
 	if len(m.kept.VMs)+len(m.kept.Pools) == before {

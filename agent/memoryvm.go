@@ -36,8 +36,8 @@ type vmMemory struct {
 	AgainAt time.Time           `json:"againAt,omitzero"` // since when: the run that began before is ended
 }
 
-// seen notes which guests and networks are on in this boot of the host. Most looks change nothing, and write nothing.
-func (m *memory) seen(s wire.State, boot string) error {
+// seen notes which guests and networks a look, begun then, has seen on in this boot of the host. Most looks change nothing, and write nothing.
+func (m *memory) seen(s wire.State, boot string, begun time.Time) error {
 	if boot == "" {
 		return nil
 	}
@@ -45,6 +45,9 @@ func (m *memory) seen(s wire.State, boot string) error {
 	defer m.mu.Unlock()
 	changed := false
 	for _, vm := range s.VMs {
+		if m.since(vm.ID, begun) {
+			continue
+		}
 		k := m.kept.VMs[vm.ID]
 		next := k.seen(vm.Status, boot)
 		if reflect.DeepEqual(next, k) {
@@ -61,7 +64,7 @@ func (m *memory) seen(s wire.State, boot string) error {
 		if n.Status.Error == "" {
 			now.Error = ""
 		}
-		if ordered && n.Status.Active && k != now {
+		if ordered && n.Status.Active && k != now && !m.since(n.ID, begun) {
 			m.kept.Networks[n.ID], changed = now, true
 		}
 	}
@@ -183,7 +186,7 @@ func (m *memory) asked(id fleet.VMID, boot string) error {
 	if next.Asked, next.Booted, next.Down, next.Trouble = true, boot, "", ""; !known || reflect.DeepEqual(k, next) {
 		return nil
 	}
-	m.kept.VMs[id] = next
+	m.kept.VMs[id], m.noted[id] = next, time.Now()
 	return m.save()
 }
 
@@ -196,7 +199,7 @@ func (m *memory) keep(id fleet.VMID, change func(*vmMemory)) error {
 	if change(&next); !known || reflect.DeepEqual(next, old) {
 		return nil
 	}
-	m.kept.VMs[id] = next
+	m.kept.VMs[id], m.noted[id] = next, time.Now()
 	return m.save()
 }
 

@@ -249,7 +249,7 @@ func (r *reporter) look(ctx context.Context) wire.State {
 		r.mu.Lock()
 		r.looked = begun
 		r.mu.Unlock()
-		if err := errors.Join(r.a.memory.forget(state, r.a.board.busy()), r.a.memory.seen(state, r.a.bootID())); err != nil {
+		if err := errors.Join(r.a.memory.forget(state, r.a.board.busy(), begun), r.a.memory.seen(state, r.a.bootID(), begun)); err != nil {
 			r.a.log.Error("The agent's memory cannot be written.", "error", err)
 		}
 		r.a.lookedNow()

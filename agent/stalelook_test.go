@@ -1,0 +1,113 @@
+package agent_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// lagging is a host whose looks can be held: what was seen is told only later.
+type lagging struct {
+	*counted
+	mu   sync.Mutex
+	hold *heldLook
+}
+
+type heldLook struct {
+	has  chan struct{} // closed when it has seen
+	gate chan struct{}
+	free func() // lets it tell
+}
+
+// holding makes the next look wait with what it has seen, at the latest until the test ends.
+func (l *lagging) holding(t *testing.T) *heldLook {
+	t.Helper()
+	h := &heldLook{has: make(chan struct{}), gate: make(chan struct{})}
+	h.free = sync.OnceFunc(func() { close(h.gate) })
+	t.Cleanup(h.free)
+	l.mu.Lock()
+	l.hold = h
+	l.mu.Unlock()
+	return h
+}
+
+func (l *lagging) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, error) {
+	s, err := l.counted.Snapshot(ctx, on)
+	l.mu.Lock()
+	h := l.hold
+	l.hold = nil
+	l.mu.Unlock()
+	if h != nil {
+		close(h.has)
+		<-h.gate
+	}
+	return s, err
+}
+
+// heard is how many reports there were.
+func (p *portal) heard() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.reports)
+}
+
+// hears waits for so many more reports.
+func (p *portal) hears(n int) {
+	p.t.Helper()
+	from := p.heard()
+	p.wait("further reports", func() bool { return len(p.reports) >= from+n })
+}
+
+// A look from before an order tells nothing of what the order did: a guest that people put off stays off, also where its host goes
+// down before it looks again.
+func TestALookFromBeforeAnOrderIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), &lagging{counted: newCounted()}
+	dir := p.join()
+	_, stop := p.running(dir, host, host)
+	always := policied("always", fleet.VMPolicy{Restart: "always", Autostart: "last"})
+	p.do(wire.Work{Kind: fleet.VMStart, VM: always})
+	p.seenOn(host.counted, always)
+
+	look := host.holding(t)
+	<-look.has // it is on
+	if f := p.do(wire.Work{Kind: fleet.VMShutdown, VM: always, Epoch: 2}); f.Outcome != wire.Done {
+		t.Fatalf("shut down: %+v", f)
+	}
+	from := p.heard()
+	look.free()
+	p.stateSince(from, "it is off", func(s wire.State) bool {
+		r, _ := vmIn(s, always.ID)
+		return r.Status.Power == fleet.Stopped
+	})
+	p.hears(5) // its host would have started it again by now
+	if n := host.starts(always.ID); n != 1 || host.power(always.ID) != fleet.Stopped {
+		t.Errorf("what was shut down is %s after %d starts", host.power(always.ID), n)
+	}
+
+	from = p.heard()
+	p.do(wire.Work{Kind: fleet.VMStart, VM: always, Epoch: 3})
+	p.stateSince(from, "it is on again", func(s wire.State) bool {
+		r, _ := vmIn(s, always.ID)
+		return r.Status.Power == fleet.Running
+	})
+	look = host.holding(t)
+	<-look.has
+	p.do(wire.Work{Kind: fleet.VMStop, VM: always, Epoch: 4})
+	begun := host.starts(always.ID)
+	go look.free()
+	stop()
+	host.boot = "boot-2"
+	p.set(func() { p.reports = nil })
+	p.running(dir, host, host)
+	p.faults(always.ID, "after the reboot", func(codes []fleet.FaultCode) bool { return !slices.Contains(codes, fleet.FaultRebooted) })
+	p.hears(5)
+	if n := host.starts(always.ID); n != begun || host.power(always.ID) == fleet.Running {
+		t.Errorf("what was put off is %s, started %d times since", host.power(always.ID), n-begun)
+	}
+}
