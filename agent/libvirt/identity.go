@@ -47,9 +47,12 @@ func chainOf(path string, opaque bool) []fileID {
 	return out
 }
 
-const (
-	identityAge      = 20 * time.Second
-	identityPatience = time.Second
+// recency is how old an answer may be, and how long storage is waited for before what was seen earlier is the answer.
+type recency struct{ age, patience time.Duration }
+
+var (
+	recent = recency{20 * time.Second, time.Second} // for what is told
+	fresh  = recency{0, lookPatience}               // for what is decided: a file that was moved, removed or replaced meanwhile is another
 )
 
 // byDir remembers what was seen of files, directory by directory, because storage that hangs hangs as a whole.
@@ -60,7 +63,7 @@ type byDir[T any] struct {
 
 // read returns what look sees of the paths, as far as their storage answers. Paths that were not looked at before are looked
 // at now.
-func (d *byDir[T]) read(ctx context.Context, paths []string, look func(path string) T) map[string]T {
+func (d *byDir[T]) read(ctx context.Context, how recency, paths []string, look func(path string) T) map[string]T {
 	in := map[string][]string{}
 	for _, p := range paths {
 		if filepath.IsAbs(p) {
@@ -74,7 +77,7 @@ func (d *byDir[T]) read(ctx context.Context, paths []string, look func(path stri
 	)
 	for dir, files := range in {
 		done.Go(func() {
-			seen := d.readDir(ctx, dir, files, look)
+			seen := d.readDir(ctx, how, dir, files, look)
 			mu.Lock()
 			defer mu.Unlock()
 			maps.Copy(found, seen)
@@ -84,7 +87,7 @@ func (d *byDir[T]) read(ctx context.Context, paths []string, look func(path stri
 	return found
 }
 
-func (d *byDir[T]) readDir(ctx context.Context, dir string, files []string, look func(path string) T) map[string]T {
+func (d *byDir[T]) readDir(ctx context.Context, how recency, dir string, files []string, look func(path string) T) map[string]T {
 	d.mu.Lock()
 	w := d.dirs[dir]
 	if w == nil {
@@ -96,10 +99,10 @@ func (d *byDir[T]) readDir(ctx context.Context, dir string, files []string, look
 	}
 	d.mu.Unlock()
 	known := w.sight().value
-	if slices.ContainsFunc(files, func(f string) bool { _, ok := known[f]; return !ok }) {
+	if how.age == 0 || slices.ContainsFunc(files, func(f string) bool { _, ok := known[f]; return !ok }) {
 		w.expire()
 	}
-	return w.read(ctx, identityAge, identityPatience, func() (map[string]T, error) {
+	return w.read(ctx, how.age, how.patience, func() (map[string]T, error) {
 		out := make(map[string]T, len(files))
 		for _, f := range files {
 			out[f] = look(f)

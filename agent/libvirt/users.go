@@ -97,7 +97,7 @@ type fileWatches struct {
 }
 
 // usersOf finds out which files the domains use, whatever path their definitions call them by.
-func (b *Backend) usersOf(ctx context.Context, all []sighted) fileUsers {
+func (b *Backend) usersOf(ctx context.Context, how recency, all []sighted) fileUsers {
 	type use struct {
 		held
 		fileUser
@@ -123,7 +123,7 @@ func (b *Backend) usersOf(ctx context.Context, all []sighted) fileUsers {
 		old, twice := opaque[u.path]
 		opaque[u.path] = u.opaque && (old || !twice)
 	}
-	known := b.files.chains.read(ctx, paths, func(path string) []fileID { return chainOf(path, opaque[path]) })
+	known := b.files.chains.read(ctx, how, paths, func(path string) []fileID { return chainOf(path, opaque[path]) })
 	b.files.chains.keepOnly(paths)
 	out := fileUsers{map[fileID][]fileUser{}, map[string][]fileUser{}}
 	for _, u := range uses {
@@ -162,7 +162,7 @@ func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, 
 	if err != nil {
 		return "", err
 	}
-	users := b.usersOf(ctx, all).of(p.pool.Name, p.volume, p.path(), id)
+	users := b.usersOf(ctx, fresh, all).of(p.pool.Name, p.volume, p.path(), id)
 	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.manner == asDisk })
 	for _, u := range users {
 		if u.id == except || mine && u.manner == asPart || p.shared && u.shared && u.manner == asDisk {
@@ -186,7 +186,7 @@ func (a *applying) checkRead(ctx context.Context, p place, library bool) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(a.usersOf(ctx, all).of(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool { return u.manner == asDisk || u.manner == asPart && !library }) {
+	if slices.ContainsFunc(a.usersOf(ctx, fresh, all).of(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool { return u.manner == asDisk || u.manner == asPart && !library }) {
 		return fleet.Errorf(fleet.Conflict, "The volume %s is a disk of a VM on this host, or a part of one, so it is neither cloned nor put into a drive. Choose one that no VM uses.", p.volume)
 	}
 	return nil
@@ -200,9 +200,9 @@ func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.Poo
 			paths = append(paths, v.Path)
 		}
 	}
-	ids := b.files.volumes.read(ctx, paths, identifyVolume)
+	ids := b.files.volumes.read(ctx, recent, paths, identifyVolume)
 	b.files.volumes.keepOnly(paths)
-	users := b.usersOf(ctx, all)
+	users := b.usersOf(ctx, recent, all)
 	bases := b.basesOf(ctx, pools)
 	for i := range pools {
 		volumes := slices.Clone(pools[i].Status.Volumes) // the pool's own look keeps the others
@@ -228,7 +228,7 @@ func (b *Backend) basesOf(ctx context.Context, pools []wire.PoolReport) map[file
 			}
 		}
 	}
-	chains := b.files.bases.read(ctx, paths, func(path string) []fileID { return chainOf(path, false) })
+	chains := b.files.bases.read(ctx, recent, paths, func(path string) []fileID { return chainOf(path, false) })
 	b.files.bases.keepOnly(paths)
 	out := map[fileID][]string{}
 	for _, path := range paths {

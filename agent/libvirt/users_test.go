@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"quantix/agent"
 	"quantix/agent/hvtest"
 	"quantix/internal/fleet"
 )
@@ -146,5 +147,41 @@ func TestLinksInAPoolAreNotRead(t *testing.T) {
 	vm.Spec.Disks = []fleet.Disk{d}
 	if err := f.ApplyVM(t.Context(), order(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "plain file") {
 		t.Errorf("a link was cloned: %v", err)
+	}
+}
+
+// Who uses a file is looked at when it counts: what an administrator did since the last report decides.
+func TestAFileIsWhoseItIsNow(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	made := func(volume string) fleet.VM {
+		t.Helper()
+		vm := f.vm()
+		vm.Spec.Disks = []fleet.Disk{f.disk(volume)}
+		f.ok(f.ApplyVM(t.Context(), order(vm, f.pool)))
+		return vm
+	}
+	keeper, other, third := made("keeper.qcow2"), made("other.qcow2"), made("third.qcow2")
+	at := func(volume string) string { return filepath.Join(f.pool.Spec.Path, volume) }
+	_, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}}) // which remembers whose files are whose
+	f.ok(err)
+
+	f.ok(os.Remove(at("keeper.qcow2")))
+	f.ok(os.Symlink(at("other.qcow2"), at("keeper.qcow2")))
+	if err := f.DeleteVM(t.Context(), other, []fleet.Pool{f.pool}, true); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "in use by another VM") {
+		t.Errorf("delete a disk that another VM's has become a link to: %v", err)
+	}
+	if _, err := os.Stat(at("keeper.qcow2")); err != nil {
+		t.Error(err)
+	}
+
+	f.ok(os.Remove(at("keeper.qcow2")))
+	f.ok(os.Rename(at("other.qcow2"), at("third.qcow2"))) // the file that was the other's is the third's now
+	f.ok(f.DeleteVM(t.Context(), third, []fleet.Pool{f.pool}, true))
+	if _, err := os.Stat(at("third.qcow2")); err == nil {
+		t.Error("it is there still")
+	}
+	for _, vm := range []fleet.VM{keeper, other} {
+		f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
 	}
 }
