@@ -161,6 +161,24 @@ func (g *cluster) run(name string, args ...string) string {
 	return out
 }
 
+// tell logs what the cluster says of itself: a pool that does not come back may be the cluster's fault.
+func (g *cluster) tell() {
+	g.t.Helper()
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.osd.Process.Pid))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	g.t.Logf("the OSD's process is in state %.1s", state)
+	for _, about := range [][]string{{"ceph", "--connect-timeout", "10", "status"}, {"rbd", "ls", cephPool}} {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		out, err := exec.CommandContext(ctx, about[0], append([]string{"-c", g.dir + "/ceph.conf"}, about[1:]...)...).CombinedOutput()
+		cancel()
+		g.t.Logf("%s: %v: %s", strings.Join(about, " "), err, out)
+	}
+	for _, name := range []string{"mon.a", "osd.0"} {
+		log, _ := os.ReadFile(g.dir + "/" + name + ".log")
+		g.t.Logf("%s said last: %s", name, log[max(0, len(log)-3000):])
+	}
+}
+
 func (g *cluster) pool(b backend, user string) fleet.Pool {
 	return named(g.t, b, fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{
 		Kind: fleet.PoolRBD, Monitors: g.monitor, CephPool: cephPool, User: user, Shared: true,
@@ -303,6 +321,11 @@ func TestRBD(t *testing.T) {
 		t.Errorf("start on a pool that hangs: %v", err)
 	}
 	f.ok(g.osd.Process.Signal(syscall.SIGCONT))
+	t.Cleanup(func() {
+		if t.Failed() {
+			g.tell()
+		}
+	})
 	waitPool(t, b, p, "active again by itself", isActive)
 
 	f.ok(b.DeleteVM(t.Context(), vm, []fleet.Pool{p}, true))

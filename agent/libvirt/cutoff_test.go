@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -243,6 +244,28 @@ func (c *cutter) agrees(when string, vm fleet.VM) fleet.VMStatus {
 		checkChain(c.t, d.Path)
 	}
 	return s
+}
+
+// settled waits until libvirtd has done all that it was asked: it ends what it has begun for an agent that is killed, and the next
+// one is there only seconds after.
+func (c *cutter) settled() {
+	c.t.Helper()
+	waitFor(c.t, "libvirtd has nothing to do", func() bool {
+		out := run(c.t, "virt-admin", "-c", "libvirtd:///system", "srv-threadpool-info", "libvirtd")
+		number := func(name string) (n int) {
+			_, rest, _ := strings.Cut(out, name)
+			_, rest, found := strings.Cut(rest, ":")
+			if fields := strings.Fields(rest); found && len(fields) > 0 {
+				n, _ = strconv.Atoi(fields[0])
+			}
+			return n
+		}
+		all := number("nWorkers")
+		if all == 0 {
+			c.t.Fatalf("libvirtd's workers: %s", out)
+		}
+		return number("freeWorkers") == all && number("jobQueueDepth") == 0
+	})
 }
 
 // gone deletes the VM with its disks, and demands that nothing is left of it.

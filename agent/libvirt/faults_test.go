@@ -59,6 +59,7 @@ func TestMakingAVMCutOffAnywhere(t *testing.T) {
 			break
 		}
 		c.places++
+		c.settled()
 		c.gone(when+" ("+where+")", *o.VM, base...)
 	}
 	c.tell(40)

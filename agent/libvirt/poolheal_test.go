@@ -18,7 +18,17 @@ func marker(p fleet.Pool) string { return filepath.Join(p.Spec.Path, agent.PoolM
 
 func waitPool(t *testing.T, b backend, p fleet.Pool, what string, ok func(fleet.PoolStatus) bool) {
 	t.Helper()
-	waitFor(t, "the pool is "+what, func() bool { return ok(poolOf(t, b, p)) })
+	var last fleet.PoolStatus
+	defer func() {
+		if t.Failed() {
+			last.Volumes = nil
+			t.Logf("the pool was last %+v", last)
+		}
+	}()
+	waitFor(t, "the pool is "+what, func() bool {
+		last = poolOf(t, b, p)
+		return ok(last)
+	})
 }
 
 func isActive(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive }
