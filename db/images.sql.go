@@ -637,8 +637,8 @@ func (q *Queries) VersionsThere(ctx context.Context, ids []string) ([]fleet.Imag
 }
 
 const workOnVolumes = `-- name: WorkOnVolumes :many
-SELECT split_part(substr(j.subject, 8), '/', 1)::text AS pool_id, j.subject, j.kind, j.host_id, j.state, COALESCE(j.args->'volume'->>'source', '')::text AS source FROM jobs j
-WHERE split_part(substr(j.subject, 8), '/', 1) = ANY ($1::text[]) AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running') AND j.kind <> 'upload.open' ORDER BY j.id
+SELECT w.pool_id::text AS pool_id, w.subject, w.kind, w.host_id, w.state, COALESCE(w.args->'volume'->>'source', '')::text AS source FROM volume_work w
+WHERE w.pool_id = ANY ($1::text[]) ORDER BY w.id
 `
 
 type WorkOnVolumesRow struct {

@@ -719,3 +719,13 @@ type VolumeRead struct {
 	HostID  fleet.HostID
 	At      time.Time
 }
+
+type VolumeWork struct {
+	ID      fleet.JobID
+	HostID  fleet.HostID
+	Kind    fleet.JobKind
+	State   fleet.JobState
+	Subject fleet.Subject
+	Args    fleet.JobArgs
+	PoolID  fleet.PoolID
+}

@@ -194,7 +194,7 @@ func (q *Queries) VolumeHeld(ctx context.Context, arg VolumeHeldParams) ([]byte,
 const volumeNameTaken = `-- name: VolumeNameTaken :one
 SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = $1::text AND ($2::text = '' OR ph.host_id = $2)
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', $3::text)))
-    OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || $1 || '/' || $3 AND j.state IN ('queued', 'running') AND j.kind <> 'upload.open' AND ($2 = '' OR j.host_id = $2))
+    OR EXISTS (SELECT 1 FROM volume_work w WHERE w.subject = 'volume:' || $1 || '/' || $3 AND ($2 = '' OR w.host_id = $2))
     OR EXISTS (SELECT 1 FROM moves_in($1) m WHERE m.volume = $3)
     OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = $1 AND m.volume = $3)
     OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $3)))) > 0)::boolean
@@ -312,7 +312,7 @@ func (q *Queries) VolumeSharers(ctx context.Context, arg VolumeSharersParams) ([
 const volumeTaken = `-- name: VolumeTaken :one
 SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = $1::text
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', $2::text)))
-    OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || $1 || '/' || $2 AND j.state IN ('queued', 'running') AND j.kind <> 'upload.open')
+    OR EXISTS (SELECT 1 FROM volume_work w WHERE w.subject = 'volume:' || $1 || '/' || $2)
     OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = $1 AND m.volume = $2)
     OR EXISTS (SELECT 1 FROM moves_in($1) m WHERE m.volume = $2)
     OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $2)))) > 0)::boolean
@@ -333,8 +333,7 @@ func (q *Queries) VolumeTaken(ctx context.Context, arg VolumeTakenParams) (bool,
 }
 
 const volumesAtWork = `-- name: VolumesAtWork :many
-SELECT j.subject, j.kind, j.host_id, j.state, COALESCE(j.args->'volume'->>'source', '')::text AS source FROM jobs j
-WHERE split_part(substr(j.subject, 8), '/', 1) = $1::text AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running') AND j.kind <> 'upload.open'
+SELECT w.subject, w.kind, w.host_id, w.state, COALESCE(w.args->'volume'->>'source', '')::text AS source FROM volume_work w WHERE w.pool_id = $1::text
 UNION ALL SELECT 'volume:' || $1 || '/' || m.volume, 'vm.move', m.host_id, m.state, '' FROM moves_in($1) m
 `
 
@@ -346,7 +345,7 @@ type VolumesAtWorkRow struct {
 	Source  string
 }
 
-// The orders for volumes of a pool that have not ended, with what each reads. That a host is asked to come for an upload is none: the upload is, and ends before.
+// The orders for volumes of a pool that have not ended, with what each reads.
 func (q *Queries) VolumesAtWork(ctx context.Context, poolID string) ([]VolumesAtWorkRow, error) {
 	rows, err := q.db.Query(ctx, volumesAtWork, poolID)
 	if err != nil {
@@ -420,8 +419,8 @@ func (q *Queries) VolumesNamed(ctx context.Context, arg VolumesNamedParams) ([]V
 }
 
 const volumesToCome = `-- name: VolumesToCome :many
-SELECT j.host_id, split_part(substr(j.subject, 8), '/', 1)::text AS pool_id, sum(COALESCE((j.args->'volume'->>'takesBytes')::bigint, 0))::bigint AS bytes
-FROM jobs j WHERE split_part(substr(j.subject, 8), '/', 1) = ANY ($1::text[]) AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running')
+SELECT w.host_id, w.pool_id::text AS pool_id, sum(COALESCE((w.args->'volume'->>'takesBytes')::bigint, 0))::bigint AS bytes
+FROM volume_work w WHERE w.pool_id = ANY ($1::text[])
 GROUP BY 1, 2
 UNION ALL SELECT m.host_id, p.id, m.takes FROM unnest($1::text[]) AS p (id) CROSS JOIN LATERAL moves_in(p.id) m WHERE m.takes > 0
 `

@@ -93,8 +93,8 @@ WHERE m.names <> '{}';
 
 -- name: WorkOnVolumes :many
 -- VolumesAtWork of several pools.
-SELECT split_part(substr(j.subject, 8), '/', 1)::text AS pool_id, j.subject, j.kind, j.host_id, j.state, COALESCE(j.args->'volume'->>'source', '')::text AS source FROM jobs j
-WHERE split_part(substr(j.subject, 8), '/', 1) = ANY (@pools::text[]) AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running') AND j.kind <> 'upload.open' ORDER BY j.id;
+SELECT w.pool_id::text AS pool_id, w.subject, w.kind, w.host_id, w.state, COALESCE(w.args->'volume'->>'source', '')::text AS source FROM volume_work w
+WHERE w.pool_id = ANY (@pools::text[]) ORDER BY w.id;
 
 -- name: PlainVolumes :many
 -- The volumes without a VM's name that these hosts say these pools have.

@@ -10,7 +10,7 @@ WHERE v.volume IS NOT NULL;
 -- Whether a volume of that name is reported in the pool, is being made there, or is or was a disk of a VM.
 SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = @pool_id::text
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', @volume::text)))
-    OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || @pool_id || '/' || @volume AND j.state IN ('queued', 'running') AND j.kind <> 'upload.open')
+    OR EXISTS (SELECT 1 FROM volume_work w WHERE w.subject = 'volume:' || @pool_id || '/' || @volume)
     OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = @pool_id AND m.volume = @volume)
     OR EXISTS (SELECT 1 FROM moves_in(@pool_id) m WHERE m.volume = @volume)
     OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id, 'volume', @volume)))) > 0)::boolean
@@ -47,15 +47,14 @@ UNION ALL SELECT f.host_id, f.id, f.name, '', true FROM found_vms f WHERE f.id =
 SELECT volume_held(@pool_id::text, @volume::text, @host::text)::json;
 
 -- name: VolumesAtWork :many
--- The orders for volumes of a pool that have not ended, with what each reads. That a host is asked to come for an upload is none: the upload is, and ends before.
-SELECT j.subject, j.kind, j.host_id, j.state, COALESCE(j.args->'volume'->>'source', '')::text AS source FROM jobs j
-WHERE split_part(substr(j.subject, 8), '/', 1) = @pool_id::text AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running') AND j.kind <> 'upload.open'
+-- The orders for volumes of a pool that have not ended, with what each reads.
+SELECT w.subject, w.kind, w.host_id, w.state, COALESCE(w.args->'volume'->>'source', '')::text AS source FROM volume_work w WHERE w.pool_id = @pool_id::text
 UNION ALL SELECT 'volume:' || @pool_id || '/' || m.volume, 'vm.move', m.host_id, m.state, '' FROM moves_in(@pool_id) m;
 
 -- name: VolumesToCome :many
 -- What the orders for volumes of these pools that have not ended will take, by the host that does them.
-SELECT j.host_id, split_part(substr(j.subject, 8), '/', 1)::text AS pool_id, sum(COALESCE((j.args->'volume'->>'takesBytes')::bigint, 0))::bigint AS bytes
-FROM jobs j WHERE split_part(substr(j.subject, 8), '/', 1) = ANY (@pools::text[]) AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running')
+SELECT w.host_id, w.pool_id::text AS pool_id, sum(COALESCE((w.args->'volume'->>'takesBytes')::bigint, 0))::bigint AS bytes
+FROM volume_work w WHERE w.pool_id = ANY (@pools::text[])
 GROUP BY 1, 2
 UNION ALL SELECT m.host_id, p.id, m.takes FROM unnest(@pools::text[]) AS p (id) CROSS JOIN LATERAL moves_in(p.id) m WHERE m.takes > 0;
 
@@ -74,7 +73,7 @@ UNION ALL SELECT f.id, f.name FROM found_vms f WHERE f.id = ANY (@ids::text[]) A
 -- VolumeTaken, of one host's files where the pool is local: what hosts say of it, what is being made, and what are or were VMs' disks.
 SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = @pool_id::text AND (@host::text = '' OR ph.host_id = @host)
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', @volume::text)))
-    OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || @pool_id || '/' || @volume AND j.state IN ('queued', 'running') AND j.kind <> 'upload.open' AND (@host = '' OR j.host_id = @host))
+    OR EXISTS (SELECT 1 FROM volume_work w WHERE w.subject = 'volume:' || @pool_id || '/' || @volume AND (@host = '' OR w.host_id = @host))
     OR EXISTS (SELECT 1 FROM moves_in(@pool_id) m WHERE m.volume = @volume)
     OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = @pool_id AND m.volume = @volume)
     OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id, 'volume', @volume)))) > 0)::boolean
