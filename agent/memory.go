@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -84,6 +85,9 @@ func openMemory(path string) (*memory, error) {
 	}
 	return m, nil
 }
+
+// longestLook is how long no look takes: what was noted longer ago than that, each has seen.
+const longestLook = time.Hour
 
 // since reports whether something was noted of it after a look began, which then knows less and is not believed.
 func (m *memory) since(of any, begun time.Time) bool { return !m.noted[of].Before(begun) }
@@ -178,11 +182,11 @@ func (m *memory) stamped(id fleet.VMID) int64 {
 func (m *memory) vmGone(id fleet.VMID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.noted[id] = time.Now()
 	if _, ok := m.kept.VMs[id]; !ok {
 		return nil
 	}
 	delete(m.kept.VMs, id)
-	delete(m.noted, id)
 	return m.save()
 }
 
@@ -222,11 +226,11 @@ func (m *memory) networkActed(n fleet.Network, words, boot string) error {
 func (m *memory) networkGone(id fleet.NetworkID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.noted[id] = time.Now()
 	if _, ok := m.kept.Networks[id]; !ok {
 		return nil
 	}
 	delete(m.kept.Networks, id)
-	delete(m.noted, id)
 	return m.save()
 }
 
@@ -319,6 +323,7 @@ func (m *memory) forget(s wire.State, busy map[fleet.Subject]bool, begun time.Ti
 	for _, vm := range s.VMs {
 		here[vm.ID] = true
 	}
+	maps.DeleteFunc(m.noted, func(_ any, at time.Time) bool { return begun.Sub(at) > longestLook })
 	before := len(m.kept.VMs) + len(m.kept.Pools)
 	for _, p := range s.Pools {
 		if p.Status.State == fleet.PoolActive && !m.since(p.Name, begun) {
@@ -328,7 +333,6 @@ func (m *memory) forget(s wire.State, busy map[fleet.Subject]bool, begun time.Ti
 	for id, k := range m.kept.VMs {
 		if k.Error == "" && len(k.Made) == 0 && !here[id] && !busy[fleet.SubjectVM(id)] && !m.since(id, begun) {
 			delete(m.kept.VMs, id)
-			delete(m.noted, id)
 		}
 	}
 	if len(m.kept.VMs)+len(m.kept.Pools) == before {

@@ -98,17 +98,27 @@ func (d *byDir[T]) readDir(ctx context.Context, how recency, dir string, files [
 		d.dirs[dir] = w
 	}
 	d.mu.Unlock()
-	known := w.sight().value
-	if how.age == 0 || slices.ContainsFunc(files, func(f string) bool { _, ok := known[f]; return !ok }) {
+	lacks := func(seen map[string]T) bool {
+		return slices.ContainsFunc(files, func(f string) bool { _, ok := seen[f]; return !ok })
+	}
+	if how.age == 0 || lacks(w.sight().value) {
 		w.expire()
 	}
-	return w.read(ctx, how.age, how.patience, func() (map[string]T, error) {
-		out := make(map[string]T, len(files))
-		for _, f := range files {
-			out[f] = look(f)
-		}
-		return out, nil
-	}).value
+	read := func() map[string]T {
+		return w.read(ctx, how.age, how.patience, func() (map[string]T, error) {
+			out := make(map[string]T, len(files))
+			for _, f := range files {
+				out[f] = look(f)
+			}
+			return out, nil
+		}).value
+	}
+	seen := read()
+	if lacks(seen) { // somebody else's look, at other files, came in between; or storage hangs, which is not waited for twice
+		w.expire()
+		seen = read()
+	}
+	return seen
 }
 
 // keepOnly forgets all directories but those of the paths. A look that hangs is kept, so that no second one joins it.

@@ -79,7 +79,7 @@ func (b *Backend) physicalsFree(ctx context.Context, c *conn, id fleet.VMID, dev
 		if err != nil {
 			return err
 		}
-		dirs := b.dirsOfPools(ctx, all)
+		dirs := b.dirsOfPools(ctx, fresh, all)
 		for _, s := range all {
 			files := s.held()
 			if running && s.live == nil || s.id == id {

@@ -104,7 +104,7 @@ func (b *Backend) usersOf(ctx context.Context, how recency, all []sighted) fileU
 	}
 	var uses []use
 	opaque := map[string]bool{}
-	dirs := b.dirsOfPools(ctx, all)
+	dirs := b.dirsOfPools(ctx, how, all)
 	for _, s := range all {
 		disks := s.held()
 		for _, f := range s.files() {
@@ -313,11 +313,14 @@ func (d poolDirs) unknown(path string) string {
 }
 
 // dirsOfPools asks libvirt only where a domain calls a disk by its pool, and never waits for storage that hangs.
-func (b *Backend) dirsOfPools(ctx context.Context, all []sighted) poolDirs {
+func (b *Backend) dirsOfPools(ctx context.Context, how recency, all []sighted) poolDirs {
 	if !slices.ContainsFunc(all, func(s sighted) bool {
 		return slices.ContainsFunc(s.files(), func(f string) bool { return strings.HasPrefix(f, volumePrefix) })
 	}) {
 		return nil
+	}
+	if how.age == 0 {
+		b.files.pools.expire()
 	}
 	return b.files.pools.read(ctx, 10*time.Second, poolPatience, func() (poolDirs, error) {
 		c, err := dial(b.life, b.socket)
