@@ -132,9 +132,7 @@ func (d *description) judge(method, path string, status int, kind string, body [
 
 // differs lists where the value is not what the schema allows.
 func (d *description) differs(at string, s schema, v any) (out []string) {
-	if s.Ref != "" {
-		return d.differs(at, d.Components.Schemas[s.Ref[strings.LastIndex(s.Ref, "/")+1:]], v)
-	}
+	s = d.form(s)
 	if len(s.AnyOf) > 0 {
 		var reasons []string
 		for _, one := range s.AnyOf {

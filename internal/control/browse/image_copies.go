@@ -84,9 +84,7 @@ func (b *Browse) copies(ctx context.Context, versions []fleet.ImageVersion) (Cop
 	}
 	for i := range copies {
 		c := &copies[i]
-		if v := on[place{c.PoolID, c.HostID, c.Volume}]; v != nil {
-			c.On = v
-		}
+		c.On = on[place{c.PoolID, c.HostID, c.Volume}]
 		c.judge(of[c.VersionID], heard[place{pool: c.PoolID, host: c.HostID}])
 	}
 	return copies, b.addWork(ctx, pools, copies)
