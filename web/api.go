@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -116,10 +118,8 @@ func (s *Server) registerAPI(e *echo.Echo) {
 		o.register(s, api, o.Operation)
 	}
 	requireAnswers(api.OpenAPI())
-	var err error
-	if s.description, err = json.Marshal(api.OpenAPI()); err != nil {
-		panic(err) // types of this program
-	}
+	// Rendered by the first who asks: it takes a tenth of a second, which no start needs.
+	s.description = sync.OnceValues(func() ([]byte, error) { return json.Marshal(api.OpenAPI()) })
 }
 
 const apiDescription = "The operations of the pages, for programs. Lists answer {\"items\": […], \"next\": \"…\"}: pass next as " +
@@ -128,7 +128,11 @@ const apiDescription = "The operations of the pages, for programs. Lists answer 
 
 // openAPI answers with the description of the API, which needs no token.
 func (s *Server) openAPI(c echo.Context, _ fleet.Actor) error {
-	return c.Blob(http.StatusOK, "application/vnd.oai.openapi+json;version=3.1", s.description)
+	text, err := s.description()
+	if err != nil {
+		return fmt.Errorf("render the API's description: %w", err)
+	}
+	return c.Blob(http.StatusOK, "application/vnd.oai.openapi+json;version=3.1", text)
 }
 
 // apiProblem judges an error as it is judged for pages.

@@ -279,3 +279,10 @@ func TestWhatNobodyHasReportedYetIsDescribed(t *testing.T) {
 		admin.call(http.MethodGet, "/api/v1"+path, "").is(t, http.StatusOK)
 	}
 }
+
+func (d *description) form(s schema) schema {
+	for s.Ref != "" {
+		s = d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
+	}
+	return s
+}

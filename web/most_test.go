@@ -1,3 +1,5 @@
+//go:build ordeal
+
 package web_test
 
 import (
@@ -35,13 +37,6 @@ func (r room) filled(n int) json.RawMessage {
 		ends = "{}"
 	}
 	return json.RawMessage(ends[:1] + strings.TrimPrefix(b.String(), ",") + ends[1:])
-}
-
-func (d *description) form(s schema) schema {
-	for s.Ref != "" {
-		s = d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
-	}
-	return s
 }
 
 func (d *description) least(s schema) string {

@@ -54,7 +54,7 @@ type Server struct {
 	seats   seats
 	metrics *metrics
 
-	description []byte // of /api/v1, as OpenAPI
+	description func() ([]byte, error) // of /api/v1, as OpenAPI
 }
 
 // New makes a server; it listens nowhere.

@@ -101,22 +101,22 @@ func (h *host) programs(id fleet.VMID) {
 	if out, err = run(time.Minute, "/bin/false"); err != nil || out.ExitCode != 1 || out.Stdout != "" {
 		h.t.Errorf("false ended %+v, %v", out, err)
 	}
-	if _, err = run(2*time.Second, "/bin/sleep", "20"); !errors.Is(err, agent.ErrGoesOn) {
+	if _, err = run(5*time.Second, "/bin/sleep", "60"); !errors.Is(err, agent.ErrGoesOn) {
 		h.t.Errorf("a program that goes on: %v", err)
 	}
-	check := func(program, args string) error {
-		ctx, cancel := context.WithTimeout(h.ctx, 3*time.Second)
+	check := func(within time.Duration, program, args string) error {
+		ctx, cancel := context.WithTimeout(h.ctx, within)
 		defer cancel()
 		_, err := h.CheckGuest(ctx, id, fleet.HealthCheck{Kind: fleet.HealthExec, Program: program, Args: args}.Usual())
 		return err
 	}
-	h.must("check by a program", check("/bin/echo", "a\nb"))
+	h.must("check by a program", check(patience, "/bin/echo", "a\nb"))
 	var unsure agent.Unsure
-	if err := check("/bin/false", ""); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "exit code 1") {
+	if err := check(patience, "/bin/false", ""); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "exit code 1") {
 		h.t.Errorf("a check whose program fails: %v", err)
 	}
 	for range 2 { // the second is not begun beside the first
-		if err := check("/bin/sleep", "30"); err == nil || errors.As(err, &unsure) {
+		if err := check(3*time.Second, "/bin/sleep", "30"); err == nil || errors.As(err, &unsure) {
 			h.t.Errorf("a check whose program hangs: %v", err)
 		}
 	}

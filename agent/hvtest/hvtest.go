@@ -3,6 +3,7 @@
 package hvtest
 
 import (
+	"slices"
 	"testing"
 
 	"quantix/agent"
@@ -125,6 +126,12 @@ type Harness struct {
 
 	// Freeze makes the hypervisor accept calls without ever answering them, until thaw. Optional.
 	Freeze func(t *testing.T) (thaw func())
+
+	// CoreOnly leaves out the cases that are not marked core: what another run of the suite holds.
+	CoreOnly bool
+
+	// CutsOff says that an order may be ended by a panic in the functions that it is given, which stands for the agent's end.
+	CutsOff bool
 }
 
 // Misplacement is a way in which another directory can stand in a pool's place.
@@ -166,136 +173,160 @@ type Image struct {
 	SizeBytes int64 // as a guest sees it
 }
 
+// testCase is one case of the suite.
+type testCase struct {
+	name string
+	test func(*testing.T, *host)
+}
+
+// core are the cases of each area that show that a backend works; more are all others.
+var (
+	core = []testCase{
+		{"a new VM is defined and stopped", testCreate},
+		{"applying twice changes nothing", testApplyTwice},
+		{"an absent VM is absent", testAbsent},
+		{"power orders do what they say, and nothing the second time", testPower},
+		{"orders to a stopped guest say that it is not running", testNotRunning},
+		{"edits of a stopped VM apply at once", testEditStopped},
+		{"edits of a running VM wait for its next boot", testNextBoot},
+		{"every part of a VM is as it was asked for", testParts},
+		{"every field of a disk and a card is as it was asked for", testDevices},
+		{"what a guest reads when it first starts is made once", testFirstBoot},
+		{"network cards come to a running guest and go", testHotPlug},
+		{"disks come to a running guest and go", testPlugDisks},
+		{"disks that are raw files", testRawDisks},
+		{"a running guest gets vCPUs, memory and media", testGrowRunning},
+		{"what an edit would change is told and not done", testPlan},
+		{"a stopped VM is renamed", testRename},
+		{"a disk that was made and is not there is a fault", testMissingDisk},
+		{"a VM whose definition is gone is defined from its disks", testUndefined},
+		{"what an administrator changed is shown and stays", testDrift},
+		{"what an administrator changed is put back", testPutBack},
+		{"what an administrator changed is taken over", testTakeOver},
+		{"a guest whose definition is removed shows at once", testTransient},
+		{"deleting a VM leaves its disks unless told", testDelete},
+		{"disks are cloned from images", testClone},
+		{"images that refer to other files are refused", testUnsafeImages},
+		{"a disk in use by another VM is refused", testDiskInUse},
+		{"only a disc is put into a drive", testISOs},
+		{"found domains are shown and never touched", testFound},
+		{"a pool is applied, reported and released", testPool},
+		{"a pool in use is not released", testPoolInUse},
+		{"a failing pool speaks the host's own words", testFailingPool},
+		{"nothing is made where another directory stands in a pool's place", testPoolMisplaced},
+		{"volumes are made, grown, cloned, wiped and deleted", testVolumes},
+		{"volumes are downloaded and inspected", testDownloads},
+		{"volumes are uploaded piece by piece", testUploads},
+		{"volumes are copied byte by byte", testCopyVolume},
+		{"disks stand on images that others stand on, too", testOverlay},
+		{"a volume in use is left alone", testVolumeInUse},
+		{"a VM's disk grows, running and off", testGrowDisk},
+		{"a disk is moved to another pool, running and off", testMove},
+		{"snapshots of a VM that is off are taken, gone back to and deleted", testSnapshots},
+		{"snapshots of a running VM are taken and deleted", testSnapshotsRunning},
+		{"a VM goes back to the memory of a snapshot", testSnapshotMemory},
+		{"a network is applied, reported and released", testNetwork},
+		{"security groups filter cards, also of a guest that runs", testSecurityGroups},
+		{"the console speaks VNC", testConsole},
+		{"a guest says what it is, and does what its agent is asked", testGuestAgent},
+		{"a state in which nothing changed is equal", testSteady},
+		{"a reopened backend sees the same host", testReopen},
+		{"a context that has ended is honoured", testDeadline},
+	}
+	more = []testCase{
+		{"NUMA cells of a guest", testCells},
+		{"a guest whose memory is encrypted, where the host can", testConfidential},
+		{"a guest whose device of the host is not there stays off", testNoDevice},
+		{"a machine of the nineties", testOldMachine},
+		{"several VMs share a disk", testSharedDisks},
+		{"a disk is encrypted by its host", testEncryptedDisks},
+		{"a guest has a disk of its host for itself", testPhysicalDisks},
+		{"a running VM is renamed at its next boot", testRenameRunning},
+		{"a disk that was made is not made again for a VM whose definition is gone", testMissingUndefined},
+		{"a missing disk shows on a running guest", testMissingRunning},
+		{"a disk that an administrator detached stays detached", testDetached},
+		{"an older definition that an administrator restores stays", testRestored},
+		{"a VM's mark goes where its domain goes", testMark},
+		{"VMs of one name live on one host", testOneName},
+		{"a renamed VM takes a name that is free", testRenameTaken},
+		{"a disk outlives the pool of its image", testImagePoolGone},
+		{"volumes say whose disks they are", testVolumeUsers},
+		{"somebody's disk is neither cloned nor put into a drive", testDiskIsNoImage},
+		{"a pool of that name with another source is refused", testPoolClash},
+		{"a pool that somebody stops stays stopped until it is ordered again", testPoolStopped},
+		{"a directory that belongs to another pool is refused", testPoolMarker},
+		{"a pool outside the agent's roots is refused", testPoolRoots},
+		{"a volume is made once", testVolumeMadeOnce},
+		{"a volume is downloaded once", testDownloadOnce},
+		{"a download that is taken back leaves nothing", testDownloadStopped},
+		{"what is uploaded is inspected, and is what was promised", testUploadsJudged},
+		{"an upload that is cut off goes on where the host has it", testUploadGoesOn},
+		{"a volume's checksum is told while its file is as it was", testHash},
+		{"a clone takes the disks that were copied for it", testCopiedDisks},
+		{"a VM goes out in an archive and comes in again", testAppliances},
+		{"what leads out of an archive is refused", testAppliancesRefused},
+		{"a conversion that is taken back leaves nothing", testConvertStopped},
+		{"a volume is renamed, and never over another", testRenameVolume},
+		{"a volume is sent whole or not at all", testReadVolume},
+		{"a copy and a wipe that are taken back end at once", testVolumeStopped},
+		{"no order reaches beyond its pool", testVolumeNames},
+		{"volumes that refer to other files are only deleted", testVolumeOfOthers},
+		{"no volume is touched where another directory stands in a pool's place", testVolumeMisplaced},
+		{"a disk that others stand on does not grow", testGrowDiskRefused},
+		{"a move that is stopped leaves the disk where it was", testMoveStopped},
+		{"what cannot be moved is refused and left whole", testMoveRefused},
+		{"a snapshot in the middle, at the root, and a branch are deleted", testSnapshotBranches},
+		{"a new VM begins as another was in a snapshot", testFromSnapshot},
+		{"an order about snapshots is done once", testSnapshotOnce},
+		{"what would part a VM from its snapshots is refused", testSnapshotRefused},
+		{"snapshots that somebody else made are shown and respected", testSnapshotOthers},
+		{"a volume comes from another host as it was sent", testTransfer},
+		{"what is sent is inspected, and is what was promised", testTransferJudged},
+		{"a VM that is off leaves, and comes up from its disks elsewhere", testLeave},
+		{"a VM that cannot leave is left whole", testLeaveRefused},
+		{"a VM that was used since it was sent stays", testLeaveAgain},
+		{"networks are listed", testNetworks},
+		{"a network of each mode runs", testNetworkModes},
+		{"a network on devices of the host is defined", testNetworkOnDevices},
+		{"a card that takes a device for itself waits until it is free", testCardOfItsOwn},
+		{"a network of that name that somebody else made is left alone", testNetworkTaken},
+		{"a network that somebody edited is shown and stays", testNetworkEdited},
+		{"addresses are reserved while a network runs", testReservations},
+		{"reservations that somebody changes while a network runs are shown", testReservationsDropped},
+		{"port groups change while a network runs, and cards attach to them", testPortGroups},
+		{"a network that somebody stops is ordered again", testNetworkStopped},
+		{"a running network whose definition is removed shows at once", testNetworkUndefined},
+		{"a network that somebody removes is shown as such", testNetworkRemoved},
+		{"a network without its dnsmasq says so", testNetworkUnserved},
+		{"a network in use is not released", testNetworkInUse},
+		{"what somebody changes of filters shows and stays", testFilterDrift},
+		{"changes wake up", testChanges},
+		{"running guests are metered", testMeters},
+		{"a guest without an agent is asked for nothing", testNoGuestAgent},
+		{"what a host does by itself is kept with the VM", testPolicy},
+		{"guests with a floor are asked for memory", testBalloons},
+		{"health checks ask the guest that runs", testHealth},
+	}
+	// cutOffs end orders at each of their steps.
+	cutOffs = []testCase{
+		{"making a VM, ended at any step", testMakingCutOff},
+		{"orders for volumes, ended at any step", testVolumesCutOff},
+		{"moves of disks, ended at any step", testMovesCutOff},
+		{"orders for snapshots, ended at any step", testSnapshotsCutOff},
+	}
+)
+
 // Run holds a backend to the meaning of agent.Hypervisor.
 func Run(t *testing.T, h Harness) {
+	cases := core
+	if !h.CoreOnly {
+		cases = slices.Concat(core, more)
+	}
+	if h.CutsOff {
+		cases = slices.Concat(cases, cutOffs)
+	}
 	t.Run("behaviour", func(t *testing.T) {
-		for _, c := range []struct {
-			name string
-			test func(*testing.T, *host)
-		}{
-			{"a new VM is defined and stopped", testCreate},
-			{"applying twice changes nothing", testApplyTwice},
-			{"an absent VM is absent", testAbsent},
-			{"power orders do what they say, and nothing the second time", testPower},
-			{"orders to a stopped guest say that it is not running", testNotRunning},
-			{"edits of a stopped VM apply at once", testEditStopped},
-			{"edits of a running VM wait for its next boot", testNextBoot},
-			{"every part of a VM is as it was asked for", testParts},
-			{"NUMA cells of a guest", testCells},
-			{"a guest whose memory is encrypted, where the host can", testConfidential},
-			{"a guest whose device of the host is not there stays off", testNoDevice},
-			{"every field of a disk and a card is as it was asked for", testDevices},
-			{"what a guest reads when it first starts is made once", testFirstBoot},
-			{"network cards come to a running guest and go", testHotPlug},
-			{"disks come to a running guest and go", testPlugDisks},
-			{"a machine of the nineties", testOldMachine},
-			{"disks that are raw files", testRawDisks},
-			{"several VMs share a disk", testSharedDisks},
-			{"a disk is encrypted by its host", testEncryptedDisks},
-			{"a guest has a disk of its host for itself", testPhysicalDisks},
-			{"a running guest gets vCPUs, memory and media", testGrowRunning},
-			{"what an edit would change is told and not done", testPlan},
-			{"a stopped VM is renamed", testRename},
-			{"a running VM is renamed at its next boot", testRenameRunning},
-			{"a disk that was made and is not there is a fault", testMissingDisk},
-			{"a disk that was made is not made again for a VM whose definition is gone", testMissingUndefined},
-			{"a missing disk shows on a running guest", testMissingRunning},
-			{"a VM whose definition is gone is defined from its disks", testUndefined},
-			{"what an administrator changed is shown and stays", testDrift},
-			{"what an administrator changed is put back", testPutBack},
-			{"what an administrator changed is taken over", testTakeOver},
-			{"a disk that an administrator detached stays detached", testDetached},
-			{"an older definition that an administrator restores stays", testRestored},
-			{"a guest whose definition is removed shows at once", testTransient},
-			{"a VM's mark goes where its domain goes", testMark},
-			{"VMs of one name live on one host", testOneName},
-			{"a renamed VM takes a name that is free", testRenameTaken},
-			{"deleting a VM leaves its disks unless told", testDelete},
-			{"disks are cloned from images", testClone},
-			{"a disk outlives the pool of its image", testImagePoolGone},
-			{"images that refer to other files are refused", testUnsafeImages},
-			{"a disk in use by another VM is refused", testDiskInUse},
-			{"volumes say whose disks they are", testVolumeUsers},
-			{"somebody's disk is neither cloned nor put into a drive", testDiskIsNoImage},
-			{"only a disc is put into a drive", testISOs},
-			{"found domains are shown and never touched", testFound},
-			{"a pool is applied, reported and released", testPool},
-			{"a pool in use is not released", testPoolInUse},
-			{"a pool of that name with another source is refused", testPoolClash},
-			{"a failing pool speaks the host's own words", testFailingPool},
-			{"a pool that somebody stops stays stopped until it is ordered again", testPoolStopped},
-			{"nothing is made where another directory stands in a pool's place", testPoolMisplaced},
-			{"a directory that belongs to another pool is refused", testPoolMarker},
-			{"a pool outside the agent's roots is refused", testPoolRoots},
-			{"volumes are made, grown, cloned, wiped and deleted", testVolumes},
-			{"a volume is made once", testVolumeMadeOnce},
-			{"volumes are downloaded and inspected", testDownloads},
-			{"a volume is downloaded once", testDownloadOnce},
-			{"a download that is taken back leaves nothing", testDownloadStopped},
-			{"volumes are uploaded piece by piece", testUploads},
-			{"what is uploaded is inspected, and is what was promised", testUploadsJudged},
-			{"an upload that is cut off goes on where the host has it", testUploadGoesOn},
-			{"a volume's checksum is told while its file is as it was", testHash},
-			{"volumes are copied byte by byte", testCopyVolume},
-			{"a clone takes the disks that were copied for it", testCopiedDisks},
-			{"a VM goes out in an archive and comes in again", testAppliances},
-			{"what leads out of an archive is refused", testAppliancesRefused},
-			{"a conversion that is taken back leaves nothing", testConvertStopped},
-			{"disks stand on images that others stand on, too", testOverlay},
-			{"a volume is renamed, and never over another", testRenameVolume},
-			{"a volume is sent whole or not at all", testReadVolume},
-			{"a copy and a wipe that are taken back end at once", testVolumeStopped},
-			{"no order reaches beyond its pool", testVolumeNames},
-			{"a volume in use is left alone", testVolumeInUse},
-			{"volumes that refer to other files are only deleted", testVolumeOfOthers},
-			{"no volume is touched where another directory stands in a pool's place", testVolumeMisplaced},
-			{"a VM's disk grows, running and off", testGrowDisk},
-			{"a disk that others stand on does not grow", testGrowDiskRefused},
-			{"a disk is moved to another pool, running and off", testMove},
-			{"a move that is stopped leaves the disk where it was", testMoveStopped},
-			{"what cannot be moved is refused and left whole", testMoveRefused},
-			{"snapshots of a VM that is off are taken, gone back to and deleted", testSnapshots},
-			{"snapshots of a running VM are taken and deleted", testSnapshotsRunning},
-			{"a VM goes back to the memory of a snapshot", testSnapshotMemory},
-			{"a snapshot in the middle, at the root, and a branch are deleted", testSnapshotBranches},
-			{"a new VM begins as another was in a snapshot", testFromSnapshot},
-			{"an order about snapshots is done once", testSnapshotOnce},
-			{"what would part a VM from its snapshots is refused", testSnapshotRefused},
-			{"snapshots that somebody else made are shown and respected", testSnapshotOthers},
-			{"a volume comes from another host as it was sent", testTransfer},
-			{"what is sent is inspected, and is what was promised", testTransferJudged},
-			{"a VM that is off leaves, and comes up from its disks elsewhere", testLeave},
-			{"a VM that cannot leave is left whole", testLeaveRefused},
-			{"a VM that was used since it was sent stays", testLeaveAgain},
-			{"networks are listed", testNetworks},
-			{"a network is applied, reported and released", testNetwork},
-			{"a network of each mode runs", testNetworkModes},
-			{"a network on devices of the host is defined", testNetworkOnDevices},
-			{"a card that takes a device for itself waits until it is free", testCardOfItsOwn},
-			{"a network of that name that somebody else made is left alone", testNetworkTaken},
-			{"a network that somebody edited is shown and stays", testNetworkEdited},
-			{"addresses are reserved while a network runs", testReservations},
-			{"reservations that somebody changes while a network runs are shown", testReservationsDropped},
-			{"port groups change while a network runs, and cards attach to them", testPortGroups},
-			{"a network that somebody stops is ordered again", testNetworkStopped},
-			{"a running network whose definition is removed shows at once", testNetworkUndefined},
-			{"a network that somebody removes is shown as such", testNetworkRemoved},
-			{"a network without its dnsmasq says so", testNetworkUnserved},
-			{"a network in use is not released", testNetworkInUse},
-			{"security groups filter cards, also of a guest that runs", testSecurityGroups},
-			{"what somebody changes of filters shows and stays", testFilterDrift},
-			{"the console speaks VNC", testConsole},
-			{"changes wake up", testChanges},
-			{"running guests are metered", testMeters},
-			{"a guest says what it is, and does what its agent is asked", testGuestAgent},
-			{"a guest without an agent is asked for nothing", testNoGuestAgent},
-			{"what a host does by itself is kept with the VM", testPolicy},
-			{"guests with a floor are asked for memory", testBalloons},
-			{"health checks ask the guest that runs", testHealth},
-			{"a state in which nothing changed is equal", testSteady},
-			{"a reopened backend sees the same host", testReopen},
-			{"a context that has ended is honoured", testDeadline},
-		} {
+		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				c.test(t, open(t, h))

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && ordeal
 
 package libvirt_test
 
@@ -49,13 +49,16 @@ func TestMakingAVMCutOffAnywhere(t *testing.T) {
 	c.each(d, fault{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
 		fault{name: "the agent is killed a moment later", first: 2, every: 3, happens: killAgentLater},
 		fault{name: "libvirtd is killed", first: 3, every: 4, happens: killServer})
-	for n := 1; ; n += 3 {
+	deleted := fault{name: "deleted", first: 1, every: 3, happens: killAgent}
+	first, every := deleted.places(t)
+	for n := first; ; n += every {
 		when := fmt.Sprintf("make, and deleted when cut off at place %d", n)
 		o := d.begin(when)
-		where, err := c.cut(&o, n, fault{happens: killAgent})
+		where, err := c.cut(&o, n, deleted)
 		if where == "" {
 			c.ok(err)
 			c.gone(when, *o.VM, base...)
+			c.all += deleted.of(c.seen)
 			break
 		}
 		c.places++

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && ordeal
 
 package libvirt_test
 
@@ -39,7 +39,7 @@ func TestARestartCutOffAnywhere(t *testing.T) {
 		{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
 		{name: "libvirtd is killed", first: 2, every: 4, happens: killServer}, // not in the middle of a start: libvirt 9 never lets go of such a guest
 	} {
-		for n := f.first; ; n += f.every {
+		for n := f.first; ; n += f.every { // all: there are few
 			when := fmt.Sprintf("restart, %s at place %d", f.name, n)
 			vm := vms[turn%len(vms)]
 			turn++
@@ -69,6 +69,7 @@ func TestARestartCutOffAnywhere(t *testing.T) {
 				t.Fatalf("%s: it ended %+v, the VM is %s and has begun %d times more", when, end, now.Power, begun(t, vm)-runs)
 			}
 			if where == "" {
+				c.all += f.of(c.seen)
 				break
 			}
 		}
@@ -100,7 +101,7 @@ func TestAProgramCutOffAnywhere(t *testing.T) {
 		{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
 		{name: "libvirtd is killed", first: 2, every: 1, happens: killServer},
 	} {
-		for n := f.first; ; n += f.every {
+		for n := f.first; ; n += f.every { // all: there are few
 			waitFor(t, "the guest answers", answers)
 			when := fmt.Sprintf("run a program, %s at place %d", f.name, n)
 			c.back()
@@ -129,6 +130,7 @@ func TestAProgramCutOffAnywhere(t *testing.T) {
 				}
 			}
 			if where == "" {
+				c.all += f.of(c.seen)
 				break
 			}
 		}

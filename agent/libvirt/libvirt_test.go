@@ -21,29 +21,34 @@ import (
 	"quantix/agent/libvirt"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
+	"quantix/internal/testkit/tier"
 )
 
-// inside is set in the copy of the test that runs within a lab host, where paths are as the host's agent sees them: to the sockets
-// of that host and of another, as any host sees them.
+// inside is set in the copy of the test that runs within a lab host, where paths are as the host's agent sees them. It holds the
+// sockets of that host and, in the ordeal, of another, as any host sees them.
 const inside = "QUANTIX_TEST_INSIDE_HOST"
 
 // unsupported is why this machine can have no lab host; the tests that need one are skipped with it.
 var unsupported error
 
+// What the ordeal adds to the test program, by an init of its own.
+var (
+	// asChild runs the copy of the test program that is an agent in a process of its own; ran is false in any other.
+	asChild = func() (ran bool, err error) { return false, nil }
+	// prepareHost prepares the lab host before the tests.
+	prepareHost = func() error { return nil }
+)
+
 func TestMain(m *testing.M) {
-	if socket := os.Getenv(childSocket); socket != "" {
-		run := func() error { return runChild(socket) }
-		if dir := os.Getenv(childDir); dir != "" {
-			run = func() error { return runAgent(socket, dir) }
-		}
-		if err := run(); err != nil {
+	if ran, err := asChild(); ran {
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
 	if os.Getenv(inside) != "" {
-		if err := installFakeMount(); err != nil {
+		if err := prepareHost(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -60,15 +65,24 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// runInHost runs this very test program on a lab host of its own, beside another.
+// runInHost runs this very test program on a lab host of its own; in the ordeal beside another.
 func runInHost() (code int, err error) {
+	release, err := tier.GuestSlot()
+	if err != nil {
+		return 0, err
+	}
+	defer release()
 	dir, err := os.MkdirTemp("", "qxhv")
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
 	ctx := context.Background()
-	var hosts [2]*lab.Host
+	hosts := make([]*lab.Host, 1)
+	if tier.Ordeal {
+		hosts = make([]*lab.Host, 2)
+	}
+	var sockets []string
 	for i := range hosts {
 		hosts[i], err = lab.StartHost(ctx, lab.Options{
 			Dir: filepath.Join(dir, strconv.Itoa(i)), Name: fmt.Sprintf("hvtest-%d", i), Peers: []string{"hvtest-0", "hvtest-1"}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -77,9 +91,10 @@ func runInHost() (code int, err error) {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, hosts[i].Stop(ctx)) }()
+		sockets = append(sockets, hosts[i].Socket())
 	}
 	cmd := hosts[0].Command(ctx, os.Args[0], os.Args[1:]...)
-	cmd.Env = append(cmd.Env, inside+"="+hosts[0].Socket()+" "+hosts[1].Socket())
+	cmd.Env = append(cmd.Env, inside+"="+strings.Join(sockets, " "), tier.SeedVariable+"="+strconv.Itoa(tier.Seed()))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = cmd.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -98,6 +113,7 @@ func needHost(t testing.TB) {
 func TestConformance(t *testing.T) {
 	needHost(t)
 	hvtest.Run(t, hvtest.Harness{
+		CoreOnly:    !tier.Ordeal,
 		Open:        open,
 		PoolPath:    func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
 		FailingPool: failingPool,

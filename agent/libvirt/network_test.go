@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && ordeal
 
 package libvirt_test
 
@@ -7,12 +7,10 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,49 +18,6 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
 )
-
-// leaseIn is an address of the network that no lease has.
-func leaseIn(t *testing.T, name string) string {
-	t.Helper()
-	_, rest, _ := strings.Cut(virsh(t, "net-dumpxml", name, "--inactive"), "<ip address='")
-	gateway, _, _ := strings.Cut(rest, "'")
-	return strings.TrimSuffix(gateway, ".1") + ".77"
-}
-
-func serverPID(t *testing.T, name string) int {
-	t.Helper()
-	text, err := os.ReadFile("/run/libvirt/network/" + name + ".pid")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pid
-}
-
-func endServer(t *testing.T, name string) {
-	t.Helper()
-	pid := serverPID(t, name)
-	signal(t, pid, syscall.SIGKILL)
-	waitFor(t, "dnsmasq has ended", func() bool {
-		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-		return err != nil || len(line) == 0
-	})
-}
-
-func foreignNetwork(t *testing.T, name string) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "network.xml")
-	if err := os.WriteFile(file, []byte("<network><name>"+name+"</name></network>"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	virsh(t, "net-define", file)
-	t.Cleanup(func() { virsh(t, "net-undefine", name) })
-	virsh(t, "net-start", name)
-	t.Cleanup(func() { virsh(t, "net-destroy", name) })
-}
 
 func ownNetwork(t *testing.T, hv agent.Hypervisor) fleet.Network {
 	t.Helper()
@@ -191,24 +146,6 @@ func TestVirtualFunctionsThatAreNotThere(t *testing.T) {
 	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "lo"}
 	if err := hv.ApplyNetwork(t.Context(), n); err == nil || !strings.Contains(err.Error(), "No usable Vf's present on SRIOV PF lo") {
 		t.Errorf("it is not refused so: %v", err)
-	}
-}
-
-// lonelyDevice is one end of a pair of which nobody has the other.
-func lonelyDevice(t *testing.T) string {
-	t.Helper()
-	id := string(fleet.NewID[fleet.NetworkID]())
-	name := "qxd" + id[len(id)-8:]
-	run(t, "ip", "link", "add", name, "type", "veth", "peer", "name", name+"p")
-	t.Cleanup(func() { dropLink(t, name) })
-	run(t, "ip", "link", "set", name, "up")
-	return name
-}
-
-func dropLink(t *testing.T, name string) {
-	t.Helper()
-	if out, err := exec.Command("ip", "link", "delete", name).CombinedOutput(); err != nil {
-		t.Errorf("delete %s: %v: %s", name, err, out)
 	}
 }
 

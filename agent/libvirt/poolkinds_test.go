@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && ordeal
 
 package libvirt_test
 
@@ -44,15 +44,6 @@ func allowing(t *testing.T, devices ...string) agent.Hypervisor {
 	}
 	t.Cleanup(func() { b.Close() })
 	return b
-}
-
-func sh(t *testing.T, command string, args ...string) string {
-	t.Helper()
-	out, err := exec.Command(command, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %s: %v: %s", command, strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
 }
 
 // loop is a loop device with an empty file system on it.

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && ordeal
 
 package libvirt_test
 
@@ -11,14 +11,6 @@ import (
 
 	"quantix/internal/fleet"
 )
-
-func portGroups(t *testing.T, name string) (out []string) {
-	t.Helper()
-	for _, g := range liveNetwork(t, name).PortGroups {
-		out = append(out, g.Name)
-	}
-	return out
-}
 
 // shim is a tc that has what the kernel lacks of the three calls that libvirt makes for a bound: no more is needed to see that libvirt takes it.
 const shim = `#!/bin/sh

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && ordeal
 
 package libvirt_test
 
@@ -8,40 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"libvirt.org/go/libvirtxml"
-
 	"quantix/agent"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
 )
-
-func liveNetwork(t *testing.T, name string) libvirtxml.Network {
-	t.Helper()
-	var x libvirtxml.Network
-	if err := x.Unmarshal(virsh(t, "net-dumpxml", name)); err != nil {
-		t.Fatal(err)
-	}
-	return x
-}
-
-func reservations(t *testing.T, name string) (out []string) {
-	t.Helper()
-	for _, ip := range liveNetwork(t, name).IPs {
-		if ip.DHCP != nil {
-			for _, h := range ip.DHCP.Hosts {
-				out = append(out, h.MAC+" "+h.IP)
-			}
-		}
-	}
-	return out
-}
-
-func dropReservations(t *testing.T, name string) {
-	t.Helper()
-	for _, h := range liveNetwork(t, name).IPs[0].DHCP.Hosts {
-		virsh(t, "net-update", name, "delete", "ip-dhcp-host", "<host mac='"+h.MAC+"' ip='"+h.IP+"'/>", "--live")
-	}
-}
 
 // An address that is reserved while the network runs is what the guest's DHCP client gets; its host tells it by agent and lease, and the
 // network lists the lease.

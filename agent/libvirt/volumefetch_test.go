@@ -1,116 +1,22 @@
-//go:build linux
+//go:build linux && ordeal
 
 package libvirt_test
 
 import (
 	"bytes"
 	"context"
-	"crypto/sha512"
-	"crypto/x509"
-	"encoding/hex"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"quantix/agent"
-	"quantix/agent/fetch"
-	"quantix/agent/hvtest"
 	"quantix/agent/libvirt"
 	"quantix/internal/fleet"
 )
-
-// fetcher reaches the tests' own servers, and trusts those with TLS, which all have one certificate.
-var fetcher = func() *fetch.Client {
-	s := httptest.NewTLSServer(nil)
-	defer s.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(s.Certificate())
-	return fetch.New(fetch.Settings{From: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: roots})
-}()
-
-// sums serves a file of checksums over TLS.
-func sums(t *testing.T, text string) string {
-	t.Helper()
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
-	t.Cleanup(s.Close)
-	return s.URL + "/SHA512SUMS"
-}
-
-func sumOf(text []byte) string {
-	sum := sha512.Sum512(text)
-	return "sha512:" + hex.EncodeToString(sum[:])
-}
-
-// serve is a server that has the file, and the file's checksum: without that, plain http is not taken.
-func serve(t *testing.T, text []byte) fleet.VolumeOrder {
-	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
-	}))
-	t.Cleanup(s.Close)
-	return fleet.VolumeOrder{URL: s.URL + "/image", Checksum: sumOf(text)}
-}
-
-// made is what qemu-img makes of the words.
-func made(t *testing.T, args ...string) []byte {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "image")
-	for i, a := range args {
-		args[i] = strings.ReplaceAll(a, "FILE", path)
-	}
-	run(t, "qemu-img", append([]string{"create", "-q"}, args...)...)
-	return must(os.ReadFile(path))
-}
-
-func remote(t *testing.T, what hvtest.Remote) (url, checksum string) {
-	t.Helper()
-	var o fleet.VolumeOrder
-	switch what {
-	case hvtest.RemoteQcow2, hvtest.RemoteWrong:
-		o = serve(t, made(t, "-f", "qcow2", "FILE", "4M"))
-	case hvtest.RemoteSums, hvtest.RemoteNoSum, hvtest.RemoteNoFile:
-		o = serve(t, made(t, "-f", "qcow2", "FILE", "4M"))
-		digits := strings.TrimPrefix(o.Checksum, "sha512:")
-		switch what {
-		case hvtest.RemoteSums:
-			return o.URL, sums(t, digits+"  image\n")
-		case hvtest.RemoteNoSum:
-			return o.URL, sums(t, digits+"  other\n")
-		}
-		s := httptest.NewTLSServer(nil)
-		s.Close()
-		return o.URL, s.URL + "/SHA512SUMS"
-	case hvtest.RemoteISO:
-		path := filepath.Join(t.TempDir(), "iso")
-		disc(t, path, 1<<20)
-		o = serve(t, must(os.ReadFile(path)))
-	case hvtest.RemotePage:
-		o = serve(t, []byte("<!DOCTYPE html><title>Not found</title>"))
-	case hvtest.RemoteGone:
-		s := httptest.NewServer(nil)
-		s.Close()
-		o = fleet.VolumeOrder{URL: s.URL, Checksum: sumOf(nil)}
-	case hvtest.RemoteStuck:
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Length", "10000000")
-			_, _ = w.Write(make([]byte, 1<<20))
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		}))
-		t.Cleanup(s.Close)
-		o = fleet.VolumeOrder{URL: s.URL, Checksum: sumOf(nil)}
-	}
-	if what == hvtest.RemoteWrong {
-		o.Checksum = sumOf(nil)
-	}
-	return o.URL, o.Checksum
-}
 
 // leftIn are the pool's files but for its marker.
 func (f fixture) leftIn() (names []string) {

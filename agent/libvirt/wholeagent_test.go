@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && ordeal
 
 package libvirt_test
 
@@ -273,11 +273,11 @@ func (d *desk) cut(c *cutter, w wire.Work, n int, f fault, passed func(what stri
 	}()
 	w.ID, w.Epoch, w.Subject, w.Generation = fleet.NewID[fleet.JobID](), 0, fleet.SubjectVM(w.VM.ID), w.VM.Generation
 	d.change(func() { d.order, d.at = &w, at })
-	for seen := 0; ; {
+	for c.seen = 0; ; {
 		select {
 		case a := <-asks:
 			goOn := true
-			if seen++; seen == n {
+			if c.seen++; c.seen == n {
 				where = a.what
 				goOn = f.happens(c, r, n)
 			}

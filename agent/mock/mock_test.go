@@ -18,6 +18,7 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	h := New(Options{Name: "mock-1"})
 	hvtest.Run(t, hvtest.Harness{
+		CutsOff:  true,
 		Open:     func(*testing.T) agent.Hypervisor { return h },
 		PoolPath: func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
 		FailingPool: func(*testing.T) (fleet.PoolSpec, string) {

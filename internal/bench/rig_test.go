@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 	"quantix/internal/testkit"
+	"quantix/internal/testkit/tier"
 	"quantix/internal/wire"
 	"quantix/web"
 )
@@ -35,7 +37,12 @@ func TestMain(m *testing.M) {
 	if beParking() || beCommand() {
 		return
 	}
-	testkit.Main(m, stopDurable)
+	release, err := tier.GuestSlot()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	testkit.Main(m, stopDurable, func() error { release(); return nil })
 }
 
 // rig is a portal over a database of its own that flushes to the disk. It serves nobody by itself: startPortal runs the real program on its

@@ -1,3 +1,5 @@
+//go:build ordeal
+
 package control_test
 
 import (

@@ -1,9 +1,9 @@
+//go:build ordeal
+
 package control_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -99,39 +99,4 @@ func (r *rig) queued(others *pgx.Conn, after, n int) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-}
-
-// planned runs a statement as its connection has it planned, and undoes it. read is how many blocks of 8 KiB it looks at.
-func (r *rig) planned(name, args string) (read int, plan string) {
-	r.t.Helper()
-	prepared := one[string](r, `SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: ' || $1 || ' %'`, name)
-	undone := errors.New("undone")
-	err := pgx.BeginFunc(r.t.Context(), r.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(r.t.Context(), `SET LOCAL plan_cache_mode = force_generic_plan`); err != nil {
-			return err
-		}
-		if err := tx.QueryRow(r.t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE "`+prepared+`" (`+args+`)`, pgx.QueryExecModeSimpleProtocol).Scan(&plan); err != nil {
-			return err
-		}
-		return undone
-	})
-	if !errors.Is(err, undone) {
-		r.t.Fatal(err)
-	}
-	return blocksOf(r.t, plan), plan
-}
-
-// blocksOf is how many blocks of 8 KiB a plan that was run looked at.
-func blocksOf(t *testing.T, plan string) int {
-	t.Helper()
-	var roots []struct {
-		Plan struct {
-			Hit  int `json:"Shared Hit Blocks"`
-			Read int `json:"Shared Read Blocks"`
-		}
-	}
-	if err := json.Unmarshal([]byte(plan), &roots); err != nil {
-		t.Fatal(err)
-	}
-	return roots[0].Plan.Hit + roots[0].Plan.Read
 }

@@ -21,7 +21,21 @@ type scheduled struct {
 	tree fleet.SnapshotTree
 }
 
-var hourly = fleet.SnapshotSchedule{Name: "hourly", Enabled: true, Times: fleet.SnapshotTimes{EveryHours: 1, At: "00:00"}, Keep: fleet.SnapshotKeep{Last: 2}}
+var hourly = fleet.SnapshotSchedule{
+	Name: "hourly", Enabled: true, Times: fleet.SnapshotTimes{EveryHours: 1, At: "00:00", Zone: farHour.zone}, Keep: fleet.SnapshotKeep{Last: 2},
+}
+
+// farHour is a time zone whose full hours are a quarter of an hour away from now at least, past the full hours of UTC by minutes: what is
+// due each hour does not become due by itself during the tests.
+var farHour = func() (far struct {
+	zone    string
+	minutes int
+}) {
+	if now := time.Now().Minute(); now < 15 || now >= 45 {
+		far.zone, far.minutes = "Asia/Kolkata", 30
+	}
+	return far
+}()
 
 func newScheduled(t *testing.T, spec fleet.SnapshotSchedule) *scheduled {
 	t.Helper()
@@ -45,7 +59,7 @@ func (s *scheduled) pass() {
 func (s *scheduled) due() {
 	s.t.Helper()
 	s.exec(`UPDATE snapshot_runs SET due = due - interval '1 hour' WHERE schedule_id = $1`, s.id)
-	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now()), look_at = now()`)
+	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now() - make_interval(mins => $1)) + make_interval(mins => $1), look_at = now()`, farHour.minutes)
 	s.pass()
 }
 
@@ -111,7 +125,7 @@ func (s *scheduled) does(wrong string) string {
 // A schedule asks for its snapshots as people do, keeps as many as it says, and deletes none but its own.
 func TestAScheduleTakesAndKeeps(t *testing.T) {
 	s := newScheduled(t, hourly)
-	if v := s.shown(); v.NextAt == nil || v.LastAt != nil || v.Trouble != "" || v.NextAt.Minute() != 0 || v.CreatedBy != s.member.Name {
+	if v := s.shown(); v.NextAt == nil || v.LastAt != nil || v.Trouble != "" || v.NextAt.Minute() != farHour.minutes || v.CreatedBy != s.member.Name {
 		t.Fatalf("at first it is %+v", v)
 	}
 	s.later()
@@ -155,7 +169,7 @@ func TestAScheduleTakesAndKeeps(t *testing.T) {
 // What was missed is done once, and shown; who asks at the same moment from another portal asks for nothing.
 func TestAScheduleThatMissedItsTimesAsksOnce(t *testing.T) {
 	s := newScheduled(t, hourly)
-	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now()) - interval '5 hours', look_at = now()`)
+	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now() - make_interval(mins => $1)) + make_interval(mins => $1) - interval '5 hours', look_at = now()`, farHour.minutes)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,4 +144,19 @@ func (a api) waitPhase(t testing.TB, limit time.Duration, id fleet.VMID, want fl
 		return vm.Phase == want, "it is " + string(vm.Phase)
 	})
 	return vm
+}
+
+// freeVolume is the name of a volume that nobody uses; it is made once.
+func (a api) freeVolume(t testing.TB, pool fleet.Pool, name string) string {
+	t.Helper()
+	path := "/api/v1/pools/" + string(pool.ID) + "/volumes"
+	got, err := a.send(t.Context(), http.MethodPost, path, map[string]any{"name": name, "format": "raw", "sizeBytes": 1 << 30, "full": true})
+	if err != nil || got.status != http.StatusAccepted && got.status != http.StatusUnprocessableEntity {
+		t.Fatalf("make a volume: %d %s %v", got.status, got.body, err)
+	}
+	eventually(t, stepLimit, "the volume "+name, func() (bool, string) {
+		got, err := a.send(t.Context(), http.MethodGet, path, nil)
+		return err == nil && strings.Contains(string(got.body), `"name":"`+name+`"`), string(got.body)
+	})
+	return name
 }

@@ -213,7 +213,7 @@ func (p *tab) size(width, height int64) {
 // pictures is the folder for screenshots: what QUANTIX_TEST_SCREENSHOTS names. Without it, those of failures are kept in the
 // system's temporary folder, and others last as long as the run.
 func (p *tab) pictures() string {
-	if dir := os.Getenv("QUANTIX_TEST_SCREENSHOTS"); dir != "" {
+	if dir := os.Getenv(picturesVariable); dir != "" {
 		return dir
 	}
 	if p.Failed() {

@@ -47,7 +47,7 @@ func TestJourney(t *testing.T) {
 	p.click(".head nav.tabs a", "Console")
 	p.waitPath("/vms/" + string(id) + "/console")
 	booted(t, s.Hosts[0], name)
-	p.typeIntoConsole()
+	p.typeIntoConsole(s.Hosts[0], name)
 	p.plugCards(s.api(), s.Hosts[0], id)
 	p.growRunning(s.api(), s.Hosts[0], id, pool)
 
@@ -219,7 +219,7 @@ const drawn = `(() => {
   return d.length - Math.max(...n.values());
 })()`
 
-// cursor is more than what a blinking cursor draws, and less than a line.
+// cursor is more points than a blinking cursor draws, and fewer than a line.
 const cursor = 150
 
 // booted waits for the guest's own agent. Who types before that may do it in the moment in which the guest's kernel takes its keyboard
@@ -234,42 +234,79 @@ func booted(t testing.TB, h readyHost, name string) {
 	})
 }
 
-// typeIntoConsole types until the guest wipes its screen when asked, and then demands that it writes what it is told to.
-func (p *tab) typeIntoConsole() {
+// typeIntoConsole types into the guest's shell until the guest's own terminal has what that prints, and demands that the console draws
+// it, and draws less once the screen is cleared.
+func (p *tab) typeIntoConsole(h readyHost, name string) {
 	p.Helper()
+	const words = "quantix was here"
 	p.waitTrue("the console's connection", `document.querySelector("#console").dataset.state === "connected"`)
-	// A booting guest draws and wipes its screen as well. Only a shell is empty again after clear, every time.
-	eventually(p, guestLimit, "a shell that answers behind the console", func() (bool, string) {
+	var typed time.Time
+	eventually(p, guestLimit, "what was typed, on the guest's terminal", func() (bool, string) {
+		screen := terminal(p.T, h, name)
+		if strings.Contains(screen, words) {
+			return true, ""
+		}
+		if time.Since(typed) < 10*time.Second {
+			return false, screen
+		}
 		p.click("#console canvas", "")
 		focus, err := eval[string](p, `document.activeElement.tagName + (document.hasFocus() ? "" : " of a page without focus")`)
 		if err != nil || focus != "CANVAS" {
 			return false, fmt.Sprintf("the focus after a click on the screen: %s, %v", focus, err)
 		}
-		p.keys("clear\r")
-		before := p.settled()
-		p.keys("echo quantix was here; echo quantix was here\r")
-		typed := p.settled()
-		p.savePicture("journey-console")
-		p.keys("clear\r")
-		after := p.settled()
-		return typed > before+10*cursor && max(before, after)-min(before, after) <= 5*cursor,
-			fmt.Sprintf("%d points are drawn after clear, %d after typing, %d after clear", before, typed, after)
+		typed = time.Now()
+		p.keys("clear; echo quan''tix was here; echo quan''tix was here\r") // whose output is not what was typed
+		return false, screen
 	})
+	var full int
+	points := func(what string, ok func(now int) bool) (now int) {
+		p.Helper()
+		eventually(p, guestLimit, what, func() (bool, string) {
+			var err error
+			now, err = eval[int](p, drawn)
+			return err == nil && ok(now), fmt.Sprintf("%d points are drawn, %d were, %v", now, full, err)
+		})
+		return now
+	}
+	full = points("the console's picture of it", func(now int) bool { return now > 5*cursor })
+	p.savePicture("journey-console")
+	p.keys("clear\r")
+	eventually(p, guestLimit, "an empty terminal", func() (bool, string) {
+		screen := terminal(p.T, h, name)
+		return !strings.Contains(screen, words), screen
+	})
+	points("the console's picture of the empty terminal", func(now int) bool { return now < full-4*cursor })
 }
 
-// settled is how many points the guest's screen shows once it has been still for a second.
-func (p *tab) settled() (now int) {
-	p.Helper()
-	since := time.Now()
-	eventually(p, guestLimit, "a still screen", func() (bool, string) {
-		next, err := eval[int](p, drawn)
-		if err != nil || max(now, next)-min(now, next) > 2*cursor {
-			since = time.Now()
+// terminal is the text of the guest's first virtual terminal, without its line ends, by the guest's own agent; what keeps the agent from answering
+// where it does not.
+func terminal(t testing.TB, h readyHost, name string) string {
+	t.Helper()
+	ask := func(execute string, args map[string]any, out any) error {
+		order, err := json.Marshal(map[string]any{"execute": execute, "arguments": args})
+		if err != nil {
+			return err
 		}
-		now = next
-		return time.Since(since) > time.Second, fmt.Sprintf("%d points, %v", now, err)
+		text, err := tryVirsh(t, h, "qemu-agent-command", name, "--timeout", "10", string(order))
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal([]byte(text), &struct{ Return any }{out})
+	}
+	var run struct{ PID int }
+	if err := ask("guest-exec", map[string]any{"path": "/bin/cat", "arg": []string{"/dev/vcs1"}, "capture-output": true}, &run); err != nil {
+		return err.Error()
+	}
+	var said struct {
+		Exited bool
+		Out    []byte `json:"out-data"`
+		Err    []byte `json:"err-data"`
+	}
+	eventually(t, guestLimit, "the guest's terminal", func() (bool, string) {
+		err := ask("guest-exec-status", map[string]any{"pid": run.PID}, &said)
+		return err == nil && said.Exited, fmt.Sprint(err)
 	})
-	return now
+	return string(said.Out) + string(said.Err)
 }
 
 // virsh asks a host's libvirt from outside, as a person beside Quantix would.

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"quantix/internal/testkit/tier"
 )
 
 // root holds everything that a run makes; it is short, for the Unix sockets below it, and is gone at the end.
@@ -34,11 +36,17 @@ func TestMain(m *testing.M) {
 		// The tests wait for other processes most of the time, so more of them run at once than there are processors.
 		_ = flag.Set("test.parallel", strconv.Itoa(atOnce))
 	}
+	release, err := tier.GuestSlot()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	if err := tidy(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: left behind:", err)
 		code = max(code, 1)
 	}
+	release()
 	os.Exit(code)
 }
 

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && ordeal
 
 package e2e
 
@@ -34,7 +34,7 @@ func TestVirshMigrateIsFollowed(t *testing.T) {
 	page := "/vms/" + string(vm.ID)
 	p.open(page + "/console")
 	booted(t, s.Hosts[0], name)
-	p.typeIntoConsole()
+	p.typeIntoConsole(s.Hosts[0], name)
 
 	p.open(page)
 	p.waitText(".head", "host-1")

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && ordeal
 
 package e2e
 
@@ -12,21 +12,6 @@ import (
 
 	"quantix/internal/fleet"
 )
-
-// freeVolume is the name of a volume that nobody uses; it is made once.
-func (a api) freeVolume(t testing.TB, pool fleet.Pool, name string) string {
-	t.Helper()
-	path := "/api/v1/pools/" + string(pool.ID) + "/volumes"
-	got, err := a.send(t.Context(), http.MethodPost, path, map[string]any{"name": name, "format": "raw", "sizeBytes": 1 << 30, "full": true})
-	if err != nil || got.status != http.StatusAccepted && got.status != http.StatusUnprocessableEntity {
-		t.Fatalf("make a volume: %d %s %v", got.status, got.body, err)
-	}
-	eventually(t, stepLimit, "the volume "+name, func() (bool, string) {
-		got, err := a.send(t.Context(), http.MethodGet, path, nil)
-		return err == nil && strings.Contains(string(got.body), `"name":"`+name+`"`), string(got.body)
-	})
-	return name
-}
 
 // TestVolumesOfAPool is a volume's life on a real libvirt host, all on the pages: made, grown, cloned and deleted; and a VM's disk, which
 // is not.

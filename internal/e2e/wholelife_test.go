@@ -1,3 +1,5 @@
+//go:build linux && ordeal
+
 package e2e
 
 import (

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && ordeal
 
 package lab_test
 
@@ -32,8 +32,7 @@ const diskGuest = `<domain type='qemu'>
   </devices>
 </domain>`
 
-// guestLimit is how long an emulated guest may take for anything.
-const guestLimit = 2 * time.Minute
+
 
 func TestGuest(t *testing.T) {
 	t.Parallel()

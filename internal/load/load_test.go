@@ -1,3 +1,5 @@
+//go:build ordeal
+
 package load
 
 import (

@@ -1,0 +1,93 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+type backend = agent.Hypervisor
+
+func cleanupContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 30*time.Second)
+}
+
+func poolOf(t *testing.T, b backend, p fleet.Pool) fleet.PoolStatus {
+	t.Helper()
+	s, err := b.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{p}})
+	if err != nil || !s.Host.Connected || len(s.Pools) != 1 {
+		t.Fatalf("snapshot: %v, %+v", err, s)
+	}
+	return s.Pools[0].Status
+}
+
+// fixture is an open backend with one pool, and VMs that end with the test.
+type fixture struct {
+	backend
+	t    *testing.T
+	pool fleet.Pool
+}
+
+func newFixture(t *testing.T) fixture {
+	t.Helper()
+	b := open(t)
+	t.Cleanup(func() { b.Close() })
+	return newFixtureOn(t, b)
+}
+
+func newFixtureOn(t *testing.T, b backend) fixture {
+	t.Helper()
+	f := fixture{backend: b, t: t}
+	f.pool = fleet.Pool{
+		ID: fleet.NewID[fleet.PoolID](), Generation: 1,
+		Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(t.TempDir(), "pool")},
+	}
+	f.pool.Name = "pool-" + string(f.pool.ID)
+	t.Cleanup(func() {
+		ctx, cancel := cleanupContext()
+		defer cancel()
+		if err := f.ReleasePool(ctx, f.pool); err != nil {
+			t.Error(err)
+		}
+	})
+	f.ok(f.ApplyPool(t.Context(), f.pool))
+	return f
+}
+
+func (f fixture) ok(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f fixture) vm() fleet.VM {
+	id := fleet.NewID[fleet.VMID]()
+	vm := fleet.VM{
+		Meta: fleet.Meta{ID: id, Name: "vm-" + string(id), Generation: 1},
+		Spec: fleet.VMSpec{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS},
+	}
+	f.t.Cleanup(func() {
+		ctx, cancel := cleanupContext()
+		defer cancel()
+		if err := f.DeleteVM(ctx, vm, []fleet.Pool{f.pool}, true); err != nil {
+			f.t.Error(err)
+		}
+	})
+	return vm
+}
+
+func (f fixture) apply(vm fleet.VM) {
+	f.t.Helper()
+	f.ok(f.ApplyVM(f.t.Context(), order(vm, f.pool)))
+}
+
+func (f fixture) disk(name string) fleet.Disk {
+	return fleet.Disk{PoolID: f.pool.ID, Volume: name, SizeBytes: 8 << 20}
+}

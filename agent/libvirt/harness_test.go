@@ -1,0 +1,288 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"bytes"
+	"crypto/sha512"
+	"crypto/x509"
+	"encoding/hex"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/diskfs/go-diskfs/backend/file"
+	"github.com/diskfs/go-diskfs/filesystem/iso9660"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent/fetch"
+	"quantix/agent/hvtest"
+	"quantix/agent/seed"
+	"quantix/internal/fleet"
+)
+
+// seedsOf are the files that lie on the host for the VM, each by its names.
+func seedsOf(t *testing.T, id fleet.VMID) []map[string]string {
+	t.Helper()
+	var out []map[string]string
+	dir := filepath.Join(seed.Dir, string(id))
+	all, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		path := filepath.Join(dir, e.Name())
+		info := must(os.Stat(path))
+		if info.Mode() != 0o600 {
+			t.Errorf("%s has the mode %v", path, info.Mode())
+		}
+		if strings.HasSuffix(path, ".ign") {
+			out = append(out, map[string]string{"config.ign": string(must(os.ReadFile(path)))})
+			continue
+		}
+		out = append(out, discOf(t, path))
+	}
+	return out
+}
+
+func discOf(t *testing.T, path string) map[string]string {
+	t.Helper()
+	from := must(file.OpenFromPath(path, true))
+	defer from.Close()
+	disc := must(iso9660.Read(from, 0, 0, 2048))
+	out := map[string]string{}
+	for _, e := range must(disc.ReadDir(".")) {
+		out[e.Name()] = string(must(disc.ReadFile(e.Name())))
+	}
+	return out
+}
+
+func dropSeeds(t *testing.T, id fleet.VMID) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(seed.Dir, string(id))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var seedEntry = regexp.MustCompile(`(?s)<sysinfo type='fwcfg'>.*?</sysinfo>`)
+
+// takeSeed takes it out of the definition, as virsh edit does.
+func takeSeed(t *testing.T, id string) {
+	t.Helper()
+	text := virsh(t, "dumpxml", id, "--inactive")
+	after := seedEntry.ReplaceAllString(text, "")
+	if i := strings.Index(after, "ua-quantix-firstboot"); i >= 0 {
+		from, to := strings.LastIndex(after[:i], "<disk "), strings.Index(after[i:], "</disk>")
+		after = after[:from] + after[i+to+len("</disk>"):]
+	}
+	if after == text {
+		t.Fatalf("the definition has no first boot:\n%s", text)
+	}
+	edited := filepath.Join(t.TempDir(), "edited.xml")
+	if err := os.WriteFile(edited, []byte(after), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	virsh(t, "define", edited)
+}
+
+// leaseIn is an address of the network that no lease has.
+func leaseIn(t *testing.T, name string) string {
+	t.Helper()
+	_, rest, _ := strings.Cut(virsh(t, "net-dumpxml", name, "--inactive"), "<ip address='")
+	gateway, _, _ := strings.Cut(rest, "'")
+	return strings.TrimSuffix(gateway, ".1") + ".77"
+}
+
+func serverPID(t *testing.T, name string) int {
+	t.Helper()
+	text, err := os.ReadFile("/run/libvirt/network/" + name + ".pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func endServer(t *testing.T, name string) {
+	t.Helper()
+	pid := serverPID(t, name)
+	signal(t, pid, syscall.SIGKILL)
+	waitFor(t, "dnsmasq has ended", func() bool {
+		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		return err != nil || len(line) == 0
+	})
+}
+
+func foreignNetwork(t *testing.T, name string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "network.xml")
+	if err := os.WriteFile(file, []byte("<network><name>"+name+"</name></network>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	virsh(t, "net-define", file)
+	t.Cleanup(func() { virsh(t, "net-undefine", name) })
+	virsh(t, "net-start", name)
+	t.Cleanup(func() { virsh(t, "net-destroy", name) })
+}
+
+// lonelyDevice is one end of a pair of which nobody has the other.
+func lonelyDevice(t *testing.T) string {
+	t.Helper()
+	id := string(fleet.NewID[fleet.NetworkID]())
+	name := "qxd" + id[len(id)-8:]
+	run(t, "ip", "link", "add", name, "type", "veth", "peer", "name", name+"p")
+	t.Cleanup(func() { dropLink(t, name) })
+	run(t, "ip", "link", "set", name, "up")
+	return name
+}
+
+func liveNetwork(t *testing.T, name string) libvirtxml.Network {
+	t.Helper()
+	var x libvirtxml.Network
+	if err := x.Unmarshal(virsh(t, "net-dumpxml", name)); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func reservations(t *testing.T, name string) (out []string) {
+	t.Helper()
+	for _, ip := range liveNetwork(t, name).IPs {
+		if ip.DHCP != nil {
+			for _, h := range ip.DHCP.Hosts {
+				out = append(out, h.MAC+" "+h.IP)
+			}
+		}
+	}
+	return out
+}
+
+func dropReservations(t *testing.T, name string) {
+	t.Helper()
+	for _, h := range liveNetwork(t, name).IPs[0].DHCP.Hosts {
+		virsh(t, "net-update", name, "delete", "ip-dhcp-host", "<host mac='"+h.MAC+"' ip='"+h.IP+"'/>", "--live")
+	}
+}
+
+func portGroups(t *testing.T, name string) (out []string) {
+	t.Helper()
+	for _, g := range liveNetwork(t, name).PortGroups {
+		out = append(out, g.Name)
+	}
+	return out
+}
+
+func sh(t *testing.T, command string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(command, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s", command, strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// fetcher reaches the tests' own servers, and trusts those with TLS, which all have one certificate.
+var fetcher = func() *fetch.Client {
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	return fetch.New(fetch.Settings{From: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: roots})
+}()
+
+// sums serves a file of checksums over TLS.
+func sums(t *testing.T, text string) string {
+	t.Helper()
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
+	t.Cleanup(s.Close)
+	return s.URL + "/SHA512SUMS"
+}
+
+func sumOf(text []byte) string {
+	sum := sha512.Sum512(text)
+	return "sha512:" + hex.EncodeToString(sum[:])
+}
+
+// serve is a server that has the file, and the file's checksum: without that, plain http is not taken.
+func serve(t *testing.T, text []byte) fleet.VolumeOrder {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
+	}))
+	t.Cleanup(s.Close)
+	return fleet.VolumeOrder{URL: s.URL + "/image", Checksum: sumOf(text)}
+}
+
+// made is what qemu-img makes of the words.
+func made(t *testing.T, args ...string) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "image")
+	for i, a := range args {
+		args[i] = strings.ReplaceAll(a, "FILE", path)
+	}
+	run(t, "qemu-img", append([]string{"create", "-q"}, args...)...)
+	return must(os.ReadFile(path))
+}
+
+func remote(t *testing.T, what hvtest.Remote) (url, checksum string) {
+	t.Helper()
+	var o fleet.VolumeOrder
+	switch what {
+	case hvtest.RemoteQcow2, hvtest.RemoteWrong:
+		o = serve(t, made(t, "-f", "qcow2", "FILE", "4M"))
+	case hvtest.RemoteSums, hvtest.RemoteNoSum, hvtest.RemoteNoFile:
+		o = serve(t, made(t, "-f", "qcow2", "FILE", "4M"))
+		digits := strings.TrimPrefix(o.Checksum, "sha512:")
+		switch what {
+		case hvtest.RemoteSums:
+			return o.URL, sums(t, digits+"  image\n")
+		case hvtest.RemoteNoSum:
+			return o.URL, sums(t, digits+"  other\n")
+		}
+		s := httptest.NewTLSServer(nil)
+		s.Close()
+		return o.URL, s.URL + "/SHA512SUMS"
+	case hvtest.RemoteISO:
+		path := filepath.Join(t.TempDir(), "iso")
+		disc(t, path, 1<<20)
+		o = serve(t, must(os.ReadFile(path)))
+	case hvtest.RemotePage:
+		o = serve(t, []byte("<!DOCTYPE html><title>Not found</title>"))
+	case hvtest.RemoteGone:
+		s := httptest.NewServer(nil)
+		s.Close()
+		o = fleet.VolumeOrder{URL: s.URL, Checksum: sumOf(nil)}
+	case hvtest.RemoteStuck:
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "10000000")
+			_, _ = w.Write(make([]byte, 1<<20))
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}))
+		t.Cleanup(s.Close)
+		o = fleet.VolumeOrder{URL: s.URL, Checksum: sumOf(nil)}
+	}
+	if what == hvtest.RemoteWrong {
+		o.Checksum = sumOf(nil)
+	}
+	return o.URL, o.Checksum
+}
+
+func dropLink(t *testing.T, name string) {
+	t.Helper()
+	if out, err := exec.Command("ip", "link", "delete", name).CombinedOutput(); err != nil {
+		t.Errorf("delete %s: %v: %s", name, err, out)
+	}
+}

@@ -1,0 +1,61 @@
+//go:build ordeal
+
+package db_test
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/testkit"
+)
+
+// A plan is kept for as long as its connection. Those that were made when the portal was new must serve it when it is full.
+func TestPlansOfANewPortalServeAFullOne(t *testing.T) {
+	t.Parallel()
+	url := testkit.URL(t)
+	full, err := db.Open(t.Context(), url, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(full.Close)
+	mustRun(t, full, `DO $$ DECLARE t text; BEGIN
+		FOR t IN SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP EXECUTE format('ALTER TABLE %I SET (autovacuum_enabled = off)', t); END LOOP;
+	END $$`)
+	mustRun(t, full, `VACUUM ANALYZE`)
+	young, err := db.Open(t.Context(), url, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(young.Close)
+	mustRun(t, young, `SET plan_cache_mode = force_generic_plan`)
+	var all []planned
+	for m := range reflect.TypeFor[*db.Queries]().Methods() {
+		if m.Type.NumIn() > 1 && m.Type.In(1) == reflect.TypeFor[context.Context]() {
+			all = append(all, plan(t, young, m))
+		}
+	}
+	if len(all) < 200 {
+		t.Fatalf("only %d statements were found", len(all))
+	}
+	fill(t, full)
+	noticed := all[slices.IndexFunc(all, func(p planned) bool { return p.name == "GetVM" })]
+	for late := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if read, _, err := noticed.run(t, young, false); err != nil || read <= fewBlocks {
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatal("nobody noticed within a minute how much there is now")
+		}
+	}
+	for _, p := range all {
+		for _, tenant := range []bool{false, true} {
+			if p.takes("AllProjects") || !tenant {
+				p.check(t, young, tenant)
+			}
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package control_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/internal/control"
+)
+
+// recorder notes what is asked of a database.
+type recorder struct {
+	mu    sync.Mutex
+	asked []pgx.TraceQueryStartData
+}
+
+func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, q)
+	return ctx
+}
+
+func (r *recorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (r *recorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	for _, q := range b.Batch.QueuedQueries {
+		r.TraceQueryStart(ctx, nil, pgx.TraceQueryStartData{SQL: q.SQL, Args: q.Arguments})
+	}
+	return ctx
+}
+
+func (r *recorder) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (r *recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// recorded is a second Control over the database at url whose statements are noted.
+func recorded(t *testing.T, url string) (*control.Control, *recorder) {
+	t.Helper()
+	r := &recorder{}
+	return control.New(r.open(t, url, 0), control.Options{}), r
+}
+
+// open is a pool of at most conns connections (0: pgx's default) whose statements r notes.
+func (r *recorder) open(t *testing.T, url string, conns int32) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.Tracer = r
+	if conns > 0 {
+		cfg.MaxConns = conns
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// about are the statements about table that do runs.
+func (r *recorder) about(t *testing.T, table string, do func() error) []pgx.TraceQueryStartData {
+	t.Helper()
+	r.asked = nil
+	if err := do(); err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(r.asked, func(q pgx.TraceQueryStartData) bool { return !strings.Contains(q.SQL, table) })
+}
+
+// plans are PostgreSQL's plans for the statements about table that do runs, with their very arguments.
+func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func() error) string {
+	t.Helper()
+	var plans []string
+	for _, q := range r.about(t, table, do) {
+		rows, err := pool.Query(t.Context(), "EXPLAIN "+q.SQL, q.Args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, strings.Join(lines, "\n"))
+	}
+	return strings.Join(plans, "\n\n")
+}
+
+// visited counts the rows of vms that PostgreSQL looks at for what do asks, as scans and indexes give them.
+func (r *recorder) visited(t *testing.T, pool *pgxpool.Pool, do func() error) (rows int, plans string) {
+	t.Helper()
+	var all []string
+	for _, q := range r.about(t, "vms v", do) {
+		var text []byte
+		if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) "+q.SQL, q.Args...).Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		var roots []struct{ Plan node }
+		if err := json.Unmarshal(text, &roots); err != nil {
+			t.Fatal(err)
+		}
+		rows += roots[0].Plan.visited()
+		all = append(all, string(text))
+	}
+	return rows, strings.Join(all, "\n")
+}
+
+// node is one step of a plan that was run.
+type node struct {
+	Relation string  `json:"Relation Name"`
+	Index    string  `json:"Index Name"`
+	Rows     float64 `json:"Actual Rows"`
+	Loops    float64 `json:"Actual Loops"`
+	Removed  float64 `json:"Rows Removed by Filter"`
+	Plans    []node
+}
+
+func (n node) visited() int {
+	rows := 0
+	if n.Relation == "vms" || strings.HasPrefix(n.Index, "vms_") {
+		rows = int((n.Rows + n.Removed) * n.Loops)
+	}
+	for _, p := range n.Plans {
+		rows += p.visited()
+	}
+	return rows
+}
+
+// planned runs a statement as its connection has it planned, and undoes it. read is how many blocks of 8 KiB it looks at.
+func (r *rig) planned(name, args string) (read int, plan string) {
+	r.t.Helper()
+	prepared := one[string](r, `SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: ' || $1 || ' %'`, name)
+	undone := errors.New("undone")
+	err := pgx.BeginFunc(r.t.Context(), r.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(r.t.Context(), `SET LOCAL plan_cache_mode = force_generic_plan`); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(r.t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE "`+prepared+`" (`+args+`)`, pgx.QueryExecModeSimpleProtocol).Scan(&plan); err != nil {
+			return err
+		}
+		return undone
+	})
+	if !errors.Is(err, undone) {
+		r.t.Fatal(err)
+	}
+	return blocksOf(r.t, plan), plan
+}
+
+// blocksOf is how many blocks of 8 KiB a plan that was run looked at.
+func blocksOf(t *testing.T, plan string) int {
+	t.Helper()
+	var roots []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	if err := json.Unmarshal([]byte(plan), &roots); err != nil {
+		t.Fatal(err)
+	}
+	return roots[0].Plan.Hit + roots[0].Plan.Read
+}

@@ -1,0 +1,71 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/chromedp"
+
+	"quantix/internal/fleet"
+)
+
+// refusedDialog: what the portal answers to a dialog is read, told and closed above it, though the dialog takes all around it away.
+func refusedDialog(t *testing.T) {
+	t.Parallel()
+	s := demoProgram.get(t)
+	leaver := ask[fleet.User](t, s.api(), http.StatusCreated, http.MethodPost, "/api/v1/users", map[string]any{"name": unique("leaver"), "role": "viewer"})
+	p := newTab(t, s.URL)
+	p.signIn(s)
+	p.open("/users/" + string(leaver.ID))
+	p.pick(".head summary", "Actions", "Delete user")
+	p.waitText("#dialog", "Delete "+leaver.Name)
+	ask[struct{}](t, s.api(), http.StatusNoContent, http.MethodDelete, "/api/v1/users/"+string(leaver.ID), nil)
+	p.expect("404")
+	p.click("#dialog button.danger", "Delete user")
+	const gone = "There is no such user."
+	p.waitText(".toast.bad", gone)
+	p.told(gone)
+	p.portray("dialog-refused")
+	p.click(".toast.bad [data-close-toast]", "")
+	p.waitNoText(".toasts", gone)
+	p.waitText("#dialog", "Delete "+leaver.Name)
+	p.click("#dialog [data-close]", "Cancel")
+	p.waitTrue("the toasts to be the page's again", `document.querySelector("#toasts").parentElement === document.body`)
+}
+
+// told waits until a screen reader is told the words: they stand in a live region that nothing takes from it.
+func (p *tab) told(words string) {
+	p.Helper()
+	eventually(p, stepLimit, "telling "+words, func() (ok bool, why string) {
+		p.do("read the page's accessibility tree", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+			tree, err := cdp.Call(ctx, t, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+			if err != nil {
+				return err
+			}
+			above := map[accessibility.NodeID]*accessibility.Node{}
+			for _, n := range tree.Nodes {
+				for _, child := range n.ChildIDs {
+					above[child] = n
+				}
+			}
+			said := func(v *accessibility.Value, text string) bool { return v != nil && string(v.Value) == quote(text) }
+			why = "nobody says it"
+			for _, n := range tree.Nodes {
+				if n.Ignored || !said(n.Role, "StaticText") || !said(n.Name, words) {
+					continue
+				}
+				why = "it is in no live region"
+				for n = above[n.NodeID]; n != nil && !ok; n = above[n.NodeID] {
+					ok = !n.Ignored && said(n.Role, "status")
+				}
+			}
+			return nil
+		}))
+		return ok, why
+	})
+}

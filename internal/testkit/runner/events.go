@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// testName is a test or subtest of a package.
+type testName struct{ pkg, test string }
+
+func (n testName) String() string { return strings.TrimPrefix(n.pkg, module) + "." + n.test }
+
+// outcome is what became of one test over all its runs.
+type outcome struct {
+	name   testName
+	failed int    // how often
+	passed bool   // in its last run
+	reason string // first line of the first failure
+	took   time.Duration
+	leaf   bool // it has no subtests
+}
+
+// event is a line of `go test -json`.
+type event struct {
+	Action, Package, Test, Output string
+	Elapsed                       float64 // seconds
+}
+
+// outcomes reads the events of a run, of which each failed test may have been repeated.
+func outcomes(events io.Reader) ([]outcome, error) {
+	byName := map[testName]*outcome{}
+	var order []*outcome
+	lines := bufio.NewScanner(events)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return nil, fmt.Errorf("read the events of the tests: %w", err)
+		}
+		if e.Test == "" {
+			continue
+		}
+		name := testName{e.Package, e.Test}
+		o := byName[name]
+		if o == nil {
+			o = &outcome{name: name, leaf: true}
+			byName[name] = o
+			order = append(order, o)
+			if i := strings.LastIndexByte(e.Test, '/'); i >= 0 && byName[testName{e.Package, e.Test[:i]}] != nil {
+				byName[testName{e.Package, e.Test[:i]}].leaf = false
+			}
+		}
+		switch e.Action {
+		case "output":
+			if text := strings.TrimSpace(e.Output); o.reason == "" && isFailure(text) {
+				o.reason = text
+			}
+		case "pass", "skip":
+			o.passed = true
+			o.took = max(o.took, seconds(e.Elapsed))
+		case "fail":
+			o.passed = false
+			o.failed++
+			o.took = max(o.took, seconds(e.Elapsed))
+		}
+	}
+	all := make([]outcome, len(order))
+	for i, o := range order {
+		all[i] = *o
+	}
+	return all, lines.Err()
+}
+
+// isFailure reports whether the line of output names a place in a test's file: the words of t.Error and t.Fatal, and of logs. The last
+// such line cannot be told from a log; the first is where a reader begins.
+func isFailure(line string) bool {
+	file, rest, ok := strings.Cut(line, ".go:")
+	return ok && !strings.ContainsAny(file, " \t") && len(rest) > 0 && rest[0] >= '0' && rest[0] <= '9'
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// flaky are the tests that failed, and passed when they were repeated alone. A test with failed subtests counts by these.
+func flaky(all []outcome) []outcome {
+	return slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return o.failed == 0 || !o.passed || !o.leaf })
+}
+
+// lost are tests that failed and did not pass afterwards.
+func lost(all []outcome) []outcome {
+	return slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return o.failed == 0 || o.passed || !o.leaf })
+}
+
+// slowest are the tests without subtests that took longest, at most n.
+func slowest(all []outcome, n int) []outcome {
+	leaves := slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return !o.leaf })
+	slices.SortStableFunc(leaves, func(a, b outcome) int { return int(b.took - a.took) })
+	return leaves[:min(n, len(leaves))]
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// ledgerFile lists the tests that failed and then passed alone: each is a fault of the test or of the product, until somebody finds it.
+const ledgerFile = "internal/testkit/flakes.md"
+
+// ledgerLine is a row of the ledger.
+func ledgerLine(at time.Time, revision, part string, o outcome) string {
+	reason := strings.ReplaceAll(o.reason, "|", "/")
+	if len(reason) > 160 {
+		reason = reason[:160] + "…"
+	}
+	return fmt.Sprintf("| %s | %s | %s | `%s` | %s |\n", at.Format(time.DateOnly), revision, part, o.name, reason)
+}
+
+// enter appends the rows to the ledger.
+func enter(path string, rows []string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return fmt.Errorf("write to the ledger of flaky tests: %w", err)
+	}
+	defer f.Close()
+	_, err = f.WriteString(strings.Join(rows, ""))
+	return err
+}

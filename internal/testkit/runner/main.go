@@ -1,0 +1,234 @@
+// Command runner runs the two tiers of tests. A failed test is repeated once, alone: when it passes then, the ledger gets a row and
+// the run goes on; when it fails again, the run fails.
+//
+//	runner gate              all tests without the build tag "ordeal"
+//	runner ordeal [SHARD…]   all shards of the ordeal, or those named
+//	runner -changed REV ordeal   the shards that the changes since REV touch
+//	runner list              the shards with their tests
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"quantix/internal/testkit/tier"
+)
+
+const module = "quantix/"
+
+func main() {
+	with := flag.String("with", "gotestsum", "the command line of gotestsum")
+	changed := flag.String("changed", "", "run the shards that the changes since this revision touch")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	r := &runner{with: strings.Fields(*with), out: os.Stdout}
+	if err := r.main(ctx, flag.Args(), *changed); err != nil {
+		fmt.Fprintln(os.Stderr, "runner:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop was called
+	}
+}
+
+// runner runs tests and collects what became of them.
+type runner struct {
+	with  []string // gotestsum's command line
+	out   io.Writer
+	all   []outcome
+	times []string // a line for each step
+}
+
+func (r *runner) main(ctx context.Context, args []string, changed string) error {
+	if len(args) == 0 {
+		return errors.New("say what to run: gate, ordeal, or list")
+	}
+	switch args[0] {
+	case "gate":
+		return r.gate(ctx)
+	case "ordeal", "list":
+		parts, err := chosen(ctx, args[1:], changed)
+		if err != nil {
+			return err
+		}
+		if args[0] == "list" {
+			for _, p := range parts {
+				fmt.Fprintf(r.out, "%s: %s, %d tests\n\t%s\n", p.name, p.pkg, len(p.names), strings.Join(p.names, "\n\t"))
+			}
+			return nil
+		}
+		return r.ordeal(ctx, parts)
+	}
+	return fmt.Errorf("%q is nothing to run: say gate, ordeal, or list", args[0])
+}
+
+// chosen are the parts of the ordeal by name, or those that the changes since a revision touch; all where neither is given.
+func chosen(ctx context.Context, names []string, changed string) ([]part, error) {
+	tests, err := ordealTests(".")
+	if err != nil {
+		return nil, err
+	}
+	parts, err := divide(shards, tests)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
+			return nil, fmt.Errorf("there is no shard %q", name)
+		}
+	}
+	if len(names) > 0 {
+		parts = slices.DeleteFunc(parts, func(p part) bool { return !slices.Contains(names, p.name) })
+	}
+	if changed != "" {
+		files, err := changedFiles(ctx, changed)
+		if err != nil {
+			return nil, err
+		}
+		parts = slices.DeleteFunc(parts, func(p part) bool { return !p.touched(files) })
+	}
+	return parts, nil
+}
+
+// changedFiles are those that differ from the revision, untracked ones included.
+func changedFiles(ctx context.Context, revision string) ([]string, error) {
+	var files []string
+	for _, args := range [][]string{{"diff", "--name-only", revision}, {"ls-files", "--others", "--exclude-standard"}} {
+		out, err := exec.CommandContext(ctx, "git", args...).Output()
+		if err != nil {
+			return nil, fmt.Errorf("list the changed files: git %s: %w", strings.Join(args, " "), err)
+		}
+		files = append(files, strings.Fields(string(out))...)
+	}
+	return files, nil
+}
+
+// gate runs all tests without the tag: with the race detector what runs no guests, then the real hosts.
+func (r *runner) gate(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, "go", "list", "./...").Output()
+	if err != nil {
+		return fmt.Errorf("list the packages: %w", err)
+	}
+	real := []string{libvirtPkg, labPkg, e2ePkg, benchPkg}
+	pure := slices.DeleteFunc(strings.Fields(string(out)), func(p string) bool {
+		return slices.Contains(real, strings.TrimPrefix(p, module))
+	})
+	long := []string{module + "web", module + "internal/control", module + "static", module + "agent"} // first, so that none runs on alone at the end
+	pure = slices.Concat(long, slices.DeleteFunc(pure, func(p string) bool { return slices.Contains(long, p) }))
+	err = errors.Join(
+		// Tests wait for PostgreSQL and for clocks: more of them run at once than there are processors.
+		r.step(ctx, "simulated", pure, "-race", "-parallel", "4", "-timeout", "15m"),
+		r.step(ctx, "real", []string{"./" + libvirtPkg, "./" + labPkg, "./" + e2ePkg}, "-timeout", "20m"),
+	)
+	return errors.Join(err, r.report())
+}
+
+// ordeal runs the parts one after the other, each with a seed of its own unless the environment has one.
+func (r *runner) ordeal(ctx context.Context, parts []part) error {
+	var errs []error
+	for i, p := range parts {
+		seed := tier.Seed() + i
+		fmt.Fprintf(r.out, "\nshard %s: %d tests of %s, %s=%d\n", p.name, len(p.names), p.pkg, tier.SeedVariable, seed)
+		if err := os.Setenv(tier.SeedVariable, strconv.Itoa(seed)); err != nil {
+			return err
+		}
+		errs = append(errs, r.step(ctx, p.name, []string{"./" + p.pkg}, "-tags", "ordeal", "-run", p.run(), "-timeout", "40m"))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(append(errs, r.report())...)
+}
+
+// step runs the packages' tests by gotestsum, which repeats each failed one once and alone.
+func (r *runner) step(ctx context.Context, name string, packages []string, args ...string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	dir, err := os.MkdirTemp("", "quantix-runner-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	events := filepath.Join(dir, "events.json")
+	line := slices.Concat(r.with, []string{
+		"--format", "pkgname", "--hide-summary", "skipped", "--jsonfile", events,
+		"--rerun-fails=1", "--rerun-fails-max-failures", "10", "--rerun-fails-abort-on-data-race", "--packages", strings.Join(packages, " "),
+		"--", "-count", "1", "-vet", "off", // verify has vetted all
+	}, args)
+	begun := time.Now()
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute // for the tests to end their hosts
+	cmd.Stdout, cmd.Stderr = r.out, os.Stderr
+	ran := cmd.Run()
+	r.times = append(r.times, fmt.Sprintf("%-14s %4.0f s", name, time.Since(begun).Seconds()))
+	text, err := os.ReadFile(events)
+	if err != nil {
+		return errors.Join(ran, err)
+	}
+	got, err := outcomes(bytes.NewReader(text))
+	if err != nil {
+		return errors.Join(ran, err)
+	}
+	r.all = append(r.all, got...)
+	if ran == nil {
+		ran = r.judge(ctx, name, got)
+	}
+	if ran != nil {
+		return fmt.Errorf("%s: %w", name, ran)
+	}
+	return nil
+}
+
+// judge enters what failed and then passed into the ledger, and fails where a failed test was not seen to pass.
+func (r *runner) judge(ctx context.Context, name string, got []outcome) error {
+	if bad := lost(got); len(bad) > 0 {
+		return fmt.Errorf("%s failed, and was not repeated", bad[0].name)
+	}
+	if len(got) == 0 {
+		return errors.New("no test was run")
+	}
+	revision, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return fmt.Errorf("name the revision: %w", err)
+	}
+	var rows []string
+	for _, o := range flaky(got) {
+		fmt.Fprintf(r.out, "flaky: %s: %s\n", o.name, o.reason)
+		rows = append(rows, ledgerLine(time.Now(), strings.TrimSpace(string(revision)), name, o))
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return enter(ledgerFile, rows)
+}
+
+// report prints what took longest.
+func (r *runner) report() error {
+	fmt.Fprintln(r.out, "\nThe slowest tests:")
+	for _, o := range slowest(r.all, 20) {
+		fmt.Fprintf(r.out, "%7.1f s  %s\n", o.took.Seconds(), o.name)
+	}
+	failed := 0
+	for _, o := range r.all {
+		if o.leaf && o.failed > 0 && !o.passed {
+			failed++
+		}
+	}
+	leaves := slices.DeleteFunc(slices.Clone(r.all), func(o outcome) bool { return !o.leaf })
+	_, err := fmt.Fprintf(r.out, "\n%s\nflaky: %d\n%d passed, %d failed\n", strings.Join(r.times, "\n"), len(flaky(r.all)), len(leaves)-failed, failed)
+	return err
+}

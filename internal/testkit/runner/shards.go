@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// shard is a part of the ordeal: the tests of one package whose names match.
+type shard struct {
+	name    string
+	pkg     string // below the module
+	tests   string // regular expression of test names; of several shards of one package the first that matches takes a test
+	watches string // regular expression of files: `task ordeal:changed` runs the shard when one of them is changed
+}
+
+// Packages whose tests run real guests.
+const (
+	libvirtPkg = "agent/libvirt"
+	labPkg     = "internal/lab"
+	e2ePkg     = "internal/e2e"
+	benchPkg   = "internal/bench" // benchmarks alone
+)
+
+// shards divide the ordeal. The last shard of a package takes all that the others leave.
+var shards = []shard{
+	{"conformance", libvirtPkg, `^Test(Conformance|Pair)$`, `^agent/(hvtest|libvirt|mock)/|^agent/[^/]+\.go$|^internal/(fleet|lab)/`},
+	{"cut-off", libvirtPkg, `CutOff|ChangesOver|HasLost|^TestAMove|^TestADefinition|^TestAGuestEnds`, `^agent/libvirt/(faults|cutoff|childagent|wholeagent|snap|move|merge|apply|orphan)|^agent/[^/]+\.go$`},
+	{"storage", libvirtPkg, `Pool|NFS|RBD|Gluster|ISCSI|Volume|Wipe|Rename|Storage|Download|Upload`, `^agent/(libvirt/(pool|volume|ceph|iscsi|rename)|fetch|upload|image|transfer|blockdev)|^internal/lab/`},
+	{"networks", libvirtPkg, `Network|SecurityGroup|Spoof|Frames|Firewall|DHCP|PortGroup|Reserved|MTU|Filter`, `^agent/(libvirt/(network|filter|portgroup|reserv)|link)|^internal/lab/`},
+	{"guests", libvirtPkg, `.`, `^agent/libvirt/|^internal/lab/`},
+	{"lab", labPkg, `.`, `^internal/lab/`},
+	{"screens", e2ePkg, `^TestScreenshots$`, `^(web|views|static)/|^internal/(policy|control/browse)/`},
+	{"lives", e2ePkg, `^TestTheWholeLife|^TestTheStartSet|^TestUploads|^TestADiskGrows|^TestAMove|^TestVirsh|^TestVolumes|^TestAVolume`, `^(agent|web|internal/(control|fleet|firstboot|ovf))/`},
+	{"storms", e2ePkg, `^TestNoFact|^TestTenTabs|^TestFaults|^TestAPoolFails`, `^agent/[^/]+\.go$|^internal/(wire|line|notify|reconcile|control)/|^web/`},
+	{"failover", e2ePkg, `Portal|Postgres|Agent|Identity|Lab|Demo|Directory|Starts|Setting|ReadyLine`, `^internal/(cli|config|pglocal|lab|control|notify)/|^db/|^main\.go$`},
+	{"between-hosts", e2ePkg, `BetweenHosts|BetweenGuests|^TestNetwork|^TestKindsOfNetworks`, `^agent/(link|transfer|libvirt/(network|filter))|^internal/(pair|line|wire)/`},
+	{"pages", e2ePkg, `.`, `^(web|views|static)/`},
+	{"control", "internal/control", `.`, `^internal/control/|^db/`},
+	{"database", "db", `.`, `^db/`},
+	{"load", "internal/load", `.`, `^internal/load/|^web/`},
+	{"web", "web", `.`, `^(web|views)/`},
+}
+
+// whole are the tests of which the gate runs a part; the ordeal runs all of them.
+var whole = map[string][]string{
+	libvirtPkg: {"TestConformance"},
+	e2ePkg:     {"TestScreenshots"},
+}
+
+// part is a shard with the tests that it runs.
+type part struct {
+	shard
+	names []string
+}
+
+// divide gives each package's tests to the shards of that package. A test that no shard takes, and a shard without tests, are errors.
+func divide(all []shard, tests map[string][]string) ([]part, error) {
+	parts := make([]part, len(all))
+	for i, s := range all {
+		parts[i].shard = s
+	}
+	for pkg, names := range tests {
+		for _, name := range names {
+			i := slices.IndexFunc(all, func(s shard) bool { return s.pkg == pkg && regexp.MustCompile(s.tests).MatchString(name) })
+			if i < 0 {
+				return nil, fmt.Errorf("no shard takes %s of %s: give it one in shards.go", name, pkg)
+			}
+			parts[i].names = append(parts[i].names, name)
+		}
+	}
+	for i, p := range parts {
+		if len(p.names) == 0 {
+			return nil, fmt.Errorf("the shard %s has no tests: mend or remove it in shards.go", p.name)
+		}
+		slices.Sort(parts[i].names)
+	}
+	return parts, nil
+}
+
+// run is the part's argument of go test -run.
+func (p part) run() string { return "^(" + strings.Join(p.names, "|") + ")$" }
+
+// touched reports whether a change of these files asks for the shard. A change of the shard's own tests always does.
+func (p part) touched(files []string) bool {
+	watched := regexp.MustCompile(p.watches)
+	return slices.ContainsFunc(files, func(f string) bool {
+		return watched.MatchString(f) || strings.HasPrefix(f, p.pkg+"/") && strings.HasSuffix(f, "_test.go")
+	})
+}
