@@ -30,7 +30,8 @@ var hourly = fleet.SnapshotSchedule{
 var farHour = func() (far struct {
 	zone    string
 	minutes int
-}) {
+},
+) {
 	if now := time.Now().Minute(); now < 15 || now >= 45 {
 		far.zone, far.minutes = "Asia/Kolkata", 30
 	}

@@ -32,8 +32,6 @@ const diskGuest = `<domain type='qemu'>
   </devices>
 </domain>`
 
-
-
 func TestGuest(t *testing.T) {
 	t.Parallel()
 	files := guestImage(t)

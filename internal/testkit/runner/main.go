@@ -39,7 +39,7 @@ func main() {
 	if err := r.main(ctx, flag.Args(), *changed); err != nil {
 		fmt.Fprintln(os.Stderr, "runner:", err)
 		stop()
-		os.Exit(1) //nolint:gocritic // stop was called
+		os.Exit(1)
 	}
 }
 
