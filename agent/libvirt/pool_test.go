@@ -121,9 +121,6 @@ func TestNFSPoolThatHangsAtTheMount(t *testing.T) {
 	}
 }
 
-// hung is far above what any answer takes, on a busy machine too; what hangs here does so until it is let go.
-const hung = 20 * time.Second
-
 // Storage that hangs later hangs the refresh, as does a look at it by anybody. Nothing else of the host feels it.
 func TestPoolThatHangs(t *testing.T) {
 	t.Parallel()
@@ -145,23 +142,17 @@ func TestPoolThatHangs(t *testing.T) {
 		t.Errorf("apply: %v", err)
 	}
 	waitFor(t, "the pool is stalled", func() bool {
-		begun := time.Now()
-		st := poolOf(t, b, f.pool)
-		if took := time.Since(begun); took > hung {
-			t.Fatalf("a snapshot beside the hanging pool took %s", took)
-		}
+		st := poolOf(t, b, f.pool) // a look that waited for the refresh would never end
 		return st.State == fleet.PoolStalled && strings.Contains(st.Error, "has not answered since")
 	})
 	f.apply(vm)
 	f.ok(b.StartVM(t.Context(), vm.ID))
 	f.ok(b.StopVM(t.Context(), vm.ID))
 	vm.Spec.Disks = []fleet.Disk{f.disk("disk")}
-	begun := time.Now()
-	if err := b.ApplyVM(t.Context(), order(vm, f.pool)); fleet.CodeOf(err) != fleet.Unavailable {
+	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute) // what waits for the pool ends by it, and with another error
+	defer cancel()
+	if err := b.ApplyVM(ctx, order(vm, f.pool)); fleet.CodeOf(err) != fleet.Unavailable {
 		t.Errorf("a disk on a stalled pool: %v", err)
-	}
-	if took := time.Since(begun); took > hung {
-		t.Errorf("the refusal took %s", took)
 	}
 	if n := proxy.dropped.Load(); n > 2 {
 		t.Errorf("%d calls were sent to a pool that hangs", n)

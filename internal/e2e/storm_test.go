@@ -22,7 +22,7 @@ import (
 
 const (
 	simulated  = 8                             // hosts beside the real one
-	stormLimit = fleet.Freshness + time.Second // the age at which no fact may be shown as present, with a second for the probe's own clock
+	stormLimit = fleet.Freshness + time.Second // after which a fault has aged all that was known before it
 	longer     = stormLimit + 4*time.Second    // how long a fault lasts that must be seen
 	shorter    = 700 * time.Millisecond        // and one that need not
 	stormWants = 200                           // faults in all
