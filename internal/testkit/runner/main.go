@@ -144,7 +144,11 @@ func (r *runner) ordeal(ctx context.Context, parts []part) error {
 		if err := os.Setenv(tier.SeedVariable, strconv.Itoa(seed)); err != nil {
 			return err
 		}
-		errs = append(errs, r.step(ctx, p.name, []string{"./" + p.pkg}, "-tags", "ordeal", "-run", p.run(), "-timeout", "40m"))
+		args := []string{"-tags", "ordeal", "-run", p.run(), "-timeout", "40m"}
+		if p.race {
+			args = append(args, "-race")
+		}
+		errs = append(errs, r.step(ctx, p.name, []string{"./" + p.pkg}, args...))
 		if ctx.Err() != nil {
 			break
 		}

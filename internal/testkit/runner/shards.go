@@ -13,6 +13,7 @@ type shard struct {
 	pkg     string // below the module
 	tests   string // regular expression of test names; of several shards of one package the first that matches takes a test
 	watches string // regular expression of files: `task ordeal:changed` runs the shard when one of them is changed
+	race    bool   // with the race detector: what runs no guests
 }
 
 // Packages whose tests run real guests.
@@ -25,22 +26,22 @@ const (
 
 // shards divide the ordeal. The last shard of a package takes all that the others leave.
 var shards = []shard{
-	{"conformance", libvirtPkg, `^Test(Conformance|Pair)$`, `^agent/(hvtest|libvirt|mock)/|^agent/[^/]+\.go$|^internal/(fleet|lab)/`},
-	{"cut-off", libvirtPkg, `CutOff|ChangesOver|HasLost|^TestAMove|^TestADefinition|^TestAGuestEnds`, `^agent/libvirt/(faults|cutoff|childagent|wholeagent|snap|move|merge|apply|orphan)|^agent/[^/]+\.go$`},
-	{"storage", libvirtPkg, `Pool|NFS|RBD|Gluster|ISCSI|Volume|Wipe|Rename|Storage|Download|Upload`, `^agent/(libvirt/(pool|volume|ceph|iscsi|rename)|fetch|upload|image|transfer|blockdev)|^internal/lab/`},
-	{"networks", libvirtPkg, `Network|SecurityGroup|Spoof|Frames|Firewall|DHCP|PortGroup|Reserved|MTU|Filter`, `^agent/(libvirt/(network|filter|portgroup|reserv)|link)|^internal/lab/`},
-	{"guests", libvirtPkg, `.`, `^agent/libvirt/|^internal/lab/`},
-	{"lab", labPkg, `.`, `^internal/lab/`},
-	{"screens", e2ePkg, `^TestScreenshots$`, `^(web|views|static)/|^internal/(policy|control/browse)/`},
-	{"lives", e2ePkg, `^TestTheWholeLife|^TestTheStartSet|^TestUploads|^TestADiskGrows|^TestAMove|^TestVirsh|^TestVolumes|^TestAVolume`, `^(agent|web|internal/(control|fleet|firstboot|ovf))/`},
-	{"storms", e2ePkg, `^TestNoFact|^TestTenTabs|^TestFaults|^TestAPoolFails`, `^agent/[^/]+\.go$|^internal/(wire|line|notify|reconcile|control)/|^web/`},
-	{"failover", e2ePkg, `Portal|Postgres|Agent|Identity|Lab|Demo|Directory|Starts|Setting|ReadyLine`, `^internal/(cli|config|pglocal|lab|control|notify)/|^db/|^main\.go$`},
-	{"between-hosts", e2ePkg, `BetweenHosts|BetweenGuests|^TestNetwork|^TestKindsOfNetworks`, `^agent/(link|transfer|libvirt/(network|filter))|^internal/(pair|line|wire)/`},
-	{"pages", e2ePkg, `.`, `^(web|views|static)/`},
-	{"control", "internal/control", `.`, `^internal/control/|^db/`},
-	{"database", "db", `.`, `^db/`},
-	{"load", "internal/load", `.`, `^internal/load/|^web/`},
-	{"web", "web", `.`, `^(web|views)/`},
+	{"conformance", libvirtPkg, `^Test(Conformance|Pair)$`, `^agent/(hvtest|libvirt|mock)/|^agent/[^/]+\.go$|^internal/(fleet|lab)/`, false},
+	{"cut-off", libvirtPkg, `CutOff|ChangesOver|HasLost|^TestAMove|^TestADefinition|^TestAGuestEnds`, `^agent/libvirt/(faults|cutoff|childagent|wholeagent|snap|move|merge|apply|orphan)|^agent/[^/]+\.go$`, false},
+	{"storage", libvirtPkg, `Pool|NFS|RBD|Gluster|ISCSI|Volume|Wipe|Rename|Storage|Download|Upload`, `^agent/(libvirt/(pool|volume|ceph|iscsi|rename)|fetch|upload|image|transfer|blockdev)|^internal/lab/`, false},
+	{"networks", libvirtPkg, `Network|SecurityGroup|Spoof|Frames|Firewall|DHCP|PortGroup|Reserved|MTU|Filter`, `^agent/(libvirt/(network|filter|portgroup|reserv)|link)|^internal/lab/`, false},
+	{"guests", libvirtPkg, `.`, `^agent/libvirt/|^internal/lab/`, false},
+	{"lab", labPkg, `.`, `^internal/lab/`, false},
+	{"screens", e2ePkg, `^TestScreenshots$`, `^(web|views|static)/|^internal/(policy|control/browse)/`, false},
+	{"lives", e2ePkg, `^TestTheWholeLife|^TestTheStartSet|^TestUploads|^TestADiskGrows|^TestAMove|^TestVirsh|^TestVolumes|^TestAVolume`, `^(agent|web|internal/(control|fleet|firstboot|ovf))/`, false},
+	{"storms", e2ePkg, `^TestNoFact|^TestTenTabs|^TestFaults|^TestAPoolFails`, `^agent/[^/]+\.go$|^internal/(wire|line|notify|reconcile|control)/|^web/`, false},
+	{"failover", e2ePkg, `Portal|Postgres|Agent|Identity|Lab|Demo|Directory|Starts|Setting|ReadyLine`, `^internal/(cli|config|pglocal|lab|control|notify)/|^db/|^main\.go$`, false},
+	{"between-hosts", e2ePkg, `BetweenHosts|BetweenGuests|^TestNetwork|^TestKindsOfNetworks`, `^agent/(link|transfer|libvirt/(network|filter))|^internal/(pair|line|wire)/`, false},
+	{"pages", e2ePkg, `.`, `^(web|views|static)/`, false},
+	{"control", "internal/control", `.`, `^internal/control/|^db/`, true},
+	{"database", "db", `.`, `^db/`, true},
+	{"load", "internal/load", `.`, `^internal/load/|^web/`, true},
+	{"web", "web", `.`, `^(web|views)/`, true},
 }
 
 // whole are the tests of which the gate runs a part; the ordeal runs all of them.
