@@ -128,8 +128,7 @@ func (r *runner) gate(ctx context.Context) error {
 	long := []string{module + "web", module + "internal/control", module + "static", module + "agent"} // first, so that none runs on alone at the end
 	pure = slices.Concat(long, slices.DeleteFunc(pure, func(p string) bool { return slices.Contains(long, p) }))
 	err = errors.Join(
-		// Tests wait for PostgreSQL and for clocks: more of them run at once than there are processors.
-		r.step(ctx, "simulated", pure, "-race", "-parallel", "4", "-timeout", "30m"),
+		r.step(ctx, "simulated", pure, "-race", "-timeout", "30m"),
 		r.step(ctx, "real", []string{"./" + libvirtPkg, "./" + labPkg, "./" + e2ePkg}, "-timeout", "30m"), // go test counts the wait for the guest slot, too
 	)
 	return errors.Join(err, r.report())

@@ -1,0 +1,75 @@
+//go:build ordeal
+
+package web_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestOneOfSixHundredCanBeChosen(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	host := p.many()
+	project, network := p.addProject("shop"), ""
+	vm := p.addVM(project, host, "web", fleet.Stopped)
+	if err := p.pool.QueryRow(t.Context(), "UPDATE networks SET kind = 'bridge' WHERE name = 'net-007' RETURNING id").Scan(&network); err != nil {
+		t.Fatal(err)
+	}
+	ann := p.signedIn("ann", fleet.RoleAdmin)
+	var a answer
+	form := ann.get("/vms/new").is(t, http.StatusOK)
+	for noun, name := range map[string]string{
+		"projects": "project-%03d", "hosts": "host-%03d", "pools": "pool-%03d · ", "isos": "600 MiB · pool-%03d", "networks": "net-%03d", "images": "of pool-%03d (3 GiB, not verified",
+	} {
+		form.has(t, `hx-get="/choices/`+noun+`"`, fmt.Sprintf(name, 7))
+		form.lacks(t, fmt.Sprintf(name, 577)) // too many for one select
+		found := ann.get("/choices/"+noun+"?q="+url.QueryEscape(strings.ToUpper(fmt.Sprintf(name, 577))), "HX-Request", "true").is(t, http.StatusOK)
+		found.has(t, fmt.Sprintf(name, 577))
+		if n := strings.Count(found.body, "<option"); n > 2 {
+			t.Errorf("%s: %d options fit", noun, n)
+		}
+		if none := ann.get("/choices/"+noun+"?q=%22nobody", "HX-Request", "true").is(t, http.StatusOK); strings.Count(none.body, "<option") != 1 {
+			t.Errorf("%s: nobody fits: %s", noun, none.body)
+		}
+	}
+	a = ann.get("/vms/new?all=1").is(t, http.StatusOK)
+	a.has(t, "project-577", "host-577", "net-577", "600 MiB · pool-577")
+	a.lacks(t, "/choices/")
+	for address, name := range map[string]string{
+		"/choices/members?of=" + string(project) + "&q=577": "user-577", "/choices/grants?of=" + network + "&q=577": "project-577",
+	} {
+		ann.get(address, "HX-Request", "true").is(t, http.StatusOK).has(t, name)
+	}
+	a = ann.get("/projects/"+string(project)).is(t, http.StatusOK)
+	a.has(t, "/choices/members?of="+string(project))
+	a.lacks(t, "user-577")
+	a = ann.get("/networks/"+network+"?tab=grants").is(t, http.StatusOK)
+	a.has(t, "/choices/grants?of="+network, `<option value="all"`)
+	a.lacks(t, "project-577")
+	ann.get("/vms/"+string(vm)+"?tab=configure").is(t, http.StatusOK).has(t, `hx-get="/choices/isos"`)
+
+	// What was chosen is still chosen when the form comes back with a fault.
+	value := func(noun, name string) string {
+		_, rest, _ := strings.Cut(ann.get("/choices/"+noun+"?q="+name, "HX-Request", "true").body, `value="`)
+		id, _, _ := strings.Cut(rest, `"`)
+		return id
+	}
+	chosen := url.Values{
+		"projectId": {value("projects", "project-577")}, "hostId": {value("hosts", "host-577")}, "spec.iso": {value("isos", "pool-577")},
+		"spec.disks[0].poolId": {value("pools", "pool-577")}, "spec.disks[0].source": {"empty"}, "spec.disks[0].sizeBytes": {"1"}, "spec.nics[0].network": {value("networks", "net-577")}, "q": {"577", ""},
+	}
+	again := ann.post("/vms", chosen).is(t, http.StatusUnprocessableEntity)
+	for field, v := range chosen {
+		if field != "q" && field != "spec.disks[0].source" && field != "spec.disks[0].sizeBytes" {
+			again.has(t, `value="`+v[0]+`" selected`)
+		}
+	}
+	// All hosts can be ticked.
+	ann.get("/pools/new").is(t, http.StatusOK).has(t, "host-577")
+}
