@@ -129,8 +129,8 @@ func goroutine() string {
 	return string(name)
 }
 
-// until does the order until its nth step, and there what is to happen. seen are its steps: fewer than n where it is done without. How far a file has been written is told beside the order
-// where that takes long, and is no step: an order does not end from there.
+// until runs the order, and happens at its nth step. seen is how many steps the order came to: fewer than n where it ended without.
+// Progress from another goroutine, such as of a long write, is no step: an order does not end from there.
 func until(n int, in agent.SnapshotWork, do func(agent.SnapshotWork) error, happens func()) (seen int, err error) {
 	own := goroutine()
 	in.Progress = func(int, string) {
