@@ -133,12 +133,16 @@ func testVolumesCutOff(t *testing.T, h *host) {
 	}
 	h.cutOff("wipe a volume", func() (func(*steps) error, func(string)) {
 		h.newVolume(p, "wiped.qcow2", fleet.VolumeOrder{Format: "qcow2", SizeBytes: 8 << 20})
+		h.h.WriteDisk(t, p.Spec.Path+"/wiped.qcow2", 'a')
 		in := h.work(p, "wiped.qcow2", fleet.VolumeOrder{})
 		order := func(s *steps) error {
 			in.Progress = s.progress
 			return h.WipeVolume(h.ctx, in)
 		}
-		return order, func(string) {
+		return order, func(when string) {
+			if h.h.ReadDisk(t, p.Spec.Path+"/wiped.qcow2") == 'a' {
+				t.Errorf("%s: the volume has its data still", when)
+			}
 			h.wantVolumes(p, 2)
 			h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "wiped.qcow2", fleet.VolumeOrder{})))
 		}
@@ -167,9 +171,9 @@ func testMovesCutOff(t *testing.T, h *host) {
 				}
 				h.wantVolumes(to, 1)
 				h.must("delete what the VM had", h.DeleteVolume(h.ctx, h.work(from, vm.Spec.Disks[0].Volume, fleet.VolumeOrder{})))
-				h.must("delete", h.DeleteVM(h.ctx, in.VM, h.pools, true))
 				vm.Spec.Disks[0].PoolID = to.ID
-				h.must("delete with its disk", h.DeleteVM(h.ctx, vm, h.pools, true))
+				h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
+				h.wantVolumes(to, 0)
 			}
 		})
 	}

@@ -127,7 +127,7 @@ type Harness struct {
 	// Freeze makes the hypervisor accept calls without ever answering them, until thaw. Optional.
 	Freeze func(t *testing.T) (thaw func())
 
-	// CoreOnly leaves out the cases that are not marked core: what another run of the suite holds.
+	// CoreOnly leaves out all cases but the core.
 	CoreOnly bool
 
 	// CutsOff says that an order may be ended by a panic in the functions that it is given, which stands for the agent's end.

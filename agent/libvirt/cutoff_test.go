@@ -26,10 +26,10 @@ type cutter struct {
 	fixture
 	proxy  *proxy
 	book   string         // where agents of the host remember its pools
-	seen   int            // steps of the order that was cut off last
-	places int            // in which something was cut off so far
-	kinds  map[string]int // places by what was cut off
-	all    int            // places of the orders so far, those that this run left out included
+	seen   int            // steps of the last order
+	places int            // places cut off in this run
+	kinds  map[string]int // places cut off in this run, by fault
+	all    int            // places of all orders, including those that this run leaves out
 }
 
 func newCutter(t *testing.T) *cutter {
@@ -54,13 +54,13 @@ type fault struct {
 	happens func(c *cutter, r *childRun, place int) bool
 }
 
-// places are those in which this run has the fault happen: the first, and from each to the next.
+// places returns the first place in which this run has the fault happen, and the distance to the next.
 func (f fault) places(t *testing.T) (first, every int) {
 	t.Helper()
 	return f.first + f.every*tier.Offset(t, thin), f.every * thin
 }
 
-// of is in how many places of an order with so many steps the fault may happen.
+// of returns the number of places in which the fault may happen in an order of that many steps.
 func (f fault) of(steps int) int { return max(0, (steps-f.first+f.every)/f.every) }
 
 func killAgent(c *cutter, r *childRun, _ int) bool {

@@ -76,8 +76,8 @@ func outcomes(events io.Reader) ([]outcome, error) {
 	return all, lines.Err()
 }
 
-// isFailure reports whether the line of output names a place in a test's file: the words of t.Error and t.Fatal, and of logs. The last
-// such line cannot be told from a log; the first is where a reader begins.
+// isFailure reports whether the line begins with a position in a Go file, as t.Error, t.Fatal and t.Log print it. Events do not tell an
+// error from a log, so the ledger may show a log line.
 func isFailure(line string) bool {
 	file, rest, ok := strings.Cut(line, ".go:")
 	return ok && !strings.ContainsAny(file, " \t") && len(rest) > 0 && rest[0] >= '0' && rest[0] <= '9'

@@ -14,7 +14,7 @@ const ledgerFile = "internal/testkit/flakes.md"
 func ledgerLine(at time.Time, revision, part string, o outcome) string {
 	reason := strings.ReplaceAll(o.reason, "|", "/")
 	if len(reason) > 160 {
-		reason = reason[:160] + "…"
+		reason = strings.ToValidUTF8(reason[:160], "") + "…"
 	}
 	return fmt.Sprintf("| %s | %s | %s | `%s` | %s |\n", at.Format(time.DateOnly), revision, part, o.name, reason)
 }

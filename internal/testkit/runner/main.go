@@ -86,7 +86,7 @@ func chosen(ctx context.Context, names []string, changed string) ([]part, error)
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
-			return nil, fmt.Errorf("there is no shard %q", name)
+			return nil, fmt.Errorf("there is no shard %q: `runner list` names all", name)
 		}
 	}
 	if len(names) > 0 {
@@ -105,12 +105,15 @@ func chosen(ctx context.Context, names []string, changed string) ([]part, error)
 // changedFiles are those that differ from the revision, untracked ones included.
 func changedFiles(ctx context.Context, revision string) ([]string, error) {
 	var files []string
-	for _, args := range [][]string{{"diff", "--name-only", revision}, {"ls-files", "--others", "--exclude-standard"}} {
-		out, err := exec.CommandContext(ctx, "git", args...).Output()
+	for _, args := range [][]string{{"diff", "-z", "--name-only", revision, "--"}, {"ls-files", "-z", "--others", "--exclude-standard"}} {
+		var said bytes.Buffer
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Stderr = &said
+		out, err := cmd.Output()
 		if err != nil {
-			return nil, fmt.Errorf("list the changed files: git %s: %w", strings.Join(args, " "), err)
+			return nil, fmt.Errorf("list the files changed since %s: %w: %s", revision, err, strings.TrimSpace(said.String()))
 		}
-		files = append(files, strings.Fields(string(out))...)
+		files = append(files, strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })...)
 	}
 	return files, nil
 }
@@ -121,21 +124,27 @@ func (r *runner) gate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the packages: %w", err)
 	}
-	real := []string{libvirtPkg, labPkg, e2ePkg, benchPkg}
+	guests := []string{libvirtPkg, labPkg, e2ePkg, benchPkg}
 	pure := slices.DeleteFunc(strings.Fields(string(out)), func(p string) bool {
-		return slices.Contains(real, strings.TrimPrefix(p, module))
+		return slices.Contains(guests, strings.TrimPrefix(p, module))
 	})
-	long := []string{module + "web", module + "internal/control", module + "static", module + "agent"} // first, so that none runs on alone at the end
+	// The longest go first, so that none runs alone at the end.
+	long := []string{module + "web", module + "internal/control", module + "static", module + "agent"}
 	pure = slices.Concat(long, slices.DeleteFunc(pure, func(p string) bool { return slices.Contains(long, p) }))
 	err = errors.Join(
 		r.step(ctx, "simulated", pure, "-race", "-timeout", "30m"),
-		r.step(ctx, "real", []string{"./" + libvirtPkg, "./" + labPkg, "./" + e2ePkg}, "-timeout", "30m"), // go test counts the wait for the guest slot, too
+		// go test counts the wait for the guest slot, too.
+		r.step(ctx, "real", []string{"./" + libvirtPkg, "./" + labPkg, "./" + e2ePkg}, "-timeout", "30m"),
 	)
 	return errors.Join(err, r.report())
 }
 
 // ordeal runs the parts one after the other, each with a seed of its own unless the environment has one.
 func (r *runner) ordeal(ctx context.Context, parts []part) error {
+	if len(parts) == 0 {
+		_, err := fmt.Fprintln(r.out, "The changes touch no shard.")
+		return err
+	}
 	var errs []error
 	for i, p := range parts {
 		seed := tier.Seed() + i
