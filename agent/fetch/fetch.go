@@ -219,7 +219,7 @@ func sumText(sum hash.Hash) string {
 // open follows redirects to the answer that has the file.
 func (c *Client) open(ctx context.Context, at *url.URL, checked bool) (*http.Response, error) {
 	transport := &http.Transport{
-		Proxy: nil, DialContext: c.dial, TLSHandshakeTimeout: dialLimit, ResponseHeaderTimeout: c.stall, MaxResponseHeaderBytes: mostHeaderBytes,
+		Proxy: nil, DialContext: c.dial, TLSHandshakeTimeout: dialLimit, MaxResponseHeaderBytes: mostHeaderBytes,
 		DisableCompression: true, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: c.settings.Roots, MinVersion: tls.VersionTLS12},
 	}
 	for range mostRedirects + 1 {
