@@ -87,6 +87,11 @@ func runLab(ctx context.Context, f playFlags, apart bool, out, progress io.Write
 
 	shared := filepath.Join(dir, "shared")
 	pools := []string{shared, filepath.Join(dir, "pools")}
+	for _, dir := range pools { // of an earlier lab, too
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700)); err != nil {
+			return fmt.Errorf("make the directories of pools: %w", err)
+		}
+	}
 	hosts := []*labHost{{name: "host-1", dir: filepath.Join(dir, "h1"), pools: pools}, {name: "host-2", dir: filepath.Join(dir, "h2"), pools: pools}}
 	defer func() { err = errors.Join(err, stopHosts(hosts)) }()
 	start, startCtx := errgroup.WithContext(ctx)
@@ -150,14 +155,11 @@ func prepareLab(ctx context.Context, progress io.Writer) error {
 	return lab.Supported()
 }
 
-// putImages makes the tiny guest's images and puts them where the shared pool will find them.
+// putImages makes the tiny guest's images and puts them into the shared pool's directory.
 func putImages(ctx context.Context, cache, shared string) error {
 	files, err := lab.GuestImage(ctx, cache)
 	if err != nil {
 		return err
-	}
-	if err := os.MkdirAll(shared, 0o755); err != nil {
-		return fmt.Errorf("make the shared directory: %w", err)
 	}
 	for name, from := range map[string]string{"tiny-guest.qcow2": files.Disk, "tiny-guest.iso": files.ISO} {
 		if err := copyFile(filepath.Join(shared, name), from); err != nil {

@@ -35,19 +35,31 @@ func (f *playFlags) register(cmd *cobra.Command) {
 	f.log.Format = "text"
 }
 
-// dir returns the data directory and how to remove it where it is a temporary one.
+// dir returns the data directory and how to remove it where it is a temporary one. No other user lists or writes it. As root,
+// others may pass through it, because PostgreSQL runs as a user of its own; what is private below has its own mode.
 func (f *playFlags) dir(name string) (string, func(), error) {
-	if f.dataDir != "" {
-		if err := os.MkdirAll(f.dataDir, 0o755); err != nil {
-			return "", nil, fmt.Errorf("make the data directory: %w", err)
+	mode := os.FileMode(0o700)
+	if os.Geteuid() == 0 {
+		mode = 0o711
+	}
+	if f.dataDir == "" {
+		dir, err := os.MkdirTemp("", "quantix-"+name+"-")
+		if err != nil {
+			return "", nil, fmt.Errorf("make a temporary directory: %w", err)
 		}
-		return f.dataDir, func() {}, nil
+		return dir, func() { os.RemoveAll(dir) }, os.Chmod(dir, mode)
 	}
-	dir, err := os.MkdirTemp("", "quantix-"+name+"-")
+	if err := os.MkdirAll(f.dataDir, mode); err != nil {
+		return "", nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	info, err := os.Stat(f.dataDir)
 	if err != nil {
-		return "", nil, fmt.Errorf("make a temporary directory: %w", err)
+		return "", nil, fmt.Errorf("look at the data directory: %w", err)
 	}
-	return dir, func() { os.RemoveAll(dir) }, os.Chmod(dir, 0o755) // PostgreSQL and QEMU run as users of their own
+	if info.Mode().Perm()&0o022 != 0 {
+		return "", nil, fmt.Errorf("other users may write %s (mode %04o): choose a directory for --data-dir that only you can write, or chmod go-w it", f.dataDir, info.Mode().Perm())
+	}
+	return f.dataDir, func() {}, nil
 }
 
 // start starts the portal in dir. Agents find it at the address that they joined, also when it starts again.
@@ -58,7 +70,7 @@ func (f *playFlags) start(ctx context.Context, dir string, log *slog.Logger) (*p
 	if err != nil || len(known) > 0 {
 		return p, err
 	}
-	if err := os.WriteFile(file, []byte(strings.TrimPrefix(p.AgentURL, "https://")+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(strings.TrimPrefix(p.AgentURL, "https://")+"\n"), 0o600); err != nil {
 		p.Close()
 		return nil, fmt.Errorf("remember where agents reach the portal: %w", err)
 	}

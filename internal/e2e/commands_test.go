@@ -3,9 +3,13 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,6 +56,31 @@ func TestReadyLine(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLabClosedToOtherUsers has the user nobody try every path of a running lab.
+func TestLabClosedToOtherUsers(t *testing.T) {
+	t.Parallel()
+	labProgram.get(t)
+	var paths bytes.Buffer
+	err := filepath.WalkDir(labDir(), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it went meanwhile
+		}
+		if err == nil && d.Type()&fs.ModeSymlink == 0 {
+			paths.WriteString(path + "\x00")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "xargs", "-0", "sh", "-c", `for f; do if [ -r "$f" ] || [ -w "$f" ]; then echo "$f"; fi; done`, "sh")
+	cmd.Stdin = &paths
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("the user nobody reads or writes (%v):\n%s", err, out)
 	}
 }
 

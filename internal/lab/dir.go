@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 )
 
 var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
@@ -34,14 +35,22 @@ func (o Options) check() error {
 // pid files and sockets, is removed; definitions and the UUID are kept.
 func prepareDir(o Options, s *slot) (uuid string, err error) {
 	at := func(name string) string { return filepath.Join(o.Dir, name) }
+	if err := private(o.Dir); err != nil {
+		return "", err
+	}
 	if err := os.RemoveAll(at("run")); err != nil {
 		return "", err
 	}
-	dirs := append([]string{
+	dirs := []string{
 		at("run"), at("lib/images"), at("lib/qemu"), at("log"), at("cache/qemu"), at("no-dbus"), at("etc/qemu/networks/autostart"),
-	}, o.SharedDirs...)
+	}
 	for _, dir := range dirs {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return "", err
+		}
+	}
+	for _, dir := range o.SharedDirs {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return "", err
 		}
 	}
@@ -79,6 +88,23 @@ func prepareDir(o Options, s *slot) (uuid string, err error) {
 	return uuid, nil
 }
 
+// private makes the directory, or takes an existing one of the caller's, and closes it to all other users: whoever reaches the
+// libvirt sockets below it is root.
+func private(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || !ok || int(owner.Uid) != os.Geteuid() {
+		return fmt.Errorf("the directory %s belongs to another user: choose another, or remove it", dir)
+	}
+	return os.Chmod(dir, 0o700)
+}
+
 // qemuConf runs guests as root: a lab host is for one person, and so every directory and socket works unprepared.
 const qemuConf = `namespaces = []
 security_driver = "none"
@@ -94,6 +120,9 @@ func libvirtdConf(uuid string) string {
 	return fmt.Sprintf(`host_uuid = %q
 auth_unix_ro = "none"
 auth_unix_rw = "none"
+unix_sock_ro_perms = "0700"
+unix_sock_rw_perms = "0700"
+unix_sock_admin_perms = "0700"
 log_outputs = "3:file:/var/log/libvirt/libvirtd.log"
 `, uuid)
 }

@@ -42,6 +42,7 @@ func TestStopLeavesNothing(t *testing.T) {
 	} else {
 		namespace = strings.TrimSpace(string(out))
 	}
+	closedToOthers(t, h)
 	inside := processesIn(namespace)
 	if len(inside) == 0 {
 		t.Fatalf("no process is in %s", namespace)
@@ -73,6 +74,19 @@ func TestStopLeavesNothing(t *testing.T) {
 	}
 	if err := h.Command(t.Context(), "true").Run(); err == nil {
 		t.Error("a command runs in a stopped host")
+	}
+}
+
+// closedToOthers has the user nobody try the host's libvirtd, which would make it root.
+func closedToOthers(t *testing.T, h *lab.Host) {
+	t.Helper()
+	for _, uri := range []string{h.URI(), h.URI() + "-ro"} {
+		cmd := exec.CommandContext(t.Context(), "virsh", "-c", uri, "uri")
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		if out, err := cmd.CombinedOutput(); !strings.Contains(string(out), "Permission denied") {
+			t.Errorf("the user nobody at %s: %v: %s", uri, err, out)
+		}
 	}
 }
 
@@ -147,10 +161,13 @@ func startIn(t *testing.T, dir, name string, peers ...string) *lab.Host {
 	return h
 }
 
-// hostDir is short where t.TempDir's names may be too long for Unix sockets.
+// hostDir is short where t.TempDir's names may be too long for Unix sockets, and open: the host closes it.
 func hostDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "qx")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
