@@ -27,18 +27,24 @@ func (s *Server) accountPage(c echo.Context, a fleet.Actor) error {
 }
 
 type passwordForm struct {
-	Old   string `form:"old"`
-	New   string `form:"new"`
-	Again string `form:"again"`
-	Next  string `form:"next"`
+	Old       string `form:"old"`
+	New       string `form:"new"`
+	Again     string `form:"again"`
+	EndTokens string `form:"endTokens"`
+	Next      string `form:"next"`
 }
 
 // passwordPage shows none of what was typed, but where it leads.
 func (s *Server) passwordPage(c echo.Context, a fleet.Actor, in passwordForm, how asked) error {
 	if !how.again() {
 		in.Next = c.QueryParam("next")
+		if !a.MustChange {
+			in.EndTokens = "yes"
+		}
 	}
-	return s.write(c, how.status, peopleview.Password(peopleview.PasswordPage{Name: a.Name, Must: a.MustChange, Next: localPath(in.Next), Errors: how.errors}))
+	return s.write(c, how.status, peopleview.Password(peopleview.PasswordPage{
+		Name: a.Name, Must: a.MustChange, EndTokens: in.EndTokens == "yes", Next: localPath(in.Next), Errors: how.errors,
+	}))
 }
 
 func (s *Server) changePassword(c echo.Context, a fleet.Actor, in passwordForm) (end, error) {
@@ -47,7 +53,7 @@ func (s *Server) changePassword(c echo.Context, a fleet.Actor, in passwordForm) 
 		checks.Add("again", "The two new passwords differ. Type the same one twice.")
 		return nil, checks.Err()
 	}
-	began, err := s.Control.ChangePassword(c.Request().Context(), a, in.Old, in.New)
+	began, err := s.Control.ChangePassword(c.Request().Context(), a, in.Old, in.New, in.EndTokens == "yes")
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (r *refusing) ofFirstBoot() []refusal {
 }
 
 // reservedValues are values that are right of fields that only who runs the hosts chooses, and not told by their kind.
-var reservedValues = map[string]any{"cpu.pinned": "0", "memory.nodes": "0", "boot.cmdline": "quiet", "memory.hugePageKiB": 2048, "placement.tolerations": "gpu"}
+var reservedValues = map[string]any{"cpu.pinned": "0", "memory.nodes": "0", "boot.cmdline": "quiet", "memory.hugePageKiB": 2048, "placement.tolerations": "gpu", "cpu.reserved": 10}
 
 // ofTenants are what only who runs the hosts may ask for.
 func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
@@ -112,6 +112,8 @@ func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
 	return append(out,
 		two("a tenant's nodes of a cell", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA cells", sent{"spec.numa": cells}, tenant),
 		two("a tenant's edit of nodes", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA cells", sent{"spec.numa": cells}, tenants),
+		two("a tenant's CPU shares", "spec.cpu.shares", "Only those who may change infrastructure choose this of CPU shares: more than 1024", sent{"spec.cpu.shares": 1025}, tenant),
+		two("a tenant's edit of CPU shares", "spec.cpu.shares", "Only those who may change infrastructure choose this of CPU shares: more than 1024", sent{"spec.cpu.shares": 1025}, tenants),
 		two("a tenant's rule of hosts", "spec.rules[0].of", "Only those who see hosts name them in a rule.", sent{"spec.rules": []any{sent{"of": "host", "name": "host-1"}}}, tenant),
 		two("a tenant's edit to a rule of hosts", "spec.rules[0].of", "Only those who see hosts name them in a rule.", sent{"spec.rules": []any{sent{"of": "hostLabels", "name": "ssd"}}}, tenants),
 		one("a tenant's promise", "overcommit", true, "Only those who may change infrastructure may promise", tenant),

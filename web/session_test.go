@@ -69,7 +69,27 @@ func TestFirstPasswordMustBeChanged(t *testing.T) {
 	b.post("/account/password", url.Values{"old": {goodPassword}, "new": {"a new long password"}, "again": {"a new long password"}}).
 		is(t, http.StatusSeeOther)
 	b.get("/tasks").is(t, http.StatusOK)
-	b.get("/account/password").is(t, http.StatusOK).has(t, "Your API tokens stay")
+}
+
+func TestNewPasswordDeletesAPITokensUnlessTheBoxIsCleared(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.post("/account/tokens", url.Values{"name": {"ci"}}).is(t, http.StatusOK)
+	tokens := func(want int) {
+		t.Helper()
+		var n int
+		if err := p.pool.QueryRow(t.Context(), "SELECT count(*) FROM tokens").Scan(&n); err != nil || n != want {
+			t.Errorf("%d API tokens (%v), want %d", n, err, want)
+		}
+	}
+	b.get("/account/password").is(t, http.StatusOK).has(t, `name="endTokens" value="yes" checked`)
+	change := url.Values{"old": {goodPassword}, "new": {"a new long password"}, "again": {"a new long password"}}
+	b.post("/account/password", change).is(t, http.StatusSeeOther)
+	tokens(1)
+	change = url.Values{"old": {"a new long password"}, "new": {goodPassword}, "again": {goodPassword}, "endTokens": {"yes"}}
+	b.post("/account/password", change).is(t, http.StatusSeeOther)
+	tokens(0)
 }
 
 func TestRefreshesDoNotKeepASessionOpen(t *testing.T) {

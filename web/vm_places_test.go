@@ -101,12 +101,22 @@ func TestAVMThatRunsOnTwoHosts(t *testing.T) {
 func TestAVMIsNotStartedWhileItRunsElsewhere(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	id := vms["web-02"]
-	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, false FROM hosts WHERE name = 'host-1'`, id)
+	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, true FROM hosts WHERE name = 'host-1'`, id)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get("/vms/"+string(id)).is(t, http.StatusOK)
-	a.has(t, "host-1 says that it has a guest of this UUID", "without the mark of this VM", "so it may be anything")
+	a.has(t, "host-1 says that it has a guest of this UUID")
 	a.lacks(t, `value="start"`)
 	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).is(t, http.StatusConflict).has(t, "host-1 says")
+}
+
+// Any host can name any UUID. A domain without the VM's mark is shown, and holds up nobody while the VM's own host is online.
+func TestStartAllowedWhenAnotherHostOnlyNamesTheUUID(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	id := vms["web-02"]
+	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, false FROM hosts WHERE name = 'host-1'`, id)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/vms/"+string(id)).is(t, http.StatusOK).has(t, "without the mark of this VM", "so it may be anything", `value="start"`)
+	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).is(t, http.StatusSeeOther)
 }
 
 // Who deletes a VM that another host holds a guest of is told that its disks stay, and why.
@@ -119,7 +129,7 @@ func TestTheDisksOfAVMThatRunsElsewhereStay(t *testing.T) {
 	id := p.addVM(project, host, "held", fleet.Stopped, func(vm *fleet.VM) {
 		vm.Spec.Disks = []fleet.Disk{{PoolID: pool, Volume: "held-1.qcow2", SizeBytes: 20 << 30}}
 	})
-	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, false FROM hosts WHERE name = 'host-2'`, id)
+	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, true FROM hosts WHERE name = 'host-2'`, id)
 	const why = "host-2 says that it has a guest of this UUID, running. That guest may write to them, and is left alone."
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(id) + "/delete"

@@ -208,7 +208,7 @@ var peopleCases = map[string]useCase{
 	"UpdateUser":      {may: managers, with: func(w *world) []any { return []any{w.someUser(), people.UserInput{Name: w.name("user")}} }},
 
 	// Oneself.
-	"ChangePassword": {may: but(persons, "system"), with: func(*world) []any { return []any{goodPassword, "violet lantern harbour"} }},
+	"ChangePassword": {may: but(persons, "system"), with: func(*world) []any { return []any{goodPassword, "violet lantern harbour", false} }},
 	"CreateToken":    {may: but(persons, "newcomer", "system"), with: func(*world) []any { return []any{"a token", time.Hour} }},
 	"DeleteToken": {may: mia, with: func(w *world) []any {
 		return []any{fleet.TokenID(w.ownedByMia(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'mia', 'her own', convert_to($1, 'UTF8'))`))}

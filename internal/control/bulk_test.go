@@ -238,7 +238,7 @@ func TestAStartOfManyHearsWhereTheVMsAre(t *testing.T) {
 		held            bool
 	}{
 		{"off-heard", heard, fleet.Stopped, true, false, false},
-		{"stranger-heard", heard, fleet.Running, false, false, true},
+		{"stranger-heard", heard, fleet.Running, false, false, false},
 		{"settled-heard", heard, fleet.Paused, true, true, true},
 		{"stranger-silent", silent, fleet.Running, false, false, false},
 		{"itself-silent", silent, fleet.Running, true, false, true},

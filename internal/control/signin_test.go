@@ -37,7 +37,7 @@ func TestFirstStartMakesOneAdminWhoMustChangeThePassword(t *testing.T) {
 	_, err = h.CreateToken(t.Context(), admin, "early", 0)
 	wantCode(t, err, fleet.Forbidden)
 
-	began, err := h.ChangePassword(t.Context(), admin, password, goodPassword)
+	began, err := h.ChangePassword(t.Context(), admin, password, goodPassword, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,19 +161,19 @@ func TestPasswordChangeAsksForTheOldOneAndAProperNewOne(t *testing.T) {
 		{goodPassword, goodPassword, "new"},
 		{"wrong password", "another password", "old"},
 	} {
-		_, err := h.ChangePassword(t.Context(), chief, c.old, c.password)
+		_, err := h.ChangePassword(t.Context(), chief, c.old, c.password, false)
 		wantField(t, err, c.field)
 	}
 	h.audited("user.passwordFailed")
 	h.exec("UPDATE login_throttle SET failures = 5 WHERE key = 'password:chief'")
-	_, err := h.ChangePassword(t.Context(), chief, goodPassword, "another password")
+	_, err := h.ChangePassword(t.Context(), chief, goodPassword, "another password", false)
 	wantCode(t, err, fleet.TooMany)
 	h.exec("UPDATE login_throttle SET last_at = now() - interval '3 seconds'")
 	token, err := h.CreateToken(t.Context(), chief, "ci", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.ChangePassword(t.Context(), chief, goodPassword, "another password"); err != nil {
+	if _, err := h.ChangePassword(t.Context(), chief, goodPassword, "another password", false); err != nil {
 		t.Fatal(err)
 	}
 	h.audited("user.changePassword")

@@ -223,10 +223,11 @@ func TestPartsOfAVMNeedAHostThatHasThem(t *testing.T) {
 func TestReservedPartsAreForWhoRunsTheHosts(t *testing.T) {
 	s := newSite(t)
 	v, admin := s.vm("web", fleet.Stopped), s.addUser("ada", fleet.RoleAdmin)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["memory.locked","memory.shared","devices.vsock","memory.hugePageKiB"]')`)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["memory.locked","memory.shared","devices.vsock","memory.hugePageKiB","cpu.shares"]')`)
 	locked := func(on bool) func(*fleet.VMSpec) { return func(s *fleet.VMSpec) { s.Memory.Locked = on } }
 	for name, change := range map[string]func(*fleet.VMSpec){
 		"locked memory": locked(true), "vsock": func(s *fleet.VMSpec) { s.Devices.VSOCK = true }, "huge pages": func(s *fleet.VMSpec) { s.Memory.HugePageKiB = 2048 },
+		"CPU reservation": func(s *fleet.VMSpec) { s.CPU.Reserved = 10 }, "this of CPU shares": func(s *fleet.VMSpec) { s.CPU.Shares = 1025 },
 	} {
 		s.refused(name, fleet.Invalid, "Only those who may change infrastructure choose "+name, func() error {
 			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(v, change))
@@ -239,8 +240,12 @@ func TestReservedPartsAreForWhoRunsTheHosts(t *testing.T) {
 		_, err := s.CreateVM(t.Context(), s.member, in)
 		return err
 	})
-	v, _, err := s.UpdateVM(t.Context(), admin, v.ID, edited(v, locked(true)))
-	if err != nil {
+	shares := func(n int) func(*fleet.VMSpec) { return func(s *fleet.VMSpec) { s.CPU.Shares = n } }
+	var err error
+	if v, _, err = s.UpdateVM(t.Context(), s.member, v.ID, edited(v, shares(1024))); err != nil {
+		t.Errorf("a member's usual shares: %v", err)
+	}
+	if v, _, err = s.UpdateVM(t.Context(), admin, v.ID, edited(v, func(s *fleet.VMSpec) { shares(2048)(s); locked(true)(s) })); err != nil {
 		t.Fatal(err)
 	}
 	if v, _, err = s.UpdateVM(t.Context(), s.member, v.ID, edited(v, func(s *fleet.VMSpec) { s.Memory.Shared = true })); err != nil || !v.Spec.Memory.Locked {

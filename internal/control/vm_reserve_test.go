@@ -24,12 +24,12 @@ func TestProcessorsAreReserved(t *testing.T) {
 	}
 	s.reported(one.ID, fleet.Stopped)
 	s.refused("more than is left, on a named host", fleet.Invalid, "h1 has 2 left to reserve of 8 processors, and the VM wants 2.25", func() error { _, err := s.reserving(chief, "db-2", s.h1, 3, 75); return err })
-	two, err := s.reserving(s.member, "db-2", "", 3, 75)
+	two, err := s.reserving(chief, "db-2", "", 3, 75)
 	if err != nil || s.get(two.ID).HostID != s.h2 {
 		t.Fatalf("the second is on %s: %v", s.get(two.ID).HostName, err)
 	}
 	s.refused("more than any has", fleet.Invalid, "h1: h1 has 2 left to reserve of 8 processors, and the VM wants 6; h2: h2 has 5.75 left", func() error { _, err := s.reserving(chief, "db-3", "", 6, 100); return err })
-	s.refused("of a member", fleet.Invalid, "2 hosts: not enough processors to reserve", func() error { _, err := s.reserving(s.member, "db-3", "", 6, 100); return err })
+	s.refused("of a member", fleet.Invalid, "Only those who may change infrastructure choose CPU reservation", func() error { _, err := s.reserving(s.member, "db-3", "", 6, 100); return err })
 	if _, err := s.reserving(s.member, "none", s.h1, 8, 0); err != nil {
 		t.Errorf("a VM that reserves nothing: %v", err)
 	}

@@ -31,6 +31,18 @@ func reserved[S any](why string, f Field[S]) Field[S] {
 	return f
 }
 
+// reservedAbove is a number of which only who runs the hosts may choose more than most; why is a clause.
+func reservedAbove(most int, why string, at func(VMSpec) int, f Field[VMSpec]) Field[VMSpec] {
+	f.Reserved = why
+	f.Holds = func(was, want VMSpec) []string {
+		if n := at(want); n > most && n != at(was) {
+			return []string{f.Name}
+		}
+		return nil
+	}
+	return f
+}
+
 // fixed is a field that no edit changes; why is a clause.
 func fixed[S any](why string, f Field[S]) Field[S] {
 	f.On, f.Fixed = Never, why

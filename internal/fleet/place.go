@@ -48,10 +48,13 @@ func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
 	return nil
 }
 
-// heldElsewhere says which host has the VM on, though it is not the VM's own, so that it must not be started, nor its disks be deleted;
-// empty: none.
+// heldElsewhere says which other host runs the VM, so that it must not be started, nor its disks be deleted; empty: none. While the
+// VM's own host is online, a domain without the VM's mark is only a discovered one: any host can name any UUID.
 func (v VMView) heldElsewhere() string {
 	for _, s := range v.Elsewhere {
+		if !s.Proven && v.Phase != PhaseUnknown {
+			continue
+		}
 		if s.on() && (!s.Unheard || s.Proven && !s.Settled) {
 			return fmt.Sprintf("%s says that it has a guest of this UUID, %s.", s.host(), s.Power)
 		}

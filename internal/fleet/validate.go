@@ -241,6 +241,7 @@ var (
 	systemDirs  = []string{"/", "/var", "/var/lib", "/var/lib/libvirt", "/home", "/tmp", "/var/tmp"}
 	systemTrees = []string{
 		"/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot", "/dev", "/proc", "/sys", "/run", "/root", "/lost+found",
+		"/opt", "/nix", "/gnu", "/snap", "/ostree", "/sysroot", "/var/opt", "/var/snap", "/var/www", "/var/lib/snapd", "/var/lib/flatpak",
 		"/var/run", "/var/lock", "/var/log", "/var/spool", "/var/cache", "/var/mail", "/var/backups",
 		"/var/lib/quantix", "/var/lib/quantix-agent", "/var/lib/systemd", "/var/lib/dpkg", "/var/lib/apt", "/var/lib/rpm", "/var/lib/dbus",
 		"/var/lib/postgresql", "/var/lib/pgsql", "/var/lib/mysql", "/var/lib/docker", "/var/lib/containers", "/var/lib/containerd", "/var/lib/kubelet",

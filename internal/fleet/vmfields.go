@@ -89,6 +89,9 @@ var (
 
 var cpuModelForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
+// usualShares is libvirt's CPU weight of a domain that names none.
+const usualShares = 1024
+
 // partFields are the fields that stand in one place of a definition each, by section.
 var partFields = []Field[VMSpec]{
 	text("cpu.model", "CPU model", func(s *VMSpec) *string { return &s.CPU.Model }, Input{
@@ -106,15 +109,16 @@ var partFields = []Field[VMSpec]{
 	text("cpu.features", "CPU features", func(s *VMSpec) *string { return &s.CPU.Features }, Input{
 		Section: SectionCPU, Label: "Features", Help: "Those that the guest has besides the model's, and those that it has not: +aes -vmx.",
 	}, cpuFeaturesForm, "Write each feature with + or -, with blanks between them: +aes -vmx. 32 at most."),
-	atOnce(number("cpu.shares", "CPU shares", "", func(s *VMSpec) *int { return &s.CPU.Shares }, Input{
-		Section: SectionCPU, Label: "Shares", Usual: 1024, Help: "Of the host's processors where there are too few, beside the 1024 of others.",
-	}, 2, 262144)),
+	reservedAbove(usualShares, "more than 1024 takes processor time from other VMs", func(s VMSpec) int { return s.CPU.Shares },
+		atOnce(number("cpu.shares", "CPU shares", "", func(s *VMSpec) *int { return &s.CPU.Shares }, Input{
+			Section: SectionCPU, Label: "Shares", Usual: usualShares, Help: "Of the host's processors where there are too few, beside the 1024 of others.",
+		}, 2, 262144))),
 	atOnce(number("cpu.limit", "CPU limit", "%", func(s *VMSpec) *int { return &s.CPU.Limit }, Input{
 		Section: SectionCPU, Label: "Limit", Unit: "%", Help: "Of a processor, for each vCPU.",
 	}, 1, 100)),
-	ofPortal(number("cpu.reserved", "CPU reservation", "%", func(s *VMSpec) *int { return &s.CPU.Reserved }, Input{
+	reserved("no other VM gets this part of the host's processors", ofPortal(number("cpu.reserved", "CPU reservation", "%", func(s *VMSpec) *int { return &s.CPU.Reserved }, Input{
 		Section: SectionCPU, Label: "Reserved", Unit: "%", Help: "Of a processor, for each vCPU, running or not: no host is promised to more than it has processors.",
-	}, 1, 100)),
+	}, 1, 100))),
 	reserved("others may have these processors", text("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, Input{
 		Section: SectionCPU, Label: "Pinned to", Help: "The host's processors that its vCPUs run on: 0-3,6.",
 	}, cpuSetForm, "Give numbers and ranges of them: 0-3,6.")),

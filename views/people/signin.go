@@ -9,5 +9,6 @@ type SignInPage struct{ Name, Next, Error string }
 type PasswordPage struct {
 	Name, Next string
 	Must       bool
+	EndTokens  bool // the API tokens' box is ticked
 	Errors     kit.Errors
 }

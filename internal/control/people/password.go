@@ -15,9 +15,10 @@ import (
 	"quantix/internal/policy"
 )
 
-// ChangePassword gives the actor another password and ends all their sessions; their API tokens stay. The caller renews its own session and keeps
-// the returned time, in database time, as its beginning. Wrong guesses at the old password are throttled like sign-ins.
-func (p *People) ChangePassword(ctx context.Context, a fleet.Actor, old, password string) (signedInAt time.Time, err error) {
+// ChangePassword gives the actor another password, ends all their sessions and, with endTokens, deletes their API tokens. The caller
+// renews its own session and keeps the returned time, in database time, as its beginning. Wrong guesses at the old password are
+// throttled like sign-ins.
+func (p *People) ChangePassword(ctx context.Context, a fleet.Actor, old, password string, endTokens bool) (signedInAt time.Time, err error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return time.Time{}, err
 	}
@@ -36,7 +37,7 @@ func (p *People) ChangePassword(ctx context.Context, a fleet.Actor, old, passwor
 	if err := p.proveOld(ctx, a, user, old); err != nil {
 		return time.Time{}, err
 	}
-	return p.storePassword(ctx, a, user, password, false)
+	return p.storePassword(ctx, a, user, password, newPassword{endTokens: endTokens})
 }
 
 // proveOld counts apart from sign-ins, so that guessing in a stolen session does not lock the user out.
@@ -86,18 +87,24 @@ func (p *People) SetPassword(ctx context.Context, a fleet.Actor, id fleet.UserID
 		checks.Add("password", "This is the user's present password. Choose another.")
 		return checks.Err()
 	}
-	_, err = p.storePassword(ctx, a, user, password, true)
+	_, err = p.storePassword(ctx, a, user, password, newPassword{oneTime: true, endTokens: true})
 	return err
 }
 
-func (p *People) storePassword(ctx context.Context, a fleet.Actor, user db.User, password string, oneTime bool) (from time.Time, err error) {
+// newPassword is what a change of a password does besides.
+type newPassword struct {
+	oneTime   bool // the user must choose another at the next sign-in
+	endTokens bool // the user's API tokens are deleted
+}
+
+func (p *People) storePassword(ctx context.Context, a fleet.Actor, user db.User, password string, is newPassword) (from time.Time, err error) {
 	hash, err := auth.HashPassword(ctx, password)
 	if err != nil {
 		return time.Time{}, store.Err(err)
 	}
 	err = p.store.Tx(ctx, func(q *db.Queries) error {
 		from, err = q.ChangePassword(ctx, db.ChangePasswordParams{
-			ID: user.ID, PasswordHash: hash, MustChange: oneTime, OldHash: user.PasswordHash,
+			ID: user.ID, PasswordHash: hash, MustChange: is.oneTime, OldHash: user.PasswordHash,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fleet.Errorf(fleet.Conflict, "The password was changed by somebody else a moment ago. Try again.")
@@ -105,17 +112,21 @@ func (p *People) storePassword(ctx context.Context, a fleet.Actor, user db.User,
 		if err != nil {
 			return err
 		}
-		if !oneTime {
-			return store.Audit(ctx, q, a, "user.changePassword", userSubject(user.ID), user.Name, "")
+		detail := ""
+		if is.endTokens {
+			tokens, err := q.DeleteTokensOf(ctx, user.ID)
+			if err != nil {
+				return err
+			}
+			detail = fmt.Sprintf("API tokens deleted: %d", tokens)
+		}
+		if !is.oneTime {
+			return store.Audit(ctx, q, a, "user.changePassword", userSubject(user.ID), user.Name, detail)
 		}
 		if err := q.ForgetBrowsersOf(ctx, user.ID); err != nil {
 			return err
 		}
-		tokens, err := q.DeleteTokensOf(ctx, user.ID)
-		if err != nil {
-			return err
-		}
-		return store.Audit(ctx, q, a, "user.setPassword", userSubject(user.ID), user.Name, fmt.Sprintf("API tokens deleted: %d", tokens))
+		return store.Audit(ctx, q, a, "user.setPassword", userSubject(user.ID), user.Name, detail)
 	})
 	return from, err
 }
