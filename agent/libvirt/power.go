@@ -181,7 +181,7 @@ func (b *Backend) onVMConn(ctx context.Context, id fleet.VMID, verb string, f fu
 }
 
 func noDomain(id fleet.VMID) error {
-	return fleet.Errorf(fleet.NotFound, "The host has no domain with the UUID %s. Apply the VM again to make it.", id)
+	return fleet.Errorf(fleet.NotFound, "The host has no domain with the UUID %s. Edit and save the VM to define it there again.", id)
 }
 
 func notOurs() error {

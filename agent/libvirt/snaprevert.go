@@ -132,7 +132,11 @@ func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
 		if err := w.readyToStart(ctx, w.c, s.sighted); err != nil {
 			return err
 		}
-		return w.c.do(ctx, func(l *golibvirt.Libvirt) error { return deviceFree(l.DomainCreate(s.ref)) })
+		err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return deviceFree(l.DomainCreate(s.ref)) })
+		if err != nil && !cut(ctx, err) {
+			err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but its guest did not start; start it, or try once more: %w", err)
+		}
+		return err
 	}
 	text, err := w.memoryXML(ctx, node, s.kept, w.tree.Work.New)
 	if err == nil {

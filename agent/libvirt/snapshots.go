@@ -183,7 +183,7 @@ func (w *snapping) check(ctx context.Context, s seen) error {
 	case s.transient:
 		return agent.Refusal(agent.Undefined())
 	case s.applied == nil:
-		return refuse("An older agent made the VM's definition. Apply the VM again, and then try once more.")
+		return refuse("An older agent made the VM's definition. Edit and save the VM, and then try once more.")
 	}
 	live, err := w.running(ctx, s)
 	if err != nil {

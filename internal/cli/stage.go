@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"quantix/internal/auth"
 	"quantix/internal/control/browse"
 	"quantix/internal/control/people"
 	"quantix/internal/fleet"
@@ -17,7 +18,7 @@ type stage struct {
 	began time.Time // before any agent of this run
 }
 
-// newStage acts as the administrator.
+// newStage acts as the administrator, who gets a new one-time password where none was used so far.
 func newStage(ctx context.Context, p *portal) (*stage, error) {
 	admins, err := p.Control.ListUsers(ctx, fleet.SystemActor, fleet.Query{Filter: "role:" + string(fleet.RoleAdmin), Limit: 1})
 	if err != nil {
@@ -27,6 +28,12 @@ func newStage(ctx context.Context, p *portal) (*stage, error) {
 		return nil, fmt.Errorf("there is no administrator")
 	}
 	u := admins.Items[0]
+	if p.Password == "" && u.MustChange { // nobody used the one-time password of an earlier start, and nobody may know it any more
+		p.Password = auth.NewPassword()
+		if err := p.Control.SetPassword(ctx, fleet.SystemActor, u.ID, p.Password); err != nil {
+			return nil, fmt.Errorf("make a new one-time password: %w", err)
+		}
+	}
 	return &stage{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}, time.Now()}, nil
 }
 

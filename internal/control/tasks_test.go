@@ -99,6 +99,7 @@ func TestATaskOfTwoPartiesIsAsBothAre(t *testing.T) {
 			r.exec(`UPDATE jobs SET role = 'source' WHERE id = $1`, w.ID)
 			r.exec(`INSERT INTO jobs (id, task_id, role, host_id, kind, subject, generation) SELECT $2, task_id, 'target', $3, kind, subject, generation FROM jobs WHERE id = $1`,
 				w.ID, fleet.NewID[fleet.JobID](), other)
+			r.exec(`UPDATE jobs SET note = role || ' at 1 GiB' WHERE id = $1 OR role = 'target'`, w.ID)
 			for role, state := range c.ends {
 				r.exec(`UPDATE jobs SET state = $2, ended_at = now(), progress = CASE WHEN $2 = 'done' THEN 100 ELSE 0 END,
 					error = CASE WHEN $2 = 'failed' THEN role || ' failed.' ELSE '' END WHERE role = $1`, role, state)
@@ -107,6 +108,9 @@ func TestATaskOfTwoPartiesIsAsBothAre(t *testing.T) {
 			got := r.task(one[fleet.TaskID](r, `SELECT id FROM tasks WHERE subject = $1`, fleet.SubjectVM(id)))
 			if got.State != c.want || got.Error != c.error || got.Progress != c.progress || (got.EndedAt != nil) != c.want.Ended() || got.HostName != "h1" {
 				t.Errorf("want %s %q %d: %+v", c.want, c.error, c.progress, got)
+			}
+			if c.lost == "" && got.Note != "source at 1 GiB; target at 1 GiB" {
+				t.Errorf("the note is %q", got.Note)
 			}
 		})
 	}

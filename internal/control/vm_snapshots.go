@@ -35,6 +35,11 @@ func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID
 		order := fleet.SnapshotOrder{
 			ID: fleet.NewID[fleet.SnapshotID](), Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), By: a.Name, Memory: in.Memory, Quiesce: in.Quiesce,
 		}
+		if vm.Status != nil && vm.Status.Snapshots.Named(order.Name) {
+			var checks fleet.Checks
+			checks.Add("name", "This VM has a snapshot named %q already. Choose another name.", order.Name)
+			return order, order.Name, checks.Err()
+		}
 		if why := vm.Spec.NoMemorySnapshot(); in.Memory && why != "" && vm.On() {
 			return order, order.Name, fleet.Errorf(fleet.Conflict, "%s", why)
 		}

@@ -67,6 +67,21 @@ func TestASnapshotIsAskedForAndTaken(t *testing.T) {
 	}
 }
 
+func TestSnapshotRefusedWhenAnotherHasItsName(t *testing.T) {
+	s := newMover(t)
+	v, _ := s.disked("web")
+	base, _ := s.snapped(v)
+	take := func() error {
+		_, err := s.TakeSnapshot(t.Context(), chief, v.ID, control.NewSnapshot{Name: " base"})
+		return err
+	}
+	s.refused("the name of another", fleet.Invalid, `has a snapshot named "base" already`, take)
+	s.exec(`UPDATE vms SET status = jsonb_set(status, '{snapshots,snapshots,0,deleted}', 'true') WHERE id = $1 AND status #>> '{snapshots,snapshots,0,id}' = $2`, v.ID, base)
+	if err := take(); err != nil {
+		t.Errorf("the name of a deleted one: %v", err)
+	}
+}
+
 func TestAVMGoesBackAndItsSnapshotsGo(t *testing.T) {
 	s := newMover(t)
 	v, disk := s.disked("web")

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -258,6 +259,9 @@ func TestDemoStartsAgain(t *testing.T) {
 	if firstAddress != secondAddress {
 		t.Errorf("agents reach the portal at %s now, and at %s before", secondAddress, firstAddress)
 	}
+	if second.Password == first.Password || signInLeadsTo(t, second) != "/account/password" {
+		t.Errorf("nobody used the one-time password of the first start, but the second says %q", second.Password)
+	}
 	a := second.api()
 	eventually(t, stepLimit, "the return of the VMs", func() (bool, string) {
 		var odd []string
@@ -275,6 +279,19 @@ func TestDemoStartsAgain(t *testing.T) {
 	if err := second.signal(syscall.SIGTERM); err != nil {
 		t.Errorf("the demo ended with %v:\n%s", err, tail(second.log, 20))
 	}
+}
+
+// signInLeadsTo is the page after a sign-in with the printed password.
+func signInLeadsTo(t *testing.T, s *play) string {
+	t.Helper()
+	client := &http.Client{Timeout: 15 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.PostForm(s.URL+"/sign-in", url.Values{"name": {s.User}, "password": {s.Password}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	to, _, _ := strings.Cut(res.Header.Get("Location"), "?")
+	return to
 }
 
 // TestLabStartsAgain runs a lab twice on one data directory: its hosts and their VM are there again, and work.

@@ -62,6 +62,11 @@ func (t *SnapshotTree) Of(id SnapshotID) *Snapshot {
 	return &t.Snapshots[i]
 }
 
+// Named reports whether a snapshot that is not deleted has the name.
+func (t *SnapshotTree) Named(name string) bool {
+	return t != nil && slices.ContainsFunc(t.Snapshots, func(s Snapshot) bool { return s.Name == name && !s.Deleted })
+}
+
 // Below are the snapshots that came after it, and those that came after them, but for deleted ones.
 func (t *SnapshotTree) Below(id SnapshotID) (out []Snapshot) {
 	if t == nil {
