@@ -1,9 +1,11 @@
 package hvtest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 )
 
@@ -80,4 +82,24 @@ func (h *host) waitPool(p fleet.Pool, what string, ok func(fleet.PoolStatus) boo
 	h.t.Helper()
 	var s fleet.PoolStatus
 	h.eventually("the pool is "+what, func() bool { s = h.poolStatus(p); return ok(s) })
+}
+
+// testVolumeUnnamed has a file in the pool's directory whose name is no text. It is listed as such, and hides no other.
+func testVolumeUnnamed(t *testing.T, h *host) {
+	p := h.pool()
+	h.h.AddImage(t, p, Image{Name: "bad\xff.img", Kind: Raw, SizeBytes: 1 << 20})
+	for _, name := range []string{"first.img", "second.img"} {
+		h.h.AddImage(t, p, Image{Name: name, Kind: Raw, SizeBytes: 1 << 20})
+		h.must("look again", h.ApplyPool(h.ctx, p))
+		h.waitPool(p, "listed with "+name, func(s fleet.PoolStatus) bool {
+			return slices.ContainsFunc(s.Volumes, func(v fleet.Volume) bool { return v.Name == name && v.Fault == "" && v.IsImage() })
+		})
+	}
+	v, ok := h.volume(p, `bad\xff.img`)
+	if !ok || v.Fault != agent.VolumeUnnamed || v.IsImage() || v.IsPlain() {
+		t.Errorf("the volume without a name is %+v", v)
+	}
+	if s := h.poolStatus(p); s.State != fleet.PoolActive || len(s.Volumes) != 3 || !strings.Contains(s.Error, `bad\xff.img`) {
+		t.Errorf("the pool is %s with %d volumes, %q", s.State, len(s.Volumes), s.Error)
+	}
 }

@@ -135,6 +135,13 @@ func is(err error, code golibvirt.ErrorNumber) bool {
 	return errors.As(err, &said) && golibvirt.ErrorNumber(said.Code) == code
 }
 
+// ofOne reports whether err concerns only the one thing that was asked about: libvirt said it, or what libvirt said cannot be read. Else
+// nothing can be asked at present.
+func ofOne(err error) bool {
+	err = inWords(err)
+	return err != nil && (answered(err) || !errors.Is(err, agent.ErrAway) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded))
+}
+
 // answered reports whether err is libvirt's answer, not the lack of one.
 func answered(err error) bool {
 	var said golibvirt.Error

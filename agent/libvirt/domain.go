@@ -46,6 +46,7 @@ type domain struct {
 	tree        *agent.SnapTree // of its snapshots; nil: it has none
 	noTree      string          // why that cannot be told; empty: it can
 	others      []string        // snapshots that somebody made with virsh
+	unread      error           // why its definition cannot be read now; nil: it can
 	file        fileStamp       // of the kept definition
 }
 
@@ -171,8 +172,11 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 			b.log.Warn("what is kept of a VM's snapshots cannot be read", "vm", d.id, "error", err)
 			d.noTree = "The host cannot read what it keeps of the VM's snapshots, so nothing is done about them: " + err.Error()
 		}
-		if d.others, err = othersOf(ctx, c, ref); err != nil {
+		switch d.others, err = othersOf(ctx, c, ref); {
+		case is(err, golibvirt.ErrNoDomain), err != nil && !ofOne(err):
 			return nil, err
+		case err != nil:
+			d.noTree = "The host cannot list the VM's snapshots, so nothing is done about them: " + err.Error()
 		}
 	}
 	if ref.ID >= 0 {
@@ -196,6 +200,18 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 	}
 	b.domains.put(d, forgets)
 	return d, nil
+}
+
+// unread is a domain whose definition cannot be read: its name, its state and whose it is are known.
+func (b *Backend) unread(ctx context.Context, c *conn, ref golibvirt.Domain, why error) *domain {
+	d := &domain{ref: ref, id: formatUUID(ref.UUID), unread: why}
+	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
+		return l.DomainGetMetadata(ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{markSpace}, golibvirt.DomainAffectCurrent)
+	})
+	if err == nil && xml.Unmarshal([]byte(text), &d.mark) == nil {
+		d.ours, d.secret = d.mark.ID == d.id, d.mark.Mark
+	}
+	return d
 }
 
 // compare reads out of the definition what was applied, and what is else now.
@@ -243,6 +259,9 @@ func readXML(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt
 		return nil, err
 	}
 	x := &libvirtxml.Domain{}
+	if flags&golibvirt.DomainXMLInactive == 0 { // it has what the headers of disks name; a definition is written back, and left as it is
+		text = agent.Legible(text)
+	}
 	if err := x.Unmarshal(text); err != nil {
 		return x, err
 	}
@@ -291,8 +310,11 @@ func (b *Backend) inventory(ctx context.Context, c *conn) ([]sighted, error) {
 		all[i] = sighted{state: int32(p[golibvirt.DomainStatsStateState]), reason: int32(p[golibvirt.DomainStatsStateReason])}
 		g.Go(func() error {
 			d, err := b.look(ctx, c, s.Dom)
-			if is(err, golibvirt.ErrNoDomain) {
+			switch {
+			case is(err, golibvirt.ErrNoDomain):
 				return nil // undefined since the list was made
+			case ofOne(err):
+				d, err = b.unread(ctx, c, s.Dom, err), nil
 			}
 			all[i].domain = d
 			return err

@@ -104,10 +104,13 @@ func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses cards) fl
 
 // faults are what is wrong with the VM, as far as was seen lately: what storage that hangs holds, nobody knows, and it is no fault.
 func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
-	if !s.ours {
-		return nil
-	}
 	var out []fleet.Fault
+	if s.unread != nil {
+		out = append(out, agent.Unread(s.unread))
+	}
+	if !s.ours {
+		return out
+	}
 	for _, d := range s.spec {
 		switch {
 		case b.pools.seenInactive(d.pool):

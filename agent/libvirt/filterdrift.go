@@ -40,6 +40,9 @@ func (b *Backend) compareFilters() (map[string]string, error) {
 	out, blind := map[string]string{}, unseen(bridgedPackets)
 	for name := range known {
 		said, err := b.compareFilter(b.life, c, name)
+		if ofOne(err) {
+			said, err = "The host cannot read its network filter "+name+": "+err.Error(), nil
+		}
 		if err != nil {
 			return nil, err
 		}

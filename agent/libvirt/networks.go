@@ -138,8 +138,8 @@ func (b *Backend) lookAtNetworks() ([]seenNetwork, error) {
 		switch {
 		case is(err, golibvirt.ErrNoNetwork):
 			continue
-		case answered(err):
-			n.status.Error = err.Error()
+		case ofOne(err):
+			n.status.Error = "The host cannot read this network: " + err.Error()
 		case err != nil:
 			return nil, err
 		}

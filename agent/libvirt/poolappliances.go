@@ -20,7 +20,7 @@ func tellAppliances(volumes []fleet.Volume, known map[string]seenAppliance) map[
 	for i := range volumes {
 		v := &volumes[i]
 		kind := fleet.ApplianceKind(v.Name)
-		if kind == "" || v.Unfinished || v.Path == "" || len(now) >= mostAppliances {
+		if kind == "" || v.Unfinished || v.Fault != "" || v.Path == "" || len(now) >= mostAppliances {
 			continue
 		}
 		file := identifyVolume(v.Path)

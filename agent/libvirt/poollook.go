@@ -67,7 +67,7 @@ func (g *poolLook) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		return st, err
 	}
 	var x libvirtxml.StoragePool
-	if err := x.Unmarshal(text); err != nil {
+	if err := x.Unmarshal(agent.Legible(text)); err != nil {
 		return st, err
 	}
 	if !sameSource(x, g.pool.Spec) {
@@ -183,7 +183,7 @@ func (w *poolWatch) try(dir, options string) {
 func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
-	volumes, total, machines := w.volumes, w.total, w.machines
+	volumes, total, machines, unlisted := w.volumes, w.total, w.machines, w.unlisted
 	w.mu.Unlock()
 	if due {
 		begun := time.Now()
@@ -194,7 +194,13 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 			return st, err
 		}
 		busy := err != nil
-		if volumes, total, err = listVolumes(l, ref, p); err != nil {
+		list, n, err := listVolumes(l, ref, p)
+		switch {
+		case err == nil:
+			volumes, total, unlisted = list, n, ""
+		case ofOne(err):
+			unlisted = "Its volumes cannot be listed, so they are shown as they were before: " + inWords(err).Error()
+		default:
 			return st, err
 		}
 		if busy {
@@ -206,7 +212,7 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 		}
 		w.mu.Lock()
 		w.machines = machines
-		w.volumes, w.total, w.refreshed, w.failure, w.hung = volumes, total, begun, "", false
+		w.volumes, w.total, w.unlisted, w.refreshed, w.failure, w.hung = volumes, total, unlisted, begun, "", false
 		w.mu.Unlock()
 	}
 	_, capacity, used, available, err := l.StoragePoolGetInfo(ref)
@@ -217,7 +223,8 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 	tried := w.trial
 	w.mu.Unlock()
 	st.State, st.Volumes = fleet.PoolActive, volumes
-	st.Error, st.MountOptions, st.WriteMicros, st.ReadMicros = tried.Error, tried.MountOptions, tried.WriteMicros, tried.ReadMicros
+	st.Error = strings.Join(slices.DeleteFunc([]string{tried.Error, unlisted, agent.VolumesUnread(volumes)}, func(s string) bool { return s == "" }), " ")
+	st.MountOptions, st.WriteMicros, st.ReadMicros = tried.MountOptions, tried.WriteMicros, tried.ReadMicros
 	st.CapacityBytes, st.UsedBytes, st.AvailableBytes = int64(capacity), int64(used), int64(available)
 	if !p.Spec.Kind.Is().Makes {
 		st.UsedBytes, st.AvailableBytes = 0, 0 // LUNs fill all of their pool from the start; how full they are, their guests know
@@ -245,7 +252,7 @@ func meanwhile(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 	}
 	for _, e := range files {
 		name := e.Name()
-		if len(known) >= mostVolumes || names[name] || !e.Type().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, partialSuffix) || agent.IsOurs(name) {
+		if len(known) >= mostVolumes || names[name] || agent.Legible(name) != name || !e.Type().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, partialSuffix) || agent.IsOurs(name) {
 			continue
 		}
 		f, err := readVolume(filepath.Join(dir, name))
@@ -271,6 +278,7 @@ func isBusy(err error) bool {
 const mostVolumes = 2000
 
 // listVolumes lists the pool's first volumes by name, without the marker and those that are being made, and says how many there are in all.
+// A volume that cannot be read is listed with its fault.
 func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) (out []fleet.Volume, total int, err error) {
 	refs, _, err := l.StoragePoolListAllVolumes(ref, 1, 0)
 	if err != nil {
@@ -281,22 +289,40 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) 
 	})
 	slices.SortFunc(refs, func(a, b golibvirt.StorageVol) int { return cmp.Compare(a.Name, b.Name) })
 	for _, v := range refs[:min(len(refs), mostVolumes)] {
-		text, err := l.StorageVolGetXMLDesc(v, 0)
-		if is(err, golibvirt.ErrNoStorageVol) {
+		one, err := describeVolume(l, v, p)
+		switch {
+		case is(err, golibvirt.ErrNoStorageVol):
 			continue
-		}
-		if err != nil {
+		case ofOne(err):
+			one = fleet.Volume{Name: agent.Legible(v.Name), Path: agent.Legible(v.Key), Fault: "The host cannot read what it is: " + inWords(err).Error()}
+		case err != nil:
 			return nil, 0, err
 		}
-		var x libvirtxml.StorageVolume
-		if err := x.Unmarshal(text); err != nil {
-			return nil, 0, err
-		}
-		if v := volumeIn(p, x); v.Name != "" && (x.Type == "" || x.Type == "file" || x.Type == "block" || x.Type == "network") {
-			out = append(out, v)
+		if one.Name != "" {
+			out = append(out, one)
 		}
 	}
 	return out, len(refs), nil
+}
+
+// describeVolume is the volume as libvirt has it; without a name: it is none that can be used, such as a directory.
+func describeVolume(l *golibvirt.Libvirt, v golibvirt.StorageVol, p fleet.Pool) (fleet.Volume, error) {
+	text, err := l.StorageVolGetXMLDesc(v, 0)
+	if err != nil {
+		return fleet.Volume{}, err
+	}
+	var x libvirtxml.StorageVolume
+	if err := x.Unmarshal(agent.Legible(text)); err != nil {
+		return fleet.Volume{}, err
+	}
+	if !slices.Contains([]string{"", "file", "block", "network"}, x.Type) {
+		return fleet.Volume{}, nil
+	}
+	out := volumeIn(p, x)
+	if agent.Legible(v.Name) != v.Name {
+		out.Fault = agent.VolumeUnnamed
+	}
+	return out, nil
 }
 
 // forsakenAfter is how long what is half made is not written to before nobody is at it any more.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,7 +49,8 @@ type poolWatch struct {
 	refreshed time.Time
 	volumes   []fleet.Volume
 	machines  map[string]seenAppliance
-	total     int // volumes are the first of so many
+	total     int    // volumes are the first of so many
+	unlisted  string // why volumes are those of an earlier look; empty: they are not
 	told      fleet.PoolStatus
 	trial     fleet.PoolStatus // what the last one of writing showed: options, durations, error
 	healAt    time.Time        // not before this is it started again
@@ -215,6 +217,8 @@ func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus
 		st.State, st.Error = fleet.PoolStalled, s.err.Error()
 	case !s.known:
 		st.State, st.Error = fleet.PoolStalled, "The host has not yet answered about this pool."
+	case s.err != nil:
+		st.Error = strings.TrimSpace(st.Error + " The host could not look at the pool again, so this is as it was before: " + s.err.Error())
 	}
 	return st
 }

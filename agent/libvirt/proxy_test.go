@@ -22,6 +22,7 @@ type proxy struct {
 	changes atomic.Pointer[changeWatch] // nil: nobody is told; of connections to come
 	drop    atomic.Uint32               // the call to swallow; 0: none
 	dropped atomic.Int32
+	garbled atomic.Pointer[[]string] // texts of libvirtd's answers whose last byte becomes another; nil: none
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -81,6 +82,11 @@ func (p *proxy) serve(client net.Conn) {
 			}
 			if what, ok := asked.LoadAndDelete(in.serial); ok && in.kind == packetReply && !watch.at("after "+what.(string)) {
 				return
+			}
+			if texts := p.garbled.Load(); texts != nil {
+				for _, text := range *texts {
+					in.bytes = bytes.ReplaceAll(in.bytes, []byte(text), []byte(text[:len(text)-1]+"<"))
+				}
 			}
 			if _, err := client.Write(in.bytes); err != nil {
 				return

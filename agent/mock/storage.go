@@ -262,6 +262,9 @@ func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 	for _, f := range p.dir.files {
 		v := f.Volume
 		v.Path = path.Join(dirOf(p.spec), v.Name)
+		if name := agent.Legible(v.Name); name != v.Name {
+			v.Name, v.Path, v.Fault = name, agent.Legible(v.Path), agent.VolumeUnnamed
+		}
 		v.UsedBy, v.InDrive = users.disks[v.Path], users.drives[v.Path]
 		if len(v.UsedBy) > 0 {
 			v.ModifiedAt = nil
@@ -293,6 +296,7 @@ func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 		}
 	}
 	slices.SortFunc(s.Volumes, func(a, b fleet.Volume) int { return strings.Compare(a.Name, b.Name) })
+	s.Error = agent.VolumesUnread(s.Volumes)
 	s.AvailableBytes = s.CapacityBytes - s.UsedBytes
 	if !p.spec.Kind.Is().Makes {
 		s.CapacityBytes, s.UsedBytes, s.AvailableBytes = s.UsedBytes, 0, 0

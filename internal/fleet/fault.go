@@ -21,6 +21,7 @@ var faultLooks = map[FaultCode]struct{ word, plain string }{
 	FaultPlacement: {"Where it is breaks a rule", "Where it is breaks a placement rule."},
 	FaultUndefined: {"Its definition was removed", "It runs on, but its definition was removed on its host. Put it back, or it is gone when it stops."},
 	FaultLost:      {"It runs, out of reach", "It runs on, but its host takes it for off and can do nothing to it. Ask an administrator."},
+	FaultUnread:    {"Its definition cannot be read", "Its host cannot read its definition. Ask an administrator."},
 }
 
 // fault is the first fault of the kind; nil: there is none.

@@ -80,6 +80,8 @@ type Volume struct {
 	// ModifiedAt is when it was last written, to the hour, so that a report changes as seldom; nil: not known, or a domain has it as its disk.
 	ModifiedAt *time.Time `json:"modifiedAt,omitempty"`
 	Unfinished bool       `json:"unfinished,omitempty"` // it was begun and has not been written to for long: never a whole volume
+	// Fault is why the volume is listed and cannot be used, in a sentence. Name and Path are then as far as they are text.
+	Fault string `json:"fault,omitempty"`
 	// SHA256 is what the host computed when it was asked to, for as long as the file is the one that it was then. Altered: it was, and is not.
 	SHA256  string `json:"sha256,omitempty"`
 	Altered bool   `json:"altered,omitempty"`
@@ -199,24 +201,27 @@ type PoolView struct {
 	Hosts  []PoolHost `json:"hosts"` // at most CellsTold: those first that want a person, then by name
 }
 
+// sound reports whether the volume is a whole one that orders can name.
+func (v Volume) sound() bool { return !v.Unfinished && v.Fault == "" }
+
 // IsISO reports whether the volume can be put into a CD-ROM drive.
 func (v Volume) IsISO() bool {
-	return !v.Unfinished && (v.Format == "iso" || strings.HasSuffix(v.Name, ".iso"))
+	return v.sound() && (v.Format == "iso" || strings.HasSuffix(v.Name, ".iso"))
 }
 
 // IsPlain reports whether the volume is a file as it is: a kernel, a floppy.
 func (v Volume) IsPlain() bool {
-	return v.Format == "raw" && v.Backing == "" && !v.Unfinished
+	return v.Format == "raw" && v.Backing == "" && v.sound()
 }
 
 // IsShareable reports whether several VMs can have the volume as their disk at once: raw, and nothing that stands on another.
 func (v Volume) IsShareable() bool {
-	return v.Format == FormatLUN || v.Format == FormatRBD || v.Format == FormatLV || v.IsPlain() && !v.IsISO()
+	return v.Fault == "" && (v.Format == FormatLUN || v.Format == FormatRBD || v.Format == FormatLV || v.IsPlain() && !v.IsISO())
 }
 
 // IsImage reports whether disks can be cloned from the volume: self-contained, and no ISO.
 func (v Volume) IsImage() bool {
-	return v.Backing == "" && !v.Unfinished && (v.Format == "qcow2" || v.Format == "raw") && !v.IsISO()
+	return v.Backing == "" && v.sound() && (v.Format == "qcow2" || v.Format == "raw") && !v.IsISO()
 }
 
 var poolLooks = map[PoolState]struct {

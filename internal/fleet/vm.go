@@ -242,6 +242,7 @@ const (
 	FaultPlacement FaultCode = "placement" // where it is breaks a required rule: the portal's own finding
 	FaultUndefined FaultCode = "undefined" // it runs, but its definition was removed on the host: put it back, or it is gone when it stops
 	FaultLost      FaultCode = "lost"      // it runs, but its host's hypervisor takes it for off: nothing is done to it
+	FaultUnread    FaultCode = "unread"    // its host cannot read its definition
 )
 
 // Fault is one thing that is wrong with a VM on its host. It stands until it is so no more; no order takes it away.

@@ -212,6 +212,8 @@ func (v VolumeUse) away() string {
 		return fmt.Sprintf("Another order for it has not ended: %s. Wait for it, or cancel it.", strings.ToLower(v.Work))
 	case !v.Heard:
 		return "No host that is heard has it now."
+	case v.Fault != "":
+		return v.Fault
 	}
 	return ""
 }

@@ -1,0 +1,84 @@
+//go:build linux && ordeal
+
+package libvirt_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func TestWhatCannotBeReadHidesNothingElse(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	bad, good := f.vm(), f.vm()
+	f.apply(bad)
+	f.apply(good)
+	id := string(fleet.NewID[fleet.NetworkID]())
+	strange := foreign(t, "strange-"+id)
+	foreignNetwork(t, "bad-"+id)
+	foreignNetwork(t, "good-"+id)
+
+	proxy := newProxy(t)
+	proxy.garbled.Store(&[]string{"<name>" + bad.Name + "</", "<name>strange-" + id + "</", "<name>bad-" + id + "</"})
+	b := openAt(t, proxy.socket)
+	t.Cleanup(func() { b.Close() })
+	s, err := b.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
+	if err != nil || !s.Host.Connected {
+		t.Fatalf("the host is lost: %v, %+v", err, s.Host)
+	}
+	vms := map[fleet.VMID]fleet.VMStatus{}
+	for _, v := range s.VMs {
+		vms[v.ID] = v.Status
+	}
+	for _, v := range s.Found {
+		vms[v.ID] = v.Status
+	}
+	unread := func(st fleet.VMStatus) bool { return len(st.Faults) == 1 && st.Faults[0].Code == fleet.FaultUnread }
+	if st := vms[bad.ID]; st.Power != fleet.Stopped || !unread(st) {
+		t.Errorf("the VM that cannot be read is %+v", st)
+	}
+	if st := vms[strange]; st.Power != fleet.Running || !unread(st) {
+		t.Errorf("the found VM that cannot be read is %+v", st)
+	}
+	if st := vms[good.ID]; st.CPUs != 1 || len(st.Faults) > 0 {
+		t.Errorf("the other VM is %+v", st)
+	}
+	networks := map[string]wire.NetworkReport{}
+	for _, n := range s.Networks {
+		networks[n.Name] = n
+	}
+	if n := networks["bad-"+id]; !strings.Contains(n.Status.Error, "cannot read") {
+		t.Errorf("the network that cannot be read is %+v", n)
+	}
+	if n := networks["good-"+id]; !n.Status.Active || n.Status.Error != "" {
+		t.Errorf("the other network is %+v", n)
+	}
+
+	proxy.garbled.Store(nil)
+	waitFor(t, "all is read again", func() bool {
+		st, _, err := b.VM(t.Context(), bad.ID)
+		return err == nil && st.CPUs == 1 && len(st.Faults) == 0
+	})
+}
+
+func TestPoolOfWhichNothingCanBeReadIsDegraded(t *testing.T) {
+	t.Parallel()
+	proxy := newProxy(t)
+	b := openAt(t, proxy.socket)
+	t.Cleanup(func() { b.Close() })
+	f := newFixtureOn(t, b)
+	if st := poolOf(t, b, f.pool); st.State != fleet.PoolActive || st.Error != "" {
+		t.Fatalf("the pool is %+v", st)
+	}
+	proxy.garbled.Store(&[]string{"<name>" + f.pool.Name + "</"})
+	waitFor(t, "it is degraded, and says why", func() bool {
+		st := poolOf(t, b, f.pool)
+		return st.State == fleet.PoolActive && strings.Contains(st.Error, "as it was before")
+	})
+	proxy.garbled.Store(nil)
+	waitFor(t, "it is as it was", func() bool { return poolOf(t, b, f.pool).Error == "" })
+}
