@@ -17,7 +17,7 @@ import (
 // Methods that change something look first and may be called again: a second call with the same input changes nothing.
 type Hypervisor interface {
 	// Snapshot is the full state. A part that cannot be read is reported as such (a pool as stalled), never left out.
-	// Of pools only the volumes of those are listed that are assigned to this host; other pools go to HostStatus.OtherPools. An assigned
+	// Of pools only the volumes of those are listed that are assigned to this host; other pools go to HostStatus.FoundPools. An assigned
 	// pool or network that the host lacks is reported as such, and an assigned network that somebody edited with what is different.
 	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators, .Firmwares, .PoolGaps,
 	// .VMGaps and .CPUModels.
@@ -126,14 +126,15 @@ type Hypervisor interface {
 	DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error
 
 	// ApplyPool defines, builds (directory made if missing), starts and autostarts the pool, and refreshes it.
-	// A libvirt pool of that name with another source is refused, and so is a directory outside the agent's PoolRoots, one that
+	// A libvirt pool of that name with another source is refused, a pool of another name at that place (see PoolPlaceTaken), and so is a directory outside the agent's PoolRoots, one that
 	// bears another pool's marker, and once the pool was active any other than its own: nothing is made or started there. Of a pool whose
 	// volumes are no files nothing is built: its storage must be there.
 	ApplyPool(ctx context.Context, pool fleet.Pool) error
 	// SetPoolSecret keeps what proves to the pool's storage who asks, where the hypervisor alone reads it again; before ApplyPool. It goes
 	// with the pool. The same again: nothing.
 	SetPoolSecret(ctx context.Context, pool fleet.Pool, secret string) error
-	// ReleasePool stops and undefines the pool and keeps its data. It refuses while a domain on this host uses its volumes.
+	// ReleasePool stops and undefines the pool and keeps its data. It refuses while a domain on this host uses its volumes. A pool that the
+	// host had before Quantix stays defined, and is as it was then, active or not; the host's own domains may go on to use its volumes.
 	// The marker goes with it, but for a shared pool's, which stays until the pool itself is deleted.
 	ReleasePool(ctx context.Context, pool fleet.Pool) error
 

@@ -24,6 +24,14 @@ type KeptPool struct {
 	Boot     string       `json:"boot,omitempty"`     // in which boot of the host it was last seen active
 	Failing  bool         `json:"failing,omitempty"`  // it failed since, and is to be started again
 	ByOthers bool         `json:"byOthers,omitempty"` // somebody stopped it on the host since: what befalls its directory is no failure
+	Before   PoolBefore   `json:"before,omitzero"`    // how the host had it before Quantix first used it
+}
+
+// PoolBefore is a libvirt pool as it was before Quantix first used it. Its release leaves it so. Zero: there was none, or nobody knows.
+type PoolBefore struct {
+	Defined   bool `json:"defined"`
+	Active    bool `json:"active"`
+	Autostart bool `json:"autostart"`
 }
 
 // Judge refuses a directory that is not the one that the pool was first used in; nil: nothing speaks against it.

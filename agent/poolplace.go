@@ -182,3 +182,12 @@ func unescape(s string) string {
 	}
 	return out.String()
 }
+
+// PoolPlaceTaken refuses a pool where the host has one of its own by another name. where may be empty: not known.
+func PoolPlaceTaken(other, where string) error {
+	if where != "" {
+		where = " (" + where + ")"
+	}
+	return fleet.Errorf(fleet.Conflict, "The host has a storage pool named %q at this place already%s, and libvirt lets no second one be there. "+
+		"Name the pool %[1]s to use that one, or choose another place.", other, where)
+}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
@@ -271,7 +270,10 @@ func (r *reporter) complete(host fleet.HostStatus) wire.State {
 		}
 		r.a.lookAtLinks(&out, r.on.Networks)
 	}
-	out.Host.OtherPools = slices.Sorted(slices.Values(known.OtherPools))
+	out.Host.FoundPools, out.Host.OtherPools = known.FoundPools, nil
+	for _, p := range known.FoundPools {
+		out.Host.OtherPools = append(out.Host.OtherPools, p.Name)
+	}
 	inv := r.a.inventory.get()
 	inv.Accelerators, inv.Firmwares, inv.PoolGaps = known.Inventory.Accelerators, known.Inventory.Firmwares, known.Inventory.PoolGaps
 	inv.CPUModels = known.Inventory.CPUModels

@@ -93,8 +93,13 @@ func TestAHostThatJoinsWith200Pools(t *testing.T) {
 	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{otherPools}', $2) WHERE id = $1`, h, mustJSON(names))
 	a := b.get("/hosts/"+string(h)+"?tab=storage").is(t, http.StatusOK)
 	a.has(t, names...)
-	a.has(t, "not managed by Quantix, never touched")
+	a.has(t, "Discovered pools", "not managed by Quantix, never touched")
 	b.get("/pools").is(t, http.StatusOK).lacks(t, "their-pool-000")
+	found := []fleet.FoundPool{{Name: "default", Kind: "dir", Place: "at /srv/imgs", Active: true}, {Name: "z1", Kind: "zfs"}, {Name: "odd", Error: "no such thing"}}
+	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{foundPools}', $2) WHERE id = $1`, h, mustJSON(found))
+	a = b.get("/hosts/"+string(h)+"?tab=storage").is(t, http.StatusOK)
+	a.has(t, "at /srv/imgs", "Active, without autostart", "zfs", "Inactive", "Cannot be read: no such thing")
+	a.lacks(t, "their-pool-000")
 }
 
 // What cannot be is refused at the field where it was typed.

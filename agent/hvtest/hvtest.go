@@ -85,6 +85,9 @@ type Harness struct {
 	// StopPool stops an active pool past the backend, as virsh pool-destroy does.
 	StopPool func(t *testing.T, pool fleet.Pool)
 
+	// ForeignPool makes and starts a directory pool of that name past the backend.
+	ForeignPool func(t *testing.T, name, path string)
+
 	// StopNetwork stops a network past the backend, as virsh net-destroy does; UndefineNetwork removes its definition, and EditNetwork adds
 	// an address to it that DHCP gives out.
 	StopNetwork, UndefineNetwork, EditNetwork func(t *testing.T, name string)
@@ -253,6 +256,7 @@ var (
 		{"volumes say whose disks they are", testVolumeUsers},
 		{"somebody's disk is neither cloned nor put into a drive", testDiskIsNoImage},
 		{"a pool of that name with another source is refused", testPoolClash},
+		{"a pool that the host had before stays when it is released", testPoolBefore},
 		{"a pool that somebody stops stays stopped until it is ordered again", testPoolStopped},
 		{"a directory that belongs to another pool is refused", testPoolMarker},
 		{"a pool outside the agent's roots is refused", testPoolRoots},

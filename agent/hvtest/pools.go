@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"quantix/agent"
 	"quantix/internal/fleet"
@@ -102,4 +103,33 @@ func testVolumeUnnamed(t *testing.T, h *host) {
 	if s := h.poolStatus(p); s.State != fleet.PoolActive || len(s.Volumes) != 3 || !strings.Contains(s.Error, `bad\xff.img`) {
 		t.Errorf("the pool is %s with %d volumes, %q", s.State, len(s.Volumes), s.Error)
 	}
+}
+
+// testPoolBefore uses a pool that somebody made before: what was there is there again afterwards.
+func testPoolBefore(t *testing.T, h *host) {
+	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: name("theirs"), Generation: 1}
+	p.Spec = fleet.PoolSpec{Kind: fleet.PoolDir, Path: h.h.PoolPath(t)}
+	h.h.ForeignPool(t, p.Name, p.Spec.Path)
+	found := func() (fleet.FoundPool, bool) {
+		return find(h.snapshot().Host.FoundPools, func(f fleet.FoundPool) bool { return f.Name == p.Name })
+	}
+	asBefore := func() bool {
+		f, ok := found()
+		return ok && f.Active && f.Kind == "dir" && f.Place == "at "+p.Spec.Path
+	}
+	h.eventually("it is found", asBefore)
+	other := p
+	other.ID, other.Name = fleet.NewID[fleet.PoolID](), name("other")
+	h.cleanup("release", h.releaser(other))
+	h.refused("apply a pool of another name at its place", h.ApplyPool(h.ctx, other), p.Name)
+	h.cleanup("release", h.releaser(p))
+	h.must("apply", h.ApplyPool(h.ctx, p))
+	if s := h.poolStatus(p); s.State != fleet.PoolActive {
+		t.Errorf("the pool is %+v", s)
+	}
+	for range 2 {
+		p.DeletedAt = new(time.Now())
+		h.must("release", h.ReleasePool(h.ctx, p))
+	}
+	h.eventually("it is as it was", asBefore)
 }

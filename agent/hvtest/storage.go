@@ -143,11 +143,12 @@ func testPool(t *testing.T, h *host) {
 		t.Errorf("the pool is %+v", s)
 	}
 	h.h.AddImage(t, p, Image{Name: "kept.img", Kind: Raw, SizeBytes: 1 << 20})
-	if s := h.snapshot(); !slices.Contains(s.Host.OtherPools, p.Name) || len(s.Pools) != 0 {
-		t.Errorf("not assigned: other pools are %q, pools %+v", s.Host.OtherPools, s.Pools)
+	named := func(f fleet.FoundPool) bool { return f.Name == p.Name }
+	if s := h.snapshot(); !slices.ContainsFunc(s.Host.FoundPools, named) || len(s.Pools) != 0 {
+		t.Errorf("not assigned: other pools are %+v, pools %+v", s.Host.FoundPools, s.Pools)
 	}
-	if s := h.snapshot(p); slices.Contains(s.Host.OtherPools, p.Name) {
-		t.Errorf("assigned, but among the other pools %q", s.Host.OtherPools)
+	if s := h.snapshot(p); slices.ContainsFunc(s.Host.FoundPools, named) {
+		t.Errorf("assigned, but among the other pools %+v", s.Host.FoundPools)
 	}
 	for range 2 {
 		h.must("release", h.ReleasePool(h.ctx, p))

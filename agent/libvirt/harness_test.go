@@ -137,6 +137,18 @@ func foreignNetwork(t *testing.T, name string) {
 	t.Cleanup(func() { virsh(t, "net-destroy", name) })
 }
 
+// foreignPool makes and starts a pool as virsh does, without autostart.
+func foreignPool(t *testing.T, name, path string) {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	virsh(t, "pool-define-as", name, "dir", "--target", path)
+	t.Cleanup(func() { virsh(t, "pool-undefine", name) })
+	virsh(t, "pool-start", name)
+	t.Cleanup(func() { virsh(t, "pool-destroy", name) })
+}
+
 // lonelyDevice is one end of a pair of which nobody has the other.
 func lonelyDevice(t *testing.T) string {
 	t.Helper()

@@ -165,6 +165,7 @@ func TestConformance(t *testing.T) {
 		Seeds: seedsOf, DropSeeds: dropSeeds,
 		EditFilter:     editFilter,
 		UndefineFilter: func(t *testing.T, name string) { virsh(t, "nwfilter-undefine", name) },
+		ForeignPool:    foreignPool,
 		StopPool:       func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
 		StopNetwork:    func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
 		EditNetwork: func(t *testing.T, name string) {

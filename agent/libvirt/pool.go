@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -16,7 +17,13 @@ import (
 // ApplyPool implements agent.Hypervisor.
 func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 	err := b.onPool(ctx, "apply", pool, func(ctx context.Context, c *conn) error {
-		kept, _ := b.pools.book.Of(pool)
+		kept, known := b.pools.book.Of(pool)
+		if !known {
+			var err error
+			if kept.Before, err = poolBefore(ctx, c, pool); err != nil {
+				return err
+			}
+		}
 		kept.ID, kept.Path, kept.ByOthers = pool.ID, placePath(pool.Spec), false
 		if err := b.pools.book.Put(pool.Name, kept); err != nil {
 			return err
@@ -44,8 +51,10 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 			return err
 		case !sameSource(x, pool.Spec):
 			return b.pools.book.Forget(pool.Name) // libvirt's is somebody else's of the same name; this one was never made
+		case !madeHere(x, pool):
+			return b.leavePool(ctx, c, pool, ref)
 		}
-		if err := b.checkUnused(ctx, c, pool); err != nil {
+		if err := b.checkUnused(ctx, c, pool, func(sighted) bool { return true }); err != nil {
 			return err
 		}
 		if err := b.unmark(ctx, pool); err != nil {
@@ -95,8 +104,8 @@ func (b *Backend) onPool(ctx context.Context, verb string, pool fleet.Pool, f fu
 	return inAct(act, b.order(ctx, f))
 }
 
-// checkUnused refuses while a domain, running or not, has a file of the pool.
-func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool) error {
+// checkUnused refuses while one of the domains that are asked for, running or not, has a file of the pool.
+func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool, asked func(sighted) bool) error {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
 		return err
@@ -106,9 +115,9 @@ func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool) err
 	if kind := blocksOf(pool.Spec); kind != nil {
 		has = func(f string) bool { return kind.at(pool, f) != "" }
 	}
-	for _, s := range all {
+	for _, s := range slices.DeleteFunc(all, func(s sighted) bool { return !asked(s) }) {
 		for _, f := range s.files() {
-			if has(f) {
+			if has(f) || strings.HasPrefix(f, volumePath(pool.Name, "")) {
 				return fleet.Errorf(fleet.Conflict, "The pool %s is in use by %s (%s). Delete or move that VM first.", pool.Name, s.ref.Name, path.Base(f))
 			}
 		}
@@ -140,7 +149,8 @@ func definePool(ctx context.Context, c *conn, pool fleet.Pool) (golibvirt.Storag
 	if err != nil {
 		return golibvirt.StoragePool{}, fmt.Errorf("write the pool's definition: %w", err)
 	}
-	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return l.StoragePoolDefineXML(text, 0) })
+	ref, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return l.StoragePoolDefineXML(text, 0) })
+	return ref, placeTaken(ctx, c, err)
 }
 
 // refreshPool makes libvirt see what changed in the pool's directory. Orders to VMs succeed without it: libvirt refuses

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	golibvirt "github.com/digitalocean/go-libvirt"
-
 	"quantix/agent"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -36,7 +34,7 @@ type poolWatches struct {
 
 	mu     sync.Mutex
 	all    map[string]*poolWatch
-	others watch[[]string]
+	others watch[[]fleet.FoundPool]
 }
 
 type poolWatch struct {
@@ -157,7 +155,7 @@ func stalledWords(since time.Time) string {
 // poolsSeen is what Snapshot tells of pools.
 type poolsSeen struct {
 	assigned []wire.PoolReport
-	others   []string
+	others   []fleet.FoundPool
 }
 
 func (b *Backend) seePools(ctx context.Context, pools []fleet.Pool) poolsSeen {
@@ -168,36 +166,15 @@ func (b *Backend) seePools(ctx context.Context, pools []fleet.Pool) poolsSeen {
 			seen.assigned[i] = wire.PoolReport{ID: p.ID, Name: p.Name, Status: b.poolStatus(ctx, p)}
 		})
 	}
-	names := b.pools.others.read(ctx, poolAge, poolPatience, b.poolNames).value
+	all := b.pools.others.read(ctx, poolAge, poolPatience, b.foundPools).value
 	done.Wait()
-	for _, n := range names {
-		if !slices.ContainsFunc(pools, func(p fleet.Pool) bool { return p.Name == n }) {
-			seen.others = append(seen.others, n)
+	for _, found := range all {
+		if !slices.ContainsFunc(pools, func(p fleet.Pool) bool { return p.Name == found.Name }) {
+			seen.others = append(seen.others, found)
 		}
 	}
 	slices.SortFunc(seen.assigned, func(a, b wire.PoolReport) int { return cmp.Compare(a.Name, b.Name) })
 	return seen
-}
-
-func (b *Backend) poolNames() ([]string, error) {
-	c, err := dial(b.life, b.socket)
-	if err != nil {
-		return nil, err
-	}
-	defer c.hangUp()
-	all, err := call(b.life, c, func(l *golibvirt.Libvirt) ([]golibvirt.StoragePool, error) {
-		all, _, err := l.ConnectListAllStoragePools(1, 0)
-		return all, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(all))
-	for i, p := range all {
-		names[i] = p.Name
-	}
-	slices.Sort(names)
-	return names, nil
 }
 
 // poolStatus is the pool as it was seen a moment ago. One that has not answered for stalledAfter is stalled; its last

@@ -127,6 +127,25 @@ func poolPlaceOf(x libvirtxml.StoragePool) poolPlace {
 	return at
 }
 
+// words is the place as people read it.
+func (at poolPlace) words() string {
+	var all []string
+	if at.path != "" {
+		all = append(all, "at "+at.path)
+	}
+	switch {
+	case at.host != "" && at.device != "":
+		all = append(all, "of "+at.device+" at "+at.host)
+	case at.host != "" && at.dir != "":
+		all = append(all, "from "+at.host+":"+at.dir)
+	case at.device != "":
+		all = append(all, "from "+at.device)
+	case at.dir != "":
+		all = append(all, "of "+at.dir)
+	}
+	return strings.Join(all, " ")
+}
+
 // sameSource reports whether libvirt's pool is the one that the spec means.
 func sameSource(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
 	return poolPlaceOf(x) == poolPlaceOf(poolXML(fleet.Pool{Spec: s}))
@@ -134,19 +153,6 @@ func sameSource(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
 
 func otherSource(name string, x libvirtxml.StoragePool) error {
 	at := poolPlaceOf(x)
-	what := at.kind
-	if at.path != "" {
-		what += " at " + at.path
-	}
-	switch {
-	case at.host != "" && at.device != "":
-		what += " of " + at.device + " at " + at.host
-	case at.host != "" && at.dir != "":
-		what += " from " + at.host + ":" + at.dir
-	case at.device != "":
-		what += " from " + at.device
-	case at.dir != "":
-		what += " of " + at.dir
-	}
+	what := strings.TrimSpace(at.kind + " " + at.words())
 	return fleet.Errorf(fleet.Conflict, "The host has a storage pool named %q already, with another source (%s). Give the pool another name, or remove that one with virsh.", name, what)
 }

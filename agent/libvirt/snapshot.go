@@ -76,7 +76,7 @@ func (b *Backend) snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 	}
 	slices.SortFunc(state.VMs, func(a, b wire.VMReport) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(state.Found, func(a, b fleet.FoundVM) int { return cmp.Compare(a.ID, b.ID) })
-	state.Pools, state.Host.OtherPools = seen.assigned, seen.others
+	state.Pools, state.Host.FoundPools = seen.assigned, seen.others
 	b.markUsers(ctx, all, state.Pools, on.Hashed)
 	return state, nil
 }

@@ -221,7 +221,7 @@ func (h *Host) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, err
 		}
 	}
 	s.Groups = h.reportGroups()
-	s.Pools, s.Host.OtherPools = h.reportPools(on.Pools, on.Hashed)
+	s.Pools, s.Host.FoundPools = h.reportPools(on.Pools, on.Hashed)
 	return s, nil
 }
 

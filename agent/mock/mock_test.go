@@ -56,6 +56,9 @@ func TestConformance(t *testing.T) {
 			}
 			return "https://" + cmp.Or(at[what], "example.org") + "/image", strings.Repeat("ab", 32)
 		},
+		ForeignPool: func(_ *testing.T, name, path string) {
+			h.DefinePool(name, fleet.PoolSpec{Kind: fleet.PoolDir, Path: path})
+		},
 		Foreign: func(_ *testing.T, name string) fleet.VMID { return h.addFound(name) },
 		Power:   func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
 		PowerOff: func(t *testing.T, id fleet.VMID) {

@@ -55,6 +55,7 @@ type pool struct {
 	words   string
 	kept    agent.KeptPool
 	stopped bool // by somebody else
+	foreign bool // the host had it before
 }
 
 // at returns the directory of a source, made with its first volumes where it is new; the hosts' lock is held.
@@ -90,7 +91,12 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	next := &pool{spec: p.Spec, kept: agent.KeptPool{ID: p.ID, Path: p.Spec.Path}}
+	for name, other := range h.pools {
+		if name != p.Name && other.foreign && other.spec.Source() == p.Spec.Source() {
+			return agent.PoolPlaceTaken(name, "at "+other.spec.Path)
+		}
+	}
+	next := &pool{spec: p.Spec, kept: agent.KeptPool{ID: p.ID, Path: p.Spec.Path}, foreign: ok && old.foreign}
 	if ok && old.kept.ID == p.ID {
 		next.kept = old.kept
 	}
@@ -165,8 +171,19 @@ func (h *Host) ReleasePool(ctx context.Context, p fleet.Pool) error {
 	}
 	delete(h.secrets, p.ID)
 	delete(h.pools, p.Name)
+	if mine.foreign {
+		h.pools[p.Name] = &pool{spec: mine.spec, dir: mine.dir, foreign: true}
+	}
 	h.notify()
 	return nil
+}
+
+// DefinePool makes and starts a pool past the agent, as virsh does.
+func (h *Host) DefinePool(name string, spec fleet.PoolSpec) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pools[name] = &pool{spec: spec, dir: h.storage(spec).at(spec.Source(), nil), foreign: true}
+	h.notify()
 }
 
 // active is the pool of that id as this host has it; h.mu is held.
@@ -218,7 +235,7 @@ func (h *Host) opens(v *fleet.Volume) bool {
 }
 
 // reportPools tells of the assigned pools and names the others; h.mu is held.
-func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]agent.Hashed) (out []wire.PoolReport, others []string) {
+func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]agent.Hashed) (out []wire.PoolReport, others []fleet.FoundPool) {
 	out = []wire.PoolReport{}
 	users := volumeUsers{h.diskUsers(), h.driveUsers()}
 	for _, a := range assigned {
@@ -234,11 +251,12 @@ func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]agent.
 		}
 		out = append(out, wire.PoolReport{ID: a.ID, Name: a.Name, Status: status})
 	}
-	for name := range h.pools {
+	for name, p := range h.pools {
 		if !slices.ContainsFunc(assigned, func(a fleet.Pool) bool { return a.Name == name }) {
-			others = append(others, name)
+			others = append(others, fleet.FoundPool{Name: name, Kind: string(p.spec.Kind), Place: "at " + p.spec.Path, Active: p.dir != nil && !p.stopped, Autostart: true})
 		}
 	}
+	slices.SortFunc(others, func(a, b fleet.FoundPool) int { return strings.Compare(a.Name, b.Name) })
 	return out, others
 }
 

@@ -29,7 +29,31 @@ type HostStatus struct {
 	Connected    bool      `json:"connected"`       // whether the agent reaches the hypervisor
 	Error        string    `json:"error,omitempty"` // why not, in the hypervisor's own words
 	Inventory    Inventory `json:"inventory"`
-	OtherPools   []string  `json:"otherPools,omitempty"` // storage pools of the host that Quantix does not manage
+	OtherPools   []string  `json:"otherPools,omitempty"` // names of FoundPools; older agents tell them alone
+	// FoundPools are the host's own storage pools, which Quantix does not manage.
+	FoundPools []FoundPool `json:"foundPools,omitempty"`
+}
+
+// FoundPool is a storage pool that a host has beside Quantix's.
+type FoundPool struct {
+	Name      string `json:"name"`
+	Kind      string `json:"kind"`  // libvirt's word: "dir", "netfs", "zfs", …
+	Place     string `json:"place"` // where its volumes are: "/srv/imgs", "/mnt of 10.0.0.5:/vm"
+	Active    bool   `json:"active"`
+	Autostart bool   `json:"autostart"`
+	Error     string `json:"error,omitempty"` // why nothing more is known of it
+}
+
+// Discovered are the host's own storage pools, also as older agents tell them: by name alone.
+func (s HostStatus) Discovered() []FoundPool {
+	if len(s.FoundPools) > 0 {
+		return s.FoundPools
+	}
+	out := make([]FoundPool, len(s.OtherPools))
+	for i, name := range s.OtherPools {
+		out[i].Name = name
+	}
+	return out
 }
 
 // Inventory is the hardware of a host.

@@ -35,3 +35,25 @@ func (p Page) pools() kit.Matrix[fleet.PoolView] {
 	m.None = noPoolsHere()
 	return m
 }
+
+func (p Page) discoveredPools() []fleet.FoundPool {
+	if p.Host.Status == nil {
+		return nil
+	}
+	return p.Host.Status.Discovered()
+}
+
+// foundState is the state of a discovered pool in words; empty: an older agent does not tell.
+func foundState(f fleet.FoundPool) string {
+	switch {
+	case f.Error != "":
+		return "Cannot be read: " + f.Error
+	case f.Kind == "":
+		return ""
+	case f.Active && f.Autostart:
+		return fleet.PoolActive.Word()
+	case f.Active:
+		return fleet.PoolActive.Word() + ", without autostart"
+	}
+	return fleet.PoolInactive.Word()
+}
