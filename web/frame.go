@@ -168,11 +168,7 @@ func (s *Server) treeRoot(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) treeLevel(c echo.Context, a fleet.Actor) error {
-	node, err := url.PathUnescape(c.Param("node"))
-	if err != nil {
-		return fleet.Errorf(fleet.Malformed, "This row of the inventory cannot be read. Reload the page.")
-	}
-	return s.treeOf(c, a, browse.TreeQuery{View: c.Param("view"), Node: node, After: c.QueryParam("after"), LabelKey: groupOf(c)})
+	return s.treeOf(c, a, browse.TreeQuery{View: c.Param("view"), Node: c.Param("node"), After: c.QueryParam("after"), LabelKey: groupOf(c)})
 }
 
 func (s *Server) treeOf(c echo.Context, a fleet.Actor, q browse.TreeQuery) error {

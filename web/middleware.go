@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -87,6 +89,26 @@ func recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
 				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 			}
 		}()
+		return next(c)
+	}
+}
+
+// plainParams decodes the parameters of the path, once, whatever the client escaped. echo routes by the path as it was sent where Go would
+// have escaped another one, as in "a%20(b)", and leaves its parameters so.
+func plainParams(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if c.Request().URL.RawPath == "" {
+			return next(c)
+		}
+		values := slices.Clone(c.ParamValues())
+		for i, v := range values {
+			plain, err := url.PathUnescape(v)
+			if err != nil {
+				return fleet.Errorf(fleet.Malformed, "The address cannot be read: %q is escaped in no way that is known.", v)
+			}
+			values[i] = plain
+		}
+		c.SetParamValues(values...)
 		return next(c)
 	}
 }

@@ -35,7 +35,7 @@ func (r *refusing) ofDevices() []refusal {
 	folder := func(tag string, of any) []any { return []any{map[string]any{"tag": tag, "folder": of}} }
 	return []refusal{
 		two("a disc without a pool", "spec.iso.poolId", "Choose a pool.", sent{"spec.iso": map[string]any{"volume": "installer.iso"}}),
-		two("a disc that climbs", "spec.iso.volume", "Choose a volume; its name has", sent{"spec.iso": r.volume("../../etc/shadow")}),
+		two("a disc that climbs", "spec.iso.volume", "Choose a volume of the pool", sent{"spec.iso": r.volume("../../etc/shadow")}),
 		two("a disc that is none", "spec.iso.volume", `no volume "no-such.iso"`, sent{"spec.iso": r.volume("no-such.iso")}, edited),
 		two("a disc that is a disk", "spec.iso.volume", "is no ISO image", sent{"spec.iso": r.volume("debian-12.qcow2")}, edited),
 		two("a drive without a slot", "spec.drives[0].slot", drive, sent{"spec.drives": []any{map[string]any{}}}),
@@ -44,7 +44,7 @@ func (r *refusing) ofDevices() []refusal {
 		two("a slot twice", "spec.drives[1]", "Second CD-ROM is there twice.", sent{"spec.drives": several(2, map[string]any{"slot": "cdrom2"})}),
 		one("six drives", "spec.drives", several(6, map[string]any{"slot": "cdrom2"}), "At most 5 drives."),
 		one("10,000 drives", "spec.drives", several(10_000, map[string]any{"slot": "cdrom2"}), "At most 5 drives."),
-		two("a medium that climbs", "spec.drives[0].medium.volume", "Choose a volume; its name has", sent{"spec.drives": []any{map[string]any{"slot": "cdrom2", "medium": r.volume("../x.iso")}}}),
+		two("a medium that climbs", "spec.drives[0].medium.volume", "Choose a volume of the pool", sent{"spec.drives": []any{map[string]any{"slot": "cdrom2", "medium": r.volume("../x.iso")}}}),
 		two("a floppy that is a disc", "spec.drives[0].medium.volume", "is no floppy", sent{"spec.drives": []any{map[string]any{"slot": "floppy1", "medium": r.volume("installer.iso")}}}, edited),
 
 		two("a device that is none", "spec.hostDevices[0].device", device, sent{"spec.hostDevices": dev("/dev/sda")}),
@@ -75,7 +75,7 @@ func (r *refusing) ofDevices() []refusal {
 		one("nine folders", "spec.shares", several(9, map[string]any{"tag": "src", "folder": r.volume("src")}), "At most 8 shared folders."),
 
 		two("a kernel without a pool", "spec.boot.kernel.poolId", "Choose a pool.", sent{"spec.boot.kernel": map[string]any{"volume": "vmlinuz"}}),
-		two("a kernel that climbs", "spec.boot.kernel.volume", "Choose a volume; its name has", sent{"spec.boot.kernel": r.volume("../../boot/vmlinuz")}),
+		two("a kernel that climbs", "spec.boot.kernel.volume", "Choose a volume of the pool", sent{"spec.boot.kernel": r.volume("../../boot/vmlinuz")}),
 		two("a kernel that is a disk", "spec.boot.kernel.volume", "is no plain file", sent{"spec.boot.kernel": r.volume("debian-12.qcow2")}, edited),
 		two("a RAM disk alone", "spec.boot.kernel", "Choose the kernel that these go with", sent{"spec.boot.initrd": r.volume("initrd")}),
 		two("a command line alone", "spec.boot.kernel", "Choose the kernel that these go with", sent{"spec.boot.cmdline": "quiet"}),

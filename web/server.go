@@ -75,6 +75,7 @@ func New(o Options) *Server {
 		requestID,
 		s.logAccess, // outside all that can fail: it turns errors into answers and notes what was sent
 		recoverPanic,
+		plainParams,
 		s.find, // which route of the table this is; the rest below depends on it
 		s.measure,
 		rollDeadline,

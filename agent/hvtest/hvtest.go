@@ -260,6 +260,7 @@ var (
 		{"a pool that somebody stops stays stopped until it is ordered again", testPoolStopped},
 		{"a directory that belongs to another pool is refused", testPoolMarker},
 		{"a pool outside the agent's roots is refused", testPoolRoots},
+		{"a VM has what is there by any name", testOddNames},
 		{"a file whose name is no text hides no other", testVolumeUnnamed},
 		{"a volume is made once", testVolumeMadeOnce},
 		{"a volume is downloaded once", testDownloadOnce},

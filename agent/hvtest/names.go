@@ -1,6 +1,7 @@
 package hvtest
 
 import (
+	"slices"
 	"testing"
 
 	"quantix/agent"
@@ -53,4 +54,37 @@ func testRenameTaken(t *testing.T, h *host) {
 	h.must("rename to a name that is taken", h.ApplyVM(h.ctx, h.inProject(second, "acme")))
 	h.wantDomain(second.ID, first.Name+"_acme")
 	h.wantDomain(first.ID, "")
+}
+
+// testOddNames gives a VM an image, a medium and a network whose names no new one could have.
+func testOddNames(t *testing.T, h *host) {
+	p := h.pool()
+	img, iso, net := "golden image (v2) & ü.qcow2", "Windows Server 2022 (x64), 50% #1.iso", name("odd space & ü")
+	h.h.AddImage(t, p, Image{Name: img, Kind: Qcow2, SizeBytes: 4 << 20})
+	h.h.AddImage(t, p, Image{Name: iso, Kind: ISO, SizeBytes: 1 << 20})
+	h.h.ForeignNetwork(t, net)
+	d := disk(p)
+	d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: p.ID, Volume: img}
+	vm := h.vm(d)
+	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: iso}
+	vm.Spec.NICs = []fleet.NIC{{Network: net, MAC: mac()}}
+	h.apply(vm)
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	s := h.status(vm.ID, 1)
+	if len(s.Disks) != 1 || s.Disks[0].SizeBytes != 4<<20 || len(s.NICs) != 1 || s.NICs[0].Source != "network "+net || len(s.Drift)+len(s.Faults)+len(s.NextBoot) > 0 {
+		t.Errorf("the VM is %+v", s)
+	}
+	h.eventually("the medium is in its drive", func() bool {
+		v, ok := h.volume(p, iso)
+		return ok && v.IsISO() && slices.Contains(v.InDrive, vm.ID)
+	})
+	h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
+	h.must("clone the image", h.CloneVolume(h.ctx, h.work(p, "copy.qcow2", fleet.VolumeOrder{Source: img})))
+	h.must("rename it", h.RenameVolume(h.ctx, h.work(p, "golden.qcow2", fleet.VolumeOrder{Source: img})))
+	h.must("delete the medium", h.DeleteVolume(h.ctx, h.work(p, iso, fleet.VolumeOrder{})))
+	for name, want := range map[string]bool{img: false, iso: false, "copy.qcow2": true, "golden.qcow2": true} {
+		if _, ok := h.volume(p, name); ok != want {
+			t.Errorf("%s is there: %v", name, ok)
+		}
+	}
 }

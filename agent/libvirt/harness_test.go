@@ -128,7 +128,7 @@ func endServer(t *testing.T, name string) {
 func foreignNetwork(t *testing.T, name string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "network.xml")
-	if err := os.WriteFile(file, []byte("<network><name>"+name+"</name></network>"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("<network><name>"+strings.ReplaceAll(name, "&", "&amp;")+"</name></network>"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	virsh(t, "net-define", file)

@@ -27,10 +27,8 @@ const (
 var (
 	nameForm     = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 	labelForm    = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
-	volumeForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
-	existingForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$`) // also of volumes that others have named
+	volumeForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`) // of new volumes; see IsVolumeName for those that are there
 	deviceForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
-	netNameForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 	userForm     = regexp.MustCompile(`^[a-z0-9]([a-z0-9._@-]{0,62}[a-z0-9])?$`)
 	hostAddrForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252})$`)
 )
@@ -148,8 +146,8 @@ func (d Disk) check(c *Checks, at string) {
 	if d.SizeBytes > MaxDiskBytes {
 		c.Add(at+".sizeBytes", "A disk has at most %d TiB.", MaxDiskBytes>>40)
 	}
-	if d.Volume != "" && !volumeForm.MatchString(d.Volume) {
-		c.Add(at+".volume", "A volume name has letters, digits and . _ -, 200 at most.")
+	if d.Volume != "" && !IsVolumeName(d.Volume) {
+		c.Add(at+".volume", noVolumeName)
 	}
 	d.checkImage(c, at)
 	switch {
@@ -163,7 +161,7 @@ func (d Disk) check(c *Checks, at string) {
 
 // checkExisting is check for a disk that is a volume as it is.
 func (d Disk) checkExisting(c *Checks, at string) {
-	if !existingForm.MatchString(d.Volume) {
+	if !IsVolumeName(d.Volume) {
 		c.Add(at+".volume", "Choose the volume that the disk is.")
 	}
 	if d.Image != nil || d.ImageID != "" {
@@ -190,8 +188,8 @@ func (v Volref) check(c *Checks, at string) {
 	if v.PoolID == "" {
 		c.Add(at+".poolId", "Choose a pool.")
 	}
-	if !volumeForm.MatchString(v.Volume) {
-		c.Add(at+".volume", "Choose a volume; its name has letters, digits and . _ -.")
+	if !IsVolumeName(v.Volume) {
+		c.Add(at+".volume", noVolumeName)
 	}
 }
 
@@ -201,9 +199,9 @@ func (n NIC) check(c *Checks, at string) {
 		c.Add(at+".networkId", "There is no such network.")
 	case n.Network != "" && n.Bridge != "", n.NetworkID == "" && n.Network == n.Bridge:
 		c.Add(at+".network", "Choose one network or one bridge.")
-	case n.Network != "" && !netNameForm.MatchString(n.Network):
+	case n.Network != "" && !isNetworkName(n.Network):
 		c.Add(at+".network", "%q is no name of a libvirt network.", n.Network)
-	case n.Bridge != "" && !deviceForm.MatchString(n.Bridge):
+	case n.Bridge != "" && !isDeviceName(n.Bridge):
 		c.Add(at+".bridge", "%q is no name of a bridge device.", n.Bridge)
 	}
 	n.checkGroups(c, at)
@@ -216,6 +214,17 @@ func (n NIC) check(c *Checks, at string) {
 	if mac, err := net.ParseMAC(n.MAC); err != nil || len(mac) != 6 || mac[0]&1 != 0 {
 		c.Add(at+".mac", "Give a unicast MAC address such as 52:54:00:12:34:56.")
 	}
+}
+
+// isNetworkName reports whether libvirt may have a network of that name.
+func isNetworkName(name string) bool {
+	return strings.TrimSpace(name) != "" && len(name) <= 255 && !strings.Contains(name, "/") && plain(name) && !strings.ContainsFunc(name, misleads)
+}
+
+// isDeviceName reports whether the kernel may have a network device of that name. One that reads like an option is none.
+func isDeviceName(name string) bool {
+	return name != "" && len(name) <= 15 && name != "." && name != ".." && name[0] != '-' && plain(name) &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || misleads(r) })
 }
 
 // Check notes the spec's faults with JSON paths below prefix ("spec").

@@ -259,3 +259,45 @@ func TestImagesAreNamedByWhatIsSeen(t *testing.T) {
 		}
 	}
 }
+
+// What libvirt and file systems have can be used by its name; only new names are restricted.
+func TestWhatIsThereIsNamedAsItIs(t *testing.T) {
+	t.Parallel()
+	pool, valid := fleet.PoolID("01a21a8c-cc26-7000-aa3c-88400679f281"), func(change func(*fleet.VMSpec)) error {
+		s := fleet.VMSpec{CPUs: 1, MemoryMiB: 512, Firmware: fleet.BIOS, Power: fleet.Stopped}
+		change(&s)
+		var c fleet.Checks
+		s.Check(&c, "spec")
+		return c.Err()
+	}
+	for name, ok := range map[string]bool{
+		"Windows Server 2022 (x64).iso": true, "odd space & ü": true, "-x": true, "日本語": true, "unit:0:0:1": true, `a\b`: true, "": false, "..": false, ".x": false, "a/b": false, "a\nb": false, "\xff": false,
+	} {
+		for field, change := range map[string]func(*fleet.VMSpec){
+			"iso": func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: pool, Volume: name} },
+			"image": func(s *fleet.VMSpec) {
+				s.Disks = []fleet.Disk{{PoolID: pool, SizeBytes: 1 << 30, Image: &fleet.Volref{PoolID: pool, Volume: name}}}
+			},
+			"existing": func(s *fleet.VMSpec) { s.Disks = []fleet.Disk{{PoolID: pool, Volume: name, Existing: true}} },
+			"share": func(s *fleet.VMSpec) {
+				s.Memory.Shared, s.Shares = true, []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: pool, Volume: name}}}
+			},
+		} {
+			if err := valid(change); (err == nil) != ok {
+				t.Errorf("%s %q: %v", field, name, err)
+			}
+		}
+	}
+	for name, ok := range map[string]bool{
+		"odd space & ü": true, "--all": true, strings.Repeat("n", 129): true, "DEFAULT": true, "a:b": true, "": false, " ": false, "a/b": false, "a\x00": false, "a\u202eb": false, strings.Repeat("n", 256): false,
+	} {
+		if err := valid(func(s *fleet.VMSpec) { s.NICs = []fleet.NIC{{Network: name}} }); (err == nil) != ok {
+			t.Errorf("the network %q: %v", name, err)
+		}
+	}
+	for name, ok := range map[string]bool{"br0": true, "brücke": true, "br_0+": true, "br 0": false, "-rf": false, "a\u202eb": false, "a/b": false, "..": false, "a:b": false, strings.Repeat("b", 16): false} {
+		if err := valid(func(s *fleet.VMSpec) { s.NICs = []fleet.NIC{{Bridge: name}} }); (err == nil) != ok {
+			t.Errorf("the bridge %q: %v", name, err)
+		}
+	}
+}

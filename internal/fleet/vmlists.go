@@ -141,8 +141,8 @@ var VMLists = []VMField{
 		if v.Folder.PoolID == "" {
 			c.Add(at+".folder.poolId", "Choose the pool in which the folder is.")
 		}
-		if !volumeForm.MatchString(v.Folder.Volume) {
-			c.Add(at+".folder.volume", "Give the name of a folder in the pool, not a path: letters, digits and . _ -.")
+		if !IsVolumeName(v.Folder.Volume) {
+			c.Add(at+".folder.volume", "Give the name of a folder in the pool, not a path.")
 		}
 	})),
 }

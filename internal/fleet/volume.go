@@ -70,6 +70,8 @@ func (s Subject) Volume() (ref Volref, ok bool) {
 	return Volref{PoolID(pool), name}, ok && noun == string(NounVolume)
 }
 
+const noVolumeName = "Choose a volume of the pool: its name is that of a file there, 255 bytes at most, and begins with no dot."
+
 // IsVolumeName reports whether a volume may be called so: a file of the pool's own directory, and none that is hidden there, as the pool's
 // marker is.
 func IsVolumeName(name string) bool {
