@@ -162,7 +162,21 @@ func VolumeNoFile(pool string) error {
 
 // VolumeOnOthers refuses to send a part of a volume.
 func VolumeOnOthers(name, other string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s stands on %s, so what is in it alone would be no whole volume. Flatten it first, with qemu-img convert.", name, other)
+	return fleet.Errorf(fleet.Conflict, "The volume %s stands on %s, so what is in it alone would be no whole volume. Make an image of the VM that has it: that has all in one file.", name, other)
+}
+
+// VolumeRaw refuses to make an image of a raw disk that reads as another format: whoever opens the image would take it for that.
+func VolumeRaw(name, format string) error {
+	return fleet.Errorf(fleet.Conflict, "The volume %s is a raw disk, and what its guest wrote there reads as the format %s, so no image is made of it. "+
+		"Give the VM a disk of the usual format, and copy the data in the guest.", name, format)
+}
+
+// VolumeEnding refuses a name by which a file would be taken for another format than it has, or than its guest's bytes read as.
+func VolumeEnding(name, format string) error {
+	if fleet.IsRawName(name) {
+		return fleet.Errorf(fleet.Conflict, "What is to be named %s has the format %s, and names that end in .raw are for raw disks. Choose another name.", name, format)
+	}
+	return fleet.Errorf(fleet.Conflict, "What is to be named %s is a raw disk, and what its guest wrote there reads as the format %s. Choose a name that ends in .raw, so that it stays a raw disk.", name, format)
 }
 
 // VolumeShrinks refuses to cut data off.

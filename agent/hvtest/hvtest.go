@@ -73,6 +73,9 @@ type Harness struct {
 	// Touch writes to a volume past the backend, and sets the time of its last write back.
 	Touch func(t *testing.T, pool fleet.Pool, volume string)
 
+	// GuestWrites writes to the beginning of a raw volume what a qcow2 file begins with that stands on another volume of the pool.
+	GuestWrites func(t *testing.T, pool fleet.Pool, volume, names string)
+
 	// WriteDisk writes the byte to the beginning of a disk's file that no guest uses, as its guest would; ReadDisk reads it, through all that the file
 	// stands on. CheckDisk demands that its chain is sound.
 	WriteDisk func(t *testing.T, path string, b byte)
@@ -242,6 +245,7 @@ var (
 		{"a guest whose device of the host is not there stays off", testNoDevice},
 		{"a machine of the nineties", testOldMachine},
 		{"several VMs share a disk", testSharedDisks},
+		{"what a guest writes into a raw disk changes nothing for others", testRawBytes},
 		{"a disk is encrypted by its host", testEncryptedDisks},
 		{"a guest has a disk of its host for itself", testPhysicalDisks},
 		{"a running VM is renamed at its next boot", testRenameRunning},

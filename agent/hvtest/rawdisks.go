@@ -14,7 +14,8 @@ func testRawDisks(t *testing.T, h *host) {
 	h.h.AddImage(t, p, Image{Name: "base.img", Kind: Raw, SizeBytes: 4 << 20})
 	plain := func(image string, size int64) fleet.Disk {
 		d := disk(p)
-		d.Volume, d.SizeBytes, d.Format = d.VolumeNamed(d.Volume, fleet.PoolDir), size, fleet.Raw
+		d.SizeBytes, d.Format = size, fleet.Raw
+		d.Volume = d.VolumeNamed(d.Volume, fleet.PoolDir)
 		if image != "" {
 			d.Image = &fleet.Volref{PoolID: p.ID, Volume: image}
 		}

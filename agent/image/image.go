@@ -66,11 +66,11 @@ func Read(r io.ReaderAt, size int64, deep bool) (Facts, error) {
 func (f Facts) Clonable(volume string) error {
 	switch {
 	case f.RefersTo != "":
-		return fleet.Errorf(fleet.Conflict, "The image %s refers to %s, so it is not cloned. Flatten it first: qemu-img convert -O qcow2 %s copy.qcow2.", volume, f.RefersTo, volume)
+		return fleet.Errorf(fleet.Conflict, "The image %s refers to %s, so it is not cloned. Choose one that has all in one file.", volume, f.RefersTo)
 	case f.Encrypted:
 		return fleet.Errorf(fleet.Conflict, "The image %s is encrypted, so it cannot be cloned. Choose an image that is not.", volume)
 	case f.Format != "qcow2" && f.Format != "raw":
-		return fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images are cloned. Convert it to qcow2 first, with qemu-img convert.", volume, f.Format)
+		return fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images are cloned. Convert it to qcow2 first, in its pool.", volume, f.Format)
 	case f.Fault != "":
 		return fleet.Errorf(fleet.Conflict, "The image %s is not sound: %s. Put a whole one in its place.", volume, f.Fault)
 	}
@@ -93,6 +93,9 @@ func (f Facts) Medium(volume string) error {
 	return nil
 }
 
+// asOther is what to do with a disk in another product's format.
+const asOther = "A VMDK, VHDX, VHD or VDI disk is taken under a name with that ending, and then converted in its pool."
+
 // Fetched is Came for a download.
 func (f Facts) Fetched(iso bool) error { return f.Came("What was downloaded", iso) }
 
@@ -103,13 +106,13 @@ func (f Facts) Came(what string, iso bool) error {
 	}
 	switch {
 	case f.RefersTo != "":
-		return refuse("is a qcow2 image that refers to %s, which is not there. Flatten it where it comes from, with qemu-img convert.", f.RefersTo)
+		return refuse("is a qcow2 image that refers to %s, which is not there. Choose one that has all in one file.", f.RefersTo)
 	case f.Encrypted:
 		return refuse("is an encrypted %s image. Only images that are not encrypted are taken.", f.Format)
 	case f.Format == "luks":
 		return refuse("is an encrypted LUKS image. Only images that are not encrypted are taken.")
 	case f.Format != "qcow2" && f.Format != "raw":
-		return refuse("begins as a %s image does; only qcow2, raw and ISO images are taken. Convert it with qemu-img convert -O qcow2, and fetch that.", f.Format)
+		return refuse("begins as a %s image does; only qcow2, raw and ISO images are taken so. "+asOther, f.Format)
 	case f.Fault != "":
 		return refuse("is not sound: %s.", f.Fault)
 	case iso && (f.Format != "raw" || !f.Disc) && f.Content == "":
@@ -123,7 +126,7 @@ func (f Facts) disk(what string, code fleet.Code) error {
 	case f.Packed:
 		return fleet.Errorf(code, "%s is %s, not an image. Unpack it first, and take the image that is in it.", what, f.Content)
 	case f.Content == fixedVHD || f.Content == dmg:
-		return fleet.Errorf(code, "%s ends as %s does; only qcow2, raw and ISO images are taken. Convert it with qemu-img convert -O qcow2.", what, f.Content)
+		return fleet.Errorf(code, "%s ends as %s does; only qcow2, raw and ISO images are taken so. "+asOther, what, f.Content)
 	case f.Content != "":
 		return fleet.Errorf(code, "%s is %s, not an image.", what, f.Content)
 	case f.Format == "raw" && f.Size == 0:

@@ -294,7 +294,7 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *agent.
 	case named:
 		return true, nil
 	}
-	if err := checkDisk(ctx, p); err != nil {
+	if err := a.checkDisk(ctx, a.c, p, made); err != nil {
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
 	}
 	if p.secret {

@@ -42,9 +42,9 @@ func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p plac
 // image finds the volume to clone and refuses what refers to other files, by its own reading of the header.
 func (a *applying) image(ctx context.Context, p place, library bool) (golibvirt.StorageVol, header, error) {
 	none := golibvirt.StorageVol{}
-	h, err := within(ctx, func() (header, error) { return inspectImage(p.path()) })
+	h, err := a.imageIn(ctx, a.c, p)
 	if err != nil {
-		return none, h, notPlain(p, err)
+		return none, h, err
 	}
 	if err := h.Bootable(p.volume); err != nil {
 		return none, h, err

@@ -20,6 +20,7 @@ const (
 type size struct {
 	bytes, alloc int64
 	is           presence
+	raw          bool // a domain defines it as raw
 }
 
 // presence is whether a file is there. What cannot be read is neither.
@@ -39,13 +40,20 @@ type diskSizes struct {
 	told map[string]size
 }
 
+// diskPaths are the paths of disks, each with whether a domain defines it as raw.
+type diskPaths map[string]bool
+
 // read returns the sizes of the paths, as far as they are known. Allocations move in steps; see steady.
-func (d *diskSizes) read(ctx context.Context, paths []string) map[string]size {
-	byDir := map[string][]string{}
-	for _, p := range paths {
-		if filepath.IsAbs(p) {
-			byDir[filepath.Dir(p)] = append(byDir[filepath.Dir(p)], p)
+func (d *diskSizes) read(ctx context.Context, paths diskPaths) map[string]size {
+	byDir := map[string]diskPaths{}
+	for p, raw := range paths {
+		if !filepath.IsAbs(p) {
+			continue
 		}
+		if byDir[filepath.Dir(p)] == nil {
+			byDir[filepath.Dir(p)] = diskPaths{}
+		}
+		byDir[filepath.Dir(p)][p] = raw
 	}
 	var (
 		mu    sync.Mutex
@@ -64,7 +72,7 @@ func (d *diskSizes) read(ctx context.Context, paths []string) map[string]size {
 	return d.tell(paths, found)
 }
 
-func (d *diskSizes) readDir(ctx context.Context, dir string, files []string) map[string]size {
+func (d *diskSizes) readDir(ctx context.Context, dir string, files diskPaths) map[string]size {
 	d.mu.Lock()
 	if d.dirs == nil {
 		d.dirs = map[string]*watch[map[string]size]{}
@@ -77,18 +85,18 @@ func (d *diskSizes) readDir(ctx context.Context, dir string, files []string) map
 	d.mu.Unlock()
 	look := func() (map[string]size, error) {
 		out := map[string]size{}
-		for _, f := range files {
-			out[f] = sizeOf(f)
+		for f, raw := range files {
+			out[f] = sizeOf(f, raw)
 		}
-		for f := range w.sight().value {
+		for f, was := range w.sight().value {
 			if _, done := out[f]; !done {
-				out[f] = sizeOf(f)
+				out[f] = sizeOf(f, was.raw)
 			}
 		}
 		return out, nil
 	}
 	known := w.sight().value
-	for _, f := range files {
+	for f := range files {
 		if _, ok := known[f]; !ok {
 			w.expire()
 			break
@@ -107,14 +115,14 @@ func (d *diskSizes) readDir(ctx context.Context, dir string, files []string) map
 	return old
 }
 
-func (d *diskSizes) tell(paths []string, found map[string]size) map[string]size {
+func (d *diskSizes) tell(paths diskPaths, found map[string]size) map[string]size {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.told == nil {
 		d.told = map[string]size{}
 	}
 	out := make(map[string]size, len(paths))
-	for _, p := range paths {
+	for p := range paths {
 		z, ok := found[p]
 		if told, was := d.told[p]; was {
 			z.alloc = steady(told.alloc, z.alloc, 0)
@@ -149,16 +157,21 @@ func (d *diskSizes) keepOnly(paths map[string]size) {
 	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]size]) bool { return !dirs[dir] && w.sight().late == 0 })
 }
 
-// sizeOf reads a file's own header and what it takes on its storage; zero where that cannot be read.
-func sizeOf(path string) size {
-	h, err := readHeader(path, true)
+// sizeOf reads how large a file is by its own header, or by its length where it is raw, and what it takes on its storage; zero where that
+// cannot be read.
+func sizeOf(path string, raw bool) size {
+	read := func() (header, error) { return readHeader(path, true) }
+	if raw {
+		read = func() (header, error) { return readLength(path) }
+	}
+	h, err := read()
 	switch {
 	case isMissing(err):
-		return size{is: fileMissing}
+		return size{is: fileMissing, raw: raw}
 	case err != nil:
-		return size{}
+		return size{raw: raw}
 	}
-	return size{bytes: h.Size, alloc: h.alloc, is: fileThere}
+	return size{bytes: h.Size, alloc: h.alloc, is: fileThere, raw: raw}
 }
 
 // isMissing reports whether the file system itself said that there is no such file.

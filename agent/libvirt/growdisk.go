@@ -61,17 +61,14 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 		}
 		return a.resizeLive(ctx, old.ref, running, max(p.size, v.CapacityBytes)) // the guest may not know, where an earlier call was cut off between the two
 	}
-	f, err := a.volumeFile(ctx, p)
-	if p.format == fleet.Raw && !f.modified.IsZero() {
-		f.Size, f.Encrypted, err = f.bytes, false, nil // what it begins with is its guest's
-	}
+	f, err := a.volumeFile(ctx, a.c, p)
 	switch {
 	case err != nil || f.Size >= p.size:
 		return err
 	case f.Encrypted && running == nil:
 		return agent.GrowsWhileOn(p.volume)
 	}
-	other, err := a.standsOn(ctx, p, f.id)
+	other, err := a.standsOn(ctx, a.c, p, f.id)
 	switch {
 	case err != nil:
 		return err
@@ -83,19 +80,24 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 	if err := notOpen(ctx, p); err != nil {
 		return err
 	}
-	if p.format == fleet.Raw {
-		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, growFile(p.path(), p.size) })
-		return err
-	}
 	pool, err := lookupPool(ctx, a.c, p.pool.Name)
 	if err != nil {
 		return err
 	}
-	volume, err := a.agreed(ctx, a.c, pool, p.volume, f.header)
+	return a.growTo(ctx, a.c, pool, p, f, p.size)
+}
+
+// growTo makes a volume's file larger that nobody uses.
+func (b *Backend) growTo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p place, f volumeFile, size int64) error {
+	if f.Format == fleet.Raw {
+		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, growFile(p.path(), size) })
+		return err
+	}
+	volume, err := b.agreed(ctx, c, pool, p.volume, f.header)
 	if err != nil {
 		return err
 	}
-	return a.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(p.size), 0) })
+	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(size), 0) })
 }
 
 // growFile makes a raw file larger, which takes nothing of its storage. Nobody is asked who would tell its format by what its guest wrote.

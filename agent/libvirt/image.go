@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"quantix/agent/image"
+	"quantix/internal/fleet"
 )
 
 // header is what a disk image says of itself, and what it takes on its storage.
@@ -21,6 +22,17 @@ func readHeader(path string, follow bool) (header, error) { return readImage(pat
 func inspectImage(path string) (header, error) { return readImage(path, false, true) }
 
 func readImage(path string, follow, deep bool) (header, error) {
+	return onImage(path, follow, func(f *os.File, size int64) (image.Facts, error) { return image.Read(f, size, deep) })
+}
+
+// readLength is readHeader of a raw file or a block device, of which no byte is believed.
+func readLength(path string) (header, error) {
+	return onImage(path, true, func(_ *os.File, size int64) (image.Facts, error) {
+		return image.Facts{Format: fleet.Raw, Size: size}, nil
+	})
+}
+
+func onImage(path string, follow bool, read func(f *os.File, size int64) (image.Facts, error)) (header, error) {
 	f, err := openImage(path, follow)
 	if err != nil {
 		return header{}, err
@@ -36,7 +48,7 @@ func readImage(path string, follow, deep bool) (header, error) {
 			return header{}, err
 		}
 	}
-	facts, err := image.Read(f, size, deep)
+	facts, err := read(f, size)
 	if err != nil {
 		return header{}, fmt.Errorf("%s: %w", path, err)
 	}

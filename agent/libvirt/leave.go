@@ -86,7 +86,7 @@ func (l *leaving) gone(ctx context.Context) error {
 		return err
 	}
 	for i, m := range l.disks {
-		f, err := l.volumeFile(ctx, m.from)
+		f, err := l.volumeFile(ctx, l.c, m.from)
 		switch {
 		case fleet.CodeOf(err) == fleet.NotFound:
 		case err != nil:
@@ -246,6 +246,6 @@ func (l *leaving) letGo(ctx context.Context) error {
 }
 
 func (l *leaving) wrote(ctx context.Context, m *moving, before volumeFile) bool {
-	f, err := l.volumeFile(ctx, m.from)
+	f, err := l.volumeFile(ctx, l.c, m.from)
 	return err == nil && !f.modified.Equal(before.modified)
 }

@@ -151,6 +151,7 @@ func TestConformance(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
+		GuestWrites: guestWrites,
 		WriteDisk: func(t *testing.T, path string, b byte) {
 			run(t, "qemu-io", "-f", "qcow2", "-c", fmt.Sprintf("write -P %d 0 64k", b), path)
 		},

@@ -55,7 +55,7 @@ func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 			return refuse("the VM has %s", look.what)
 		}
 	}
-	f, err := m.volumeFile(ctx, m.from)
+	f, err := m.volumeFile(ctx, m.c, m.from)
 	if err != nil {
 		return header{}, err
 	}
@@ -86,7 +86,7 @@ func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 	if user != "" {
 		return refuse("another VM of the host uses its file.")
 	}
-	other, err := m.standsOn(ctx, m.from, f.id)
+	other, err := m.standsOn(ctx, m.c, m.from, f.id)
 	if err == nil && other != "" {
 		return refuse("the volume %s stands on it. Flatten or delete that one first.", other)
 	}

@@ -42,7 +42,7 @@ func (m *moving) cold(ctx context.Context) error {
 
 // still is the disk's file, which nobody writes to.
 func (m *moving) still(ctx context.Context) (volumeFile, error) {
-	f, err := m.volumeFile(ctx, m.from)
+	f, err := m.volumeFile(ctx, m.c, m.from)
 	if err == nil {
 		err = m.unwritten(ctx, m.c, m.from, f.id)
 	}
@@ -135,7 +135,7 @@ func (m *moving) changeOver(ctx context.Context, before volumeFile) error {
 
 // writtenSince reports whether the old file has been written to. One that is not there any more has not.
 func (m *moving) writtenSince(ctx context.Context, before volumeFile) bool {
-	f, err := m.volumeFile(ctx, m.from)
+	f, err := m.volumeFile(ctx, m.c, m.from)
 	return err == nil && !f.modified.Equal(before.modified)
 }
 

@@ -46,7 +46,7 @@ func (m *moving) settle(ctx context.Context) error {
 
 // verify looks whether the new disk is one that the guest can live on.
 func (m *moving) verify(ctx context.Context, s seen) error {
-	f, err := m.volumeFile(ctx, m.to)
+	f, err := m.volumeFile(ctx, m.c, m.to)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (m *moving) verify(ctx context.Context, s seen) error {
 	if s.live != nil {
 		return nil // QEMU has it open, and has said that it was all there
 	}
-	was, err := m.volumeFile(ctx, m.from)
+	was, err := m.volumeFile(ctx, m.c, m.from)
 	if err == nil && was.Size != f.Size {
 		err = fleet.Errorf(fleet.Conflict, "The copy in pool %s has %d bytes for its guest, not %d. The definition is left as it is.", m.to.pool.Name, f.Size, was.Size)
 	}

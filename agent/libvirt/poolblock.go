@@ -342,9 +342,9 @@ func (b *Backend) volumeThere(ctx context.Context, c *conn, p place) (golibvirt.
 
 // sizesOf are the sizes of disks, of files by themselves and of other volumes as their pools were listed last. A volume that is not listed
 // may have been made since, so nothing is known of it.
-func (b *Backend) sizesOf(ctx context.Context, paths []string) map[string]size {
+func (b *Backend) sizesOf(ctx context.Context, paths diskPaths) map[string]size {
 	out := b.disks.read(ctx, paths)
-	for _, address := range paths {
+	for address := range paths {
 		p, volume, ok := b.assigned.blockAt(address)
 		if !ok {
 			continue

@@ -255,6 +255,10 @@ func meanwhile(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 		if len(known) >= mostVolumes || names[name] || agent.Legible(name) != name || !e.Type().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, partialSuffix) || agent.IsOurs(name) {
 			continue
 		}
+		if raw, is := rawFile(p, name); is {
+			known = append(known, raw)
+			continue
+		}
 		f, err := readVolume(filepath.Join(dir, name))
 		if err != nil || f.RefersTo != "" || f.Fault != "" || f.Encrypted {
 			continue
@@ -289,6 +293,10 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) 
 	})
 	slices.SortFunc(refs, func(a, b golibvirt.StorageVol) int { return cmp.Compare(a.Name, b.Name) })
 	for _, v := range refs[:min(len(refs), mostVolumes)] {
+		if raw, is := rawFile(p, v.Name); is {
+			out = append(out, raw)
+			continue
+		}
 		one, err := describeVolume(l, v, p)
 		switch {
 		case is(err, golibvirt.ErrNoStorageVol):
@@ -323,6 +331,19 @@ func describeVolume(l *golibvirt.Libvirt, v golibvirt.StorageVol, p fleet.Pool) 
 		out.Fault = agent.VolumeUnnamed
 	}
 	return out, nil
+}
+
+// rawFile is the volume where it is a raw disk by its name: libvirt would tell what its guest wrote there.
+func rawFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
+	if !p.Spec.Kind.Is().Files || !fleet.IsRawName(name) {
+		return v, false
+	}
+	at := filepath.Join(path.Clean(p.Spec.Path), name)
+	info, err := os.Lstat(at)
+	if err != nil || !info.Mode().IsRegular() {
+		return v, false
+	}
+	return rawVolume(fleet.Volume{Name: name, Path: at, AllocBytes: allocated(info, info.Size()), Unfinished: strings.HasSuffix(name, partialSuffix)}, info.Size()), true
 }
 
 // forsakenAfter is how long what is half made is not written to before nobody is at it any more.

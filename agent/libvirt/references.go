@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"strings"
+
+	"quantix/internal/fleet"
 )
 
-// reference is a file that an image's header names. An opaque one has no header that counts.
+// reference is a file that an image's header names. An opaque one is raw: no header of it counts.
 type reference struct {
 	path   string
 	opaque bool
@@ -52,7 +54,7 @@ func parseReferences(text []byte) []reference {
 	var out []reference
 	at, length := binary.BigEndian.Uint64(text[8:]), uint64(binary.BigEndian.Uint32(text[16:]))
 	backing := at != 0 && at < uint64(len(text)) && length <= uint64(len(text))-at
-	opaque := false
+	format := ""
 	next := uint64(72)
 	if binary.BigEndian.Uint32(text[4:]) > 2 && len(text) >= 104 {
 		next = uint64(binary.BigEndian.Uint32(text[100:]))
@@ -64,14 +66,15 @@ func parseReferences(text []byte) []reference {
 		}
 		switch value := string(text[next : next+size]); kind {
 		case qcow2BackingFormat:
-			opaque = value == "raw"
+			format = value
 		case qcow2DataName:
 			out = append(out, reference{value, true})
 		}
 		next += (size + 7) &^ 7
 	}
 	if backing {
-		out = append(out, reference{string(text[at : at+length]), opaque})
+		name := string(text[at : at+length])
+		out = append(out, reference{name, format == fleet.Raw || format == "" && fleet.IsRawName(name)})
 	}
 	return out
 }

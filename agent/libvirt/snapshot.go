@@ -135,16 +135,20 @@ func (b *Backend) seeOn(ctx context.Context, c *conn, id fleet.VMID) (sighted, e
 }
 
 // pathsOf are the disks' paths of the domains as they are now, and of what their specs have.
-func pathsOf(all ...sighted) []string {
-	var out []string
+func pathsOf(all ...sighted) diskPaths {
+	out := diskPaths{}
 	for _, s := range all {
 		for _, d := range s.now().disks {
-			out = append(out, d.path)
+			out[d.path] = out[d.path]
 		}
 		for _, d := range s.spec {
-			out = append(out, d.path)
+			out[d.path] = out[d.path]
+		}
+		for _, h := range s.held() {
+			if _, asked := out[h.path]; asked && h.opaque {
+				out[h.path] = true
+			}
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }

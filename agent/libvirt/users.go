@@ -86,6 +86,7 @@ type fileUser struct {
 type fileUsers struct {
 	byID   map[fileID][]fileUser
 	byPath map[string][]fileUser
+	formats
 }
 
 // fileWatches is what is remembered of files from one look to the next.
@@ -125,10 +126,13 @@ func (b *Backend) usersOf(ctx context.Context, how recency, all []sighted) fileU
 	}
 	known := b.files.chains.read(ctx, how, paths, func(path string) []fileID { return chainOf(path, opaque[path]) })
 	b.files.chains.keepOnly(paths)
-	out := fileUsers{map[fileID][]fileUser{}, map[string][]fileUser{}}
+	out := fileUsers{byID: map[fileID][]fileUser{}, byPath: map[string][]fileUser{}}
 	for _, u := range uses {
 		out.byPath[u.path] = append(out.byPath[u.path], u.fileUser)
 		for i, id := range known[u.path] {
+			if i == 0 && u.manner != asMedium {
+				out.note(id, u.opaque)
+			}
 			if i > 0 && u.manner == asDisk {
 				u.manner = asPart
 			}
@@ -203,9 +207,18 @@ func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.Poo
 	ids := b.files.volumes.read(ctx, recent, paths, identifyVolume)
 	b.files.volumes.keepOnly(paths)
 	users := b.usersOf(ctx, recent, all)
-	bases := b.basesOf(ctx, pools)
 	for i := range pools {
 		volumes := slices.Clone(pools[i].Status.Volumes) // the pool's own look keeps the others
+		for k := range volumes {
+			if v := &volumes[k]; users.raw[ids[v.Path].fileID] {
+				*v = rawVolume(*v, ids[v.Path].bytes)
+			}
+		}
+		pools[i].Status.Volumes, pools[i].Status.PromisedBytes = volumes, promised(volumes)
+	}
+	bases := b.basesOf(ctx, pools)
+	for i := range pools {
+		volumes := pools[i].Status.Volumes
 		for k := range volumes {
 			v := &volumes[k]
 			id := ids[v.Path]
@@ -214,7 +227,6 @@ func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.Poo
 				tellHashed(v, h, id)
 			}
 		}
-		pools[i].Status.Volumes = volumes
 	}
 }
 

@@ -5,6 +5,7 @@ package libvirt_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -86,6 +87,24 @@ func change(t *testing.T, vm fleet.VMID, c hvtest.Change) {
 	}
 	if c.Name != "" {
 		virsh(t, "domrename", id, c.Name)
+	}
+}
+
+// guestWrites writes to a raw volume what a qcow2 file begins with that stands on another of the pool.
+func guestWrites(t *testing.T, p fleet.Pool, volume, names string) {
+	t.Helper()
+	lure := filepath.Join(t.TempDir(), "lure")
+	run(t, "qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", filepath.Join(p.Spec.Path, names), "-F", "qcow2", lure, "1G")
+	writeAt(t, filepath.Join(p.Spec.Path, volume), must(os.ReadFile(lure))[:4096])
+}
+
+// writeAt writes over the beginning of a file.
+func writeAt(t *testing.T, path string, text []byte) {
+	t.Helper()
+	f := must(os.OpenFile(path, os.O_WRONLY, 0))
+	_, err := f.WriteAt(text, 0)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 

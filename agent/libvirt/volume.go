@@ -183,13 +183,13 @@ func putInPlace(p place) error {
 }
 
 // checkDisk refuses a volume that was there before and is no plain disk: QEMU would follow what it refers to.
-func checkDisk(ctx context.Context, p place) error {
-	h, err := within(ctx, func() (header, error) { return readHeader(p.path(), false) })
+func (b *Backend) checkDisk(ctx context.Context, c *conn, p place, made bool) error {
+	h, err := b.volumeFile(ctx, c, p)
 	switch {
-	case err != nil && p.existing:
-		return notPlain(p, err)
 	case err != nil:
-		return fmt.Errorf("read the volume %s: %w", p.volume, err)
+		return err
+	case made && p.format == fleet.Raw && !p.existing:
+		return nil // what it begins with is its guest's
 	case p.existing && (h.Format != "raw" || h.Size == 0):
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty: VMs share raw volumes alone.", p.volume, p.pool.Name, h.Format)
 	case p.existing:

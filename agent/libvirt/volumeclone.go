@@ -12,7 +12,7 @@ import (
 // copy copies another volume byte for byte, holes as holes, and ends as soon as ctx does. Nobody keeps a guest from being started meanwhile,
 // so the file is looked at again in the end.
 func (w *working) copy(ctx context.Context, from place) error {
-	before, err := w.volumeFile(ctx, from)
+	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
 		return err
 	}
@@ -22,12 +22,18 @@ func (w *working) copy(ctx context.Context, from place) error {
 	if err := w.unwritten(ctx, w.c, from, before.id); err != nil {
 		return err
 	}
-	sound, err := bounded(ctx, func() (header, error) { return inspectImage(from.path()) })
-	if err != nil {
-		return notPlain(from, err)
-	}
-	if err := sound.Clonable(from.volume); err != nil {
-		return err
+	if before.misleads() {
+		if w.guests = true; !fleet.IsRawName(w.volume) {
+			return agent.VolumeEnding(w.volume, before.begins)
+		}
+	} else {
+		sound, err := bounded(ctx, func() (header, error) { return inspectImage(from.path()) })
+		if err != nil {
+			return notPlain(from, err)
+		}
+		if err := sound.Clonable(from.volume); err != nil {
+			return err
+		}
 	}
 	note := "copying " + from.volume
 	w.in.Progress(0, note)
@@ -38,7 +44,7 @@ func (w *working) copy(ctx context.Context, from place) error {
 	if err := w.unwritten(ctx, w.c, from, before.id); err != nil {
 		return err
 	}
-	after, err := w.volumeFile(ctx, from)
+	after, err := w.volumeFile(ctx, w.c, from)
 	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
 		err = fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being copied, so the copy would not be whole. Try again when nobody writes to it.", from.volume)
 	}

@@ -40,7 +40,7 @@ func (b *Backend) ConvertVolume(ctx context.Context, in agent.VolumeWork) error 
 }
 
 func (w *working) convert(ctx context.Context, from place) error {
-	before, err := w.volumeFile(ctx, from)
+	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (w *working) convert(ctx context.Context, from place) error {
 	if err != nil {
 		return err
 	}
-	after, err := w.volumeFile(ctx, from)
+	after, err := w.volumeFile(ctx, w.c, from)
 	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
 		err = agent.VolumeChanged(from.volume)
 	}

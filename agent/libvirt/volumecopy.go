@@ -64,9 +64,9 @@ func (b *Backend) HashVolume(ctx context.Context, in agent.VolumeWork) error {
 
 // sound refuses what no VM is made from, by the own reading alone: qemu-img as nobody would need the file's group changed, which guests may use.
 func (w *working) sound(ctx context.Context, at place) error {
-	h, err := within(ctx, func() (header, error) { return inspectImage(at.path()) })
+	h, err := w.imageIn(ctx, w.c, at)
 	if err != nil {
-		return notPlain(at, err)
+		return err
 	}
 	return h.Clonable(at.volume)
 }
@@ -74,7 +74,7 @@ func (w *working) sound(ctx context.Context, at place) error {
 // read reads a volume of a pool to its end, into to where that is not nil, and refuses one that anybody writes to meanwhile.
 func (w *working) read(ctx context.Context, from place, note string, to io.Writer) (agent.Hashed, error) {
 	none := agent.Hashed{}
-	before, err := w.volumeFile(ctx, from)
+	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
 		return none, err
 	}
@@ -93,7 +93,7 @@ func (w *working) read(ctx context.Context, from place, note string, to io.Write
 	if err := w.quiet(ctx, from, before.id); err != nil {
 		return none, err
 	}
-	after, err := w.volumeFile(ctx, from)
+	after, err := w.volumeFile(ctx, w.c, from)
 	switch {
 	case err != nil:
 		return none, err
@@ -220,9 +220,9 @@ func (w *working) duplicate(ctx context.Context, from place) error {
 }
 
 func (w *working) fillFrom(ctx context.Context, from place) (agent.Hashed, error) {
-	sound, err := bounded(ctx, func() (header, error) { return inspectImage(from.path()) })
+	sound, err := w.imageIn(ctx, w.c, from)
 	if err != nil {
-		return agent.Hashed{}, notPlain(from, err)
+		return agent.Hashed{}, err
 	}
 	if err := sound.Clonable(from.volume); err != nil {
 		return agent.Hashed{}, err
@@ -276,14 +276,14 @@ func (w *working) flatten(ctx context.Context, from place, pool golibvirt.Storag
 		return err
 	}
 	err := w.makeWhole(ctx, func() error {
-		before, err := w.volumeFile(ctx, from)
+		before, err := w.volumeFile(ctx, w.c, from)
 		if err != nil {
 			return err
 		}
 		if err := w.quiet(ctx, from, before.id); err != nil {
 			return err
 		}
-		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, checkChain(from, from.path(), 0) }); err != nil {
+		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, checkDiskChain(from, before) }); err != nil {
 			return err
 		}
 		source, err := w.agreed(ctx, w.c, pool, from.volume, before.header)
@@ -302,7 +302,7 @@ func (w *working) flatten(ctx context.Context, from place, pool golibvirt.Storag
 		if err := w.quiet(ctx, from, before.id); err != nil {
 			return err
 		}
-		after, err := w.volumeFile(ctx, from)
+		after, err := w.volumeFile(ctx, w.c, from)
 		if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
 			err = agent.VolumeChanged(from.volume)
 		}
@@ -324,20 +324,31 @@ func (w *working) flatten(ctx context.Context, from place, pool golibvirt.Storag
 // mostLayers is how many files a disk may stand on.
 const mostLayers = 64
 
-// checkChain refuses a disk that stands on anything but plain files of its own pool.
+// checkDiskChain refuses a disk that is no qcow2 file, or stands on anything but plain files of its own pool.
+func checkDiskChain(of place, f volumeFile) error {
+	if f.Format != "qcow2" {
+		return noSoundDisk(of)
+	}
+	return checkChain(of, of.path(), 0)
+}
+
+func noSoundDisk(of place) error {
+	return fleet.Errorf(fleet.Conflict, "The disk %s, or a file that it stands on, is no sound qcow2 image, so no image is made of it.", of.volume)
+}
+
 func checkChain(of place, path string, depth int) error {
 	h, err := readHeader(path, false)
 	switch {
 	case err != nil:
 		return notPlain(place{pool: of.pool, volume: filepath.Base(path)}, err)
-	case h.Encrypted || h.Fault != "" || h.Format != "qcow2" && h.Format != "raw" || depth == 0 && h.Format != "qcow2":
-		return fleet.Errorf(fleet.Conflict, "The disk %s, or a file that it stands on, is no sound qcow2 image, so no image is made of it.", of.volume)
+	case h.Encrypted || h.Fault != "" || h.Format != "qcow2" && h.Format != "raw":
+		return noSoundDisk(of)
 	case h.RefersTo == "":
 		return nil
 	}
 	names := readReferences(path)
 	if depth >= mostLayers || len(names) != 1 || filepath.Dir(filepath.Clean(names[0].path)) != filepath.Clean(of.pool.Spec.Path) {
-		return fleet.Errorf(fleet.Conflict, "The disk %s stands on %s, which is no file of the pool %s, so no image is made of it. Flatten it first, with qemu-img convert.", of.volume, h.RefersTo, of.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The disk %s stands on %s, which is no file of the pool %s, so no image is made of it.", of.volume, h.RefersTo, of.pool.Name)
 	}
 	if names[0].opaque {
 		return nil // raw: what it begins with is data, and refers to nothing

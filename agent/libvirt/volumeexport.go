@@ -68,7 +68,7 @@ func (x *exporting) hold(ctx context.Context, i int, ref fleet.Volref) error {
 		return err
 	}
 	x.unlockers = append(x.unlockers, unlock)
-	f, err := x.volumeFile(ctx, p)
+	f, err := x.volumeFile(ctx, x.c, p)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (x *exporting) hold(ctx context.Context, i int, ref fleet.Volref) error {
 		return err
 	}
 	layer, err := bounded(ctx, func() (*image.Layer, error) {
-		if err := checkChain(p, p.path(), 0); err != nil {
+		if err := checkDiskChain(p, f); err != nil {
 			return nil, err
 		}
 		return layersOf(p.path(), f.Format), nil
@@ -128,7 +128,7 @@ func (x *exporting) fill(ctx context.Context) error {
 		if err := x.quiet(ctx, p, was.id); err != nil {
 			return err
 		}
-		now, err := x.volumeFile(ctx, p)
+		now, err := x.volumeFile(ctx, x.c, p)
 		if err == nil && (now.id != was.id || now.bytes != was.bytes || !now.modified.Equal(was.modified)) {
 			err = agent.VolumeChanged(p.volume)
 		}

@@ -32,7 +32,7 @@ func (b *Backend) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(s
 			return err
 		}
 		w := &working{Backend: b, place: at, c: c, in: in, pool: pool}
-		f, err := w.volumeFile(ctx, at)
+		f, err := w.volumeFile(ctx, w.c, at)
 		switch {
 		case err != nil:
 			return err

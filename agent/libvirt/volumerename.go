@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,9 @@ func (w *working) rename(ctx context.Context, from place) error {
 		return agent.NoVolume(from.volume, from.pool.Name)
 	case err != nil && (f.id == (fileID{}) || errors.Is(err, errNotRegular)):
 		return notPlain(from, err)
+	}
+	if fleet.IsRawName(from.volume) != fleet.IsRawName(w.volume) && (err != nil || f.Format != fleet.Raw) {
+		return agent.VolumeEnding(w.volume, cmp.Or(f.Format, "qcow2"))
 	}
 	if err := w.unused(ctx, w.c, from, f.id); err != nil {
 		return err

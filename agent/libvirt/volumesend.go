@@ -41,16 +41,16 @@ func (b *Backend) SendVolume(ctx context.Context, in agent.VolumeWork) error {
 
 // send sends the file itself, whatever stands at its path later.
 func (w *working) send(ctx context.Context) error {
-	before, err := w.volumeFile(ctx, w.place)
+	before, err := w.volumeFile(ctx, w.c, w.place)
 	if err != nil {
 		return err
 	}
 	if err := w.quiet(ctx, w.place, before.id); err != nil {
 		return err
 	}
-	sound, err := bounded(ctx, func() (header, error) { return inspectImage(w.path()) })
+	sound, err := w.imageIn(ctx, w.c, w.place)
 	if err != nil {
-		return notPlain(w.place, err)
+		return err
 	}
 	if err := sound.Clonable(w.volume); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (w *working) unchanging(before volumeFile, pieces transfer.Pieces) transfer
 		if err := w.quiet(ctx, w.place, before.id); err != nil {
 			return err
 		}
-		after, err := w.volumeFile(ctx, w.place)
+		after, err := w.volumeFile(ctx, w.c, w.place)
 		if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
 			err = agent.VolumeChanged(w.volume)
 		}

@@ -14,6 +14,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent"
+	"quantix/agent/image"
 	"quantix/internal/fleet"
 )
 
@@ -179,7 +180,11 @@ func definedPoolDirs(dir string) (poolDirs, error) {
 }
 
 // standsOn is the name of a volume in one of the host's pools that stands on the file; empty: none.
-func (b *Backend) standsOn(ctx context.Context, p place, id fileID) (string, error) {
+func (b *Backend) standsOn(ctx context.Context, c *conn, p place, id fileID) (string, error) {
+	is, err := b.formatsNow(ctx, c)
+	if err != nil {
+		return "", err
+	}
 	dirs, _, err := b.everyPoolDir(ctx)
 	if err != nil {
 		return "", err
@@ -188,7 +193,7 @@ func (b *Backend) standsOn(ctx context.Context, p place, id fileID) (string, err
 		if dir.path == "" || dir.blocks != nil {
 			continue
 		}
-		name, err := bounded(ctx, func() (string, error) { return standing(dir.path, id) })
+		name, err := bounded(ctx, func() (string, error) { return standing(dir.path, id, is) })
 		if err != nil {
 			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be looked at, so nobody can tell whether a volume there stands on %s. Mend that pool, or take it from this host: %s", pool, p.volume, err)
 		}
@@ -200,7 +205,7 @@ func (b *Backend) standsOn(ctx context.Context, p place, id fileID) (string, err
 }
 
 // standing is the name of a file of the directory whose chain the file is in, below its head.
-func standing(dir string, id fileID) (string, error) {
+func standing(dir string, id fileID, is formats) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if isMissing(err) {
 		return "", nil
@@ -212,7 +217,8 @@ func standing(dir string, id fileID) (string, error) {
 		if !e.Type().IsRegular() || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		chain := chainOf(filepath.Join(dir, e.Name()), false)
+		at := filepath.Join(dir, e.Name())
+		chain := chainOf(at, is.isRaw(at, identify(at)))
 		if i := slices.Index(chain, id); i > 0 {
 			return e.Name(), nil
 		}
@@ -226,13 +232,23 @@ type volumeFile struct {
 	id       fileID
 	modified time.Time
 	bytes    int64
+	begins   string // of a raw disk: the format that its first bytes read as; empty: they were believed
 }
 
-// volumeFile looks at a volume that must be a regular file of its pool.
-func (b *Backend) volumeFile(ctx context.Context, p place) (volumeFile, error) {
+// volumeFile looks at a volume that must be a regular file of its pool. A raw disk is one whatever its guest wrote there.
+func (b *Backend) volumeFile(ctx context.Context, c *conn, p place) (volumeFile, error) {
 	f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(p.path()) })
 	if isMissing(err) {
 		return f, agent.NoVolume(p.volume, p.pool.Name)
+	}
+	if errors.Is(err, image.ErrCutOff) || err == nil && f.Format != fleet.Raw {
+		is, unseen := b.formatsNow(ctx, c)
+		if unseen != nil {
+			return f, unseen
+		}
+		if is.isRaw(p.path(), f.id) {
+			return f.asDefined(), nil
+		}
 	}
 	if err != nil {
 		return f, notPlain(p, err)
@@ -249,7 +265,8 @@ func readVolume(path string) (volumeFile, error) {
 		return volumeFile{}, &os.PathError{Op: "open", Path: path, Err: errNotRegular}
 	}
 	h, err := readHeader(path, false)
-	return volumeFile{h, identityOf(info), info.ModTime(), info.Size()}, err
+	h.alloc = allocated(info, info.Size())
+	return volumeFile{header: h, id: identityOf(info), modified: info.ModTime(), bytes: info.Size()}, err
 }
 
 // unused refuses what anybody uses: a domain of the host, running or not, as a disk, a part of one or a medium; a volume that stands on
@@ -262,7 +279,7 @@ func (b *Backend) unused(ctx context.Context, c *conn, p place, id fileID) error
 	if len(users) > 0 {
 		return agent.VolumeUsed(p.volume, users[0].domain)
 	}
-	other, err := b.standsOn(ctx, p, id)
+	other, err := b.standsOn(ctx, c, p, id)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // anew. It ends as soon as ctx does; what it has written over by then is gone.
 func (b *Backend) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
 	return b.onVolume(ctx, "wipe", in, (*working).wipeBlock, func(ctx context.Context, w *working) error {
-		f, err := w.volumeFile(ctx, w.place)
+		f, err := w.volumeFile(ctx, w.c, w.place)
 		if err != nil {
 			return err
 		}
@@ -28,8 +28,10 @@ func (b *Backend) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
 		if f.Format == "qcow2" && f.Encrypted {
 			return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, and would not be afterwards. Delete it instead.", w.volume)
 		}
-		if _, err := w.agreed(ctx, w.c, w.pool, w.volume, f.header); err != nil {
-			return err
+		if f.Format != fleet.Raw {
+			if _, err := w.agreed(ctx, w.c, w.pool, w.volume, f.header); err != nil {
+				return err
+			}
 		}
 		in.Progress(0, "writing zeros over "+w.volume)
 		if err := patiently(ctx, func() error { return w.zero(ctx, f) }); err != nil {

@@ -26,6 +26,8 @@ type working struct {
 	c    *conn
 	in   agent.VolumeWork
 	pool golibvirt.StoragePool
+
+	guests bool // what it makes begins with what the guest of a raw disk wrote
 }
 
 // onVolume finds the volume's pool, which must be in its own place, and takes the volume's file from everybody else.
@@ -206,6 +208,9 @@ func (w *working) standing(ctx context.Context) (bool, error) {
 
 // finish keeps in mind which file it is before that can be mistaken for another's.
 func (w *working) finish(ctx context.Context) error {
+	if err := w.namedRight(ctx); err != nil {
+		return err
+	}
 	file, err := bounded(ctx, func() (string, error) { return fileWord(w.partial().path()) })
 	if err != nil {
 		return err
@@ -214,6 +219,18 @@ func (w *working) finish(ctx context.Context) error {
 		return err
 	}
 	_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(w.place) })
+	return err
+}
+
+// namedRight refuses to give a raw disk's name to a file of another format: nobody would read from it what it is.
+func (w *working) namedRight(ctx context.Context) error {
+	if !fleet.IsRawName(w.volume) || w.guests {
+		return nil
+	}
+	h, err := bounded(ctx, func() (header, error) { return readHeader(w.partial().path(), false) })
+	if err == nil && h.Format != fleet.Raw {
+		err = agent.VolumeEnding(w.volume, h.Format)
+	}
 	return err
 }
 
@@ -239,7 +256,7 @@ func (w *working) tidy(ctx context.Context) {
 // GrowVolume implements agent.Hypervisor.
 func (b *Backend) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
 	return b.onVolume(ctx, "grow", in, (*working).growBlockVolume, func(ctx context.Context, w *working) error {
-		f, err := w.volumeFile(ctx, w.place)
+		f, err := w.volumeFile(ctx, w.c, w.place)
 		switch {
 		case err != nil:
 			return err
@@ -254,18 +271,14 @@ func (b *Backend) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
 		if err := w.unused(ctx, w.c, w.place, f.id); err != nil {
 			return err
 		}
-		volume, err := w.agreed(ctx, w.c, w.pool, w.volume, f.header)
-		if err != nil {
-			return err
-		}
-		return w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(in.Order.SizeBytes), 0) })
+		return w.growTo(ctx, w.c, w.pool, w.place, f, in.Order.SizeBytes)
 	})
 }
 
 func checkGrows(volume string, h header) error {
 	switch {
 	case h.RefersTo != "":
-		return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so it is not grown. Flatten it first, with qemu-img convert.", volume, h.RefersTo)
+		return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so it is not grown. Make an image of the VM that has it, and grow a disk of that.", volume, h.RefersTo)
 	case h.Encrypted:
 		return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so it is not grown.", volume)
 	case h.Format != "qcow2" && h.Format != "raw":

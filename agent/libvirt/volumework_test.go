@@ -266,22 +266,6 @@ func TestWhatWasCutOffIsNoVolume(t *testing.T) {
 	}
 }
 
-// A guest may write into its raw disk what looks like an image that refers to a file of the host.
-func TestARawVolumeThatLooksLikeAnImage(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.ok(f.CreateVolume(t.Context(), f.work("guest.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})))
-	run(t, "qemu-img", "create", "-f", "qcow2", "-b", "/etc/passwd", "-F", "raw", f.at("guest.raw"))
-	for what, err := range map[string]error{
-		"grow":  f.GrowVolume(t.Context(), f.work("guest.raw", fleet.VolumeOrder{SizeBytes: 1 << 30})),
-		"clone": f.CloneVolume(t.Context(), f.work("copy.raw", fleet.VolumeOrder{Source: "guest.raw"})),
-	} {
-		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "backing file") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-}
-
 // Orders for one volume at once: each is done or refused as a whole.
 func TestVolumeOrdersAtOnce(t *testing.T) {
 	t.Parallel()

@@ -242,8 +242,8 @@ func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, 
 		return v, noVolume(d.Image.Volume)
 	case len(h.diskUsers()[path.Join(dirOf(from.spec), img.Name)]) > 0 || d.VersionID == "" && h.stoodOn(from, img):
 		return v, someDisk(img.Name)
-	case img.Backing != "" || img.refers:
-		return v, fleet.Errorf(fleet.Invalid, "The image %s refers to another file, so it cannot be cloned. Use a self-contained image.", img.Name)
+	case img.alone() != nil:
+		return v, img.alone()
 	case d.SizeBytes != 0 && d.SizeBytes < img.CapacityBytes:
 		return v, fleet.Errorf(fleet.Invalid, "The image %s is larger than the disk. Give the disk at least %d bytes.", img.Name, img.CapacityBytes)
 	}

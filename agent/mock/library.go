@@ -71,6 +71,17 @@ func (h *Host) stoodOn(p *pool, f *file) bool {
 	return false
 }
 
+// alone refuses what no image is made of.
+func (f *file) alone() error {
+	switch {
+	case f.Backing != "" || f.refers:
+		return fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", f.Name)
+	case f.begins != "":
+		return agent.VolumeRaw(f.Name, f.begins)
+	}
+	return nil
+}
+
 // HashVolume implements agent.Hypervisor.
 func (h *Host) HashVolume(ctx context.Context, in agent.VolumeWork) error {
 	look := func(sum *agent.Hashed) func(*pool, *file) error {
@@ -78,8 +89,8 @@ func (h *Host) HashVolume(ctx context.Context, in agent.VolumeWork) error {
 			if f == nil {
 				return agent.NoVolume(in.Name, in.Pool.Name)
 			}
-			if f.Backing != "" || f.refers {
-				return fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", f.Name)
+			if err := f.alone(); err != nil {
+				return err
 			}
 			*sum = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
 			return h.quiet(p, f)

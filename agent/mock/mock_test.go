@@ -95,6 +95,11 @@ func TestConformance(t *testing.T) {
 			defer h.mu.Unlock()
 			h.pools[p.Name].dir.files[volume].touched++
 		},
+		GuestWrites: func(_ *testing.T, p fleet.Pool, volume, _ string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.pools[p.Name].dir.files[volume].begins = "qcow2"
+		},
 		WriteDisk: func(_ *testing.T, at string, b byte) {
 			h.mu.Lock()
 			defer h.mu.Unlock()

@@ -44,6 +44,7 @@ type file struct {
 	fleet.Volume
 	refers bool   // its data lie in another file
 	bytes  string // what stands for its data; empty: those of its name, format and size
+	begins string // of a raw disk: the format that what its guest wrote reads as; empty: none
 
 	touched int // how often somebody changed it and set its times back
 }

@@ -67,11 +67,11 @@ func (h *Host) SendVolume(ctx context.Context, in agent.VolumeWork) error {
 	var size int64
 	var sum agent.Hashed
 	err := h.onVolume(ctx, in, func(p *pool, f *file) error {
-		switch {
-		case f == nil:
+		if f == nil {
 			return agent.NoVolume(in.Name, in.Pool.Name)
-		case f.Backing != "" || f.refers:
-			return fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", f.Name)
+		}
+		if err := f.alone(); err != nil {
+			return err
 		}
 		pieces, size = h.simulated(f)
 		sum = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}

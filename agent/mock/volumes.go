@@ -1,13 +1,13 @@
 package mock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/url"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"quantix/agent"
@@ -84,8 +84,10 @@ func (h *Host) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
 		switch {
 		case !ok:
 			return fleet.Volume{}, agent.NoVolume(in.Order.Source, in.Pool.Name)
-		case from.Backing != "" || from.refers:
-			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", from.Name)
+		case from.begins != "" && !fleet.IsRawName(in.Name):
+			return fleet.Volume{}, agent.VolumeEnding(in.Name, from.begins)
+		case from.begins == "" && from.alone() != nil:
+			return fleet.Volume{}, from.alone()
 		case from.Format != "qcow2" && from.Format != "raw" && p.spec.Kind.Is().Files && !from.IsISO():
 			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images are cloned.", from.Name, from.Format)
 		}
@@ -202,6 +204,9 @@ func (h *Host) makeVolume(ctx context.Context, in agent.VolumeWork, what func(*p
 			return agent.VolumeTaken(in.Name, in.Pool.Name)
 		}
 		v, err := what(p)
+		if err == nil && fleet.IsRawName(in.Name) && v.Format == "qcow2" {
+			err = agent.VolumeEnding(in.Name, v.Format)
+		}
 		if err != nil {
 			return err
 		}
@@ -260,6 +265,8 @@ func (h *Host) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
 			return agent.VolumeTaken(in.Name, in.Pool.Name)
 		case !ok:
 			return agent.NoVolume(in.Order.Source, in.Pool.Name)
+		case fleet.IsRawName(in.Order.Source) != fleet.IsRawName(in.Name) && (from.Format != fleet.Raw || from.begins != ""):
+			return agent.VolumeEnding(in.Name, cmp.Or(from.begins, from.Format))
 		}
 		if err := h.unusedVolume(p, from); err != nil {
 			return err
@@ -331,7 +338,7 @@ func (h *Host) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
 		if err := h.unusedVolume(p, f); err != nil {
 			return err
 		}
-		if f.bytes = "zeros"; f.Format == "qcow2" {
+		if f.bytes, f.begins = "zeros", ""; f.Format == "qcow2" {
 			f.AllocBytes = 196 << 10
 		} else {
 			f.Format = "raw"
@@ -352,43 +359,4 @@ func (h *Host) DeleteVolume(ctx context.Context, in agent.VolumeWork) error {
 		delete(p.dir.files, in.Name)
 		return nil
 	})
-}
-
-// unusedVolume refuses what anybody uses; h.mu is held.
-func (h *Host) unusedVolume(p *pool, f *file) error {
-	for _, host := range h.sharing(p) {
-		for _, g := range host.guests {
-			for _, at := range g.files() {
-				if host.volumeAt(at) == &f.Volume {
-					return agent.VolumeUsed(f.Name, g.name)
-				}
-			}
-		}
-	}
-	if other := f.baseOf(p); other != "" {
-		return agent.VolumeBase(f.Name, other)
-	}
-	return nil
-}
-
-// baseOf is the name of another file of the pool that stands on this one; empty: none.
-func (f *file) baseOf(p *pool) string {
-	for _, other := range p.dir.files {
-		if other != f && other.Backing != "" && path.Base(other.Backing) == f.Name && (path.Dir(other.Backing) == dirOf(p.spec) || !strings.Contains(other.Backing, "/")) {
-			return other.Name
-		}
-	}
-	return ""
-}
-
-// files are all that the guest has, as it runs and as it is defined.
-func (g *guest) files() []string {
-	out := append(g.def.disks(), g.def.media()...)
-	if g.on() {
-		out = append(append(out, g.live.disks()...), g.live.media()...)
-	}
-	if g.tree != nil {
-		out = append(out, g.tree.Files()...)
-	}
-	return slices.DeleteFunc(out, func(f string) bool { return f == "" })
 }

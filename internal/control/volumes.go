@@ -43,6 +43,9 @@ func (c *Control) CreateVolume(ctx context.Context, a fleet.Actor, pool fleet.Po
 	if !slices.Contains(fleet.VolumeFormats, in.Format) {
 		checks.Add("format", "A volume's format is %s.", strings.Join(fleet.VolumeFormats, " or "))
 	}
+	if fleet.IsRawName(in.Name) && in.Format != fleet.Raw {
+		checks.Add("name", "Names that end in .raw are for raw volumes. Choose another, or the format raw.")
+	}
 	if err := checks.Err(); err != nil {
 		return fleet.Task{}, err
 	}

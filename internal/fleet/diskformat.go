@@ -5,6 +5,11 @@ import "strings"
 // Raw is the format of a file that holds a disk's bytes and nothing else.
 const Raw = "raw"
 
+// IsRawName reports whether the name says that the volume is a raw disk. Nothing is read from what such a file begins with: its guest wrote that.
+func IsRawName(volume string) bool {
+	return strings.HasSuffix(strings.TrimSuffix(volume, PartialSuffix), "."+Raw)
+}
+
 // DiskFormats are what a new disk's file can be in.
 var DiskFormats = []Option{{"", "As its pool has it (qcow2 in a pool of files)"}, {Raw, "Raw file"}}
 

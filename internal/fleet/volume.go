@@ -166,7 +166,7 @@ var volumeOffers = offers[VolumeUse]{
 		case v.Format == FormatRBD || v.Format == FormatLV || v.Format == FormatLUN:
 			return "It is no file on its host. Copy it with the tools of its storage."
 		case v.Backing != "":
-			return "It stands on another file, so what is in this one alone would be no whole volume. Flatten it first, with qemu-img convert."
+			return "It stands on another file, so what is in this one alone would be no whole volume. Make an image of the VM that has it: that has all in one file."
 		case v.Busy != "":
 			return fmt.Sprintf("The VM %s runs with it, so what comes would not be whole. Shut the VM down first.", v.Busy)
 		}
@@ -241,7 +241,7 @@ func (v VolumeUse) unknown() string {
 		return v.unfinished()
 	case v.Format == FormatRBD || v.Format == FormatLV:
 	case v.Format != "qcow2" && v.Format != "raw" && !v.IsISO():
-		return fmt.Sprintf("It has the format %s; only qcow2 and raw volumes are changed. Convert it with qemu-img.", v.Format)
+		return fmt.Sprintf("It has the format %s; only qcow2 and raw volumes are changed. Convert it first.", v.Format)
 	}
 	return ""
 }
@@ -249,7 +249,7 @@ func (v VolumeUse) unknown() string {
 func (v VolumeUse) standsAlone(done string) string {
 	switch {
 	case v.Backing != "":
-		return fmt.Sprintf("It stands on another file, so it is not %s. Flatten it first, with qemu-img convert.", done)
+		return fmt.Sprintf("It stands on another file, so it is not %s. Make an image of the VM that has it: that has all in one file.", done)
 	case v.IsISO() && done == "grown":
 		return "An ISO image is as large as it is."
 	}

@@ -61,7 +61,7 @@ func TestWhatCanBeAskedOfAVolume(t *testing.T) {
 		"an image being used": {with(func(v *fleet.VolumeUse) { v.Making = "web" }), map[fleet.Action]string{"rename": "made from it", "grow": "made from it", "wipe": "made from it", "delete": "made from it"}},
 		"published":           {with(func(v *fleet.VolumeUse) { v.Published = true }), map[fleet.Action]string{"rename": "Withdraw", "grow": "Withdraw", "wipe": "Withdraw", "delete": "Withdraw"}},
 		"a base":              {with(func(v *fleet.VolumeUse) { v.BaseOf = []string{"top"} }), map[fleet.Action]string{"rename": "top", "grow": "top", "wipe": "top", "delete": "top"}},
-		"on a base":           {with(func(v *fleet.VolumeUse) { v.Backing = "/v/base" }), map[fleet.Action]string{"download": "Flatten", "grow": "Flatten", "clone": "Flatten", "wipe": "Delete it"}},
+		"on a base":           {with(func(v *fleet.VolumeUse) { v.Backing = "/v/base" }), map[fleet.Action]string{"download": "Make an image", "grow": "Make an image", "clone": "Make an image", "wipe": "Delete it"}},
 		"an ISO":              {with(func(v *fleet.VolumeUse) { v.Format = "iso" }), map[fleet.Action]string{"grow": "ISO"}},
 		"of another format":   {with(func(v *fleet.VolumeUse) { v.Format = "vmdk" }), map[fleet.Action]string{"grow": "vmdk", "clone": "vmdk"}},
 		"an appliance":        {with(func(v *fleet.VolumeUse) { v.Format, v.Appliance = fleet.FormatOVA, &fleet.Appliance{} }), map[fleet.Action]string{"grow": "ova", "clone": "ova", "convert": "no disk"}},

@@ -163,7 +163,7 @@ func (v VolumeOn) unfit() string {
 	case fleet.IsOwnDisk(v.Name):
 		return "It bears the name of a VM's disk, and holds that VM's data. Copy it under another name to make an image of it."
 	case v.Backing != "":
-		return fmt.Sprintf("It refers to a backing file. Flatten it first: qemu-img convert -O qcow2 %s copy.qcow2.", v.Name)
+		return "It refers to a backing file, so it is no whole image. Make an image of the VM that has it, or choose another volume."
 	case !v.IsImage() && !v.IsISO():
 		return "It is neither a qcow2 or raw image nor an ISO."
 	}

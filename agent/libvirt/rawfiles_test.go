@@ -1,0 +1,168 @@
+//go:build linux && ordeal
+
+package libvirt_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/hvtest"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/tier"
+)
+
+// guestBytes are what a guest may write to the beginning of a raw disk: the heads of formats that name another file, broken ones, and any bytes.
+func guestBytes(t *testing.T, names string, r *rand.Rand) map[string][]byte {
+	t.Helper()
+	lure := filepath.Join(t.TempDir(), "lure")
+	run(t, "qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", names, "-F", "qcow2", lure, "1G")
+	head := must(os.ReadFile(lure))[:64<<10]
+	with := func(at int, text []byte) []byte {
+		out := bytes.Clone(head)
+		copy(out[at:], text)
+		return out
+	}
+	number := func(at int, n uint64) []byte { return with(at, binary.BigEndian.AppendUint64(nil, n)) }
+	out := map[string][]byte{
+		"qcow2":                  head,
+		"qcow2 of another":       with(int(binary.BigEndian.Uint64(head[8:])), []byte("/etc/shadow")),
+		"qcow2, odd name":        with(int(binary.BigEndian.Uint64(head[8:])), []byte("/a\n\x01\xff<&>")),
+		"qcow2, name outside":    number(8, 1<<60),
+		"qcow2, absurd size":     number(24, 1<<63),
+		"qcow2, absurd features": number(72, ^uint64(0)),
+		"qcow2, encrypted":       number(32, 2<<32),
+		"qcow1":                  with(4, []byte{0, 0, 0, 1}),
+		"cow":                    append([]byte("OOOM\x00\x00\x00\x02"+names+"\x00"), make([]byte, 4<<10)...),
+		"cow of nothing":         append([]byte("OOOM\x00\x00\x00\x02/etc/shadow\xff\x01"), make([]byte, 4<<10)...),
+		"qed":                    append([]byte("QED\x00"), bytes.Repeat([]byte{0xff}, 4<<10)...),
+		"vmdk":                   append([]byte("KDMV\x01\x00\x00\x00"), make([]byte, 4<<10)...),
+		"luks":                   append([]byte("LUKS\xba\xbe\x00\x01"), bytes.Repeat([]byte{0xff}, 4<<10)...),
+		"disc":                   append(make([]byte, 0x8001), "CD001\x01"...),
+	}
+	for i := range 8 {
+		text := bytes.Clone(head)
+		for range 1 + r.IntN(16) {
+			text[8+r.IntN(500)] = byte(r.Uint32())
+		}
+		out[fmt.Sprintf("qcow2, changed at random, %d", i)] = text
+	}
+	return out
+}
+
+// Whatever a guest writes to the beginning of its raw disks, nothing that anybody else sees of the host changes, and no order for anybody else's volume.
+func TestBytesOfARawDiskChangeNothingForOthers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	addImage(t, f.pool, hvtest.Image{Name: "image", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+	addImage(t, f.pool, hvtest.Image{Name: "shared.img", Kind: hvtest.Raw, SizeBytes: 4 << 20})
+	other, vm := f.vm(), f.vm()
+	other.Spec.Disks = []fleet.Disk{f.disk("other.qcow2")}
+	vm.Spec.Disks = []fleet.Disk{
+		{PoolID: f.pool.ID, Volume: "plain.raw", SizeBytes: 4 << 20, Format: fleet.Raw},
+		{PoolID: f.pool.ID, Volume: "shared.img", Existing: true},
+	}
+	f.apply(other)
+	f.apply(vm)
+	f.ok(f.CreateVolume(t.Context(), f.work("left.raw", fleet.VolumeOrder{Format: fleet.Raw, SizeBytes: 4 << 20})))
+	stranger(t, fileDisk(f.at("theirs"), fleet.Raw))
+	f.ok(os.WriteFile(f.at("theirs"), make([]byte, 4<<20), 0o600))
+	seen := func(what string) (volumes []fleet.Volume, disks []fleet.DiskState) {
+		t.Helper()
+		f.ok(f.ApplyPool(t.Context(), f.pool))
+		s, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
+		f.ok(err)
+		if len(s.Pools) != 1 || s.Pools[0].Status.State != fleet.PoolActive {
+			t.Fatalf("%s: the pool is %+v", what, s.Pools)
+		}
+		for _, v := range s.Pools[0].Status.Volumes {
+			v.ModifiedAt, v.AllocBytes = nil, 0
+			volumes = append(volumes, v)
+		}
+		for _, r := range s.VMs {
+			if r.ID == vm.ID || r.ID == other.ID {
+				for _, d := range r.Status.Disks {
+					d.AllocBytes = 0
+					disks = append(disks, d)
+				}
+			}
+		}
+		return volumes, disks
+	}
+	volumes, disks := seen("before")
+	if len(volumes) != 6 || len(disks) != 3 {
+		t.Fatalf("there are %+v and %+v", volumes, disks)
+	}
+	size := int64(4 << 20)
+	r := rand.New(rand.NewPCG(uint64(tier.Seed()), 0))
+	for what, text := range guestBytes(t, f.at("image"), r) {
+		for _, name := range []string{"plain.raw", "shared.img", "left.raw", "theirs"} {
+			writeAt(t, f.at(name), text)
+		}
+		if v, d := seen(what); !reflect.DeepEqual(v, volumes) || !reflect.DeepEqual(d, disks) {
+			t.Errorf("%s: the host tells of\n%+v\n%+v, before\n%+v\n%+v", what, v, d, volumes, disks)
+		}
+		size += 1 << 20
+		grown := other
+		grown.Generation, grown.Spec.Disks = size, []fleet.Disk{f.disk("other.qcow2")}
+		grown.Spec.Disks[0].SizeBytes = 8<<20 + size
+		for act, err := range map[string]error{
+			"grow a volume":             f.GrowVolume(t.Context(), f.work("image", fleet.VolumeOrder{SizeBytes: size})),
+			"grow the disk of another":  f.ApplyVM(t.Context(), order(grown, f.pool)),
+			"rename a volume":           f.RenameVolume(t.Context(), f.work("renamed", fleet.VolumeOrder{Source: "image"})),
+			"grow what a VM has left":   f.GrowVolume(t.Context(), f.work("left.raw", fleet.VolumeOrder{SizeBytes: size})),
+			"rename what a VM has left": f.RenameVolume(t.Context(), f.work("lies.raw", fleet.VolumeOrder{Source: "left.raw"})),
+			"wipe what a VM has left":   f.WipeVolume(t.Context(), f.work("lies.raw", fleet.VolumeOrder{})),
+		} {
+			if err != nil {
+				t.Errorf("%s: %s: %v", what, act, err)
+			}
+		}
+		f.ok(f.RenameVolume(t.Context(), f.work("image", fleet.VolumeOrder{Source: "renamed"})))
+		f.ok(f.RenameVolume(t.Context(), f.work("left.raw", fleet.VolumeOrder{Source: "lies.raw"})))
+		volumes, disks = nil, nil
+		for _, name := range []string{"plain.raw", "shared.img", "left.raw", "theirs"} {
+			writeAt(t, f.at(name), make([]byte, 64<<10))
+		}
+		volumes, disks = seen(what + ", taken back")
+	}
+	f.ok(f.DeleteVolume(t.Context(), f.work("image", fleet.VolumeOrder{})))
+}
+
+// No image is made of a raw disk that reads as another format, and no refusal names a program that would read it so.
+func TestNothingIsMadeOfARawDiskThatReadsAsAnother(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.ok(f.CreateVolume(t.Context(), f.work("guest.raw", fleet.VolumeOrder{Format: fleet.Raw, SizeBytes: 4 << 20})))
+	addImage(t, f.pool, hvtest.Image{Name: "secret", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+	guestWrites(t, f.pool, "guest.raw", "secret")
+	f.ok(f.ApplyPool(t.Context(), f.pool))
+	flat := f.work("flat.qcow2", fleet.VolumeOrder{Source: "guest.raw", SourcePool: f.pool.ID, Flatten: true})
+	flat.Source = &f.pool
+	flat.Hashed = func(...agent.Hashed) error { return nil }
+	copied := f.work("copied.raw", fleet.VolumeOrder{Source: "guest.raw"})
+	copied.Hashed = flat.Hashed
+	read := f.work("guest.raw", fleet.VolumeOrder{})
+	read.Hashed = flat.Hashed
+	for act, err := range map[string]error{
+		"flatten": f.CopyVolume(t.Context(), flat),
+		"copy":    f.CopyVolume(t.Context(), copied),
+		"hash":    f.HashVolume(t.Context(), read),
+	} {
+		if fleet.CodeOf(err) != fleet.Conflict || strings.Contains(err.Error(), "qemu-img") {
+			t.Errorf("%s: %v", act, err)
+		}
+	}
+	for _, name := range []string{"flat.qcow2", "copied.raw"} {
+		if _, err := os.Lstat(f.at(name)); !os.IsNotExist(err) {
+			t.Errorf("%s was made: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package mock
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"quantix/agent"
+)
+
+// unusedVolume refuses what anybody uses; h.mu is held.
+func (h *Host) unusedVolume(p *pool, f *file) error {
+	for _, host := range h.sharing(p) {
+		for _, g := range host.guests {
+			for _, at := range g.files() {
+				if host.volumeAt(at) == &f.Volume {
+					return agent.VolumeUsed(f.Name, g.name)
+				}
+			}
+		}
+	}
+	if other := f.baseOf(p); other != "" {
+		return agent.VolumeBase(f.Name, other)
+	}
+	return nil
+}
+
+// baseOf is the name of another file of the pool that stands on this one; empty: none.
+func (f *file) baseOf(p *pool) string {
+	for _, other := range p.dir.files {
+		if other != f && other.Backing != "" && path.Base(other.Backing) == f.Name && (path.Dir(other.Backing) == dirOf(p.spec) || !strings.Contains(other.Backing, "/")) {
+			return other.Name
+		}
+	}
+	return ""
+}
+
+// files are all that the guest has, as it runs and as it is defined.
+func (g *guest) files() []string {
+	out := append(g.def.disks(), g.def.media()...)
+	if g.on() {
+		out = append(append(out, g.live.disks()...), g.live.media()...)
+	}
+	if g.tree != nil {
+		out = append(out, g.tree.Files()...)
+	}
+	return slices.DeleteFunc(out, func(f string) bool { return f == "" })
+}
