@@ -60,6 +60,7 @@ func MissingDisk(number int, ref fleet.Volref, pool, host, why string) fleet.Fau
 
 // Why a disk is not there, in the words of both backends.
 const (
+	FileReplaced  = "a link, a device or a folder stands in its place, and a disk is a plain file of its pool. Put the file itself back, detach the disk, or give the VM a new one."
 	FileMissing   = "its file is missing. Restore it, detach the disk, or give the VM a new one."
 	VolumeMissing = "its storage has no such volume. Restore it, detach the disk, or give the VM a new one."
 	PoolInactive  = "the pool is not active there. Start the pool."
@@ -68,6 +69,12 @@ const (
 
 // Refusal is the fault as an order's error.
 func Refusal(f fleet.Fault) error { return fleet.Errorf(fleet.Conflict, "%s", f.Text) }
+
+// OddFile is the fault of a VM whose definition leads out of a pool, beside its disks: in a drive, as a kernel, or below a disk.
+func OddFile(path, host string) fleet.Fault {
+	return fleet.Fault{Code: fleet.FaultDisk, Text: fmt.Sprintf("The VM uses %s, which is no plain file of a pool on %s but a link, a device or something outside, so no guest is started with it. "+
+		"Put the file itself there, or take it out of the VM.", path, host)}
+}
 
 // Undefined is the fault of a guest whose definition is gone.
 func Undefined() fleet.Fault {

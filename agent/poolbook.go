@@ -22,6 +22,7 @@ type KeptPool struct {
 	Path     string       `json:"path"`
 	Place    *Place       `json:"place,omitempty"`    // nil: it has never been active
 	Boot     string       `json:"boot,omitempty"`     // in which boot of the host it was last seen active
+	Shared   bool         `json:"shared,omitempty"`   // other hosts write to it, or a server does
 	Failing  bool         `json:"failing,omitempty"`  // it failed since, and is to be started again
 	ByOthers bool         `json:"byOthers,omitempty"` // somebody stopped it on the host since: what befalls its directory is no failure
 	Before   PoolBefore   `json:"before,omitzero"`    // how the host had it before Quantix first used it
@@ -130,6 +131,18 @@ func (b *PoolBook) Named(name string) (KeptPool, bool) {
 	defer b.mu.Unlock()
 	k, ok := b.kept[name]
 	return k, ok
+}
+
+// Holding is the pool of files below whose directory the path is, and that directory.
+func (b *PoolBook) Holding(path string) (dir string, of KeptPool, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, k := range b.kept {
+		if k.Path != "" && strings.HasPrefix(path, strings.TrimSuffix(k.Path, "/")+"/") && len(k.Path) > len(dir) {
+			dir, of, ok = k.Path, k, true
+		}
+	}
+	return dir, of, ok
 }
 
 // Put remembers a pool as it is now; nothing is written where nothing changed.

@@ -67,6 +67,9 @@ type Harness struct {
 	// HideVolume takes a volume's file out of its pool; restore puts it back.
 	HideVolume func(t *testing.T, pool fleet.Pool, volume string) (restore func())
 
+	// LinkVolume puts a symbolic link in the place of a volume's file, which leads to the file elsewhere; restore puts the file back.
+	LinkVolume func(t *testing.T, pool fleet.Pool, volume string) (restore func())
+
 	// DeleteVolume deletes a volume past the backend, as virsh vol-delete does.
 	DeleteVolume func(t *testing.T, pool fleet.Pool, volume string)
 

@@ -14,6 +14,7 @@ var missing = []struct {
 	take func(*testing.T, *host, fleet.Pool, string) (back func())
 }{
 	{"moved", func(t *testing.T, h *host, p fleet.Pool, v string) func() { return h.h.HideVolume(t, p, v) }},
+	{"replaced by a link", func(t *testing.T, h *host, p fleet.Pool, v string) func() { return h.h.LinkVolume(t, p, v) }},
 	{"deleted", func(t *testing.T, h *host, p fleet.Pool, v string) func() { h.h.DeleteVolume(t, p, v); return nil }},
 	{"pool stopped", func(t *testing.T, h *host, p fleet.Pool, _ string) func() {
 		h.h.StopPool(t, p)

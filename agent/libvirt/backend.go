@@ -112,6 +112,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		o.Fetch = fetch.New(fetch.Settings{})
 	}
 	b := &Backend{socket: o.Socket, log: o.Log, fetcher: o.Fetch, seeds: o.Seeds, devices: o.Devices, filters: o.Filters, pools: poolWatches{roots: o.Roots, book: o.Book}}
+	b.disks.odd = b.isOdd
 	b.life, b.end = context.WithCancel(context.Background())
 	link, err := b.connect(ctx)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -20,7 +21,7 @@ const (
 type size struct {
 	bytes, alloc int64
 	is           presence
-	raw          bool // a domain defines it as raw
+	kind         diskKind
 }
 
 // presence is whether a file is there. What cannot be read is neither.
@@ -30,6 +31,7 @@ const (
 	fileUnknown presence = iota
 	fileThere
 	fileMissing
+	fileOdd // no plain file of its pool
 )
 
 // diskSizes reads the sizes of disks' files, directory by directory, because storage that hangs hangs as a whole.
@@ -38,22 +40,33 @@ type diskSizes struct {
 	mu   sync.Mutex
 	dirs map[string]*watch[map[string]size]
 	told map[string]size
+	odd  func(path string, folder bool) bool // whether something else than what should stands there; nil: nobody can tell
 }
 
-// diskPaths are the paths of disks, each with whether a domain defines it as raw.
-type diskPaths map[string]bool
+// diskPaths are the paths of files, each with what the domains define it as.
+type diskPaths map[string]diskKind
+
+// diskKind is how a file is looked at.
+type diskKind int
+
+const (
+	anImage diskKind = iota // by its header
+	aRaw                    // by its length
+	aMedium                 // whether it is there
+	aFolder                 // likewise
+)
 
 // read returns the sizes of the paths, as far as they are known. Allocations move in steps; see steady.
 func (d *diskSizes) read(ctx context.Context, paths diskPaths) map[string]size {
 	byDir := map[string]diskPaths{}
-	for p, raw := range paths {
+	for p, kind := range paths {
 		if !filepath.IsAbs(p) {
 			continue
 		}
 		if byDir[filepath.Dir(p)] == nil {
 			byDir[filepath.Dir(p)] = diskPaths{}
 		}
-		byDir[filepath.Dir(p)][p] = raw
+		byDir[filepath.Dir(p)][p] = kind
 	}
 	var (
 		mu    sync.Mutex
@@ -85,12 +98,12 @@ func (d *diskSizes) readDir(ctx context.Context, dir string, files diskPaths) ma
 	d.mu.Unlock()
 	look := func() (map[string]size, error) {
 		out := map[string]size{}
-		for f, raw := range files {
-			out[f] = sizeOf(f, raw)
+		for f, kind := range files {
+			out[f] = d.sizeOf(f, kind)
 		}
 		for f, was := range w.sight().value {
 			if _, done := out[f]; !done {
-				out[f] = sizeOf(f, was.raw)
+				out[f] = d.sizeOf(f, was.kind)
 			}
 		}
 		return out, nil
@@ -159,19 +172,27 @@ func (d *diskSizes) keepOnly(paths map[string]size) {
 
 // sizeOf reads how large a file is by its own header, or by its length where it is raw, and what it takes on its storage; zero where that
 // cannot be read.
-func sizeOf(path string, raw bool) size {
-	read := func() (header, error) { return readHeader(path, true) }
-	if raw {
-		read = func() (header, error) { return readLength(path) }
+func (d *diskSizes) sizeOf(path string, kind diskKind) size {
+	if d.odd != nil && d.odd(path, kind == aFolder) {
+		return size{is: fileOdd, kind: kind}
 	}
-	h, err := read()
+	var h header
+	var err error
+	switch kind {
+	case anImage:
+		h, err = readHeader(path, true)
+	case aRaw:
+		h, err = readLength(path)
+	case aMedium, aFolder:
+		_, err = os.Stat(path)
+	}
 	switch {
 	case isMissing(err):
-		return size{is: fileMissing, raw: raw}
+		return size{is: fileMissing, kind: kind}
 	case err != nil:
-		return size{raw: raw}
+		return size{kind: kind}
 	}
-	return size{bytes: h.Size, alloc: h.alloc, is: fileThere, raw: raw}
+	return size{bytes: h.Size, alloc: h.alloc, is: fileThere, kind: kind}
 }
 
 // isMissing reports whether the file system itself said that there is no such file.

@@ -117,8 +117,11 @@ func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
 			out = append(out, d.fault(agent.PoolInactive))
 		case sizes[d.path].is == fileMissing:
 			out = append(out, d.fault(agent.FileMissing))
+		case sizes[d.path].is == fileOdd:
+			out = append(out, d.fault(agent.FileReplaced))
 		}
 	}
+	out = append(out, oddMedia(s, sizes)...)
 	if golibvirt.DomainState(s.state) == golibvirt.DomainPaused && golibvirt.DomainPausedReason(s.reason) == golibvirt.DomainPausedIoerror {
 		out = append(out, b.ioErrors.fault(s))
 	}
@@ -169,11 +172,19 @@ func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (strin
 		return "", nil // no file: QEMU knows
 	}
 	there, err := fileExists(ctx, path)
-	if err != nil || there {
+	if err != nil {
 		return "", err
 	}
+	why := agent.FileMissing
+	if there {
+		is, err := within(ctx, func() (stands, error) { return b.standsAt(path, false) })
+		if err != nil || is == asItShould {
+			return "", err
+		}
+		why = agent.FileReplaced
+	}
 	b.disks.expire(filepath.Dir(path))
-	return agent.FileMissing, nil
+	return why, nil
 }
 
 func poolActive(ctx context.Context, c *conn, name string) (bool, error) {

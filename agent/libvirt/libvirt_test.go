@@ -138,7 +138,7 @@ func TestConformance(t *testing.T) {
 			return func() { virsh(t, "define", file) }
 		},
 		Undefine:   func(t *testing.T, id fleet.VMID) { virsh(t, "undefine", string(id)) },
-		HideVolume: hideVolume,
+		HideVolume: hideVolume, LinkVolume: linkVolume,
 		DeleteVolume: func(t *testing.T, pool fleet.Pool, volume string) {
 			virsh(t, "vol-delete", volume, "--pool", pool.Name)
 		},

@@ -24,7 +24,7 @@ func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 				return err
 			}
 		}
-		kept.ID, kept.Path, kept.ByOthers = pool.ID, placePath(pool.Spec), false
+		kept.ID, kept.Path, kept.Shared, kept.ByOthers = pool.ID, placePath(pool.Spec), writtenElsewhere(pool.Spec), false
 		if err := b.pools.book.Put(pool.Name, kept); err != nil {
 			return err
 		}

@@ -335,7 +335,7 @@ func describeVolume(l *golibvirt.Libvirt, v golibvirt.StorageVol, p fleet.Pool) 
 
 // rawFile is the volume where it is a raw disk by its name: libvirt would tell what its guest wrote there.
 func rawFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
-	if !p.Spec.Kind.Is().Files || !fleet.IsRawName(name) {
+	if !p.Spec.Kind.Is().Files || !fleet.IsRawName(name) || agent.Legible(name) != name {
 		return v, false
 	}
 	at := filepath.Join(path.Clean(p.Spec.Path), name)

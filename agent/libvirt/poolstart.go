@@ -143,10 +143,13 @@ func placePath(s fleet.PoolSpec) string {
 	return path.Clean(s.Path)
 }
 
+// writtenElsewhere reports whether others than this host write to the pool's files.
+func writtenElsewhere(s fleet.PoolSpec) bool { return s.Shared || s.Kind.Is().Mounted }
+
 // takePlace judges the directory of an active pool, remembers it, and marks it when it is first used. A directory that had a
 // marker never gets another.
 func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, kept agent.KeptPool) (agent.Sighting, error) {
-	kept.ID, kept.Path = p.ID, placePath(p.Spec)
+	kept.ID, kept.Path, kept.Shared = p.ID, placePath(p.Spec), writtenElsewhere(p.Spec)
 	if kept.Path == "" {
 		kept.Place = &agent.Place{}
 		kept.Boot, kept.Failing, kept.ByOthers = b.pools.book.Boot(), false, false

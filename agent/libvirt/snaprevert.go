@@ -40,7 +40,11 @@ func (w *snapping) revert(ctx context.Context) error {
 		}
 	}
 	if node.Memory != "" {
-		if _, err := w.memoryXML(ctx, *node, s.kept, nil); err != nil {
+		text, err := w.memoryXML(ctx, *node, s.kept, nil)
+		if err == nil {
+			err = w.memoryInPlace(ctx, text)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -148,6 +152,9 @@ func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
 	if err != nil {
 		return fmt.Errorf("the disks are as in the snapshot and the VM is off, but its memory is not to be had: %w", err)
 	}
+	if err := w.memoryInPlace(ctx, text); err != nil {
+		return err
+	}
 	w.in.Progress(70, "bringing the guest's memory back")
 	flags := golibvirt.DomainSaveRunning
 	if node.Paused {
@@ -158,6 +165,16 @@ func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
 	})
 	if err != nil && !cut(ctx, err) {
 		err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest could not go on from its memory; start it, or try once more: %w", err)
+	}
+	return err
+}
+
+// memoryInPlace is inPlace for the guest that goes on from its memory.
+func (w *snapping) memoryInPlace(ctx context.Context, text string) error {
+	x := &libvirtxml.Domain{}
+	err := x.Unmarshal(text)
+	if err == nil {
+		err = w.inPlace(ctx, x)
 	}
 	return err
 }

@@ -139,14 +139,19 @@ func pathsOf(all ...sighted) diskPaths {
 	out := diskPaths{}
 	for _, s := range all {
 		for _, d := range s.now().disks {
-			out[d.path] = out[d.path]
+			out[d.path] = anImage
 		}
 		for _, d := range s.spec {
-			out[d.path] = out[d.path]
+			out[d.path] = anImage
 		}
 		for _, h := range s.held() {
 			if _, asked := out[h.path]; asked && h.opaque {
-				out[h.path] = true
+				out[h.path] = aRaw
+			}
+		}
+		for path, kind := range mediaOf(s) {
+			if _, disk := out[path]; !disk && s.ours {
+				out[path] = kind
 			}
 		}
 	}

@@ -142,6 +142,20 @@ func hideVolume(t *testing.T, pool fleet.Pool, volume string) func() {
 	return func() { rename(to, from) }
 }
 
+// linkVolume puts a symbolic link to the volume's file in its place.
+func linkVolume(t *testing.T, pool fleet.Pool, volume string) func() {
+	t.Helper()
+	at, aside := filepath.Join(pool.Spec.Path, volume), filepath.Join(t.TempDir(), "aside")
+	if err := errors.Join(os.Rename(at, aside), os.Symlink(aside, at)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Rename(aside, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func powerOf(t *testing.T, id fleet.VMID) fleet.Power {
 	t.Helper()
 	return powerAt(t, system, id)

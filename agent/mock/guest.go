@@ -222,8 +222,11 @@ func (h *Host) absent(ref fleet.Volref, pools map[fleet.PoolID]agent.AppliedPool
 	if p == nil || p.dir == nil || p.stopped {
 		return agent.PoolInactive
 	}
-	if _, ok := p.dir.files[ref.Volume]; !ok {
+	switch f, ok := p.dir.files[ref.Volume]; {
+	case !ok:
 		return agent.FileMissing
+	case f.linked:
+		return agent.FileReplaced
 	}
 	return ""
 }

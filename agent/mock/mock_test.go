@@ -88,7 +88,16 @@ func TestConformance(t *testing.T) {
 			}
 			h.notify()
 		},
-		HideVolume:   func(_ *testing.T, p fleet.Pool, volume string) func() { return h.hide(p, volume) },
+		HideVolume: func(_ *testing.T, p fleet.Pool, volume string) func() { return h.hide(p, volume) },
+		LinkVolume: func(_ *testing.T, p fleet.Pool, volume string) func() {
+			set := func(linked bool) {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				h.pools[p.Name].dir.files[volume].linked = linked
+			}
+			set(true)
+			return func() { set(false) }
+		},
 		DeleteVolume: func(_ *testing.T, p fleet.Pool, volume string) { h.hide(p, volume) },
 		Touch: func(_ *testing.T, p fleet.Pool, volume string) {
 			h.mu.Lock()

@@ -44,6 +44,7 @@ type file struct {
 	fleet.Volume
 	refers bool   // its data lie in another file
 	bytes  string // what stands for its data; empty: those of its name, format and size
+	linked bool   // a link to it stands in its place
 	begins string // of a raw disk: the format that what its guest wrote reads as; empty: none
 
 	touched int // how often somebody changed it and set its times back
@@ -204,7 +205,7 @@ func (h *Host) active(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 func (h *Host) volumeAt(file string) *fleet.Volume {
 	for _, p := range h.pools {
 		if p.dir != nil && !p.stopped && dirOf(p.spec) == path.Dir(file) {
-			if v, ok := p.dir.files[path.Base(file)]; ok {
+			if v, ok := p.dir.files[path.Base(file)]; ok && !v.linked {
 				return &v.Volume
 			}
 		}

@@ -1,0 +1,200 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// stands is what stands at a path.
+type stands int
+
+const (
+	asItShould stands = iota // or there is nothing, which others tell
+	asAnother                // a link, a device, or a folder where a file is to be
+)
+
+// inPlace refuses a definition that a guest is about to start with, where a path of it that lies in a pool is no plain file there: who writes to
+// shared storage must not lead this host's QEMU to other files of the host. Paths outside of all pools are their administrator's.
+func (b *Backend) inPlace(ctx context.Context, x *libvirtxml.Domain) error {
+	text, err := x.Marshal()
+	if err != nil {
+		return err
+	}
+	paths, err := pathsIn(text)
+	if err != nil {
+		return err
+	}
+	var disks []string
+	if x.Devices != nil {
+		for i := range x.Devices.Disks {
+			for _, h := range heldBy(&x.Devices.Disks[i]) {
+				if !h.opaque {
+					disks = append(disks, h.path)
+				}
+			}
+		}
+	}
+	odd, err := bounded(ctx, func() (string, error) {
+		for _, p := range paths {
+			if is, err := b.standsAt(p.path, p.folder); err != nil || is == asAnother {
+				return p.path, err
+			}
+		}
+		for _, d := range disks {
+			if odd, err := b.oddBelow(d); err != nil || odd != "" {
+				return odd, err
+			}
+		}
+		return "", nil
+	})
+	if err == nil && odd != "" {
+		err = agent.Refusal(agent.OddFile(odd, hostname()))
+	}
+	return err
+}
+
+// definedPath is a path that a definition names. folder: a directory may stand there.
+type definedPath struct {
+	path   string
+	folder bool
+}
+
+// pathsIn are all absolute paths in a definition, whatever they are for. What Quantix and others note of the domain is none of it.
+func pathsIn(text string) (out []definedPath, err error) {
+	folder := false
+	add := func(path string) {
+		if path = strings.TrimSpace(path); filepath.IsAbs(path) {
+			out = append(out, definedPath{filepath.Clean(path), folder})
+		}
+	}
+	for d := xml.NewDecoder(strings.NewReader(text)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch e := token.(type) {
+		case xml.StartElement:
+			if slices.Contains([]string{"metadata", "description", "title", "cmdline"}, e.Name.Local) {
+				if err := d.Skip(); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			folder = folder || e.Name.Local == "filesystem"
+			for _, a := range e.Attr {
+				add(a.Value)
+			}
+		case xml.EndElement:
+			folder = folder && e.Name.Local != "filesystem"
+		case xml.CharData:
+			add(string(e))
+		}
+	}
+}
+
+// standsAt looks at a path below the directory of the pool that it lies in, and follows no link there.
+func (b *Backend) standsAt(path string, folder bool) (is stands, err error) {
+	dir, _, ok := b.pools.book.Holding(path)
+	if !ok {
+		return asItShould, nil
+	}
+	root, err := os.OpenRoot(dir)
+	if isMissing(err) {
+		return asItShould, nil
+	}
+	if err != nil {
+		return asItShould, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	below, err := filepath.Rel(dir, filepath.Clean(path))
+	if err != nil {
+		return asItShould, err
+	}
+	names := strings.Split(below, string(filepath.Separator))
+	for i := range names {
+		info, err := root.Lstat(filepath.Join(names[:i+1]...))
+		last := i == len(names)-1
+		switch {
+		case isMissing(err):
+			return asItShould, nil
+		case err != nil:
+			return asItShould, err
+		case info.Mode().IsRegular() && last, info.IsDir() && (!last || folder):
+		default:
+			return asAnother, nil
+		}
+	}
+	return asItShould, nil
+}
+
+// oddBelow is a file that a qcow2 disk in a pool stands on, and which must not be: no plain file of its pool, or what shared storage says lies
+// outside of all pools. Empty: there is none.
+func (b *Backend) oddBelow(disk string) (string, error) {
+	seen := map[string]bool{}
+	for todo := []string{disk}; len(todo) > 0 && len(seen) < longestChain; todo = todo[1:] {
+		_, kept, ok := b.pools.book.Holding(todo[0])
+		if !ok || seen[todo[0]] {
+			continue // its administrator made it
+		}
+		seen[todo[0]] = true
+		for _, below := range readReferences(todo[0]) {
+			at := filepath.Clean(below.path)
+			is, err := b.standsAt(at, false)
+			if err != nil {
+				return at, err
+			}
+			if _, _, inPool := b.pools.book.Holding(at); is == asAnother || kept.Shared && !inPool {
+				return at, nil
+			}
+			if !below.opaque {
+				todo = append(todo, at)
+			}
+		}
+	}
+	return "", nil
+}
+
+// isOdd reports whether something else than what should stands at a path of a pool, as far as that can be seen.
+func (b *Backend) isOdd(path string, folder bool) bool {
+	is, err := b.standsAt(path, folder)
+	return err == nil && is == asAnother
+}
+
+// oddMedia are the faults of files beside the spec's disks that a start would be refused for.
+func oddMedia(s sighted, sizes map[string]size) (out []fleet.Fault) {
+	for path := range mediaOf(s) {
+		if sizes[path].is == fileOdd {
+			out = append(out, agent.OddFile(path, hostname()))
+		}
+	}
+	slices.SortFunc(out, func(a, b fleet.Fault) int { return strings.Compare(a.Text, b.Text) })
+	return out
+}
+
+// mediaOf are the files and folders that a domain only reads, or shares with its guest.
+func mediaOf(s sighted) diskPaths {
+	out := diskPaths{}
+	if s.kept.iso != "" {
+		out[s.kept.iso] = aMedium
+	}
+	for _, m := range s.kept.parts.Media() {
+		if out[m.Volume] = aMedium; m.Kind == fleet.MediumFolder {
+			out[m.Volume] = aFolder
+		}
+	}
+	return out
+}

@@ -1,0 +1,146 @@
+//go:build linux && ordeal
+
+package libvirt_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/hvtest"
+	"quantix/internal/fleet"
+)
+
+// A start refuses what leads out of a pool, whatever it is for, and the host says so before anybody starts. When the file is back, the guest starts.
+func TestStartRefusesWhatLeadsOutOfAPool(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, make([]byte, 4<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ref := func(f fixture, name string) *fleet.Volref { return &fleet.Volref{PoolID: f.pool.ID, Volume: name} }
+	raw := func(f fixture) fleet.Disk {
+		d := f.disk("plain.raw")
+		d.Format = fleet.Raw
+		return d
+	}
+	for what, c := range map[string]struct {
+		file  string // of the pool
+		spec  func(f fixture, s *fleet.VMSpec)
+		fault bool // the report tells of it
+	}{
+		"a raw disk":   {"plain.raw", func(f fixture, s *fleet.VMSpec) { s.Disks = []fleet.Disk{raw(f)} }, true},
+		"a qcow2 disk": {"disk.qcow2", func(f fixture, s *fleet.VMSpec) { s.Disks = []fleet.Disk{f.disk("disk.qcow2")} }, true},
+		"a disc":       {"tools.iso", func(f fixture, s *fleet.VMSpec) { s.ISO = ref(f, "tools.iso") }, true},
+		"a kernel":     {"kernel", func(f fixture, s *fleet.VMSpec) { s.Boot.Kernel = ref(f, "kernel") }, true},
+		"a shared folder": {"folder", func(f fixture, s *fleet.VMSpec) {
+			s.Memory.Shared, s.Shares = true, []fleet.VMShare{{Tag: "t", Folder: *ref(f, "folder")}}
+		}, true},
+		"an image below a disk": {"image", func(f fixture, s *fleet.VMSpec) {
+			d := f.disk("disk.qcow2")
+			d.Image, d.Overlay, d.VersionID = ref(f, "image"), true, "version"
+			s.Disks = []fleet.Disk{d}
+		}, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			addImage(t, f.pool, hvtest.Image{Name: "image", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+			addImage(t, f.pool, hvtest.Image{Name: "tools.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
+			addImage(t, f.pool, hvtest.Image{Name: "kernel", Kind: hvtest.Raw, SizeBytes: 1 << 20})
+			addImage(t, f.pool, hvtest.Image{Name: "folder", Kind: hvtest.Folder})
+			f.ok(f.ApplyPool(t.Context(), f.pool))
+			vm := f.vm()
+			c.spec(f, &vm.Spec)
+			f.apply(vm)
+			faults := func() []fleet.Fault {
+				s, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
+				f.ok(err)
+				for _, r := range s.VMs {
+					if r.ID == vm.ID {
+						return r.Status.Faults
+					}
+				}
+				return nil
+			}
+			if all := faults(); len(all) > 0 {
+				t.Fatalf("before: %+v", all)
+			}
+			aside := filepath.Join(t.TempDir(), "aside")
+			f.ok(os.Rename(f.at(c.file), aside))
+			f.ok(os.Symlink(secret, f.at(c.file)))
+			if err := f.StartVM(t.Context(), vm.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), c.file) || !strings.Contains(err.Error(), "plain file") {
+				t.Errorf("the start: %v", err)
+			}
+			if p := powerOf(t, vm.ID); p != fleet.Stopped {
+				t.Errorf("the guest is %s", p)
+			}
+			if c.fault {
+				waitFor(t, "the fault shows", func() bool { return len(faults()) == 1 })
+			}
+			f.ok(os.Remove(f.at(c.file)))
+			f.ok(os.Rename(aside, f.at(c.file)))
+			if vm.Spec.Shares != nil {
+				return // which takes more than this host has
+			}
+			f.ok(f.StartVM(t.Context(), vm.ID))
+			waitFor(t, "the fault ends", func() bool { return len(faults()) == 0 })
+		})
+	}
+}
+
+// Where others write to a pool, a disk stands on files of pools alone: what its head names else, another host may have written there.
+func TestStartRefusesADiskThatSharedStorageLeadsElsewhere(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.pool.Spec.Shared = true
+	f.ok(f.ApplyPool(t.Context(), f.pool))
+	secret := filepath.Join(t.TempDir(), "secret")
+	f.ok(os.WriteFile(secret, make([]byte, 8<<20), 0o600))
+	vm := f.vm()
+	vm.Spec.Disks = []fleet.Disk{f.disk("disk.qcow2")}
+	f.apply(vm)
+	run(t, "qemu-img", "rebase", "-u", "-f", "qcow2", "-b", secret, "-F", "raw", f.at("disk.qcow2"))
+	if err := f.StartVM(t.Context(), vm.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), secret) {
+		t.Errorf("the start: %v", err)
+	}
+	if p := powerOf(t, vm.ID); p != fleet.Stopped {
+		t.Errorf("the guest is %s", p)
+	}
+}
+
+// A guest does not go on from a snapshot's memory, or from memory that somebody saved, on what leads out of a pool.
+func TestMemoryGoesOnInPlaceAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	addImage(t, f.pool, hvtest.Image{Name: "tools.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
+	f.ok(f.ApplyPool(t.Context(), f.pool))
+	vm := f.vm()
+	vm.Spec.Disks = []fleet.Disk{f.disk("disk.qcow2")}
+	vm.Spec.ISO = &fleet.Volref{PoolID: f.pool.ID, Volume: "tools.iso"}
+	f.apply(vm)
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	snap := func(o fleet.SnapshotOrder) agent.SnapshotWork {
+		return agent.SnapshotWork{VM: vm, Pools: []fleet.Pool{f.pool}, Order: o, Job: fleet.NewID[fleet.JobID](), Progress: func(int, string) {}}
+	}
+	id := fleet.NewID[fleet.SnapshotID]()
+	f.ok(f.TakeSnapshot(t.Context(), snap(fleet.SnapshotOrder{ID: id, Name: "then", Memory: true})))
+	back := linkVolume(t, f.pool, "tools.iso")
+	if err := f.RevertSnapshot(t.Context(), snap(fleet.SnapshotOrder{ID: id})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "plain file") {
+		t.Errorf("back to the snapshot: %v", err)
+	}
+	if p := powerOf(t, vm.ID); p != fleet.Running {
+		t.Errorf("the guest is %s", p)
+	}
+	back()
+	f.ok(f.RevertSnapshot(t.Context(), snap(fleet.SnapshotOrder{ID: id})))
+	virsh(t, "managedsave", string(vm.ID))
+	virsh(t, "change-media", string(vm.ID), "sda", "--eject", "--config") // what was saved has it still
+	back = linkVolume(t, f.pool, "tools.iso")
+	if err := f.StartVM(t.Context(), vm.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "tools.iso") {
+		t.Errorf("the start from saved memory: %v", err)
+	}
+	back()
+}
