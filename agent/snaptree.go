@@ -21,6 +21,7 @@ type SnapTree struct {
 	Active  []SnapLayer      `json:"active,omitempty"`  // the files that the VM writes to, of disks that have snapshots
 	Work    *SnapNote        `json:"work,omitempty"`    // what is being done
 	Trash   []string         `json:"trash,omitempty"`   // files that nothing needs any more, and which are still to be removed
+	Doomed  []string         `json:"doomed,omitempty"`  // files of others that go with the VM once its definition is gone
 	Deleted fleet.JobID      `json:"deleted,omitempty"` // the newest order that deleted snapshots: given again, it does not miss them
 	Done    []fleet.JobID    `json:"done,omitempty"`    // orders that have ended well: they are not done again
 }
@@ -162,9 +163,13 @@ func (t *SnapTree) On(file string) (out []*SnapLayer) {
 
 // Files are all files that the tree needs, or still has to remove, each once.
 func (t *SnapTree) Files() (out []string) {
+	if t == nil {
+		return nil
+	}
 	for _, l := range t.layers() {
 		out = append(out, l.File)
 	}
+	out = append(out, t.Doomed...)
 	if t.Work != nil {
 		for _, l := range t.Work.New {
 			out = append(out, l.File)
@@ -269,9 +274,10 @@ func (t *SnapTree) Depth() (deepest int) {
 // mostChanges is how many changes are told of a snapshot.
 const mostChanges = 8
 
-// Told is the tree as people see it. now is what is applied to the VM; nil: that is not known. others are what libvirt has of its own.
-func (t *SnapTree) Told(now *fleet.VMSpec, others []string) *fleet.SnapshotTree {
-	out := &fleet.SnapshotTree{Others: others[:min(len(others), fleet.MostSnapshots)]}
+// Told is the tree as people see it. now is what is applied to the VM; nil: that is not known. others are what libvirt has of its own; over are the
+// files that somebody put on top of disks.
+func (t *SnapTree) Told(now *fleet.VMSpec, others []string, over []fleet.Overlay) *fleet.SnapshotTree {
+	out := &fleet.SnapshotTree{Others: others[:min(len(others), fleet.MostSnapshots)], Overlays: over}
 	if t != nil {
 		out.Current, out.Depth, out.Merges = t.Current, t.Depth(), len(t.Merges())
 		if t.Work != nil {
@@ -296,7 +302,7 @@ func (t *SnapTree) Told(now *fleet.VMSpec, others []string) *fleet.SnapshotTree 
 			out.Snapshots = append(out.Snapshots, s)
 		}
 	}
-	if len(out.Snapshots)+len(out.Others) == 0 && out.Unfinished == "" {
+	if len(out.Snapshots)+len(out.Others)+len(out.Overlays) == 0 && out.Unfinished == "" {
 		return nil
 	}
 	return out

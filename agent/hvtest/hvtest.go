@@ -88,6 +88,9 @@ type Harness struct {
 	// ForeignSnapshot makes a snapshot of a VM that is off past the backend, as virsh snapshot-create-as does; drop deletes it.
 	ForeignSnapshot func(t *testing.T, id fleet.VMID, name string) (drop func())
 
+	// ForeignOverlay has the first disk of a VM that is off go on in a file of that name in the pool, as virsh snapshot-create-as --disk-only does.
+	ForeignOverlay func(t *testing.T, pool fleet.Pool, vm fleet.VM, name string)
+
 	// StopPool stops an active pool past the backend, as virsh pool-destroy does.
 	StopPool func(t *testing.T, pool fleet.Pool)
 
@@ -291,6 +294,7 @@ var (
 		{"a snapshot in the middle, at the root, and a branch are deleted", testSnapshotBranches},
 		{"a new VM begins as another was in a snapshot", testFromSnapshot},
 		{"an order about snapshots is done once", testSnapshotOnce},
+		{"a disk that somebody had go on in another file goes with that", testOverlaidDisk},
 		{"what would part a VM from its snapshots is refused", testSnapshotRefused},
 		{"snapshots that somebody else made are shown and respected", testSnapshotOthers},
 		{"a volume comes from another host as it was sent", testTransfer},

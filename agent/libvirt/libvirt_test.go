@@ -161,7 +161,7 @@ func TestConformance(t *testing.T) {
 			return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
 		},
 		CheckDisk:       checkChain,
-		ForeignSnapshot: foreignSnapshot,
+		ForeignSnapshot: foreignSnapshot, ForeignOverlay: foreignOverlay,
 
 		Seeds: seedsOf, DropSeeds: dropSeeds,
 		EditFilter:     editFilter,

@@ -38,7 +38,7 @@ func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 			st.BalloonMiB = s.left()
 			st.Policy, st.Checks = s.applied.Spec.Policy, s.applied.Spec.Health
 		}
-		st.Snapshots = s.tree.Told(now, s.others)
+		st.Snapshots = s.tree.Told(now, s.others, s.overlaidBy())
 		if s.noTree != "" {
 			st.Snapshots = &fleet.SnapshotTree{Unfinished: s.noTree, Others: s.others}
 		}

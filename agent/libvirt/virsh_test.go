@@ -130,6 +130,16 @@ func foreignSnapshot(t *testing.T, id fleet.VMID, name string) func() {
 	return func() { virsh(t, "snapshot-delete", string(id), name) }
 }
 
+// foreignOverlay has the VM's first disk go on in a file of the pool.
+func foreignOverlay(t *testing.T, p fleet.Pool, vm fleet.VM, name string) {
+	t.Helper()
+	args := []string{"snapshot-create-as", string(vm.ID), name, "--disk-only", "--diskspec", "vda,file=" + filepath.Join(p.Spec.Path, name)}
+	for i := range vm.Spec.Disks[1:] {
+		args = append(args, "--diskspec", "vd"+string(rune('b'+i))+",snapshot=no")
+	}
+	virsh(t, args...)
+}
+
 func hideVolume(t *testing.T, pool fleet.Pool, volume string) func() {
 	t.Helper()
 	from, to := filepath.Join(pool.Spec.Path, volume), filepath.Join(t.TempDir(), "hidden")

@@ -28,6 +28,13 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 	if err := h.forgetTree(g, vm.Name, disks); err != nil {
 		return err
 	}
+	if ok && disks {
+		for _, o := range g.over {
+			if p := h.poolAt(g.file(g.def, o.Disk)); p != nil {
+				delete(p.dir.files, o.File)
+			}
+		}
+	}
 	if ok {
 		h.stop(g, "forced off")
 		delete(h.guests, vm.ID)

@@ -27,6 +27,7 @@ type guest struct {
 	screen     *screen
 	tree       *agent.SnapTree // of its snapshots; nil: it never had one
 	others     []string        // snapshots that somebody made beside Quantix
+	over       []fleet.Overlay // files that somebody put on top of its disks
 
 	balloon int // what its balloon leaves it, in MiB; 0: all that it may use
 
@@ -161,7 +162,7 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 	}
 	if g.managed {
 		s.Faults, s.Drift = h.faults(g), g.applied.Drift(g.defined())
-		s.Snapshots = g.tree.Told(&g.applied.Spec, g.others)
+		s.Snapshots = g.tree.Told(&g.applied.Spec, g.others, g.over)
 		if g.name != g.applied.Name {
 			s.Domain = g.name
 		}

@@ -142,6 +142,13 @@ func TestConformance(t *testing.T) {
 			set([]string{name})
 			return func() { set(nil) }
 		},
+		ForeignOverlay: func(_ *testing.T, p fleet.Pool, vm fleet.VM, name string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			g := h.guests[vm.ID]
+			h.keep(path.Join(p.Spec.Path, name), "qcow2", g.file(g.def, vm.Spec.Disks[0].Ref()), 0)
+			g.over = []fleet.Overlay{{Disk: vm.Spec.Disks[0].Ref(), File: name}}
+		},
 		StopPool:    func(_ *testing.T, p fleet.Pool) { h.stopPool(p) },
 		StopNetwork: func(_ *testing.T, name string) { h.StopNetwork(name) }, UndefineNetwork: func(_ *testing.T, name string) { h.UndefineNetwork(name) },
 		EditNetwork: func(_ *testing.T, name string) {

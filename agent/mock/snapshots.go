@@ -185,6 +185,9 @@ func (h *Host) snappable(g *guest, in agent.SnapshotWork) error {
 	case len(g.others) > 0:
 		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete them there first (virsh snapshot-list, snapshot-delete).", g.others[0])
 	}
+	if len(g.over) > 0 {
+		return fleet.Errorf(fleet.Conflict, "The VM uses %s in the place of %s, as after a snapshot or a change on the host. Merge that first.", g.over[0].File, g.over[0].Disk.Volume)
+	}
 	if i := slices.IndexFunc(g.def.spec.HostDevices, func(d fleet.VMHostDevice) bool { return d.Physical() != "" }); i >= 0 {
 		return fleet.Errorf(fleet.Conflict, "The VM has the physical disk %s, of which there are no snapshots.", g.def.spec.HostDevices[i].Device)
 	}
@@ -214,6 +217,11 @@ func (h *Host) snappable(g *guest, in agent.SnapshotWork) error {
 
 // file is the path of what the VM writes to for a disk.
 func (g *guest) file(s shape, ref fleet.Volref) string {
+	for _, o := range g.over {
+		if o.Disk == ref {
+			return path.Join(path.Dir(s.path(ref)), o.File)
+		}
+	}
 	if g.tree != nil && g.tree.Uses(ref) != "" {
 		return g.tree.Uses(ref)
 	}

@@ -48,6 +48,13 @@ type SnapshotTree struct {
 	Merges     int        `json:"merges,omitempty"`     // files of deleted snapshots that can be merged, and are not yet
 	Unfinished string     `json:"unfinished,omitempty"` // what was begun and not ended, in a sentence
 	Others     []string   `json:"others,omitempty"`     // names of those that somebody made with virsh: at most MostSnapshots
+	Overlays   []Overlay  `json:"overlays,omitempty"`   // files that somebody put on top of disks, as virsh does for a snapshot
+}
+
+// Overlay is a file that the VM writes to in the place of its disk's own.
+type Overlay struct {
+	Disk Volref `json:"disk"`
+	File string `json:"file"` // its name
 }
 
 // Of is the snapshot with the id; nil: the tree has none, or only its data.
@@ -158,6 +165,9 @@ func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 		return false, fmt.Sprintf("%q is under way. Wait until it has ended.", busy[0].Is().Verb)
 	case v.Status.Snapshots != nil && len(v.Status.Snapshots.Others) > 0:
 		return false, fmt.Sprintf("Somebody made snapshots with virsh on the host (%s), which would be lost. Delete them there first.", strings.Join(v.Status.Snapshots.Others, ", "))
+	case v.Status.Snapshots != nil && len(v.Status.Snapshots.Overlays) > 0:
+		o := v.Status.Snapshots.Overlays[0]
+		return false, fmt.Sprintf("Somebody had the disk %s go on in %s on the host. Merge that there first (virsh blockcommit).", o.Disk.Volume, o.File)
 	}
 	return true, ""
 }

@@ -1,0 +1,197 @@
+package libvirt
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// overlaidBy are the files that a VM writes to in the place of its spec's disks, and which Quantix did not put there: somebody took a snapshot with virsh.
+func (d *domain) overlaidBy() (out []fleet.Overlay) {
+	if d.applied == nil {
+		return nil
+	}
+	for _, s := range d.spec {
+		own := pathIn(*d.applied, s.ref)
+		if d.tree != nil {
+			own = cmp.Or(d.tree.Uses(s.ref), own)
+		}
+		if own != "" && s.path != own && filepath.IsAbs(s.path) {
+			out = append(out, fleet.Overlay{Disk: s.ref, File: filepath.Base(s.path)})
+		}
+	}
+	return out
+}
+
+// doom keeps in mind what of others goes with the VM, before its definition is gone, which alone tells. Without its disks nothing of others goes.
+func (b *Backend) doom(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool, tree *agent.SnapTree, disks bool) (*agent.SnapTree, error) {
+	if !disks {
+		if tree != nil {
+			tree.Doomed = nil
+		}
+		return tree, nil
+	}
+	var places []place
+	for _, d := range vm.Spec.Disks {
+		if p, err := placeOf(d.Ref(), pools); err == nil {
+			places = append(places, p)
+		}
+	}
+	s, err := b.seeOn(ctx, c, vm.ID)
+	if is(err, golibvirt.ErrNoDomain) || err == nil && !s.ours {
+		return tree, nil // what goes was kept in mind when it was there
+	}
+	if err != nil {
+		return nil, err
+	}
+	doomed, err := b.overlays(ctx, c, s.ref, vm, places, tree)
+	switch {
+	case err != nil:
+		return nil, err
+	case tree == nil && len(doomed) == 0:
+		return nil, nil
+	case tree == nil:
+		tree = &agent.SnapTree{VM: vm.ID}
+	}
+	tree.Doomed = doomed
+	if err := writeTree(tree); err != nil {
+		return nil, fmt.Errorf("nothing was done, because the host cannot keep in mind what is to go: %w", err)
+	}
+	return tree, nil
+}
+
+// overlays are all files that somebody put on top of the VM's own disks past Quantix, with what virsh keeps of their snapshots beside: without them the
+// disks are not what they are now, so they go with those. What a deletion would leave behind is a refusal.
+func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, vm fleet.VM, places []place, tree *agent.SnapTree) ([]string, error) {
+	defined := []*libvirtxml.Domain{}
+	for _, flags := range []golibvirt.DomainXMLFlags{golibvirt.DomainXMLInactive, 0} {
+		x, err := readXML(ctx, c, ref, flags)
+		if err != nil {
+			return nil, err
+		}
+		defined = append(defined, x)
+	}
+	own := map[string]bool{}
+	for _, f := range tree.Files() {
+		own[f] = true
+	}
+	for _, p := range places {
+		own[p.path()] = true
+	}
+	var out []string
+	for _, p := range places {
+		for _, x := range defined {
+			d := diskOf(x, p.ref())
+			if d == nil || p.block() || own[pathOf(d)] || !filepath.IsAbs(pathOf(d)) {
+				continue
+			}
+			above, err := bounded(ctx, func() ([]string, error) { return filesAbove(pathOf(d), own), nil })
+			if err != nil {
+				return nil, err
+			}
+			if above == nil {
+				return nil, agent.LeavesBehind(vm.Name, pathOf(d), "does not stand on "+p.volume)
+			}
+			out = append(out, above...)
+		}
+	}
+	kept, err := keptByVirsh(ctx, c, ref)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range kept {
+		if !own[f] {
+			out = append(out, f)
+		}
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	return out, b.deletableFiles(ctx, c, vm, out)
+}
+
+// filesAbove are the files of a chain from its top to the first of a VM's own files, without that; nil: it stands on none of them.
+func filesAbove(top string, own map[string]bool) (out []string) {
+	for at := top; len(out) < longestChain; {
+		out = append(out, at)
+		refs := readReferences(at)
+		if len(refs) != 1 {
+			return nil
+		}
+		if at = filepath.Clean(refs[0].path); own[at] {
+			return out
+		}
+	}
+	return nil
+}
+
+// keptByVirsh are the files of the external snapshots that libvirt itself has of the domain.
+func keptByVirsh(ctx context.Context, c *conn, ref golibvirt.Domain) (out []string, err error) {
+	names, err := othersOf(ctx, c, ref)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
+			snap, err := l.DomainSnapshotLookupByName(ref, name, 0)
+			if err != nil {
+				return "", err
+			}
+			return l.DomainSnapshotGetXMLDesc(snap, 0)
+		})
+		if err != nil {
+			return nil, err
+		}
+		var x libvirtxml.DomainSnapshot
+		if err := x.Unmarshal(text); err != nil {
+			return nil, err
+		}
+		if x.Memory != nil && x.Memory.Snapshot == "external" {
+			out = append(out, x.Memory.File)
+		}
+		if x.Disks == nil {
+			continue
+		}
+		for _, d := range x.Disks.Disks {
+			if path := sourcePath(d.Source); d.Snapshot == "external" && filepath.IsAbs(path) {
+				out = append(out, path)
+			}
+		}
+	}
+	return out, nil
+}
+
+// deletableFiles refuses files that are none of a pool's own, and those that another domain uses.
+func (b *Backend) deletableFiles(ctx context.Context, c *conn, vm fleet.VM, files []string) error {
+	if len(files) == 0 {
+		return nil
+	}
+	all, err := b.inventory(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		dir, _, inPool := b.pools.book.Holding(f)
+		if !inPool || filepath.Dir(f) != filepath.Clean(dir) {
+			return agent.LeavesBehind(vm.Name, f, "lies outside of the host's pools")
+		}
+		if is, err := within(ctx, func() (stands, error) { return b.standsAt(f, false) }); err != nil || is == asAnother {
+			return cmpErr(err, agent.LeavesBehind(vm.Name, f, "is no plain file"))
+		}
+		user, err := b.userOf(ctx, all, vm.ID, place{pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, volume: filepath.Base(f)})
+		if err != nil {
+			return err
+		}
+		if user != "" {
+			return agent.LeavesBehind(vm.Name, f, "is in use by another VM of the host")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+//go:build linux && ordeal
+
+package libvirt_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// What virsh put on top of a VM's disks goes with them: files on files, those of snapshots with memory, and those that no snapshot tells of.
+func TestADeletedVMLeavesNothingThatVirshPutOnItsDisks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	vm.Spec.Disks = []fleet.Disk{f.disk("one.qcow2"), f.disk("two.qcow2")}
+	f.apply(vm)
+	id := string(vm.ID)
+	at := func(target, name string) string { return target + ",file=" + f.at(name) }
+	virsh(t, "snapshot-create-as", id, "first", "--disk-only", "--diskspec", at("vda", "one.first"), "--diskspec", at("vdb", "two.first"))
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	virsh(t, "snapshot-create-as", id, "second", "--memspec", "file="+f.at("second.mem"), "--diskspec", at("vda", "one.second"), "--diskspec", at("vdb", "two.second"))
+	virsh(t, "snapshot-create-as", id, "third", "--disk-only", "--no-metadata", "--diskspec", at("vda", "one.third.qcow2"), "--diskspec", "vdb,snapshot=no")
+	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
+	entries, err := os.ReadDir(f.pool.Spec.Path)
+	f.ok(err)
+	for _, e := range entries {
+		if e.Name() != agent.PoolMarker {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+}
+
+// Where a deletion would leave behind what a disk went on in, it says so and deletes nothing.
+func TestADeletionSaysWhatItWouldLeaveBehind(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	vm := f.vm()
+	vm.Spec.Disks = []fleet.Disk{f.disk("disk.qcow2")}
+	f.apply(vm)
+	virsh(t, "snapshot-create-as", string(vm.ID), "theirs", "--disk-only", "--diskspec", "vda,file="+elsewhere)
+	err := f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true)
+	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), elsewhere) {
+		t.Errorf("the deletion: %v", err)
+	}
+	for _, file := range []string{f.at("disk.qcow2"), elsewhere} {
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+	}
+	if powerOf(t, vm.ID) != fleet.Stopped {
+		t.Error("the VM is gone")
+	}
+	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, false))
+	for _, file := range []string{f.at("disk.qcow2"), elsewhere} {
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+	}
+	f.ok(os.Remove(f.at("disk.qcow2")))
+}
