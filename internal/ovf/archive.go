@@ -11,6 +11,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
@@ -37,11 +38,20 @@ type Sum struct{ Algorithm, Name, Hex string }
 
 // File is the archive's file of that name.
 func (a Archive) File(name string) (File, bool) {
-	i := slices.IndexFunc(a.Files, func(f File) bool { return f.Name == name })
-	if i < 0 {
-		return File{}, false
+	if i := named(a.Files, name); i >= 0 {
+		return a.Files[i], true
 	}
-	return a.Files[i], true
+	return File{}, false
+}
+
+// named is the index of the file that a descriptor or a manifest names: literally, or as a URI with escapes; -1: none.
+func named(files []File, name string) int {
+	name = strings.TrimPrefix(name, "./")
+	i := slices.IndexFunc(files, func(f File) bool { return f.Name == name })
+	if unescaped, err := url.PathUnescape(name); i < 0 && err == nil {
+		i = slices.IndexFunc(files, func(f File) bool { return f.Name == unescaped })
+	}
+	return i
 }
 
 // Checks is by which algorithm its files are verified.
@@ -84,6 +94,12 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		if n >= MostFiles {
 			return out, refuse("The archive has more than %d files.", MostFiles)
 		}
+		if h.Typeflag == tar.TypeDir && path.Clean(h.Name) == "." && !names["."] { // "tar -c ." names the directory itself
+			names["."] = true
+			n--
+			continue
+		}
+		h.Name = strings.TrimPrefix(h.Name, "./")
 		if err := fileName(h.Name); err != nil {
 			return out, err
 		}
@@ -111,7 +127,7 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		f := File{Name: h.Name, Offset: offset, Size: h.Size}
 		switch ext := strings.ToLower(path.Ext(h.Name)); {
 		case n == 0 && ext != ".ovf":
-			return out, refuse("The archive does not begin with its descriptor, a file that ends in .ovf, but with %s.", h.Name)
+			return out, refuse("The archive does not begin with its descriptor, a file that ends in .ovf, but with %s. Pack it anew with the descriptor first.", h.Name)
 		case n == 0:
 			out.Descriptor = f
 		case ext == ".ovf":
@@ -139,7 +155,7 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Sums, err = out.manifest(text)
+	out.Sums, err = out.manifest(manifest.Name, text)
 	return out, err
 }
 
@@ -155,10 +171,10 @@ func (a Archive) text(r io.ReaderAt, f File, most int64) ([]byte, error) {
 	return text, nil
 }
 
-var sumForm = regexp.MustCompile(`^(SHA1|SHA256|SHA512) ?\(([^()]+)\) ?= ?([0-9A-Fa-f]+)$`)
+var sumForm = regexp.MustCompile(`^(SHA1|SHA256|SHA512) ?\((.+)\) ?= ?([0-9A-Fa-f]+)$`)
 
-// manifest reads the checksums, which must be those of files that there are, and of all that count.
-func (a Archive) manifest(text []byte) (out []Sum, err error) {
+// manifest reads the checksums, which must be those of files that there are, and of all that count. own is the manifest's own name.
+func (a Archive) manifest(own string, text []byte) (out []Sum, err error) {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
 		if len(line) == 0 {
@@ -169,9 +185,15 @@ func (a Archive) manifest(text []byte) (out []Sum, err error) {
 			return nil, refuse("The manifest has the line %q, which is no checksum by SHA-1, SHA-256 or SHA-512.", clean(string(line[:min(len(line), 100)])))
 		}
 		s := Sum{string(m[1]), string(m[2]), strings.ToLower(string(m[3]))}
-		_, there := a.File(s.Name)
+		all := append([]File{a.Descriptor, {Name: own}}, a.Files...)
+		i := named(all, s.Name)
+		if i >= 0 {
+			s.Name = all[i].Name
+		}
 		switch {
-		case !there && s.Name != a.Descriptor.Name:
+		case s.Name == own: // no manifest can hold its own checksum, but some tools write one
+			continue
+		case i < 0:
 			return nil, refuse("The manifest has a checksum of %q, which is not in the archive. It is not whole.", clean(s.Name))
 		case slices.ContainsFunc(out, func(o Sum) bool { return o.Name == s.Name }):
 			return nil, refuse("The manifest has two checksums of %s.", s.Name)

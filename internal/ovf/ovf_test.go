@@ -227,7 +227,7 @@ func TestRefusedDescriptors(t *testing.T) {
 		"a bomb of entities":                {`<Envelope`, `<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><Envelope`, "DOCTYPE"},
 		"an entity that nobody declared":    {`Web 01`, `&secret;`, "no sound XML"},
 		"a style sheet":                     {`<Envelope`, `<?xml-stylesheet href="http://x"?><Envelope`, "processing instruction"},
-		"another charset":                   {`UTF-8`, `UTF-16`, "no sound XML"},
+		"another charset":                   {`UTF-8`, `UTF-16`, "no byte order mark"},
 		"no end":                            {`</Envelope>`, ``, "no sound XML"},
 		"a second root":                     {`</Envelope>`, `</Envelope><x/>`, "behind its envelope"},
 		"text behind":                       {`</Envelope>`, `</Envelope>x`, "outside of its envelope"},

@@ -43,9 +43,10 @@ type parsing struct {
 	envelope
 	files       []File
 	out         fleet.Appliance
-	configured  string            // the deployment option that is taken
-	controllers map[string]string // by instance
-	used        []string          // references that disks have
+	configured  string                // the deployment option that is taken
+	controllers map[string]controller // by instance
+	disks       []placedDisk
+	used        []string // references that disks have
 }
 
 // Parse reads a descriptor and what machine it proposes. Its files must be among those that there are.
@@ -54,7 +55,7 @@ func Parse(text []byte, files []File) (fleet.Appliance, error) {
 	if err != nil {
 		return fleet.Appliance{}, err
 	}
-	p := parsing{envelope: e, files: files, controllers: map[string]string{}}
+	p := parsing{envelope: e, files: files, controllers: map[string]controller{}}
 	if err := p.read(); err != nil {
 		return fleet.Appliance{}, err
 	}
@@ -79,6 +80,7 @@ func (p *parsing) read() error {
 		return err
 	}
 	p.out.Name = cmp.Or(clean(s.Name), clean(s.ID))
+	p.out.Firmware = fleet.BIOS
 	p.system1(s)
 	if len(s.Hardware) != 1 {
 		return refuse("The descriptor has %d hardware sections for its machine; one is taken.", len(s.Hardware))
@@ -119,13 +121,19 @@ func (p *parsing) references() error {
 		return refuse("The descriptor refers to more than %d files.", MostFiles)
 	}
 	seen := map[string]bool{}
-	for _, r := range p.Files {
-		switch i := slices.IndexFunc(p.files, func(f File) bool { return f.Name == r.Href }); {
+	for n, r := range p.Files {
+		i := named(p.files, r.Href)
+		if i >= 0 {
+			p.Files[n].Href = p.files[i].Name
+		}
+		switch {
 		case r.ID == "" || seen[r.ID]:
 			return refuse("The descriptor has a reference without an id, or two of the id %q.", clean(r.ID))
 		case strings.Contains(r.Href, "://"):
 			return refuse("The descriptor refers to %q, which is not in the archive. Nothing is fetched from elsewhere.", clean(r.Href))
-		case fileName(r.Href) != nil:
+		case r.ChunkSize != "":
+			return refuse("%s is cut into pieces. Join them in order to one file, remove chunkSize from the descriptor, and pack the archive anew.", clean(r.Href))
+		case i < 0 && fileName(r.Href) != nil:
 			return refuse("The descriptor refers to %q, which is no file of the archive.", clean(r.Href))
 		case i < 0:
 			return refuse("The descriptor refers to %s, which is not in the archive.", clean(r.Href))
@@ -133,8 +141,6 @@ func (p *parsing) references() error {
 			return refuse("%s has %d bytes, but the descriptor says %s. The archive is not whole.", r.Href, p.files[i].Size, clean(r.Size))
 		case r.Compression != "" && r.Compression != "identity":
 			return refuse("%s is packed by %s. Unpack it first.", r.Href, clean(r.Compression))
-		case r.ChunkSize != "":
-			return refuse("%s is cut into pieces. Join them first.", r.Href)
 		}
 		seen[r.ID] = true
 	}
@@ -162,6 +168,12 @@ func (p *parsing) system1(s system) {
 	}
 	if len(p.Options) > 1 {
 		p.leave("Its other sizes: of the %d that it offers, %q is taken.", len(p.Options), clean(p.configured))
+	}
+	for _, m := range s.VirtualBox {
+		if strings.HasPrefix(strings.ToUpper(m.Firmware.Type), "EFI") {
+			p.out.Firmware = fleet.UEFI
+		}
+		p.leave("VirtualBox's own settings of the machine, but for its firmware.")
 	}
 	for _, a := range append(slices.Clone(p.Sections), s.Sections...) {
 		switch name := clean(a.XMLName.Local); name {
@@ -236,7 +248,16 @@ func (p *parsing) hardware(h hardware) error {
 			return err
 		}
 	}
-	p.out.Firmware = fleet.BIOS
+	p.out.Disks = ordered(p.disks)
+	p.firmware(h)
+	if p.out.CPUs == 0 || p.out.MemoryMiB == 0 {
+		p.leave("How many vCPUs or how much memory it has: it does not say.")
+	}
+	return nil
+}
+
+// firmware reads which firmware the machine has, as VMware says it; VirtualBox says it beside the hardware section.
+func (p *parsing) firmware(h hardware) {
 	for _, c := range append(slices.Clone(h.Config), h.Extra...) {
 		switch {
 		case c.Key == "firmware" && strings.EqualFold(c.Value, "efi"):
@@ -247,17 +268,14 @@ func (p *parsing) hardware(h hardware) error {
 			p.leave("Its firmware's variables (NVRAM): the firmware starts with its own, and looks for the boot loader anew.")
 		}
 	}
-	if p.out.CPUs == 0 || p.out.MemoryMiB == 0 {
-		p.leave("How many vCPUs or how much memory it has: it does not say.")
-	}
-	return nil
 }
 
 // controller notes what disks may be on.
 func (p *parsing) controller(i item) {
 	sub := strings.ToLower(strings.TrimSpace(i.SubType))
 	name := ""
-	switch kind, _ := strconv.Atoi(strings.TrimSpace(i.Type)); {
+	kind, _ := strconv.Atoi(strings.TrimSpace(i.Type))
+	switch {
 	case kind == kindIDE:
 		name = "ide"
 	case kind == kindSCSI && sub == "virtualscsi":
@@ -272,7 +290,7 @@ func (p *parsing) controller(i item) {
 		name = "sata"
 	}
 	if name != "" {
-		p.controllers[strings.TrimSpace(i.Instance)] = name
+		p.controllers[strings.TrimSpace(i.Instance)] = controller{name, kind, address(i.Address), len(p.controllers)}
 	}
 }
 

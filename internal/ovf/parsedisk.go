@@ -8,7 +8,7 @@ import (
 )
 
 func (p *parsing) disk(i item) error {
-	if len(p.out.Disks) >= fleet.MaxDisks {
+	if len(p.disks) >= fleet.MaxDisks {
 		return refuse("The descriptor has more than %d disks.", fleet.MaxDisks)
 	}
 	if len(i.Host) != 1 {
@@ -18,8 +18,9 @@ func (p *parsing) disk(i item) error {
 	if err != nil {
 		return err
 	}
-	d.Controller = p.controllers[strings.TrimSpace(i.Parent)]
-	p.out.Disks = append(p.out.Disks, d)
+	on := p.controllers[strings.TrimSpace(i.Parent)]
+	d.Controller = on.kind
+	p.disks = append(p.disks, placedDisk{d, on, address(i.At)})
 	return nil
 }
 

@@ -58,12 +58,20 @@ type option struct {
 }
 
 type system struct {
-	ID       string       `xml:"id,attr"`
-	Name     string       `xml:"Name"`
-	OS       *osSection   `xml:"OperatingSystemSection"`
-	Products []product    `xml:"ProductSection"`
-	Hardware []hardware   `xml:"VirtualHardwareSection"`
-	Sections []anySection `xml:",any"`
+	ID       string     `xml:"id,attr"`
+	Name     string     `xml:"Name"`
+	OS       *osSection `xml:"OperatingSystemSection"`
+	Products []product  `xml:"ProductSection"`
+	Hardware []hardware `xml:"VirtualHardwareSection"`
+	// VirtualBox holds VirtualBox's own description of the machine.
+	VirtualBox []vboxMachine `xml:"http://www.virtualbox.org/ovf/machine Machine"`
+	Sections   []anySection  `xml:",any"`
+}
+
+type vboxMachine struct {
+	Firmware struct {
+		Type string `xml:"type,attr"` // BIOS, EFI, EFI32, EFI64 or EFIDUAL
+	} `xml:"Hardware>Firmware"`
 }
 
 type anySection struct {
@@ -114,6 +122,7 @@ type item struct {
 	Name          string   `xml:"ElementName"`
 	Instance      string   `xml:"InstanceID"`
 	Parent        string   `xml:"Parent"`
+	Address       string   `xml:"Address"`
 	At            string   `xml:"AddressOnParent"`
 	Quantity      string   `xml:"VirtualQuantity"`
 	Units         string   `xml:"AllocationUnits"`
@@ -127,11 +136,14 @@ func decode(text []byte) (envelope, error) {
 	if len(text) > MostDescriptor {
 		return out, refuse("The descriptor has more than %d MiB.", MostDescriptor>>20)
 	}
-	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	text, err := inUTF8(text)
+	if err != nil {
+		return out, err
+	}
 	if err := bounded(text); err != nil {
 		return out, err
 	}
-	if err := xml.Unmarshal(text, &out); err != nil {
+	if err := decoder(text).Decode(&out); err != nil {
 		return out, notXML(err)
 	}
 	if !slices.Contains(namespaces, out.XMLName.Space) {
@@ -144,8 +156,15 @@ func notXML(err error) error {
 	return refuse("The descriptor is no sound XML: %s.", clean(strings.TrimPrefix(err.Error(), "XML ")))
 }
 
-func bounded(text []byte) error {
+// decoder reads text that is in UTF-8 by now, whatever its declaration says.
+func decoder(text []byte) *xml.Decoder {
 	d := xml.NewDecoder(bytes.NewReader(text))
+	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
+	return d
+}
+
+func bounded(text []byte) error {
+	d := decoder(text)
 	depth, elements, roots := 0, 0, 0
 	for {
 		token, err := d.RawToken()

@@ -1,0 +1,59 @@
+package ovf
+
+import (
+	"bytes"
+	"errors"
+	"regexp"
+	"strings"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/unicode"
+)
+
+// declared finds the encoding that an XML declaration names.
+var declared = regexp.MustCompile(`^<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
+
+// charsets are the character encodings, beside UTF-8, that descriptors are read in.
+var charsets = map[string]encoding.Encoding{
+	"iso-8859-1": charmap.ISO8859_1, "latin1": charmap.ISO8859_1, "iso-8859-15": charmap.ISO8859_15, "windows-1252": charmap.Windows1252,
+	"us-ascii": encoding.Nop, "ascii": encoding.Nop, "utf-8": encoding.Nop, "utf8": encoding.Nop,
+}
+
+var byteOrderMarks = []struct {
+	mark string
+	of   encoding.Encoding
+}{
+	{"\xef\xbb\xbf", encoding.Nop},
+	{"\xff\xfe", unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM)},
+	{"\xfe\xff", unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM)},
+}
+
+// inUTF8 converts a descriptor to UTF-8: from the encoding of its byte order mark, else from the one that its declaration names.
+func inUTF8(text []byte) ([]byte, error) {
+	for _, b := range byteOrderMarks {
+		if rest, marked := bytes.CutPrefix(text, []byte(b.mark)); marked {
+			return converted(rest, b.of)
+		}
+	}
+	m := declared.FindSubmatch(text[:min(len(text), 200)])
+	if m == nil {
+		return text, nil
+	}
+	name := strings.ToLower(string(m[1]))
+	if of, known := charsets[name]; known {
+		return converted(text, of)
+	}
+	if strings.HasPrefix(name, "utf-16") {
+		return nil, refuse("The descriptor says that it is in %s, but has no byte order mark. Save it in UTF-8.", m[1])
+	}
+	return nil, refuse("The descriptor is in the character encoding %s. UTF-8, UTF-16, ISO-8859-1 and Windows-1252 are read: save it in UTF-8.", m[1])
+}
+
+func converted(text []byte, from encoding.Encoding) ([]byte, error) {
+	out, err := from.NewDecoder().Bytes(text)
+	if err != nil {
+		return nil, errors.Join(refuse("The descriptor's text is in no sound character encoding. Save it in UTF-8."), err)
+	}
+	return out, nil
+}
