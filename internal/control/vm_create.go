@@ -65,6 +65,7 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 	fleet.CheckName(&checks, "name", in.Name)
 	fleet.CheckLabels(&checks, "labels", in.Labels)
 	fleet.CheckDescription(&checks, "description", in.Description)
+	in.Spec = in.Spec.Plain()
 	s := &in.Spec
 	if s.Firmware == "" {
 		s.Firmware = fleet.BIOS
@@ -82,7 +83,7 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 		checks.Add("spec.firstBoot", "The first boot is not given with the VM's other values: give it as firstBoot.")
 		s.FirstBoot = fleet.VMFirstBoot{}
 	}
-	s.Disks, s.NICs = slices.Clone(s.Disks), plainMACs(s.NICs)
+	s.NICs = plainMACs(s.NICs)
 	s.HostDevices = onHost(s.HostDevices, in.HostID)
 	for i, d := range s.HostDevices {
 		if k, _ := d.Kind(); d.HostID == "" && k.Place {

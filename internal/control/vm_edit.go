@@ -122,7 +122,7 @@ func (in UpdateVM) on(vm fleet.VMView) fleet.VMView {
 		vm.Description = *in.Description
 	}
 	if in.Spec != nil {
-		vm.Spec = *in.Spec
+		vm.Spec = in.Spec.Plain()
 		vm.Spec.NICs = plainMACs(vm.Spec.NICs)
 	}
 	return vm

@@ -39,10 +39,10 @@ const (
 
 // DiskFields are what an edit changes of a disk.
 var DiskFields = []Field[Disk]{
-	choice("bus", "bus", func(d *Disk) *string { return &d.Bus }, Input{Section: SectionDevice, Label: "Bus", Options: DiskBuses}),
-	choice("cache", "cache", func(d *Disk) *string { return &d.Cache }, Input{Section: SectionDevice, Label: "Cache", Options: DiskCaches}),
-	choice("io", "I/O", func(d *Disk) *string { return &d.IO }, Input{Section: SectionDevice, Label: "I/O", Options: DiskIO}),
-	choice("discard", "discard", func(d *Disk) *string { return &d.Discard }, Input{Section: SectionDevice, Label: "Discard", Options: Discards}),
+	choice("bus", "bus", func(d *Disk) *string { return &d.Bus }, Input{Section: SectionDevice, Label: "Bus", Options: DiskBuses, Named: "virtio"}),
+	choice("cache", "cache", func(d *Disk) *string { return &d.Cache }, Input{Section: SectionDevice, Label: "Cache", Options: DiskCaches, Named: "default"}),
+	choice("io", "I/O", func(d *Disk) *string { return &d.IO }, Input{Section: SectionDevice, Label: "I/O", Options: DiskIO, Named: "default"}),
+	choice("discard", "discard", func(d *Disk) *string { return &d.Discard }, Input{Section: SectionDevice, Label: "Discard", Options: Discards, Named: "unmap"}),
 	number("bootOrder", "boot order", "", func(d *Disk) *int { return &d.BootOrder }, Input{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
 	text("serial", "serial number", func(d *Disk) *string { return &d.Serial }, Input{Section: SectionDevice, Label: "Serial number"},
 		serialForm, "A serial number has 1–20 letters, digits and _ . + -, and begins with a letter or digit."),
@@ -53,7 +53,7 @@ var DiskFields = []Field[Disk]{
 	})),
 
 	whenMade(choice("encryption", "encryption", func(d *Disk) *string { return &d.Encryption }, Input{
-		Section: SectionDevice, Label: "Encryption", Options: DiskEncryptions,
+		Section: SectionDevice, Label: "Encryption", Options: DiskEncryptions, Named: "none",
 		Help: "Of a new, empty disk. Its host alone has the passphrase: the VM stays there, without snapshots.",
 	})),
 
@@ -76,7 +76,7 @@ var DiskFields = []Field[Disk]{
 
 // NICFields are what an edit changes of a card, besides what it is connected to and what passes it.
 var NICFields = []Field[NIC]{
-	choice("model", "model", func(n *NIC) *string { return &n.Model }, Input{Section: SectionDevice, Label: "Model", Options: NICModels}),
+	choice("model", "model", func(n *NIC) *string { return &n.Model }, Input{Section: SectionDevice, Label: "Model", Options: NICModels, Named: "virtio"}),
 	number("queues", "queues", "queue", func(n *NIC) *int { return &n.Queues }, Input{Section: SectionDevice, Label: "Queues", Usual: 1}, 1, MaxQueues),
 	number("bootOrder", "boot order", "", func(n *NIC) *int { return &n.BootOrder }, Input{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
 	atOnce(flag("linkDown", "cable out", func(n *NIC) *bool { return &n.LinkDown }, Input{Section: SectionDevice, Label: "Cable out"})),

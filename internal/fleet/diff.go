@@ -93,6 +93,19 @@ type Field[S any] struct {
 	same   func(a, b *S) bool     // Same, of what is large
 	became func(old, to S) string // what becomes what, in words; empty: nothing does
 	check  func(c *Checks, field string, s S)
+	plain  func(*S) // replaces the default's name by the default; nil: the default has no name
+}
+
+// Fault says what is wrong with the field's value in s; empty: nothing is.
+func (f Field[S]) Fault(s S) string {
+	var c Checks
+	if f.check != nil {
+		f.check(&c, f.Name, s)
+	}
+	if len(c.fields) == 0 {
+		return ""
+	}
+	return c.fields[0].Message
 }
 
 // Like is Same without copies of what is large.

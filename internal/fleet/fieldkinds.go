@@ -106,15 +106,67 @@ func flag[S any](name, noun string, at func(*S) *bool, in Input) Field[S] {
 
 func choice[S any](name, noun string, at func(*S) *string, in Input) Field[S] {
 	in.Kind = InputChoice
-	return asked(name, noun, at, in.words, in, equal, func(c *Checks, field, v string) {
+	f := asked(name, noun, at, in.words, in, equal, func(c *Checks, field, v string) {
 		if !slices.ContainsFunc(in.Options, func(o Option) bool { return o.Value == v }) {
 			var all []string
 			for _, o := range in.Options[1:] {
 				all = append(all, o.Value)
 			}
+			if in.Named != "" {
+				all = append(all, in.Named)
+			}
 			c.Add(field, "Choose one of %s, or nothing.", strings.Join(all, ", "))
 		}
 	})
+	if in.Named == "" {
+		return f
+	}
+	f.plain = func(s *S) {
+		if *at(s) == in.Named {
+			*at(s) = ""
+		}
+	}
+	taken := f.Take
+	f.Take = func(to *S, value []byte) error {
+		err := taken(to, value)
+		f.plain(to)
+		return err
+	}
+	return f
+}
+
+// plainFields replaces the names of defaults by the defaults.
+func plainFields[S any](to *S, fields []Field[S]) {
+	for _, f := range fields {
+		if f.plain != nil {
+			f.plain(to)
+		}
+	}
+}
+
+// Plain is the spec with the defaults themselves where they are named: a disk's bus "virtio" is the empty one.
+func (s VMSpec) Plain() VMSpec {
+	s.Disks, s.NICs = slices.Clone(s.Disks), slices.Clone(s.NICs)
+	plainFields(&s, partFields)
+	for i := range s.Disks {
+		s.Disks[i] = s.Disks[i].Plain()
+	}
+	for i := range s.NICs {
+		s.NICs[i] = s.NICs[i].Plain()
+	}
+	return s
+}
+
+// Plain is VMSpec.Plain for a disk.
+func (d Disk) Plain() Disk {
+	plainFields(&d, DiskFields)
+	return d
+}
+
+// Plain is VMSpec.Plain for a NIC.
+func (n NIC) Plain() NIC {
+	plainFields(&n, NICFields)
+	return n
 }
 
 // text is a choice that takes other words of that form, too.

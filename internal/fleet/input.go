@@ -9,6 +9,7 @@ type Input struct {
 	Kind     InputKind
 	Unit     string // of a number
 	Usual    int    // what no number means, where that is one
+	Named    string // a name by which the default of a choice may be given, too: "virtio"
 	Example  string // what stands where nothing does; empty: what that means
 	Rows     []Row  // of each of several, the fields that it has
 	Reserved string // of a row's field: see Field.Reserved

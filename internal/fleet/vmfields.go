@@ -146,7 +146,7 @@ var partFields = []Field[VMSpec]{
 	}, cpuSetForm, "Give numbers and ranges of them: 0-1.")),
 
 	fixed("its guest would find every device at another place, and many do not start then. Make a new VM", choice("boot.machine", "machine", func(s *VMSpec) *string { return &s.Boot.Machine }, Input{
-		Section: SectionBoot, Label: "Machine", Options: Machines, Help: "Chosen when the VM is made, and never afterwards. The old one is for guests that know no newer: it has BIOS, and IDE disks.",
+		Section: SectionBoot, Label: "Machine", Options: Machines, Named: "q35", Help: "Chosen when the VM is made, and never afterwards. The old one is for guests that know no newer: it has BIOS, and IDE disks.",
 	})),
 	flag("boot.menu", "boot menu", func(s *VMSpec) *bool { return &s.Boot.Menu }, Input{
 		Section: SectionBoot, Label: "Boot menu", Help: "The firmware waits some seconds for a key, and offers what it can boot from.",
@@ -165,13 +165,13 @@ var partFields = []Field[VMSpec]{
 		Section: SectionBoot, Label: "Command line", Example: "none", Help: "Of the kernel: console=ttyS0 root=/dev/vda1.",
 	}, cmdlineForm, "A command line is one line of at most 1000 printable ASCII characters.")),
 
-	choice("display.video", "graphics card", func(s *VMSpec) *string { return &s.Display.Video }, Input{Section: SectionDisplay, Label: "Graphics card", Options: VideoModels}),
+	choice("display.video", "graphics card", func(s *VMSpec) *string { return &s.Display.Video }, Input{Section: SectionDisplay, Label: "Graphics card", Options: VideoModels, Named: "vga"}),
 	number("display.heads", "screens", "screen", func(s *VMSpec) *int { return &s.Display.Heads }, Input{
 		Section: SectionDisplay, Label: "Screens", Usual: 1, Help: "Virtio and QXL can have several.",
 	}, 1, MaxHeads),
 	choice("display.keyboard", "keyboard", func(s *VMSpec) *string { return &s.Display.Keyboard }, Input{Section: SectionDisplay, Label: "Keyboard", Options: Keyboards}),
-	choice("display.pointer", "pointer", func(s *VMSpec) *string { return &s.Display.Pointer }, Input{Section: SectionDisplay, Label: "Pointer", Options: Pointers}),
-	choice("display.sound", "sound card", func(s *VMSpec) *string { return &s.Display.Sound }, Input{Section: SectionDisplay, Label: "Sound card", Options: SoundCards}),
+	choice("display.pointer", "pointer", func(s *VMSpec) *string { return &s.Display.Pointer }, Input{Section: SectionDisplay, Label: "Pointer", Options: Pointers, Named: "tablet"}),
+	choice("display.sound", "sound card", func(s *VMSpec) *string { return &s.Display.Sound }, Input{Section: SectionDisplay, Label: "Sound card", Options: SoundCards, Named: "none"}),
 
 	flag("display.spice", "SPICE", func(s *VMSpec) *bool { return &s.Display.Spice }, Input{
 		Section: SectionDisplay, Label: "SPICE", Help: "Beside the console, on a socket of the host: virt-viewer reaches it there.",
@@ -189,13 +189,13 @@ var partFields = []Field[VMSpec]{
 	}),
 
 	reserved("its memory stays in the host's, where nothing else can have it", choice("security.confidential", "memory encryption", func(s *VMSpec) *string { return &s.Security.Confidential }, Input{
-		Section: SectionSecurity, Label: "Memory encryption", Options: ConfidentialKinds,
+		Section: SectionSecurity, Label: "Memory encryption", Options: ConfidentialKinds, Named: "none",
 		Help: "The processor keeps the guest's memory from its host. It takes UEFI without secure boot; no snapshot holds the memory, and the VM is not moved while it runs.",
 	})),
 
-	choice("devices.watchdog", "watchdog", func(s *VMSpec) *string { return &s.Devices.Watchdog }, Input{Section: SectionDevices, Label: "Watchdog", Options: Watchdogs}),
+	choice("devices.watchdog", "watchdog", func(s *VMSpec) *string { return &s.Devices.Watchdog }, Input{Section: SectionDevices, Label: "Watchdog", Options: Watchdogs, Named: "none"}),
 	choice("devices.watchdogAction", "watchdog's action", func(s *VMSpec) *string { return &s.Devices.WatchdogAction }, Input{
-		Section: SectionDevices, Label: "When the guest hangs", Options: WatchdogActions,
+		Section: SectionDevices, Label: "When the guest hangs", Options: WatchdogActions, Named: "reset",
 	}),
 	number("devices.rngRate", "random numbers", "byte/s", func(s *VMSpec) *int { return &s.Devices.RNGRate }, Input{
 		Section: SectionDevices, Label: "Random numbers", Unit: "bytes/s", Help: "Empty: as many as the guest asks for.",
@@ -204,7 +204,7 @@ var partFields = []Field[VMSpec]{
 		Section: SectionDevices, Label: "Vsock", Help: "A socket between the guest and its host, without a network.",
 	})),
 	choice("devices.balloon", "balloon", func(s *VMSpec) *string { return &s.Devices.Balloon }, Input{
-		Section: SectionDevices, Label: "Memory balloon", Options: Balloons, Help: "Through it the guest tells how much memory it uses.",
+		Section: SectionDevices, Label: "Memory balloon", Options: Balloons, Named: "on", Help: "Through it the guest tells how much memory it uses.",
 	}),
 	number("devices.serials", "serial ports", "port", func(s *VMSpec) *int { return &s.Devices.Serials }, Input{
 		Section: SectionDevices, Label: "More serial ports", Help: "Beside the console's; each is a pseudo terminal of the host.",
@@ -213,12 +213,12 @@ var partFields = []Field[VMSpec]{
 		Section: SectionDevices, Label: "Parallel port", Help: "A pseudo terminal of the host.",
 	}),
 	choice("devices.guestAgent", "guest agent", func(s *VMSpec) *string { return &s.Devices.GuestAgent }, Input{
-		Section: SectionDevices, Label: "Guest agent", Options: GuestAgents,
+		Section: SectionDevices, Label: "Guest agent", Options: GuestAgents, Named: "on",
 		Help: "The channel for qemu-guest-agent: through it the guest tells its addresses and file systems, and can be frozen for a backup. On vsock it is run with --method vsock-listen --path 4294967295:1234.",
 	}),
 
 	atOnce(choice("policy.autostart", "when the host comes up", func(s *VMSpec) *string { return &s.Policy.Autostart }, Input{
-		Section: SectionPower, Label: "When the host comes up", Options: Autostarts,
+		Section: SectionPower, Label: "When the host comes up", Options: Autostarts, Named: "off",
 		Help: "The host does it by itself, also without the portal. libvirt's own autostart flag stays as it is.",
 	})),
 	atOnce(number("policy.startOrder", "place in the start order", "", func(s *VMSpec) *int { return &s.Policy.StartOrder }, Input{
@@ -234,7 +234,7 @@ var partFields = []Field[VMSpec]{
 		Section: SectionPower, Label: "Wait after it is off", Unit: "s", Help: "Before those that stop after it are asked to.",
 	}, 1, MaxStartDelay)),
 	atOnce(choice("policy.restart", "when it goes off by itself", func(s *VMSpec) *string { return &s.Policy.Restart }, Input{
-		Section: SectionPower, Label: "When it goes off by itself", Options: Restarts,
+		Section: SectionPower, Label: "When it goes off by itself", Options: Restarts, Named: "off",
 		Help: "After 10 s, then twice as long each time, up to 5 minutes. What a person stops stays off, and so does what virsh forces off.",
 	})),
 	atOnce(reserved("they run as the administrator of the guest, whoever asks for them", flag("policy.guestExec", "programs in the guest", func(s *VMSpec) *bool { return &s.Policy.GuestExec }, Input{
@@ -243,7 +243,7 @@ var partFields = []Field[VMSpec]{
 	}))),
 
 	ofPortal(choice("policy.haPriority", "HA priority", func(s *VMSpec) *string { return &s.Policy.HAPriority }, Input{
-		Section: SectionPower, Label: "HA priority", Options: HAPriorities,
+		Section: SectionPower, Label: "HA priority", Options: HAPriorities, Named: "normal",
 		Help: "Which VMs come first when their host fails. Kept for when Quantix starts them on other hosts.",
 	})),
 
