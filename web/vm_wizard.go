@@ -174,37 +174,59 @@ func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, sp
 	note := func(d vmxml.Disk, kind vmxml.Kind, text string) {
 		r.Notes = append(r.Notes, vmxml.Note{Line: d.Line, At: "devices/disk", Kind: kind, Text: text})
 	}
+	nth := map[bool]int{} // drives so far: floppy drives, and CD-ROM drives
 	for _, d := range r.Disks {
 		all := media.Images
 		if d.CDROM {
 			all = media.ISOs
 		}
 		found := volumeIn(pools, all, d)
+		var from *fleet.Volref
+		if found != nil {
+			from = &fleet.Volref{PoolID: found.PoolID, Volume: found.Name}
+		}
+		disk := d.As
 		switch {
-		case d.CDROM && found != nil && spec.ISO == nil:
-			spec.ISO = &fleet.Volref{PoolID: found.PoolID, Volume: found.Name}
-		case d.CDROM && found != nil && len(spec.Drives) < 3:
-			spec.Drives = append(spec.Drives, fleet.VMDrive{Slot: fleet.DriveSlots[1+len(spec.Drives)].Value, Medium: &fleet.Volref{PoolID: found.PoolID, Volume: found.Name}})
-		case d.CDROM && d.Path == "" && d.Volume == "":
-		case d.CDROM:
-			note(d, vmxml.Left, "The drive is empty: choose an ISO.")
-		case found != nil:
-			disk := fleet.Disk{Image: &fleet.Volref{PoolID: found.PoolID, Volume: found.Name}}
-			if p := found.Published; p != nil && p.ImageID != "" {
-				disk = fleet.Disk{ImageID: p.ImageID, VersionID: p.VersionID}
+		case d.CDROM || d.Floppy:
+			nth[d.Floppy]++
+			if !addDrive(spec, d, nth[d.Floppy], from) {
+				note(d, vmxml.Left, "A VM here has at most four CD-ROM drives and two floppy drives.")
+			} else if from == nil && (d.Path != "" || d.Volume != "") {
+				note(d, vmxml.Left, "The drive is empty: choose what is in it.")
 			}
-			disk.Bus, disk.Serial = d.Bus, d.Serial
+		case found != nil:
+			disk.Image = from
+			if p := found.Published; p != nil && p.ImageID != "" {
+				disk.Image, disk.ImageID, disk.VersionID = nil, p.ImageID, p.VersionID
+			}
 			spec.Disks = append(spec.Disks, disk)
 			note(d, vmxml.Left, "The disk "+d.Target+" becomes a copy of the volume "+found.Name+", in the pool that is chosen.")
 		case d.Path != "" && !runs:
 			note(d, vmxml.Refused, "A file of the host.")
 		default:
-			spec.Disks = append(spec.Disks, fleet.Disk{SizeBytes: 20 << 30, Bus: d.Bus, Serial: d.Serial})
+			disk.SizeBytes = 20 << 30
+			spec.Disks = append(spec.Disks, disk)
 			note(d, vmxml.Left, "What is on the disk "+d.Target+" is no image in a pool, and is not brought along: the disk here is empty.")
 		}
 	}
 	slices.SortStableFunc(r.Notes, func(x, y vmxml.Note) int { return x.Line - y.Line })
 	return nil
+}
+
+// addDrive gives the VM the nth drive of its kind, and what is in it. It reports whether a VM can have one more.
+func addDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Volref) bool {
+	slot := fmt.Sprintf("cdrom%d", nth)
+	if d.Floppy {
+		slot = fmt.Sprintf("floppy%d", nth)
+	} else if nth == 1 { // every VM has the first
+		spec.ISO, spec.Boot.CDROM = medium, d.As.BootOrder
+		return true
+	}
+	if !slices.ContainsFunc(fleet.DriveSlots, func(o fleet.Option) bool { return o.Value == slot }) {
+		return false
+	}
+	spec.Drives = append(spec.Drives, fleet.VMDrive{Slot: slot, Medium: medium, BootOrder: d.As.BootOrder})
+	return true
 }
 
 // volumeIn is the disk's volume among those that can be chosen; nil: it is none.

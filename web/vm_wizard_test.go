@@ -3,6 +3,7 @@ package web_test
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -93,6 +94,18 @@ func TestPastedXMLBecomesTheForm(t *testing.T) {
 	a.has(t, `value="old-shop"`, `name="spec.cpus" type="text" value="6"`, "TPM 2.0: on", `<option value="image:`, `value="`+string(pool)+`/installer.iso" selected`,
 		"Left out, as it reaches beyond the VM: 1 line.", "Line 12", "A device of the host.", "What is on the disk vdb is no image in a pool", "becomes a copy of the volume debian-12.qcow2", `value="libvirt:default" selected`)
 
+	// Drives, and how the guest has disks and cards, come along.
+	a = send(b, strings.NewReplacer("dev='vda' bus='virtio'/>", "dev='vda' bus='sata'/><iotune><total_iops_sec>543</total_iops_sec></iotune><boot order='2'/>", "type='virtio'/>", "type='e1000e'/><boot order='1'/>").Replace(xml(
+		"<disk device='floppy'><target dev='fda'/></disk><disk device='cdrom'><target dev='sdb'/><boot order='3'/></disk>"))).is(t, http.StatusOK)
+	for field, value := range map[string]string{
+		"spec.disks[0].bus": "sata", "spec.disks[0].limits.totalIops": "543", "spec.disks[0].bootOrder": "2", "spec.nics[0].model": "e1000e", "spec.nics[0].bootOrder": "1",
+		"spec.drives[0].slot": "floppy1", "spec.drives[1].slot": "cdrom2", "spec.drives[1].bootOrder": "3",
+	} {
+		if got := shownIn(t, a, field); got != value {
+			t.Errorf("%s is %q, want %q", field, got, value)
+		}
+	}
+
 	send(b, "<domain type='kvm'><vcpu>x</vcpu></domain>").is(t, http.StatusUnprocessableEntity).has(t, `id="xml-error"`, "Line 1:", "is no whole number")
 	send(b, "<!DOCTYPE d [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><domain/>").is(t, http.StatusUnprocessableEntity).has(t, "a document type is not read")
 
@@ -137,4 +150,19 @@ func TestAPlanLeadsBackToItsForm(t *testing.T) {
 	b.post(to, url.Values{}).is(t, http.StatusConflict).has(t, "Somebody changed this VM meanwhile")
 	b.get("/plans/nonsense").is(t, http.StatusNotFound)
 	p.signedIn("nils", fleet.RoleAdmin).get(to).is(t, http.StatusNotFound)
+}
+
+// shownIn is what a form's page has in that field: a text, or the choice that is selected.
+func shownIn(t *testing.T, a answer, field string) string {
+	t.Helper()
+	name := regexp.QuoteMeta(` name="` + field + `"`)
+	if m := regexp.MustCompile(`<input[^>]*` + name + `[^>]* value="([^"]*)"`).FindStringSubmatch(a.body); m != nil {
+		return m[1]
+	}
+	if m := regexp.MustCompile(`(?s)<select[^>]*` + name + `[^>]*>(.*?)</select>`).FindStringSubmatch(a.body); m != nil {
+		if chosen := regexp.MustCompile(`value="([^"]*)" selected`).FindStringSubmatch(m[1]); chosen != nil {
+			return chosen[1]
+		}
+	}
+	return "nowhere"
 }

@@ -8,139 +8,39 @@ import (
 	"quantix/internal/fleet"
 )
 
-// plainPort is what is said of ports.
-const plainPort = "Every VM here has one serial port and the channel of its guest's agent. More ports are chosen under Other devices."
+// plainPort is what is said of the ports that every VM has.
+const plainPort = "Every VM here has one serial port for its console, and the channel of its guest's agent."
 
 var deviceTable = map[string]part{
 	"disk": {many: true, take: takeDisk}, "interface": {many: true, take: takeInterface}, "graphics": {many: true, take: takeGraphics}, "video": {many: true, take: takeVideo},
 	"input": {many: true, take: takeInput}, "sound": {many: true, take: takeSound}, "watchdog": {many: true, take: takeWatchdog}, "rng": {many: true, take: takeRNG}, "tpm": {take: takeTPM},
-	"vsock":  {take: func(r *reading, _ *element) error { r.Spec.Devices.VSOCK = true; return nil }},
+	"vsock": {take: takeVSOCK}, "memballoon": {take: takeBalloon}, "redirdev": {many: true, take: takeRedirection},
 	"serial": {many: true, take: takePort}, "console": {many: true, take: takePort}, "channel": {many: true, take: takePort}, "parallel": {many: true, take: takePort},
-	"controller": usual("The VM gets the controllers that its devices need."), "memballoon": usual(ownWay), "audio": usual(ownWay), "panic": left("A VM here has no panic device."),
-	"emulator": usual("The host chooses the program that runs the guest."),
-	"hostdev":  refused("A device of the host."), "redirdev": left("Ports for USB redirection are chosen under Display and input."), "hub": left("A VM here has no USB hub."),
-	"filesystem": refused("A directory of the host."), "shmem": refused("Memory of the host that others share."), "smartcard": refused("A card at the host."),
-	"lease": refused("A lease in a file of the host."), "nvram": left("This is of other architectures."), "iommu": left("A VM here has no IOMMU."),
-	"memory": left("Memory cannot be added as a device here."), "pstore": refused("A file of the host."), "crypto": left("A VM here has no crypto device."),
-}
-
-func takeDisk(r *reading, e *element) error {
-	d := Disk{Line: e.line, CDROM: e.attr("device") == "cdrom"}
-	target, source := e.first("target"), e.first("source")
-	if target != nil {
-		d.Target = cut(target.attr("dev"))
-	}
-	switch device := cmp.Or(e.attr("device"), "disk"); {
-	case device == "lun":
-		r.note(e, Refused, "A disk that takes SCSI commands through to the host's device.")
-		return nil
-	case device != "disk" && device != "cdrom":
-		r.note(e, Left, "A VM here has no such drive: "+cut(device)+".")
-		return nil
-	}
-	if target != nil && !d.CDROM {
-		takeBus(r, target, &d)
-	}
-	for _, in := range e.in {
-		switch in.name {
-		case "source", "target", "address", "alias":
-		case "serial":
-			d.Serial = strings.TrimSpace(in.text)
-		case "driver", "readonly", "boot":
-			r.note(in, Usual, "Caching, discard and the order of booting are as on every VM here.")
-		case "backingStore", "mirror":
-			if len(in.in) > 0 {
-				r.note(in, Refused, "A disk that stands on another file.")
-			}
-		case "encryption", "auth":
-			r.note(in, Refused, "A secret of the host.")
-		default:
-			r.note(in, Left, "This of a disk cannot be chosen here.")
-		}
-	}
-	switch kind := e.attr("type"); {
-	case source == nil || len(source.attrs) == 0:
-		if !d.CDROM {
-			r.note(e, Left, "The disk says not what it is: choose it.")
-		}
-	case kind == "file":
-		d.Path = source.attr("file")
-	case kind == "block":
-		d.Path = source.attr("dev")
-	case kind == "volume":
-		d.Pool, d.Volume = source.attr("pool"), source.attr("volume")
-	default:
-		r.note(e, Refused, "A disk of type "+cut(kind)+" is of no pool.")
-		return nil
-	}
-	r.Disks = append(r.Disks, d)
-	return nil
-}
-
-func takeBus(r *reading, target *element, d *Disk) {
-	switch bus := target.attr("bus"); {
-	case bus == "" || bus == "virtio":
-	case offered(fleet.DiskBuses, bus):
-		d.Bus = bus
-	default:
-		r.note(target, Left, "A disk is at the virtio bus here, not at "+cut(bus)+": its guest needs the driver.")
-	}
-}
-
-func takeInterface(r *reading, e *element) error {
-	n := fleet.NIC{}
-	source, mac := e.first("source"), e.first("mac")
-	if mac != nil {
-		n.MAC = strings.TrimSpace(mac.attr("address"))
-	}
-	switch kind := e.attr("type"); {
-	case kind == "network" && source.has("network"):
-		n.Network, n.PortGroup = source.attr("network"), source.attr("portgroup")
-	case kind == "bridge" && source.has("bridge"):
-		n.Bridge = source.attr("bridge")
-	case kind == "user":
-		r.note(e, Left, "A card is on a network here: choose one.")
-		return nil
-	default:
-		r.note(e, Refused, "A card of type "+cut(kind)+" is on no network of Quantix's.")
-		return nil
-	}
-	for _, in := range e.in {
-		switch in.name {
-		case "source", "mac", "address", "alias", "target":
-		case "model":
-			if m := in.attr("type"); m != "virtio" && offered(fleet.NICModels, m) {
-				n.Model = m
-			} else if m != "virtio" {
-				r.note(in, Left, "A card is a virtio one here, not "+cut(m)+": its guest needs the driver.")
-			}
-		case "filterref":
-			r.note(in, Left, "What passes the card is said by security groups here.")
-		case "script", "backend", "downscript":
-			r.note(in, Refused, "A program of the host.")
-		default:
-			r.note(in, Left, "This of a card cannot be chosen here.")
-		}
-	}
-	if len(r.Spec.NICs) >= 64 {
-		return wrong(e.line, "this has more cards than a VM can have.")
-	}
-	r.Spec.NICs = append(r.Spec.NICs, n)
-	return nil
+	"controller": usual("The VM gets the controllers that its devices need."), "audio": usual("Sound goes to SPICE, or nowhere."), "panic": left("A VM here has no panic device."),
+	"emulator": usual("The host chooses the program that runs the guest."), "hub": left("A VM here has no USB hub."), "redirfilter": left("What is redirected is the viewer's choice."),
+	"hostdev":    refused("A device of the host. Choose it among the devices of its host, under Other devices."),
+	"filesystem": refused("A folder of the host. Share a folder of a pool, under Other devices."), "shmem": refused("Memory of the host that others share."),
+	"smartcard": refused("A card at the host."), "lease": refused("A lease in a file of the host."), "pstore": refused("A file of the host."),
+	"nvram": left("This is of other architectures."), "iommu": left("A VM here has no IOMMU."), "crypto": left("A VM here has no crypto device."),
+	"memory": left("The VM's memory is said as a whole, and what can come while it runs as most memory: single modules cannot be chosen here."),
 }
 
 func takeGraphics(r *reading, e *element) error {
-	if kind := e.attr("type"); kind != "vnc" {
-		r.note(e, Left, "The screen is shown by VNC in the browser, not by "+cut(kind)+".")
+	switch kind := e.attr("type"); kind {
+	case "vnc":
+		if e.has("keymap") {
+			r.part(e, "display.keyboard", e.attr("keymap"))
+		}
+	case "spice":
+		r.Spec.Display.Spice = true
+	default:
+		r.note(e, Left, "The screen is shown by VNC in the browser, and by SPICE, not by "+cut(kind)+".")
 		return nil
 	}
-	if e.has("keymap") {
-		r.field(e, "display.keyboard", e.attr("keymap"), nil)
-	}
 	if e.has("passwd") {
-		r.note(e, Left, "The password is not taken: the screen is reached through Quantix alone.")
+		r.note(e, Left, "The password is not taken: the screen is reached through Quantix, and SPICE on its host.")
 	} else {
-		r.note(e, Usual, "The screen is reached through Quantix alone.")
+		r.note(e, Usual, "The screen is reached through Quantix, and SPICE on its host: ports and addresses are no choice.")
 	}
 	return nil
 }
@@ -151,14 +51,17 @@ func takeVideo(r *reading, e *element) error {
 		r.note(e, Left, "A VM here has one graphics card.")
 		return nil
 	}
-	r.field(m, "display.video", m.attr("type"), map[string]string{"vga": ""})
+	if e.first("driver") != nil || m.first("acceleration") != nil {
+		r.note(e, Left, "3D acceleration and a driver for the graphics card cannot be chosen here.")
+	}
+	r.part(m, "display.video", m.attr("type"))
 	if m.has("heads") {
 		n, err := number(m, m.attr("heads"), fleet.MaxHeads)
 		if err != nil {
 			return err
 		}
-		if r.Spec.Display.Heads = n; n <= 1 || r.Spec.Display.Video == "" {
-			r.Spec.Display.Heads = 0
+		if n > 1 {
+			r.Spec.Display.Heads = n
 		}
 	}
 	return nil
@@ -181,19 +84,54 @@ func takeInput(r *reading, e *element) error {
 }
 
 func takeSound(r *reading, e *element) error {
-	r.field(e, "display.sound", e.attr("model"), nil)
+	r.part(e, "display.sound", e.attr("model"))
 	return nil
 }
 
 func takeWatchdog(r *reading, e *element) error {
-	if e.attr("model") == "itco" {
-		r.note(e, Usual, "Each machine of this kind has it.")
+	model, action := e.attr("model"), cmp.Or(e.attr("action"), "reset")
+	switch has := r.Spec.Devices.Watchdog; {
+	case model == "itco" && action == "reset":
+		r.note(e, Usual, "It is in the chipset of each machine q35.")
+		return nil
+	case has != "":
+		r.note(e, Left, "A VM here has one watchdog.")
 		return nil
 	}
-	r.field(e, "devices.watchdog", e.attr("model"), nil)
-	if r.Spec.Devices.Watchdog != "" && e.has("action") {
-		r.field(e, "devices.watchdogAction", e.attr("action"), map[string]string{"reset": ""})
+	r.part(e, "devices.watchdog", model)
+	if r.Spec.Devices.Watchdog != "" {
+		r.part(e, "devices.watchdogAction", action)
 	}
+	return nil
+}
+
+func takeBalloon(r *reading, e *element) error {
+	switch {
+	case e.attr("model") == "none":
+		r.part(e, "devices.balloon", "none")
+	case e.attr("freePageReporting") == "on":
+		r.part(e, "devices.balloon", "reporting")
+	}
+	r.others(e, "balloon", "model", "freePageReporting")
+	return nil
+}
+
+func takeVSOCK(r *reading, e *element) error {
+	r.Spec.Devices.VSOCK = true
+	if cid := e.first("cid"); cid.has("address") && cid.attr("auto") != "yes" {
+		r.note(cid, Left, "The host chooses the vsock's number (CID).")
+	}
+	return nil
+}
+
+// takeRedirection counts USB ports; that they need SPICE is settled at the end.
+func takeRedirection(r *reading, e *element) error {
+	if e.attr("type") != "spicevmc" {
+		r.note(e, Refused, "A port that ends in a file, a device or a network of the host.")
+		return nil
+	}
+	r.spiceOnly = append(r.spiceOnly, e)
+	r.part(e, "display.usbRedirection", r.Spec.Display.USBRedirection+1)
 	return nil
 }
 
@@ -213,11 +151,9 @@ func takeRNG(r *reading, e *element) error {
 				return err
 			}
 		}
-		if period != 1000 {
-			r.note(rate, Left, "Random numbers are counted by the second here: choose how many.")
-			return nil
+		if n > 0 {
+			r.part(rate, "devices.rngRate", max(n*1000/max(period, 1), 1))
 		}
-		r.Spec.Devices.RNGRate = n
 	}
 	return nil
 }
@@ -232,15 +168,29 @@ func takeTPM(r *reading, e *element) error {
 	return nil
 }
 
-// takePort looks at a serial or parallel port, a console or a channel.
+// takePort looks at a serial or parallel port, a console or a channel. The first serial port is the console's.
 func takePort(r *reading, e *element) error {
 	source := e.first("source")
-	path := ""
-	if source != nil {
-		path = cmp.Or(source.attr("path"), source.attr("host"), source.attr("file"))
-	}
+	path := cmp.Or(source.attr("path"), source.attr("host"), source.attr("file"))
+	own := path == "" || strings.HasPrefix(path, "/var/lib/libvirt/qemu/") || strings.HasPrefix(path, "/run/libvirt/qemu/")
 	switch kind := e.attr("type"); {
-	case kind == "pty" && e.name != "parallel", kind == "spicevmc", kind == "unix" && (path == "" || strings.HasPrefix(path, "/var/lib/libvirt/qemu/")):
+	case kind == "pty" && e.name == "parallel":
+		r.Spec.Devices.Parallel = true
+	case kind == "pty" && e.name == "serial":
+		if r.serials++; r.serials > 1 {
+			r.part(e, "devices.serials", r.serials-1)
+			return nil
+		}
+		r.note(e, Usual, plainPort)
+	case kind == "spicevmc":
+		r.note(e, Usual, "It belongs to SPICE.")
+	case kind == "unix" && e.name == "channel" && own:
+		if name := e.first("target").attr("name"); name != "" && name != "org.qemu.guest_agent.0" {
+			r.note(e, Left, "The channel "+cut(name)+" cannot be chosen here: a VM has that of its guest's agent.")
+			return nil
+		}
+		r.note(e, Usual, plainPort)
+	case kind == "pty", kind == "unix" && own:
 		r.note(e, Usual, plainPort)
 	default:
 		r.note(e, Refused, "A port that ends in a file, a device or a network of the host.")

@@ -2,6 +2,8 @@ package vmxml
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +14,10 @@ import (
 // reading is one definition on its way into a spec.
 type reading struct {
 	Result
+	firmwareOrder []*element // what the firmware tries by kind, in order
+	spiceOnly     []*element // devices that need SPICE
+	serials       int        // serial ports so far
+	cellNodes     map[int]*element
 }
 
 func (r *reading) note(e *element, k Kind, text string) {
@@ -26,7 +32,7 @@ func Read(text string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r := &reading{}
+	r := &reading{cellNodes: map[int]*element{}}
 	r.Spec.Firmware = fleet.BIOS
 	if t := root.attr("type"); t != "kvm" && t != "qemu" {
 		return Result{}, wrong(root.line, "this is a domain of type %q. Only those of KVM and QEMU can be made here.", cut(t))
@@ -37,12 +43,7 @@ func Read(text string) (Result, error) {
 	if r.Spec.CPUs == 0 || r.Spec.MemoryMiB == 0 {
 		return Result{}, wrong(root.line, "the domain does not say how many vCPUs and how much memory it has.")
 	}
-	for i := range r.Disks {
-		if d := &r.Disks[i]; d.Bus == "ide" && r.Spec.Boot.Machine != fleet.MachinePC {
-			d.Bus = "sata"
-			r.Notes = append(r.Notes, Note{d.Line, "devices/disk", Left, "The machine q35 has no IDE: the disk is a SATA disk here."})
-		}
-	}
+	r.settle(root)
 	slices.SortStableFunc(r.Notes, func(a, b Note) int { return cmp.Compare(a.Line, b.Line) })
 	return r.Result, nil
 }
@@ -67,6 +68,7 @@ func (r *reading) each(in *element, table map[string]part) error {
 			r.note(e, Refused, "An extension of libvirt's that goes past what is checked here.")
 		case !known:
 			r.note(e, Left, "A VM here has no such setting.")
+		case p.take == nil && p.why == "": // it says nothing about the VM
 		case p.take == nil:
 			r.note(e, p.kind, p.why)
 		case seen[e.name] && !p.many:
@@ -86,9 +88,8 @@ func usual(why string) part   { return part{kind: Usual, why: why} }
 func refused(why string) part { return part{kind: Refused, why: why} }
 
 const (
-	ownWay   = "Every VM here has it the same way."
-	hostWay  = "The host chooses it."
-	intoHost = "It reaches into the host."
+	ownWay  = "Every VM here has it the same way."
+	hostWay = "The host chooses it."
 )
 
 // number reads a whole number of an element; most bounds it.
@@ -110,169 +111,113 @@ func kib(e *element, text, unit string) (uint64, error) {
 	return n * by >> 10, nil
 }
 
-// field sets a text of a spec by libvirt's word for it. What people cannot choose here is left out.
-func (r *reading) field(e *element, name, value string, words map[string]string) {
-	if to, ok := words[value]; ok {
-		value = to
-	}
-	f, ok := fleet.FieldOf(name)
-	if !ok || f.Input.Kind != fleet.InputText && !slices.ContainsFunc(f.Input.Options, func(o fleet.Option) bool { return o.Value == value }) {
-		r.note(e, Left, cut(f.Noun)+" "+strconv.Quote(cut(value))+" is none that a VM here can have: it gets the usual one.")
-		return
-	}
-	if err := f.Take(&r.Spec, []byte(strconv.Quote(strings.ToValidUTF8(value, "")))); err != nil {
-		r.note(e, Left, "This is no value that a VM here can have.")
-	}
-}
-
-var domainTable map[string]part
-
-func init() { // its entries use the table's reader
-	domainTable = map[string]part{
-		"name":        {take: func(r *reading, e *element) error { r.Name = strings.TrimSpace(e.text); return nil }},
-		"description": {take: func(r *reading, e *element) error { r.Description = strings.TrimSpace(e.text); return nil }},
-		"title":       {take: takeTitle}, "memory": {take: takeMemory}, "vcpu": {take: takeCPUs}, "cpu": {take: takeCPU}, "os": {take: takeOS}, "memoryBacking": {take: takeBacking},
-		"devices":       {take: func(r *reading, e *element) error { return r.each(e, deviceTable) }},
-		"currentMemory": usual(ownWay), "uuid": usual("A new VM gets its own."), "features": usual(hostWay), "clock": usual(ownWay), "pm": usual(ownWay),
-		"on_poweroff": usual(ownWay), "on_reboot": usual(ownWay), "on_crash": usual(ownWay), "metadata": left("What other programs note there is theirs."),
-		"resource": usual(hostWay), "seclabel": usual(hostWay), "genid": left("A new VM gets no generation id."),
-		"maxMemory": left("Memory cannot be added to a running guest here."), "launchSecurity": left("Encrypted guests cannot be made here yet."),
-	}
-}
-
-func takeTitle(r *reading, e *element) error {
-	r.Description = cmp.Or(r.Description, strings.TrimSpace(e.text))
-	return nil
-}
-
-func takeMemory(r *reading, e *element) error {
+// mib is an amount of memory of the VM in MiB.
+func (r *reading) mib(e *element) (int, error) {
 	n, err := kib(e, e.text, e.attr("unit"))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if n>>10 > fleet.MaxMemoryMiB {
-		return wrong(e.line, "this is more memory than a VM can have.")
+		return 0, wrong(e.line, "this is more memory than a VM can have.")
 	}
-	r.Spec.MemoryMiB = int(n >> 10)
 	if n%1024 != 0 {
-		r.note(e, Left, "The memory is a whole number of MiB here: "+strconv.Itoa(r.Spec.MemoryMiB)+" MiB.")
+		r.note(e, Left, fmt.Sprintf("The memory is a whole number of MiB here: %d MiB.", n>>10))
+	}
+	return int(n >> 10), nil
+}
+
+// set takes a value into the field of that name. What the field cannot have is left out, with the field's own reason.
+func set[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name string, value any) {
+	i := slices.IndexFunc(fields, func(f fleet.Field[S]) bool { return f.Name == name })
+	f, was := fields[i], *to
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = f.Take(to, text)
+	}
+	why := f.Fault(*to)
+	if err == nil && why == "" {
+		return
+	}
+	*to = was
+	shown := cut(fmt.Sprint(value))
+	if f.Input.Kind == fleet.InputChoice {
+		why = "It gets the usual one."
+	}
+	r.note(e, Left, strings.TrimSpace(fmt.Sprintf("%s%s %q is none that a VM here can have. %s", strings.ToUpper(f.Noun[:1]), cut(f.Noun[1:]), shown, why)))
+}
+
+// part sets a field of the spec.
+func (r *reading) part(e *element, name string, value any) {
+	set(r, e, fleet.Parts(), &r.Spec, name, value)
+}
+
+// numberPart sets a field of the spec that is a number. What is no number is wrong; zero is the usual.
+func (r *reading) numberPart(e *element, name, text string) error {
+	return setNumber(r, e, fleet.Parts(), &r.Spec, name, text, 1)
+}
+
+// setNumber is set for a number, in units of by: 1024 for bytes that are kept as KiB.
+func setNumber[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name, text string, by uint64) error {
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 62)
+	if err != nil {
+		return wrong(e.line, "%q in <%s> is no whole number.", cut(text), cut(e.name))
+	}
+	if n > 0 {
+		set(r, e, fields, to, name, int64((n+by-1)/by))
 	}
 	return nil
 }
 
-func takeCPUs(r *reading, e *element) (err error) {
-	if r.Spec.CPUs, err = number(e, e.text, fleet.MaxCPUs); err != nil {
-		return err
-	}
-	if now := e.attr("current"); now != "" && now != strconv.Itoa(r.Spec.CPUs) {
-		r.note(e, Left, "The guest gets all of its vCPUs at its start.")
-	}
-	if e.has("cpuset") {
-		r.note(e, Left, "Which of the host's processors the guest runs on is the host's choice.")
-	}
-	return nil
-}
-
-func takeCPU(r *reading, e *element) error {
-	model := e.first("model")
-	switch mode := e.attr("mode"); {
-	case mode == "host-passthrough" || mode == "host-model" || mode == "maximum":
-		r.field(e, "cpu.model", mode, nil)
-	case model != nil:
-		r.field(model, "cpu.model", strings.TrimSpace(model.text), nil)
-	}
-	for _, in := range e.in {
-		switch in.name {
-		case "model":
-		case "topology":
-			each := map[string]int{"sockets": 1, "dies": 1, "clusters": 1, "cores": 1, "threads": 1}
-			for name := range each {
-				if in.has(name) {
-					n, err := number(in, in.attr(name), fleet.MaxCPUs)
-					if err != nil {
-						return err
-					}
-					each[name] = max(n, 1)
-				}
-			}
-			if each["dies"] > 1 || each["clusters"] > 1 {
-				r.note(in, Left, "Dies and clusters cannot be said here: their cores are those of their socket.")
-			}
-			if each["dies"]*each["clusters"]*each["cores"] > fleet.MaxCPUs {
-				return wrong(in.line, "these are more cores than a VM can have.")
-			}
-			r.Spec.CPU.Sockets, r.Spec.CPU.Cores, r.Spec.CPU.Threads = each["sockets"], each["dies"]*each["clusters"]*each["cores"], each["threads"]
-		case "numa":
-			r.note(in, Left, "NUMA cells are chosen under CPU.")
-		case "feature":
-			r.note(in, Left, "Single features of a processor cannot be chosen here.")
-		default:
-			r.note(in, Left, "This of a processor cannot be chosen here.")
+// others notes the attributes that are none of those; of is what has them: "network card's driver".
+func (r *reading) others(e *element, of string, known ...string) {
+	var more []string
+	for name := range e.attrs {
+		if !slices.Contains(known, name) {
+			more = append(more, cut(name))
 		}
 	}
-	return nil
-}
-
-func takeOS(r *reading, e *element) error {
-	if e.attr("firmware") == "efi" {
-		r.Spec.Firmware = fleet.UEFI
+	if slices.Sort(more); len(more) > 0 {
+		r.note(e, Left, fmt.Sprintf("Of a %s, this is no choice here: %s.", of, cut(strings.Join(more, ", "))))
 	}
-	return r.each(e, map[string]part{
-		"type": {take: func(r *reading, e *element) error {
-			if kind := strings.TrimSpace(e.text); kind != "hvm" {
-				return wrong(e.line, "a guest of type %q cannot be made here.", cut(kind))
-			}
-			if arch := e.attr("arch"); arch != "" && arch != "x86_64" && arch != "aarch64" {
-				r.note(e, Left, "The VM has the architecture of its host.")
-			}
-			switch m := e.attr("machine"); {
-			case m == "" || strings.Contains(m, "q35"):
-			case m == fleet.MachinePC || strings.HasPrefix(m, fleet.MachinePC+"-"):
-				r.Spec.Boot.Machine = fleet.MachinePC
-			default:
-				r.note(e, Left, "A VM here has the machine q35 or pc, not "+cut(m)+".")
-			}
-			return nil
-		}},
-		"loader": {take: func(r *reading, e *element) error {
-			if e.attr("type") == "pflash" {
-				r.Spec.Firmware = fleet.UEFI
-			}
-			text := "The host chooses the firmware's file."
-			if e.attr("secure") == "yes" {
-				text = "The host chooses the firmware's file, without secure boot."
-			}
-			r.note(e, Left, text)
-			return nil
-		}},
-		"bootmenu": {take: func(r *reading, e *element) error { r.Spec.Boot.Menu = e.attr("enable") == "yes"; return nil }},
-		"firmware": usual(hostWay), "boot": {many: true, take: func(r *reading, e *element) error { r.note(e, Usual, ownWay); return nil }},
-		"nvram":  left("The firmware's variables are not brought along: the VM begins with fresh ones."),
-		"kernel": refused(intoHost), "initrd": refused(intoHost), "cmdline": refused(intoHost), "dtb": refused(intoHost), "acpi": refused(intoHost),
-		"smbios": left("What the guest reads as its maker's words is as usual."),
-	})
 }
 
-func takeBacking(r *reading, e *element) error {
-	return r.each(e, map[string]part{
-		"locked": {take: func(r *reading, _ *element) error { r.Spec.Memory.Locked = true; return nil }},
-		"access": {take: func(r *reading, e *element) error { r.Spec.Memory.Shared = e.attr("mode") == "shared"; return nil }},
-		"source": usual(hostWay), "allocation": usual(hostWay), "nosharepages": left("Whether the host merges equal pages is its own choice."),
-		"hugepages": {take: func(r *reading, e *element) error {
-			page := e.first("page")
-			if page == nil {
-				r.note(e, Left, "Huge pages need a size: choose one.")
-				return nil
-			}
-			n, err := kib(page, page.attr("size"), page.attr("unit"))
-			if err != nil {
-				return err
-			}
-			if n > 1<<24 {
-				return wrong(page.line, "there are no pages of this size.")
-			}
-			r.Spec.Memory.HugePageKiB = int(n)
-			return nil
-		}},
-	})
+// settle decides what depends on several elements.
+func (r *reading) settle(root *element) {
+	pc := r.Spec.Boot.Machine == fleet.MachinePC
+	for i := range r.Disks {
+		if d := &r.Disks[i]; d.As.Bus == "ide" && !pc && !d.CDROM {
+			d.As.Bus = "sata"
+			r.Notes = append(r.Notes, Note{d.Line, "devices/disk", Left, "The machine q35 has no IDE: the disk is a SATA disk here."})
+		}
+	}
+	if now := root.first("currentMemory"); r.Spec.Memory.BalloonMiB > 0 && (r.Spec.Devices.Balloon == "none" || r.Spec.Memory.BalloonMiB >= r.Spec.MemoryMiB) {
+		if r.Spec.Memory.BalloonMiB < r.Spec.MemoryMiB {
+			r.note(now, Left, "Without a balloon the guest has all of its memory.")
+		}
+		r.Spec.Memory.BalloonMiB = 0
+	}
+	if most := root.first("maxMemory"); r.Spec.Memory.MaxMiB > 0 && r.Spec.Memory.MaxMiB <= r.Spec.MemoryMiB {
+		r.note(most, Usual, "The VM has as much memory already.")
+		r.Spec.Memory.MaxMiB = 0
+	}
+	if !r.Spec.Display.Spice {
+		for _, e := range r.spiceOnly {
+			r.note(e, Left, "USB redirection comes through SPICE, which this VM has not.")
+		}
+		r.Spec.Display.USBRedirection = 0
+	}
+	if d := r.Spec.Display; d.Heads > 1 && d.Video != "virtio" && d.Video != "qxl" {
+		r.Spec.Display.Heads = 0
+	}
+	for i, e := range r.cellNodes {
+		switch {
+		case i < len(r.Spec.NUMA):
+			r.Spec.NUMA[i].Nodes = cut(e.attr("nodeset"))
+		case i == 0 && r.Spec.Memory.Nodes == "":
+			r.part(e, "memory.nodes", e.attr("nodeset"))
+		default:
+			r.note(e, Left, "The VM has no such NUMA cell.")
+		}
+	}
+	r.settleBoot()
 }

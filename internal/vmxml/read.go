@@ -29,13 +29,13 @@ type Result struct {
 	Notes             []Note
 }
 
-// Disk is one of a definition, in its order.
+// Disk is a disk or a drive of a definition, in its order.
 type Disk struct {
 	Line   int
-	Target string // "vda"
-	Bus    string // one of those of a disk here; empty: virtio
-	Serial string
+	Target string     // "vda"
+	As     fleet.Disk // how the guest has it: the fields of fleet.DiskFields. Of a drive only the boot order counts
 	CDROM  bool
+	Floppy bool
 	Path   string // of a file or a device of the host; empty: it is none
 	Pool   string // of a volume that is named by its pool
 	Volume string
@@ -73,7 +73,13 @@ type element struct {
 	foreign  bool // of another namespace
 }
 
-func (e *element) attr(name string) string { return e.attrs[name] }
+// attr is the value of its attribute; of nil it is empty.
+func (e *element) attr(name string) string {
+	if e == nil {
+		return ""
+	}
+	return e.attrs[name]
+}
 
 // first is the first element of that name in it; nil: none. It may be asked of nil.
 func (e *element) first(name string) *element {
@@ -86,6 +92,14 @@ func (e *element) first(name string) *element {
 		}
 	}
 	return nil
+}
+
+// content is the text in it; of nil it is empty.
+func (e *element) content() string {
+	if e == nil {
+		return ""
+	}
+	return e.text
 }
 
 func (e *element) has(attr string) bool { return e != nil && e.attrs[attr] != "" }

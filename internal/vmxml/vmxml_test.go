@@ -65,9 +65,9 @@ func TestADefinitionBecomesASpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fleet.VMSpec{
-		CPUs: 4, MemoryMiB: 2048, Firmware: fleet.UEFI,
+		CPUs: 2, MemoryMiB: 2048, Firmware: fleet.UEFI,
 		NICs: []fleet.NIC{{Network: "lan", PortGroup: "web", MAC: "52:54:00:00:00:07"}, {Bridge: "br0", Model: "e1000e"}},
-		CPU:  fleet.VMCPU{Model: "Skylake-Server", Sockets: 2, Cores: 2, Threads: 1}, Memory: fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048}, Boot: fleet.VMBoot{Menu: true},
+		CPU:  fleet.VMCPU{Model: "Skylake-Server", Sockets: 2, Cores: 2, Threads: 1, Max: 4, Features: "+vmx"}, Memory: fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048}, Boot: fleet.VMBoot{Menu: true},
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9"},
 		Security: fleet.VMSecurity{TPM: true}, Devices: fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true},
 	}
@@ -75,7 +75,7 @@ func TestADefinitionBecomesASpec(t *testing.T) {
 		t.Errorf("read is %q %q\n%+v, want\n%+v", r.Name, r.Description, r.Spec, want)
 	}
 	disks := []vmxml.Disk{
-		{Line: 23, Target: "vda", Path: "/srv/vm/web.qcow2"}, {Line: 28, Target: "sda", Bus: "scsi", Pool: "fast", Volume: "data.qcow2"}, {Line: 29, Target: "sdb", CDROM: true, Path: "/srv/iso/cd.iso"},
+		{Line: 23, Target: "vda", Path: "/srv/vm/web.qcow2"}, {Line: 28, Target: "sda", As: fleet.Disk{Bus: "scsi"}, Pool: "fast", Volume: "data.qcow2"}, {Line: 29, Target: "sdb", CDROM: true, Path: "/srv/iso/cd.iso"},
 	}
 	if !reflect.DeepEqual(r.Disks, disks) {
 		t.Errorf("the disks are %+v", r.Disks)
@@ -88,7 +88,7 @@ func TestADefinitionBecomesASpec(t *testing.T) {
 		}
 	}
 	for at, kind := range map[string]vmxml.Kind{
-		"10 vcpu": vmxml.Left, "18 cpu/feature": vmxml.Left, "36 devices/graphics": vmxml.Left, "41 devices/tpm": vmxml.Left, "30 devices/controller": vmxml.Usual,
+		"13 os/boot": vmxml.Usual, "36 devices/graphics": vmxml.Left, "41 devices/tpm": vmxml.Left, "30 devices/controller": vmxml.Usual,
 	} {
 		if said[at] != kind {
 			t.Errorf("of line %s it says %q, want %q; all is %v", at, said[at], kind, said)
@@ -118,10 +118,10 @@ func TestAnOldDefinitionKeepsItsMachine(t *testing.T) {
 			said = append(said, n.Text)
 		}
 		all := strings.Join(said, " ")
-		if r.Spec.Boot.Machine != want.machine || r.Disks[0].Bus != want.bus || !strings.Contains(all, want.said) || want.said == "" && strings.Contains(all, "IDE") {
-			t.Errorf("%q: machine %q, bus %q, said %q", machine, r.Spec.Boot.Machine, r.Disks[0].Bus, said)
+		if r.Spec.Boot.Machine != want.machine || r.Disks[0].As.Bus != want.bus || !strings.Contains(all, want.said) || want.said == "" && strings.Contains(all, "IDE") {
+			t.Errorf("%q: machine %q, bus %q, said %q", machine, r.Spec.Boot.Machine, r.Disks[0].As.Bus, said)
 		}
-		if r.Disks[1].Bus != "nvme" || r.Disks[1].Serial != "N1" || r.Disks[2].Bus != "" || !strings.Contains(all, "not at xen") || r.Spec.NICs[0].Model != "rtl8139" || r.Spec.NICs[1].Model != "" || !strings.Contains(all, "not ne2k_pci") {
+		if r.Disks[1].As.Bus != "nvme" || r.Disks[1].As.Serial != "N1" || r.Disks[2].As.Bus != "" || !strings.Contains(all, "not at xen") || r.Spec.NICs[0].Model != "rtl8139" || r.Spec.NICs[1].Model != "" || !strings.Contains(all, "not ne2k_pci") {
 			t.Errorf("%q: read is %+v, %+v; said %q", machine, r.Disks, r.Spec.NICs, said)
 		}
 	}
@@ -178,7 +178,7 @@ func TestWhatReachesBeyondAVMIsTold(t *testing.T) {
 		"a port to a network":           with("", `<serial type='tcp'><source mode='connect' host='10.0.0.1' service='22'/></serial>`),
 		"a console at a socket":         with("", `<console type='unix'><source mode='bind' path='/run/docker.sock'/></console>`),
 		"a channel to a pipe":           with("", `<channel type='pipe'><source path='/tmp/p'/></channel>`),
-		"a parallel port":               with("", `<parallel type='pty'/>`),
+		"a parallel port":               with("", `<parallel type='dev'><source path='/dev/lp0'/></parallel>`),
 		"random numbers from a file":    with("", `<rng model='virtio'><backend model='random'>/etc/shadow</backend></rng>`),
 		"random numbers from a network": with("", `<rng model='virtio'><backend model='egd' type='udp'/></rng>`),
 		"a TPM of the host":             with("", `<tpm model='tpm-tis'><backend type='passthrough'><device path='/dev/tpm0'/></backend></tpm>`),
@@ -276,11 +276,11 @@ func attributes(n int) string {
 // What nobody here knows is left out and listed, and its values are those of a new VM.
 func TestUnknownValuesAreLeftOut(t *testing.T) {
 	t.Parallel()
-	r, err := vmxml.Read(with("<cpu mode='host-passthrough'/><idmap/>", `<video><model type='cirrus'/></video><sound model='sb16'/><watchdog model='diag288'/><graphics type='spice'/><floppy/><disk device='floppy'/>`))
+	r, err := vmxml.Read(with("<cpu mode='host-passthrough'/><idmap/>", `<video><model type='cirrus'/></video><sound model='sb16'/><watchdog model='diag288'/><graphics type='sdl'/><floppy/>`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Spec.Display != (fleet.VMDisplay{}) || r.Spec.Devices != (fleet.VMDevices{}) || r.Spec.CPU.Model != "host-passthrough" || r.Beyond() || len(r.Notes) != 7 {
+	if r.Spec.Display != (fleet.VMDisplay{}) || r.Spec.Devices != (fleet.VMDevices{}) || r.Spec.CPU.Model != "host-passthrough" || r.Beyond() || len(r.Notes) != 6 {
 		t.Errorf("read is %+v with %+v", r.Spec, r.Notes)
 	}
 }

@@ -1,0 +1,49 @@
+package vmxml
+
+import (
+	"slices"
+
+	"quantix/internal/fleet"
+)
+
+// usualOrder is what the firmware of a VM tries where no device has a place by number.
+var usualOrder = []string{"hd", "cdrom", "network"}
+
+// settleBoot gives the first device of each kind its place, where the definition names kinds in another order than the usual one.
+func (r *reading) settleBoot() {
+	numbered := slices.ContainsFunc(r.Disks, func(d Disk) bool { return d.As.BootOrder > 0 }) ||
+		slices.ContainsFunc(r.Spec.NICs, func(n fleet.NIC) bool { return n.BootOrder > 0 })
+	at, inOrder := -1, true
+	for _, e := range r.firmwareOrder {
+		i := slices.Index(usualOrder, e.attr("dev"))
+		inOrder = inOrder && i > at
+		at = i
+	}
+	for n, e := range r.firmwareOrder {
+		switch {
+		case numbered:
+			r.note(e, Left, "The devices' own boot order is taken, which goes with no order of kinds.")
+		case inOrder:
+			r.note(e, Usual, "Disks are tried first, then the CD-ROM, then the network, as on every VM without a boot order.")
+		case !r.bootFrom(e.attr("dev"), n+1):
+			r.note(e, Left, "The VM has no device of the kind "+cut(e.attr("dev"))+" to boot from.")
+		}
+	}
+}
+
+// bootFrom gives the first device of the kind that place. It reports whether there is one.
+func (r *reading) bootFrom(kind string, place int) bool {
+	if kind == "network" {
+		if len(r.Spec.NICs) > 0 {
+			r.Spec.NICs[0].BootOrder = place
+		}
+		return len(r.Spec.NICs) > 0
+	}
+	i := slices.IndexFunc(r.Disks, func(d Disk) bool {
+		return kind == "cdrom" && d.CDROM || kind == "fd" && d.Floppy || kind == "hd" && !d.CDROM && !d.Floppy
+	})
+	if i >= 0 {
+		r.Disks[i].As.BootOrder = place
+	}
+	return i >= 0
+}

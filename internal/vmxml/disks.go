@@ -1,0 +1,130 @@
+package vmxml
+
+import (
+	"cmp"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+func takeDisk(r *reading, e *element) error {
+	device := cmp.Or(e.attr("device"), "disk")
+	d := Disk{Line: e.line, CDROM: device == "cdrom", Floppy: device == "floppy"}
+	target, source := e.first("target"), e.first("source")
+	d.Target = cut(target.attr("dev"))
+	switch device {
+	case "disk", "cdrom", "floppy":
+	case "lun":
+		r.note(e, Refused, "A disk that takes SCSI commands through to the host's device.")
+		return nil
+	default:
+		r.note(e, Left, "A VM here has no such drive: "+cut(device)+".")
+		return nil
+	}
+	for _, in := range e.in {
+		if err := takeOfDisk(r, e, in, &d); err != nil {
+			return err
+		}
+	}
+	switch kind := e.attr("type"); {
+	case source == nil || len(source.attrs) == 0:
+		if !d.CDROM && !d.Floppy {
+			r.note(e, Left, "The disk says not what it is: choose it.")
+		}
+	case kind == "file":
+		d.Path = source.attr("file")
+	case kind == "block":
+		d.Path = source.attr("dev")
+	case kind == "volume":
+		d.Pool, d.Volume = source.attr("pool"), source.attr("volume")
+	default:
+		r.note(e, Refused, "A disk of type "+cut(kind)+" is of no pool.")
+		return nil
+	}
+	r.Disks = append(r.Disks, d)
+	return nil
+}
+
+func takeOfDisk(r *reading, e, in *element, d *Disk) error {
+	drive := d.CDROM || d.Floppy
+	switch in.name {
+	case "source", "address", "alias":
+	case "target":
+		if !drive {
+			takeBus(r, in, d)
+		}
+	case "serial":
+		if !drive {
+			set(r, in, fleet.DiskFields, &d.As, "serial", strings.TrimSpace(in.text))
+		}
+	case "boot":
+		return setNumber(r, in, fleet.DiskFields, &d.As, "bootOrder", in.attr("order"), 1)
+	case "driver":
+		if !drive {
+			takeDriver(r, e, in, d)
+		}
+	case "readonly":
+		if !drive {
+			set(r, in, fleet.DiskFields, &d.As, "readOnly", true)
+		}
+	case "shareable":
+		r.note(in, Left, "The disk becomes a new volume, which is no other VM's. What VMs share is an existing volume: choose it as one.")
+	case "iotune":
+		return takeTune(r, in, d)
+	case "backingStore", "mirror":
+		if len(in.in) > 0 {
+			r.note(in, Refused, "A disk that stands on another file.")
+		}
+	case "encryption", "auth":
+		r.note(in, Refused, "A secret of the host.")
+	default:
+		r.note(in, Left, "A VM here has no such setting of a disk.")
+	}
+	return nil
+}
+
+func takeBus(r *reading, target *element, d *Disk) {
+	switch bus := target.attr("bus"); {
+	case bus == "" || bus == "virtio":
+	case offered(fleet.DiskBuses, bus):
+		d.As.Bus = bus
+	default:
+		r.note(target, Left, "A disk is at the virtio bus here, not at "+cut(bus)+": its guest needs the driver.")
+	}
+}
+
+func takeDriver(r *reading, disk, e *element, d *Disk) {
+	for _, name := range []string{"cache", "io", "discard"} {
+		if e.has(name) {
+			set(r, e, fleet.DiskFields, &d.As, name, e.attr(name))
+		}
+	}
+	if e.attr("type") == fleet.Raw && disk.attr("type") == "file" {
+		set(r, e, fleet.DiskFields, &d.As, "format", fleet.Raw)
+	}
+	r.others(e, "disk's driver", "name", "type", "cache", "io", "discard")
+}
+
+// tunes are the limits of a disk: by libvirt's name, the field, and what one of the field's units is in libvirt's.
+var tunes = map[string]struct {
+	field string
+	by    uint64
+}{
+	"total_iops_sec": {"limits.totalIops", 1}, "read_iops_sec": {"limits.readIops", 1}, "write_iops_sec": {"limits.writeIops", 1}, "total_iops_sec_max": {"limits.burstIops", 1},
+	"total_bytes_sec": {"limits.totalKiB", 1024}, "read_bytes_sec": {"limits.readKiB", 1024}, "write_bytes_sec": {"limits.writeKiB", 1024}, "total_bytes_sec_max": {"limits.burstKiB", 1024},
+	"total_iops_sec_max_length": {"limits.burstSeconds", 1}, "total_bytes_sec_max_length": {"limits.burstSeconds", 1},
+}
+
+func takeTune(r *reading, e *element, d *Disk) error {
+	for _, in := range e.in {
+		t, known := tunes[in.name]
+		if !known {
+			r.note(in, Left, "Limits are of operations and bytes, of reads and writes or of both, with a burst of both: this one cannot be chosen here.")
+			continue
+		}
+		if err := setNumber(r, in, fleet.DiskFields, &d.As, t.field, in.text, t.by); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package vmxml
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+var domainTable map[string]part
+
+func init() { // its entries use the table's reader
+	domainTable = map[string]part{
+		"name":        {take: func(r *reading, e *element) error { r.Name = strings.TrimSpace(e.text); return nil }},
+		"description": {take: func(r *reading, e *element) error { r.Description = strings.TrimSpace(e.text); return nil }},
+		"title":       {take: takeTitle}, "memory": {take: takeMemory}, "vcpu": {take: takeCPUs}, "cpu": {take: takeCPU}, "os": {take: takeOS}, "memoryBacking": {take: takeBacking},
+		"devices":       {take: func(r *reading, e *element) error { return r.each(e, deviceTable) }},
+		"currentMemory": {take: takeCurrentMemory}, "maxMemory": {take: takeMaxMemory}, "cputune": {take: takeCPUTune}, "numatune": {take: takeNUMATune},
+		"features": {take: takeFeatures}, "clock": {take: takeClock}, "pm": {take: takePM},
+		"on_poweroff": ending("a guest that powers off is off", "destroy", map[string]string{"restart": "always"}), "on_crash": ending("a guest that crashes is off, or starts again", "destroy", map[string]string{"restart": "onFailure"}),
+		"on_reboot": ending("a guest that restarts does so", "restart", nil), "uuid": usual("A new VM gets its own."), "metadata": left("What other programs note there is theirs."),
+		"resource": usual(hostWay), "seclabel": usual(hostWay), "genid": left("A new VM gets no generation id."),
+		"launchSecurity": {take: takeLaunchSecurity}, "iothreads": left("IOThreads cannot be chosen here: the disks' I/O runs in QEMU's main thread."),
+		"iothreadids": left("IOThreads cannot be chosen here."), "defaultiothread": left("IOThreads cannot be chosen here."),
+		"blkiotune": left("A disk's limits are chosen at the disk, not for all of the VM."), "sysinfo": left("What the guest reads as its maker's words is as usual."),
+		"bootloader": refused("A program of the host."),
+	}
+}
+
+func takeTitle(r *reading, e *element) error {
+	r.Description = cmp.Or(r.Description, strings.TrimSpace(e.text))
+	return nil
+}
+
+func takeMemory(r *reading, e *element) (err error) {
+	r.Spec.MemoryMiB, err = r.mib(e)
+	return err
+}
+
+// takeCurrentMemory may come before the memory itself: see settle.
+func takeCurrentMemory(r *reading, e *element) error {
+	n, err := kib(e, e.text, e.attr("unit"))
+	if err != nil {
+		return err
+	}
+	if n>>10 > 0 {
+		r.part(e, "memory.balloonMiB", n>>10)
+	}
+	return nil
+}
+
+func takeMaxMemory(r *reading, e *element) error {
+	n, err := r.mib(e)
+	if err != nil {
+		return err
+	}
+	r.part(e, "memory.maxMiB", n)
+	return nil
+}
+
+func takeCPUs(r *reading, e *element) (err error) {
+	if r.Spec.CPUs, err = number(e, e.text, fleet.MaxCPUs); err != nil {
+		return err
+	}
+	if e.has("current") {
+		now, err := number(e, e.attr("current"), r.Spec.CPUs)
+		if err != nil {
+			return err
+		}
+		if now > 0 && now < r.Spec.CPUs {
+			r.Spec.CPU.Max, r.Spec.CPUs = r.Spec.CPUs, now
+		}
+	}
+	if e.has("cpuset") {
+		r.part(e, "cpu.pinned", e.attr("cpuset"))
+	}
+	return nil
+}
+
+func takeCPU(r *reading, e *element) error {
+	model := e.first("model")
+	switch mode := e.attr("mode"); {
+	case mode == "host-passthrough" || mode == "host-model" || mode == "maximum":
+		r.part(e, "cpu.model", mode)
+	case model != nil:
+		r.part(model, "cpu.model", strings.TrimSpace(model.text))
+	}
+	var features []string
+	for _, in := range e.in {
+		switch in.name {
+		case "model", "vendor":
+		case "topology":
+			if err := takeTopology(r, in); err != nil {
+				return err
+			}
+		case "numa":
+			if err := takeCells(r, in); err != nil {
+				return err
+			}
+		case "feature":
+			switch name := cut(in.attr("name")); in.attr("policy") {
+			case "", "require", "force":
+				features = append(features, "+"+name)
+			case "disable", "forbid":
+				features = append(features, "-"+name)
+			default:
+				r.note(in, Left, "A feature is asked for or taken away here; the policy "+cut(in.attr("policy"))+" is neither.")
+			}
+		default:
+			r.note(in, Left, "Of a processor, its model, features, topology and NUMA cells can be chosen here.")
+		}
+	}
+	if len(features) > 0 {
+		r.part(e, "cpu.features", strings.Join(features, " "))
+	}
+	return nil
+}
+
+func takeTopology(r *reading, e *element) error {
+	each := map[string]int{"sockets": 1, "dies": 1, "clusters": 1, "cores": 1, "threads": 1}
+	for name := range each {
+		if e.has(name) {
+			n, err := number(e, e.attr(name), fleet.MaxCPUs)
+			if err != nil {
+				return err
+			}
+			each[name] = max(n, 1)
+		}
+	}
+	if each["dies"] > 1 || each["clusters"] > 1 {
+		r.note(e, Left, "Dies and clusters cannot be said here: their cores are those of their socket.")
+	}
+	if each["dies"]*each["clusters"]*each["cores"] > fleet.MaxCPUs {
+		return wrong(e.line, "these are more cores than a VM can have.")
+	}
+	r.Spec.CPU.Sockets, r.Spec.CPU.Cores, r.Spec.CPU.Threads = each["sockets"], each["dies"]*each["clusters"]*each["cores"], each["threads"]
+	return nil
+}
+
+// takeCells reads the NUMA cells. One alone is all of the VM, which needs no cell here.
+func takeCells(r *reading, e *element) error {
+	var cells []fleet.VMCell
+	for _, in := range e.in {
+		if in.name != "cell" {
+			r.note(in, Left, "Of NUMA cells, their vCPUs, memory and the host's nodes can be chosen here.")
+			continue
+		}
+		n, err := kib(in, in.attr("memory"), in.attr("unit"))
+		if err != nil {
+			return err
+		}
+		if n>>10 > fleet.MaxMemoryMiB || len(cells) == fleet.MaxCells {
+			return wrong(in.line, "these are more NUMA cells, or larger ones, than a VM can have.")
+		}
+		if len(in.in) > 0 || in.has("memAccess") || in.has("discard") {
+			r.note(in, Left, "Distances, caches and access of single cells cannot be chosen here.")
+		}
+		cells = append(cells, fleet.VMCell{CPUs: cut(in.attr("cpus")), MemoryMiB: int(n >> 10)})
+	}
+	if len(cells) == 1 {
+		r.note(e, Usual, "One cell is all of the VM, and needs no setting.")
+		return nil
+	}
+	r.Spec.NUMA = cells
+	return nil
+}
+
+func takeFeatures(r *reading, e *element) error {
+	return r.each(e, map[string]part{
+		"acpi": usual("Every VM here has it."), "apic": usual("Every VM here has it."), "pae": usual("Every VM here has it."), "vmport": usual(hostWay), "smm": usual("It comes with secure boot."),
+		"hyperv": left("Hyper-V enlightenments cannot be chosen here."), "kvm": left("What a guest sees of KVM cannot be chosen here."),
+	})
+}
+
+func takeClock(r *reading, e *element) error {
+	if offset := cmp.Or(e.attr("offset"), "utc"); offset != "utc" {
+		r.note(e, Left, "A VM's clock is in UTC here, not "+cut(offset)+": set the time zone in the guest.")
+		return nil
+	}
+	r.note(e, Usual, ownWay)
+	return nil
+}
+
+func takePM(r *reading, e *element) error {
+	on := func(name string) bool { return e.first(name).has("enabled") && e.first(name).attr("enabled") == "yes" }
+	if on("suspend-to-mem") || on("suspend-to-disk") {
+		r.note(e, Left, "A guest cannot suspend itself here: pause the VM, or take a snapshot with its memory.")
+		return nil
+	}
+	r.note(e, Usual, ownWay)
+	return nil
+}
+
+// ending is what becomes of a VM when its guest ends in some way: usual is libvirt's word for what happens here anyway, said in words; policies
+// are the words that the policy for a VM that goes off by itself has a value for.
+func ending(said, usual string, policies map[string]string) part {
+	return part{take: func(r *reading, e *element) error {
+		switch word := strings.TrimSpace(e.text); {
+		case word == usual:
+			r.note(e, Usual, ownWay)
+		case policies[word] != "" && r.Spec.Policy.Restart != "always":
+			r.part(e, "policy.restart", policies[word])
+		case policies[word] == "":
+			r.note(e, Left, strconv.Quote(cut(word))+" cannot be chosen here: "+said+".")
+		}
+		return nil
+	}}
+}
+
+func takeLaunchSecurity(r *reading, e *element) error {
+	kind := e.attr("type")
+	if kind == "sev" {
+		if policy, err := strconv.ParseUint(strings.TrimSpace(e.first("policy").content()), 0, 32); err == nil && policy&4 != 0 {
+			kind = "sev-es"
+		}
+	}
+	if !slices.ContainsFunc(fleet.ConfidentialKinds, func(o fleet.Option) bool { return o.Value == kind && kind != "" }) {
+		r.note(e, Left, "Memory is encrypted by AMD SEV or Intel TDX here, not by "+cut(kind)+".")
+		return nil
+	}
+	r.part(e, "security.confidential", kind)
+	r.note(e, Usual, "Its policy and its keys are those that the host gives a new VM.")
+	return nil
+}

@@ -1,0 +1,170 @@
+package vmxml
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+const (
+	chooseKernel = "A file of the host. Choose a kernel or an initial RAM disk in a pool, under Boot."
+	intoHost     = "It reaches into the host."
+)
+
+func takeOS(r *reading, e *element) error {
+	if e.attr("firmware") == "efi" {
+		r.Spec.Firmware = fleet.UEFI
+	}
+	return r.each(e, map[string]part{
+		"type": {take: takeMachine}, "loader": {take: takeLoader}, "firmware": {take: takeFirmware},
+		"bootmenu": {take: func(r *reading, e *element) error { r.Spec.Boot.Menu = e.attr("enable") == "yes"; return nil }},
+		"boot":     {many: true, take: func(r *reading, e *element) error { r.firmwareOrder = append(r.firmwareOrder, e); return nil }},
+		"nvram":    left("The firmware's variables are not brought along: the VM begins with fresh ones."),
+		"kernel":   refused(chooseKernel), "initrd": refused(chooseKernel), "cmdline": refused("It goes with a kernel of the host. Give it with the kernel, under Boot."),
+		"dtb": refused(intoHost), "acpi": refused(intoHost), "smbios": left("What the guest reads as its maker's words is as usual."), "bios": left("How long the firmware waits, and where it writes, is as usual."),
+	})
+}
+
+func takeMachine(r *reading, e *element) error {
+	if kind := strings.TrimSpace(e.text); kind != "hvm" {
+		return wrong(e.line, "a guest of type %q cannot be made here.", cut(kind))
+	}
+	if arch := e.attr("arch"); arch != "" && arch != "x86_64" && arch != "aarch64" {
+		r.note(e, Left, "The VM has the architecture of its host.")
+	}
+	switch m := e.attr("machine"); {
+	case m == "" || strings.Contains(m, "q35"):
+	case m == fleet.MachinePC || strings.HasPrefix(m, fleet.MachinePC+"-"):
+		r.Spec.Boot.Machine = fleet.MachinePC
+	default:
+		r.note(e, Left, "A VM here has the machine q35 or pc, not "+cut(m)+".")
+	}
+	return nil
+}
+
+func takeLoader(r *reading, e *element) error {
+	if e.attr("type") == "pflash" {
+		r.Spec.Firmware = fleet.UEFI
+	}
+	r.Spec.Security.SecureBoot = r.Spec.Security.SecureBoot || e.attr("secure") == "yes"
+	if path := strings.TrimSpace(e.text); path != "" {
+		r.note(e, Usual, "The host chooses the firmware's file.")
+	}
+	return nil
+}
+
+func takeFirmware(r *reading, e *element) error {
+	for _, in := range e.in {
+		if in.name == "feature" && in.attr("name") == "secure-boot" {
+			r.Spec.Security.SecureBoot = in.attr("enabled") == "yes"
+		}
+	}
+	return nil
+}
+
+func takeBacking(r *reading, e *element) error {
+	return r.each(e, map[string]part{
+		"locked": {take: func(r *reading, _ *element) error { r.Spec.Memory.Locked = true; return nil }},
+		"access": {take: func(r *reading, e *element) error { r.Spec.Memory.Shared = e.attr("mode") == "shared"; return nil }},
+		"source": usual(hostWay), "allocation": usual(hostWay), "nosharepages": left("Whether the host merges equal pages is its own choice."),
+		"discard": left("What becomes of the memory's file at the end is the host's choice."),
+		"hugepages": {take: func(r *reading, e *element) error {
+			page := e.first("page")
+			if page == nil {
+				r.note(e, Left, "Huge pages need a size: choose one.")
+				return nil
+			}
+			n, err := kib(page, page.attr("size"), page.attr("unit"))
+			if err != nil {
+				return err
+			}
+			if n > 1<<24 {
+				return wrong(page.line, "there are no pages of this size.")
+			}
+			if len(e.in) > 1 || page.has("nodeset") {
+				r.note(e, Left, "All of the memory has pages of one size here: that of the first.")
+			}
+			r.part(page, "memory.hugePageKiB", n)
+			return nil
+		}},
+	})
+}
+
+// defaultPeriod is over what libvirt measures a limit of vCPUs where the definition does not say, in microseconds.
+const defaultPeriod = 100_000
+
+// takeCPUTune reads shares, the limit, and pinning where all vCPUs have the same.
+func takeCPUTune(r *reading, e *element) error {
+	pins := map[string]bool{}
+	var last *element
+	for _, in := range e.in {
+		switch in.name {
+		case "shares":
+			if err := r.numberPart(in, "cpu.shares", in.text); err != nil {
+				return err
+			}
+		case "period":
+		case "quota":
+			if err := takeQuota(r, e, in); err != nil {
+				return err
+			}
+		case "vcpupin":
+			pins[fleet.PlainSet(strings.TrimSpace(in.attr("cpuset")))], last = true, in
+		case "emulatorpin", "iothreadpin", "emulatorsched", "iothreadsched", "emulator_period", "emulator_quota", "iothread_period", "iothread_quota":
+			r.note(in, Left, "Only vCPUs can be limited and pinned here, not QEMU's other threads.")
+		default:
+			r.note(in, Left, "Shares, a limit for each vCPU, and the processors for all of them can be chosen here.")
+		}
+	}
+	switch {
+	case len(pins) > 1:
+		r.note(last, Left, "All vCPUs are pinned to the same processors here. Choose them under CPU.")
+	case last != nil:
+		r.part(last, "cpu.pinned", strings.TrimSpace(last.attr("cpuset")))
+	}
+	return nil
+}
+
+func takeQuota(r *reading, tune, e *element) error {
+	quota, err := strconv.ParseInt(strings.TrimSpace(e.text), 10, 62)
+	if err != nil {
+		return wrong(e.line, "%q in <quota> is no whole number.", cut(e.text))
+	}
+	period := int64(defaultPeriod)
+	if p := tune.first("period"); p != nil {
+		n, err := number(p, p.text, 1<<30)
+		if err != nil {
+			return err
+		}
+		period = cmp.Or(int64(n), period)
+	}
+	if percent := quota / max(period/100, 1); quota > 0 && percent < 100 { // more is no limit of one vCPU
+		r.part(e, "cpu.limit", max(percent, 1))
+	}
+	return nil
+}
+
+// takeNUMATune may come before the NUMA cells: see settle.
+func takeNUMATune(r *reading, e *element) error {
+	const strict = "The memory comes from the nodes of the host that are named, and from no other: another way cannot be chosen here."
+	for _, in := range e.in {
+		nodes := strings.TrimSpace(in.attr("nodeset"))
+		switch {
+		case in.name != "memory" && in.name != "memnode":
+			r.note(in, Left, "A VM here has no such setting.")
+		case cmp.Or(in.attr("mode"), "strict") != "strict" || nodes == "":
+			r.note(in, Left, strict)
+		case in.name == "memory":
+			r.part(in, "memory.nodes", nodes)
+		default:
+			cell, err := number(in, in.attr("cellid"), fleet.MaxCells-1)
+			if err != nil {
+				return err
+			}
+			r.cellNodes[cell] = in
+		}
+	}
+	return nil
+}
