@@ -173,6 +173,7 @@ const (
 	Raw          ImageKind = "raw"           // any bytes
 	Qcow2Backing ImageKind = "qcow2-backing" // names a backing file: must be refused
 	Qcow2Data    ImageKind = "qcow2-data"    // keeps its data in another file: must be refused
+	Qcow2Short   ImageKind = "qcow2-short"   // its end is missing
 	ISO          ImageKind = "iso"           // an ISO 9660 volume descriptor and no more
 	LinkedISO    ImageKind = "iso-linked"    // a symbolic link to one outside the pool: must be refused
 	Folder       ImageKind = "folder"        // no image: a directory beside them
@@ -246,6 +247,7 @@ var (
 		{"a context that has ended is honoured", testDeadline},
 	}
 	more = []testCase{
+		{"a pool says which images are not sound", testUnsoundImages},
 		{"NUMA cells of a guest", testCells},
 		{"a guest whose memory is encrypted, where the host can", testConfidential},
 		{"a guest whose device of the host is not there stays off", testNoDevice},

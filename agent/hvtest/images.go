@@ -2,6 +2,7 @@ package hvtest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"quantix/internal/fleet"
@@ -51,5 +52,20 @@ func testISOs(t *testing.T, h *host) {
 		vm.Generation, vm.Spec.ISO = 2, &fleet.Volref{PoolID: p.ID, Volume: bad}
 		h.refused("put "+bad+" into the drive", h.ApplyVM(h.ctx, h.order(vm)), bad)
 		h.status(vm.ID, 1)
+	}
+}
+
+// A pool's volumes say which of them are no sound images.
+func testUnsoundImages(t *testing.T, h *host) {
+	p := h.pool()
+	says := map[string]string{"whole.qcow2": "", "whole.img": "", "whole.iso": "", "elsewhere.qcow2": "an external data file", "short.qcow2": "cut off"}
+	for name, kind := range map[string]ImageKind{"whole.qcow2": Qcow2, "whole.img": Raw, "whole.iso": ISO, "elsewhere.qcow2": Qcow2Data, "short.qcow2": Qcow2Short} {
+		h.h.AddImage(t, p, Image{Name: name, Kind: kind, SizeBytes: 4 << 20})
+	}
+	for name, want := range says {
+		v, ok := h.volume(p, name)
+		if !ok || want == "" && v.Unsound != "" || !strings.Contains(v.Unsound, want) {
+			t.Errorf("%s is %+v, want one that says %q", name, v, want)
+		}
 	}
 }

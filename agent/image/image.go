@@ -85,6 +85,22 @@ func (f Facts) Bootable(volume string) error {
 	return f.disk("The image "+volume, fleet.Conflict)
 }
 
+// Unsound says why the file is no image to make anything from, as a sentence; empty: nothing speaks against it.
+func (f Facts) Unsound() string {
+	switch {
+	case f.RefersTo != "":
+		return "It refers to " + f.RefersTo + ", so it is no whole image. Put one in its place that stands alone."
+	case f.Encrypted || f.Format == "luks":
+		return "It is encrypted. Only images that are not encrypted are taken."
+	case f.Fault != "":
+		return "It is not sound: " + f.Fault + ". Put a whole one in its place."
+	}
+	if err := f.disk("It", fleet.Conflict); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 // Medium refuses what is no disc for a drive.
 func (f Facts) Medium(volume string) error {
 	if f.Format != "raw" || !f.Disc {

@@ -84,7 +84,10 @@ func readQcow2(r io.ReaderAt, head []byte, size int64, deep bool) (Facts, error)
 		return f, nil
 	}
 	var err error
-	f.Fault, err = q.level1(r)
+	if f.Fault, err = q.level1(r); err != nil || f.Fault != "" || f.RefersTo != "" {
+		return f, err
+	}
+	f.Fault, err = q.data(r)
 	return f, err
 }
 

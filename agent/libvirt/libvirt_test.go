@@ -280,6 +280,15 @@ func addImage(t *testing.T, pool fleet.Pool, image hvtest.Image) {
 		run(t, "qemu-img", "convert", "-f", "raw", "-O", "raw", raw, path)
 	case hvtest.Qcow2:
 		run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, path)
+	case hvtest.Qcow2Short:
+		run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, path)
+		info, err := os.Stat(path)
+		if err == nil {
+			err = os.Truncate(path, info.Size()*9/10)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	case hvtest.ISO:
 		disc(t, path, image.SizeBytes)
 	case hvtest.Folder:

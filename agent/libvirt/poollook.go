@@ -183,7 +183,7 @@ func (w *poolWatch) try(dir, options string) {
 func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
-	volumes, total, machines, unlisted := w.volumes, w.total, w.machines, w.unlisted
+	volumes, total, machines, images, unlisted := w.volumes, w.total, w.machines, w.images, w.unlisted
 	w.mu.Unlock()
 	if due {
 		begun := time.Now()
@@ -209,9 +209,10 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 		}
 		if p.Spec.Kind.Is().Files {
 			machines = tellAppliances(volumes, machines)
+			images = tellUnsound(volumes, images)
 		}
 		w.mu.Lock()
-		w.machines = machines
+		w.machines, w.images = machines, images
 		w.volumes, w.total, w.unlisted, w.refreshed, w.failure, w.hung = volumes, total, unlisted, begun, "", false
 		w.mu.Unlock()
 	}

@@ -47,6 +47,7 @@ type poolWatch struct {
 	refreshed time.Time
 	volumes   []fleet.Volume
 	machines  map[string]seenAppliance
+	images    map[string]seenImage
 	total     int    // volumes are the first of so many
 	unlisted  string // why volumes are those of an earlier look; empty: they are not
 	told      fleet.PoolStatus

@@ -273,6 +273,9 @@ func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time
 	slices.Sort(bases)
 	v.StoodOn = slices.DeleteFunc(v.StoodOn, func(id fleet.VMID) bool { i := slices.Index(v.UsedBy, id); return i < 0 || i >= fleet.MostUsers })
 	v.UsedBy, v.InDrive, v.BaseOf = v.UsedBy[:min(len(v.UsedBy), fleet.MostUsers)], v.InDrive[:min(len(v.InDrive), fleet.MostUsers)], bases[:min(len(bases), fleet.MostUsers)]
+	if len(v.UsedBy) > 0 {
+		v.Unsound = "" // a guest may be writing to it
+	}
 	if at := modified.UTC().Truncate(fleet.ModifiedTo); !modified.IsZero() && len(v.UsedBy) == 0 {
 		v.ModifiedAt = &at
 	}

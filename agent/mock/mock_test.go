@@ -11,6 +11,7 @@ import (
 
 	"quantix/agent"
 	"quantix/agent/hvtest"
+	"quantix/agent/image"
 	"quantix/internal/fleet"
 )
 
@@ -279,7 +280,9 @@ func (h *Host) addImage(p fleet.Pool, img hvtest.Image) {
 	case hvtest.Qcow2Backing:
 		f.Backing = path.Join(p.Spec.Path, "base.img")
 	case hvtest.Qcow2Data:
-		f.refers = true
+		f.refers, f.Unsound = true, image.Facts{Format: "qcow2", RefersTo: "an external data file"}.Unsound()
+	case hvtest.Qcow2Short:
+		f.Unsound = image.Facts{Format: "qcow2", Fault: "it is cut off"}.Unsound()
 	}
 	h.pools[p.Name].dir.files[img.Name] = f
 }

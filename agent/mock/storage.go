@@ -307,7 +307,7 @@ func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 		v.UsedBy = slices.Concat(v.UsedBy, v.StoodOn)
 		slices.Sort(v.UsedBy)
 		if len(v.UsedBy) > 0 {
-			v.ModifiedAt = nil
+			v.ModifiedAt, v.Unsound = nil, ""
 		}
 		s.Volumes = append(s.Volumes, v)
 		s.UsedBytes += v.AllocBytes

@@ -261,3 +261,23 @@ func TestACopyIsPublishedAsItsImage(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What its host reads as no sound image is refused at once, whichever way it is to come into the library.
+func TestUnsoundImagesAreNotPublished(t *testing.T) {
+	s := newSite(t)
+	const why = "It is not sound: its data lies outside the file, which has 9 B. It may be cut off. Put a whole one in its place."
+	for _, h := range []fleet.HostID{s.h1, s.h2} {
+		s.lay(s.nfs, h, `{"name":"short.qcow2","path":"/v/short.qcow2","format":"qcow2","capacityBytes":100,"unsound":"`+why+`"}`)
+	}
+	s.refused("publish it", fleet.Conflict, "short.qcow2 cannot be published. "+why, func() error {
+		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: "short.qcow2"})
+	})
+	s.refused("make an image of it", fleet.Conflict, why, func() error {
+		_, _, err := s.AddImage(t.Context(), chief, control.NewImage{Name: "short", Source: control.ImageSource{PoolID: s.nfs, Volume: "short.qcow2"}})
+		return err
+	})
+	all, err := s.PoolVolumes(t.Context(), chief, s.nfs)
+	if i := slices.IndexFunc(all, func(v browse.VolumeOn) bool { return v.Name == "short.qcow2" }); err != nil || i < 0 || all[i].Unfit != why {
+		t.Errorf("its volume says %+v (%v)", all, err)
+	}
+}

@@ -89,6 +89,8 @@ type Volume struct {
 	StoodOn []VMID `json:"stoodOn,omitempty"`
 	// Appliance is what machine the file is, where it is one: an OVA archive, or a disk in another product's format.
 	Appliance *Appliance `json:"appliance,omitempty"`
+	// Unsound is why the file is no image to make anything from, as its host reads it, in a sentence; empty: nothing speaks against it.
+	Unsound string `json:"unsound,omitempty"`
 }
 
 // MostUsers bounds whom a Volume names: any number of disks may stand on one file.

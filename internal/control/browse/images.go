@@ -167,7 +167,7 @@ func (v VolumeOn) unfit() string {
 	case !v.IsImage() && !v.IsISO():
 		return "It is neither a qcow2 or raw image nor an ISO."
 	}
-	return ""
+	return v.Unsound
 }
 
 // line is one of the volumes' list.

@@ -1,0 +1,107 @@
+package image
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/bits"
+)
+
+// mostTables bounds what is read of the tables of a file that may be cut off, in bytes.
+const mostTables = 1 << 30
+
+const (
+	entryCompressed = 1 << 62
+	entryZero       = 1
+	refcountMask    = ^uint64(0x1ff) // of an entry of the table of reference counts
+)
+
+// data checks that the data that the tables name lies in the file. The reference counts say at once that it does; only where they count clusters
+// behind the file's end are the tables read.
+func (q *qcow2) data(r io.ReaderAt) (string, error) {
+	last, err := q.lastCounted(r)
+	if err != nil || last < 0 || last*q.cluster < q.size {
+		return "", err
+	}
+	step := int64(8)
+	if q.version == 3 && q.u64(72)&featureExtendedL2 != 0 {
+		step = 16
+	}
+	table := make([]byte, q.cluster)
+	read := int64(0)
+	for i := range q.u32(36) {
+		var entry [8]byte
+		if _, err := r.ReadAt(entry[:], int64(q.u64(40))+8*i); err != nil {
+			return "", tolerant(err)
+		}
+		at := int64(binary.BigEndian.Uint64(entry[:]) & offsetMask)
+		if at == 0 {
+			continue
+		}
+		if read += q.cluster; read > mostTables {
+			return "", nil
+		}
+		n, err := r.ReadAt(table, at)
+		if err := tolerant(err); err != nil {
+			return "", err
+		}
+		for e := int64(0); e+8 <= int64(n); e += step {
+			if q.beyond(binary.BigEndian.Uint64(table[e:])) {
+				return q.outside("data"), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// beyond reports whether an entry of a second table names data behind the file's end.
+func (q *qcow2) beyond(entry uint64) bool {
+	if entry&entryCompressed != 0 {
+		shift := 62 - (q.u32(20) - 8)
+		return entry&(1<<shift-1) >= uint64(q.size)
+	}
+	return entry&entryZero == 0 && entry&offsetMask >= uint64(q.size)
+}
+
+// lastCounted is the last cluster that is in use by the reference counts; below zero: none is.
+func (q *qcow2) lastCounted(r io.ReaderAt) (int64, error) {
+	table := make([]byte, q.u32(56)*q.cluster)
+	n, err := r.ReadAt(table, int64(q.u64(48)))
+	if err := tolerant(err); err != nil {
+		return -1, err
+	}
+	order := int64(4)
+	if q.version == 3 {
+		order = q.u32(96)
+	}
+	inBlock := q.cluster * 8 >> order
+	block := make([]byte, q.cluster)
+	for i := int64(n)/8 - 1; i >= 0; i-- {
+		at := binary.BigEndian.Uint64(table[8*i:]) & refcountMask
+		if at == 0 {
+			continue
+		}
+		if at >= uint64(q.size) { // the counts themselves are behind the end
+			return i * inBlock, nil
+		}
+		got, err := r.ReadAt(block, int64(at))
+		if err := tolerant(err); err != nil {
+			return -1, err
+		}
+		for k := got - 1; k >= 0; k-- {
+			if block[k] != 0 {
+				last := int64(k*8 + bits.Len8(block[k]) - 1) // counts of less than a byte begin at its lowest bit
+				return i*inBlock + last>>order, nil
+			}
+		}
+	}
+	return -1, nil
+}
+
+// tolerant is the error of a read, but for the file's end.
+func tolerant(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,89 @@
+package image_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/agent/image"
+)
+
+// unsoundOf is what the file is judged as.
+func unsoundOf(t *testing.T, text []byte) string {
+	t.Helper()
+	f, err := image.Read(bytes.NewReader(text), int64(len(text)), true)
+	if err != nil {
+		return err.Error()
+	}
+	return f.Unsound()
+}
+
+// What QEMU's own tools write is sound as a whole, and is not when its end is missing, wherever that is.
+func TestImagesAreUnsoundWithoutTheirEnd(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("qemu-img"); err != nil {
+		t.Skip("no qemu-img here")
+	}
+	for name, options := range map[string][]string{
+		"usual": nil, "compressed": {"-c"}, "version 2": {"-o", "compat=0.10"}, "small clusters": {"-o", "cluster_size=512"}, "extended L2": {"-o", "extended_l2=on,cluster_size=65536"},
+		"preallocated": {"-o", "preallocation=metadata"}, "wide counts": {"-o", "refcount_bits=64"}, "narrow counts": {"-o", "refcount_bits=1"}, "by zstd": {"-c", "-o", "compression_type=zstd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			raw, made := filepath.Join(t.TempDir(), "raw"), filepath.Join(t.TempDir(), "made")
+			text := make([]byte, 8<<20)
+			for i := range text { // data that cannot be packed to nothing
+				text[i] = byte(i * i >> 7 * 31)
+			}
+			clear(text[2<<20 : 5<<20])
+			if err := os.WriteFile(raw, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args := append(append([]string{"convert", "-f", "raw", "-O", "qcow2"}, options...), raw, made)
+			if out, err := exec.CommandContext(t.Context(), "qemu-img", args...).CombinedOutput(); err != nil {
+				t.Fatalf("qemu-img: %v: %s", err, out)
+			}
+			whole, err := os.ReadFile(made)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if why := unsoundOf(t, whole); why != "" {
+				t.Errorf("the whole image: %s", why)
+			}
+			for _, part := range []int{95, 80, 50, 20, 1} {
+				if why := unsoundOf(t, whole[:len(whole)*part/100]); !strings.Contains(why, "cut off") {
+					t.Errorf("%d %% of it: %q", part, why)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatIsNoImageIsUnsound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text []byte
+		says string
+	}{
+		"a whole image":     {sound(3, nil), ""},
+		"a disk":            {at(510, "\x55\xaa", disk("\xeb\x63")), ""},
+		"a disc":            {at(32769, "CD001", disk("")), ""},
+		"nothing":           {nil, "It is empty"},
+		"encrypted":         {sound(3, u32(32, 1)), "It is encrypted"},
+		"encrypted by LUKS": {sound(3, extension(0x0537be77)), "It is encrypted"},
+		"LUKS itself":       {disk("LUKS\xba\xbe"), "It is encrypted"},
+		"a data file":       {sound(3, u64(72, 4)), "It refers to an external data file"},
+		"a backing file":    {sound(3, u64(8, 200)), "It refers to a backing file"},
+		"no table":          {sound(3, nil)[:2*cluster], "It is not sound"},
+		"half a header":     {sound(3, nil)[:40], "cut off"},
+		"a packed file":     {disk("\x1f\x8b\x08"), "Unpack it first"},
+		"counts beyond":     {sound(3, u64(cluster, 1<<40)), ""}, // a table that nothing needs: QEMU repairs it
+	} {
+		if why := unsoundOf(t, c.text); c.says == "" && why != "" || !strings.Contains(why, c.says) {
+			t.Errorf("%s: %q, want %q", name, why, c.says)
+		}
+	}
+}
