@@ -108,7 +108,7 @@ func (s *Server) registerAPI(e *echo.Echo) {
 		"token": {Type: "http", Scheme: "bearer", Description: "An API token, \"qx_…\", made under Account, API tokens."},
 	}
 	config.Security = []map[string][]string{{"token": {}}}
-	config.Formats = map[string]huma.Format{"application/json": boundedJSON, "json": boundedJSON}
+	config.Formats = map[string]huma.Format{"application/json": boundedJSON, "json": boundedJSON, "application/yaml": boundedYAML}
 	config.FieldsOptionalByDefault = true // what is missing is judged by the same rules as on the pages
 	api := humaecho.New(e, config)
 	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {

@@ -3,7 +3,10 @@ package web_test
 import (
 	"encoding/json"
 	"fmt"
+	"html"
 	"net/http"
+	"regexp"
+	"strings"
 	"testing"
 
 	"quantix/internal/fleet"
@@ -40,4 +43,69 @@ func TestDefaultsCanBeNamed(t *testing.T) {
 		t.Errorf("naming defaults has made generation %s", a.header.Get("ETag"))
 	}
 	admin.call("PATCH", path, `{"spec":{"display":{"video":"cirrus"}}}`).refused(t, http.StatusUnprocessableEntity, "spec.display.video")
+}
+
+func TestANewVMNamesItsTask(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	project := p.addProject("shop")
+	p.addHost("h1", 0)
+	admin := p.program("ann", fleet.RoleAdmin, nil)
+	a := admin.call("POST", "/api/v1/vms", vmBody(project, "web"), "Idempotency-Key", "k1").is(t, http.StatusCreated)
+	task := a.header.Get("Quantix-Task")
+	if text := admin.call("GET", "/api/v1/tasks/"+task, "").is(t, http.StatusOK).body; task == "" || !strings.Contains(text, "vm.apply") {
+		t.Errorf("the task %q is %s", task, text)
+	}
+	if again := admin.call("POST", "/api/v1/vms", vmBody(project, "web"), "Idempotency-Key", "k1").is(t, http.StatusCreated); again.header.Get("Quantix-Task") != task {
+		t.Errorf("asked again it is %q, not %q", again.header.Get("Quantix-Task"), task)
+	}
+}
+
+func TestDoubledNamesAreRefused(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	project, host := p.addProject("shop"), p.addHost("h1", 0)
+	id := p.addVM(project, host, "web", fleet.Stopped)
+	admin := p.program("ann", fleet.RoleAdmin, nil)
+	for body, says := range map[string]string{
+		`{"name":"a","name":"b"}`: "/name", `{"spec":{"cpus":1,"cpus":2}}`: "/spec/cpus", `{"labels":{"a":"1","\u0061":"2"}}`: "/labels/a",
+	} {
+		for method, path := range map[string]string{"POST": "/api/v1/vms", "PATCH": "/api/v1/vms/" + string(id)} {
+			if got := admin.call(method, path, body).refused(t, http.StatusBadRequest, ""); !strings.Contains(got.Detail, says) {
+				t.Errorf("%s %s: %q", method, body, got.Detail)
+			}
+		}
+	}
+}
+
+// What the form of a new VM shows as a call and as YAML makes the VM that the form would.
+func TestWhatTheFormShowsIsAccepted(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	admin := p.program("ann", fleet.RoleAdmin, nil)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	form := newVMForm(project, pool)
+	form.Set("description", "it's 007: \"yes\"\n# no comment")
+	shown := html.UnescapeString(b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).body)
+	call := regexp.MustCompile(`(?s)-d '(\{.*?\n\})'`).FindStringSubmatch(shown)
+	object := regexp.MustCompile(`(?s)(apiVersion: quantix/v1\n.*?)</`).FindStringSubmatch(shown)
+	if call == nil || object == nil {
+		t.Fatalf("the page shows no call or no object: %s", shown)
+	}
+	var made [2]fleet.VMView
+	for i, c := range []struct{ body, kind, name string }{{strings.ReplaceAll(call[1], `'\''`, "'"), "application/json", "by-call"}, {object[1], "application/yaml", "by-yaml"}} {
+		body := strings.ReplaceAll(c.body, "fresh-1", c.name)
+		if err := json.Unmarshal([]byte(admin.call("POST", "/api/v1/vms", body, "Content-Type", c.kind).is(t, http.StatusCreated).body), &made[i]); err != nil {
+			t.Fatal(err)
+		}
+		if vm := made[i]; vm.Name != c.name || vm.Description != "it's 007: \"yes\"\n# no comment" || vm.Spec.MemoryMiB != 1536 || vm.Labels["env"] != "prod" {
+			t.Errorf("%s made %+v", c.kind, vm)
+		}
+	}
+	for body, says := range map[string]string{
+		"apiVersion: quantix/v2\nname: x": "quantix/v1", "kind: Pool\nname: x": "Only a VM", "name: a\nname: b": "already defined", "a: &x 1\nb: *x": "aliases", "name: x\n---\nname: y": "more than one document", "\t": "no YAML",
+	} {
+		if a := admin.call("POST", "/api/v1/vms", body, "Content-Type", "application/yaml"); a.status < 400 || a.status >= 500 || !strings.Contains(a.body, says) {
+			t.Errorf("%q: %d %s", body, a.status, a.body)
+		}
+	}
 }

@@ -31,9 +31,39 @@ func vmAnswer(a fleet.Actor, vm fleet.VMView) *vmOutput {
 	return &vmOutput{ETag: etag(vm.Generation), Body: vmBody{VMView: vm, Offered: Offered{actionsOf(a, vm)}}}
 }
 
-func (s *Server) apiCreateVM(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateVM }) (*vmOutput, error) {
-	vm, err := s.Control.CreateVM(ctx, a, in.Body)
+type newVMInput struct{ Body CreateVM }
+
+// CreateVM is a new VM, as the form of a new VM writes it in YAML, too. Exported, as huma describes no other embedded types.
+type CreateVM struct {
+	control.CreateVM
+	APIVersion string `json:"apiVersion,omitempty" doc:"quantix/v1, or nothing"`
+	Kind       string `json:"kind,omitempty" doc:"VM, or nothing"`
+}
+
+// How an object that is a VM says so.
+const (
+	objectVersion = "quantix/v1"
+	objectVM      = "VM"
+)
+
+func (n CreateVM) check() error {
+	var c fleet.Checks
+	if n.APIVersion != "" && n.APIVersion != objectVersion {
+		c.Add("apiVersion", "The version is %s. Leave it out, or say that.", objectVersion)
+	}
+	if n.Kind != "" && n.Kind != objectVM {
+		c.Add("kind", "Only a VM is made here. Leave the kind out, or say VM.")
+	}
+	return c.Err()
+}
+
+func (s *Server) apiCreateVM(ctx context.Context, a fleet.Actor, in *newVMInput) (*vmOutput, error) {
+	if err := in.Body.check(); err != nil {
+		return nil, err
+	}
+	vm, task, err := s.Control.OrderVM(ctx, a, in.Body.CreateVM)
 	out := vmAnswer(a, vm)
+	out.Task = string(task)
 	out.Location = apiBase + "/vms/" + string(vm.ID)
 	return out, err
 }

@@ -86,7 +86,9 @@ func humaProblem(status int, text string, errs []error) *problemBody {
 		p.Status, p.Title = http.StatusRequestEntityTooLarge, http.StatusText(http.StatusRequestEntityTooLarge)
 		p.Detail, p.Errors = p.Errors[0].Message, nil
 	case status == http.StatusUnsupportedMediaType:
-		p.Detail, p.Errors = "Send JSON: \"Content-Type: application/json\".", nil
+		p.Detail, p.Errors = "Send JSON, with \"Content-Type: application/json\", or YAML, with \"Content-Type: application/yaml\".", nil
+	case status == http.StatusBadRequest && len(p.Errors) == 1 && strings.HasSuffix(p.Errors[0].Message, "."): // our own sentence
+		p.Detail, p.Errors = p.Errors[0].Message, nil
 	case status == http.StatusBadRequest && len(p.Errors) == 1:
 		p.Detail, p.Errors = "The request is not valid JSON: "+p.Errors[0].Message+".", nil
 	case status == http.StatusRequestTimeout, status == http.StatusInternalServerError: // the body could not be read

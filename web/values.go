@@ -3,8 +3,14 @@ package web
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.yaml.in/yaml/v3"
 
 	"quantix/internal/fleet"
 )
@@ -36,8 +42,64 @@ var boundedJSON = huma.Format{
 		if err := checkValues(text, apiValues); err != nil {
 			return err
 		}
+		if err := checkNames(text); err != nil {
+			return err
+		}
 		return json.Unmarshal(text, into)
 	},
+}
+
+// checkNames refuses an object that has a name twice: which of the values counts, readers do not agree on. All else that is wrong with the text
+// is said by who reads it.
+func checkNames(text []byte) error {
+	_, err := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true)).ReadValue()
+	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {
+		return fleet.Errorf(fleet.Malformed, "The JSON has %q twice. Send each name once.", shortName(string(twice.JSONPointer)))
+	}
+	return nil
+}
+
+func shortName(pointer string) string {
+	return strings.ToValidUTF8(pointer[:min(len(pointer), 200)], "")
+}
+
+// boundedYAML is how the API reads the same as YAML, of which it takes what JSON can say: one document without aliases.
+var boundedYAML = huma.Format{
+	Marshal: huma.DefaultJSONFormat.Marshal, // JSON is YAML, too
+	Unmarshal: func(text []byte, into any) error {
+		asJSON, err := jsonOf(text)
+		if err != nil {
+			return err
+		}
+		return boundedJSON.Unmarshal(asJSON, into)
+	},
+}
+
+func jsonOf(text []byte) ([]byte, error) {
+	read := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, more yaml.Node
+	if err := read.Decode(&doc); err != nil {
+		return nil, fleet.Errorf(fleet.Malformed, "This is no YAML: %s.", strings.TrimPrefix(shortName(err.Error()), "yaml: "))
+	}
+	if err := read.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, fleet.Errorf(fleet.Malformed, "The YAML has more than one document. Send one at a time.")
+	}
+	if aliased(&doc) {
+		return nil, fleet.Errorf(fleet.Malformed, "The YAML has aliases, which are not read. Write out what they stand for.")
+	}
+	var tree any
+	if err := doc.Decode(&tree); err != nil {
+		return nil, fleet.Errorf(fleet.Malformed, "This is no YAML: %s.", strings.TrimPrefix(shortName(err.Error()), "yaml: "))
+	}
+	asJSON, err := json.Marshal(tree)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Malformed, "The YAML says what JSON cannot: names that are no texts, or numbers without end.")
+	}
+	return asJSON, nil
+}
+
+func aliased(n *yaml.Node) bool {
+	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, aliased)
 }
 
 // values is how many values the JSON text has. Of a text that is none, the answer is any number.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/shell"
@@ -90,8 +89,11 @@ func (s *Server) apiPlanVM(ctx context.Context, a fleet.Actor, in *updateVMInput
 	})
 }
 
-func (s *Server) apiPlanNewVM(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateVM }) (*planOutput, error) {
-	plan, err := s.Control.PlanNewVM(ctx, a, in.Body)
+func (s *Server) apiPlanNewVM(ctx context.Context, a fleet.Actor, in *newVMInput) (*planOutput, error) {
+	if err := in.Body.check(); err != nil {
+		return nil, err
+	}
+	plan, err := s.Control.PlanNewVM(ctx, a, in.Body.CreateVM)
 	return &planOutput{plan}, err
 }
 

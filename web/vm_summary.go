@@ -140,7 +140,7 @@ func written(c echo.Context, vm control.CreateVM) (call, object string, err erro
 		return "", "", err
 	}
 	word := func(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
-	body.Content = append([]*yaml.Node{word("apiVersion"), word("quantix/v1"), word("kind"), word("VM")}, body.Content...)
+	body.Content = append([]*yaml.Node{word("apiVersion"), word(objectVersion), word("kind"), word(objectVM)}, body.Content...)
 	object, err = asYAML(body)
 	// An apostrophe would end what the shell reads.
 	quoted := strings.ReplaceAll(strings.TrimSpace(pretty.String()), "'", `'\''`)

@@ -32,25 +32,30 @@ type CreateVM struct {
 	Overcommit  bool              `json:"overcommit,omitempty"` // promise more storage than there is: for those who may change infrastructure
 }
 
-// CreateVM writes a new VM and queues its creation, and its start where that is asked for.
+// CreateVM is OrderVM for who does not wait for the task.
 func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fleet.VMView, error) {
+	vm, _, err := c.OrderVM(ctx, a, in)
+	return vm, err
+}
+
+// OrderVM writes a new VM and queues its creation, which is the task, and its start where that is asked for.
+func (c *Control) OrderVM(ctx context.Context, a fleet.Actor, in CreateVM) (vm fleet.VMView, task fleet.TaskID, err error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	id := fleet.NewID[fleet.VMID]()
-	var vm fleet.VMView
 	in, from, err := c.planFrom(ctx, a, id, in)
 	if err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		vm, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, in, from, "")
+		vm, task, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, in, from, "")
 		return err
 	})
 	if err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
-	return store.VMFor(a, vm), nil
+	return store.VMFor(a, vm), task, nil
 }
 
 // complete checks the input, and fills in what the portal decides: power, firmware, volumes and MACs.
@@ -142,91 +147,92 @@ func plainMACs(nics []fleet.NIC) []fleet.NIC {
 }
 
 // createVM makes the VM that was asked for and planned. child is the part of a task that makes it; empty: its creation is a task of its own.
-func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, keeps sealer, id fleet.VMID, asked CreateVM, from planned, child fleet.TaskID) (fleet.VMView, error) {
+func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, keeps sealer, id fleet.VMID, asked CreateVM, from planned, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
 	plans, in := from.images, asked
 	if err := in.complete(id); err != nil { // anew each time: a transaction that runs again begins with what was asked
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	project, err := q.ProjectName(ctx, in.ProjectID)
 	if err != nil {
-		return fleet.VMView{}, store.NotFound(err, "project")
+		return fleet.VMView{}, "", store.NotFound(err, "project")
 	}
 	if err := settleModel(ctx, q, &in.Spec); err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	boot, err := keeps.forNew(ctx, q, a, &in)
 	if err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	if err := checkReserved(a, fleet.VMSpec{}, in.Spec); err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	if _, err := allRules(a, nil, in.Spec.Rules); err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	if err := checkNetworks(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	if err := disksInKinds(ctx, q, a, in.Spec.Disks); err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	if err := settleFilters(ctx, q, a, in.ProjectID, nil, in.Spec.NICs); err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	if err := holdImages(ctx, q, a, in.ProjectID, plans); err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	host, err := chooseHost(ctx, q, a, in, plans, from.pools()...)
 	if err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	if err := openTo(ctx, q, a, in.ProjectID, readFrom(in.Spec)); err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	if err := from.hold(ctx, q, a); err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	in.Spec.HostDevices = onHost(in.Spec.HostDevices, host.ID)
 	first, err := settleImages(ctx, q, plans, &in.Spec, host)
 	if err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	if err := macs.choose(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	spec, err := stored(ctx, q, in.ProjectID, in.Spec)
 	if err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, "", err
 	}
 	err = q.AddVM(ctx, db.AddVMParams{
 		ID: id, ProjectID: in.ProjectID, HostID: host.ID, Name: in.Name, Labels: in.Labels, Description: in.Description, Spec: spec,
 	})
 	if err != nil {
-		return fleet.VMView{}, nameTaken(err, in.Name, project)
+		return fleet.VMView{}, "", nameTaken(err, in.Name, project)
 	}
 	if boot != nil {
 		made := fleet.VM{Meta: fleet.Meta{ID: id, Name: in.Name, ProjectID: in.ProjectID}, Spec: spec}
 		kept, err := madeBoot(ctx, q, *boot, made, project, in.FirstBoot.Variables)
 		if err != nil {
-			return fleet.VMView{}, err
+			return fleet.VMView{}, "", err
 		}
 		if err := keeps.keep(ctx, q, a, made, kept); err != nil {
-			return fleet.VMView{}, err
+			return fleet.VMView{}, "", err
 		}
 	}
 	vm, err := store.GetVM(ctx, q, fleet.SystemActor, id)
 	if err != nil {
-		return vm, err
+		return vm, "", err
 	}
-	if err := queueCreation(ctx, q, a, vm, first, from, child); err != nil {
-		return vm, err
+	task, err := queueCreation(ctx, q, a, vm, first, from, child)
+	if err != nil {
+		return vm, "", err
 	}
-	return vm, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s", project, host.Name, from.words))
+	return vm, task, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s", project, host.Name, from.words))
 }
 
 // queueCreation queues what makes the VM: what has to be done first, its definition, and its start where that is asked for. All of it is one part of
-// a task where there is a child; else the start is a task of its own.
-func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, first steps, from planned, child fleet.TaskID) error {
+// a task where there is a child; else the start is a task of its own. The task is that of the definition.
+func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, first steps, from planned, child fleet.TaskID) (fleet.TaskID, error) {
 	order := func(kind fleet.JobKind) (fleet.TaskID, error) {
 		o := orderOf(vm, kind, fleet.JobArgs{})
 		if child != "" {
@@ -240,21 +246,21 @@ func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 	}
 	task, err := order(fleet.VMApply)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := first.queue(ctx, q, a, task); err != nil {
-		return err
+		return "", err
 	}
 	if err := from.queue(ctx, q, vm, task); err != nil {
-		return err
+		return "", err
 	}
 	if vm.Spec.Power != fleet.Running {
-		return nil
+		return task, nil
 	}
 	if _, err := order(fleet.VMStart); err != nil || child == "" {
-		return err
+		return task, err
 	}
-	return q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &child, Steps: []string{}})
+	return task, q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &child, Steps: []string{}})
 }
 
 // nameTaken names both where the refusal is about a VM's name.

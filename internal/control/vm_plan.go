@@ -71,7 +71,7 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (want db.AddPlanParams, order PlanOrder, err error) {
 		var vm fleet.VMView
 		if err := dry(ctx, tx, func(q *db.Queries) error {
-			vm, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, whole, from, "")
+			vm, _, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, whole, from, "")
 			return err
 		}); err != nil {
 			return want, order, err

@@ -154,7 +154,7 @@ func (c *Control) makeVM(ctx context.Context, q *db.Queries, a fleet.Actor, id f
 	if err != nil {
 		return whole, fleet.VMView{}, err
 	}
-	vm, err := createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, whole, from, child)
+	vm, _, err := createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, whole, from, child)
 	return whole, vm, err
 }
 
