@@ -14,12 +14,12 @@ type seenImage struct {
 }
 
 // tellUnsound adds to the volumes of a pool which of them are no sound images. A file is read once, until it changes. VMs' own disks are left out: their
-// guests may be writing to them, and nothing is made from them.
+// guests may be writing to them, and nothing is made from them. Raw files have no header to be judged by.
 func tellUnsound(volumes []fleet.Volume, known map[string]seenImage) map[string]seenImage {
 	now := map[string]seenImage{}
 	for i := range volumes {
 		v := &volumes[i]
-		if v.Path == "" || v.Unfinished || v.Appliance != nil || fleet.IsOwnDisk(v.Name) {
+		if v.Path == "" || v.Unfinished || v.Appliance != nil || v.Fault != "" || fleet.IsRawName(v.Name) || fleet.IsOwnDisk(v.Name) {
 			continue
 		}
 		file := identifyVolume(v.Path)
