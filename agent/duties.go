@@ -106,13 +106,29 @@ func onPool(call func(Hypervisor, context.Context, fleet.Pool) error) func(conte
 	}
 }
 
+// start applies the spec and starts the guest. A guest that runs already, because the agent ended during an earlier attempt, is
+// started: what it cannot be given while it runs waits for its next start, and fails nothing.
 func start(ctx context.Context, a *Agent, j *job) error {
 	if err := apply(ctx, a, j); err != nil {
-		return err
+		if !a.runsAsDefined(ctx, j) {
+			return err
+		}
+		a.log.Warn("A VM runs already, and cannot have all of its spec before its next start.", "job", j.ID, "vm", j.VM.Name, "error", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)
 	defer cancel()
 	return explain(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
+}
+
+// runsAsDefined reports whether the guest is on and its definition has the spec of the job.
+func (a *Agent) runsAsDefined(ctx context.Context, j *job) bool {
+	on := false
+	err := a.within(ctx, func(ctx context.Context) error {
+		status, generation, err := a.hypervisor.VM(ctx, j.VM.ID)
+		on = !isOff(status.Power) && generation == j.VM.Generation
+		return err
+	})
+	return err == nil && on
 }
 
 // stop keeps in mind before that somebody wants the VM off, so that it is not started again for having gone off.

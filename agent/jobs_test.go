@@ -102,6 +102,38 @@ func TestJobsOfOneSubjectWaitForEachOther(t *testing.T) {
 	}
 }
 
+// untunable is a host that refuses to change guests while they run.
+type untunable struct{ *mock.Host }
+
+func (h untunable) ApplyVM(ctx context.Context, in agent.Apply) error {
+	err := h.Host.ApplyVM(ctx, in)
+	if status, _, look := h.VM(ctx, in.VM.ID); err == nil && look == nil && status.Power == fleet.Running {
+		return fleet.Errorf(fleet.Conflict, "cgroup CPU controller is not mounted")
+	}
+	return err
+}
+
+func TestStartGivenAgainIsDoneWhenTheGuestRuns(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
+	p.running(p.join(), untunable{host}, host)
+	vm := newVM("web")
+	job := p.give(wire.Work{Kind: fleet.VMStart, VM: vm, Epoch: 1})
+	if f := p.result(job); f.Outcome != wire.Done || f.VM.Power != fleet.Running {
+		t.Fatalf("the start ended %+v", f)
+	}
+	p.idle()
+	p.set(func() { p.finishes = nil })
+	p.give(wire.Work{ID: job, Kind: fleet.VMStart, VM: vm, Epoch: 2})
+	if f := p.result(job); f.Outcome != wire.Done || f.Error != "" || f.VM.Power != fleet.Running || f.VM.Error != "" {
+		t.Errorf("the start given again ended %+v", f)
+	}
+	vm.Generation++ // an edit that fails is not hidden by a start
+	if f := p.result(p.give(wire.Work{Kind: fleet.VMApply, VM: vm, Epoch: 3})); f.Outcome != wire.Failed {
+		t.Errorf("the edit ended %+v", f)
+	}
+}
+
 func TestLostJobsAreDropped(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)

@@ -5,6 +5,8 @@ package libvirt_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 
 	"quantix/internal/fleet"
@@ -28,5 +30,59 @@ func TestATPMLeavesNothingBehindItsVM(t *testing.T) {
 	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
 	if _, err := os.Stat(state); !os.IsNotExist(err) {
 		t.Errorf("what is left of the TPM: %v", err)
+	}
+}
+
+// calls collects the calls through the proxy that change something.
+type calls struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (c *calls) at(what string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, what)
+	return true
+}
+
+// take returns the calls since the last take.
+func (c *calls) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.all
+	c.all = nil
+	return out
+}
+
+// A start that an agent's end interrupted is given again while its guest runs. A host without the CPU controller of cgroups refuses every
+// call that sets shares, also one that sets the usual ones.
+func TestStartGivenAgainCallsNothingOfARunningGuest(t *testing.T) {
+	t.Parallel()
+	through, seen := newProxy(t), &calls{}
+	through.changes.Store(&changeWatch{at: seen.at})
+	b := openAt(t, through.socket)
+	t.Cleanup(func() { b.Close() })
+	f := newFixtureOn(t, b)
+	vm := f.vm()
+	vm.Spec.Disks = []fleet.Disk{f.disk("disk.qcow2")}
+	vm.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:7a:29:01"}}
+	start := func() []string {
+		seen.take()
+		f.apply(vm)
+		f.ok(f.StartVM(t.Context(), vm.ID))
+		return seen.take()
+	}
+	start()
+	if again := start(); len(again) > 0 {
+		t.Errorf("the start given again called %q", again)
+	}
+	vm.Spec.CPU.Shares, vm.Spec.CPU.Limit = 512, 50
+	vm.Generation++
+	if edited := start(); !slices.Contains(edited, "before schedule vCPUs") {
+		t.Errorf("an edit of shares called %q", edited)
+	}
+	if again := start(); len(again) > 0 {
+		t.Errorf("with shares, the start given again called %q", again)
 	}
 }

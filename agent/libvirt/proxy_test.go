@@ -126,7 +126,7 @@ var changing = map[uint32]string{
 	11: "define", 350: "define", 231: "undefine", 9: "start", 33: "shut down",
 	142: "define a secret", 144: "set a secret", 146: "undefine a secret",
 	93: "make a volume", 125: "copy a volume", 94: "delete a volume", 260: "grow a volume",
-	160: "attach", 174: "update a device", 392: "detach", 199: "add CPUs", 204: "set the balloon", 251: "grow a disk",
+	160: "attach", 174: "update a device", 392: "detach", 199: "add CPUs", 204: "set the balloon", 251: "grow a disk", 219: "schedule vCPUs",
 }
 
 // changes says what the packet is a call for, where that changes something.

@@ -41,7 +41,7 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.
 		}
 	}
 	if plan.Has("cpu.shares") || plan.Has("cpu.limit") {
-		if err := a.schedule(ctx, ref, kept); err != nil {
+		if err := a.schedule(ctx, ref, kept, live); err != nil {
 			return err
 		}
 	}
@@ -108,22 +108,42 @@ func (a *applying) addCPUs(ctx context.Context, ref golibvirt.Domain, want int, 
 	})
 }
 
-// schedule lets the guest's vCPUs have the shares and the limit that the definition has.
-func (a *applying) schedule(ctx context.Context, ref golibvirt.Domain, kept *libvirtxml.Domain) error {
-	t := copyOf(kept.CPUTune)
-	shares, period, quota := uint64(1024), uint64(cpuPeriod), int64(-1)
+// cpuSchedule is how the host's scheduler treats the vCPUs of a domain. A domain that says nothing of it has the usual one.
+type cpuSchedule struct {
+	shares, period uint64
+	quota          int64 // -1: no limit
+}
+
+func cpuScheduleOf(x *libvirtxml.Domain) cpuSchedule {
+	t := copyOf(x.CPUTune)
+	out := cpuSchedule{1024, cpuPeriod, -1}
 	if t.Shares != nil {
-		shares = uint64(t.Shares.Value)
+		out.shares = uint64(t.Shares.Value)
 	}
-	if t.Period != nil && t.Quota != nil {
-		period, quota = t.Period.Value, t.Quota.Value
+	if t.Period != nil && t.Quota != nil && t.Quota.Value > 0 {
+		out.period, out.quota = t.Period.Value, t.Quota.Value
+	}
+	return out
+}
+
+// schedule gives the guest's vCPUs the shares and the limit of the definition. A host without the CPU controller of cgroups refuses
+// every such call, so nothing is set that the guest has already.
+func (a *applying) schedule(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
+	want, has := cpuScheduleOf(kept), cpuScheduleOf(live)
+	var set []golibvirt.TypedParam
+	if want.shares != has.shares {
+		set = append(set, golibvirt.TypedParam{Field: golibvirt.DomainSchedulerCPUShares, Value: *golibvirt.NewTypedParamValueUllong(want.shares)})
+	}
+	if want.period != has.period || want.quota != has.quota {
+		set = append(set,
+			golibvirt.TypedParam{Field: golibvirt.DomainSchedulerVCPUPeriod, Value: *golibvirt.NewTypedParamValueUllong(want.period)},
+			golibvirt.TypedParam{Field: golibvirt.DomainSchedulerVCPUQuota, Value: *golibvirt.NewTypedParamValueLlong(want.quota)})
+	}
+	if len(set) == 0 {
+		return nil
 	}
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainSetSchedulerParametersFlags(ref, []golibvirt.TypedParam{
-			{Field: golibvirt.DomainSchedulerCPUShares, Value: *golibvirt.NewTypedParamValueUllong(shares)},
-			{Field: golibvirt.DomainSchedulerVCPUPeriod, Value: *golibvirt.NewTypedParamValueUllong(period)},
-			{Field: golibvirt.DomainSchedulerVCPUQuota, Value: *golibvirt.NewTypedParamValueLlong(quota)},
-		}, uint32(golibvirt.DomainAffectLive))
+		return l.DomainSetSchedulerParametersFlags(ref, set, uint32(golibvirt.DomainAffectLive))
 	})
 }
 
