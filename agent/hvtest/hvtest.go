@@ -248,6 +248,8 @@ var (
 	}
 	more = []testCase{
 		{"a pool says which images are not sound", testUnsoundImages},
+		{"every CPU model of the host is as it was asked for", testCPUModels},
+		{"a VM that was just started waits for nothing, whatever was asked for", testSettled},
 		{"NUMA cells of a guest", testCells},
 		{"a guest whose memory is encrypted, where the host can", testConfidential},
 		{"a guest whose device of the host is not there stays off", testNoDevice},

@@ -1,10 +1,12 @@
 package libvirt
 
 import (
+	"context"
 	"path"
 	"slices"
 	"strings"
 
+	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/internal/fleet"
@@ -44,16 +46,27 @@ func featuresOf(x *libvirtxml.Domain) string {
 	return strings.Join(all, " ")
 }
 
-// hasFeatures reports whether a running guest has the features of the definition that is kept: libvirt writes out more of what a guest got.
-func hasFeatures(live, kept fleet.VMSpec) bool {
-	got := strings.Fields(live.CPU.Features)
-	for f := range strings.FieldsSeq(kept.CPU.Features) {
-		if !slices.Contains(got, f) {
-			return false
-		}
+// askedCPU puts the CPU that the running guest was started with, as its definition asked for it then, in the place of the one that
+// libvirt made of it: libvirt writes the model of the host into a live definition, and each feature that the guest got. The definition
+// for another host still has what was asked for. live and kept are the guest's definitions.
+func askedCPU(ctx context.Context, c *conn, ref golibvirt.Domain, live, kept *libvirtxml.Domain) error {
+	if sameCPU(live, kept) {
+		return nil
 	}
-	// Without a word of the definition's, what libvirt wrote out tells of no change; of a named model it writes what was asked for.
-	return kept.CPU.Features != "" || live.CPU.Features == "" || kept.CPU.Model == "" || slices.Contains([]string{"host-model", "host-passthrough", "maximum"}, kept.CPU.Model)
+	asked, err := readXML(ctx, c, ref, golibvirt.DomainXMLMigratable)
+	if err != nil || asked.CPU == nil {
+		return err
+	}
+	if live.CPU == nil {
+		live.CPU = &libvirtxml.DomainCPU{}
+	}
+	live.CPU.Mode, live.CPU.Model, live.CPU.Features = asked.CPU.Mode, asked.CPU.Model, asked.CPU.Features
+	return nil
+}
+
+func sameCPU(live, kept *libvirtxml.Domain) bool {
+	var l, k fleet.VMSpec
+	return featuresOf(live) == featuresOf(kept) && readModel(live, &l) == readModel(kept, &k) && l.CPU.Model == k.CPU.Model
 }
 
 func keepTune(x *libvirtxml.Domain, t *libvirtxml.DomainCPUTune) {

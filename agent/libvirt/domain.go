@@ -184,6 +184,9 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 		if err != nil {
 			return nil, err
 		}
+		if err := askedCPU(ctx, c, ref, x, kept); err != nil {
+			return nil, err
+		}
 		live := hardwareOf(x)
 		d.live, d.vnc, d.agent, d.cid, d.accelerator = &live, vncOf(x), hasAgent(x), cidOf(x), x.Type
 		if d.applied != nil && kept.Devices != nil && x.Devices != nil {

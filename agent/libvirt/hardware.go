@@ -114,10 +114,6 @@ func nextBoot(live, kept hardware) []string {
 	for _, f := range partFields { // each of which a guest sees
 		same := f.Like(&live.parts, &kept.parts)
 		switch f.Name {
-		case "cpu.model":
-			same = hasModel(live.parts, kept.parts)
-		case "cpu.features":
-			same = hasFeatures(live.parts, kept.parts)
 		case "memory.balloonMiB": // what the guest gives back is its own doing
 			same = true
 		case "cpu.max": // a guest that has got all there is says so no more

@@ -59,14 +59,6 @@ func isDefaultModel(x *libvirtxml.Domain, model string) bool {
 	return model == "" || model == "maximum" || model == "qemu64" // which libvirt writes where none is named
 }
 
-// hasModel reports whether a running guest has the model of the definition that is kept: libvirt writes out what a guest got.
-func hasModel(live, kept fleet.VMSpec) bool {
-	if kept.CPU.Model == "host-model" {
-		return live.CPU.Model != "host-passthrough" && live.CPU.Model != "maximum"
-	}
-	return live.CPU.Model == kept.CPU.Model
-}
-
 func topologyOf(x *libvirtxml.Domain) libvirtxml.DomainCPUTopology {
 	if x.CPU == nil || x.CPU.Topology == nil {
 		return libvirtxml.DomainCPUTopology{}
