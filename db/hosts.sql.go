@@ -162,27 +162,28 @@ func (q *Queries) ClearConflict(ctx context.Context, hostID fleet.HostID) (int64
 	return result.RowsAffected(), nil
 }
 
-const committedMemory = `-- name: CommittedMemory :many
-SELECT host_id, sum(memory_mib)::bigint AS mib FROM vms WHERE host_id = $1::text GROUP BY host_id
-UNION ALL SELECT host_id, sum(memory_mib)::bigint FROM vms WHERE $1 = '' GROUP BY host_id
+const committed = `-- name: Committed :many
+SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus FROM vms WHERE host_id = $1::text GROUP BY host_id
+UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint FROM vms WHERE $1 = '' GROUP BY host_id
 `
 
-type CommittedMemoryRow struct {
+type CommittedRow struct {
 	HostID fleet.HostID
 	Mib    int64
+	Cpus   int64
 }
 
-// What the VMs of each host are promised, in MiB; of one host, or of all where @host is empty.
-func (q *Queries) CommittedMemory(ctx context.Context, host string) ([]CommittedMemoryRow, error) {
-	rows, err := q.db.Query(ctx, committedMemory, host)
+// What the VMs of each host are promised, memory in MiB and vCPUs; of one host, or of all where @host is empty.
+func (q *Queries) Committed(ctx context.Context, host string) ([]CommittedRow, error) {
+	rows, err := q.db.Query(ctx, committed, host)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []CommittedMemoryRow{}
+	items := []CommittedRow{}
 	for rows.Next() {
-		var i CommittedMemoryRow
-		if err := rows.Scan(&i.HostID, &i.Mib); err != nil {
+		var i CommittedRow
+		if err := rows.Scan(&i.HostID, &i.Mib, &i.Cpus); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -316,7 +317,7 @@ const holdMemory = `-- name: HoldMemory :exec
 SELECT pg_advisory_xact_lock(hashtextextended('memory ' || $1::text, 0))
 `
 
-// Of two VMs that are promised the last memory of a host at once, the second must see the first.
+// Of two VMs that are promised the last memory or processors of a host at once, the second must see the first.
 func (q *Queries) HoldMemory(ctx context.Context, host string) error {
 	_, err := q.db.Exec(ctx, holdMemory, host)
 	return err

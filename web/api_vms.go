@@ -79,6 +79,7 @@ type vmEdit struct {
 	Labels      map[string]string `json:"labels"`
 	Description string            `json:"description"`
 	Spec        fleet.VMSpec      `json:"spec"`
+	Overcommit  bool              `json:"overcommit,omitempty" doc:"Also where the host or a pool would be promised more than it has; of this order, not of the VM"`
 }
 
 type updateVMInput struct {
@@ -108,7 +109,7 @@ func (s *Server) patchOf(ctx context.Context, a fleet.Actor, in *updateVMInput, 
 	if old, err = s.Control.GetVM(ctx, a, in.ID); err != nil {
 		return old, change, err
 	}
-	to, err := in.Body.on(vmEdit{old.Name, old.Labels, old.Description, old.Spec})
+	to, err := in.Body.on(vmEdit{Name: old.Name, Labels: old.Labels, Description: old.Description, Spec: old.Spec})
 	if err != nil {
 		return old, change, err
 	}
@@ -116,7 +117,7 @@ func (s *Server) patchOf(ctx context.Context, a fleet.Actor, in *updateVMInput, 
 		to.Labels = map[string]string{}
 	}
 	return old, control.UpdateVM{
-		Name: &to.Name, Labels: to.Labels, Description: &to.Description, Spec: &to.Spec, IfGeneration: cmp.Or(wanted, old.Generation),
+		Name: &to.Name, Labels: to.Labels, Description: &to.Description, Spec: &to.Spec, Overcommit: to.Overcommit, IfGeneration: cmp.Or(wanted, old.Generation),
 	}, nil
 }
 

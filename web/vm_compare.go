@@ -159,7 +159,7 @@ func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Op
 
 // wasOf is the VM as the form found it, as the form sends it back: what of the form a person has changed is told by it.
 func wasOf(vm fleet.VM) string {
-	text, err := json.Marshal(vmEdit{vm.Name, vm.Labels, vm.Description, vm.Spec})
+	text, err := json.Marshal(vmEdit{Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})
 	if err != nil {
 		panic(err) // plain values
 	}

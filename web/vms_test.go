@@ -189,7 +189,7 @@ func TestCreateVMBeyondItsPool(t *testing.T) {
 	b.get("/vms/new").is(t, http.StatusOK).has(t, "shared-nfs · 20 GiB free, 10 GiB of it promised")
 	form := newVMForm(project, pool)
 	a = b.post("/vms", form).is(t, http.StatusUnprocessableEntity)
-	a.has(t, "10 GiB that are promised to no volume, and the new disks may grow to 23 GiB", "Promise more storage than there is", `name="overcommit"`)
+	a.has(t, "10 GiB that are promised to no volume, and the new disks may grow to 23 GiB", "Overcommit", `name="overcommit"`)
 	form.Set("overcommit", "yes")
 	b.post("/vms", form).is(t, http.StatusSeeOther)
 

@@ -83,10 +83,10 @@ WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.o
   AND d->>'poolId' = ANY (@pools::text[]) AND s->'volume' @> jsonb_build_object('poolId', d->'poolId', 'volume', d->'volume')
 GROUP BY 1, 2;
 
--- name: CommittedMemory :many
--- What the VMs of each host are promised, in MiB; of one host, or of all where @host is empty.
-SELECT host_id, sum(memory_mib)::bigint AS mib FROM vms WHERE host_id = @host::text GROUP BY host_id
-UNION ALL SELECT host_id, sum(memory_mib)::bigint FROM vms WHERE @host = '' GROUP BY host_id;
+-- name: Committed :many
+-- What the VMs of each host are promised, memory in MiB and vCPUs; of one host, or of all where @host is empty.
+SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus FROM vms WHERE host_id = @host::text GROUP BY host_id
+UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint FROM vms WHERE @host = '' GROUP BY host_id;
 
 -- name: ReservedCPU :many
 -- What is kept of the processors of each host, in percent of one, for VMs that are there, running or not, and for those on their way to it; of one host,
@@ -98,5 +98,5 @@ SELECT r.host_id::text AS host_id, sum(r.percent)::bigint AS percent FROM (
 ) r WHERE @host::text = '' OR r.host_id = @host GROUP BY 1;
 
 -- name: HoldMemory :exec
--- Of two VMs that are promised the last memory of a host at once, the second must see the first.
+-- Of two VMs that are promised the last memory or processors of a host at once, the second must see the first.
 SELECT pg_advisory_xact_lock(hashtextextended('memory ' || @host::text, 0));

@@ -360,6 +360,7 @@ func TestCancellingAnOrderAboutMany(t *testing.T) {
 // Any number of portals begin what waits, each part once.
 func TestPartsAreBegunOnce(t *testing.T) {
 	s := taskSite(t)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 64}')`)
 	var names []string
 	for i := range 45 { // more than are taken at a time
 		names = append(names, fmt.Sprintf("vm-%02d", i))

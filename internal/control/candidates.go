@@ -48,13 +48,13 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	if err != nil {
 		return nil, err
 	}
-	committed := map[fleet.HostID]int64{}
-	sums, err := q.CommittedMemory(ctx, string(host))
+	committed := map[fleet.HostID]db.CommittedRow{}
+	sums, err := q.Committed(ctx, string(host))
 	if err != nil {
 		return nil, err
 	}
 	for _, sum := range sums {
-		committed[sum.HostID] = sum.Mib
+		committed[sum.HostID] = sum
 	}
 	reserved, err := reservedCPU(ctx, q, host)
 	if err != nil {
@@ -76,7 +76,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	for i, r := range rows {
 		h := placement.Host{
 			ID: r.ID, Name: r.Name, Phase: store.HostPhase(r.SeenAt, r.LookedAt, store.Reported(r.Reported, r.Connected), r.Conflict, r.Now), Error: cmp.Or(r.Error, fleet.NoLook),
-			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID], Networks: r.Networks, Cards: room[r.ID], Lacks: map[string]string{},
+			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID].Mib, CommittedCPUs: committed[r.ID].Cpus, Networks: r.Networks, Cards: room[r.ID], Lacks: map[string]string{},
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{}, Apart: map[fleet.Volref]string{},
 		}
 		h.Parts, h.Devices = r.VmFields, devices[r.ID]

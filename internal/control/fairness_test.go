@@ -32,7 +32,10 @@ func TestOnlyWhoRunsHostsMayPromiseMoreMemoryThanThereIs(t *testing.T) {
 		t.Errorf("up to what is left: %v", err)
 	}
 	operator := fleet.Actor{UserID: "chief", Name: "olga", Role: fleet.RoleOperator}
-	if _, err := create(operator, "more", 512); err != nil {
+	s.refused("an operator who does not say so", fleet.Invalid, "2 fields", func() error { _, err := create(operator, "more", 512); return err })
+	over := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "more", Overcommit: true, Spec: small}
+	over.Spec.MemoryMiB = 512
+	if _, err := s.CreateVM(t.Context(), operator, over); err != nil {
 		t.Errorf("an operator: %v", err)
 	}
 	text := "as before"

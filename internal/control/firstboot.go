@@ -239,7 +239,7 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 		} else if err := s.give(ctx, q, a, &vm, in); err != nil {
 			return err
 		}
-		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, vm.Spec.NICs); err != nil {
+		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, vm.Spec.NICs, false); err != nil {
 			return err
 		}
 		vm, job, err = applyChange(ctx, q, a, vm, "vm.firstboot", inWords(old.Diff(vm.VM)))

@@ -29,7 +29,7 @@ type CreateVM struct {
 	From        *From             `json:"from,omitempty"`       // nil: what the spec says alone
 	Start       bool              `json:"start,omitempty"`      // the same as spec.power "running"
 	FirstBoot   *FirstBootInput   `json:"firstBoot,omitempty"`  // what the guest is told when it first starts
-	Overcommit  bool              `json:"overcommit,omitempty"` // promise more storage than there is: for those who may change infrastructure
+	Overcommit  bool              `json:"overcommit,omitempty"` // promise more storage, memory or processors than there are: for those who may change infrastructure
 }
 
 // CreateVM is OrderVM for who does not wait for the task.
@@ -227,7 +227,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, k
 	if err != nil {
 		return vm, "", err
 	}
-	return vm, task, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s", project, host.Name, from.words))
+	return vm, task, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s%s", project, host.Name, from.words, overcommitted(in.Overcommit)))
 }
 
 // queueCreation queues what makes the VM: what has to be done first, its definition, and its start where that is asked for. All of it is one part of
@@ -278,9 +278,8 @@ func nameTaken(err error, name, project string) error {
 func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, plans []imagePlan, others ...fleet.PoolID) (placement.Host, error) {
 	var checks fleet.Checks
 	may := policy.May(a, policy.InfraChange, "")
-	if in.Overcommit && !may {
-		checks.Add("overcommit", "Only those who may change infrastructure may promise more storage than there is.")
-		return placement.Host{}, checks.Err()
+	if err := mayOvercommit(a, in.Overcommit); err != nil {
+		return placement.Host{}, err
 	}
 	hosts, err := candidatesWith(ctx, q, a, in.HostID, in.Spec, append(poolsOf(plans), others...))
 	if err != nil {
@@ -319,14 +318,21 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 		why = choice.Why
 	}
 	checks.Add("hostId", "%s", why(10))
-	if may && slices.ContainsFunc(choice.Refused, func(r placement.Refusal) bool { return r.Room }) {
-		checks.Add("overcommit", tellOvercommit)
+	if i := slices.IndexFunc(choice.Refused, func(r placement.Refusal) bool { return r.Room }); may && i >= 0 {
+		tell := tellOvercommitHost
+		if strings.HasPrefix(choice.Refused[i].Field, "spec.disks") {
+			tell = tellOvercommit
+		}
+		checks.Add("overcommit", "%s", tell)
 	}
 	return placement.Host{}, checks.Err()
 }
 
 // tellOvercommit says that there is a way on, to those who may take it.
 const tellOvercommit = "Say that a pool may be promised more than it has, to go on all the same."
+
+// tellOvercommitHost is tellOvercommit for memory and processors.
+const tellOvercommitHost = "Say that the host may be promised more than it has, to go on all the same."
 
 // told is the fault as the actor may read it: who sees no hosts reads neither their names nor their own words.
 func told(a fleet.Actor, f placement.Fault) string {

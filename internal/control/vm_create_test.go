@@ -86,7 +86,7 @@ func TestCreateVMRefusals(t *testing.T) {
 		"MAC twice": {chief, func(in *control.CreateVM) {
 			in.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}, {Network: "default", MAC: "52:54:00:00:00:01"}}
 		}, fleet.Invalid, "Another card"},
-		"nowhere fits": {chief, func(in *control.CreateVM) { in.HostID, in.Spec.MemoryMiB = "", 16000 }, fleet.Invalid, "h1: 15104 MiB of memory left"},
+		"nowhere fits": {chief, func(in *control.CreateVM) { in.HostID, in.Spec.MemoryMiB = "", 16000 }, fleet.Invalid, "2 fields"},
 	} {
 		in := ok()
 		if c.change != nil {

@@ -100,9 +100,6 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 			d.Volume = fmt.Sprintf("%s-%s-%d-%d.qcow2", old.Name, old.ID[len(old.ID)-12:], old.Generation+1, k+1) // as no disk was called that it has had
 		}
 	}
-	if overcommit && !policy.May(a, policy.InfraChange, "") {
-		checks.Add("overcommit", "Only those who may change infrastructure may promise more storage than there is.")
-	}
 	n.spec.Firmware = to.Firmware
 	if err := checks.Err(); err != nil {
 		return first, err

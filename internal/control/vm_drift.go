@@ -58,7 +58,7 @@ func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, se
 		if err := checkTaken(old, vm); err != nil {
 			return err
 		}
-		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, typed); err != nil {
+		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, typed, policy.May(a, policy.InfraChange, "")); err != nil {
 			return err
 		}
 		if err := settleFirstBoot(ctx, q, old.VM, vm.VM); err != nil {

@@ -19,7 +19,7 @@ type UpdateVM struct {
 	Labels       map[string]string // the whole set
 	Description  *string
 	Spec         *fleet.VMSpec // the whole spec; a network card without an address gets one, and a disk without a volume
-	Overcommit   bool          // promise more storage than there is: for those who may change infrastructure
+	Overcommit   bool          // promise more storage, memory or processors than there are: for those who may change infrastructure
 	IfGeneration int64         // refuse where the VM is at another generation; 0: do not ask
 
 	grow  *diskGrowth // of the spec, the size of one disk
@@ -84,7 +84,7 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 	if err := checkEditable(old, vm, changes); err != nil || len(changes) == 0 {
 		return old, vm, "", err
 	}
-	if err := checkEdit(ctx, q, a, from, old, &vm, typed); err != nil {
+	if err := checkEdit(ctx, q, a, from, old, &vm, typed, in.Overcommit); err != nil {
 		return old, vm, "", err
 	}
 	if err := checkGrowth(ctx, q, a, old, vm.Spec, in.grow); err != nil {
@@ -100,7 +100,7 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 	if err := settleFirstBoot(ctx, q, old.VM, vm.VM); err != nil {
 		return old, vm, "", err
 	}
-	if vm, job, err = applyPart(ctx, q, a, vm, in.editName(), inWords(old.Diff(vm.VM)), child); err != nil {
+	if vm, job, err = applyPart(ctx, q, a, vm, in.editName(), inWords(old.Diff(vm.VM))+overcommitted(in.Overcommit), child); err != nil {
 		return old, vm, "", err
 	}
 	return old, vm, job, first.queue(ctx, q, a, job)
@@ -186,7 +186,10 @@ func inWords(changes []fleet.Change) string {
 
 // checkEdit refuses what the VM's host cannot give of what is new, and what the actor may not have for the project. It gives
 // new network cards their addresses. typed: the cards as they were asked for, which is all that a refusal may speak of.
-func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, old fleet.VMView, vm *fleet.VMView, typed []fleet.NIC) error {
+func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, old fleet.VMView, vm *fleet.VMView, typed []fleet.NIC, overcommit bool) error {
+	if err := mayOvercommit(a, overcommit); err != nil {
+		return err
+	}
 	if err := checkUnshared(ctx, q, old, vm.Spec); err != nil {
 		return err
 	}
@@ -223,6 +226,9 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	more := false
 	if vm.Spec.MemoryMiB > old.Spec.MemoryMiB {
 		asked.MemoryMiB, more = vm.Spec.MemoryMiB, true
+	}
+	if vm.Spec.CPUs > old.Spec.CPUs {
+		asked.CPUs, more = vm.Spec.CPUs, true
 	}
 	if vm.Spec.ReservedCPU() > old.Spec.ReservedCPU() {
 		asked.CPUs, asked.CPU.Reserved, more = vm.Spec.CPUs, vm.Spec.CPU.Reserved, true
@@ -266,6 +272,7 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	if err := openTo(ctx, q, a, vm.ProjectID, readFrom(asked)); err != nil || !more {
 		return err
 	}
+	hosts[0].Overcommit = overcommit
 	return promise(ctx, q, a, asked, hosts[0], old.Spec)
 }
 

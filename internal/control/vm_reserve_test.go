@@ -55,7 +55,7 @@ func TestEditsKeepReservations(t *testing.T) {
 	s.refused("a larger part", fleet.Invalid, "h1 has 7 left to reserve of 8 processors, and the VM wants 8", func() error { return edit(chief, func(s *fleet.VMSpec) { s.CPU.Reserved = 100 }) })
 	s.refused("more vCPUs with it", fleet.Invalid, "Not enough processors to reserve.", func() error { return edit(s.member, func(s *fleet.VMSpec) { s.CPUs = 10 }) })
 	for _, change := range []func(*fleet.VMSpec){
-		func(s *fleet.VMSpec) { s.CPUs = 9 }, func(s *fleet.VMSpec) { s.MemoryMiB = 512 }, func(s *fleet.VMSpec) { s.CPU.Reserved = 0 }, func(s *fleet.VMSpec) { s.CPUs = 64 },
+		func(s *fleet.VMSpec) { s.CPUs = 9 }, func(s *fleet.VMSpec) { s.MemoryMiB = 512 }, func(s *fleet.VMSpec) { s.CPU.Reserved = 0 }, func(s *fleet.VMSpec) { s.CPUs = 30 },
 	} {
 		if err := edit(s.member, change); err != nil {
 			t.Error(err)

@@ -14,30 +14,31 @@ import (
 
 // Host is a host as placement sees it.
 type Host struct {
-	ID           fleet.HostID
-	Name         string
-	Phase        fleet.HostPhase
-	Error        string // why its hypervisor does not answer
-	MemoryMiB    int64
-	CommittedMiB int64 // of all VMs placed there, running or not
-	Processors   int   // that vCPUs can run on
-	ReservedCPU  int64 // of them, for all VMs placed there, running or not: percent of one
-	Taints       []string
-	Firmwares    []fleet.Firmware
-	HugePages    []fleet.HugePages
-	Parts        []string          // the parts of a VM that its agent knows, and
-	Lacks        map[string]string // those that it cannot have, with the reason as a sentence
-	Devices      map[string]Device // of those that the spec asks for, the ones that it has
-	NoModel      bool              // it says that its guests cannot have the CPU model that the spec names
-	Networks     []string          // "libvirt:<name>" and "bridge:<device>", active ones
-	Pools        map[fleet.PoolID]Pool
-	Volumes      map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
-	Apart        map[fleet.Volref]string       // of local pools' volumes that VMs share, one of another host that has it
-	Images       map[int]Image                 // what disks that name an image of the library are made from there, by their place in the spec
-	Cards        map[fleet.NetworkID]*Cards    // of the networks whose cards take something of the host each for itself; those on one device share one
-	Overcommit   bool                          // pools may be promised more than is free
-	Labels       map[string]string
-	Rules        *Ruling // what it is for the VM's placement rules; nil: nobody asks
+	ID            fleet.HostID
+	Name          string
+	Phase         fleet.HostPhase
+	Error         string // why its hypervisor does not answer
+	MemoryMiB     int64
+	CommittedMiB  int64 // of all VMs placed there, running or not
+	CommittedCPUs int64 // likewise, vCPUs
+	Processors    int   // that vCPUs can run on
+	ReservedCPU   int64 // of them, for all VMs placed there, running or not: percent of one
+	Taints        []string
+	Firmwares     []fleet.Firmware
+	HugePages     []fleet.HugePages
+	Parts         []string          // the parts of a VM that its agent knows, and
+	Lacks         map[string]string // those that it cannot have, with the reason as a sentence
+	Devices       map[string]Device // of those that the spec asks for, the ones that it has
+	NoModel       bool              // it says that its guests cannot have the CPU model that the spec names
+	Networks      []string          // "libvirt:<name>" and "bridge:<device>", active ones
+	Pools         map[fleet.PoolID]Pool
+	Volumes       map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
+	Apart         map[fleet.Volref]string       // of local pools' volumes that VMs share, one of another host that has it
+	Images        map[int]Image                 // what disks that name an image of the library are made from there, by their place in the spec
+	Cards         map[fleet.NetworkID]*Cards    // of the networks whose cards take something of the host each for itself; those on one device share one
+	Overcommit    bool                          // its pools, memory and processors may be promised more than they have
+	Labels        map[string]string
+	Rules         *Ruling // what it is for the VM's placement rules; nil: nobody asks
 }
 
 // Device is a device of a host that a guest could have for itself.
@@ -87,7 +88,7 @@ type Fault struct {
 	Field   string
 	Message string // names the host, and says it in the host's own words where there are any
 	Plain   string // a phrase without either, the same for all hosts that lack the same: "no UEFI firmware"
-	Room    bool   // a pool is too small, which who may overcommit may wish all the same: see Host.Overcommit
+	Room    bool   // a pool or the host is too small, which who may overcommit may wish all the same: see Host.Overcommit
 }
 
 // Place chooses among the fitting hosts: the one that breaks the fewest preferred rules, then one to which no image has to be copied first, then the
@@ -160,14 +161,14 @@ func refuse(spec fleet.VMSpec, h Host) *Fault {
 	if faults := Fit(spec, h); len(faults) > 0 {
 		return &faults[0]
 	}
-	if f := Unpromised(spec, h); f != nil {
-		return f
+	if faults := Uncommitted(spec, h); len(faults) > 0 {
+		return &faults[0]
 	}
 	return Unreserved(spec, h)
 }
 
-// Fit lists what keeps the VM from this very host, each at the field of the VM that asks for it. Memory that is promised to
-// other VMs is no such fault: who runs the hosts may name one and promise more than it has. Of others, ask Unpromised too.
+// Fit lists what keeps the VM from this very host, each at the field of the VM that asks for it. Memory and processors that are promised
+// to other VMs are no such fault: ask Uncommitted too.
 func Fit(spec fleet.VMSpec, h Host) []Fault {
 	f := fit{host: h}
 	if f.away(); len(f.faults) > 0 {

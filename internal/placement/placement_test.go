@@ -116,7 +116,7 @@ func TestANamedHostMayPromiseMoreThanItHas(t *testing.T) {
 	if faults := placement.Fit(spec(), full); len(faults) != 0 {
 		t.Errorf("named: %v", faults)
 	}
-	if choice := placement.Place(spec(), []placement.Host{full}); choice.Host != nil || !strings.Contains(choice.Why(1), "0 MiB of memory left, 1024 wanted") {
+	if choice := placement.Place(spec(), []placement.Host{full}); choice.Host != nil || !strings.Contains(choice.Why(1), "has 0 MiB of memory left of") {
 		t.Errorf("placed, or not explained: %s", choice.Why(1))
 	}
 }

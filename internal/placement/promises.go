@@ -31,12 +31,30 @@ func processors(percent int64) string {
 	return text + " processors"
 }
 
-// Unpromised is the fault that the host has not enough memory left that no VM is promised; nil: it has.
-func Unpromised(spec fleet.VMSpec, h Host) *Fault {
-	if free := h.free(); int64(spec.MemoryMiB) > free {
-		return &Fault{"spec.memoryMiB", fmt.Sprintf("%d MiB of memory left, %d wanted", max(free, 0), spec.MemoryMiB), noMemory, false}
+// VCPUsPerThread is how many vCPUs a host may be promised for each thread of its processors, unless somebody chooses overcommit.
+const VCPUsPerThread = 4
+
+// Uncommitted lists what of the spec's memory and vCPUs the host has not left, that is promised to no VM. With h.Overcommit it may be
+// promised more than it has.
+func Uncommitted(spec fleet.VMSpec, h Host) (faults []Fault) {
+	if h.Overcommit {
+		return nil
 	}
-	return nil
+	if free := h.free(); spec.MemoryMiB > 0 && int64(spec.MemoryMiB) > free {
+		faults = append(faults, Fault{
+			Field: "spec.memoryMiB", Plain: noMemory, Room: true,
+			Message: fmt.Sprintf("%s has %d MiB of memory left of %d, and the VM wants %d.", h.Name, max(free, 0), h.MemoryMiB, spec.MemoryMiB),
+		})
+	}
+	most := int64(h.Processors) * VCPUsPerThread // 0: an older agent does not tell
+	if left := most - h.CommittedCPUs; most > 0 && spec.CPUs > 0 && int64(spec.CPUs) > left {
+		faults = append(faults, Fault{
+			Field: "spec.cpus", Plain: "not enough processors", Room: true,
+			Message: fmt.Sprintf("%s has %d vCPUs left of %d (%d for each of its %d threads), and the VM wants %d.",
+				h.Name, max(left, 0), most, VCPUsPerThread, h.Processors, spec.CPUs),
+		})
+	}
+	return faults
 }
 
 const noMemory = "not enough memory"

@@ -777,8 +777,8 @@ func overcommitField(f Form) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if f.MayOvercommit && (f.Typed.Get("overcommit") != "" || f.Errors.At("overcommit") != "") {
-			templ_7745c5c3_Err = kit.CheckField(f.field("overcommit", kit.Field{Label: "Promise more storage than there is",
-				Hint: "Disks take space as guests write. When the pool is full, the guests that write to it are paused."}), f.Typed.Get("overcommit") != "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.CheckField(f.field("overcommit", kit.Field{Label: "Overcommit",
+				Hint: "Promise more than the host or the pool has. Guests slow down, end for want of memory, or pause when the pool is full."}), f.Typed.Get("overcommit") != "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
