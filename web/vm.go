@@ -174,12 +174,12 @@ type deleteForm struct {
 	Confirm string `form:"confirm"`
 }
 
-func (s *Server) askDeleteVM(c echo.Context, a fleet.Actor, _ deleteForm, how asked) error {
+func (s *Server) askDeleteVM(c echo.Context, a fleet.Actor, in deleteForm, how asked) error {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
 		return err
 	}
-	d := vmview.DeletePage{VM: p.VM, Errors: how.errors}
+	d := vmview.DeletePage{VM: p.VM, Disks: in.Disks, Errors: how.errors}
 	if d.Pools, err = s.poolNames(c.Request().Context(), a, p.VM); err != nil {
 		return err
 	}
@@ -187,6 +187,19 @@ func (s *Server) askDeleteVM(c echo.Context, a fleet.Actor, _ deleteForm, how as
 }
 
 func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteForm) (end, error) {
-	_, err := s.Control.DeleteVM(c.Request().Context(), a, fleet.VMID(c.Param("id")), in.Disks == "delete", in.Confirm)
+	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
+	if err == nil && vm.On() && in.Confirm != vm.Name {
+		err = notNamed(vm.Name)
+	}
+	if err == nil {
+		_, err = s.Control.DeleteVM(c.Request().Context(), a, vm.ID, in.Disks == "delete", in.Confirm)
+	}
 	return leave("/vms"), err
+}
+
+// notNamed refuses what a person has not confirmed by typing its name.
+func notNamed(name string) error {
+	var checks fleet.Checks
+	checks.Add("confirm", "Type %s to confirm: it is running, and would be powered off.", name)
+	return checks.Err()
 }

@@ -134,8 +134,8 @@ func TestTheDisksOfAVMThatRunsElsewhereStay(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(id) + "/delete"
 	d := b.get(path).is(t, http.StatusOK)
-	d.has(t, "and stay:", `id="why-disks">`+why, `type="button" aria-disabled="true" aria-describedby="why-disks">Delete with disks`, `value="keep"`)
-	d.lacks(t, `value="delete"`, "data-confirm-name")
+	d.has(t, `id="why-disks">They cannot be deleted now: `+why, `value="delete" disabled`, `value="keep" checked`)
+	d.lacks(t, "data-confirm-name")
 	b.post(path, url.Values{"disks": {"delete"}, "confirm": {"held"}}).is(t, http.StatusConflict).has(t, "Its disks cannot be deleted now: "+why)
 	b.post(path, url.Values{"disks": {"keep"}}).is(t, http.StatusSeeOther)
 }

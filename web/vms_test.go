@@ -274,13 +274,30 @@ func TestDeleteVM(t *testing.T) {
 	b.get(path).is(t, http.StatusOK).has(t, "old-1.qcow2", "20 GiB", "<html")
 	d := b.fragment(path, "dialog").is(t, http.StatusOK)
 	d.lacks(t, "<html")
-	d.has(t, `data-confirm-name="old"`, `id="dialog-title"`)
-	b.post(path, url.Values{"disks": {"delete"}, "confirm": {"other"}}, hx("dialog")...).is(t, http.StatusUnprocessableEntity).has(t, "dialog-title")
+	d.has(t, `data-confirm-name="old"`, `id="dialog-title"`, `value="keep" checked`)
+	if n := strings.Count(d.body, "<button") - strings.Count(d.body, `type="button"`); n != 1 {
+		t.Errorf("the dialog has %d buttons that send it, want one: %s", n, d.body)
+	}
+	b.post(path, url.Values{"disks": {"delete"}, "confirm": {"other"}}, hx("dialog")...).is(t, http.StatusUnprocessableEntity).has(t, "dialog-title", `value="delete" checked`)
 	a := b.post(path, url.Values{"disks": {"delete"}, "confirm": {"old"}}, hx("dialog")...).is(t, http.StatusNoContent)
 	if a.header.Get("HX-Redirect") != "/vms" {
 		t.Errorf("after the deletion: %v", a.header)
 	}
 	b.get("/vms/"+string(id)).is(t, http.StatusOK).has(t, "Deleting")
+}
+
+func TestARunningVMIsDeletedByItsNameAlone(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path := "/vms/" + string(vms["web-01"]) + "/delete"
+	b.get(path).is(t, http.StatusOK).has(t, "It is running, and is powered off first.", `data-confirm-name="web-01"`)
+	for _, typed := range []string{"", "web-02"} {
+		b.post(path, url.Values{"disks": {"keep"}, "confirm": {typed}}, hx("dialog")...).is(t, http.StatusUnprocessableEntity).has(t, `id="confirm-error"`, "Type web-01 to confirm")
+	}
+	if n := p.count("vms WHERE name = 'web-01' AND deleted_at IS NULL"); n != 1 {
+		t.Error("the VM was deleted without its name")
+	}
+	b.post(path, url.Values{"disks": {"keep"}, "confirm": {"web-01"}}, hx("dialog")...).is(t, http.StatusNoContent)
 }
 
 // What one may not see is answered exactly as what does not exist.

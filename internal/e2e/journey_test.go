@@ -66,8 +66,10 @@ func TestJourney(t *testing.T) {
 
 	p.pick(".head summary", "Actions", "Delete")
 	p.waitText("#dialog", name)
+	p.click("#dialog label", "Delete disks")
 	p.fill("#dialog #confirm", name)
-	p.click("#dialog button.danger", "Delete with disks")
+	p.waitText("#dialog button.danger", "Delete VM and disks")
+	p.keys("\r")
 	p.waitPath("/vms")
 	eventually(t, stepLimit, "the end of the VM on its host", func() (bool, string) {
 		names := virsh(t, s.Hosts[0], "list", "--all", "--name")

@@ -51,6 +51,7 @@ func (p *tab) portraySized(width, height int64, name, theme string) {
 	on := fmt.Sprintf("%s-%d-%s", name, width, theme)
 	p.savePicture(on)
 	p.fits(on)
+	p.chosen(on)
 	p.axe(on)
 	if p.menu != nil {
 		p.keys(kb.Escape)
@@ -106,6 +107,23 @@ func (p *tab) fits(name string) {
 	over, err := eval[int](p, `Math.max(document.documentElement.scrollWidth, document.querySelector("main")?.scrollWidth || 0) - innerWidth`)
 	if err != nil || over > 0 {
 		p.Errorf("%s is %d pixels wider than the window (%v)", name, over, err)
+	}
+}
+
+// otherOnEnter are the buttons that Enter presses in a form of the page while another one is drawn as the form's own.
+const otherOnEnter = `[...document.forms].flatMap(form => {
+  const sends = [...form.elements].filter(e => e.type === "submit");
+  const chosen = sends.find(e => e.matches(".primary, .danger")), first = sends[0];
+  const what = e => [e.name, e.value, e.formAction].join(" ");
+  return sends.length < 2 || first.disabled || chosen && what(first) === what(chosen) ? [] : [first.outerHTML];
+})`
+
+// chosen demands that Enter in a form does what its chosen button does.
+func (p *tab) chosen(name string) {
+	p.Helper()
+	others, err := eval[[]string](p, otherOnEnter)
+	if err != nil || len(others) > 0 {
+		p.Errorf("%s: Enter in a field presses %s, not the chosen button (%v)", name, others, err)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Dialogs. <a href="/vms/ID/delete" data-dialog> shows that address in the shared dialog; without scripts it is a page. What it
 // shows is an element of its own within it, for the toasts stand in the dialog beside that.
-import { on, onContent } from "./dom.js";
+import { on } from "./dom.js";
 
 const shared = () => document.getElementById("dialog");
 
@@ -37,16 +37,3 @@ document.addEventListener("close-dialog", ({ target }) => {
 document.addEventListener("close", ({ target }) => {
   if (target.contains(shared())) shared().replaceChildren();
 }, { capture: true });
-
-// A thing whose data would be lost is named by hand; the server checks the name as well.
-function confirmNames() {
-  for (const input of document.querySelectorAll("[data-confirm-name]")) {
-    const button = input.form?.querySelector("[data-confirm-submit], button.danger");
-    button?.setAttribute("aria-disabled", String(input.value.trim() !== input.dataset.confirmName));
-  }
-}
-
-document.addEventListener("input", ({ target }) => {
-  if (target.matches("[data-confirm-name]")) confirmNames();
-});
-onContent(confirmNames);

@@ -51,6 +51,18 @@ on("change", "details.fold :is(input, select, textarea)", (_, field) => {
 document.addEventListener("change", showParts);
 onContent(showParts);
 
+// A thing whose data would be lost is named by hand; the server checks the name as well. A field that the form does not show now,
+// as for disks that are kept, asks for nothing.
+function confirmNames() {
+  for (const input of document.querySelectorAll("[data-confirm-name]")) {
+    const asked = getComputedStyle(input.closest(".if-delete") ?? input).display !== "none";
+    input.form?.querySelector("button.danger")?.setAttribute("aria-disabled", String(asked && input.value.trim() !== input.dataset.confirmName));
+  }
+}
+
+for (const type of ["input", "change"]) document.addEventListener(type, confirmNames);
+onContent(confirmNames);
+
 // A form that came back with faults leads to the first of them; what stands beside it and follows what is typed looks again.
 document.addEventListener("htmx:afterSettle", ({ target, detail }) => {
   if (detail.requestConfig?.verb !== "post") return;

@@ -1,8 +1,11 @@
 package kit
 
+import "github.com/a-h/templ"
+
 // Dialog is the content of the shared dialog, or of a page without scripts: a form with a title and two buttons.
 type Dialog struct {
 	Title, Action, Button string
+	Face                  templ.Component // of the button, instead of its word, where that follows what is chosen
 	Danger                bool
 	Why                   string // why the button does nothing now; empty: it does
 	Back                  string // where Cancel leads when the dialog is a page

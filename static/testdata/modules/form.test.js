@@ -1,4 +1,4 @@
-import { $, $$, is, page, press, test } from "./harness.js";
+import { $, $$, is, page, press, test, write } from "./harness.js";
 import "js/form.js";
 
 test("a new row takes a number that no row has", () => {
@@ -38,4 +38,17 @@ test("a box that searches works in a new row too, and Enter in it does not send 
   box.dispatchEvent(new Event("input", { bubbles: true }));
   is(await asked, { path: "/choices/pools", sent: { q: "nfs" }, target: "pool-0" });
   is([press(box, "Enter"), press(box, "a")], [true, false]);
+});
+
+test("the name is typed before the button can be pressed, where it is asked for", () => {
+  page(`<style>form:has([value=keep]:checked) .if-delete { display: none }</style><form><input type="radio" name="disks" value="keep" checked>
+    <input type="radio" name="disks" value="delete"><div class="if-delete"><input id="name" data-confirm-name="web"></div><button class="danger">Delete</button></form>`);
+  const can = () => $(".danger").getAttribute("aria-disabled") === "false";
+  is(can(), true, "disks are kept:");
+  $("[value=delete]").click();
+  is(can(), false, "disks are deleted:");
+  write($("#name"), "wet");
+  is(can(), false, "another name:");
+  write($("#name"), " web ");
+  is(can(), true, "its name:");
 });
