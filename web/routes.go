@@ -105,7 +105,7 @@ func (s *Server) routes() []route {
 		// VMs.
 		{get, "/vms", page, policy.VMSee, s.together(s.listVMs)},
 		{get, "/vms.csv", stream, policy.VMSee, s.exportVMs},
-		{post, "/vms/bulk", page, policy.VMUse, button(s.actOnVMs)},
+		{post, "/vms/bulk", page, policy.VMUse, submit(s.actOnVMs, s.askOfVMs)},
 		{get, "/vms/bulk/:id", page, policy.VMUse, s.bulkPage},
 		{get, "/vms/new", page, policy.VMChange, ask(s.askVM)},
 		{post, "/vms", page, policy.VMChange, submit(s.createVM, s.askVM)},

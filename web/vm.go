@@ -147,7 +147,7 @@ func (s *Server) vmMenu(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.part(c, a, p.VM.Name, vmview.Menu(p.VM, p.Actions))
+	return s.part(c, a, p.VM.Name, vmview.Menu(p))
 }
 
 func (s *Server) foundVMPage(c echo.Context, a fleet.Actor) error {

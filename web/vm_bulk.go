@@ -1,24 +1,96 @@
 package web
 
 import (
+	"context"
 	"net/http"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views/kit"
+	"quantix/views/shell"
+	vmview "quantix/views/vm"
 )
 
 type bulkForm struct {
 	Action fleet.Action `form:"action"`
 	IDs    []fleet.VMID `form:"id"`
 	Back   string       `form:"back"`
+
+	Sure    string `form:"sure"` // what is asked before was answered
+	Disks   string `form:"disks"`
+	Confirm string `form:"confirm"`
+	Host    string `form:"host"`
+	Rate    string `form:"rate"`
+	snapshotForm
 }
 
-// actOnVMs asks one action of many VMs and leads to the task's page, so that loading that page again asks nothing again.
+// actOnVMs asks one action of many VMs and leads to the task's page, so that loading that page again asks nothing again. What loses
+// something, or needs to know more, is asked in a dialog first.
 func (s *Server) actOnVMs(c echo.Context, a fleet.Actor, in bulkForm) (end, error) {
-	task, err := s.Control.ActVMs(c.Request().Context(), a, in.Action, in.IDs)
+	if in.Sure == "" && vmview.Asks(in.Action) {
+		return func(c echo.Context) error { return s.askOfVMs(c, a, in, first) }, nil
+	}
+	task, err := s.orderVMs(c.Request().Context(), a, in)
 	return leave(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String()), err
+}
+
+func (s *Server) orderVMs(ctx context.Context, a fleet.Actor, in bulkForm) (fleet.Task, error) {
+	switch in.Action {
+	case fleet.ActDelete:
+		vms, err := s.Control.NamedVMs(ctx, a, in.IDs)
+		if err != nil {
+			return fleet.Task{}, err
+		}
+		p := vmview.ManyPage{VMs: vms}
+		if (in.Disks == "delete" || p.Running() > 0) && strings.TrimSpace(in.Confirm) != p.Number() {
+			var checks fleet.Checks
+			checks.Add("confirm", "Type %s, the number of VMs, to delete them.", p.Number())
+			return fleet.Task{}, checks.Err()
+		}
+		return s.Control.DeleteVMs(ctx, a, in.IDs, in.Disks == "delete")
+	case vmview.ManySnapshot:
+		return s.Control.SnapshotVMs(ctx, a, in.IDs, control.NewSnapshot{
+			Name: in.Name, Description: in.Description, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
+		})
+	case vmview.ManyMigrate:
+		var checks fleet.Checks
+		order := control.LeaveVM{HostID: fleet.HostID(in.Host), RateBytes: read(&checks, "rateBytes", in.Rate, rateOf)}
+		if err := checks.Err(); err != nil {
+			return fleet.Task{}, err
+		}
+		return s.Control.LeaveVMs(ctx, a, in.IDs, order)
+	}
+	return s.Control.ActVMs(ctx, a, in.Action, in.IDs)
+}
+
+// askOfVMs shows the dialog of an action about many VMs.
+func (s *Server) askOfVMs(c echo.Context, a fleet.Actor, in bulkForm, how asked) error {
+	ctx := c.Request().Context()
+	if !vmview.Asks(in.Action) {
+		return fleet.Errorf(fleet.Invalid, "%s", how.errors.Form)
+	}
+	vms, err := s.Control.NamedVMs(ctx, a, in.IDs)
+	if err != nil {
+		return err
+	}
+	if len(vms) == 0 {
+		return fleet.Errorf(fleet.NotFound, "None of these VMs exists any more. Reload the page.")
+	}
+	p := vmview.ManyPage{Action: in.Action, VMs: vms, Back: localPath(in.Back), Errors: how.errors, In: vmview.ManyForm{
+		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
+	}}
+	if in.Action == vmview.ManyMigrate {
+		if p.Hosts, err = s.choose(ctx, a, pick{noun: "hosts", now: []string{in.Host}, page: "/vms"}); err != nil {
+			return err
+		}
+		if len(p.Hosts.Options) > 0 && p.Hosts.Options[0].Value == "" {
+			p.Hosts.Options = p.Hosts.Options[1:]
+		}
+	}
+	return s.showAs(c, how.status, a, shell.Frame{Title: "Virtual machines"}, vmview.Many(p))
 }
 
 // bulkPage leads on from where results of actions about many VMs stood before they were tasks.

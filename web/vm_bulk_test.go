@@ -116,7 +116,7 @@ func TestBulkActionsThatAreNone(t *testing.T) {
 		status int
 	}{
 		"nothing selected": {url.Values{"action": {"start"}}, http.StatusBadRequest},
-		"a deletion":       {url.Values{"action": {"delete"}, "id": {id}}, http.StatusUnprocessableEntity},
+		"a wrong number":   {url.Values{"action": {"delete"}, "sure": {"yes"}, "disks": {"delete"}, "confirm": {"2"}, "id": {id}}, http.StatusUnprocessableEntity},
 		"no action":        {url.Values{"id": {id}}, http.StatusUnprocessableEntity},
 		"no id":            {url.Values{"action": {"start"}, "id": {id, "\x00"}}, http.StatusBadRequest},
 		"too many":         {url.Values{"action": {"start"}, "id": many}, http.StatusRequestEntityTooLarge},
@@ -129,4 +129,37 @@ func TestBulkActionsThatAreNone(t *testing.T) {
 		t.Errorf("the refusals wrote %d rows", n)
 	}
 	p.signedIn("vera", fleet.RoleViewer).post("/vms/bulk", url.Values{"action": {"start"}, "id": {id}}).is(t, http.StatusForbidden)
+}
+
+// What loses something of many VMs is asked before, with their number and names, and nothing is done by the first press.
+func TestManyVMsAreNamedBeforeTheyAreTouched(t *testing.T) {
+	p, project, _, vms := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	list := b.get("/vms").is(t, http.StatusOK)
+	list.has(t, `value="reset" hx-post="/vms/bulk"`, `value="delete" hx-post`, `value="snapshot" hx-post`, `value="migrate" hx-post`, "Labels…")
+	list.lacks(t, "data-confirm", `value="start" hx-post`)
+	ids := []string{string(vms["web-01"]), string(vms["web-02"])}
+	for action, words := range map[string][]string{
+		"stop": {"Force off 2 VMs?"}, "reset": {"Reset 2 VMs?"}, "migrate": {"Migrate 2 VMs?", "host-2"},
+		"snapshot": {"Take snapshots of 2 VMs?", `name="name"`, `name="memory"`},
+		"delete":   {"Delete 2 VMs?", "1 of them is running, and is powered off first.", `data-confirm-name="2"`, `value="keep" checked`},
+	} {
+		d := b.post("/vms/bulk", url.Values{"action": {action}, "id": ids}, hx("dialog")...).is(t, http.StatusOK)
+		d.has(t, append(words, ">web-01<", ">web-02<", `name="sure" value="yes"`, `value="`+ids[1]+`"`)...)
+	}
+	if n := p.count("tasks"); n != 0 {
+		t.Errorf("%d tasks before anything was confirmed", n)
+	}
+
+	form := url.Values{"action": {"delete"}, "sure": {"yes"}, "disks": {"keep"}, "id": ids}
+	b.post("/vms/bulk", form, hx("dialog")...).is(t, http.StatusUnprocessableEntity).has(t, `id="confirm-error"`, "Type 2, the number of VMs")
+	form.Set("confirm", "2")
+	to := b.post("/vms/bulk", form, hx("dialog")...).is(t, http.StatusNoContent).header.Get("HX-Redirect")
+	p.beginTasks()
+	b.get(to).is(t, http.StatusOK).has(t, "Delete 2 VMs", "2 waiting")
+	kept := p.addVM(project, p.addHost("host-9", 0), "kept", fleet.Stopped)
+	form = url.Values{"action": {"snapshot"}, "sure": {"yes"}, "id": {string(kept)}}
+	b.post("/vms/bulk", form, hx("dialog")...).is(t, http.StatusUnprocessableEntity).has(t, `id="name-error"`)
+	form.Set("name", "nightly")
+	b.post("/vms/bulk", form, hx("dialog")...).is(t, http.StatusNoContent)
 }

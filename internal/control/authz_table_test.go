@@ -186,6 +186,14 @@ var peopleCases = map[string]useCase{
 	"PreviewEdit": {may: but(someUse, "system"), with: func(w *world) []any {
 		return []any{[]fleet.VMID{w.vm()}, fleet.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
 	}},
+	"DeleteVMs": {may: but(someUse, "system"), with: func(w *world) []any { return []any{[]fleet.VMID{w.vm()}, false} }},
+	"SnapshotVMs": {may: but(someUse, "system"), with: func(w *world) []any {
+		return []any{[]fleet.VMID{w.vm()}, control.NewSnapshot{Name: "a"}}
+	}},
+	"LeaveVMs": {may: but(infraChange, "system"), with: func(w *world) []any {
+		return []any{[]fleet.VMID{w.vm()}, control.LeaveVM{HostID: w.h2}}
+	}},
+	"NamedVMs": {may: but(someUse, "system"), with: func(w *world) []any { return []any{[]fleet.VMID{w.vm()}} }},
 	"ActVMs": {may: but(someUse, "system"), with: func(w *world) []any { // each VM is judged for itself: see TestABulkIsJudgedOneByOne
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
 	}},

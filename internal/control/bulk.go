@@ -253,6 +253,9 @@ func (c *Control) beginOne(ctx context.Context, q *db.Queries, people map[fleet.
 	if p.Kind == fleet.VMApply {
 		return c.beginVM(ctx, q, a, p)
 	}
+	if _, alike := parts[p.Kind]; alike {
+		return c.beginPart(ctx, q, a, p)
+	}
 	_, id := p.Subject.Split()
 	_, err = actVM(ctx, q, a, fleet.VMID(id), fleet.ActionOf(p.Kind), p.ID)
 	return err

@@ -167,19 +167,13 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		if err != nil {
 			return err
 		}
-		if ok, why := vm.Allows(fleet.ActDelete); !ok {
-			return fleet.Errorf(fleet.Conflict, "%s", why)
+		if err := mayRemove(vm, disks); err != nil {
+			return err
 		}
 		if disks && confirmName != vm.Name {
 			var checks fleet.Checks
 			checks.Add("confirm", "Type the VM's name, %s, to delete it with its disks.", vm.Name)
 			return checks.Err()
-		}
-		if why := vm.DisksHeld(); disks && why != "" {
-			return fleet.Errorf(fleet.Conflict, "Its disks cannot be deleted now: %s", why)
-		}
-		if why := vm.HeldBySnapshots(); !disks && why != "" {
-			return fleet.Errorf(fleet.Conflict, "The VM is not deleted without its disks: %s", why)
 		}
 		work, err := q.SnapshotWork(ctx, fleet.SubjectVM(id))
 		if err != nil {
@@ -199,6 +193,20 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		return err
 	})
 	return store.TaskFor(a, job), err
+}
+
+// mayRemove refuses what a VM is not deleted with, or without.
+func mayRemove(vm fleet.VMView, disks bool) error {
+	if ok, why := vm.Allows(fleet.ActDelete); !ok {
+		return fleet.Errorf(fleet.Conflict, "%s", why)
+	}
+	if why := vm.DisksHeld(); disks && why != "" {
+		return fleet.Errorf(fleet.Conflict, "Its disks cannot be deleted now: %s", why)
+	}
+	if why := vm.HeldBySnapshots(); !disks && why != "" {
+		return fleet.Errorf(fleet.Conflict, "The VM is not deleted without its disks: %s", why)
+	}
+	return nil
 }
 
 func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, args fleet.JobArgs) (fleet.Task, error) {
@@ -233,9 +241,13 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err := q.DropVM(ctx, vm.ID); err != nil {
 		return fleet.Task{}, err
 	}
+	const unmade = "Its host had never made it."
+	if child := store.ChildOf(ctx); child != "" {
+		return fleet.Task{}, q.EndUnchanged(ctx, db.EndUnchangedParams{ID: child, Note: unmade})
+	}
 	done, err := q.NoteDone(ctx, db.NoteDoneParams{
 		ID: fleet.NewID[fleet.TaskID](), HostID: &vm.HostID, ProjectID: &vm.ProjectID, Kind: fleet.VMDelete, Subject: subject, SubjectName: vm.Name,
-		Generation: vm.Generation, Note: "Its host had never made it.", CreatedBy: a.Name, UserID: store.UserIDOf(a),
+		Generation: vm.Generation, Note: unmade, CreatedBy: a.Name, UserID: store.UserIDOf(a),
 	})
 	return store.TaskOf(done, vm.HostName), err
 }

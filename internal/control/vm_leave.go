@@ -22,6 +22,14 @@ type LeaveVM struct {
 	Overcommit bool         `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has"`
 }
 
+func (in LeaveVM) check() error {
+	var checks fleet.Checks
+	if fleet.CheckMoveRate(&checks, "rateBytes", in.RateBytes); in.HostID == "" {
+		checks.Add("hostId", "Choose the host that the VM goes to.")
+	}
+	return checks.Err()
+}
+
 // LeaveVM asks the VM's host to send it to another host, while it is off. The VM stays its host's until that one says that all of it was
 // sent, that it has no definition of it any more, and the other host that all of it is there and whole.
 func (c *Control) LeaveVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in LeaveVM) (task fleet.Task, err error) {
@@ -31,11 +39,7 @@ func (c *Control) LeaveVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in 
 	if err := store.CheckID(id, "VM"); err != nil {
 		return task, err
 	}
-	var checks fleet.Checks
-	if fleet.CheckMoveRate(&checks, "rateBytes", in.RateBytes); in.HostID == "" {
-		checks.Add("hostId", "Choose the host that the VM goes to.")
-	}
-	if err := checks.Err(); err != nil {
+	if err := in.check(); err != nil {
 		return task, err
 	}
 	was, err := c.GetVM(ctx, a, id)
@@ -150,7 +154,14 @@ func queueLeave(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVi
 	if err != nil {
 		return task, err
 	}
-	sender, steps := fleet.JobID(task.ID), []string{}
+	sending, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVM(vm.ID), Kind: fleet.VMLeave})
+	if err == nil && len(sending) != 1 {
+		err = fmt.Errorf("%d jobs send %s, want one", len(sending), vm.ID)
+	}
+	if err != nil {
+		return task, err
+	}
+	sender, steps := sending[0].ID, []string{}
 	for i, d := range order.Disks {
 		id := fleet.NewID[fleet.JobID]()
 		work := fleet.VolumeOrder{

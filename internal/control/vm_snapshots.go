@@ -19,6 +19,15 @@ type NewSnapshot struct {
 	Quiesce     bool   `json:"quiesce,omitempty" doc:"Without memory: the guest's agent brings its file systems to rest, where it answers"`
 }
 
+func (in NewSnapshot) check() error {
+	var checks fleet.Checks
+	fleet.CheckSnapshot(&checks, in.Name, in.Description)
+	if in.Memory && in.Quiesce {
+		checks.Add("quiesce", "What is in the guest's memory is kept with it, so its file systems are not brought to rest. Choose one of both.")
+	}
+	return checks.Err()
+}
+
 // RevertSnapshot says how a VM is brought back to a snapshot.
 type RevertSnapshot struct {
 	Start bool `json:"start,omitempty" doc:"Start the VM afterwards, where the snapshot has no memory"`
@@ -26,12 +35,7 @@ type RevertSnapshot struct {
 
 // TakeSnapshot asks the VM's host to keep the VM as it is when the order's turn comes.
 func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, in NewSnapshot) (fleet.Task, error) {
-	var checks fleet.Checks
-	fleet.CheckSnapshot(&checks, in.Name, in.Description)
-	if in.Memory && in.Quiesce {
-		checks.Add("quiesce", "What is in the guest's memory is kept with it, so its file systems are not brought to rest. Choose one of both.")
-	}
-	return c.onSnapshots(ctx, a, id, fleet.VMSnapshot, checks.Err(), func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
+	return c.onSnapshots(ctx, a, id, fleet.VMSnapshot, in.check(), func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
 		order := fleet.SnapshotOrder{
 			ID: fleet.NewID[fleet.SnapshotID](), Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), By: a.Name, Memory: in.Memory, Quiesce: in.Quiesce,
 		}

@@ -79,12 +79,9 @@ func (l *life) crosses(to string) {
 func (l *life) forceOff() {
 	l.Helper()
 	l.open("/vms/" + string(l.id))
-	// The browser's own question would stand in the way of all that follows.
-	if _, err := eval[bool](l.tab, `(window.confirm = text => { window.asked = text; return true; }, true)`); err != nil {
-		l.Fatal(err)
-	}
 	l.pick(".head summary", "Actions", "Force off")
-	l.waitTrue("the question whether it is to be forced off", "window.asked?.includes("+quote(l.name)+")")
+	l.waitText("dialog[open] h2", "Force off "+l.name+"?")
+	l.keys("\r")
 	l.a.waitPhase(l.T, guestLimit, l.id, fleet.PhaseStopped)
 	l.open("/vms/" + string(l.id))
 }

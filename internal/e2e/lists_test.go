@@ -59,7 +59,7 @@ func TestLists(t *testing.T) {
 	}
 	p.click("#vm-rows input[data-select-all]", "")
 	p.waitText(".bulk", "3 selected")
-	p.click(".bulk button", "Start")
+	p.pick(".bulk summary", "Power", "Start")
 	p.waitPath("/tasks/")
 	p.mark()
 	p.waitText("#step-rows", "Only a VM that is stopped can be started.")

@@ -65,7 +65,8 @@ func TestWithoutScripts(t *testing.T) {
 	p.submit("#view-save", "Save")
 	p.waitPath("/vms?filter=name%3Adesk-0%2A")
 	p.click("input[data-select-row]", "")
-	p.submit(".bulk button", "Resume")
+	p.click(".bulk summary", "Power")
+	p.submit(".bulk .menu-item", "Resume")
 	p.waitPath("/tasks/")
 	p.waitText("#step-rows", "Only a paused VM can be resumed.")
 

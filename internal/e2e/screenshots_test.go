@@ -135,7 +135,7 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"task-of-many", "/vms?limit=40", func(p *tab) {
 			p.click("input[data-select-all]", "")
-			p.click(".bulk button", "Reboot")
+			p.pick(".bulk summary", "Power", "Reboot")
 			p.waitPath("/tasks/")
 			p.waitText("#step-rows", "Only a running VM can be rebooted.")
 			p.waitText("#task-sum header", "done ·")
@@ -196,6 +196,24 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-events", vm + "?tab=events", nil},
 		{"vm-console", vm + "/console", func(p *tab) { p.waitConsole() }},
 		{"vm-console-window", vm + "/console?window=1", func(p *tab) { p.waitConsole() }},
+		{"vm-menu", vm, func(p *tab) { p.opens(".head summary", "Actions", "Power") }},
+		{"vm-menu-power", vm, func(p *tab) {
+			p.menu = func() {
+				p.Helper()
+				p.click(".head summary", "Actions")
+				p.click("details.menu[open] summary.menu-item", "Power")
+				p.waitText("details.sub[open]", "Force off")
+			}
+		}},
+		{"vm-force-off", vm, func(p *tab) {
+			p.pick(".head summary", "Actions", "Force off")
+			p.waitText("dialog[open]", "Force off web-01?")
+		}},
+		{"vms-delete", "/vms", func(p *tab) {
+			p.click("tbody input[data-select-row]", "")
+			p.click(".bulk button", "Delete")
+			p.waitText("#dialog", "Delete 1 VM?")
+		}},
 		{"vm-delete-page", vm + "/delete", nil},
 		{"vm-delete", vm, func(p *tab) {
 			p.pick(".head summary", "Actions", "Delete")

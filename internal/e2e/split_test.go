@@ -61,10 +61,8 @@ func splitVM(t *testing.T) {
 	}
 	p.open(page)
 	p.mark()
-	if _, err := eval[bool](p, `(window.confirm = () => true)()`); err != nil {
-		t.Fatal(err)
-	}
 	p.click("#place-"+string(other.id)+" button", "Keep it on host-12")
+	p.click("dialog[open] button.danger", "Keep it on host-12")
 	p.waitText(".head", "host-12")
 	p.waitText("main", "not the VM, as somebody has decided")
 	p.sameDocument()

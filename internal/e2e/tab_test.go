@@ -150,6 +150,15 @@ func (p *tab) click(sel, text string) {
 	p.do("click on "+sel, chromedp.MouseClickXY(at.X, at.Y))
 }
 
+// openSub opens the submenu of an open menu that has the item.
+const openSub = `(item => {
+  const sub = [...document.querySelectorAll("details.menu[open] details.sub:not([open])")]
+    .find(e => [...e.querySelectorAll(":scope > .menu-list .menu-item")].some(i => i.textContent.includes(item)));
+  const seen = [...document.querySelectorAll("details.menu[open] .menu-item:not(summary)")].some(e => e.checkVisibility() && e.textContent.includes(item));
+  if (sub && !seen) sub.open = true;
+  return true;
+})(%s)`
+
 // pick clicks an item of a menu as a person does: where the page moved and the menu did not open, or the item waits for what has just
 // ended, it is opened again.
 func (p *tab) pick(menu, name, item string) {
@@ -160,6 +169,9 @@ func (p *tab) pick(menu, name, item string) {
 		if opened, err := eval[bool](p, open); err != nil || !opened {
 			p.click(menu, name)
 			return false, fmt.Sprintf("it is closed (%v)", err)
+		}
+		if _, err := eval[bool](p, fmt.Sprintf(openSub, quote(item))); err != nil {
+			return false, err.Error()
 		}
 		now, err := eval[spot](p, fmt.Sprintf(`%s("details[open] .menu-item", %s)`, findScript, quote(item)))
 		if still := now == at; err != nil || !now.OK || !still {

@@ -7,6 +7,7 @@ import "./submit.js";
 import "./menu.js";
 import "./context.js";
 import "./dialog.js";
+import "./confirm.js";
 import "./form.js";
 import "./tree.js";
 import "./list.js";

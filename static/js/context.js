@@ -14,7 +14,7 @@ function makeList() {
   list.setAttribute("aria-label", "Actions");
   list.addEventListener("keydown", (event) => arrows(event, list));
   list.addEventListener("click", ({ target }) => {
-    if (target.closest('.menu-item:not([aria-disabled="true"], label)')) list.hidePopover();
+    if (target.closest('.menu-item:not([aria-disabled="true"], label, summary)')) list.hidePopover();
   });
   document.body.append(list);
 }
@@ -27,7 +27,7 @@ async function open(owner, box) {
   if (list.childElementCount === 0) return; // refused: the toast says why
   list.showPopover();
   place(list, box);
-  list.querySelector("a, button")?.focus({ preventScroll: true });
+  list.querySelector("a, button, summary")?.focus({ preventScroll: true });
 }
 
 on("contextmenu", "[data-menu]", (event, owner) => {

@@ -26,3 +26,18 @@ export function moveFocus(elements, step) {
   const next = at < 0 ? (step > 0 ? 0 : elements.length - 1) : (at + step + elements.length) % elements.length;
   elements[next].focus();
 }
+
+/** A new element with a class. */
+export function tag(name, className = "") {
+  const element = document.createElement(name);
+  element.className = className;
+  return element;
+}
+
+/** A new button that sends no form. */
+export function button(className, word) {
+  const element = tag("button", className);
+  element.type = "button";
+  element.textContent = word;
+  return element;
+}

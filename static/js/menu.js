@@ -14,8 +14,56 @@ export function place(list, box, alignRight = false) {
   list.style.top = `${Math.max(EDGE, below ? Math.min(box.bottom + GAP, innerHeight - height - EDGE) : box.top - GAP - height)}px`;
 }
 
-/** What arrow keys reach in a menu. */
-const items = (list) => [...list.querySelectorAll("a, button, input, summary")].filter((item) => item.offsetParent !== null);
+/** What arrow keys reach in a menu: of its submenus, what opens them. */
+const items = (list) => [...list.querySelectorAll("a, button, input, summary")]
+  .filter((item) => item.offsetParent !== null && item.closest(".menu-list") === list);
+
+const OPENS = ".menu-list details.sub > summary";
+const subs = (list) => [...list.querySelectorAll(":scope > details.sub[open]")];
+
+/** Opens a submenu beside its item; where a narrow screen has no room beside, it stays within the menu. */
+function placeSub(sub) {
+  const list = sub.querySelector(":scope > .menu-list"), box = sub.querySelector("summary").getBoundingClientRect();
+  list.classList.add("placed");
+  list.style.left = list.style.top = "0";
+  const { width, height } = list.getBoundingClientRect();
+  const left = box.right + width <= innerWidth - EDGE ? box.right : box.left - width;
+  if (left < EDGE) {
+    list.classList.remove("placed");
+    return;
+  }
+  list.style.left = `${left}px`;
+  list.style.top = `${Math.max(EDGE, Math.min(box.top - GAP, innerHeight - height - EDGE))}px`;
+}
+
+/** Brings a list that grew back onto the screen. */
+function fit(list) {
+  const { top, height } = list.getBoundingClientRect();
+  list.style.top = `${Math.max(EDGE, Math.min(top, innerHeight - height - EDGE))}px`;
+}
+
+const beside = (sub) => sub.querySelector(":scope > .menu-list").matches(".placed");
+
+document.addEventListener("toggle", ({ target }) => {
+  if (!(target instanceof Element) || !target.matches("details.sub") || !target.open) return;
+  for (const other of subs(target.parentElement)) if (other !== target) other.open = false;
+  placeSub(target);
+  if (!beside(target)) fit(target.parentElement.closest(".menu-list"));
+}, { capture: true });
+
+// A mouse over an item opens its submenu, and over another item closes it; a click on it does not close it again.
+on("pointerover", ".menu-list .menu-item", ({ pointerType }, item) => {
+  if (pointerType !== "mouse") return;
+  const own = item.matches(OPENS) ? item.parentElement : null;
+  for (const sub of subs(item.closest(".menu-list"))) if (beside(sub) && sub !== own) sub.open = false;
+  if (!own || own.open) return;
+  own.open = true;
+  placeSub(own);
+  own.open = beside(own);
+});
+on("click", OPENS, (event, summary) => {
+  if (event.detail > 0 && event.pointerType === "mouse" && summary.parentElement.open && beside(summary.parentElement)) event.preventDefault();
+});
 
 const opened = () => [...document.querySelectorAll("details.menu[open]")];
 const closeAll = (except) => opened().forEach((menu) => { if (menu !== except && !menu.contains(except)) menu.open = false; });
@@ -34,7 +82,9 @@ function moved(menu) {
 }
 
 document.addEventListener("toggle", ({ target }) => {
-  if (!(target instanceof Element) || !target.matches("details.menu") || !target.open) return;
+  if (!(target instanceof Element) || !target.matches("details.menu")) return;
+  for (const sub of target.querySelectorAll("details.sub[open]")) sub.open = false;
+  if (!target.open) return;
   closeAll(target);
   placeOf(target);
 }, { capture: true });
@@ -49,13 +99,14 @@ document.addEventListener("htmx:afterSettle", ({ target }) => {
 document.addEventListener("click", ({ target }) => {
   closeAll(target.closest?.("details.menu"));
   const item = target.closest?.(".menu-item");
-  if (item && !item.matches('[aria-disabled="true"], label')) closeAll(null);
+  if (item && !item.matches('[aria-disabled="true"], label, summary')) closeAll(null);
 });
 document.addEventListener("focusin", ({ target }) => closeAll(target.closest("details.menu")));
 // A phone's keyboard moves and shrinks the page: a menu in which one types stays.
 const typing = () => document.activeElement?.matches(".menu-list input") ?? false;
 addEventListener("resize", () => { if (!typing()) closeAll(null); });
 document.addEventListener("scroll", ({ target }) => {
+  if (target instanceof Element && target.matches(".menu-list")) subs(target).filter(beside).forEach((sub) => { sub.open = false; });
   if (target instanceof Element && target.closest(".menu-list") || typing()) return;
   opened().forEach((menu) => { if (moved(menu)) menu.open = false; });
 }, { capture: true, passive: true });
@@ -75,10 +126,17 @@ on("keydown", "details.menu", (event, menu) => {
   }
 });
 
-/** Arrow keys, Home and End inside a list of items; in a field, Home and End stay the field's. */
-export function arrows(event, list) {
-  const all = items(list);
-  if (event.key === "ArrowDown") moveFocus(all, 1);
+/** Arrow keys, Home and End inside a list of items, left and right between it and a submenu; in a field, Home and End stay the field's. */
+export function arrows(event, menu) {
+  const list = event.target.closest(".menu-list") ?? menu, all = items(list), sub = list.closest("details.sub");
+  if (event.key === "ArrowRight" && event.target.matches(OPENS)) {
+    event.target.parentElement.open = true;
+    placeSub(event.target.parentElement);
+    items(event.target.nextElementSibling)[0]?.focus();
+  } else if (event.key === "ArrowLeft" && sub) {
+    sub.open = false;
+    sub.querySelector("summary").focus();
+  } else if (event.key === "ArrowDown") moveFocus(all, 1);
   else if (event.key === "ArrowUp") moveFocus(all, -1);
   else if (isTyping(event.target)) return;
   else if (event.key === "Home") all[0]?.focus();

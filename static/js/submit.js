@@ -1,4 +1,4 @@
-// Nothing happens on an action that is disabled, nothing is sent twice, and what [data-confirm] asks is asked first.
+// Nothing happens on an action that is disabled, and nothing is sent twice.
 const SENDING = "sending";
 
 document.addEventListener("click", (event) => {
@@ -9,11 +9,7 @@ document.addEventListener("click", (event) => {
 
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  const question = event.submitter?.dataset.confirm;
-  if (question && !confirm(question)) {
-    event.preventDefault();
-    event.stopImmediatePropagation();
-  } else if (form.matches(".htmx-request") || SENDING in form.dataset) {
+  if (form.matches(".htmx-request") || SENDING in form.dataset) {
     event.preventDefault();
     event.stopImmediatePropagation();
   } else if (form.method === "post" && !form.matches("[hx-post], [hx-delete], [hx-patch], [hx-put]")) {

@@ -21,6 +21,7 @@ type Act struct {
 	Danger     bool
 	Apart      bool   // in a menu: a line stands before it, as before what is dangerous
 	Why        string // set: why it is not possible now
+	Sub        []Act  // in a menu: what its submenu offers; the act itself does nothing
 }
 
 // Sent is a value that an act sends.

@@ -2,7 +2,7 @@ package vm
 
 import (
 	"cmp"
-	"slices"
+	"strconv"
 
 	"quantix/internal/fleet"
 	"quantix/views"
@@ -22,15 +22,6 @@ func sure(a fleet.Action, name string) string {
 	return a.Word() + " " + name + "? The guest is not asked: what it has not written is lost."
 }
 
-// acts are all actions of a VM, as they are possible: on its page, in lists and in the tree.
-func acts(vm fleet.VMView, states []fleet.ActionState) []kit.Act {
-	out := make([]kit.Act, len(states))
-	for i, s := range states {
-		out[i] = actOf(vm, s)
-	}
-	return out
-}
-
 func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {
 	a := kit.Act{Icon: actionIcons[s.Action], Word: s.Action.Word()}
 	if !s.Allowed {
@@ -40,7 +31,7 @@ func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {
 	case fleet.ActConsole:
 		a.Href, a.Apart = views.VMPath(vm.ID, "console"), true
 	case fleet.ActEdit:
-		a.Href = views.TabPath(views.VMPath(vm.ID), "configure")
+		a.Word, a.Href = "Edit settings", views.TabPath(views.VMPath(vm.ID), "configure")
 	case fleet.ActGuard:
 		a.Href, a.Dialog = views.VMPath(vm.ID, "guard"), true
 		a.Word += "…"
@@ -55,25 +46,54 @@ func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {
 	return a
 }
 
-// withCopies are acts, with what makes something else of the VM before the last, which deletes it.
-func withCopies(vm fleet.VMView, states []fleet.ActionState) []kit.Act {
-	out := acts(vm, states)
-	if len(out) == 0 {
-		return out
+// powers are the actions of the submenu that switches a VM, in vCenter's order.
+var powers = []fleet.Action{
+	fleet.ActStart, fleet.ActShutdown, fleet.ActRestart, fleet.ActReboot, fleet.ActPause, fleet.ActResume, fleet.ActReset, fleet.ActStop,
+}
+
+// menu is what can be done with the VM: the same on its page, at its row of a list and in the tree. Words and order are vCenter's.
+func (p Page) menu() []kit.Act {
+	if len(p.Actions) == 0 {
+		return nil
 	}
-	may := ""
-	for _, s := range states {
-		if s.Action == fleet.ActEdit {
-			may = s.Reason
+	power := make([]kit.Act, len(powers))
+	for i, a := range powers {
+		power[i] = p.act(a)
+	}
+	may := p.whyNotEdit()
+	clone := kit.Act{Icon: "copy", Word: "Clone", Href: cloneAt(p.VM.ID), Apart: true}.When(may).When(kit.WhyNot(p.VM.AllowsClone()))
+	template := kit.Act{Icon: "layers", Word: "Make a template…", Href: p.path("template"), Dialog: true}.When(may)
+	if images, _ := p.VM.AllowsTemplateOfImages(); !images {
+		template = template.When(kit.WhyNot(p.VM.AllowsTemplate()))
+	}
+	edit := p.act(fleet.ActEdit)
+	edit.Apart = true
+	return []kit.Act{
+		{Icon: "power", Word: "Power", Sub: power},
+		{Icon: "terminal", Word: "Guest", Sub: p.guestActs()},
+		{Icon: "camera", Word: "Snapshots", Sub: []kit.Act{p.takeSnapshot(), {Icon: "history", Word: "Manage snapshots", Href: views.TabPath(p.path(), "snapshots")}}},
+		p.act(fleet.ActConsole),
+		{Icon: "server", Word: "Migrate", Sub: p.migrations()},
+		clone, template, exportAct(p.VM).When(may),
+		edit, p.act(fleet.ActGuard),
+		{Icon: "columns-3", Word: "Compare…", Href: views.ComparePath(p.VM.ID, "")},
+		p.act(fleet.ActDelete),
+	}
+}
+
+// migrations change the VM's host, and the pools of its disks.
+func (p Page) migrations() []kit.Act {
+	host := p.leave()
+	host.Word = "Change host…"
+	out := []kit.Act{host}
+	for i, d := range p.VM.Spec.Disks {
+		move := p.move(d)
+		if move.Word = "Change storage…"; len(p.VM.Spec.Disks) > 1 {
+			move.Word = "Change storage of disk " + strconv.Itoa(i+1) + "…"
 		}
+		out = append(out, move)
 	}
-	clone := kit.Act{Icon: "copy", Word: "Clone", Href: cloneAt(vm.ID), Apart: true}.When(may).When(kit.WhyNot(vm.AllowsClone()))
-	template := kit.Act{Icon: "layers", Word: "Make a template…", Href: views.VMPath(vm.ID, "template"), Dialog: true}.When(may)
-	if images, _ := vm.AllowsTemplateOfImages(); !images {
-		template = template.When(kit.WhyNot(vm.AllowsTemplate()))
-	}
-	export := exportAct(vm).When(may)
-	return slices.Insert(out, len(out)-1, clone, template, export)
+	return out
 }
 
 func cloneAt(id fleet.VMID) string {

@@ -8,14 +8,10 @@ package vm
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-import (
-	"quantix/internal/fleet"
-	"quantix/views"
-	"quantix/views/kit"
-)
+import "quantix/views/kit"
 
 // Menu is the menu at a row of a list or tree.
-func Menu(vm fleet.VMView, actions []fleet.ActionState) templ.Component {
+func Menu(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -41,9 +37,9 @@ func Menu(vm fleet.VMView, actions []fleet.ActionState) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var2 string
-		templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(vm.Name)
+		templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(p.VM.Name)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/acts.templ`, Line: 11, Col: 32}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/acts.templ`, Line: 7, Col: 34}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
 		if templ_7745c5c3_Err != nil {
@@ -53,7 +49,7 @@ func Menu(vm fleet.VMView, actions []fleet.ActionState) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.Acts(append([]kit.Act{{Icon: "eye", Word: "Open", Href: views.VMPath(vm.ID)}}, withCopies(vm, actions)...)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.Acts(append([]kit.Act{{Icon: "eye", Word: "Open", Href: p.path()}}, p.menu()...)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"html"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,13 +11,28 @@ import (
 	"quantix/views/kit"
 )
 
+// inMenu are the acts of a menu with those of its submenus.
+func inMenu(acts []kit.Act) (out []kit.Act) {
+	for _, a := range acts {
+		if len(a.Sub) > 0 {
+			out = append(out, inMenu(a.Sub)...)
+		} else {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func pageOf(vm fleet.VMView) Page {
+	return Page{VM: vm, Actions: vm.Actions(), GuestActions: vm.GuestActions()}
+}
+
 // In every phase each action of a VM is either there to use, or there with the reason why not.
 func TestADisabledActionCarriesItsReason(t *testing.T) {
 	t.Parallel()
 	for _, phase := range fleet.VMPhases {
 		vm := web(phase)
-		menu := rendered.HTML(t, Menu(vm, vm.Actions()))
-		disabled := 0
+		menu := rendered.HTML(t, Menu(pageOf(vm)))
 		for _, s := range vm.Actions() {
 			drawn := rendered.HTML(t, kit.ActButton(string(s.Action), "", actOf(vm, s)))
 			if s.Allowed {
@@ -25,7 +41,6 @@ func TestADisabledActionCarriesItsReason(t *testing.T) {
 				}
 				continue
 			}
-			disabled++
 			why := html.EscapeString(s.Reason)
 			if s.Reason == "" || !strings.Contains(menu, why) {
 				t.Errorf("%s, %s: the menu does not say why not: %q", phase, s.Action, s.Reason)
@@ -35,8 +50,9 @@ func TestADisabledActionCarriesItsReason(t *testing.T) {
 				t.Errorf("%s, %s: the button does not say why not: %s", phase, s.Action, drawn)
 			}
 		}
-		for _, a := range withCopies(vm, vm.Actions()) {
-			if (a.Word == "Clone" || strings.HasPrefix(a.Word, "Make a template") || strings.HasPrefix(a.Word, "Export")) && a.Why != "" {
+		disabled := 0
+		for _, a := range inMenu(pageOf(vm).menu()) {
+			if a.Why != "" {
 				disabled++
 			}
 		}
@@ -46,12 +62,39 @@ func TestADisabledActionCarriesItsReason(t *testing.T) {
 	}
 }
 
+// The menu has every action of a VM, and is short enough to be seen at once: what switches the VM and its guest is in submenus.
+func TestTheMenuOfAVM(t *testing.T) {
+	t.Parallel()
+	p := pageOf(web(fleet.PhaseRunning))
+	p.VM.Spec.Disks = []fleet.Disk{{PoolID: "p", Volume: "a.qcow2"}, {PoolID: "p", Volume: "b.qcow2"}}
+	var top, all []string
+	for _, a := range p.menu() {
+		top = append(top, a.Word)
+	}
+	for _, a := range inMenu(p.menu()) {
+		all = append(all, a.Word)
+	}
+	want := "Power, Guest, Snapshots, Console, Migrate, Clone, Make a template…, Export, Edit settings, Protection…, Compare…, Delete…"
+	if got := strings.Join(top, ", "); got != want {
+		t.Errorf("the menu is %s, want %s", got, want)
+	}
+	for _, word := range []string{"Start", "Force off", "Reset", "Freeze file systems…", "Take snapshot…", "Change host…", "Change storage of disk 2…"} {
+		if !slices.Contains(all, word) {
+			t.Errorf("%q is not in the menu: %s", word, all)
+		}
+	}
+	if got := strings.Count(rendered.HTML(t, kit.ActMenu(p.menu())), "<details"); got != 5 {
+		t.Errorf("the menu has %d levels that open, want 5", got)
+	}
+}
+
 // What loses a guest's writes is asked before, and nothing else is; what nobody listed as allowed cannot be used.
 func TestActsOfAVM(t *testing.T) {
 	t.Parallel()
 	vm := web(fleet.PhaseRunning)
-	for _, a := range acts(vm, vm.Actions()) {
-		forces := a.Word == fleet.ActStop.Word() || a.Word == fleet.ActReset.Word()
+	for _, s := range vm.Actions() {
+		a := actOf(vm, s)
+		forces := s.Action == fleet.ActStop || s.Action == fleet.ActReset
 		if (a.Sure != "") != forces || a.Post != "" && (len(a.Send) != 1 || a.Send[0].Name != "action") {
 			t.Errorf("%+v", a)
 		}

@@ -166,7 +166,7 @@ func headActs(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = kit.ActMenu(append(withCopies(p.VM, p.Actions), kit.Act{Icon: "columns-3", Word: "Compare…", Href: views.ComparePath(p.VM.ID, "")})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ActMenu(p.menu()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

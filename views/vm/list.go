@@ -123,9 +123,6 @@ func (p *ListPage) summary() string {
 	return strings.Join(parts, " · ")
 }
 
-// bulkActions can be asked of many VMs at once.
-var bulkActions = []fleet.Action{fleet.ActStart, fleet.ActShutdown, fleet.ActRestart, fleet.ActReboot, fleet.ActPause, fleet.ActResume, fleet.ActStop}
-
 func (p *ListPage) newVM() kit.Act {
 	a := kit.Act{Icon: "plus", Word: "New VM", Href: "/vms/new"}
 	if !p.Create {

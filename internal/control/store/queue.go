@@ -7,9 +7,25 @@ import (
 	"quantix/internal/fleet"
 )
 
+type childKey struct{}
+
+// AsChild is ctx in which what is queued is queued for that child of a task, which has no job yet.
+func AsChild(ctx context.Context, child fleet.TaskID) context.Context {
+	return context.WithValue(ctx, childKey{}, child)
+}
+
+// ChildOf is the child of AsChild; empty: there is none.
+func ChildOf(ctx context.Context) fleet.TaskID {
+	child, _ := ctx.Value(childKey{}).(fleet.TaskID)
+	return child
+}
+
 // Queue adds a job, or hands its newer generation to one that already waits, and returns the task that it is of.
 func Queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.JoinQueueParams) (fleet.TaskID, error) {
 	j.ID, j.CreatedBy, j.UserID = fleet.NewID[fleet.JobID](), a.Name, UserIDOf(a)
+	if child := ChildOf(ctx); child != "" && j.Child == nil {
+		j.Child = (*string)(&child)
+	}
 	if j.Child == nil {
 		n, err := q.QueueJob(ctx, db.QueueJobParams{
 			ID: string(j.ID), HostID: &j.HostID, Kind: j.Kind, Subject: j.Subject, Args: j.Args, Generation: j.Generation, ProjectID: j.ProjectID,

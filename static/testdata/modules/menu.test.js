@@ -64,3 +64,28 @@ test("a list stays on the screen: below its button, above where there is no room
   is(at(innerWidth - 10, 100), [innerWidth - 108, 114], "at the right edge");
   is(at(50, innerHeight - 20), [50, innerHeight - 224], "at the bottom");
 });
+
+const showSub = () => page(`<details class="menu" id="a"><summary>A</summary><div class="menu-list"><details class="sub" id="power"><summary class="menu-item">Power</summary>
+  <div class="menu-list"><a class="menu-item" href="#start">Start</a><a class="menu-item" href="#stop">Stop</a></div></details>
+  <details class="sub" id="guest"><summary class="menu-item">Guest</summary><div class="menu-list"><a class="menu-item" href="#trim">Trim</a></div></details><a class="menu-item" href="#1">One</a></div></details>`);
+
+test("a submenu opens and closes by keys, one at a time, and a choice in it closes the menu", async () => {
+  showSub();
+  await open("a");
+  const item = (id) => $(`#${id} > summary`);
+  item("power").focus();
+  press(item("power"), "ArrowDown");
+  is(document.activeElement.textContent, "Guest", "below Power:");
+  press(item("guest"), "ArrowRight");
+  is([$("#guest").open, document.activeElement.textContent], [true, "Trim"]);
+  press(document.activeElement, "ArrowLeft");
+  is([$("#guest").open, document.activeElement.textContent], [false, "Guest"]);
+  item("guest").click();
+  await settle();
+  item("power").click();
+  await settle();
+  is([$("#a").open, $("#power").open, $("#guest").open], [true, true, false]);
+  $('[href="#stop"]').click();
+  await settle();
+  is([$("#a").open, $("#power").open], [false, false]);
+});

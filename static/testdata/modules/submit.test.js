@@ -28,17 +28,3 @@ test("nothing is sent twice, until the page comes back", () => {
   submit($("#h"));
   is(sent, ["f", "h", "h", "g", "g", "f"]);
 });
-
-test("what asks first is asked first", () => {
-  show(`<form id="f" method="post"><button data-confirm="Delete all?">Delete</button><button>Save</button></form>`);
-  const asked = [];
-  window.confirm = (question) => { asked.push(question); return asked.length > 1; };
-  const [remove, save] = $("#f").elements;
-  submit($("#f"), remove);
-  is([sent, asked], [[], ["Delete all?"]]);
-  submit($("#f"), remove);
-  is(sent, ["f"]);
-  dispatchEvent(new PageTransitionEvent("pageshow"));
-  submit($("#f"), save);
-  is([sent, asked.length], [["f", "f"], 2]);
-});

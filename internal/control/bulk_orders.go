@@ -1,0 +1,109 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// DeleteVMs deletes many VMs, each as DeleteVM does.
+func (c *Control) DeleteVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, disks bool) (fleet.Task, error) {
+	return c.orderAlike(ctx, a, policy.VMChange, "vms.delete", fleet.VMDelete, ids, disks, func(vm fleet.VMView) error { return mayRemove(vm, disks) })
+}
+
+// SnapshotVMs takes a snapshot of many VMs, each as TakeSnapshot does. Memory is kept of those that run.
+func (c *Control) SnapshotVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, in NewSnapshot) (fleet.Task, error) {
+	if err := in.check(); err != nil {
+		return fleet.Task{}, err
+	}
+	return c.orderAlike(ctx, a, policy.VMChange, "vms.snapshot", fleet.VMSnapshot, ids, in, func(vm fleet.VMView) error { return refusal(vm.AllowsTake(nil)) })
+}
+
+// LeaveVMs sends many VMs that are off to another host, each as LeaveVM does.
+func (c *Control) LeaveVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, in LeaveVM) (fleet.Task, error) {
+	if err := in.check(); err != nil {
+		return fleet.Task{}, err
+	}
+	return c.orderAlike(ctx, a, policy.InfraChange, "vms.leave", fleet.VMLeave, ids, in, func(vm fleet.VMView) error { return refusal(vm.AllowsLeave(nil, nil)) })
+}
+
+// orderAlike writes a task with a child for each VM, and keeps what was asked for until their turns come: see parts.
+func (c *Control) orderAlike(ctx context.Context, a fleet.Actor, right policy.Right, action string, kind fleet.JobKind, ids []fleet.VMID, asked any,
+	judge func(fleet.VMView) error,
+) (fleet.Task, error) {
+	if err := policy.Check(a, right, ""); err != nil {
+		return fleet.Task{}, err
+	}
+	if err := checkMany(a, ids); err != nil {
+		return fleet.Task{}, err
+	}
+	text, err := json.Marshal(asked)
+	if err != nil {
+		return fleet.Task{}, err
+	}
+	return c.orderMany(ctx, a, many{
+		kind: kind, action: action, right: policy.VMChange, ids: ids, judge: judge,
+		also: func(q *db.Queries, id fleet.TaskID) error {
+			return q.AddTaskEdit(ctx, db.AddTaskEditParams{TaskID: id, Edit: text})
+		},
+	})
+}
+
+// parts ask for one child of orderAlike by the use case of one VM. name is the VM's when the task was ordered.
+var parts = map[fleet.JobKind]func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, asked json.RawMessage) error{
+	fleet.VMDelete: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, asked json.RawMessage) error {
+		return part(asked, func(disks bool) (fleet.Task, error) { return c.DeleteVM(ctx, a, id, disks, name) })
+	},
+	fleet.VMSnapshot: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, asked json.RawMessage) error {
+		return part(asked, func(in NewSnapshot) (fleet.Task, error) { return c.TakeSnapshot(ctx, a, id, in) })
+	},
+	fleet.VMLeave: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, asked json.RawMessage) error {
+		return part(asked, func(in LeaveVM) (fleet.Task, error) { return c.LeaveVM(ctx, a, id, in) })
+	},
+}
+
+func part[T any](asked json.RawMessage, do func(T) (fleet.Task, error)) error {
+	var in T
+	if err := json.Unmarshal(asked, &in); err != nil {
+		return err
+	}
+	_, err := do(in)
+	return inFull(err)
+}
+
+// beginPart asks for a child of orderAlike.
+func (c *Control) beginPart(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
+	text, err := q.TaskEdit(ctx, p.ID)
+	if err != nil {
+		return fmt.Errorf("read what task %s is to do: %w", p.ID, err)
+	}
+	_, id := p.Subject.Split()
+	return parts[p.Kind](c, store.AsChild(ctx, p.ID), a, fleet.VMID(id), p.SubjectName, text)
+}
+
+// NamedVMs are those of the VMs that the actor sees, in this order: what an order about many is about.
+func (c *Control) NamedVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID) ([]fleet.VMView, error) {
+	if err := policy.Check(a, policy.VMUse, ""); err != nil {
+		return nil, err
+	}
+	if err := checkMany(a, ids); err != nil {
+		return nil, err
+	}
+	vms, err := namedVMs(ctx, c.store.Queries, a, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]fleet.VMView, 0, len(vms))
+	for _, id := range ids {
+		if vm, seen := vms[id]; seen {
+			out = append(out, vm)
+			delete(vms, id)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,39 @@
+// What is asked before a request ([hx-confirm]) is a dialog of the page, whose button has the word of what was pressed.
+import { button, tag } from "./dom.js";
+
+document.addEventListener("htmx:confirm", (event) => {
+  const { question, elt, issueRequest } = event.detail;
+  if (!question) return;
+  event.preventDefault();
+  const word = (elt.matches("form") ? elt.querySelector("button:not([type=button])") : elt).textContent.trim();
+  ask(question, word, () => issueRequest(true));
+});
+
+function ask(question, word, go) {
+  const end = question.indexOf("?") + 1;
+  const dialog = tag("dialog", "dialog"), form = tag("form"), header = tag("header"), footer = tag("footer"), title = tag("h2");
+  title.id = "confirm-title";
+  title.textContent = question.slice(0, end) || question;
+  dialog.setAttribute("aria-labelledby", title.id);
+  form.method = "dialog";
+  header.append(title);
+  form.append(header);
+  const rest = end ? question.slice(end).trim() : "";
+  if (rest) {
+    const body = tag("div", "pad"), words = tag("p");
+    words.textContent = rest;
+    body.append(words);
+    form.append(body);
+  }
+  const cancel = button("btn", "Cancel"), act = button("btn danger", word);
+  cancel.dataset.close = "";
+  act.type = "submit";
+  act.autofocus = true;
+  footer.append(cancel, act);
+  form.append(footer);
+  form.addEventListener("submit", go);
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.append(form);
+  document.body.append(dialog);
+  dialog.showModal();
+}

@@ -1,0 +1,135 @@
+package vm
+
+import (
+	"strconv"
+
+	"github.com/a-h/templ"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+// What can be asked of many VMs beside the actions of one.
+const (
+	ManySnapshot fleet.Action = "snapshot"
+	ManyMigrate  fleet.Action = "migrate"
+)
+
+// Asks reports whether the action of many VMs shows a dialog before it is done.
+func Asks(a fleet.Action) bool {
+	return a == fleet.ActDelete || a == ManySnapshot || a == ManyMigrate || a.Job().Is().Forces
+}
+
+// ManyPage asks before many VMs are stopped, deleted, migrated or kept.
+type ManyPage struct {
+	Action fleet.Action
+	VMs    []fleet.VMView
+	Back   string
+	Hosts  kit.Choices
+	In     ManyForm
+	Errors kit.Errors
+}
+
+// ManyForm is what a person chose.
+type ManyForm struct {
+	Disks, Name, Description, Host, Rate string
+	Memory, Quiesce                      bool
+}
+
+// shownNames is how many VMs a dialog names.
+const shownNames = 12
+
+func (p ManyPage) count() string { return kit.Count(len(p.VMs), "VM") }
+
+func (p ManyPage) verb() string {
+	switch p.Action {
+	case ManySnapshot:
+		return "Take snapshots of"
+	case ManyMigrate:
+		return "Migrate"
+	}
+	return p.Action.Word()
+}
+
+func (p ManyPage) dialog() kit.Dialog {
+	d := kit.Dialog{
+		Title: p.verb() + " " + p.count() + "?", Action: "/vms/bulk", Button: p.verb() + " " + p.count(), Danger: p.Action == fleet.ActDelete || p.Action.Job().Is().Forces, Back: p.Back,
+	}
+	if p.Action == fleet.ActDelete {
+		d.Face = deleteWords(p.count())
+	}
+	return d
+}
+
+// names are the first VMs, and how many more there are.
+func (p ManyPage) names() (first []fleet.VMView, more int) {
+	n := min(len(p.VMs), shownNames)
+	return p.VMs[:n], len(p.VMs) - n
+}
+
+// Running is how many of them are on.
+func (p ManyPage) Running() int {
+	n := 0
+	for _, vm := range p.VMs {
+		if vm.On() {
+			n++
+		}
+	}
+	return n
+}
+
+// Number is what is typed to confirm.
+func (p ManyPage) Number() string { return strconv.Itoa(len(p.VMs)) }
+
+// goes says what is deleted, and how many of it are powered off for that.
+func (p ManyPage) goes() (text, off string) {
+	switch n := p.Running(); {
+	case len(p.VMs) == 1 && n == 0:
+		return "The VM is deleted from its host permanently.", ""
+	case len(p.VMs) == 1:
+		return "The VM is deleted from its host permanently.", "It is running, and is powered off first."
+	case n == 0:
+		return "They are deleted from their hosts permanently.", ""
+	case n == 1:
+		return "They are deleted from their hosts permanently.", "1 of them is running, and is powered off first."
+	default:
+		return "They are deleted from their hosts permanently.", strconv.Itoa(n) + " of them are running, and are powered off first."
+	}
+}
+
+// manyAct is a button about what is selected: it sends the list's form, and what asks first comes as a dialog.
+type manyAct struct {
+	action fleet.Action
+	icon   string
+	word   string
+}
+
+// manyPowers are the submenu that switches what is selected, in the order of one VM's menu.
+func manyPowers() (out []manyAct) {
+	for _, a := range powers {
+		m := manyAct{a, actionIcons[a], a.Word()}
+		if Asks(a) {
+			m.word += "…"
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// manyActs are what else can be asked of it.
+func (p *ListPage) manyActs() (out []manyAct) {
+	if p.Create {
+		out = append(out, manyAct{ManySnapshot, "camera", "Snapshot…"})
+	}
+	if p.RunsHosts {
+		out = append(out, manyAct{ManyMigrate, "server", "Migrate…"})
+	}
+	return out
+}
+
+func (m manyAct) attrs() templ.Attributes {
+	if !Asks(m.action) {
+		return nil
+	}
+	return templ.Attributes{"hx-post": "/vms/bulk", "hx-target": "#dialog", "hx-swap": "innerHTML"}
+}
