@@ -20,7 +20,7 @@ import (
 const (
 	mostKeys    = 170              // of one stream; an address with more would be too long for some proxies
 	mostStreams = 40               // of one person, in all browsers
-	pingEvery   = 20 * time.Second // the browser gives up on a stream that is silent for 60 s
+	pingEvery   = 5 * time.Second  // the browser gives up on a stream that is silent for 12 s
 	rightsEvery = 30 * time.Second // how often a stream or console asks anew for its session and rights, besides when they are known to change
 	paceEvery   = 5 * time.Second  // how often a stream looks at the pace; at another one it tells
 	writeLimit  = 10 * time.Second

@@ -22,7 +22,7 @@ import (
 )
 
 // firstPageBudget is what a browser that was never here receives for one page, with all files and all headers.
-const firstPageBudget = 55_000
+const firstPageBudget = 55 << 10
 
 // countedConn counts what comes in.
 type countedConn struct {

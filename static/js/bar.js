@@ -1,8 +1,10 @@
-// The bar above a page for states of the whole page. The worst one is shown: signed out before lost.
+// The bar above a page for states of the whole page. The worst one is shown: signed out before down, down before lost.
+import { button, tag } from "./dom.js";
 
 const words = {
   "signed-out": ["You are signed out. ", "Sign in again", () => `/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`],
-  gone: [],  // filled by showGone
+  gone: [], // filled by showGone
+  down: [], // and by showDown
   lost: ["Live updates are interrupted; trying again. What you see may be old. ", "Reload", () => location.href],
 };
 const active = new Set();
@@ -19,22 +21,38 @@ export function showGone(sentence, href) {
   showBar("gone");
 }
 
+/** Shows that the portal does not answer, and what goes on by itself once it does, which cancel() gives up; null: nothing. */
+export function showDown(waits, cancel) {
+  const sentence = "The portal does not answer; trying again. What you see may be old. ";
+  if (waits === null) words.down = [sentence];
+  else words.down = [`${sentence}${waits ? `“${waits}”` : "What you asked for"} goes on by itself. `, "Cancel", cancel];
+  showBar("down");
+}
+
 export function hideBar(kind) {
   if (active.delete(kind)) draw();
 }
 
 function draw() {
-  document.getElementById("page-bar")?.remove();
+  const shown = document.getElementById("page-bar");
   const kind = Object.keys(words).find((name) => active.has(name));
+  const [sentence, act, does] = words[kind] ?? [];
+  if (kind && shown?.textContent === sentence + (act ?? "")) return; // it is read out once
+  shown?.remove();
   if (!kind) return;
-  const [sentence, act, href] = words[kind];
-  const bar = document.createElement("div");
+  const bar = tag("div", "bar-note");
   bar.id = "page-bar";
-  bar.className = "bar-note";
   bar.setAttribute("role", "status");
-  const link = document.createElement("a");
-  link.href = href();
-  link.textContent = act;
   (document.getElementById("main") ?? document.body).prepend(bar);
-  bar.append(sentence, link); // after it is in the page, so that it is read out
+  bar.append(sentence); // after it is in the page, so that it is read out
+  if (kind === "down" && act) {
+    const cancel = button("btn small", act);
+    cancel.addEventListener("click", does);
+    bar.append(cancel);
+  } else if (act) {
+    const link = tag("a");
+    link.href = does();
+    link.textContent = act;
+    bar.append(link);
+  }
 }

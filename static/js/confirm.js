@@ -1,12 +1,13 @@
 // What is asked before a request ([hx-confirm]) is a dialog of the page, whose button has the word of what was pressed.
 import { button, tag } from "./dom.js";
+import { whenUp } from "./portal.js";
 
 document.addEventListener("htmx:confirm", (event) => {
   const { question, elt, issueRequest } = event.detail;
   if (!question) return;
   event.preventDefault();
   const word = (elt.matches("form") ? elt.querySelector("button:not([type=button])") : elt).textContent.trim();
-  ask(question, word, () => issueRequest(true));
+  ask(question, word, () => whenUp(word, () => issueRequest(true), () => elt.isConnected));
 });
 
 function ask(question, word, go) {

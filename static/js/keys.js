@@ -1,6 +1,7 @@
 // Shortcuts: / ? [ and "g" followed by a letter. They can be switched off in the list that "?" shows.
 import { toggleDock } from "./appearance.js";
 import { isTyping, on, onContent } from "./dom.js";
+import { whenUp } from "./portal.js";
 import { recall, remember } from "./store.js";
 
 const places = { d: "/", h: "/hosts", v: "/vms", s: "/pools", n: "/networks", t: "/tasks" };
@@ -12,7 +13,7 @@ let goneAt = -CHORD;
 function go(letter) {
   const link = document.querySelector(`[data-key-go="${CSS.escape(letter)}"]`);
   const target = link?.href ?? places[letter];
-  if (target) location.assign(target);
+  if (target) whenUp("", () => location.assign(target));
   return Boolean(target);
 }
 

@@ -17,9 +17,9 @@ const stream = new Stream(
       if (keys === null || keys.some((key) => tab.keys.has(key))) port.postMessage({ poke: keys });
     }
   },
-  (now) => {
+  (now, quiet) => {
     state = now;
-    for (const port of tabs.keys()) port.postMessage({ state });
+    for (const port of tabs.keys()) port.postMessage({ state, quiet });
   },
   (seconds) => {
     if (pace === seconds) return;
@@ -37,11 +37,12 @@ self.onconnect = ({ ports: [port] }) => {
       if (tab) tab.answered = true;
       return;
     }
+    if (data.retry) return stream.retry();
     tabs.delete(port);
     if (data.keys) {
       tabs.set(port, { keys: new Set(data.keys), answered: true });
       catchUp(port, data);
-      if (state === "live" || state === "lost") port.postMessage({ state });
+      if (state === "live" || state === "lost") port.postMessage({ state, quiet: stream.quiet() });
       port.postMessage({ pace });
     }
     follow();

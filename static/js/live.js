@@ -2,11 +2,11 @@
 // A poke carries no data: the element's own hx-get fetches the truth.
 import { onContent } from "./dom.js";
 import { showBar, showGone, hideBar } from "./bar.js";
+import { streamLive, streamLost } from "./portal.js";
 import { Stream } from "./stream.js";
 
 const MIN_GAP = 250; // ms between two refreshes of one element
 const LATER_AGE = 20_000; // ms; what htmx brings later is no older than its longest request
-const PATIENCE = 5_000; // ms without a stream before the page says so
 
 const shown = () => [...document.querySelectorAll("[data-live]")]
   .filter((element) => !element.matches(".gone") && !element.closest('[aria-expanded="false"]'));
@@ -35,18 +35,11 @@ function refresh(element) {
   }, Math.max(0, turn.last + gap - performance.now()));
 }
 
-let patience = 0;
-
-function reported(state) {
-  clearTimeout(patience);
-  if (state === "live") {
-    hideBar("lost");
-    hideBar("signed-out");
-  } else if (state === "signed-out") {
-    showBar("signed-out");
-  } else {
-    patience = setTimeout(() => showBar("lost"), PATIENCE);
-  }
+function reported(state, quiet) {
+  if (state === "signed-out") return showBar("signed-out");
+  if (state !== "live") return streamLost(quiet);
+  hideBar("signed-out");
+  streamLive();
 }
 
 // Lists follow each second; where many people watch them the server takes longer, and the page says so.
@@ -69,12 +62,13 @@ function sharedStream() {
   const worker = new SharedWorker(new URL("./live-worker.js", import.meta.url), { type: "module", name: `quantix ${user}` });
   worker.port.onmessage = ({ data }) => {
     if (data.rollCall) worker.port.postMessage({ here: true });
-    else if (data.state) reported(data.state);
+    else if (data.state) reported(data.state, data.quiet);
     else if (data.pace) paced(data.pace);
     else poked(data.poke);
   };
   return {
     follow: (keys) => worker.port.postMessage({ keys, age: contentAge() }),
+    retry: () => worker.port.postMessage({ retry: true }),
     leave: () => worker.port.postMessage({ bye: true }),
   };
 }
@@ -92,6 +86,7 @@ function ownStream() {
       wanted = keys;
       if (!document.hidden) stream.follow(keys);
     },
+    retry: () => stream.retry(),
     leave: () => stream.stop(),
   };
 }
@@ -109,6 +104,10 @@ function follow() {
 onContent(follow);
 document.addEventListener("quantix:tree", follow);
 addEventListener("pagehide", () => source.leave());
+document.addEventListener("quantix:back", () => {
+  source.retry();
+  poked(null);
+});
 addEventListener("pageshow", (event) => {
   if (!event.persisted) return; // back from the browser's page cache: all of it is old
   followed = "";

@@ -2,7 +2,7 @@
 import { events, Refused } from "./sse.js";
 
 const OPEN_DELAY = 300; // ms; several tabs that load together cause one stream
-const SILENCE = 60_000; // ms; the server pings each 20 s
+const SILENCE = 12_000; // ms; the server pings each 5 s
 const FIRST_RETRY = 1_000, LAST_RETRY = 30_000;
 const MOST_KEYS = 170; // keeps the URL below the 8 KB that proxies take
 
@@ -12,9 +12,11 @@ export class Stream {
   #followed = new Set(); // keys that the open stream covers; empty when none is open
   #open = null; #opening = null; // AbortControllers
   #timer = 0; #failures = 0;
+  #heard = performance.now();
 
   /**
-   * poke(keys, or null for all) after a change; report("live" | "lost" | "signed-out") when the connection changes;
+   * poke(keys, or null for all) after a change; report("live" | "lost" | "signed-out") when the connection changes, with the ms since
+   * the portal was heard where it is lost;
    * paced(seconds) when pokes for whole lists come this far apart from now on.
    */
   constructor(poke, report, paced = () => {}) {
@@ -29,6 +31,18 @@ export class Stream {
     if (this.#keys.length === 0) return this.stop();
     if (this.#open && this.#keys.every((key) => this.#followed.has(key))) return;
     this.#schedule(OPEN_DELAY);
+  }
+
+  /** Tries again soon, as the portal answers; not all browsers at once. */
+  retry() {
+    if (this.#open || this.#opening || this.#keys.length === 0) return;
+    this.#failures = 0;
+    this.#schedule(FIRST_RETRY * Math.random());
+  }
+
+  /** For how many ms the portal was not heard. */
+  quiet() {
+    return performance.now() - this.#heard;
   }
 
   /** Whether a change of this key is being heard of now. */
@@ -64,6 +78,7 @@ export class Stream {
       alive();
       for await (const sign of events(address(keys), control.signal)) {
         alive();
+        this.#heard = performance.now();
         if (sign === "open") this.#adopt(control, keys);
         else if (sign.event === "pace") this.#paced(Number(sign.data));
         else if (sign.event) this.#poke(sign.event === "resync" ? null : [sign.event]);
@@ -100,7 +115,7 @@ export class Stream {
       this.#report("signed-out");
       return;
     }
-    if (!this.#open) this.#report("lost");
+    if (!this.#open) this.#report("lost", this.quiet());
     const delay = Math.min(LAST_RETRY, FIRST_RETRY * 2 ** this.#failures++);
     this.#schedule(delay * (0.5 + Math.random() / 2));
   }

@@ -77,7 +77,7 @@ document.addEventListener("htmx:responseError", ({ target, detail: { xhr } }) =>
   else toast("bad", sentence(xhr.status, xhr.getResponseHeader("X-Quantix-Message"), xhr.responseText));
 });
 document.addEventListener("htmx:sendError", ({ target }) => {
-  if (!isBackground(target)) toast("bad", "The portal cannot be reached. Check the network and try again.");
+  if (!isBackground(target)) toast("bad", "The portal does not answer. Look at the tasks before you try again.");
 });
 document.addEventListener("htmx:timeout", ({ target }) => {
   if (!isBackground(target)) toast("bad", "The portal did not answer in time. Look at the tasks before you try again.");

@@ -100,14 +100,13 @@ func (p ManyPage) goes() (text, off string) {
 // manyAct is a button about what is selected: it sends the list's form, and what asks first comes as a dialog.
 type manyAct struct {
 	action fleet.Action
-	icon   string
 	word   string
 }
 
 // manyPowers are the submenu that switches what is selected, in the order of one VM's menu.
 func manyPowers() (out []manyAct) {
 	for _, a := range powers {
-		m := manyAct{a, actionIcons[a], a.Word()}
+		m := manyAct{a, a.Word()}
 		if Asks(a) {
 			m.word += "…"
 		}
@@ -119,10 +118,10 @@ func manyPowers() (out []manyAct) {
 // manyActs are what else can be asked of it.
 func (p *ListPage) manyActs() (out []manyAct) {
 	if p.Create {
-		out = append(out, manyAct{ManySnapshot, "camera", "Snapshot…"})
+		out = append(out, manyAct{ManySnapshot, "Snapshot…"})
 	}
 	if p.RunsHosts {
-		out = append(out, manyAct{ManyMigrate, "server", "Migrate…"})
+		out = append(out, manyAct{ManyMigrate, "Migrate…"})
 	}
 	return out
 }

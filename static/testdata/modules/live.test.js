@@ -77,13 +77,23 @@ test("a closed level of the tree is not followed until it is opened", async () =
   is(asked.at(-1).url, "/events?key=vm:4&key=vm:5");
 });
 
-test("the page says that it is cut off only after a while", async () => {
-  const stream = await shows(`<main id="main"><div data-live="vm:7"></div></main>`);
+test("the page says that it is cut off only after a while, and is refreshed once the portal is back", async () => {
+  const stream = await shows(`<main id="main"><div id="g" data-live="vm:7"></div></main>`);
   stream.end();
-  await pass(4000);
+  await pass(1900);
   is($("#page-bar"), null);
-  await pass(1000);
-  is($("#page-bar").textContent.includes("interrupted"), true);
+  await pass(100);
+  const health = () => asked.findLast(({ url }) => url === "/healthz");
+  health().fail();
+  await pass(0);
+  is([$("#page-bar").textContent.includes("does not answer"), count("g")], [true, 0]);
+  await pass(2000);
+  await health().answer(200, "ok");
+  await pass(300);
+  is([$("#page-bar").textContent.includes("interrupted"), count("g")], [true, 1]);
+  asked.findLast(({ url }) => url !== "/healthz").accept();
+  await pass(300);
+  is($("#page-bar"), null);
 });
 
 test("what no longer exists is marked, told, and asked for no more", async () => {

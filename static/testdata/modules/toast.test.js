@@ -95,7 +95,7 @@ test("what a person asked for and did not get is told, what the page asks by its
     tell(place, "htmx:sendError", {});
     tell(place, "htmx:timeout", {});
   }
-  is(seen().map((words) => words.split(".")[0]), ["No", "The portal cannot be reached", "The portal did not answer in time"]);
+  is(seen().map((words) => words.split(".")[0]), ["No", "The portal does not answer", "The portal did not answer in time"]);
   tell("form", "toast", { kind: "ok", text: "Saved." });
   is(seen().at(-1), "Saved.");
 });

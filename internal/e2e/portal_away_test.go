@@ -1,0 +1,35 @@
+//go:build linux && ordeal
+
+package e2e
+
+import (
+	"testing"
+	"time"
+)
+
+// TestAPageWithoutItsPortal: a page says within 5 s that its portal is gone, knows no state any more after 30 s, and does what its
+// reader asked for meanwhile once the portal is back.
+func TestAPageWithoutItsPortal(t *testing.T) {
+	t.Parallel()
+	name := unique("away")
+	s := newPortal(t, name)
+	s.mockAgent("alone")
+	p := newTab(t, s.url)
+	p.open("/sign-in")
+	p.enter("admin", s.password)
+	p.waitPath("/")
+	p.open("/hosts")
+	p.waitText("tbody .chip", "Online")
+	p.mark()
+	p.expect("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET", "htmx:sendError", "htmx:afterRequest", "Failed to load resource")
+	s.kill()
+	p.waitWithin(5*time.Second, "#page-bar", "The portal does not answer")
+	p.waitText("tbody .chip", "Online")
+	p.click("tbody th a", "alone")
+	p.waitText("#page-bar", "“alone” goes on by itself")
+	p.waitWithin(35*time.Second, "tbody .chip", "Unknown")
+	p.sameDocument()
+	s.start(name)
+	p.waitPath("/hosts/")
+	p.waitText(".head", "Online")
+}

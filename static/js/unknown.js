@@ -1,0 +1,50 @@
+// How states look while the portal does not answer: nobody knows them, as of a host that is not heard.
+
+const WORD = "Unknown";
+const drawn = new Map(); // element -> what it was
+
+function keep(element) {
+  drawn.set(element, { html: element.innerHTML, className: element.getAttribute("class"), title: element.getAttribute("title") });
+}
+
+/** Draws each state of the page as unknown: words and signs here, colours by the style sheet. */
+export function drawUnknown() {
+  if (drawn.size > 0) return;
+  document.documentElement.dataset.portal = "silent";
+  for (const chip of document.querySelectorAll(".chip")) {
+    keep(chip);
+    const icon = chip.querySelector("use");
+    chip.title = `Last known: ${chip.textContent.trim()}`;
+    chip.className = "chip unknown";
+    for (const node of [...chip.childNodes]) if (node.nodeType === Node.TEXT_NODE) node.remove();
+    icon?.setAttribute("href", icon.getAttribute("href").replace(/#.*/, "#circle-question-mark"));
+    icon?.closest("svg").setAttribute("class", "i unknown");
+    chip.append(WORD);
+  }
+  for (const state of document.querySelectorAll("[data-state]:not(.chip, #console)")) {
+    keep(state);
+    state.title = `Last known: ${state.textContent.trim().replace(/\s+/g, " ")}`;
+    state.textContent = WORD;
+  }
+  for (const word of document.querySelectorAll(".tree .row .vh")) {
+    const icon = word.parentElement.querySelector("svg");
+    keep(word);
+    word.textContent = ", unknown";
+    if (!icon) continue;
+    keep(icon);
+    icon.setAttribute("class", "i unknown");
+  }
+}
+
+/** Draws what was known before; the page is refreshed then. */
+export function drawKnown() {
+  delete document.documentElement.dataset.portal;
+  for (const [element, { html, className, title }] of drawn) {
+    element.innerHTML = html;
+    for (const [name, value] of [["class", className], ["title", title]]) {
+      if (value === null) element.removeAttribute(name);
+      else element.setAttribute(name, value);
+    }
+  }
+  drawn.clear();
+}
