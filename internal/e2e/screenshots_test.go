@@ -153,6 +153,9 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-new-errors", "/vms/new", func(p *tab) {
 			p.expect("422")
 			p.fill("#name", "Not A Name")
+			if _, err := eval[bool](p, `[...document.querySelectorAll("textarea")].every(e => e.style.height = "90px")`); err != nil { // as its user makes it larger
+				p.Fatal(err)
+			}
 			p.fill("#spec-cpus", "0")
 			p.fill("#spec-memoryMiB", "1")
 			p.choose("#spec-memoryMiB-unit", "MiB")

@@ -33,6 +33,31 @@ export function toggleDock() {
 }
 
 on("click", "[data-toggle-dock]", toggleDock);
+
+const LEAST = 62, STEP = 32, HEAD = 33; // px
+const height = () => document.querySelector(".dock-body").getBoundingClientRect().height;
+
+/** Makes the dock's list as high as that, and keeps it so on the next pages. */
+function setHeight(wanted) {
+  const px = Math.round(Math.max(LEAST, Math.min(wanted, innerHeight * 0.6)));
+  root.style.setProperty("--dock-body", `${px}px`);
+  document.querySelector("[data-dock-grip]").setAttribute("aria-valuenow", String(px));
+  remember("dock-height", String(px));
+}
+
+on("pointerdown", "[data-dock-grip]", (event, grip) => {
+  event.preventDefault();
+  grip.setPointerCapture(event.pointerId);
+  const move = ({ clientY }) => setHeight(innerHeight - clientY - HEAD);
+  grip.addEventListener("pointermove", move);
+  grip.addEventListener("lostpointercapture", () => grip.removeEventListener("pointermove", move), { once: true });
+});
+on("keydown", "[data-dock-grip]", (event) => {
+  const by = { ArrowUp: STEP, ArrowDown: -STEP }[event.key];
+  if (!by) return;
+  event.preventDefault();
+  setHeight(height() + by);
+});
 onContent(showChoice);
 addEventListener("resize", showChoice);
 addEventListener("storage", ({ key }) => {

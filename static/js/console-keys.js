@@ -6,6 +6,9 @@ const PAUSE = 8; // ms between characters; a guest's keyboard buffer is small
 const SHIFTED = /[A-Z~!@#$%^&*()_+{}|:"<>?]/; // on the US layout that QEMU assumes
 const SPECIAL = { "\n": KeyTable.XK_Return, "\t": KeyTable.XK_Tab };
 
+/** What of a text a US keyboard has no key for, each character once. */
+export const untypable = (text) => [...new Set(text.replace(/[\n\r\t\x20-\x7e]/gu, ""))];
+
 export const MOST_PASTED = 10_000; // characters
 
 /** Presses and releases one key. */

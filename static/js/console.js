@@ -1,6 +1,6 @@
 // The console page: toolbar, words and states around a Session. noVNC itself draws into the screen.
 import { showBar } from "./bar.js";
-import { keyboardField, MOST_PASTED, type } from "./console-keys.js";
+import { keyboardField, MOST_PASTED, type, untypable } from "./console-keys.js";
 import { Session } from "./console-session.js";
 import { toast } from "./toast.js";
 
@@ -122,15 +122,37 @@ function askPaste(session) {
   dialog.setAttribute("aria-labelledby", "paste-title");
   dialog.innerHTML = `<form method="dialog"><header><h2 id="paste-title">Type text into the VM</h2></header>
     <div class="pad"><div class="field"><label for="paste-text">Text</label><textarea id="paste-text" rows="5" maxlength="${MOST_PASTED}" spellcheck="false"></textarea>
-    <p class="hint">It is typed as keys of a US keyboard. Nothing is stored.</p></div></div>
-    <footer><button class="btn" value="cancel" formnovalidate>Cancel</button><button class="btn primary" value="type">Type it</button></footer></form>`;
+    <p class="hint">It is typed as keys of a US keyboard. Nothing is stored.</p>
+    <div class="error" role="status" data-untypable hidden><div><strong>A US keyboard cannot type what is marked; it is left out.</strong><pre class="pasted"></pre></div></div></div></div>
+    <footer><button class="btn" type="button" data-close>Cancel</button><button class="btn primary" value="type">Type text</button></footer></form>`;
   (document.fullscreenElement ?? document.body).append(dialog);
+  const field = dialog.querySelector("textarea");
+  field.addEventListener("input", () => mark(dialog, field.value));
   dialog.addEventListener("close", async () => {
-    const text = dialog.returnValue === "type" ? dialog.querySelector("textarea").value : "";
+    const text = dialog.returnValue === "type" ? [...field.value].filter((character) => untypable(character).length === 0).join("") : "";
     const rfb = session.rfb;
     dialog.remove();
     rfb?.focus();
     if (text && rfb) await type(rfb, text, () => session.rfb === rfb);
   });
   dialog.showModal();
+}
+
+/** Shows the text with what cannot be typed marked in it, where there is any. */
+function mark(dialog, text) {
+  const not = new Set(untypable(text)), words = dialog.querySelector("[data-untypable]"), shown = dialog.querySelector(".pasted");
+  words.hidden = not.size === 0;
+  shown.replaceChildren();
+  let plain = "";
+  for (const character of not.size > 0 ? text : "") {
+    if (!not.has(character)) {
+      plain += character;
+      continue;
+    }
+    const sign = document.createElement("mark");
+    sign.textContent = character;
+    shown.append(plain, sign);
+    plain = "";
+  }
+  shown.append(plain);
 }

@@ -12,6 +12,14 @@ function show(content) {
     dialog.removeAttribute("aria-label");
   }
   if (!dialog.open) dialog.showModal();
+  begin(dialog);
+}
+
+// One types at once what a dialog asks for; where it asks for nothing, Enter does what its button says.
+function begin(dialog) {
+  const seen = (selector) => [...dialog.querySelectorAll(selector)].find((element) => element.checkVisibility() && !element.disabled);
+  const first = seen("[aria-invalid=true]") ?? seen(".pad :is(input:not([type=hidden], [type=radio]:not(:checked)), select, textarea)") ?? seen("footer button:is(.primary, .danger)");
+  first?.focus();
 }
 
 on("click", "[data-dialog]", (event, opener) => {
@@ -35,5 +43,8 @@ document.addEventListener("close-dialog", ({ target }) => {
   if (back) location.assign(back.href);
 });
 document.addEventListener("close", ({ target }) => {
-  if (target.contains(shared())) shared().replaceChildren();
+  if (!target.contains(shared())) return;
+  shared().replaceChildren();
+  target.removeAttribute("aria-labelledby");
+  target.setAttribute("aria-label", "Dialog");
 }, { capture: true });

@@ -24,7 +24,19 @@ const actions = {
   g: () => { goneAt = performance.now(); },
 };
 
+/** Ctrl+K, or ⌘K: the search, from a field too, but not from a dialog or the console's screen. */
+function search(event) {
+  const asked = event.key?.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey;
+  const box = asked && !event.target.closest?.("#console") && !document.querySelector("dialog[open]") && document.getElementById("search");
+  if (!box) return false;
+  event.preventDefault();
+  box.focus();
+  box.select();
+  return true;
+}
+
 document.addEventListener("keydown", (event) => {
+  if (search(event)) return;
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !isOn()) return;
   if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
   const chord = performance.now() - goneAt < CHORD;

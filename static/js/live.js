@@ -125,6 +125,17 @@ document.addEventListener("htmx:afterRequest", ({ target, detail }) => {
   target.classList.toggle("gone", status === 404);
   target.classList.toggle("late", !detail.successful && status !== 404);
   if (status !== 404) return;
-  if (target.dataset.gone) showGone(target.dataset.gone, target.dataset.goneHref);
+  for (const state of target.querySelectorAll("[data-state]:not(#console)")) state.textContent = "Deleted";
+  if (target.dataset.gone) headGone(target);
   follow();
 });
+
+// The head of what is gone shows no state of it any more, and offers nothing.
+function headGone(head) {
+  showGone(head.dataset.gone, head.dataset.goneHref);
+  const [chip, ...others] = head.querySelectorAll(".title .chip");
+  for (const other of [...others, ...head.querySelectorAll(".title .actions")]) other.remove();
+  if (!chip) return;
+  chip.className = "chip unknown";
+  chip.textContent = "Deleted";
+}

@@ -1,4 +1,4 @@
-import { $, is, page, test } from "./harness.js";
+import { $, is, page, press, test } from "./harness.js";
 import { toggleDock } from "js/appearance.js";
 
 const root = document.documentElement;
@@ -58,4 +58,21 @@ test("the dock of a wide screen starts open and stays as it is left, the sheet o
   is([dock(), localStorage.getItem("quantix.dock")], ["true", "closed"]);
   await reload();
   is(dock(), "false", "the next page's:");
+});
+
+test("the dock starts small, and is as high as its user left it", async () => {
+  Object.defineProperty(window, "innerWidth", { value: 1200, configurable: true });
+  const dock = (px) => {
+    page(`<div data-dock-grip tabindex="0"></div><div class="dock-body"></div>`);
+    $(".dock-body").style.height = px;
+  };
+  dock("94px");
+  press($("[data-dock-grip]"), "ArrowUp");
+  is([root.style.getPropertyValue("--dock-body"), localStorage.getItem("quantix.dock-height"), $("[data-dock-grip]").getAttribute("aria-valuenow")], ["126px", "126", "126"]);
+  root.style.removeProperty("--dock-body");
+  await reload();
+  is(root.style.getPropertyValue("--dock-body"), "126px");
+  dock("64px");
+  press($("[data-dock-grip]"), "ArrowDown");
+  is(root.style.getPropertyValue("--dock-body"), "62px", "the least:");
 });

@@ -1,4 +1,4 @@
-import { $, $$, is, page, press, takeClock, takeServer, test } from "./harness.js";
+import { $, $$, is, page, press, takeClock, takeServer, test, write } from "./harness.js";
 import { takeSockets } from "./vnc.js";
 
 const pass = takeClock(), asked = takeServer(), sockets = takeSockets();
@@ -6,6 +6,7 @@ console.error = console.warn = () => {};
 page(`<div id="vm-head" data-screen="yes"></div><main id="main"><div id="console" data-ticket-url="/vms/1/console"><div role="toolbar">
   <button data-console="cad" aria-disabled="true">Keys</button><button data-console="paste" aria-disabled="true">Paste</button><button data-console="scale">Fit</button></div>
   <p data-console-status></p><div data-console-screen tabindex="0"></div></div></main><input id="elsewhere"><div id="toasts"></div>`);
+await import("js/dialog.js");
 await import("js/console.js");
 
 const state = () => $("#console").dataset.state;
@@ -34,16 +35,17 @@ test("Ctrl+Alt+Home leads out of the screen, any other key goes to the guest", (
   is(press($("[data-console-screen]"), "Home"), false);
 });
 
-test("what is pasted is typed, unless its user thinks better of it", async () => {
-  for (const [value, keys] of [["cancel", []], ["type", ["68", "68", "69", "69"]]]) {
+test("what is pasted is typed, unless its user thinks better of it; what a US keyboard cannot type is marked and left out", async () => {
+  for (const [button, text, marked, keys] of [["[data-close]", "hi", "", []], ["[value=type]", "hi", "", ["68", "68", "69", "69"]], ["[value=type]", "h€ié", "€é", ["68", "68", "69", "69"]]]) {
     $("[data-console=paste]").click();
     await pass(0);
-    $("#paste-text").value = "hi";
+    write($("#paste-text"), text);
+    is([$("[data-untypable]").hidden, [...document.querySelectorAll(".pasted mark")].map((mark) => mark.textContent).join("")], [marked === "", marked]);
     sent(sockets[0]);
-    $(`dialog button[value=${value}]`).click();
+    $(`dialog ${button}`).click();
     await new Promise((done) => { const look = () => $("dialog") ? requestAnimationFrame(look) : done(); look(); });
     await pass(100);
-    is(sent(sockets[0]).filter((_, i) => i % 8 === 7).map((key) => key.toString(16)), keys, value);
+    is(sent(sockets[0]).filter((_, i) => i % 8 === 7).map((key) => key.toString(16)), keys, button);
   }
 });
 

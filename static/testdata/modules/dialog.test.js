@@ -16,6 +16,14 @@ test("the address is shown in the shared dialog, under its own title", async () 
   is([dialog.open, dialog.matches(":modal"), dialog.getAttribute("aria-labelledby"), dialog.hasAttribute("aria-label")], [true, true, "dialog-title", false]);
 });
 
+test("its first field has the focus, not what closes it", async () => {
+  page(`<button id="open" data-dialog="#own">Keys</button><dialog id="own"><button data-close>×</button><div class="pad"><input type="radio" name="a"><input type="radio" name="a" checked id="is"><input></div></dialog>
+    <dialog><div id="dialog"></div></dialog>`);
+  $("#open").click();
+  is(document.activeElement.id, "is");
+  $("#own").close();
+});
+
 test("it closes by its button and by the server's word, and is empty then", async () => {
   let dialog = await opened();
   for (const close of [() => $("[data-close]").click(), () => document.body.dispatchEvent(new CustomEvent("close-dialog", { bubbles: true }))]) {

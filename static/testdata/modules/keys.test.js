@@ -13,6 +13,16 @@ test("a slash goes to the search, but is a slash where one types", () => {
   is(press(document.body, "/", { ctrlKey: true }), false);
 });
 
+test("Ctrl+K goes to the search from anywhere but a dialog", () => {
+  show();
+  $("#text").focus();
+  is([press($("#text"), "k", { ctrlKey: true }), document.activeElement.id], [true, "search"]);
+  is([press(document.body, "K", { metaKey: true }), press(document.body, "k")], [true, false]);
+  $("#shortcuts").showModal();
+  is(press(document.body, "k", { ctrlKey: true }), false);
+  $("#shortcuts").close();
+});
+
 test("g and a letter lead to a list, when the letter comes in time", async () => {
   show();
   location.hash = "";

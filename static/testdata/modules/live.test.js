@@ -97,7 +97,8 @@ test("the page says that it is cut off only after a while, and is refreshed once
 });
 
 test("what no longer exists is marked, told, and asked for no more", async () => {
-  const stream = await shows(`<main id="main"><div id="f" data-live="vm:6" data-gone="The VM was deleted." data-gone-href="/vms"></div></main>`);
+  const stream = await shows(`<main id="main"><div id="f" data-live="vm:6" data-gone="The VM was deleted." data-gone-href="/vms">
+    <div class="title"><span class="chip ok">Running</span><b data-state>Running</b><div class="actions"></div></div></div></main>`);
   const answer = (status) => $("#f").dispatchEvent(new CustomEvent("htmx:afterRequest", {
     bubbles: true, detail: { successful: status < 400, xhr: { status } } }));
   answer(503);
@@ -105,6 +106,7 @@ test("what no longer exists is marked, told, and asked for no more", async () =>
   answer(404);
   is([...$("#f").classList], ["gone"]);
   is($("#page-bar").textContent, "The VM was deleted. Show the list");
+  is([$("#f .chip").textContent, $("#f b").textContent, $("#f .actions")], ["Deleted", "Deleted", null], "its states:");
   const ask = new CustomEvent("htmx:beforeRequest", { bubbles: true, cancelable: true });
   is($("#f").dispatchEvent(ask), false, "a further request");
   is(stream.aborted, true, "the stream, of which nothing else is followed, has ended:");
