@@ -188,7 +188,7 @@ func (s *Server) askDeleteVM(c echo.Context, a fleet.Actor, in deleteForm, how a
 
 func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteForm) (end, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
-	if err == nil && vm.On() && in.Confirm != vm.Name {
+	if may, _ := vm.Allows(fleet.ActDelete); err == nil && may && vm.On() && in.Confirm != vm.Name {
 		err = notNamed(vm.Name)
 	}
 	if err == nil {
