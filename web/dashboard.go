@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views/home"
 	"quantix/views/shell"
 )
@@ -15,5 +16,22 @@ func (s *Server) dashboard(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
+	if policy.May(a, policy.Manage, "") {
+		all.Attention = append(s.certificateWarnings(time.Now()), all.Attention...)
+	}
 	return s.show(c, a, shell.Frame{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Actor: a, Now: time.Now()}))
+}
+
+// certificateWarnings are the portal's certificates that have ended or will soon.
+func (s *Server) certificateWarnings(now time.Time) (warnings []fleet.Attention) {
+	for _, v := range s.Certificates() {
+		if text := v.Warning(now); text != "" {
+			tone := fleet.ToneWarn
+			if now.After(v.Until) {
+				tone = fleet.ToneBad
+			}
+			warnings = append(warnings, fleet.Attention{Kind: "certificate", ID: v.Use, Name: "TLS certificate", Tone: tone, Text: text})
+		}
+	}
+	return warnings
 }

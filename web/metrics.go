@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"quantix/internal/auth"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/pair"
@@ -61,7 +62,7 @@ func (s *Server) newMetrics() *metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests, m.claims, m.jobs,
-		openJobs{s.Control},
+		openJobs{s.Control}, certificateEnds(func() []auth.Validity { return s.Certificates() }),
 		gauge("quantix_claims_parked", "Agents that wait for work.", func() float64 { return float64(m.parked.Load()) }),
 		gauge("quantix_consoles_open", "Consoles with both ends.", func() float64 { open, _ := s.pairs.Counts(pair.Console); return float64(open) }),
 		gauge("quantix_consoles_waiting", "Ends of consoles that wait for the other one.", func() float64 { _, waiting := s.pairs.Counts(pair.Console); return float64(waiting) }),
@@ -91,6 +92,22 @@ func (o openJobs) Collect(out chan<- prometheus.Metric) {
 			n = math.NaN()
 		}
 		out <- prometheus.MustNewConstMetric(jobsOpen, prometheus.GaugeValue, n, string(state))
+	}
+}
+
+// certificateEnds reads at each scrape when the portal's certificates end.
+type certificateEnds func() []auth.Validity
+
+var certificateEnd = prometheus.NewDesc("quantix_certificate_end_timestamp_seconds",
+	"When a certificate of this portal ends: that for browsers, that for agents, and the authority of hosts' certificates.", []string{"use"}, nil)
+
+// Describe implements prometheus.Collector.
+func (certificateEnds) Describe(out chan<- *prometheus.Desc) { out <- certificateEnd }
+
+// Collect implements prometheus.Collector.
+func (c certificateEnds) Collect(out chan<- prometheus.Metric) {
+	for _, v := range c() {
+		out <- prometheus.MustNewConstMetric(certificateEnd, prometheus.GaugeValue, float64(v.Until.Unix()), v.Use)
 	}
 }
 

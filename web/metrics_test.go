@@ -1,9 +1,12 @@
 package web_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
+	"quantix/internal/auth"
 	"quantix/internal/fleet"
 )
 
@@ -31,4 +34,21 @@ func TestOpenJobsAreNoNumberWhileTheDatabaseIsAway(t *testing.T) {
 	p := newPortal(t)
 	p.pool.Close()
 	p.browser().get("/metrics").is(t, http.StatusOK).has(t, `quantix_jobs{state="queued"} NaN`, `quantix_jobs{state="running"} NaN`)
+}
+
+func TestAnEndingCertificateIsOnTheAdministratorsDashboardAndInTheMetrics(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	now := time.Now()
+	ends := now.Add(3 * 24 * time.Hour)
+	p.server.Certificates = func() []auth.Validity {
+		return []auth.Validity{
+			{Use: "browsers", File: "/etc/quantix/tls.crt", From: now.Add(-87 * 24 * time.Hour), Until: ends},
+			{Use: "agents", From: now, Until: now.Add(30 * 24 * time.Hour)},
+		}
+	}
+	p.browser().get("/metrics").has(t, fmt.Sprintf(`quantix_certificate_end_timestamp_seconds{use="browsers"} %v`, float64(ends.Unix())))
+	words := []string{"certificate for browsers ends on", "Renew /etc/quantix/tls.crt"}
+	p.signedIn("ada", fleet.RoleAdmin).get("/").is(t, http.StatusOK).has(t, words...)
+	p.signedIn("vic", fleet.RoleViewer).get("/").is(t, http.StatusOK).lacks(t, words...)
 }

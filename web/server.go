@@ -15,13 +15,14 @@ import (
 	"github.com/alexedwards/scs/v2"
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/auth"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 	"quantix/internal/pair"
 )
 
-// Options are what the server is made of. All but TrustedProxies, Ready and Log are needed.
+// Options are what the server is made of. All but TrustedProxies, Ready, Certificates and Log are needed.
 type Options struct {
 	Control        *control.Control
 	Hub            *notify.Hub
@@ -34,6 +35,7 @@ type Options struct {
 	Ready          func(context.Context) error // what /readyz asks
 	RelayBytes     int64                       // a second, at most, of what hosts send each other by way of this portal; 0: as fast as it goes
 	Pool           func() PoolStat             // for /metrics; nil: it says nothing of the database
+	Certificates   func() []auth.Validity      // of this portal, for /metrics and the dashboard; nil: none
 }
 
 // Server answers browsers and programs by Handler, and joined hosts by AgentHandler.
@@ -61,6 +63,9 @@ type Server struct {
 func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
+	}
+	if o.Certificates == nil {
+		o.Certificates = func() []auth.Validity { return nil }
 	}
 	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), parts: parts{asked: map[question]*askers{}}, pace: newPace(), refreshes: make(chan struct{}, refreshesAtOnce()), pairs: pair.New(consoles, uploads, downloads, relayed(o.RelayBytes))}
 	s.metrics = s.newMetrics()

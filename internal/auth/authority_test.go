@@ -276,7 +276,7 @@ func TestServerCertificateIsReplacedInTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &serverCert{authority: a, hosts: []string{"localhost"}, cert: &first}
+	s := &ServerCert{authority: a, hosts: []string{"localhost"}, cert: &first}
 	if len(first.Certificate) != 2 {
 		t.Error("the chain lacks the authority, which a joining agent looks for")
 	}

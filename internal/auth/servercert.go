@@ -49,27 +49,26 @@ func (a *Authority) IssueServer(hosts []string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// ServerTLS is the configuration of the listener that agents dial: TLS 1.3, a certificate for hosts that is replaced at
-// two thirds of its life, and client certificates of this authority only. A client without one gets through the handshake,
-// because joining has none yet, and so does one whose certificate has lapsed, because it can still renew it: every path must
-// ask HostOf or LapsedHostOf.
-func (a *Authority) ServerTLS(hosts []string) (*tls.Config, error) {
+// Server makes the certificate of the listener that agents dial by those names or IP addresses.
+func (a *Authority) Server(hosts []string) (*ServerCert, error) {
 	first, err := a.IssueServer(hosts)
 	if err != nil {
 		return nil, err
 	}
-	current := &serverCert{authority: a, hosts: hosts, cert: &first}
-	return &tls.Config{
-		MinVersion:       tls.VersionTLS13,
-		ClientAuth:       tls.RequestClientCert, // and verified by a.verifyHost
-		ClientCAs:        a.Pool(),
-		VerifyConnection: a.verifyHost,
-		NextProtos:       []string{"http/1.1"},
-		GetCertificate:   func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return current.get(time.Now()) },
-	}, nil
+	return &ServerCert{authority: a, hosts: hosts, cert: &first}, nil
 }
 
-type serverCert struct {
+// ServerTLS is the configuration of such a listener whose certificate nobody renews by hand.
+func (a *Authority) ServerTLS(hosts []string) (*tls.Config, error) {
+	s, err := a.Server(hosts)
+	if err != nil {
+		return nil, err
+	}
+	return s.TLS(), nil
+}
+
+// ServerCert is the certificate of the listener that agents dial, replaced at two thirds of its life. It is safe for concurrent use.
+type ServerCert struct {
 	authority *Authority
 	hosts     []string
 
@@ -77,15 +76,51 @@ type serverCert struct {
 	cert *tls.Certificate
 }
 
-func (s *serverCert) get(now time.Time) (*tls.Certificate, error) {
+// TLS is the configuration of the listener that agents dial: TLS 1.3, and client certificates of this authority only. A client
+// without one gets through the handshake, because joining has none yet, and so does one whose certificate has lapsed, because it
+// can still renew it: every path must ask HostOf or LapsedHostOf.
+func (s *ServerCert) TLS() *tls.Config {
+	return &tls.Config{
+		MinVersion:       tls.VersionTLS13,
+		ClientAuth:       tls.RequestClientCert, // and verified by verifyHost
+		ClientCAs:        s.authority.Pool(),
+		VerifyConnection: s.authority.verifyHost,
+		NextProtos:       []string{"http/1.1"},
+		GetCertificate:   func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.get(time.Now()) },
+	}
+}
+
+// Renew makes a new key and certificate for the handshakes from now on.
+func (s *ServerCert) Renew() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.renew()
+}
+
+// Validity is the period of the certificate that is served, which is replaced first where it is due.
+func (s *ServerCert) Validity() (Validity, error) {
+	cert, err := s.get(time.Now())
+	if err != nil {
+		return Validity{}, err
+	}
+	return Validity{Use: "agents", From: cert.Leaf.NotBefore, Until: cert.Leaf.NotAfter}, nil
+}
+
+func (s *ServerCert) get(now time.Time) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cert.Leaf.NotAfter.Sub(now) < serverCertLife/3 {
-		next, err := s.authority.IssueServer(s.hosts)
-		if err != nil {
+		if err := s.renew(); err != nil {
 			return nil, err
 		}
-		s.cert = &next
 	}
 	return s.cert, nil
+}
+
+func (s *ServerCert) renew() error {
+	next, err := s.authority.IssueServer(s.hosts)
+	if err == nil {
+		s.cert = &next
+	}
+	return err
 }

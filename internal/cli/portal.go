@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +16,8 @@ func newPortal() *cobra.Command {
 		Use:   "portal",
 		Short: "Run the portal",
 		Long: `Run the portal: the pages and the API for people, and the endpoint for agents. Without a database URL it keeps a private
-PostgreSQL in its data directory. The first start makes the user "admin" and prints a password that works once.`,
+PostgreSQL in its data directory. The first start makes the user "admin" and prints a password that works once.
+A renewed TLS certificate is taken within seconds, and at once by SIGHUP.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.LoadPortal(cmd.Flags(), os.Environ(), "")
@@ -22,7 +25,10 @@ PostgreSQL in its data directory. The first start makes the user "admin" and pri
 				return err
 			}
 			log := newLog(cfg.Log, cmd.ErrOrStderr())
-			p, err := startPortal(cmd.Context(), cfg, log, false)
+			hangups := make(chan os.Signal, 1)
+			signal.Notify(hangups, syscall.SIGHUP) // from now on: its default ends the process
+			defer signal.Stop(hangups)
+			p, err := startPortal(cmd.Context(), cfg, log, false, hangups)
 			if err != nil {
 				return err
 			}

@@ -66,7 +66,7 @@ func (f *playFlags) dir(name string) (string, func(), error) {
 func (f *playFlags) start(ctx context.Context, dir string, log *slog.Logger) (*portal, error) {
 	file := filepath.Join(dir, "agent-address")
 	known, _ := os.ReadFile(file) // none at the first start
-	p, err := startPortal(ctx, f.portalConfig(dir, strings.TrimSpace(string(known))), log, f.dataDir == "")
+	p, err := startPortal(ctx, f.portalConfig(dir, strings.TrimSpace(string(known))), log, f.dataDir == "", nil)
 	if err != nil || len(known) > 0 {
 		return p, err
 	}

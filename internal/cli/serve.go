@@ -40,17 +40,19 @@ type portal struct {
 	Control  *control.Control
 	Password string // of the admin that this start has made; empty otherwise
 
-	log   *slog.Logger
-	group *errgroup.Group
-	stop  context.CancelFunc
-	undo  []func() // what to close at the end, in the order of opening
+	log     *slog.Logger
+	hangups <-chan os.Signal // take renewed certificates; nil: none come
+	group   *errgroup.Group
+	stop    context.CancelFunc
+	undo    []func() // what to close at the end, in the order of opening
 }
 
 // startPortal opens the database, migrates it, and serves browsers and agents until the context ends or Close is called.
-// Where it fails, nothing of it is left. throwaway: the data need not survive a power failure (demo and lab).
-func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throwaway bool) (*portal, error) {
+// Where it fails, nothing of it is left. throwaway: the data need not survive a power failure (demo and lab). At each
+// of hangups renewed certificates are taken; nil: none come.
+func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throwaway bool, hangups <-chan os.Signal) (*portal, error) {
 	TuneMemory()
-	p := &portal{log: log}
+	p := &portal{log: log, hangups: hangups}
 	if err := p.start(ctx, cfg, throwaway); err != nil {
 		p.close()
 		return nil, err
@@ -64,9 +66,11 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	if err != nil {
 		return err
 	}
-	certificates, err := browserCertificates(cfg.TLS)
-	if err != nil {
-		return err
+	var certificate *auth.FileCert // nil: browsers are served without TLS
+	if cfg.TLS.Cert != "" {
+		if certificate, err = auth.OpenFileCert(cfg.TLS.Cert, cfg.TLS.Key); err != nil {
+			return err
+		}
 	}
 	vault, err := openVault(cfg)
 	if err != nil {
@@ -106,7 +110,7 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	if err := p.tellAddress(ctx); err != nil {
 		return err
 	}
-	return p.serve(ctx, cfg, pool, hub, proxies, certificates, browsers, agents)
+	return p.serve(ctx, cfg, pool, hub, proxies, certificate, browsers, agents)
 }
 
 // openVault opens what seals the credentials of pools: with the key that the settings name, or one of the data directory's own, which is made.
@@ -127,31 +131,34 @@ func openVault(cfg config.Portal) (auth.Vault, error) {
 
 // serve starts everything that runs on its own.
 func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool, hub *notify.Hub,
-	proxies []netip.Prefix, certificates []tls.Certificate, browsers, agents net.Listener,
+	proxies []netip.Prefix, certificate *auth.FileCert, browsers, agents net.Listener,
 ) error {
-	secure := cfg.TLS.Cert != "" || hasScheme(p.URL, "https")
-	server := web.New(web.Options{
-		Control: p.Control, Hub: hub, Sessions: auth.Sessions(pool, secure), Log: p.log, PublicURL: p.URL,
-		Secure: secure, TrustedProxies: proxies, Version: versionText(), Ready: func(ctx context.Context) error { return p.Control.Ready(ctx, fleet.SystemActor) },
-		RelayBytes: int64(cfg.RelayRate) << 20,
-		Pool:       func() web.PoolStat { return pool.Stat() },
-	})
 	authority, err := p.Control.Authority(ctx, fleet.SystemActor)
 	if err != nil {
 		return fmt.Errorf("open the authority that signs hosts' certificates: %w", err)
 	}
-	agentTLS, err := authority.ServerTLS(certNames(cfg.AgentListen, p.AgentURL, p.PairURL))
+	endpoint, err := authority.Server(certNames(cfg.AgentListen, p.AgentURL, p.PairURL))
 	if err != nil {
 		return err
 	}
+	held := &certificates{browsers: certificate, agents: endpoint, authority: authority.Certificate(), log: p.log}
+	secure := certificate != nil || hasScheme(p.URL, "https")
+	server := web.New(web.Options{
+		Control: p.Control, Hub: hub, Sessions: auth.Sessions(pool, secure), Log: p.log, PublicURL: p.URL,
+		Secure: secure, TrustedProxies: proxies, Version: versionText(), Ready: func(ctx context.Context) error { return p.Control.Ready(ctx, fleet.SystemActor) },
+		RelayBytes:   int64(cfg.RelayRate) << 20,
+		Pool:         func() web.PoolStat { return pool.Stat() },
+		Certificates: held.validities,
+	})
 	browsers = web.LimitPerAddress(browsers, cfg.ConnsPerAddress, proxies)
-	if len(certificates) > 0 {
-		browsers = tls.NewListener(browsers, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}})
+	if certificate != nil {
+		browsers = tls.NewListener(browsers, certificate.TLS())
 	} else if !loopback(cfg.Listen) && !secure {
 		p.log.Warn("browsers are served without TLS beyond this machine; set --tls-cert and --tls-key, or put a TLS proxy before it and set --public-url")
 	}
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
 	p.group, ctx = errgroup.WithContext(ctx)
+	p.group.Go(func() error { return held.keep(ctx, p.hangups) })
 	p.group.Go(func() error { return hub.Listen(ctx, pool.Config().ConnConfig, p.log) })
 	p.group.Go(func() error { return p.Control.KeepPulse(ctx, fleet.SystemActor) })
 	p.group.Go(func() error { return reconcile.Run(ctx, p.Control, hub, p.log) })
@@ -159,7 +166,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 		return runServer(ctx, browsers, &http.Server{Handler: server.Handler()}, time.Second, p.log)
 	})
 	p.group.Go(func() error {
-		lines := line.Listen(agents, agentTLS)
+		lines := line.Listen(agents, endpoint.TLS())
 		return runServer(ctx, lines, &http.Server{Handler: server.AgentHandler(), ConnContext: lines.ConnContext}, 0, p.log)
 	})
 	return nil

@@ -81,7 +81,7 @@ func (p *portal) start(name string) *lockedBuffer {
 			p.t.Fatalf("the portal ended: %v:\n%s", p.err, tail(p.log, 20))
 		default:
 		}
-		res, err := httpClient.Get(p.url + "/readyz")
+		res, err := (&http.Client{Transport: p.via, Timeout: httpClient.Timeout}).Get(p.url + "/readyz")
 		if err != nil {
 			return false, err.Error()
 		}

@@ -69,7 +69,7 @@ type VMTotals struct {
 
 // Attention is one thing that wants a person.
 type Attention struct {
-	Kind string     `json:"kind"` // "host", "pool", "vm", "task"
+	Kind string     `json:"kind"` // a noun, or "certificate": of the portal itself
 	ID   string     `json:"id"`
 	Name string     `json:"name"`
 	Tone Tone       `json:"tone"`

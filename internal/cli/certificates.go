@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"os"
+	"time"
+
+	"quantix/internal/auth"
+)
+
+const (
+	certificateLook   = 10 * time.Second // how often the files of a certificate are read
+	certificateRemind = 24 * time.Hour   // how often the log warns of one that ends
+)
+
+// certificates are those that a portal shows to browsers and agents.
+type certificates struct {
+	browsers  *auth.FileCert // nil: the portal serves browsers without TLS
+	agents    *auth.ServerCert
+	authority *x509.Certificate
+	log       *slog.Logger
+
+	failure string // of the last reading; a failure that stays is logged once
+}
+
+// keep takes renewed certificates, at each signal at once, and warns of those that end soon, until ctx ends.
+func (c *certificates) keep(ctx context.Context, signals <-chan os.Signal) error {
+	look, remind := time.NewTicker(certificateLook), time.NewTicker(certificateRemind)
+	defer look.Stop()
+	defer remind.Stop()
+	c.warn()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-remind.C:
+			c.warn()
+		case <-look.C:
+			c.reload()
+		case <-signals:
+			c.log.Info("SIGHUP: the portal reads its TLS certificate again and makes a new one for agents")
+			c.failure = ""
+			c.reload()
+			if err := c.agents.Renew(); err != nil {
+				c.log.Error("the certificate for agents cannot be renewed", "error", err)
+			}
+			c.warn()
+		}
+	}
+}
+
+func (c *certificates) reload() {
+	if c.browsers == nil {
+		return
+	}
+	changed, err := c.browsers.Reload()
+	failure := ""
+	if err != nil {
+		failure = err.Error()
+	}
+	switch {
+	case failure != "" && failure != c.failure:
+		c.log.Warn("the TLS certificate cannot be read again; the portal goes on with the one that it has", "error", err)
+	case changed:
+		c.log.Info("the renewed TLS certificate is in use", "until", c.browsers.Validity().Until)
+		c.warn()
+	}
+	c.failure = failure
+}
+
+func (c *certificates) warn() {
+	for _, v := range c.validities() {
+		if text := v.Warning(time.Now()); text != "" {
+			c.log.Warn(text)
+		}
+	}
+}
+
+// validities are the periods of all certificates of this portal.
+func (c *certificates) validities() []auth.Validity {
+	all := []auth.Validity{{Use: "hosts", From: c.authority.NotBefore, Until: c.authority.NotAfter}}
+	if v, err := c.agents.Validity(); err == nil {
+		all = append(all, v)
+	}
+	if c.browsers != nil {
+		all = append(all, c.browsers.Validity())
+	}
+	return all
+}
