@@ -86,7 +86,8 @@ type Backend struct {
 
 var _ agent.Hypervisor = (*Backend)(nil)
 
-// Open connects to libvirtd, or says why it cannot. A later loss is survived: the backend tries again, soon at first, then each second.
+// Open connects to libvirtd. Where it is away, now or later, the backend tries again, soon at first, then each second: after a power
+// failure nobody says in which order the two start.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Socket == "" {
 		o.Socket = DefaultSocket
@@ -116,8 +117,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	b.life, b.end = context.WithCancel(context.Background())
 	link, err := b.connect(ctx)
 	if err != nil {
-		b.end()
-		return nil, err
+		b.away(err)
 	}
 	b.ended.Go(func() { b.keepConnected(link) })
 	return b, nil

@@ -69,25 +69,33 @@ func versions(l *golibvirt.Libvirt) (string, error) {
 	return "libvirt " + dotted(lib) + ", QEMU " + dotted(qemu), nil
 }
 
-// keepConnected waits for the loss of the link and makes a new one, until Close.
+// keepConnected waits for the loss of the link (nil: there is none yet) and makes a new one, until Close.
 func (b *Backend) keepConnected(l *link) {
 	for {
+		if l == nil {
+			if l = b.reconnect(); l == nil {
+				return
+			}
+			b.log.Info("libvirt answers")
+			b.subscribers.wake()
+		}
 		why := b.serve(l)
 		l.close()
 		if b.life.Err() != nil {
 			return
 		}
-		b.log.Warn("libvirt is away; trying again", "error", why)
-		b.mu.Lock()
-		b.reader, b.lost = nil, why
-		b.mu.Unlock()
-		b.subscribers.wake()
-		if l = b.reconnect(); l == nil {
-			return
-		}
-		b.log.Info("libvirt is back")
-		b.subscribers.wake()
+		b.away(why)
+		l = nil
 	}
+}
+
+// away notes that libvirt cannot be reached, and why.
+func (b *Backend) away(why error) {
+	b.log.Warn("libvirt is away; trying again (\"quantix doctor agent\" says what is missing)", "error", why)
+	b.mu.Lock()
+	b.reader, b.lost = nil, why
+	b.mu.Unlock()
+	b.subscribers.wake()
 }
 
 // serve returns why the link is lost; it pings so that a libvirtd that hangs counts as lost too.

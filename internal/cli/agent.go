@@ -173,7 +173,7 @@ func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (ag
 	}
 	backend, err := libvirt.Open(ctx, libvirt.Options{Socket: cfg.Libvirt.Socket, Log: log, Roots: roots, Book: book, Filters: filters, Fetch: fetch.New(settings)})
 	if err != nil {
-		return nil, fmt.Errorf("%w; is libvirtd installed and running? \"quantix doctor agent\" says what is missing", err)
+		return nil, err
 	}
 	return backend, nil
 }

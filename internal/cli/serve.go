@@ -80,16 +80,20 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	if err != nil {
 		return err
 	}
-	if cfg.Database.URL != "" {
-		if err := db.ProveSessions(ctx, url); err != nil {
-			return databaseError(err)
+	var pool *pgxpool.Pool
+	if err := waitForDatabase(ctx, p.log, func() error {
+		if cfg.Database.URL != "" {
+			if err := db.ProveSessions(ctx, url); err != nil {
+				return err
+			}
 		}
-	}
-	if err := db.Migrate(ctx, url); err != nil {
-		return databaseError(err)
-	}
-	pool, err := db.OpenReady(ctx, url, cfg.Database.MaxConns, control.WarmUp)
-	if err != nil {
+		if err := db.Migrate(ctx, url); err != nil {
+			return err
+		}
+		var err error
+		pool, err = db.OpenReady(ctx, url, cfg.Database.MaxConns, control.WarmUp)
+		return err
+	}); err != nil {
 		return databaseError(err)
 	}
 	p.undo = append(p.undo, pool.Close)

@@ -63,7 +63,7 @@ func TestPortalTakesARenewedCertificate(t *testing.T) {
 		t.Fatalf("the portal ended: %v:\n%s", p.err, tail(p.log, 20))
 	default:
 	}
-	if log := tail(p.log, 1000); !strings.Contains(log, "SIGHUP") || !strings.Contains(log, "ends on") {
-		t.Errorf("the log says neither that SIGHUP came nor that a certificate ends soon:\n%s", log)
+	if log := tail(p.log, 1000); !strings.Contains(log, "SIGHUP") {
+		t.Errorf("the log does not say that SIGHUP came:\n%s", log)
 	}
 }

@@ -1,0 +1,41 @@
+package libvirt_test
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/agent/libvirt"
+)
+
+// An agent that starts before libvirtd finds it as soon as it is there.
+func TestLibvirtThatIsAwayAtTheStartIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "libvirt-sock")
+	b, err := libvirt.Open(t.Context(), libvirt.Options{Socket: socket, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	if state, err := b.Snapshot(t.Context(), agent.Assigned{}); err == nil || state.Host.Connected {
+		t.Errorf("without libvirtd the host is %+v, %v", state.Host, err)
+	}
+	changes := b.Changes(t.Context())
+	if err := os.Symlink(libvirt.DefaultSocket, socket); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(30 * time.Second)
+	for {
+		select {
+		case <-changes:
+		case <-deadline:
+			t.Fatal("libvirtd is there and was not found")
+		}
+		if state, err := b.Snapshot(t.Context(), agent.Assigned{}); err == nil && state.Host.Connected {
+			return
+		}
+	}
+}
