@@ -20,6 +20,8 @@ const (
 	statementTimeout = "10s"
 	// ReadOnly is PostgreSQL's code for a change on a server that takes none: a standby, or a primary that has become one.
 	ReadOnly = "25006"
+	// DiskFull is PostgreSQL's code for a change that its disk has no room for.
+	DiskFull = "53100"
 	// idleInTransaction ends a transaction whose portal hangs, so that its locks do not outlive it for long.
 	idleInTransaction = "30s"
 )
@@ -64,6 +66,7 @@ func OpenReady(ctx context.Context, url string, maxConns int, ready func(context
 	}
 	cfg.PrepareConn = new(replanner).prepare
 	leave := leaveStandby(cfg.ConnConfig)
+	noteFullDisk(cfg.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
@@ -118,6 +121,22 @@ func leaveStandby(cfg *pgx.ConnConfig) *atomic.Pointer[pgxpool.Pool] {
 		return false
 	}
 	return &pool
+}
+
+// fullDisks counts the changes that a full disk has refused to this process.
+var fullDisks atomic.Int64
+
+// FullDisks is how many changes a full disk has refused to this process: whoever sees it rise must doubt that others are taken.
+func FullDisks() int64 { return fullDisks.Load() }
+
+func noteFullDisk(cfg *pgx.ConnConfig) {
+	usual := cfg.OnPgError
+	cfg.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		if err.Code == DiskFull {
+			fullDisks.Add(1)
+		}
+		return usual(conn, err)
+	}
 }
 
 // readFast decodes jsonb with the second version of Go's own package, which takes less than half the time: a list of VMs is

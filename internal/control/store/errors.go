@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,8 +38,12 @@ func Err(err error) error {
 		if pg.Code == "22021" || pg.Code == "22P05" {
 			return fleet.Errorf(fleet.Malformed, "Text must be UTF-8 without NUL characters.")
 		}
-		// Shutting down, connection, resources; and a server that has become a standby.
-		if pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code[:2] == "53" || pg.Code == db.ReadOnly {
+		if pg.Code[:2] == "53" {
+			text := cmp.Or(resourceTexts[pg.Code], "The database has not the resources for this. VMs keep running; try again in a moment.")
+			return fmt.Errorf("%w (%w)", fleet.Errorf(fleet.Unavailable, "%s", text), err)
+		}
+		// Shutting down, connection; and a server that has become a standby.
+		if pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == db.ReadOnly {
 			return Unavailable(err)
 		}
 		return err
@@ -63,6 +68,14 @@ func lost(err error) bool {
 // Unavailable is the refusal for a database that does not answer, with why.
 func Unavailable(err error) error {
 	return fmt.Errorf("%w (%w)", fleet.Errorf(fleet.Unavailable, "The database does not answer. VMs keep running; try again in a moment."), err)
+}
+
+// resourceTexts are the sentences for what PostgreSQL's server ran out of (class 53).
+var resourceTexts = map[string]string{
+	db.DiskFull: "The disk of the portal's PostgreSQL is full, so nothing can be changed. VMs keep running; an administrator must make room on that disk.",
+	"53200":     "The portal's PostgreSQL is out of memory. VMs keep running; try again in a moment.",
+	"53300":     "The portal's PostgreSQL has no connection left. VMs keep running; try again in a moment, or raise its max_connections.",
+	"53400":     "A limit in the configuration of the portal's PostgreSQL is reached. VMs keep running; an administrator must raise it.",
 }
 
 // constraintTexts are the sentences for constraints that people's input can break.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"quantix/db"
 )
 
 const (
@@ -11,12 +13,16 @@ const (
 	pulseLife  = time.Second     // how long one is good for: whoever asks in between gets the same answer
 )
 
+// takeRoom needs a MiB of PostgreSQL's disk for a moment: on a full one the pulse still finds room in its own page.
+const takeRoom = `CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT * FROM generate_series(1, 30000)`
+
 // pulse is the newest proof that the database takes changes. One at a time is made, however many ask.
 type pulse struct {
 	mu    sync.Mutex
 	open  chan struct{} // closed when the proof that is being made is there
 	at    time.Time
 	state error
+	full  int64 // db.FullDisks when there was last room for more
 }
 
 // Ready proves that the database takes changes. It writes at most once a second.
@@ -48,10 +54,21 @@ func (s *Store) Ready(ctx context.Context) error {
 func (s *Store) feel() {
 	ctx, cancel := context.WithTimeout(context.Background(), pulseLimit)
 	defer cancel()
-	err := Err(s.Pulse(ctx))
 	p := &s.pulse
+	full := db.FullDisks()
+	p.mu.Lock()
+	doubted := full != p.full
+	p.mu.Unlock()
+	err := s.Pulse(ctx)
+	if err == nil && doubted { // a change was refused for want of room since
+		_, err = s.pool.Exec(ctx, takeRoom)
+	}
+	err = Err(err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err == nil {
+		p.full = full
+	}
 	if now := s.pool.Stat(); err != nil && p.state == nil && now.AcquiredConns() < now.MaxConns() {
 		s.pool.Reset()
 	}

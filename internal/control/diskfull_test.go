@@ -1,0 +1,50 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/control/people"
+	"quantix/internal/fleet"
+)
+
+// While PostgreSQL's disk refuses changes, refusals say so and the portal is not ready, although the pulse's own page has room. It is
+// ready again as soon as there is room.
+func TestFullDiskOfTheDatabaseIsNamedAndEndsReadiness(t *testing.T) {
+	r := newRig(t)
+	ready := func() error { return r.Ready(t.Context(), fleet.SystemActor) }
+	if err := ready(); err != nil {
+		t.Fatal(err)
+	}
+	// What extends a file fails: new rows of projects, and a new table.
+	r.exec(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$`)
+	r.exec(`CREATE FUNCTION no_room_for_tables() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+		RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$`)
+	r.exec(`CREATE TRIGGER no_room BEFORE INSERT ON projects FOR EACH ROW EXECUTE FUNCTION no_room()`)
+	r.exec(`CREATE EVENT TRIGGER no_room_for_tables ON ddl_command_start WHEN TAG IN ('CREATE TABLE AS') EXECUTE FUNCTION no_room_for_tables()`)
+	_, err := r.CreateProject(t.Context(), chief, people.ProjectInput{Name: "shop"})
+	if fleet.CodeOf(err) != fleet.Unavailable || !strings.Contains(err.Error(), "disk of the portal's PostgreSQL is full") {
+		t.Errorf("the refusal: %v", err)
+	}
+	turns := func(what string, done func(error) bool) {
+		t.Helper()
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for late := time.After(30 * time.Second); ; {
+			err := ready()
+			if done(err) {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-late:
+				t.Fatalf("%s: readiness is still %v", what, err)
+			}
+		}
+	}
+	turns("with a full disk", func(err error) bool { return err != nil && strings.Contains(err.Error(), "is full") })
+	r.exec(`DROP EVENT TRIGGER no_room_for_tables`)
+	turns("with room again", func(err error) bool { return err == nil })
+}
