@@ -10,17 +10,24 @@ import (
 )
 
 const addAuthority = `-- name: AddAuthority :execrows
-INSERT INTO authority (cert_pem, key_pem) VALUES ($1, $2) ON CONFLICT (only_one) DO NOTHING
+INSERT INTO authority (cert_pem, key_pem, by_key, sealed) VALUES ($1, $2, $3, $4) ON CONFLICT (only_one) DO NOTHING
 `
 
 type AddAuthorityParams struct {
 	CertPem string
-	KeyPem  string
+	KeyPem  *string
+	ByKey   *string
+	Sealed  []byte
 }
 
 // The first portal's authority stays; the others read it.
 func (q *Queries) AddAuthority(ctx context.Context, arg AddAuthorityParams) (int64, error) {
-	result, err := q.db.Exec(ctx, addAuthority, arg.CertPem, arg.KeyPem)
+	result, err := q.db.Exec(ctx, addAuthority,
+		arg.CertPem,
+		arg.KeyPem,
+		arg.ByKey,
+		arg.Sealed,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -28,17 +35,68 @@ func (q *Queries) AddAuthority(ctx context.Context, arg AddAuthorityParams) (int
 }
 
 const getAuthority = `-- name: GetAuthority :one
-SELECT cert_pem, key_pem FROM authority
+SELECT cert_pem, key_pem, by_key, sealed FROM authority
 `
 
 type GetAuthorityRow struct {
 	CertPem string
-	KeyPem  string
+	KeyPem  *string
+	ByKey   *string
+	Sealed  []byte
 }
 
 func (q *Queries) GetAuthority(ctx context.Context) (GetAuthorityRow, error) {
 	row := q.db.QueryRow(ctx, getAuthority)
 	var i GetAuthorityRow
-	err := row.Scan(&i.CertPem, &i.KeyPem)
+	err := row.Scan(
+		&i.CertPem,
+		&i.KeyPem,
+		&i.ByKey,
+		&i.Sealed,
+	)
 	return i, err
+}
+
+const sealAuthority = `-- name: SealAuthority :execrows
+UPDATE authority SET key_pem = NULL, by_key = $1, sealed = $2 WHERE key_pem IS NOT NULL
+`
+
+type SealAuthorityParams struct {
+	ByKey  *string
+	Sealed []byte
+}
+
+// One that an older release left in clear.
+func (q *Queries) SealAuthority(ctx context.Context, arg SealAuthorityParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sealAuthority, arg.ByKey, arg.Sealed)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sealedBy = `-- name: SealedBy :many
+SELECT by_key::text FROM (SELECT by_key FROM authority WHERE by_key IS NOT NULL UNION SELECT by_key FROM pool_secrets UNION SELECT by_key FROM first_boots
+    UNION SELECT by_key FROM customizations UNION SELECT by_key FROM guest_secrets) k ORDER BY by_key
+`
+
+// The vaults' keys without which something that the database keeps cannot be read.
+func (q *Queries) SealedBy(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, sealedBy)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var by_key string
+		if err := rows.Scan(&by_key); err != nil {
+			return nil, err
+		}
+		items = append(items, by_key)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

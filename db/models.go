@@ -75,8 +75,10 @@ type AuditRest struct {
 type Authority struct {
 	OnlyOne   bool
 	CertPem   string
-	KeyPem    string
+	KeyPem    *string
 	CreatedAt time.Time
+	ByKey     *string
+	Sealed    []byte
 }
 
 type Browser struct {

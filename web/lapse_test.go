@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
 
@@ -52,16 +53,15 @@ func TestAHostWhoseCertificateLapsedRenewsIt(t *testing.T) {
 // endedBefore is a certificate as the portal's authority makes them for the host, for the machine's key, that ended so long ago.
 func (p *portal) endedBefore(t *testing.T, m *machine, ago time.Duration) tls.Certificate {
 	t.Helper()
-	var certPEM, keyPEM string
-	if err := p.pool.QueryRow(t.Context(), "SELECT cert_pem, key_pem FROM authority").Scan(&certPEM, &keyPEM); err != nil {
-		t.Fatal(err)
-	}
-	certBlock, _ := pem.Decode([]byte(certPEM))
-	keyBlock, _ := pem.Decode([]byte(keyPEM))
-	authority, err := x509.ParseCertificate(certBlock.Bytes)
+	authority, err := p.control.Authority(t.Context(), fleet.SystemActor)
 	if err != nil {
 		t.Fatal(err)
 	}
+	keyPEM, err := authority.KeyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyBlock, _ := pem.Decode([]byte(keyPEM))
 	key, err := x509.ParsePKCS8PrivateKey(keyBlock.Bytes)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func (p *portal) endedBefore(t *testing.T, m *machine, ago time.Duration) tls.Ce
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: string(m.id)},
 		URIs:      []*url.URL{{Scheme: "quantix", Host: "host", Path: "/" + string(m.id)}},
 		NotBefore: end.Add(-24 * time.Hour), NotAfter: end, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, authority, own.Public(), key)
+	}, authority.Certificate(), own.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}

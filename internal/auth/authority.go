@@ -82,7 +82,7 @@ func (a *Authority) Certificate() *x509.Certificate { return a.cert }
 // CertPEM is the authority's own certificate, which agents pin.
 func (a *Authority) CertPEM() string { return certPEM(a.cert.Raw) }
 
-// KeyPEM is the authority's private key in PKCS #8. It goes nowhere but into the database.
+// KeyPEM is the authority's private key in PKCS #8. It goes nowhere but, sealed, into the database.
 func (a *Authority) KeyPEM() (string, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(a.key)
 	if err != nil {

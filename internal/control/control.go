@@ -37,7 +37,7 @@ type Options struct {
 	AgentURL string      // what agents dial, a balancer perhaps; it goes into join commands
 	PairURL  string      // where hosts find this very portal; it goes into console jobs. Empty: where their agents call
 
-	Vault     auth.Vault // seals the credentials of pools; without a key none are taken
+	Vault     auth.Vault // seals credentials of pools, first boots and the authority's key; without a key none of the first two are taken
 	MACPrefix string     // of addresses for new cards, checked by config; empty: that of QEMU's guests
 
 	AuditMonths int // how many whole months the audit is kept; 0: for ever
@@ -56,5 +56,5 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	}
 	s := store.New(pool, o.Hub)
 	b := browse.New(s)
-	return &Control{People: people.New(s, b), Inbox: inbox.New(s, o.Hub, o.PairURL), Browse: b, store: s, log: o.Log, opts: o}
+	return &Control{People: people.New(s, b), Inbox: inbox.New(s, o.Hub, o.PairURL, o.Vault), Browse: b, store: s, log: o.Log, opts: o}
 }

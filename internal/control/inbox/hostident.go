@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,6 +68,9 @@ func (box *Inbox) Authority(ctx context.Context, a fleet.Actor) (*auth.Authority
 	return box.authority(ctx)
 }
 
+// authorityLabel says what is sealed.
+const authorityLabel = "key of the authority"
+
 func (box *Inbox) authority(ctx context.Context) (*auth.Authority, error) {
 	row, err := box.store.GetAuthority(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -78,10 +82,40 @@ func (box *Inbox) authority(ctx context.Context) (*auth.Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the authority: %w", store.Err(err))
 	}
-	return auth.ParseAuthority(row.CertPem, row.KeyPem)
+	if row.KeyPem == nil {
+		key, ok := box.vault.Unseal(authorityLabel, row.Sealed)
+		if !ok {
+			return nil, fmt.Errorf("the key of the authority that signs hosts' certificates is sealed with another key (%s) than this portal's (%s): "+
+				"restore the secrets.key of that portal from its backup, or name it by secretsKey", *row.ByKey, cmp.Or(box.vault.ID(), "none"))
+		}
+		return auth.ParseAuthority(row.CertPem, string(key))
+	}
+	if box.vault.ID() != "" {
+		if err := box.sealAuthority(ctx, *row.KeyPem); err != nil {
+			return nil, err
+		}
+	}
+	return auth.ParseAuthority(row.CertPem, *row.KeyPem)
 }
 
-// makeAuthority stores a fresh authority where there is none; of several at once the first stays.
+// sealAuthority seals the key that an older release left in clear.
+func (box *Inbox) sealAuthority(ctx context.Context, key string) error {
+	sealed, err := box.vault.Seal(authorityLabel, []byte(key))
+	if err != nil {
+		return err
+	}
+	return box.store.Tx(ctx, func(q *db.Queries) error {
+		by := box.vault.ID()
+		rows, err := q.SealAuthority(ctx, db.SealAuthorityParams{ByKey: &by, Sealed: sealed})
+		if err != nil || rows == 0 {
+			return err
+		}
+		return store.Audit(ctx, q, fleet.SystemActor, "authority.seal", "authority", "", "with the key "+by)
+	})
+}
+
+// makeAuthority stores a fresh authority where there is none; of several at once the first stays. A portal without a vault keeps its
+// key as it is.
 func (box *Inbox) makeAuthority(ctx context.Context) error {
 	made, err := auth.NewAuthority()
 	if err != nil {
@@ -91,8 +125,15 @@ func (box *Inbox) makeAuthority(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	row := db.AddAuthorityParams{CertPem: made.CertPEM(), KeyPem: &key}
+	if by := box.vault.ID(); by != "" {
+		row.KeyPem, row.ByKey = nil, &by
+		if row.Sealed, err = box.vault.Seal(authorityLabel, []byte(key)); err != nil {
+			return err
+		}
+	}
 	return box.store.Tx(ctx, func(q *db.Queries) error {
-		rows, err := q.AddAuthority(ctx, db.AddAuthorityParams{CertPem: made.CertPEM(), KeyPem: key})
+		rows, err := q.AddAuthority(ctx, row)
 		if err != nil || rows == 0 {
 			return err
 		}

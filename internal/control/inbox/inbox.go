@@ -3,6 +3,7 @@
 package inbox
 
 import (
+	"quantix/internal/auth"
 	"quantix/internal/control/store"
 	"quantix/internal/notify"
 )
@@ -16,15 +17,16 @@ type Inbox struct {
 	claims   together[claimant, claimed]
 	results  together[result, settled]
 	assigned assigned
-	pairURL  string // where hosts find this very portal
+	vault    auth.Vault // seals the authority's key
+	pairURL  string     // where hosts find this very portal
 }
 
 // most is how many hosts one statement is for: far more gain nothing, and hold the first ones up.
 const most = 200
 
 // New makes an Inbox over s.
-func New(s *store.Store, hub *notify.Hub, pairURL string) *Inbox {
-	box := &Inbox{store: s, hub: hub, pairURL: pairURL, assigned: assigned{changes: hub.Subscribe(keyAssigned)}}
+func New(s *store.Store, hub *notify.Hub, pairURL string, vault auth.Vault) *Inbox {
+	box := &Inbox{store: s, hub: hub, pairURL: pairURL, vault: vault, assigned: assigned{changes: hub.Subscribe(keyAssigned)}}
 	box.claims.ask, box.claims.most = box.claimFor, most
 	box.results.ask, box.results.most = box.settleAll, most
 	return box
