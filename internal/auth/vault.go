@@ -32,7 +32,7 @@ func OpenVault(file string, fresh bool) (Vault, error) {
 	}
 	v := Vault{strings.TrimSpace(string(text))}
 	if !strings.HasPrefix(v.secret, vaultPrefix) || len(v.secret) < len(NewVault().secret) {
-		return Vault{}, fmt.Errorf("%s holds no key: it is one line that begins with %s; restore it from a backup, or remove it and give all credentials of pools again", file, vaultPrefix)
+		return Vault{}, fmt.Errorf("%s holds no key: it is one line that begins with %s; restore it from a backup, or, where nothing was sealed yet, remove it", file, vaultPrefix)
 	}
 	return v, nil
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -72,10 +74,6 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 			return err
 		}
 	}
-	vault, err := openVault(cfg)
-	if err != nil {
-		return err
-	}
 	url, err := p.openDatabase(ctx, cfg, throwaway)
 	if err != nil {
 		return err
@@ -97,6 +95,10 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 		return databaseError(err)
 	}
 	p.undo = append(p.undo, pool.Close)
+	vault, err := openVault(ctx, cfg, pool)
+	if err != nil {
+		return err
+	}
 	browsers, err := p.listen(cfg.Listen, "listen")
 	if err != nil {
 		return err
@@ -117,18 +119,30 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	return p.serve(ctx, cfg, pool, hub, proxies, certificate, browsers, agents)
 }
 
-// openVault opens what seals the credentials of pools: with the key that the settings name, or one of the data directory's own, which is made.
-func openVault(cfg config.Portal) (auth.Vault, error) {
-	file, named := cfg.SecretsKey, cfg.SecretsKey != ""
-	if !named {
+// openVault opens what seals secrets in the database: with the key that the settings name, or one of the data directory's own. That one
+// is made where it is missing and the database holds nothing that is sealed yet.
+func openVault(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool) (auth.Vault, error) {
+	file, fresh := cfg.SecretsKey, false
+	if file == "" {
 		file = filepath.Join(cfg.DataDir, "secrets.key")
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			keys, err := db.New(pool).SealedBy(ctx)
+			if err != nil {
+				return auth.Vault{}, fmt.Errorf("look for what is sealed in the database: %w", err)
+			}
+			if len(keys) > 0 {
+				return auth.Vault{}, fmt.Errorf("the key %s is missing, and the database holds what only that key opens (%s): credentials of pools, first boots or the key of the "+
+					"hosts' authority. Restore the file from the backup of the portal's data directory, or name it by --secrets-key", file, strings.Join(keys, ", "))
+			}
+			fresh = true
+		}
 		if err := os.MkdirAll(cfg.DataDir, 0o755); err != nil { // PostgreSQL below it runs as a user of its own
 			return auth.Vault{}, err
 		}
 	}
-	v, err := auth.OpenVault(file, !named)
+	v, err := auth.OpenVault(file, fresh)
 	if err != nil {
-		return v, fmt.Errorf("open the key of pools' credentials: %w", err)
+		return v, fmt.Errorf("open the key that seals secrets: %w", err)
 	}
 	return v, nil
 }

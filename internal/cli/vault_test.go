@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/internal/config"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// A new portal makes its key; one whose key is gone, while the database holds what it sealed, says what to restore and makes none.
+func TestMissingSecretsKeyIsMadeOnlyWhereNothingIsSealed(t *testing.T) {
+	t.Parallel()
+	pool, cfg := testkit.DB(t), config.Portal{DataDir: t.TempDir()}
+	file := filepath.Join(cfg.DataDir, "secrets.key")
+	vault, err := openVault(t.Context(), cfg, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := control.New(pool, control.Options{Vault: vault}).Authority(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // it makes no key that the next start would take
+		if _, err := openVault(t.Context(), cfg, pool); err == nil || !strings.Contains(err.Error(), "Restore") || !strings.Contains(err.Error(), file) {
+			t.Errorf("without the key: %v", err)
+		}
+	}
+	if err := os.WriteFile(file, key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := openVault(t.Context(), cfg, pool); err != nil || again.ID() != vault.ID() {
+		t.Errorf("with the key restored: %v", err)
+	}
+	if _, err := openVault(t.Context(), config.Portal{DataDir: cfg.DataDir, SecretsKey: filepath.Join(cfg.DataDir, "none")}, pool); err == nil {
+		t.Error("a key that the settings name was made")
+	}
+}
