@@ -53,7 +53,7 @@ func newWholeOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 		t.Fatal(err)
 	}
 	agentURL = "https://" + listener.Addr().String()
-	p.control = control.New(pool, control.Options{Hub: p.hub, AgentURL: agentURL, PairURL: agentURL, Vault: auth.NewVault()})
+	p.control = control.New(pool, control.Options{Hub: p.hub, AgentURL: agentURL, PairURL: agentURL, Vault: vaultOf(pool)})
 	p.server = web.New(web.Options{
 		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false),
 		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Ready: func(ctx context.Context) error { return p.control.Ready(ctx, fleet.SystemActor) },

@@ -73,7 +73,7 @@ func newPortal(t testing.TB) *portal {
 func portalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 	t.Helper()
 	p := &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
-	p.control = control.New(pool, control.Options{AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
+	p.control = control.New(pool, control.Options{AgentURL: "https://portal.example:8444", Vault: vaultOf(pool)})
 	p.server = web.New(web.Options{
 		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false), Version: "test",
 		Log:   slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -84,6 +84,14 @@ func portalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 	t.Cleanup(s.Close)
 	p.url = s.URL
 	return p
+}
+
+// vaults are the tests' vaults by database: portals of one database share their key.
+var vaults sync.Map
+
+func vaultOf(pool *pgxpool.Pool) auth.Vault {
+	v, _ := vaults.LoadOrStore(pool.Config().ConnConfig.Database, auth.NewVault())
+	return v.(auth.Vault)
 }
 
 func (p *portal) exec(sql string, args ...any) {

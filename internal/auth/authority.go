@@ -56,14 +56,13 @@ func NewAuthority() (*Authority, error) {
 
 // ParseAuthority reads what CertPEM and KeyPEM have given.
 func ParseAuthority(certPEM, keyPEM string) (*Authority, error) {
-	certBlock, _ := pem.Decode([]byte(certPEM))
-	keyBlock, _ := pem.Decode([]byte(keyPEM))
-	if certBlock == nil || keyBlock == nil {
-		return nil, errors.New("the stored authority is not in PEM form; restore the database from a backup")
-	}
-	cert, err := x509.ParseCertificate(certBlock.Bytes)
+	cert, err := ParseCertificate(certPEM)
 	if err != nil {
-		return nil, fmt.Errorf("read the authority's certificate: %w", err)
+		return nil, err
+	}
+	keyBlock, _ := pem.Decode([]byte(keyPEM))
+	if keyBlock == nil {
+		return nil, errNoPEM
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(keyBlock.Bytes)
 	if err != nil {
@@ -74,6 +73,21 @@ func ParseAuthority(certPEM, keyPEM string) (*Authority, error) {
 		return nil, errors.New("the stored authority's key does not belong to its certificate; restore the database from a backup")
 	}
 	return &Authority{cert: cert, key: key}, nil
+}
+
+var errNoPEM = errors.New("the stored authority is not in PEM form; restore the database from a backup")
+
+// ParseCertificate reads what CertPEM has given.
+func ParseCertificate(certPEM string) (*x509.Certificate, error) {
+	block, _ := pem.Decode([]byte(certPEM))
+	if block == nil {
+		return nil, errNoPEM
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read the authority's certificate: %w", err)
+	}
+	return cert, nil
 }
 
 // Certificate is the authority's own certificate.

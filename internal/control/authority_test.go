@@ -40,6 +40,11 @@ func TestAuthorityKeyIsSealedInTheDatabase(t *testing.T) {
 		t.Errorf("a portal with another key: %v", err)
 	}
 
+	beside := control.New(pool, control.Options{AgentURL: "https://portal.example:8444"}) // "quantix host token" has no key
+	if _, err := beside.CreateJoinToken(t.Context(), chief, ""); err != nil {
+		t.Errorf("a join token without the key: %v", err)
+	}
+
 	old, err := auth.NewAuthority()
 	if err != nil {
 		t.Fatal(err)

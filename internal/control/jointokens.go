@@ -31,11 +31,11 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet
 		return fleet.JoinToken{}, fleet.Errorf(fleet.Unavailable,
 			"No portal runs on this database, and the settings do not say where agents reach one. Start it, or give --agent-url.")
 	}
-	authority, err := c.Authority(ctx, fleet.SystemActor)
+	certificate, err := c.AuthorityCertificate(ctx, fleet.SystemActor)
 	if err != nil {
 		return fleet.JoinToken{}, err
 	}
-	secret := wire.NewJoinToken(authority.Certificate().Raw)
+	secret := wire.NewJoinToken(certificate.Raw)
 	var token fleet.JoinToken
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		if err := q.DropOldJoinTokens(ctx); err != nil {

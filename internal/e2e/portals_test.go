@@ -73,6 +73,9 @@ func newSite(t *testing.T) *site {
 			"--database-url", database,
 		}}
 		p.args = append(p.args, "--data-dir", p.dir)
+		if i > 0 { // the first portal made the key
+			p.args = append(p.args, "--secrets-key", filepath.Join(s.portals[0].dir, "secrets.key"))
+		}
 		t.Cleanup(func() {
 			p.end()
 			if t.Failed() {

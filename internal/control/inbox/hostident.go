@@ -3,6 +3,7 @@ package inbox
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 
@@ -68,19 +69,40 @@ func (box *Inbox) Authority(ctx context.Context, a fleet.Actor) (*auth.Authority
 	return box.authority(ctx)
 }
 
-// authorityLabel says what is sealed.
-const authorityLabel = "key of the authority"
+// AuthorityCertificate is the authority's own certificate, which a program beside the portal may ask for too: it needs no key.
+func (box *Inbox) AuthorityCertificate(ctx context.Context, a fleet.Actor) (*x509.Certificate, error) {
+	if err := store.OnlySystem(a); err != nil {
+		return nil, err
+	}
+	row, err := box.storedAuthority(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return auth.ParseCertificate(row.CertPem)
+}
 
-func (box *Inbox) authority(ctx context.Context) (*auth.Authority, error) {
+// storedAuthority is the authority's row, made where there is none.
+func (box *Inbox) storedAuthority(ctx context.Context) (db.GetAuthorityRow, error) {
 	row, err := box.store.GetAuthority(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
 		if err := box.makeAuthority(ctx); err != nil {
-			return nil, err
+			return row, err
 		}
 		row, err = box.store.GetAuthority(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("load the authority: %w", store.Err(err))
+		return row, fmt.Errorf("load the authority: %w", store.Err(err))
+	}
+	return row, nil
+}
+
+// authorityLabel says what is sealed.
+const authorityLabel = "key of the authority"
+
+func (box *Inbox) authority(ctx context.Context) (*auth.Authority, error) {
+	row, err := box.storedAuthority(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if row.KeyPem == nil {
 		key, ok := box.vault.Unseal(authorityLabel, row.Sealed)
