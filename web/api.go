@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"reflect"
 	"strings"
@@ -67,7 +68,11 @@ func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do 
 	if err != nil {
 		return nil, err
 	}
-	return once(ctx, s, a, key, func(ctx context.Context) (*O, error) { return do(ctx, a, in) })
+	out, replayed, err := once(ctx, s, a, key, func(ctx context.Context) (*O, error) { return do(ctx, a, in) })
+	if replayed {
+		c.Response().Header().Set(replayHeader, "true")
+	}
+	return out, err
 }
 
 // callKey carries the request across huma, to the one place above that takes the actor out of it.
@@ -109,9 +114,11 @@ func (s *Server) registerAPI(e *echo.Echo) {
 	}
 	config.Security = []map[string][]string{{"token": {}}}
 	config.Formats = map[string]huma.Format{"application/json": boundedJSON, "json": boundedJSON, "application/yaml": boundedYAML}
-	config.FieldsOptionalByDefault = true // what is missing is judged by the same rules as on the pages
+	config.FieldsOptionalByDefault = true      // what is missing is judged by the same rules as on the pages
+	config.RejectUnknownQueryParameters = true // a misspelt filter would show what nobody asked for
 	api := humaecho.New(e, config)
 	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {
+		takeForJSON(humaecho.Unwrap(ctx).Request())
 		next(huma.WithValue(ctx, callKey{}, humaecho.Unwrap(ctx)))
 	})
 	for _, o := range s.operations() {
@@ -125,6 +132,14 @@ func (s *Server) registerAPI(e *echo.Echo) {
 const apiDescription = "The operations of the pages, for programs. Lists answer {\"items\": […], \"next\": \"…\"}: pass next as " +
 	"?after= to go on. Refusals are problem+json with a sentence that says what to do, and the path of the field where one applies. " +
 	"What you may not see answers 404, as what does not exist."
+
+// takeForJSON reads as JSON what curl and others send under a form's type where none was named. It comes with a bearer token, which no
+// browser adds by itself, so it is no other site's form.
+func takeForJSON(r *http.Request) {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "application/x-www-form-urlencoded" && bearerOf(r) != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+}
 
 // openAPI answers with the description of the API, which needs no token.
 func (s *Server) openAPI(c echo.Context, _ fleet.Actor) error {

@@ -18,16 +18,22 @@ const keyHeader = "Idempotency-Key"
 func keyParam() *huma.Param {
 	return &huma.Param{
 		Name: keyHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: new(200)},
-		Description: "Makes the request safe to send again: for 24 h the same key with the same request gets the first answer, and nothing is done twice",
+		Description: "Makes the request safe to send again: for 24 h the same key with the same request gets the first answer, with Idempotent-Replay: true, and nothing is done twice",
 	}
 }
 
-// once runs do under a key, or gives the answer that the key's first request got. Without a key it is do.
-func once[O any](ctx context.Context, s *Server, a fleet.Actor, k control.Key, do func(context.Context) (O, error)) (out O, err error) {
+// replayHeader says that an answer is the one that an Idempotency-Key's first request got.
+const replayHeader = "Idempotent-Replay"
+
+// once runs do under a key, or gives the answer that the key's first request got: then replayed is true. Without a key it is do.
+func once[O any](ctx context.Context, s *Server, a fleet.Actor, k control.Key, do func(context.Context) (O, error)) (out O, replayed bool, err error) {
 	if k.Name == "" || a.UserID == "" {
-		return do(ctx)
+		out, err = do(ctx)
+		return out, false, err
 	}
+	replayed = true
 	answer, err := s.Control.Once(ctx, a, k, func(ctx context.Context) ([]byte, error) {
+		replayed = false
 		out, err := do(ctx)
 		if err != nil {
 			return nil, err
@@ -35,12 +41,12 @@ func once[O any](ctx context.Context, s *Server, a fleet.Actor, k control.Key, d
 		return json.Marshal(out)
 	})
 	if err != nil {
-		return out, err
+		return out, false, err
 	}
 	if err := json.Unmarshal(answer, &out); err != nil {
-		return out, fmt.Errorf("read a kept answer: %w", err)
+		return out, false, fmt.Errorf("read a kept answer: %w", err)
 	}
-	return out, nil
+	return out, replayed, nil
 }
 
 // keyOf is the key of an API request: which operation of what, with which input.

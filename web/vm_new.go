@@ -115,7 +115,8 @@ func createOnce[I ~string](ctx context.Context, s *Server, a fleet.Actor, form s
 	if err != nil {
 		return "", err
 	}
-	return once(ctx, s, a, control.Key{Name: form, Request: request, Secret: s.Sessions.Token(ctx)}, do)
+	id, _, err := once(ctx, s, a, control.Key{Name: form, Request: request, Secret: s.Sessions.Token(ctx)}, do)
+	return id, err
 }
 
 // setUp shows the form again, set up as one of its buttons says. What is wrong with that stands at its field.

@@ -1,0 +1,39 @@
+package web_test
+
+import (
+	"net/http"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// curl -d names a form's type where none is given: with a token the body is read as JSON all the same.
+func TestJSONUnderAFormsTypeIsTakenWithAToken(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	chief := p.program("ann", fleet.RoleAdmin, nil)
+	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
+	chief.call("POST", "/api/v1/projects", `{"name": "shop"}`, form...).is(t, http.StatusCreated)
+	chief.call("POST", "/api/v1/projects", `name=shop`, form...).is(t, http.StatusBadRequest)
+	chief.call("POST", "/api/v1/projects", `{"name": "lab"}`, "Content-Type", "text/xml").is(t, http.StatusUnsupportedMediaType)
+}
+
+func TestUnknownQueryParametersAreRefusedByName(t *testing.T) {
+	t.Parallel()
+	chief := newPortal(t).program("ann", fleet.RoleAdmin, nil)
+	chief.call("GET", "/api/v1/vms?filer=name:web", "").is(t, http.StatusUnprocessableEntity).has(t, "query.filer", "There is no such parameter.")
+	chief.call("GET", "/api/v1/vms?filter=name:web&limit=5", "").is(t, http.StatusOK)
+}
+
+func TestReplayedAnswerSaysSo(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	chief := p.program("ann", fleet.RoleAdmin, nil)
+	send := func() answer {
+		return chief.call("POST", "/api/v1/projects", `{"name": "shop"}`, "Idempotency-Key", "one").is(t, http.StatusCreated)
+	}
+	first, again := send(), send()
+	if first.header.Get("Idempotent-Replay") != "" || again.header.Get("Idempotent-Replay") != "true" || again.body != first.body {
+		t.Errorf("first %q, again %q", first.header.Get("Idempotent-Replay"), again.header.Get("Idempotent-Replay"))
+	}
+}
