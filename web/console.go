@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -48,6 +49,11 @@ func (s *Server) openConsole(ctx context.Context, a fleet.Actor, vm fleet.VMID, 
 }
 
 func (s *Server) consoleTicket(c echo.Context, a fleet.Actor) error {
+	if c.Request().Header.Get("Origin") != "" { // a refused websocket shows a browser's page no reason
+		if err := s.checkOrigin(c.Request()); err != nil {
+			return err
+		}
+	}
 	t, err := s.openConsole(c.Request().Context(), a, fleet.VMID(c.Param("id")), "/console/")
 	if err != nil {
 		return err
@@ -58,8 +64,8 @@ func (s *Server) consoleTicket(c echo.Context, a fleet.Actor) error {
 // consoleSocket is the browser's end of a console. All that can be refused is refused before the upgrade. The console
 // ends with the person's session.
 func (s *Server) consoleSocket(c echo.Context, a fleet.Actor) error {
-	if r := c.Request(); !s.ownOrigin(r) {
-		return fleet.Errorf(fleet.Forbidden, "The console was asked for from another site. Open Quantix itself and try again.")
+	if err := s.checkOrigin(c.Request()); err != nil {
+		return err
 	}
 	return s.serveConsole(c, a, s.consoleActor)
 }
@@ -86,8 +92,10 @@ func (s *Server) consoleActor(ctx context.Context, r *http.Request, used bool) (
 
 // apiConsoleSocket is the same for a program, which shows its token instead of a session.
 func (s *Server) apiConsoleSocket(c echo.Context, a fleet.Actor) error {
-	if r := c.Request(); r.Header.Get("Origin") != "" && !s.ownOrigin(r) {
-		return fleet.Errorf(fleet.Forbidden, "The console was asked for from another site.")
+	if r := c.Request(); r.Header.Get("Origin") != "" {
+		if err := s.checkOrigin(r); err != nil {
+			return err
+		}
 	}
 	return s.serveConsole(c, a, func(ctx context.Context, r *http.Request, _ bool) (fleet.Actor, error) {
 		return s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerOf(r))
@@ -133,6 +141,16 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 	defer stop()
 	s.servePair(ctx, a, end.End, ws, func() { said.Store(true) })
 	return nil
+}
+
+// checkOrigin refuses a console for the page of another site, and says what a portal behind a proxy lacks.
+func (s *Server) checkOrigin(r *http.Request) error {
+	if s.ownOrigin(r) {
+		return nil
+	}
+	return fleet.Errorf(fleet.Forbidden, "The console was asked for by a page of %s, and this portal is %s. Open Quantix at that address; "+
+		"where it is behind a proxy, set publicUrl to the address that browsers open, or have the proxy hand on their Host header.",
+		cmp.Or(r.Header.Get("Origin"), "an unknown site"), cmp.Or(s.PublicURL, "http://"+r.Host))
 }
 
 // ownOrigin: websockets are exempt from browsers' same-origin rule, so the page that opens one must be this site's by scheme

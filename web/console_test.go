@@ -134,6 +134,10 @@ func TestAConsoleIsRefusedBeforeTheUpgrade(t *testing.T) {
 	vic.post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json").refused(t, http.StatusForbidden, "")
 	s.browser().post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json").refused(t, http.StatusUnauthorized, "")
 
+	behind := ann.post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json", "Sec-Fetch-Site", "same-origin", "Origin", "https://quantix.example")
+	behind.refused(t, http.StatusForbidden, "")
+	behind.has(t, "https://quantix.example", "publicUrl", "proxy")
+
 	k := s.ticket(ann)
 	refuse("another site's page", http.StatusForbidden, ann, k, "Origin", "https://evil.example")
 	refuse("another scheme", http.StatusForbidden, ann, k, "Origin", "https"+strings.TrimPrefix(s.url, "http"))

@@ -55,6 +55,11 @@ func (s *Server) fail(err error, c echo.Context) {
 	case isHX(c):
 		c.Response().Header().Set("X-Quantix-Message", url.PathEscape(r.text()))
 		sent = c.NoContent(r.status)
+	case routeOf(c).kind == plain: // asked by machines
+		if r.status == http.StatusUnauthorized {
+			c.Response().Header().Set("WWW-Authenticate", "Bearer")
+		}
+		sent = c.String(r.status, r.text()+"\n")
 	case r.status == http.StatusUnauthorized:
 		sent = c.Redirect(http.StatusSeeOther, signInFor(c.Request()))
 	case actorOf(c).MustChange && r.status == http.StatusForbidden:

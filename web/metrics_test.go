@@ -52,3 +52,12 @@ func TestAnEndingCertificateIsOnTheAdministratorsDashboardAndInTheMetrics(t *tes
 	p.signedIn("ada", fleet.RoleAdmin).get("/").is(t, http.StatusOK).has(t, words...)
 	p.signedIn("vic", fleet.RoleViewer).get("/").is(t, http.StatusOK).lacks(t, words...)
 }
+
+func TestMetricsWithoutATokenAnswer401(t *testing.T) {
+	t.Parallel()
+	a := newPortal(t).browser().get("/metrics", "X-Forwarded-For", "203.0.113.9").is(t, http.StatusUnauthorized)
+	if a.header.Get("WWW-Authenticate") != "Bearer" || a.header.Get("Location") != "" {
+		t.Errorf("the answer's header is %v", a.header)
+	}
+	a.has(t, "Send an API token")
+}
