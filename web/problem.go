@@ -61,7 +61,8 @@ var humaTexts = map[string]string{
 }
 
 // unreadForm is what encoding/json says of a value that is of the right kind and beyond its type; huma gives it on as a text.
-var unreadForm = regexp.MustCompile(`^json: cannot unmarshal .* into Go struct field [^.]*\.(.+) of type \S+$`)
+// Embedded structs stand in the path as well, in capitals.
+var unreadForm = regexp.MustCompile(`^json: cannot unmarshal .* into Go struct field [^.]*\.(?:[A-Z]\w*\.)*(.+) of type \S+$`)
 
 const noValue = "This is no value of the field."
 

@@ -57,6 +57,9 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 		for _, o := range in.Options[1:] {
 			all = append(all, o.Value)
 		}
+		if in.Named != "" {
+			all = append(all, in.Named)
+		}
 		says := fmt.Sprintf("Choose one of %s, or nothing.", strings.Join(all, ", "))
 		add("a word that is none", "no-such", says)
 		add("the end of a section", all[0]+"]]>", says)

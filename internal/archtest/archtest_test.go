@@ -46,7 +46,7 @@ var may = map[string][]string{
 	"agent/seed":         {"internal/fleet"},
 	"agent/blockdev":     {},
 	"agent/mock":         {"agent", "agent/image", "agent/fetch", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/fleet"},
-	"agent/hvtest":       {"agent", "agent/transfer", "internal/wire", "internal/fleet"},
+	"agent/hvtest":       {"agent", "agent/transfer", "internal/wire", "internal/fleet", "internal/testkit/tier"},
 	"agent/hardware":     {"agent/blockdev", "internal/fleet", "internal/wire"},
 	"db":                 {"internal/fleet"},
 	"internal/fleet":     {},

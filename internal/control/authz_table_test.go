@@ -49,6 +49,9 @@ var peopleCases = map[string]useCase{
 	"CreateVM": {may: redUse, with: func(w *world) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
 	}},
+	"OrderVM": {may: redUse, with: func(w *world) []any {
+		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
+	}},
 	"DeleteVM": {may: redUse, with: func(w *world) []any { return []any{w.vm(), false, ""} }},
 	"GetVM":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"UpdateVM": {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}} }},
@@ -338,8 +341,11 @@ var peopleCases = map[string]useCase{
 	}},
 
 	// The portal itself.
-	"ActorOf":      {may: portal, with: func(*world) []any { return []any{fleet.UserID("wes"), time.Now().Add(time.Hour)} }},
-	"Authority":    {may: portal, with: none},
+	"ActorOf":   {may: portal, with: func(*world) []any { return []any{fleet.UserID("wes"), time.Now().Add(time.Hour)} }},
+	"Authority": {may: portal, with: none},
+
+	"AuthorityCertificate": {may: portal, with: none},
+
 	"EnsureAdmin":  {may: portal, with: none},
 	"HostsDoubted": {may: portal, with: none},
 	"VMsOf":        {may: portal, with: func(w *world) []any { return []any{[]fleet.HostID{w.h1}} }},

@@ -95,7 +95,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 
 // sealCustomization checks what was written, and seals it with the passwords that stay.
 func (c *Control) sealCustomization(id fleet.CustomizationID, in CustomizationInput, had fleet.FirstBoot) (boot fleet.FirstBoot, key string, sealed []byte, err error) {
-	in.FirstBoot = in.FirstBoot.WithKept(had)
+	in.FirstBoot = in.FirstBoot.WithoutBOM().WithKept(had)
 	if err := in.check(); err != nil {
 		return boot, "", nil, err
 	}

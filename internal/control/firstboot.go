@@ -30,7 +30,7 @@ type FirstBootInput struct {
 }
 
 func (in FirstBootInput) content() fleet.FirstBoot {
-	return fleet.FirstBoot{Kind: in.Kind, CloudInit: in.CloudInit, UserData: in.UserData, NetworkConfig: in.NetworkConfig}
+	return fleet.FirstBoot{Kind: in.Kind, CloudInit: in.CloudInit, UserData: in.UserData, NetworkConfig: in.NetworkConfig}.WithoutBOM()
 }
 
 // keptBoot is what is sealed: the first boot as it was made for the VM, and the name that the VM had then.

@@ -140,6 +140,20 @@ func TestAFirstBootIsForTheVMsHostAlone(t *testing.T) {
 	}
 }
 
+func TestByteOrderMarkIsTakenOffUserData(t *testing.T) {
+	s := vaulted(t)
+	const text = "\ufeff#cloud-config\nhostname: web\n"
+	vm := s.toldVM("web-07", &control.FirstBootInput{Kind: fleet.CloudConfig, UserData: text})
+	files, err := s.files(s.h1, vm)
+	if err != nil || !strings.HasPrefix(files["user-data"], "#cloud-config") {
+		t.Errorf("the host gets %q, %v", files["user-data"], err)
+	}
+	in := control.CustomizationInput{ProjectID: s.red, Name: "windows-editor", FirstBoot: fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: text}}
+	if _, err := s.CreateCustomization(t.Context(), s.member, in); err != nil {
+		t.Error(err)
+	}
+}
+
 // Given again, the guest is a new instance; passwords that are not given anew stay; a host with an older order gets nothing.
 func TestAFirstBootIsGivenAgain(t *testing.T) {
 	s := vaulted(t)

@@ -198,7 +198,7 @@ func TestALUNIsADiskAsItIs(t *testing.T) {
 	s.refused("a new disk there", fleet.Invalid, "makes no volumes", create(chief, "other", fleet.Disk{PoolID: san, SizeBytes: 1 << 30}))
 	s.refused("a file as it is", fleet.Invalid, "makes a volume for each disk", create(chief, "other", fleet.Disk{PoolID: s.nfs, Volume: "debian.qcow2", Existing: true}))
 	s.refused("with a size", fleet.Invalid, "as large as that is", create(chief, "other", fleet.Disk{PoolID: san, Volume: "unit:0:0:2", Existing: true, SizeBytes: 1}))
-	s.refused("a copy of a LUN", fleet.Invalid, "Choose a volume", create(chief, "other", fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: san, Volume: "unit:0:0:2"}}))
+	s.refused("a copy of a LUN", fleet.Invalid, "cannot be cloned", create(chief, "other", fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: san, Volume: "unit:0:0:2"}}))
 
 	of := control.Volume{PoolID: san, Volume: "unit:0:0:2"}
 	for act, do := range s.asking(of) {

@@ -81,7 +81,7 @@ func TestDevicesThatNoVMCanHave(t *testing.T) {
 		"a medium without a name":    {drive("cdrom2", in("")), "drives[0].medium.volume", isoName},
 		"a medium elsewhere":         {drive("cdrom2", in("../../etc/shadow")), "drives[0].medium.volume", isoName},
 		"a medium that is a path":    {drive("cdrom2", in("/etc/shadow")), "drives[0].medium.volume", isoName},
-		"a medium like an option":    {drive("cdrom2", in("-rf")), "drives[0].medium.volume", isoName},
+		"a medium like an option":    {drive("cdrom2", in("-rf")), "drives[0].medium.volume", `no volume "-rf"`},
 		"a medium with a NUL":        {drive("cdrom2", in(nul)), "drives[0].medium.volume", isoName},
 		"a medium with a long name":  {drive("cdrom2", in(long)), "drives[0].medium.volume", isoName},
 		"a medium that is not there": {drive("cdrom2", in("gone.iso")), "drives[0].medium.volume", "has no volume"},

@@ -58,7 +58,7 @@ func TestDisksThatNoVMCanShare(t *testing.T) {
 		"nothing that is there":    {chief, func(d *fleet.Disk) { d.Volume = "none.raw" }, "volume", `has no volume "none.raw"`},
 		"a path":                   {chief, func(d *fleet.Disk) { d.Volume = "/dev/sda" }, "volume", "Choose the volume"},
 		"above its pool":           {chief, func(d *fleet.Disk) { d.Volume = "../quorum.raw" }, "volume", "Choose the volume"},
-		"a name like an option":    {chief, func(d *fleet.Disk) { d.Volume = "-rf" }, "volume", "Choose the volume"},
+		"a name like an option":    {chief, func(d *fleet.Disk) { d.Volume = "-rf" }, "volume", `no volume "-rf"`},
 		"a name with a NUL":        {chief, func(d *fleet.Disk) { d.Volume = "quorum\x00.raw" }, "volume", "Choose the volume"},
 		"of no pool":               {chief, func(d *fleet.Disk) { d.PoolID = "" }, "poolId", "Choose the pool"},
 		"for itself":               {chief, func(d *fleet.Disk) { d.Shareable = false }, "existing", "makes a volume for each disk"},
@@ -94,7 +94,7 @@ func TestDisksThatNoHostEncrypts(t *testing.T) {
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	rbd := s.addPool("ceph", `{"kind":"rbd","monitors":"m1","cephPool":"vms","shared":true}`, s.h1)
 	good := fleet.Disk{PoolID: s.nfs, SizeBytes: 1 << 30, Encryption: "luks"}
-	const choose, empty = "Choose one of luks, or nothing", "begins empty"
+	const choose, empty = "Choose one of luks, none, or nothing", "begins empty"
 	for name, c := range map[string]struct {
 		change      func(*fleet.Disk)
 		field, says string

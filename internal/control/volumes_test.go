@@ -75,7 +75,7 @@ func TestOrdersForVolumes(t *testing.T) {
 		"half made":   {func(n *control.NewVolume) { n.Name = "x.partial" }, "not whole yet"},
 		"a VM's disk": {func(n *control.NewVolume) { n.Name = "web-0123456789ab-1.qcow2" }, "disks of VMs"},
 		"taken":       {func(n *control.NewVolume) { n.Name = "debian.qcow2" }, "Choose another name"},
-		"a format":    {func(n *control.NewVolume) { n.Format = "vmdk" }, "qcow2 or raw"},
+		"a format":    {func(n *control.NewVolume) { n.Name, n.Format = "other", "vmdk" }, "qcow2 or raw"},
 		"no size":     {func(n *control.NewVolume) { n.SizeBytes = 0 }, "above 0"},
 		"too large":   {func(n *control.NewVolume) { n.SizeBytes = fleet.MaxDiskBytes + 1 }, "64 TiB"},
 		"no room":     {func(n *control.NewVolume) { n.SizeBytes = 950 << 30 }, "2 fields"},

@@ -1,6 +1,9 @@
 package fleet
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // VMFirstBoot is which first boot a VM's guest gets. What it says is no part of a spec, as it may hold secrets: its portal keeps it sealed,
 // and hands it to the VM's own host alone.
@@ -49,6 +52,13 @@ type FirstBoot struct {
 	CloudInit     *CloudInitForm `json:"cloudInit,omitempty"`     // of cloud-init
 	UserData      string         `json:"userData,omitempty"`      // YAML of cloud-config, JSON of Ignition, XML of an answer file
 	NetworkConfig string         `json:"networkConfig,omitempty"` // YAML of cloud-config; empty: DHCP on the first card
+}
+
+// WithoutBOM is the first boot without the byte order marks that editors write before texts: cloud-init would not know its "#cloud-config".
+func (f FirstBoot) WithoutBOM() FirstBoot {
+	const mark = "\ufeff"
+	f.UserData, f.NetworkConfig = strings.TrimPrefix(f.UserData, mark), strings.TrimPrefix(f.NetworkConfig, mark)
+	return f
 }
 
 // CloudInitForm is what most people want of cloud-init.

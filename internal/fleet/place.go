@@ -48,23 +48,24 @@ func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
 	return nil
 }
 
-// heldElsewhere says which other host runs the VM, so that it must not be started, nor its disks be deleted; empty: none. While the
-// VM's own host is online, a domain without the VM's mark is only a discovered one: any host can name any UUID.
+// heldElsewhere says which other host runs the VM by its mark, so that it must not be started; empty: none. A domain without the mark
+// is only a discovered one: any host can name any UUID.
 func (v VMView) heldElsewhere() string {
+	return v.sightedOn(func(s Sighting) bool { return s.Proven && (!s.Unheard || !s.Settled) || !s.Proven && !s.Unheard && v.Phase == PhaseUnknown })
+}
+
+func (v VMView) sightedOn(counts func(Sighting) bool) string {
 	for _, s := range v.Elsewhere {
-		if !s.Proven && v.Phase != PhaseUnknown {
-			continue
-		}
-		if s.on() && (!s.Unheard || s.Proven && !s.Settled) {
+		if s.on() && counts(s) {
 			return fmt.Sprintf("%s says that it has a guest of this UUID, %s.", s.host(), s.Power)
 		}
 	}
 	return ""
 }
 
-// DisksHeld says why the VM's disks must not be deleted now; empty: they can be.
+// DisksHeld says why the VM's disks must not be deleted now; empty: they can be. A domain without the VM's mark holds them, too.
 func (v VMView) DisksHeld() string {
-	held := v.heldElsewhere()
+	held := v.sightedOn(func(s Sighting) bool { return !s.Unheard || s.Proven && !s.Settled })
 	if held != "" {
 		held += " That guest may write to them, and is left alone."
 	}
