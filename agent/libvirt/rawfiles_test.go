@@ -127,7 +127,6 @@ func TestBytesOfARawDiskChangeNothingForOthers(t *testing.T) {
 		}
 		f.ok(f.RenameVolume(t.Context(), f.work("image", fleet.VolumeOrder{Source: "renamed"})))
 		f.ok(f.RenameVolume(t.Context(), f.work("left.raw", fleet.VolumeOrder{Source: "lies.raw"})))
-		volumes, disks = nil, nil
 		for _, name := range []string{"plain.raw", "shared.img", "left.raw", "theirs"} {
 			writeAt(t, f.at(name), make([]byte, 64<<10))
 		}

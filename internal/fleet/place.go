@@ -51,7 +51,9 @@ func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
 // heldElsewhere says which other host runs the VM by its mark, so that it must not be started; empty: none. A domain without the mark
 // is only a discovered one: any host can name any UUID.
 func (v VMView) heldElsewhere() string {
-	return v.sightedOn(func(s Sighting) bool { return s.Proven && (!s.Unheard || !s.Settled) || !s.Proven && !s.Unheard && v.Phase == PhaseUnknown })
+	return v.sightedOn(func(s Sighting) bool {
+		return s.Proven && (!s.Unheard || !s.Settled) || !s.Proven && !s.Unheard && v.Phase == PhaseUnknown
+	})
 }
 
 func (v VMView) sightedOn(counts func(Sighting) bool) string {

@@ -44,26 +44,25 @@ func TestDisksAreOrderedByControllerAddressThenUnit(t *testing.T) {
 		"an address that is no number":       {controller(3, 6, "0000:00:1f.1") + controller(4, 6, "0") + disk("b", 3, "0") + disk("a", 4, "0"), "ab"},
 		"no controllers":                     {disk("a", 3, "") + disk("b", 3, ""), "ab"},
 	} {
-		var described, refs string
+		var described, refs, got strings.Builder
 		var files []ovf.File
 		for _, id := range []string{"c", "a", "b"} {
-			described += fmt.Sprintf(`<Disk ovf:capacity="16" ovf:capacityAllocationUnits="byte * 2^20" ovf:diskId="%s" ovf:fileRef="f%s" ovf:format="vmdk"/>`, id, id)
-			refs += fmt.Sprintf(`<File ovf:href="%s" ovf:id="f%s"/>`, id, id)
+			fmt.Fprintf(&described, `<Disk ovf:capacity="16" ovf:capacityAllocationUnits="byte * 2^20" ovf:diskId="%s" ovf:fileRef="f%s" ovf:format="vmdk"/>`, id, id)
+			fmt.Fprintf(&refs, `<File ovf:href="%s" ovf:id="f%s"/>`, id, id)
 			files = append(files, ovf.File{Name: id, Size: 1})
 		}
 		text := `<Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData">` +
-			"<References>" + refs + "</References><DiskSection>" + described + `</DiskSection><VirtualSystem ovf:id="x"><VirtualHardwareSection>` + c.items + "</VirtualHardwareSection></VirtualSystem></Envelope>"
+			"<References>" + refs.String() + "</References><DiskSection>" + described.String() + `</DiskSection><VirtualSystem ovf:id="x"><VirtualHardwareSection>` + c.items + "</VirtualHardwareSection></VirtualSystem></Envelope>"
 		a, err := ovf.Parse([]byte(text), files)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		got := ""
 		for _, d := range a.Disks {
-			got += d.Member
+			got.WriteString(d.Member)
 		}
-		if got != c.want {
-			t.Errorf("%s: the order is %s, want %s", name, got, c.want)
+		if got.String() != c.want {
+			t.Errorf("%s: the order is %s, want %s", name, got.String(), c.want)
 		}
 	}
 }
