@@ -76,7 +76,7 @@ type Harness struct {
 	// Touch writes to a volume past the backend, and sets the time of its last write back.
 	Touch func(t *testing.T, pool fleet.Pool, volume string)
 
-	// GuestWrites writes to the beginning of a raw volume what a qcow2 file begins with that stands on another volume of the pool.
+	// GuestWrites overwrites the beginning of a raw volume with a qcow2 header whose backing file is another volume of the pool.
 	GuestWrites func(t *testing.T, pool fleet.Pool, volume, names string)
 
 	// WriteDisk writes the byte to the beginning of a disk's file that no guest uses, as its guest would; ReadDisk reads it, through all that the file

@@ -8,8 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What a guest writes to the beginning of a raw disk changes nothing for anybody, even where it reads as a qcow2 file that stands on another volume:
-// that volume is changed and deleted as before, and the disk itself stays what it is.
+// A qcow2 header in a raw disk, whose backing file is another volume, changes nothing for others: that volume is changed and deleted as before, and the disk itself stays what it is.
 func testRawBytes(t *testing.T, h *host) {
 	p := h.pool()
 	for _, name := range []string{"image.qcow2", "other.qcow2"} {

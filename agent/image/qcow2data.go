@@ -7,7 +7,7 @@ import (
 	"math/bits"
 )
 
-// mostTables bounds what is read of the tables of a file that may be cut off, in bytes.
+// mostTables is how many bytes of the tables are read to find out whether a file is truncated.
 const mostTables = 1 << 30
 
 const (

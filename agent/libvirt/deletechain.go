@@ -31,7 +31,8 @@ func (d *domain) overlaidBy() (out []fleet.Overlay) {
 	return out
 }
 
-// doom keeps in mind what of others goes with the VM, before its definition is gone, which alone tells. Without its disks nothing of others goes.
+// doom notes the overlays and snapshot files of virsh that are deleted with the VM's disks. It runs before the domain is undefined,
+// because only the definition names them.
 func (b *Backend) doom(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool, tree *agent.SnapTree, disks bool) (*agent.SnapTree, error) {
 	if !disks {
 		if tree != nil {
@@ -117,7 +118,8 @@ func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, v
 	return out, b.deletableFiles(ctx, c, vm, out)
 }
 
-// filesAbove are the files of a chain from its top to the first of a VM's own files, without that; nil: it stands on none of them.
+// filesAbove are the overlays of a backing chain, from its top down to the first of the VM's own files, which is left out; nil: the
+// chain has none of the VM's files.
 func filesAbove(top string, own map[string]bool) (out []string) {
 	for at := top; len(out) < longestChain; {
 		out = append(out, at)

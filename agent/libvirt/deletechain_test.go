@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What virsh put on top of a VM's disks goes with them: files on files, those of snapshots with memory, and those that no snapshot tells of.
+// Overlays that virsh put on a VM's disks are deleted with them: chains of overlays, snapshots with memory, and overlays without a snapshot.
 func TestADeletedVMLeavesNothingThatVirshPutOnItsDisks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
