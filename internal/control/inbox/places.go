@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// A VM is its UUID, and is where hosts say that it is. See the ADR "Where a VM is".
+// A VM is its UUID, and is where hosts say that it is. See ADR 18.
 
 // SettlePlaces follows the VMs that another host runs and their own host does not, and raises the alarm for those that both run:
 // once both hosts have looked since.
