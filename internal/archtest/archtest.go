@@ -1,2 +1,2 @@
-// Package archtest holds the rule who may import whom; its test is the whole of it.
+// Package archtest checks which package may import which, and the form of the decision records; its tests are the whole of it.
 package archtest
