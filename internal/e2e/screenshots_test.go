@@ -148,7 +148,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vms-columns-menu", "/vms", func(p *tab) { p.opens(".tools summary", "Columns", "Created") }},
 		{"vms-views-menu", "/vms", func(p *tab) { p.opens(".tools summary", "Views", "Save this view as") }},
 		{"account-menu", "/", func(p *tab) { p.opens(".top summary", "admin", "Sign out") }},
-		{"vms-menu", "/vms", func(p *tab) { p.opens("tbody [data-menu-open]", "", "Force off") }},
+		{"vms-menu", "/vms", func(p *tab) { p.opens("tbody [data-menu-open]", "", "Power") }},
 		{"vm-new", "/vms/new", nil},
 		{"vm-new-errors", "/vms/new", func(p *tab) {
 			p.expect("422")

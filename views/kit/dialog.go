@@ -18,5 +18,13 @@ func (d Dialog) tone() string {
 	return "primary"
 }
 
+// onEnter is the word of EnterPresses in the dialog's form: its button's, or none while that does nothing.
+func (d Dialog) onEnter() string {
+	if d.Why != "" {
+		return ""
+	}
+	return d.Button
+}
+
 // WhyNot is the reason of what a noun's table allows or not.
 func WhyNot(_ bool, reason string) string { return reason }
