@@ -167,6 +167,7 @@ var given = map[string]any{
 func fill(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	testkit.Fill(t, pool, plannedHosts, plannedVMs)
+	testkit.KeepOnline(t, pool)
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -65,8 +65,9 @@ func (q *Queries) DriftedVMs(ctx context.Context, fresh time.Duration) ([]VM, er
 }
 
 const hostsDoubted = `-- name: HostsDoubted :many
-SELECT host_id, COALESCE(seen_at >= now() - $1::interval, false)::boolean AS heard, COALESCE(looked_at >= now() - $1, false)::boolean AS looked FROM host_sessions
-WHERE NOT COALESCE(LEAST(seen_at, looked_at) >= now() - $1, false) OR seen_at IS NULL OR looked_at IS NULL
+SELECT host_id, COALESCE(seen_at BETWEEN now() - $1::interval AND now() + interval '5 seconds', false)::boolean AS heard, COALESCE(looked_at BETWEEN now() - $1 AND now() + interval '5 seconds', false)::boolean AS looked FROM host_sessions
+WHERE NOT COALESCE(LEAST(seen_at, looked_at) >= now() - $1 AND GREATEST(seen_at, looked_at) <= now() + interval '5 seconds', false)
+      OR seen_at IS NULL OR looked_at IS NULL
 `
 
 type HostsDoubtedRow struct {
@@ -98,7 +99,7 @@ func (q *Queries) HostsDoubted(ctx context.Context, fresh time.Duration) ([]Host
 
 const hostsQuiet = `-- name: HostsQuiet :many
 SELECT h.id AS host_id, s.looked_at, now()::timestamptz AS now FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
-WHERE COALESCE(s.looked_at < now() - $1::interval, true)
+WHERE s.looked_at BETWEEN now() - $1::interval AND now() + interval '5 seconds' IS NOT TRUE
 `
 
 type HostsQuietRow struct {
@@ -107,7 +108,7 @@ type HostsQuietRow struct {
 	Now      time.Time
 }
 
-// Those whose last look at their hypervisors is older than that, or has never been.
+// Those whose last look at their hypervisors is older than that, is in the future, or has never been.
 func (q *Queries) HostsQuiet(ctx context.Context, age time.Duration) ([]HostsQuietRow, error) {
 	rows, err := q.db.Query(ctx, hostsQuiet, age)
 	if err != nil {

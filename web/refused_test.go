@@ -95,6 +95,10 @@ func newRefusing(t *testing.T) *refusing {
 		if err := rows.Scan(&name); err != nil {
 			t.Fatal(err)
 		}
+		if name == "host_sessions" { // the kit refreshes when hosts were last seen
+			parts = append(parts, `SELECT 'host_sessions ' || md5(string_agg((to_jsonb(s) - '{seen_at,last_look,looked_at}'::text[])::text, '' ORDER BY host_id)) AS said FROM host_sessions s`)
+			continue
+		}
 		parts = append(parts, fmt.Sprintf(`SELECT '%[1]s ' || count(*) || ' ' || COALESCE(max(xmin::text::bigint), 0) AS said FROM %[1]q`, name))
 	}
 	if len(parts) < 20 {

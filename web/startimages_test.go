@@ -11,7 +11,7 @@ import (
 // The well-known images are pulled at one click, changed and restored; a tenant sees nothing of them, and who only looks is told why not.
 func TestTheStartSetIsShownAndPulled(t *testing.T) {
 	p, pool, _ := poolOf(t)
-	p.exec("UPDATE host_sessions SET seen_at = now() + interval '1 hour', last_look = NULL, blind_since = NULL")
+	p.exec("UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL")
 	mara, wes, tom := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("wes", fleet.RoleViewer), p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
 	const list, debian = "/images/well-known", "00000000-0000-7000-8000-000000440001"

@@ -20,7 +20,7 @@ import (
 func (s *site) scatter(r *rand.Rand) {
 	s.t.Helper()
 	states := []fleet.PoolState{fleet.PoolActive, fleet.PoolActive, fleet.PoolActive, fleet.PoolInactive, fleet.PoolFailed, fleet.PoolStalled, ""}
-	ages := []time.Duration{-time.Hour, -time.Hour, -time.Hour, time.Hour}
+	ages := []time.Duration{0, 0, 0, time.Hour}
 	for i := range 60 {
 		id := fleet.NewID[fleet.HostID]()
 		s.exec(`INSERT INTO hosts (id, name, status) VALUES ($1, $2, '{"connected": true}')`, id, fmt.Sprintf("c%02d", i))
@@ -140,7 +140,7 @@ func TestANetworksHealthIsThatOfItsCells(t *testing.T) {
 	for i := range 60 {
 		id := fleet.NewID[fleet.HostID]()
 		s.exec(`INSERT INTO hosts (id, name, status) VALUES ($1, $2, '{"connected": true}')`, id, fmt.Sprintf("c%02d", i))
-		s.exec(`INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now() + CASE WHEN $2 THEN interval '1 hour' ELSE interval '-1 hour' END)`, id, i%5 != 0)
+		s.exec(`INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now() - CASE WHEN $2 THEN interval '0' ELSE interval '1 hour' END)`, id, i%5 != 0)
 		var status *fleet.NetworkStatus
 		if i%7 != 0 {
 			status = &fleet.NetworkStatus{Active: i%3 != 0, Forward: []string{"nat", "", "route"}[i%3], Subnets: []string{"10.0.0.0/24"}}

@@ -27,7 +27,7 @@ func newShelf(t *testing.T) *shelf {
 }
 
 func (s *shelf) heard() {
-	s.exec(`UPDATE host_sessions SET seen_at = now() + interval '1 hour', last_look = NULL, blind_since = NULL`)
+	s.exec(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
 }
 
 // work is what waits for the host, of one kind.

@@ -104,6 +104,7 @@ func TestAListThatFilledAfterItsPlanIsRead(t *testing.T) {
 	}
 	const many = 30_000
 	testkit.Fill(t, admin, 300, many)
+	testkit.KeepOnline(t, admin)
 	for _, sql := range []string{
 		`UPDATE vms SET labels = '{"rare": "yes"}' WHERE name = 'vm-000777'`,
 		`SET session_replication_role = replica`, // nobody need be told

@@ -29,6 +29,7 @@ func TestAPageBackReadsTheIndexBackwards(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	testkit.Seed(t, pool, 20, 20_000)
+	testkit.KeepOnline(t, pool)
 	c := control.New(pool, control.Options{})
 	for _, test := range []struct{ sort, filter, scan string }{
 		{"name", "", "Index Scan Backward using vms_by_name"},

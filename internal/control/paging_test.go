@@ -66,6 +66,7 @@ func TestPagesMeetBothWaysWithoutGapOrOverlap(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	testkit.Seed(t, pool, 5, 60)
+	testkit.KeepOnline(t, pool)
 	for _, sql := range []string{
 		`UPDATE vms SET name = 'twin' WHERE name <= 'vm-000010'`, // one a project
 		`UPDATE vms SET created_at = now() WHERE name > 'vm-000040'`,

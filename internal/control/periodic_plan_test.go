@@ -75,7 +75,7 @@ func fill(t *testing.T, r *rig, hosts, vms int) {
 	r.exec(`SET session_replication_role = replica`) // nobody need be told, and no plan is thrown away
 	r.exec(`INSERT INTO projects (id, name) VALUES ('p', 'p')`)
 	r.exec(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, $1) n`, hosts)
-	r.exec(`INSERT INTO host_sessions (host_id, seen_at, last_look) SELECT id, now() + interval '1 hour', now() + interval '1 hour' FROM hosts`)
+	r.exec(`INSERT INTO host_sessions (host_id, seen_at, last_look) SELECT id, now(), now() FROM hosts`)
 	r.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation, heard, attention)
 		SELECT gen_random_uuid()::text, 'p', 'host-' || n % $1 + 1, 'vm-' || lpad(n::text, 6, '0'), '{"power":"running","cpus":1,"memoryMiB":512}', '{"power":"running"}', 1, 'running', false
 		FROM generate_series(1, $2) n`, hosts, vms)
@@ -83,6 +83,7 @@ func fill(t *testing.T, r *rig, hosts, vms int) {
 	r.exec(`INSERT INTO jobs (id, task_id, host_id, kind, subject, generation, state) SELECT id, id, host_id, 'vm.apply', 'vm:' || id, 1, 'done' FROM vms WHERE name LIKE '%0'`)
 	r.exec(`UPDATE vms SET generation = 2 WHERE name LIKE 'vm-0002__'`)
 	r.exec(`RESET session_replication_role`)
+	testkit.KeepOnline(t, r.pool)
 	if n := one[int](r, `SELECT count(*)::int FROM vms WHERE generation = 2`); n != 100 {
 		t.Fatalf("%d VMs have drifted", n)
 	}

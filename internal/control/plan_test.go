@@ -22,6 +22,7 @@ func TestIndexesAreUsed(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	testkit.Seed(t, pool, 20, 20_000)
+	testkit.KeepOnline(t, pool)
 	for _, sql := range []string{
 		`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', ''), ('idle', 'idle', 'viewer', '')`,
 		`INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, state, created_by, user_id, steps, parent_id, listed)
@@ -105,6 +106,7 @@ func TestListsStayShortWhenHostsFallSilent(t *testing.T) {
 	t.Cleanup(pool.Close)
 	const vms, hosts = 20_000, 600 // more hosts than a statement names
 	testkit.Seed(t, pool, hosts, vms)
+	testkit.KeepOnline(t, pool)
 	c, r := recorded(t, url)
 	for _, some := range []struct{ heard, where string }{
 		{"all", "true"},
@@ -114,7 +116,7 @@ func TestListsStayShortWhenHostsFallSilent(t *testing.T) {
 		{"half of the", "right(host_id, 1) < '5'"},
 		{"the last", "host_id > '00000000-0000-7000-8000-000000000350'"},
 	} {
-		_, err := pool.Exec(t.Context(), `UPDATE host_sessions SET seen_at = now() + CASE WHEN `+some.where+` THEN interval '1 hour' ELSE interval '-1 hour' END`)
+		_, err := pool.Exec(t.Context(), `UPDATE host_sessions SET seen_at = now() - CASE WHEN `+some.where+` THEN interval '0' ELSE interval '1 hour' END`)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -150,7 +150,7 @@ func TestAHostThatCannotApplyAGroupSaysSo(t *testing.T) {
 	s.settle()
 	const words = "internal error: Failed to run firewall command /usr/sbin/iptables -w"
 	s.claimOn(h1, words)
-	s.exec(`UPDATE host_sessions SET seen_at = now() + interval '1 hour'`)
+	s.exec(`UPDATE host_sessions SET seen_at = now()`)
 	v, err := s.GetSecurityGroup(t.Context(), chief, g.ID)
 	if err != nil || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.GroupNotApplied || v.Hosts[0].Status.Error != words || v.Tones.Bad != 1 {
 		t.Errorf("the group: %+v %v", v, err)

@@ -12,6 +12,7 @@ import (
 func BenchmarkListVMs(b *testing.B) {
 	pool := testkit.DB(b)
 	testkit.Seed(b, pool, 100, 100_000)
+	testkit.KeepOnline(b, pool)
 	c := control.New(pool, control.Options{})
 	for name, q := range map[string]fleet.Query{
 		"by name":            {},
@@ -39,6 +40,7 @@ func BenchmarkListVMs(b *testing.B) {
 func BenchmarkListVMsBack(b *testing.B) {
 	pool := testkit.DB(b)
 	testkit.Seed(b, pool, 100, 100_000)
+	testkit.KeepOnline(b, pool)
 	c := control.New(pool, control.Options{})
 	for _, sort := range []string{"name", "-memory", "host"} {
 		q := fleet.Query{Sort: sort}
@@ -65,6 +67,7 @@ func BenchmarkListVMsBack(b *testing.B) {
 func BenchmarkSearch(b *testing.B) {
 	pool := testkit.DB(b)
 	testkit.Seed(b, pool, 100, 100_000)
+	testkit.KeepOnline(b, pool)
 	c := control.New(pool, control.Options{})
 	for name, text := range map[string]string{
 		"beginning": "vm-0500", "nothing": "nothing", "address": "10.1.0.1", "beginning of addresses": "10.1.", "beginning of MACs": "52:54:00:01:8", "beginning of labels": "env=p",

@@ -227,7 +227,7 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 		var now time.Time
 		var seen *time.Time
 		// Half the limit leaves the rest of it for the questions below.
-		age := rapid.SampledFrom([]time.Duration{0, fleet.Freshness / 2, fleet.Freshness + time.Second, -1}).Draw(t, "age")
+		age := rapid.SampledFrom([]time.Duration{0, fleet.Freshness / 6, fleet.Freshness + time.Second, -1}).Draw(t, "age")
 		if err := s.pool.QueryRow(s.t.Context(), "SELECT now()").Scan(&now); err != nil {
 			t.Fatal(err)
 		}

@@ -85,7 +85,7 @@ func TestWhatManyHostsHaveIsShownAsItIs(t *testing.T) {
 	network := fleet.NewID[fleet.NetworkID]()
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'lan', 'libvirt')`, network)
 	s.exec(`INSERT INTO hosts (id, name, status) SELECT '00000000-0000-7000-8000-' || lpad(n::text, 12, '0'), 'w' || lpad(n::text, 4, '0'), '{"connected": true}' FROM generate_series(1, 1200) n`)
-	s.exec(`INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() + interval '1 hour' FROM hosts WHERE name LIKE 'w%'`)
+	s.exec(`INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() FROM hosts WHERE name LIKE 'w%'`)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, id, 'assign',
 		jsonb_build_object('state', 'active', 'capacityBytes', 1000, 'usedBytes', 100, 'availableBytes', 900, 'volumes', '[{"name": "a"}]'::jsonb), 1, now() FROM hosts WHERE name LIKE 'w%'`, s.nfs)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', $1, id, '{"active": true, "bridge": "lan0"}' FROM hosts`, network)

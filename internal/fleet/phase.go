@@ -32,8 +32,14 @@ var VMPhases = []Phase{
 	PhasePaused, PhaseUpdating, PhaseDeleting, PhaseFailed, PhaseCrashed, PhaseMissing, PhaseLost, PhaseUnknown,
 }
 
-// Fresh reports whether something seen at that time (nil: never) is still believed now.
-func Fresh(seen *time.Time, now time.Time) bool { return seen != nil && now.Sub(*seen) <= Freshness }
+// ClockStep is how far in the future something may have been seen: further, the clock of the database has been set back since, and
+// nobody knows how old it is.
+const ClockStep = 5 * time.Second
+
+// Fresh reports whether something seen at that time (nil: never) is still believed now. Queries say the same by BETWEEN.
+func Fresh(seen *time.Time, now time.Time) bool {
+	return seen != nil && now.Sub(*seen) <= Freshness && seen.Sub(now) <= ClockStep
+}
 
 // Phase derives the VM's status word. seen is how old what its host says is. What a person ordered is one thing until it has
 // ended: whatever the host reports by the way, the VM is on its way to that power. The SQL function vm_phase is the same decision

@@ -39,7 +39,8 @@ func TestWhatChangesIsCounted(t *testing.T) {
 	x := teller{t, testkit.DB(t), notify.NewHub()}
 	x.exec(`INSERT INTO projects (id, name) VALUES ('p', 'p'), ('q', 'q')`)
 	x.exec(`INSERT INTO hosts (id, name) VALUES ('h1', 'h1'), ('h2', 'h2')`)
-	x.exec(`INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() + interval '1 hour' FROM hosts`)
+	x.exec(`INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() FROM hosts`)
+	testkit.KeepOnline(t, x.pool)
 	x.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation)
 		SELECT 'vm' || n, 'p', 'h1', 'vm' || n, '{"power":"running","cpus":2,"memoryMiB":512}', '{"power":"running","cpus":2,"memoryMiB":512}', 1 FROM generate_series(1, 9) n`)
 	var log bytes.Buffer
@@ -118,7 +119,8 @@ func TestCountsOfSomeAndOfAllAgree(t *testing.T) {
 	x := teller{t, testkit.DB(t), notify.NewHub()}
 	x.exec(`INSERT INTO projects (id, name) VALUES ('p', 'p')`)
 	x.exec(`INSERT INTO hosts (id, name) SELECT 'h' || n, 'h' || n FROM generate_series(0, 3) n`)
-	x.exec(`INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() + interval '1 hour' FROM hosts`)
+	x.exec(`INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() FROM hosts`)
+	testkit.KeepOnline(t, x.pool)
 	x.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation)
 		SELECT 'vm' || n, 'p', 'h' || n % 4, 'vm' || n, '{"power":"running","cpus":1,"memoryMiB":512}', '{"power":"running","cpus":1,"memoryMiB":512}', 1 FROM generate_series(1, 400) n`)
 	c := control.New(x.pool, control.Options{Hub: x.hub})

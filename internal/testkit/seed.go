@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Seed fills a database with hosts, which stay heard for an hour however long the test takes, and VMs that are spread over them, over ten projects, phases, labels
+// Seed fills a database with hosts, which were seen a moment ago (KeepOnline keeps them so), and VMs that are spread over them, over ten projects, phases, labels
 // (env, tier), two shared pools and one network. VMs that run have a meter, which stays new for an hour. Names: host-001…, project-0…9, vm-000001…, ssd and hdd, default. The ids are
 // made of numbers: 00000000-0000-7000-8000-<twelve digits>, where projects count from 1000 and pools from 2000.
 func Seed(t testing.TB, pool *pgxpool.Pool, hosts, vms int) {
@@ -52,7 +52,6 @@ var seeds = []string{
 		SELECT '00000000-0000-7000-8000-' || lpad(i::text, 12, '0'), 'host-' || lpad(i::text, greatest(3, length(i::text)), '0'), jsonb_build_object('labels', jsonb_build_object('rack', 'r' || i % 8)),
 			'{"agentVersion":"0","hypervisor":"libvirt 9.0.0","connected":true,"inventory":{"hostname":"h","cpu":{"threads":128},"memoryBytes":8796093022208,"firmwares":["bios","uefi"],"accelerators":["kvm"]}}'
 		FROM n, generate_series(1, n.hosts) i`,
-	seedSQL + `INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() + interval '1 hour' FROM n, hosts`,
 	seedSQL + `INSERT INTO pools (id, name, spec)
 		SELECT '00000000-0000-7000-8000-' || lpad((2000 + i)::text, 12, '0'), name, jsonb_build_object('kind', 'dir', 'path', '/srv/' || name, 'shared', true)
 		FROM n, unnest(ARRAY['ssd', 'hdd']) WITH ORDINALITY AS p (name, i)`,
@@ -80,4 +79,5 @@ var seeds = []string{
 		SELECT v.host_id, now() + interval '1 hour', array_agg(v.id), array_agg(v.cpus * 70000000::bigint), array_agg(v.memory_mib * 1048576::bigint),
 			array_agg(0), array_agg(0), array_agg(0), array_agg(0), now() + interval '59 minutes 59 seconds', array_agg(0::bigint)
 		FROM n, vms v WHERE v.heard = 'running' GROUP BY v.host_id`,
+	seedSQL + `INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() FROM n, hosts`,
 }

@@ -1,0 +1,57 @@
+package testkit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Hosts without agents have no heartbeats. These are far shorter than fleet.Freshness, so that a busy machine does not make them offline.
+const (
+	onlineTick = 2 * time.Second
+	onlineSQL  = `UPDATE host_sessions SET seen_at = now(),
+		last_look = CASE WHEN last_look > now() - interval '30 seconds' THEN now() ELSE last_look END
+	WHERE host_id = ANY (ARRAY(SELECT host_id FROM host_sessions
+		WHERE seen_at > now() - interval '30 seconds' AND seen_at < now() - interval '10 seconds'
+			OR seen_at > now() - interval '30 seconds' AND last_look > now() - interval '30 seconds' AND last_look < now() - interval '10 seconds'
+		FOR UPDATE SKIP LOCKED))`
+)
+
+// KeepOnline refreshes the last-seen time of every host that is online, until the test ends. A host that the test made offline stays
+// offline. It writes nothing in the first ten seconds and fires no triggers.
+func KeepOnline(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	conf := pool.Config().ConnConfig
+	conf.Tracer = nil // a test that counts statements does not count these
+	conf.RuntimeParams["session_replication_role"] = "replica"
+	conn, err := pgx.ConnectConfig(t.Context(), conf)
+	if err != nil {
+		t.Fatalf("keep hosts online: %v", err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		stop()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+		tick := time.NewTicker(onlineTick)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if _, err := conn.Exec(ctx, onlineSQL); err != nil && ctx.Err() == nil {
+				t.Errorf("keep hosts online: %v", err)
+				return
+			}
+		}
+	}()
+}
