@@ -50,17 +50,17 @@ func newBoard() *board {
 }
 
 // take accepts claimed work, to be done within ctx. nil: it is in work already (and now under the newer epoch), or its
-// epoch is older than one that was seen for the subject; stale tells the two apart. What waits for its guest
+// epoch is outdated: newest is then the higher one that was seen for the subject, and else 0. What waits for its guest
 // ends when another job of the VM comes: the portal has broken it off, because somebody wants the VM off now.
-func (b *board) take(ctx context.Context, w wire.Work) (j *job, stale bool) {
+func (b *board) take(ctx context.Context, w wire.Work) (j *job, newest int64) {
 	aside := w.Kind.Is().Aside
 	if aside {
 		w.Subject = fleet.Subject("aside:" + string(w.ID)) // it waits for nothing and nothing waits for it
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if w.Epoch < b.epochs[w.Subject] {
-		return nil, true
+	if newest = b.epochs[w.Subject]; w.Epoch < newest {
+		return nil, newest
 	}
 	if !aside {
 		b.epochs[w.Subject] = w.Epoch
@@ -71,7 +71,7 @@ func (b *board) take(ctx context.Context, w wire.Work) (j *job, stale bool) {
 			known.anew = &w
 		}
 		known.stop(w.Stop)
-		return nil, false
+		return nil, 0
 	}
 	j = &job{Work: w, before: b.last[w.Subject], done: make(chan struct{})}
 	if j.before != nil && j.before.ID != w.ID && j.before.Kind.Is().Waits {
@@ -82,7 +82,7 @@ func (b *board) take(ctx context.Context, w wire.Work) (j *job, stale bool) {
 	j.epoch.Store(w.Epoch)
 	j.stop(w.Stop)
 	b.jobs[w.ID], b.last[w.Subject] = j, j
-	return j, false
+	return j, 0
 }
 
 // drop takes an ended job off the board. taken is the epoch under which the portal took its result; 0: it did not. What it returns is to be done anew: the portal

@@ -58,9 +58,11 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 
 // start puts claimed work on the board and does it.
 func (a *Agent) start(inWork context.Context, w wire.Work) {
-	j, stale := a.board.take(inWork, w)
-	if stale {
-		a.log.Warn("Work with an outdated epoch was refused.", "job", w.ID, "subject", w.Subject, "epoch", w.Epoch)
+	j, newest := a.board.take(inWork, w)
+	if newest > 0 {
+		a.log.Warn("A job with an outdated epoch was refused. So it is when the portal's database was restored; the portal gives the job again then.",
+			"job", w.ID, "subject", w.Subject, "epoch", w.Epoch, "newest", newest)
+		a.work.Go(func() { a.outdated(inWork, w, newest) })
 	}
 	if j == nil {
 		return

@@ -87,6 +87,28 @@ func (a *Agent) tellPending(inWork context.Context) {
 	a.pending = nil
 }
 
+// outdated reports that a job's epoch is older than the newest one of its subject, until the portal answers or the session ends. Nothing of
+// the job was done. A job that the portal has given again meanwhile it refuses by the epoch.
+func (a *Agent) outdated(ctx context.Context, w wire.Work, newest int64) {
+	out := wire.Finish{Epoch: w.Epoch, Newest: newest, Generation: w.Generation, Outcome: wire.Outdated, Seq: a.next()}
+	wait := newBackoff(a.times.retry, a.times.retryMost)
+	for a.present(out.Seq) {
+		_, err := a.client.Finish(ctx, w.ID, out)
+		status := wire.StatusOf(err)
+		switch {
+		case err == nil:
+			return
+		case status/100 == 4 && status != 401 && status != 408 && status != 429:
+			a.log.Warn("The portal did not want to hear of an outdated epoch.", "job", w.ID, "portal", detail(err))
+			return
+		}
+		a.metrics.failures.WithLabelValues("finish").Inc()
+		if !pause(ctx, wait.NextBackOff()) {
+			return
+		}
+	}
+}
+
 // deliver hands in a result until the portal has it or wants it no more.
 func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
 	wait := newBackoff(a.times.retry, a.times.retryMost)

@@ -207,7 +207,7 @@ func (q *Queries) HoldHostSession(ctx context.Context, arg HoldHostSessionParams
 }
 
 const lockHostSession = `-- name: LockHostSession :one
-SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.conflict, s.conflict_at, s.load, s.last_look, s.looked_at, COALESCE(s.session IS NOT NULL AND s.seen_at BETWEEN now() - interval '20 seconds' AND now() + interval '5 seconds', false)::boolean AS live
+SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.conflict, s.conflict_at, s.load, s.last_look, s.looked_at, s.epoch_lift, COALESCE(s.session IS NOT NULL AND s.seen_at BETWEEN now() - interval '20 seconds' AND now() + interval '5 seconds', false)::boolean AS live
 FROM host_sessions s JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = $1 FOR UPDATE OF s
 `
@@ -229,6 +229,7 @@ type LockHostSessionRow struct {
 	Load        *fleet.HostMeter
 	LastLook    *time.Time
 	LookedAt    *time.Time
+	EpochLift   int64
 	Live        bool
 }
 
@@ -252,6 +253,7 @@ func (q *Queries) LockHostSession(ctx context.Context, hostID fleet.HostID) (Loc
 		&i.Load,
 		&i.LastLook,
 		&i.LookedAt,
+		&i.EpochLift,
 		&i.Live,
 	)
 	return i, err

@@ -75,14 +75,14 @@ func (q *Queries) CancelWaiting(ctx context.Context, arg CancelWaitingParams) er
 
 const claimJobs = `-- name: ClaimJobs :many
 WITH mine AS MATERIALIZED (
-    SELECT s.host_id, a.session, a.most
+    SELECT s.host_id, a.session, a.most, s.epoch_lift
     FROM (SELECT unnest($2::text[]) AS host_id, unnest($3::bytea[]) AS session, unnest($4::integer[]) AS most ORDER BY 1) a
     CROSS JOIN LATERAL (
-        SELECT h.host_id FROM host_sessions h WHERE h.host_id = a.host_id AND h.session = a.session
+        SELECT h.host_id, h.epoch_lift FROM host_sessions h WHERE h.host_id = a.host_id AND h.session = a.session
           AND EXISTS (SELECT 1 FROM jobs w WHERE w.host_id = h.host_id AND w.state = 'queued' AND w.run_after <= now())
         FOR KEY SHARE OF h) s
 ), ready AS (
-    SELECT r.id, m.session FROM mine m CROSS JOIN LATERAL (
+    SELECT r.id, m.session, m.epoch_lift FROM mine m CROSS JOIN LATERAL (
         SELECT a.id FROM (
             SELECT j.id FROM jobs j
             WHERE j.host_id = m.host_id AND j.state = 'queued' AND j.run_after <= now() AND j.task_id IS NULL
@@ -96,7 +96,7 @@ WITH mine AS MATERIALIZED (
             ORDER BY j.id LIMIT m.most FOR UPDATE OF j SKIP LOCKED) b
         LIMIT m.most) r
 )
-UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
+UPDATE jobs SET state = 'running', epoch = next_epoch() + ready.epoch_lift, attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + $1::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
 RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role, jobs.stop, ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), work_of_volume(jobs.subject, jobs.host_id))::json AS work,
@@ -126,8 +126,8 @@ type ClaimJobsRow struct {
 }
 
 // For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
-// the epoch. session: whose it is; work: what its host is told of the job's subject. Where there is work the session is held first: a hello waits
-// until it can see what is taken here, and an ended session takes nothing. What is before a job of its subject is asked one by one: as a join it
+// the epoch, above all that its host has seen. session: whose it is; work: what its host is told of the job's subject. Where there is work the
+// session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing. What is before a job of its subject is asked one by one: as a join it
 // was planned, while little ran, to read all that runs.
 func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := q.db.Query(ctx, claimJobs,
@@ -395,6 +395,20 @@ func (q *Queries) HoldSubject(ctx context.Context, id fleet.JobID) (int32, error
 	var column_1 int32
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const liftEpochs = `-- name: LiftEpochs :exec
+SELECT lift_epochs($1::text, $2::bigint)
+`
+
+type LiftEpochsParams struct {
+	Host   string
+	Newest int64
+}
+
+func (q *Queries) LiftEpochs(ctx context.Context, arg LiftEpochsParams) error {
+	_, err := q.db.Exec(ctx, liftEpochs, arg.Host, arg.Newest)
+	return err
 }
 
 const lockWornOut = `-- name: LockWornOut :one
@@ -740,19 +754,20 @@ func (q *Queries) SettleVMs(ctx context.Context, arg SettleVMsParams) error {
 
 const tryAgain = `-- name: TryAgain :one
 UPDATE jobs SET state = 'queued', retries = retries + 1, error = $1, lease_until = NULL, progress = 0, note = '',
-                run_after = now() + LEAST(interval '5 minutes', interval '5 seconds' * power(2, LEAST(retries, 10)))
-WHERE id = $2
+                run_after = now() + LEAST(interval '5 minutes', power(2, LEAST(retries, 10)) * $2::interval)
+WHERE id = $3
 RETURNING id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role, stop
 `
 
 type TryAgainParams struct {
 	Error string
+	Pause time.Duration
 	ID    fleet.JobID
 }
 
-// Back to the queue with its words: after 5 s, twice as long each time, at most 5 minutes.
+// Back to the queue with its words: after the pause, twice as long each time, at most 5 minutes.
 func (q *Queries) TryAgain(ctx context.Context, arg TryAgainParams) (Job, error) {
-	row := q.db.QueryRow(ctx, tryAgain, arg.Error, arg.ID)
+	row := q.db.QueryRow(ctx, tryAgain, arg.Error, arg.Pause, arg.ID)
 	var i Job
 	err := row.Scan(
 		&i.ID,

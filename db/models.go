@@ -215,6 +215,7 @@ type HostSession struct {
 	Load        *fleet.HostMeter
 	LastLook    *time.Time
 	LookedAt    *time.Time
+	EpochLift   int64
 }
 
 type HostSilence struct {

@@ -14,3 +14,14 @@ BEGIN
     LIMIT 500;
 END $$;
 -- +goose StatementEnd
+
+-- By how much a host's epochs are above those of the sequence: after this database was restored, the host has seen higher ones. It is the host's
+-- alone, so that what one host says costs no other host anything.
+ALTER TABLE host_sessions ADD COLUMN epoch_lift bigint NOT NULL DEFAULT 0 CHECK (epoch_lift BETWEEN 0 AND 1::bigint << 62);
+
+-- lift_epochs makes the host's next epochs higher than newest. Each epoch is at least one more than the sequence's last value in its upper bits.
+-- +goose StatementBegin
+CREATE FUNCTION lift_epochs(host text, newest bigint) RETURNS void LANGUAGE sql AS $$
+    UPDATE host_sessions SET epoch_lift = GREATEST(epoch_lift, newest - ((SELECT last_value FROM job_epoch) << 28)) WHERE host_id = host
+$$;
+-- +goose StatementEnd

@@ -5,18 +5,18 @@ SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.se
 
 -- name: ClaimJobs :many
 -- For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
--- the epoch. session: whose it is; work: what its host is told of the job's subject. Where there is work the session is held first: a hello waits
--- until it can see what is taken here, and an ended session takes nothing. What is before a job of its subject is asked one by one: as a join it
+-- the epoch, above all that its host has seen. session: whose it is; work: what its host is told of the job's subject. Where there is work the
+-- session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing. What is before a job of its subject is asked one by one: as a join it
 -- was planned, while little ran, to read all that runs.
 WITH mine AS MATERIALIZED (
-    SELECT s.host_id, a.session, a.most
+    SELECT s.host_id, a.session, a.most, s.epoch_lift
     FROM (SELECT unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@most::integer[]) AS most ORDER BY 1) a
     CROSS JOIN LATERAL (
-        SELECT h.host_id FROM host_sessions h WHERE h.host_id = a.host_id AND h.session = a.session
+        SELECT h.host_id, h.epoch_lift FROM host_sessions h WHERE h.host_id = a.host_id AND h.session = a.session
           AND EXISTS (SELECT 1 FROM jobs w WHERE w.host_id = h.host_id AND w.state = 'queued' AND w.run_after <= now())
         FOR KEY SHARE OF h) s
 ), ready AS (
-    SELECT r.id, m.session FROM mine m CROSS JOIN LATERAL (
+    SELECT r.id, m.session, m.epoch_lift FROM mine m CROSS JOIN LATERAL (
         SELECT a.id FROM (
             SELECT j.id FROM jobs j
             WHERE j.host_id = m.host_id AND j.state = 'queued' AND j.run_after <= now() AND j.task_id IS NULL
@@ -30,7 +30,7 @@ WITH mine AS MATERIALIZED (
             ORDER BY j.id LIMIT m.most FOR UPDATE OF j SKIP LOCKED) b
         LIMIT m.most) r
 )
-UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
+UPDATE jobs SET state = 'running', epoch = next_epoch() + ready.epoch_lift, attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + @lease::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
 RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), work_of_volume(jobs.subject, jobs.host_id))::json AS work,
@@ -134,11 +134,14 @@ SELECT EXISTS (SELECT 1 FROM jobs j JOIN jobs n ON n.subject = j.subject AND n.h
     WHERE j.id = @id AND (n.kind = j.kind OR n.kind = 'vm.delete' OR ordered_power(n.kind) IS NOT NULL AND ordered_power(j.kind) IS NOT NULL));
 
 -- name: TryAgain :one
--- Back to the queue with its words: after 5 s, twice as long each time, at most 5 minutes.
+-- Back to the queue with its words: after the pause, twice as long each time, at most 5 minutes.
 UPDATE jobs SET state = 'queued', retries = retries + 1, error = @error, lease_until = NULL, progress = 0, note = '',
-                run_after = now() + LEAST(interval '5 minutes', interval '5 seconds' * power(2, LEAST(retries, 10)))
+                run_after = now() + LEAST(interval '5 minutes', power(2, LEAST(retries, 10)) * sqlc.arg(pause)::interval)
 WHERE id = @id
 RETURNING *;
+
+-- name: LiftEpochs :exec
+SELECT lift_epochs(@host::text, @newest::bigint);
 
 -- name: HastenRetries :exec
 -- The hypervisor is there again: what waited for it is tried at once. Nobody waits here for whoever holds one of the jobs.

@@ -255,12 +255,16 @@ const (
 	Unknown Outcome = "unknown" // single-shot work that may or may not have happened
 
 	Cancelled Outcome = "cancelled" // as Work.Stop wanted it
+	// Outdated: nothing was done, because the agent has seen a higher epoch for the job's subject in this session. So it is after the portal's
+	// database was restored. Newest has that epoch; the portal gives the job again under a higher one.
+	Outdated Outcome = "outdated"
 )
 
 // Finish is a job's result together with what the host then saw.
 type Finish struct {
 	Epoch      int64                `json:"epoch"`
-	Generation int64                `json:"generation"` // of the subject that was acted on
+	Newest     int64                `json:"newest,omitempty"` // the highest epoch that the agent has seen for the subject (outdated)
+	Generation int64                `json:"generation"`       // of the subject that was acted on
 	Seq        int64                `json:"seq"`        // a number from the same sequence as reports
 	Outcome    Outcome              `json:"outcome"`
 	Error      string               `json:"error,omitempty"`

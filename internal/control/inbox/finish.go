@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,7 +45,7 @@ func (box *Inbox) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result
 	var ask []result
 	var of []int // which of in each is
 	for i, r := range in {
-		state, known := map[wire.Outcome]fleet.JobState{wire.Done: fleet.JobDone, wire.Failed: fleet.JobFailed, wire.Unknown: fleet.JobUnknown, wire.Cancelled: fleet.JobCancelled}[r.Outcome]
+		state, known := map[wire.Outcome]fleet.JobState{wire.Done: fleet.JobDone, wire.Failed: fleet.JobFailed, wire.Unknown: fleet.JobUnknown, wire.Cancelled: fleet.JobCancelled, wire.Outdated: fleet.JobQueued}[r.Outcome]
 		if !known {
 			out[i].Err = fleet.Errorf(fleet.Malformed, "The outcome %q is not known.", string(r.Outcome))
 		} else if out[i].Err = store.CheckID(r.Job, "job"); out[i].Err == nil {
@@ -115,7 +116,13 @@ func (box *Inbox) settleAll(ctx context.Context, patience time.Duration, all []r
 			row.Job.State = r.state // of the same result, sent twice, one counts
 			held[r.job] = row
 			if r.in.Retry && r.state == fleet.JobFailed && !job.Kind.SingleShot(job.Args) && !job.Kind.Is().Aside {
-				if out[i].ended, err = tryAgain(ctx, t.Queries, job, r.in); err != nil {
+				if out[i].ended, err = tryAgain(ctx, t.Queries, job, r.in, 5*time.Second); err != nil {
+					return err
+				}
+				continue
+			}
+			if r.state == fleet.JobQueued {
+				if out[i].ended, err = giveAgain(ctx, t.Queries, job, r.in); err != nil {
 					return err
 				}
 				continue
@@ -160,7 +167,27 @@ func refuse(row db.HoldResultsRow, in wire.Finish) error {
 	if in.Outcome == wire.Cancelled && row.Job.Stop == "" {
 		return fleet.Errorf(fleet.Malformed, "Nobody took this job back.")
 	}
+	if in.Outcome == wire.Outdated && (in.Newest <= in.Epoch || in.Newest-in.Epoch > epochJump || in.Newest > maxEpoch || row.Job.Kind.Is().Aside) {
+		return fleet.Errorf(fleet.Malformed, "The newest epoch %d is not plausible for a job of epoch %d.", in.Newest, in.Epoch)
+	}
 	return nil
+}
+
+// Bounds of what a host may say of epochs, which have 28 random bits. A lift by epochJump is that of 2^28 claims since a backup. Past maxEpoch
+// a host's lift and the sequence itself might no longer fit into 64 bits.
+const (
+	epochJump = 1 << 56
+	maxEpoch  = 1 << 61
+)
+
+// giveAgain gives back a job that its host refused as outdated: the database was restored, and its sequence of epochs is behind what the host
+// has seen. This host's next epochs are higher than that; those of other hosts stay as they are. Nothing was done, so it is no attempt.
+func giveAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
+	if err := q.LiftEpochs(ctx, db.LiftEpochsParams{Host: string(job.HostID), Newest: in.Newest}); err != nil {
+		return fleet.Job{}, err
+	}
+	in.Error = ""
+	return tryAgain(ctx, q, job, in, 100*time.Millisecond)
 }
 
 // end is how a job ends, with what its host then saw of what it is about; an empty noun: nothing is to be written of that.
@@ -222,16 +249,16 @@ func jobOf(r db.Job) fleet.Job {
 }
 
 // tryAgain gives convergent work back that failed only because the hypervisor was not reached. Nothing has ended: the subject is
-// as it was, and the order stands. Where a newer one waits already, that is tried instead.
-func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
+// as it was, and the order stands. Where a newer one waits already, that is tried instead. pause is before the first retry.
+func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pause time.Duration) (fleet.Job, error) {
 	next, err := q.Overtaken(ctx, job.ID)
 	if err == nil && next {
-		return endJob(ctx, q, end{id: job.ID, state: fleet.JobCancelled, error: "Replaced by a newer order. " + in.Error})
+		return endJob(ctx, q, end{id: job.ID, state: fleet.JobCancelled, error: strings.TrimSpace("Replaced by a newer order. " + in.Error)})
 	}
 	if err != nil {
 		return fleet.Job{}, err
 	}
-	waits, err := q.TryAgain(ctx, db.TryAgainParams{ID: job.ID, Error: in.Error})
+	waits, err := q.TryAgain(ctx, db.TryAgainParams{ID: job.ID, Error: in.Error, Pause: pause})
 	return jobOf(waits), err
 }
 

@@ -1,0 +1,93 @@
+package control_test
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// outdated says what the host says of a job that it refuses for its epoch.
+func outdated(newest int64) wire.Finish { return wire.Finish{Outcome: wire.Outdated, Newest: newest} }
+
+// A database that was restored gives epochs that its hosts have seen. The host says so, and the job comes again above them, as often as it takes.
+func TestJobWithOutdatedEpochIsGivenAgainAboveWhatItsHostHasSeen(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	ahead := one[int64](r, `SELECT setval('job_epoch', 5000) << 28`) // where the sequence was when it was backed up is behind
+	r.exec(`SELECT setval('job_epoch', 7)`)
+	for n := range 7 {
+		w := r.claim()[0]
+		if n > 0 && w.Epoch <= ahead {
+			t.Fatalf("claim %d has epoch %d, and the host has seen %d", n, w.Epoch, ahead)
+		}
+		ahead = max(ahead, w.Epoch) + 1<<28 + 7
+		if err := r.finish(w, outdated(ahead)); err != nil {
+			t.Fatal(err)
+		}
+		if state := one[string](r, `SELECT state FROM jobs WHERE id = $1`, w.ID); state != "queued" {
+			t.Fatalf("the job is %s", state)
+		}
+		r.due()
+	}
+	lapsed := r.claim()[0]
+	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
+	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	again := r.claim()
+	if len(again) != 1 || again[0].ID != lapsed.ID {
+		t.Fatalf("refusals for the epoch were counted as attempts: %+v", again)
+	}
+	w := again[0]
+	if w.Subject != fleet.SubjectVM(id) || w.Epoch <= ahead {
+		t.Fatalf("%+v after %d", w, ahead)
+	}
+	if err := r.finish(w, wire.Finish{Outcome: wire.Done, Seq: r.next(), Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+		t.Error(err)
+	}
+	if left := one[int](r, `SELECT count(*)::int FROM jobs WHERE state <> 'done'`); left != 0 {
+		t.Errorf("%d jobs are not done", left)
+	}
+}
+
+// A claim that was late is outdated for good, and what one host says changes no other host's epochs.
+func TestOutdatedEpochOfAnEndedClaimIsRefused(t *testing.T) {
+	r := newRig(t)
+	r.addVM("web")
+	late := r.claim()[0]
+	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
+	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	w := r.claim()[0]
+	if w.ID != late.ID || w.Epoch <= late.Epoch {
+		t.Fatalf("%+v after %+v", w, late)
+	}
+	refused := func(what string, w wire.Work, newest int64, code fleet.Code) {
+		t.Helper()
+		if err := r.finish(w, outdated(newest)); fleet.CodeOf(err) != code {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused("a late claim", late, w.Epoch, fleet.Conflict)
+	refused("an epoch that is not newer", w, w.Epoch, fleet.Malformed)
+	refused("an absurd jump", w, w.Epoch+1<<56+1, fleet.Malformed)
+	refused("an absurd number", w, 1<<62, fleet.Malformed)
+	if err := r.finish(w, outdated(w.Epoch+1<<50)); err != nil {
+		t.Fatal(err)
+	}
+	r.due()
+	other := *r
+	other.agent = r.addHost("h2")
+	other.hello("two", "there")
+	vm := other.addVM("db")
+	for _, got := range other.claim() {
+		if got.Subject == fleet.SubjectVM(vm) && got.Epoch > w.Epoch+1<<40 {
+			t.Errorf("the other host's epoch rose from %d to %d", w.Epoch, got.Epoch)
+		}
+	}
+	if again := r.claim()[0]; again.Epoch <= w.Epoch+1<<50 {
+		t.Errorf("its own epoch is %d after %d", again.Epoch, w.Epoch)
+	}
+}
