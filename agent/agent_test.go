@@ -342,3 +342,28 @@ func TestCertificateIsRenewedWithoutARestart(t *testing.T) {
 		t.Errorf("the job ended %+v", f)
 	}
 }
+
+// The portal's database was restored to before an edit. Its order leaves what was applied, and reports say what the host has since, so that
+// the portal sees that it has a record of it again.
+func TestStartOfARestoredPortalLeavesWhatWasAppliedSince(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	old := newVM("web")
+	old.Generation, old.Spec.CPUs = 1, 1
+	edited := *old
+	edited.Generation, edited.Spec.CPUs = 2, 2
+	p.do(wire.Work{Kind: fleet.VMApply, VM: old, Generation: 1, SpecHash: "one", Epoch: 1})
+	p.do(wire.Work{Kind: fleet.VMApply, VM: &edited, Generation: 2, SpecHash: "two", Epoch: 2})
+	p.stateSince(0, "the edit", func(s wire.State) bool {
+		vm, ok := vmIn(s, old.ID)
+		return ok && vm.Generation == 2 && vm.Stamped == 2 && vm.SpecHash == "two" && len(vm.Status.Drift) == 0
+	})
+	f := p.do(wire.Work{Kind: fleet.VMStart, VM: old, Generation: 1, SpecHash: "one", Epoch: 3})
+	if f.Outcome != wire.Done || f.VM.Power != fleet.Running || f.VM.CPUs != 2 || len(f.VM.Drift) != 1 || f.VM.Drift[0].Field != "cpus" {
+		t.Errorf("the start made %+v", f.VM)
+	}
+	p.stateSince(0, "the record of the restored portal", func(s wire.State) bool {
+		vm, ok := vmIn(s, old.ID)
+		return ok && vm.Generation == 1 && vm.Stamped == 1 && vm.SpecHash == "one" && len(vm.Status.Drift) == 1
+	})
+}

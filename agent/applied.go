@@ -17,6 +17,8 @@ type Applied struct {
 	Was    string                       `json:"was,omitempty"` // the domain's until its guest is off: no guest is renamed while it runs
 	Spec   fleet.VMSpec                 `json:"spec"`          // without its power
 	Pools  map[fleet.PoolID]AppliedPool `json:"pools,omitempty"`
+	// SpecHash is the portal's of the spec: see wire.Work.
+	SpecHash string `json:"specHash,omitempty"`
 }
 
 // AppliedPool is a pool as the host knew it then.
@@ -35,7 +37,7 @@ type Defined struct {
 
 // NewApplied is what is to be kept once vm is applied under that name. old is kept of pools that the order does not bring.
 func NewApplied(in Apply, domain, was string, old map[fleet.PoolID]AppliedPool) Applied {
-	out := Applied{Name: in.VM.Name, Domain: domain, Was: was, Spec: in.VM.Spec, Pools: map[fleet.PoolID]AppliedPool{}}
+	out := Applied{Name: in.VM.Name, Domain: domain, Was: was, Spec: in.VM.Spec, Pools: map[fleet.PoolID]AppliedPool{}, SpecHash: in.SpecHash}
 	out.Spec.Power = ""
 	named := map[fleet.PoolID]bool{}
 	for _, id := range out.Spec.Pools() {
@@ -57,7 +59,7 @@ func appliedPool(p fleet.Pool) AppliedPool {
 	return out
 }
 
-// Assumed stands for what was last applied, where an older agent or definition does not tell: all that is wanted, but for disks that are not
+// Assumed stands for what was last applied, where an older agent or definition does not tell, or a restored portal has no record of it: all that is wanted, but for disks that are not
 // made yet. So nothing that somebody changed is overwritten; it shows as drift.
 func Assumed(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied {
 	out := NewApplied(in, domain, was, nil)

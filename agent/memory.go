@@ -106,6 +106,7 @@ func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, word
 		next.ErrorOf = kind
 	}
 	if words == "" && kind.Is().Applies {
+		next.Generation = generation // also a lower one: that of a portal whose database was restored
 		next.Stamped, next.Policy, next.Checks = generation, vm.Spec.Policy, slices.Clone(vm.Spec.Health)
 		next.Made = slices.DeleteFunc(slices.Clone(old.Made), func(r fleet.Volref) bool {
 			return !slices.ContainsFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == r })
@@ -171,7 +172,7 @@ func (m *memory) made(id fleet.VMID) []fleet.Volref {
 	return m.kept.VMs[id].Made
 }
 
-// stamped is the newest generation of the VM that was applied; 0: not known.
+// stamped is the generation of the VM that was applied last; 0: not known.
 func (m *memory) stamped(id fleet.VMID) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

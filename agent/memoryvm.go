@@ -15,7 +15,7 @@ type vmMemory struct {
 	Generation int64         `json:"generation"`
 	Error      string        `json:"error,omitempty"`
 	ErrorOf    fleet.JobKind `json:"errorOf,omitempty"`
-	// Stamped is the newest generation that was applied.
+	// Stamped is the generation that was applied last.
 	Stamped int64 `json:"stamped,omitempty"`
 	// Made are the disks that this agent made and the VM has: their definition may be removed before anybody else knows of them.
 	Made []fleet.Volref `json:"made,omitempty"`

@@ -16,9 +16,11 @@ type Apply struct {
 	// Stamped is the generation that this agent applied last; 0: not known. A definition with an older stamp is one that somebody
 	// restored: it does not tell what was applied last.
 	Stamped int64
-	Mark    string            // the VM's secret, which the domain carries wherever it goes; empty: what it has stays
-	Groups  []fleet.FlatGroup // every security group that a card of the VM is in
-	PutBack bool              // write all of the spec, also what somebody changed on the host
+	// SpecHash is that of the order's spec: two of one generation are of two histories, of which one ended with a backup.
+	SpecHash string
+	Mark     string            // the VM's secret, which the domain carries wherever it goes; empty: what it has stays
+	Groups   []fleet.FlatGroup // every security group that a card of the VM is in
+	PutBack  bool              // write all of the spec, also what somebody changed on the host
 	// FirstBoot fetches what the guest reads when it first starts, as files by name. It is asked only where the host does not have it; nil: it
 	// cannot be had.
 	FirstBoot func(context.Context) (map[string][]byte, error)
@@ -26,6 +28,13 @@ type Apply struct {
 	// be made twice.
 	Whole    func(fleet.Volref) error
 	Progress Progress
+}
+
+// Unknown reports whether a definition of that stamp tells nothing of what people changed since: somebody restored the definition, or the
+// portal's database, which then has no record of what was applied.
+func (in Apply) Unknown(stamped int64, was Applied) bool {
+	return stamped < in.Stamped || stamped > in.VM.Generation ||
+		stamped == in.VM.Generation && in.SpecHash != "" && was.SpecHash != "" && was.SpecHash != in.SpecHash
 }
 
 // DomainNames are the names that the VM's domain may have, best first: its own, with its project's where another domain has

@@ -117,7 +117,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 	}
 	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
-		VM: *j.VM, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, PutBack: putBack,
+		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, PutBack: putBack,
 		Stamped: a.memory.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
 		FirstBoot: func(ctx context.Context) (map[string][]byte, error) { return firstBoot(ctx, a, *j.VM) },
 		Whole: func(ref fleet.Volref) error {

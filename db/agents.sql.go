@@ -417,3 +417,52 @@ func (q *Queries) ReportVMs(ctx context.Context, arg ReportVMsParams) error {
 	_, err := q.db.Exec(ctx, reportVMs, arg.Seq, arg.HostID, arg.Vms)
 	return err
 }
+
+const vMsUnrecorded = `-- name: VMsUnrecorded :many
+SELECT v.id, v.project_id, v.name, v.generation
+FROM jsonb_to_recordset($1::jsonb) AS r (id text, stamped bigint, "specHash" text) JOIN vms v ON v.id = r.id
+WHERE v.host_id = $2 AND v.report_seq <= $3 AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
+  AND (r.stamped > v.generation OR r.stamped = v.generation AND r."specHash" <> spec_hash(v.name, v.spec))
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.task_id IS NOT NULL
+                  AND (j.state IN ('queued', 'running') OR j.state <> 'done' AND j.ended_at > now() - interval '5 minutes'))
+`
+
+type VMsUnrecordedParams struct {
+	Vms    []byte
+	HostID fleet.HostID
+	Seq    int64
+}
+
+type VMsUnrecordedRow struct {
+	ID         fleet.VMID
+	ProjectID  fleet.ProjectID
+	Name       string
+	Generation int64
+}
+
+// VMs whose definition has a spec that the database has no record of, because it was restored: a generation that it has not reached, or another
+// spec of the one that it has. Not those with work on its way, and for a while not those where that failed.
+func (q *Queries) VMsUnrecorded(ctx context.Context, arg VMsUnrecordedParams) ([]VMsUnrecordedRow, error) {
+	rows, err := q.db.Query(ctx, vMsUnrecorded, arg.Vms, arg.HostID, arg.Seq)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []VMsUnrecordedRow{}
+	for rows.Next() {
+		var i VMsUnrecordedRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ProjectID,
+			&i.Name,
+			&i.Generation,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

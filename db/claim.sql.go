@@ -104,7 +104,8 @@ RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.genera
           work_of_filters(jobs.subject, jobs.host_id)::json AS filters,
           CASE jobs.kind WHEN 'vm.move' THEN pools_of_move(jobs.args) WHEN 'volume.export' THEN pools_of_export(jobs.args) END::json AS move_pools,
           CASE WHEN jobs.kind = 'vm.plan' THEN plan_of(jobs.args, jobs.host_id) END::json AS plan,
-          source_of_volume(jobs.args)::json AS source
+          source_of_volume(jobs.args)::json AS source,
+          COALESCE((SELECT spec_hash(v.name, v.spec) FROM vms v WHERE v.id = substr(jobs.subject, 4) COLLATE "C" AND jobs.subject LIKE 'vm:%' AND jobs.kind <> 'vm.plan'), '')::text AS spec_hash
 `
 
 type ClaimJobsParams struct {
@@ -123,6 +124,7 @@ type ClaimJobsRow struct {
 	MovePools []byte
 	Plan      []byte
 	Source    []byte
+	SpecHash  string
 }
 
 // For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
@@ -172,6 +174,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJo
 			&i.MovePools,
 			&i.Plan,
 			&i.Source,
+			&i.SpecHash,
 		); err != nil {
 			return nil, err
 		}

@@ -177,3 +177,33 @@ func testRestored(t *testing.T, h *host) {
 	}
 	h.wantDrift(vm.ID, "after the edit", "cpus")
 }
+
+// The portal's database is restored: it orders a generation that is behind the definition's, or another spec of the same one. What was applied
+// before stays and shows, and from then on its edits are done.
+func testUnrecorded(t *testing.T, h *host) {
+	vm := h.made()
+	order := func(generation, stamped int64, hash string, cpus, memoryMiB int) {
+		vm.Generation, vm.Spec.CPUs, vm.Spec.MemoryMiB = generation, cpus, memoryMiB
+		h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Stamped, in.SpecHash = stamped, hash })))
+	}
+	memory := vm.Spec.MemoryMiB
+	has := func(when string, generation int64, cpus, memoryMiB int, drift ...string) {
+		t.Helper()
+		if s := h.status(vm.ID, generation); s.CPUs != cpus || s.MemoryMiB != memoryMiB {
+			t.Errorf("%s it has %d vCPUs and %d MiB", when, s.CPUs, s.MemoryMiB)
+		}
+		h.wantDrift(vm.ID, when, drift...)
+	}
+	order(2, 1, "b", 2, memory)
+	has("after an edit", 2, 2, memory)
+	order(1, 2, "a", 1, memory)
+	has("at the generation before", 1, 2, memory, "cpus")
+	order(2, 1, "c", 1, memory+64)
+	has("after another edit", 2, 2, memory+64, "cpus")
+	order(2, 2, "d", 1, memory+128)
+	has("at the same generation with another spec", 2, 2, memory+64, "cpus", "memoryMiB")
+	order(2, 2, "d", 1, memory+128)
+	has("at the same once more", 2, 2, memory+64, "cpus", "memoryMiB")
+	order(3, 2, "e", 3, memory+128)
+	has("after an edit of what has drifted", 3, 3, memory+64, "memoryMiB")
+}

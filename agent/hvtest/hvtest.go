@@ -263,6 +263,7 @@ var (
 		{"a missing disk shows on a running guest", testMissingRunning},
 		{"a disk that an administrator detached stays detached", testDetached},
 		{"an older definition that an administrator restores stays", testRestored},
+		{"what the portal has no record of after its database was restored stays", testUnrecorded},
 		{"a VM's mark goes where its domain goes", testMark},
 		{"VMs of one name live on one host", testOneName},
 		{"a renamed VM takes a name that is free", testRenameTaken},

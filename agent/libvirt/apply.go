@@ -144,7 +144,7 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 		return err
 	}
 	was := old.applied
-	if was == nil || old.mark.Generation < a.in.Stamped {
+	if was == nil || a.in.Unknown(old.mark.Generation, *was) {
 		if was, err = a.assume(ctx, old, x); err != nil {
 			return err
 		}

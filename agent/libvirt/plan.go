@@ -65,7 +65,7 @@ func (a *applying) planEdit(ctx context.Context, old sighted) (before, after str
 		return "", "", err
 	}
 	was := old.applied
-	if was == nil || old.mark.Generation < a.in.Stamped {
+	if was == nil || a.in.Unknown(old.mark.Generation, *was) {
 		if was, err = a.assume(ctx, old, x); err != nil {
 			return "", "", err
 		}

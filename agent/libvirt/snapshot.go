@@ -69,7 +69,11 @@ func (b *Backend) snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 	for _, s := range all {
 		st := b.statusOf(s, sizes, addresses[s.id])
 		if s.ours {
-			state.VMs = append(state.VMs, wire.VMReport{ID: s.id, Name: s.ref.Name, Generation: s.mark.Generation, Status: st, Proof: wire.Proof(s.id, s.secret)})
+			r := wire.VMReport{ID: s.id, Name: s.ref.Name, Generation: s.mark.Generation, Status: st, Proof: wire.Proof(s.id, s.secret), Stamped: s.mark.Generation}
+			if s.applied != nil {
+				r.SpecHash = s.applied.SpecHash
+			}
+			state.VMs = append(state.VMs, r)
 		} else {
 			state.Found = append(state.Found, fleet.FoundVM{ID: s.id, Name: s.ref.Name, Status: st})
 		}

@@ -122,7 +122,7 @@ func (h *Host) missing(in agent.Apply) ([]newVolume, error) {
 func (h *Host) plan(in agent.Apply) agent.Edit {
 	if g, ok := h.guests[in.VM.ID]; ok {
 		was := g.applied
-		if g.generation < in.Stamped {
+		if in.Unknown(g.generation, was) {
 			was = agent.Assumed(in, was.Domain, was.Was, func(d fleet.Disk) bool { return !hasDisk(was.Spec.Disks, d) && !slices.Contains(in.Made, d.Ref()) })
 		}
 		return agent.Plan(was, g.defined(), in.VM, in.PutBack)

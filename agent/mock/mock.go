@@ -215,7 +215,9 @@ func (h *Host) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, err
 	s.Host.Inventory.CPUModels = slices.Clone(h.inv.CPUModels)
 	for _, g := range h.guests {
 		if g.managed {
-			s.VMs = append(s.VMs, wire.VMReport{ID: g.id, Name: g.name, Generation: g.generation, Status: h.status(g), Proof: wire.Proof(g.id, g.mark)})
+			s.VMs = append(s.VMs, wire.VMReport{
+				ID: g.id, Name: g.name, Generation: g.generation, Status: h.status(g), Proof: wire.Proof(g.id, g.mark), Stamped: g.generation, SpecHash: g.applied.SpecHash,
+			})
 		} else {
 			s.Found = append(s.Found, fleet.FoundVM{ID: g.id, Name: g.name, Status: h.status(g)})
 		}

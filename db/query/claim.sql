@@ -38,7 +38,8 @@ RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jo
           work_of_filters(jobs.subject, jobs.host_id)::json AS filters,
           CASE jobs.kind WHEN 'vm.move' THEN pools_of_move(jobs.args) WHEN 'volume.export' THEN pools_of_export(jobs.args) END::json AS move_pools,
           CASE WHEN jobs.kind = 'vm.plan' THEN plan_of(jobs.args, jobs.host_id) END::json AS plan,
-          source_of_volume(jobs.args)::json AS source;
+          source_of_volume(jobs.args)::json AS source,
+          COALESCE((SELECT spec_hash(v.name, v.spec) FROM vms v WHERE v.id = substr(jobs.subject, 4) COLLATE "C" AND jobs.subject LIKE 'vm:%' AND jobs.kind <> 'vm.plan'), '')::text AS spec_hash;
 
 -- name: HoldPools :exec
 -- The pools stay assigned while a VM is put on them: who releases one locks it first.

@@ -91,3 +91,54 @@ func TestOutdatedEpochOfAnEndedClaimIsRefused(t *testing.T) {
 		t.Errorf("its own epoch is %d after %d", again.Epoch, w.Epoch)
 	}
 }
+
+// What the host was given after the backup shows once its host reports, without an order, and only then.
+func TestVMThatWasChangedAfterTheBackupIsAppliedForItsDrift(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	w := r.claim()[0]
+	if w.SpecHash == "" {
+		t.Fatal("the order has no hash of the spec")
+	}
+	said := func(generation, stamped int64, hash string) wire.VMReport {
+		return wire.VMReport{ID: id, Name: "web", Generation: generation, Stamped: stamped, SpecHash: hash, Status: fleet.VMStatus{Power: fleet.Stopped}}
+	}
+	if err := r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+		t.Fatal(err)
+	}
+	digest := 0
+	queued := func(when string, vm wire.VMReport) bool {
+		t.Helper()
+		digest++
+		r.report(string(rune('a'+digest)), vm)
+		return one[int](r, `SELECT count(*)::int FROM jobs WHERE kind = 'vm.apply' AND state = 'queued' AND generation = (SELECT generation FROM vms)`) == 1
+	}
+	for when, vm := range map[string]wire.VMReport{
+		"as ordered":                        said(1, 1, w.SpecHash),
+		"by an agent that knows no hashes":  said(2, 0, ""),
+		"by a definition that has none":     said(1, 1, ""),
+		"behind":                            said(1, 0, "other"),
+		"applied before the newest, failed": said(2, 0, w.SpecHash),
+	} {
+		if queued(when, vm) {
+			t.Errorf("%s, it is applied anew", when)
+		}
+	}
+	for when, vm := range map[string]wire.VMReport{
+		"of a generation that is not reached": said(2, 2, "other"),
+		"of the same one with another spec":   said(1, 1, "other"),
+	} {
+		if !queued(when, vm) || !queued(when+", again", vm) {
+			t.Errorf("%s, it is not applied once", when)
+		}
+		r.exec(`UPDATE jobs SET state = 'failed', ended_at = now() WHERE state = 'queued'`)
+		if queued(when+", which just failed", vm) {
+			t.Errorf("%s, it is applied in a loop", when)
+		}
+		r.exec(`DELETE FROM jobs WHERE state = 'failed'`)
+	}
+	r.exec(`UPDATE vms SET spec = spec || '{"power":"stopped"}'`)
+	if queued("with another power", said(1, 1, w.SpecHash)) {
+		t.Error("what people want of the power is no spec of the definition")
+	}
+}

@@ -266,7 +266,8 @@ func (vm VM) FaultOf(disk Volref) *Fault {
 }
 
 // Drift is a field of the VM that has one value in what was last applied on the host and another in the definition there:
-// somebody changed it beside Quantix. Nothing undoes it but "Put back"; "Take over" makes it the intent.
+// somebody changed it beside Quantix, or the portal's database was restored to before it was changed. Nothing undoes it but
+// "Put back"; "Take over" makes it the intent.
 type Drift struct {
 	Field   string          `json:"field"`          // "name", or the JSON name of a field of VMSpec: "cpus", "memoryMiB", …
 	Applied string          `json:"applied"`        // in words: what was last applied

@@ -52,7 +52,7 @@ var byField = map[string]bound{
 }
 
 // ordinals are the numbers that only order things, or count for ever; every other one is some quantity: 0 to mostOf.
-var ordinals = map[string]bool{"Seq": true, "Epoch": true, "Newest": true, "Generation": true, "CPUNanos": true}
+var ordinals = map[string]bool{"Seq": true, "Epoch": true, "Newest": true, "Stamped": true, "Generation": true, "CPUNanos": true}
 
 // mostOf is beyond any quantity, and such that a thousand of them can be added up.
 const mostOf = 1 << 53

@@ -139,6 +139,10 @@ type VMReport struct {
 	Generation int64          `json:"generation"`
 	Status     fleet.VMStatus `json:"status"`
 	Proof      string         `json:"proof,omitempty"` // Proof of the mark in its metadata: the running guest's, else the definition's; empty: it has none
+	// Stamped and SpecHash are the generation of the definition's spec, and Work.SpecHash of it. Of a generation that the portal has not reached,
+	// or has another hash of, the portal has no record: its database was restored.
+	Stamped  int64  `json:"stamped,omitempty"`
+	SpecHash string `json:"specHash,omitempty"`
 }
 
 // Proof is what an agent shows of a VM's mark, the secret that goes with the domain wherever it goes. The SQL function vm_proof is
@@ -225,10 +229,12 @@ type Work struct {
 	Held *fleet.VolumeHeld `json:"held,omitempty"`
 	// Made are the disks of the VM that were seen whole at some time. A disk is made once: one of these that is not there is a
 	// fault, never made anew.
-	Made    []fleet.Volref `json:"made,omitempty"`
-	Mark    string         `json:"mark,omitempty"`    // the VM's: see Proof
-	Stop    string         `json:"stop,omitempty"`    // people took it back while a host had it: end it, and leave all as it was. The words say who
-	Project string         `json:"project,omitempty"` // the name of the VM's project: part of the domain's name where the VM's alone is taken
+	Made []fleet.Volref `json:"made,omitempty"`
+	Mark string         `json:"mark,omitempty"` // the VM's: see Proof
+	// SpecHash is of the VM's name and spec: the same for each claim of one generation. The definition keeps it.
+	SpecHash string `json:"specHash,omitempty"`
+	Stop     string `json:"stop,omitempty"`    // people took it back while a host had it: end it, and leave all as it was. The words say who
+	Project  string `json:"project,omitempty"` // the name of the VM's project: part of the domain's name where the VM's alone is taken
 
 	SecurityGroup  *fleet.FlatGroup  `json:"securityGroup,omitempty"`  // secgroup.*
 	SecurityGroups []fleet.FlatGroup `json:"securityGroups,omitempty"` // every one that a card of the VM is in
@@ -265,7 +271,7 @@ type Finish struct {
 	Epoch      int64                `json:"epoch"`
 	Newest     int64                `json:"newest,omitempty"` // the highest epoch that the agent has seen for the subject (outdated)
 	Generation int64                `json:"generation"`       // of the subject that was acted on
-	Seq        int64                `json:"seq"`        // a number from the same sequence as reports
+	Seq        int64                `json:"seq"`              // a number from the same sequence as reports
 	Outcome    Outcome              `json:"outcome"`
 	Error      string               `json:"error,omitempty"`
 	Retry      bool                 `json:"retry,omitempty"`   // failed, convergent, and only because the hypervisor was not reached or did not answer: worth another try

@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// drifted marks a VM that somebody changed on its host.
+// drifted marks a VM whose definition on its host is not as the spec.
 func drifted(vm *fleet.VMView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -36,7 +36,7 @@ func drifted(vm *fleet.VMView) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if vm.Status != nil && len(vm.Status.Drift) > 0 && vm.Phase != fleet.PhaseUnknown {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"chip warn\" title=\"Somebody changed this VM on its host, beside Quantix.\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"chip warn\" title=\"This VM is not on its host as Quantix last applied it.\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -53,7 +53,7 @@ func drifted(vm *fleet.VMView) templ.Component {
 	})
 }
 
-// driftCard is what somebody changed on the host, field by field.
+// driftCard is the drift, field by field.
 func driftCard(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -84,7 +84,7 @@ func driftCard(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "</span></header><p class=\"pad muted small\">Somebody changed this VM beside Quantix. Nothing undoes that by the way: take it over, or put it back.</p><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Changed on its host\"><table><thead><tr><th>What</th><th>Last applied</th><th>On the host</th><th>Action</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "</span></header><p class=\"pad muted small\">Somebody changed this VM on its host, or Quantix changed it after the backup from which its database was restored. Nothing undoes that by the way: take it over, or put it back.</p><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Changed on its host\"><table><thead><tr><th>What</th><th>Last applied</th><th>On the host</th><th>Action</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

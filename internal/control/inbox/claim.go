@@ -159,7 +159,7 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 		return w, addPools(&w, row.MovePools)
 	}
 	store.NameNetworks(w.VM.Spec.NICs, about.Networks)
-	w.Generation, w.Made, w.Project, w.Mark = w.VM.Generation, about.Made, about.Project, about.Mark
+	w.Generation, w.SpecHash, w.Made, w.Project, w.Mark = w.VM.Generation, row.SpecHash, about.Made, about.Project, about.Mark
 	for _, id := range w.VM.Spec.Pools() {
 		if i := slices.IndexFunc(about.Pools, func(p fleet.Pool) bool { return p.ID == id }); i >= 0 {
 			w.Pools = append(w.Pools, about.Pools[i])

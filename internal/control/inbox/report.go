@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -133,6 +134,9 @@ func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, 
 	if err != nil {
 		return nil, err
 	}
+	if err := queueUnrecorded(ctx, q, host, seq, s.VMs); err != nil {
+		return nil, err
+	}
 	d, err := domainsOf(ctx, q, host, s)
 	err = store.FirstError(err, func() error { return writeSightings(ctx, q, host, d.seen) })
 	if err != nil {
@@ -146,6 +150,23 @@ func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, 
 		return d.marks, err
 	}
 	return d.marks, q.ReportFoundVMs(ctx, db.ReportFoundVMsParams{HostID: host, Found: mustJSON(d.found)})
+}
+
+// queueUnrecorded queues vm.apply for VMs that were changed after the backup from which the database was restored. The agent leaves their
+// definitions as they are and reports as drift what the database does not have.
+func queueUnrecorded(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, vms []wire.VMReport) error {
+	if !slices.ContainsFunc(vms, func(r wire.VMReport) bool { return r.Stamped > 0 }) {
+		return nil
+	}
+	all, err := q.VMsUnrecorded(ctx, db.VMsUnrecordedParams{HostID: host, Seq: seq, Vms: mustJSON(vms)})
+	for _, vm := range all {
+		if _, err := store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
+			HostID: host, ProjectID: &vm.ProjectID, Kind: fleet.VMApply, Subject: fleet.SubjectVM(vm.ID), SubjectName: vm.Name, Generation: vm.Generation,
+		}); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // mustJSON encodes values of our own types, which cannot fail; nil slices become empty ones.

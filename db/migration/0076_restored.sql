@@ -25,3 +25,8 @@ CREATE FUNCTION lift_epochs(host text, newest bigint) RETURNS void LANGUAGE sql 
     UPDATE host_sessions SET epoch_lift = GREATEST(epoch_lift, newest - ((SELECT last_value FROM job_epoch) << 28)) WHERE host_id = host
 $$;
 -- +goose StatementEnd
+
+-- spec_hash is of what a VM's host makes its definition of. Two hashes of one generation are of two histories: the database was restored between them.
+CREATE FUNCTION spec_hash(name text, spec jsonb) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT md5(name || ' ' || (spec - 'power')::text)
+$$;
