@@ -1,0 +1,91 @@
+package control_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"quantix/db"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/pglocal"
+	"quantix/internal/testkit"
+	"quantix/internal/wire"
+)
+
+// restored is a portal on a copy of the database as it was when dump was made, with the host's agent in the session that it had.
+func (r *rig) restored(dump string) *rig {
+	r.t.Helper()
+	url := testkit.EmptyURL(r.t)
+	postgresProgram(r.t, "pg_restore", "--exit-on-error", "--dbname="+url, dump)
+	pool, err := db.Open(r.t.Context(), url, 4)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(pool.Close)
+	next := *r
+	next.pool, next.Control = pool, control.New(pool, control.Options{})
+	return &next
+}
+
+// postgresProgram runs one of PostgreSQL's programs.
+func postgresProgram(t *testing.T, program string, args ...string) {
+	t.Helper()
+	bin, err := pglocal.FindBinaries()
+	if err == nil { // where only links to two of them are in PATH, the others are beside what they lead to
+		bin, err = filepath.EvalSymlinks(filepath.Join(bin, "postgres"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(bin), program), args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", program, err, out)
+	}
+}
+
+// The database is dumped, the host works on, and the dump is restored: the session is the same, and epochs and generations fall. The next order
+// comes above the epochs that the host has seen, and an edit that is lost with the database is found by the next report.
+func TestRestoredDatabaseGivesEpochsAboveWhatItsHostHasSeen(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	stopped := fleet.VMStatus{Power: fleet.Stopped}
+	done := func(r *rig) (w wire.Work) {
+		t.Helper()
+		all := r.claim()
+		if len(all) != 1 {
+			t.Fatalf("%d jobs", len(all))
+		}
+		if err := r.finish(all[0], wire.Finish{Outcome: wire.Done, VM: &stopped}); err != nil {
+			t.Fatal(err)
+		}
+		return all[0]
+	}
+	done(r)
+	dump := filepath.Join(t.TempDir(), "dump")
+	postgresProgram(t, "pg_dump", "--format=custom", "--file="+dump, r.pool.Config().ConnString())
+	for range 3 {
+		r.queue(id, fleet.VMStop)
+		done(r)
+	}
+	r.exec(`UPDATE vms SET generation = 2, spec = spec || '{"cpus": 2}'`)
+	r.queue(id, fleet.VMApply)
+	newest := done(r)
+
+	after := r.restored(dump)
+	after.report("again", wire.VMReport{ID: id, Name: "web", Generation: 2, Stamped: newest.Generation, SpecHash: newest.SpecHash, Status: stopped})
+	outdatedJob := after.claim()
+	if len(outdatedJob) != 1 || outdatedJob[0].Kind != fleet.VMApply || outdatedJob[0].Generation != 1 || outdatedJob[0].Epoch >= newest.Epoch {
+		t.Fatalf("after the restore, the host gets %+v", outdatedJob)
+	}
+	if err := after.finish(outdatedJob[0], outdated(newest.Epoch)); err != nil {
+		t.Fatal(err)
+	}
+	after.due()
+	if w := done(after); w.ID != outdatedJob[0].ID || w.Epoch <= newest.Epoch || w.SpecHash == newest.SpecHash {
+		t.Errorf("it is given again as %+v after epoch %d", w, newest.Epoch)
+	}
+	after.queue(id, fleet.VMStop)
+	if w := done(after); w.Epoch <= newest.Epoch {
+		t.Errorf("the next order has epoch %d after %d", w.Epoch, newest.Epoch)
+	}
+}
