@@ -1,0 +1,115 @@
+//go:build linux && ordeal
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/fleet"
+	"quantix/internal/pglocal"
+)
+
+// TestRestoredDatabase: the portal's database is dumped, its hosts work on, and the dump is restored. Orders are done as before, and what was
+// changed after the dump shows as drift and is not reverted. The hosts' sessions are the same before and after.
+func TestRestoredDatabase(t *testing.T) {
+	t.Parallel()
+	name := unique("restored")
+	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, name+"-pg"), Unsafe: true, DieWithParent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+		defer cancel()
+		if err := pg.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	p := newPortal(t, name, "--database-url", pg.URL())
+	p.mockAgent("mock-1")
+	a := p.api()
+	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "kept"})
+	order := func(name string) fleet.VMView {
+		vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms",
+			map[string]any{"name": name, "projectId": project.ID, "spec": map[string]any{"cpus": 1, "memoryMiB": 128}})
+		return a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
+	}
+	act := func(vm fleet.VMView, action string) fleet.Task {
+		return ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": action})
+	}
+	edited, ran := order("edited"), order("ran")
+
+	dump := filepath.Join(root, name+".dump")
+	postgresProgram(t, "pg_dump", "--format=custom", "--file="+dump, pg.URL())
+	ask[fleet.VMView](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(edited.ID), map[string]any{"spec": map[string]any{"cpus": 2}})
+	a.waitPhase(t, stepLimit, edited.ID, fleet.PhaseStopped)
+	for range 8 {
+		a.bring(t, ran.ID, fleet.PhaseRunning)
+		a.bring(t, ran.ID, fleet.PhaseStopped)
+	}
+	p.kill()
+	restore(t, pg.URL(), dump)
+	p.start(name)
+
+	// The first order after the restore is given an epoch that the host has seen: it is done all the same, and within its first lease.
+	began := time.Now()
+	a.ordered(t, act(ran, "start"), fleet.JobDone)
+	if took := time.Since(began); took > fleet.Lease {
+		t.Errorf("the first order after the restore took %s", took)
+	}
+	drifted := func(when string) {
+		t.Helper()
+		eventually(t, stepLimit, "the drift "+when, func() (bool, string) {
+			vm := a.vm(t, edited.ID)
+			return vm.Spec.CPUs == 1 && vm.Status.CPUs == 2 && len(vm.Status.Drift) == 1 && vm.Status.Drift[0].Field == "cpus",
+				fmt.Sprintf("%+v %+v", vm.Spec, vm.Status)
+		})
+	}
+	drifted("after the restore")
+	a.ordered(t, act(edited, "start"), fleet.JobDone)
+	drifted("after a start")
+}
+
+// postgresProgram runs one of PostgreSQL's programs.
+func postgresProgram(t *testing.T, program string, args ...string) {
+	t.Helper()
+	bin, err := pglocal.FindBinaries()
+	if err == nil { // where only links to two of them are in PATH, the others are beside what they lead to
+		bin, err = filepath.EvalSymlinks(filepath.Join(bin, "postgres"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := output(t.Context(), filepath.Join(filepath.Dir(bin), program), args...); err != nil {
+		t.Fatalf("%s: %v: %s", program, err, out)
+	}
+}
+
+// restore makes the database of that address anew from a dump.
+func restore(t *testing.T, address, dump string) {
+	t.Helper()
+	conf, err := pgx.ParseConfig(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	database := pgx.Identifier{conf.Database}.Sanitize()
+	conf.Database = "postgres"
+	conn, err := pgx.ConnectConfig(t.Context(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	for _, sql := range []string{"DROP DATABASE " + database + " WITH (FORCE)", "CREATE DATABASE " + database} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	postgresProgram(t, "pg_restore", "--exit-on-error", "--dbname="+address, dump)
+}
