@@ -366,6 +366,38 @@ func (q *Queries) HoldNetwork(ctx context.Context, id fleet.NetworkID) (string, 
 	return name, err
 }
 
+const limitedPortGroups = `-- name: LimitedPortGroups :many
+SELECT n.id, (g->>'name')::text AS name
+FROM networks n, jsonb_path_query(n.spec, '$.portGroups[*] ? (exists (@.toGuest) || exists (@.fromGuest))') AS g
+WHERE n.id = ANY ($1::text[])
+`
+
+type LimitedPortGroupsRow struct {
+	ID   fleet.NetworkID
+	Name string
+}
+
+// The port groups of these networks that limit the bandwidth of their NICs.
+func (q *Queries) LimitedPortGroups(ctx context.Context, ids []string) ([]LimitedPortGroupsRow, error) {
+	rows, err := q.db.Query(ctx, limitedPortGroups, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LimitedPortGroupsRow{}
+	for rows.Next() {
+		var i LimitedPortGroupsRow
+		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockNetwork = `-- name: LockNetwork :one
 SELECT id, name, kind, generation, created_at, spec, deleted_at, peers FROM networks WHERE id = $1 FOR UPDATE
 `

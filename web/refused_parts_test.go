@@ -130,6 +130,12 @@ func (r *refusing) ofContradictions() []refusal {
 		two("an outbound peak below the limit", "spec.nics[0].limits.outPeakKiB", "A peak is above the limit.", sent{"spec.nics[0].limits": sent{"outKiB": 9, "outPeakKiB": 5}}),
 		one("an inbound burst of no limit", "spec.nics[0].limits.inBurstKiB", 5, "Give a limit, or leave the burst."),
 		one("an outbound burst of no limit", "spec.nics[0].limits.outBurstKiB", 5, "Give a limit, or leave the burst."),
+		two("a limit that the kernel cannot keep", "spec.nics[0].limits.inKiB", "host-1 cannot give a VM this: inbound limit. The kernel lacks sch_sfq.",
+			sent{"hostId": r.host, "spec.nics[0].limits": sent{"inKiB": 9}}, created),
+		two("a limit that its kernel cannot keep", "spec.nics[0].limits.outKiB", "host-1 cannot give a VM this: outbound limit. The kernel lacks sch_sfq.",
+			sent{"spec.nics[0].network": "default", "spec.nics[0].limits": sent{"outKiB": 9}}, edited),
+		two("a limit of a running VM that its kernel cannot keep", "spec.nics[0].limits.outKiB", "cannot give a VM this: outbound limit.",
+			sent{"spec.nics[0].network": "default", "spec.nics[0].limits": sent{"outKiB": 9}}, onlineVM),
 
 		one("one cell", "spec.numa", []any{cell("0-1", 1024)}, "One cell is all of the VM."),
 		one("65 cells", "spec.numa", several(65, cell("0", 1)), "At most 64 NUMA cells."),

@@ -67,6 +67,7 @@ func newRefusing(t *testing.T) *refusing {
 	r := &refusing{portal: p, project: p.addProject("shop"), host: p.addHost("host-1", 0), other: p.addHost("host-2", 0)}
 	p.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', $1::text::jsonb), '{inventory,hugePages}', '[{"sizeKiB":2048,"total":600,"free":600}]')`, mustJSON(fleet.PartNames()))
 	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', '[{"device":"pci/0000:41:00.0","iommu":"7"},{"device":"usb/046d:c52b"},{"device":"pci/0000:42:00.0"},{"device":"blk/ata-A","busy":"mounted"}]') WHERE id = $1`, r.host)
+	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', $2::text::jsonb) WHERE id = $1`, r.host, mustJSON(fleet.NICLimitGaps("The kernel lacks sch_sfq.")))
 	r.stored, r.local, r.blind = p.addPool("nfs", r.host, r.other), p.addPool("far", r.other), p.addPool("blind")
 	p.addNetwork("default", r.host, r.other)
 	p.addNetwork("elsewhere")

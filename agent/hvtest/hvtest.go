@@ -310,6 +310,7 @@ var (
 		{"networks are listed", testNetworks},
 		{"a network of each mode runs", testNetworkModes},
 		{"a network on devices of the host is defined", testNetworkOnDevices},
+		{"limits of NICs are a gap of a host whose kernel cannot keep them", testNICLimits},
 		{"a card that takes a device for itself waits until it is free", testCardOfItsOwn},
 		{"a network of that name that somebody else made is left alone", testNetworkTaken},
 		{"a network that somebody edited is shown and stays", testNetworkEdited},

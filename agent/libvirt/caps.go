@@ -31,6 +31,7 @@ type capabilities struct {
 	confidential map[string]string // why it cannot encrypt guests' memory, by the kind of it; of a kind that is not here, it can
 	models       []string          // named CPU models that the best kind of its guests can have
 	pools        []string          // libvirt's types of pools that it has no driver for
+	bandwidth    []fleet.VMGap     // limits of NICs that the kernel cannot keep
 }
 
 // kind is one way to run guests.
@@ -59,8 +60,9 @@ func (b *Backend) abilities(ctx context.Context) fleet.Inventory {
 	return inv
 }
 
-// gaps are the parts of a VM for which libvirt or QEMU lack something.
+// gaps are the parts of a VM for which libvirt, QEMU or the kernel lack something.
 func (c capabilities) gaps() (gaps []fleet.VMGap) {
+	gaps = append(gaps, c.bandwidth...)
 	if !c.spice {
 		for _, f := range []string{"display.spice", "display.usbRedirection"} {
 			gaps = append(gaps, fleet.VMGap{Field: f, Why: "QEMU has no SPICE here. Install qemu-system-modules-spice (qemu-spice)."})
@@ -103,7 +105,11 @@ func (b *Backend) readCapabilities() (capabilities, error) {
 		return capabilities{}, err
 	}
 	defer c.hangUp()
-	return call(b.life, c, askCapabilities)
+	caps, err := call(b.life, c, askCapabilities)
+	if err == nil {
+		caps.bandwidth = bandwidthGaps(b.life, trafficControl)
+	}
+	return caps, err
 }
 
 func askCapabilities(l *golibvirt.Libvirt) (capabilities, error) {

@@ -304,7 +304,15 @@ func (h *Host) define(in agent.Apply) error {
 	old := g.applied.Pools
 	again := g.generation == in.VM.Generation
 	g.applied, g.generation, g.undefined, g.mark = agent.NewApplied(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.Mark, g.mark)
+	var refused error
 	if g.on() {
+		nics := slices.Clone(plan.NICs)
+		for _, s := range plan.SetNICs {
+			nics = append(nics, s.Device)
+		}
+		refused = h.keepsLimits(nics)
+	}
+	if g.on() && refused == nil {
 		if plan.Has("memory.balloonMiB") || plan.Has("memory.floorMiB") || plan.Has("memoryMiB") {
 			g.balloon = 0
 		}
@@ -328,7 +336,7 @@ func (h *Host) define(in agent.Apply) error {
 		h.letGo(g)
 	}
 	h.sweepSeeds(g)
-	return nil
+	return refused
 }
 
 // freeName is the best name for the VM's domain that no other has; empty: all are taken.

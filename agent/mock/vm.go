@@ -94,6 +94,9 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 		if err := h.hasDevices(g); err != nil {
 			return err
 		}
+		if err := h.keepsLimits(g.def.spec.NICs); err != nil {
+			return err
+		}
 		g.start(time.Now())
 		return nil
 	})

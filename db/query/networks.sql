@@ -55,6 +55,12 @@ FROM networks n WHERE (n.spec->>'mode' = 'sriov' OR n.spec->>'direct' = 'passthr
   AND EXISTS (SELECT FROM networks a WHERE a.id = ANY (@ids::text[]) AND a.spec->>'mode' = n.spec->>'mode' AND a.spec->>'device' = n.spec->>'device')
 ORDER BY 3, 2, 1;
 
+-- name: LimitedPortGroups :many
+-- The port groups of these networks that limit the bandwidth of their NICs.
+SELECT n.id, (g->>'name')::text AS name
+FROM networks n, jsonb_path_query(n.spec, '$.portGroups[*] ? (exists (@.toGuest) || exists (@.fromGuest))') AS g
+WHERE n.id = ANY (@ids::text[]);
+
 -- name: HoldCards :exec
 -- Of two VMs that are promised the last function of a device at once, the second must see the first.
 SELECT pg_advisory_xact_lock(hashtextextended('cards ' || @device::text, 0));

@@ -68,6 +68,10 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	if err != nil {
 		return nil, err
 	}
+	limited, err := limitedNICs(ctx, q, spec.NICs)
+	if err != nil {
+		return nil, err
+	}
 	devices, err := hostDevices(ctx, q, host, spec.HostDevices)
 	if err != nil {
 		return nil, err
@@ -81,7 +85,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 		}
 		h.Parts, h.Devices = r.VmFields, devices[r.ID]
 		h.Processors, h.ReservedCPU, h.Taints = int(r.Processors), reserved[r.ID], r.Taints
-		h.NoModel = r.LacksModel
+		h.NoModel, h.Limited = r.LacksModel, limited
 		if err := json.Unmarshal(r.Labels, &h.Labels); err != nil {
 			return nil, fmt.Errorf("read the labels of host %s: %w", r.Name, err)
 		}

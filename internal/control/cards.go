@@ -79,3 +79,22 @@ func handBack(h *placement.Host, gone []fleet.NIC) {
 		}
 	}
 }
+
+// limitedNICs are the NICs, by their place, whose port group limits their bandwidth.
+func limitedNICs(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[int]bool, error) {
+	var ids []fleet.NetworkID
+	for _, n := range nics {
+		if n.NetworkID != "" && n.PortGroup != "" {
+			ids = append(ids, n.NetworkID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	groups, err := q.LimitedPortGroups(ctx, store.Texts(ids))
+	out := map[int]bool{}
+	for i, n := range nics {
+		out[i] = slices.Contains(groups, db.LimitedPortGroupsRow{ID: n.NetworkID, Name: n.PortGroup})
+	}
+	return out, err
+}

@@ -217,7 +217,7 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	heard = heard || len(disks.Used()) > 0
 	for i, n := range typed {
 		if isFresh(fmt.Sprintf("spec.nics[%d]", i)) {
-			asked.NICs[i], heard = n, true
+			asked.NICs[i], heard = changedNIC(old.Spec.NICs, n), true
 		}
 	}
 	if isFresh("spec.iso") && vm.Spec.ISO != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"quantix/db"
 	"quantix/internal/fleet"
@@ -83,6 +84,17 @@ func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 		checks.Add(fmt.Sprintf("spec.nics[%d].%s", i, field), "%s is not open to this project. Choose another network, or ask an administrator to grant it.", name)
 	}
 	return checks.Err()
+}
+
+// changedNIC is the NIC without the fields that the VM's NIC of its MAC has already: those are not asked of the host again.
+func changedNIC(old []fleet.NIC, n fleet.NIC) fleet.NIC {
+	k := slices.IndexFunc(old, func(o fleet.NIC) bool { return n.MAC != "" && strings.EqualFold(o.MAC, n.MAC) })
+	for _, f := range fleet.NICFields {
+		if k >= 0 && f.Same(old[k], n) {
+			f.Copy(&n, fleet.NIC{})
+		}
+	}
+	return n
 }
 
 // stored is the spec as it is kept.

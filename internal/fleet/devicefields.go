@@ -81,10 +81,10 @@ var NICFields = []Field[NIC]{
 	number("bootOrder", "boot order", "", func(n *NIC) *int { return &n.BootOrder }, Input{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
 	atOnce(flag("linkDown", "cable out", func(n *NIC) *bool { return &n.LinkDown }, Input{Section: SectionDevice, Label: "Cable out"})),
 
-	rate("limits.inKiB", "inbound", "KiB/s", "Inbound", func(n *NIC) *int { return &n.Limits.InKiB }),
+	rate("limits.inKiB", "inbound limit", "KiB/s", "Inbound", func(n *NIC) *int { return &n.Limits.InKiB }),
 	rate("limits.inPeakKiB", "inbound peak", "KiB/s", "Inbound peak", func(n *NIC) *int { return &n.Limits.InPeakKiB }),
 	rate("limits.inBurstKiB", "inbound burst", "KiB", "Inbound burst", func(n *NIC) *int { return &n.Limits.InBurstKiB }),
-	rate("limits.outKiB", "outbound", "KiB/s", "Outbound", func(n *NIC) *int { return &n.Limits.OutKiB }),
+	rate("limits.outKiB", "outbound limit", "KiB/s", "Outbound", func(n *NIC) *int { return &n.Limits.OutKiB }),
 	rate("limits.outPeakKiB", "outbound peak", "KiB/s", "Outbound peak", func(n *NIC) *int { return &n.Limits.OutPeakKiB }),
 	rate("limits.outBurstKiB", "outbound burst", "KiB", "Outbound burst", func(n *NIC) *int { return &n.Limits.OutBurstKiB }),
 }

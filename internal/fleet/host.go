@@ -97,6 +97,17 @@ type VMGap struct {
 	Why   string `json:"why"`
 }
 
+// NICLimitGaps are the gaps of a host that cannot limit the bandwidth of a NIC, in either direction. Peaks and bursts are never without a limit.
+func NICLimitGaps(why string) []VMGap {
+	return []VMGap{{Field: NICLimitIn, Why: why}, {Field: NICLimitOut, Why: why}}
+}
+
+// Fields of a NIC's limits, as a gap names them.
+const (
+	NICLimitIn  = "nics.limits.inKiB"
+	NICLimitOut = "nics.limits.outKiB"
+)
+
 // CPU describes all processors of a host.
 type CPU struct {
 	Model    string   `json:"model"`

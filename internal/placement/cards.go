@@ -66,3 +66,11 @@ func (c Cards) users(own int) string {
 		return " by " + strings.Join(names[:last], ", ") + " and " + names[last]
 	}
 }
+
+// portGroup notes where the host cannot keep the limits of the NIC's port group.
+func (f *fit) portGroup(i int, n fleet.NIC) {
+	if why, lacks := f.host.Lacks[fleet.NICLimitIn]; lacks && f.host.Limited[i] {
+		f.add(fmt.Sprintf("spec.nics[%d].portGroup", i), "no limits of NICs, which port group "+n.PortGroup+" has",
+			"%s cannot keep the limits of port group %s. %s", f.host.Name, n.PortGroup, why)
+	}
+}

@@ -36,6 +36,7 @@ type Host struct {
 	Apart         map[fleet.Volref]string       // of local pools' volumes that VMs share, one of another host that has it
 	Images        map[int]Image                 // what disks that name an image of the library are made from there, by their place in the spec
 	Cards         map[fleet.NetworkID]*Cards    // of the networks whose cards take something of the host each for itself; those on one device share one
+	Limited       map[int]bool                  // the NICs of the VM's spec, by their place in it, whose port group limits their bandwidth
 	Overcommit    bool                          // its pools, memory and processors may be promised more than they have
 	Labels        map[string]string
 	Rules         *Ruling // what it is for the VM's placement rules; nil: nobody asks
@@ -199,6 +200,7 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 	}
 	for i, n := range spec.NICs {
 		f.nic(n, fmt.Sprintf("spec.nics[%d]", i))
+		f.portGroup(i, n)
 	}
 	f.cards(spec.NICs)
 	f.room(spec.Disks)

@@ -1,0 +1,69 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// bandwidthTime bounds the probe of the kernel's traffic control. It takes milliseconds, or longer while modules load.
+const bandwidthTime = 5 * time.Second
+
+// bandwidthSteps are the commands that libvirt gives tc for a NIC's <bandwidth>: those of traffic to the device, then those of traffic
+// from it. Each names the kernel module that it needs, and the module whose failure makes its own failure meaningless.
+var bandwidthSteps = []struct{ module, after, command string }{
+	{"sch_htb", "", "qdisc add dev lo root handle 1: htb default 1"},
+	{"sch_htb", "", "class add dev lo parent 1: classid 1:1 htb rate 1000kbps quantum 87"},
+	{"sch_sfq", "sch_htb", "qdisc add dev lo parent 1:1 handle 2: sfq perturb 10"},
+	{"cls_fw", "sch_htb", "filter add dev lo parent 1:0 protocol all prio 1 handle 1 fw flowid 1"},
+	{"sch_ingress", "", "qdisc add dev lo ingress"},
+	{"cls_u32", "sch_ingress", "filter add dev lo parent ffff: protocol all prio 1 u32 match u32 0 0 flowid :1"},
+	{"act_police", "cls_u32", "filter add dev lo parent ffff: protocol all prio 2 u32 match u32 0 0 police rate 100kbps burst 100kb mtu 64kb drop flowid :1"},
+}
+
+// failedStep is what tc prints for each command of a batch that failed.
+var failedStep = regexp.MustCompile(`(?m)^Command failed -:(\d+)$`)
+
+// bandwidthGaps are the limits that a NIC cannot have on this host. The list of loaded modules does not tell: the kernel loads these on
+// request. So tc is given libvirt's own commands once, on the loopback device of a network namespace that ends with tc. Only modules that
+// the kernel has stay loaded, as they do after the first guest with a limit. Where the agent may not try, nothing is known and no gap told.
+func bandwidthGaps(ctx context.Context, tc func(ctx context.Context, batch string) (output string, err error)) []fleet.VMGap {
+	ctx, cancel := context.WithTimeout(ctx, bandwidthTime)
+	defer cancel()
+	var batch strings.Builder
+	for _, s := range bandwidthSteps {
+		fmt.Fprintln(&batch, s.command)
+	}
+	output, err := tc(ctx, batch.String())
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return fleet.NICLimitGaps("tc is missing. Install iproute2 (Debian, Ubuntu) or iproute-tc (Fedora, Red Hat).")
+	case err == nil, ctx.Err() != nil, strings.Contains(output, "Operation not permitted"):
+		return nil
+	}
+	failed := map[string]bool{}
+	var missing []string
+	for _, found := range failedStep.FindAllStringSubmatch(output, -1) {
+		n, err := strconv.Atoi(found[1])
+		if err != nil || n < 1 || n > len(bandwidthSteps) {
+			continue
+		}
+		s := bandwidthSteps[n-1]
+		if !failed[s.module] && !failed[s.after] {
+			missing = append(missing, s.module)
+		}
+		failed[s.module] = true
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fleet.NICLimitGaps(fmt.Sprintf(
+		"The kernel lacks %s, with which libvirt limits a NIC. Install the kernel's extra modules, or another kernel.", strings.Join(missing, ", ")))
+}

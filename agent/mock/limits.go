@@ -1,0 +1,36 @@
+package mock
+
+import (
+	"errors"
+	"slices"
+
+	"quantix/internal/fleet"
+)
+
+// SetNICLimits lets the host's kernel limit the bandwidth of NICs, or not.
+func (h *Host) SetNICLimits(can bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.inv.VMGaps = slices.DeleteFunc(slices.Clone(h.inv.VMGaps), isLimit)
+	if !can {
+		h.inv.VMGaps = append(h.inv.VMGaps, fleet.NICLimitGaps("The kernel lacks sch_sfq, with which libvirt limits a NIC. Install the kernel's extra modules, or another kernel.")...)
+	}
+	h.notify()
+}
+
+func isLimit(g fleet.VMGap) bool { return g.Field == fleet.NICLimitIn || g.Field == fleet.NICLimitOut }
+
+// keepsLimits refuses limits of NICs that the kernel cannot keep, in the words of libvirt and tc; h.mu is held.
+func (h *Host) keepsLimits(nics []fleet.NIC) error {
+	limited := func(n fleet.NIC) bool {
+		if n.Limits != (fleet.NICLimits{}) || h.networks[n.Network] == nil {
+			return n.Limits != fleet.NICLimits{}
+		}
+		g := h.networks[n.Network].live.Group(n.PortGroup)
+		return g != nil && (g.ToGuest != nil || g.FromGuest != nil)
+	}
+	if !slices.ContainsFunc(h.inv.VMGaps, isLimit) || !slices.ContainsFunc(nics, limited) {
+		return nil
+	}
+	return errors.New("internal error: Child process (tc qdisc add dev vnet0 parent 1:1 handle 2: sfq perturb 10) unexpected exit status 2: Error: Specified qdisc kind is unknown")
+}
