@@ -116,6 +116,8 @@ func nextBoot(live, kept hardware) []string {
 		switch f.Name {
 		case "memory.balloonMiB": // what the guest gives back is its own doing
 			same = true
+		case "cpu.shares":
+			same = sameShares(live.parts, kept.parts, defaultShares())
 		case "cpu.max": // a guest that has got all there is says so no more
 			same = live.max.cpus == kept.max.cpus || max(live.cpus, live.max.cpus) == max(kept.cpus, kept.max.cpus)
 		}

@@ -108,45 +108,6 @@ func (a *applying) addCPUs(ctx context.Context, ref golibvirt.Domain, want int, 
 	})
 }
 
-// cpuSchedule is how the host's scheduler treats the vCPUs of a domain. A domain that says nothing of it has the usual one.
-type cpuSchedule struct {
-	shares, period uint64
-	quota          int64 // -1: no limit
-}
-
-func cpuScheduleOf(x *libvirtxml.Domain) cpuSchedule {
-	t := copyOf(x.CPUTune)
-	out := cpuSchedule{1024, cpuPeriod, -1}
-	if t.Shares != nil {
-		out.shares = uint64(t.Shares.Value)
-	}
-	if t.Period != nil && t.Quota != nil && t.Quota.Value > 0 {
-		out.period, out.quota = t.Period.Value, t.Quota.Value
-	}
-	return out
-}
-
-// schedule gives the guest's vCPUs the shares and the limit of the definition. A host without the CPU controller of cgroups refuses
-// every such call, so nothing is set that the guest has already.
-func (a *applying) schedule(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
-	want, has := cpuScheduleOf(kept), cpuScheduleOf(live)
-	var set []golibvirt.TypedParam
-	if want.shares != has.shares {
-		set = append(set, golibvirt.TypedParam{Field: golibvirt.DomainSchedulerCPUShares, Value: *golibvirt.NewTypedParamValueUllong(want.shares)})
-	}
-	if want.period != has.period || want.quota != has.quota {
-		set = append(set,
-			golibvirt.TypedParam{Field: golibvirt.DomainSchedulerVCPUPeriod, Value: *golibvirt.NewTypedParamValueUllong(want.period)},
-			golibvirt.TypedParam{Field: golibvirt.DomainSchedulerVCPUQuota, Value: *golibvirt.NewTypedParamValueLlong(want.quota)})
-	}
-	if len(set) == 0 {
-		return nil
-	}
-	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainSetSchedulerParametersFlags(ref, set, uint32(golibvirt.DomainAffectLive))
-	})
-}
-
 // limitDisk lets the guest's disk have the limits that the definition has.
 func (a *applying) limitDisk(ctx context.Context, ref golibvirt.Domain, alias string, kept, live *libvirtxml.Domain) error {
 	is := func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == alias }

@@ -1,0 +1,73 @@
+package libvirt
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// defaultShares is the CPU weight of a guest that nobody gave one. A boot does not change it.
+var defaultShares = sync.OnceValue(func() uint64 { return defaultSharesAt("/sys/fs/cgroup") })
+
+// defaultSharesAt reads it from where the host has its cgroups: the kernel's cpu.weight is 100 by default where the CPU controller is one
+// of cgroup v2, and its cpu.shares 1024 elsewhere. libvirt hands a domain's shares to either as they are.
+func defaultSharesAt(cgroups string) uint64 {
+	controllers, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers"))
+	if err == nil && slices.Contains(strings.Fields(string(controllers)), "cpu") {
+		return 100
+	}
+	return 1024
+}
+
+// sameShares reports whether two definitions give a guest the same weight. A running guest that was given back the default names it.
+func sameShares(a, b fleet.VMSpec, defaultShares uint64) bool {
+	return cmp.Or(a.CPU.Shares, int(defaultShares)) == cmp.Or(b.CPU.Shares, int(defaultShares)) //nolint:gosec // 100 or 1024
+}
+
+// cpuSchedule is how the host's scheduler treats the vCPUs of a domain. A domain that says nothing of it has the host's default.
+type cpuSchedule struct {
+	shares, period uint64
+	quota          int64 // -1: no limit
+}
+
+func cpuScheduleOf(x *libvirtxml.Domain, defaultShares uint64) cpuSchedule {
+	t := copyOf(x.CPUTune)
+	out := cpuSchedule{defaultShares, cpuPeriod, -1}
+	if t.Shares != nil {
+		out.shares = uint64(t.Shares.Value)
+	}
+	if t.Period != nil && t.Quota != nil && t.Quota.Value > 0 {
+		out.period, out.quota = t.Period.Value, t.Quota.Value
+	}
+	return out
+}
+
+// schedule gives the guest's vCPUs the shares and the limit of the definition. A host without the CPU controller of cgroups refuses
+// every such call, so nothing is set that the guest has already.
+func (a *applying) schedule(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
+	want, has := cpuScheduleOf(kept, defaultShares()), cpuScheduleOf(live, defaultShares())
+	var set []golibvirt.TypedParam
+	if want.shares != has.shares {
+		set = append(set, golibvirt.TypedParam{Field: golibvirt.DomainSchedulerCPUShares, Value: *golibvirt.NewTypedParamValueUllong(want.shares)})
+	}
+	if want.period != has.period || want.quota != has.quota {
+		set = append(set,
+			golibvirt.TypedParam{Field: golibvirt.DomainSchedulerVCPUPeriod, Value: *golibvirt.NewTypedParamValueUllong(want.period)},
+			golibvirt.TypedParam{Field: golibvirt.DomainSchedulerVCPUQuota, Value: *golibvirt.NewTypedParamValueLlong(want.quota)})
+	}
+	if len(set) == 0 {
+		return nil
+	}
+	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainSetSchedulerParametersFlags(ref, set, uint32(golibvirt.DomainAffectLive))
+	})
+}

@@ -1,0 +1,47 @@
+package libvirt
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+func TestDefaultSharesFollowCgroupVersion(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		controllers string // of cgroup v2; empty: the host has none
+		want        uint64
+	}{
+		"cgroup v2":                           {"cpuset cpu io memory hugetlb pids rdma misc", 100},
+		"cgroup v1":                           {"", 1024},
+		"both, the CPU controller in v1":      {"hugetlb\n", 1024},
+		"both, in v1 controllers of its name": {"cpuset cpuacct", 1024},
+	} {
+		dir := t.TempDir()
+		if c.controllers != "" {
+			if err := os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte(c.controllers), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		usual := defaultSharesAt(dir)
+		if usual != c.want {
+			t.Errorf("%s: %d, want %d", name, usual, c.want)
+		}
+		// Shares that are taken back become the default, and the guest then waits for no restart.
+		kept, live := &libvirtxml.Domain{}, &libvirtxml.Domain{CPUTune: &libvirtxml.DomainCPUTune{Shares: &libvirtxml.DomainCPUTuneShares{Value: 512}}}
+		if want, has := cpuScheduleOf(kept, usual), cpuScheduleOf(live, usual); want.shares != c.want || has.shares != 512 {
+			t.Errorf("%s: shares of %d become %d", name, has.shares, want.shares)
+		}
+		given := fleet.VMSpec{CPU: fleet.VMCPU{Shares: int(usual)}} //nolint:gosec // 100 or 1024
+		if !sameShares(given, fleet.VMSpec{}, usual) {
+			t.Errorf("%s: a guest that was given back the default waits for a restart", name)
+		}
+		if given.CPU.Shares *= 2; sameShares(given, fleet.VMSpec{}, usual) {
+			t.Errorf("%s: a guest with twice the default has the same", name)
+		}
+	}
+}
