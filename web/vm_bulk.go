@@ -30,11 +30,27 @@ type bulkForm struct {
 // actOnVMs asks one action of many VMs and leads to the task's page, so that loading that page again asks nothing again. What loses
 // something, or needs to know more, is asked in a dialog first.
 func (s *Server) actOnVMs(c echo.Context, a fleet.Actor, in bulkForm) (end, error) {
+	if in.Action == vmview.ManyCompare {
+		return compareMany(in.IDs)
+	}
 	if in.Sure == "" && vmview.Asks(in.Action) {
 		return func(c echo.Context) error { return s.askOfVMs(c, a, in, first) }, nil
 	}
 	task, err := s.orderVMs(c.Request().Context(), a, in)
 	return leave(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String()), err
+}
+
+// compareMany leads to the comparison of a selection, whose address is short: proxies refuse one of many ids.
+func compareMany(ids []fleet.VMID) (end, error) {
+	switch len(ids) {
+	case 0:
+		return nil, fleet.Errorf(fleet.Malformed, "Select two VMs to compare.")
+	case 1:
+		return leave(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).String()), nil
+	case 2:
+		return leave(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).With("with", string(ids[1])).String()), nil
+	}
+	return nil, fleet.Errorf(fleet.Malformed, "Two VMs are compared: select two, not %d.", len(ids))
 }
 
 func (s *Server) orderVMs(ctx context.Context, a fleet.Actor, in bulkForm) (fleet.Task, error) {

@@ -61,15 +61,19 @@ func (in manyForm) edit() (fleet.BulkEdit, error) {
 
 // askMany shows the form for the VMs of a selection, or of a filter.
 func (s *Server) askMany(c echo.Context, a fleet.Actor, in manyForm, how asked) error {
-	fresh := in.Values == nil
-	if fresh {
+	if in.Values == nil {
 		ids, err := s.manyOf(c.Request().Context(), a, c.Request().URL.Query())
 		if err != nil {
 			return err
 		}
-		in.Values = url.Values{"id": ids, "spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}}
+		in = freshMany(ids)
 	}
 	return s.showMany(c, a, in, how, nil)
+}
+
+// freshMany is the form that nobody has typed into.
+func freshMany(ids []string) manyForm {
+	return manyForm{url.Values{"id": ids, "spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}}}
 }
 
 func (s *Server) showMany(c echo.Context, a fleet.Actor, in manyForm, how asked, preview *vmview.BulkPreview) error {
@@ -114,8 +118,13 @@ func (s *Server) manyOf(ctx context.Context, a fleet.Actor, q url.Values) ([]str
 	}
 }
 
-// editMany previews, or does what was previewed, and then leads to the task.
+// editMany shows the form for a selection, previews, or does what was previewed and then leads to the task. A selection comes in a body:
+// an address of so many ids would be too long for proxies.
 func (s *Server) editMany(c echo.Context, a fleet.Actor, in manyForm) (end, error) {
+	if in.Get("step") == "select" {
+		ids, err := s.manyOf(c.Request().Context(), a, url.Values{"id": in.Values["id"]})
+		return func(c echo.Context) error { return s.showMany(c, a, freshMany(ids), first, nil) }, err
+	}
 	edit, err := in.edit()
 	if err != nil {
 		return nil, err

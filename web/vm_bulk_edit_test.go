@@ -47,3 +47,32 @@ func TestManyVMsAreEditedByAForm(t *testing.T) {
 		t.Error("a host is asked before anything is ordered")
 	}
 }
+
+// Proxies refuse addresses and headers of 8 KiB, which 200 ids fill; a selection may have 500.
+func TestSelectionsOfVMsAreSentInBodies(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/vms").is(t, http.StatusOK).lacks(t, `formmethod="get"`)
+	var many []string
+	for range 500 {
+		many = append(many, string(fleet.NewID[fleet.VMID]()))
+	}
+	some := func(ids []string, more ...string) url.Values {
+		out := url.Values{"id": ids}
+		for i := 0; i < len(more); i += 2 {
+			out.Set(more[i], more[i+1])
+		}
+		return out
+	}
+	b.post("/vms/edit", some(many, "step", "select")).is(t, http.StatusOK).has(t, "Edit 500 VMs", `name="set.cpus"`)
+	b.post("/vms/edit", some(append(many, many[0]), "step", "select")).is(t, http.StatusRequestEntityTooLarge).has(t, "at most 500 VMs")
+	b.post("/vms/edit", some(nil, "step", "select")).is(t, http.StatusBadRequest).has(t, "Select VMs first.")
+
+	two := []string{string(vms["web-01"]), string(vms["web-02"])}
+	to := b.post("/vms/bulk", some(two, "action", "compare")).is(t, http.StatusSeeOther).header.Get("Location")
+	b.get(to).is(t, http.StatusOK).has(t, "web-01", "web-02")
+	to = b.post("/vms/bulk", some(two[:1], "action", "compare")).is(t, http.StatusSeeOther).header.Get("Location")
+	b.get(to).is(t, http.StatusOK).has(t, "web-01")
+	b.post("/vms/bulk", some(many, "action", "compare")).is(t, http.StatusBadRequest).has(t, "select two, not 500")
+	b.post("/vms/bulk", some(nil, "action", "compare")).is(t, http.StatusBadRequest).has(t, "Select two VMs")
+}

@@ -13,6 +13,7 @@ import (
 const (
 	ManySnapshot fleet.Action = "snapshot"
 	ManyMigrate  fleet.Action = "migrate"
+	ManyCompare  fleet.Action = "compare"
 )
 
 // Asks reports whether the action of many VMs shows a dialog before it is done.
