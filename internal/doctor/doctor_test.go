@@ -94,7 +94,7 @@ func TestWhatIsMissing(t *testing.T) {
 		{Lab, "postgresql libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils ovmf dnsmasq-base iptables nftables iproute2 util-linux " +
 			"cpio gzip busybox-static xorriso isolinux syslinux-common"},
 		{Test, "postgresql libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils ovmf dnsmasq-base libvirt-daemon-driver-storage-iscsi-direct libvirt-daemon-driver-storage-rbd qemu-block-extra tgt ceph-mon ceph-osd ceph-common glusterfs-server xfsprogs btrfs-progs e2fsprogs iptables openvswitch-switch swtpm swtpm-tools nftables iproute2 util-linux " +
-			"cpio gzip busybox-static xorriso isolinux syslinux-common mmdebstrap fdisk kmod chromium haproxy pgbouncer gcc libc6-dev"},
+			"cpio gzip busybox-static xorriso isolinux syslinux-common mmdebstrap fdisk kmod chromium haproxy nginx-light libnginx-mod-stream pgbouncer gcc libc6-dev"},
 		{Bench, "postgresql libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils ovmf dnsmasq-base iptables nftables iproute2 util-linux " +
 			"cpio gzip busybox-static xorriso isolinux syslinux-common websockify"},
 	} {

@@ -207,6 +207,15 @@ var needs = []need{
 		debian: []string{"haproxy"}, rpm: []string{"haproxy"},
 	},
 	{
+		name: "nginx", why: "the other balancer before several portals", required: forTests, programs: []string{"nginx"},
+		debian: []string{"nginx-light"}, rpm: []string{"nginx"},
+	},
+	{
+		name: "nginx's stream module", why: "passes agents' TLS on", required: forTests,
+		files:  []string{"usr/lib/nginx/modules/ngx_stream_module.so", "usr/lib64/nginx/modules/ngx_stream_module.so"},
+		debian: []string{"libnginx-mod-stream"}, rpm: []string{"nginx-mod-stream"},
+	},
+	{
 		name: "PgBouncer", why: "the pooler that portals are tried behind", required: forTests, programs: []string{"pgbouncer"},
 		debian: []string{"pgbouncer"}, rpm: []string{"pgbouncer"},
 	},

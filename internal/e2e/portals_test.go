@@ -44,7 +44,7 @@ type site struct {
 	via     *http.Transport
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T, through balancer) *site {
 	t.Helper()
 	dir := filepath.Join(root, unique("site"))
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -58,14 +58,14 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(s.via.CloseIdleConnections)
 	s.portal = &portal{program: &program{name: filepath.Base(dir)}, t: t, url: "https://" + pages, agentURL: "https://" + agents, via: s.via}
 
-	file := filepath.Join(dir, "balancer.pem")
-	writeFile(t, file, certificate)
-	places := []string{"bind :443 ssl crt /etc/haproxy/quantix.pem", "bind " + pages + " ssl crt " + file, "bind :8444", "bind " + agents}
+	writeFile(t, filepath.Join(dir, "balancer.pem"), certificate)
+	places := through.places(dir, pages, agents)
 	database := "postgres://quantix@" + s.primary.address + "," + s.standby.address + "/quantix?target_session_attrs=read-write&sslmode=disable"
 	for i := range portalCount {
 		host := fmt.Sprintf("127.0.0.1%d", i+1)
 		listen, hosts := host+":"+freePort(t), freePort(t)
-		places = append(places, fmt.Sprintf("192.0.2.1%d:8080", i+1), listen, fmt.Sprintf("192.0.2.1%d:8444 port 8080", i+1), host+":"+hosts+" port "+listen[len(host)+1:])
+		places = append(places, fmt.Sprintf("192.0.2.1%d:8080", i+1), listen, fmt.Sprintf("192.0.2.1%d:8444 port 8080", i+1), host+":"+hosts+" port "+listen[len(host)+1:],
+			fmt.Sprintf("192.0.2.1%d:8444", i+1), host+":"+hosts)
 		p := &portal{t: t, dir: filepath.Join(dir, fmt.Sprint("portal", i+1)), url: "http://" + listen, args: []string{
 			"portal", "--listen", listen, "--public-url", s.url, "--trusted-proxies", "127.0.0.0/8",
 			// All addresses: so only pairUrl says that hosts dial this one.
@@ -94,37 +94,8 @@ func newSite(t *testing.T) *site {
 		}
 		s.portals = append(s.portals, p)
 	}
-	s.balance(filepath.Join(dir, "haproxy.cfg"), strings.NewReplacer(places...))
+	through.run(s, filepath.Join(dir, through.name+".conf"), strings.NewReplacer(places...))
 	return s
-}
-
-// balance runs Debian's HAProxy by README's words; only addresses and the certificate's file are this machine's.
-func (s *site) balance(file string, places *strings.Replacer) {
-	s.t.Helper()
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	_, config, found := strings.Cut(string(text), "```haproxy\n")
-	config, _, closed := strings.Cut(config, "```")
-	if !found || !closed {
-		s.t.Fatal("README has no configuration of the balancer")
-	}
-	writeFile(s.t, file, places.Replace(config))
-	cmd := command(s.t.Context(), "haproxy", "-db", "-f", file)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	log, err := os.Create(file + ".log")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = log, log
-	gone := daemon(s.t, cmd, log.Name())
-	s.t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-gone
-		log.Close()
-	})
-	s.until("the balancer at work", "/readyz", http.StatusOK, "")
 }
 
 // until asks the balancer, as the administrator once signed in, until the answer has that status and holds the text.
@@ -242,7 +213,7 @@ func (o *orders) more(t *testing.T) {
 // database, first hung and then dead.
 func TestPortalsBehindABalancer(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newSite(t, haproxy)
 	s.mockAgent("mock-1")
 	a := s.api()
 	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})

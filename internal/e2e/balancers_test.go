@@ -1,0 +1,193 @@
+//go:build linux && ordeal
+
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// balancer is a program of which README has a configuration, in a block of its name.
+type balancer struct {
+	name    string
+	command func(file string) []string
+	// places are what of the configuration is this machine's, each behind what README has: addresses, files.
+	places func(dir, pages, agents string) []string
+}
+
+var haproxy = balancer{
+	name:    "haproxy",
+	command: func(file string) []string { return []string{"haproxy", "-db", "-f", file} },
+	places: func(dir, pages, agents string) []string {
+		return []string{
+			"bind :443 ssl crt /etc/haproxy/quantix.pem", "bind " + pages + " ssl crt " + filepath.Join(dir, "balancer.pem"),
+			"bind :8444", "bind " + agents,
+		}
+	},
+}
+
+// nginxLog has the portals that each request was sent to, the last one answered it.
+const nginxLog = "nginx.access"
+
+// nginx runs as one process, so that its end is the end of all of it.
+var nginx = balancer{
+	name: "nginx",
+	command: func(file string) []string {
+		return []string{"nginx", "-e", "stderr", "-g", "daemon off; master_process off;", "-c", file}
+	},
+	places: func(dir, pages, agents string) []string {
+		return []string{
+			"listen 443 ssl", "listen " + pages + " ssl", "listen 8444", "listen " + agents,
+			"/etc/nginx/quantix.pem", filepath.Join(dir, "balancer.pem"), "/run/nginx.pid", filepath.Join(dir, "nginx.pid"),
+			"http {\n", "http {\n    log_format portal \"$upstream_addr\";\n    access_log " + filepath.Join(dir, nginxLog) + " portal;\n",
+		}
+	},
+}
+
+// run has Debian's program balance by README's words.
+func (b balancer) run(s *site, file string, places *strings.Replacer) {
+	s.t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, config, found := strings.Cut(string(text), "```"+b.name+"\n")
+	config, _, closed := strings.Cut(config, "```")
+	if !found || !closed {
+		s.t.Fatalf("README has no configuration of %s", b.name)
+	}
+	writeFile(s.t, file, places.Replace(config))
+	args := b.command(file)
+	cmd := command(s.t.Context(), args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	log, err := os.Create(file + ".log")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	gone := daemon(s.t, cmd, log.Name())
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-gone
+		log.Close()
+	})
+	s.until("the balancer at work", "/readyz", http.StatusOK, "")
+}
+
+// TestPortalsBehindNginx is README's nginx at work: agents, consoles, live pages, uploads, and a rolling restart.
+func TestPortalsBehindNginx(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nginx)
+	s.mockAgent("mock-1")
+	a := s.api()
+	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
+	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": "web", "projectId": project.ID, "spec": map[string]any{"cpus": 1, "memoryMiB": 128}, "start": true,
+	})
+	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
+	s.consoles(6, vm.ID)
+	s.livePage()
+	s.upload(a)
+
+	o, stop := s.ordering()
+	defer stop()
+	o.more(t)
+	for _, p := range s.portals {
+		if err := p.signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		o.more(t)
+		p.start(p.name)
+		s.sendsAgain(p)
+	}
+	stop()
+	for _, bad := range o.bad {
+		t.Error(bad)
+	}
+	s.consoles(6, vm.ID)
+}
+
+// sendsAgain waits until nginx sends requests to a portal that was away.
+func (s *site) sendsAgain(p *portal) {
+	s.t.Helper()
+	file := filepath.Join(filepath.Dir(p.dir), nginxLog)
+	read := func() string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return string(text)
+	}
+	before := len(read())
+	eventually(s.t, stepLimit, "a request at the portal that is back", func() (bool, string) {
+		since := read()[before:]
+		return strings.Contains(since, "\n"+strings.TrimPrefix(p.url, "http://")+"\n"), since
+	})
+}
+
+// livePage demands that a stream of events comes as it is written, not when it ends.
+func (s *site) livePage() {
+	s.t.Helper()
+	follow := *s.browser
+	follow.Timeout = 0 // the stream does not end
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+"/events?key=vms", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	res, err := follow.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	came := make(chan string, 1)
+	go func() {
+		line, err := bufio.NewReader(res.Body).ReadString('\n')
+		came <- fmt.Sprint(line, err)
+	}()
+	select {
+	case line := <-came:
+		if res.StatusCode != http.StatusOK || !strings.HasPrefix(line, ": open") {
+			s.t.Errorf("a live page: %s %q", res.Status, line)
+		}
+	case <-time.After(stepLimit):
+		s.t.Error("nothing comes to a live page")
+	}
+}
+
+// upload sends a file that is larger than what balancers take by default.
+func (s *site) upload(a api) {
+	s.t.Helper()
+	host := a.host(s.t, "mock-1")
+	pool := ask[fleet.PoolView](s.t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+		"name": "files", "hostIds": []fleet.HostID{host.ID}, "spec": map[string]any{"kind": "dir", "path": "/srv/files"},
+	})
+	eventually(s.t, stepLimit, "the pool", func() (bool, string) {
+		got, err := a.send(s.t.Context(), http.MethodGet, "/api/v1/pools/"+string(pool.ID), nil)
+		return err == nil && strings.Contains(string(got.body), `"state":"active"`), string(got.body)
+	})
+	body := strings.NewReader(strings.Repeat("x", 8<<20))
+	at := s.url + "/api/v1/pools/" + string(pool.ID) + "/uploads/big.raw?host=" + url.QueryEscape(string(host.ID))
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPut, at, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.token)
+	res, err := (&http.Client{Transport: s.via, Timeout: endLimit}).Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode/100 != 2 {
+		s.t.Errorf("an upload of 8 MiB: %s", res.Status)
+	}
+}
