@@ -98,7 +98,7 @@ func TestAHostThatJoinsWith200Pools(t *testing.T) {
 	found := []fleet.FoundPool{{Name: "default", Kind: "dir", Place: "at /srv/imgs", Active: true}, {Name: "z1", Kind: "zfs"}, {Name: "odd", Error: "no such thing"}}
 	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{foundPools}', $2) WHERE id = $1`, h, mustJSON(found))
 	a = b.get("/hosts/"+string(h)+"?tab=storage").is(t, http.StatusOK)
-	a.has(t, "at /srv/imgs", "Active, without autostart", "zfs", "Inactive", "Cannot be read: no such thing")
+	a.has(t, `<td>Directory</td><td class="mono">/srv/imgs</td>`, "Active, without autostart", "<td>ZFS</td>", "Inactive", "Cannot be read: no such thing")
 	a.lacks(t, "their-pool-000")
 }
 

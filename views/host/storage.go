@@ -1,6 +1,8 @@
 package host
 
 import (
+	"cmp"
+
 	"github.com/a-h/templ"
 
 	"quantix/internal/fleet"
@@ -57,3 +59,11 @@ func foundState(f fleet.FoundPool) string {
 	}
 	return fleet.PoolInactive.Word()
 }
+
+// foundKinds are the words for libvirt's types of pools.
+var foundKinds = map[string]string{
+	"dir": "Directory", "fs": "File system", "netfs": "Network file system", "logical": "LVM", "disk": "Disk", "iscsi": "iSCSI", "iscsi-direct": "iSCSI, by QEMU",
+	"scsi": "SCSI", "mpath": "Multipath", "rbd": "Ceph RBD", "gluster": "GlusterFS", "zfs": "ZFS", "vstorage": "Virtuozzo Storage", "sheepdog": "Sheepdog",
+}
+
+func foundKind(f fleet.FoundPool) string { return cmp.Or(foundKinds[f.Kind], f.Kind) }

@@ -231,7 +231,7 @@ func snapNotes(p Page, t *fleet.SnapshotTree) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<ul class=\"muted\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<ul class=\"lines muted\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -267,7 +267,7 @@ func snapNotes(p Page, t *fleet.SnapshotTree) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "</ul><span class=\"muted\">What the VM has written since is in those files. They go when the VM is deleted with its disks. Merge them on the host with virsh blockcommit.</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "</ul><span class=\"muted\">What the VM has written since is in those files. They go when the VM is deleted with its disks. Quantix takes no snapshot until they are merged: on the host, with virsh blockcommit.</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
