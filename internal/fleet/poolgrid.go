@@ -4,16 +4,10 @@ package fleet
 type PoolGrid struct {
 	Hosts Page[HostView]
 	Pools Page[PoolView]
-	Cells map[PoolOn]GridCell // where a pool is assigned, or being released
+	Cells [][]GridCell // one row for each of Hosts, one column for each of Pools
 }
 
-// PoolOn is a pool's place on a host.
-type PoolOn struct {
-	Pool PoolID
-	Host HostID
-}
-
-// GridCell is how a pool is on a host.
+// GridCell is how a pool is on a host. The zero value is a pool that is not assigned to the host.
 type GridCell struct {
 	State       PoolState
 	Tone        Tone

@@ -21,19 +21,29 @@ type GridPage struct {
 	On    fleet.PoolGrid
 }
 
-// cellWords is what a cell says: "shared on host-1: Active, 12 % used".
-func cellWords(v fleet.PoolView, h fleet.HostView, c fleet.GridCell) string {
-	out := v.Name + " on " + h.Name + ": "
-	switch {
-	case c.Leaving:
-		return out + "being released"
-	case c.State == fleet.PoolActive:
-		return out + c.State.Word() + ", " + strconv.Itoa(c.UsedPercent) + " % used"
+// gridColumn is what the cells of one pool have in common.
+type gridColumn struct{ on, path string }
+
+func (p GridPage) columns() []gridColumn {
+	out := make([]gridColumn, len(p.On.Pools.Items))
+	for i, v := range p.On.Pools.Items {
+		out[i] = gridColumn{v.Name + " on ", views.PoolPath(v.ID)}
 	}
-	return out + c.State.Word()
+	return out
 }
 
-// cellPath is the pool's own matrix with the host's cell.
-func cellPath(v fleet.PoolView, h fleet.HostView) string {
-	return kit.Link{Path: views.PoolPath(v.ID)}.With("filter", "name:"+strconv.Quote(h.Name)).String()
+// hostQuery is the query by which a pool's own matrix shows the host's cell.
+func hostQuery(h fleet.HostView) string {
+	return kit.Link{}.With("filter", "name:"+strconv.Quote(h.Name)).String()
+}
+
+// words is what a cell says: "shared on host-1: Active, 12 % used".
+func (g gridColumn) words(h fleet.HostView, c fleet.GridCell) string {
+	switch {
+	case c.Leaving:
+		return g.on + h.Name + ": being released"
+	case c.State == fleet.PoolActive:
+		return g.on + h.Name + ": " + c.State.Word() + ", " + strconv.Itoa(c.UsedPercent) + " % used"
+	}
+	return g.on + h.Name + ": " + c.State.Word()
 }

@@ -32,23 +32,32 @@ func (b *Browse) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools fleet
 	return g, err
 }
 
-func (b *Browse) gridCells(ctx context.Context, hosts []fleet.HostID, pools []fleet.PoolID) (map[fleet.PoolOn]fleet.GridCell, error) {
-	cells := map[fleet.PoolOn]fleet.GridCell{}
-	if len(hosts) == 0 || len(pools) == 0 {
+// gridCells reads the cells by the places of their hosts and pools: two numbers are less to send and to read than two ids.
+func (b *Browse) gridCells(ctx context.Context, hosts []fleet.HostID, pools []fleet.PoolID) ([][]fleet.GridCell, error) {
+	cells := make([][]fleet.GridCell, len(hosts))
+	all := make([]fleet.GridCell, len(hosts)*len(pools))
+	for i := range cells {
+		cells[i] = all[i*len(pools) : (i+1)*len(pools)]
+	}
+	if len(all) == 0 {
 		return cells, nil
 	}
 	var s statement
-	s.and("a.noun = 'pool' AND a.object_id = ANY (" + s.key(store.Texts(pools)) + "::text[]) AND a.host_id = ANY (" + s.key(store.Texts(hosts)) + "::text[])")
-	_, err := collect(ctx, b, `SELECT `+keySQL+`, a.asked = 'release'`+cellsFrom+s.conditions(), &s, func(x pgx.CollectableRow) (none struct{}, err error) {
-		var at fleet.PoolOn
-		var said fleet.PoolState
-		var fresh bool
+	sql := `SELECT q.n::integer, r.n::integer, COALESCE(a.said, ''), ` + fresh + `, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, a.asked = 'release'
+		FROM unnest(` + s.key(store.Texts(hosts)) + `::text[]) WITH ORDINALITY AS q (id, n)
+		LEFT JOIN host_sessions s ON s.host_id = q.id
+		JOIN assignments a ON a.noun = 'pool' AND a.host_id = q.id
+		JOIN unnest(` + s.key(store.Texts(pools)) + `::text[]) WITH ORDINALITY AS r (id, n) ON r.id = a.object_id` + starvingCells
+	_, err := collect(ctx, b, sql, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		var host, pool int32
+		var said string
+		var fresh, leaving bool
 		var k policy.PoolKey
-		var c fleet.GridCell
-		err = x.Scan(&at.Pool, &at.Host, &said, &fresh, &k.UsedPercent, &k.Starved, &k.ByOthers, &k.Faulty, &c.Leaving)
-		k.State = fleet.PoolStateOf(said, fresh)
-		c.State, c.Tone, c.UsedPercent = k.State, k.Tone(), k.UsedPercent
-		cells[at] = c
+		err = x.Scan(&host, &pool, &said, &fresh, &k.UsedPercent, &k.Starved, &k.ByOthers, &k.Faulty, &leaving)
+		if err == nil {
+			k.State = fleet.PoolStateOf(fleet.PoolState(said), fresh)
+			cells[host-1][pool-1] = fleet.GridCell{State: k.State, Tone: k.Tone(), UsedPercent: k.UsedPercent, Leaving: leaving}
+		}
 		return none, err
 	})
 	return cells, err

@@ -1,0 +1,34 @@
+package pool
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+// TestGridAllocatesLittlePerCell bounds what a full page of 50 hosts and 40 pools allocates: 2,000 cells are most of the time that it takes.
+func TestGridAllocatesLittlePerCell(t *testing.T) {
+	p := GridPage{Actor: fleet.Actor{Role: fleet.RoleAdmin}}
+	for i := range GridPools {
+		p.On.Pools.Items = append(p.On.Pools.Items, fleet.PoolView{Pool: fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: fmt.Sprintf("pool-%02d", i)}})
+	}
+	for i := range GridHosts {
+		h := fleet.HostView{Phase: fleet.HostOnline}
+		h.ID, h.Name = fleet.NewID[fleet.HostID](), fmt.Sprintf("host-%02d", i)
+		p.On.Hosts.Items = append(p.On.Hosts.Items, h)
+		p.On.Cells = append(p.On.Cells, slices.Repeat([]fleet.GridCell{{State: fleet.PoolActive, Tone: fleet.ToneOK, UsedPercent: 50}}, GridPools))
+	}
+	p.Hosts, p.Side = kit.ExtentOf(p.On.Hosts), kit.ExtentOf(p.On.Pools)
+	allocs := testing.AllocsPerRun(5, func() {
+		if err := Grid(p).Render(t.Context(), io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if perCell := allocs / (GridHosts * GridPools); perCell > 8 {
+		t.Errorf("%.1f allocations a cell", perCell)
+	}
+}
