@@ -169,6 +169,9 @@ func (i *incoming) WriteAt(p []byte, at int64) (int, error) {
 	return n + more, err
 }
 
+// Writeback implements transfer.Sink.
+func (i *incoming) Writeback(at, n int64) { transfer.FileSink{File: i.f}.Writeback(at, n) }
+
 // Truncate implements transfer.Sink.
 func (i *incoming) Truncate(size int64) error {
 	if size == 0 {

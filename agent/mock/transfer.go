@@ -59,6 +59,8 @@ func (s *sink) Truncate(size int64) error {
 	return nil
 }
 
+func (s *sink) Writeback(int64, int64) {}
+
 func (s *sink) Sync() error { return nil }
 
 // SendVolume implements agent.Hypervisor.

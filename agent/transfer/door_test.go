@@ -201,6 +201,37 @@ func take(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room in
 	return sum, err
 }
 
+// began notes what its storage is set to work on before it is synced.
+type began struct {
+	transfer.FileSink
+	bytes  int64
+	before int64
+}
+
+func (b *began) Writeback(at, n int64) {
+	b.bytes += n
+	b.FileSink.Writeback(at, n)
+}
+
+func (b *began) Sync() error {
+	b.before = b.bytes
+	return b.FileSink.Sync()
+}
+
+func TestReceivedFileIsWrittenBackBeforeSync(t *testing.T) {
+	t.Parallel()
+	out, in := joined(t)
+	const size = 40 << 20
+	src, dst := source(t, size), &began{FileSink: transfer.FileSink{File: file(t, "dst")}}
+	done := taking(t.Context(), in, dst, size)
+	if err := out.Send(t.Context(), transfer.File(src, size), size, nil, nil); err != nil || (<-done).err != nil {
+		t.Fatal(err)
+	}
+	if dst.before < size*3/4 {
+		t.Errorf("%d of %d MiB wait for the end", (size-dst.before)>>20, size>>20)
+	}
+}
+
 type taken struct {
 	sum transfer.Sum
 	err error
@@ -227,7 +258,7 @@ func TestAFileComesWholeAndSparse(t *testing.T) {
 	if err := src.Truncate(size); err != nil {
 		t.Fatal(err)
 	}
-	done := taking(t.Context(), in, dst, 16<<20)
+	done := taking(t.Context(), in, transfer.FileSink{File: dst}, 16<<20)
 	err := out.Send(t.Context(), transfer.File(src, size), size, nil, nil)
 	got := <-done
 	if err != nil || got.err != nil {
@@ -250,7 +281,7 @@ func TestAnEmptyFileComes(t *testing.T) {
 	t.Parallel()
 	out, in := joined(t)
 	src, dst := source(t, 0), file(t, "dst")
-	done := taking(t.Context(), in, dst, 0)
+	done := taking(t.Context(), in, transfer.FileSink{File: dst}, 0)
 	if err := out.Send(t.Context(), transfer.File(src, 0), 0, nil, nil); err != nil || (<-done).err != nil {
 		t.Error(err)
 	}
@@ -261,7 +292,7 @@ func TestATransferKeepsItsRate(t *testing.T) {
 	out, in := joined(t)
 	const size = 3 << 20
 	src, dst := source(t, size), file(t, "dst")
-	done := taking(t.Context(), in, dst, size)
+	done := taking(t.Context(), in, transfer.FileSink{File: dst}, size)
 	began := time.Now()
 	if err := out.Send(t.Context(), transfer.File(src, size), size, &transfer.Rate{Bytes: 4 << 20}, nil); err != nil || (<-done).err != nil {
 		t.Fatal(err)
@@ -272,7 +303,7 @@ func TestATransferKeepsItsRate(t *testing.T) {
 }
 
 // full is a file whose storage is.
-type full struct{ *os.File }
+type full struct{ transfer.FileSink }
 
 func (full) WriteAt([]byte, int64) (int, error) { return 0, errors.New("no space left on device") }
 
@@ -282,7 +313,7 @@ func TestBothHearOfWhatIsNotWhole(t *testing.T) {
 	t.Run("more than there is room for", func(t *testing.T) {
 		t.Parallel()
 		out, in := joined(t)
-		done := taking(t.Context(), in, file(t, "dst"), 2<<20)
+		done := taking(t.Context(), in, transfer.FileSink{File: file(t, "dst")}, 2<<20)
 		err := out.Send(t.Context(), transfer.File(source(t, size), size), size, nil, nil)
 		if got := <-done; got.err == nil || err == nil || !strings.Contains(err.Error(), "room") {
 			t.Errorf("sent %v, received %v", err, got.err)
@@ -291,7 +322,7 @@ func TestBothHearOfWhatIsNotWhole(t *testing.T) {
 	t.Run("a full disk", func(t *testing.T) {
 		t.Parallel()
 		out, in := joined(t)
-		done := taking(t.Context(), in, full{file(t, "dst")}, size)
+		done := taking(t.Context(), in, full{transfer.FileSink{File: file(t, "dst")}}, size)
 		err := out.Send(t.Context(), transfer.File(source(t, size), size), size, nil, nil)
 		if got := <-done; got.err == nil || err == nil || !strings.Contains(err.Error(), "no space left") {
 			t.Errorf("sent %v, received %v", err, got.err)
@@ -307,7 +338,7 @@ func TestBothHearOfWhatIsNotWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out, in := joined(t)
-			done := taking(t.Context(), in, file(t, "dst"), size)
+			done := taking(t.Context(), in, transfer.FileSink{File: file(t, "dst")}, size)
 			_, err := out.Raw().Write(append([]byte{0, 0, 0, 0, 0, 0, 0, 3}, bad...))
 			if got := <-done; err != nil || got.err == nil || !strings.Contains(got.err.Error(), "no file") {
 				t.Errorf("sent %v, received %v", err, got.err)
@@ -336,7 +367,7 @@ func TestBothHearOfWhatIsNotWhole(t *testing.T) {
 		t.Parallel()
 		out, in := joined(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		done := taking(t.Context(), in, file(t, "dst"), size)
+		done := taking(t.Context(), in, transfer.FileSink{File: file(t, "dst")}, size)
 		err := out.Send(ctx, func(ctx context.Context, do func(int64, []byte, int64) error) error {
 			cancel(errors.New("taken back"))
 			return transfer.File(source(t, size), size)(ctx, do)
@@ -349,7 +380,7 @@ func TestBothHearOfWhatIsNotWhole(t *testing.T) {
 		t.Parallel()
 		out, in := joined(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		done := taking(ctx, in, file(t, "dst"), size)
+		done := taking(ctx, in, transfer.FileSink{File: file(t, "dst")}, size)
 		err := out.Send(t.Context(), func(ctx context.Context, do func(int64, []byte, int64) error) error {
 			cancel(errors.New("taken back"))
 			return transfer.File(source(t, size), size)(ctx, do)

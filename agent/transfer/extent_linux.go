@@ -25,3 +25,8 @@ func nextExtent(f *os.File, at, size int64) (data, hole int64) {
 
 // forget has the kernel read the file from its storage again. Where it keeps pages all the same, it is read from those.
 func forget(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
+
+// writeback has the kernel begin to write these bytes of the file to its storage. An error is Sync's to report.
+func writeback(f *os.File, at, n int64) {
+	_ = unix.SyncFileRange(int(f.Fd()), at, n, unix.SYNC_FILE_RANGE_WRITE)
+}

@@ -3,11 +3,9 @@ package transfer
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"net"
 	"os"
@@ -48,9 +46,17 @@ func File(f *os.File, size int64) Pieces {
 // Sink is where a file is written to.
 type Sink interface {
 	io.WriterAt
+	// Writeback begins to bring these bytes to the storage, and waits for nothing.
+	Writeback(at, n int64)
 	Truncate(size int64) error
 	Sync() error
 }
+
+// FileSink is a file as a Sink.
+type FileSink struct{ *os.File }
+
+// Writeback implements Sink.
+func (f FileSink) Writeback(at, n int64) { writeback(f.File, at, n) }
 
 // Outgoing is a connection that one file is sent by.
 type Outgoing struct{ conn net.Conn }
@@ -195,10 +201,8 @@ func (in *Incoming) Into(ctx context.Context, dst Sink, size, room int64, meter 
 }
 
 func (in *Incoming) into(ctx context.Context, dst Sink, size, room int64, meter *Meter) (Sum, error) {
-	s := newSummer(ctx)
-	defer s.end()
-	w := newWriter(dst)
-	defer w.end()
+	p := newPipeline(ctx, dst)
+	defer p.end()
 	var head [headBytes]byte
 	for next := int64(0); ; {
 		if err := in.read(head[:]); err != nil {
@@ -214,37 +218,28 @@ func (in *Incoming) into(ctx context.Context, dst Sink, size, room int64, meter 
 		room -= n
 		if at > next {
 			meter.Add(at - next)
-			if err := s.zeros(at - next); err != nil {
-				return Sum{}, err
-			}
 		}
-		if next = at + n; n == 0 {
-			break
-		}
-		block, err := w.block(n)
+		block, err := p.block(n)
 		if err != nil {
 			return Sum{}, err
 		}
 		if err := in.read(block); err != nil {
 			return Sum{}, err
 		}
-		if err := s.wait(); err != nil {
-			return Sum{}, err
+		p.put(piece{block, at, at - next})
+		if next = at + n; n == 0 {
+			break
 		}
-		if err := s.add(block); err != nil {
-			return Sum{}, err
-		}
-		w.put(block, at)
 		meter.Add(n)
 	}
-	err := w.finish()
+	sum, err := p.finish()
 	if err == nil {
 		err = dst.Truncate(size)
 	}
 	if err == nil {
 		err = dst.Sync()
 	}
-	return s.sum(), err
+	return sum, err
 }
 
 // Busy tells the sender that the file is still being looked at.
@@ -274,119 +269,4 @@ func (in *Incoming) say(what byte, words string) error {
 	_ = in.conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
 	_, err := in.conn.Write(append([]byte{what, byte(len(words) >> 8), byte(len(words))}, words...))
 	return err
-}
-
-// summer adds up beside those who read and write. What it is given must stay as it is until the next wait.
-type summer struct {
-	ctx  context.Context
-	work chan []byte
-	done chan error
-	hash hash.Hash
-	open int
-}
-
-func newSummer(ctx context.Context) *summer {
-	s := &summer{ctx: ctx, work: make(chan []byte, 1), done: make(chan error, 1), hash: sha256.New()}
-	go func() {
-		for block := range s.work {
-			s.hash.Write(block)
-			s.done <- nil
-		}
-	}()
-	return s
-}
-
-func (s *summer) end() {
-	_ = s.wait()
-	close(s.work)
-}
-
-func (s *summer) add(block []byte) error {
-	s.open++
-	s.work <- block
-	return nil
-}
-
-func (s *summer) wait() error {
-	for ; s.open > 0; s.open-- {
-		if err := <-s.done; err != nil {
-			return err
-		}
-	}
-	return context.Cause(s.ctx)
-}
-
-func (s *summer) zeros(n int64) error {
-	if err := s.wait(); err != nil {
-		return err
-	}
-	return zeros(s.ctx, s.hash, n)
-}
-
-func (s *summer) sum() Sum {
-	_ = s.wait()
-	return Sum(s.hash.Sum(nil))
-}
-
-// writer writes beside those who read.
-type writer struct {
-	free chan []byte
-	work chan written
-	done chan struct{}
-	err  error // of the work; read once done is closed
-	fail chan struct{}
-	over bool
-}
-
-type written struct {
-	block []byte
-	at    int64
-}
-
-// aheadBlocks is how many pieces may wait for the storage.
-const aheadBlocks = 4
-
-func newWriter(dst Sink) *writer {
-	w := &writer{free: make(chan []byte, aheadBlocks), work: make(chan written, aheadBlocks), done: make(chan struct{}), fail: make(chan struct{})}
-	for range aheadBlocks {
-		w.free <- make([]byte, blockBytes)
-	}
-	go func() {
-		defer close(w.done)
-		for p := range w.work {
-			if w.err == nil {
-				if _, w.err = dst.WriteAt(p.block, p.at); w.err != nil {
-					close(w.fail)
-				}
-			}
-			w.free <- p.block[:blockBytes]
-		}
-	}()
-	return w
-}
-
-// block is room for a piece of n bytes. The one before it may still be summed up when it is given: see Incoming.into.
-func (w *writer) block(n int64) ([]byte, error) {
-	select {
-	case <-w.fail:
-		w.end()
-		return nil, w.err
-	default:
-	}
-	return (<-w.free)[:n], nil
-}
-
-func (w *writer) put(block []byte, at int64) { w.work <- written{block, at} }
-
-func (w *writer) end() {
-	if !w.over {
-		w.over = true
-		close(w.work)
-	}
-	<-w.done
-}
-
-func (w *writer) finish() error {
-	w.end()
-	return w.err
 }

@@ -199,7 +199,7 @@ func take(ctx context.Context, door *transfer.Door, to string) error {
 	defer dst.Close()
 	size, err := in.Size()
 	if err == nil {
-		_, err = in.Into(ctx, dst, size, size, nil)
+		_, err = in.Into(ctx, transfer.FileSink{File: dst}, size, size, nil)
 	}
 	in.Answer(err)
 	return err
