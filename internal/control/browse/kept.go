@@ -32,6 +32,7 @@ type kept[K comparable, V any] struct {
 type keeping[V any] struct {
 	value     V
 	at, asked time.Time
+	counted   chan struct{} // closed when the count under way has ended; nil: none is
 }
 
 // get is what each of these adds up to, as it is known or else now. Within a transaction it is as that sees it.
@@ -52,6 +53,7 @@ func (k *kept[K, V]) get(ctx context.Context, of ...K) (map[K]V, error) {
 		return out, nil
 	}
 	began := time.Now()
+	defer k.counting(rest)()
 	now, err := k.count(ctx, rest)
 	if err != nil {
 		return nil, err
@@ -87,19 +89,59 @@ func (k *kept[K, V]) begin(of K, one *keeping[V], after time.Duration) {
 	time.AfterFunc(after, func() { k.again(of, one) })
 }
 
-// known is what is known of it; of few enough hosts, and within a transaction, that is never anything.
+// known is what is known of it, and where that is too old what the count under way finds: those who ask meanwhile do not all count for themselves.
+// Of few enough hosts, and within a transaction, that is never anything.
 func (k *kept[K, V]) known(ctx context.Context, of K) (v V, ok bool) {
 	if store.Joined(ctx) {
 		return v, false
 	}
+	v, counted, ok := k.latest(of)
+	if ok || counted == nil {
+		return v, ok
+	}
+	select {
+	case <-counted:
+	case <-ctx.Done():
+	}
+	v, _, ok = k.latest(of)
+	return v, ok
+}
+
+// latest is what is known of it now, and, where that is too old, the end of the count under way.
+func (k *kept[K, V]) latest(of K) (v V, counted <-chan struct{}, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	one := k.of[of]
-	if one == nil || time.Since(one.at) > keepAtMost {
-		return v, false
+	switch {
+	case one == nil:
+		return v, nil, false
+	case time.Since(one.at) > keepAtMost:
+		return v, one.counted, false
 	}
 	one.asked = time.Now()
-	return one.value, true
+	return one.value, nil, true
+}
+
+// counting notes that these are being counted, until ended is called. What is not kept yet may be of few hosts, which each counts anew.
+func (k *kept[K, V]) counting(of []K) (ended func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	counted := make(chan struct{})
+	var mine []*keeping[V]
+	for _, key := range of {
+		if one := k.of[key]; one != nil && one.counted == nil {
+			one.counted = counted
+			mine = append(mine, one)
+		}
+	}
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for _, one := range mine {
+			one.counted = nil
+		}
+		close(counted)
+	}
 }
 
 // keep keeps what was added up since began, where it is over many hosts and nothing newer is known, and has it added up again in time.
@@ -111,10 +153,17 @@ func (k *kept[K, V]) keep(of K, v V, began time.Time) {
 	case k.hosts(v) <= wide:
 		delete(k.of, of)
 	case one == nil:
-		k.begin(of, &keeping[V]{v, began, began}, keepFor)
+		k.begin(of, &keeping[V]{value: v, at: began, asked: began}, pauseAfter(began))
 	case began.After(one.at):
 		one.value, one.at = v, began
 	}
+}
+
+// pauseAfter is how long after a count that began then the next one waits: keepFor from one beginning to the next, so that a slow count is ready
+// before its value is outdated, but as long as the count took, so that the database has rest.
+func pauseAfter(began time.Time) time.Duration {
+	took := time.Since(began)
+	return max(keepFor-took, took)
 }
 
 // countBehind is count where no request is there to take a panic.
@@ -134,10 +183,11 @@ func (k *kept[K, V]) again(of K, one *keeping[V]) {
 	if over {
 		return
 	}
-	defer time.AfterFunc(keepFor, func() { k.again(of, one) })
+	began := time.Now()
+	defer func() { time.AfterFunc(pauseAfter(began), func() { k.again(of, one) }) }()
+	defer k.counting([]K{of})()
 	ctx, cancel := context.WithTimeout(context.Background(), keptLimit)
 	defer cancel()
-	began := time.Now()
 	now, err := k.countBehind(ctx, of)
 	if err != nil {
 		return // what is known grows too old, and who asks then sees why

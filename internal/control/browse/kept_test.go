@@ -26,11 +26,13 @@ type truth struct {
 	value, size int
 	err         error
 	panics      bool
+	takes       time.Duration // to be counted
 }
 
 func newCounting(size int) *counting {
 	c := &counting{truth: truth{size: size}}
 	c.count = func(context.Context, []string) (map[string]int, error) {
+		time.Sleep(c.now().takes)
 		c.see.Lock()
 		defer c.see.Unlock()
 		if c.times++; c.panics {
@@ -188,5 +190,38 @@ func TestWarming(t *testing.T) {
 			t.Error("somebody is told of what nobody was shown")
 		}
 		pass(keepWarm + 2*keepFor)
+	})
+}
+
+// Those who ask while an outdated value is being counted get what that count finds.
+func TestOutdatedValueIsCountedOnceForAllWhoAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounting(wide + 1)
+		c.wants(t, "first", 0, 1)
+		c.is(func(t *truth) { t.value, t.takes = 1, keepAtMost })
+		pass(keepFor + 2500*time.Millisecond) // the count behind has begun, and what is known is too old
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { c.wants(t, "meanwhile", 1, 2) })
+		}
+		all.Wait()
+		pass(time.Hour)
+	})
+}
+
+// A count that takes long is begun again so early that nobody who asks waits for the next one.
+func TestSlowCountIsReadyBeforeItsValueIsOutdated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounting(wide + 1)
+		c.is(func(t *truth) { t.takes = 1500 * time.Millisecond })
+		c.wants(t, "first", 0, 1)
+		for range 300 {
+			pass(100 * time.Millisecond)
+			began := time.Now()
+			if _, err := c.one(t.Context(), "a"); err != nil || time.Since(began) > 0 {
+				t.Fatalf("waited %s, %v", time.Since(began), err)
+			}
+		}
+		pass(time.Hour)
 	})
 }
