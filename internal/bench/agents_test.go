@@ -21,7 +21,7 @@ import (
 const (
 	fewAgents     = 1000
 	allAgents     = 9900
-	intentSamples = 2000
+	intentSamples = 1000
 	intentsBefore = 400 // in which the portal's connections plan what they ask
 	lot           = 200 // of agents that park at once
 	massSamples   = 3
@@ -55,14 +55,14 @@ func BenchmarkAgents(b *testing.B) {
 	for range b.N {
 		raw := rawNotify(b, r)
 		took, alone := intents(b, r, few, got)
-		goals.Intent.Tell(b, took.at(0.99) <= 4*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String())
+		goals.Intent.Tell(b, took.at(0.99) <= 4*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.to(raw))
 		carefully(b, r.pool, false)
 		all := slices.Concat(few, p.call(b, made, fewAgents+1, allAgents))
 		park(all[fewAgents:], allAgents)
 		carefully(b, r.pool, true)
 		raw = rawNotify(b, r)
 		took, alone = intents(b, r, all, got)
-		goals.IntentAll.Tell(b, took.at(0.99) <= 8*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String())
+		goals.IntentAll.Tell(b, took.at(0.99) <= 8*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.to(raw))
 		mass(b, r, p, got)
 		throughput(b, r, p, got)
 		break // agents are parked once
@@ -125,8 +125,9 @@ func mass(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 		r.allEnded(b)
 		ended = append(ended, time.Since(began))
 	}
-	goals.Mass.Tell(b, ended.at(0.5) <= 1500*time.Millisecond, fmt.Sprintf("begun %.2f s, ended %.2f s", begun.at(0.5).Seconds(), ended.at(0.5).Seconds()),
-		fmt.Sprintf("net/http alone, both requests, no TLS: %.2f s", bareRequests(b, 2*allAgents).Seconds()))
+	bare := bareRequests(b, 2*allAgents)
+	goals.Mass.Tell(b, fmt.Sprintf("begun %.2f s, ended %.2f s", begun.at(0.5).Seconds(), ended.at(0.5).Seconds()),
+		fmt.Sprintf("net/http alone, both requests, no TLS: %.2f s", bare.Seconds()), ended.at(0.5).Seconds()/bare.Seconds())
 }
 
 // throughput is how fast jobs go through, ten for each of 2,000 agents, from their order to the last one's end.
@@ -144,7 +145,8 @@ func throughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 		rate = append(rate, manyJobs/time.Since(began).Seconds())
 	}
 	best := max(rate[0], rate[1], rate[2])
-	goals.Throughput.Tell(b, best >= 8000, fmt.Sprintf("%.0f jobs/s", best), fmt.Sprintf("net/http alone, a request a job, no TLS: %.0f/s", manyJobs/bareRequests(b, manyJobs).Seconds()))
+	bare := manyJobs / bareRequests(b, manyJobs).Seconds()
+	goals.Throughput.Tell(b, fmt.Sprintf("%.0f jobs/s", best), fmt.Sprintf("net/http alone, a request a job, no TLS: %.0f/s", bare), best/bare)
 }
 
 // allEnded waits until no job is open. It asks the queue's own indexes: what it costs would be measured too.

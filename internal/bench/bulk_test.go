@@ -59,7 +59,11 @@ func BenchmarkBulk(b *testing.B) {
 		request.report(b, "request")
 		b.ReportMetric(300, "limit-request-ms")
 		behind.report(b, "behind")
-		goals.Bulk.Tell(b, request.at(0.99) <= 300*time.Millisecond, fmt.Sprintf("%s ms; %.1f s", request, behind.at(0.5).Seconds()), "")
+		exec(`CREATE TABLE bare AS TABLE tasks WITH NO DATA`)
+		bare := exec(`INSERT INTO bare SELECT * FROM tasks LIMIT 500`)
+		exec(`DROP TABLE bare`)
+		goals.Bulk.Tell(b, request.at(0.99) <= 300*time.Millisecond, fmt.Sprintf("%s ms; %.1f s", request, behind.at(0.5).Seconds()),
+			fmt.Sprintf("as many bare rows %.1f ms", ms(bare)), request.at(0.5).Seconds()/bare.Seconds())
 		settled.report(b, "end-of-a-part")
 		var alone spread
 		exec(`UPDATE tasks SET parent_id = NULL`)

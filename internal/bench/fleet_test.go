@@ -24,7 +24,7 @@ const (
 	pageWarm  = 3
 	pageAsks  = 200 // of one page after these, as long as they take less than pageTime
 	pageLeast = 10
-	pageTime  = 5 * time.Second
+	pageTime  = 3 * time.Second
 )
 
 // BenchmarkFleet measures pages of the real portal's process on a PostgreSQL that flushes, with 2,500 hosts, 100,000 VMs, three shared pools
@@ -127,6 +127,25 @@ func (s sight) times(b *testing.B, path, part string) (took spread, size int) {
 	return took, size
 }
 
+// beside tells of pages with what the least of the portal's answers takes, which is the machine, HTTP and the middleware alone. The ratio is that of
+// the slowest of them.
+func (s sight) beside(b *testing.B, g goals.Goal, met bool, ours string, slowest spread) {
+	b.Helper()
+	least, _ := s.times(b, "/healthz", "")
+	g.Tell(b, met, ours, "the portal's /healthz "+least.String(), slowest.to(least))
+}
+
+// slower is the one of the higher median.
+func slower(a, b spread) spread {
+	if len(a) == 0 || b.at(0.5) > a.at(0.5) {
+		return b
+	}
+	return a
+}
+
+// to is how many times as long the median is as that of another.
+func (s spread) to(other spread) float64 { return s.at(0.5).Seconds() / other.at(0.5).Seconds() }
+
 func (s spread) String() string { return fmt.Sprintf("%.1f/%.1f", ms(s.at(0.5)), ms(s.at(0.99))) }
 
 // id is one of those that testkit.Seed makes.
@@ -135,23 +154,24 @@ func id(n int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n) }
 func everyday(b *testing.B, s sight) {
 	var ours []string
 	met := true
-	beside, _ := s.times(b, "/hosts/"+id(42), "")
+	var slowest spread
 	for _, path := range []string{"/vms/" + id(1_000_042), "/hosts", "/"} {
 		took, _ := s.times(b, path, "")
-		ours, met = append(ours, took.String()), met && took.at(0.99) <= 20*time.Millisecond
+		ours, met, slowest = append(ours, took.String()), met && took.at(0.99) <= 20*time.Millisecond, slower(slowest, took)
 	}
-	goals.Pages.Tell(b, met, strings.Join(ours, " · "), "host page "+beside.String())
+	s.beside(b, goals.Pages, met, strings.Join(ours, " · "), slowest)
 }
 
 func widePages(b *testing.B, s sight) {
 	var ours []string
+	var slowest spread
 	met := true
 	for _, path := range []string{"/vms/new", "/pools/" + id(2001), "/tree/storage"} {
 		took, size := s.times(b, path, "")
 		ours = append(ours, fmt.Sprintf("%s (%d KB)", took, size/1000))
-		met = met && took.at(0.99) <= 30*time.Millisecond && size <= 80_000
+		met, slowest = met && took.at(0.99) <= 30*time.Millisecond && size <= 80_000, slower(slowest, took)
 	}
-	goals.WidePages.Tell(b, met, strings.Join(ours, " · "), "")
+	s.beside(b, goals.WidePages, met, strings.Join(ours, " · "), slowest)
 }
 
 // matrixPage asks for 50 hosts side by side with 40 pools, all of them assigned. Beside it: what PostgreSQL takes to read these cells.
@@ -167,14 +187,14 @@ func matrixPage(b *testing.B, r *rig, s sight) {
 			AND object_id = ANY (ARRAY(SELECT id FROM pools ORDER BY name LIMIT 40)) AND host_id = ANY (ARRAY(SELECT id FROM hosts ORDER BY name LIMIT 50))`)
 		alone = append(alone, time.Since(began))
 	}
-	goals.Matrix.Tell(b, took.at(0.99) <= 50*time.Millisecond, fmt.Sprintf("%s (%d KB)", took, size/1000), "the query alone "+alone.String())
+	goals.Matrix.Tell(b, took.at(0.99) <= 50*time.Millisecond, fmt.Sprintf("%s (%d KB)", took, size/1000), "the query alone "+alone.String(), took.to(alone))
 }
 
 // firstPage is all that a browser that has nothing takes for its first page: the page, what it names, and what that imports.
 func firstPage(b *testing.B, s sight) {
 	_, body, header := s.take(b, "/vms", "")
 	page := body.Len() + header
-	n, seen := page, map[string]bool{}
+	n, plain, seen := page, len(unzipped(b, body)), map[string]bool{}
 	var follow func(address string)
 	follow = func(address string) {
 		if seen[address] {
@@ -182,9 +202,10 @@ func firstPage(b *testing.B, s sight) {
 		}
 		seen[address] = true
 		_, file, header := s.take(b, address, "")
-		n += file.Len() + header
+		text := unzipped(b, file)
+		n, plain = n+file.Len()+header, plain+len(text)
 		if strings.HasSuffix(address, ".js") {
-			for _, m := range imported.FindAllStringSubmatch(unzipped(b, file), -1) {
+			for _, m := range imported.FindAllStringSubmatch(text, -1) {
 				follow(path.Join(path.Dir(address), m[1]+m[2]))
 			}
 		}
@@ -192,7 +213,8 @@ func firstPage(b *testing.B, s sight) {
 	for _, m := range named.FindAllStringSubmatch(unzipped(b, body), -1) {
 		follow(m[1])
 	}
-	goals.FirstPage.Tell(b, n <= 55_000, fmt.Sprintf("%.1f KB: the page %.1f, and %d files", float64(n)/1000, float64(page)/1000, len(seen)), "")
+	goals.FirstPage.Tell(b, n <= 55_000, fmt.Sprintf("%.1f KB: the page %.1f, and %d files", float64(n)/1000, float64(page)/1000, len(seen)),
+		fmt.Sprintf("unpacked %d KB", plain/1000), float64(n)/float64(plain))
 }
 
 // searches ask for what no order of the table leads to.
@@ -203,12 +225,13 @@ func searches(b *testing.B, s sight) {
 		"/vms?sort=host&filter=" + url.QueryEscape("label:tier=t3 host:host-1042"), task + url.QueryEscape("who:person-49"), task + url.QueryEscape("kind:pool.release"),
 	}
 	var ours []string
+	var slowest spread
 	met := true
 	for _, path := range queries {
 		took, _ := s.times(b, path, "")
-		ours, met = append(ours, fmt.Sprintf("%.0f", ms(took.at(0.99)))), met && took.at(0.99) <= 30*time.Millisecond
+		ours, met, slowest = append(ours, fmt.Sprintf("%.0f", ms(took.at(0.99)))), met && took.at(0.99) <= 30*time.Millisecond, slower(slowest, took)
 	}
-	goals.Searches.Tell(b, met, strings.Join(ours, " · ")+" ms", "")
+	s.beside(b, goals.Searches, met, strings.Join(ours, " · ")+" ms", slowest)
 }
 
 // csvOfAll takes the list of all VMs as a file. Beside it: PostgreSQL's own COPY of the same columns.
@@ -221,7 +244,8 @@ func csvOfAll(b *testing.B, r *rig, s sight) {
 		b.Errorf("the file has %d rows", rows)
 	}
 	rate := float64(rows) / took.Seconds()
-	goals.CSV.Tell(b, rate >= 80_000, fmt.Sprintf("%.0f rows/s", rate), fmt.Sprintf("COPY %.0f rows/s", copied(b, r)))
+	alone := copied(b, r)
+	goals.CSV.Tell(b, rate >= 80_000, fmt.Sprintf("%.0f rows/s", rate), fmt.Sprintf("COPY %.0f rows/s", alone), rate/alone)
 }
 
 // fleetQueries are the lists that are asked for: filtered and sorted, each of more than a hundred.
@@ -240,7 +264,7 @@ func listsOf(b *testing.B, r *rig, p *portal, people []*http.Client) {
 		alone = append(alone, r.listAlone(b, q, listClients)...)
 	}
 	met := well.at(0.99) <= 12*time.Millisecond && ms(well.at(0.5)) <= 2.5*ms(alone.at(0.5))
-	goals.List.Tell(b, met, well.String()+" ms", "the query alone "+alone.String())
+	goals.List.Tell(b, met, well.String()+" ms", "the query alone "+alone.String(), well.to(alone))
 	running := crowds(b, p, people, fleetQueries[:1])
 	r.exec(b, `UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
 	if page, err := r.control.ListVMs(b.Context(), p.admin, fleetQueries[0]); err != nil || len(page.Items) > 0 {
@@ -248,7 +272,7 @@ func listsOf(b *testing.B, r *rig, p *portal, people []*http.Client) {
 	}
 	silent := crowds(b, p, people, fleetQueries[:1])
 	r.exec(b, `UPDATE host_sessions SET seen_at = now()`)
-	goals.ListSilent.Tell(b, silent.at(0.5) <= running.at(0.5)*5/4 && silent.at(0.99) <= max(12*time.Millisecond, running.at(0.99)*5/4), silent.String()+" ms", "all well "+running.String())
+	goals.ListSilent.Tell(b, silent.at(0.5) <= running.at(0.5)*5/4 && silent.at(0.99) <= max(12*time.Millisecond, running.at(0.99)*5/4), silent.String()+" ms", "all well "+running.String(), silent.to(running))
 }
 
 func crowds(b *testing.B, p *portal, people []*http.Client, queries []fleet.Query) (took spread) {

@@ -51,7 +51,7 @@ func BenchmarkOldPlan(b *testing.B) {
 	for range b.N {
 		took := claims(b, old, h, planClaims)
 		fresh := claims(b, alone(), h, planClaims)
-		goals.OldPlan.Tell(b, took.at(0.99) <= 5*time.Millisecond, fmt.Sprintf("%s ms (p50/p99)", took), "on a new connection "+fresh.String())
+		goals.OldPlan.Tell(b, took.at(0.99) <= 5*time.Millisecond, fmt.Sprintf("%s ms (p50/p99)", took), "on a new connection "+fresh.String(), took.to(fresh))
 	}
 }
 

@@ -25,7 +25,24 @@ func BenchmarkUpgrade(b *testing.B) {
 		}
 		took := time.Since(begun)
 		b.ReportMetric(took.Seconds(), "upgrade-s")
-		goals.Upgrade.Tell(b, took <= 30*time.Second, fmt.Sprintf("%.0f s", took.Seconds()), "")
+		b.StopTimer()
+		beside := copyOfVMs(b, url)
+		goals.Upgrade.Tell(b, took <= 30*time.Second, fmt.Sprintf("%.1f s", took.Seconds()), fmt.Sprintf("one copy of the table of VMs %.1f s", beside.Seconds()), took.Seconds()/beside.Seconds())
 		b.ReportMetric(30, "limit-s")
 	}
+}
+
+// copyOfVMs is how long PostgreSQL takes to write the table of VMs once more.
+func copyOfVMs(b *testing.B, url string) time.Duration {
+	b.Helper()
+	pool, err := db.Open(b.Context(), url, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer pool.Close()
+	began := time.Now()
+	if _, err := pool.Exec(b.Context(), `CREATE TABLE bare AS TABLE vms`); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(began)
 }

@@ -9,36 +9,91 @@ import (
 )
 
 // What benchmarks of any process told comes out in the goals' order, the later word of two, and what nobody told is not left out.
-func TestTheTableHasALineForEachGoal(t *testing.T) {
+func TestTableHasALineForEachGoal(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "rows")
-	t.Setenv(rowsVar, name)
-	CSV.Tell(t, true, "90,000", "COPY 300,000")
-	Pages.Tell(t, true, "1", "")
-	Pages.Tell(t, false, "95/149", "the query alone 1/2")
-	rows, err := os.ReadFile(name)
+	t.Setenv(RowsVar, name)
+	CSV.Tell(t, true, "90,000", "COPY 300,000", 0.3)
+	Pages.Tell(t, true, "1", "", 1)
+	Throughput.Tell(t, "3,000 jobs/s", "net/http alone 30,000", 0.1)
+	Pages.Tell(t, false, "95/149", "the query alone 1/2", 95)
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	if err := Table(&out, bytes.NewReader(rows)); err != nil {
+	rows, err := Read(bytes.NewReader(text))
+	if err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	table := Table(rows)
+	lines := strings.Split(strings.TrimSpace(table), "\n")
 	if len(lines) != 2+len(all) {
 		t.Fatalf("%d lines for %d goals", len(lines), len(all))
 	}
 	for i, want := range map[int]string{
-		2: "| VM page · host list · dashboard, p50/p99 | p99 ≤ 20 ms | 95/149 | **missed** | the query alone 1/2 |",
-		3: "| not measured | – |  |",
+		2: "| VM page · host list · dashboard, p50/p99 | p99 ≤ 20 ms | 95/149 | **missed** | the query alone 1/2 | 95.00 × |",
+		3: "| not measured |  |  |  |",
 	} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("line %d is %s", i, lines[i])
 		}
 	}
-	if at := strings.Index(out.String(), "| 90,000 | met | COPY 300,000 |"); at < strings.Index(out.String(), "95/149") {
-		t.Errorf("the lines are out of order:\n%s", &out)
+	if at := strings.Index(table, "| 90,000 | met | COPY 300,000 | 0.30 × |"); at < strings.Index(table, "95/149") {
+		t.Errorf("the lines are out of order:\n%s", table)
 	}
-	if err := Table(&out, strings.NewReader(`{"Path":"Nothing"}`)); err == nil {
+	if !strings.Contains(table, "| limit: net/http alone, a request a job, no TLS | 3,000 jobs/s |  | net/http alone 30,000 | 0.10 × |") {
+		t.Errorf("a limit is judged:\n%s", table)
+	}
+	if missing := Missing(rows); len(missing) != len(all)-3 {
+		t.Errorf("%d goals are missing: %q", len(missing), missing)
+	}
+	if _, err := Read(strings.NewReader(`{"Path":"Nothing"}`)); err == nil {
 		t.Error("a goal that nobody set is taken")
 	}
+	again, err := Replace("Before\n\n"+table+"\nAfter\n", head+"| x |\n")
+	if err != nil || again != "Before\n\n"+head+"| x |\n\nAfter\n" {
+		t.Errorf("replaced: %q, %v", again, err)
+	}
+}
+
+// README's figures are the benchmarks': the same rows with the same goals, in the same order, and where something ran beside one, its ratio to that.
+func TestReadmeHasTheRowsOfTheBenchmarks(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), head)
+	if !found {
+		t.Fatalf("README has no table that begins with %q", head)
+	}
+	var rows [][]string
+	for line := range strings.Lines(rest) {
+		if !strings.HasPrefix(line, "| ") {
+			break
+		}
+		rows = append(rows, cells(line))
+	}
+	if len(rows) != len(all) {
+		t.Errorf("README has %d rows, the benchmarks have %d", len(rows), len(all))
+	}
+	for i, g := range all[:min(len(all), len(rows))] {
+		row := rows[i]
+		if len(row) != 6 || row[0] != g.path || row[1] != g.goal {
+			t.Errorf("row %d is %q, not that of %q with the goal %q", i, row, g.path, g.goal)
+			continue
+		}
+		if row[2] == "" || (row[4] == "") != (row[5] == "") {
+			t.Errorf("%s: without a figure, or with one of what ran beside it and the ratio alone: %q", g.path, row)
+		}
+		if none := strings.HasPrefix(g.goal, "limit: ") || row[2] == "not measured"; none != (row[3] == "") {
+			t.Errorf("%s: the verdict is %q", g.path, row[3])
+		}
+	}
+}
+
+func cells(line string) (out []string) {
+	for cell := range strings.SplitSeq(strings.Trim(strings.TrimSpace(line), "|"), "|") {
+		out = append(out, strings.TrimSpace(cell))
+	}
+	return out
 }

@@ -1,0 +1,105 @@
+// Command bench runs the benchmarks of all goals, from the repository's root, and prints what they found as one table. With -readme it puts the table
+// into README, too.
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"quantix/internal/testkit/goals"
+)
+
+// most is how long all of it may take on two quiet cores.
+const most = 12 * time.Minute
+
+// runs are the benchmarks that tell of goals: flags of go test, and the package.
+var runs = [][]string{
+	// The list and the file of all VMs are measured in BenchmarkFleet, at the real portal's process.
+	{"-bench", ".", "-skip", "^Benchmark(VMList|CSV)$", "-benchtime", "1x", "-timeout", "40m", "./internal/bench"},
+	{"-bench", "Overlay", "-benchtime", "20x", "./agent/libvirt"},
+	{"-bench", "Definition", "-benchtime", "5000x", "./agent/libvirt"},
+	{"-bench", "WouldPass", "-benchtime", "500x", "./internal/fleet"},
+	{"-bench", "Splice", "-benchtime", "200x", "./internal/pair"},
+}
+
+func main() {
+	readme := flag.Bool("readme", false, "put the table into README.md")
+	flag.Parse()
+	if err := bench(*readme); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func bench(readme bool) error {
+	dir, err := os.MkdirTemp("", "quantix-goals-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	name := filepath.Join(dir, "rows")
+	began := time.Now()
+	var failed error
+	for _, flags := range runs {
+		cmd := exec.Command("go", append([]string{"test", "-run", "^$"}, flags...)...)
+		cmd.Env = append(os.Environ(), goals.RowsVar+"="+name)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err))
+		}
+	}
+	took := time.Since(began)
+	file, err := os.Open(name)
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	defer file.Close()
+	rows, err := goals.Read(file)
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	table := goals.Table(rows)
+	fmt.Printf("%s\nAll of it took %s, of at most %s. %s\n", table, took.Round(time.Second), most, longest(rows, began))
+	if missing := goals.Missing(rows); len(missing) > 0 {
+		failed = errors.Join(failed, fmt.Errorf("nothing was measured of: %s", strings.Join(missing, "; ")))
+	}
+	if failed != nil || !readme {
+		return failed
+	}
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		return err
+	}
+	now, err := goals.Replace(string(text), table)
+	if err != nil {
+		return fmt.Errorf("README.md: %w", err)
+	}
+	return os.WriteFile("README.md", []byte(now), 0o644)
+}
+
+// longest names the rows that took most of the time, with what was prepared for them.
+func longest(rows []goals.Row, began time.Time) string {
+	type part struct {
+		path string
+		took time.Duration
+	}
+	var parts []part
+	for _, r := range rows {
+		parts = append(parts, part{r.Path, r.At.Sub(began)})
+		began = r.At
+	}
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(b.took, a.took) })
+	var words []string
+	for _, p := range parts[:min(len(parts), 8)] {
+		words = append(words, fmt.Sprintf("%s %s", p.took.Round(time.Second), p.path))
+	}
+	return "Most of it: " + strings.Join(words, "; ") + "."
+}
