@@ -7,14 +7,16 @@ import (
 )
 
 const (
-	// aheadBlocks is how many pieces may wait for the hash and the storage together: a stage that is late for a moment holds up no other.
+	// aheadBlocks is how many pieces may wait for the hash and the storage together: a stage that is late for a moment
+	// holds up no other.
 	aheadBlocks = 8
-	// writebackBytes is how much is written before the storage is set to work on it. Left to the kernel, most of a file waits for the Sync at
-	// its end, and guests on the host wait behind that.
+	// writebackBytes is how much is written before the storage is set to work on it. Left to the kernel, most of a file
+	// waits for the Sync at its end, and guests on the host wait behind that.
 	writebackBytes = 8 << 20
 )
 
-// pipeline hashes and writes a file's pieces behind whoever reads them: one goroutine hashes, and hands each piece to one that writes.
+// pipeline hashes and writes a file's pieces behind whoever reads them: one goroutine hashes, and hands each piece to
+// one that writes.
 type pipeline struct {
 	free   chan []byte
 	hashes chan piece
@@ -93,7 +95,8 @@ func (p *pipeline) block(n int64) ([]byte, error) {
 
 func (p *pipeline) put(x piece) { p.hashes <- x }
 
-// end gives up what is not yet hashed of a hole, and waits until nothing is written any more. Once finish was called it does nothing.
+// end gives up what is not yet hashed of a hole, and waits until nothing is written any more. Once finish was called it
+// does nothing.
 func (p *pipeline) end() {
 	p.cancel()
 	p.close()

@@ -43,7 +43,9 @@ func BenchmarkBulk(b *testing.B) {
 			began := time.Now()
 			task, err := r.control.ActVMs(b.Context(), ann, fleet.ActReboot, ids)
 			if err != nil || task.Steps.Queued != len(ids) {
-				b.Fatal(task.Steps, err)
+				var why string
+				_ = r.pool.QueryRow(b.Context(), `SELECT error FROM tasks WHERE error <> '' LIMIT 1`).Scan(&why)
+				b.Fatal(task.Steps, err, why)
 			}
 			request = append(request, time.Since(began))
 			began = time.Now()

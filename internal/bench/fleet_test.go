@@ -127,8 +127,8 @@ func (s sight) times(b *testing.B, path, part string) (took spread, size int) {
 	return took, size
 }
 
-// beside tells of pages with what the least of the portal's answers takes, which is the machine, HTTP and the middleware alone. The ratio is that of
-// the slowest of them.
+// beside tells of pages with what the least of the portal's answers takes, which is the machine, HTTP and the
+// middleware alone. The ratio is that of the slowest of them.
 func (s sight) beside(b *testing.B, g goals.Goal, met bool, ours string, slowest spread) {
 	b.Helper()
 	least, _ := s.times(b, "/healthz", "")

@@ -10,7 +10,8 @@ import (
 	"quantix/views/kit"
 )
 
-// TestGridAllocatesLittlePerCell bounds what a full page of 50 hosts and 40 pools allocates: 2,000 cells are most of the time that it takes.
+// TestGridAllocatesLittlePerCell bounds what a full page of 50 hosts and 40 pools allocates: 2,000 cells are most of
+// the time that it takes.
 func TestGridAllocatesLittlePerCell(t *testing.T) {
 	p := GridPage{Actor: fleet.Actor{Role: fleet.RoleAdmin}}
 	for i := range GridPools {

@@ -89,8 +89,8 @@ func (k *kept[K, V]) begin(of K, one *keeping[V], after time.Duration) {
 	time.AfterFunc(after, func() { k.again(of, one) })
 }
 
-// known is what is known of it, and where that is too old what the count under way finds: those who ask meanwhile do not all count for themselves.
-// Of few enough hosts, and within a transaction, that is never anything.
+// known is what is known of it, and where that is too old what the count under way finds: those who ask meanwhile do
+// not all count for themselves. Of few enough hosts, and within a transaction, that is never anything.
 func (k *kept[K, V]) known(ctx context.Context, of K) (v V, ok bool) {
 	if store.Joined(ctx) {
 		return v, false
@@ -122,7 +122,8 @@ func (k *kept[K, V]) latest(of K) (v V, counted <-chan struct{}, ok bool) {
 	return one.value, nil, true
 }
 
-// counting notes that these are being counted, until ended is called. What is not kept yet may be of few hosts, which each counts anew.
+// counting notes that these are being counted, until ended is called. What is not kept yet may be of few hosts, which
+// each counts anew.
 func (k *kept[K, V]) counting(of []K) (ended func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -159,8 +160,9 @@ func (k *kept[K, V]) keep(of K, v V, began time.Time) {
 	}
 }
 
-// pauseAfter is how long after a count that began then the next one waits: keepFor from one beginning to the next, so that a slow count is ready
-// before its value is outdated, but as long as the count took, so that the database has rest.
+// pauseAfter is how long after a count that began then the next one waits: keepFor from one beginning to the next, so
+// that a slow count is ready before its value is outdated, but as long as the count took, so that the database has
+// rest.
 func pauseAfter(began time.Time) time.Duration {
 	took := time.Since(began)
 	return max(keepFor-took, took)

@@ -32,7 +32,8 @@ func (b *Browse) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools fleet
 	return g, err
 }
 
-// gridCells reads the cells by the places of their hosts and pools: two numbers are less to send and to read than two ids.
+// gridCells reads the cells by the places of their hosts and pools: two numbers are less to send and to read than two
+// ids.
 func (b *Browse) gridCells(ctx context.Context, hosts []fleet.HostID, pools []fleet.PoolID) ([][]fleet.GridCell, error) {
 	cells := make([][]fleet.GridCell, len(hosts))
 	all := make([]fleet.GridCell, len(hosts)*len(pools))

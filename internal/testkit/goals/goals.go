@@ -1,5 +1,5 @@
-// Package goals holds what Quantix is to be as fast as. Benchmarks tell what they found, whichever process they run in; all of it is one table,
-// which README has, missed goals too.
+// Package goals holds what Quantix is to be as fast as. Benchmarks tell what they found, whichever process they run in;
+// all of it is one table, which README has, missed goals too.
 package goals
 
 import (
@@ -63,7 +63,8 @@ func add(path, goal string) Goal {
 
 func limit(path, by string) Limit { return Limit{add(path, "limit: "+by)} }
 
-// RowsVar names the file that gathers the rows of all processes. It is no QUANTIX_ variable: the program, which some of them start, knows all of those.
+// RowsVar names the file that gathers the rows of all processes. It is no QUANTIX_ variable: the program, which some of
+// them start, knows all of those.
 const RowsVar = "BENCH_ROWS"
 
 // Row is what a benchmark told of a goal or a limit.
@@ -73,7 +74,8 @@ type Row struct {
 	At                          time.Time
 }
 
-// Tell notes what was found, and what ran beside it in the same run, with the ratio of the main figures. Of two tellings the later one counts.
+// Tell notes what was found, and what ran beside it in the same run, with the ratio of the main figures. Of two
+// tellings the later one counts.
 func (g Goal) Tell(b testing.TB, met bool, ours, beside string, ratio float64) {
 	b.Helper()
 	verdict := "met"

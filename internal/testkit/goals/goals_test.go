@@ -55,7 +55,8 @@ func TestTableHasALineForEachGoal(t *testing.T) {
 	}
 }
 
-// README's figures are the benchmarks': the same rows with the same goals, in the same order, and where something ran beside one, its ratio to that.
+// README's figures are the benchmarks': the same rows with the same goals, in the same order, and where something ran
+// beside one, its ratio to that.
 func TestReadmeHasTheRowsOfTheBenchmarks(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../README.md")

@@ -1,5 +1,5 @@
-// Command bench runs the benchmarks of all goals, from the repository's root, and prints what they found as one table. With -readme it puts the table
-// into README, too.
+// Command bench runs the benchmarks of all goals, from the repository's root, and prints what they found as one table.
+// With -readme it puts the table into README, too.
 package main
 
 import (
