@@ -571,6 +571,15 @@ type TemplateVersion struct {
 	CreatedAt    time.Time
 }
 
+type TemporarySnapshot struct {
+	SnapshotID fleet.SnapshotID
+	VMID       fleet.VMID
+	JobID      fleet.JobID
+	OrderID    fleet.TaskID
+	LookAt     time.Time
+	Deletions  int32
+}
+
 type Token struct {
 	ID         fleet.TokenID
 	UserID     fleet.UserID

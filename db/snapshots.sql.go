@@ -59,6 +59,29 @@ func (q *Queries) AddScheduleRun(ctx context.Context, arg AddScheduleRunParams) 
 	return result.RowsAffected(), nil
 }
 
+const addTemporarySnapshot = `-- name: AddTemporarySnapshot :exec
+INSERT INTO temporary_snapshots (snapshot_id, vm_id, job_id, order_id)
+SELECT $1, $2, $3, COALESCE(t.parent_id, t.id) FROM tasks t WHERE t.id = $4
+`
+
+type AddTemporarySnapshotParams struct {
+	SnapshotID fleet.SnapshotID
+	VMID       fleet.VMID
+	JobID      fleet.JobID
+	TaskID     fleet.TaskID
+}
+
+// A snapshot that the job takes for copies alone. Of many VMs that are made by one order, all are copied from one.
+func (q *Queries) AddTemporarySnapshot(ctx context.Context, arg AddTemporarySnapshotParams) error {
+	_, err := q.db.Exec(ctx, addTemporarySnapshot,
+		arg.SnapshotID,
+		arg.VMID,
+		arg.JobID,
+		arg.TaskID,
+	)
+	return err
+}
+
 const changeSchedule = `-- name: ChangeSchedule :exec
 UPDATE snapshot_schedules SET spec = $1, next_at = $2, look_at = $3, trouble = '', attention = false WHERE id = $4
 `
@@ -111,6 +134,15 @@ func (q *Queries) ForgetScheduleRuns(ctx context.Context, arg ForgetScheduleRuns
 	return err
 }
 
+const forgetTemporarySnapshot = `-- name: ForgetTemporarySnapshot :exec
+DELETE FROM temporary_snapshots WHERE snapshot_id = $1
+`
+
+func (q *Queries) ForgetTemporarySnapshot(ctx context.Context, snapshotID fleet.SnapshotID) error {
+	_, err := q.db.Exec(ctx, forgetTemporarySnapshot, snapshotID)
+	return err
+}
+
 const lookedSchedule = `-- name: LookedSchedule :exec
 UPDATE snapshot_schedules SET next_at = $1, look_at = $2, missed = $3, trouble = $4, attention = $5 WHERE id = $6
 `
@@ -133,6 +165,21 @@ func (q *Queries) LookedSchedule(ctx context.Context, arg LookedScheduleParams) 
 		arg.Attention,
 		arg.ID,
 	)
+	return err
+}
+
+const lookedTemporarySnapshot = `-- name: LookedTemporarySnapshot :exec
+UPDATE temporary_snapshots SET look_at = now() + $1::interval, deletions = $2 WHERE snapshot_id = $3
+`
+
+type LookedTemporarySnapshotParams struct {
+	Wait       time.Duration
+	Deletions  int32
+	SnapshotID fleet.SnapshotID
+}
+
+func (q *Queries) LookedTemporarySnapshot(ctx context.Context, arg LookedTemporarySnapshotParams) error {
+	_, err := q.db.Exec(ctx, lookedTemporarySnapshot, arg.Wait, arg.Deletions, arg.SnapshotID)
 	return err
 }
 
@@ -315,6 +362,70 @@ WHERE v.id = $1 AND v.schedule_trouble <> n.trouble
 func (q *Queries) TellScheduleTrouble(ctx context.Context, vmID fleet.VMID) error {
 	_, err := q.db.Exec(ctx, tellScheduleTrouble, vmID)
 	return err
+}
+
+const temporarySnapshot = `-- name: TemporarySnapshot :one
+SELECT s.deletions, EXISTS (SELECT 1 FROM tasks t WHERE t.parent_id = s.order_id AND t.pending) AS awaited,
+       COALESCE(j.state IN ('done', 'failed', 'cancelled') OR j.ended_at < now() - interval '5 minutes', true)::boolean AS settled
+FROM temporary_snapshots s LEFT JOIN jobs j ON j.id = s.job_id WHERE s.snapshot_id = $1
+`
+
+type TemporarySnapshotRow struct {
+	Deletions int32
+	Awaited   bool
+	Settled   bool
+}
+
+// awaited: VMs that are still to be made will be copied from it. settled: what the host says of the VM is newer than the order to take it.
+func (q *Queries) TemporarySnapshot(ctx context.Context, snapshotID fleet.SnapshotID) (TemporarySnapshotRow, error) {
+	row := q.db.QueryRow(ctx, temporarySnapshot, snapshotID)
+	var i TemporarySnapshotRow
+	err := row.Scan(&i.Deletions, &i.Awaited, &i.Settled)
+	return i, err
+}
+
+const temporarySnapshotOf = `-- name: TemporarySnapshotOf :one
+SELECT s.snapshot_id, j.id AS job_id, j.state FROM temporary_snapshots s JOIN tasks t ON t.id = $1 AND s.order_id = COALESCE(t.parent_id, t.id)
+JOIN jobs j ON j.id = s.job_id
+WHERE s.vm_id = $2 AND s.deletions = 0 AND j.state IN ('queued', 'running', 'done') FOR SHARE OF j
+`
+
+type TemporarySnapshotOfParams struct {
+	TaskID fleet.TaskID
+	VMID   fleet.VMID
+}
+
+type TemporarySnapshotOfRow struct {
+	SnapshotID fleet.SnapshotID
+	JobID      fleet.JobID
+	State      fleet.JobState
+}
+
+// The one that an order has of the VM already and that is not being deleted, with the job that takes it. That does not end before the transaction does:
+// what is to wait for it would wait for ever.
+func (q *Queries) TemporarySnapshotOf(ctx context.Context, arg TemporarySnapshotOfParams) (TemporarySnapshotOfRow, error) {
+	row := q.db.QueryRow(ctx, temporarySnapshotOf, arg.TaskID, arg.VMID)
+	var i TemporarySnapshotOfRow
+	err := row.Scan(&i.SnapshotID, &i.JobID, &i.State)
+	return i, err
+}
+
+const temporarySnapshotToLook = `-- name: TemporarySnapshotToLook :one
+SELECT s.snapshot_id, s.vm_id FROM temporary_snapshots s JOIN vms v ON v.id = s.vm_id
+WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1
+`
+
+type TemporarySnapshotToLookRow struct {
+	SnapshotID fleet.SnapshotID
+	VMID       fleet.VMID
+}
+
+// The next that a pass looks at. Those of VMs that are being deleted go with them.
+func (q *Queries) TemporarySnapshotToLook(ctx context.Context) (TemporarySnapshotToLookRow, error) {
+	row := q.db.QueryRow(ctx, temporarySnapshotToLook)
+	var i TemporarySnapshotToLookRow
+	err := row.Scan(&i.SnapshotID, &i.VMID)
+	return i, err
 }
 
 const tidyScheduleRun = `-- name: TidyScheduleRun :exec

@@ -115,7 +115,11 @@ func TestTemplatesAndClonesByTheirForms(t *testing.T) {
 		t.Errorf("%d copies are asked for", n)
 	}
 	p.exec(`UPDATE vms SET status = '{"power":"running"}' WHERE id = $1`, vm)
-	tom.get("/vms/new?clone="+string(vm)).is(t, http.StatusOK).has(t, "The VM is on")
+	form = tom.get("/vms/new?clone="+string(vm)).is(t, http.StatusOK)
+	form.has(t, "from a temporary snapshot", `value="web-clone"`)
+	if regexp.MustCompile(`name="start"[^>]*checked`).MatchString(form.body) {
+		t.Error("a clone is started by default")
+	}
 }
 
 func TestAVMIsComparedWithATemplate(t *testing.T) {

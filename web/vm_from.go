@@ -106,7 +106,11 @@ func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, from control.From, t
 	}
 	out := &vmview.From{
 		Title: "Clone " + vm.Name, Back: views.VMPath(vm.ID), Sent: map[string]string{"from.vmId": string(vm.ID)}, Disks: []string{},
-		Note: "A full copy on the host of " + vm.Name + ", with addresses of its own. It stays off until the disks are copied. Its firmware's memory and TPM begin anew. For linked clones, make a template of it.",
+		Note: "A full copy on the host of " + vm.Name + ", with addresses of its own. Its firmware's memory and TPM begin anew. For linked clones, make a template of it.",
+	}
+	if vm.CopiedFromSnapshot() {
+		out.Note += " The disks are copied from a temporary snapshot, which is deleted afterwards, so " + vm.Name + " can run meanwhile. " +
+			"Without an answer of the guest agent the copy is as after a power cut."
 	}
 	disks, of := vm.Spec.Disks, ""
 	if from.SnapshotID != "" {
@@ -128,6 +132,12 @@ func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, from control.From, t
 	if err := typeSpec(typed, spec); err != nil {
 		return nil, err
 	}
+	name, err := s.Control.CloneName(c.Request().Context(), a, vm.ID)
+	if err != nil {
+		return nil, err
+	}
+	typed.Set("name", name)
+	typed.Del("start")
 	typed.Set("projectId", string(vm.ProjectID))
 	typed.Set("labels", kit.LabelText(vm.Labels))
 	typed.Set("description", vm.Description)

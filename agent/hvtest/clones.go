@@ -114,3 +114,52 @@ func testCopiedDisks(t *testing.T, h *host) {
 		h.must("start what was cloned", h.StartVM(h.ctx, c.of.ID))
 	}
 }
+
+// temporary is the copy of a VM's disk from a temporary snapshot: the three orders that the portal gives one after the other.
+type temporary struct {
+	take, drop agent.SnapshotWork
+	copy       agent.VolumeWork
+}
+
+func (h *host) temporary(vm fleet.VM, p fleet.Pool, name string) *temporary {
+	id := fleet.NewID[fleet.SnapshotID]()
+	out := &temporary{
+		take: h.snap(vm, fleet.SnapshotOrder{ID: id, Name: "Temporary", Quiesce: true}),
+		drop: h.snap(vm, fleet.SnapshotOrder{ID: id}),
+		copy: h.work(p, name, fleet.VolumeOrder{Source: vm.Spec.Disks[0].Volume, Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: vm.ID, ID: id}}),
+	}
+	out.copy.Hashed = func(...agent.Hashed) error { return nil }
+	return out
+}
+
+func testCloneRunning(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.made(disk(p))
+	h.write(vm, 'a')
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	copied := disk(p)
+	copied.SizeBytes = vm.Spec.Disks[0].SizeBytes
+	clone := h.vm(copied)
+	in := h.temporary(vm, p, copied.Volume)
+	h.must("take the temporary snapshot", h.TakeSnapshot(h.ctx, in.take))
+	h.must("force off", h.StopVM(h.ctx, vm.ID))
+	h.write(vm, 'b') // as the guest would
+	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	h.must("copy the disk", h.CopyVolume(h.ctx, in.copy))
+	h.wantPower(vm.ID, fleet.Running)
+	h.must("delete the temporary snapshot", h.DeleteSnapshot(h.ctx, in.drop))
+	if s := h.wantPower(vm.ID, fleet.Running); s.Snapshots != nil || len(s.NextBoot)+len(s.Drift)+len(s.Faults) > 0 {
+		t.Errorf("afterwards the VM is %+v", s)
+	}
+	h.wantVolumes(p, 2)
+	order := h.order(clone)
+	order.Made = []fleet.Volref{copied.Ref()}
+	h.must("make the clone", h.ApplyVM(h.ctx, order))
+	if v, _ := h.volume(p, copied.Volume); v.Backing != "" {
+		t.Errorf("the clone's disk is backed by %s", v.Backing)
+	}
+	h.wantData(clone, 'a')
+	h.must("start the clone", h.StartVM(h.ctx, clone.ID))
+	h.must("force off", h.StopVM(h.ctx, vm.ID))
+	h.wantData(vm, 'b')
+}

@@ -249,3 +249,39 @@ func testSnapshotsCutOff(t *testing.T, h *host) {
 		})
 	}
 }
+
+func testCloneRunningCutOff(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.made(disk(p))
+	h.write(vm, 'a')
+	h.cutOff("copy the disk of a running VM", func() (func(*steps) error, func(string)) {
+		h.must("start", h.StartVM(h.ctx, vm.ID))
+		in := h.temporary(vm, p, "made.qcow2")
+		order := func(s *steps) error {
+			in.take.Progress, in.copy.Progress, in.drop.Progress = s.progress, s.progress, s.progress
+			in.copy.Whole = func(file string) error { return s.record(func() { in.copy.Made = file }) }
+			if in.copy.Made == "" { // once the copy is whole, the portal gives neither of these again
+				if err := h.TakeSnapshot(h.ctx, in.take); err != nil {
+					return err
+				}
+			}
+			if tree := h.tree(vm); tree.Of(in.take.Order.ID) != nil {
+				if err := h.CopyVolume(h.ctx, in.copy); err != nil {
+					return err
+				}
+			}
+			return h.DeleteSnapshot(h.ctx, in.drop)
+		}
+		return order, func(when string) {
+			if tree := h.tree(vm); len(tree.Snapshots) > 0 || tree.Unfinished != "" || tree.Merges > 0 {
+				t.Fatalf("%s: %+v", when, tree)
+			}
+			h.wantPower(vm.ID, fleet.Running)
+			h.wantVolumes(p, 2)
+			h.must("force off", h.StopVM(h.ctx, vm.ID))
+			h.sound(vm)
+			h.wantData(vm, 'a')
+			h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "made.qcow2", fleet.VolumeOrder{})))
+		}
+	})
+}

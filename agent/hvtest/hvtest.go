@@ -238,6 +238,7 @@ var (
 		{"snapshots of a VM that is off are taken, gone back to and deleted", testSnapshots},
 		{"snapshots of a running VM are taken and deleted", testSnapshotsRunning},
 		{"a VM goes back to the memory of a snapshot", testSnapshotMemory},
+		{"a running VM is cloned from a temporary snapshot", testCloneRunning},
 		{"a network is applied, reported and released", testNetwork},
 		{"security groups filter cards, also of a guest that runs", testSecurityGroups},
 		{"the console speaks VNC", testConsole},
@@ -336,6 +337,7 @@ var (
 		{"orders for volumes, ended at any step", testVolumesCutOff},
 		{"moves of disks, ended at any step", testMovesCutOff},
 		{"orders for snapshots, ended at any step", testSnapshotsCutOff},
+		{"the clone of a running VM, ended at any step", testCloneRunningCutOff},
 	}
 )
 

@@ -46,16 +46,25 @@ func TestCopiesCutOffAnywhere(t *testing.T) {
 		kind  fleet.JobKind
 		order fleet.VolumeOrder
 		like  string // a disk with the same data
+		on    bool   // the VM runs
 	}{
-		{"copy an image", fleet.VolumeCopy, fleet.VolumeOrder{Source: "golden.qcow2"}, c.at("golden.qcow2")},
-		{"clone", fleet.VolumeCopy, fleet.VolumeOrder{Source: filepath.Base(s.file()), Flatten: true}, present},
+		{"copy an image", fleet.VolumeCopy, fleet.VolumeOrder{Source: "golden.qcow2"}, c.at("golden.qcow2"), false},
+		{"clone", fleet.VolumeCopy, fleet.VolumeOrder{Source: filepath.Base(s.file()), Flatten: true}, present, false},
 		{
 			"clone a snapshot", fleet.VolumeCopy,
 			fleet.VolumeOrder{Source: "disk.qcow2", Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: s.vm.ID, ID: snapshot}},
-			c.at("disk.qcow2"),
+			c.at("disk.qcow2"), false,
 		},
-		{"import", fleet.VolumeConvert, fleet.VolumeOrder{Source: "vm.ova", Member: member}, c.at("disk.qcow2")},
+		{
+			"clone a running VM", fleet.VolumeCopy,
+			fleet.VolumeOrder{Source: "disk.qcow2", Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: s.vm.ID, ID: snapshot}},
+			c.at("disk.qcow2"), true,
+		},
+		{"import", fleet.VolumeConvert, fleet.VolumeOrder{Source: "vm.ova", Member: member}, c.at("disk.qcow2"), false},
 	} {
+		if of.on {
+			c.ok(c.StartVM(t.Context(), s.vm.ID))
+		}
 		c.each(ordeal{
 			name: of.name,
 			begin: func(string) childOrder {
@@ -78,6 +87,12 @@ func TestCopiesCutOffAnywhere(t *testing.T) {
 		}, fault{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
 			fault{name: "the agent is killed a moment later", first: 1, every: 2, happens: killAgentLater},
 			fault{name: "libvirtd is killed", first: 2, every: 4, happens: killServer})
+		if of.on {
+			if p := s.status().Power; p != fleet.Running {
+				t.Fatalf("the VM that was cloned is %s", p)
+			}
+			s.off()
+		}
 	}
 	c.gone("the VM", s.vm, "golden.qcow2", "vm.ova")
 	c.tell(30)

@@ -56,3 +56,32 @@ DELETE FROM snapshot_runs WHERE schedule_id = @schedule_id AND due = ANY (@dues:
 UPDATE vms v SET schedule_trouble = n.trouble, attention = CASE WHEN n.trouble = '' THEN NOT v.attention ELSE v.attention END
 FROM (SELECT COALESCE((SELECT s.trouble FROM snapshot_schedules s WHERE s.vm_id = @vm_id AND s.attention ORDER BY s.created_at LIMIT 1), '') AS trouble) n
 WHERE v.id = @vm_id AND v.schedule_trouble <> n.trouble;
+
+-- name: AddTemporarySnapshot :exec
+-- A snapshot that the job takes for copies alone. Of many VMs that are made by one order, all are copied from one.
+INSERT INTO temporary_snapshots (snapshot_id, vm_id, job_id, order_id)
+SELECT @snapshot_id, @vm_id, @job_id, COALESCE(t.parent_id, t.id) FROM tasks t WHERE t.id = @task_id;
+
+-- name: TemporarySnapshotOf :one
+-- The one that an order has of the VM already and that is not being deleted, with the job that takes it. That does not end before the transaction does:
+-- what is to wait for it would wait for ever.
+SELECT s.snapshot_id, j.id AS job_id, j.state FROM temporary_snapshots s JOIN tasks t ON t.id = @task_id AND s.order_id = COALESCE(t.parent_id, t.id)
+JOIN jobs j ON j.id = s.job_id
+WHERE s.vm_id = @vm_id AND s.deletions = 0 AND j.state IN ('queued', 'running', 'done') FOR SHARE OF j;
+
+-- name: TemporarySnapshotToLook :one
+-- The next that a pass looks at. Those of VMs that are being deleted go with them.
+SELECT s.snapshot_id, s.vm_id FROM temporary_snapshots s JOIN vms v ON v.id = s.vm_id
+WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1;
+
+-- name: TemporarySnapshot :one
+-- awaited: VMs that are still to be made will be copied from it. settled: what the host says of the VM is newer than the order to take it.
+SELECT s.deletions, EXISTS (SELECT 1 FROM tasks t WHERE t.parent_id = s.order_id AND t.pending) AS awaited,
+       COALESCE(j.state IN ('done', 'failed', 'cancelled') OR j.ended_at < now() - interval '5 minutes', true)::boolean AS settled
+FROM temporary_snapshots s LEFT JOIN jobs j ON j.id = s.job_id WHERE s.snapshot_id = @snapshot_id;
+
+-- name: LookedTemporarySnapshot :exec
+UPDATE temporary_snapshots SET look_at = now() + @wait::interval, deletions = @deletions WHERE snapshot_id = @snapshot_id;
+
+-- name: ForgetTemporarySnapshot :exec
+DELETE FROM temporary_snapshots WHERE snapshot_id = @snapshot_id;

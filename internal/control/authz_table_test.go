@@ -98,6 +98,7 @@ var peopleCases = map[string]useCase{
 	"EditSnapshotSchedule":   {may: redUse, with: func(w *world) []any { id, schedule := w.scheduled(); return []any{id, schedule, hourly} }},
 	"DeleteSnapshotSchedule": {may: redUse, with: func(w *world) []any { id, schedule := w.scheduled(); return []any{id, schedule} }},
 	"SnapshotWork":           {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"CloneName":              {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"ExportVM": {may: redUse, with: func(w *world) []any {
 		w.exec(`DELETE FROM exports`) // a project has only so many
 		return []any{w.wholeOff(), control.NewExport{Format: "ova"}}
@@ -385,6 +386,7 @@ var peopleCases = map[string]useCase{
 	"Sweep":               {may: portal, with: none},
 	"ExpireVMs":           {may: portal, with: none},
 	"TakeScheduled":       {may: portal, with: none},
+	"DropTemporary":       {may: portal, with: none},
 	"SettleRules":         {may: portal, with: none},
 	"EndUploads":          {may: portal, with: none},
 	"EndExports":          {may: portal, with: none},

@@ -207,6 +207,10 @@ func imagesOfDisks(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Templ
 	if err != nil {
 		return task, err
 	}
+	shot, err := newTemporary(ctx, q, vm)
+	if err != nil {
+		return task, err
+	}
 	for i := range disks {
 		name := fmt.Sprintf("%s disk %d", t.Name, i+1)
 		k := slices.IndexFunc(own, func(r db.LockTemplateImagesRow) bool { return r.Name == name })
@@ -219,19 +223,22 @@ func imagesOfDisks(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Templ
 				return task, err
 			}
 		}
-		if task, disks[i].VersionID, err = copyForTemplate(ctx, q, a, t, vm, i, number, disks[i].ImageID, task); err != nil {
+		if task, disks[i].VersionID, err = copyForTemplate(ctx, q, a, t, vm, i, number, disks[i].ImageID, shot, task); err != nil {
 			return task, err
 		}
 	}
-	return task, nil
+	if err := shot.queue(ctx, q, a, task.ID, t.Name); err != nil {
+		return task, err
+	}
+	return task, shot.await(ctx, q, task.ID)
 }
 
 // roleDisk is the part of a task that makes the n-th disk of something.
 func roleDisk(n int) string { return fmt.Sprintf("disk-%02d", n) }
 
-// copyForTemplate queues the copy of disk i of the VM as a version of the image: as a task, or as a part of the one that there is.
+// copyForTemplate queues the copy of disk i of the VM, as it is in shot, as a version of the image: as a task, or as a part of the one that there is.
 func copyForTemplate(
-	ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, i, number int, image fleet.ImageID, task fleet.Task,
+	ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, i, number int, image fleet.ImageID, shot temporary, task fleet.Task,
 ) (fleet.Task, fleet.ImageVersionID, error) {
 	disk := vm.Spec.Disks[i]
 	j, err := diskJob(ctx, q, vm, i, t.Name)
@@ -249,7 +256,7 @@ func copyForTemplate(
 	if j.ref.Volume, err = freeFile(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
 		return task, "", err
 	}
-	j.order.TakesBytes = vm.DiskBytes(disk)
+	j.order.TakesBytes, j.order.Snapshot = vm.DiskBytes(disk), shot.of()
 	if j.host, err = roomFor(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
 		return task, "", noRoomFor(a, err)
 	}
@@ -270,7 +277,7 @@ func copyForTemplate(
 	if err != nil {
 		return task, version, err
 	}
-	if len(vm.Spec.Disks) > 1 {
+	if len(vm.Spec.Disks) > 1 || shot.id != "" {
 		if err := q.NameStep(ctx, db.NameStepParams{Role: roleDisk(i + 1), TaskID: &id, Steps: []string{}}); err != nil {
 			return task, version, err
 		}

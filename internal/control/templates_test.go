@@ -246,9 +246,7 @@ func TestWhatNoTemplateIsMadeOf(t *testing.T) {
 		s.refused(c.name, c.code, c.says, ask(c.in))
 	}
 	for status, says := range map[string]string{
-		`{"power":"running"}`: "Shut it down first",
-		`{"power":"paused"}`:  "Shut it down first",
-		`{"power":"absent"}`:  "not on its host",
+		`{"power":"absent"}`: "not on its host",
 		`{"power":"stopped","drift":[{"field":"disks","applied":"a","actual":"b"}]}`: "Somebody changed its disks",
 	} {
 		s.exec(`UPDATE vms SET status = $2 WHERE id = $1`, vm.ID, status)

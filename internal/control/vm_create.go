@@ -251,7 +251,7 @@ func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 	if err := first.queue(ctx, q, a, task); err != nil {
 		return "", err
 	}
-	if err := from.queue(ctx, q, vm, task); err != nil {
+	if err := from.queue(ctx, q, a, vm, task); err != nil {
 		return "", err
 	}
 	if vm.Spec.Power != fleet.Running {

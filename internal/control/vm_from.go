@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"quantix/db"
 	"quantix/internal/control/assign"
@@ -17,7 +18,7 @@ type From struct {
 	TemplateID fleet.TemplateID        `json:"templateId,omitempty"`
 	VersionID  fleet.TemplateVersionID `json:"versionId,omitempty" doc:"Of the template; empty: the newest that is not deprecated"`
 	Full       bool                    `json:"full,omitempty" doc:"Full copies of the template's disks, instead of overlays on them; where no spec is given"`
-	VMID       fleet.VMID              `json:"vmId,omitempty" doc:"A VM that is off: the new ones get full copies of its disks, on its host. With a spec, its disks say into which pools"`
+	VMID       fleet.VMID              `json:"vmId,omitempty" doc:"A VM: the new ones get full copies of its disks as they are, on its host. One that runs is copied from a temporary snapshot. With a spec, its disks say into which pools"`
 	SnapshotID fleet.SnapshotID        `json:"snapshotId,omitempty" doc:"Of the VM, which may run then: the disks are copied as they were in that snapshot. Its settings are those that the VM has now"`
 	Appliance  *OfAppliance            `json:"appliance,omitempty" doc:"A file of a pool: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI. The VM gets its disks, converted, in its order. Without a spec it is as the file proposes, without network cards, for nobody said where they are to be"`
 	PoolID     fleet.PoolID            `json:"poolId,omitempty" doc:"The pool for all disks; empty: each in the one that the template or the VM has it in. Where no spec is given"`
@@ -27,7 +28,7 @@ type From struct {
 type planned struct {
 	images []imagePlan
 	vm     *fleet.VMView    // whose disks are copied; nil: nobody's
-	moment fleet.SnapshotID // in which they are copied; empty: as they are, of a VM that is off
+	moment fleet.SnapshotID // in which they are copied; empty: as they are now
 	disks  []fleet.Disk     // those that are copied
 	file   *browse.VolumeOn // the appliance whose disks are converted; nil: none
 	id     fleet.VMID       // of the new VM
@@ -185,6 +186,9 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 		if d.Image != nil || d.ImageID != "" || d.Existing {
 			checks.Add(fmt.Sprintf("spec.disks[%d].image", i), "It is a copy of disk %d of %s, and of nothing else.", i+1, vm.Name)
 		}
+		if d.Overlay {
+			checks.Add(fmt.Sprintf("spec.disks[%d].overlay", i), "A clone of a VM is a full copy: the VM goes on writing to its disk. For linked clones, make a template of it.")
+		}
 	}
 	in.Spec.Disks, from.words = copies, ", a clone of "+told
 	return checks.Err()
@@ -242,7 +246,7 @@ func (p planned) pools() []fleet.PoolID {
 }
 
 // hold locks the VM whose disks are copied, and refuses where it is another one by now. Its pools are held.
-func (p planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	if p.file != nil {
 		return p.holdFile(ctx, q)
 	}
@@ -260,6 +264,7 @@ func (p planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	if vm.Generation != p.vm.Generation || vm.HostID != p.vm.HostID {
 		return fleet.Errorf(fleet.Conflict, "The VM %s was changed meanwhile. Look at it, and try again.", vm.Name)
 	}
+	p.vm = &vm // it may have been started since it was planned
 	for i, d := range disks {
 		spec, err := sharedOf(ctx, q, d.PoolID)
 		switch {
@@ -275,20 +280,6 @@ func (p planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	return nil
 }
 
-// stillWhole refuses a disk that is itself being made or changed. Others may read it, too.
-func stillWhole(ctx context.Context, q *db.Queries, vm fleet.VMView, disk fleet.Volref) error {
-	rows, err := q.VolumesAtWork(ctx, string(disk.PoolID))
-	for _, r := range rows {
-		about, _ := r.Subject.Volume()
-		switch {
-		case r.HostID != vm.HostID:
-		case about.IsOrBecomes(disk.Volume), r.Source == disk.Volume && r.Kind == fleet.VolumeRename:
-			return fleet.Errorf(fleet.Conflict, "The disk %s is at work now: %s. Wait until that has ended.", disk.Volume, r.Kind.Is().Verb)
-		}
-	}
-	return err
-}
-
 // sources is how many things it names.
 func (f From) sources() (n int) {
 	for _, named := range []bool{f.TemplateID != "", f.VMID != "", f.Appliance != nil} {
@@ -299,80 +290,21 @@ func (f From) sources() (n int) {
 	return n
 }
 
-// orders are those that make the VM's disks before it is made, by the disks' places.
-func (p planned) orders(vm fleet.VMView) (fleet.JobKind, map[int]fleet.VolumeOrder) {
-	out := map[int]fleet.VolumeOrder{}
-	if p.file != nil {
-		return fleet.VolumeConvert, p.conversions(vm)
-	}
-	if p.vm == nil {
-		return "", nil
-	}
-	for i, d := range vm.Spec.Disks {
-		from := p.disks[i]
-		order := fleet.VolumeOrder{Source: from.Volume, Flatten: true, TakesBytes: d.SizeBytes}
-		if p.moment != "" {
-			order.Snapshot = &fleet.SnapshotOf{VMID: p.vm.ID, ID: p.moment}
-		}
-		if from.PoolID != d.PoolID {
-			order.SourcePool = from.PoolID
-		}
-		out[i] = order
-	}
-	return fleet.VolumeCopy, out
-}
-
-// queue has the VM's host make the disks, as parts of the task that makes the VM, which waits for them. From now on they count as made: should one
-// fail, the host says that the disk is missing, and makes no empty one.
-func (p planned) queue(ctx context.Context, q *db.Queries, vm fleet.VMView, task fleet.TaskID) error {
-	kind, orders := p.orders(vm)
-	if len(orders) == 0 {
-		return nil
-	}
-	made := db.AddMadeDisksParams{VMID: vm.ID}
-	var ids []string
-	for i, d := range vm.Spec.Disks {
-		order, ok := orders[i]
-		if !ok {
-			continue
-		}
-		id := fleet.NewID[fleet.JobID]()
-		err := q.AddStep(ctx, db.AddStepParams{
-			ID: id, TaskID: &task, Role: roleDisk(i + 1), HostID: vm.HostID, Kind: kind, Subject: fleet.SubjectVolume(d.Ref()), Args: fleet.JobArgs{Volume: &order},
-		})
-		if err != nil {
-			return err
-		}
-		ids = append(ids, string(id))
-		made.Pools, made.Volumes = append(made.Pools, string(d.PoolID)), append(made.Volumes, d.Volume)
-	}
-	if err := q.AddMadeDisks(ctx, made); err != nil {
-		return err
-	}
-	if err := q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &task, Steps: ids}); err != nil {
-		return err
-	}
-	return q.WaitFor(ctx, db.WaitForParams{Others: ids, TaskID: &task, Kind: fleet.VMApply})
-}
-
-// endCopies takes back the copies that wait to become disks of the VM, which is to be deleted. One that its host has begun would lie there for nobody.
-func endCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
-	var subjects []string
-	for _, d := range vm.Spec.Disks {
-		subjects = append(subjects, string(fleet.SubjectVolume(d.Ref())))
-	}
-	rows, err := q.CopiesOfDisks(ctx, subjects)
+// CloneName proposes a name for a clone of the VM, which no VM of its project has; empty: all that it tries are taken.
+func (c *Control) CloneName(ctx context.Context, a fleet.Actor, id fleet.VMID) (string, error) {
+	vm, err := c.GetVM(ctx, a, id)
 	if err != nil {
-		return err
+		return "", err
 	}
-	for _, r := range rows {
-		if r.State == fleet.JobRunning {
-			return fleet.Errorf(fleet.Conflict, "A disk of it is being copied now. Wait until that has ended.")
-		}
-		err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: r.Subject, Kinds: []string{string(fleet.VolumeCopy), string(fleet.VolumeConvert)}, Error: "Not done: the VM was to be deleted."})
-		if err != nil {
-			return err
+	names := fleet.CloneNames(vm.Name)
+	taken, err := c.store.NamesTaken(ctx, db.NamesTakenParams{ProjectID: string(vm.ProjectID), Names: names})
+	if err != nil {
+		return "", store.Err(err)
+	}
+	for _, name := range names {
+		if !slices.Contains(taken, name) {
+			return name, nil
 		}
 	}
-	return nil
+	return "", nil
 }

@@ -119,8 +119,15 @@ func NotExported(v VMView) []string {
 // AllowsExport says whether the VM can be exported now, and if not, why.
 func (v VMView) AllowsExport() (bool, string) {
 	ok, why := v.AllowsClone()
-	if ok && len(v.Spec.Disks) == 0 {
+	switch {
+	case !ok:
+		return false, why
+	case len(v.Spec.Disks) == 0:
 		return false, "It has no disk, so there is nothing to export but its settings."
+	case v.HeldBySnapshots() != "":
+		return false, "The VM has snapshots. Delete them first, or clone the VM and export the clone."
+	case v.CopiedFromSnapshot():
+		return false, "The VM is on. Shut it down first, or clone it and export the clone."
 	}
-	return ok, why
+	return true, ""
 }

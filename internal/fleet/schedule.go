@@ -274,6 +274,5 @@ func (s SnapshotSchedule) SnapshotName(vm string, due time.Time) string {
 	}
 	at := s.Times.In(due)
 	name := strings.NewReplacer("{schedule}", s.Name, "{vm}", vm, "{date}", at.Format(time.DateOnly), "{time}", at.Format("15:04")).Replace(as)
-	name = strings.ToValidUTF8(name[:min(len(name), maxSnapshotName)], "")
-	return strings.TrimSpace(name)
+	return CutSnapshotName(name)
 }

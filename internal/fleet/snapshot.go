@@ -137,6 +137,11 @@ func CheckSnapshot(c *Checks, name, description string) {
 	}
 }
 
+// CutSnapshotName is the name within what a snapshot's name may have.
+func CutSnapshotName(name string) string {
+	return strings.TrimSpace(strings.ToValidUTF8(name[:min(len(name), maxSnapshotName)], ""))
+}
+
 // snapshotKinds are the kinds of work on snapshots, of which a VM has one at a time.
 var snapshotKinds = KindsWhere(func(k Kind) bool { return k.Snapshots })
 

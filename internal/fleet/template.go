@@ -274,6 +274,13 @@ func (s VMSpec) Bare() VMSpec {
 	return s
 }
 
+// CopiedFromSnapshot reports whether a copy of the VM's disks is made from a temporary snapshot: its guest may write to them, or they are made of the
+// files of snapshots.
+func (v VMView) CopiedFromSnapshot() bool {
+	on := v.On() || v.Ordered != "" && v.Ordered != Stopped
+	return len(v.Spec.Disks) > 0 && (on || v.HeldBySnapshots() != "")
+}
+
 // copyable is why the disks of the VM cannot be copied whole now; empty: they can.
 func (v VMView) copyable(what string) string {
 	if v.Phase == PhaseDeleting {
@@ -292,6 +299,15 @@ func (v VMView) copyable(what string) string {
 		if why := d.staysRaw(); why != "" {
 			return diskNumber(i) + " " + why
 		}
+		if v.FaultOf(d.Ref()) != nil {
+			return v.FaultOf(d.Ref()).Text
+		}
+	}
+	if v.CopiedFromSnapshot() {
+		_, why := v.AllowsTake(nil)
+		return why
+	}
+	for _, d := range v.Spec.Disks {
 		if ok, why := v.AllowsImage(d.Ref()); !ok {
 			return why
 		}
@@ -318,11 +334,8 @@ func (v VMView) AllowsTemplateOfImages() (bool, string) {
 	return true, ""
 }
 
-// AllowsClone says whether the VM can be cloned now, and if not, why.
+// AllowsClone says whether the VM can be cloned now, and if not, why. Work on its snapshots that has not ended is not looked at.
 func (v VMView) AllowsClone() (bool, string) {
 	why := v.copyable("no copy")
-	if v.On() && len(v.Spec.Disks) > 0 && why != "" && v.Phase != PhaseUnknown {
-		why = "The VM is on, so a copy of its disks would not be whole. Shut it down first, or make VMs from a template of it."
-	}
 	return why == "", why
 }

@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,6 +23,8 @@ const (
 	MaxLabels      = 64
 	MaxDiskBytes   = 64 << 40 // 64 TiB
 	MaxDescription = 4096     // bytes
+
+	maxName = 63 // of an object
 )
 
 var (
@@ -32,6 +35,19 @@ var (
 	userForm     = regexp.MustCompile(`^[a-z0-9]([a-z0-9._@-]{0,62}[a-z0-9])?$`)
 	hostAddrForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252})$`)
 )
+
+// CloneNames are names for a clone of the VM, those to be preferred first: web-clone, web-clone-2 and so on.
+func CloneNames(vm string) []string {
+	out := make([]string, 100)
+	for i := range out {
+		ending := "-clone"
+		if i > 0 {
+			ending += "-" + strconv.Itoa(i+1)
+		}
+		out[i] = vm[:min(len(vm), maxName-len(ending))] + ending
+	}
+	return out
+}
 
 // CheckName notes at field where name is no object name: 1–63 of a–z, 0–9, "-" and ".", alphanumeric at both ends.
 func CheckName(c *Checks, field, name string) {

@@ -40,6 +40,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"settle rules", 5 * time.Second, nil, c.SettleRules},
 		{"expire VMs", time.Minute, nil, c.ExpireVMs},
 		{"snapshot schedules", 15 * time.Second, nil, c.TakeScheduled},
+		{"temporary snapshots", 5 * time.Second, nil, c.DropTemporary},
 		{"end uploads", time.Minute, nil, c.EndUploads},
 		{"end exports", 5 * time.Minute, nil, c.EndExports},
 		{"sweep", 10 * time.Minute, nil, c.Sweep},

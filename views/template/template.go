@@ -259,6 +259,9 @@ func (f Form) wayWhy() string {
 	if ok, why := f.VM.AllowsTemplate(); !ok {
 		return "Its disks are not copied now: " + why
 	}
+	if f.VM.CopiedFromSnapshot() {
+		return "Copies are made from a temporary snapshot, so the VM can run meanwhile."
+	}
 	return ""
 }
 

@@ -411,7 +411,7 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("copy", "No templates yet", "A template is a VM to make others from: set one up, shut it down, and choose \"Make a template\" among its actions.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("copy", "No templates yet", "A template is a VM to make others from: set one up, and choose \"Make a template\" among its actions.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -1,0 +1,118 @@
+package control
+
+import (
+	"context"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+)
+
+// orders are those that make the VM's disks before it is made, by the disks' places. moment: the snapshot that they are copied from; nil: none.
+func (p planned) orders(vm fleet.VMView, moment *fleet.SnapshotOf) (fleet.JobKind, map[int]fleet.VolumeOrder) {
+	out := map[int]fleet.VolumeOrder{}
+	if p.file != nil {
+		return fleet.VolumeConvert, p.conversions(vm)
+	}
+	if p.vm == nil {
+		return "", nil
+	}
+	for i, d := range vm.Spec.Disks {
+		from := p.disks[i]
+		order := fleet.VolumeOrder{Source: from.Volume, Flatten: true, TakesBytes: d.SizeBytes, Snapshot: moment}
+		if from.PoolID != d.PoolID {
+			order.SourcePool = from.PoolID
+		}
+		out[i] = order
+	}
+	return fleet.VolumeCopy, out
+}
+
+// snapshot is what the VM's disks are copied from; the zero value: as they are.
+func (p planned) snapshot(ctx context.Context, q *db.Queries, task fleet.TaskID) (temporary, error) {
+	switch {
+	case p.vm == nil:
+		return temporary{}, nil
+	case p.moment != "":
+		return temporary{id: p.moment, vm: *p.vm, there: true}, nil
+	}
+	return sharedTemporary(ctx, q, *p.vm, task)
+}
+
+// queue has the VM's host make the disks, as parts of the task that makes the VM, which waits for them. From now on they count as made: should one
+// fail, the host says that the disk is missing, and makes no empty one.
+func (p planned) queue(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, task fleet.TaskID) error {
+	shot, err := p.snapshot(ctx, q, task)
+	if err != nil {
+		return err
+	}
+	if err := shot.queue(ctx, q, a, task, vm.Name); err != nil {
+		return err
+	}
+	kind, orders := p.orders(vm, shot.of())
+	if len(orders) == 0 {
+		return nil
+	}
+	made := db.AddMadeDisksParams{VMID: vm.ID}
+	var ids []string
+	for i, d := range vm.Spec.Disks {
+		order, ok := orders[i]
+		if !ok {
+			continue
+		}
+		id := fleet.NewID[fleet.JobID]()
+		err := q.AddStep(ctx, db.AddStepParams{
+			ID: id, TaskID: &task, Role: roleDisk(i + 1), HostID: vm.HostID, Kind: kind, Subject: fleet.SubjectVolume(d.Ref()), Args: fleet.JobArgs{Volume: &order},
+		})
+		if err != nil {
+			return err
+		}
+		ids = append(ids, string(id))
+		made.Pools, made.Volumes = append(made.Pools, string(d.PoolID)), append(made.Volumes, d.Volume)
+	}
+	if err := q.AddMadeDisks(ctx, made); err != nil {
+		return err
+	}
+	if err := shot.await(ctx, q, task); err != nil {
+		return err
+	}
+	if err := q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &task, Steps: ids}); err != nil {
+		return err
+	}
+	return q.WaitFor(ctx, db.WaitForParams{Others: ids, TaskID: &task, Kind: fleet.VMApply})
+}
+
+// endCopies takes back the copies that wait to become disks of the VM, which is to be deleted. One that its host has begun would lie there for nobody.
+func endCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
+	var subjects []string
+	for _, d := range vm.Spec.Disks {
+		subjects = append(subjects, string(fleet.SubjectVolume(d.Ref())))
+	}
+	rows, err := q.CopiesOfDisks(ctx, subjects)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if r.State == fleet.JobRunning {
+			return fleet.Errorf(fleet.Conflict, "A disk of it is being copied now. Wait until that has ended.")
+		}
+		err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: r.Subject, Kinds: []string{string(fleet.VolumeCopy), string(fleet.VolumeConvert)}, Error: "Not done: the VM was to be deleted."})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stillWhole refuses a disk that is itself being made or changed. Others may read it, too.
+func stillWhole(ctx context.Context, q *db.Queries, vm fleet.VMView, disk fleet.Volref) error {
+	rows, err := q.VolumesAtWork(ctx, string(disk.PoolID))
+	for _, r := range rows {
+		about, _ := r.Subject.Volume()
+		switch {
+		case r.HostID != vm.HostID:
+		case about.IsOrBecomes(disk.Volume), r.Source == disk.Volume && r.Kind == fleet.VolumeRename:
+			return fleet.Errorf(fleet.Conflict, "The disk %s is at work now: %s. Wait until that has ended.", disk.Volume, r.Kind.Is().Verb)
+		}
+	}
+	return err
+}

@@ -1,0 +1,175 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// roleSnapshot is the part of a task that takes the snapshot which its disks are copied from.
+const roleSnapshot = "snapshot"
+
+// temporary is the snapshot from which a task copies the disks of a locked VM. The zero value is none: the disks are copied as they are.
+type temporary struct {
+	vm    fleet.VMView
+	id    fleet.SnapshotID
+	take  fleet.JobID // the job that takes it, for which the copies wait; empty: it is taken, or not asked for yet
+	there bool        // it is asked for
+}
+
+// of is the snapshot as a copy names it; nil: none.
+func (t temporary) of() *fleet.SnapshotOf {
+	if t.id == "" {
+		return nil
+	}
+	return &fleet.SnapshotOf{VMID: t.vm.ID, ID: t.id}
+}
+
+// newTemporary names a snapshot for copies of the VM's disks, where they need one. It refuses where none can be taken now.
+func newTemporary(ctx context.Context, q *db.Queries, vm fleet.VMView) (temporary, error) {
+	if !vm.CopiedFromSnapshot() {
+		return temporary{}, nil
+	}
+	busy, err := q.SnapshotWork(ctx, fleet.SubjectVM(vm.ID))
+	if err != nil {
+		return temporary{}, err
+	}
+	return temporary{vm: vm, id: fleet.NewID[fleet.SnapshotID]()}, refusalOf(vm.Name + " cannot be copied now: ")(vm.AllowsTake(busy))
+}
+
+// sharedTemporary is newTemporary, or the snapshot that the task's order of many VMs has already: all of them are copied from one moment.
+func sharedTemporary(ctx context.Context, q *db.Queries, vm fleet.VMView, task fleet.TaskID) (temporary, error) {
+	if !vm.CopiedFromSnapshot() {
+		return temporary{}, nil
+	}
+	row, err := q.TemporarySnapshotOf(ctx, db.TemporarySnapshotOfParams{VMID: vm.ID, TaskID: task})
+	switch {
+	case err != nil && !errors.Is(err, pgx.ErrNoRows):
+		return temporary{}, err
+	case err == nil && row.State != fleet.JobDone:
+		return temporary{vm: vm, id: row.SnapshotID, take: row.JobID, there: true}, nil
+	case err == nil && vm.Status.Snapshots.Of(row.SnapshotID) != nil:
+		return temporary{vm: vm, id: row.SnapshotID, there: true}, nil
+	}
+	return newTemporary(ctx, q, vm) // there is none, or somebody deleted it
+}
+
+// queue has the VM's host take the snapshot, as a part of the task. of: what is copied from it.
+func (t *temporary) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID, of string) error {
+	if t.id == "" || t.there {
+		return nil
+	}
+	order := fleet.SnapshotOrder{
+		ID: t.id, Name: fleet.CutSnapshotName("Temporary, for " + of), By: a.Name, Quiesce: true,
+		Description: "Disks are copied from it while the VM goes on. It is deleted when they are.",
+	}
+	subject := fleet.SubjectVM(t.vm.ID)
+	t.take, t.there = fleet.NewID[fleet.JobID](), true
+	err := q.AddStep(ctx, db.AddStepParams{
+		ID: t.take, TaskID: &task, Role: roleSnapshot, HostID: t.vm.HostID, Kind: fleet.VMSnapshot, Subject: subject, Args: fleet.JobArgs{Snapshot: &order},
+	})
+	if err != nil {
+		return err
+	}
+	if err := q.AddTemporarySnapshot(ctx, db.AddTemporarySnapshotParams{SnapshotID: t.id, VMID: t.vm.ID, JobID: t.take, TaskID: task}); err != nil {
+		return err
+	}
+	return store.Audit(ctx, q, a, string(fleet.VMSnapshot), subject, t.vm.Name, order.Name)
+}
+
+// await has the task's copies begin when the snapshot is taken.
+func (t temporary) await(ctx context.Context, q *db.Queries, task fleet.TaskID) error {
+	if t.take == "" {
+		return nil
+	}
+	return q.WaitFor(ctx, db.WaitForParams{Others: []string{string(t.take)}, TaskID: &task, Kind: fleet.VolumeCopy})
+}
+
+const (
+	temporarySoon  = 5 * time.Second  // while something is copied from a temporary snapshot, or it is deleted
+	temporaryLater = time.Minute      // while it cannot be deleted
+	temporaryAgain = 15 * time.Second // between its first two deletions; then twice as long each time
+)
+
+// temporaryAtOnce bounds one pass over temporary snapshots.
+const temporaryAtOnce = 100
+
+// DropTemporary has temporary snapshots deleted from which nothing is copied any more, and again where that failed. It merges what the guest wrote since
+// into the disks, so that the VM is as if there had been none.
+func (c *Control) DropTemporary(ctx context.Context, a fleet.Actor) error {
+	for range temporaryAtOnce {
+		more := false
+		err := c.store.Pass(ctx, a, "temporary snapshots", func(q *db.Queries) error {
+			at, err := q.TemporarySnapshotToLook(ctx)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return nil
+			}
+			if more = err == nil; !more {
+				return err
+			}
+			return lookAtTemporary(ctx, q, a, at.VMID, at.SnapshotID)
+		})
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+func lookAtTemporary(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID) error {
+	vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
+	if err != nil {
+		return err
+	}
+	row, err := q.TemporarySnapshot(ctx, snapshot)
+	if err != nil {
+		return err
+	}
+	busy, err := q.SnapshotWork(ctx, fleet.SubjectVM(id))
+	if err != nil {
+		return err
+	}
+	again := func(after time.Duration) error {
+		return q.LookedTemporarySnapshot(ctx, db.LookedTemporarySnapshotParams{SnapshotID: snapshot, Wait: after, Deletions: row.Deletions})
+	}
+	if len(busy) > 0 || row.Awaited {
+		return again(temporarySoon)
+	}
+	if ok, _ := vm.AllowsSnapshots(nil); !ok {
+		return again(temporaryLater)
+	}
+	switch left := leftOf(vm.Status.Snapshots, snapshot); {
+	case !left && !row.Settled:
+		return again(temporarySoon)
+	case !left:
+		return q.ForgetTemporarySnapshot(ctx, snapshot)
+	}
+	order := fleet.SnapshotOrder{ID: snapshot, Name: "temporary"}
+	if _, err := queueVM(ctx, q, a, vm, fleet.VMSnapshotDelete, fleet.JobArgs{Snapshot: &order}); err != nil {
+		return err
+	}
+	wait := min(temporaryAgain<<min(row.Deletions, 8), time.Hour)
+	row.Deletions++
+	if err := again(wait); err != nil {
+		return err
+	}
+	return store.Audit(ctx, q, a, string(fleet.VMSnapshotDelete), fleet.SubjectVM(id), vm.Name, "the temporary snapshot that disks were copied from")
+}
+
+// leftOf reports whether a host has files of the snapshot that a deletion can merge, or may have: an order was cut off.
+func leftOf(tree *fleet.SnapshotTree, id fleet.SnapshotID) bool {
+	if tree == nil {
+		return false
+	}
+	return tree.Unfinished != "" || slices.ContainsFunc(tree.Snapshots, func(s fleet.Snapshot) bool {
+		return s.ID == id && (!s.Deleted || tree.Merges > 0)
+	})
+}

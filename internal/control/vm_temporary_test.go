@@ -1,0 +1,220 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// live is a VM on h1 that runs, with a disk in each pool.
+func (s *shelf) live(name string) fleet.VMView {
+	s.t.Helper()
+	vm := s.off(name, fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
+	s.exec(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)
+	return s.get(vm.ID)
+}
+
+func (s *shelf) cloned(vm fleet.VMView, name string) fleet.VMView {
+	s.t.Helper()
+	clone, err := s.CreateVM(s.t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, From: &control.From{VMID: vm.ID}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return clone
+}
+
+// shot ends the job that takes the VM's temporary snapshot, and is the snapshot's id.
+func (s *shelf) shot(vm fleet.VMView) fleet.SnapshotID {
+	s.t.Helper()
+	works := s.work(s.h1, fleet.VMSnapshot)
+	if len(works) != 1 {
+		s.t.Fatalf("%+v", works)
+	}
+	o := works[0].Args.Snapshot
+	if sub := works[0].Subject; sub != fleet.SubjectVM(vm.ID) || !o.Quiesce || o.Memory || o.ID == "" {
+		s.t.Errorf("%s %+v", sub, o)
+	}
+	status := *s.get(vm.ID).Status
+	status.Snapshots = &fleet.SnapshotTree{Current: o.ID, Snapshots: []fleet.Snapshot{{ID: o.ID, Name: o.Name, Disks: []fleet.Volref{vm.Spec.Disks[0].Ref(), vm.Spec.Disks[1].Ref()}}}}
+	s.end(s.h1, works[0], wire.Finish{Outcome: wire.Done, VM: &status, Generation: vm.Generation})
+	return o.ID
+}
+
+// sweepTemporary runs the pass over temporary snapshots, as if its next time had come.
+func (s *shelf) sweepTemporary() {
+	s.t.Helper()
+	s.exec(`UPDATE temporary_snapshots SET look_at = now()`)
+	if err := s.DropTemporary(s.t.Context(), fleet.SystemActor); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *shelf) temporaries() string {
+	return text(s.site, `SELECT count(*)::text FROM temporary_snapshots`)
+}
+
+func TestCloneOfRunningVMIsCopiedFromTemporarySnapshot(t *testing.T) {
+	s := newShelf(t)
+	vm := s.live("web")
+	clone := s.cloned(vm, "web-clone")
+	if now := s.get(clone.ID); now.HostID != s.h1 || now.Spec.Power != fleet.Stopped || len(now.Spec.Disks) != 2 {
+		t.Errorf("%+v", now.Spec)
+	}
+	if works := s.work(s.h1, fleet.VolumeCopy); len(works) != 0 {
+		t.Fatal("the disks are copied before the snapshot is taken")
+	}
+	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE state = 'running'`)
+	s.refused("another clone meanwhile", fleet.Conflict, "being copied from its snapshots", func() error {
+		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "other", From: &control.From{VMID: vm.ID}})
+		return err
+	})
+	shot := s.shot(vm)
+	copies := s.work(s.h1, fleet.VolumeCopy)
+	if len(copies) != 2 {
+		t.Fatalf("%+v", copies)
+	}
+	for i, w := range copies {
+		if o := w.Args.Volume; o.Source != vm.Spec.Disks[i].Volume || !o.Flatten || o.Snapshot == nil || *o.Snapshot != (fleet.SnapshotOf{VMID: vm.ID, ID: shot}) {
+			t.Errorf("%s %+v", w.Subject, o)
+		}
+	}
+	if _, err := s.ActVM(t.Context(), s.member, vm.ID, fleet.ActStop); err != nil {
+		t.Errorf("power off while disks are copied: %v", err)
+	}
+	if off := s.work(s.h1, fleet.VMStop); len(off) != 1 {
+		t.Error("the power order waits for the copies")
+	}
+	s.sweepTemporary()
+	if works := s.work(s.h1, fleet.VMSnapshotDelete); len(works) != 0 {
+		t.Fatal("the snapshot is deleted while disks are copied from it")
+	}
+	s.did(s.h1, copies[0], `{}`)
+	s.fails(s.h1, copies[1], "No space left on device")
+	s.exec(`UPDATE jobs SET state = 'done' WHERE kind = 'vm.stop'`)
+	if made := s.work(s.h1, fleet.VMApply); len(made) != 1 || len(made[0].Made) != 2 {
+		t.Errorf("%+v", made)
+	}
+
+	s.sweepTemporary()
+	gone := s.work(s.h1, fleet.VMSnapshotDelete)
+	if len(gone) != 1 || gone[0].Subject != fleet.SubjectVM(vm.ID) || gone[0].Args.Snapshot.ID != shot {
+		t.Fatalf("%+v", gone)
+	}
+	vm = s.get(vm.ID)
+	left := *vm.Status
+	s.end(s.h1, gone[0], wire.Finish{Outcome: wire.Failed, Error: "QEMU gave up", VM: &left, Generation: vm.Generation})
+	s.sweepTemporary()
+	if gone = s.work(s.h1, fleet.VMSnapshotDelete); len(gone) != 1 {
+		t.Fatal("a deletion that failed is not tried again")
+	}
+	left.Snapshots = nil
+	s.end(s.h1, gone[0], wire.Finish{Outcome: wire.Done, VM: &left, Generation: vm.Generation})
+	if s.sweepTemporary(); s.temporaries() != "0" || len(s.work(s.h1, fleet.VMSnapshotDelete)) != 0 {
+		t.Error("a snapshot that is gone is looked for still")
+	}
+}
+
+func TestNothingIsCopiedWhenTemporarySnapshotFails(t *testing.T) {
+	s := newShelf(t)
+	vm := s.live("web")
+	clone := s.cloned(vm, "web-clone")
+	works := s.work(s.h1, fleet.VMSnapshot)
+	status := *s.get(vm.ID).Status
+	s.end(s.h1, works[0], wire.Finish{Outcome: wire.Failed, Error: "The pool is full.", VM: &status, Generation: vm.Generation})
+	if copies := s.work(s.h1, fleet.VolumeCopy); len(copies) != 0 {
+		t.Errorf("%+v", copies)
+	}
+	if said := text(s.site, `SELECT error FROM jobs WHERE kind = 'volume.copy' LIMIT 1`); said != "The temporary snapshot was not taken, so nothing was copied: The pool is full." {
+		t.Error(said)
+	}
+	if s.sweepTemporary(); s.temporaries() != "0" || len(s.work(s.h1, fleet.VMSnapshotDelete)) != 0 {
+		t.Error("a snapshot that was not taken is looked for still")
+	}
+	if _, err := s.DeleteVM(t.Context(), s.member, clone.ID, true, "web-clone"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestClonesOfOneOrderShareATemporarySnapshot(t *testing.T) {
+	s := newShelf(t)
+	vm := s.live("web")
+	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
+	in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "web-{n}", From: &control.From{VMID: vm.ID}}, Series: fleet.Series{Count: 3}}
+	if _, err := s.CreateVMs(t.Context(), s.member, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	s.shot(vm)
+	if copies := s.work(s.h1, fleet.VolumeCopy); len(copies) != 6 {
+		t.Errorf("%d disks are copied", len(copies))
+	}
+	if s.temporaries() != "1" {
+		t.Error(s.temporaries(), "snapshots")
+	}
+}
+
+func TestCloneOfVMWithSnapshotsHasItsCurrentState(t *testing.T) {
+	s := newShelf(t)
+	vm := s.off("web")
+	s.snapped(vm)
+	s.cloned(vm, "web-clone")
+	if works := s.work(s.h1, fleet.VMSnapshot); len(works) != 1 {
+		t.Errorf("%+v", works)
+	}
+}
+
+func TestTemplateOfRunningVMIsCopiedFromTemporarySnapshot(t *testing.T) {
+	s := newShelf(t)
+	vm := s.live("web")
+	if _, _, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web base", OfVM: control.OfVM{VMID: vm.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	if works := s.work(s.h1, fleet.VolumeCopy); len(works) != 0 {
+		t.Fatal("the disks are copied before the snapshot is taken")
+	}
+	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE state = 'running'`)
+	shot := s.shot(vm)
+	copies := s.work(s.h1, fleet.VolumeCopy)
+	if len(copies) != 2 || copies[0].Args.Volume.Snapshot == nil || copies[0].Args.Volume.Snapshot.ID != shot {
+		t.Fatalf("%+v", copies)
+	}
+	for _, w := range copies {
+		s.did(s.h1, w, `{}`)
+	}
+	s.sweepTemporary()
+	if works := s.work(s.h1, fleet.VMSnapshotDelete); len(works) != 1 {
+		t.Errorf("%+v", works)
+	}
+}
+
+func TestLinkedCloneOfVMIsRefused(t *testing.T) {
+	s := newShelf(t)
+	vm := s.live("web")
+	spec := vm.Spec.Bare()
+	spec.Disks = []fleet.Disk{{PoolID: s.local, Overlay: true}, {PoolID: s.nfs}}
+	s.refused("a linked clone", fleet.Invalid, "full copy", func() error {
+		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "linked", Spec: spec, From: &control.From{VMID: vm.ID}})
+		return err
+	})
+}
+
+func TestNameOfACloneIsTheNextFree(t *testing.T) {
+	s := newShelf(t)
+	vm := s.off("web")
+	for _, want := range []string{"web-clone", "web-clone-2", "web-clone-3"} {
+		name, err := s.CloneName(t.Context(), s.member, vm.ID)
+		if err != nil || name != want {
+			t.Fatalf("%q, not %q: %v", name, want, err)
+		}
+		s.off(name)
+	}
+	long := s.off("a" + strings.Repeat("b", 62))
+	if name, err := s.CloneName(t.Context(), s.member, long.ID); err != nil || len(name) > 63 || !strings.HasSuffix(name, "-clone") {
+		t.Errorf("%q %v", name, err)
+	}
+}
