@@ -80,6 +80,29 @@ func (q *Queries) MovesOf(ctx context.Context, subject fleet.Subject) ([]MovesOf
 	return items, nil
 }
 
+const noteLeftVolume = `-- name: NoteLeftVolume :exec
+UPDATE jobs SET note = 'The old volume ' || $1::text || ' is still in the pool ' || COALESCE((SELECT p.name FROM pools p WHERE p.id = $2), $2) || ': ' || $3::text || '.'
+WHERE jobs.id = $4 AND jobs.kind = 'vm.move' AND jobs.state = 'done'
+`
+
+type NoteLeftVolumeParams struct {
+	Volume string
+	PoolID fleet.PoolID
+	Why    string
+	ID     fleet.JobID
+}
+
+// The task of a disk migration names the old volume, which could not be deleted.
+func (q *Queries) NoteLeftVolume(ctx context.Context, arg NoteLeftVolumeParams) error {
+	_, err := q.db.Exec(ctx, noteLeftVolume,
+		arg.Volume,
+		arg.PoolID,
+		arg.Why,
+		arg.ID,
+	)
+	return err
+}
+
 const poolAwaited = `-- name: PoolAwaited :many
 SELECT v.name FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
 WHERE j.kind = 'vm.move' AND j.state IN ('queued', 'running') AND j.args #>> '{move,to,poolId}' = $1::text AND ($2::text = '' OR j.host_id = $2)

@@ -33,3 +33,8 @@ WHERE j.kind = 'vm.leave' AND j.state IN ('queued', 'running') AND (@host = '' O
   AND (j.args #> '{leave,disks}' @> jsonb_build_array(jsonb_build_object('to', jsonb_build_object('poolId', @pool_id)))
     OR j.args #> '{leave,stay}' @> jsonb_build_array(jsonb_build_object('poolId', @pool_id)))
 LIMIT 4;
+
+-- name: NoteLeftVolume :exec
+-- The task of a disk migration names the old volume, which could not be deleted.
+UPDATE jobs SET note = 'The old volume ' || @volume::text || ' is still in the pool ' || COALESCE((SELECT p.name FROM pools p WHERE p.id = @pool_id), @pool_id) || ': ' || @why::text || '.'
+WHERE jobs.id = @id AND jobs.kind = 'vm.move' AND jobs.state = 'done';

@@ -142,14 +142,24 @@ func TestADiskIsMovedOnce(t *testing.T) {
 		t.Errorf("the audit tells of %q", got)
 	}
 	var kinds []string
+	var deletion wire.Work
 	for _, j := range s.claim() {
-		kinds = append(kinds, string(j.Kind))
+		if kinds = append(kinds, string(j.Kind)); j.Kind == fleet.VolumeDelete {
+			deletion = j
+		}
 		if ref, ok := j.Subject.Volume(); j.Kind == fleet.VolumeDelete && (!ok || ref != disk || !j.Args.DeleteDisks || j.Held == nil || j.Held.Disk != "") {
 			t.Errorf("the old file's deletion is %+v, held by %+v", j, j.Held)
 		}
 	}
 	if got := strings.Join(kinds, " "); !strings.Contains(got, "volume.delete") || !strings.Contains(got, "vm.apply") {
 		t.Errorf("afterwards the host is asked for %s", got)
+	}
+	if err := s.finish(deletion, wire.Finish{Outcome: wire.Failed, Error: "Another domain uses it."}); err != nil {
+		t.Fatal(err)
+	}
+	said := text(s.site, `SELECT note FROM tasks WHERE kind = 'vm.move'`)
+	if want := "The old volume " + disk.Volume + " is still in the pool "; !strings.HasPrefix(said, want) || !strings.HasSuffix(said, ": Another domain uses it.") {
+		t.Errorf("the migration's task says %q", said)
 	}
 }
 

@@ -47,6 +47,8 @@ type VolumeOrder struct {
 	// Member is, for convert, the disk in an archive that is the source; empty: the source is the disk.
 	Member string       `json:"member,omitempty"`
 	Export *ExportOrder `json:"export,omitempty"` // export: of what
+	// LeftBy is, for delete, the disk migration that left the volume behind: its task names a volume that stays.
+	LeftBy JobID `json:"leftBy,omitempty"`
 }
 
 // VolumeHeld is who needs a volume, as people asked; zero: nobody.

@@ -287,6 +287,9 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end
 		if in.Outcome == wire.Done {
 			err = noteImage(ctx, q, job, ref, volumesOf(in.Pool))
 		}
+		if err == nil {
+			err = noteLeft(ctx, q, job, ref, in)
+		}
 		if err == nil && (job.Kind == fleet.VolumeSend || job.Kind == fleet.VolumeReceive) {
 			err = settleTransfer(ctx, q, job, in)
 		}

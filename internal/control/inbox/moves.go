@@ -1,9 +1,11 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -40,7 +42,16 @@ func settleMove(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, i
 	}
 	_, err = store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
 		HostID: job.HostID, Kind: fleet.VolumeDelete, Subject: fleet.SubjectVolume(move.Disk), SubjectName: move.Disk.Volume,
-		Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeOrder{}},
+		Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeOrder{LeftBy: job.ID}},
 	})
 	return err
+}
+
+// noteLeft has the task of a disk migration name the disk's old file where that could not be deleted.
+func noteLeft(ctx context.Context, q *db.Queries, job db.Job, of fleet.Volref, in wire.Finish) error {
+	if job.Kind != fleet.VolumeDelete || in.Outcome == wire.Done || job.Args.Volume == nil || job.Args.Volume.LeftBy == "" {
+		return nil
+	}
+	why := strings.TrimSuffix(cmp.Or(strings.TrimSpace(in.Error), "its host did not say why"), ".")
+	return q.NoteLeftVolume(ctx, db.NoteLeftVolumeParams{ID: job.Args.Volume.LeftBy, PoolID: of.PoolID, Volume: of.Volume, Why: why})
 }
