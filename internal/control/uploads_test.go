@@ -177,6 +177,9 @@ func TestAnUploadThatHasEndedIsFree(t *testing.T) {
 	if n := s.count("jobs WHERE kind = 'upload.open' AND state = 'queued'"); n != 1 {
 		t.Fatalf("%d times its host is asked to come still", n)
 	}
+	if done, err := s.GetUpload(t.Context(), uploading, u.ID); err != nil || done.SizeBytes != u.SizeBytes || done.Note != "uploaded "+fleet.Bytes(u.SizeBytes) {
+		t.Errorf("the finished upload is %+v, %v", done, err)
+	}
 	if work := s.volumeOn(sent).Use().Work; work != "" {
 		t.Errorf("at work, afterwards: %q", work)
 	}

@@ -108,8 +108,8 @@ async function send(row, file) {
         set(address, { done: (100 * sent) / total, words });
       },
       onSuccess() {
-        set(address, { state: "done", done: 100, words: "Whole" });
-        toast("ok", `${name} is uploaded.`);
+        set(address, { state: "done", done: 100, words: `Uploaded ${bytes(file.size)}` });
+        toast("ok", `${name} is uploaded. Its size is ${bytes(file.size)}.`);
         refresh(rowOf(address));
       },
       onError(error) {

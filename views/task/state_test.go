@@ -29,6 +29,9 @@ func TestATasksEndIsInItsOwnWords(t *testing.T) {
 		"Done in 0.6 s The guest did not let go of usb/046d:c52b; it goes at the next start.": job(fleet.JobDone, func(j *fleet.Task) {
 			j.EndedAt, j.Note = &ended, "The guest did not let go of usb/046d:c52b; it goes at the next start."
 		}),
+		"Done in 0.6 s uploaded 64 MiB": job(fleet.JobDone, func(j *fleet.Task) {
+			j.Kind, j.EndedAt, j.Note = fleet.VolumeUpload, &ended, "uploaded 64 MiB"
+		}),
 		"Cannot access storage file '/nope' <here>": job(fleet.JobFailed, func(j *fleet.Task) { j.Error = "Cannot access storage file '/nope' <here>" }),
 		"Cancelled": job(fleet.JobCancelled),
 		"Outcome unknown: look at web-01 before you repeat it.": job(fleet.JobUnknown),

@@ -290,6 +290,9 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end
 		if err == nil {
 			err = noteLeft(ctx, q, job, ref, in)
 		}
+		if job.Kind == fleet.VolumeUpload && in.Outcome == wire.Done && job.Args.Volume != nil {
+			e.note = "uploaded " + fleet.Bytes(job.Args.Volume.SizeBytes)
+		}
 		if err == nil && (job.Kind == fleet.VolumeSend || job.Kind == fleet.VolumeReceive) {
 			err = settleTransfer(ctx, q, job, in)
 		}
