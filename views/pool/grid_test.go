@@ -11,7 +11,7 @@ import (
 )
 
 // TestGridAllocatesLittlePerCell bounds what a full page of 50 hosts and 40 pools allocates: 2,000 cells are most of
-// the time that it takes.
+// the time that it takes. The bound has room for the race detector, under which pools of buffers give back fewer.
 func TestGridAllocatesLittlePerCell(t *testing.T) {
 	p := GridPage{Actor: fleet.Actor{Role: fleet.RoleAdmin}}
 	for i := range GridPools {
@@ -29,7 +29,7 @@ func TestGridAllocatesLittlePerCell(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if perCell := allocs / (GridHosts * GridPools); perCell > 8 {
+	if perCell := allocs / (GridHosts * GridPools); perCell > 12 {
 		t.Errorf("%.1f allocations a cell", perCell)
 	}
 }
