@@ -84,17 +84,24 @@ func (b balancer) run(s *site, file string, places *strings.Replacer) {
 	s.until("the balancer at work", "/readyz", http.StatusOK, "")
 }
 
+// runningVM makes a VM in a project of its own, and waits until it runs.
+func runningVM(t *testing.T, a api) fleet.VMView {
+	t.Helper()
+	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
+	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": "web", "projectId": project.ID, "spec": map[string]any{"cpus": 1, "memoryMiB": 128}, "start": true,
+	})
+	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
+	return vm
+}
+
 // TestPortalsBehindNginx is README's nginx at work: agents, consoles, live pages, uploads, and a rolling restart.
 func TestPortalsBehindNginx(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nginx)
 	s.mockAgent("mock-1")
 	a := s.api()
-	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
-	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-		"name": "web", "projectId": project.ID, "spec": map[string]any{"cpus": 1, "memoryMiB": 128}, "start": true,
-	})
-	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
+	vm := runningVM(t, a)
 	s.consoles(6, vm.ID)
 	s.livePage()
 	s.upload(a)

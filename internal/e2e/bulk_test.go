@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -15,7 +14,6 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/internal/pglocal"
 )
 
 // TestAnOrderAboutManyOutlivesThePortal starts 500 VMs by one order and kills the portal twice while it works that off: once when
@@ -23,17 +21,7 @@ import (
 func TestAnOrderAboutManyOutlivesThePortal(t *testing.T) {
 	t.Parallel()
 	name := unique("bulk")
-	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, name+"-pg"), Unsafe: true, DieWithParent: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), endLimit)
-		defer cancel()
-		if err := pg.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	pg := newPostgres(t, name+"-pg")
 	gate := newGate(t, pg.URL())
 	p := newPortal(t, name, "--database-url", gate.url)
 	p.mockAgent("mock-1")

@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
-	"quantix/internal/pglocal"
 )
 
 // TestPortalKilledAfterCommit kills the portal when PostgreSQL has committed a new VM and the portal does not know it yet. The
@@ -24,17 +23,7 @@ import (
 func TestPortalKilledAfterCommit(t *testing.T) {
 	t.Parallel()
 	name := unique("killed")
-	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, name+"-pg"), Unsafe: true, DieWithParent: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), endLimit)
-		defer cancel()
-		if err := pg.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	pg := newPostgres(t, name+"-pg")
 	gate := newGate(t, pg.URL())
 	p := newPortal(t, name, "--database-url", gate.url)
 	p.mockAgent("mock-1")

@@ -216,11 +216,7 @@ func TestPortalsBehindABalancer(t *testing.T) {
 	s := newSite(t, haproxy)
 	s.mockAgent("mock-1")
 	a := s.api()
-	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
-	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-		"name": "web", "projectId": project.ID, "spec": map[string]any{"cpus": 1, "memoryMiB": 128}, "start": true,
-	})
-	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
+	vm := runningVM(t, a)
 	s.consoles(20, vm.ID)
 	if n := s.primary.sql("quantix", "SELECT count(DISTINCT args->>'portalUrl') FROM jobs WHERE kind = 'console.open'"); n != strconv.Itoa(portalCount) {
 		t.Errorf("consoles went to %s portals, not all %d", n, portalCount)

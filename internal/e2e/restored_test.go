@@ -21,17 +21,7 @@ import (
 func TestRestoredDatabase(t *testing.T) {
 	t.Parallel()
 	name := unique("restored")
-	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, name+"-pg"), Unsafe: true, DieWithParent: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), endLimit)
-		defer cancel()
-		if err := pg.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	pg := newPostgres(t, name+"-pg")
 	p := newPortal(t, name, "--database-url", pg.URL())
 	p.mockAgent("mock-1")
 	a := p.api()

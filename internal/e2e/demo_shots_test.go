@@ -1,0 +1,364 @@
+//go:build linux
+
+package e2e
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// demoShots are the pages of the demo, with the addresses of things in it.
+func demoShots(t *testing.T, a api) []shot {
+	t.Helper()
+	running := one[fleet.VMView](t, a, "vms", "web-01")
+	failed := one[fleet.VMView](t, a, "vms", "fail-start-kiosk")
+	host, pool, broken := a.host(t, "host-1"), a.pool(t, "shared"), a.pool(t, "archive")
+	net, lan, down := one[fleet.NetworkView](t, a, "networks", "default"), one[fleet.NetworkView](t, a, "networks", "office"), one[fleet.NetworkView](t, a, "networks", "no-dnsmasq-lab")
+	over := one[fleet.NetworkView](t, a, "networks", "tenants")
+	user := list[fleet.User](t, a, "/api/v1/users")[0]
+	vm, h, pl := "/vms/"+string(running.ID), "/hosts/"+string(host.ID), "/pools/"+string(pool.ID)
+	shop := string(a.project(t, "shop").ID)
+	of := "?volume=" + a.freeVolume(t, pool, "archive-2019.raw")
+	project, u := "/projects/"+shop, "/users/"+string(user.ID)
+	local := "/pools/" + string(a.pool(t, "local-nvme").ID)
+	for _, name := range []string{"host-1", "host-2"} {
+		ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/hosts/"+string(a.host(t, name).ID), map[string]any{"spec": map[string]any{"labels": map[string]string{"rack": "r1"}}})
+	}
+	office := "/api/v1/networks/" + string(lan.ID)
+	ask[any](t, a, http.StatusAccepted, http.MethodPut, office+"/port-groups/printers", map[string]any{"toGuest": map[string]int{"averageKiB": 1024, "peakKiB": 4096}, "restricted": true})
+	ask[any](t, a, http.StatusNoContent, http.MethodPut, office+"/port-groups/printers/grants/"+shop, nil)
+	ask[any](t, a, http.StatusOK, http.MethodPut, "/api/v1"+local+"/selector", map[string]any{"selector": "rack=r1"})
+	san, ceph := a.blockPools(t)
+	told, spec := someFirstBoot(t, a)
+	web := "/security-groups/" + string(someGroup(t, a, running).ID)
+	image := list[fleet.ImageView](t, a, "/api/v1/images?filter=format:qcow2")[0]
+	img := "/images/" + string(image.ID)
+	at := url.Values{"pool": {string(image.Versions[0].Copies[0].PoolID)}, "volume": {image.Versions[0].Copies[0].Volume}, "host": {string(image.Versions[0].Copies[0].HostID)}}
+	shots := []shot{
+		{"dashboard", "/", nil},
+		{"shortcuts", "/", func(p *tab) { p.keys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
+		{"vms", "/vms", nil},
+		{"vms-filter", "/vms?filter=phase:running+label:env%3Dprod&sort=-memory", nil},
+		{"vms-filter-wrong", "/vms?filter=phase:flying", func(p *tab) { p.expect("422") }},
+		{"vms-nothing", "/vms?filter=name:nothing-like-it", nil},
+		{"vms-found", "/vms?tab=found", nil},
+		{"vms-attention", "/vms?tab=attention", nil},
+		{"vms-selected", "/vms", func(p *tab) { p.click("tbody input[data-select-row]", "") }},
+		{"vms-page", "/vms?limit=10", func(p *tab) { p.click(".pager a", "Next"); p.waitText(".pager", "Previous"); p.settle() }},
+		{"vms-columns", "/vms?columns=state,host,created,id", nil},
+		{"vms-views", "/views/vms?filter=phase:running&sort=-memory", func(p *tab) {
+			p.fill("#view-name", "Running by memory")
+			p.click("#view-save", "Save")
+			p.waitText(".kept", "Running by memory")
+		}},
+		{"task-of-many", "/vms?limit=40", func(p *tab) {
+			p.click("input[data-select-all]", "")
+			p.pick(".bulk summary", "Power", "Reboot")
+			p.waitPath("/tasks/")
+			p.waitText("#step-rows", "Only a running VM can be rebooted.")
+			p.waitText("#task-sum header", "done ·")
+		}},
+		{"tasks-of-many", "/tasks", nil},
+		{"task-part", "/tasks?filter=kind:vm.reboot+target:fail-start-kiosk", func(p *tab) {
+			p.click("#task-rows tbody a", "Reboot")
+			p.waitText("#task-body", "It was refused:")
+		}},
+		{"vms-columns-menu", "/vms", func(p *tab) { p.opens(".tools summary", "Columns", "Created") }},
+		{"vms-views-menu", "/vms", func(p *tab) { p.opens(".tools summary", "Views", "Save this view as") }},
+		{"account-menu", "/", func(p *tab) { p.opens(".top summary", "admin", "Sign out") }},
+		{"vms-menu", "/vms", func(p *tab) { p.opens("tbody [data-menu-open]", "", "Power") }},
+		{"vm-new", "/vms/new", nil},
+		{"vm-new-errors", "/vms/new", func(p *tab) {
+			p.expect("422")
+			p.fill("#name", "Not A Name")
+			if _, err := eval[bool](p, `[...document.querySelectorAll("textarea")].every(e => e.style.height = "90px")`); err != nil { // as its user makes it larger
+				p.Fatal(err)
+			}
+			p.fill("#spec-cpus", "0")
+			p.fill("#spec-memoryMiB", "1")
+			p.choose("#spec-memoryMiB-unit", "MiB")
+			p.click("footer button.primary", "Create VM")
+			p.waitText(".field.bad", "Name")
+		}},
+		{"vm-new-parts", "/vms/new", func(p *tab) {
+			p.unfold()
+			p.expect("422")
+			p.fill("#name", "with-parts")
+			p.fill("#spec-cpu-sockets", "7")
+			p.click("footer button.primary", "Create VM")
+			p.waitText(".field.bad", "Sockets × cores × threads")
+		}},
+		{"vm", vm, nil},
+		{"vm-actions", vm, func(p *tab) { p.opens(".head summary", "Actions", "Delete") }},
+		{"vm-disk-menu", vm, func(p *tab) { p.opens("main dl summary", "", "Move to another pool") }},
+		{"vm-move-disk", vm, func(p *tab) {
+			p.pick("main dl summary", "", "Move to another pool")
+			p.waitText("#dialog", "Choose the pool")
+		}},
+		{"vm-grow-disk", vm, func(p *tab) {
+			p.pick("main dl summary", "", "Grow")
+			p.waitText("#dialog", "New size")
+		}},
+		{"vm-guest-menu", vm, func(p *tab) { p.opens("main .card header summary", "", "Trim file systems") }},
+		{"vm-freeze", vm + "/guest/freeze", nil},
+		{"vm-guest-password", vm + "/guest/guestpassword", nil},
+		{"vm-guard", vm + "/guard", nil},
+		{"vm-leave", "/vms/" + string(failed.ID) + "/leave", nil},
+		{"vm-disk-image", "/vms/" + string(failed.ID), func(p *tab) {
+			p.pick("main dl summary", "", "Make an image of it")
+			p.waitText("#dialog", "Name")
+		}},
+		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "Start failed") }},
+		{"vm-monitor", vm + "?tab=monitor", nil},
+		{"vm-configure", vm + "?tab=configure", nil},
+		{"vm-configure-disks", vm + "?tab=configure", func(p *tab) { p.openRows("spec-disks") }},
+		{"vm-configure-cards", vm + "?tab=configure", func(p *tab) { p.openRows("spec-nics") }},
+		{"vm-configure-parts", vm + "?tab=configure", func(p *tab) { p.unfold() }},
+		{"vm-events", vm + "?tab=events", nil},
+		{"vm-console", vm + "/console", func(p *tab) { p.waitConsole() }},
+		{"vm-console-window", vm + "/console?window=1", func(p *tab) { p.waitConsole() }},
+		{"vm-menu", vm, func(p *tab) { p.opens(".head summary", "Actions", "Power") }},
+		{"vm-menu-power", vm, func(p *tab) {
+			p.menu = func() {
+				p.Helper()
+				p.click(".head summary", "Actions")
+				p.click("details.menu[open] summary.menu-item", "Power")
+				p.waitText("details.sub[open]", "Force off")
+			}
+		}},
+		{"vm-force-off", vm, func(p *tab) {
+			p.pick(".head summary", "Actions", "Force off")
+			p.waitText("dialog[open]", "Force off web-01?")
+		}},
+		{"vms-delete", "/vms", func(p *tab) {
+			p.click("tbody input[data-select-row]", "")
+			p.click(".bulk button", "Delete")
+			p.waitText("#dialog", "Delete 1 VM?")
+		}},
+		{"vm-delete-page", vm + "/delete", nil},
+		{"vm-delete", vm, func(p *tab) {
+			p.pick(".head summary", "Actions", "Delete")
+			p.waitText("#dialog", "web-01")
+		}},
+		{"found-vm", "/vms?tab=found", func(p *tab) { p.click("#found-rows a", "legacy-erp"); p.waitText("h1", "legacy-erp"); p.settle() }},
+		{"search", "/search?q=web", nil},
+		{"search-suggest", "/", func(p *tab) { p.fill("#search", "web"); p.waitText("#search-results", "web-01") }},
+		{"hosts", "/hosts", nil},
+		{"host-join", "/hosts/join", func(p *tab) { p.click("main button.primary", ""); p.waitText(".code", "quantix agent join") }},
+		{"host", h, nil},
+		{"host-topology", h + "?tab=topology", nil},
+		{"host-delete", h + "/delete", nil},
+		{"pools", "/pools", nil},
+		{"pools-matrix", "/pools/matrix", nil},
+		{"pool", pl, nil},
+		{"pool-volumes", pl + "?tab=volumes", nil},
+		{"pool-orphans", pl + "?tab=volumes&only=orphans", nil},
+		{"pool-volume-menu", pl + "?tab=volumes", func(p *tab) { p.opens("tbody details summary", "", "Delete volume") }},
+		{"volume-new", pl + "/volumes/new", nil},
+		{"volume-fetch", pl + "/volumes/fetch", nil},
+		{"volume-upload", pl + "/volumes/upload", nil},
+		{"volume-fetch-start", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/volumes/fetch?start=00000000-0000-7000-8000-000000440001", nil},
+		{"volume-new-local", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/volumes/new", nil},
+		{"volume-new-errors", pl + "?tab=volumes", func(p *tab) {
+			p.expect("422")
+			p.click("#pool-body a", "New volume")
+			p.waitText("#dialog", "New volume in shared")
+			p.fill("#dialog #name", "a/b")
+			p.fill("#dialog #size", "1")
+			p.click("#dialog button.primary", "Create volume")
+			p.waitText("#dialog .field.bad", "Name")
+		}},
+		{"volume-grow", pl + "/volumes/grow" + of, nil},
+		{"volume-rename", pl + "/volumes/rename" + of, nil},
+		{"volume-clone", pl + "/volumes/clone" + of, nil},
+		{"volume-wipe", pl + "/volumes/wipe" + of, nil},
+		{"volume-delete", pl + "/volumes/delete" + of, nil},
+		{"volume-published", pl + "/volumes/delete?volume=debian-12.qcow2", nil},
+		{"pool-failed", "/pools/" + string(broken.ID), nil},
+		{"pool-assign", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/assign", nil},
+		{"pool-by-label", local + "?tab=configure", nil},
+		{"pool-labels-page", local + "/labels", nil},
+		{"pool-labels", local + "?tab=configure", func(p *tab) {
+			p.click("#by-label a", "Edit")
+			p.waitText("#dialog", "Also on hosts with the labels")
+			p.fill("#dialog #selector", "rack=r1, ssd")
+			p.waitText("#dialog #labelled-hosts", "No host has all of these labels now.")
+			p.fill("#dialog #selector", "rack=r1")
+			p.waitText("#dialog #labelled-hosts", "2 hosts match")
+		}},
+		{"pool-labels-wrong", local + "?tab=configure", func(p *tab) {
+			p.expect("422")
+			p.click("#by-label a", "Edit")
+			p.waitText("#dialog", "Also on hosts with the labels")
+			p.fill("#dialog #selector", "Rack=r1")
+			p.click("#dialog button.primary", "Save")
+			p.waitText("#dialog .field.bad", "Label key")
+		}},
+		{"pool-assigned", pl + "/assign", nil},
+		{"pool-release", pl + "/hosts/" + string(host.ID) + "/release", nil},
+		{"pool-delete", pl + "/delete", nil},
+		{"pool-new", "/pools/new", nil},
+		{"pool-new-errors", "/pools/new", func(p *tab) {
+			p.expect("422")
+			p.click("button.primary", "Create pool")
+			p.waitText(".field.bad", "Name")
+		}},
+		{"pool-new-iscsi", "/pools/new", func(p *tab) {
+			p.click("input[name=kind][value=iscsi-direct]", "")
+			p.fill("#source-portal-", "10.0.0.5")
+			p.fill("#source-target-", "iqn.2026-01.org.example:vms")
+			p.fill("#source-initiator-", "iqn.2026-01.org.example:quantix")
+			p.fill("#source-user-", "quantix")
+			p.fill("#secret", "not-shown-anywhere")
+		}},
+		{"pool-new-rbd", "/pools/new", func(p *tab) {
+			p.expect("422")
+			p.click("input[name=kind][value=rbd]", "")
+			p.fill("#name", "ceph-2")
+			p.fill("#source-monitors-", "10.0.0.1, 10.0.0.2")
+			p.fill("#source-cephPool-", "vms")
+			p.fill("#source-user-", "libvirt")
+			p.fill("#secret", "no key")
+			p.click("footer button.primary", "Create pool")
+			p.waitText(".field.bad", "no key of Ceph")
+		}},
+		{"pool-iscsi", "/pools/" + string(san), nil},
+		{"pool-iscsi-luns", "/pools/" + string(san) + "?tab=volumes", nil},
+		{"pool-credentials", "/pools/" + string(san) + "/credentials", nil},
+		{"pool-rbd-failed", "/pools/" + string(ceph), nil},
+		{"vm-new-lun", "/vms/new", func(p *tab) {
+			p.choose("[name='spec.disks[0].source']", "Existing volume")
+			p.click("#spec-disks-0--Options > summary", "Options")
+			p.waitTrue("the LUNs are shown", `document.querySelector("[name='spec.disks[0].lun']").checkVisibility()`)
+		}},
+		{"pool-new-device", "/pools/new", func(p *tab) {
+			p.click(`input[name=kind][value=fs]`, "")
+			p.settle()
+		}},
+		{"networks", "/networks", nil},
+		{"vm-first-boot", told + "/first-boot", nil},
+		{"vm-first-boot-set", told, nil},
+		{"customizations", "/customizations", nil},
+		{"vm-new-first-boot", "/vms/new", func(p *tab) {
+			p.click("#vm-first-boot summary", "First boot")
+			p.choose("[name='firstBoot.kind']", "cloud-init")
+			p.waitTrue("its fields are shown", `document.querySelector("[name='firstBoot.cloudInit.hostname']").checkVisibility()`)
+		}},
+		{"vm-new-first-boot-wrong", "/vms/new", func(p *tab) {
+			p.expect("422")
+			p.fill("#name", "told-wrong")
+			p.click("#vm-first-boot summary", "First boot")
+			p.choose("[name='firstBoot.kind']", "cloud-init user-data")
+			p.fill("[name='firstBoot.userData']", "#cloud-config\npackages: 3\n")
+			p.click("footer button.primary", "Create VM")
+			p.waitText("#vm-first-boot .field.bad", "Line 2")
+		}},
+		{"customization-new", "/customizations/new", nil},
+		{"customization", spec, nil},
+		{"customization-delete", spec + "/delete", nil},
+		{"security-groups", "/security-groups", nil},
+		{"security-group", web, nil},
+		{"security-group-cards", web + "?tab=cards", nil},
+		{"security-group-hosts", web + "?tab=hosts", nil},
+		{"security-group-new", "/security-groups/new", nil},
+		{"security-group-wrong-rule", web, func(p *tab) {
+			p.expect("422")
+			p.fill("#rules #ports", "http")
+			p.click("#rules button.primary", "Allow")
+			p.waitText("#rules .field.bad", "Port")
+		}},
+		{"security-group-edit", web + "/edit", nil},
+		{"security-group-delete", web + "/delete", nil},
+		{"would-it-pass", "/security-groups/test?from=192.0.2.7&to=web-01&protocol=tcp&port=443", nil},
+		{"would-it-pass-not", "/security-groups/test?from=web-02&to=web-01&protocol=tcp&port=22", nil},
+		{"would-it-pass-wrong", "/security-groups/test?from=nowhere&to=web-01&protocol=tcp&port=x", func(p *tab) { p.expect("422") }},
+		{"vm-filters", vm + "/filters?mac=" + running.Spec.NICs[0].MAC, nil},
+		{"network", "/networks/" + string(net.ID), nil},
+		{"network-defined", "/networks/" + string(lan.ID), nil},
+		{"network-failed", "/networks/" + string(down.ID), nil},
+		{"network-topology", "/networks/" + string(net.ID) + "?tab=topology", nil},
+		{"network-topology-failed", "/networks/" + string(down.ID) + "?tab=topology", nil},
+		{"networks-topology", "/networks/topology", nil},
+		{"network-summary", "/networks/" + string(lan.ID) + "?tab=summary", nil},
+		{"network-vxlan", "/networks/" + string(over.ID), nil},
+		{"network-vxlan-summary", "/networks/" + string(over.ID) + "?tab=summary", nil},
+		{"network-new-vxlan", "/networks/new", func(p *tab) { p.click("#network-form label", "VXLAN overlay") }},
+		{"network-new-uplink", "/networks/new", func(p *tab) { p.click("#network-form label", "Bridge on a device") }},
+		{"network-addresses", "/networks/" + string(lan.ID) + "?tab=addresses", nil},
+		{"network-reserve", "/networks/" + string(lan.ID) + "/reservations", nil},
+		{"network-groups", "/networks/" + string(lan.ID) + "?tab=groups", nil},
+		{"network-group-new", "/networks/" + string(lan.ID) + "/port-groups", nil},
+		{"network-assign", "/networks/" + string(down.ID) + "/assign", nil},
+		{"network-labels", "/networks/" + string(lan.ID) + "/labels", func(p *tab) {
+			p.fill("#selector", "rack=r1")
+			p.waitText("#labelled-hosts", "match")
+		}},
+		{"network-release", "/networks/" + string(lan.ID) + "/hosts/" + string(host.ID) + "/release", nil},
+		{"network-delete", "/networks/" + string(lan.ID) + "/delete", nil},
+		{"network-new", "/networks/new", nil},
+		{"network-new-errors", "/networks/new", func(p *tab) {
+			p.expect("422")
+			p.click("button.primary", "Create network")
+			p.waitText(".field.bad", "Name")
+		}},
+		{"network-grants", "/networks?filter=kind:bridge", func(p *tab) {
+			p.click("#network-rows tbody a[href^='/networks/']", "")
+			p.waitPath("/networks/")
+			p.click(".tabs a", "Open to")
+			p.waitText("#grants h2", "Open to a project")
+			p.settle()
+		}},
+		{"images", "/images", nil},
+		{"image", img, nil},
+		{"image-grants", img + "?tab=grants", nil},
+		{"image-new", "/images/new?start=00000000-0000-7000-8000-000000440001", nil},
+		{"images-well-known", "/images/well-known", nil},
+		{"images-well-known-new", "/images/well-known/new", nil},
+		{"images-well-known-edit", "/images/well-known/00000000-0000-7000-8000-000000440001/edit", nil},
+		{"images-well-known-delete", "/images/well-known/00000000-0000-7000-8000-000000440001/delete", nil},
+		{"image-new-errors", "/images/new", func(p *tab) {
+			p.expect("422")
+			p.click("button.primary", "Add image")
+			p.waitText(".field.bad", "Address")
+		}},
+		{"image-version", img + "/versions/new", nil},
+		{"image-copy", img + "/copies/new", nil},
+		{"image-copy-delete", img + "/copies/delete?" + at.Encode(), nil},
+		{"image-edit", img + "/edit", nil},
+		{"image-delete", img + "/delete", nil},
+		{"vm-new-from-image", "/vms/new", func(p *tab) {
+			p.choose(`select[name="spec.disks[0].source"]`, "Overlay")
+			p.settle()
+		}},
+		{"projects", "/projects", nil},
+		{"project", project, nil},
+		{"project-menu", "/vms", func(p *tab) { p.opens(".top summary", "All projects", "shop") }},
+		{"project-switch", "/projects/switch?back=%2Fvms&project=" + shop, nil},
+		{"project-new", "/projects/new", nil},
+		{"project-edit", project + "/edit", nil},
+		{"project-delete", project + "/delete", nil},
+		{"users", "/users", nil},
+		{"user-new", "/users/new", nil},
+		{"user", u, nil},
+		{"user-password", u + "/password", nil},
+		{"user-delete", u + "/delete", nil},
+		{"account", "/account", nil},
+		{"tokens", "/account/tokens", nil},
+		{"token-delete", "/account/tokens", func(p *tab) {
+			p.open(p.link("main a[href$='/delete']"))
+			p.settle()
+		}},
+		{"password", "/account/password", nil},
+		{"tasks", "/tasks", nil},
+		{"task", "/tasks", func(p *tab) { p.click("main tbody a[href^='/tasks/']", ""); p.waitPath("/tasks/"); p.settle() }},
+		{"tree-vms", "/?tree=vms", func(p *tab) { p.opensTree("shop") }},
+		{"tree", "/tree/hosts", nil},
+		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.expect("404") }},
+	}
+	return slices.Concat(shots, templateShots(a.templated(t)), plannedShots(t, a, vm, string(running.ID), string(failed.ID)),
+		snapshotShots(t, a, one[fleet.VMView](t, a, "vms", "web-02"), running, failed), deviceShots(t, a, shop, host.ID), guestShots(t, a, shop), applianceShots(t, a, vm, shop, pool.ID, of))
+}
