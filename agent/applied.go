@@ -59,8 +59,9 @@ func appliedPool(p fleet.Pool) AppliedPool {
 	return out
 }
 
-// Assumed stands for what was last applied, where an older agent or definition does not tell, or a restored portal has no record of it: all that is wanted, but for disks that are not
-// made yet. So nothing that somebody changed is overwritten; it shows as drift.
+// Assumed is the last applied spec where the definition does not contain one, or where a restored portal has no record of
+// it. It is the order's spec without the disks that are not created yet. So nothing that somebody changed on the host is
+// overwritten; it shows as drift.
 func Assumed(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied {
 	out := NewApplied(in, domain, was, nil)
 	out.Spec.Disks = slices.DeleteFunc(slices.Clone(out.Spec.Disks), fresh)

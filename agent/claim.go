@@ -60,7 +60,7 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 func (a *Agent) start(inWork context.Context, w wire.Work) {
 	j, newest := a.board.take(inWork, w)
 	if newest > 0 {
-		a.log.Warn("A job with an outdated epoch was refused. So it is when the portal's database was restored; the portal gives the job again then.",
+		a.log.Warn("A job with an outdated epoch was refused. This happens after the portal's database was restored; the portal gives out the job again.",
 			"job", w.ID, "subject", w.Subject, "epoch", w.Epoch, "newest", newest)
 		a.work.Go(func() { a.outdated(inWork, w, newest) })
 	}

@@ -16,7 +16,8 @@ type Apply struct {
 	// Stamped is the generation that this agent applied last; 0: not known. A definition with an older stamp is one that somebody
 	// restored: it does not tell what was applied last.
 	Stamped int64
-	// SpecHash is that of the order's spec: two of one generation are of two histories, of which one ended with a backup.
+	// SpecHash is the portal's hash of the order's spec. Two hashes for one generation mean that the portal's database was
+	// restored from a backup between them.
 	SpecHash string
 	Mark     string            // the VM's secret, which the domain carries wherever it goes; empty: what it has stays
 	Groups   []fleet.FlatGroup // every security group that a card of the VM is in
@@ -30,8 +31,8 @@ type Apply struct {
 	Progress Progress
 }
 
-// Unknown reports whether a definition of that stamp tells nothing of what people changed since: somebody restored the definition, or the
-// portal's database, which then has no record of what was applied.
+// Unknown reports whether the definition with this generation is no base for a three-way merge: an administrator restored
+// an older definition, or the portal's database was restored and has no record of the spec that was applied.
 func (in Apply) Unknown(stamped int64, was Applied) bool {
 	return stamped < in.Stamped || stamped > in.VM.Generation ||
 		stamped == in.VM.Generation && in.SpecHash != "" && was.SpecHash != "" && was.SpecHash != in.SpecHash

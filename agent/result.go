@@ -87,8 +87,9 @@ func (a *Agent) tellPending(inWork context.Context) {
 	a.pending = nil
 }
 
-// outdated reports that a job's epoch is older than the newest one of its subject, until the portal answers or the session ends. Nothing of
-// the job was done. A job that the portal has given again meanwhile it refuses by the epoch.
+// outdated reports that a job's epoch is older than the newest one of its subject, until the portal answers or the session
+// ends. Nothing of the job was done. If the portal has given out the job again in the meantime, it refuses the report by
+// its epoch.
 func (a *Agent) outdated(ctx context.Context, w wire.Work, newest int64) {
 	out := wire.Finish{Epoch: w.Epoch, Newest: newest, Generation: w.Generation, Outcome: wire.Outdated, Seq: a.next()}
 	wait := newBackoff(a.times.retry, a.times.retryMost)
@@ -99,7 +100,7 @@ func (a *Agent) outdated(ctx context.Context, w wire.Work, newest int64) {
 		case err == nil:
 			return
 		case status/100 == 4 && status != 401 && status != 408 && status != 429:
-			a.log.Warn("The portal did not want to hear of an outdated epoch.", "job", w.ID, "portal", detail(err))
+			a.log.Warn("The portal refused the report of an outdated epoch.", "job", w.ID, "portal", detail(err))
 			return
 		}
 		a.metrics.failures.WithLabelValues("finish").Inc()

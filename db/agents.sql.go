@@ -424,7 +424,8 @@ FROM jsonb_to_recordset($1::jsonb) AS r (id text, stamped bigint, "specHash" tex
 WHERE v.host_id = $2 AND v.report_seq <= $3 AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
   AND (r.stamped > v.generation OR r.stamped = v.generation AND r."specHash" <> spec_hash(v.name, v.spec))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.task_id IS NOT NULL
-                  AND (j.state IN ('queued', 'running') OR j.state <> 'done' AND j.ended_at > now() - interval '5 minutes'))
+                  AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes' AND (j.state <> 'done'
+                       OR j.kind = 'vm.apply' AND EXISTS (SELECT 1 FROM tasks t WHERE t.id = j.task_id AND t.user_id IS NULL AND t.created_by = 'Quantix'))))
 `
 
 type VMsUnrecordedParams struct {
@@ -441,7 +442,7 @@ type VMsUnrecordedRow struct {
 }
 
 // VMs whose definition has a spec that the database has no record of, because it was restored: a generation that it has not reached, or another
-// spec of the one that it has. Not those with work on its way, and for a while not those where that failed.
+// spec of the one that it has. Not those with work on its way, and for a while not those where that failed, or was done and is reported again.
 func (q *Queries) VMsUnrecorded(ctx context.Context, arg VMsUnrecordedParams) ([]VMsUnrecordedRow, error) {
 	rows, err := q.db.Query(ctx, vMsUnrecorded, arg.Vms, arg.HostID, arg.Seq)
 	if err != nil {

@@ -7,12 +7,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// RunNICLimits holds a host to what it tells of limits of NICs, and returns whether it tells that it has none.
+// RunNICLimits checks that a host reports whether it supports NIC limits, and returns true if it reports that it does not.
 func RunNICLimits(t *testing.T, h Harness) (gap bool) { return checkNICLimits(open(t, h)) }
 
 func testNICLimits(_ *testing.T, h *host) { checkNICLimits(h) }
 
-// checkNICLimits demands that limits of NICs are told as a gap exactly where a guest with limits does not start and a running guest gets none.
+// checkNICLimits checks that NIC limits are a reported gap exactly where a guest with limits does not start and a running
+// guest cannot get them.
 func checkNICLimits(h *host) (gap bool) {
 	told := h.snapshot().Host.Inventory.VMGaps
 	tells := func(field string) bool {

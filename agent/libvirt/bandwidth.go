@@ -31,9 +31,10 @@ var bandwidthSteps = []struct{ module, after, command string }{
 // failedStep is what tc prints for each command of a batch that failed.
 var failedStep = regexp.MustCompile(`(?m)^Command failed -:(\d+)$`)
 
-// bandwidthGaps are the limits that a NIC cannot have on this host. The list of loaded modules does not tell: the kernel loads these on
-// request. So tc is given libvirt's own commands once, on the loopback device of a network namespace that ends with tc. Only modules that
-// the kernel has stay loaded, as they do after the first guest with a limit. Where the agent may not try, nothing is known and no gap told.
+// bandwidthGaps returns the NIC limits that this host's kernel does not support. The list of loaded modules is no answer,
+// because the kernel loads these modules on request. So tc runs libvirt's own commands on the loopback device of a network
+// namespace that ends with tc. Modules that the kernel has stay loaded, as after the first guest with a limit. If the agent
+// is not permitted to run the probe, the answer is unknown and no gap is reported.
 func bandwidthGaps(ctx context.Context, tc func(ctx context.Context, batch string) (output string, err error)) []fleet.VMGap {
 	ctx, cancel := context.WithTimeout(ctx, bandwidthTime)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// defaultShares is the CPU weight of a guest that nobody gave one. A boot does not change it.
+// defaultShares is the CPU weight of a guest without configured shares. It is read once: it changes only with the cgroup version.
 var defaultShares = sync.OnceValue(func() uint64 { return defaultSharesAt("/sys/fs/cgroup") })
 
 // defaultSharesAt reads it from where the host has its cgroups: the kernel's cpu.weight is 100 by default where the CPU controller is one

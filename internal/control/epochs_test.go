@@ -135,7 +135,11 @@ func TestVMThatWasChangedAfterTheBackupIsAppliedForItsDrift(t *testing.T) {
 		if queued(when+", which just failed", vm) {
 			t.Errorf("%s, it is applied in a loop", when)
 		}
-		r.exec(`DELETE FROM jobs WHERE state = 'failed'`)
+		r.exec(`UPDATE jobs SET state = 'done' WHERE state = 'failed'`)
+		if queued(when+", as before its order was done", vm) {
+			t.Errorf("%s, it is applied in a loop by a host that never reports it as done", when)
+		}
+		r.exec(`DELETE FROM jobs WHERE task_id IN (SELECT id FROM tasks WHERE created_by = 'Quantix')`)
 	}
 	r.exec(`UPDATE vms SET spec = spec || '{"power":"stopped"}'`)
 	if queued("with another power", said(1, 1, w.SpecHash)) {

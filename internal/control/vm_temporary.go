@@ -102,8 +102,8 @@ const (
 // temporaryAtOnce bounds one pass over temporary snapshots.
 const temporaryAtOnce = 100
 
-// DropTemporary has temporary snapshots deleted from which nothing is copied any more, and again where that failed. It merges what the guest wrote since
-// into the disks, so that the VM is as if there had been none.
+// DropTemporary orders the deletion of temporary snapshots from which no disk is being copied, and repeats failed deletions.
+// A deletion merges the overlays into the VM's disks.
 func (c *Control) DropTemporary(ctx context.Context, a fleet.Actor) error {
 	for range temporaryAtOnce {
 		more := false
@@ -164,7 +164,7 @@ func lookAtTemporary(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet
 	return store.Audit(ctx, q, a, string(fleet.VMSnapshotDelete), fleet.SubjectVM(id), vm.Name, "the temporary snapshot that disks were copied from")
 }
 
-// leftOf reports whether a host has files of the snapshot that a deletion can merge, or may have: an order was cut off.
+// leftOf reports whether the host has, or after an interrupted job may have, files of the snapshot that a deletion merges.
 func leftOf(tree *fleet.SnapshotTree, id fleet.SnapshotID) bool {
 	if tree == nil {
 		return false

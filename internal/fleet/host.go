@@ -97,7 +97,8 @@ type VMGap struct {
 	Why   string `json:"why"`
 }
 
-// NICLimitGaps are the gaps of a host that cannot limit the bandwidth of a NIC, in either direction. Peaks and bursts are never without a limit.
+// NICLimitGaps are the gaps of a host that cannot limit a NIC's bandwidth, in either direction. Peaks and bursts need no gaps
+// of their own: a NIC has them only with a limit.
 func NICLimitGaps(why string) []VMGap {
 	return []VMGap{{Field: NICLimitIn, Why: why}, {Field: NICLimitOut, Why: why}}
 }

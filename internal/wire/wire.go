@@ -139,8 +139,8 @@ type VMReport struct {
 	Generation int64          `json:"generation"`
 	Status     fleet.VMStatus `json:"status"`
 	Proof      string         `json:"proof,omitempty"` // Proof of the mark in its metadata: the running guest's, else the definition's; empty: it has none
-	// Stamped and SpecHash are the generation of the definition's spec, and Work.SpecHash of it. Of a generation that the portal has not reached,
-	// or has another hash of, the portal has no record: its database was restored.
+	// Stamped is the generation of the spec in the definition, and SpecHash is its Work.SpecHash. If the portal has not
+	// reached this generation, or has another hash for it, its database was restored from a backup.
 	Stamped  int64  `json:"stamped,omitempty"`
 	SpecHash string `json:"specHash,omitempty"`
 }
@@ -261,8 +261,8 @@ const (
 	Unknown Outcome = "unknown" // single-shot work that may or may not have happened
 
 	Cancelled Outcome = "cancelled" // as Work.Stop wanted it
-	// Outdated: nothing was done, because the agent has seen a higher epoch for the job's subject in this session. So it is after the portal's
-	// database was restored. Newest has that epoch; the portal gives the job again under a higher one.
+	// Outdated: nothing was done, because the agent has seen a higher epoch for the job's subject in this session, as happens
+	// after the portal's database was restored. Newest is that epoch. The portal gives out the job again with a higher one.
 	Outdated Outcome = "outdated"
 )
 

@@ -180,8 +180,9 @@ const (
 	maxEpoch  = 1 << 61
 )
 
-// giveAgain gives back a job that its host refused as outdated: the database was restored, and its sequence of epochs is behind what the host
-// has seen. This host's next epochs are higher than that; those of other hosts stay as they are. Nothing was done, so it is no attempt.
+// giveAgain queues a job again that its host refused as outdated: the database was restored, and its sequence of epochs is
+// behind the host's newest one. It lifts this host's next epochs above that one and leaves those of other hosts as they are.
+// The host did nothing, so this is no attempt.
 func giveAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
 	if err := q.LiftEpochs(ctx, db.LiftEpochsParams{Host: string(job.HostID), Newest: in.Newest}); err != nil {
 		return fleet.Job{}, err
