@@ -207,7 +207,7 @@ func (q *Queries) HoldHostSession(ctx context.Context, arg HoldHostSessionParams
 }
 
 const lockHostSession = `-- name: LockHostSession :one
-SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.conflict, s.conflict_at, s.load, s.last_look, s.looked_at, s.epoch_lift, COALESCE(s.session IS NOT NULL AND s.seen_at BETWEEN now() - interval '20 seconds' AND now() + interval '5 seconds', false)::boolean AS live
+SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.conflict, s.conflict_at, s.load, s.last_look, s.looked_at, s.epoch_lift, COALESCE(s.session IS NOT NULL AND is_fresh(s.seen_at, interval '20 seconds'), false)::boolean AS live
 FROM host_sessions s JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = $1 FOR UPDATE OF s
 `

@@ -266,7 +266,7 @@ func (q *Queries) LabelGroups(ctx context.Context, arg LabelGroupsParams) ([]Lab
 
 const vMsInNeed = `-- name: VMsInNeed :many
 SELECT v.id, v.name, v.heard, v.spec, v.status, v.elsewhere, now()::timestamptz AS now, (SELECT h.name FROM hosts h WHERE h.id = v.host_id)::text AS host FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.attention AND s.looked_at BETWEEN now() - $1::interval AND now() + interval '5 seconds'
+WHERE v.attention AND is_fresh(s.looked_at, $1::interval)
   AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 ORDER BY v.name, v.id LIMIT 20
 `

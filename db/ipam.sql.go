@@ -13,7 +13,7 @@ import (
 )
 
 const cardsOn = `-- name: CardsOn :many
-SELECT v.id, v.name, v.host_id, h.name AS host_name, s.looked_at, COALESCE(s.looked_at BETWEEN now() - $1::interval AND now() + interval '5 seconds', false)::boolean AS fresh,
+SELECT v.id, v.name, v.host_id, h.name AS host_name, s.looked_at, COALESCE(is_fresh(s.looked_at, $1::interval), false)::boolean AS fresh,
        jsonb_path_query_array(v.spec, '$.nics[*] ? (@.networkId == $n).mac', jsonb_build_object('n', $2::text))::jsonb AS macs,
        COALESCE(v.status->'nics', '[]')::jsonb AS seen
 FROM vms v JOIN hosts h ON h.id = v.host_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -94,7 +94,7 @@ func (q *Queries) ChangeNetwork(ctx context.Context, arg ChangeNetworkParams) er
 }
 
 const leasesOf = `-- name: LeasesOf :many
-SELECT a.host_id, h.name AS host_name, s.looked_at, COALESCE(s.looked_at BETWEEN now() - $1::interval AND now() + interval '5 seconds', false)::boolean AS fresh, (a.status->'leases')::jsonb AS leases
+SELECT a.host_id, h.name AS host_name, s.looked_at, COALESCE(is_fresh(s.looked_at, $1::interval), false)::boolean AS fresh, (a.status->'leases')::jsonb AS leases
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.network_id = $2::text AND ($3::text = '' OR a.host_id = $3) AND a.status->'leases' IS NOT NULL AND a.asked <> '' AND NOT a.status ? 'foreign'
 ORDER BY h.name LIMIT $4

@@ -42,6 +42,7 @@ func TestPlansOfANewPortalServeAFullOne(t *testing.T) {
 		t.Fatalf("only %d statements were found", len(all))
 	}
 	fill(t, full)
+	testkit.KeepOnline(t, full)
 	noticed := all[slices.IndexFunc(all, func(p planned) bool { return p.name == "GetVM" })]
 	for late := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		if read, _, err := noticed.run(t, young, false); err != nil || read <= fewBlocks {

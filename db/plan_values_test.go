@@ -154,6 +154,7 @@ var given = map[string]any{
 	"ReportGroups.Groups":        []byte(`[{"id": "id-7", "changed": "by somebody"}]`),
 	"ReportFoundVMs.Found":       []byte(`[{"id": "id-7", "name": "other", "status": {}}]`),
 	"ReportVMs.Vms":              []byte(`[{"id": "` + aVM + `", "generation": 1, "status": {"power": "stopped"}}]`),
+	"VMsUnrecorded.Vms":          []byte(`[{"id": "` + aVM + `", "stamped": 2}]`),
 	"SightVMs.Seen":              []byte(`[{"id": "` + aVM + `", "power": "stopped", "generation": 1, "proven": true}]`),
 	"StrangeDomains.Domains":     []byte(`[{"id": "` + aVM + `", "proof": ""}]`),
 	"ReportGuests.Readings":      []string{"{}"},

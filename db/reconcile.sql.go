@@ -65,9 +65,8 @@ func (q *Queries) DriftedVMs(ctx context.Context, fresh time.Duration) ([]VM, er
 }
 
 const hostsDoubted = `-- name: HostsDoubted :many
-SELECT host_id, COALESCE(seen_at BETWEEN now() - $1::interval AND now() + interval '5 seconds', false)::boolean AS heard, COALESCE(looked_at BETWEEN now() - $1 AND now() + interval '5 seconds', false)::boolean AS looked FROM host_sessions
-WHERE NOT COALESCE(LEAST(seen_at, looked_at) >= now() - $1 AND GREATEST(seen_at, looked_at) <= now() + interval '5 seconds', false)
-      OR seen_at IS NULL OR looked_at IS NULL
+SELECT host_id, COALESCE(is_fresh(seen_at, $1::interval), false)::boolean AS heard, COALESCE(is_fresh(looked_at, $1), false)::boolean AS looked FROM host_sessions
+WHERE (is_fresh(seen_at, $1) AND is_fresh(looked_at, $1)) IS NOT TRUE
 `
 
 type HostsDoubtedRow struct {
@@ -99,7 +98,7 @@ func (q *Queries) HostsDoubted(ctx context.Context, fresh time.Duration) ([]Host
 
 const hostsQuiet = `-- name: HostsQuiet :many
 SELECT h.id AS host_id, s.looked_at, now()::timestamptz AS now FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
-WHERE s.looked_at BETWEEN now() - $1::interval AND now() + interval '5 seconds' IS NOT TRUE
+WHERE is_fresh(s.looked_at, $1::interval) IS NOT TRUE
 `
 
 type HostsQuietRow struct {

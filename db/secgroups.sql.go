@@ -118,7 +118,7 @@ func (q *Queries) CountSecurityGroups(ctx context.Context, projectID *string) (i
 
 const countsOfVM = `-- name: CountsOfVM :many
 SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
-WHERE v.id = $1 AND k->>'id' = v.id AND c.at BETWEEN now() - $2::interval AND now() + interval '5 seconds'
+WHERE v.id = $1 AND k->>'id' = v.id AND is_fresh(c.at, $2::interval)
 `
 
 type CountsOfVMParams struct {
@@ -243,7 +243,7 @@ WITH card AS MATERIALIZED (
     FROM host_filter_counts c CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
     JOIN nic_groups n ON n.group_id = $1 AND n.vm_id = k->>'id' AND n.mac = k->>'mac'
     JOIN vms v ON v.id = n.vm_id AND v.host_id = c.host_id
-    WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = $1) AND c.at BETWEEN now() - $2::interval AND now() + interval '5 seconds'
+    WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = $1) AND is_fresh(c.at, $2::interval)
       AND ($3::boolean OR v.project_id = ANY ($4::text[]))
 ), counted AS (
     SELECT '' AS rule, told->'dropped' AS n, told, at FROM card
@@ -305,7 +305,7 @@ func (q *Queries) GroupCounts(ctx context.Context, arg GroupCountsParams) ([]Gro
 }
 
 const groupRuns = `-- name: GroupRuns :one
-SELECT count(*)::bigint AS cards, COALESCE(max(c.error) FILTER (WHERE c.at BETWEEN now() - $1::interval AND now() + interval '5 seconds'), '')::text AS error
+SELECT count(*)::bigint AS cards, COALESCE(max(c.error) FILTER (WHERE is_fresh(c.at, $1::interval)), '')::text AS error
 FROM nic_groups n JOIN vms v ON v.id = n.vm_id LEFT JOIN host_filter_counts c ON c.host_id = v.host_id
 WHERE n.group_id = $2 AND v.status->>'power' = 'running' AND ($3::boolean OR v.project_id = ANY ($4::text[]))
 `
@@ -337,7 +337,7 @@ func (q *Queries) GroupRuns(ctx context.Context, arg GroupRunsParams) (GroupRuns
 
 const groupsOfVM = `-- name: GroupsOfVM :many
 SELECT n.mac, g.id, g.name, g.spec, g.revision, a.status, COALESCE(a.observed_generation, 0)::bigint AS observed,
-       COALESCE(s.looked_at BETWEEN now() - $1::interval AND now() + interval '5 seconds', false)::boolean AS fresh
+       COALESCE(is_fresh(s.looked_at, $1::interval), false)::boolean AS fresh
 FROM nic_groups n JOIN vms v ON v.id = n.vm_id JOIN security_groups g ON g.id = n.group_id
 LEFT JOIN assignments a ON a.security_group_id = g.id AND a.host_id = v.host_id
 LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -707,7 +707,7 @@ func (q *Queries) ReviseSecurityGroups(ctx context.Context, ids []string) error 
 
 const securityGroupHosts = `-- name: SecurityGroupHosts :many
 SELECT a.security_group_id::text AS id, a.host_id, h.name AS host_name, a.status, a.observed_generation, (a.asked = 'release')::boolean AS leaving,
-       COALESCE(s.looked_at BETWEEN now() - $1::interval AND now() + interval '5 seconds', false)::boolean AS fresh
+       COALESCE(is_fresh(s.looked_at, $1::interval), false)::boolean AS fresh
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.security_group_id = ANY ($2::text[]) ORDER BY h.name, a.host_id
 `

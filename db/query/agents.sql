@@ -1,5 +1,5 @@
 -- name: LockHostSession :one
-SELECT h.name, h.key_hash, s.*, COALESCE(s.session IS NOT NULL AND s.seen_at BETWEEN now() - interval '20 seconds' AND now() + interval '5 seconds', false)::boolean AS live
+SELECT h.name, h.key_hash, s.*, COALESCE(s.session IS NOT NULL AND is_fresh(s.seen_at, interval '20 seconds'), false)::boolean AS live
 FROM host_sessions s JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = @host_id FOR UPDATE OF s;
 

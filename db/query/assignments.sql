@@ -65,7 +65,7 @@ WITH waiting AS MATERIALIZED (
 )
 SELECT a.noun, a.object_id, a.host_id, (a.asked = 'assign')::boolean AS assigned, o.name, o.generation FROM assignments a
 JOIN objects o ON o.noun = a.noun AND o.id = a.object_id JOIN host_sessions s ON s.host_id = a.host_id
-WHERE s.looked_at BETWEEN now() - @fresh::interval AND now() + interval '5 seconds' AND a.noun = ANY (@nouns::text[])
+WHERE is_fresh(s.looked_at, @fresh::interval) AND a.noun = ANY (@nouns::text[])
   AND (a.asked = 'release' OR a.asked = 'assign' AND (a.observed_generation < o.generation OR a.said = 'inactive' AND NOT a.by_others AND NOT (a.noun = 'net' AND a.status ? 'rolledBack')))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = a.host_id AND j.subject = a.noun || ':' || a.object_id
                   AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))

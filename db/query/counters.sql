@@ -15,7 +15,7 @@ SELECT host_id, count(*)::bigint AS vms FROM found_vms WHERE host_id = ANY (@hos
 -- name: VMsInNeed :many
 -- Those of silent hosts are not among them: there the host wants a person, once.
 SELECT v.id, v.name, v.heard, v.spec, v.status, v.elsewhere, now()::timestamptz AS now, (SELECT h.name FROM hosts h WHERE h.id = v.host_id)::text AS host FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.attention AND s.looked_at BETWEEN now() - @fresh::interval AND now() + interval '5 seconds'
+WHERE v.attention AND is_fresh(s.looked_at, @fresh::interval)
   AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
 ORDER BY v.name, v.id LIMIT 20;
 

@@ -29,12 +29,12 @@ SELECT s.vm_id, s.host_id, v.host_id AS own_id, (v.status->>'power' <> 'running'
 FROM vm_sightings s JOIN vms v ON v.id = s.vm_id
 JOIN host_sessions own ON own.host_id = v.host_id JOIN host_sessions its ON its.host_id = s.host_id
 WHERE s.proven AND NOT s.settled AND s.power = 'running' AND (@vm_id::text = '' OR s.vm_id = @vm_id::text)
-  AND own.looked_at BETWEEN now() - @fresh::interval AND now() + interval '5 seconds'
+  AND is_fresh(own.looked_at, @fresh::interval)
   AND (v.status->>'power' IN ('absent', 'stopped', 'crashed') AND own.looked_at > s.began
             AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.host_id = v.host_id AND j.state = 'running'
                             AND ordered_power(j.kind) = 'running')
         OR v.status->>'power' = 'running' AND NOT s.alarm AND own.looked_at > s.since
-            AND its.looked_at > s.since AND its.looked_at BETWEEN now() - @fresh::interval AND now() + interval '5 seconds')
+            AND its.looked_at > s.since AND is_fresh(its.looked_at, @fresh::interval))
 ORDER BY s.vm_id, s.began, s.host_id
 LIMIT 500;
 

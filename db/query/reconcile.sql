@@ -9,14 +9,13 @@ GROUP BY host_id;
 
 -- name: HostsDoubted :many
 -- The joined hosts of which not all is believed: that they are there, and what they say about their hypervisors.
-SELECT host_id, COALESCE(seen_at BETWEEN now() - @fresh::interval AND now() + interval '5 seconds', false)::boolean AS heard, COALESCE(looked_at BETWEEN now() - @fresh AND now() + interval '5 seconds', false)::boolean AS looked FROM host_sessions
-WHERE NOT COALESCE(LEAST(seen_at, looked_at) >= now() - @fresh AND GREATEST(seen_at, looked_at) <= now() + interval '5 seconds', false)
-      OR seen_at IS NULL OR looked_at IS NULL;
+SELECT host_id, COALESCE(is_fresh(seen_at, @fresh::interval), false)::boolean AS heard, COALESCE(is_fresh(looked_at, @fresh), false)::boolean AS looked FROM host_sessions
+WHERE (is_fresh(seen_at, @fresh) AND is_fresh(looked_at, @fresh)) IS NOT TRUE;
 
 -- name: HostsQuiet :many
 -- Those whose last look at their hypervisors is older than that, is in the future, or has never been.
 SELECT h.id AS host_id, s.looked_at, now()::timestamptz AS now FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
-WHERE s.looked_at BETWEEN now() - @age::interval AND now() + interval '5 seconds' IS NOT TRUE;
+WHERE is_fresh(s.looked_at, @age::interval) IS NOT TRUE;
 
 -- name: VMsOfHosts :many
 SELECT id FROM vms WHERE host_id = ANY (@ids::text[]);

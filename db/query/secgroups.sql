@@ -109,7 +109,7 @@ ORDER BY v.name, n.vm_id, n.mac LIMIT @most;
 -- name: SecurityGroupHosts :many
 -- Where groups are, what their hosts say of them, and whether that is believed.
 SELECT a.security_group_id::text AS id, a.host_id, h.name AS host_name, a.status, a.observed_generation, (a.asked = 'release')::boolean AS leaving,
-       COALESCE(s.looked_at BETWEEN now() - @fresh::interval AND now() + interval '5 seconds', false)::boolean AS fresh
+       COALESCE(is_fresh(s.looked_at, @fresh::interval), false)::boolean AS fresh
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.security_group_id = ANY (@ids::text[]) ORDER BY h.name, a.host_id;
 
@@ -129,7 +129,7 @@ WHERE g.id = ANY (@ids::text[])
 -- name: GroupsOfVM :many
 -- Which groups the cards of a VM are in, and what its host says of them.
 SELECT n.mac, g.id, g.name, g.spec, g.revision, a.status, COALESCE(a.observed_generation, 0)::bigint AS observed,
-       COALESCE(s.looked_at BETWEEN now() - @fresh::interval AND now() + interval '5 seconds', false)::boolean AS fresh
+       COALESCE(is_fresh(s.looked_at, @fresh::interval), false)::boolean AS fresh
 FROM nic_groups n JOIN vms v ON v.id = n.vm_id JOIN security_groups g ON g.id = n.group_id
 LEFT JOIN assignments a ON a.security_group_id = g.id AND a.host_id = v.host_id
 LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -151,7 +151,7 @@ WITH card AS MATERIALIZED (
     FROM host_filter_counts c CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
     JOIN nic_groups n ON n.group_id = @id AND n.vm_id = k->>'id' AND n.mac = k->>'mac'
     JOIN vms v ON v.id = n.vm_id AND v.host_id = c.host_id
-    WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = @id) AND c.at BETWEEN now() - @fresh::interval AND now() + interval '5 seconds'
+    WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = @id) AND is_fresh(c.at, @fresh::interval)
       AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
 ), counted AS (
     SELECT '' AS rule, told->'dropped' AS n, told, at FROM card
@@ -163,14 +163,14 @@ FROM counted GROUP BY rule;
 
 -- name: GroupRuns :one
 -- How many cards in the group VMs have that run, in these projects or in all, and why a host cannot count.
-SELECT count(*)::bigint AS cards, COALESCE(max(c.error) FILTER (WHERE c.at BETWEEN now() - @fresh::interval AND now() + interval '5 seconds'), '')::text AS error
+SELECT count(*)::bigint AS cards, COALESCE(max(c.error) FILTER (WHERE is_fresh(c.at, @fresh::interval)), '')::text AS error
 FROM nic_groups n JOIN vms v ON v.id = n.vm_id LEFT JOIN host_filter_counts c ON c.host_id = v.host_id
 WHERE n.group_id = @id AND v.status->>'power' = 'running' AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
 
 -- name: CountsOfVM :many
 -- What the VM's host has counted at its cards, if it is not too long ago.
 SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
-WHERE v.id = @vm_id AND k->>'id' = v.id AND c.at BETWEEN now() - @fresh::interval AND now() + interval '5 seconds';
+WHERE v.id = @vm_id AND k->>'id' = v.id AND is_fresh(c.at, @fresh::interval);
 
 -- name: CardsOffDefault :many
 -- VMs with a card that follows its port group, or names nothing of its own, and has other than that gives now.

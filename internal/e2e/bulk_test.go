@@ -117,6 +117,7 @@ func manyVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 			for i := from; i < n && !t.Failed(); i += 4 {
 				got, err := a.send(t.Context(), http.MethodPost, "/api/v1/vms", map[string]any{
 					"name": fmt.Sprintf("vm-%03d", i), "projectId": project.ID, "hostId": host, "spec": map[string]any{"cpus": 1, "memoryMiB": fleet.MinMemoryMiB},
+					"overcommit": true, // more vCPUs than four per thread
 				})
 				if err != nil || got.status != http.StatusCreated {
 					t.Errorf("create a VM: %d %s %v", got.status, got.body, err)

@@ -36,7 +36,8 @@ var VMPhases = []Phase{
 // nobody knows how old it is.
 const ClockStep = 5 * time.Second
 
-// Fresh reports whether something seen at that time (nil: never) is still believed now. Queries say the same by BETWEEN.
+// Fresh reports whether something seen at that time (nil: never) is still believed now. The SQL function is_fresh is the
+// same decision.
 func Fresh(seen *time.Time, now time.Time) bool {
 	return seen != nil && now.Sub(*seen) <= Freshness && seen.Sub(now) <= ClockStep
 }

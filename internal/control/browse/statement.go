@@ -20,8 +20,7 @@ var (
 )
 
 func within(column string) string {
-	return fmt.Sprintf("COALESCE(%s BETWEEN now() - interval '%d seconds' AND now() + interval '%d seconds', false)",
-		column, int(fleet.Freshness/time.Second), int(fleet.ClockStep/time.Second))
+	return fmt.Sprintf("COALESCE(is_fresh(%s, interval '%d seconds'), false)", column, int(fleet.Freshness/time.Second))
 }
 
 // total adds up a quantity of which hosts tell. Where it is more than a bigint holds it is the largest one: however much one host claims to
