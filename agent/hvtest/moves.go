@@ -2,6 +2,7 @@ package hvtest
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"quantix/agent"
@@ -93,6 +94,11 @@ func testMoveStopped(t *testing.T, h *host) {
 		}
 		h.must("move it all the same", h.MoveDisk(h.ctx, h.move(vm, to)))
 		h.wantDisk(vm, fleet.Volref{PoolID: to.ID, Volume: vm.Spec.Disks[0].Volume})
+
+		vm.Spec.Disks = slices.Clone(vm.Spec.Disks)
+		vm.Spec.Disks[0].PoolID, vm.Generation = to.ID, 2
+		h.apply(vm) // as the portal does after a disk migration
+		h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 	}
 }
 

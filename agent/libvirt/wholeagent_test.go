@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"quantix/agent"
 	"quantix/agent/libvirt"
@@ -273,8 +274,11 @@ func (d *desk) cut(c *cutter, w wire.Work, n int, f fault, passed func(what stri
 	}()
 	w.ID, w.Epoch, w.Subject, w.Generation = fleet.NewID[fleet.JobID](), 0, fleet.SubjectVM(w.VM.ID), w.VM.Generation
 	d.change(func() { d.order, d.at = &w, at })
+	limit := time.After(guestLimit)
 	for c.seen = 0; ; {
 		select {
+		case <-limit:
+			d.t.Fatalf("%s, %s at place %d: the order has not ended", w.Kind, f.name, n)
 		case a := <-asks:
 			goOn := true
 			if c.seen++; c.seen == n {
