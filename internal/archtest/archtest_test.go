@@ -19,7 +19,7 @@ const module = "quantix/"
 var may = map[string][]string{
 	"main":               {"internal/cli"},
 	"internal/cli":       {"*"},
-	"web":                {"views", "views/", "static", "internal/control", "internal/control/browse", "internal/control/people", "internal/vmxml", "internal/auth", "internal/line", "internal/pair", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
+	"web":                {"views", "views/", "static", "static/docs", "internal/control", "internal/control/browse", "internal/control/people", "internal/vmxml", "internal/auth", "internal/line", "internal/pair", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
 	"views":              {"internal/fleet"},
 	"views/kit":          {"views", "static", "internal/fleet", "internal/policy"},
 	"views/task":         {"views", "views/kit", "internal/fleet", "internal/policy"},
@@ -33,7 +33,8 @@ var may = map[string][]string{
 	"views/host":         {"views", "views/kit", "views/task", "views/vm", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy"},
 	"views/shell":        {"views", "views/kit", "views/task", "static", "internal/fleet", "internal/policy"},
 	"views/people":       {"views", "views/kit", "views/shell", "internal/fleet", "internal/policy"},
-	"views/home":         {"views", "views/kit", "internal/fleet", "internal/policy"},
+	"views/home":         {"views", "views/kit", "static/docs", "internal/fleet", "internal/policy"},
+	"views/help":         {"views", "views/kit", "static/docs"},
 	"static":             {},
 	"static/":            {"static/"},
 	"agent":              {"agent/transfer", "internal/wire", "internal/fleet"},
@@ -105,6 +106,7 @@ var only = map[string][]string{
 	"github.com/vishvananda/netlink":     {"agent/link"},
 	"github.com/diskfs/go-diskfs":        {"agent/seed"},
 	"github.com/santhosh-tekuri":         {"internal/firstboot"},
+	"github.com/yuin/goldmark":           {"static/docs"},
 }
 
 type listed struct {

@@ -1,0 +1,93 @@
+// Package docs is the manual: one Markdown file a chapter, embedded, rendered once and searched in memory. README.md is its table of contents:
+// headings are groups, and the links below them are the chapters in their order.
+package docs
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"sync"
+)
+
+//go:embed *.md
+var files embed.FS
+
+const contents = "README.md"
+
+// Manual is all chapters. It does not change after Open has made it.
+type Manual struct {
+	Index    *Chapter // the table of contents, as a page
+	Groups   []Group
+	chapters map[string]*Chapter
+}
+
+// Group is chapters under one heading of the table of contents.
+type Group struct {
+	Title    string
+	Chapters []*Chapter
+}
+
+// Chapter is one file.
+type Chapter struct {
+	Name     string // of the file without its ending, and in the chapter's URL; empty: the table of contents
+	Title    string
+	HTML     string // of the whole chapter, its title included
+	Sections []Section
+}
+
+// Section is a heading of a chapter with the text below it. The first one is what precedes all headings, and has no anchor.
+type Section struct {
+	Anchor string
+	Title  string
+	Level  int // 1: the chapter, 2 and 3: headings
+	text   string
+}
+
+// Open renders the manual at the first call.
+var Open = sync.OnceValue(func() *Manual {
+	m, err := load(files)
+	if err != nil {
+		panic(fmt.Sprintf("docs: %v", err)) // the files are embedded, and a test renders them
+	}
+	return m
+})
+
+func load(tree fs.FS) (*Manual, error) {
+	m := &Manual{chapters: map[string]*Chapter{}}
+	index, err := renderFile(tree, contents)
+	if err != nil {
+		return nil, err
+	}
+	m.Index, m.Groups = &index.Chapter, index.groups
+	for _, g := range m.Groups {
+		for i, c := range g.Chapters {
+			page, err := renderFile(tree, c.Name+".md")
+			if err != nil {
+				return nil, fmt.Errorf("%s lists a chapter that cannot be read: %w", contents, err)
+			}
+			g.Chapters[i] = &page.Chapter
+			g.Chapters[i].Name = c.Name
+			m.chapters[c.Name] = g.Chapters[i]
+		}
+	}
+	return m, nil
+}
+
+func renderFile(tree fs.FS, name string) (page, error) {
+	source, err := fs.ReadFile(tree, name)
+	if err != nil {
+		return page{}, err
+	}
+	return render(source)
+}
+
+// Chapter returns a chapter by its name.
+func (m *Manual) Chapter(name string) (*Chapter, bool) {
+	c, ok := m.chapters[name]
+	return c, ok
+}
+
+// Headings are the sections that have one: what a chapter's own table of contents shows.
+func (c *Chapter) Headings() []Section {
+	return c.Sections[1:]
+}

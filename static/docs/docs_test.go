@@ -1,0 +1,244 @@
+package docs_test
+
+import (
+	"encoding/json"
+	"html"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/static/docs"
+)
+
+const root = "../.."
+
+// chapters are all chapters and the table of contents.
+func chapters() []*docs.Chapter {
+	out := []*docs.Chapter{docs.Open().Index}
+	for _, g := range docs.Open().Groups {
+		out = append(out, g.Chapters...)
+	}
+	return out
+}
+
+func TestTableOfContentsListsEveryFile(t *testing.T) {
+	t.Parallel()
+	listed := map[string]bool{"README": true}
+	for _, c := range chapters() {
+		listed[c.Name] = true
+	}
+	names, err := filepath.Glob("*.md")
+	if err != nil || len(names) < 20 {
+		t.Fatalf("%d files, %v", len(names), err)
+	}
+	for _, name := range names {
+		if !listed[strings.TrimSuffix(name, ".md")] {
+			t.Errorf("README.md does not list %s", name)
+		}
+	}
+}
+
+func TestChaptersHaveNoHTMLOrStyles(t *testing.T) {
+	t.Parallel()
+	for _, c := range chapters() {
+		for _, bad := range []string{"raw HTML omitted", "<script", "style=", "javascript:"} {
+			if strings.Contains(c.HTML, bad) {
+				t.Errorf("%s: its page has %q", c.Title, bad)
+			}
+		}
+		anchors := map[string]bool{}
+		for _, s := range c.Headings() {
+			if anchors[s.Anchor] || s.Anchor == "" {
+				t.Errorf("%s: the heading %q has the anchor %q, which is empty or there twice", c.Title, s.Title, s.Anchor)
+			}
+			anchors[s.Anchor] = true
+		}
+	}
+}
+
+// leads reports whether the manual has the page and the heading of a link.
+func leads(link string) bool {
+	path, anchor, _ := strings.Cut(link, "#")
+	c, ok := docs.Open().Index, path == "/help"
+	if name, below := strings.CutPrefix(path, "/help/"); below {
+		c, ok = docs.Open().Chapter(name)
+	}
+	return ok && (anchor == "" || slices.ContainsFunc(c.Headings(), func(s docs.Section) bool { return s.Anchor == anchor }))
+}
+
+var href = regexp.MustCompile(`href="([^"]*)"`)
+
+func TestLinksOfTheManualLead(t *testing.T) {
+	t.Parallel()
+	for _, c := range chapters() {
+		for _, m := range href.FindAllStringSubmatch(c.HTML, -1) {
+			link := html.UnescapeString(m[1])
+			if strings.HasPrefix(link, "https://") {
+				continue
+			}
+			if strings.HasPrefix(link, "#") {
+				link = strings.TrimSuffix("/help/"+c.Name, "/") + link
+			}
+			if !leads(link) {
+				t.Errorf("%s: the link %s leads nowhere", c.Title, link)
+			}
+		}
+	}
+}
+
+// source is the text of all files below the directories that fit.
+func source(t *testing.T, fit func(name string) bool, dirs ...string) string {
+	t.Helper()
+	var out strings.Builder
+	for _, dir := range dirs {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !fit(path) {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			out.Write(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.String()
+}
+
+var emphasized = regexp.MustCompile(`<em>(.*?)</em>`)
+
+// alone reports whether text has the label as the whole of a string or of an element, or at its beginning.
+func alone(text, label string) bool {
+	for {
+		at := strings.Index(text, label)
+		if at < 1 {
+			return false
+		}
+		before, after := text[at-1], text[at+len(label):]
+		if strings.IndexByte("\">\t", before) >= 0 && (after == "" || strings.IndexByte("\"<\n :,{", after[0]) >= 0 || strings.HasPrefix(after, "…")) {
+			return true
+		}
+		text = after
+	}
+}
+
+// Words in italics are labels of the pages. A label that changes must change here too.
+func TestLabelsInTheManualAreOnThePages(t *testing.T) {
+	t.Parallel()
+	pages := source(t, func(name string) bool {
+		return strings.HasSuffix(name, ".templ") || strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_templ.go") && !strings.HasSuffix(name, "_test.go")
+	}, "views", "internal/fleet", "web")
+	for _, c := range chapters() {
+		for _, m := range emphasized.FindAllStringSubmatch(c.HTML, -1) {
+			label := strings.TrimSuffix(html.UnescapeString(m[1]), "…")
+			if label == "italics" {
+				continue
+			}
+			if !alone(pages, label) {
+				t.Errorf("%s: no page has the label %q", c.Title, label)
+			}
+		}
+	}
+}
+
+var apiPath = regexp.MustCompile(`(?:\b(GET|POST|PUT|PATCH|DELETE) |-X (\w+) [^\n]*|\$PORTAL"?)?(/api/v1/[A-Za-z0-9{}$./_-]*[A-Za-z0-9}])`)
+
+// Paths of the API in the manual are in the API's description, with the method where one stands before it.
+func TestAPIPathsOfTheManualExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "web/testdata/api.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var described map[string]json.RawMessage
+	if err := json.Unmarshal(text, &described); err != nil {
+		t.Fatal(err)
+	}
+	open := regexp.MustCompile(`\{[a-z]+\}|\$[A-Z]+`)
+	known := map[string]bool{"/api/v1": true, "/api/v1/openapi.json": true}
+	for name := range described {
+		if method, path, ok := strings.Cut(name, " "); ok {
+			path = open.ReplaceAllString(path, "*")
+			known[path], known[method+" "+path] = true, true
+		}
+	}
+	for _, path := range []string{"/api/v1/pools/*/uploads", "/api/v1/pools/*/volumes/*/content", "/api/v1/pools/*/uploads/image.qcow2"} { // of web's own, beside the description
+		known[path], known["POST "+path] = true, true
+	}
+	files, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range apiPath.FindAllStringSubmatch(string(text), -1) {
+			path := open.ReplaceAllString(m[3], "*")
+			if m[1] != "" {
+				path = m[1] + " " + path
+			}
+			if !known[path] {
+				t.Errorf("%s: the API has no %s", name, path)
+			}
+		}
+	}
+}
+
+var topic = regexp.MustCompile(`Topic = "([^"]*)"`)
+
+// Every "?" beside a form's section leads to a heading of the manual.
+func TestTopicsOfFormsLead(t *testing.T) {
+	t.Parallel()
+	topics := topic.FindAllStringSubmatch(source(t, func(name string) bool { return strings.HasSuffix(name, "help.go") }, "views/kit"), -1)
+	if len(topics) < 10 {
+		t.Fatalf("%d topics were found", len(topics))
+	}
+	for _, m := range topics {
+		if !leads("/help/"+m[1]) || !strings.Contains(m[1], "#") {
+			t.Errorf("the topic %s leads nowhere", m[1])
+		}
+	}
+}
+
+// A question, and where its answer is: it must be among the first three results.
+func TestSearchFindsAnswers(t *testing.T) {
+	t.Parallel()
+	for question, answer := range map[string]string{
+		"add a host":                         "install#add-a-host",
+		"how do I add an NFS pool?":          "storage#kinds-of-pools",
+		"reset password":                     "install#reset-a-lost-password",
+		"vMotion":                            "coming-from-vcenter#terms",
+		"restore the portal":                 "upgrade-backup-restore#restore-the-portal",
+		"snapshot schedule":                  "snapshots#schedules",
+		"import ova":                         "import-export#import-an-ova-archive-or-a-foreign-disk",
+		"transferPorts":                      "configuration#agent",
+		"cloud-init ssh key":                 "first-boot#give-a-user-and-a-key",
+		"API token":                          "tenants#api-tokens",
+		"haproxy":                            "several-portals#the-balancer",
+		"keep two VMs apart":                 "virtual-machines#placement-rules",
+		"how is a disk moved to other pool?": "virtual-machines#move-a-disk-to-another-pool",
+		"prometheus metrics":                 "monitoring#metrics-of-the-portal",
+		"maintenance of a host":              "hosts#keep-new-vms-away-from-a-host",
+	} {
+		var got []string
+		for _, h := range docs.Open().Search(question, 3) {
+			got = append(got, h.Chapter.Name+"#"+h.Section.Anchor)
+		}
+		if !slices.Contains(got, answer) {
+			t.Errorf("%q finds %v, want %s among them", question, got, answer)
+		}
+	}
+	if hits := docs.Open().Search("xyzzy plugh", 3); len(hits) > 0 {
+		t.Errorf("nonsense finds %v", hits)
+	}
+	if hits := docs.Open().Search(" ? ", 3); len(hits) > 0 {
+		t.Errorf("no words find %v", hits)
+	}
+}

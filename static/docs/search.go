@@ -1,0 +1,180 @@
+package docs
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Hit is a section that a text was found in.
+type Hit struct {
+	Chapter *Chapter
+	Section Section
+	Excerpt string // of the section's text, around the first word that was found
+}
+
+const (
+	maxWords   = 8
+	aroundWord = 60 // bytes of an excerpt on each side
+)
+
+// commonWords say nothing about the section that is looked for.
+var commonWords = strings.Fields("a an and another are be can do does for from get how i if in into is it my of on or other the there to what when where which why with")
+
+// sameWords are words that people use for the manual's own.
+var sameWords = map[string][]string{
+	"add": {"create", "new"}, "create": {"add", "new"}, "new": {"create", "add"}, "make": {"create", "add"}, "delete": {"remove"}, "remove": {"delete", "release"},
+	"upgrade": {"update"}, "update": {"upgrade"}, "machine": {"vm", "host"}, "server": {"host"}, "datastore": {"pool"}, "disk": {"volume"},
+}
+
+// Search returns at most limit sections, the best first: words in a heading count more than those in the chapter's title, and these more
+// than those below the heading. A section may lack one of several words, if it has most of them.
+func (m *Manual) Search(text string, limit int) []Hit {
+	words := searchWords(text)
+	if len(words) == 0 {
+		return nil
+	}
+	type scored struct {
+		Hit
+		score float64
+	}
+	var all []scored
+	least := max(1, (2*len(words)+2)/3)
+	for _, g := range m.Groups {
+		for _, c := range g.Chapters {
+			for _, s := range c.Sections {
+				if found, score := s.score(c.Title, words); found >= least {
+					all = append(all, scored{Hit{Chapter: c, Section: s}, score * float64(found*found)})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(x, y scored) int { return cmp.Compare(y.score, x.score) })
+	hits := make([]Hit, min(limit, len(all)))
+	for i := range hits {
+		hits[i] = all[i].Hit
+		hits[i].Excerpt = excerpt(hits[i].Section.text, words)
+	}
+	return hits
+}
+
+// word is one that is searched: its beginning, so that "hosts" finds "host", and the beginnings of those that mean the same.
+type word []string
+
+// searchWords are in lower case. Questions that have common words alone are searched by these.
+func searchWords(text string) []word {
+	all := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("?!,;\"'()", r) })
+	kept := slices.DeleteFunc(slices.Clone(all), func(w string) bool { return slices.Contains(commonWords, w) })
+	if len(kept) == 0 {
+		kept = all
+	}
+	words := make([]word, min(len(kept), maxWords))
+	for i := range words {
+		words[i] = word{stem(kept[i])}
+		for _, same := range append(sameWords[kept[i]], sameWords[strings.TrimSuffix(kept[i], "s")]...) {
+			words[i] = append(words[i], stem(same))
+		}
+	}
+	return words
+}
+
+// stem cuts an English ending off: what is searched is the beginning of words.
+func stem(w string) string {
+	for _, ending := range []string{"ing", "ed", "es", "e"} {
+		if short, ok := strings.CutSuffix(w, ending); ok && len(short) >= 3 {
+			return short
+		}
+	}
+	if short, ok := strings.CutSuffix(w, "s"); ok && len(short) >= 2 && !strings.HasSuffix(short, "s") {
+		return short
+	}
+	return w
+}
+
+// score counts the words that the section has, and weighs where it has them. A long section has many words by chance.
+func (s Section) score(chapter string, words []word) (found int, score float64) {
+	title, chapter, text := strings.ToLower(s.Title), strings.ToLower(chapter), strings.ToLower(s.text)
+	for _, w := range words {
+		points := 0.0
+		if w.at(title) >= 0 {
+			points += 12
+		}
+		if w.at(chapter) >= 0 {
+			points += 4
+		}
+		if n := w.count(text); n > 0 {
+			points += float64(min(n, 4)) / (1 + float64(len(text))/1200)
+		}
+		if points > 0 {
+			found++
+			score += points
+		}
+	}
+	return found, score
+}
+
+// at is where the first of the word's beginnings is in text; -1: nowhere.
+func (w word) at(text string) int {
+	first := -1
+	for _, begun := range w {
+		if at := wordAt(text, begun); at >= 0 && (first < 0 || at < first) {
+			first = at
+		}
+	}
+	return first
+}
+
+func (w word) count(text string) int {
+	n := 0
+	for _, begun := range w {
+		n += countWord(text, begun)
+	}
+	return n
+}
+
+// wordAt is where a word of text begins with begun; -1: nowhere.
+func wordAt(text, begun string) int {
+	for from := 0; ; {
+		at := strings.Index(text[from:], begun)
+		if at < 0 {
+			return -1
+		}
+		at += from
+		if before, _ := utf8.DecodeLastRuneInString(text[:at]); at == 0 || !unicode.IsLetter(before) && !unicode.IsDigit(before) {
+			return at
+		}
+		from = at + 1
+	}
+}
+
+func countWord(text, begun string) int {
+	n := 0
+	for at := wordAt(text, begun); at >= 0; at = wordAt(text, begun) {
+		n++
+		text = text[at+len(begun):]
+	}
+	return n
+}
+
+func excerpt(text string, words []word) string {
+	at := -1
+	for _, w := range words {
+		if i := w.at(strings.ToLower(text)); i >= 0 && (at < 0 || i < at) {
+			at = i
+		}
+	}
+	from, to := max(0, at-aroundWord), min(len(text), max(0, at)+2*aroundWord)
+	out := strings.ToValidUTF8(text[from:to], "")
+	if _, rest, ok := strings.Cut(out, " "); ok && from > 0 {
+		out = "… " + rest
+	}
+	if to < len(text) {
+		if cut := strings.LastIndexByte(out, ' '); cut > 0 {
+			out = out[:cut]
+		}
+		out += " …"
+	}
+	return out
+}
