@@ -148,3 +148,15 @@ func compared(sides url.Values) string {
 func TemplateVersionValue(t fleet.TemplateID, v fleet.TemplateVersionID) string {
 	return string(t) + "/" + string(v)
 }
+
+// HelpPath is the manual, or one of its chapters, or a heading of that.
+func HelpPath(chapter, anchor string) string {
+	path := "/help"
+	if chapter != "" {
+		path += "/" + url.PathEscape(chapter)
+	}
+	if anchor != "" {
+		path += "#" + anchor
+	}
+	return path
+}

@@ -75,6 +75,9 @@ func (s *Server) routes() []route {
 		{get, "/metrics", plain, anyone, s.showMetrics}, // this machine, or a token with the right to see hosts
 		{get, "/static/*", plain, anyone, s.static},
 
+		{get, "/help", page, anyone, s.helpPage},
+		{get, "/help/:chapter", page, anyone, s.helpPage},
+
 		// Signing in, and one's own account.
 		{get, "/sign-in", page, anyone, s.signInPage},
 		{post, "/sign-in", page, anyone, s.signIn},

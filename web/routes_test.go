@@ -33,6 +33,7 @@ func TestOpenRoutes(t *testing.T) {
 	open := map[string]bool{
 		"GET /healthz": true, "GET /readyz": true, "GET /static/*": true, "GET /metrics": true,
 		"GET /sign-in": true, "POST /sign-in": true, "POST /sign-out": true, "GET /api/v1/openapi.json": true,
+		"GET /help": true, "GET /help/:chapter": true,
 		"POST " + wire.PathJoin: true,
 	}
 	s := New(Options{Control: control.New(nil, control.Options{}), Hub: notify.NewHub()})

@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
+	"quantix/static/docs"
 	"quantix/views/home"
 	"quantix/views/shell"
 )
@@ -21,8 +22,11 @@ func (s *Server) lookUp(c echo.Context, a fleet.Actor, limit int) (home.SearchPa
 		return p, nil
 	}
 	var err error
-	p.Found, err = s.Control.Search(c.Request().Context(), a, p.Text, limit)
-	return p, err
+	if p.Found, err = s.Control.Search(c.Request().Context(), a, p.Text, limit); err != nil {
+		return p, err
+	}
+	p.Help = docs.Open().Search(p.Text, limit)
+	return p, nil
 }
 
 func (s *Server) searchPage(c echo.Context, a fleet.Actor) error {

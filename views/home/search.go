@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"quantix/internal/fleet"
+	"quantix/static/docs"
 	"quantix/views"
 )
 
@@ -11,7 +12,12 @@ import (
 type SearchPage struct {
 	Text  string
 	Found []fleet.Found
+	Help  []docs.Hit // sections of the manual
 }
+
+func (p SearchPage) empty() bool { return len(p.Found) == 0 && len(p.Help) == 0 }
+
+func helpPath(h docs.Hit) string { return views.HelpPath(h.Chapter.Name, h.Section.Anchor) }
 
 // searchGroups are what is searched, in the order of the page.
 var searchGroups = []fleet.Thing{

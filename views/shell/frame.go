@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/a-h/templ"
+
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -31,6 +33,14 @@ type Frame struct {
 
 // May reports whether to show what needs a right in any project.
 func (f Frame) May(r policy.Right) bool { return policy.May(f.Actor, r, "") }
+
+// user marks the page as the person's who is signed in.
+func (f Frame) user() templ.Attributes {
+	if f.Actor.UserID == "" {
+		return nil
+	}
+	return templ.Attributes{"data-user": string(f.Actor.UserID)}
+}
 
 func (f Frame) projectName() string {
 	if f.Project == "" {

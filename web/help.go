@@ -1,0 +1,41 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/static/docs"
+	"quantix/views/help"
+	"quantix/views/shell"
+)
+
+const (
+	maxHelpText = 200 // bytes of a search
+	maxHelpHits = 30  // sections that the manual's own search shows
+)
+
+// helpPage shows a chapter of the manual, its table of contents, or what a search found. It needs no session: the manual is the same for
+// everybody, and whoever cannot sign in needs it too. Nothing of the inventory is around it.
+func (s *Server) helpPage(c echo.Context, a fleet.Actor) error {
+	manual := docs.Open()
+	p := help.Page{Manual: manual, Chapter: manual.Index, Text: strings.TrimSpace(c.QueryParam("q"))}
+	if name := c.Param("chapter"); name != "" {
+		chapter, ok := manual.Chapter(name)
+		if !ok {
+			return fleet.Errorf(fleet.NotFound, "The manual has no chapter %q. Its table of contents is at /help.", name)
+		}
+		p.Chapter = chapter
+	}
+	if len(p.Text) > maxHelpText {
+		return fleet.Errorf(fleet.Malformed, "Search for at most %d bytes.", maxHelpText)
+	}
+	if p.Text != "" {
+		p.Hits = manual.Search(p.Text, maxHelpHits)
+	}
+	f := shell.Frame{Title: p.Title(), Actor: a}
+	s.fillFrame(c, &f)
+	return s.write(c, http.StatusOK, shell.Reader(f, help.Show(p)))
+}
