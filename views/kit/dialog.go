@@ -9,6 +9,7 @@ type Dialog struct {
 	Danger                bool
 	Why                   string // why the button does nothing now; empty: it does
 	Back                  string // where Cancel leads when the dialog is a page
+	Help                  Topic
 }
 
 func (d Dialog) tone() string {

@@ -61,6 +61,14 @@ func (e Executed) CellActs(c ExecutedCell, there Act) []Act {
 	}
 }
 
+// help is what the manual says of hosts that get it.
+func (e Executed) help() Topic {
+	if e.Noun == fleet.NounNetwork {
+		return HelpNetworkHosts
+	}
+	return HelpAssign
+}
+
 // Retry is what the head of the object's page offers where it failed: all of these hosts together, or the first. Cells are the first few;
 // all is on how many hosts it is, and failed on how many of them it failed.
 func (e Executed) Retry(cells []ExecutedCell, all, failed int) []Act {

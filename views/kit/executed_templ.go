@@ -33,7 +33,7 @@ func AssignDialog(e Executed, hosts []HostChoice, errs Errors) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if why := e.why(fleet.ActAssign); why == "" && len(hosts) == 0 {
-			templ_7745c5c3_Err = DialogHead("Assign "+e.Name+" to hosts").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = DialogHead("Assign "+e.Name+" to hosts", e.help()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -82,7 +82,7 @@ func ProjectEdit(f ProjectForm) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: f.title(), Action: f.action(), Button: f.button(), Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: f.title(), Action: f.action(), Button: f.button(), Back: f.back(), Help: kit.HelpProject}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

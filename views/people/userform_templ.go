@@ -116,7 +116,11 @@ func NewUser(f UserForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, " novalidate><fieldset class=\"section\"><legend>General</legend>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, " novalidate><fieldset class=\"section\">")
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				templ_7745c5c3_Err = kit.Legend("General", kit.HelpRoles).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -287,7 +291,7 @@ func UserPassword(u fleet.User, password string, e kit.Errors) templ.Component {
 			}
 			ctx = templ.InitializeContext(ctx)
 			if password != "" {
-				templ_7745c5c3_Err = kit.DialogHead("New password of "+u.Name).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.DialogHead("New password of "+u.Name, "").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -142,7 +142,7 @@ func GuardOf(g fleet.VMGuard) GuardForm {
 
 func (p GuardPage) dialog() kit.Dialog {
 	return kit.Dialog{
-		Title: "Protection of " + p.VM.Name, Button: "Save", Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "guard"), Why: p.Why,
+		Help: kit.HelpProtection, Title: "Protection of " + p.VM.Name, Button: "Save", Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "guard"), Why: p.Why,
 	}
 }
 

@@ -26,6 +26,7 @@ type LeaveForm struct {
 
 func (p LeavePage) dialog() kit.Dialog {
 	return kit.Dialog{
+		Help:  kit.HelpMigrate,
 		Title: "Move " + p.VM.Name + " to another host", Button: "Move to host", Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "leave"), Why: p.Why,
 	}
 }

@@ -29,6 +29,7 @@ type MoveForm struct {
 
 func (p MovePage) dialog() kit.Dialog {
 	return kit.Dialog{
+		Help:  kit.HelpMoveDisk,
 		Title: "Move disk " + strconv.Itoa(p.Number) + " of " + p.VM.Name, Button: "Move disk", Back: views.VMPath(p.VM.ID),
 		Action: diskLink(p.VM.ID, "move", p.Disk.Ref()),
 	}

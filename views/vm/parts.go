@@ -23,6 +23,15 @@ type fold struct {
 	fields    []formPart
 }
 
+// sectionHelp is what the manual says of the sections of VMs.
+var sectionHelp = map[fleet.Section]kit.Topic{
+	fleet.SectionCPU: kit.HelpVMCPU, fleet.SectionMemory: kit.HelpVMMemory, fleet.SectionBoot: kit.HelpVMBoot, fleet.SectionDisplay: kit.HelpVMDisplay,
+	fleet.SectionSecurity: kit.HelpVMSecurity, fleet.SectionDevices: kit.HelpVMDevices, fleet.SectionPower: kit.HelpVMPower, fleet.SectionMoves: kit.HelpVMMigration,
+}
+
+// topic is empty for the sections of one disk or NIC: the section around them has it.
+func (s fold) topic() kit.Topic { return sectionHelp[fleet.Section(s.title)] }
+
 // formPart is a field of the table as a form asks for it, under its name in the form.
 type formPart struct {
 	name     string

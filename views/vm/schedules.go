@@ -82,7 +82,7 @@ func (p SchedulePage) path(below ...string) string {
 }
 
 func (p SchedulePage) dialog() kit.Dialog {
-	d := kit.Dialog{Title: "New snapshot schedule of " + p.VM.Name, Button: "Create schedule", Back: views.TabPath(views.VMPath(p.VM.ID), "snapshots"), Action: p.path("new")}
+	d := kit.Dialog{Title: "New snapshot schedule of " + p.VM.Name, Button: "Create schedule", Help: kit.HelpSchedules, Back: views.TabPath(views.VMPath(p.VM.ID), "snapshots"), Action: p.path("new")}
 	if p.ID != "" {
 		d.Title, d.Button, d.Action = "Edit the schedule “"+p.Was.Name+"”", "Save", p.path(string(p.ID))
 	}

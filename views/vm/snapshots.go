@@ -167,7 +167,7 @@ type SnapshotForm struct {
 func (p SnapshotPage) back() string { return views.TabPath(views.VMPath(p.VM.ID), "snapshots") }
 
 func (p SnapshotPage) dialog(title, button string, danger bool, below ...string) kit.Dialog {
-	return kit.Dialog{Title: title, Button: button, Danger: danger, Back: p.back(), Action: views.VMPath(p.VM.ID, append([]string{"snapshots"}, below...)...), Why: p.Why}
+	return kit.Dialog{Title: title, Button: button, Danger: danger, Help: kit.HelpSnapshots, Back: p.back(), Action: views.VMPath(p.VM.ID, append([]string{"snapshots"}, below...)...), Why: p.Why}
 }
 
 func (p SnapshotPage) take() kit.Dialog {

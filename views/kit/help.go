@@ -1,0 +1,56 @@
+package kit
+
+import (
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"quantix/views"
+)
+
+// Topic is a heading of the manual: "storage#create-a-pool". A test holds that each leads somewhere.
+type Topic string
+
+// The topics of forms.
+const (
+	HelpHostLabels    Topic = "hosts#label-hosts"
+	HelpPool          Topic = "storage#create-a-pool"
+	HelpAssign        Topic = "storage#assign-a-pool-to-more-hosts-release-it"
+	HelpImage         Topic = "images#add-an-image"
+	HelpNetwork       Topic = "networks#modes"
+	HelpAddresses     Topic = "networks#addresses"
+	HelpNetworkHosts  Topic = "networks#create-a-network"
+	HelpPortGroup     Topic = "networks#port-groups"
+	HelpSecurityGroup Topic = "networks#security-groups"
+	HelpVM            Topic = "virtual-machines#create-a-vm"
+	HelpVMPresets     Topic = "virtual-machines#presets"
+	HelpVMSeries      Topic = "virtual-machines#several-at-once"
+	HelpVMCPU         Topic = "virtual-machines#cpu"
+	HelpVMMemory      Topic = "virtual-machines#memory"
+	HelpVMBoot        Topic = "virtual-machines#boot"
+	HelpVMDisplay     Topic = "virtual-machines#display-and-input"
+	HelpVMSecurity    Topic = "virtual-machines#security"
+	HelpVMDevices     Topic = "virtual-machines#other-devices"
+	HelpVMPower       Topic = "virtual-machines#start-and-stop"
+	HelpVMMigration   Topic = "virtual-machines#migration"
+	HelpVMDisks       Topic = "virtual-machines#disks"
+	HelpVMNICs        Topic = "virtual-machines#nics"
+	HelpVMRules       Topic = "virtual-machines#placement-rules"
+	HelpVMHealth      Topic = "virtual-machines#health-checks"
+	HelpVMEdit        Topic = "virtual-machines#change-a-vm"
+	HelpMigrate       Topic = "virtual-machines#move-a-vm-to-another-host"
+	HelpMoveDisk      Topic = "virtual-machines#move-a-disk-to-another-pool"
+	HelpProtection    Topic = "virtual-machines#protect-lock-and-expire"
+	HelpSnapshots     Topic = "snapshots#take-a-snapshot"
+	HelpSchedules     Topic = "snapshots#schedules"
+	HelpFirstBoot     Topic = "first-boot#give-a-user-and-a-key"
+	HelpCustomization Topic = "first-boot#customization-specs"
+	HelpImport        Topic = "import-export#import-an-ova-archive-or-a-foreign-disk"
+	HelpRoles         Topic = "tenants#roles"
+	HelpProject       Topic = "tenants#create-a-project-for-a-tenant"
+)
+
+func (t Topic) path() templ.SafeURL {
+	chapter, anchor, _ := strings.Cut(string(t), "#")
+	return templ.SafeURL(views.HelpPath(chapter, anchor))
+}
