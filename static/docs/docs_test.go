@@ -42,6 +42,8 @@ func TestTableOfContentsListsEveryFile(t *testing.T) {
 	}
 }
 
+var regionLabel = regexp.MustCompile(`role="region" aria-label="([^"]*)"`)
+
 func TestChaptersHaveNoHTMLOrStyles(t *testing.T) {
 	t.Parallel()
 	for _, c := range chapters() {
@@ -56,6 +58,13 @@ func TestChaptersHaveNoHTMLOrStyles(t *testing.T) {
 				t.Errorf("%s: the heading %q has the anchor %q, which is empty or there twice", c.Title, s.Title, s.Anchor)
 			}
 			anchors[s.Anchor] = true
+		}
+		regions := map[string]bool{}
+		for _, m := range regionLabel.FindAllStringSubmatch(c.HTML, -1) {
+			if regions[m[1]] {
+				t.Errorf("%s: two tables have the label %q", c.Title, m[1])
+			}
+			regions[m[1]] = true
 		}
 	}
 }

@@ -169,10 +169,21 @@ func renderCode(w util.BufWriter, source []byte, node ast.Node, entering bool) (
 
 func renderTable(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	if entering {
-		head := util.EscapeHTML([]byte("Table of " + plainText(node.FirstChild().FirstChild(), source)))
-		_, _ = w.WriteString(`<div class="table-wrap" tabindex="0" role="region" aria-label="` + string(head) + `"><table>` + "\n")
+		label := util.EscapeHTML([]byte(tableLabel(node, source)))
+		_, _ = w.WriteString(`<div class="table-wrap" tabindex="0" role="region" aria-label="` + string(label) + `"><table>` + "\n")
 	} else {
 		_, _ = w.WriteString("</table></div>\n")
 	}
 	return ast.WalkContinue, nil
+}
+
+// tableLabel is the heading above the table, with the table's first column, so that each of a chapter's has another.
+func tableLabel(table ast.Node, source []byte) string {
+	column := plainText(table.FirstChild().FirstChild(), source)
+	for n := table.PreviousSibling(); n != nil; n = n.PreviousSibling() {
+		if n.Kind() == ast.KindHeading {
+			return plainText(n, source) + ": " + column
+		}
+	}
+	return column
 }
