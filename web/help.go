@@ -14,7 +14,7 @@ import (
 
 const (
 	maxHelpText = 200 // bytes of a search
-	maxHelpHits = 30  // sections that the manual's own search shows
+	maxHelpHits = 15  // sections that the manual's own search shows
 )
 
 // helpPage shows a chapter of the manual, its table of contents, or what a search found. It needs no session: the manual is the same for

@@ -26,7 +26,8 @@ var commonWords = strings.Fields("a an and another are be can do does for from g
 // sameWords are words that people use for the manual's own.
 var sameWords = map[string][]string{
 	"add": {"create", "new"}, "create": {"add", "new"}, "new": {"create", "add"}, "make": {"create", "add"}, "delete": {"remove"}, "remove": {"delete", "release"},
-	"upgrade": {"update"}, "update": {"upgrade"}, "machine": {"vm", "host"}, "server": {"host"}, "datastore": {"pool"}, "disk": {"volume"},
+	"upgrade": {"update"}, "update": {"upgrade"}, "machine": {"vm", "host"}, "server": {"host"}, "datastore": {"pool"}, "disk": {"volume"}, "vms": {"vm"}, "ip": {"address"}, "ips": {"address"},
+	"resize": {"grow"}, "enlarge": {"grow"}, "expand": {"grow"}, "migrate": {"move"}, "move": {"migration"}, "down": {"away"}, "quota": {"limit"},
 }
 
 // Search returns at most limit sections, the best first: words in a heading count more than those in the chapter's title, and these more
@@ -87,7 +88,7 @@ func stem(w string) string {
 			return short
 		}
 	}
-	if short, ok := strings.CutSuffix(w, "s"); ok && len(short) >= 2 && !strings.HasSuffix(short, "s") {
+	if short, ok := strings.CutSuffix(w, "s"); ok && len(short) >= 3 && !strings.HasSuffix(short, "s") {
 		return short
 	}
 	return w
@@ -96,10 +97,14 @@ func stem(w string) string {
 // score counts the words that the section has, and weighs where it has them. A long section has many words by chance.
 func (s Section) score(chapter string, words []word) (found int, score float64) {
 	title, chapter, text := strings.ToLower(s.Title), strings.ToLower(chapter), strings.ToLower(s.text)
+	exact := 0
 	for _, w := range words {
 		points := 0.0
-		if w.at(title) >= 0 {
+		if wordAt(title, w[0]) >= 0 {
 			points += 12
+			exact++
+		} else if w.at(title) >= 0 {
+			points += 6
 		}
 		if w.at(chapter) >= 0 {
 			points += 4
@@ -111,6 +116,9 @@ func (s Section) score(chapter string, words []word) (found int, score float64) 
 			found++
 			score += points
 		}
+	}
+	if exact == len(words) {
+		score += 12 // what was asked is a heading
 	}
 	return found, score
 }

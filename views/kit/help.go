@@ -43,7 +43,7 @@ const (
 	HelpProtection    Topic = "virtual-machines#protect-lock-and-expire"
 	HelpSnapshots     Topic = "snapshots#take-a-snapshot"
 	HelpSchedules     Topic = "snapshots#schedules"
-	HelpFirstBoot     Topic = "first-boot#give-a-user-and-a-key"
+	HelpFirstBoot     Topic = "first-boot#give-a-user-a-key-and-a-static-address"
 	HelpCustomization Topic = "first-boot#customization-specs"
 	HelpImport        Topic = "import-export#import-an-ova-archive-or-a-foreign-disk"
 	HelpRoles         Topic = "tenants#roles"
