@@ -328,6 +328,8 @@ var addresses = map[string][]struct {
 	"/images/:id/edit":                    {{at: "/images/" + anImage + "/edit", all: true}},
 	"/images/:id/delete":                  {{at: "/images/" + anImage + "/delete", all: true}},
 	"/menus/image/:id":                    {{at: "/menus/image/" + anImage, sums: 2}},
+	"/help":                               {{at: "/help"}, {at: "/help?q=host"}},
+	"/help/:chapter":                      {{at: "/help/storage"}},
 	"/projects":                           {{at: "/projects"}},
 	"/projects/switch":                    {{at: "/projects/switch"}},
 	"/projects/new":                       {{at: "/projects/new"}},
