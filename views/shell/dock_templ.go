@@ -95,7 +95,7 @@ func dock(f Frame) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<span class=\"spacer\"></span> <span class=\"muted\" id=\"pace\" title=\"Many people watch. Lists, the dashboard and the inventory follow changes at this pace; the page of one thing follows at once.\" hidden></span> <button class=\"icon-btn\" type=\"button\" data-toggle-dock aria-controls=\"dock-body\" aria-label=\"Show or hide recent tasks\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<span class=\"spacer\"></span> <span class=\"muted\" id=\"pace\" title=\"Refresh interval of lists while many people watch\" hidden></span> <button class=\"icon-btn\" type=\"button\" data-toggle-dock aria-controls=\"dock-body\" aria-label=\"Show or hide recent tasks\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
