@@ -1,5 +1,5 @@
 // Package goals holds what Quantix is to be as fast as. Benchmarks tell what they found, whichever process they run in;
-// all of it is one table, which README has, missed goals too.
+// all of it is one table, which README and the manual have, missed goals too.
 package goals
 
 import (

@@ -92,6 +92,24 @@ func TestReadmeHasTheRowsOfTheBenchmarks(t *testing.T) {
 	}
 }
 
+// The manual's figures are README's: both come from the same run.
+func TestManualHasTheTableOfReadme(t *testing.T) {
+	t.Parallel()
+	manual, err := os.ReadFile("../../../static/docs/figures.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(readme), head)
+	table, _, _ := strings.Cut(rest, "\n\n")
+	if table = head + strings.TrimSpace(table) + "\n"; !strings.Contains(string(manual), table) {
+		t.Error("static/docs/figures.md has another table than README: copy it, or run task bench -- -readme")
+	}
+}
+
 func cells(line string) (out []string) {
 	for cell := range strings.SplitSeq(strings.Trim(strings.TrimSpace(line), "|"), "|") {
 		out = append(out, strings.TrimSpace(cell))

@@ -1,5 +1,5 @@
 // Command bench runs the benchmarks of all goals, from the repository's root, and prints what they found as one table.
-// With -readme it puts the table into README, too.
+// With -readme it puts the table into README and the manual, too.
 package main
 
 import (
@@ -31,7 +31,7 @@ var runs = [][]string{
 }
 
 func main() {
-	readme := flag.Bool("readme", false, "put the table into README.md")
+	readme := flag.Bool("readme", false, "put the table into README.md and the manual")
 	flag.Parse()
 	if err := bench(*readme); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -74,15 +74,20 @@ func bench(readme bool) error {
 	if failed != nil || !readme {
 		return failed
 	}
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		return err
+	for _, name := range []string{"README.md", "static/docs/figures.md"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		now, err := goals.Replace(string(text), table)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := os.WriteFile(name, []byte(now), 0o644); err != nil {
+			return err
+		}
 	}
-	now, err := goals.Replace(string(text), table)
-	if err != nil {
-		return fmt.Errorf("README.md: %w", err)
-	}
-	return os.WriteFile("README.md", []byte(now), 0o644)
+	return nil
 }
 
 // longest names the rows that took most of the time, with what was prepared for them.
