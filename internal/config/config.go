@@ -25,7 +25,8 @@ type Portal struct {
 	AgentListen string `koanf:"agentListen"`
 	// DataDir holds the portal's keys and the private PostgreSQL.
 	DataDir string `koanf:"dataDir"`
-	// SecretsKey is the file with the key that seals pools' credentials; one in DataDir where none is set. Portals of one database share it.
+	// SecretsKey is the file with the key that seals the key of the hosts' authority, pools' credentials and first boots. It is in
+	// DataDir by default. Portals of one database share it.
 	SecretsKey string `koanf:"secretsKey"`
 	// PublicURL is the address that browsers and the join command use. Where none is set it follows from Listen; it is
 	// empty while Listen's port is 0, which only the opened listener knows.

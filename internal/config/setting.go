@@ -26,7 +26,7 @@ var portalSettings = []setting{
 	{"listen", "127.0.0.1:8443", "`host:port` for browsers and the API"},
 	{"agentListen", "127.0.0.1:8444", "`host:port` for agents, which speak mutual TLS"},
 	{"dataDir", "/var/lib/quantix", "`directory` of the portal's keys and its private PostgreSQL"},
-	{"secretsKey", "", "`file` with the key that seals the credentials of pools; without it, secrets.key in the data directory, which is made. Portals that share a database need the same"},
+	{"secretsKey", "", "`file` with the key that seals the key of the hosts' authority, the credentials of pools and first boots; without it, secrets.key in the data directory, which the first start makes. Portals that share a database need the same"},
 	{"publicUrl", "", "`URL` that browsers and the join command use; without it, the address that follows from listen"},
 	{"agentUrl", "", "`URL` that agents dial, a balancer's before several portals; without it, the address that follows from agentListen"},
 	{"pairUrl", "", "`URL` at which hosts reach this very portal, for consoles; without it, agentUrl. Behind a balancer each portal has its own"},
