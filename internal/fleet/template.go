@@ -328,7 +328,7 @@ func (v VMView) AllowsTemplateOfImages() (bool, string) {
 	}
 	for i, d := range v.Spec.Disks {
 		if d.ImageID == "" || d.VersionID == "" {
-			return false, fmt.Sprintf("Disk %d was made from no image of the library. Shut the VM down, and make the template of its disks as they are.", i+1)
+			return false, fmt.Sprintf("Disk %d was made from no image of the library. Make the template of copies of its disks as they are now.", i+1)
 		}
 	}
 	return true, ""
