@@ -191,11 +191,11 @@ func imagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Template
 	for i, d := range vm.Spec.Disks {
 		k := slices.IndexFunc(rows, func(r db.HoldImagesRow) bool { return r.ID == d.ImageID })
 		if k < 0 || !rows[k].Open && !policy.May(a, policy.InfraChange, "") {
-			return task, fleet.Errorf(fleet.Conflict, "The image of disk %d is not in the library any more, or not published to the project. Shut the VM down, and make the template of its disks as they are.", i+1)
+			return task, fleet.Errorf(fleet.Conflict, "The image of disk %d is not in the library any more, or not published to the project. Make the template of copies of its disks as they are now.", i+1)
 		}
 		version, err := q.GetImageVersion(ctx, d.VersionID)
 		if err != nil || version.ImageVersion.ImageID != d.ImageID {
-			return task, fleet.Errorf(fleet.Conflict, "The image of disk %d has that version no more. Shut the VM down, and make the template of its disks as they are.", i+1)
+			return task, fleet.Errorf(fleet.Conflict, "The image of disk %d has that version no more. Make the template of copies of its disks as they are now.", i+1)
 		}
 	}
 	return task, nil
