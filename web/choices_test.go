@@ -1,27 +1,11 @@
 package web_test
 
 import (
-	"fmt"
 	"net/http"
 	"testing"
 
 	"quantix/internal/fleet"
 )
-
-// many fills a fleet in which nothing to choose from fits into one select. Each pool has an ISO and an image.
-func (p *portal) many() (host fleet.HostID) {
-	p.t.Helper()
-	for i := range 600 {
-		host = p.addHost(fmt.Sprintf("host-%03d", i), 0)
-		p.addProject(fmt.Sprintf("project-%03d", i))
-	}
-	for i := range 600 {
-		p.addPool(fmt.Sprintf("pool-%03d", i), host)
-		p.addNetwork(fmt.Sprintf("net-%03d", i), host)
-		p.addUser(fmt.Sprintf("user-%03d", i), fleet.RoleNone)
-	}
-	return host
-}
 
 func TestChoicesAreForThoseWhoMayChoose(t *testing.T) {
 	t.Parallel()
