@@ -206,7 +206,7 @@ func Password(p PasswordPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "new", Label: "New password", Type: "password", Required: true, Error: p.Errors.At("new"),
-				Hint: "At least 12 characters.", Attrs: templ.Attributes{"autocomplete": "new-password"}}).Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "At least 10 characters.", Attrs: templ.Attributes{"autocomplete": "new-password"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
