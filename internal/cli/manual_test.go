@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -158,73 +157,6 @@ func TestManualNamesEveryMetric(t *testing.T) {
 				t.Errorf("the manual does not name the metric %s", m[1])
 			}
 		}
-	}
-}
-
-var (
-	codeOf  = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`|\\*\\*")
-	labelOf = regexp.MustCompile(`(?:^|[^\w*])\*([^*\n]+)\*`)
-)
-
-// pages are the sources of what pages show.
-func pages(t *testing.T) string {
-	t.Helper()
-	var out strings.Builder
-	for _, dir := range []string{"views", "web", "static/js", "internal/fleet", "internal/control"} {
-		err := filepath.WalkDir("../../"+dir, func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "_templ.go") {
-				return err
-			}
-			text, err := os.ReadFile(name)
-			out.Write(text)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return out.String()
-}
-
-// shown reports whether a page has the label as all of a text. A label that ends with " …" is the beginning of one.
-func shown(source, label string) bool {
-	begin, open := strings.CutSuffix(label, " …")
-	for at := 0; ; {
-		i := strings.Index(source[at:], begin)
-		if i < 0 {
-			return false
-		}
-		before, after := source[:at+i], source[at+i+len(begin):]
-		at += i + 1
-		line := before[strings.LastIndexByte(before, '\n')+1:]
-		begins := strings.TrimLeft(line, "\t") == "" || strings.ContainsAny(line[len(line)-1:], "\"`>")
-		if begins && (open || strings.ContainsAny(after[:1], "\n\"`<{")) {
-			return true
-		}
-	}
-}
-
-func TestManualNamesLabelsAsPagesShowThem(t *testing.T) {
-	t.Parallel()
-	source := pages(t)
-	files, err := filepath.Glob("../../static/docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := 0
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range labelOf.FindAllStringSubmatch(codeOf.ReplaceAllString(string(text), ""), -1) {
-			if found++; !shown(source, m[1]) {
-				t.Errorf("%s: no page shows %q", filepath.Base(name), m[1])
-			}
-		}
-	}
-	if found < 150 {
-		t.Errorf("%d labels were found", found)
 	}
 }
 

@@ -121,15 +121,16 @@ func source(t *testing.T, fit func(name string) bool, dirs ...string) string {
 
 var emphasized = regexp.MustCompile(`<em>(.*?)</em>`)
 
-// alone reports whether text has the label as the whole of a string or of an element, or at its beginning.
+// alone reports whether text has the label as the whole of a string or of an element. A label that ends with " …" is the beginning of one.
 func alone(text, label string) bool {
+	label, open := strings.CutSuffix(label, " …")
 	for {
 		at := strings.Index(text, label)
 		if at < 1 {
 			return false
 		}
 		before, after := text[at-1], text[at+len(label):]
-		if strings.IndexByte("\">\t", before) >= 0 && (after == "" || strings.IndexByte("\"<\n :,{", after[0]) >= 0 || strings.HasPrefix(after, "…")) {
+		if strings.IndexByte("\"`>\t", before) >= 0 && (open || after == "" || strings.IndexByte("\"`<\n{", after[0]) >= 0) {
 			return true
 		}
 		text = after
@@ -140,15 +141,12 @@ func alone(text, label string) bool {
 func TestLabelsInTheManualAreOnThePages(t *testing.T) {
 	t.Parallel()
 	pages := source(t, func(name string) bool {
-		return strings.HasSuffix(name, ".templ") || strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_templ.go") && !strings.HasSuffix(name, "_test.go")
-	}, "views", "internal/fleet", "web")
+		return strings.HasSuffix(name, ".templ") || strings.HasSuffix(name, ".js") ||
+			strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_templ.go") && !strings.HasSuffix(name, "_test.go")
+	}, "views", "internal/fleet", "internal/control", "web", "static/js")
 	for _, c := range chapters() {
 		for _, m := range emphasized.FindAllStringSubmatch(c.HTML, -1) {
-			label := strings.TrimSuffix(html.UnescapeString(m[1]), "…")
-			if label == "italics" {
-				continue
-			}
-			if !alone(pages, label) {
+			if label := html.UnescapeString(m[1]); !alone(pages, label) {
 				t.Errorf("%s: no page has the label %q", c.Title, label)
 			}
 		}
@@ -230,7 +228,10 @@ func TestSearchFindsAnswers(t *testing.T) {
 		"transferPorts":                      "configuration#agent",
 		"cloud-init ssh key":                 "first-boot#give-a-user-a-key-and-a-static-address",
 		"API token":                          "tenants#create-an-api-token",
-		"haproxy":                            "several-portals#the-balancer",
+		"haproxy":                            "several-portals#haproxy",
+		"nginx":                              "several-portals#nginx",
+		"clone a running VM":                 "images#clone-a-running-vm",
+		"rate limit of a NIC":                "networks#rate-limits",
 		"keep two VMs apart":                 "virtual-machines#placement-rules",
 		"how is a disk moved to other pool?": "virtual-machines#move-a-disk-to-another-pool",
 		"prometheus metrics":                 "monitoring#metrics-of-the-portal",
