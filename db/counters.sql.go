@@ -71,7 +71,7 @@ func (q *Queries) CountFoundOn(ctx context.Context, hosts []string) ([]CountFoun
 }
 
 const countedVMs = `-- name: CountedVMs :many
-SELECT id, project_id, host_id, heard, attention, cpus, memory_mib FROM vms WHERE id > $1 ORDER BY id LIMIT $2
+SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM vms WHERE id > $1 ORDER BY id LIMIT $2
 `
 
 type CountedVMsParams struct {
@@ -85,6 +85,7 @@ type CountedVMsRow struct {
 	HostID    fleet.HostID
 	Heard     string
 	Attention bool
+	Drifted   bool
 	Cpus      int32
 	MemoryMib int64
 }
@@ -105,6 +106,7 @@ func (q *Queries) CountedVMs(ctx context.Context, arg CountedVMsParams) ([]Count
 			&i.HostID,
 			&i.Heard,
 			&i.Attention,
+			&i.Drifted,
 			&i.Cpus,
 			&i.MemoryMib,
 		); err != nil {
@@ -119,7 +121,7 @@ func (q *Queries) CountedVMs(ctx context.Context, arg CountedVMsParams) ([]Count
 }
 
 const countedVMsNamed = `-- name: CountedVMsNamed :many
-SELECT id, project_id, host_id, heard, attention, cpus, memory_mib FROM vms WHERE id = ANY ($1::text[])
+SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM vms WHERE id = ANY ($1::text[])
 `
 
 type CountedVMsNamedRow struct {
@@ -128,6 +130,7 @@ type CountedVMsNamedRow struct {
 	HostID    fleet.HostID
 	Heard     string
 	Attention bool
+	Drifted   bool
 	Cpus      int32
 	MemoryMib int64
 }
@@ -148,6 +151,7 @@ func (q *Queries) CountedVMsNamed(ctx context.Context, ids []string) ([]CountedV
 			&i.HostID,
 			&i.Heard,
 			&i.Attention,
+			&i.Drifted,
 			&i.Cpus,
 			&i.MemoryMib,
 		); err != nil {

@@ -34,6 +34,8 @@ type Assignment struct {
 	Forward            *string
 	Subnets            *string
 	SecurityGroupID    *fleet.SecurityGroupID
+	Error              string
+	FileSystem         *string
 }
 
 type Audit struct {
@@ -667,6 +669,7 @@ type VM struct {
 	Expiry             fleet.Expiry
 	Misplaced          []int32
 	ScheduleTrouble    string
+	Drifted            bool
 }
 
 type VMPlan struct {

@@ -84,7 +84,7 @@ func (q *Queries) DropVM(ctx context.Context, id fleet.VMID) error {
 }
 
 const getVM = `-- name: GetVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -138,6 +138,7 @@ func (q *Queries) GetVM(ctx context.Context, arg GetVMParams) (GetVMRow, error) 
 		&i.VM.Expiry,
 		&i.VM.Misplaced,
 		&i.VM.ScheduleTrouble,
+		&i.VM.Drifted,
 		&i.HostName,
 		&i.ProjectName,
 		&i.LookedAt,
@@ -158,7 +159,7 @@ func (q *Queries) HoldMACs(ctx context.Context, macs []string) error {
 }
 
 const lockVM = `-- name: LockVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -213,6 +214,7 @@ func (q *Queries) LockVM(ctx context.Context, arg LockVMParams) (LockVMRow, erro
 		&i.VM.Expiry,
 		&i.VM.Misplaced,
 		&i.VM.ScheduleTrouble,
+		&i.VM.Drifted,
 		&i.HostName,
 		&i.ProjectName,
 		&i.LookedAt,
@@ -486,7 +488,7 @@ func (q *Queries) VMTouched(ctx context.Context, subject fleet.Subject) (bool, e
 }
 
 const vMsNamed = `-- name: VMsNamed :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = ANY ($1::text[]) AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 `
@@ -543,6 +545,7 @@ func (q *Queries) VMsNamed(ctx context.Context, arg VMsNamedParams) ([]VMsNamedR
 			&i.VM.Expiry,
 			&i.VM.Misplaced,
 			&i.VM.ScheduleTrouble,
+			&i.VM.Drifted,
 			&i.HostName,
 			&i.ProjectName,
 			&i.LookedAt,

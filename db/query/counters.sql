@@ -1,10 +1,10 @@
 -- name: CountedVMs :many
 -- What of each VM is counted, in the order of ids.
-SELECT id, project_id, host_id, heard, attention, cpus, memory_mib FROM vms WHERE id > @after ORDER BY id LIMIT @most;
+SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM vms WHERE id > @after ORDER BY id LIMIT @most;
 
 -- name: CountedVMsNamed :many
 -- The same of some. Those that are gone are not among them.
-SELECT id, project_id, host_id, heard, attention, cpus, memory_mib FROM vms WHERE id = ANY (@ids::text[]);
+SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM vms WHERE id = ANY (@ids::text[]);
 
 -- name: CountFound :many
 SELECT host_id, count(*)::bigint AS vms FROM found_vms GROUP BY host_id;

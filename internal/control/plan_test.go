@@ -73,6 +73,7 @@ func TestIndexesAreUsed(t *testing.T) {
 			return err
 		}},
 		"VMs that need attention":         {"vms v", "vms_in_need", vms("attention:yes")},
+		"VMs that have drifted":           {"vms v", "vms_by_drift", vms("drift:yes")},
 		"the dashboard's list":            {"v.attention", "vms_in_need", func() error { _, err := c.Overview(t.Context(), chief); return err }},
 		"all tasks":                       {"tasks t", "tasks_on_top", tasks(chief, "")},
 		"tasks that failed":               {"tasks t", "tasks_failed", tasks(chief, "state:failed")},
@@ -127,6 +128,8 @@ func TestListsStayShortWhenHostsFallSilent(t *testing.T) {
 			{},
 			{Filter: "attention:yes"},
 			{Filter: "attention:no"},
+			{Filter: "drift:yes"},
+			{Filter: "drift:no"},
 			{Filter: "phase:running"},
 			{Filter: "phase:unknown"},
 			{Filter: "-phase:unknown"},

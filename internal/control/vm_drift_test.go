@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -16,6 +17,62 @@ func (s *site) drifted(name string, drift ...fleet.Drift) fleet.VMView {
 	return s.get(v.ID)
 }
 
+func TestDriftNeedsAttentionAndIsFiltered(t *testing.T) {
+	s := newSite(t)
+	v := s.drifted("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")})
+	silent := s.drifted("silent", fleet.Drift{Field: "name", Applied: "silent", Actual: "loud"})
+	s.exec(`UPDATE vms SET host_id = $1 WHERE id = $2`, s.h2, silent.ID)
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
+	s.vm("same", fleet.Stopped)
+	names := func(list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[fleet.VMView], error), filter string) (names []string) {
+		page, err := list(t.Context(), s.member, fleet.Query{Filter: filter})
+		for _, vm := range page.Items {
+			names = append(names, vm.Name)
+			if (len(vm.Status.Drift) > 0) != (vm.Name != "same") {
+				t.Errorf("%s lists %s with the drift %v", filter, vm.Name, vm.Status.Drift)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return names
+	}
+	for filter, want := range map[string][]string{
+		"drift:yes": {"web"}, "drift:no": {"same", "silent"}, "-drift:yes": {"same", "silent"}, "-drift:no": {"web"}, "drift:yes,no": {"same", "silent", "web"},
+	} {
+		if got := names(s.ListVMs, filter); !slices.Equal(got, want) {
+			t.Errorf("%s lists %v, want %v", filter, got, want)
+		}
+	}
+	if got := names(s.ListVMRows, "attention:yes drift:yes"); !slices.Equal(got, []string{"web"}) || !v.Attention {
+		t.Errorf("the drifted VMs that need attention are %v (its page says %t)", got, v.Attention)
+	}
+	s.refused("another value", fleet.Invalid, "Values: yes, no", func() error {
+		_, err := s.ListVMs(t.Context(), chief, fleet.Query{Filter: "drift:perhaps"})
+		return err
+	})
+	count := func() int {
+		t.Helper()
+		if _, err := s.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+		o, err := s.Overview(t.Context(), s.member)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.VMsDrifted
+	}
+	if n := count(); n != 1 {
+		t.Errorf("the dashboard counts %d drifted VMs", n)
+	}
+	if _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(); n != 0 || len(names(s.ListVMs, "drift:yes")) != 0 {
+		t.Errorf("a VM that is being deleted counts as drifted: %d", n)
+	}
+}
+
 func raw(text string) json.RawMessage { return json.RawMessage(text) }
 
 func TestWhatWasChangedOnTheHostIsTakenOver(t *testing.T) {
@@ -25,9 +82,6 @@ func TestWhatWasChangedOnTheHostIsTakenOver(t *testing.T) {
 		fleet.Drift{Field: "memoryMiB", Applied: "256 MiB", Actual: "512 MiB", Take: raw("512")},
 		fleet.Drift{Field: "name", Applied: "web", Actual: "shop", Take: raw(`"shop"`)},
 		fleet.Drift{Field: "watchdog", Applied: "none", Actual: "/dev/watchdog of h1"})
-	if v.Attention {
-		t.Error("a change on the host is no trouble")
-	}
 	take := func(a fleet.Actor, seen map[string]string) error {
 		_, _, err := s.TakeOver(t.Context(), a, v.ID, seen)
 		return err

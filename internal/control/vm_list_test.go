@@ -215,6 +215,7 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 				ErrorOf:  rapid.SampledFrom([]fleet.JobKind{"", fleet.VMApply, fleet.VMStart, fleet.VMShutdown, fleet.VMStop, fleet.VMPause, fleet.VMResume, fleet.VMReset}).Draw(t, "order"),
 				NextBoot: rapid.SampledFrom([][]string{nil, {}, {"cpus"}}).Draw(t, "nextBoot"),
 				Faults:   rapid.SampledFrom([][]fleet.Fault{nil, nil, {}, {{Code: "new", Text: "It hums."}}, {{Code: fleet.FaultHealth}, {Code: fleet.FaultLost}}}).Draw(t, "faults"),
+				Drift:    rapid.SampledFrom([][]fleet.Drift{nil, nil, {}, {{Field: "cpus", Applied: "1", Actual: "3"}}}).Draw(t, "drift"),
 				NICs:     rapid.SampledFrom([][]fleet.NICState{nil, {}, {{Addresses: []string{"10.0.0.7"}}}, {{MAC: "52:54:00:00:00:01"}}, {{Addresses: []string{"10.0.0.5", "fe80::1"}}, {Addresses: []string{`10\.0."0.6`}}}}).Draw(t, "nics"),
 			}
 		}

@@ -60,7 +60,7 @@ func TestWrongFiltersAreExplained(t *testing.T) {
 		"a*b*c*d*e*":                           "at most 12 asterisks, and a value 4",
 		"name:a*b*,c*d*e*f*g*":                 "at most 12 asterisks, and a value 4",
 		strings.Repeat("a*b*c* ", 5):           "at most 12 asterisks, and a value 4",
-		"colour:red":                           `no filter key "colour". Keys here: phase, attention, host`,
+		"colour:red":                           `no filter key "colour". Keys here: phase, attention, drift, host`,
 		":red":                                 `no filter key ""`,
 		"phase:":                               "a value is missing",
 		"phase:running,":                       "a value is missing",

@@ -5,6 +5,7 @@ var (
 	VMKeys = FilterKeys{
 		{"phase", "what it does now", texts(VMPhases)},
 		{"attention", "whether it waits for a person", []string{"yes", "no"}},
+		{"drift", "whether its definition on its host differs from the spec", []string{"yes", "no"}},
 		{"host", "name of its host", nil},
 		{"project", "name of its project", nil},
 		{"name", "its name", nil},

@@ -68,8 +68,8 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 	return settled(*vm.Status)
 }
 
-// NeedsAttention reports whether the VM waits for a person: its host is not heard, something is wrong with it there, two hosts run
-// it, it expires, or nothing is on its way and the VM is gone, has crashed, or its last order failed and did not come about in another way. A
+// NeedsAttention reports whether the VM waits for a person: its host is not heard, something is wrong with it there, it has drifted, two
+// hosts run it, it expires, or nothing is on its way and the VM is gone, has crashed, or its last order failed and did not come about in another way. A
 // later order that succeeds ends it, but for what is wrong. Column vms.attention is the same decision for hosts that are heard; a
 // test holds the two together.
 func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
@@ -78,12 +78,18 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 		return false
 	case !Fresh(seen, now):
 		return true
-	case len(vm.Status.Faults) > 0 || vm.Contested() || vm.Guard.Expiry != "" || vm.ScheduleTrouble != "" || len(vm.Misplaced) > 0:
+	case len(vm.Status.Faults) > 0 || len(vm.Status.Drift) > 0 || vm.Contested() || vm.Guard.Expiry != "" || vm.ScheduleTrouble != "" || len(vm.Misplaced) > 0:
 		return true
-	case vm.Generation > vm.ObservedGeneration || vm.Ordered != "":
-		return false
 	}
-	return vm.Status.Power == Absent || vm.Status.Power == Crashed || vm.Status.Error != "" && !vm.cameAbout()
+	return vm.idle() && (vm.Status.Power == Absent || vm.Status.Power == Crashed) || vm.OrderFailed()
+}
+
+// idle reports whether nothing is on its way to the VM's host.
+func (vm VM) idle() bool { return vm.Generation <= vm.ObservedGeneration && vm.Ordered == "" }
+
+// OrderFailed reports whether the VM's last order failed, did not come about in another way, and no newer one is on its way.
+func (vm VM) OrderFailed() bool {
+	return vm.Status != nil && vm.idle() && vm.Status.Error != "" && !vm.cameAbout()
 }
 
 // cameAbout reports whether the failed order was one for a power that the VM has by now: its guest took its time to shut down,

@@ -1,6 +1,8 @@
 package vm
 
 import (
+	"strings"
+
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 )
@@ -24,6 +26,15 @@ func actual(vm fleet.VMView, field, wanted string) string {
 		return d.Actual
 	}
 	return wanted
+}
+
+// driftWords names the fields that differ: "vCPUs, memory".
+func driftWords(vm *fleet.VMView) string {
+	words := make([]string, len(vm.Status.Drift))
+	for i, d := range vm.Status.Drift {
+		words[i] = fieldWord(d.Field)
+	}
+	return strings.Join(words, ", ")
 }
 
 func driftOf(vm fleet.VMView, field string) *fleet.Drift {

@@ -47,10 +47,10 @@ func (n *counters) silent() []fleet.HostID {
 }
 
 // sum is what VMs of one project and phase add up to.
-type sum struct{ vms, inNeed, cpus, memoryMiB int64 }
+type sum struct{ vms, inNeed, drifted, cpus, memoryMiB int64 }
 
 func (s sum) plus(r group) sum {
-	return sum{s.vms + r.Vms, s.inNeed + r.Attention, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
+	return sum{s.vms + r.Vms, s.inNeed + r.Attention, s.drifted + r.Drifted, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
 }
 
 // place is where a VM counts.
@@ -63,7 +63,7 @@ type place struct {
 // group is what the VMs of one place add up to.
 type group struct {
 	place
-	Vms, Attention, Cpus, MemoryMib int64
+	Vms, Attention, Drifted, Cpus, MemoryMib int64
 }
 
 // usage is what some VMs add up to.

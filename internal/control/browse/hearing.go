@@ -135,17 +135,33 @@ func (b *Browse) attentionTerm(ctx context.Context, s *statement, t fleet.Term) 
 	if err != nil {
 		return err
 	}
+	s.yesOrNo(t, func() string { return "v.attention OR " + s.unknown(hosts) },
+		func() string { return "NOT v.attention AND (" + s.heard(hosts) + " OR " + unacted + ")" })
+	return nil
+}
+
+// driftTerm asks for the VMs that have drifted, or for those that have not. What a silent host reported of drift is not believed, as on pages.
+func (b *Browse) driftTerm(ctx context.Context, s *statement, t fleet.Term) error {
+	hosts, err := b.hearing(ctx)
+	if err != nil {
+		return err
+	}
+	s.yesOrNo(t, func() string { return "v.drifted AND " + s.heard(hosts) },
+		func() string { return "NOT (v.drifted AND COALESCE(" + s.heard(hosts) + ", false))" })
+	return nil
+}
+
+// yesOrNo adds the condition of each answer that a term with the values "yes" and "no" asks for.
+func (s *statement) yesOrNo(t fleet.Term, yes, no func() string) {
 	parts := []string{"false"}
-	for _, need := range []bool{true, false} {
-		asked := slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches("no") != need })
-		switch {
-		case asked == t.Not:
-		case need:
-			parts = append(parts, "v.attention OR "+s.unknown(hosts))
-		default:
-			parts = append(parts, "NOT v.attention AND ("+s.heard(hosts)+" OR "+unacted+")")
-		}
+	asked := func(answer string) bool {
+		return slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches(answer) }) != t.Not
+	}
+	if asked("yes") {
+		parts = append(parts, yes())
+	}
+	if asked("no") {
+		parts = append(parts, no())
 	}
 	s.and("((" + strings.Join(parts, ") OR (") + "))")
-	return nil
 }

@@ -79,6 +79,7 @@ func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, silent []fleet.Hos
 		for phase, s := range phases {
 			o.VMs[phase] += int(s.vms)
 			o.VMsInNeed += int(s.inNeed)
+			o.VMsDrifted += int(s.drifted)
 			o.CommittedCPUs += int(s.cpus)
 			o.CommittedMemoryBytes += s.memoryMiB << 20
 		}
@@ -89,6 +90,7 @@ func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, silent []fleet.Hos
 				o.VMs[phase] -= int(g.Vms)
 				o.VMs[fleet.PhaseUnknown] += int(g.Vms)
 				o.VMsInNeed += int(g.Vms - g.Attention)
+				o.VMsDrifted -= int(g.Drifted)
 			}
 		}
 	}

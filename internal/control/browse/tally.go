@@ -32,6 +32,7 @@ type sums struct {
 type counted struct {
 	group     int32
 	attention bool
+	drifted   bool
 	cpus      int32
 	memoryMiB int64
 }
@@ -51,7 +52,7 @@ func (s *sums) set(id fleet.VMID, r db.CountedVMsRow) {
 		g = int32(len(s.groups))
 		s.groups, s.at[p] = append(s.groups, group{place: p}), g
 	}
-	now := counted{g, r.Attention, r.Cpus, r.MemoryMib}
+	now := counted{g, r.Attention, r.Drifted, r.Cpus, r.MemoryMib}
 	if was, ok := s.vms[id]; ok {
 		if was == now {
 			return
@@ -79,6 +80,9 @@ func (s *sums) add(v counted, n int) {
 	if v.attention {
 		g.Attention += int64(n)
 	}
+	if v.drifted {
+		g.Drifted += int64(n)
+	}
 	s.hosts[g.HostID] = s.hosts[g.HostID].plus(v, g.Heard, n)
 	s.projects[g.ProjectID] = s.projects[g.ProjectID].plus(v, g.Heard, n)
 }
@@ -101,6 +105,9 @@ func (s *sums) differ(other *sums) (ids []fleet.VMID) {
 		g := group{place: of.groups[v.group].place, Vms: 1, Cpus: int64(v.cpus), MemoryMib: v.memoryMiB}
 		if v.attention {
 			g.Attention = 1
+		}
+		if v.drifted {
+			g.Drifted = 1
 		}
 		return g, true
 	}

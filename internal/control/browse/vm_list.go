@@ -129,6 +129,8 @@ func (b *Browse) vmTerm(ctx context.Context, s *statement, t fleet.Term) error {
 		return b.phaseTerm(ctx, s, t)
 	case "attention":
 		return b.attentionTerm(ctx, s, t)
+	case "drift":
+		return b.driftTerm(ctx, s, t)
 	case "host", "project":
 		ids, err := b.named(ctx, t.Key+"s", t.Any)
 		if err == nil {
