@@ -66,16 +66,11 @@ func deviceWords(patterns []string) string {
 }
 
 // mountedAt finds a mount of the device but at dir: by the device's number, and by the name that the mount bears, for what has a number of
-// its own for each mount (btrfs). The fields of a line are those of mountIn.
+// its own for each mount (btrfs).
 func mountedAt(table string, device fs.FileInfo, dir string) (at string, ok bool) {
-	for line := range strings.Lines(table) {
-		first, second, _ := strings.Cut(line, " - ")
-		before, after := strings.Fields(first), strings.Fields(second)
-		if len(before) < 5 || len(after) < 2 || unescape(before[4]) == dir {
-			continue
-		}
-		if before[2] == deviceNumber(device) || sameDevice(unescape(after[1]), device) {
-			return unescape(before[4]), true
+	for m := range mounts(table) {
+		if m.Point != dir && (m.device == deviceNumber(device) || sameDevice(m.Source, device)) {
+			return m.Point, true
 		}
 	}
 	return "", false

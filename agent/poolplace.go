@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"slices"
 	"strconv"
@@ -33,6 +34,8 @@ type Sighting struct {
 	Inode  uint64
 	// Options are those of the mount, then those of its file system: "rw,relatime,errors=remount-ro".
 	Options string
+	// FileSystem is the one that the directory lies on; nil where the kernel does not tell.
+	FileSystem *fleet.FileSystem
 }
 
 // Place is the directory that a pool was first used in. The marker is what counts. Numbers of devices change with reboots and
@@ -63,7 +66,7 @@ func SeePlace(dir string) (Sighting, error) {
 		return Sighting{}, err
 	}
 	s := Sighting{There: true, Inode: inode(info)}
-	s.Mount, s.Options = mountOf(self)
+	s.Mount, s.FileSystem, s.Options = mountOf(self)
 	s.Marker, err = readMarker(root)
 	return s, err
 }
@@ -119,42 +122,84 @@ func UnmarkPlace(dir string, id fleet.PoolID) error {
 	return root.Remove(PoolMarker)
 }
 
-// mountOf is the file system that the open directory lies on, and its options; nothing where the kernel does not say.
-func mountOf(dir *os.File) (Mount, string) {
+// mountOf is the mount that the open directory lies on, its file system, and its options; nothing where the kernel does not tell.
+func mountOf(dir *os.File) (Mount, *fleet.FileSystem, string) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", dir.Fd()))
 	if err != nil {
-		return Mount{}, ""
+		return Mount{}, nil, ""
 	}
 	_, id, _ := strings.Cut(string(text), "mnt_id:")
 	id, _, _ = strings.Cut(strings.TrimSpace(id), "\n")
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return Mount{}, ""
+		return Mount{}, nil, ""
 	}
 	return mountIn(string(table), id)
 }
 
-// mountIn finds a mount in the kernel's table, whose lines are: id, parent, device, root, point, options, any number of
-// others, "-", type, source, options.
-func mountIn(table, id string) (Mount, string) {
-	for line := range strings.Lines(table) {
-		first, second, ok := strings.Cut(line, " - ")
-		before, after := strings.Fields(first), strings.Fields(second)
-		if ok && len(before) > 5 && before[0] == id && len(after) > 1 {
-			return Mount{Point: unescape(before[4]), Type: after[0], Source: unescape(after[1])}, optionsOf(before[5:6], after[2:])
+// mountIn finds a mount in the kernel's table by its ID.
+func mountIn(table, id string) (Mount, *fleet.FileSystem, string) {
+	for m := range mounts(table) {
+		if m.id == id {
+			return m.Mount, fileSystemOf(table, m), optionsOf(m.options...)
 		}
 	}
-	return Mount{}, ""
+	return Mount{}, nil, ""
+}
+
+// mountEntry is one line of /proc/self/mountinfo.
+type mountEntry struct {
+	Mount
+	id, device string
+	options    []string // the mount's, then the file system's
+}
+
+// mounts reads the kernel's table, whose lines are: id, parent, device, root, point, options, any number of others, "-", type, source, options.
+func mounts(table string) iter.Seq[mountEntry] {
+	return func(yield func(mountEntry) bool) {
+		for line := range strings.Lines(table) {
+			first, second, _ := strings.Cut(line, " - ")
+			before, after := strings.Fields(first), strings.Fields(second)
+			if len(before) < 6 || len(after) < 2 {
+				continue
+			}
+			m := mountEntry{Mount{Point: unescape(before[4]), Type: after[0], Source: unescape(after[1])}, before[0], before[2], append(before[5:6:6], after[2:]...)}
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// exported are the types of file systems whose source names the same one on every host.
+var exported = map[string]string{
+	"nfs": "nfs", "nfs4": "nfs", "cifs": "cifs", "smb3": "cifs", "fuse.glusterfs": "glusterfs", "ceph": "ceph", "fuse.ceph": "ceph", "lustre": "lustre",
+}
+
+// fileSystemOf identifies the mount's file system. Exports that the kernel mounts from one file system of a server share its device number: the first
+// source in alphabetical order stands for all of them.
+func fileSystemOf(table string, of mountEntry) *fleet.FileSystem {
+	kind := exported[of.Type]
+	if kind == "" {
+		return &fleet.FileSystem{ID: of.device}
+	}
+	source := of.Source
+	for m := range mounts(table) {
+		if m.device == of.device && exported[m.Type] == kind {
+			source = min(source, m.Source)
+		}
+	}
+	return &fleet.FileSystem{ID: Legible(kind + " " + source), Shared: true}
 }
 
 // mostOptions bounds what is told of a mount's options, in bytes.
 const mostOptions = 400
 
 // optionsOf joins lists of options, each option once; "rw" goes where another one says "ro".
-func optionsOf(lists ...[]string) string {
+func optionsOf(lists ...string) string {
 	var all []string
 	for _, l := range lists {
-		for o := range strings.SplitSeq(strings.Join(l, ","), ",") {
+		for o := range strings.SplitSeq(l, ",") {
 			if o != "" && !slices.Contains(all, o) {
 				all = append(all, o)
 			}

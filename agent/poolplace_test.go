@@ -3,6 +3,7 @@ package agent
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -29,19 +30,19 @@ func TestPlacesAreJudged(t *testing.T) {
 		"never used, there":                  {nil, Sighting{There: true, Mount: root, Inode: 1}, ""},
 		"never used, its own marker":         {nil, Sighting{There: true, Marker: mine}, ""},
 		"never used, another pool's":         {nil, Sighting{There: true, Marker: theirs}, string(theirs)},
-		"its marker":                         {marked, Sighting{true, mine, disk, 7, ""}, ""},
-		"its marker on another device":       {marked, Sighting{true, mine, Mount{"/srv", "ext4", "/dev/sdc1"}, 9, ""}, ""},
-		"another pool's marker":              {marked, Sighting{true, theirs, disk, 7, ""}, "belongs to another pool"},
+		"its marker":                         {marked, Sighting{true, mine, disk, 7, "", nil}, ""},
+		"its marker on another device":       {marked, Sighting{true, mine, Mount{"/srv", "ext4", "/dev/sdc1"}, 9, "", nil}, ""},
+		"another pool's marker":              {marked, Sighting{true, theirs, disk, 7, "", nil}, "belongs to another pool"},
 		"gone":                               {marked, Sighting{}, "is gone"},
-		"made again":                         {marked, Sighting{true, "", disk, 8, ""}, "its marker .quantix-pool is missing"},
-		"the marker alone is gone":           {marked, Sighting{true, "", disk, 7, ""}, "its marker .quantix-pool is missing"},
-		"not mounted":                        {marked, Sighting{true, "", root, 8, ""}, "is not mounted: ext4 of /dev/sdb1 belongs at /srv"},
-		"another file system over it":        {marked, Sighting{true, "", Mount{"/srv/vm", "tmpfs", "tmpfs"}, 1, ""}, "lies over /srv/vm: tmpfs, mounted at /srv/vm"},
-		"another file system at its mount":   {marked, Sighting{true, "", Mount{"/srv", "xfs", "/dev/sdc1"}, 1, ""}, "lies over /srv/vm: xfs of /dev/sdc1, mounted at /srv"},
-		"no marker could be written":         {unmarked, Sighting{true, "", nas, 7, ""}, ""},
-		"no marker, another directory":       {unmarked, Sighting{true, "", nas, 8, ""}, "not the one"},
-		"no marker, not mounted":             {unmarked, Sighting{true, "", disk, 7, ""}, "is not mounted: nfs4 of nas:/vm"},
-		"no marker, marked by another since": {unmarked, Sighting{true, theirs, nas, 7, ""}, "belongs to another pool"},
+		"made again":                         {marked, Sighting{true, "", disk, 8, "", nil}, "its marker .quantix-pool is missing"},
+		"the marker alone is gone":           {marked, Sighting{true, "", disk, 7, "", nil}, "its marker .quantix-pool is missing"},
+		"not mounted":                        {marked, Sighting{true, "", root, 8, "", nil}, "is not mounted: ext4 of /dev/sdb1 belongs at /srv"},
+		"another file system over it":        {marked, Sighting{true, "", Mount{"/srv/vm", "tmpfs", "tmpfs"}, 1, "", nil}, "lies over /srv/vm: tmpfs, mounted at /srv/vm"},
+		"another file system at its mount":   {marked, Sighting{true, "", Mount{"/srv", "xfs", "/dev/sdc1"}, 1, "", nil}, "lies over /srv/vm: xfs of /dev/sdc1, mounted at /srv"},
+		"no marker could be written":         {unmarked, Sighting{true, "", nas, 7, "", nil}, ""},
+		"no marker, another directory":       {unmarked, Sighting{true, "", nas, 8, "", nil}, "not the one"},
+		"no marker, not mounted":             {unmarked, Sighting{true, "", disk, 7, "", nil}, "is not mounted: nfs4 of nas:/vm"},
+		"no marker, marked by another since": {unmarked, Sighting{true, theirs, nas, 7, "", nil}, "belongs to another pool"},
 	} {
 		err := KeptPool{ID: mine, Path: "/srv/vm", Place: c.place}.Judge(c.now)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -126,16 +127,21 @@ func TestMountTable(t *testing.T) {
 	const table = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 ro,errors=remount-ro
 90 22 0:40 / /srv/my\040vm rw shared:2 master:1 - nfs4 nas:/a\134b rw
 91 90 0:41 / /srv/my\040vm rw - tmpfs tmpfs rw
+92 22 8:1 /srv /mnt/bind rw - ext4 /dev/sda1 rw
+93 22 0:40 / /srv/second rw - nfs nas:/a/2 rw
 `
 	for id, want := range map[string]struct {
 		Mount
 		options string
+		on      *fleet.FileSystem
 	}{
-		"22": {Mount{"/", "ext4", "/dev/sda1"}, "relatime,ro,errors=remount-ro"}, "90": {Mount{"/srv/my vm", "nfs4", `nas:/a\b`}, "rw"},
-		"91": {Mount{"/srv/my vm", "tmpfs", "tmpfs"}, "rw"}, "9": {},
+		"22": {Mount{"/", "ext4", "/dev/sda1"}, "relatime,ro,errors=remount-ro", &fleet.FileSystem{ID: "8:1"}}, "92": {Mount{"/mnt/bind", "ext4", "/dev/sda1"}, "rw", &fleet.FileSystem{ID: "8:1"}},
+		"90": {Mount{"/srv/my vm", "nfs4", `nas:/a\b`}, "rw", &fleet.FileSystem{ID: "nfs nas:/a/2", Shared: true}},
+		"93": {Mount{"/srv/second", "nfs", "nas:/a/2"}, "rw", &fleet.FileSystem{ID: "nfs nas:/a/2", Shared: true}},
+		"91": {Mount{"/srv/my vm", "tmpfs", "tmpfs"}, "rw", &fleet.FileSystem{ID: "0:41"}}, "9": {},
 	} {
-		if got, options := mountIn(table, id); got != want.Mount || options != want.options {
-			t.Errorf("mount %s is %+v with %q, want %+v", id, got, options, want)
+		if got, on, options := mountIn(table, id); got != want.Mount || options != want.options || !reflect.DeepEqual(on, want.on) {
+			t.Errorf("mount %s is %+v on %+v with %q, want %+v", id, got, on, options, want)
 		}
 	}
 }

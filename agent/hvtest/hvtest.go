@@ -273,6 +273,7 @@ var (
 		{"somebody's disk is neither cloned nor put into a drive", testDiskIsNoImage},
 		{"a pool of that name with another source is refused", testPoolClash},
 		{"a pool that the host had before stays when it is released", testPoolBefore},
+		{"pools on one file system report the same one", testPoolFileSystem},
 		{"a pool that somebody stops stays stopped until it is ordered again", testPoolStopped},
 		{"a directory that belongs to another pool is refused", testPoolMarker},
 		{"a pool outside the agent's roots is refused", testPoolRoots},

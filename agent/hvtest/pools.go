@@ -26,6 +26,23 @@ func testPoolStopped(t *testing.T, h *host) {
 	}
 }
 
+// testPoolFileSystem has two directories side by side: the portal counts their room once.
+func testPoolFileSystem(t *testing.T, h *host) {
+	first, second := h.pool(), h.pool()
+	var on [2]fleet.FileSystem
+	for i, p := range []fleet.Pool{first, second} {
+		h.waitPool(p, "reported with its file system", func(s fleet.PoolStatus) bool {
+			if s.FileSystem != nil {
+				on[i] = *s.FileSystem
+			}
+			return s.State == fleet.PoolActive && s.FileSystem != nil
+		})
+	}
+	if on[0] != on[1] || on[0].ID == "" || on[0].Shared {
+		t.Errorf("the pools are on %+v and %+v", on[0], on[1])
+	}
+}
+
 func testPoolMisplaced(t *testing.T, h *host) {
 	for how, words := range map[Misplacement]string{
 		Moved: "is gone", Emptied: "its marker .quantix-pool is missing", Covered: "Another file system lies over",

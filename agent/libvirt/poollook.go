@@ -91,7 +91,7 @@ func (g *poolLook) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 			return g.misplaced(l, kept, wrong)
 		}
 		if g.pool.Spec.Kind.Is().Files {
-			g.w.try(path.Clean(g.pool.Spec.Path), now.Options)
+			g.w.try(path.Clean(g.pool.Spec.Path), now)
 		}
 	}
 	return g.w.lookInside(l, ref, g.pool, st, func(err error) { g.poolFailed(g.pool, err) })
@@ -161,7 +161,7 @@ func (w *poolWatch) inactive(st fleet.PoolStatus) fleet.PoolStatus {
 }
 
 // try writes and reads a little in the pool's directory, as rarely as the pool is refreshed.
-func (w *poolWatch) try(dir, options string) {
+func (w *poolWatch) try(dir string, now agent.Sighting) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
 	w.mu.Unlock()
@@ -171,7 +171,7 @@ func (w *poolWatch) try(dir, options string) {
 	p, err := agent.ProbePlace(dir)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.trial.MountOptions, w.trial.Error = options, ""
+	w.trial.MountOptions, w.trial.FileSystem, w.trial.Error = now.Options, now.FileSystem, ""
 	w.trial.WriteMicros, w.trial.ReadMicros = agent.SteadyMicros(w.trial.WriteMicros, p.Write), agent.SteadyMicros(w.trial.ReadMicros, p.Read)
 	if err != nil {
 		w.trial.Error = err.Error()
@@ -225,7 +225,7 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 	w.mu.Unlock()
 	st.State, st.Volumes = fleet.PoolActive, volumes
 	st.Error = strings.Join(slices.DeleteFunc([]string{tried.Error, unlisted, agent.VolumesUnread(volumes)}, func(s string) bool { return s == "" }), " ")
-	st.MountOptions, st.WriteMicros, st.ReadMicros = tried.MountOptions, tried.WriteMicros, tried.ReadMicros
+	st.MountOptions, st.FileSystem, st.WriteMicros, st.ReadMicros = tried.MountOptions, tried.FileSystem, tried.WriteMicros, tried.ReadMicros
 	st.CapacityBytes, st.UsedBytes, st.AvailableBytes = int64(capacity), int64(used), int64(available)
 	if !p.Spec.Kind.Is().Makes {
 		st.UsedBytes, st.AvailableBytes = 0, 0 // LUNs fill all of their pool from the start; how full they are, their guests know

@@ -51,7 +51,7 @@ type poolWatch struct {
 	total     int    // volumes are the first of so many
 	unlisted  string // why volumes are those of an earlier look; empty: they are not
 	told      fleet.PoolStatus
-	trial     fleet.PoolStatus // what the last one of writing showed: options, durations, error
+	trial     fleet.PoolStatus // what the last one of writing showed: options, file system, durations, error
 	healAt    time.Time        // not before this is it started again
 	healWait  time.Duration
 }

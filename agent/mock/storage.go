@@ -60,6 +60,14 @@ type pool struct {
 	foreign bool // the host had it before
 }
 
+// fileSystem is that of a server where the pool is an export of one. Local directories side by side lie on one file system.
+func fileSystem(s fleet.PoolSpec) *fleet.FileSystem {
+	if s.Kind.Is().Mounted {
+		return &fleet.FileSystem{ID: s.Source(), Shared: s.Shared}
+	}
+	return &fleet.FileSystem{ID: path.Dir(s.Path)}
+}
+
 // at returns the directory of a source, made with its first volumes where it is new; the hosts' lock is held.
 func (s *Storage) at(source string, first []fleet.Volume) *directory {
 	d, ok := s.dirs[source]
@@ -278,6 +286,7 @@ func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 	s := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: p.dir.capacity, MountPath: p.spec.Path}
 	if p.spec.Kind.Is().Files {
 		s.MountOptions, s.WriteMicros, s.ReadMicros = "rw,relatime", 800, 200
+		s.FileSystem = fileSystem(p.spec)
 	}
 	for _, f := range p.dir.files {
 		v := f.Volume

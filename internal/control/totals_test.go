@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -38,4 +39,42 @@ func TestNoHostsClaimsBreakTheSums(t *testing.T) {
 	if _, err := r.ListHosts(t.Context(), chief, fleet.Query{}); err != nil {
 		t.Error(err)
 	}
+}
+
+// Pools on one file system of a host, and mounts of one export, have its room together.
+func TestStorageOfOneFileSystemCountsOnce(t *testing.T) {
+	s := newSite(t)
+	total := func(want string) {
+		t.Helper()
+		o, err := s.Overview(t.Context(), chief)
+		if got := fmt.Sprintf("%d of %d", o.StorageUsedBytes, o.StorageBytes); err != nil || got != want {
+			t.Errorf("%s used, want %s, %v", got, want, err)
+		}
+	}
+	says := func(pool fleet.PoolID, host fleet.HostID, capacity int, on string) {
+		t.Helper()
+		s.exec(`UPDATE assignments SET status = jsonb_build_object('state', 'active', 'capacityBytes', $3::bigint, 'usedBytes', $3::bigint / 10, 'fileSystem', $4::jsonb)
+			WHERE pool_id = $1 AND host_id = $2`, pool, host, capacity, on)
+	}
+	const disk, nas, other = `{"id": "8:1"}`, `{"id": "nfs nas:/vm", "shared": true}`, `{"id": "8:2"}`
+	second := s.addPool("second", `{"kind":"dir","path":"/srv/iso","shared":false}`, s.h1, s.h2)
+	mounted := s.addPool("mounted", `{"kind":"dir","path":"/net/vm","shared":false}`, s.h1, s.h2)
+	cluster := s.addPool("cluster", `{"kind":"dir","path":"/cluster","shared":true}`, s.h1, s.h2)
+	says(s.nfs, s.h1, 5000, nas)
+	says(s.nfs, s.h2, 5000, nas)
+	says(s.local, s.h1, 100, disk)
+	says(second, s.h1, 100, disk)      // beside the pool "local"
+	says(second, s.h2, 200, disk)      // another host's disk
+	says(mounted, s.h1, 5000, nas)     // the export of the pool "nfs"
+	says(mounted, s.h2, 5000, nas)     //
+	says(cluster, s.h1, 70_000, other) // shared: a device of each host, and the same bytes
+	says(cluster, s.h2, 70_000, other)
+	total("7530 of 75300")
+	// An older agent does not report file systems: a shared pool counts once, another one on each host.
+	s.exec(`UPDATE assignments SET status = status - 'fileSystem'`)
+	total("8540 of 85400")
+	// Reports of a silent host, and pools that are not active, count nothing.
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
+	s.exec(`UPDATE assignments SET status = status || '{"state":"failed"}' WHERE pool_id = $1`, cluster)
+	total("1020 of 10200")
 }

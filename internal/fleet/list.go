@@ -47,7 +47,7 @@ type Found struct {
 type Overview struct {
 	Hosts                map[HostPhase]int `json:"hosts"`
 	VMs                  map[Phase]int     `json:"vms"`
-	VMsInNeed            int               `json:"vmsInNeed"` // of the VMs, those that wait for a person
+	VMsInNeed            int               `json:"vmsInNeed"`  // of the VMs, those that wait for a person
 	VMsDrifted           int               `json:"vmsDrifted"` // of the VMs, those that drifted on a host that is heard
 	FoundVMs             int               `json:"foundVms"`
 	Pools                map[Tone]int      `json:"pools"`

@@ -63,6 +63,14 @@ type PoolStatus struct {
 	Error          string    `json:"error,omitempty"`    // what is wrong, in libvirt's own words where they are its: of an active pool that it is degraded
 	Note           string    `json:"note,omitempty"`     // what is to be known, and no fault
 	ByOthers       bool      `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host, Quantix did not
+	// FileSystem is the one that the pool's directory lies on; nil: it has no directory, or an older agent does not report it.
+	FileSystem *FileSystem `json:"fileSystem,omitempty"`
+}
+
+// FileSystem identifies a file system, so that pools on the same one are counted once.
+type FileSystem struct {
+	ID     string `json:"id"`               // its source ("nfs nas:/vms") where a server exports it, else its device number on the host ("8:1")
+	Shared bool   `json:"shared,omitempty"` // a server exports it: the ID means the same file system on all hosts
 }
 
 // Volume is one volume of a pool. Format is "qcow2", "raw", "iso", ….

@@ -120,6 +120,7 @@ func addHosts(o *fleet.Overview, sums *counters, whole wholeSums) {
 		o.CPUThreads += int(x.threads)
 		o.MemoryBytes = fleet.AddBytes(o.MemoryBytes, x.memoryBytes)
 	}
+	o.StorageBytes, o.StorageUsedBytes = whole.storage.CapacityBytes, whole.storage.UsedBytes
 	o.Attention = append(o.Attention, whole.troubled...)
 }
 
@@ -150,8 +151,6 @@ func (b *Browse) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview,
 	for _, r := range pools {
 		v := poolView(a, r, whole.pools[r.ID], rooms[r.ID])
 		o.Pools[v.Health.Tone]++
-		o.StorageBytes = fleet.AddBytes(o.StorageBytes, v.Health.CapacityBytes)
-		o.StorageUsedBytes = fleet.AddBytes(o.StorageUsedBytes, v.Health.UsedBytes)
 		names[r.ID] = r.Name
 	}
 	if len(whole.worst.pools) == 0 || !policy.May(a, policy.InfraSee, "") {

@@ -19,6 +19,7 @@ type wholeSums struct {
 	troubled []fleet.Attention // hosts, the worst first, as many as the list of these holds
 	pools    map[fleet.PoolID][]poolGroup
 	rooms    map[fleet.PoolID]fleet.Room     // of shared pools that many hosts have
+	storage  fleet.Room                      // of all pools, each file system counted once
 	worst    struct{ pools, hosts []string } // of each pool that wants a person the cell that stands for it
 }
 
@@ -33,6 +34,9 @@ func (b *Browse) sumWhole(ctx context.Context, _ []everything) (map[everything]w
 		return nil, err
 	}
 	if w.pools, err = b.allPoolGroups(ctx, w.silent); err != nil {
+		return nil, err
+	}
+	if w.storage, err = b.storageTotal(ctx); err != nil {
 		return nil, err
 	}
 	if err := b.findWorst(ctx, &w); err != nil {
