@@ -7,7 +7,6 @@ package db
 
 import (
 	"context"
-	"time"
 
 	"quantix/internal/fleet"
 )
@@ -169,7 +168,7 @@ const failedTasks = `-- name: FailedTasks :many
 SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, t.held, t.stage, t.stage_wait, (SELECT h.name FROM hosts h WHERE h.id = t.host_id)::text AS host FROM tasks t
 WHERE t.state IN ('failed', 'unknown') AND t.ended_at > now() - interval '1 hour' AND t.host_id IS NOT NULL
   AND ($1::boolean OR t.project_id = ANY ($2::text[]))
-ORDER BY t.ended_at DESC LIMIT 20
+ORDER BY t.ended_at DESC LIMIT 200
 `
 
 type FailedTasksParams struct {
@@ -258,60 +257,6 @@ func (q *Queries) LabelGroups(ctx context.Context, arg LabelGroupsParams) ([]Lab
 	for rows.Next() {
 		var i LabelGroupsRow
 		if err := rows.Scan(&i.Value, &i.Labelled, &i.Vms); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const vMsInNeed = `-- name: VMsInNeed :many
-SELECT v.id, v.name, v.heard, v.spec, v.status, v.elsewhere, now()::timestamptz AS now, (SELECT h.name FROM hosts h WHERE h.id = v.host_id)::text AS host FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.attention AND is_fresh(s.looked_at, $1::interval)
-  AND ($2::boolean OR v.project_id = ANY ($3::text[]))
-ORDER BY v.name, v.id LIMIT 20
-`
-
-type VMsInNeedParams struct {
-	Fresh       time.Duration
-	AllProjects bool
-	Projects    []string
-}
-
-type VMsInNeedRow struct {
-	ID        fleet.VMID
-	Name      string
-	Heard     string
-	Spec      fleet.VMSpec
-	Status    *fleet.VMStatus
-	Elsewhere []fleet.Sighting
-	Now       time.Time
-	Host      string
-}
-
-// Those of silent hosts are not among them: there the host wants a person, once.
-func (q *Queries) VMsInNeed(ctx context.Context, arg VMsInNeedParams) ([]VMsInNeedRow, error) {
-	rows, err := q.db.Query(ctx, vMsInNeed, arg.Fresh, arg.AllProjects, arg.Projects)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []VMsInNeedRow{}
-	for rows.Next() {
-		var i VMsInNeedRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Name,
-			&i.Heard,
-			&i.Spec,
-			&i.Status,
-			&i.Elsewhere,
-			&i.Now,
-			&i.Host,
-		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -30,7 +30,9 @@ func (s *Server) certificateWarnings(now time.Time) (warnings []fleet.Attention)
 			if now.After(v.Until) {
 				tone = fleet.ToneBad
 			}
-			warnings = append(warnings, fleet.Attention{Kind: "certificate", ID: v.Use, Name: "TLS certificate", Tone: tone, Text: text})
+			warnings = append(warnings, fleet.Attention{
+				Kind: "certificate", ID: v.Use, Name: "TLS certificate", Tone: tone, Text: text, Count: 1, Objects: []fleet.AttentionObject{{ID: v.Use, Name: "TLS certificate"}},
+			})
 		}
 	}
 	return warnings

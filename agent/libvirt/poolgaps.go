@@ -43,16 +43,16 @@ func poolGaps(missing []string, look func(program string) (string, error)) (gaps
 		lacks[t] = true
 	}
 	for _, t := range fleet.PoolTypes() {
-		s := poolSources[t.Kind]
-		if lacks[s.libvirt] {
-			gaps = append(gaps, fleet.PoolGap{Kind: t.Kind, Why: fmt.Sprintf("This libvirt has no %s driver. Install %s.", s.libvirt, cmp.Or(s.driver, "its storage drivers"))})
+		need, libvirt := t.Kind.Needs(), poolSources[t.Kind].libvirt
+		if lacks[libvirt] {
+			gaps = append(gaps, fleet.PoolGap{Kind: t.Kind, Why: fmt.Sprintf("This libvirt has no %s driver. Install %s.", libvirt, cmp.Or(need.Driver, "its storage drivers"))})
 			continue
 		}
-		if s.helper == "" {
+		if need.Program == "" {
 			continue
 		}
-		if _, err := look(s.helper); err != nil {
-			gaps = append(gaps, fleet.PoolGap{Kind: t.Kind, Why: s.helper + " is missing. Install " + s.packages + "."})
+		if _, err := look(need.Program); err != nil {
+			gaps = append(gaps, fleet.PoolGap{Kind: t.Kind, Why: need.Program + " is missing. Install " + need.Packages + "."})
 		}
 	}
 	return gaps

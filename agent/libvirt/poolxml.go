@@ -18,34 +18,31 @@ var poolSources = map[fleet.PoolKind]poolSource{
 		}
 	}},
 	fleet.PoolNFS: {
-		libvirt: "netfs", helper: "mount.nfs", packages: "nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat)",
+		libvirt: "netfs",
 		source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
 			return netSource(p.Spec.Server, path.Clean(p.Spec.Export), "nfs")
 		},
 	},
 	fleet.PoolGluster: {
-		libvirt: "netfs", helper: "mount.glusterfs", packages: "glusterfs-client (Debian, Ubuntu) or glusterfs-fuse (Fedora, Red Hat)",
+		libvirt: "netfs",
 		source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
 			return netSource(p.Spec.Server, "/"+p.Spec.Volume, "glusterfs")
 		},
 	},
 	fleet.PoolISCSIDirect: {
 		libvirt: "iscsi-direct", blocks: iscsiDirect, secret: chapSecret, source: iscsiSource,
-		driver: "libvirt-daemon-driver-storage-iscsi-direct, and qemu-block-extra (Debian, Ubuntu) or qemu-block-iscsi (Fedora, Red Hat)",
 	},
 	fleet.PoolISCSI: {
 		libvirt: "iscsi", blocks: iscsiKernel, secret: chapSecret, source: iscsiSource, target: func(fleet.PoolSpec) string { return "/dev/disk/by-path" },
-		driver: "libvirt-daemon-driver-storage-iscsi", helper: "iscsiadm", packages: "open-iscsi (Debian, Ubuntu) or iscsi-initiator-utils (Fedora, Red Hat)",
 	},
 	fleet.PoolRBD: {
 		libvirt: "rbd", blocks: rbd, secret: cephSecret,
-		driver: "libvirt-daemon-driver-storage-rbd, and qemu-block-extra (Debian, Ubuntu) or qemu-block-rbd (Fedora, Red Hat)",
 		source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
 			return &libvirtxml.StoragePoolSource{Name: p.Spec.CephPool, Host: serversOf(p.Spec), Auth: poolAuth(p, "ceph")}
 		},
 	},
 	fleet.PoolLogical: {
-		libvirt: "logical", blocks: logical, helper: "lvm", packages: "lvm2", driver: "libvirt-daemon-driver-storage-logical",
+		libvirt: "logical", blocks: logical,
 		device: func(s fleet.PoolSpec) string { return "/dev/" + s.Group }, target: func(s fleet.PoolSpec) string { return "/dev/" + s.Group },
 		source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
 			return &libvirtxml.StoragePoolSource{Name: p.Spec.Group, Format: &libvirtxml.StoragePoolSourceFormat{Type: "lvm2"}}
@@ -54,14 +51,12 @@ var poolSources = map[fleet.PoolKind]poolSource{
 }
 
 type poolSource struct {
-	libvirt          string // its type of pool
-	helper, packages string // the program that mounts it, and what brings that; empty: the kernel does
-	driver           string // what brings libvirt's driver, where that is a package of its own
-	source           func(fleet.Pool) *libvirtxml.StoragePoolSource
-	target           func(fleet.PoolSpec) string // where libvirt wants to be told a place that follows from the source; nil: nowhere, or the pool's path
-	device           func(fleet.PoolSpec) string // what the agent's settings must allow; nil: it is on no device of the host
-	secret           *poolSecret                 // nil: it has none
-	blocks           *blocks                     // nil: its volumes are files below the pool's path
+	libvirt string // its type of pool
+	source  func(fleet.Pool) *libvirtxml.StoragePoolSource
+	target  func(fleet.PoolSpec) string // where libvirt wants to be told a place that follows from the source; nil: nowhere, or the pool's path
+	device  func(fleet.PoolSpec) string // what the agent's settings must allow; nil: it is on no device of the host
+	secret  *poolSecret                 // nil: it has none
+	blocks  *blocks                     // nil: its volumes are files below the pool's path
 }
 
 func netSource(server, dir, format string) *libvirtxml.StoragePoolSource {

@@ -12,19 +12,12 @@ SELECT host_id, count(*)::bigint AS vms FROM found_vms GROUP BY host_id;
 -- name: CountFoundOn :many
 SELECT host_id, count(*)::bigint AS vms FROM found_vms WHERE host_id = ANY (@hosts::text[]) GROUP BY host_id;
 
--- name: VMsInNeed :many
--- Those of silent hosts are not among them: there the host wants a person, once.
-SELECT v.id, v.name, v.heard, v.spec, v.status, v.elsewhere, now()::timestamptz AS now, (SELECT h.name FROM hosts h WHERE h.id = v.host_id)::text AS host FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.attention AND is_fresh(s.looked_at, @fresh::interval)
-  AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
-ORDER BY v.name, v.id LIMIT 20;
-
 -- name: FailedTasks :many
 -- What a host failed to do: one by one, also where many were asked for together.
 SELECT sqlc.embed(t), (SELECT h.name FROM hosts h WHERE h.id = t.host_id)::text AS host FROM tasks t
 WHERE t.state IN ('failed', 'unknown') AND t.ended_at > now() - interval '1 hour' AND t.host_id IS NOT NULL
   AND (@all_projects::boolean OR t.project_id = ANY (@projects::text[]))
-ORDER BY t.ended_at DESC LIMIT 20;
+ORDER BY t.ended_at DESC LIMIT 200;
 
 -- name: LabelGroups :many
 -- How a project's VMs spread over one label's values.

@@ -103,7 +103,7 @@ func TestFullPoolsWantAPerson(t *testing.T) {
 		got := ""
 		for _, a := range o.Attention {
 			if a.Kind == "pool" {
-				got = string(a.Tone) + " " + a.Name + ": " + a.Text
+				got = string(a.Tone) + " " + a.Name + ": " + a.Text + " " + a.Objects[0].Text
 			}
 		}
 		if got != attention {
@@ -113,9 +113,9 @@ func TestFullPoolsWantAPerson(t *testing.T) {
 	s.holds(s.local, 1000, 899, 0)
 	see(fleet.ToneOK, "1 of 1 hosts healthy", "")
 	s.holds(s.local, 1000, 900, 0)
-	see(fleet.ToneWarn, "1 of 1 hosts healthy, nearly full", "warn local: h1: Nearly full: 90 % used")
+	see(fleet.ToneWarn, "1 of 1 hosts healthy, nearly full", "warn local: Nearly full on h1, 90 % used")
 	s.holds(s.local, 1000, 970, 0)
-	see(fleet.ToneBad, "1 of 1 hosts healthy, full", "bad local: h1: Full: 97 % used")
+	see(fleet.ToneBad, "1 of 1 hosts healthy, full", "bad local: Full on h1, 97 % used")
 
 	s.holds(s.local, 1000, 100, 0)
 	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{
@@ -124,7 +124,7 @@ func TestFullPoolsWantAPerson(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const paused = "bad local: h1: A VM is paused there, because its storage is full or fails; 10 % used"
+	const paused = "bad local: VMs are paused, because their storage is full or fails on h1, 10 % used"
 	for _, status := range []string{
 		`{"power":"paused","reason":"I/O error"}`, `{"power":"paused","reason":"other","faults":[{"code":"io","text":"no space"}]}`,
 	} {

@@ -32,7 +32,9 @@ func TestTheDashboardNamesTheHostsThatWantAPerson(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, n := range o.Attention {
-			out = append(out, fmt.Sprint(n.Name, " ", n.Tone))
+			for _, o := range n.Objects {
+				out = append(out, fmt.Sprint(o.Name, " ", n.Tone))
+			}
 		}
 		return out
 	}

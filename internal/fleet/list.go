@@ -57,7 +57,7 @@ type Overview struct {
 	CommittedMemoryBytes int64             `json:"committedMemoryBytes"`
 	StorageBytes         int64             `json:"storageBytes"`
 	StorageUsedBytes     int64             `json:"storageUsedBytes"`
-	Attention            []Attention       `json:"attention"` // at most 20, worst first
+	Attention            []Attention       `json:"attention"` // one row for each cause, at most 20, worst first
 	CountedAt            time.Time         `json:"countedAt"`
 }
 
@@ -66,14 +66,4 @@ type VMTotals struct {
 	Phases map[Phase]int
 	InNeed int // of them, those that wait for a person
 	Found  int // that Quantix did not make
-}
-
-// Attention is one thing that wants a person.
-type Attention struct {
-	Kind string     `json:"kind"` // a noun, or "certificate": of the portal itself
-	ID   string     `json:"id"`
-	Name string     `json:"name"`
-	Tone Tone       `json:"tone"`
-	Text string     `json:"text"`
-	At   *time.Time `json:"at,omitempty"`
 }

@@ -55,6 +55,25 @@ func (k PoolKey) Tone() fleet.Tone {
 	return tone
 }
 
+// Cause is what is wrong with a cell of the group, in the host's words, without what differs from host to host.
+func (k PoolKey) Cause(words string) string {
+	switch {
+	case k.State == fleet.PoolInactive && k.ByOthers:
+		return "Stopped on the host by somebody else"
+	case k.State != fleet.PoolActive && words == "":
+		return k.State.Word()
+	case k.State != fleet.PoolActive:
+		return k.State.Word() + ": " + words
+	case k.Starved:
+		return "VMs are paused, because their storage is full or fails"
+	case k.UsedPercent >= faultUsed:
+		return "Full"
+	case k.Faulty:
+		return "Degraded: " + words
+	}
+	return "Nearly full"
+}
+
 // Notable reports whether a cell of the group wants a person: it cannot be used, or there is something to be known of it.
 func (k PoolKey) Notable() bool {
 	tone, notice := k.judge(1, "")

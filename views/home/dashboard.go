@@ -2,6 +2,9 @@
 package home
 
 import (
+	"cmp"
+	"strconv"
+	"strings"
 	"time"
 
 	"quantix/internal/fleet"
@@ -29,8 +32,8 @@ func (p DashboardPage) hosts() (all, online int) {
 func (p DashboardPage) vms() (all, running int) {
 	for ph, n := range p.Overview.VMs {
 		all += n
-		if ph == fleet.PhaseRunning || ph == fleet.PhaseNeedsRestart {
-			running += n
+		if ph == fleet.PhaseRunning { // as the list of states beside it counts
+			running = n
 		}
 	}
 	return all, running
@@ -39,14 +42,49 @@ func (p DashboardPage) vms() (all, running int) {
 func (p DashboardPage) pools() (all, ok int) {
 	for t, n := range p.Overview.Pools {
 		all += n
-		if t == fleet.ToneOK {
-			ok = n
+		if t == fleet.ToneOK || t == fleet.ToneIdle { // one that is on no host fails nowhere
+			ok += n
 		}
 	}
 	return all, ok
 }
 
 func (p DashboardPage) infra() bool { return policy.May(p.Actor, policy.InfraSee, "") }
+
+func (p DashboardPage) allWell() string {
+	if p.infra() {
+		return "Hosts that fall silent, pools that cannot be mounted, VMs and tasks that fail show here."
+	}
+	return "VMs and tasks that fail, and storage that does not work, show here."
+}
+
+// attentionID is the row's place on the page.
+func attentionID(x fleet.Attention) string {
+	if len(x.Objects) == 0 {
+		return "attention-" + x.Kind + "-" + strings.TrimPrefix(x.List, "/"+x.Kind+"s?filter=")
+	}
+	return "attention-" + x.Kind + "-" + x.Objects[0].ID
+}
+
+// attentionWords are the kinds whose word on the page is another than their key.
+var attentionWords = map[string]string{string(fleet.NounVM): "VM", string(fleet.NounSecurityGroup): "security group"}
+
+// attentionCount is how many objects the row is about: "3 pools".
+func attentionCount(x fleet.Attention) string {
+	word := plural(x.Count, cmp.Or(attentionWords[x.Kind], x.Kind))
+	if x.Count == 0 {
+		return word // how many is not known
+	}
+	return strconv.Itoa(x.Count) + " " + word
+}
+
+// attentionOn says where the cause of a single object is.
+func attentionOn(x fleet.Attention) string {
+	if x.Count == 1 && len(x.Objects) == 1 && x.Objects[0].Text != "" {
+		return "(" + x.Objects[0].Text + ")"
+	}
+	return ""
+}
 
 func plural(n int, noun string) string {
 	if n == 1 {

@@ -1,10 +1,10 @@
 package browse
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -43,6 +43,11 @@ func (b *Browse) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, e
 	}
 	slices.SortStableFunc(o.Attention, func(x, y fleet.Attention) int { return urgency[x.Tone] - urgency[y.Tone] })
 	o.Attention = o.Attention[:min(len(o.Attention), maxAttention)]
+	for i, x := range o.Attention {
+		if len(x.Objects) > 0 {
+			o.Attention[i].ID, o.Attention[i].Name = x.Objects[0].ID, x.Objects[0].Name
+		}
+	}
 	return o, nil
 }
 
@@ -124,20 +129,7 @@ func addHosts(o *fleet.Overview, sums *counters, whole wholeSums) {
 	o.Attention = append(o.Attention, whole.troubled...)
 }
 
-// hostTroubles say why hosts of a phase want a person, with what is known of a conflict and in the host's own words.
-var hostTroubles = map[fleet.HostPhase]func(conflict, words string) string{
-	fleet.HostConflict: func(conflict, _ string) string {
-		return "A second agent showed this host's identity: " + conflict
-	},
-	fleet.HostDegraded: func(_, words string) string {
-		return "Its hypervisor does not answer: " + cmp.Or(words, fleet.NoLook)
-	},
-	fleet.HostUnknown: func(string, string) string {
-		return "Its agent is not heard. What it said last may be outdated."
-	},
-}
-
-// addPools counts pools by health. A pool that wants a person is shown with the words of the host where it is worst.
+// addPools counts pools by health, and names those that need a person: for who sees hosts by cause, else as a whole.
 func (b *Browse) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview, whole wholeSums) error {
 	pools, err := b.poolRows(ctx, statement{}, " ORDER BY p.name, p.id")
 	if err != nil {
@@ -147,51 +139,46 @@ func (b *Browse) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview,
 	if err != nil {
 		return err
 	}
-	names := map[fleet.PoolID]string{}
+	views := map[fleet.PoolID]fleet.PoolView{}
+	var plain fleet.Causes
 	for _, r := range pools {
 		v := poolView(a, r, whole.pools[r.ID], rooms[r.ID])
+		views[r.ID] = v
 		o.Pools[v.Health.Tone]++
-		names[r.ID] = r.Name
-	}
-	if len(whole.worst.pools) == 0 || !policy.May(a, policy.InfraSee, "") {
-		return nil
-	}
-	var cells statement
-	cells.and("(a.pool_id, a.host_id) IN (SELECT * FROM unnest(" + cells.key(whole.worst.pools) + "::text[], " + cells.key(whole.worst.hosts) + "::text[]))")
-	found, err := b.poolCells(ctx, cells)
-	slices.SortFunc(found, func(x, y fleet.PoolHost) int { return cmp.Compare(names[x.PoolID], names[y.PoolID]) })
-	for _, h := range found {
-		o.Attention = append(o.Attention, fleet.Attention{Kind: "pool", ID: string(h.PoolID), Name: names[h.PoolID], Tone: h.Tone, Text: poolTrouble(h), At: h.SeenAt})
-	}
-	return err
-}
-
-func poolTrouble(h fleet.PoolHost) string {
-	switch {
-	case h.Notice != "":
-		return h.HostName + ": " + h.Notice
-	case h.Status != nil && h.Status.Error != "":
-		return h.State.Word() + " on " + h.HostName + ": " + h.Status.Error
-	}
-	return h.State.Word() + " on " + h.HostName
-}
-
-// addTrouble adds the VMs that wait for a person, and the tasks that failed within the last hour but those of such a VM: it
-// says itself what failed.
-func (b *Browse) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
-	vms, err := b.store.VMsInNeed(ctx, db.VMsInNeedParams{AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a), Fresh: fleet.Freshness})
-	if err != nil {
-		return store.Err(err)
-	}
-	shown := map[fleet.Subject]bool{}
-	for _, v := range vms {
-		shown[fleet.SubjectVM(v.ID)] = true
-		n := vmInNeed(a, v)
-		if !store.SeesHosts(a) {
-			n.Text = store.Concealed(n.Text, v.Host)
+		if v.Health.Tone != fleet.ToneOK && v.Health.Tone != fleet.ToneIdle {
+			text := v.Health.Summary
+			if v.Health.Tone == fleet.ToneUnknown {
+				text = "The state is unknown: no host that has it is heard."
+			}
+			plain.Add(fleet.Attention{
+				Kind: string(fleet.NounPool), Tone: v.Health.Tone, Text: text, Count: 1, List: "/pools?filter=tone:" + string(v.Health.Tone),
+				Objects: []fleet.AttentionObject{{ID: string(r.ID), Name: r.Name}},
+			})
 		}
-		o.Attention = append(o.Attention, n)
 	}
+	if store.SeesHosts(a) {
+		o.Attention = append(o.Attention, poolAttention(whole.causes, views)...)
+	} else {
+		o.Attention = append(o.Attention, plain.Rows...)
+	}
+	return nil
+}
+
+// addTrouble adds the VMs that need a person, and the tasks that failed within the last hour but those of an object that says itself what failed.
+func (b *Browse) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
+	pools := map[fleet.Subject]string{}
+	for _, row := range o.Attention {
+		for _, x := range row.Objects {
+			subject := fleet.SubjectOf(fleet.Noun(row.Kind), x.ID)
+			pools[subject] += row.Text + "\n"
+		}
+	}
+	rows, shown, err := b.vmCauses(ctx, a)
+	if err != nil {
+		return err
+	}
+	o.Attention = append(o.Attention, rows...)
+	addCounted(a, o)
 	if err := b.addUnapplied(ctx, a, o, shown); err != nil {
 		return err
 	}
@@ -199,34 +186,42 @@ func (b *Browse) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overvie
 	if err != nil {
 		return store.Err(err)
 	}
+	var failed fleet.Causes
 	for _, t := range tasks {
-		if shown[t.Task.Subject] {
+		task := store.TaskFor(a, store.TaskOf(t.Task, t.Host))
+		says := pools[task.Subject] // the same cause comes once
+		if shown[task.Subject] || task.Error != "" && (strings.Contains(says, task.Error) || strings.Contains(says, fleet.Nameless(task.Error, task.SubjectName))) {
 			continue
 		}
-		task := store.TaskFor(a, store.TaskOf(t.Task, t.Host))
 		text := task.Title() + " failed: " + task.Error
 		if task.State == fleet.JobUnknown {
 			text = task.Title() + " may or may not have happened: " + task.Error
 		}
-		o.Attention = append(o.Attention, fleet.Attention{Kind: "task", ID: string(task.ID), Name: task.SubjectName, Tone: fleet.ToneWarn, Text: text, At: task.EndedAt})
+		n := fleet.Attention{
+			Kind: "task", Tone: fleet.ToneWarn, Text: text, Count: 1, At: task.EndedAt, Objects: []fleet.AttentionObject{{ID: string(task.ID), Name: task.SubjectName}},
+			List: "/tasks?filter=state:" + string(task.State) + "+kind:" + string(task.Kind),
+		}
+		if store.SeesHosts(a) {
+			n.Remedy = fleet.RemedyFor("", "", task.Error)
+		}
+		failed.Add(n)
 	}
+	o.Attention = append(o.Attention, failed.Rows...)
 	return nil
 }
 
-// vmInNeed says what is wrong with the VM, or why in the phase's word, or, where the VM is well but for its last order, in that
-// order's, and in the hypervisor's own.
-func vmInNeed(a fleet.Actor, v db.VMsInNeedRow) fleet.Attention {
-	phase := fleet.Phase(v.Heard)
-	row := db.VM{Spec: v.Spec, Status: v.Status, Elsewhere: v.Elsewhere}
-	if vm := store.ShownTo(a, store.VMView(row, v.Host, "", &v.Now, v.Now)); len(vm.Status.Faults) > 0 {
-		return fleet.Attention{Kind: "vm", ID: string(v.ID), Name: v.Name, Tone: fleet.ToneBad, Text: vm.Status.Faults[0].Text}
+// addCounted adds the rows whose VMs the counters count: those that drifted, and, for who does not see the hosts' own rows, those of silent hosts.
+func addCounted(a fleet.Actor, o *fleet.Overview) {
+	if n := o.VMsDrifted; n > 0 {
+		o.Attention = append(o.Attention, fleet.Attention{
+			Kind: string(fleet.NounVM), Tone: fleet.ToneWarn, Text: "Changed on the host: the definition there differs from what was set here (drift).", Remedy: fleet.DriftRemedy,
+			Count: n, List: "/vms?filter=drift:yes",
+		})
 	}
-	tone, text := phase.Tone(), phase.Word()
-	if tone != fleet.ToneBad {
-		tone, text = fleet.ToneWarn, v.Status.Failure()
+	if n := o.VMs[fleet.PhaseUnknown]; n > 0 && !store.SeesHosts(a) {
+		o.Attention = append(o.Attention, fleet.Attention{
+			Kind: string(fleet.NounVM), Tone: fleet.ToneUnknown, Text: "The state is unknown: the host is not heard. Ask an administrator if this lasts.",
+			Count: n, List: "/vms?filter=phase:unknown",
+		})
 	}
-	if v.Status.Error != "" {
-		text += ": " + v.Status.Error
-	}
-	return fleet.Attention{Kind: "vm", ID: string(v.ID), Name: v.Name, Tone: tone, Text: text}
 }

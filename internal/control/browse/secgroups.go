@@ -199,6 +199,7 @@ func (b *Browse) addUnapplied(ctx context.Context, a fleet.Actor, o *fleet.Overv
 	if err != nil {
 		return store.Err(err)
 	}
+	var groups fleet.Causes
 	for _, r := range rows {
 		shown[fleet.SubjectOf(fleet.NounSecurityGroup, r.ID)] = true
 		text := fmt.Sprintf("Not applied on %s: %s", r.HostName, r.Words)
@@ -208,7 +209,11 @@ func (b *Browse) addUnapplied(ctx context.Context, a fleet.Actor, o *fleet.Overv
 		if !store.SeesHosts(a) {
 			text = store.Concealed(text, r.HostName)
 		}
-		o.Attention = append(o.Attention, fleet.Attention{Kind: string(fleet.NounSecurityGroup), ID: string(r.ID), Name: r.Name, Tone: fleet.ToneBad, Text: text})
+		groups.Add(fleet.Attention{
+			Kind: string(fleet.NounSecurityGroup), Tone: fleet.ToneBad, Text: text, Count: 1, List: "/security-groups",
+			Objects: []fleet.AttentionObject{{ID: string(r.ID), Name: r.Name}},
+		})
 	}
+	o.Attention = append(o.Attention, groups.Rows...)
 	return nil
 }

@@ -2,11 +2,9 @@ package browse
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
-	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 )
 
@@ -16,11 +14,11 @@ type everything struct{}
 // wholeSums are what all hosts and all cells of pools add up to, with what of them wants a person.
 type wholeSums struct {
 	hostSums
-	troubled []fleet.Attention // hosts, the worst first, as many as the list of these holds
+	troubled []fleet.Attention // hosts that need a person, by cause
 	pools    map[fleet.PoolID][]poolGroup
-	rooms    map[fleet.PoolID]fleet.Room     // of shared pools that many hosts have
-	storage  fleet.Room                      // of all pools, each file system counted once
-	worst    struct{ pools, hosts []string } // of each pool that wants a person the cell that stands for it
+	rooms    map[fleet.PoolID]fleet.Room // of shared pools that many hosts have
+	storage  fleet.Room                  // of all pools, each file system counted once
+	causes   []poolCause                 // for which pools need a person
 }
 
 // sumWhole adds up the whole fleet. Pages ask whole.
@@ -39,7 +37,7 @@ func (b *Browse) sumWhole(ctx context.Context, _ []everything) (map[everything]w
 	if w.storage, err = b.storageTotal(ctx); err != nil {
 		return nil, err
 	}
-	if err := b.findWorst(ctx, &w); err != nil {
+	if w.causes, err = b.poolCauses(ctx, w.pools); err != nil {
 		return nil, err
 	}
 	many := []string{}
@@ -101,7 +99,6 @@ func (b *Browse) poolSums(ctx context.Context, ids ...fleet.PoolID) (map[fleet.P
 type hostSums struct {
 	phases []hostSum
 	silent []fleet.HostID // of which what they say about VMs and pools is not believed
-	first  []fleet.HostID // by name, of each phase in which hosts want a person, as many as the list of what wants one holds
 }
 
 // hostSum is what the hosts of one phase add up to.
@@ -133,76 +130,12 @@ func (b *Browse) hostSums(ctx context.Context) (hostSums, error) {
 func (b *Browse) countHosts(ctx context.Context) (sums hostSums, err error) {
 	sums.phases, err = collect(ctx, b, "SELECT "+hostPhaseSQL+", count(*), "+total("h.threads")+", "+total("h.memory_bytes")+
 		", COALESCE(array_agg(h.id) FILTER (WHERE NOT "+fresh+"), '{}')"+
-		", COALESCE((array_agg(h.id ORDER BY h.name) FILTER (WHERE NOT "+fresh+" OR s.blind_since IS NOT NULL OR s.conflict <> ''))[1:"+strconv.Itoa(maxAttention)+"], '{}')"+
 		" FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id GROUP BY 1",
 		new(statement), func(row pgx.CollectableRow) (x hostSum, err error) {
-			var silent, first []fleet.HostID
-			err = row.Scan(&x.phase, &x.hosts, &x.threads, &x.memoryBytes, &silent, &first)
+			var silent []fleet.HostID
+			err = row.Scan(&x.phase, &x.hosts, &x.threads, &x.memoryBytes, &silent)
 			sums.silent = append(sums.silent, silent...)
-			if hostTroubles[x.phase] != nil {
-				sums.first = append(sums.first, first...)
-			}
 			return x, err
 		})
 	return sums, err
-}
-
-// troubledHosts names those that want a person.
-func (b *Browse) troubledHosts(ctx context.Context, sums hostSums) ([]fleet.Attention, error) {
-	if len(sums.first) == 0 {
-		return nil, nil
-	}
-	var s statement
-	s.and("h.id = ANY (" + s.key(store.Texts(sums.first)) + "::text[])")
-	s.and(hostPhaseSQL + " IN ('conflict', 'degraded', 'unknown')") // still
-	return collect(ctx, b, "SELECT h.id, h.name, "+hostPhaseSQL+" AS phase, s.conflict, COALESCE(h.status->>'error', ''), s.seen_at"+
-		" FROM hosts h JOIN host_sessions s ON s.host_id = h.id"+s.conditions()+" ORDER BY "+hostPhaseSQL+" = 'unknown', h.name LIMIT "+strconv.Itoa(maxAttention),
-		&s, func(row pgx.CollectableRow) (fleet.Attention, error) {
-			n := fleet.Attention{Kind: "host"}
-			var phase fleet.HostPhase
-			var conflict, words string
-			err := row.Scan(&n.ID, &n.Name, &phase, &conflict, &words, &n.At)
-			if says := hostTroubles[phase]; says != nil {
-				n.Tone, n.Text = phase.Tone(), says(conflict, words)
-			}
-			return n, err
-		})
-}
-
-// findWorst finds, of each pool that wants a person, the cell that stands for it.
-func (b *Browse) findWorst(ctx context.Context, w *wholeSums) error {
-	var worst []poolGroup
-	var of []string
-	for id, groups := range w.pools {
-		for _, g := range worstOf(groups) {
-			worst, of = append(worst, g), append(of, string(id))
-		}
-	}
-	if len(worst) == 0 {
-		return nil
-	}
-	var s statement
-	ranks := ranksOf(&s, worst, nil)
-	_, err := collect(ctx, b, `SELECT DISTINCT ON (x.object_id) x.object_id, x.host_id FROM (SELECT `+keySQL+cellsFrom+` WHERE a.pool_id = ANY (`+s.key(of)+`::text[])) x
-		JOIN `+ranks+` JOIN hosts h ON h.id = x.host_id ORDER BY x.object_id, g.rank, h.name`, &s, func(row pgx.CollectableRow) (none struct{}, err error) {
-		var pool, host string
-		err = row.Scan(&pool, &host)
-		w.worst.pools, w.worst.hosts = append(w.worst.pools, pool), append(w.worst.hosts, host)
-		return none, err
-	})
-	return err
-}
-
-// worstOf are the groups of which one cell stands for a pool that wants a person: those of the worst tone. None: it wants none.
-func worstOf(groups []poolGroup) (worst []poolGroup) {
-	for _, g := range groups {
-		switch {
-		case !g.Notable():
-		case worst == nil || urgency[g.Tone()] < urgency[worst[0].Tone()]:
-			worst = []poolGroup{g}
-		case g.Tone() == worst[0].Tone():
-			worst = append(worst, g)
-		}
-	}
-	return worst
 }

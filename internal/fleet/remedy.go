@@ -1,0 +1,102 @@
+package fleet
+
+import "regexp"
+
+// PoolNeed is what a host must have installed for a kind of pool.
+type PoolNeed struct {
+	Program, Packages string // the program that mounts it, and the packages with that; empty: the kernel does
+	Driver            string // the packages with libvirt's driver, where they are not its own
+}
+
+var poolNeeds = map[PoolKind]PoolNeed{
+	PoolNFS:     {Program: "mount.nfs", Packages: "nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat)"},
+	PoolGluster: {Program: "mount.glusterfs", Packages: "glusterfs-client (Debian, Ubuntu) or glusterfs-fuse (Fedora, Red Hat)"},
+	PoolISCSIDirect: {
+		Driver: "libvirt-daemon-driver-storage-iscsi-direct, and qemu-block-extra (Debian, Ubuntu) or qemu-block-iscsi (Fedora, Red Hat)",
+	},
+	PoolISCSI: {
+		Program: "iscsiadm", Packages: "open-iscsi (Debian, Ubuntu) or iscsi-initiator-utils (Fedora, Red Hat)", Driver: "libvirt-daemon-driver-storage-iscsi",
+	},
+	PoolRBD:     {Driver: "libvirt-daemon-driver-storage-rbd, and qemu-block-extra (Debian, Ubuntu) or qemu-block-rbd (Fedora, Red Hat)"},
+	PoolLogical: {Program: "lvm", Packages: "lvm2", Driver: "libvirt-daemon-driver-storage-logical"},
+}
+
+// Needs is what a host must have installed for pools of the kind.
+func (k PoolKind) Needs() PoolNeed { return poolNeeds[k] }
+
+// remedy is what mends a cause, which is known by its words.
+type remedy struct {
+	noun  Noun     // of what; empty: of anything
+	kind  PoolKind // of which pools; empty: of any
+	words *regexp.Regexp
+	do    string
+}
+
+// remedies has one row for each known cause. The first that fits counts.
+var remedies = func() (rows []remedy) {
+	add := func(noun Noun, kind PoolKind, words, do string) {
+		rows = append(rows, remedy{noun, kind, regexp.MustCompile(`(?i)` + words), do})
+	}
+	for _, t := range poolTypes {
+		need := t.Kind.Needs()
+		if need.Driver != "" {
+			add(NounPool, t.Kind, `missing backend for pool type|has no \S+ driver|unknown (storage )?pool type`, "Install "+need.Driver+" on the host.")
+		}
+		if need.Program != "" {
+			add(NounPool, t.Kind, regexp.QuoteMeta(need.Program)+`( is missing|\S* not found|: No such file)|cannot find '?`+regexp.QuoteMeta(need.Program)+
+				`|you might need a /sbin/mount|unknown filesystem type|missing codepage or helper program`, "Install "+need.Packages+" on the host.")
+		}
+	}
+	add(NounPool, "", `access denied by server`, "Allow the host's address in the server's export.")
+	add(NounPool, "", `connection refused|no route to host|timed out|unreachable|failed to resolve|name or service not known`,
+		"Check that the server runs, that its name resolves on the host, and that the host reaches it.")
+	add(NounPool, "", `^stopped on the host`, "Start the pool on its page.")
+	add(NounPool, "", `^not answering|does not answer`, "Check the storage and the host's network to it. The agent tries again by itself.")
+	add(NounPool, "", `^(full|nearly full)|storage is full|no space left`, "Delete volumes or snapshots that nobody needs, move disks to another pool, or enlarge the storage.")
+	add(NounPool, "", `read-only`, "Look for I/O errors in the host's log, and mount the file system read-write again.")
+	add("", "", `no space left`, "Free space in the pool, or move disks to another pool.")
+	add("", "", `cannot allocate memory|cannot set up guest memory`, "Free memory on the host: stop or migrate VMs, or give this VM less.")
+	add("", "", `failed to initialize kvm|could not access kvm`, "Enable virtualization in the host's firmware, and load kvm_intel or kvm_amd.")
+	add("", "", `network \S+ is not active`, "Start the network on the host.")
+	add("", "", `dnsmasq\S* (not found|.*no such file)`, "Install dnsmasq-base (Debian, Ubuntu) or dnsmasq (Fedora, Red Hat) on the host.")
+	return rows
+}()
+
+// RemedyFor is what mends what the words say is wrong with an object, of pools with one of the kind; empty: not known.
+func RemedyFor(noun Noun, kind PoolKind, words string) string {
+	for _, r := range remedies {
+		if (r.noun == "" || r.noun == noun) && (r.kind == "" || r.kind == kind) && r.words.MatchString(words) {
+			return r.do
+		}
+	}
+	return ""
+}
+
+// Remedy is what mends the state of a pool on a host; empty: nothing is wrong, or what mends it is not known.
+func (p PoolHost) Remedy(kind PoolKind) string {
+	words := p.Notice
+	if p.Status != nil && p.Status.Error != "" {
+		words += " " + p.Status.Error
+	}
+	if p.State != PoolActive && p.State != PoolInactive {
+		words = p.State.Word() + ": " + words
+	}
+	if p.Tone == ToneOK || p.State == PoolUnknown || p.State == PoolPending {
+		return ""
+	}
+	return RemedyFor(NounPool, kind, words)
+}
+
+var hostRemedies = map[HostPhase]string{
+	HostConflict: "Find out which machine is the right one, stop the other agent, and then clear the conflict on the host's page.",
+	HostDegraded: "Look at libvirtd on this host; the agent tries again by itself. VMs that run may still run.",
+	HostUnknown: "Check that the machine and its agent run (systemctl status quantix-agent), and that it reaches the portal. If its agent is lost, " +
+		"choose Join again among the host's actions.",
+	HostPending: "Start the agent on the host: systemctl enable --now quantix-agent",
+}
+
+// Remedy is what mends the phase of a host; empty: nothing is wrong.
+func (p HostPhase) Remedy() string { return hostRemedies[p] }
+
+// DriftRemedy is what ends drift.
+const DriftRemedy = "Open each VM, and take the change over or put it back."

@@ -1,0 +1,30 @@
+package fleet
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRemedies(t *testing.T) {
+	t.Parallel()
+	const mount = "mount: /mnt/x: bad option; for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> helper program."
+	for name, c := range map[string]struct {
+		cell PoolHost
+		kind PoolKind
+		want string
+	}{
+		"no NFS helper":        {PoolHost{State: PoolFailed, Tone: ToneBad, Status: &PoolStatus{Error: mount}}, PoolNFS, "Install nfs-common"},
+		"no Gluster helper":    {PoolHost{State: PoolFailed, Tone: ToneBad, Status: &PoolStatus{Error: mount}}, PoolGluster, "Install glusterfs-client"},
+		"no driver":            {PoolHost{State: PoolFailed, Tone: ToneBad, Status: &PoolStatus{Error: "internal error: missing backend for pool type 9 (iscsi)"}}, PoolISCSI, "Install libvirt-daemon-driver-storage-iscsi"},
+		"a server that is off": {PoolHost{State: PoolFailed, Tone: ToneBad, Status: &PoolStatus{Error: "mount.nfs: Connection refused"}}, PoolNFS, "Check that the server runs"},
+		"full":                 {PoolHost{State: PoolActive, Tone: ToneBad, Notice: "Full: 98 % used"}, PoolDir, "Delete volumes"},
+		"stalled":              {PoolHost{State: PoolStalled, Tone: ToneBad}, PoolNFS, "Check the storage"},
+		"well":                 {PoolHost{State: PoolActive, Tone: ToneOK}, PoolNFS, ""},
+		"silent":               {PoolHost{State: PoolUnknown, Tone: ToneUnknown, Status: &PoolStatus{Error: mount}}, PoolNFS, ""},
+		"not known":            {PoolHost{State: PoolFailed, Tone: ToneBad, Status: &PoolStatus{Error: "it hums"}}, PoolNFS, ""},
+	} {
+		if got := c.cell.Remedy(c.kind); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
