@@ -24,6 +24,7 @@ CREATE TRIGGER keep_phase_change BEFORE UPDATE ON vms FOR EACH ROW
 
 UPDATE vms SET drifted = true WHERE status->'drift' NOT IN ('null', '[]');
 CREATE INDEX vms_by_drift ON vms (name, id) WHERE drifted;
+CREATE INDEX vms_in_trouble ON vms (name, id) WHERE attention AND NOT drifted; -- the dashboard's causes but drift
 
 -- error is why a pool or network does not work on a host, in the host's words, so that the dashboard groups by it without reading the reports.
 -- file_system identifies the file system that a pool lies on: one that a server exports by its source, a local one by its host and device.

@@ -1,14 +1,11 @@
 package control_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"quantix/internal/control/browse"
-
 	"quantix/internal/fleet"
 )
 
@@ -146,84 +143,6 @@ func TestOverview(t *testing.T) {
 	other, err := s.Overview(t.Context(), s.stranger)
 	if err != nil || len(other.VMs) != 0 || other.VMsInNeed != 0 || len(other.Hosts) != 0 || len(other.Attention) != 1 || other.Attention[0].Kind != "pool" || other.CommittedCPUs != 0 || other.CPUThreads != 0 {
 		t.Errorf("a stranger sees %+v %v", other, err)
-	}
-}
-
-// attention is the dashboard's rows: "2 vm [a b]: text -> remedy (list)".
-func (s *site) attention(a fleet.Actor) (rows []string) {
-	s.t.Helper()
-	if _, err := s.RefreshCounters(s.t.Context(), fleet.SystemActor); err != nil {
-		s.t.Fatal(err)
-	}
-	o, err := s.Overview(s.t.Context(), a)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, x := range o.Attention {
-		var names []string
-		for _, object := range x.Objects {
-			names = append(names, strings.TrimSpace(object.Name+" "+object.Text))
-		}
-		rows = append(rows, fmt.Sprintf("%d %s %v: %s -> %s (%s)", x.Count, x.Kind, names, x.Text, x.Remedy, x.List))
-	}
-	return rows
-}
-
-func TestAttentionIsOneRowForEachCause(t *testing.T) {
-	s := newSite(t)
-	const helper = "Child process (/usr/bin/mount) unexpected exit status 32: mount: bad option; for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> helper program."
-	archive := s.addPool("archive", `{"kind":"nfs","path":"/mnt/archive","server":"nas","export":"/archive","shared":true}`, s.h1, s.h2)
-	for _, pool := range []fleet.PoolID{s.nfs, archive} {
-		s.exec(`UPDATE assignments SET status = jsonb_build_object('state', 'failed', 'error', $2::text) WHERE pool_id = $1`, pool, helper)
-	}
-	for _, name := range []string{"a1", "a2", "b"} {
-		v := s.vm(name, fleet.Running)
-		s.exec(`UPDATE vms SET status = status || jsonb_build_object('power', 'stopped', 'errorOf', 'vm.start', 'error', $2::text) WHERE id = $1`, v.ID,
-			map[bool]string{true: "cannot open " + name + ".qcow2: No space left on device", false: "no firmware"}[name != "b"])
-	}
-	for _, name := range []string{"d1", "d2"} {
-		s.drifted(name, fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")})
-	}
-	s.exec(`DELETE FROM jobs`)
-	s.exec(`DELETE FROM tasks`)
-	const full = "Free space in the pool, or move disks to another pool."
-	want := []string{
-		"2 pool [archive on 2 hosts nfs on 2 hosts]: Failed: " + helper + " -> Install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat) on the host. (/pools?filter=tone:bad)",
-		"2 vm [a1 a2]: Start failed: cannot open ….qcow2: No space left on device -> " + full + " (/vms?filter=attention:yes)",
-		"1 vm [b]: Start failed: no firmware ->  (/vms?filter=attention:yes)",
-		"2 vm []: Changed on the host: the definition there differs from what was set here (drift). -> " + fleet.DriftRemedy + " (/vms?filter=drift:yes)",
-	}
-	if diff := cmp.Diff(want, s.attention(chief)); diff != "" {
-		t.Error(diff)
-	}
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
-	hosts := "2 host [h1 h2]: Its agent is not heard. What it said last may be outdated. -> " + fleet.HostUnknown.Remedy() + " (/hosts?filter=phase:unknown)"
-	if diff := cmp.Diff([]string{hosts}, s.attention(chief)); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// What a tenant's tiles count as unwell has its row, in words without hosts.
-func TestTenantDashboardAgreesWithItself(t *testing.T) {
-	s := newSite(t)
-	s.vm("web", fleet.Running)
-	s.exec(`DELETE FROM jobs`)
-	s.exec(`DELETE FROM tasks`)
-	if rows := s.attention(s.member); len(rows) != 0 {
-		t.Errorf("a member whose VMs and pools are well reads %q", rows)
-	}
-	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out at h1"}' WHERE pool_id = $1`, s.nfs)
-	if diff := cmp.Diff([]string{"1 pool [nfs]: 0 of 2 hosts healthy ->  (/pools?filter=tone:bad)"}, s.attention(s.member)); diff != "" {
-		t.Error(diff)
-	}
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
-	rows := s.attention(s.member)
-	if len(rows) != 2 || !strings.HasPrefix(rows[0], "2 pool [local nfs]: The state is unknown") || !strings.HasPrefix(rows[1], "1 vm []: The state is unknown") {
-		t.Errorf("with silent hosts a member reads %q", rows)
-	}
-	o, err := s.Overview(t.Context(), s.member)
-	if err != nil || o.VMsInNeed != 1 || o.StorageBytes != 0 || o.CPUThreads != 0 {
-		t.Errorf("a member's totals are %+v, %v", o, err)
 	}
 }
 

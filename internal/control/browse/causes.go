@@ -157,12 +157,25 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 // vmsRead is how many VMs that need a person are grouped; of more than that the last row says how many.
 const vmsRead = 500
 
-// vmCauses is a row for each cause for which VMs of hosts that are heard need a person, but for drift, which the counters count.
+// vmsInNeed reads VMs of online hosts that need a person: first those that have not drifted, so that drift of many VMs, which has one row,
+// hides no other cause. more reports that there are VMs without drift beyond those read.
+func (b *Browse) vmsInNeed(ctx context.Context, a fleet.Actor) (vms []fleet.VMView, more bool, err error) {
+	for _, which := range []string{"v.drifted", "NOT v.drifted"} {
+		var s statement
+		s.visible(a, "v.project_id", "")
+		s.and("v.attention AND " + which + " AND s.host_id IS NOT NULL AND " + fresh)
+		read, err := collect(ctx, b, vmLines.columns+vmTables+s.conditions()+" ORDER BY v.name, v.id LIMIT "+strconv.Itoa(vmsRead), &s, vmLines.scan())
+		if err != nil {
+			return nil, false, err
+		}
+		more, vms = len(read) == vmsRead, append(read, vms...)
+	}
+	return vms, more, nil
+}
+
+// vmCauses is a row for each cause for which VMs of online hosts need a person, except drift, which the counters count.
 func (b *Browse) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Attention, vms map[fleet.Subject]bool, err error) {
-	var s statement
-	s.visible(a, "v.project_id", "")
-	s.and("v.attention AND s.host_id IS NOT NULL AND " + fresh)
-	read, err := collect(ctx, b, vmLines.columns+vmTables+s.conditions()+" ORDER BY v.name, v.id LIMIT "+strconv.Itoa(vmsRead), &s, vmLines.scan())
+	read, more, err := b.vmsInNeed(ctx, a)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -185,7 +198,7 @@ func (b *Browse) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Atte
 		}
 		causes.Add(n)
 	}
-	if len(read) == vmsRead {
+	if more {
 		causes.Rows = append(causes.Rows, fleet.Attention{
 			Kind: string(fleet.NounVM), Tone: fleet.ToneWarn, List: "/vms?filter=attention:yes",
 			Text: fmt.Sprintf("These are the causes of the first %d VMs by name. More need attention.", vmsRead),

@@ -42,14 +42,14 @@ func scanVMRows() pgx.RowToFunc[fleet.VMView] {
 	}
 	r.into = []any{
 		&r.ID, &r.project, &r.host, &r.Name, &r.labels, &r.Description, &r.Cpus, &r.MemoryMib, &r.Generation, &r.CreatedAt, &r.DeletedAt,
-		&r.ObservedGeneration, &r.ordered, &r.Elsewhere, &r.Misplaced, &r.power, &r.nextBoot, &r.heldBack, &r.addresses, &r.whole, &r.Status, &r.hostName, &r.projectName,
-		&r.seen, &r.now, &r.load,
+		&r.ObservedGeneration, &r.ordered, &r.Elsewhere, &r.Misplaced, &r.power, &r.nextBoot, &r.heldBack, &r.addresses, &r.whole, &r.Status,
+		&r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &r.hostName, &r.projectName, &r.seen, &r.now, &r.load,
 	}
 	return r.scan
 }
 
 func (r *vmRow) scan(row pgx.CollectableRow) (fleet.VMView, error) {
-	r.Misplaced = nil
+	r.Misplaced, r.ExpiresAt = nil, nil
 	r.Elsewhere, r.nextBoot, r.heldBack, r.whole, r.Status, r.Spec = nil, nil, nil, nil, nil, fleet.VMSpec{} // nothing of the row before
 	err := row.Scan(r.into...)
 	if r.whole != nil {

@@ -26,17 +26,20 @@ const (
 			/ NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7, 0))::real
 		FROM host_meters m WHERE m.host_id = v.host_id AND m.at > now() - interval '1 minute') AS cpu_percent`
 	vmColumns = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at,
-		v.status, v.observed_generation, v.ordered, v.elsewhere, v.misplaced, ` + vmNames + `, ` + vmLoad + `,
+		v.status, v.observed_generation, v.ordered, v.elsewhere, v.misplaced, ` + expiryColumns + `, ` + vmNames + `, ` + vmLoad + `,
 		ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
 			WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}'))) AS networks`
-	vmTables = ` FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id`
+	// expiryColumns are what a VM needs attention for and its host does not report.
+	expiryColumns = `v.expires_at, v.expiry_stops, v.expiry, v.schedule_trouble`
+	vmTables      = ` FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id`
 
 	// inTrouble is true of each VM whose page's word may come from more than rowColumns read of it.
 	inTrouble  = `v.attention OR v.elsewhere IS NOT NULL`
 	rowColumns = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.cpus, v.memory_mib, v.generation, v.created_at, v.deleted_at,
 		v.observed_generation, v.ordered, v.elsewhere, v.misplaced, CASE WHEN v.status IS NOT NULL THEN COALESCE(v.status->>'power', '') END AS power,
 		v.status->'nextBoot' AS next_boot, v.status->'heldBack' AS held_back, jsonb_path_query_array(v.status, '$.nics[*].addresses[*]') AS addresses,
-		CASE WHEN ` + inTrouble + ` THEN v.spec END AS spec, CASE WHEN ` + inTrouble + ` THEN v.status END AS status, ` + vmNames
+		CASE WHEN ` + inTrouble + ` THEN v.spec END AS spec, CASE WHEN ` + inTrouble + ` THEN v.status END AS status, ` +
+		expiryColumns + `, ` + vmNames
 )
 
 var (
@@ -57,7 +60,8 @@ func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
 	var load *float64
 	var networks []string
 	err := row.Scan(&r.ID, &r.ProjectID, &r.HostID, &r.Name, &r.Labels, &r.Description, &r.Spec, &r.Generation, &r.CreatedAt, &r.DeletedAt,
-		&r.Status, &r.ObservedGeneration, &r.Ordered, &r.Elsewhere, &r.Misplaced, &host, &project, &seen, &now, &load, &networks)
+		&r.Status, &r.ObservedGeneration, &r.Ordered, &r.Elsewhere, &r.Misplaced,
+		&r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &host, &project, &seen, &now, &load, &networks)
 	store.NameNetworks(r.Spec.NICs, networks)
 	return loaded(store.VMView(r, host, project, seen, now), load), err
 }
