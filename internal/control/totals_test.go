@@ -77,4 +77,6 @@ func TestStorageOfOneFileSystemCountsOnce(t *testing.T) {
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
 	s.exec(`UPDATE assignments SET status = status || '{"state":"failed"}' WHERE pool_id = $1`, cluster)
 	total("1020 of 10200")
+	s.exec(`UPDATE assignments SET status = status || '{"state":"failed"}'`)
+	total("0 of 0")
 }

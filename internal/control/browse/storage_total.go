@@ -22,7 +22,7 @@ var storageTotalSQL = `WITH shared AS MATERIALIZED (
 		FROM assignments a JOIN pools p ON p.id = a.pool_id JOIN host_sessions s ON s.host_id = a.host_id
 		WHERE a.said = 'active' AND ` + fresh + ` AND p.spec->>'shared' IS DISTINCT FROM 'true'
 	)
-	SELECT COALESCE(` + total("x.capacity_bytes") + `, 0), COALESCE(` + total("x.used_bytes") + `, 0) FROM (
+	SELECT ` + total("x.capacity_bytes") + `, ` + total("x.used_bytes") + ` FROM (
 		SELECT max(capacity_bytes) AS capacity_bytes, max(used_bytes) AS used_bytes FROM (SELECT * FROM shared UNION ALL SELECT * FROM local) c GROUP BY place
 	) x`
 
