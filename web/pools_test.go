@@ -59,7 +59,7 @@ func TestPoolStoppedByOthersAndFullPool(t *testing.T) {
 	a.has(t, "Stopped on the host by somebody else.", "Start on host-2", "It was stopped on the host by somebody else, and is started only when you ask for it.",
 		"Full: 99 % used", "1 of 3 hosts healthy, full")
 	a.lacks(t, "Retry host-2", "Defined on the host")
-	b.get("/").is(t, http.StatusOK).has(t, "host-1: Full: 99 % used")
+	b.get("/").is(t, http.StatusOK).has(t, `Full <span class="muted">(on host-1, 99 % used)</span>`)
 	b.get("/hosts/"+string(hosts[1])+"?tab=storage").is(t, http.StatusOK).has(t, "Stopped on the host by somebody else.")
 	b.post(path+"/hosts/"+string(hosts[1])+"/retry", url.Values{}, hx("")...).is(t, http.StatusNoContent)
 	b.get("/pools?filter=tone:bad").has(t, "shared-nfs", "1 of 3 hosts healthy, full")

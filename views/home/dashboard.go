@@ -3,6 +3,7 @@ package home
 
 import (
 	"cmp"
+	"hash/fnv"
 	"strconv"
 	"strings"
 	"time"
@@ -58,12 +59,14 @@ func (p DashboardPage) allWell() string {
 	return "VMs and tasks that fail, and storage that does not work, show here."
 }
 
-// attentionID is the row's place on the page.
+// attentionID is the row's place on the page. Of one object there can be several causes, each with a row.
 func attentionID(x fleet.Attention) string {
 	if len(x.Objects) == 0 {
 		return "attention-" + x.Kind + "-" + strings.TrimPrefix(x.List, "/"+x.Kind+"s?filter=")
 	}
-	return "attention-" + x.Kind + "-" + x.Objects[0].ID
+	cause := fnv.New32a()
+	_, _ = cause.Write([]byte(x.Text))
+	return "attention-" + x.Kind + "-" + x.Objects[0].ID + "-" + strconv.FormatUint(uint64(cause.Sum32()), 36)
 }
 
 // attentionWords are the kinds whose word on the page is another than their key.
