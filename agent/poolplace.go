@@ -122,7 +122,8 @@ func UnmarkPlace(dir string, id fleet.PoolID) error {
 	return root.Remove(PoolMarker)
 }
 
-// mountOf is the mount that the open directory lies on, its file system, and its options; nothing where the kernel does not tell.
+// mountOf is the mount that the open directory lies on, its file system, and its options; nothing where the kernel does
+// not tell.
 func mountOf(dir *os.File) (Mount, *fleet.FileSystem, string) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", dir.Fd()))
 	if err != nil {
@@ -154,7 +155,8 @@ type mountEntry struct {
 	options    []string // the mount's, then the file system's
 }
 
-// mounts reads the kernel's table, whose lines are: id, parent, device, root, point, options, any number of others, "-", type, source, options.
+// mounts reads the kernel's table, whose lines are: id, parent, device, root, point, options, any number of others,
+// "-", type, source, options.
 func mounts(table string) iter.Seq[mountEntry] {
 	return func(yield func(mountEntry) bool) {
 		for line := range strings.Lines(table) {
@@ -176,8 +178,8 @@ var exported = map[string]string{
 	"nfs": "nfs", "nfs4": "nfs", "cifs": "cifs", "smb3": "cifs", "fuse.glusterfs": "glusterfs", "ceph": "ceph", "fuse.ceph": "ceph", "lustre": "lustre",
 }
 
-// fileSystemOf identifies the mount's file system. Exports that the kernel mounts from one file system of a server share its device number: the first
-// source in alphabetical order stands for all of them.
+// fileSystemOf identifies the mount's file system. Exports that the kernel mounts from one file system of a server
+// share its device number: the first source in alphabetical order stands for all of them.
 func fileSystemOf(table string, of mountEntry) *fleet.FileSystem {
 	kind := exported[of.Type]
 	if kind == "" {

@@ -60,7 +60,8 @@ type pool struct {
 	foreign bool // the host had it before
 }
 
-// fileSystem is that of a server where the pool is an export of one. Local directories side by side lie on one file system.
+// fileSystem is that of a server where the pool is an export of one. Local directories side by side lie on one file
+// system.
 func fileSystem(s fleet.PoolSpec) *fleet.FileSystem {
 	if s.Kind.Is().Mounted {
 		return &fleet.FileSystem{ID: s.Source(), Shared: s.Shared}

@@ -36,7 +36,8 @@ type Causes struct {
 	at   map[string]int // the row of a cause, by the words of its objects and by those words without the objects' names
 }
 
-// Add counts the row's objects to the row with the same cause: the same kind, tone and text, with or without the objects' own names.
+// Add counts the row's objects to the row with the same cause: the same kind, tone and text, with or without the
+// objects' own names.
 func (c *Causes) Add(row Attention) {
 	general := row.Text
 	for _, o := range row.Objects {

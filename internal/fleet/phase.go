@@ -68,10 +68,10 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 	return settled(*vm.Status)
 }
 
-// NeedsAttention reports whether the VM waits for a person: its host is not heard, something is wrong with it there, it has drifted, two
-// hosts run it, it expires, or nothing is on its way and the VM is gone, has crashed, or its last order failed and did not come about in another way. A
-// later order that succeeds ends it, but for what is wrong. Column vms.attention is the same decision for hosts that are heard; a
-// test holds the two together.
+// NeedsAttention reports whether the VM waits for a person: its host is not heard, something is wrong with it there, it
+// has drifted, two hosts run it, it expires, or nothing is on its way and the VM is gone, has crashed, or its last
+// order failed and did not come about in another way. A later order that succeeds ends it, but for what is wrong.
+// Column vms.attention is the same decision for hosts that are heard; a test holds the two together.
 func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 	switch {
 	case vm.DeletedAt != nil || vm.Status == nil || vm.ObservedGeneration == 0:
@@ -87,7 +87,8 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 // idle reports whether nothing is on its way to the VM's host.
 func (vm VM) idle() bool { return vm.Generation <= vm.ObservedGeneration && vm.Ordered == "" }
 
-// OrderFailed reports whether the VM's last order failed, did not come about in another way, and no newer one is on its way.
+// OrderFailed reports whether the VM's last order failed, did not come about in another way, and no newer one is on its
+// way.
 func (vm VM) OrderFailed() bool {
 	return vm.Status != nil && vm.idle() && vm.Status.Error != "" && !vm.cameAbout()
 }

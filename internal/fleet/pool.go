@@ -63,7 +63,8 @@ type PoolStatus struct {
 	Error          string    `json:"error,omitempty"`    // what is wrong, in libvirt's own words where they are its: of an active pool that it is degraded
 	Note           string    `json:"note,omitempty"`     // what is to be known, and no fault
 	ByOthers       bool      `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host, Quantix did not
-	// FileSystem is the one that the pool's directory lies on; nil: it has no directory, or an older agent does not report it.
+	// FileSystem is the one that the pool's directory lies on; nil: it has no directory, or an older agent does not
+	// report it.
 	FileSystem *FileSystem `json:"fileSystem,omitempty"`
 }
 

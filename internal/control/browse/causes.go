@@ -157,8 +157,8 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 // vmsRead is how many VMs that need a person are grouped; of more than that the last row says how many.
 const vmsRead = 500
 
-// vmsInNeed reads VMs of online hosts that need a person: first those that have not drifted, so that drift of many VMs, which has one row,
-// hides no other cause. more reports that there are VMs without drift beyond those read.
+// vmsInNeed reads VMs of online hosts that need a person: first those that have not drifted, so that drift of many VMs,
+// which has one row, hides no other cause. more reports that there are VMs without drift beyond those read.
 func (b *Browse) vmsInNeed(ctx context.Context, a fleet.Actor) (vms []fleet.VMView, more bool, err error) {
 	for _, which := range []string{"v.drifted", "NOT v.drifted"} {
 		var s statement
@@ -207,8 +207,8 @@ func (b *Browse) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Atte
 	return causes.Rows, vms, nil
 }
 
-// vmTrouble says what is wrong with the VM, or why in the phase's word, or, where the VM is well but for its last order, in that order's, and in the
-// hypervisor's own; empty: nothing but drift.
+// vmTrouble says what is wrong with the VM, or why in the phase's word, or, where the VM is well but for its last
+// order, in that order's, and in the hypervisor's own; empty: nothing but drift.
 func vmTrouble(v fleet.VMView) (fleet.Tone, string) {
 	tone, text := v.Phase.Tone(), v.Phase.Word()
 	switch {

@@ -140,7 +140,8 @@ func (b *Browse) attentionTerm(ctx context.Context, s *statement, t fleet.Term) 
 	return nil
 }
 
-// driftTerm asks for the VMs that have drifted, or for those that have not. What a silent host reported of drift is not believed, as on pages.
+// driftTerm asks for the VMs that have drifted, or for those that have not. What a silent host reported of drift is not
+// believed, as on pages.
 func (b *Browse) driftTerm(ctx context.Context, s *statement, t fleet.Term) error {
 	hosts, err := b.hearing(ctx)
 	if err != nil {

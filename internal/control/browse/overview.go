@@ -164,7 +164,8 @@ func (b *Browse) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview,
 	return nil
 }
 
-// addTrouble adds the VMs that need a person, and the tasks that failed within the last hour but those of an object that says itself what failed.
+// addTrouble adds the VMs that need a person, and the tasks that failed within the last hour but those of an object
+// that says itself what failed.
 func (b *Browse) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
 	pools := map[fleet.Subject]string{}
 	for _, row := range o.Attention {
@@ -210,7 +211,8 @@ func (b *Browse) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overvie
 	return nil
 }
 
-// addCounted adds the rows whose VMs the counters count: those that drifted, and, for who does not see the hosts' own rows, those of silent hosts.
+// addCounted adds the rows whose VMs the counters count: those that drifted, and, for who does not see the hosts' own
+// rows, those of silent hosts.
 func addCounted(a fleet.Actor, o *fleet.Overview) {
 	if n := o.VMsDrifted; n > 0 {
 		o.Attention = append(o.Attention, fleet.Attention{

@@ -25,7 +25,9 @@ func within(column string) string {
 
 // total adds up a quantity of which hosts tell. Where it is more than a bigint holds it is the largest one: however much one host claims to
 // have, there is a sum. The total of no rows is 0.
-func total(column string) string { return "LEAST(COALESCE(sum(" + column + "), 0), 9223372036854775807)::bigint" }
+func total(column string) string {
+	return "LEAST(COALESCE(sum(" + column + "), 0), 9223372036854775807)::bigint"
+}
 
 // statement is SQL that grows; what people typed only ever becomes a bound argument of it.
 type statement struct {
