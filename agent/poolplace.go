@@ -34,7 +34,7 @@ type Sighting struct {
 	Inode  uint64
 	// Options are those of the mount, then those of its file system: "rw,relatime,errors=remount-ro".
 	Options string
-	// FileSystem is the one that the directory lies on; nil where the kernel does not tell.
+	// FileSystem is the one that the directory lies on; nil: the kernel does not report it.
 	FileSystem *fleet.FileSystem
 }
 
@@ -122,8 +122,8 @@ func UnmarkPlace(dir string, id fleet.PoolID) error {
 	return root.Remove(PoolMarker)
 }
 
-// mountOf is the mount that the open directory lies on, its file system, and its options; nothing where the kernel does
-// not tell.
+// mountOf returns the mount of the open directory, its file system and its options; zero values if the kernel does not
+// report them.
 func mountOf(dir *os.File) (Mount, *fleet.FileSystem, string) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", dir.Fd()))
 	if err != nil {

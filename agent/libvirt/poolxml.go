@@ -53,7 +53,7 @@ var poolSources = map[fleet.PoolKind]poolSource{
 type poolSource struct {
 	libvirt string // its type of pool
 	source  func(fleet.Pool) *libvirtxml.StoragePoolSource
-	target  func(fleet.PoolSpec) string // where libvirt wants to be told a place that follows from the source; nil: nowhere, or the pool's path
+	target  func(fleet.PoolSpec) string // the target path that follows from the source; nil: the pool's path, or none
 	device  func(fleet.PoolSpec) string // what the agent's settings must allow; nil: it is on no device of the host
 	secret  *poolSecret                 // nil: it has none
 	blocks  *blocks                     // nil: its volumes are files below the pool's path

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Attention is one cause for which objects of a kind need a person.
+// Attention is one cause for which objects of a kind need attention.
 type Attention struct {
 	Kind    string            `json:"kind"` // a noun, or "certificate": of the portal itself
 	ID      string            `json:"id"`   // of the first object; empty: none is named
 	Name    string            `json:"name"` // likewise
 	Tone    Tone              `json:"tone"`
-	Text    string            `json:"text"`             // what is wrong, as it holds for all of the objects
+	Text    string            `json:"text"`             // the fault, without the objects' names
 	Remedy  string            `json:"remedy,omitempty"` // what mends it; empty: not known
 	Count   int               `json:"count"`            // of the objects
 	Objects []AttentionObject `json:"objects"`          // the first of them, at most AttentionNames
@@ -20,20 +20,20 @@ type Attention struct {
 	At      *time.Time        `json:"at,omitempty"`
 }
 
-// AttentionObject is one object that needs a person.
+// AttentionObject is one object that needs attention.
 type AttentionObject struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	Text string `json:"text,omitempty"` // what is wrong with it, in its own words
+	Text string `json:"text,omitempty"` // detail of this object: "on host-1, 97 % used"
 }
 
 // AttentionNames is how many objects of one cause are named.
 const AttentionNames = 20
 
-// Causes collects objects that need a person, one row for each cause.
+// Causes groups objects that need attention, one row for each cause.
 type Causes struct {
 	Rows []Attention
-	at   map[string]int // the row of a cause, by the words of its objects and by those words without the objects' names
+	at   map[string]int // index in Rows by kind, tone and text, with and without the objects' names
 }
 
 // Add counts the row's objects to the row with the same cause: the same kind, tone and text, with or without the

@@ -48,7 +48,7 @@ type Overview struct {
 	Hosts                map[HostPhase]int `json:"hosts"`
 	VMs                  map[Phase]int     `json:"vms"`
 	VMsInNeed            int               `json:"vmsInNeed"`  // of the VMs, those that wait for a person
-	VMsDrifted           int               `json:"vmsDrifted"` // of the VMs, those that drifted on a host that is heard
+	VMsDrifted           int               `json:"vmsDrifted"` // of the VMs, those with drift on an online host
 	FoundVMs             int               `json:"foundVms"`
 	Pools                map[Tone]int      `json:"pools"`
 	CPUThreads           int               `json:"cpuThreads"`

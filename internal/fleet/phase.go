@@ -84,7 +84,7 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 	return vm.idle() && (vm.Status.Power == Absent || vm.Status.Power == Crashed) || vm.OrderFailed()
 }
 
-// idle reports whether nothing is on its way to the VM's host.
+// idle reports whether no order of the VM is pending on its host.
 func (vm VM) idle() bool { return vm.Generation <= vm.ObservedGeneration && vm.Ordered == "" }
 
 // OrderFailed reports whether the VM's last order failed, did not come about in another way, and no newer one is on its

@@ -55,7 +55,7 @@ func (k PoolKey) Tone() fleet.Tone {
 	return tone
 }
 
-// Cause is what is wrong with a cell of the group, in the host's words, without what differs from host to host.
+// Cause returns the fault of the group's pool on a host, with the host's error but without what differs between hosts.
 func (k PoolKey) Cause(words string) string {
 	switch {
 	case k.State == fleet.PoolInactive && k.ByOthers:

@@ -69,19 +69,19 @@ func attentionID(x fleet.Attention) string {
 	return "attention-" + x.Kind + "-" + x.Objects[0].ID + "-" + strconv.FormatUint(uint64(cause.Sum32()), 36)
 }
 
-// attentionWords are the kinds whose word on the page is another than their key.
+// attentionWords has the labels of kinds whose label differs from their key.
 var attentionWords = map[string]string{string(fleet.NounVM): "VM", string(fleet.NounSecurityGroup): "security group"}
 
 // attentionCount is how many objects the row is about: "3 pools".
 func attentionCount(x fleet.Attention) string {
-	word := plural(x.Count, cmp.Or(attentionWords[x.Kind], x.Kind))
+	word := cmp.Or(attentionWords[x.Kind], x.Kind)
 	if x.Count == 0 {
-		return word // how many is not known
+		return word + "s" // their number is not known
 	}
-	return strconv.Itoa(x.Count) + " " + word
+	return kit.Count(x.Count, word)
 }
 
-// attentionOn says where the cause of a single object is.
+// attentionOn returns the detail of a row with a single object.
 func attentionOn(x fleet.Attention) string {
 	if x.Count == 1 && len(x.Objects) == 1 && x.Objects[0].Text != "" {
 		return "(" + x.Objects[0].Text + ")"

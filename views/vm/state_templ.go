@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// troubleChips are what the phase of a VM does not say: what is wrong with it, that its last order failed, and that it has drifted.
+// troubleChips are badges for what the phase of a VM does not show: a fault, a failed last order, and drift.
 func troubleChips(vm *fleet.VMView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

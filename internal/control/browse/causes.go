@@ -16,7 +16,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// hostTroubles say why hosts of a phase need a person, with what is known of a conflict or in the hosts' own words.
+// hostTroubles has the text of each phase in which a host needs attention. words is its conflict or its error.
 var hostTroubles = map[fleet.HostPhase]func(words string) string{
 	fleet.HostConflict: func(words string) string { return "A second agent showed this host's identity: " + words },
 	fleet.HostDegraded: func(words string) string { return "Its hypervisor does not answer: " + cmp.Or(words, fleet.NoLook) },
@@ -28,7 +28,7 @@ func firstNames(column string) string {
 	return "(array_agg(" + column + " ORDER BY x.name))[1:" + strconv.Itoa(fleet.AttentionNames) + "]"
 }
 
-// troubledHosts are the hosts that need a person, by cause.
+// troubledHosts returns one row for each cause for which hosts need attention.
 func (b *Browse) troubledHosts(ctx context.Context, sums hostSums) ([]fleet.Attention, error) {
 	if !slices.ContainsFunc(sums.phases, func(x hostSum) bool { return hostTroubles[x.phase] != nil }) {
 		return nil, nil
@@ -59,20 +59,20 @@ func attentionObjects(ids, names []string) []fleet.AttentionObject {
 	return out
 }
 
-// poolCause is one cause for which a pool needs a person, on some of its hosts.
+// poolCause is one cause for which a pool needs attention on some of its hosts.
 type poolCause struct {
 	pool  fleet.PoolID
 	key   policy.PoolKey
-	words string // of the hosts
+	words string // the hosts' error
 	hosts int
 	first string // the name of the first of them
 	at    *time.Time
 }
 
-// mostCauses bounds the causes that are read of pools.
+// mostCauses is the maximum number of pool causes that are read.
 const mostCauses = 500
 
-// poolCauses finds the cells of pools that need a person, by what is wrong.
+// poolCauses returns the causes for which pools need attention on hosts, with the number of hosts of each.
 func (b *Browse) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolGroup) ([]poolCause, error) {
 	var notable []poolGroup
 	var of []string
@@ -109,7 +109,7 @@ func (b *Browse) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolGr
 	})
 }
 
-// on says on which hosts the cause is, and how full the pool is there.
+// on returns the hosts of the cause, and the use of a full pool: "on 3 hosts", "on host-1, 97 % used".
 func (c poolCause) on() string {
 	switch {
 	case c.hosts > 1:
@@ -120,7 +120,7 @@ func (c poolCause) on() string {
 	return "on " + c.first
 }
 
-// poolAttention is a row for each cause: of several pools and hosts alike.
+// poolAttention returns one row for each cause; pools and hosts with the same cause share it.
 func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []fleet.Attention {
 	var rows fleet.Causes
 	type place struct {
@@ -128,7 +128,7 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 		text string
 	}
 	at, hosts := map[place]int{}, map[place]poolCause{}
-	for _, c := range causes { // what differs in the percentage alone is one cause
+	for _, c := range causes { // causes that differ in the percentage alone are one
 		p := place{c.pool, fleet.Nameless(c.key.Cause(c.words), c.first)}
 		if _, known := at[p]; known {
 			was := hosts[p]
@@ -154,11 +154,11 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 	return rows.Rows
 }
 
-// vmsRead is how many VMs that need a person are grouped; of more than that the last row says how many.
+// vmsRead is the maximum number of VMs with, and without, drift that are grouped; a last row says that there are more.
 const vmsRead = 500
 
-// vmsInNeed reads VMs of online hosts that need a person: first those that have not drifted, so that drift of many VMs,
-// which has one row, hides no other cause. more reports that there are VMs without drift beyond those read.
+// vmsInNeed returns VMs of online hosts that need attention, those without drift first: drift of many VMs, which is one
+// row, hides no other cause. more reports VMs without drift beyond those read.
 func (b *Browse) vmsInNeed(ctx context.Context, a fleet.Actor) (vms []fleet.VMView, more bool, err error) {
 	for _, which := range []string{"v.drifted", "NOT v.drifted"} {
 		var s statement
@@ -173,7 +173,8 @@ func (b *Browse) vmsInNeed(ctx context.Context, a fleet.Actor) (vms []fleet.VMVi
 	return vms, more, nil
 }
 
-// vmCauses is a row for each cause for which VMs of online hosts need a person, except drift, which the counters count.
+// vmCauses returns one row for each cause for which VMs of online hosts need attention, except drift, which has a
+// counter.
 func (b *Browse) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Attention, vms map[fleet.Subject]bool, err error) {
 	read, more, err := b.vmsInNeed(ctx, a)
 	if err != nil {
@@ -207,8 +208,8 @@ func (b *Browse) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Atte
 	return causes.Rows, vms, nil
 }
 
-// vmTrouble says what is wrong with the VM, or why in the phase's word, or, where the VM is well but for its last
-// order, in that order's, and in the hypervisor's own; empty: nothing but drift.
+// vmTrouble returns the tone and the text of the VM's first fault, else of its phase, else of its failed last order,
+// with the hypervisor's error. An empty text means that the VM has only drifted.
 func vmTrouble(v fleet.VMView) (fleet.Tone, string) {
 	tone, text := v.Phase.Tone(), v.Phase.Word()
 	switch {

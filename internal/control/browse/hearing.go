@@ -140,8 +140,7 @@ func (b *Browse) attentionTerm(ctx context.Context, s *statement, t fleet.Term) 
 	return nil
 }
 
-// driftTerm asks for the VMs that have drifted, or for those that have not. What a silent host reported of drift is not
-// believed, as on pages.
+// driftTerm selects VMs with or without drift. Drift that an offline host reported does not count, as on pages.
 func (b *Browse) driftTerm(ctx context.Context, s *statement, t fleet.Term) error {
 	hosts, err := b.hearing(ctx)
 	if err != nil {
@@ -152,7 +151,7 @@ func (b *Browse) driftTerm(ctx context.Context, s *statement, t fleet.Term) erro
 	return nil
 }
 
-// yesOrNo adds the condition of each answer that a term with the values "yes" and "no" asks for.
+// yesOrNo adds the condition of each value, "yes" or "no", that the term matches.
 func (s *statement) yesOrNo(t fleet.Term, yes, no func() string) {
 	parts := []string{"false"}
 	asked := func(answer string) bool {

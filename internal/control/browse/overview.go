@@ -129,7 +129,8 @@ func addHosts(o *fleet.Overview, sums *counters, whole wholeSums) {
 	o.Attention = append(o.Attention, whole.troubled...)
 }
 
-// addPools counts pools by health, and names those that need a person: for who sees hosts by cause, else as a whole.
+// addPools counts pools by health, and adds rows for those that need attention: one for each cause to users who see
+// hosts, else one for each pool state.
 func (b *Browse) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview, whole wholeSums) error {
 	pools, err := b.poolRows(ctx, statement{}, " ORDER BY p.name, p.id")
 	if err != nil {
@@ -211,8 +212,8 @@ func (b *Browse) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overvie
 	return nil
 }
 
-// addCounted adds the rows whose VMs the counters count: those that drifted, and, for who does not see the hosts' own
-// rows, those of silent hosts.
+// addCounted adds the rows that come from counters: VMs with drift and, for users who do not see the hosts' own rows,
+// VMs of offline hosts.
 func addCounted(a fleet.Actor, o *fleet.Overview) {
 	if n := o.VMsDrifted; n > 0 {
 		o.Attention = append(o.Attention, fleet.Attention{

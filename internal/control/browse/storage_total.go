@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// storageTotalSQL adds up active pools on hosts that are heard, each file system once. A shared pool counts as the
+// storageTotalSQL adds up active pools on online hosts, each file system once. A shared pool counts as the
 // first healthy host by name reports it. Without a reported file system, a pool of a server's is identified by its
 // source, and any other by itself, on each host if it is local.
 var storageTotalSQL = `WITH shared AS MATERIALIZED (
