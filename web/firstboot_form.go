@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 
@@ -47,7 +48,7 @@ func firstBootOf(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *c
 	return out
 }
 
-// usersOf are the users with the first as it was typed; without a name there is no first one.
+// usersOf are the users with the first as it was typed. Without a name it is the image's default user; without anything there is none.
 func usersOf(typed url.Values, had []fleet.FirstUser) []fleet.FirstUser {
 	const at = firstForm + "users[0]."
 	u := fleet.FirstUser{}
@@ -59,7 +60,7 @@ func usersOf(typed url.Values, had []fleet.FirstUser) []fleet.FirstUser {
 	if u.Password != "" || u.Name != kept || typed.Get(vmview.FirstKept) == "" {
 		u.PasswordHash = ""
 	}
-	if u.Name == "" && u.Password == "" && len(u.SSHKeys) == 0 {
+	if u.Name == "" && u.Password == "" && u.PasswordHash == "" && len(u.SSHKeys) == 0 {
 		return had
 	}
 	return append([]fleet.FirstUser{u}, had...)
@@ -165,7 +166,7 @@ func besides(f fleet.FirstBoot) string {
 func names(users []fleet.FirstUser) string {
 	var out []string
 	for _, u := range users {
-		out = append(out, u.Name)
+		out = append(out, cmp.Or(u.Name, vmview.DefaultUser))
 	}
 	return strings.Join(out, ", ")
 }

@@ -105,7 +105,11 @@ func factsOf(vm control.CreateVM) (out []vmview.Fact) {
 		words := []string{text}
 		if first.CloudInit != nil {
 			for _, u := range first.CloudInit.Users {
-				words = append(words, "user "+u.Name)
+				if u.Name == "" {
+					words = append(words, vmview.DefaultUser)
+				} else {
+					words = append(words, "user "+u.Name)
+				}
 			}
 		}
 		add("First boot", strings.Join(words, ", "))

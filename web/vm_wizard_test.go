@@ -38,6 +38,21 @@ func TestTheWizardSaysWhatWillBeMadeAndWhere(t *testing.T) {
 	a.lacks(t, "host-1", "There is room")
 }
 
+// A password that is typed without a user is that of the image's default user.
+func TestPasswordWithoutUserIsForTheImagesDefaultUser(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]')`)
+	form := newVMForm(project, pool)
+	form.Set("firstBoot.kind", "cloud-init")
+	form.Set("firstBoot.cloudInit.users[0].password", "correct horse")
+	b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).has(t, "cloud-init, the image&#39;s default user", "host-2")
+	form.Set("firstBoot.cloudInit.users[0].sudo", "yes")
+	b.post("/vms", form).is(t, http.StatusUnprocessableEntity).has(t, "Name the user, or leave out sudo", "cloud-init: the image&#39;s default user")
+	form.Del("firstBoot.cloudInit.users[0].sudo")
+	b.post("/vms", form).is(t, http.StatusSeeOther)
+}
+
 func TestASourceAndAPresetSetTheFormUp(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -97,7 +97,7 @@ func TestTheWholeLifeOfAVM(t *testing.T) {
 			p.fill("[name='firstBoot.cloudInit.users[0].name']", guestUser)
 			p.fill("[name='firstBoot.cloudInit.users[0].password']", guestPassword)
 			p.fill("[name='firstBoot.cloudInit.users[0].sshKeys']", guestKey)
-			p.click("#vm-first-boot label", "May do all with sudo")
+			p.click("#vm-first-boot label", "Passwordless sudo")
 			p.fill("[name='firstBoot.cloudInit.run']", "echo told-to-run > /etc/proof")
 		})
 		l.told("told-to-run", "1")

@@ -95,6 +95,52 @@ func TestPasswordsAreKeptHashed(t *testing.T) {
 	}
 }
 
+// A user without a name is the image's default user: cloud-init sets its password by "password", its keys by "ssh_authorized_keys".
+func TestUserWithoutNameIsTheImagesDefaultUser(t *testing.T) {
+	t.Parallel()
+	written := func(users ...fleet.FirstUser) map[string]any {
+		t.Helper()
+		f := cloudInit(fleet.CloudInitForm{Users: users, SSHPassword: true})
+		if err := wrong(f, false); err != nil {
+			t.Fatal(err)
+		}
+		f, err := firstboot.Hash(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := wrong(f, false); err != nil {
+			t.Fatalf("the hash is refused: %v", err)
+		}
+		files, err := firstboot.Files(f, firstboot.Instance{ID: "5f9d", Name: "web-01", Number: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := wrong(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: string(files["user-data"])}, false); err != nil {
+			t.Errorf("cloud-init's schema refuses it: %v\n%s", err, files["user-data"])
+		}
+		var out map[string]any
+		if err := yaml.Unmarshal(files["user-data"], &out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	got := written(fleet.FirstUser{Password: "correct horse", SSHKeys: []string{key}})
+	if hash, _ := got["password"].(string); !strings.HasPrefix(hash, "$6$rounds=100000$") {
+		t.Errorf("the password is %v", got["password"])
+	}
+	if !cmp.Equal(got["chpasswd"], map[string]any{"expire": false}) || got["ssh_pwauth"] != true || !cmp.Equal(got["ssh_authorized_keys"], []any{key}) {
+		t.Errorf("the user-data is %v", got)
+	}
+	if got["users"] != nil {
+		t.Errorf("the image's default user is replaced: %v", got)
+	}
+	got = written(fleet.FirstUser{Password: "correct horse"}, fleet.FirstUser{Name: "anna", SSHKeys: []string{key}})
+	users, _ := got["users"].([]any)
+	if len(users) != 2 || users[0] != "default" {
+		t.Errorf("the users are %v", got["users"])
+	}
+}
+
 func TestUsualUserDataIsTaken(t *testing.T) {
 	t.Parallel()
 	for what, text := range map[string]string{

@@ -14,15 +14,17 @@ import (
 )
 
 var (
-	hostForm     = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
-	userForm     = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
-	hashForm     = regexp.MustCompile(`^\$(5|6|y|2[aby])\$[./A-Za-z0-9$=,+-]{8,250}$`)
-	zoneForm     = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+-]{0,31}(/[A-Za-z0-9][A-Za-z0-9_+-]{0,31}){0,2}$`)
-	localeForm   = regexp.MustCompile(`^([A-Za-z]{2,3}(_[A-Z]{2})?|C|POSIX)(\.[A-Za-z0-9-]{1,16})?(@[A-Za-z]{1,16})?$`)
-	packageForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_:~=/-]{0,199}$`)
-	modeForm     = regexp.MustCompile(`^[0-7]{3,4}$`)
-	ownerForm    = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}(:[a-z_][a-z0-9_-]{0,31})?$`)
-	absoluteForm = regexp.MustCompile(`^/[^\x00-\x1f\x7f]*$`)
+	hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+	userForm = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
+	hashForm = regexp.MustCompile(`^\$(5|6|y|2[aby])\$[./A-Za-z0-9$=,+-]{8,250}$`)
+	// cloud-init sets a password of another form as it stands.
+	defaultHashForm = regexp.MustCompile(`^\$(2a|2y|5|6)(\$[^$:]+)?\$[^$:]+\$[^$:]+$`)
+	zoneForm        = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+-]{0,31}(/[A-Za-z0-9][A-Za-z0-9_+-]{0,31}){0,2}$`)
+	localeForm      = regexp.MustCompile(`^([A-Za-z]{2,3}(_[A-Z]{2})?|C|POSIX)(\.[A-Za-z0-9-]{1,16})?(@[A-Za-z]{1,16})?$`)
+	packageForm     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_:~=/-]{0,199}$`)
+	modeForm        = regexp.MustCompile(`^[0-7]{3,4}$`)
+	ownerForm       = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}(:[a-z_][a-z0-9_-]{0,31})?$`)
+	absoluteForm    = regexp.MustCompile(`^/[^\x00-\x1f\x7f]*$`)
 )
 
 const maxPassword = 255 // bytes
@@ -59,11 +61,17 @@ func (in checker) users(at string, users []fleet.FirstUser) {
 	seen := map[string]bool{}
 	for i, u := range users {
 		at := fmt.Sprintf("%s[%d].", at, i)
-		in.want(userForm.MatchString(u.Name), at+"name", u.Name, "A user's name has 1–32 lower-case letters, digits, _ and -, and starts with a letter or _.")
-		if seen[u.Name] && u.Name != "" {
+		in.want(u.Name == "" || userForm.MatchString(u.Name), at+"name", u.Name, "A user's name has 1–32 lower-case letters, digits, _ and -, and starts with a letter or _.")
+		switch {
+		case seen[u.Name] && u.Name == "":
+			in.add(at+"name", "Name this user: an image has one default user.")
+		case seen[u.Name]:
 			in.add(at+"name", "There are two users %s. Name each once.", cut(u.Name))
 		}
 		seen[u.Name] = true
+		if u.Name == "" {
+			in.defaultUser(at, u)
+		}
 		if len(u.SSHKeys) == 0 && u.Password == "" && u.PasswordHash == "" {
 			in.add(at+"sshKeys", "Give the user a key or a password: nobody could sign in as it.")
 		}
@@ -83,6 +91,15 @@ func (in checker) users(at string, users []fleet.FirstUser) {
 		}
 		in.want(u.Shell == "" || isPath(u.Shell), at+"shell", u.Shell, "Give the shell as an absolute path, such as /bin/bash.")
 	}
+}
+
+// defaultUser checks what only a user with a name can have: the image sets up sudo, groups and shell of its default user.
+func (in checker) defaultUser(at string, u fleet.FirstUser) {
+	if u.Sudo || len(u.Groups) > 0 || u.Shell != "" {
+		in.add(at+"name", "Name the user, or leave out sudo, groups and shell: the image sets them up for its default user.")
+	}
+	in.want(u.PasswordHash == "" || defaultHashForm.MatchString(u.PasswordHash), at+"passwordHash", u.PasswordHash,
+		"Give the hash as SHA-512 crypt ($6$salt$hash), or name the user: cloud-init takes no other hash for the image's default user.")
 }
 
 // isKey reports whether it is one public key as authorized_keys has it, without options.

@@ -67,7 +67,10 @@ type userData struct {
 	Hosts      bool       `yaml:"manage_etc_hosts"`
 	Timezone   string     `yaml:"timezone,omitempty"`
 	Locale     string     `yaml:"locale,omitempty"`
-	Users      []userLine `yaml:"users,omitempty"`
+	Users      []any      `yaml:"users,omitempty"`               // "default" is the image's own, a userLine another
+	Keys       []string   `yaml:"ssh_authorized_keys,omitempty"` // of the image's default user, as is the password
+	Hash       string     `yaml:"password,omitempty"`
+	ChPasswd   *chPasswd  `yaml:"chpasswd,omitempty"`
 	SSHPwAuth  bool       `yaml:"ssh_pwauth"`
 	Update     bool       `yaml:"package_update,omitempty"`
 	Upgrade    bool       `yaml:"package_upgrade,omitempty"`
@@ -86,6 +89,10 @@ type userLine struct {
 	Shell  string   `yaml:"shell,omitempty"`
 }
 
+type chPasswd struct {
+	Expire bool `yaml:"expire"`
+}
+
 type fileLine struct {
 	Path    string `yaml:"path"`
 	Content string `yaml:"content"`
@@ -102,6 +109,10 @@ func userDataOf(f fleet.CloudInitForm) userData {
 		out.FQDN = f.Hostname
 	}
 	for _, u := range f.Users {
+		if u.Name == "" {
+			out.defaultUser(u, len(f.Users) > 1)
+			continue
+		}
 		line := userLine{Name: u.Name, Keys: u.SSHKeys, Hash: u.PasswordHash, Locked: u.PasswordHash == "", Groups: u.Groups, Shell: u.Shell}
 		if line.Shell == "" {
 			line.Shell = "/bin/bash"
@@ -115,6 +126,17 @@ func userDataOf(f fleet.CloudInitForm) userData {
 		out.WriteFiles = append(out.WriteFiles, fileLine(w))
 	}
 	return out
+}
+
+// defaultUser writes the image's default user. Where there are others, it is listed with them, since cloud-init would not make it otherwise.
+func (out *userData) defaultUser(u fleet.FirstUser, others bool) {
+	if others {
+		out.Users = append(out.Users, "default")
+	}
+	out.Keys = u.SSHKeys
+	if out.Hash = u.PasswordHash; out.Hash != "" {
+		out.ChPasswd = &chPasswd{Expire: false}
+	}
 }
 
 type networkConfig struct {

@@ -66,7 +66,7 @@ type CloudInitForm struct {
 	Hostname    string      `json:"hostname,omitempty"` // empty: the VM's name
 	Timezone    string      `json:"timezone,omitempty"`
 	Locale      string      `json:"locale,omitempty"`
-	Users       []FirstUser `json:"users,omitempty"`       // empty: the image's own user
+	Users       []FirstUser `json:"users,omitempty"`       // empty: the image's default user, as the image has it
 	SSHPassword bool        `json:"sshPassword,omitempty"` // users with a password may sign in by it over SSH
 	Network     []FirstCard `json:"network,omitempty"`     // of the VM's cards, in their order; empty: DHCP on the first
 	Upgrade     bool        `json:"upgrade,omitempty"`     // all packages
@@ -75,9 +75,9 @@ type CloudInitForm struct {
 	Run         []string    `json:"run,omitempty"` // commands for the shell, one after the other, as root
 }
 
-// FirstUser is a user that the guest makes.
+// FirstUser is a user that the guest makes, or the image's default user.
 type FirstUser struct {
-	Name         string   `json:"name"`
+	Name         string   `json:"name,omitempty"` // empty: the image's default user
 	SSHKeys      []string `json:"sshKeys,omitempty"`
 	Password     string   `json:"password,omitempty"`     // only ever given: it is kept hashed
 	PasswordHash string   `json:"passwordHash,omitempty"` // as crypt(3) has it: "$6$…"

@@ -78,6 +78,9 @@ func (f FirstForm) specs() []kit.Option {
 	return out
 }
 
+// DefaultUser names a user without a name: see fleet.FirstUser.
+const DefaultUser = "the image's default user"
+
 // now is what is typed, in words; empty: nothing.
 func (f FirstForm) now() string {
 	kind := f.Typed.Get(FirstKind)
@@ -93,8 +96,14 @@ func (f FirstForm) now() string {
 		return "by a customization spec"
 	}
 	words := fleet.FirstBootKind(kind).Words()
-	if user := f.Typed.Get("firstBoot.cloudInit.users[0].name"); kind == string(fleet.CloudInit) && user != "" {
+	if kind != string(fleet.CloudInit) {
+		return words
+	}
+	switch user := f.Typed.Get("firstBoot.cloudInit.users[0].name"); {
+	case user != "":
 		words += ": user " + user
+	case f.Typed.Get(FirstPassword) != "", f.Typed.Get(FirstKept) != "", f.Typed.Get("firstBoot.cloudInit.users[0].sshKeys") != "":
+		words += ": " + DefaultUser
 	}
 	return words
 }
@@ -120,11 +129,11 @@ func word(in kit.Field, placeholder string) kit.Field {
 }
 
 func (f FirstForm) password() kit.Field {
-	in := f.first(FirstPassword, kit.Field{Label: "Password", Type: "password", Hint: "Kept hashed. Empty: the user signs in by key alone."})
+	in := f.first(FirstPassword, kit.Field{Label: "Password", Type: "password", Hint: "Stored as a hash. Blank: SSH key only."})
 	in.Value = ""
 	in.Attrs = map[string]any{"autocomplete": "new-password"}
 	if f.Typed.Get(FirstKept) != "" {
-		in.Hint = "It has one, which is not shown. Empty: it stays."
+		in.Hint = "One is set and not shown. Blank: it stays."
 	}
 	return in
 }

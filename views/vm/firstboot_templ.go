@@ -168,7 +168,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(word(f.cloud("users[0].name", kit.Field{Label: "User", Hint: "Empty: the image's own."}), "anna")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(word(f.cloud("users[0].name", kit.Field{Label: "User", Hint: "Blank: the image's default user, such as debian or ubuntu."}), "anna")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -184,11 +184,11 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.CheckField(f.cloud("users[0].sudo", kit.Field{Label: "May do all with sudo, without a password"}), f.Typed.Get("firstBoot.cloudInit.users[0].sudo") != "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.CheckField(f.cloud("users[0].sudo", kit.Field{Label: "Passwordless sudo", Hint: "For a user that is named above; the image sets it up for its default user."}), f.Typed.Get("firstBoot.cloudInit.users[0].sudo") != "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.CheckField(f.cloud("sshPassword", kit.Field{Label: "May sign in over SSH by password"}), f.Typed.Get("firstBoot.cloudInit.sshPassword") != "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.CheckField(f.cloud("sshPassword", kit.Field{Label: "SSH sign-in by password"}), f.Typed.Get("firstBoot.cloudInit.sshPassword") != "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
