@@ -419,10 +419,12 @@ type PortalAddress struct {
 }
 
 type Project struct {
-	ID          fleet.ProjectID
-	Name        string
-	Description string
-	CreatedAt   time.Time
+	ID               fleet.ProjectID
+	Name             string
+	Description      string
+	CreatedAt        time.Time
+	DefaultPoolID    *fleet.PoolID
+	DefaultNetworkID *fleet.NetworkID
 }
 
 type ProjectMember struct {

@@ -55,7 +55,7 @@ func (q *Queries) DeleteProject(ctx context.Context, id fleet.ProjectID) (string
 }
 
 const getProject = `-- name: GetProject :one
-SELECT id, name, description, created_at FROM projects WHERE id = $1
+SELECT id, name, description, created_at, default_pool_id, default_network_id FROM projects WHERE id = $1
 `
 
 func (q *Queries) GetProject(ctx context.Context, id fleet.ProjectID) (Project, error) {
@@ -66,6 +66,8 @@ func (q *Queries) GetProject(ctx context.Context, id fleet.ProjectID) (Project, 
 		&i.Name,
 		&i.Description,
 		&i.CreatedAt,
+		&i.DefaultPoolID,
+		&i.DefaultNetworkID,
 	)
 	return i, err
 }
@@ -124,6 +126,38 @@ func (q *Queries) ProjectAndUser(ctx context.Context, arg ProjectAndUserParams) 
 	return i, err
 }
 
+const projectDefaults = `-- name: ProjectDefaults :one
+SELECT COALESCE(p.id, '')::text AS pool_id, COALESCE(p.name, '')::text AS pool,
+       COALESCE(n.id, '')::text AS network_id, COALESCE(n.kind, '')::text AS network_kind, COALESCE(n.name, '')::text AS network
+FROM projects j
+LEFT JOIN pools p ON p.id = j.default_pool_id AND p.deleted_at IS NULL
+LEFT JOIN networks n ON n.id = j.default_network_id AND n.deleted_at IS NULL AND (NOT leads_out(n.id, n.kind) OR EXISTS (
+    SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = j.id)))
+WHERE j.id = $1
+`
+
+type ProjectDefaultsRow struct {
+	PoolID      string
+	Pool        string
+	NetworkID   string
+	NetworkKind string
+	Network     string
+}
+
+// The project's default pool and network with their names, as far as they can be used: neither is being deleted, and the network is open to the project.
+func (q *Queries) ProjectDefaults(ctx context.Context, id fleet.ProjectID) (ProjectDefaultsRow, error) {
+	row := q.db.QueryRow(ctx, projectDefaults, id)
+	var i ProjectDefaultsRow
+	err := row.Scan(
+		&i.PoolID,
+		&i.Pool,
+		&i.NetworkID,
+		&i.NetworkKind,
+		&i.Network,
+	)
+	return i, err
+}
+
 const removeMember = `-- name: RemoveMember :execrows
 DELETE FROM project_members WHERE project_id = $1 AND user_id = $2
 `
@@ -155,4 +189,29 @@ type SetMemberParams struct {
 func (q *Queries) SetMember(ctx context.Context, arg SetMemberParams) error {
 	_, err := q.db.Exec(ctx, setMember, arg.ProjectID, arg.UserID, arg.Role)
 	return err
+}
+
+const setProjectDefaults = `-- name: SetProjectDefaults :one
+UPDATE projects SET default_pool_id = (SELECT p.id FROM pools p WHERE p.id = $1::text AND p.deleted_at IS NULL),
+                    default_network_id = (SELECT n.id FROM networks n WHERE n.id = $2::text AND n.deleted_at IS NULL)
+WHERE projects.id = $3 RETURNING default_pool_id, default_network_id
+`
+
+type SetProjectDefaultsParams struct {
+	PoolID    string
+	NetworkID string
+	ID        fleet.ProjectID
+}
+
+type SetProjectDefaultsRow struct {
+	DefaultPoolID    *fleet.PoolID
+	DefaultNetworkID *fleet.NetworkID
+}
+
+// Gives what is set now: nothing of a pool or a network that does not exist or is being deleted.
+func (q *Queries) SetProjectDefaults(ctx context.Context, arg SetProjectDefaultsParams) (SetProjectDefaultsRow, error) {
+	row := q.db.QueryRow(ctx, setProjectDefaults, arg.PoolID, arg.NetworkID, arg.ID)
+	var i SetProjectDefaultsRow
+	err := row.Scan(&i.DefaultPoolID, &i.DefaultNetworkID)
+	return i, err
 }

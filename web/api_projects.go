@@ -48,7 +48,9 @@ func (s *Server) apiUpdateProject(ctx context.Context, a fleet.Actor, in *update
 	if err != nil {
 		return nil, err
 	}
-	to, err := in.Body.on(people.ProjectInput{Name: old.Name, Description: old.Description})
+	to, err := in.Body.on(people.ProjectInput{
+		Name: old.Name, Description: old.Description, DefaultPoolID: old.DefaultPoolID, DefaultNetworkID: old.DefaultNetworkID,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -32,8 +32,10 @@ type pick struct {
 	page string   // of the form, which shows all options where its query has "all": for browsers without scripts
 	all  bool
 
-	media   *browse.Media       // where it was read for another choice already
-	targets []fleet.LeaveTarget // likewise
+	media    *browse.Media       // where it was read for another choice already
+	targets  []fleet.LeaveTarget // likewise
+	pools    []fleet.PoolView    // likewise
+	networks []fleet.NetworkView // likewise
 }
 
 // chooser lists options. It may leave out those without c.text in theirs, and those that do not fit any more.
@@ -101,6 +103,8 @@ func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
 		found = slices.Insert(found, 0, kit.Option{Text: text})
 	case ok:
 		found = append(found, kit.Option{Text: text})
+	case q.text == "" && (q.noun == "pools" || q.noun == "networks") && len(found) > 0: // none is the first of a list
+		found = slices.Insert(found, 0, kit.Option{Text: "Default"})
 	case len(found) == 0:
 		found = []kit.Option{{Text: "Nothing has this in its name"}}
 	}
@@ -165,8 +169,11 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.
 	return out, nil
 }
 
-func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.Option, error) {
-	pools, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
+func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	pools, err := slices.Clone(c.pools), error(nil)
+	if c.pools == nil {
+		pools, err = browse.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
+	}
 	// The first is chosen where nobody chooses: it must be one that works.
 	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(useless(p), useless(q)) })
 	var out []kit.Option
@@ -311,8 +318,11 @@ func volumeOptions(volumes []browse.VolumeOn) (out []kit.Option) {
 	return out
 }
 
-func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.Option, error) {
-	networks, err := s.Control.UsableNetworks(ctx, a)
+func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	networks, err := c.networks, error(nil)
+	if networks == nil {
+		networks, err = s.Control.UsableNetworks(ctx, a)
+	}
 	var out []kit.Option
 	for _, n := range networks {
 		out = append(out, networkChoice(a, n))
@@ -325,7 +335,10 @@ func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, _ pick) ([]k
 
 // vmNetworkOptions are those that the VM c.of can be put on. A card stays where it is, though nobody could put it there now.
 func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
-	networks, err := s.Control.NetworksFor(ctx, a, fleet.VMID(c.of))
+	networks, err := c.networks, error(nil)
+	if networks == nil {
+		networks, err = s.Control.NetworksFor(ctx, a, fleet.VMID(c.of))
+	}
 	var out []kit.Option
 	for _, n := range networks {
 		out = append(out, networkChoice(a, n))

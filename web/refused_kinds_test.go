@@ -103,7 +103,7 @@ func (r *refusing) ofHardware() []refusal {
 		two("disks that are words", "spec.disks[0]", "Give an object.", sent{"spec.disks": []string{"x"}}),
 		{what: "25 disks", sent: sent{"spec.disks[24].sizeBytes": 1}, at: "spec.disks", says: "At most 24 disks."},
 		{what: "10,000 disks", sent: sent{"spec.disks[9999].sizeBytes": 1}, at: "spec.disks", says: "At most 24 disks."},
-		one("a disk without a pool", "spec.disks[0].poolId", "", "Choose the pool that holds the disk."),
+		one("a disk without a pool", "spec.disks[0].poolId", "", "Choose the pool that holds the disk.", edited),
 		two("a disk in a pool that is none", "hostId", "There is no such pool", sent{"spec.disks[0].poolId": fleet.NewID[fleet.PoolID]()}, created),
 		two("a disk in a pool that no host has", "hostId", "Pool blind is not assigned to host-1", sent{"spec.disks[1]": sent{"poolId": r.blind, "sizeBytes": 1 << 30}}, created),
 		two("a disk in a pool that its host has not", "spec.disks[1].poolId", "Pool far is not assigned to host-1.", sent{"spec.disks[1]": sent{"poolId": r.local, "sizeBytes": 1 << 30}}, edited),
@@ -132,7 +132,7 @@ func (r *refusing) ofHardware() []refusal {
 
 		{what: "17 cards", sent: sent{"spec.nics[16].network": "default"}, at: "spec.nics", says: "At most 16 network cards."},
 		{what: "10,000 cards", sent: sent{"spec.nics[9999].network": "default"}, at: "spec.nics", says: "At most 16 network cards."},
-		two("a card on nothing", "spec.nics[0].network", "Choose one network or one bridge.", sent{"spec.nics[0]": map[string]any{}}),
+		two("a card on nothing", "spec.nics[0].network", "Choose a network.", sent{"spec.nics[0]": map[string]any{}}, edited),
 		two("a card on both", "spec.nics[0].network", "Choose one network or one bridge.", sent{"spec.nics[0].bridge": "br0"}, created),
 		two("a network with a path", "spec.nics[0].network", "is no name of a libvirt network", sent{"spec.nics[0]": map[string]any{"network": "a/b"}}),
 		two("a network with markup", "spec.nics[0].network", "is no name of a libvirt network", sent{"spec.nics[0]": map[string]any{"network": "a'/>"}}),

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,17 +46,70 @@ func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page
 	if err != nil {
 		return err
 	}
-	for noun, to := range lists {
-		q := pick{noun: noun, now: now[noun], page: page, all: c.QueryParam("all") != "", media: &media}
+	pools, err := browse.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListPools)
+	if err != nil {
+		return err
+	}
+	_, edits := lists["vm-networks"]
+	networks, err := s.networksOf(c, a, edits, fleet.VMID(of))
+	if err != nil {
+		return err
+	}
+	fill := func(noun string) (err error) {
+		q := pick{noun: noun, now: now[noun], page: page, all: c.QueryParam("all") != "", media: &media, pools: pools, networks: networks}
 		if noun == "vm-networks" {
 			q.of = of
 		}
-		var err error
-		if *to, err = s.choose(c.Request().Context(), a, q); err != nil {
+		*lists[noun], err = s.choose(c.Request().Context(), a, q)
+		return err
+	}
+	project := f.VM.ProjectID
+	if !edits {
+		if err := fill("projects"); err != nil {
+			return err
+		}
+		if project = fleet.ProjectID(f.Typed.Get("projectId")); project == "" && len(f.Projects.Options) > 0 {
+			project = fleet.ProjectID(f.Projects.Options[0].Value)
+		}
+	}
+	if f.Default, err = s.defaultsFor(c.Request().Context(), a, f, project, pools, networks); err != nil {
+		return err
+	}
+	now["pools"] = append(now["pools"], string(f.Default.Pool.ID))
+	now["networks"] = append(now["networks"], vmview.NetworkValue(f.Default.Network.Kind, f.Default.Network.Name))
+	for noun := range lists {
+		if err := fill(noun); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// networksOf are those that a new VM, or the VM that is edited, can be put on.
+func (s *Server) networksOf(c echo.Context, a fleet.Actor, edits bool, vm fleet.VMID) ([]fleet.NetworkView, error) {
+	if edits {
+		return s.Control.NetworksFor(c.Request().Context(), a, vm)
+	}
+	return s.Control.UsableNetworks(c.Request().Context(), a)
+}
+
+// defaultsFor are the pool and the network that the form shows as chosen: of a new VM those that it would be made with, of one that is edited the pool
+// of its first disk.
+func (s *Server) defaultsFor(ctx context.Context, a fleet.Actor, f *vmview.Form, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
+	if project == "" {
+		return fleet.VMDefaults{}, nil
+	}
+	if host := fleet.HostID(f.Typed.Get("hostId")); host != "" && !f.Edits {
+		return s.Control.VMDefaults(ctx, a, project, host)
+	}
+	out, err := s.Control.VMDefaultsOf(ctx, a, project, pools, networks)
+	if len(f.VM.Spec.Disks) > 0 {
+		at := f.VM.Spec.Disks[0].PoolID
+		if i := slices.IndexFunc(pools, func(p fleet.PoolView) bool { return p.ID == at && p.MakesDisks() }); i >= 0 {
+			out.Pool = fleet.DefaultPool{ID: at, Name: pools[i].Name, Why: "pool of the first disk"}
+		}
+	}
+	return out, err
 }
 
 func networkChoice(a fleet.Actor, n fleet.NetworkView) kit.Option {
@@ -72,7 +126,7 @@ func networkChoice(a fleet.Actor, n fleet.NetworkView) kit.Option {
 		}
 		text += " · only in " + strings.Join(projects, ", ")
 	}
-	return kit.Option{Value: string(n.Kind) + ":" + n.Name, Text: text}
+	return kit.Option{Value: vmview.NetworkValue(n.Kind, n.Name), Text: text}
 }
 
 // poolRoom says how much may be promised to new disks before somebody has to say that more is.

@@ -99,7 +99,7 @@ func (s *Server) sourcedByFile(c echo.Context, a fleet.Actor, of control.OfAppli
 		typed.Set(fmt.Sprintf("spec.disks[%d].source", i), "clone")
 	}
 	for i, n := range v.Appliance.NICs {
-		typed.Set(fmt.Sprintf("spec.nics[%d].network", i), n.Network) // chooseNetworks finds ours
+		typed.Set(fmt.Sprintf("spec.nics[%d].network", i), n.Network) // vmview.Form draws the one of that name, or the default
 	}
 	return out, nil
 }
@@ -121,21 +121,6 @@ func hostOf(v browse.VolumeOn) string {
 		return "its host"
 	}
 	return v.Hosts[0].Name
-}
-
-// chooseNetworks has cards that come from elsewhere be on the network of the same name, else on the first.
-func chooseNetworks(typed url.Values, cards int, networks []kit.Option) {
-	for i := range cards {
-		at := fmt.Sprintf("spec.nics[%d].network", i)
-		had, chosen := typed.Get(at), ""
-		for k, o := range networks {
-			_, name, _ := strings.Cut(o.Value, ":")
-			if k == 0 || name == had && had != "" {
-				chosen = o.Value
-			}
-		}
-		typed.Set(at, chosen)
-	}
 }
 
 type exportForm struct {

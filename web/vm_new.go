@@ -45,9 +45,6 @@ func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how asked) err
 		return err
 	}
 	f.Images = withOptions(f.Images, images)
-	if fresh && from != nil {
-		chooseNetworks(in.Values, len(from.Cards), f.Networks.Options)
-	}
 	if fresh && from == nil && len(f.Pools.Options) > 0 {
 		addRow(in.Values, "spec.disks")
 	}

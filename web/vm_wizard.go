@@ -26,6 +26,9 @@ func (s *Server) beginAs(ctx context.Context, a fleet.Actor, in *typedVM) error 
 		return beginPreset(in.Values, key)
 	case in.begin == "read":
 		return s.readXML(ctx, a, in)
+	case in.begin == vmview.BeginProject:
+		forgetDefaults(in.Values)
+		return nil
 	}
 	i := slices.IndexFunc(sourceKeys(), func(k fleet.VMSource) bool { return string(k) == in.begin })
 	if i < 0 {
@@ -33,6 +36,17 @@ func (s *Server) beginAs(ctx context.Context, a fleet.Actor, in *typedVM) error 
 	}
 	beginSource(in.Values, sourceKeys()[i])
 	return nil
+}
+
+// forgetDefaults leaves out the pools and networks that the form proposed, so that it proposes those of another project.
+func forgetDefaults(typed url.Values) {
+	for name, was := range map[string]string{".poolId": typed.Get(vmview.ProposedPool), ".network": typed.Get(vmview.ProposedNetwork)} {
+		for field := range typed {
+			if strings.HasSuffix(field, name) && typed.Get(field) == was {
+				typed.Set(field, "")
+			}
+		}
+	}
 }
 
 func sourceKeys() []fleet.VMSource {

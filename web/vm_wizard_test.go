@@ -53,6 +53,54 @@ func TestPasswordWithoutUserIsForTheImagesDefaultUser(t *testing.T) {
 	b.post("/vms", form).is(t, http.StatusSeeOther)
 }
 
+// The form shows the defaults as chosen, with the reason, wherever they stand in the lists.
+func TestFormShowsDefaultPoolAndNetworkAsChosen(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	host := p.addHost("host-3", 0)
+	small := p.addPool("a-small", host)
+	p.exec(`UPDATE assignments SET status = status || '{"availableBytes":1073741824,"promisedBytes":0}' WHERE pool_id = $1`, small)
+	p.addNetwork("a-isolated", host)
+	p.exec(`UPDATE assignments SET status = '{"active":true,"forward":""}' WHERE network_id = (SELECT id FROM networks WHERE name = 'a-isolated')`)
+	p.exec(`UPDATE assignments SET status = '{"active":true,"forward":"nat"}' WHERE network_id = (SELECT id FROM networks WHERE name = 'default')`)
+	a := b.get("/vms/new").is(t, http.StatusOK)
+	a.has(t, "Default: shared-nfs (most free space: ", "Default: default (NAT network).")
+	for field, want := range map[string]string{"spec.disks[0].poolId": string(pool), "spec.nics[0].network": "libvirt:default", "spec.disks[__i__].poolId": string(pool), "spec.nics[__i__].network": "libvirt:default"} {
+		if got := shownIn(t, a, field); got != want {
+			t.Errorf("%s is %q, want %q", field, got, want)
+		}
+	}
+
+	// Another project has defaults of its own: those that were proposed follow, what somebody chose stays.
+	other := p.addProject("other")
+	p.exec(`UPDATE projects SET default_pool_id = $1 WHERE id = $2`, small, other)
+	form := url.Values{
+		"key": {"k"}, "projectId": {string(other)}, "begin": {"project"}, "proposed.pool": {string(pool)}, "proposed.network": {"libvirt:default"},
+		"spec.disks[0].source": {"empty"}, "spec.disks[0].poolId": {string(pool)}, "spec.nics[0].network": {"libvirt:a-isolated"},
+	}
+	a = b.post("/vms", form).is(t, http.StatusOK)
+	a.has(t, "Default: a-small (default of the project).")
+	if got := shownIn(t, a, "spec.disks[0].poolId"); got != string(small) {
+		t.Errorf("the pool is %s, want the other project's default", got)
+	}
+	if got := shownIn(t, a, "spec.nics[0].network"); got != "libvirt:a-isolated" {
+		t.Errorf("the network is %s, want the one that was chosen", got)
+	}
+
+	// What pasted XML names and no host has becomes the default, too; without a default nothing is chosen, and that is refused.
+	xml := strings.Replace(strings.ReplaceAll(pasted, "MORE", ""), "network='default'", "network='VM Network'", 1)
+	a = b.post("/vms", url.Values{"key": {"k"}, "projectId": {string(project)}, "source": {"xml"}, "xml": {xml}, "begin": {"read"}}).is(t, http.StatusOK)
+	if got := shownIn(t, a, "spec.nics[0].network"); got != "libvirt:default" {
+		t.Errorf("the network is %s, want the default", got)
+	}
+	p.exec(`UPDATE assignments SET status = '{"active":true,"forward":""}' WHERE network_id IS NOT NULL`)
+	b.get("/vms/new").is(t, http.StatusOK).has(t, `<option value="" selected>Choose a network</option>`)
+	want := newVMForm(project, pool)
+	want.Set("spec.nics[0].network", "")
+	want.Set("spec.nics[0].row", "yes")
+	b.post("/vms", want).is(t, http.StatusUnprocessableEntity).has(t, "Choose a network.")
+}
+
 func TestASourceAndAPresetSetTheFormUp(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

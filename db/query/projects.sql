@@ -7,6 +7,22 @@ INSERT INTO projects (id, name, description) VALUES (@id, @name, @description);
 -- name: ChangeProject :one
 UPDATE projects SET name = @name, description = @description WHERE id = @id RETURNING id;
 
+-- name: SetProjectDefaults :one
+-- Gives what is set now: nothing of a pool or a network that does not exist or is being deleted.
+UPDATE projects SET default_pool_id = (SELECT p.id FROM pools p WHERE p.id = @pool_id::text AND p.deleted_at IS NULL),
+                    default_network_id = (SELECT n.id FROM networks n WHERE n.id = @network_id::text AND n.deleted_at IS NULL)
+WHERE projects.id = @id RETURNING default_pool_id, default_network_id;
+
+-- name: ProjectDefaults :one
+-- The project's default pool and network with their names, as far as they can be used: neither is being deleted, and the network is open to the project.
+SELECT COALESCE(p.id, '')::text AS pool_id, COALESCE(p.name, '')::text AS pool,
+       COALESCE(n.id, '')::text AS network_id, COALESCE(n.kind, '')::text AS network_kind, COALESCE(n.name, '')::text AS network
+FROM projects j
+LEFT JOIN pools p ON p.id = j.default_pool_id AND p.deleted_at IS NULL
+LEFT JOIN networks n ON n.id = j.default_network_id AND n.deleted_at IS NULL AND (NOT leads_out(n.id, n.kind) OR EXISTS (
+    SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = j.id)))
+WHERE j.id = @id;
+
 -- name: DeleteProject :one
 DELETE FROM projects WHERE id = @id RETURNING name;
 

@@ -25,7 +25,7 @@ type CreateVM struct {
 	HostID      fleet.HostID      `json:"hostId,omitempty"` // empty: placement chooses
 	Labels      map[string]string `json:"labels,omitempty"`
 	Description string            `json:"description,omitempty"`
-	Spec        fleet.VMSpec      `json:"spec,omitzero"`        // power, firmware and MACs may be left out; disks[].volume must be. With from, all of it may
+	Spec        fleet.VMSpec      `json:"spec,omitzero"`        // power, firmware, MACs, pools of disks and networks of NICs may be left out; disks[].volume must be. With from, all of it may
 	From        *From             `json:"from,omitempty"`       // nil: what the spec says alone
 	Start       bool              `json:"start,omitempty"`      // the same as spec.power "running"
 	FirstBoot   *FirstBootInput   `json:"firstBoot,omitempty"`  // what the guest is told when it first starts

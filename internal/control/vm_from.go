@@ -20,7 +20,7 @@ type From struct {
 	Full       bool                    `json:"full,omitempty" doc:"Full copies of the template's disks, instead of overlays on them; where no spec is given"`
 	VMID       fleet.VMID              `json:"vmId,omitempty" doc:"A VM: the new ones get full copies of its disks as they are, on its host. One that runs is copied from a temporary snapshot. With a spec, its disks say into which pools"`
 	SnapshotID fleet.SnapshotID        `json:"snapshotId,omitempty" doc:"Of the VM, which may run then: the disks are copied as they were in that snapshot. Its settings are those that the VM has now"`
-	Appliance  *OfAppliance            `json:"appliance,omitempty" doc:"A file of a pool: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI. The VM gets its disks, converted, in its order. Without a spec it is as the file proposes, without network cards, for nobody said where they are to be"`
+	Appliance  *OfAppliance            `json:"appliance,omitempty" doc:"A file of a pool: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI. The VM gets its disks, converted, in its order. Without a spec it is as the file proposes, each NIC on the network of the same name, else on the project's default network"`
 	PoolID     fleet.PoolID            `json:"poolId,omitempty" doc:"The pool for all disks; empty: each in the one that the template or the VM has it in. Where no spec is given"`
 }
 
@@ -58,6 +58,10 @@ func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if err != nil {
 			return in, from, err
 		}
+	}
+	in, err = c.withDefaults(ctx, a, in)
+	if err != nil {
+		return in, from, err
 	}
 	whole := in
 	if err := whole.complete(id); err != nil {

@@ -77,7 +77,9 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 	}
 	if noSpec(in.Spec) {
 		in.Spec = v.Appliance.Spec(at.PoolID)
-		in.Spec.NICs = nil
+		if in.Spec.NICs, err = c.ofAppliance(ctx, a, *in, *v.Appliance, in.Spec.NICs); err != nil {
+			return err
+		}
 		if in.From.PoolID != "" {
 			for i := range in.Spec.Disks {
 				in.Spec.Disks[i].PoolID = in.From.PoolID

@@ -50,18 +50,23 @@ func TestAVMIsMadeOfAnAppliance(t *testing.T) {
 	}
 	s.audited("vm.create")
 
-	// Without a spec it is as the file proposes, in the file's pool, on no network; and what fails is told.
+	// Without a spec it is as the file proposes: in the file's pool, on the network of the same name, else on the default network; and what fails is told.
 	other, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.From{Appliance: of}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := s.get(other.ID).Spec; len(d.Disks) != 2 || d.Disks[0].PoolID != s.nfs || len(d.NICs) != 0 || d.MemoryMiB != 256 {
+	if d := s.get(other.ID).Spec; len(d.Disks) != 2 || d.Disks[0].PoolID != s.nfs || len(d.NICs) != 1 || d.NICs[0].Network != "default" || d.MemoryMiB != 256 {
 		t.Errorf("%+v", d)
 	}
 	w = s.only(s.h1, fleet.VolumeConvert)
 	s.fails(s.h1, w, "The disk disk.vmdk refers to another disk")
 	for _, w := range s.work(s.h1, fleet.VMApply) {
 		s.fails(s.h1, w, "disk 1 is not there")
+	}
+	s.addNetwork(fleet.NetworkLibvirt, "VM Network", `{"active":true}`)
+	same, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-3", From: &control.From{Appliance: of}})
+	if err != nil || len(same.Spec.NICs) != 1 || same.Spec.NICs[0].Network != "VM Network" {
+		t.Errorf("%+v %v", same.Spec.NICs, err)
 	}
 	tasks, err := s.ListTasks(t.Context(), chief, fleet.Query{Filter: "target:vm:" + string(other.ID)})
 	if err != nil || len(tasks.Items) != 1 || tasks.Items[0].State != fleet.JobFailed || !strings.Contains(tasks.Items[0].Error, "refers to another disk") {

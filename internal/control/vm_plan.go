@@ -76,9 +76,10 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 		}); err != nil {
 			return want, order, err
 		}
-		in.HostID = vm.HostID
+		order.Create = &whole // with the defaults and the versions that were shown
+		order.Create.HostID = vm.HostID
 		want = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VM: vm.VM, Changes: []fleet.Change{}}
-		return want, PlanOrder{Create: &in}, nil
+		return want, order, nil
 	})
 }
 

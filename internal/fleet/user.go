@@ -32,6 +32,10 @@ type Project struct {
 	Description string    `json:"description"`
 	CreatedAt   time.Time `json:"createdAt"`
 	VMs         int       `json:"vms"`
+
+	// Of new VMs where none is chosen; empty: see VMDefaults.Or.
+	DefaultPoolID    PoolID    `json:"defaultPoolId,omitempty"`
+	DefaultNetworkID NetworkID `json:"defaultNetworkId,omitempty"`
 }
 
 // Token is an API bearer token. The secret is shown once; only its hash is stored.

@@ -213,8 +213,10 @@ func (n NIC) check(c *Checks, at string) {
 	switch {
 	case n.NetworkID != "" && !IsID(string(n.NetworkID)):
 		c.Add(at+".networkId", "There is no such network.")
-	case n.Network != "" && n.Bridge != "", n.NetworkID == "" && n.Network == n.Bridge:
+	case n.Network != "" && n.Bridge != "":
 		c.Add(at+".network", "Choose one network or one bridge.")
+	case n.NetworkID == "" && n.Network == "" && n.Bridge == "":
+		c.Add(at+".network", "Choose a network.")
 	case n.Network != "" && !isNetworkName(n.Network):
 		c.Add(at+".network", "%q is no name of a libvirt network.", n.Network)
 	case n.Bridge != "" && !isDeviceName(n.Bridge):

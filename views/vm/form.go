@@ -30,6 +30,8 @@ type Form struct {
 	From *From // what the new VM is made from, beside images; nil: nothing
 
 	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs, Discs, Files kit.Choices
+
+	Default fleet.VMDefaults // what is shown as chosen where nothing is
 }
 
 // From is what the form of a new VM was filled from.
@@ -74,7 +76,7 @@ func (f Form) was(at string) string {
 	if f.From == nil || err != nil || n >= len(f.From.Cards) {
 		return ""
 	}
-	return f.From.Cards[n]
+	return f.From.Cards[n] + "."
 }
 
 // kept are the hidden fields of a card, which the form does not show: what passes it.

@@ -352,7 +352,7 @@ func partField(f Form, v formPart, when fleet.When) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputPool:
-			templ_7745c5c3_Err = kit.ChoiceField(withBox(in, f.closed(v)), f.Pools).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = poolChoice(f, withBox(f.poolField(in.Name, in), f.closed(v))).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -34,9 +34,9 @@ func (b *Browse) ListProjects(ctx context.Context, a fleet.Actor, q fleet.Query)
 		return fleet.Page[fleet.Project]{}, err
 	}
 	tail := p.apply(&s)
-	items, err := collect(ctx, b, "SELECT p.id, p.name, p.description, p.created_at FROM projects p"+s.conditions()+tail, &s,
+	items, err := collect(ctx, b, "SELECT p.id, p.name, p.description, p.created_at, COALESCE(p.default_pool_id, ''), COALESCE(p.default_network_id, '') FROM projects p"+s.conditions()+tail, &s,
 		func(x pgx.CollectableRow) (v fleet.Project, err error) {
-			err = x.Scan(&v.ID, &v.Name, &v.Description, &v.CreatedAt)
+			err = x.Scan(&v.ID, &v.Name, &v.Description, &v.CreatedAt, &v.DefaultPoolID, &v.DefaultNetworkID)
 			v.VMs = n.projects[v.ID].vms
 			return v, err
 		})
@@ -56,5 +56,12 @@ func (b *Browse) GetProject(ctx context.Context, a fleet.Actor, id fleet.Project
 	if err != nil {
 		return fleet.Project{}, err
 	}
-	return fleet.Project{ID: row.ID, Name: row.Name, Description: row.Description, CreatedAt: row.CreatedAt, VMs: n.projects[id].vms}, nil
+	p := fleet.Project{ID: row.ID, Name: row.Name, Description: row.Description, CreatedAt: row.CreatedAt, VMs: n.projects[id].vms}
+	if row.DefaultPoolID != nil {
+		p.DefaultPoolID = *row.DefaultPoolID
+	}
+	if row.DefaultNetworkID != nil {
+		p.DefaultNetworkID = *row.DefaultNetworkID
+	}
+	return p, nil
 }

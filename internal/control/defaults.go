@@ -1,0 +1,110 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"quantix/internal/control/browse"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// VMDefaults are the pool and the network of a new VM of the project where none is chosen; of those of the host, where one is named.
+func (c *Control) VMDefaults(ctx context.Context, a fleet.Actor, project fleet.ProjectID, host fleet.HostID) (fleet.VMDefaults, error) {
+	pools, networks, err := c.poolsAndNetworks(ctx, host)
+	if err != nil {
+		return fleet.VMDefaults{}, err
+	}
+	return c.VMDefaultsOf(ctx, a, project, pools, networks)
+}
+
+// VMDefaultsOf is VMDefaults of lists that were read already: see fleet.VMDefaults.Or.
+func (c *Control) VMDefaultsOf(ctx context.Context, a fleet.Actor, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
+	if err := policy.Check(a, policy.VMSee, project); err != nil {
+		return fleet.VMDefaults{}, store.NoProject(err)
+	}
+	own, err := c.store.ProjectDefaults(ctx, project)
+	if err != nil {
+		return fleet.VMDefaults{}, store.NotFound(err, "project")
+	}
+	set := fleet.VMDefaults{
+		Pool:    fleet.DefaultPool{ID: fleet.PoolID(own.PoolID), Name: own.Pool},
+		Network: fleet.DefaultNetwork{ID: fleet.NetworkID(own.NetworkID), Kind: fleet.NetworkKind(own.NetworkKind), Name: own.Network},
+	}
+	return set.Or(project, pools, networks), nil
+}
+
+// poolsAndNetworks are all of them with their health, or those of the host with the host's part of it.
+func (c *Control) poolsAndNetworks(ctx context.Context, host fleet.HostID) (pools []fleet.PoolView, networks []fleet.NetworkView, err error) {
+	if !fleet.IsID(string(host)) {
+		if pools, err = browse.Every(ctx, fleet.SystemActor, fleet.Query{}, c.ListPools); err == nil {
+			networks, err = c.UsableNetworks(ctx, fleet.SystemActor)
+		}
+		return pools, networks, err
+	}
+	if pools, err = c.PoolsOn(ctx, fleet.SystemActor, host); err == nil {
+		networks, err = c.NetworksOn(ctx, fleet.SystemActor, host)
+	}
+	for i := range pools {
+		for _, cell := range pools[i].Hosts {
+			if cell.Assigned && cell.StateAt(time.Now()) == fleet.PoolActive {
+				pools[i].Health = fleet.PoolHealth{Healthy: 1, AvailableBytes: cell.Status.AvailableBytes, PromisedBytes: cell.Status.PromisedBytes}
+			}
+		}
+	}
+	return pools, networks, err
+}
+
+// withDefaults is what is asked for with the default pool for each disk without one, and the default network for each NIC without one.
+func (c *Control) withDefaults(ctx context.Context, a fleet.Actor, in CreateVM) (CreateVM, error) {
+	noPool := func(d fleet.Disk) bool { return d.PoolID == "" && !d.Existing }
+	noNetwork := func(n fleet.NIC) bool {
+		return n.NetworkID == "" && n.Network == "" && n.Bridge == "" && n.PortGroup == ""
+	}
+	if in.ProjectID == "" || !slices.ContainsFunc(in.Spec.Disks, noPool) && !slices.ContainsFunc(in.Spec.NICs, noNetwork) {
+		return in, nil
+	}
+	d, err := c.VMDefaults(ctx, a, in.ProjectID, in.HostID)
+	if err != nil {
+		return in, err
+	}
+	in.Spec.Disks, in.Spec.NICs = slices.Clone(in.Spec.Disks), slices.Clone(in.Spec.NICs)
+	for i := range in.Spec.Disks {
+		if disk := &in.Spec.Disks[i]; noPool(*disk) {
+			disk.PoolID = d.Pool.ID
+		}
+	}
+	for i, n := range in.Spec.NICs {
+		if noNetwork(n) && d.Network.ID != "" {
+			in.Spec.NICs[i] = n.Onto(d.Network.ID, d.Network.Kind, d.Network.Name)
+		}
+	}
+	return in, nil
+}
+
+// ofAppliance are the NICs that an appliance proposes: each on the network that has the name of its own, else on the default network. Where there is
+// neither, the NIC is left out.
+func (c *Control) ofAppliance(ctx context.Context, a fleet.Actor, in CreateVM, from fleet.Appliance, nics []fleet.NIC) ([]fleet.NIC, error) {
+	if len(nics) == 0 || in.ProjectID == "" {
+		return nil, nil
+	}
+	pools, networks, err := c.poolsAndNetworks(ctx, in.HostID)
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.VMDefaultsOf(ctx, a, in.ProjectID, pools, networks)
+	if err != nil {
+		return nil, err
+	}
+	var out []fleet.NIC
+	for i, n := range nics {
+		if same := fleet.NetworkNamed(in.ProjectID, networks, from.NICs[i].Network); same != nil {
+			out = append(out, n.Onto(same.ID, same.Kind, same.Name))
+		} else if d.Network.ID != "" {
+			out = append(out, n.Onto(d.Network.ID, d.Network.Kind, d.Network.Name))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,151 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/control/people"
+	"quantix/internal/fleet"
+)
+
+// everywhere is an active network of both hosts, which report it with this forward mode.
+func (s *site) everywhere(kind fleet.NetworkKind, name, forward string) fleet.NetworkID {
+	s.t.Helper()
+	id := s.addNetwork(kind, name, `{"active":true,"forward":"`+forward+`"}`)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', network_id, $2, status FROM assignments WHERE network_id = $1`, id, s.h2)
+	return id
+}
+
+// newDefaults is a site whose first pool and first network in the order of names are not those that a new VM should get.
+func newDefaults(t *testing.T) *site {
+	t.Helper()
+	s := newSite(t)
+	s.exec(`UPDATE assignments SET status = status || '{"forward":"nat"}' WHERE noun = 'net'`)
+	s.everywhere(fleet.NetworkLibvirt, "a-isolated", "")
+	s.holds(s.local, 100<<10, 0, 0)
+	s.holds(s.addPool("a-small", `{"kind":"dir","path":"/srv/small","shared":false}`, s.h1, s.h2), 1024, 0, 0)
+	return s
+}
+
+// bare asks for a VM with one disk and one NIC of which nothing is said.
+func (s *site) bare(name string) control.CreateVM {
+	in := control.CreateVM{ProjectID: s.red, Name: name, Spec: small}
+	in.Spec.Disks, in.Spec.NICs = []fleet.Disk{{SizeBytes: 1 << 20}}, []fleet.NIC{{}}
+	return in
+}
+
+func TestNewVMWithoutPoolAndNetworkGetsTheDefaults(t *testing.T) {
+	s := newDefaults(t)
+	made := func(in control.CreateVM) (pool fleet.PoolID, network string) {
+		t.Helper()
+		vm, err := s.CreateVM(t.Context(), s.member, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := s.get(vm.ID).Spec
+		return spec.Disks[0].PoolID, spec.NICs[0].Network + spec.NICs[0].Bridge
+	}
+	if pool, network := made(s.bare("plain")); pool != s.nfs || network != "default" {
+		t.Errorf("pool %s, network %s; want nfs, which has most free space, and the NAT network", pool, network)
+	}
+	onH1 := s.bare("placed")
+	onH1.HostID = s.h1
+	s.exec(`UPDATE assignments SET status = status || '{"availableBytes": 1}' WHERE pool_id = $1`, s.nfs)
+	if pool, _ := made(onH1); pool != s.local {
+		t.Errorf("pool %s on h1, want local, which has most free space there", pool)
+	}
+	onH2 := s.bare("elsewhere")
+	onH2.HostID = s.h2
+	if pool, _ := made(onH2); pool == s.local || pool == s.nfs {
+		t.Errorf("pool %s on h2, want a-small: local is not on that host, and nfs is full", pool)
+	}
+
+	plan, err := s.PlanNewVM(t.Context(), chief, s.bare("planned"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`UPDATE assignments SET status = status || jsonb_build_object('availableBytes', 5000::bigint << 30) WHERE pool_id = $1`, s.nfs)
+	vm, err := s.CarryOut(t.Context(), chief, plan.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pool := s.get(vm).Spec.Disks[0].PoolID; pool != s.local {
+		t.Errorf("pool %s, want local, which the plan was made with", pool)
+	}
+
+	series := control.CreateVMs{CreateVM: s.bare("many-{n}"), Series: fleet.Series{Count: 2}}
+	if _, err := s.CreateVMs(t.Context(), s.member, series); err != nil {
+		t.Errorf("of several: %v", err)
+	}
+	p, err := s.PreviewVM(t.Context(), s.member, s.bare("seen"))
+	if err != nil || p.Spec.Disks[0].PoolID != s.nfs || p.Spec.NICs[0].Network != "default" {
+		t.Errorf("the preview has %+v, %v", p.Spec, err)
+	}
+}
+
+func TestProjectsDefaultPoolAndNetworkAreUsed(t *testing.T) {
+	s := newDefaults(t)
+	lan := s.everywhere(fleet.NetworkBridge, "lan", "")
+	set := people.ProjectInput{Name: "red", DefaultPoolID: s.local, DefaultNetworkID: lan}
+	update := func(a fleet.Actor, in people.ProjectInput) func() error {
+		return func() error { _, err := s.UpdateProject(t.Context(), a, s.red, in); return err }
+	}
+	s.refused("a network that is not open to the project", fleet.Invalid, "Grant it to the project first", update(chief, set))
+	s.refused("a pool that there is not", fleet.Invalid, "no such pool", update(chief, people.ProjectInput{Name: "red", DefaultPoolID: "none"}))
+	s.refused("a member's", fleet.Forbidden, "", update(s.member, people.ProjectInput{Name: "red"}))
+	luns := s.addPool("luns", `{"kind":"iscsi","server":"nas","target":"iqn.2026-01.example:x","shared":true}`, s.h1)
+	s.refused("a pool of LUNs", fleet.Invalid, "no disk is made in it", update(chief, people.ProjectInput{Name: "red", DefaultPoolID: luns}))
+	if err := s.GrantNetwork(t.Context(), chief, lan, s.red); err != nil {
+		t.Fatal(err)
+	}
+	if err := update(chief, set)(); err != nil {
+		t.Fatal(err)
+	}
+	project, err := s.GetProject(t.Context(), s.member, s.red)
+	if err != nil || project.DefaultPoolID != s.local || project.DefaultNetworkID != lan {
+		t.Fatalf("%+v %v", project, err)
+	}
+	vm, err := s.CreateVM(t.Context(), s.member, s.bare("one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec := s.get(vm.ID).Spec; spec.Disks[0].PoolID != s.local || spec.NICs[0].Bridge != "lan" {
+		t.Errorf("%+v %+v", spec.Disks, spec.NICs)
+	}
+	d, err := s.VMDefaults(t.Context(), s.member, s.red, "")
+	if err != nil || d.Pool.Why != "default of the project" || d.Network.Why != "default of the project" {
+		t.Errorf("%+v %v", d, err)
+	}
+
+	// A network that is closed again is no default any more, and the project can be renamed all the same. What is deleted is forgotten.
+	if err := s.RevokeNetwork(t.Context(), chief, lan, s.red); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := s.VMDefaults(t.Context(), s.member, s.red, ""); err != nil || d.Network.Name != "default" || !strings.Contains(d.Network.Why, "NAT") {
+		t.Errorf("%+v %v", d, err)
+	}
+	set.Description = "again"
+	if err := update(chief, set)(); err != nil {
+		t.Errorf("with an unchanged default: %v", err)
+	}
+	s.exec(`UPDATE projects SET default_pool_id = $1 WHERE id = $2`, luns, s.red)
+	s.exec(`DELETE FROM assignments WHERE pool_id = $1`, luns)
+	s.exec(`DELETE FROM pools WHERE id = $1`, luns)
+	if project, err := s.GetProject(t.Context(), chief, s.red); err != nil || project.DefaultPoolID != "" {
+		t.Errorf("%+v %v", project, err)
+	}
+	if _, err := s.VMDefaults(t.Context(), s.stranger, s.red, ""); fleet.CodeOf(err) != fleet.NotFound {
+		t.Errorf("a stranger is told %v", err)
+	}
+}
+
+func TestNewVMIsRefusedWhereNoDefaultExists(t *testing.T) {
+	s := newSite(t)
+	s.everywhere(fleet.NetworkLibvirt, "a-isolated", "")
+	s.refused("two networks without NAT", fleet.Invalid, "Choose a network.", func() error { _, err := s.CreateVM(t.Context(), chief, s.bare("web")); return err })
+	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id IS NOT NULL`)
+	in := s.bare("web")
+	in.Spec.NICs = nil
+	s.refused("no pool", fleet.Invalid, "Choose the pool", func() error { _, err := s.CreateVM(t.Context(), chief, in); return err })
+}

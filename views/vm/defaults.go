@@ -1,0 +1,89 @@
+package vm
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+// Names of fields that have no place in the API: the defaults that the form proposed, and the button that asks for those of another project.
+const (
+	ProposedPool    = "proposed.pool"
+	ProposedNetwork = "proposed.network"
+	BeginProject    = "project"
+)
+
+// NetworkValue is a network as a choice's value; empty: none.
+func NetworkValue(kind fleet.NetworkKind, name string) string {
+	if name == "" {
+		return ""
+	}
+	return string(kind) + ":" + name
+}
+
+// proposedNetwork is the default network as a choice's value.
+func (f Form) proposedNetwork() string {
+	return NetworkValue(f.Default.Network.Kind, f.Default.Network.Name)
+}
+
+// projectField asks for the defaults of another project when one is chosen.
+func (f Form) projectField() kit.Field {
+	return f.field("projectId", kit.Field{Label: "Project", Attrs: templ.Attributes{
+		"hx-post": "/vms", "hx-trigger": "change", "hx-include": "#vm-form", "hx-target": "#vm-form", "hx-swap": "outerHTML", "hx-vals": `{"begin":"` + BeginProject + `"}`,
+	}})
+}
+
+// poolField is the choice of a pool, in which the default is chosen where nothing else is.
+func (f Form) poolField(name string, in kit.Field) kit.Field {
+	in = f.field(name, in)
+	if !offered(f.Pools.Options, in.Value) {
+		in.Value = string(f.Default.Pool.ID)
+	}
+	if d := f.Default.Pool; d.ID != "" {
+		in.Hint = proposes(in.Hint, d.Name, d.Why)
+	}
+	return in
+}
+
+// networkField is poolField for a network. A NIC that comes from elsewhere is on the network of the same name.
+func (f Form) networkField(name string, in kit.Field) kit.Field {
+	in = f.field(name, in)
+	if was := in.Value; !offered(f.Networks.Options, was) {
+		in.Value = f.proposedNetwork()
+		for _, o := range f.Networks.Options {
+			if _, own, _ := strings.Cut(o.Value, ":"); own == was && was != "" {
+				in.Value = o.Value
+			}
+		}
+	}
+	if d := f.Default.Network; d.ID != "" {
+		in.Hint = proposes(in.Hint, d.Name, d.Why)
+	}
+	return in
+}
+
+func offered(options []kit.Option, value string) bool {
+	return value != "" && slices.ContainsFunc(options, func(o kit.Option) bool { return o.Value == value })
+}
+
+func proposes(hint, name, why string) string {
+	return strings.TrimSpace(hint + " Default: " + name + " (" + why + ").")
+}
+
+// withoutDefault are the choices with one that stands for none before them, where none is the default: nobody gets the first of a list.
+func withoutDefault(in kit.Choices, value, text string) kit.Choices {
+	if value == "" && len(in.Options) > 0 {
+		in.Options = slices.Insert(slices.Clone(in.Options), 0, kit.Option{Text: text})
+	}
+	return in
+}
+
+func (f Form) pools(value string) kit.Choices { return withoutDefault(f.Pools, value, "Choose a pool") }
+
+func (f Form) networks(value string) kit.Choices {
+	return withoutDefault(f.Networks, value, "Choose a network")
+}
