@@ -45,11 +45,12 @@ var choosers = map[string]chooser{
 	"projects": (*Server).projectOptions, "hosts": (*Server).hostOptions, "pools": (*Server).poolOptions, "images": (*Server).imageOptions,
 	"isos": (*Server).isoOptions, "discs": (*Server).discOptions, "files": (*Server).fileOptions, "networks": (*Server).networkOptions, "grants": (*Server).grantOptions, "image-grants": (*Server).imageGrantOptions, "members": (*Server).memberOptions,
 	"vm-networks": (*Server).vmNetworkOptions, "luns": (*Server).lunOptions, "group-grants": (*Server).groupGrantOptions,
+	"default-pools": (*Server).poolOptions, "default-networks": (*Server).projectNetworkOptions,
 	"leave-targets": (*Server).leaveOptions, "vms": (*Server).vmOptions, "templates": (*Server).versionOptions, "template-grants": (*Server).templateGrantOptions,
 }
 
 // unchosen is the option that stands for no choice, where that is one.
-var unchosen = map[string]string{"luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
+var unchosen = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
 // choose fills a select of a form.
 func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices, error) {
@@ -331,6 +332,21 @@ func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, c pick) ([]k
 		return out, err
 	}
 	return s.withGroups(ctx, a, out, nil)
+}
+
+// projectNetworkOptions are the networks that are open to the project c.of, each by its id.
+func (s *Server) projectNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return nil, err
+	}
+	networks, err := s.Control.UsableNetworks(ctx, a)
+	var out []kit.Option
+	for _, n := range networks {
+		if n.OpenTo(fleet.ProjectID(c.of)) || slices.Contains(c.now, string(n.ID)) {
+			out = append(out, kit.Option{Value: string(n.ID), Text: networkChoice(a, n).Text})
+		}
+	}
+	return out, err
 }
 
 // vmNetworkOptions are those that the VM c.of can be put on. A card stays where it is, though nobody could put it there now.

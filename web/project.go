@@ -59,26 +59,39 @@ func (s *Server) setMember(c echo.Context, a fleet.Actor, in memberForm) (end, e
 type projectForm struct {
 	Name        string `form:"name"`
 	Description string `form:"description"`
+	Pool        string `form:"defaultPoolId"`
+	Network     string `form:"defaultNetworkId"`
 }
 
 func (in projectForm) input() people.ProjectInput {
-	return people.ProjectInput{Name: strings.TrimSpace(in.Name), Description: in.Description}
+	return people.ProjectInput{
+		Name: strings.TrimSpace(in.Name), Description: in.Description, DefaultPoolID: fleet.PoolID(in.Pool), DefaultNetworkID: fleet.NetworkID(in.Network),
+	}
 }
 
 // askProject is the form of the project that the address names, or of a new one.
 func (s *Server) askProject(c echo.Context, a fleet.Actor, in projectForm, how asked) error {
-	id, f := fleet.ProjectID(c.Param("id")), shell.Frame{Title: "New project"}
+	ctx, id, f := c.Request().Context(), fleet.ProjectID(c.Param("id")), shell.Frame{Title: "New project"}
 	if id != "" {
-		p, err := s.Control.GetProject(c.Request().Context(), a, id)
+		p, err := s.Control.GetProject(ctx, a, id)
 		if err != nil {
 			return err
 		}
 		f = projectFrame(p)
 		if !how.again() {
-			in = projectForm{p.Name, p.Description}
+			in = projectForm{p.Name, p.Description, string(p.DefaultPoolID), string(p.DefaultNetworkID)}
 		}
 	}
-	return s.showAs(c, how.status, a, f, peopleview.ProjectEdit(peopleview.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Errors: how.errors}))
+	out := peopleview.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Pool: in.Pool, Network: in.Network, Errors: how.errors}
+	page, all := views.ProjectPath(id, "edit"), c.QueryParam("all") != ""
+	var err error
+	if out.Pools, err = s.choose(ctx, a, pick{noun: "default-pools", now: []string{in.Pool}, page: page, all: all}); err == nil {
+		out.Networks, err = s.choose(ctx, a, pick{noun: "default-networks", of: string(id), now: []string{in.Network}, page: page, all: all})
+	}
+	if err != nil {
+		return err
+	}
+	return s.showAs(c, how.status, a, f, peopleview.ProjectEdit(out))
 }
 
 func (s *Server) createProject(c echo.Context, a fleet.Actor, in projectForm) (end, error) {

@@ -13,7 +13,7 @@ import (
 func TestTheWizardSaysWhatWillBeMadeAndWhere(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.get("/vms/new").is(t, http.StatusOK).has(t, "Name and place", "libvirt XML", `aria-pressed="true">Image<`, "Windows 11", `id="vm-summary"`)
+	b.get("/vms/new").is(t, http.StatusOK).has(t, "Name and source", "libvirt XML", `aria-pressed="true">Image<`, "Windows 11", `id="vm-summary"`)
 	form := newVMForm(project, pool)
 	form.Set("name", "it's-me")
 	a := b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK)
@@ -99,6 +99,23 @@ func TestFormShowsDefaultPoolAndNetworkAsChosen(t *testing.T) {
 	want.Set("spec.nics[0].network", "")
 	want.Set("spec.nics[0].row", "yes")
 	b.post("/vms", want).is(t, http.StatusUnprocessableEntity).has(t, "Choose a network.")
+}
+
+// What a VM is made from is chosen beside its name, before all else of the form.
+func TestImageAndISOAreChosenBesideTheName(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	beside := func(a answer, field string) {
+		t.Helper()
+		name, picker, place := strings.Index(a.body, ` name="name"`), strings.Index(a.body, ` name="`+field+`"`), strings.Index(a.body, ` name="projectId"`)
+		if name < 0 || picker < name || place < picker || strings.Count(a.body, ` name="`+field+`"`) != 1 {
+			t.Errorf("the name is at %d, %s at %d, the project at %d", name, field, picker, place)
+		}
+	}
+	beside(b.get("/vms/new").is(t, http.StatusOK), "spec.disks[0].image")
+	form := newVMForm(project, pool)
+	form.Set("begin", "iso")
+	beside(b.post("/vms", form).is(t, http.StatusOK), "spec.iso")
 }
 
 func TestASourceAndAPresetSetTheFormUp(t *testing.T) {

@@ -69,9 +69,13 @@ func (h PoolHealth) free() int64 { return h.AvailableBytes - h.PromisedBytes }
 // networksOpenTo are the active networks that VMs of the project may be on.
 func networksOpenTo(project ProjectID, networks []NetworkView) []NetworkView {
 	return slices.DeleteFunc(slices.Clone(networks), func(n NetworkView) bool {
-		open := !n.Restricted || slices.ContainsFunc(n.Grants, func(g NetworkGrant) bool { return g.ProjectID == "" || g.ProjectID == project })
-		return !open || n.DeletedAt != nil || n.Health.Active == 0
+		return !n.OpenTo(project) || n.DeletedAt != nil || n.Health.Active == 0
 	})
+}
+
+// OpenTo reports whether VMs of the project may be on the network.
+func (n NetworkView) OpenTo(project ProjectID) bool {
+	return !n.Restricted || slices.ContainsFunc(n.Grants, func(g NetworkGrant) bool { return g.ProjectID == "" || g.ProjectID == project })
 }
 
 // natNetwork is the network with NAT: of several the one on most hosts, or libvirt's own, which is named default. Without one it is the only network.

@@ -7,7 +7,9 @@ on("click", "[data-row-add]", (event, button) => {
   const template = part.querySelector("template[data-row-template]");
   const rows = part.querySelector("[data-rows]");
   let index = rows.childElementCount;
-  while (rows.querySelector(`[data-row="${index}"]`)) index++;
+  // A field of a row may stand elsewhere in the form, as the image of the first disk does.
+  const taken = () => rows.querySelector(`[data-row="${index}"]`) ?? part.closest("form").querySelector(`[name^="${button.value}[${index}]."]`);
+  while (taken()) index++;
   const holder = document.createElement("template");
   holder.innerHTML = template.innerHTML.replaceAll("__i__", String(index));
   const row = holder.content.firstElementChild;

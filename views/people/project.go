@@ -22,7 +22,7 @@ func (p ProjectPage) acts() []kit.Act {
 	return []kit.Act{
 		{Icon: "monitor", Word: "VMs of this project", Href: views.CutPath(fleet.NounVM, p.Project.ID)},
 		{Icon: "list-checks", Word: "Tasks of this project", Href: views.CutPath(fleet.NounTask, p.Project.ID)},
-		kit.Act{Icon: "pencil", Word: "Name and description", Href: p.path("edit"), Dialog: true}.As(can, fleet.ActEdit),
+		kit.Act{Icon: "pencil", Word: "Edit project", Href: p.path("edit"), Dialog: true}.As(can, fleet.ActEdit),
 		kit.Act{Icon: "trash-2", Word: "Delete project", Href: p.path("delete"), Dialog: true, Danger: true}.As(can, fleet.ActDelete),
 	}
 }

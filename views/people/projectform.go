@@ -10,6 +10,8 @@ import (
 type ProjectForm struct {
 	ID                fleet.ProjectID
 	Name, Description string
+	Pool, Network     string // defaults of its new VMs, by id
+	Pools, Networks   kit.Choices
 	Errors            kit.Errors
 }
 

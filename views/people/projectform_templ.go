@@ -76,6 +76,22 @@ func ProjectEdit(f ProjectForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
+				templ_7745c5c3_Err = kit.ChoiceField(kit.Field{Name: "defaultPoolId", Label: "Default pool", Value: f.Pool, Error: f.Errors.At("defaultPoolId"), Hint: "For disks of new VMs."}, f.Pools).Render(ctx, templ_7745c5c3_Buffer)
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, " ")
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				templ_7745c5c3_Err = kit.ChoiceField(kit.Field{Name: "defaultNetworkId", Label: "Default network", Value: f.Network, Error: f.Errors.At("defaultNetworkId"), Hint: "For network adapters of new VMs."}, f.Networks).Render(ctx, templ_7745c5c3_Buffer)
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, " ")
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
 				templ_7745c5c3_Err = kit.FormErrors(f.Errors).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -142,7 +158,7 @@ func ProjectDelete(x fleet.Project, e kit.Errors) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<p>With it go:</p><ul class=\"goes\"><li>the roles that people have in it; the people themselves stay</li><li>the history of its tasks</li></ul><p>It is refused while the project has VMs.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<p>With it go:</p><ul class=\"goes\"><li>the roles that people have in it; the people themselves stay</li><li>the history of its tasks</li></ul><p>It is refused while the project has VMs.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -43,6 +43,19 @@ type Other struct {
 	Could     bool
 }
 
+// firstDisk is the disk that is made from the image which the form asks for first.
+const firstDisk = "spec.disks[0]"
+
+// picksImage reports whether the image of this disk is chosen beside the VM's name, where the form begins.
+func (f Form) picksImage(at string) bool {
+	return at == firstDisk && !f.Edits && f.From == nil && f.Wizard.Source == fleet.SourceImage && f.Typed.Has(at+".source")
+}
+
+// picksISO reports the same of the ISO in the CD-ROM drive.
+func (f Form) picksISO() bool {
+	return !f.Edits && f.From == nil && f.Wizard.Source == fleet.SourceISO
+}
+
 // told are the notes of a kind, in their order.
 func (w Wizard) told(kind string) (out []Imported) {
 	for _, n := range w.Notes {
