@@ -1,6 +1,7 @@
 package web
 
 import (
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -55,13 +56,17 @@ func (s *Server) editedVM(c echo.Context, a fleet.Actor, in typedVM, how asked) 
 }
 
 func (s *Server) editVM(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
-	if in.again {
+	if in.again && in.begin != vmview.BeginHeadings {
 		return func(c echo.Context) error { return s.editedVM(c, a, in, first) }, nil
 	}
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
 		return nil, err
+	}
+	if in.begin == vmview.BeginHeadings {
+		f := vmview.Form{Typed: in.Values, Edits: true, VM: vm.VM, On: vm.On()}
+		return func(c echo.Context) error { return s.write(c, http.StatusOK, vmview.Headings(f, in.sent)) }, nil
 	}
 	change, err := changeOf(in.Values, vm)
 	if err != nil {

@@ -216,7 +216,8 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 // typedVM is what a form of a VM was sent with.
 type typedVM struct {
 	url.Values
-	again bool // nothing is asked but the form: a browser without scripts wants a row more or less
+	sent  url.Values // as the page has it: with gaps between the rows
+	again bool       // nothing is asked but the form: a browser without scripts wants a row more or less
 
 	begin   string            // what the form is to be set up for: see Server.beginAs
 	notes   []vmview.Imported // what was read says, and cannot be had
@@ -228,7 +229,7 @@ func (in *typedVM) read(sent url.Values) {
 		maps.DeleteFunc(sent, func(name string, _ []string) bool { return strings.HasPrefix(name, drop+".") })
 		in.again = true
 	}
-	in.Values = inRows(sent)
+	in.Values, in.sent = inRows(sent), sent
 	if in.begin = sent.Get("begin"); in.begin != "" {
 		in.again = true
 	}

@@ -56,7 +56,16 @@ func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, erro
 		}
 		err = nil
 	}
-	return func(c echo.Context) error { return s.write(c, http.StatusOK, vmview.SummaryBody(out)) }, err
+	if err != nil {
+		return nil, err
+	}
+	f := vmview.Form{Typed: in.Values}
+	if in.Get(vmview.FirstKind) == vmview.BySpec {
+		if f.Specs, err = s.Control.ListCustomizations(c.Request().Context(), a); err != nil {
+			return nil, err
+		}
+	}
+	return func(c echo.Context) error { return s.write(c, http.StatusOK, vmview.SummaryAnswer(out, f, in.sent)) }, nil
 }
 
 // factsOf are the lines of a summary.

@@ -101,6 +101,33 @@ func TestFormShowsDefaultPoolAndNetworkAsChosen(t *testing.T) {
 	b.post("/vms", want).is(t, http.StatusUnprocessableEntity).has(t, "Choose a network.")
 }
 
+// Each section's heading shows the values that it has, also after a change, which an answer to what is typed brings.
+func TestSectionHeadingsShowTheirValues(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	now := func(section, text string) string {
+		return `<span class="muted" id="` + section + `-now">` + text + `</span>`
+	}
+	display := "Graphics card: VGA, Keyboard: As pressed, Pointer: Tablet (follows the pointer), Sound card: None, SPICE: off"
+	b.get("/vms/new").is(t, http.StatusOK).has(t, now("vm-Display-and-input", display), now("vm-several", "one VM"), now("vm-rules", "none"),
+		now("vm-first-boot", "the image as it is: no user, key or address is given"), now("spec-disks-0--Limits", "none"), `id="spec-nics-__i__--Options-now"`)
+
+	form := newVMForm(project, pool)
+	for name, value := range map[string]string{
+		"spec.display.video": "qxl", "count": "3", "firstBoot.kind": "cloud-init", "firstBoot.cloudInit.users[0].name": "anna", "firstBoot.cloudInit.users[0].password": "correct horse",
+		"spec.disks[4].source": "empty", "spec.disks[4].sizeBytes": "5", "spec.disks[4].bus": "sata", "spec.drives": "", "spec.drives[0].slot": "cdrom2", "spec.rules[2].of": "vm",
+	} {
+		form.Set(name, value)
+	}
+	a := b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK)
+	swapped := func(section, text string) string {
+		return `<span class="muted" id="` + section + `-now" hx-swap-oob="true">` + text
+	}
+	a.has(t, swapped("vm-Display-and-input", "Graphics card: QXL, Keyboard"), swapped("vm-several", "3 VMs<"), swapped("vm-first-boot", "cloud-init: user anna<"),
+		swapped("spec-disks-4--Options", "Bus: SATA, Cache"), swapped("vm-Other-devices", "More drives: 1, "), swapped("vm-rules", "1 rule<"))
+	a.lacks(t, "correct horse", `id="spec-disks-3-`)
+}
+
 // What a VM is made from is chosen beside its name, before all else of the form.
 func TestImageAndISOAreChosenBesideTheName(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)

@@ -60,6 +60,14 @@ func (in Input) Says(v string) string {
 	return in.words(v)
 }
 
+// SaysDefault is Says of a field that is not set; empty: it has no value then.
+func (in Input) SaysDefault() string {
+	if in.Kind == InputFlag {
+		return "off"
+	}
+	return in.words("")
+}
+
 // asked is a field that a form asks for; a guest that is on gets it at its next start.
 func asked[S any, T comparable](name, noun string, at func(*S) *T, words func(T) string, in Input, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
 	f := valueAs(name, noun, NextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)

@@ -17,7 +17,7 @@ on("click", "[data-row-add]", (event, button) => {
   rows.append(row);
   window.htmx?.process(row); // its boxes for searching
   row.querySelector("input, select")?.focus();
-  showParts();
+  rows.dispatchEvent(new Event("change", { bubbles: true }));
 });
 
 on("click", "[data-row-remove]", (event, button) => {
@@ -25,7 +25,9 @@ on("click", "[data-row-remove]", (event, button) => {
   const row = button.closest("[data-rows] > *");
   const next = (row.nextElementSibling ?? row.previousElementSibling)?.querySelector("input, select");
   (next ?? row.closest("[data-row-list], fieldset, form").querySelector("[data-row-add]"))?.focus();
+  const rows = row.parentElement;
   row.remove();
+  rows.dispatchEvent(new Event("change", { bubbles: true }));
 });
 
 // Enter in a box that searches among choices is not yet the form's.
@@ -44,9 +46,9 @@ function showParts() {
   }
 }
 
-// What a section's heading says of it came with the page.
+// A heading with an ID follows by an answer of the server; another came with the page.
 on("change", "details.fold :is(input, select, textarea)", (_, field) => {
-  const said = field.closest("details.fold").querySelector(":scope > summary > .muted");
+  const said = field.closest("details.fold").querySelector(":scope > summary > .muted:not([id])");
   if (said) said.textContent = "changed";
 });
 

@@ -16,8 +16,7 @@ import (
 // fold is a section of the form that stays closed until it is used.
 type fold struct {
 	id, title string
-	now       string // what is set in it, in words; empty: nothing
-	usual     string // what it says then
+	now       string // the values of its fields, in words
 	open      bool
 	when      fleet.When // from when on an edit of any of them counts; empty: each says so itself
 	fields    []formPart
@@ -83,9 +82,9 @@ func rowFolds[S any](f Form, at string, fields []fleet.Field[S], stays bool) []f
 	return out
 }
 
-// filled is the section with what is typed in it.
+// filled is the section with the values of its fields: those that are set before the defaults.
 func (f Form) filled(one fold) fold {
-	var set []string
+	var set, defaults []string
 	for i, p := range one.fields {
 		if i == 0 {
 			one.when = p.when
@@ -97,15 +96,23 @@ func (f Form) filled(one fold) fold {
 		}
 		one.open = one.open || f.Errors.Under(p.name) != ""
 		if now := f.typedPart(p.name); now != "" {
-			set = append(set, p.input.Label+": "+p.input.Says(now))
+			set = append(set, p.input.Label+": "+p.says(now))
+		} else if text := p.input.SaysDefault(); text != "" {
+			defaults = append(defaults, p.input.Label+": "+text)
 		}
 		one.open = one.open || f.Errors.At(p.name) != ""
 	}
-	one.now, one.usual = strings.Join(set, ", "), "as usual"
-	if one.title == string(fleet.SectionLimits) {
-		one.usual = "none"
-	}
+	one.now = cmp.Or(strings.Join(append(set, defaults...), ", "), "none")
 	return one
+}
+
+// says is a value of the field in words.
+func (p formPart) says(value string) string {
+	if p.input.Kind == fleet.InputMedium || p.input.Kind == fleet.InputFile {
+		_, volume, _ := strings.Cut(value, "/")
+		return volume
+	}
+	return p.input.Says(value)
 }
 
 // typedPart is what is typed in a field; empty: nothing, or what means the same.

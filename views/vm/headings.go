@@ -1,0 +1,51 @@
+package vm
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+
+	"quantix/internal/fleet"
+)
+
+// Sections of the form that are not of fleet.VMSections.
+const (
+	severalSection = "vm-several"
+	firstSection   = "vm-first-boot"
+	rulesSection   = "vm-rules"
+	healthSection  = "vm-health"
+)
+
+// BeginHeadings asks for the headings of the form alone.
+const BeginHeadings = "headings"
+
+func headingID(section string) string { return section + "-now" }
+
+// heading is now, or what happens where nothing is chosen.
+func (f FirstForm) heading() string {
+	return cmp.Or(f.now(), "the image as it is: no user, key or address is given")
+}
+
+// headings are the sections of the form. sent is what the page sent: the rows in it have the numbers that they have on the page.
+func (f Form) headings(sent url.Values) []fold {
+	out := f.folds()
+	out = append(out, fold{id: rulesSection, now: f.rowsNow("spec.rules", "rule")}, fold{id: healthSection, now: f.rowsNow("spec.health", "check")})
+	if !f.Edits {
+		out = append(out, fold{id: severalSection, now: f.several()}, fold{id: firstSection, now: f.firstForm().heading()})
+	}
+	f.Typed = sent
+	for _, i := range f.rows("spec.disks") {
+		at := "spec.disks[" + i + "]"
+		out = append(out, rowFolds(f, at, fleet.DiskFields, f.keptDisk(at) != nil)...)
+	}
+	for _, i := range f.rows("spec.nics") {
+		at := "spec.nics[" + i + "]"
+		out = append(out, rowFolds(f, at, fleet.NICFields, f.keepsCard(at))...)
+	}
+	return slices.DeleteFunc(out, func(s fold) bool { return len(s.fields) > 0 && !f.sent(s) })
+}
+
+// sent reports whether the page has the section: a row that was removed leaves a gap in the numbers.
+func (f Form) sent(s fold) bool {
+	return slices.ContainsFunc(s.fields, func(p formPart) bool { return f.Typed.Has(p.name) })
+}
