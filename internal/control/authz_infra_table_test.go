@@ -19,6 +19,8 @@ var infraCases = map[string]useCase{
 	"ListPoolsInFull":    {may: somewhere, with: query},
 	"ListNetworksInFull": {may: somewhere, with: query},
 
+	"VMDefaults":      {may: redSeen, with: func(w *world) []any { return []any{w.red, fleet.HostID("")} }},
+	"VMDefaultsOf":    {may: redSeen, with: func(w *world) []any { return []any{w.red, []fleet.PoolView(nil), []fleet.NetworkView(nil)} }},
 	"UsableNetworks":  {may: somewhere, with: none},
 	"NetworksFor":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"NetworksOn":      {may: somewhere, with: func(w *world) []any { return []any{w.h1} }},
