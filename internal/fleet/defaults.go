@@ -74,8 +74,8 @@ func networksOpenTo(project ProjectID, networks []NetworkView) []NetworkView {
 }
 
 // OpenTo reports whether VMs of the project may be on the network.
-func (n NetworkView) OpenTo(project ProjectID) bool {
-	return !n.Restricted || slices.ContainsFunc(n.Grants, func(g NetworkGrant) bool { return g.ProjectID == "" || g.ProjectID == project })
+func (v NetworkView) OpenTo(project ProjectID) bool {
+	return !v.Restricted || slices.ContainsFunc(v.Grants, func(g NetworkGrant) bool { return g.ProjectID == "" || g.ProjectID == project })
 }
 
 // natNetwork is the network with NAT: of several the one on most hosts, or libvirt's own, which is named default. Without one it is the only network.
@@ -101,13 +101,13 @@ func natNetwork(networks []NetworkView) DefaultNetwork {
 }
 
 // nat reports whether the network translates addresses, by its definition or, of one that was found, by its hosts.
-func (n NetworkView) nat() bool {
-	if n.Spec != nil {
-		return n.Spec.Mode == NetworkNAT
+func (v NetworkView) nat() bool {
+	if v.Spec != nil {
+		return v.Spec.Mode == NetworkNAT
 	}
 	forward := string(NetworkNAT)
-	return slices.Contains(n.Health.Forwards, forward) ||
-		slices.ContainsFunc(n.Hosts, func(h NetworkHost) bool { return h.Status != nil && h.Status.Forward == forward })
+	return slices.Contains(v.Health.Forwards, forward) ||
+		slices.ContainsFunc(v.Hosts, func(h NetworkHost) bool { return h.Status != nil && h.Status.Forward == forward })
 }
 
 // NetworkNamed is the network of that name among those that VMs of the project may be on; nil: none.
