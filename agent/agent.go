@@ -84,16 +84,16 @@ type Agent struct {
 	log        *slog.Logger
 	metrics    *Metrics
 
-	memory    *memory
+	memory    *stateFile
 	journal   *journal
-	board     *board
+	running   *runningJobs
 	inventory *inventory
 	reports   *reporter
 	slots     *semaphore.Weighted
 	consoles  atomic.Int64
 	uploads   counter
 	freezes   freezes
-	keeper    keeper
+	autostart autostarter
 	judge     judge
 	ports     transfer.Ports
 
@@ -126,7 +126,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	}
 	a := &Agent{
 		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, nics: nicWatch{read: o.NICs}, version: o.Version, instance: rand.Text(),
-		times: times, log: o.Log, metrics: o.Metrics, board: newBoard(), slots: semaphore.NewWeighted(int64(o.Slots)), ports: o.Ports, hostMemory: o.Memory,
+		times: times, log: o.Log, metrics: o.Metrics, running: newRunningJobs(), slots: semaphore.NewWeighted(int64(o.Slots)), ports: o.Ports, hostMemory: o.Memory,
 	}
 	var err error
 	if a.memory, err = openMemory(filepath.Join(o.Identity.dir, memoryFile)); err != nil {
@@ -159,19 +159,19 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.thawLeft()
 	for ctx.Err() == nil {
 		if a.hello(ctx) {
-			a.board.newSession()
-			a.tellPending(inWork)
+			a.running.newSession()
+			a.reportPending(inWork)
 			a.serve(ctx, inWork)
 		}
 	}
 	duties.Wait()
 	a.freezes.end.Wait()
-	a.leave(stopWork)
+	a.migrate(stopWork)
 	return nil
 }
 
-// leave gives the jobs in work their grace.
-func (a *Agent) leave(stopWork context.CancelCauseFunc) {
+// migrate gives the jobs in work their grace.
+func (a *Agent) migrate(stopWork context.CancelCauseFunc) {
 	ended := make(chan struct{})
 	go func() {
 		a.work.Wait()

@@ -155,7 +155,7 @@ func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
 	return s
 }
 
-// Plan compares three ways: a person's change is what differs between was and want; putBack wants all of it, whatever is.
+// Plan compares three ways: a person's change is what differs between was and want; reapply wants all of it, whatever is.
 func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
 	out := Edit{Name: was.Name != want.Name || putBack && was.renamed(is), Strays: putBack, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
 	for i := range fleet.VMFields {
@@ -187,7 +187,7 @@ func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
 		}
 	}
 	for _, n := range want.Spec.NICs {
-		if putBack || !slices.ContainsFunc(was.Spec.NICs, func(o fleet.NIC) bool { return sameCard(o, n) }) {
+		if putBack || !slices.ContainsFunc(was.Spec.NICs, func(o fleet.NIC) bool { return sameNIC(o, n) }) {
 			out.NICs = append(out.NICs, n)
 		}
 	}
@@ -241,7 +241,7 @@ func (a Applied) Drift(is Defined) []fleet.Drift {
 	return out
 }
 
-func sameCard(a, b fleet.NIC) bool {
+func sameNIC(a, b fleet.NIC) bool {
 	return strings.EqualFold(a.MAC, b.MAC) && a.Network == b.Network && a.Bridge == b.Bridge && a.PortGroup == b.PortGroup && a.SameFilter(b)
 }
 

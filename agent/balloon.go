@@ -10,10 +10,10 @@ import (
 
 // Balloon is a guest that runs and lets its host have memory back, down to a floor.
 type Balloon struct {
-	ID       fleet.VMID
-	HasMiB   int // as far as its balloon leaves it
-	FloorMiB int
-	MostMiB  int // that it may use, by its spec
+	ID     fleet.VMID
+	HasMiB int // as far as its balloon leaves it
+	MinMiB int
+	MaxMiB int // that it may use, by its spec
 }
 
 // In percent of the host's memory: with less than scarce left guests give back until there is enough, and with more than plenty they get theirs again,
@@ -35,7 +35,7 @@ func ShareMemory(ctx context.Context, hv Hypervisor, availableBytes, totalBytes 
 	wanted := memoryShares(availableBytes>>20, totalBytes>>20, all)
 	for _, g := range all {
 		want, changes := wanted[g.ID]
-		if below = below || g.HasMiB < g.MostMiB || changes; changes && !skip(g.ID) {
+		if below = below || g.HasMiB < g.MaxMiB || changes; changes && !skip(g.ID) {
 			err = errors.Join(err, hv.SetBalloon(ctx, g.ID, want))
 		}
 	}
@@ -57,17 +57,17 @@ func memoryShares(available, total int64, all []Balloon) map[fleet.VMID]int {
 	}
 	out := map[fleet.VMID]int{}
 	for _, g := range all {
-		has := min(g.HasMiB, g.MostMiB)
+		has := min(g.HasMiB, g.MaxMiB)
 		want := has + int(part(give, g.lack(), lack)-part(take, g.room(), room))
-		if want = min(max(want, g.FloorMiB), g.MostMiB); want != has {
+		if want = min(max(want, g.MinMiB), g.MaxMiB); want != has {
 			out[g.ID] = want
 		}
 	}
 	return out
 }
 
-func (g Balloon) room() int64 { return int64(max(0, min(g.HasMiB, g.MostMiB)-g.FloorMiB)) }
-func (g Balloon) lack() int64 { return int64(max(0, g.MostMiB-g.HasMiB)) }
+func (g Balloon) room() int64 { return int64(max(0, min(g.HasMiB, g.MaxMiB)-g.MinMiB)) }
+func (g Balloon) lack() int64 { return int64(max(0, g.MaxMiB-g.HasMiB)) }
 
 // part is the part of n that one has who has own of all, rounded up.
 func part(n, own, all int64) int64 {
@@ -88,7 +88,7 @@ func (a *Agent) shareMemory(ctx context.Context) {
 		scarce := err == nil && available < total/100*memoryScarce
 		if err == nil && (scarce || below) {
 			err = a.within(ctx, func(ctx context.Context) (err error) {
-				busy := a.board.busy()
+				busy := a.running.busy()
 				below, err = ShareMemory(ctx, a.hypervisor, available, total, func(id fleet.VMID) bool { return busy[fleet.SubjectVM(id)] })
 				return err
 			})

@@ -15,7 +15,7 @@ import (
 func TestMemoryIsShared(t *testing.T) {
 	t.Parallel()
 	guest := func(id string, has, floor, most int) agent.Balloon {
-		return agent.Balloon{ID: fleet.VMID(id), HasMiB: has, FloorMiB: floor, MostMiB: most}
+		return agent.Balloon{ID: fleet.VMID(id), HasMiB: has, MinMiB: floor, MaxMiB: most}
 	}
 	const total = 10000
 	for name, c := range map[string]struct {
@@ -65,7 +65,7 @@ func TestGuestsGiveMemoryBackToTheirHost(t *testing.T) {
 	dir := p.join()
 	_, stop := p.running(dir, host, host)
 	giver, keeper := newVM("giver"), newVM("keeper")
-	giver.Spec.MemoryMiB, giver.Spec.Memory = 4096, fleet.VMMemory{BalloonMiB: 2048, FloorMiB: 1024}
+	giver.Spec.MemoryMiB, giver.Spec.Memory = 4096, fleet.VMMemory{BalloonMiB: 2048, MinMiB: 1024}
 	keeper.Spec.MemoryMiB = 4096
 	for _, vm := range []*fleet.VM{giver, keeper} {
 		p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
@@ -86,7 +86,7 @@ func TestGuestsGiveMemoryBackToTheirHost(t *testing.T) {
 	}
 	becomes("the guest is at its floor", 1024, func() { host.percent.Store(5) })
 	becomes("it is at a floor that rose", 1536, func() {
-		giver.Spec.Memory.FloorMiB, giver.Generation = 1536, 2
+		giver.Spec.Memory.MinMiB, giver.Generation = 1536, 2
 		p.do(wire.Work{Kind: fleet.VMApply, VM: giver, Epoch: 2})
 	})
 	becomes("it has all again", 0, func() { host.percent.Store(60) })

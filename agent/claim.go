@@ -18,11 +18,11 @@ const (
 func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 	wait := newBackoff(a.times.retry, a.times.retryMost)
 	for ctx.Err() == nil {
-		room := maxBacklog - a.board.len()
+		room := maxBacklog - a.running.len()
 		if room <= 0 {
 			select {
 			case <-ctx.Done():
-			case <-a.board.room:
+			case <-a.running.room:
 			}
 			continue
 		}
@@ -58,7 +58,7 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 
 // start puts claimed work on the board and does it.
 func (a *Agent) start(inWork context.Context, w wire.Work) {
-	j, newest := a.board.take(inWork, w)
+	j, newest := a.running.take(inWork, w)
 	if newest > 0 {
 		a.log.Warn("A job with an outdated epoch was refused. This happens after the portal's database was restored; the portal gives out the job again.",
 			"job", w.ID, "subject", w.Subject, "epoch", w.Epoch, "newest", newest)
@@ -75,7 +75,7 @@ func (a *Agent) start(inWork context.Context, w wire.Work) {
 func (a *Agent) perform(inWork context.Context, j *job) {
 	var taken int64
 	defer func() {
-		if anew := a.board.drop(j, taken); anew != nil {
+		if anew := a.running.drop(j, taken); anew != nil {
 			a.start(inWork, *anew)
 		}
 	}()

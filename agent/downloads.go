@@ -53,27 +53,27 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 
 var errNobodyWaits = fleet.Errorf(fleet.Conflict, "Nobody waits for the volume any more.")
 
-// HeldBack passes bytes on in messages of a bounded size, but for the last piece: whoever takes them has all only once what they came from was
+// BoundedWriter passes bytes on in messages of a bounded size, but for the last piece: whoever takes them has all only once what they came from was
 // looked at again.
-type HeldBack struct {
+type BoundedWriter struct {
 	To    io.Writer
-	Most  int64 // that many were announced; more are refused before the last of these has gone
+	Max   int64 // that many were announced; more are refused before the last of these has gone
 	Taken int64 // what was written to it, held back or not
 	last  []byte
 }
 
 // Write implements io.Writer.
-func (h *HeldBack) Write(p []byte) (int, error) {
-	if int64(len(p)) > h.Most-h.Taken {
+func (h *BoundedWriter) Write(p []byte) (int, error) {
+	if int64(len(p)) > h.Max-h.Taken {
 		return 0, fleet.Errorf(fleet.Conflict, "The volume became larger while it was being sent. Try again when nobody writes to it.")
 	}
 	for n := 0; n < len(p); {
-		if len(h.last) == wire.MostDownloadPiece {
+		if len(h.last) == wire.MaxDownloadPiece {
 			if err := h.Flush(); err != nil {
 				return n, err
 			}
 		}
-		k := min(len(p)-n, wire.MostDownloadPiece-len(h.last))
+		k := min(len(p)-n, wire.MaxDownloadPiece-len(h.last))
 		h.last = append(h.last, p[n:n+k]...)
 		n, h.Taken = n+k, h.Taken+int64(k)
 	}
@@ -81,7 +81,7 @@ func (h *HeldBack) Write(p []byte) (int, error) {
 }
 
 // Flush passes on what was held back.
-func (h *HeldBack) Flush() error {
+func (h *BoundedWriter) Flush() error {
 	if len(h.last) == 0 {
 		return nil
 	}

@@ -34,10 +34,10 @@ func NewBrisk(o Options) (*Agent, error) {
 // MemoryShares is what each guest is to have that is to have another share than it has.
 var MemoryShares = memoryShares
 
-// Tallying adds up what counters say at each look.
-func Tallying() func(time.Time, []CountedCard) *fleet.FilterCounts {
-	var t tally
-	return func(now time.Time, all []CountedCard) *fleet.FilterCounts {
+// Counting adds up what counters say at each look.
+func Counting() func(time.Time, []CountedNIC) *fleet.FilterCounts {
+	var t counts
+	return func(now time.Time, all []CountedNIC) *fleet.FilterCounts {
 		t.add(now, all)
 		return t.counts(now)
 	}

@@ -10,9 +10,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// CountedCard is what a hypervisor's counters say of a card. Its chains are the parts whose counters begin anew together, when the rules in them
+// CountedNIC is what a hypervisor's counters say of a card. Its chains are the parts whose counters begin anew together, when the rules in them
 // are written anew. In a chain stand rules by their ids, and what was dropped under Dropped and Spoofed.
-type CountedCard struct {
+type CountedNIC struct {
 	VM     fleet.VMID
 	MAC    string
 	Chains map[string]map[string]fleet.PassCount
@@ -36,8 +36,8 @@ func RuleOf(comment string) string {
 // RuleNote begins what a rule on the host bears as its comment: the rule's id follows.
 const RuleNote = "quantix-rule-"
 
-// CardOfFilter reads whose filter bears that name: see FilterName.
-func CardOfFilter(name string) (vm fleet.VMID, mac string, ok bool) {
+// NICOfFilter reads whose filter bears that name: see FilterName.
+func NICOfFilter(name string) (vm fleet.VMID, mac string, ok bool) {
 	rest, ours := strings.CutPrefix(name, fleet.FilterPrefix+"nic-")
 	digits, id, whole := strings.Cut(rest, "-")
 	if !ours || !whole || len(digits) != 12 || !fleet.IsID(id) {
@@ -50,14 +50,14 @@ func CardOfFilter(name string) (vm fleet.VMID, mac string, ok bool) {
 	return fleet.VMID(id), strings.Join(parts, ":"), true
 }
 
-// tally adds up what counters say. Rules on a host are written anew with each change of a group, and with them their counters: what was counted
+// counts adds up what counters say. Rules on a host are written anew with each change of a group, and with them their counters: what was counted
 // before stays in the sum. What passes between the last look and such a change is not counted.
-type tally struct {
-	cards  map[cardKey]*counted
+type counts struct {
+	nics   map[nicKey]*counted
 	looked time.Time // the newest look; zero: none yet
 }
 
-type cardKey struct {
+type nicKey struct {
 	vm  fleet.VMID
 	mac string
 }
@@ -70,11 +70,11 @@ type counted struct {
 }
 
 // add takes one look. A card that was there before the first look is counted from that look on, one that came later from the look before.
-func (t *tally) add(now time.Time, all []CountedCard) {
-	next := make(map[cardKey]*counted, len(all))
+func (t *counts) add(now time.Time, all []CountedNIC) {
+	next := make(map[nicKey]*counted, len(all))
 	for _, c := range all {
-		key := cardKey{c.VM, c.MAC}
-		k := t.cards[key]
+		key := nicKey{c.VM, c.MAC}
+		k := t.nics[key]
 		switch {
 		case k != nil:
 		case t.looked.IsZero():
@@ -85,7 +85,7 @@ func (t *tally) add(now time.Time, all []CountedCard) {
 		k.add(c.Chains)
 		next[key] = k
 	}
-	t.cards, t.looked = next, now
+	t.nics, t.looked = next, now
 }
 
 func (k *counted) add(chains map[string]map[string]fleet.PassCount) {
@@ -120,9 +120,9 @@ func anew(before, now map[string]fleet.PassCount) bool {
 }
 
 // counts are the sums, within the bounds of a report.
-func (t *tally) counts(now time.Time) *fleet.FilterCounts {
-	out := &fleet.FilterCounts{AgoMs: now.Sub(t.looked).Milliseconds(), Cards: []fleet.CardCount{}}
-	keys := slices.SortedFunc(maps.Keys(t.cards), func(a, b cardKey) int {
+func (t *counts) counts(now time.Time) *fleet.FilterCounts {
+	out := &fleet.FilterCounts{AgoMs: now.Sub(t.looked).Milliseconds(), NICs: []fleet.NICCount{}}
+	keys := slices.SortedFunc(maps.Keys(t.nics), func(a, b nicKey) int {
 		if a.vm != b.vm {
 			return strings.Compare(string(a.vm), string(b.vm))
 		}
@@ -130,19 +130,19 @@ func (t *tally) counts(now time.Time) *fleet.FilterCounts {
 	})
 	room := fleet.MaxCountedRules
 	for _, key := range keys {
-		k := t.cards[key]
-		c := fleet.CardCount{ID: key.vm, MAC: key.mac, SinceMs: now.Sub(k.since).Milliseconds(), Dropped: k.sum[Dropped], Spoofed: k.sum[Spoofed]}
+		k := t.nics[key]
+		c := fleet.NICCount{ID: key.vm, MAC: key.mac, SinceMs: now.Sub(k.since).Milliseconds(), Dropped: k.sum[Dropped], Spoofed: k.sum[Spoofed]}
 		for _, rule := range slices.Sorted(maps.Keys(k.sum)) {
 			if n := k.sum[rule]; rule != Dropped && rule != Spoofed && n.Packets > 0 {
 				c.Rules = append(c.Rules, fleet.RuleCount{Rule: rule, PassCount: n})
 			}
 		}
-		if len(out.Cards) == fleet.MaxCountedCards || len(c.Rules) > room {
+		if len(out.NICs) == fleet.MaxCountedNICs || len(c.Rules) > room {
 			out.Left++
 			continue
 		}
 		room -= len(c.Rules)
-		out.Cards = append(out.Cards, c)
+		out.NICs = append(out.NICs, c)
 	}
 	return out
 }
@@ -156,9 +156,9 @@ func (r *reporter) counts(ctx context.Context) *fleet.FilterCounts {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return &fleet.FilterCounts{Cards: []fleet.CardCount{}, Error: err.Error()}
+		return &fleet.FilterCounts{NICs: []fleet.NICCount{}, Error: err.Error()}
 	}
-	if now := time.Now(); len(all) > 0 || len(r.tally.cards) > 0 {
+	if now := time.Now(); len(all) > 0 || len(r.tally.nics) > 0 {
 		r.tally.add(now, all)
 		return r.tally.counts(now)
 	}

@@ -19,17 +19,17 @@ func n(packets int64) fleet.PassCount {
 func TestCountersThatBeginAnewLoseNothing(t *testing.T) {
 	t.Parallel()
 	vm := fleet.NewID[fleet.VMID]()
-	tell, at := agent.Tallying(), time.Unix(1e9, 0)
-	look := func(c chains) fleet.CardCount {
+	tell, at := agent.Counting(), time.Unix(1e9, 0)
+	look := func(c chains) fleet.NICCount {
 		t.Helper()
 		at = at.Add(10 * time.Second)
-		out := tell(at, []agent.CountedCard{{VM: vm, MAC: "52:54:00:00:00:01", Chains: c}})
-		if len(out.Cards) != 1 {
+		out := tell(at, []agent.CountedNIC{{VM: vm, MAC: "52:54:00:00:00:01", Chains: c}})
+		if len(out.NICs) != 1 {
 			t.Fatalf("%+v", out)
 		}
-		return out.Cards[0]
+		return out.NICs[0]
 	}
-	says := func(when string, c fleet.CardCount, want string) {
+	says := func(when string, c fleet.NICCount, want string) {
 		t.Helper()
 		if got := fmt.Sprint(c.Rules, c.Dropped.Packets, c.SinceMs/1000); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
@@ -45,7 +45,7 @@ func TestCountersThatBeginAnewLoseNothing(t *testing.T) {
 	says("being written", look(chains{}), "[{a {14 1400}} {b {2 200}}] 3 40")
 	says("a rule has gone", look(chains{"FI": {agent.Dropped: n(0)}, "FO": {"b": n(0)}}), "[{b {2 200}}] 3 50")
 	says("the guest has another device", look(chains{"FI of vnet9": {"b": n(5), agent.Dropped: n(1)}}), "[{b {7 700}}] 4 60")
-	if out := tell(at.Add(time.Second), nil); len(out.Cards) != 0 {
+	if out := tell(at.Add(time.Second), nil); len(out.NICs) != 0 {
 		t.Errorf("a guest that is off is counted: %+v", out)
 	}
 	at = at.Add(time.Minute)
@@ -55,15 +55,15 @@ func TestCountersThatBeginAnewLoseNothing(t *testing.T) {
 // A report stays within its bounds, whatever a host has.
 func TestAReportTellsOfSoManyCards(t *testing.T) {
 	t.Parallel()
-	tell := agent.Tallying()
-	var all []agent.CountedCard
-	for i := range fleet.MaxCountedCards + 10 {
-		all = append(all, agent.CountedCard{VM: fleet.NewID[fleet.VMID](), MAC: fmt.Sprintf("52:54:00:00:00:%02x", i), Chains: chains{"FI": {"a": n(1)}}})
+	tell := agent.Counting()
+	var all []agent.CountedNIC
+	for i := range fleet.MaxCountedNICs + 10 {
+		all = append(all, agent.CountedNIC{VM: fleet.NewID[fleet.VMID](), MAC: fmt.Sprintf("52:54:00:00:00:%02x", i), Chains: chains{"FI": {"a": n(1)}}})
 	}
 	now := time.Unix(1e9, 0)
 	tell(now, nil)
-	if out := tell(now, all); len(out.Cards) != fleet.MaxCountedCards || out.Left != 10 {
-		t.Errorf("%d cards, %d left", len(out.Cards), out.Left)
+	if out := tell(now, all); len(out.NICs) != fleet.MaxCountedNICs || out.Left != 10 {
+		t.Errorf("%d cards, %d left", len(out.NICs), out.Left)
 	}
 	rules := map[string]fleet.PassCount{}
 	for i := range fleet.MaxCountedRules/2 + 1 {
@@ -73,19 +73,19 @@ func TestAReportTellsOfSoManyCards(t *testing.T) {
 		all[i].Chains = chains{"FI": rules}
 	}
 	tell(now, nil)
-	if out := tell(now, all[:2]); len(out.Cards) != 1 || out.Left != 1 {
-		t.Errorf("of too many rules: %d cards, %d left", len(out.Cards), out.Left)
+	if out := tell(now, all[:2]); len(out.NICs) != 1 || out.Left != 1 {
+		t.Errorf("of too many rules: %d cards, %d left", len(out.NICs), out.Left)
 	}
 }
 
 func TestWhoseFilterANameTells(t *testing.T) {
 	t.Parallel()
 	vm := fleet.NewID[fleet.VMID]()
-	if id, mac, ok := agent.CardOfFilter(agent.FilterName(vm, "52:54:00:AB:cd:ef")); id != vm || mac != "52:54:00:ab:cd:ef" || !ok {
+	if id, mac, ok := agent.NICOfFilter(agent.FilterName(vm, "52:54:00:AB:cd:ef")); id != vm || mac != "52:54:00:ab:cd:ef" || !ok {
 		t.Errorf("%s %s %v", id, mac, ok)
 	}
 	for _, name := range []string{"", "clean-traffic", "quantix-nic-", "quantix-nic-525400abcdef-x", "quantix-group-" + string(vm), "quantix-nic-52-" + string(vm)} {
-		if _, _, ok := agent.CardOfFilter(name); ok {
+		if _, _, ok := agent.NICOfFilter(name); ok {
 			t.Errorf("%q is taken for a card's", name)
 		}
 	}

@@ -24,8 +24,8 @@ func PacketsUnseen(setting string) error {
 	return fleet.Errorf(fleet.Conflict, "This host does not show its firewall what passes a bridge, so no rule of a security group counts here. Set net.bridge.%s to 1 with sysctl, and in /etc/sysctl.d, and try again.", setting)
 }
 
-// CardGroups are those of the groups that the card is in.
-func CardGroups(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
+// NICGroups are those of the groups that the card is in.
+func NICGroups(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
 	var out []fleet.FlatGroup
 	for _, id := range n.SecurityGroups {
 		found := false

@@ -29,7 +29,7 @@ func (r *reporter) guests(ctx context.Context) []fleet.GuestReading {
 	}
 	slices.SortStableFunc(news, func(a, b GuestReading) int { return told[a.ID].Compare(told[b.ID]) })
 	var out []fleet.GuestReading
-	for _, g := range news[:min(len(news), wire.MostGuests)] {
+	for _, g := range news[:min(len(news), wire.MaxGuests)] {
 		told[g.ID] = g.At
 		g.AgoMs = max(0, time.Since(g.At).Milliseconds())
 		out = append(out, g.GuestReading)

@@ -14,8 +14,8 @@ type Hashed struct {
 	Stamp string `json:"stamp"`
 }
 
-// Tell notes on the volume what is known of its checksum. same: it is the file that it was then, as far as anybody can tell.
-func (h Hashed) Tell(v *fleet.Volume, same bool) {
+// Report notes on the volume what is known of its checksum. same: it is the file that it was then, as far as anybody can tell.
+func (h Hashed) Report(v *fleet.Volume, same bool) {
 	if v.Altered = !same; same {
 		v.SHA256 = h.SHA256
 	}
@@ -25,7 +25,7 @@ func (h Hashed) Tell(v *fleet.Volume, same bool) {
 const mostHashed = 512
 
 // noteHashed keeps checksums that were computed just now.
-func (m *memory) noteHashed(fresh ...Hashed) error {
+func (m *stateFile) noteHashed(fresh ...Hashed) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	kept := slices.DeleteFunc(slices.Clone(m.kept.Hashed), func(o Hashed) bool {
@@ -37,7 +37,7 @@ func (m *memory) noteHashed(fresh ...Hashed) error {
 }
 
 // hashed are the checksums that were computed, by volume.
-func (m *memory) hashed() map[fleet.Volref]Hashed {
+func (m *stateFile) hashed() map[fleet.Volref]Hashed {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make(map[fleet.Volref]Hashed, len(m.kept.Hashed))
@@ -48,7 +48,7 @@ func (m *memory) hashed() map[fleet.Volref]Hashed {
 }
 
 // unhash forgets the checksum of a volume that is gone.
-func (m *memory) unhash(ref fleet.Volref) error {
+func (m *stateFile) unhash(ref fleet.Volref) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	kept := slices.DeleteFunc(slices.Clone(m.kept.Hashed), func(o Hashed) bool { return o.Ref == ref })

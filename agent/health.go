@@ -67,7 +67,7 @@ func (a *Agent) judgeVMs(ctx context.Context) {
 
 // judgeDue asks those guests whose time has come, the one that waits longest first. It waits for none.
 func (a *Agent) judgeDue(ctx context.Context, now time.Time) {
-	all, busy, boot := a.memory.judging(), a.board.busy(), a.bootID()
+	all, busy, boot := a.memory.judging(), a.running.busy(), a.bootID()
 	j := &a.judge
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -127,7 +127,7 @@ func (a *Agent) judgeDue(ctx context.Context, now time.Time) {
 }
 
 // of is the VM's, with the checks that it has now; j.mu is held.
-func (j *judge) of(id fleet.VMID, k vmMemory, now time.Time) *judged {
+func (j *judge) of(id fleet.VMID, k vmState, now time.Time) *judged {
 	if j.all == nil {
 		j.all = map[fleet.VMID]*judged{}
 	}
@@ -175,15 +175,15 @@ func (a *Agent) ask(ctx context.Context, id fleet.VMID, p *judged, c *checking) 
 	if ctx.Err() != nil {
 		return
 	}
-	busy := a.board.busy()[fleet.SubjectVM(id)]
+	busy := a.running.busy()[fleet.SubjectVM(id)]
 	a.judge.mu.Lock()
 	changed := p.learn(c, fresh, sign, err, busy, time.Now(), a.times.second)
 	calmed, sick := p.isCalm(time.Now(), a.times.calm), c.State == fleet.HealthFails && c.fails > 0
 	a.judge.mu.Unlock()
 	if calmed {
-		a.remember(id, func(k *vmMemory) { k.Acted = 0 })
+		a.remember(id, func(k *vmState) { k.Acted = 0 })
 	}
-	if sick && !busy && c.Check.Action != fleet.HealthTell {
+	if sick && !busy && c.Check.Action != fleet.HealthReport {
 		changed = a.treat(ctx, id, p, c) || changed
 	}
 	if changed {
@@ -280,15 +280,15 @@ func (a *Agent) treat(ctx context.Context, id fleet.VMID, p *judged, c *checking
 	wait := !p.acted.IsZero() && time.Since(p.acted) < againIn(k.Acted, a.times.again, a.times.againMost)
 	run := p.run
 	a.judge.mu.Unlock()
-	if !known || k.Again != "" || k.Asked || k.Acted >= fleet.MostHealthActions || wait {
+	if !known || k.Again != "" || k.Asked || k.Acted >= fleet.MaxHealthActions || wait {
 		return false
 	}
 	fresh, err := a.judgeable(ctx, id) // it may have been forced off, or paused, while the check waited for it
-	if err != nil || fresh.StartedAt != nil && !fresh.StartedAt.Equal(run) || a.board.busy()[fleet.SubjectVM(id)] {
+	if err != nil || fresh.StartedAt != nil && !fresh.StartedAt.Equal(run) || a.running.busy()[fleet.SubjectVM(id)] {
 		return false
 	}
 	boot := a.bootID()
-	if err := a.memory.keep(id, func(k *vmMemory) {
+	if err := a.memory.keep(id, func(k *vmState) {
 		if k.Acted++; c.Check.Action == fleet.HealthRestart {
 			k.Again, k.AgainAt = boot, time.Now()
 		}
@@ -319,7 +319,7 @@ func (a *Agent) restartSick(ctx context.Context, id fleet.VMID, p *judged) {
 	p.acted = time.Now()
 	a.judge.mu.Unlock()
 	k, known := a.memory.judging()[id]
-	if !known || k.Again == "" || a.board.busy()[fleet.SubjectVM(id)] {
+	if !known || k.Again == "" || a.running.busy()[fleet.SubjectVM(id)] {
 		return
 	}
 	var status fleet.VMStatus
@@ -333,7 +333,7 @@ func (a *Agent) restartSick(ctx context.Context, id fleet.VMID, p *judged) {
 	case err != nil:
 		return
 	case over:
-		a.remember(id, func(k *vmMemory) { k.Again = "" })
+		a.remember(id, func(k *vmState) { k.Again = "" })
 		return
 	case status.Power == fleet.Running:
 		if err := a.within(ctx, func(ctx context.Context) error { return a.hypervisor.StopVM(ctx, id) }); err != nil {
@@ -341,11 +341,11 @@ func (a *Agent) restartSick(ctx context.Context, id fleet.VMID, p *judged) {
 			return
 		}
 	}
-	if k, known = a.memory.judging()[id]; !known || k.Again == "" || a.board.busy()[fleet.SubjectVM(id)] {
+	if k, known = a.memory.judging()[id]; !known || k.Again == "" || a.running.busy()[fleet.SubjectVM(id)] {
 		return // somebody wants it off
 	}
 	err = a.startByItself(ctx, id)
-	a.remember(id, func(k *vmMemory) {
+	a.remember(id, func(k *vmState) {
 		switch {
 		case err == nil:
 			k.Ran, k.Down, k.Trouble, k.Again = a.bootID(), "", "", ""
@@ -356,7 +356,7 @@ func (a *Agent) restartSick(ctx context.Context, id fleet.VMID, p *judged) {
 	a.reports.pokeFull()
 }
 
-func (a *Agent) remember(id fleet.VMID, change func(*vmMemory)) {
+func (a *Agent) remember(id fleet.VMID, change func(*vmState)) {
 	if err := a.memory.keep(id, change); err != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 	}

@@ -131,7 +131,7 @@ func TestASickGuestIsResetAFewTimes(t *testing.T) {
 	p, vm := newPortal(t), checked("sick-web", check)
 	host, _ := p.sickly(t, vm)
 	p.health(vm, "given up", func(s fleet.VMStatus) bool {
-		return is(fleet.HealthFails)(s) && s.Health[0].Acted == fleet.MostHealthActions
+		return is(fleet.HealthFails)(s) && s.Health[0].Acted == fleet.MaxHealthActions
 	})
 	before := host.asked(vm.ID)
 	p.wait("it is asked on", func() bool { return host.asked(vm.ID) > before+40 })
@@ -141,7 +141,7 @@ func TestASickGuestIsResetAFewTimes(t *testing.T) {
 			resets++
 		}
 	}
-	if resets != fleet.MostHealthActions {
+	if resets != fleet.MaxHealthActions {
 		t.Errorf("it was reset %d times", resets)
 	}
 }

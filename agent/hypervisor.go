@@ -17,7 +17,7 @@ import (
 // Methods that change something look first and may be called again: a second call with the same input changes nothing.
 type Hypervisor interface {
 	// Snapshot is the full state. A part that cannot be read is reported as such (a pool as stalled), never left out.
-	// Of pools only the volumes of those are listed that are assigned to this host; other pools go to HostStatus.FoundPools. An assigned
+	// Of pools only the volumes of those are listed that are assigned to this host; other pools go to HostStatus.DiscoveredPools. An assigned
 	// pool or network that the host lacks is reported as such, and an assigned network that somebody edited with what is different.
 	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators, .Firmwares, .PoolGaps,
 	// .VMGaps and .CPUModels.
@@ -30,7 +30,7 @@ type Hypervisor interface {
 
 	// FilterCounts reads what the host has counted at the cards of running VMs that have a network filter of Quantix's: by rule what it let
 	// through, and what was dropped. A rule that nothing matched is there, with nothing.
-	FilterCounts(ctx context.Context) ([]CountedCard, error)
+	FilterCounts(ctx context.Context) ([]CountedNIC, error)
 
 	// Changes delivers a wake-up (no data) when something may have changed. The channel has room for one. It lives until ctx ends;
 	// a lost connection to the hypervisor and its return are wake-ups as well.
@@ -116,10 +116,10 @@ type Hypervisor interface {
 	// is off. Without Order.ID it only merges.
 	DeleteSnapshot(ctx context.Context, in SnapshotWork) error
 
-	// LeaveVM sends the disks of a VM that is off, each by Send, and once all have Arrived removes its definition; the disks stay, and nothing names
+	// MigrateVM sends the disks of a VM that is off, each by Send, and once all have Arrived removes its definition; the disks stay, and nothing names
 	// them any more. What fails leaves the VM as it was. It refuses what a copy of its disks alone would not be all of: snapshots, NVRAM, a TPM,
 	// disks that stand on others. Where an earlier call has removed the definition, it only waits until all have Arrived.
-	LeaveVM(ctx context.Context, in LeaveVM) error
+	MigrateVM(ctx context.Context, in MigrateVM) error
 
 	// DeleteVM forces the guest off and undefines it with its NVRAM; with disks, it deletes the volumes that spec names
 	// (never an image or ISO). A domain that is gone already is success.

@@ -102,7 +102,7 @@ func TestProgressIsSpacedAndKeepsTheNewestWord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		j := teller{send: func(p wire.Progress) {
+		j := notifier{send: func(p wire.Progress) {
 			told = append(told, p.Note)
 			time.Sleep(time.Second)
 		}}

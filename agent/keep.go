@@ -12,8 +12,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// keeper is what the host does with VMs by itself, portal or not: it starts them when it comes up, and again when they go off by themselves.
-type keeper struct {
+// autostarter is what the host does with VMs by itself, portal or not: it starts them when it comes up, and again when they go off by themselves.
+type autostarter struct {
 	mu     sync.Mutex
 	looked time.Time // when the reporter looked at the host last
 
@@ -30,9 +30,9 @@ const mostBootTries = 20
 
 // lookedNow notes that what the memory knows of VMs is fresh.
 func (a *Agent) lookedNow() {
-	a.keeper.mu.Lock()
-	defer a.keeper.mu.Unlock()
-	a.keeper.looked = time.Now()
+	a.autostart.mu.Lock()
+	defer a.autostart.mu.Unlock()
+	a.autostart.looked = time.Now()
 }
 
 // keepVMs does it until ctx ends.
@@ -40,7 +40,7 @@ func (a *Agent) keepVMs(ctx context.Context) {
 	if _, err := a.inventory.wait(ctx); err != nil {
 		return
 	}
-	k := &a.keeper
+	k := &a.autostart
 	k.due, k.on, k.tries = map[fleet.VMID]time.Time{}, map[fleet.VMID]time.Time{}, map[fleet.VMID]int{}
 	for ctx.Err() == nil {
 		if all := a.memory.keeping(); len(all) > 0 && a.lookForKept(ctx, all) {
@@ -52,10 +52,10 @@ func (a *Agent) keepVMs(ctx context.Context) {
 }
 
 // lookForKept makes sure that the memory is fresh, also while the portal takes no reports; false: nobody knows what the VMs do.
-func (a *Agent) lookForKept(ctx context.Context, all map[fleet.VMID]vmMemory) bool {
-	a.keeper.mu.Lock()
-	fresh := time.Since(a.keeper.looked) < 2*a.times.report
-	a.keeper.mu.Unlock()
+func (a *Agent) lookForKept(ctx context.Context, all map[fleet.VMID]vmState) bool {
+	a.autostart.mu.Lock()
+	fresh := time.Since(a.autostart.looked) < 2*a.times.report
+	a.autostart.mu.Unlock()
 	if fresh {
 		return true
 	}
@@ -82,8 +82,8 @@ func (a *Agent) lookForKept(ctx context.Context, all map[fleet.VMID]vmMemory) bo
 }
 
 // startWithHost starts what is to run since the host came up, one after the other, each with its wait.
-func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmMemory) {
-	k, boot := &a.keeper, a.bootID()
+func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
+	k, boot := &a.autostart, a.bootID()
 	if !k.begun {
 		k.begun = true
 		k.boot = bootOrder(all, boot)
@@ -93,7 +93,7 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmMemory) 
 	}
 	id := k.boot[0]
 	vm, there := all[id]
-	if a.board.busy()[fleet.SubjectVM(id)] {
+	if a.running.busy()[fleet.SubjectVM(id)] {
 		return
 	}
 	if !there || vm.Booted == boot { // somebody was faster, or wants it off
@@ -115,7 +115,7 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmMemory) 
 		a.keepTrouble(id, err)
 	}
 	k.boot = k.boot[1:]
-	if err := a.memory.keep(id, func(k *vmMemory) {
+	if err := a.memory.keep(id, func(k *vmState) {
 		if k.Booted = boot; err == nil {
 			k.Ran, k.Trouble = boot, ""
 		}
@@ -125,7 +125,7 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmMemory) 
 }
 
 // bootOrder are the VMs that start with their host, in their order. In one boot each does so once.
-func bootOrder(all map[fleet.VMID]vmMemory, boot string) []fleet.VMID {
+func bootOrder(all map[fleet.VMID]vmState, boot string) []fleet.VMID {
 	var out []fleet.VMID
 	for id, vm := range all {
 		wasOn := vm.Ran != "" && vm.Ran != boot
@@ -141,8 +141,8 @@ func bootOrder(all map[fleet.VMID]vmMemory, boot string) []fleet.VMID {
 }
 
 // startAgain starts guests that went off by themselves, each a while after, and longer each time.
-func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmMemory) {
-	k, now := &a.keeper, time.Now()
+func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmState) {
+	k, now := &a.autostart, time.Now()
 	maps.DeleteFunc(k.due, func(id fleet.VMID, _ time.Time) bool { return all[id].Down == "" })
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		vm := all[id]
@@ -153,12 +153,12 @@ func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmMemory) {
 		case !waits:
 			k.due[id] = now.Add(againIn(vm.Restarts, a.times.again, a.times.againMost))
 			delete(k.on, id)
-		case now.Before(due) || a.board.busy()[fleet.SubjectVM(id)]:
+		case now.Before(due) || a.running.busy()[fleet.SubjectVM(id)]:
 		default:
 			delete(k.due, id)
 			err := a.startByItself(ctx, id)
 			a.log.Info("A VM that went off by itself is started again.", "vm", vm.Name, "after", vm.Down, "time", vm.Restarts+1, "error", err)
-			keep := func(k *vmMemory) {
+			keep := func(k *vmState) {
 				k.Restarts++
 				if err == nil {
 					k.Ran, k.Down, k.Trouble = a.bootID(), "", ""
@@ -175,8 +175,8 @@ func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmMemory) {
 }
 
 // calmed forgets how often a guest was started again once it has run for a while.
-func (a *Agent) calmed(id fleet.VMID, vm vmMemory, now time.Time) {
-	k := &a.keeper
+func (a *Agent) calmed(id fleet.VMID, vm vmState, now time.Time) {
+	k := &a.autostart
 	if vm.Restarts == 0 || vm.Ran == "" {
 		delete(k.on, id)
 		return
@@ -187,7 +187,7 @@ func (a *Agent) calmed(id fleet.VMID, vm vmMemory, now time.Time) {
 		k.on[id] = now
 	case now.Sub(since) > a.times.calm:
 		delete(k.on, id)
-		if err := a.memory.keep(id, func(k *vmMemory) { k.Restarts = 0 }); err != nil {
+		if err := a.memory.keep(id, func(k *vmState) { k.Restarts = 0 }); err != nil {
 			a.log.Error("The agent's memory cannot be written.", "error", err)
 		}
 	}
@@ -207,7 +207,7 @@ func (a *Agent) startByItself(ctx context.Context, id fleet.VMID) error {
 
 func (a *Agent) keepTrouble(id fleet.VMID, err error) {
 	a.log.Warn("A VM could not be started with its host.", "vm", id, "error", err)
-	if err := a.memory.keep(id, func(k *vmMemory) { k.Trouble = err.Error() }); err != nil {
+	if err := a.memory.keep(id, func(k *vmState) { k.Trouble = err.Error() }); err != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 	}
 	a.reports.pokeFull()

@@ -72,15 +72,15 @@ func (a *Agent) lookAtLinks(s *wire.State, assigned []fleet.Network) {
 			}
 			st := &s.Networks[i].Status
 			a.links.Look(n, st)
-			if st.Cards != nil && st.Error == "" && st.Active {
-				st.Error = st.Cards.Short(*n.Spec, cardsBeside(s, n, assigned))
+			if st.NICs != nil && st.Error == "" && st.Active {
+				st.Error = st.NICs.Short(*n.Spec, nicsBeside(s, n, assigned))
 			}
 		}
 	}
 }
 
-// cardsBeside counts the cards of the host's VMs that take what the network's do: also those on other networks of the same device.
-func cardsBeside(s *wire.State, n fleet.Network, assigned []fleet.Network) (cards int) {
+// nicsBeside counts the cards of the host's VMs that take what the network's do: also those on other networks of the same device.
+func nicsBeside(s *wire.State, n fleet.Network, assigned []fleet.Network) (cards int) {
 	names := map[string]bool{}
 	for _, o := range assigned {
 		if o.Spec != nil && o.Spec.Mode == n.Spec.Mode && o.Spec.Device == n.Spec.Device && o.Spec.Counted() {
@@ -97,7 +97,7 @@ func cardsBeside(s *wire.State, n fleet.Network, assigned []fleet.Network) (card
 	for _, vm := range s.VMs {
 		count(vm.Status)
 	}
-	for _, vm := range s.Found {
+	for _, vm := range s.Discovered {
 		count(vm.Status)
 	}
 	return cards

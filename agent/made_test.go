@@ -44,14 +44,14 @@ func TestMadeDisksAreRememberedOverARestart(t *testing.T) {
 	known := fleet.Volref{PoolID: "p", Volume: "older"}
 	host.fail <- true
 	p.do(wire.Work{Kind: fleet.VMApply, VM: vm, Made: []fleet.Volref{known}, Project: "acme"})
-	if in := <-host.orders; len(in.Made) != 1 || in.Made[0] != known || in.Project != "acme" || in.PutBack {
+	if in := <-host.orders; len(in.Made) != 1 || in.Made[0] != known || in.Project != "acme" || in.Reapply {
 		t.Errorf("the first order is %+v", in)
 	}
 	stop()
 	p.running(dir, host, host.Host)
 	host.fail <- true
-	p.do(wire.Work{Kind: fleet.VMPutBack, VM: vm, Epoch: 2})
-	if in := <-host.orders; len(in.Made) != 1 || in.Made[0] != vm.Spec.Disks[0].Ref() || !in.PutBack {
+	p.do(wire.Work{Kind: fleet.VMReapply, VM: vm, Epoch: 2})
+	if in := <-host.orders; len(in.Made) != 1 || in.Made[0] != vm.Spec.Disks[0].Ref() || !in.Reapply {
 		t.Errorf("after the restart, the order is %+v", in)
 	}
 	vm.Spec.Disks, vm.Generation = nil, 2

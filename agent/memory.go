@@ -18,19 +18,19 @@ import (
 	"quantix/internal/wire"
 )
 
-// memory is what the agent knows and the hypervisor does not: which generation of a VM it has acted on, the words of the last
+// stateFile is what the agent knows and the hypervisor does not: which generation of a VM it has acted on, the words of the last
 // order that failed, and the disks that it made. A small file keeps it over a restart.
-type memory struct {
+type stateFile struct {
 	path string
 	mu   sync.Mutex
-	kept kept
+	kept saved
 	// noted is when something was last noted of a VM, a network or a pool by its name that came from no look: see since.
 	noted map[any]time.Time
 }
 
-type kept struct {
-	VMs   map[fleet.VMID]vmMemory `json:"vms"`
-	Pools map[string]string       `json:"pools"` // name → words of the last failure
+type saved struct {
+	VMs   map[fleet.VMID]vmState `json:"vms"`
+	Pools map[string]string      `json:"pools"` // name → words of the last failure
 	// Networks are those that this agent was ordered to have and not to give up since.
 	Networks map[fleet.NetworkID]networkMemory `json:"networks,omitempty"`
 	// Volumes are those that the newest orders for one made: an order that is given again must know its own.
@@ -57,8 +57,8 @@ type madeVolume struct {
 // mostVolumesMade is how many orders for volumes are remembered: far more than are at work at once.
 const mostVolumesMade = 128
 
-func openMemory(path string) (*memory, error) {
-	m := &memory{path: path, noted: map[any]time.Time{}}
+func openMemory(path string) (*stateFile, error) {
+	m := &stateFile{path: path, noted: map[any]time.Time{}}
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -75,7 +75,7 @@ func openMemory(path string) (*memory, error) {
 		m.kept.Pools = nil
 	}
 	if m.kept.VMs == nil {
-		m.kept.VMs = map[fleet.VMID]vmMemory{}
+		m.kept.VMs = map[fleet.VMID]vmState{}
 	}
 	if m.kept.Pools == nil {
 		m.kept.Pools = map[string]string{}
@@ -90,10 +90,10 @@ func openMemory(path string) (*memory, error) {
 const longestLook = time.Hour
 
 // since reports whether something was noted of it after a look began, which then knows less and is not believed.
-func (m *memory) since(of any, begun time.Time) bool { return !m.noted[of].Before(begun) }
+func (m *stateFile) since(of any, begun time.Time) bool { return !m.noted[of].Before(begun) }
 
 // vmActed notes that a generation was acted on; words are empty after a success. turned: a success has put the guest on or off.
-func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, words string, turned bool, boot string) error {
+func (m *stateFile) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, words string, turned bool, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.noted[vm.ID] = time.Now()
@@ -120,19 +120,19 @@ func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, word
 }
 
 // vmBegun notes a VM that is about to be stamped, so that the stamp of a half-done order is not taken for its end.
-func (m *memory) vmBegun(vm fleet.VM) error {
+func (m *stateFile) vmBegun(vm fleet.VM) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.noted[vm.ID] = time.Now()
 	if _, ok := m.kept.VMs[vm.ID]; ok {
 		return nil
 	}
-	m.kept.VMs[vm.ID] = vmMemory{Name: vm.Name}
+	m.kept.VMs[vm.ID] = vmState{Name: vm.Name}
 	return m.save()
 }
 
 // diskMade notes a disk that is whole.
-func (m *memory) diskMade(vm fleet.VM, ref fleet.Volref) error {
+func (m *stateFile) diskMade(vm fleet.VM, ref fleet.Volref) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := m.kept.VMs[vm.ID]
@@ -145,7 +145,7 @@ func (m *memory) diskMade(vm fleet.VM, ref fleet.Volref) error {
 }
 
 // noteVolume notes the file that a job has made whole.
-func (m *memory) noteVolume(job fleet.JobID, file string) error {
+func (m *stateFile) noteVolume(job fleet.JobID, file string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.kept.Volumes = append(slices.Clone(m.kept.Volumes), madeVolume{job, file})
@@ -154,7 +154,7 @@ func (m *memory) noteVolume(job fleet.JobID, file string) error {
 }
 
 // volumeMade is the file that a job made; empty: none.
-func (m *memory) volumeMade(job fleet.JobID) string {
+func (m *stateFile) volumeMade(job fleet.JobID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, v := range slices.Backward(m.kept.Volumes) {
@@ -166,21 +166,21 @@ func (m *memory) volumeMade(job fleet.JobID) string {
 }
 
 // made lists the disks of the VM that this agent made.
-func (m *memory) made(id fleet.VMID) []fleet.Volref {
+func (m *stateFile) made(id fleet.VMID) []fleet.Volref {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.kept.VMs[id].Made
 }
 
 // stamped is the generation of the VM that was applied last; 0: not known.
-func (m *memory) stamped(id fleet.VMID) int64 {
+func (m *stateFile) stamped(id fleet.VMID) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.kept.VMs[id].Stamped
 }
 
 // vmGone forgets a VM that was deleted.
-func (m *memory) vmGone(id fleet.VMID) error {
+func (m *stateFile) vmGone(id fleet.VMID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.noted[id] = time.Now()
@@ -192,7 +192,7 @@ func (m *memory) vmGone(id fleet.VMID) error {
 }
 
 // poolActed notes the words of a pool's last failure; none after a success.
-func (m *memory) poolActed(name, words string) error {
+func (m *stateFile) poolActed(name, words string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.noted[name] = time.Now()
@@ -207,7 +207,7 @@ func (m *memory) poolActed(name, words string) error {
 }
 
 // networkActed notes the words of a network's last failure; after a success, none, and that it runs in this boot of the host.
-func (m *memory) networkActed(n fleet.Network, words, boot string) error {
+func (m *stateFile) networkActed(n fleet.Network, words, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.noted[n.ID] = time.Now()
@@ -224,7 +224,7 @@ func (m *memory) networkActed(n fleet.Network, words, boot string) error {
 }
 
 // networkGone forgets a network that was released.
-func (m *memory) networkGone(id fleet.NetworkID) error {
+func (m *stateFile) networkGone(id fleet.NetworkID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.noted[id] = time.Now()
@@ -235,7 +235,7 @@ func (m *memory) networkGone(id fleet.NetworkID) error {
 	return m.save()
 }
 
-func (m *memory) save() error {
+func (m *stateFile) save() error {
 	data, err := json.Marshal(m.kept)
 	if err != nil {
 		return err
@@ -248,7 +248,7 @@ func (m *memory) save() error {
 
 // complete adds to a snapshot what only the agent knows, and sorts it, so that equal states have equal digests.
 // A VM whose creation failed is on no host, yet its failure must be told: it is reported as absent.
-func (m *memory) complete(s *wire.State, boot string) {
+func (m *stateFile) complete(s *wire.State, boot string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	seen := map[fleet.VMID]bool{}
@@ -272,7 +272,7 @@ func (m *memory) complete(s *wire.State, boot string) {
 	m.completePools(s)
 	m.completeNetworks(s, boot)
 	slices.SortFunc(s.VMs, func(a, b wire.VMReport) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortFunc(s.Found, func(a, b fleet.FoundVM) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(s.Discovered, func(a, b fleet.DiscoveredVM) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Pools, func(a, b wire.PoolReport) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.Networks, func(a, b wire.NetworkReport) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
@@ -280,7 +280,7 @@ func (m *memory) complete(s *wire.State, boot string) {
 }
 
 // completePools lets a failure stand until the pool is seen active.
-func (m *memory) completePools(s *wire.State) {
+func (m *stateFile) completePools(s *wire.State) {
 	seen := map[string]bool{}
 	for i := range s.Pools {
 		p := &s.Pools[i]
@@ -297,7 +297,7 @@ func (m *memory) completePools(s *wire.State) {
 }
 
 // completeNetworks lets a failure stand until the network is seen active. One that was active in this boot and is not, nobody here has stopped.
-func (m *memory) completeNetworks(s *wire.State, boot string) {
+func (m *stateFile) completeNetworks(s *wire.State, boot string) {
 	for i := range s.Networks {
 		n := &s.Networks[i].Status
 		k, ordered := m.kept.Networks[s.Networks[i].ID]
@@ -317,7 +317,7 @@ func (m *memory) completeNetworks(s *wire.State, boot string) {
 // forget drops the VMs that are neither on the host nor failed, so that the file stays as small as the host, and the words of
 // pools that are active again.
 // busy names VMs that are in work now; the look began at begun.
-func (m *memory) forget(s wire.State, busy map[fleet.Subject]bool, begun time.Time) error {
+func (m *stateFile) forget(s wire.State, busy map[fleet.Subject]bool, begun time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	here := map[fleet.VMID]bool{}

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-type vmMemory struct {
+type vmState struct {
 	Name       string        `json:"name"`
 	Generation int64         `json:"generation"`
 	Error      string        `json:"error,omitempty"`
@@ -37,7 +37,7 @@ type vmMemory struct {
 }
 
 // seen notes which guests and networks a look, begun then, has seen on in this boot of the host. Most looks change nothing, and write nothing.
-func (m *memory) seen(s wire.State, boot string, begun time.Time) error {
+func (m *stateFile) seen(s wire.State, boot string, begun time.Time) error {
 	if boot == "" {
 		return nil
 	}
@@ -79,13 +79,13 @@ func isOff(p fleet.Power) bool {
 }
 
 // addTo completes one status, in this boot of the host.
-func (m *memory) addTo(id fleet.VMID, status *fleet.VMStatus, boot string) {
+func (m *stateFile) addTo(id fleet.VMID, status *fleet.VMStatus, boot string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.kept.VMs[id].addTo(status, boot)
 }
 
-func (k vmMemory) addTo(status *fleet.VMStatus, boot string) {
+func (k vmState) addTo(status *fleet.VMStatus, boot string) {
 	status.Error, status.ErrorOf = k.Error, k.ErrorOf
 	if k.Ran != "" && boot != "" && k.Ran != boot && isOff(status.Power) && status.Power != fleet.Absent {
 		status.Faults = append(slices.Clone(status.Faults), fleet.Fault{
@@ -96,7 +96,7 @@ func (k vmMemory) addTo(status *fleet.VMStatus, boot string) {
 }
 
 // seen is what is known of the VM after a look at it.
-func (k vmMemory) seen(s fleet.VMStatus, boot string) vmMemory {
+func (k vmState) seen(s fleet.VMStatus, boot string) vmState {
 	if k.Booted != boot && k.Policy.Autostart == "" { // of what was decided since the host came up, nothing happens before it comes up again
 		k.Booted = boot
 	}
@@ -143,7 +143,7 @@ func isToStart(p fleet.VMPolicy, s fleet.VMStatus) string {
 }
 
 // ordered notes a success of a person's order. turned: it has put the guest on or off.
-func (k *vmMemory) ordered(kind fleet.JobKind, turned bool, boot string) {
+func (k *vmState) ordered(kind fleet.JobKind, turned bool, boot string) {
 	if turned {
 		k.Ran, k.Down, k.Trouble, k.Restarts = "", "", "", 0
 		k.Acted, k.Again = 0, ""
@@ -157,7 +157,7 @@ func (k *vmMemory) ordered(kind fleet.JobKind, turned bool, boot string) {
 }
 
 // addKept says what the host does with the VM by itself.
-func (k vmMemory) addKept(status *fleet.VMStatus, boot string) {
+func (k vmState) addKept(status *fleet.VMStatus, boot string) {
 	status.Restarts = k.Restarts
 	off := status.Power == fleet.Stopped || status.Power == fleet.Crashed
 	say := func(text string) {
@@ -177,7 +177,7 @@ func (k vmMemory) addKept(status *fleet.VMStatus, boot string) {
 }
 
 // asked notes that somebody asks for the VM to go off, before it does; in this boot of the host it does not start with it any more.
-func (m *memory) asked(id fleet.VMID, boot string) error {
+func (m *stateFile) asked(id fleet.VMID, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k, known := m.kept.VMs[id]
@@ -191,7 +191,7 @@ func (m *memory) asked(id fleet.VMID, boot string) error {
 }
 
 // keep changes what is known of a VM that there is.
-func (m *memory) keep(id fleet.VMID, change func(*vmMemory)) error {
+func (m *stateFile) keep(id fleet.VMID, change func(*vmState)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, known := m.kept.VMs[id]
@@ -204,10 +204,10 @@ func (m *memory) keep(id fleet.VMID, change func(*vmMemory)) error {
 }
 
 // keeping are the VMs with which their host does something by itself.
-func (m *memory) keeping() map[fleet.VMID]vmMemory {
+func (m *stateFile) keeping() map[fleet.VMID]vmState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := map[fleet.VMID]vmMemory{}
+	out := map[fleet.VMID]vmState{}
 	for id, k := range m.kept.VMs {
 		if k.Policy != (fleet.VMPolicy{}) || len(k.Checks) > 0 {
 			out[id] = k
@@ -217,10 +217,10 @@ func (m *memory) keeping() map[fleet.VMID]vmMemory {
 }
 
 // judging are the VMs with health checks.
-func (m *memory) judging() map[fleet.VMID]vmMemory {
+func (m *stateFile) judging() map[fleet.VMID]vmState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := map[fleet.VMID]vmMemory{}
+	out := map[fleet.VMID]vmState{}
 	for id, k := range m.kept.VMs {
 		if len(k.Checks) > 0 {
 			out[id] = k
@@ -230,14 +230,14 @@ func (m *memory) judging() map[fleet.VMID]vmMemory {
 }
 
 // acted is how often the host has acted on a VM because of health checks.
-func (m *memory) acted(id fleet.VMID) int {
+func (m *stateFile) acted(id fleet.VMID) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.kept.VMs[id].Acted
 }
 
 // freeze notes a guest that is frozen, or is no more.
-func (m *memory) freeze(id fleet.VMID, frozen bool) error {
+func (m *stateFile) freeze(id fleet.VMID, frozen bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if slices.Contains(m.kept.Frozen, id) == frozen {
@@ -251,7 +251,7 @@ func (m *memory) freeze(id fleet.VMID, frozen bool) error {
 }
 
 // frozen lists those guests.
-func (m *memory) frozen() []fleet.VMID {
+func (m *stateFile) frozen() []fleet.VMID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.kept.Frozen)

@@ -43,7 +43,7 @@ func moving(t *testing.T, p *portal) wire.Work {
 	}
 	to := fleet.Volref{PoolID: "01a206ba-f47b-7000-ad01-2714dec349a1", Volume: "web.qcow2"}
 	return wire.Work{
-		ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMMove, VM: vm, Pools: []fleet.Pool{stock},
+		ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMDiskMove, VM: vm, Pools: []fleet.Pool{stock},
 		Args: fleet.JobArgs{Move: &fleet.MoveOrder{Disk: vm.Spec.Disks[0].Ref(), To: to}},
 	}
 }
@@ -99,13 +99,13 @@ func TestAMoveOverARestartOfTheAgent(t *testing.T) {
 	}
 }
 
-// leaver is a host whose VMs leave as long as nobody ends them.
-type leaver struct {
+// migrator is a host whose VMs leave as long as nobody ends them.
+type migrator struct {
 	*mock.Host
 	stamps chan string
 }
 
-func (h leaver) LeaveVM(ctx context.Context, in agent.LeaveVM) error {
+func (h migrator) MigrateVM(ctx context.Context, in agent.MigrateVM) error {
 	d := in.Order.Disks[0]
 	was := in.Sent(d)
 	if err := in.Sending(d, "as it was"); err != nil {
@@ -119,12 +119,12 @@ func (h leaver) LeaveVM(ctx context.Context, in agent.LeaveVM) error {
 // How a disk was that an agent began to send is known to the next one.
 func TestWhatIsSentIsKnownAfterARestart(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), leaver{mock.New(mock.Options{Name: "host-1"}), make(chan string, 1)}
+	p, host := newPortal(t), migrator{mock.New(mock.Options{Name: "host-1"}), make(chan string, 1)}
 	dir := p.join()
 	_, stop := p.running(dir, host, host.Host)
 	w := moving(t, p)
 	d := fleet.LeavingDisk{Disk: w.Args.Move.Disk, To: w.Args.Move.To, Transfer: fleet.NewID[fleet.TransferID]()}
-	w.Kind, w.Args = fleet.VMLeave, fleet.JobArgs{Leave: &fleet.LeaveOrder{To: fleet.NewID[fleet.HostID](), ToName: "host-2", Disks: []fleet.LeavingDisk{d}}}
+	w.Kind, w.Args = fleet.VMMigrate, fleet.JobArgs{Migrate: &fleet.MigrateOrder{To: fleet.NewID[fleet.HostID](), ToName: "host-2", Disks: []fleet.LeavingDisk{d}}}
 	p.give(w)
 	if got := <-host.stamps; got != "|as it was" {
 		t.Errorf("it began with %q", got)

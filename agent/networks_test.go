@@ -160,20 +160,20 @@ func TestLostVirtualFunctionsShow(t *testing.T) {
 		p.nextState(what, func(s wire.State) bool {
 			good := 0
 			for _, r := range s.Networks {
-				if (r.ID == fast.ID || r.ID == tagged.ID) && r.Status.Cards != nil && ok(r.Status) || r.ID == lan.ID && r.Status.Cards == nil && r.Status.Error == "" {
+				if (r.ID == fast.ID || r.ID == tagged.ID) && r.Status.NICs != nil && ok(r.Status) || r.ID == lan.ID && r.Status.NICs == nil && r.Status.Error == "" {
 					good++
 				}
 			}
 			return good == 3
 		})
 	}
-	tell("three for three cards", func(s fleet.NetworkStatus) bool { return s.Cards.Total == 3 && s.Error == "" })
+	tell("three for three cards", func(s fleet.NetworkStatus) bool { return s.NICs.Total == 3 && s.Error == "" })
 	host.SetFunctions("eth4", 2)
 	tell("that one is lost", func(s fleet.NetworkStatus) bool {
-		return s.Cards.Total == 2 && s.Error == "The device eth4 has 2 virtual functions now, and 3 cards of VMs here are to have one each: not all of these VMs can start."
+		return s.NICs.Total == 2 && s.Error == "The device eth4 has 2 virtual functions now, and 3 cards of VMs here are to have one each: not all of these VMs can start."
 	})
 	host.SetFunctions("eth4", 0)
 	tell("that all are", func(s fleet.NetworkStatus) bool { return strings.Contains(s.Error, "has no virtual functions") })
 	host.SetFunctions("eth4", 3)
-	tell("that they are back", func(s fleet.NetworkStatus) bool { return s.Error == "" && s.Cards.Total == 3 })
+	tell("that they are back", func(s fleet.NetworkStatus) bool { return s.Error == "" && s.NICs.Total == 3 })
 }

@@ -21,7 +21,7 @@ type Apply struct {
 	SpecHash string
 	Mark     string            // the VM's secret, which the domain carries wherever it goes; empty: what it has stays
 	Groups   []fleet.FlatGroup // every security group that a card of the VM is in
-	PutBack  bool              // write all of the spec, also what somebody changed on the host
+	Reapply  bool              // write all of the spec, also what somebody changed on the host
 	// FirstBoot fetches what the guest reads when it first starts, as files by name. It is asked only where the host does not have it; nil: it
 	// cannot be had.
 	FirstBoot func(context.Context) (map[string][]byte, error)

@@ -16,16 +16,16 @@ import (
 // poolBookFile is the name of the book in the agent's directory.
 const poolBookFile = "pools.json"
 
-// KeptPool is what an agent remembers of a pool of its host, from the first order to apply it until its release.
-type KeptPool struct {
-	ID       fleet.PoolID `json:"id"`
-	Path     string       `json:"path"`
-	Place    *Place       `json:"place,omitempty"`    // nil: it has never been active
-	Boot     string       `json:"boot,omitempty"`     // in which boot of the host it was last seen active
-	Shared   bool         `json:"shared,omitempty"`   // other hosts write to it, or a server does
-	Failing  bool         `json:"failing,omitempty"`  // it failed since, and is to be started again
-	ByOthers bool         `json:"byOthers,omitempty"` // somebody stopped it on the host since: what befalls its directory is no failure
-	Before   PoolBefore   `json:"before,omitzero"`    // how the host had it before Quantix first used it
+// RecordedPool is what an agent remembers of a pool of its host, from the first order to apply it until its release.
+type RecordedPool struct {
+	ID          fleet.PoolID `json:"id"`
+	Path        string       `json:"path"`
+	Place       *Place       `json:"place,omitempty"`    // nil: it has never been active
+	Boot        string       `json:"boot,omitempty"`     // in which boot of the host it was last seen active
+	Shared      bool         `json:"shared,omitempty"`   // other hosts write to it, or a server does
+	Failing     bool         `json:"failing,omitempty"`  // it failed since, and is to be started again
+	ByOthers    bool         `json:"byOthers,omitempty"` // somebody stopped it on the host since: what befalls its directory is no failure
+	Preexisting PoolBefore   `json:"before,omitzero"`    // how the host had it before Quantix first used it
 }
 
 // PoolBefore is a libvirt pool as it was before Quantix first used it. Its release leaves it so. Zero: there was none, or nobody knows.
@@ -36,7 +36,7 @@ type PoolBefore struct {
 }
 
 // Judge refuses a directory that is not the one that the pool was first used in; nil: nothing speaks against it.
-func (k KeptPool) Judge(now Sighting) error {
+func (k RecordedPool) Judge(now Sighting) error {
 	switch {
 	case now.Marker != "" && now.Marker != k.ID:
 		return fleet.Errorf(fleet.Conflict, "The directory %s belongs to another pool (ID %s), as the file %s in it says. Choose another directory; or remove that file, if that pool is gone.",
@@ -60,7 +60,7 @@ func (k KeptPool) Judge(now Sighting) error {
 }
 
 // Unmounted reports whether what was mounted at the pool's directory is not, and nothing else is.
-func (k KeptPool) Unmounted(now Sighting) bool {
+func (k RecordedPool) Unmounted(now Sighting) bool {
 	return k.Place != nil && now.Mount.Point != k.Place.Mount.Point && below(k.Place.Mount.Point, now.Mount.Point)
 }
 
@@ -78,7 +78,7 @@ func clip(s string) string {
 
 // Stopped reports whether a pool that is not active now was stopped by somebody else and is theirs to start. One that failed
 // is not, nor one that the host's boot could not start, unless somebody took its autostart away.
-func (k KeptPool) Stopped(boot string, autostart bool) bool {
+func (k RecordedPool) Stopped(boot string, autostart bool) bool {
 	return k.Place != nil && !k.Failing && (k.Boot == boot || !autostart)
 }
 
@@ -87,12 +87,12 @@ type PoolBook struct {
 	path string // empty: only in memory
 	boot string
 	mu   sync.Mutex
-	kept map[string]KeptPool // by name
+	kept map[string]RecordedPool // by name
 }
 
 // OpenPoolBook reads the book of an agent's directory; with no directory it is kept in memory alone.
 func OpenPoolBook(dir string) (*PoolBook, error) {
-	b := &PoolBook{kept: map[string]KeptPool{}}
+	b := &PoolBook{kept: map[string]RecordedPool{}}
 	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 		b.boot = strings.TrimSpace(string(boot))
 	}
@@ -117,16 +117,16 @@ func OpenPoolBook(dir string) (*PoolBook, error) {
 func (b *PoolBook) Boot() string { return b.boot }
 
 // Of is what is remembered of this very pool; another of its name is forgotten.
-func (b *PoolBook) Of(p fleet.Pool) (KeptPool, bool) {
+func (b *PoolBook) Of(p fleet.Pool) (RecordedPool, bool) {
 	k, ok := b.Named(p.Name)
 	if !ok || k.ID != p.ID {
-		return KeptPool{}, false
+		return RecordedPool{}, false
 	}
 	return k, true
 }
 
 // Named is what is remembered of the pool of that name.
-func (b *PoolBook) Named(name string) (KeptPool, bool) {
+func (b *PoolBook) Named(name string) (RecordedPool, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k, ok := b.kept[name]
@@ -134,7 +134,7 @@ func (b *PoolBook) Named(name string) (KeptPool, bool) {
 }
 
 // Holding is the pool of files below whose directory the path is, and that directory.
-func (b *PoolBook) Holding(path string) (dir string, of KeptPool, ok bool) {
+func (b *PoolBook) Holding(path string) (dir string, of RecordedPool, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, k := range b.kept {
@@ -146,7 +146,7 @@ func (b *PoolBook) Holding(path string) (dir string, of KeptPool, ok bool) {
 }
 
 // Put remembers a pool as it is now; nothing is written where nothing changed.
-func (b *PoolBook) Put(name string, k KeptPool) error {
+func (b *PoolBook) Put(name string, k RecordedPool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old, ok := b.kept[name]
@@ -170,7 +170,7 @@ func (b *PoolBook) Forget(name string) error {
 	return b.save(next)
 }
 
-func (k KeptPool) equal(o KeptPool) bool {
+func (k RecordedPool) equal(o RecordedPool) bool {
 	if (k.Place == nil) != (o.Place == nil) || k.Place != nil && *k.Place != *o.Place {
 		return false
 	}
@@ -179,7 +179,7 @@ func (k KeptPool) equal(o KeptPool) bool {
 }
 
 // save keeps the new state even where it cannot be written: the agent that runs knows it.
-func (b *PoolBook) save(next map[string]KeptPool) error {
+func (b *PoolBook) save(next map[string]RecordedPool) error {
 	b.kept = next
 	if b.path == "" {
 		return nil

@@ -44,7 +44,7 @@ func TestPlacesAreJudged(t *testing.T) {
 		"no marker, not mounted":             {unmarked, Sighting{true, "", disk, 7, "", nil}, "is not mounted: nfs4 of nas:/vm"},
 		"no marker, marked by another since": {unmarked, Sighting{true, theirs, nas, 7, "", nil}, "belongs to another pool"},
 	} {
-		err := KeptPool{ID: mine, Path: "/srv/vm", Place: c.place}.Judge(c.now)
+		err := RecordedPool{ID: mine, Path: "/srv/vm", Place: c.place}.Judge(c.now)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -56,17 +56,17 @@ func TestWhoStoppedAPool(t *testing.T) {
 	t.Parallel()
 	used := &Place{Marked: true}
 	for name, c := range map[string]struct {
-		kept      KeptPool
+		kept      RecordedPool
 		autostart bool
 		want      bool
 	}{
-		"never active":                         {KeptPool{}, true, false},
-		"active before, same boot":             {KeptPool{Place: used, Boot: "now"}, true, true},
-		"it failed":                            {KeptPool{Place: used, Boot: "now", Failing: true}, true, false},
-		"the host booted":                      {KeptPool{Place: used, Boot: "before"}, true, false},
-		"booted, autostart taken away":         {KeptPool{Place: used, Boot: "before"}, false, true},
-		"stopped by others before the boot":    {KeptPool{Place: used, Boot: "before", ByOthers: true}, true, false},
-		"failed before the boot, no autostart": {KeptPool{Place: used, Boot: "before", Failing: true}, false, false},
+		"never active":                         {RecordedPool{}, true, false},
+		"active before, same boot":             {RecordedPool{Place: used, Boot: "now"}, true, true},
+		"it failed":                            {RecordedPool{Place: used, Boot: "now", Failing: true}, true, false},
+		"the host booted":                      {RecordedPool{Place: used, Boot: "before"}, true, false},
+		"booted, autostart taken away":         {RecordedPool{Place: used, Boot: "before"}, false, true},
+		"stopped by others before the boot":    {RecordedPool{Place: used, Boot: "before", ByOthers: true}, true, false},
+		"failed before the boot, no autostart": {RecordedPool{Place: used, Boot: "before", Failing: true}, false, false},
 	} {
 		if got := c.kept.Stopped("now", c.autostart); got != c.want {
 			t.Errorf("%s: %v", name, got)
@@ -198,14 +198,14 @@ func TestThePoolBookIsKept(t *testing.T) {
 		}
 		return b
 	}
-	kept := KeptPool{ID: mine, Path: "/srv/vm", Place: &Place{Marked: true, Inode: 7}, Boot: "b", Failing: true}
+	kept := RecordedPool{ID: mine, Path: "/srv/vm", Place: &Place{Marked: true, Inode: 7}, Boot: "b", Failing: true}
 	if err := book().Put("fast", kept); err != nil {
 		t.Fatal(err)
 	}
 	if got, ok := book().Of(fleet.Pool{ID: mine, Name: "fast"}); !ok || !got.equal(kept) {
 		t.Errorf("kept is %+v, %v", got, ok)
 	}
-	if got, ok := book().Of(fleet.Pool{ID: theirs, Name: "fast"}); ok || !got.equal(KeptPool{}) {
+	if got, ok := book().Of(fleet.Pool{ID: theirs, Name: "fast"}); ok || !got.equal(RecordedPool{}) {
 		t.Errorf("of another pool of that name: %+v, %v", got, ok)
 	}
 	if err := book().Forget("fast"); err != nil {

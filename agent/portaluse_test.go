@@ -56,7 +56,7 @@ func (p *portal) give(w wire.Work) fleet.JobID {
 		w.Subject, w.Generation = fleet.SubjectPool(w.Pool.ID), w.Pool.Generation
 	}
 	if w.Network != nil && w.Subject == "" {
-		w.Subject, w.Generation = fleet.SubjectOf(fleet.NounNetwork, w.Network.ID), w.Network.Generation
+		w.Subject, w.Generation = fleet.SubjectOf(fleet.TypeNetwork, w.Network.ID), w.Network.Generation
 	}
 	p.set(func() { p.queue = append(p.queue, w) })
 	return w.ID

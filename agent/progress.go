@@ -7,8 +7,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// teller passes a job's progress on: the newest word only, and none after stop. tell never blocks.
-type teller struct {
+// notifier passes a job's progress on: the newest word only, and none after stop. tell never blocks.
+type notifier struct {
 	send func(wire.Progress) // takes its time, so that words are spaced
 
 	mu      sync.Mutex
@@ -17,7 +17,7 @@ type teller struct {
 	over    bool
 }
 
-func (t *teller) tell(percent int, note string) {
+func (t *notifier) tell(percent int, note string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
@@ -30,13 +30,13 @@ func (t *teller) tell(percent int, note string) {
 	}
 }
 
-func (t *teller) stop() {
+func (t *notifier) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over, t.next = true, nil
 }
 
-func (t *teller) loop() {
+func (t *notifier) loop() {
 	for {
 		t.mu.Lock()
 		p := t.next

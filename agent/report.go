@@ -22,7 +22,7 @@ type reporter struct {
 	wake  chan struct{} // has room for one
 	on    Assigned      // what is assigned to this host, as the portal last said; only the loop touches it
 	last  wire.State    // the newest that the hypervisor said; only the loop touches it
-	tally tally         // of what passes cards; only the loop touches it
+	tally counts        // of what passes cards; only the loop touches it
 	news  guestNews     // likewise
 
 	mu     sync.Mutex
@@ -110,7 +110,7 @@ func (r *reporter) leaseLoop(ctx context.Context) error {
 			}
 			continue
 		}
-		if leases := r.a.board.leases(); len(leases) > 0 {
+		if leases := r.a.running.leases(); len(leases) > 0 {
 			// It follows no look: a newer one may have seen what the portal does not know yet, so it makes nothing younger.
 			out := wire.Report{Seq: r.a.next(), Digest: digest, Leases: leases, LookedAgoMs: wire.NeverLooked.Milliseconds()}
 			err := r.send(ctx, out, nil)
@@ -142,7 +142,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	}
 	sum := sha256.Sum256(data)
 	out.Digest = hex.EncodeToString(sum[:])
-	out.Leases = r.a.board.leases()
+	out.Leases = r.a.running.leases()
 	r.mu.Lock()
 	full := r.force || out.Digest != r.digest
 	r.force = false
@@ -182,8 +182,8 @@ func (r *reporter) sent(out wire.Report, answer wire.ReportAnswer, err error) er
 		r.force = true
 		r.poke()
 	}
-	r.a.board.stop(answer.Stop)
-	r.a.board.lose(answer.Lost)
+	r.a.running.stop(answer.Stop)
+	r.a.running.lose(answer.Lost)
 	return nil
 }
 
@@ -248,7 +248,7 @@ func (r *reporter) look(ctx context.Context) wire.State {
 		r.mu.Lock()
 		r.looked = begun
 		r.mu.Unlock()
-		if err := errors.Join(r.a.memory.forget(state, r.a.board.busy(), begun), r.a.memory.seen(state, r.a.bootID(), begun)); err != nil {
+		if err := errors.Join(r.a.memory.forget(state, r.a.running.busy(), begun), r.a.memory.seen(state, r.a.bootID(), begun)); err != nil {
 			r.a.log.Error("The agent's memory cannot be written.", "error", err)
 		}
 		r.a.lookedNow()
@@ -270,8 +270,8 @@ func (r *reporter) complete(host fleet.HostStatus) wire.State {
 		}
 		r.a.lookAtLinks(&out, r.on.Networks)
 	}
-	out.Host.FoundPools, out.Host.OtherPools = known.FoundPools, nil
-	for _, p := range known.FoundPools {
+	out.Host.DiscoveredPools, out.Host.OtherPools = known.DiscoveredPools, nil
+	for _, p := range known.DiscoveredPools {
 		out.Host.OtherPools = append(out.Host.OtherPools, p.Name)
 	}
 	inv := r.a.inventory.get()
@@ -289,7 +289,7 @@ func (r *reporter) complete(host fleet.HostStatus) wire.State {
 // clone copies the lists that complete changes.
 func clone(s wire.State) wire.State {
 	s.VMs = append([]wire.VMReport{}, s.VMs...)
-	s.Found = append([]fleet.FoundVM{}, s.Found...)
+	s.Discovered = append([]fleet.DiscoveredVM{}, s.Discovered...)
 	s.Pools = append([]wire.PoolReport{}, s.Pools...)
 	s.Networks = append([]wire.NetworkReport{}, s.Networks...)
 	return s

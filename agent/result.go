@@ -31,7 +31,7 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 		}
 		out.Retry = !single && out.Outcome == wire.Failed && worthAnotherTry(err)
 	}
-	if kept := dutyOf(j).remember(a, j, out); kept != nil {
+	if kept := handlerOf(j).remember(a, j, out); kept != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", kept)
 	}
 	a.observe(j, out)
@@ -49,7 +49,7 @@ func (a *Agent) observe(j *job, out *wire.Finish) {
 	ctx, cancel := context.WithTimeout(j.ctx, a.times.call)
 	defer cancel()
 	out.VM, out.Pool, out.Network = nil, nil, nil
-	dutyOf(j).observe(ctx, a, j, out)
+	handlerOf(j).observe(ctx, a, j, out)
 	out.Seq = a.next()
 }
 
@@ -58,15 +58,15 @@ func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
 	out := &wire.Finish{Generation: old.Generation, Outcome: old.Outcome, Error: old.Error}
 	if out.Outcome == "" {
 		out.Outcome = wire.Unknown
-		what := j.Kind.Is().Noun.Is().Word
-		if j.Kind.Is().Noun == fleet.NounVM {
+		what := j.Kind.Is().Type.Is().Label
+		if j.Kind.Is().Type == fleet.TypeVM {
 			what = "VM"
 		}
 		out.Error = fmt.Sprintf("The agent was interrupted during this job, so nobody can tell whether it was done. Look at the %s; to try again, choose %q again.", what, j.Kind.Is().Verb)
 		if err := a.journal.end(j.ID, out.Outcome, out.Error, true); err != nil {
 			a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
 		}
-		if err := dutyOf(j).remember(a, j, out); err != nil {
+		if err := handlerOf(j).remember(a, j, out); err != nil {
 			a.log.Error("The agent's memory cannot be written.", "error", err)
 		}
 	}
@@ -74,12 +74,12 @@ func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
 	return out
 }
 
-// tellPending hands in what the journal knows and the portal does not: after a restart, work that was cut off.
-func (a *Agent) tellPending(inWork context.Context) {
+// reportPending hands in what the journal knows and the portal does not: after a restart, work that was cut off.
+func (a *Agent) reportPending(inWork context.Context) {
 	for _, e := range a.pending {
 		w := wire.Work{ID: e.ID, Kind: e.Kind, Subject: e.Subject, Epoch: e.Epoch, Generation: e.Generation}
 		w.Args.DeleteDisks = e.Kind.Is().ShotByData // or it would not stand in the journal
-		if noun, id := e.Subject.Split(); noun == string(fleet.NounVM) {
+		if noun, id := e.Subject.Split(); noun == string(fleet.TypeVM) {
 			w.VM = &fleet.VM{Meta: fleet.Meta{ID: fleet.VMID(id)}}
 		}
 		a.start(inWork, w)

@@ -60,7 +60,7 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 				if out.Bytes, err = in.Size(); err != nil {
 					return err
 				}
-				meter := &transfer.Meter{Total: out.Bytes, Tell: func(done, total, rate int64) {
+				meter := &transfer.Meter{Total: out.Bytes, Report: func(done, total, rate int64) {
 					percent, note := Copied("receiving from "+m.peer, done, total, rate)
 					j.told.tell(percent, note)
 				}}
@@ -127,11 +127,11 @@ func sendVolume(ctx context.Context, a *Agent, j *job) error {
 	return stopped(ctx, err)
 }
 
-// LeaveVM is the order to send a VM that is off to another host.
-type LeaveVM struct {
+// MigrateVM is the order to send a VM that is off to another host.
+type MigrateVM struct {
 	VM    fleet.VM
 	Pools []fleet.Pool
-	Order fleet.LeaveOrder
+	Order fleet.MigrateOrder
 	// Sent is how a disk's file was when this very order sent it before, as Sending was told of it; empty: it did not.
 	Sent func(disk fleet.LeavingDisk) (stamp string)
 	// Sending is told how a disk's file is before any of it goes. Its error ends the order.
@@ -143,16 +143,16 @@ type LeaveVM struct {
 	Progress Progress
 }
 
-// leaveVM sends the VM's disks one after the other, and lets go of the VM once the portal knows that all of them are there.
-func leaveVM(ctx context.Context, a *Agent, j *job) error {
-	if j.Args.Leave == nil {
+// migrateVM sends the VM's disks one after the other, and lets go of the VM once the portal knows that all of them are there.
+func migrateVM(ctx context.Context, a *Agent, j *job) error {
+	if j.Args.Migrate == nil {
 		return errors.New("the portal sent this work without saying where the VM goes")
 	}
-	order := *j.Args.Leave
+	order := *j.Args.Migrate
 	ctx, end := untilStopped(ctx, j)
 	defer end()
 	rate := &transfer.Rate{Bytes: order.RateBytes}
-	err := a.hypervisor.LeaveVM(ctx, LeaveVM{
+	err := a.hypervisor.MigrateVM(ctx, MigrateVM{
 		VM: *j.VM, Pools: j.Pools, Order: order,
 		Sent: func(d fleet.LeavingDisk) string { return a.memory.sent(d.Transfer) },
 		Sending: func(d fleet.LeavingDisk, stamp string) error {
@@ -200,7 +200,7 @@ type sentDisk struct {
 const mostSent = 256
 
 // noteSent notes how a disk's file is before it is sent.
-func (m *memory) noteSent(id fleet.TransferID, stamp string) error {
+func (m *stateFile) noteSent(id fleet.TransferID, stamp string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	kept := append(slices.DeleteFunc(slices.Clone(m.kept.Sent), func(s sentDisk) bool { return s.Transfer == id }), sentDisk{id, stamp})
@@ -209,7 +209,7 @@ func (m *memory) noteSent(id fleet.TransferID, stamp string) error {
 }
 
 // sent is what noteSent was told; empty: nothing.
-func (m *memory) sent(id fleet.TransferID) string {
+func (m *stateFile) sent(id fleet.TransferID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if i := slices.IndexFunc(m.kept.Sent, func(s sentDisk) bool { return s.Transfer == id }); i >= 0 {
@@ -218,8 +218,8 @@ func (m *memory) sent(id fleet.TransferID) string {
 	return ""
 }
 
-// NotToLeave refuses to send a VM, in the words of both backends.
-func NotToLeave(vm, why string, args ...any) error {
+// NotMigratable refuses to send a VM, in the words of both backends.
+func NotMigratable(vm, why string, args ...any) error {
 	return fleet.Errorf(fleet.Conflict, "%s does not go to another host: %s", vm, strings.TrimSpace(fmt.Sprintf(why, args...)))
 }
 

@@ -87,8 +87,8 @@ func DiskGone(volume string) error {
 	return fleet.Errorf(fleet.Conflict, "The VM has no disk %s any more, which it had when the snapshot was taken, so it is left as it is.", volume)
 }
 
-// LeavesBehind refuses to delete a VM's disks where what somebody put on top of them would stay. why: what keeps the file, as the end of a sentence.
-func LeavesBehind(vm, file, why string) error {
+// LeavesOldFiles refuses to delete a VM's disks where what somebody put on top of them would stay. why: what keeps the file, as the end of a sentence.
+func LeavesOldFiles(vm, file, why string) error {
 	return fleet.Errorf(fleet.Conflict, "Somebody on the host had the disks of %s go on in %s, which %s, so it would be left behind. Nothing was deleted. "+
 		"Merge it into the disk on the host first (virsh blockcommit, snapshot-delete), or delete the VM without its disks.", vm, file, why)
 }

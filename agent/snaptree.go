@@ -259,7 +259,7 @@ func (t *SnapTree) Depth() (deepest int) {
 	all := t.layers()
 	for _, a := range t.Active {
 		n := 1
-		for base := a.Base; base != "" && n <= 2*fleet.MostSnapshots; n++ {
+		for base := a.Base; base != "" && n <= 2*fleet.MaxSnapshots; n++ {
 			i := slices.IndexFunc(all, func(l *SnapLayer) bool { return l.File == base })
 			if i < 0 {
 				break
@@ -274,10 +274,10 @@ func (t *SnapTree) Depth() (deepest int) {
 // mostChanges is how many changes are told of a snapshot.
 const mostChanges = 8
 
-// Told is the tree as people see it. now is what is applied to the VM; nil: that is not known. others are what libvirt has of its own; over are the
+// Reported is the tree as people see it. now is what is applied to the VM; nil: that is not known. others are what libvirt has of its own; over are the
 // files that somebody put on top of disks.
-func (t *SnapTree) Told(now *fleet.VMSpec, others []string, over []fleet.Overlay) *fleet.SnapshotTree {
-	out := &fleet.SnapshotTree{Others: others[:min(len(others), fleet.MostSnapshots)], Overlays: over}
+func (t *SnapTree) Reported(now *fleet.VMSpec, others []string, over []fleet.Overlay) *fleet.SnapshotTree {
+	out := &fleet.SnapshotTree{Others: others[:min(len(others), fleet.MaxSnapshots)], Overlays: over}
 	if t != nil {
 		out.Current, out.Depth, out.Merges = t.Current, t.Depth(), len(t.Merges())
 		if t.Work != nil {

@@ -78,7 +78,7 @@ func wasCancelled(err error) (words string, ok bool) {
 }
 
 // stop tells jobs in work that people took them back.
-func (b *board) stop(words map[fleet.JobID]string) {
+func (b *runningJobs) stop(words map[fleet.JobID]string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id, why := range words {

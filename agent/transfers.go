@@ -103,14 +103,14 @@ func (m *meeting) other(out wire.MeetAnswer) transfer.Peer {
 func (m *meeting) send(ctx context.Context, pieces transfer.Pieces, size int64, rate *transfer.Rate, told func(done, total, rate int64, way string)) error {
 	for try := 1; ; try++ {
 		ticket := transfer.NewTicket()
-		there, err := m.until(ctx, wire.Meet{Ticket: ticket.Hash()}, "waiting for", func(o wire.MeetAnswer) bool { return o.Heard == ticket.Hash() || o.Received })
+		there, err := m.until(ctx, wire.Meet{Ticket: ticket.Hash()}, "waiting for", func(o wire.MeetAnswer) bool { return o.Online == ticket.Hash() || o.Received })
 		if err != nil || there.Received {
 			return err
 		}
 		out, way, err := m.reach(ctx, there, ticket)
 		if err == nil {
 			told(0, size, 0, way)
-			err = out.Send(ctx, pieces, size, rate, &transfer.Meter{Total: size, Tell: func(done, total, rate int64) { told(done, total, rate, way) }})
+			err = out.Send(ctx, pieces, size, rate, &transfer.Meter{Total: size, Report: func(done, total, rate int64) { told(done, total, rate, way) }})
 		}
 		if err == nil || ctx.Err() != nil || !errors.Is(err, transfer.ErrLost) || try >= transferTries {
 			return err

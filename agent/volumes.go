@@ -120,7 +120,7 @@ func Downloaded(done, total, rate int64) (percent int, note string) {
 
 // Why nothing is made of, or done to, a volume, in the words of both backends.
 
-// VolumeTaken refuses to make a volume in the place of another.
+// VolumeNameReserved refuses to make a volume in the place of another.
 func VolumeTaken(name, pool string) error {
 	return fleet.Errorf(fleet.Conflict, "The pool %s has a volume named %s already. It is left as it is; choose another name.", pool, name)
 }

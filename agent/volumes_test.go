@@ -16,7 +16,7 @@ var stock = fleet.Pool{ID: "01a206ba-f47b-7000-ad01-2714dec349a0", Name: "stock"
 // volumeWork is an order for a volume of the pool.
 func volumeWork(kind fleet.JobKind, name string, o fleet.VolumeOrder) wire.Work {
 	args := fleet.JobArgs{Volume: &o, DeleteDisks: kind == fleet.VolumeWipe || kind == fleet.VolumeDelete}
-	return wire.Work{Kind: kind, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: stock.ID, Volume: name}), Pool: &stock, Args: args, Held: &fleet.VolumeHeld{}}
+	return wire.Work{Kind: kind, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: stock.ID, Volume: name}), Pool: &stock, Args: args, Held: &fleet.VolumeInUse{}}
 }
 
 func TestOrdersForVolumesTellOfTheirPool(t *testing.T) {
@@ -33,7 +33,7 @@ func TestOrdersForVolumesTellOfTheirPool(t *testing.T) {
 	}
 
 	needed := volumeWork(fleet.VolumeDelete, "data.raw", fleet.VolumeOrder{})
-	needed.Held = &fleet.VolumeHeld{Disk: "web"}
+	needed.Held = &fleet.VolumeInUse{Disk: "web"}
 	astray := volumeWork(fleet.VolumeDelete, "data.raw", fleet.VolumeOrder{})
 	astray.Subject = fleet.SubjectVolume(fleet.Volref{PoolID: "other", Volume: "data.raw"})
 	outside := volumeWork(fleet.VolumeDelete, "../data.raw", fleet.VolumeOrder{})

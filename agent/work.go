@@ -50,7 +50,7 @@ func (a *Agent) act(j *job) *wire.Finish {
 
 // attempt acts within the kind's limit, if it has a duty for the kind. A panic becomes an error with a reference to the log.
 func (a *Agent) attempt(j *job) (err error) {
-	d, known := duties[j.Kind]
+	d, known := handlers[j.Kind]
 	if !known {
 		return fmt.Errorf("this agent (version %s) does not know work of kind %q: upgrade it", a.version, j.Kind)
 	}
@@ -81,7 +81,7 @@ func explain(ctx context.Context, err error) error {
 
 func apply(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, false) }
 
-func putBack(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, true) }
+func reapply(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, true) }
 
 // images refuses to make a VM from what this host has read and found to be other bytes than the image's, whoever asks once more. Of a VM that there is,
 // nothing is made.
@@ -117,7 +117,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 	}
 	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
-		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, PutBack: putBack,
+		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, Reapply: putBack,
 		Stamped: a.memory.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
 		FirstBoot: func(ctx context.Context) (map[string][]byte, error) { return firstBoot(ctx, a, *j.VM) },
 		Whole: func(ref fleet.Volref) error {
@@ -169,10 +169,10 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	case err != nil:
 		return err
 	case blind:
-		a.remember(j.VM.ID, func(k *vmMemory) { k.Asked = false })
+		a.remember(j.VM.ID, func(k *vmState) { k.Asked = false })
 		return fleet.Errorf(fleet.Conflict, "The host does not tell since when the VM runs, so that nobody could tell the new run from the old. Shut it down, then start it.")
 	case newer: // or it begins now: an agent that was killed leaves its start to the hypervisor
-		if err := a.memory.keep(j.VM.ID, func(k *vmMemory) { k.Asked = false }); err != nil {
+		if err := a.memory.keep(j.VM.ID, func(k *vmState) { k.Asked = false }); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)

@@ -9,6 +9,17 @@ import (
 	"context"
 )
 
+const agentAddress = `-- name: AgentAddress :one
+SELECT agent_url FROM portal_address
+`
+
+func (q *Queries) AgentAddress(ctx context.Context) (string, error) {
+	row := q.db.QueryRow(ctx, agentAddress)
+	var agent_url string
+	err := row.Scan(&agent_url)
+	return agent_url, err
+}
+
 const forgetAddress = `-- name: ForgetAddress :exec
 DELETE FROM portal_address WHERE agent_url = $1
 `
@@ -19,24 +30,13 @@ func (q *Queries) ForgetAddress(ctx context.Context, agentUrl string) error {
 	return err
 }
 
-const tellAddress = `-- name: TellAddress :exec
+const setAgentAddress = `-- name: SetAgentAddress :exec
 INSERT INTO portal_address (agent_url) VALUES ($1)
 ON CONFLICT (only_one) DO UPDATE SET agent_url = excluded.agent_url WHERE portal_address.agent_url <> excluded.agent_url
 `
 
 // The newest portal's word stands. What says so already is not written again.
-func (q *Queries) TellAddress(ctx context.Context, agentUrl string) error {
-	_, err := q.db.Exec(ctx, tellAddress, agentUrl)
+func (q *Queries) SetAgentAddress(ctx context.Context, agentUrl string) error {
+	_, err := q.db.Exec(ctx, setAgentAddress, agentUrl)
 	return err
-}
-
-const toldAddress = `-- name: ToldAddress :one
-SELECT agent_url FROM portal_address
-`
-
-func (q *Queries) ToldAddress(ctx context.Context) (string, error) {
-	row := q.db.QueryRow(ctx, toldAddress)
-	var agent_url string
-	err := row.Scan(&agent_url)
-	return agent_url, err
 }

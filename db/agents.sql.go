@@ -72,17 +72,17 @@ func (q *Queries) BeginReport(ctx context.Context, arg BeginReportParams) (Begin
 	return i, err
 }
 
-const dropFoundVMs = `-- name: DropFoundVMs :exec
+const dropDiscoveredVMs = `-- name: DropDiscoveredVMs :exec
 DELETE FROM found_vms WHERE host_id = $1 AND id <> ALL ($2::text[])
 `
 
-type DropFoundVMsParams struct {
+type DropDiscoveredVMsParams struct {
 	HostID fleet.HostID
 	Ids    []string
 }
 
-func (q *Queries) DropFoundVMs(ctx context.Context, arg DropFoundVMsParams) error {
-	_, err := q.db.Exec(ctx, dropFoundVMs, arg.HostID, arg.Ids)
+func (q *Queries) DropDiscoveredVMs(ctx context.Context, arg DropDiscoveredVMsParams) error {
+	_, err := q.db.Exec(ctx, dropDiscoveredVMs, arg.HostID, arg.Ids)
 	return err
 }
 
@@ -189,23 +189,6 @@ func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]Heart
 	return items, nil
 }
 
-const holdHostSession = `-- name: HoldHostSession :one
-SELECT number FROM host_sessions WHERE host_id = $1 AND session = $2 FOR KEY SHARE
-`
-
-type HoldHostSessionParams struct {
-	HostID  fleet.HostID
-	Session []byte
-}
-
-// The session stays the host's until the transaction ends: a hello, a join and a removal wait, heartbeats do not.
-func (q *Queries) HoldHostSession(ctx context.Context, arg HoldHostSessionParams) (int64, error) {
-	row := q.db.QueryRow(ctx, holdHostSession, arg.HostID, arg.Session)
-	var number int64
-	err := row.Scan(&number)
-	return number, err
-}
-
 const lockHostSession = `-- name: LockHostSession :one
 SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.conflict, s.conflict_at, s.load, s.last_look, s.looked_at, s.epoch_lift, COALESCE(s.session IS NOT NULL AND is_fresh(s.seen_at, interval '20 seconds'), false)::boolean AS live
 FROM host_sessions s JOIN hosts h ON h.id = s.host_id
@@ -257,6 +240,23 @@ func (q *Queries) LockHostSession(ctx context.Context, hostID fleet.HostID) (Loc
 		&i.Live,
 	)
 	return i, err
+}
+
+const lockSessionOfHost = `-- name: LockSessionOfHost :one
+SELECT number FROM host_sessions WHERE host_id = $1 AND session = $2 FOR KEY SHARE
+`
+
+type LockSessionOfHostParams struct {
+	HostID  fleet.HostID
+	Session []byte
+}
+
+// The session stays the host's until the transaction ends: a hello, a join and a removal wait, heartbeats do not.
+func (q *Queries) LockSessionOfHost(ctx context.Context, arg LockSessionOfHostParams) (int64, error) {
+	row := q.db.QueryRow(ctx, lockSessionOfHost, arg.HostID, arg.Session)
+	var number int64
+	err := row.Scan(&number)
+	return number, err
 }
 
 const numberAnew = `-- name: NumberAnew :exec
@@ -326,20 +326,20 @@ func (q *Queries) ReportAbsentVMs(ctx context.Context, arg ReportAbsentVMsParams
 	return err
 }
 
-const reportFoundVMs = `-- name: ReportFoundVMs :exec
+const reportDiscoveredVMs = `-- name: ReportDiscoveredVMs :exec
 INSERT INTO found_vms (host_id, id, name, status)
 SELECT $1, r.id, r.name, r.status FROM jsonb_to_recordset($2::jsonb) AS r (id text, name text, status jsonb)
 ON CONFLICT (host_id, id) DO UPDATE SET name = EXCLUDED.name, status = EXCLUDED.status
 WHERE found_vms.name <> EXCLUDED.name OR found_vms.status <> EXCLUDED.status
 `
 
-type ReportFoundVMsParams struct {
+type ReportDiscoveredVMsParams struct {
 	HostID fleet.HostID
 	Found  []byte
 }
 
-func (q *Queries) ReportFoundVMs(ctx context.Context, arg ReportFoundVMsParams) error {
-	_, err := q.db.Exec(ctx, reportFoundVMs, arg.HostID, arg.Found)
+func (q *Queries) ReportDiscoveredVMs(ctx context.Context, arg ReportDiscoveredVMsParams) error {
+	_, err := q.db.Exec(ctx, reportDiscoveredVMs, arg.HostID, arg.Found)
 	return err
 }
 

@@ -12,37 +12,6 @@ import (
 	"quantix/internal/fleet"
 )
 
-const askedHosts = `-- name: AskedHosts :many
-SELECT host_id FROM assignments WHERE noun = $1 AND object_id = $2 AND asked = 'assign' ORDER BY host_id LIMIT $3
-`
-
-type AskedHostsParams struct {
-	Noun     string
-	ObjectID string
-	Most     int32
-}
-
-// The first of the hosts that are to have the object, and are not to release it.
-func (q *Queries) AskedHosts(ctx context.Context, arg AskedHostsParams) ([]fleet.HostID, error) {
-	rows, err := q.db.Query(ctx, askedHosts, arg.Noun, arg.ObjectID, arg.Most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []fleet.HostID{}
-	for rows.Next() {
-		var host_id fleet.HostID
-		if err := rows.Scan(&host_id); err != nil {
-			return nil, err
-		}
-		items = append(items, host_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const assign = `-- name: Assign :many
 INSERT INTO assignments AS a (noun, object_id, host_id, asked)
 SELECT $1, $2, h.id, 'assign' FROM unnest($3::text[]) AS h (id) ORDER BY h.id
@@ -217,57 +186,6 @@ func (q *Queries) AssignmentOn(ctx context.Context, arg AssignmentOnParams) (Ass
 	return i, err
 }
 
-const cellQuarters = `-- name: CellQuarters :many
-SELECT q.host_id, q.quarter, q.worst, q.last FROM unnest($1::text[]) AS h (id) JOIN cell_quarters q ON q.noun = $2 AND q.object_id = $3 AND q.host_id = h.id
-WHERE q.quarter >= COALESCE((SELECT max(b.quarter) FROM cell_quarters b WHERE b.noun = $2 AND b.object_id = $3 AND b.host_id = h.id AND b.quarter < $4), $4::timestamptz)
-ORDER BY q.host_id, q.quarter
-`
-
-type CellQuartersParams struct {
-	Hosts    []string
-	Noun     string
-	ObjectID string
-	Since    time.Time
-}
-
-type CellQuartersRow struct {
-	HostID  fleet.HostID
-	Quarter time.Time
-	Worst   int16
-	Last    int16
-}
-
-// The quarters of an hour in which cells of one object changed, the last one before @since too.
-func (q *Queries) CellQuarters(ctx context.Context, arg CellQuartersParams) ([]CellQuartersRow, error) {
-	rows, err := q.db.Query(ctx, cellQuarters,
-		arg.Hosts,
-		arg.Noun,
-		arg.ObjectID,
-		arg.Since,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []CellQuartersRow{}
-	for rows.Next() {
-		var i CellQuartersRow
-		if err := rows.Scan(
-			&i.HostID,
-			&i.Quarter,
-			&i.Worst,
-			&i.Last,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const driftedAssignments = `-- name: DriftedAssignments :many
 WITH waiting AS MATERIALIZED (
     SELECT j.host_id, j.subject FROM jobs j WHERE j.state = 'failed' AND j.ended_at > now() - interval '1 day' AND j.kind LIKE '%.release'
@@ -344,20 +262,51 @@ func (q *Queries) EndRelease(ctx context.Context, arg EndReleaseParams) error {
 	return err
 }
 
-const hostSilences = `-- name: HostSilences :many
+const firstAssignedHosts = `-- name: FirstAssignedHosts :many
+SELECT host_id FROM assignments WHERE noun = $1 AND object_id = $2 AND asked = 'assign' ORDER BY host_id LIMIT $3
+`
+
+type FirstAssignedHostsParams struct {
+	Noun     string
+	ObjectID string
+	Most     int32
+}
+
+// The first of the hosts that are to have the object, and are not to release it.
+func (q *Queries) FirstAssignedHosts(ctx context.Context, arg FirstAssignedHostsParams) ([]fleet.HostID, error) {
+	rows, err := q.db.Query(ctx, firstAssignedHosts, arg.Noun, arg.ObjectID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.HostID{}
+	for rows.Next() {
+		var host_id fleet.HostID
+		if err := rows.Scan(&host_id); err != nil {
+			return nil, err
+		}
+		items = append(items, host_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const hostOfflinePeriods = `-- name: HostOfflinePeriods :many
 SELECT s.host_id, s.since, s.until FROM host_silences s WHERE s.host_id = ANY ($1::text[]) AND s.until > $2::timestamptz
 UNION ALL SELECT s.host_id, s.looked_at + $3::interval, now() FROM host_sessions s WHERE s.host_id = ANY ($1) AND s.looked_at + $3 < now()
 `
 
-type HostSilencesParams struct {
+type HostOfflinePeriodsParams struct {
 	Hosts []string
 	Since time.Time
 	Fresh time.Duration
 }
 
 // When nothing was known of hosts since then, that of now too.
-func (q *Queries) HostSilences(ctx context.Context, arg HostSilencesParams) ([]HostSilence, error) {
-	rows, err := q.db.Query(ctx, hostSilences, arg.Hosts, arg.Since, arg.Fresh)
+func (q *Queries) HostOfflinePeriods(ctx context.Context, arg HostOfflinePeriodsParams) ([]HostSilence, error) {
+	rows, err := q.db.Query(ctx, hostOfflinePeriods, arg.Hosts, arg.Since, arg.Fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -439,4 +388,55 @@ func (q *Queries) ReportAssignments(ctx context.Context, arg ReportAssignmentsPa
 	var lost int64
 	err := row.Scan(&lost)
 	return lost, err
+}
+
+const statusQuarters = `-- name: StatusQuarters :many
+SELECT q.host_id, q.quarter, q.worst, q.last FROM unnest($1::text[]) AS h (id) JOIN cell_quarters q ON q.noun = $2 AND q.object_id = $3 AND q.host_id = h.id
+WHERE q.quarter >= COALESCE((SELECT max(b.quarter) FROM cell_quarters b WHERE b.noun = $2 AND b.object_id = $3 AND b.host_id = h.id AND b.quarter < $4), $4::timestamptz)
+ORDER BY q.host_id, q.quarter
+`
+
+type StatusQuartersParams struct {
+	Hosts    []string
+	Noun     string
+	ObjectID string
+	Since    time.Time
+}
+
+type StatusQuartersRow struct {
+	HostID  fleet.HostID
+	Quarter time.Time
+	Worst   int16
+	Last    int16
+}
+
+// The quarters of an hour in which cells of one object changed, the last one before @since too.
+func (q *Queries) StatusQuarters(ctx context.Context, arg StatusQuartersParams) ([]StatusQuartersRow, error) {
+	rows, err := q.db.Query(ctx, statusQuarters,
+		arg.Hosts,
+		arg.Noun,
+		arg.ObjectID,
+		arg.Since,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []StatusQuartersRow{}
+	for rows.Next() {
+		var i StatusQuartersRow
+		if err := rows.Scan(
+			&i.HostID,
+			&i.Quarter,
+			&i.Worst,
+			&i.Last,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

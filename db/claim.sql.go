@@ -12,22 +12,6 @@ import (
 	"time"
 )
 
-const askAgain = `-- name: AskAgain :exec
-UPDATE vms SET generation = generation + 1 WHERE id = $1 AND host_id = $2 AND observed_generation < generation - 1
-`
-
-type AskAgainParams struct {
-	ID     fleet.VMID
-	HostID fleet.HostID
-}
-
-// A change that gave way to a deletion has never reached the host. It is asked for anew, at a generation of its own: the
-// deletion's counts as acted on.
-func (q *Queries) AskAgain(ctx context.Context, arg AskAgainParams) error {
-	_, err := q.db.Exec(ctx, askAgain, arg.ID, arg.HostID)
-	return err
-}
-
 const breakOffWaits = `-- name: BreakOffWaits :exec
 UPDATE jobs SET state = 'cancelled', error = $1, ended_at = now(), lease_until = NULL
 WHERE subject = $2 AND host_id = $3 AND state = 'running' AND kind = ANY ($4::text[])
@@ -71,6 +55,29 @@ func (q *Queries) CancelWaiting(ctx context.Context, arg CancelWaitingParams) er
 		arg.Kinds,
 	)
 	return err
+}
+
+const checkForWork = `-- name: CheckForWork :one
+SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = $1 AND s.session = $2) AS proven,
+       EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = $1 AND j.state = 'queued' AND j.run_after <= now()) AS waits
+`
+
+type CheckForWorkParams struct {
+	HostID  fleet.HostID
+	Session []byte
+}
+
+type CheckForWorkRow struct {
+	Proven bool
+	Waits  bool
+}
+
+// Whether the session is the host's, and whether there may be work for it.
+func (q *Queries) CheckForWork(ctx context.Context, arg CheckForWorkParams) (CheckForWorkRow, error) {
+	row := q.db.QueryRow(ctx, checkForWork, arg.HostID, arg.Session)
+	var i CheckForWorkRow
+	err := row.Scan(&i.Proven, &i.Waits)
+	return i, err
 }
 
 const claimJobs = `-- name: ClaimJobs :many
@@ -286,17 +293,31 @@ func (q *Queries) HastenRetries(ctx context.Context, hostID fleet.HostID) error 
 	return err
 }
 
-const holdPools = `-- name: HoldPools :exec
+const liftEpochs = `-- name: LiftEpochs :exec
+SELECT lift_epochs($1::text, $2::bigint)
+`
+
+type LiftEpochsParams struct {
+	Host   string
+	Newest int64
+}
+
+func (q *Queries) LiftEpochs(ctx context.Context, arg LiftEpochsParams) error {
+	_, err := q.db.Exec(ctx, liftEpochs, arg.Host, arg.Newest)
+	return err
+}
+
+const lockPools = `-- name: LockPools :exec
 SELECT id FROM pools WHERE id = ANY ($1::text[]) ORDER BY id FOR SHARE
 `
 
 // The pools stay assigned while a VM is put on them: who releases one locks it first.
-func (q *Queries) HoldPools(ctx context.Context, ids []string) error {
-	_, err := q.db.Exec(ctx, holdPools, ids)
+func (q *Queries) LockPools(ctx context.Context, ids []string) error {
+	_, err := q.db.Exec(ctx, lockPools, ids)
 	return err
 }
 
-const holdResults = `-- name: HoldResults :many
+const lockResults = `-- name: LockResults :many
 WITH mine AS MATERIALIZED (
     SELECT a.id, a.session, s.host_id, s.number
     FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS host_id, unnest($3::bytea[]) AS session ORDER BY 2) a
@@ -322,13 +343,13 @@ WHERE (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*)
 ORDER BY j.id FOR UPDATE OF j
 `
 
-type HoldResultsParams struct {
+type LockResultsParams struct {
 	Ids      []string
 	Hosts    []string
 	Sessions [][]byte
 }
 
-type HoldResultsRow struct {
+type LockResultsRow struct {
 	Job        Job
 	Session    []byte
 	Number     int64
@@ -337,15 +358,15 @@ type HoldResultsRow struct {
 
 // What results need, locked in everybody's order: the hosts' sessions, what the jobs are about, the jobs. Who is not in the answer has no such
 // job, or a session that has ended. session is whose result may count, number is its number; generation is the VM's, 0 where it is gone or the job about none.
-func (q *Queries) HoldResults(ctx context.Context, arg HoldResultsParams) ([]HoldResultsRow, error) {
-	rows, err := q.db.Query(ctx, holdResults, arg.Ids, arg.Hosts, arg.Sessions)
+func (q *Queries) LockResults(ctx context.Context, arg LockResultsParams) ([]LockResultsRow, error) {
+	rows, err := q.db.Query(ctx, lockResults, arg.Ids, arg.Hosts, arg.Sessions)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []HoldResultsRow{}
+	items := []LockResultsRow{}
 	for rows.Next() {
-		var i HoldResultsRow
+		var i LockResultsRow
 		if err := rows.Scan(
 			&i.Job.ID,
 			&i.Job.HostID,
@@ -382,7 +403,7 @@ func (q *Queries) HoldResults(ctx context.Context, arg HoldResultsParams) ([]Hol
 	return items, nil
 }
 
-const holdSubject = `-- name: HoldSubject :one
+const lockSubject = `-- name: LockSubject :one
 WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = $1 AND task_id IS NOT NULL),
      vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
      pool AS (SELECT p.id FROM job JOIN pools p ON p.id = (CASE WHEN job.subject LIKE 'pool:%' THEN substr(job.subject, 6)
@@ -393,25 +414,11 @@ SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*
 
 // Locks what a job is about. Whoever changes a VM, a pool or a network locks it before its jobs; so must whoever begins with a job, or
 // the two wait for each other.
-func (q *Queries) HoldSubject(ctx context.Context, id fleet.JobID) (int32, error) {
-	row := q.db.QueryRow(ctx, holdSubject, id)
+func (q *Queries) LockSubject(ctx context.Context, id fleet.JobID) (int32, error) {
+	row := q.db.QueryRow(ctx, lockSubject, id)
 	var column_1 int32
 	err := row.Scan(&column_1)
 	return column_1, err
-}
-
-const liftEpochs = `-- name: LiftEpochs :exec
-SELECT lift_epochs($1::text, $2::bigint)
-`
-
-type LiftEpochsParams struct {
-	Host   string
-	Newest int64
-}
-
-func (q *Queries) LiftEpochs(ctx context.Context, arg LiftEpochsParams) error {
-	_, err := q.db.Exec(ctx, liftEpochs, arg.Host, arg.Newest)
-	return err
 }
 
 const lockWornOut = `-- name: LockWornOut :one
@@ -450,29 +457,6 @@ func (q *Queries) LockWornOut(ctx context.Context, arg LockWornOutParams) (Job, 
 		&i.Role,
 		&i.Stop,
 	)
-	return i, err
-}
-
-const lookForWork = `-- name: LookForWork :one
-SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = $1 AND s.session = $2) AS proven,
-       EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = $1 AND j.state = 'queued' AND j.run_after <= now()) AS waits
-`
-
-type LookForWorkParams struct {
-	HostID  fleet.HostID
-	Session []byte
-}
-
-type LookForWorkRow struct {
-	Proven bool
-	Waits  bool
-}
-
-// Whether the session is the host's, and whether there may be work for it.
-func (q *Queries) LookForWork(ctx context.Context, arg LookForWorkParams) (LookForWorkRow, error) {
-	row := q.db.QueryRow(ctx, lookForWork, arg.HostID, arg.Session)
-	var i LookForWorkRow
-	err := row.Scan(&i.Proven, &i.Waits)
 	return i, err
 }
 
@@ -597,6 +581,22 @@ func (q *Queries) PoolsForWork(ctx context.Context, ids []string) ([]Pool, error
 		return nil, err
 	}
 	return items, nil
+}
+
+const reissueChange = `-- name: ReissueChange :exec
+UPDATE vms SET generation = generation + 1 WHERE id = $1 AND host_id = $2 AND observed_generation < generation - 1
+`
+
+type ReissueChangeParams struct {
+	ID     fleet.VMID
+	HostID fleet.HostID
+}
+
+// A change that gave way to a deletion has never reached the host. It is asked for anew, at a generation of its own: the
+// deletion's counts as acted on.
+func (q *Queries) ReissueChange(ctx context.Context, arg ReissueChangeParams) error {
+	_, err := q.db.Exec(ctx, reissueChange, arg.ID, arg.HostID)
+	return err
 }
 
 const removeVM = `-- name: RemoveVM :execrows

@@ -11,24 +11,24 @@ import (
 	"quantix/internal/fleet"
 )
 
-const countFound = `-- name: CountFound :many
+const countDiscovered = `-- name: CountDiscovered :many
 SELECT host_id, count(*)::bigint AS vms FROM found_vms GROUP BY host_id
 `
 
-type CountFoundRow struct {
+type CountDiscoveredRow struct {
 	HostID fleet.HostID
 	Vms    int64
 }
 
-func (q *Queries) CountFound(ctx context.Context) ([]CountFoundRow, error) {
-	rows, err := q.db.Query(ctx, countFound)
+func (q *Queries) CountDiscovered(ctx context.Context) ([]CountDiscoveredRow, error) {
+	rows, err := q.db.Query(ctx, countDiscovered)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []CountFoundRow{}
+	items := []CountDiscoveredRow{}
 	for rows.Next() {
-		var i CountFoundRow
+		var i CountDiscoveredRow
 		if err := rows.Scan(&i.HostID, &i.Vms); err != nil {
 			return nil, err
 		}
@@ -40,24 +40,24 @@ func (q *Queries) CountFound(ctx context.Context) ([]CountFoundRow, error) {
 	return items, nil
 }
 
-const countFoundOn = `-- name: CountFoundOn :many
+const countDiscoveredOn = `-- name: CountDiscoveredOn :many
 SELECT host_id, count(*)::bigint AS vms FROM found_vms WHERE host_id = ANY ($1::text[]) GROUP BY host_id
 `
 
-type CountFoundOnRow struct {
+type CountDiscoveredOnRow struct {
 	HostID fleet.HostID
 	Vms    int64
 }
 
-func (q *Queries) CountFoundOn(ctx context.Context, hosts []string) ([]CountFoundOnRow, error) {
-	rows, err := q.db.Query(ctx, countFoundOn, hosts)
+func (q *Queries) CountDiscoveredOn(ctx context.Context, hosts []string) ([]CountDiscoveredOnRow, error) {
+	rows, err := q.db.Query(ctx, countDiscoveredOn, hosts)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []CountFoundOnRow{}
+	items := []CountDiscoveredOnRow{}
 	for rows.Next() {
-		var i CountFoundOnRow
+		var i CountDiscoveredOnRow
 		if err := rows.Scan(&i.HostID, &i.Vms); err != nil {
 			return nil, err
 		}

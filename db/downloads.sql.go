@@ -68,34 +68,34 @@ func (q *Queries) AwaitedVolume(ctx context.Context, arg AwaitedVolumeParams) (A
 	return i, err
 }
 
-const holdTransfers = `-- name: HoldTransfers :exec
+const lockTransfers = `-- name: LockTransfers :exec
 SELECT pg_advisory_xact_lock(hashtextextended('transfers of ' || $1::text, 0)), pg_advisory_xact_lock(hashtextextended('transfers on ' || $2::text, 0))
 `
 
-type HoldTransfersParams struct {
+type LockTransfersParams struct {
 	UserID string
 	HostID string
 }
 
 // Who counts what is open of a person, and then of a host, sees what others have opened just before: both locks, always in this order.
-func (q *Queries) HoldTransfers(ctx context.Context, arg HoldTransfersParams) error {
-	_, err := q.db.Exec(ctx, holdTransfers, arg.UserID, arg.HostID)
+func (q *Queries) LockTransfers(ctx context.Context, arg LockTransfersParams) error {
+	_, err := q.db.Exec(ctx, lockTransfers, arg.UserID, arg.HostID)
 	return err
 }
 
-const leaveVolume = `-- name: LeaveVolume :exec
+const migrateVolume = `-- name: MigrateVolume :exec
 UPDATE jobs j SET state = 'cancelled', error = 'Nobody waits for it any more.', ended_at = now()
 FROM volume_reads r WHERE r.pair_id = $1 AND r.user_id = $2 AND j.id = r.job_id AND j.state = 'queued'
 `
 
-type LeaveVolumeParams struct {
+type MigrateVolumeParams struct {
 	PairID fleet.PairID
 	UserID fleet.UserID
 }
 
 // Nobody waits for the volume any more: what no host has begun is over, and one that has is told so by its broken connection.
-func (q *Queries) LeaveVolume(ctx context.Context, arg LeaveVolumeParams) error {
-	_, err := q.db.Exec(ctx, leaveVolume, arg.PairID, arg.UserID)
+func (q *Queries) MigrateVolume(ctx context.Context, arg MigrateVolumeParams) error {
+	_, err := q.db.Exec(ctx, migrateVolume, arg.PairID, arg.UserID)
 	return err
 }
 

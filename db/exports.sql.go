@@ -159,16 +159,6 @@ func (q *Queries) GetExport(ctx context.Context, id fleet.ExportID) (GetExportRo
 	return i, err
 }
 
-const holdExports = `-- name: HoldExports :exec
-SELECT pg_advisory_xact_lock(hashtextextended('exports of ' || $1::text, 0))
-`
-
-// Who counts the exports of a project sees what others have ordered just before.
-func (q *Queries) HoldExports(ctx context.Context, projectID string) error {
-	_, err := q.db.Exec(ctx, holdExports, projectID)
-	return err
-}
-
 const listExports = `-- name: ListExports :many
 SELECT e.id, e.vm_id, e.project_id, e.task_id, e.pool_id, e.host_id, e.volume, e.format, e.disk, e.created_by, e.created_at, e.expires_at, t.state, t.progress, t.note, t.error FROM exports e JOIN tasks t ON t.id = e.task_id WHERE e.vm_id = $1 ORDER BY e.id DESC LIMIT 100
 `
@@ -216,6 +206,16 @@ func (q *Queries) ListExports(ctx context.Context, vmID fleet.VMID) ([]ListExpor
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockExports = `-- name: LockExports :exec
+SELECT pg_advisory_xact_lock(hashtextextended('exports of ' || $1::text, 0))
+`
+
+// Who counts the exports of a project sees what others have ordered just before.
+func (q *Queries) LockExports(ctx context.Context, projectID string) error {
+	_, err := q.db.Exec(ctx, lockExports, projectID)
+	return err
 }
 
 const poolsWithAppliances = `-- name: PoolsWithAppliances :many

@@ -90,31 +90,6 @@ func (q *Queries) ExpiringVMs(ctx context.Context, notice time.Duration) ([]Expi
 	return items, nil
 }
 
-const guardVM = `-- name: GuardVM :exec
-UPDATE vms SET protected = $1, lock = $2, expires_at = $3, expiry_stops = $4, expiry = $5 WHERE id = $6
-`
-
-type GuardVMParams struct {
-	Protected   bool
-	Lock        *fleet.VMLock
-	ExpiresAt   *time.Time
-	ExpiryStops bool
-	Expiry      fleet.Expiry
-	ID          fleet.VMID
-}
-
-func (q *Queries) GuardVM(ctx context.Context, arg GuardVMParams) error {
-	_, err := q.db.Exec(ctx, guardVM,
-		arg.Protected,
-		arg.Lock,
-		arg.ExpiresAt,
-		arg.ExpiryStops,
-		arg.Expiry,
-		arg.ID,
-	)
-	return err
-}
-
 const guestRun = `-- name: GuestRun :one
 SELECT result FROM guest_runs WHERE task_id = $1
 `
@@ -147,6 +122,31 @@ func (q *Queries) GuestSecretFor(ctx context.Context, arg GuestSecretForParams) 
 	var i GuestSecretForRow
 	err := row.Scan(&i.ByKey, &i.Sealed)
 	return i, err
+}
+
+const protectVM = `-- name: ProtectVM :exec
+UPDATE vms SET protected = $1, lock = $2, expires_at = $3, expiry_stops = $4, expiry = $5 WHERE id = $6
+`
+
+type ProtectVMParams struct {
+	Protected   bool
+	Lock        *fleet.VMLock
+	ExpiresAt   *time.Time
+	ExpiryStops bool
+	Expiry      fleet.Expiry
+	ID          fleet.VMID
+}
+
+func (q *Queries) ProtectVM(ctx context.Context, arg ProtectVMParams) error {
+	_, err := q.db.Exec(ctx, protectVM,
+		arg.Protected,
+		arg.Lock,
+		arg.ExpiresAt,
+		arg.ExpiryStops,
+		arg.Expiry,
+		arg.ID,
+	)
+	return err
 }
 
 const reportGuests = `-- name: ReportGuests :exec

@@ -303,26 +303,6 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 	return i, err
 }
 
-const holdHostDevices = `-- name: HoldHostDevices :exec
-SELECT pg_advisory_xact_lock(hashtextextended('devices of hosts', 0))
-`
-
-// Nobody else gives a device of a host to a VM meanwhile.
-func (q *Queries) HoldHostDevices(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, holdHostDevices)
-	return err
-}
-
-const holdMemory = `-- name: HoldMemory :exec
-SELECT pg_advisory_xact_lock(hashtextextended('memory ' || $1::text, 0))
-`
-
-// Of two VMs that are promised the last memory or processors of a host at once, the second must see the first.
-func (q *Queries) HoldMemory(ctx context.Context, host string) error {
-	_, err := q.db.Exec(ctx, holdMemory, host)
-	return err
-}
-
 const hostDevicesOn = `-- name: HostDevicesOn :many
 SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(d.busy, '')::text AS busy, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id,
     COALESCE(v.n, 0)::bigint AS vms, COALESCE(d.most, 0)::bigint AS most
@@ -404,6 +384,26 @@ func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
 		&i.MemoryBytes,
 	)
 	return i, err
+}
+
+const lockHostDevices = `-- name: LockHostDevices :exec
+SELECT pg_advisory_xact_lock(hashtextextended('devices of hosts', 0))
+`
+
+// Nobody else gives a device of a host to a VM meanwhile.
+func (q *Queries) LockHostDevices(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockHostDevices)
+	return err
+}
+
+const lockMemory = `-- name: LockMemory :exec
+SELECT pg_advisory_xact_lock(hashtextextended('memory ' || $1::text, 0))
+`
+
+// Of two VMs that are promised the last memory or processors of a host at once, the second must see the first.
+func (q *Queries) LockMemory(ctx context.Context, host string) error {
+	_, err := q.db.Exec(ctx, lockMemory, host)
+	return err
 }
 
 const reservedCPU = `-- name: ReservedCPU :many

@@ -40,23 +40,23 @@ func (q *Queries) KeepAnswer(ctx context.Context, arg KeepAnswerParams) error {
 	return err
 }
 
-const keyTaken = `-- name: KeyTaken :one
+const keyInUse = `-- name: KeyInUse :one
 SELECT request, answer FROM idempotency WHERE user_id = $1 AND key = $2
 `
 
-type KeyTakenParams struct {
+type KeyInUseParams struct {
 	UserID fleet.UserID
 	Key    string
 }
 
-type KeyTakenRow struct {
+type KeyInUseRow struct {
 	Request []byte
 	Answer  []byte
 }
 
-func (q *Queries) KeyTaken(ctx context.Context, arg KeyTakenParams) (KeyTakenRow, error) {
-	row := q.db.QueryRow(ctx, keyTaken, arg.UserID, arg.Key)
-	var i KeyTakenRow
+func (q *Queries) KeyInUse(ctx context.Context, arg KeyInUseParams) (KeyInUseRow, error) {
+	row := q.db.QueryRow(ctx, keyInUse, arg.UserID, arg.Key)
+	var i KeyInUseRow
 	err := row.Scan(&i.Request, &i.Answer)
 	return i, err
 }

@@ -314,74 +314,28 @@ func (q *Queries) GrantImage(ctx context.Context, arg GrantImageParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
-const holdImageSteps = `-- name: HoldImageSteps :exec
-SELECT pg_advisory_xact_lock(hashtextextended('steps of images', 0))
-`
-
-// Of two VMs that need the same copy, or have the same file read, at once, the second must see what the first has ordered.
-func (q *Queries) HoldImageSteps(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, holdImageSteps)
-	return err
-}
-
-const holdImages = `-- name: HoldImages :many
-SELECT i.id, EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR g.project_id = $1::text))::boolean AS open
-FROM images i WHERE i.id = ANY ($2::text[]) ORDER BY i.id FOR SHARE OF i
-`
-
-type HoldImagesParams struct {
-	ProjectID string
-	Ids       []string
-}
-
-type HoldImagesRow struct {
-	ID   fleet.ImageID
-	Open bool
-}
-
-// The images and their copies stay while a VM is made from them: who deletes one locks it first. open: they are published to the project.
-func (q *Queries) HoldImages(ctx context.Context, arg HoldImagesParams) ([]HoldImagesRow, error) {
-	rows, err := q.db.Query(ctx, holdImages, arg.ProjectID, arg.Ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []HoldImagesRow{}
-	for rows.Next() {
-		var i HoldImagesRow
-		if err := rows.Scan(&i.ID, &i.Open); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const imagesMade = `-- name: ImagesMade :many
+const imagesCreated = `-- name: ImagesCreated :many
 SELECT w.id::text AS version_id, m.names
 FROM (SELECT unnest($1::text[]) AS id) w CROSS JOIN LATERAL (
     SELECT COALESCE((array_agg(v.name ORDER BY v.name))[1:20], '{}')::text[] AS names FROM vms v
     WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id)))) m
 `
 
-type ImagesMadeRow struct {
+type ImagesCreatedRow struct {
 	VersionID string
 	Names     []string
 }
 
 // A few names of VMs with a disk that was made from each of the versions.
-func (q *Queries) ImagesMade(ctx context.Context, versions []string) ([]ImagesMadeRow, error) {
-	rows, err := q.db.Query(ctx, imagesMade, versions)
+func (q *Queries) ImagesCreated(ctx context.Context, versions []string) ([]ImagesCreatedRow, error) {
+	rows, err := q.db.Query(ctx, imagesCreated, versions)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []ImagesMadeRow{}
+	items := []ImagesCreatedRow{}
 	for rows.Next() {
-		var i ImagesMadeRow
+		var i ImagesCreatedRow
 		if err := rows.Scan(&i.VersionID, &i.Names); err != nil {
 			return nil, err
 		}
@@ -471,6 +425,52 @@ func (q *Queries) LockImage(ctx context.Context, id fleet.ImageID) (Image, error
 		&i.TemplateID,
 	)
 	return i, err
+}
+
+const lockImageSteps = `-- name: LockImageSteps :exec
+SELECT pg_advisory_xact_lock(hashtextextended('steps of images', 0))
+`
+
+// Of two VMs that need the same copy, or have the same file read, at once, the second must see what the first has ordered.
+func (q *Queries) LockImageSteps(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockImageSteps)
+	return err
+}
+
+const lockImages = `-- name: LockImages :many
+SELECT i.id, EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR g.project_id = $1::text))::boolean AS open
+FROM images i WHERE i.id = ANY ($2::text[]) ORDER BY i.id FOR SHARE OF i
+`
+
+type LockImagesParams struct {
+	ProjectID string
+	Ids       []string
+}
+
+type LockImagesRow struct {
+	ID   fleet.ImageID
+	Open bool
+}
+
+// The images and their copies stay while a VM is made from them: who deletes one locks it first. open: they are published to the project.
+func (q *Queries) LockImages(ctx context.Context, arg LockImagesParams) ([]LockImagesRow, error) {
+	rows, err := q.db.Query(ctx, lockImages, arg.ProjectID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LockImagesRow{}
+	for rows.Next() {
+		var i LockImagesRow
+		if err := rows.Scan(&i.ID, &i.Open); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const noteVersion = `-- name: NoteVersion :exec
@@ -615,7 +615,7 @@ const versionsThere = `-- name: VersionsThere :many
 SELECT id FROM image_versions WHERE id = ANY ($1::text[])
 `
 
-// Those of the versions that there are. Asked behind HoldImages: who deletes one locks its image first.
+// Those of the versions that there are. Asked behind LockImages: who deletes one locks its image first.
 func (q *Queries) VersionsThere(ctx context.Context, ids []string) ([]fleet.ImageVersionID, error) {
 	rows, err := q.db.Query(ctx, versionsThere, ids)
 	if err != nil {

@@ -12,72 +12,6 @@ import (
 	"quantix/internal/fleet"
 )
 
-const cardsOn = `-- name: CardsOn :many
-SELECT v.id, v.name, v.host_id, h.name AS host_name, s.looked_at, COALESCE(is_fresh(s.looked_at, $1::interval), false)::boolean AS fresh,
-       jsonb_path_query_array(v.spec, '$.nics[*] ? (@.networkId == $n).mac', jsonb_build_object('n', $2::text))::jsonb AS macs,
-       COALESCE(v.status->'nics', '[]')::jsonb AS seen
-FROM vms v JOIN hosts h ON h.id = v.host_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.id IN (
-    SELECT a.id FROM vms a WHERE a.host_id = $4::text AND a.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $2)))
-    UNION ALL
-    SELECT a.id FROM vms a WHERE $4 = '' AND a.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $2)))
-    LIMIT $3)
-ORDER BY v.name, v.id
-`
-
-type CardsOnParams struct {
-	Fresh     time.Duration
-	NetworkID string
-	Most      int32
-	Host      string
-}
-
-type CardsOnRow struct {
-	ID       fleet.VMID
-	Name     string
-	HostID   fleet.HostID
-	HostName string
-	LookedAt *time.Time
-	Fresh    bool
-	Macs     []byte
-	Seen     []byte
-}
-
-// The cards of VMs on the network, on one host or on all where @host is empty, with what their hosts say of them.
-func (q *Queries) CardsOn(ctx context.Context, arg CardsOnParams) ([]CardsOnRow, error) {
-	rows, err := q.db.Query(ctx, cardsOn,
-		arg.Fresh,
-		arg.NetworkID,
-		arg.Most,
-		arg.Host,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []CardsOnRow{}
-	for rows.Next() {
-		var i CardsOnRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Name,
-			&i.HostID,
-			&i.HostName,
-			&i.LookedAt,
-			&i.Fresh,
-			&i.Macs,
-			&i.Seen,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const changeNetwork = `-- name: ChangeNetwork :exec
 UPDATE networks SET spec = $1, generation = generation + 1 WHERE id = $2
 `
@@ -148,7 +82,7 @@ func (q *Queries) LeasesOf(ctx context.Context, arg LeasesOfParams) ([]LeasesOfR
 	return items, nil
 }
 
-const mACHolders = `-- name: MACHolders :many
+const mACOwners = `-- name: MACOwners :many
 SELECT m.mac::text AS mac, v.id, v.name, h.name AS host_name FROM unnest($1::text[]) AS m (mac)
 JOIN vm_words w ON w.word = m.mac AND w.kind = 'mac' JOIN vms v ON v.id = w.vm_id JOIN hosts h ON h.id = v.host_id
 UNION ALL
@@ -157,7 +91,7 @@ JOIN found_vms f ON f.status->'nics' @> jsonb_build_array(jsonb_build_object('ma
 ORDER BY 1, 3, 4
 `
 
-type MACHoldersRow struct {
+type MACOwnersRow struct {
 	Mac      string
 	ID       fleet.VMID
 	Name     string
@@ -165,20 +99,86 @@ type MACHoldersRow struct {
 }
 
 // The machines that have the addresses: VMs, by intent and as hosts report, and domains that Quantix did not make.
-func (q *Queries) MACHolders(ctx context.Context, macs []string) ([]MACHoldersRow, error) {
-	rows, err := q.db.Query(ctx, mACHolders, macs)
+func (q *Queries) MACOwners(ctx context.Context, macs []string) ([]MACOwnersRow, error) {
+	rows, err := q.db.Query(ctx, mACOwners, macs)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []MACHoldersRow{}
+	items := []MACOwnersRow{}
 	for rows.Next() {
-		var i MACHoldersRow
+		var i MACOwnersRow
 		if err := rows.Scan(
 			&i.Mac,
 			&i.ID,
 			&i.Name,
 			&i.HostName,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const nICsOn = `-- name: NICsOn :many
+SELECT v.id, v.name, v.host_id, h.name AS host_name, s.looked_at, COALESCE(is_fresh(s.looked_at, $1::interval), false)::boolean AS fresh,
+       jsonb_path_query_array(v.spec, '$.nics[*] ? (@.networkId == $n).mac', jsonb_build_object('n', $2::text))::jsonb AS macs,
+       COALESCE(v.status->'nics', '[]')::jsonb AS seen
+FROM vms v JOIN hosts h ON h.id = v.host_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
+WHERE v.id IN (
+    SELECT a.id FROM vms a WHERE a.host_id = $4::text AND a.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $2)))
+    UNION ALL
+    SELECT a.id FROM vms a WHERE $4 = '' AND a.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $2)))
+    LIMIT $3)
+ORDER BY v.name, v.id
+`
+
+type NICsOnParams struct {
+	Fresh     time.Duration
+	NetworkID string
+	Most      int32
+	Host      string
+}
+
+type NICsOnRow struct {
+	ID       fleet.VMID
+	Name     string
+	HostID   fleet.HostID
+	HostName string
+	LookedAt *time.Time
+	Fresh    bool
+	Macs     []byte
+	Seen     []byte
+}
+
+// The cards of VMs on the network, on one host or on all where @host is empty, with what their hosts say of them.
+func (q *Queries) NICsOn(ctx context.Context, arg NICsOnParams) ([]NICsOnRow, error) {
+	rows, err := q.db.Query(ctx, nICsOn,
+		arg.Fresh,
+		arg.NetworkID,
+		arg.Most,
+		arg.Host,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []NICsOnRow{}
+	for rows.Next() {
+		var i NICsOnRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.HostID,
+			&i.HostName,
+			&i.LookedAt,
+			&i.Fresh,
+			&i.Macs,
+			&i.Seen,
 		); err != nil {
 			return nil, err
 		}

@@ -84,101 +84,6 @@ func (q *Queries) BareNetworks(ctx context.Context, arg BareNetworksParams) ([]B
 	return items, nil
 }
 
-const cardsPromised = `-- name: CardsPromised :many
-SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, v.name, count(*)::integer AS cards
-FROM networks n
-JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id)))
-CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
-WHERE n.spec->>'device' = ANY ($1::text[]) AND (n.spec->>'mode' = 'sriov' OR n.spec->>'direct' = 'passthrough')
-  AND c->>'networkId' = n.id AND ($2::text = '' OR v.host_id = $2)
-GROUP BY 1, 2, 3, 4 ORDER BY v.name
-`
-
-type CardsPromisedParams struct {
-	Devices []string
-	Host    string
-}
-
-type CardsPromisedRow struct {
-	Mode   string
-	Device string
-	HostID fleet.HostID
-	Name   string
-	Cards  int32
-}
-
-// Which VMs have how many cards that take something of these devices for themselves, whether they run or not.
-func (q *Queries) CardsPromised(ctx context.Context, arg CardsPromisedParams) ([]CardsPromisedRow, error) {
-	rows, err := q.db.Query(ctx, cardsPromised, arg.Devices, arg.Host)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []CardsPromisedRow{}
-	for rows.Next() {
-		var i CardsPromisedRow
-		if err := rows.Scan(
-			&i.Mode,
-			&i.Device,
-			&i.HostID,
-			&i.Name,
-			&i.Cards,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const cardsTold = `-- name: CardsTold :many
-SELECT network_id::text AS network_id, host_id, LEAST(COALESCE((status->'cards'->>'total')::bigint, 0), 65536)::integer AS total,
-       LEAST(COALESCE((status->'cards'->>'used')::bigint, 0), 65536)::integer AS used
-FROM assignments WHERE network_id = ANY ($1::text[]) AND ($2::text = '' OR host_id = $2) AND asked = 'assign' AND status ? 'cards'
-`
-
-type CardsToldParams struct {
-	Ids  []string
-	Host string
-}
-
-type CardsToldRow struct {
-	NetworkID string
-	HostID    fleet.HostID
-	Total     int32
-	Used      int32
-}
-
-// What room for cards on the networks hosts say that they have, of those that are to have them; one host, or all where @host is empty. A host may
-// say any number.
-func (q *Queries) CardsTold(ctx context.Context, arg CardsToldParams) ([]CardsToldRow, error) {
-	rows, err := q.db.Query(ctx, cardsTold, arg.Ids, arg.Host)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []CardsToldRow{}
-	for rows.Next() {
-		var i CardsToldRow
-		if err := rows.Scan(
-			&i.NetworkID,
-			&i.HostID,
-			&i.Total,
-			&i.Used,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const countOnNetwork = `-- name: CountOnNetwork :many
 SELECT v.host_id, count(*)::integer AS vms FROM vms v
 WHERE v.host_id = ANY ($1::text[]) AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $2::text)))
@@ -344,28 +249,6 @@ func (q *Queries) GrantNetwork(ctx context.Context, arg GrantNetworkParams) (int
 	return result.RowsAffected(), nil
 }
 
-const holdCards = `-- name: HoldCards :exec
-SELECT pg_advisory_xact_lock(hashtextextended('cards ' || $1::text, 0))
-`
-
-// Of two VMs that are promised the last function of a device at once, the second must see the first.
-func (q *Queries) HoldCards(ctx context.Context, device string) error {
-	_, err := q.db.Exec(ctx, holdCards, device)
-	return err
-}
-
-const holdNetwork = `-- name: HoldNetwork :one
-SELECT name FROM networks WHERE id = $1 FOR KEY SHARE
-`
-
-// The network stays while it is granted.
-func (q *Queries) HoldNetwork(ctx context.Context, id fleet.NetworkID) (string, error) {
-	row := q.db.QueryRow(ctx, holdNetwork, id)
-	var name string
-	err := row.Scan(&name)
-	return name, err
-}
-
 const limitedPortGroups = `-- name: LimitedPortGroups :many
 SELECT n.id, (g->>'name')::text AS name
 FROM networks n, jsonb_path_query(n.spec, '$.portGroups[*] ? (exists (@.toGuest) || exists (@.fromGuest))') AS g
@@ -396,6 +279,16 @@ func (q *Queries) LimitedPortGroups(ctx context.Context, ids []string) ([]Limite
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockNICs = `-- name: LockNICs :exec
+SELECT pg_advisory_xact_lock(hashtextextended('cards ' || $1::text, 0))
+`
+
+// Of two VMs that are promised the last function of a device at once, the second must see the first.
+func (q *Queries) LockNICs(ctx context.Context, device string) error {
+	_, err := q.db.Exec(ctx, lockNICs, device)
+	return err
 }
 
 const lockNetwork = `-- name: LockNetwork :one
@@ -485,6 +378,101 @@ func (q *Queries) MeetNetworks(ctx context.Context, arg MeetNetworksParams) (Mee
 	var i MeetNetworksRow
 	err := row.Scan(&i.Fresh, &i.Held)
 	return i, err
+}
+
+const nICsAllocated = `-- name: NICsAllocated :many
+SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, v.name, count(*)::integer AS cards
+FROM networks n
+JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id)))
+CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
+WHERE n.spec->>'device' = ANY ($1::text[]) AND (n.spec->>'mode' = 'sriov' OR n.spec->>'direct' = 'passthrough')
+  AND c->>'networkId' = n.id AND ($2::text = '' OR v.host_id = $2)
+GROUP BY 1, 2, 3, 4 ORDER BY v.name
+`
+
+type NICsAllocatedParams struct {
+	Devices []string
+	Host    string
+}
+
+type NICsAllocatedRow struct {
+	Mode   string
+	Device string
+	HostID fleet.HostID
+	Name   string
+	Cards  int32
+}
+
+// Which VMs have how many cards that take something of these devices for themselves, whether they run or not.
+func (q *Queries) NICsAllocated(ctx context.Context, arg NICsAllocatedParams) ([]NICsAllocatedRow, error) {
+	rows, err := q.db.Query(ctx, nICsAllocated, arg.Devices, arg.Host)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []NICsAllocatedRow{}
+	for rows.Next() {
+		var i NICsAllocatedRow
+		if err := rows.Scan(
+			&i.Mode,
+			&i.Device,
+			&i.HostID,
+			&i.Name,
+			&i.Cards,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const nICsReported = `-- name: NICsReported :many
+SELECT network_id::text AS network_id, host_id, LEAST(COALESCE((status->'cards'->>'total')::bigint, 0), 65536)::integer AS total,
+       LEAST(COALESCE((status->'cards'->>'used')::bigint, 0), 65536)::integer AS used
+FROM assignments WHERE network_id = ANY ($1::text[]) AND ($2::text = '' OR host_id = $2) AND asked = 'assign' AND status ? 'cards'
+`
+
+type NICsReportedParams struct {
+	Ids  []string
+	Host string
+}
+
+type NICsReportedRow struct {
+	NetworkID string
+	HostID    fleet.HostID
+	Total     int32
+	Used      int32
+}
+
+// What room for cards on the networks hosts say that they have, of those that are to have them; one host, or all where @host is empty. A host may
+// say any number.
+func (q *Queries) NICsReported(ctx context.Context, arg NICsReportedParams) ([]NICsReportedRow, error) {
+	rows, err := q.db.Query(ctx, nICsReported, arg.Ids, arg.Host)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []NICsReportedRow{}
+	for rows.Next() {
+		var i NICsReportedRow
+		if err := rows.Scan(
+			&i.NetworkID,
+			&i.HostID,
+			&i.Total,
+			&i.Used,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const networkGrants = `-- name: NetworkGrants :many
@@ -687,4 +675,16 @@ func (q *Queries) RevokeNetwork(ctx context.Context, arg RevokeNetworkParams) (i
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const shareLockNetwork = `-- name: ShareLockNetwork :one
+SELECT name FROM networks WHERE id = $1 FOR KEY SHARE
+`
+
+// The network stays while it is granted.
+func (q *Queries) ShareLockNetwork(ctx context.Context, id fleet.NetworkID) (string, error) {
+	row := q.db.QueryRow(ctx, shareLockNetwork, id)
+	var name string
+	err := row.Scan(&name)
+	return name, err
 }

@@ -12,18 +12,6 @@ import (
 	"quantix/internal/fleet"
 )
 
-const askAnew = `-- name: AskAnew :exec
-WITH locked AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY ($1::text[]) ORDER BY h.host_id FOR NO KEY UPDATE)
-UPDATE host_sessions s SET digest = '' FROM locked l WHERE s.host_id = l.host_id
-`
-
-// The hosts' next reports are full ones. Whoever settles where a VM is does this first: their reports wait, and none that was
-// begun before is written after it.
-func (q *Queries) AskAnew(ctx context.Context, ids []string) error {
-	_, err := q.db.Exec(ctx, askAnew, ids)
-	return err
-}
-
 const dropSightings = `-- name: DropSightings :exec
 DELETE FROM vm_sightings WHERE host_id = $1 AND vm_id <> ALL ($2::text[])
 `
@@ -60,7 +48,7 @@ func (q *Queries) FollowVM(ctx context.Context, arg FollowVMParams) (int64, erro
 	return observed_generation, err
 }
 
-const leaveBehind = `-- name: LeaveBehind :exec
+const keepAsDiscovered = `-- name: KeepAsDiscovered :exec
 WITH left_there AS (
     INSERT INTO found_vms (host_id, id, name, status)
     SELECT v.host_id, v.id, COALESCE(NULLIF(v.status->>'domain', ''), v.name), v.status FROM vms v WHERE v.id = $1 ON CONFLICT DO NOTHING)
@@ -69,8 +57,8 @@ SELECT v.id, v.host_id, v.status->>'power', v.observed_generation, true FROM vms
 `
 
 // What the VM's own host has of it is shown there once the VM is moved away, as its next report will say.
-func (q *Queries) LeaveBehind(ctx context.Context, vmID fleet.VMID) error {
-	_, err := q.db.Exec(ctx, leaveBehind, vmID)
+func (q *Queries) KeepAsDiscovered(ctx context.Context, vmID fleet.VMID) error {
+	_, err := q.db.Exec(ctx, keepAsDiscovered, vmID)
 	return err
 }
 
@@ -205,6 +193,18 @@ type RaiseAlarmParams struct {
 
 func (q *Queries) RaiseAlarm(ctx context.Context, arg RaiseAlarmParams) error {
 	_, err := q.db.Exec(ctx, raiseAlarm, arg.VMID, arg.HostID)
+	return err
+}
+
+const requestFullReports = `-- name: RequestFullReports :exec
+WITH locked AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY ($1::text[]) ORDER BY h.host_id FOR NO KEY UPDATE)
+UPDATE host_sessions s SET digest = '' FROM locked l WHERE s.host_id = l.host_id
+`
+
+// The hosts' next reports are full ones. Whoever settles where a VM is does this first: their reports wait, and none that was
+// begun before is written after it.
+func (q *Queries) RequestFullReports(ctx context.Context, ids []string) error {
+	_, err := q.db.Exec(ctx, requestFullReports, ids)
 	return err
 }
 

@@ -109,33 +109,33 @@ func (q *Queries) MarkPoolDeleted(ctx context.Context, id fleet.PoolID) error {
 	return err
 }
 
-const placesTaken = `-- name: PlacesTaken :many
+const placesInUse = `-- name: PlacesInUse :many
 SELECT p.name, h.name AS host_name FROM assignments s JOIN pools p ON p.id = s.pool_id JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = ANY ($1::text[]) AND p.id <> $2 AND COALESCE(NULLIF(p.spec->>'path', ''), p.spec->>'target', p.spec->>'cephPool', p.spec->>'group') = $3::text
 LIMIT 1
 `
 
-type PlacesTakenParams struct {
+type PlacesInUseParams struct {
 	Hosts  []string
 	PoolID fleet.PoolID
 	Place  string
 }
 
-type PlacesTakenRow struct {
+type PlacesInUseRow struct {
 	Name     string
 	HostName string
 }
 
 // Other pools on these hosts with the same directory, target, pool of a cluster or volume group.
-func (q *Queries) PlacesTaken(ctx context.Context, arg PlacesTakenParams) ([]PlacesTakenRow, error) {
-	rows, err := q.db.Query(ctx, placesTaken, arg.Hosts, arg.PoolID, arg.Place)
+func (q *Queries) PlacesInUse(ctx context.Context, arg PlacesInUseParams) ([]PlacesInUseRow, error) {
+	rows, err := q.db.Query(ctx, placesInUse, arg.Hosts, arg.PoolID, arg.Place)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []PlacesTakenRow{}
+	items := []PlacesInUseRow{}
 	for rows.Next() {
-		var i PlacesTakenRow
+		var i PlacesInUseRow
 		if err := rows.Scan(&i.Name, &i.HostName); err != nil {
 			return nil, err
 		}

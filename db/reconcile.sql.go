@@ -65,27 +65,27 @@ func (q *Queries) DriftedVMs(ctx context.Context, fresh time.Duration) ([]VM, er
 	return items, nil
 }
 
-const hostsDoubted = `-- name: HostsDoubted :many
+const hostsNotFresh = `-- name: HostsNotFresh :many
 SELECT host_id, COALESCE(is_fresh(seen_at, $1::interval), false)::boolean AS heard, COALESCE(is_fresh(looked_at, $1), false)::boolean AS looked FROM host_sessions
 WHERE (is_fresh(seen_at, $1) AND is_fresh(looked_at, $1)) IS NOT TRUE
 `
 
-type HostsDoubtedRow struct {
+type HostsNotFreshRow struct {
 	HostID fleet.HostID
 	Heard  bool
 	Looked bool
 }
 
 // The joined hosts of which not all is believed: that they are there, and what they say about their hypervisors.
-func (q *Queries) HostsDoubted(ctx context.Context, fresh time.Duration) ([]HostsDoubtedRow, error) {
-	rows, err := q.db.Query(ctx, hostsDoubted, fresh)
+func (q *Queries) HostsNotFresh(ctx context.Context, fresh time.Duration) ([]HostsNotFreshRow, error) {
+	rows, err := q.db.Query(ctx, hostsNotFresh, fresh)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []HostsDoubtedRow{}
+	items := []HostsNotFreshRow{}
 	for rows.Next() {
-		var i HostsDoubtedRow
+		var i HostsNotFreshRow
 		if err := rows.Scan(&i.HostID, &i.Heard, &i.Looked); err != nil {
 			return nil, err
 		}
@@ -97,27 +97,27 @@ func (q *Queries) HostsDoubted(ctx context.Context, fresh time.Duration) ([]Host
 	return items, nil
 }
 
-const hostsQuiet = `-- name: HostsQuiet :many
+const hostsNotLooked = `-- name: HostsNotLooked :many
 SELECT h.id AS host_id, s.looked_at, now()::timestamptz AS now FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE is_fresh(s.looked_at, $1::interval) IS NOT TRUE
 `
 
-type HostsQuietRow struct {
+type HostsNotLookedRow struct {
 	HostID   fleet.HostID
 	LookedAt *time.Time
 	Now      time.Time
 }
 
 // Those whose last look at their hypervisors is older than that, is in the future, or has never been.
-func (q *Queries) HostsQuiet(ctx context.Context, age time.Duration) ([]HostsQuietRow, error) {
-	rows, err := q.db.Query(ctx, hostsQuiet, age)
+func (q *Queries) HostsNotLooked(ctx context.Context, age time.Duration) ([]HostsNotLookedRow, error) {
+	rows, err := q.db.Query(ctx, hostsNotLooked, age)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []HostsQuietRow{}
+	items := []HostsNotLookedRow{}
 	for rows.Next() {
-		var i HostsQuietRow
+		var i HostsNotLookedRow
 		if err := rows.Scan(&i.HostID, &i.LookedAt, &i.Now); err != nil {
 			return nil, err
 		}
@@ -142,6 +142,15 @@ func (q *Queries) SweepJobs(ctx context.Context, most int32) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
+const sweepOfflinePeriods = `-- name: SweepOfflinePeriods :exec
+DELETE FROM host_silences WHERE until < now() - interval '25 hours'
+`
+
+func (q *Queries) SweepOfflinePeriods(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, sweepOfflinePeriods)
+	return err
+}
+
 const sweepQuarters = `-- name: SweepQuarters :execrows
 DELETE FROM cell_quarters q WHERE (q.noun, q.object_id, q.host_id, q.quarter) IN (
     SELECT o.noun, o.object_id, o.host_id, o.quarter FROM cell_quarters o WHERE o.quarter < now() - interval '25 hours'
@@ -157,15 +166,6 @@ func (q *Queries) SweepQuarters(ctx context.Context, most int32) (int64, error) 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const sweepSilences = `-- name: SweepSilences :exec
-DELETE FROM host_silences WHERE until < now() - interval '25 hours'
-`
-
-func (q *Queries) SweepSilences(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, sweepSilences)
-	return err
 }
 
 const sweepTasks = `-- name: SweepTasks :execrows

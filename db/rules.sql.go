@@ -11,16 +11,6 @@ import (
 	"quantix/internal/fleet"
 )
 
-const holdRules = `-- name: HoldRules :exec
-SELECT pg_advisory_xact_lock(hashtextextended('rules ' || $1::text, 0))
-`
-
-// Of two VMs of a project that are placed at once, the second must see the first where rules are about them.
-func (q *Queries) HoldRules(ctx context.Context, project string) error {
-	_, err := q.db.Exec(ctx, holdRules, project)
-	return err
-}
-
 const hostsForRules = `-- name: HostsForRules :many
 SELECT id, name, COALESCE(spec->'labels', '{}')::jsonb AS labels FROM hosts
 `
@@ -49,6 +39,16 @@ func (q *Queries) HostsForRules(ctx context.Context) ([]HostsForRulesRow, error)
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockRules = `-- name: LockRules :exec
+SELECT pg_advisory_xact_lock(hashtextextended('rules ' || $1::text, 0))
+`
+
+// Of two VMs of a project that are placed at once, the second must see the first where rules are about them.
+func (q *Queries) LockRules(ctx context.Context, project string) error {
+	_, err := q.db.Exec(ctx, lockRules, project)
+	return err
 }
 
 const ruleMates = `-- name: RuleMates :many

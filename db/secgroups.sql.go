@@ -43,38 +43,6 @@ func (q *Queries) AddSecurityGroupsAlone(ctx context.Context, project string) er
 	return err
 }
 
-const cardsOffDefault = `-- name: CardsOffDefault :many
-SELECT DISTINCT v.id FROM networks n CROSS JOIN LATERAL jsonb_array_elements(n.spec->'portGroups') g
-JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id, 'portGroup', g->>'name')))
-CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
-WHERE n.spec ? 'portGroups' AND v.deleted_at IS NULL AND c->>'networkId' = n.id AND c->>'portGroup' = g->>'name' AND (
-    (COALESCE((c->>'defaultGroups')::boolean, false) OR NOT c ? 'securityGroups') AND COALESCE(c->'securityGroups', '[]') <> COALESCE(g->'securityGroups', '[]')
-    OR COALESCE((c->>'defaultAntiSpoofing')::boolean, false)
-        AND (g->'antiSpoofing' IS NULL OR COALESCE((c->>'antiSpoofing')::boolean, false) <> (g->>'antiSpoofing')::boolean))
-ORDER BY v.id LIMIT $1::integer
-`
-
-// VMs with a card that follows its port group, or names nothing of its own, and has other than that gives now.
-func (q *Queries) CardsOffDefault(ctx context.Context, most int32) ([]fleet.VMID, error) {
-	rows, err := q.db.Query(ctx, cardsOffDefault, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []fleet.VMID{}
-	for rows.Next() {
-		var id fleet.VMID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const changeSecurityGroup = `-- name: ChangeSecurityGroup :one
 UPDATE security_groups SET name = $1, spec = $2, generation = generation + 1,
     revision = revision + CASE WHEN spec->'rules' IS DISTINCT FROM ($2::jsonb)->'rules' THEN 1 ELSE 0 END
@@ -390,37 +358,6 @@ func (q *Queries) GroupsOfVM(ctx context.Context, arg GroupsOfVMParams) ([]Group
 	return items, nil
 }
 
-const holdSecurityGroups = `-- name: HoldSecurityGroups :many
-SELECT id, project_id, name FROM security_groups WHERE id = ANY ($1::text[]) AND deleted_at IS NULL ORDER BY id FOR KEY SHARE
-`
-
-type HoldSecurityGroupsRow struct {
-	ID        fleet.SecurityGroupID
-	ProjectID *fleet.ProjectID
-	Name      string
-}
-
-// They stay until the transaction ends.
-func (q *Queries) HoldSecurityGroups(ctx context.Context, ids []string) ([]HoldSecurityGroupsRow, error) {
-	rows, err := q.db.Query(ctx, holdSecurityGroups, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []HoldSecurityGroupsRow{}
-	for rows.Next() {
-		var i HoldSecurityGroupsRow
-		if err := rows.Scan(&i.ID, &i.ProjectID, &i.Name); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const lockSecurityGroup = `-- name: LockSecurityGroup :one
 SELECT id, project_id, name, spec, generation, revision, members, created_at, deleted_at FROM security_groups WHERE id = $1 FOR UPDATE
 `
@@ -440,6 +377,37 @@ func (q *Queries) LockSecurityGroup(ctx context.Context, id fleet.SecurityGroupI
 		&i.DeletedAt,
 	)
 	return i, err
+}
+
+const lockSecurityGroups = `-- name: LockSecurityGroups :many
+SELECT id, project_id, name FROM security_groups WHERE id = ANY ($1::text[]) AND deleted_at IS NULL ORDER BY id FOR KEY SHARE
+`
+
+type LockSecurityGroupsRow struct {
+	ID        fleet.SecurityGroupID
+	ProjectID *fleet.ProjectID
+	Name      string
+}
+
+// They stay until the transaction ends.
+func (q *Queries) LockSecurityGroups(ctx context.Context, ids []string) ([]LockSecurityGroupsRow, error) {
+	rows, err := q.db.Query(ctx, lockSecurityGroups, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LockSecurityGroupsRow{}
+	for rows.Next() {
+		var i LockSecurityGroupsRow
+		if err := rows.Scan(&i.ID, &i.ProjectID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const markSecurityGroupDeleted = `-- name: MarkSecurityGroupDeleted :exec
@@ -548,6 +516,38 @@ func (q *Queries) MisplacedSecurityGroups(ctx context.Context) ([]MisplacedSecur
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const nICsOffDefault = `-- name: NICsOffDefault :many
+SELECT DISTINCT v.id FROM networks n CROSS JOIN LATERAL jsonb_array_elements(n.spec->'portGroups') g
+JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id, 'portGroup', g->>'name')))
+CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
+WHERE n.spec ? 'portGroups' AND v.deleted_at IS NULL AND c->>'networkId' = n.id AND c->>'portGroup' = g->>'name' AND (
+    (COALESCE((c->>'defaultGroups')::boolean, false) OR NOT c ? 'securityGroups') AND COALESCE(c->'securityGroups', '[]') <> COALESCE(g->'securityGroups', '[]')
+    OR COALESCE((c->>'defaultAntiSpoofing')::boolean, false)
+        AND (g->'antiSpoofing' IS NULL OR COALESCE((c->>'antiSpoofing')::boolean, false) <> (g->>'antiSpoofing')::boolean))
+ORDER BY v.id LIMIT $1::integer
+`
+
+// VMs with a card that follows its port group, or names nothing of its own, and has other than that gives now.
+func (q *Queries) NICsOffDefault(ctx context.Context, most int32) ([]fleet.VMID, error) {
+	rows, err := q.db.Query(ctx, nICsOffDefault, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.VMID{}
+	for rows.Next() {
+		var id fleet.VMID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -51,6 +51,56 @@ func (q *Queries) AssignedBeside(ctx context.Context, arg AssignedBesideParams) 
 	return items, nil
 }
 
+const assignmentsNotHealthy = `-- name: AssignmentsNotHealthy :many
+SELECT a.host_id, true::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, now()::timestamptz AS now
+FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
+WHERE a.noun = $1 AND a.object_id = $2 AND a.asked = 'assign' AND (a.said <> 'active' AND NOT a.by_others OR a.faulty)
+ORDER BY h.name
+`
+
+type AssignmentsNotHealthyParams struct {
+	Noun     string
+	ObjectID string
+}
+
+type AssignmentsNotHealthyRow struct {
+	HostID   fleet.HostID
+	Assigned bool
+	HostName string
+	Status   []byte
+	LookedAt *time.Time
+	Now      time.Time
+}
+
+// The cells of one object of which the host last said that something is wrong, without what can be long, as AssignmentOn. What somebody
+// stopped on the host is theirs to start.
+func (q *Queries) AssignmentsNotHealthy(ctx context.Context, arg AssignmentsNotHealthyParams) ([]AssignmentsNotHealthyRow, error) {
+	rows, err := q.db.Query(ctx, assignmentsNotHealthy, arg.Noun, arg.ObjectID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AssignmentsNotHealthyRow{}
+	for rows.Next() {
+		var i AssignmentsNotHealthyRow
+		if err := rows.Scan(
+			&i.HostID,
+			&i.Assigned,
+			&i.HostName,
+			&i.Status,
+			&i.LookedAt,
+			&i.Now,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const dropSelector = `-- name: DropSelector :exec
 DELETE FROM selectors WHERE noun = $1 AND object_id = $2
 `
@@ -62,6 +112,49 @@ type DropSelectorParams struct {
 
 func (q *Queries) DropSelector(ctx context.Context, arg DropSelectorParams) error {
 	_, err := q.db.Exec(ctx, dropSelector, arg.Noun, arg.ObjectID)
+	return err
+}
+
+const excludeHosts = `-- name: ExcludeHosts :exec
+INSERT INTO left_out AS l (noun, object_id, host_id, why)
+SELECT $1, $2, x.host, x.why FROM (SELECT unnest($3::text[]) AS host, unnest($4::text[]) AS why) x ORDER BY x.host
+ON CONFLICT (noun, object_id, host_id) DO UPDATE SET why = EXCLUDED.why WHERE l.why <> EXCLUDED.why AND l.why <> ''
+`
+
+type ExcludeHostsParams struct {
+	Noun     string
+	ObjectID string
+	Hosts    []string
+	Whys     []string
+}
+
+// Hosts that cannot have the object, each with why. Writes nothing where that is known.
+func (q *Queries) ExcludeHosts(ctx context.Context, arg ExcludeHostsParams) error {
+	_, err := q.db.Exec(ctx, excludeHosts,
+		arg.Noun,
+		arg.ObjectID,
+		arg.Hosts,
+		arg.Whys,
+	)
+	return err
+}
+
+const excludeReleasedHosts = `-- name: ExcludeReleasedHosts :exec
+INSERT INTO left_out (noun, object_id, host_id, why)
+SELECT s.noun, s.object_id, h.id, '' FROM selectors s JOIN hosts h ON h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
+WHERE s.noun = $1 AND s.object_id = $2 AND h.id = $3::text
+ON CONFLICT (noun, object_id, host_id) DO UPDATE SET why = ''
+`
+
+type ExcludeReleasedHostsParams struct {
+	Noun     string
+	ObjectID string
+	HostID   string
+}
+
+// A person released the object on a host whose labels ask for it.
+func (q *Queries) ExcludeReleasedHosts(ctx context.Context, arg ExcludeReleasedHostsParams) error {
+	_, err := q.db.Exec(ctx, excludeReleasedHosts, arg.Noun, arg.ObjectID, arg.HostID)
 	return err
 }
 
@@ -117,6 +210,36 @@ func (q *Queries) HostsLabelled(ctx context.Context, arg HostsLabelledParams) ([
 		return nil, err
 	}
 	return items, nil
+}
+
+const includeAllHosts = `-- name: IncludeAllHosts :exec
+DELETE FROM left_out WHERE noun = $1 AND object_id = $2
+`
+
+type IncludeAllHostsParams struct {
+	Noun     string
+	ObjectID string
+}
+
+// Another selector: what was decided about hosts for the one before it is forgotten.
+func (q *Queries) IncludeAllHosts(ctx context.Context, arg IncludeAllHostsParams) error {
+	_, err := q.db.Exec(ctx, includeAllHosts, arg.Noun, arg.ObjectID)
+	return err
+}
+
+const includeHosts = `-- name: IncludeHosts :exec
+DELETE FROM left_out WHERE noun = $1 AND object_id = $2 AND host_id = ANY ($3::text[])
+`
+
+type IncludeHostsParams struct {
+	Noun     string
+	ObjectID string
+	Hosts    []string
+}
+
+func (q *Queries) IncludeHosts(ctx context.Context, arg IncludeHostsParams) error {
+	_, err := q.db.Exec(ctx, includeHosts, arg.Noun, arg.ObjectID, arg.Hosts)
+	return err
 }
 
 const labelWork = `-- name: LabelWork :many
@@ -198,79 +321,6 @@ func (q *Queries) LabelledWithout(ctx context.Context, arg LabelledWithoutParams
 	return items, nil
 }
 
-const leaveInHosts = `-- name: LeaveInHosts :exec
-DELETE FROM left_out WHERE noun = $1 AND object_id = $2 AND host_id = ANY ($3::text[])
-`
-
-type LeaveInHostsParams struct {
-	Noun     string
-	ObjectID string
-	Hosts    []string
-}
-
-func (q *Queries) LeaveInHosts(ctx context.Context, arg LeaveInHostsParams) error {
-	_, err := q.db.Exec(ctx, leaveInHosts, arg.Noun, arg.ObjectID, arg.Hosts)
-	return err
-}
-
-const leaveOut = `-- name: LeaveOut :exec
-INSERT INTO left_out AS l (noun, object_id, host_id, why)
-SELECT $1, $2, x.host, x.why FROM (SELECT unnest($3::text[]) AS host, unnest($4::text[]) AS why) x ORDER BY x.host
-ON CONFLICT (noun, object_id, host_id) DO UPDATE SET why = EXCLUDED.why WHERE l.why <> EXCLUDED.why AND l.why <> ''
-`
-
-type LeaveOutParams struct {
-	Noun     string
-	ObjectID string
-	Hosts    []string
-	Whys     []string
-}
-
-// Hosts that cannot have the object, each with why. Writes nothing where that is known.
-func (q *Queries) LeaveOut(ctx context.Context, arg LeaveOutParams) error {
-	_, err := q.db.Exec(ctx, leaveOut,
-		arg.Noun,
-		arg.ObjectID,
-		arg.Hosts,
-		arg.Whys,
-	)
-	return err
-}
-
-const leaveOutNone = `-- name: LeaveOutNone :exec
-DELETE FROM left_out WHERE noun = $1 AND object_id = $2
-`
-
-type LeaveOutNoneParams struct {
-	Noun     string
-	ObjectID string
-}
-
-// Another selector: what was decided about hosts for the one before it is forgotten.
-func (q *Queries) LeaveOutNone(ctx context.Context, arg LeaveOutNoneParams) error {
-	_, err := q.db.Exec(ctx, leaveOutNone, arg.Noun, arg.ObjectID)
-	return err
-}
-
-const leaveOutReleased = `-- name: LeaveOutReleased :exec
-INSERT INTO left_out (noun, object_id, host_id, why)
-SELECT s.noun, s.object_id, h.id, '' FROM selectors s JOIN hosts h ON h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
-WHERE s.noun = $1 AND s.object_id = $2 AND h.id = $3::text
-ON CONFLICT (noun, object_id, host_id) DO UPDATE SET why = ''
-`
-
-type LeaveOutReleasedParams struct {
-	Noun     string
-	ObjectID string
-	HostID   string
-}
-
-// A person released the object on a host whose labels ask for it.
-func (q *Queries) LeaveOutReleased(ctx context.Context, arg LeaveOutReleasedParams) error {
-	_, err := q.db.Exec(ctx, leaveOutReleased, arg.Noun, arg.ObjectID, arg.HostID)
-	return err
-}
-
 const leftOut = `-- name: LeftOut :many
 SELECT h.id, h.name, l.why, count(*) OVER ()::integer AS all_of_them FROM selectors s
 JOIN left_out l ON l.noun = s.noun AND l.object_id = s.object_id JOIN hosts h ON h.id = l.host_id
@@ -306,56 +356,6 @@ func (q *Queries) LeftOut(ctx context.Context, arg LeftOutParams) ([]LeftOutRow,
 			&i.Name,
 			&i.Why,
 			&i.AllOfThem,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const notWell = `-- name: NotWell :many
-SELECT a.host_id, true::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, now()::timestamptz AS now
-FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
-WHERE a.noun = $1 AND a.object_id = $2 AND a.asked = 'assign' AND (a.said <> 'active' AND NOT a.by_others OR a.faulty)
-ORDER BY h.name
-`
-
-type NotWellParams struct {
-	Noun     string
-	ObjectID string
-}
-
-type NotWellRow struct {
-	HostID   fleet.HostID
-	Assigned bool
-	HostName string
-	Status   []byte
-	LookedAt *time.Time
-	Now      time.Time
-}
-
-// The cells of one object of which the host last said that something is wrong, without what can be long, as AssignmentOn. What somebody
-// stopped on the host is theirs to start.
-func (q *Queries) NotWell(ctx context.Context, arg NotWellParams) ([]NotWellRow, error) {
-	rows, err := q.db.Query(ctx, notWell, arg.Noun, arg.ObjectID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []NotWellRow{}
-	for rows.Next() {
-		var i NotWellRow
-		if err := rows.Scan(
-			&i.HostID,
-			&i.Assigned,
-			&i.HostName,
-			&i.Status,
-			&i.LookedAt,
-			&i.Now,
 		); err != nil {
 			return nil, err
 		}

@@ -143,11 +143,11 @@ func (q *Queries) ForgetTemporarySnapshot(ctx context.Context, snapshotID fleet.
 	return err
 }
 
-const lookedSchedule = `-- name: LookedSchedule :exec
+const scheduleChecked = `-- name: ScheduleChecked :exec
 UPDATE snapshot_schedules SET next_at = $1, look_at = $2, missed = $3, trouble = $4, attention = $5 WHERE id = $6
 `
 
-type LookedScheduleParams struct {
+type ScheduleCheckedParams struct {
 	NextAt    *time.Time
 	LookAt    *time.Time
 	Missed    int32
@@ -156,8 +156,8 @@ type LookedScheduleParams struct {
 	ID        fleet.ScheduleID
 }
 
-func (q *Queries) LookedSchedule(ctx context.Context, arg LookedScheduleParams) error {
-	_, err := q.db.Exec(ctx, lookedSchedule,
+func (q *Queries) ScheduleChecked(ctx context.Context, arg ScheduleCheckedParams) error {
+	_, err := q.db.Exec(ctx, scheduleChecked,
 		arg.NextAt,
 		arg.LookAt,
 		arg.Missed,
@@ -165,21 +165,6 @@ func (q *Queries) LookedSchedule(ctx context.Context, arg LookedScheduleParams) 
 		arg.Attention,
 		arg.ID,
 	)
-	return err
-}
-
-const lookedTemporarySnapshot = `-- name: LookedTemporarySnapshot :exec
-UPDATE temporary_snapshots SET look_at = now() + $1::interval, deletions = $2 WHERE snapshot_id = $3
-`
-
-type LookedTemporarySnapshotParams struct {
-	Wait       time.Duration
-	Deletions  int32
-	SnapshotID fleet.SnapshotID
-}
-
-func (q *Queries) LookedTemporarySnapshot(ctx context.Context, arg LookedTemporarySnapshotParams) error {
-	_, err := q.db.Exec(ctx, lookedTemporarySnapshot, arg.Wait, arg.Deletions, arg.SnapshotID)
 	return err
 }
 
@@ -254,20 +239,20 @@ func (q *Queries) ScheduleRunsOf(ctx context.Context, vmID fleet.VMID) ([]Schedu
 	return items, nil
 }
 
-const scheduleToLook = `-- name: ScheduleToLook :one
+const scheduleToCheck = `-- name: ScheduleToCheck :one
 SELECT s.id, s.vm_id FROM snapshot_schedules s JOIN vms v ON v.id = s.vm_id
 WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1
 `
 
-type ScheduleToLookRow struct {
+type ScheduleToCheckRow struct {
 	ID   fleet.ScheduleID
 	VMID fleet.VMID
 }
 
 // The next that a pass looks at. Those of VMs that are being deleted wait for that.
-func (q *Queries) ScheduleToLook(ctx context.Context) (ScheduleToLookRow, error) {
-	row := q.db.QueryRow(ctx, scheduleToLook)
-	var i ScheduleToLookRow
+func (q *Queries) ScheduleToCheck(ctx context.Context) (ScheduleToCheckRow, error) {
+	row := q.db.QueryRow(ctx, scheduleToCheck)
+	var i ScheduleToCheckRow
 	err := row.Scan(&i.ID, &i.VMID)
 	return i, err
 }
@@ -305,6 +290,18 @@ func (q *Queries) SchedulesOf(ctx context.Context, vmID fleet.VMID) ([]SnapshotS
 		return nil, err
 	}
 	return items, nil
+}
+
+const setScheduleTrouble = `-- name: SetScheduleTrouble :exec
+UPDATE vms v SET schedule_trouble = n.trouble, attention = CASE WHEN n.trouble = '' THEN NOT v.attention ELSE v.attention END
+FROM (SELECT COALESCE((SELECT s.trouble FROM snapshot_schedules s WHERE s.vm_id = $1 AND s.attention ORDER BY s.created_at LIMIT 1), '') AS trouble) n
+WHERE v.id = $1 AND v.schedule_trouble <> n.trouble
+`
+
+// What a person is needed for among the schedules of a VM, for its row.
+func (q *Queries) SetScheduleTrouble(ctx context.Context, vmID fleet.VMID) error {
+	_, err := q.db.Exec(ctx, setScheduleTrouble, vmID)
+	return err
 }
 
 const settleScheduleRun = `-- name: SettleScheduleRun :exec
@@ -352,18 +349,6 @@ func (q *Queries) SnapshotWork(ctx context.Context, subject fleet.Subject) ([]fl
 	return items, nil
 }
 
-const tellScheduleTrouble = `-- name: TellScheduleTrouble :exec
-UPDATE vms v SET schedule_trouble = n.trouble, attention = CASE WHEN n.trouble = '' THEN NOT v.attention ELSE v.attention END
-FROM (SELECT COALESCE((SELECT s.trouble FROM snapshot_schedules s WHERE s.vm_id = $1 AND s.attention ORDER BY s.created_at LIMIT 1), '') AS trouble) n
-WHERE v.id = $1 AND v.schedule_trouble <> n.trouble
-`
-
-// What a person is needed for among the schedules of a VM, for its row.
-func (q *Queries) TellScheduleTrouble(ctx context.Context, vmID fleet.VMID) error {
-	_, err := q.db.Exec(ctx, tellScheduleTrouble, vmID)
-	return err
-}
-
 const temporarySnapshot = `-- name: TemporarySnapshot :one
 SELECT s.deletions, EXISTS (SELECT 1 FROM tasks t WHERE t.parent_id = s.order_id AND t.pending) AS awaited,
        COALESCE(j.state IN ('done', 'failed', 'cancelled') OR j.ended_at < now() - interval '5 minutes', true)::boolean AS settled
@@ -382,6 +367,21 @@ func (q *Queries) TemporarySnapshot(ctx context.Context, snapshotID fleet.Snapsh
 	var i TemporarySnapshotRow
 	err := row.Scan(&i.Deletions, &i.Awaited, &i.Settled)
 	return i, err
+}
+
+const temporarySnapshotChecked = `-- name: TemporarySnapshotChecked :exec
+UPDATE temporary_snapshots SET look_at = now() + $1::interval, deletions = $2 WHERE snapshot_id = $3
+`
+
+type TemporarySnapshotCheckedParams struct {
+	Wait       time.Duration
+	Deletions  int32
+	SnapshotID fleet.SnapshotID
+}
+
+func (q *Queries) TemporarySnapshotChecked(ctx context.Context, arg TemporarySnapshotCheckedParams) error {
+	_, err := q.db.Exec(ctx, temporarySnapshotChecked, arg.Wait, arg.Deletions, arg.SnapshotID)
+	return err
 }
 
 const temporarySnapshotOf = `-- name: TemporarySnapshotOf :one
@@ -410,20 +410,20 @@ func (q *Queries) TemporarySnapshotOf(ctx context.Context, arg TemporarySnapshot
 	return i, err
 }
 
-const temporarySnapshotToLook = `-- name: TemporarySnapshotToLook :one
+const temporarySnapshotToCheck = `-- name: TemporarySnapshotToCheck :one
 SELECT s.snapshot_id, s.vm_id FROM temporary_snapshots s JOIN vms v ON v.id = s.vm_id
 WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1
 `
 
-type TemporarySnapshotToLookRow struct {
+type TemporarySnapshotToCheckRow struct {
 	SnapshotID fleet.SnapshotID
 	VMID       fleet.VMID
 }
 
 // The next that a pass looks at. Those of VMs that are being deleted go with them.
-func (q *Queries) TemporarySnapshotToLook(ctx context.Context) (TemporarySnapshotToLookRow, error) {
-	row := q.db.QueryRow(ctx, temporarySnapshotToLook)
-	var i TemporarySnapshotToLookRow
+func (q *Queries) TemporarySnapshotToCheck(ctx context.Context) (TemporarySnapshotToCheckRow, error) {
+	row := q.db.QueryRow(ctx, temporarySnapshotToCheck)
+	var i TemporarySnapshotToCheckRow
 	err := row.Scan(&i.SnapshotID, &i.VMID)
 	return i, err
 }

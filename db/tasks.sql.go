@@ -231,31 +231,6 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 	return i, err
 }
 
-const holdOf = `-- name: HoldOf :exec
-WITH vm AS (SELECT v.id FROM vms v WHERE $1::text LIKE 'vm:%' AND v.id = substr($1::text, 4) FOR UPDATE),
-     pool AS (SELECT p.id FROM pools p WHERE $1::text LIKE 'pool:%' AND p.id = substr($1::text, 6) FOR UPDATE)
-SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool)
-`
-
-// Locks what a task is about, as HoldSubject does.
-func (q *Queries) HoldOf(ctx context.Context, subject string) error {
-	_, err := q.db.Exec(ctx, holdOf, subject)
-	return err
-}
-
-const holdSteps = `-- name: HoldSteps :exec
-SELECT v.id FROM vms v WHERE v.id = ANY (ARRAY(
-    SELECT substr(j.subject, 4) FROM tasks t CROSS JOIN LATERAL (SELECT w.subject, w.state FROM jobs w WHERE w.task_id = t.id OFFSET 0) j
-    WHERE t.parent_id = $1 AND j.state = 'queued' AND j.subject LIKE 'vm:%'))
-ORDER BY v.id FOR UPDATE
-`
-
-// Locks the VMs of a task's children that wait for their hosts, in one order for all who do so.
-func (q *Queries) HoldSteps(ctx context.Context, id *fleet.TaskID) error {
-	_, err := q.db.Exec(ctx, holdSteps, id)
-	return err
-}
-
 const letStagesBegin = `-- name: LetStagesBegin :execrows
 WITH next AS MATERIALIZED (
     SELECT DISTINCT ON (w.parent_id) w.parent_id, w.stage, w.stage_wait FROM tasks w WHERE w.held AND w.pending ORDER BY w.parent_id, w.stage
@@ -273,6 +248,31 @@ func (q *Queries) LetStagesBegin(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const lockOf = `-- name: LockOf :exec
+WITH vm AS (SELECT v.id FROM vms v WHERE $1::text LIKE 'vm:%' AND v.id = substr($1::text, 4) FOR UPDATE),
+     pool AS (SELECT p.id FROM pools p WHERE $1::text LIKE 'pool:%' AND p.id = substr($1::text, 6) FOR UPDATE)
+SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool)
+`
+
+// Locks what a task is about, as LockSubject does.
+func (q *Queries) LockOf(ctx context.Context, subject string) error {
+	_, err := q.db.Exec(ctx, lockOf, subject)
+	return err
+}
+
+const lockSteps = `-- name: LockSteps :exec
+SELECT v.id FROM vms v WHERE v.id = ANY (ARRAY(
+    SELECT substr(j.subject, 4) FROM tasks t CROSS JOIN LATERAL (SELECT w.subject, w.state FROM jobs w WHERE w.task_id = t.id OFFSET 0) j
+    WHERE t.parent_id = $1 AND j.state = 'queued' AND j.subject LIKE 'vm:%'))
+ORDER BY v.id FOR UPDATE
+`
+
+// Locks the VMs of a task's children that wait for their hosts, in one order for all who do so.
+func (q *Queries) LockSteps(ctx context.Context, id *fleet.TaskID) error {
+	_, err := q.db.Exec(ctx, lockSteps, id)
+	return err
 }
 
 const noteDone = `-- name: NoteDone :one
@@ -338,6 +338,16 @@ func (q *Queries) NoteDone(ctx context.Context, arg NoteDoneParams) (Task, error
 		&i.StageWait,
 	)
 	return i, err
+}
+
+const notifyWaiters = `-- name: NotifyWaiters :exec
+SELECT pg_notify('quantix', 'orders')
+`
+
+// Portals ask for what children of tasks wait for.
+func (q *Queries) NotifyWaiters(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, notifyWaiters)
+	return err
 }
 
 const pendingTasks = `-- name: PendingTasks :many
@@ -488,14 +498,4 @@ func (q *Queries) UserNow(ctx context.Context, id fleet.UserID) (UserNowRow, err
 		&i.Projects,
 	)
 	return i, err
-}
-
-const wakeAskers = `-- name: WakeAskers :exec
-SELECT pg_notify('quantix', 'orders')
-`
-
-// Portals ask for what children of tasks wait for.
-func (q *Queries) WakeAskers(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, wakeAskers)
-	return err
 }

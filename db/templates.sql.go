@@ -11,20 +11,20 @@ import (
 	"quantix/internal/fleet"
 )
 
-const addMadeDisks = `-- name: AddMadeDisks :exec
+const addCreatedDisks = `-- name: AddCreatedDisks :exec
 INSERT INTO made_disks (vm_id, pool_id, volume) SELECT $1, d.pool_id, d.volume
 FROM (SELECT unnest($2::text[]) AS pool_id, unnest($3::text[]) AS volume) d ON CONFLICT DO NOTHING
 `
 
-type AddMadeDisksParams struct {
+type AddCreatedDisksParams struct {
 	VMID    fleet.VMID
 	Pools   []string
 	Volumes []string
 }
 
 // Disks that come to be by an order of their own: their host never makes one anew.
-func (q *Queries) AddMadeDisks(ctx context.Context, arg AddMadeDisksParams) error {
-	_, err := q.db.Exec(ctx, addMadeDisks, arg.VMID, arg.Pools, arg.Volumes)
+func (q *Queries) AddCreatedDisks(ctx context.Context, arg AddCreatedDisksParams) error {
+	_, err := q.db.Exec(ctx, addCreatedDisks, arg.VMID, arg.Pools, arg.Volumes)
 	return err
 }
 
@@ -280,12 +280,12 @@ func (q *Queries) GrantTemplate(ctx context.Context, arg GrantTemplateParams) (i
 	return result.RowsAffected(), nil
 }
 
-const hasMadeDisks = `-- name: HasMadeDisks :one
+const hasCreatedDisks = `-- name: HasCreatedDisks :one
 SELECT EXISTS (SELECT 1 FROM made_disks WHERE vm_id = $1)::boolean
 `
 
-func (q *Queries) HasMadeDisks(ctx context.Context, vmID fleet.VMID) (bool, error) {
-	row := q.db.QueryRow(ctx, hasMadeDisks, vmID)
+func (q *Queries) HasCreatedDisks(ctx context.Context, vmID fleet.VMID) (bool, error) {
+	row := q.db.QueryRow(ctx, hasCreatedDisks, vmID)
 	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err
@@ -340,60 +340,18 @@ func (q *Queries) LockTemplateImages(ctx context.Context, templateID *fleet.Temp
 	return items, nil
 }
 
-const madeFrom = `-- name: MadeFrom :many
-SELECT w.id::text AS version_id, v.id, v.name, v.project_id, v.linked
-FROM (SELECT unnest($1::text[]) AS id) w CROSS JOIN LATERAL (
-    SELECT m.id, m.name, m.project_id, (m.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id, 'overlay', true))))::boolean AS linked FROM vms m
-    WHERE m.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id))) ORDER BY m.name, m.id LIMIT 200) v
-`
-
-type MadeFromRow struct {
-	VersionID string
-	ID        fleet.VMID
-	Name      string
-	ProjectID fleet.ProjectID
-	Linked    bool
-}
-
-// VMs with a disk that was made from each of the versions of images, 200 of each at most. linked: it stands on it.
-func (q *Queries) MadeFrom(ctx context.Context, versions []string) ([]MadeFromRow, error) {
-	rows, err := q.db.Query(ctx, madeFrom, versions)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []MadeFromRow{}
-	for rows.Next() {
-		var i MadeFromRow
-		if err := rows.Scan(
-			&i.VersionID,
-			&i.ID,
-			&i.Name,
-			&i.ProjectID,
-			&i.Linked,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const namesTaken = `-- name: NamesTaken :many
+const namesInUse = `-- name: NamesInUse :many
 SELECT name FROM vms WHERE project_id = $1::text AND name = ANY ($2::text[]) ORDER BY name LIMIT 200
 `
 
-type NamesTakenParams struct {
+type NamesInUseParams struct {
 	ProjectID string
 	Names     []string
 }
 
 // Those of the names that VMs of the project have.
-func (q *Queries) NamesTaken(ctx context.Context, arg NamesTakenParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, namesTaken, arg.ProjectID, arg.Names)
+func (q *Queries) NamesInUse(ctx context.Context, arg NamesInUseParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, namesInUse, arg.ProjectID, arg.Names)
 	if err != nil {
 		return nil, err
 	}
@@ -489,4 +447,46 @@ func (q *Queries) VMOrder(ctx context.Context, taskID fleet.TaskID) ([]byte, err
 	var request []byte
 	err := row.Scan(&request)
 	return request, err
+}
+
+const vMsCreatedFrom = `-- name: VMsCreatedFrom :many
+SELECT w.id::text AS version_id, v.id, v.name, v.project_id, v.linked
+FROM (SELECT unnest($1::text[]) AS id) w CROSS JOIN LATERAL (
+    SELECT m.id, m.name, m.project_id, (m.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id, 'overlay', true))))::boolean AS linked FROM vms m
+    WHERE m.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id))) ORDER BY m.name, m.id LIMIT 200) v
+`
+
+type VMsCreatedFromRow struct {
+	VersionID string
+	ID        fleet.VMID
+	Name      string
+	ProjectID fleet.ProjectID
+	Linked    bool
+}
+
+// VMs with a disk that was made from each of the versions of images, 200 of each at most. linked: it stands on it.
+func (q *Queries) VMsCreatedFrom(ctx context.Context, versions []string) ([]VMsCreatedFromRow, error) {
+	rows, err := q.db.Query(ctx, vMsCreatedFrom, versions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []VMsCreatedFromRow{}
+	for rows.Next() {
+		var i VMsCreatedFromRow
+		if err := rows.Scan(
+			&i.VersionID,
+			&i.ID,
+			&i.Name,
+			&i.ProjectID,
+			&i.Linked,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

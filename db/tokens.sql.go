@@ -57,6 +57,21 @@ func (q *Queries) AddToken(ctx context.Context, arg AddTokenParams) (Token, erro
 	return i, err
 }
 
+const createdWith = `-- name: CreatedWith :one
+WITH RECURSIVE made AS (
+    SELECT id FROM tokens WHERE made_with = $1::text
+    UNION ALL SELECT t.id FROM tokens t JOIN made m ON t.made_with = m.id)
+SELECT count(*) FROM made
+`
+
+// How many tokens go with this one: those that were made with it, and with those.
+func (q *Queries) CreatedWith(ctx context.Context, id string) (int64, error) {
+	row := q.db.QueryRow(ctx, createdWith, id)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const deleteToken = `-- name: DeleteToken :one
 DELETE FROM tokens WHERE id = $1 AND user_id = $2 RETURNING name
 `
@@ -83,21 +98,6 @@ func (q *Queries) DeleteTokensOf(ctx context.Context, userID fleet.UserID) (int6
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const madeWith = `-- name: MadeWith :one
-WITH RECURSIVE made AS (
-    SELECT id FROM tokens WHERE made_with = $1::text
-    UNION ALL SELECT t.id FROM tokens t JOIN made m ON t.made_with = m.id)
-SELECT count(*) FROM made
-`
-
-// How many tokens go with this one: those that were made with it, and with those.
-func (q *Queries) MadeWith(ctx context.Context, id string) (int64, error) {
-	row := q.db.QueryRow(ctx, madeWith, id)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
 }
 
 const tokenEnd = `-- name: TokenEnd :one

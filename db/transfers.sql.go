@@ -34,6 +34,47 @@ func (q *Queries) AddTransfer(ctx context.Context, arg AddTransferParams) error 
 	return err
 }
 
+const answerAtRelay = `-- name: AnswerAtRelay :exec
+UPDATE transfers SET
+    ticket = CASE WHEN j.id = send_job THEN $1::text ELSE ticket END,
+    heard = CASE WHEN j.id = send_job THEN heard ELSE $1 END,
+    listens = CASE WHEN j.id = send_job THEN listens ELSE $2::text[] END,
+    pair_id = CASE WHEN j.id = send_job AND $3::boolean AND paired <> $1 THEN $4::text ELSE pair_id END,
+    pair_url = CASE WHEN j.id = send_job AND $3 AND paired <> $1 THEN $5::text ELSE pair_url END,
+    paired_at = CASE WHEN j.id = send_job AND $3 AND paired <> $1 THEN now() ELSE paired_at END,
+    paired = CASE WHEN j.id = send_job AND $3 THEN $1 ELSE paired END
+FROM jobs j WHERE transfers.id = $6 AND j.id = $7 AND j.id IN (send_job, receive_job) AND j.host_id = $8 AND j.epoch = $9 AND j.state = 'running'
+`
+
+type AnswerAtRelayParams struct {
+	Ticket  string
+	Listens []string
+	Relay   bool
+	Pair    string
+	Url     string
+	ID      fleet.TransferID
+	Job     fleet.JobID
+	HostID  fleet.HostID
+	Epoch   int64
+}
+
+// A host that has one of the transfer's jobs says its word: the sender which ticket it has, and where both could come to; the receiver for which
+// ticket it listens, and where.
+func (q *Queries) AnswerAtRelay(ctx context.Context, arg AnswerAtRelayParams) error {
+	_, err := q.db.Exec(ctx, answerAtRelay,
+		arg.Ticket,
+		arg.Listens,
+		arg.Relay,
+		arg.Pair,
+		arg.Url,
+		arg.ID,
+		arg.Job,
+		arg.HostID,
+		arg.Epoch,
+	)
+	return err
+}
+
 const awaitedTransfer = `-- name: AwaitedTransfer :one
 SELECT t.from_host, t.to_host FROM transfers t JOIN jobs s ON s.id = t.send_job JOIN jobs r ON r.id = t.receive_job
 WHERE t.pair_id = $1::text AND $1 <> '' AND $2::text IN (t.from_host, t.to_host) AND t.paired_at > now() - interval '30 seconds'
@@ -237,47 +278,6 @@ func (q *Queries) PoolsToGoTo(ctx context.Context) ([]fleet.PoolID, error) {
 		return nil, err
 	}
 	return items, nil
-}
-
-const sayAtMeeting = `-- name: SayAtMeeting :exec
-UPDATE transfers SET
-    ticket = CASE WHEN j.id = send_job THEN $1::text ELSE ticket END,
-    heard = CASE WHEN j.id = send_job THEN heard ELSE $1 END,
-    listens = CASE WHEN j.id = send_job THEN listens ELSE $2::text[] END,
-    pair_id = CASE WHEN j.id = send_job AND $3::boolean AND paired <> $1 THEN $4::text ELSE pair_id END,
-    pair_url = CASE WHEN j.id = send_job AND $3 AND paired <> $1 THEN $5::text ELSE pair_url END,
-    paired_at = CASE WHEN j.id = send_job AND $3 AND paired <> $1 THEN now() ELSE paired_at END,
-    paired = CASE WHEN j.id = send_job AND $3 THEN $1 ELSE paired END
-FROM jobs j WHERE transfers.id = $6 AND j.id = $7 AND j.id IN (send_job, receive_job) AND j.host_id = $8 AND j.epoch = $9 AND j.state = 'running'
-`
-
-type SayAtMeetingParams struct {
-	Ticket  string
-	Listens []string
-	Relay   bool
-	Pair    string
-	Url     string
-	ID      fleet.TransferID
-	Job     fleet.JobID
-	HostID  fleet.HostID
-	Epoch   int64
-}
-
-// A host that has one of the transfer's jobs says its word: the sender which ticket it has, and where both could come to; the receiver for which
-// ticket it listens, and where.
-func (q *Queries) SayAtMeeting(ctx context.Context, arg SayAtMeetingParams) error {
-	_, err := q.db.Exec(ctx, sayAtMeeting,
-		arg.Ticket,
-		arg.Listens,
-		arg.Relay,
-		arg.Pair,
-		arg.Url,
-		arg.ID,
-		arg.Job,
-		arg.HostID,
-		arg.Epoch,
-	)
-	return err
 }
 
 const stopParts = `-- name: StopParts :execrows

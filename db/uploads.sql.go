@@ -149,15 +149,6 @@ func (q *Queries) GetUpload(ctx context.Context, arg GetUploadParams) (GetUpload
 	return i, err
 }
 
-const heardUpload = `-- name: HeardUpload :exec
-UPDATE uploads SET heard_at = now() WHERE id = $1
-`
-
-func (q *Queries) HeardUpload(ctx context.Context, id fleet.UploadID) error {
-	_, err := q.db.Exec(ctx, heardUpload, id)
-	return err
-}
-
 const openUploads = `-- name: OpenUploads :many
 SELECT u.id, u.task_id, u.user_id, u.host_id, u.pool_id, u.volume, u.size_bytes, u.checksum, u.file, u.created_at, u.heard_at, h.name AS host_name, t.state, t.progress, t.note, t.error
 FROM uploads u JOIN hosts h ON h.id = u.host_id JOIN tasks t ON t.id = u.task_id
@@ -312,4 +303,13 @@ func (q *Queries) StopTask(ctx context.Context, arg StopTaskParams) ([]StopTaskR
 		return nil, err
 	}
 	return items, nil
+}
+
+const touchUpload = `-- name: TouchUpload :exec
+UPDATE uploads SET heard_at = now() WHERE id = $1
+`
+
+func (q *Queries) TouchUpload(ctx context.Context, id fleet.UploadID) error {
+	_, err := q.db.Exec(ctx, touchUpload, id)
+	return err
 }

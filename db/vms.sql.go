@@ -148,13 +148,13 @@ func (q *Queries) GetVM(ctx context.Context, arg GetVMParams) (GetVMRow, error) 
 	return i, err
 }
 
-const holdMACs = `-- name: HoldMACs :exec
+const lockMACs = `-- name: LockMACs :exec
 SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT unnest($1::text[]) AS mac ORDER BY 1) m
 `
 
 // Of two VMs that are made with one address at once, the second must see the first.
-func (q *Queries) HoldMACs(ctx context.Context, macs []string) error {
-	_, err := q.db.Exec(ctx, holdMACs, macs)
+func (q *Queries) LockMACs(ctx context.Context, macs []string) error {
+	_, err := q.db.Exec(ctx, lockMACs, macs)
 	return err
 }
 
@@ -290,7 +290,7 @@ const tryMAC = `-- name: TryMAC :one
 SELECT pg_try_advisory_xact_lock(hashtextextended('mac ' || $1::text, 0))::boolean
 `
 
-// HoldMACs for who can take another address instead of waiting.
+// LockMACs for who can take another address instead of waiting.
 func (q *Queries) TryMAC(ctx context.Context, mac string) (bool, error) {
 	row := q.db.QueryRow(ctx, tryMAC, mac)
 	var column_1 bool

@@ -11,6 +11,53 @@ import (
 	"quantix/internal/fleet"
 )
 
+const discoveredDisks = `-- name: DiscoveredDisks :many
+SELECT ph.object_id AS pool_id, f.host_id, f.id, f.name, (d #>> '{}')::text AS path
+FROM found_vms f CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d JOIN assignments ph ON ph.host_id = f.host_id
+WHERE jsonb_path_query_array(f.status, '$.disks[*].path') ?| $1::text[] AND d #>> '{}' = ANY ($1::text[]) AND ph.pool_id = ANY ($2::text[])
+`
+
+type DiscoveredDisksParams struct {
+	Paths []string
+	Pools []string
+}
+
+type DiscoveredDisksRow struct {
+	PoolID string
+	HostID fleet.HostID
+	ID     fleet.VMID
+	Name   string
+	Path   string
+}
+
+// Those of the files that domains use which Quantix did not make, with the pools that they may be of: what a host says of a pool that it
+// has not been given counts for nothing.
+func (q *Queries) DiscoveredDisks(ctx context.Context, arg DiscoveredDisksParams) ([]DiscoveredDisksRow, error) {
+	rows, err := q.db.Query(ctx, discoveredDisks, arg.Paths, arg.Pools)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DiscoveredDisksRow{}
+	for rows.Next() {
+		var i DiscoveredDisksRow
+		if err := rows.Scan(
+			&i.PoolID,
+			&i.HostID,
+			&i.ID,
+			&i.Name,
+			&i.Path,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const domainsNamed = `-- name: DomainsNamed :many
 SELECT v.host_id, v.id, v.name, v.project_id, false AS found FROM vms v WHERE v.id = ANY ($1::text[])
 UNION ALL SELECT f.host_id, f.id, f.name, '', true FROM found_vms f WHERE f.id = ANY ($1::text[])
@@ -126,72 +173,25 @@ func (q *Queries) DrivesWith(ctx context.Context, arg DrivesWithParams) ([]Drive
 	return items, nil
 }
 
-const foundDisks = `-- name: FoundDisks :many
-SELECT ph.object_id AS pool_id, f.host_id, f.id, f.name, (d #>> '{}')::text AS path
-FROM found_vms f CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d JOIN assignments ph ON ph.host_id = f.host_id
-WHERE jsonb_path_query_array(f.status, '$.disks[*].path') ?| $1::text[] AND d #>> '{}' = ANY ($1::text[]) AND ph.pool_id = ANY ($2::text[])
-`
-
-type FoundDisksParams struct {
-	Paths []string
-	Pools []string
-}
-
-type FoundDisksRow struct {
-	PoolID string
-	HostID fleet.HostID
-	ID     fleet.VMID
-	Name   string
-	Path   string
-}
-
-// Those of the files that domains use which Quantix did not make, with the pools that they may be of: what a host says of a pool that it
-// has not been given counts for nothing.
-func (q *Queries) FoundDisks(ctx context.Context, arg FoundDisksParams) ([]FoundDisksRow, error) {
-	rows, err := q.db.Query(ctx, foundDisks, arg.Paths, arg.Pools)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []FoundDisksRow{}
-	for rows.Next() {
-		var i FoundDisksRow
-		if err := rows.Scan(
-			&i.PoolID,
-			&i.HostID,
-			&i.ID,
-			&i.Name,
-			&i.Path,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const volumeHeld = `-- name: VolumeHeld :one
+const volumeInUse = `-- name: VolumeInUse :one
 SELECT volume_held($1::text, $2::text, $3::text)::json
 `
 
-type VolumeHeldParams struct {
+type VolumeInUseParams struct {
 	PoolID string
 	Volume string
 	Host   string
 }
 
 // Who needs a volume, as people asked.
-func (q *Queries) VolumeHeld(ctx context.Context, arg VolumeHeldParams) ([]byte, error) {
-	row := q.db.QueryRow(ctx, volumeHeld, arg.PoolID, arg.Volume, arg.Host)
+func (q *Queries) VolumeInUse(ctx context.Context, arg VolumeInUseParams) ([]byte, error) {
+	row := q.db.QueryRow(ctx, volumeInUse, arg.PoolID, arg.Volume, arg.Host)
 	var column_1 []byte
 	err := row.Scan(&column_1)
 	return column_1, err
 }
 
-const volumeNameTaken = `-- name: VolumeNameTaken :one
+const volumeNameInUse = `-- name: VolumeNameInUse :one
 SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = $1::text AND ($2::text = '' OR ph.host_id = $2)
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', $3::text)))
     OR EXISTS (SELECT 1 FROM volume_work w WHERE w.subject = 'volume:' || $1 || '/' || $3 AND ($2 = '' OR w.host_id = $2))
@@ -201,15 +201,38 @@ SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = $1::text AND ($2
 AS taken
 `
 
-type VolumeNameTakenParams struct {
+type VolumeNameInUseParams struct {
 	PoolID string
 	Host   string
 	Volume string
 }
 
-// VolumeTaken, of one host's files where the pool is local: what hosts say of it, what is being made, and what are or were VMs' disks.
-func (q *Queries) VolumeNameTaken(ctx context.Context, arg VolumeNameTakenParams) (bool, error) {
-	row := q.db.QueryRow(ctx, volumeNameTaken, arg.PoolID, arg.Host, arg.Volume)
+// VolumeNameReserved, of one host's files where the pool is local: what hosts say of it, what is being made, and what are or were VMs' disks.
+func (q *Queries) VolumeNameInUse(ctx context.Context, arg VolumeNameInUseParams) (bool, error) {
+	row := q.db.QueryRow(ctx, volumeNameInUse, arg.PoolID, arg.Host, arg.Volume)
+	var taken bool
+	err := row.Scan(&taken)
+	return taken, err
+}
+
+const volumeNameReserved = `-- name: VolumeNameReserved :one
+SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = $1::text
+               AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', $2::text)))
+    OR EXISTS (SELECT 1 FROM volume_work w WHERE w.subject = 'volume:' || $1 || '/' || $2)
+    OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = $1 AND m.volume = $2)
+    OR EXISTS (SELECT 1 FROM moves_in($1) m WHERE m.volume = $2)
+    OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $2)))) > 0)::boolean
+AS taken
+`
+
+type VolumeNameReservedParams struct {
+	PoolID string
+	Volume string
+}
+
+// Whether a volume of that name is reported in the pool, is being made there, or is or was a disk of a VM.
+func (q *Queries) VolumeNameReserved(ctx context.Context, arg VolumeNameReservedParams) (bool, error) {
+	row := q.db.QueryRow(ctx, volumeNameReserved, arg.PoolID, arg.Volume)
 	var taken bool
 	err := row.Scan(&taken)
 	return taken, err
@@ -307,29 +330,6 @@ func (q *Queries) VolumeSharers(ctx context.Context, arg VolumeSharersParams) ([
 		return nil, err
 	}
 	return items, nil
-}
-
-const volumeTaken = `-- name: VolumeTaken :one
-SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = $1::text
-               AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', $2::text)))
-    OR EXISTS (SELECT 1 FROM volume_work w WHERE w.subject = 'volume:' || $1 || '/' || $2)
-    OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = $1 AND m.volume = $2)
-    OR EXISTS (SELECT 1 FROM moves_in($1) m WHERE m.volume = $2)
-    OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $2)))) > 0)::boolean
-AS taken
-`
-
-type VolumeTakenParams struct {
-	PoolID string
-	Volume string
-}
-
-// Whether a volume of that name is reported in the pool, is being made there, or is or was a disk of a VM.
-func (q *Queries) VolumeTaken(ctx context.Context, arg VolumeTakenParams) (bool, error) {
-	row := q.db.QueryRow(ctx, volumeTaken, arg.PoolID, arg.Volume)
-	var taken bool
-	err := row.Scan(&taken)
-	return taken, err
 }
 
 const volumesAtWork = `-- name: VolumesAtWork :many

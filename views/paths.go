@@ -13,7 +13,7 @@ import (
 // Every address of the portal that names a thing. The part after the thing says what of it: VMPath(id, "delete").
 
 // VMPath is a VM's page, or what stands below it.
-func VMPath(id fleet.VMID, below ...string) string { return pathOf(fleet.NounVM, id, below) }
+func VMPath(id fleet.VMID, below ...string) string { return pathOf(fleet.TypeVM, id, below) }
 
 // FoundPath is the page of a VM that Quantix did not make.
 func FoundPath(host fleet.HostID, id fleet.VMID) string {
@@ -21,48 +21,48 @@ func FoundPath(host fleet.HostID, id fleet.VMID) string {
 }
 
 // HostPath is a host's page, or what stands below it.
-func HostPath(id fleet.HostID, below ...string) string { return pathOf(fleet.NounHost, id, below) }
+func HostPath(id fleet.HostID, below ...string) string { return pathOf(fleet.TypeHost, id, below) }
 
 // PoolPath is a pool's page, or what stands below it.
-func PoolPath(id fleet.PoolID, below ...string) string { return pathOf(fleet.NounPool, id, below) }
+func PoolPath(id fleet.PoolID, below ...string) string { return pathOf(fleet.TypePool, id, below) }
 
 // NetworkPath is a network's page, or what stands below it.
 func NetworkPath(id fleet.NetworkID, below ...string) string {
-	return pathOf(fleet.NounNetwork, id, below)
+	return pathOf(fleet.TypeNetwork, id, below)
 }
 
 // SecurityGroupPath is a security group's page, or what stands below it.
 func SecurityGroupPath(id fleet.SecurityGroupID, below ...string) string {
-	return pathOf(fleet.NounSecurityGroup, id, below)
+	return pathOf(fleet.TypeSecurityGroup, id, below)
 }
 
 // CustomizationPath is a customization spec's page, or what stands below it.
 func CustomizationPath(id fleet.CustomizationID, below ...string) string {
-	return pathOf(fleet.NounCustomization, id, below)
+	return pathOf(fleet.TypeCustomization, id, below)
 }
 
 // ImagePath is an image's page, or what stands below it.
-func ImagePath(id fleet.ImageID, below ...string) string { return pathOf(fleet.NounImage, id, below) }
+func ImagePath(id fleet.ImageID, below ...string) string { return pathOf(fleet.TypeImage, id, below) }
 
 // TemplatePath is a template's page, or what stands below it.
 func TemplatePath(id fleet.TemplateID, below ...string) string {
-	return pathOf(fleet.NounTemplate, id, below)
+	return pathOf(fleet.TypeTemplate, id, below)
 }
 
 // ProjectPath is a project's page, or what stands below it.
 func ProjectPath(id fleet.ProjectID, below ...string) string {
-	return pathOf(fleet.NounProject, id, below)
+	return pathOf(fleet.TypeProject, id, below)
 }
 
 // UserPath is a user's page, or what stands below it.
-func UserPath(id fleet.UserID, below ...string) string { return pathOf(fleet.NounUser, id, below) }
+func UserPath(id fleet.UserID, below ...string) string { return pathOf(fleet.TypeUser, id, below) }
 
 // TaskPath is a task's page, or what stands below it.
-func TaskPath(id fleet.TaskID, below ...string) string { return pathOf(fleet.NounTask, id, below) }
+func TaskPath(id fleet.TaskID, below ...string) string { return pathOf(fleet.TypeTask, id, below) }
 
 // MenuPath is the menu of one thing.
-func MenuPath[I ~string](n fleet.Noun, id I) string {
-	return "/menus/" + n.Is().Word + "/" + url.PathEscape(string(id))
+func MenuPath[I ~string](n fleet.ResourceType, id I) string {
+	return "/menus/" + n.Is().Label + "/" + url.PathEscape(string(id))
 }
 
 // TokenPath is what stands below one of one's own API tokens.
@@ -86,7 +86,7 @@ func JoinWatchPath(id fleet.JoinTokenID) string {
 }
 
 // CutPath is the list of a noun, cut to a project.
-func CutPath(n fleet.Noun, id fleet.ProjectID) string {
+func CutPath(n fleet.ResourceType, id fleet.ProjectID) string {
 	return withQuery(n.Is().Path, "project="+url.QueryEscape(string(id)))
 }
 
@@ -96,10 +96,10 @@ func TabPath(path, tab string) string { return withQuery(path, "tab="+tab) }
 // SubjectLink is the page of what a task or an audit line is about; empty where it has none.
 func SubjectLink(s fleet.Subject) string {
 	noun, id := s.Split()
-	return fleet.Noun(noun).Is().At(id)
+	return fleet.ResourceType(noun).Is().At(id)
 }
 
-func pathOf[I ~string](n fleet.Noun, id I, below []string) string {
+func pathOf[I ~string](n fleet.ResourceType, id I, below []string) string {
 	return joined(n.Is().At(string(id)), below)
 }
 

@@ -18,10 +18,10 @@ func TestWhereThingsAre(t *testing.T) {
 		ProjectPath("5"):                     "/projects/5",
 		UserPath("6", "password"):            "/users/6/password",
 		TaskPath("7", "cancel"):              "/tasks/7/cancel",
-		MenuPath(fleet.NounNetwork, "4"):     "/menus/network/4",
+		MenuPath(fleet.TypeNetwork, "4"):     "/menus/network/4",
 		TokenPath("8", "delete"):             "/account/tokens/8/delete",
 		JoinTokenPath("9", "revoke"):         "/hosts/join/9/revoke",
-		CutPath(fleet.NounTask, "5"):         "/tasks?project=5",
+		CutPath(fleet.TypeTask, "5"):         "/tasks?project=5",
 		TabPath(HostPath("2"), "storage"):    "/hosts/2?tab=storage",
 	} {
 		if got != want {

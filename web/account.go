@@ -58,5 +58,5 @@ func (s *Server) changePassword(c echo.Context, a fleet.Actor, in passwordForm) 
 		return nil, err
 	}
 	// All older sessions have ended with the old password; this one goes on under a new token.
-	return leave(localPath(in.Next)), s.begin(c, a.UserID, began)
+	return redirect(localPath(in.Next)), s.begin(c, a.UserID, began)
 }

@@ -22,7 +22,7 @@ type reserveForm struct {
 	MAC  string `form:"mac" query:"mac"`
 	IP   string `form:"ip" query:"ip"`
 	Name string `form:"name" query:"name"`
-	Card string `form:"card" query:"card"`
+	NIC  string `form:"card" query:"card"`
 	Back string `form:"back"`
 }
 
@@ -38,14 +38,14 @@ func (s *Server) askReservation(c echo.Context, a fleet.Actor, in reserveForm, h
 		return err
 	}
 	if !how.again() {
-		in = reserveForm{MAC: c.QueryParam("mac"), IP: c.QueryParam("ip"), Name: c.QueryParam("name"), Card: c.QueryParam("card")}
+		in = reserveForm{MAC: c.QueryParam("mac"), IP: c.QueryParam("ip"), Name: c.QueryParam("name"), NIC: c.QueryParam("card")}
 	}
 	known, err := s.Control.NetworkAddresses(ctx, a, n.ID, "")
 	if err != nil {
 		return err
 	}
 	p := networkview.ReservePage{
-		Network: n, In: networkview.ReserveForm{MAC: in.MAC, IP: in.IP, Name: in.Name}, Card: in.Card, Next: known.Next, Back: addressesTab(c), Errors: how.errors,
+		Network: n, In: networkview.ReserveForm{MAC: in.MAC, IP: in.IP, Name: in.Name}, NIC: in.NIC, Next: known.Next, Back: addressesTab(c), Errors: how.errors,
 	}
 	return s.showAs(c, how.status, a, networkFrame(n), networkview.Reserve(p))
 }

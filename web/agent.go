@@ -16,8 +16,8 @@ import (
 
 	"quantix/internal/auth"
 	"quantix/internal/fleet"
-	"quantix/internal/pair"
 	"quantix/internal/policy"
+	"quantix/internal/relay"
 	"quantix/internal/wire"
 )
 
@@ -158,7 +158,7 @@ func (s *Server) hostPair(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	ws, err := pair.Upgrade(c.Response(), c.Request())
+	ws, err := relay.Upgrade(c.Response(), c.Request())
 	if err != nil {
 		return nil //nolint:nilerr // Upgrade has answered
 	}
@@ -167,7 +167,7 @@ func (s *Server) hostPair(c echo.Context, a fleet.Actor) error {
 }
 
 // servePair brings an end that control has let in to the other one.
-func (s *Server) servePair(ctx context.Context, a fleet.Actor, end pair.End, ws *websocket.Conn, said func()) {
+func (s *Server) servePair(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, said func()) {
 	if err := s.pairs.Serve(ctx, end, ws, said); err != nil {
 		s.Log.Info("pair ended before it began", "pair", end.ID(), "kind", end.Kind(), "side", end.Side(), "who", a.Name, "error", err)
 	}

@@ -20,10 +20,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"quantix/internal/agentconn"
 	"quantix/internal/auth"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/internal/line"
 	"quantix/internal/notify"
 	"quantix/internal/testkit"
 	"quantix/internal/wire"
@@ -69,7 +69,7 @@ func newWholeOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := line.Listen(listener, conf)
+	lines := agentconn.Listen(listener, conf)
 	agents := &http.Server{
 		ConnContext: lines.ConnContext,
 		Handler:     p.server.AgentHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),

@@ -27,12 +27,12 @@ type call[I, O any] func(ctx context.Context, a fleet.Actor, in *I) (*O, error)
 // operation is a line of the API's table: huma registers it, and the middleware finds its right under its route.
 type operation struct {
 	huma.Operation
-	right    policy.Right
+	right    policy.Permission
 	register func(s *Server, api huma.API, op huma.Operation)
 }
 
 // op makes an operation that answers status. path is below apiBase, with {id} for a parameter.
-func op[I, O any](method, path string, right policy.Right, status int, id, summary string, do call[I, O]) operation {
+func op[I, O any](method, path string, right policy.Permission, status int, id, summary string, do call[I, O]) operation {
 	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	o := operation{right: right, Operation: huma.Operation{
 		Method: method, Path: apiBase + path, OperationID: id, Summary: summary, DefaultStatus: status, Tags: []string{noun}, MaxBodyBytes: apiLimit,

@@ -56,7 +56,7 @@ func (s *Server) apiFreeAddress(ctx context.Context, a fleet.Actor, in *Reservat
 
 type vmAddressesOutput struct {
 	Body struct {
-		Items []fleet.CardAddresses `json:"items"`
+		Items []fleet.NICAddresses `json:"items"`
 	}
 }
 

@@ -12,8 +12,8 @@ type objectPath interface{ of() fleet.Subject }
 func (p PoolPath) of() fleet.Subject    { return fleet.SubjectPool(p.ID) }
 func (p NetworkPath) of() fleet.Subject { return fleet.SubjectNetwork(p.ID) }
 
-// cellPath names one on a host.
-type cellPath interface {
+// hostStatusPath names one on a host.
+type hostStatusPath interface {
 	objectPath
 	on() fleet.HostID
 }
@@ -28,7 +28,7 @@ func apiDelete[P objectPath](s *Server) call[P, pageOutput[fleet.Task]] {
 	}
 }
 
-func apiAssign[P cellPath](s *Server) call[P, pageOutput[fleet.Task]] {
+func apiAssign[P hostStatusPath](s *Server) call[P, pageOutput[fleet.Task]] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
 		ids, err := s.Control.Assign(ctx, a, (*in).of(), []fleet.HostID{(*in).on()})
 		return s.tasksOf(ctx, a, ids, err)
@@ -36,7 +36,7 @@ func apiAssign[P cellPath](s *Server) call[P, pageOutput[fleet.Task]] {
 }
 
 // apiOnHost orders something of an object on one host.
-func apiOnHost[P cellPath](s *Server, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) call[P, pageOutput[fleet.Task]] {
+func apiOnHost[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) call[P, pageOutput[fleet.Task]] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
 		id, err := do(ctx, a, (*in).of(), (*in).on())
 		return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
@@ -59,7 +59,7 @@ func apiRetryEverywhere[P objectPath](s *Server) call[P, retriedOutput] {
 		if err != nil {
 			return nil, err
 		}
-		return &retriedOutput{RetriedBody{tasks.Body.Items, r.Silent, r.More}}, nil
+		return &retriedOutput{RetriedBody{tasks.Body.Items, r.Offline, r.More}}, nil
 	}
 }
 

@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
 type appliancesOutput struct {
 	Body struct {
-		Items []browse.VolumeOn `json:"items"`
+		Items []query.VolumeOn `json:"items"`
 	}
 }
 

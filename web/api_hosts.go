@@ -92,12 +92,12 @@ type foundVMsInput struct {
 	ListQuery
 }
 
-func (s *Server) apiFoundVMs(ctx context.Context, a fleet.Actor, in *foundVMsInput) (*pageOutput[fleet.FoundVM], error) {
+func (s *Server) apiFoundVMs(ctx context.Context, a fleet.Actor, in *foundVMsInput) (*pageOutput[fleet.DiscoveredVM], error) {
 	host, err := s.Control.GetHost(ctx, a, in.ID)
 	if err != nil {
 		return nil, err
 	}
 	of := in.ListQuery
 	of.Filter = strings.TrimSpace(of.Filter + " host:" + host.Name)
-	return list(s.Control.ListFoundVMs)(ctx, a, &of)
+	return list(s.Control.ListDiscoveredVMs)(ctx, a, &of)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
@@ -36,7 +36,7 @@ type poolHostBody struct {
 }
 
 func poolAnswer(a fleet.Actor, p fleet.PoolView) poolBody {
-	return poolBody{PoolView: p, Offered: offers(a, "pool", p.Actions()), Hosts: cellBodies(a, p.Hosts)}
+	return poolBody{PoolView: p, Offered: offers(a, "pool", p.Actions()), Hosts: statusBodies(a, p.Hosts)}
 }
 
 func (s *Server) apiCreatePool(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreatePool }) (*poolOutput, error) {
@@ -49,7 +49,7 @@ func (s *Server) apiGetPool(ctx context.Context, a fleet.Actor, in *PoolPath) (*
 	return &poolOutput{Body: poolAnswer(a, pool)}, err
 }
 
-func (s *Server) apiPoolVolumes(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[browse.VolumeOn], error) {
+func (s *Server) apiPoolVolumes(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[query.VolumeOn], error) {
 	volumes, err := s.Control.PoolVolumes(ctx, a, in.ID)
 	return whole(volumes, err)
 }
@@ -65,10 +65,10 @@ func (s *Server) apiPoolHosts(ctx context.Context, a fleet.Actor, in *poolListIn
 		return nil, err
 	}
 	page, err := s.Control.PoolHosts(ctx, a, in.ID, q)
-	return &pageOutput[poolHostBody]{fleet.Page[poolHostBody]{Items: cellBodies(a, page.Items), Next: page.Next, Prev: page.Prev}}, err
+	return &pageOutput[poolHostBody]{fleet.Page[poolHostBody]{Items: statusBodies(a, page.Items), Next: page.Next, Prev: page.Prev}}, err
 }
 
-func cellBodies(a fleet.Actor, cells []fleet.PoolHost) []poolHostBody {
+func statusBodies(a fleet.Actor, cells []fleet.PoolHost) []poolHostBody {
 	out := make([]poolHostBody, len(cells))
 	for i, h := range cells {
 		out[i] = poolHostBody{h, offers(a, "pool", h.Actions())}

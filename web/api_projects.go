@@ -3,7 +3,7 @@ package web
 import (
 	"context"
 
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
 	"quantix/internal/fleet"
 )
 
@@ -26,7 +26,7 @@ func projectAnswer(a fleet.Actor, p fleet.Project) *projectOutput {
 	return &projectOutput{Body: projectBody{p, offers(a, "project", p.Actions())}}
 }
 
-func (s *Server) apiCreateProject(ctx context.Context, a fleet.Actor, in *struct{ Body people.ProjectInput }) (*projectOutput, error) {
+func (s *Server) apiCreateProject(ctx context.Context, a fleet.Actor, in *struct{ Body identity.ProjectInput }) (*projectOutput, error) {
 	p, err := s.Control.CreateProject(ctx, a, in.Body)
 	out := projectAnswer(a, p)
 	out.Location = apiBase + "/projects/" + string(p.ID)
@@ -40,7 +40,7 @@ func (s *Server) apiGetProject(ctx context.Context, a fleet.Actor, in *ProjectPa
 
 type updateProjectInput struct {
 	ProjectPath
-	Body mergePatch[people.ProjectInput]
+	Body mergePatch[identity.ProjectInput]
 }
 
 func (s *Server) apiUpdateProject(ctx context.Context, a fleet.Actor, in *updateProjectInput) (*projectOutput, error) {
@@ -48,7 +48,7 @@ func (s *Server) apiUpdateProject(ctx context.Context, a fleet.Actor, in *update
 	if err != nil {
 		return nil, err
 	}
-	to, err := in.Body.on(people.ProjectInput{
+	to, err := in.Body.on(identity.ProjectInput{
 		Name: old.Name, Description: old.Description, DefaultPoolID: old.DefaultPoolID, DefaultNetworkID: old.DefaultNetworkID,
 	})
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Server) apiDeleteProject(ctx context.Context, a fleet.Actor, in *Projec
 	return nil, s.Control.DeleteProject(ctx, a, in.ID)
 }
 
-func (s *Server) apiMembers(ctx context.Context, a fleet.Actor, in *ProjectPath) (*pageOutput[people.Member], error) {
+func (s *Server) apiMembers(ctx context.Context, a fleet.Actor, in *ProjectPath) (*pageOutput[identity.Member], error) {
 	return whole(s.Control.ListMembers(ctx, a, in.ID))
 }
 

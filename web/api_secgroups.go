@@ -80,6 +80,6 @@ func (s *Server) apiWouldPass(ctx context.Context, a fleet.Actor, in *passInput)
 	return &passOutput{out}, err
 }
 
-func (s *Server) apiCardFilters(ctx context.Context, a fleet.Actor, in *VMPath) (*pageOutput[fleet.CardFilter], error) {
-	return whole(s.Control.CardFilters(ctx, a, in.ID))
+func (s *Server) apiNICFilters(ctx context.Context, a fleet.Actor, in *VMPath) (*pageOutput[fleet.NICFilter], error) {
+	return whole(s.Control.NICFilters(ctx, a, in.ID))
 }

@@ -3,7 +3,7 @@ package web
 import (
 	"context"
 
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
 	"quantix/internal/fleet"
 )
 
@@ -35,7 +35,7 @@ type newUser struct {
 	OneTimePassword string `json:"oneTimePassword"`
 }
 
-func (s *Server) apiCreateUser(ctx context.Context, a fleet.Actor, in *struct{ Body people.UserInput }) (*newUserOutput, error) {
+func (s *Server) apiCreateUser(ctx context.Context, a fleet.Actor, in *struct{ Body identity.UserInput }) (*newUserOutput, error) {
 	u, password, err := s.Control.CreateUser(ctx, a, in.Body)
 	return &newUserOutput{apiBase + "/users/" + string(u.ID), newUser{u, password}}, err
 }
@@ -50,7 +50,7 @@ func (s *Server) apiGetUser(ctx context.Context, a fleet.Actor, in *UserPath) (*
 
 type updateUserInput struct {
 	UserPath
-	Body mergePatch[people.UserInput]
+	Body mergePatch[identity.UserInput]
 }
 
 func (s *Server) apiUpdateUser(ctx context.Context, a fleet.Actor, in *updateUserInput) (*userOutput, error) {
@@ -58,7 +58,7 @@ func (s *Server) apiUpdateUser(ctx context.Context, a fleet.Actor, in *updateUse
 	if err != nil {
 		return nil, err
 	}
-	to, err := in.Body.on(people.UserInput{Name: old.Name, Role: old.Role, Disabled: old.Disabled})
+	to, err := in.Body.on(identity.UserInput{Name: old.Name, Role: old.Role, Disabled: old.Disabled})
 	if err != nil {
 		return nil, err
 	}

@@ -42,19 +42,19 @@ func (s *Server) apiReplaceDisk(ctx context.Context, a fleet.Actor, in *replaceD
 	return changedVM(a)(s.Control.ReplaceDisk(ctx, a, in.ID, in.Body.Disk, in.Body.NewDisk))
 }
 
-type takeOverInput struct {
+type acceptDriftInput struct {
 	VMPath
 	Body struct {
 		Fields map[string]string `json:"fields" doc:"Fields of status.drift, each with its \"actual\" as you read it: refused where it has changed since"`
 	}
 }
 
-func (s *Server) apiTakeOver(ctx context.Context, a fleet.Actor, in *takeOverInput) (*vmOutput, error) {
-	return changedVM(a)(s.Control.TakeOver(ctx, a, in.ID, in.Body.Fields))
+func (s *Server) apiAcceptDrift(ctx context.Context, a fleet.Actor, in *acceptDriftInput) (*vmOutput, error) {
+	return changedVM(a)(s.Control.AcceptDrift(ctx, a, in.ID, in.Body.Fields))
 }
 
-func (s *Server) apiPutBack(ctx context.Context, a fleet.Actor, in *VMPath) (*taskOutput, error) {
-	task, err := s.Control.PutBack(ctx, a, in.ID)
+func (s *Server) apiReapply(ctx context.Context, a fleet.Actor, in *VMPath) (*taskOutput, error) {
+	task, err := s.Control.Reapply(ctx, a, in.ID)
 	return &taskOutput{task}, err
 }
 

@@ -5,7 +5,7 @@ import (
 	"context"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
@@ -163,7 +163,7 @@ func (s *Server) apiOpenConsole(ctx context.Context, a fleet.Actor, in *VMPath) 
 	return &consoleOutput{t}, err
 }
 
-type eventsOutput struct{ Body browse.History }
+type eventsOutput struct{ Body query.History }
 
 func (s *Server) apiVMEvents(ctx context.Context, a fleet.Actor, in *VMPath) (*eventsOutput, error) {
 	events, err := s.Control.VMEvents(ctx, a, in.ID)

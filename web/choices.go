@@ -11,8 +11,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control/browse"
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views/kit"
@@ -25,17 +25,17 @@ const mostChoices = 40
 
 // pick is what somebody chooses from: a key of choosers, for a thing that it depends on.
 type pick struct {
-	noun string
+	typ  string
 	of   string   // id of that thing; empty: none
 	text string   // part of the text of the options to show
 	now  []string // values that are shown in any case: those chosen now
 	page string   // of the form, which shows all options where its query has "all": for browsers without scripts
 	all  bool
 
-	media    *browse.Media       // where it was read for another choice already
-	targets  []fleet.LeaveTarget // likewise
-	pools    []fleet.PoolView    // likewise
-	networks []fleet.NetworkView // likewise
+	media    *query.Media            // where it was read for another choice already
+	targets  []fleet.MigrationTarget // likewise
+	pools    []fleet.PoolView        // likewise
+	networks []fleet.NetworkView     // likewise
 }
 
 // chooser lists options. It may leave out those without c.text in theirs, and those that do not fit any more.
@@ -46,7 +46,7 @@ var choosers = map[string]chooser{
 	"isos": (*Server).isoOptions, "discs": (*Server).discOptions, "files": (*Server).fileOptions, "networks": (*Server).networkOptions, "grants": (*Server).grantOptions, "image-grants": (*Server).imageGrantOptions, "members": (*Server).memberOptions,
 	"vm-networks": (*Server).vmNetworkOptions, "luns": (*Server).lunOptions, "group-grants": (*Server).groupGrantOptions,
 	"default-pools": (*Server).poolOptions, "default-networks": (*Server).projectNetworkOptions,
-	"leave-targets": (*Server).leaveOptions, "vms": (*Server).vmOptions, "templates": (*Server).versionOptions, "template-grants": (*Server).templateGrantOptions,
+	"leave-targets": (*Server).migrateOptions, "vms": (*Server).vmOptions, "templates": (*Server).versionOptions, "template-grants": (*Server).templateGrantOptions,
 }
 
 // unchosen is the option that stands for no choice, where that is one.
@@ -54,18 +54,18 @@ var unchosen = map[string]string{"default-pools": "None (most free space)", "def
 
 // choose fills a select of a form.
 func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices, error) {
-	all, err := choosers[c.noun](s, ctx, a, c)
+	all, err := choosers[c.typ](s, ctx, a, c)
 	if err != nil {
 		return kit.Choices{}, err
 	}
 	out := kit.Choices{Options: all}
 	if len(all) > mostChoices && !c.all {
 		out.Options = c.fitting(all)
-		out.Search = kit.Link{Path: "/choices/" + c.noun}.With("of", c.of).String()
+		out.Search = kit.Link{Path: "/choices/" + c.typ}.With("of", c.of).String()
 		page, _ := url.Parse(c.page) // written below
 		out.All = kit.Link{Path: page.Path, Query: page.Query()}.With("all", "1").String()
 	}
-	if text, ok := unchosen[c.noun]; ok {
+	if text, ok := unchosen[c.typ]; ok {
 		out.Options = slices.Concat([]kit.Option{{Text: text}}, out.Options)
 	}
 	return out, nil
@@ -88,8 +88,8 @@ func (c pick) fitting(all []kit.Option) []kit.Option {
 
 // choicesPage answers what is searched for among a select's options.
 func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
-	q := pick{noun: c.Param("noun"), of: c.QueryParam("of"), text: strings.TrimSpace(c.QueryParam("q"))}
-	list, ok := choosers[q.noun]
+	q := pick{typ: c.Param("noun"), of: c.QueryParam("of"), text: strings.TrimSpace(c.QueryParam("q"))}
+	list, ok := choosers[q.typ]
 	if !ok {
 		return fleet.Errorf(fleet.NotFound, "There are no such choices.")
 	}
@@ -99,12 +99,12 @@ func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
 	}
 	found := q.fitting(all)
 	// The first that fits is chosen; what stands for no choice comes first only where nothing was asked for.
-	switch text, ok := unchosen[q.noun]; {
+	switch text, ok := unchosen[q.typ]; {
 	case ok && q.text == "":
 		found = slices.Insert(found, 0, kit.Option{Text: text})
 	case ok:
 		found = append(found, kit.Option{Text: text})
-	case q.text == "" && (q.noun == "pools" || q.noun == "networks") && len(found) > 0: // none is the first of a list
+	case q.text == "" && (q.typ == "pools" || q.typ == "networks") && len(found) > 0: // none is the first of a list
 		found = slices.Insert(found, 0, kit.Option{Text: "Default"})
 	case len(found) == 0:
 		found = []kit.Option{{Text: "Nothing has this in its name"}}
@@ -118,7 +118,7 @@ func (s *Server) projectOptions(ctx context.Context, a fleet.Actor, _ pick) ([]k
 }
 
 func (s *Server) projectsThat(ctx context.Context, a fleet.Actor, fit func(fleet.ProjectID) bool) ([]kit.Option, error) {
-	projects, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
+	projects, err := query.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
 	var out []kit.Option
 	for _, p := range projects {
 		if fit(p.ID) {
@@ -141,7 +141,7 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.
 	var hosts []fleet.HostView
 	if c.all {
 		var err error
-		if hosts, err = browse.Every(ctx, a, q, list); err != nil {
+		if hosts, err = query.Every(ctx, a, q, list); err != nil {
 			return nil, err
 		}
 	} else {
@@ -173,7 +173,7 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.
 func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	pools, err := slices.Clone(c.pools), error(nil)
 	if c.pools == nil {
-		pools, err = browse.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
+		pools, err = query.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
 	}
 	// The first is chosen where nobody chooses: it must be one that works.
 	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(useless(p), useless(q)) })
@@ -201,7 +201,7 @@ func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit
 	var out []kit.Option
 	for _, v := range library {
 		for _, x := range v.Versions {
-			out = append(out, kit.Option{Value: vmview.LibraryImage(v.ID, x.ID), Text: browse.ImageTitle(v, x)})
+			out = append(out, kit.Option{Value: vmview.LibraryImage(v.ID, x.ID), Text: query.ImageTitle(v, x)})
 		}
 	}
 	if !policy.May(a, policy.InfraChange, "") {
@@ -269,22 +269,22 @@ func (s *Server) lunOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.O
 
 // isoOptions are the ISO images, with the present one also where its pool is not heard.
 func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
-	return s.mediaOptions(ctx, a, c, func(all *browse.Media) []browse.VolumeOn { return all.ISOs })
+	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return all.ISOs })
 }
 
 // discOptions are what goes into further drives: ISO images and floppies.
 func (s *Server) discOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
-	return s.mediaOptions(ctx, a, c, func(all *browse.Media) []browse.VolumeOn {
+	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn {
 		return slices.Concat(all.ISOs, plainOnes(all.Images, fleet.MaxFloppyBytes))
 	})
 }
 
 // fileOptions are plain files, such as kernels.
 func (s *Server) fileOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
-	return s.mediaOptions(ctx, a, c, func(all *browse.Media) []browse.VolumeOn { return plainOnes(all.Images, 1<<30) })
+	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return plainOnes(all.Images, 1<<30) })
 }
 
-func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c pick, of func(*browse.Media) []browse.VolumeOn) ([]kit.Option, error) {
+func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c pick, of func(*query.Media) []query.VolumeOn) ([]kit.Option, error) {
 	if c.media == nil {
 		all, err := s.Control.Media(ctx, a)
 		if err != nil {
@@ -296,12 +296,12 @@ func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c pick, of fun
 }
 
 // plainOnes are the plain files of at most as many bytes.
-func plainOnes(all []browse.VolumeOn, most int64) []browse.VolumeOn {
-	return slices.DeleteFunc(slices.Clone(all), func(v browse.VolumeOn) bool { return !v.IsPlain() || v.CapacityBytes > most })
+func plainOnes(all []query.VolumeOn, most int64) []query.VolumeOn {
+	return slices.DeleteFunc(slices.Clone(all), func(v query.VolumeOn) bool { return !v.IsPlain() || v.CapacityBytes > most })
 }
 
 // among are the volumes as options, and what is chosen now.
-func (c pick) among(all []browse.VolumeOn) []kit.Option {
+func (c pick) among(all []query.VolumeOn) []kit.Option {
 	out := volumeOptions(all)
 	for _, value := range c.now {
 		now := volumeOf(value)
@@ -312,7 +312,7 @@ func (c pick) among(all []browse.VolumeOn) []kit.Option {
 	return out
 }
 
-func volumeOptions(volumes []browse.VolumeOn) (out []kit.Option) {
+func volumeOptions(volumes []query.VolumeOn) (out []kit.Option) {
 	for _, v := range volumes {
 		out = append(out, volumeChoice(v))
 	}
@@ -399,10 +399,10 @@ func (s *Server) memberOptions(ctx context.Context, a fleet.Actor, c pick) ([]ki
 	if err != nil {
 		return nil, err
 	}
-	users, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListUsers)
+	users, err := query.Every(ctx, a, fleet.Query{}, s.Control.ListUsers)
 	var out []kit.Option
 	for _, u := range users {
-		isMember := slices.ContainsFunc(members, func(m people.Member) bool { return m.UserID == u.ID })
+		isMember := slices.ContainsFunc(members, func(m identity.Member) bool { return m.UserID == u.ID })
 		if !isMember && u.Role != fleet.RoleAdmin && u.Role != fleet.RoleOperator {
 			out = append(out, kit.Option{Value: string(u.ID), Text: u.Name})
 		}

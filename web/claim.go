@@ -13,9 +13,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/agentconn"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/internal/line"
 	"quantix/internal/wire"
 )
 
@@ -26,7 +26,7 @@ func (s *Server) claim(r route) echo.HandlerFunc {
 	here := s.claimHere(r)
 	return func(c echo.Context) error {
 		req := c.Request()
-		conn := line.Of(req.Context())
+		conn := agentconn.Of(req.Context())
 		if conn == nil || !req.ProtoAtLeast(1, 1) || req.Close {
 			return here(c)
 		}
@@ -35,7 +35,7 @@ func (s *Server) claim(r route) echo.HandlerFunc {
 }
 
 // claimOn looks for work and, where there is none, leaves the claim parked on its connection.
-func (s *Server) claimOn(conn *line.Conn, c echo.Context, r route) error {
+func (s *Server) claimOn(conn *agentconn.Conn, c echo.Context, r route) error {
 	a, err := s.prove(c, r)
 	if err != nil {
 		return err
@@ -45,14 +45,14 @@ func (s *Server) claimOn(conn *line.Conn, c echo.Context, r route) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	out, ok := conn.Kept().(*control.Lookout)
+	out, ok := conn.Kept().(*control.JobWaiter)
 	if !ok || !out.Is(a) {
-		if out, err = s.Control.LookOut(ctx, a); err != nil {
+		if out, err = s.Control.NewJobWaiter(ctx, a); err != nil {
 			return err
 		}
 		conn.Keep(out)
 	}
-	claim, wait, err := out.Look(ctx, in, wire.ClaimWait)
+	claim, wait, err := out.Claim(ctx, in, wire.ClaimWait)
 	if err != nil || len(claim.Jobs) > 0 {
 		return s.answerClaim(c, claim, err)
 	}
@@ -64,9 +64,9 @@ func (s *Server) claimOn(conn *line.Conn, c echo.Context, r route) error {
 }
 
 // park is all that runs for a parked claim. It is small on purpose: BenchmarkParkedAgents watches it.
-func (s *Server) park(p *line.Parked, out *control.Lookout, in wire.ClaimRequest, wait time.Duration) {
+func (s *Server) park(p *agentconn.Parked, out *control.JobWaiter, in wire.ClaimRequest, wait time.Duration) {
 	s.metrics.parked.Add(1)
-	claim, err := out.Wait(p.Life(), in, wait, p.Heard())
+	claim, err := out.Wait(p.Life(), in, wait, p.ReadAnything())
 	s.metrics.parked.Add(-1)
 	s.answerParked(p, claim, err)
 }
@@ -112,7 +112,7 @@ func (s *Server) answerClaim(c echo.Context, out wire.Claim, err error) error {
 }
 
 // answerParked is answerClaim where the request is gone.
-func (s *Server) answerParked(p *line.Parked, out wire.Claim, err error) {
+func (s *Server) answerParked(p *agentconn.Parked, out wire.Claim, err error) {
 	s.metrics.claimed(out, err)
 	answer := &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}}
 	var body any

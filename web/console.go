@@ -14,8 +14,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
-	"quantix/internal/pair"
 	"quantix/internal/policy"
+	"quantix/internal/relay"
 )
 
 const (
@@ -26,14 +26,14 @@ const (
 )
 
 // consoles is what pairs are to consoles. The host may come first: its job is queued before the browser has upgraded.
-var consoles = pair.Use{
-	Kind:   pair.Console,
-	Wait:   [2]time.Duration{pair.Asker: 15 * time.Second, pair.Answerer: 30 * time.Second},
-	Late:   [2]string{pair.Asker: "The host did not answer in time.", pair.Answerer: "The browser did not come in time."},
-	Left:   [2]string{pair.Asker: "The browser left.", pair.Answerer: "The host ended the connection."},
-	Silent: [2]string{pair.Asker: "The browser is no longer heard.", pair.Answerer: "The host is no longer heard."},
-	Taken:  "This console is open already.",
-	Stray:  "A console carries binary messages only.",
+var consoles = relay.Use{
+	Kind:        relay.Console,
+	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 30 * time.Second},
+	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The browser did not come in time."},
+	Left:        [2]string{relay.Asker: "The browser left.", relay.Answerer: "The host ended the connection."},
+	Unreachable: [2]string{relay.Asker: "The browser is no longer heard.", relay.Answerer: "The host is no longer heard."},
+	Taken:       "This console is open already.",
+	Stray:       "A console carries binary messages only.",
 }
 
 // consoleTicket is what a browser needs to open the websocket: the address, and the subprotocol to offer beside "binary".
@@ -122,7 +122,7 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 	if err != nil {
 		return err
 	}
-	ws, err := pair.Upgrade(c.Response(), r)
+	ws, err := relay.Upgrade(c.Response(), r)
 	if err != nil {
 		return nil // answered
 	}
@@ -200,9 +200,9 @@ func (s *Server) watched(r *http.Request, a fleet.Actor, may func(context.Contex
 			end()
 			switch {
 			case fleet.CodeOf(err) == fleet.Unauthorized:
-				cancel(pair.Reason("You are signed out. Sign in again."))
+				cancel(relay.Reason("You are signed out. Sign in again."))
 			case refused(err):
-				cancel(pair.Reason("You may no longer use this VM."))
+				cancel(relay.Reason("You may no longer use this VM."))
 			}
 		}
 	}()

@@ -17,7 +17,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -344,7 +344,7 @@ func TestAConsoleEndsWithTheRightToUseIt(t *testing.T) {
 	for _, c := range []struct {
 		name, user string
 		open       func() *websocket.Conn
-		change     people.UserInput
+		change     identity.UserInput
 		says       string
 	}{
 		{"a disabled user's", "ann", func() *websocket.Conn {
@@ -353,7 +353,7 @@ func TestAConsoleEndsWithTheRightToUseIt(t *testing.T) {
 				t.Fatal(a)
 			}
 			return ws
-		}, people.UserInput{Name: "ann", Role: fleet.RoleOperator, Disabled: true}, "You are signed out. Sign in again."},
+		}, identity.UserInput{Name: "ann", Role: fleet.RoleOperator, Disabled: true}, "You are signed out. Sign in again."},
 		{"a program's, whose user lost the role", "bob", func() *websocket.Conn {
 			ws, err := program.Console(t.Context(), s.vm)
 			if err != nil {
@@ -361,7 +361,7 @@ func TestAConsoleEndsWithTheRightToUseIt(t *testing.T) {
 			}
 			t.Cleanup(func() { ws.Close() })
 			return ws
-		}, people.UserInput{Name: "bob", Role: fleet.RoleViewer}, "You may no longer use this VM."},
+		}, identity.UserInput{Name: "bob", Role: fleet.RoleViewer}, "You may no longer use this VM."},
 	} {
 		browser := c.open()
 		host := s.dialBack()

@@ -91,8 +91,8 @@ func moment(t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// cell keeps a spreadsheet from taking text for a formula.
-func cell(text string) string {
+// hostStatus keeps a spreadsheet from taking text for a formula.
+func hostStatus(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text
 	}
@@ -102,7 +102,7 @@ func cell(text string) string {
 // writeRow leaves a failure to w.Error.
 func writeRow(w *csv.Writer, row []string) {
 	for i := range row {
-		row[i] = cell(row[i])
+		row[i] = hostStatus(row[i])
 	}
 	_ = w.Write(row)
 }

@@ -26,12 +26,12 @@ func (s *Server) dashboard(c echo.Context, a fleet.Actor) error {
 func (s *Server) certificateWarnings(now time.Time) (warnings []fleet.Attention) {
 	for _, v := range s.Certificates() {
 		if text := v.Warning(now); text != "" {
-			tone := fleet.ToneWarn
+			tone := fleet.SeverityWarn
 			if now.After(v.Until) {
-				tone = fleet.ToneBad
+				tone = fleet.SeverityBad
 			}
 			warnings = append(warnings, fleet.Attention{
-				Kind: "certificate", ID: v.Use, Name: "TLS certificate", Tone: tone, Text: text, Count: 1, Objects: []fleet.AttentionObject{{ID: v.Use, Name: "TLS certificate"}},
+				Kind: "certificate", ID: v.Use, Name: "TLS certificate", Severity: tone, Text: text, Count: 1, Objects: []fleet.AttentionObject{{ID: v.Use, Name: "TLS certificate"}},
 			})
 		}
 	}

@@ -190,7 +190,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	}
 	for body, want := range map[string]int{
 		`{}`: http.StatusBadRequest, `{"results":[]}`: http.StatusBadRequest, `{"results":[{"outcome":"done"}]}`: http.StatusUnprocessableEntity,
-		`{"results":[` + strings.Repeat(`{"job":"x"},`, wire.MostResults) + `{"job":"x"}]}`: http.StatusUnprocessableEntity, fmt.Sprintf(`{"results":[{"job":%q,"outcome":"dune"}]}`, work.ID): http.StatusBadRequest,
+		`{"results":[` + strings.Repeat(`{"job":"x"},`, wire.MaxResults) + `{"job":"x"}]}`: http.StatusUnprocessableEntity, fmt.Sprintf(`{"results":[{"job":%q,"outcome":"dune"}]}`, work.ID): http.StatusBadRequest,
 	} {
 		if a := self.ask(http.MethodPost, wire.PathResults, body); a.status != want {
 			t.Errorf("%.60s: %d, want %d: %s", body, a.status, want, a.body)

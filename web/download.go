@@ -13,8 +13,8 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/internal/pair"
 	"quantix/internal/policy"
+	"quantix/internal/relay"
 	"quantix/internal/wire"
 )
 
@@ -25,14 +25,14 @@ const downloadPatience = 4 * time.Minute
 const lookAgain = 30 * time.Second
 
 // downloads is what pairs are to volumes that go to people: the portal itself takes them in their name.
-var downloads = pair.Use{
-	Kind:   pair.Download,
-	Wait:   [2]time.Duration{pair.Asker: 15 * time.Second, pair.Answerer: 15 * time.Second},
-	Late:   [2]string{pair.Asker: "The host did not answer in time.", pair.Answerer: "Nobody waits for the volume any more."},
-	Left:   [2]string{pair.Asker: "The download was left.", pair.Answerer: "The host ended the connection."},
-	Silent: [2]string{pair.Asker: "The download is no longer heard.", pair.Answerer: "The host is no longer heard."},
-	Taken:  "Somebody takes this volume already.",
-	Stray:  "A volume comes in binary messages only.",
+var downloads = relay.Use{
+	Kind:        relay.Download,
+	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
+	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "Nobody waits for the volume any more."},
+	Left:        [2]string{relay.Asker: "The download was left.", relay.Answerer: "The host ended the connection."},
+	Unreachable: [2]string{relay.Asker: "The download is no longer heard.", relay.Answerer: "The host is no longer heard."},
+	Taken:       "Somebody takes this volume already.",
+	Stray:       "A volume comes in binary messages only.",
 }
 
 // pageVolume and apiVolume give a volume's file to whoever asks by a session, and by a token.
@@ -53,14 +53,14 @@ func (s *Server) giveVolume(c echo.Context, a fleet.Actor, of control.Volume) er
 		return err
 	}
 	may := func(a fleet.Actor) bool { return policy.May(a, policy.InfraChange, "") }
-	return s.give(c, a, may, func(ctx context.Context) (pair.End, string, string, error) {
+	return s.give(c, a, may, func(ctx context.Context) (relay.End, string, string, error) {
 		end, host, err := s.Control.ReadVolume(ctx, a, of)
 		return end, host, of.Volume, err
 	})
 }
 
 // give passes on what ask has a host bring, for as long as whoever asked may have it.
-func (s *Server) give(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool, ask func(context.Context) (end pair.End, host, name string, err error)) error {
+func (s *Server) give(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool, ask func(context.Context) (end relay.End, host, name string, err error)) error {
 	if !s.seats.enter(a.UserID) {
 		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", mostConsoles)
 	}
@@ -75,7 +75,7 @@ func (s *Server) give(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool,
 	if err != nil {
 		left, done := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
 		defer done()
-		if err := s.Control.LeaveVolume(left, a, end.ID()); err != nil {
+		if err := s.Control.MigrateVolume(left, a, end.ID()); err != nil {
 			s.Log.Warn("take a download back", "error", err)
 		}
 		return fleet.Errorf(fleet.Unavailable, "The host %s did not come with the volume. Try again when it is heard.", host)
@@ -106,7 +106,7 @@ func (s *Server) give(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool,
 
 // pass writes exactly so many bytes.
 func pass(c echo.Context, from io.Reader, size int64) error {
-	piece := pieces.Get().(*[wire.UploadHeader + wire.MostUploadPiece]byte)
+	piece := pieces.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
 	defer pieces.Put(piece)
 	out := http.NewResponseController(c.Response())
 	for size > 0 {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 )
@@ -118,7 +118,7 @@ func rightsKeys(a fleet.Actor) []string {
 }
 
 // mayFollow says whether the stream may go on: whose keys have become others opens it anew, and so gets what there is now.
-func (s *Server) mayFollow(r *http.Request, asked []string, allowed []browse.Watched) bool {
+func (s *Server) mayFollow(r *http.Request, asked []string, allowed []query.Watched) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
 	defer cancel()
 	a, err := s.actorNow(ctx, r)
@@ -129,7 +129,7 @@ func (s *Server) mayFollow(r *http.Request, asked []string, allowed []browse.Wat
 	if err != nil {
 		return !refused(err)
 	}
-	return slices.EqualFunc(now, allowed, func(x, y browse.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
+	return slices.EqualFunc(now, allowed, func(x, y query.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
 }
 
 // gapped reports whether the key is for all of what changes one by one, or for one that has many parts: it is poked at most once
@@ -137,7 +137,7 @@ func (s *Server) mayFollow(r *http.Request, asked []string, allowed []browse.Wat
 func gapped(key string) bool {
 	noun, _, one := strings.Cut(key, ":")
 	if one {
-		return fleet.Noun(noun).Is().Parts
+		return fleet.ResourceType(noun).Is().Parts
 	}
 	t, _ := fleet.Listed(key)
 	return t.Each && !t.Parts
@@ -155,7 +155,7 @@ type poker struct {
 	timer   *time.Timer
 }
 
-func newPoker(watched []browse.Watched, pace func(time.Time) (gap, spread time.Duration)) *poker {
+func newPoker(watched []query.Watched, pace func(time.Time) (gap, spread time.Duration)) *poker {
 	p := &poker{wakeUps: map[string][]string{}, pokes: map[string]string{}, last: map[string]time.Time{}, waiting: map[string]time.Time{}, pace: pace}
 	for _, w := range watched {
 		p.wakeUps[w.Key] = w.WakeUps

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
 	"quantix/internal/fleet"
 )
 
@@ -130,7 +130,7 @@ func TestAStreamEndsWithTheRightToFollowIt(t *testing.T) {
 	root := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
 	user := func(name string, role fleet.Role, disabled bool) {
 		t.Helper()
-		if _, err := p.control.UpdateUser(t.Context(), root, "mia", people.UserInput{Name: name, Role: role, Disabled: disabled}); err != nil {
+		if _, err := p.control.UpdateUser(t.Context(), root, "mia", identity.UserInput{Name: name, Role: role, Disabled: disabled}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,13 +18,13 @@ import (
 
 // executed is a noun whose objects T are assigned to hosts, with cells C: what of its pages is not as with every other such noun.
 type executed[ID ~string, T, C any] struct {
-	noun  fleet.Noun
-	whole getting[ID, T] // with the first of its hosts
-	brief getting[ID, T]
-	cell  func(ctx context.Context, a fleet.Actor, id ID, host fleet.HostID) (C, error)
-	has   func(T, fleet.HostID) bool
-	lacks func(T, fleet.Host) []kit.Lack // nil: no host lacks anything for it
-	frame func(T) shell.Frame
+	typ    fleet.ResourceType
+	whole  getting[ID, T] // with the first of its hosts
+	brief  getting[ID, T]
+	status func(ctx context.Context, a fleet.Actor, id ID, host fleet.HostID) (C, error)
+	has    func(T, fleet.HostID) bool
+	lacks  func(T, fleet.Host) []kit.Lack // nil: no host lacks anything for it
+	frame  func(T) shell.Frame
 
 	assign    func(fleet.Actor, T, []kit.HostChoice, kit.Errors) templ.Component
 	release   func(fleet.Actor, T, C, kit.Errors) templ.Component
@@ -35,7 +35,7 @@ type executed[ID ~string, T, C any] struct {
 
 func (s *Server) pools() executed[fleet.PoolID, fleet.PoolView, fleet.PoolHost] {
 	return executed[fleet.PoolID, fleet.PoolView, fleet.PoolHost]{
-		noun: fleet.NounPool, whole: s.Control.GetPool, brief: s.Control.GetPool, cell: s.Control.PoolHost, frame: poolFrame,
+		typ: fleet.TypePool, whole: s.Control.GetPool, brief: s.Control.GetPool, status: s.Control.PoolHost, frame: poolFrame,
 		has: func(v fleet.PoolView, h fleet.HostID) bool {
 			return slices.ContainsFunc(v.Hosts, func(p fleet.PoolHost) bool { return p.HostID == h && p.Assigned })
 		},
@@ -46,7 +46,7 @@ func (s *Server) pools() executed[fleet.PoolID, fleet.PoolView, fleet.PoolHost] 
 
 func (s *Server) networks() executed[fleet.NetworkID, fleet.NetworkView, fleet.NetworkHost] {
 	return executed[fleet.NetworkID, fleet.NetworkView, fleet.NetworkHost]{
-		noun: fleet.NounNetwork, whole: s.Control.GetNetwork, brief: s.Control.NetworkBrief, cell: s.Control.NetworkHost, frame: networkFrame,
+		typ: fleet.TypeNetwork, whole: s.Control.GetNetwork, brief: s.Control.NetworkBrief, status: s.Control.NetworkHost, frame: networkFrame,
 		has: func(n fleet.NetworkView, h fleet.HostID) bool {
 			return slices.ContainsFunc(n.Hosts, func(x fleet.NetworkHost) bool { return x.HostID == h && x.Assigned })
 		},
@@ -62,10 +62,10 @@ func (s *Server) networks() executed[fleet.NetworkID, fleet.NetworkView, fleet.N
 
 // of is the object of the address.
 func (e executed[ID, T, C]) of(c echo.Context) fleet.Subject {
-	return fleet.SubjectOf(e.noun, c.Param("id"))
+	return fleet.SubjectOf(e.typ, c.Param("id"))
 }
 
-func (e executed[ID, T, C]) page(c echo.Context) string { return e.noun.Is().At(c.Param("id")) }
+func (e executed[ID, T, C]) page(c echo.Context) string { return e.typ.Is().At(c.Param("id")) }
 
 type assignForm struct {
 	Hosts []fleet.HostID `form:"host"`
@@ -93,7 +93,7 @@ func askAssign[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[ass
 func doAssign[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[assignForm] {
 	return func(c echo.Context, a fleet.Actor, in assignForm) (end, error) {
 		tasks, err := s.Control.Assign(c.Request().Context(), a, e.of(c), in.Hosts)
-		return stay(e.page(c), kit.Count(len(tasks), "host")+" will have the "+e.noun.Is().Word+"."), err
+		return stay(e.page(c), kit.Count(len(tasks), "host")+" will have the "+e.typ.Is().Label+"."), err
 	}
 }
 
@@ -104,7 +104,7 @@ func askRelease[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[no
 		if err != nil {
 			return err
 		}
-		cell, err := e.cell(ctx, a, id, fleet.HostID(c.Param("host")))
+		cell, err := e.status(ctx, a, id, fleet.HostID(c.Param("host")))
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func askRelease[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[no
 func doRelease[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[none] {
 	return func(c echo.Context, a fleet.Actor, _ none) (end, error) {
 		_, err := s.Control.Release(c.Request().Context(), a, e.of(c), fleet.HostID(c.Param("host")))
-		return stay(e.page(c), "The host will release the "+e.noun.Is().Word+"."), err
+		return stay(e.page(c), "The host will release the "+e.typ.Is().Label+"."), err
 	}
 }
 
@@ -144,7 +144,7 @@ func askDelete[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[non
 func doDelete[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[none] {
 	return func(c echo.Context, a fleet.Actor, _ none) (end, error) {
 		_, err := s.Control.DeleteEverywhere(c.Request().Context(), a, e.of(c))
-		return leave(e.noun.Is().Path), err
+		return redirect(e.typ.Is().Path), err
 	}
 }
 
@@ -192,7 +192,7 @@ func doLabels[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[label
 }
 
 // newLabels is that part of the form of a new object.
-func (s *Server) newLabels(ctx context.Context, a fleet.Actor, noun fleet.Noun, text string, how asked) (f kit.LabelForm, err error) {
+func (s *Server) newLabels(ctx context.Context, a fleet.Actor, noun fleet.ResourceType, text string, how asked) (f kit.LabelForm, err error) {
 	f = kit.LabelForm{Of: string(noun), Selector: text, Error: how.errors.At("selector")}
 	if f.Error == "" && text != "" {
 		f.Preview, err = s.previewOf(ctx, a, fleet.SubjectOf(noun, ""), text)

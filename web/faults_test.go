@@ -20,7 +20,7 @@ func TestEachFaultOfStorageIsShown(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path, here := "/pools/"+string(pool), func(i int) string { return "/hosts/" + string(hosts[i]) + "?tab=storage" }
-	kept := agent.KeptPool{ID: "00000000-0000-7000-8000-00000000aaaa", Path: "/srv/shared-nfs", Place: &agent.Place{Marked: true}}
+	kept := agent.RecordedPool{ID: "00000000-0000-7000-8000-00000000aaaa", Path: "/srv/shared-nfs", Place: &agent.Place{Marked: true}}
 	failed := func(words string) fleet.PoolStatus { return fleet.PoolStatus{State: fleet.PoolFailed, Error: words} }
 	active := func(words string) fleet.PoolStatus {
 		return fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 2 << 40, UsedBytes: 1 << 40, AvailableBytes: 1 << 40, Error: words}
@@ -95,7 +95,7 @@ func TestAHostThatJoinsWith200Pools(t *testing.T) {
 	a.has(t, names...)
 	a.has(t, "Discovered pools", "not managed by Quantix, never touched")
 	b.get("/pools").is(t, http.StatusOK).lacks(t, "their-pool-000")
-	found := []fleet.FoundPool{{Name: "default", Kind: "dir", Place: "at /srv/imgs", Active: true}, {Name: "z1", Kind: "zfs"}, {Name: "odd", Error: "no such thing"}}
+	found := []fleet.DiscoveredPool{{Name: "default", Kind: "dir", Place: "at /srv/imgs", Active: true}, {Name: "z1", Kind: "zfs"}, {Name: "odd", Error: "no such thing"}}
 	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{foundPools}', $2) WHERE id = $1`, h, mustJSON(found))
 	a = b.get("/hosts/"+string(h)+"?tab=storage").is(t, http.StatusOK)
 	a.has(t, `<td>Directory</td><td class="mono">/srv/imgs</td>`, "Active, without autostart", "<td>ZFS</td>", "Inactive", "Cannot be read: no such thing")

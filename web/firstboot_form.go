@@ -35,7 +35,7 @@ func firstBootOf(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *c
 		form.Hostname, form.Timezone, form.Locale = text("hostname"), text("timezone"), text("locale")
 		form.SSHPassword, form.Upgrade = text("sshPassword") != "", text("upgrade") != ""
 		form.Packages, form.Run = linesOf(text("packages")), linesOf(text("run"))
-		form.Network = cardsOf(checks, vmview.FirstNetwork, text("network"))
+		form.Network = nicsOf(checks, vmview.FirstNetwork, text("network"))
 		form.Users = usersOf(typed, form.Users)
 		out.Kind, out.CloudInit = fleet.CloudInit, &form
 	default:
@@ -89,11 +89,11 @@ func valuesOf(checks *fleet.Checks, field, text string) map[string]string {
 	return out
 }
 
-// cardsOf reads cards as vmview.NetworkText writes them.
-func cardsOf(checks *fleet.Checks, field, text string) []fleet.FirstCard {
-	var out []fleet.FirstCard
+// nicsOf reads cards as vmview.NetworkText writes them.
+func nicsOf(checks *fleet.Checks, field, text string) []fleet.FirstBootNIC {
+	var out []fleet.FirstBootNIC
 	for _, line := range linesOf(text) {
-		var n fleet.FirstCard
+		var n fleet.FirstBootNIC
 		into := map[string]*[]string{"via": &n.Gateways, "dns": &n.DNS, "search": &n.Search}
 		words := strings.Fields(line)
 		for i := 0; i < len(words); i++ {

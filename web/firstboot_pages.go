@@ -100,7 +100,7 @@ func (s *Server) askCustomization(c echo.Context, a fleet.Actor, in typedValues,
 		typed = url.Values{vmview.FirstKind: {string(fleet.CloudInit)}}
 	}
 	p := vmview.SpecPage{Typed: typed, Errors: how.errors, Form: vmview.FirstForm{Typed: typed, Errors: how.errors, Spec: true}}
-	projects := pick{noun: "projects", now: []string{typed.Get("projectId")}, page: "/customizations/new", all: c.QueryParam("all") != ""}
+	projects := pick{typ: "projects", now: []string{typed.Get("projectId")}, page: "/customizations/new", all: c.QueryParam("all") != ""}
 	if p.Projects, err = s.choose(c.Request().Context(), a, projects); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (s *Server) createCustomization(c echo.Context, a fleet.Actor, in typedValu
 		return nil, err
 	}
 	_, err = s.Control.CreateCustomization(c.Request().Context(), a, want)
-	return leave("/customizations"), err
+	return redirect("/customizations"), err
 }
 
 func (s *Server) showCustomization(c echo.Context, a fleet.Actor, in typedValues, how asked) error {
@@ -169,7 +169,7 @@ func (s *Server) editCustomization(c echo.Context, a fleet.Actor, in typedValues
 		return nil, unreadable()
 	}
 	_, err = s.Control.UpdateCustomization(ctx, a, id, want)
-	return leave("/customizations"), err
+	return redirect("/customizations"), err
 }
 
 func customizationFrame(one fleet.Customization) shell.Frame { return shell.Frame{Title: one.Name} }
@@ -179,5 +179,5 @@ func (s *Server) askDeleteCustomization() asking[none] {
 }
 
 func (s *Server) deleteCustomization(c echo.Context, a fleet.Actor, _ none) (end, error) {
-	return leave("/customizations"), s.Control.DeleteCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
+	return redirect("/customizations"), s.Control.DeleteCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
 }

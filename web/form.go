@@ -14,7 +14,7 @@ import (
 )
 
 // mostRows bounds repeated parts of a form: disks, NICs, selected VMs.
-const mostRows = control.MostAtOnce
+const mostRows = control.MaxAtOnce
 
 var decoder = newDecoder()
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views/shell"
@@ -46,8 +46,8 @@ func (s *Server) loadFrame(c echo.Context, f *shell.Frame) error {
 		}
 		f.ProjectName = project.Name
 	}
-	tree := browse.TreeQuery{View: f.Tree.View, LabelKey: f.Tree.Group}
-	around, err := s.Control.Surroundings(ctx, f.Actor, dockQuery(f.Dock.All), tree)
+	tree := query.TreeQuery{View: f.Tree.View, LabelKey: f.Tree.Group}
+	around, err := s.Control.Layout(ctx, f.Actor, dockQuery(f.Dock.All), tree)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *Server) dock(c echo.Context, a fleet.Actor, all bool) (shell.Dock, erro
 }
 
 // level reads one level of the tree, and below it those that lead to what the page is about (here).
-func (s *Server) level(c echo.Context, a fleet.Actor, q browse.TreeQuery, here []string) (shell.TreeLevel, error) {
+func (s *Server) level(c echo.Context, a fleet.Actor, q query.TreeQuery, here []string) (shell.TreeLevel, error) {
 	rows, err := s.Control.Tree(c.Request().Context(), a, q)
 	if err != nil {
 		return shell.TreeLevel{}, err
@@ -79,19 +79,19 @@ func (s *Server) level(c echo.Context, a fleet.Actor, q browse.TreeQuery, here [
 }
 
 // openLevel is a level whose rows are known.
-func (s *Server) openLevel(c echo.Context, a fleet.Actor, q browse.TreeQuery, rows browse.TreeLevel, here []string) (shell.TreeLevel, error) {
+func (s *Server) openLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, rows query.TreeLevel, here []string) (shell.TreeLevel, error) {
 	l := shell.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, Here: here}
 	l.Next = rows.Next
 	l.Items = make([]shell.TreeItem, len(rows.Nodes))
 	for i, n := range rows.Nodes {
 		l.Items[i] = shell.TreeItem{
 			Key: n.Key, Kind: n.Kind, ID: n.ID, HostID: string(n.HostID), Name: n.Name, Icon: n.Icon,
-			Tone: n.Tone, Word: n.PhaseWord, Count: n.Count, HasChildren: n.HasChildren,
+			Severity: n.Severity, Word: n.PhaseWord, Count: n.Count, HasChildren: n.HasChildren,
 		}
 		// Only what holds the page's object is opened, not the object itself.
 		// It has children even where the counters do not know of them yet.
 		if at := slices.Index(here, n.Key); at >= 0 && at < len(here)-1 {
-			below, err := s.level(c, a, browse.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
+			below, err := s.level(c, a, query.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
 			if err != nil {
 				return l, err
 			}
@@ -113,8 +113,8 @@ func choice(c echo.Context, name string, allowed ...string) string {
 	return allowed[0]
 }
 
-// nounAt is the noun of the pages at a path, and the rest of the path.
-func nounAt(path string) (t fleet.Thing, rest string) {
+// typeAt is the noun of the pages at a path, and the rest of the path.
+func typeAt(path string) (t fleet.Resource, rest string) {
 	list, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
 	t, _ = fleet.Listed(list)
 	return t, rest
@@ -127,7 +127,7 @@ func treeView(c echo.Context, allowed []string) string {
 	if c.QueryParam("tree") != "" {
 		return chosen
 	}
-	t, _ := nounAt(c.Request().URL.Path)
+	t, _ := typeAt(c.Request().URL.Path)
 	if slices.Contains(t.Trees, chosen) {
 		return chosen
 	}
@@ -164,14 +164,14 @@ func groupOf(c echo.Context) string {
 }
 
 func (s *Server) treeRoot(c echo.Context, a fleet.Actor) error {
-	return s.treeOf(c, a, browse.TreeQuery{View: c.Param("view"), After: c.QueryParam("after"), LabelKey: groupOf(c)})
+	return s.treeOf(c, a, query.TreeQuery{View: c.Param("view"), After: c.QueryParam("after"), LabelKey: groupOf(c)})
 }
 
 func (s *Server) treeLevel(c echo.Context, a fleet.Actor) error {
-	return s.treeOf(c, a, browse.TreeQuery{View: c.Param("view"), Node: c.Param("node"), After: c.QueryParam("after"), LabelKey: groupOf(c)})
+	return s.treeOf(c, a, query.TreeQuery{View: c.Param("view"), Node: c.Param("node"), After: c.QueryParam("after"), LabelKey: groupOf(c)})
 }
 
-func (s *Server) treeOf(c echo.Context, a fleet.Actor, q browse.TreeQuery) error {
+func (s *Server) treeOf(c echo.Context, a fleet.Actor, q query.TreeQuery) error {
 	l, err := s.level(c, a, q, hereOf(c))
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func hereOf(c echo.Context) []string {
 	if err != nil {
 		return nil
 	}
-	t, rest := nounAt(u.Path)
+	t, rest := typeAt(u.Path)
 	id, _, _ := strings.Cut(rest, "/")
 	if !t.Each || id == "" {
 		return nil

@@ -8,12 +8,12 @@ import (
 )
 
 // gridOf reads what an address says of a grid: hosts are filtered and paged as in their list, things of the noun paged by names of their own.
-func gridOf(c echo.Context, noun fleet.Noun, rows, columns int) (g kit.Grid, hosts, side fleet.Query) {
+func gridOf(c echo.Context, noun fleet.ResourceType, rows, columns int) (g kit.Grid, hosts, side fleet.Query) {
 	name := noun.Is().Plural
 	hosts = queryOf(c)
 	hosts.Sort, hosts.Limit = "name", rows
 	side = fleet.Query{After: c.QueryParam(name), Before: c.QueryParam(name + "-before"), Sort: "name", Limit: columns}
-	g = kit.Grid{Link: linkOf(c), Noun: noun}
-	g.Filter = kit.Filter{Link: g.Link, Noun: "hosts", Label: "Filter hosts", Value: hosts.Filter, Placeholder: "name:h1* label:rack=4 phase:online"}
+	g = kit.Grid{Link: linkOf(c), Type: noun}
+	g.Filter = kit.Filter{Link: g.Link, Type: "hosts", Label: "Filter hosts", Value: hosts.Filter, Placeholder: "name:h1* label:rack=4 phase:online"}
 	return g, hosts, side
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/views"
 	hostview "quantix/views/host"
@@ -49,7 +49,7 @@ func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *hostview.Page) (err 
 			return err
 		}
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
-		p.Found, err = browse.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListFoundVMs)
+		p.Found, err = query.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListDiscoveredVMs)
 		return err
 	case "storage":
 		p.Pools, err = s.Control.PoolsOn(ctx, a, p.Host.ID)
@@ -105,7 +105,7 @@ func (s *Server) editHost(c echo.Context, a fleet.Actor, in hostForm) (end, erro
 	}
 	id := fleet.HostID(c.Param("id"))
 	_, err := s.Control.UpdateHost(c.Request().Context(), a, id, change)
-	return leave(views.HostPath(id)), err
+	return redirect(views.HostPath(id)), err
 }
 
 func (s *Server) clearConflict(c echo.Context, a fleet.Actor, _ none) (end, error) {
@@ -118,5 +118,5 @@ func (s *Server) askDeleteHost() asking[none] {
 }
 
 func (s *Server) deleteHost(c echo.Context, a fleet.Actor, _ none) (end, error) {
-	return leave("/hosts"), s.Control.DeleteHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
+	return redirect("/hosts"), s.Control.DeleteHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 }

@@ -70,7 +70,7 @@ func (s *Server) showImage(c echo.Context, a fleet.Actor, tab string, how asked)
 	p := imageview.Page{Actor: a, Link: linkOf(c), Tab: tab, Image: v, Now: time.Now(), Errors: how.errors}
 	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
 		projects := pick{
-			noun: "image-grants", of: string(v.ID), now: []string{imageview.GrantAll}, page: "/images/" + string(v.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+			typ: "image-grants", of: string(v.ID), now: []string{imageview.GrantAll}, page: "/images/" + string(v.ID) + "?tab=grants", all: c.QueryParam("all") != "",
 		}
 		if p.Projects, err = s.choose(ctx, a, projects); err != nil {
 			return err
@@ -155,13 +155,13 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 // choices fills the selects of a form of an image.
 func (s *Server) imageChoices(c echo.Context, a fleet.Actor, f *imageview.Form) (err error) {
 	ctx, all, page := c.Request().Context(), c.QueryParam("all") != "", c.Request().URL.String()
-	if f.Pools, err = s.choose(ctx, a, pick{noun: "pools", now: []string{f.In.Pool}, page: page, all: all}); err != nil {
+	if f.Pools, err = s.choose(ctx, a, pick{typ: "pools", now: []string{f.In.Pool}, page: page, all: all}); err != nil {
 		return err
 	}
-	if f.Hosts, err = s.choose(ctx, a, pick{noun: "hosts", now: []string{f.In.Host}, page: page, all: all}); err != nil {
+	if f.Hosts, err = s.choose(ctx, a, pick{typ: "hosts", now: []string{f.In.Host}, page: page, all: all}); err != nil {
 		return err
 	}
-	f.Projects, err = s.choose(ctx, a, pick{noun: "projects", now: []string{f.In.Owner}, page: page, all: all})
+	f.Projects, err = s.choose(ctx, a, pick{typ: "projects", now: []string{f.In.Owner}, page: page, all: all})
 	f.Projects.Options = slices.Concat([]kit.Option{{Text: "The fleet"}}, f.Projects.Options)
 	return err
 }
@@ -203,7 +203,7 @@ func (s *Server) createImage(c echo.Context, a fleet.Actor, in imageForm) (end, 
 	id, _, err := s.Control.AddImage(c.Request().Context(), a, control.NewImage{
 		Name: strings.TrimSpace(in.Name), ProjectID: fleet.ProjectID(in.Owner), Description: strings.TrimSpace(in.Description), OS: in.os(), Public: in.Public != "", Source: source,
 	})
-	return leave(views.ImagePath(id)), err
+	return redirect(views.ImagePath(id)), err
 }
 
 // askOfImage is a dialog about one image. fill prepares the form where it is shown first.
@@ -266,7 +266,7 @@ func (s *Server) editImage(c echo.Context, a fleet.Actor, in imageForm) (end, er
 
 func (s *Server) deleteImage(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
 	_, err := s.Control.DeleteImage(c.Request().Context(), a, imageIn(c), in.Confirm, in.Files != "")
-	return leave("/images"), err
+	return redirect("/images"), err
 }
 
 type copyForm struct {

@@ -84,5 +84,5 @@ func (s *Server) hostNamed(ctx context.Context, a fleet.Actor, name string) (*fl
 }
 
 func (s *Server) revokeJoinToken(c echo.Context, a fleet.Actor, _ none) (end, error) {
-	return leave("/hosts/join"), s.Control.RevokeJoinToken(c.Request().Context(), a, fleet.JoinTokenID(c.Param("id")))
+	return redirect("/hosts/join"), s.Control.RevokeJoinToken(c.Request().Context(), a, fleet.JoinTokenID(c.Param("id")))
 }

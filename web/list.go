@@ -34,8 +34,8 @@ func queryOf(c echo.Context) fleet.Query {
 func (s *Server) listOf(c echo.Context, name, sort string, columns kit.Columns, f kit.Filter) kit.List {
 	link := kit.Link{Path: "/" + name, Query: c.QueryParams()}.Without("tree", "dock", "group")
 	f.Link, f.Value = link, c.QueryParam("filter")
-	if f.Noun == "" {
-		f.Noun = name
+	if f.Type == "" {
+		f.Type = name
 	}
 	if chosen := c.QueryParam("sort"); chosen != "" {
 		sort = chosen

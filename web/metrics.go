@@ -17,8 +17,8 @@ import (
 	"quantix/internal/auth"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/internal/pair"
 	"quantix/internal/policy"
+	"quantix/internal/relay"
 	"quantix/internal/wire"
 )
 
@@ -64,8 +64,8 @@ func (s *Server) newMetrics() *metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests, m.claims, m.jobs,
 		openJobs{s.Control}, certificateEnds(func() []auth.Validity { return s.Certificates() }),
 		gauge("quantix_claims_parked", "Agents that wait for work.", func() float64 { return float64(m.parked.Load()) }),
-		gauge("quantix_consoles_open", "Consoles with both ends.", func() float64 { open, _ := s.pairs.Counts(pair.Console); return float64(open) }),
-		gauge("quantix_consoles_waiting", "Ends of consoles that wait for the other one.", func() float64 { _, waiting := s.pairs.Counts(pair.Console); return float64(waiting) }),
+		gauge("quantix_consoles_open", "Consoles with both ends.", func() float64 { open, _ := s.pairs.Counts(relay.Console); return float64(open) }),
+		gauge("quantix_consoles_waiting", "Ends of consoles that wait for the other one.", func() float64 { _, waiting := s.pairs.Counts(relay.Console); return float64(waiting) }),
 	)
 	if s.Pool != nil {
 		m.registry.MustRegister(poolMetrics(s.Pool)...)

@@ -44,7 +44,7 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how aske
 	}
 	p := networkview.Page{Actor: a, Link: linkOf(c), Tab: tab, Network: n, Now: time.Now()}
 	if tab == "hosts" && target(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
-		if p.Cells, err = cellsOf(c, n.Health.Tones, func(q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
+		if p.Statuses, err = statusesOf(c, n.Health.SeverityCounts, func(q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
 			return s.Control.NetworkHosts(ctx, a, n.ID, q)
 		}); err != nil {
 			return err
@@ -82,14 +82,14 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how aske
 	if tab == "grants" && n.Restricted && policy.May(a, policy.InfraChange, "") {
 		p.Grant.Errors = how.errors
 		projects := pick{
-			noun: "grants", of: string(n.ID), now: []string{networkview.GrantAll}, page: "/networks/" + string(n.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+			typ: "grants", of: string(n.ID), now: []string{networkview.GrantAll}, page: "/networks/" + string(n.ID) + "?tab=grants", all: c.QueryParam("all") != "",
 		}
 		if p.Grant.Projects, err = s.choose(ctx, a, projects); err != nil {
 			return err
 		}
 	}
 	status := how.status
-	if p.Cells.Error != "" {
+	if p.Statuses.Error != "" {
 		status = http.StatusUnprocessableEntity
 	}
 	return s.showAs(c, status, a, networkFrame(n), networkview.Show(p))

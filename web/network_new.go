@@ -115,7 +115,7 @@ func (s *Server) askNetwork(c echo.Context, a fleet.Actor, in networkForm, how a
 	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, func(h fleet.Host) []kit.Lack { return networkview.Lacks(h, "") }); err != nil {
 		return err
 	}
-	if f.Labels, err = s.newLabels(c.Request().Context(), a, fleet.NounNetwork, in.Selector, how); err != nil {
+	if f.Labels, err = s.newLabels(c.Request().Context(), a, fleet.TypeNetwork, in.Selector, how); err != nil {
 		return err
 	}
 	return s.showAs(c, how.status, a, shell.Frame{Title: "New network"}, networkview.New(f))
@@ -132,5 +132,5 @@ func (s *Server) createNetwork(c echo.Context, a fleet.Actor, in networkForm) (e
 		return nil, merge(&checks, all.Err())
 	}
 	n, err := s.Control.CreateNetwork(c.Request().Context(), a, ask)
-	return leave(views.NetworkPath(n.ID)), err
+	return redirect(views.NetworkPath(n.ID)), err
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views/kit"
@@ -55,7 +55,7 @@ func (s *Server) networksInFull(ctx context.Context, a fleet.Actor, q fleet.Quer
 		if len(n.Hosts) == n.Health.Hosts {
 			continue
 		}
-		n.Hosts, err = browse.Every(ctx, a, fleet.Query{}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
+		n.Hosts, err = query.Every(ctx, a, fleet.Query{}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
 			return s.Control.NetworkHosts(ctx, a, n.ID, q)
 		})
 		if err != nil {

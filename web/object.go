@@ -29,14 +29,14 @@ func linkOf(c echo.Context) kit.Link {
 	return kit.Link{Path: c.Request().URL.Path, Query: c.QueryParams()}.Without("tree", "dock")
 }
 
-// cellsOf is the page of a matrix that the address asks for, under counters of all its cells. A filter that cannot be understood is no
+// statusesOf is the page of a matrix that the address asks for, under counters of all its cells. A filter that cannot be understood is no
 // error: the page explains it.
-func cellsOf[T any](c echo.Context, tones fleet.Tones, list func(fleet.Query) (fleet.Page[T], error)) (kit.Cells[T], error) {
+func statusesOf[T any](c echo.Context, tones fleet.SeverityCounts, list func(fleet.Query) (fleet.Page[T], error)) (kit.HostStatuses[T], error) {
 	q := queryOf(c)
-	q.Sort, q.Limit = "", kit.CellsShown
+	q.Sort, q.Limit = "", kit.HostStatusesShown
 	page, err := list(q)
 	wrong, err := wrongFilter(err)
-	return kit.Cells[T]{Items: page.Items, Tones: tones, Prev: page.Prev, Next: page.Next, Filter: q.Filter, Error: wrong}, err
+	return kit.HostStatuses[T]{Items: page.Items, SeverityCounts: tones, Prev: page.Prev, Next: page.Next, Filter: q.Filter, Error: wrong}, err
 }
 
 // getting reads the object with that id, for those who may see it.

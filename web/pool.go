@@ -6,7 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -30,13 +30,13 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	p := poolview.Page{Actor: a, Link: linkOf(c), Tab: tab, Now: time.Now()}
-	id, q := fleet.PoolID(c.Param("id")), fleet.Query{Limit: kit.CellsShown}
+	id, q := fleet.PoolID(c.Param("id")), fleet.Query{Limit: kit.HostStatusesShown}
 	if tab == "health" {
-		p.Cells, err = cellsOf(c, fleet.Tones{}, func(q fleet.Query) (page fleet.Page[fleet.PoolHost], err error) {
+		p.Statuses, err = statusesOf(c, fleet.SeverityCounts{}, func(q fleet.Query) (page fleet.Page[fleet.PoolHost], err error) {
 			p.Pool, page, err = s.Control.PoolMatrix(ctx, a, id, q)
 			return page, err
 		})
-		p.Cells.Tones = p.Pool.Health.Tones
+		p.Statuses.SeverityCounts = p.Pool.Health.SeverityCounts
 	} else {
 		p.Pool, _, err = s.Control.PoolMatrix(ctx, a, id, q)
 	}
@@ -56,8 +56,8 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	if err := s.fillPool(c, a, &p); err != nil {
 		return err
 	}
-	if p.Cells.Error != "" {
-		p.Filter.Error = p.Cells.Error
+	if p.Statuses.Error != "" {
+		p.Filter.Error = p.Statuses.Error
 	}
 	f := poolFrame(p.Pool)
 	if tab == "volumes" && policy.May(a, policy.InfraChange, "") {
@@ -67,9 +67,9 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 }
 
 // countWords are the counts as the tabs say them. Who does not see all projects is told of volumes only where they are listed.
-func countWords(a fleet.Actor, n browse.PoolCounts) poolview.Counts {
+func countWords(a fleet.Actor, n query.PoolCounts) poolview.Counts {
 	out := poolview.Counts{VMs: strconv.Itoa(n.VMs)}
-	if n.VMs == browse.MostCounted {
+	if n.VMs == query.MaxCounted {
 		out.VMs += "+"
 	}
 	if policy.AllProjects(a) {
@@ -84,7 +84,7 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 	q := queryOf(c)
 	switch p.Tab {
 	case "vms":
-		p.Filter = kit.Filter{Link: p.Link, Noun: "vms", Label: "Filter VMs", Value: q.Filter, Placeholder: "host:h1 phase:running name:web*"}
+		p.Filter = kit.Filter{Link: p.Link, Type: "vms", Label: "Filter VMs", Value: q.Filter, Placeholder: "host:h1 phase:running name:web*"}
 		vms, err := s.Control.PoolVMs(ctx, a, p.Pool.ID, q)
 		p.Filter.Error, err = wrongFilter(err)
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
@@ -114,7 +114,7 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 }
 
 // volumeRows makes the table's rows.
-func volumeRows(volumes []browse.VolumeOn) (rows []poolview.VolumeRow) {
+func volumeRows(volumes []query.VolumeOn) (rows []poolview.VolumeRow) {
 	for _, v := range volumes {
 		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit, Orphan: v.Orphan, FetchUntil: v.FetchUntil, Can: v.Actions}
 		if !v.Shared && len(v.Hosts) > 0 {

@@ -11,7 +11,7 @@ import (
 
 // poolGrid is the page of all pools on all hosts.
 func (s *Server) poolGrid(c echo.Context, a fleet.Actor) (err error) {
-	g, hosts, pools := gridOf(c, fleet.NounPool, poolview.GridHosts, poolview.GridPools)
+	g, hosts, pools := gridOf(c, fleet.TypePool, poolview.GridHosts, poolview.GridPools)
 	p := poolview.GridPage{Actor: a, Grid: g}
 	p.On, err = s.Control.PoolGrid(c.Request().Context(), a, hosts, pools)
 	if p.Filter.Error, err = wrongFilter(err); err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	gridCell = regexp.MustCompile(`<td class="box"><a class="([a-z]*)" href="([^"]*)" title="([^"]*)"`)
-	gridMore = regexp.MustCompile(`href="(/pools/matrix\?pools=[^"]*)"`)
+	gridStatus = regexp.MustCompile(`<td class="box"><a class="([a-z]*)" href="([^"]*)" title="([^"]*)"`)
+	gridMore   = regexp.MustCompile(`href="(/pools/matrix\?pools=[^"]*)"`)
 )
 
 // All pools on all hosts stand on one page: what each host says, what a silent one does not, and nothing where a pool is not assigned.
@@ -36,7 +36,7 @@ func TestAllPoolsOnAllHosts(t *testing.T) {
 		{"unknown", cell(slow, "host-3"), "slow on host-3: Unknown"},
 	}
 	a := b.get("/pools/matrix").is(t, http.StatusOK)
-	got := gridCell.FindAllStringSubmatch(a.body, -1)
+	got := gridStatus.FindAllStringSubmatch(a.body, -1)
 	if len(got) != len(want) {
 		t.Fatalf("%d cells: %v", len(got), got)
 	}
@@ -47,7 +47,7 @@ func TestAllPoolsOnAllHosts(t *testing.T) {
 		b.get(got[i][2]).is(t, http.StatusOK).has(t, "host-")
 	}
 	a = b.get("/pools/matrix?filter="+url.QueryEscape("name:host-3")).is(t, http.StatusOK)
-	if got := gridCell.FindAllStringSubmatch(a.body, -1); len(got) != 1 || got[0][3] != want[3][2] {
+	if got := gridStatus.FindAllStringSubmatch(a.body, -1); len(got) != 1 || got[0][3] != want[3][2] {
 		t.Errorf("of one host: %v", got)
 	}
 	b.get("/pools/matrix?filter=name:nobody").is(t, http.StatusOK).has(t, "No host matches")

@@ -8,7 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -44,7 +44,7 @@ func (s *Server) askPool(c echo.Context, a fleet.Actor, in poolForm, how asked) 
 	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, func(h fleet.Host) []kit.Lack { return poolview.Lacks(h, "") }); err != nil {
 		return err
 	}
-	if f.Labels, err = s.newLabels(c.Request().Context(), a, fleet.NounPool, in.Selector, how); err != nil {
+	if f.Labels, err = s.newLabels(c.Request().Context(), a, fleet.TypePool, in.Selector, how); err != nil {
 		return err
 	}
 	return s.showAs(c, how.status, a, shell.Frame{Title: "New pool"}, poolview.New(f))
@@ -52,7 +52,7 @@ func (s *Server) askPool(c echo.Context, a fleet.Actor, in poolForm, how asked) 
 
 // hostChoices are the hosts to tick, but those that have it already and keep it, each with what it lacks; nil: none has it, and none lacks anything.
 func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, chosen []fleet.HostID, have func(fleet.HostID) bool, lacks func(fleet.Host) []kit.Lack) ([]kit.HostChoice, error) {
-	hosts, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListHosts)
+	hosts, err := query.Every(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {
 		return nil, err
 	}
@@ -76,5 +76,5 @@ func (s *Server) createPool(c echo.Context, a fleet.Actor, in poolForm) (end, er
 		want.Secret = in.Secret
 	}
 	pool, err := s.Control.CreatePool(c.Request().Context(), a, want)
-	return leave(views.PoolPath(pool.ID)), err
+	return redirect(views.PoolPath(pool.ID)), err
 }

@@ -27,7 +27,7 @@ var poolHead = []string{
 
 func poolRow(v fleet.PoolView) []string {
 	return []string{
-		string(v.ID), v.Name, string(v.Spec.Kind), poolview.Source(v.Spec), strconv.FormatBool(v.Spec.Shared), string(v.Health.Tone), v.Health.Summary,
+		string(v.ID), v.Name, string(v.Spec.Kind), poolview.Source(v.Spec), strconv.FormatBool(v.Spec.Shared), string(v.Health.Severity), v.Health.Summary,
 		strconv.FormatInt(v.Health.CapacityBytes, 10), strconv.FormatInt(v.Health.UsedBytes, 10), strconv.FormatInt(v.Health.AvailableBytes, 10),
 		v.Spec.Description, v.CreatedAt.UTC().Format(time.RFC3339),
 	}

@@ -21,7 +21,7 @@ func (s *Server) portGroups(c echo.Context, a fleet.Actor, id fleet.NetworkID) (
 	if t.All, err = s.Control.PortGroups(ctx, a, id); err != nil || !policy.May(a, policy.InfraChange, "") {
 		return t, err
 	}
-	t.Projects, err = s.choose(ctx, a, pick{noun: "group-grants", page: groupsTab(c), all: c.QueryParam("all") != ""})
+	t.Projects, err = s.choose(ctx, a, pick{typ: "group-grants", page: groupsTab(c), all: c.QueryParam("all") != ""})
 	return t, err
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -41,7 +41,7 @@ func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how a
 		p.Members = append(p.Members, peopleview.MemberRow{UserID: m.UserID, Name: m.Name, Role: m.Role})
 	}
 	if policy.May(a, policy.Manage, "") {
-		users := pick{noun: "members", of: string(id), now: []string{in.User}, page: "/projects/" + string(id), all: c.QueryParam("all") != ""}
+		users := pick{typ: "members", of: string(id), now: []string{in.User}, page: "/projects/" + string(id), all: c.QueryParam("all") != ""}
 		if p.Add.Users, err = s.choose(ctx, a, users); err != nil {
 			return err
 		}
@@ -63,8 +63,8 @@ type projectForm struct {
 	Network     string `form:"defaultNetworkId"`
 }
 
-func (in projectForm) input() people.ProjectInput {
-	return people.ProjectInput{
+func (in projectForm) input() identity.ProjectInput {
+	return identity.ProjectInput{
 		Name: strings.TrimSpace(in.Name), Description: in.Description, DefaultPoolID: fleet.PoolID(in.Pool), DefaultNetworkID: fleet.NetworkID(in.Network),
 	}
 }
@@ -85,8 +85,8 @@ func (s *Server) askProject(c echo.Context, a fleet.Actor, in projectForm, how a
 	out := peopleview.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Pool: in.Pool, Network: in.Network, Errors: how.errors}
 	page, all := views.ProjectPath(id, "edit"), c.QueryParam("all") != ""
 	var err error
-	if out.Pools, err = s.choose(ctx, a, pick{noun: "default-pools", now: []string{in.Pool}, page: page, all: all}); err == nil {
-		out.Networks, err = s.choose(ctx, a, pick{noun: "default-networks", of: string(id), now: []string{in.Network}, page: page, all: all})
+	if out.Pools, err = s.choose(ctx, a, pick{typ: "default-pools", now: []string{in.Pool}, page: page, all: all}); err == nil {
+		out.Networks, err = s.choose(ctx, a, pick{typ: "default-networks", of: string(id), now: []string{in.Network}, page: page, all: all})
 	}
 	if err != nil {
 		return err
@@ -96,12 +96,12 @@ func (s *Server) askProject(c echo.Context, a fleet.Actor, in projectForm, how a
 
 func (s *Server) createProject(c echo.Context, a fleet.Actor, in projectForm) (end, error) {
 	p, err := s.Control.CreateProject(c.Request().Context(), a, in.input())
-	return leave(views.ProjectPath(p.ID)), err
+	return redirect(views.ProjectPath(p.ID)), err
 }
 
 func (s *Server) editProject(c echo.Context, a fleet.Actor, in projectForm) (end, error) {
 	p, err := s.Control.UpdateProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")), in.input())
-	return leave(views.ProjectPath(p.ID)), err
+	return redirect(views.ProjectPath(p.ID)), err
 }
 
 func (s *Server) askDeleteProject() asking[none] {
@@ -109,5 +109,5 @@ func (s *Server) askDeleteProject() asking[none] {
 }
 
 func (s *Server) deleteProject(c echo.Context, a fleet.Actor, _ none) (end, error) {
-	return leave("/projects"), s.Control.DeleteProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")))
+	return redirect("/projects"), s.Control.DeleteProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")))
 }

@@ -3,14 +3,14 @@ package web
 import (
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	peopleview "quantix/views/people"
 	"quantix/views/shell"
 )
 
 func (s *Server) listProjects(c echo.Context, a fleet.Actor) error {
-	projects, err := browse.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
+	projects, err := query.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return err
 	}

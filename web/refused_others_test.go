@@ -97,7 +97,7 @@ func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
 		default:
 			t.Fatalf("%s: no value of it is known", f.Name)
 		}
-		s, says := sent{"spec." + f.Name: value}, "Only those who may change infrastructure choose "+f.Noun
+		s, says := sent{"spec." + f.Name: value}, "Only those who may change infrastructure choose "+f.Type
 		switch f.Name {
 		case "boot.initrd", "boot.cmdline":
 			s["spec.boot.kernel"] = r.volume("vmlinuz")

@@ -40,13 +40,13 @@ func (c refusal) as(status int) refusal {
 type how int
 
 const (
-	both     how = iota // a new VM, and an edit of one that is off
-	created             // a new VM alone
-	edited              // an edit alone
-	onlineVM            // an edit of a VM that is on
-	series              // several VMs
-	tenant              // a new VM, by who runs no hosts
-	tenants             // an edit, likewise
+	both      how = iota // a new VM, and an edit of one that is off
+	created              // a new VM alone
+	edited               // an edit alone
+	onlineVM             // an edit of a VM that is on
+	bulkNames            // several VMs
+	tenant               // a new VM, by who runs no hosts
+	tenants              // an edit, likewise
 )
 
 // refusing is a portal with what refused requests name.
@@ -236,7 +236,7 @@ func (r *refusing) tried(t *testing.T, c refusal, off, on map[string]any) {
 		r.refuses(t, c, r.admin, "PATCH", one+string(r.off), off)
 	case onlineVM:
 		r.refuses(t, c, r.admin, "PATCH", one+string(r.on), on)
-	case series:
+	case bulkNames:
 		r.refuses(t, c, r.admin, "POST", all+"/series", r.fresh)
 	case tenant:
 		r.refuses(t, c, r.tenant, "POST", all, r.fresh)

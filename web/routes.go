@@ -51,13 +51,13 @@ func (k kind) lasts() bool { return k == stream || k == socket || k == inflow ||
 func (k kind) byToken() bool { return k == api || k == socket || k == tokenInflow }
 
 // anyone marks a route that asks for no right; control still refuses what the actor may not do.
-const anyone policy.Right = ""
+const anyone policy.Permission = ""
 
 // route is one line of the table. handle is nil where the API's own router holds the handler, and for the claim: see addForAgents.
 type route struct {
 	method, path string
 	kind         kind
-	right        policy.Right
+	right        policy.Permission
 	handle       handler
 }
 
@@ -137,8 +137,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/guest/guestpassword", page, policy.VMChange, submit(s.setGuestPassword, s.askGuestPassword)},
 		{get, "/vms/:id/guest/exec", page, policy.VMChange, ask(s.askExec)},
 		{post, "/vms/:id/guest/exec", page, policy.VMChange, submit(s.runProgram, s.askExec)},
-		{get, "/vms/:id/guard", page, policy.VMChange, ask(s.askGuard)},
-		{post, "/vms/:id/guard", page, policy.VMChange, submit(s.guardVM, s.askGuard)},
+		{get, "/vms/:id/guard", page, policy.VMChange, ask(s.askProtection)},
+		{post, "/vms/:id/guard", page, policy.VMChange, submit(s.guardVM, s.askProtection)},
 		{get, "/vms/:id/disks/detach", page, policy.VMChange, ask(s.askDetachDisk)},
 		{post, "/vms/:id/disks/detach", page, policy.VMChange, submit(s.detachDisk, s.askDetachDisk)},
 		{get, "/vms/:id/disks/replace", page, policy.VMChange, ask(s.askReplaceDisk)},
@@ -147,8 +147,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/disks/image", page, policy.VMChange, submit(s.imageOfDisk, s.askDiskImage)},
 		{get, "/vms/:id/template", page, policy.VMChange, ask(s.askTemplateOf)},
 		{post, "/vms/:id/template", page, policy.VMChange, submit(s.templateOfVM, s.askTemplateOf)},
-		{get, "/vms/:id/leave", page, policy.InfraChange, ask(s.askLeave)},
-		{post, "/vms/:id/leave", page, policy.InfraChange, submit(s.leaveVM, s.askLeave)},
+		{get, "/vms/:id/leave", page, policy.InfraChange, ask(s.askMigrate)},
+		{post, "/vms/:id/leave", page, policy.InfraChange, submit(s.migrateVM, s.askMigrate)},
 		{get, "/vms/:id/disks/grow", page, policy.VMChange, ask(s.askGrowDisk)},
 		{post, "/vms/:id/disks/grow", page, policy.VMChange, submit(s.growDisk, s.askGrowDisk)},
 		{get, "/vms/:id/disks/move", page, policy.InfraChange, ask(s.askMoveDisk)},
@@ -170,8 +170,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/snapshots/:snapshot/delete", page, policy.VMChange, submit(s.deleteSnapshot, s.askDeleteSnapshot)},
 		{get, "/vms/:id/first-boot", page, policy.VMChange, ask(s.askFirstBoot)},
 		{post, "/vms/:id/first-boot", page, policy.VMChange, submit(s.setFirstBoot, s.askFirstBoot)},
-		{post, "/vms/:id/takeover", page, policy.VMChange, button(s.takeOverVM)},
-		{post, "/vms/:id/putback", page, policy.VMChange, button(s.putBackVM)},
+		{post, "/vms/:id/takeover", page, policy.VMChange, button(s.acceptDriftOfVM)},
+		{post, "/vms/:id/putback", page, policy.VMChange, button(s.reapplyVM)},
 		{post, "/vms/:id/place/:host", page, policy.InfraChange, button(s.placeVM)},
 		{get, "/vms/:id/console", page, policy.VMUse, s.consolePage},
 		{post, "/vms/:id/console/ticket", page, policy.VMUse, s.consoleTicket},
@@ -257,8 +257,8 @@ func (s *Server) routes() []route {
 		{post, "/security-groups/:id/retry", page, policy.VMChange, button(s.retryGroup)},
 		{get, "/security-groups/:id/delete", page, policy.VMChange, ask(s.askDeleteGroup())},
 		{post, "/security-groups/:id/delete", page, policy.VMChange, submit(s.deleteGroup, s.askDeleteGroup())},
-		{get, "/vms/:id/filters", page, policy.VMChange, ask(s.askCard)},
-		{post, "/vms/:id/filters", page, policy.VMChange, submit(s.setCard, s.askCard)},
+		{get, "/vms/:id/filters", page, policy.VMChange, ask(s.askNIC)},
+		{post, "/vms/:id/filters", page, policy.VMChange, submit(s.setNIC, s.askNIC)},
 
 		// Networks.
 		{get, "/networks", page, policy.StorageSee, s.together(s.listNetworks)},

@@ -17,15 +17,15 @@ import (
 	"quantix/views/shell"
 )
 
-// cardForm is what may pass a network card.
-type cardForm struct {
+// nicForm is what may pass a network card.
+type nicForm struct {
 	MAC        string                  `form:"mac"`
 	Generation int64                   `form:"generation"`
 	Groups     []fleet.SecurityGroupID `form:"group"`
 	Guard      string                  `form:"guard"`
 }
 
-func (s *Server) askCard(c echo.Context, a fleet.Actor, in cardForm, how asked) error {
+func (s *Server) askNIC(c echo.Context, a fleet.Actor, in nicForm, how asked) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Server) askCard(c echo.Context, a fleet.Actor, in cardForm, how asked) 
 	if !how.again() {
 		in.MAC = c.QueryParam("mac")
 	}
-	nic := cardOf(vm, in.MAC)
+	nic := nicOf(vm, in.MAC)
 	if nic == nil {
 		return fleet.Errorf(fleet.NotFound, "The VM %s has no such network card.", vm.Name)
 	}
@@ -52,12 +52,12 @@ func (s *Server) askCard(c echo.Context, a fleet.Actor, in cardForm, how asked) 
 	if nic.DefaultGroups {
 		follow = nic.PortGroup
 	}
-	return s.showAs(c, how.status, a, vmFrame(vm), groupview.Card(groupview.CardForm{
-		Follow: follow, VM: vm, MAC: nic.MAC, Guard: in.Guard != "", May: policy.May(a, policy.InfraChange, ""), Groups: groupview.CardChoices(all, in.Groups), Errors: how.errors,
+	return s.showAs(c, how.status, a, vmFrame(vm), groupview.Card(groupview.NICForm{
+		Follow: follow, VM: vm, MAC: nic.MAC, Guard: in.Guard != "", May: policy.May(a, policy.InfraChange, ""), Groups: groupview.NICChoices(all, in.Groups), Errors: how.errors,
 	}))
 }
 
-func cardOf(vm fleet.VMView, mac string) *fleet.NIC {
+func nicOf(vm fleet.VMView, mac string) *fleet.NIC {
 	for i, n := range vm.Spec.NICs {
 		if strings.EqualFold(n.MAC, mac) {
 			return &vm.Spec.NICs[i]
@@ -66,13 +66,13 @@ func cardOf(vm fleet.VMView, mac string) *fleet.NIC {
 	return nil
 }
 
-func (s *Server) setCard(c echo.Context, a fleet.Actor, in cardForm) (end, error) {
+func (s *Server) setNIC(c echo.Context, a fleet.Actor, in nicForm) (end, error) {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
 		return nil, err
 	}
-	nic := cardOf(vm, in.MAC)
+	nic := nicOf(vm, in.MAC)
 	if nic == nil {
 		return nil, fleet.Errorf(fleet.NotFound, "The VM %s has no such network card.", vm.Name)
 	}

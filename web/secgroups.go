@@ -22,7 +22,7 @@ func groupFrame(g fleet.SecurityGroupView) shell.Frame { return shell.Frame{Titl
 
 func (s *Server) listSecurityGroups(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter security groups", Placeholder: "name:web*"}
-	p := &groupview.ListPage{List: s.listOf(c, fleet.NounSecurityGroup.Is().Plural, "name", groupview.Columns, f), Actor: a}
+	p := &groupview.ListPage{List: s.listOf(c, fleet.TypeSecurityGroup.Is().Plural, "name", groupview.Columns, f), Actor: a}
 	if p.Groups, err = fill(c, a, &p.List, queryOf(c), s.Control.ListSecurityGroups); err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ var groupHead = []string{"id", "name", "project", "rules", "cards", "hosts", "ho
 
 func groupRow(g fleet.SecurityGroupView) []string {
 	return []string{
-		string(g.ID), g.Name, g.ProjectName, strconv.Itoa(len(g.Spec.Rules)), strconv.Itoa(g.Cards), strconv.Itoa(len(g.Hosts)), strconv.Itoa(g.Tones.Bad),
+		string(g.ID), g.Name, g.ProjectName, strconv.Itoa(len(g.Spec.Rules)), strconv.Itoa(g.NICs), strconv.Itoa(len(g.Hosts)), strconv.Itoa(g.SeverityCounts.Bad),
 		g.Spec.Description, g.CreatedAt.UTC().Format(time.RFC3339),
 	}
 }
@@ -50,7 +50,7 @@ type groupForm struct {
 
 func (s *Server) askSecurityGroup(c echo.Context, a fleet.Actor, in groupForm, how asked) (err error) {
 	f := groupview.Form{Name: in.Name, Project: string(in.Project), Description: in.Description, Errors: how.errors}
-	projects := pick{noun: "projects", now: []string{f.Project}, page: "/security-groups/new", all: c.QueryParam("all") != ""}
+	projects := pick{typ: "projects", now: []string{f.Project}, page: "/security-groups/new", all: c.QueryParam("all") != ""}
 	if f.Projects, err = s.choose(c.Request().Context(), a, projects); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *Server) createSecurityGroup(c echo.Context, a fleet.Actor, in groupForm
 	g, err := s.Control.CreateSecurityGroup(c.Request().Context(), a, control.CreateSecurityGroup{
 		ProjectID: in.Project, Name: strings.TrimSpace(in.Name), Spec: fleet.SecurityGroupSpec{Description: in.Description},
 	})
-	return leave(views.SecurityGroupPath(g.ID)), err
+	return redirect(views.SecurityGroupPath(g.ID)), err
 }
 
 func (s *Server) askGroupEdit(c echo.Context, a fleet.Actor, in groupForm, how asked) error {
@@ -91,7 +91,7 @@ func (s *Server) editGroup(c echo.Context, a fleet.Actor, in groupForm) (end, er
 	name, spec := strings.TrimSpace(in.Name), g.Spec
 	spec.Description = in.Description
 	_, err = s.Control.UpdateSecurityGroup(ctx, a, g.ID, control.UpdateSecurityGroup{Name: &name, Spec: &spec, IfGeneration: g.Generation})
-	return leave(views.SecurityGroupPath(g.ID)), err
+	return redirect(views.SecurityGroupPath(g.ID)), err
 }
 
 func (s *Server) askDeleteGroup() asking[none] {
@@ -99,7 +99,7 @@ func (s *Server) askDeleteGroup() asking[none] {
 }
 
 func (s *Server) deleteGroup(c echo.Context, a fleet.Actor, _ none) (end, error) {
-	return leave("/security-groups"), s.Control.DeleteSecurityGroup(c.Request().Context(), a, securityGroupOf(c))
+	return redirect("/security-groups"), s.Control.DeleteSecurityGroup(c.Request().Context(), a, securityGroupOf(c))
 }
 
 func (s *Server) retryGroup(c echo.Context, a fleet.Actor, _ none) (end, error) {

@@ -19,7 +19,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
-	"quantix/internal/pair"
+	"quantix/internal/relay"
 )
 
 // Options are what the server is made of. All but TrustedProxies, Ready, Certificates and Log are needed.
@@ -46,13 +46,13 @@ type Server struct {
 	agents  *echo.Echo
 	table   map[string]route // by method and path
 	streams streamCount
-	turns   *turns
+	turns   *limiter
 	parts   parts
-	pace    *pace
+	pace    *refreshRate
 
 	refreshes chan struct{} // has room for those that are answered at the same time
 
-	pairs   *pair.Broker
+	pairs   *relay.Broker
 	seats   seats
 	metrics *metrics
 
@@ -67,7 +67,7 @@ func New(o Options) *Server {
 	if o.Certificates == nil {
 		o.Certificates = func() []auth.Validity { return nil }
 	}
-	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), parts: parts{asked: map[question]*askers{}}, pace: newPace(), refreshes: make(chan struct{}, refreshesAtOnce()), pairs: pair.New(consoles, uploads, downloads, relayed(o.RelayBytes))}
+	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), parts: parts{asked: map[question]*askers{}}, pace: newPace(), refreshes: make(chan struct{}, refreshesAtOnce()), pairs: relay.New(consoles, uploads, downloads, relayed(o.RelayBytes))}
 	s.metrics = s.newMetrics()
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
 		// A proxy may hand on another Host than the one browsers see. An address that is no origin is simply not added.

@@ -22,10 +22,10 @@ func (s *Server) listStartImages(c echo.Context, a fleet.Actor) (err error) {
 		return err
 	}
 	if target(c) == "" { // the rows follow; what is chosen above them stays
-		if p.Pools, err = s.choose(ctx, a, pick{noun: "pools", page: imageview.StartPath(), all: all}); err != nil {
+		if p.Pools, err = s.choose(ctx, a, pick{typ: "pools", page: imageview.StartPath(), all: all}); err != nil {
 			return err
 		}
-		if p.Hosts, err = s.choose(ctx, a, pick{noun: "hosts", page: imageview.StartPath(), all: all}); err != nil {
+		if p.Hosts, err = s.choose(ctx, a, pick{typ: "hosts", page: imageview.StartPath(), all: all}); err != nil {
 			return err
 		}
 	} else if p.Pools.Options, err = s.poolOptions(ctx, a, pick{}); err != nil {

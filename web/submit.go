@@ -80,8 +80,8 @@ func stay(back, text string) end {
 	}
 }
 
-// leave brings the person to another page.
-func leave(to string) end {
+// redirect brings the person to another page.
+func redirect(to string) end {
 	return func(c echo.Context) error {
 		if !isHX(c) {
 			return c.Redirect(http.StatusSeeOther, to)

@@ -56,7 +56,7 @@ func TestSubmit(t *testing.T) {
 			if in.Name != "ann" {
 				t.Errorf("%s: read %+v", x.name, in)
 			}
-			return leave("/greeted"), x.err
+			return redirect("/greeted"), x.err
 		}
 		err := submit(do, x.show)(echo.New().NewContext(r, w), fleet.Actor{})
 		if err != x.refused { //nolint:errorlint // the very error must come through

@@ -8,7 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 	"quantix/views/shell"
@@ -19,7 +19,7 @@ const fewProjects = 12
 
 // switchProject offers the projects to cut lists to: in the top bar's menu, and as a page without scripts.
 func (s *Server) switchProject(c echo.Context, a fleet.Actor) error {
-	all, err := browse.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
+	all, err := query.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (s *Server) stepsPage(c echo.Context, a fleet.Actor, f shell.Frame, p taskv
 	if !policy.May(a, policy.InfraSee, "") {
 		columns = columns.Hostless()
 	}
-	filter := kit.Filter{Noun: "tasks", Label: "Filter results", Placeholder: "state:failed target:web-01"}
+	filter := kit.Filter{Type: "tasks", Label: "Filter results", Placeholder: "state:failed target:web-01"}
 	p.Steps = &taskview.ListPage{List: s.listOf(c, "tasks/"+string(p.Task.ID), "created", columns, filter)}
 	q := queryOf(c)
 	q.Filter, q.Sort, q.Project = strings.TrimSpace("parent:"+string(p.Task.ID)+" "+q.Filter), "created", ""

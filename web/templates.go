@@ -71,7 +71,7 @@ func (s *Server) showTemplate(c echo.Context, a fleet.Actor, tab string, how ask
 	p := templateview.Page{Actor: a, Link: linkOf(c), Tab: tab, Template: v, Now: time.Now(), Errors: how.errors}
 	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
 		projects := pick{
-			noun: "template-grants", of: string(v.ID), now: []string{templateview.GrantAll}, page: "/templates/" + string(v.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+			typ: "template-grants", of: string(v.ID), now: []string{templateview.GrantAll}, page: "/templates/" + string(v.ID) + "?tab=grants", all: c.QueryParam("all") != "",
 		}
 		if p.Projects, err = s.choose(ctx, a, projects); err != nil {
 			return err
@@ -157,12 +157,12 @@ func (s *Server) templateOfVM(c echo.Context, a fleet.Actor, in templateForm) (e
 	of := control.OfVM{VMID: fleet.VMID(c.Param("id")), OfImages: in.Disks == "images", Note: strings.TrimSpace(in.Note)}
 	if to := fleet.TemplateID(in.To); to != "" {
 		_, err := s.Control.AddTemplateVersion(ctx, a, to, of)
-		return leave(views.TemplatePath(to)), err
+		return redirect(views.TemplatePath(to)), err
 	}
 	id, _, err := s.Control.AddTemplate(ctx, a, control.NewTemplate{
 		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), OS: in.os(), OfVM: of,
 	})
-	return leave(views.TemplatePath(id)), err
+	return redirect(views.TemplatePath(id)), err
 }
 
 // askOfTemplate is a dialog about one template, or about the version that the address names.
@@ -208,7 +208,7 @@ func (s *Server) editTemplate(c echo.Context, a fleet.Actor, in templateForm) (e
 
 func (s *Server) deleteTemplate(c echo.Context, a fleet.Actor, in templateForm) (end, error) {
 	_, err := s.Control.DeleteTemplate(c.Request().Context(), a, templateIn(c), in.Confirm)
-	return leave("/templates"), err
+	return redirect("/templates"), err
 }
 
 type deprecateForm struct {

@@ -198,7 +198,7 @@ func TestRightsThatDifferAreNotTheSame(t *testing.T) {
 
 func TestThePaceFollowsTheLoad(t *testing.T) {
 	t.Parallel()
-	p := &pace{budget: 0.25}
+	p := &refreshRate{budget: 0.25}
 	now := time.Now()
 	p.at(now)
 	load := func(cores float64) (gap, spread time.Duration) {
@@ -208,7 +208,7 @@ func TestThePaceFollowsTheLoad(t *testing.T) {
 		p.spent(time.Duration(cores * float64(window)))
 		return p.at(now)
 	}
-	if gap, spread := load(0.01); gap != nounGap || spread > 50*time.Millisecond {
+	if gap, spread := load(0.01); gap != typeGap || spread > 50*time.Millisecond {
 		t.Errorf("with little to do: every %s, spread over %s", gap, spread)
 	}
 	// A thousand pages whose refreshes take a second of one processor altogether, however far apart they are.
@@ -229,7 +229,7 @@ func TestThePaceFollowsTheLoad(t *testing.T) {
 	for range 20 {
 		gap, _ = load(0)
 	}
-	if gap != nounGap {
+	if gap != typeGap {
 		t.Errorf("when it is over: every %s", gap)
 	}
 }

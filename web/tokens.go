@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	peopleview "quantix/views/people"
 	"quantix/views/shell"
@@ -37,7 +37,7 @@ func (s *Server) tokensPage(c echo.Context, a fleet.Actor, in tokenForm, how ask
 }
 
 func (s *Server) showTokens(c echo.Context, a fleet.Actor, status int, made *fleet.Token, f peopleview.TokenForm) error {
-	tokens, err := browse.Every(c.Request().Context(), a, fleet.Query{Sort: "-created"}, s.Control.ListTokens)
+	tokens, err := query.Every(c.Request().Context(), a, fleet.Query{Sort: "-created"}, s.Control.ListTokens)
 	if err != nil {
 		return err
 	}
@@ -63,12 +63,12 @@ func (s *Server) askDeleteToken() asking[none] {
 }
 
 func (s *Server) deleteToken(c echo.Context, a fleet.Actor, _ none) (end, error) {
-	return leave("/account/tokens"), s.Control.DeleteToken(c.Request().Context(), a, fleet.TokenID(c.Param("id")))
+	return redirect("/account/tokens"), s.Control.DeleteToken(c.Request().Context(), a, fleet.TokenID(c.Param("id")))
 }
 
 // tokenNamed is the actor's own token of that id.
 func (s *Server) tokenNamed(ctx context.Context, a fleet.Actor, id fleet.TokenID) (fleet.Token, error) {
-	tokens, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListTokens)
+	tokens, err := query.Every(ctx, a, fleet.Query{}, s.Control.ListTokens)
 	if err != nil {
 		return fleet.Token{}, err
 	}

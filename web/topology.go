@@ -11,7 +11,7 @@ import (
 
 // networkGrid is the page of networks on hosts.
 func (s *Server) networkGrid(c echo.Context, a fleet.Actor) (err error) {
-	g, hosts, networks := gridOf(c, fleet.NounNetwork, topologyview.FleetHosts, topologyview.FleetNetworks)
+	g, hosts, networks := gridOf(c, fleet.TypeNetwork, topologyview.FleetHosts, topologyview.FleetNetworks)
 	p := topologyview.FleetPage{Actor: a, Grid: g}
 	p.On, err = s.Control.NetworkGrid(c.Request().Context(), a, hosts, networks)
 	if p.Filter.Error, err = wrongFilter(err); err != nil {

@@ -6,21 +6,21 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
-	"quantix/internal/pair"
+	"quantix/internal/relay"
 	"quantix/internal/wire"
 )
 
 // relayed is what pairs are to two hosts that do not reach each other, at that many bytes a second for all of them together.
-func relayed(bytesASecond int64) pair.Use {
-	return pair.Use{
-		Kind:   pair.Transfer,
-		Wait:   [2]time.Duration{pair.Asker: 20 * time.Second, pair.Answerer: 20 * time.Second},
-		Late:   [2]string{pair.Asker: "The other host did not come in time.", pair.Answerer: "The other host did not come in time."},
-		Left:   [2]string{pair.Asker: "The sending host ended the connection.", pair.Answerer: "The receiving host ended the connection."},
-		Silent: [2]string{pair.Asker: "The sending host is no longer heard.", pair.Answerer: "The receiving host is no longer heard."},
-		Taken:  "This transfer has its connection already.",
-		Stray:  "A transfer carries binary messages only.",
-		Pace:   pair.Pace(bytesASecond),
+func relayed(bytesASecond int64) relay.Use {
+	return relay.Use{
+		Kind:        relay.Transfer,
+		Wait:        [2]time.Duration{relay.Asker: 20 * time.Second, relay.Answerer: 20 * time.Second},
+		Late:        [2]string{relay.Asker: "The other host did not come in time.", relay.Answerer: "The other host did not come in time."},
+		Left:        [2]string{relay.Asker: "The sending host ended the connection.", relay.Answerer: "The receiving host ended the connection."},
+		Unreachable: [2]string{relay.Asker: "The sending host is no longer heard.", relay.Answerer: "The receiving host is no longer heard."},
+		Taken:       "This transfer has its connection already.",
+		Stray:       "A transfer carries binary messages only.",
+		Pace:        relay.Pace(bytesASecond),
 	}
 }
 

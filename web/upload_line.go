@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
-	"quantix/internal/pair"
 	"quantix/internal/policy"
+	"quantix/internal/relay"
 	"quantix/internal/wire"
 )
 
@@ -17,18 +17,18 @@ import (
 const uploadAnswerLimit = time.Minute
 
 // uploads is what pairs are to uploads: the portal itself brings the person's end.
-var uploads = pair.Use{
-	Kind:   pair.Upload,
-	Wait:   [2]time.Duration{pair.Asker: 15 * time.Second, pair.Answerer: 15 * time.Second},
-	Late:   [2]string{pair.Asker: "The host did not answer in time.", pair.Answerer: "Nobody continues the upload any more."},
-	Left:   [2]string{pair.Asker: "The upload was left.", pair.Answerer: "The host ended the connection."},
-	Silent: [2]string{pair.Asker: "The upload is no longer heard.", pair.Answerer: "The host is no longer heard."},
-	Taken:  "Somebody continues this upload already.",
-	Stray:  "An upload carries binary messages only.",
+var uploads = relay.Use{
+	Kind:        relay.Upload,
+	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
+	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "Nobody continues the upload any more."},
+	Left:        [2]string{relay.Asker: "The upload was left.", relay.Answerer: "The host ended the connection."},
+	Unreachable: [2]string{relay.Asker: "The upload is no longer heard.", relay.Answerer: "The host is no longer heard."},
+	Taken:       "Somebody continues this upload already.",
+	Stray:       "An upload carries binary messages only.",
 }
 
 // pieces are what uploads have in hand on this portal: one each, however large they are.
-var pieces = sync.Pool{New: func() any { return new([wire.UploadHeader + wire.MostUploadPiece]byte) }}
+var pieces = sync.Pool{New: func() any { return new([wire.UploadHeader + wire.MaxUploadPiece]byte) }}
 
 // uploadLine is a connection to the host that takes an upload in.
 type uploadLine struct {
@@ -170,7 +170,7 @@ func (l *uploadLine) lost() error {
 // send hands on what comes, piece by piece, and returns how much more the host has for good afterwards. A sender who does not read on is not
 // waited for with more than one piece in hand.
 func (l *uploadLine) send(ctx context.Context, from io.Reader) (int64, error) {
-	piece := pieces.Get().(*[wire.UploadHeader + wire.MostUploadPiece]byte)
+	piece := pieces.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
 	defer pieces.Put(piece)
 	defer context.AfterFunc(ctx, l.close)()
 	var cut error

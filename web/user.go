@@ -10,8 +10,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/auth"
-	"quantix/internal/control/browse"
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -27,8 +27,8 @@ type userForm struct {
 	Disabled string `form:"disabled"`
 }
 
-func (in userForm) input() people.UserInput {
-	return people.UserInput{Name: strings.TrimSpace(in.Name), Role: fleet.Role(in.Role), Disabled: in.Disabled != ""}
+func (in userForm) input() identity.UserInput {
+	return identity.UserInput{Name: strings.TrimSpace(in.Name), Role: fleet.Role(in.Role), Disabled: in.Disabled != ""}
 }
 
 func (in userForm) view(id fleet.UserID, how asked) peopleview.UserForm {
@@ -74,7 +74,7 @@ func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]ki
 	if len(u.Projects) == 0 {
 		return nil, roles, nil
 	}
-	projects, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
+	projects, err := query.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
 	var out []kit.Named
 	for _, p := range projects {
 		if role, ok := u.Projects[p.ID]; ok {
@@ -88,7 +88,7 @@ func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]ki
 func (s *Server) editUser(c echo.Context, a fleet.Actor, in userForm) (end, error) {
 	id := fleet.UserID(c.Param("id"))
 	_, err := s.Control.UpdateUser(c.Request().Context(), a, id, in.input())
-	return leave(views.UserPath(id)), err
+	return redirect(views.UserPath(id)), err
 }
 
 func (s *Server) askReset(c echo.Context, a fleet.Actor, _ none, how asked) error {
@@ -112,5 +112,5 @@ func (s *Server) askDeleteUser() asking[none] {
 }
 
 func (s *Server) deleteUser(c echo.Context, a fleet.Actor, _ none) (end, error) {
-	return leave("/users"), s.Control.DeleteUser(c.Request().Context(), a, fleet.UserID(c.Param("id")))
+	return redirect("/users"), s.Control.DeleteUser(c.Request().Context(), a, fleet.UserID(c.Param("id")))
 }

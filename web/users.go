@@ -5,14 +5,14 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	peopleview "quantix/views/people"
 	"quantix/views/shell"
 )
 
 func (s *Server) listUsers(c echo.Context, a fleet.Actor) error {
-	users, err := browse.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListUsers)
+	users, err := query.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListUsers)
 	if err != nil {
 		return err
 	}

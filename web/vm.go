@@ -35,7 +35,7 @@ func vmFrame(vm fleet.VMView) shell.Frame {
 // vmOf reads the VM of the address with what every tab of its page shows.
 func (s *Server) vmOf(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
-	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: actionsOf(a, vm), GuestActions: guestActionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a), MoveWhy: moveWhy(a), LeaveWhy: leaveWhy(a)}, err
+	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: actionsOf(a, vm), GuestActions: guestActionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a), MoveWhy: moveWhy(a), MigrateWhy: migrateWhy(a)}, err
 }
 
 func placeWhy(a fleet.Actor) string {
@@ -52,7 +52,7 @@ func moveWhy(a fleet.Actor) string {
 	return "Only those who may change hosts move disks between pools."
 }
 
-func leaveWhy(a fleet.Actor) string {
+func migrateWhy(a fleet.Actor) string {
 	if policy.May(a, policy.InfraChange, "") {
 		return ""
 	}
@@ -85,10 +85,10 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 			p.Pools, err = s.poolNames(ctx, a, p.VM)
 		}
 		if err == nil && len(p.VM.Spec.NICs) > 0 {
-			p.Filters, err = s.Control.CardFilters(ctx, a, p.VM.ID)
+			p.Filters, err = s.Control.NICFilters(ctx, a, p.VM.ID)
 		}
 		if err == nil {
-			p.Cards, err = s.Control.VMAddresses(ctx, a, p.VM.ID)
+			p.NICs, err = s.Control.VMAddresses(ctx, a, p.VM.ID)
 		}
 		if err == nil && p.VM.On() {
 			p.Guest, err = s.Control.VMGuest(ctx, a, p.VM.ID)
@@ -96,7 +96,7 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 		if err == nil && p.MoveWhy == "" {
 			p.Moving, err = s.Control.MovingDisks(ctx, a, p.VM.ID)
 		}
-		if err == nil && p.LeaveWhy == "" {
+		if err == nil && p.MigrateWhy == "" {
 			p.Leaving, err = s.Control.LeavingVM(ctx, a, p.VM.ID)
 		}
 	case "configure":
@@ -151,7 +151,7 @@ func (s *Server) vmMenu(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) foundVMPage(c echo.Context, a fleet.Actor) error {
-	vm, err := s.Control.GetFoundVM(c.Request().Context(), a, fleet.HostID(c.Param("host")), fleet.VMID(c.Param("id")))
+	vm, err := s.Control.GetDiscoveredVM(c.Request().Context(), a, fleet.HostID(c.Param("host")), fleet.VMID(c.Param("id")))
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ type actionForm struct {
 func (s *Server) actOnVM(c echo.Context, a fleet.Actor, in actionForm) (end, error) {
 	id := fleet.VMID(c.Param("id"))
 	job, err := s.Control.ActVM(c.Request().Context(), a, id, in.Action)
-	return stay(views.VMPath(id), in.Action.Word()+" "+job.SubjectName+": asked of "+cmp.Or(job.HostName, "its host")+"."), err
+	return stay(views.VMPath(id), in.Action.Label()+" "+job.SubjectName+": asked of "+cmp.Or(job.HostName, "its host")+"."), err
 }
 
 type deleteForm struct {
@@ -194,7 +194,7 @@ func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteForm) (end, er
 	if err == nil {
 		_, err = s.Control.DeleteVM(c.Request().Context(), a, vm.ID, in.Disks == "delete", in.Confirm)
 	}
-	return leave("/vms"), err
+	return redirect("/vms"), err
 }
 
 // notNamed refuses what a person has not confirmed by typing its name.

@@ -37,7 +37,7 @@ func (s *Server) actOnVMs(c echo.Context, a fleet.Actor, in bulkForm) (end, erro
 		return func(c echo.Context) error { return s.askOfVMs(c, a, in, first) }, nil
 	}
 	task, err := s.orderVMs(c.Request().Context(), a, in)
-	return leave(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String()), err
+	return redirect(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String()), err
 }
 
 // compareMany leads to the comparison of a selection, whose address is short: proxies refuse one of many ids.
@@ -46,9 +46,9 @@ func compareMany(ids []fleet.VMID) (end, error) {
 	case 0:
 		return nil, fleet.Errorf(fleet.Malformed, "Select two VMs to compare.")
 	case 1:
-		return leave(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).String()), nil
+		return redirect(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).String()), nil
 	case 2:
-		return leave(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).With("with", string(ids[1])).String()), nil
+		return redirect(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).With("with", string(ids[1])).String()), nil
 	}
 	return nil, fleet.Errorf(fleet.Malformed, "Two VMs are compared: select two, not %d.", len(ids))
 }
@@ -73,11 +73,11 @@ func (s *Server) orderVMs(ctx context.Context, a fleet.Actor, in bulkForm) (flee
 		})
 	case vmview.ManyMigrate:
 		var checks fleet.Checks
-		order := control.LeaveVM{HostID: fleet.HostID(in.Host), RateBytes: read(&checks, "rateBytes", in.Rate, rateOf)}
+		order := control.MigrateVM{HostID: fleet.HostID(in.Host), RateBytes: read(&checks, "rateBytes", in.Rate, rateOf)}
 		if err := checks.Err(); err != nil {
 			return fleet.Task{}, err
 		}
-		return s.Control.LeaveVMs(ctx, a, in.IDs, order)
+		return s.Control.MigrateVMs(ctx, a, in.IDs, order)
 	}
 	return s.Control.ActVMs(ctx, a, in.Action, in.IDs)
 }
@@ -99,7 +99,7 @@ func (s *Server) askOfVMs(c echo.Context, a fleet.Actor, in bulkForm, how asked)
 		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 	}}
 	if in.Action == vmview.ManyMigrate {
-		if p.Hosts, err = s.choose(ctx, a, pick{noun: "hosts", now: []string{in.Host}, page: "/vms"}); err != nil {
+		if p.Hosts, err = s.choose(ctx, a, pick{typ: "hosts", now: []string{in.Host}, page: "/vms"}); err != nil {
 			return err
 		}
 		if len(p.Hosts.Options) > 0 && p.Hosts.Options[0].Value == "" {

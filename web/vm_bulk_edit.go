@@ -91,8 +91,8 @@ func (s *Server) manyOf(ctx context.Context, a fleet.Actor, q url.Values) ([]str
 		if len(ids) == 0 {
 			return nil, fleet.Errorf(fleet.Malformed, "Select VMs first.")
 		}
-		if len(ids) > control.MostAtOnce {
-			return nil, fleet.Errorf(fleet.TooLarge, "Select at most %d VMs at once.", control.MostAtOnce)
+		if len(ids) > control.MaxAtOnce {
+			return nil, fleet.Errorf(fleet.TooLarge, "Select at most %d VMs at once.", control.MaxAtOnce)
 		}
 		return ids, nil
 	}
@@ -107,8 +107,8 @@ func (s *Server) manyOf(ctx context.Context, a fleet.Actor, q url.Values) ([]str
 			out = append(out, string(vm.ID))
 		}
 		switch {
-		case len(out) > control.MostAtOnce:
-			return nil, fleet.Errorf(fleet.TooLarge, "The filter fits more than %d VMs. Take fewer at once, by one word more in it.", control.MostAtOnce)
+		case len(out) > control.MaxAtOnce:
+			return nil, fleet.Errorf(fleet.TooLarge, "The filter fits more than %d VMs. Take fewer at once, by one word more in it.", control.MaxAtOnce)
 		case page.Next == "" && len(out) == 0:
 			return nil, fleet.Errorf(fleet.NotFound, "The filter fits no VM.")
 		case page.Next == "":
@@ -132,7 +132,7 @@ func (s *Server) editMany(c echo.Context, a fleet.Actor, in manyForm) (end, erro
 	ctx := c.Request().Context()
 	if in.Get("step") == "do" {
 		task, err := s.Control.EditVMs(ctx, a, in.ids(), edit)
-		return leave(kit.Link{Path: views.TaskPath(task.ID)}.With("back", "/vms").String()), err
+		return redirect(kit.Link{Path: views.TaskPath(task.ID)}.With("back", "/vms").String()), err
 	}
 	b, err := s.Control.PreviewEdit(ctx, a, in.ids(), edit)
 	if err != nil {

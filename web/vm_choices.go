@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -46,7 +46,7 @@ func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page
 	if err != nil {
 		return err
 	}
-	pools, err := browse.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListPools)
+	pools, err := query.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListPools)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page
 		return err
 	}
 	fill := func(noun string) (err error) {
-		q := pick{noun: noun, now: now[noun], page: page, all: c.QueryParam("all") != "", media: &media, pools: pools, networks: networks}
+		q := pick{typ: noun, now: now[noun], page: page, all: c.QueryParam("all") != "", media: &media, pools: pools, networks: networks}
 		if noun == "vm-networks" {
 			q.of = of
 		}
@@ -135,10 +135,10 @@ func poolRoom(h fleet.PoolHealth) string {
 	switch {
 	case h.Full > 0:
 		text += ", full"
-	case h.PromisedBytes >= h.AvailableBytes && h.PromisedBytes > 0:
+	case h.ProvisionedBytes >= h.AvailableBytes && h.ProvisionedBytes > 0:
 		text += ", all of it promised"
-	case h.PromisedBytes > 0:
-		text += ", " + kit.Bytes(h.PromisedBytes) + " of it promised"
+	case h.ProvisionedBytes > 0:
+		text += ", " + kit.Bytes(h.ProvisionedBytes) + " of it promised"
 	}
 	return text
 }
@@ -151,7 +151,7 @@ func useless(p fleet.PoolView) int {
 	return 0
 }
 
-func volumeChoice(v browse.VolumeOn) kit.Option {
+func volumeChoice(v query.VolumeOn) kit.Option {
 	text := v.Name + " · " + kit.Bytes(v.CapacityBytes) + " · " + v.PoolName
 	if !v.Shared && len(v.Hosts) > 0 {
 		var hosts []string

@@ -58,13 +58,13 @@ func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 		}
 	}
 	all := c.QueryParam("every") != ""
-	if p.VMs, err = s.choose(ctx, a, pick{noun: "vms", now: []string{string(with)}, page: p.Address(), all: all}); err != nil {
+	if p.VMs, err = s.choose(ctx, a, pick{typ: "vms", now: []string{string(with)}, page: p.Address(), all: all}); err != nil {
 		return err
 	}
 	frame := shell.Frame{Title: "Compare " + p.Template.Name}
 	if p.Left.ID != "" {
 		frame = shell.Frame{Title: "Compare " + p.Left.Name, Here: []string{"vm:" + string(p.Left.ID)}}
-		if p.Templates, err = s.choose(ctx, a, pick{noun: "templates", of: string(p.Left.ID), now: []string{template}, page: p.Address(), all: all}); err != nil {
+		if p.Templates, err = s.choose(ctx, a, pick{typ: "templates", of: string(p.Left.ID), now: []string{template}, page: p.Address(), all: all}); err != nil {
 			return err
 		}
 	}
@@ -177,7 +177,7 @@ func merging(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged
 		out.Name, out.Labels, out.Description, out.Spec = name, labels, description, spec
 		return out
 	}
-	sameCards(change.Spec.NICs, was.Spec.NICs)
+	sameNICs(change.Spec.NICs, was.Spec.NICs)
 	chosen := map[string]fleet.Side{}
 	for name, texts := range typed {
 		if field, ok := strings.CutPrefix(name, "take."); ok && len(texts) > 0 {
@@ -188,8 +188,8 @@ func merging(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged
 	return merged, fields, nil
 }
 
-// sameCards makes those cards whole that the form leaves as they were: it speaks of their networks and addresses alone.
-func sameCards(nics, was []fleet.NIC) {
+// sameNICs makes those cards whole that the form leaves as they were: it speaks of their networks and addresses alone.
+func sameNICs(nics, was []fleet.NIC) {
 	for i, n := range nics {
 		for _, o := range was {
 			switch {

@@ -54,7 +54,7 @@ func (s *Server) imageOfDisk(c echo.Context, a fleet.Actor, in diskImageForm) (e
 		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description),
 		OS: imageForm{Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch}.os(),
 	})
-	return leave(views.ImagePath(image)), err
+	return redirect(views.ImagePath(image)), err
 }
 
 type diskImageInput struct {

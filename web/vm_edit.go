@@ -73,7 +73,7 @@ func (s *Server) editVM(c echo.Context, a fleet.Actor, in typedVM) (end, error) 
 		return nil, err
 	}
 	_, _, err = s.Control.UpdateVM(ctx, a, vm.ID, change)
-	return leave(views.VMPath(vm.ID)), err
+	return redirect(views.VMPath(vm.ID)), err
 }
 
 func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
@@ -104,7 +104,7 @@ func changeOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	var checks fleet.Checks
 	for _, f := range fields {
 		if f.Take == "" {
-			checks.Add("take."+f.Field, "Choose whose %s counts: both of you changed it.", strings.ToLower(f.Noun))
+			checks.Add("take."+f.Field, "Choose whose %s counts: both of you changed it.", strings.ToLower(f.Type))
 		}
 	}
 	change.Name, change.Labels, change.Description, change.Spec = &both.Name, both.Labels, &both.Description, &both.Spec

@@ -144,7 +144,7 @@ func TestRowsOfPartsAreTheParts(t *testing.T) {
 		Drives:      []fleet.VMDrive{{Slot: "cdrom2", Medium: &fleet.Volref{PoolID: "p", Volume: "virtio.iso"}, BootOrder: 2}, {Slot: "floppy1"}},
 		HostDevices: []fleet.VMHostDevice{{Device: "usb/046d:c52b"}}, Shares: []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: "p", Volume: "src"}}},
 		Boot: fleet.VMBoot{Kernel: &fleet.Volref{PoolID: "p", Volume: "vmlinuz"}, Cmdline: "quiet"},
-		NUMA: []fleet.VMCell{{CPUs: "0", MemoryMiB: 256, Nodes: "1"}, {CPUs: "1", MemoryMiB: 256}},
+		NUMA: []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 256, Nodes: "1"}, {CPUs: "1", MemoryMiB: 256}},
 	}
 	read := func(change func(url.Values)) fleet.VMSpec {
 		t.Helper()

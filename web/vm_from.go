@@ -181,8 +181,8 @@ func typeSpec(typed url.Values, spec fleet.VMSpec) error {
 	return nil
 }
 
-// seriesOf is how many VMs the form asks for.
-func seriesOf(checks *fleet.Checks, typed url.Values) (out fleet.Series) {
+// bulkNamesOf is how many VMs the form asks for.
+func bulkNamesOf(checks *fleet.Checks, typed url.Values) (out fleet.BulkNames) {
 	out.Count = read(checks, "count", typed.Get("count"), wholeOf)
 	out.First = read(checks, "first", typed.Get("first"), wholeOf)
 	return out

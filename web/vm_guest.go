@@ -116,7 +116,7 @@ func (s *Server) runProgram(c echo.Context, a fleet.Actor, in execForm) (end, er
 		return nil, err
 	}
 	t, err := s.Control.ActGuest(c.Request().Context(), a, fleet.VMID(c.Param("id")), order)
-	return leave(views.TaskPath(t.ID)), err
+	return redirect(views.TaskPath(t.ID)), err
 }
 
 // guestSecret gives a host what a job bears to its guest.

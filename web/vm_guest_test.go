@@ -22,7 +22,7 @@ func TestTheGuestIsOnItsPage(t *testing.T) {
 		ClockMs: 90_000, ClockBehind: true, Users: []fleet.GuestUser{{Name: "root"}, {Name: "ann", Domain: "CORP"}},
 		FileSystems: []fleet.GuestFileSystem{{Path: "/srv", Type: "xfs", UsedBytes: 512 << 20, TotalBytes: 1 << 30}, {Path: "/old"}},
 	})
-	silent := p.addVM(shop, host, "silent", fleet.Running, func(vm *fleet.VM) { vm.Status.Guest = &fleet.GuestStatus{Agent: fleet.AgentSilent} })
+	silent := p.addVM(shop, host, "silent", fleet.Running, func(vm *fleet.VM) { vm.Status.Guest = &fleet.GuestStatus{Agent: fleet.AgentNotResponding} })
 	none := p.addVM(shop, host, "none", fleet.Running, func(vm *fleet.VM) { vm.Status.Guest = &fleet.GuestStatus{Agent: fleet.AgentNone} })
 	off := p.addVM(shop, host, "off", fleet.Stopped)
 	b := p.signedIn("olga", fleet.RoleOperator)

@@ -10,10 +10,10 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
-	"quantix/internal/pair"
 	"quantix/internal/policy"
+	"quantix/internal/relay"
 	"quantix/views"
 	"quantix/views/kit"
 	"quantix/views/shell"
@@ -84,7 +84,7 @@ func (s *Server) sourcedByFile(c echo.Context, a fleet.Actor, of control.OfAppli
 		if n.Model != "" {
 			word += ", as " + n.Model
 		}
-		out.Cards = append(out.Cards, word)
+		out.NICs = append(out.NICs, word)
 	}
 	if !fresh {
 		return out, nil
@@ -104,7 +104,7 @@ func (s *Server) sourcedByFile(c echo.Context, a fleet.Actor, of control.OfAppli
 	return out, nil
 }
 
-func importNote(v browse.VolumeOn) string {
+func importNote(v query.VolumeOn) string {
 	words := []string{}
 	if v.Appliance.OS != "" && v.Appliance.Family != "other" {
 		words = append(words, "The guest is said to be "+v.Appliance.OS+".")
@@ -116,7 +116,7 @@ func importNote(v browse.VolumeOn) string {
 	return strings.Join(words, " ")
 }
 
-func hostOf(v browse.VolumeOn) string {
+func hostOf(v query.VolumeOn) string {
 	if len(v.Hosts) == 0 {
 		return "its host"
 	}
@@ -165,7 +165,7 @@ func (s *Server) exportVM(c echo.Context, a fleet.Actor, in exportForm) (end, er
 		return nil, err
 	}
 	e, err := s.Control.ExportVM(c.Request().Context(), a, id, order)
-	return leave(views.VMPath(e.VMID, "export")), err
+	return redirect(views.VMPath(e.VMID, "export")), err
 }
 
 func (s *Server) deleteExport(c echo.Context, a fleet.Actor, _ none) (end, error) {
@@ -185,7 +185,7 @@ func (s *Server) giveExport(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	may := func(a fleet.Actor) bool { return policy.May(a, policy.VMChange, e.ProjectID) }
-	return s.give(c, a, may, func(ctx context.Context) (end pair.End, host, name string, err error) {
+	return s.give(c, a, may, func(ctx context.Context) (end relay.End, host, name string, err error) {
 		return s.Control.ReadExport(ctx, a, id)
 	})
 }

@@ -65,7 +65,7 @@ func rateOf(text string) (int64, error) {
 		return 0, nil
 	}
 	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(n) || n <= 0 || n > fleet.MostMoveRate>>20 {
+	if err != nil || math.IsNaN(n) || n <= 0 || n > fleet.MaxMoveRate>>20 {
 		return 0, fmt.Errorf("Give the limit as a number of MiB a second, or leave it empty.")
 	}
 	return int64(n * (1 << 20)), nil

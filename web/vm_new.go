@@ -71,22 +71,22 @@ func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (end, error
 	}
 	ctx := c.Request().Context()
 	if series.Count > 1 || strings.ContainsAny(want.Name, "{}") {
-		many := control.CreateVMs{CreateVM: want, Series: series}
+		many := control.CreateVMs{CreateVM: want, BulkNames: series}
 		task, err := createOnce(ctx, s, a, in.Get("key"), many, func(ctx context.Context) (fleet.TaskID, error) {
 			task, err := s.Control.CreateVMs(ctx, a, many)
 			return task.ID, err
 		})
-		return leave(views.TaskPath(task)), err
+		return redirect(views.TaskPath(task)), err
 	}
 	vm, err := createOnce(ctx, s, a, in.Get("key"), want, func(ctx context.Context) (fleet.VMID, error) {
 		vm, err := s.Control.CreateVM(ctx, a, want)
 		return vm.ID, err
 	})
-	return leave(views.VMPath(vm)), err
+	return redirect(views.VMPath(vm)), err
 }
 
 // newOf is the VM that the form asks for, and how many like it.
-func newOf(in url.Values) (control.CreateVM, fleet.Series, error) {
+func newOf(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
 		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), Name: strings.TrimSpace(in.Get("name")),
@@ -94,7 +94,7 @@ func newOf(in url.Values) (control.CreateVM, fleet.Series, error) {
 		Spec: specOf(&checks, in, fleet.VMSpec{}), From: fromOf(in), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
 		FirstBoot: firstBootOf(&checks, in, fleet.FirstBoot{}),
 	}
-	series := seriesOf(&checks, in)
+	series := bulkNamesOf(&checks, in)
 	if checks.Err() != nil {
 		// What control would say about the rest is said at once, not after the first correction.
 		var rest fleet.Checks

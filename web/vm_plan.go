@@ -31,7 +31,7 @@ func (s *Server) planEdit(c echo.Context, a fleet.Actor, in typedVM) (end, error
 	if err == nil && plan.ID == "" {
 		err = fleet.Errorf(fleet.Conflict, "Nothing is changed, so there is nothing to review.")
 	}
-	return leave(views.PlanPath(plan.ID)), err
+	return redirect(views.PlanPath(plan.ID)), err
 }
 
 // planNew is planEdit for a new VM.
@@ -49,7 +49,7 @@ func (s *Server) planNew(c echo.Context, a fleet.Actor, in typedVM) (end, error)
 		return nil, checks.Err()
 	}
 	plan, err := s.Control.PlanNewVM(c.Request().Context(), a, want)
-	return leave(views.PlanPath(plan.ID)), err
+	return redirect(views.PlanPath(plan.ID)), err
 }
 
 func (s *Server) planPage(c echo.Context, a fleet.Actor, _ none, how asked) error {
@@ -66,7 +66,7 @@ func (s *Server) planPage(c echo.Context, a fleet.Actor, _ none, how asked) erro
 
 func (s *Server) carryOut(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	vm, err := s.Control.CarryOut(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
-	return leave(views.VMPath(vm)), err
+	return redirect(views.VMPath(vm)), err
 }
 
 // PlanPath names a plan in the path.

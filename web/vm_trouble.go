@@ -75,20 +75,20 @@ func (s *Server) replaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm) 
 	return stay(views.VMPath(id), "The new disk is asked of the host."), err
 }
 
-type takeOverForm struct {
+type acceptDriftForm struct {
 	Field  string `form:"field"`
 	Actual string `form:"actual"`
 }
 
-func (s *Server) takeOverVM(c echo.Context, a fleet.Actor, in takeOverForm) (end, error) {
+func (s *Server) acceptDriftOfVM(c echo.Context, a fleet.Actor, in acceptDriftForm) (end, error) {
 	id := fleet.VMID(c.Param("id"))
-	_, _, err := s.Control.TakeOver(c.Request().Context(), a, id, map[string]string{in.Field: in.Actual})
+	_, _, err := s.Control.AcceptDrift(c.Request().Context(), a, id, map[string]string{in.Field: in.Actual})
 	return stay(views.VMPath(id), "What the host has is now what is wanted."), err
 }
 
-func (s *Server) putBackVM(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) reapplyVM(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	id := fleet.VMID(c.Param("id"))
-	job, err := s.Control.PutBack(c.Request().Context(), a, id)
+	job, err := s.Control.Reapply(c.Request().Context(), a, id)
 	return stay(views.VMPath(id), "Put back "+job.SubjectName+": asked of "+job.HostName+"."), err
 }
 

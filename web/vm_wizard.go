@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/vmxml"
@@ -175,10 +175,10 @@ func (s *Server) readXML(ctx context.Context, a fleet.Actor, in *typedVM) error 
 // disksOf are the disks of a definition, as far as Quantix can have them: copies of volumes that can be chosen in the form, too.
 func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, spec *fleet.VMSpec, runs bool) error {
 	var pools []fleet.PoolView
-	var media browse.Media
+	var media query.Media
 	if runs {
 		var err error
-		if pools, err = browse.Every(ctx, a, fleet.Query{}, s.Control.ListPools); err != nil {
+		if pools, err = query.Every(ctx, a, fleet.Query{}, s.Control.ListPools); err != nil {
 			return err
 		}
 		if media, err = s.Control.Media(ctx, a); err != nil {
@@ -244,7 +244,7 @@ func addDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Volref) b
 }
 
 // volumeIn is the disk's volume among those that can be chosen; nil: it is none.
-func volumeIn(pools []fleet.PoolView, all []browse.VolumeOn, d vmxml.Disk) *browse.VolumeOn {
+func volumeIn(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *query.VolumeOn {
 	dir, file := path.Split(path.Clean(d.Path))
 	for _, p := range pools {
 		name := ""
@@ -254,7 +254,7 @@ func volumeIn(pools []fleet.PoolView, all []browse.VolumeOn, d vmxml.Disk) *brow
 		case d.Path != "" && p.Spec.Path != "" && path.Clean(dir) == path.Clean(p.Spec.Path):
 			name = file
 		}
-		if i := slices.IndexFunc(all, func(v browse.VolumeOn) bool { return name != "" && v.PoolID == p.ID && v.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(all, func(v query.VolumeOn) bool { return name != "" && v.PoolID == p.ID && v.Name == name }); i >= 0 {
 			return &all[i]
 		}
 	}

@@ -29,7 +29,7 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 	}
 	f, columns := kit.Filter{Label: "Filter VMs", Placeholder: "phase:running host:h1 name:web* label:env=prod"}, vmview.Columns
 	if tab == "found" {
-		f.Noun, f.Placeholder, columns = "found", "name:web* host:h1 phase:running", vmview.FoundColumns
+		f.Type, f.Placeholder, columns = "found", "name:web* host:h1 phase:running", vmview.FoundColumns
 	}
 	if tab == "restart" {
 		columns = vmview.RestartColumns
@@ -45,7 +45,7 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 	switch {
 	case target(c) == "vms-head": // counts only
 	case tab == "found":
-		p.Found, err = fill(c, a, &p.List, q, s.Control.ListFoundVMs)
+		p.Found, err = fill(c, a, &p.List, q, s.Control.ListDiscoveredVMs)
 	default:
 		p.VMs, err = fill(c, a, &p.List, q, s.Control.ListVMRows)
 	}
@@ -68,7 +68,7 @@ func (s *Server) exportVMs(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if tab == "found" {
-		return export(s, c, a, "discovered-vms.csv", q, s.Control.ListFoundVMs, foundHead, foundRow)
+		return export(s, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, foundHead, foundRow)
 	}
 	return export(s, c, a, "vms.csv", q, s.Control.ListVMLines, vmHead, vmRow)
 }
@@ -90,6 +90,6 @@ func vmRow(vm fleet.VMView) []string {
 
 var foundHead = []string{"id", "name", "phase", "host", "cpus", "memoryMiB"}
 
-func foundRow(vm fleet.FoundVM) []string {
+func foundRow(vm fleet.DiscoveredVM) []string {
 	return []string{string(vm.ID), vm.Name, string(vm.Phase), vm.HostName, strconv.Itoa(vm.Status.CPUs), strconv.Itoa(vm.Status.MemoryMiB)}
 }

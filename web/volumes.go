@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/views"
 	poolview "quantix/views/pool"
@@ -80,7 +80,7 @@ func (s *Server) askVolumeToCome(c echo.Context, a fleet.Actor, in volumeForm, h
 		}
 	}
 	if !v.Spec.Shared {
-		if p.Hosts, err = browse.Every(ctx, a, fleet.Query{}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
+		if p.Hosts, err = query.Every(ctx, a, fleet.Query{}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
 			return s.Control.PoolHosts(ctx, a, v.ID, q)
 		}); err != nil {
 			return err

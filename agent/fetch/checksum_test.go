@@ -26,7 +26,7 @@ func TestTheHostReadsTheFileOfChecksums(t *testing.T) {
 		case "/wrong":
 			_, _ = w.Write([]byte(strings.Repeat("0", 64) + "  image.qcow2\n"))
 		case "/long":
-			_, _ = w.Write(make([]byte, fleet.MostChecksumFile+1))
+			_, _ = w.Write(make([]byte, fleet.MaxChecksumFile+1))
 		case "/to":
 			http.Redirect(w, r, "/SUMS", http.StatusFound)
 		case "/inside":

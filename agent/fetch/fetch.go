@@ -118,11 +118,11 @@ func (c *Client) checksum(ctx context.Context, address, name string) (algorithm,
 			return err
 		}
 		defer response.Body.Close()
-		if text, err = io.ReadAll(io.LimitReader(response.Body, fleet.MostChecksumFile+1)); err != nil {
+		if text, err = io.ReadAll(io.LimitReader(response.Body, fleet.MaxChecksumFile+1)); err != nil {
 			return cutOff{err, int64(len(text)), response.ContentLength}
 		}
-		if len(text) > fleet.MostChecksumFile {
-			return fleet.Errorf(fleet.Conflict, "The file of checksums at %s has more than %s, so it is none. Check its address.", at.Host, fleet.Bytes(fleet.MostChecksumFile))
+		if len(text) > fleet.MaxChecksumFile {
+			return fleet.Errorf(fleet.Conflict, "The file of checksums at %s has more than %s, so it is none. Check its address.", at.Host, fleet.Bytes(fleet.MaxChecksumFile))
 		}
 		return nil
 	})

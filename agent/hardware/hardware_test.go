@@ -219,7 +219,7 @@ func TestRecordedServer(t *testing.T) {
 		{Device: "pci/0000:41:00.0", Name: "PCI 10de 26b9", Class: "0x030200", Driver: "vfio-pci", IOMMU: "17"},
 		{Device: "usb/046d:c52b", Name: "Logitech Receiver"},
 		{Device: "usb/0529:0620", Name: "USB 0529:0620"},
-		{Device: "mdev/nvidia-1147", Name: "NVIDIA L40S-4Q", Parents: []string{"0000:41:00.0", "0000:42:00.0"}, Most: 4, Free: 3},
+		{Device: "mdev/nvidia-1147", Name: "NVIDIA L40S-4Q", Parents: []string{"0000:41:00.0", "0000:42:00.0"}, Max: 4, Free: 3},
 		{Device: "mdev/nvidia-1148", Name: "nvidia-1148", Parents: []string{"0000:42:00.0"}},
 		{Device: "usb-port/1-1", Name: "Logitech Receiver"},
 		{Device: "usb-port/1-2", Name: "USB 046d:c52b"},

@@ -126,9 +126,9 @@ func (t tree) mdevTypes() (out []fleet.HostDevice) {
 			i := slices.IndexFunc(out, func(d fleet.HostDevice) bool { return d.Device == "mdev/"+kind })
 			if i < 0 {
 				i = len(out)
-				out = append(out, fleet.HostDevice{Device: "mdev/" + kind, Name: clip(cmp.Or(of("name"), kind)), Most: made[kind]})
+				out = append(out, fleet.HostDevice{Device: "mdev/" + kind, Name: clip(cmp.Or(of("name"), kind)), Max: made[kind]})
 			}
-			out[i].Free, out[i].Most, out[i].Parents = out[i].Free+free, out[i].Most+free, append(out[i].Parents, parent)
+			out[i].Free, out[i].Max, out[i].Parents = out[i].Free+free, out[i].Max+free, append(out[i].Parents, parent)
 		}
 	}
 	return out

@@ -10,8 +10,8 @@ import (
 // Guests with a floor are told of while they run, and asked for memory without a trace in their definition; others are not.
 func testBalloons(t *testing.T, h *host) {
 	vm, other, off := h.vm(), h.vm(), h.vm()
-	vm.Spec.MemoryMiB, vm.Spec.Memory = 512, fleet.VMMemory{BalloonMiB: 384, FloorMiB: 160}
-	off.Spec.MemoryMiB, off.Spec.Memory = 512, fleet.VMMemory{FloorMiB: 256}
+	vm.Spec.MemoryMiB, vm.Spec.Memory = 512, fleet.VMMemory{BalloonMiB: 384, MinMiB: 160}
+	off.Spec.MemoryMiB, off.Spec.Memory = 512, fleet.VMMemory{MinMiB: 256}
 	for _, v := range []fleet.VM{vm, other, off} {
 		h.apply(v)
 	}
@@ -32,22 +32,22 @@ func testBalloons(t *testing.T, h *host) {
 		}
 		h.wantSettled(vm, when)
 	}
-	tells("started", agent.Balloon{ID: vm.ID, FloorMiB: 160, MostMiB: 384})
+	tells("started", agent.Balloon{ID: vm.ID, MinMiB: 160, MaxMiB: 384})
 	h.must("ask for memory", h.SetBalloon(h.ctx, vm.ID, 200))
 	h.must("ask for less than the floor", h.SetBalloon(h.ctx, vm.ID, 128))
 	h.must("ask a guest without a floor", h.SetBalloon(h.ctx, other.ID, 100))
 	h.must("ask a guest that is off", h.SetBalloon(h.ctx, off.ID, 256))
-	tells("asked", agent.Balloon{ID: vm.ID, FloorMiB: 160, MostMiB: 384})
+	tells("asked", agent.Balloon{ID: vm.ID, MinMiB: 160, MaxMiB: 384})
 	edit := func(change func(*fleet.VMMemory)) {
 		change(&vm.Spec.Memory)
 		vm.Generation++
 		h.apply(vm)
 	}
-	edit(func(m *fleet.VMMemory) { m.BalloonMiB, m.FloorMiB = 0, 256 })
-	tells("edited", agent.Balloon{ID: vm.ID, FloorMiB: 256, MostMiB: 512})
+	edit(func(m *fleet.VMMemory) { m.BalloonMiB, m.MinMiB = 0, 256 })
+	tells("edited", agent.Balloon{ID: vm.ID, MinMiB: 256, MaxMiB: 512})
 	h.must("pause", h.PauseVM(h.ctx, vm.ID))
 	tells("paused", agent.Balloon{})
 	h.must("resume", h.ResumeVM(h.ctx, vm.ID))
-	edit(func(m *fleet.VMMemory) { m.FloorMiB = 0 })
+	edit(func(m *fleet.VMMemory) { m.MinMiB = 0 })
 	tells("without a floor", agent.Balloon{})
 }

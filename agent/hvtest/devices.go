@@ -8,14 +8,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fullDisk and fullCard have every field of one, none as usual; their limits are such as go together.
+// fullDisk and fullNIC have every field of one, none as usual; their limits are such as go together.
 func fullDisk(d fleet.Disk) fleet.Disk {
 	d.Bus, d.Cache, d.IO, d.Discard, d.BootOrder, d.Serial, d.ReadOnly = "scsi", "writeback", "threads", "ignore", 2, "QX-1", true
 	d.Limits = fleet.DiskLimits{TotalIOPS: 500, BurstIOPS: 1000, ReadKiB: 2048, WriteKiB: 1024, BurstSeconds: 5}
 	return d
 }
 
-func fullCard(n fleet.NIC) fleet.NIC {
+func fullNIC(n fleet.NIC) fleet.NIC {
 	n.Model, n.BootOrder, n.LinkDown = "e1000e", 1, true
 	return n
 }
@@ -28,7 +28,7 @@ func testDevices(t *testing.T, h *host) {
 	plain := slices.Clone(vm.Spec.Disks)
 	card := fleet.NIC{Network: h.h.Network, MAC: mac()}
 	vm.Spec.Disks = []fleet.Disk{fullDisk(plain[0]), plain[1]}
-	vm.Spec.NICs = []fleet.NIC{fullCard(card)}
+	vm.Spec.NICs = []fleet.NIC{fullNIC(card)}
 	h.apply(vm)
 	h.wantSettled(vm, "made with all")
 	h.must("start", h.StartVM(h.ctx, vm.ID))
@@ -110,17 +110,17 @@ func testPlugDisks(t *testing.T, h *host) {
 	}
 	vm.Generation, vm.Spec.Disks = 3, []fleet.Disk{first, second, third, fourth, fifth}
 	h.apply(vm)
-	if s := h.status(vm.ID, 3); len(s.Disks) != 4 || !slices.Equal(s.NextBoot, []string{"disks"}) || len(s.HeldBack) != 0 || len(s.Drift) != 0 {
+	if s := h.status(vm.ID, 3); len(s.Disks) != 4 || !slices.Equal(s.NextBoot, []string{"disks"}) || len(s.PendingUnplug) != 0 || len(s.Drift) != 0 {
 		t.Errorf("with a SATA disk: %+v", s)
 	}
 	vm.Generation, vm.Spec.Disks = 4, []fleet.Disk{first, third}
 	h.apply(vm)
 	s := h.status(vm.ID, 4)
-	var held []fleet.HeldBack
+	var held []fleet.PendingUnplug
 	if len(s.Disks) > 2 {
-		held = []fleet.HeldBack{{Field: "disks", What: "disk vdb (" + second.Volume + ")"}}
+		held = []fleet.PendingUnplug{{Field: "disks", What: "disk vdb (" + second.Volume + ")"}}
 	}
-	if len(s.Disks) > 3 || (held != nil) != slices.Contains(s.NextBoot, "disks") || !slices.Equal(s.HeldBack, held) || len(s.Drift) != 0 {
+	if len(s.Disks) > 3 || (held != nil) != slices.Contains(s.NextBoot, "disks") || !slices.Equal(s.PendingUnplug, held) || len(s.Drift) != 0 {
 		t.Errorf("without the second disk and the USB disk: %+v", s)
 	}
 	h.must("stop", h.StopVM(h.ctx, vm.ID))
@@ -149,23 +149,23 @@ func (h *host) giveBack(vm *fleet.VM) {
 	h.apply(*vm)
 	s := h.status(vm.ID, vm.Generation)
 	var waits []string
-	var held []fleet.HeldBack
+	var held []fleet.PendingUnplug
 	if s.CPUs == full.CPUs {
 		waits = append(waits, "cpus")
 	}
 	if s.MemoryMiB == full.MemoryMiB {
-		waits, held = append(waits, "memoryMiB"), append(held, fleet.HeldBack{Field: "memoryMiB", What: fmt.Sprintf("%d MiB of memory", newest)})
+		waits, held = append(waits, "memoryMiB"), append(held, fleet.PendingUnplug{Field: "memoryMiB", What: fmt.Sprintf("%d MiB of memory", newest)})
 	}
 	if s.CPUs == full.CPUs && s.MinCPUs != 0 {
-		held = append(held, fleet.HeldBack{Field: "cpus", What: "1 vCPU"})
+		held = append(held, fleet.PendingUnplug{Field: "cpus", What: "1 vCPU"})
 	}
-	if !slices.Equal(s.NextBoot, waits) || !slices.Equal(s.HeldBack, held) || len(s.Drift) != 0 {
-		h.t.Errorf("with less it has %d vCPUs and %d MiB, waiting %q, holding on to %+v, drift %+v", s.CPUs, s.MemoryMiB, s.NextBoot, s.HeldBack, s.Drift)
+	if !slices.Equal(s.NextBoot, waits) || !slices.Equal(s.PendingUnplug, held) || len(s.Drift) != 0 {
+		h.t.Errorf("with less it has %d vCPUs and %d MiB, waiting %q, holding on to %+v, drift %+v", s.CPUs, s.MemoryMiB, s.NextBoot, s.PendingUnplug, s.Drift)
 	}
 	vm.Generation++
 	vm.Spec.CPUs, vm.Spec.MemoryMiB = full.CPUs, full.MemoryMiB
 	h.apply(*vm)
-	if s := h.status(vm.ID, vm.Generation); s.CPUs != full.CPUs || s.MemoryMiB != full.MemoryMiB || len(s.NextBoot)+len(s.HeldBack)+len(s.Drift) != 0 {
+	if s := h.status(vm.ID, vm.Generation); s.CPUs != full.CPUs || s.MemoryMiB != full.MemoryMiB || len(s.NextBoot)+len(s.PendingUnplug)+len(s.Drift) != 0 {
 		h.t.Errorf("with all again: %+v", s)
 	}
 }

@@ -98,16 +98,16 @@ func testDrift(t *testing.T, h *host) {
 	}
 }
 
-func testPutBack(t *testing.T, h *host) {
+func testReapply(t *testing.T, h *host) {
 	vm, _ := h.drifted()
-	h.must("put back", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.PutBack = true })))
+	h.must("put back", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Reapply = true })))
 	h.wantDrift(vm.ID, "after it was put back")
 	if s := h.status(vm.ID, 1); s.CPUs != 1 || s.MemoryMiB != 128 || s.Domain != "" {
 		t.Errorf("after it was put back: %+v", s)
 	}
 }
 
-func testTakeOver(t *testing.T, h *host) {
+func testAcceptDrift(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: Raw, SizeBytes: 1 << 20})
 	vm, other := h.drifted()
@@ -146,7 +146,7 @@ func testDetached(t *testing.T, h *host) {
 		t.Errorf("an edit of the vCPUs made %+v", s)
 	}
 	h.wantDrift(vm.ID, "after the edit", "disks", "nics")
-	putBack := with(h.order(vm), func(in *agent.Apply) { in.PutBack = true })
+	putBack := with(h.order(vm), func(in *agent.Apply) { in.Reapply = true })
 	back := h.h.HideVolume(t, p, vm.Spec.Disks[1].Volume)
 	h.refused("put back a disk that is not there", h.ApplyVM(h.ctx, putBack), "Disk 2 (pool "+p.Name)
 	back()

@@ -129,16 +129,16 @@ func testFilterDrift(t *testing.T, h *host) {
 	in.VM.Generation, in.VM.Spec.CPUs = 2, 2
 	h.must("change something else", h.ApplyVM(h.ctx, in))
 	h.wantDrift(vm.ID, "after another edit", "nics")
-	in.PutBack = true
+	in.Reapply = true
 	h.must("put back", h.ApplyVM(h.ctx, in))
 	h.wantDrift(vm.ID, "after it was put back")
-	in.PutBack = false
+	in.Reapply = false
 	h.h.UndefineFilter(t, filter)
 	h.eventually("the card shows that its filter is gone", func() bool {
 		s, _, err := h.VM(h.ctx, vm.ID)
 		return err == nil && len(s.NICs) == 1 && s.NICs[0].FilterDrift == agent.FilterGone(filter)
 	})
-	in.PutBack = true
+	in.Reapply = true
 	h.must("put back", h.ApplyVM(h.ctx, in))
 	h.wantDrift(vm.ID, "after its filter was made again")
 }

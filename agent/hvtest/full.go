@@ -9,5 +9,5 @@ func FullSpec(s fleet.VMSpec) fleet.VMSpec { return fullSpec(s) }
 // FullDisk is the same of a disk.
 func FullDisk(d fleet.Disk) fleet.Disk { return fullDisk(d) }
 
-// FullCard is the same of a network card.
-func FullCard(n fleet.NIC) fleet.NIC { return fullCard(n) }
+// FullNIC is the same of a network card.
+func FullNIC(n fleet.NIC) fleet.NIC { return fullNIC(n) }

@@ -184,7 +184,7 @@ func testNoGuestAgent(t *testing.T, h *host) {
 	h.apply(silent)
 	h.must("start", h.StartVM(h.ctx, silent.ID))
 	h.snapshot()
-	if g := h.status(silent.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentSilent}) {
+	if g := h.status(silent.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNotResponding}) {
 		t.Errorf("a guest that boots from nothing says %+v", g)
 	}
 	none := h.vm()

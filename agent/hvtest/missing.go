@@ -74,7 +74,7 @@ func testMissingBy(t *testing.T, h *host, take func(*testing.T, *host, fleet.Poo
 	h.refused("apply", h.ApplyVM(h.ctx, h.order(vm)), words)
 	h.refused("apply another description", h.ApplyVM(h.ctx, h.order(described)), words)
 	h.refused("apply more memory", h.ApplyVM(h.ctx, h.order(memory)), words)
-	h.refused("put back", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.PutBack = true })), words)
+	h.refused("put back", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Reapply = true })), words)
 	if s := h.wantPower(vm.ID, fleet.Stopped); s.MemoryMiB != 128 {
 		t.Errorf("the refused order changed the definition: %+v", s)
 	}
@@ -163,7 +163,7 @@ func testTransient(t *testing.T, h *host) {
 	edited := vm
 	edited.Generation, edited.Spec.CPUs = 2, 2
 	h.refused("an edit", h.ApplyVM(h.ctx, h.order(edited)), "definition was removed")
-	h.must("put back", h.ApplyVM(h.ctx, with(h.order(edited), func(in *agent.Apply) { in.PutBack = true })))
+	h.must("put back", h.ApplyVM(h.ctx, with(h.order(edited), func(in *agent.Apply) { in.Reapply = true })))
 	if s := h.status(vm.ID, 2); len(s.Faults) != 0 || !slices.Equal(s.NextBoot, []string{"cpus"}) || len(s.Drift) != 0 {
 		t.Errorf("after it was put back: %+v", s)
 	}

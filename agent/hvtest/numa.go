@@ -11,10 +11,10 @@ import (
 )
 
 // A guest has the cells that were asked for, on the host's nodes; while it runs a cell gets memory, where there is room, and all else waits.
-func testCells(t *testing.T, h *host) {
+func testNUMANodes(t *testing.T, h *host) {
 	vm := h.vm()
 	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 2, 256, 4, 1024
-	vm.Spec.NUMA = []fleet.VMCell{{CPUs: "0,2", MemoryMiB: 128, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 128}}
+	vm.Spec.NUMA = []fleet.VMNUMANode{{CPUs: "0,2", MemoryMiB: 128, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 128}}
 	h.apply(vm)
 	h.wantSettled(vm, "made with cells")
 	h.must("start", h.StartVM(h.ctx, vm.ID))

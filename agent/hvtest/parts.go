@@ -12,8 +12,8 @@ func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 	s.CPUs, s.MemoryMiB = 4, 256
 	s.Firmware = fleet.UEFI
 	s.CPU = fleet.VMCPU{Model: "qemu64", Sockets: 4, Cores: 2, Max: 8, Features: "+aes -svm", Shares: 512, Limit: 50, Reserved: 25, Pinned: "0"}
-	s.Memory = fleet.VMMemory{Shared: true, MaxMiB: 1024, Nodes: "0", BalloonMiB: 192, FloorMiB: 160}
-	s.NUMA = []fleet.VMCell{{CPUs: "0,1,4-5", MemoryMiB: 128}, {CPUs: "2-3,6-7", MemoryMiB: 128}}
+	s.Memory = fleet.VMMemory{Shared: true, MaxMiB: 1024, Nodes: "0", BalloonMiB: 192, MinMiB: 160}
+	s.NUMA = []fleet.VMNUMANode{{CPUs: "0,1,4-5", MemoryMiB: 128}, {CPUs: "2-3,6-7", MemoryMiB: 128}}
 	s.Boot = fleet.VMBoot{Menu: true, CDROM: 3}
 	s.Display = fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de-ch", Pointer: "mouse", Sound: "ich9", Spice: true, USBRedirection: 2}
 	s.Security = fleet.VMSecurity{TPM: true, SecureBoot: true}

@@ -40,10 +40,10 @@ func testPhysicalDisks(t *testing.T, h *host) {
 
 	h.must("without it", edit())
 	switch s := h.status(vm.ID, vm.Generation); {
-	case len(s.HeldBack) == 0:
+	case len(s.PendingUnplug) == 0:
 		h.wantSettled(vm, "it has let go of the disk")
-	case !slices.Equal(s.HeldBack, []fleet.HeldBack{{Field: "hostDevices", What: device}}) || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.Drift) != 0:
-		t.Errorf("without the disk: holds on to %+v, next boot %q, drift %+v", s.HeldBack, s.NextBoot, s.Drift)
+	case !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "hostDevices", What: device}}) || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.Drift) != 0:
+		t.Errorf("without the disk: holds on to %+v, next boot %q, drift %+v", s.PendingUnplug, s.NextBoot, s.Drift)
 	default:
 		h.refused("a disk that a guest still runs with", h.ApplyVM(h.ctx, h.order(on(device))), "Another VM of the host has "+device)
 	}

@@ -77,9 +77,9 @@ func testPlan(t *testing.T, h *host) {
 	h.wantNoVolume(p, more.Spec.Disks[1].Volume)
 
 	// Who reads is told what the guest has, and not where on the host.
-	told := d.Told(false)
+	told := d.Visible(false)
 	text := linesOf(told, fleet.LineComes) + linesOf(told, fleet.LineGoes)
-	if told.Hidden == 0 || strings.Contains(text, p.Spec.Path) || !strings.Contains(text, ">196608</memory>") || len(d.Told(true).Lines) != len(d.Lines) {
+	if told.Hidden == 0 || strings.Contains(text, p.Spec.Path) || !strings.Contains(text, ">196608</memory>") || len(d.Visible(true).Lines) != len(d.Lines) {
 		t.Errorf("a tenant reads %s, %d hidden", text, told.Hidden)
 	}
 

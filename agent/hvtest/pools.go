@@ -127,8 +127,8 @@ func testPoolBefore(t *testing.T, h *host) {
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: name("theirs"), Generation: 1}
 	p.Spec = fleet.PoolSpec{Kind: fleet.PoolDir, Path: h.h.PoolPath(t)}
 	h.h.ForeignPool(t, p.Name, p.Spec.Path)
-	found := func() (fleet.FoundPool, bool) {
-		return find(h.snapshot().Host.FoundPools, func(f fleet.FoundPool) bool { return f.Name == p.Name })
+	found := func() (fleet.DiscoveredPool, bool) {
+		return find(h.snapshot().Host.DiscoveredPools, func(f fleet.DiscoveredPool) bool { return f.Name == p.Name })
 	}
 	asBefore := func() bool {
 		f, ok := found()

@@ -115,7 +115,7 @@ func testFound(t *testing.T, h *host) {
 	foreign := name("foreign")
 	id := h.h.Foreign(t, foreign)
 	state := h.snapshot()
-	f, ok := find(state.Found, func(f fleet.FoundVM) bool { return f.ID == id })
+	f, ok := find(state.Discovered, func(f fleet.DiscoveredVM) bool { return f.ID == id })
 	if !ok || f.Name != foreign || f.Status.Power != fleet.Running || f.Status.CPUs == 0 || f.Status.MemoryMiB == 0 {
 		t.Errorf("found is %+v", f)
 	}
@@ -143,12 +143,12 @@ func testPool(t *testing.T, h *host) {
 		t.Errorf("the pool is %+v", s)
 	}
 	h.h.AddImage(t, p, Image{Name: "kept.img", Kind: Raw, SizeBytes: 1 << 20})
-	named := func(f fleet.FoundPool) bool { return f.Name == p.Name }
-	if s := h.snapshot(); !slices.ContainsFunc(s.Host.FoundPools, named) || len(s.Pools) != 0 {
-		t.Errorf("not assigned: other pools are %+v, pools %+v", s.Host.FoundPools, s.Pools)
+	named := func(f fleet.DiscoveredPool) bool { return f.Name == p.Name }
+	if s := h.snapshot(); !slices.ContainsFunc(s.Host.DiscoveredPools, named) || len(s.Pools) != 0 {
+		t.Errorf("not assigned: other pools are %+v, pools %+v", s.Host.DiscoveredPools, s.Pools)
 	}
-	if s := h.snapshot(p); slices.ContainsFunc(s.Host.FoundPools, named) {
-		t.Errorf("assigned, but among the other pools %+v", s.Host.FoundPools)
+	if s := h.snapshot(p); slices.ContainsFunc(s.Host.DiscoveredPools, named) {
+		t.Errorf("assigned, but among the other pools %+v", s.Host.DiscoveredPools)
 	}
 	for range 2 {
 		h.must("release", h.ReleasePool(h.ctx, p))

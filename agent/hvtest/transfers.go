@@ -136,11 +136,11 @@ func testTransferJudged(t *testing.T, h *host) {
 	h.must("all of it, all the same", h.ReceiveVolume(h.ctx, h.taking(in, to, "came.qcow2", known, fleet.VolumeOrder{})))
 }
 
-// leave is the order to send the VM, whose disks go into parcels.
-func (h *host) leave(vm fleet.VM, to fleet.Pool) (agent.LeaveVM, map[fleet.Volref]*parcel) {
+// migrate is the order to send the VM, whose disks go into parcels.
+func (h *host) migrate(vm fleet.VM, to fleet.Pool) (agent.MigrateVM, map[fleet.Volref]*parcel) {
 	parcels := map[fleet.Volref]*parcel{}
-	in := agent.LeaveVM{
-		VM: vm, Pools: h.pools, Order: fleet.LeaveOrder{To: fleet.NewID[fleet.HostID](), ToName: "elsewhere"}, Progress: func(int, string) {},
+	in := agent.MigrateVM{
+		VM: vm, Pools: h.pools, Order: fleet.MigrateOrder{To: fleet.NewID[fleet.HostID](), ToName: "elsewhere"}, Progress: func(int, string) {},
 		Arrived: func(context.Context) error { return nil },
 	}
 	stamps := map[fleet.TransferID]string{}
@@ -156,11 +156,11 @@ func (h *host) leave(vm fleet.VM, to fleet.Pool) (agent.LeaveVM, map[fleet.Volre
 	return in, parcels
 }
 
-func testLeave(t *testing.T, h *host) {
+func testMigrate(t *testing.T, h *host) {
 	from, to, known := h.pool(), h.pool(), sums{}
 	vm := h.made(disk(from), disk(from))
-	in, parcels := h.leave(vm, to)
-	h.must("leave", h.LeaveVM(h.ctx, in))
+	in, parcels := h.migrate(vm, to)
+	h.must("leave", h.MigrateVM(h.ctx, in))
 	if s, _, err := h.VM(h.ctx, vm.ID); err != nil || s.Power != fleet.Absent {
 		t.Fatalf("it is %+v, %v", s, err)
 	}
@@ -171,9 +171,9 @@ func testLeave(t *testing.T, h *host) {
 		t.Error("a disk is sent again")
 		return nil
 	}
-	h.must("the same order again", h.LeaveVM(h.ctx, in))
+	h.must("the same order again", h.MigrateVM(h.ctx, in))
 	in.Arrived = func(context.Context) error { return errors.New("nobody has it") }
-	h.refused("before anybody has it", h.LeaveVM(h.ctx, in), "nobody has it")
+	h.refused("before anybody has it", h.MigrateVM(h.ctx, in), "nobody has it")
 
 	// As its new host does it, which may be this one.
 	next := vm
@@ -198,13 +198,13 @@ func testLeave(t *testing.T, h *host) {
 }
 
 // What an earlier call sent counts only while nobody has written to it: an agent ends, somebody uses the VM, and the order comes again.
-func testLeaveAgain(t *testing.T, h *host) {
+func testMigrateAgain(t *testing.T, h *host) {
 	from, to := h.pool(), h.pool()
 	for _, gone := range []bool{false, true} {
 		vm := h.made(disk(from))
-		in, _ := h.leave(vm, to)
+		in, _ := h.migrate(vm, to)
 		in.Arrived = func(context.Context) error { return errors.New("the agent ends here") }
-		h.refused("cut off", h.LeaveVM(h.ctx, in), "the agent ends here")
+		h.refused("cut off", h.MigrateVM(h.ctx, in), "the agent ends here")
 
 		next := vm
 		next.Generation, next.Spec.Disks = 2, slices.Clone(vm.Spec.Disks)
@@ -215,7 +215,7 @@ func testLeaveAgain(t *testing.T, h *host) {
 		}
 		in.Arrived = func(context.Context) error { return nil }
 		in.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error { return nil } // the other host has all of it
-		h.refused("what was written to since it was sent", h.LeaveVM(h.ctx, in), "while it was being sent")
+		h.refused("what was written to since it was sent", h.MigrateVM(h.ctx, in), "while it was being sent")
 		if !gone {
 			h.wantPower(vm.ID, fleet.Stopped)
 		}
@@ -223,16 +223,16 @@ func testLeaveAgain(t *testing.T, h *host) {
 		h.must("delete "+vm.Name, h.DeleteVM(h.ctx, next, h.pools, true))
 	}
 	vm := h.made(disk(from))
-	in, _ := h.leave(vm, to)
+	in, _ := h.migrate(vm, to)
 	in.Sending = func(fleet.LeavingDisk, string) error { return errors.New("no room for a word") }
 	in.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error {
 		t.Error("it is sent all the same")
 		return nil
 	}
-	h.refused("send what nobody can keep in mind", h.LeaveVM(h.ctx, in), "no room for a word")
+	h.refused("send what nobody can keep in mind", h.MigrateVM(h.ctx, in), "no room for a word")
 }
 
-func testLeaveRefused(t *testing.T, h *host) {
+func testMigrateRefused(t *testing.T, h *host) {
 	from, to := h.pool(), h.pool()
 	vm := h.made(disk(from))
 	whole := func(when string) {
@@ -243,32 +243,32 @@ func testLeaveRefused(t *testing.T, h *host) {
 			t.Fatal(when)
 		}
 	}
-	lost, _ := h.leave(vm, to)
+	lost, _ := h.migrate(vm, to)
 	lost.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error {
 		return errors.New("it was cut off")
 	}
-	h.refused("a connection that ends", h.LeaveVM(h.ctx, lost), "cut off")
+	h.refused("a connection that ends", h.MigrateVM(h.ctx, lost), "cut off")
 	whole("after a cut")
-	late, _ := h.leave(vm, to)
+	late, _ := h.migrate(vm, to)
 	late.Arrived = func(context.Context) error { return errors.New("it has not come") }
-	h.refused("what did not come", h.LeaveVM(h.ctx, late), "has not come")
+	h.refused("what did not come", h.MigrateVM(h.ctx, late), "has not come")
 	whole("after what did not come")
-	few, _ := h.leave(vm, to)
+	few, _ := h.migrate(vm, to)
 	few.Order.Disks = nil
-	h.refused("an order without its disk", h.LeaveVM(h.ctx, few), "does not name")
+	h.refused("an order without its disk", h.MigrateVM(h.ctx, few), "does not name")
 	whole("after an order without its disk")
-	stopped, _ := h.leave(vm, to)
+	stopped, _ := h.migrate(vm, to)
 	ctx, cancel := context.WithCancelCause(h.ctx)
 	stopped.Arrived = func(context.Context) error { cancel(agent.ErrStopped); return nil }
-	if err := h.LeaveVM(ctx, stopped); err == nil {
+	if err := h.MigrateVM(ctx, stopped); err == nil {
 		t.Error("it leaves though it was taken back")
 	}
 	whole("after it was taken back")
-	started, _ := h.leave(vm, to)
+	started, _ := h.migrate(vm, to)
 	started.Arrived = func(ctx context.Context) error { return h.StartVM(ctx, vm.ID) }
-	h.refused("a guest that somebody starts meanwhile", h.LeaveVM(h.ctx, started), vm.Name)
+	h.refused("a guest that somebody starts meanwhile", h.MigrateVM(h.ctx, started), vm.Name)
 	h.wantPower(vm.ID, fleet.Running)
 	h.wantDisk(vm, vm.Spec.Disks[0].Ref())
-	running, _ := h.leave(vm, to)
-	h.refused("a guest that runs", h.LeaveVM(h.ctx, running), "runs")
+	running, _ := h.migrate(vm, to)
+	h.refused("a guest that runs", h.MigrateVM(h.ctx, running), "runs")
 }

@@ -183,7 +183,7 @@ func testUploadGoesOn(t *testing.T, h *host) {
 
 	// More than was announced is not taken, and takes nothing away.
 	conn, answer, _ := u.open(t)
-	wire.PutUploadHeader(piece, wire.MostUploadPiece+1)
+	wire.PutUploadHeader(piece, wire.MaxUploadPiece+1)
 	if _, err := conn.Write(piece); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func testCreate(t *testing.T, h *host) {
 	if !ok || r.Name != vm.Name || r.Generation != 7 || !reflect.DeepEqual(r.Status, s) {
 		t.Errorf("the snapshot says %+v, VM says %+v", r, s)
 	}
-	if _, ok := find(state.Found, func(f fleet.FoundVM) bool { return f.ID == vm.ID }); ok {
+	if _, ok := find(state.Discovered, func(f fleet.DiscoveredVM) bool { return f.ID == vm.ID }); ok {
 		t.Error("a VM of Quantix is listed as found")
 	}
 	if !state.Host.Connected || state.Host.Hypervisor == "" || len(state.Host.Inventory.Accelerators) == 0 ||
@@ -193,13 +193,13 @@ func testHotPlug(t *testing.T, h *host) {
 	h.must("pause", h.PauseVM(h.ctx, vm.ID)) // then it hears nothing
 	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{second}
 	h.apply(vm)
-	if s := h.status(vm.ID, 3); len(s.NICs) != 2 || !slices.Equal(s.NextBoot, []string{"nics"}) || !slices.Equal(s.HeldBack, []fleet.HeldBack{{Field: "nics", What: "network card " + first.MAC}}) {
+	if s := h.status(vm.ID, 3); len(s.NICs) != 2 || !slices.Equal(s.NextBoot, []string{"nics"}) || !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "nics", What: "network card " + first.MAC}}) {
 		t.Errorf("paused, without the first card: %+v", s)
 	}
 	h.must("resume", h.ResumeVM(h.ctx, vm.ID))
 	s := h.status(vm.ID, 3)
 	held := slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == first.MAC })
-	if held != slices.Contains(s.NextBoot, "nics") || held != slices.Contains(s.HeldBack, fleet.HeldBack{Field: "nics", What: "network card " + first.MAC}) || len(s.Drift) != 0 || !slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == second.MAC }) {
+	if held != slices.Contains(s.NextBoot, "nics") || held != slices.Contains(s.PendingUnplug, fleet.PendingUnplug{Field: "nics", What: "network card " + first.MAC}) || len(s.Drift) != 0 || !slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == second.MAC }) {
 		t.Errorf("without the first card: %+v", s)
 	}
 	h.must("stop", h.StopVM(h.ctx, vm.ID))

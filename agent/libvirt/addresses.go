@@ -41,7 +41,7 @@ func (b *Backend) addressesOf(ctx context.Context, all []sighted) map[fleet.VMID
 		for i, s := range running {
 			g.Go(func() (err error) {
 				found[i], err = call(b.life, c, func(l *golibvirt.Libvirt) (cards, error) {
-					return addresses(l, s.ref, b.guests.cardsOf(s)), nil
+					return addresses(l, s.ref, b.guests.nicsOf(s)), nil
 				})
 				return err
 			})

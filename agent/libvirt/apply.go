@@ -77,7 +77,7 @@ func (a *applying) run(ctx context.Context) error {
 	if old == nil {
 		return a.create(ctx)
 	}
-	if old.transient && !a.in.PutBack {
+	if old.transient && !a.in.Reapply {
 		return agent.Refusal(agent.Undefined())
 	}
 	return a.redefine(ctx, *old)
@@ -117,7 +117,7 @@ func (a *applying) create(ctx context.Context) error {
 	if err := a.makeSeed(ctx, fleet.VMFirstBoot{}, &in); err != nil {
 		return err
 	}
-	if err := a.filterCards(ctx); err != nil {
+	if err := a.filterNICs(ctx); err != nil {
 		return err
 	}
 	return a.underName(ctx, func(name string) error {
@@ -150,7 +150,7 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 		}
 	}
 	is := definedOf(x, *was, a.assigned.volumeAt)
-	plan := agent.Plan(*was, is, a.in.VM, a.in.PutBack)
+	plan := agent.Plan(*was, is, a.in.VM, a.in.Reapply)
 	in, err := a.prepare(ctx, &old, was, plan)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	if err := a.growDisks(ctx, old, x, plan.GrowDisks); err != nil {
 		return err
 	}
-	if err := a.filterCards(ctx); err != nil {
+	if err := a.filterNICs(ctx); err != nil {
 		return err
 	}
 	domain, oldName, err := a.rename(ctx, &old, *was, plan.Name)

@@ -75,7 +75,7 @@ type Backend struct {
 	caps          watch[capabilities]
 
 	metering watch[[]wire.Meter]
-	counting watch[[]agent.CountedCard]
+	counting watch[[]agent.CountedNIC]
 
 	mu      sync.Mutex
 	reader  *conn // nil: libvirtd is away, see lost

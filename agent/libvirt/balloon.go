@@ -28,8 +28,8 @@ func (b *Backend) Balloons(ctx context.Context) (out []agent.Balloon, err error)
 			case is(err, golibvirt.ErrNoDomain):
 			case err != nil:
 				return err
-			case golibvirt.DomainState(p[golibvirt.DomainStatsStateState]) == golibvirt.DomainRunning && d.floor() > 0:
-				out = append(out, agent.Balloon{ID: d.id, HasMiB: int(p["balloon.current"] / 1024), FloorMiB: d.floor(), MostMiB: d.mayUse()})
+			case golibvirt.DomainState(p[golibvirt.DomainStatsStateState]) == golibvirt.DomainRunning && d.minMiB() > 0:
+				out = append(out, agent.Balloon{ID: d.id, HasMiB: int(p["balloon.current"] / 1024), MinMiB: d.minMiB(), MaxMiB: d.mayUse()})
 			}
 		}
 		return nil
@@ -37,12 +37,12 @@ func (b *Backend) Balloons(ctx context.Context) (out []agent.Balloon, err error)
 	return out, err
 }
 
-// floor is how much the running guest keeps where its host takes memory back, in MiB; 0: nothing is taken from it.
-func (d *domain) floor() int {
+// minMiB is how much the running guest keeps where its host takes memory back, in MiB; 0: nothing is taken from it.
+func (d *domain) minMiB() int {
 	if !d.ours || d.applied == nil || d.live == nil || d.live.parts.Devices.Balloon == "none" {
 		return 0
 	}
-	return d.applied.Spec.Memory.FloorMiB
+	return d.applied.Spec.Memory.MinMiB
 }
 
 // mayUse is how much the running guest may use by its spec, in MiB.
@@ -55,7 +55,7 @@ func (d *domain) mayUse() int {
 
 // left is how much of that its host leaves it at present; 0: all.
 func (d *domain) left() int {
-	if d.floor() == 0 {
+	if d.minMiB() == 0 {
 		return 0
 	}
 	if n := d.live.parts.Memory.BalloonMiB; n < d.mayUse() { // 0: it has all
@@ -67,7 +67,7 @@ func (d *domain) left() int {
 // SetBalloon implements agent.Hypervisor.
 func (b *Backend) SetBalloon(ctx context.Context, id fleet.VMID, mib int) error {
 	return b.onVM(ctx, id, "set the balloon of", func(l *golibvirt.Libvirt, s sighted) error {
-		if s.floor() == 0 || mib < s.floor() {
+		if s.minMiB() == 0 || mib < s.minMiB() {
 			return nil
 		}
 		return l.DomainSetMemoryFlags(s.ref, uint64(mib)*1024, uint32(golibvirt.DomainMemLive)) //nolint:gosec // It is not below a floor, which is above zero.

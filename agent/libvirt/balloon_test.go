@@ -19,7 +19,7 @@ func TestAGuestGivesMemoryBackToItsHost(t *testing.T) {
 		s.vm.Generation++
 		s.apply(s.vm)
 	}
-	edit(fleet.VMMemory{Shared: true, BalloonMiB: 192, FloorMiB: 160})
+	edit(fleet.VMMemory{Shared: true, BalloonMiB: 192, MinMiB: 160})
 	becomes := func(when string, percent int64, actual string, told int) {
 		t.Helper()
 		waitFor(t, when, func() bool {
@@ -43,7 +43,7 @@ func TestAGuestGivesMemoryBackToItsHost(t *testing.T) {
 	becomes("it keeps that between", 15, "160", 160)
 	becomes("it has all again", 50, "192", 0)
 	becomes("it is at its floor again", 5, "160", 160)
-	edit(fleet.VMMemory{Shared: true, BalloonMiB: 224, FloorMiB: 176})
+	edit(fleet.VMMemory{Shared: true, BalloonMiB: 224, MinMiB: 176})
 	becomes("it is at its new floor", 5, "176", 176)
 	edit(fleet.VMMemory{Shared: true, BalloonMiB: 224})
 	becomes("without a floor it has what it may use", 5, "224", 0)

@@ -119,7 +119,7 @@ func definedNICs(cards []libvirtxml.DomainInterface, applied agent.Applied, odd 
 			strange = true
 			word += ", with the network filter " + filter
 		}
-		out, words = append(out, readCard(*n, nic)), append(words, word)
+		out, words = append(out, readNIC(*n, nic)), append(words, word)
 	}
 	if strange {
 		odd["nics"] = strings.Join(words, ", ")

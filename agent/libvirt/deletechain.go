@@ -99,7 +99,7 @@ func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, v
 				return nil, err
 			}
 			if above == nil {
-				return nil, agent.LeavesBehind(vm.Name, pathOf(d), "does not stand on "+p.volume)
+				return nil, agent.LeavesOldFiles(vm.Name, pathOf(d), "does not stand on "+p.volume)
 			}
 			out = append(out, above...)
 		}
@@ -182,17 +182,17 @@ func (b *Backend) deletableFiles(ctx context.Context, c *conn, vm fleet.VM, file
 	for _, f := range files {
 		dir, _, inPool := b.pools.book.Holding(f)
 		if !inPool || filepath.Dir(f) != filepath.Clean(dir) {
-			return agent.LeavesBehind(vm.Name, f, "lies outside of the host's pools")
+			return agent.LeavesOldFiles(vm.Name, f, "lies outside of the host's pools")
 		}
-		if is, err := within(ctx, func() (stands, error) { return b.standsAt(f, false) }); err != nil || is == asAnother {
-			return cmpErr(err, agent.LeavesBehind(vm.Name, f, "is no plain file"))
+		if is, err := within(ctx, func() (overlay, error) { return b.overlayAt(f, false) }); err != nil || is == asAnother {
+			return cmpErr(err, agent.LeavesOldFiles(vm.Name, f, "is no plain file"))
 		}
 		user, err := b.userOf(ctx, all, vm.ID, place{pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, volume: filepath.Base(f)})
 		if err != nil {
 			return err
 		}
 		if user != "" {
-			return agent.LeavesBehind(vm.Name, f, "is in use by another VM of the host")
+			return agent.LeavesOldFiles(vm.Name, f, "is in use by another VM of the host")
 		}
 	}
 	return nil

@@ -107,8 +107,8 @@ func diskLimit(field string, unit uint64, in func(*libvirtxml.DomainDiskIOTune) 
 	}
 }
 
-// cardParts are fleet.NICFields. A card of a definition always has a model, a driver, a link and limits of both ways here.
-var cardParts = []devicePart[libvirtxml.DomainInterface, fleet.NIC]{
+// nicParts are fleet.NICFields. A card of a definition always has a model, a driver, a link and limits of both ways here.
+var nicParts = []devicePart[libvirtxml.DomainInterface, fleet.NIC]{
 	{"model", func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if model := cmp.Or(s.Model, "virtio"); x.Model.Type != model {
 			x.Model.Type, x.Address = model, nil // another kind of slot
@@ -132,15 +132,15 @@ var cardParts = []devicePart[libvirtxml.DomainInterface, fleet.NIC]{
 			x.Link.State = "down"
 		}
 	}, func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.LinkDown = x.Link.State == "down" }},
-	cardLimit("limits.inKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Average }, func(n *fleet.NIC) *int { return &n.Limits.InKiB }),
-	cardLimit("limits.inPeakKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Peak }, func(n *fleet.NIC) *int { return &n.Limits.InPeakKiB }),
-	cardLimit("limits.inBurstKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Burst }, func(n *fleet.NIC) *int { return &n.Limits.InBurstKiB }),
-	cardLimit("limits.outKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Average }, func(n *fleet.NIC) *int { return &n.Limits.OutKiB }),
-	cardLimit("limits.outPeakKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Peak }, func(n *fleet.NIC) *int { return &n.Limits.OutPeakKiB }),
-	cardLimit("limits.outBurstKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Burst }, func(n *fleet.NIC) *int { return &n.Limits.OutBurstKiB }),
+	nicLimit("limits.inKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Average }, func(n *fleet.NIC) *int { return &n.Limits.InKiB }),
+	nicLimit("limits.inPeakKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Peak }, func(n *fleet.NIC) *int { return &n.Limits.InPeakKiB }),
+	nicLimit("limits.inBurstKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Burst }, func(n *fleet.NIC) *int { return &n.Limits.InBurstKiB }),
+	nicLimit("limits.outKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Average }, func(n *fleet.NIC) *int { return &n.Limits.OutKiB }),
+	nicLimit("limits.outPeakKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Peak }, func(n *fleet.NIC) *int { return &n.Limits.OutPeakKiB }),
+	nicLimit("limits.outBurstKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Burst }, func(n *fleet.NIC) *int { return &n.Limits.OutBurstKiB }),
 }
 
-func cardLimit(field string, in func(*libvirtxml.DomainInterfaceBandwidth) **int, at func(*fleet.NIC) *int) devicePart[libvirtxml.DomainInterface, fleet.NIC] {
+func nicLimit(field string, in func(*libvirtxml.DomainInterfaceBandwidth) **int, at func(*fleet.NIC) *int) devicePart[libvirtxml.DomainInterface, fleet.NIC] {
 	return devicePart[libvirtxml.DomainInterface, fleet.NIC]{field, func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if *in(x.Bandwidth) = nil; *at(&s) != 0 {
 			*in(x.Bandwidth) = at(&s)
@@ -172,7 +172,7 @@ func openDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
 	return d
 }
 
-func openCard(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
+func openNIC(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
 	n.Model, n.Driver, n.Link, n.Bandwidth = copyOf(n.Model), copyOf(n.Driver), copyOf(n.Link), copyOf(n.Bandwidth)
 	n.Bandwidth.Inbound, n.Bandwidth.Outbound = copyOf(n.Bandwidth.Inbound), copyOf(n.Bandwidth.Outbound)
 	return n
@@ -192,7 +192,7 @@ func closeDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
 	return d
 }
 
-func closeCard(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
+func closeNIC(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
 	n.Driver, n.Link = filled(n.Driver), filled(n.Link)
 	n.Bandwidth.Inbound, n.Bandwidth.Outbound = filled(n.Bandwidth.Inbound), filled(n.Bandwidth.Outbound)
 	n.Bandwidth = filled(n.Bandwidth)
@@ -219,9 +219,9 @@ func readDisk(d libvirtxml.DomainDisk, was fleet.Disk) fleet.Disk {
 	return out
 }
 
-func readCard(n libvirtxml.DomainInterface, out fleet.NIC) fleet.NIC {
-	x := openCard(n)
-	for _, p := range cardParts {
+func readNIC(n libvirtxml.DomainInterface, out fleet.NIC) fleet.NIC {
+	x := openNIC(n)
+	for _, p := range nicParts {
 		p.read(&x, &out)
 	}
 	return out
@@ -241,14 +241,14 @@ func setDisk(d libvirtxml.DomainDisk, want fleet.Disk, direct bool, has func(fie
 	return closeDisk(x)
 }
 
-func setCard(n libvirtxml.DomainInterface, want fleet.NIC, has func(field string) bool) libvirtxml.DomainInterface {
-	x := openCard(n)
-	for _, p := range cardParts {
+func setNIC(n libvirtxml.DomainInterface, want fleet.NIC, has func(field string) bool) libvirtxml.DomainInterface {
+	x := openNIC(n)
+	for _, p := range nicParts {
 		if has(p.field) {
 			p.write(&x, want)
 		}
 	}
-	return closeCard(x)
+	return closeNIC(x)
 }
 
 func every(string) bool { return true }

@@ -35,7 +35,7 @@ type domain struct {
 	spec        []specDisk // the spec's disks that the definition has
 	live        *hardware  // nil while it is off
 	kept        hardware   // what its next start gets
-	heldBack    []fleet.HeldBack
+	heldBack    []fleet.PendingUnplug
 	accelerator string
 	vnc         endpoint
 	agent       bool              // the guest's agent is connected, or is one that is connected to when it is asked

@@ -86,7 +86,7 @@ func edit(x *libvirtxml.Domain, in intent) {
 	if in.Has("iso") {
 		editCDROM(x, in.iso)
 	}
-	fitCell(x)
+	fitNode(x)
 	fitBoot(x)
 	if in.Has("firstBoot") {
 		editFirstBoot(x, in.spec.FirstBoot.Kind, in.seed)
@@ -195,16 +195,16 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in intent) {
 			editFilter(n, in.mark.ID, w, in.Strays)
 			continue
 		}
-		devices.Interfaces = append(devices.Interfaces, setCard(libvirtxml.DomainInterface{
+		devices.Interfaces = append(devices.Interfaces, setNIC(libvirtxml.DomainInterface{
 			MAC:    &libvirtxml.DomainInterfaceMAC{Address: strings.ToLower(w.MAC)},
 			Source: source,
-			Alias:  &libvirtxml.DomainAlias{Name: cardAlias(w)},
+			Alias:  &libvirtxml.DomainAlias{Name: nicAlias(w)},
 		}, w, every))
 		editFilter(&devices.Interfaces[len(devices.Interfaces)-1], in.mark.ID, w, false)
 	}
 	for i, n := range devices.Interfaces {
 		if set := setOf(in.SetNICs, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, macOf(&n)) }); set != nil {
-			devices.Interfaces[i] = setCard(n, set.Device, set.Has)
+			devices.Interfaces[i] = setNIC(n, set.Device, set.Has)
 		}
 	}
 }

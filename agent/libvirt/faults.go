@@ -177,7 +177,7 @@ func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (strin
 	}
 	why := agent.FileMissing
 	if there {
-		is, err := within(ctx, func() (stands, error) { return b.standsAt(path, false) })
+		is, err := within(ctx, func() (overlay, error) { return b.overlayAt(path, false) })
 		if err != nil || is == asItShould {
 			return "", err
 		}

@@ -27,7 +27,7 @@ const (
 
 // FilterCounts implements agent.Hypervisor. libvirt writes rules of filters with iptables, ip6tables and ebtables, into chains that bear the name
 // of the card's device, and our ids into their comments. A host where no card has a filter is asked for none.
-func (b *Backend) FilterCounts(ctx context.Context) ([]agent.CountedCard, error) {
+func (b *Backend) FilterCounts(ctx context.Context) ([]agent.CountedNIC, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("count packets: %w", err)
 	}
@@ -43,7 +43,7 @@ func (b *Backend) FilterCounts(ctx context.Context) ([]agent.CountedCard, error)
 	return s.value, nil
 }
 
-func (b *Backend) readCounts() ([]agent.CountedCard, error) {
+func (b *Backend) readCounts() ([]agent.CountedNIC, error) {
 	c, err := dial(b.life, b.socket)
 	if err != nil {
 		return nil, err
@@ -59,12 +59,12 @@ func (b *Backend) readCounts() ([]agent.CountedCard, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []agent.CountedCard
+	var out []agent.CountedNIC
 	at := map[string]int{} // in out, by the card's device
 	for _, x := range bound {
-		if vm, mac, ours := agent.CardOfFilter(x.Filtername); ours {
+		if vm, mac, ours := agent.NICOfFilter(x.Filtername); ours {
 			at[x.Portdev] = len(out)
-			out = append(out, agent.CountedCard{VM: vm, MAC: mac, Chains: map[string]map[string]fleet.PassCount{}})
+			out = append(out, agent.CountedNIC{VM: vm, MAC: mac, Chains: map[string]map[string]fleet.PassCount{}})
 		}
 	}
 	if len(out) == 0 {

@@ -190,7 +190,7 @@ func TestWouldItPassSaysWhatFiltersDo(t *testing.T) {
 			groups, n.SecurityGroups = append(groups, g), append(n.SecurityGroups, g.ID)
 			read(groupFilter(g))
 		}
-		read(cardFilter(vm, n))
+		read(nicFilter(vm, n))
 		for range 12 {
 			protocol := pick(r, fleet.Protocols[1:]...)
 			v6 := protocol == fleet.ICMPv6 || protocol != fleet.ICMP && r.IntN(2) == 0
@@ -260,7 +260,7 @@ func TestWhatPassesBesideRules(t *testing.T) {
 				n.SecurityGroups = append(n.SecurityGroups, g.ID)
 				defined[agent.GroupFilterName(g.ID)] = groupFilter(g)
 			}
-			x := cardFilter(vm, n)
+			x := nicFilter(vm, n)
 			defined[x.Name] = x
 			if got := meaning(t, defined, x.Name, c.f); got != k.want {
 				t.Errorf("%s, %s: it passes: %v", c.what, name, got)

@@ -30,7 +30,7 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 			return err
 		}
 		name := agent.GroupFilterName(g.ID)
-		cards, err := cardFilters(ctx, c)
+		cards, err := nicFilters(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -67,14 +67,14 @@ func (b *Backend) onGroup(ctx context.Context, verb string, g fleet.FlatGroup, f
 	return inAct(act, b.order(ctx, f))
 }
 
-// filterCards makes the filters that the VM's cards refer to. A group that the host has already stays as it is: another order, that may be newer,
+// filterNICs makes the filters that the VM's cards refer to. A group that the host has already stays as it is: another order, that may be newer,
 // brought it.
-func (a *applying) filterCards(ctx context.Context) error {
+func (a *applying) filterNICs(ctx context.Context) error {
 	for _, n := range a.in.VM.Spec.NICs {
 		if !n.Filtered() {
 			continue
 		}
-		groups, err := agent.CardGroups(n, a.in.Groups)
+		groups, err := agent.NICGroups(n, a.in.Groups)
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (a *applying) filterCards(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := a.defineFilter(ctx, a.c, cardFilter(a.in.VM.ID, n), a.in.PutBack); err != nil {
+		if err := a.defineFilter(ctx, a.c, nicFilter(a.in.VM.ID, n), a.in.Reapply); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,7 @@ func (a *applying) refilter(ctx context.Context, guest sighted, kept *libvirtxml
 
 // dropFilters removes the filters of the VM's cards that none of them has any more; what libvirt says is in use stays.
 func (b *Backend) dropFilters(ctx context.Context, c *conn, vm fleet.VMID, keep []fleet.NIC) error {
-	all, err := cardFilters(ctx, c)
+	all, err := nicFilters(ctx, c)
 	if answered(err) {
 		return nil // a libvirt without network filters has none
 	}
@@ -158,7 +158,7 @@ func (b *Backend) dropFilters(ctx context.Context, c *conn, vm fleet.VMID, keep 
 	return nil
 }
 
-func cardFilters(ctx context.Context, c *conn) ([]golibvirt.Nwfilter, error) {
+func nicFilters(ctx context.Context, c *conn) ([]golibvirt.Nwfilter, error) {
 	all, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.Nwfilter, error) {
 		all, _, err := l.ConnectListAllNwfilters(1, 0)
 		return all, err
@@ -168,7 +168,7 @@ func cardFilters(ctx context.Context, c *conn) ([]golibvirt.Nwfilter, error) {
 
 // userOfFilter is the name of a domain with a card that has the filter; empty: none has.
 func userOfFilter(all []sighted, filter string) string {
-	has := func(k card) bool { return k.filter == filter }
+	has := func(k nic) bool { return k.filter == filter }
 	for _, s := range all {
 		if slices.ContainsFunc(s.kept.nics, has) || slices.ContainsFunc(s.now().nics, has) {
 			return s.ref.Name

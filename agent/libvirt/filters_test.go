@@ -85,7 +85,7 @@ func TestFiltersInLibvirtsWords(t *testing.T) {
 	if f.ok(err); len(s.Drift) != 1 || s.Drift[0].Field != "nics" || !strings.Contains(s.Drift[0].Actual, "network filter clean-traffic") || s.NICs[0].Filter != "clean-traffic" {
 		t.Errorf("with another's filter: %+v", s)
 	}
-	in.PutBack = true
+	in.Reapply = true
 	f.ok(f.ApplyVM(ctx, in))
 	if s, _, err := f.VM(ctx, vm.ID); err != nil || len(s.Drift) != 0 || s.NICs[0].Filter != card {
 		t.Errorf("after it was put back: %+v %v", s, err)

@@ -93,8 +93,8 @@ func ruleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilte
 
 func field(s string) libvirtxml.NWFilterField { return libvirtxml.NWFilterField{Str: s} }
 
-// cardFilter is the filter of one card.
-func cardFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
+// nicFilter is the filter of one card.
+func nicFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 	name := agent.FilterName(vm, n.MAC)
 	x := libvirtxml.NWFilter{Name: name, UUID: filterUUID(name), Chain: "root"}
 	if n.Guarded() {

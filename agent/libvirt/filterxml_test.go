@@ -25,8 +25,8 @@ func TestFilterDefinitions(t *testing.T) {
 	}}
 	for name, x := range map[string]libvirtxml.NWFilter{
 		"filter-group":   groupFilter(group),
-		"filter-card":    cardFilter(vm, fleet.NIC{MAC: "52:54:00:00:00:01", SecurityGroups: []fleet.SecurityGroupID{id}, AntiSpoofing: &guard}),
-		"filter-guarded": cardFilter(vm, fleet.NIC{MAC: "52:54:00:00:00:01", AntiSpoofing: &guard}),
+		"filter-card":    nicFilter(vm, fleet.NIC{MAC: "52:54:00:00:00:01", SecurityGroups: []fleet.SecurityGroupID{id}, AntiSpoofing: &guard}),
+		"filter-guarded": nicFilter(vm, fleet.NIC{MAC: "52:54:00:00:00:01", AntiSpoofing: &guard}),
 	} {
 		text, err := x.Marshal()
 		if err != nil {

@@ -68,7 +68,7 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 	case f.Encrypted && running == nil:
 		return agent.GrowsWhileOn(p.volume)
 	}
-	other, err := a.standsOn(ctx, a.c, p, f.id)
+	other, err := a.backedBy(ctx, a.c, p, f.id)
 	switch {
 	case err != nil:
 		return err

@@ -43,7 +43,7 @@ type guestSeen struct {
 	ours    bool
 	status  fleet.GuestStatus
 	reading fleet.GuestReading
-	cards   cards
+	nics    cards
 }
 
 // look asks those guests that are due. It returns at once.
@@ -62,7 +62,7 @@ func (g *guests) look(b *Backend, all []sighted) {
 		on[s.id] = true
 		seen := g.all[s.id]
 		if seen == nil || seen.run != s.ref.ID {
-			seen = &guestSeen{run: s.ref.ID, ours: s.ours, status: fleet.GuestStatus{Agent: fleet.AgentSilent}}
+			seen = &guestSeen{run: s.ref.ID, ours: s.ours, status: fleet.GuestStatus{Agent: fleet.AgentNotResponding}}
 			g.all[s.id] = seen
 		}
 		if seen.asking || now.Before(seen.due) || g.now >= guestsAtOnce || golibvirt.DomainState(s.state) != golibvirt.DomainRunning {
@@ -100,12 +100,12 @@ func (g *guests) ask(b *Backend, s sighted, seen *guestSeen) {
 	case err != nil:
 		b.log.Debug("a guest's agent does not answer", "vm", s.ref.Name, "error", err)
 		seen.wait = min(max(2*seen.wait, guestAge), guestBackoff)
-		seen.due, seen.status = time.Now().Add(seen.wait), fleet.GuestStatus{Agent: fleet.AgentSilent}
-		seen.at, seen.cards = time.Time{}, nil
+		seen.due, seen.status = time.Now().Add(seen.wait), fleet.GuestStatus{Agent: fleet.AgentNotResponding}
+		seen.at, seen.nics = time.Time{}, nil
 	default:
 		seen.wait, seen.due, seen.status = 0, begun.Add(guestAge), next.status
 		if !next.status.Frozen { // one that is frozen answers nothing else
-			seen.at, seen.reading, seen.cards = begun, next.reading, next.cards
+			seen.at, seen.reading, seen.nics = begun, next.reading, next.nics
 		}
 	}
 	changed := seen.status != was
@@ -121,8 +121,8 @@ func (n *guestSeen) read(ctx context.Context, c *conn, s sighted) error {
 		found, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {
 			return l.DomainInterfaceAddresses(s.ref, uint32(golibvirt.DomainInterfaceAddressesSrcAgent), 0)
 		})
-		n.cards = cards{}
-		n.cards.add(found, fleet.FromAgent)
+		n.nics = cards{}
+		n.nics.add(found, fleet.FromAgent)
 		n.status = fleet.GuestStatus{}
 		return err
 	}
@@ -145,7 +145,7 @@ func (n *guestSeen) hear(ask guestAsk) error {
 	if n.status.Frozen = frozen == "frozen"; n.status.Frozen {
 		return nil
 	}
-	for _, read := range []func(guestAsk) error{n.readSystem, n.readName, n.readCards, n.readFileSystems, n.readUsers, n.readClock} {
+	for _, read := range []func(guestAsk) error{n.readSystem, n.readName, n.readNICs, n.readFileSystems, n.readUsers, n.readClock} {
 		if err := read(ask); errors.Is(err, errSilent) || errors.Is(err, agent.ErrAway) {
 			return err
 		}
@@ -173,30 +173,30 @@ func (n *guestSeen) readName(ask guestAsk) error {
 	return err
 }
 
-func (n *guestSeen) readCards(ask guestAsk) error {
+func (n *guestSeen) readNICs(ask guestAsk) error {
 	said, err := askGuest[[]struct {
 		MAC       string `json:"hardware-address"`
 		Addresses []struct {
 			IP string `json:"ip-address"`
 		} `json:"ip-addresses"`
 	}](ask, guestWait, "guest-network-get-interfaces", nil)
-	n.cards = cards{}
-	for _, card := range said[:min(len(said), mostGuestCards)] {
+	n.nics = cards{}
+	for _, card := range said[:min(len(said), mostGuestNICs)] {
 		mac, wrong := net.ParseMAC(card.MAC)
 		if wrong != nil {
 			continue
 		}
 		for _, a := range card.Addresses {
 			if ip := net.ParseIP(a.IP); ip != nil && ip.IsGlobalUnicast() {
-				n.cards.note(mac.String(), ip.String(), fleet.FromAgent)
+				n.nics.note(mac.String(), ip.String(), fleet.FromAgent)
 			}
 		}
 	}
 	return err
 }
 
-// mostGuestCards are listened to of one guest.
-const mostGuestCards = 256
+// mostGuestNICs are listened to of one guest.
+const mostGuestNICs = 256
 
 func (n *guestSeen) readFileSystems(ask guestAsk) error {
 	said, err := askGuest[[]struct {
@@ -262,19 +262,19 @@ func (g *guests) statusOf(s sighted) *fleet.GuestStatus {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	out := fleet.GuestStatus{Agent: fleet.AgentSilent}
+	out := fleet.GuestStatus{Agent: fleet.AgentNotResponding}
 	if seen := g.all[s.id]; seen != nil && seen.run == s.ref.ID && s.agent {
 		out = seen.status
 	}
 	return &out
 }
 
-// cardsOf are the addresses that a guest told.
-func (g *guests) cardsOf(s sighted) cards {
+// nicsOf are the addresses that a guest told.
+func (g *guests) nicsOf(s sighted) cards {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if seen := g.all[s.id]; seen != nil && seen.run == s.ref.ID && s.agent {
-		return seen.cards
+		return seen.nics
 	}
 	return nil
 }

@@ -88,8 +88,8 @@ func TestGuestsAreNotBelieved(t *testing.T) {
 	if err != nil || n.status.Agent != fleet.AgentAnswers {
 		t.Fatalf("%+v, %v", n.status, err)
 	}
-	if len(n.reading.FileSystems) != fleet.MaxGuestFileSystems || len(n.reading.Users) != fleet.MaxGuestUsers || len(n.cards) != 1 || len(n.cards["52:54:00:aa:bb:01"]) != 5 {
-		t.Errorf("%d file systems, %d users, cards %v", len(n.reading.FileSystems), len(n.reading.Users), n.cards)
+	if len(n.reading.FileSystems) != fleet.MaxGuestFileSystems || len(n.reading.Users) != fleet.MaxGuestUsers || len(n.nics) != 1 || len(n.nics["52:54:00:aa:bb:01"]) != 5 {
+		t.Errorf("%d file systems, %d users, cards %v", len(n.reading.FileSystems), len(n.reading.Users), n.nics)
 	}
 	all := []string{n.status.Version, n.status.OS, n.status.Kernel, n.status.Hostname}
 	for _, f := range n.reading.FileSystems {

@@ -34,7 +34,7 @@ func TestAnAgentThatHangs(t *testing.T) {
 	}
 	waitFor(t, "the guest's agent answers", is(fleet.AgentAnswers))
 	inGuest(t, vm.ID, "(sleep 3; kill -STOP $(pidof qemu-ga)) >/dev/null 2>&1 &")
-	waitFor(t, "it is told as silent", is(fleet.AgentSilent))
+	waitFor(t, "it is told as silent", is(fleet.AgentNotResponding))
 	if err := f.FreezeGuest(t.Context(), vm.ID); err == nil || !strings.Contains(err.Error(), "qemu-guest-agent") {
 		t.Errorf("freezing a guest whose agent hangs: %v", err)
 	}

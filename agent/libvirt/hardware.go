@@ -21,7 +21,7 @@ type hardware struct {
 	modules   []fleet.Module                // that Quantix plugged in while it runs
 	firmware  fleet.Firmware
 	disks     []drive // by target
-	nics      []card  // in the definition's order
+	nics      []nic   // in the definition's order
 	iso       string  // path of the first CD-ROM's medium
 	files     []string
 	held      []held
@@ -40,18 +40,18 @@ func (d drive) same(o drive) bool {
 	return d.target == o.target && d.path == o.path && d.told == o.told
 }
 
-type card struct{ mac, source, filter, told, limits string }
+type nic struct{ mac, source, filter, told, limits string }
 
 // same leaves out limits that the definition has not: a running card has those of its port group.
-func (c card) same(kept card) bool {
+func (c nic) same(kept nic) bool {
 	return c.mac == kept.mac && c.source == kept.source && c.filter == kept.filter && c.told == kept.told && (kept.limits == "" || c.limits == kept.limits)
 }
 
-func cardFrom(n *libvirtxml.DomainInterface) card {
-	is := readCard(*n, fleet.NIC{})
+func nicFrom(n *libvirtxml.DomainInterface) nic {
+	is := readNIC(*n, fleet.NIC{})
 	limits := fleet.NIC{Limits: is.Limits}
 	is.Limits = fleet.NICLimits{}
-	return card{macOf(n), sourceOf(n), filterOf(n), fleet.Telling(fleet.NICFields, is), fleet.Telling(fleet.NICFields, limits)}
+	return nic{macOf(n), sourceOf(n), filterOf(n), fleet.FieldsXML(fleet.NICFields, is), fleet.FieldsXML(fleet.NICFields, limits)}
 }
 
 func hardwareOf(x *libvirtxml.Domain) hardware {
@@ -76,7 +76,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 		case d.Device == "cdrom" && h.iso == "":
 			h.iso = path
 		case d.Device == "disk" || d.Device == "" || d.Device == "lun":
-			one := drive{target: targetOf(d), path: path, told: fleet.Telling(fleet.DiskFields, readDisk(*d, fleet.Disk{}))}
+			one := drive{target: targetOf(d), path: path, told: fleet.FieldsXML(fleet.DiskFields, readDisk(*d, fleet.Disk{}))}
 			if isOurs(d.Alias, aliasDisk) {
 				one.alias = aliasOf(d.Alias)
 			}
@@ -88,7 +88,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 	})
 	for i := range x.Devices.Interfaces {
 		n := &x.Devices.Interfaces[i]
-		h.nics = append(h.nics, cardFrom(n))
+		h.nics = append(h.nics, nicFrom(n))
 	}
 	return h
 }
@@ -104,7 +104,7 @@ func nextBoot(live, kept hardware) []string {
 		{"memoryMiB", live.memoryMiB == kept.memoryMiB},
 		{"firmware", live.firmware == kept.firmware},
 		{"disks", slices.EqualFunc(live.disks, kept.disks, drive.same)},
-		{"nics", slices.EqualFunc(live.nics, kept.nics, card.same)},
+		{"nics", slices.EqualFunc(live.nics, kept.nics, nic.same)},
 		{"iso", live.iso == kept.iso},
 	} {
 		if !f.same {

@@ -166,7 +166,7 @@ func TestDevicesAreFoundAndMadeForARunningGuest(t *testing.T) {
 			}
 		}
 		s, _, err := f.VM(t.Context(), vm.ID)
-		if f.ok(err); s.Power != fleet.Running || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.HeldBack)+len(s.Drift) != 0 {
+		if f.ok(err); s.Power != fleet.Running || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.PendingUnplug)+len(s.Drift) != 0 {
 			t.Errorf("%s: the guest is %+v", c.device, s)
 		}
 	}

@@ -37,11 +37,11 @@ func writeMaxMemory(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if x.MaximumMemory = nil; s.Memory.MaxMiB > 0 {
 		x.MaximumMemory = &libvirtxml.DomainMaxMemory{Value: uint(s.Memory.MaxMiB) * 1024, Unit: "KiB", Slots: fleet.MaxModules}
 	}
-	oneCell(x)
+	oneNode(x)
 }
 
-// oneCell gives the guest the one NUMA cell that room for more memory takes, where it has none, and takes it away where it has no such room.
-func oneCell(x *libvirtxml.Domain) {
+// oneNode gives the guest the one NUMA cell that room for more memory takes, where it has none, and takes it away where it has no such room.
+func oneNode(x *libvirtxml.Domain) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
 	}
@@ -49,12 +49,12 @@ func oneCell(x *libvirtxml.Domain) {
 	case x.MaximumMemory == nil && cells != nil && len(cells.Cell) == 1:
 		x.CPU.Numa = nil
 	case x.MaximumMemory != nil && cells == nil:
-		x.CPU.Numa = &libvirtxml.DomainNuma{Cell: []libvirtxml.DomainCell{{ID: new(uint), CPUs: "0"}}} // fitCell fills it
+		x.CPU.Numa = &libvirtxml.DomainNuma{Cell: []libvirtxml.DomainCell{{ID: new(uint), CPUs: "0"}}} // fitNode fills it
 	}
 }
 
-// fitCell lets the only NUMA cell of a guest have all its vCPUs and memory. Several are as they were asked for: see writeCells.
-func fitCell(x *libvirtxml.Domain) {
+// fitNode lets the only NUMA cell of a guest have all its vCPUs and memory. Several are as they were asked for: see writeNUMANodes.
+func fitNode(x *libvirtxml.Domain) {
 	if x.CPU == nil || x.CPU.Numa == nil || len(x.CPU.Numa.Cell) != 1 || x.Memory == nil || x.VCPU == nil {
 		return
 	}

@@ -22,7 +22,7 @@ func moduleOf(m libvirtxml.DomainMemorydev) (fleet.Module, bool) {
 	}
 	out := fleet.Module{MiB: int(kibOf(m.Target.Size.Value, m.Target.Size.Unit) / 1024)}
 	if m.Target.Node != nil {
-		out.Cell = int(m.Target.Node.Value)
+		out.NUMANode = int(m.Target.Node.Value)
 	}
 	return out, true
 }
@@ -35,7 +35,7 @@ func modulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, othe
 		case ok && isOurs(d.Alias, aliasModule):
 			all, aliases = append(all, m), append(aliases, aliasOf(d.Alias))
 		case ok:
-			others[m.Cell] += m.MiB
+			others[m.NUMANode] += m.MiB
 		}
 	}
 	return all, aliases, others
@@ -48,11 +48,11 @@ func surplusMemory(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []plug
 	}
 	all, aliases, others := modulesOf(live)
 	less := []int{int(memoryKiB(live)/1024) - spec.MemoryMiB}
-	if cellsOf(live) != nil || cellsOf(kept) != nil {
+	if numaNodesOf(live) != nil || numaNodesOf(kept) != nil {
 		var now, next fleet.VMSpec
-		readCells(live, &now)
-		readCells(kept, &next)
-		cells, ok := fleet.GrownCells(next.NUMA, now.NUMA)
+		readNUMANodes(live, &now)
+		readNUMANodes(kept, &next)
+		cells, ok := fleet.GrownNodes(next.NUMA, now.NUMA)
 		if !ok {
 			return nil
 		}
@@ -80,12 +80,12 @@ func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, li
 		return nil
 	}
 	more := []int{int((want - has) / 1024)}
-	if cellsOf(live) != nil || cellsOf(kept) != nil {
+	if numaNodesOf(live) != nil || numaNodesOf(kept) != nil {
 		var now, next fleet.VMSpec
-		readCells(live, &now)
-		readCells(kept, &next)
+		readNUMANodes(live, &now)
+		readNUMANodes(kept, &next)
 		var ok bool
-		if more, ok = fleet.GrownCells(now.NUMA, next.NUMA); !ok {
+		if more, ok = fleet.GrownNodes(now.NUMA, next.NUMA); !ok {
 			return nil
 		}
 	}

@@ -71,7 +71,7 @@ func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	var out []pluggable
 	for _, n := range x.Devices.Interfaces {
 		if isOurs(n.Alias, aliasNIC) {
-			out = append(out, pluggable{field: "nics", what: "network card " + macOf(&n), alias: aliasOf(n.Alias), wanted: hasCard(spec.NICs, n), text: func(at *libvirtxml.DomainAddress) (string, error) {
+			out = append(out, pluggable{field: "nics", what: "network card " + macOf(&n), alias: aliasOf(n.Alias), wanted: hasNIC(spec.NICs, n), text: func(at *libvirtxml.DomainAddress) (string, error) {
 				n.Address = at
 				return n.Marshal()
 			}, at: n.Address})
@@ -121,9 +121,9 @@ func heldOn(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	return slices.Concat(out, surplusMemory(kept, live, spec), surplusCPUs(kept, live, spec))
 }
 
-func toldHeld(all []pluggable) (out []fleet.HeldBack) {
+func toldHeld(all []pluggable) (out []fleet.PendingUnplug) {
 	for _, p := range all {
-		out = append(out, fleet.HeldBack{Field: p.field, What: p.what})
+		out = append(out, fleet.PendingUnplug{Field: p.field, What: p.what})
 	}
 	return out
 }
@@ -141,7 +141,7 @@ func (a *applying) plug(ctx context.Context, guest sighted, plan agent.Edit, aga
 		return err
 	}
 	tuned := plan
-	if again && (a.in.PutBack || a.in.Stamped < a.in.VM.Generation) { // it was not done to its end
+	if again && (a.in.Reapply || a.in.Stamped < a.in.VM.Generation) { // it was not done to its end
 		tuned = plan.Whole(a.in.VM.Spec)
 	}
 	if err := a.retune(ctx, guest.ref, tuned, kept, live); err != nil {
@@ -164,7 +164,7 @@ func (a *applying) plug(ctx context.Context, guest sighted, plan agent.Edit, aga
 // adds reports whether the edit gives the VM the device. was is its definition before.
 func adds(plan agent.Edit, p pluggable, was hardware) bool {
 	return slices.ContainsFunc(plan.Disks, func(d fleet.Disk) bool { return diskAlias(d.Ref()) == p.alias }) ||
-		slices.ContainsFunc(plan.NICs, func(n fleet.NIC) bool { return cardAlias(n) == p.alias }) ||
+		slices.ContainsFunc(plan.NICs, func(n fleet.NIC) bool { return nicAlias(n) == p.alias }) ||
 		p.field == "hostDevices" && plan.Has(p.field) && !hasDevice(was.parts.HostDevices, p.what)
 }
 
@@ -261,12 +261,12 @@ func (a *applying) release(ctx context.Context, guest sighted, kept *libvirtxml.
 	}
 }
 
-func hasCard(all []fleet.NIC, n libvirtxml.DomainInterface) bool {
+func hasNIC(all []fleet.NIC, n libvirtxml.DomainInterface) bool {
 	return slices.ContainsFunc(all, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, macOf(&n)) })
 }
 
-// cardAlias is that of the spec's card: no other's, also none of one that the guest holds on to.
-func cardAlias(n fleet.NIC) string {
+// nicAlias is that of the spec's card: no other's, also none of one that the guest holds on to.
+func nicAlias(n fleet.NIC) string {
 	return aliasNIC + strings.ToLower(strings.ReplaceAll(n.MAC, ":", ""))
 }
 

@@ -16,12 +16,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// stands is what stands at a path.
-type stands int
+// overlay is what stands at a path.
+type overlay int
 
 const (
-	asItShould stands = iota // or there is nothing, which others tell
-	asAnother                // a link, a device, or a folder where a file is to be
+	asItShould overlay = iota // or there is nothing, which others tell
+	asAnother                 // a link, a device, or a folder where a file is to be
 )
 
 // inPlace refuses a definition that a guest is about to start with, where a path of it that lies in a pool is no plain file there: who writes to
@@ -47,7 +47,7 @@ func (b *Backend) inPlace(ctx context.Context, x *libvirtxml.Domain) error {
 	}
 	odd, err := bounded(ctx, func() (string, error) {
 		for _, p := range paths {
-			if is, err := b.standsAt(p.path, p.folder); err != nil || is == asAnother {
+			if is, err := b.overlayAt(p.path, p.folder); err != nil || is == asAnother {
 				return p.path, err
 			}
 		}
@@ -106,8 +106,8 @@ func pathsIn(text string) (out []definedPath, err error) {
 	}
 }
 
-// standsAt looks at a path below the directory of the pool that it lies in, and follows no link there.
-func (b *Backend) standsAt(path string, folder bool) (is stands, err error) {
+// overlayAt looks at a path below the directory of the pool that it lies in, and follows no link there.
+func (b *Backend) overlayAt(path string, folder bool) (is overlay, err error) {
 	dir, _, ok := b.pools.book.Holding(path)
 	if !ok {
 		return asItShould, nil
@@ -153,7 +153,7 @@ func (b *Backend) oddBelow(disk string) (string, error) {
 		seen[todo[0]] = true
 		for _, below := range readReferences(todo[0]) {
 			at := filepath.Clean(below.path)
-			is, err := b.standsAt(at, false)
+			is, err := b.overlayAt(at, false)
 			if err != nil {
 				return at, err
 			}
@@ -170,7 +170,7 @@ func (b *Backend) oddBelow(disk string) (string, error) {
 
 // isOdd reports whether something else than what should stands at a path of a pool, as far as that can be seen.
 func (b *Backend) isOdd(path string, folder bool) bool {
-	is, err := b.standsAt(path, folder)
+	is, err := b.overlayAt(path, folder)
 	return err == nil && is == asAnother
 }
 

@@ -219,7 +219,7 @@ func TestISCSIDirect(t *testing.T) {
 		return err == nil && len(s.Drift) == 1 && s.Drift[0].Field == "disks"
 	})
 	back := order(vm, p)
-	back.PutBack = true
+	back.Reapply = true
 	f.ok(b.ApplyVM(t.Context(), back))
 	f.ok(b.StartVM(t.Context(), vm.ID))
 

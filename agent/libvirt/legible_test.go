@@ -34,7 +34,7 @@ func TestWhatCannotBeReadHidesNothingElse(t *testing.T) {
 	for _, v := range s.VMs {
 		vms[v.ID] = v.Status
 	}
-	for _, v := range s.Found {
+	for _, v := range s.Discovered {
 		vms[v.ID] = v.Status
 	}
 	unread := func(st fleet.VMStatus) bool { return len(st.Faults) == 1 && st.Faults[0].Code == fleet.FaultUnread }

@@ -132,7 +132,7 @@ func TestEveryFieldIsProved(t *testing.T) {
 		fleet.Disk{PoolID: f.pool.ID, Volume: "secret.qcow2", SizeBytes: 1 << 20, Encryption: "luks"})
 	vm.Spec = hvtest.FullSpec(vm.Spec)
 	vm.Spec.CPU.Sockets, vm.Spec.CPU.Cores, vm.Spec.CPU.Threads = 2, 2, 2
-	vm.Spec.NICs = []fleet.NIC{hvtest.FullCard(fleet.NIC{Network: "default", MAC: "52:54:00:0c:00:01"})}
+	vm.Spec.NICs = []fleet.NIC{hvtest.FullNIC(fleet.NIC{Network: "default", MAC: "52:54:00:0c:00:01"})}
 	f.apply(vm)
 	f.ok(f.StartVM(t.Context(), vm.ID))
 	id := string(vm.ID)

@@ -174,7 +174,7 @@ func (m *moving) run(ctx context.Context) error {
 // keptNew reports whether the definition names the new disk.
 func (m *moving) keptNew(s seen) bool { return s.keptDisk != nil && pathOf(s.keptDisk) == m.to.path() }
 
-// putBack is for a guest that somebody started on its old disk just before the definition was made to name the copy, with nobody there to see it.
+// reapply is for a guest that somebody started on its old disk just before the definition was made to name the copy, with nobody there to see it.
 func (m *moving) putBack(ctx context.Context, s seen) error {
 	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
 	if err != nil {

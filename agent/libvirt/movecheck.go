@@ -86,7 +86,7 @@ func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 	if user != "" {
 		return refuse("another VM of the host uses its file.")
 	}
-	other, err := m.standsOn(ctx, m.c, m.from, f.id)
+	other, err := m.backedBy(ctx, m.c, m.from, f.id)
 	if err == nil && other != "" {
 		return refuse("the volume %s stands on it. Flatten or delete that one first.", other)
 	}

@@ -88,7 +88,7 @@ func (m *moving) pour(ctx context.Context, dst *os.File, was volumeFile) error {
 	}
 	defer src.Close()
 	meter := func(act string, from, share int) *transfer.Meter {
-		return &transfer.Meter{Total: was.bytes, Tell: func(done, total, rate int64) {
+		return &transfer.Meter{Total: was.bytes, Report: func(done, total, rate int64) {
 			percent, note := agent.Copied(fmt.Sprintf("%s disk %d", act, m.from.number), done, total, rate)
 			m.in.Progress(from+percent*share/100, note)
 		}}

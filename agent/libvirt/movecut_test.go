@@ -117,8 +117,8 @@ func TestAVMThatLeftLeavesNoFilter(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "filter.xml")
 	f.ok(os.WriteFile(file, []byte("<filter name='"+name+"' chain='root'/>"), 0o600))
 	virsh(t, "nwfilter-define", file)
-	in := agent.LeaveVM{VM: vm, Arrived: func(context.Context) error { return nil }, Progress: func(int, string) {}}
-	f.ok(f.LeaveVM(t.Context(), in))
+	in := agent.MigrateVM{VM: vm, Arrived: func(context.Context) error { return nil }, Progress: func(int, string) {}}
+	f.ok(f.MigrateVM(t.Context(), in))
 	if all := virsh(t, "nwfilter-list"); strings.Contains(all, name) {
 		virsh(t, "nwfilter-undefine", name)
 		t.Errorf("there is still %s", name)

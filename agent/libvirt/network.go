@@ -174,7 +174,7 @@ func (b *Backend) onNetworkNow(ctx context.Context, c *conn, network, bridge str
 		return "", err
 	}
 	for _, s := range all {
-		on := func(k card) bool {
+		on := func(k nic) bool {
 			return k.source == "network "+network || strings.HasPrefix(k.source, "network "+network+", ") || bridge != "" && k.source == "bridge "+bridge
 		}
 		if slices.ContainsFunc(s.kept.nics, on) || slices.ContainsFunc(s.now().nics, on) {

@@ -42,7 +42,7 @@ func (b *Backend) updateNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 	if len(n.Spec.PortGroups) == 0 {
 		return nil
 	}
-	return b.boundCards(ctx, c, n)
+	return b.boundNICs(ctx, c, n)
 }
 
 // updatesOf are the changes from what runs to what is wanted. What goes comes first, so that its address is free for what comes.

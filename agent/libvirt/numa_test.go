@@ -19,12 +19,12 @@ func TestCellsOfARunningGuest(t *testing.T) {
 	f := newFixture(t)
 	vm := f.vm()
 	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.Memory.MaxMiB = 4, 256, 1024
-	vm.Spec.NUMA = []fleet.VMCell{{CPUs: "0,2", MemoryMiB: 64, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 192}}
+	vm.Spec.NUMA = []fleet.VMNUMANode{{CPUs: "0,2", MemoryMiB: 64, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 192}}
 	f.apply(vm)
 	validated(t, vm.ID)
 	f.ok(f.StartVM(t.Context(), vm.ID))
 	vm.Generation++
-	vm.Spec.MemoryMiB, vm.Spec.NUMA = 384, []fleet.VMCell{{CPUs: "0,2", MemoryMiB: 64, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 320}}
+	vm.Spec.MemoryMiB, vm.Spec.NUMA = 384, []fleet.VMNUMANode{{CPUs: "0,2", MemoryMiB: 64, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 320}}
 	f.apply(vm)
 	for _, c := range []struct{ how, ask, says string }{
 		{"--hmp", "info numa", `(?s)2 nodes.*node 0 cpus: 0 2\s.*node 0 size: 64 MB.*node 1 cpus: 1 3\s.*node 1 size: 320 MB.*node 1 plugged: 128 MB`},

@@ -8,15 +8,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cellsOf are the guest's NUMA cells where it has several. The only one that room for more memory takes is none of them.
-func cellsOf(x *libvirtxml.Domain) []libvirtxml.DomainCell {
+// numaNodesOf are the guest's NUMA cells where it has several. The only one that room for more memory takes is none of them.
+func numaNodesOf(x *libvirtxml.Domain) []libvirtxml.DomainCell {
 	if x.CPU == nil || x.CPU.Numa == nil || len(x.CPU.Numa.Cell) < 2 {
 		return nil
 	}
 	return x.CPU.Numa.Cell
 }
 
-func cellID(c libvirtxml.DomainCell, at int) uint {
+func nodeID(c libvirtxml.DomainCell, at int) uint {
 	if c.ID != nil {
 		return *c.ID
 	}
@@ -49,22 +49,22 @@ func readNodes(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// writeCells keeps what somebody else said of a cell that stays: its distances, its caches.
-func writeCells(x *libvirtxml.Domain, s fleet.VMSpec) {
+// writeNUMANodes keeps what somebody else said of a cell that stays: its distances, its caches.
+func writeNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 	t := copyOf(x.NUMATune)
 	t.MemNodes = nil
 	if len(s.NUMA) == 0 {
-		if cellsOf(x) != nil {
+		if numaNodesOf(x) != nil {
 			x.CPU.Numa = nil
 		}
 		keepNUMATune(x, t)
-		oneCell(x)
+		oneNode(x)
 		return
 	}
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
 	}
-	was := cellsOf(x)
+	was := numaNodesOf(x)
 	x.CPU.Numa = copyOf(x.CPU.Numa)
 	x.CPU.Numa.Cell = nil
 	for i, v := range s.NUMA {
@@ -81,12 +81,12 @@ func writeCells(x *libvirtxml.Domain, s fleet.VMSpec) {
 	keepNUMATune(x, t)
 }
 
-// readCells counts what was plugged into a running guest to the cell that it is in.
-func readCells(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
+// readNUMANodes counts what was plugged into a running guest to the cell that it is in.
+func readNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
 	t := copyOf(x.NUMATune)
-	for i, c := range cellsOf(x) {
-		id := cellID(c, i)
-		v := fleet.VMCell{CPUs: c.CPUs, MemoryMiB: int((kibOf(c.Memory, c.Unit) + pluggedKiB(x, id)) / 1024)}
+	for i, c := range numaNodesOf(x) {
+		id := nodeID(c, i)
+		v := fleet.VMNUMANode{CPUs: c.CPUs, MemoryMiB: int((kibOf(c.Memory, c.Unit) + pluggedKiB(x, id)) / 1024)}
 		for _, n := range t.MemNodes {
 			if n.CellID == id && n.Mode != "strict" {
 				odd = "with memory in another way than from some nodes alone"
@@ -95,7 +95,7 @@ func readCells(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
 			}
 		}
 		if c.Distances != nil || len(c.Caches) > 0 {
-			odd = fmt.Sprintf("%d with distances or caches", len(cellsOf(x)))
+			odd = fmt.Sprintf("%d with distances or caches", len(numaNodesOf(x)))
 		}
 		s.NUMA = append(s.NUMA, v)
 	}

@@ -28,8 +28,8 @@ func (a *applying) layOver(ctx context.Context, pool golibvirt.StoragePool, p pl
 	})
 }
 
-// standsOnImage reports whether a disk that was there before refers to its image and to nothing else.
-func standsOnImage(p place) bool {
+// backedByImage reports whether a disk that was there before refers to its image and to nothing else.
+func backedByImage(p place) bool {
 	names := readReferences(p.path())
 	return p.image != nil && len(names) == 1 && filepath.Clean(names[0].path) == p.image.path()
 }

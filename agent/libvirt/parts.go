@@ -103,7 +103,7 @@ var parts = []part{
 	}},
 
 	{"memory.nodes", writeNodes, readNodes},
-	{"numa", writeCells, readCells},
+	{"numa", writeNUMANodes, readNUMANodes},
 
 	{"boot.machine", writeMachine, readMachine},
 	{"boot.menu", func(x *libvirtxml.Domain, s fleet.VMSpec) {

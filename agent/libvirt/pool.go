@@ -20,7 +20,7 @@ func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 		kept, known := b.pools.book.Of(pool)
 		if !known {
 			var err error
-			if kept.Before, err = poolBefore(ctx, c, pool); err != nil {
+			if kept.Preexisting, err = poolBefore(ctx, c, pool); err != nil {
 				return err
 			}
 		}

@@ -98,7 +98,7 @@ func (g *poolLook) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 }
 
 // misplaced is an active pool whose directory is not its own. What is lost beneath libvirt's pool is mounted again.
-func (g *poolLook) misplaced(l *golibvirt.Libvirt, kept agent.KeptPool, wrong error) (fleet.PoolStatus, error) {
+func (g *poolLook) misplaced(l *golibvirt.Libvirt, kept agent.RecordedPool, wrong error) (fleet.PoolStatus, error) {
 	now, err := agent.SeePlace(kept.Path)
 	if err == nil && g.pool.Spec.Kind.Is().Mounted && kept.Unmounted(now) && !g.tried && g.w.healDue() {
 		return g.heal(l)

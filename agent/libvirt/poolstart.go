@@ -64,7 +64,7 @@ func (b *Backend) definedPool(ctx context.Context, c *conn, p fleet.Pool) (golib
 
 // poolActive reports whether libvirt has the pool active. One whose mount is gone beneath it is stopped first: libvirt
 // mounts at the start alone.
-func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.StoragePool, kept agent.KeptPool) (bool, error) {
+func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.StoragePool, kept agent.RecordedPool) (bool, error) {
 	active, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.StoragePoolIsActive(ref) })
 	if err != nil || active == 0 {
 		return false, err
@@ -124,7 +124,7 @@ func (b *Backend) poolAllowed(ctx context.Context, p fleet.Pool) error {
 }
 
 // judge looks at the pool's directory and refuses one that is not the pool's.
-func (b *Backend) judge(ctx context.Context, kept agent.KeptPool) (agent.Sighting, error) {
+func (b *Backend) judge(ctx context.Context, kept agent.RecordedPool) (agent.Sighting, error) {
 	if kept.Path == "" {
 		return agent.Sighting{}, nil // volumes that are no files: libvirt's pool says by its source what it is
 	}
@@ -148,7 +148,7 @@ func writtenElsewhere(s fleet.PoolSpec) bool { return s.Shared || s.Kind.Is().Mo
 
 // takePlace judges the directory of an active pool, remembers it, and marks it when it is first used. A directory that had a
 // marker never gets another.
-func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, kept agent.KeptPool) (agent.Sighting, error) {
+func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, kept agent.RecordedPool) (agent.Sighting, error) {
 	kept.ID, kept.Path, kept.Shared = p.ID, placePath(p.Spec), writtenElsewhere(p.Spec)
 	if kept.Path == "" {
 		kept.Place = &agent.Place{}

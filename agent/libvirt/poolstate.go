@@ -34,7 +34,7 @@ type poolWatches struct {
 
 	mu     sync.Mutex
 	all    map[string]*poolWatch
-	others watch[[]fleet.FoundPool]
+	others watch[[]fleet.DiscoveredPool]
 }
 
 type poolWatch struct {
@@ -97,7 +97,7 @@ func (b *Backend) poolFailed(p fleet.Pool, err error) {
 }
 
 // keepPool remembers the pool. That it cannot be written hinders nothing but the next agent.
-func (b *Backend) keepPool(p fleet.Pool, kept agent.KeptPool) {
+func (b *Backend) keepPool(p fleet.Pool, kept agent.RecordedPool) {
 	if err := b.pools.book.Put(p.Name, kept); err != nil {
 		b.log.Error("what is known of a storage pool cannot be written", "pool", p.Name, "error", err)
 	}
@@ -156,7 +156,7 @@ func stalledWords(since time.Time) string {
 // poolsSeen is what Snapshot tells of pools.
 type poolsSeen struct {
 	assigned []wire.PoolReport
-	others   []fleet.FoundPool
+	others   []fleet.DiscoveredPool
 }
 
 func (b *Backend) seePools(ctx context.Context, pools []fleet.Pool) poolsSeen {
@@ -223,13 +223,13 @@ func (w *poolWatch) tell(st fleet.PoolStatus) fleet.PoolStatus {
 			}
 		}
 	}
-	st.PromisedBytes = promised(st.Volumes)
+	st.ProvisionedBytes = provisioned(st.Volumes)
 	w.told = st
 	return st
 }
 
-// promised is what the listed volumes may still grow by. An ISO does not grow.
-func promised(volumes []fleet.Volume) (n int64) {
+// provisioned is what the listed volumes may still grow by. An ISO does not grow.
+func provisioned(volumes []fleet.Volume) (n int64) {
 	for _, v := range volumes {
 		if !v.IsISO() {
 			n += max(0, v.CapacityBytes-v.AllocBytes)

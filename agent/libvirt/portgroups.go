@@ -163,14 +163,14 @@ func wholeNetwork(ctx context.Context, c *conn, ref golibvirt.Network, flags uin
 	return x, g, err
 }
 
-// boundCards gives the cards of running guests the bounds of their port groups, which libvirt reads only when a card comes. A card with bounds
+// boundNICs gives the cards of running guests the bounds of their port groups, which libvirt reads only when a card comes. A card with bounds
 // of its own in its definition keeps them.
-func (b *Backend) boundCards(ctx context.Context, c *conn, n fleet.Network) error {
+func (b *Backend) boundNICs(ctx context.Context, c *conn, n fleet.Network) error {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
 		return err
 	}
-	on := func(k card) bool { return strings.HasPrefix(k.source, "network "+n.Name+", ") }
+	on := func(k nic) bool { return strings.HasPrefix(k.source, "network "+n.Name+", ") }
 	for _, s := range all {
 		if s.live == nil || !slices.ContainsFunc(s.live.nics, on) {
 			continue
@@ -184,7 +184,7 @@ func (b *Backend) boundCards(ctx context.Context, c *conn, n fleet.Network) erro
 			return err
 		}
 		for _, d := range live.Devices.Interfaces {
-			if err := boundCard(ctx, c, s.ref, n, d, kept); err != nil {
+			if err := boundNIC(ctx, c, s.ref, n, d, kept); err != nil {
 				return fmt.Errorf("bound the card %s of %s: %w", macOf(&d), s.ref.Name, err)
 			}
 		}
@@ -192,7 +192,7 @@ func (b *Backend) boundCards(ctx context.Context, c *conn, n fleet.Network) erro
 	return nil
 }
 
-func boundCard(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Network, d libvirtxml.DomainInterface, kept *libvirtxml.Domain) error {
+func boundNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Network, d libvirtxml.DomainInterface, kept *libvirtxml.Domain) error {
 	if d.Source == nil || d.Source.Network == nil || d.Source.Network.Network != n.Name {
 		return nil
 	}

@@ -51,7 +51,7 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.
 		}
 	}
 	for _, set := range plan.SetNICs {
-		if err := a.retuneCard(ctx, ref, set, kept, live); err != nil {
+		if err := a.retuneNIC(ctx, ref, set, kept, live); err != nil {
 			return err
 		}
 	}
@@ -145,15 +145,15 @@ func (a *applying) limitDisk(ctx context.Context, ref golibvirt.Domain, alias st
 	})
 }
 
-// retuneCard lets the guest's card have the link and the limits that the definition has.
-func (a *applying) retuneCard(ctx context.Context, ref golibvirt.Domain, set agent.Set[fleet.NIC], kept, live *libvirtxml.Domain) error {
+// retuneNIC lets the guest's card have the link and the limits that the definition has.
+func (a *applying) retuneNIC(ctx context.Context, ref golibvirt.Domain, set agent.Set[fleet.NIC], kept, live *libvirtxml.Domain) error {
 	is := func(n libvirtxml.DomainInterface) bool { return strings.EqualFold(macOf(&n), set.Device.MAC) }
 	k, l := slices.IndexFunc(kept.Devices.Interfaces, is), slices.IndexFunc(live.Devices.Interfaces, is)
 	if k < 0 || l < 0 {
 		return nil
 	}
 	now := live.Devices.Interfaces[l]
-	want, has := readCard(kept.Devices.Interfaces[k], fleet.NIC{}), readCard(now, fleet.NIC{})
+	want, has := readNIC(kept.Devices.Interfaces[k], fleet.NIC{}), readNIC(now, fleet.NIC{})
 	if want.Limits == (fleet.NICLimits{}) && set.Device.PortGroup != "" {
 		want.Limits = has.Limits // those of its port group
 	}

@@ -127,7 +127,7 @@ func drawnVM(bytes []byte) fleet.VM {
 	}
 	draw(d, fleet.Parts(), &s, right)
 	if half := s.CPUs / 2; len(s.NUMA) == 0 && half > 0 && s.CPU.Max <= s.CPUs && d.of(2) == 1 { // numbers that fit each other are not drawn
-		s.NUMA = []fleet.VMCell{{CPUs: cells(0, half), MemoryMiB: s.MemoryMiB / 2}, {CPUs: cells(half, s.CPUs), MemoryMiB: s.MemoryMiB - s.MemoryMiB/2}}
+		s.NUMA = []fleet.VMNUMANode{{CPUs: numaNodes(0, half), MemoryMiB: s.MemoryMiB / 2}, {CPUs: numaNodes(half, s.CPUs), MemoryMiB: s.MemoryMiB - s.MemoryMiB/2}}
 		if !right() {
 			s.NUMA = nil
 		}
@@ -136,7 +136,7 @@ func drawnVM(bytes []byte) fleet.VM {
 	return fleet.VM{Meta: fleet.Meta{ID: "01a20f00-0000-7000-8000-0000000000bb", Name: "web-01", Generation: 3}, Spec: s}
 }
 
-func cells(from, to int) string { return fleet.PlainSet(fmt.Sprintf("%d-%d", from, to-1)) }
+func numaNodes(from, to int) string { return fleet.PlainSet(fmt.Sprintf("%d-%d", from, to-1)) }
 
 // defineAnew writes the definition of the VM, and reads what it says from its text.
 func defineAnew(t *testing.T, vm fleet.VM, k kind) (agent.Applied, agent.Defined, string) {

@@ -56,7 +56,7 @@ func (b *Backend) snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 		return wire.State{}, err
 	}
 	state := wire.State{
-		VMs: []wire.VMReport{}, Found: []fleet.FoundVM{}, Networks: networks,
+		VMs: []wire.VMReport{}, Discovered: []fleet.DiscoveredVM{}, Networks: networks,
 		Host: fleet.HostStatus{Connected: true, Hypervisor: b.versionSeen(), Inventory: b.abilities(ctx)},
 	}
 	sizes := b.sizesOf(ctx, pathsOf(all...))
@@ -75,12 +75,12 @@ func (b *Backend) snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 			}
 			state.VMs = append(state.VMs, r)
 		} else {
-			state.Found = append(state.Found, fleet.FoundVM{ID: s.id, Name: s.ref.Name, Status: st})
+			state.Discovered = append(state.Discovered, fleet.DiscoveredVM{ID: s.id, Name: s.ref.Name, Status: st})
 		}
 	}
 	slices.SortFunc(state.VMs, func(a, b wire.VMReport) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortFunc(state.Found, func(a, b fleet.FoundVM) int { return cmp.Compare(a.ID, b.ID) })
-	state.Pools, state.Host.FoundPools = seen.assigned, seen.others
+	slices.SortFunc(state.Discovered, func(a, b fleet.DiscoveredVM) int { return cmp.Compare(a.ID, b.ID) })
+	state.Pools, state.Host.DiscoveredPools = seen.assigned, seen.others
 	b.markUsers(ctx, all, state.Pools, on.Hashed)
 	return state, nil
 }

@@ -282,7 +282,7 @@ func othersOf(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, err
 		if err != nil || n == 0 {
 			return nil, err
 		}
-		return l.DomainSnapshotListNames(ref, fleet.MostSnapshots, 0)
+		return l.DomainSnapshotListNames(ref, fleet.MaxSnapshots, 0)
 	})
 }
 

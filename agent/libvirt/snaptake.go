@@ -32,8 +32,8 @@ func (w *snapping) take(ctx context.Context) error {
 	switch {
 	case len(s.applied.Spec.Disks) == 0:
 		return fleet.Errorf(fleet.Conflict, "The VM has no disk, so there is nothing to keep.")
-	case len(w.tree.Nodes) >= fleet.MostSnapshots:
-		return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, and none has more. Delete one first.", fleet.MostSnapshots)
+	case len(w.tree.Nodes) >= fleet.MaxSnapshots:
+		return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, and none has more. Delete one first.", fleet.MaxSnapshots)
 	}
 	node, next := w.tree.Plan(w.in, s.applied.Spec, w.at)
 	on := s.live != nil

@@ -48,6 +48,6 @@ func identifyVolume(path string) volumeID {
 func tellHashed(v *fleet.Volume, h agent.Hashed, id volumeID) {
 	same, touched := id.like(h.Stamp)
 	if !same || !touched || len(v.UsedBy) > 0 || len(v.InDrive) > 0 {
-		h.Tell(v, same)
+		h.Report(v, same)
 	}
 }

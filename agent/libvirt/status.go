@@ -24,7 +24,7 @@ func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 		if st.MaxMemory = hw.max.memoryMiB; takesCPUs(s.accelerator, hw.parts.Security.SecureBoot) {
 			st.MaxCPUs = hw.max.cpus
 		}
-		st.MinCPUs, st.Modules, st.HeldBack = hw.leastCPUs, hw.modules, s.heldBack
+		st.MinCPUs, st.Modules, st.PendingUnplug = hw.leastCPUs, hw.modules, s.heldBack
 		if s.ours && s.pending() != "" {
 			st.NextBoot = []string{"name"}
 		}
@@ -38,7 +38,7 @@ func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 			st.BalloonMiB = s.left()
 			st.Policy, st.Checks = s.applied.Spec.Policy, s.applied.Spec.Health
 		}
-		st.Snapshots = s.tree.Told(now, s.others, s.overlaidBy())
+		st.Snapshots = s.tree.Reported(now, s.others, s.overlaidBy())
 		if s.noTree != "" {
 			st.Snapshots = &fleet.SnapshotTree{Unfinished: s.noTree, Others: s.others}
 		}

@@ -50,8 +50,8 @@ func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
 	}
 	settled := func(what string, st fleet.VMStatus) {
 		t.Helper()
-		if len(st.NextBoot) != 0 || len(st.HeldBack) != 0 || len(st.Drift) != 0 || st.Power == fleet.Stopped {
-			t.Fatalf("%s: at its next start %q, held back %+v, drift %+v", what, st.NextBoot, st.HeldBack, st.Drift)
+		if len(st.NextBoot) != 0 || len(st.PendingUnplug) != 0 || len(st.Drift) != 0 || st.Power == fleet.Stopped {
+			t.Fatalf("%s: at its next start %q, held back %+v, drift %+v", what, st.NextBoot, st.PendingUnplug, st.Drift)
 		}
 	}
 	with := []fleet.VMHostDevice{{Device: device}}
@@ -97,13 +97,13 @@ func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
 	if st.MemoryMiB != 320 || !slices.Equal(st.Modules, []fleet.Module{{MiB: 128}}) {
 		t.Errorf("with less it has %d MiB, of modules %+v", st.MemoryMiB, st.Modules)
 	}
-	if st = s.edited(func(s *fleet.VMSpec) { s.MemoryMiB = 160 }); st.MemoryMiB != 320 || len(st.HeldBack) != 0 || !slices.Equal(st.NextBoot, []string{"memoryMiB"}) {
+	if st = s.edited(func(s *fleet.VMSpec) { s.MemoryMiB = 160 }); st.MemoryMiB != 320 || len(st.PendingUnplug) != 0 || !slices.Equal(st.NextBoot, []string{"memoryMiB"}) {
 		t.Errorf("below what it was started with: %+v", st)
 	}
 
 	// Nobody asks an emulated guest for a vCPU.
 	settled("with another vCPU", s.edited(func(s *fleet.VMSpec) { s.MemoryMiB, s.CPUs = 320, 2 }))
-	if st = s.edited(func(s *fleet.VMSpec) { s.CPUs = 1 }); st.CPUs != 2 || st.MinCPUs != 0 || len(st.HeldBack) != 0 || !slices.Equal(st.NextBoot, []string{"cpus"}) {
+	if st = s.edited(func(s *fleet.VMSpec) { s.CPUs = 1 }); st.CPUs != 2 || st.MinCPUs != 0 || len(st.PendingUnplug) != 0 || !slices.Equal(st.NextBoot, []string{"cpus"}) {
 		t.Errorf("with one vCPU less: %+v", st)
 	}
 
@@ -112,17 +112,17 @@ func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
 	waitFor(t, "the guest sees the disk", func() bool { return disks() == "1" })
 	s.ok(s.PauseVM(t.Context(), s.vm.ID))
 	st = s.edited(func(s *fleet.VMSpec) { s.MemoryMiB, s.HostDevices = 192, nil })
-	want := []fleet.HeldBack{{Field: "hostDevices", What: device}, {Field: "memoryMiB", What: "128 MiB of memory"}}
-	if !slices.Equal(st.HeldBack, want) || !slices.Equal(st.NextBoot, []string{"memoryMiB", "hostDevices"}) || len(st.Drift) != 0 {
-		t.Errorf("paused it holds back %+v, waiting %q, drift %+v", st.HeldBack, st.NextBoot, st.Drift)
+	want := []fleet.PendingUnplug{{Field: "hostDevices", What: device}, {Field: "memoryMiB", What: "128 MiB of memory"}}
+	if !slices.Equal(st.PendingUnplug, want) || !slices.Equal(st.NextBoot, []string{"memoryMiB", "hostDevices"}) || len(st.Drift) != 0 {
+		t.Errorf("paused it holds back %+v, waiting %q, drift %+v", st.PendingUnplug, st.NextBoot, st.Drift)
 	}
 	changes := s.Changes(t.Context())
 	s.ok(s.ResumeVM(t.Context(), s.vm.ID))
-	for st = s.status(); len(st.HeldBack) > 0 || len(st.NextBoot) > 0; st = s.status() {
+	for st = s.status(); len(st.PendingUnplug) > 0 || len(st.NextBoot) > 0; st = s.status() {
 		select {
 		case <-changes:
 		case <-t.Context().Done():
-			t.Fatalf("running on it still holds back %+v", st.HeldBack)
+			t.Fatalf("running on it still holds back %+v", st.PendingUnplug)
 		}
 	}
 	if st.MemoryMiB != 192 || disks() != "0" {
@@ -142,7 +142,7 @@ func TestAUSBDiskWaitsForAPort(t *testing.T) {
 			spec.Disks = append(spec.Disks, fleet.Disk{PoolID: s.pool.ID, Volume: name + ".qcow2", SizeBytes: 1 << 20, Bus: "usb"})
 		}
 	})
-	if n := len(st.Disks); n < 2 || n > 4 || !slices.Equal(st.NextBoot, []string{"disks"}) || len(st.HeldBack)+len(st.Drift) != 0 {
+	if n := len(st.Disks); n < 2 || n > 4 || !slices.Equal(st.NextBoot, []string{"disks"}) || len(st.PendingUnplug)+len(st.Drift) != 0 {
 		t.Errorf("with more disks than ports: %+v", st)
 	}
 	s.ok(s.StopVM(t.Context(), s.vm.ID))

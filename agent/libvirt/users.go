@@ -214,7 +214,7 @@ func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.Poo
 				*v = rawVolume(*v, ids[v.Path].bytes)
 			}
 		}
-		pools[i].Status.Volumes, pools[i].Status.PromisedBytes = volumes, promised(volumes)
+		pools[i].Status.Volumes, pools[i].Status.ProvisionedBytes = volumes, provisioned(volumes)
 	}
 	bases := b.basesOf(ctx, pools)
 	for i := range pools {
@@ -271,8 +271,8 @@ func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time
 	slices.Sort(v.StoodOn)
 	slices.Sort(v.InDrive)
 	slices.Sort(bases)
-	v.StoodOn = slices.DeleteFunc(v.StoodOn, func(id fleet.VMID) bool { i := slices.Index(v.UsedBy, id); return i < 0 || i >= fleet.MostUsers })
-	v.UsedBy, v.InDrive, v.BaseOf = v.UsedBy[:min(len(v.UsedBy), fleet.MostUsers)], v.InDrive[:min(len(v.InDrive), fleet.MostUsers)], bases[:min(len(bases), fleet.MostUsers)]
+	v.StoodOn = slices.DeleteFunc(v.StoodOn, func(id fleet.VMID) bool { i := slices.Index(v.UsedBy, id); return i < 0 || i >= fleet.MaxUsers })
+	v.UsedBy, v.InDrive, v.BaseOf = v.UsedBy[:min(len(v.UsedBy), fleet.MaxUsers)], v.InDrive[:min(len(v.InDrive), fleet.MaxUsers)], bases[:min(len(bases), fleet.MaxUsers)]
 	if len(v.UsedBy) > 0 {
 		v.Unsound = "" // a guest may be writing to it
 	}

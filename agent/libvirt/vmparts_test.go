@@ -14,7 +14,7 @@ import (
 func TestPartsInADefinition(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]fleet.VMSpec{
-		"cells":   {CPUs: 4, MemoryMiB: 1024, CPU: fleet.VMCPU{Max: 8}, NUMA: []fleet.VMCell{{CPUs: "0-3", MemoryMiB: 768, Nodes: "0-1"}, {CPUs: "4-7", MemoryMiB: 256}}},
+		"cells":   {CPUs: 4, MemoryMiB: 1024, CPU: fleet.VMCPU{Max: 8}, NUMA: []fleet.VMNUMANode{{CPUs: "0-3", MemoryMiB: 768, Nodes: "0-1"}, {CPUs: "4-7", MemoryMiB: 256}}},
 		"sev":     {CPUs: 1, MemoryMiB: 128, Firmware: fleet.UEFI, Security: fleet.VMSecurity{Confidential: "sev"}},
 		"sev-es":  {CPUs: 1, MemoryMiB: 128, Firmware: fleet.UEFI, Security: fleet.VMSecurity{Confidential: "sev-es"}},
 		"sev-snp": {CPUs: 1, MemoryMiB: 128, Firmware: fleet.UEFI, Security: fleet.VMSecurity{Confidential: "sev-snp"}},

@@ -195,7 +195,7 @@ func (b *Backend) checkDisk(ctx context.Context, c *conn, p place, made bool) er
 	case p.existing:
 	case h.Format != p.format:
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and has the format %s, not %s. Choose another name for the disk.", p.volume, p.pool.Name, h.Format, p.format)
-	case p.overlay && !h.Encrypted && standsOnImage(p):
+	case p.overlay && !h.Encrypted && backedByImage(p):
 	case p.secret && h.Encrypted && h.RefersTo == "":
 	case p.secret:
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and is not encrypted. Choose another name for the disk.", p.volume, p.pool.Name)

@@ -72,7 +72,7 @@ func (w *working) pour(ctx context.Context, from place, was volumeFile, note str
 
 // meter tells how far an order is.
 func (w *working) meter(note string, total int64) *transfer.Meter {
-	return &transfer.Meter{Total: total, Tell: func(done, total, rate int64) { w.in.Progress(agent.Copied(note, done, total, rate)) }}
+	return &transfer.Meter{Total: total, Report: func(done, total, rate int64) { w.in.Progress(agent.Copied(note, done, total, rate)) }}
 }
 
 func noCopyRoom(to place, room, needs int64) error {

@@ -46,7 +46,7 @@ func (b *Backend) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(s
 		if err != nil {
 			return err
 		}
-		held := &agent.HeldBack{To: out, Most: f.bytes}
+		held := &agent.BoundedWriter{To: out, Max: f.bytes}
 		if _, err := w.read(ctx, at, "sending "+in.Name, held); err != nil {
 			return err
 		}

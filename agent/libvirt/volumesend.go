@@ -145,7 +145,7 @@ func (w *working) takeIn(ctx context.Context, f *os.File, room int64) (agent.Arr
 	if t := w.in.Order.Transfer; t == nil || !t.Check {
 		return came, nil
 	}
-	return came, transfer.Check(ctx, f, came.Bytes, came.Sum, &transfer.Meter{Total: came.Bytes, Tell: func(done, total, rate int64) {
+	return came, transfer.Check(ctx, f, came.Bytes, came.Sum, &transfer.Meter{Total: came.Bytes, Report: func(done, total, rate int64) {
 		w.in.Progress(agent.Copied("reading back what came", done, total, rate))
 	}})
 }

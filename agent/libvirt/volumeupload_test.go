@@ -57,9 +57,9 @@ func TestUploadsIntoAFullPool(t *testing.T) {
 		a, _ := answers()
 		said <- a
 	}()
-	piece := make([]byte, wire.UploadHeader+wire.MostUploadPiece)
-	wire.PutUploadHeader(piece, wire.MostUploadPiece)
-	for range 6 << 20 / wire.MostUploadPiece {
+	piece := make([]byte, wire.UploadHeader+wire.MaxUploadPiece)
+	wire.PutUploadHeader(piece, wire.MaxUploadPiece)
+	for range 6 << 20 / wire.MaxUploadPiece {
 		if _, err := conn.Write(piece); err != nil {
 			break // the host has hung up
 		}

@@ -179,8 +179,8 @@ func definedPoolDirs(dir string) (poolDirs, error) {
 	return out, nil
 }
 
-// standsOn is the name of a volume in one of the host's pools that stands on the file; empty: none.
-func (b *Backend) standsOn(ctx context.Context, c *conn, p place, id fileID) (string, error) {
+// backedBy is the name of a volume in one of the host's pools that stands on the file; empty: none.
+func (b *Backend) backedBy(ctx context.Context, c *conn, p place, id fileID) (string, error) {
 	is, err := b.formatsNow(ctx, c)
 	if err != nil {
 		return "", err
@@ -279,7 +279,7 @@ func (b *Backend) unused(ctx context.Context, c *conn, p place, id fileID) error
 	if len(users) > 0 {
 		return agent.VolumeUsed(p.volume, users[0].domain)
 	}
-	other, err := b.standsOn(ctx, c, p, id)
+	other, err := b.backedBy(ctx, c, p, id)
 	if err != nil {
 		return err
 	}

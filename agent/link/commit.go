@@ -24,7 +24,7 @@ const (
 
 // commit makes a change that may cut the host off from its portal. It stands only if the portal is reached afterwards; else all is as it
 // was before, whether this process lives or not: a guard, a process of its own, undoes what is not confirmed in time.
-func (k *Keeper) commit(ctx context.Context, order string, n fleet.Network, was before, carries bool, device string, steps []step) error {
+func (k *Devices) commit(ctx context.Context, order string, n fleet.Network, was before, carries bool, device string, steps []step) error {
 	c := change{ID: rand.Text(), Order: order, Boot: k.o.Boot, Network: n, Before: was}
 	if err := save(k.o.Dir, journalFile, c); err != nil {
 		return fmt.Errorf("nothing was changed, because the agent cannot keep how it was before: %w", err)
@@ -59,7 +59,7 @@ func (k *Keeper) commit(ctx context.Context, order string, n fleet.Network, was 
 }
 
 // reach tries the portal by a new connection each time, until it answers or the time is up. device: the only one by which it may go.
-func (k *Keeper) reach(ctx context.Context, device string, until time.Time) error {
+func (k *Devices) reach(ctx context.Context, device string, until time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	var last error
@@ -82,7 +82,7 @@ func (k *Keeper) reach(ctx context.Context, device string, until time.Time) erro
 }
 
 // confirm lets the change stand, unless the guard was faster.
-func (k *Keeper) confirm(c change) error {
+func (k *Devices) confirm(c change) error {
 	lock, err := lockFor(k.o.Dir, lockLimit)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (k *Keeper) confirm(c change) error {
 }
 
 // arm starts the guard and returns when it says that it watches.
-func (k *Keeper) arm() (disarm func(), err error) {
+func (k *Devices) arm() (disarm func(), err error) {
 	cmd, err := k.o.Guard(k.o.Limit + guardMargin)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func back(kernel kernel, c change) (errs []error) {
 }
 
 // recover ends a change that an agent before this one left: it was not confirmed.
-func (k *Keeper) recover() error {
+func (k *Devices) recover() error {
 	var c change
 	found, err := load(k.o.Dir, journalFile, &c)
 	if err != nil || !found {

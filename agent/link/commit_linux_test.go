@@ -17,7 +17,7 @@ import (
 )
 
 // keeperOn is a keeper of a kernel in memory. Its guard only says that it watches.
-func keeperOn(t *testing.T, f *fake, dir string, reach func(context.Context, string) error) *Keeper {
+func keeperOn(t *testing.T, f *fake, dir string, reach func(context.Context, string) error) *Devices {
 	t.Helper()
 	guard := func(time.Duration) (*exec.Cmd, error) { return exec.Command("echo", armed), nil }
 	k, err := open(Options{Dir: dir, Boot: "boot-1", Limit: time.Second, Reach: reach, Guard: guard}, f)

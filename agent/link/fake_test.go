@@ -119,5 +119,5 @@ func (f *fake) do(s step) error {
 }
 
 func (f *fake) carrier(string) []string                  { return f.by }
-func (f *fake) functions(string) fleet.NetworkCards      { return fleet.NetworkCards{} }
+func (f *fake) functions(string) fleet.NetworkNICs       { return fleet.NetworkNICs{} }
 func (f *fake) openSwitch(context.Context, string) error { return nil }

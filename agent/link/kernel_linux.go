@@ -228,7 +228,7 @@ func (l linux) carrier(host string) (out []string) {
 }
 
 // functions counts what the kernel has switched on, and of these the ones whose driver gives them to guests.
-func (l linux) functions(device string) (c fleet.NetworkCards) {
+func (l linux) functions(device string) (c fleet.NetworkNICs) {
 	at := filepath.Join(l.sysfs, "class/net", device, "device")
 	text, err := os.ReadFile(filepath.Join(at, "sriov_numvfs"))
 	if err != nil {

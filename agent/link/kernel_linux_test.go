@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	case "agent": // it makes a change that nothing confirms
 		var n fleet.Network
 		if err = json.Unmarshal([]byte(os.Getenv("QUANTIX_LINK_NETWORK")), &n); err == nil {
-			var k *Keeper
+			var k *Devices
 			if k, err = Open(options(dir, 2*time.Second, func(context.Context, string) error { return errors.New("nobody answers") })); err == nil {
 				err = k.Apply(context.Background(), os.Getenv("QUANTIX_LINK_ORDER"), n)
 			}
@@ -124,7 +124,7 @@ func facts(t *testing.T) string {
 	return strings.Join(out, "\n")
 }
 
-func newKeeper(t *testing.T, o Options) *Keeper {
+func newDevices(t *testing.T, o Options) *Devices {
 	t.Helper()
 	k, err := Open(o)
 	if err != nil {
@@ -135,7 +135,7 @@ func newKeeper(t *testing.T, o Options) *Keeper {
 
 func reached(context.Context, string) error { return nil }
 
-func (k *Keeper) seen(n fleet.Network) (st fleet.NetworkStatus) {
+func (k *Devices) seen(n fleet.Network) (st fleet.NetworkStatus) {
 	st.Active = true
 	k.Look(n, &st)
 	return st
@@ -153,7 +153,7 @@ func TestAnOverlayInTheKernel(t *testing.T) {
 		return
 	}
 	wired(t)
-	ctx, k, n := t.Context(), newKeeper(t, options(t.TempDir(), 0, reached)), overlay("10.9.0.2", "10.9.0.3")
+	ctx, k, n := t.Context(), newDevices(t, options(t.TempDir(), 0, reached)), overlay("10.9.0.2", "10.9.0.3")
 	n.Spec.Underlay = "10.9.0.0/24"
 	was := facts(t)
 	for range 2 {
@@ -192,7 +192,7 @@ func TestABridgeOnTheAgentsDevice(t *testing.T) {
 	}
 	wired(t)
 	ctx, dir, n, by := t.Context(), t.TempDir(), uplink(), ""
-	k := newKeeper(t, options(dir, 0, func(_ context.Context, device string) error { by = device; return nil }))
+	k := newDevices(t, options(dir, 0, func(_ context.Context, device string) error { by = device; return nil }))
 	was := facts(t)
 	for range 2 {
 		if err := k.Apply(ctx, "order", n); err != nil {
@@ -216,14 +216,14 @@ func TestABridgeOnTheAgentsDevice(t *testing.T) {
 	ip(t, "route", "add", "default", "via", "10.9.0.1")
 	o := options(dir, 0, func(context.Context, string) error { return errors.New("the portal is away") })
 	o.Boot = "boot-2"
-	k = newKeeper(t, o)
+	k = newDevices(t, o)
 	if err := k.Restore(ctx); err != nil {
 		t.Fatal(err)
 	}
 	st := k.seen(n)
 	want(t, "it is made again before the portal is reached", st.Error == "" && strings.Contains(facts(t), "default via 10.9.0.1 dev qx-wire"), st, facts(t))
 
-	k = newKeeper(t, options(dir, 0, reached))
+	k = newDevices(t, options(dir, 0, reached))
 	if err := k.Release(ctx, "order", n); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestAChangeThatCutsOffIsUndone(t *testing.T) {
 	}
 	wired(t)
 	ctx, dir, n := t.Context(), t.TempDir(), uplink()
-	k := newKeeper(t, options(dir, time.Second, func(context.Context, string) error { return errors.New("no route to host") }))
+	k := newDevices(t, options(dir, time.Second, func(context.Context, string) error { return errors.New("no route to host") }))
 	was := facts(t)
 	err := k.Apply(ctx, "order", n)
 	want(t, "it says why", err != nil && strings.Contains(err.Error(), "no route to host"), err)
@@ -290,11 +290,11 @@ func TestAnAgentThatDiesInTheMiddle(t *testing.T) {
 	start("first")
 	want(t, "the dead agent has undone nothing", facts(t) != was)
 	until(t, "the guard undoes it", func() bool { return facts(t) == was && !exists(dir, journalFile) })
-	k := newKeeper(t, options(dir, time.Second, reached))
+	k := newDevices(t, options(dir, time.Second, reached))
 	want(t, "the next agent tells", k.seen(n).RolledBack != nil && strings.Contains(k.seen(n).Error, "did not confirm"), k.seen(n))
 
 	start("second")
-	k = newKeeper(t, options(dir, time.Second, reached))
+	k = newDevices(t, options(dir, time.Second, reached))
 	want(t, "an agent that comes before the guard undoes it at once", facts(t) == was && strings.Contains(k.seen(n).Error, "the agent ended"), facts(t), k.seen(n))
 }
 
@@ -314,7 +314,7 @@ func TestWithoutAGuardNothingIsChanged(t *testing.T) {
 	wired(t)
 	o := options(t.TempDir(), time.Second, reached)
 	o.Guard = func(time.Duration) (*exec.Cmd, error) { return exec.Command("/bin/false"), nil }
-	k, was := newKeeper(t, o), facts(t)
+	k, was := newDevices(t, o), facts(t)
 	err := k.Apply(t.Context(), "order", uplink())
 	want(t, "it is refused", err != nil && strings.Contains(err.Error(), "nothing was changed") && facts(t) == was, err, facts(t))
 }
@@ -324,7 +324,7 @@ func TestTheKernelsOwnWords(t *testing.T) {
 		return
 	}
 	wired(t)
-	k, n, was := newKeeper(t, options(t.TempDir(), time.Second, reached)), uplink(), facts(t)
+	k, n, was := newDevices(t, options(t.TempDir(), time.Second, reached)), uplink(), facts(t)
 	n.Spec.VLAN = 7
 	if err := k.Apply(t.Context(), "order", n); err != nil { // where the kernel has no VLANs
 		want(t, "it says what failed, in the kernel's words", strings.Contains(err.Error(), "make VLAN") && strings.Contains(err.Error(), "not supported"), err)
@@ -361,17 +361,17 @@ func TestTheKernelsOwnWords(t *testing.T) {
 	}
 	st := fleet.NetworkStatus{Active: true}
 	k.Look(x, &st)
-	want(t, "the host says how many functions there are, and how many are guests'", st.Cards != nil && *st.Cards == fleet.NetworkCards{Total: 4, Used: 2} && st.Error == "", st.Cards, st.Error)
+	want(t, "the host says how many functions there are, and how many are guests'", st.NICs != nil && *st.NICs == fleet.NetworkNICs{Total: 4, Used: 2} && st.Error == "", st.NICs, st.Error)
 	if err := os.WriteFile(filepath.Join(sys, "class/net/eth1/device/sriov_numvfs"), []byte("0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	st = fleet.NetworkStatus{Active: true}
 	k.Look(x, &st)
-	want(t, "it says that they are gone", st.Cards != nil && st.Cards.Total == 0 && strings.Contains(st.Error, "no virtual functions"), st.Cards, st.Error)
+	want(t, "it says that they are gone", st.NICs != nil && st.NICs.Total == 0 && strings.Contains(st.Error, "no virtual functions"), st.NICs, st.Error)
 	alone := fleet.Network{ID: n.ID, Spec: &fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Direct: fleet.DirectPassthrough, Device: "eth1"}}
 	st = fleet.NetworkStatus{Active: true}
 	k.Look(alone, &st)
-	want(t, "a device that nobody is on", st.Cards != nil && *st.Cards == fleet.NetworkCards{Total: 1}, st.Cards)
+	want(t, "a device that nobody is on", st.NICs != nil && *st.NICs == fleet.NetworkNICs{Total: 1}, st.NICs)
 	namespace, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		t.Fatal(err)

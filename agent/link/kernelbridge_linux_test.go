@@ -28,7 +28,7 @@ func TestTheBridgeIsAsItsDeviceWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "a new bridge of the kernel's hears routers", setting("default", "accept_ra") == "1")
-	k := newKeeper(t, options(t.TempDir(), 0, reached))
+	k := newDevices(t, options(t.TempDir(), 0, reached))
 	ip(t, "route", "add", "10.88.0.0/16", "via", "inet6", "fd00:9::1", "dev", "eth1")
 	was := facts(t)
 	err := k.Apply(t.Context(), "order", uplink())
@@ -49,7 +49,7 @@ func TestABridgeInUseOutlivesWhatIsUndone(t *testing.T) {
 	}
 	wired(t)
 	n := uplink()
-	k := newKeeper(t, options(t.TempDir(), time.Second, reached))
+	k := newDevices(t, options(t.TempDir(), time.Second, reached))
 	if err := k.Apply(t.Context(), "order", n); err != nil {
 		t.Fatal(err)
 	}

@@ -35,13 +35,13 @@ type Options struct {
 type kernel interface {
 	read(n fleet.Network, routes bool) (present, error) // routes: also those that go out by the devices
 	do(step) error
-	carrier(host string) (devices []string)     // by which the host is reached
-	functions(device string) fleet.NetworkCards // virtual functions that are switched on, and those that guests have
+	carrier(host string) (devices []string)    // by which the host is reached
+	functions(device string) fleet.NetworkNICs // virtual functions that are switched on, and those that guests have
 	openSwitch(ctx context.Context, bridge string) error
 }
 
-// Keeper keeps the devices of one host.
-type Keeper struct {
+// Devices keeps the devices of one host.
+type Devices struct {
 	o      Options
 	kernel kernel
 	log    *slog.Logger
@@ -52,16 +52,16 @@ type Keeper struct {
 }
 
 // Open reads what stands on the host, and undoes at once what an agent before this one did not confirm.
-func Open(o Options) (*Keeper, error) { return open(o, newKernel()) }
+func Open(o Options) (*Devices, error) { return open(o, newKernel()) }
 
-func open(o Options, kernel kernel) (*Keeper, error) {
+func open(o Options, kernel kernel) (*Devices, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Limit == 0 {
 		o.Limit = 30 * time.Second
 	}
-	k := &Keeper{o: o, kernel: kernel, log: o.Log}
+	k := &Devices{o: o, kernel: kernel, log: o.Log}
 	if _, err := load(o.Dir, stateFile, &k.state); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func open(o Options, kernel kernel) (*Keeper, error) {
 }
 
 // Apply makes what the network needs on this host. order is the portal's for it: one whose change was undone is not done again.
-func (k *Keeper) Apply(ctx context.Context, order string, n fleet.Network) error {
+func (k *Devices) Apply(ctx context.Context, order string, n fleet.Network) error {
 	k.change.Lock()
 	defer k.change.Unlock()
 	switch n.Spec.Mode {
@@ -90,7 +90,7 @@ func (k *Keeper) Apply(ctx context.Context, order string, n fleet.Network) error
 		if err != nil {
 			return err
 		}
-		return checkPresent(n, p, k.cards(n, p))
+		return checkPresent(n, p, k.nics(n, p))
 	}
 	if u, ok := k.wasUndone(n.ID); ok && u.Order == order {
 		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
@@ -102,7 +102,7 @@ func (k *Keeper) Apply(ctx context.Context, order string, n fleet.Network) error
 }
 
 // make brings about what the network needs. asked: people asked for it, else it stood before.
-func (k *Keeper) make(ctx context.Context, order string, n fleet.Network, asked bool) error {
+func (k *Devices) make(ctx context.Context, order string, n fleet.Network, asked bool) error {
 	p, err := k.kernel.read(n, true)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (k *Keeper) make(ctx context.Context, order string, n fleet.Network, asked 
 }
 
 // complete gives a device that came up without its addresses those that it had.
-func (k *Keeper) complete(n fleet.Network, d *device) {
+func (k *Devices) complete(n fleet.Network, d *device) {
 	if d == nil || n.Spec.VLAN > 0 || len(d.Addresses) > 0 {
 		return
 	}
@@ -146,12 +146,12 @@ func (k *Keeper) complete(n fleet.Network, d *device) {
 }
 
 // carries reports whether the host reaches its portal by one of the devices.
-func (k *Keeper) carries(devices ...string) bool {
+func (k *Devices) carries(devices ...string) bool {
 	return slices.ContainsFunc(k.kernel.carrier(k.o.Portal), func(d string) bool { return slices.Contains(devices, d) })
 }
 
 // sweep removes what a failure left half-made.
-func (k *Keeper) sweep(n fleet.Network) error {
+func (k *Devices) sweep(n fleet.Network) error {
 	p, err := k.kernel.read(n, true)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (k *Keeper) sweep(n fleet.Network) error {
 }
 
 // run does one step after the other; none after until, where that is given: then a guard has undone them, or is about to.
-func (k *Keeper) run(steps []step, until time.Time) error {
+func (k *Devices) run(steps []step, until time.Time) error {
 	for _, s := range steps {
 		if !until.IsZero() && !time.Now().Before(until) {
 			return failed(s, errors.New("it came too late: the agent was held up"))
@@ -177,7 +177,7 @@ func (k *Keeper) run(steps []step, until time.Time) error {
 }
 
 // Release undoes what was made for the network. What has its names and another owner stays.
-func (k *Keeper) Release(ctx context.Context, order string, n fleet.Network) error {
+func (k *Devices) Release(ctx context.Context, order string, n fleet.Network) error {
 	k.change.Lock()
 	defer k.change.Unlock()
 	if !n.Spec.Mode.Is().Made {
@@ -208,7 +208,7 @@ func (k *Keeper) Release(ctx context.Context, order string, n fleet.Network) err
 
 // Restore makes again what stood before this boot of the host. What somebody removed since stays removed, and shows. It returns what could
 // not be made; it may be called again, and then does nothing to what was.
-func (k *Keeper) Restore(ctx context.Context) error {
+func (k *Devices) Restore(ctx context.Context) error {
 	k.change.Lock()
 	defer k.change.Unlock()
 	k.mu.Lock()
@@ -239,7 +239,7 @@ func (k *Keeper) Restore(ctx context.Context) error {
 }
 
 // keep notes that the network stands.
-func (k *Keeper) keep(n fleet.Network) error {
+func (k *Devices) keep(n fleet.Network) error {
 	s := kept{Network: n, Boot: k.o.Boot}
 	if n.Spec.Mode == fleet.NetworkUplink && n.Spec.VLAN == 0 {
 		if p, err := k.kernel.read(n, true); err == nil && p.bridge != nil {
@@ -252,7 +252,7 @@ func (k *Keeper) keep(n fleet.Network) error {
 	return errors.Join(save(k.o.Dir, stateFile, k.state), k.clearUndone(n.ID))
 }
 
-func (k *Keeper) forget(id fleet.NetworkID) error {
+func (k *Devices) forget(id fleet.NetworkID) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.state.Networks, id)
@@ -260,7 +260,7 @@ func (k *Keeper) forget(id fleet.NetworkID) error {
 }
 
 // wasUndone reads the file each time: a guard may have written it.
-func (k *Keeper) wasUndone(id fleet.NetworkID) (undone, bool) {
+func (k *Devices) wasUndone(id fleet.NetworkID) (undone, bool) {
 	all := map[fleet.NetworkID]undone{}
 	if _, err := load(k.o.Dir, undoneFile, &all); err != nil {
 		return undone{}, false
@@ -269,7 +269,7 @@ func (k *Keeper) wasUndone(id fleet.NetworkID) (undone, bool) {
 	return u, ok
 }
 
-func (k *Keeper) clearUndone(id fleet.NetworkID) error {
+func (k *Devices) clearUndone(id fleet.NetworkID) error {
 	all := map[fleet.NetworkID]undone{}
 	if _, err := load(k.o.Dir, undoneFile, &all); err != nil {
 		return err
@@ -282,7 +282,7 @@ func (k *Keeper) clearUndone(id fleet.NetworkID) error {
 }
 
 // Look adds to what libvirt says of a network what the host itself has of it.
-func (k *Keeper) Look(n fleet.Network, st *fleet.NetworkStatus) {
+func (k *Devices) Look(n fleet.Network, st *fleet.NetworkStatus) {
 	if n.Spec == nil || n.Spec.Mode.Is().Served || n.Spec.Mode == "" {
 		return
 	}
@@ -296,16 +296,16 @@ func (k *Keeper) Look(n fleet.Network, st *fleet.NetworkStatus) {
 		return
 	}
 	if !n.Spec.Mode.Is().Made && st.Active {
-		st.Cards = k.cards(n, p)
-		if err := checkPresent(n, p, st.Cards); err != nil {
+		st.NICs = k.nics(n, p)
+		if err := checkPresent(n, p, st.NICs); err != nil {
 			say(st, err.Error())
 		}
 	}
 	tell(n, p, st)
 }
 
-// cards are those that the network has room for on this host; nil: any number.
-func (k *Keeper) cards(n fleet.Network, p present) *fleet.NetworkCards {
+// nics are those that the network has room for on this host; nil: any number.
+func (k *Devices) nics(n fleet.Network, p present) *fleet.NetworkNICs {
 	switch {
 	case !n.Spec.Counted():
 		return nil
@@ -313,7 +313,7 @@ func (k *Keeper) cards(n fleet.Network, p present) *fleet.NetworkCards {
 		c := k.kernel.functions(n.Spec.Device)
 		return &c
 	}
-	c := fleet.NetworkCards{Used: p.taps}
+	c := fleet.NetworkNICs{Used: p.taps}
 	if p.uplink != nil {
 		c.Total = 1
 	}
@@ -382,7 +382,7 @@ func say(st *fleet.NetworkStatus, words string) {
 }
 
 // Mark says of each device whether the agent reaches its portal by it.
-func (k *Keeper) Mark(nics []fleet.HostNIC) {
+func (k *Devices) Mark(nics []fleet.HostNIC) {
 	carriers := k.kernel.carrier(k.o.Portal)
 	for i := range nics {
 		nics[i].Agent = slices.Contains(carriers, nics[i].Name)

@@ -321,7 +321,7 @@ func number(on bool) int {
 }
 
 // checkPresent refuses a host that lacks what a network is to be on.
-func checkPresent(n fleet.Network, p present, cards *fleet.NetworkCards) error {
+func checkPresent(n fleet.Network, p present, cards *fleet.NetworkNICs) error {
 	s := n.Spec
 	switch s.Mode {
 	case fleet.NetworkBridged:

@@ -125,7 +125,7 @@ func (h *Host) plan(in agent.Apply) agent.Edit {
 		if in.Unknown(g.generation, was) {
 			was = agent.Assumed(in, was.Domain, was.Was, func(d fleet.Disk) bool { return !hasDisk(was.Spec.Disks, d) && !slices.Contains(in.Made, d.Ref()) })
 		}
-		return agent.Plan(was, g.defined(), in.VM, in.PutBack)
+		return agent.Plan(was, g.defined(), in.VM, in.Reapply)
 	}
 	return agent.Plan(agent.Applied{}, agent.Defined{}, in.VM, true)
 }
@@ -139,7 +139,7 @@ func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 		switch {
 		case !g.managed:
 			return nil, foreign()
-		case g.undefined && !in.PutBack:
+		case g.undefined && !in.Reapply:
 			return nil, agent.Refusal(agent.Undefined())
 		}
 		was = g.applied.Spec.Disks

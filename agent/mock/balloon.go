@@ -21,8 +21,8 @@ func (h *Host) Balloons(ctx context.Context) (out []agent.Balloon, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, g := range h.guests {
-		if floor := g.applied.Spec.Memory.FloorMiB; g.managed && g.power == fleet.Running && floor > 0 {
-			out = append(out, agent.Balloon{ID: g.id, HasMiB: cmp.Or(g.balloon, g.mayUse()), FloorMiB: floor, MostMiB: g.mayUse()})
+		if floor := g.applied.Spec.Memory.MinMiB; g.managed && g.power == fleet.Running && floor > 0 {
+			out = append(out, agent.Balloon{ID: g.id, HasMiB: cmp.Or(g.balloon, g.mayUse()), MinMiB: floor, MaxMiB: g.mayUse()})
 		}
 	}
 	return out, nil
@@ -34,7 +34,7 @@ func (h *Host) SetBalloon(ctx context.Context, id fleet.VMID, mib int) error {
 		return err
 	}
 	return h.change(id, func(g *guest) error {
-		if floor := g.applied.Spec.Memory.FloorMiB; !g.on() || floor == 0 || mib < floor {
+		if floor := g.applied.Spec.Memory.MinMiB; !g.on() || floor == 0 || mib < floor {
 			return nil
 		}
 		if g.balloon = mib; mib >= g.mayUse() {

@@ -13,9 +13,9 @@ func (h *Host) SetFunctions(device string, n int) {
 	h.notify()
 }
 
-// cards are those that networks on the spec's device have room for; h.mu is held.
-func (h *Host) cards(s fleet.NetworkSpec) *fleet.NetworkCards {
-	c := &fleet.NetworkCards{Total: 1}
+// nics are those that networks on the spec's device have room for; h.mu is held.
+func (h *Host) nics(s fleet.NetworkSpec) *fleet.NetworkNICs {
+	c := &fleet.NetworkNICs{Total: 1}
 	if s.Mode == fleet.NetworkSRIOV {
 		c.Total = h.functions[s.Device]
 	}
@@ -44,7 +44,7 @@ func (h *Host) roomFor(g *guest) error {
 		if o == nil || !o.spec.Counted() {
 			continue
 		}
-		if c := h.cards(o.spec); c.Used+h.takes(g.def.spec.NICs, o.spec) > c.Total {
+		if c := h.nics(o.spec); c.Used+h.takes(g.def.spec.NICs, o.spec) > c.Total {
 			return agent.NoDeviceFree(n.Network)
 		}
 	}

@@ -21,9 +21,9 @@ func edited(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec) fleet.VMSpec 
 			spec.Disks = append(spec.Disks, d)
 		}
 	}
-	cards = slices.DeleteFunc(slices.Clone(cards), func(n fleet.NIC) bool { return cardOf(plan.DropNICs, n) >= 0 })
+	cards = slices.DeleteFunc(slices.Clone(cards), func(n fleet.NIC) bool { return nicOf(plan.DropNICs, n) >= 0 })
 	for _, n := range plan.NICs {
-		if i := cardOf(cards, n); i >= 0 {
+		if i := nicOf(cards, n); i >= 0 {
 			cards[i] = n
 		} else {
 			cards = append(cards, n)
@@ -47,7 +47,7 @@ func setAll(spec *fleet.VMSpec, plan agent.Edit, so func(fleet.When) bool) {
 		}
 	}
 	for _, set := range plan.SetNICs {
-		if i := cardOf(spec.NICs, set.Device); i >= 0 {
+		if i := nicOf(spec.NICs, set.Device); i >= 0 {
 			for _, f := range set.Fields {
 				if so(f.On) {
 					f.Copy(&spec.NICs[i], set.Device)
@@ -61,6 +61,6 @@ func hasDisk(all []fleet.Disk, d fleet.Disk) bool {
 	return slices.ContainsFunc(all, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 }
 
-func cardOf(all []fleet.NIC, n fleet.NIC) int {
+func nicOf(all []fleet.NIC, n fleet.NIC) int {
 	return slices.IndexFunc(all, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) })
 }

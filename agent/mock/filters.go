@@ -62,7 +62,7 @@ func (h *Host) reportGroups() (out []wire.GroupReport) {
 func (h *Host) mendFilters(in agent.Apply, was []fleet.NIC) {
 	for _, n := range in.VM.Spec.NICs {
 		same := slices.ContainsFunc(was, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) && o.SameFilter(n) })
-		if in.PutBack || !same {
+		if in.Reapply || !same {
 			delete(h.changed, agent.FilterName(in.VM.ID, n.MAC))
 		}
 	}
@@ -87,13 +87,13 @@ func (h *Host) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) erro
 }
 
 // FilterCounts implements agent.Hypervisor. By each rule a packet a second passes, and one in five seconds is dropped.
-func (h *Host) FilterCounts(ctx context.Context) ([]agent.CountedCard, error) {
+func (h *Host) FilterCounts(ctx context.Context) ([]agent.CountedNIC, error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []agent.CountedCard
+	var out []agent.CountedNIC
 	for _, g := range h.guests {
 		if !g.managed || !g.on() {
 			continue
@@ -109,7 +109,7 @@ func (h *Host) FilterCounts(ctx context.Context) ([]agent.CountedCard, error) {
 					chain[r.ID] = fleet.PassCount{Packets: n, Bytes: n * 500}
 				}
 			}
-			out = append(out, agent.CountedCard{VM: g.id, MAC: nic.MAC, Chains: map[string]map[string]fleet.PassCount{"all": chain}})
+			out = append(out, agent.CountedNIC{VM: g.id, MAC: nic.MAC, Chains: map[string]map[string]fleet.PassCount{"all": chain}})
 		}
 	}
 	return out, nil
@@ -120,7 +120,7 @@ func (h *Host) takesGroups(in agent.Apply) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, n := range in.VM.Spec.NICs {
-		groups, err := agent.CardGroups(n, in.Groups)
+		groups, err := agent.NICGroups(n, in.Groups)
 		if err != nil {
 			return err
 		}

@@ -155,14 +155,14 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		if n := now.spec.CPU.Max; n > s.CPUs {
 			s.MaxCPUs = n
 		}
-		s.Modules, s.HeldBack = slices.Clone(now.modules), h.heldBack(g)
+		s.Modules, s.PendingUnplug = slices.Clone(now.modules), h.heldBack(g)
 		if h.inv.Accelerators[0] == "kvm" && now.least < s.CPUs {
 			s.MinCPUs = now.least
 		}
 	}
 	if g.managed {
 		s.Faults, s.Drift = h.faults(g), g.applied.Drift(g.defined())
-		s.Snapshots = g.tree.Told(&g.applied.Spec, g.others, g.over)
+		s.Snapshots = g.tree.Reported(&g.applied.Spec, g.others, g.over)
 		if g.name != g.applied.Name {
 			s.Domain = g.name
 		}

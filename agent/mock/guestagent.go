@@ -19,7 +19,7 @@ func (g *guest) says() *fleet.GuestStatus {
 	case g.live.spec.Devices.GuestAgent == "none":
 		return &fleet.GuestStatus{Agent: fleet.AgentNone}
 	case misbehaves(g.name, NoAgent):
-		return &fleet.GuestStatus{Agent: fleet.AgentSilent}
+		return &fleet.GuestStatus{Agent: fleet.AgentNotResponding}
 	}
 	return &fleet.GuestStatus{
 		Agent: fleet.AgentAnswers, Version: "7.2.19", OS: "Debian GNU/Linux 12 (bookworm)", Kernel: "6.1.0-40-cloud-amd64", Hostname: g.applied.Name, Frozen: g.frozen,

@@ -36,7 +36,7 @@ func (h *Host) hasDevice(want fleet.VMHostDevice) error {
 			used++
 		}
 	}
-	if i < 0 || used >= h.inv.Devices[i].Most {
+	if i < 0 || used >= h.inv.Devices[i].Max {
 		return agent.NoMdevFree(kind, h.opts.Name)
 	}
 	return nil

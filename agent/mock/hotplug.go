@@ -33,14 +33,14 @@ func (s *shape) retune(plan agent.Edit, want fleet.VMSpec) {
 		spec.CPUs = want.CPUs
 	}
 	if more := want.MemoryMiB - spec.MemoryMiB; plan.Has("memoryMiB") && more > 0 && more%fleet.MemoryStep == 0 && want.MemoryMiB <= spec.Memory.MaxMiB {
-		if cells, ok := fleet.GrownCells(spec.NUMA, want.NUMA); ok {
+		if cells, ok := fleet.GrownNodes(spec.NUMA, want.NUMA); ok {
 			if len(cells) == 0 {
 				cells = []int{more}
 			}
 			spec.MemoryMiB, spec.NUMA = want.MemoryMiB, want.NUMA
 			for cell, mib := range cells {
 				if mib > 0 {
-					s.modules = append(slices.Clip(s.modules), fleet.Module{MiB: mib, Cell: cell})
+					s.modules = append(slices.Clip(s.modules), fleet.Module{MiB: mib, NUMANode: cell})
 				}
 			}
 		}
@@ -56,7 +56,7 @@ func (s *shape) retune(plan agent.Edit, want fleet.VMSpec) {
 func plugged(cards []fleet.NIC, plan agent.Edit) []fleet.NIC {
 	out := slices.Clone(cards)
 	for _, n := range plan.NICs {
-		if i := cardOf(out, n); i < 0 {
+		if i := nicOf(out, n); i < 0 {
 			out = append(out, n)
 		} else { // what passes it takes effect at once
 			out[i].SecurityGroups, out[i].AntiSpoofing = n.SecurityGroups, n.AntiSpoofing
@@ -88,7 +88,7 @@ func hasDevice(all []fleet.VMHostDevice, d fleet.VMHostDevice) bool {
 
 // clung is something that the running guest has and its next start is without.
 type clung struct {
-	fleet.HeldBack
+	fleet.PendingUnplug
 	drop func(*shape)
 }
 
@@ -99,10 +99,10 @@ func (h *Host) clings(g *guest) (out []clung) {
 	}
 	live, def, want := g.live.spec, g.def.spec, g.applied.Spec
 	add := func(field, what string, drop func(*shape)) {
-		out = append(out, clung{fleet.HeldBack{Field: field, What: what}, drop})
+		out = append(out, clung{fleet.PendingUnplug{Field: field, What: what}, drop})
 	}
 	for _, n := range live.NICs {
-		if cardOf(def.NICs, n) < 0 && cardOf(want.NICs, n) < 0 {
+		if nicOf(def.NICs, n) < 0 && nicOf(want.NICs, n) < 0 {
 			add("nics", "network card "+n.MAC, func(s *shape) {
 				s.spec.NICs = slices.DeleteFunc(slices.Clone(s.spec.NICs), func(o fleet.NIC) bool { return o.MAC == n.MAC })
 			})
@@ -126,7 +126,7 @@ func (h *Host) clings(g *guest) (out []clung) {
 		cells := []int{less}
 		ok := true
 		if len(live.NUMA)+len(def.NUMA) > 0 {
-			cells, ok = fleet.GrownCells(def.NUMA, live.NUMA)
+			cells, ok = fleet.GrownNodes(def.NUMA, live.NUMA)
 		}
 		if which, picked := fleet.GivenBack(g.live.modules, cells); ok && picked {
 			for _, i := range which {
@@ -153,9 +153,9 @@ func (h *Host) clings(g *guest) (out []clung) {
 }
 
 // heldBack is what the guest was asked for and has; h.mu is held.
-func (h *Host) heldBack(g *guest) (out []fleet.HeldBack) {
+func (h *Host) heldBack(g *guest) (out []fleet.PendingUnplug) {
 	for _, c := range h.clings(g) {
-		out = append(out, c.HeldBack)
+		out = append(out, c.PendingUnplug)
 	}
 	return out
 }

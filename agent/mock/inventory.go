@@ -144,7 +144,7 @@ func inventoryOf(name string) fleet.Inventory {
 		out.GPUs = []fleet.GPU{*m.gpu}
 		for i, kind := range m.gpu.MdevTypes {
 			out.Devices = append(out.Devices, fleet.HostDevice{
-				Device: "mdev/" + kind, Name: fmt.Sprintf("NVIDIA L40S-%dQ", 4*(i+1)), Parents: []string{m.gpu.Address}, Most: 12 / (i + 1), Free: 12 / (i + 1),
+				Device: "mdev/" + kind, Name: fmt.Sprintf("NVIDIA L40S-%dQ", 4*(i+1)), Parents: []string{m.gpu.Address}, Max: 12 / (i + 1), Free: 12 / (i + 1),
 			})
 		}
 	}

@@ -44,7 +44,7 @@ func (f *file) tell(v *fleet.Volume, sum agent.Hashed) {
 	was, _, _ := strings.Cut(sum.Stamp, " #")
 	now, _, _ := strings.Cut(f.stamp(), " #")
 	if was != now || f.stamp() == sum.Stamp || len(v.UsedBy)+len(v.InDrive) > 0 {
-		sum.Tell(v, was == now)
+		sum.Report(v, was == now)
 	}
 }
 

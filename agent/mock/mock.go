@@ -204,7 +204,7 @@ func (h *Host) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, err
 	defer h.mu.Unlock()
 	s := wire.State{
 		Host: fleet.HostStatus{Hypervisor: "Simulation of libvirt 9.0.0, QEMU 7.2.22", Connected: err == nil},
-		VMs:  []wire.VMReport{}, Found: []fleet.FoundVM{}, Networks: h.reportNetworks(on.Networks),
+		VMs:  []wire.VMReport{}, Discovered: []fleet.DiscoveredVM{}, Networks: h.reportNetworks(on.Networks),
 	}
 	if err != nil {
 		s.Host.Error = err.Error()
@@ -219,11 +219,11 @@ func (h *Host) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, err
 				ID: g.id, Name: g.name, Generation: g.generation, Status: h.status(g), Proof: wire.Proof(g.id, g.mark), Stamped: g.generation, SpecHash: g.applied.SpecHash,
 			})
 		} else {
-			s.Found = append(s.Found, fleet.FoundVM{ID: g.id, Name: g.name, Status: h.status(g)})
+			s.Discovered = append(s.Discovered, fleet.DiscoveredVM{ID: g.id, Name: g.name, Status: h.status(g)})
 		}
 	}
 	s.Groups = h.reportGroups()
-	s.Pools, s.Host.FoundPools = h.reportPools(on.Pools, on.Hashed)
+	s.Pools, s.Host.DiscoveredPools = h.reportPools(on.Pools, on.Hashed)
 	return s, nil
 }
 

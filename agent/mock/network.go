@@ -154,7 +154,7 @@ func (h *Host) networkStatus(n *network) fleet.NetworkStatus {
 	st.Forward = n.spec.Forward()
 	n.wire(&st)
 	if n.spec.Counted() && n.active {
-		st.Cards = h.cards(n.spec)
+		st.NICs = h.nics(n.spec)
 	}
 	for _, p := range n.spec.Prefixes() {
 		st.Subnets = append(st.Subnets, p.String())
@@ -162,7 +162,7 @@ func (h *Host) networkStatus(n *network) fleet.NetworkStatus {
 	switch {
 	case n.undefined:
 		st.Error = agent.NetworkUndefined
-	case n.spec.Mode == fleet.NetworkSRIOV && st.Cards != nil && st.Cards.Total == 0:
+	case n.spec.Mode == fleet.NetworkSRIOV && st.NICs != nil && st.NICs.Total == 0:
 		st.Error = "The device " + n.spec.Device + " of this host has no virtual functions. Switch them on there: write how many to /sys/class/net/" + n.spec.Device + "/device/sriov_numvfs."
 	case n.active && n.unserved:
 		st.Error = agent.NetworkUnserved

@@ -25,8 +25,8 @@ func (h *Host) TakeSnapshot(ctx context.Context, in agent.SnapshotWork) error {
 			return fleet.Errorf(fleet.Conflict, "The host has that snapshot already.")
 		case len(g.applied.Spec.Disks) == 0:
 			return fleet.Errorf(fleet.Conflict, "The VM has no disk, so there is nothing to keep.")
-		case len(t.Nodes) >= fleet.MostSnapshots:
-			return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, and none has more. Delete one first.", fleet.MostSnapshots)
+		case len(t.Nodes) >= fleet.MaxSnapshots:
+			return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, and none has more. Delete one first.", fleet.MaxSnapshots)
 		case g.on() && in.Order.Memory && g.live.spec.NoMemorySnapshot() != "":
 			return fleet.Errorf(fleet.Conflict, "%s", g.live.spec.NoMemorySnapshot())
 		case misbehaves(in.VM.Name, FailSnapshot):

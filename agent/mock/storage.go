@@ -55,7 +55,7 @@ type pool struct {
 	spec    fleet.PoolSpec
 	dir     *directory
 	words   string
-	kept    agent.KeptPool
+	kept    agent.RecordedPool
 	stopped bool // by somebody else
 	foreign bool // the host had it before
 }
@@ -107,7 +107,7 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 			return agent.PoolPlaceTaken(name, "at "+other.spec.Path)
 		}
 	}
-	next := &pool{spec: p.Spec, kept: agent.KeptPool{ID: p.ID, Path: p.Spec.Path}, foreign: ok && old.foreign}
+	next := &pool{spec: p.Spec, kept: agent.RecordedPool{ID: p.ID, Path: p.Spec.Path}, foreign: ok && old.foreign}
 	if ok && old.kept.ID == p.ID {
 		next.kept = old.kept
 	}
@@ -246,7 +246,7 @@ func (h *Host) opens(v *fleet.Volume) bool {
 }
 
 // reportPools tells of the assigned pools and names the others; h.mu is held.
-func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]agent.Hashed) (out []wire.PoolReport, others []fleet.FoundPool) {
+func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]agent.Hashed) (out []wire.PoolReport, others []fleet.DiscoveredPool) {
 	out = []wire.PoolReport{}
 	users := volumeUsers{h.diskUsers(), h.driveUsers()}
 	for _, a := range assigned {
@@ -264,10 +264,10 @@ func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]agent.
 	}
 	for name, p := range h.pools {
 		if !slices.ContainsFunc(assigned, func(a fleet.Pool) bool { return a.Name == name }) {
-			others = append(others, fleet.FoundPool{Name: name, Kind: string(p.spec.Kind), Place: "at " + p.spec.Path, Active: p.dir != nil && !p.stopped, Autostart: true})
+			others = append(others, fleet.DiscoveredPool{Name: name, Kind: string(p.spec.Kind), Place: "at " + p.spec.Path, Active: p.dir != nil && !p.stopped, Autostart: true})
 		}
 	}
-	slices.SortFunc(others, func(a, b fleet.FoundPool) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(others, func(a, b fleet.DiscoveredPool) int { return strings.Compare(a.Name, b.Name) })
 	return out, others
 }
 
@@ -322,7 +322,7 @@ func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 		s.Volumes = append(s.Volumes, v)
 		s.UsedBytes += v.AllocBytes
 		if !v.IsISO() {
-			s.PromisedBytes += max(0, v.CapacityBytes-v.AllocBytes)
+			s.ProvisionedBytes += max(0, v.CapacityBytes-v.AllocBytes)
 		}
 	}
 	slices.SortFunc(s.Volumes, func(a, b fleet.Volume) int { return strings.Compare(a.Name, b.Name) })

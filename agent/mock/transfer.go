@@ -135,8 +135,8 @@ func (h *Host) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error {
 	return in.Hashed(sum)
 }
 
-// LeaveVM implements agent.Hypervisor.
-func (h *Host) LeaveVM(ctx context.Context, in agent.LeaveVM) error {
+// MigrateVM implements agent.Hypervisor.
+func (h *Host) MigrateVM(ctx context.Context, in agent.MigrateVM) error {
 	if err := h.enter(ctx); err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (h *Host) LeaveVM(ctx context.Context, in agent.LeaveVM) error {
 }
 
 // left is for a VM without a definition.
-func (h *Host) left(ctx context.Context, in agent.LeaveVM) error {
+func (h *Host) left(ctx context.Context, in agent.MigrateVM) error {
 	if err := in.Arrived(ctx); err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (h *Host) left(ctx context.Context, in agent.LeaveVM) error {
 }
 
 // leaving are the files of a guest that may leave; there: it is defined.
-func (h *Host) leaving(in agent.LeaveVM) (there bool, files []file, err error) {
+func (h *Host) leaving(in agent.MigrateVM) (there bool, files []file, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, ok := h.guests[in.VM.ID]
@@ -213,13 +213,13 @@ func (h *Host) leaving(in agent.LeaveVM) (there bool, files []file, err error) {
 	case !ok:
 		return false, nil, nil
 	case g.on():
-		return true, nil, agent.NotToLeave(in.VM.Name, "it runs. Shut it down first.")
+		return true, nil, agent.NotMigratable(in.VM.Name, "it runs. Shut it down first.")
 	case in.VM.Spec.Firmware == fleet.UEFI:
-		return true, nil, agent.NotToLeave(in.VM.Name, "its firmware keeps its settings in a file of this host (NVRAM), which is not sent.")
+		return true, nil, agent.NotMigratable(in.VM.Name, "its firmware keeps its settings in a file of this host (NVRAM), which is not sent.")
 	}
 	for _, d := range in.VM.Spec.Disks {
 		if !slices.Contains(in.Order.Stay, d.Ref()) && !slices.ContainsFunc(in.Order.Disks, func(o fleet.LeavingDisk) bool { return o.Disk == d.Ref() }) {
-			return true, nil, agent.NotToLeave(in.VM.Name, "the order does not name its disk %s.", d.Volume)
+			return true, nil, agent.NotMigratable(in.VM.Name, "the order does not name its disk %s.", d.Volume)
 		}
 	}
 	for _, d := range in.Order.Disks {

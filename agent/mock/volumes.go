@@ -305,7 +305,7 @@ func (h *Host) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(size
 	if err != nil {
 		return err
 	}
-	held := &agent.HeldBack{To: out, Most: int64(len(data))}
+	held := &agent.BoundedWriter{To: out, Max: int64(len(data))}
 	if _, err := io.WriteString(held, data); err != nil {
 		return err
 	}

@@ -47,8 +47,8 @@ func (r *Rate) Take(ctx context.Context, n int) error {
 
 // Meter tells how far a transfer is, at most twice a second.
 type Meter struct {
-	Total int64
-	Tell  func(done, total, rate int64) // nil: nobody wants to know
+	Total  int64
+	Report func(done, total, rate int64) // nil: nobody wants to know
 
 	mu    sync.Mutex
 	done  int64
@@ -62,7 +62,7 @@ const tellPeriod = 500 * time.Millisecond
 
 // Add counts n more bytes.
 func (m *Meter) Add(n int64) {
-	if m == nil || m.Tell == nil {
+	if m == nil || m.Report == nil {
 		return
 	}
 	now := time.Now()
@@ -80,5 +80,5 @@ func (m *Meter) Add(n int64) {
 	m.told, m.was = now, m.done
 	done, rate := m.done, m.rate
 	m.mu.Unlock()
-	m.Tell(done, m.Total, rate)
+	m.Report(done, m.Total, rate)
 }

@@ -105,7 +105,7 @@ func (v *visit) serve(total int64, to File, m *meter) error {
 		return err
 	}
 	m.begin(to.Size())
-	piece := make([]byte, wire.MostUploadPiece)
+	piece := make([]byte, wire.MaxUploadPiece)
 	for {
 		if to.Size() == total { // all is here: what the sender asks yet is how much
 			defer time.AfterFunc(usualFarewell, v.hangUp).Stop()

@@ -25,7 +25,7 @@ SELECT pg_notify('quantix', 'host:' || @host_id::text);
 -- name: HasHostSession :one
 SELECT EXISTS (SELECT 1 FROM host_sessions WHERE host_id = @host_id AND session = @session);
 
--- name: HoldHostSession :one
+-- name: LockSessionOfHost :one
 -- The session stays the host's until the transaction ends: a hello, a join and a removal wait, heartbeats do not.
 SELECT number FROM host_sessions WHERE host_id = @host_id AND session = @session FOR KEY SHARE;
 
@@ -96,10 +96,10 @@ UPDATE vms SET status = jsonb_build_object('power', 'absent', 'cpus', 0, 'memory
 WHERE host_id = @host_id AND report_seq < @seq AND observed_generation > 0 AND id <> ALL (@ids::text[])
   AND status->>'power' IS DISTINCT FROM 'absent';
 
--- name: DropFoundVMs :exec
+-- name: DropDiscoveredVMs :exec
 DELETE FROM found_vms WHERE host_id = @host_id AND id <> ALL (@ids::text[]);
 
--- name: ReportFoundVMs :exec
+-- name: ReportDiscoveredVMs :exec
 INSERT INTO found_vms (host_id, id, name, status)
 SELECT @host_id, r.id, r.name, r.status FROM jsonb_to_recordset(@found::jsonb) AS r (id text, name text, status jsonb)
 ON CONFLICT (host_id, id) DO UPDATE SET name = EXCLUDED.name, status = EXCLUDED.status

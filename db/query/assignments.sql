@@ -16,7 +16,7 @@ DELETE FROM assignments WHERE noun = @noun AND object_id = @object_id AND host_i
 -- The hosts that somebody gave the object to, also those that have yet to release it.
 SELECT host_id FROM assignments WHERE noun = @noun AND object_id = @object_id AND asked <> '' ORDER BY host_id;
 
--- name: AskedHosts :many
+-- name: FirstAssignedHosts :many
 -- The first of the hosts that are to have the object, and are not to release it.
 SELECT host_id FROM assignments WHERE noun = @noun AND object_id = @object_id AND asked = 'assign' ORDER BY host_id LIMIT @most;
 
@@ -78,13 +78,13 @@ SELECT sqlc.embed(p), array_agg(a.host_id)::text[] AS hosts FROM assignments a J
 -- name: AssignedNetworks :many
 SELECT sqlc.embed(n), array_agg(a.host_id)::text[] AS hosts FROM assignments a JOIN networks n ON n.id = a.network_id WHERE a.asked = 'assign' GROUP BY n.id ORDER BY n.name;
 
--- name: CellQuarters :many
+-- name: StatusQuarters :many
 -- The quarters of an hour in which cells of one object changed, the last one before @since too.
 SELECT q.host_id, q.quarter, q.worst, q.last FROM unnest(@hosts::text[]) AS h (id) JOIN cell_quarters q ON q.noun = @noun AND q.object_id = @object_id AND q.host_id = h.id
 WHERE q.quarter >= COALESCE((SELECT max(b.quarter) FROM cell_quarters b WHERE b.noun = @noun AND b.object_id = @object_id AND b.host_id = h.id AND b.quarter < @since), @since::timestamptz)
 ORDER BY q.host_id, q.quarter;
 
--- name: HostSilences :many
+-- name: HostOfflinePeriods :many
 -- When nothing was known of hosts since then, that of now too.
 SELECT s.host_id, s.since, s.until FROM host_silences s WHERE s.host_id = ANY (@hosts::text[]) AND s.until > @since::timestamptz
 UNION ALL SELECT s.host_id, s.looked_at + @fresh::interval, now() FROM host_sessions s WHERE s.host_id = ANY (@hosts) AND s.looked_at + @fresh < now();

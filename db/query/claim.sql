@@ -1,4 +1,4 @@
--- name: LookForWork :one
+-- name: CheckForWork :one
 -- Whether the session is the host's, and whether there may be work for it.
 SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.session = @session) AS proven,
        EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = @host_id AND j.state = 'queued' AND j.run_after <= now()) AS waits;
@@ -41,7 +41,7 @@ RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jo
           source_of_volume(jobs.args)::json AS source,
           COALESCE((SELECT spec_hash(v.name, v.spec) FROM vms v WHERE v.id = substr(jobs.subject, 4) COLLATE "C" AND jobs.subject LIKE 'vm:%' AND jobs.kind <> 'vm.plan'), '')::text AS spec_hash;
 
--- name: HoldPools :exec
+-- name: LockPools :exec
 -- The pools stay assigned while a VM is put on them: who releases one locks it first.
 SELECT id FROM pools WHERE id = ANY (@ids::text[]) ORDER BY id FOR SHARE;
 
@@ -60,7 +60,7 @@ UPDATE jobs SET progress = @progress, note = @note, lease_until = now() + @lease
 WHERE id = @id AND host_id = @host_id AND epoch = @epoch AND state = 'running'
 RETURNING stop;
 
--- name: HoldSubject :one
+-- name: LockSubject :one
 -- Locks what a job is about. Whoever changes a VM, a pool or a network locks it before its jobs; so must whoever begins with a job, or
 -- the two wait for each other.
 WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND task_id IS NOT NULL),
@@ -70,7 +70,7 @@ WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND task_id IS NOT
      network AS (SELECT n.id FROM job JOIN networks n ON n.id = substr(job.subject, 5) COLLATE "default" WHERE job.subject LIKE 'net:%' FOR UPDATE OF n)
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*) FROM network);
 
--- name: HoldResults :many
+-- name: LockResults :many
 -- What results need, locked in everybody's order: the hosts' sessions, what the jobs are about, the jobs. Who is not in the answer has no such
 -- job, or a session that has ended. session is whose result may count, number is its number; generation is the VM's, 0 where it is gone or the job about none.
 WITH mine AS MATERIALIZED (
@@ -161,7 +161,7 @@ DELETE FROM vms WHERE id = @id AND host_id = @host_id AND deleted_at IS NOT NULL
 -- name: UndoDeletion :exec
 UPDATE vms SET deleted_at = NULL WHERE id = @id AND host_id = @host_id;
 
--- name: AskAgain :exec
+-- name: ReissueChange :exec
 -- A change that gave way to a deletion has never reached the host. It is asked for anew, at a generation of its own: the
 -- deletion's counts as acted on.
 UPDATE vms SET generation = generation + 1 WHERE id = @id AND host_id = @host_id AND observed_generation < generation - 1;

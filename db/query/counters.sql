@@ -6,10 +6,10 @@ SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM
 -- The same of some. Those that are gone are not among them.
 SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM vms WHERE id = ANY (@ids::text[]);
 
--- name: CountFound :many
+-- name: CountDiscovered :many
 SELECT host_id, count(*)::bigint AS vms FROM found_vms GROUP BY host_id;
 
--- name: CountFoundOn :many
+-- name: CountDiscoveredOn :many
 SELECT host_id, count(*)::bigint AS vms FROM found_vms WHERE host_id = ANY (@hosts::text[]) GROUP BY host_id;
 
 -- name: FailedTasks :many

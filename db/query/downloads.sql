@@ -1,4 +1,4 @@
--- name: HoldTransfers :exec
+-- name: LockTransfers :exec
 -- Who counts what is open of a person, and then of a host, sees what others have opened just before: both locks, always in this order.
 SELECT pg_advisory_xact_lock(hashtextextended('transfers of ' || @user_id::text, 0)), pg_advisory_xact_lock(hashtextextended('transfers on ' || @host_id::text, 0));
 
@@ -17,7 +17,7 @@ WHERE (SELECT count(*) FROM volume_reads r JOIN jobs j ON j.id = r.job_id WHERE 
 -- For whom a host is to bring a volume of its own, asked a moment ago.
 SELECT user_id, session, host_id FROM volume_reads WHERE pair_id = @pair_id AND host_id = @host_id AND at > now() - interval '30 seconds';
 
--- name: LeaveVolume :exec
+-- name: MigrateVolume :exec
 -- Nobody waits for the volume any more: what no host has begun is over, and one that has is told so by its broken connection.
 UPDATE jobs j SET state = 'cancelled', error = 'Nobody waits for it any more.', ended_at = now()
 FROM volume_reads r WHERE r.pair_id = @pair_id AND r.user_id = @user_id AND j.id = r.job_id AND j.state = 'queued';

@@ -1,4 +1,4 @@
--- name: HoldExports :exec
+-- name: LockExports :exec
 -- Who counts the exports of a project sees what others have ordered just before.
 SELECT pg_advisory_xact_lock(hashtextextended('exports of ' || @project_id::text, 0));
 

@@ -17,7 +17,7 @@ INSERT INTO guest_secrets (job_id, by_key, sealed) VALUES (@job_id, @by_key, @se
 SELECT s.by_key, s.sealed FROM guest_secrets s JOIN jobs j ON j.id = s.job_id
 WHERE s.job_id = @job_id AND j.host_id = @host_id AND j.state = 'running';
 
--- name: GuardVM :exec
+-- name: ProtectVM :exec
 UPDATE vms SET protected = @protected, lock = @lock, expires_at = @expires_at, expiry_stops = @expiry_stops, expiry = @expiry WHERE id = @id;
 
 -- name: ExpiringVMs :many

@@ -52,7 +52,7 @@ ORDER BY h.name;
 -- Which named CPU models hosts say that guests can have there, and how many hosts say the same; null: they say nothing.
 SELECT COALESCE(h.status->'inventory'->'cpuModels', 'null')::jsonb AS models, count(*) AS hosts FROM hosts h WHERE h.status IS NOT NULL GROUP BY 1;
 
--- name: HoldHostDevices :exec
+-- name: LockHostDevices :exec
 -- Nobody else gives a device of a host to a VM meanwhile.
 SELECT pg_advisory_xact_lock(hashtextextended('devices of hosts', 0));
 
@@ -97,6 +97,6 @@ SELECT r.host_id::text AS host_id, sum(r.percent)::bigint AS percent FROM (
     WHERE j.kind = 'vm.leave' AND j.state IN ('queued', 'running') AND v.spec->'cpu' ? 'reserved' AND j.args->'leave'->>'to' <> v.host_id
 ) r WHERE @host::text = '' OR r.host_id = @host GROUP BY 1;
 
--- name: HoldMemory :exec
+-- name: LockMemory :exec
 -- Of two VMs that are promised the last memory or processors of a host at once, the second must see the first.
 SELECT pg_advisory_xact_lock(hashtextextended('memory ' || @host::text, 0));

@@ -8,7 +8,7 @@ INSERT INTO idempotency (user_id, key, request) VALUES (@user_id, @key, @request
 -- name: KeepAnswer :exec
 UPDATE idempotency SET answer = @answer WHERE user_id = @user_id AND key = @key;
 
--- name: KeyTaken :one
+-- name: KeyInUse :one
 SELECT request, answer FROM idempotency WHERE user_id = @user_id AND key = @key;
 
 -- name: SweepIdempotency :exec

@@ -11,13 +11,13 @@ INSERT INTO images (id, project_id, name, description, os, created_by) VALUES (@
 -- name: LockImage :one
 SELECT * FROM images WHERE id = @id FOR UPDATE;
 
--- name: HoldImages :many
+-- name: LockImages :many
 -- The images and their copies stay while a VM is made from them: who deletes one locks it first. open: they are published to the project.
 SELECT i.id, EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR g.project_id = @project_id::text))::boolean AS open
 FROM images i WHERE i.id = ANY (@ids::text[]) ORDER BY i.id FOR SHARE OF i;
 
 -- name: VersionsThere :many
--- Those of the versions that there are. Asked behind HoldImages: who deletes one locks its image first.
+-- Those of the versions that there are. Asked behind LockImages: who deletes one locks its image first.
 SELECT id FROM image_versions WHERE id = ANY (@ids::text[]);
 
 -- name: ChangeImage :exec
@@ -75,7 +75,7 @@ SET format = CASE v.format WHEN '' THEN @format::text ELSE v.format END, capacit
       THEN @digest ELSE v.sha256 END
 WHERE v.id IN (SELECT c.version_id FROM image_copies c WHERE c.pool_id = @pool_id AND c.volume = @volume AND (c.host_id IS NULL OR c.host_id = @host)) AND (v.format = '' OR v.sha256 = '');
 
--- name: ImagesMade :many
+-- name: ImagesCreated :many
 -- A few names of VMs with a disk that was made from each of the versions.
 SELECT w.id::text AS version_id, m.names
 FROM (SELECT unnest(@versions::text[]) AS id) w CROSS JOIN LATERAL (
@@ -101,7 +101,7 @@ WHERE w.pool_id = ANY (@pools::text[]) ORDER BY w.id;
 SELECT w.pool_id::text AS pool_id, w.host_id::text AS host_id, COALESCE(plain_volumes(a.status), '[]')::jsonb AS volumes
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@hosts::text[]) AS host_id) w JOIN assignments a ON a.pool_id = w.pool_id AND a.host_id = w.host_id;
 
--- name: HoldImageSteps :exec
+-- name: LockImageSteps :exec
 -- Of two VMs that need the same copy, or have the same file read, at once, the second must see what the first has ordered.
 SELECT pg_advisory_xact_lock(hashtextextended('steps of images', 0));
 

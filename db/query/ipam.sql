@@ -2,7 +2,7 @@
 -- One change, one generation.
 UPDATE networks SET spec = @spec, generation = generation + 1 WHERE id = @id;
 
--- name: CardsOn :many
+-- name: NICsOn :many
 -- The cards of VMs on the network, on one host or on all where @host is empty, with what their hosts say of them.
 SELECT v.id, v.name, v.host_id, h.name AS host_name, s.looked_at, COALESCE(is_fresh(s.looked_at, @fresh::interval), false)::boolean AS fresh,
        jsonb_path_query_array(v.spec, '$.nics[*] ? (@.networkId == $n).mac', jsonb_build_object('n', @network_id::text))::jsonb AS macs,
@@ -23,7 +23,7 @@ FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON
 WHERE a.network_id = @network_id::text AND (@host::text = '' OR a.host_id = @host) AND a.status->'leases' IS NOT NULL AND a.asked <> '' AND NOT a.status ? 'foreign'
 ORDER BY h.name LIMIT @most;
 
--- name: MACHolders :many
+-- name: MACOwners :many
 -- The machines that have the addresses: VMs, by intent and as hosts report, and domains that Quantix did not make.
 SELECT m.mac::text AS mac, v.id, v.name, h.name AS host_name FROM unnest(@macs::text[]) AS m (mac)
 JOIN vm_words w ON w.word = m.mac AND w.kind = 'mac' JOIN vms v ON v.id = w.vm_id JOIN hosts h ON h.id = v.host_id

@@ -61,18 +61,18 @@ SELECT n.id, (g->>'name')::text AS name
 FROM networks n, jsonb_path_query(n.spec, '$.portGroups[*] ? (exists (@.toGuest) || exists (@.fromGuest))') AS g
 WHERE n.id = ANY (@ids::text[]);
 
--- name: HoldCards :exec
+-- name: LockNICs :exec
 -- Of two VMs that are promised the last function of a device at once, the second must see the first.
 SELECT pg_advisory_xact_lock(hashtextextended('cards ' || @device::text, 0));
 
--- name: CardsTold :many
+-- name: NICsReported :many
 -- What room for cards on the networks hosts say that they have, of those that are to have them; one host, or all where @host is empty. A host may
 -- say any number.
 SELECT network_id::text AS network_id, host_id, LEAST(COALESCE((status->'cards'->>'total')::bigint, 0), 65536)::integer AS total,
        LEAST(COALESCE((status->'cards'->>'used')::bigint, 0), 65536)::integer AS used
 FROM assignments WHERE network_id = ANY (@ids::text[]) AND (@host::text = '' OR host_id = @host) AND asked = 'assign' AND status ? 'cards';
 
--- name: CardsPromised :many
+-- name: NICsAllocated :many
 -- Which VMs have how many cards that take something of these devices for themselves, whether they run or not.
 SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, v.name, count(*)::integer AS cards
 FROM networks n
@@ -82,7 +82,7 @@ WHERE n.spec->>'device' = ANY (@devices::text[]) AND (n.spec->>'mode' = 'sriov' 
   AND c->>'networkId' = n.id AND (@host::text = '' OR v.host_id = @host)
 GROUP BY 1, 2, 3, 4 ORDER BY v.name;
 
--- name: HoldNetwork :one
+-- name: ShareLockNetwork :one
 -- The network stays while it is granted.
 SELECT name FROM networks WHERE id = @id FOR KEY SHARE;
 

@@ -42,7 +42,7 @@ LIMIT 500;
 -- How old what the hosts say is that have a domain of the VM.
 SELECT s.host_id, h.looked_at FROM vm_sightings s LEFT JOIN host_sessions h ON h.host_id = s.host_id WHERE s.vm_id = @vm_id;
 
--- name: AskAnew :exec
+-- name: RequestFullReports :exec
 -- The hosts' next reports are full ones. Whoever settles where a VM is does this first: their reports wait, and none that was
 -- begun before is written after it.
 WITH locked AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY (@ids::text[]) ORDER BY h.host_id FOR NO KEY UPDATE)
@@ -64,7 +64,7 @@ UPDATE vm_sightings SET alarm = true WHERE vm_id = @vm_id AND host_id = @host_id
 -- The VM stays where it is; what the others run is not it.
 UPDATE vm_sightings SET settled = true, alarm = false WHERE vm_id = @vm_id AND power IN ('running', 'paused') AND (alarm OR NOT settled);
 
--- name: LeaveBehind :exec
+-- name: KeepAsDiscovered :exec
 -- What the VM's own host has of it is shown there once the VM is moved away, as its next report will say.
 WITH left_there AS (
     INSERT INTO found_vms (host_id, id, name, status)

@@ -28,7 +28,7 @@ WHERE @host = '' AND (v.spec @> jsonb_build_object('disks', jsonb_build_array(js
        OR spec_reads(v.spec, @pool_id, ''))
 LIMIT 4;
 
--- name: PlacesTaken :many
+-- name: PlacesInUse :many
 -- Other pools on these hosts with the same directory, target, pool of a cluster or volume group.
 SELECT p.name, h.name AS host_name FROM assignments s JOIN pools p ON p.id = s.pool_id JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = ANY (@hosts::text[]) AND p.id <> @pool_id AND COALESCE(NULLIF(p.spec->>'path', ''), p.spec->>'target', p.spec->>'cephPool', p.spec->>'group') = @place::text

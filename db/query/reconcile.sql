@@ -7,12 +7,12 @@ SELECT pg_notify('quantix', 'jobs:' || host_id) FROM jobs
 WHERE state = 'queued' AND run_after <= now() AND run_after > created_at AND run_after > now() - interval '10 seconds'
 GROUP BY host_id;
 
--- name: HostsDoubted :many
+-- name: HostsNotFresh :many
 -- The joined hosts of which not all is believed: that they are there, and what they say about their hypervisors.
 SELECT host_id, COALESCE(is_fresh(seen_at, @fresh::interval), false)::boolean AS heard, COALESCE(is_fresh(looked_at, @fresh), false)::boolean AS looked FROM host_sessions
 WHERE (is_fresh(seen_at, @fresh) AND is_fresh(looked_at, @fresh)) IS NOT TRUE;
 
--- name: HostsQuiet :many
+-- name: HostsNotLooked :many
 -- Those whose last look at their hypervisors is older than that, is in the future, or has never been.
 SELECT h.id AS host_id, s.looked_at, now()::timestamptz AS now FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE is_fresh(s.looked_at, @age::interval) IS NOT TRUE;
@@ -39,7 +39,7 @@ DELETE FROM cell_quarters q WHERE (q.noun, q.object_id, q.host_id, q.quarter) IN
       AND EXISTS (SELECT 1 FROM cell_quarters n WHERE n.noun = o.noun AND n.object_id = o.object_id AND n.host_id = o.host_id AND n.quarter > o.quarter
                   AND n.quarter < now() - interval '25 hours')
     LIMIT @most);
--- name: SweepSilences :exec
+-- name: SweepOfflinePeriods :exec
 DELETE FROM host_silences WHERE until < now() - interval '25 hours';
 
 -- name: TryPassLock :one

@@ -1,4 +1,4 @@
--- name: HoldRules :exec
+-- name: LockRules :exec
 -- Of two VMs of a project that are placed at once, the second must see the first where rules are about them.
 SELECT pg_advisory_xact_lock(hashtextextended('rules ' || @project::text, 0));
 

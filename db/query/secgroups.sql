@@ -14,7 +14,7 @@ SELECT * FROM security_groups WHERE id = @id FOR UPDATE;
 -- name: GetSecurityGroup :one
 SELECT * FROM security_groups WHERE id = @id;
 
--- name: HoldSecurityGroups :many
+-- name: LockSecurityGroups :many
 -- They stay until the transaction ends.
 SELECT id, project_id, name FROM security_groups WHERE id = ANY (@ids::text[]) AND deleted_at IS NULL ORDER BY id FOR KEY SHARE;
 
@@ -172,7 +172,7 @@ WHERE n.group_id = @id AND v.status->>'power' = 'running' AND (@all_projects::bo
 SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
 WHERE v.id = @vm_id AND k->>'id' = v.id AND is_fresh(c.at, @fresh::interval);
 
--- name: CardsOffDefault :many
+-- name: NICsOffDefault :many
 -- VMs with a card that follows its port group, or names nothing of its own, and has other than that gives now.
 SELECT DISTINCT v.id FROM networks n CROSS JOIN LATERAL jsonb_array_elements(n.spec->'portGroups') g
 JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id, 'portGroup', g->>'name')))

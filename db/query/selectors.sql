@@ -10,21 +10,21 @@ ON CONFLICT (noun, object_id) DO UPDATE SET selector = EXCLUDED.selector, pairs 
 -- name: DropSelector :exec
 DELETE FROM selectors WHERE noun = @noun AND object_id = @object_id;
 
--- name: LeaveOutNone :exec
+-- name: IncludeAllHosts :exec
 -- Another selector: what was decided about hosts for the one before it is forgotten.
 DELETE FROM left_out WHERE noun = @noun AND object_id = @object_id;
 
--- name: LeaveInHosts :exec
+-- name: IncludeHosts :exec
 DELETE FROM left_out WHERE noun = @noun AND object_id = @object_id AND host_id = ANY (@hosts::text[]);
 
--- name: LeaveOutReleased :exec
+-- name: ExcludeReleasedHosts :exec
 -- A person released the object on a host whose labels ask for it.
 INSERT INTO left_out (noun, object_id, host_id, why)
 SELECT s.noun, s.object_id, h.id, '' FROM selectors s JOIN hosts h ON h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
 WHERE s.noun = @noun AND s.object_id = @object_id AND h.id = @host_id::text
 ON CONFLICT (noun, object_id, host_id) DO UPDATE SET why = '';
 
--- name: LeaveOut :exec
+-- name: ExcludeHosts :exec
 -- Hosts that cannot have the object, each with why. Writes nothing where that is known.
 INSERT INTO left_out AS l (noun, object_id, host_id, why)
 SELECT @noun, @object_id, x.host, x.why FROM (SELECT unnest(@hosts::text[]) AS host, unnest(@whys::text[]) AS why) x ORDER BY x.host
@@ -73,7 +73,7 @@ SELECT x.id, x.name, x.has, count(*) OVER ()::integer AS all_of_them, count(*) F
     FROM hosts h WHERE h.spec->'labels' @> @pairs::jsonb AND h.spec->'labels' ?& @keys::text[]) x
 ORDER BY x.has, x.name LIMIT 12;
 
--- name: NotWell :many
+-- name: AssignmentsNotHealthy :many
 -- The cells of one object of which the host last said that something is wrong, without what can be long, as AssignmentOn. What somebody
 -- stopped on the host is theirs to start.
 SELECT a.host_id, true::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, now()::timestamptz AS now

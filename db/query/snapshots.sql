@@ -27,12 +27,12 @@ FROM snapshot_schedules s JOIN snapshot_runs r ON r.schedule_id = s.id
 LEFT JOIN tasks t ON t.id = r.task_id LEFT JOIN tasks d ON d.id = r.tidy_task
 WHERE s.vm_id = @vm_id ORDER BY r.due DESC;
 
--- name: ScheduleToLook :one
+-- name: ScheduleToCheck :one
 -- The next that a pass looks at. Those of VMs that are being deleted wait for that.
 SELECT s.id, s.vm_id FROM snapshot_schedules s JOIN vms v ON v.id = s.vm_id
 WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1;
 
--- name: LookedSchedule :exec
+-- name: ScheduleChecked :exec
 UPDATE snapshot_schedules SET next_at = sqlc.narg(next_at), look_at = sqlc.narg(look_at), missed = @missed, trouble = @trouble, attention = @attention WHERE id = @id;
 
 -- name: ScheduleFailed :exec
@@ -51,7 +51,7 @@ UPDATE snapshot_runs SET tidy_task = @tidy_task, tidy_at = now() + @wait::interv
 -- name: ForgetScheduleRuns :exec
 DELETE FROM snapshot_runs WHERE schedule_id = @schedule_id AND due = ANY (@dues::timestamptz[]);
 
--- name: TellScheduleTrouble :exec
+-- name: SetScheduleTrouble :exec
 -- What a person is needed for among the schedules of a VM, for its row.
 UPDATE vms v SET schedule_trouble = n.trouble, attention = CASE WHEN n.trouble = '' THEN NOT v.attention ELSE v.attention END
 FROM (SELECT COALESCE((SELECT s.trouble FROM snapshot_schedules s WHERE s.vm_id = @vm_id AND s.attention ORDER BY s.created_at LIMIT 1), '') AS trouble) n
@@ -69,7 +69,7 @@ SELECT s.snapshot_id, j.id AS job_id, j.state FROM temporary_snapshots s JOIN ta
 JOIN jobs j ON j.id = s.job_id
 WHERE s.vm_id = @vm_id AND s.deletions = 0 AND j.state IN ('queued', 'running', 'done') FOR SHARE OF j;
 
--- name: TemporarySnapshotToLook :one
+-- name: TemporarySnapshotToCheck :one
 -- The next that a pass looks at. Those of VMs that are being deleted go with them.
 SELECT s.snapshot_id, s.vm_id FROM temporary_snapshots s JOIN vms v ON v.id = s.vm_id
 WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1;
@@ -80,7 +80,7 @@ SELECT s.deletions, EXISTS (SELECT 1 FROM tasks t WHERE t.parent_id = s.order_id
        COALESCE(j.state IN ('done', 'failed', 'cancelled') OR j.ended_at < now() - interval '5 minutes', true)::boolean AS settled
 FROM temporary_snapshots s LEFT JOIN jobs j ON j.id = s.job_id WHERE s.snapshot_id = @snapshot_id;
 
--- name: LookedTemporarySnapshot :exec
+-- name: TemporarySnapshotChecked :exec
 UPDATE temporary_snapshots SET look_at = now() + @wait::interval, deletions = @deletions WHERE snapshot_id = @snapshot_id;
 
 -- name: ForgetTemporarySnapshot :exec

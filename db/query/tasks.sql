@@ -4,8 +4,8 @@ SELECT sqlc.embed(t), COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT 
 WHERE t.id = @id AND (@all_projects::boolean OR t.project_id = ANY (@projects::text[])
                       OR t.project_id IS NULL AND (t.steps IS NOT NULL OR t.parent_id IS NOT NULL) AND t.user_id = @own);
 
--- name: HoldOf :exec
--- Locks what a task is about, as HoldSubject does.
+-- name: LockOf :exec
+-- Locks what a task is about, as LockSubject does.
 WITH vm AS (SELECT v.id FROM vms v WHERE @subject::text LIKE 'vm:%' AND v.id = substr(@subject::text, 4) FOR UPDATE),
      pool AS (SELECT p.id FROM pools p WHERE @subject::text LIKE 'pool:%' AND p.id = substr(@subject::text, 6) FOR UPDATE)
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
@@ -19,7 +19,7 @@ SELECT ((SELECT count(*) FROM unasked) + (SELECT count(*) FROM waiting))::bigint
 -- name: CancelUnasked :execrows
 UPDATE tasks SET state = 'cancelled', pending = false, held = false, error = @error, ended_at = now() WHERE parent_id = @id AND pending;
 
--- name: HoldSteps :exec
+-- name: LockSteps :exec
 -- Locks the VMs of a task's children that wait for their hosts, in one order for all who do so.
 SELECT v.id FROM vms v WHERE v.id = ANY (ARRAY(
     SELECT substr(j.subject, 4) FROM tasks t CROSS JOIN LATERAL (SELECT w.subject, w.state FROM jobs w WHERE w.task_id = t.id OFFSET 0) j
@@ -72,7 +72,7 @@ WHERE t.held AND t.parent_id = n.parent_id AND t.stage = n.stage
 -- name: SettleParent :exec
 SELECT settle_parent(@id);
 
--- name: WakeAskers :exec
+-- name: NotifyWaiters :exec
 -- Portals ask for what children of tasks wait for.
 SELECT pg_notify('quantix', 'orders');
 

@@ -56,14 +56,14 @@ WITH gone AS (
 )
 DELETE FROM images i WHERE i.id IN (SELECT g.image_id FROM gone g) AND NOT EXISTS (SELECT 1 FROM image_versions v WHERE v.image_id = i.id AND v.id NOT IN (SELECT g.id FROM gone g));
 
--- name: MadeFrom :many
+-- name: VMsCreatedFrom :many
 -- VMs with a disk that was made from each of the versions of images, 200 of each at most. linked: it stands on it.
 SELECT w.id::text AS version_id, v.id, v.name, v.project_id, v.linked
 FROM (SELECT unnest(@versions::text[]) AS id) w CROSS JOIN LATERAL (
     SELECT m.id, m.name, m.project_id, (m.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id, 'overlay', true))))::boolean AS linked FROM vms m
     WHERE m.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id))) ORDER BY m.name, m.id LIMIT 200) v;
 
--- name: NamesTaken :many
+-- name: NamesInUse :many
 -- Those of the names that VMs of the project have.
 SELECT name FROM vms WHERE project_id = @project_id::text AND name = ANY (@names::text[]) ORDER BY name LIMIT 200;
 
@@ -77,7 +77,7 @@ SELECT request FROM vm_orders WHERE task_id = @task_id;
 -- Of tasks of which nothing waits to be asked for any more.
 DELETE FROM vm_orders o WHERE o.task_id = ANY (@task_ids::text[]) AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.parent_id = o.task_id AND t.pending);
 
--- name: AddMadeDisks :exec
+-- name: AddCreatedDisks :exec
 -- Disks that come to be by an order of their own: their host never makes one anew.
 INSERT INTO made_disks (vm_id, pool_id, volume) SELECT @vm_id, d.pool_id, d.volume
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) d ON CONFLICT DO NOTHING;
@@ -87,5 +87,5 @@ FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volu
 SELECT j.id, j.subject, j.state FROM (SELECT unnest(@subjects::text[]) AS subject ORDER BY 1) s CROSS JOIN LATERAL (
     SELECT w.id, w.subject, w.state FROM jobs w WHERE w.subject = s.subject AND w.kind IN ('volume.copy', 'volume.convert') AND w.state IN ('queued', 'running') AND w.task_id IS NOT NULL FOR UPDATE) j;
 
--- name: HasMadeDisks :one
+-- name: HasCreatedDisks :one
 SELECT EXISTS (SELECT 1 FROM made_disks WHERE vm_id = @vm_id)::boolean;

@@ -24,7 +24,7 @@ RETURNING *;
 -- name: DeleteTokensOf :execrows
 DELETE FROM tokens WHERE user_id = @user_id;
 
--- name: MadeWith :one
+-- name: CreatedWith :one
 -- How many tokens go with this one: those that were made with it, and with those.
 WITH RECURSIVE made AS (
     SELECT id FROM tokens WHERE made_with = @id::text

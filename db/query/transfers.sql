@@ -1,7 +1,7 @@
 -- name: AddTransfer :exec
 INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES (@id, @send_job, @receive_job, @from_host, @to_host);
 
--- name: SayAtMeeting :exec
+-- name: AnswerAtRelay :exec
 -- A host that has one of the transfer's jobs says its word: the sender which ticket it has, and where both could come to; the receiver for which
 -- ticket it listens, and where.
 UPDATE transfers SET

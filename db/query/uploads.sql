@@ -31,7 +31,7 @@ INSERT INTO jobs (id, host_id, kind, subject, args, generation) VALUES (@id, @ho
 SELECT u.user_id, p.session, u.host_id FROM upload_pairs p JOIN uploads u ON u.id = p.upload_id
 WHERE p.pair_id = @pair_id AND u.host_id = @host_id AND p.at > now() - interval '30 seconds';
 
--- name: HeardUpload :exec
+-- name: TouchUpload :exec
 UPDATE uploads SET heard_at = now() WHERE id = @id;
 
 -- name: StaleUploads :many

@@ -69,12 +69,12 @@ SELECT m.at, m.cpu_nanos[p.i]::bigint AS cpu_nanos, m.memory_bytes[p.i]::bigint 
 FROM vms v JOIN host_meters m ON m.host_id = v.host_id CROSS JOIN LATERAL (SELECT array_position(m.vm_ids, v.id) AS i) p
 WHERE v.id = @vm_id AND p.i IS NOT NULL;
 
--- name: HoldMACs :exec
+-- name: LockMACs :exec
 -- Of two VMs that are made with one address at once, the second must see the first.
 SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT unnest(@macs::text[]) AS mac ORDER BY 1) m;
 
 -- name: TryMAC :one
--- HoldMACs for who can take another address instead of waiting.
+-- LockMACs for who can take another address instead of waiting.
 SELECT pg_try_advisory_xact_lock(hashtextextended('mac ' || @mac::text, 0))::boolean;
 
 -- name: MACsOfOthers :many

@@ -6,7 +6,7 @@ JOIN assignments ph ON ph.pool_id = w.pool_id AND ph.asked = 'assign' AND ph.sta
 CROSS JOIN LATERAL jsonb_path_query_first(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', w.volume)) AS v (volume)
 WHERE v.volume IS NOT NULL;
 
--- name: VolumeTaken :one
+-- name: VolumeNameReserved :one
 -- Whether a volume of that name is reported in the pool, is being made there, or is or was a disk of a VM.
 SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = @pool_id::text
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', @volume::text)))
@@ -30,7 +30,7 @@ SELECT v.id, v.name, v.host_id,
 FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id, 'volume', @volume)))
 ORDER BY shares, v.name LIMIT 256;
 
--- name: FoundDisks :many
+-- name: DiscoveredDisks :many
 -- Those of the files that domains use which Quantix did not make, with the pools that they may be of: what a host says of a pool that it
 -- has not been given counts for nothing.
 SELECT ph.object_id AS pool_id, f.host_id, f.id, f.name, (d #>> '{}')::text AS path
@@ -42,7 +42,7 @@ WHERE jsonb_path_query_array(f.status, '$.disks[*].path') ?| @paths::text[] AND 
 SELECT v.host_id, v.id, v.name, v.project_id, false AS found FROM vms v WHERE v.id = ANY (@ids::text[])
 UNION ALL SELECT f.host_id, f.id, f.name, '', true FROM found_vms f WHERE f.id = ANY (@ids::text[]);
 
--- name: VolumeHeld :one
+-- name: VolumeInUse :one
 -- Who needs a volume, as people asked.
 SELECT volume_held(@pool_id::text, @volume::text, @host::text)::json;
 
@@ -69,8 +69,8 @@ JOIN vms v ON spec_reads(v.spec, w.pool_id, w.volume) ORDER BY w.pool_id, w.volu
 SELECT v.id, v.name FROM vms v WHERE v.id = ANY (@ids::text[]) AND COALESCE(v.status->>'power', 'absent') NOT IN ('stopped', 'crashed', 'absent')
 UNION ALL SELECT f.id, f.name FROM found_vms f WHERE f.id = ANY (@ids::text[]) AND COALESCE(f.status->>'power', '') NOT IN ('stopped', 'crashed');
 
--- name: VolumeNameTaken :one
--- VolumeTaken, of one host's files where the pool is local: what hosts say of it, what is being made, and what are or were VMs' disks.
+-- name: VolumeNameInUse :one
+-- VolumeNameReserved, of one host's files where the pool is local: what hosts say of it, what is being made, and what are or were VMs' disks.
 SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = @pool_id::text AND (@host::text = '' OR ph.host_id = @host)
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', @volume::text)))
     OR EXISTS (SELECT 1 FROM volume_work w WHERE w.subject = 'volume:' || @pool_id || '/' || @volume AND (@host = '' OR w.host_id = @host))

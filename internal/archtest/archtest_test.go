@@ -19,7 +19,7 @@ const module = "quantix/"
 var may = map[string][]string{
 	"main":               {"internal/cli"},
 	"internal/cli":       {"*"},
-	"web":                {"views", "views/", "static", "static/docs", "internal/control", "internal/control/browse", "internal/control/people", "internal/vmxml", "internal/auth", "internal/line", "internal/pair", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
+	"web":                {"views", "views/", "static", "static/docs", "internal/control", "internal/control/query", "internal/control/identity", "internal/vmxml", "internal/auth", "internal/agentconn", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
 	"views":              {"internal/fleet"},
 	"views/kit":          {"views", "static", "internal/fleet", "internal/policy"},
 	"views/task":         {"views", "views/kit", "internal/fleet", "internal/policy"},
@@ -58,21 +58,21 @@ var may = map[string][]string{
 	"internal/vmxml":     {"internal/fleet"},
 	"internal/ovf":       {"internal/fleet"},
 	"internal/firstboot": {"internal/fleet"},
-	"internal/control":   {"db", "internal/auth", "internal/firstboot", "internal/pair", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/fleet"},
+	"internal/control":   {"db", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/fleet"},
 
 	// The rooms of control, each with those below it.
-	"internal/control/store":  {"db", "internal/policy", "internal/notify", "internal/fleet"},
-	"internal/control/assign": {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/fleet"},
-	"internal/control/browse": {"internal/control/store", "db", "internal/policy", "internal/fleet"},
-	"internal/control/people": {"internal/control/browse", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet"},
-	"internal/control/inbox": {
-		"internal/control/assign", "internal/control/store", "db", "internal/auth", "internal/pair", "internal/policy", "internal/notify", "internal/wire", "internal/fleet",
+	"internal/control/store":    {"db", "internal/policy", "internal/notify", "internal/fleet"},
+	"internal/control/assign":   {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/fleet"},
+	"internal/control/query":    {"internal/control/store", "db", "internal/policy", "internal/fleet"},
+	"internal/control/identity": {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet"},
+	"internal/control/agentapi": {
+		"internal/control/assign", "internal/control/store", "db", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet",
 	},
 
 	"internal/reconcile": {"internal/control", "internal/notify", "internal/fleet"},
 	"internal/auth":      {"internal/fleet", "internal/wire"},
-	"internal/pair":      {"internal/fleet"},
-	"internal/line":      {},
+	"internal/relay":     {"internal/fleet"},
+	"internal/agentconn": {},
 	"internal/config":    {},
 	"internal/pglocal":   {},
 	"internal/doctor":    {"internal/pglocal"},
@@ -86,15 +86,15 @@ var may = map[string][]string{
 }
 
 var rooms = []string{
-	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/browse", "internal/control/people", "internal/control/inbox",
+	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
 }
 
 // only lists what has one home, or a few: libraries, and packages of this module that are not for all who may import everything.
 var only = map[string][]string{
-	"quantix/db":                      append([]string{"internal/testkit", "internal/testkit/withdb", "internal/cli"}, rooms...),
-	"quantix/internal/control/store":  rooms,
-	"quantix/internal/control/assign": {"internal/control", "internal/control/inbox"},
-	"quantix/internal/control/inbox":  {"internal/control"},
+	"quantix/db":                        append([]string{"internal/testkit", "internal/testkit/withdb", "internal/cli"}, rooms...),
+	"quantix/internal/control/store":    rooms,
+	"quantix/internal/control/assign":   {"internal/control", "internal/control/agentapi"},
+	"quantix/internal/control/agentapi": {"internal/control"},
 
 	"github.com/labstack/echo":           {"web"},
 	"github.com/danielgtaylor/huma":      {"web"},

@@ -18,7 +18,7 @@ const bulkSamples = 5
 func BenchmarkBulk(b *testing.B) {
 	r := newRig(b)
 	r.addHosts(b, 20)
-	seedVMs(b, r, control.MostAtOnce)
+	seedVMs(b, r, control.MaxAtOnce)
 	keepFresh(b, r)
 	if _, err := r.pool.Exec(b.Context(), `INSERT INTO users (id, name, role, password_hash) VALUES ('ann', 'ann', 'operator', '')`); err != nil {
 		b.Fatal(err)

@@ -14,10 +14,10 @@ import (
 	"sync"
 	"testing"
 
+	"quantix/internal/agentconn"
 	"quantix/internal/auth"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/internal/line"
 )
 
 // passes makes the hosts' client certificates, all over one key: hosts make theirs themselves.
@@ -74,7 +74,7 @@ func serveMutually(listener net.Listener, authority *auth.Authority, handler htt
 	if err != nil {
 		return err
 	}
-	lines := line.Listen(listener, conf)
+	lines := agentconn.Listen(listener, conf)
 	server := &http.Server{Handler: handler, ConnContext: lines.ConnContext, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
 	go server.Serve(lines)
 	return nil

@@ -20,7 +20,7 @@ import (
 
 	"quantix/internal/cli"
 	"quantix/internal/control"
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
 	"quantix/internal/fleet"
 	"quantix/internal/load"
 )
@@ -118,7 +118,7 @@ func (p *portal) token() string {
 // signedIn is an administrator's browser. Each is a person: the portal bounds what one person gets at a time.
 func (p *portal) signedIn() *http.Client {
 	p.b.Helper()
-	user, password, err := p.control.CreateUser(p.b.Context(), p.admin, people.UserInput{Name: fmt.Sprintf("bench-%d", time.Now().UnixNano()), Role: fleet.RoleAdmin})
+	user, password, err := p.control.CreateUser(p.b.Context(), p.admin, identity.UserInput{Name: fmt.Sprintf("bench-%d", time.Now().UnixNano()), Role: fleet.RoleAdmin})
 	if err != nil {
 		p.b.Fatal(err)
 	}

@@ -228,7 +228,7 @@ type reporting struct {
 	state wire.State
 }
 
-// takeOver opens the sessions of all hosts, and has each say what the database holds of it.
+// acceptDrift opens the sessions of all hosts, and has each say what the database holds of it.
 func (r *rig) takeOver(b *testing.B) []*reporting {
 	b.Helper()
 	rows, err := r.pool.Query(b.Context(), `SELECT v.host_id, v.id, v.name, v.generation, v.status, m.mark FROM vms v JOIN vm_marks m ON m.vm_id = v.id ORDER BY v.host_id, v.id`)

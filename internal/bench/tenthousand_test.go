@@ -34,7 +34,7 @@ func BenchmarkTenThousand(b *testing.B) {
 	}
 	for range b.N {
 		f, err := load.Run(b.Context(), load.Options{
-			Portal: p.url, Token: p.token(), Agents: p.agents, Joined: joined, Change: 20, People: 4, For: lasting, Tell: lasting / 6,
+			Portal: p.url, Token: p.token(), Agents: p.agents, Joined: joined, Change: 20, People: 4, For: lasting, Report: lasting / 6,
 			Portals: load.Process(p.pid), Postgres: postgres(), Out: logged{b},
 		})
 		if err != nil {

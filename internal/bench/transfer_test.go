@@ -187,7 +187,7 @@ func (h hosts) send(b *testing.B, src *os.File, to string) time.Duration {
 	return took
 }
 
-func take(ctx context.Context, door *transfer.Door, to string) error {
+func take(ctx context.Context, door *transfer.Listener, to string) error {
 	in, err := door.Wait(ctx)
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ func openLinks(cfg config.Agent, client *wire.Client, log *slog.Logger) (agent.L
 	}}, nil
 }
 
-func openKeeper(cfg config.Agent, client *wire.Client, log *slog.Logger) (*link.Keeper, error) {
+func openKeeper(cfg config.Agent, client *wire.Client, log *slog.Logger) (*link.Devices, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 
 	"quantix/agent"
 	"quantix/agent/mock"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
@@ -21,7 +21,7 @@ func (s *stage) remind(ctx context.Context, host *mock.Host, id fleet.HostID, na
 	if err := s.remindNetworks(ctx, host, id); err != nil {
 		return err
 	}
-	vms, err := browse.Every(ctx, s.actor, fleet.Query{Filter: "host:" + name}, s.Control.ListVMs)
+	vms, err := query.Every(ctx, s.actor, fleet.Query{Filter: "host:" + name}, s.Control.ListVMs)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (s *stage) remindNetworks(ctx context.Context, host *mock.Host, id fleet.Ho
 
 // remindPools returns the pools that are assigned to the host. One that it cannot have fails again at the next order.
 func (s *stage) remindPools(ctx context.Context, host *mock.Host, id fleet.HostID) ([]fleet.Pool, error) {
-	known, err := browse.Every(ctx, s.actor, fleet.Query{}, s.Control.ListPools)
+	known, err := query.Every(ctx, s.actor, fleet.Query{}, s.Control.ListPools)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ that flushes to the disk, in a temporary directory.`,
 	flags.IntVar(&f.People, "people", 4, "how many `people` open one page after the other")
 	flags.DurationVar(&f.Pause, "pause", time.Second, "how long they look at a page")
 	flags.DurationVar(&f.For, "for", time.Minute, "how long it is measured, once all are there")
-	flags.DurationVar(&f.Tell, "tell", 5*time.Second, "how often to say how it goes")
+	flags.DurationVar(&f.Report, "tell", 5*time.Second, "how often to say how it goes")
 	flags.IntVar(&f.pid, "pid", 0, "the portal's process on this machine: tell what it and its private PostgreSQL use")
 	flags.IntVar(&f.postgres, "postgres-pid", 0, "PostgreSQL's first process on this machine, where it is not the portal's own")
 	flags.StringVar(&f.Database, "seed-database", "", "write the VMs straight into the portal's database at this `URL`: quicker than asking for 100,000. With --self any word will do")

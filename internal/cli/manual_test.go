@@ -111,7 +111,7 @@ func TestManualNamesEveryResourceRoleAndPermission(t *testing.T) {
 	t.Parallel()
 	text := manual(t)
 	for _, n := range constants(t, "noun.go", "Noun") {
-		if word := fleet.Noun(n).Is().Word; !strings.Contains(text, "(`"+word+"`)") {
+		if word := fleet.ResourceType(n).Is().Label; !strings.Contains(text, "(`"+word+"`)") {
 			t.Errorf("the manual does not name the resource type %s (%s)", n, word)
 		}
 	}

@@ -23,11 +23,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"quantix/db"
+	"quantix/internal/agentconn"
 	"quantix/internal/auth"
 	"quantix/internal/config"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/internal/line"
 	"quantix/internal/notify"
 	"quantix/internal/pglocal"
 	"quantix/internal/reconcile"
@@ -184,7 +184,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 		return runServer(ctx, browsers, &http.Server{Handler: server.Handler()}, time.Second, p.log)
 	})
 	p.group.Go(func() error {
-		lines := line.Listen(agents, endpoint.TLS())
+		lines := agentconn.Listen(agents, endpoint.TLS())
 		return runServer(ctx, lines, &http.Server{Handler: server.AgentHandler(), ConnContext: lines.ConnContext}, 0, p.log)
 	})
 	return nil
@@ -276,9 +276,9 @@ func (p *portal) listen(address, flag string) (net.Listener, error) {
 	return l, nil
 }
 
-// tellAddress lets programs beside the portal know where it listens, for as long as it does.
+// setAgentAddress lets programs beside the portal know where it listens, for as long as it does.
 func (p *portal) tellAddress(ctx context.Context) error {
-	if err := p.Control.TellAddress(ctx, fleet.SystemActor); err != nil {
+	if err := p.Control.SetAgentAddress(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("tell the portal's address: %w", err)
 	}
 	p.undo = append(p.undo, func() {

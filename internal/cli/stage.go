@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"quantix/internal/auth"
-	"quantix/internal/control/browse"
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
@@ -52,7 +52,7 @@ func (s *stage) ready(ctx context.Context, hosts []readyHost) (ready, error) {
 
 // project returns the project of that name, made where it is missing.
 func (s *stage) project(ctx context.Context, name, description string) (fleet.ProjectID, error) {
-	projects, err := browse.Every(ctx, s.actor, fleet.Query{}, s.Control.ListProjects)
+	projects, err := query.Every(ctx, s.actor, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return "", err
 	}
@@ -61,7 +61,7 @@ func (s *stage) project(ctx context.Context, name, description string) (fleet.Pr
 			return p.ID, nil
 		}
 	}
-	p, err := s.Control.CreateProject(ctx, s.actor, people.ProjectInput{Name: name, Description: description})
+	p, err := s.Control.CreateProject(ctx, s.actor, identity.ProjectInput{Name: name, Description: description})
 	return p.ID, err
 }
 

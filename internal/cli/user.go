@@ -17,8 +17,8 @@ import (
 	"quantix/internal/auth"
 	"quantix/internal/config"
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/pglocal"
 )
@@ -33,7 +33,7 @@ func newUser() *cobra.Command {
 	}
 	role := add.Flags().String("role", "", `"admin", "operator", "viewer", or empty: only what projects grant`)
 	add.RunE = withControl(func(cmd *cobra.Command, args []string, c *control.Control) error {
-		user, password, err := c.CreateUser(cmd.Context(), fleet.SystemActor, people.UserInput{Name: args[0], Role: fleet.Role(*role)})
+		user, password, err := c.CreateUser(cmd.Context(), fleet.SystemActor, identity.UserInput{Name: args[0], Role: fleet.Role(*role)})
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func newUser() *cobra.Command {
 }
 
 func listUsers(cmd *cobra.Command, _ []string, c *control.Control) error {
-	users, err := browse.Every(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
+	users, err := query.Every(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func listUsers(cmd *cobra.Command, _ []string, c *control.Control) error {
 }
 
 func resetPassword(cmd *cobra.Command, args []string, c *control.Control) error {
-	users, err := browse.Every(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
+	users, err := query.Every(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func withControl(run func(*cobra.Command, []string, *control.Control) error) fun
 		defer pool.Close()
 		options := control.Options{AgentURL: cfg.AgentURL}
 		if !cmd.Flags().Changed("agent-url") {
-			told, err := control.New(pool, options).ToldAddress(cmd.Context(), fleet.SystemActor)
+			told, err := control.New(pool, options).AgentAddress(cmd.Context(), fleet.SystemActor)
 			if err != nil {
 				return err
 			}

@@ -16,7 +16,7 @@ func TestTheAddressIsThatOfThePortalThatRuns(t *testing.T) {
 	beside := control.New(h.pool, control.Options{})
 	told := func(want string) {
 		t.Helper()
-		if got, err := beside.ToldAddress(ctx, system); err != nil || got != want {
+		if got, err := beside.AgentAddress(ctx, system); err != nil || got != want {
 			t.Errorf("told %q, %v; want %q", got, err, want)
 		}
 	}
@@ -30,22 +30,22 @@ func TestTheAddressIsThatOfThePortalThatRuns(t *testing.T) {
 	if _, err := beside.CreateJoinToken(ctx, chief, ""); fleet.CodeOf(err) != fleet.Unavailable {
 		t.Errorf("a join command without an address: %v", err)
 	}
-	must(older.TellAddress(ctx, system))
-	must(older.TellAddress(ctx, system))
+	must(older.SetAgentAddress(ctx, system))
+	must(older.SetAgentAddress(ctx, system))
 	told("https://older.example:8444")
-	must(newer.TellAddress(ctx, system))
+	must(newer.SetAgentAddress(ctx, system))
 	must(older.ForgetAddress(ctx, system))
 	told("https://newer.example:8444")
 	must(newer.ForgetAddress(ctx, system))
 	told("")
 
-	if err := newer.TellAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
+	if err := newer.SetAgentAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
 		t.Errorf("a person tells an address: %v", err)
 	}
 	if err := newer.ForgetAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
 		t.Errorf("a person forgets an address: %v", err)
 	}
-	if _, err := newer.ToldAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
+	if _, err := newer.AgentAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
 		t.Errorf("a person asks for the address: %v", err)
 	}
 }

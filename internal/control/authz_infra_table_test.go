@@ -13,11 +13,11 @@ var infraCases = map[string]useCase{
 	"Images":       {may: somewhere, with: none},
 	"Media":        {may: somewhere, with: none},
 	"ISOs":         {may: somewhere, with: none},
-	"ListNetworks": {may: somewhere, with: query},
-	"ListPools":    {may: somewhere, with: query},
+	"ListNetworks": {may: somewhere, with: readUseCase},
+	"ListPools":    {may: somewhere, with: readUseCase},
 
-	"ListPoolsInFull":    {may: somewhere, with: query},
-	"ListNetworksInFull": {may: somewhere, with: query},
+	"ListPoolsInFull":    {may: somewhere, with: readUseCase},
+	"ListNetworksInFull": {may: somewhere, with: readUseCase},
 
 	"VMDefaults":      {may: redSeen, with: func(w *world) []any { return []any{w.red, fleet.HostID("")} }},
 	"VMDefaultsOf":    {may: redSeen, with: func(w *world) []any { return []any{w.red, []fleet.PoolView(nil), []fleet.NetworkView(nil)} }},
@@ -38,9 +38,9 @@ var infraCases = map[string]useCase{
 	// The infrastructure.
 	"GetFoundVM":            {may: infraSeen, with: func(w *world) []any { return []any{w.h1, foundID} }},
 	"GetHost":               {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
-	"ListFoundVMs":          {may: infraSeen, with: query},
+	"ListFoundVMs":          {may: infraSeen, with: readUseCase},
 	"HostTotals":            {may: infraSeen, with: none},
-	"ListHosts":             {may: infraSeen, with: query},
+	"ListHosts":             {may: infraSeen, with: readUseCase},
 	"AddressBook":           {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
 	"NetworkAddresses":      {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
 	"NetworkHost":           {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
@@ -183,7 +183,7 @@ var infraCases = map[string]useCase{
 	"RestoreStartImages": {may: infraChange, with: none},
 	"PullStartImage":     {may: infraChange, with: func(w *world) []any { return []any{w.startImage(), control.Pull{PoolID: w.nfs}} }},
 	"GetImage":           {may: somewhere, with: func(w *world) []any { return []any{w.image()} }},
-	"ListImages":         {may: somewhere, with: query},
+	"ListImages":         {may: somewhere, with: readUseCase},
 	"UsableImages":       {may: somewhere, with: func(w *world) []any { return []any{w.red} }},
 	"HostWithBoth":       {may: portal, with: func(w *world) []any { return []any{w.nfs, w.nfs, fleet.HostID("")} }},
 }

@@ -7,14 +7,14 @@ import (
 
 	"quantix/internal/auth"
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
 
-func none(*world) []any  { return nil }
-func query(*world) []any { return []any{fleet.Query{}} }
+func none(*world) []any        { return nil }
+func readUseCase(*world) []any { return []any{fleet.Query{}} }
 
 // useCases has a line for every exported method of control.Control, those of its rooms among them.
 var useCases = allOf(peopleCases, infraCases)
@@ -113,7 +113,7 @@ var peopleCases = map[string]useCase{
 		return []any{id, disk, control.DiskImage{Name: w.name("image")}}
 	}},
 	"CreateVMs": {may: but(redUse, "system"), with: func(w *world) []any {
-		return []any{control.CreateVMs{CreateVM: control.CreateVM{ProjectID: w.red, Name: w.name("many") + "-{n}", Spec: small}, Series: fleet.Series{Count: 2}}}
+		return []any{control.CreateVMs{CreateVM: control.CreateVM{ProjectID: w.red, Name: w.name("many") + "-{n}", Spec: small}, BulkNames: fleet.BulkNames{Count: 2}}}
 	}},
 
 	// Templates of project red.
@@ -126,13 +126,13 @@ var peopleCases = map[string]useCase{
 	"DeleteTemplateVersion":    {may: redUse, with: func(w *world) []any { of := w.template(); return []any{of, string(of.TemplateID)} }},
 	"DeleteTemplate":           {may: redUse, with: func(w *world) []any { id := w.template().TemplateID; return []any{id, string(id)} }},
 	"GetTemplate":              {may: redSeen, with: func(w *world) []any { return []any{w.template().TemplateID} }},
-	"ListTemplates":            {may: somewhere, with: query},
+	"ListTemplates":            {may: somewhere, with: readUseCase},
 	"GrantTemplate":            {may: infraChange, with: func(w *world) []any { return []any{w.template().TemplateID, w.blue} }},
 	"RevokeTemplate":           {may: infraChange, with: func(w *world) []any { return []any{w.template().TemplateID, w.red} }},
 	"LeaveVM": {may: infraChange, with: func(w *world) []any {
 		id, _ := w.whole()
 		w.exec(`UPDATE vms SET spec = spec || '{"power":"stopped"}', status = status || '{"power":"stopped"}' WHERE id = $1`, id)
-		return []any{id, control.LeaveVM{HostID: w.h2}}
+		return []any{id, control.MigrateVM{HostID: w.h2}}
 	}},
 	"LeaveTargets": {may: infraChange, with: func(w *world) []any { id, _ := w.whole(); return []any{id} }},
 	"LeavingVM":    {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
@@ -140,7 +140,7 @@ var peopleCases = map[string]useCase{
 	"MovingDisks":  {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
 	"TakeOver":     {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id, map[string]string{"cpus": "2 vCPUs"}} }},
 	"PutBack":      {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id} }},
-	"GuardVM":      {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.GuardVM{Protected: true}} }},
+	"GuardVM":      {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.ProtectVM{Protected: true}} }},
 	"VMGuest":      {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"ActGuest": {may: redUse, with: func(w *world) []any {
 		id := w.vm()
@@ -173,16 +173,16 @@ var peopleCases = map[string]useCase{
 
 	// Lists, which are cut to what the actor sees.
 	"Complete":     {may: somewhere, with: func(w *world) []any { w.vm(); return []any{"vms", "red"} }},
-	"ListProjects": {may: somewhere, with: query},
-	"ListTasks":    {may: somewhere, with: func(w *world) []any { w.job("queued"); return query(w) }},
-	"ListVMs":      {may: somewhere, with: func(w *world) []any { w.vm(); return query(w) }},
-	"ListVMRows":   {may: somewhere, with: func(w *world) []any { w.vm(); return query(w) }},
-	"ListVMLines":  {may: somewhere, with: func(w *world) []any { w.vm(); return query(w) }},
+	"ListProjects": {may: somewhere, with: readUseCase},
+	"ListTasks":    {may: somewhere, with: func(w *world) []any { w.job("queued"); return readUseCase(w) }},
+	"ListVMs":      {may: somewhere, with: func(w *world) []any { w.vm(); return readUseCase(w) }},
+	"ListVMRows":   {may: somewhere, with: func(w *world) []any { w.vm(); return readUseCase(w) }},
+	"ListVMLines":  {may: somewhere, with: func(w *world) []any { w.vm(); return readUseCase(w) }},
 	"Overview":     {may: somewhere, with: func(w *world) []any { w.job("queued"); return nil }},
 	"RunningTasks": {may: somewhere, with: none},
 	"Search":       {may: somewhere, with: func(w *world) []any { w.vm(); return []any{"red", 8} }},
-	"Surroundings": {may: somewhere, with: func(w *world) []any { return []any{fleet.Query{}, browse.TreeQuery{View: "vms"}} }},
-	"Tree":         {may: somewhere, with: func(w *world) []any { return []any{browse.TreeQuery{View: "vms"}} }},
+	"Surroundings": {may: somewhere, with: func(w *world) []any { return []any{fleet.Query{}, query.TreeQuery{View: "vms"}} }},
+	"Tree":         {may: somewhere, with: func(w *world) []any { return []any{query.TreeQuery{View: "vms"}} }},
 	"VMTotals":     {may: somewhere, with: none},
 	"EditVMs": {may: but(someUse, "system"), with: func(w *world) []any {
 		return []any{[]fleet.VMID{w.vm()}, fleet.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
@@ -195,7 +195,7 @@ var peopleCases = map[string]useCase{
 		return []any{[]fleet.VMID{w.vm()}, control.NewSnapshot{Name: "a"}}
 	}},
 	"LeaveVMs": {may: but(infraChange, "system"), with: func(w *world) []any {
-		return []any{[]fleet.VMID{w.vm()}, control.LeaveVM{HostID: w.h2}}
+		return []any{[]fleet.VMID{w.vm()}, control.MigrateVM{HostID: w.h2}}
 	}},
 	"NamedVMs": {may: but(someUse, "system"), with: func(w *world) []any { return []any{[]fleet.VMID{w.vm()}} }},
 	"ActVMs": {may: but(someUse, "system"), with: func(w *world) []any { // each VM is judged for itself: see TestABulkIsJudgedOneByOne
@@ -204,20 +204,20 @@ var peopleCases = map[string]useCase{
 
 	// People and projects.
 	"CreateJoinToken": {may: managers, with: func(*world) []any { return []any{fleet.HostID("")} }},
-	"CreateProject":   {may: managers, with: func(w *world) []any { return []any{people.ProjectInput{Name: w.name("project")}} }},
-	"CreateUser":      {may: managers, with: func(w *world) []any { return []any{people.UserInput{Name: w.name("user")}} }},
+	"CreateProject":   {may: managers, with: func(w *world) []any { return []any{identity.ProjectInput{Name: w.name("project")}} }},
+	"CreateUser":      {may: managers, with: func(w *world) []any { return []any{identity.UserInput{Name: w.name("user")}} }},
 	"DeleteProject":   {may: managers, with: func(w *world) []any { return []any{w.project(w.name("project"))} }},
 	"DeleteUser":      {may: managers, with: func(w *world) []any { return []any{w.someUser()} }},
 	"GetProject":      {may: redSeen, with: func(w *world) []any { return []any{w.red} }},
 	"GetUser":         {may: mia + " " + managers, with: func(*world) []any { return []any{fleet.UserID("mia")} }},
-	"ListJoinTokens":  {may: managers, with: query},
+	"ListJoinTokens":  {may: managers, with: readUseCase},
 	"ListMembers":     {may: redSeen, with: func(w *world) []any { return []any{w.red} }},
-	"ListUsers":       {may: managers, with: query},
+	"ListUsers":       {may: managers, with: readUseCase},
 	"RevokeJoinToken": {may: managers, with: func(w *world) []any { return []any{w.joinToken().ID} }},
 	"SetMember":       {may: managers, with: func(w *world) []any { return []any{w.red, w.someUser(), fleet.RoleViewer} }},
 	"SetPassword":     {may: managers, with: func(w *world) []any { return []any{w.someUser(), "violet lantern harbour"} }},
-	"UpdateProject":   {may: managers, with: func(w *world) []any { return []any{w.blue, people.ProjectInput{Name: "blue"}} }},
-	"UpdateUser":      {may: managers, with: func(w *world) []any { return []any{w.someUser(), people.UserInput{Name: w.name("user")}} }},
+	"UpdateProject":   {may: managers, with: func(w *world) []any { return []any{w.blue, identity.ProjectInput{Name: "blue"}} }},
+	"UpdateUser":      {may: managers, with: func(w *world) []any { return []any{w.someUser(), identity.UserInput{Name: w.name("user")}} }},
 
 	// Oneself.
 	"ChangePassword": {may: but(persons, "system"), with: func(*world) []any { return []any{goodPassword, "violet lantern harbour", false} }},
@@ -228,7 +228,7 @@ var peopleCases = map[string]useCase{
 	"DeleteView": {may: mia, with: func(w *world) []any {
 		return []any{fleet.ViewID(w.ownedByMia(`INSERT INTO saved_views (id, user_id, list, name, query) VALUES ($1, 'mia', 'vms', $1, '')`))}
 	}},
-	"ListTokens": {may: persons, with: query},
+	"ListTokens": {may: persons, with: readUseCase},
 	"ListViews":  {may: persons, with: func(*world) []any { return []any{"vms"} }},
 	"SaveView":   {may: but(persons, "system"), with: func(*world) []any { return []any{"vms", "mine", "filter=phase:running"} }},
 	"CPUModels":  {may: somewhere, with: none},
@@ -363,13 +363,13 @@ var peopleCases = map[string]useCase{
 	// Security groups: of project red here; see TestWhatTenantsMayDoWithSecurityGroups for the fleet's.
 	"FollowPortGroups":     {may: portal, with: none},
 	"SettleSecurityGroups": {may: portal, with: none},
-	"ListSecurityGroups":   {may: somewhere, with: query},
+	"ListSecurityGroups":   {may: somewhere, with: readUseCase},
 	"SharedSecurityGroups": {may: somewhere, with: none},
 	"SecurityGroupsFor":    {may: redSeen, with: func(w *world) []any { return []any{w.red} }},
 	"GetSecurityGroup":     {may: redSeen, with: func(w *world) []any { return []any{w.group()} }},
 	"CardFilters":          {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"WouldPass": {may: redSeen, with: func(w *world) []any {
-		return []any{fleet.PassQuestion{From: fleet.PassEnd{VMID: w.carded()}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
+		return []any{fleet.PassQuestion{From: fleet.PassEnd{VMID: w.withNICs()}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
 	}},
 	"CreateSecurityGroup": {may: redUse, with: func(w *world) []any {
 		return []any{control.CreateSecurityGroup{ProjectID: w.red, Name: w.name("group")}}

@@ -257,8 +257,8 @@ func (w *world) group() fleet.SecurityGroupID {
 	return id
 }
 
-// carded is a VM with a network card.
-func (w *world) carded() fleet.VMID {
+// withNICs is a VM with a network card.
+func (w *world) withNICs() fleet.VMID {
 	id := w.vm()
 	w.number++
 	w.exec(`UPDATE vms SET spec = spec || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text))) WHERE id = $1`, id, fmt.Sprintf("52:54:00:00:%02x:%02x", w.number/256%256, w.number%256))

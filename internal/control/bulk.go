@@ -17,8 +17,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// MostAtOnce is how many things one order may be about.
-const MostAtOnce = 500
+// MaxAtOnce is how many things one order may be about.
+const MaxAtOnce = 500
 
 // ActVMs asks for a power action of many VMs, each once. It writes a task with a child for each VM and returns it at once; what is
 // plainly refused has ended so already. BeginTasks asks for the others, behind the request, with the rights that the person has then.
@@ -43,7 +43,7 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 type many struct {
 	kind   fleet.JobKind
 	action string // in the audit
-	right  policy.Right
+	right  policy.Permission
 	ids    []fleet.VMID
 	judge  func(fleet.VMView) error                       // refuses what can be judged at once
 	place  func(fleet.VMPolicy) (place, wait int)         // in which order they are begun; nil: all at once
@@ -75,7 +75,7 @@ func (c *Control) orderMany(ctx context.Context, a fleet.Actor, in many) (fleet.
 		if err := q.SettleParent(ctx, string(id)); err != nil {
 			return err
 		}
-		if err := q.WakeAskers(ctx); err != nil {
+		if err := q.NotifyWaiters(ctx); err != nil {
 			return err
 		}
 		if err := store.Audit(ctx, q, a, in.action, fleet.SubjectTask(id), steps.Name, ""); err != nil {
@@ -104,7 +104,7 @@ func namedVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.VMI
 	vms := make(map[fleet.VMID]fleet.VMView, len(rows))
 	for _, r := range rows {
 		vm := store.VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
-		if err := store.HearPlaces(ctx, q, &vm, r.Now); err != nil {
+		if err := store.ReadPlaces(ctx, q, &vm, r.Now); err != nil {
 			return nil, err
 		}
 		vms[vm.ID] = store.ShownTo(a, vm)

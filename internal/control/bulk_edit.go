@@ -46,8 +46,8 @@ func checkMany(a fleet.Actor, ids []fleet.VMID) error {
 		return fleet.Errorf(fleet.Forbidden, "Only a person can ask for something of many VMs.")
 	case len(ids) == 0:
 		return fleet.Errorf(fleet.Malformed, "Select VMs first.")
-	case len(ids) > MostAtOnce:
-		return fleet.Errorf(fleet.TooLarge, "Select at most %d VMs at once.", MostAtOnce)
+	case len(ids) > MaxAtOnce:
+		return fleet.Errorf(fleet.TooLarge, "Select at most %d VMs at once.", MaxAtOnce)
 	case slices.ContainsFunc(ids, func(id fleet.VMID) bool { return !fleet.IsID(string(id)) }):
 		return fleet.Errorf(fleet.Malformed, "An id of a VM is a UUID in lower case.")
 	}

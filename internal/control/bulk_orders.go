@@ -24,16 +24,16 @@ func (c *Control) SnapshotVMs(ctx context.Context, a fleet.Actor, ids []fleet.VM
 	return c.orderAlike(ctx, a, policy.VMChange, "vms.snapshot", fleet.VMSnapshot, ids, in, func(vm fleet.VMView) error { return refusal(vm.AllowsTake(nil)) })
 }
 
-// LeaveVMs sends many VMs that are off to another host, each as LeaveVM does.
-func (c *Control) LeaveVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, in LeaveVM) (fleet.Task, error) {
+// MigrateVMs sends many VMs that are off to another host, each as MigrateVM does.
+func (c *Control) MigrateVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, in MigrateVM) (fleet.Task, error) {
 	if err := in.check(); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderAlike(ctx, a, policy.InfraChange, "vms.leave", fleet.VMLeave, ids, in, func(vm fleet.VMView) error { return refusal(vm.AllowsLeave(nil, nil)) })
+	return c.orderAlike(ctx, a, policy.InfraChange, "vms.leave", fleet.VMMigrate, ids, in, func(vm fleet.VMView) error { return refusal(vm.AllowsMigrate(nil, nil)) })
 }
 
 // orderAlike writes a task with a child for each VM, and keeps what was asked for until their turns come: see parts.
-func (c *Control) orderAlike(ctx context.Context, a fleet.Actor, right policy.Right, action string, kind fleet.JobKind, ids []fleet.VMID, asked any,
+func (c *Control) orderAlike(ctx context.Context, a fleet.Actor, right policy.Permission, action string, kind fleet.JobKind, ids []fleet.VMID, asked any,
 	judge func(fleet.VMView) error,
 ) (fleet.Task, error) {
 	if err := policy.Check(a, right, ""); err != nil {
@@ -62,8 +62,8 @@ var parts = map[fleet.JobKind]func(c *Control, ctx context.Context, a fleet.Acto
 	fleet.VMSnapshot: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, asked json.RawMessage) error {
 		return part(asked, func(in NewSnapshot) (fleet.Task, error) { return c.TakeSnapshot(ctx, a, id, in) })
 	},
-	fleet.VMLeave: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, asked json.RawMessage) error {
-		return part(asked, func(in LeaveVM) (fleet.Task, error) { return c.LeaveVM(ctx, a, id, in) })
+	fleet.VMMigrate: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, asked json.RawMessage) error {
+		return part(asked, func(in MigrateVM) (fleet.Task, error) { return c.MigrateVM(ctx, a, id, in) })
 	},
 }
 

@@ -11,7 +11,7 @@ import (
 func TestManyVMsAreDeletedBySomebodyWhoMay(t *testing.T) {
 	s := taskSite(t)
 	off, on, kept := s.vm("off", fleet.Stopped), s.vm("on", fleet.Running), s.vm("kept", fleet.Stopped)
-	if _, err := s.GuardVM(t.Context(), chief, kept.ID, control.GuardVM{Protected: true}); err != nil {
+	if _, err := s.GuardVM(t.Context(), chief, kept.ID, control.ProtectVM{Protected: true}); err != nil {
 		t.Fatal(err)
 	}
 	ids := []fleet.VMID{off.ID, on.ID, kept.ID}
@@ -61,15 +61,15 @@ func TestManyVMsGoToAnotherHost(t *testing.T) {
 	s.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)
 	v := s.leaver("web")
 	s.refused("a member", fleet.Forbidden, "no right", func() error {
-		_, err := s.LeaveVMs(t.Context(), s.member, []fleet.VMID{v.ID}, control.LeaveVM{HostID: s.h2})
+		_, err := s.MigrateVMs(t.Context(), s.member, []fleet.VMID{v.ID}, control.MigrateVM{HostID: s.h2})
 		return err
 	})
-	task, err := s.LeaveVMs(t.Context(), chief, []fleet.VMID{v.ID}, control.LeaveVM{HostID: s.h2, RateBytes: 10 << 20})
+	task, err := s.MigrateVMs(t.Context(), chief, []fleet.VMID{v.ID}, control.MigrateVM{HostID: s.h2, RateBytes: 10 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.begin()
-	w := s.only(s.h1, fleet.VMLeave)
+	w := s.only(s.h1, fleet.VMMigrate)
 	s.arrives(2)
 	s.end(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Absent}})
 	if now := s.get(v.ID); now.HostID != s.h2 {

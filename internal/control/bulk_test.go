@@ -160,7 +160,7 @@ func TestABulkIsJudgedOneByOne(t *testing.T) {
 		return err
 	})
 	s.refused("too many", fleet.TooLarge, "at most 500", func() error {
-		_, err := s.ActVMs(t.Context(), chief, fleet.ActStart, make([]fleet.VMID, control.MostAtOnce+1))
+		_, err := s.ActVMs(t.Context(), chief, fleet.ActStart, make([]fleet.VMID, control.MaxAtOnce+1))
 		return err
 	})
 

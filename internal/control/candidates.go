@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"quantix/db"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
@@ -26,7 +26,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	ids := store.Texts(append(spec.Pools(), others...))
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	if err := q.HoldPools(ctx, ids); err != nil {
+	if err := q.LockPools(ctx, ids); err != nil {
 		return nil, err
 	}
 	if err := volumesFree(ctx, q, spec); err != nil {
@@ -36,7 +36,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	if err != nil {
 		return nil, err
 	}
-	volumes, err := browse.NamedVolumes(ctx, q, a, spec, pools)
+	volumes, err := query.NamedVolumes(ctx, q, a, spec, pools)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	if err != nil {
 		return nil, err
 	}
-	room, err := cardRoom(ctx, q, host, spec.NICs)
+	room, err := nicRoom(ctx, q, host, spec.NICs)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	for i, r := range rows {
 		h := placement.Host{
 			ID: r.ID, Name: r.Name, Phase: store.HostPhase(r.SeenAt, r.LookedAt, store.Reported(r.Reported, r.Connected), r.Conflict, r.Now), Error: cmp.Or(r.Error, fleet.NoLook),
-			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID].Mib, CommittedCPUs: committed[r.ID].Cpus, Networks: r.Networks, Cards: room[r.ID], Lacks: map[string]string{},
+			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID].Mib, CommittedCPUs: committed[r.ID].Cpus, Networks: r.Networks, NICs: room[r.ID], Lacks: map[string]string{},
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{}, Apart: map[fleet.Volref]string{},
 		}
 		h.Parts, h.Devices = r.VmFields, devices[r.ID]
@@ -175,7 +175,7 @@ func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, asked []
 	if len(asked) == 0 {
 		return nil, nil
 	}
-	if err := q.HoldHostDevices(ctx); err != nil {
+	if err := q.LockHostDevices(ctx); err != nil {
 		return nil, err
 	}
 	names := make([]string, len(asked))
@@ -189,7 +189,7 @@ func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, asked []
 			out[r.HostID] = map[string]placement.Device{}
 		}
 		out[r.HostID][r.Device] = placement.Device{
-			VM: r.VM, Stays: strings.HasPrefix(r.Device, "pci/") && r.Iommu == "", VMs: int(r.Vms), Most: int(r.Most), Busy: r.Busy,
+			VM: r.VM, Stays: strings.HasPrefix(r.Device, "pci/") && r.Iommu == "", VMs: int(r.Vms), Max: int(r.Most), Busy: r.Busy,
 		}
 	}
 	return out, err

@@ -37,7 +37,7 @@ func TestHostSeenInTheFutureIsUnknown(t *testing.T) {
 		}
 		r.exec(`DELETE FROM jobs`)
 		r.exec(`UPDATE vms SET generation = observed_generation`)
-		if all, err := r.HostsDoubted(t.Context(), fleet.SystemActor); err != nil || len(all) != doubted {
+		if all, err := r.HostsNotFresh(t.Context(), fleet.SystemActor); err != nil || len(all) != doubted {
 			t.Errorf("seen in %s, the passes doubt %d hosts (%v)", seen, len(all), err)
 		}
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
-	"quantix/internal/control/inbox"
+	"quantix/internal/control/agentapi"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
-	"quantix/internal/pair"
 	"quantix/internal/policy"
+	"quantix/internal/relay"
 )
 
 // maxTickets is how many unused tickets a person may hold at once.
@@ -76,7 +76,7 @@ func hashTicket(secret string) []byte {
 
 // ConsoleEnd is a person's end of a console, and the VM whose screen it is.
 type ConsoleEnd struct {
-	pair.End
+	relay.End
 	VM fleet.VMID
 }
 
@@ -101,7 +101,7 @@ func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Pai
 			return err
 		}
 		out.VM = row.VMID
-		if out.End, err = inbox.ConsolePair(id, row.UserID, row.Session, view.HostID).Admit(pair.PartyOf(a)); err != nil {
+		if out.End, err = agentapi.ConsolePair(id, row.UserID, row.Session, view.HostID).Admit(relay.PartyOf(a)); err != nil {
 			return err
 		}
 		if err := policy.Check(a, policy.VMUse, view.ProjectID); err != nil {

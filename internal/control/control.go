@@ -10,25 +10,25 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"quantix/internal/auth"
-	"quantix/internal/control/browse"
-	"quantix/internal/control/inbox"
-	"quantix/internal/control/people"
+	"quantix/internal/control/agentapi"
+	"quantix/internal/control/identity"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/notify"
 )
 
 // Control runs the use cases over one PostgreSQL.
 type Control struct {
-	*people.People
-	*inbox.Inbox
-	*browse.Browse
+	*identity.Identity
+	*agentapi.API
+	*query.Queries
 	store *store.Store // a field: embedded, all that it can do would be a use case
 	log   *slog.Logger
 	opts  Options
 }
 
-// Lookout is where an agent's claims wait for work.
-type Lookout = inbox.Lookout
+// JobWaiter is where an agent's claims wait for work.
+type JobWaiter = agentapi.JobWaiter
 
 // Options are what use cases need to know of the portal they run in.
 type Options struct {
@@ -55,6 +55,6 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 		o.Hub = notify.NewHub()
 	}
 	s := store.New(pool, o.Hub)
-	b := browse.New(s)
-	return &Control{People: people.New(s, b), Inbox: inbox.New(s, o.Hub, o.PairURL, o.Vault), Browse: b, store: s, log: o.Log, opts: o}
+	b := query.New(s)
+	return &Control{Identity: identity.New(s, b), API: agentapi.New(s, o.Hub, o.PairURL, o.Vault), Queries: b, store: s, log: o.Log, opts: o}
 }

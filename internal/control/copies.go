@@ -8,7 +8,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -35,9 +35,9 @@ const noCopyToSend = "No host that is heard has a copy of the image that is as i
 // copyImage is an order for a copy: which host reads which copy into which pool, or which sends it to which.
 type copyImage struct {
 	version fleet.ImageVersion
-	source  browse.CopyOn
-	host    browse.HostRef // where it comes
-	from    browse.HostRef // who sends it; empty: its host reads the source itself
+	source  query.CopyOn
+	host    query.HostRef // where it comes
+	from    query.HostRef // who sends it; empty: its host reads the source itself
 	ref     fleet.Volref
 	shared  bool // of the pool that it comes to
 }
@@ -153,7 +153,7 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 }
 
 // there is the copy that the pool has already, and refuses one that is good or coming; nil: none, or one that is another file by now.
-func there(copies browse.Copies, version fleet.ImageVersionID, in NewCopy) (*browse.CopyOn, error) {
+func there(copies query.Copies, version fleet.ImageVersionID, in NewCopy) (*query.CopyOn, error) {
 	for i, c := range copies {
 		if c.VersionID != version || c.PoolID != in.PoolID || c.HostID != in.HostID {
 			continue
@@ -171,7 +171,7 @@ func there(copies browse.Copies, version fleet.ImageVersionID, in NewCopy) (*bro
 }
 
 // sameBytes is a volume that holds the very bytes of the version, as its host says, and that nobody writes to.
-func sameBytes(all []browse.VolumeOn, v fleet.ImageVersion, host fleet.HostID) *browse.VolumeOn {
+func sameBytes(all []query.VolumeOn, v fleet.ImageVersion, host fleet.HostID) *query.VolumeOn {
 	for i, o := range all {
 		if v.SHA256 != "" && o.SHA256 == v.SHA256 && o.On() == host && o.Unfit == "" && o.Published == nil && len(o.Hosts) > 0 {
 			return &all[i]
@@ -181,7 +181,7 @@ func sameBytes(all []browse.VolumeOn, v fleet.ImageVersion, host fleet.HostID) *
 }
 
 // adopt makes a file that has the version's bytes a copy of it.
-func (c *Control) adopt(ctx context.Context, a fleet.Actor, image fleet.ImageView, v fleet.ImageVersion, file browse.VolumeOn) error {
+func (c *Control) adopt(ctx context.Context, a fleet.Actor, image fleet.ImageView, v fleet.ImageVersion, file query.VolumeOn) error {
 	return assign.Pools.Change(ctx, c.store, a, string(file.PoolID), func(q *db.Queries, pool assign.Object) error {
 		if err := idle(ctx, q, file); err != nil {
 			return err
@@ -194,7 +194,7 @@ func (c *Control) adopt(ctx context.Context, a fleet.Actor, image fleet.ImageVie
 }
 
 // findCopy finds a host that has the pool and a copy of the version that can be read, else one that sends a copy to one that has the pool.
-func (c *Control) findCopy(ctx context.Context, copies browse.Copies, v fleet.ImageVersion, pool fleet.PoolID, host fleet.HostID) (copyImage, error) {
+func (c *Control) findCopy(ctx context.Context, copies query.Copies, v fleet.ImageVersion, pool fleet.PoolID, host fleet.HostID) (copyImage, error) {
 	var best *copyImage
 	better := func(o copyImage) {
 		if best == nil || best.source.State != fleet.CopyReady && o.source.State == fleet.CopyReady {
@@ -234,12 +234,12 @@ func (c *Control) findCopy(ctx context.Context, copies browse.Copies, v fleet.Im
 	return *best, nil
 }
 
-func readable(from browse.CopyOn, v fleet.ImageVersionID) bool {
+func readable(from query.CopyOn, v fleet.ImageVersionID) bool {
 	return from.VersionID == v && from.Offered() && (from.Work == "" || from.State == fleet.CopyReady)
 }
 
 // senderOf is a host that is heard and has the copy, and is not the one that it goes to; nil: none.
-func senderOf(from browse.CopyOn, to fleet.HostID) *browse.HostRef {
+func senderOf(from query.CopyOn, to fleet.HostID) *query.HostRef {
 	if from.On == nil {
 		return nil
 	}
@@ -318,7 +318,7 @@ func (c *Control) DeleteCopy(ctx context.Context, a fleet.Actor, of ImageCopy, c
 	return task, err
 }
 
-func letGo(ctx context.Context, q *db.Queries, copy browse.CopyOn) error {
+func letGo(ctx context.Context, q *db.Queries, copy query.CopyOn) error {
 	in := Image{PoolID: copy.PoolID, Volume: copy.Volume, HostID: copy.HostID}
 	if err := noOverlays(ctx, q, in); err != nil {
 		return err
@@ -328,23 +328,23 @@ func letGo(ctx context.Context, q *db.Queries, copy browse.CopyOn) error {
 }
 
 // copyNamed is the copy that is meant, which allows the action.
-func (c *Control) copyNamed(ctx context.Context, a fleet.Actor, of ImageCopy, act fleet.Action) (fleet.ImageView, browse.CopyOn, error) {
+func (c *Control) copyNamed(ctx context.Context, a fleet.Actor, of ImageCopy, act fleet.Action) (fleet.ImageView, query.CopyOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
-		return fleet.ImageView{}, browse.CopyOn{}, err
+		return fleet.ImageView{}, query.CopyOn{}, err
 	}
 	v, err := c.GetImage(ctx, a, of.ImageID)
 	if err != nil {
-		return v, browse.CopyOn{}, err
+		return v, query.CopyOn{}, err
 	}
 	copies, err := c.CopiesOf(ctx, a, v)
 	if err != nil {
-		return v, browse.CopyOn{}, err
+		return v, query.CopyOn{}, err
 	}
-	i := slices.IndexFunc(copies, func(c browse.CopyOn) bool {
+	i := slices.IndexFunc(copies, func(c query.CopyOn) bool {
 		return c.PoolID == of.PoolID && c.Volume == of.Volume && c.HostID == of.HostID
 	})
 	if i < 0 {
-		return v, browse.CopyOn{}, fleet.Errorf(fleet.NotFound, "The image has no such copy.")
+		return v, query.CopyOn{}, fleet.Errorf(fleet.NotFound, "The image has no such copy.")
 	}
 	copy, version := copies[i], v.Version(copies[i].VersionID)
 	for _, told := range version.Copies {

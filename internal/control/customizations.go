@@ -85,7 +85,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 		if err := q.AddCustomization(ctx, add); err != nil {
 			return customizationTaken(err, in.Name)
 		}
-		return store.Audit(ctx, q, a, "customization.create", fleet.SubjectOf(fleet.NounCustomization, id), in.Name, boot.Kind.Words())
+		return store.Audit(ctx, q, a, "customization.create", fleet.SubjectOf(fleet.TypeCustomization, id), in.Name, boot.Kind.Words())
 	})
 	if err != nil {
 		return fleet.Customization{}, err
@@ -95,7 +95,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 
 // sealCustomization checks what was written, and seals it with the passwords that stay.
 func (c *Control) sealCustomization(id fleet.CustomizationID, in CustomizationInput, had fleet.FirstBoot) (boot fleet.FirstBoot, key string, sealed []byte, err error) {
-	in.FirstBoot = in.FirstBoot.WithoutBOM().WithKept(had)
+	in.FirstBoot = in.FirstBoot.WithoutBOM().WithUnchangedPasswords(had)
 	if err := in.check(); err != nil {
 		return boot, "", nil, err
 	}
@@ -142,7 +142,7 @@ func (c *Control) UpdateCustomization(ctx context.Context, a fleet.Actor, id fle
 		if err := q.ChangeCustomization(ctx, to); err != nil {
 			return customizationTaken(err, in.Name)
 		}
-		return store.Audit(ctx, q, a, "customization.edit", fleet.SubjectOf(fleet.NounCustomization, id), in.Name, boot.Kind.Words())
+		return store.Audit(ctx, q, a, "customization.edit", fleet.SubjectOf(fleet.TypeCustomization, id), in.Name, boot.Kind.Words())
 	})
 	if err != nil {
 		return fleet.Customization{}, err
@@ -159,7 +159,7 @@ func (c *Control) DeleteCustomization(ctx context.Context, a fleet.Actor, id fle
 		if err := q.DeleteCustomization(ctx, id); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "customization.delete", fleet.SubjectOf(fleet.NounCustomization, id), row.Name, row.Kind.Words())
+		return store.Audit(ctx, q, a, "customization.delete", fleet.SubjectOf(fleet.TypeCustomization, id), row.Name, row.Kind.Words())
 	})
 }
 

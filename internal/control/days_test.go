@@ -45,7 +45,7 @@ func TestACellTellsItsDay(t *testing.T) {
 			t.Fatalf("%s: %v, want %v at its end", where, got, want)
 		}
 		for i, part := range got[len(got)-len(want):] {
-			if part.Tone != want[i].Tone || max(part.Quarters-want[i].Quarters, want[i].Quarters-part.Quarters) > 1 { // a quarter may end between two looks
+			if part.Severity != want[i].Severity || max(part.Quarters-want[i].Quarters, want[i].Quarters-part.Quarters) > 1 { // a quarter may end between two looks
 				t.Errorf("%s: %v, want %v at its end", where, got, want)
 				return
 			}
@@ -55,11 +55,11 @@ func TestACellTellsItsDay(t *testing.T) {
 		t.Errorf("of a host that has said nothing: %v", d)
 	}
 	says(fleet.PoolActive, "")
-	ends("active", fleet.DayPart{Quarters: 95}, fleet.DayPart{Tone: fleet.ToneOK, Quarters: 1})
+	ends("active", fleet.DayPart{Quarters: 95}, fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 1})
 	before(30)
 	says(fleet.PoolFailed, "no route")
 	says(fleet.PoolActive, "")
-	ends("failed and healed at once", fleet.DayPart{Tone: fleet.ToneOK, Quarters: 30}, fleet.DayPart{Tone: fleet.ToneBad, Quarters: 1})
+	ends("failed and healed at once", fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 30}, fleet.DayPart{Severity: fleet.SeverityBad, Quarters: 1})
 	before(10)
 	says(fleet.PoolFailed, "no route")
 	before(10)
@@ -72,7 +72,7 @@ func TestACellTellsItsDay(t *testing.T) {
 	if worst := one[int](r, `SELECT max(worst) FROM cell_quarters WHERE quarter > now() - interval '30 minutes'`); worst != 3 {
 		t.Errorf("after two more changes it is noted as %d", worst)
 	}
-	ends("failed for long, then degraded", fleet.DayPart{Tone: fleet.ToneOK, Quarters: 9}, fleet.DayPart{Tone: fleet.ToneBad, Quarters: 11})
+	ends("failed for long, then degraded", fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 9}, fleet.DayPart{Severity: fleet.SeverityBad, Quarters: 11})
 	before(20)
 
 	silent := func(minutes int) {
@@ -80,16 +80,16 @@ func TestACellTellsItsDay(t *testing.T) {
 		r.exec(`UPDATE host_sessions SET seen_at = now() - $1 * interval '1 minute', last_look = now() - $1 * interval '1 minute'`, minutes)
 	}
 	silent(29)
-	ends("silent now", fleet.DayPart{Tone: fleet.ToneWarn, Quarters: 18}, fleet.DayPart{Tone: fleet.ToneUnknown, Quarters: 2})
+	ends("silent now", fleet.DayPart{Severity: fleet.SeverityWarn, Quarters: 18}, fleet.DayPart{Severity: fleet.SeverityUnknown, Quarters: 2})
 	if _, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: one[string](r, `SELECT digest FROM host_sessions`)}); err != nil {
 		t.Fatal(err)
 	}
 	before(10)
-	ends("heard again by a beat", fleet.DayPart{Tone: fleet.ToneUnknown, Quarters: 2}, fleet.DayPart{Tone: fleet.ToneWarn, Quarters: 10})
+	ends("heard again by a beat", fleet.DayPart{Severity: fleet.SeverityUnknown, Quarters: 2}, fleet.DayPart{Severity: fleet.SeverityWarn, Quarters: 10})
 	silent(29)
 	says(fleet.PoolActive, "")
 	before(4)
-	ends("heard again by a report", fleet.DayPart{Tone: fleet.ToneUnknown, Quarters: 2}, fleet.DayPart{Tone: fleet.ToneOK, Quarters: 4})
+	ends("heard again by a report", fleet.DayPart{Severity: fleet.SeverityUnknown, Quarters: 2}, fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 4})
 	if n := one[int](r, `SELECT count(*) FROM host_silences`); n != 2 {
 		t.Errorf("%d silences are noted", n)
 	}
@@ -107,7 +107,7 @@ func TestACellTellsItsDay(t *testing.T) {
 	if n := one[int](r, `SELECT count(*) FROM host_silences`); n != 0 {
 		t.Errorf("%d silences are left", n)
 	}
-	ends("a day later", fleet.DayPart{Tone: fleet.ToneOK, Quarters: 95}, fleet.DayPart{Tone: fleet.ToneBad, Quarters: 1})
+	ends("a day later", fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 95}, fleet.DayPart{Severity: fleet.SeverityBad, Quarters: 1})
 }
 
 // PostgreSQL notes a cell's tone as package policy judges it.
@@ -116,8 +116,8 @@ func TestATurnHasTheTonesOfTheMatrix(t *testing.T) {
 	for _, said := range []fleet.PoolState{fleet.PoolPending, fleet.PoolActive, fleet.PoolInactive, fleet.PoolFailed, fleet.PoolStalled} {
 		for _, used := range []int{0, 89, 90, 96, 97, 100} {
 			for _, faulty := range []bool{false, true} {
-				want := policy.PoolKey{State: said, UsedPercent: used, Faulty: faulty}.Tone()
-				if got := fleet.TurnedTone(one[int](r, `SELECT cell_tone('pool', $1, $2::smallint, $3)`, said, used, faulty)); got != want {
+				want := policy.PoolKey{State: said, UsedPercent: used, Faulty: faulty}.Severity()
+				if got := fleet.SeverityOf(one[int](r, `SELECT cell_tone('pool', $1, $2::smallint, $3)`, said, used, faulty)); got != want {
 					t.Errorf("a pool that is %s, %d %% used, faulty %v: %s, want %s", said, used, faulty, got, want)
 				}
 			}
@@ -125,8 +125,8 @@ func TestATurnHasTheTonesOfTheMatrix(t *testing.T) {
 	}
 	for _, said := range []fleet.NetworkState{fleet.NetworkActive, fleet.NetworkInactive} {
 		for _, faulty := range []bool{false, true} {
-			want := fleet.NetworkStateOf(said, faulty, true).Tone()
-			if got := fleet.TurnedTone(one[int](r, `SELECT cell_tone('net', $1, 0::smallint, $2)`, said, faulty)); got != want {
+			want := fleet.NetworkStateOf(said, faulty, true).Severity()
+			if got := fleet.SeverityOf(one[int](r, `SELECT cell_tone('net', $1, 0::smallint, $2)`, said, faulty)); got != want {
 				t.Errorf("a network that is %s, faulty %v: %s, want %s", said, faulty, got, want)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -39,7 +39,7 @@ func (c *Control) VMDefaultsOf(ctx context.Context, a fleet.Actor, project fleet
 // poolsAndNetworks are all of them with their health, or those of the host with the host's part of it.
 func (c *Control) poolsAndNetworks(ctx context.Context, host fleet.HostID) (pools []fleet.PoolView, networks []fleet.NetworkView, err error) {
 	if !fleet.IsID(string(host)) {
-		if pools, err = browse.Every(ctx, fleet.SystemActor, fleet.Query{}, c.ListPools); err == nil {
+		if pools, err = query.Every(ctx, fleet.SystemActor, fleet.Query{}, c.ListPools); err == nil {
 			networks, err = c.UsableNetworks(ctx, fleet.SystemActor)
 		}
 		return pools, networks, err
@@ -50,7 +50,7 @@ func (c *Control) poolsAndNetworks(ctx context.Context, host fleet.HostID) (pool
 	for i := range pools {
 		for _, cell := range pools[i].Hosts {
 			if cell.Assigned && cell.StateAt(time.Now()) == fleet.PoolActive {
-				pools[i].Health = fleet.PoolHealth{Healthy: 1, AvailableBytes: cell.Status.AvailableBytes, PromisedBytes: cell.Status.PromisedBytes}
+				pools[i].Health = fleet.PoolHealth{Healthy: 1, AvailableBytes: cell.Status.AvailableBytes, ProvisionedBytes: cell.Status.ProvisionedBytes}
 			}
 		}
 	}

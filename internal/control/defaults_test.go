@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"quantix/internal/control"
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
 	"quantix/internal/fleet"
 )
 
@@ -74,7 +74,7 @@ func TestNewVMWithoutPoolAndNetworkGetsTheDefaults(t *testing.T) {
 		t.Errorf("pool %s, want local, which the plan was made with", pool)
 	}
 
-	series := control.CreateVMs{CreateVM: s.bare("many-{n}"), Series: fleet.Series{Count: 2}}
+	series := control.CreateVMs{CreateVM: s.bare("many-{n}"), BulkNames: fleet.BulkNames{Count: 2}}
 	if _, err := s.CreateVMs(t.Context(), s.member, series); err != nil {
 		t.Errorf("of several: %v", err)
 	}
@@ -87,15 +87,15 @@ func TestNewVMWithoutPoolAndNetworkGetsTheDefaults(t *testing.T) {
 func TestProjectsDefaultPoolAndNetworkAreUsed(t *testing.T) {
 	s := newDefaults(t)
 	lan := s.everywhere(fleet.NetworkBridge, "lan", "")
-	set := people.ProjectInput{Name: "red", DefaultPoolID: s.local, DefaultNetworkID: lan}
-	update := func(a fleet.Actor, in people.ProjectInput) func() error {
+	set := identity.ProjectInput{Name: "red", DefaultPoolID: s.local, DefaultNetworkID: lan}
+	update := func(a fleet.Actor, in identity.ProjectInput) func() error {
 		return func() error { _, err := s.UpdateProject(t.Context(), a, s.red, in); return err }
 	}
 	s.refused("a network that is not open to the project", fleet.Invalid, "Grant it to the project first", update(chief, set))
-	s.refused("a pool that there is not", fleet.Invalid, "no such pool", update(chief, people.ProjectInput{Name: "red", DefaultPoolID: "none"}))
-	s.refused("a member's", fleet.Forbidden, "", update(s.member, people.ProjectInput{Name: "red"}))
+	s.refused("a pool that there is not", fleet.Invalid, "no such pool", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: "none"}))
+	s.refused("a member's", fleet.Forbidden, "", update(s.member, identity.ProjectInput{Name: "red"}))
 	luns := s.addPool("luns", `{"kind":"iscsi","server":"nas","target":"iqn.2026-01.example:x","shared":true}`, s.h1)
-	s.refused("a pool of LUNs", fleet.Invalid, "no disk is made in it", update(chief, people.ProjectInput{Name: "red", DefaultPoolID: luns}))
+	s.refused("a pool of LUNs", fleet.Invalid, "no disk is made in it", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: luns}))
 	if err := s.GrantNetwork(t.Context(), chief, lan, s.red); err != nil {
 		t.Fatal(err)
 	}

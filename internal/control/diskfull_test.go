@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
 	"quantix/internal/fleet"
 )
 
@@ -24,7 +24,7 @@ func TestFullDiskOfTheDatabaseIsNamedAndEndsReadiness(t *testing.T) {
 		RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$`)
 	r.exec(`CREATE TRIGGER no_room BEFORE INSERT ON projects FOR EACH ROW EXECUTE FUNCTION no_room()`)
 	r.exec(`CREATE EVENT TRIGGER no_room_for_tables ON ddl_command_start WHEN TAG IN ('CREATE TABLE AS') EXECUTE FUNCTION no_room_for_tables()`)
-	_, err := r.CreateProject(t.Context(), chief, people.ProjectInput{Name: "shop"})
+	_, err := r.CreateProject(t.Context(), chief, identity.ProjectInput{Name: "shop"})
 	if fleet.CodeOf(err) != fleet.Unavailable || !strings.Contains(err.Error(), "disk of the portal's PostgreSQL is full") {
 		t.Errorf("the refusal: %v", err)
 	}

@@ -5,12 +5,12 @@ import (
 	"fmt"
 
 	"quantix/db"
+	"quantix/internal/control/agentapi"
 	"quantix/internal/control/assign"
-	"quantix/internal/control/inbox"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
-	"quantix/internal/pair"
 	"quantix/internal/policy"
+	"quantix/internal/relay"
 )
 
 // How many volumes may be on their way to people at once.
@@ -21,7 +21,7 @@ const (
 
 // ReadVolume asks a host to bring a volume's file to this very portal, and lets the person's end in. It is at work until all has come or the
 // connection has ended.
-func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end pair.End, host string, err error) {
+func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end relay.End, host string, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return end, "", err
 	}
@@ -29,7 +29,7 @@ func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end
 }
 
 // readVolume is ReadVolume where somebody else than the person answers for it that the file is read: whoever calls has asked what the person may.
-func (c *Control) readVolume(ctx context.Context, answers, a fleet.Actor, of Volume) (end pair.End, host string, err error) {
+func (c *Control) readVolume(ctx context.Context, answers, a fleet.Actor, of Volume) (end relay.End, host string, err error) {
 	if a.UserID == "" || a.Session == "" {
 		return end, "", fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
@@ -50,7 +50,7 @@ func (c *Control) readVolume(ctx context.Context, answers, a fleet.Actor, of Vol
 		if ok, why := use.Allows(fleet.ActDownload); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s: %s", of.Volume, why)
 		}
-		if err := q.HoldTransfers(ctx, db.HoldTransfersParams{UserID: string(a.UserID), HostID: string(on.ID)}); err != nil {
+		if err := q.LockTransfers(ctx, db.LockTransfersParams{UserID: string(a.UserID), HostID: string(on.ID)}); err != nil {
 			return err
 		}
 		subject := fleet.SubjectVolume(fleet.Volref{PoolID: of.PoolID, Volume: of.Volume})
@@ -73,14 +73,14 @@ func (c *Control) readVolume(ctx context.Context, answers, a fleet.Actor, of Vol
 	if err != nil {
 		return end, "", err
 	}
-	end, err = inbox.ReadPair(at, a.UserID, a.Session, on.ID).Admit(pair.PartyOf(a))
+	end, err = agentapi.ReadPair(at, a.UserID, a.Session, on.ID).Admit(relay.PartyOf(a))
 	return end, on.Name, err
 }
 
-// LeaveVolume says that the person, whose the pair is, does not wait for the host there any more.
-func (c *Control) LeaveVolume(ctx context.Context, a fleet.Actor, at fleet.PairID) error {
+// MigrateVolume says that the person, whose the pair is, does not wait for the host there any more.
+func (c *Control) MigrateVolume(ctx context.Context, a fleet.Actor, at fleet.PairID) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
 	}
-	return store.Err(c.store.LeaveVolume(ctx, db.LeaveVolumeParams{PairID: at, UserID: a.UserID}))
+	return store.Err(c.store.MigrateVolume(ctx, db.MigrateVolumeParams{PairID: at, UserID: a.UserID}))
 }

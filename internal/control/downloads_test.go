@@ -7,7 +7,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/internal/pair"
+	"quantix/internal/relay"
 )
 
 // sitting is the administrator by a session of theirs.
@@ -18,7 +18,7 @@ func sitting() fleet.Actor {
 }
 
 // read asks for a volume's file.
-func (s *site) read(of control.Volume) (pair.End, error) {
+func (s *site) read(of control.Volume) (relay.End, error) {
 	end, _, err := s.ReadVolume(s.t.Context(), sitting(), of)
 	return end, err
 }
@@ -76,7 +76,7 @@ func TestADownloadIsLeft(t *testing.T) {
 	stranger := sitting()
 	stranger.UserID = "somebody"
 	for _, who := range []fleet.Actor{stranger, sitting()} {
-		if err := s.LeaveVolume(t.Context(), who, end.ID()); err != nil {
+		if err := s.MigrateVolume(t.Context(), who, end.ID()); err != nil {
 			t.Fatal(err)
 		}
 		want := 1

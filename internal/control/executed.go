@@ -9,7 +9,7 @@ import (
 )
 
 // executed is the noun of a subject that hosts execute (a pool, a network), and the object's id.
-func executed(a fleet.Actor, of fleet.Subject, right policy.Right) (*assign.Noun, string, error) {
+func executed(a fleet.Actor, of fleet.Subject, right policy.Permission) (*assign.Assignable, string, error) {
 	if err := policy.Check(a, right, ""); err != nil {
 		return nil, "", err
 	}

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/control/assign"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
-	"quantix/internal/pair"
 	"quantix/internal/policy"
+	"quantix/internal/relay"
 )
 
 // NewExport asks for a file of a VM that is off.
@@ -85,7 +85,7 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		host = j.host.ID
 		return j, store.Audit(ctx, q, a, "vm.export", fleet.SubjectVM(id), vm.Name, fmt.Sprintf("as %s, %s in pool %s", in.Format, j.ref.Volume, pool.Name))
 	}, func(q *db.Queries, task fleet.TaskID) error {
-		if err := q.HoldExports(ctx, string(vm.ProjectID)); err != nil {
+		if err := q.LockExports(ctx, string(vm.ProjectID)); err != nil {
 			return err
 		}
 		n, err := q.AddExport(ctx, db.AddExportParams{
@@ -259,7 +259,7 @@ func (c *Control) EndExports(ctx context.Context, a fleet.Actor) error {
 }
 
 // ReadExport is ReadVolume for the file of an export, for those who may have it.
-func (c *Control) ReadExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) (end pair.End, host, name string, err error) {
+func (c *Control) ReadExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) (end relay.End, host, name string, err error) {
 	e, err := c.GetExport(ctx, a, id)
 	if err != nil {
 		return end, "", "", err

@@ -42,7 +42,7 @@ func TestATaskEndsWithWhatTheGuestHoldsOnTo(t *testing.T) {
 	r.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, id)
 	r.queue(id, fleet.VMApply)
 	held := fleet.VMStatus{
-		Power: fleet.Running, NextBoot: []string{"nics"}, HeldBack: []fleet.HeldBack{{Field: "nics", What: "network card 52:54:00:00:00:01"}},
+		Power: fleet.Running, NextBoot: []string{"nics"}, PendingUnplug: []fleet.PendingUnplug{{Field: "nics", What: "network card 52:54:00:00:00:01"}},
 	}
 	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &held}); err != nil || remark() != "The guest did not let go of network card 52:54:00:00:00:01; it goes at the next start." {
 		t.Fatalf("the task ends with %q, %v", remark(), err)

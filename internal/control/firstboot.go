@@ -99,7 +99,7 @@ func (s sealer) forNew(ctx context.Context, q *db.Queries, a fleet.Actor, in *Cr
 
 // madeBoot is the first boot with the VM's own values in it, whole and checked. The VM's cards have their addresses by now.
 func madeBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.VM, project string, own map[string]string) (keptBoot, error) {
-	mac, ip, err := firstCard(ctx, q, vm.Spec.NICs)
+	mac, ip, err := firstBootNIC(ctx, q, vm.Spec.NICs)
 	if err != nil {
 		return keptBoot{}, err
 	}
@@ -109,7 +109,7 @@ func madeBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.VM
 	}
 	var checks fleet.Checks
 	if form := f.CloudInit; form != nil {
-		cards := append([]fleet.FirstCard(nil), form.Network...)
+		cards := append([]fleet.FirstBootNIC(nil), form.Network...)
 		for i := range cards {
 			if i >= len(vm.Spec.NICs) {
 				checks.Add("firstBoot.cloudInit.network", "The VM has fewer network cards than are set up here. Add a card, or leave the last ones out.")
@@ -145,8 +145,8 @@ func within(err error, prefix string) error {
 	return &out
 }
 
-// firstCard is the address of the VM's first card, and the IPv4 address that is reserved for it.
-func firstCard(ctx context.Context, q *db.Queries, nics []fleet.NIC) (mac, ip string, err error) {
+// firstBootNIC is the address of the VM's first card, and the IPv4 address that is reserved for it.
+func firstBootNIC(ctx context.Context, q *db.Queries, nics []fleet.NIC) (mac, ip string, err error) {
 	if len(nics) == 0 {
 		return "", "", nil
 	}
@@ -275,7 +275,7 @@ func (s sealer) give(ctx context.Context, q *db.Queries, a fleet.Actor, vm *flee
 
 // restore puts the passwords that stay back into what is asked for.
 func (in *FirstBootInput) restore(had fleet.FirstBoot) {
-	in.CloudInit = in.content().WithKept(had).CloudInit
+	in.CloudInit = in.content().WithUnchangedPasswords(had).CloudInit
 }
 
 // FirstBoot is what the VM's guest is told when it first starts, for those who may change the VM; passwords are not shown.

@@ -115,7 +115,7 @@ func TestAFirstBootIsForTheVMsHostAlone(t *testing.T) {
 	}
 
 	view, err := s.FirstBoot(ctx, s.member, vm.ID)
-	if err != nil || view.Content.CloudInit.Users[0].PasswordHash != fleet.KeptHash || view.SetBy != s.member.Name {
+	if err != nil || view.Content.CloudInit.Users[0].PasswordHash != fleet.UnchangedPassword || view.SetBy != s.member.Name {
 		t.Errorf("who may change it sees %+v, %v", view, err)
 	}
 	if _, err := s.FirstBoot(ctx, s.viewer, vm.ID); fleet.CodeOf(err) != fleet.Forbidden {
@@ -179,7 +179,7 @@ func TestAFirstBootIsGivenAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view.Content.CloudInit.Users = append(view.Content.CloudInit.Users, fleet.FirstUser{Name: "ben", PasswordHash: fleet.KeptHash})
+	view.Content.CloudInit.Users = append(view.Content.CloudInit.Users, fleet.FirstUser{Name: "ben", PasswordHash: fleet.UnchangedPassword})
 	_, _, err = s.SetFirstBoot(ctx, s.member, vm.ID, control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: view.Content.CloudInit})
 	wantField(t, err, "firstBoot.cloudInit.users[1].passwordHash")
 	view.Content.CloudInit.Users = view.Content.CloudInit.Users[:1]
@@ -220,7 +220,7 @@ func TestFirstBootsThatAreRefused(t *testing.T) {
 		field string
 	}{
 		"no YAML":                    {control.FirstBootInput{Kind: fleet.CloudConfig, UserData: "#cloud-config\na: [\n"}, "firstBoot.userData"},
-		"more cards than there are":  {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Network: make([]fleet.FirstCard, 4)}}, "firstBoot.cloudInit.network"},
+		"more cards than there are":  {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Network: make([]fleet.FirstBootNIC, 4)}}, "firstBoot.cloudInit.network"},
 		"a variable without a value": {*tellHostname("{{var.x}}"), "firstBoot.cloudInit.hostname"},
 		"a value that does not fit":  {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: "{{var.x}}"}, Variables: map[string]string{"x": "a b"}}, "firstBoot.cloudInit.hostname"},
 		"a variable of two lines":    {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{}, Variables: map[string]string{"x": "a\nb"}}, "firstBoot.variables"},

@@ -73,7 +73,7 @@ func (c *Control) Once(ctx context.Context, a fleet.Actor, k Key, do func(ctx co
 
 // answered is what the request got that came first.
 func answered(ctx context.Context, q *db.Queries, a fleet.Actor, k Key, hash []byte) ([]byte, error) {
-	before, err := q.KeyTaken(ctx, db.KeyTakenParams{UserID: a.UserID, Key: k.Name})
+	before, err := q.KeyInUse(ctx, db.KeyInUseParams{UserID: a.UserID, Key: k.Name})
 	if err != nil {
 		return nil, err
 	}

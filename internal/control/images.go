@@ -10,7 +10,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -29,7 +29,7 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(lines, func(v browse.VolumeOn) bool { return !v.OfferedTo(nil) }) {
+	if !slices.ContainsFunc(lines, func(v query.VolumeOn) bool { return !v.OfferedTo(nil) }) {
 		return nil // to all it is already
 	}
 	for _, v := range lines { // to whom it is open, that image says: publishing the file would open it to all
@@ -94,7 +94,7 @@ func (in Image) words() string {
 }
 
 // fitVolumes are the volumes meant, each fit to be an image, and on a host that is heard.
-func (c *Control) fitVolumes(ctx context.Context, a fleet.Actor, in Image) ([]browse.VolumeOn, error) {
+func (c *Control) fitVolumes(ctx context.Context, a fleet.Actor, in Image) ([]query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (c *Control) fitVolumes(ctx context.Context, a fleet.Actor, in Image) ([]br
 	if err != nil {
 		return nil, err
 	}
-	lines := slices.DeleteFunc(all, func(v browse.VolumeOn) bool {
+	lines := slices.DeleteFunc(all, func(v query.VolumeOn) bool {
 		return v.Name != in.Volume || in.HostID != "" && v.On() != "" && v.On() != in.HostID
 	})
 	if len(lines) == 0 {
@@ -120,7 +120,7 @@ func (c *Control) fitVolumes(ctx context.Context, a fleet.Actor, in Image) ([]br
 }
 
 // idle refuses what is being made or changed; its pool is locked.
-func idle(ctx context.Context, q *db.Queries, v browse.VolumeOn) error {
+func idle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
 	work, err := workOn(ctx, q, v.PoolID, v.Name, v.On())
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "%s cannot be published now: another order for it has not ended (%s).", v.Name, work)
@@ -147,7 +147,7 @@ func forget(ctx context.Context, q *db.Queries, in Image) (int64, error) {
 
 // noOverlays refuses to let go of a file on which VMs' disks stand as people asked.
 func noOverlays(ctx context.Context, q *db.Queries, in Image) error {
-	on, err := browse.Standing(ctx, q, fleet.ImageCopy{PoolID: in.PoolID, Volume: in.Volume, HostID: in.HostID})
+	on, err := query.Standing(ctx, q, fleet.ImageCopy{PoolID: in.PoolID, Volume: in.Volume, HostID: in.HostID})
 	if err == nil && len(on) > 0 {
 		err = fleet.Errorf(fleet.Conflict, "Disks stand on %s as overlays, so it stays in the library: %s. Delete those first.", in.Volume, on[0])
 	}
@@ -178,7 +178,7 @@ func addVersion(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.I
 	return id, err
 }
 
-func addCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet.ImageVersionID, v browse.VolumeOn) error {
+func addCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet.ImageVersionID, v query.VolumeOn) error {
 	n, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: version, PoolID: v.PoolID, Host: string(v.On()), Volume: v.Name, AddedBy: a.Name})
 	if err == nil && n == 0 {
 		err = fleet.Errorf(fleet.Conflict, "The library has %s already. Look for it among the images.", v.Name)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
@@ -17,8 +17,8 @@ func (s *site) lay(pool fleet.PoolID, host fleet.HostID, volume string) {
 }
 
 // named joins the volumes' names.
-func named(t *testing.T) func([]browse.VolumeOn, error) string {
-	return func(volumes []browse.VolumeOn, err error) string {
+func named(t *testing.T) func([]query.VolumeOn, error) string {
+	return func(volumes []query.VolumeOn, err error) string {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -181,7 +181,7 @@ func TestAnImageThatChangedIsNotOffered(t *testing.T) {
 		}
 		s.refused("clone after a change of "+name, fleet.Invalid, "no volume", s.cloning(s.member, s.local, image))
 		all, err := s.PoolVolumes(t.Context(), chief, s.local)
-		i := slices.IndexFunc(all, func(v browse.VolumeOn) bool { return v.Name == image })
+		i := slices.IndexFunc(all, func(v query.VolumeOn) bool { return v.Name == image })
 		if err != nil || i < 0 || all[i].Published == nil || all[i].Published.Stale == "" {
 			t.Errorf("%s: an administrator is not told: %+v %v", name, all, err)
 		}
@@ -277,7 +277,7 @@ func TestUnsoundImagesAreNotPublished(t *testing.T) {
 		return err
 	})
 	all, err := s.PoolVolumes(t.Context(), chief, s.nfs)
-	if i := slices.IndexFunc(all, func(v browse.VolumeOn) bool { return v.Name == "short.qcow2" }); err != nil || i < 0 || all[i].Unfit != why {
+	if i := slices.IndexFunc(all, func(v query.VolumeOn) bool { return v.Name == "short.qcow2" }); err != nil || i < 0 || all[i].Unfit != why {
 		t.Errorf("its volume says %+v (%v)", all, err)
 	}
 }

@@ -76,20 +76,20 @@ func TestFoundVMs(t *testing.T) {
 	id := fleet.NewID[fleet.VMID]()
 	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'Old_Box', '{"power":"running"}')`, s.h1, id)
 	for filter, want := range map[string]int{"": 1, "old": 1, "phase:running": 1, "phase:stopped": 0, "host:h1": 1, "host:h2": 0, "id:" + string(id): 1} {
-		page, err := s.ListFoundVMs(t.Context(), chief, fleet.Query{Filter: filter})
+		page, err := s.ListDiscoveredVMs(t.Context(), chief, fleet.Query{Filter: filter})
 		if err != nil || len(page.Items) != want {
 			t.Errorf("%q: %+v %v", filter, page.Items, err)
 		}
 	}
-	f, err := s.GetFoundVM(t.Context(), chief, s.h1, id)
+	f, err := s.GetDiscoveredVM(t.Context(), chief, s.h1, id)
 	if err != nil || f.Phase != fleet.PhaseRunning || f.HostName != "h1" {
 		t.Errorf("%+v %v", f, err)
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = NULL`)
-	if page, err := s.ListFoundVMs(t.Context(), chief, fleet.Query{Filter: "phase:unknown"}); err != nil || len(page.Items) != 1 {
+	if page, err := s.ListDiscoveredVMs(t.Context(), chief, fleet.Query{Filter: "phase:unknown"}); err != nil || len(page.Items) != 1 {
 		t.Errorf("of a silent host: %+v %v", page.Items, err)
 	}
-	s.refused("member", fleet.Forbidden, "no right", func() error { _, err := s.GetFoundVM(t.Context(), s.member, s.h1, id); return err })
+	s.refused("member", fleet.Forbidden, "no right", func() error { _, err := s.GetDiscoveredVM(t.Context(), s.member, s.h1, id); return err })
 }
 
 func TestNetworks(t *testing.T) {

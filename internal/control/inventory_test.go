@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
-func (s *site) tree(a fleet.Actor, q browse.TreeQuery) string {
+func (s *site) tree(a fleet.Actor, q query.TreeQuery) string {
 	s.t.Helper()
 	level, err := s.Tree(s.t.Context(), a, q)
 	if err != nil {
@@ -34,27 +34,27 @@ func TestTree(t *testing.T) {
 	red, host := string(s.red), string(s.h1)
 	for _, c := range []struct {
 		actor fleet.Actor
-		query browse.TreeQuery
+		query query.TreeQuery
 		want  string
 	}{
-		{chief, browse.TreeQuery{View: "hosts"}, "host h1, host h2"},
-		{s.member, browse.TreeQuery{View: "hosts"}, "forbidden"},
-		{chief, browse.TreeQuery{View: "hosts", Node: "host:" + host}, "found Discovered, vm db, vm web"},
-		{chief, browse.TreeQuery{View: "hosts", Node: "found:" + host}, "foundVM old"},
-		{chief, browse.TreeQuery{View: "vms"}, "project blue, project red"},
-		{s.member, browse.TreeQuery{View: "vms"}, "project red"},
-		{chief, browse.TreeQuery{View: "vms", Node: "project:" + red}, "vm db, vm web"},
-		{s.stranger, browse.TreeQuery{View: "vms", Node: "project:" + red}, "notFound"},
-		{chief, browse.TreeQuery{View: "vms", Node: "project:" + red, LabelKey: "env"}, "label env=a=b, label without env"},
-		{chief, browse.TreeQuery{View: "vms", Node: "label:" + red + ":env=a=b"}, "vm web"},
-		{chief, browse.TreeQuery{View: "vms", Node: "label:" + red + ":env"}, "vm db"},
-		{s.stranger, browse.TreeQuery{View: "vms", Node: "label:" + red + ":env"}, ""},
-		{chief, browse.TreeQuery{View: "storage"}, "storage Shared, storage Local"},
-		{s.member, browse.TreeQuery{View: "storage", Node: "storage:shared"}, "pool nfs"},
-		{chief, browse.TreeQuery{View: "storage", Node: "storage:local"}, "pool local"},
-		{chief, browse.TreeQuery{View: "networks"}, "network default"},
-		{chief, browse.TreeQuery{View: "cellar"}, "notFound"},
-		{chief, browse.TreeQuery{View: "hosts", Node: "host:x\x00"}, ""},
+		{chief, query.TreeQuery{View: "hosts"}, "host h1, host h2"},
+		{s.member, query.TreeQuery{View: "hosts"}, "forbidden"},
+		{chief, query.TreeQuery{View: "hosts", Node: "host:" + host}, "found Discovered, vm db, vm web"},
+		{chief, query.TreeQuery{View: "hosts", Node: "found:" + host}, "foundVM old"},
+		{chief, query.TreeQuery{View: "vms"}, "project blue, project red"},
+		{s.member, query.TreeQuery{View: "vms"}, "project red"},
+		{chief, query.TreeQuery{View: "vms", Node: "project:" + red}, "vm db, vm web"},
+		{s.stranger, query.TreeQuery{View: "vms", Node: "project:" + red}, "notFound"},
+		{chief, query.TreeQuery{View: "vms", Node: "project:" + red, LabelKey: "env"}, "label env=a=b, label without env"},
+		{chief, query.TreeQuery{View: "vms", Node: "label:" + red + ":env=a=b"}, "vm web"},
+		{chief, query.TreeQuery{View: "vms", Node: "label:" + red + ":env"}, "vm db"},
+		{s.stranger, query.TreeQuery{View: "vms", Node: "label:" + red + ":env"}, ""},
+		{chief, query.TreeQuery{View: "storage"}, "storage Shared, storage Local"},
+		{s.member, query.TreeQuery{View: "storage", Node: "storage:shared"}, "pool nfs"},
+		{chief, query.TreeQuery{View: "storage", Node: "storage:local"}, "pool local"},
+		{chief, query.TreeQuery{View: "networks"}, "network default"},
+		{chief, query.TreeQuery{View: "cellar"}, "notFound"},
+		{chief, query.TreeQuery{View: "hosts", Node: "host:x\x00"}, ""},
 	} {
 		if got := s.tree(c.actor, c.query); got != c.want {
 			t.Errorf("%s sees %+v as %q, want %q", c.actor.Name, c.query, got, c.want)
@@ -98,7 +98,7 @@ func TestSearch(t *testing.T) {
 		}
 	}
 	found, err := s.Search(t.Context(), s.stranger, "e", 8) // network default, project blue, and the images that everybody may use
-	if found = slices.DeleteFunc(found, func(f fleet.Found) bool { return f.Kind == "image" }); err != nil || len(found) != 2 {
+	if found = slices.DeleteFunc(found, func(f fleet.SearchHit) bool { return f.Kind == "image" }); err != nil || len(found) != 2 {
 		t.Errorf("a stranger finds %+v %v", found, err)
 	}
 	s.refused("too long", fleet.Malformed, "at most 200 bytes", func() error { _, err := s.Search(t.Context(), chief, strings.Repeat("x", 201), 8); return err })
@@ -118,7 +118,7 @@ func TestOverview(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.VMs[fleet.PhaseRunning] != 1 || o.VMs[fleet.PhaseCrashed] != 1 || o.Hosts[fleet.HostOnline] != 1 || o.Hosts[fleet.HostUnknown] != 1 ||
-		o.VMs[fleet.PhaseStopped] != 1 || o.VMsInNeed != 2 || o.CommittedCPUs != 3 || o.CPUThreads != 16 || o.MemoryBytes != 24<<30 || o.Pools[fleet.ToneBad]+o.Pools[fleet.ToneWarn] != 1 {
+		o.VMs[fleet.PhaseStopped] != 1 || o.VMsInNeed != 2 || o.CommittedCPUs != 3 || o.CPUThreads != 16 || o.MemoryBytes != 24<<30 || o.Pools[fleet.SeverityBad]+o.Pools[fleet.SeverityWarn] != 1 {
 		t.Errorf("%+v", o)
 	}
 	var rows []string

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"quantix/internal/auth"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -82,7 +82,7 @@ func TestAMachineJoinsAndSpeaksForItsHost(t *testing.T) {
 	if h.count("hosts h JOIN host_sessions s ON s.host_id = h.id WHERE h.id = $1 AND h.name = 'node-1'", answer.HostID) != 1 {
 		t.Error("no host row with its session row")
 	}
-	list, err := browse.Every(t.Context(), chief, fleet.Query{}, h.ListJoinTokens)
+	list, err := query.Every(t.Context(), chief, fleet.Query{}, h.ListJoinTokens)
 	if err != nil || len(list) != 1 || list[0].UsedAt == nil || list[0].UsedBy != "node-1" || list[0].Secret != "" {
 		t.Errorf("%+v, %v", list, err)
 	}

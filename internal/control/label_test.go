@@ -321,7 +321,7 @@ func TestAllFailedHostsAreRetriedTogether(t *testing.T) {
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute' WHERE host_id = $1`, hosts[2])
 	s.refused("by a tenant", fleet.Forbidden, "", func() error { _, err := s.RetryEverywhere(t.Context(), s.member, fleet.SubjectPool(id)); return err })
 	r, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id))
-	if err != nil || len(r.Tasks) != 3 || r.Silent != 1 || r.More != 0 {
+	if err != nil || len(r.Tasks) != 3 || r.Offline != 1 || r.More != 0 {
 		t.Fatalf("%+v %v", r, err)
 	}
 	var on []string

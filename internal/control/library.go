@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"quantix/db"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -281,7 +281,7 @@ func inUse(a fleet.Actor, err error) error {
 
 // queueFileDeletion asks a host that has the copy to delete its file; the library has it no more. What else keeps the file keeps the copy in the library:
 // without it nobody would delete the file any more.
-func queueFileDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, copy browse.CopyOn) (fleet.TaskID, error) {
+func queueFileDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, copy query.CopyOn) (fleet.TaskID, error) {
 	if len(copy.On.Hosts) == 0 {
 		return "", fleet.Errorf(fleet.Conflict, "The file in %s cannot be deleted now: no host that is heard has it. Delete the image alone, and the file later.", copy.Where())
 	}

@@ -15,7 +15,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit"
 )
@@ -54,7 +54,7 @@ func TestAListThatFilledAfterItsPlanIsRead(t *testing.T) {
 	}
 	around := func(a fleet.Actor, view, filter string) func() error {
 		return func() error {
-			_, err := c.Surroundings(t.Context(), a, fleet.Query{Filter: filter, Limit: 8}, browse.TreeQuery{View: view})
+			_, err := c.Layout(t.Context(), a, fleet.Query{Filter: filter, Limit: 8}, query.TreeQuery{View: view})
 			return err
 		}
 	}

@@ -65,12 +65,12 @@ func TestAFactIsAsOldAsTheLookAtIt(t *testing.T) {
 				t.Errorf("%s: %s lists %d, %v", name, filter, len(page.Items), err)
 			}
 		}
-		doubted, err := r.HostsDoubted(t.Context(), fleet.SystemActor)
+		doubted, err := r.HostsNotFresh(t.Context(), fleet.SystemActor)
 		b, some := doubted[r.agent.HostID]
 		if !some {
-			b = control.Believed{Heard: true, Looked: true}
+			b = control.HostLiveness{Online: true, Looked: true}
 		}
-		if err != nil || b.Looked != (c.vm == fleet.PhaseRunning) || b.Heard != (c.host != fleet.HostUnknown) {
+		if err != nil || b.Looked != (c.vm == fleet.PhaseRunning) || b.Online != (c.host != fleet.HostUnknown) {
 			t.Errorf("%s: believed %+v, %v", name, b, err)
 		}
 		o, err := r.Overview(t.Context(), fleet.SystemActor)

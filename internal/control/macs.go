@@ -39,7 +39,7 @@ func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 		return err
 	}
 	macs := slices.Collect(maps.Keys(fresh))
-	if err := q.HoldMACs(ctx, macs); err != nil {
+	if err := q.LockMACs(ctx, macs); err != nil {
 		return err
 	}
 	taken, err := q.MACsOfOthers(ctx, db.MACsOfOthersParams{Macs: macs, VMID: vm.ID})

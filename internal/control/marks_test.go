@@ -38,7 +38,7 @@ func TestAHostDoesNotPullVMsOfOthersToItself(t *testing.T) {
 	}
 	p.other.report("found")
 	_, err := p.Report(t.Context(), p.other.agent, wire.Report{Seq: p.other.next(), Digest: "foreign", State: &wire.State{
-		Host: fleet.HostStatus{Connected: true}, Found: []fleet.FoundVM{{ID: p.id, Name: "web", Status: fleet.VMStatus{Power: fleet.Running}}},
+		Host: fleet.HostStatus{Connected: true}, Discovered: []fleet.DiscoveredVM{{ID: p.id, Name: "web", Status: fleet.VMStatus{Power: fleet.Running}}},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -117,7 +117,7 @@ func TestAHostMeasuresItsOwnVMsAlone(t *testing.T) {
 	if _, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "1", Meters: []wire.Meter{{ID: id, CPUNanos: 9}, {ID: id, CPUNanos: 8}}}); err != nil {
 		t.Fatal(err)
 	}
-	var m *browse.VMMeter
+	var m *query.VMMeter
 	m, err := r.VMMeter(t.Context(), chief, id)
 	if err != nil || m == nil || m.CPUNanos != 9 {
 		t.Fatalf("its own host's: %+v, %v", m, err)

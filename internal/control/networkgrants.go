@@ -31,7 +31,7 @@ func (c *Control) setGrant(ctx context.Context, a fleet.Actor, id fleet.NetworkI
 		return err
 	}
 	return c.store.Tx(ctx, func(q *db.Queries) error {
-		network, err := q.HoldNetwork(ctx, id)
+		network, err := q.ShareLockNetwork(ctx, id)
 		if err != nil {
 			return store.NotFound(err, "network")
 		}

@@ -38,7 +38,7 @@ func TestNetworkLife(t *testing.T) {
 	if v.Spec == nil || v.Spec.IPv4.Gateway != "10.5.0.1/24" || v.Restricted || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.NetworkPending || !v.Hosts[0].Assigned {
 		t.Fatalf("%+v", v)
 	}
-	subject := fleet.SubjectOf(fleet.NounNetwork, v.ID)
+	subject := fleet.SubjectOf(fleet.TypeNetwork, v.ID)
 	jobs, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(v.ID), []fleet.HostID{s.h1, s.h2})
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("%v %v", jobs, err)

@@ -120,7 +120,7 @@ func TestPagesMeetBothWaysWithoutGapOrOverlap(t *testing.T) {
 		warned.Filter = "-tone:ok" // of which PostgreSQL knows nothing
 		ordered("pools with a tone", walk(t, c.ListPools, warned, poolName), desc, 8)
 		ordered("networks", walk(t, c.ListNetworks, by("name"), func(n fleet.NetworkView) string { return n.Name + string(n.ID) }), desc, 9)
-		ordered("found VMs", walk(t, c.ListFoundVMs, by("name"), func(f fleet.FoundVM) string { return f.Name + string(f.ID) + string(f.HostID) }), desc, 10)
+		ordered("found VMs", walk(t, c.ListDiscoveredVMs, by("name"), func(f fleet.DiscoveredVM) string { return f.Name + string(f.ID) + string(f.HostID) }), desc, 10)
 		ordered("tasks", walk(t, c.ListTasks, by("created"), func(j fleet.Task) string { return string(j.ID) }), desc, 11)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"quantix/db"
+	"quantix/internal/control/agentapi"
 	"quantix/internal/control/assign"
-	"quantix/internal/control/inbox"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 )
@@ -62,8 +62,8 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 	for until := time.Now().Add(20 * time.Second); more && time.Now().Before(until); {
 		more = false
 		err := c.store.Pass(ctx, a, "sweep", func(q *db.Queries) error {
-			forget := func(ctx context.Context) error { return inbox.ForgetNetworks(ctx, q) }
-			for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBrowsers, q.SweepSilences, forget} {
+			forget := func(ctx context.Context) error { return agentapi.ForgetNetworks(ctx, q) }
+			for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBrowsers, q.SweepOfflinePeriods, forget} {
 				if err := do(ctx); err != nil {
 					return err
 				}
@@ -106,21 +106,21 @@ func (c *Control) VMsOf(ctx context.Context, a fleet.Actor, hosts []fleet.HostID
 	return ids, store.Err(err)
 }
 
-// Believed is what is believed of a host now: that it is there, and what it says about its hypervisor.
-type Believed struct{ Heard, Looked bool }
+// HostLiveness is what is believed of a host now: that it is there, and what it says about its hypervisor.
+type HostLiveness struct{ Online, Looked bool }
 
-// HostsDoubted tells of the joined hosts of which not all is within fleet.Freshness what is.
-func (c *Control) HostsDoubted(ctx context.Context, a fleet.Actor) (map[fleet.HostID]Believed, error) {
+// HostsNotFresh tells of the joined hosts of which not all is within fleet.Freshness what is.
+func (c *Control) HostsNotFresh(ctx context.Context, a fleet.Actor) (map[fleet.HostID]HostLiveness, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err
 	}
-	rows, err := c.store.HostsDoubted(ctx, fleet.Freshness)
+	rows, err := c.store.HostsNotFresh(ctx, fleet.Freshness)
 	if err != nil {
 		return nil, store.Err(err)
 	}
-	hosts := make(map[fleet.HostID]Believed, len(rows))
+	hosts := make(map[fleet.HostID]HostLiveness, len(rows))
 	for _, r := range rows {
-		hosts[r.HostID] = Believed{r.Heard, r.Looked}
+		hosts[r.HostID] = HostLiveness{r.Heard, r.Looked}
 	}
 	return hosts, nil
 }

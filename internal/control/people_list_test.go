@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
@@ -53,7 +53,7 @@ func pages[T any](t *testing.T, name, sort string, list func(context.Context, fl
 		}
 		return all
 	}
-	whole, err := browse.Every(t.Context(), chief, fleet.Query{Sort: sort}, list)
+	whole, err := query.Every(t.Context(), chief, fleet.Query{Sort: sort}, list)
 	if err != nil || len(whole) != want {
 		t.Fatalf("%s by %q: %d, %v", name, sort, len(whole), err)
 	}
@@ -85,7 +85,7 @@ func TestListsOfPeopleFilter(t *testing.T) {
 	for filter, want := range map[string]string{
 		"": "Bob ann chief", "role:none": "ann", "role:operator,admin": "Bob chief", "-role:none -name:chief": "Bob", "b": "Bob", "name:a*": "ann",
 	} {
-		users, err := browse.Every(t.Context(), chief, fleet.Query{Filter: filter}, h.ListUsers)
+		users, err := query.Every(t.Context(), chief, fleet.Query{Filter: filter}, h.ListUsers)
 		names := []string{}
 		for _, u := range users {
 			names = append(names, u.Name)

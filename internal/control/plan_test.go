@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"quantix/db"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit"
 )
@@ -159,7 +159,7 @@ func TestListsStayShortWhenHostsFallSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 		for filter, want := range map[string]int{"phase:unknown": unknown, "-phase:unknown": vms - unknown} {
-			got, err := browse.Every(t.Context(), chief, fleet.Query{Filter: filter}, c.ListVMLines)
+			got, err := query.Every(t.Context(), chief, fleet.Query{Filter: filter}, c.ListVMLines)
 			if err != nil || len(got) != want {
 				t.Errorf("with %s hosts heard, %s lists %d VMs, want %d, %v", some.heard, filter, len(got), want, err)
 			}

@@ -86,11 +86,11 @@ func TestDisksOfImagesAreCountedBeforeTheyAreMade(t *testing.T) {
 
 func TestFullPoolsWantAPerson(t *testing.T) {
 	s := newSite(t)
-	see := func(tone fleet.Tone, summary, attention string) {
+	see := func(tone fleet.Severity, summary, attention string) {
 		t.Helper()
 		v := s.poolView(chief, s.local)
-		if v.Health.Tone != tone || v.Health.Summary != summary {
-			t.Errorf("health is %s, %q, want %s, %q", v.Health.Tone, v.Health.Summary, tone, summary)
+		if v.Health.Severity != tone || v.Health.Summary != summary {
+			t.Errorf("health is %s, %q, want %s, %q", v.Health.Severity, v.Health.Summary, tone, summary)
 		}
 		page, err := s.ListPools(t.Context(), chief, fleet.Query{Filter: "local tone:" + string(tone)})
 		if err != nil || len(page.Items) != 1 {
@@ -103,7 +103,7 @@ func TestFullPoolsWantAPerson(t *testing.T) {
 		got := ""
 		for _, a := range o.Attention {
 			if a.Kind == "pool" {
-				got = string(a.Tone) + " " + a.Name + ": " + a.Text + " " + a.Objects[0].Text
+				got = string(a.Severity) + " " + a.Name + ": " + a.Text + " " + a.Objects[0].Text
 			}
 		}
 		if got != attention {
@@ -111,11 +111,11 @@ func TestFullPoolsWantAPerson(t *testing.T) {
 		}
 	}
 	s.holds(s.local, 1000, 899, 0)
-	see(fleet.ToneOK, "1 of 1 hosts healthy", "")
+	see(fleet.SeverityOK, "1 of 1 hosts healthy", "")
 	s.holds(s.local, 1000, 900, 0)
-	see(fleet.ToneWarn, "1 of 1 hosts healthy, nearly full", "warn local: Nearly full on h1, 90 % used")
+	see(fleet.SeverityWarn, "1 of 1 hosts healthy, nearly full", "warn local: Nearly full on h1, 90 % used")
 	s.holds(s.local, 1000, 970, 0)
-	see(fleet.ToneBad, "1 of 1 hosts healthy, full", "bad local: Full on h1, 97 % used")
+	see(fleet.SeverityBad, "1 of 1 hosts healthy, full", "bad local: Full on h1, 97 % used")
 
 	s.holds(s.local, 1000, 100, 0)
 	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{
@@ -129,10 +129,10 @@ func TestFullPoolsWantAPerson(t *testing.T) {
 		`{"power":"paused","reason":"I/O error"}`, `{"power":"paused","reason":"other","faults":[{"code":"io","text":"no space"}]}`,
 	} {
 		s.exec(`UPDATE vms SET observed_generation = generation, status = $2 WHERE id = $1`, v.ID, status)
-		see(fleet.ToneBad, "1 of 1 hosts healthy, full", paused)
+		see(fleet.SeverityBad, "1 of 1 hosts healthy, full", paused)
 	}
 	s.exec(`UPDATE vms SET status = '{"power":"paused","reason":"by a person"}' WHERE id = $1`, v.ID)
-	see(fleet.ToneOK, "1 of 1 hosts healthy", "")
+	see(fleet.SeverityOK, "1 of 1 hosts healthy", "")
 }
 
 // Somebody's stop is shown and left alone: only an order starts the pool.
@@ -158,7 +158,7 @@ func TestAPoolThatOthersStoppedIsNotOrdered(t *testing.T) {
 	}
 	s.exec(`UPDATE assignments SET status = '{"state":"inactive","byOthers":true}' WHERE pool_id = $1`, s.local)
 	v := s.poolView(chief, s.local)
-	if v.Health.Tone != fleet.ToneBad || v.Hosts[0].State != fleet.PoolInactive || v.Hosts[0].Notice != "Stopped on the host by somebody else" {
+	if v.Health.Severity != fleet.SeverityBad || v.Hosts[0].State != fleet.PoolInactive || v.Hosts[0].Notice != "Stopped on the host by somebody else" {
 		t.Errorf("shown is %+v", v)
 	}
 	s.exec(`DELETE FROM tasks`)

@@ -23,13 +23,13 @@ func (s *site) poolView(a fleet.Actor, id fleet.PoolID) fleet.PoolView {
 func TestPoolHealthComesFromItsHosts(t *testing.T) {
 	s := newSite(t)
 	v := s.poolView(chief, s.nfs)
-	if v.Health.Summary != "2 of 2 hosts healthy" || v.Health.Tone != fleet.ToneOK || v.Health.CapacityBytes != 1000<<30 || len(v.Hosts) != 2 || v.Hosts[0].Status.Volumes != nil {
+	if v.Health.Summary != "2 of 2 hosts healthy" || v.Health.Severity != fleet.SeverityOK || v.Health.CapacityBytes != 1000<<30 || len(v.Hosts) != 2 || v.Hosts[0].Status.Volumes != nil {
 		t.Errorf("healthy: %+v", v)
 	}
 	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
 	v = s.poolView(chief, s.nfs)
-	if v.Health.Tone != fleet.ToneBad || v.Hosts[0].State != fleet.PoolFailed || v.Hosts[1].State != fleet.PoolUnknown || v.Hosts[0].HostPhase != fleet.HostOnline {
+	if v.Health.Severity != fleet.SeverityBad || v.Hosts[0].State != fleet.PoolFailed || v.Hosts[1].State != fleet.PoolUnknown || v.Hosts[0].HostPhase != fleet.HostOnline {
 		t.Errorf("one failed, one silent: %+v", v)
 	}
 	for filter, want := range map[string]string{"tone:bad": "nfs", "-tone:bad": "local", "kind:dir": "local", "host:h2": "nfs", "lo*": "local", "tone:ok": ""} {
@@ -60,7 +60,7 @@ func TestADegradedPool(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE assignments SET status = status || '{"error":"It is mounted read-only."}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	v := s.poolView(chief, s.nfs)
-	if v.Health.Summary != "1 of 2 hosts healthy, degraded on 1" || v.Health.Tone != fleet.ToneWarn || v.Health.Degraded != 1 || v.Health.Tones.Warn != 1 {
+	if v.Health.Summary != "1 of 2 hosts healthy, degraded on 1" || v.Health.Severity != fleet.SeverityWarn || v.Health.Degraded != 1 || v.Health.SeverityCounts.Warn != 1 {
 		t.Errorf("its health is %+v", v.Health)
 	}
 	for filter, want := range map[string]string{"tone:warn": "h2", "tone:ok": "h1", "": "h2 h1", "tone:bad": ""} {
@@ -68,7 +68,7 @@ func TestADegradedPool(t *testing.T) {
 		var names []string
 		for _, h := range page.Items {
 			names = append(names, h.HostName)
-			if h.HostName == "h2" && (h.Tone != fleet.ToneWarn || h.Notice != "Degraded: It is mounted read-only.") {
+			if h.HostName == "h2" && (h.Severity != fleet.SeverityWarn || h.Notice != "Degraded: It is mounted read-only.") {
 				t.Errorf("h2 is told as %+v", h)
 			}
 		}
@@ -100,22 +100,22 @@ func TestWhatStandsBehindACell(t *testing.T) {
 		s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status) VALUES ($1, (SELECT id FROM projects ORDER BY id LIMIT 1), $2, $3, $4, jsonb_build_object('power', $5::text))`,
 			fleet.NewID[fleet.VMID](), c.host, name, spec, c.power)
 	}
-	if v := s.poolView(chief, s.nfs); v.Hosts[0].Behind != nil || v.Hosts[1].Behind != nil {
+	if v := s.poolView(chief, s.nfs); v.Hosts[0].Impact != nil || v.Hosts[1].Impact != nil {
 		t.Errorf("healthy: %+v", v.Hosts)
 	}
 	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
-	want := fleet.PoolBehind{VMs: 2, Running: 1, Disks: 3}
+	want := fleet.PoolImpact{VMs: 2, Running: 1, Disks: 3}
 	v := s.poolView(chief, s.nfs)
 	page, err := s.PoolHosts(t.Context(), chief, s.nfs, fleet.Query{Filter: "tone:bad"})
-	if err != nil || len(page.Items) != 1 || page.Items[0].Behind == nil || *page.Items[0].Behind != want {
+	if err != nil || len(page.Items) != 1 || page.Items[0].Impact == nil || *page.Items[0].Impact != want {
 		t.Errorf("the failed cell alone: %+v, %v", page.Items, err)
 	}
-	if v.Hosts[0].HostID != s.h2 || v.Hosts[0].Behind == nil || *v.Hosts[0].Behind != want || v.Hosts[1].Behind != nil {
+	if v.Hosts[0].HostID != s.h2 || v.Hosts[0].Impact == nil || *v.Hosts[0].Impact != want || v.Hosts[1].Impact != nil {
 		t.Errorf("all cells: %+v", v.Hosts)
 	}
 	s.exec(`DELETE FROM vms`)
-	if v := s.poolView(chief, s.nfs); v.Hosts[0].Behind == nil || *v.Hosts[0].Behind != (fleet.PoolBehind{}) {
-		t.Errorf("without VMs: %+v", v.Hosts[0].Behind)
+	if v := s.poolView(chief, s.nfs); v.Hosts[0].Impact == nil || *v.Hosts[0].Impact != (fleet.PoolImpact{}) {
+		t.Errorf("without VMs: %+v", v.Hosts[0].Impact)
 	}
 }
 
@@ -136,9 +136,9 @@ func TestTheDashboardTellsOfPoolsAsTheirListDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := map[fleet.Tone]int{}
+		want := map[fleet.Severity]int{}
 		for _, v := range page.Items {
-			want[v.Health.Tone]++
+			want[v.Health.Severity]++
 		}
 		if o, err := s.Overview(t.Context(), chief); err != nil || !maps.Equal(o.Pools, want) {
 			t.Errorf("%s: the dashboard counts %v, the list %v: %v", step.name, o.Pools, want, err)

@@ -74,7 +74,7 @@ var portalOrders = map[string]portalOrder{
 		return m.creating(control.CreateVM{Name: "imported", Start: true, From: &control.From{Appliance: m.ova(m.nfs, "web.ova")}})
 	}, func(m *mortal) { m.wantDisks("imported", 2) }},
 	"several VMs are made": {9, 45, func(m *mortal) asking {
-		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: m.red, Name: "w-{n}", From: &control.From{TemplateID: m.templated("Web", m.off("web")).ID}}, Series: fleet.Series{Count: 3}}
+		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: m.red, Name: "w-{n}", From: &control.From{TemplateID: m.templated("Web", m.off("web")).ID}}, BulkNames: fleet.BulkNames{Count: 3}}
 		return func(ctx context.Context, portal *control.Control) (any, error) {
 			return portal.CreateVMs(ctx, chief, in)
 		}

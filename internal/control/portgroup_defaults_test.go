@@ -49,7 +49,7 @@ func TestCardsFollowTheirPortGroup(t *testing.T) {
 		for _, id := range nic.SecurityGroups {
 			in = append(in, names[id])
 		}
-		cards, err := s.CardFilters(t.Context(), s.member, vm)
+		cards, err := s.NICFilters(t.Context(), s.member, vm)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestCardsFollowTheirPortGroup(t *testing.T) {
 		t.Errorf("would it pass: %+v %+v", pass(80), pass(22))
 	}
 	for _, vm := range []fleet.VMView{early, late} {
-		if _, err := s.cardIn(s.member, vm.ID, own.ID); err != nil {
+		if _, err := s.nicIn(s.member, vm.ID, own.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,7 +106,7 @@ func TestCardsFollowTheirPortGroup(t *testing.T) {
 	is("a card that names its own", late.ID, "own guard true, of the port group []")
 
 	// Whoever names none follows again; and what the port group gives is followed, by those alone.
-	if _, err := s.cardIn(s.member, late.ID); err != nil {
+	if _, err := s.nicIn(s.member, late.ID); err != nil {
 		t.Fatal(err)
 	}
 	is("it follows again", late.ID, "base guard true, of the port group [securityGroups]")

@@ -3,14 +3,14 @@ package control_test
 import (
 	"testing"
 
-	"quantix/internal/control/browse"
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
 func (h *house) addProject(name string) fleet.Project {
 	h.t.Helper()
-	p, err := h.CreateProject(h.t.Context(), chief, people.ProjectInput{Name: name})
+	p, err := h.CreateProject(h.t.Context(), chief, identity.ProjectInput{Name: name})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -39,10 +39,10 @@ func TestPeopleSeeTheirProjectsOnly(t *testing.T) {
 	}
 	h.audited("project.setMember")
 	ann := h.as("ann")
-	if list, err := browse.Every(t.Context(), ann, fleet.Query{}, h.ListProjects); err != nil || len(list) != 1 || list[0].ID != mine.ID {
+	if list, err := query.Every(t.Context(), ann, fleet.Query{}, h.ListProjects); err != nil || len(list) != 1 || list[0].ID != mine.ID {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if list, err := browse.Every(t.Context(), chief, fleet.Query{}, h.ListProjects); err != nil || len(list) != 2 {
+	if list, err := query.Every(t.Context(), chief, fleet.Query{}, h.ListProjects); err != nil || len(list) != 2 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if p, err := h.GetProject(t.Context(), ann, mine.ID); err != nil || p.Name != "mine" {
@@ -73,13 +73,13 @@ func TestPeopleSeeTheirProjectsOnly(t *testing.T) {
 func TestProjectAndMemberInputIsChecked(t *testing.T) {
 	h := newHouse(t)
 	p := h.addProject("mine")
-	_, err := h.CreateProject(t.Context(), chief, people.ProjectInput{Name: "Not A Name"})
+	_, err := h.CreateProject(t.Context(), chief, identity.ProjectInput{Name: "Not A Name"})
 	wantField(t, err, "name")
-	_, err = h.CreateProject(t.Context(), chief, people.ProjectInput{Name: "mine"})
+	_, err = h.CreateProject(t.Context(), chief, identity.ProjectInput{Name: "mine"})
 	wantCode(t, err, fleet.Conflict)
-	_, err = h.UpdateProject(t.Context(), chief, "nothing", people.ProjectInput{Name: "new"})
+	_, err = h.UpdateProject(t.Context(), chief, "nothing", identity.ProjectInput{Name: "new"})
 	wantCode(t, err, fleet.NotFound)
-	if p, err := h.UpdateProject(t.Context(), chief, p.ID, people.ProjectInput{Name: "ours", Description: "for all"}); err != nil || p.Name != "ours" {
+	if p, err := h.UpdateProject(t.Context(), chief, p.ID, identity.ProjectInput{Name: "ours", Description: "for all"}); err != nil || p.Name != "ours" {
 		t.Errorf("%+v, %v", p, err)
 	}
 	h.audited("project.update")
@@ -100,7 +100,7 @@ func TestOnlyAnEmptyProjectCanBeDeleted(t *testing.T) {
 	if p, err := h.GetProject(t.Context(), chief, p.ID); err != nil || p.VMs != 1 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if list, err := browse.Every(t.Context(), chief, fleet.Query{}, h.ListProjects); err != nil || list[0].VMs != 1 {
+	if list, err := query.Every(t.Context(), chief, fleet.Query{}, h.ListProjects); err != nil || list[0].VMs != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	h.exec("DELETE FROM vms")

@@ -65,9 +65,9 @@ func TestFoundVMsAndStrangersAreShown(t *testing.T) {
 	r := newRig(t)
 	stranger := fleet.NewID[fleet.VMID]()
 	_, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "1", State: &wire.State{
-		Host:  fleet.HostStatus{Connected: true},
-		VMs:   []wire.VMReport{{ID: stranger, Name: "stamped-elsewhere", Status: fleet.VMStatus{Power: fleet.Running}}},
-		Found: []fleet.FoundVM{{ID: fleet.NewID[fleet.VMID](), Name: "legacy", Status: fleet.VMStatus{Power: fleet.Stopped}}},
+		Host:       fleet.HostStatus{Connected: true},
+		VMs:        []wire.VMReport{{ID: stranger, Name: "stamped-elsewhere", Status: fleet.VMStatus{Power: fleet.Running}}},
+		Discovered: []fleet.DiscoveredVM{{ID: fleet.NewID[fleet.VMID](), Name: "legacy", Status: fleet.VMStatus{Power: fleet.Stopped}}},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -101,7 +101,7 @@ func (all mates) of(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (pl
 // of the project is placed that rules are about.
 func rule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
 	if len(rules) > 0 || len(vm.Labels) > 0 {
-		if err := q.HoldRules(ctx, string(vm.ProjectID)); err != nil {
+		if err := q.LockRules(ctx, string(vm.ProjectID)); err != nil {
 			return err
 		}
 	}

@@ -212,7 +212,7 @@ func TestHowAVMMoves(t *testing.T) {
 		s.exec(`UPDATE vms SET observed_generation = generation WHERE id = $1`, v.ID)
 	}
 	go1 := func() error {
-		_, err := s.LeaveVM(t.Context(), chief, v.ID, control.LeaveVM{HostID: s.h2, RateBytes: 10 << 20})
+		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2, RateBytes: 10 << 20})
 		return err
 	}
 	set(fleet.VMMigration{Stays: true})

@@ -30,19 +30,19 @@ func TestWhatRulesLetThroughIsCounted(t *testing.T) {
 	h1, h2 := s.greet(s.h1), s.greet(s.h2)
 	g := s.group(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80), fleet.AllowAllOut())
 	other := s.group(s.member, s.red, "ssh", allow(fleet.Ingress, fleet.TCP, 22))
-	a, b := s.carded("a"), s.carded("b")
-	if _, err := s.cardIn(s.member, a.ID, g.ID, other.ID); err != nil {
+	a, b := s.withNICs("a"), s.withNICs("b")
+	if _, err := s.nicIn(s.member, a.ID, g.ID, other.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.cardIn(s.member, b.ID, g.ID); err != nil {
+	if _, err := s.nicIn(s.member, b.ID, g.ID); err != nil {
 		t.Fatal(err)
 	}
 	s.claimOn(h1, "")
 	s.settle()
 	s.claimOn(h1, "")
 	in, out := g.Spec.Rules[0].ID, g.Spec.Rules[1].ID
-	card := func(vm fleet.VMView, since int64, rules ...fleet.RuleCount) fleet.CardCount {
-		return fleet.CardCount{ID: vm.ID, MAC: strings.ToUpper(s.get(vm.ID).Spec.NICs[0].MAC), SinceMs: since, Rules: rules, Dropped: fleet.PassCount{Packets: 2, Bytes: 120}}
+	card := func(vm fleet.VMView, since int64, rules ...fleet.RuleCount) fleet.NICCount {
+		return fleet.NICCount{ID: vm.ID, MAC: strings.ToUpper(s.get(vm.ID).Spec.NICs[0].MAC), SinceMs: since, Rules: rules, Dropped: fleet.PassCount{Packets: 2, Bytes: 120}}
 	}
 	rule := func(id string, packets int64) fleet.RuleCount {
 		return fleet.RuleCount{Rule: id, PassCount: fleet.PassCount{Packets: packets, Bytes: 100 * packets}}
@@ -56,20 +56,20 @@ func TestWhatRulesLetThroughIsCounted(t *testing.T) {
 		c := v.Count
 		one, known := c.Rule(in)
 		two, _ := c.Rule(out)
-		if got := fmt.Sprintf("%d of %d: %v %d %d, dropped %d", c.Cards, c.Of, known, one.Packets, two.Packets, c.Dropped.Packets); got != want {
+		if got := fmt.Sprintf("%d of %d: %v %d %d, dropped %d", c.NICs, c.Of, known, one.Packets, two.Packets, c.Dropped.Packets); got != want {
 			t.Errorf("shown %q, want %q", got, want)
 		}
 		return c
 	}
 	shows(chief, "0 of 2: false 0 0, dropped 0")
-	if err := s.beat(h1, fleet.FilterCounts{Cards: []fleet.CardCount{card(a, 60000, rule(in, 5), rule(out, 7), rule(other.Spec.Rules[0].ID, 9)), card(b, 10000, rule(in, 1))}}); err != nil {
+	if err := s.beat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 60000, rule(in, 5), rule(out, 7), rule(other.Spec.Rules[0].ID, 9)), card(b, 10000, rule(in, 1))}}); err != nil {
 		t.Fatal(err)
 	}
 	if c := shows(chief, "2 of 2: true 6 7, dropped 4"); c.Since == nil || c.At.Sub(*c.Since).Round(1e9).Seconds() != 60 {
 		t.Errorf("since %v, as of %v", c.Since, c.At)
 	}
 	shows(s.member, "2 of 2: true 6 7, dropped 4")
-	cards, err := s.CardFilters(t.Context(), s.member, a.ID)
+	cards, err := s.NICFilters(t.Context(), s.member, a.ID)
 	if err != nil || len(cards) != 1 || cards[0].Hits == nil {
 		t.Fatalf("%+v %v", cards, err)
 	}
@@ -82,27 +82,27 @@ func TestWhatRulesLetThroughIsCounted(t *testing.T) {
 	}
 	// Another host's word about these cards is worth nothing, though it has the group too, and nor are negative or absurd counts.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id) VALUES ('secgroup', $1, $2)`, g.ID, s.h2)
-	if err := s.beat(h2, fleet.FilterCounts{Cards: []fleet.CardCount{card(a, 1, rule(in, 1000))}}); err != nil {
+	if err := s.beat(h2, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 1, rule(in, 1000))}}); err != nil {
 		t.Fatal(err)
 	}
 	shows(chief, "2 of 2: true 6 7, dropped 4")
-	if err := s.beat(h1, fleet.FilterCounts{Cards: []fleet.CardCount{card(a, 1, rule(in, -5), rule(out, 1<<62)), card(a, 1, rule(in, 3))}}); err != nil {
+	if err := s.beat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 1, rule(in, -5), rule(out, 1<<62)), card(a, 1, rule(in, 3))}}); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := s.GetSecurityGroup(t.Context(), chief, g.ID); err != nil || v.Count.Cards != 1 || v.Count.Of != 2 {
+	if v, err := s.GetSecurityGroup(t.Context(), chief, g.ID); err != nil || v.Count.NICs != 1 || v.Count.Of != 2 {
 		t.Errorf("a host that counts absurdly: %+v %v", v.Count, err)
 	}
-	many := make([]fleet.CardCount, 5)
+	many := make([]fleet.NICCount, 5)
 	for i := range many {
-		many[i] = fleet.CardCount{ID: fleet.NewID[fleet.VMID](), MAC: "52:54:00:00:00:01", Rules: make([]fleet.RuleCount, 1000)}
+		many[i] = fleet.NICCount{ID: fleet.NewID[fleet.VMID](), MAC: "52:54:00:00:00:01", Rules: make([]fleet.RuleCount, 1000)}
 	}
-	if err := s.beat(h1, fleet.FilterCounts{Cards: many}); fleet.CodeOf(err) != fleet.Invalid {
+	if err := s.beat(h1, fleet.FilterCounts{NICs: many}); fleet.CodeOf(err) != fleet.Invalid {
 		t.Errorf("more rules than a report has: %v", err)
 	}
 	// What was said too long ago is unknown, and so is what cannot be counted.
 	s.exec(`UPDATE host_filter_counts SET at = at - interval '5 minutes'`)
 	shows(chief, "0 of 2: false 0 0, dropped 0")
-	if cards, err := s.CardFilters(t.Context(), s.member, a.ID); err != nil || cards[0].Hits != nil {
+	if cards, err := s.NICFilters(t.Context(), s.member, a.ID); err != nil || cards[0].Hits != nil {
 		t.Errorf("an old count is shown: %+v %v", cards, err)
 	}
 	if err := s.beat(h1, fleet.FilterCounts{Error: "count packets: this host has no iptables-save"}); err != nil {
@@ -138,8 +138,8 @@ func TestAGroupThatWasChangedOnAHost(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
 	g := s.group(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80))
-	a := s.carded("a")
-	if _, err := s.cardIn(s.member, a.ID, g.ID); err != nil {
+	a := s.withNICs("a")
+	if _, err := s.nicIn(s.member, a.ID, g.ID); err != nil {
 		t.Fatal(err)
 	}
 	s.claimOn(h1, "")
@@ -163,17 +163,17 @@ func TestAGroupThatWasChangedOnAHost(t *testing.T) {
 	}
 	well := s.get(a.ID)
 	status := fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 128, NICs: []fleet.NICState{{MAC: well.Spec.NICs[0].MAC, Source: "network default", Filter: "quantix-nic-x"}}}
-	state := func() (string, fleet.CardFilter) {
+	state := func() (string, fleet.NICFilter) {
 		t.Helper()
 		v, err := s.GetSecurityGroup(t.Context(), s.member, g.ID)
 		if err != nil || len(v.Hosts) != 1 {
 			t.Fatalf("%+v %v", v, err)
 		}
-		cards, err := s.CardFilters(t.Context(), s.member, a.ID)
+		cards, err := s.NICFilters(t.Context(), s.member, a.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprint(v.Hosts[0].State, ", ", v.Tones.Bad, ", ", cards[0].State), cards[0]
+		return fmt.Sprint(v.Hosts[0].State, ", ", v.SeverityCounts.Bad, ", ", cards[0].State), cards[0]
 	}
 	says(h1, status)
 	if got, _ := state(); got != "applied, 0, applied" {
@@ -219,7 +219,7 @@ func TestAGroupThatWasChangedOnAHost(t *testing.T) {
 	if v := s.get(a.ID); !v.Attention && len(v.Status.Drift) != 1 {
 		t.Errorf("the VM: %+v", v.Status)
 	}
-	if ok, why := s.get(a.ID).Allows(fleet.ActPutBack); !ok {
+	if ok, why := s.get(a.ID).Allows(fleet.ActReapply); !ok {
 		t.Errorf("it cannot be put back: %s", why)
 	}
 }

@@ -25,9 +25,9 @@ func TestTwoGroupsThatReferToOneAnother(t *testing.T) {
 	}
 	names(front, back, 80)
 	names(back, front, 5432)
-	web, db := s.carded("web"), s.carded("db")
+	web, db := s.withNICs("web"), s.withNICs("db")
 	for vm, g := range map[fleet.VMID]fleet.SecurityGroupID{web.ID: front.ID, db.ID: back.ID} {
-		if _, err := s.cardIn(s.member, vm, g); err != nil {
+		if _, err := s.nicIn(s.member, vm, g); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,7 +74,7 @@ func TestTwoGroupsThatReferToOneAnother(t *testing.T) {
 		t.Errorf("the page of the front: %+v %v", v, err)
 	}
 	for _, vm := range []fleet.VMID{web.ID, db.ID} {
-		if _, err := s.cardIn(s.member, vm); err != nil {
+		if _, err := s.nicIn(s.member, vm); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,9 +93,9 @@ func TestAGroupThatIsNamedAnew(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
 	clients, web := s.group(s.member, s.red, "clients"), s.group(s.member, s.red, "web")
-	a, b := s.carded("a"), s.carded("b")
+	a, b := s.withNICs("a"), s.withNICs("b")
 	for vm, g := range map[fleet.VMID]fleet.SecurityGroupID{a.ID: clients.ID, b.ID: web.ID} {
-		if _, err := s.cardIn(s.member, vm, g); err != nil {
+		if _, err := s.nicIn(s.member, vm, g); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestAGroupThatIsNamedAnew(t *testing.T) {
 	let(fleet.AllowAllOut())
 	s.settle()
 	told()
-	if _, err := s.cardIn(s.member, a.ID); err != nil {
+	if _, err := s.nicIn(s.member, a.ID); err != nil {
 		t.Fatal(err)
 	}
 	s.settle()

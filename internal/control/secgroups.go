@@ -71,7 +71,7 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 		if err := q.AddSecurityGroup(ctx, add); err != nil {
 			return groupNameTaken(err, in.Name)
 		}
-		return store.Audit(ctx, q, a, "secgroup.create", fleet.SubjectOf(fleet.NounSecurityGroup, id), in.Name, inRules(in.Spec))
+		return store.Audit(ctx, q, a, "secgroup.create", fleet.SubjectOf(fleet.TypeSecurityGroup, id), in.Name, inRules(in.Spec))
 	})
 	if err != nil {
 		return fleet.SecurityGroupView{}, err
@@ -203,7 +203,7 @@ func (c *Control) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 		if err := assign.PushSecurityGroups(ctx, q, a, id); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "secgroup.update", fleet.SubjectOf(fleet.NounSecurityGroup, id), name, inRules(spec))
+		return store.Audit(ctx, q, a, "secgroup.update", fleet.SubjectOf(fleet.TypeSecurityGroup, id), name, inRules(spec))
 	})
 	if err != nil {
 		return fleet.SecurityGroupView{}, err
@@ -224,7 +224,7 @@ func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 		if err := assign.DeleteSecurityGroup(ctx, q, id); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "secgroup.delete", fleet.SubjectOf(fleet.NounSecurityGroup, id), old.Name, "")
+		return store.Audit(ctx, q, a, "secgroup.delete", fleet.SubjectOf(fleet.TypeSecurityGroup, id), old.Name, "")
 	})
 }
 
@@ -269,6 +269,6 @@ func (c *Control) RetrySecurityGroup(ctx context.Context, a fleet.Actor, id flee
 		if err := assign.PushSecurityGroups(ctx, q, a, id); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "secgroup.retry", fleet.SubjectOf(fleet.NounSecurityGroup, id), old.Name, "on all its hosts")
+		return store.Audit(ctx, q, a, "secgroup.retry", fleet.SubjectOf(fleet.TypeSecurityGroup, id), old.Name, "on all its hosts")
 	})
 }

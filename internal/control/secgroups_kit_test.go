@@ -21,8 +21,8 @@ func (s *site) group(a fleet.Actor, project fleet.ProjectID, name string, rules 
 	return v
 }
 
-// carded is a running VM of project red on h1 with one card, made by an administrator.
-func (s *site) carded(name string) fleet.VMView {
+// withNICs is a running VM of project red on h1 with one card, made by an administrator.
+func (s *site) withNICs(name string) fleet.VMView {
 	s.t.Helper()
 	spec := small
 	spec.NICs = []fleet.NIC{{Network: "default"}}
@@ -35,8 +35,8 @@ func (s *site) carded(name string) fleet.VMView {
 	return s.get(v.ID)
 }
 
-// cardIn puts the VM's only card into groups.
-func (s *site) cardIn(a fleet.Actor, vm fleet.VMID, groups ...fleet.SecurityGroupID) (fleet.VMView, error) {
+// nicIn puts the VM's only card into groups.
+func (s *site) nicIn(a fleet.Actor, vm fleet.VMID, groups ...fleet.SecurityGroupID) (fleet.VMView, error) {
 	s.t.Helper()
 	spec := s.get(vm).Spec
 	spec.NICs[0].SecurityGroups = groups

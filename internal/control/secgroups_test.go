@@ -17,8 +17,8 @@ func TestASecurityGroupFollowsItsCards(t *testing.T) {
 	in := allow(fleet.Ingress, fleet.TCP, 80)
 	in.GroupID = clients.ID
 	web := s.group(s.member, s.red, "web", in, fleet.AllowAllOut())
-	a, b := s.carded("a"), s.carded("b")
-	if _, err := s.cardIn(s.member, b.ID, web.ID); err != nil {
+	a, b := s.withNICs("a"), s.withNICs("b")
+	if _, err := s.nicIn(s.member, b.ID, web.ID); err != nil {
 		t.Fatal(err)
 	}
 	work := s.claimOn(h1, "")
@@ -36,7 +36,7 @@ func TestASecurityGroupFollowsItsCards(t *testing.T) {
 		t.Error("a pass in which nothing changed gives work")
 	}
 	// A member comes, and its address; the host of the other card hears of it.
-	if _, err := s.cardIn(s.member, a.ID, clients.ID); err != nil {
+	if _, err := s.nicIn(s.member, a.ID, clients.ID); err != nil {
 		t.Fatal(err)
 	}
 	s.saw(a.ID, "10.0.0.7")
@@ -58,7 +58,7 @@ func TestASecurityGroupFollowsItsCards(t *testing.T) {
 		t.Errorf("with another address: %+v", work)
 	}
 	// The last card leaves; the group waits for the VM's own work, so that no card loses its filter before.
-	if _, err := s.cardIn(s.member, b.ID); err != nil {
+	if _, err := s.nicIn(s.member, b.ID); err != nil {
 		t.Fatal(err)
 	}
 	s.settle()
@@ -96,10 +96,10 @@ func TestAGroupThatRefersToItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b, c := s.carded("a"), s.carded("b"), s.carded("c")
+	a, b, c := s.withNICs("a"), s.withNICs("b"), s.withNICs("c")
 	for i, vm := range []fleet.VMView{a, b, c} {
 		if i < 2 {
-			if _, err := s.cardIn(s.member, vm.ID, g.ID); err != nil {
+			if _, err := s.nicIn(s.member, vm.ID, g.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -142,8 +142,8 @@ func TestAHostThatCannotApplyAGroupSaysSo(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
 	g := s.group(s.member, s.red, "web")
-	a := s.carded("a")
-	if _, err := s.cardIn(s.member, a.ID, g.ID); err != nil {
+	a := s.withNICs("a")
+	if _, err := s.nicIn(s.member, a.ID, g.ID); err != nil {
 		t.Fatal(err)
 	}
 	s.claimOn(h1, "")
@@ -152,10 +152,10 @@ func TestAHostThatCannotApplyAGroupSaysSo(t *testing.T) {
 	s.claimOn(h1, words)
 	s.exec(`UPDATE host_sessions SET seen_at = now()`)
 	v, err := s.GetSecurityGroup(t.Context(), chief, g.ID)
-	if err != nil || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.GroupNotApplied || v.Hosts[0].Status.Error != words || v.Tones.Bad != 1 {
+	if err != nil || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.GroupNotApplied || v.Hosts[0].Status.Error != words || v.SeverityCounts.Bad != 1 {
 		t.Errorf("the group: %+v %v", v, err)
 	}
-	cards, err := s.CardFilters(t.Context(), chief, a.ID)
+	cards, err := s.NICFilters(t.Context(), chief, a.ID)
 	if err != nil || len(cards) != 1 || cards[0].State != fleet.GroupNotApplied || !strings.Contains(cards[0].Problem, words) {
 		t.Errorf("the card: %+v %v", cards, err)
 	}
@@ -195,7 +195,7 @@ func TestWhatTenantsMayDoWithSecurityGroups(t *testing.T) {
 	s := newSite(t)
 	mine, theirs := s.group(s.member, s.red, "web"), s.group(s.stranger, s.blue, "web")
 	shared := s.group(chief, "", "web")
-	a := s.carded("a")
+	a := s.withNICs("a")
 	names := func(a fleet.Actor) (n int) {
 		t.Helper()
 		page, err := s.ListSecurityGroups(t.Context(), a, fleet.Query{})
@@ -223,7 +223,7 @@ func TestWhatTenantsMayDoWithSecurityGroups(t *testing.T) {
 		return func() error { return s.DeleteSecurityGroup(t.Context(), a, id) }
 	}
 	card := func(a fleet.Actor, vm fleet.VMID, id fleet.SecurityGroupID) func() error {
-		return func() error { _, err := s.cardIn(a, vm, id); return err }
+		return func() error { _, err := s.nicIn(a, vm, id); return err }
 	}
 	guard := func(who fleet.Actor, on bool) func() error {
 		return func() error {
@@ -273,7 +273,7 @@ func TestWhatTenantsMayDoWithSecurityGroups(t *testing.T) {
 	} {
 		s.refused(c.name, c.code, c.says, c.do)
 	}
-	if _, err := s.cardIn(s.member, a.ID, mine.ID, shared.ID); err != nil {
+	if _, err := s.nicIn(s.member, a.ID, mine.ID, shared.ID); err != nil {
 		t.Errorf("a member may not use the project's and the fleet's: %v", err)
 	}
 	if err := guard(chief, false)(); err != nil || s.get(a.ID).Spec.NICs[0].AntiSpoofing != nil {
@@ -283,7 +283,7 @@ func TestWhatTenantsMayDoWithSecurityGroups(t *testing.T) {
 		t.Errorf("a rule may not name the fleet's: %v", err)
 	}
 	seen, err := s.GetSecurityGroup(t.Context(), s.stranger, shared.ID)
-	if err != nil || seen.Cards != 0 || len(seen.Members) != 0 {
+	if err != nil || seen.NICs != 0 || len(seen.Members) != 0 {
 		t.Errorf("a tenant is shown others' cards in a group of the fleet: %+v %v", seen, err)
 	}
 }
@@ -318,9 +318,9 @@ func TestAntiSpoofingIsOnForTenants(t *testing.T) {
 		return err
 	})
 	// A card of before the guard stays as it is, also where a tenant changes something else of it.
-	old := s.carded("old")
+	old := s.withNICs("old")
 	g := s.group(s.member, s.red, "web")
-	if v, err := s.cardIn(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].Guarded() {
+	if v, err := s.nicIn(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].Guarded() {
 		t.Errorf("a card that was not guarded: %v", err)
 	}
 }

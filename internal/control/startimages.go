@@ -75,7 +75,7 @@ func auditStart(ctx context.Context, q *db.Queries, a fleet.Actor, action string
 }
 
 func startSubject(id fleet.StartImageID) fleet.Subject {
-	return fleet.SubjectOf(fleet.NounImage, id)
+	return fleet.SubjectOf(fleet.TypeImage, id)
 }
 
 // EditStartImage changes an entry of the well-known images. What was pulled before stays as it is.

@@ -48,7 +48,7 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID
 var stoppable = fleet.KindsWhere(func(k fleet.Kind) bool { return k.Stoppable })
 
 func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
-	if err := q.HoldOf(ctx, string(t.Subject)); err != nil {
+	if err := q.LockOf(ctx, string(t.Subject)); err != nil {
 		return err
 	}
 	if err := mayCancel(a, t); err != nil {
@@ -92,7 +92,7 @@ func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task
 	if err != nil {
 		return err
 	}
-	if err := q.HoldSteps(ctx, &t.ID); err != nil {
+	if err := q.LockSteps(ctx, &t.ID); err != nil {
 		return err
 	}
 	waiting, err := q.CancelSteps(ctx, db.CancelStepsParams{ID: &t.ID, Error: cancelledBy(a)})

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"quantix/db"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 )
@@ -131,10 +131,10 @@ func (c *Control) versionNamed(ctx context.Context, a fleet.Actor, of TemplateVe
 }
 
 // ownCopies are the copies of the images that were made for a version, or for any where none is named, and the ids of those images' versions.
-func (c *Control) ownCopies(ctx context.Context, v fleet.TemplateView, version fleet.TemplateVersionID) (browse.Copies, []string, error) {
-	var out browse.Copies
+func (c *Control) ownCopies(ctx context.Context, v fleet.TemplateView, version fleet.TemplateVersionID) (query.Copies, []string, error) {
+	var out query.Copies
 	ids := []string{}
-	images := map[fleet.ImageID]browse.Copies{}
+	images := map[fleet.ImageID]query.Copies{}
 	for _, x := range v.Versions {
 		for _, d := range x.Disks {
 			if !d.Own || version != "" && x.ID != version || slices.Contains(ids, string(d.VersionID)) {
@@ -161,7 +161,7 @@ func (c *Control) ownCopies(ctx context.Context, v fleet.TemplateView, version f
 }
 
 // mayGo locks the template with its images, and refuses while disks stand on one of the copies or a host is at it.
-func mayGo(ctx context.Context, q *db.Queries, id fleet.TemplateID, copies browse.Copies) error {
+func mayGo(ctx context.Context, q *db.Queries, id fleet.TemplateID, copies query.Copies) error {
 	if _, err := q.LockTemplateImages(ctx, &id); err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func mayGo(ctx context.Context, q *db.Queries, id fleet.TemplateID, copies brows
 }
 
 // deleteFiles asks for the files of the copies that hosts have, which the library has no more.
-func deleteFiles(ctx context.Context, q *db.Queries, a fleet.Actor, copies browse.Copies) ([]fleet.TaskID, error) {
+func deleteFiles(ctx context.Context, q *db.Queries, a fleet.Actor, copies query.Copies) ([]fleet.TaskID, error) {
 	tasks := []fleet.TaskID{}
 	for _, o := range copies {
 		if o.On == nil {

@@ -117,7 +117,7 @@ func (c *Control) takeVersion(ctx context.Context, a fleet.Actor, in OfVM, first
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		task = fleet.Task{}
-		if err := q.HoldPools(ctx, poolIDs(was.Spec)); err != nil { // before the VM, as everybody does
+		if err := q.LockPools(ctx, poolIDs(was.Spec)); err != nil { // before the VM, as everybody does
 			return err
 		}
 		vm, err := store.LockVM(ctx, q, a, in.VMID, policy.VMChange)
@@ -184,12 +184,12 @@ func imagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Template
 		disks[i].ImageID, disks[i].VersionID = d.ImageID, d.VersionID
 		ids = append(ids, string(d.ImageID))
 	}
-	rows, err := q.HoldImages(ctx, db.HoldImagesParams{Ids: ids, ProjectID: string(vm.ProjectID)})
+	rows, err := q.LockImages(ctx, db.LockImagesParams{Ids: ids, ProjectID: string(vm.ProjectID)})
 	if err != nil {
 		return task, err
 	}
 	for i, d := range vm.Spec.Disks {
-		k := slices.IndexFunc(rows, func(r db.HoldImagesRow) bool { return r.ID == d.ImageID })
+		k := slices.IndexFunc(rows, func(r db.LockImagesRow) bool { return r.ID == d.ImageID })
 		if k < 0 || !rows[k].Open && !policy.May(a, policy.InfraChange, "") {
 			return task, fleet.Errorf(fleet.Conflict, "The image of disk %d is not in the library any more, or not published to the project. Make the template of copies of its disks as they are now.", i+1)
 		}

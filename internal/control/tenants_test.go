@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 )
@@ -25,7 +25,7 @@ func (s *site) lists(q fleet.Query) map[string]error {
 	add("vms", vms, err)
 	hosts, err := s.ListHosts(ctx, chief, q)
 	add("hosts", hosts, err)
-	found, err := s.ListFoundVMs(ctx, chief, q)
+	found, err := s.ListDiscoveredVMs(ctx, chief, q)
 	add("found", found, err)
 	pools, err := s.ListPools(ctx, chief, q)
 	add("pools", pools, err)
@@ -190,7 +190,7 @@ func TestTenantsLearnNothingOfHosts(t *testing.T) {
 		add("tasks", tasks, err)
 		task, err := s.GetTask(ctx, a, tasks.Items[0].ID)
 		add("task", task, err)
-		around, err := s.Surroundings(ctx, a, fleet.Query{}, browse.TreeQuery{View: "vms"})
+		around, err := s.Layout(ctx, a, fleet.Query{}, query.TreeQuery{View: "vms"})
 		add("surroundings", around, err)
 		networks, err := s.ListNetworks(ctx, a, fleet.Query{})
 		add("networks", networks, err)

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"quantix/internal/control/browse"
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
@@ -29,7 +29,7 @@ func TestAnAPITokenActsWithItsUsersPresentRights(t *testing.T) {
 	if err != nil || a.UserID != "ann" || a.Role != fleet.RoleOperator || a.Session != string(token.ID) || a.Address != anonymous.Address {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if _, err := h.UpdateUser(t.Context(), chief, "ann", people.UserInput{Name: "ann", Role: fleet.RoleViewer}); err != nil {
+	if _, err := h.UpdateUser(t.Context(), chief, "ann", identity.UserInput{Name: "ann", Role: fleet.RoleViewer}); err != nil {
 		t.Fatal(err)
 	}
 	if a, err := actor(); err != nil || a.Role != fleet.RoleViewer {
@@ -59,7 +59,7 @@ func TestTokenUseIsNotedOnceAMinute(t *testing.T) {
 		if _, err := h.ActorOfToken(t.Context(), anonymous, token.Secret); err != nil {
 			t.Fatal(err)
 		}
-		list, err := browse.Every(t.Context(), chief, fleet.Query{}, h.ListTokens)
+		list, err := query.Every(t.Context(), chief, fleet.Query{}, h.ListTokens)
 		if err != nil || len(list) != 1 || list[0].Secret != "" || list[0].LastUsedAt == nil {
 			t.Fatalf("%+v, %v", list, err)
 		}
@@ -82,7 +82,7 @@ func TestTokensAreOnesOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list, err := browse.Every(t.Context(), chief, fleet.Query{}, h.ListTokens); err != nil || len(list) != 0 {
+	if list, err := query.Every(t.Context(), chief, fleet.Query{}, h.ListTokens); err != nil || len(list) != 0 {
 		t.Errorf("another's list: %v, %v", list, err)
 	}
 	wantCode(t, h.DeleteToken(t.Context(), chief, token.ID), fleet.NotFound)

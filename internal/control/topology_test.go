@@ -28,10 +28,10 @@ func TestTopology(t *testing.T) {
 	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'strange', '{"power":"running"}')`, s.h1, fleet.NewID[fleet.VMID]())
 
 	h, err := s.HostTopology(ctx, chief, s.h1)
-	if err != nil || len(h.Networks) != 2 || len(h.VMs) != 1 || h.VMs[0].ID != web.ID || len(h.VMs[0].Spec.NICs) != 1 || len(h.Found) != 1 || h.More != 0 || len(h.Host.Status.Inventory.NICs) != 2 {
+	if err != nil || len(h.Networks) != 2 || len(h.VMs) != 1 || h.VMs[0].ID != web.ID || len(h.VMs[0].Spec.NICs) != 1 || len(h.Discovered) != 1 || h.More != 0 || len(h.Host.Status.Inventory.NICs) != 2 {
 		t.Errorf("the host: %+v %v", h, err)
 	}
-	if other, err := s.HostTopology(ctx, chief, s.h2); err != nil || len(other.VMs)+len(other.Found) != 0 {
+	if other, err := s.HostTopology(ctx, chief, s.h2); err != nil || len(other.VMs)+len(other.Discovered) != 0 {
 		t.Errorf("the other host: %+v %v", other, err)
 	}
 	n, err := s.NetworkTopology(ctx, chief, lan.ID)
@@ -45,17 +45,17 @@ func TestTopology(t *testing.T) {
 		t.Errorf("on h2, which told none: %+v", d)
 	}
 	g, err := s.NetworkGrid(ctx, chief, fleet.Query{}, fleet.Query{})
-	if err != nil || len(g.Hosts.Items) != 2 || len(g.Networks.Items) != 2 || len(g.Cells) != 4 {
+	if err != nil || len(g.Hosts.Items) != 2 || len(g.Networks.Items) != 2 || len(g.Statuses) != 4 {
 		t.Fatalf("the fleet: %+v %v", g, err)
 	}
 	for host, want := range map[fleet.HostID]fleet.NetworkState{s.h1: fleet.NetworkActive, s.h2: fleet.NetworkFailed} {
-		if c := g.Cells[fleet.NetworkOn{Network: lan.ID, Host: host}]; c.State != want {
+		if c := g.Statuses[fleet.NetworkOn{Network: lan.ID, Host: host}]; c.State != want {
 			t.Errorf("lan on %s is %s, want %s", host, c.State, want)
 		}
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '5 minutes' WHERE host_id = $1`, s.h1)
-	if g, err = s.NetworkGrid(ctx, chief, fleet.Query{Filter: "name:h1"}, fleet.Query{}); err != nil || len(g.Cells) != 2 || g.Cells[fleet.NetworkOn{Network: lan.ID, Host: s.h1}].State != fleet.NetworkUnknown {
-		t.Errorf("a silent host: %+v %v", g.Cells, err)
+	if g, err = s.NetworkGrid(ctx, chief, fleet.Query{Filter: "name:h1"}, fleet.Query{}); err != nil || len(g.Statuses) != 2 || g.Statuses[fleet.NetworkOn{Network: lan.ID, Host: s.h1}].State != fleet.NetworkUnknown {
+		t.Errorf("a silent host: %+v %v", g.Statuses, err)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"quantix/db"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
@@ -20,7 +20,7 @@ const (
 // between is the way of a file from one host to another; empty: it needs none.
 type between struct {
 	id       fleet.TransferID
-	from, to browse.HostRef
+	from, to query.HostRef
 	source   fleet.Volref
 	rate     int64
 	checksum string

@@ -70,7 +70,7 @@ func TestAnImageGoesFromHostToHost(t *testing.T) {
 	if got := s.meet(s.h2, in, way.ID, wire.Meet{Ticket: ticket, Listens: []string{"192.0.2.7:4000"}}); got.Ticket != ticket {
 		t.Errorf("the receiver hears %+v", got)
 	}
-	if got := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket}); got.Heard != ticket || !slices.Equal(got.Listens, []string{"192.0.2.7:4000"}) || got.Peer != s.h2 || got.KeyHash != strings.Repeat("22", 32) || got.Pair != "" {
+	if got := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket}); got.Online != ticket || !slices.Equal(got.Listens, []string{"192.0.2.7:4000"}) || got.Peer != s.h2 || got.KeyHash != strings.Repeat("22", 32) || got.Pair != "" {
 		t.Errorf("the sender hears %+v", got)
 	}
 	other := s.host("h3", 1024)

@@ -33,12 +33,12 @@ func TestTheDashboardNamesTheHostsThatWantAPerson(t *testing.T) {
 		}
 		for _, n := range o.Attention {
 			for _, o := range n.Objects {
-				out = append(out, fmt.Sprint(o.Name, " ", n.Tone))
+				out = append(out, fmt.Sprint(o.Name, " ", n.Severity))
 			}
 		}
 		return out
 	}
-	said := func(name string, p fleet.HostPhase) string { return fmt.Sprint(name, " ", p.Tone()) }
+	said := func(name string, p fleet.HostPhase) string { return fmt.Sprint(name, " ", p.Severity()) }
 	want := []string{
 		said("d-twin", fleet.HostConflict), said("a-silent", fleet.HostUnknown), said("b-silent", fleet.HostUnknown),
 		said("c-blind", fleet.HostDegraded), said("e-stale", fleet.HostDegraded),

@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/agentapi"
 	"quantix/internal/control/assign"
-	"quantix/internal/control/inbox"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
-	"quantix/internal/pair"
 	"quantix/internal/policy"
+	"quantix/internal/relay"
 )
 
 // How many uploads may be open at once.
@@ -45,8 +45,8 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	if !known {
 		checks.Add("checksum", "Give the 64 digits of a SHA-256, or the 128 of a SHA-512.")
 	}
-	if in.File = strings.ToValidUTF8(strings.ReplaceAll(in.File, "\x00", ""), ""); len(in.File) > fleet.MostFile {
-		checks.Add("file", "Say what tells the file from others in %d characters at most.", fleet.MostFile)
+	if in.File = strings.ToValidUTF8(strings.ReplaceAll(in.File, "\x00", ""), ""); len(in.File) > fleet.MaxFile {
+		checks.Add("file", "Say what tells the file from others in %d characters at most.", fleet.MaxFile)
 	}
 	if err := checks.Err(); err != nil {
 		return fleet.Upload{}, err
@@ -68,7 +68,7 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 		host = j.host.ID
 		return j, err
 	}, func(q *db.Queries, task fleet.TaskID) error {
-		if err := q.HoldTransfers(ctx, db.HoldTransfersParams{UserID: string(a.UserID), HostID: string(host)}); err != nil {
+		if err := q.LockTransfers(ctx, db.LockTransfersParams{UserID: string(a.UserID), HostID: string(host)}); err != nil {
 			return err
 		}
 		n, err := q.AddUpload(ctx, db.AddUploadParams{
@@ -140,16 +140,16 @@ func (c *Control) ListUploads(ctx context.Context, a fleet.Actor, pool fleet.Poo
 }
 
 // ContinueUpload asks the upload's host to come to this very portal for what the person sends, and lets the person's end in.
-func (c *Control) ContinueUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) (pair.End, error) {
+func (c *Control) ContinueUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) (relay.End, error) {
 	u, err := c.GetUpload(ctx, a, id)
 	if err != nil {
-		return pair.End{}, err
+		return relay.End{}, err
 	}
 	if a.Session == "" {
-		return pair.End{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
+		return relay.End{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
 	if err := u.Over(); err != nil {
-		return pair.End{}, err
+		return relay.End{}, err
 	}
 	at := fleet.NewID[fleet.PairID]()
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
@@ -166,9 +166,9 @@ func (c *Control) ContinueUpload(ctx context.Context, a fleet.Actor, id fleet.Up
 		})
 	})
 	if err != nil {
-		return pair.End{}, err
+		return relay.End{}, err
 	}
-	return inbox.UploadPair(at, a.UserID, a.Session, u.HostID).Admit(pair.PartyOf(a))
+	return agentapi.UploadPair(at, a.UserID, a.Session, u.HostID).Admit(relay.PartyOf(a))
 }
 
 // KeepUpload notes that somebody continues it still.
@@ -180,7 +180,7 @@ func (c *Control) KeepUpload(ctx context.Context, a fleet.Actor, id fleet.Upload
 	case u.State.Ended():
 		return fleet.Errorf(fleet.NotFound, "This upload has ended.")
 	}
-	return store.Err(c.store.HeardUpload(ctx, u.ID))
+	return store.Err(c.store.TouchUpload(ctx, u.ID))
 }
 
 // CancelUpload takes one of the person's own back, with all that came of it.

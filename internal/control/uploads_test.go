@@ -38,7 +38,7 @@ func TestUploadsAreOrdered(t *testing.T) {
 		"letters, digits": {Name: "../a", SizeBytes: 1},
 		"disks of VMs":    {Name: "web-0123456789ab-1.qcow2", SizeBytes: 1},
 		"not whole yet":   {Name: "a.partial", SizeBytes: 1},
-		"characters":      {Name: "a.raw", SizeBytes: 1, File: strings.Repeat("x", fleet.MostFile+1)},
+		"characters":      {Name: "a.raw", SizeBytes: 1, File: strings.Repeat("x", fleet.MaxFile+1)},
 	} {
 		s.refused(says, fleet.Invalid, says, order(bad))
 	}

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"quantix/internal/control/browse"
-	"quantix/internal/control/people"
+	"quantix/internal/control/identity"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
@@ -19,7 +19,7 @@ func wantField(t *testing.T, err error, field string) {
 
 func TestAdminMakesAUserWhoCanSignIn(t *testing.T) {
 	h := newHouse(t)
-	user, password, err := h.CreateUser(t.Context(), chief, people.UserInput{Name: "ann", Role: fleet.RoleOperator})
+	user, password, err := h.CreateUser(t.Context(), chief, identity.UserInput{Name: "ann", Role: fleet.RoleOperator})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestAdminMakesAUserWhoCanSignIn(t *testing.T) {
 	if user, err := h.SignIn(t.Context(), anonymous, "ann", password); err != nil || !user.MustChange || user.Role != fleet.RoleOperator {
 		t.Errorf("%+v, %v", user, err)
 	}
-	users, err := browse.Every(t.Context(), chief, fleet.Query{}, h.ListUsers)
+	users, err := query.Every(t.Context(), chief, fleet.Query{}, h.ListUsers)
 	if err != nil || len(users) != 2 || users[0].ID != user.ID || users[1].Name != "chief" {
 		t.Errorf("%+v, %v", users, err)
 	}
@@ -41,13 +41,13 @@ func TestAdminMakesAUserWhoCanSignIn(t *testing.T) {
 
 func TestUserInputIsChecked(t *testing.T) {
 	h := newHouse(t)
-	_, _, err := h.CreateUser(t.Context(), chief, people.UserInput{Name: "Ann"})
+	_, _, err := h.CreateUser(t.Context(), chief, identity.UserInput{Name: "Ann"})
 	wantField(t, err, "name")
-	_, _, err = h.CreateUser(t.Context(), chief, people.UserInput{Name: "ann", Role: fleet.RoleMember})
+	_, _, err = h.CreateUser(t.Context(), chief, identity.UserInput{Name: "ann", Role: fleet.RoleMember})
 	wantField(t, err, "role")
-	_, _, err = h.CreateUser(t.Context(), chief, people.UserInput{Name: "chief"})
+	_, _, err = h.CreateUser(t.Context(), chief, identity.UserInput{Name: "chief"})
 	wantCode(t, err, fleet.Conflict)
-	_, err = h.UpdateUser(t.Context(), chief, "nobody", people.UserInput{Name: "ann"})
+	_, err = h.UpdateUser(t.Context(), chief, "nobody", identity.UserInput{Name: "ann"})
 	wantCode(t, err, fleet.NotFound)
 	wantCode(t, h.DeleteUser(t.Context(), chief, "nobody"), fleet.NotFound)
 }
@@ -55,7 +55,7 @@ func TestUserInputIsChecked(t *testing.T) {
 func TestSessionsEndWithTheRoleAndTheUser(t *testing.T) {
 	h := newHouse(t)
 	h.addUser("ann", fleet.RoleViewer)
-	update := func(in people.UserInput) {
+	update := func(in identity.UserInput) {
 		t.Helper()
 		if _, err := h.UpdateUser(t.Context(), chief, "ann", in); err != nil {
 			t.Fatal(err)
@@ -63,20 +63,20 @@ func TestSessionsEndWithTheRoleAndTheUser(t *testing.T) {
 		h.audited("user.update")
 	}
 	began := h.session("ann")
-	update(people.UserInput{Name: "anna", Role: fleet.RoleViewer})
+	update(identity.UserInput{Name: "anna", Role: fleet.RoleViewer})
 	if !h.lives("ann", began) {
 		t.Error("another name ended the session")
 	}
-	update(people.UserInput{Name: "anna", Role: fleet.RoleOperator})
+	update(identity.UserInput{Name: "anna", Role: fleet.RoleOperator})
 	if h.lives("ann", began) {
 		t.Error("the session outlived the role")
 	}
 	began = h.session("anna")
-	update(people.UserInput{Name: "anna", Role: fleet.RoleOperator, Disabled: true})
+	update(identity.UserInput{Name: "anna", Role: fleet.RoleOperator, Disabled: true})
 	if h.lives("ann", began) {
 		t.Error("the session of a disabled user lives")
 	}
-	update(people.UserInput{Name: "anna", Role: fleet.RoleOperator})
+	update(identity.UserInput{Name: "anna", Role: fleet.RoleOperator})
 	if h.lives("ann", began) {
 		t.Error("the session came back")
 	}
@@ -92,8 +92,8 @@ func TestSessionsEndWithTheRoleAndTheUser(t *testing.T) {
 
 func TestTheLastAdminStays(t *testing.T) {
 	h := newHouse(t)
-	viewer := people.UserInput{Name: "chief", Role: fleet.RoleViewer}
-	disabled := people.UserInput{Name: "chief", Role: fleet.RoleAdmin, Disabled: true}
+	viewer := identity.UserInput{Name: "chief", Role: fleet.RoleViewer}
+	disabled := identity.UserInput{Name: "chief", Role: fleet.RoleAdmin, Disabled: true}
 	refused := func(what string, err error) {
 		t.Helper()
 		if fleet.CodeOf(err) != fleet.Conflict {
@@ -125,7 +125,7 @@ func TestTwoAdminsCannotTakeEachOtherAway(t *testing.T) {
 			if i == 0 {
 				return h.DeleteUser(t.Context(), pair[i], other)
 			}
-			_, err := h.UpdateUser(t.Context(), pair[i], other, people.UserInput{Name: string(other), Role: fleet.RoleViewer})
+			_, err := h.UpdateUser(t.Context(), pair[i], other, identity.UserInput{Name: string(other), Role: fleet.RoleViewer})
 			return err
 		}))
 		if got[""] != 1 || h.count("users WHERE role = 'admin' AND NOT disabled") != 1 {
@@ -140,19 +140,19 @@ func TestIdentityIsRefusedWithoutTheRight(t *testing.T) {
 	for name, call := range map[string]func(a fleet.Actor) error{
 		"ListUsers":  func(a fleet.Actor) error { _, err := h.ListUsers(t.Context(), a, fleet.Query{}); return err },
 		"GetUser":    func(a fleet.Actor) error { _, err := h.GetUser(t.Context(), a, "chief"); return err },
-		"CreateUser": func(a fleet.Actor) error { _, _, err := h.CreateUser(t.Context(), a, people.UserInput{}); return err },
+		"CreateUser": func(a fleet.Actor) error { _, _, err := h.CreateUser(t.Context(), a, identity.UserInput{}); return err },
 		"UpdateUser": func(a fleet.Actor) error {
-			_, err := h.UpdateUser(t.Context(), a, "chief", people.UserInput{})
+			_, err := h.UpdateUser(t.Context(), a, "chief", identity.UserInput{})
 			return err
 		},
 		"DeleteUser":  func(a fleet.Actor) error { return h.DeleteUser(t.Context(), a, "chief") },
 		"SetPassword": func(a fleet.Actor) error { return h.SetPassword(t.Context(), a, "chief", "") },
 		"CreateProject": func(a fleet.Actor) error {
-			_, err := h.CreateProject(t.Context(), a, people.ProjectInput{})
+			_, err := h.CreateProject(t.Context(), a, identity.ProjectInput{})
 			return err
 		},
 		"UpdateProject": func(a fleet.Actor) error {
-			_, err := h.UpdateProject(t.Context(), a, "p", people.ProjectInput{})
+			_, err := h.UpdateProject(t.Context(), a, "p", identity.ProjectInput{})
 			return err
 		},
 		"DeleteProject":   func(a fleet.Actor) error { return h.DeleteProject(t.Context(), a, "p") },

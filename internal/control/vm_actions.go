@@ -24,7 +24,7 @@ var powerWords = func() string {
 
 // vmChanges is all work that changes a VM, but its deletion, and what a host undoes.
 var vmChanges = fleet.KindsWhere(func(k fleet.Kind) bool {
-	return k.Noun == fleet.NounVM && !k.Aside && !k.Stoppable && k.Name != fleet.VMDelete
+	return k.Type == fleet.TypeVM && !k.Aside && !k.Stoppable && k.Name != fleet.VMDelete
 })
 
 // guestWaits is all work that waits for a guest.
@@ -77,7 +77,7 @@ func actVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act
 			return "", err
 		}
 	}
-	if err := overtake(ctx, q, vm, act.Job(), act.Word()); err != nil {
+	if err := overtake(ctx, q, vm, act.Job(), act.Label()); err != nil {
 		return "", err
 	}
 	var args fleet.JobArgs
@@ -97,7 +97,7 @@ func actVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act
 
 func allowed(vm fleet.VMView, act fleet.Action) error {
 	if ok, why := vm.Allows(act); !ok {
-		return fleet.Errorf(fleet.Conflict, "%s is not possible: %s", act.Word(), why)
+		return fleet.Errorf(fleet.Conflict, "%s is not possible: %s", act.Label(), why)
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	made, err := q.HasMadeDisks(ctx, vm.ID) // also of one that was never defined: its disks came as copies of another's
+	made, err := q.HasCreatedDisks(ctx, vm.ID) // also of one that was never defined: its disks came as copies of another's
 	if err != nil {
 		return fleet.Task{}, err
 	}

@@ -71,11 +71,11 @@ func volumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, 
 		c.Add(at+".volume", "%s is another disk of this VM already.", d.Volume)
 		return nil
 	}
-	text, err := q.VolumeHeld(ctx, db.VolumeHeldParams{PoolID: string(d.PoolID), Volume: d.Volume})
+	text, err := q.VolumeInUse(ctx, db.VolumeInUseParams{PoolID: string(d.PoolID), Volume: d.Volume})
 	if err != nil {
 		return err
 	}
-	var held fleet.VolumeHeld
+	var held fleet.VolumeInUse
 	if err := json.Unmarshal(text, &held); err != nil {
 		return fmt.Errorf("read who has the volume %s: %w", d.Volume, err)
 	}
@@ -89,7 +89,7 @@ func volumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, 
 }
 
 // volumeSharable refuses a volume that some VM has for itself, or that is read as it is.
-func volumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, d fleet.Disk, held fleet.VolumeHeld) error {
+func volumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, d fleet.Disk, held fleet.VolumeInUse) error {
 	switch {
 	case held.Published:
 		c.Add(at+".volume", "%s is published: the library of images has it. Copy it, and share the copy.", d.Volume)

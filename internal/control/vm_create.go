@@ -307,11 +307,11 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 		if err := checks.Err(); err != nil {
 			return placement.Host{}, err
 		}
-		return hosts[0], promise(ctx, q, a, in.Spec, hosts[0], fleet.VMSpec{})
+		return hosts[0], allocation(ctx, q, a, in.Spec, hosts[0], fleet.VMSpec{})
 	}
 	choice := placement.Place(in.Spec, hosts)
 	if choice.Host != nil {
-		return *choice.Host, promise(ctx, q, a, in.Spec, *choice.Host, fleet.VMSpec{})
+		return *choice.Host, allocation(ctx, q, a, in.Spec, *choice.Host, fleet.VMSpec{})
 	}
 	why := choice.WhyPlain
 	if policy.May(a, policy.InfraSee, "") {

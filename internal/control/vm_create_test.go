@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
@@ -151,7 +151,7 @@ func TestOtherPeoplesDisksAreNoImages(t *testing.T) {
 		in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: volume}}}
 		s.refused("clone "+volume, fleet.Invalid, "no volume", func() error { _, err := s.CreateVM(t.Context(), s.member, in); return err })
 	}
-	names := func(volumes []browse.VolumeOn, err error) string {
+	names := func(volumes []query.VolumeOn, err error) string {
 		if err != nil {
 			t.Fatal(err)
 		}

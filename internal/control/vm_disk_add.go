@@ -135,7 +135,7 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 		return first, err
 	}
 	for _, d := range n.spec.Disks {
-		taken, err := q.VolumeTaken(ctx, db.VolumeTakenParams{PoolID: string(d.PoolID), Volume: d.Volume})
+		taken, err := q.VolumeNameReserved(ctx, db.VolumeNameReservedParams{PoolID: string(d.PoolID), Volume: d.Volume})
 		if err != nil {
 			return first, err
 		}

@@ -138,7 +138,7 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 	if err := checks.Err(); err != nil {
 		return err
 	}
-	taken, err := q.VolumeTaken(ctx, db.VolumeTakenParams{PoolID: string(d.PoolID), Volume: d.Volume})
+	taken, err := q.VolumeNameReserved(ctx, db.VolumeNameReservedParams{PoolID: string(d.PoolID), Volume: d.Volume})
 	if err != nil {
 		return err
 	}

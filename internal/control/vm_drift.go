@@ -15,10 +15,10 @@ import (
 	"quantix/internal/policy"
 )
 
-// TakeOver makes what somebody changed on the host the intent: the named fields, each with the actual value as it was shown to
+// AcceptDrift makes what somebody changed on the host the intent: the named fields, each with the actual value as it was shown to
 // the actor. It is checked as an edit of the actor's, for a host's word grants nobody anything: a Conflict where the host says
 // something else by now.
-func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, seen map[string]string) (vm fleet.VMView, job fleet.TaskID, err error) {
+func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID, seen map[string]string) (vm fleet.VMView, job fleet.TaskID, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return vm, "", err
 	}
@@ -35,7 +35,7 @@ func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, se
 		if err != nil {
 			return err
 		}
-		if ok, why := old.Allows(fleet.ActTakeOver); !ok {
+		if ok, why := old.Allows(fleet.ActAcceptDrift); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
 		vm = old
@@ -130,8 +130,8 @@ func sameDisk(a, b fleet.Disk) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// PutBack asks the host to undo what somebody changed there beside Quantix: the VM becomes what was last applied and asked for.
-func (c *Control) PutBack(ctx context.Context, a fleet.Actor, id fleet.VMID) (job fleet.Task, err error) {
+// Reapply asks the host to undo what somebody changed there beside Quantix: the VM becomes what was last applied and asked for.
+func (c *Control) Reapply(ctx context.Context, a fleet.Actor, id fleet.VMID) (job fleet.Task, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return job, err
 	}
@@ -143,10 +143,10 @@ func (c *Control) PutBack(ctx context.Context, a fleet.Actor, id fleet.VMID) (jo
 		if err != nil {
 			return err
 		}
-		if ok, why := vm.Allows(fleet.ActPutBack); !ok {
+		if ok, why := vm.Allows(fleet.ActReapply); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
-		if job, err = queueVM(ctx, q, a, vm, fleet.VMPutBack, fleet.JobArgs{}); err != nil {
+		if job, err = queueVM(ctx, q, a, vm, fleet.VMReapply, fleet.JobArgs{}); err != nil {
 			return err
 		}
 		fields := make([]string, len(vm.Status.Drift))

@@ -83,7 +83,7 @@ func TestWhatWasChangedOnTheHostIsTakenOver(t *testing.T) {
 		fleet.Drift{Field: "name", Applied: "web", Actual: "shop", Take: raw(`"shop"`)},
 		fleet.Drift{Field: "watchdog", Applied: "none", Actual: "/dev/watchdog of h1"})
 	take := func(a fleet.Actor, seen map[string]string) error {
-		_, _, err := s.TakeOver(t.Context(), a, v.ID, seen)
+		_, _, err := s.AcceptDrift(t.Context(), a, v.ID, seen)
 		return err
 	}
 	s.refused("a viewer", fleet.Forbidden, "", func() error { return take(s.viewer, map[string]string{"cpus": "3"}) })
@@ -95,7 +95,7 @@ func TestWhatWasChangedOnTheHostIsTakenOver(t *testing.T) {
 	if shown, err := s.GetVM(t.Context(), s.member, v.ID); err != nil || shown.Status.Drift[3].Actual != "something else" {
 		t.Errorf("a member reads %+v, %v", shown.Status.Drift, err)
 	}
-	now, task, err := s.TakeOver(t.Context(), s.member, v.ID, map[string]string{"cpus": "3", "name": "shop"})
+	now, task, err := s.AcceptDrift(t.Context(), s.member, v.ID, map[string]string{"cpus": "3", "name": "shop"})
 	if err != nil || task == "" || now.Name != "shop" || now.Spec.CPUs != 3 || now.Spec.MemoryMiB != v.Spec.MemoryMiB || now.Generation != v.Generation+1 {
 		t.Fatalf("%+v %q %v", now, task, err)
 	}
@@ -124,7 +124,7 @@ func TestAHostsWordGrantsNothing(t *testing.T) {
 		drift.Actual = "now"
 		v := s.drifted("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
 		s.refused(says, fleet.Invalid, says, func() error {
-			_, _, err := s.TakeOver(t.Context(), chief, v.ID, map[string]string{drift.Field: "now"})
+			_, _, err := s.AcceptDrift(t.Context(), chief, v.ID, map[string]string{drift.Field: "now"})
 			return err
 		})
 	}
@@ -137,7 +137,7 @@ func TestAHostsWordGrantsNothing(t *testing.T) {
 		drift.Actual = "now"
 		v := s.drifted("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
 		s.refused(says, fleet.Conflict, says, func() error {
-			_, _, err := s.TakeOver(t.Context(), chief, v.ID, map[string]string{drift.Field: "now"})
+			_, _, err := s.AcceptDrift(t.Context(), chief, v.ID, map[string]string{drift.Field: "now"})
 			return err
 		})
 	}
@@ -154,7 +154,7 @@ func TestAHostsWordMakesNoOtherDisks(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.exec(`UPDATE vms SET status = status || jsonb_build_object('drift', jsonb_build_array(jsonb_build_object('field', 'disks', 'applied', '-', 'actual', 'now', 'take', $2::jsonb))) WHERE id = $1`, v.ID, string(disks))
-		_, _, err = s.TakeOver(t.Context(), chief, v.ID, map[string]string{"disks": "now"})
+		_, _, err = s.AcceptDrift(t.Context(), chief, v.ID, map[string]string{"disks": "now"})
 		return err
 	}
 	for name, change := range map[string]func([]fleet.Disk) []fleet.Disk{
@@ -186,7 +186,7 @@ func TestATenantTakesOverOnlyWhatIsOpenToIt(t *testing.T) {
 			s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:09")+` WHERE id = $1`, v.ID)
 		}
 		s.refused(says, fleet.Invalid, says, func() error {
-			_, _, err := s.TakeOver(t.Context(), s.member, v.ID, map[string]string{"nics": "now"})
+			_, _, err := s.AcceptDrift(t.Context(), s.member, v.ID, map[string]string{"nics": "now"})
 			return err
 		})
 	}
@@ -195,7 +195,7 @@ func TestATenantTakesOverOnlyWhatIsOpenToIt(t *testing.T) {
 func TestWhatWasChangedOnTheHostIsPutBack(t *testing.T) {
 	s := newSite(t)
 	same := s.vm("same", fleet.Stopped)
-	put := func(a fleet.Actor, id fleet.VMID) error { _, err := s.PutBack(t.Context(), a, id); return err }
+	put := func(a fleet.Actor, id fleet.VMID) error { _, err := s.Reapply(t.Context(), a, id); return err }
 	s.refused("nothing was changed", fleet.Conflict, "Nothing of the VM", func() error { return put(chief, same.ID) })
 	v := s.drifted("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3"})
 	s.refused("a viewer", fleet.Forbidden, "", func() error { return put(s.viewer, v.ID) })

@@ -273,7 +273,7 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 		return err
 	}
 	hosts[0].Overcommit = overcommit
-	return promise(ctx, q, a, asked, hosts[0], old.Spec)
+	return allocation(ctx, q, a, asked, hosts[0], old.Spec)
 }
 
 // checkReserved refuses parts that only who runs the hosts may choose, where they are new.
@@ -284,10 +284,10 @@ func checkReserved(a fleet.Actor, was, want fleet.VMSpec) error {
 		case f.Reserved == "" || policy.May(a, policy.InfraChange, ""):
 		case f.Holds != nil:
 			for _, at := range f.Holds(was, want) {
-				checks.Add("spec."+at, "Only those who may change infrastructure choose this of %s: %s.", f.Noun, f.Reserved)
+				checks.Add("spec."+at, "Only those who may change infrastructure choose this of %s: %s.", f.Type, f.Reserved)
 			}
 		case !f.Default(want) && !f.Same(was, want):
-			checks.Add("spec."+f.Name, "Only those who may change infrastructure choose %s: %s.", f.Noun, f.Reserved)
+			checks.Add("spec."+f.Name, "Only those who may change infrastructure choose %s: %s.", f.Type, f.Reserved)
 		}
 	}
 	return checks.Err()

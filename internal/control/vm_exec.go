@@ -26,7 +26,7 @@ func (c *Control) keepRun(ctx context.Context, q *db.Queries, task fleet.TaskID,
 	if err := q.AddGuestRun(ctx, db.AddGuestRunParams{TaskID: task, VMID: vm, Result: run}); err != nil {
 		return err
 	}
-	return q.DropGuestRuns(ctx, db.DropGuestRunsParams{VMID: vm, Keep: fleet.MostGuestRuns})
+	return q.DropGuestRuns(ctx, db.DropGuestRunsParams{VMID: vm, Keep: fleet.MaxGuestRuns})
 }
 
 // GuestRun is a program that the task had run in a guest, and how it ended. What it wrote is for those who may have it run.
@@ -50,7 +50,7 @@ func (c *Control) GuestRun(ctx context.Context, a fleet.Actor, id fleet.TaskID) 
 	}
 	run, err := c.store.GuestRun(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return none, fleet.Errorf(fleet.NotFound, "What this program wrote is kept no more: of each VM the newest %d are.", fleet.MostGuestRuns)
+		return none, fleet.Errorf(fleet.NotFound, "What this program wrote is kept no more: of each VM the newest %d are.", fleet.MaxGuestRuns)
 	}
 	return run, store.Err(err)
 }

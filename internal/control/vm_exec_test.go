@@ -137,7 +137,7 @@ func TestAProgramsArgumentsAreItsHostsAlone(t *testing.T) {
 	}
 
 	// Of each VM the newest are kept; taken back while it waits, nothing of it is left to the host.
-	for range fleet.MostGuestRuns {
+	for range fleet.MaxGuestRuns {
 		next, err := s.ActGuest(ctx, s.member, v.ID, order)
 		if err != nil {
 			t.Fatal(err)
@@ -147,7 +147,7 @@ func TestAProgramsArgumentsAreItsHostsAlone(t *testing.T) {
 		}
 	}
 	s.refused("one that is too old", fleet.NotFound, "kept no more", func() error { _, err := s.GuestRun(ctx, chief, task.ID); return err })
-	if n, k := s.count("guest_runs"), s.count("guest_secrets"); n != fleet.MostGuestRuns || k != 0 {
+	if n, k := s.count("guest_runs"), s.count("guest_secrets"); n != fleet.MaxGuestRuns || k != 0 {
 		t.Errorf("%d runs and %d secrets are kept", n, k)
 	}
 	if other, err := s.ActGuest(ctx, s.member, v.ID, control.GuestOrder{Action: fleet.ActTrim}); err == nil {

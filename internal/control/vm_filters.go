@@ -167,7 +167,7 @@ const followedAtOnce = 200
 // one that cannot be edited now is looked at again later.
 func (c *Control) FollowPortGroups(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "port groups' defaults", func(q *db.Queries) error {
-		ids, err := q.CardsOffDefault(ctx, followedAtOnce)
+		ids, err := q.NICsOffDefault(ctx, followedAtOnce)
 		if err != nil {
 			return err
 		}

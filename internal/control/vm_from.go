@@ -7,7 +7,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -30,7 +30,7 @@ type planned struct {
 	vm     *fleet.VMView    // whose disks are copied; nil: nobody's
 	moment fleet.SnapshotID // in which they are copied; empty: as they are now
 	disks  []fleet.Disk     // those that are copied
-	file   *browse.VolumeOn // the appliance whose disks are converted; nil: none
+	file   *query.VolumeOn  // the appliance whose disks are converted; nil: none
 	id     fleet.VMID       // of the new VM
 	words  string           // for the audit: " from template web, version 2"
 }
@@ -301,7 +301,7 @@ func (c *Control) CloneName(ctx context.Context, a fleet.Actor, id fleet.VMID) (
 		return "", err
 	}
 	names := fleet.CloneNames(vm.Name)
-	taken, err := c.store.NamesTaken(ctx, db.NamesTakenParams{ProjectID: string(vm.ProjectID), Names: names})
+	taken, err := c.store.NamesInUse(ctx, db.NamesInUseParams{ProjectID: string(vm.ProjectID), Names: names})
 	if err != nil {
 		return "", store.Err(err)
 	}

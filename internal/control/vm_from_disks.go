@@ -52,7 +52,7 @@ func (p planned) queue(ctx context.Context, q *db.Queries, a fleet.Actor, vm fle
 	if len(orders) == 0 {
 		return nil
 	}
-	made := db.AddMadeDisksParams{VMID: vm.ID}
+	made := db.AddCreatedDisksParams{VMID: vm.ID}
 	var ids []string
 	for i, d := range vm.Spec.Disks {
 		order, ok := orders[i]
@@ -69,7 +69,7 @@ func (p planned) queue(ctx context.Context, q *db.Queries, a fleet.Actor, vm fle
 		ids = append(ids, string(id))
 		made.Pools, made.Volumes = append(made.Pools, string(d.PoolID)), append(made.Volumes, d.Volume)
 	}
-	if err := q.AddMadeDisks(ctx, made); err != nil {
+	if err := q.AddCreatedDisks(ctx, made); err != nil {
 		return err
 	}
 	if err := shot.await(ctx, q, task); err != nil {

@@ -74,7 +74,7 @@ func (in GuestOrder) detail(o *fleet.GuestOrder) string {
 // host that works on the task, and nowhere else.
 func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in GuestOrder) (task fleet.Task, err error) {
 	right := policy.VMUse
-	if in.Action.Job().Is().Right == fleet.MayChangeVMs {
+	if in.Action.Job().Is().Permission == fleet.MayChangeVMs {
 		right = policy.VMChange
 	}
 	if err := policy.Check(a, right, ""); err != nil {

@@ -75,7 +75,7 @@ func TestOrdersToGuestsAreChecked(t *testing.T) {
 	s.refused("one who only sees it", fleet.Forbidden, "", s.ask(s.viewer, v.ID, trim))
 	s.refused("a guest that is not frozen", fleet.Conflict, "not frozen", s.ask(chief, v.ID, control.GuestOrder{Action: fleet.ActThaw}))
 	for says, g := range map[string]fleet.GuestStatus{
-		"does not answer": {Agent: fleet.AgentSilent}, "no channel": {Agent: fleet.AgentNone}, "Thaw them first": {Agent: fleet.AgentAnswers, Frozen: true},
+		"does not answer": {Agent: fleet.AgentNotResponding}, "no channel": {Agent: fleet.AgentNone}, "Thaw them first": {Agent: fleet.AgentAnswers, Frozen: true},
 	} {
 		s.guestIs(v.ID, g)
 		s.refused(says, fleet.Conflict, says, s.ask(chief, v.ID, trim))
@@ -217,7 +217,7 @@ func TestWhatAGuestSaysIsTold(t *testing.T) {
 	if err := says(h1, many); err != nil || len(told().FileSystems) != fleet.MaxGuestFileSystems {
 		t.Errorf("of 1000 file systems %d are told, %v", len(told().FileSystems), err)
 	}
-	for name, in := range map[string][]fleet.GuestReading{"of nothing": {{}}, "of too many": make([]fleet.GuestReading, wire.MostGuests+1)} {
+	for name, in := range map[string][]fleet.GuestReading{"of nothing": {{}}, "of too many": make([]fleet.GuestReading, wire.MaxGuests+1)} {
 		if err := says(h1, in...); fleet.CodeOf(err) != fleet.Invalid {
 			t.Errorf("readings %s: %v", name, err)
 		}

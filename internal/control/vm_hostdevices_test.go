@@ -45,7 +45,7 @@ func TestNodesOfCellsAreForThoseWhoRunTheHosts(t *testing.T) {
 	half := vm.Spec.MemoryMiB / 2
 	cells := func(nodes string, memory int) func(*fleet.VMSpec) {
 		return func(v *fleet.VMSpec) {
-			v.CPUs, v.MemoryMiB, v.NUMA = 2, half+memory, []fleet.VMCell{{CPUs: "0", MemoryMiB: half, Nodes: nodes}, {CPUs: "1", MemoryMiB: memory}}
+			v.CPUs, v.MemoryMiB, v.NUMA = 2, half+memory, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: half, Nodes: nodes}, {CPUs: "1", MemoryMiB: memory}}
 		}
 	}
 	edit := func(a fleet.Actor, change func(*fleet.VMSpec)) error {

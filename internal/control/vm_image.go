@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"quantix/db"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 	"quantix/internal/policy"
@@ -17,7 +17,7 @@ type imagePlan struct {
 	disk    int
 	image   fleet.ImageView
 	version fleet.ImageVersion
-	copies  browse.Copies
+	copies  query.Copies
 	shared  bool       // the disk's pool is
 	step    *copyImage // of a shared pool without a copy: what brings one there; nil: nothing does
 	pools   []fleet.PoolID
@@ -30,7 +30,7 @@ type origin struct {
 	wait bool         // a host is at it
 	step *copyImage   // what has to be done first
 
-	verify *browse.CopyOn // nobody has told its checksum, as it is now: it is read first
+	verify *query.CopyOn // nobody has told its checksum, as it is now: it is read first
 }
 
 // planImages finds what the disks that name images of the library may be made from. Who does not run hosts takes what is published to the project.
@@ -78,7 +78,7 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 	if p.copies, err = c.CopiesOf(ctx, fleet.SystemActor, p.image); err != nil {
 		return p, err
 	}
-	p.copies = slices.DeleteFunc(p.copies, func(o browse.CopyOn) bool { return o.VersionID != p.version.ID })
+	p.copies = slices.DeleteFunc(p.copies, func(o query.CopyOn) bool { return o.VersionID != p.version.ID })
 	for _, o := range p.copies {
 		p.pools = append(p.pools, o.PoolID)
 	}
@@ -96,12 +96,12 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 
 // on is what the disk is made from on the host; nil: nothing there.
 func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
-	here := func(c browse.CopyOn) bool {
+	here := func(c query.CopyOn) bool {
 		pool := h.Pools[c.PoolID]
 		return pool.Assigned && pool.State == fleet.PoolActive && (c.HostID == "" || c.HostID == h.ID)
 	}
-	better := func(c, than *browse.CopyOn) bool { return than == nil || than.State != fleet.CopyReady }
-	var best, any, late *browse.CopyOn
+	better := func(c, than *query.CopyOn) bool { return than == nil || than.State != fleet.CopyReady }
+	var best, any, late *query.CopyOn
 	for i := range p.copies {
 		c := &p.copies[i]
 		switch {
@@ -125,7 +125,7 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 	case p.step != nil:
 		return &origin{step: p.step, wait: true}
 	case any != nil && !p.shared: // what stands on it must be beside it
-		return &origin{wait: true, step: &copyImage{version: p.version, source: *any, host: browse.HostRef{ID: h.ID, Name: h.Name}}}
+		return &origin{wait: true, step: &copyImage{version: p.version, source: *any, host: query.HostRef{ID: h.ID, Name: h.Name}}}
 	case !p.shared:
 		return p.sent(h)
 	}
@@ -140,7 +140,7 @@ func (p imagePlan) sent(h placement.Host) *origin {
 			continue
 		}
 		if from := senderOf(c, h.ID); from != nil {
-			best = &copyImage{version: p.version, source: c, host: browse.HostRef{ID: h.ID, Name: h.Name}, from: *from}
+			best = &copyImage{version: p.version, source: c, host: query.HostRef{ID: h.ID, Name: h.Name}, from: *from}
 		}
 	}
 	if best == nil {
@@ -150,7 +150,7 @@ func (p imagePlan) sent(h placement.Host) *origin {
 }
 
 // fromCopy is a copy that there is. One that nobody has verified is read first.
-func fromCopy(c *browse.CopyOn) *origin {
+func fromCopy(c *query.CopyOn) *origin {
 	if c.State == fleet.CopyReady {
 		return &origin{ref: c.Ref(), on: c.HostID}
 	}
@@ -181,7 +181,7 @@ func poolsOf(plans []imagePlan) (out []fleet.PoolID) {
 	return out
 }
 
-// holdImages keeps the images until the transaction ends, and refuses those that were withdrawn meanwhile.
+// lockImages keeps the images until the transaction ends, and refuses those that were withdrawn meanwhile.
 func holdImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, plans []imagePlan) error {
 	if len(plans) == 0 {
 		return nil
@@ -190,12 +190,12 @@ func holdImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 	for _, p := range plans {
 		ids = append(ids, string(p.image.ID))
 	}
-	rows, err := q.HoldImages(ctx, db.HoldImagesParams{Ids: ids, ProjectID: string(project)})
+	rows, err := q.LockImages(ctx, db.LockImagesParams{Ids: ids, ProjectID: string(project)})
 	if err != nil {
 		return err
 	}
 	for _, p := range plans {
-		i := slices.IndexFunc(rows, func(r db.HoldImagesRow) bool { return r.ID == p.image.ID })
+		i := slices.IndexFunc(rows, func(r db.LockImagesRow) bool { return r.ID == p.image.ID })
 		if i < 0 || !rows[i].Open && !policy.May(a, policy.InfraChange, "") {
 			return fleet.Errorf(fleet.Conflict, "The image %s was withdrawn meanwhile. Reload and choose another.", p.image.Name)
 		}

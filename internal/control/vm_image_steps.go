@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"quantix/db"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 )
@@ -34,7 +34,7 @@ func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *f
 			return out, fleet.Errorf(fleet.Conflict, "%s has no copy of %s any more. Try again.", h.Name, p.image.Name)
 		}
 		if from.step != nil || from.verify != nil {
-			if err := q.HoldImageSteps(ctx); err != nil {
+			if err := q.LockImageSteps(ctx); err != nil {
 				return out, err
 			}
 		}
@@ -81,7 +81,7 @@ func (p imagePlan) nameIn(ctx context.Context, q *db.Queries, pool fleet.PoolID,
 		return "", false, err
 	}
 	for _, r := range rows {
-		known := slices.ContainsFunc(p.copies, func(c browse.CopyOn) bool { return c.PoolID == pool && c.HostID == on && c.Volume == r.Volume })
+		known := slices.ContainsFunc(p.copies, func(c query.CopyOn) bool { return c.PoolID == pool && c.HostID == on && c.Volume == r.Volume })
 		switch {
 		case r.Coming:
 			return r.Volume, true, nil
@@ -112,7 +112,7 @@ const (
 )
 
 // verifyJob is the order to read a copy: on the VM's host, or on another that has the file.
-func verifyJob(c browse.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volumeJob, error) {
+func verifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volumeJob, error) {
 	j := volumeJob{kind: fleet.VolumeHash, ref: c.Ref(), detail: "as a copy of an image"}
 	if c.On == nil || len(c.On.Hosts) == 0 {
 		return j, fleet.Errorf(fleet.Conflict, "No host that is heard has %s now, so it cannot be verified.", c.Volume)

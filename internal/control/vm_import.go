@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"quantix/db"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -19,7 +19,7 @@ type OfAppliance struct {
 }
 
 // GetAppliance is a file of which a VM can be made, as its host has read it.
-func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of OfAppliance) (browse.VolumeOn, error) {
+func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of OfAppliance) (query.VolumeOn, error) {
 	v, err := c.VolumeOn(ctx, a, Volume{PoolID: of.PoolID, HostID: of.HostID, Volume: of.Volume})
 	if err == nil && v.Appliance == nil {
 		err = fleet.Errorf(fleet.NotFound, "%s is no appliance: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI.", of.Volume)
@@ -31,7 +31,7 @@ func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of OfApplianc
 const mostAppliances = 500
 
 // ListAppliances lists the files of all pools of which a VM can be made, by pool and name.
-func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]browse.VolumeOn, error) {
+func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]browse.V
 	if err != nil {
 		return nil, fmt.Errorf("list appliances: %w", err)
 	}
-	out := []browse.VolumeOn{}
+	out := []query.VolumeOn{}
 	for _, pool := range pools {
 		all, err := c.PoolVolumes(ctx, a, fleet.PoolID(pool))
 		if fleet.CodeOf(err) == fleet.NotFound {
@@ -68,7 +68,7 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 		return fleet.Errorf(fleet.Conflict, "%s: %s", v.Name, why)
 	}
 	var checks fleet.Checks
-	switch i := slices.IndexFunc(v.Hosts, func(h browse.HostRef) bool { return h.ID == in.HostID }); {
+	switch i := slices.IndexFunc(v.Hosts, func(h query.HostRef) bool { return h.ID == in.HostID }); {
 	case in.HostID != "" && i < 0:
 		checks.Add("hostId", "Its disks are converted on a host that has the file. Choose one of those, and move the VM afterwards.")
 		return checks.Err()
@@ -132,7 +132,7 @@ func (p planned) conversions(vm fleet.VMView) map[int]fleet.VolumeOrder {
 
 // ConvertVolume asks for a qcow2 image of a volume in another product's format, in the same pool and on the same host. The volume itself stays.
 func (c *Control) ConvertVolume(ctx context.Context, a fleet.Actor, of Volume, to string, overcommit bool) (fleet.Task, error) {
-	return c.changeVolume(ctx, a, of, fleet.ActConvert, func(q *db.Queries, v browse.VolumeOn) (volumeJob, error) {
+	return c.changeVolume(ctx, a, of, fleet.ActConvert, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
 		if fleet.CheckNewVolume(&checks, "name", to); checks.Err() != nil {
 			return volumeJob{}, checks.Err()

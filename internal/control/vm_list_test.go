@@ -220,7 +220,7 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 			}
 		}
 		vm.Elsewhere = rapid.SampledFrom([][]fleet.Sighting{nil, nil, {{Power: fleet.Running, Proven: true}}, {{Power: fleet.Running, Proven: true, Alarm: true}}}).Draw(t, "elsewhere")
-		vm.Guard.Expiry = rapid.SampledFrom([]fleet.Expiry{"", "", fleet.ExpiresSoon, fleet.Expired}).Draw(t, "expiry")
+		vm.Protection.Expiry = rapid.SampledFrom([]fleet.Expiry{"", "", fleet.ExpiresSoon, fleet.Expired}).Draw(t, "expiry")
 		if rapid.Bool().Draw(t, "deleted") {
 			at := time.Now()
 			vm.DeletedAt = &at
@@ -237,7 +237,7 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 			seen = &at
 		}
 		s.exec(`UPDATE vms SET spec = $2, status = $3, generation = $4, observed_generation = $5, deleted_at = $6, ordered = $7, elsewhere = $8, expiry = $9 WHERE id = $1`,
-			vm.ID, vm.Spec, vm.Status, vm.Generation, vm.ObservedGeneration, vm.DeletedAt, vm.Ordered, vm.Elsewhere, vm.Guard.Expiry)
+			vm.ID, vm.Spec, vm.Status, vm.Generation, vm.ObservedGeneration, vm.DeletedAt, vm.Ordered, vm.Elsewhere, vm.Protection.Expiry)
 		s.exec(`UPDATE host_sessions SET seen_at = $1`, seen)
 		want := vm.Phase(seen, now)
 		var got fleet.Phase

@@ -45,7 +45,7 @@ func (c *Control) MoveDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		if err != nil {
 			return err
 		}
-		if task, err = queueVM(ctx, q, a, vm, fleet.VMMove, fleet.JobArgs{Move: &order}); err != nil {
+		if task, err = queueVM(ctx, q, a, vm, fleet.VMDiskMove, fleet.JobArgs{Move: &order}); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "vm.disk.move", fleet.SubjectVM(id), vm.Name, fmt.Sprintf("%s → pool %s", disk.Volume, to.Name))
@@ -82,10 +82,10 @@ func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVi
 		return fleet.MoveOrder{}, err
 	}
 	to := fleet.Volref{PoolID: in.PoolID, Volume: disk.Volume}
-	taken, err := q.VolumeTaken(ctx, db.VolumeTakenParams{PoolID: string(to.PoolID), Volume: to.Volume})
+	taken, err := q.VolumeNameReserved(ctx, db.VolumeNameReservedParams{PoolID: string(to.PoolID), Volume: to.Volume})
 	if taken {
 		to.Volume = NewDiskName(vm, vm.Spec.Disks[i])
-		taken, err = q.VolumeTaken(ctx, db.VolumeTakenParams{PoolID: string(to.PoolID), Volume: to.Volume})
+		taken, err = q.VolumeNameReserved(ctx, db.VolumeNameReservedParams{PoolID: string(to.PoolID), Volume: to.Volume})
 	}
 	if err == nil && taken {
 		err = fleet.Errorf(fleet.Conflict, "The pool has volumes of the names %s and %s already, or had. Rename or delete what is there.", disk.Volume, to.Volume)

@@ -74,7 +74,7 @@ func (m *mover) move(v fleet.VMView, disk fleet.Volref) fleet.Task {
 func (m *mover) moved(v fleet.VMView) wire.Work {
 	m.t.Helper()
 	for _, w := range m.claim() {
-		if w.Kind == fleet.VMMove && w.VM != nil && w.VM.ID == v.ID {
+		if w.Kind == fleet.VMDiskMove && w.VM != nil && w.VM.ID == v.ID {
 			return w
 		}
 	}
@@ -86,7 +86,7 @@ func TestADiskIsMovedOnce(t *testing.T) {
 	s := newMover(t)
 	v, disk := s.disked("web")
 	task := s.move(v, disk)
-	if task.Kind != fleet.VMMove || task.HostID != s.h1 || s.get(v.ID).Spec.Disks[0].Ref() != disk {
+	if task.Kind != fleet.VMDiskMove || task.HostID != s.h1 || s.get(v.ID).Spec.Disks[0].Ref() != disk {
 		t.Fatalf("%+v", task)
 	}
 	w := s.moved(v)

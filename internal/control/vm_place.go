@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"quantix/db"
-	"quantix/internal/control/inbox"
+	"quantix/internal/control/agentapi"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -24,13 +24,13 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 		if err != nil {
 			return err
 		}
-		if err := q.AskAnew(ctx, store.Texts([]fleet.HostID{was.HostID, host})); err != nil {
+		if err := q.RequestFullReports(ctx, store.Texts([]fleet.HostID{was.HostID, host})); err != nil {
 			return err
 		}
 		if vm, err = store.LockVM(ctx, q, a, id, policy.VMUse); err != nil {
 			return err
 		}
-		to := inbox.PlaceOf(vm, host)
+		to := agentapi.PlaceOf(vm, host)
 		switch {
 		case was.HostID != vm.HostID:
 			return fleet.Errorf(fleet.Conflict, "The VM has moved meanwhile. Reload and look again.")
@@ -57,12 +57,12 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 
 // moveByHand also settles what all others run, the host before among them: a person has said that it is not the VM.
 func moveByHand(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place) error {
-	if own := vm.Places()[0]; !own.Unheard && own.Power != fleet.Absent { // else, should it turn out to run there as well, that is news
-		if err := q.LeaveBehind(ctx, vm.ID); err != nil {
+	if own := vm.Places()[0]; !own.Offline && own.Power != fleet.Absent { // else, should it turn out to run there as well, that is news
+		if err := q.KeepAsDiscovered(ctx, vm.ID); err != nil {
 			return err
 		}
 	}
-	if err := inbox.MoveVM(ctx, q, vm, to); err != nil {
+	if err := agentapi.MoveVM(ctx, q, vm, to); err != nil {
 		return err
 	}
 	return q.SettleSightings(ctx, vm.ID)

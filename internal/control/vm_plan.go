@@ -132,7 +132,7 @@ func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.
 		}); err != nil {
 			return err
 		}
-		about := fleet.SubjectOf(fleet.NounProject, want.ProjectID)
+		about := fleet.SubjectOf(fleet.TypeProject, want.ProjectID)
 		if want.VMID != nil {
 			about = fleet.SubjectVM(fleet.VMID(*want.VMID))
 		}
@@ -168,7 +168,7 @@ func getPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID)
 	if err := policy.Check(a, policy.VMChange, p.ProjectID); err != nil {
 		return fleet.Plan{}, err
 	}
-	out := fleet.Plan{ID: p.ID, ProjectID: p.ProjectID, Name: p.VM.Name, Changes: p.Changes, State: fleet.PlanAsked, AskedAt: p.AskedAt}
+	out := fleet.Plan{ID: p.ID, ProjectID: p.ProjectID, Name: p.VM.Name, Changes: p.Changes, State: fleet.PlanRequested, RequestedAt: p.AskedAt}
 	if p.VMID != nil {
 		out.VMID = *p.VMID
 	}
@@ -178,13 +178,13 @@ func getPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID)
 	case p.Drawing != nil:
 		out.State = fleet.PlanDrawn
 	case row.Silent:
-		out.State = fleet.PlanSilent
+		out.State = fleet.PlanTimedOut
 	}
 	sees := store.SeesHosts(a)
 	if p.Drawing != nil {
-		d := p.Drawing.Told(sees)
+		d := p.Drawing.Visible(sees)
 		if !sees {
-			d.Error = store.Concealed(d.Error, row.HostName)
+			d.Error = store.Redacted(d.Error, row.HostName)
 		}
 		out.Drawing = &d
 	}

@@ -55,7 +55,7 @@ func TestAPlanTellsAndDoesNothing(t *testing.T) {
 	edit := edited(v, func(to *fleet.VMSpec) { to.CPUs = 3 })
 	edit.Labels = map[string]string{"env": "prod"}
 	p, err := s.PlanVM(t.Context(), s.member, v.ID, edit)
-	if err != nil || p.State != fleet.PlanAsked || p.HostName != "" || fmt.Sprint(p.Changes) != "[{labels labels now} {spec.cpus vCPUs 1 → 3 nextBoot}]" {
+	if err != nil || p.State != fleet.PlanRequested || p.HostName != "" || fmt.Sprint(p.Changes) != "[{labels labels now} {spec.cpus vCPUs 1 → 3 nextBoot}]" {
 		t.Fatalf("the plan is %+v, %v", p, err)
 	}
 	s.exec(`DELETE FROM jobs WHERE kind <> 'vm.plan'`)
@@ -143,7 +143,7 @@ func TestPlansAreRefusedAsWhatTheyPlan(t *testing.T) {
 	}
 
 	s.exec(`UPDATE vm_plans SET asked_at = now() - interval '21 seconds'`)
-	if p, err := s.GetPlan(t.Context(), s.member, p.ID); err != nil || p.State != fleet.PlanSilent {
+	if p, err := s.GetPlan(t.Context(), s.member, p.ID); err != nil || p.State != fleet.PlanTimedOut {
 		t.Errorf("a host that says nothing: %+v, %v", p, err)
 	}
 	s.exec(`UPDATE vm_plans SET asked_at = now() - interval '61 minutes'`)

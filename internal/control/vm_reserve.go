@@ -19,15 +19,15 @@ func reservedCPU(ctx context.Context, q *db.Queries, host fleet.HostID) (map[fle
 	return out, err
 }
 
-// promise refuses to promise memory and processors that the host does not have, unless h.Overcommit is set, and to reserve processors
+// allocation refuses to promise memory and processors that the host does not have, unless h.Overcommit is set, and to reserve processors
 // that it does not have. had is what the VM itself was promised before. The host's sums are read anew, and until the transaction ends
 // nobody else is promised a part of them.
-func promise(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, h placement.Host, had fleet.VMSpec) error {
+func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, h placement.Host, had fleet.VMSpec) error {
 	more, reserves := spec.MemoryMiB > had.MemoryMiB || spec.CPUs > had.CPUs, spec.ReservedCPU() > had.ReservedCPU()
 	if !more && !reserves {
 		return nil
 	}
-	if err := q.HoldMemory(ctx, string(h.ID)); err != nil {
+	if err := q.LockMemory(ctx, string(h.ID)); err != nil {
 		return err
 	}
 	var checks fleet.Checks

@@ -95,11 +95,11 @@ func TestReservationsGoAlong(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.refused("to a host that has too few", fleet.Invalid, "h2 has 4 left to reserve of 8 processors, and the VM wants 5", func() error {
-		_, err := s.LeaveVM(t.Context(), chief, v.ID, control.LeaveVM{HostID: s.h2})
+		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
 	})
 	s.exec(`DELETE FROM vms WHERE id = $1`, other.ID)
-	s.leave(s.get(v.ID))
+	s.migrate(s.get(v.ID))
 	s.refused("a VM beside it", fleet.Invalid, "h2 has 3 left", func() error { _, err := s.reserving(chief, "db", s.h2, 4, 100); return err })
 	s.refused("a VM in the place that it has still", fleet.Invalid, "h1 has 3 left", func() error { _, err := s.reserving(chief, "db", s.h1, 4, 100); return err })
 }

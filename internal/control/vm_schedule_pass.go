@@ -29,10 +29,10 @@ const schedulesAtOnce = 100
 // TakeScheduled asks for the snapshots that are due, and has those deleted that their schedules keep no longer. One schedule's failure is no other's.
 func (c *Control) TakeScheduled(ctx context.Context, a fleet.Actor) error {
 	for range schedulesAtOnce {
-		var at db.ScheduleToLookRow
+		var at db.ScheduleToCheckRow
 		more := false
 		err := c.store.Pass(ctx, a, "snapshot schedules", func(q *db.Queries) (err error) {
-			at, err = q.ScheduleToLook(ctx)
+			at, err = q.ScheduleToCheck(ctx)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil
 			}
@@ -104,13 +104,13 @@ func lookAtSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.
 	if !s.look.IsZero() && (next == nil || s.look.Before(*next) || !next.After(s.now)) {
 		next = &s.look
 	}
-	err = q.LookedSchedule(ctx, db.LookedScheduleParams{
+	err = q.ScheduleChecked(ctx, db.ScheduleCheckedParams{
 		ID: id, NextAt: s.row.NextAt, LookAt: next, Missed: s.row.Missed, Trouble: s.row.Trouble, Attention: s.row.Attention,
 	})
 	if err != nil {
 		return err
 	}
-	return q.TellScheduleTrouble(ctx, vm)
+	return q.SetScheduleTrouble(ctx, vm)
 }
 
 // again has it looked at after so long.
@@ -165,8 +165,8 @@ func (s *scheduling) take(ctx context.Context) error {
 	case slices.ContainsFunc(s.runs, func(r db.ScheduleRunsOfRow) bool { return r.Due.Equal(due) }):
 		s.row.NextAt = &next // it was asked for before
 		return nil
-	case s.vm.Guard.Lock != nil:
-		s.trouble(false, "It waits: %s", s.vm.Guard.Lock.Bars())
+	case s.vm.Protection.Lock != nil:
+		s.trouble(false, "It waits: %s", s.vm.Protection.Lock.Bars())
 		s.again(scheduleLater)
 		return nil
 	case tree != nil && tree.Depth >= fleet.DeepChain:
@@ -214,7 +214,7 @@ func (s *scheduling) tidy(ctx context.Context) error {
 		}
 		return nil
 	}
-	if ok, _ := s.vm.AllowsSnapshots(s.busy); !ok || s.vm.Guard.Lock != nil { // what it has now is not known, or nothing is changed
+	if ok, _ := s.vm.AllowsSnapshots(s.busy); !ok || s.vm.Protection.Lock != nil { // what it has now is not known, or nothing is changed
 		s.again(5 * scheduleLater)
 		return nil
 	}

@@ -39,7 +39,7 @@ func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet
 				out[i].LastAt, out[i].LastTask = &run.Due, run.TaskID
 			}
 			if vm.Status != nil && vm.Status.Snapshots.Of(run.SnapshotID) != nil {
-				out[i].Kept++
+				out[i].Snapshots++
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet
 func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, in fleet.SnapshotSchedule) (fleet.ScheduleID, error) {
 	made := fleet.NewID[fleet.ScheduleID]()
 	err := c.onSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
-		if len(rows) >= fleet.MostSchedules {
+		if len(rows) >= fleet.MaxSchedules {
 			return "", fleet.Errorf(fleet.Conflict, "The VM has %d schedules, and none has more. Delete one first.", len(rows))
 		}
 		in, next, err := scheduleFor(in, "", vm, rows, now)
@@ -132,7 +132,7 @@ func (c *Control) onSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if err != nil {
 			return err
 		}
-		if err := q.TellScheduleTrouble(ctx, id); err != nil {
+		if err := q.SetScheduleTrouble(ctx, id); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "vm.schedule", fleet.SubjectVM(id), vm.Name, told)
@@ -152,13 +152,13 @@ func scheduleFor(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMVie
 		if r.ID == own {
 			continue
 		}
-		others += r.Spec.Keep.Most()
+		others += r.Spec.Keep.Max()
 		if r.Spec.Name == in.Name {
 			checks.Add("name", "The VM has a schedule of that name already.")
 		}
 	}
-	if most := in.Keep.Most(); others+most > fleet.MostKept {
-		checks.Add("keep.last", "With the VM's other schedules, which keep %d, that is more than the %d that all of them may keep: a disk of more files reads slowly.", others, fleet.MostKept)
+	if most := in.Keep.Max(); others+most > fleet.MaxScheduledSnapshots {
+		checks.Add("keep.last", "With the VM's other schedules, which keep %d, that is more than the %d that all of them may keep: a disk of more files reads slowly.", others, fleet.MaxScheduledSnapshots)
 	}
 	if err := checks.Err(); err != nil {
 		return in, nil, err

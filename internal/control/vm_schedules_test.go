@@ -152,7 +152,7 @@ func TestAScheduleTakesAndKeeps(t *testing.T) {
 			t.Fatalf("and then: %s", did)
 		}
 	}
-	if v := s.shown(); v.Kept != 2 || v.LastAt == nil || v.LastTask == "" || v.Trouble != "" || v.NextAt == nil || !v.NextAt.After(*v.LastAt) {
+	if v := s.shown(); v.Snapshots != 2 || v.LastAt == nil || v.LastTask == "" || v.Trouble != "" || v.NextAt == nil || !v.NextAt.After(*v.LastAt) {
 		t.Errorf("afterwards it is %+v", v)
 	}
 	if len(s.tree.Snapshots) != 3 || s.tree.Snapshots[0].Name != "mine" || s.tree.Snapshots[1].By != "schedule hourly" {
@@ -214,12 +214,12 @@ func TestAScheduleSaysWhyItWaits(t *testing.T) {
 	s.due()
 	waits("while another is taken", "under way", false)
 	s.does("")
-	if err := s.guard(s.member, s.vm.ID, control.GuardVM{Locked: true, Reason: "migration"})(); err != nil {
+	if err := s.guard(s.member, s.vm.ID, control.ProtectVM{Locked: true, Reason: "migration"})(); err != nil {
 		t.Fatal(err)
 	}
 	s.later()
 	waits("while it is locked", "migration", false)
-	if err := s.guard(s.member, s.vm.ID, control.GuardVM{})(); err != nil {
+	if err := s.guard(s.member, s.vm.ID, control.ProtectVM{})(); err != nil {
 		t.Fatal(err)
 	}
 	deep := s.tree
@@ -288,7 +288,7 @@ func TestWhatScheduleAVMMayHave(t *testing.T) {
 	s.refused("of a name that is taken", fleet.Invalid, "of that name", add(func(in *fleet.SnapshotSchedule) { in.Name = " hourly " }))
 	s.refused("that keeps too many", fleet.Invalid, "With the VM's other schedules", add(func(in *fleet.SnapshotSchedule) { in.Keep.Weekly = 4 }))
 	s.refused("at no time", fleet.Invalid, "HH:MM", add(func(in *fleet.SnapshotSchedule) { in.Times.At = "noon" }))
-	for i := range fleet.MostSchedules - 1 {
+	for i := range fleet.MaxSchedules - 1 {
 		if err := add(func(in *fleet.SnapshotSchedule) { in.Name = fmt.Sprint("other", i) })(); err != nil {
 			t.Fatal(err)
 		}

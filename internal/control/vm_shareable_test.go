@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 )
 
@@ -180,7 +180,7 @@ func TestAVolumeIsSharedByVMs(t *testing.T) {
 	if _, err := create("two", s.h2, disk); err != nil {
 		t.Fatalf("on another host: %v", err)
 	}
-	named := func(all []browse.VolumeOn) string {
+	named := func(all []query.VolumeOn) string {
 		names := make([]string, len(all))
 		for i, v := range all {
 			names[i] = v.PoolName + "/" + v.Name

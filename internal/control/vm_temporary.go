@@ -108,7 +108,7 @@ func (c *Control) DropTemporary(ctx context.Context, a fleet.Actor) error {
 	for range temporaryAtOnce {
 		more := false
 		err := c.store.Pass(ctx, a, "temporary snapshots", func(q *db.Queries) error {
-			at, err := q.TemporarySnapshotToLook(ctx)
+			at, err := q.TemporarySnapshotToCheck(ctx)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil
 			}
@@ -138,7 +138,7 @@ func lookAtTemporary(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet
 		return err
 	}
 	again := func(after time.Duration) error {
-		return q.LookedTemporarySnapshot(ctx, db.LookedTemporarySnapshotParams{SnapshotID: snapshot, Wait: after, Deletions: row.Deletions})
+		return q.TemporarySnapshotChecked(ctx, db.TemporarySnapshotCheckedParams{SnapshotID: snapshot, Wait: after, Deletions: row.Deletions})
 	}
 	if len(busy) > 0 || row.Awaited {
 		return again(temporarySoon)

@@ -142,7 +142,7 @@ func TestClonesOfOneOrderShareATemporarySnapshot(t *testing.T) {
 	s := newShelf(t)
 	vm := s.live("web")
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
-	in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "web-{n}", From: &control.From{VMID: vm.ID}}, Series: fleet.Series{Count: 3}}
+	in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "web-{n}", From: &control.From{VMID: vm.ID}}, BulkNames: fleet.BulkNames{Count: 3}}
 	if _, err := s.CreateVMs(t.Context(), s.member, in); err != nil {
 		t.Fatal(err)
 	}

@@ -9,19 +9,19 @@ import (
 	"strings"
 
 	"quantix/db"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 )
 
 // usedNow is what keeps the volume from being changed, with what people may have asked since it was read. The pool is locked.
-func usedNow(ctx context.Context, q *db.Queries, v browse.VolumeOn) (fleet.VolumeUse, error) {
+func usedNow(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.VolumeUse, error) {
 	use := v.Use()
-	text, err := q.VolumeHeld(ctx, db.VolumeHeldParams{PoolID: string(v.PoolID), Volume: v.Name, Host: string(v.On())})
+	text, err := q.VolumeInUse(ctx, db.VolumeInUseParams{PoolID: string(v.PoolID), Volume: v.Name, Host: string(v.On())})
 	if err != nil {
 		return use, err
 	}
-	var held fleet.VolumeHeld
+	var held fleet.VolumeInUse
 	if err := json.Unmarshal(text, &held); err != nil {
 		return use, fmt.Errorf("read who has the volume %s: %w", v.Name, err)
 	}
@@ -98,7 +98,7 @@ func nameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.Hos
 	if shared {
 		of = ""
 	}
-	taken, err := q.VolumeNameTaken(ctx, db.VolumeNameTakenParams{PoolID: string(ref.PoolID), Volume: ref.Volume, Host: of})
+	taken, err := q.VolumeNameInUse(ctx, db.VolumeNameInUseParams{PoolID: string(ref.PoolID), Volume: ref.Volume, Host: of})
 	if err != nil {
 		return err
 	}
@@ -122,17 +122,17 @@ func nameRefused(err error) bool {
 
 // roomFor is the host that can do the work: the one that is named, or one of those that are heard, have the pool active and have room.
 // among: those that have the volume; nil: any.
-func roomFor(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, among []browse.HostRef, overcommit bool) (browse.HostRef, error) {
+func roomFor(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, among []query.HostRef, overcommit bool) (query.HostRef, error) {
 	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.order.TakesBytes}}
 	hosts, err := candidates(ctx, q, a, named, fleet.VMSpec{Disks: disks})
 	if err != nil {
-		return browse.HostRef{}, err
+		return query.HostRef{}, err
 	}
 	var best *placement.Host
 	var faults []placement.Fault
 	for i := range hosts {
 		h := &hosts[i]
-		if among != nil && !slices.ContainsFunc(among, func(r browse.HostRef) bool { return r.ID == h.ID }) {
+		if among != nil && !slices.ContainsFunc(among, func(r query.HostRef) bool { return r.ID == h.ID }) {
 			continue
 		}
 		h.Overcommit = overcommit
@@ -145,9 +145,9 @@ func roomFor(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, nam
 		}
 	}
 	if best != nil {
-		return browse.HostRef{ID: best.ID, Name: best.Name}, nil
+		return query.HostRef{ID: best.ID, Name: best.Name}, nil
 	}
-	return browse.HostRef{}, noRoom(j, faults, named)
+	return query.HostRef{}, noRoom(j, faults, named)
 }
 
 // noRoom puts into words why no host does the work.
@@ -171,11 +171,11 @@ func noRoom(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
 }
 
 // anyHost is the one that is named, or the first that is heard and has the volume.
-func anyHost(v browse.VolumeOn, named fleet.HostID) (browse.HostRef, error) {
+func anyHost(v query.VolumeOn, named fleet.HostID) (query.HostRef, error) {
 	for _, h := range v.Hosts {
 		if named == "" || h.ID == named {
 			return h, nil
 		}
 	}
-	return browse.HostRef{}, fleet.Errorf(fleet.Conflict, "No host that is heard has %s now.", v.Name)
+	return query.HostRef{}, fleet.Errorf(fleet.Conflict, "No host that is heard has %s now.", v.Name)
 }

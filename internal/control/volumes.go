@@ -9,7 +9,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -58,7 +58,7 @@ func (c *Control) CreateVolume(ctx context.Context, a fleet.Actor, pool fleet.Po
 
 // GrowVolume asks for a volume to be made larger.
 func (c *Control) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size int64, overcommit bool) (fleet.Task, error) {
-	return c.changeVolume(ctx, a, of, fleet.ActGrow, func(q *db.Queries, v browse.VolumeOn) (volumeJob, error) {
+	return c.changeVolume(ctx, a, of, fleet.ActGrow, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
 		if fleet.CheckVolumeSize(&checks, "sizeBytes", size); checks.Err() == nil && size <= v.CapacityBytes {
 			checks.Add("sizeBytes", "It has %s already, and a volume only grows.", fleet.Bytes(v.CapacityBytes))
@@ -76,7 +76,7 @@ func (c *Control) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size
 
 // CloneVolume asks for a copy of a volume, in its format, in the same pool and on the same host.
 func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to string, overcommit bool) (fleet.Task, error) {
-	return c.changeVolume(ctx, a, of, fleet.ActClone, func(q *db.Queries, v browse.VolumeOn) (volumeJob, error) {
+	return c.changeVolume(ctx, a, of, fleet.ActClone, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
 		if fleet.CheckNewVolume(&checks, "name", to); checks.Err() != nil {
 			return volumeJob{}, checks.Err()
@@ -94,7 +94,7 @@ func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to 
 // RenameVolume asks for another name for a volume, in its pool. The order is one for the new name, and has the old one at work: nobody can give
 // either to a VM meanwhile.
 func (c *Control) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, to string) (fleet.Task, error) {
-	return c.changeVolume(ctx, a, of, fleet.ActRename, func(q *db.Queries, v browse.VolumeOn) (volumeJob, error) {
+	return c.changeVolume(ctx, a, of, fleet.ActRename, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
 		if fleet.CheckNewVolume(&checks, "name", to); to == of.Volume {
 			checks.Add("name", "It has this name. Give another one.")
@@ -187,7 +187,7 @@ func (c *Control) DeleteVolume(ctx context.Context, a fleet.Actor, of Volume, co
 }
 
 func (c *Control) destroyVolume(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, kind fleet.JobKind, confirm, verb string) (fleet.Task, error) {
-	return c.changeVolume(ctx, a, of, act, func(_ *db.Queries, v browse.VolumeOn) (volumeJob, error) {
+	return c.changeVolume(ctx, a, of, act, func(_ *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		if confirm != of.Volume {
 			var checks fleet.Checks
 			checks.Add("confirm", "Type the volume's name, %s, to %s it with all data in it.", of.Volume, verb)
@@ -202,7 +202,7 @@ func (c *Control) destroyVolume(ctx context.Context, a fleet.Actor, of Volume, a
 type volumeJob struct {
 	kind  fleet.JobKind
 	ref   fleet.Volref
-	host  browse.HostRef
+	host  query.HostRef
 	order fleet.VolumeOrder
 	data  bool // its data goes
 	told  bool // whoever decides writes the line of the audit
@@ -252,7 +252,7 @@ func (c *Control) orderVolumeBy(ctx context.Context, answers, a fleet.Actor, poo
 }
 
 // changeVolume is orderVolume for a volume that there is and that allows the action.
-func (c *Control) changeVolume(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, decide func(*db.Queries, browse.VolumeOn) (volumeJob, error)) (fleet.Task, error) {
+func (c *Control) changeVolume(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, decide func(*db.Queries, query.VolumeOn) (volumeJob, error)) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
 	}
@@ -273,24 +273,24 @@ func (c *Control) changeVolume(ctx context.Context, a fleet.Actor, of Volume, ac
 }
 
 // VolumeOn is one volume, with all that keeps it from being changed.
-func (c *Control) VolumeOn(ctx context.Context, a fleet.Actor, of Volume) (browse.VolumeOn, error) {
+func (c *Control) VolumeOn(ctx context.Context, a fleet.Actor, of Volume) (query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
-		return browse.VolumeOn{}, err
+		return query.VolumeOn{}, err
 	}
 	all, err := c.PoolVolumes(ctx, a, of.PoolID)
 	if err != nil {
-		return browse.VolumeOn{}, err
+		return query.VolumeOn{}, err
 	}
-	all = slices.DeleteFunc(all, func(v browse.VolumeOn) bool {
+	all = slices.DeleteFunc(all, func(v query.VolumeOn) bool {
 		return v.Name != of.Volume || of.HostID != "" && v.On() != "" && v.On() != of.HostID
 	})
 	switch len(all) {
 	case 0:
-		return browse.VolumeOn{}, fleet.Errorf(fleet.NotFound, "The pool has no volume %q there.", of.Volume)
+		return query.VolumeOn{}, fleet.Errorf(fleet.NotFound, "The pool has no volume %q there.", of.Volume)
 	case 1:
 		return all[0], nil
 	}
 	var checks fleet.Checks
 	checks.Add("host", "Several hosts have a volume of this name, each its own. Say which host's is meant.")
-	return browse.VolumeOn{}, checks.Err()
+	return query.VolumeOn{}, checks.Err()
 }

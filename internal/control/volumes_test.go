@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -22,7 +22,7 @@ func (s *site) free(name string) control.Volume {
 	return control.Volume{PoolID: s.nfs, Volume: name}
 }
 
-func (s *site) volumeOn(of control.Volume) browse.VolumeOn {
+func (s *site) volumeOn(of control.Volume) query.VolumeOn {
 	s.t.Helper()
 	v, err := s.VolumeOn(s.t.Context(), chief, of)
 	if err != nil {

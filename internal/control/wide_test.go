@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"quantix/internal/control"
-	"quantix/internal/control/browse"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 )
@@ -17,7 +17,7 @@ import (
 // looks are what pages show of things that many hosts have.
 type looks struct {
 	Pool      fleet.PoolHealth
-	Counts    browse.PoolCounts
+	Counts    query.PoolCounts
 	PoolHosts []fleet.HostID
 	More      bool // hosts of the pool, on a next page
 	Network   fleet.NetworkHealth
@@ -71,7 +71,7 @@ func lookAt(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.N
 	want(err)
 	l.Overview.CountedAt = time.Time{}
 	for i := range l.Overview.Attention {
-		if at := &l.Overview.Attention[i]; at.Tone != fleet.ToneUnknown {
+		if at := &l.Overview.Attention[i]; at.Severity != fleet.SeverityUnknown {
 			at.At = nil // an online host's last report, which goes on
 		}
 	}

@@ -26,7 +26,7 @@ func TestAnOrderAboutManyOutlivesThePortal(t *testing.T) {
 	p := newPortal(t, name, "--database-url", gate.url)
 	p.mockAgent("mock-1")
 	a := p.api()
-	ids := manyVMs(t, a, a.host(t, "mock-1").ID, control.MostAtOnce)
+	ids := manyVMs(t, a, a.host(t, "mock-1").ID, control.MaxAtOnce)
 
 	held := gate.hold("savepoint sp_20") // the portal asks for twenty at a time
 	order := map[string]any{"action": "start", "ids": ids}

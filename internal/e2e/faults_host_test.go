@@ -29,10 +29,10 @@ type rig struct {
 	t  *testing.T
 	pg *pglocal.Server
 	*portal
-	host *lab.Host
-	name string // of the host
-	door string // where its agent finds the portal
-	dir  string // of all of it
+	host     *lab.Host
+	name     string // of the host
+	cutProxy string // where its agent finds the portal
+	dir      string // of all of it
 }
 
 func newRig(t *testing.T) *rig {
@@ -59,7 +59,7 @@ func newBareRig(t *testing.T, name string, index int) *rig {
 		}
 	})
 	r.portal = newPortal(t, unique("shaken"), "--database-url", r.pg.URL())
-	r.door = r.agentURL
+	r.cutProxy = r.agentURL
 	var err error
 	r.host, err = lab.StartHost(t.Context(), lab.Options{Dir: filepath.Join(r.dir, "h"), Name: name, Index: index})
 	if err != nil {
@@ -94,7 +94,7 @@ func (r *rig) joinHost() {
 		r.t.Fatal(err)
 	}
 	token := ask[fleet.JoinToken](r.t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
-	join := r.host.Command(r.t.Context(), path, append([]string{"agent", "join", "--portal", r.door, "--token", token.Secret}, r.agentArgs()...)...)
+	join := r.host.Command(r.t.Context(), path, append([]string{"agent", "join", "--portal", r.cutProxy, "--token", token.Secret}, r.agentArgs()...)...)
 	if out, err := join.CombinedOutput(); err != nil {
 		r.t.Fatalf("join: %v: %s", err, out)
 	}

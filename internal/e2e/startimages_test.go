@@ -84,7 +84,7 @@ func TestTheStartSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newBareRig(t, unique("puller"), 27)
-	door, err := url.Parse(r.door)
+	door, err := url.Parse(r.cutProxy)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,9 +38,9 @@ const (
 
 // stormHost is a host in the storm, with its one VM and what is true of them.
 type stormHost struct {
-	name string
-	vm   fleet.VMView
-	door *door
+	name     string
+	vm       fleet.VMView
+	cutProxy *cutProxy
 
 	mu    sync.Mutex
 	blind time.Time            // since when nobody can have looked at its hypervisor, or told the portal; zero: one can
@@ -107,14 +107,14 @@ func newStorm(t *testing.T) *storm {
 	s := &storm{rig: newBareRig(t, unique("stormy"), 21), alone: make(chan struct{})}
 	s.a = s.api()
 	project := ask[fleet.Project](t, s.a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "storm"})
-	libvirt := &stormHost{name: s.rig.name, door: newDoor(t, s.agentURL), asked: map[string]time.Time{}}
-	s.rig.door = libvirt.door.url
+	libvirt := &stormHost{name: s.rig.name, cutProxy: newCutProxy(t, s.agentURL), asked: map[string]time.Time{}}
+	s.rig.cutProxy = libvirt.cutProxy.url
 	s.joinHost()
 	s.hosts = []*stormHost{libvirt}
 	var mu sync.Mutex
 	var join sync.WaitGroup
 	for range simulated {
-		h := &stormHost{name: unique("cloud"), door: newDoor(t, s.agentURL), asked: map[string]time.Time{}}
+		h := &stormHost{name: unique("cloud"), cutProxy: newCutProxy(t, s.agentURL), asked: map[string]time.Time{}}
 		join.Go(func() {
 			s.joinSimulated(h)
 			mu.Lock()
@@ -152,7 +152,7 @@ func (s *storm) joinSimulated(h *stormHost) {
 	if err == nil {
 		// All are on this one machine, so each gets a UUID of its own.
 		_, err = agent.Join(s.t.Context(), agent.JoinOptions{
-			Portal: h.door.url, Token: token.Secret, Name: h.name, HostUUID: fleet.NewID[string](), DataDir: s.agentDir(h),
+			Portal: h.cutProxy.url, Token: token.Secret, Name: h.name, HostUUID: fleet.NewID[string](), DataDir: s.agentDir(h),
 		})
 	}
 	if err != nil {
@@ -216,14 +216,14 @@ func (s *storm) shakeSimulated(h *stormHost, number int) {
 	s.last0(time.Duration(number) * 150 * time.Millisecond)
 	for range 6 {
 		s.blinded(h, shorter, stop, cont)
-		s.blinded(h, shorter, h.door.hold, h.door.open)
-		s.blinded(h, 0, h.door.cut, func() {})
+		s.blinded(h, shorter, h.cutProxy.hold, h.cutProxy.open)
+		s.blinded(h, 0, h.cutProxy.cut, func() {})
 	}
 	s.blinded(h, longer, stop, cont)
-	s.blinded(h, longer, h.door.hold, h.door.open)
+	s.blinded(h, longer, h.cutProxy.hold, h.cutProxy.open)
 	// Its guests die with the agent; the next one knows of none.
 	s.dies(h, longer, kill(syscall.SIGKILL), func() { s.runAgent(h.name, s.simulatedArgs(h)...) })
-	s.dies(h, shorter, func() { h.door.hold(); kill(syscall.SIGKILL)() }, func() { s.last0(longer); h.door.open(); s.runAgent(h.name, s.simulatedArgs(h)...) })
+	s.dies(h, shorter, func() { h.cutProxy.hold(); kill(syscall.SIGKILL)() }, func() { s.last0(longer); h.cutProxy.open(); s.runAgent(h.name, s.simulatedArgs(h)...) })
 }
 
 // dies kills the VM and what could tell of it, and starts it again after.
@@ -307,7 +307,7 @@ func (s *storm) shakeReal() {
 	for range 4 {
 		s.blinded(h, shorter, stop, cont)
 		s.blinded(h, shorter, theAgent(syscall.SIGSTOP), theAgent(syscall.SIGCONT))
-		s.blinded(h, shorter, h.door.hold, h.door.open)
+		s.blinded(h, shorter, h.cutProxy.hold, h.cutProxy.open)
 		s.dies(h, shorter, qemu, func() {})
 	}
 	s.blinded(h, shorter, killed, started)

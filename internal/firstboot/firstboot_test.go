@@ -21,7 +21,7 @@ func full() fleet.CloudInitForm {
 			{Name: "ben", PasswordHash: "$6$rounds=100000$abcdefgh$0123456789abcdef"},
 		},
 		SSHPassword: true,
-		Network: []fleet.FirstCard{
+		Network: []fleet.FirstBootNIC{
 			{MAC: "52:54:00:00:00:01", Addresses: []string{"192.0.2.10/24", "2001:db8::10/64"}, Gateways: []string{"192.0.2.1", "fe80::1"}, DNS: []string{"192.0.2.53"}, Search: []string{"example.org"}},
 			{MAC: "52:54:00:00:00:02"},
 		},
@@ -259,7 +259,7 @@ func TestVariablesThatCannotBeFilledSayWhy(t *testing.T) {
 func TestATemplateMayNameVariablesWhereValuesGo(t *testing.T) {
 	t.Parallel()
 	f := cloudInit(fleet.CloudInitForm{
-		Hostname: "{{vm.name}}.example.org", Network: []fleet.FirstCard{{Addresses: []string{"{{var.ip}}/24"}, Gateways: []string{"192.0.2.1"}}},
+		Hostname: "{{vm.name}}.example.org", Network: []fleet.FirstBootNIC{{Addresses: []string{"{{var.ip}}/24"}, Gateways: []string{"192.0.2.1"}}},
 		Users: []fleet.FirstUser{{Name: "{{var.user}}", SSHKeys: []string{"{{var.key}}"}}},
 	})
 	if err := wrong(f, true); err != nil {

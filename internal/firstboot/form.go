@@ -36,7 +36,7 @@ func (in checker) form(at string, f fleet.CloudInitForm) {
 	in.want(f.Timezone == "" || zoneForm.MatchString(f.Timezone), at+"timezone", f.Timezone, "Give a time zone such as Europe/Zurich or UTC.")
 	in.want(f.Locale == "" || localeForm.MatchString(f.Locale), at+"locale", f.Locale, "Give a locale such as en_GB.UTF-8.")
 	in.users(at+"users", f.Users)
-	in.cards(at+"network", f.Network)
+	in.nics(at+"network", f.Network)
 	if len(f.Packages) > fleet.MaxFirstPackages {
 		in.add(at+"packages", "At most %d packages.", fleet.MaxFirstPackages)
 	}
@@ -111,17 +111,17 @@ func isKey(key string) bool {
 	return err == nil && len(options) == 0 && len(rest) == 0 && !strings.HasPrefix(strings.TrimSpace(key), "#")
 }
 
-func (in checker) cards(at string, cards []fleet.FirstCard) {
+func (in checker) nics(at string, cards []fleet.FirstBootNIC) {
 	if len(cards) > fleet.MaxNICs {
 		in.add(at, "At most %d network cards.", fleet.MaxNICs)
 		return
 	}
 	for i, n := range cards {
-		in.card(fmt.Sprintf("%s[%d].", at, i), n)
+		in.nic(fmt.Sprintf("%s[%d].", at, i), n)
 	}
 }
 
-func (in checker) card(at string, n fleet.FirstCard) {
+func (in checker) nic(at string, n fleet.FirstBootNIC) {
 	const most = 16
 	if len(n.Addresses) > most || len(n.Gateways) > most || len(n.DNS) > most || len(n.Search) > most {
 		in.add(at+"addresses", "At most %d addresses, gateways, DNS servers and search domains each.", most)

@@ -29,8 +29,8 @@ func user(u fleet.FirstUser) fleet.FirstBoot {
 	return cloudInit(fleet.CloudInitForm{Users: []fleet.FirstUser{u}})
 }
 
-func card(n fleet.FirstCard) fleet.FirstBoot {
-	return cloudInit(fleet.CloudInitForm{Network: []fleet.FirstCard{n}})
+func nic(n fleet.FirstBootNIC) fleet.FirstBoot {
+	return cloudInit(fleet.CloudInitForm{Network: []fleet.FirstBootNIC{n}})
 }
 
 func file(w fleet.FirstFile) fleet.FirstBoot {
@@ -104,17 +104,17 @@ var refused = []no{
 	{"a shell that is no path", user(fleet.FirstUser{Name: "anna", Password: "a", Shell: "bash"}), "cloudInit.users[0].shell", "absolute path"},
 	{"too many users", cloudInit(fleet.CloudInitForm{Users: make([]fleet.FirstUser, fleet.MaxFirstUsers+1)}), "cloudInit.users", "At most"},
 
-	{"an address without a prefix", card(fleet.FirstCard{Addresses: []string{"192.0.2.10"}}), "cloudInit.network[0].addresses[0]", "with its prefix"},
-	{"an address of everybody", card(fleet.FirstCard{Addresses: []string{"224.0.0.1/24"}}), "cloudInit.network[0].addresses[0]", "with its prefix"},
-	{"no address", card(fleet.FirstCard{Addresses: []string{"0.0.0.0/0"}}), "cloudInit.network[0].addresses[0]", "with its prefix"},
-	{"a gateway elsewhere", card(fleet.FirstCard{Addresses: []string{"192.0.2.10/24"}, Gateways: []string{"198.51.100.1"}}), "cloudInit.network[0].gateways[0]", "in no network"},
-	{"a gateway with DHCP", card(fleet.FirstCard{Gateways: []string{"192.0.2.1"}}), "cloudInit.network[0].gateways[0]", "in no network"},
-	{"two gateways", card(fleet.FirstCard{Addresses: []string{"192.0.2.10/24"}, Gateways: []string{"192.0.2.1", "192.0.2.2"}}), "cloudInit.network[0].gateways[1]", "At most one"},
-	{"a gateway that is a name", card(fleet.FirstCard{Addresses: []string{"192.0.2.10/24"}, Gateways: []string{"router"}}), "cloudInit.network[0].gateways[0]", "gateway's address"},
-	{"a DNS server that is a name", card(fleet.FirstCard{DNS: []string{"dns.example.org"}}), "cloudInit.network[0].dns[0]", "DNS server"},
-	{"a search domain with a space", card(fleet.FirstCard{Search: []string{"a b"}}), "cloudInit.network[0].search[0]", "domain"},
-	{"too many addresses", card(fleet.FirstCard{Addresses: make([]string, 17)}), "cloudInit.network[0].addresses", "At most"},
-	{"too many cards", cloudInit(fleet.CloudInitForm{Network: make([]fleet.FirstCard, fleet.MaxNICs+1)}), "cloudInit.network", "At most"},
+	{"an address without a prefix", nic(fleet.FirstBootNIC{Addresses: []string{"192.0.2.10"}}), "cloudInit.network[0].addresses[0]", "with its prefix"},
+	{"an address of everybody", nic(fleet.FirstBootNIC{Addresses: []string{"224.0.0.1/24"}}), "cloudInit.network[0].addresses[0]", "with its prefix"},
+	{"no address", nic(fleet.FirstBootNIC{Addresses: []string{"0.0.0.0/0"}}), "cloudInit.network[0].addresses[0]", "with its prefix"},
+	{"a gateway elsewhere", nic(fleet.FirstBootNIC{Addresses: []string{"192.0.2.10/24"}, Gateways: []string{"198.51.100.1"}}), "cloudInit.network[0].gateways[0]", "in no network"},
+	{"a gateway with DHCP", nic(fleet.FirstBootNIC{Gateways: []string{"192.0.2.1"}}), "cloudInit.network[0].gateways[0]", "in no network"},
+	{"two gateways", nic(fleet.FirstBootNIC{Addresses: []string{"192.0.2.10/24"}, Gateways: []string{"192.0.2.1", "192.0.2.2"}}), "cloudInit.network[0].gateways[1]", "At most one"},
+	{"a gateway that is a name", nic(fleet.FirstBootNIC{Addresses: []string{"192.0.2.10/24"}, Gateways: []string{"router"}}), "cloudInit.network[0].gateways[0]", "gateway's address"},
+	{"a DNS server that is a name", nic(fleet.FirstBootNIC{DNS: []string{"dns.example.org"}}), "cloudInit.network[0].dns[0]", "DNS server"},
+	{"a search domain with a space", nic(fleet.FirstBootNIC{Search: []string{"a b"}}), "cloudInit.network[0].search[0]", "domain"},
+	{"too many addresses", nic(fleet.FirstBootNIC{Addresses: make([]string, 17)}), "cloudInit.network[0].addresses", "At most"},
+	{"too many cards", cloudInit(fleet.CloudInitForm{Network: make([]fleet.FirstBootNIC, fleet.MaxNICs+1)}), "cloudInit.network", "At most"},
 
 	{"a package that is an option", cloudInit(fleet.CloudInitForm{Packages: []string{"--purge"}}), "cloudInit.packages[0]", "no name of a package"},
 	{"a package with a command", cloudInit(fleet.CloudInitForm{Packages: []string{"nginx; id"}}), "cloudInit.packages[0]", "no name of a package"},

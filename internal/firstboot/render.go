@@ -164,7 +164,7 @@ type nameLine struct {
 }
 
 // networkOf is the network-config of cards that have their addresses; empty: there are none.
-func networkOf(cards []fleet.FirstCard) (string, error) {
+func networkOf(cards []fleet.FirstBootNIC) (string, error) {
 	out := networkConfig{2, map[string]ethernetLine{}}
 	for i, n := range cards {
 		if n.MAC == "" {

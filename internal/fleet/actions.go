@@ -23,7 +23,7 @@ const (
 	ActDelete   Action = "delete"
 
 	// What a person can do about what somebody changed on the host; beside the changes, in no menu.
-	ActGuard Action = "guard" // what guards it from people
+	ActProtect Action = "guard" // what guards it from people
 
 	// What a person can ask of the guest's agent; beside what the guest says, in no menu.
 	ActFreeze        Action = "freeze"
@@ -33,13 +33,13 @@ const (
 	ActTrim          Action = "trim"
 	ActExec          Action = "exec"
 
-	ActTakeOver Action = "takeover"
-	ActPutBack  Action = "putback"
+	ActAcceptDrift Action = "takeover"
+	ActReapply     Action = "putback"
 )
 
 // VMActions lists every action in the order in which menus show them.
 var VMActions = []Action{
-	ActStart, ActShutdown, ActStop, ActRestart, ActReboot, ActReset, ActPause, ActResume, ActConsole, ActEdit, ActGuard, ActDelete,
+	ActStart, ActShutdown, ActStop, ActRestart, ActReboot, ActReset, ActPause, ActResume, ActConsole, ActEdit, ActProtect, ActDelete,
 }
 
 type actionRule struct {
@@ -79,19 +79,19 @@ var actionRules = map[Action]actionRule{
 		[]Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping, PhaseStarting, PhasePausing, PhaseUpdating},
 		"The VM is not running, so it has no screen.",
 	},
-	ActEdit:   {VMApply, "Edit", nil, ""},
-	ActDelete: {VMDelete, "", nil, ""},
-	ActGuard:  {"", "Protection", nil, ""},
-	ActFreeze: {VMFreeze, "", guestPhases, guestElse},
-	ActThaw:   {VMThaw, "", guestPhases, guestElse},
-	ActClock:  {VMClock, "", guestPhases, guestElse},
-	ActTrim:   {VMTrim, "", guestPhases, guestElse},
+	ActEdit:    {VMApply, "Edit", nil, ""},
+	ActDelete:  {VMDelete, "", nil, ""},
+	ActProtect: {"", "Protection", nil, ""},
+	ActFreeze:  {VMFreeze, "", guestPhases, guestElse},
+	ActThaw:    {VMThaw, "", guestPhases, guestElse},
+	ActClock:   {VMClock, "", guestPhases, guestElse},
+	ActTrim:    {VMTrim, "", guestPhases, guestElse},
 
 	ActGuestPassword: {VMPassword, "", guestPhases, guestElse},
 	ActExec:          {VMExec, "", guestPhases, guestElse},
 
-	ActTakeOver: {VMApply, "Take over", nil, ""},
-	ActPutBack:  {VMPutBack, "", nil, ""},
+	ActAcceptDrift: {VMApply, "Take over", nil, ""},
+	ActReapply:     {VMReapply, "", nil, ""},
 }
 
 // A guest is asked only while it runs.
@@ -138,8 +138,8 @@ func (vm VM) whyNotGuest(a Action) string {
 	return ""
 }
 
-// Word is the action as its button says it.
-func (a Action) Word() string { return cmp.Or(actionRules[a].word, a.Job().Is().Verb) }
+// Label is the action as its button says it.
+func (a Action) Label() string { return cmp.Or(actionRules[a].word, a.Job().Is().Verb) }
 
 // Job is the kind of job that the action queues; empty where it queues none.
 func (a Action) Job() JobKind { return actionRules[a].kind }
@@ -200,13 +200,13 @@ func (v VMView) Allows(a Action) (bool, string) {
 	switch {
 	case v.Barred != "" && a != ActConsole:
 		return false, v.Barred
-	case ok && a == ActDelete && v.Guard.Protected:
+	case ok && a == ActDelete && v.Protection.Protected:
 		return false, "It is protected from deletion. Take the protection off first."
 	case ok && slices.Contains(GuestActions, a) && v.Status != nil && v.whyNotGuest(a) != "":
 		return false, v.whyNotGuest(a)
 	case v.Contested() && a != ActConsole:
 		return false, "It runs on two hosts at once: nothing is done to it until somebody has said where it is."
-	case a != ActGuard && (ok || v.Phase == PhaseLost) && v.fault(FaultLost) != nil:
+	case a != ActProtect && (ok || v.Phase == PhaseLost) && v.fault(FaultLost) != nil:
 		return false, v.fault(FaultLost).Text
 	case a == ActStop && (v.Phase == PhaseStopped && v.Attention || v.Phase == PhaseCreating && v.Ordered == Running):
 		return true, ""
@@ -216,9 +216,9 @@ func (v VMView) Allows(a Action) (bool, string) {
 		return false, missing.Text
 	case a == ActStart && ok && v.heldElsewhere() != "":
 		return false, v.heldElsewhere() + " Two of them would destroy the disks."
-	case (a == ActTakeOver || a == ActPutBack) && ok && v.Phase == PhaseUnknown:
+	case (a == ActAcceptDrift || a == ActReapply) && ok && v.Phase == PhaseUnknown:
 		return false, "Its host is not heard, so nobody knows what the VM is like now."
-	case (a == ActTakeOver || a == ActPutBack) && ok && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActPutBack || v.fault(FaultUndefined) == nil)):
+	case (a == ActAcceptDrift || a == ActReapply) && ok && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActReapply || v.fault(FaultUndefined) == nil)):
 		return false, "Nothing of the VM was changed on its host beside Quantix."
 	}
 	return ok, why

@@ -89,8 +89,8 @@ func TestAFailedOrderCanBeTakenBack(t *testing.T) {
 func TestEveryActionIsKnownAndSpoken(t *testing.T) {
 	t.Parallel()
 	for _, a := range fleet.VMActions {
-		if !a.Known() || a.Word() == "" || a.Job() != "" && !a.Job().Known() {
-			t.Errorf("%s: word %q, job %q", a, a.Word(), a.Job())
+		if !a.Known() || a.Label() == "" || a.Job() != "" && !a.Job().Known() {
+			t.Errorf("%s: word %q, job %q", a, a.Label(), a.Job())
 		}
 	}
 	if fleet.Action("explode").Known() {
@@ -105,7 +105,7 @@ func TestNothingIsDoneToALostGuest(t *testing.T) {
 	v := fleet.VMView{Phase: fleet.PhaseLost, VM: fleet.VM{Status: &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{why}}}}
 	v.Attention = true
 	for _, a := range slices.Concat(fleet.VMActions, fleet.GuestActions) {
-		if a == fleet.ActGuard {
+		if a == fleet.ActProtect {
 			continue
 		}
 		if ok, said := v.Allows(a); ok || said != why.Text {
@@ -115,7 +115,7 @@ func TestNothingIsDoneToALostGuest(t *testing.T) {
 	if ok, said := v.AllowsSnapshots(nil); ok || said != why.Text {
 		t.Errorf("snapshots: %t, %q", ok, said)
 	}
-	if ok, said := v.Allows(fleet.ActGuard); !ok {
+	if ok, said := v.Allows(fleet.ActProtect); !ok {
 		t.Errorf("its protection: %q", said)
 	}
 	v.Status.Faults = nil

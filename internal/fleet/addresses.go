@@ -37,8 +37,8 @@ type DHCPLease struct {
 	Name string `json:"name,omitempty"` // as the guest calls itself
 }
 
-// CardAddresses is all that is known of one card of a VM.
-type CardAddresses struct {
+// NICAddresses is all that is known of one card of a VM.
+type NICAddresses struct {
 	MAC       string        `json:"mac"`
 	NetworkID NetworkID     `json:"networkId,omitempty"`
 	Network   string        `json:"network"` // its name

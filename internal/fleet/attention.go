@@ -8,16 +8,16 @@ import (
 
 // Attention is one cause for which objects of a kind need attention.
 type Attention struct {
-	Kind    string            `json:"kind"` // a noun, or "certificate": of the portal itself
-	ID      string            `json:"id"`   // of the first object; empty: none is named
-	Name    string            `json:"name"` // likewise
-	Tone    Tone              `json:"tone"`
-	Text    string            `json:"text"`             // the fault, without the objects' names
-	Remedy  string            `json:"remedy,omitempty"` // what mends it; empty: not known
-	Count   int               `json:"count"`            // of the objects
-	Objects []AttentionObject `json:"objects"`          // the first of them, at most AttentionNames
-	List    string            `json:"list,omitempty"`   // path of the list of them all; empty: there is none
-	At      *time.Time        `json:"at,omitempty"`
+	Kind     string            `json:"kind"` // a noun, or "certificate": of the portal itself
+	ID       string            `json:"id"`   // of the first object; empty: none is named
+	Name     string            `json:"name"` // likewise
+	Severity Severity          `json:"tone"`
+	Text     string            `json:"text"`             // what is wrong, as it holds for all of the objects
+	Remedy   string            `json:"remedy,omitempty"` // what mends it; empty: not known
+	Count    int               `json:"count"`            // of the objects
+	Objects  []AttentionObject `json:"objects"`          // the first of them, at most AttentionNames
+	List     string            `json:"list,omitempty"`   // path of the list of them all; empty: there is none
+	At       *time.Time        `json:"at,omitempty"`
 }
 
 // AttentionObject is one object that needs attention.
@@ -43,7 +43,7 @@ func (c *Causes) Add(row Attention) {
 	for _, o := range row.Objects {
 		general = Nameless(general, o.Name, o.ID)
 	}
-	key := func(text string) string { return row.Kind + "\n" + string(row.Tone) + "\n" + text }
+	key := func(text string) string { return row.Kind + "\n" + string(row.Severity) + "\n" + text }
 	i, same := c.at[key(row.Text)]
 	alike := same
 	if !same {

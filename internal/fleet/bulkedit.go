@@ -40,7 +40,7 @@ func (e BulkEdit) Check() error {
 		}
 		var s VMSpec
 		if err := f.Take(&s, e.Fields[name]); err != nil {
-			c.Add("fields."+name, "This is no value of %s.", f.Noun)
+			c.Add("fields."+name, "This is no value of %s.", f.Type)
 		}
 	}
 	return c.Err()
@@ -74,7 +74,7 @@ func (e BulkEdit) On(vm VM) (VM, error) {
 			return vm, Errorf(Invalid, "%q is no field that many VMs can have alike.", shortened(name, 80))
 		}
 		if err := f.Take(&vm.Spec, e.Fields[name]); err != nil {
-			return vm, Errorf(Invalid, "This is no value of %s.", f.Noun)
+			return vm, Errorf(Invalid, "This is no value of %s.", f.Type)
 		}
 	}
 	return vm, nil

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// MostChecksumFile bounds a file of checksums.
-const MostChecksumFile = 1 << 20
+// MaxChecksumFile bounds a file of checksums.
+const MaxChecksumFile = 1 << 20
 
 // ChecksumIn finds the checksum of the file of that name in a file of checksums, as "sha256:…" or "sha512:…": of two algorithms the stronger. The
 // file has lines as coreutils write them ("<digits>  name", "<digits> *name"), as BSD does ("SHA256 (name) = <digits>"), or nothing but the digits of

@@ -11,7 +11,7 @@ import (
 // Compared is one field of two VMs, in words.
 type Compared struct {
 	Field string `json:"field"` // "name", or as of VMField
-	Noun  string `json:"noun"`
+	Type  string `json:"noun"`
 	Left  string `json:"left"`
 	Right string `json:"right"`
 	Same  bool   `json:"same"`
@@ -19,10 +19,10 @@ type Compared struct {
 
 // editable is a field of a VM that people edit.
 type editable struct {
-	name, noun string
-	words      func(VM) string
-	value      func(VM) string // equal values are equal
-	copy       func(to *VM, from VM)
+	name, typ string
+	words     func(VM) string
+	value     func(VM) string // equal values are equal
+	copy      func(to *VM, from VM)
 }
 
 // editables are all of them, in the order of a form.
@@ -37,7 +37,7 @@ var editables = func() []editable {
 	}
 	for _, f := range VMFields {
 		out = append(out, editable{
-			f.Name, heading(f.Noun), func(v VM) string { return f.Words(v.Spec) },
+			f.Name, heading(f.Type), func(v VM) string { return f.Words(v.Spec) },
 			func(v VM) string { text, _ := json.Marshal(f.Value(v.Spec)); return string(text) }, // plain values
 			func(to *VM, from VM) { f.Copy(&to.Spec, from.Spec) },
 		})
@@ -95,7 +95,7 @@ func CompareTemplate(vm VMView, t TemplateView, v TemplateVersion) []Compared {
 func compared(fields []editable, left, right VM) []Compared {
 	out := make([]Compared, 0, len(fields))
 	for _, f := range fields {
-		out = append(out, Compared{f.name, f.noun, f.words(left), f.words(right), f.value(left) == f.value(right)})
+		out = append(out, Compared{f.name, f.typ, f.words(left), f.words(right), f.value(left) == f.value(right)})
 	}
 	slices.SortStableFunc(out, func(a, b Compared) int {
 		switch {
@@ -119,7 +119,7 @@ const (
 
 // Merged is a field that one of two people has changed, or both.
 type Merged struct {
-	Field, Noun       string
+	Field, Type       string
 	Was, Mine, Theirs string // in words
 	Both              bool   // to different values: somebody has to choose
 	Take              Side   // whose is taken; empty: nobody has chosen
@@ -134,7 +134,7 @@ func Merge(was, mine, theirs VM, chosen map[string]Side) (out VM, fields []Merge
 		if m == t { // both have left it, or have made the same of it
 			continue
 		}
-		one := Merged{Field: f.name, Noun: f.noun, Was: f.words(was), Mine: f.words(mine), Theirs: f.words(theirs), Both: w != m && w != t}
+		one := Merged{Field: f.name, Type: f.typ, Was: f.words(was), Mine: f.words(mine), Theirs: f.words(theirs), Both: w != m && w != t}
 		switch one.Take = chosen[f.name]; {
 		case one.Take == Mine || one.Take == Theirs:
 		case one.Both:

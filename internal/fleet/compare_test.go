@@ -24,9 +24,9 @@ func TestCompareShowsEveryFieldAndDifferencesFirst(t *testing.T) {
 	var differ []string
 	for i, r := range rows {
 		if !r.Same {
-			differ = append(differ, r.Noun+": "+r.Left+" | "+r.Right)
+			differ = append(differ, r.Type+": "+r.Left+" | "+r.Right)
 		}
-		if i > 0 && rows[i-1].Same && !r.Same || r.Noun == "" || r.Left == "" || r.Right == "" {
+		if i > 0 && rows[i-1].Same && !r.Same || r.Type == "" || r.Left == "" || r.Right == "" {
 			t.Errorf("row %d is %+v", i, r)
 		}
 	}
@@ -70,7 +70,7 @@ func TestAVMIsAsItsTemplateButForWhatIsItsOwn(t *testing.T) {
 	var differ []string
 	for _, r := range fleet.CompareTemplate(vm, template, v) {
 		if !r.Same {
-			differ = append(differ, r.Noun+": "+r.Left+" | "+r.Right)
+			differ = append(differ, r.Type+": "+r.Left+" | "+r.Right)
 		}
 	}
 	if want := []string{

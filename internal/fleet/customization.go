@@ -22,8 +22,8 @@ type Customization struct {
 	FirstBoot   *FirstBoot      `json:"firstBoot,omitempty"`  // for those alone who may change it
 }
 
-// KeptHash stands for the password of a user as it is kept: nobody is shown it, hashed or not. Given back it stays.
-const KeptHash = "kept"
+// UnchangedPassword stands for the password of a user as it is kept: nobody is shown it, hashed or not. Given back it stays.
+const UnchangedPassword = "kept"
 
 // Shown is the first boot as people who may change it see it: without hashes of passwords.
 func (f FirstBoot) Shown() FirstBoot {
@@ -34,15 +34,15 @@ func (f FirstBoot) Shown() FirstBoot {
 	form.Users = append([]FirstUser(nil), form.Users...)
 	for i := range form.Users {
 		if form.Users[i].PasswordHash != "" {
-			form.Users[i].PasswordHash = KeptHash
+			form.Users[i].PasswordHash = UnchangedPassword
 		}
 	}
 	f.CloudInit = &form
 	return f
 }
 
-// WithKept is f with the hashes that had has of the users whose password stays.
-func (f FirstBoot) WithKept(had FirstBoot) FirstBoot {
+// WithUnchangedPasswords is f with the hashes that had has of the users whose password stays.
+func (f FirstBoot) WithUnchangedPasswords(had FirstBoot) FirstBoot {
 	if f.CloudInit == nil || had.CloudInit == nil {
 		return f
 	}
@@ -50,7 +50,7 @@ func (f FirstBoot) WithKept(had FirstBoot) FirstBoot {
 	form.Users = append([]FirstUser(nil), form.Users...)
 	for i := range form.Users {
 		for _, o := range had.CloudInit.Users {
-			if form.Users[i].PasswordHash == KeptHash && o.Name == form.Users[i].Name {
+			if form.Users[i].PasswordHash == UnchangedPassword && o.Name == form.Users[i].Name {
 				form.Users[i].PasswordHash = o.PasswordHash
 			}
 		}

@@ -19,24 +19,24 @@ type Day []DayPart
 
 // DayPart is how many quarters one after the other had a tone.
 type DayPart struct {
-	Tone     Tone `json:"tone"` // empty: nothing is known
-	Quarters int  `json:"quarters"`
+	Severity Severity `json:"tone"` // empty: nothing is known
+	Quarters int      `json:"quarters"`
 }
 
 // Turn is a quarter in which a cell's tone changed.
 type Turn struct {
 	Quarter     time.Time
-	Worst, Last Tone // of it, and at its end
+	Worst, Last Severity // of it, and at its end
 }
 
-// Silence is a time in which nothing was known of a host.
-type Silence struct{ Since, Until time.Time }
+// OfflinePeriod is a time in which nothing was known of a host.
+type OfflinePeriod struct{ Since, Until time.Time }
 
 // turned are the tones that a cell can have, the worst last; their places are what the database knows them by.
-var turned = []Tone{ToneOK, ToneWarn, ToneUnknown, ToneBad}
+var turned = []Severity{SeverityOK, SeverityWarn, SeverityUnknown, SeverityBad}
 
-// TurnedTone is the tone of that rank; empty for one that there is not.
-func TurnedTone(rank int) Tone {
+// SeverityOf is the tone of that rank; empty for one that there is not.
+func SeverityOf(rank int) Severity {
 	if rank < 0 || rank >= len(turned) {
 		return ""
 	}
@@ -49,9 +49,9 @@ func DaySince(now time.Time) time.Time {
 }
 
 // DayOf is the day that ends now. Turns are in the order of time, from the last one before the day on.
-func DayOf(now time.Time, turns []Turn, silences []Silence) Day {
+func DayOf(now time.Time, turns []Turn, silences []OfflinePeriod) Day {
 	var day Day
-	var held Tone
+	var held Severity
 	for n, at := 0, DaySince(now); n < DayQuarters; n, at = n+1, at.Add(Quarter) {
 		end := at.Add(Quarter)
 		tone := held
@@ -63,22 +63,22 @@ func DayOf(now time.Time, turns []Turn, silences []Silence) Day {
 			}
 			held, turns = turns[0].Last, turns[1:]
 		}
-		if tone != "" && slices.ContainsFunc(silences, func(s Silence) bool { return s.Since.Before(end) && s.Until.After(at) }) {
-			tone = worse(tone, ToneUnknown)
+		if tone != "" && slices.ContainsFunc(silences, func(s OfflinePeriod) bool { return s.Since.Before(end) && s.Until.After(at) }) {
+			tone = worse(tone, SeverityUnknown)
 		}
-		if last := len(day) - 1; last >= 0 && day[last].Tone == tone {
+		if last := len(day) - 1; last >= 0 && day[last].Severity == tone {
 			day[last].Quarters++
 		} else {
 			day = append(day, DayPart{tone, 1})
 		}
 	}
-	if len(day) == 1 && day[0].Tone == "" {
+	if len(day) == 1 && day[0].Severity == "" {
 		return nil
 	}
 	return day
 }
 
-func worse(a, b Tone) Tone {
+func worse(a, b Severity) Severity {
 	if slices.Index(turned, a) > slices.Index(turned, b) {
 		return a
 	}
@@ -86,9 +86,9 @@ func worse(a, b Tone) Tone {
 }
 
 var dayWords = []struct {
-	tone Tone
+	tone Severity
 	word string
-}{{ToneOK, "well"}, {ToneWarn, "wanting a look"}, {ToneBad, "failed"}, {ToneUnknown, "unknown"}, {"", "not there"}}
+}{{SeverityOK, "well"}, {SeverityWarn, "wanting a look"}, {SeverityBad, "failed"}, {SeverityUnknown, "unknown"}, {"", "not there"}}
 
 // Words are the day in words, for those who do not see it: "In the last 24 h: well 23 h 15 min, failed 45 min".
 func (d Day) Words() string {
@@ -96,7 +96,7 @@ func (d Day) Words() string {
 	for _, w := range dayWords {
 		n := 0
 		for _, p := range d {
-			if p.Tone == w.tone {
+			if p.Severity == w.tone {
 				n += p.Quarters
 			}
 		}

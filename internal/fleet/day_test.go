@@ -12,16 +12,16 @@ func TestADayIsTheWorstOfEachQuarter(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 7, 0, 0, time.UTC)
 	quarter := func(ago int) time.Time { return now.Truncate(fleet.Quarter).Add(-time.Duration(ago) * fleet.Quarter) }
-	ok, bad, warn, unknown := fleet.ToneOK, fleet.ToneBad, fleet.ToneWarn, fleet.ToneUnknown
+	ok, bad, warn, unknown := fleet.SeverityOK, fleet.SeverityBad, fleet.SeverityWarn, fleet.SeverityUnknown
 	for name, c := range map[string]struct {
 		turns    []fleet.Turn
-		silences []fleet.Silence
+		silences []fleet.OfflinePeriod
 		want     fleet.Day
 		words    string
 	}{
 		"nothing known": {},
 		"silent, and nothing known": {
-			silences: []fleet.Silence{{quarter(50), quarter(40)}},
+			silences: []fleet.OfflinePeriod{{quarter(50), quarter(40)}},
 		},
 		"well since long ago": {
 			turns: []fleet.Turn{{quarter(500), bad, ok}},
@@ -45,12 +45,12 @@ func TestADayIsTheWorstOfEachQuarter(t *testing.T) {
 		},
 		"a silence of a minute, and one that is not over": {
 			turns:    []fleet.Turn{{quarter(200), ok, ok}},
-			silences: []fleet.Silence{{quarter(9).Add(time.Minute), quarter(9).Add(2 * time.Minute)}, {quarter(1).Add(time.Minute), now}},
+			silences: []fleet.OfflinePeriod{{quarter(9).Add(time.Minute), quarter(9).Add(2 * time.Minute)}, {quarter(1).Add(time.Minute), now}},
 			want:     fleet.Day{{ok, 86}, {unknown, 1}, {ok, 7}, {unknown, 2}},
 		},
 		"a silence does not hide a failure": {
 			turns:    []fleet.Turn{{quarter(200), bad, bad}},
-			silences: []fleet.Silence{{quarter(300), quarter(90)}},
+			silences: []fleet.OfflinePeriod{{quarter(300), quarter(90)}},
 			want:     fleet.Day{{bad, 96}},
 		},
 	} {

@@ -64,7 +64,7 @@ func (p PoolView) MakesDisks() bool {
 }
 
 // free is how much of the pool is promised to no volume.
-func (h PoolHealth) free() int64 { return h.AvailableBytes - h.PromisedBytes }
+func (h PoolHealth) free() int64 { return h.AvailableBytes - h.ProvisionedBytes }
 
 // networksOpenTo are the active networks that VMs of the project may be on.
 func networksOpenTo(project ProjectID, networks []NetworkView) []NetworkView {

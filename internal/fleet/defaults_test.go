@@ -8,7 +8,7 @@ import (
 
 func poolWith(name string, healthy int, available, promised int64) fleet.PoolView {
 	p := fleet.PoolView{Pool: fleet.Pool{ID: fleet.PoolID("id of " + name), Name: name, Spec: fleet.PoolSpec{Kind: "dir"}}}
-	p.Health = fleet.PoolHealth{Healthy: healthy, AvailableBytes: available << 30, PromisedBytes: promised << 30}
+	p.Health = fleet.PoolHealth{Healthy: healthy, AvailableBytes: available << 30, ProvisionedBytes: promised << 30}
 	return p
 }
 

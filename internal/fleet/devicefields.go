@@ -236,7 +236,7 @@ func (vm VM) takesMemory(to VMSpec) bool {
 		if more < 0 {
 			was, is = is, was
 		}
-		cells, ok := GrownCells(was, is)
+		cells, ok := GrownNodes(was, is)
 		if !ok || vm.Spec.MemoryMiB != vm.Status.MemoryMiB {
 			return false
 		}

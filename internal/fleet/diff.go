@@ -75,7 +75,7 @@ func (s VMSpec) Diff(to VMSpec, on bool) []Change {
 // Field is all that is known of one field of an S: its words and refusals, what a form asks, and how an agent tells a person's change
 // from one that somebody made on the host.
 type Field[S any] struct {
-	Name, Noun string // "memoryMiB" in JSON, "memory" in a sentence
+	Name, Type string // "memoryMiB" in JSON, "memory" in a sentence
 	Words      func(S) string
 	Same       func(a, b S) bool // as far as a definition on a host can tell
 	Value      func(S) any       // of the field's JSON type
@@ -133,7 +133,7 @@ var VMFields = slices.Concat([]VMField{
 	list("disks", "disk", Never, func(s *VMSpec) *[]Disk { return &s.Disks },
 		element[Disk]{key: diskKey, told: diskKey, words: Disk.words, fields: DiskFields, comes: Disk.comes, live: diskGrown, became: diskBecame}),
 	list("nics", "network card", Now, func(s *VMSpec) *[]NIC { return &s.NICs },
-		element[NIC]{key: nicKey, told: nicTold, words: func(n NIC) string { return strings.TrimSpace(n.MAC+" on "+nicOn(n)) + nicFiltered(n) }, fields: NICFields, live: nicRefiltered}),
+		element[NIC]{key: nicKey, told: nicReported, words: func(n NIC) string { return strings.TrimSpace(n.MAC+" on "+nicOn(n)) + nicFiltered(n) }, fields: NICFields, live: nicRefiltered}),
 	value("iso", "CD-ROM", Now, func(s *VMSpec) **Volref { return &s.ISO },
 		func(v *Volref) string {
 			if v == nil {
@@ -179,7 +179,7 @@ func value[T any](name, noun string, on When, at func(*VMSpec) *T, words func(T)
 func whole(f Field[VMSpec]) VMField {
 	return VMField{Field: f, diff: func(old, to VMSpec) []Change {
 		if words := f.became(old, to); words != "" {
-			return []Change{{"spec." + f.Name, f.Noun + " " + words, f.On}}
+			return []Change{{"spec." + f.Name, f.Type + " " + words, f.On}}
 		}
 		return nil
 	}}
@@ -191,7 +191,7 @@ func valueAs[S, T any](name, noun string, on When, at func(*S) *T, words func(T)
 	like := func(a, b *S) bool { return equal(*at(a), *at(b)) }
 	same := func(a, b S) bool { return like(&a, &b) }
 	return Field[S]{
-		Name: name, Noun: noun, On: on, Same: same, same: like,
+		Name: name, Type: noun, On: on, Same: same, same: like,
 		Words: func(s S) string { return words(get(s)) },
 		Value: func(s S) any { return get(s) },
 		Copy:  func(to *S, from S) { *at(to) = get(from) },
@@ -244,7 +244,7 @@ func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when When) {
 	var all []string
 	for _, f := range e.fields {
 		if became := f.became(old, to); became != "" {
-			all = append(all, f.Noun+" "+became)
+			all = append(all, f.Type+" "+became)
 			if f.On != Now {
 				when = f.On
 			}
@@ -255,10 +255,10 @@ func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when When) {
 }
 
 // tells is all that a definition on a host tells of it.
-func (e element[T]) tells(v T) string { return e.told(v) + Telling(e.fields, v) }
+func (e element[T]) tells(v T) string { return e.told(v) + FieldsXML(e.fields, v) }
 
-// Telling is what a definition on a host tells of fields: equal where it tells the same.
-func Telling[S any](fields []Field[S], v S) string {
+// FieldsXML is what a definition on a host tells of fields: equal where it tells the same.
+func FieldsXML[S any](fields []Field[S], v S) string {
 	var out strings.Builder
 	for _, f := range fields {
 		if !f.Default(v) {
@@ -338,7 +338,7 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 		return true
 	}
 	return VMField{diff: diff, Field: Field[VMSpec]{
-		Name: name, Noun: noun + "s", On: on,
+		Name: name, Type: noun + "s", On: on,
 		Same: func(a, b VMSpec) bool { return like(&a, &b) }, same: like,
 		Words: func(s VMSpec) string {
 			var all []string
@@ -358,7 +358,7 @@ func (e element[T]) set(v T) string {
 	var all []string
 	for _, f := range e.fields {
 		if !f.Default(v) {
-			all = append(all, f.Noun+" "+f.Words(v))
+			all = append(all, f.Type+" "+f.Words(v))
 		}
 	}
 	if len(all) == 0 {
@@ -371,8 +371,8 @@ func diskKey(d Disk) string { return string(d.PoolID) + "/" + d.Volume }
 
 func nicKey(n NIC) string { return strings.ToLower(n.MAC) }
 
-func nicTold(n NIC) string {
-	return nicKey(n) + " " + nicOn(n) + " " + n.filterTold() + fmt.Sprint(n.DefaultGroups, n.DefaultAntiSpoofing)
+func nicReported(n NIC) string {
+	return nicKey(n) + " " + nicOn(n) + " " + n.filterReported() + fmt.Sprint(n.DefaultGroups, n.DefaultAntiSpoofing)
 }
 
 func nicOn(n NIC) string {

@@ -75,7 +75,7 @@ func TestTheTableKnowsEveryFieldOfASpec(t *testing.T) {
 		Power: fleet.Running, CPUs: 2, MemoryMiB: 512, Firmware: fleet.UEFI, Disks: []fleet.Disk{{PoolID: "p", Volume: "a"}},
 		NICs: []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}}, ISO: &fleet.Volref{PoolID: "p", Volume: "cd.iso"},
 		CPU:    fleet.VMCPU{Model: "qemu64", Sockets: 2, Cores: 2, Threads: 2, Max: 8, Features: "+aes", Shares: 512, Limit: 50, Reserved: 25, Pinned: "0"},
-		Memory: fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 1024, Nodes: "0", BalloonMiB: 256, FloorMiB: 128}, Boot: fleet.VMBoot{Menu: true, CDROM: 1, Kernel: &fleet.Volref{PoolID: "p", Volume: "vmlinuz"}, Initrd: &fleet.Volref{PoolID: "p", Volume: "initrd"}, Cmdline: "quiet", Machine: "pc"},
+		Memory: fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 1024, Nodes: "0", BalloonMiB: 256, MinMiB: 128}, Boot: fleet.VMBoot{Menu: true, CDROM: 1, Kernel: &fleet.Volref{PoolID: "p", Volume: "vmlinuz"}, Initrd: &fleet.Volref{PoolID: "p", Volume: "initrd"}, Cmdline: "quiet", Machine: "pc"},
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9", Spice: true, USBRedirection: 2},
 		Security: fleet.VMSecurity{TPM: true, SecureBoot: true, Confidential: "sev"}, Devices: fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true, GuestAgent: "none", Balloon: "none", Serials: 2, Parallel: true},
 		Drives: []fleet.VMDrive{{Slot: "cdrom2"}}, HostDevices: []fleet.VMHostDevice{{Device: "usb/046d:c52b"}}, Shares: []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: "p", Volume: "src"}}},
@@ -84,7 +84,7 @@ func TestTheTableKnowsEveryFieldOfASpec(t *testing.T) {
 		Health:    []fleet.HealthCheck{{Kind: fleet.HealthTCP, Port: 22}},
 		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100, PostCopy: true, DowntimeMs: 300}, Placement: fleet.VMPlacement{Tolerations: "gpu"},
 		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Ignition, Number: 2},
-		NUMA:      []fleet.VMCell{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
+		NUMA:      []fleet.VMNUMANode{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
 	}
 	everyField(reflect.ValueOf(full), "", func(name string, want reflect.Value) {
 		f, known := fleet.FieldOf(name)
@@ -146,8 +146,8 @@ func TestWhatAGuestGetsAtOnce(t *testing.T) {
 // What a guest that is on can give back depends on what came since it was started, and on what emulates it.
 func TestWhatAGuestGivesBack(t *testing.T) {
 	t.Parallel()
-	two := func(first, second int) []fleet.VMCell {
-		return []fleet.VMCell{{CPUs: "0-1", MemoryMiB: first}, {CPUs: "2-3", MemoryMiB: second}}
+	two := func(first, second int) []fleet.VMNUMANode {
+		return []fleet.VMNUMANode{{CPUs: "0-1", MemoryMiB: first}, {CPUs: "2-3", MemoryMiB: second}}
 	}
 	plain, inCells := fleet.VMSpec{CPUs: 4, MemoryMiB: 1024}, fleet.VMSpec{CPUs: 4, MemoryMiB: 1024, NUMA: two(512, 512)}
 	for name, c := range map[string]struct {
@@ -170,8 +170,8 @@ func TestWhatAGuestGivesBack(t *testing.T) {
 			Power: fleet.Running, CPUs: 4, MinCPUs: 2, MemoryMiB: 1024, MaxMemory: 2048, Modules: []fleet.Module{{MiB: 256}, {MiB: 128}, {MiB: 128}},
 		}}
 		if c.was.NUMA != nil {
-			vm.Status.Modules[1].Cell = 1
-			vm.Status.Modules = append(vm.Status.Modules[:2], fleet.Module{MiB: 256, Cell: 1})
+			vm.Status.Modules[1].NUMANode = 1
+			vm.Status.Modules = append(vm.Status.Modules[:2], fleet.Module{MiB: 256, NUMANode: 1})
 		}
 		changes := vm.Diff(fleet.VM{Spec: c.to})
 		for i := range changes {
@@ -194,8 +194,8 @@ func TestWhatWaitsIsInWords(t *testing.T) {
 	}
 	vm.Status = &fleet.VMStatus{
 		Power: fleet.Running, CPUs: 4, MemoryMiB: 768, Accelerator: "qemu",
-		NextBoot: []string{"name", "cpus", "memoryMiB", "disks", "hostDevices", "cpu.max"},
-		HeldBack: []fleet.HeldBack{{Field: "hostDevices", What: "usb/046d:c52b"}, {Field: "hostDevices", What: "pci/0000:41:00.0"}},
+		NextBoot:      []string{"name", "cpus", "memoryMiB", "disks", "hostDevices", "cpu.max"},
+		PendingUnplug: []fleet.PendingUnplug{{Field: "hostDevices", What: "usb/046d:c52b"}, {Field: "hostDevices", What: "pci/0000:41:00.0"}},
 	}
 	want := []string{
 		"name", "vCPUs (an emulated guest gives none back)", "memory (a guest gives back what came since it was started, in the sizes in which it came)",
@@ -207,7 +207,7 @@ func TestWhatWaitsIsInWords(t *testing.T) {
 	if got := vm.Status.StillHeld(); got != "The guest did not let go of usb/046d:c52b and pci/0000:41:00.0; they go at the next start." {
 		t.Errorf("the task ends with %q", got)
 	}
-	vm.Status.HeldBack = vm.Status.HeldBack[:1]
+	vm.Status.PendingUnplug = vm.Status.PendingUnplug[:1]
 	if got := vm.Status.StillHeld(); got != "The guest did not let go of usb/046d:c52b; it goes at the next start." {
 		t.Errorf("the task ends with %q", got)
 	}

@@ -80,7 +80,7 @@ func TestWhatIsDoneWithRawFiles(t *testing.T) {
 		"a clone":       vm.AllowsClone,
 		"an export":     vm.AllowsExport,
 		"another pool":  func() (bool, string) { return vm.AllowsMove(d.Ref(), nil) },
-		"another host":  func() (bool, string) { return vm.AllowsLeave(nil, nil) },
+		"another host":  func() (bool, string) { return vm.AllowsMigrate(nil, nil) },
 		"growing (yes)": func() (bool, string) { return vm.AllowsGrow(d, nil) },
 	} {
 		ok, why := ask()

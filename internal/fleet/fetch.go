@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// MostURL bounds the address of a download.
-const MostURL = 2000
+// MaxURL bounds the address of a download.
+const MaxURL = 2000
 
 // digests are how long the checksums are that are known, in hexadecimal digits.
 var digests = map[string]int{"sha256": 64, "sha512": 128}
@@ -37,8 +37,8 @@ func ParseChecksum(text string) (algorithm, digest string, ok bool) {
 func ParseDownload(address string, checked bool) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
-	case len(address) > MostURL:
-		return nil, Errorf(Invalid, "An address has at most %d characters.", MostURL)
+	case len(address) > MaxURL:
+		return nil, Errorf(Invalid, "An address has at most %d characters.", MaxURL)
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" || !plain(address) || strings.ContainsAny(address, " \\"):
 		return nil, Errorf(Invalid, "Write the whole address, such as https://example.org/image.qcow2.")
 	case u.User != nil:

@@ -33,7 +33,7 @@ var (
 		{"name", "its name", nil},
 		{"kind", "what it is made of", texts(poolKinds())},
 		{"host", "name of a host that it is assigned to", nil},
-		{"tone", "its health", texts([]Tone{ToneOK, ToneWarn, ToneBad, ToneUnknown, ToneIdle})},
+		{"tone", "its health", texts([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown, SeverityIdle})},
 	}
 	NetworkKeys = FilterKeys{
 		{"name", "its name", nil},

@@ -63,16 +63,16 @@ func (f FirstBoot) WithoutBOM() FirstBoot {
 
 // CloudInitForm is what most people want of cloud-init.
 type CloudInitForm struct {
-	Hostname    string      `json:"hostname,omitempty"` // empty: the VM's name
-	Timezone    string      `json:"timezone,omitempty"`
-	Locale      string      `json:"locale,omitempty"`
-	Users       []FirstUser `json:"users,omitempty"`       // empty: the image's default user, as the image has it
-	SSHPassword bool        `json:"sshPassword,omitempty"` // users with a password may sign in by it over SSH
-	Network     []FirstCard `json:"network,omitempty"`     // of the VM's cards, in their order; empty: DHCP on the first
-	Upgrade     bool        `json:"upgrade,omitempty"`     // all packages
-	Packages    []string    `json:"packages,omitempty"`
-	Files       []FirstFile `json:"files,omitempty"`
-	Run         []string    `json:"run,omitempty"` // commands for the shell, one after the other, as root
+	Hostname    string         `json:"hostname,omitempty"` // empty: the VM's name
+	Timezone    string         `json:"timezone,omitempty"`
+	Locale      string         `json:"locale,omitempty"`
+	Users       []FirstUser    `json:"users,omitempty"`       // empty: the image's default user, as the image has it
+	SSHPassword bool           `json:"sshPassword,omitempty"` // users with a password may sign in by it over SSH
+	Network     []FirstBootNIC `json:"network,omitempty"`     // of the VM's cards, in their order; empty: DHCP on the first
+	Upgrade     bool           `json:"upgrade,omitempty"`     // all packages
+	Packages    []string       `json:"packages,omitempty"`
+	Files       []FirstFile    `json:"files,omitempty"`
+	Run         []string       `json:"run,omitempty"` // commands for the shell, one after the other, as root
 }
 
 // FirstUser is a user that the guest makes, or the image's default user.
@@ -86,8 +86,8 @@ type FirstUser struct {
 	Shell        string   `json:"shell,omitempty"`
 }
 
-// FirstCard is how the guest sets up one network card.
-type FirstCard struct {
+// FirstBootNIC is how the guest sets up one network card.
+type FirstBootNIC struct {
 	MAC       string   `json:"mac,omitempty"`       // set by the portal: of the VM's card in the same place
 	Addresses []string `json:"addresses,omitempty"` // each with its prefix, "192.0.2.10/24"; empty: by DHCP
 	Gateways  []string `json:"gateways,omitempty"`  // one of IPv4, one of IPv6

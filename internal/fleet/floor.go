@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// checkFloor notes a memory floor that no balloon can go down to.
-func (s VMSpec) checkFloor(c *Checks, at string) {
+// checkMinMemory notes a memory floor that no balloon can go down to.
+func (s VMSpec) checkMinMemory(c *Checks, at string) {
 	m := s.Memory
 	most := cmp.Or(m.BalloonMiB, s.MemoryMiB)
 	pins := func(d VMHostDevice) bool {
 		return strings.HasPrefix(d.Device, "pci/") || strings.HasPrefix(d.Device, "mdev/")
 	}
 	switch {
-	case m.FloorMiB == 0:
-	case m.FloorMiB > most:
+	case m.MinMiB == 0:
+	case m.MinMiB > most:
 		c.Add(at, "The VM may use %d MiB. Give less, or nothing.", most)
 	case s.Devices.Balloon == "none":
 		c.Add(at, "Without a balloon the guest gives no memory back. Choose a balloon, or leave this.")

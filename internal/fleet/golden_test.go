@@ -11,10 +11,10 @@ func TestJSONFieldsKeepTheirNames(t *testing.T) {
 	t.Parallel()
 	golden.Types(
 		t, "testdata/types.json",
-		fleet.VMView{}, fleet.FoundVM{}, fleet.ActionState{},
+		fleet.VMView{}, fleet.DiscoveredVM{}, fleet.ActionState{},
 		fleet.HostView{}, fleet.HostMeter{}, fleet.JoinToken{},
 		fleet.PoolView{}, fleet.NetworkView{},
 		fleet.Task{}, fleet.JobArgs{}, fleet.Project{}, fleet.User{}, fleet.Token{},
-		fleet.AuditEntry{}, fleet.Found{}, fleet.Overview{}, fleet.FieldError{},
+		fleet.AuditEntry{}, fleet.SearchHit{}, fleet.Overview{}, fleet.FieldError{},
 	)
 }

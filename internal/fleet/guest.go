@@ -10,9 +10,9 @@ import (
 type GuestAgent string
 
 const (
-	AgentNone    GuestAgent = "none"    // the guest that runs has no channel for it
-	AgentSilent  GuestAgent = "silent"  // it has one, on which nobody answers
-	AgentAnswers GuestAgent = "answers" // it answers
+	AgentNone          GuestAgent = "none"    // the guest that runs has no channel for it
+	AgentNotResponding GuestAgent = "silent"  // it has one, on which nobody answers
+	AgentAnswers       GuestAgent = "answers" // it answers
 )
 
 // GuestStatus is what a running guest says of itself that does not change from one look to the next. A guest is not to be believed: it is what

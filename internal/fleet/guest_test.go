@@ -36,14 +36,14 @@ func TestGuestActionsSayWhyNot(t *testing.T) {
 		{view(fleet.PhaseRunning, frozen), fleet.ActGuestPassword, "Thaw them first"},
 		{view(fleet.PhaseRunning, nil), fleet.ActFreeze, "too old"},
 		{view(fleet.PhaseRunning, &fleet.GuestStatus{Agent: fleet.AgentNone}), fleet.ActFreeze, "no channel"},
-		{view(fleet.PhaseRunning, &fleet.GuestStatus{Agent: fleet.AgentSilent}), fleet.ActGuestPassword, "does not answer"},
+		{view(fleet.PhaseRunning, &fleet.GuestStatus{Agent: fleet.AgentNotResponding}), fleet.ActGuestPassword, "does not answer"},
 		{view(fleet.PhaseRunning, &fleet.GuestStatus{Agent: "mumbles"}), fleet.ActGuestPassword, "does not answer"},
 		{view(fleet.PhaseRunning, answers), fleet.ActExec, "policy allows no programs"},
 		{allows(fleet.PhaseRunning, answers, true, false), fleet.ActExec, "does not know yet"},
 		{allows(fleet.PhaseRunning, answers, false, true), fleet.ActExec, "policy allows no programs"},
 		{allows(fleet.PhaseRunning, answers, true, true), fleet.ActExec, ""},
 		{allows(fleet.PhaseRunning, frozen, true, true), fleet.ActExec, "Thaw them first"},
-		{allows(fleet.PhaseRunning, &fleet.GuestStatus{Agent: fleet.AgentSilent}, true, true), fleet.ActExec, "does not answer"},
+		{allows(fleet.PhaseRunning, &fleet.GuestStatus{Agent: fleet.AgentNotResponding}, true, true), fleet.ActExec, "does not answer"},
 		{allows(fleet.PhaseRunning, nil, true, true), fleet.ActExec, "too old"},
 		{allows(fleet.PhaseStopped, nil, true, true), fleet.ActExec, "not running"},
 		{view(fleet.PhaseStopped, nil), fleet.ActTrim, "not running"},
@@ -57,8 +57,8 @@ func TestGuestActionsSayWhyNot(t *testing.T) {
 		}
 	}
 	for _, a := range fleet.GuestActions {
-		if !a.Known() || a.Word() == "" || !a.Job().Is().Guest {
-			t.Errorf("%s: word %q, job %q", a, a.Word(), a.Job())
+		if !a.Known() || a.Label() == "" || !a.Job().Is().Guest {
+			t.Errorf("%s: word %q, job %q", a, a.Label(), a.Job())
 		}
 	}
 }
@@ -79,13 +79,13 @@ func TestExpiryIsAFaultInWords(t *testing.T) {
 		{-time.Hour, true, fleet.Expired, "was asked to shut down"},
 	} {
 		end := now.Add(c.in)
-		vm := fleet.VM{Meta: fleet.Meta{Guard: fleet.VMGuard{ExpiresAt: &end, ExpiryStops: c.stops}.At(now)}}
+		vm := fleet.VM{Meta: fleet.Meta{Protection: fleet.VMProtection{ExpiresAt: &end, ExpiryStops: c.stops}.At(now)}}
 		f := vm.ExpiryFault()
-		if vm.Guard.Expiry != c.expiry || (f == nil) != (c.says == "") || f != nil && !strings.Contains(f.Text, c.says) {
-			t.Errorf("in %s: %q, %+v", c.in, vm.Guard.Expiry, f)
+		if vm.Protection.Expiry != c.expiry || (f == nil) != (c.says == "") || f != nil && !strings.Contains(f.Text, c.says) {
+			t.Errorf("in %s: %q, %+v", c.in, vm.Protection.Expiry, f)
 		}
 	}
-	if f := (fleet.VM{}).ExpiryFault(); f != nil || (fleet.VMGuard{}).At(now).Expiry != "" {
+	if f := (fleet.VM{}).ExpiryFault(); f != nil || (fleet.VMProtection{}).At(now).Expiry != "" {
 		t.Error("what never expires does")
 	}
 }

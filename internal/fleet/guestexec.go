@@ -21,7 +21,7 @@ const (
 	MaxProgramWords = 8 << 10  // bytes of all of them
 	MaxCheckArgs    = 1 << 10  // bytes of a health check's, which each report repeats
 	MaxGuestOutput  = 64 << 10 // bytes that are kept of each of a program's two outputs
-	MostGuestRuns   = 20       // of which the output is kept of each VM
+	MaxGuestRuns    = 20       // of which the output is kept of each VM
 )
 
 // Words are the program and its arguments.

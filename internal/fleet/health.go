@@ -44,7 +44,7 @@ const (
 type HealthAction string
 
 const (
-	HealthTell    HealthAction = ""        // it says so
+	HealthReport  HealthAction = ""        // it says so
 	HealthRestart HealthAction = "restart" // it forces the guest off and starts it again
 	HealthReset   HealthAction = "reset"   // it presses the reset button
 )
@@ -62,8 +62,8 @@ var (
 	HealthActions = []Option{{"", "Tell"}, {string(HealthRestart), "Tell and restart"}, {string(HealthReset), "Tell and reset"}}
 )
 
-// MostHealthActions are how often in a row a host acts by itself on a guest that stays sick; then it only tells.
-const MostHealthActions = 5
+// MaxHealthActions are how often in a row a host acts by itself on a guest that stays sick; then it only tells.
+const MaxHealthActions = 5
 
 // MaxHealthWords is in bytes, of what a check was told.
 const MaxHealthWords = 200
@@ -112,7 +112,7 @@ func (h HealthCheck) Whole() string {
 	if h.Status != 0 {
 		out += fmt.Sprintf(", wants %d", h.Status)
 	}
-	if h.Action != HealthTell {
+	if h.Action != HealthReport {
 		out += ", then " + string(h.Action)
 	}
 	return out
@@ -171,7 +171,7 @@ func (h HealthCheck) check(c *Checks, at string) {
 	if u := h.Usual(); h.Timeout > 0 && u.Timeout > u.Interval {
 		c.Add(at+".timeout", "It waits no longer than the interval: %d s at most.", u.Interval)
 	}
-	if h.Action != HealthTell && h.Action != HealthRestart && h.Action != HealthReset {
+	if h.Action != HealthReport && h.Action != HealthRestart && h.Action != HealthReset {
 		c.Add(at+".action", "Choose one of restart, reset, or nothing.")
 	}
 }
@@ -250,14 +250,14 @@ func HealthFault(all []HealthState) *Fault {
 			text += " (" + h.Said + ")"
 		}
 		out = append(out, text)
-		given = given || h.Acted >= MostHealthActions
+		given = given || h.Acted >= MaxHealthActions
 	}
 	if len(out) == 0 {
 		return nil
 	}
 	text := "It fails: " + strings.Join(out, "; ") + "."
 	if given {
-		text += fmt.Sprintf(" Its host has acted %d times and does so no more until it is healthy for a while.", MostHealthActions)
+		text += fmt.Sprintf(" Its host has acted %d times and does so no more until it is healthy for a while.", MaxHealthActions)
 	}
 	return &Fault{Code: FaultHealth, Text: text}
 }

@@ -29,13 +29,13 @@ type HostStatus struct {
 	Connected    bool      `json:"connected"`       // whether the agent reaches the hypervisor
 	Error        string    `json:"error,omitempty"` // why not, in the hypervisor's own words
 	Inventory    Inventory `json:"inventory"`
-	OtherPools   []string  `json:"otherPools,omitempty"` // names of FoundPools; older agents tell them alone
-	// FoundPools are the host's own storage pools, which Quantix does not manage.
-	FoundPools []FoundPool `json:"foundPools,omitempty"`
+	OtherPools   []string  `json:"otherPools,omitempty"` // names of DiscoveredPools; older agents tell them alone
+	// DiscoveredPools are the host's own storage pools, which Quantix does not manage.
+	DiscoveredPools []DiscoveredPool `json:"foundPools,omitempty"`
 }
 
-// FoundPool is a storage pool that a host has beside Quantix's.
-type FoundPool struct {
+// DiscoveredPool is a storage pool that a host has beside Quantix's.
+type DiscoveredPool struct {
 	Name      string `json:"name"`
 	Kind      string `json:"kind"`  // libvirt's word: "dir", "netfs", "zfs", …
 	Place     string `json:"place"` // where its volumes are: "/srv/imgs", "/mnt of 10.0.0.5:/vm"
@@ -45,11 +45,11 @@ type FoundPool struct {
 }
 
 // Discovered are the host's own storage pools, also as older agents tell them: by name alone.
-func (s HostStatus) Discovered() []FoundPool {
-	if len(s.FoundPools) > 0 {
-		return s.FoundPools
+func (s HostStatus) Discovered() []DiscoveredPool {
+	if len(s.DiscoveredPools) > 0 {
+		return s.DiscoveredPools
 	}
-	out := make([]FoundPool, len(s.OtherPools))
+	out := make([]DiscoveredPool, len(s.OtherPools))
 	for i, name := range s.OtherPools {
 		out[i].Name = name
 	}
@@ -182,7 +182,7 @@ type HostDevice struct {
 
 	// Of a type of mediated devices: what makes them, how many guests can have one, and how many of those nobody has made yet.
 	Parents []string `json:"parents,omitempty"` // "0000:41:00.0"
-	Most    int      `json:"most,omitempty"`
+	Max     int      `json:"most,omitempty"`
 	Free    int      `json:"free,omitempty"`
 
 	SizeBytes int64  `json:"sizeBytes,omitempty"` // of a disk
@@ -226,17 +226,17 @@ func (h Host) Phase(now time.Time) HostPhase {
 
 var hostLooks = map[HostPhase]struct {
 	word string
-	tone Tone
+	tone Severity
 }{
-	HostOnline: {"Online", ToneOK}, HostDegraded: {"No hypervisor", ToneBad}, HostConflict: {"Identity conflict", ToneBad},
-	HostPending: {"Waiting for agent", ToneWarn}, HostUnknown: {"Unknown", ToneUnknown},
+	HostOnline: {"Online", SeverityOK}, HostDegraded: {"No hypervisor", SeverityBad}, HostConflict: {"Identity conflict", SeverityBad},
+	HostPending: {"Waiting for agent", SeverityWarn}, HostUnknown: {"Unknown", SeverityUnknown},
 }
 
 // Word is the phase as people read it.
 func (p HostPhase) Word() string { return hostLooks[p].word }
 
-// Tone is how the phase is drawn.
-func (p HostPhase) Tone() Tone { return hostLooks[p].tone }
+// Severity is how the phase is drawn.
+func (p HostPhase) Severity() Severity { return hostLooks[p].tone }
 
 // HostView is a host as people see it.
 type HostView struct {

@@ -101,10 +101,10 @@ type ImageCopy struct {
 	SeenAt     *time.Time `json:"seenAt,omitempty"` // when a host that has it was last heard
 	AddedBy    string     `json:"addedBy"`
 	AddedAt    time.Time  `json:"addedAt"`
-	// StandOn are volumes and VMs' disks that stand on it, as overlays.
-	StandOn []string      `json:"standOn,omitempty"`
-	Work    string        `json:"work,omitempty"` // what is done with it now
-	Actions []ActionState `json:"actions,omitempty"`
+	// Overlays are volumes and VMs' disks that stand on it, as overlays.
+	Overlays []string      `json:"standOn,omitempty"`
+	Work     string        `json:"work,omitempty"` // what is done with it now
+	Actions  []ActionState `json:"actions,omitempty"`
 }
 
 // Ref names the copy's volume.
@@ -166,7 +166,7 @@ func (v ImageView) copies() (n, coming int, stands []string) {
 	for _, version := range v.Versions {
 		n += len(version.Copies)
 		for _, c := range version.Copies {
-			stands = append(stands, c.StandOn...)
+			stands = append(stands, c.Overlays...)
 			if c.Work != "" {
 				coming++
 			}
@@ -246,8 +246,8 @@ var copyOffers = offers[copyUse]{
 	}},
 	{ActForget, func(c copyUse) string {
 		switch {
-		case len(c.StandOn) > 0:
-			return fmt.Sprintf("%s on it as overlays: %s.", verbs(len(c.StandOn), "One disk stands", "disks stand"), someOf(c.StandOn))
+		case len(c.Overlays) > 0:
+			return fmt.Sprintf("%s on it as overlays: %s.", verbs(len(c.Overlays), "One disk stands", "disks stand"), someOf(c.Overlays))
 		case c.Work != "":
 			return "It is at work: " + strings.ToLower(c.Work) + "."
 		}
@@ -255,8 +255,8 @@ var copyOffers = offers[copyUse]{
 	}},
 	{ActDelete, func(c copyUse) string {
 		switch {
-		case len(c.StandOn) > 0:
-			return fmt.Sprintf("%s on it as overlays and would be broken: %s.", verbs(len(c.StandOn), "One disk stands", "disks stand"), someOf(c.StandOn))
+		case len(c.Overlays) > 0:
+			return fmt.Sprintf("%s on it as overlays and would be broken: %s.", verbs(len(c.Overlays), "One disk stands", "disks stand"), someOf(c.Overlays))
 		case c.Work != "":
 			return "It is at work: " + strings.ToLower(c.Work) + "."
 		case c.State == CopyUnknown:
@@ -329,7 +329,7 @@ func (o OSFacts) Check(c *Checks, field string) {
 }
 
 // SubjectImage is the subject of an image, and so the key of its wake-ups.
-func SubjectImage(id ImageID) Subject { return SubjectOf(NounImage, id) }
+func SubjectImage(id ImageID) Subject { return SubjectOf(TypeImage, id) }
 
 // CopyName is what a version's file is called in a pool where people gave it no name.
 func CopyName(image string, number int, format string) string {

@@ -25,14 +25,14 @@ const Lease = 30 * time.Second
 
 // JobArgs are the few parameters of an order that are no spec.
 type JobArgs struct {
-	DeleteDisks bool         `json:"deleteDisks,omitempty"` // vm.delete; always of what destroys a volume's data
-	Console     PairID       `json:"console,omitempty"`     // console.open
-	PortalURL   string       `json:"portalUrl,omitempty"`   // console.open: the portal that holds the browser's half; empty: the agent's own
-	Volume      *VolumeOrder `json:"volume,omitempty"`      // volume.*
-	Upload      UploadID     `json:"upload,omitempty"`      // upload.open: which; it comes to Pair at PortalURL
-	Pair        PairID       `json:"pair,omitempty"`
-	Move        *MoveOrder   `json:"move,omitempty"`  // vm.move
-	Leave       *LeaveOrder  `json:"leave,omitempty"` // vm.leave
+	DeleteDisks bool          `json:"deleteDisks,omitempty"` // vm.delete; always of what destroys a volume's data
+	Console     PairID        `json:"console,omitempty"`     // console.open
+	PortalURL   string        `json:"portalUrl,omitempty"`   // console.open: the portal that holds the browser's half; empty: the agent's own
+	Volume      *VolumeOrder  `json:"volume,omitempty"`      // volume.*
+	Upload      UploadID      `json:"upload,omitempty"`      // upload.open: which; it comes to Pair at PortalURL
+	Pair        PairID        `json:"pair,omitempty"`
+	Move        *MoveOrder    `json:"move,omitempty"`  // vm.move
+	Migrate     *MigrateOrder `json:"leave,omitempty"` // vm.leave
 
 	Run *time.Time `json:"run,omitempty"` // vm.restart: when the run began that is to end; any other is the new one
 
@@ -46,9 +46,9 @@ type JobArgs struct {
 type Subject string
 
 // SubjectVM and SubjectPool make subjects; they are also the keys of wake-ups.
-func SubjectVM(id VMID) Subject           { return SubjectOf(NounVM, id) }
-func SubjectPool(id PoolID) Subject       { return SubjectOf(NounPool, id) }
-func SubjectNetwork(id NetworkID) Subject { return SubjectOf(NounNetwork, id) }
+func SubjectVM(id VMID) Subject           { return SubjectOf(TypeVM, id) }
+func SubjectPool(id PoolID) Subject       { return SubjectOf(TypePool, id) }
+func SubjectNetwork(id NetworkID) Subject { return SubjectOf(TypeNetwork, id) }
 
 // SubjectTask is what a task with children is about.
 func SubjectTask(id TaskID) Subject { return Subject("task:" + string(id)) }

@@ -15,7 +15,7 @@ const (
 	VMRestart      JobKind = "vm.restart"  // ask the guest to power off, wait for it, apply and start: what waits for a start then counts
 	VMPause        JobKind = "vm.pause"
 	VMResume       JobKind = "vm.resume"
-	VMPutBack      JobKind = "vm.putback" // apply, and undo what somebody changed on the host: VMStatus.Drift
+	VMReapply      JobKind = "vm.putback" // apply, and undo what somebody changed on the host: VMStatus.Drift
 	VMDelete       JobKind = "vm.delete"  // undefine; with its data where Args.DeleteDisks says so
 	PoolApply      JobKind = "pool.apply"
 	PoolRelease    JobKind = "pool.release" // stop and undefine; data stays
@@ -28,7 +28,7 @@ const (
 	VMClock        JobKind = "vm.clock"    // the guest's, set to the host's
 	VMExec         JobKind = "vm.exec"     // a program in the guest
 	VMTrim         JobKind = "vm.trim"     // storage gets back what the guest's file systems do not use
-	VMMove         JobKind = "vm.move"     // a disk into another pool of the host, running or not
+	VMDiskMove     JobKind = "vm.move"     // a disk into another pool of the host, running or not
 	VolumeCreate   JobKind = "volume.create"
 	VolumeGrow     JobKind = "volume.grow"
 	VolumeRename   JobKind = "volume.rename" // another name for a volume, in its pool
@@ -55,17 +55,17 @@ const (
 	VolumeConvert JobKind = "volume.convert" // a disk of another product, or one out of an archive, as qcow2
 	VolumeExport  JobKind = "volume.export"  // a VM's disks and what it is, as an archive
 
-	VMPlan  JobKind = "vm.plan"  // say what the definition would become
-	VMLeave JobKind = "vm.leave" // a VM that is off goes to another host: its disks are sent, then its definition goes
+	VMPlan    JobKind = "vm.plan"  // say what the definition would become
+	VMMigrate JobKind = "vm.leave" // a VM that is off goes to another host: its disks are sent, then its definition goes
 )
 
 // Kind is all that is decided about a kind of job, but how a host does it: that is the agent's duty for it.
 type Kind struct {
-	Name  JobKind
-	Noun  Noun          // what it is about
-	Verb  string        // as people read it and as its button says it: "Shut down"
-	Right Right         // that ordering it takes, and so taking it back
-	Limit time.Duration // that it may take in all on the host
+	Name       JobKind
+	Type       ResourceType  // what it is about
+	Verb       string        // as people read it and as its button says it: "Shut down"
+	Permission Permission    // that ordering it takes, and so taking it back
+	Limit      time.Duration // that it may take in all on the host
 
 	Slot       bool  // it takes one of the host's slots. Waiting for a guest and short calls take none
 	Applies    bool  // it makes the definition and the disks as the spec says
@@ -98,80 +98,80 @@ const longCopy = 12 * time.Hour
 
 // kinds is the table, in the order in which people choose from them.
 var kinds = []Kind{
-	{Name: VMApply, Noun: NounVM, Verb: "Configure", Right: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true, Stands: comesAgain},
-	{Name: VMStart, Noun: NounVM, Verb: "Start", Right: MayUseVMs, Limit: 32 * time.Minute, Slot: true, Applies: true, NewestOnly: true, Power: Running},
-	{Name: VMShutdown, Noun: NounVM, Verb: "Shut down", Right: MayUseVMs, Limit: 4 * time.Minute, NewestOnly: true, Power: Stopped, Waits: true},
-	{Name: VMStop, Noun: NounVM, Verb: "Force off", Right: MayUseVMs, Limit: time.Minute, NewestOnly: true, Power: Stopped, Forces: true},
-	{Name: VMReboot, Noun: NounVM, Verb: "Reboot", Right: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true},
+	{Name: VMApply, Type: TypeVM, Verb: "Configure", Permission: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true, Stands: comesAgain},
+	{Name: VMStart, Type: TypeVM, Verb: "Start", Permission: MayUseVMs, Limit: 32 * time.Minute, Slot: true, Applies: true, NewestOnly: true, Power: Running},
+	{Name: VMShutdown, Type: TypeVM, Verb: "Shut down", Permission: MayUseVMs, Limit: 4 * time.Minute, NewestOnly: true, Power: Stopped, Waits: true},
+	{Name: VMStop, Type: TypeVM, Verb: "Force off", Permission: MayUseVMs, Limit: time.Minute, NewestOnly: true, Power: Stopped, Forces: true},
+	{Name: VMReboot, Type: TypeVM, Verb: "Reboot", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true},
 	{
 		// Its wait for the guest takes no slot; its start takes one all the same, like any.
-		Name: VMRestart, Noun: NounVM, Verb: "Restart", Right: MayUseVMs, Limit: 36 * time.Minute, Applies: true, NewestOnly: true, Power: Running, Waits: true,
+		Name: VMRestart, Type: TypeVM, Verb: "Restart", Permission: MayUseVMs, Limit: 36 * time.Minute, Applies: true, NewestOnly: true, Power: Running, Waits: true,
 	},
-	{Name: VMReset, Noun: NounVM, Verb: "Reset", Right: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true, Forces: true},
-	{Name: VMPause, Noun: NounVM, Verb: "Pause", Right: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, Power: Paused},
-	{Name: VMResume, Noun: NounVM, Verb: "Resume", Right: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, Power: Running},
-	{Name: VMPutBack, Noun: NounVM, Verb: "Put back", Right: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true},
+	{Name: VMReset, Type: TypeVM, Verb: "Reset", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true, Forces: true},
+	{Name: VMPause, Type: TypeVM, Verb: "Pause", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, Power: Paused},
+	{Name: VMResume, Type: TypeVM, Verb: "Resume", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, Power: Running},
+	{Name: VMReapply, Type: TypeVM, Verb: "Put back", Permission: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true},
 	{
-		Name: VMDelete, Noun: NounVM, Verb: "Delete", Right: MayChangeVMs, Limit: 5 * time.Minute, Slot: true, ShotByData: true,
+		Name: VMDelete, Type: TypeVM, Verb: "Delete", Permission: MayChangeVMs, Limit: 5 * time.Minute, Slot: true, ShotByData: true,
 		Begun: "The host has begun to delete the VM already, so this cannot be taken back.",
 	},
-	{Name: PoolApply, Noun: NounPool, Verb: "Assign pool", Right: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
-	{Name: PoolRelease, Noun: NounPool, Verb: "Release pool", Right: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: comesAgain},
-	{Name: NetworkApply, Noun: NounNetwork, Verb: "Assign network", Right: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
-	{Name: NetworkRelease, Noun: NounNetwork, Verb: "Release network", Right: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
-	{Name: SecurityGroupApply, Noun: NounSecurityGroup, Verb: "Apply security group", Right: MayChangeVMs, Limit: 2 * time.Minute, Stands: comesAgain},
-	{Name: SecurityGroupRelease, Noun: NounSecurityGroup, Verb: "Remove security group", Right: MayChangeVMs, Limit: 2 * time.Minute, Stands: comesAgain},
-	{Name: VolumeCreate, Noun: NounVolume, Verb: "Create volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
-	{Name: VolumeGrow, Noun: NounVolume, Verb: "Grow volume", Right: MayChangeInfra, Limit: 10 * time.Minute, Slot: true},
-	{Name: VolumeRename, Noun: NounVolume, Verb: "Rename volume", Right: MayChangeInfra, Limit: 10 * time.Minute, Slot: true},
-	{Name: VolumeClone, Noun: NounVolume, Verb: "Clone volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
-	{Name: VolumeFetch, Noun: NounVolume, Verb: "Download volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
-	{Name: VolumeUpload, Noun: NounVolume, Verb: "Upload volume", Right: MayChangeInfra, Limit: UploadLife + UploadPatience, TakenBack: true},
-	{Name: VolumeHash, Noun: NounVolume, Verb: "Verify volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
-	{Name: VolumeCopy, Noun: NounVolume, Verb: "Copy volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
-	{Name: VolumeConvert, Noun: NounVolume, Verb: "Convert disk", Right: MayChangeVMs, Limit: longCopy, Slot: true, Stoppable: true},
-	{Name: VolumeExport, Noun: NounVolume, Verb: "Export VM", Right: MayChangeVMs, Limit: longCopy, Slot: true, Stoppable: true},
-	{Name: VolumeReceive, Noun: NounVolume, Verb: "Copy volume from another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
-	{Name: VolumeSend, Noun: NounVolume, Verb: "Send volume to another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
+	{Name: PoolApply, Type: TypePool, Verb: "Assign pool", Permission: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
+	{Name: PoolRelease, Type: TypePool, Verb: "Release pool", Permission: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: comesAgain},
+	{Name: NetworkApply, Type: TypeNetwork, Verb: "Assign network", Permission: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
+	{Name: NetworkRelease, Type: TypeNetwork, Verb: "Release network", Permission: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
+	{Name: SecurityGroupApply, Type: TypeSecurityGroup, Verb: "Apply security group", Permission: MayChangeVMs, Limit: 2 * time.Minute, Stands: comesAgain},
+	{Name: SecurityGroupRelease, Type: TypeSecurityGroup, Verb: "Remove security group", Permission: MayChangeVMs, Limit: 2 * time.Minute, Stands: comesAgain},
+	{Name: VolumeCreate, Type: TypeVolume, Verb: "Create volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true},
+	{Name: VolumeGrow, Type: TypeVolume, Verb: "Grow volume", Permission: MayChangeInfra, Limit: 10 * time.Minute, Slot: true},
+	{Name: VolumeRename, Type: TypeVolume, Verb: "Rename volume", Permission: MayChangeInfra, Limit: 10 * time.Minute, Slot: true},
+	{Name: VolumeClone, Type: TypeVolume, Verb: "Clone volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VolumeFetch, Type: TypeVolume, Verb: "Download volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VolumeUpload, Type: TypeVolume, Verb: "Upload volume", Permission: MayChangeInfra, Limit: UploadLife + UploadPatience, TakenBack: true},
+	{Name: VolumeHash, Type: TypeVolume, Verb: "Verify volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VolumeCopy, Type: TypeVolume, Verb: "Copy volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VolumeConvert, Type: TypeVolume, Verb: "Convert disk", Permission: MayChangeVMs, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VolumeExport, Type: TypeVolume, Verb: "Export VM", Permission: MayChangeVMs, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VolumeReceive, Type: TypeVolume, Verb: "Copy volume from another host", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
+	{Name: VolumeSend, Type: TypeVolume, Verb: "Send volume to another host", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{
-		Name: VolumeWipe, Noun: NounVolume, Verb: "Wipe volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, ShotByData: true, Stoppable: true,
+		Name: VolumeWipe, Type: TypeVolume, Verb: "Wipe volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true, ShotByData: true, Stoppable: true,
 		Left: "What was written over by then is gone, so the volume's content is undefined: wipe it again, or delete it.",
 	},
 	{
-		Name: VolumeDelete, Noun: NounVolume, Verb: "Delete volume", Right: MayChangeInfra, Limit: 10 * time.Minute, Slot: true, ShotByData: true,
+		Name: VolumeDelete, Type: TypeVolume, Verb: "Delete volume", Permission: MayChangeInfra, Limit: 10 * time.Minute, Slot: true, ShotByData: true,
 		Begun: "The host has begun to delete the volume already, so this cannot be taken back.",
 	},
-	{Name: UploadOpen, Noun: NounVolume, Verb: "Continue upload", Right: MayChangeInfra, Limit: 10 * time.Second, SingleShot: true, Aside: true},
-	{Name: VolumeRead, Noun: NounVolume, Verb: "Send volume", Right: MayChangeInfra, Limit: longCopy, SingleShot: true, Aside: true},
+	{Name: UploadOpen, Type: TypeVolume, Verb: "Continue upload", Permission: MayChangeInfra, Limit: 10 * time.Second, SingleShot: true, Aside: true},
+	{Name: VolumeRead, Type: TypeVolume, Verb: "Send volume", Permission: MayChangeInfra, Limit: longCopy, SingleShot: true, Aside: true},
 	{
-		Name: VMSnapshot, Noun: NounVM, Verb: "Take snapshot", Right: MayChangeVMs, Limit: time.Hour, Slot: true, Snapshots: true,
+		Name: VMSnapshot, Type: TypeVM, Verb: "Take snapshot", Permission: MayChangeVMs, Limit: time.Hour, Slot: true, Snapshots: true,
 		Begun: "The host has begun to take the snapshot already. Delete it when it is there.",
 	},
 	{
-		Name: VMRevert, Noun: NounVM, Verb: "Revert to snapshot", Right: MayChangeVMs, Limit: time.Hour, Slot: true, Snapshots: true,
+		Name: VMRevert, Type: TypeVM, Verb: "Revert to snapshot", Permission: MayChangeVMs, Limit: time.Hour, Slot: true, Snapshots: true,
 		Begun: "The host has begun to bring the VM back already, so this cannot be taken back.",
 	},
 	{
-		Name: VMSnapshotDelete, Noun: NounVM, Verb: "Delete snapshot", Right: MayChangeVMs, Limit: longCopy, Slot: true, Snapshots: true, Stoppable: true,
+		Name: VMSnapshotDelete, Type: TypeVM, Verb: "Delete snapshot", Permission: MayChangeVMs, Limit: longCopy, Slot: true, Snapshots: true, Stoppable: true,
 		Left: snapshotLeft,
 	},
 	{
-		Name: VMConsolidate, Noun: NounVM, Verb: "Consolidate disks", Right: MayChangeVMs, Limit: longCopy, Slot: true, Snapshots: true, Stoppable: true,
+		Name: VMConsolidate, Type: TypeVM, Verb: "Consolidate disks", Permission: MayChangeVMs, Limit: longCopy, Slot: true, Snapshots: true, Stoppable: true,
 		Left: snapshotLeft,
 	},
-	{Name: VMFreeze, Noun: NounVM, Verb: "Freeze file systems", Right: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
-	{Name: VMThaw, Noun: NounVM, Verb: "Thaw file systems", Right: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
-	{Name: VMPassword, Noun: NounVM, Verb: "Set a user's password", Right: MayChangeVMs, Limit: time.Minute, Waits: true, Guest: true},
-	{Name: VMClock, Noun: NounVM, Verb: "Set the guest's clock", Right: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
-	{Name: VMTrim, Noun: NounVM, Verb: "Trim file systems", Right: MayUseVMs, Limit: 11 * time.Minute, Waits: true, Guest: true},
+	{Name: VMFreeze, Type: TypeVM, Verb: "Freeze file systems", Permission: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
+	{Name: VMThaw, Type: TypeVM, Verb: "Thaw file systems", Permission: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
+	{Name: VMPassword, Type: TypeVM, Verb: "Set a user's password", Permission: MayChangeVMs, Limit: time.Minute, Waits: true, Guest: true},
+	{Name: VMClock, Type: TypeVM, Verb: "Set the guest's clock", Permission: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
+	{Name: VMTrim, Type: TypeVM, Verb: "Trim file systems", Permission: MayUseVMs, Limit: 11 * time.Minute, Waits: true, Guest: true},
 	{
-		Name: VMExec, Noun: NounVM, Verb: "Run a program", Right: MayChangeVMs, Limit: MaxExec*time.Second + time.Minute, Waits: true, Guest: true, SingleShot: true,
+		Name: VMExec, Type: TypeVM, Verb: "Run a program", Permission: MayChangeVMs, Limit: MaxExec*time.Second + time.Minute, Waits: true, Guest: true, SingleShot: true,
 		Begun: "The guest runs the program already, and its agent cannot end it.",
 	},
-	{Name: VMMove, Noun: NounVM, Verb: "Move disk", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
-	{Name: VMLeave, Noun: NounVM, Verb: "Move to another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
-	{Name: VMPlan, Noun: NounVM, Verb: "Plan", Right: MayChangeVMs, Limit: 15 * time.Second, Aside: true},
-	{Name: ConsoleOpen, Noun: NounVM, Verb: "Open console", Right: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},
+	{Name: VMDiskMove, Type: TypeVM, Verb: "Move disk", Permission: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VMMigrate, Type: TypeVM, Verb: "Move to another host", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
+	{Name: VMPlan, Type: TypeVM, Verb: "Plan", Permission: MayChangeVMs, Limit: 15 * time.Second, Aside: true},
+	{Name: ConsoleOpen, Type: TypeVM, Verb: "Open console", Permission: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},
 }
 
 var kindNamed = func() map[JobKind]Kind {

@@ -12,24 +12,24 @@ func everyKind() []fleet.JobKind { return fleet.KindsWhere(func(fleet.Kind) bool
 
 func TestEveryKindIsWhole(t *testing.T) {
 	t.Parallel()
-	rights := []fleet.Right{fleet.MayUseVMs, fleet.MayChangeVMs, fleet.MayChangeInfra}
+	rights := []fleet.Permission{fleet.MayUseVMs, fleet.MayChangeVMs, fleet.MayChangeInfra}
 	verbs := map[string]fleet.JobKind{}
 	for _, k := range everyKind() {
 		is := k.Is()
-		if is.Name != k || is.Verb == "" || is.Limit <= 0 || is.Noun.Is().Plural == "" || !slices.Contains(rights, is.Right) {
+		if is.Name != k || is.Verb == "" || is.Limit <= 0 || is.Type.Is().Plural == "" || !slices.Contains(rights, is.Permission) {
 			t.Errorf("%s is not whole: %+v", k, is)
 		}
 		if other, taken := verbs[is.Verb]; taken {
 			t.Errorf("%s and %s are both called %q", k, other, is.Verb)
 		}
 		verbs[is.Verb] = k
-		if noun, _, _ := strings.Cut(string(k), "."); !is.Aside && noun != is.Noun.Is().Word {
-			t.Errorf("%s is about a %s", k, is.Noun)
+		if noun, _, _ := strings.Cut(string(k), "."); !is.Aside && noun != is.Type.Is().Label {
+			t.Errorf("%s is about a %s", k, is.Type)
 		}
 		if is.SingleShot && is.ShotByData || is.SingleShot && is.Slot || is.Waits && (is.Slot || is.Forces) || is.Stands != "" && is.Begun != "" {
 			t.Errorf("%s contradicts itself: %+v", k, is)
 		}
-		if is.Guest && (is.Noun != fleet.NounVM || is.Applies || is.Slot || !is.Waits) {
+		if is.Guest && (is.Type != fleet.TypeVM || is.Applies || is.Slot || !is.Waits) {
 			t.Errorf("%s asks a guest, and contradicts itself: %+v", k, is)
 		}
 		if is.Power != "" && !is.NewestOnly {

@@ -33,14 +33,14 @@ type AuditEntry struct {
 	Detail  string    `json:"detail,omitempty"`
 }
 
-// Found is one result of the global search.
-type Found struct {
-	Kind  string `json:"kind"` // "vm", "host", "pool", "network", "project", "found"
-	ID    string `json:"id"`
-	Name  string `json:"name"`
-	Hint  string `json:"hint"`            // what matched: an address, a label, …
-	Phase string `json:"phase,omitempty"` // Word of the phase
-	Tone  Tone   `json:"tone,omitempty"`
+// SearchHit is one result of the global search.
+type SearchHit struct {
+	Kind     string   `json:"kind"` // "vm", "host", "pool", "network", "project", "found"
+	ID       string   `json:"id"`
+	Name     string   `json:"name"`
+	Hint     string   `json:"hint"`            // what matched: an address, a label, …
+	Phase    string   `json:"phase,omitempty"` // Word of the phase
+	Severity Severity `json:"tone,omitempty"`
 }
 
 // Overview is the dashboard.
@@ -48,9 +48,9 @@ type Overview struct {
 	Hosts                map[HostPhase]int `json:"hosts"`
 	VMs                  map[Phase]int     `json:"vms"`
 	VMsInNeed            int               `json:"vmsInNeed"`  // of the VMs, those that wait for a person
-	VMsDrifted           int               `json:"vmsDrifted"` // of the VMs, those with drift on an online host
-	FoundVMs             int               `json:"foundVms"`
-	Pools                map[Tone]int      `json:"pools"`
+	VMsDrifted           int               `json:"vmsDrifted"` // of the VMs, those that drifted on a host that is heard
+	DiscoveredVMs        int               `json:"foundVms"`
+	Pools                map[Severity]int  `json:"pools"`
 	CPUThreads           int               `json:"cpuThreads"`
 	CommittedCPUs        int               `json:"committedCpus"`
 	MemoryBytes          int64             `json:"memoryBytes"`
@@ -63,7 +63,7 @@ type Overview struct {
 
 // VMTotals is how many VMs there are.
 type VMTotals struct {
-	Phases map[Phase]int
-	InNeed int // of them, those that wait for a person
-	Found  int // that Quantix did not make
+	Phases     map[Phase]int
+	InNeed     int // of them, those that wait for a person
+	Discovered int // that Quantix did not make
 }

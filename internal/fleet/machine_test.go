@@ -79,11 +79,11 @@ func TestWhatIsUsedOfDevices(t *testing.T) {
 		NICs:  []fleet.NIC{{Model: "e1000e", Queues: 2}},
 	}
 	want := []fleet.UsedPart{
-		{Name: "disks.bus", At: "disks[1].bus", Noun: "bus", Value: "scsi"},
-		{Name: "disks.bus", At: "disks[2].bus", Noun: "bus", Value: "nvme"},
-		{Name: "disks.serial", At: "disks[1].serial", Noun: "serial number"},
-		{Name: "nics.model", At: "nics[0].model", Noun: "model", Value: "e1000e"},
-		{Name: "nics.queues", At: "nics[0].queues", Noun: "queues"},
+		{Name: "disks.bus", At: "disks[1].bus", Type: "bus", Value: "scsi"},
+		{Name: "disks.bus", At: "disks[2].bus", Type: "bus", Value: "nvme"},
+		{Name: "disks.serial", At: "disks[1].serial", Type: "serial number"},
+		{Name: "nics.model", At: "nics[0].model", Type: "model", Value: "e1000e"},
+		{Name: "nics.queues", At: "nics[0].queues", Type: "queues"},
 	}
 	if got := spec.Used(); !slices.Equal(got, want) {
 		t.Errorf("used are %+v", got)

@@ -1,7 +1,7 @@
 package fleet
 
-// MostMoveRate bounds how fast a move may be told to be, in bytes a second: above it, no limit is the plainer wish.
-const MostMoveRate = 100 << 30
+// MaxMoveRate bounds how fast a move may be told to be, in bytes a second: above it, no limit is the plainer wish.
+const MaxMoveRate = 100 << 30
 
 // LeastMoveRate is the slowest that a move may be told to be.
 const LeastMoveRate = 1 << 20
@@ -26,7 +26,7 @@ type MovingDisk struct {
 
 // CheckMoveRate notes at field where nothing can be moved so.
 func CheckMoveRate(c *Checks, field string, bytes int64) {
-	if bytes != 0 && (bytes < LeastMoveRate || bytes > MostMoveRate) {
+	if bytes != 0 && (bytes < LeastMoveRate || bytes > MaxMoveRate) {
 		c.Add(field, "A limit is between 1 MiB/s and 100 GiB/s. Leave it out to move as fast as it goes.")
 	}
 }

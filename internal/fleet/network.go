@@ -39,9 +39,9 @@ type NetworkStatus struct {
 	Peers  int    `json:"peers,omitempty"`  // how many other hosts it sends an overlay's packets to
 	MTU    int    `json:"mtu,omitempty"`    // of the bridge: guests' packets must not be larger
 	// RolledBack is when the host undid its newest change, because the portal was not reached through it. It is not tried again by itself.
-	RolledBack *time.Time    `json:"rolledBack,omitempty"`
-	Cards      *NetworkCards `json:"cards,omitempty"`  // where each card on it takes something of the host for itself
-	Leases     []DHCPLease   `json:"leases,omitempty"` // that its DHCP server has given out, where it is assigned to the host
+	RolledBack *time.Time   `json:"rolledBack,omitempty"`
+	NICs       *NetworkNICs `json:"cards,omitempty"`  // where each card on it takes something of the host for itself
+	Leases     []DHCPLease  `json:"leases,omitempty"` // that its DHCP server has given out, where it is assigned to the host
 }
 
 // NetworkHost is one cell of a network's host matrix.
@@ -64,16 +64,16 @@ type NetworkView struct {
 	Restricted bool           `json:"restricted"` // it leads out of the host: VMs of a project come onto it only by a grant
 	Grants     []NetworkGrant `json:"grants"`     // those that the person may know of
 	Health     NetworkHealth  `json:"health"`
-	Hosts      []NetworkHost  `json:"hosts"` // at most CellsTold: those first that want a person, then by name
+	Hosts      []NetworkHost  `json:"hosts"` // at most HostStatusesListed: those first that want a person, then by name
 }
 
 // NetworkHealth is a network's aggregate over its hosts.
 type NetworkHealth struct {
-	Hosts    int      `json:"hosts"`
-	Active   int      `json:"active"` // hosts that say so and are still believed
-	Tones    Tones    `json:"tones"`
-	Forwards []string `json:"forwards,omitempty"` // the different modes that hosts report, a few of them
-	Subnets  []string `json:"subnets,omitempty"`  // likewise
+	Hosts          int            `json:"hosts"`
+	Active         int            `json:"active"` // hosts that say so and are still believed
+	SeverityCounts SeverityCounts `json:"tones"`
+	Forwards       []string       `json:"forwards,omitempty"` // the different modes that hosts report, a few of them
+	Subnets        []string       `json:"subnets,omitempty"`  // likewise
 }
 
 // NetworkState is the state of a network on one host.
@@ -115,17 +115,17 @@ func NetworkStateOf(said NetworkState, faulty, fresh bool) NetworkState {
 	return said
 }
 
-// Tone is how the state is counted.
-func (s NetworkState) Tone() Tone {
+// Severity is how the state is counted.
+func (s NetworkState) Severity() Severity {
 	switch s {
 	case NetworkUnknown:
-		return ToneUnknown
+		return SeverityUnknown
 	case NetworkFailed:
-		return ToneBad
+		return SeverityBad
 	case NetworkActive:
-		return ToneOK
+		return SeverityOK
 	}
-	return ToneWarn
+	return SeverityWarn
 }
 
 // NetworkGrant opens a restricted network to the VMs of a project.

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// VMCell is a NUMA cell of the guest: vCPUs with the memory that is near to them. The first is cell 0.
-type VMCell struct {
+// VMNUMANode is a NUMA cell of the guest: vCPUs with the memory that is near to them. The first is cell 0.
+type VMNUMANode struct {
 	CPUs      string `json:"cpus"`            // "0-3,8"
 	MemoryMiB int    `json:"memoryMiB"`       // of the VM's
 	Nodes     string `json:"nodes,omitempty"` // the host's NUMA nodes that its memory comes from: "0-1"; empty: any
 }
 
-// MaxCells bounds how many a VM has.
-const MaxCells = 64
+// MaxNUMANodes bounds how many a VM has.
+const MaxNUMANodes = 64
 
-func (v VMCell) words() string {
+func (v VMNUMANode) words() string {
 	out := fmt.Sprintf("vCPUs %s with %d MiB", v.CPUs, v.MemoryMiB)
 	if v.Nodes != "" {
 		out += " of node " + v.Nodes
@@ -26,13 +26,13 @@ func (v VMCell) words() string {
 }
 
 // plain is the cell with its numbers as libvirt writes them.
-func (v VMCell) plain() VMCell {
+func (v VMNUMANode) plain() VMNUMANode {
 	v.CPUs, v.Nodes = PlainSet(v.CPUs), PlainSet(v.Nodes)
 	return v
 }
 
-func sameCells(a, b []VMCell) bool {
-	return slices.EqualFunc(a, b, func(a, b VMCell) bool { return a.plain() == b.plain() })
+func sameNodes(a, b []VMNUMANode) bool {
+	return slices.EqualFunc(a, b, func(a, b VMNUMANode) bool { return a.plain() == b.plain() })
 }
 
 // numberSet are the numbers of a set such as "0-3,6", in their order; false: it is none.
@@ -80,8 +80,8 @@ func PlainSet(text string) string {
 	return strings.Join(out, ",")
 }
 
-// GrownCells is how many MiB each cell has more in to, in steps that a guest takes while it runs; false: it is else than larger.
-func GrownCells(was, to []VMCell) (more []int, ok bool) {
+// GrownNodes is how many MiB each cell has more in to, in steps that a guest takes while it runs; false: it is else than larger.
+func GrownNodes(was, to []VMNUMANode) (more []int, ok bool) {
 	if len(was) != len(to) {
 		return nil, false
 	}
@@ -96,9 +96,9 @@ func GrownCells(was, to []VMCell) (more []int, ok bool) {
 	return more, true
 }
 
-// numaCells is the field of a spec. Its order counts: a guest knows its cells by their numbers.
-func numaCells() VMField {
-	words := func(all []VMCell) string {
+// numaNodes is the field of a spec. Its order counts: a guest knows its cells by their numbers.
+func numaNodes() VMField {
+	words := func(all []VMNUMANode) string {
 		if len(all) == 0 {
 			return "none"
 		}
@@ -108,12 +108,12 @@ func numaCells() VMField {
 		}
 		return strings.Join(out, ", ")
 	}
-	f := valueAs("numa", "NUMA cells", NextBoot, func(s *VMSpec) *[]VMCell { return &s.NUMA }, words,
-		func(a, b []VMCell) string { return words(a) + " → " + words(b) }, sameCells)
-	f.Value = func(s VMSpec) any { return append([]VMCell{}, s.NUMA...) } // in JSON none is [], not null
+	f := valueAs("numa", "NUMA cells", NextBoot, func(s *VMSpec) *[]VMNUMANode { return &s.NUMA }, words,
+		func(a, b []VMNUMANode) string { return words(a) + " → " + words(b) }, sameNodes)
+	f.Value = func(s VMSpec) any { return append([]VMNUMANode{}, s.NUMA...) } // in JSON none is [], not null
 	f.Copy = func(to *VMSpec, from VMSpec) { to.NUMA = slices.Clone(from.NUMA) }
 	f.Default = func(s VMSpec) bool { return len(s.NUMA) == 0 }
-	f.check = func(c *Checks, field string, s VMSpec) { s.checkCells(c, field) }
+	f.check = func(c *Checks, field string, s VMSpec) { s.checkNUMANodes(c, field) }
 	f.Holds = func(was, want VMSpec) (at []string) {
 		for i, v := range want.NUMA {
 			if v.Nodes != "" && (i >= len(was.NUMA) || PlainSet(was.NUMA[i].Nodes) != PlainSet(v.Nodes)) {
@@ -131,24 +131,24 @@ func numaCells() VMField {
 			{"nodes", Input{Kind: InputText, Label: "Host's nodes", Example: "any", Reserved: others}},
 		},
 	}
-	return live(VM.takesCells, whole(reserved(others, f)))
+	return live(VM.takesNUMANodes, whole(reserved(others, f)))
 }
 
-// takesCells reports whether the guest that is on has the cells at once: they are only larger, or only smaller.
-func (vm VM) takesCells(to VMSpec) bool {
+// takesNUMANodes reports whether the guest that is on has the cells at once: they are only larger, or only smaller.
+func (vm VM) takesNUMANodes(to VMSpec) bool {
 	return len(vm.Spec.NUMA) > 0 && len(to.NUMA) > 0 && vm.takesMemory(to)
 }
 
-// checkCells notes what is wrong with them. field is theirs.
-func (s VMSpec) checkCells(c *Checks, field string) {
+// checkNUMANodes notes what is wrong with them. field is theirs.
+func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 	switch n := len(s.NUMA); {
 	case n == 0:
 		return
 	case n == 1:
 		c.Add(field, "One cell is all of the VM. Give two or more, or none.")
 		return
-	case n > MaxCells:
-		c.Add(field, "At most %s.", count(MaxCells, "NUMA cell"))
+	case n > MaxNUMANodes:
+		c.Add(field, "At most %s.", count(MaxNUMANodes, "NUMA cell"))
 		return
 	}
 	most, memory, whole := max(s.CPUs, s.CPU.Max), 0, true
@@ -190,7 +190,7 @@ func (s VMSpec) checkCells(c *Checks, field string) {
 		memory += v.MemoryMiB
 		whole = whole && ok
 	}
-	if s.Memory.Nodes != "" && slices.ContainsFunc(s.NUMA, func(v VMCell) bool { return v.Nodes != "" }) {
+	if s.Memory.Nodes != "" && slices.ContainsFunc(s.NUMA, func(v VMNUMANode) bool { return v.Nodes != "" }) {
 		c.Add(strings.TrimSuffix(field, "numa")+"memory.nodes", "The NUMA cells say themselves which nodes of the host they are on. Leave this, or those.")
 	}
 	if !whole {

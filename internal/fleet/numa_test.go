@@ -10,15 +10,15 @@ import (
 
 func TestCellsAreChecked(t *testing.T) {
 	t.Parallel()
-	cells := func(all ...fleet.VMCell) func(*fleet.VMSpec) { return func(s *fleet.VMSpec) { s.NUMA = all } }
+	cells := func(all ...fleet.VMNUMANode) func(*fleet.VMSpec) { return func(s *fleet.VMSpec) { s.NUMA = all } }
 	halves := func(a, b string) func(*fleet.VMSpec) {
-		return cells(fleet.VMCell{CPUs: a, MemoryMiB: 256}, fleet.VMCell{CPUs: b, MemoryMiB: 256})
+		return cells(fleet.VMNUMANode{CPUs: a, MemoryMiB: 256}, fleet.VMNUMANode{CPUs: b, MemoryMiB: 256})
 	}
 	memory := func(a, b int) func(*fleet.VMSpec) {
-		return cells(fleet.VMCell{CPUs: "0-3", MemoryMiB: a}, fleet.VMCell{CPUs: "4-7", MemoryMiB: b})
+		return cells(fleet.VMNUMANode{CPUs: "0-3", MemoryMiB: a}, fleet.VMNUMANode{CPUs: "4-7", MemoryMiB: b})
 	}
 	on := func(a, b string) func(*fleet.VMSpec) {
-		return cells(fleet.VMCell{CPUs: "0-3", MemoryMiB: 256, Nodes: a}, fleet.VMCell{CPUs: "4-7", MemoryMiB: 256, Nodes: b})
+		return cells(fleet.VMNUMANode{CPUs: "0-3", MemoryMiB: 256, Nodes: a}, fleet.VMNUMANode{CPUs: "4-7", MemoryMiB: 256, Nodes: b})
 	}
 	both := func(fs ...func(*fleet.VMSpec)) func(*fleet.VMSpec) {
 		return func(s *fleet.VMSpec) {
@@ -35,14 +35,14 @@ func TestCellsAreChecked(t *testing.T) {
 		"halves":                    {halves("0-3", "4-7"), nil},
 		"every other":               {halves("0,2,4,6", "1,3,5,7"), nil},
 		"out of order":              {halves("7,0-2", "6,5,4,3"), nil},
-		"of unlike size":            {cells(fleet.VMCell{CPUs: "0-6", MemoryMiB: 1}, fleet.VMCell{CPUs: "7", MemoryMiB: 511}), nil},
+		"of unlike size":            {cells(fleet.VMNUMANode{CPUs: "0-6", MemoryMiB: 1}, fleet.VMNUMANode{CPUs: "7", MemoryMiB: 511}), nil},
 		"on nodes":                  {on("0-1", "3,2"), nil},
 		"one on a node":             {on("", "0"), nil},
 		"with those that may come":  {both(halves("0-3,8-11", "4-7,12-15"), func(s *fleet.VMSpec) { s.CPU.Max = 16 }), nil},
 		"all memory on a node":      {both(halves("0-3", "4-7"), func(s *fleet.VMSpec) { s.Memory.Nodes = "0" }), nil},
 		"of huge pages":             {both(halves("0-3", "4-7"), func(s *fleet.VMSpec) { s.Memory.HugePageKiB = 2048 }), nil},
-		"one cell":                  {cells(fleet.VMCell{CPUs: "0-7", MemoryMiB: 512}), []string{"spec.numa"}},
-		"too many cells":            {func(s *fleet.VMSpec) { s.NUMA = make([]fleet.VMCell, 65) }, []string{"spec.numa"}},
+		"one cell":                  {cells(fleet.VMNUMANode{CPUs: "0-7", MemoryMiB: 512}), []string{"spec.numa"}},
+		"too many cells":            {func(s *fleet.VMSpec) { s.NUMA = make([]fleet.VMNUMANode, 65) }, []string{"spec.numa"}},
 		"no vCPUs":                  {halves("0-7", ""), []string{second}},
 		"words":                     {halves("all", "4-7"), []string{first}},
 		"a range that ends before":  {halves("3-0", "4-7"), []string{first}},
@@ -88,9 +88,9 @@ func TestCellsAreTheSame(t *testing.T) {
 		}
 	}
 	f, _ := fleet.FieldOf("numa")
-	a, b := fleet.VMCell{CPUs: "0,1", MemoryMiB: 256, Nodes: "0-1"}, fleet.VMCell{CPUs: "2-3", MemoryMiB: 256}
-	spec := func(all ...fleet.VMCell) fleet.VMSpec { return fleet.VMSpec{NUMA: all} }
-	if !f.Same(spec(a, b), spec(fleet.VMCell{CPUs: "0-1", MemoryMiB: 256, Nodes: "1,0"}, b)) || f.Same(spec(a, b), spec(b, a)) || f.Same(spec(a, b), spec(a)) {
+	a, b := fleet.VMNUMANode{CPUs: "0,1", MemoryMiB: 256, Nodes: "0-1"}, fleet.VMNUMANode{CPUs: "2-3", MemoryMiB: 256}
+	spec := func(all ...fleet.VMNUMANode) fleet.VMSpec { return fleet.VMSpec{NUMA: all} }
+	if !f.Same(spec(a, b), spec(fleet.VMNUMANode{CPUs: "0-1", MemoryMiB: 256, Nodes: "1,0"}, b)) || f.Same(spec(a, b), spec(b, a)) || f.Same(spec(a, b), spec(a)) {
 		t.Error("other words are other cells, or another order the same")
 	}
 	if got := f.Words(spec(a, b)); got != "vCPUs 0,1 with 256 MiB of node 0-1, vCPUs 2-3 with 256 MiB" {
@@ -102,23 +102,23 @@ func TestCellsAreTheSame(t *testing.T) {
 func TestCellsOfARunningGuestGrow(t *testing.T) {
 	t.Parallel()
 	vm := fleet.VM{
-		Spec:   fleet.VMSpec{CPUs: 2, MemoryMiB: 512, NUMA: []fleet.VMCell{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256}}},
+		Spec:   fleet.VMSpec{CPUs: 2, MemoryMiB: 512, NUMA: []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256}}},
 		Status: &fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 512, MaxMemory: 2048},
 	}
 	for name, c := range map[string]struct {
 		memory int
-		cells  []fleet.VMCell
+		cells  []fleet.VMNUMANode
 		when   fleet.When
 	}{
-		"one grows":          {768, []fleet.VMCell{{CPUs: "0", MemoryMiB: 512}, {CPUs: "1", MemoryMiB: 256}}, fleet.Now},
-		"both grow":          {768, []fleet.VMCell{{CPUs: "0", MemoryMiB: 384}, {CPUs: "1", MemoryMiB: 384}}, fleet.Now},
-		"by an odd step":     {768, []fleet.VMCell{{CPUs: "0", MemoryMiB: 448}, {CPUs: "1", MemoryMiB: 320}}, fleet.NextBoot},
-		"one shrinks":        {768, []fleet.VMCell{{CPUs: "0", MemoryMiB: 640}, {CPUs: "1", MemoryMiB: 128}}, fleet.NextBoot},
-		"beyond the room":    {4096, []fleet.VMCell{{CPUs: "0", MemoryMiB: 3840}, {CPUs: "1", MemoryMiB: 256}}, fleet.NextBoot},
-		"with another vCPU":  {768, []fleet.VMCell{{CPUs: "1", MemoryMiB: 512}, {CPUs: "0", MemoryMiB: 256}}, fleet.NextBoot},
-		"on another node":    {768, []fleet.VMCell{{CPUs: "0", MemoryMiB: 512, Nodes: "1"}, {CPUs: "1", MemoryMiB: 256}}, fleet.NextBoot},
+		"one grows":          {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 512}, {CPUs: "1", MemoryMiB: 256}}, fleet.Now},
+		"both grow":          {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 384}, {CPUs: "1", MemoryMiB: 384}}, fleet.Now},
+		"by an odd step":     {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 448}, {CPUs: "1", MemoryMiB: 320}}, fleet.NextBoot},
+		"one shrinks":        {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 640}, {CPUs: "1", MemoryMiB: 128}}, fleet.NextBoot},
+		"beyond the room":    {4096, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 3840}, {CPUs: "1", MemoryMiB: 256}}, fleet.NextBoot},
+		"with another vCPU":  {768, []fleet.VMNUMANode{{CPUs: "1", MemoryMiB: 512}, {CPUs: "0", MemoryMiB: 256}}, fleet.NextBoot},
+		"on another node":    {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 512, Nodes: "1"}, {CPUs: "1", MemoryMiB: 256}}, fleet.NextBoot},
 		"without cells":      {768, nil, fleet.NextBoot},
-		"with one cell more": {768, []fleet.VMCell{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256}, {CPUs: "2", MemoryMiB: 256}}, fleet.NextBoot},
+		"with one cell more": {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256}, {CPUs: "2", MemoryMiB: 256}}, fleet.NextBoot},
 	} {
 		to := vm
 		to.Spec.MemoryMiB, to.Spec.NUMA = c.memory, c.cells

@@ -78,7 +78,7 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 		return false
 	case !Fresh(seen, now):
 		return true
-	case len(vm.Status.Faults) > 0 || len(vm.Status.Drift) > 0 || vm.Contested() || vm.Guard.Expiry != "" || vm.ScheduleTrouble != "" || len(vm.Misplaced) > 0:
+	case len(vm.Status.Faults) > 0 || len(vm.Status.Drift) > 0 || vm.Contested() || vm.Protection.Expiry != "" || vm.ScheduleTrouble != "" || len(vm.Misplaced) > 0:
 		return true
 	}
 	return vm.idle() && (vm.Status.Power == Absent || vm.Status.Power == Crashed) || vm.OrderFailed()
@@ -128,47 +128,47 @@ func settled(s VMStatus) Phase {
 }
 
 // PhaseAt is the phase of a found VM: what the host says, or unknown where the host is silent.
-func (f FoundVM) PhaseAt(seen *time.Time, now time.Time) Phase {
+func (f DiscoveredVM) PhaseAt(seen *time.Time, now time.Time) Phase {
 	if !Fresh(seen, now) {
 		return PhaseUnknown
 	}
 	return settled(f.Status)
 }
 
-// Tone is how a state is drawn: colour and icon follow from it.
-type Tone string
+// Severity is how a state is drawn: colour and icon follow from it.
+type Severity string
 
 const (
-	ToneOK      Tone = "ok"
-	ToneWarn    Tone = "warn"
-	ToneBad     Tone = "bad"
-	ToneUnknown Tone = "unknown"
-	ToneIdle    Tone = "idle"
+	SeverityOK      Severity = "ok"
+	SeverityWarn    Severity = "warn"
+	SeverityBad     Severity = "bad"
+	SeverityUnknown Severity = "unknown"
+	SeverityIdle    Severity = "idle"
 )
 
 var phaseLooks = map[Phase]struct {
 	word string
-	tone Tone
+	tone Severity
 }{
-	PhaseCreating:     {"Creating", ToneWarn},
-	PhaseStarting:     {"Starting", ToneWarn},
-	PhaseRunning:      {"Running", ToneOK},
-	PhaseNeedsRestart: {"Needs restart", ToneWarn},
-	PhaseStopping:     {"Stopping", ToneWarn},
-	PhaseStopped:      {"Stopped", ToneIdle},
-	PhasePausing:      {"Pausing", ToneWarn},
-	PhasePaused:       {"Paused", ToneWarn},
-	PhaseUpdating:     {"Updating", ToneWarn},
-	PhaseDeleting:     {"Deleting", ToneWarn},
-	PhaseFailed:       {"Failed", ToneBad},
-	PhaseCrashed:      {"Crashed", ToneBad},
-	PhaseMissing:      {"Missing", ToneBad},
-	PhaseLost:         {"Out of reach", ToneBad},
-	PhaseUnknown:      {"Unknown", ToneUnknown},
+	PhaseCreating:     {"Creating", SeverityWarn},
+	PhaseStarting:     {"Starting", SeverityWarn},
+	PhaseRunning:      {"Running", SeverityOK},
+	PhaseNeedsRestart: {"Needs restart", SeverityWarn},
+	PhaseStopping:     {"Stopping", SeverityWarn},
+	PhaseStopped:      {"Stopped", SeverityIdle},
+	PhasePausing:      {"Pausing", SeverityWarn},
+	PhasePaused:       {"Paused", SeverityWarn},
+	PhaseUpdating:     {"Updating", SeverityWarn},
+	PhaseDeleting:     {"Deleting", SeverityWarn},
+	PhaseFailed:       {"Failed", SeverityBad},
+	PhaseCrashed:      {"Crashed", SeverityBad},
+	PhaseMissing:      {"Missing", SeverityBad},
+	PhaseLost:         {"Out of reach", SeverityBad},
+	PhaseUnknown:      {"Unknown", SeverityUnknown},
 }
 
 // Word is the phase as people read it: "Needs restart".
 func (p Phase) Word() string { return phaseLooks[p].word }
 
-// Tone is how the phase is drawn.
-func (p Phase) Tone() Tone { return phaseLooks[p].tone }
+// Severity is how the phase is drawn.
+func (p Phase) Severity() Severity { return phaseLooks[p].tone }

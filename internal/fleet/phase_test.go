@@ -114,7 +114,7 @@ func TestAVMNeedsAttention(t *testing.T) {
 
 func TestPhaseOfAFoundVM(t *testing.T) {
 	t.Parallel()
-	found := fleet.FoundVM{Status: fleet.VMStatus{Power: fleet.Running}}
+	found := fleet.DiscoveredVM{Status: fleet.VMStatus{Power: fleet.Running}}
 	if got := found.PhaseAt(ago(time.Second), now); got != fleet.PhaseRunning {
 		t.Errorf("of a host that is heard: %q", got)
 	}
@@ -161,12 +161,12 @@ func TestStateOfAPoolOnAHost(t *testing.T) {
 func TestEveryPhaseHasAWordAndATone(t *testing.T) {
 	t.Parallel()
 	for _, p := range fleet.VMPhases {
-		if p.Word() == "" || p.Tone() == "" {
+		if p.Word() == "" || p.Severity() == "" {
 			t.Errorf("phase %q has none", p)
 		}
 	}
 	for _, p := range fleet.HostPhases {
-		if p.Word() == "" || p.Tone() == "" {
+		if p.Word() == "" || p.Severity() == "" {
 			t.Errorf("host phase %q has none", p)
 		}
 	}

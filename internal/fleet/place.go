@@ -17,7 +17,7 @@ type Sighting struct {
 	Since    time.Time `json:"since"`             // when the host was first heard to have it in this power
 	Alarm    bool      `json:"alarm,omitempty"`   // the VM's own host runs it, too
 	Settled  bool      `json:"settled,omitempty"` // a person has said that the VM is not there
-	Unheard  bool      `json:"unheard,omitempty"` // the host is not heard now: it is what it said last. Not told in lists
+	Offline  bool      `json:"unheard,omitempty"` // the host is not heard now: it is what it said last. Not told in lists
 }
 
 func (s Sighting) on() bool { return s.Power == Running || s.Power == Paused }
@@ -52,7 +52,7 @@ func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
 // is only a discovered one: any host can name any UUID.
 func (v VMView) heldElsewhere() string {
 	return v.sightedOn(func(s Sighting) bool {
-		return s.Proven && (!s.Unheard || !s.Settled) || !s.Proven && !s.Unheard && v.Phase == PhaseUnknown
+		return s.Proven && (!s.Offline || !s.Settled) || !s.Proven && !s.Offline && v.Phase == PhaseUnknown
 	})
 }
 
@@ -67,7 +67,7 @@ func (v VMView) sightedOn(counts func(Sighting) bool) string {
 
 // DisksHeld says why the VM's disks must not be deleted now; empty: they can be. A domain without the VM's mark holds them, too.
 func (v VMView) DisksHeld() string {
-	held := v.sightedOn(func(s Sighting) bool { return !s.Unheard || s.Proven && !s.Settled })
+	held := v.sightedOn(func(s Sighting) bool { return !s.Offline || s.Proven && !s.Settled })
 	if held != "" {
 		held += " That guest may write to them, and is left alone."
 	}
@@ -79,12 +79,12 @@ func (v VMView) Places() []Place {
 	if len(v.Elsewhere) == 0 || v.Status == nil {
 		return nil
 	}
-	out := []Place{{HostID: v.HostID, HostName: v.HostName, Power: v.Status.Power, Unheard: v.Phase == PhaseUnknown, Own: true}}
+	out := []Place{{HostID: v.HostID, HostName: v.HostName, Power: v.Status.Power, Offline: v.Phase == PhaseUnknown, Own: true}}
 	if !slices.ContainsFunc(v.Elsewhere, func(s Sighting) bool { return s.on() && !s.Settled }) {
 		out[0].Why = "The VM is there already."
 	}
 	for _, s := range v.Elsewhere {
-		p := Place{HostID: s.HostID, HostName: s.HostName, Power: s.Power, Unheard: s.Unheard, Settled: s.Settled, Proven: s.Proven}
+		p := Place{HostID: s.HostID, HostName: s.HostName, Power: s.Power, Offline: s.Offline, Settled: s.Settled, Proven: s.Proven}
 		if !s.Proven {
 			p.Why = "That domain does not carry the mark of this VM, so it may be anything."
 		}
@@ -98,7 +98,7 @@ type Place struct {
 	HostID   HostID
 	HostName string
 	Power    Power
-	Unheard  bool   // it is what the host said last
+	Offline  bool   // it is what the host said last
 	Own      bool   // the VM's own host
 	Proven   bool   // of another host: it carries the VM's mark
 	Settled  bool   // of another host: a person has said that the VM is not there

@@ -18,18 +18,18 @@ type Plan struct {
 	Changes   []Change  `json:"changes"` // none of a new VM
 	State     PlanState `json:"state"`
 	// Drawing is the host's answer; nil: there is none yet.
-	Drawing *Drawing  `json:"drawing,omitempty"`
-	AskedAt time.Time `json:"askedAt"`
+	Drawing     *Drawing  `json:"drawing,omitempty"`
+	RequestedAt time.Time `json:"askedAt"`
 }
 
 // PlanState is how far a plan is.
 type PlanState string
 
 const (
-	PlanAsked  PlanState = "asked"  // the host has not answered yet
-	PlanDrawn  PlanState = "drawn"  // it has
-	PlanFailed PlanState = "failed" // it has, and says why it would refuse
-	PlanSilent PlanState = "silent" // it has not answered in time
+	PlanRequested PlanState = "asked"  // the host has not answered yet
+	PlanDrawn     PlanState = "drawn"  // it has
+	PlanFailed    PlanState = "failed" // it has, and says why it would refuse
+	PlanTimedOut  PlanState = "silent" // it has not answered in time
 )
 
 // How long a host has to answer, and how long a plan is kept.
@@ -119,8 +119,8 @@ func shortened(text string, n int) string {
 	return text
 }
 
-// Told is the drawing as people read it: whole to who sees hosts. Of what is hidden it stands there that, and how much, it is.
-func (d Drawing) Told(seesHosts bool) Drawing {
+// Visible is the drawing as people read it: whole to who sees hosts. Of what is hidden it stands there that, and how much, it is.
+func (d Drawing) Visible(seesHosts bool) Drawing {
 	out := d
 	out.Lines, out.Hidden = make([]DrawnLine, 0, len(d.Lines)), 0
 	for _, l := range d.Lines {

@@ -50,19 +50,19 @@ const (
 
 // PoolStatus is what one host's agent says about a pool.
 type PoolStatus struct {
-	State          PoolState `json:"state"`
-	CapacityBytes  int64     `json:"capacityBytes"`
-	UsedBytes      int64     `json:"usedBytes"`
-	AvailableBytes int64     `json:"availableBytes"`
-	PromisedBytes  int64     `json:"promisedBytes,omitempty"` // what its volumes may still grow by
-	MountPath      string    `json:"mountPath"`
-	MountOptions   string    `json:"mountOptions,omitempty"`
-	WriteMicros    int64     `json:"writeMicros,omitempty"` // how long a small write that reaches the storage takes; 0: not tried
-	ReadMicros     int64     `json:"readMicros,omitempty"`  // and reading it back
-	Volumes        []Volume  `json:"volumes,omitempty"`
-	Error          string    `json:"error,omitempty"`    // what is wrong, in libvirt's own words where they are its: of an active pool that it is degraded
-	Note           string    `json:"note,omitempty"`     // what is to be known, and no fault
-	ByOthers       bool      `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host, Quantix did not
+	State            PoolState `json:"state"`
+	CapacityBytes    int64     `json:"capacityBytes"`
+	UsedBytes        int64     `json:"usedBytes"`
+	AvailableBytes   int64     `json:"availableBytes"`
+	ProvisionedBytes int64     `json:"promisedBytes,omitempty"` // what its volumes may still grow by
+	MountPath        string    `json:"mountPath"`
+	MountOptions     string    `json:"mountOptions,omitempty"`
+	WriteMicros      int64     `json:"writeMicros,omitempty"` // how long a small write that reaches the storage takes; 0: not tried
+	ReadMicros       int64     `json:"readMicros,omitempty"`  // and reading it back
+	Volumes          []Volume  `json:"volumes,omitempty"`
+	Error            string    `json:"error,omitempty"`    // what is wrong, in libvirt's own words where they are its: of an active pool that it is degraded
+	Note             string    `json:"note,omitempty"`     // what is to be known, and no fault
+	ByOthers         bool      `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host, Quantix did not
 	// FileSystem is the one that the pool's directory lies on; nil: it has no directory, or an older agent does not
 	// report it.
 	FileSystem *FileSystem `json:"fileSystem,omitempty"`
@@ -82,9 +82,9 @@ type Volume struct {
 	CapacityBytes int64  `json:"capacityBytes"`
 	AllocBytes    int64  `json:"allocBytes"`
 	Backing       string `json:"backing,omitempty"` // a backing file: such a volume is not offered as an image
-	UsedBy        []VMID `json:"usedBy,omitempty"`  // domains of the host whose disk the file is, by whatever path; a medium in a drive is no disk. At most MostUsers
+	UsedBy        []VMID `json:"usedBy,omitempty"`  // domains of the host whose disk the file is, by whatever path; a medium in a drive is no disk. At most MaxUsers
 	InDrive       []VMID `json:"inDrive,omitempty"` // domains of the host that have it in a drive, likewise
-	// BaseOf are volumes of the host that stand on it: it is their backing file, or has their data. At most MostUsers.
+	// BaseOf are volumes of the host that stand on it: it is their backing file, or has their data. At most MaxUsers.
 	BaseOf []string `json:"baseOf,omitempty"`
 	// ModifiedAt is when it was last written, to the hour, so that a report changes as seldom; nil: not known, or a domain has it as its disk.
 	ModifiedAt *time.Time `json:"modifiedAt,omitempty"`
@@ -102,8 +102,8 @@ type Volume struct {
 	Unsound string `json:"unsound,omitempty"`
 }
 
-// MostUsers bounds whom a Volume names: any number of disks may stand on one file.
-const MostUsers = 8
+// MaxUsers bounds whom a Volume names: any number of disks may stand on one file.
+const MaxUsers = 8
 
 // ModifiedTo is how exactly Volume.ModifiedAt is told.
 const ModifiedTo = time.Hour
@@ -118,15 +118,15 @@ type PoolHost struct {
 	SeenAt    *time.Time  `json:"seenAt"`            // when the host was last heard
 	State     PoolState   `json:"state"`             // derived: stale is unknown
 	Starved   int         `json:"starved,omitempty"` // VMs there with a disk in it that are paused, because storage is full or fails
-	Tone      Tone        `json:"tone"`              // how the cell is drawn: of its state, or worse
-	Behind    *PoolBehind `json:"behind,omitempty"`  // what a fault there touches; nil: nothing is wrong, or it was not asked
+	Severity  Severity    `json:"tone"`              // how the cell is drawn: of its state, or worse
+	Impact    *PoolImpact `json:"behind,omitempty"`  // what a fault there touches; nil: nothing is wrong, or it was not asked
 	Notice    string      `json:"notice,omitempty"`  // what is to be known of it beside its state: "98 % used"
 	Day       Day         `json:"day,omitempty"`     // on pages of one pool
 	Assigned  bool        `json:"assigned"`          // false: release is asked for, the host has not yet done it
 }
 
-// PoolBehind is what stands behind a pool on one host: the VMs there with disks in it, and how many of their disks.
-type PoolBehind struct {
+// PoolImpact is what stands behind a pool on one host: the VMs there with disks in it, and how many of their disks.
+type PoolImpact struct {
 	VMs     int `json:"vms"`
 	Running int `json:"running"` // of the VMs, as the host said last
 	Disks   int `json:"disks"`
@@ -154,14 +154,14 @@ func PoolStateOf(said PoolState, fresh bool) PoolState {
 
 // Room is how much fits into a pool.
 type Room struct {
-	CapacityBytes, UsedBytes, AvailableBytes, PromisedBytes int64
+	CapacityBytes, UsedBytes, AvailableBytes, ProvisionedBytes int64
 }
 
 // Plus adds the room of another pool or host.
 func (r Room) Plus(o Room) Room {
 	return Room{
 		AddBytes(r.CapacityBytes, o.CapacityBytes), AddBytes(r.UsedBytes, o.UsedBytes),
-		AddBytes(r.AvailableBytes, o.AvailableBytes), AddBytes(r.PromisedBytes, o.PromisedBytes),
+		AddBytes(r.AvailableBytes, o.AvailableBytes), AddBytes(r.ProvisionedBytes, o.ProvisionedBytes),
 	}
 }
 
@@ -176,7 +176,7 @@ func AddBytes(a, b int64) int64 {
 
 // Room is how much fits into the pool on the host.
 func (s PoolStatus) Room() Room {
-	return Room{s.CapacityBytes, s.UsedBytes, s.AvailableBytes, s.PromisedBytes}
+	return Room{s.CapacityBytes, s.UsedBytes, s.AvailableBytes, s.ProvisionedBytes}
 }
 
 // UsedPercent is rounded down, so that a pool is full no sooner than it is; at most 1000.
@@ -189,27 +189,27 @@ func (r Room) UsedPercent() int {
 
 // PoolHealth is a pool's aggregate over its hosts.
 type PoolHealth struct {
-	Hosts          int    `json:"hosts"`
-	Healthy        int    `json:"healthy"`
-	Failed         int    `json:"failed"`
-	Degraded       int    `json:"degraded,omitempty"` // active, but something is wrong there
-	Unknown        int    `json:"unknown"`
-	Tone           Tone   `json:"tone"`
-	Full           int    `json:"full,omitempty"`       // of the healthy, those where it is full or as good as full
-	NearlyFull     int    `json:"nearlyFull,omitempty"` // of the healthy, those where it will soon be
-	Tones          Tones  `json:"tones,omitzero"`       // how many hosts are drawn in each tone
-	Summary        string `json:"summary"`              // "2 of 3 hosts healthy"
-	CapacityBytes  int64  `json:"capacityBytes"`        // a shared pool counts once, from the first healthy host
-	UsedBytes      int64  `json:"usedBytes"`
-	AvailableBytes int64  `json:"availableBytes"`
-	PromisedBytes  int64  `json:"promisedBytes,omitempty"` // what volumes may still grow by
+	Hosts            int            `json:"hosts"`
+	Healthy          int            `json:"healthy"`
+	Failed           int            `json:"failed"`
+	Degraded         int            `json:"degraded,omitempty"` // active, but something is wrong there
+	Unknown          int            `json:"unknown"`
+	Severity         Severity       `json:"tone"`
+	Full             int            `json:"full,omitempty"`       // of the healthy, those where it is full or as good as full
+	NearlyFull       int            `json:"nearlyFull,omitempty"` // of the healthy, those where it will soon be
+	SeverityCounts   SeverityCounts `json:"tones,omitzero"`       // how many hosts are drawn in each tone
+	Summary          string         `json:"summary"`              // "2 of 3 hosts healthy"
+	CapacityBytes    int64          `json:"capacityBytes"`        // a shared pool counts once, from the first healthy host
+	UsedBytes        int64          `json:"usedBytes"`
+	AvailableBytes   int64          `json:"availableBytes"`
+	ProvisionedBytes int64          `json:"promisedBytes,omitempty"` // what volumes may still grow by
 }
 
 // PoolView is a pool as people see it.
 type PoolView struct {
 	Pool
 	Health PoolHealth `json:"health"`
-	Hosts  []PoolHost `json:"hosts"` // at most CellsTold: those first that want a person, then by name
+	Hosts  []PoolHost `json:"hosts"` // at most HostStatusesListed: those first that want a person, then by name
 }
 
 // sound reports whether the volume is a whole one that orders can name.
@@ -237,14 +237,14 @@ func (v Volume) IsImage() bool {
 
 var poolLooks = map[PoolState]struct {
 	word string
-	tone Tone
+	tone Severity
 }{
-	PoolPending: {"Pending", ToneWarn}, PoolActive: {"Active", ToneOK}, PoolInactive: {"Inactive", ToneWarn},
-	PoolFailed: {"Failed", ToneBad}, PoolStalled: {"Not answering", ToneBad}, PoolUnknown: {"Unknown", ToneUnknown},
+	PoolPending: {"Pending", SeverityWarn}, PoolActive: {"Active", SeverityOK}, PoolInactive: {"Inactive", SeverityWarn},
+	PoolFailed: {"Failed", SeverityBad}, PoolStalled: {"Not answering", SeverityBad}, PoolUnknown: {"Unknown", SeverityUnknown},
 }
 
 // Word is the state as people read it.
 func (s PoolState) Word() string { return poolLooks[s].word }
 
-// Tone is how the state is drawn.
-func (s PoolState) Tone() Tone { return poolLooks[s].tone }
+// Severity is how the state is drawn.
+func (s PoolState) Severity() Severity { return poolLooks[s].tone }

@@ -59,8 +59,8 @@ func (s NetworkSpec) TagsVLANs() (ok bool, why string) {
 	return false, "The bridge of this kind of network knows no VLANs; that of Open vSwitch does. Define a network for each VLAN, or use that."
 }
 
-// FiltersCards reports whether hosts can filter what passes the network's cards, and why not.
-func (s NetworkSpec) FiltersCards() (ok bool, why string) {
+// FiltersNICs reports whether hosts can filter what passes the network's cards, and why not.
+func (s NetworkSpec) FiltersNICs() (ok bool, why string) {
 	if !s.Mode.Is().Bare {
 		return true, ""
 	}
@@ -99,7 +99,7 @@ func (s NetworkSpec) checkGroups(c *Checks, field string) {
 			}
 			g.VLAN.check(c, at+".vlan")
 		}
-		if ok, why := s.FiltersCards(); !ok {
+		if ok, why := s.FiltersNICs(); !ok {
 			if len(g.SecurityGroups) > 0 {
 				c.Add(at+".securityGroups", "%s", why)
 			}

@@ -74,7 +74,7 @@ func (p Preset) On(s VMSpec) (VMSpec, error) {
 			return s, p.unknown(name)
 		}
 		if err := f.Take(&s, []byte(value)); err != nil {
-			return s, p.noValue(f.Noun)
+			return s, p.noValue(f.Type)
 		}
 	}
 	var err error
@@ -100,7 +100,7 @@ func presetOn[T any](p Preset, all []T, fields []Field[T], values map[string]str
 				continue
 			}
 			if err := f.Take(&out[i], []byte(values[f.Name])); err != nil {
-				return out, p.noValue(f.Noun)
+				return out, p.noValue(f.Type)
 			}
 		}
 	}

@@ -26,34 +26,34 @@ func (k PoolKind) Needs() PoolNeed { return poolNeeds[k] }
 
 // remedy is what mends a cause, which is known by its words.
 type remedy struct {
-	noun  Noun     // of what; empty: of anything
-	kind  PoolKind // of which pools; empty: of any
+	noun  ResourceType // of what; empty: of anything
+	kind  PoolKind     // of which pools; empty: of any
 	words *regexp.Regexp
 	do    string
 }
 
 // remedies has one row for each known cause. The first that fits counts.
 var remedies = func() (rows []remedy) {
-	add := func(noun Noun, kind PoolKind, words, do string) {
+	add := func(noun ResourceType, kind PoolKind, words, do string) {
 		rows = append(rows, remedy{noun, kind, regexp.MustCompile(`(?i)` + words), do})
 	}
 	for _, t := range poolTypes {
 		need := t.Kind.Needs()
 		if need.Driver != "" {
-			add(NounPool, t.Kind, `missing backend for pool type|has no \S+ driver|unknown (storage )?pool type`, "Install "+need.Driver+" on the host.")
+			add(TypePool, t.Kind, `missing backend for pool type|has no \S+ driver|unknown (storage )?pool type`, "Install "+need.Driver+" on the host.")
 		}
 		if need.Program != "" {
-			add(NounPool, t.Kind, regexp.QuoteMeta(need.Program)+`( is missing|\S* not found|: No such file)|cannot find '?`+regexp.QuoteMeta(need.Program)+
+			add(TypePool, t.Kind, regexp.QuoteMeta(need.Program)+`( is missing|\S* not found|: No such file)|cannot find '?`+regexp.QuoteMeta(need.Program)+
 				`|you might need a /sbin/mount|unknown filesystem type|missing codepage or helper program`, "Install "+need.Packages+" on the host.")
 		}
 	}
-	add(NounPool, "", `access denied by server`, "Allow the host's address in the server's export.")
-	add(NounPool, "", `connection refused|no route to host|timed out|unreachable|failed to resolve|name or service not known`,
+	add(TypePool, "", `access denied by server`, "Allow the host's address in the server's export.")
+	add(TypePool, "", `connection refused|no route to host|timed out|unreachable|failed to resolve|name or service not known`,
 		"Check that the server runs, that its name resolves on the host, and that the host reaches it.")
-	add(NounPool, "", `^stopped on the host`, "Start the pool on its page.")
-	add(NounPool, "", `^not answering|does not answer`, "Check the storage and the host's network to it. The agent tries again by itself.")
-	add(NounPool, "", `^(full|nearly full)|storage is full|no space left`, "Delete volumes or snapshots that nobody needs, move disks to another pool, or enlarge the storage.")
-	add(NounPool, "", `read-only`, "Look for I/O errors in the host's log, and mount the file system read-write again.")
+	add(TypePool, "", `^stopped on the host`, "Start the pool on its page.")
+	add(TypePool, "", `^not answering|does not answer`, "Check the storage and the host's network to it. The agent tries again by itself.")
+	add(TypePool, "", `^(full|nearly full)|storage is full|no space left`, "Delete volumes or snapshots that nobody needs, move disks to another pool, or enlarge the storage.")
+	add(TypePool, "", `read-only`, "Look for I/O errors in the host's log, and mount the file system read-write again.")
 	add("", "", `no space left`, "Free space in the pool, or move disks to another pool.")
 	add("", "", `cannot allocate memory|cannot set up guest memory`, "Free memory on the host: stop or migrate VMs, or give this VM less.")
 	add("", "", `failed to initialize kvm|could not access kvm`, "Enable virtualization in the host's firmware, and load kvm_intel or kvm_amd.")
@@ -63,7 +63,7 @@ var remedies = func() (rows []remedy) {
 }()
 
 // RemedyFor is what mends what the words say is wrong with an object, of pools with one of the kind; empty: not known.
-func RemedyFor(noun Noun, kind PoolKind, words string) string {
+func RemedyFor(noun ResourceType, kind PoolKind, words string) string {
 	for _, r := range remedies {
 		if (r.noun == "" || r.noun == noun) && (r.kind == "" || r.kind == kind) && r.words.MatchString(words) {
 			return r.do
@@ -81,10 +81,10 @@ func (p PoolHost) Remedy(kind PoolKind) string {
 	if p.State != PoolActive && p.State != PoolInactive {
 		words = p.State.Word() + ": " + words
 	}
-	if p.Tone == ToneOK || p.State == PoolUnknown || p.State == PoolPending {
+	if p.Severity == SeverityOK || p.State == PoolUnknown || p.State == PoolPending {
 		return ""
 	}
-	return RemedyFor(NounPool, kind, words)
+	return RemedyFor(TypePool, kind, words)
 }
 
 var hostRemedies = map[HostPhase]string{

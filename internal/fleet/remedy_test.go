@@ -13,15 +13,15 @@ func TestRemedies(t *testing.T) {
 		kind PoolKind
 		want string
 	}{
-		"no NFS helper":        {PoolHost{State: PoolFailed, Tone: ToneBad, Status: &PoolStatus{Error: mount}}, PoolNFS, "Install nfs-common"},
-		"no Gluster helper":    {PoolHost{State: PoolFailed, Tone: ToneBad, Status: &PoolStatus{Error: mount}}, PoolGluster, "Install glusterfs-client"},
-		"no driver":            {PoolHost{State: PoolFailed, Tone: ToneBad, Status: &PoolStatus{Error: "internal error: missing backend for pool type 9 (iscsi)"}}, PoolISCSI, "Install libvirt-daemon-driver-storage-iscsi"},
-		"a server that is off": {PoolHost{State: PoolFailed, Tone: ToneBad, Status: &PoolStatus{Error: "mount.nfs: Connection refused"}}, PoolNFS, "Check that the server runs"},
-		"full":                 {PoolHost{State: PoolActive, Tone: ToneBad, Notice: "Full: 98 % used"}, PoolDir, "Delete volumes"},
-		"stalled":              {PoolHost{State: PoolStalled, Tone: ToneBad}, PoolNFS, "Check the storage"},
-		"well":                 {PoolHost{State: PoolActive, Tone: ToneOK}, PoolNFS, ""},
-		"silent":               {PoolHost{State: PoolUnknown, Tone: ToneUnknown, Status: &PoolStatus{Error: mount}}, PoolNFS, ""},
-		"not known":            {PoolHost{State: PoolFailed, Tone: ToneBad, Status: &PoolStatus{Error: "it hums"}}, PoolNFS, ""},
+		"no NFS helper":        {PoolHost{State: PoolFailed, Severity: SeverityBad, Status: &PoolStatus{Error: mount}}, PoolNFS, "Install nfs-common"},
+		"no Gluster helper":    {PoolHost{State: PoolFailed, Severity: SeverityBad, Status: &PoolStatus{Error: mount}}, PoolGluster, "Install glusterfs-client"},
+		"no driver":            {PoolHost{State: PoolFailed, Severity: SeverityBad, Status: &PoolStatus{Error: "internal error: missing backend for pool type 9 (iscsi)"}}, PoolISCSI, "Install libvirt-daemon-driver-storage-iscsi"},
+		"a server that is off": {PoolHost{State: PoolFailed, Severity: SeverityBad, Status: &PoolStatus{Error: "mount.nfs: Connection refused"}}, PoolNFS, "Check that the server runs"},
+		"full":                 {PoolHost{State: PoolActive, Severity: SeverityBad, Notice: "Full: 98 % used"}, PoolDir, "Delete volumes"},
+		"stalled":              {PoolHost{State: PoolStalled, Severity: SeverityBad}, PoolNFS, "Check the storage"},
+		"well":                 {PoolHost{State: PoolActive, Severity: SeverityOK}, PoolNFS, ""},
+		"silent":               {PoolHost{State: PoolUnknown, Severity: SeverityUnknown, Status: &PoolStatus{Error: mount}}, PoolNFS, ""},
+		"not known":            {PoolHost{State: PoolFailed, Severity: SeverityBad, Status: &PoolStatus{Error: "it hums"}}, PoolNFS, ""},
 	} {
 		if got := c.cell.Remedy(c.kind); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

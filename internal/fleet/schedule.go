@@ -13,10 +13,10 @@ import (
 type ScheduleID string
 
 const (
-	// MostSchedules is how many snapshot schedules a VM may have.
-	MostSchedules = 4
-	// MostKept is how many snapshots all schedules of a VM may keep: with the one that is just taken its disks are no deeper than people are warned of.
-	MostKept = DeepChain - 2
+	// MaxSchedules is how many snapshot schedules a VM may have.
+	MaxSchedules = 4
+	// MaxScheduledSnapshots is how many snapshots all schedules of a VM may keep: with the one that is just taken its disks are no deeper than people are warned of.
+	MaxScheduledSnapshots = DeepChain - 2
 
 	maxScheduleName = 40 // bytes
 )
@@ -60,7 +60,7 @@ type ScheduleView struct {
 	Missed    int        `json:"missed,omitempty"`   // times before the last that passed while it could not be asked for: they were done as one
 	Trouble   string     `json:"trouble,omitempty"`  // why it waits, or what went wrong, in a sentence
 	Attention bool       `json:"attention,omitempty"`
-	Kept      int        `json:"kept"` // of its snapshots that the VM has
+	Snapshots int        `json:"kept"` // of its snapshots that the VM has
 }
 
 var weekdays = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
@@ -91,12 +91,12 @@ func (s SnapshotSchedule) Check(c *Checks, path string) {
 	}
 	k := s.Keep
 	switch {
-	case min(k.Last, k.Hourly, k.Daily, k.Weekly) < 0 || max(k.Last, k.Hourly, k.Daily, k.Weekly) > MostKept:
-		c.Add(at("keep.last"), "Each count is from 0 to %d.", MostKept)
-	case k.Most() == 0:
+	case min(k.Last, k.Hourly, k.Daily, k.Weekly) < 0 || max(k.Last, k.Hourly, k.Daily, k.Weekly) > MaxScheduledSnapshots:
+		c.Add(at("keep.last"), "Each count is from 0 to %d.", MaxScheduledSnapshots)
+	case k.Max() == 0:
 		c.Add(at("keep.last"), "Keep at least one snapshot.")
-	case k.Most() > MostKept:
-		c.Add(at("keep.last"), "All counts together keep at most %d snapshots: a disk of more files reads slowly.", MostKept)
+	case k.Max() > MaxScheduledSnapshots:
+		c.Add(at("keep.last"), "All counts together keep at most %d snapshots: a disk of more files reads slowly.", MaxScheduledSnapshots)
 	}
 	if s.Memory && s.Quiesce {
 		c.Add(at("quiesce"), "What is in the guest's memory is kept with it, so its file systems are not brought to rest. Choose one of both.")
@@ -213,8 +213,8 @@ func (t SnapshotTimes) Words() string {
 	return fmt.Sprintf("%s every %d hours from %s %s", days, t.EveryHours, t.At, zone)
 }
 
-// Most is how many snapshots it can keep.
-func (k SnapshotKeep) Most() int { return k.Last + k.Hourly + k.Daily + k.Weekly }
+// Max is how many snapshots it can keep.
+func (k SnapshotKeep) Max() int { return k.Last + k.Hourly + k.Daily + k.Weekly }
 
 // Words say what is kept, as people read it.
 func (k SnapshotKeep) Words() string {

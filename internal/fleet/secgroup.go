@@ -68,7 +68,7 @@ const (
 	MaxSecurityRules  = 100
 	MaxNICGroups      = 8
 	MaxProjectGroups  = 1000
-	MaxCardAddresses  = 16   // of one card that count as a member's
+	MaxNICAddresses   = 16   // of one card that count as a member's
 	MaxFlatRules      = 4000 // that a group may come to on a host, each address of a member counted
 	maxRuleText       = 200
 	ruleIDLength      = 12
@@ -269,17 +269,17 @@ func (h SecurityGroupHost) StateAt(revision int64, fresh bool) SecurityGroupStat
 	return GroupApplied
 }
 
-// Tone is how the state is drawn and counted.
-func (s SecurityGroupState) Tone() Tone {
+// Severity is how the state is drawn and counted.
+func (s SecurityGroupState) Severity() Severity {
 	switch s {
 	case GroupApplied:
-		return ToneOK
+		return SeverityOK
 	case GroupNotApplied, GroupChanged:
-		return ToneBad
+		return SeverityBad
 	case GroupUnknown:
-		return ToneUnknown
+		return SeverityUnknown
 	}
-	return ToneWarn
+	return SeverityWarn
 }
 
 // SecurityGroupMember is a card that is in a group.
@@ -293,13 +293,13 @@ type SecurityGroupMember struct {
 // SecurityGroupView is a group as people see it.
 type SecurityGroupView struct {
 	SecurityGroup
-	ProjectName string                `json:"projectName,omitempty"`
-	Names       map[string]string     `json:"names,omitempty"` // of the groups that rules refer to, by id
-	Cards       int                   `json:"cards"`           // that are in it, of VMs that the person may see
-	Members     []SecurityGroupMember `json:"members,omitempty"`
-	Hosts       []SecurityGroupHost   `json:"hosts,omitempty"` // where it is; to who may see hosts their names
-	Tones       Tones                 `json:"tones"`
-	Count       *GroupCount           `json:"count,omitempty"` // what its rules let through; told of one group alone
+	ProjectName    string                `json:"projectName,omitempty"`
+	Names          map[string]string     `json:"names,omitempty"` // of the groups that rules refer to, by id
+	NICs           int                   `json:"cards"`           // that are in it, of VMs that the person may see
+	Members        []SecurityGroupMember `json:"members,omitempty"`
+	Hosts          []SecurityGroupHost   `json:"hosts,omitempty"` // where it is; to who may see hosts their names
+	SeverityCounts SeverityCounts        `json:"tones"`
+	Count          *GroupCount           `json:"count,omitempty"` // what its rules let through; told of one group alone
 }
 
 // SecurityGroupKeys are what the filter of their list knows.

@@ -4,7 +4,7 @@ import "time"
 
 // Bounds of what a host tells of counters.
 const (
-	MaxCountedCards = 256  // in one report; of further cards nothing is counted
+	MaxCountedNICs  = 256  // in one report; of further cards nothing is counted
 	MaxCountedRules = 4096 // of all these cards, those that nothing matched left out
 )
 
@@ -25,9 +25,9 @@ type RuleCount struct {
 	PassCount
 }
 
-// CardCount is what became of the packets of a running VM's network card since an agent began to count them. Answers are counted with the rule
+// NICCount is what became of the packets of a running VM's network card since an agent began to count them. Answers are counted with the rule
 // that let in, or out, what they answer.
-type CardCount struct {
+type NICCount struct {
 	ID      VMID        `json:"id"`
 	MAC     string      `json:"mac"`
 	SinceMs int64       `json:"sinceMs"`         // for how long it has been counted
@@ -38,15 +38,15 @@ type CardCount struct {
 
 // FilterCounts is what a host has counted at the cards whose packets it looks at.
 type FilterCounts struct {
-	AgoMs int64       `json:"agoMs"` // how long before telling it was read
-	Cards []CardCount `json:"cards"`
-	Left  int         `json:"left,omitempty"`  // cards that are not told of, beyond the bounds
-	Error string      `json:"error,omitempty"` // why nothing can be counted
+	AgoMs int64      `json:"agoMs"` // how long before telling it was read
+	NICs  []NICCount `json:"cards"`
+	Left  int        `json:"left,omitempty"`  // cards that are not told of, beyond the bounds
+	Error string     `json:"error,omitempty"` // why nothing can be counted
 }
 
 // GroupCount is what the rules of a security group let through, at the cards of all VMs that the person may see.
 type GroupCount struct {
-	Cards   int         `json:"cards"` // that are counted; of the others it is not known
+	NICs    int         `json:"cards"` // that are counted; of the others it is not known
 	Of      int         `json:"of"`    // cards in the group, of VMs that run
 	Rules   []RuleCount `json:"rules"` // of the group, also those that nothing matched
 	Dropped PassCount   `json:"dropped"`
@@ -57,7 +57,7 @@ type GroupCount struct {
 
 // Rule is what the rule let through; known: it is counted.
 func (c *GroupCount) Rule(id string) (n PassCount, known bool) {
-	if c == nil || c.Cards == 0 {
+	if c == nil || c.NICs == 0 {
 		return n, false
 	}
 	for _, r := range c.Rules {
@@ -68,17 +68,17 @@ func (c *GroupCount) Rule(id string) (n PassCount, known bool) {
 	return n, false
 }
 
-// CardHits is what became of the packets of one network card.
-type CardHits struct {
-	At      time.Time     `json:"at"`
-	Since   time.Time     `json:"since"`
-	Rules   []CardRuleHit `json:"rules"` // of all its groups, also those that nothing matched
-	Dropped PassCount     `json:"dropped"`
-	Spoofed PassCount     `json:"spoofed"`
+// NICHits is what became of the packets of one network card.
+type NICHits struct {
+	At      time.Time    `json:"at"`
+	Since   time.Time    `json:"since"`
+	Rules   []NICRuleHit `json:"rules"` // of all its groups, also those that nothing matched
+	Dropped PassCount    `json:"dropped"`
+	Spoofed PassCount    `json:"spoofed"`
 }
 
-// CardRuleHit is what one rule let through a card.
-type CardRuleHit struct {
+// NICRuleHit is what one rule let through a card.
+type NICRuleHit struct {
 	GroupID SecurityGroupID `json:"groupId"`
 	Group   string          `json:"group"`
 	Words   string          `json:"words"`

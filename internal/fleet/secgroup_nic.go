@@ -28,8 +28,8 @@ func (n NIC) Guarded() bool { return n.AntiSpoofing != nil && *n.AntiSpoofing }
 // Filtered reports whether a host has to look at what passes the card.
 func (n NIC) Filtered() bool { return n.Guarded() || len(n.SecurityGroups) > 0 }
 
-// filterTold is what of it a definition on a host tells.
-func (n NIC) filterTold() string {
+// filterReported is what of it a definition on a host tells.
+func (n NIC) filterReported() string {
 	if !n.Filtered() {
 		return ""
 	}
@@ -37,7 +37,7 @@ func (n NIC) filterTold() string {
 }
 
 // SameFilter reports whether what passes both cards is decided alike.
-func (n NIC) SameFilter(o NIC) bool { return n.filterTold() == o.filterTold() }
+func (n NIC) SameFilter(o NIC) bool { return n.filterReported() == o.filterReported() }
 
 // Defaulted is the card with what its port group gives it: what it names itself stays. old is the card before; nil: it is new. A card that has
 // what its port group gave it, and is asked for with just that, follows its port group on; one that no longer has such a port group is in no group.
@@ -148,21 +148,21 @@ func plural(n int, word string) string {
 	return word + "s"
 }
 
-// CardFilter is what passes a network card of a VM, and whether its host does that.
-type CardFilter struct {
+// NICFilter is what passes a network card of a VM, and whether its host does that.
+type NICFilter struct {
 	MAC          string             `json:"mac"`
 	AntiSpoofing bool               `json:"antiSpoofing"`
-	Groups       []CardGroup        `json:"groups"`
+	Groups       []NICGroup         `json:"groups"`
 	State        SecurityGroupState `json:"state,omitempty"`       // empty: nothing is asked of its host
 	Problem      string             `json:"problem,omitempty"`     // why it is not applied, in the host's words where there are any
 	Foreign      string             `json:"foreign,omitempty"`     // the network filter that somebody else gave the card on the host
 	PortGroup    string             `json:"portGroup,omitempty"`   // which the card follows in what is named below; empty: all is the card's own
 	ByPortGroup  []string           `json:"byPortGroup,omitempty"` // "securityGroups", "antiSpoofing"
-	Hits         *CardHits          `json:"hits,omitempty"`        // what its rules let through; nil: not known
+	Hits         *NICHits           `json:"hits,omitempty"`        // what its rules let through; nil: not known
 }
 
-// CardGroup is a group that a card is in.
-type CardGroup struct {
+// NICGroup is a group that a card is in.
+type NICGroup struct {
 	ID    SecurityGroupID    `json:"id"`
 	Name  string             `json:"name"`
 	Rules int                `json:"rules"`
@@ -174,7 +174,7 @@ type CardGroup struct {
 const FilterPrefix = "quantix-"
 
 // Worst is the state of the group that is worst off.
-func (c CardFilter) Worst() SecurityGroupState {
+func (c NICFilter) Worst() SecurityGroupState {
 	worst := GroupApplied
 	order := []SecurityGroupState{GroupApplied, GroupPending, GroupUnknown, GroupChanged, GroupNotApplied}
 	for _, g := range c.Groups {
@@ -189,7 +189,7 @@ func (c CardFilter) Worst() SecurityGroupState {
 }
 
 // Settle adds what the VM's host says of the card itself: a card that shall be filtered has a filter of Quantix's there.
-func (c *CardFilter) Settle(vm VM) {
+func (c *NICFilter) Settle(vm VM) {
 	for _, g := range c.Groups {
 		if (g.State == GroupNotApplied || g.State == GroupChanged) && c.Problem == "" {
 			c.Problem = g.Name + ": " + g.Error

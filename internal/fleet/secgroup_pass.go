@@ -70,8 +70,8 @@ func (e PassEnd) check(c *Checks, at string) {
 	}
 }
 
-// PassCard is a card with what decides what passes it.
-type PassCard struct {
+// PassNIC is a card with what decides what passes it.
+type PassNIC struct {
 	VMID      VMID
 	VMName    string
 	MAC       string
@@ -104,7 +104,7 @@ type PassAnswer struct {
 }
 
 // WouldPass is the answer, with the cards of the ends that are VMs. rule says a rule of a group in words.
-func WouldPass(q PassQuestion, from, to *PassCard, rule func(SecurityGroupID, string) string) PassAnswer {
+func WouldPass(q PassQuestion, from, to *PassNIC, rule func(SecurityGroupID, string) string) PassAnswer {
 	v6 := q.Protocol == ICMPv6
 	if a := addressOf(q.From, nil, nil); a.IsValid() {
 		v6 = a.Is6()
@@ -124,7 +124,7 @@ func WouldPass(q PassQuestion, from, to *PassCard, rule func(SecurityGroupID, st
 }
 
 // addressOf is the end's address: as was asked for, or the card's first of the family.
-func addressOf(e PassEnd, card *PassCard, v6 *bool) netip.Addr {
+func addressOf(e PassEnd, card *PassNIC, v6 *bool) netip.Addr {
 	if a, err := netip.ParseAddr(e.Address); err == nil {
 		return a.Unmap()
 	}
@@ -138,7 +138,7 @@ func addressOf(e PassEnd, card *PassCard, v6 *bool) netip.Addr {
 	return netip.Addr{}
 }
 
-func sideOf(q PassQuestion, way Direction, card *PassCard, own, remote netip.Addr, rule func(SecurityGroupID, string) string) PassSide {
+func sideOf(q PassQuestion, way Direction, card *PassNIC, own, remote netip.Addr, rule func(SecurityGroupID, string) string) PassSide {
 	s := PassSide{Passing: Passing{Pass: true, Known: true}}
 	if own.IsValid() {
 		s.Address = own.String()

@@ -48,11 +48,11 @@ func TestQuestionsOfTwoFamilies(t *testing.T) {
 // What anti-spoofing drops is not told to pass, by whatever rule.
 func TestAnAddressThatIsNoneOfTheCards(t *testing.T) {
 	t.Parallel()
-	ask := func(card fleet.PassCard, address string) fleet.PassAnswer {
+	ask := func(card fleet.PassNIC, address string) fleet.PassAnswer {
 		q := fleet.PassQuestion{From: fleet.PassEnd{VMID: someID, Address: address}, To: fleet.PassEnd{Address: "10.0.0.9"}, Protocol: fleet.TCP, Port: 80}
 		return fleet.WouldPass(q, &card, nil, func(fleet.SecurityGroupID, string) string { return "" })
 	}
-	card := fleet.PassCard{VMID: someID, Guarded: true, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("10.0.0.7")}}
+	card := fleet.PassNIC{VMID: someID, Guarded: true, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("10.0.0.7")}}
 	if out := ask(card, "10.0.0.8"); out.Pass || !out.Known || !strings.Contains(out.From.Why, "10.0.0.8") {
 		t.Errorf("another address: %+v", out)
 	}

@@ -163,7 +163,7 @@ type LabelledHost struct {
 
 // Retried is what came of asking all failed hosts of an object to try again.
 type Retried struct {
-	Tasks  []TaskID
-	Silent int // hosts that are not heard: they try by themselves when they are back
-	More   int // hosts that failed, too, beyond what one order is about
+	Tasks   []TaskID
+	Offline int // hosts that are not heard: they try by themselves when they are back
+	More    int // hosts that failed, too, beyond what one order is about
 }

@@ -13,8 +13,8 @@ import (
 type SnapshotID string
 
 const (
-	// MostSnapshots is how many a VM may have, those that are deleted and still stood on among them.
-	MostSnapshots = 32
+	// MaxSnapshots is how many a VM may have, those that are deleted and still stood on among them.
+	MaxSnapshots = 32
 	// DeepChain is from how many files below a disk on each read may have to look through so many that people are warned.
 	DeepChain = 8
 
@@ -47,7 +47,7 @@ type SnapshotTree struct {
 	Depth      int        `json:"depth,omitempty"`      // files that the deepest disk is made of
 	Merges     int        `json:"merges,omitempty"`     // files of deleted snapshots that can be merged, and are not yet
 	Unfinished string     `json:"unfinished,omitempty"` // what was begun and not ended, in a sentence
-	Others     []string   `json:"others,omitempty"`     // names of those that somebody made with virsh: at most MostSnapshots
+	Others     []string   `json:"others,omitempty"`     // names of those that somebody made with virsh: at most MaxSnapshots
 	Overlays   []Overlay  `json:"overlays,omitempty"`   // files that somebody put on top of disks, as virsh does for a snapshot
 }
 
@@ -183,8 +183,8 @@ func (v VMView) AllowsTake(busy []JobKind) (bool, string) {
 	switch {
 	case !ok:
 		return false, why
-	case v.Status.Snapshots != nil && len(v.Status.Snapshots.Snapshots) >= MostSnapshots:
-		return false, fmt.Sprintf("The VM has %d snapshots, and none has more. Delete one first.", MostSnapshots)
+	case v.Status.Snapshots != nil && len(v.Status.Snapshots.Snapshots) >= MaxSnapshots:
+		return false, fmt.Sprintf("The VM has %d snapshots, and none has more. Delete one first.", MaxSnapshots)
 	}
 	for i, d := range v.Spec.Disks {
 		if d.Encryption != "" {

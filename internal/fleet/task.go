@@ -48,8 +48,8 @@ func (t Task) Remark() string {
 // Refused reports whether it ended before any host had it.
 func (t Task) Refused() bool { return t.State == JobFailed && t.Attempt == 0 && t.Steps == nil }
 
-// Unasked reports whether the portal has yet to ask for it: a part of a task that waits for its turn.
-func (t Task) Unasked() bool { return t.State == JobQueued && t.Parent != "" && t.Generation <= 0 }
+// Waiting reports whether the portal has yet to ask for it: a part of a task that waits for its turn.
+func (t Task) Waiting() bool { return t.State == JobQueued && t.Parent != "" && t.Generation <= 0 }
 
 // EditOfMany is the generation of a task that edits many VMs, and of those of its children that no host was asked for.
 const EditOfMany = -1

@@ -103,8 +103,8 @@ func (v TemplateVersion) Linked() (names []string, n int) {
 	return names, len(names) + v.OthersLinked
 }
 
-// standsOn is why the version's images must stay; empty: nothing stands on them.
-func (v TemplateVersion) standsOn() string {
+// backedBy is why the version's images must stay; empty: nothing stands on them.
+func (v TemplateVersion) backedBy() string {
 	names, n := v.Linked()
 	switch {
 	case n == 0:
@@ -190,7 +190,7 @@ var templateOffers = offers[TemplateView]{
 	{ActEdit, nil},
 	{ActDelete, func(v TemplateView) string {
 		for _, version := range v.Versions {
-			if why := firstWhy(version.standsOn(), version.atWork()); why != "" {
+			if why := firstWhy(version.backedBy(), version.atWork()); why != "" {
 				return why
 			}
 		}
@@ -223,7 +223,7 @@ var templateVersionOffers = offers[TemplateVersion]{
 		}
 		return ""
 	}},
-	{ActDelete, func(v TemplateVersion) string { return firstWhy(v.standsOn(), v.atWork()) }},
+	{ActDelete, func(v TemplateVersion) string { return firstWhy(v.backedBy(), v.atWork()) }},
 }
 
 // Allows says whether the version can be asked for the action now, and if not, why. States lists all of them.
@@ -231,7 +231,7 @@ func (v TemplateVersion) Allows(a Action) (bool, string) { return templateVersio
 func (v TemplateVersion) States() []ActionState          { return templateVersionOffers.states(v) }
 
 // SubjectTemplate is the subject of a template, and so the key of its wake-ups.
-func SubjectTemplate(id TemplateID) Subject { return SubjectOf(NounTemplate, id) }
+func SubjectTemplate(id TemplateID) Subject { return SubjectOf(TypeTemplate, id) }
 
 // CheckTemplateName notes at field where no template can have the name.
 func CheckTemplateName(c *Checks, field, name string) {

@@ -9,11 +9,11 @@ const (
 
 // HostTopology is what a host's network is made of, as the host says: its devices, what they are joined to, and the VMs behind.
 type HostTopology struct {
-	Host     HostView
-	Networks []NetworkView // each with this host's cell alone
-	VMs      []VMView      // at most TopologyVMs: those that want a person first
-	Found    []FoundVM     // domains that Quantix did not make, where there is room for them
-	More     int           // VMs and domains that are not among them
+	Host       HostView
+	Networks   []NetworkView  // each with this host's cell alone
+	VMs        []VMView       // at most TopologyVMs: those that want a person first
+	Discovered []DiscoveredVM // domains that Quantix did not make, where there is room for them
+	More       int            // VMs and domains that are not among them
 }
 
 // NetworkTopology is a network between its hosts' devices and its VMs. Who does not see hosts gets the VMs alone.
@@ -37,7 +37,7 @@ type HostDevices struct {
 type NetworkGrid struct {
 	Hosts    Page[HostView]
 	Networks Page[NetworkView]
-	Cells    map[NetworkOn]NetworkCell // where a host has the network, or shall have it
+	Statuses map[NetworkOn]NetworkHostStatus // where a host has the network, or shall have it
 }
 
 // NetworkOn is a network's place on a host.
@@ -46,8 +46,8 @@ type NetworkOn struct {
 	Host    HostID
 }
 
-// NetworkCell is how a network is on a host.
-type NetworkCell struct {
+// NetworkHostStatus is how a network is on a host.
+type NetworkHostStatus struct {
 	State   NetworkState
 	Leaving bool
 }

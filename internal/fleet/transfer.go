@@ -16,8 +16,8 @@ type TransferOrder struct {
 	Check     bool       `json:"check,omitempty"`     // the receiver reads it back from its storage: what it was made from will go
 }
 
-// LeaveOrder is where a VM that is off goes.
-type LeaveOrder struct {
+// MigrateOrder is where a VM that is off goes.
+type MigrateOrder struct {
 	To        HostID        `json:"to"`
 	ToName    string        `json:"toName"`
 	RateBytes int64         `json:"rateBytes,omitempty"`
@@ -37,15 +37,15 @@ type LeavingDisk struct {
 
 // LeavingVM is such a VM on its way, or waiting for its turn.
 type LeavingVM struct {
-	LeaveOrder
+	MigrateOrder
 	Task     TaskID   `json:"task"`
 	State    JobState `json:"state"`
 	Progress int      `json:"progress"`
 	Note     string   `json:"note,omitempty"`
 }
 
-// LeaveTarget is where a VM could go: a host, with the pool there for the disks that are sent; and why not.
-type LeaveTarget struct {
+// MigrationTarget is where a VM could go: a host, with the pool there for the disks that are sent; and why not.
+type MigrationTarget struct {
 	HostID    HostID `json:"hostId"`
 	HostName  string `json:"hostName"`
 	PoolID    PoolID `json:"poolId,omitempty"` // empty: all disks stay in pools that both hosts have
@@ -56,9 +56,9 @@ type LeaveTarget struct {
 	Room      bool   `json:"room,omitempty"`   // only room is missing, which who may overcommit may wish all the same
 }
 
-// AllowsLeave says whether the VM can go to another host now, and if not, why. moving: its disks that are on their way to another pool;
+// AllowsMigrate says whether the VM can go to another host now, and if not, why. moving: its disks that are on their way to another pool;
 // leaving: its own way to another host. What only the host can see, such as snapshots, it says itself.
-func (v VMView) AllowsLeave(moving []MovingDisk, leaving *LeavingVM) (bool, string) {
+func (v VMView) AllowsMigrate(moving []MovingDisk, leaving *LeavingVM) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	switch {
 	case !ok:

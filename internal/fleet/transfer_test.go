@@ -19,7 +19,7 @@ func TestWhenAVMMayGoToAnotherHost(t *testing.T) {
 			Phase: fleet.PhaseStopped,
 		}
 	}
-	if ok, why := whole().AllowsLeave(nil, nil); !ok {
+	if ok, why := whole().AllowsMigrate(nil, nil); !ok {
 		t.Errorf("a VM that is off stays: %s", why)
 	}
 	for says, spoil := range map[string]func(*fleet.VMView){
@@ -39,14 +39,14 @@ func TestWhenAVMMayGoToAnotherHost(t *testing.T) {
 	} {
 		v := whole()
 		spoil(&v)
-		if ok, why := v.AllowsLeave(nil, nil); ok || !strings.Contains(why, says) {
+		if ok, why := v.AllowsMigrate(nil, nil); ok || !strings.Contains(why, says) {
 			t.Errorf("it may go, or may not because %q; want %q", why, says)
 		}
 	}
-	if ok, why := whole().AllowsLeave([]fleet.MovingDisk{{}}, nil); ok || !strings.Contains(why, "being moved") {
+	if ok, why := whole().AllowsMigrate([]fleet.MovingDisk{{}}, nil); ok || !strings.Contains(why, "being moved") {
 		t.Errorf("while a disk moves: %q", why)
 	}
-	if ok, why := whole().AllowsLeave(nil, &fleet.LeavingVM{LeaveOrder: fleet.LeaveOrder{ToName: "h2"}}); ok || !strings.Contains(why, "on its way to h2") {
+	if ok, why := whole().AllowsMigrate(nil, &fleet.LeavingVM{MigrateOrder: fleet.MigrateOrder{ToName: "h2"}}); ok || !strings.Contains(why, "on its way to h2") {
 		t.Errorf("on its way already: %q", why)
 	}
 }

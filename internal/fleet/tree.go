@@ -14,9 +14,9 @@ const (
 type TreeView struct {
 	Name       string
 	Word, Icon string
-	Right      Right  // what one must have to see it
-	Live       string // the keys that its root follows
-	Empty      string // what stands in it while there is nothing
+	Right      Permission // what one must have to see it
+	Live       string     // the keys that its root follows
+	Empty      string     // what stands in it while there is nothing
 }
 
 // TreeViews are the trees in the order of their buttons.

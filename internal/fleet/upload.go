@@ -33,8 +33,8 @@ type Upload struct {
 	EndsAt    time.Time `json:"endsAt"` // when it is given up, unless somebody continues it
 }
 
-// MostFile bounds what a sender says of the own file.
-const MostFile = 300
+// MaxFile bounds what a sender says of the own file.
+const MaxFile = 300
 
 // Name is what the sender's own file is called.
 func (u Upload) Name() string {

@@ -22,7 +22,7 @@ type Meta struct {
 	Ordered            Power             `json:"ordered,omitempty"` // the power that the newest order asks for which has not ended; empty: nothing is ordered
 	CreatedAt          time.Time         `json:"createdAt"`
 	DeletedAt          *time.Time        `json:"deletedAt,omitempty"` // set: deletion is asked for, the host has not yet done it
-	Guard              VMGuard           `json:"guard,omitzero"`
+	Protection         VMProtection      `json:"guard,omitzero"`
 	ScheduleTrouble    string            `json:"scheduleTrouble,omitempty"` // why a person is needed for a snapshot schedule of it, in a sentence
 	Misplaced          []int             `json:"misplaced,omitempty"`       // which of the spec's required rules its place breaks, as the portal found last
 }
@@ -62,7 +62,7 @@ type VMSpec struct {
 
 	Placement VMPlacement `json:"placement,omitzero"` // beside Rules
 
-	NUMA []VMCell `json:"numa,omitempty"` // that the guest sees; none: it sees one
+	NUMA []VMNUMANode `json:"numa,omitempty"` // that the guest sees; none: it sees one
 
 	FirstBoot VMFirstBoot `json:"firstBoot,omitzero"` // set by the portal: see FirstBoot
 }
@@ -196,26 +196,26 @@ const (
 
 // VMStatus is what the host last said about a VM. It holds nothing that changes by itself from one look to the next.
 type VMStatus struct {
-	Power       Power       `json:"power"`
-	Reason      string      `json:"reason,omitempty"`       // libvirt's word for why: "I/O error", "migration", …
-	CPUs        int         `json:"cpus"`                   // of the running guest, else of the definition
-	MemoryMiB   int         `json:"memoryMiB"`              // likewise
-	BalloonMiB  int         `json:"balloonMiB,omitempty"`   // what its host leaves the running guest of what it may use, as the host is short of memory; 0: all
-	MaxCPUs     int         `json:"maxCpus,omitempty"`      // how many the running guest can get without a restart; 0: no more
-	MaxMemory   int         `json:"maxMemoryMiB,omitempty"` // likewise
-	MinCPUs     int         `json:"minCpus,omitempty"`      // how few vCPUs the running guest can have without a restart; 0: no fewer than it has
-	Modules     []Module    `json:"modules,omitempty"`      // memory that the running guest got since its start, in the order in which it came
-	HeldBack    []HeldBack  `json:"heldBack,omitempty"`     // what the running guest was asked for, and has not let go of; its fields are in NextBoot, too
-	NextBoot    []string    `json:"nextBoot,omitempty"`     // spec fields that the running guest gets at its next start: "cpus", "memoryMiB", …
-	Disks       []DiskState `json:"disks,omitempty"`
-	NICs        []NICState  `json:"nics,omitempty"`
-	StartedAt   *time.Time  `json:"startedAt,omitempty"`
-	Error       string      `json:"error,omitempty"`       // the hypervisor's own words about the last order that failed; empty after a success
-	ErrorOf     JobKind     `json:"errorOf,omitempty"`     // which order that was
-	Accelerator string      `json:"accelerator,omitempty"` // "kvm" or "qemu" (emulation)
-	Domain      string      `json:"domain,omitempty"`      // the domain's name in "virsh list", where it is not the VM's
-	Faults      []Fault     `json:"faults,omitempty"`      // what is wrong with it now and waits for a person
-	Drift       []Drift     `json:"drift,omitempty"`       // what somebody changed on the host
+	Power         Power           `json:"power"`
+	Reason        string          `json:"reason,omitempty"`       // libvirt's word for why: "I/O error", "migration", …
+	CPUs          int             `json:"cpus"`                   // of the running guest, else of the definition
+	MemoryMiB     int             `json:"memoryMiB"`              // likewise
+	BalloonMiB    int             `json:"balloonMiB,omitempty"`   // what its host leaves the running guest of what it may use, as the host is short of memory; 0: all
+	MaxCPUs       int             `json:"maxCpus,omitempty"`      // how many the running guest can get without a restart; 0: no more
+	MaxMemory     int             `json:"maxMemoryMiB,omitempty"` // likewise
+	MinCPUs       int             `json:"minCpus,omitempty"`      // how few vCPUs the running guest can have without a restart; 0: no fewer than it has
+	Modules       []Module        `json:"modules,omitempty"`      // memory that the running guest got since its start, in the order in which it came
+	PendingUnplug []PendingUnplug `json:"heldBack,omitempty"`     // what the running guest was asked for, and has not let go of; its fields are in NextBoot, too
+	NextBoot      []string        `json:"nextBoot,omitempty"`     // spec fields that the running guest gets at its next start: "cpus", "memoryMiB", …
+	Disks         []DiskState     `json:"disks,omitempty"`
+	NICs          []NICState      `json:"nics,omitempty"`
+	StartedAt     *time.Time      `json:"startedAt,omitempty"`
+	Error         string          `json:"error,omitempty"`       // the hypervisor's own words about the last order that failed; empty after a success
+	ErrorOf       JobKind         `json:"errorOf,omitempty"`     // which order that was
+	Accelerator   string          `json:"accelerator,omitempty"` // "kvm" or "qemu" (emulation)
+	Domain        string          `json:"domain,omitempty"`      // the domain's name in "virsh list", where it is not the VM's
+	Faults        []Fault         `json:"faults,omitempty"`      // what is wrong with it now and waits for a person
+	Drift         []Drift         `json:"drift,omitempty"`       // what somebody changed on the host
 
 	Snapshots *SnapshotTree `json:"snapshots,omitempty"` // nil: it has none
 	Guest     *GuestStatus  `json:"guest,omitempty"`     // what the guest says of itself; nil: it is off, or an older agent tells nothing
@@ -325,8 +325,8 @@ type VMView struct {
 	Barred     string   `json:"barred,omitempty"` // why the lock keeps whoever looks from changing it; empty: it does not
 }
 
-// FoundVM is a domain that a host runs and Quantix did not make: shown, never touched.
-type FoundVM struct {
+// DiscoveredVM is a domain that a host runs and Quantix did not make: shown, never touched.
+type DiscoveredVM struct {
 	ID       VMID       `json:"id"` // the libvirt domain's UUID
 	HostID   HostID     `json:"hostId"`
 	HostName string     `json:"hostName,omitempty"`

@@ -50,7 +50,7 @@ var (
 		{"ar", "Arabic"},
 	}
 	Pointers        = []Option{{"", "Tablet (follows the pointer)"}, {"mouse", "Mouse"}}
-	SoundCards      = []Option{{"", "None"}, {"ich9", "Intel HD Audio (ICH9)"}, {"ich6", "Intel HD Audio (ICH6)"}, {"ac97", "AC'97"}}
+	SoundModels     = []Option{{"", "None"}, {"ich9", "Intel HD Audio (ICH9)"}, {"ich6", "Intel HD Audio (ICH6)"}, {"ac97", "AC'97"}}
 	Watchdogs       = []Option{{"", "None"}, {"i6300esb", "Intel 6300ESB"}, {"itco", "Intel iTCO (of the chipset)"}}
 	Balloons        = []Option{{"", "On"}, {"reporting", "On, gives back what the guest does not use"}, {"none", "None"}}
 	GuestAgents     = []Option{{"", "On (virtio-serial)"}, {AgentOnVSOCK, "On (vsock)"}, {"none", "None"}}
@@ -138,7 +138,7 @@ var partFields = []Field[VMSpec]{
 	atOnce(number("memory.balloonMiB", "memory that it may use", "MiB", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, Input{
 		Section: SectionMemory, Label: "May use", Unit: "MiB", Help: "The guest's balloon gives the rest back to the host, as far as the guest lets it. Empty: all of it.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
-	atOnce(number("memory.floorMiB", "memory floor", "MiB", func(s *VMSpec) *int { return &s.Memory.FloorMiB }, Input{
+	atOnce(number("memory.floorMiB", "memory floor", "MiB", func(s *VMSpec) *int { return &s.Memory.MinMiB }, Input{
 		Section: SectionMemory, Label: "Floor", Unit: "MiB", Help: "Where its host is short of memory, the guest's balloon gives back down to this much, and gets it again afterwards. Empty: it gives nothing.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
 	reserved("others may have the memory of these nodes", text("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, Input{
@@ -171,7 +171,7 @@ var partFields = []Field[VMSpec]{
 	}, 1, MaxHeads),
 	choice("display.keyboard", "keyboard", func(s *VMSpec) *string { return &s.Display.Keyboard }, Input{Section: SectionDisplay, Label: "Keyboard", Options: Keyboards}),
 	choice("display.pointer", "pointer", func(s *VMSpec) *string { return &s.Display.Pointer }, Input{Section: SectionDisplay, Label: "Pointer", Options: Pointers, Named: "tablet"}),
-	choice("display.sound", "sound card", func(s *VMSpec) *string { return &s.Display.Sound }, Input{Section: SectionDisplay, Label: "Sound card", Options: SoundCards, Named: "none"}),
+	choice("display.sound", "sound card", func(s *VMSpec) *string { return &s.Display.Sound }, Input{Section: SectionDisplay, Label: "Sound card", Options: SoundModels, Named: "none"}),
 
 	flag("display.spice", "SPICE", func(s *VMSpec) *bool { return &s.Display.Spice }, Input{
 		Section: SectionDisplay, Label: "SPICE", Help: "Beside the console, on a socket of the host: virt-viewer reaches it there.",
@@ -296,7 +296,7 @@ func PartNames() []string {
 }
 
 // UsedPart is a field that came later than the others, and is not as usual.
-type UsedPart struct{ Name, At, Noun, Value string } // "nics.model" at "nics[0].model"; the value where it is a word
+type UsedPart struct{ Name, At, Type, Value string } // "nics.model" at "nics[0].model"; the value where it is a word
 
 // Used are those of the spec, each once, and of the devices each word of one once.
 func (s VMSpec) Used() []UsedPart {
@@ -304,7 +304,7 @@ func (s VMSpec) Used() []UsedPart {
 	for _, f := range allParts {
 		if !f.Default(s) && !f.Portal {
 			word, _ := f.Value(s).(string)
-			out = append(out, UsedPart{f.Name, f.Name, f.Noun, word})
+			out = append(out, UsedPart{f.Name, f.Name, f.Type, word})
 		}
 	}
 	return slices.Concat(out, used("disks", s.Disks, DiskFields), used("nics", s.NICs, NICFields))
@@ -321,7 +321,7 @@ func used[T any](list string, all []T, fields []Field[T]) (out []UsedPart) {
 			}
 			if !f.Default(v) && !seen[word] {
 				seen[word] = true
-				out = append(out, UsedPart{list + "." + f.Name, fmt.Sprintf("%s[%d].%s", list, i, f.Name), f.Noun, word})
+				out = append(out, UsedPart{list + "." + f.Name, fmt.Sprintf("%s[%d].%s", list, i, f.Name), f.Type, word})
 			}
 		}
 	}

@@ -143,19 +143,19 @@ func TestPartsAreChecked(t *testing.T) {
 		"bytes of nothing":       {func(s *fleet.VMSpec) { s.NICs[0].Limits.OutBurstKiB = 5 }, []string{"spec.nics[0].limits.outBurstKiB"}},
 		"a bandwidth below none": {func(s *fleet.VMSpec) { s.NICs[0].Limits.InKiB = -1 }, []string{"spec.nics[0].limits.inKiB"}},
 
-		"a floor": {func(s *fleet.VMSpec) { s.Memory.FloorMiB, s.Memory.BalloonMiB = 256, 256 }, nil},
+		"a floor": {func(s *fleet.VMSpec) { s.Memory.MinMiB, s.Memory.BalloonMiB = 256, 256 }, nil},
 		"a floor of USB": {func(s *fleet.VMSpec) {
-			s.Memory.FloorMiB, s.HostDevices = 256, []fleet.VMHostDevice{{Device: "usb/046d:c52b"}}
+			s.Memory.MinMiB, s.HostDevices = 256, []fleet.VMHostDevice{{Device: "usb/046d:c52b"}}
 		}, nil},
-		"a floor above all":        {func(s *fleet.VMSpec) { s.Memory.FloorMiB = 513 }, []string{"spec.memory.floorMiB"}},
-		"a floor above its use":    {func(s *fleet.VMSpec) { s.Memory.FloorMiB, s.Memory.BalloonMiB = 257, 256 }, []string{"spec.memory.floorMiB"}},
-		"a floor below none":       {func(s *fleet.VMSpec) { s.Memory.FloorMiB = -1 }, []string{"spec.memory.floorMiB"}},
-		"a floor below the least":  {func(s *fleet.VMSpec) { s.Memory.FloorMiB = 127 }, []string{"spec.memory.floorMiB"}},
-		"a floor without balloon":  {func(s *fleet.VMSpec) { s.Memory.FloorMiB, s.Devices.Balloon = 256, "none" }, []string{"spec.memory.floorMiB"}},
-		"a floor of locked memory": {func(s *fleet.VMSpec) { s.Memory.FloorMiB, s.Memory.Locked = 256, true }, []string{"spec.memory.floorMiB"}},
-		"a floor of huge pages":    {func(s *fleet.VMSpec) { s.Memory.FloorMiB, s.Memory.HugePageKiB = 256, 2048 }, []string{"spec.memory.floorMiB"}},
+		"a floor above all":        {func(s *fleet.VMSpec) { s.Memory.MinMiB = 513 }, []string{"spec.memory.floorMiB"}},
+		"a floor above its use":    {func(s *fleet.VMSpec) { s.Memory.MinMiB, s.Memory.BalloonMiB = 257, 256 }, []string{"spec.memory.floorMiB"}},
+		"a floor below none":       {func(s *fleet.VMSpec) { s.Memory.MinMiB = -1 }, []string{"spec.memory.floorMiB"}},
+		"a floor below the least":  {func(s *fleet.VMSpec) { s.Memory.MinMiB = 127 }, []string{"spec.memory.floorMiB"}},
+		"a floor without balloon":  {func(s *fleet.VMSpec) { s.Memory.MinMiB, s.Devices.Balloon = 256, "none" }, []string{"spec.memory.floorMiB"}},
+		"a floor of locked memory": {func(s *fleet.VMSpec) { s.Memory.MinMiB, s.Memory.Locked = 256, true }, []string{"spec.memory.floorMiB"}},
+		"a floor of huge pages":    {func(s *fleet.VMSpec) { s.Memory.MinMiB, s.Memory.HugePageKiB = 256, 2048 }, []string{"spec.memory.floorMiB"}},
 		"a floor beside a device": {func(s *fleet.VMSpec) {
-			s.Memory.FloorMiB, s.HostDevices = 256, []fleet.VMHostDevice{{HostID: fleet.NewID[fleet.HostID](), Device: "pci/0000:41:00.0"}}
+			s.Memory.MinMiB, s.HostDevices = 256, []fleet.VMHostDevice{{HostID: fleet.NewID[fleet.HostID](), Device: "pci/0000:41:00.0"}}
 		}, []string{"spec.memory.floorMiB"}},
 		"a reservation":            {func(s *fleet.VMSpec) { s.CPU.Reserved, s.CPU.Limit = 50, 50 }, nil},
 		"more than the limit":      {func(s *fleet.VMSpec) { s.CPU.Reserved, s.CPU.Limit = 51, 50 }, []string{"spec.cpu.reserved"}},
@@ -189,7 +189,7 @@ func TestPartsAreChecked(t *testing.T) {
 func fullSpec() fleet.VMSpec {
 	return fleet.VMSpec{
 		CPU:      fleet.VMCPU{Model: "host-model", Sockets: 2, Cores: 3, Threads: 4, Max: 24, Features: "+aes", Shares: 512, Limit: 50, Reserved: 25, Pinned: "0-3"},
-		Memory:   fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 4096, Nodes: "0", BalloonMiB: 256, FloorMiB: 128},
+		Memory:   fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 4096, Nodes: "0", BalloonMiB: 256, MinMiB: 128},
 		Boot:     fleet.VMBoot{Menu: true, CDROM: 1, Kernel: &fleet.Volref{PoolID: "p", Volume: "vmlinuz"}, Initrd: &fleet.Volref{PoolID: "p", Volume: "initrd"}, Cmdline: "quiet", Machine: "pc"},
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9", Spice: true, USBRedirection: 2},
 		Security: fleet.VMSecurity{TPM: true, SecureBoot: true, Confidential: "sev"},
@@ -201,7 +201,7 @@ func fullSpec() fleet.VMSpec {
 		Health:    []fleet.HealthCheck{{Kind: fleet.HealthTCP, Port: 22}},
 		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100, PostCopy: true, DowntimeMs: 300}, Placement: fleet.VMPlacement{Tolerations: "gpu"},
 		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Sysprep, Number: 2},
-		NUMA:      []fleet.VMCell{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
+		NUMA:      []fleet.VMNUMANode{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
 	}
 }
 

@@ -94,7 +94,7 @@ var shareTagForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,35}$`)
 
 // VMLists are the parts of a VM of which it can have several.
 var VMLists = []VMField{
-	numaCells(),
+	numaNodes(),
 	rows("drives", "drive", SectionDevices, func(s *VMSpec) *[]VMDrive { return &s.Drives }, element[VMDrive]{
 		key: func(d VMDrive) string { return d.Slot }, told: func(d VMDrive) string { return d.Slot + " " + string(fromPool(d.Medium)) },
 		words: func(d VMDrive) string { return Input{Options: DriveSlots}.words(d.Slot) }, fields: DriveFields,
@@ -328,7 +328,7 @@ func (s VMSpec) checkLists(c *Checks, prefix string) {
 	if s.Devices.GuestAgent == AgentOnVSOCK && !s.Devices.VSOCK {
 		c.Add(prefix+".devices.guestAgent", "The guest's agent listens on a vsock, which the VM has not. Give it one, or choose virtio-serial.")
 	}
-	s.checkFloor(c, prefix+".memory.floorMiB")
+	s.checkMinMemory(c, prefix+".memory.floorMiB")
 	if s.Display.USBRedirection > 0 && !s.Display.Spice {
 		c.Add(prefix+".display.usbRedirection", "USB devices come through SPICE. Choose that, or leave them.")
 	}

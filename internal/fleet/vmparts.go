@@ -26,7 +26,7 @@ type VMMemory struct {
 
 	BalloonMiB int `json:"balloonMiB,omitempty"` // of it, how much the guest may use at present; 0: all
 
-	FloorMiB int `json:"floorMiB,omitempty"` // of that, what its host leaves it where the host is short of memory; 0: all
+	MinMiB int `json:"floorMiB,omitempty"` // of that, what its host leaves it where the host is short of memory; 0: all
 
 	Nodes string `json:"nodes,omitempty"` // the host's NUMA nodes that it comes from: "0-1"; empty: any
 }
@@ -49,7 +49,7 @@ type VMDisplay struct {
 	Heads    int    `json:"heads,omitempty"`    // screens of a card that can have several; 0: one
 	Keyboard string `json:"keyboard,omitempty"` // the layout that key presses are made for: see Keyboards; empty: those of the keys themselves
 	Pointer  string `json:"pointer,omitempty"`  // tablet or mouse; empty: tablet
-	Sound    string `json:"sound,omitempty"`    // the sound card: see SoundCards; empty: none
+	Sound    string `json:"sound,omitempty"`    // the sound card: see SoundModels; empty: none
 
 	Spice          bool `json:"spice,omitempty"`          // a SPICE server beside the console, on a socket of the host
 	USBRedirection int  `json:"usbRedirection,omitempty"` // how many devices of the viewer's machine the guest can have through it

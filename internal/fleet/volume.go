@@ -51,8 +51,8 @@ type VolumeOrder struct {
 	LeftBy JobID `json:"leftBy,omitempty"`
 }
 
-// VolumeHeld is who needs a volume, as people asked; zero: nobody.
-type VolumeHeld struct {
+// VolumeInUse is who needs a volume, as people asked; zero: nobody.
+type VolumeInUse struct {
 	Disk      string `json:"disk,omitempty"`      // the name of a VM whose disk it is
 	Drive     string `json:"drive,omitempty"`     // of one that has it in its drive
 	Making    string `json:"making,omitempty"`    // of one that is being made from it
@@ -62,14 +62,14 @@ type VolumeHeld struct {
 
 // SubjectVolume is the subject of one volume: of a local pool, of each host's of that name.
 func SubjectVolume(ref Volref) Subject {
-	return SubjectOf(NounVolume, string(ref.PoolID)+"/"+ref.Volume)
+	return SubjectOf(TypeVolume, string(ref.PoolID)+"/"+ref.Volume)
 }
 
 // Volume is the volume that the subject is; ok is false where it is none.
 func (s Subject) Volume() (ref Volref, ok bool) {
 	noun, id := s.Split()
 	pool, name, ok := strings.Cut(id, "/")
-	return Volref{PoolID(pool), name}, ok && noun == string(NounVolume)
+	return Volref{PoolID(pool), name}, ok && noun == string(TypeVolume)
 }
 
 const noVolumeName = "Choose a volume of the pool: its name is that of a file there, 255 bytes at most, and begins with no dot."
@@ -106,13 +106,13 @@ func CheckVolumeSize(c *Checks, field string, size int64) {
 type VolumeUse struct {
 	Volume
 	Held
-	Heard bool   // a host that is heard has it
-	Work  string // what waits or is done with it already: "Grow volume"
-	Busy  string // the name of a VM that runs with it as its disk
+	Online bool   // a host that is heard has it
+	Work   string // what waits or is done with it already: "Grow volume"
+	Busy   string // the name of a VM that runs with it as its disk
 }
 
-// Held is VolumeHeld where it is embedded.
-type Held = VolumeHeld
+// Held is VolumeInUse where it is embedded.
+type Held = VolumeInUse
 
 // What can be asked of a volume.
 const (
@@ -129,7 +129,7 @@ const (
 
 var volumeOffers = offers[VolumeUse]{
 	{ActGrow, func(v VolumeUse) string {
-		switch why := firstWhy(v.away(), v.given(), v.unknown(), v.standsAlone("grown"), v.based()); {
+		switch why := firstWhy(v.away(), v.given(), v.unknown(), v.hasNoBackingFile("grown"), v.based()); {
 		case why != "":
 			return why
 		case v.Disk != "":
@@ -138,7 +138,7 @@ var volumeOffers = offers[VolumeUse]{
 		return v.readOrOffered()
 	}},
 	{ActClone, func(v VolumeUse) string {
-		if why := firstWhy(v.away(), v.given(), v.unknown(), v.standsAlone("cloned")); why != "" || v.Busy == "" {
+		if why := firstWhy(v.away(), v.given(), v.unknown(), v.hasNoBackingFile("cloned")); why != "" || v.Busy == "" {
 			return why
 		}
 		return fmt.Sprintf("The VM %s runs with it, so a copy would not be whole. Shut the VM down first.", v.Busy)
@@ -214,7 +214,7 @@ func (v VolumeUse) away() string {
 	switch {
 	case v.Work != "":
 		return fmt.Sprintf("Another order for it has not ended: %s. Wait for it, or cancel it.", strings.ToLower(v.Work))
-	case !v.Heard:
+	case !v.Online:
 		return "No host that is heard has it now."
 	case v.Fault != "":
 		return v.Fault
@@ -248,7 +248,7 @@ func (v VolumeUse) unknown() string {
 	return ""
 }
 
-func (v VolumeUse) standsAlone(done string) string {
+func (v VolumeUse) hasNoBackingFile(done string) string {
 	switch {
 	case v.Backing != "":
 		return fmt.Sprintf("It stands on another file, so it is not %s. Make an image of the VM that has it: that has all in one file.", done)
@@ -292,12 +292,12 @@ func libraryHas(image string) string {
 }
 
 // Refuse is why a host must not do the work to the volume that is held so; nil: it may.
-func (h VolumeHeld) Refuse(kind JobKind) error {
+func (h VolumeInUse) Refuse(kind JobKind) error {
 	act := map[JobKind]Action{VolumeGrow: ActGrow, VolumeWipe: ActWipe, VolumeDelete: ActDelete}[kind]
 	if act == "" {
 		return nil
 	}
-	use := VolumeUse{Volume: Volume{Format: "raw"}, Held: h, Heard: true}
+	use := VolumeUse{Volume: Volume{Format: "raw"}, Held: h, Online: true}
 	if ok, why := use.Allows(act); !ok {
 		return Errorf(Conflict, "%s", why)
 	}

@@ -46,14 +46,14 @@ func TestVolumesAreSubjectsOfTheirOwn(t *testing.T) {
 
 func TestWhatCanBeAskedOfAVolume(t *testing.T) {
 	t.Parallel()
-	free := fleet.VolumeUse{Volume: fleet.Volume{Name: "a", Format: "raw"}, Heard: true}
+	free := fleet.VolumeUse{Volume: fleet.Volume{Name: "a", Format: "raw"}, Online: true}
 	with := func(f func(*fleet.VolumeUse)) fleet.VolumeUse { v := free; f(&v); return v }
 	for name, c := range map[string]struct {
 		of   fleet.VolumeUse
 		says map[fleet.Action]string // why not; all others can be asked
 	}{
 		"free":                {free, nil},
-		"of no host":          {with(func(v *fleet.VolumeUse) { v.Heard = false }), map[fleet.Action]string{"download": "No host", "rename": "No host", "grow": "No host", "clone": "No host", "wipe": "No host", "delete": "No host"}},
+		"of no host":          {with(func(v *fleet.VolumeUse) { v.Online = false }), map[fleet.Action]string{"download": "No host", "rename": "No host", "grow": "No host", "clone": "No host", "wipe": "No host", "delete": "No host"}},
 		"at work":             {with(func(v *fleet.VolumeUse) { v.Work = "Grow volume" }), map[fleet.Action]string{"download": "grow volume", "rename": "grow volume", "grow": "grow volume", "clone": "grow volume", "wipe": "grow volume", "delete": "grow volume"}},
 		"a disk":              {with(func(v *fleet.VolumeUse) { v.Disk = "web" }), map[fleet.Action]string{"rename": "VM web", "grow": "VM's page", "wipe": "VM web", "delete": "VM web"}},
 		"a disk in use":       {with(func(v *fleet.VolumeUse) { v.Disk, v.Busy = "web", "web" }), map[fleet.Action]string{"download": "runs with it", "rename": "web", "grow": "web", "clone": "runs with it", "wipe": "web", "delete": "web"}},
@@ -84,13 +84,13 @@ func TestWhatCanBeAskedOfAVolume(t *testing.T) {
 
 func TestAHostRefusesWhatIsNeeded(t *testing.T) {
 	t.Parallel()
-	for kind, held := range map[fleet.JobKind]fleet.VolumeHeld{
+	for kind, held := range map[fleet.JobKind]fleet.VolumeInUse{
 		fleet.VolumeDelete: {Disk: "web"}, fleet.VolumeWipe: {Drive: "web"}, fleet.VolumeGrow: {Published: true},
 	} {
 		if err := held.Refuse(kind); fleet.CodeOf(err) != fleet.Conflict {
 			t.Errorf("%s of what is %+v: %v", kind, held, err)
 		}
-		if err := (fleet.VolumeHeld{}).Refuse(kind); err != nil {
+		if err := (fleet.VolumeInUse{}).Refuse(kind); err != nil {
 			t.Errorf("%s of what nobody needs: %v", kind, err)
 		}
 		if err := held.Refuse(fleet.VolumeClone); err != nil {

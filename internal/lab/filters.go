@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// card finds the name of a guest's card: in rules, and in the chains of libvirt's network filters, "FI-vnet3" of iptables, "libvirt-I-vnet3" and
+// nic finds the name of a guest's card: in rules, and in the chains of libvirt's network filters, "FI-vnet3" of iptables, "libvirt-I-vnet3" and
 // "I-vnet3-arp-ip" of ebtables.
-var card = regexp.MustCompile(`^(?:(?:libvirt-)?[A-Z]{1,2}-)?(vnet[0-9]+)(?:-.*)?$`)
+var nic = regexp.MustCompile(`^(?:(?:libvirt-)?[A-Z]{1,2}-)?(vnet[0-9]+)(?:-.*)?$`)
 
 // isOrphan reports whether a card's name, or a chain, is of a card that is not there.
 func isOrphan(word string) bool {
-	m := card.FindStringSubmatch(word)
+	m := nic.FindStringSubmatch(word)
 	return m != nil && !exists("/sys/class/net/"+m[1])
 }
 

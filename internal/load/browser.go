@@ -140,20 +140,20 @@ type sight struct {
 // sights are what people look at, in turn.
 func (r *run) sights(pools []fleet.PoolID) []sight {
 	always := func(path string) func() string { return func() string { return path } }
-	of := func(n fleet.Noun, id string) string { return n.Is().At(id) }
+	of := func(n fleet.ResourceType, id string) string { return n.Is().At(id) }
 	all := []sight{
 		{"VM list", always("/vms")},
 		{"VM list, filtered", always("/vms?filter=phase%3Arunning&sort=-name")},
 		{"Dashboard", always("/")},
 		{"Host list", always("/hosts")},
-		{"Host page", func() string { return of(fleet.NounHost, string(r.anyone().id)) }},
+		{"Host page", func() string { return of(fleet.TypeHost, string(r.anyone().id)) }},
 		{"Tasks", always("/tasks")},
 	}
 	if r.running() > 0 {
-		all = append(all, sight{"VM page", func() string { return of(fleet.NounVM, string(r.anyVM())) }})
+		all = append(all, sight{"VM page", func() string { return of(fleet.TypeVM, string(r.anyVM())) }})
 	}
 	if len(pools) > 0 {
-		all = append(all, sight{"Pool page", func() string { return of(fleet.NounPool, string(pools[rand.IntN(len(pools))])) }})
+		all = append(all, sight{"Pool page", func() string { return of(fleet.TypePool, string(pools[rand.IntN(len(pools))])) }})
 	}
 	return all
 }

@@ -24,24 +24,24 @@ func (h *histogram) add(d time.Duration) {
 	h.n[i].Add(1)
 }
 
-// tally is what a histogram held at one moment.
-type tally [buckets]int64
+// sums is what a histogram held at one moment.
+type sums [buckets]int64
 
-func (h *histogram) now() (t tally) {
+func (h *histogram) now() (t sums) {
 	for i := range t {
 		t[i] = h.n[i].Load()
 	}
 	return t
 }
 
-func (t tally) since(before tally) tally {
+func (t sums) since(before sums) sums {
 	for i := range t {
 		t[i] -= before[i]
 	}
 	return t
 }
 
-func (t tally) count() (n int64) {
+func (t sums) count() (n int64) {
 	for _, c := range t {
 		n += c
 	}
@@ -49,7 +49,7 @@ func (t tally) count() (n int64) {
 }
 
 // at is the p-th part's duration, to 9 %: the upper edge of its bucket. 0: nothing was counted.
-func (t tally) at(p float64) time.Duration {
+func (t sums) at(p float64) time.Duration {
 	left := int64(math.Ceil(float64(t.count()) * p))
 	for i, c := range t {
 		if left -= c; left <= 0 && c > 0 {

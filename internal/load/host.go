@@ -195,7 +195,7 @@ func (h *host) state(known string) (state *wire.State, digest string, fresh int6
 
 func (h *host) whole() *wire.State {
 	s := &wire.State{
-		Host: h.status(), VMs: make([]wire.VMReport, len(h.order)), Found: []fleet.FoundVM{}, Pools: make([]wire.PoolReport, len(h.pools)),
+		Host: h.status(), VMs: make([]wire.VMReport, len(h.order)), Discovered: []fleet.DiscoveredVM{}, Pools: make([]wire.PoolReport, len(h.pools)),
 		Networks: []wire.NetworkReport{{Name: "default", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true, Autostart: true, Bridge: "virbr0", Forward: "nat", Subnets: []string{"10.0.0.0/8"}}}},
 	}
 	for i, id := range h.order {

@@ -47,8 +47,8 @@ type Options struct {
 
 	Portals, Postgres Processes // what to measure the CPU and memory of; nil: nothing
 
-	Out  io.Writer     // progress for people; nil: none
-	Tell time.Duration // how often
+	Out    io.Writer     // progress for people; nil: none
+	Report time.Duration // how often
 }
 
 // Host is a joined host: who it is, and by what it proves that.
@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) (out Figures, err error) {
 	if o.Out == nil {
 		o.Out = io.Discard
 	}
-	o.Tell = cmp.Or(o.Tell, 5*time.Second)
+	o.Report = cmp.Or(o.Report, 5*time.Second)
 	o.Pause = cmp.Or(o.Pause, time.Second)
 	switch {
 	case o.Hosts < 1 && len(o.Joined) == 0:

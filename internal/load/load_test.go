@@ -131,8 +131,8 @@ func TestARunDoesWhatItSaysAndLeavesNothing(t *testing.T) {
 		t.Errorf("%d hosts, %d VMs, %d tabs", f.Hosts, f.VMs, f.Tabs)
 	}
 	// 4 s of 10: some hosts have beaten or told a change, and most changes are told; those of the last 200 ms are under way, and more on a busy machine.
-	if f.Beats.N+f.FullReports.N < 20*3/10 || f.Changed < 60 || f.Told < f.Changed/3 {
-		t.Errorf("%d beats, %d full reports; %d changed, %d told", f.Beats.N, f.FullReports.N, f.Changed, f.Told)
+	if f.Beats.N+f.FullReports.N < 20*3/10 || f.Changed < 60 || f.Sent < f.Changed/3 {
+		t.Errorf("%d beats, %d full reports; %d changed, %d told", f.Beats.N, f.FullReports.N, f.Changed, f.Sent)
 	}
 	if f.Refreshes.N < 6*3 || f.Follows.N == 0 {
 		t.Errorf("%d refreshes, %d after a poke", f.Refreshes.N, f.Follows.N)
@@ -170,7 +170,7 @@ func TestARunThatIsBrokenOffLeavesNothing(t *testing.T) {
 	ctx, breakOff := context.WithCancel(t.Context())
 	defer breakOff()
 	o := p.options(t)
-	o.Hosts, o.VMs, o.Tabs, o.For, o.Tell = 3, 12, 1, time.Hour, time.Millisecond
+	o.Hosts, o.VMs, o.Tabs, o.For, o.Report = 3, 12, 1, time.Hour, time.Millisecond
 	o.Out = onFirst{"beats", breakOff}
 	if _, err := Run(ctx, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)

@@ -22,7 +22,7 @@ type Figures struct {
 	Claims      int64             `json:"claims"` // answered, with work or without
 	Jobs        Timing            `json:"jobs"`   // results that were handed in
 	Changed     int64             `json:"changed"`
-	Told        int64             `json:"told"` // of the changes, what the portal has taken
+	Sent        int64             `json:"told"` // of the changes, what the portal has taken
 	Resends     int64             `json:"resends"`
 	Sessions    int64             `json:"sessions"` // that agents had to open anew
 	Pages       Timing            `json:"pages"`
@@ -53,7 +53,7 @@ type Fault struct {
 	Said string `json:"said"`
 }
 
-func timed(t tally, over time.Duration) Timing {
+func timed(t sums, over time.Duration) Timing {
 	ms := func(p float64) float64 { return float64(t.at(p).Microseconds()) / 1000 }
 	return Timing{N: t.count(), Rate: float64(t.count()) / over.Seconds(), P50: ms(.5), P99: ms(.99), P100: ms(1)}
 }
@@ -68,9 +68,9 @@ func (t Timing) String() string {
 // snapshot is what all counters held at one moment.
 type snapshot struct {
 	at                                                 time.Time
-	beats, reports, finishes, opened, refreshes, waits tally
+	beats, reports, finishes, opened, refreshes, waits sums
 	claims, changed, told, resends, helloes            int64
-	pages                                              map[string]tally
+	pages                                              map[string]sums
 	portal, postgres, own                              use
 }
 
@@ -78,7 +78,7 @@ func (r *run) snapshot() snapshot {
 	s := snapshot{
 		at: time.Now(), beats: r.beats.now(), reports: r.reports.now(), finishes: r.finishes.now(), opened: r.opened.now(), refreshes: r.refreshes.now(), waits: r.waits.now(),
 		claims: r.claims.Load(), changed: r.changed.Load(), told: r.told.Load(), resends: r.resends.Load(), helloes: r.helloes.Load(),
-		pages: map[string]tally{}, portal: r.o.Portals.use(), postgres: r.o.Postgres.use(), own: itself().use(),
+		pages: map[string]sums{}, portal: r.o.Portals.use(), postgres: r.o.Postgres.use(), own: itself().use(),
 	}
 	r.pages.Range(func(kind, h any) bool { s.pages[kind.(string)] = h.(*histogram).now(); return true })
 	return s
@@ -89,7 +89,7 @@ func (r *run) between(a, b snapshot) Figures {
 	over := b.at.Sub(a.at)
 	f := Figures{
 		Seconds: over.Seconds(), Hosts: len(r.agents), VMs: r.running(), Tabs: int(r.streams.Load()), Beats: timed(b.beats.since(a.beats), over), FullReports: timed(b.reports.since(a.reports), over),
-		Claims: b.claims - a.claims, Jobs: timed(b.finishes.since(a.finishes), over), Changed: b.changed - a.changed, Told: b.told - a.told,
+		Claims: b.claims - a.claims, Jobs: timed(b.finishes.since(a.finishes), over), Changed: b.changed - a.changed, Sent: b.told - a.told,
 		Resends: b.resends - a.resends, Sessions: b.helloes - a.helloes, Pages: timed(b.opened.since(a.opened), over), PagesOf: map[string]Timing{},
 		Refreshes: timed(b.refreshes.since(a.refreshes), over), Follows: timed(b.waits.since(a.waits), over),
 		Portal: b.portal.since(a.portal, over), Postgres: b.postgres.since(a.postgres, over), Load: b.own.since(a.own, over),
@@ -128,7 +128,7 @@ func (r *run) measure(ctx context.Context) (Figures, error) {
 	first := r.snapshot()
 	end := first.at.Add(r.o.For)
 	for last := first; ; {
-		if !pause(ctx, min(r.o.Tell, time.Until(end))) {
+		if !pause(ctx, min(r.o.Report, time.Until(end))) {
 			break
 		}
 		now := r.snapshot()
@@ -285,7 +285,7 @@ func (f Figures) Table() string {
 	fmt.Fprintf(&b, "\n  %d hosts, %d VMs that run, %d tabs; measured for %.0f s (rate; p50 / p99)\n\n", f.Hosts, f.VMs, f.Tabs, f.Seconds)
 	row("Heartbeats without a change", f.Beats.String())
 	row("Full reports", f.FullReports.String())
-	row("VMs that changed; of those told", fmt.Sprintf("%d; %d", f.Changed, f.Told))
+	row("VMs that changed; of those told", fmt.Sprintf("%d; %d", f.Changed, f.Sent))
 	row("Claims answered", strconv.FormatInt(f.Claims, 10))
 	row("Jobs ended", f.Jobs.String())
 	row("Pages", f.Pages.String())

@@ -325,7 +325,7 @@ func (p *parsing) item(i item) error {
 	case kindDisk:
 		return p.disk(i)
 	case kindNIC:
-		return p.card(i)
+		return p.nic(i)
 	case kindIDE, kindSCSI, kindSATA:
 		return nil
 	}
@@ -342,7 +342,7 @@ func (p *parsing) item(i item) error {
 	return nil
 }
 
-func (p *parsing) card(i item) error {
+func (p *parsing) nic(i item) error {
 	if len(p.out.NICs) >= fleet.MaxNICs {
 		return refuse("The descriptor has more than %d network cards.", fleet.MaxNICs)
 	}

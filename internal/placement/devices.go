@@ -30,10 +30,10 @@ func (f *fit) device(d fleet.VMHostDevice, at string) {
 		f.add(at, "a device of another host", "%s is asked of another host than %s. The VM is where its devices are.", d.Device, f.host.Name)
 	case !ok:
 		f.add(at, "no device "+d.Device, "%s has no device %s that a guest could have.", f.host.Name, d.Device)
-	case kind.Shared && has.Most == 0:
+	case kind.Shared && has.Max == 0:
 		f.add(at, "no "+d.Device+" now", "%s cannot make a %s now: what would make it is used in another way.", f.host.Name, d.Device)
-	case kind.Shared && has.VMs >= has.Most:
-		f.add(at, "no "+d.Device+" left", "%s can give %s to %d VMs, and has.", f.host.Name, d.Device, has.Most)
+	case kind.Shared && has.VMs >= has.Max:
+		f.add(at, "no "+d.Device+" left", "%s can give %s to %d VMs, and has.", f.host.Name, d.Device, has.Max)
 	case kind.Shared:
 	case has.VM != "":
 		f.add(at, "device "+d.Device+" is in use", "%s of %s is given to the VM %s already.", d.Device, f.host.Name, has.VM)

@@ -35,7 +35,7 @@ type Host struct {
 	Volumes       map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
 	Apart         map[fleet.Volref]string       // of local pools' volumes that VMs share, one of another host that has it
 	Images        map[int]Image                 // what disks that name an image of the library are made from there, by their place in the spec
-	Cards         map[fleet.NetworkID]*Cards    // of the networks whose cards take something of the host each for itself; those on one device share one
+	NICs          map[fleet.NetworkID]*NICs     // of the networks whose cards take something of the host each for itself; those on one device share one
 	Limited       map[int]bool                  // the NICs of the VM's spec, by their place in it, whose port group limits their bandwidth
 	Overcommit    bool                          // its pools, memory and processors may be promised more than they have
 	Labels        map[string]string
@@ -47,8 +47,8 @@ type Device struct {
 	VM    string // that has it; empty: none
 	Stays bool   // the host cannot give it away: it has no IOMMU group
 
-	VMs, Most int    // of one that several VMs can have: how many have one, and how many can
-	Busy      string // what the host itself does with it, as the end of "it is …"; empty: nothing
+	VMs, Max int    // of one that several VMs can have: how many have one, and how many can
+	Busy     string // what the host itself does with it, as the end of "it is …"; empty: nothing
 }
 
 // Image is a version of an image of the library, as a host can make a disk from it.
@@ -242,11 +242,11 @@ func (f *fit) parts(spec fleet.VMSpec) {
 		whyValue, lacksValue := f.host.Lacks[p.Name+"="+p.Value]
 		switch {
 		case !slices.Contains(f.host.Parts, p.Name):
-			f.add("spec."+p.At, "an agent that is too old for "+p.Noun, "The agent of %s is too old for this: %s. Update it.", f.host.Name, p.Noun)
+			f.add("spec."+p.At, "an agent that is too old for "+p.Type, "The agent of %s is too old for this: %s. Update it.", f.host.Name, p.Type)
 		case lacksValue:
-			f.add("spec."+p.At, "no "+p.Noun+" "+p.Value, "%s cannot give a VM this %s: %s. %s", f.host.Name, p.Noun, p.Value, whyValue)
+			f.add("spec."+p.At, "no "+p.Type+" "+p.Value, "%s cannot give a VM this %s: %s. %s", f.host.Name, p.Type, p.Value, whyValue)
 		case lacks:
-			f.add("spec."+p.At, "no "+p.Noun, "%s cannot give a VM this: %s. %s", f.host.Name, p.Noun, why)
+			f.add("spec."+p.At, "no "+p.Type, "%s cannot give a VM this: %s. %s", f.host.Name, p.Type, why)
 		}
 	}
 }

@@ -20,8 +20,8 @@ type HostSeen struct {
 	Fresh  bool
 }
 
-// AddressCard is a card of a VM on the network, with the addresses that its host tells.
-type AddressCard struct {
+// AddressNIC is a card of a VM on the network, with the addresses that its host tells.
+type AddressNIC struct {
 	Host   HostSeen
 	VMID   fleet.VMID
 	VMName string
@@ -43,8 +43,8 @@ type MACHolder struct {
 
 // Addresses puts together who has which address of a network, and what is wrong with that. What hosts that are not heard said is shown and
 // decides nothing.
-func Addresses(spec fleet.NetworkSpec, cards []AddressCard, leases []AddressLease, holders []MACHolder) fleet.NetworkAddresses {
-	b := book{spec: spec, cards: cards, out: fleet.NetworkAddresses{Ranges: []fleet.RangeUse{}, Reservations: []fleet.ReservedAddress{}, InUse: []fleet.AddressInUse{}, Conflicts: []fleet.AddressConflict{}}}
+func Addresses(spec fleet.NetworkSpec, cards []AddressNIC, leases []AddressLease, holders []MACHolder) fleet.NetworkAddresses {
+	b := book{spec: spec, nics: cards, out: fleet.NetworkAddresses{Ranges: []fleet.RangeUse{}, Reservations: []fleet.ReservedAddress{}, InUse: []fleet.AddressInUse{}, Conflicts: []fleet.AddressConflict{}}}
 	b.reservations()
 	b.inUse(leases)
 	b.ranges()
@@ -55,7 +55,7 @@ func Addresses(spec fleet.NetworkSpec, cards []AddressCard, leases []AddressLeas
 
 type book struct {
 	spec     fleet.NetworkSpec
-	cards    []AddressCard
+	nics     []AddressNIC
 	reserved map[string]fleet.StaticLease // by address
 	keeps    map[string]string            // an address, by MAC
 	out      fleet.NetworkAddresses
@@ -72,8 +72,8 @@ func (b *book) dhcp() (out []fleet.DHCP) {
 
 func (b *book) reservations() {
 	b.reserved, b.keeps = map[string]fleet.StaticLease{}, map[string]string{}
-	of := map[string]AddressCard{}
-	for _, c := range b.cards {
+	of := map[string]AddressNIC{}
+	for _, c := range b.nics {
 		of[c.MAC] = c
 	}
 	for _, d := range b.dhcp() {
@@ -92,7 +92,7 @@ func (b *book) inUse(leases []AddressLease) {
 		host    fleet.HostID
 		ip, mac string
 	}
-	at, vms := map[key]int{}, map[string]AddressCard{}
+	at, vms := map[key]int{}, map[string]AddressNIC{}
 	note := func(h HostSeen, ip, mac string, by ...fleet.AddressSource) *fleet.AddressInUse {
 		k := key{h.ID, plainIP(ip), mac}
 		i, known := at[k]
@@ -113,10 +113,10 @@ func (b *book) inUse(leases []AddressLease) {
 		}
 		return u
 	}
-	for _, c := range b.cards {
+	for _, c := range b.nics {
 		vms[c.MAC] = c
 	}
-	for _, c := range b.cards {
+	for _, c := range b.nics {
 		for _, s := range c.Seen {
 			if b.within(s.IP) {
 				note(c.Host, s.IP, c.MAC, s.By...)
@@ -203,7 +203,7 @@ func (b *book) macs(holders []MACHolder) {
 	for _, h := range holders {
 		by[h.MAC] = append(by[h.MAC], h)
 	}
-	for _, c := range b.cards {
+	for _, c := range b.nics {
 		for _, h := range by[c.MAC] {
 			if h.VMID == c.VMID {
 				continue

@@ -29,45 +29,45 @@ func TestAddressesOfANetwork(t *testing.T) {
 		return policy.AddressLease{Host: h, DHCPLease: fleet.DHCPLease{MAC: mac, IP: ip, Name: "box"}}
 	}
 	for name, c := range map[string]struct {
-		cards   []policy.AddressCard
+		cards   []policy.AddressNIC
 		leases  []policy.AddressLease
 		holders []policy.MACHolder
 		want    string // kinds and addresses of the conflicts
 		says    string
 	}{
 		"all is well": {
-			cards:  []policy.AddressCard{{h1, "v1", "web", "m:web", seen(fleet.FromAgent, "10.0.0.2", "172.17.0.1")}, {h1, "v2", "db", "m:db", seen(fleet.FromARP, "10.0.0.5")}},
+			cards:  []policy.AddressNIC{{h1, "v1", "web", "m:web", seen(fleet.FromAgent, "10.0.0.2", "172.17.0.1")}, {h1, "v2", "db", "m:db", seen(fleet.FromARP, "10.0.0.5")}},
 			leases: []policy.AddressLease{lease(h1, "m:x", "10.0.0.8")},
 		},
 		"one address on two hosts is two": {
-			cards: []policy.AddressCard{{h1, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.5")}, {h2, "v2", "b", "m:b", seen(fleet.FromAgent, "10.0.0.5")}},
+			cards: []policy.AddressNIC{{h1, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.5")}, {h2, "v2", "b", "m:b", seen(fleet.FromAgent, "10.0.0.5")}},
 		},
 		"two cards with one address": {
-			cards:  []policy.AddressCard{{h1, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.8")}},
+			cards:  []policy.AddressNIC{{h1, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.8")}},
 			leases: []policy.AddressLease{lease(h1, "m:b", "10.0.0.8")},
 			want:   "inRange 10.0.0.8, twice 10.0.0.8", says: "On h1 both a (m:a) and a machine that calls itself box (m:b) have 10.0.0.8",
 		},
 		"somebody else has what is reserved": {
-			cards: []policy.AddressCard{{h2, "v1", "thief", "m:a", seen(fleet.FromARP, "10.0.0.2")}},
+			cards: []policy.AddressNIC{{h2, "v1", "thief", "m:a", seen(fleet.FromARP, "10.0.0.2")}},
 			want:  "reserved 10.0.0.2", says: "thief (m:a) on h2 has 10.0.0.2, which is reserved for m:web",
 		},
 		"a card has not yet what is reserved for it": {
-			cards: []policy.AddressCard{{h1, "v1", "web", "m:web", seen(fleet.FromLease, "10.0.0.10")}},
+			cards: []policy.AddressNIC{{h1, "v1", "web", "m:web", seen(fleet.FromLease, "10.0.0.10")}},
 			want:  "astray 10.0.0.10", says: "10.0.0.2 is reserved for it",
 		},
 		"a card has both": {
-			cards: []policy.AddressCard{{h1, "v1", "web", "m:web", seen(fleet.FromLease, "10.0.0.2", "10.0.0.10")}},
+			cards: []policy.AddressNIC{{h1, "v1", "web", "m:web", seen(fleet.FromLease, "10.0.0.2", "10.0.0.10")}},
 		},
 		"the hosts' own address": {
-			cards: []policy.AddressCard{{h1, "v1", "web", "m:a", seen(fleet.FromARP, "10.0.0.1")}},
+			cards: []policy.AddressNIC{{h1, "v1", "web", "m:a", seen(fleet.FromARP, "10.0.0.1")}},
 			want:  "gateway 10.0.0.1", says: "the hosts' own address",
 		},
 		"a host that is not heard decides nothing": {
-			cards:  []policy.AddressCard{{away, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.8", "10.0.0.2")}},
+			cards:  []policy.AddressNIC{{away, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.8", "10.0.0.2")}},
 			leases: []policy.AddressLease{lease(away, "m:b", "10.0.0.8")},
 		},
 		"a MAC address of two machines": {
-			cards:   []policy.AddressCard{{h1, "v1", "web", "m:a", nil}},
+			cards:   []policy.AddressNIC{{h1, "v1", "web", "m:a", nil}},
 			holders: []policy.MACHolder{{"m:a", fleet.MACHolder{VMID: "v1", Name: "web", HostName: "h1"}}, {"m:a", fleet.MACHolder{Name: "old", HostName: "h2"}}},
 			want:    "mac ", says: "old on h2, which Quantix did not make, has the MAC address m:a of web on h1",
 		},
@@ -86,7 +86,7 @@ func TestAddressesOfANetwork(t *testing.T) {
 func TestRangesReservationsAndTheNextFreeAddress(t *testing.T) {
 	t.Parallel()
 	h1, h2, away := policy.HostSeen{ID: "1", Name: "h1", Fresh: true}, policy.HostSeen{ID: "2", Name: "h2", Fresh: true}, policy.HostSeen{ID: "3", Name: "h3"}
-	got := policy.Addresses(labNetwork(), []policy.AddressCard{
+	got := policy.Addresses(labNetwork(), []policy.AddressNIC{
 		{h1, "v1", "web", "m:web", seen(fleet.FromAgent, "10.0.0.3", "10.0.0.8")},
 		{h2, "v2", "db", "m:db", seen(fleet.FromLease, "10.0.0.10", "10.0.0.11")},
 		{away, "v3", "far", "m:far", seen(fleet.FromLease, "10.0.0.4", "10.0.0.8", "10.0.0.12", "10.0.0.10")},

@@ -14,7 +14,7 @@ func NetworkHealth(groups []NetworkGroup) fleet.NetworkHealth {
 	var h fleet.NetworkHealth
 	for _, g := range groups {
 		h.Hosts += g.Hosts
-		h.Tones.Add(g.State.Tone(), g.Hosts)
+		h.SeverityCounts.Add(g.State.Severity(), g.Hosts)
 		if g.Active && g.State != fleet.NetworkUnknown {
 			h.Active += g.Hosts
 		}

@@ -7,7 +7,7 @@ import (
 )
 
 // takes is the right that each action on a noun takes; one on a VM takes that of the work that it asks for.
-var takes = map[string]map[fleet.Action]Right{
+var takes = map[string]map[fleet.Action]Permission{
 	"host":    {fleet.ActEdit: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
 	"pool":    {fleet.ActEdit: InfraChange, fleet.ActCredentials: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
 	"network": {fleet.ActEdit: InfraChange, fleet.ActGrant: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
@@ -24,26 +24,26 @@ var takes = map[string]map[fleet.Action]Right{
 }
 
 // Takes is the right that the action on an object of the noun takes.
-func Takes(noun string, a fleet.Action) Right {
+func Takes(noun string, a fleet.Action) Permission {
 	if r, ok := takes[noun][a]; ok {
 		return r
 	}
-	if noun == "vm" && a == fleet.ActGuard {
+	if noun == "vm" && a == fleet.ActProtect {
 		return VMChange
 	}
 	if noun == "vm" {
-		return cmp.Or(a.Job().Is().Right, VMUse)
+		return cmp.Or(a.Job().Is().Permission, VMUse)
 	}
 	return Manage
 }
 
 // ToCancel is the right that taking a task back takes: that of its kind, or that of whoever runs the hosts where it is of no project.
 // What it is about in many projects is asked for each.
-func ToCancel(t fleet.Task) Right {
+func ToCancel(t fleet.Task) Permission {
 	if t.ProjectID == "" && t.Steps == nil {
 		return InfraChange
 	}
-	return t.Kind.Is().Right
+	return t.Kind.Is().Permission
 }
 
 // Offer is what the object allows, cut by what the actor may do; a missing right is the reason before any other. project is that
@@ -90,7 +90,7 @@ func OfferTemplate(a fleet.Actor, project fleet.ProjectID, states []fleet.Action
 }
 
 // lacks is why a right that is missing keeps the actor from something that is in sight.
-func lacks(r Right) string {
+func lacks(r Permission) string {
 	switch r {
 	case VMUse:
 		return "You may see this VM, not use it."

@@ -3,8 +3,8 @@ package policy
 
 import "quantix/internal/fleet"
 
-// Right is one thing that an actor may be allowed to do.
-type Right = fleet.Right
+// Permission is one thing that an actor may be allowed to do.
+type Permission = fleet.Permission
 
 // The rights that the tables of nouns and kinds name.
 const (
@@ -20,13 +20,13 @@ const (
 
 // The rights that no table names.
 const (
-	Self      Right = "manage one's own account" // of any person who is signed in, also one who must change the password
-	AgentTalk Right = "speak for a host"         // of an agent
+	Self      Permission = "manage one's own account" // of any person who is signed in, also one who must change the password
+	AgentTalk Permission = "speak for a host"         // of an agent
 )
 
 // Check refuses where the actor lacks the right. project matters for the VM rights only; empty then means "any project at all".
 // Refusals: Unauthorized (nobody is signed in), NotFound (may not even see the project), Forbidden.
-func Check(a fleet.Actor, r Right, project fleet.ProjectID) error {
+func Check(a fleet.Actor, r Permission, project fleet.ProjectID) error {
 	switch {
 	case a.System:
 		return nil
@@ -50,9 +50,11 @@ func Check(a fleet.Actor, r Right, project fleet.ProjectID) error {
 }
 
 // May reports whether Check would let the actor pass.
-func May(a fleet.Actor, r Right, project fleet.ProjectID) bool { return Check(a, r, project) == nil }
+func May(a fleet.Actor, r Permission, project fleet.ProjectID) bool {
+	return Check(a, r, project) == nil
+}
 
-func may(a fleet.Actor, r Right, project fleet.ProjectID) bool {
+func may(a fleet.Actor, r Permission, project fleet.ProjectID) bool {
 	switch a.Role {
 	case fleet.RoleAdmin:
 		return true
@@ -74,7 +76,7 @@ func may(a fleet.Actor, r Right, project fleet.ProjectID) bool {
 	return false
 }
 
-func inProject(role fleet.Role, r Right) bool {
+func inProject(role fleet.Role, r Permission) bool {
 	switch role {
 	case fleet.RoleMember:
 		return r == VMSee || r == VMUse || r == VMChange || r == StorageSee || r == TasksSee

@@ -13,7 +13,7 @@ const (
 )
 
 // rights are the columns of the table below.
-var rights = []policy.Right{
+var rights = []policy.Permission{
 	policy.VMSee, policy.VMUse, policy.VMChange, policy.InfraSee, policy.StorageSee,
 	policy.InfraChange, policy.TasksSee, policy.Manage, policy.Self, policy.AgentTalk,
 }

@@ -40,8 +40,8 @@ func PoolKeyOf(cell fleet.PoolHost, now time.Time) PoolKey {
 	return k
 }
 
-// PoolCell judges a pool on one host: how it is drawn, and what is to be known of it beside its state.
-func PoolCell(cell fleet.PoolHost, now time.Time) (fleet.Tone, string) {
+// PoolHostStatus judges a pool on one host: how it is drawn, and what is to be known of it beside its state.
+func PoolHostStatus(cell fleet.PoolHost, now time.Time) (fleet.Severity, string) {
 	var words string
 	if cell.Status != nil {
 		words = cell.Status.Error
@@ -49,8 +49,8 @@ func PoolCell(cell fleet.PoolHost, now time.Time) (fleet.Tone, string) {
 	return PoolKeyOf(cell, now).judge(cell.Starved, words)
 }
 
-// Tone is how cells of the group are drawn.
-func (k PoolKey) Tone() fleet.Tone {
+// Severity is how cells of the group are drawn.
+func (k PoolKey) Severity() fleet.Severity {
 	tone, _ := k.judge(1, "")
 	return tone
 }
@@ -77,31 +77,31 @@ func (k PoolKey) Cause(words string) string {
 // Notable reports whether a cell of the group wants a person: it cannot be used, or there is something to be known of it.
 func (k PoolKey) Notable() bool {
 	tone, notice := k.judge(1, "")
-	return tone == fleet.ToneBad || notice != ""
+	return tone == fleet.SeverityBad || notice != ""
 }
 
 // Degraded reports whether the pool is active there, and something is wrong.
 func (k PoolKey) Degraded() bool { return k.State == fleet.PoolActive && k.Faulty }
 
 // judge says how a cell is drawn and what is to be known of it: how many VMs starve there, what is wrong in its host's words.
-func (k PoolKey) judge(starved int, words string) (fleet.Tone, string) {
+func (k PoolKey) judge(starved int, words string) (fleet.Severity, string) {
 	switch {
 	case k.State == fleet.PoolInactive && k.ByOthers:
-		return k.State.Tone(), "Stopped on the host by somebody else"
+		return k.State.Severity(), "Stopped on the host by somebody else"
 	case k.State != fleet.PoolActive:
-		return k.State.Tone(), ""
+		return k.State.Severity(), ""
 	case k.Starved && starved == 1:
-		return fleet.ToneBad, fmt.Sprintf("A VM is paused there, because its storage is full or fails; %d %% used", k.UsedPercent)
+		return fleet.SeverityBad, fmt.Sprintf("A VM is paused there, because its storage is full or fails; %d %% used", k.UsedPercent)
 	case k.Starved:
-		return fleet.ToneBad, fmt.Sprintf("%d VMs are paused there, because their storage is full or fails; %d %% used", starved, k.UsedPercent)
+		return fleet.SeverityBad, fmt.Sprintf("%d VMs are paused there, because their storage is full or fails; %d %% used", starved, k.UsedPercent)
 	case k.UsedPercent >= faultUsed:
-		return fleet.ToneBad, fmt.Sprintf("Full: %d %% used", k.UsedPercent)
+		return fleet.SeverityBad, fmt.Sprintf("Full: %d %% used", k.UsedPercent)
 	case k.Faulty:
-		return fleet.ToneWarn, "Degraded: " + cmp.Or(words, "its host says why")
+		return fleet.SeverityWarn, "Degraded: " + cmp.Or(words, "its host says why")
 	case k.UsedPercent >= warnUsed:
-		return fleet.ToneWarn, fmt.Sprintf("Nearly full: %d %% used", k.UsedPercent)
+		return fleet.SeverityWarn, fmt.Sprintf("Nearly full: %d %% used", k.UsedPercent)
 	}
-	return fleet.ToneOK, ""
+	return fleet.SeverityOK, ""
 }
 
 // PoolHealth judges a pool by what its hosts say. What a host that is not heard said last counts as unknown. A shared pool's capacity
@@ -111,20 +111,20 @@ func PoolHealth(spec fleet.PoolSpec, groups []PoolGroup, first fleet.Room) fleet
 	var room fleet.Room
 	for _, g := range groups {
 		h.Hosts += g.Hosts
-		tone := g.Tone()
-		h.Tones.Add(tone, g.Hosts)
+		tone := g.Severity()
+		h.SeverityCounts.Add(tone, g.Hosts)
 		switch g.State {
 		case fleet.PoolActive:
 			if room = room.Plus(g.Room); spec.Shared {
 				room = first
 			}
 			switch {
-			case tone == fleet.ToneBad:
+			case tone == fleet.SeverityBad:
 				h.Full += g.Hosts
 			case g.Degraded():
 				h.Degraded += g.Hosts
 				continue
-			case tone == fleet.ToneWarn:
+			case tone == fleet.SeverityWarn:
 				h.NearlyFull += g.Hosts
 			}
 			h.Healthy += g.Hosts
@@ -134,8 +134,8 @@ func PoolHealth(spec fleet.PoolSpec, groups []PoolGroup, first fleet.Room) fleet
 			h.Failed += g.Hosts
 		}
 	}
-	h.CapacityBytes, h.UsedBytes, h.AvailableBytes, h.PromisedBytes = room.CapacityBytes, room.UsedBytes, room.AvailableBytes, room.PromisedBytes
-	h.Tone, h.Summary = poolTone(h), poolSummary(spec, h)
+	h.CapacityBytes, h.UsedBytes, h.AvailableBytes, h.ProvisionedBytes = room.CapacityBytes, room.UsedBytes, room.AvailableBytes, room.ProvisionedBytes
+	h.Severity, h.Summary = poolTone(h), poolSummary(spec, h)
 	return h
 }
 
@@ -160,18 +160,18 @@ func poolSummary(spec fleet.PoolSpec, h fleet.PoolHealth) string {
 	return fmt.Sprintf("%s, %s on %d", text, how, n)
 }
 
-func poolTone(h fleet.PoolHealth) fleet.Tone {
+func poolTone(h fleet.PoolHealth) fleet.Severity {
 	switch {
 	case h.Hosts == 0:
-		return fleet.ToneIdle
+		return fleet.SeverityIdle
 	case h.Full > 0 && h.Full == h.Healthy:
-		return fleet.ToneBad
+		return fleet.SeverityBad
 	case h.Healthy == h.Hosts && h.Full+h.NearlyFull == 0:
-		return fleet.ToneOK
+		return fleet.SeverityOK
 	case h.Healthy == 0 && h.Failed > 0:
-		return fleet.ToneBad
+		return fleet.SeverityBad
 	case h.Unknown == h.Hosts:
-		return fleet.ToneUnknown
+		return fleet.SeverityUnknown
 	}
-	return fleet.ToneWarn
+	return fleet.SeverityWarn
 }

@@ -23,7 +23,7 @@ func TestPoolHealth(t *testing.T) {
 	pending.Status = nil
 	filled := func(used int64) fleet.PoolHost {
 		c := cell(fleet.PoolActive, 0)
-		c.Status = &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 100, UsedBytes: used, AvailableBytes: 100 - used, PromisedBytes: 5}
+		c.Status = &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 100, UsedBytes: used, AvailableBytes: 100 - used, ProvisionedBytes: 5}
 		return c
 	}
 	broken := cell(fleet.PoolActive, 0)
@@ -36,42 +36,42 @@ func TestPoolHealth(t *testing.T) {
 		cells []fleet.PoolHost
 		want  fleet.PoolHealth
 	}{
-		"no host": {local, nil, fleet.PoolHealth{Tone: fleet.ToneIdle, Summary: "On no host"}},
+		"no host": {local, nil, fleet.PoolHealth{Severity: fleet.SeverityIdle, Summary: "On no host"}},
 		"local capacity adds up": {local, []fleet.PoolHost{active, active}, fleet.PoolHealth{
-			Hosts: 2, Healthy: 2, Tone: fleet.ToneOK, Summary: "2 of 2 hosts healthy", CapacityBytes: 200, UsedBytes: 60, AvailableBytes: 140,
+			Hosts: 2, Healthy: 2, Severity: fleet.SeverityOK, Summary: "2 of 2 hosts healthy", CapacityBytes: 200, UsedBytes: 60, AvailableBytes: 140,
 		}},
 		"shared capacity counts once": {shared, []fleet.PoolHost{failed, active, active}, fleet.PoolHealth{
-			Hosts: 3, Healthy: 2, Failed: 1, Tone: fleet.ToneWarn, Summary: "2 of 3 hosts healthy", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
+			Hosts: 3, Healthy: 2, Failed: 1, Severity: fleet.SeverityWarn, Summary: "2 of 3 hosts healthy", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
 		}},
 		"a silent host is unknown": {local, []fleet.PoolHost{active, silent}, fleet.PoolHealth{
-			Hosts: 2, Healthy: 1, Unknown: 1, Tone: fleet.ToneWarn, Summary: "1 of 2 hosts healthy", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
+			Hosts: 2, Healthy: 1, Unknown: 1, Severity: fleet.SeverityWarn, Summary: "1 of 2 hosts healthy", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
 		}},
 		"all hosts silent": {local, []fleet.PoolHost{silent, silent}, fleet.PoolHealth{
-			Hosts: 2, Unknown: 2, Tone: fleet.ToneUnknown, Summary: "0 of 2 hosts healthy",
+			Hosts: 2, Unknown: 2, Severity: fleet.SeverityUnknown, Summary: "0 of 2 hosts healthy",
 		}},
 		"nothing works": {local, []fleet.PoolHost{failed, stalled, cell(fleet.PoolInactive, 0), silent}, fleet.PoolHealth{
-			Hosts: 4, Failed: 3, Unknown: 1, Tone: fleet.ToneBad, Summary: "0 of 4 hosts healthy",
+			Hosts: 4, Failed: 3, Unknown: 1, Severity: fleet.SeverityBad, Summary: "0 of 4 hosts healthy",
 		}},
 		"nearly full": {local, []fleet.PoolHost{filled(89), filled(90)}, fleet.PoolHealth{
-			Hosts: 2, Healthy: 2, NearlyFull: 1, Tone: fleet.ToneWarn, Summary: "2 of 2 hosts healthy, nearly full on 1", CapacityBytes: 200, UsedBytes: 179, AvailableBytes: 21, PromisedBytes: 10,
+			Hosts: 2, Healthy: 2, NearlyFull: 1, Severity: fleet.SeverityWarn, Summary: "2 of 2 hosts healthy, nearly full on 1", CapacityBytes: 200, UsedBytes: 179, AvailableBytes: 21, ProvisionedBytes: 10,
 		}},
 		"full on one": {local, []fleet.PoolHost{active, filled(97)}, fleet.PoolHealth{
-			Hosts: 2, Healthy: 2, Full: 1, Tone: fleet.ToneWarn, Summary: "2 of 2 hosts healthy, full on 1", CapacityBytes: 200, UsedBytes: 127, AvailableBytes: 73, PromisedBytes: 5,
+			Hosts: 2, Healthy: 2, Full: 1, Severity: fleet.SeverityWarn, Summary: "2 of 2 hosts healthy, full on 1", CapacityBytes: 200, UsedBytes: 127, AvailableBytes: 73, ProvisionedBytes: 5,
 		}},
 		"degraded": {shared, []fleet.PoolHost{active, broken, broken}, fleet.PoolHealth{
-			Hosts: 3, Healthy: 1, Degraded: 2, Tone: fleet.ToneWarn, Summary: "1 of 3 hosts healthy, degraded on 2", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
+			Hosts: 3, Healthy: 1, Degraded: 2, Severity: fleet.SeverityWarn, Summary: "1 of 3 hosts healthy, degraded on 2", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
 		}},
 		"degraded everywhere": {local, []fleet.PoolHost{broken}, fleet.PoolHealth{
-			Hosts: 1, Degraded: 1, Tone: fleet.ToneWarn, Summary: "0 of 1 hosts healthy, degraded", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
+			Hosts: 1, Degraded: 1, Severity: fleet.SeverityWarn, Summary: "0 of 1 hosts healthy, degraded", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
 		}},
 		"shared and full": {shared, []fleet.PoolHost{filled(100), filled(100), failed}, fleet.PoolHealth{
-			Hosts: 3, Healthy: 2, Failed: 1, Full: 2, Tone: fleet.ToneBad, Summary: "2 of 3 hosts healthy, full", CapacityBytes: 100, UsedBytes: 100, PromisedBytes: 5,
+			Hosts: 3, Healthy: 2, Failed: 1, Full: 2, Severity: fleet.SeverityBad, Summary: "2 of 3 hosts healthy, full", CapacityBytes: 100, UsedBytes: 100, ProvisionedBytes: 5,
 		}},
 		"VMs wait for space": {local, []fleet.PoolHost{starved}, fleet.PoolHealth{
-			Hosts: 1, Healthy: 1, Full: 1, Tone: fleet.ToneBad, Summary: "1 of 1 hosts healthy, full", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
+			Hosts: 1, Healthy: 1, Full: 1, Severity: fleet.SeverityBad, Summary: "1 of 1 hosts healthy, full", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
 		}},
 		"nothing said yet": {local, []fleet.PoolHost{pending}, fleet.PoolHealth{
-			Hosts: 1, Tone: fleet.ToneWarn, Summary: "0 of 1 hosts healthy",
+			Hosts: 1, Severity: fleet.SeverityWarn, Summary: "0 of 1 hosts healthy",
 		}},
 	} {
 		var groups []policy.PoolGroup // each cell is one of its own
@@ -87,10 +87,10 @@ func TestPoolHealth(t *testing.T) {
 			first = c.cells[i].Status.Room()
 		}
 		got := policy.PoolHealth(c.spec, groups, first)
-		if all := got.Tones.All(); all != len(c.cells) {
-			t.Errorf("%s: %d of %d cells are counted: %+v", name, all, len(c.cells), got.Tones)
+		if all := got.SeverityCounts.All(); all != len(c.cells) {
+			t.Errorf("%s: %d of %d cells are counted: %+v", name, all, len(c.cells), got.SeverityCounts)
 		}
-		got.Tones = fleet.Tones{}
+		got.SeverityCounts = fleet.SeverityCounts{}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -104,26 +104,26 @@ func TestPoolCell(t *testing.T) {
 		status  fleet.PoolStatus
 		age     time.Duration
 		starved int
-		tone    fleet.Tone
+		tone    fleet.Severity
 		notice  string
 	}{
-		"half full":                {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 500}, 0, 0, fleet.ToneOK, ""},
-		"no size said":             {fleet.PoolStatus{State: fleet.PoolActive}, 0, 0, fleet.ToneOK, ""},
-		"just below":               {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 899}, 0, 0, fleet.ToneOK, ""},
-		"nearly full":              {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 900}, 0, 0, fleet.ToneWarn, "Nearly full: 90 % used"},
-		"nearly full still":        {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 969}, 0, 0, fleet.ToneWarn, "Nearly full: 96 % used"},
-		"full":                     {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 970}, 0, 0, fleet.ToneBad, "Full: 97 % used"},
-		"of exabytes":              {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 62, UsedBytes: 1 << 62}, 0, 0, fleet.ToneBad, "Full: 100 % used"},
-		"a VM waits for space":     {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 500}, 0, 1, fleet.ToneBad, "A VM is paused there, because its storage is full or fails; 50 % used"},
-		"VMs wait for space":       {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, 0, 3, fleet.ToneBad, "3 VMs are paused there, because their storage is full or fails; 100 % used"},
-		"stopped by others":        {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, 0, 0, fleet.ToneWarn, "Stopped on the host by somebody else"},
-		"not started":              {fleet.PoolStatus{State: fleet.PoolInactive}, 0, 0, fleet.ToneWarn, ""},
-		"failed":                   {fleet.PoolStatus{State: fleet.PoolFailed, CapacityBytes: 1000, UsedBytes: 1000}, 0, 0, fleet.ToneBad, ""},
-		"full, of a silent host":   {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, fleet.Freshness + time.Second, 1, fleet.ToneUnknown, ""},
-		"stopped on a silent host": {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, fleet.Freshness + time.Second, 0, fleet.ToneUnknown, ""},
+		"half full":                {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 500}, 0, 0, fleet.SeverityOK, ""},
+		"no size said":             {fleet.PoolStatus{State: fleet.PoolActive}, 0, 0, fleet.SeverityOK, ""},
+		"just below":               {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 899}, 0, 0, fleet.SeverityOK, ""},
+		"nearly full":              {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 900}, 0, 0, fleet.SeverityWarn, "Nearly full: 90 % used"},
+		"nearly full still":        {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 969}, 0, 0, fleet.SeverityWarn, "Nearly full: 96 % used"},
+		"full":                     {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 970}, 0, 0, fleet.SeverityBad, "Full: 97 % used"},
+		"of exabytes":              {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 62, UsedBytes: 1 << 62}, 0, 0, fleet.SeverityBad, "Full: 100 % used"},
+		"a VM waits for space":     {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 500}, 0, 1, fleet.SeverityBad, "A VM is paused there, because its storage is full or fails; 50 % used"},
+		"VMs wait for space":       {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, 0, 3, fleet.SeverityBad, "3 VMs are paused there, because their storage is full or fails; 100 % used"},
+		"stopped by others":        {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, 0, 0, fleet.SeverityWarn, "Stopped on the host by somebody else"},
+		"not started":              {fleet.PoolStatus{State: fleet.PoolInactive}, 0, 0, fleet.SeverityWarn, ""},
+		"failed":                   {fleet.PoolStatus{State: fleet.PoolFailed, CapacityBytes: 1000, UsedBytes: 1000}, 0, 0, fleet.SeverityBad, ""},
+		"full, of a silent host":   {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, fleet.Freshness + time.Second, 1, fleet.SeverityUnknown, ""},
+		"stopped on a silent host": {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, fleet.Freshness + time.Second, 0, fleet.SeverityUnknown, ""},
 	} {
 		seen := now.Add(-c.age)
-		tone, notice := policy.PoolCell(fleet.PoolHost{SeenAt: &seen, Status: &c.status, Starved: c.starved}, now)
+		tone, notice := policy.PoolHostStatus(fleet.PoolHost{SeenAt: &seen, Status: &c.status, Starved: c.starved}, now)
 		if tone != c.tone || notice != c.notice {
 			t.Errorf("%s: %s, %q, want %s, %q", name, tone, notice, c.tone, c.notice)
 		}

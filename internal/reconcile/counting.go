@@ -71,11 +71,11 @@ func (n *counting) loop(ctx context.Context) error {
 // note remembers what has changed.
 func (n *counting) note(keys []string) {
 	for _, key := range keys {
-		switch noun, id, _ := strings.Cut(key, ":"); fleet.Noun(noun) {
-		case fleet.NounVM:
+		switch noun, id, _ := strings.Cut(key, ":"); fleet.ResourceType(noun) {
+		case fleet.TypeVM:
 			n.vms[fleet.VMID(id)] = struct{}{}
 			delete(n.doubted, fleet.VMID(id))
-		case fleet.NounHost:
+		case fleet.TypeHost:
 			n.hosts[fleet.HostID(id)] = struct{}{}
 		default: // a resync
 			n.all = true

@@ -17,14 +17,14 @@ import (
 	"quantix/internal/testkit"
 )
 
-// teller wakes the hub as PostgreSQL would, at the end of a change.
-type teller struct {
+// notifier wakes the hub as PostgreSQL would, at the end of a change.
+type notifier struct {
 	t    *testing.T
 	pool *pgxpool.Pool
 	hub  *notify.Hub
 }
 
-func (x teller) exec(sql string, wakes ...string) {
+func (x notifier) exec(sql string, wakes ...string) {
 	x.t.Helper()
 	if _, err := x.pool.Exec(x.t.Context(), sql); err != nil {
 		x.t.Fatal(err)
@@ -36,7 +36,7 @@ func (x teller) exec(sql string, wakes ...string) {
 
 func TestWhatChangesIsCounted(t *testing.T) {
 	t.Parallel()
-	x := teller{t, testkit.DB(t), notify.NewHub()}
+	x := notifier{t, testkit.DB(t), notify.NewHub()}
 	x.exec(`INSERT INTO projects (id, name) VALUES ('p', 'p'), ('q', 'q')`)
 	x.exec(`INSERT INTO hosts (id, name) VALUES ('h1', 'h1'), ('h2', 'h2')`)
 	x.exec(`INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() FROM hosts`)
@@ -61,8 +61,8 @@ func TestWhatChangesIsCounted(t *testing.T) {
 				delete(got.Phases, phase)
 			}
 		}
-		if diff := cmp.Diff(want, got.Phases); diff != "" || got.Found != found {
-			t.Errorf("%s: %d discovered, want %d (-want +got):\n%s", when, got.Found, found, diff)
+		if diff := cmp.Diff(want, got.Phases); diff != "" || got.Discovered != found {
+			t.Errorf("%s: %d discovered, want %d (-want +got):\n%s", when, got.Discovered, found, diff)
 		}
 		page, err := c.ListProjects(t.Context(), chief, fleet.Query{})
 		if err != nil {
@@ -116,7 +116,7 @@ func TestWhatChangesIsCounted(t *testing.T) {
 // Whatever happens at once, what is counted in the end is what there is: changes, counts of some and counts of all race here.
 func TestCountsOfSomeAndOfAllAgree(t *testing.T) {
 	t.Parallel()
-	x := teller{t, testkit.DB(t), notify.NewHub()}
+	x := notifier{t, testkit.DB(t), notify.NewHub()}
 	x.exec(`INSERT INTO projects (id, name) VALUES ('p', 'p')`)
 	x.exec(`INSERT INTO hosts (id, name) SELECT 'h' || n, 'h' || n FROM generate_series(0, 3) n`)
 	x.exec(`INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() FROM hosts`)

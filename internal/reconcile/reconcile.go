@@ -107,19 +107,19 @@ func (p pass) loop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error
 type liveness struct {
 	control *control.Control
 	hub     *notify.Hub
-	doubted map[fleet.HostID]control.Believed // what is believed of those of which not all is; nil: nobody has looked yet
+	doubted map[fleet.HostID]control.HostLiveness // what is believed of those of which not all is; nil: nobody has looked yet
 }
 
 func (l *liveness) run(ctx context.Context, a fleet.Actor) error {
-	doubted, err := l.control.HostsDoubted(ctx, a)
+	doubted, err := l.control.HostsNotFresh(ctx, a)
 	if err != nil {
 		return err
 	}
-	of := func(all map[fleet.HostID]control.Believed, host fleet.HostID) control.Believed {
+	of := func(all map[fleet.HostID]control.HostLiveness, host fleet.HostID) control.HostLiveness {
 		if b, ok := all[host]; ok {
 			return b
 		}
-		return control.Believed{Heard: true, Looked: true}
+		return control.HostLiveness{Online: true, Looked: true}
 	}
 	var blinked []fleet.HostID // their VMs have other phases now
 	if l.doubted != nil {

@@ -96,7 +96,7 @@ func takeCPU(r *reading, e *element) error {
 				return err
 			}
 		case "numa":
-			if err := takeCells(r, in); err != nil {
+			if err := takeNUMANodes(r, in); err != nil {
 				return err
 			}
 		case "feature":
@@ -139,9 +139,9 @@ func takeTopology(r *reading, e *element) error {
 	return nil
 }
 
-// takeCells reads the NUMA cells. One alone is all of the VM, which needs no cell here.
-func takeCells(r *reading, e *element) error {
-	var cells []fleet.VMCell
+// takeNUMANodes reads the NUMA cells. One alone is all of the VM, which needs no cell here.
+func takeNUMANodes(r *reading, e *element) error {
+	var cells []fleet.VMNUMANode
 	for _, in := range e.in {
 		if in.name != "cell" {
 			r.note(in, Left, "Of NUMA cells, their vCPUs, memory and the host's nodes can be chosen here.")
@@ -151,13 +151,13 @@ func takeCells(r *reading, e *element) error {
 		if err != nil {
 			return err
 		}
-		if n>>10 > fleet.MaxMemoryMiB || len(cells) == fleet.MaxCells {
+		if n>>10 > fleet.MaxMemoryMiB || len(cells) == fleet.MaxNUMANodes {
 			return wrong(in.line, "these are more NUMA cells, or larger ones, than a VM can have.")
 		}
 		if len(in.in) > 0 || in.has("memAccess") || in.has("discard") {
 			r.note(in, Left, "Distances, caches and access of single cells cannot be chosen here.")
 		}
-		cells = append(cells, fleet.VMCell{CPUs: cut(in.attr("cpus")), MemoryMiB: int(n >> 10)})
+		cells = append(cells, fleet.VMNUMANode{CPUs: cut(in.attr("cpus")), MemoryMiB: int(n >> 10)})
 	}
 	if len(cells) == 1 {
 		r.note(e, Usual, "One cell is all of the VM, and needs no setting.")

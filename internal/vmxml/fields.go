@@ -17,7 +17,7 @@ type reading struct {
 	firmwareOrder []*element // what the firmware tries by kind, in order
 	spiceOnly     []*element // devices that need SPICE
 	serials       int        // serial ports so far
-	cellNodes     map[int]*element
+	numaNodes     map[int]*element
 }
 
 func (r *reading) note(e *element, k Kind, text string) {
@@ -32,7 +32,7 @@ func Read(text string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r := &reading{cellNodes: map[int]*element{}}
+	r := &reading{numaNodes: map[int]*element{}}
 	r.Spec.Firmware = fleet.BIOS
 	if t := root.attr("type"); t != "kvm" && t != "qemu" {
 		return Result{}, wrong(root.line, "this is a domain of type %q. Only those of KVM and QEMU can be made here.", cut(t))
@@ -143,7 +143,7 @@ func set[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name str
 	if f.Input.Kind == fleet.InputChoice {
 		why = "It gets the usual one."
 	}
-	r.note(e, Left, strings.TrimSpace(fmt.Sprintf("%s%s %q is none that a VM here can have. %s", strings.ToUpper(f.Noun[:1]), cut(f.Noun[1:]), shown, why)))
+	r.note(e, Left, strings.TrimSpace(fmt.Sprintf("%s%s %q is none that a VM here can have. %s", strings.ToUpper(f.Type[:1]), cut(f.Type[1:]), shown, why)))
 }
 
 // part sets a field of the spec.
@@ -209,7 +209,7 @@ func (r *reading) settle(root *element) {
 	if d := r.Spec.Display; d.Heads > 1 && d.Video != "virtio" && d.Video != "qxl" {
 		r.Spec.Display.Heads = 0
 	}
-	for i, e := range r.cellNodes {
+	for i, e := range r.numaNodes {
 		switch {
 		case i < len(r.Spec.NUMA):
 			r.Spec.NUMA[i].Nodes = cut(e.attr("nodeset"))

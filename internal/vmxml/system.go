@@ -159,11 +159,11 @@ func takeNUMATune(r *reading, e *element) error {
 		case in.name == "memory":
 			r.part(in, "memory.nodes", nodes)
 		default:
-			cell, err := number(in, in.attr("cellid"), fleet.MaxCells-1)
+			cell, err := number(in, in.attr("cellid"), fleet.MaxNUMANodes-1)
 			if err != nil {
 				return err
 			}
-			r.cellNodes[cell] = in
+			r.numaNodes[cell] = in
 		}
 	}
 	return nil

@@ -122,7 +122,7 @@ func TestSettingsAreTakenWithTheirValues(t *testing.T) {
 		t.Errorf("the spec is\n%+v, want\n%+v", r.Spec, want)
 	}
 	r, err = vmxml.Read(rich[1])
-	cells := []fleet.VMCell{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256, Nodes: "3"}}
+	cells := []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256, Nodes: "3"}}
 	if err != nil || !slices.Equal(r.Spec.NUMA, cells) || !r.Spec.Security.SecureBoot {
 		t.Errorf("the NUMA cells are %+v (%v), secure boot %v", r.Spec.NUMA, err, r.Spec.Security.SecureBoot)
 	}

@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// MostDownloadPiece is how much of a volume a host sends in one message.
-const MostDownloadPiece = 256 << 10
+// MaxDownloadPiece is how much of a volume a host sends in one message.
+const MaxDownloadPiece = 256 << 10
 
 // DownloadHead is what a host says of a volume before its bytes.
 type DownloadHead struct {

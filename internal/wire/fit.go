@@ -45,9 +45,9 @@ var byField = map[string]bound{
 	"NICState.Addresses": {most: 64, cut: true}, "NICState.Seen": {most: 64, cut: true}, "SeenAddress.By": {most: 3, cut: true}, "VMStatus.Modules": {most: fleet.MaxModules, cut: true}, "VMStatus.HeldBack": {most: 256, cut: true}, "HeldBack.What": {most: 255}, "NetworkStatus.Leases": {most: 1 << 10, cut: true}, "HostNIC.Addresses": {most: 256, cut: true},
 	"LaunchInfo.Kind": {most: 16}, "LaunchInfo.Measurement": {most: fleet.MaxMeasurement}, "HostDevice.Parents": {most: 64, cut: true},
 	"Inventory.Disks": {most: 10000}, "Inventory.NICs": {most: 10000}, "NUMANode.Threads": {most: 10000},
-	"Results.Results": {most: MostResults}, "Report.Meters": {most: 4 << 10}, "Report.Guests": {most: MostGuests}, "GuestReading.FileSystems": {most: fleet.MaxGuestFileSystems, cut: true}, "GuestReading.Users": {most: fleet.MaxGuestUsers, cut: true},
+	"Results.Results": {most: MaxResults}, "Report.Meters": {most: 4 << 10}, "Report.Guests": {most: MaxGuests}, "GuestReading.FileSystems": {most: fleet.MaxGuestFileSystems, cut: true}, "GuestReading.Users": {most: fleet.MaxGuestUsers, cut: true},
 	"GuestStatus.Version": {most: fleet.MaxGuestText}, "GuestStatus.OS": {most: fleet.MaxGuestText}, "GuestStatus.Kernel": {most: fleet.MaxGuestText}, "GuestStatus.Hostname": {most: fleet.MaxGuestText},
-	"GuestFileSystem.Path": {most: fleet.MaxGuestText}, "GuestFileSystem.Type": {most: fleet.MaxGuestText}, "GuestUser.Domain": {most: fleet.MaxGuestText}, "GuestReading.AgoMs": {most: 24 * 3600 * 1000}, "FilterCounts.Cards": {most: fleet.MaxCountedCards}, "FilterCounts.AgoMs": {most: 24 * 3600 * 1000}, "Report.LookedAgoMs": {most: 24 * 3600 * 1000},
+	"GuestFileSystem.Path": {most: fleet.MaxGuestText}, "GuestFileSystem.Type": {most: fleet.MaxGuestText}, "GuestUser.Domain": {most: fleet.MaxGuestText}, "GuestReading.AgoMs": {most: 24 * 3600 * 1000}, "FilterCounts.Cards": {most: fleet.MaxCountedNICs}, "FilterCounts.AgoMs": {most: 24 * 3600 * 1000}, "Report.LookedAgoMs": {most: 24 * 3600 * 1000},
 	"JoinRequest.CSR": {most: 17 << 10, lines: true}, "RenewRequest.CSR": {most: 17 << 10, lines: true},
 }
 
@@ -90,7 +90,7 @@ func (r *Report) fewRules() error {
 		return nil
 	}
 	n := 0
-	for _, c := range r.Filters.Cards {
+	for _, c := range r.Filters.NICs {
 		n += len(c.Rules)
 	}
 	var c fleet.Checks
@@ -273,7 +273,7 @@ func ShownLines(text string, most int) string { return shown(text, bound{most: m
 // once leaves of entries with one key the first. A domain is stamped or found, not both.
 func (r *Report) once() {
 	if f := r.Filters; f != nil {
-		f.Cards = firsts(f.Cards, map[string]bool{}, func(c fleet.CardCount) string { return string(c.ID) + " " + strings.ToLower(c.MAC) })
+		f.NICs = firsts(f.NICs, map[string]bool{}, func(c fleet.NICCount) string { return string(c.ID) + " " + strings.ToLower(c.MAC) })
 	}
 	r.Meters = firsts(r.Meters, map[string]bool{}, func(m Meter) string { return string(m.ID) })
 	r.Guests = firsts(r.Guests, map[string]bool{}, func(g fleet.GuestReading) string { return string(g.ID) })
@@ -283,7 +283,7 @@ func (r *Report) once() {
 	}
 	domains := map[string]bool{}
 	s.VMs = firsts(s.VMs, domains, func(v VMReport) string { return string(v.ID) })
-	s.Found = firsts(s.Found, domains, func(f fleet.FoundVM) string { return string(f.ID) })
+	s.Discovered = firsts(s.Discovered, domains, func(f fleet.DiscoveredVM) string { return string(f.ID) })
 	s.Groups = firsts(s.Groups, map[string]bool{}, func(g GroupReport) string { return string(g.ID) })
 	s.Pools = firsts(s.Pools, map[string]bool{}, func(p PoolReport) string { return p.Name })
 	s.Networks = firsts(s.Networks, map[string]bool{}, func(n NetworkReport) string { return string(n.Kind) + ":" + n.Name })

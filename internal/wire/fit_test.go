@@ -92,17 +92,17 @@ func TestWhatNoHostSaysIsRefused(t *testing.T) {
 	for field, s := range map[string]wire.State{
 		"state.vms[0].id":                   {VMs: []wire.VMReport{{}}},
 		"state.vms[1].id":                   {VMs: []wire.VMReport{{ID: id()}, {ID: "../../etc"}}},
-		"state.found[0].id":                 {Found: []fleet.FoundVM{{ID: fleet.VMID(strings.ToUpper(string(id())))}}},
+		"state.found[0].id":                 {Discovered: []fleet.DiscoveredVM{{ID: fleet.VMID(strings.ToUpper(string(id())))}}},
 		"state.vms[0].status.power":         {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{Power: "melted"}}}},
 		"state.networks[0].kind":            {Networks: []wire.NetworkReport{{Name: "n", Kind: "tunnel"}}},
 		"state.pools[0].status.state":       {Pools: []wire.PoolReport{{Name: "p", Status: fleet.PoolStatus{State: "melted"}}}},
 		"state.vms":                         {VMs: make([]wire.VMReport, 5000)},
-		"state.found":                       {Found: make([]fleet.FoundVM, 5000)},
+		"state.found":                       {Discovered: make([]fleet.DiscoveredVM, 5000)},
 		"state.networks":                    {Networks: make([]wire.NetworkReport, 5000)},
 		"state.pools[0].status.volumes":     {Pools: []wire.PoolReport{{Status: fleet.PoolStatus{Volumes: make([]fleet.Volume, 5000)}}}},
 		"state.vms[0].status.nics":          {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{NICs: make([]fleet.NICState, 300)}}}},
 		"state.host.inventory.gpus":         {Host: fleet.HostStatus{Inventory: fleet.Inventory{GPUs: make([]fleet.GPU, 2000)}}},
-		"state.host.foundPools":             {Host: fleet.HostStatus{FoundPools: make([]fleet.FoundPool, 2000)}},
+		"state.host.foundPools":             {Host: fleet.HostStatus{DiscoveredPools: make([]fleet.DiscoveredPool, 2000)}},
 		"state.host.otherPools":             {Host: fleet.HostStatus{OtherPools: make([]string, 2000)}},
 		"state.vms[0].status.startedAt":     {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{StartedAt: &time.Time{}}}}},
 		"state.vms[0].status.disks":         {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{Disks: make([]fleet.DiskState, 300)}}}},
@@ -132,9 +132,9 @@ func TestWhatAHostMaySayIsKept(t *testing.T) {
 	r := wire.Report{
 		Seq: 1<<62 + 1, Meters: []wire.Meter{{ID: id, CPUNanos: 1<<62 + 1, ReadBytes: 1 << 62}, {ID: id}},
 		State: &wire.State{
-			VMs:      []wire.VMReport{{ID: id, Name: "müller", Generation: 1 << 60, Status: status}, {ID: id}},
-			Found:    []fleet.FoundVM{{ID: id}, {ID: fleet.NewID[fleet.VMID](), Name: "a\nb"}},
-			Networks: []wire.NetworkReport{{Name: "br0", Kind: fleet.NetworkBridge}, {Name: "br0", Kind: fleet.NetworkLibvirt}, {Name: "br0", Kind: fleet.NetworkBridge}},
+			VMs:        []wire.VMReport{{ID: id, Name: "müller", Generation: 1 << 60, Status: status}, {ID: id}},
+			Discovered: []fleet.DiscoveredVM{{ID: id}, {ID: fleet.NewID[fleet.VMID](), Name: "a\nb"}},
+			Networks:   []wire.NetworkReport{{Name: "br0", Kind: fleet.NetworkBridge}, {Name: "br0", Kind: fleet.NetworkLibvirt}, {Name: "br0", Kind: fleet.NetworkBridge}},
 		},
 	}
 	if err := wire.Fit(&r); err != nil {
@@ -151,7 +151,7 @@ func TestWhatAHostMaySayIsKept(t *testing.T) {
 	if got := len(vm.Status.NICs[0].Addresses); got != 64 {
 		t.Errorf("a guest says %d addresses", got)
 	}
-	if len(s.Found) != 1 || s.Found[0].Name != "a�b" || len(s.Networks) != 2 {
-		t.Errorf("found %+v, networks %+v", s.Found, s.Networks)
+	if len(s.Discovered) != 1 || s.Discovered[0].Name != "a�b" || len(s.Networks) != 2 {
+		t.Errorf("found %+v, networks %+v", s.Discovered, s.Networks)
 	}
 }

@@ -82,7 +82,7 @@ func (c *Client) handIn() {
 func (r *handing) next() (next []*handed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.waiting) > 0 && len(next) < MostResults {
+	for len(r.waiting) > 0 && len(next) < MaxResults {
 		h := r.waiting[0]
 		r.waiting = r.waiting[1:]
 		if h.ctx.Err() == nil {

@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// MostListens is how many addresses a receiver tells.
-const MostListens = 16
+// MaxListens is how many addresses a receiver tells.
+const MaxListens = 16
 
 // Meet is the word of a host that has one of a transfer's jobs. Without a ticket it only asks.
 type Meet struct {
@@ -26,7 +26,7 @@ type MeetAnswer struct {
 	PeerName  string       `json:"peerName"`
 	KeyHash   string       `json:"keyHash"`             // of the other's key, SHA-256 in hexadecimal: of no other host may be thought that it is this one
 	Ticket    string       `json:"ticket,omitempty"`    // the sender's newest
-	Heard     string       `json:"heard,omitempty"`     // the ticket that the receiver listens for,
+	Online    string       `json:"heard,omitempty"`     // the ticket that the receiver listens for,
 	Listens   []string     `json:"listens,omitempty"`   // and where
 	Paired    string       `json:"paired,omitempty"`    // the ticket for which both can meet
 	Pair      fleet.PairID `json:"pair,omitempty"`      // by this pair

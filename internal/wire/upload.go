@@ -12,8 +12,8 @@ import (
 // pieces that each come behind their length, and a length of 0 to hear how much there is now. Whenever it must, the host says instead why
 // no more is taken.
 const (
-	// MostUploadPiece bounds one piece, and so what is on its way in each hand.
-	MostUploadPiece = 256 << 10
+	// MaxUploadPiece bounds one piece, and so what is on its way in each hand.
+	MaxUploadPiece = 256 << 10
 	// UploadHeader is how long a piece's length is.
 	UploadHeader = 4
 
@@ -37,8 +37,8 @@ func ReadUploadHeader(r io.Reader) (int, error) {
 		return 0, err
 	}
 	n := binary.BigEndian.Uint32(b[:])
-	if n > MostUploadPiece {
-		return 0, fmt.Errorf("a piece of %d bytes is larger than %d", n, MostUploadPiece)
+	if n > MaxUploadPiece {
+		return 0, fmt.Errorf("a piece of %d bytes is larger than %d", n, MaxUploadPiece)
 	}
 	return int(n), nil
 }

@@ -119,17 +119,17 @@ type Report struct {
 	Stamp       *Stamp `json:"stamp,omitempty"` // set by Client
 }
 
-// MostGuests is of how many guests a report tells what they said; the others follow with the next.
-const MostGuests = 64
+// MaxGuests is of how many guests a report tells what they said; the others follow with the next.
+const MaxGuests = 64
 
 // State is the host's full state. What is not in it is not on the host.
 type State struct {
-	Host     fleet.HostStatus `json:"host"`
-	VMs      []VMReport       `json:"vms"`
-	Found    []fleet.FoundVM  `json:"found"`
-	Pools    []PoolReport     `json:"pools"`
-	Networks []NetworkReport  `json:"networks"`
-	Groups   []GroupReport    `json:"groups,omitempty"` // security groups that somebody changed on the host
+	Host       fleet.HostStatus     `json:"host"`
+	VMs        []VMReport           `json:"vms"`
+	Discovered []fleet.DiscoveredVM `json:"found"`
+	Pools      []PoolReport         `json:"pools"`
+	Networks   []NetworkReport      `json:"networks"`
+	Groups     []GroupReport        `json:"groups,omitempty"` // security groups that somebody changed on the host
 }
 
 // VMReport is a domain stamped with Quantix metadata. Generation is what the agent has acted on.
@@ -226,7 +226,7 @@ type Work struct {
 	Pool       *fleet.Pool    `json:"pool,omitempty"`    // pool.*; of volume.*, the volume's
 	Network    *fleet.Network `json:"network,omitempty"` // network.*
 	// Held is who needed the volume when the work was given: of volume.*.
-	Held *fleet.VolumeHeld `json:"held,omitempty"`
+	Held *fleet.VolumeInUse `json:"held,omitempty"`
 	// Made are the disks of the VM that were seen whole at some time. A disk is made once: one of these that is not there is a
 	// fault, never made anew.
 	Made []fleet.Volref `json:"made,omitempty"`
@@ -290,8 +290,8 @@ type FinishAnswer struct {
 	Again bool `json:"again"` // the subject has moved on, and a new job is queued
 }
 
-// MostResults is how many Results a call may hold.
-const MostResults = 32
+// MaxResults is how many Results a call may hold.
+const MaxResults = 32
 
 // Results are what ended while the agent was handing in what had ended before. Each is taken or refused by itself.
 type Results struct {

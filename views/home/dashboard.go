@@ -43,7 +43,7 @@ func (p DashboardPage) vms() (all, running int) {
 func (p DashboardPage) pools() (all, ok int) {
 	for t, n := range p.Overview.Pools {
 		all += n
-		if t == fleet.ToneOK || t == fleet.ToneIdle { // one that is on no host fails nowhere
+		if t == fleet.SeverityOK || t == fleet.SeverityIdle { // one that is on no host fails nowhere
 			ok += n
 		}
 	}
@@ -69,8 +69,8 @@ func attentionID(x fleet.Attention) string {
 	return "attention-" + x.Kind + "-" + x.Objects[0].ID + "-" + strconv.FormatUint(uint64(cause.Sum32()), 36)
 }
 
-// attentionWords has the labels of kinds whose label differs from their key.
-var attentionWords = map[string]string{string(fleet.NounVM): "VM", string(fleet.NounSecurityGroup): "security group"}
+// attentionWords are the kinds whose word on the page is another than their key.
+var attentionWords = map[string]string{string(fleet.TypeVM): "VM", string(fleet.TypeSecurityGroup): "security group"}
 
 // attentionCount is how many objects the row is about: "3 pools".
 func attentionCount(x fleet.Attention) string {

@@ -11,7 +11,7 @@ import (
 // SearchPage is what a text was found in.
 type SearchPage struct {
 	Text  string
-	Found []fleet.Found
+	Found []fleet.SearchHit
 	Help  []docs.Hit // sections of the manual
 }
 
@@ -20,12 +20,12 @@ func (p SearchPage) empty() bool { return len(p.Found) == 0 && len(p.Help) == 0 
 func helpPath(h docs.Hit) string { return views.HelpPath(h.Chapter.Name, h.Section.Anchor) }
 
 // searchGroups are what is searched, in the order of the page.
-var searchGroups = []fleet.Thing{
-	fleet.NounVM.Is(), fleet.NounFound.Is(), fleet.NounHost.Is(), fleet.NounPool.Is(), fleet.NounNetwork.Is(), fleet.NounImage.Is(), fleet.NounTemplate.Is(), fleet.NounProject.Is(),
+var searchGroups = []fleet.Resource{
+	fleet.TypeVM.Is(), fleet.TypeDiscovered.Is(), fleet.TypeHost.Is(), fleet.TypePool.Is(), fleet.TypeNetwork.Is(), fleet.TypeImage.Is(), fleet.TypeTemplate.Is(), fleet.TypeProject.Is(),
 }
 
-func (p SearchPage) of(kind string) []fleet.Found {
-	var out []fleet.Found
+func (p SearchPage) of(kind string) []fleet.SearchHit {
+	var out []fleet.SearchHit
 	for _, f := range p.Found {
 		if f.Kind == kind {
 			out = append(out, f)
@@ -34,13 +34,13 @@ func (p SearchPage) of(kind string) []fleet.Found {
 	return out
 }
 
-func foundLink(f fleet.Found) string {
+func foundLink(f fleet.SearchHit) string {
 	switch t, _ := fleet.Worded(f.Kind); t.Key {
-	case fleet.NounFound:
+	case fleet.TypeDiscovered:
 		host, id, _ := strings.Cut(f.ID, "/")
 		return views.FoundPath(fleet.HostID(host), fleet.VMID(id))
-	case fleet.NounProject:
-		return views.CutPath(fleet.NounVM, fleet.ProjectID(f.ID))
+	case fleet.TypeProject:
+		return views.CutPath(fleet.TypeVM, fleet.ProjectID(f.ID))
 	default:
 		return t.At(f.ID)
 	}

@@ -52,7 +52,7 @@ func Suggestions(p SearchPage) templ.Component {
 			}
 		}
 		for _, g := range searchGroups {
-			if list := p.of(g.Word); len(list) > 0 {
+			if list := p.of(g.Label); len(list) > 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<section><h3>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -88,7 +88,7 @@ func Suggestions(p SearchPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.Icon(g.Icon, kit.Tone(f.Tone)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.Icon(g.Icon, kit.Severity(f.Severity)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -314,7 +314,7 @@ func Search(p SearchPage) templ.Component {
 			}
 		}
 		for _, g := range searchGroups {
-			if list := p.of(g.Word); len(list) > 0 {
+			if list := p.of(g.Label); len(list) > 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<div class=\"card\"><header><h2>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -377,7 +377,7 @@ func Search(p SearchPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if f.Phase != "" {
-						templ_7745c5c3_Err = kit.Chip(kit.Tone(f.Tone), kit.ToneIcon(f.Tone), f.Phase).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.Chip(kit.Severity(f.Severity), kit.ToneIcon(f.Severity), f.Phase).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}

@@ -23,26 +23,26 @@ type ListPage struct {
 
 // Columns are the columns of hosts.
 var Columns = kit.Columns{
-	{Key: "state", Word: "State"},
-	{Key: "vms", Word: "VMs", Class: "num"},
-	{Key: "cpus", Word: "vCPUs / threads", Class: "num"},
-	{Key: "memory", Word: "Memory promised", Class: "w-bar"},
-	{Key: "hypervisor", Word: "Hypervisor"},
-	{Key: "os", Word: "Operating system", Extra: true},
-	{Key: "labels", Word: "Labels"},
-	{Key: "description", Word: "Description", Extra: true},
-	{Key: "seen", Word: "Heard"},
-	{Key: "created", Word: "Joined", Sort: "created", Extra: true},
-	{Key: "id", Word: "UUID", Extra: true},
+	{Key: "state", Label: "State"},
+	{Key: "vms", Label: "VMs", Class: "num"},
+	{Key: "cpus", Label: "vCPUs / threads", Class: "num"},
+	{Key: "memory", Label: "Memory promised", Class: "w-bar"},
+	{Key: "hypervisor", Label: "Hypervisor"},
+	{Key: "os", Label: "Operating system", Extra: true},
+	{Key: "labels", Label: "Labels"},
+	{Key: "description", Label: "Description", Extra: true},
+	{Key: "seen", Label: "Heard"},
+	{Key: "created", Label: "Joined", Sort: "created", Extra: true},
+	{Key: "id", Label: "UUID", Extra: true},
 }
 
 func (p *ListPage) table() kit.Table[fleet.HostView] {
 	return kit.Table[fleet.HostView]{
-		List: &p.List, ID: "host-rows", Live: "hosts", Every: "10s", Label: "Hosts", Noun: "host", Head: kit.NameHead, Items: p.Hosts, Acts: true, None: none(p),
+		List: &p.List, ID: "host-rows", Live: "hosts", Every: "10s", Label: "Hosts", Type: "host", Head: kit.NameHead, Items: p.Hosts, Acts: true, None: none(p),
 		Row: func(h *fleet.HostView) kit.Row {
-			return kit.Row{ID: "host-" + string(h.ID), Name: h.Name, Href: views.HostPath(h.ID), Menu: views.MenuPath(fleet.NounHost, h.ID)}
+			return kit.Row{ID: "host-" + string(h.ID), Name: h.Name, Href: views.HostPath(h.ID), Menu: views.MenuPath(fleet.TypeHost, h.ID)}
 		},
-		Cells: func(shown kit.Columns, h *fleet.HostView) templ.Component { return row(shown, h, p.Now) },
+		Statuses: func(shown kit.Columns, h *fleet.HostView) templ.Component { return row(shown, h, p.Now) },
 	}
 }
 
@@ -77,7 +77,7 @@ func (p *ListPage) tabs() []kit.Tab {
 	if n > 0 {
 		odd = strconv.Itoa(n)
 	}
-	tabs := kit.TabsAt(p.Link.First(), "tab", p.Tab, kit.Tab{Key: "all", Text: "All"}, kit.Tab{Key: "attention", Text: "Needs attention", Count: odd, Tone: "bad"})
+	tabs := kit.TabsAt(p.Link.First(), "tab", p.Tab, kit.Tab{Key: "all", Text: "All"}, kit.Tab{Key: "attention", Text: "Needs attention", Count: odd, Severity: "bad"})
 	if policy.May(p.Actor, policy.Manage, "") {
 		tabs = append(tabs, kit.Tab{Text: "Join tokens", Href: "/hosts/join"})
 	}

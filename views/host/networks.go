@@ -10,13 +10,13 @@ import (
 )
 
 var networksHere = kit.Columns{
-	{Key: "state", Word: "State here"},
-	{Key: "kind", Word: "Kind"},
-	{Key: "forward", Word: "Forward mode"},
-	{Key: "bridge", Word: "Bridge"},
-	{Key: "subnets", Word: "Subnets"},
-	{Key: "starts", Word: "Starts with the host"},
-	{Key: "says", Word: "What the host says"},
+	{Key: "state", Label: "State here"},
+	{Key: "kind", Label: "Kind"},
+	{Key: "forward", Label: "Forward mode"},
+	{Key: "bridge", Label: "Bridge"},
+	{Key: "subnets", Label: "Subnets"},
+	{Key: "starts", Label: "Starts with the host"},
+	{Key: "says", Label: "What the host says"},
 }
 
 func (p Page) networks() kit.Matrix[fleet.NetworkView] {
@@ -24,8 +24,8 @@ func (p Page) networks() kit.Matrix[fleet.NetworkView] {
 	m.Row = func(n fleet.NetworkView) kit.Row {
 		return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID)}
 	}
-	m.Cells = func(head kit.Columns, n fleet.NetworkView) templ.Component {
-		return network.Cells(head, n, network.CellOf(n, p.Host.ID), p.Now)
+	m.Statuses = func(head kit.Columns, n fleet.NetworkView) templ.Component {
+		return network.Cells(head, n, network.StatusOf(n, p.Host.ID), p.Now)
 	}
 	m.None = kit.Empty("network", "No networks", "The host reports neither a network of libvirt nor a bridge. Define one there, by virsh net-define or as a bridge device.")
 	return m

@@ -18,7 +18,7 @@ type Page struct {
 	Host     fleet.HostView
 	Now      time.Time
 	VMs      []fleet.VMView
-	Found    []fleet.FoundVM
+	Found    []fleet.DiscoveredVM
 	Pools    []fleet.PoolView
 	Networks []fleet.NetworkView
 	Topology fleet.HostTopology

@@ -91,7 +91,7 @@ func Show(p Page) templ.Component {
 			return nil
 		})
 		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{
-			Crumbs: []kit.Crumb{{Text: "Hosts", Href: "/hosts"}}, Icon: kit.Icon("server", kit.Tone(p.Host.Phase.Tone())), Title: p.Host.Name,
+			Crumbs: []kit.Crumb{{Text: "Hosts", Href: "/hosts"}}, Icon: kit.Icon("server", kit.Severity(p.Host.Phase.Severity())), Title: p.Host.Name,
 			Acts: kit.ActMenu(Acts(p.Actor, p.Host)[1:]), Tabs: p.tabs(),
 		}, kit.Following{
 			ID: "host-head", Keys: "host:" + string(p.Host.ID), Href: p.Link.String(), Every: "10s", Gone: "This host is gone.", GoneHref: "/hosts",

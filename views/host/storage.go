@@ -17,28 +17,28 @@ func hereMatrix[T any](p Page, title, first string, head kit.Columns, objects []
 }
 
 var poolsHere = kit.Columns{
-	{Key: "state", Word: "State here"},
-	{Key: "kind", Word: "Kind"},
-	{Key: "path", Word: "Mounted at"},
-	{Key: "used", Word: "Used", Class: "w-bar"},
-	{Key: "free", Word: "Free", Class: "num"},
-	{Key: "says", Word: "What the host says"},
+	{Key: "state", Label: "State here"},
+	{Key: "kind", Label: "Kind"},
+	{Key: "path", Label: "Mounted at"},
+	{Key: "used", Label: "Used", Class: "w-bar"},
+	{Key: "free", Label: "Free", Class: "num"},
+	{Key: "says", Label: "What the host says"},
 }
 
 func (p Page) pools() kit.Matrix[fleet.PoolView] {
 	m := hereMatrix(p, "Pools of Quantix", "Pool", poolsHere, p.Pools)
 	m.Row = func(v fleet.PoolView) kit.Row {
 		id := string(v.ID)
-		return kit.Row{ID: "pool-" + id, Name: v.Name, Href: views.PoolPath(v.ID), Menu: views.MenuPath(fleet.NounPool, v.ID)}
+		return kit.Row{ID: "pool-" + id, Name: v.Name, Href: views.PoolPath(v.ID), Menu: views.MenuPath(fleet.TypePool, v.ID)}
 	}
-	m.Cells = func(head kit.Columns, v fleet.PoolView) templ.Component {
-		return pool.Cells(head, v, pool.CellOf(v, p.Host.ID), p.Now)
+	m.Statuses = func(head kit.Columns, v fleet.PoolView) templ.Component {
+		return pool.Cells(head, v, pool.StatusOf(v, p.Host.ID), p.Now)
 	}
 	m.None = noPoolsHere()
 	return m
 }
 
-func (p Page) discoveredPools() []fleet.FoundPool {
+func (p Page) discoveredPools() []fleet.DiscoveredPool {
 	if p.Host.Status == nil {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (p Page) discoveredPools() []fleet.FoundPool {
 }
 
 // foundState is the state of a discovered pool in words; empty: an older agent does not tell.
-func foundState(f fleet.FoundPool) string {
+func foundState(f fleet.DiscoveredPool) string {
 	switch {
 	case f.Error != "":
 		return "Cannot be read: " + f.Error
@@ -66,4 +66,4 @@ var foundKinds = map[string]string{
 	"scsi": "SCSI", "mpath": "Multipath", "rbd": "Ceph RBD", "gluster": "GlusterFS", "zfs": "ZFS", "vstorage": "Virtuozzo Storage", "sheepdog": "Sheepdog",
 }
 
-func foundKind(f fleet.FoundPool) string { return cmp.Or(foundKinds[f.Kind], f.Kind) }
+func foundKind(f fleet.DiscoveredPool) string { return cmp.Or(foundKinds[f.Kind], f.Kind) }

@@ -21,25 +21,25 @@ type ListPage struct {
 
 // Columns are the columns of images.
 var Columns = kit.Columns{
-	{Key: "os", Word: "System"},
-	{Key: "version", Word: "Version"},
-	{Key: "format", Word: "Format"},
-	{Key: "size", Word: "Size", Class: "num"},
-	{Key: "published", Word: "Published to"},
-	{Key: "copies", Word: "Copies"},
-	{Key: "owner", Word: "Owner"},
-	{Key: "created", Word: "Created", Sort: "created", Extra: true},
-	{Key: "id", Word: "UUID", Extra: true},
+	{Key: "os", Label: "System"},
+	{Key: "version", Label: "Version"},
+	{Key: "format", Label: "Format"},
+	{Key: "size", Label: "Size", Class: "num"},
+	{Key: "published", Label: "Published to"},
+	{Key: "copies", Label: "Copies"},
+	{Key: "owner", Label: "Owner"},
+	{Key: "created", Label: "Created", Sort: "created", Extra: true},
+	{Key: "id", Label: "UUID", Extra: true},
 }
 
 func (p *ListPage) table() kit.Table[fleet.ImageView] {
 	return kit.Table[fleet.ImageView]{
-		List: &p.List, ID: "image-rows", Live: "images pools", Every: "30s", Label: "Images", Noun: "image", Head: kit.NameHead,
+		List: &p.List, ID: "image-rows", Live: "images pools", Every: "30s", Label: "Images", Type: "image", Head: kit.NameHead,
 		Items: p.Images, Acts: true, None: none(p),
 		Row: func(v *fleet.ImageView) kit.Row {
-			return kit.Row{ID: "image-" + string(v.ID), Name: v.Name, Href: views.ImagePath(v.ID), Menu: views.MenuPath(fleet.NounImage, v.ID)}
+			return kit.Row{ID: "image-" + string(v.ID), Name: v.Name, Href: views.ImagePath(v.ID), Menu: views.MenuPath(fleet.TypeImage, v.ID)}
 		},
-		Cells: row,
+		Statuses: row,
 	}
 }
 

@@ -28,7 +28,7 @@ type Act struct {
 type Sent struct{ Name, Value string }
 
 // Needs disables the act where the actor lacks the right that it takes.
-func (a Act) Needs(actor fleet.Actor, r policy.Right) Act {
+func (a Act) Needs(actor fleet.Actor, r policy.Permission) Act {
 	if a.Why == "" && !policy.May(actor, r, "") {
 		a.Why = "You have no right to " + string(r) + ". Ask an administrator."
 	}

@@ -96,7 +96,7 @@ func phaseChip(p fleet.Phase) templ.Component {
 			templ_7745c5c3_Var5 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		var templ_7745c5c3_Var6 = []any{"chip", Tone(p.Tone())}
+		var templ_7745c5c3_Var6 = []any{"chip", Severity(p.Severity())}
 		templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var6...)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -162,12 +162,12 @@ func PhaseIcon(p fleet.Phase) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if name, spin := phaseIcon(p); spin {
-			templ_7745c5c3_Err = Icon(name, Tone(p.Tone()), "spin").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Icon(name, Severity(p.Severity()), "spin").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = Icon(name, Tone(p.Tone())).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Icon(name, Severity(p.Severity())).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -198,7 +198,7 @@ func HostChip(p fleet.HostPhase) templ.Component {
 			templ_7745c5c3_Var10 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = Chip(Tone(p.Tone()), ToneIcon(p.Tone()), p.Word()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Chip(Severity(p.Severity()), ToneIcon(p.Severity()), p.Word()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

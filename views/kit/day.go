@@ -11,7 +11,7 @@ type dayPart struct {
 func dayParts(d fleet.Day) (out []dayPart) {
 	at := 0
 	for _, p := range d {
-		if p.Tone != "" {
+		if p.Severity != "" {
 			out = append(out, dayPart{p, at})
 		}
 		at += p.Quarters
@@ -21,12 +21,12 @@ func dayParts(d fleet.Day) (out []dayPart) {
 
 // top is where the part begins from above: the higher it stands, the worse it is, for who sees no colours.
 func (p dayPart) top() string {
-	switch p.Tone {
-	case fleet.ToneBad:
+	switch p.Severity {
+	case fleet.SeverityBad:
 		return "0"
-	case fleet.ToneWarn:
+	case fleet.SeverityWarn:
 		return "0.25"
-	case fleet.ToneOK:
+	case fleet.SeverityOK:
 		return "0.5"
 	}
 	return "0.75"

@@ -80,7 +80,7 @@ func DayBar(d fleet.Day) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			for _, p := range dayParts(d) {
-				var templ_7745c5c3_Var5 = []any{Tone(p.Tone)}
+				var templ_7745c5c3_Var5 = []any{Severity(p.Severity)}
 				templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var5...)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

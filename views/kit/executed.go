@@ -10,14 +10,14 @@ import (
 // same words.
 type Executed struct {
 	Actor  fleet.Actor
-	Noun   fleet.Noun
+	Type   fleet.ResourceType
 	ID     string
 	Name   string
 	States []fleet.ActionState // of the object
 }
 
-// ExecutedCell is the object on one host.
-type ExecutedCell struct {
+// ExecutedHostStatus is the object on one host.
+type ExecutedHostStatus struct {
 	HostID  fleet.HostID
 	Host    string
 	States  []fleet.ActionState // of the cell
@@ -25,10 +25,10 @@ type ExecutedCell struct {
 	Failing bool                // it cannot be used there
 }
 
-func (e Executed) page() string { return e.Noun.Is().At(e.ID) }
+func (e Executed) page() string { return e.Type.Is().At(e.ID) }
 
 func (e Executed) can(states []fleet.ActionState) []fleet.ActionState {
-	return policy.Offer(e.Actor, e.Noun.Is().Word, "", states)
+	return policy.Offer(e.Actor, e.Type.Is().Label, "", states)
 }
 
 // Assign leads to the question which further hosts get it.
@@ -38,7 +38,7 @@ func (e Executed) Assign() Act {
 
 // Delete leads to the question before it is deleted everywhere.
 func (e Executed) Delete() Act {
-	return Act{Icon: "trash-2", Word: "Delete " + e.Noun.Is().Word, Href: e.page() + "/delete", Dialog: true, Danger: true}.As(e.can(e.States), fleet.ActDelete)
+	return Act{Icon: "trash-2", Word: "Delete " + e.Type.Is().Label, Href: e.page() + "/delete", Dialog: true, Danger: true}.As(e.can(e.States), fleet.ActDelete)
 }
 
 // EditLabels leads to the labels of the hosts that get it by themselves.
@@ -46,8 +46,8 @@ func (e Executed) EditLabels() Act {
 	return Act{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: e.page() + "/labels", Dialog: true}.As(e.can(e.States), fleet.ActEdit)
 }
 
-// CellActs is what can be asked about the object on one host; there leads to the VMs that use it there.
-func (e Executed) CellActs(c ExecutedCell, there Act) []Act {
+// StatusActs is what can be asked about the object on one host; there leads to the VMs that use it there.
+func (e Executed) StatusActs(c ExecutedHostStatus, there Act) []Act {
 	at, can := e.page()+"/hosts/"+string(c.HostID), e.can(c.States)
 	retry := Act{Icon: "refresh-cw", Word: "Try again", Post: at + "/retry", Back: e.page()}.As(can, fleet.ActRetry)
 	if c.Stopped {
@@ -63,7 +63,7 @@ func (e Executed) CellActs(c ExecutedCell, there Act) []Act {
 
 // help is what the manual says of hosts that get it.
 func (e Executed) help() Topic {
-	if e.Noun == fleet.NounNetwork {
+	if e.Type == fleet.TypeNetwork {
 		return HelpNetworkHosts
 	}
 	return HelpAssign
@@ -71,7 +71,7 @@ func (e Executed) help() Topic {
 
 // Retry is what the head of the object's page offers where it failed: all of these hosts together, or the first. Cells are the first few;
 // all is on how many hosts it is, and failed on how many of them it failed.
-func (e Executed) Retry(cells []ExecutedCell, all, failed int) []Act {
+func (e Executed) Retry(cells []ExecutedHostStatus, all, failed int) []Act {
 	if !policy.May(e.Actor, policy.InfraSee, "") {
 		return nil
 	}
@@ -94,8 +94,8 @@ func (e Executed) Retry(cells []ExecutedCell, all, failed int) []Act {
 	return []Act{Act{Icon: "refresh-cw", Word: "Retry " + Count(count, "failed host"), Post: e.page() + "/retry", Back: e.page()}.Needs(e.Actor, policy.InfraChange)}
 }
 
-func (e Executed) retryNamed(c ExecutedCell) Act {
-	retry := e.CellActs(c, Act{})[0]
+func (e Executed) retryNamed(c ExecutedHostStatus) Act {
+	retry := e.StatusActs(c, Act{})[0]
 	retry.Word = "Retry " + c.Host
 	if c.Stopped {
 		retry.Word = "Start on " + c.Host
@@ -104,7 +104,7 @@ func (e Executed) retryNamed(c ExecutedCell) Act {
 }
 
 func (e Executed) labels(f LabelForm) LabelForm {
-	f.Of = string(fleet.SubjectOf(e.Noun, e.ID))
+	f.Of = string(fleet.SubjectOf(e.Type, e.ID))
 	f.Dialog = Dialog{Title: "Hosts that get " + e.Name + " by label", Action: e.page() + "/labels", Button: "Save", Why: e.why(fleet.ActEdit), Back: e.page()}
 	return f
 }

@@ -6,7 +6,7 @@ import "quantix/internal/fleet"
 type Grid struct {
 	Link        Link
 	Filter      Filter // of hosts
-	Noun        fleet.Noun
+	Type        fleet.ResourceType
 	Hosts, Side Extent
 }
 
@@ -28,9 +28,9 @@ func (g Grid) hostPager() Pager {
 
 // sidePager leads through the columns.
 func (g Grid) sidePager() (out Pager) {
-	noun, before := g.Noun.Is().Plural, g.Noun.Is().Plural+"-before"
+	noun, before := g.Type.Is().Plural, g.Type.Is().Plural+"-before"
 	l := g.Link.Without(noun, before)
-	out.Text = Count(g.Side.Items, g.Noun.Is().Word) + " side by side"
+	out.Text = Count(g.Side.Items, g.Type.Is().Label) + " side by side"
 	if c := g.Side.Prev; c != "" {
 		out.First, out.Prev = l.String(), l.With(before, c).String()
 	}

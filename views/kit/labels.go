@@ -81,8 +81,8 @@ func cannot(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 // RetriedText says what came of it.
 func RetriedText(r fleet.Retried) string {
 	out := Count(len(r.Tasks), "host") + " will try again."
-	if r.Silent > 0 {
-		out += " Not heard: " + Count(r.Silent, "host") + "; they try by themselves when they are back."
+	if r.Offline > 0 {
+		out += " Not heard: " + Count(r.Offline, "host") + "; they try by themselves when they are back."
 	}
 	if r.More > 0 {
 		out += " " + Count(r.More, "more host") + " failed; ask again for them."

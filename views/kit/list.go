@@ -26,10 +26,10 @@ type List struct {
 
 // Column is a column that a person may choose.
 type Column struct {
-	Key, Word string
-	Sort      string // the key to order by; empty: it cannot be
-	Class     string
-	Extra     bool // shown only where it is chosen
+	Key, Label string
+	Sort       string // the key to order by; empty: it cannot be
+	Class      string
+	Extra      bool // shown only where it is chosen
 }
 
 // Columns are the columns of a list in their order; the name always stands before them.

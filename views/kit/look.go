@@ -2,9 +2,9 @@ package kit
 
 import "quantix/internal/fleet"
 
-// Tone is the class for a tone; idle has none.
-func Tone(t fleet.Tone) string {
-	if t == fleet.ToneIdle {
+// Severity is the class for a tone; idle has none.
+func Severity(t fleet.Severity) string {
+	if t == fleet.SeverityIdle {
 		return ""
 	}
 	return string(t)
@@ -28,13 +28,13 @@ func phaseIcon(p fleet.Phase) (name string, spin bool) {
 }
 
 // ToneIcon is the icon for a tone.
-func ToneIcon(t fleet.Tone) string {
+func ToneIcon(t fleet.Severity) string {
 	switch t {
-	case fleet.ToneOK:
+	case fleet.SeverityOK:
 		return "circle-check"
-	case fleet.ToneWarn, fleet.ToneBad:
+	case fleet.SeverityWarn, fleet.SeverityBad:
 		return "triangle-alert"
-	case fleet.ToneUnknown:
+	case fleet.SeverityUnknown:
 		return "circle-question-mark"
 	}
 	return "circle-stop"

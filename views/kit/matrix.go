@@ -11,55 +11,55 @@ import (
 // Matrix is a card with what hosts say about objects that they execute, a row about each T: one object on all its hosts, or all
 // objects on one host.
 type Matrix[T any] struct {
-	Title string
-	Aside templ.Component // beside the title
-	Label string          // of the table
-	Class string
-	First string  // the head of the first column
-	Head  Columns // of the others
-	Items []T
-	Row   func(T) Row
-	Cells func(Columns, T) templ.Component // after the first
-	Acts  func(T) []Act                    // nil: rows have none of their own
-	None  templ.Component                  // said where there are no rows
+	Title    string
+	Aside    templ.Component // beside the title
+	Label    string          // of the table
+	Class    string
+	First    string  // the head of the first column
+	Head     Columns // of the others
+	Items    []T
+	Row      func(T) Row
+	Statuses func(Columns, T) templ.Component // after the first
+	Acts     func(T) []Act                    // nil: rows have none of their own
+	None     templ.Component                  // said where there are no rows
 
 	Counters []Tab  // above the rows; each leads to those that it counts
 	Filter   Filter // likewise; without a link there is none
 	Pager    Pager  // below them
 }
 
-// CellsShown is how many rows of a matrix stand on one page.
-const CellsShown = 25
+// HostStatusesShown is how many rows of a matrix stand on one page.
+const HostStatusesShown = 25
 
-// Cells is a page of the matrix of one object on its hosts.
-type Cells[T any] struct {
-	Items      []T
-	Tones      fleet.Tones // of all hosts
-	Prev, Next string      // cursors around Items
-	Filter     string
-	Error      string // why the filter cannot be understood
+// HostStatuses is a page of the matrix of one object on its hosts.
+type HostStatuses[T any] struct {
+	Items          []T
+	SeverityCounts fleet.SeverityCounts // of all hosts
+	Prev, Next     string               // cursors around Items
+	Filter         string
+	Error          string // why the filter cannot be understood
 }
 
 // HostsMatrix is the matrix of one object on its hosts; l is the address of its page.
-func HostsMatrix[T any](l Link, label string, head Columns, c Cells[T]) Matrix[T] {
+func HostsMatrix[T any](l Link, label string, head Columns, c HostStatuses[T]) Matrix[T] {
 	m := Matrix[T]{Title: "Hosts", Aside: reportsHow(), Label: label, Class: "matrix", First: "Host", Head: head, Items: c.Items}
-	all := c.Tones.All()
+	all := c.SeverityCounts.All()
 	if all == 0 {
 		return m
 	}
 	l = l.First()
-	counter := func(word string, tone fleet.Tone, n int, drawn string) {
+	counter := func(word string, tone fleet.Severity, n int, drawn string) {
 		if filter := "tone:" + string(tone); n > 0 || c.Filter == filter {
-			m.Counters = append(m.Counters, Tab{Text: word, Href: l.With("filter", filter).String(), Count: strconv.Itoa(n), Tone: drawn, Here: c.Filter == filter})
+			m.Counters = append(m.Counters, Tab{Text: word, Href: l.With("filter", filter).String(), Count: strconv.Itoa(n), Severity: drawn, Here: c.Filter == filter})
 		}
 	}
 	m.Counters = []Tab{{Text: "All", Href: l.Without("filter").String(), Count: strconv.Itoa(all), Here: c.Filter == ""}}
-	counter("Failed", fleet.ToneBad, c.Tones.Bad, "bad")
-	counter("Unknown", fleet.ToneUnknown, c.Tones.Unknown, "unknown")
-	counter("Degraded", fleet.ToneWarn, c.Tones.Warn, "warn")
-	counter("Healthy", fleet.ToneOK, c.Tones.OK, "ok")
-	if all > CellsShown || c.Filter != "" {
-		m.Filter = Filter{Link: l, Noun: "cells", Label: "Filter hosts", Value: c.Filter, Placeholder: "name:h1* tone:bad", Error: c.Error}
+	counter("Failed", fleet.SeverityBad, c.SeverityCounts.Bad, "bad")
+	counter("Unknown", fleet.SeverityUnknown, c.SeverityCounts.Unknown, "unknown")
+	counter("Degraded", fleet.SeverityWarn, c.SeverityCounts.Warn, "warn")
+	counter("Healthy", fleet.SeverityOK, c.SeverityCounts.OK, "ok")
+	if all > HostStatusesShown || c.Filter != "" {
+		m.Filter = Filter{Link: l, Type: "cells", Label: "Filter hosts", Value: c.Filter, Placeholder: "name:h1* tone:bad", Error: c.Error}
 	}
 	if c.Prev != "" || c.Next != "" {
 		m.Pager = PagerOf(l, len(c.Items), "host", c.Prev, c.Next)

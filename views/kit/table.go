@@ -5,18 +5,18 @@ import "github.com/a-h/templ"
 // Table is the rows of a list, each about a T, or of a card on another object's page: that has no Link to sort by.
 type Table[T any] struct {
 	*List
-	ID     string // of the element that follows changes
-	Live   string // by which wake-ups it does
-	Every  string // and how often without any: "30s"
-	Label  string // of the table: "Virtual machines"
-	Noun   string // of one row: "VM"
-	Head   Column // of the first column
-	Items  []T
-	Row    func(*T) Row
-	Cells  func(Columns, *T) templ.Component // after the first; one for a row, since a list has a thousand
-	Acts   bool                              // rows have a menu
-	Select bool                              // rows can be selected
-	None   templ.Component                   // said where there are no rows
+	ID       string // of the element that follows changes
+	Live     string // by which wake-ups it does
+	Every    string // and how often without any: "30s"
+	Label    string // of the table: "Virtual machines"
+	Type     string // of one row: "VM"
+	Head     Column // of the first column
+	Items    []T
+	Row      func(*T) Row
+	Statuses func(Columns, *T) templ.Component // after the first; one for a row, since a list has a thousand
+	Acts     bool                              // rows have a menu
+	Select   bool                              // rows can be selected
+	None     templ.Component                   // said where there are no rows
 }
 
 // Row is how a row begins and ends.
@@ -28,7 +28,7 @@ type Row struct {
 }
 
 // NameHead is the first column of a list of things with names.
-var NameHead = Column{Word: "Name", Sort: "name"}
+var NameHead = Column{Label: "Name", Sort: "name"}
 
 // width is the number of the table's columns.
 func (t Table[T]) width() int {

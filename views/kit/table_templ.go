@@ -53,7 +53,7 @@ func ListRows[T any](t Table[T]) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if t.Count > 0 {
-				templ_7745c5c3_Err = PagerBar(t.pager(t.Noun)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = PagerBar(t.pager(t.Type)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -350,7 +350,7 @@ func tableRow[T any](t *Table[T], item *T) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = t.Cells(t.Shown, item).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = t.Statuses(t.Shown, item).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -411,7 +411,7 @@ func columnHead(l *List, c Column) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if c.Sort != "" && l.Link.Path != "" {
-			templ_7745c5c3_Err = SortHead(Sort{l.Sort, l.Link}, c.Sort, c.Word, c.Class).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = SortHead(Sort{l.Sort, l.Link}, c.Sort, c.Label, c.Class).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -439,9 +439,9 @@ func columnHead(l *List, c Column) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var20 string
-			templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(c.Word)
+			templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(c.Label)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/table.templ`, Line: 83, Col: 32}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/table.templ`, Line: 83, Col: 33}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 			if templ_7745c5c3_Err != nil {

@@ -4,12 +4,12 @@ import "cmp"
 
 // Tab is one view of an object or list.
 type Tab struct {
-	Key   string // how an address says it
-	Text  string
-	Href  string
-	Count string // "" shows none
-	Tone  string // of the count; "" is muted
-	Here  bool
+	Key      string // how an address says it
+	Text     string
+	Href     string
+	Count    string // "" shows none
+	Severity string // of the count; "" is muted
+	Here     bool
 }
 
 // TabsAt are tabs with where each leads, and which of them is here: the page's address l with a tab's key as name. The first is
@@ -38,4 +38,4 @@ func TabKeys(tabs []Tab) []string {
 	return keys
 }
 
-func (t Tab) tone() string { return cmp.Or(t.Tone, "muted") }
+func (t Tab) tone() string { return cmp.Or(t.Severity, "muted") }

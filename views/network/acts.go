@@ -14,12 +14,12 @@ func newNetwork(a fleet.Actor) kit.Act {
 }
 
 func executed(a fleet.Actor, n fleet.NetworkView) kit.Executed {
-	return kit.Executed{Actor: a, Noun: fleet.NounNetwork, ID: string(n.ID), Name: n.Name, States: n.Actions()}
+	return kit.Executed{Actor: a, Type: fleet.TypeNetwork, ID: string(n.ID), Name: n.Name, States: n.Actions()}
 }
 
-func cellOf(h fleet.NetworkHost) kit.ExecutedCell {
+func statusOf(h fleet.NetworkHost) kit.ExecutedHostStatus {
 	stopped := stoppedByOthers(h)
-	return kit.ExecutedCell{
+	return kit.ExecutedHostStatus{
 		HostID: h.HostID, Host: h.HostName, States: h.Actions(), Stopped: stopped,
 		Failing: h.HostName != "" && h.Assigned && (h.State == fleet.NetworkFailed || stopped),
 	}
@@ -40,16 +40,16 @@ func vmsHere(n fleet.NetworkView, h fleet.NetworkHost) string {
 	return kit.Link{Path: "/vms"}.With("filter", "network:"+strconv.Quote(n.Name)+" host:"+strconv.Quote(h.HostName)).String()
 }
 
-// cellActs is what can be asked about a network on one host.
-func cellActs(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost) []kit.Act {
-	return executed(a, n).CellActs(cellOf(cell), kit.Act{Icon: "monitor", Word: "VMs with cards on it here", Href: vmsHere(n, cell)})
+// statusActs is what can be asked about a network on one host.
+func statusActs(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost) []kit.Act {
+	return executed(a, n).StatusActs(statusOf(cell), kit.Act{Icon: "monitor", Word: "VMs with cards on it here", Href: vmsHere(n, cell)})
 }
 
 // retry is what the page's head offers where the network failed.
 func retry(p Page) []kit.Act {
-	cells := make([]kit.ExecutedCell, len(p.Network.Hosts))
+	cells := make([]kit.ExecutedHostStatus, len(p.Network.Hosts))
 	for i, h := range p.Network.Hosts {
-		cells[i] = cellOf(h)
+		cells[i] = statusOf(h)
 	}
-	return executed(p.Actor, p.Network).Retry(cells, p.Network.Health.Hosts, p.Network.Health.Tones.Bad)
+	return executed(p.Actor, p.Network).Retry(cells, p.Network.Health.Hosts, p.Network.Health.SeverityCounts.Bad)
 }

@@ -50,15 +50,15 @@ type ReservePage struct {
 	Network fleet.NetworkView
 	In      ReserveForm
 	Next    string // the next free address; empty: there is none
-	Card    string // whose card it is, where a VM's page asks; empty: any
+	NIC     string // whose card it is, where a VM's page asks; empty: any
 	Back    string
 	Errors  kit.Errors
 }
 
 func (p ReservePage) dialog() kit.Dialog {
 	title := "Reserve an address in " + p.Network.Name
-	if p.Card != "" {
-		title = "Reserve an address for " + p.Card
+	if p.NIC != "" {
+		title = "Reserve an address for " + p.NIC
 	}
 	return kit.Dialog{Title: title, Action: views.NetworkPath(p.Network.ID, "reservations"), Button: "Reserve", Back: p.Back}
 }

@@ -206,7 +206,7 @@ func Release(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost, e kit.E
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.ReleaseDialog(executed(a, n), cellOf(cell), e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ReleaseDialog(executed(a, n), statusOf(cell), e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -11,33 +11,33 @@ import (
 )
 
 var onHosts = kit.Columns{
-	{Key: "state", Word: "State"},
-	{Key: "forward", Word: "Forward mode"},
-	{Key: "bridge", Word: "Bridge"},
-	{Key: "subnets", Word: "Subnets"},
-	{Key: "starts", Word: "Starts with the host"},
-	{Key: "says", Word: "What the host says"},
-	{Key: "heard", Word: "Heard"},
+	{Key: "state", Label: "State"},
+	{Key: "forward", Label: "Forward mode"},
+	{Key: "bridge", Label: "Bridge"},
+	{Key: "subnets", Label: "Subnets"},
+	{Key: "starts", Label: "Starts with the host"},
+	{Key: "says", Label: "What the host says"},
+	{Key: "heard", Label: "Heard"},
 }
 
 // onWires is onHosts for networks in which hosts have no address.
 var onWires = kit.Columns{
-	{Key: "state", Word: "State"},
-	{Key: "bridge", Word: "Bridge"},
-	{Key: "uplink", Word: "Goes out by"},
-	{Key: "mtu", Word: "MTU"},
-	{Key: "starts", Word: "Starts with the host"},
-	{Key: "says", Word: "What the host says"},
-	{Key: "heard", Word: "Heard"},
+	{Key: "state", Label: "State"},
+	{Key: "bridge", Label: "Bridge"},
+	{Key: "uplink", Label: "Goes out by"},
+	{Key: "mtu", Label: "MTU"},
+	{Key: "starts", Label: "Starts with the host"},
+	{Key: "says", Label: "What the host says"},
+	{Key: "heard", Label: "Heard"},
 }
 
 // onOverlays are the same with who is at the other ends.
-var onOverlays = slices.Insert(slices.Clone(onWires), 3, kit.Column{Key: "vtep", Word: "Own address"}, kit.Column{Key: "peers", Word: "Peers"})
+var onOverlays = slices.Insert(slices.Clone(onWires), 3, kit.Column{Key: "vtep", Label: "Own address"}, kit.Column{Key: "peers", Label: "Peers"})
 
 // onDevices are onWires where there is no bridge, and onCounted the same with how many cards there is room for.
 var (
 	onDevices = slices.Delete(slices.Clone(onWires), 1, 2)
-	onCounted = slices.Insert(slices.Clone(onDevices), 1, kit.Column{Key: "cards", Word: "Cards"})
+	onCounted = slices.Insert(slices.Clone(onDevices), 1, kit.Column{Key: "cards", Label: "Cards"})
 )
 
 func columnsOf(n fleet.NetworkView) kit.Columns {
@@ -55,15 +55,15 @@ func columnsOf(n fleet.NetworkView) kit.Columns {
 }
 
 func (p Page) matrix() kit.Matrix[fleet.NetworkHost] {
-	m := kit.HostsMatrix(p.Link, "The network on each host", columnsOf(p.Network), p.Cells)
+	m := kit.HostsMatrix(p.Link, "The network on each host", columnsOf(p.Network), p.Statuses)
 	m.Row = func(h fleet.NetworkHost) kit.Row {
 		return kit.Row{ID: "cell-" + string(h.HostID), Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "networks")}
 	}
-	m.Cells = func(head kit.Columns, h fleet.NetworkHost) templ.Component {
+	m.Statuses = func(head kit.Columns, h fleet.NetworkHost) templ.Component {
 		return Cells(head, p.Network, h, p.Now)
 	}
 	if p.Network.Spec != nil {
-		m.Acts = func(h fleet.NetworkHost) []kit.Act { return cellActs(p.Actor, p.Network, h) }
+		m.Acts = func(h fleet.NetworkHost) []kit.Act { return statusActs(p.Actor, p.Network, h) }
 	}
 	if m.None == nil {
 		m.None = onNoHost(p)

@@ -15,21 +15,21 @@ type ListPage struct {
 
 // Columns are the columns of networks.
 var Columns = kit.Columns{
-	{Key: "kind", Word: "Kind"},
-	{Key: "health", Word: "Health"},
-	{Key: "forward", Word: "Mode"},
-	{Key: "subnets", Word: "Subnets"},
-	{Key: "hosts", Word: "Hosts"},
-	{Key: "id", Word: "UUID", Extra: true},
+	{Key: "kind", Label: "Kind"},
+	{Key: "health", Label: "Health"},
+	{Key: "forward", Label: "Mode"},
+	{Key: "subnets", Label: "Subnets"},
+	{Key: "hosts", Label: "Hosts"},
+	{Key: "id", Label: "UUID", Extra: true},
 }
 
 func (p *ListPage) table() kit.Table[fleet.NetworkView] {
 	return kit.Table[fleet.NetworkView]{
-		List: &p.List, ID: "network-rows", Live: "networks hosts", Every: "10s", Label: "Networks", Noun: "network", Head: kit.NameHead,
+		List: &p.List, ID: "network-rows", Live: "networks hosts", Every: "10s", Label: "Networks", Type: "network", Head: kit.NameHead,
 		Items: p.Networks, Acts: true, None: none(p),
 		Row: func(n *fleet.NetworkView) kit.Row {
-			return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID), Menu: views.MenuPath(fleet.NounNetwork, n.ID)}
+			return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID), Menu: views.MenuPath(fleet.TypeNetwork, n.ID)}
 		},
-		Cells: row,
+		Statuses: row,
 	}
 }

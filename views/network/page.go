@@ -11,20 +11,20 @@ import (
 
 // Page is one network; VMs are those of its tab.
 type Page struct {
-	Actor   fleet.Actor
-	Link    kit.Link
-	Tab     string
-	Network fleet.NetworkView
-	Cells   kit.Cells[fleet.NetworkHost] // of tab hosts
-	VMs     []fleet.VMView
-	Picture fleet.NetworkTopology // of tab topology
-	Prev    string                // cursors around VMs
-	Next    string
-	Grant   GrantForm
-	Groups  GroupsTab     // of tab groups
-	Book    Book          // of tab addresses
-	ByLabel fleet.ByLabel // of tabs hosts and summary, for those who see hosts
-	Now     time.Time
+	Actor    fleet.Actor
+	Link     kit.Link
+	Tab      string
+	Network  fleet.NetworkView
+	Statuses kit.HostStatuses[fleet.NetworkHost] // of tab hosts
+	VMs      []fleet.VMView
+	Picture  fleet.NetworkTopology // of tab topology
+	Prev     string                // cursors around VMs
+	Next     string
+	Grant    GrantForm
+	Groups   GroupsTab     // of tab groups
+	Book     Book          // of tab addresses
+	ByLabel  fleet.ByLabel // of tabs hosts and summary, for those who see hosts
+	Now      time.Time
 }
 
 func (p Page) tabs() []kit.Tab {

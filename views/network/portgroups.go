@@ -95,7 +95,7 @@ func (p GroupPage) dialog() kit.Dialog {
 func noVLAN(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.TagsVLANs()) }
 
 // noFilter is why nothing filters what passes the network's cards; empty: hosts can.
-func noFilter(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.FiltersCards()) }
+func noFilter(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.FiltersNICs()) }
 
 func (p Page) newGroup() kit.Act {
 	_, why := p.Network.Allows(fleet.ActAssign)

@@ -20,8 +20,8 @@ func (p ProjectPage) path(below ...string) string { return views.ProjectPath(p.P
 func (p ProjectPage) acts() []kit.Act {
 	can := policy.Offer(p.Actor, "project", "", p.Project.Actions())
 	return []kit.Act{
-		{Icon: "monitor", Word: "VMs of this project", Href: views.CutPath(fleet.NounVM, p.Project.ID)},
-		{Icon: "list-checks", Word: "Tasks of this project", Href: views.CutPath(fleet.NounTask, p.Project.ID)},
+		{Icon: "monitor", Word: "VMs of this project", Href: views.CutPath(fleet.TypeVM, p.Project.ID)},
+		{Icon: "list-checks", Word: "Tasks of this project", Href: views.CutPath(fleet.TypeTask, p.Project.ID)},
 		kit.Act{Icon: "pencil", Word: "Edit project", Href: p.path("edit"), Dialog: true}.As(can, fleet.ActEdit),
 		kit.Act{Icon: "trash-2", Word: "Delete project", Href: p.path("delete"), Dialog: true, Danger: true}.As(can, fleet.ActDelete),
 	}

@@ -14,12 +14,12 @@ func newPool(a fleet.Actor) kit.Act {
 }
 
 func executed(a fleet.Actor, v fleet.PoolView) kit.Executed {
-	return kit.Executed{Actor: a, Noun: fleet.NounPool, ID: string(v.ID), Name: v.Name, States: v.Actions()}
+	return kit.Executed{Actor: a, Type: fleet.TypePool, ID: string(v.ID), Name: v.Name, States: v.Actions()}
 }
 
-func cellOf(cell fleet.PoolHost) kit.ExecutedCell {
+func statusOf(cell fleet.PoolHost) kit.ExecutedHostStatus {
 	stopped := stoppedByOthers(cell)
-	return kit.ExecutedCell{
+	return kit.ExecutedHostStatus{
 		HostID: cell.HostID, Host: cell.HostName, States: cell.Actions(), Stopped: stopped,
 		Failing: cell.Assigned && (cell.State == fleet.PoolFailed || cell.State == fleet.PoolStalled || stopped),
 	}
@@ -50,16 +50,16 @@ func vmsThere(cell fleet.PoolHost) string {
 	return kit.Link{Path: views.PoolPath(cell.PoolID)}.With("tab", "vms").With("filter", "host:"+strconv.Quote(cell.HostName)).String()
 }
 
-// cellActs is what can be asked about a pool on one host.
-func cellActs(a fleet.Actor, v fleet.PoolView, cell fleet.PoolHost) []kit.Act {
-	return executed(a, v).CellActs(cellOf(cell), kit.Act{Icon: "monitor", Word: "VMs with disks here", Href: vmsThere(cell)})
+// statusActs is what can be asked about a pool on one host.
+func statusActs(a fleet.Actor, v fleet.PoolView, cell fleet.PoolHost) []kit.Act {
+	return executed(a, v).StatusActs(statusOf(cell), kit.Act{Icon: "monitor", Word: "VMs with disks here", Href: vmsThere(cell)})
 }
 
 // retry is what the page's head offers where the pool failed.
 func retry(p Page) []kit.Act {
-	cells := make([]kit.ExecutedCell, len(p.Pool.Hosts))
+	cells := make([]kit.ExecutedHostStatus, len(p.Pool.Hosts))
 	for i, h := range p.Pool.Hosts {
-		cells[i] = cellOf(h)
+		cells[i] = statusOf(h)
 	}
 	return executed(p.Actor, p.Pool).Retry(cells, p.Pool.Health.Hosts, p.Pool.Health.Failed)
 }
@@ -68,7 +68,7 @@ func retry(p Page) []kit.Act {
 func failing(cells []fleet.PoolHost, most int) []fleet.PoolHost {
 	var out []fleet.PoolHost
 	for _, c := range cells {
-		if len(out) < most && cellOf(c).Failing {
+		if len(out) < most && statusOf(c).Failing {
 			out = append(out, c)
 		}
 	}

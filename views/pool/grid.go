@@ -38,7 +38,7 @@ func hostQuery(h fleet.HostView) string {
 }
 
 // words is what a cell says: "shared on host-1: Active, 12 % used".
-func (g gridColumn) words(h fleet.HostView, c fleet.GridCell) string {
+func (g gridColumn) words(h fleet.HostView, c fleet.GridStatus) string {
 	switch {
 	case c.Leaving:
 		return g.on + h.Name + ": being released"

@@ -21,7 +21,7 @@ func TestGridAllocatesLittlePerCell(t *testing.T) {
 		h := fleet.HostView{Phase: fleet.HostOnline}
 		h.ID, h.Name = fleet.NewID[fleet.HostID](), fmt.Sprintf("host-%02d", i)
 		p.On.Hosts.Items = append(p.On.Hosts.Items, h)
-		p.On.Cells = append(p.On.Cells, slices.Repeat([]fleet.GridCell{{State: fleet.PoolActive, Tone: fleet.ToneOK, UsedPercent: 50}}, GridPools))
+		p.On.Statuses = append(p.On.Statuses, slices.Repeat([]fleet.GridStatus{{State: fleet.PoolActive, Severity: fleet.SeverityOK, UsedPercent: 50}}, GridPools))
 	}
 	p.Hosts, p.Side = kit.ExtentOf(p.On.Hosts), kit.ExtentOf(p.On.Pools)
 	allocs := testing.AllocsPerRun(5, func() {

@@ -11,22 +11,22 @@ import (
 )
 
 var onHosts = kit.Columns{
-	{Key: "state", Word: "State"},
-	{Key: "used", Word: "Used", Class: "w-bar"},
-	{Key: "free", Word: "Free", Class: "num"},
-	{Key: "path", Word: "Mounted at"},
-	{Key: "says", Word: "What the host says"},
-	{Key: "host", Word: "Host is"},
-	{Key: "heard", Word: "Heard"},
+	{Key: "state", Label: "State"},
+	{Key: "used", Label: "Used", Class: "w-bar"},
+	{Key: "free", Label: "Free", Class: "num"},
+	{Key: "path", Label: "Mounted at"},
+	{Key: "says", Label: "What the host says"},
+	{Key: "host", Label: "Host is"},
+	{Key: "heard", Label: "Heard"},
 }
 
 func (p Page) matrix() kit.Matrix[fleet.PoolHost] {
-	m := kit.HostsMatrix(p.Link, "Health on each host", onHosts, p.Cells)
+	m := kit.HostsMatrix(p.Link, "Health on each host", onHosts, p.Statuses)
 	m.Row = func(h fleet.PoolHost) kit.Row {
 		return kit.Row{ID: "cell-" + string(h.HostID), Name: h.HostName, Href: views.HostPath(h.HostID)}
 	}
-	m.Cells = func(head kit.Columns, h fleet.PoolHost) templ.Component { return Cells(head, p.Pool, h, p.Now) }
-	m.Acts = func(h fleet.PoolHost) []kit.Act { return cellActs(p.Actor, p.Pool, h) }
+	m.Statuses = func(head kit.Columns, h fleet.PoolHost) templ.Component { return Cells(head, p.Pool, h, p.Now) }
+	m.Acts = func(h fleet.PoolHost) []kit.Act { return statusActs(p.Actor, p.Pool, h) }
 	if m.None == nil {
 		m.None = onNoHost(p)
 	}

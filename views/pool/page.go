@@ -12,23 +12,23 @@ import (
 
 // Page is one pool; of the lists only those of its tab are filled.
 type Page struct {
-	Actor   fleet.Actor
-	Link    kit.Link // of the page as it is shown
-	Tab     string
-	Pool    fleet.PoolView            // its hosts are the first few
-	Cells   kit.Cells[fleet.PoolHost] // of tab health
-	Now     time.Time
-	Volumes Volumes        // of tab volumes
-	Uploads []fleet.Upload // of tab volumes: the person's own that have not ended
-	Counts  Counts
-	ByLabel fleet.ByLabel // of tabs health and configure, for those who see hosts
-	First   int           // of Volumes, those from First to before Last are shown
-	Last    int
-	VMs     []fleet.VMView
-	Filter  kit.Filter // of tab vms
-	Tasks   []fleet.Task
-	Prev    string // cursors around this page of the tab's list
-	Next    string
+	Actor    fleet.Actor
+	Link     kit.Link // of the page as it is shown
+	Tab      string
+	Pool     fleet.PoolView                   // its hosts are the first few
+	Statuses kit.HostStatuses[fleet.PoolHost] // of tab health
+	Now      time.Time
+	Volumes  Volumes        // of tab volumes
+	Uploads  []fleet.Upload // of tab volumes: the person's own that have not ended
+	Counts   Counts
+	ByLabel  fleet.ByLabel // of tabs health and configure, for those who see hosts
+	First    int           // of Volumes, those from First to before Last are shown
+	Last     int
+	VMs      []fleet.VMView
+	Filter   kit.Filter // of tab vms
+	Tasks    []fleet.Task
+	Prev     string // cursors around this page of the tab's list
+	Next     string
 }
 
 func (p Page) tabs() []kit.Tab {

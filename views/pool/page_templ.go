@@ -94,7 +94,7 @@ func Show(p Page) templ.Component {
 			return nil
 		})
 		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{
-			Crumbs: []kit.Crumb{{Text: "Storage", Href: "/pools"}}, Icon: kit.Icon("database", kit.Tone(p.Pool.Health.Tone)), Title: p.Pool.Name,
+			Crumbs: []kit.Crumb{{Text: "Storage", Href: "/pools"}}, Icon: kit.Icon("database", kit.Severity(p.Pool.Health.Severity)), Title: p.Pool.Name,
 			Acts: headActs(p), Tabs: p.tabs(),
 		}, kit.Following{
 			ID: "pool-head", Keys: p.key(), Href: p.Link.String(), Every: "10s", Gone: "This pool is gone.", GoneHref: "/pools",

@@ -279,7 +279,7 @@ func Delete(g fleet.SecurityGroupView, e kit.Errors) templ.Component {
 }
 
 // Card asks what may pass a network card.
-func Card(f CardForm) templ.Component {
+func Card(f NICForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -132,9 +132,9 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var6 string
-				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(g.Cards))
+				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(g.NICs))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 26, Col: 43}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 26, Col: 42}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 				if templ_7745c5c3_Err != nil {
@@ -240,28 +240,28 @@ func health(g fleet.SecurityGroupView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case g.Tones == fleet.Tones{}:
+		case g.SeverityCounts == fleet.SeverityCounts{}:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<span class=\"muted\">on no host</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case g.Tones.Bad > 0:
-			templ_7745c5c3_Err = kit.Chip("bad", "triangle-alert", "Not applied on "+kit.Count(g.Tones.Bad, "host")).Render(ctx, templ_7745c5c3_Buffer)
+		case g.SeverityCounts.Bad > 0:
+			templ_7745c5c3_Err = kit.Chip("bad", "triangle-alert", "Not applied on "+kit.Count(g.SeverityCounts.Bad, "host")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case g.Tones.Warn > 0:
-			templ_7745c5c3_Err = kit.Chip("warn", "clock", "Pending on "+kit.Count(g.Tones.Warn, "host")).Render(ctx, templ_7745c5c3_Buffer)
+		case g.SeverityCounts.Warn > 0:
+			templ_7745c5c3_Err = kit.Chip("warn", "clock", "Pending on "+kit.Count(g.SeverityCounts.Warn, "host")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case g.Tones.Unknown > 0:
-			templ_7745c5c3_Err = kit.Chip("unknown", "circle-question-mark", "Unknown on "+kit.Count(g.Tones.Unknown, "host")).Render(ctx, templ_7745c5c3_Buffer)
+		case g.SeverityCounts.Unknown > 0:
+			templ_7745c5c3_Err = kit.Chip("unknown", "circle-question-mark", "Unknown on "+kit.Count(g.SeverityCounts.Unknown, "host")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.Chip("ok", "circle-check", "Applied on "+kit.Count(g.Tones.OK, "host")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Chip("ok", "circle-check", "Applied on "+kit.Count(g.SeverityCounts.OK, "host")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

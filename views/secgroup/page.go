@@ -22,22 +22,22 @@ type ListPage struct {
 
 // Columns are the columns of groups.
 var Columns = kit.Columns{
-	{Key: "project", Word: "Project"},
-	{Key: "rules", Word: "Rules", Class: "num"},
-	{Key: "cards", Word: "Cards", Class: "num"},
-	{Key: "hosts", Word: "Hosts"},
-	{Key: "description", Word: "Description"},
-	{Key: "id", Word: "UUID", Extra: true},
+	{Key: "project", Label: "Project"},
+	{Key: "rules", Label: "Rules", Class: "num"},
+	{Key: "cards", Label: "Cards", Class: "num"},
+	{Key: "hosts", Label: "Hosts"},
+	{Key: "description", Label: "Description"},
+	{Key: "id", Label: "UUID", Extra: true},
 }
 
 func (p *ListPage) table() kit.Table[fleet.SecurityGroupView] {
 	return kit.Table[fleet.SecurityGroupView]{
-		List: &p.List, ID: "secgroup-rows", Live: "security-groups", Every: "10s", Label: "Security groups", Noun: "security group", Head: kit.NameHead,
+		List: &p.List, ID: "secgroup-rows", Live: "security-groups", Every: "10s", Label: "Security groups", Type: "security group", Head: kit.NameHead,
 		Items: p.Groups, None: none(p),
 		Row: func(g *fleet.SecurityGroupView) kit.Row {
 			return kit.Row{ID: "secgroup-" + string(g.ID), Name: g.Name, Href: views.SecurityGroupPath(g.ID)}
 		},
-		Cells: row,
+		Statuses: row,
 	}
 }
 
@@ -76,7 +76,7 @@ func (p Page) path(below ...string) string { return views.SecurityGroupPath(p.Gr
 
 func (p Page) tabs() []kit.Tab {
 	return kit.TabsAt(kit.Link{Path: p.path()}, "tab", p.Tab,
-		kit.Tab{Key: "rules", Text: "Rules", Count: strconv.Itoa(len(p.Group.Spec.Rules))}, kit.Tab{Key: "cards", Text: "Cards", Count: strconv.Itoa(p.Group.Cards)},
+		kit.Tab{Key: "rules", Text: "Rules", Count: strconv.Itoa(len(p.Group.Spec.Rules))}, kit.Tab{Key: "cards", Text: "Cards", Count: strconv.Itoa(p.Group.NICs)},
 		kit.Tab{Key: "hosts", Text: "Hosts", Count: strconv.Itoa(len(p.Group.Hosts))})
 }
 
@@ -99,7 +99,7 @@ func (p Page) whyNot() string {
 func (p Page) acts() []kit.Act {
 	why := p.whyNot()
 	retry := "It failed on no host."
-	if p.Group.Tones.Bad > 0 {
+	if p.Group.SeverityCounts.Bad > 0 {
 		retry = why
 	}
 	word := "Try again where it failed"
@@ -186,19 +186,19 @@ type TestPage struct {
 
 var packets = protocols[:4]
 
-// CardForm is what passes a network card of a VM.
-type CardForm struct {
+// NICForm is what passes a network card of a VM.
+type NICForm struct {
 	VM     fleet.VMView
 	MAC    string
 	Guard  bool
 	May    bool // the person may let the guest use other addresses
-	Groups []CardChoice
+	Groups []NICChoice
 	Follow string // the port group whose default groups the card has; empty: its own
 	Errors kit.Errors
 }
 
-// CardChoice is a group that a card may be in.
-type CardChoice struct {
+// NICChoice is a group that a card may be in.
+type NICChoice struct {
 	ID     fleet.SecurityGroupID
 	Name   string
 	Owner  string
@@ -206,11 +206,11 @@ type CardChoice struct {
 	Chosen bool
 }
 
-// CardChoices are the groups, with those ticked that the card is in.
-func CardChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) []CardChoice {
-	out := make([]CardChoice, len(all))
+// NICChoices are the groups, with those ticked that the card is in.
+func NICChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) []NICChoice {
+	out := make([]NICChoice, len(all))
 	for i, g := range all {
-		out[i] = CardChoice{g.ID, g.Name, owner(g), len(g.Spec.Rules), slices.Contains(chosen, g.ID)}
+		out[i] = NICChoice{g.ID, g.Name, owner(g), len(g.Spec.Rules), slices.Contains(chosen, g.ID)}
 	}
 	return out
 }
@@ -224,7 +224,7 @@ func packetsOf(n int64) string {
 }
 
 // following says what of a card comes from its port group.
-func following(c fleet.CardFilter) string {
+func following(c fleet.NICFilter) string {
 	if len(c.ByPortGroup) > 1 {
 		return "from the port group " + c.PortGroup
 	}

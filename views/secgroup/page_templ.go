@@ -492,7 +492,7 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case c.Cards == 0 && c.Error != "":
+		case c.NICs == 0 && c.Error != "":
 			var templ_7745c5c3_Var23 string
 			templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs("Nothing can be counted: " + c.Error)
 			if templ_7745c5c3_Err != nil {
@@ -502,7 +502,7 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case c.Cards == 0:
+		case c.NICs == 0:
 			var templ_7745c5c3_Var24 string
 			templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs("What passes is not known: hosts tell nothing of " + kit.Count(c.Of, "card") + ".")
 			if templ_7745c5c3_Err != nil {
@@ -514,9 +514,9 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 			}
 		default:
 			var templ_7745c5c3_Var25 string
-			templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs("Counted at " + strconv.Itoa(c.Cards) + " of " + kit.Count(c.Of, "card") + " · since ")
+			templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs("Counted at " + strconv.Itoa(c.NICs) + " of " + kit.Count(c.Of, "card") + " · since ")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 109, Col: 92}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 109, Col: 91}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 			if templ_7745c5c3_Err != nil {
@@ -564,15 +564,15 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if c.Cards < c.Of {
+			if c.NICs < c.Of {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, "<span class=\"warn\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var28 string
-				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(" · of " + kit.Count(c.Of-c.Cards, "card") + " it is not known")
+				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(" · of " + kit.Count(c.Of-c.NICs, "card") + " it is not known")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 116, Col: 89}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 116, Col: 88}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 				if templ_7745c5c3_Err != nil {

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// CardFilter is what passes a card, in the list of a VM's hardware.
-func CardFilter(vm fleet.VMID, c fleet.CardFilter, on bool, now time.Time, why string) templ.Component {
+// NICFilter is what passes a card, in the list of a VM's hardware.
+func NICFilter(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -211,7 +211,7 @@ func CardFilter(vm fleet.VMID, c fleet.CardFilter, on bool, now time.Time, why s
 }
 
 // hits is what became of the packets of a card.
-func hits(c fleet.CardFilter, now time.Time) templ.Component {
+func hits(c fleet.NICFilter, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -32,7 +32,7 @@ type Frame struct {
 }
 
 // May reports whether to show what needs a right in any project.
-func (f Frame) May(r policy.Right) bool { return policy.May(f.Actor, r, "") }
+func (f Frame) May(r policy.Permission) bool { return policy.May(f.Actor, r, "") }
 
 // user marks the page as the person's who is signed in.
 func (f Frame) user() templ.Attributes {

@@ -23,7 +23,7 @@ type TreeLevel struct {
 // TreeItem is one row of the tree.
 type TreeItem struct {
 	Key, Kind, ID, HostID, Name, Icon string
-	Tone                              fleet.Tone
+	Severity                          fleet.Severity
 	Word                              string // of the phase
 	Count                             int
 	HasChildren                       bool
@@ -52,9 +52,9 @@ const lazyKeys = "vms"
 // liveKeys of an opened row: its object's own key; a host's or project's VMs change by their own keys.
 func (i *TreeItem) liveKeys() string {
 	switch t, _ := fleet.Worded(i.Kind); {
-	case t.Key == fleet.NounHost:
+	case t.Key == fleet.TypeHost:
 		return i.Key + " vms"
-	case t.Each && t.Key != fleet.NounVM:
+	case t.Each && t.Key != fleet.TypeVM:
 		return i.Key
 	}
 	return lazyKeys
@@ -76,16 +76,16 @@ func (i *TreeItem) href() string {
 	switch t, _ := fleet.Worded(i.Kind); {
 	case i.HostID != "" && i.ID != "": // discovered
 		return views.FoundPath(fleet.HostID(i.HostID), fleet.VMID(i.ID))
-	case t.Key == fleet.NounFound:
-		return views.TabPath(fleet.NounVM.Is().Path, "found")
-	case t.Key == fleet.NounProject:
-		return views.CutPath(fleet.NounVM, fleet.ProjectID(i.ID))
+	case t.Key == fleet.TypeDiscovered:
+		return views.TabPath(fleet.TypeVM.Is().Path, "found")
+	case t.Key == fleet.TypeProject:
+		return views.CutPath(fleet.TypeVM, fleet.ProjectID(i.ID))
 	case t.Path != "":
 		return t.At(i.ID)
 	case i.Kind == "storage":
-		return fleet.NounPool.Is().Path
+		return fleet.TypePool.Is().Path
 	}
-	return fleet.NounVM.Is().Path
+	return fleet.TypeVM.Is().Path
 }
 
 func hereIn(here []string, key string) bool { return len(here) > 0 && here[len(here)-1] == key }

@@ -18,15 +18,15 @@ type ListPage struct {
 
 // Columns are the columns of tasks.
 var Columns = kit.Columns{
-	{Key: "target", Word: "Target"},
-	{Key: "state", Word: "State"},
-	{Key: "who", Word: "Who"},
-	{Key: "host", Word: "Host"},
-	{Key: "created", Word: "Started", Sort: "created"},
-	{Key: "ended", Word: "Ended", Extra: true},
-	{Key: "progress", Word: "Progress"},
-	{Key: "result", Word: "Result"},
-	{Key: "id", Word: "UUID", Extra: true},
+	{Key: "target", Label: "Target"},
+	{Key: "state", Label: "State"},
+	{Key: "who", Label: "Who"},
+	{Key: "host", Label: "Host"},
+	{Key: "created", Label: "Started", Sort: "created"},
+	{Key: "ended", Label: "Ended", Extra: true},
+	{Key: "progress", Label: "Progress"},
+	{Key: "result", Label: "Result"},
+	{Key: "id", Label: "UUID", Extra: true},
 }
 
 func (p *ListPage) tabs() []kit.Tab {
@@ -40,11 +40,11 @@ func (p *ListPage) table() kit.Table[fleet.Task] {
 
 func tableOf(l *kit.List, id string, tasks []fleet.Task, none templ.Component) kit.Table[fleet.Task] {
 	return kit.Table[fleet.Task]{
-		List: l, ID: id, Live: "tasks", Every: "30s", Label: "List of tasks", Noun: "task", Head: kit.Column{Word: "Task"}, Items: tasks, None: none,
+		List: l, ID: id, Live: "tasks", Every: "30s", Label: "List of tasks", Type: "task", Head: kit.Column{Label: "Task"}, Items: tasks, None: none,
 		Row: func(j *fleet.Task) kit.Row {
 			return kit.Row{ID: id + "-" + string(j.ID), Name: j.Title(), Href: views.TaskPath(j.ID)}
 		},
-		Cells: row,
+		Statuses: row,
 	}
 }
 

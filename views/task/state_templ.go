@@ -147,7 +147,7 @@ func Progress(j fleet.Task) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch j.State {
 		case fleet.JobQueued:
-			if j.Steps != nil || j.Unasked() {
+			if j.Steps != nil || j.Waiting() {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<span class=\"muted\">Waits for its turn</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

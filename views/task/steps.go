@@ -11,11 +11,11 @@ import (
 
 // StepColumns are the columns of a task's children.
 var StepColumns = kit.Columns{
-	{Key: "state", Word: "State"},
-	{Key: "result", Word: "What happened"},
-	{Key: "progress", Word: "Progress", Class: "hide-narrow"},
-	{Key: "host", Word: "Host", Class: "hide-narrow"},
-	{Key: "task", Word: "Task"},
+	{Key: "state", Label: "State"},
+	{Key: "result", Label: "What happened"},
+	{Key: "progress", Label: "Progress", Class: "hide-narrow"},
+	{Key: "host", Label: "Host", Class: "hide-narrow"},
+	{Key: "task", Label: "Task"},
 }
 
 // tabs of a task with children lead to those in each state that some are in.
@@ -34,7 +34,7 @@ func (p Page) tabs() []kit.Tab {
 		key := "state:" + string(x.state)
 		tone, _, word := look(x.state)
 		if x.n > 0 || here == key {
-			tabs = append(tabs, kit.Tab{Key: key, Text: word, Count: strconv.Itoa(x.n), Tone: tone})
+			tabs = append(tabs, kit.Tab{Key: key, Text: word, Count: strconv.Itoa(x.n), Severity: tone})
 		}
 	}
 	return kit.TabsAt(p.Steps.Link.First(), "filter", here, tabs...)
@@ -42,10 +42,10 @@ func (p Page) tabs() []kit.Tab {
 
 func (p Page) stepTable() kit.Table[fleet.Task] {
 	return kit.Table[fleet.Task]{
-		List: &p.Steps.List, ID: "step-rows", Live: p.live(), Every: "30s", Label: "Results", Noun: "result", Head: kit.Column{Word: "VM"}, Items: p.Steps.Tasks, None: noSteps(p),
+		List: &p.Steps.List, ID: "step-rows", Live: p.live(), Every: "30s", Label: "Results", Type: "result", Head: kit.Column{Label: "VM"}, Items: p.Steps.Tasks, None: noSteps(p),
 		Row: func(t *fleet.Task) kit.Row {
 			return kit.Row{ID: "step-" + string(t.ID), Name: t.SubjectName, Href: cmp.Or(views.SubjectLink(t.Subject), views.TaskPath(t.ID))}
 		},
-		Cells: row,
+		Statuses: row,
 	}
 }

@@ -22,24 +22,24 @@ type ListPage struct {
 
 // Columns are the columns of templates.
 var Columns = kit.Columns{
-	{Key: "project", Word: "Project"},
-	{Key: "os", Word: "System"},
-	{Key: "version", Word: "Newest version"},
-	{Key: "hardware", Word: "Hardware"},
-	{Key: "published", Word: "Published to"},
-	{Key: "vms", Word: "VMs", Class: "num"},
-	{Key: "created", Word: "Created", Sort: "created", Extra: true},
-	{Key: "id", Word: "UUID", Extra: true},
+	{Key: "project", Label: "Project"},
+	{Key: "os", Label: "System"},
+	{Key: "version", Label: "Newest version"},
+	{Key: "hardware", Label: "Hardware"},
+	{Key: "published", Label: "Published to"},
+	{Key: "vms", Label: "VMs", Class: "num"},
+	{Key: "created", Label: "Created", Sort: "created", Extra: true},
+	{Key: "id", Label: "UUID", Extra: true},
 }
 
 func (p *ListPage) table() kit.Table[fleet.TemplateView] {
 	return kit.Table[fleet.TemplateView]{
-		List: &p.List, ID: "template-rows", Live: "templates pools", Every: "30s", Label: "Templates", Noun: "template", Head: kit.NameHead,
+		List: &p.List, ID: "template-rows", Live: "templates pools", Every: "30s", Label: "Templates", Type: "template", Head: kit.NameHead,
 		Items: p.Templates, Acts: true, None: none(p),
 		Row: func(v *fleet.TemplateView) kit.Row {
-			return kit.Row{ID: "template-" + string(v.ID), Name: v.Name, Href: views.TemplatePath(v.ID), Menu: views.MenuPath(fleet.NounTemplate, v.ID)}
+			return kit.Row{ID: "template-" + string(v.ID), Name: v.Name, Href: views.TemplatePath(v.ID), Menu: views.MenuPath(fleet.TypeTemplate, v.ID)}
 		},
-		Cells: row,
+		Statuses: row,
 	}
 }
 

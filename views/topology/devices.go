@@ -99,7 +99,7 @@ func (w wiring) device(n fleet.HostNIC, column int) Node {
 		ID: w.id(n.Name), Column: column, Name: n.Name, Kind: kind.one, Icon: cmp.Or(kind.icon, "ethernet-port"), Detail: rate(n.SpeedMbps),
 		Href: views.TabPath(views.HostPath(w.host), "hardware"),
 	}
-	out.Tone, out.Word, out.Says = w.state(n)
+	out.Severity, out.Word, out.Says = w.state(n)
 	if n.Agent {
 		out.Detail = joined(out.Detail, "the agent's")
 	}
@@ -110,27 +110,27 @@ func (w wiring) device(n fleet.HostNIC, column int) Node {
 				up++
 			}
 		}
-		if out.Detail = strconv.Itoa(up) + " of " + strconv.Itoa(all) + " ports up"; up < all && out.Tone == fleet.ToneOK {
-			out.Tone, out.Word, out.Says = fleet.ToneWarn, "Degraded", "The bond "+n.Name+" has lost "+strconv.Itoa(all-up)+" of its "+strconv.Itoa(all)+" ports."
+		if out.Detail = strconv.Itoa(up) + " of " + strconv.Itoa(all) + " ports up"; up < all && out.Severity == fleet.SeverityOK {
+			out.Severity, out.Word, out.Says = fleet.SeverityWarn, "Degraded", "The bond "+n.Name+" has lost "+strconv.Itoa(all-up)+" of its "+strconv.Itoa(all)+" ports."
 		}
 	}
 	return out
 }
 
-func (w wiring) state(n fleet.HostNIC) (tone fleet.Tone, word, says string) {
+func (w wiring) state(n fleet.HostNIC) (tone fleet.Severity, word, says string) {
 	switch {
 	case !w.heard:
-		return fleet.ToneUnknown, "Unknown", ""
+		return fleet.SeverityUnknown, "Unknown", ""
 	case n.Up:
-		return fleet.ToneOK, "Up", ""
+		return fleet.SeverityOK, "Up", ""
 	case n.Kind == "bridge":
-		return fleet.ToneIdle, "No port is up", "" // as one without guests is
+		return fleet.SeverityIdle, "No port is up", "" // as one without guests is
 	case n.Kind == "virtual":
-		return fleet.ToneIdle, "", "" // the kernel knows no link of these
+		return fleet.SeverityIdle, "", "" // the kernel knows no link of these
 	case w.inUse(n):
-		return fleet.ToneBad, "No link", n.Name + " has no link: nothing behind it reaches anything by it."
+		return fleet.SeverityBad, "No link", n.Name + " has no link: nothing behind it reaches anything by it."
 	}
-	return fleet.ToneIdle, "Not connected", ""
+	return fleet.SeverityIdle, "Not connected", ""
 }
 
 // draw adds the devices with what joins them, those first that something is behind, and says how many columns they take. needed are
@@ -165,7 +165,7 @@ func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
 	}
 	if more > 0 {
 		g.add(Node{
-			ID: w.id(""), Icon: "ellipsis", Kind: "Devices", Name: "and " + strconv.Itoa(more) + " more devices", Tone: fleet.ToneIdle,
+			ID: w.id(""), Icon: "ellipsis", Kind: "Devices", Name: "and " + strconv.Itoa(more) + " more devices", Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.HostPath(w.host), "hardware"),
 		})
 		columns = max(columns, 1)
@@ -176,14 +176,14 @@ func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
 	}
 	for _, n := range shown {
 		for _, b := range w.below(n) {
-			g.join(Edge{From: w.id(b.Name), To: w.id(n.Name), Tone: w.through(b), Says: b.Name + " – " + n.Name})
+			g.join(Edge{From: w.id(b.Name), To: w.id(n.Name), Severity: w.through(b), Says: b.Name + " – " + n.Name})
 		}
 	}
 	return columns
 }
 
 // through is the tone of what leads by a device.
-func (w wiring) through(n fleet.HostNIC) fleet.Tone {
+func (w wiring) through(n fleet.HostNIC) fleet.Severity {
 	tone, _, _ := w.state(n)
 	return tone
 }

@@ -28,15 +28,15 @@ type Rail struct {
 	Network     fleet.NetworkView
 	Name, Title string
 	X, Y1, Y2   int
-	Tone        fleet.Tone
+	Severity    fleet.Severity
 }
 
 // Tap is a network on a host: where the host's line meets the rail.
 type Tap struct {
-	X, Y  int
-	Tone  fleet.Tone
-	Title string
-	Href  string
+	X, Y     int
+	Severity fleet.Severity
+	Title    string
+	Href     string
 }
 
 // Row is a host with its line to the last rail that it is on.
@@ -58,17 +58,17 @@ type Rails struct {
 func OfFleet(in fleet.NetworkGrid) Rails {
 	out := Rails{W: railLeft + len(in.Networks.Items)*railGap + railEnd, H: railHead + len(in.Hosts.Items)*rowHigh + margin}
 	for i, n := range in.Networks.Items {
-		r := Rail{Network: n, Name: fit(n.Name, 12, railHead), X: railLeft + i*railGap + railGap/2, Tone: fleet.ToneOK}
-		switch t := n.Health.Tones; {
+		r := Rail{Network: n, Name: fit(n.Name, 12, railHead), X: railLeft + i*railGap + railGap/2, Severity: fleet.SeverityOK}
+		switch t := n.Health.SeverityCounts; {
 		case t.Bad > 0:
-			r.Tone = fleet.ToneBad
+			r.Severity = fleet.SeverityBad
 		case t.Unknown > 0:
-			r.Tone = fleet.ToneUnknown
+			r.Severity = fleet.SeverityUnknown
 		case t.Warn > 0:
-			r.Tone = fleet.ToneWarn
+			r.Severity = fleet.SeverityWarn
 		}
-		r.Title = n.Name + ": well on " + strconv.Itoa(n.Health.Tones.OK) + " of " + kit.Count(n.Health.Hosts, "host")
-		if b := n.Health.Tones.Bad; b > 0 {
+		r.Title = n.Name + ": well on " + strconv.Itoa(n.Health.SeverityCounts.OK) + " of " + kit.Count(n.Health.Hosts, "host")
+		if b := n.Health.SeverityCounts.Bad; b > 0 {
 			r.Title += ", failed on " + strconv.Itoa(b)
 		}
 		out.Rails = append(out.Rails, r)
@@ -78,7 +78,7 @@ func OfFleet(in fleet.NetworkGrid) Rails {
 		row.Y = row.Box.Y + boxHeight/2
 		for k := range out.Rails {
 			r := &out.Rails[k]
-			cell, ok := in.Cells[fleet.NetworkOn{Network: r.Network.ID, Host: h.ID}]
+			cell, ok := in.Statuses[fleet.NetworkOn{Network: r.Network.ID, Host: h.ID}]
 			if !ok {
 				continue
 			}
@@ -86,10 +86,10 @@ func OfFleet(in fleet.NetworkGrid) Rails {
 				r.Y1 = railHead - 8
 			}
 			r.Y2, row.X2 = row.Y, r.X
-			tap := Tap{X: r.X, Y: row.Y, Tone: cell.State.Tone(), Href: views.TabPath(views.HostPath(h.ID), "topology")}
+			tap := Tap{X: r.X, Y: row.Y, Severity: cell.State.Severity(), Href: views.TabPath(views.HostPath(h.ID), "topology")}
 			word := stateWords[cell.State]
 			if cell.Leaving {
-				tap.Tone, word = fleet.ToneWarn, "being released"
+				tap.Severity, word = fleet.SeverityWarn, "being released"
 			}
 			tap.Title = r.Network.Name + " on " + h.Name + ": " + word
 			out.Taps = append(out.Taps, tap)
@@ -105,7 +105,7 @@ var stateWords = map[fleet.NetworkState]string{
 
 func hostNode(h fleet.HostView) Node {
 	out := Node{
-		ID: "host:" + string(h.ID), Icon: "server", Kind: "Host", Name: h.Name, Tone: h.Phase.Tone(), Word: h.Phase.Word(), Detail: kit.Count(h.VMs, "VM"),
+		ID: "host:" + string(h.ID), Icon: "server", Kind: "Host", Name: h.Name, Severity: h.Phase.Severity(), Word: h.Phase.Word(), Detail: kit.Count(h.VMs, "VM"),
 		Href: views.TabPath(views.HostPath(h.ID), "topology"),
 	}
 	if h.Phase != fleet.HostOnline || h.Status == nil {
@@ -114,35 +114,35 @@ func hostNode(h fleet.HostView) Node {
 	w := wiring{host: h.ID, nics: h.Status.Inventory.NICs, heard: true}
 	lost := 0
 	for _, n := range w.nics {
-		if tone, _, _ := w.state(n); tone == fleet.ToneBad {
+		if tone, _, _ := w.state(n); tone == fleet.SeverityBad {
 			lost++
 		}
 	}
 	if lost > 0 {
-		out.Tone, out.Word = fleet.ToneBad, kit.Count(lost, "device")+" without link"
+		out.Severity, out.Word = fleet.SeverityBad, kit.Count(lost, "device")+" without link"
 	}
 	return out
 }
 
 // line is the tone of the host's line: what is wrong with it stands at its box.
-func (r Row) line() fleet.Tone {
-	if r.Tone == fleet.ToneUnknown {
-		return r.Tone
+func (r Row) line() fleet.Severity {
+	if r.Severity == fleet.SeverityUnknown {
+		return r.Severity
 	}
-	return fleet.ToneOK
+	return fleet.SeverityOK
 }
 
 // on is what a host's line of the list says of its networks: of a tone.
-func on(in fleet.NetworkGrid, h fleet.HostView, is func(fleet.NetworkCell) bool) (out []Node) {
+func on(in fleet.NetworkGrid, h fleet.HostView, is func(fleet.NetworkHostStatus) bool) (out []Node) {
 	for _, n := range in.Networks.Items {
-		if c, ok := in.Cells[fleet.NetworkOn{Network: n.ID, Host: h.ID}]; ok && is(c) {
+		if c, ok := in.Statuses[fleet.NetworkOn{Network: n.ID, Host: h.ID}]; ok && is(c) {
 			out = append(out, Node{Name: n.Name + wordIf(c)})
 		}
 	}
 	return out
 }
 
-func wordIf(c fleet.NetworkCell) string {
+func wordIf(c fleet.NetworkHostStatus) string {
 	switch {
 	case c.Leaving:
 		return " (being released)"
@@ -152,5 +152,5 @@ func wordIf(c fleet.NetworkCell) string {
 	return " (" + stateWords[c.State] + ")"
 }
 
-func well(c fleet.NetworkCell) bool   { return c.State == fleet.NetworkActive && !c.Leaving }
-func unwell(c fleet.NetworkCell) bool { return !well(c) }
+func well(c fleet.NetworkHostStatus) bool   { return c.State == fleet.NetworkActive && !c.Leaving }
+func unwell(c fleet.NetworkHostStatus) bool { return !well(c) }

@@ -279,7 +279,7 @@ func rails(r Rails) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			var templ_7745c5c3_Var13 = []any{kit.Tone(x.Tone)}
+			var templ_7745c5c3_Var13 = []any{kit.Severity(x.Severity)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var13...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -355,7 +355,7 @@ func rails(r Rails) templ.Component {
 			}
 		}
 		for _, t := range r.Taps {
-			var templ_7745c5c3_Var19 = []any{"tap " + kit.Tone(t.Tone)}
+			var templ_7745c5c3_Var19 = []any{"tap " + kit.Severity(t.Severity)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var19...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -429,7 +429,7 @@ func rails(r Rails) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = symbol(kit.ToneIcon(t.Tone), t.X-9, t.Y-9, 18).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = symbol(kit.ToneIcon(t.Severity), t.X-9, t.Y-9, 18).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -548,7 +548,7 @@ func fleetTold(in fleet.NetworkGrid) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Chip(kit.Tone(n.Tone), kit.ToneIcon(n.Tone), n.Word).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Chip(kit.Severity(n.Severity), kit.ToneIcon(n.Severity), n.Word).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -10,23 +10,23 @@ import (
 
 // Node is a thing in a picture.
 type Node struct {
-	ID     string // within the picture
-	Column int
-	Icon   string
-	Kind   string // in the list: "Network card"
-	Name   string
-	Detail string // one more line
-	Tone   fleet.Tone
-	Word   string // its state
-	Says   string // what is wrong with it, in whole; empty: nothing
-	Href   string // empty: it has no page
-	Mine   bool   // the one that the picture is about
+	ID       string // within the picture
+	Column   int
+	Icon     string
+	Kind     string // in the list: "Network card"
+	Name     string
+	Detail   string // one more line
+	Severity fleet.Severity
+	Word     string // its state
+	Says     string // what is wrong with it, in whole; empty: nothing
+	Href     string // empty: it has no page
+	Mine     bool   // the one that the picture is about
 }
 
 // Edge is what joins two things.
 type Edge struct {
 	From, To string
-	Tone     fleet.Tone
+	Severity fleet.Severity
 	Says     string // what it is, or what is wrong with it
 }
 
@@ -62,9 +62,9 @@ func (g *Graph) join(e Edge) {
 
 // Faults are the things that want a person, the worst first. What is only not heard is none.
 func (g Graph) Faults() (out []Node) {
-	for _, tone := range []fleet.Tone{fleet.ToneBad, fleet.ToneWarn} {
+	for _, tone := range []fleet.Severity{fleet.SeverityBad, fleet.SeverityWarn} {
 		for _, n := range g.Nodes {
-			if n.Tone == tone && n.Says != "" {
+			if n.Severity == tone && n.Says != "" {
 				out = append(out, n)
 			}
 		}

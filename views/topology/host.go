@@ -44,14 +44,14 @@ func OfHost(in fleet.HostTopology, now time.Time) Graph {
 		node := vmNode(v)
 		g.guest(node, v.Phase, cardsOf(v.Spec.NICs, nics(v.Status)))
 	}
-	for _, f := range in.Found {
+	for _, f := range in.Discovered {
 		node := guest("found:"+string(f.ID), f.Name, views.FoundPath(f.HostID, f.ID), f.Phase, &f.Status)
 		node.Kind = "VM that Quantix did not make"
 		g.guest(node, f.Phase, cardsOf(nil, f.Status.NICs))
 	}
 	if in.More > 0 {
 		g.add(Node{
-			ID: "more", Column: g.networks + 2, Icon: "ellipsis", Kind: "VMs", Name: "and " + strconv.Itoa(in.More) + " more", Detail: "all VMs of " + h.Name, Tone: fleet.ToneIdle,
+			ID: "more", Column: g.networks + 2, Icon: "ellipsis", Kind: "VMs", Name: "and " + strconv.Itoa(in.More) + " more", Detail: "all VMs of " + h.Name, Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.HostPath(h.ID), "vms"),
 		})
 	}
@@ -75,7 +75,7 @@ func hostCell(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 func (g *hostGraph) network(n fleet.NetworkView) {
 	cell := hostCell(n, g.in.Host.ID)
 	node := networkNode(n, g.networks)
-	node.Tone, node.Word, node.Says = look(cell)
+	node.Severity, node.Word, node.Says = look(cell)
 	node.Detail = modeOf(n.Network, cell)
 	if cell.Status != nil && len(cell.Status.Subnets) > 0 {
 		node.Detail = joined(node.Detail, cell.Status.Subnets[0])
@@ -84,7 +84,7 @@ func (g *hostGraph) network(n fleet.NetworkView) {
 		node.Detail = joined(node.Detail, "VLAN "+strconv.Itoa(n.Spec.VLAN))
 	}
 	g.add(node)
-	addGroups(&g.Graph, n, g.networks+1, lineTone(node.Tone))
+	addGroups(&g.Graph, n, g.networks+1, lineTone(node.Severity))
 	g.reach(n.Network, cell, node)
 }
 
@@ -93,7 +93,7 @@ func (g *hostGraph) reach(n fleet.Network, cell fleet.NetworkHost, node Node) {
 	bridge := bridgeOf(n, cell)
 	active := cell.Status != nil && cell.Status.Active
 	if _, there := g.find(bridge); there {
-		g.join(Edge{From: g.id(bridge), To: node.ID, Tone: lineTone(node.Tone), Says: n.Name + " is on " + bridge})
+		g.join(Edge{From: g.id(bridge), To: node.ID, Severity: lineTone(node.Severity), Says: n.Name + " is on " + bridge})
 	} else if bridge != "" && active && g.sees && g.heard && g.looked && listsBridge(n, cell) {
 		g.lost(bridge, n.Name, node.ID, g.networks-1)
 	}
@@ -116,16 +116,16 @@ func (g *hostGraph) reach(n fleet.Network, cell fleet.NetworkHost, node Node) {
 			}
 		}
 	}
-	g.join(Edge{From: g.id(up.Name), To: to, Tone: g.through(up), Says: n.Name + " goes out by " + up.Name})
+	g.join(Edge{From: g.id(up.Name), To: to, Severity: g.through(up), Says: n.Name + " goes out by " + up.Name})
 }
 
 // lost draws a bridge that a network says it is on, and that the host does not have.
 func (g *hostGraph) lost(bridge, network, id string, column int) {
 	says := network + " is active, but its bridge " + bridge + " is not there: cards on it reach nothing."
 	if g.node(g.id(bridge)) == nil {
-		g.add(Node{ID: g.id(bridge), Column: column, Icon: "columns-3", Kind: "Bridge", Name: bridge, Tone: fleet.ToneBad, Word: "Not there", Says: says, Href: views.TabPath(views.HostPath(g.host), "hardware")})
+		g.add(Node{ID: g.id(bridge), Column: column, Icon: "columns-3", Kind: "Bridge", Name: bridge, Severity: fleet.SeverityBad, Word: "Not there", Says: says, Href: views.TabPath(views.HostPath(g.host), "hardware")})
 	}
-	g.join(Edge{From: g.id(bridge), To: id, Tone: fleet.ToneBad, Says: says})
+	g.join(Edge{From: g.id(bridge), To: id, Severity: fleet.SeverityBad, Says: says})
 }
 
 // reaches reports whether a device stands on another one, at any depth.
@@ -146,16 +146,16 @@ func (g *hostGraph) guest(node Node, phase fleet.Phase, cards []card) {
 			continue
 		}
 		to, tone, says := g.on(c, phase)
-		if tone == fleet.ToneBad {
+		if tone == fleet.SeverityBad {
 			says = node.Name + ": " + says
 		}
-		g.join(Edge{From: to, To: node.ID, Tone: tone, Says: says})
+		g.join(Edge{From: to, To: node.ID, Severity: tone, Says: says})
 	}
 	g.add(node)
 }
 
 // on is what a card is joined to: a port group, a network, or what the host does not have.
-func (g *hostGraph) on(c card, phase fleet.Phase) (id string, tone fleet.Tone, says string) {
+func (g *hostGraph) on(c card, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
 	i := slices.IndexFunc(g.in.Networks, func(n fleet.NetworkView) bool {
 		if c.id != "" {
 			return n.ID == c.id
@@ -172,27 +172,27 @@ func (g *hostGraph) on(c card, phase fleet.Phase) (id string, tone fleet.Tone, s
 	if group := groupID(n.ID, c.group); c.group != "" && g.node(group) != nil {
 		id = group
 	}
-	if tone == fleet.ToneBad {
+	if tone == fleet.SeverityBad {
 		says += " (" + word + ")"
 	}
-	if b := g.node(g.id(bridgeOf(n.Network, cell))); b != nil && b.Tone == fleet.ToneBad && b.Word == "Not there" {
-		tone, says = fleet.ToneBad, "card "+c.mac+" is on "+n.Name+", whose bridge "+b.Name+" is not there"
+	if b := g.node(g.id(bridgeOf(n.Network, cell))); b != nil && b.Severity == fleet.SeverityBad && b.Word == "Not there" {
+		tone, says = fleet.SeverityBad, "card "+c.mac+" is on "+n.Name+", whose bridge "+b.Name+" is not there"
 	}
 	return id, tone, says
 }
 
 // missing draws what a card is on and the host does not have.
-func (g *hostGraph) missing(c card) (id string, tone fleet.Tone, says string) {
+func (g *hostGraph) missing(c card) (id string, tone fleet.Severity, says string) {
 	id = "gone:" + string(c.kind) + ":" + c.name
-	node := Node{ID: id, Column: g.networks, Icon: "network", Kind: "Network", Name: c.name, Tone: fleet.ToneUnknown, Word: "Unknown"}
+	node := Node{ID: id, Column: g.networks, Icon: "network", Kind: "Network", Name: c.name, Severity: fleet.SeverityUnknown, Word: "Unknown"}
 	what := "network "
 	if c.kind == fleet.NetworkBridge {
 		what, node.Kind = "bridge ", "Bridge"
 	}
-	tone, says = fleet.ToneUnknown, "card "+c.mac+" on "+what+c.name
+	tone, says = fleet.SeverityUnknown, "card "+c.mac+" on "+what+c.name
 	if g.sees {
 		says = "card " + c.mac + " is on " + what + c.name + ", which " + g.in.Host.Name + " does not have"
-		tone, node.Tone, node.Word = fleet.ToneBad, fleet.ToneBad, "Not there"
+		tone, node.Severity, node.Word = fleet.SeverityBad, fleet.SeverityBad, "Not there"
 		node.Says = g.in.Host.Name + " has no " + what + c.name + ", and VMs have cards on it."
 	}
 	if g.node(id) == nil {
@@ -202,9 +202,9 @@ func (g *hostGraph) missing(c card) (id string, tone fleet.Tone, says string) {
 }
 
 // lineTone is the tone of a line to something that is so.
-func lineTone(t fleet.Tone) fleet.Tone {
-	if t == fleet.ToneWarn {
-		return fleet.ToneIdle // it is said at its end
+func lineTone(t fleet.Severity) fleet.Severity {
+	if t == fleet.SeverityWarn {
+		return fleet.SeverityIdle // it is said at its end
 	}
 	return t
 }

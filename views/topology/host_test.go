@@ -56,10 +56,10 @@ func TestAHostFromItsCardsToItsVMs(t *testing.T) {
 	if f := g.Faults(); len(f) > 0 {
 		t.Errorf("of a host that is well these want attention: %v", f)
 	}
-	if n := nodeOf(t, g, "dev:eno4"); n.Tone != fleet.ToneIdle || n.Word != "Not connected" {
+	if n := nodeOf(t, g, "dev:eno4"); n.Severity != fleet.SeverityIdle || n.Word != "Not connected" {
 		t.Errorf("a card without a cable and with nothing behind it is %+v", n)
 	}
-	if n := nodeOf(t, g, "dev:virbr0"); n.Tone != fleet.ToneIdle {
+	if n := nodeOf(t, g, "dev:virbr0"); n.Severity != fleet.SeverityIdle {
 		t.Errorf("a bridge without guests is %+v", n)
 	}
 }
@@ -70,58 +70,58 @@ func TestFaultsOfAHost(t *testing.T) {
 	for name, c := range map[string]struct {
 		how  func(*fleet.HostTopology)
 		at   string // the node; empty: none
-		tone fleet.Tone
+		tone fleet.Severity
 		word string
 		says string
 		line string // from > to that is drawn as failed
 	}{
 		"a cable is pulled": {
 			how: func(h *fleet.HostTopology) { nic(h, "eno3").Up = false },
-			at:  "dev:eno3", tone: fleet.ToneBad, word: "No link", says: "eno3 has no link", line: "dev:eno3 > dev:br0",
+			at:  "dev:eno3", tone: fleet.SeverityBad, word: "No link", says: "eno3 has no link", line: "dev:eno3 > dev:br0",
 		},
 		"half a bond": {
 			how: func(h *fleet.HostTopology) { nic(h, "eno2").Up = false },
-			at:  "dev:bond0", tone: fleet.ToneWarn, word: "Degraded", says: "has lost 1 of its 2 ports", line: "dev:eno2 > dev:bond0",
+			at:  "dev:bond0", tone: fleet.SeverityWarn, word: "Degraded", says: "has lost 1 of its 2 ports", line: "dev:eno2 > dev:bond0",
 		},
 		"a network fails": {
 			how: func(h *fleet.HostTopology) {
 				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", Forward: "nat", Error: "Its dnsmasq has ended."})
 			},
-			at: "net:n-default", tone: fleet.ToneBad, word: "Failed", says: "Its dnsmasq has ended.", line: "net:n-default > vm:v-db-1",
+			at: "net:n-default", tone: fleet.SeverityBad, word: "Failed", says: "Its dnsmasq has ended.", line: "net:n-default > vm:v-db-1",
 		},
 		"a network's bridge is gone": {
 			how: func(h *fleet.HostTopology) { without(h, "virbr0") },
-			at:  "dev:virbr0", tone: fleet.ToneBad, word: "Not there", says: "default is active, but its bridge virbr0 is not there", line: "net:n-default > vm:v-db-1",
+			at:  "dev:virbr0", tone: fleet.SeverityBad, word: "Not there", says: "default is active, but its bridge virbr0 is not there", line: "net:n-default > vm:v-db-1",
 		},
 		"a card on a bridge that is gone": {
 			how: func(h *fleet.HostTopology) { without(h, "br0"); h.Networks = h.Networks[1:] },
-			at:  "gone:bridge:br0", tone: fleet.ToneBad, word: "Not there", says: "host-1 has no bridge br0", line: "gone:bridge:br0 > vm:v-web-1",
+			at:  "gone:bridge:br0", tone: fleet.SeverityBad, word: "Not there", says: "host-1 has no bridge br0", line: "gone:bridge:br0 > vm:v-web-1",
 		},
 		"a network that was stopped": {
 			how: func(h *fleet.HostTopology) {
 				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Bridge: "virbr0", Forward: "nat", ByOthers: true})
 			},
-			at: "net:n-default", tone: fleet.ToneWarn, word: "Stopped", says: "Somebody stopped it",
+			at: "net:n-default", tone: fleet.SeverityWarn, word: "Stopped", says: "Somebody stopped it",
 		},
 		"another network of the name": {
 			how: func(h *fleet.HostTopology) {
 				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", Foreign: true})
 			},
-			at: "net:n-default", tone: fleet.ToneBad, word: "Another network", says: "another network of this name", line: "net:n-default > vm:v-db-1",
+			at: "net:n-default", tone: fleet.SeverityBad, word: "Another network", says: "another network of this name", line: "net:n-default > vm:v-db-1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := topology.OfHost(change(c.how), now)
 			n := nodeOf(t, g, c.at)
-			if n.Tone != c.tone || n.Word != c.word || !strings.Contains(n.Says, c.says) {
-				t.Errorf("%s is drawn %s, %q, %q", c.at, n.Tone, n.Word, n.Says)
+			if n.Severity != c.tone || n.Word != c.word || !strings.Contains(n.Says, c.says) {
+				t.Errorf("%s is drawn %s, %q, %q", c.at, n.Severity, n.Word, n.Says)
 			}
 			if !slices.ContainsFunc(g.Faults(), func(f topology.Node) bool { return f.ID == c.at }) {
 				t.Errorf("it is not among what wants attention: %v", g.Faults())
 			}
 			if from, to, ok := strings.Cut(c.line, " > "); ok {
-				if l := lineOf(t, g, from, to); l.Tone != fleet.ToneBad || l.Says == "" {
+				if l := lineOf(t, g, from, to); l.Severity != fleet.SeverityBad || l.Says == "" {
 					t.Errorf("the line %s is %+v", c.line, l)
 				}
 			}
@@ -148,13 +148,13 @@ func TestAHostThatIsNotHeardIsUnknown(t *testing.T) {
 		h.VMs[3].Phase = fleet.PhaseUnknown
 	}), now)
 	for _, n := range g.Nodes {
-		if n.Tone != fleet.ToneUnknown {
-			t.Errorf("%s is drawn %s", n.ID, n.Tone)
+		if n.Severity != fleet.SeverityUnknown {
+			t.Errorf("%s is drawn %s", n.ID, n.Severity)
 		}
 	}
 	for _, e := range g.Edges {
-		if e.Tone != fleet.ToneUnknown {
-			t.Errorf("%s > %s is drawn %s", e.From, e.To, e.Tone)
+		if e.Severity != fleet.SeverityUnknown {
+			t.Errorf("%s > %s is drawn %s", e.From, e.To, e.Severity)
 		}
 	}
 	if f := g.Faults(); len(f) > 0 {

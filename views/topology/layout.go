@@ -167,5 +167,5 @@ func drawn(e Edge, c int, via []*item, left func(int) int, middle func(*item) in
 
 // rank is the order in which lines are drawn, each above the one before.
 func (e Edge) rank() int {
-	return slices.Index([]fleet.Tone{fleet.ToneIdle, fleet.ToneOK, fleet.ToneUnknown, fleet.ToneWarn, fleet.ToneBad}, e.Tone)
+	return slices.Index([]fleet.Severity{fleet.SeverityIdle, fleet.SeverityOK, fleet.SeverityUnknown, fleet.SeverityWarn, fleet.SeverityBad}, e.Severity)
 }

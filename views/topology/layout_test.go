@@ -58,10 +58,10 @@ func graph(columns int, nodes map[string]int, order []string, edges ...string) t
 		g.Columns = append(g.Columns, fmt.Sprint("column ", c))
 	}
 	for _, id := range order {
-		g.Nodes = append(g.Nodes, topology.Node{ID: id, Name: id, Column: nodes[id], Tone: fleet.ToneOK})
+		g.Nodes = append(g.Nodes, topology.Node{ID: id, Name: id, Column: nodes[id], Severity: fleet.SeverityOK})
 	}
 	for _, e := range edges {
-		g.Edges = append(g.Edges, topology.Edge{From: e[:1], To: e[1:], Tone: fleet.ToneOK})
+		g.Edges = append(g.Edges, topology.Edge{From: e[:1], To: e[1:], Severity: fleet.SeverityOK})
 	}
 	return g
 }
@@ -132,7 +132,7 @@ func TestAnyGraph(t *testing.T) {
 			g.Nodes = append(g.Nodes, topology.Node{ID: strconv.Itoa(i), Column: r.IntN(5)})
 		}
 		for range r.IntN(150) {
-			g.Edges = append(g.Edges, topology.Edge{From: strconv.Itoa(r.IntN(90)), To: strconv.Itoa(r.IntN(90)), Tone: fleet.ToneBad})
+			g.Edges = append(g.Edges, topology.Edge{From: strconv.Itoa(r.IntN(90)), To: strconv.Itoa(r.IntN(90)), Severity: fleet.SeverityBad})
 		}
 		p := topology.Lay(g)
 		checkPicture(t, p)

@@ -11,28 +11,28 @@ import (
 )
 
 // look is how a network is on a host: the same words as in its matrix.
-func look(h fleet.NetworkHost) (tone fleet.Tone, word, says string) {
+func look(h fleet.NetworkHost) (tone fleet.Severity, word, says string) {
 	switch st := h.Status; {
 	case h.State == fleet.NetworkUnknown:
-		return fleet.ToneUnknown, "Unknown", ""
+		return fleet.SeverityUnknown, "Unknown", ""
 	case h.Leaving:
-		return fleet.ToneWarn, "Being released", ""
+		return fleet.SeverityWarn, "Being released", ""
 	case st == nil || h.State == fleet.NetworkPending:
-		return fleet.ToneWarn, "Pending", ""
+		return fleet.SeverityWarn, "Pending", ""
 	case st.Foreign:
-		return fleet.ToneBad, "Another network", cmp.Or(st.Error, "The host has another network of this name.")
+		return fleet.SeverityBad, "Another network", cmp.Or(st.Error, "The host has another network of this name.")
 	case st.RolledBack != nil:
-		return fleet.ToneBad, "Undone", cmp.Or(st.Error, "The host undid its newest change.")
+		return fleet.SeverityBad, "Undone", cmp.Or(st.Error, "The host undid its newest change.")
 	case h.State == fleet.NetworkFailed:
-		return fleet.ToneBad, "Failed", st.Error
+		return fleet.SeverityBad, "Failed", st.Error
 	case h.State == fleet.NetworkActive:
-		return fleet.ToneOK, "Active", ""
+		return fleet.SeverityOK, "Active", ""
 	case st.ByOthers:
-		return fleet.ToneWarn, "Stopped", "Somebody stopped it on the host."
+		return fleet.SeverityWarn, "Stopped", "Somebody stopped it on the host."
 	case h.Assigned:
-		return fleet.ToneWarn, "Inactive", "It is defined on the host, but not started."
+		return fleet.SeverityWarn, "Inactive", "It is defined on the host, but not started."
 	}
-	return fleet.ToneIdle, "Inactive", ""
+	return fleet.SeverityIdle, "Inactive", ""
 }
 
 // bridgeOf is the bridge that the network's cards are on, on that host; empty: none, or it is not told.
@@ -78,7 +78,7 @@ func networkNode(n fleet.NetworkView, column int) Node {
 func groupID(n fleet.NetworkID, group string) string { return "group:" + string(n) + ":" + group }
 
 // addGroups draws a network's port groups.
-func addGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Tone) {
+func addGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severity) {
 	if n.Spec == nil {
 		return
 	}
@@ -91,10 +91,10 @@ func addGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Tone) {
 			detail = "VLAN " + strconv.Itoa(v.ID)
 		}
 		g.add(Node{
-			ID: groupID(n.ID, p.Name), Column: column, Icon: "tag", Kind: "Port group", Name: p.Name, Detail: detail, Tone: fleet.ToneIdle,
+			ID: groupID(n.ID, p.Name), Column: column, Icon: "tag", Kind: "Port group", Name: p.Name, Detail: detail, Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.NetworkPath(n.ID), "groups"),
 		})
-		g.join(Edge{From: "net:" + string(n.ID), To: groupID(n.ID, p.Name), Tone: tone, Says: "port group " + p.Name + " of " + n.Name})
+		g.join(Edge{From: "net:" + string(n.ID), To: groupID(n.ID, p.Name), Severity: tone, Says: "port group " + p.Name + " of " + n.Name})
 	}
 }
 
@@ -137,7 +137,7 @@ func cardsOf(wanted []fleet.NIC, said []fleet.NICState) (out []card) {
 
 // guest is a VM or a domain that Quantix did not make, as it is drawn.
 func guest(id, name, href string, phase fleet.Phase, said *fleet.VMStatus) Node {
-	out := Node{ID: id, Icon: "monitor", Kind: "VM", Name: name, Href: href, Tone: phase.Tone(), Word: phase.Word()}
+	out := Node{ID: id, Icon: "monitor", Kind: "VM", Name: name, Href: href, Severity: phase.Severity(), Word: phase.Word()}
 	if said != nil {
 		for _, n := range said.NICs {
 			if len(n.Addresses) > 0 {
@@ -154,9 +154,9 @@ func vmNode(v fleet.VMView) Node {
 }
 
 // toCard is the tone of a line to a VM's card on a network that is so on the host.
-func toCard(network fleet.Tone, vm fleet.Phase) fleet.Tone {
-	if network == fleet.ToneOK && vm.Tone() == fleet.ToneIdle {
-		return fleet.ToneIdle
+func toCard(network fleet.Severity, vm fleet.Phase) fleet.Severity {
+	if network == fleet.SeverityOK && vm.Severity() == fleet.SeverityIdle {
+		return fleet.SeverityIdle
 	}
 	return network
 }

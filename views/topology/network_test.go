@@ -47,17 +47,17 @@ func TestANetworkBetweenItsHostsAndItsVMs(t *testing.T) {
 	for id, want := range map[string]string{
 		"h1:dev:eth1": "ok Up", "h2:dev:eth1": "bad No link", "h4:dev:eth1": "unknown Unknown", "host:h1": "ok Active", "host:h3": "bad Failed", "host:h4": "unknown Unknown", "host:h5": "bad No bridge",
 	} {
-		if n := nodeOf(t, g, id); string(n.Tone)+" "+n.Word != want {
-			t.Errorf("%s is drawn %s %q, want %s", id, n.Tone, n.Word, want)
+		if n := nodeOf(t, g, id); string(n.Severity)+" "+n.Word != want {
+			t.Errorf("%s is drawn %s %q, want %s", id, n.Severity, n.Word, want)
 		}
 	}
-	for line, want := range map[string]fleet.Tone{
-		"h1:dev:eth1 > host:h1": fleet.ToneOK, "h2:dev:eth1 > host:h2": fleet.ToneBad, "host:h1 > net:n-office": fleet.ToneOK, "host:h3 > net:n-office": fleet.ToneBad, "host:h4 > net:n-office": fleet.ToneUnknown,
-		"net:n-office > vm:v-web-1": fleet.ToneOK, "group:n-office:printers > vm:v-web-2": fleet.ToneOK, "net:n-office > vm:v-web-3": fleet.ToneBad, "group:n-office:printers > vm:v-web-4": fleet.ToneUnknown, "net:n-office > vm:v-web-5": fleet.ToneBad,
+	for line, want := range map[string]fleet.Severity{
+		"h1:dev:eth1 > host:h1": fleet.SeverityOK, "h2:dev:eth1 > host:h2": fleet.SeverityBad, "host:h1 > net:n-office": fleet.SeverityOK, "host:h3 > net:n-office": fleet.SeverityBad, "host:h4 > net:n-office": fleet.SeverityUnknown,
+		"net:n-office > vm:v-web-1": fleet.SeverityOK, "group:n-office:printers > vm:v-web-2": fleet.SeverityOK, "net:n-office > vm:v-web-3": fleet.SeverityBad, "group:n-office:printers > vm:v-web-4": fleet.SeverityUnknown, "net:n-office > vm:v-web-5": fleet.SeverityBad,
 	} {
 		from, to, _ := strings.Cut(line, " > ")
-		if l := lineOf(t, g, from, to); l.Tone != want {
-			t.Errorf("the line %s is drawn %s, want %s", line, l.Tone, want)
+		if l := lineOf(t, g, from, to); l.Severity != want {
+			t.Errorf("the line %s is drawn %s, want %s", line, l.Severity, want)
 		}
 	}
 	var faults []string
@@ -132,37 +132,37 @@ func TestManyHostsOfANetworkAreLedTo(t *testing.T) {
 
 func TestFleet(t *testing.T) {
 	t.Parallel()
-	in := fleet.NetworkGrid{Cells: map[fleet.NetworkOn]fleet.NetworkCell{}}
+	in := fleet.NetworkGrid{Statuses: map[fleet.NetworkOn]fleet.NetworkHostStatus{}}
 	for i := range 3 {
 		h := server().Host
 		h.ID, h.Name = fleet.HostID(fmt.Sprint("h", i)), fmt.Sprint("host-", i)
 		in.Hosts.Items = append(in.Hosts.Items, h)
 		in.Networks.Items = append(in.Networks.Items, fleet.NetworkView{Network: fleet.Network{ID: fleet.NetworkID(fmt.Sprint("n", i)), Name: fmt.Sprint("net-", i)}})
 	}
-	in.Networks.Items[0].Health = fleet.NetworkHealth{Hosts: 10_000, Active: 9_998, Tones: fleet.Tones{OK: 9_998, Bad: 2}}
-	in.Cells[fleet.NetworkOn{Network: "n0", Host: "h0"}] = fleet.NetworkCell{State: fleet.NetworkActive}
-	in.Cells[fleet.NetworkOn{Network: "n0", Host: "h2"}] = fleet.NetworkCell{State: fleet.NetworkFailed}
-	in.Cells[fleet.NetworkOn{Network: "n2", Host: "h0"}] = fleet.NetworkCell{State: fleet.NetworkActive, Leaving: true}
+	in.Networks.Items[0].Health = fleet.NetworkHealth{Hosts: 10_000, Active: 9_998, SeverityCounts: fleet.SeverityCounts{OK: 9_998, Bad: 2}}
+	in.Statuses[fleet.NetworkOn{Network: "n0", Host: "h0"}] = fleet.NetworkHostStatus{State: fleet.NetworkActive}
+	in.Statuses[fleet.NetworkOn{Network: "n0", Host: "h2"}] = fleet.NetworkHostStatus{State: fleet.NetworkFailed}
+	in.Statuses[fleet.NetworkOn{Network: "n2", Host: "h0"}] = fleet.NetworkHostStatus{State: fleet.NetworkActive, Leaving: true}
 	r := topology.OfFleet(in)
 	if len(r.Rows) != 3 || len(r.Rails) != 3 || len(r.Taps) != 3 {
 		t.Fatalf("%d rows, %d rails, %d signs", len(r.Rows), len(r.Rails), len(r.Taps))
 	}
 	for i, want := range []struct {
-		tone       fleet.Tone
+		tone       fleet.Severity
 		title      string
 		rail, host int
 	}{
-		{fleet.ToneOK, "net-0 on host-0: active", 0, 0}, {fleet.ToneWarn, "net-2 on host-0: being released", 2, 0}, {fleet.ToneBad, "net-0 on host-2: failed", 0, 2},
+		{fleet.SeverityOK, "net-0 on host-0: active", 0, 0}, {fleet.SeverityWarn, "net-2 on host-0: being released", 2, 0}, {fleet.SeverityBad, "net-0 on host-2: failed", 0, 2},
 	} {
-		if tap := r.Taps[i]; tap.Tone != want.tone || tap.Title != want.title || tap.X != r.Rails[want.rail].X || tap.Y != r.Rows[want.host].Y {
+		if tap := r.Taps[i]; tap.Severity != want.tone || tap.Title != want.title || tap.X != r.Rails[want.rail].X || tap.Y != r.Rows[want.host].Y {
 			t.Errorf("sign %d is %+v, want %+v", i, tap, want)
 		}
 	}
 	if r.Rails[0].Y2 != r.Rows[2].Y || r.Rails[1].Y2 != 0 || r.Rows[0].X2 != r.Rails[2].X || r.Rows[1].X2 != 0 {
 		t.Errorf("lines end elsewhere: %+v", r)
 	}
-	if rail := r.Rails[0]; rail.Tone != fleet.ToneBad || rail.Title != "net-0: well on 9998 of 10000 hosts, failed on 2" {
-		t.Errorf("the whole fleet's net-0 is %s, %q", rail.Tone, rail.Title)
+	if rail := r.Rails[0]; rail.Severity != fleet.SeverityBad || rail.Title != "net-0: well on 9998 of 10000 hosts, failed on 2" {
+		t.Errorf("the whole fleet's net-0 is %s, %q", rail.Severity, rail.Title)
 	}
 	for _, x := range r.Rows {
 		if x.Box.Y+x.H > r.H || x.X+x.W > r.Rails[0].X {

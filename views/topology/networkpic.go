@@ -26,7 +26,7 @@ func OfNetwork(in fleet.NetworkTopology, now time.Time) Graph {
 	g := Graph{Columns: []string{"Devices", "Hosts", "Network", "Port groups", "VMs"}}
 	n := in.Network
 	middle := networkNode(n, ofNetwork)
-	middle.Mine, middle.Tone, middle.Detail = true, fleet.ToneIdle, modeOf(n.Network, fleet.NetworkHost{})
+	middle.Mine, middle.Severity, middle.Detail = true, fleet.SeverityIdle, modeOf(n.Network, fleet.NetworkHost{})
 	if n.Spec != nil && len(n.Spec.Prefixes()) > 0 {
 		middle.Detail = joined(middle.Detail, n.Spec.Prefixes()[0].String())
 	}
@@ -35,13 +35,13 @@ func OfNetwork(in fleet.NetworkTopology, now time.Time) Graph {
 	}
 	if in.MoreHosts > 0 {
 		g.add(Node{
-			ID: "more-hosts", Column: ofHosts, Icon: "ellipsis", Kind: "Hosts", Name: "and " + strconv.Itoa(in.MoreHosts) + " more", Detail: "all hosts with it", Tone: fleet.ToneIdle,
+			ID: "more-hosts", Column: ofHosts, Icon: "ellipsis", Kind: "Hosts", Name: "and " + strconv.Itoa(in.MoreHosts) + " more", Detail: "all hosts with it", Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.NetworkPath(n.ID), "hosts"),
 		})
-		g.join(Edge{From: "more-hosts", To: middle.ID, Tone: fleet.ToneIdle, Says: strconv.Itoa(in.MoreHosts) + " more hosts"})
+		g.join(Edge{From: "more-hosts", To: middle.ID, Severity: fleet.SeverityIdle, Says: strconv.Itoa(in.MoreHosts) + " more hosts"})
 	}
 	g.add(middle)
-	addGroups(&g, n, ofGroups, fleet.ToneIdle)
+	addGroups(&g, n, ofGroups, fleet.SeverityIdle)
 	for _, v := range in.VMs {
 		g.vmOf(in, v)
 	}
@@ -51,10 +51,10 @@ func OfNetwork(in fleet.NetworkTopology, now time.Time) Graph {
 			name = "and over " + strconv.Itoa(in.More) + " more"
 		}
 		g.add(Node{
-			ID: "more", Column: ofVMs, Icon: "ellipsis", Kind: "VMs", Name: name, Detail: "all VMs on it", Tone: fleet.ToneIdle,
+			ID: "more", Column: ofVMs, Icon: "ellipsis", Kind: "VMs", Name: name, Detail: "all VMs on it", Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.NetworkPath(n.ID), "vms"),
 		})
-		g.join(Edge{From: middle.ID, To: "more", Tone: fleet.ToneIdle, Says: "further VMs"})
+		g.join(Edge{From: middle.ID, To: "more", Severity: fleet.SeverityIdle, Says: "further VMs"})
 	}
 	return g
 }
@@ -63,16 +63,16 @@ func OfNetwork(in fleet.NetworkTopology, now time.Time) Graph {
 func (g *Graph) hostOf(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevices, now time.Time) {
 	w := wiring{host: h.HostID, prefix: string(h.HostID) + ":", nics: d.NICs, heard: fleet.Fresh(h.SeenAt, now), looked: d.Looked}
 	node := Node{ID: "host:" + string(h.HostID), Column: ofHosts, Icon: "server", Kind: "Host", Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "topology")}
-	node.Tone, node.Word, node.Says = look(h)
+	node.Severity, node.Word, node.Says = look(h)
 	bridge := bridgeOf(n, h)
 	node.Detail = bridge
 	b, there := w.find(bridge)
 	if !there && bridge != "" && h.Status.Active && w.heard && w.looked && listsBridge(n, h) {
-		node.Tone, node.Word = fleet.ToneBad, "No bridge"
+		node.Severity, node.Word = fleet.SeverityBad, "No bridge"
 		node.Says = "The network is active there, but its bridge " + bridge + " is not there: cards on it reach nothing."
 	}
 	g.add(node)
-	g.join(Edge{From: node.ID, To: "net:" + string(n.ID), Tone: lineTone(node.Tone), Says: n.Name + " on " + h.HostName})
+	g.join(Edge{From: node.ID, To: "net:" + string(n.ID), Severity: lineTone(node.Severity), Says: n.Name + " on " + h.HostName})
 	var ports []fleet.HostNIC
 	if there {
 		ports = slices.DeleteFunc(w.below(b), func(p fleet.HostNIC) bool { return p.Kind == "virtual" })
@@ -89,10 +89,10 @@ func (g *Graph) hostOf(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevices
 			device.Says = h.HostName + ": " + device.Says
 		}
 		if i == portsDrawn {
-			device = Node{ID: w.id(""), Column: ofDevices, Icon: "ellipsis", Kind: "Devices", Name: "and " + strconv.Itoa(len(ports)-i) + " more", Detail: h.HostName, Tone: fleet.ToneIdle, Href: views.TabPath(views.HostPath(h.HostID), "topology")}
+			device = Node{ID: w.id(""), Column: ofDevices, Icon: "ellipsis", Kind: "Devices", Name: "and " + strconv.Itoa(len(ports)-i) + " more", Detail: h.HostName, Severity: fleet.SeverityIdle, Href: views.TabPath(views.HostPath(h.HostID), "topology")}
 		}
 		g.add(device)
-		g.join(Edge{From: device.ID, To: node.ID, Tone: lineTone(device.Tone), Says: device.Name + " of " + h.HostName})
+		g.join(Edge{From: device.ID, To: node.ID, Severity: lineTone(device.Severity), Says: device.Name + " of " + h.HostName})
 		if i == portsDrawn {
 			break
 		}
@@ -103,9 +103,9 @@ func (g *Graph) hostOf(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevices
 func (g *Graph) vmOf(in fleet.NetworkTopology, v fleet.VMView) {
 	node := vmNode(v)
 	node.Column, node.Detail = ofVMs, joined(v.HostName, node.Detail)
-	tone := fleet.ToneIdle
+	tone := fleet.SeverityIdle
 	if h := g.node("host:" + string(v.HostID)); h != nil {
-		tone = toCard(lineTone(h.Tone), v.Phase)
+		tone = toCard(lineTone(h.Severity), v.Phase)
 	}
 	for _, c := range v.Spec.NICs {
 		if c.NetworkID != in.Network.ID {
@@ -115,7 +115,7 @@ func (g *Graph) vmOf(in fleet.NetworkTopology, v fleet.VMView) {
 		if group := groupID(in.Network.ID, c.PortGroup); c.PortGroup != "" && g.node(group) != nil {
 			from = group
 		}
-		g.join(Edge{From: from, To: node.ID, Tone: tone, Says: v.Name + ": card " + c.MAC})
+		g.join(Edge{From: from, To: node.ID, Severity: tone, Says: v.Name + ": card " + c.MAC})
 	}
 	g.add(node)
 }

@@ -119,7 +119,7 @@ func faults(nodes []Node) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(nodes) > 0 {
-			kind := kit.Tone(nodes[0].Tone)
+			kind := kit.Severity(nodes[0].Severity)
 			templ_7745c5c3_Var4 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
@@ -244,8 +244,8 @@ func legend() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, t := range []fleet.Tone{fleet.ToneOK, fleet.ToneWarn, fleet.ToneBad, fleet.ToneUnknown} {
-			var templ_7745c5c3_Var10 = []any{kit.Tone(t)}
+		for _, t := range []fleet.Severity{fleet.SeverityOK, fleet.SeverityWarn, fleet.SeverityBad, fleet.SeverityUnknown} {
+			var templ_7745c5c3_Var10 = []any{kit.Severity(t)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var10...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -391,7 +391,7 @@ func drawing(p Picture) templ.Component {
 			}
 		}
 		for _, l := range p.Lines {
-			var templ_7745c5c3_Var19 = []any{lineClass(l.Tone)}
+			var templ_7745c5c3_Var19 = []any{lineClass(l.Severity)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var19...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -416,7 +416,7 @@ func drawing(p Picture) templ.Component {
 			var templ_7745c5c3_Var21 string
 			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.ResolveAttributeValue(l.Path)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/picture.templ`, Line: 69, Col: 47}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/picture.templ`, Line: 69, Col: 51}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var21)
 			if templ_7745c5c3_Err != nil {
@@ -429,7 +429,7 @@ func drawing(p Picture) templ.Component {
 			var templ_7745c5c3_Var22 string
 			templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(l.Says)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/picture.templ`, Line: 69, Col: 65}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/picture.templ`, Line: 69, Col: 69}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 			if templ_7745c5c3_Err != nil {
@@ -441,7 +441,7 @@ func drawing(p Picture) templ.Component {
 			}
 		}
 		for _, l := range p.Lines {
-			if l.Tone == fleet.ToneBad {
+			if l.Severity == fleet.SeverityBad {
 				templ_7745c5c3_Err = sign(l).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -787,7 +787,7 @@ func box(b Box) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if b.marked() {
-			templ_7745c5c3_Err = symbol(kit.ToneIcon(b.Tone), b.X+b.W-24, b.Y+14, 16).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = symbol(kit.ToneIcon(b.Severity), b.X+b.W-24, b.Y+14, 16).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1031,7 +1031,7 @@ func told(about string, g Graph) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if n.Word != "" {
-				templ_7745c5c3_Err = kit.Chip(kit.Tone(n.Tone), kit.ToneIcon(n.Tone), n.Word).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Chip(kit.Severity(n.Severity), kit.ToneIcon(n.Severity), n.Word).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

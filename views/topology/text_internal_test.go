@@ -17,11 +17,11 @@ func TestTextsFitTheirBoxes(t *testing.T) {
 			t.Errorf("%q is cut to %q, %.0f wide, want %q", text, got, widthOf(got, 12), want)
 		}
 	}
-	b := Box{Node: Node{Tone: fleet.ToneOK, Word: "Running", Detail: "192.168.122.17"}, W: boxWidth}
+	b := Box{Node: Node{Severity: fleet.SeverityOK, Word: "Running", Detail: "192.168.122.17"}, W: boxWidth}
 	if got := b.second(); got != "192.168.122.17" {
 		t.Errorf("a VM that is well and has no room for both says %q", got)
 	}
-	b.Tone, b.Word = fleet.ToneBad, "Crashed"
+	b.Severity, b.Word = fleet.SeverityBad, "Crashed"
 	if got := b.second(); got != fit("Crashed · 192.168.122.17", detailSize, b.room()) || got[:7] != "Crashed" {
 		t.Errorf("one that is not well says %q", got)
 	}

@@ -16,7 +16,7 @@ const (
 	detailSize = 11 // of the font of a second line
 )
 
-var toneWords = map[fleet.Tone]string{fleet.ToneOK: "well", fleet.ToneWarn: "to look at", fleet.ToneBad: "failed", fleet.ToneUnknown: "not heard"}
+var toneWords = map[fleet.Severity]string{fleet.SeverityOK: "well", fleet.SeverityWarn: "to look at", fleet.SeverityBad: "failed", fleet.SeverityUnknown: "not heard"}
 
 // room is how wide a box's text may be.
 func (b Box) room() int {
@@ -27,13 +27,13 @@ func (b Box) room() int {
 }
 
 // marked reports whether the box shows its tone by an icon: where all is well it stays calm.
-func (b Box) marked() bool { return b.Tone != fleet.ToneOK && b.Tone != fleet.ToneIdle }
+func (b Box) marked() bool { return b.Severity != fleet.SeverityOK && b.Severity != fleet.SeverityIdle }
 
 func (b Box) class() string {
 	if b.Mine {
 		return "mine"
 	}
-	return kit.Tone(b.Tone)
+	return kit.Severity(b.Severity)
 }
 
 // line is the second line of a box.
@@ -41,7 +41,7 @@ func (n Node) line() string { return joined(n.Word, n.Detail) }
 
 // second is the second line as it fits: where all is well and there is no room for both, what it is says more than that it is well.
 func (b Box) second() string {
-	if b.Tone == fleet.ToneOK && b.Detail != "" && widthOf(b.line(), detailSize) > float64(b.room()) {
+	if b.Severity == fleet.SeverityOK && b.Detail != "" && widthOf(b.line(), detailSize) > float64(b.room()) {
 		return fit(b.Detail, detailSize, b.room())
 	}
 	return fit(b.line(), detailSize, b.room())
@@ -59,7 +59,7 @@ func (n Node) title() string {
 	return out
 }
 
-func lineClass(t fleet.Tone) string { return "l " + string(t) }
+func lineClass(t fleet.Severity) string { return "l " + string(t) }
 
 func wants(n int) string {
 	if n == 1 {

@@ -11,7 +11,7 @@ import (
 
 var actionIcons = map[fleet.Action]string{
 	fleet.ActStart: "play", fleet.ActShutdown: "power", fleet.ActStop: "power-off", fleet.ActReboot: "rotate-cw", fleet.ActReset: "zap", fleet.ActRestart: "refresh-cw",
-	fleet.ActPause: "pause", fleet.ActResume: "play", fleet.ActConsole: "monitor", fleet.ActEdit: "pencil", fleet.ActGuard: "shield", fleet.ActDelete: "trash-2",
+	fleet.ActPause: "pause", fleet.ActResume: "play", fleet.ActConsole: "monitor", fleet.ActEdit: "pencil", fleet.ActProtect: "shield", fleet.ActDelete: "trash-2",
 }
 
 // sure is what the browser asks before an action that loses what the guest has not written; empty: nothing.
@@ -19,11 +19,11 @@ func sure(a fleet.Action, name string) string {
 	if !a.Job().Is().Forces {
 		return ""
 	}
-	return a.Word() + " " + name + "? The guest is not asked: what it has not written is lost."
+	return a.Label() + " " + name + "? The guest is not asked: what it has not written is lost."
 }
 
 func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {
-	a := kit.Act{Icon: actionIcons[s.Action], Word: s.Action.Word()}
+	a := kit.Act{Icon: actionIcons[s.Action], Word: s.Action.Label()}
 	if !s.Allowed {
 		a.Why = cmp.Or(s.Reason, "This is not possible now.")
 	}
@@ -32,7 +32,7 @@ func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {
 		a.Href, a.Apart = views.VMPath(vm.ID, "console"), true
 	case fleet.ActEdit:
 		a.Word, a.Href = "Edit settings", views.TabPath(views.VMPath(vm.ID), "configure")
-	case fleet.ActGuard:
+	case fleet.ActProtect:
 		a.Href, a.Dialog = views.VMPath(vm.ID, "guard"), true
 		a.Word += "…"
 	case fleet.ActDelete:
@@ -75,7 +75,7 @@ func (p Page) menu() []kit.Act {
 		p.act(fleet.ActConsole),
 		{Icon: "server", Word: "Migrate", Sub: p.migrations()},
 		clone, template, exportAct(p.VM).When(may),
-		edit, p.act(fleet.ActGuard),
+		edit, p.act(fleet.ActProtect),
 		{Icon: "columns-3", Word: "Compare…", Href: views.ComparePath(p.VM.ID, "")},
 		p.act(fleet.ActDelete),
 	}
@@ -83,7 +83,7 @@ func (p Page) menu() []kit.Act {
 
 // migrations change the VM's host, and the pools of its disks.
 func (p Page) migrations() []kit.Act {
-	host := p.leave()
+	host := p.migrate()
 	host.Word = "Change host…"
 	out := []kit.Act{host}
 	for i, d := range p.VM.Spec.Disks {

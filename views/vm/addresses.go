@@ -10,7 +10,7 @@ import (
 )
 
 // reserveActs is what can be asked about the addresses of a card.
-func (p Page) reserveActs(c fleet.CardAddresses) []kit.Act {
+func (p Page) reserveActs(c fleet.NICAddresses) []kit.Act {
 	ip := c.Reserved
 	for _, s := range c.Seen {
 		if ip == "" && !strings.Contains(s.IP, ":") {
@@ -29,7 +29,7 @@ func (p Page) reserveActs(c fleet.CardAddresses) []kit.Act {
 }
 
 // shared says which other machines have the card's MAC address; empty: none has.
-func shared(c fleet.CardAddresses) string {
+func shared(c fleet.NICAddresses) string {
 	if len(c.Others) == 0 {
 		return ""
 	}

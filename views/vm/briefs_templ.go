@@ -107,7 +107,7 @@ func Briefs(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var5 string
-				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.ResolveAttributeValue(views.MenuPath(fleet.NounVM, vm.ID))
+				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.ResolveAttributeValue(views.MenuPath(fleet.TypeVM, vm.ID))
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/briefs.templ`, Line: 38, Col: 87}
 				}

@@ -7,8 +7,8 @@ import (
 	"quantix/views/kit"
 )
 
-func (p Page) putBack() kit.Act {
-	return kit.Act{Icon: "history", Word: "Put back", Post: p.path("putback"), Back: p.path()}.When(p.driftWhy(fleet.ActPutBack))
+func (p Page) reapply() kit.Act {
+	return kit.Act{Icon: "history", Word: "Put back", Post: p.path("putback"), Back: p.path()}.When(p.driftWhy(fleet.ActReapply))
 }
 
 // driftWhy says why the VM's changes cannot be taken over or put back now; empty: they can.
@@ -49,10 +49,10 @@ func driftOf(vm fleet.VMView, field string) *fleet.Drift {
 	return nil
 }
 
-// takeOver carries the value that is shown: what the host says by the time that it is pressed may be another.
-func (p Page) takeOver(d fleet.Drift) kit.Act {
+// acceptDrift carries the value that is shown: what the host says by the time that it is pressed may be another.
+func (p Page) acceptDrift(d fleet.Drift) kit.Act {
 	a := kit.Act{
-		Word: "Take over", Label: "Take over " + fieldWord(d.Field), Post: p.path("takeover"), Why: p.driftWhy(fleet.ActTakeOver),
+		Word: "Take over", Label: "Take over " + fieldWord(d.Field), Post: p.path("takeover"), Why: p.driftWhy(fleet.ActAcceptDrift),
 		Send: []kit.Sent{{Name: "field", Value: d.Field}, {Name: "actual", Value: d.Actual}},
 	}
 	if d.Take == nil {

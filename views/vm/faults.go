@@ -12,7 +12,7 @@ import (
 // fieldWord is a field of a VM as people read it.
 func fieldWord(name string) string {
 	if f, ok := fleet.FieldOf(name); ok {
-		return f.Noun
+		return f.Type
 	}
 	return name
 }
@@ -35,10 +35,10 @@ func trouble(vm *fleet.VMView) (word, text string) {
 // waysOut are the acts that end a fault.
 func (p Page) waysOut(f fleet.Fault) []kit.Act {
 	if f.Code == fleet.FaultExpiry {
-		return []kit.Act{kit.Act{Icon: "shield", Word: "Extend…", Href: p.path("guard"), Dialog: true}.When(p.action(fleet.ActGuard).Reason)}
+		return []kit.Act{kit.Act{Icon: "shield", Word: "Extend…", Href: p.path("guard"), Dialog: true}.When(p.action(fleet.ActProtect).Reason)}
 	}
 	if f.Code == fleet.FaultUndefined {
-		return []kit.Act{p.putBack()}
+		return []kit.Act{p.reapply()}
 	}
 	if f.Code != fleet.FaultDisk || f.Disk == nil || !slices.ContainsFunc(p.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == *f.Disk }) {
 		return nil

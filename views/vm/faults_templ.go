@@ -94,7 +94,7 @@ func faults(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if f.Code == fleet.FaultRebooted && p.action(fleet.ActStop).Allowed {
-						templ_7745c5c3_Err = leaveOff(p).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = migrateOff(p).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}

@@ -208,7 +208,7 @@ func owner(c fleet.Customization) string {
 }
 
 // NetworkText writes cards as people type them: one a line.
-func NetworkText(cards []fleet.FirstCard) string {
+func NetworkText(cards []fleet.FirstBootNIC) string {
 	var lines []string
 	for _, n := range cards {
 		words := slices.Clone(n.Addresses)

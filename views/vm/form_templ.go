@@ -1334,7 +1334,7 @@ func nicRow(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = rowParts(f, rowFolds(f, at, fleet.NICFields, f.keepsCard(at))).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = rowParts(f, rowFolds(f, at, fleet.NICFields, f.keepsNIC(at))).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -23,7 +23,7 @@ type GuestForm struct{ Seconds, User, Program, Args string }
 
 func (p GuestPage) dialog(act fleet.Action, button string) kit.Dialog {
 	return kit.Dialog{
-		Title: act.Word() + " in " + p.VM.Name, Button: button, Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "guest", string(act)), Why: p.Why,
+		Title: act.Label() + " in " + p.VM.Name, Button: button, Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "guest", string(act)), Why: p.Why,
 	}
 }
 
@@ -31,7 +31,7 @@ func (p GuestPage) dialog(act fleet.Action, button string) kit.Dialog {
 func (p Page) guestActs() []kit.Act {
 	var out []kit.Act
 	for _, s := range p.GuestActions {
-		a := kit.Act{Icon: guestIcons[s.Action], Word: s.Action.Word()}
+		a := kit.Act{Icon: guestIcons[s.Action], Word: s.Action.Label()}
 		if !s.Allowed {
 			a.Why = s.Reason
 		}
@@ -129,7 +129,7 @@ type GuardForm struct {
 const ExpiresForm = "2006-01-02T15:04"
 
 // GuardOf is the form of what guards the VM now.
-func GuardOf(g fleet.VMGuard) GuardForm {
+func GuardOf(g fleet.VMProtection) GuardForm {
 	out := GuardForm{Protected: g.Protected, Locked: g.Lock != nil, Stops: g.ExpiryStops}
 	if g.Lock != nil {
 		out.Reason = g.Lock.Reason
@@ -147,7 +147,7 @@ func (p GuardPage) dialog() kit.Dialog {
 }
 
 // guards says in words what guards the VM; none: nothing.
-func guards(g fleet.VMGuard) []string {
+func guards(g fleet.VMProtection) []string {
 	var out []string
 	if g.Protected {
 		out = append(out, "Protected from deletion")

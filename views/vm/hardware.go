@@ -21,7 +21,7 @@ func unasked(vm fleet.VMView) []fleet.NICState {
 	}
 	return slices.DeleteFunc(slices.Clone(vm.Status.NICs), func(n fleet.NICState) bool {
 		return slices.ContainsFunc(vm.Spec.NICs, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, n.MAC) }) ||
-			slices.ContainsFunc(vm.Status.HeldBack, func(h fleet.HeldBack) bool { return strings.HasSuffix(h.What, n.MAC) })
+			slices.ContainsFunc(vm.Status.PendingUnplug, func(h fleet.PendingUnplug) bool { return strings.HasSuffix(h.What, n.MAC) })
 	})
 }
 

@@ -438,7 +438,7 @@ func hardware(p Page) templ.Component {
 				}
 			}
 			if c := p.filter(i); c != nil {
-				templ_7745c5c3_Err = secgroup.CardFilter(p.VM.ID, *c, p.VM.Status != nil && p.VM.Status.Power == fleet.Running, p.Now, p.whyNotEdit()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = secgroup.NICFilter(p.VM.ID, *c, p.VM.Status != nil && p.VM.Status.Power == fleet.Running, p.Now, p.whyNotEdit()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -496,7 +496,7 @@ func hardware(p Page) templ.Component {
 			}
 		}
 		if p.VM.Status != nil {
-			for _, h := range p.VM.Status.HeldBack {
+			for _, h := range p.VM.Status.PendingUnplug {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<dt>Taken out</dt><dd class=\"wrap\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

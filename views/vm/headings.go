@@ -40,7 +40,7 @@ func (f Form) headings(sent url.Values) []fold {
 	}
 	for _, i := range f.rows("spec.nics") {
 		at := "spec.nics[" + i + "]"
-		out = append(out, rowFolds(f, at, fleet.NICFields, f.keepsCard(at))...)
+		out = append(out, rowFolds(f, at, fleet.NICFields, f.keepsNIC(at))...)
 	}
 	return slices.DeleteFunc(out, func(s fold) bool { return len(s.fields) > 0 && !f.sent(s) })
 }

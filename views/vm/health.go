@@ -61,12 +61,12 @@ func (h healthRow) name() string {
 // then says what its host does where the check fails, and how often it has.
 func (h healthRow) then() string {
 	switch {
-	case h.Check.Action == fleet.HealthTell:
+	case h.Check.Action == fleet.HealthReport:
 		return "Tell"
-	case h.Acted >= fleet.MostHealthActions:
+	case h.Acted >= fleet.MaxHealthActions:
 		return kit.Capital(string(h.Check.Action)) + ", given up after " + strconv.Itoa(h.Acted)
 	case h.Acted > 0:
-		return kit.Capital(string(h.Check.Action)) + ", " + strconv.Itoa(h.Acted) + " of " + strconv.Itoa(fleet.MostHealthActions) + " times"
+		return kit.Capital(string(h.Check.Action)) + ", " + strconv.Itoa(h.Acted) + " of " + strconv.Itoa(fleet.MaxHealthActions) + " times"
 	}
 	return kit.Capital(string(h.Check.Action))
 }

@@ -17,7 +17,7 @@ type ListPage struct {
 	kit.List
 	Tab    string // "all", "attention", "restart", "found"
 	VMs    []fleet.VMView
-	Found  []fleet.FoundVM
+	Found  []fleet.DiscoveredVM
 	Create bool // the person may make VMs
 
 	RunsHosts bool // and change infrastructure
@@ -28,18 +28,18 @@ type ListPage struct {
 
 // Columns are the columns of VMs.
 var Columns = kit.Columns{
-	{Key: "state", Word: "State"},
-	{Key: "host", Word: "Host", Sort: "host"},
-	{Key: "project", Word: "Project", Sort: "project"},
-	{Key: "cpus", Word: "vCPU", Sort: "cpus", Class: "num"},
-	{Key: "load", Word: "CPU", Class: "num"},
-	{Key: "memory", Word: "Memory", Sort: "memory", Class: "num"},
-	{Key: "address", Word: "Address"},
-	{Key: "labels", Word: "Labels"},
-	{Key: "waits", Word: "Waits for its restart", Extra: true},
-	{Key: "created", Word: "Created", Sort: "created", Extra: true},
-	{Key: "seen", Word: "Heard", Extra: true},
-	{Key: "id", Word: "UUID", Extra: true},
+	{Key: "state", Label: "State"},
+	{Key: "host", Label: "Host", Sort: "host"},
+	{Key: "project", Label: "Project", Sort: "project"},
+	{Key: "cpus", Label: "vCPU", Sort: "cpus", Class: "num"},
+	{Key: "load", Label: "CPU", Class: "num"},
+	{Key: "memory", Label: "Memory", Sort: "memory", Class: "num"},
+	{Key: "address", Label: "Address"},
+	{Key: "labels", Label: "Labels"},
+	{Key: "waits", Label: "Waits for its restart", Extra: true},
+	{Key: "created", Label: "Created", Sort: "created", Extra: true},
+	{Key: "seen", Label: "Heard", Extra: true},
+	{Key: "id", Label: "UUID", Extra: true},
 }
 
 // RestartColumns are Columns where all VMs wait for their restart: what it is that waits is worth its place.
@@ -53,34 +53,34 @@ var RestartColumns = func() kit.Columns {
 
 // FoundColumns are the columns of discovered VMs.
 var FoundColumns = kit.Columns{
-	{Key: "state", Word: "State"},
-	{Key: "host", Word: "Host"},
-	{Key: "cpus", Word: "vCPU", Class: "num"},
-	{Key: "memory", Word: "Memory", Class: "num"},
-	{Key: "seen", Word: "Heard"},
-	{Key: "id", Word: "UUID", Extra: true},
+	{Key: "state", Label: "State"},
+	{Key: "host", Label: "Host"},
+	{Key: "cpus", Label: "vCPU", Class: "num"},
+	{Key: "memory", Label: "Memory", Class: "num"},
+	{Key: "seen", Label: "Heard"},
+	{Key: "id", Label: "UUID", Extra: true},
 }
 
 func (p *ListPage) vms() kit.Table[fleet.VMView] {
 	return kit.Table[fleet.VMView]{
-		List: &p.List, ID: "vm-rows", Live: "vms", Every: "30s", Label: "Virtual machines", Noun: "VM", Head: kit.NameHead,
+		List: &p.List, ID: "vm-rows", Live: "vms", Every: "30s", Label: "Virtual machines", Type: "VM", Head: kit.NameHead,
 		Items: p.VMs, Acts: true, Select: p.Use, None: none(p),
 		Row: func(vm *fleet.VMView) kit.Row {
 			id := string(vm.ID)
-			return kit.Row{ID: "vm-" + id, Name: vm.Name, Href: views.VMPath(vm.ID), Menu: views.MenuPath(fleet.NounVM, vm.ID), Value: id}
+			return kit.Row{ID: "vm-" + id, Name: vm.Name, Href: views.VMPath(vm.ID), Menu: views.MenuPath(fleet.TypeVM, vm.ID), Value: id}
 		},
-		Cells: func(shown kit.Columns, vm *fleet.VMView) templ.Component { return row(shown, vm, p.Now) },
+		Statuses: func(shown kit.Columns, vm *fleet.VMView) templ.Component { return row(shown, vm, p.Now) },
 	}
 }
 
-func (p *ListPage) found() kit.Table[fleet.FoundVM] {
-	return kit.Table[fleet.FoundVM]{
-		List: &p.List, ID: "found-rows", Live: "hosts", Every: "30s", Label: "Discovered virtual machines", Noun: "VM", Head: kit.NameHead,
+func (p *ListPage) found() kit.Table[fleet.DiscoveredVM] {
+	return kit.Table[fleet.DiscoveredVM]{
+		List: &p.List, ID: "found-rows", Live: "hosts", Every: "30s", Label: "Discovered virtual machines", Type: "VM", Head: kit.NameHead,
 		Items: p.Found, None: noFound(p),
-		Row: func(vm *fleet.FoundVM) kit.Row {
+		Row: func(vm *fleet.DiscoveredVM) kit.Row {
 			return kit.Row{ID: "found-" + string(vm.HostID) + string(vm.ID), Name: vm.Name, Href: views.FoundPath(vm.HostID, vm.ID)}
 		},
-		Cells: func(shown kit.Columns, vm *fleet.FoundVM) templ.Component { return foundRow(shown, vm, p.Now) },
+		Statuses: func(shown kit.Columns, vm *fleet.DiscoveredVM) templ.Component { return foundRow(shown, vm, p.Now) },
 	}
 }
 
@@ -99,10 +99,10 @@ func (p *ListPage) tabs() []kit.Tab {
 		return strconv.Itoa(n)
 	}
 	return kit.TabsAt(ours, "tab", p.Tab, kit.Tab{Key: "all", Text: "All"},
-		kit.Tab{Key: "attention", Text: "Needs attention", Tone: "bad", Count: count(p.Total.InNeed)},
+		kit.Tab{Key: "attention", Text: "Needs attention", Severity: "bad", Count: count(p.Total.InNeed)},
 		kit.Tab{Key: "restart", Text: "Needs restart", Count: count(p.Total.Phases[fleet.PhaseNeedsRestart])},
-		kit.Tab{Key: "found", Text: "Discovered", Href: found.With("tab", "found").String(), Count: count(p.Total.Found)},
-		kit.Tab{Key: "customizations", Text: "Customization specs", Href: fleet.NounCustomization.Is().Path})
+		kit.Tab{Key: "found", Text: "Discovered", Href: found.With("tab", "found").String(), Count: count(p.Total.Discovered)},
+		kit.Tab{Key: "customizations", Text: "Customization specs", Href: fleet.TypeCustomization.Is().Path})
 }
 
 // summary is one line under the title: "40 · 29 running · 8 unknown". It is of the whole fleet, so a page that is cut shows none.

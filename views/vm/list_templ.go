@@ -668,7 +668,7 @@ func row(shown kit.Columns, vm *fleet.VMView, now time.Time) templ.Component {
 	})
 }
 
-func foundRow(shown kit.Columns, vm *fleet.FoundVM, now time.Time) templ.Component {
+func foundRow(shown kit.Columns, vm *fleet.DiscoveredVM, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

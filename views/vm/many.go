@@ -49,7 +49,7 @@ func (p ManyPage) verb() string {
 	case ManyMigrate:
 		return "Migrate"
 	}
-	return p.Action.Word()
+	return p.Action.Label()
 }
 
 func (p ManyPage) dialog() kit.Dialog {
@@ -107,7 +107,7 @@ type manyAct struct {
 // manyPowers are the submenu that switches what is selected, in the order of one VM's menu.
 func manyPowers() (out []manyAct) {
 	for _, a := range powers {
-		m := manyAct{a, a.Word()}
+		m := manyAct{a, a.Label()}
 		if Asks(a) {
 			m.word += "…"
 		}

@@ -106,7 +106,7 @@ func notes(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if p.VM.Phase == fleet.PhaseStopped && len(s.Faults) == 0 && p.action(fleet.ActStop).Allowed {
-					templ_7745c5c3_Err = leaveOff(p).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = migrateOff(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -178,8 +178,8 @@ func notes(p Page) templ.Component {
 	})
 }
 
-// leaveOff takes an order back that failed, without the question that forcing off a running guest deserves.
-func leaveOff(p Page) templ.Component {
+// migrateOff takes an order back that failed, without the question that forcing off a running guest deserves.
+func migrateOff(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -21,10 +21,10 @@ type Page struct {
 	Infra   bool // the person may see hosts
 	Actor   fleet.Actor
 
-	Moving   []fleet.MovingDisk // tab summary, of those who may see hosts
-	Leaving  *fleet.LeavingVM   // likewise: its own way to another host
-	LeaveWhy string             // why the person may not move it there; empty: they may
-	MoveWhy  string             // why the person may not move disks; empty: they may
+	Moving     []fleet.MovingDisk // tab summary, of those who may see hosts
+	Leaving    *fleet.LeavingVM   // likewise: its own way to another host
+	MigrateWhy string             // why the person may not move it there; empty: they may
+	MoveWhy    string             // why the person may not move disks; empty: they may
 
 	Guest        fleet.GuestView     // tab summary: what changes by itself in the guest
 	GuestActions []fleet.ActionState // cut by what the person may do
@@ -38,11 +38,11 @@ type Page struct {
 	Merge *MergePage         // in its place: somebody else has changed the VM meanwhile
 	Audit []fleet.AuditEntry // tab events
 	Tasks []fleet.Task
-	Meter *Meter                // tab monitor; nil: none yet
-	Cards []fleet.CardAddresses // tab summary
-	Retry *fleet.Task           // tab summary: the order that waits for its hypervisor; nil: none
+	Meter *Meter               // tab monitor; nil: none yet
+	NICs  []fleet.NICAddresses // tab summary
+	Retry *fleet.Task          // tab summary: the order that waits for its hypervisor; nil: none
 
-	Filters []fleet.CardFilter // tab summary: what passes the network cards, in the spec's order
+	Filters []fleet.NICFilter // tab summary: what passes the network cards, in the spec's order
 }
 
 // Meter is a VM's newest load.
@@ -105,7 +105,7 @@ func (p Page) pool(id fleet.PoolID) string {
 }
 
 // filter is what passes the network card; nil: nothing is known of it.
-func (p Page) filter(i int) *fleet.CardFilter {
+func (p Page) filter(i int) *fleet.NICFilter {
 	if i < len(p.Filters) {
 		return &p.Filters[i]
 	}

@@ -194,8 +194,8 @@ func (f Form) keptDisk(at string) *fleet.Disk {
 	return nil
 }
 
-// keepsCard reports whether a row of the form is about a card that the VM has.
-func (f Form) keepsCard(at string) bool {
+// keepsNIC reports whether a row of the form is about a card that the VM has.
+func (f Form) keepsNIC(at string) bool {
 	return slices.ContainsFunc(f.VM.Spec.NICs, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, f.Typed.Get(at+".mac")) })
 }
 

@@ -23,7 +23,7 @@ func besides(p fleet.Place) []string {
 	if p.Own {
 		out = append(out, "· its host")
 	}
-	if p.Unheard {
+	if p.Offline {
 		out = append(out, "· as it said last: the host is not heard now")
 	}
 	if !p.Own && !p.Proven {

@@ -55,7 +55,7 @@ func (p PlanPage) host() string { return kit.AHost(p.Plan.HostName) }
 
 // follow asks again while the host has not answered.
 func (p PlanPage) trigger() string {
-	if p.Plan.State == fleet.PlanAsked {
+	if p.Plan.State == fleet.PlanRequested {
 		return "poke, every 1s"
 	}
 	return "poke"

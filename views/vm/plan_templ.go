@@ -275,7 +275,7 @@ func planXML(p PlanPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		switch p.Plan.State {
-		case fleet.PlanAsked:
+		case fleet.PlanRequested:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "<div class=\"state\" role=\"status\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -301,7 +301,7 @@ func planXML(p PlanPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case fleet.PlanSilent:
+		case fleet.PlanTimedOut:
 			templ_7745c5c3_Err = kit.Fault("No answer from "+p.host()+".", "It has not said within 20 s what the definition would become. The changes above can be saved all the same; the host gets them when it is heard again.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -68,10 +68,10 @@ var scheduleWith = []kit.Option{
 
 // left is how many snapshots it may keep beside the VM's other schedules.
 func (p SchedulePage) left() int {
-	left := fleet.MostKept
+	left := fleet.MaxScheduledSnapshots
 	for _, s := range p.All {
 		if s.ID != p.ID {
-			left -= s.Keep.Most()
+			left -= s.Keep.Max()
 		}
 	}
 	return left
@@ -97,7 +97,7 @@ func (p SchedulePage) remove() kit.Dialog {
 
 func (p Page) addSchedule() kit.Act {
 	a := kit.Act{Icon: "clock", Word: "Add schedule…", Href: p.path("schedules", "new"), Dialog: true}
-	if len(p.Schedules) >= fleet.MostSchedules {
+	if len(p.Schedules) >= fleet.MaxSchedules {
 		a.Why = "The VM has " + strconv.Itoa(len(p.Schedules)) + " schedules, and none has more."
 	}
 	return a.When(p.whyNotEdit())

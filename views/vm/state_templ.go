@@ -35,9 +35,9 @@ func troubleChips(vm *fleet.VMView) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if t := vm.Phase.Tone(); vm.Attention && t != fleet.ToneUnknown {
+		if t := vm.Phase.Severity(); vm.Attention && t != fleet.SeverityUnknown {
 			word, text := trouble(vm)
-			if word != "" && t != fleet.ToneBad {
+			if word != "" && t != fleet.SeverityBad {
 				var templ_7745c5c3_Var2 string
 				templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 				if templ_7745c5c3_Err != nil {

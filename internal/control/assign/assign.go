@@ -18,9 +18,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// Noun is one whose objects are assigned to hosts.
-type Noun struct {
-	noun           string // of assignments, subjects and actions
+// Assignable is one whose objects are assigned to hosts.
+type Assignable struct {
+	typ            string // of assignments, subjects and actions
 	apply, release fleet.JobKind
 	lock           func(ctx context.Context, q *db.Queries, id string) (Object, error)
 	// fits refuses hosts that cannot take the object.
@@ -37,7 +37,7 @@ type Noun struct {
 // Object is one of a Noun, whose row the transaction has locked or made.
 type Object struct {
 	Name       string
-	of         *Noun
+	of         *Assignable
 	id         string
 	generation int64
 	leaving    string             // why nothing more can be asked of it; empty: it can
@@ -47,22 +47,22 @@ type Object struct {
 	spec       *fleet.NetworkSpec // of a network
 }
 
-var nouns = map[string]*Noun{Pools.noun: Pools, Networks.noun: Networks, SecurityGroups.noun: SecurityGroups}
+var assignables = map[string]*Assignable{Pools.typ: Pools, Networks.typ: Networks, SecurityGroups.typ: SecurityGroups}
 
 // Of is the Noun of subjects that begin so; nil: hosts execute nothing of that kind.
-func Of(noun string) *Noun { return nouns[noun] }
+func Of(noun string) *Assignable { return assignables[noun] }
 
 // word is what people call one of them.
-func (n *Noun) word() string { return fleet.Noun(n.noun).Is().Word }
+func (n *Assignable) word() string { return fleet.ResourceType(n.typ).Is().Label }
 
 // added is an object whose row the transaction has just written.
-func (n *Noun) added(id string, o Object) Object {
+func (n *Assignable) added(id string, o Object) Object {
 	o.of, o.id, o.generation = n, id, 1
 	return o
 }
 
 // Subject is what jobs and the audit call it.
-func (o Object) Subject() fleet.Subject { return fleet.Subject(o.of.noun + ":" + o.id) }
+func (o Object) Subject() fleet.Subject { return fleet.Subject(o.of.typ + ":" + o.id) }
 
 // Audit writes that somebody did something to it.
 func (o Object) Audit(ctx context.Context, q *db.Queries, a fleet.Actor, act, detail string) error {
@@ -70,7 +70,7 @@ func (o Object) Audit(ctx context.Context, q *db.Queries, a fleet.Actor, act, de
 }
 
 // Change runs do with the locked object, if anything can be asked of it.
-func (n *Noun) Change(ctx context.Context, s *store.Store, a fleet.Actor, id string, do func(*db.Queries, Object) error) error {
+func (n *Assignable) Change(ctx context.Context, s *store.Store, a fleet.Actor, id string, do func(*db.Queries, Object) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}
@@ -107,11 +107,11 @@ func (o Object) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts 
 	if err := o.of.fits(ctx, q, o, ids); err != nil {
 		return nil, err
 	}
-	fresh, err := q.Assign(ctx, db.AssignParams{Noun: o.of.noun, ObjectID: o.id, Hosts: ids})
+	fresh, err := q.Assign(ctx, db.AssignParams{Noun: o.of.typ, ObjectID: o.id, Hosts: ids})
 	if err != nil {
 		return nil, err
 	}
-	if err := q.LeaveInHosts(ctx, db.LeaveInHostsParams{Noun: o.of.noun, ObjectID: o.id, Hosts: ids}); err != nil {
+	if err := q.IncludeHosts(ctx, db.IncludeHostsParams{Noun: o.of.typ, ObjectID: o.id, Hosts: ids}); err != nil {
 		return nil, err
 	}
 	known = slices.DeleteFunc(known, func(h db.HostsNamedRow) bool { return !slices.Contains(fresh, h.ID) })
@@ -136,7 +136,7 @@ func (o Object) queue(ctx context.Context, q *db.Queries, a fleet.Actor, host fl
 }
 
 // Assign puts an object on more hosts.
-func (n *Noun) Assign(ctx context.Context, s *store.Store, a fleet.Actor, id string, hosts []fleet.HostID) ([]fleet.TaskID, error) {
+func (n *Assignable) Assign(ctx context.Context, s *store.Store, a fleet.Actor, id string, hosts []fleet.HostID) ([]fleet.TaskID, error) {
 	jobs := []fleet.TaskID{}
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
 		if len(hosts) == 0 {
@@ -155,7 +155,7 @@ func (n *Noun) Assign(ctx context.Context, s *store.Store, a fleet.Actor, id str
 
 // check refuses what the object's cell does not allow, in the words that the page shows.
 func (o Object) check(ctx context.Context, q *db.Queries, host fleet.HostID, act fleet.Action) error {
-	on, err := q.AssignmentOn(ctx, db.AssignmentOnParams{Noun: o.of.noun, ObjectID: o.id, HostID: host})
+	on, err := q.AssignmentOn(ctx, db.AssignmentOnParams{Noun: o.of.typ, ObjectID: o.id, HostID: host})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", o.of.word())
 	}
@@ -170,7 +170,7 @@ func (o Object) check(ctx context.Context, q *db.Queries, host fleet.HostID, act
 }
 
 // Release takes the object from one host, unless something there needs it. Where the host's labels ask for it, it stays away all the same.
-func (n *Noun) Release(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
+func (n *Assignable) Release(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
 		if err := o.check(ctx, q, host, fleet.ActRelease); err != nil {
@@ -179,11 +179,11 @@ func (n *Noun) Release(ctx context.Context, s *store.Store, a fleet.Actor, id st
 		if err := n.free(ctx, q, o, host); err != nil {
 			return err
 		}
-		err := q.Release(ctx, db.ReleaseParams{Noun: n.noun, ObjectID: id, Hosts: []string{string(host)}})
+		err := q.Release(ctx, db.ReleaseParams{Noun: n.typ, ObjectID: id, Hosts: []string{string(host)}})
 		if err != nil {
 			return err
 		}
-		if err := q.LeaveOutReleased(ctx, db.LeaveOutReleasedParams{Noun: n.noun, ObjectID: id, HostID: string(host)}); err != nil {
+		if err := q.ExcludeReleasedHosts(ctx, db.ExcludeReleasedHostsParams{Noun: n.typ, ObjectID: id, HostID: string(host)}); err != nil {
 			return err
 		}
 		if job, err = o.queue(ctx, q, a, host, n.release, n.apply); err != nil {
@@ -195,7 +195,7 @@ func (n *Noun) Release(ctx context.Context, s *store.Store, a fleet.Actor, id st
 }
 
 // Retry sets the object up on a host again, at once.
-func (n *Noun) Retry(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
+func (n *Assignable) Retry(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
 		err := o.check(ctx, q, host, fleet.ActRetry)
@@ -212,18 +212,18 @@ func (n *Noun) Retry(ctx context.Context, s *store.Store, a fleet.Actor, id stri
 
 // Delete releases the object on all its hosts, unless something needs it; its row goes with the last of them. No job: it was on
 // no host and is gone.
-func (n *Noun) Delete(ctx context.Context, s *store.Store, a fleet.Actor, id string) ([]fleet.TaskID, error) {
+func (n *Assignable) Delete(ctx context.Context, s *store.Store, a fleet.Actor, id string) ([]fleet.TaskID, error) {
 	jobs := []fleet.TaskID{}
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
 		jobs = []fleet.TaskID{}
 		if err := n.free(ctx, q, o, ""); err != nil {
 			return err
 		}
-		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: n.noun, ObjectID: id})
+		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: n.typ, ObjectID: id})
 		if err != nil {
 			return err
 		}
-		if err := q.DropSelector(ctx, db.DropSelectorParams{Noun: n.noun, ObjectID: id}); err != nil {
+		if err := q.DropSelector(ctx, db.DropSelectorParams{Noun: n.typ, ObjectID: id}); err != nil {
 			return err
 		}
 		if err := o.Audit(ctx, q, a, "delete", fmt.Sprintf("from %d hosts", len(on))); err != nil {
@@ -244,28 +244,28 @@ func (n *Noun) Delete(ctx context.Context, s *store.Store, a fleet.Actor, id str
 				return err
 			}
 		}
-		return q.Release(ctx, db.ReleaseParams{Noun: n.noun, ObjectID: id, Hosts: all})
+		return q.Release(ctx, db.ReleaseParams{Noun: n.typ, ObjectID: id, Hosts: all})
 	})
 	return jobs, err
 }
 
 // Settle writes what the end of a job means for the object on its host, but for what the host then saw, which is for the end itself to
 // write; stays: there is a place for it.
-func (n *Noun) Settle(ctx context.Context, q *db.Queries, job db.Job, id string, in wire.Finish) (saw any, stays bool, err error) {
+func (n *Assignable) Settle(ctx context.Context, q *db.Queries, job db.Job, id string, in wire.Finish) (saw any, stays bool, err error) {
 	if job.Kind == n.release && in.Outcome == wire.Done {
-		return nil, false, q.EndRelease(ctx, db.EndReleaseParams{Noun: n.noun, ObjectID: id, HostID: job.HostID})
+		return nil, false, q.EndRelease(ctx, db.EndReleaseParams{Noun: n.typ, ObjectID: id, HostID: job.HostID})
 	}
 	return n.status(in), true, nil
 }
 
 // QueueDrifted queues the orders and releases that got lost on their way, of the nouns that there are jobs for.
 func QueueDrifted(ctx context.Context, q *db.Queries, a fleet.Actor) error {
-	rows, err := q.DriftedAssignments(ctx, db.DriftedAssignmentsParams{Fresh: fleet.Freshness, Nouns: slices.Sorted(maps.Keys(nouns))})
+	rows, err := q.DriftedAssignments(ctx, db.DriftedAssignmentsParams{Fresh: fleet.Freshness, Nouns: slices.Sorted(maps.Keys(assignables))})
 	if err != nil {
 		return err
 	}
 	for _, r := range rows {
-		n := nouns[r.Noun]
+		n := assignables[r.Noun]
 		kind := n.apply
 		if !r.Assigned {
 			kind = n.release

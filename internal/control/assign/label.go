@@ -26,20 +26,20 @@ const hostsNamed = 8
 // Select says which labels a host must have for the object to come to it by itself, and assigns it at once to hosts that have them; an empty
 // selector: to none. What was released or could not be is decided anew. more: not all that match were looked at.
 func (o Object) Select(ctx context.Context, q *db.Queries, a fleet.Actor, s fleet.Selector) (tasks []fleet.TaskID, more bool, err error) {
-	old, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: o.of.noun, ObjectID: o.id})
+	old, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: o.of.typ, ObjectID: o.id})
 	if err != nil || old == s.String() {
 		return nil, false, err
 	}
 	if s.Empty() {
-		if err := q.DropSelector(ctx, db.DropSelectorParams{Noun: o.of.noun, ObjectID: o.id}); err != nil {
+		if err := q.DropSelector(ctx, db.DropSelectorParams{Noun: o.of.typ, ObjectID: o.id}); err != nil {
 			return nil, false, err
 		}
 		return nil, false, o.Audit(ctx, q, a, "selector", "none, was "+old)
 	}
-	if err := q.SetSelector(ctx, db.SetSelectorParams{Noun: o.of.noun, ObjectID: o.id, Selector: s.String(), Pairs: s.Pairs, Keys: s.Keys}); err != nil {
+	if err := q.SetSelector(ctx, db.SetSelectorParams{Noun: o.of.typ, ObjectID: o.id, Selector: s.String(), Pairs: s.Pairs, Keys: s.Keys}); err != nil {
 		return nil, false, err
 	}
-	if err := q.LeaveOutNone(ctx, db.LeaveOutNoneParams{Noun: o.of.noun, ObjectID: o.id}); err != nil {
+	if err := q.IncludeAllHosts(ctx, db.IncludeAllHostsParams{Noun: o.of.typ, ObjectID: o.id}); err != nil {
 		return nil, false, err
 	}
 	if err := o.Audit(ctx, q, a, "selector", s.String()); err != nil {
@@ -50,7 +50,7 @@ func (o Object) Select(ctx context.Context, q *db.Queries, a fleet.Actor, s flee
 
 // label assigns the object to hosts whose labels ask for it. Those that cannot have it are noted, each with why, and hold up no others.
 func (o Object) label(ctx context.Context, q *db.Queries, selector string) (tasks []fleet.TaskID, more bool, err error) {
-	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.of.noun, ObjectID: o.id, Most: labelledAtOnce})
+	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.of.typ, ObjectID: o.id, Most: labelledAtOnce})
 	if err != nil || len(rows) == 0 {
 		return nil, false, err
 	}
@@ -75,7 +75,7 @@ func (o Object) label(ctx context.Context, q *db.Queries, selector string) (task
 		return nil, false, err
 	}
 	if len(no.hosts) > 0 {
-		if err := q.LeaveOut(ctx, db.LeaveOutParams{Noun: o.of.noun, ObjectID: o.id, Hosts: no.hosts, Whys: no.whys}); err != nil {
+		if err := q.ExcludeHosts(ctx, db.ExcludeHostsParams{Noun: o.of.typ, ObjectID: o.id, Hosts: no.hosts, Whys: no.whys}); err != nil {
 			return nil, false, err
 		}
 	}
@@ -134,7 +134,7 @@ func (o Object) fitting(ctx context.Context, q *db.Queries, hosts []string, no *
 }
 
 // Select changes the labels by which an object comes to hosts, as people write them.
-func (n *Noun) Select(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.ByLabel, error) {
+func (n *Assignable) Select(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.ByLabel, error) {
 	var more bool
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
 		selector, err := Selector(text)
@@ -160,7 +160,7 @@ func Selector(text string) (fleet.Selector, error) {
 }
 
 // ByLabel tells how an object comes to hosts by their labels, and to which it does not.
-func (n *Noun) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.ByLabel, error) {
+func (n *Assignable) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.ByLabel, error) {
 	var out fleet.ByLabel
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
@@ -168,7 +168,7 @@ func (n *Noun) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id st
 	if err := store.CheckID(id, n.word()); err != nil {
 		return out, err
 	}
-	selector, err := s.SelectorOf(ctx, db.SelectorOfParams{Noun: n.noun, ObjectID: id})
+	selector, err := s.SelectorOf(ctx, db.SelectorOfParams{Noun: n.typ, ObjectID: id})
 	if err != nil {
 		return out, store.NotFound(err, n.word())
 	}
@@ -176,7 +176,7 @@ func (n *Noun) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id st
 	if selector == "" {
 		return out, nil
 	}
-	left, err := s.LeftOut(ctx, db.LeftOutParams{Noun: n.noun, ObjectID: id})
+	left, err := s.LeftOut(ctx, db.LeftOutParams{Noun: n.typ, ObjectID: id})
 	if err != nil {
 		return out, store.Err(err)
 	}
@@ -184,7 +184,7 @@ func (n *Noun) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id st
 		out.Left = append(out.Left, fleet.LeftOutHost{NamedHost: fleet.NamedHost{HostID: r.ID, HostName: r.Name}, Why: fleet.WhyLeftOut(r.Why)})
 		out.LeftAll = int(r.AllOfThem)
 	}
-	beside, err := s.AssignedBeside(ctx, db.AssignedBesideParams{Noun: n.noun, ObjectID: id})
+	beside, err := s.AssignedBeside(ctx, db.AssignedBesideParams{Noun: n.typ, ObjectID: id})
 	for _, r := range beside {
 		out.Beside = append(out.Beside, fleet.NamedHost{HostID: r.ID, HostName: r.Name})
 		out.All = int(r.AllOfThem)
@@ -193,7 +193,7 @@ func (n *Noun) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id st
 }
 
 // Preview tells which hosts a selector matches now, and which of them have the object; an empty id: none has it.
-func (n *Noun) Preview(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.Labelled, error) {
+func (n *Assignable) Preview(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.Labelled, error) {
 	var out fleet.Labelled
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
@@ -211,7 +211,7 @@ func (n *Noun) Preview(ctx context.Context, s *store.Store, a fleet.Actor, id, t
 	if err != nil {
 		return out, err
 	}
-	rows, err := s.HostsLabelled(ctx, db.HostsLabelledParams{Noun: n.noun, ObjectID: id, Pairs: pairs, Keys: selector.Keys})
+	rows, err := s.HostsLabelled(ctx, db.HostsLabelledParams{Noun: n.typ, ObjectID: id, Pairs: pairs, Keys: selector.Keys})
 	for _, r := range rows {
 		out.Hosts = append(out.Hosts, fleet.LabelledHost{NamedHost: fleet.NamedHost{HostID: r.ID, HostName: r.Name}, Has: r.Has})
 		out.All, out.Without = int(r.AllOfThem), int(r.Without)
@@ -232,7 +232,7 @@ func Labelled(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	until := time.Now().Add(20 * time.Second)
 	var failed error
 	for _, w := range work {
-		n, ok := nouns[w.Noun]
+		n, ok := assignables[w.Noun]
 		for more := ok; more && time.Now().Before(until); {
 			err := s.Pass(ctx, a, "labels", func(q *db.Queries) (err error) {
 				more, err = n.labelled(ctx, q, w.ObjectID)
@@ -247,7 +247,7 @@ func Labelled(ctx context.Context, s *store.Store, a fleet.Actor) error {
 }
 
 // labelled is Labelled for one object, unless it is gone or going.
-func (n *Noun) labelled(ctx context.Context, q *db.Queries, id string) (more bool, err error) {
+func (n *Assignable) labelled(ctx context.Context, q *db.Queries, id string) (more bool, err error) {
 	o, err := n.lock(ctx, q, id)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.leaving != "" {
 		return false, nil
@@ -256,7 +256,7 @@ func (n *Noun) labelled(ctx context.Context, q *db.Queries, id string) (more boo
 		return false, err
 	}
 	o.of, o.id = n, id
-	selector, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: n.noun, ObjectID: id})
+	selector, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: n.typ, ObjectID: id})
 	if err != nil || selector == "" {
 		return false, err
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // Networks are what hosts execute as libvirt's networks: those that are defined here. What hosts merely have is nobody's to assign.
-var Networks = &Noun{
-	noun: string(fleet.NounNetwork), apply: fleet.NetworkApply, release: fleet.NetworkRelease,
+var Networks = &Assignable{
+	typ: string(fleet.TypeNetwork), apply: fleet.NetworkApply, release: fleet.NetworkRelease,
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
 		row, err := q.LockNetwork(ctx, fleet.NetworkID(id))
 		n := fleet.NetworkView{Network: store.NetworkOf(row)}
@@ -63,7 +63,7 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 	}
 	var checks fleet.Checks
 	if o.spec.Mode == fleet.NetworkVXLAN {
-		given, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.of.noun, ObjectID: o.id})
+		given, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.of.typ, ObjectID: o.id})
 		if err != nil {
 			return err
 		}

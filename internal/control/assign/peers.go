@@ -59,7 +59,7 @@ func setPeers(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.Networ
 	if err != nil {
 		return err
 	}
-	hosts, err := q.HostsGiven(ctx, db.HostsGivenParams{Noun: Networks.noun, ObjectID: o.id})
+	hosts, err := q.HostsGiven(ctx, db.HostsGivenParams{Noun: Networks.typ, ObjectID: o.id})
 	if err != nil {
 		return err
 	}

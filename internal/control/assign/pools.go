@@ -13,8 +13,8 @@ import (
 )
 
 // Pools are what hosts execute as libvirt's storage pools.
-var Pools = &Noun{
-	noun: "pool", apply: fleet.PoolApply, release: fleet.PoolRelease,
+var Pools = &Assignable{
+	typ: "pool", apply: fleet.PoolApply, release: fleet.PoolRelease,
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
 		p, err := q.LockPool(ctx, fleet.PoolID(id))
 		_, leaving := store.PoolOf(p).Allows(fleet.ActAssign)
@@ -57,7 +57,7 @@ func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 // poolFits refuses hosts on which another pool has the directory, target, pool of a cluster or volume group, and a second host where there can be but one.
 func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
 	if o.oneHost != "" {
-		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.of.noun, ObjectID: o.id})
+		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.of.typ, ObjectID: o.id})
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) erro
 			return checks.Err()
 		}
 	}
-	taken, err := q.PlacesTaken(ctx, db.PlacesTakenParams{Hosts: hosts, PoolID: fleet.PoolID(o.id), Place: o.place})
+	taken, err := q.PlacesInUse(ctx, db.PlacesInUseParams{Hosts: hosts, PoolID: fleet.PoolID(o.id), Place: o.place})
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (o Object) ApplyAnew(ctx context.Context, q *db.Queries, a fleet.Actor) ([]
 		return nil, err
 	}
 	o.generation++
-	hosts, err := q.AskedHosts(ctx, db.AskedHostsParams{Noun: o.of.noun, ObjectID: o.id, Most: retriedAtOnce})
+	hosts, err := q.FirstAssignedHosts(ctx, db.FirstAssignedHostsParams{Noun: o.of.typ, ObjectID: o.id, Most: retriedAtOnce})
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func ChangeNetwork(ctx context.Context, s *store.Store, a fleet.Actor, id fleet.
 			return err
 		}
 		o.generation++
-		hosts, err := q.HostsGiven(ctx, db.HostsGivenParams{Noun: Networks.noun, ObjectID: o.id})
+		hosts, err := q.HostsGiven(ctx, db.HostsGivenParams{Noun: Networks.typ, ObjectID: o.id})
 		if err != nil {
 			return err
 		}

@@ -14,11 +14,11 @@ const retriedAtOnce = 200
 
 // RetryAll sets the object up again on all hosts where it failed, the first by name; each is a task of its own. Hosts that are not heard are
 // counted and left alone, and so is what somebody stopped on its host.
-func (n *Noun) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.Retried, error) {
+func (n *Assignable) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.Retried, error) {
 	var out fleet.Retried
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
 		out = fleet.Retried{Tasks: []fleet.TaskID{}}
-		rows, err := q.NotWell(ctx, db.NotWellParams{Noun: n.noun, ObjectID: id})
+		rows, err := q.AssignmentsNotHealthy(ctx, db.AssignmentsNotHealthyParams{Noun: n.typ, ObjectID: id})
 		if err != nil {
 			return err
 		}
@@ -28,7 +28,7 @@ func (n *Noun) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor, id s
 			case err != nil:
 				return err
 			case !fleet.Fresh(r.LookedAt, r.Now):
-				out.Silent++
+				out.Offline++
 			case ok && len(out.Tasks) == retriedAtOnce:
 				out.More++
 			case ok:
@@ -40,14 +40,14 @@ func (n *Noun) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor, id s
 			}
 		}
 		if len(out.Tasks) == 0 {
-			return nothingToRetry(n, out.Silent)
+			return nothingToRetry(n, out.Offline)
 		}
 		return o.Audit(ctx, q, a, "retry", fmt.Sprintf("on %d hosts where it failed", len(out.Tasks)))
 	})
 	return out, err
 }
 
-func nothingToRetry(n *Noun, silent int) error {
+func nothingToRetry(n *Assignable, silent int) error {
 	if silent == 0 {
 		return fleet.Errorf(fleet.Conflict, "The %s has failed on none of its hosts, so there is nothing to try again.", n.word())
 	}

@@ -11,19 +11,19 @@ import (
 )
 
 // SecurityGroups are what hosts execute as libvirt's network filters. Nobody assigns one: it is on the hosts that have cards in it.
-var SecurityGroups = &Noun{
-	noun: string(fleet.NounSecurityGroup), apply: fleet.SecurityGroupApply, release: fleet.SecurityGroupRelease,
+var SecurityGroups = &Assignable{
+	typ: string(fleet.TypeSecurityGroup), apply: fleet.SecurityGroupApply, release: fleet.SecurityGroupRelease,
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
 		g, err := q.LockSecurityGroup(ctx, fleet.SecurityGroupID(id))
-		return Object{Name: g.Name, generation: g.Revision, leaving: followsCards}, err
+		return Object{Name: g.Name, generation: g.Revision, leaving: followsNICs}, err
 	},
 	fits: func(context.Context, *db.Queries, Object, []string) error {
-		return fleet.Errorf(fleet.Conflict, followsCards)
+		return fleet.Errorf(fleet.Conflict, followsNICs)
 	},
 	free: func(context.Context, *db.Queries, Object, fleet.HostID) error {
-		return fleet.Errorf(fleet.Conflict, followsCards)
+		return fleet.Errorf(fleet.Conflict, followsNICs)
 	},
-	allows: func(db.AssignmentOnRow, fleet.Action) (bool, string, error) { return false, followsCards, nil },
+	allows: func(db.AssignmentOnRow, fleet.Action) (bool, string, error) { return false, followsNICs, nil },
 	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkSecurityGroupDeleted(ctx, fleet.SecurityGroupID(id))
 	},
@@ -41,7 +41,7 @@ var SecurityGroups = &Noun{
 	},
 }
 
-const followsCards = "A security group is on the hosts that have network cards in it, and on no others. Put a card into it, or take the cards out."
+const followsNICs = "A security group is on the hosts that have network cards in it, and on no others. Put a card into it, or take the cards out."
 
 // onHost is a group on a host, as work is queued for it.
 type onHost struct {
@@ -54,7 +54,7 @@ type onHost struct {
 
 func (g onHost) queue(ctx context.Context, q *db.Queries, a fleet.Actor, kind fleet.JobKind) error {
 	_, err := store.Queue(ctx, q, a, db.JoinQueueParams{
-		HostID: g.host, ProjectID: g.project, Kind: kind, Subject: fleet.SubjectOf(fleet.NounSecurityGroup, g.id), SubjectName: g.name, Generation: g.revision,
+		HostID: g.host, ProjectID: g.project, Kind: kind, Subject: fleet.SubjectOf(fleet.TypeSecurityGroup, g.id), SubjectName: g.name, Generation: g.revision,
 	})
 	return err
 }
@@ -62,7 +62,7 @@ func (g onHost) queue(ctx context.Context, q *db.Queries, a fleet.Actor, kind fl
 // SettleSecurityGroups brings groups to where cards are in them and takes them from where none is any more, keeps the addresses of their
 // members, and has hosts take what is newer than what they have. It holds no row that a host's report writes.
 func SettleSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) error {
-	moved, err := q.RefreshMembers(ctx, fleet.MaxCardAddresses)
+	moved, err := q.RefreshMembers(ctx, fleet.MaxNICAddresses)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func placeSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) erro
 	if err != nil {
 		return err
 	}
-	noun := SecurityGroups.noun
+	noun := SecurityGroups.typ
 	for _, r := range rows {
 		g := onHost{r.ID, r.Name, r.ProjectID, r.Revision, fleet.HostID(r.HostID)}
 		hosts, object := []string{r.HostID}, string(r.ID)
@@ -101,7 +101,7 @@ func placeSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) erro
 			return err
 		}
 		err = q.CancelWaiting(ctx, db.CancelWaitingParams{
-			Subject: fleet.SubjectOf(fleet.NounSecurityGroup, r.ID), HostID: g.host, Kinds: []string{string(contrary)}, Error: "Not done: the contrary was asked for before its turn came.",
+			Subject: fleet.SubjectOf(fleet.TypeSecurityGroup, r.ID), HostID: g.host, Kinds: []string{string(contrary)}, Error: "Not done: the contrary was asked for before its turn came.",
 		})
 		if err != nil {
 			return err
@@ -142,7 +142,7 @@ func HeldSecurityGroups(ctx context.Context, q *db.Queries, project fleet.Projec
 	if len(ids) == 0 {
 		return held, nil
 	}
-	rows, err := q.HoldSecurityGroups(ctx, store.Texts(slices.Compact(slices.Sorted(slices.Values(ids)))))
+	rows, err := q.LockSecurityGroups(ctx, store.Texts(slices.Compact(slices.Sorted(slices.Values(ids)))))
 	for _, r := range rows {
 		held[r.ID] = r.ProjectID == nil || project != "" && *r.ProjectID == project
 	}

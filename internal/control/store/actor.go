@@ -19,7 +19,7 @@ func UserIDOf(a fleet.Actor) *fleet.UserID {
 func ProjectsOf(a fleet.Actor) []string { return ProjectsWith(a, policy.VMSee) }
 
 // ProjectsWith lists the actor's projects in which it has the right, sorted.
-func ProjectsWith(a fleet.Actor, r policy.Right) []string {
+func ProjectsWith(a fleet.Actor, r policy.Permission) []string {
 	ids := []string{}
 	for id := range a.Projects {
 		if policy.May(a, r, id) {

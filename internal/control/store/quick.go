@@ -65,7 +65,7 @@ func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Qui
 			err = ErrLocked
 		}
 		if keys := strings.Split(l.told, "\n"); l.ended && len(keys) > 1 {
-			s.teller.Tell(keys[1:]...)
+			s.teller.Notify(keys[1:]...)
 		}
 		return err
 	})
@@ -76,9 +76,9 @@ func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Qui
 func WarmUp(ctx context.Context, conn *pgx.Conn) error {
 	l := &quickLine{conn: conn, patience: warmUpPatience}
 	t := Quick{db.New(l), l}
-	_, looked := t.LookForWork(ctx, db.LookForWorkParams{})
+	_, looked := t.CheckForWork(ctx, db.CheckForWorkParams{})
 	_, claimed := t.ClaimJobs(ctx, db.ClaimJobsParams{})
-	_, held := t.HoldResults(ctx, db.HoldResultsParams{})
+	_, held := t.LockResults(ctx, db.LockResultsParams{})
 	vms, cells := t.SettleVMs(ctx, db.SettleVMsParams{}), t.SettleAssignments(ctx, db.SettleAssignmentsParams{})
 	_, ended := t.Last().EndJobs(ctx, db.EndJobsParams{})
 	err := l.end(ctx, cmp.Or(looked, claimed, held, vms, cells, ended))

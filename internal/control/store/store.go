@@ -22,13 +22,13 @@ type Store struct {
 	lines
 	pulse  pulse
 	hub    *notify.Hub
-	teller *notify.Teller
+	teller *notify.Notifier
 }
 
 // New makes a Store over pool, which wakes those who wait at hub. It starts nothing.
 func New(pool *pgxpool.Pool, hub *notify.Hub) *Store {
 	l := lines{pool}
-	return &Store{Queries: db.New(l), lines: l, hub: hub, teller: notify.NewTeller(hub, pool)}
+	return &Store{Queries: db.New(l), lines: l, hub: hub, teller: notify.NewNotifier(hub, pool)}
 }
 
 // Wake wakes those at this portal who follow it: they were shown what is not so any more.

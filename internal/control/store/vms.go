@@ -18,7 +18,7 @@ func VMOf(r db.VM) fleet.VM {
 			ID: r.ID, Name: r.Name, ProjectID: r.ProjectID, HostID: r.HostID, Labels: r.Labels, Description: r.Description,
 			Generation: r.Generation, ObservedGeneration: r.ObservedGeneration, Ordered: r.Ordered, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt,
 			Misplaced:       numbers(r.Misplaced),
-			Guard:           fleet.VMGuard{Protected: r.Protected, Lock: r.Lock, ExpiresAt: r.ExpiresAt, ExpiryStops: r.ExpiryStops, Expiry: r.Expiry},
+			Protection:      fleet.VMProtection{Protected: r.Protected, Lock: r.Lock, ExpiresAt: r.ExpiresAt, ExpiryStops: r.ExpiryStops, Expiry: r.Expiry},
 			ScheduleTrouble: r.ScheduleTrouble,
 		},
 		Spec: r.Spec, Status: r.Status, Elsewhere: r.Elsewhere,
@@ -32,8 +32,8 @@ func numbers(all []int32) (out []int) {
 	return out
 }
 
-// HearPlaces adds which of the hosts that have a domain of the VM are not heard. Few VMs are in two places: mostly it asks nothing.
-func HearPlaces(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Time) error {
+// ReadPlaces adds which of the hosts that have a domain of the VM are not heard. Few VMs are in two places: mostly it asks nothing.
+func ReadPlaces(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Time) error {
 	if len(v.Elsewhere) == 0 {
 		return nil
 	}
@@ -43,7 +43,7 @@ func HearPlaces(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Ti
 		heard[r.HostID] = fleet.Fresh(r.LookedAt, now)
 	}
 	for i, s := range v.Elsewhere {
-		v.Elsewhere[i].Unheard = !heard[s.HostID]
+		v.Elsewhere[i].Offline = !heard[s.HostID]
 	}
 	return Err(err)
 }
@@ -69,13 +69,13 @@ func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fl
 	}
 	NameNetworks(r.VM.Spec.NICs, r.Networks)
 	v := VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
-	err = HearPlaces(ctx, q, &v, r.Now)
+	err = ReadPlaces(ctx, q, &v, r.Now)
 	return ShownTo(a, v), err
 }
 
 // LockVM is GetVM for a change: nobody else changes the VM until the transaction ends. right is asked for the VM's project. What somebody has
 // locked, nobody else changes at all.
-func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, right policy.Right) (fleet.VMView, error) {
+func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, right policy.Permission) (fleet.VMView, error) {
 	r, err := q.LockVM(ctx, db.LockVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: ProjectsOf(a)})
 	if err != nil {
 		return fleet.VMView{}, NotFound(err, "VM")
@@ -85,7 +85,7 @@ func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, ri
 	}
 	NameNetworks(r.VM.Spec.NICs, r.Networks)
 	v := VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
-	if err := HearPlaces(ctx, q, &v, r.Now); err != nil {
+	if err := ReadPlaces(ctx, q, &v, r.Now); err != nil {
 		return v, err
 	}
 	if v = ShownTo(a, v); v.Barred != "" {

@@ -34,9 +34,9 @@ func (c *Client) ClearConflict(ctx context.Context, id fleet.HostID) (fleet.Host
 	return change[fleet.HostView](ctx, c, http.MethodPost, map[string]string{"action": "clear-conflict"}, "hosts", string(id), "actions")
 }
 
-// FoundVMs returns one page of a host's VMs that Quantix did not make.
-func (c *Client) FoundVMs(ctx context.Context, id fleet.HostID, q fleet.Query) (fleet.Page[fleet.FoundVM], error) {
-	return list[fleet.FoundVM](ctx, c, q, "hosts", string(id), "discovered-vms")
+// DiscoveredVMs returns one page of a host's VMs that Quantix did not make.
+func (c *Client) FoundVMs(ctx context.Context, id fleet.HostID, q fleet.Query) (fleet.Page[fleet.DiscoveredVM], error) {
+	return list[fleet.DiscoveredVM](ctx, c, q, "hosts", string(id), "discovered-vms")
 }
 
 // NewPool asks for a pool on some hosts.

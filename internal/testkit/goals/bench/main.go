@@ -27,7 +27,7 @@ var runs = [][]string{
 	{"-bench", "Overlay", "-benchtime", "20x", "./agent/libvirt"},
 	{"-bench", "Definition", "-benchtime", "5000x", "./agent/libvirt"},
 	{"-bench", "WouldPass", "-benchtime", "500x", "./internal/fleet"},
-	{"-bench", "Splice", "-benchtime", "200x", "./internal/pair"},
+	{"-bench", "Splice", "-benchtime", "200x", "./internal/relay"},
 }
 
 func main() {

@@ -1,0 +1,20 @@
+package agent
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestEveryKindHasADuty(t *testing.T) {
+	t.Parallel()
+	all := fleet.KindsWhere(func(fleet.Kind) bool { return true })
+	for _, k := range all {
+		if d := handlers[k]; d.do == nil || d.observe == nil || d.remember == nil {
+			t.Errorf("%s has no whole duty: %+v", k, d)
+		}
+	}
+	if len(handlers) != len(all) {
+		t.Errorf("%d duties for %d kinds", len(handlers), len(all))
+	}
+}

@@ -1,0 +1,251 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/agent/transfer"
+	"quantix/internal/fleet"
+)
+
+// leaving is one MigrateVM under way.
+type leaving struct {
+	*Backend
+	c     *conn
+	in    agent.MigrateVM
+	disks []*moving // in the order's order: what a move of each would ask
+	were  []volumeFile
+}
+
+// MigrateVM implements agent.Hypervisor. The definition goes last, when all disks are elsewhere and nobody has touched them: until then the VM is
+// here, and from then on nobody can start it here.
+func (b *Backend) MigrateVM(ctx context.Context, in agent.MigrateVM) error {
+	act := "send " + in.VM.Name
+	files, err := b.shareFiles(ctx, agent.Apply{VM: in.VM, Pools: in.Pools})
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer files.unlock()
+	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+		l := &leaving{Backend: b, c: c, in: in}
+		return l.run(ctx)
+	}))
+}
+
+func (l *leaving) run(ctx context.Context) error {
+	for _, d := range l.in.Order.Disks {
+		from, err := placeOf(d.Disk, l.in.Pools)
+		if err != nil {
+			return err
+		}
+		if from.block() {
+			return filesAlone(from.pool)
+		}
+		from.number = 1 + slices.IndexFunc(l.in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Disk })
+		l.disks = append(l.disks, &moving{
+			Backend: l.Backend, c: l.c, from: from, to: from,
+			in: agent.MoveDisk{VM: l.in.VM, Pools: l.in.Pools, Order: fleet.MoveOrder{Disk: d.Disk, To: d.Disk}},
+		})
+	}
+	for _, d := range l.in.VM.Spec.Disks {
+		if !slices.Contains(l.in.Order.Stay, d.Ref()) && !slices.ContainsFunc(l.in.Order.Disks, func(o fleet.LeavingDisk) bool { return o.Disk == d.Ref() }) {
+			return agent.NotMigratable(l.in.VM.Name, "the order does not name its disk %s.", d.Volume)
+		}
+	}
+	s, err := l.see(ctx)
+	if is(err, golibvirt.ErrNoDomain) {
+		return l.gone(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := l.mayLeave(ctx, s); err != nil {
+		return err
+	}
+	for i, m := range l.disks {
+		if err := l.sendDisk(ctx, m, l.in.Order.Disks[i]); err != nil {
+			return err
+		}
+	}
+	if err := l.in.Arrived(ctx); err != nil {
+		return err
+	}
+	return l.letGo(ctx)
+}
+
+// gone is for a VM without a definition: an earlier call has let go of it, or somebody on the host has, who may have run it before. What arrived is
+// the VM only where its disks here are still what was sent; of one that is not here any more, what arrived is all there is.
+func (l *leaving) gone(ctx context.Context) error {
+	if err := l.in.Arrived(ctx); err != nil {
+		return err
+	}
+	for i, m := range l.disks {
+		f, err := l.volumeFile(ctx, l.c, m.from)
+		switch {
+		case fleet.CodeOf(err) == fleet.NotFound:
+		case err != nil:
+			return err
+		case l.in.Sent(l.in.Order.Disks[i]) != sentStamp(f):
+			return agent.LeftMeanwhile(l.in.VM.Name)
+		}
+	}
+	if err := l.keepSeeds(ctx, l.in.VM.ID); err != nil {
+		return err
+	}
+	return l.dropFilters(ctx, l.c, l.in.VM.ID, nil)
+}
+
+// sentStamp tells a disk's file from what it becomes when somebody writes to it. Its owner does not matter: libvirt changes that.
+func sentStamp(f volumeFile) string {
+	return volumeID{fileID: f.id, modified: f.modified, bytes: f.bytes}.stamp()
+}
+
+// see is the domain as it is at this moment.
+func (l *leaving) see(ctx context.Context) (seen, error) {
+	m := &moving{Backend: l.Backend, c: l.c, in: agent.MoveDisk{VM: l.in.VM}}
+	uuid, err := parseUUID(l.in.VM.ID)
+	if err != nil {
+		return seen{}, err
+	}
+	l.domains.forget(uuid)
+	if _, err := l.seeOn(ctx, l.c, l.in.VM.ID); err != nil {
+		return seen{}, err
+	}
+	return m.see(ctx)
+}
+
+// mayMigrate refuses what its disks alone would not be all of.
+func (l *leaving) mayLeave(ctx context.Context, s seen) error {
+	x := s.kept
+	switch {
+	case s.live != nil:
+		return agent.NotMigratable(l.in.VM.Name, "it runs. Shut it down first.")
+	case x.OS != nil && x.OS.NVRam != nil, x.OS != nil && x.OS.Loader != nil && x.OS.Loader.Type == "pflash":
+		return agent.NotMigratable(l.in.VM.Name, "its firmware keeps its settings in a file of this host (NVRAM), which is not sent.")
+	case x.Devices != nil && len(x.Devices.TPMs) > 0:
+		return agent.NotMigratable(l.in.VM.Name, "its TPM's state lies on this host, and is not sent.")
+	case x.Devices != nil && len(x.Devices.Hostdevs) > 0:
+		return agent.NotMigratable(l.in.VM.Name, "it has devices of this host. Detach them first.")
+	}
+	for _, m := range l.disks {
+		of := s
+		of.keptDisk = m.diskIn(x)
+		if _, err := m.movable(ctx, of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendDisk sends a file that nobody writes to, and fails before its end where somebody did: also since an earlier call sent it, for what the other
+// host has of that call is not sent again.
+func (l *leaving) sendDisk(ctx context.Context, m *moving, d fleet.LeavingDisk) error {
+	before, err := m.still(ctx)
+	if err != nil {
+		return err
+	}
+	switch l.in.Sent(d) {
+	case sentStamp(before):
+	case "":
+		if err := l.in.Sending(d, sentStamp(before)); err != nil {
+			return err
+		}
+	default:
+		return agent.LeftMeanwhile(l.in.VM.Name)
+	}
+	l.were = append(l.were, before)
+	return patiently(ctx, func() error {
+		f, err := openImage(m.from.path(), false)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return l.in.Send(ctx, d, func(ctx context.Context, do func(int64, []byte, int64) error) error {
+			if err := transfer.File(f, before.bytes)(ctx, do); err != nil {
+				return err
+			}
+			return l.unchanged(ctx, m, before)
+		}, before.bytes)
+	})
+}
+
+func (l *leaving) unchanged(ctx context.Context, m *moving, before volumeFile) error {
+	after, err := m.still(ctx)
+	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
+		err = agent.LeftMeanwhile(l.in.VM.Name)
+	}
+	return err
+}
+
+// letGo removes the definition of a guest that is as it was sent. Who starts it with virsh just then wins: the definition is put back.
+func (l *leaving) letGo(ctx context.Context) error {
+	unlock, err := l.vms.lock(ctx, l.in.VM.ID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s, err := l.see(ctx)
+	if err != nil {
+		return err
+	}
+	if s.live != nil {
+		return agent.LeftMeanwhile(l.in.VM.Name)
+	}
+	for i, m := range l.disks {
+		if err := l.unchanged(ctx, m, l.were[i]); err != nil {
+			return err
+		}
+	}
+	was, err := s.kept.Marshal()
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // from here on it goes on to its end
+	defer cancel()
+	defer l.domains.forget(s.ref.UUID)
+	if err := l.c.do(ctx, func(v *golibvirt.Libvirt) error { return v.DomainUndefineFlags(s.ref, 0) }); err != nil {
+		return err
+	}
+	back := func(why error) error {
+		x := &libvirtxml.Domain{}
+		if err := x.Unmarshal(was); err != nil {
+			return err
+		}
+		if err := (&moving{Backend: l.Backend, c: l.c}).define(ctx, x); err != nil {
+			return fmt.Errorf("%w (and its definition could not be put back: %w)", why, err)
+		}
+		return why
+	}
+	switch s, err := l.see(ctx); {
+	case err == nil && s.live != nil:
+		return back(agent.LeftMeanwhile(l.in.VM.Name))
+	case err != nil && !is(err, golibvirt.ErrNoDomain):
+		return err
+	}
+	for i, m := range l.disks {
+		if l.wrote(ctx, m, l.were[i]) {
+			return back(agent.LeftMeanwhile(l.in.VM.Name))
+		}
+	}
+	if err := l.keepSeeds(ctx, l.in.VM.ID); err != nil {
+		return err
+	}
+	if err := l.devices.KeepMdevs(string(l.in.VM.ID)); err != nil {
+		return err
+	}
+	return l.dropFilters(ctx, l.c, l.in.VM.ID, nil)
+}
+
+func (l *leaving) wrote(ctx context.Context, m *moving, before volumeFile) bool {
+	f, err := l.volumeFile(ctx, l.c, m.from)
+	return err == nil && !f.modified.Equal(before.modified)
+}

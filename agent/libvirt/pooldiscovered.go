@@ -1,0 +1,143 @@
+package libvirt
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// madeHere reports whether Quantix made libvirt's pool: those have the UUID of the pool. Any other was there before.
+func madeHere(x libvirtxml.StoragePool, p fleet.Pool) bool { return x.UUID == string(p.ID) }
+
+// poolBefore is how the host has a pool that Quantix is about to use for the first time.
+func poolBefore(ctx context.Context, c *conn, p fleet.Pool) (agent.PoolBefore, error) {
+	ref, x, err := findPool(ctx, c, p.Name)
+	if is(err, golibvirt.ErrNoStoragePool) || err == nil && madeHere(x, p) {
+		return agent.PoolBefore{}, nil
+	}
+	if err != nil {
+		return agent.PoolBefore{}, err
+	}
+	return poolState(ctx, c, ref)
+}
+
+func poolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (agent.PoolBefore, error) {
+	return call(ctx, c, func(l *golibvirt.Libvirt) (agent.PoolBefore, error) {
+		active, err := l.StoragePoolIsActive(ref)
+		if err != nil {
+			return agent.PoolBefore{}, err
+		}
+		autostart, err := l.StoragePoolGetAutostart(ref)
+		return agent.PoolBefore{Defined: true, Active: active != 0, Autostart: autostart != 0}, err
+	})
+}
+
+// leavePool releases a pool that the host had before: it stays defined, and is active and autostarted as it was then. One that the
+// host's own domains use now stays active.
+func (b *Backend) leavePool(ctx context.Context, c *conn, p fleet.Pool, ref golibvirt.StoragePool) error {
+	if err := b.checkUnused(ctx, c, p, func(s sighted) bool { return s.ours }); err != nil {
+		return err
+	}
+	kept, _ := b.pools.book.Of(p)
+	now, err := poolState(ctx, c, ref)
+	if err != nil {
+		return err
+	}
+	if err := b.unmark(ctx, p); err != nil {
+		return err
+	}
+	was, used := kept.Preexisting, b.checkUnused(ctx, c, p, func(sighted) bool { return true })
+	err = c.do(ctx, func(l *golibvirt.Libvirt) error {
+		if was.Defined && !was.Autostart && now.Autostart {
+			if err := l.StoragePoolSetAutostart(ref, 0); err != nil {
+				return err
+			}
+		}
+		if was.Defined && !was.Active && now.Active && used == nil {
+			return l.StoragePoolDestroy(ref)
+		}
+		return nil
+	})
+	if err != nil {
+		b.remark(ctx, p)
+		return err
+	}
+	if err := b.dropSecret(ctx, c, p); err != nil {
+		return err
+	}
+	return b.pools.book.Forget(p.Name)
+}
+
+var sourceConflict = regexp.MustCompile(`conflict with pool: '(.+)'`)
+
+// placeTaken puts libvirt's error that another pool has the place into words.
+func placeTaken(ctx context.Context, c *conn, err error) error {
+	if err == nil {
+		return nil
+	}
+	m := sourceConflict.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	where := ""
+	if _, x, err := findPool(ctx, c, m[1]); err == nil {
+		where = poolPlaceOf(x).words()
+	}
+	return agent.PoolPlaceTaken(m[1], where)
+}
+
+// foundPools are all pools that libvirt has, by name. One that cannot be read is listed by its name.
+func (b *Backend) foundPools() ([]fleet.DiscoveredPool, error) {
+	c, err := dial(b.life, b.socket)
+	if err != nil {
+		return nil, err
+	}
+	defer c.hangUp()
+	out, err := call(b.life, c, func(l *golibvirt.Libvirt) (out []fleet.DiscoveredPool, err error) {
+		all, _, err := l.ConnectListAllStoragePools(1, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, ref := range all {
+			one, err := foundPool(l, ref)
+			switch {
+			case is(err, golibvirt.ErrNoStoragePool):
+				continue
+			case ofOne(err):
+				one = fleet.DiscoveredPool{Name: ref.Name, Error: inWords(err).Error()}
+			case err != nil:
+				return nil, err
+			}
+			out = append(out, one)
+		}
+		return out, nil
+	})
+	slices.SortFunc(out, func(a, b fleet.DiscoveredPool) int { return strings.Compare(a.Name, b.Name) })
+	return out, err
+}
+
+func foundPool(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (fleet.DiscoveredPool, error) {
+	out := fleet.DiscoveredPool{Name: ref.Name}
+	text, err := l.StoragePoolGetXMLDesc(ref, golibvirt.StorageXMLInactive)
+	if err != nil {
+		return out, err
+	}
+	var x libvirtxml.StoragePool
+	if err := x.Unmarshal(agent.Legible(text)); err != nil {
+		return out, err
+	}
+	active, err := l.StoragePoolIsActive(ref)
+	if err != nil {
+		return out, err
+	}
+	autostart, err := l.StoragePoolGetAutostart(ref)
+	out.Kind, out.Place, out.Active, out.Autostart = x.Type, poolPlaceOf(x).words(), active != 0, autostart != 0
+	return out, err
+}

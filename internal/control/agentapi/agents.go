@@ -1,0 +1,131 @@
+package agentapi
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// Hello opens the agent's session and ends the one before it, whose jobs go back to the queue. A second agent with the
+// host's identity on another machine, or in a copy of its data directory, is refused while the first one is alive, and the host is flagged.
+func (box *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.HelloAnswer, error) {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return wire.HelloAnswer{}, err
+	}
+	a.Session = newSession()
+	answer := wire.HelloAnswer{Session: a.Session}
+	var twin bool
+	err := box.store.Tx(ctx, func(q *db.Queries) error {
+		now, err := q.LockHostSession(ctx, a.HostID)
+		if err != nil {
+			return noHost(err)
+		}
+		if err := sameKey(now.KeyHash, a); err != nil {
+			return err
+		}
+		twin = false
+		if now.Live && now.Instance != in.Instance && now.Fingerprint != in.Fingerprint {
+			twin = true
+			text := fmt.Sprintf("A second agent with this host's identity asked to connect from %s.", a.Address)
+			if err := q.FlagConflict(ctx, db.FlagConflictParams{HostID: a.HostID, Conflict: text}); err != nil {
+				return err
+			}
+			if now.Conflict != text {
+				err = store.Audit(ctx, q, a, "host.conflict", fleet.Subject("host:"+string(a.HostID)), now.Name, text)
+			}
+			return store.FirstError(err, func() error { return q.AnnounceHost(ctx, string(a.HostID)) })
+		}
+		opened, err := q.OpenHostSession(ctx, db.OpenHostSessionParams{
+			HostID: a.HostID, Session: hashSession(a), Instance: in.Instance, Fingerprint: in.Fingerprint,
+		})
+		answer.SeqBase, answer.At = opened.Number<<32, opened.Now
+		err = store.FirstError(err, func() error {
+			return q.NumberAnew(ctx, db.NumberAnewParams{HostID: a.HostID, Base: answer.SeqBase})
+		})
+		host := string(a.HostID)
+		if err == nil && now.Instance != in.Instance { // a new process: what it leaves, it may have died of
+			err = giveUp(ctx, q, &host)
+		}
+		return store.FirstError(err, func() error { return returnJobs(ctx, q, &host) })
+	})
+	if err == nil && twin {
+		err = fleet.Errorf(fleet.Conflict, "Another agent already speaks for this host. Stop it, or remove the copied identity and join again.")
+	}
+	return answer, err
+}
+
+// ProveSession refuses an agent whose session another hello has ended, or that shows another key than the one which opened it.
+func (box *API) ProveSession(ctx context.Context, a fleet.Actor) error {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return err
+	}
+	return store.Err(proveSession(ctx, box.store.Queries, a))
+}
+
+func proveSession(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+	mine, err := q.HasHostSession(ctx, db.HasHostSessionParams{HostID: a.HostID, Session: hashSession(a)})
+	if err == nil && !mine {
+		return sessionEnded()
+	}
+	return err
+}
+
+// holdSession is ProveSession until the transaction ends. number orders the host's sessions.
+func holdSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int64, err error) {
+	number, err = q.LockSessionOfHost(ctx, db.LockSessionOfHostParams{HostID: a.HostID, Session: hashSession(a)})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = sessionEnded()
+	}
+	return number, err
+}
+
+// numberedIn refuses a report or result with a number that its session has not been given: it would outrun those of the
+// sessions to come, or hide behind those of the ones before.
+func numberedIn(ctx context.Context, q *db.Queries, a fleet.Actor, seq int64) error {
+	number, err := holdSession(ctx, q, a)
+	return store.FirstError(err, func() error { return numberOf(number, seq) })
+}
+
+// numberOf is numberedIn for a session whose number is known.
+func numberOf(session, seq int64) error {
+	if seq>>32 != session {
+		return fleet.Errorf(fleet.Invalid, "The number %d is not of this session, whose numbers are above %d. Say hello again.", seq, session<<32)
+	}
+	return nil
+}
+
+// sessionEnded refuses an agent whose session another hello has ended, or whose host was removed.
+func sessionEnded() error {
+	return fleet.Errorf(fleet.Conflict, "This agent's session has ended. Say hello again.")
+}
+
+func noHost(err error) error {
+	if e := store.NotFound(err, "host"); fleet.CodeOf(e) == fleet.NotFound {
+		return fleet.Errorf(fleet.Unauthorized, "This host was removed from Quantix. Join it again.")
+	}
+	return store.Err(err)
+}
+
+func newSession() string {
+	b := make([]byte, 32)
+	rand.Read(b)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// hashSession is what is stored of an agent's session. The key that the agent shows is part of it: whoever has heard a
+// session, and has not the key that it was opened with, has nothing.
+func hashSession(a fleet.Actor) []byte {
+	h := sha256.Sum256([]byte(a.Session + a.KeyHash))
+	return h[:]
+}

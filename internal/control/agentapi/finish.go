@@ -1,0 +1,364 @@
+package agentapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// Finish closes a job while its epoch holds, stores what the host saw after it, and queues the subject again where
+// people have changed it meanwhile. ended is the job as it is now. Conflict: the epoch is over, the result counts for nothing.
+func (box *API) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Finish) (answer wire.FinishAnswer, ended fleet.Job, err error) {
+	each, err := box.FinishAll(ctx, a, []wire.Result{{Job: id, Finish: in}})
+	if err != nil {
+		return answer, ended, err
+	}
+	return each[0].Answer, each[0].Job, nil
+}
+
+// Finished is what became of one result.
+type Finished struct {
+	Answer wire.FinishAnswer
+	Job    fleet.Job // as it is now
+	Err    error     // why the result was refused
+}
+
+// FinishAll is Finish for several results, each for itself. Where none is taken, the first one's refusal is the error.
+func (box *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) ([]Finished, error) {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return nil, err
+	}
+	out := make([]Finished, len(in))
+	var ask []result
+	var of []int // which of in each is
+	for i, r := range in {
+		state, known := map[wire.Outcome]fleet.JobState{wire.Done: fleet.JobDone, wire.Failed: fleet.JobFailed, wire.Unknown: fleet.JobUnknown, wire.Cancelled: fleet.JobCancelled, wire.Outdated: fleet.JobQueued}[r.Outcome]
+		if !known {
+			out[i].Err = fleet.Errorf(fleet.Malformed, "The outcome %q is not known.", string(r.Outcome))
+		} else if out[i].Err = store.CheckID(r.Job, "job"); out[i].Err == nil {
+			ask, of = append(ask, result{a, r.Job, state, r.Finish}), append(of, i)
+		}
+	}
+	got, errs := box.results.doAll(ctx, ask)
+	for k, i := range of {
+		switch g := got[k]; {
+		case errs[k] != nil:
+			out[i].Err = store.Err(errs[k])
+		case g.unknown:
+			out[i].Err = store.FirstError(proveSession(ctx, box.store.Queries, a), func() error { return store.NotFound(pgx.ErrNoRows, "job") })
+		default:
+			out[i] = Finished{g.answer, g.ended, g.refused}
+		}
+	}
+	if len(out) > 0 && !slices.ContainsFunc(out, func(f Finished) bool { return f.Err == nil }) {
+		return nil, out[0].Err
+	}
+	return out, nil
+}
+
+// result is how a job ended on its host.
+type result struct {
+	fleet.Actor
+	job   fleet.JobID
+	state fleet.JobState
+	in    wire.Finish
+}
+
+// settled is what becomes of a result.
+type settled struct {
+	answer  wire.FinishAnswer
+	ended   fleet.Job
+	refused error
+	unknown bool // the host has no such job, or the session has ended
+}
+
+// settleAll settles the results of many hosts at once.
+func (box *API) settleAll(ctx context.Context, patience time.Duration, all []result) (out []settled, err error) {
+	var hold db.LockResultsParams
+	for _, r := range all {
+		hold.Ids, hold.Hosts, hold.Sessions = append(hold.Ids, string(r.job)), append(hold.Hosts, string(r.HostID)), append(hold.Sessions, hashSession(r.Actor))
+	}
+	err = box.store.Quick(ctx, patience, func(t store.Quick) error {
+		out = make([]settled, len(all))
+		rows, err := t.LockResults(ctx, hold)
+		if err != nil {
+			return err
+		}
+		held := make(map[fleet.JobID]db.LockResultsRow, len(rows))
+		for _, row := range rows {
+			held[row.Job.ID] = row
+		}
+		var later []end
+		of := map[fleet.JobID]int{}
+		for i, r := range all {
+			row, known := held[r.job]
+			if known = known && bytes.Equal(row.Session, hashSession(r.Actor)); !known { // another may ask about the same job
+				out[i].unknown = true
+				continue
+			}
+			if out[i].refused = refuse(row, r.in); out[i].refused != nil {
+				continue
+			}
+			job := row.Job
+			row.Job.State = r.state // of the same result, sent twice, one counts
+			held[r.job] = row
+			if r.in.Retry && r.state == fleet.JobFailed && !job.Kind.SingleShot(job.Args) && !job.Kind.Is().Aside {
+				if out[i].ended, err = tryAgain(ctx, t.Queries, job, r.in, 5*time.Second); err != nil {
+					return err
+				}
+				continue
+			}
+			if r.state == fleet.JobQueued {
+				if out[i].ended, err = giveAgain(ctx, t.Queries, job, r.in); err != nil {
+					return err
+				}
+				continue
+			}
+			e, err := settle(ctx, t.Queries, job, r.in)
+			if err != nil {
+				return err
+			}
+			e.state = r.state
+			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete || job.Kind.Is().Stoppable; !ahead { // a deletion that is taken back, and a disk that is elsewhere now, may ask for something anew
+				later, of[job.ID] = append(later, e), i
+				continue
+			}
+			if out[i].ended, err = endJob(ctx, t.Queries, e); err != nil {
+				return err
+			}
+			_, vm := job.Subject.Split()
+			if out[i].answer.Again, err = requeue(ctx, t.Queries, fleet.VMID(vm), job.HostID, r.in.Generation); err != nil {
+				return err
+			}
+		}
+		if len(later) == 0 {
+			return nil
+		}
+		now, err := endJobs(ctx, t.Last(), t.Before(), later)
+		for _, j := range now {
+			out[of[j.ID]].ended = jobOf(j)
+		}
+		return err
+	})
+	return out, err
+}
+
+// refuse refuses a result that is not its host's to give.
+func refuse(row db.LockResultsRow, in wire.Finish) error {
+	if err := numberOf(row.Number, in.Seq); err != nil {
+		return err
+	}
+	if row.Job.State != fleet.JobRunning || row.Job.Epoch != in.Epoch {
+		return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
+	}
+	if in.Outcome == wire.Cancelled && row.Job.Stop == "" {
+		return fleet.Errorf(fleet.Malformed, "Nobody took this job back.")
+	}
+	if in.Outcome == wire.Outdated && (in.Newest <= in.Epoch || in.Newest-in.Epoch > epochJump || in.Newest > maxEpoch || row.Job.Kind.Is().Aside) {
+		return fleet.Errorf(fleet.Malformed, "The newest epoch %d is not plausible for a job of epoch %d.", in.Newest, in.Epoch)
+	}
+	return nil
+}
+
+// Bounds of what a host may say of epochs, which have 28 random bits. A lift by epochJump is that of 2^28 claims since a backup. Past maxEpoch
+// a host's lift and the sequence itself might no longer fit into 64 bits.
+const (
+	epochJump = 1 << 56
+	maxEpoch  = 1 << 61
+)
+
+// giveAgain queues a job again that its host refused as outdated: the database was restored, and its sequence of epochs is
+// behind the host's newest one. It lifts this host's next epochs above that one and leaves those of other hosts as they are.
+// The host did nothing, so this is no attempt.
+func giveAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
+	if err := q.LiftEpochs(ctx, db.LiftEpochsParams{Host: string(job.HostID), Newest: in.Newest}); err != nil {
+		return fleet.Job{}, err
+	}
+	in.Error = ""
+	return tryAgain(ctx, q, job, in, 100*time.Millisecond)
+}
+
+// end is how a job ends, with what its host then saw of what it is about; an empty noun: nothing is to be written of that.
+type end struct {
+	id              fleet.JobID
+	state           fleet.JobState
+	error           string
+	note            string // what it left undone, in a sentence
+	typ, object     string
+	host            fleet.HostID
+	generation, seq int64
+	saw             any
+}
+
+// endJobs ends jobs that the transaction has locked, with what they are about. What the hosts saw of that is written by way of saw.
+func endJobs(ctx context.Context, q, saw *db.Queries, ends []end) ([]db.Job, error) {
+	var p db.EndJobsParams
+	var vms db.SettleVMsParams
+	var others db.SettleAssignmentsParams
+	for _, e := range ends {
+		p.Ids, p.States, p.Errors = append(p.Ids, string(e.id)), append(p.States, string(e.state)), append(p.Errors, e.error)
+		p.Notes = append(p.Notes, e.note)
+		status, err := json.Marshal(e.saw)
+		switch {
+		case err != nil:
+			return nil, err
+		case e.typ == string(fleet.TypeVM):
+			vms.Ids, vms.Hosts, vms.Statuses = append(vms.Ids, e.object), append(vms.Hosts, string(e.host)), append(vms.Statuses, string(status))
+			vms.Generations, vms.Seqs = append(vms.Generations, e.generation), append(vms.Seqs, e.seq)
+		case e.typ != "":
+			others.Nouns, others.Ids = append(others.Nouns, e.typ), append(others.Ids, e.object)
+			others.Hosts, others.Statuses = append(others.Hosts, string(e.host)), append(others.Statuses, string(status))
+			others.Generations, others.Seqs = append(others.Generations, e.generation), append(others.Seqs, e.seq)
+		}
+	}
+	if len(vms.Ids) > 0 {
+		if err := saw.SettleVMs(ctx, vms); err != nil {
+			return nil, err
+		}
+	}
+	if len(others.Ids) > 0 {
+		if err := saw.SettleAssignments(ctx, others); err != nil {
+			return nil, err
+		}
+	}
+	return q.EndJobs(ctx, p)
+}
+
+func endJob(ctx context.Context, q *db.Queries, e end) (fleet.Job, error) {
+	now, err := endJobs(ctx, q, q, []end{e})
+	if err != nil || len(now) == 0 {
+		return fleet.Job{}, err
+	}
+	return jobOf(now[0]), nil
+}
+
+func jobOf(r db.Job) fleet.Job {
+	return fleet.Job{ID: r.ID, Kind: r.Kind, State: r.State, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
+}
+
+// tryAgain gives convergent work back that failed only because the hypervisor was not reached. Nothing has ended: the subject is
+// as it was, and the order stands. Where a newer one waits already, that is tried instead. pause is before the first retry.
+func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pause time.Duration) (fleet.Job, error) {
+	next, err := q.Overtaken(ctx, job.ID)
+	if err == nil && next {
+		return endJob(ctx, q, end{id: job.ID, state: fleet.JobCancelled, error: strings.TrimSpace("Replaced by a newer order. " + in.Error)})
+	}
+	if err != nil {
+		return fleet.Job{}, err
+	}
+	waits, err := q.TryAgain(ctx, db.TryAgainParams{ID: job.ID, Error: in.Error, Pause: pause})
+	return jobOf(waits), err
+}
+
+// settle writes what a job's end means for its subject, but for what its host then saw of it: that is written with the end, whose state
+// the caller says.
+func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end, error) {
+	e := end{id: job.ID, error: in.Error}
+	if job.Kind == fleet.VMPlan {
+		return e, answerPlan(ctx, q, job, in)
+	}
+	if job.Kind == fleet.VMExec {
+		return e, keepOutput(ctx, q, job, in)
+	}
+	if job.Kind.Is().Aside || job.Kind.Is().Guest {
+		return e, nil
+	}
+	noun, id := job.Subject.Split()
+	var saw any
+	var stays bool
+	var err error
+	if n := assign.Of(noun); n != nil {
+		saw, stays, err = n.Settle(ctx, q, job, id, in)
+	} else if ref, ok := job.Subject.Volume(); ok { // its pool has it now, or has it no more; that nothing of the pool was ordered, its generation says
+		noun, id, in.Generation = string(fleet.TypePool), string(ref.PoolID), 0
+		saw, stays = in.Pool, in.Pool != nil
+		if in.Outcome == wire.Done {
+			err = noteImage(ctx, q, job, ref, volumesOf(in.Pool))
+		}
+		if err == nil {
+			err = noteLeft(ctx, q, job, ref, in)
+		}
+		if job.Kind == fleet.VolumeUpload && in.Outcome == wire.Done && job.Args.Volume != nil {
+			e.note = "uploaded " + fleet.Bytes(job.Args.Volume.SizeBytes)
+		}
+		if err == nil && (job.Kind == fleet.VolumeSend || job.Kind == fleet.VolumeReceive) {
+			err = settleTransfer(ctx, q, job, in)
+		}
+	} else {
+		saw, stays, err = in.VM, in.VM != nil, settleVM(ctx, q, job, fleet.VMID(id), in)
+	}
+	if in.VM != nil && in.Outcome == wire.Done && job.Kind.Is().Applies {
+		e.note = in.VM.StillHeld()
+	}
+	if stays {
+		e.typ, e.object, e.host, e.generation, e.seq, e.saw = noun, id, job.HostID, in.Generation, in.Seq, saw
+	}
+	return e, err
+}
+
+func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
+	if job.Kind == fleet.VMDelete {
+		if in.Outcome == wire.Done {
+			_, err := q.RemoveVM(ctx, db.RemoveVMParams{ID: vm, HostID: job.HostID})
+			return err
+		}
+		// The VM is still there: take the deletion back, so that people can see why and ask again.
+		if err := q.UndoDeletion(ctx, db.UndoDeletionParams{ID: vm, HostID: job.HostID}); err != nil {
+			return err
+		}
+		if in.VM != nil && in.VM.Power != fleet.Absent { // nothing of it is gone, so that nothing comes back by this
+			if err := q.ReissueChange(ctx, db.ReissueChangeParams{ID: vm, HostID: job.HostID}); err != nil {
+				return err
+			}
+		}
+	}
+	if job.Kind == fleet.VMDiskMove { // what fails of it, or is taken back, leaves the VM as it was
+		return settleMove(ctx, q, job, vm, in)
+	}
+	if job.Kind == fleet.VMMigrate {
+		return settleTransfer(ctx, q, job, in)
+	}
+	if err := settleArrived(ctx, q, job, vm, in); err != nil {
+		return err
+	}
+	if in.VM == nil && in.Outcome != wire.Done {
+		err := q.FailVM(ctx, db.FailVMParams{ID: vm, HostID: job.HostID, Generation: in.Generation, Error: in.Error, Kind: string(job.Kind)})
+		if err != nil {
+			return err
+		}
+	}
+	if in.Outcome != wire.Done && job.Kind == fleet.VMApply && (in.VM == nil && in.Generation <= 1 || in.VM != nil && in.VM.Power == fleet.Absent) {
+		return q.CancelWaiting(ctx, db.CancelWaitingParams{
+			Subject: job.Subject, HostID: job.HostID, Kinds: store.Texts(store.PowerOrders), Error: "Not tried: the VM could not be created.",
+		})
+	}
+	return nil
+}
+
+// requeue carries a generation newer than that which the host has acted on to it, when no waiting job does.
+func requeue(ctx context.Context, q *db.Queries, id fleet.VMID, host fleet.HostID, acted int64) (bool, error) {
+	vm, err := q.MovedOnVM(ctx, db.MovedOnVMParams{ID: id, HostID: host, Generation: acted})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
+		HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: fleet.VMApply, Subject: fleet.SubjectVM(id), SubjectName: vm.Name, Generation: vm.Generation,
+	})
+	return err == nil, err
+}

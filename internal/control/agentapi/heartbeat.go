@@ -1,0 +1,242 @@
+package agentapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+	"quantix/internal/wire"
+)
+
+// Heartbeats are written together: the first one of a batch waits beatGather for others, then writes all, and all that they measured, in one
+// statement each. Nobody waits for a beat, so that it may take a while.
+const (
+	beatGather = 10 * time.Millisecond
+	beatBatch  = 500
+)
+
+type beats struct {
+	mu   sync.Mutex
+	open *batch
+}
+
+type batch struct {
+	params db.HeartbeatsParams
+	meters []metered     // of each of params
+	full   chan struct{} // closed when the batch has beatBatch members
+	done   chan struct{} // closed when it is written
+	rows   map[fleet.HostID]db.HeartbeatsRow
+	err    error
+	lost   map[fleet.HostID]error // why what these have measured is not written
+}
+
+// beat notes a sign of life and says when that was, and whether the portal holds another digest than the host's, so that it must
+// send all.
+func (box *API) beat(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, resend bool, err error) {
+	load := "null"
+	if in.Load != nil {
+		b, err := json.Marshal(in.Load)
+		if err != nil {
+			return now, false, fleet.Errorf(fleet.Malformed, "The load holds no plain numbers.")
+		}
+		load = string(b)
+	}
+	b, first := box.beats.join(a, in, load)
+	if first {
+		box.writeBeats(b)
+	}
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		return now, false, ctx.Err()
+	}
+	if b.err != nil {
+		return now, false, b.err
+	}
+	row, known := b.rows[a.HostID]
+	if !known || !bytes.Equal(row.Session, hashSession(a)) {
+		return now, false, sessionEnded()
+	}
+	return row.Now, row.Digest != in.Digest, b.lost[a.HostID]
+}
+
+// sentAt is when a report was sent, by the clock of the database, or earlier. Of one that does not tell, it is in the far future:
+// what is later than the database's present counts as that.
+func sentAt(in wire.Report) time.Time {
+	if in.Stamp == nil {
+		return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return in.Stamp.At.Add(milliseconds(in.Stamp.AgoMs))
+}
+
+// milliseconds is what an agent measured, within reason.
+func milliseconds(n int64) time.Duration {
+	return time.Duration(min(max(n, 0), time.Hour.Milliseconds())) * time.Millisecond
+}
+
+func (s *beats) join(a fleet.Actor, in wire.Report, load string) (b *batch, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open, first = &batch{full: make(chan struct{}), done: make(chan struct{})}, true
+	}
+	b = s.open
+	p := &b.params
+	p.Fresh = fleet.Freshness
+	p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(a.HostID)), append(p.Sessions, hashSession(a)), append(p.Loads, load)
+	p.Digests, p.Sent = append(p.Digests, in.Digest), append(p.Sent, sentAt(in))
+	p.LookAges = append(p.LookAges, milliseconds(in.LookedAgoMs).Seconds())
+	b.meters = append(b.meters, metered{a.HostID, in.Meters, in.Filters, in.Guests})
+	if len(b.params.HostIds) == beatBatch {
+		close(b.full)
+		s.open = nil
+	}
+	return b, first
+}
+
+// writeBeats gathers, writes and answers one batch. It outlives the request that began it, for others wait on it.
+func (box *API) writeBeats(b *batch) {
+	timer := time.NewTimer(beatGather)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-b.full:
+	}
+	box.beats.mu.Lock()
+	if box.beats.open == b {
+		box.beats.open = nil
+	}
+	box.beats.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	b.err = store.Err(box.write(ctx, b))
+	close(b.done)
+}
+
+func (box *API) write(ctx context.Context, b *batch) (err error) {
+	defer store.Recovered(&err) // others wait for it
+	rows, err := box.store.Heartbeats(ctx, b.params)
+	if err != nil {
+		return err
+	}
+	b.rows = make(map[fleet.HostID]db.HeartbeatsRow, len(rows))
+	for _, r := range rows {
+		b.rows[r.HostID] = r
+	}
+	var proven []metered
+	for i, m := range b.meters {
+		if row, known := b.rows[m.host]; known && bytes.Equal(row.Session, b.params.Sessions[i]) {
+			proven = append(proven, m)
+		}
+	}
+	if err := box.writeMeters(ctx, proven...); err == nil || len(proven) == 1 || ctx.Err() != nil {
+		return err
+	}
+	b.lost = map[fleet.HostID]error{} // of one host, removed just now perhaps, no other pays for it
+	for _, m := range proven {
+		if err := box.writeMeters(ctx, m); err != nil {
+			b.lost[m.host] = store.Err(err)
+		}
+	}
+	return nil
+}
+
+// assigned remembers what is assigned to which hosts, so that a heartbeat asks no query for that. It is read anew when that changes, or
+// may have.
+type assigned struct {
+	changes *notify.Sub // by keyAssigned
+	mu      sync.Mutex
+	read    time.Time // when it was, or is being
+	stale   bool
+	on      *onHosts
+}
+
+// onHosts is what is assigned to each host. Hosts with the same share the lists.
+type onHosts struct {
+	pools    map[fleet.HostID][]fleet.Pool
+	networks map[fleet.HostID][]fleet.Network
+}
+
+const (
+	keyAssigned = "assigned"
+	// The memory only decides what a host tells more about; assignments travel as jobs. So it need not follow each of many changes, and
+	// wake-ups that got lost do no harm for a while.
+	assignedGap = time.Second
+	assignedFor = 2 * time.Minute
+)
+
+func (box *API) assignedTo(ctx context.Context, host fleet.HostID) ([]fleet.Pool, []fleet.Network, error) {
+	m := &box.assigned
+	now := time.Now()
+	m.mu.Lock()
+	select {
+	case <-m.changes.C:
+		m.changes.Take()
+		m.stale = true
+	default:
+	}
+	on, age := m.on, now.Sub(m.read)
+	if m.stale && age >= assignedGap || age >= assignedFor {
+		m.stale, m.read = false, now // one asks, the others go on with what is known
+	} else if on != nil {
+		m.mu.Unlock()
+		return on.pools[host], on.networks[host], nil
+	}
+	m.mu.Unlock()
+	on, err := box.readAssigned(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.stale = true
+		return nil, nil, store.Err(err)
+	}
+	m.on = on
+	return on.pools[host], on.networks[host], nil
+}
+
+func (box *API) readAssigned(ctx context.Context) (*onHosts, error) {
+	pools, err := box.store.AssignedPools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	networks, err := box.store.AssignedNetworks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &onHosts{
+		pools:    byHost(pools, func(r db.AssignedPoolsRow) (fleet.Pool, []string) { return store.PoolOf(r.Pool), r.Hosts }),
+		networks: byHost(networks, func(r db.AssignedNetworksRow) (fleet.Network, []string) { return store.NetworkOf(r.Network), r.Hosts }),
+	}, nil
+}
+
+// byHost are the objects of each host, in the order of the rows.
+func byHost[R, T any](rows []R, of func(R) (T, []string)) map[fleet.HostID][]T {
+	type set struct { // of objects, by the one before which the last one was added
+		before *set
+		object int
+	}
+	sets, at, lists := map[set]*set{}, map[fleet.HostID]*set{}, map[*set][]T{}
+	for i, r := range rows {
+		object, hosts := of(r)
+		for _, host := range hosts {
+			key := set{at[fleet.HostID(host)], i}
+			if sets[key] == nil {
+				sets[key] = &key
+				lists[&key] = append(slices.Clip(lists[key.before]), object)
+			}
+			at[fleet.HostID(host)] = sets[key]
+		}
+	}
+	out := make(map[fleet.HostID][]T, len(at))
+	for host, s := range at {
+		out[host] = lists[s]
+	}
+	return out
+}

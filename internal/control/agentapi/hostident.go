@@ -1,0 +1,164 @@
+package agentapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/auth"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// RenewHost gives a host its next certificate, for the key that it joined with.
+func (box *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.Certificate, error) {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return wire.Certificate{}, err
+	}
+	key, err := auth.RequestKeyHash(csr)
+	if err != nil {
+		return wire.Certificate{}, err
+	}
+	authority, err := box.authority(ctx)
+	if err != nil {
+		return wire.Certificate{}, err
+	}
+	cert, err := authority.IssueHost(a.HostID, csr)
+	if err != nil {
+		return wire.Certificate{}, err
+	}
+	err = box.store.Tx(ctx, func(q *db.Queries) error {
+		host, err := q.HostKey(ctx, a.HostID)
+		if err != nil {
+			return noHost(err)
+		}
+		if err := sameKey(host.KeyHash, a); err != nil {
+			return err
+		}
+		if string(key) != a.KeyHash {
+			return fleet.Errorf(fleet.Invalid, "A certificate is renewed for the key that it has. Join the host again for another key.")
+		}
+		return store.Audit(ctx, q, a, "host.renew", hostSubject(a.HostID), host.Name, "")
+	})
+	if err != nil {
+		return wire.Certificate{}, err
+	}
+	return wire.Certificate{Cert: cert, CA: authority.CertPEM()}, nil
+}
+
+// sameKey refuses an agent that has the certificate of a key from before its host joined again.
+func sameKey(key []byte, a fleet.Actor) error {
+	if key == nil || string(key) == a.KeyHash {
+		return nil
+	}
+	return fleet.Errorf(fleet.Unauthorized, "This host has joined again since, with another agent. Stop this one and remove its data directory.")
+}
+
+// Authority is the portals' own certificate authority, made by whichever of them asks first. Only the portal may call it.
+func (box *API) Authority(ctx context.Context, a fleet.Actor) (*auth.Authority, error) {
+	if err := store.OnlySystem(a); err != nil {
+		return nil, err
+	}
+	return box.authority(ctx)
+}
+
+// AuthorityCertificate is the authority's own certificate, which a program beside the portal may ask for too: it needs no key.
+func (box *API) AuthorityCertificate(ctx context.Context, a fleet.Actor) (*x509.Certificate, error) {
+	if err := store.OnlySystem(a); err != nil {
+		return nil, err
+	}
+	row, err := box.storedAuthority(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return auth.ParseCertificate(row.CertPem)
+}
+
+// storedAuthority is the authority's row, made where there is none.
+func (box *API) storedAuthority(ctx context.Context) (db.GetAuthorityRow, error) {
+	row, err := box.store.GetAuthority(ctx)
+	if errors.Is(err, pgx.ErrNoRows) {
+		if err := box.makeAuthority(ctx); err != nil {
+			return row, err
+		}
+		row, err = box.store.GetAuthority(ctx)
+	}
+	if err != nil {
+		return row, fmt.Errorf("load the authority: %w", store.Err(err))
+	}
+	return row, nil
+}
+
+// authorityLabel says what is sealed.
+const authorityLabel = "key of the authority"
+
+func (box *API) authority(ctx context.Context) (*auth.Authority, error) {
+	row, err := box.storedAuthority(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if row.KeyPem == nil {
+		key, ok := box.vault.Unseal(authorityLabel, row.Sealed)
+		if !ok {
+			return nil, fmt.Errorf("the key of the authority that signs hosts' certificates is sealed with another key (%s) than this portal's (%s): "+
+				"restore the secrets.key of that portal from its backup, or name it by secretsKey", *row.ByKey, cmp.Or(box.vault.ID(), "none"))
+		}
+		return auth.ParseAuthority(row.CertPem, string(key))
+	}
+	if box.vault.ID() != "" {
+		if err := box.sealAuthority(ctx, *row.KeyPem); err != nil {
+			return nil, err
+		}
+	}
+	return auth.ParseAuthority(row.CertPem, *row.KeyPem)
+}
+
+// sealAuthority seals the key that an older release left in clear.
+func (box *API) sealAuthority(ctx context.Context, key string) error {
+	sealed, err := box.vault.Seal(authorityLabel, []byte(key))
+	if err != nil {
+		return err
+	}
+	return box.store.Tx(ctx, func(q *db.Queries) error {
+		by := box.vault.ID()
+		rows, err := q.SealAuthority(ctx, db.SealAuthorityParams{ByKey: &by, Sealed: sealed})
+		if err != nil || rows == 0 {
+			return err
+		}
+		return store.Audit(ctx, q, fleet.SystemActor, "authority.seal", "authority", "", "with the key "+by)
+	})
+}
+
+// makeAuthority stores a fresh authority where there is none; of several at once the first stays. A portal without a vault keeps its
+// key as it is.
+func (box *API) makeAuthority(ctx context.Context) error {
+	made, err := auth.NewAuthority()
+	if err != nil {
+		return err
+	}
+	key, err := made.KeyPEM()
+	if err != nil {
+		return err
+	}
+	row := db.AddAuthorityParams{CertPem: made.CertPEM(), KeyPem: &key}
+	if by := box.vault.ID(); by != "" {
+		row.KeyPem, row.ByKey = nil, &by
+		if row.Sealed, err = box.vault.Seal(authorityLabel, []byte(key)); err != nil {
+			return err
+		}
+	}
+	return box.store.Tx(ctx, func(q *db.Queries) error {
+		rows, err := q.AddAuthority(ctx, row)
+		if err != nil || rows == 0 {
+			return err
+		}
+		return store.Audit(ctx, q, fleet.SystemActor, "authority.create", "authority", "", "sha256 "+auth.Fingerprint(made.Certificate()))
+	})
+}

@@ -1,0 +1,139 @@
+package agentapi
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/auth"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+var machineForm = regexp.MustCompile(`^[0-9a-f-]{0,36}$`)
+
+// JoinHost makes the machine that shows a join token a host and gives it its first certificate; with a token for a host that
+// is there already it is that host again, with its VMs, and whoever spoke for it before does so no longer. a is anonymous and
+// carries the remote address. Unknown, used, revoked and expired tokens are refused alike (Unauthorized). Any other refusal
+// leaves the token unused: a name that is taken, a machine or an agent that is another host already (Conflict), or a faulty
+// request (Invalid).
+func (box *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req wire.JoinRequest) (wire.JoinAnswer, error) {
+	hash := auth.HashSecret(secret)
+	again, err := box.store.LiveJoinToken(ctx, hash)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return wire.JoinAnswer{}, badJoinToken()
+	}
+	if err != nil {
+		return wire.JoinAnswer{}, store.Err(err)
+	}
+	req.HostUUID = strings.ToLower(req.HostUUID)
+	if err := checkJoin(req); err != nil {
+		return wire.JoinAnswer{}, err
+	}
+	authority, err := box.authority(ctx)
+	if err != nil {
+		return wire.JoinAnswer{}, err
+	}
+	key, err := auth.RequestKeyHash(req.CSR)
+	if err != nil {
+		return wire.JoinAnswer{}, err
+	}
+	answer := wire.JoinAnswer{HostID: fleet.NewID[fleet.HostID](), Name: req.Name}
+	if again != nil {
+		answer.HostID = *again
+	}
+	answer.CA = authority.CertPEM()
+	if answer.Cert, err = authority.IssueHost(answer.HostID, req.CSR); err != nil {
+		return wire.JoinAnswer{}, err
+	}
+	add := addHost
+	if again != nil {
+		add = rejoinHost
+	}
+	err = box.store.Tx(ctx, func(q *db.Queries) error {
+		if err := onlyHostOf(ctx, q, answer.HostID, req); err != nil {
+			return err
+		}
+		var err error
+		if answer.Name, err = add(ctx, q, answer.HostID, req, key); err != nil {
+			return err
+		}
+		token, err := q.UseJoinToken(ctx, db.UseJoinTokenParams{Hash: hash, UsedBy: answer.Name})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return badJoinToken()
+		}
+		if err != nil {
+			return err
+		}
+		host := fleet.Actor{HostID: answer.HostID, Name: "host " + answer.Name, Address: a.Address}
+		return store.Audit(ctx, q, host, "host.join", hostSubject(answer.HostID), answer.Name, "with the join token of "+token.CreatedBy)
+	})
+	if err != nil {
+		return wire.JoinAnswer{}, err
+	}
+	return answer, nil
+}
+
+// onlyHostOf refuses a machine, and an agent, that is another host than id.
+func onlyHostOf(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest) error {
+	const hint = `To bring its agent back, open that host, choose "Join again" and paste that command.`
+	switch other, err := q.HostOfMachine(ctx, req.HostUUID); {
+	case err == nil && other.ID != id:
+		return fleet.Errorf(fleet.Conflict, "This machine (UUID %s) has joined already as host %q. %s A machine that is another one needs "+
+			"a host_uuid of its own in libvirtd.conf.", req.HostUUID, other.Name, hint)
+	case err != nil && !errors.Is(err, pgx.ErrNoRows):
+		return err
+	}
+	if req.HostID == "" || req.HostID == id {
+		return nil
+	}
+	name, err := q.HostName(ctx, req.HostID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // it was removed: its agent may begin anew
+	}
+	if err != nil {
+		return err
+	}
+	return fleet.Errorf(fleet.Conflict, "The agent on this machine belongs to host %q. %s", name, hint)
+}
+
+func addHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest, key []byte) (name string, err error) {
+	if err := q.AddHost(ctx, db.AddHostParams{ID: id, Name: req.Name, Machine: req.HostUUID, KeyHash: key}); err != nil {
+		return "", err
+	}
+	return req.Name, q.AddHostSession(ctx, id)
+}
+
+func rejoinHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest, key []byte) (name string, err error) {
+	if name, err = q.RejoinHost(ctx, db.RejoinHostParams{ID: id, Machine: req.HostUUID, KeyHash: key}); err != nil {
+		return "", store.NotFound(err, "host")
+	}
+	if err := q.EndHostSession(ctx, id); err != nil {
+		return "", err
+	}
+	return name, q.AnnounceHost(ctx, string(id))
+}
+
+func checkJoin(req wire.JoinRequest) error {
+	var c fleet.Checks
+	fleet.CheckName(&c, "name", req.Name)
+	if req.HostID != "" && !fleet.IsID(string(req.HostID)) {
+		c.Add("hostId", "This is no host's id.")
+	}
+	if !machineForm.MatchString(req.HostUUID) {
+		c.Add("hostUuid", "The machine's UUID has 36 hexadecimal digits and hyphens.")
+	}
+	auth.CheckCSR(&c, req.CSR)
+	return c.Err()
+}
+
+func badJoinToken() error {
+	return fleet.Errorf(fleet.Unauthorized, "This join token is not valid: it works once, for 15 minutes. Make a new one under Hosts, Add host.")
+}
+
+func hostSubject(id fleet.HostID) fleet.Subject { return fleet.Subject("host:" + string(id)) }

@@ -1,0 +1,97 @@
+package agentapi
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// metered is what one host measured of its VMs that run.
+type metered struct {
+	host    fleet.HostID
+	meters  []wire.Meter
+	filters *fleet.FilterCounts
+	guests  []fleet.GuestReading
+}
+
+// writeMeters stores what hosts measured, of which it is known that they said it. Of CPU times the difference is read: none is below nothing, so
+// that there is one, whatever a host says.
+func (box *API) writeMeters(ctx context.Context, all ...metered) error {
+	if err := box.writeCounts(ctx, all...); err != nil {
+		return err
+	}
+	if err := box.writeGuests(ctx, all...); err != nil {
+		return err
+	}
+	n := 0
+	for _, h := range all {
+		n += len(h.meters)
+	}
+	if n == 0 {
+		return nil
+	}
+	p := db.ReportMetersParams{HostIds: make([]string, 0, n), VMIDs: make([]string, 0, n)}
+	numbers := make([]int64, 6*n)
+	lists := []*[]int64{&p.CpuNanos, &p.MemoryBytes, &p.ReadBytes, &p.WriteBytes, &p.ReceiveBytes, &p.SendBytes}
+	for i, l := range lists {
+		*l = numbers[i*n : i*n : (i+1)*n]
+	}
+	for _, h := range all {
+		for _, m := range h.meters {
+			p.HostIds, p.VMIDs = append(p.HostIds, string(h.host)), append(p.VMIDs, string(m.ID))
+			for i, v := range [...]int64{max(m.CPUNanos, 0), m.MemoryBytes, m.ReadBytes, m.WriteBytes, m.ReceiveBytes, m.SendBytes} {
+				*lists[i] = append(*lists[i], v)
+			}
+		}
+	}
+	return box.store.ReportMeters(ctx, p)
+}
+
+// writeGuests stores what guests said to their hosts.
+func (box *API) writeGuests(ctx context.Context, all ...metered) error {
+	var p db.ReportGuestsParams
+	for _, h := range all {
+		for _, g := range h.guests {
+			reading, err := json.Marshal(g)
+			if err != nil {
+				return err
+			}
+			p.HostIds, p.VMIDs = append(p.HostIds, string(h.host)), append(p.VMIDs, string(g.ID))
+			p.Agos, p.Readings = append(p.Agos, milliseconds(g.AgoMs).Milliseconds()), append(p.Readings, string(reading))
+		}
+	}
+	if len(p.VMIDs) == 0 {
+		return nil
+	}
+	return box.store.ReportGuests(ctx, p)
+}
+
+// writeCounts stores what hosts counted at network cards.
+func (box *API) writeCounts(ctx context.Context, all ...metered) error {
+	var p db.ReportFilterCountsParams
+	for _, h := range all {
+		if h.filters == nil {
+			continue
+		}
+		for i := range h.filters.NICs {
+			h.filters.NICs[i].MAC = strings.ToLower(h.filters.NICs[i].MAC)
+		}
+		cards, err := json.Marshal(h.filters.NICs)
+		if err != nil {
+			return err
+		}
+		if h.filters.NICs == nil {
+			cards = []byte("[]")
+		}
+		p.HostIds, p.Agos = append(p.HostIds, string(h.host)), append(p.Agos, milliseconds(h.filters.AgoMs).Milliseconds())
+		p.Cards, p.Errors = append(p.Cards, string(cards)), append(p.Errors, h.filters.Error)
+	}
+	if len(p.HostIds) == 0 {
+		return nil
+	}
+	return box.store.ReportFilterCounts(ctx, p)
+}

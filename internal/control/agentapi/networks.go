@@ -1,0 +1,81 @@
+package agentapi
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// strangeNetwork is said of a network that has the name of one that is defined here, and is another.
+const strangeNetwork = "The host has another network of this name, which was not made by Quantix. Remove that one with virsh, then try again."
+
+// writeAssignments writes what the host says of objects that it executes, and of those that it merely has.
+func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) error {
+	seq, s := in.Seq, *in.State
+	met := db.MeetNetworksParams{HostID: host, Kinds: make([]string, len(s.Networks)), Names: make([]string, len(s.Networks))}
+	for i, n := range s.Networks {
+		met.Kinds[i], met.Names[i] = string(n.Kind), n.Name
+	}
+	fresh, err := q.MeetNetworks(ctx, met)
+	if err == nil && fresh.Fresh > 0 {
+		if s.Networks, err = foundNow(ctx, q, host, in); err == nil {
+			err = addNetworks(ctx, q, s.Networks)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools), Networks: mustJSON(s.Networks), Strange: strangeNetwork})
+	if err != nil || lost == 0 {
+		return err
+	}
+	return ForgetNetworks(ctx, q)
+}
+
+// lookLag is how much older than it says what a host sees of its networks may be: the way here, and a libvirt that was slow to answer.
+const lookLag = 10 * time.Second
+
+// foundNow are the networks of a report without those that only look as if the host had them: which it was told of and lacks, and which it has
+// released since it looked. They are nobody's find.
+func foundNow(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) ([]wire.NetworkReport, error) {
+	ask := db.NetworksLeftParams{HostID: string(host), Looked: time.Duration(in.LookedAgoMs)*time.Millisecond + lookLag}
+	for _, n := range in.State.Networks {
+		if n.ID != "" {
+			ask.Networks, ask.Absent = append(ask.Networks, string(n.ID)), append(ask.Absent, n.Absent)
+		}
+	}
+	if len(ask.Networks) == 0 {
+		return in.State.Networks, nil
+	}
+	left, err := q.NetworksLeft(ctx, ask)
+	return slices.DeleteFunc(slices.Clone(in.State.Networks), func(n wire.NetworkReport) bool { return n.ID != "" && slices.Contains(left, string(n.ID)) }), err
+}
+
+func addNetworks(ctx context.Context, q *db.Queries, networks []wire.NetworkReport) error {
+	type row struct {
+		ID fleet.NetworkID `json:"id"`
+		wire.NetworkReport
+	}
+	rows := make([]row, len(networks))
+	for i, n := range networks {
+		rows[i] = row{fleet.NewID[fleet.NetworkID](), n}
+	}
+	return q.AddNetworks(ctx, mustJSON(rows))
+}
+
+// ForgetNetworks drops the networks that were found and that neither a host nor a VM's spec names any more.
+func ForgetNetworks(ctx context.Context, q *db.Queries) error {
+	ids, err := q.LostNetworks(ctx)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	lost := make([]string, len(ids))
+	for i, id := range ids {
+		lost[i] = string(id)
+	}
+	return q.ForgetNetworks(ctx, lost)
+}

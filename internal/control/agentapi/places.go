@@ -1,0 +1,151 @@
+package agentapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// A VM is its UUID, and is where hosts say that it is. See ADR 18.
+
+// SettlePlaces follows the VMs that another host runs and their own host does not, and raises the alarm for those that both run:
+// once both hosts have looked since.
+func (box *API) SettlePlaces(ctx context.Context, a fleet.Actor) error {
+	if err := store.OnlySystem(a); err != nil {
+		return err
+	}
+	moves, err := box.store.PlacesToSettle(ctx, db.PlacesToSettleParams{Fresh: fleet.Freshness})
+	if err != nil {
+		return store.Err(err)
+	}
+	var errs []error
+	for _, m := range moves {
+		if err := box.settlePlace(ctx, a, m); err != nil {
+			errs = append(errs, fmt.Errorf("place of VM %s: %w", m.VMID, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// settlePlace looks again once nobody else can change the VM.
+func (box *API) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesToSettleRow) error {
+	return box.store.Tx(ctx, func(q *db.Queries) error {
+		if err := q.RequestFullReports(ctx, store.Texts([]fleet.HostID{was.OwnID, was.HostID})); err != nil {
+			return err
+		}
+		vm, err := store.LockVM(ctx, q, a, was.VMID, policy.VMUse)
+		if fleet.CodeOf(err) == fleet.NotFound {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		now, err := q.PlacesToSettle(ctx, db.PlacesToSettleParams{VMID: string(was.VMID), Fresh: fleet.Freshness})
+		if err != nil || len(now) == 0 || now[0] != was {
+			return err
+		}
+		other := PlaceOf(vm, was.HostID)
+		if was.Gone {
+			detail := fmt.Sprintf("%s → %s: %s runs it, and %s does not", vm.HostName, other.HostName, other.HostName, vm.HostName)
+			if err := MoveVM(ctx, q, vm, other); err != nil {
+				return err
+			}
+			return store.Audit(ctx, q, a, "vm.follow", fleet.SubjectVM(vm.ID), vm.Name, detail)
+		}
+		return alarm(ctx, q, a, vm, other)
+	})
+}
+
+// PlaceOf is what the host says of the VM; of no host, where it says nothing.
+func PlaceOf(vm fleet.VMView, host fleet.HostID) fleet.Place {
+	places := vm.Places()
+	if i := slices.IndexFunc(places, func(p fleet.Place) bool { return p.HostID == host }); i >= 0 {
+		return places[i]
+	}
+	return fleet.Place{}
+}
+
+// alarm notes that two hosts run the VM. What waits to be done to it is not done: a deletion is taken back.
+func alarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, other fleet.Place) error {
+	if err := q.RaiseAlarm(ctx, db.RaiseAlarmParams{VMID: vm.ID, HostID: other.HostID}); err != nil {
+		return err
+	}
+	jobs, err := q.OpenJobsOf(ctx, db.OpenJobsOfParams{Subject: fleet.SubjectVM(vm.ID), HostID: vm.HostID})
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if j.State != fleet.JobQueued || j.Kind.Is().Aside {
+			continue
+		}
+		if _, err := endJob(ctx, q, end{id: j.ID, state: fleet.JobCancelled, error: "Not done: two hosts run the VM. Say first where it is."}); err != nil {
+			return err
+		}
+		if j.Kind == fleet.VMDelete {
+			if err := q.UndoDeletion(ctx, db.UndoDeletionParams{ID: vm.ID, HostID: vm.HostID}); err != nil {
+				return err
+			}
+		}
+	}
+	return store.Audit(ctx, q, a, "vm.alarm", fleet.SubjectVM(vm.ID), vm.Name, vm.HostName+" and "+other.HostName+" both run it")
+}
+
+// MoveVM makes another host, which has the VM's domain, the VM's own. Whoever calls it has locked the VM and had the old host asked
+// anew, so that what is left of it there is shown. Orders go with the VM, but for those that must not be given twice or that
+// destroy: a deletion has to be asked for again.
+func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place) error {
+	if err := moveJobs(ctx, q, fleet.SubjectVM(vm.ID), vm.HostID, to.HostID, to.HostName, ""); err != nil {
+		return err
+	}
+	acted, err := q.FollowVM(ctx, db.FollowVMParams{ID: vm.ID, ToHost: to.HostID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fleet.Errorf(fleet.Conflict, "%s does not have the VM any more. Reload and look again.", to.HostName)
+	}
+	if err == nil {
+		_, err = requeue(ctx, q, vm.ID, to.HostID, acted)
+	}
+	return err
+}
+
+// moveJobs brings the orders about a VM, but one, to its new host.
+func moveJobs(ctx context.Context, q *db.Queries, subject fleet.Subject, from, to fleet.HostID, toName string, but fleet.JobID) error {
+	jobs, err := q.OpenJobsOf(ctx, db.OpenJobsOfParams{Subject: subject, HostID: from})
+	if err != nil {
+		return err
+	}
+	moved := map[fleet.JobKind]bool{}
+	for _, j := range slices.Backward(jobs) { // of two of a kind the newer one stands
+		if j.ID == but {
+			continue
+		}
+		e := end{id: j.ID, state: fleet.JobCancelled}
+		switch single := j.Kind.SingleShot(j.Args); {
+		case j.Kind.Is().Aside:
+			e.error = "The VM moved to another host meanwhile. Open the console again."
+		case single && j.Epoch > 0:
+			e.state, e.error = fleet.JobUnknown, fmt.Sprintf("The VM moved to %s meanwhile, so nobody can tell whether %s did it. Look at the VM.", toName, "its host before")
+		case single || j.Kind == fleet.VMDelete:
+			e.error = fmt.Sprintf("Not done: the VM moved to %s before. Ask again if it is still wanted.", toName)
+		case moved[j.Kind]:
+			e.error = "Replaced by a newer order."
+		default:
+			moved[j.Kind] = true
+			if err := q.MoveJob(ctx, db.MoveJobParams{ID: j.ID, ToHost: to}); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := endJob(ctx, q, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package agentapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// Report takes what a host says. A heartbeat touches one narrow row, together with those of other hosts; a full report
+// writes what differs from what is stored, and nothing else. Leases of the named jobs are renewed.
+func (box *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire.ReportAnswer, error) {
+	var answer wire.ReportAnswer
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return answer, err
+	}
+	var err error
+	if in.State == nil {
+		answer.At, answer.Resend, err = box.beat(ctx, a, in)
+	} else {
+		answer.At, answer.Marks, err = box.fullReport(ctx, a, in)
+		err = store.FirstError(err, func() error {
+			return store.Err(box.writeMeters(ctx, metered{a.HostID, in.Meters, in.Filters, in.Guests}))
+		})
+	}
+	if err != nil {
+		return answer, err
+	}
+	if answer.Pools, answer.Networks, err = box.assignedTo(ctx, a.HostID); err != nil {
+		return answer, err
+	}
+	answer.Lost, answer.Stop, err = box.renewLeases(ctx, a.HostID, in.Leases)
+	return answer, err
+}
+
+// renewLeases says which of them are the host's no more, and which people took back.
+func (box *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wire.Lease) (lost []fleet.JobID, stop map[fleet.JobID]string, err error) {
+	if len(leases) == 0 {
+		return nil, nil, nil
+	}
+	ids, epochs := make([]string, len(leases)), make([]int64, len(leases))
+	for i, l := range leases {
+		ids[i], epochs[i] = string(l.ID), l.Epoch
+	}
+	kept, err := box.store.RenewLeases(ctx, db.RenewLeasesParams{Ids: ids, Epochs: epochs, HostID: host, Lease: fleet.Lease})
+	if err != nil {
+		return nil, nil, fmt.Errorf("renew leases: %w", store.Err(err))
+	}
+	mine := make(map[fleet.JobID]bool, len(kept))
+	for _, k := range kept {
+		if mine[k.ID] = true; k.Stop == "" {
+			continue
+		}
+		if stop == nil {
+			stop = map[fleet.JobID]string{}
+		}
+		stop[k.ID] = k.Stop
+	}
+	for _, l := range leases {
+		if !mine[l.ID] {
+			lost = append(lost, l.ID)
+		}
+	}
+	return lost, stop, nil
+}
+
+// fullReport writes a host's whole state in one transaction, and says when that was, and which marks the host's VMs lack. An older
+// report than the newest one changes nothing.
+func (box *API) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, marks map[fleet.VMID]string, err error) {
+	begin := db.BeginReportParams{
+		HostID: a.HostID, Session: hashSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: sentAt(in), Fresh: fleet.Freshness,
+	}
+	if in.State.Host.Connected || in.LookedAgoMs > 0 { // else it has never looked
+		age := milliseconds(in.LookedAgoMs).Seconds()
+		begin.LookAge = &age
+	}
+	err = box.store.Tx(ctx, func(q *db.Queries) error {
+		begun, err := q.BeginReport(ctx, begin)
+		now = begun.Now
+		if errors.Is(err, pgx.ErrNoRows) {
+			return numberedIn(ctx, q, a, in.Seq) // else it is only older than the newest
+		}
+		err = store.FirstError(err, func() error {
+			marks, err = writeState(ctx, q, a.HostID, in)
+			return err
+		})
+		if err != nil || !begun.Sighted {
+			return err
+		}
+		return q.HastenRetries(ctx, a.HostID)
+	})
+	return now, marks, err
+}
+
+func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) (marks map[fleet.VMID]string, err error) {
+	seq, s := in.Seq, *in.State
+	if err := q.ReportHost(ctx, db.ReportHostParams{HostID: host, Seq: seq, Status: &s.Host}); err != nil {
+		return nil, fmt.Errorf("report host: %w", err)
+	}
+	if !s.Host.Connected {
+		return nil, nil // the agent cannot see its guests, pools and networks: nothing is known about them, least of all that they are gone
+	}
+	if marks, err = writeVMs(ctx, q, host, seq, s); err != nil {
+		return nil, fmt.Errorf("report VMs: %w", err)
+	}
+	if err := writeAssignments(ctx, q, host, in); err != nil {
+		return nil, fmt.Errorf("report pools and networks: %w", err)
+	}
+	if err := q.ReportGroups(ctx, db.ReportGroupsParams{HostID: host, Seq: seq, Groups: mustJSON(s.Groups)}); err != nil {
+		return nil, fmt.Errorf("report security groups: %w", err)
+	}
+	return marks, nil
+}
+
+func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) (marks map[fleet.VMID]string, err error) {
+	ids := make([]string, len(s.VMs))
+	for i, vm := range s.VMs {
+		ids[i] = string(vm.ID)
+	}
+	err = q.ReportVMs(ctx, db.ReportVMsParams{HostID: host, Seq: seq, Vms: mustJSON(s.VMs)})
+	err = store.FirstError(err, func() error {
+		return q.ReportAbsentVMs(ctx, db.ReportAbsentVMsParams{HostID: host, Seq: seq, Ids: ids})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := queueUnrecorded(ctx, q, host, seq, s.VMs); err != nil {
+		return nil, err
+	}
+	d, err := domainsOf(ctx, q, host, s)
+	err = store.FirstError(err, func() error { return writeSightings(ctx, q, host, d.seen) })
+	if err != nil {
+		return nil, err
+	}
+	foundIDs := make([]string, len(d.found))
+	for i, f := range d.found {
+		foundIDs[i] = string(f.ID)
+	}
+	if err := q.DropDiscoveredVMs(ctx, db.DropDiscoveredVMsParams{HostID: host, Ids: foundIDs}); err != nil || len(d.found) == 0 {
+		return d.marks, err
+	}
+	return d.marks, q.ReportDiscoveredVMs(ctx, db.ReportDiscoveredVMsParams{HostID: host, Found: mustJSON(d.found)})
+}
+
+// queueUnrecorded queues vm.apply for VMs that were changed after the backup from which the database was restored. The agent leaves their
+// definitions as they are and reports as drift what the database does not have.
+func queueUnrecorded(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, vms []wire.VMReport) error {
+	if !slices.ContainsFunc(vms, func(r wire.VMReport) bool { return r.Stamped > 0 }) {
+		return nil
+	}
+	all, err := q.VMsUnrecorded(ctx, db.VMsUnrecordedParams{HostID: host, Seq: seq, Vms: mustJSON(vms)})
+	for _, vm := range all {
+		if _, err := store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
+			HostID: host, ProjectID: &vm.ProjectID, Kind: fleet.VMApply, Subject: fleet.SubjectVM(vm.ID), SubjectName: vm.Name, Generation: vm.Generation,
+		}); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// mustJSON encodes values of our own types, which cannot fail; nil slices become empty ones.
+func mustJSON[T any](v []T) []byte {
+	if v == nil {
+		v = []T{}
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

@@ -1,0 +1,73 @@
+package agentapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// RescueJobs gives jobs whose lease has lapsed back to their hosts, and ends those that were tried too often.
+func (box *API) RescueJobs(ctx context.Context, a fleet.Actor) error {
+	return box.store.Pass(ctx, a, "rescue", func(q *db.Queries) error {
+		if err := giveUp(ctx, q, nil); err != nil {
+			return err
+		}
+		if err := returnJobs(ctx, q, nil); err != nil {
+			return err
+		}
+		return q.WakeDue(ctx)
+	})
+}
+
+// giveUp ends the lapsed jobs that were taken too often, and those of a host whose agent has started anew. Their VMs and
+// pools learn it as they learn of any failure, or the drift pass would queue the same work for ever.
+func giveUp(ctx context.Context, q *db.Queries, host *string) error {
+	ids, err := q.WornOut(ctx, host)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if _, err := q.LockSubject(ctx, id); err != nil {
+			return err
+		}
+		job, err := q.LockWornOut(ctx, db.LockWornOutParams{ID: id, HostID: host})
+		if errors.Is(err, pgx.ErrNoRows) {
+			continue // its agent was heard meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		in := wire.Finish{
+			Generation: job.Generation, Outcome: wire.Failed,
+			Error: fmt.Sprintf("The agent took this job %d times and never told how it ended.", job.Attempt),
+		}
+		state := fleet.JobFailed
+		if job.Kind.SingleShot(job.Args) {
+			in.Outcome, state = wire.Unknown, fleet.JobUnknown
+		}
+		e, err := settle(ctx, q, job, in)
+		if err != nil {
+			return err
+		}
+		e.state = state
+		if _, err := endJob(ctx, q, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// returnJobs puts lapsed jobs, or all jobs of a host whose agent has a new session, back into the queue.
+func returnJobs(ctx context.Context, q *db.Queries, host *string) error {
+	if err := q.ReplaceLapsed(ctx, host); err != nil {
+		return err
+	}
+	_, err := q.ReturnLapsed(ctx, host)
+	return err
+}

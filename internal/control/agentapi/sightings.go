@@ -1,0 +1,82 @@
+package agentapi
+
+import (
+	"context"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// maxMarks is how many marks one answer brings. What has one is reported anew, and the next answer brings the next.
+const maxMarks = 256
+
+// domains are those of a host's report that are more than its VMs.
+type domains struct {
+	found []fleet.DiscoveredVM  // of no VM of the host: shown, never touched
+	seen  []sighted             // of them, those with the id of another host's VM
+	marks map[fleet.VMID]string // that VMs of the host lack
+}
+
+// sighted is a domain of another host's VM, or one that has its UUID.
+type sighted struct {
+	ID         fleet.VMID  `json:"id"`
+	Power      fleet.Power `json:"power"`
+	Generation int64       `json:"generation"`
+	Proven     bool        `json:"proven"`
+}
+
+// domainsOf sorts what a host reports. What carries Quantix metadata but is no VM of this host counts as found.
+func domainsOf(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.State) (d domains, err error) {
+	type domain struct {
+		ID    fleet.VMID `json:"id"`
+		Proof string     `json:"proof,omitempty"`
+	}
+	var all []domain
+	vms := map[fleet.VMID]wire.VMReport{}
+	for _, vm := range s.VMs {
+		if vm.Status.Power != fleet.Absent {
+			all, vms[vm.ID] = append(all, domain{vm.ID, vm.Proof}), vm
+		}
+	}
+	power := map[fleet.VMID]fleet.Power{}
+	for _, f := range s.Discovered {
+		all, power[f.ID] = append(all, domain{ID: f.ID}), f.Status.Power
+	}
+	d.found = s.Discovered
+	if len(all) == 0 {
+		return d, nil
+	}
+	strange, err := q.StrangeDomains(ctx, db.StrangeDomainsParams{HostID: host, Domains: mustJSON(all)})
+	for _, r := range strange {
+		vm, stamped := vms[fleet.VMID(r.ID)]
+		switch {
+		case r.Mine && stamped && len(d.marks) < maxMarks:
+			if d.marks == nil {
+				d.marks = map[fleet.VMID]string{}
+			}
+			d.marks[vm.ID] = r.Mark
+		case r.Mine:
+		case stamped:
+			d.found = append(d.found, fleet.DiscoveredVM{ID: vm.ID, Name: vm.Name, Status: vm.Status})
+			if r.Known {
+				d.seen = append(d.seen, sighted{vm.ID, vm.Status.Power, vm.Generation, r.Proven})
+			}
+		case r.Known:
+			d.seen = append(d.seen, sighted{ID: fleet.VMID(r.ID), Power: power[fleet.VMID(r.ID)]})
+		}
+	}
+	return d, err
+}
+
+// writeSightings replaces what the host says about VMs of others. What has not changed is not written.
+func writeSightings(ctx context.Context, q *db.Queries, host fleet.HostID, seen []sighted) error {
+	ids := make([]string, len(seen))
+	for i, s := range seen {
+		ids[i] = string(s.ID)
+	}
+	if err := q.DropSightings(ctx, db.DropSightingsParams{HostID: host, Ids: ids}); err != nil || len(seen) == 0 {
+		return err
+	}
+	return q.SightVMs(ctx, db.SightVMsParams{HostID: host, Seen: mustJSON(seen)})
+}

@@ -1,0 +1,194 @@
+package agentapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"quantix/internal/control/store"
+)
+
+// asked are questions as they were put, the first of which waits until it is let go.
+type asked struct {
+	together[int, int]
+	mu   sync.Mutex
+	all  [][]int
+	came chan struct{} // the first question is put
+	free chan struct{} // close it to have it answered
+	// locks: it gives up, and waits only once it is asked for as long as it takes.
+	locks bool
+}
+
+func newAsked(most int, fails func(in []int) error) *asked {
+	a := &asked{came: make(chan struct{}), free: make(chan struct{})}
+	a.most = most
+	a.ask = func(_ context.Context, patience time.Duration, in []int) ([]int, error) {
+		a.mu.Lock()
+		a.all = append(a.all, in)
+		first := len(a.all) == 1
+		a.mu.Unlock()
+		if first {
+			close(a.came)
+		}
+		if first && a.locks {
+			return nil, store.ErrLocked
+		}
+		if first || patience == 0 && a.locks {
+			<-a.free
+		}
+		if err := fails(in); err != nil {
+			return nil, err
+		}
+		out := make([]int, len(in))
+		for i, n := range in {
+			out[i] = -n
+		}
+		return out, nil
+	}
+	return a
+}
+
+// answers are those to 1, asked first, and to the others, who came while it was being answered.
+func (a *asked) answers(t *testing.T, others ...int) (out map[int]int, errs map[int]error) {
+	t.Helper()
+	out, errs = map[int]int{}, map[int]error{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	ask := func(n int) {
+		all.Go(func() {
+			got, err := a.do(t.Context(), n)
+			mu.Lock()
+			defer mu.Unlock()
+			out[n], errs[n] = got, err
+		})
+	}
+	ask(1)
+	<-a.came
+	for i, n := range others {
+		ask(n)
+		a.gathered(t, i+1)
+	}
+	close(a.free)
+	all.Wait()
+	return out, errs
+}
+
+// gathered waits until n wait.
+func (a *asked) gathered(t *testing.T, n int) {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		a.together.mu.Lock()
+		got := len(a.waiting)
+		a.together.mu.Unlock()
+		if got == n {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%d wait, want %d", got, n)
+		}
+	}
+}
+
+func well([]int) error { return nil }
+
+func TestWhoComesMeanwhileIsAskedForTogether(t *testing.T) {
+	t.Parallel()
+	a := newAsked(3, well)
+	out, errs := a.answers(t, 2, 3, 4, 5)
+	for n, got := range out {
+		if got != -n || errs[n] != nil {
+			t.Errorf("%d was answered %d, %v", n, got, errs[n])
+		}
+	}
+	want := [][]int{{1}, {2, 3, 4}, {5}}
+	if !slices.EqualFunc(a.all, want, slices.Equal) {
+		t.Errorf("asked %v, want %v", a.all, want)
+	}
+}
+
+func TestNobodyFailsForAnother(t *testing.T) {
+	t.Parallel()
+	no := errors.New("no")
+	for name, fail := range map[string]func(){
+		"with an error": nil,
+		"with a panic":  func() { panic("no") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAsked(10, func(in []int) error {
+				if !slices.Contains(in, 3) {
+					return nil
+				}
+				if fail != nil {
+					fail()
+				}
+				return no
+			})
+			out, errs := a.answers(t, 2, 3, 4)
+			for n := range out {
+				if failed := errs[n] != nil; failed != (n == 3) || !failed && out[n] != -n {
+					t.Errorf("%d was answered %d, %v", n, out[n], errs[n])
+				}
+			}
+		})
+	}
+}
+
+func TestWhoHasGoneIsNotAskedFor(t *testing.T) {
+	t.Parallel()
+	a := newAsked(10, well)
+	gone, leave := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		<-a.came
+		_, err := a.do(gone, 7)
+		left <- err
+	}()
+	go func() {
+		a.gathered(t, 1)
+		leave()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("who left got %v", err)
+		}
+		close(a.free)
+	}()
+	if _, err := a.do(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	if got, err := a.do(t.Context(), 2); err != nil || got != -2 {
+		t.Errorf("the next one was answered %d, %v", got, err)
+	}
+	for _, in := range a.all {
+		if slices.Contains(in, 7) {
+			t.Errorf("asked %v", a.all)
+		}
+	}
+}
+
+func TestNobodyWaitsForAnothersLock(t *testing.T) {
+	t.Parallel()
+	a := newAsked(10, well)
+	a.locks = true
+	waited := make(chan error, 1)
+	go func() {
+		got, err := a.do(t.Context(), 1)
+		if err == nil && got != -1 {
+			err = fmt.Errorf("answered %d", got)
+		}
+		waited <- err
+	}()
+	<-a.came
+	for n := 2; n < 5; n++ {
+		if got, err := a.do(t.Context(), n); err != nil || got != -n {
+			t.Errorf("%d was answered %d, %v", n, got, err)
+		}
+	}
+	close(a.free)
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,203 @@
+package agentapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/relay"
+	"quantix/internal/wire"
+)
+
+// TransferPair is the connection of two hosts that do not reach each other.
+func TransferPair(id fleet.PairID, from, to fleet.HostID) relay.Ticket {
+	return relay.Ticket{ID: id, Kind: relay.Transfer, Parties: [2]relay.Party{relay.Asker: {Host: from}, relay.Answerer: {Host: to}}}
+}
+
+// Meet is where both hosts of a transfer hear of each other: who the other is by its key, which ticket the sender has, where the receiver
+// listens for it, and, where nobody is reached so, at which portal both come together.
+func (box *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in wire.Meet) (out wire.MeetAnswer, err error) {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return out, err
+	}
+	if err := store.CheckID(id, "transfer"); err != nil {
+		return out, err
+	}
+	if err := checkMeet(in); err != nil {
+		return out, err
+	}
+	if in.Ticket != "" {
+		err := box.store.AnswerAtRelay(ctx, db.AnswerAtRelayParams{
+			ID: id, Job: in.Job, HostID: a.HostID, Epoch: in.Epoch, Ticket: in.Ticket, Listens: in.Listens, Relay: in.Relay,
+			Pair: string(fleet.NewID[fleet.PairID]()), Url: box.pairURL,
+		})
+		if err != nil {
+			return out, store.Err(err)
+		}
+	}
+	m, err := box.store.Meeting(ctx, db.MeetingParams{ID: id, Job: in.Job, HostID: a.HostID, Epoch: in.Epoch})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return out, fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
+	}
+	if err != nil {
+		return out, store.Err(err)
+	}
+	state, words := m.SendState, m.SendError
+	if m.Sends {
+		state, words = m.ReceiveState, m.ReceiveError
+	}
+	out = wire.MeetAnswer{
+		Peer: m.Peer, PeerName: m.PeerName, KeyHash: hex.EncodeToString(m.PeerKey), Ticket: m.Ticket, Online: m.Heard, Listens: m.Listens,
+		Paired: m.Paired, Pair: m.PairID, PortalURL: m.PairUrl, Begun: state != fleet.JobQueued, Received: m.ReceiveState == fleet.JobDone,
+	}
+	if state.Ended() && state != fleet.JobDone {
+		out.Over = cmp.Or(words, "Its part was "+string(state)+".")
+	}
+	return out, nil
+}
+
+// checkMeet refuses what no agent says.
+func checkMeet(in wire.Meet) error {
+	if text, err := hex.DecodeString(in.Ticket); err != nil || len(text) != 0 && len(text) != 32 {
+		return fleet.Errorf(fleet.Malformed, "A ticket is told by its SHA-256.")
+	}
+	if len(in.Listens) > wire.MaxListens {
+		return fleet.Errorf(fleet.Malformed, "At most %d addresses.", wire.MaxListens)
+	}
+	for _, at := range in.Listens {
+		a, err := netip.ParseAddrPort(at)
+		if err != nil || !a.Addr().IsGlobalUnicast() || a.Addr().Zone() != "" {
+			return fleet.Errorf(fleet.Malformed, "%q is no address where another host could come to.", at)
+		}
+	}
+	return nil
+}
+
+// settleTransfer is what the end of a host's part means for the other one's. What a receiver has of a VM that did not go is deleted.
+func settleTransfer(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
+	rows, err := q.TransfersOf(ctx, string(job.ID))
+	if err != nil {
+		return err
+	}
+	if job.Kind == fleet.VMMigrate {
+		return settleMigration(ctx, q, job, rows, in)
+	}
+	var others []string
+	for _, r := range rows {
+		switch {
+		case in.Outcome != wire.Done:
+			others = append(others, string(r.SendJob), string(r.ReceiveJob))
+		case job.Kind == fleet.VolumeReceive && r.SendKind == fleet.VMMigrate && r.SendState.Ended() && r.SendState != fleet.JobDone:
+			if err := dropCopy(ctx, q, r); err != nil {
+				return err
+			}
+		}
+	}
+	return cancelOthers(ctx, q, job, others, in.Error)
+}
+
+func cancelOthers(ctx context.Context, q *db.Queries, job db.Job, others []string, why string) error {
+	others = slices.DeleteFunc(others, func(id string) bool { return id == string(job.ID) })
+	if len(others) == 0 {
+		return nil
+	}
+	return q.CancelUnbegun(ctx, db.CancelUnbegunParams{Ids: others, Error: "Not done: the other host's part did not end well. " + why})
+}
+
+// dropCopy asks for a copy to be deleted that nobody is to need.
+func dropCopy(ctx context.Context, q *db.Queries, r db.TransfersOfRow) error {
+	ref, ok := r.Subject.Volume()
+	if !ok {
+		return nil
+	}
+	return deleteVolume(ctx, q, r.ToHost, ref)
+}
+
+func deleteVolume(ctx context.Context, q *db.Queries, host fleet.HostID, ref fleet.Volref) error {
+	_, err := store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
+		HostID: host, Kind: fleet.VolumeDelete, Subject: fleet.SubjectVolume(ref), SubjectName: ref.Volume,
+		Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeOrder{}},
+	})
+	return err
+}
+
+// settleMigration makes a VM its new host's whose old host has sent all of it, and has it no more. Its disks stay on the old host until the new
+// one has the VM. Where it did not go, its copies do.
+func settleMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.TransfersOfRow, in wire.Finish) error {
+	order := job.Args.Migrate
+	whole := order != nil && len(parts) == len(order.Disks)
+	for _, p := range parts {
+		whole = whole && p.ReceiveState == fleet.JobDone
+	}
+	if whole && in.Outcome == wire.Done {
+		went, err := becomeOthers(ctx, q, job, *order)
+		if err != nil || went {
+			return err
+		}
+	}
+	var others []string
+	for _, p := range parts {
+		others = append(others, string(p.ReceiveJob))
+		if p.ReceiveState != fleet.JobDone {
+			continue
+		}
+		if err := dropCopy(ctx, q, p); err != nil {
+			return err
+		}
+	}
+	return cancelOthers(ctx, q, job, others, in.Error)
+}
+
+// becomeOthers makes the VM the other host's; false: it was deleted meanwhile, or is elsewhere.
+func becomeOthers(ctx context.Context, q *db.Queries, job db.Job, order fleet.MigrateOrder) (bool, error) {
+	_, text := job.Subject.Split()
+	id := fleet.VMID(text)
+	disks, err := json.Marshal(append([]fleet.LeavingDisk{}, order.Disks...))
+	if err != nil {
+		return false, err
+	}
+	vm, err := q.VMLeft(ctx, db.VMLeftParams{ID: id, FromHost: job.HostID, ToHost: order.To, Disks: disks, Generation: order.Generation})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err == nil {
+		err = q.NoteLeft(ctx, db.NoteLeftParams{VMID: id, HostID: job.HostID, Disks: disks})
+	}
+	if err == nil {
+		err = moveJobs(ctx, q, job.Subject, job.HostID, order.To, order.ToName, job.ID)
+	}
+	if err == nil {
+		_, err = store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
+			HostID: order.To, ProjectID: &vm.ProjectID, Kind: fleet.VMApply, Subject: job.Subject, SubjectName: vm.Name, Generation: vm.Generation,
+		})
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, store.Audit(ctx, q, fleet.SystemActor, "vm.left", job.Subject, vm.Name, fmt.Sprintf("is on %s now, with %d disks", order.ToName, len(order.Disks)))
+}
+
+// settleArrived asks for what a VM has left on its old host to be deleted, once its new one has it.
+func settleArrived(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
+	if in.Outcome != wire.Done || !job.Kind.Is().Applies || in.VM == nil || in.VM.Power == fleet.Absent {
+		return nil
+	}
+	left, err := q.TakeLeft(ctx, vm)
+	for _, l := range left {
+		if err := deleteVolume(ctx, q, l.HostID, fleet.Volref{PoolID: l.PoolID, Volume: l.Volume}); err != nil {
+			return err
+		}
+	}
+	return err
+}

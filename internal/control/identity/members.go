@@ -1,0 +1,65 @@
+package identity
+
+import (
+	"context"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// Member is a user's role in one project.
+type Member struct {
+	UserID fleet.UserID `json:"userId"`
+	Name   string       `json:"name"`
+	Role   fleet.Role   `json:"role"` // member or viewer
+}
+
+// ListMembers returns a project's members by name. Users whose role reaches all projects are not among them.
+func (p *Identity) ListMembers(ctx context.Context, a fleet.Actor, project fleet.ProjectID) ([]Member, error) {
+	if err := policy.Check(a, policy.VMSee, project); err != nil {
+		return nil, store.NoProject(err)
+	}
+	if _, err := p.store.GetProject(ctx, project); err != nil {
+		return nil, store.NotFound(err, "project")
+	}
+	rows, err := p.store.ListMembers(ctx, project)
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	members := make([]Member, len(rows))
+	for i, row := range rows {
+		members[i] = Member{UserID: row.UserID, Name: row.Name, Role: row.Role}
+	}
+	return members, nil
+}
+
+// SetMember gives a user a role in a project, member or viewer; the empty role takes it away.
+func (p *Identity) SetMember(ctx context.Context, a fleet.Actor, project fleet.ProjectID, user fleet.UserID, role fleet.Role) error {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return err
+	}
+	if role != fleet.RoleMember && role != fleet.RoleViewer && role != fleet.RoleNone {
+		var checks fleet.Checks
+		checks.Add("role", `A member's role is "member" or "viewer", or empty to remove the member.`)
+		return checks.Err()
+	}
+	return p.store.Tx(ctx, func(q *db.Queries) error {
+		names, err := q.ProjectAndUser(ctx, db.ProjectAndUserParams{ProjectID: project, UserID: user})
+		if err != nil {
+			return store.NotFound(err, "project or user")
+		}
+		if role == fleet.RoleNone {
+			rows, err := q.RemoveMember(ctx, db.RemoveMemberParams{ProjectID: project, UserID: user})
+			if err != nil || rows == 0 {
+				return err
+			}
+			return store.Audit(ctx, q, a, "project.removeMember", projectSubject(project), names.Project, names.Person)
+		}
+		if err := q.SetMember(ctx, db.SetMemberParams{ProjectID: project, UserID: user, Role: role}); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "project.setMember", projectSubject(project), names.Project, names.Person+" as "+string(role))
+	})
+}

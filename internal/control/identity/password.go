@@ -1,0 +1,140 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/auth"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// ChangePassword gives the actor another password, ends all their sessions and, with endTokens, deletes their API tokens. The caller
+// renews its own session and keeps the returned time, in database time, as its beginning. Wrong guesses at the old password are
+// throttled like sign-ins.
+func (p *Identity) ChangePassword(ctx context.Context, a fleet.Actor, old, password string, endTokens bool) (signedInAt time.Time, err error) {
+	if err := policy.Check(a, policy.Self, ""); err != nil {
+		return time.Time{}, err
+	}
+	user, err := p.userRow(ctx, p.store.Queries, a.UserID)
+	if err != nil {
+		return time.Time{}, err
+	}
+	var checks fleet.Checks
+	auth.CheckPassword(&checks, "new", user.Name, password)
+	if password == old {
+		checks.Add("new", "The new password is the old one. Choose another.")
+	}
+	if err := checks.Err(); err != nil {
+		return time.Time{}, err
+	}
+	if err := p.proveOld(ctx, a, user, old); err != nil {
+		return time.Time{}, err
+	}
+	return p.storePassword(ctx, a, user, password, newPassword{endTokens: endTokens})
+}
+
+// proveOld counts apart from sign-ins, so that guessing in a stolen session does not lock the user out.
+func (p *Identity) proveOld(ctx context.Context, a fleet.Actor, user db.User, old string) error {
+	at := append(attempts{{"password:" + string(user.ID), freeByAccountHere, true}}, byAddress(a)...)
+	if err := p.take(ctx, at); err != nil {
+		return err
+	}
+	same, err := auth.VerifyPassword(ctx, old, user.PasswordHash)
+	if err != nil {
+		return errors.Join(store.Err(err), p.giveBack(context.WithoutCancel(ctx), at))
+	}
+	if !same {
+		if err := store.Audit(ctx, p.store.Queries, a, "user.passwordFailed", userSubject(user.ID), user.Name, "wrong password"); err != nil {
+			return store.Err(err)
+		}
+		var checks fleet.Checks
+		checks.Add("old", "This is not your present password.")
+		return checks.Err()
+	}
+	return p.store.Tx(ctx, func(q *db.Queries) error { return forgive(ctx, q, at) })
+}
+
+// SetPassword gives another user a one-time password, such as auth.NewPassword makes, ends their sessions, forgets their browsers and deletes their API
+// tokens: an administrator resets what may be in the wrong hands.
+func (p *Identity) SetPassword(ctx context.Context, a fleet.Actor, id fleet.UserID, password string) error {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return err
+	}
+	if ok, why := (fleet.User{ID: id}).AllowsTo(a.UserID, fleet.ActPassword); !ok {
+		return fleet.Errorf(fleet.Conflict, "%s", why)
+	}
+	user, err := p.userRow(ctx, p.store.Queries, id)
+	if err != nil {
+		return err
+	}
+	var checks fleet.Checks
+	auth.CheckPassword(&checks, "password", user.Name, password)
+	if err := checks.Err(); err != nil {
+		return err
+	}
+	same, err := auth.VerifyPassword(ctx, password, user.PasswordHash)
+	if err != nil {
+		return store.Err(err)
+	}
+	if same {
+		checks.Add("password", "This is the user's present password. Choose another.")
+		return checks.Err()
+	}
+	_, err = p.storePassword(ctx, a, user, password, newPassword{oneTime: true, endTokens: true})
+	return err
+}
+
+// newPassword is what a change of a password does besides.
+type newPassword struct {
+	oneTime   bool // the user must choose another at the next sign-in
+	endTokens bool // the user's API tokens are deleted
+}
+
+func (p *Identity) storePassword(ctx context.Context, a fleet.Actor, user db.User, password string, is newPassword) (from time.Time, err error) {
+	hash, err := auth.HashPassword(ctx, password)
+	if err != nil {
+		return time.Time{}, store.Err(err)
+	}
+	err = p.store.Tx(ctx, func(q *db.Queries) error {
+		from, err = q.ChangePassword(ctx, db.ChangePasswordParams{
+			ID: user.ID, PasswordHash: hash, MustChange: is.oneTime, OldHash: user.PasswordHash,
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fleet.Errorf(fleet.Conflict, "The password was changed by somebody else a moment ago. Try again.")
+		}
+		if err != nil {
+			return err
+		}
+		detail := ""
+		if is.endTokens {
+			tokens, err := q.DeleteTokensOf(ctx, user.ID)
+			if err != nil {
+				return err
+			}
+			detail = fmt.Sprintf("API tokens deleted: %d", tokens)
+		}
+		if !is.oneTime {
+			return store.Audit(ctx, q, a, "user.changePassword", userSubject(user.ID), user.Name, detail)
+		}
+		if err := q.ForgetBrowsersOf(ctx, user.ID); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "user.setPassword", userSubject(user.ID), user.Name, detail)
+	})
+	return from, err
+}
+
+func (p *Identity) userRow(ctx context.Context, q *db.Queries, id fleet.UserID) (db.User, error) {
+	row, err := q.GetUser(ctx, id)
+	if err != nil {
+		return db.User{}, store.NotFound(err, "user")
+	}
+	return row.User, nil
+}

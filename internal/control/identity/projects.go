@@ -1,0 +1,145 @@
+package identity
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// ProjectInput is what an administrator says about a project.
+type ProjectInput struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+
+	DefaultPoolID    fleet.PoolID    `json:"defaultPoolId,omitempty" doc:"The pool of new disks where none is chosen; empty: the one with most free space"`
+	DefaultNetworkID fleet.NetworkID `json:"defaultNetworkId,omitempty" doc:"The network of new NICs where none is chosen; empty: the NAT network"`
+}
+
+func (in ProjectInput) check() error {
+	var c fleet.Checks
+	fleet.CheckName(&c, "name", in.Name)
+	fleet.CheckDescription(&c, "description", in.Description)
+	return c.Err()
+}
+
+// CreateProject makes an empty project without members.
+func (p *Identity) CreateProject(ctx context.Context, a fleet.Actor, in ProjectInput) (fleet.Project, error) {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return fleet.Project{}, err
+	}
+	if err := in.check(); err != nil {
+		return fleet.Project{}, err
+	}
+	id := fleet.NewID[fleet.ProjectID]()
+	err := p.store.Tx(ctx, func(q *db.Queries) error {
+		if err := q.AddProject(ctx, db.AddProjectParams{ID: id, Name: in.Name, Description: in.Description}); err != nil {
+			return err
+		}
+		if err := in.setDefaults(ctx, q, fleet.Project{ID: id}); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "project.create", projectSubject(id), in.Name, "")
+	})
+	if err != nil {
+		return fleet.Project{}, err
+	}
+	return p.queries.GetProject(ctx, a, id)
+}
+
+// setDefaults sets the project's default pool and network. Another one than before is refused where new VMs could not use it.
+func (in ProjectInput) setDefaults(ctx context.Context, q *db.Queries, was fleet.Project) error {
+	set, err := q.SetProjectDefaults(ctx, db.SetProjectDefaultsParams{PoolID: string(in.DefaultPoolID), NetworkID: string(in.DefaultNetworkID), ID: was.ID})
+	if err != nil {
+		return store.NotFound(err, "project")
+	}
+	usable, err := q.ProjectDefaults(ctx, was.ID)
+	if err != nil {
+		return err
+	}
+	var c fleet.Checks
+	switch {
+	case in.DefaultPoolID == was.DefaultPoolID, in.DefaultPoolID == "":
+	case set.DefaultPoolID == nil:
+		c.Add("defaultPoolId", "There is no such pool, or it is being deleted.")
+	default:
+		pools, err := q.PoolsForWork(ctx, []string{string(in.DefaultPoolID)})
+		if err != nil {
+			return err
+		}
+		for _, p := range pools {
+			if !(fleet.PoolView{Pool: store.PoolOf(p)}).MakesDisks() {
+				c.Add("defaultPoolId", "The storage of %s makes its volumes itself, so no disk is made in it. Choose another pool.", p.Name)
+			}
+		}
+	}
+	switch {
+	case in.DefaultNetworkID == was.DefaultNetworkID, in.DefaultNetworkID == "":
+	case set.DefaultNetworkID == nil:
+		c.Add("defaultNetworkId", "There is no such network, or it is being deleted.")
+	case usable.NetworkID == "":
+		c.Add("defaultNetworkId", "The network is not open to this project. Grant it to the project first.")
+	}
+	return c.Err()
+}
+
+// UpdateProject replaces a project's name, description and defaults.
+func (p *Identity) UpdateProject(ctx context.Context, a fleet.Actor, id fleet.ProjectID, in ProjectInput) (fleet.Project, error) {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return fleet.Project{}, err
+	}
+	if err := in.check(); err != nil {
+		return fleet.Project{}, err
+	}
+	was, err := p.queries.GetProject(ctx, a, id)
+	if err != nil {
+		return fleet.Project{}, err
+	}
+	err = p.store.Tx(ctx, func(q *db.Queries) error {
+		if _, err := q.ChangeProject(ctx, db.ChangeProjectParams{ID: id, Name: in.Name, Description: in.Description}); err != nil {
+			return store.NotFound(err, "project")
+		}
+		if err := in.setDefaults(ctx, q, was); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "project.update", projectSubject(id), in.Name, "")
+	})
+	if err != nil {
+		return fleet.Project{}, err
+	}
+	return p.queries.GetProject(ctx, a, id)
+}
+
+// DeleteProject removes a project that has no VMs, with its memberships and the history of its tasks.
+func (p *Identity) DeleteProject(ctx context.Context, a fleet.Actor, id fleet.ProjectID) error {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return err
+	}
+	err := p.store.Tx(ctx, func(q *db.Queries) error {
+		name, err := q.DeleteProject(ctx, id)
+		if err != nil {
+			return store.NotFound(err, "project")
+		}
+		return store.Audit(ctx, q, a, "project.delete", projectSubject(id), name, "")
+	})
+	// The foreign key decides, also against a VM that is being made at this moment.
+	const stillReferenced = "23503"
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == stillReferenced {
+		project, err := p.queries.GetProject(ctx, a, id)
+		if err != nil {
+			return err
+		}
+		project.VMs = max(project.VMs, 1)
+		_, why := project.Allows(fleet.ActDelete)
+		return fleet.Errorf(fleet.Conflict, "%s", why)
+	}
+	return err
+}
+
+func projectSubject(id fleet.ProjectID) fleet.Subject { return fleet.Subject("project:" + string(id)) }

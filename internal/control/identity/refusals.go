@@ -1,0 +1,66 @@
+package identity
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+)
+
+// How many refusals a portal writes down a minute: of one person, or of one network where nobody is signed in, and in all.
+// Whoever knocks without end fills no table, and hides nobody else but within that minute.
+const (
+	refusalsOfOne = 10
+	refusalsOfAll = 120
+)
+
+// refusals counts what was written down in the running minute.
+type refusals struct {
+	mu     sync.Mutex
+	began  time.Time
+	by     map[string]int
+	all    int
+	missed int // not written since the newest line
+}
+
+// admit says whether one more is to be written, and how many were not since the newest that was.
+func (r *refusals) admit(who string, now time.Time) (missed int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.began) >= time.Minute {
+		r.began, r.by, r.all = now, map[string]int{}, 0
+	}
+	if r.all >= refusalsOfAll || r.by[who] >= refusalsOfOne {
+		r.missed++
+		return 0, false
+	}
+	r.all++
+	r.by[who]++
+	missed, r.missed = r.missed, 0
+	return missed, true
+}
+
+// NoteRefusal writes down that who was refused what it asked for, as far as the bounds allow. Only the portal may call it.
+func (p *Identity) NoteRefusal(ctx context.Context, a fleet.Actor, who fleet.Actor, asked string, why *fleet.Error) error {
+	if err := store.OnlySystem(a); err != nil {
+		return err
+	}
+	key := string(who.UserID)
+	if key == "" {
+		key = network(who.Address)
+	}
+	missed, ok := p.refusals.admit(key, time.Now())
+	if !ok {
+		return nil
+	}
+	detail := asked + ": " + why.Error()
+	if missed > 0 {
+		detail += fmt.Sprintf(" (%d others were not written down)", missed)
+	}
+	action := map[fleet.Code]string{fleet.TooMany: "user.throttled"}[why.Code]
+	return store.Err(store.Audit(ctx, p.store.Queries, who, cmp.Or(action, "user.refused"), userSubject(who.UserID), who.Name, detail))
+}

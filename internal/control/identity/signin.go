@@ -1,0 +1,102 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/auth"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+)
+
+// SignIn checks a name and password. a is anonymous and carries the remote address, and what the browser is known by. LastSeenAt of the answer is when the
+// session begins, in database time: keep it in the session and hand it to ActorOf. Every failure reads alike (Unauthorized)
+// and costs alike; after a few, attempts have to wait (TooMany): see the bounds in throttle.go.
+func (p *Identity) SignIn(ctx context.Context, a fleet.Actor, name, password string) (fleet.User, error) {
+	at, err := p.attemptsOf(ctx, name, a)
+	if err != nil {
+		return fleet.User{}, err
+	}
+	if err := p.take(ctx, at); err != nil {
+		return fleet.User{}, err
+	}
+	row, same, err := p.judge(ctx, name, password)
+	if err != nil {
+		return fleet.User{}, errors.Join(store.Err(err), p.giveBack(context.WithoutCancel(ctx), at))
+	}
+	if !same || row.Disabled {
+		return fleet.User{}, p.signInFailed(ctx, a, row)
+	}
+	var user fleet.User
+	err = p.store.Tx(ctx, func(q *db.Queries) error {
+		began, err := q.NoteSignIn(ctx, db.NoteSignInParams{ID: row.ID, PasswordHash: row.PasswordHash})
+		if err != nil {
+			return err
+		}
+		if user, err = getUser(ctx, q, row.ID); err != nil {
+			return err
+		}
+		user.LastSeenAt = began
+		if err := store.Audit(ctx, q, personAt(row, a), "user.signIn", userSubject(row.ID), row.Name, ""); err != nil {
+			return err
+		}
+		return forgive(ctx, q, at)
+	})
+	if errors.Is(err, pgx.ErrNoRows) { // changed since it was read
+		return fleet.User{}, p.signInFailed(ctx, a, row)
+	}
+	return user, err
+}
+
+// judge reads the account and compares the password; without such an account it does the same work.
+func (p *Identity) judge(ctx context.Context, name, password string) (row db.User, same bool, err error) {
+	row, err = p.store.UserByName(ctx, name)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return row, false, err
+	}
+	same, err = auth.VerifyPassword(ctx, password, row.PasswordHash)
+	return row, same, err
+}
+
+// signInFailed writes the failure down and returns the one refusal for all of them. There are no more of these lines than
+// the throttle lets through. A name without an account is not written: people type passwords into the wrong field.
+func (p *Identity) signInFailed(ctx context.Context, a fleet.Actor, row db.User) error {
+	subject, detail := userSubject(row.ID), "wrong password"
+	switch {
+	case row.ID == "":
+		subject, detail = "user:", "no such user"
+	case row.Disabled:
+		detail = "the user is disabled"
+	}
+	if err := store.Audit(ctx, p.store.Queries, personAt(row, a), "user.signInFailed", subject, row.Name, detail); err != nil {
+		return store.Err(err)
+	}
+	return fleet.Errorf(fleet.Unauthorized, "The user name or the password is wrong.")
+}
+
+// personAt is a user for the audit line of a sign-in.
+func personAt(row db.User, a fleet.Actor) fleet.Actor {
+	return fleet.Actor{UserID: row.ID, Name: row.Name, Address: a.Address}
+}
+
+// ActorOf is the user of a session that began at signedInAt (see SignIn and ChangePassword), with present rights. It is
+// Unauthorized where the user is gone or disabled, or the session has ended: a change of password or role ends the user's
+// sessions. Only the portal may call it; it adds Session and Address to the answer.
+func (p *Identity) ActorOf(ctx context.Context, a fleet.Actor, id fleet.UserID, signedInAt time.Time) (fleet.Actor, error) {
+	if err := store.OnlySystem(a); err != nil {
+		return fleet.Actor{}, err
+	}
+	row, err := p.store.UserOfSession(ctx, db.UserOfSessionParams{ID: id, SignedInAt: signedInAt})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Your session has ended. Sign in again.")
+	}
+	if err != nil {
+		return fleet.Actor{}, store.Err(err)
+	}
+	projects, err := store.ProjectRoles(row.Projects)
+	return fleet.Actor{UserID: row.ID, Name: row.Name, Role: row.Role, Projects: projects, MustChange: row.MustChange}, err
+}

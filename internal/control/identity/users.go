@@ -1,0 +1,194 @@
+package identity
+
+import (
+	"context"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/auth"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// UserInput is what an administrator says about a user.
+type UserInput struct {
+	Name     string     `json:"name"`
+	Role     fleet.Role `json:"role"` // admin, operator, viewer, or empty: only what projects grant
+	Disabled bool       `json:"disabled"`
+}
+
+func (in UserInput) check() error {
+	var c fleet.Checks
+	fleet.CheckUserName(&c, "name", in.Name)
+	switch in.Role {
+	case fleet.RoleAdmin, fleet.RoleOperator, fleet.RoleViewer, fleet.RoleNone:
+	default:
+		c.Add("role", `A role is "admin", "operator", "viewer" or empty.`)
+	}
+	return c.Err()
+}
+
+// EnsureAdmin makes the user "admin" with a one-time password where there is no user at all. Only the portal may call it;
+// of portals that start at once, one makes it.
+func (p *Identity) EnsureAdmin(ctx context.Context, a fleet.Actor) (password string, made bool, err error) {
+	if err := store.OnlySystem(a); err != nil {
+		return "", false, err
+	}
+	if exists, err := p.store.HasUsers(ctx); err != nil || exists {
+		return "", false, store.Err(err)
+	}
+	password = auth.NewPassword()
+	hash, err := auth.HashPassword(ctx, password)
+	if err != nil {
+		return "", false, err
+	}
+	err = p.store.Tx(ctx, func(q *db.Queries) error {
+		id := fleet.NewID[fleet.UserID]()
+		rows, err := q.AddFirstUser(ctx, db.AddFirstUserParams{ID: id, Name: "admin", Role: fleet.RoleAdmin, PasswordHash: hash})
+		if made = rows > 0; err != nil || !made {
+			return err
+		}
+		return store.Audit(ctx, q, a, "user.create", userSubject(id), "admin", "role admin, first start")
+	})
+	if err != nil || !made {
+		return "", false, err
+	}
+	return password, true, nil
+}
+
+// GetUser returns one user; everybody may ask for themselves.
+func (p *Identity) GetUser(ctx context.Context, a fleet.Actor, id fleet.UserID) (fleet.User, error) {
+	right := policy.Manage
+	if a.UserID == id {
+		right = policy.Self
+	}
+	if err := policy.Check(a, right, ""); err != nil {
+		return fleet.User{}, err
+	}
+	return getUser(ctx, p.store.Queries, id)
+}
+
+// CreateUser makes a user with a one-time password, which is shown once and must be changed at the first sign-in.
+func (p *Identity) CreateUser(ctx context.Context, a fleet.Actor, in UserInput) (user fleet.User, oneTimePassword string, err error) {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return fleet.User{}, "", err
+	}
+	if err := in.check(); err != nil {
+		return fleet.User{}, "", err
+	}
+	password := auth.NewPassword()
+	hash, err := auth.HashPassword(ctx, password)
+	if err != nil {
+		return fleet.User{}, "", err
+	}
+	err = p.store.Tx(ctx, func(q *db.Queries) error {
+		row, err := q.AddUser(ctx, db.AddUserParams{
+			ID: fleet.NewID[fleet.UserID](), Name: in.Name, Role: in.Role, PasswordHash: hash, Disabled: in.Disabled,
+		})
+		if err != nil {
+			return err
+		}
+		user = store.UserOf(row)
+		return store.Audit(ctx, q, a, "user.create", userSubject(row.ID), row.Name, in.words())
+	})
+	if err != nil {
+		return fleet.User{}, "", err
+	}
+	return user, password, nil
+}
+
+// UpdateUser replaces what UserInput holds. Another role, and being disabled, end the user's sessions. One's own role stays,
+// and so does the last administrator.
+func (p *Identity) UpdateUser(ctx context.Context, a fleet.Actor, id fleet.UserID, in UserInput) (user fleet.User, err error) {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return fleet.User{}, err
+	}
+	if err := in.check(); err != nil {
+		return fleet.User{}, err
+	}
+	err = p.store.Tx(ctx, func(q *db.Queries) error {
+		admins, err := q.LockAdmins(ctx)
+		if err != nil {
+			return err
+		}
+		old, err := q.LockUser(ctx, id)
+		if err != nil {
+			return store.NotFound(err, "user")
+		}
+		if a.UserID == id && (in.Role != old.Role || in.Disabled) {
+			return fleet.Errorf(fleet.Conflict, "You cannot disable yourself or change your own role. Ask another administrator.")
+		}
+		if in.Role != fleet.RoleAdmin || in.Disabled {
+			if err := keepAnAdmin(admins, old); err != nil {
+				return err
+			}
+		}
+		row, err := q.ChangeUser(ctx, db.ChangeUserParams{ID: id, Name: in.Name, Role: in.Role, Disabled: in.Disabled})
+		if err != nil {
+			return err
+		}
+		if err := store.Audit(ctx, q, a, "user.update", userSubject(id), row.Name, in.words()); err != nil {
+			return err
+		}
+		user, err = getUser(ctx, q, id)
+		return err
+	})
+	return user, err
+}
+
+// DeleteUser removes a user with their sessions, API tokens and memberships. Oneself and the last administrator stay.
+func (p *Identity) DeleteUser(ctx context.Context, a fleet.Actor, id fleet.UserID) error {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return err
+	}
+	if ok, why := (fleet.User{ID: id}).AllowsTo(a.UserID, fleet.ActDelete); !ok {
+		return fleet.Errorf(fleet.Conflict, "%s", why)
+	}
+	return p.store.Tx(ctx, func(q *db.Queries) error {
+		admins, err := q.LockAdmins(ctx)
+		if err != nil {
+			return err
+		}
+		old, err := q.LockUser(ctx, id)
+		if err != nil {
+			return store.NotFound(err, "user")
+		}
+		if err := keepAnAdmin(admins, old); err != nil {
+			return err
+		}
+		if err := q.DeleteUser(ctx, id); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "user.delete", userSubject(id), old.Name, "")
+	})
+}
+
+// keepAnAdmin refuses to take away the only one of the locked administrators.
+func keepAnAdmin(admins []fleet.UserID, user db.User) error {
+	if len(admins) == 1 && slices.Contains(admins, user.ID) {
+		return fleet.Errorf(fleet.Conflict, "%s is the last administrator. Make another user an administrator first.", user.Name)
+	}
+	return nil
+}
+
+func (in UserInput) words() string {
+	role := string(in.Role)
+	if role == "" {
+		role = "none"
+	}
+	if in.Disabled {
+		return "role " + role + ", disabled"
+	}
+	return "role " + role
+}
+
+func getUser(ctx context.Context, q *db.Queries, id fleet.UserID) (fleet.User, error) {
+	row, err := q.GetUser(ctx, id)
+	if err != nil {
+		return fleet.User{}, store.NotFound(err, "user")
+	}
+	return store.UserWith(row.User, row.Projects)
+}
+
+func userSubject(id fleet.UserID) fleet.Subject { return fleet.Subject("user:" + string(id)) }

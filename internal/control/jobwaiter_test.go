@@ -1,0 +1,109 @@
+package control_test
+
+import (
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// Claims that follow each other on a connection look once in a while, and whenever something was announced.
+func TestALookoutLooksOnlyWhenItMust(t *testing.T) {
+	r := newRig(t)
+	r.caughtUp() // the listener wakes everybody when it begins
+	out, err := r.NewJobWaiter(t.Context(), r.agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	one := wire.ClaimRequest{Max: 1}
+	look := func(wait time.Duration) (jobs []wire.Work, rest time.Duration, asked bool) {
+		t.Helper()
+		before := r.pool.Stat().AcquireCount()
+		claim, rest, err := out.Claim(t.Context(), one, wait)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return claim.Jobs, rest, r.pool.Stat().AcquireCount() > before
+	}
+	if _, rest, asked := look(time.Hour); !asked || rest != time.Hour {
+		t.Errorf("the first look: asked %v, %s", asked, rest)
+	}
+	for range 3 {
+		if _, rest, asked := look(time.Hour); asked || rest >= time.Hour || rest < time.Hour-time.Minute {
+			t.Errorf("the next one: asked %v, %s", asked, rest)
+		}
+	}
+	if _, _, asked := look(time.Second); !asked {
+		t.Error("a look that is old is not repeated")
+	}
+	hush := make(chan struct{})
+	close(hush)
+	if claim, err := out.Wait(t.Context(), one, time.Hour, hush); err != nil || len(claim.Jobs) > 0 {
+		t.Errorf("hushed: %+v, %v", claim, err)
+	}
+	r.addVM("web")
+	r.addVM("db") // between two claims
+	until := time.Now().Add(10 * time.Second)
+	for n := 0; n < 2 && time.Now().Before(until); {
+		jobs, _, _ := look(time.Hour)
+		n += len(jobs)
+		if n == 2 {
+			until = time.Time{}
+		}
+	}
+	if !until.IsZero() {
+		t.Error("work that was announced between two claims is not found")
+	}
+	if got, err := out.Wait(t.Context(), one, time.Millisecond, nil); err != nil || len(got.Jobs) > 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	// Who gets less than it may take left nothing, and need not look again.
+	one.Max = 3
+	heard := r.hub.Subscribe("jobs:" + string(r.agent.HostID))
+	defer heard.Close()
+	r.addVM("mail")
+	<-heard.C
+	claim, err := out.Wait(t.Context(), one, time.Minute, nil)
+	if err != nil || len(claim.Jobs) != 1 {
+		t.Fatalf("%+v, %v", claim, err)
+	}
+	if jobs, _, asked := look(time.Hour); asked || len(jobs) > 0 {
+		t.Errorf("after less than it may take: asked %v, %d jobs", asked, len(jobs))
+	}
+	for _, other := range []fleet.Actor{
+		{HostID: r.agent.HostID, Session: "another", KeyHash: r.agent.KeyHash},
+		{HostID: r.agent.HostID, Session: r.agent.Session, KeyHash: "another"},
+		{HostID: "another", Session: r.agent.Session, KeyHash: r.agent.KeyHash},
+	} {
+		if out.Is(other) {
+			t.Errorf("%+v passes for %+v", other, r.agent)
+		}
+	}
+	if !out.Is(r.agent) {
+		t.Error("it is not its own agent's")
+	}
+}
+
+// A lookout is no right: what a session may no longer claim it does not get, however long it has waited.
+func TestALookoutOfAnEndedSessionGetsNothing(t *testing.T) {
+	r := newRig(t)
+	old := r.agent
+	out, err := r.NewJobWaiter(t.Context(), old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if _, _, err := out.Claim(t.Context(), wire.ClaimRequest{Max: 1}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Hello(t.Context(), old, wire.Hello{Instance: "next", Fingerprint: "f"}); err != nil {
+		t.Fatal(err)
+	}
+	r.addVM("web")
+	claim, err := out.Wait(t.Context(), wire.ClaimRequest{Max: 1}, time.Minute, nil)
+	if fleet.CodeOf(err) != fleet.Conflict || len(claim.Jobs) > 0 {
+		t.Errorf("%+v, %v", claim, err)
+	}
+}

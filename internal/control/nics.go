@@ -1,0 +1,100 @@
+package control
+
+import (
+	"context"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+)
+
+// nicRoom is what room hosts have for the VM's cards that take something of their host each for itself. Until the transaction ends, nobody else is
+// promised any of it.
+func nicRoom(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet.NIC) (map[fleet.HostID]map[fleet.NetworkID]*placement.NICs, error) {
+	var ids []fleet.NetworkID
+	for _, n := range nics {
+		if n.NetworkID != "" && !slices.Contains(ids, n.NetworkID) {
+			ids = append(ids, n.NetworkID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	counted, err := q.CountedNetworks(ctx, store.Texts(ids))
+	if err != nil || len(counted) == 0 {
+		return nil, err
+	}
+	ids = nil
+	var devices []string
+	for _, n := range counted {
+		ids = append(ids, n.ID)
+		if slices.Contains(devices, n.Device) {
+			continue
+		}
+		devices = append(devices, n.Device)
+		if err := q.LockNICs(ctx, n.Device); err != nil {
+			return nil, err
+		}
+	}
+	told, err := q.NICsReported(ctx, db.NICsReportedParams{Ids: store.Texts(ids), Host: string(host)})
+	if err != nil {
+		return nil, err
+	}
+	promised, err := q.NICsAllocated(ctx, db.NICsAllocatedParams{Devices: devices, Host: string(host)})
+	if err != nil {
+		return nil, err
+	}
+	out := map[fleet.HostID]map[fleet.NetworkID]*placement.NICs{}
+	shared := map[string]*placement.NICs{}
+	for _, t := range told {
+		i := slices.IndexFunc(counted, func(n db.CountedNetworksRow) bool { return string(n.ID) == t.NetworkID })
+		n := counted[i]
+		key := string(t.HostID) + " " + n.Mode + " " + n.Device // networks on one device have one and the same room
+		c := shared[key]
+		if c == nil {
+			c = &placement.NICs{Device: n.Device, Functions: n.Mode == string(fleet.NetworkSRIOV), Total: int(t.Total), Used: int(t.Used)}
+			shared[key] = c
+		}
+		if out[t.HostID] == nil {
+			out[t.HostID] = map[fleet.NetworkID]*placement.NICs{}
+		}
+		out[t.HostID][n.ID] = c
+	}
+	for _, p := range promised {
+		if c := shared[string(p.HostID)+" "+p.Mode+" "+p.Device]; c != nil {
+			c.Allocated += int(p.Cards)
+			c.By = append(c.By, p.Name)
+		}
+	}
+	return out, nil
+}
+
+// handBack takes the VM's own cards that an edit takes away out of what is promised.
+func handBack(h *placement.Host, gone []fleet.NIC) {
+	for _, n := range gone {
+		if c := h.NICs[n.NetworkID]; c != nil {
+			c.Allocated, c.Used = max(0, c.Allocated-1), max(0, c.Used-1)
+		}
+	}
+}
+
+// limitedNICs are the NICs, by their place, whose port group limits their bandwidth.
+func limitedNICs(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[int]bool, error) {
+	var ids []fleet.NetworkID
+	for _, n := range nics {
+		if n.NetworkID != "" && n.PortGroup != "" {
+			ids = append(ids, n.NetworkID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	groups, err := q.LimitedPortGroups(ctx, store.Texts(ids))
+	out := map[int]bool{}
+	for i, n := range nics {
+		out[i] = slices.Contains(groups, db.LimitedPortGroupsRow{ID: n.NetworkID, Name: n.PortGroup})
+	}
+	return out, err
+}

@@ -1,0 +1,132 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"quantix/db"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// Virtual functions are promised to no more cards than there are, whoever asks at once; a VM that goes, or gives its card back, frees one.
+func TestVirtualFunctionsArePromisedOnce(t *testing.T) {
+	s := newSite(t)
+	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1, s.h2)
+	also := s.define("also", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4", VLAN: 7}, s.h1)
+	s.says(fast.ID, s.h1, `{"active":true,"cards":{"total":3,"used":0}}`)
+	s.says(also.ID, s.h1, `{"active":true,"cards":{"total":3,"used":0}}`)
+	create := func(name string, host fleet.HostID, on ...fleet.NetworkView) (fleet.VMView, error) {
+		spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 128}
+		for _, n := range on {
+			spec.NICs = append(spec.NICs, fleet.NIC{NetworkID: n.ID})
+		}
+		return s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: name, HostID: host, Spec: spec})
+	}
+	first, err := create("first", s.h1, fast, also)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of many that ask for the last one at once, one gets it.
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if err := db.New(tx).LockNICs(t.Context(), "eth4"); err != nil {
+		t.Fatal(err)
+	}
+	var wait sync.WaitGroup
+	var ended atomic.Int32
+	errs := make([]error, 4)
+	for i := range errs {
+		wait.Go(func() {
+			_, errs[i] = create(fmt.Sprintf("rival-%d", i), s.h1, fast)
+			ended.Add(1)
+		})
+	}
+	for waits := 0; waits == 0; {
+		err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ended.Load() > 0 {
+			t.Fatal("who asks does not wait for who is being promised one")
+		}
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wait.Wait()
+	got := 0
+	for _, err := range errs {
+		switch {
+		case err == nil:
+			got++
+		case !strings.Contains(err.Error(), "No free virtual function of eth4 on") || !strings.Contains(err.Error(), "3 of 3 are used by first and rival-"):
+			t.Errorf("a rival is refused with %v", err)
+		}
+	}
+	if got != 1 {
+		t.Errorf("%d of 4 VMs got the last virtual function", got)
+	}
+	s.refused("on another network of the device", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("late", s.h1, also); return err })
+	// Placement goes where there are some, and says why nowhere.
+	s.refused("nowhere", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("anywhere", "", fast); return err })
+	s.says(fast.ID, s.h2, `{"active":true,"cards":{"total":1,"used":0}}`)
+	if v, err := create("anywhere", "", fast); err != nil || v.HostID != s.h2 {
+		t.Errorf("placed on %s, %v", v.HostID, err)
+	}
+	// An edit asks as well, and may put a card onto another network of the device: it gives back what it had.
+	edit := func(v fleet.VMView, nics ...fleet.NIC) (fleet.VMView, error) {
+		spec := s.get(v.ID).Spec
+		spec.NICs = nics
+		now, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Spec: &spec})
+		return now, err
+	}
+	other, err := create("other", s.h1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.refused("a new card", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := edit(other, fleet.NIC{NetworkID: fast.ID}); return err })
+	had := first.Spec.NICs
+	moved := had[0]
+	moved.NetworkID, moved.Network = also.ID, "also"
+	if _, err := edit(first, moved, had[1]); err != nil {
+		t.Errorf("a card from one network of the device to another: %v", err)
+	}
+	if _, err := edit(first, had[1]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := edit(other, fleet.NIC{NetworkID: fast.ID}); err != nil {
+		t.Errorf("what was given back is free: %v", err)
+	}
+	// What others run on the host counts as soon as it says so, and a member hears of nobody's VMs.
+	s.says(fast.ID, s.h2, `{"active":true,"cards":{"total":2,"used":2}}`)
+	s.refused("taken by others", fleet.Invalid, "2 of 2 are used by anywhere and machines that Quantix did not make", func() error { _, err := create("late", s.h2, fast); return err })
+	s.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, fast.ID, s.red)
+	_, err = s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "mine", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{NetworkID: fast.ID}}}})
+	if err == nil || !strings.Contains(err.Error(), "no free virtual function in network fast") || strings.Contains(err.Error(), "first") || strings.Contains(err.Error(), "eth4") {
+		t.Errorf("a member hears %v", err)
+	}
+}
+
+// What a host says of its virtual functions, however absurd, is about itself, and counts only where the network is assigned to it.
+func TestAHostsWordAboutItsFunctionsIsItsOwn(t *testing.T) {
+	s := newSite(t)
+	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1)
+	s.says(fast.ID, s.h1, `{"active":true,"cards":{"total":1,"used":0}}`)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true,"cards":{"total":9007199254740992,"used":9007199254740992}}')`, fast.ID, s.h2)
+	create := func(name string) (fleet.VMView, error) {
+		return s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: name, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{NetworkID: fast.ID}}}})
+	}
+	if v, err := create("one"); err != nil || v.HostID != s.h1 {
+		t.Errorf("a host that was not asked decides: %s %v", v.HostID, err)
+	}
+	s.exec(`UPDATE assignments SET asked = 'assign' WHERE network_id = $1 AND host_id = $2`, fast.ID, s.h2)
+	s.refused("full", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("two"); return err })
+}

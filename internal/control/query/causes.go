@@ -1,0 +1,226 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// hostTroubles has the text of each phase in which a host needs attention. words is its conflict or its error.
+var hostTroubles = map[fleet.HostPhase]func(words string) string{
+	fleet.HostConflict: func(words string) string { return "A second agent showed this host's identity: " + words },
+	fleet.HostDegraded: func(words string) string { return "Its hypervisor does not answer: " + cmp.Or(words, fleet.NoLook) },
+	fleet.HostUnknown:  func(string) string { return "Its agent is not heard. What it said last may be outdated." },
+}
+
+// firstNames is SQL for the first values of a column by the hosts' names.
+func firstNames(column string) string {
+	return "(array_agg(" + column + " ORDER BY x.name))[1:" + strconv.Itoa(fleet.AttentionNames) + "]"
+}
+
+// troubledHosts are the hosts that need a person, by cause.
+func (b *Queries) troubledHosts(ctx context.Context, sums hostSums) ([]fleet.Attention, error) {
+	if !slices.ContainsFunc(sums.phases, func(x hostSum) bool { return hostTroubles[x.phase] != nil }) {
+		return nil, nil
+	}
+	sql := "SELECT x.phase, x.words, count(*), " + firstNames("x.id") + ", " + firstNames("x.name") + `, CASE WHEN count(*) = 1 THEN min(x.seen_at) END
+		FROM (SELECT h.id, h.name, s.seen_at, ` + hostPhaseSQL + ` AS phase,
+			CASE ` + hostPhaseSQL + ` WHEN 'conflict' THEN s.conflict WHEN 'degraded' THEN COALESCE(h.status->>'error', '') ELSE '' END AS words
+			FROM hosts h JOIN host_sessions s ON s.host_id = h.id) x
+		WHERE x.phase IN ('conflict', 'degraded', 'unknown') GROUP BY 1, 2 ORDER BY x.phase = 'unknown', count(*) DESC LIMIT ` + strconv.Itoa(maxAttention)
+	return collect(ctx, b, sql, new(statement), func(row pgx.CollectableRow) (fleet.Attention, error) {
+		n := fleet.Attention{Kind: string(fleet.TypeHost)}
+		var phase fleet.HostPhase
+		var words string
+		var ids, names []string
+		err := row.Scan(&phase, &words, &n.Count, &ids, &names, &n.At)
+		if says := hostTroubles[phase]; says != nil {
+			n.Severity, n.Text, n.Remedy, n.Objects, n.List = phase.Severity(), says(words), phase.Remedy(), attentionObjects(ids, names), "/hosts?filter=phase:"+string(phase)
+		}
+		return n, err
+	})
+}
+
+func attentionObjects(ids, names []string) []fleet.AttentionObject {
+	out := make([]fleet.AttentionObject, len(ids))
+	for i := range ids {
+		out[i] = fleet.AttentionObject{ID: ids[i], Name: names[i]}
+	}
+	return out
+}
+
+// poolCause is one cause for which a pool needs attention on some of its hosts.
+type poolCause struct {
+	pool  fleet.PoolID
+	key   policy.PoolKey
+	words string // the hosts' error
+	hosts int
+	first string // the name of the first of them
+	at    *time.Time
+}
+
+// mostCauses is the maximum number of pool causes that are read.
+const mostCauses = 500
+
+// poolCauses finds the cells of pools that need a person, by what is wrong.
+func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolGroup) ([]poolCause, error) {
+	var notable []poolGroup
+	var of []string
+	for id, groups := range pools {
+		for _, g := range groups {
+			if g.Notable() {
+				notable, of = append(notable, g), append(of, string(id))
+			}
+		}
+	}
+	if len(notable) == 0 {
+		return nil, nil
+	}
+	slices.Sort(of)
+	keys := map[policy.PoolKey]poolGroup{}
+	for _, g := range notable {
+		keys[g.PoolKey] = g
+	}
+	notable = notable[:0]
+	for _, g := range keys {
+		notable = append(notable, g)
+	}
+	var s statement
+	ranks := ranksOf(&s, notable, nil)
+	sql := `SELECT x.object_id, x.said, x.fresh, x.used, x.starving, x.by_others, x.faulty, x.error, count(*), min(x.name), CASE WHEN count(*) = 1 THEN min(x.seen_at) END
+		FROM (SELECT ` + keySQL + `, a.error, h.name, s.looked_at AS seen_at` + statusesFrom + ` JOIN hosts h ON h.id = a.host_id WHERE a.pool_id = ANY (` + s.key(slices.Compact(of)) + `::text[])) x
+		JOIN ` + ranks + ` GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY min(g.rank), x.object_id, min(x.name) LIMIT ` + strconv.Itoa(mostCauses)
+	return collect(ctx, b, sql, &s, func(row pgx.CollectableRow) (c poolCause, err error) {
+		var said fleet.PoolState
+		var fresh bool
+		err = row.Scan(&c.pool, &said, &fresh, &c.key.UsedPercent, &c.key.Starved, &c.key.ByOthers, &c.key.Faulty, &c.words, &c.hosts, &c.first, &c.at)
+		c.key.State = fleet.PoolStateOf(said, fresh)
+		return c, err
+	})
+}
+
+// on returns the hosts of the cause, and the use of a full pool: "on 3 hosts", "on host-1, 97 % used".
+func (c poolCause) on() string {
+	switch {
+	case c.hosts > 1:
+		return "on " + strconv.Itoa(c.hosts) + " hosts"
+	case c.key.State == fleet.PoolActive && !c.key.Degraded():
+		return fmt.Sprintf("on %s, %d %% used", c.first, c.key.UsedPercent)
+	}
+	return "on " + c.first
+}
+
+// poolAttention returns one row for each cause; pools and hosts with the same cause share it.
+func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []fleet.Attention {
+	var rows fleet.Causes
+	type place struct {
+		pool fleet.PoolID
+		text string
+	}
+	at, hosts := map[place]int{}, map[place]poolCause{}
+	for _, c := range causes { // causes that differ in the percentage alone are one
+		p := place{c.pool, fleet.Nameless(c.key.Cause(c.words), c.first)}
+		if _, known := at[p]; known {
+			was := hosts[p]
+			was.hosts, was.at = was.hosts+c.hosts, nil
+			hosts[p] = was
+			continue
+		}
+		at[p], hosts[p] = len(at), c
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(at), func(x, y place) int {
+		return cmp.Or(cmp.Compare(pools[x.pool].Name, pools[y.pool].Name), at[x]-at[y])
+	}) {
+		c, pool := hosts[p], pools[p.pool]
+		text := p.text
+		if c.hosts == 1 {
+			text = c.key.Cause(c.words)
+		}
+		rows.Add(fleet.Attention{
+			Kind: string(fleet.TypePool), Severity: c.key.Severity(), Text: text, Remedy: fleet.RemedyFor(fleet.TypePool, pool.Spec.Kind, text), Count: 1, At: c.at,
+			Objects: []fleet.AttentionObject{{ID: string(p.pool), Name: pool.Name, Text: c.on()}}, List: "/pools?filter=tone:" + string(pool.Health.Severity),
+		})
+	}
+	return rows.Rows
+}
+
+// vmsRead is the maximum number of VMs with, and without, drift that are grouped; a last row says that there are more.
+const vmsRead = 500
+
+// vmsInNeed reads VMs of online hosts that need a person: first those that have not drifted, so that drift of many VMs,
+// which has one row, hides no other cause. more reports that there are VMs without drift beyond those read.
+func (b *Queries) vmsInNeed(ctx context.Context, a fleet.Actor) (vms []fleet.VMView, more bool, err error) {
+	for _, which := range []string{"v.drifted", "NOT v.drifted"} {
+		var s statement
+		s.visible(a, "v.project_id", "")
+		s.and("v.attention AND " + which + " AND s.host_id IS NOT NULL AND " + fresh)
+		read, err := collect(ctx, b, vmLines.columns+vmTables+s.conditions()+" ORDER BY v.name, v.id LIMIT "+strconv.Itoa(vmsRead), &s, vmLines.scan())
+		if err != nil {
+			return nil, false, err
+		}
+		more, vms = len(read) == vmsRead, append(read, vms...)
+	}
+	return vms, more, nil
+}
+
+// vmCauses is a row for each cause for which VMs of online hosts need a person, except drift, which the counters count.
+func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Attention, vms map[fleet.Subject]bool, err error) {
+	read, more, err := b.vmsInNeed(ctx, a)
+	if err != nil {
+		return nil, nil, err
+	}
+	var causes fleet.Causes
+	vms = map[fleet.Subject]bool{}
+	for _, v := range read {
+		host := v.HostName
+		tone, text := vmTrouble(store.ShownTo(a, v))
+		if text == "" {
+			continue
+		}
+		vms[fleet.SubjectVM(v.ID)] = true
+		n := fleet.Attention{
+			Kind: string(fleet.TypeVM), Severity: tone, Text: text, Count: 1, List: "/vms?filter=attention:yes", Objects: []fleet.AttentionObject{{ID: string(v.ID), Name: v.Name}},
+		}
+		if store.SeesHosts(a) {
+			n.Remedy = fleet.RemedyFor(fleet.TypeVM, "", text)
+		} else {
+			n.Text = store.Redacted(n.Text, host)
+		}
+		causes.Add(n)
+	}
+	if more {
+		causes.Rows = append(causes.Rows, fleet.Attention{
+			Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, List: "/vms?filter=attention:yes",
+			Text: fmt.Sprintf("These are the causes of the first %d VMs by name. More need attention.", vmsRead),
+		})
+	}
+	return causes.Rows, vms, nil
+}
+
+// vmTrouble says what is wrong with the VM, or why in the phase's word, or, where the VM is well but for its last
+// order, in that order's, and in the hypervisor's own; empty: nothing but drift.
+func vmTrouble(v fleet.VMView) (fleet.Severity, string) {
+	tone, text := v.Phase.Severity(), v.Phase.Word()
+	switch {
+	case len(v.Status.Faults) > 0:
+		return fleet.SeverityBad, v.Status.Faults[0].Text
+	case tone != fleet.SeverityBad && !v.OrderFailed():
+		return "", ""
+	case tone != fleet.SeverityBad:
+		tone, text = fleet.SeverityWarn, v.Status.Failure()
+	}
+	if v.Status.Error != "" {
+		text += ": " + v.Status.Error
+	}
+	return tone, text
+}

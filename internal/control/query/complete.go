@@ -1,0 +1,141 @@
+package query
+
+import (
+	"context"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+const maxCompletions = 16
+
+// labelSample is how many of the newest VMs are asked for their labels: a completion is a help, not a census.
+const labelSample = 1000
+
+// Completion is one way to go on with the word before the caret.
+type Completion struct {
+	Value string `json:"value"` // replaces the word: "phase:running"
+	Hint  string `json:"hint,omitempty"`
+}
+
+// Complete offers ways to end the last word of text, which is a filter up to the caret. list is the name of a noun's
+// list: vms, found, ….
+func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string) ([]Completion, error) {
+	of, known := fleet.Listed(list)
+	if !known {
+		of.See = policy.VMSee
+	}
+	if err := policy.Check(a, of.See, ""); err != nil {
+		return nil, err
+	}
+	keys := noHosts(a, of.Filter)
+	if len(text) > maxSearchText*5 || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		return []Completion{}, nil
+	}
+	word := text[strings.LastIndexAny(text, " \t")+1:]
+	not := ""
+	if strings.HasPrefix(word, "-") {
+		not, word = "-", word[1:]
+	}
+	key, value, colon := strings.Cut(word, ":")
+	if !colon {
+		return completeKey(keys, not, word), nil
+	}
+	before := not + key + ":"
+	if i := strings.LastIndexByte(value, ','); i >= 0 {
+		before, value = before+value[:i+1], value[i+1:]
+	}
+	for _, k := range keys {
+		if k.Key == key {
+			values, err := b.completeValue(ctx, a, k, value)
+			out := make([]Completion, len(values))
+			for i, v := range values {
+				out[i] = Completion{Value: before + quoted(k.Key, v)}
+			}
+			return out, err
+		}
+	}
+	return []Completion{}, nil
+}
+
+// quoted puts a value in quotes where its characters would mean something; of a label, only what follows the key.
+func quoted(key, value string) string {
+	start := ""
+	if name, rest, ok := strings.Cut(value, "="); ok && key == "label" {
+		start, value = name+"=", rest
+	}
+	if strings.ContainsAny(value, " ,*:") {
+		value = `"` + value + `"`
+	}
+	return start + value
+}
+
+func completeKey(keys fleet.FilterKeys, not, word string) []Completion {
+	out := []Completion{}
+	for _, k := range keys {
+		if strings.HasPrefix(k.Key, word) {
+			out = append(out, Completion{Value: not + k.Key + ":", Hint: k.Help})
+		}
+	}
+	return out[:min(len(out), maxCompletions)]
+}
+
+// completeValue lists values of a key that begin with start.
+func (b *Queries) completeValue(ctx context.Context, a fleet.Actor, k fleet.FilterKey, start string) ([]string, error) {
+	values := []string{}
+	for _, v := range k.Values {
+		if strings.HasPrefix(strings.ToLower(v), strings.ToLower(start)) && len(values) < maxCompletions {
+			values = append(values, v)
+		}
+	}
+	if k.Values != nil {
+		return values, nil
+	}
+	kind := wordKinds[k.Key]
+	if kind != "" {
+		start = strings.ToLower(start)
+	}
+	var s statement
+	like := s.pattern(fleet.Pattern{start, ""})
+	sql := ""
+	switch k.Key {
+	case "who":
+		if strings.HasPrefix("me", start) { //nolint:gocritic // start is the beginning of what is typed: "m"
+			values = append(values, "me")
+		}
+		return values, nil
+	case "host":
+		if policy.May(a, policy.InfraSee, "") {
+			sql = "SELECT name FROM hosts WHERE name LIKE " + like
+		}
+	case "pool":
+		sql = "SELECT name FROM pools WHERE name LIKE " + like
+	case "network":
+		s.and("n.name LIKE " + like)
+		s.knownNetworks(a)
+		sql = "SELECT n.name AS name FROM networks n" + s.conditions()
+	case "project":
+		s.visible(a, "id", "")
+		s.and("name LIKE " + like)
+		sql = "SELECT name FROM projects" + s.conditions()
+	case "mac", "address":
+		if start == "" {
+			return values, nil // the first of all addresses are no help
+		}
+		s.visible(a, "v.project_id", "")
+		s.and("w.kind = '" + kind + "' AND w.word LIKE " + like)
+		sql = "SELECT DISTINCT w.word AS name FROM vm_words w JOIN vms v ON v.id = w.vm_id" + s.conditions()
+	case "label":
+		s.visible(a, "v.project_id", "")
+		sql = "SELECT DISTINCT l.key || '=' || l.value AS name FROM (SELECT labels FROM vms v" + s.conditions() +
+			" ORDER BY created_at DESC LIMIT " + s.arg(labelSample) + ") v, jsonb_each_text(v.labels) l WHERE l.key || '=' || l.value LIKE " + like
+	}
+	if sql == "" {
+		return values, nil
+	}
+	return collect(ctx, b, sql+" ORDER BY name LIMIT "+s.arg(maxCompletions), &s, pgx.RowTo[string])
+}

@@ -1,0 +1,232 @@
+package query
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+)
+
+// counters are sums over all VMs, kept between requests so that no page has to count a hundred thousand rows. They do not change once
+// they are shown; tally makes the next ones.
+type counters struct {
+	at       time.Time
+	hosts    map[fleet.HostID]usage
+	projects map[fleet.ProjectID]usage
+	online   map[fleet.ProjectID]map[fleet.Phase]sum // of all VMs, were all hosts heard
+	of       map[fleet.HostID][]group                // by project and phase-if-heard
+	found    map[fleet.HostID]int
+	quiet    map[fleet.HostID]*time.Time // of the hosts that had not looked at their VMs for quietAge: when they last did
+	now      time.Time                   // by the clock of quiet
+	onlineAt time.Time                   // when quiet was read
+}
+
+// livenessAge is how long what is known of all hosts serves counts of what changed.
+const livenessAge = 5 * time.Second
+
+// quietAge is from which age of its last look on a host may be silent before it is asked for again: countersAge, and livenessAge before that.
+const quietAge = fleet.Freshness - countersAge - livenessAge
+
+// countersAge is how old counters may be: then nobody seems to count any more.
+const countersAge = fleet.Freshness / 2
+
+// offline are the hosts with VMs of which what they say is not believed any more.
+func (n *counters) offline() []fleet.HostID {
+	now := n.now.Add(time.Since(n.onlineAt))
+	var out []fleet.HostID
+	for id := range n.of {
+		if looked, ok := n.quiet[id]; ok && !fleet.Fresh(looked, now) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// sum is what VMs of one project and phase add up to.
+type sum struct{ vms, inNeed, drifted, cpus, memoryMiB int64 }
+
+func (s sum) plus(r group) sum {
+	return sum{s.vms + r.Vms, s.inNeed + r.Attention, s.drifted + r.Drifted, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
+}
+
+// place is where a VM counts.
+type place struct {
+	ProjectID fleet.ProjectID
+	HostID    fleet.HostID
+	Online    string // the phase if the host is heard
+}
+
+// group is what the VMs of one place add up to.
+type group struct {
+	place
+	Vms, Attention, Drifted, Cpus, MemoryMib int64
+}
+
+// usage is what some VMs add up to.
+type usage struct {
+	vms, cpus int
+	memoryMiB int64
+	leaving   int // of the VMs, those whose deletion was asked for
+}
+
+// plus is the usage with a VM more, or less where n is -1.
+func (u usage) plus(v counted, heard string, n int) usage {
+	sum := usage{u.vms + n, u.cpus + n*int(v.cpus), u.memoryMiB + int64(n)*v.memoryMiB, u.leaving}
+	if heard == string(fleet.PhaseDeleting) {
+		sum.leaving += n
+	}
+	return sum
+}
+
+// RefreshCounters counts all anew, and says which VMs had been counted as something else than they are.
+func (b *Queries) RefreshCounters(ctx context.Context, a fleet.Actor) (other []fleet.VMID, err error) {
+	if err := store.OnlySystem(a); err != nil {
+		return nil, err
+	}
+	b.tally.mu.Lock()
+	defer b.tally.mu.Unlock()
+	return b.countAll(ctx)
+}
+
+// CountChanged brings the counters up to date with VMs, and with what was discovered on hosts, of which somebody was told that they
+// changed, or are gone: what it reads is as much as that.
+func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.VMID, foundOn []fleet.HostID) error {
+	if err := store.OnlySystem(a); err != nil {
+		return err
+	}
+	t := &b.tally
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.vms == nil {
+		_, err := b.countAll(ctx)
+		return err
+	}
+	for ids := range slices.Chunk(vms, countPage) {
+		rows, err := b.store.CountedVMsNamed(ctx, store.Texts(ids))
+		if err != nil {
+			return store.Err(err)
+		}
+		now := make(map[fleet.VMID]db.CountedVMsNamedRow, len(rows))
+		for _, r := range rows {
+			now[r.ID] = r
+		}
+		for _, id := range ids {
+			if r, ok := now[id]; ok {
+				t.set(id, db.CountedVMsRow(r))
+			} else {
+				t.drop(id)
+			}
+		}
+	}
+	for hosts := range slices.Chunk(foundOn, countPage) {
+		rows, err := b.store.CountDiscoveredOn(ctx, store.Texts(hosts))
+		if err != nil {
+			return store.Err(err)
+		}
+		t.findNone(hosts)
+		for _, r := range rows {
+			t.found[r.HostID] = int(r.Vms)
+		}
+	}
+	return b.show(ctx, livenessAge)
+}
+
+// countAll reads all VMs, a page at a time, and shows what they add up to. Whoever calls it has locked the tally.
+func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) {
+	t := &b.tally
+	next := newSums()
+	for after := fleet.VMID(""); ; {
+		rows, err := b.store.CountedVMs(ctx, db.CountedVMsParams{After: after, Most: countPage})
+		if err != nil {
+			return nil, store.Err(err)
+		}
+		for _, r := range rows {
+			next.set(r.ID, r)
+			after = r.ID
+		}
+		if len(rows) < countPage {
+			break
+		}
+	}
+	found, err := b.store.CountDiscovered(ctx)
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	for _, r := range found {
+		next.found[r.HostID] = int(r.Vms)
+	}
+	if t.vms != nil {
+		other = next.differ(&t.sums)
+	}
+	t.sums = next
+	return other, b.show(ctx, 0)
+}
+
+// show makes the tally's sums the counters of all pages; hear says how old what is known of the hosts may be.
+func (b *Queries) show(ctx context.Context, hear time.Duration) error {
+	t, was, n := &b.tally, b.counters.Load(), &counters{at: time.Now()}
+	if was != nil && n.at.Sub(was.onlineAt) < hear {
+		n.quiet, n.now, n.onlineAt = was.quiet, was.now, was.onlineAt
+	} else {
+		quiet, err := b.store.HostsNotLooked(ctx, quietAge)
+		if err != nil {
+			return store.Err(err)
+		}
+		n.quiet, n.onlineAt = make(map[fleet.HostID]*time.Time, len(quiet)), time.Now()
+		for _, r := range quiet {
+			n.quiet[r.HostID], n.now = r.LookedAt, r.Now
+		}
+	}
+	if was != nil && !t.changed {
+		n.hosts, n.projects, n.online, n.of, n.found = was.hosts, was.projects, was.online, was.of, was.found
+	} else {
+		n.hosts, n.projects, n.found = maps.Clone(t.hosts), maps.Clone(t.projects), maps.Clone(t.found)
+		n.online, n.of = byPhase(t.groups)
+	}
+	t.changed = false
+	b.counters.Store(n)
+	return nil
+}
+
+// byPhase are the groups' sums by project and phase, and the groups themselves by host.
+func byPhase(groups []group) (heard map[fleet.ProjectID]map[fleet.Phase]sum, of map[fleet.HostID][]group) {
+	heard, of = map[fleet.ProjectID]map[fleet.Phase]sum{}, map[fleet.HostID][]group{}
+	for _, g := range groups {
+		if g.Vms == 0 { // there were some once
+			continue
+		}
+		if heard[g.ProjectID] == nil {
+			heard[g.ProjectID] = map[fleet.Phase]sum{}
+		}
+		heard[g.ProjectID][fleet.Phase(g.Online)] = heard[g.ProjectID][fleet.Phase(g.Online)].plus(g)
+		of[g.HostID] = append(of[g.HostID], g)
+	}
+	return heard, of
+}
+
+// counted returns the newest counters; the first who asks counts, and who finds them so old that nobody seems to count any more.
+func (b *Queries) counted(ctx context.Context) (*counters, error) {
+	if n := b.recent(); n != nil {
+		return n, nil
+	}
+	b.tally.mu.Lock()
+	defer b.tally.mu.Unlock()
+	if n := b.recent(); n != nil { // another one has counted meanwhile
+		return n, nil
+	}
+	if _, err := b.countAll(ctx); err != nil {
+		return nil, err
+	}
+	return b.counters.Load(), nil
+}
+
+func (b *Queries) recent() *counters {
+	if n := b.counters.Load(); n != nil && time.Since(n.at) < countersAge {
+		return n
+	}
+	return nil
+}

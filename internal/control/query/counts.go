@@ -1,0 +1,124 @@
+package query
+
+import (
+	"slices"
+	"sync"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+)
+
+// countPage is how many VMs are read at a time.
+const countPage = 5000
+
+// tally is what the counters are made of. It remembers of each VM what it counted as, so that a change of one is counted by reading that one.
+type tally struct {
+	mu sync.Mutex
+	sums
+}
+
+// sums are what VMs add up to; a zero one has counted nothing.
+type sums struct {
+	vms      map[fleet.VMID]counted
+	at       map[place]int32 // of each group, where it stands in groups
+	groups   []group
+	hosts    map[fleet.HostID]usage
+	projects map[fleet.ProjectID]usage
+	found    map[fleet.HostID]int
+	changed  bool // since the counters were shown
+}
+
+// counted is what a VM counts as.
+type counted struct {
+	group     int32
+	attention bool
+	drifted   bool
+	cpus      int32
+	memoryMiB int64
+}
+
+func newSums() sums {
+	return sums{
+		vms: map[fleet.VMID]counted{}, at: map[place]int32{}, hosts: map[fleet.HostID]usage{}, projects: map[fleet.ProjectID]usage{},
+		found: map[fleet.HostID]int{}, changed: true,
+	}
+}
+
+// set counts the VM as it is now.
+func (s *sums) set(id fleet.VMID, r db.CountedVMsRow) {
+	p := place{r.ProjectID, r.HostID, r.Heard}
+	g, known := s.at[p]
+	if !known {
+		g = int32(len(s.groups))
+		s.groups, s.at[p] = append(s.groups, group{place: p}), g
+	}
+	now := counted{g, r.Attention, r.Drifted, r.Cpus, r.MemoryMib}
+	if was, ok := s.vms[id]; ok {
+		if was == now {
+			return
+		}
+		s.add(was, -1)
+	}
+	s.vms[id] = now
+	s.add(now, 1)
+}
+
+// drop counts the VM no more.
+func (s *sums) drop(id fleet.VMID) {
+	if was, ok := s.vms[id]; ok {
+		delete(s.vms, id)
+		s.add(was, -1)
+	}
+}
+
+func (s *sums) add(v counted, n int) {
+	s.changed = true
+	g := &s.groups[v.group]
+	g.Vms += int64(n)
+	g.Cpus += int64(n) * int64(v.cpus)
+	g.MemoryMib += int64(n) * v.memoryMiB
+	if v.attention {
+		g.Attention += int64(n)
+	}
+	if v.drifted {
+		g.Drifted += int64(n)
+	}
+	s.hosts[g.HostID] = s.hosts[g.HostID].plus(v, g.Online, n)
+	s.projects[g.ProjectID] = s.projects[g.ProjectID].plus(v, g.Online, n)
+}
+
+// findNone forgets what was discovered on hosts.
+func (s *sums) findNone(hosts []fleet.HostID) {
+	s.changed = true
+	for _, h := range hosts {
+		delete(s.found, h)
+	}
+}
+
+// differ are the VMs that count as something else in other.
+func (s *sums) differ(other *sums) (ids []fleet.VMID) {
+	what := func(of *sums, id fleet.VMID) (group, bool) {
+		v, ok := of.vms[id]
+		if !ok {
+			return group{}, false
+		}
+		g := group{place: of.groups[v.group].place, Vms: 1, Cpus: int64(v.cpus), MemoryMib: v.memoryMiB}
+		if v.attention {
+			g.Attention = 1
+		}
+		if v.drifted {
+			g.Drifted = 1
+		}
+		return g, true
+	}
+	for _, in := range []*sums{s, other} {
+		for id := range in.vms {
+			mine, here := what(s, id)
+			if theirs, there := what(other, id); mine != theirs || here != there {
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}

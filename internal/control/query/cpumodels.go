@@ -1,0 +1,74 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// modelsAge is how long what hosts say of CPU models is believed: each form asks, and it changes with their software.
+const modelsAge = 10 * time.Second
+
+// modelsKnown is what they said at a time.
+type modelsKnown struct {
+	at  time.Time
+	all []fleet.CPUModelUse
+}
+
+// CPUModels are the named CPU models that guests can have, those that all hosts can give first. Who sees no hosts is told of those alone, and not how many
+// hosts there are.
+func (b *Queries) CPUModels(ctx context.Context, a fleet.Actor) ([]fleet.CPUModelUse, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return nil, err
+	}
+	all, err := b.cpuModels(ctx)
+	if err != nil || store.SeesHosts(a) {
+		return all, err
+	}
+	var out []fleet.CPUModelUse
+	for _, m := range all {
+		if m.Hosts == m.Of {
+			out = append(out, fleet.CPUModelUse{Model: m.Model})
+		}
+	}
+	return out, nil
+}
+
+func (b *Queries) cpuModels(ctx context.Context) ([]fleet.CPUModelUse, error) {
+	if known := b.models.Load(); known != nil && time.Since(known.at) < modelsAge {
+		return known.all, nil
+	}
+	began := time.Now()
+	sets, err := b.store.CPUModelSets(ctx)
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	hosts, on := 0, map[string]int{}
+	for _, set := range sets {
+		var models []string
+		if err := json.Unmarshal(set.Models, &models); err != nil {
+			return nil, fmt.Errorf("read the CPU models of %d hosts: %w", set.Hosts, err)
+		}
+		hosts += int(set.Hosts)
+		for _, m := range models {
+			on[m] += int(set.Hosts)
+		}
+	}
+	var all []fleet.CPUModelUse
+	for m, n := range on {
+		all = append(all, fleet.CPUModelUse{Model: m, Hosts: n, Of: hosts})
+	}
+	slices.SortFunc(all, func(x, y fleet.CPUModelUse) int {
+		return cmp.Or(cmp.Compare(y.Hosts, x.Hosts), strings.Compare(x.Model, y.Model))
+	})
+	b.models.Store(&modelsKnown{began, all})
+	return all, nil
+}

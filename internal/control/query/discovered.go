@@ -1,0 +1,86 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+var foundOrders = orders[fleet.DiscoveredVM]{
+	"name": {[]column{textColumn("f.name"), textColumn("f.id"), textColumn("f.host_id")}, func(f fleet.DiscoveredVM) []string {
+		return []string{f.Name, string(f.ID), string(f.HostID)}
+	}},
+}
+
+// ListDiscoveredVMs returns one page of the domains that Quantix did not make. They are of no project: only global roles see them.
+func (b *Queries) ListDiscoveredVMs(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.DiscoveredVM], error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return fleet.Page[fleet.DiscoveredVM]{}, err
+	}
+	return b.listFound(ctx, q, new(statement))
+}
+
+func (b *Queries) listFound(ctx context.Context, q fleet.Query, s *statement) (fleet.Page[fleet.DiscoveredVM], error) {
+	p, terms, err := foundOrders.asked(q, "name", fleet.FoundKeys)
+	if err != nil {
+		return fleet.Page[fleet.DiscoveredVM]{}, err
+	}
+	for _, t := range terms {
+		switch t.Key {
+		case "name":
+			s.not(t.Not, s.text("lower(f.name)", lower(t.Any)))
+		case "id":
+			s.not(t.Not, s.text("f.id", lower(t.Any)))
+		case "host":
+			ids, err := b.named(ctx, "hosts", t.Any)
+			if err != nil {
+				return fleet.Page[fleet.DiscoveredVM]{}, err
+			}
+			s.not(t.Not, s.oneOf("f.host_id", ids))
+		case "phase": // of a VM at one generation that the host has acted on
+			s.not(t.Not, s.text("vm_phase('', f.status, 1, 1, NULL, "+fresh+")", t.Any))
+		}
+	}
+	tail := p.apply(s)
+	items, err := collect(ctx, b, `SELECT f.host_id, f.id, f.name, f.status, h.name, s.looked_at, now()
+		FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id`+s.conditions()+tail, s,
+		func(row pgx.CollectableRow) (fleet.DiscoveredVM, error) {
+			var r db.FoundVM
+			var host string
+			var seen *time.Time
+			var now time.Time
+			err := row.Scan(&r.HostID, &r.ID, &r.Name, &r.Status, &host, &seen, &now)
+			return foundView(r, host, seen, now), err
+		})
+	return p.cut(items), err
+}
+
+// GetDiscoveredVM returns one domain that Quantix did not make.
+func (b *Queries) GetDiscoveredVM(ctx context.Context, a fleet.Actor, host fleet.HostID, id fleet.VMID) (fleet.DiscoveredVM, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return fleet.DiscoveredVM{}, err
+	}
+	if err := store.CheckID(host, "VM"); err != nil {
+		return fleet.DiscoveredVM{}, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return fleet.DiscoveredVM{}, err
+	}
+	r, err := b.store.GetDiscoveredVM(ctx, db.GetDiscoveredVMParams{HostID: host, ID: id})
+	if err != nil {
+		return fleet.DiscoveredVM{}, store.NotFound(err, "VM")
+	}
+	return foundView(r.FoundVM, r.HostName, r.LookedAt, r.Now), nil
+}
+
+func foundView(r db.FoundVM, host string, seen *time.Time, now time.Time) fleet.DiscoveredVM {
+	f := fleet.DiscoveredVM{ID: r.ID, HostID: r.HostID, HostName: host, Name: r.Name, Status: r.Status, SeenAt: seen}
+	f.Phase = f.PhaseAt(seen, now)
+	return f
+}

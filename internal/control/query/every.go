@@ -1,0 +1,23 @@
+package query
+
+import (
+	"context"
+
+	"quantix/internal/fleet"
+)
+
+// Every reads one of Control's lists to its end, page by page: for choices, and for lists that are short by nature.
+func Every[T any](ctx context.Context, a fleet.Actor, q fleet.Query, list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)) ([]T, error) {
+	q.Limit = largestPage
+	var all []T
+	for {
+		page, err := list(ctx, a, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if q.After = page.Next; q.After == "" {
+			return all, nil
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package query
+
+import (
+	"context"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// HostDevicesOf returns the devices of a host that its VMs have, by their names, each with the VM. It takes who runs the hosts.
+func (b *Queries) HostDevicesOf(ctx context.Context, a fleet.Actor, id fleet.HostID) (map[string]fleet.VMName, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return nil, err
+	}
+	if err := store.CheckID(id, "host"); err != nil {
+		return nil, err
+	}
+	rows, err := b.store.HostDevicesOn(ctx, db.HostDevicesOnParams{Host: string(id), Every: true})
+	out := map[string]fleet.VMName{}
+	for _, r := range rows {
+		if r.VM != "" {
+			out[r.Device] = fleet.VMName{ID: fleet.VMID(r.VMID), Name: r.VM}
+		}
+	}
+	return out, err
+}

@@ -1,0 +1,84 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+var hostOrders = orders[fleet.HostView]{
+	"name": {[]column{textColumn("h.name"), textColumn("h.id")}, func(v fleet.HostView) []string { return []string{v.Name, string(v.ID)} }},
+	"created": {[]column{timeColumn("h.created_at"), textColumn("h.id")}, func(v fleet.HostView) []string {
+		return []string{stamp(v.CreatedAt), string(v.ID)}
+	}},
+}
+
+// hostPhaseSQL is fleet.Host.Phase in SQL, for filters and the tree. It leaves the host's status closed: an inventory is much to read.
+var hostPhaseSQL = "CASE WHEN s.seen_at IS NULL OR h.status IS NULL THEN 'pending' WHEN s.conflict <> '' THEN 'conflict' WHEN NOT " + heard +
+	" THEN 'unknown' WHEN s.blind_since IS NULL AND " + fresh + " THEN 'online' ELSE 'degraded' END"
+
+// ListHosts returns one page of hosts. What their VMs use comes from the counters, up to five seconds old. Sorts: name, created.
+func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.HostView], error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return fleet.Page[fleet.HostView]{}, err
+	}
+	p, terms, err := hostOrders.asked(q, "name", fleet.HostKeys)
+	if err != nil {
+		return fleet.Page[fleet.HostView]{}, err
+	}
+	var s statement
+	for _, t := range terms {
+		switch t.Key {
+		case "phase":
+			s.not(t.Not, s.text("("+hostPhaseSQL+")", t.Any))
+		case "name":
+			s.not(t.Not, s.text("h.name", lower(t.Any)))
+		case "label":
+			s.not(t.Not, s.labels("(h.spec->'labels')", t.Any))
+		}
+	}
+	tail := p.apply(&s)
+	sums, err := b.counted(ctx)
+	if err != nil {
+		return fleet.Page[fleet.HostView]{}, err
+	}
+	items, err := collect(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, s.seen_at, s.looked_at, COALESCE(s.conflict, ''), now()
+		FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id`+s.conditions()+tail, &s, func(row pgx.CollectableRow) (fleet.HostView, error) {
+		var r db.Host
+		var seen, looked *time.Time
+		var conflict string
+		var now time.Time
+		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &seen, &looked, &conflict, &now)
+		v := store.HostView(r, seen, looked, conflict, now)
+		sum := sums.hosts[r.ID]
+		v.VMs, v.Leaving, v.CommittedCPUs, v.CommittedMiB = sum.vms, sum.leaving, sum.cpus, sum.memoryMiB
+		return v, err
+	})
+	return p.cut(items), err
+}
+
+// GetHost returns one host.
+func (b *Queries) GetHost(ctx context.Context, a fleet.Actor, id fleet.HostID) (fleet.HostView, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return fleet.HostView{}, err
+	}
+	if err := store.CheckID(id, "host"); err != nil {
+		return fleet.HostView{}, err
+	}
+	r, err := b.store.GetHost(ctx, id)
+	if err != nil {
+		return fleet.HostView{}, store.NotFound(err, "host")
+	}
+	v := store.ViewOfHost(r)
+	reserved, err := b.store.ReservedCPU(ctx, string(id))
+	for _, sum := range reserved {
+		v.ReservedCPU = sum.Percent
+	}
+	return v, store.Err(err)
+}

@@ -1,0 +1,195 @@
+package query
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+)
+
+// starvedSQL is how many VMs of a host with a disk in a pool QEMU paused, because their storage is full or fails: few anywhere.
+const starvedSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.id)::integer AS vms FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'disks') AS d
+	WHERE v.starved GROUP BY 1, 2`
+
+// keySQL are what hosts say of objects in plain columns, without what can be long: said, fresh, used, starving, by_others and faulty are a pool's
+// policy.PoolKey; said, fresh and faulty are a network's fleet.NetworkState.
+var keySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + fresh + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
+
+// statusesFrom is where cells a come from, with their hosts' sessions s.
+const statusesFrom = ` FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id` + unreportedStatuses
+
+// unreportedStatuses joins cells a with how many VMs w starve in them.
+const unreportedStatuses = ` LEFT JOIN (` + starvedSQL + `) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`
+
+// statusSQL are cells of matrices with the names of their hosts h.
+var statusSQL = `SELECT h.name, ` + keySQL + statusesFrom + ` JOIN hosts h ON h.id = a.host_id`
+
+// ofObjects is the condition on assignments a that they are of these objects; of all where ids is nil.
+func (s *statement) ofObjects(n fleet.ResourceType, ids []string) {
+	column := map[fleet.ResourceType]string{fleet.TypePool: "a.pool_id", fleet.TypeNetwork: "a.network_id"}[n]
+	if ids == nil {
+		s.and(column + " IS NOT NULL")
+		return
+	}
+	if len(ids) == 1 {
+		s.and(column + " = " + s.key(ids[0]))
+		return
+	}
+	s.and(column + " = ANY (" + s.key(ids) + "::text[])")
+}
+
+// statusRank is a cell's place in its matrix: what wants a person comes first.
+func statusRank(tone fleet.Severity, stopped bool) int {
+	switch {
+	case tone == fleet.SeverityBad:
+		return 0
+	case stopped: // it waits for a person, too
+		return 1
+	case tone == fleet.SeverityUnknown:
+		return 2
+	case tone == fleet.SeverityOK:
+		return 4
+	}
+	return otherRank
+}
+
+const otherRank = 3 // also of what has changed since the groups were read
+
+// rankedBy orders cells by rank, then by host.
+func rankedBy[T any](rank func(T) int, host func(T) (string, fleet.HostID)) orders[T] {
+	return orders[T]{"worst": {[]column{int32Column("c.rank"), textColumn("c.name"), textColumn("c.host_id")}, func(c T) []string {
+		name, id := host(c)
+		return []string{strconv.Itoa(rank(c)), name, string(id)}
+	}}}
+}
+
+// statusTerms reads a matrix's filter: the condition on names goes to s, the terms about tones come back.
+func (s *statement) statusTerms(filter string) ([]fleet.Term, error) {
+	terms, err := fleet.ParseFilter(fleet.HostStatusKeys, filter)
+	var tones []fleet.Term
+	for _, t := range terms {
+		if t.Key == "tone" {
+			tones = append(tones, t)
+		} else {
+			s.not(t.Not, s.text("h.name", lower(t.Any)))
+		}
+	}
+	return tones, err
+}
+
+// hostStatusAt is a cell's place: an object on a host.
+type hostStatusAt struct {
+	object string
+	host   fleet.HostID
+}
+
+// tellCells are the first cells of each object that s is about, by the ranks that g gives them: their order, and the condition on
+// assignments a that they are these.
+func (b *Queries) tellCells(ctx context.Context, s *statement, g func(*statement) string) (map[hostStatusAt]int, statement, error) {
+	cells := statusSQL + s.conditions()
+	all, err := collect(ctx, b, `SELECT c.object_id, c.host_id FROM (
+		SELECT x.object_id, x.host_id, row_number() OVER (PARTITION BY x.object_id ORDER BY COALESCE(g.rank, `+strconv.Itoa(otherRank)+`), x.name) AS n
+		FROM (`+cells+`) x LEFT JOIN `+g(s)+`) c WHERE c.n <= `+strconv.Itoa(fleet.HostStatusesListed)+` ORDER BY c.object_id, c.n`, s, func(row pgx.CollectableRow) (at hostStatusAt, err error) {
+		err = row.Scan(&at.object, &at.host)
+		return at, err
+	})
+	var of statement
+	var objects, hosts []string
+	place := make(map[hostStatusAt]int, len(all))
+	for i, at := range all {
+		objects, hosts = append(objects, at.object), append(hosts, string(at.host))
+		place[at] = i
+	}
+	of.and("(a.object_id, a.host_id) IN (SELECT * FROM unnest(" + of.key(objects) + "::text[], " + of.key(hosts) + "::text[]))")
+	return place, of, err
+}
+
+// hostStatusPage are the hosts of one page of a matrix: of the cells under conditions, by the ranks that they are joined with; only those that
+// have one, where fits is set. apply adds the page's place.
+func (b *Queries) hostStatusPage(ctx context.Context, s *statement, conditions, ranks string, fits bool, apply func(*statement) string) ([]string, error) {
+	if fits {
+		s.and("c.fits")
+	}
+	tail := apply(s)
+	return collect(ctx, b, `SELECT c.host_id FROM (
+		SELECT x.host_id, x.name, COALESCE(g.rank, `+strconv.Itoa(otherRank)+`) AS rank, g.rank IS NOT NULL AS fits FROM (`+statusSQL+conditions+`) x LEFT JOIN `+ranks+`) c`+
+		s.conditions()+tail, s, pgx.RowTo[string])
+}
+
+// matrix is what a page of one object's cells is made of.
+type matrix[T any] struct {
+	cells int                                                    // that it has
+	first func(context.Context) (firstStatuses, error)           // its beginning, as it may be kept
+	find  func(context.Context) ([]string, error)                // the hosts of the page's cells, in its order, and one more where there are more
+	read  func(ctx context.Context, hosts []string) ([]T, error) // their cells, in no order
+	host  func(T) fleet.HostID
+}
+
+// page are the cells of the page that q asks for, so many at most, and one more. The place of the first cells of a wide matrix is kept; what
+// they say is read.
+func (m matrix[T]) page(ctx context.Context, q fleet.Query, limit int) ([]T, error) {
+	if m.cells > wide && q.Filter == "" && q.After == "" && q.Before == "" && limit <= fleet.HostStatusesListed {
+		first, err := m.first(ctx)
+		if err != nil {
+			return nil, err
+		}
+		hosts := first.hosts[:min(len(first.hosts), limit+1)]
+		if cells, err := m.of(ctx, hosts); err != nil || len(cells) == len(hosts) {
+			return cells, err
+		} // else some have gone since
+	}
+	hosts, err := m.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m.of(ctx, hosts)
+}
+
+func (m matrix[T]) of(ctx context.Context, hosts []string) ([]T, error) {
+	cells, err := m.read(ctx, hosts)
+	slices.SortFunc(cells, func(x, y T) int {
+		return slices.Index(hosts, string(m.host(x))) - slices.Index(hosts, string(m.host(y)))
+	})
+	return cells, err
+}
+
+// firstStatuses are the hosts of a matrix's first cells, in its order: of one more than pages begin with.
+type firstStatuses struct {
+	hosts []string
+	cells int // that the matrix has
+}
+
+func (f firstStatuses) count() int { return f.cells }
+
+func (f firstStatuses) same(other firstStatuses) bool { return slices.Equal(f.hosts, other.hosts) }
+
+// afterSilence are the first cells of a matrix in which only those of silent hosts are not well: the matrix need not be judged cell by cell.
+func (b *Queries) afterSilence(ctx context.Context, n fleet.ResourceType, id string, silent []fleet.HostID) ([]string, error) {
+	var s statement
+	cell := " JOIN assignments a ON a.noun = " + s.key(string(n)) + " AND a.object_id = " + s.key(id) + " AND a.host_id = h.id "
+	hosts := s.key(store.Texts(silent))
+	order := " ORDER BY h.name, h.id LIMIT " + strconv.Itoa(fleet.HostStatusesListed+1)
+	return collect(ctx, b, `SELECT c.id FROM (
+		(SELECT h.id, h.name, 1 AS part FROM unnest(`+hosts+`::text[]) q (id) JOIN hosts h ON h.id = q.id`+cell+order+`) UNION ALL
+		(SELECT h.id, h.name, 2 FROM hosts h`+cell+`WHERE h.id NOT IN (SELECT unnest(`+hosts+`::text[]))`+order+`)
+	) c ORDER BY c.part, c.name, c.id LIMIT `+strconv.Itoa(fleet.HostStatusesListed+1), &s, pgx.RowTo[string])
+}
+
+// eachFirst finds the beginnings of several matrices.
+func eachFirst[K comparable](find func(context.Context, K) (firstStatuses, error)) func(context.Context, []K) (map[K]firstStatuses, error) {
+	return func(ctx context.Context, of []K) (map[K]firstStatuses, error) {
+		out := make(map[K]firstStatuses, len(of))
+		for _, id := range of {
+			first, err := find(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			out[id] = first
+		}
+		return out, nil
+	}
+}

@@ -1,0 +1,219 @@
+package query
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// Copies are the copies of versions, with the volumes that hosts say lie there; nil: none does.
+type Copies []CopyOn
+
+// CopyOn is a copy of a version.
+type CopyOn struct {
+	fleet.ImageCopy
+	VersionID fleet.ImageVersionID
+	Shared    bool
+	On        *VolumeOn
+}
+
+// CopiesOf reads the copies of an image, with the volumes that hosts say lie there.
+func (b *Queries) CopiesOf(ctx context.Context, a fleet.Actor, v fleet.ImageView) (Copies, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return nil, err
+	}
+	return b.copies(ctx, v.Versions)
+}
+
+// copies reads the copies of the versions, each judged by what hosts say.
+func (b *Queries) copies(ctx context.Context, versions []fleet.ImageVersion) (Copies, error) {
+	of := map[fleet.ImageVersionID]fleet.ImageVersion{}
+	var ids []string
+	for _, v := range versions {
+		of[v.ID] = v
+		ids = append(ids, string(v.ID))
+	}
+	var s statement
+	s.and("c.version_id = ANY (" + s.key(ids) + "::text[])")
+	copies, err := collect(ctx, b, `SELECT c.version_id, c.pool_id, p.name, (p.spec->>'shared')::boolean, COALESCE(c.host_id, ''), COALESCE(h.name, ''), c.volume, c.added_by, c.added_at
+		FROM image_copies c JOIN pools p ON p.id = c.pool_id LEFT JOIN hosts h ON h.id = c.host_id`+s.conditions()+" ORDER BY p.name, h.name, c.volume", &s,
+		func(x pgx.CollectableRow) (c CopyOn, err error) {
+			err = x.Scan(&c.VersionID, &c.PoolID, &c.PoolName, &c.Shared, &c.HostID, &c.HostName, &c.Volume, &c.AddedBy, &c.AddedAt)
+			return c, err
+		})
+	if err != nil || len(copies) == 0 {
+		return copies, err
+	}
+	var pools []string
+	for _, c := range copies {
+		pools = append(pools, string(c.PoolID))
+	}
+	slices.Sort(pools)
+	pools = slices.Compact(pools)
+	cells, err := b.plainStatuses(ctx, pools)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := judged(ctx, b.store.Queries, fleet.SystemActor, mergeVolumes(cells))
+	if err != nil {
+		return nil, err
+	}
+	type place struct {
+		pool   fleet.PoolID
+		host   fleet.HostID // empty: any
+		volume string
+	}
+	on, heard := map[place]*VolumeOn{}, map[place]bool{}
+	for i := range lines {
+		v := &lines[i]
+		if at := (place{v.PoolID, v.on, v.Name}); on[at] == nil {
+			on[at] = v
+		}
+	}
+	for _, x := range cells {
+		if x.ready {
+			heard[place{pool: x.pool.ID}], heard[place{pool: x.pool.ID, host: x.host}] = true, true
+		}
+	}
+	for i := range copies {
+		c := &copies[i]
+		c.On = on[place{c.PoolID, c.HostID, c.Volume}]
+		c.judge(of[c.VersionID], heard[place{pool: c.PoolID, host: c.HostID}])
+	}
+	return copies, b.addWork(ctx, pools, copies)
+}
+
+// judge derives the copy's state. heard: a host that would have it is heard, and has the pool active.
+func (c *CopyOn) judge(v fleet.ImageVersion, heard bool) {
+	switch on := c.On; {
+	case on == nil && heard:
+		c.State, c.Why = fleet.CopyMissing, "The pool "+c.PoolName+" has no file "+c.Volume+"."
+	case on == nil || len(on.Hosts) == 0:
+		c.State, c.Why = fleet.CopyUnknown, "No host that is heard has the pool "+c.PoolName+" active."
+	case on.Published == nil:
+		c.State, c.Why = fleet.CopyUnknown, "It was taken out of the library meanwhile."
+	case on.Published.Stale != "":
+		c.State, c.Why = fleet.CopyChanged, on.Published.Stale
+	case on.SHA256 != "" && on.SHA256 == v.SHA256:
+		c.State = fleet.CopyReady
+	default:
+		c.State = fleet.CopyUnverified
+	}
+	if c.On == nil {
+		return
+	}
+	c.AllocBytes, c.SHA256, c.SeenAt = c.On.AllocBytes, c.On.SHA256, c.On.SeenAt
+	c.Overlays = slices.Clone(c.On.BaseOf)
+}
+
+// addWork notes what is done with the copies.
+func (b *Queries) addWork(ctx context.Context, pools []string, copies Copies) error {
+	rows, err := b.store.WorkOnVolumes(ctx, pools)
+	if err != nil {
+		return store.Err(err)
+	}
+	works := map[string][]db.VolumesAtWorkRow{}
+	for _, r := range rows {
+		works[r.PoolID] = append(works[r.PoolID], db.VolumesAtWorkRow{Subject: r.Subject, Kind: r.Kind, HostID: r.HostID, State: r.State, Source: r.Source})
+	}
+	for i := range copies {
+		c := &copies[i]
+		c.Work = workOn(works[string(c.PoolID)], VolumeOn{Volume: fleet.Volume{Name: c.Volume}, on: c.HostID})
+		if c.Work != "" && (c.State == fleet.CopyMissing || c.State == fleet.CopyUnknown) {
+			c.State, c.Why = fleet.CopyComing, "A host is at it: "+strings.ToLower(c.Work)+"."
+		}
+	}
+	return nil
+}
+
+// addCopies fills in the versions' copies, and the VMs that were made from them.
+func (b *Queries) addCopies(ctx context.Context, versions []fleet.ImageVersion) error {
+	if len(versions) == 0 {
+		return nil
+	}
+	copies, err := b.copies(ctx, versions)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, v := range versions {
+		ids = append(ids, string(v.ID))
+	}
+	if err := b.addStanding(ctx, copies); err != nil {
+		return err
+	}
+	made, err := b.store.ImagesCreated(ctx, ids)
+	if err != nil {
+		return store.Err(err)
+	}
+	names, of := map[string][]string{}, map[fleet.ImageVersionID][]*CopyOn{}
+	for _, m := range made {
+		names[m.VersionID] = m.Names
+	}
+	for i := range copies {
+		of[copies[i].VersionID] = append(of[copies[i].VersionID], &copies[i])
+	}
+	for i := range versions {
+		v := &versions[i]
+		v.Copies = []fleet.ImageCopy{}
+		if all, known := names[string(v.ID)]; known {
+			v.VMs = all
+		}
+		for _, c := range of[v.ID] {
+			v.Copies = append(v.Copies, c.ImageCopy)
+			v.Offered, v.Verified = v.Offered || c.Offered(), v.Verified || c.State == fleet.CopyReady
+		}
+		for k := range v.Copies {
+			v.Copies[k].Actions = v.CopyActions(v.Copies[k])
+		}
+	}
+	return nil
+}
+
+// addStanding adds the VMs whose disks stand, or are to stand, on the copies.
+func (b *Queries) addStanding(ctx context.Context, copies Copies) error {
+	on, err := standing(ctx, b.store.Queries, copies)
+	for i := range copies {
+		c := &copies[i]
+		c.Overlays = append(c.Overlays, on[i]...)
+		slices.Sort(c.Overlays)
+		c.Overlays = slices.Compact(c.Overlays)
+	}
+	return err
+}
+
+func standing(ctx context.Context, q *db.Queries, copies Copies) ([][]string, error) {
+	var ask db.OverlaysOnParams
+	for _, c := range copies {
+		ask.Pools, ask.Volumes, ask.Hosts = append(ask.Pools, string(c.PoolID)), append(ask.Volumes, c.Volume), append(ask.Hosts, string(c.HostID))
+	}
+	out := make([][]string, len(copies))
+	if len(copies) == 0 {
+		return out, nil
+	}
+	rows, err := q.OverlaysOn(ctx, ask)
+	for _, r := range rows {
+		for i, c := range copies {
+			if string(c.PoolID) != r.PoolID || c.Volume != r.Volume || string(c.HostID) != r.Host {
+				continue
+			}
+			for _, name := range r.Names {
+				out[i] = append(out[i], "VM "+name)
+			}
+		}
+	}
+	return out, store.Err(err)
+}
+
+// Standing are the VMs whose disks stand, or are to stand, on the copy, as people asked.
+func Standing(ctx context.Context, q *db.Queries, c fleet.ImageCopy) ([]string, error) {
+	on, err := standing(ctx, q, Copies{{ImageCopy: c}})
+	return on[0], err
+}

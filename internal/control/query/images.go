@@ -1,0 +1,240 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// Published says which image of the library a volume is a copy of.
+type Published struct {
+	By    string    `json:"by,omitempty"`
+	At    time.Time `json:"at"`
+	Stale string    `json:"stale,omitempty"` // why it is not offered nevertheless: it is another file by now
+
+	ImageID   fleet.ImageID        `json:"imageId,omitempty"`
+	Image     string               `json:"image,omitempty"` // its name
+	VersionID fleet.ImageVersionID `json:"versionId,omitempty"`
+	Number    int                  `json:"number,omitempty"` // of the version
+
+	toAll    bool // it is published to every project
+	projects []string
+}
+
+// to reports whether the image is published to one of the projects.
+func (p Published) to(projects []string) bool {
+	return p.toAll || slices.ContainsFunc(p.projects, func(id string) bool { return slices.Contains(projects, id) })
+}
+
+// Images lists the volumes that the actor may clone disks from: of no VM, self-contained, on a host that is heard. Of a shared pool one
+// host stands for all that say the same. Tenants
+// choose among what is published; who changes the infrastructure chooses freely.
+func (b *Queries) Images(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
+	all, err := b.Media(ctx, a)
+	return all.Images, err
+}
+
+// ISOs lists the volumes that the actor may put into a CD-ROM drive, likewise.
+func (b *Queries) ISOs(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
+	all, err := b.Media(ctx, a)
+	return all.ISOs, err
+}
+
+// Media are Images and ISOs, and what LUNs lists, read at once.
+type Media struct{ Images, ISOs, LUNs []VolumeOn }
+
+// LUNs lists the volumes that a VM can have as they are: LUNs that no domain has, and what VMs can share. It is for those who run the hosts.
+func (b *Queries) LUNs(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	all, err := b.Media(ctx, a)
+	return all.LUNs, err
+}
+
+// Media returns both.
+func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
+	var out Media
+	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
+		return out, err
+	}
+	cells, err := b.plainStatuses(ctx, nil)
+	if err != nil {
+		return out, err
+	}
+	plain := slices.DeleteFunc(mergeVolumes(cells), func(v VolumeOn) bool {
+		return len(v.Hosts) == 0 || !v.IsImage() && !v.IsISO() && !v.IsShareable()
+	})
+	all, err := judged(ctx, b.store.Queries, a, plain)
+	for _, v := range all {
+		if v.IsShareable() && v.Published == nil && (v.VM == nil || v.VM.shares) && policy.May(a, policy.InfraChange, "") {
+			out.LUNs = append(out.LUNs, v)
+		}
+		switch {
+		case v.VM != nil || !v.usableBy(a) || !v.IsImage() && !v.IsISO():
+		case v.IsISO():
+			out.ISOs = append(out.ISOs, v)
+		default:
+			out.Images = append(out.Images, v)
+		}
+	}
+	return out, err
+}
+
+// plainStatuses are what hosts say of volumes that do not bear the name of a VM's disk, in these pools; nil: in all. Of the hosts of a shared pool that say the very
+// same, one speaks for all: one that is ready where there is any.
+func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStatus, error) {
+	var s statement
+	s.and("p.deleted_at IS NULL AND a.asked = 'assign' AND a.plain_digest IS NOT NULL")
+	if pools != nil {
+		s.and("p.id = ANY (" + s.key(pools) + "::text[])")
+	}
+	type said struct {
+		hostStatus
+		digest string
+	}
+	rows, err := collect(ctx, b, `SELECT p.id, p.name, p.spec, h.name, g.host_id, g.ready, g.seen, g.digest FROM pools p JOIN (
+			SELECT a.pool_id, a.plain_digest AS digest, COALESCE(bool_or(`+fresh+` AND a.said = 'active'), false) AS ready, max(s.looked_at) AS seen,
+				COALESCE(min(a.host_id) FILTER (WHERE `+fresh+` AND a.said = 'active'), min(a.host_id)) AS host_id
+			FROM pools p JOIN assignments a ON a.pool_id = p.id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+`
+			GROUP BY a.pool_id, a.plain_digest, CASE WHEN (p.spec->>'shared')::boolean THEN '' ELSE a.host_id END) g ON g.pool_id = p.id
+		JOIN hosts h ON h.id = g.host_id ORDER BY p.name, p.id, h.name`, &s, func(row pgx.CollectableRow) (x said, err error) {
+		err = row.Scan(&x.pool.ID, &x.pool.Name, &x.pool.Spec, &x.hostName, &x.host, &x.ready, &x.seen, &x.digest)
+		return x, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var ask db.PlainVolumesParams // of one host for each digest
+	speaker := map[string]string{}
+	for _, x := range rows {
+		if speaker[x.digest] == "" {
+			ask.Pools, ask.Hosts = append(ask.Pools, string(x.pool.ID)), append(ask.Hosts, string(x.host))
+			speaker[x.digest] = string(x.pool.ID) + " " + string(x.host)
+		}
+	}
+	texts, err := b.store.PlainVolumes(ctx, ask)
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	lists := map[string][]fleet.Volume{}
+	for _, t := range texts {
+		var list []fleet.Volume
+		if err := json.Unmarshal(t.Volumes, &list); err != nil {
+			return nil, fmt.Errorf("read the volumes of a host: %w", err)
+		}
+		lists[t.PoolID+" "+t.HostID] = list
+	}
+	cells := make([]hostStatus, len(rows))
+	for i, x := range rows {
+		cells[i] = x.hostStatus
+		cells[i].volumes = lists[speaker[x.digest]]
+	}
+	return cells, nil
+}
+
+// usableBy reports whether the actor may read from a volume that is nobody's disk.
+func (v VolumeOn) usableBy(a fleet.Actor) bool {
+	return v.offered(a) || policy.May(a, policy.InfraChange, "")
+}
+
+// offered reports whether the actor may use the volume in one of its projects because it is published to that.
+func (v VolumeOn) offered(a fleet.Actor) bool { return v.OfferedTo(store.ProjectsOf(a)) }
+
+// OfferedTo reports whether VMs of one of the projects may be made from the volume because it is published to that.
+func (v VolumeOn) OfferedTo(projects []string) bool {
+	return v.Published != nil && v.Published.Stale == "" && v.Published.to(projects)
+}
+
+// unfit is why the volume must not be published; empty: it may be.
+func (v VolumeOn) unfit() string {
+	switch {
+	case v.VM != nil:
+		return fmt.Sprintf("It is a disk of the VM %s. Copy it to another file to make an image of it.", v.VM.Name)
+	case fleet.IsOwnDisk(v.Name):
+		return "It bears the name of a VM's disk, and holds that VM's data. Copy it under another name to make an image of it."
+	case v.Backing != "":
+		return "It refers to a backing file, so it is no whole image. Make an image of the VM that has it, or choose another volume."
+	case !v.IsImage() && !v.IsISO():
+		return "It is neither a qcow2 or raw image nor an ISO."
+	}
+	return v.Unsound
+}
+
+// line is one of the volumes' list.
+type line struct {
+	pool   fleet.PoolID
+	volume string
+	on     fleet.HostID
+}
+
+// images are the copies that the library has, by the line of the volume's list.
+type images map[line]db.LibraryOfRow
+
+func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (images, error) {
+	var pools []string
+	for _, v := range volumes {
+		if id := string(v.PoolID); !slices.Contains(pools, id) {
+			pools = append(pools, id)
+		}
+	}
+	out := images{}
+	if len(pools) == 0 {
+		return out, nil
+	}
+	rows, err := q.LibraryOf(ctx, pools)
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	for _, r := range rows {
+		out[line{r.PoolID, r.Volume, fleet.HostID(r.Host)}] = r
+	}
+	return out, nil
+}
+
+// stands keeps from the owners of a copy of an image those whose disks only stand on it: they read it, as the library is there for.
+func (p images) stands(v *VolumeOn) {
+	if _, ok := p[line{v.PoolID, v.Name, v.on}]; ok {
+		v.users = slices.DeleteFunc(slices.Clone(v.users), func(u domainOn) bool { return slices.Contains(v.stoodOn, u) })
+	}
+}
+
+// mark notes on the volume, whose owner is known, which image it is a copy of, and whether it still is what was looked at then.
+func (p images) mark(v *VolumeOn) {
+	v.Unfit = v.unfit()
+	r, ok := p[line{v.PoolID, v.Name, v.on}]
+	if !ok {
+		return
+	}
+	v.Published = &Published{
+		By: r.AddedBy, At: r.AddedAt, Stale: v.Unfit, ImageID: r.ImageID, Image: r.Name, VersionID: r.VersionID, Number: int(r.Number), toAll: r.ToAll, projects: r.Projects,
+	}
+	if v.Unfit == "" {
+		v.Published.Stale = stale(r, v.Volume)
+	}
+}
+
+// stale is why what a host has is not what the library holds it for; empty: as far as anybody can tell, it is.
+func stale(r db.LibraryOfRow, v fleet.Volume) string {
+	switch {
+	case r.Format == "":
+		return "Its host has not said yet that it is whole."
+	case r.Format != v.Format || r.CapacityBytes != v.CapacityBytes:
+		return fmt.Sprintf("It is another file since: %s with %d bytes was published, and this is %s with %d. Look at it, and publish it again.",
+			r.Format, r.CapacityBytes, v.Format, v.CapacityBytes)
+	case v.Altered:
+		return "It was written to since its host computed its checksum. Verify it, or copy the image again."
+	case r.Sha256 != "" && v.SHA256 != "" && r.Sha256 != v.SHA256:
+		return fmt.Sprintf("It has other bytes than the image: its SHA-256 is %s…, and the image's %s….", v.SHA256[:min(12, len(v.SHA256))], r.Sha256[:12])
+	}
+	return ""
+}

@@ -1,0 +1,42 @@
+package query
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/fleet"
+)
+
+// mostImpacts is of how many cells it is told at once what stands behind them: a page of the matrix.
+const mostImpacts = 25
+
+// fillImpact adds to the first cells of a pool that are not healthy what a fault there touches. A VM whose deletion was asked for still has its disks.
+func (b *Queries) fillImpact(ctx context.Context, id fleet.PoolID, cells []fleet.PoolHost) error {
+	at := map[fleet.HostID]*fleet.PoolImpact{}
+	var hosts []string
+	for i := range cells {
+		if c := &cells[i]; c.Severity != fleet.SeverityOK && len(hosts) < mostImpacts {
+			c.Impact = &fleet.PoolImpact{}
+			at[c.HostID], hosts = c.Impact, append(hosts, string(c.HostID))
+		}
+	}
+	if len(hosts) == 0 {
+		return nil
+	}
+	var s statement
+	s.and("v.host_id = ANY (" + s.key(hosts) + "::text[])")
+	s.and(s.holds(holdsDisk, []string{string(id)}))
+	_, err := collect(ctx, b, `SELECT v.host_id, count(*), count(*) FILTER (WHERE v.status->>'power' = 'running'),
+		sum((SELECT count(*) FROM jsonb_array_elements(v.spec->'disks') d WHERE d->>'poolId' = `+s.arg(string(id))+`))::bigint
+		FROM vms v`+s.conditions()+` GROUP BY 1`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		var host fleet.HostID
+		var n fleet.PoolImpact
+		err = x.Scan(&host, &n.VMs, &n.Running, &n.Disks)
+		if cell := at[host]; cell != nil {
+			*cell = n
+		}
+		return none, err
+	})
+	return err
+}

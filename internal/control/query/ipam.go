@@ -1,0 +1,207 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// Bounds of one look at a network's addresses: more is looked at host by host.
+const (
+	mostNICs   = 5000
+	mostServed = 500 // hosts whose leases are read
+)
+
+// NetworkAddresses tells who has which address of a network that is defined here, what is reserved, and what is wrong; on one host, or on
+// all where host is empty.
+func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (out fleet.NetworkAddresses, err error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return out, err
+	}
+	n, err := b.NetworkBrief(ctx, a, id)
+	if err != nil {
+		return out, err
+	}
+	if n.Spec == nil {
+		return out, fleet.Errorf(fleet.Conflict, "This network was found on hosts: nobody defined its addresses here.")
+	}
+	of, err := b.AddressBook(ctx, a, id, host)
+	if err != nil {
+		return out, err
+	}
+	return of(*n.Spec), nil
+}
+
+// AddressBook reads what hosts say of the addresses of a network, and puts it together with a spec of that.
+func (b *Queries) AddressBook(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (of func(fleet.NetworkSpec) fleet.NetworkAddresses, err error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return nil, err
+	}
+	rows, err := b.store.NICsOn(ctx, db.NICsOnParams{NetworkID: string(id), Host: string(host), Most: mostNICs + 1, Fresh: fleet.Freshness})
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	more := len(rows) > mostNICs
+	cards, macs := []policy.AddressNIC{}, []string{}
+	for _, r := range rows[:min(len(rows), mostNICs)] {
+		on, err := nicsOf(r)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range on {
+			cards, macs = append(cards, c), append(macs, c.MAC)
+		}
+	}
+	leases, err := b.leasesOf(ctx, id, host)
+	if err != nil {
+		return nil, err
+	}
+	holders, err := b.macHolders(ctx, macs)
+	return func(s fleet.NetworkSpec) fleet.NetworkAddresses {
+		out := policy.Addresses(s, cards, leases, holders)
+		out.More = more
+		return out
+	}, err
+}
+
+func nicsOf(r db.NICsOnRow) (out []policy.AddressNIC, err error) {
+	var macs []string
+	var seen []fleet.NICState
+	if err := json.Unmarshal(r.Macs, &macs); err != nil {
+		return nil, fmt.Errorf("cards of VM %s: %w", r.ID, err)
+	}
+	if err := json.Unmarshal(r.Seen, &seen); err != nil {
+		return nil, fmt.Errorf("reported cards of VM %s: %w", r.ID, err)
+	}
+	host := policy.HostSeen{ID: r.HostID, Name: r.HostName, SeenAt: r.LookedAt, Fresh: r.Fresh}
+	for _, mac := range macs {
+		c := policy.AddressNIC{Host: host, VMID: r.ID, VMName: r.Name, MAC: mac}
+		if i := slices.IndexFunc(seen, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) }); i >= 0 {
+			c.Seen = seenOf(seen[i])
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// seenOf are a card's addresses; of agents that do not tell how they know them, without that.
+func seenOf(n fleet.NICState) []fleet.SeenAddress {
+	out := slices.Clone(n.Seen)
+	for _, ip := range n.Addresses {
+		if !slices.ContainsFunc(out, func(a fleet.SeenAddress) bool { return a.IP == ip }) {
+			out = append(out, fleet.SeenAddress{IP: ip, By: []fleet.AddressSource{}})
+		}
+	}
+	return out
+}
+
+func (b *Queries) leasesOf(ctx context.Context, id fleet.NetworkID, host fleet.HostID) (out []policy.AddressLease, err error) {
+	rows, err := b.store.LeasesOf(ctx, db.LeasesOfParams{NetworkID: string(id), Host: string(host), Most: mostServed, Fresh: fleet.Freshness})
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	for _, r := range rows {
+		var leases []fleet.DHCPLease
+		if err := json.Unmarshal(r.Leases, &leases); err != nil {
+			return nil, fmt.Errorf("leases of host %s: %w", r.HostID, err)
+		}
+		for _, l := range leases {
+			out = append(out, policy.AddressLease{Host: policy.HostSeen{ID: r.HostID, Name: r.HostName, SeenAt: r.LookedAt, Fresh: r.Fresh}, DHCPLease: l})
+		}
+	}
+	return out, nil
+}
+
+func (b *Queries) macHolders(ctx context.Context, macs []string) ([]policy.MACHolder, error) {
+	rows, err := b.store.MACOwners(ctx, macs)
+	out := make([]policy.MACHolder, len(rows))
+	for i, r := range rows {
+		out[i] = policy.MACHolder{MAC: r.Mac, MACHolder: fleet.MACHolder{VMID: r.ID, Name: r.Name, HostName: r.HostName}}
+	}
+	return out, store.Err(err)
+}
+
+// VMAddresses tells all that is known of the addresses of a VM's cards, in the order of its spec.
+func (b *Queries) VMAddresses(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.NICAddresses, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return nil, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return nil, err
+	}
+	vm, err := store.GetVM(ctx, b.store.Queries, a, id)
+	if err != nil {
+		return nil, err
+	}
+	return b.vmAddresses(ctx, a, vm)
+}
+
+func (b *Queries) vmAddresses(ctx context.Context, a fleet.Actor, vm fleet.VMView) ([]fleet.NICAddresses, error) {
+	out := make([]fleet.NICAddresses, len(vm.Spec.NICs))
+	if len(out) == 0 {
+		return out, nil
+	}
+	var ids, macs []string
+	for _, n := range vm.Spec.NICs {
+		ids, macs = append(ids, string(n.NetworkID)), append(macs, n.MAC)
+	}
+	networks, err := b.store.NetworkSpecs(ctx, ids)
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	holders, err := b.macHolders(ctx, macs)
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range vm.Spec.NICs {
+		_, name := n.On()
+		c := fleet.NICAddresses{MAC: n.MAC, NetworkID: n.NetworkID, Network: name, Seen: []fleet.SeenAddress{}, SeenAt: vm.SeenAt, Unknown: vm.Phase == fleet.PhaseUnknown}
+		if vm.Status != nil {
+			if k := slices.IndexFunc(vm.Status.NICs, func(s fleet.NICState) bool { return strings.EqualFold(s.MAC, n.MAC) }); k >= 0 {
+				c.Seen = seenOf(vm.Status.NICs[k])
+			}
+		}
+		for _, h := range holders {
+			if h.MAC == n.MAC && h.VMID != vm.ID {
+				c.Others = append(c.Others, holderFor(a, h.MACHolder))
+			}
+		}
+		if k := slices.IndexFunc(networks, func(r db.NetworkSpecsRow) bool { return r.ID == n.NetworkID }); k >= 0 {
+			c.Reserved, c.WhyNot = reservation(networks[k].Spec, n.MAC)
+		}
+		c.Reserves = c.WhyNot == ""
+		out[i] = c
+	}
+	return out, nil
+}
+
+// reservation is the address that the network keeps for the card, or why it can keep none.
+func reservation(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
+	switch {
+	case s == nil:
+		return "", "This network was found on hosts: whoever runs its DHCP reserves addresses there."
+	case s.IPv4 == nil || s.IPv4.DHCP == nil:
+		return "", "The hosts give out no IPv4 addresses in this network."
+	}
+	for _, l := range s.IPv4.DHCP.Leases {
+		if l.MAC == mac {
+			return l.IP, ""
+		}
+	}
+	return "", ""
+}
+
+// holderFor names another machine to those alone who see hosts.
+func holderFor(a fleet.Actor, h fleet.MACHolder) fleet.MACHolder {
+	if store.SeesHosts(a) {
+		return h
+	}
+	return fleet.MACHolder{}
+}

@@ -1,0 +1,67 @@
+package query
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// Layout are what stands around every page.
+type Layout struct {
+	Tasks   []fleet.Task // a page of them, newest first
+	Running int          // waiting and running tasks, up to 1000
+	Tree    TreeLevel    // the inventory's root
+}
+
+// Layout reads what stands around a page in as few round trips as it can: it is asked for with every page. Who does not
+// see tasks gets none; tree is a view that the actor may see.
+func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, tree TreeQuery) (Layout, error) {
+	var out Layout
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return out, err
+	}
+	var together pgx.Batch
+	var jobs []fleet.Task
+	var running []int
+	var page paging[fleet.Task]
+	if policy.May(a, policy.TasksSee, "") {
+		p, ask, err := b.tasksOf(ctx, a, tasks)
+		if err != nil {
+			return out, err
+		}
+		page = p
+		join(&together, ask, &jobs)
+		join(&together, runningOf(a), &running)
+	}
+	var hosts []fleet.HostView
+	byHost := tree.View == "hosts" && tree.Node == "" && policy.May(a, policy.InfraSee, "")
+	p, ask, err := treeHostsOf(fleet.Query{Limit: treePage, After: tree.After})
+	if err != nil {
+		return out, err
+	}
+	if byHost {
+		join(&together, ask, &hosts)
+	}
+	if together.Len() > 0 {
+		if err := b.store.SendBatch(ctx, &together).Close(); err != nil {
+			return out, store.Err(err)
+		}
+	}
+	if running != nil {
+		out.Tasks, out.Running = page.cut(each(a, jobs, store.TaskFor)).Items, running[0]
+	}
+	if !byHost {
+		out.Tree, err = b.Tree(ctx, a, tree)
+		return out, err
+	}
+	sums, err := b.counted(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Tree = level(p.cut(hosts), sums.hostNode)
+	return out, nil
+}

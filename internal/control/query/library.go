@@ -1,0 +1,242 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+const imageSQL = `SELECT i.id, i.name, COALESCE(i.project_id, ''), COALESCE(o.name, ''), i.description, i.os, i.created_by, i.created_at,
+	COALESCE(i.template_id, ''), COALESCE(t.name, '') FROM images i LEFT JOIN projects o ON o.id = i.project_id LEFT JOIN templates t ON t.id = i.template_id`
+
+var imageOrders = orders[fleet.ImageView]{
+	"name": {[]column{textColumn("i.name"), textColumn("i.id")}, func(v fleet.ImageView) []string { return []string{v.Name, string(v.ID)} }},
+	"created": {[]column{timeColumn("i.created_at"), textColumn("i.id")}, func(v fleet.ImageView) []string {
+		return []string{stamp(v.CreatedAt), string(v.ID)}
+	}},
+}
+
+// knownImages keeps images i to those that the actor may know of: who sees no hosts hears of what is published to its projects alone.
+func (s *statement) knownImages(a fleet.Actor) {
+	if !policy.May(a, policy.InfraSee, "") {
+		s.and("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)) + "))")
+	}
+}
+
+// newest is the condition on the newest version of an image i.
+const newest = "EXISTS (SELECT 1 FROM image_versions n WHERE n.image_id = i.id AND n.number = (SELECT max(m.number) FROM image_versions m WHERE m.image_id = i.id) AND "
+
+// ListImages returns one page of the library. Sort: name, created.
+func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.ImageView], error) {
+	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
+		return fleet.Page[fleet.ImageView]{}, err
+	}
+	p, terms, err := imageOrders.asked(q, "name", fleet.ImageKeys)
+	if err != nil {
+		return fleet.Page[fleet.ImageView]{}, err
+	}
+	var s statement
+	s.knownImages(a)
+	for _, t := range terms {
+		switch t.Key {
+		case "name":
+			s.not(t.Not, s.text("lower(i.name)", lower(t.Any)))
+		case "os":
+			s.not(t.Not, "EXISTS (SELECT 1 FROM jsonb_each_text(i.os) w WHERE "+s.text("lower(w.value)", lower(t.Any))+")")
+		case "format":
+			s.not(t.Not, newest+s.text("n.format", t.Any)+")")
+		case "published":
+			yes := slices.ContainsFunc(t.Any, func(m fleet.Match) bool { v, _ := m.Exact(); return v == "yes" })
+			s.not(t.Not == yes, "EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id)")
+		case "pool":
+			s.not(t.Not, `EXISTS (SELECT 1 FROM image_versions n JOIN image_copies c ON c.version_id = n.id JOIN pools p ON p.id = c.pool_id WHERE n.image_id = i.id AND `+
+				s.text("p.name", t.Any)+")")
+		}
+	}
+	tail := p.apply(&s)
+	views, err := b.images(ctx, a, s, tail)
+	return p.cut(views), err
+}
+
+// images reads images i with their versions, their copies and whom they are published to, as far as the actor may know.
+func (b *Queries) images(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.ImageView, error) {
+	views, err := collect(ctx, b, imageSQL+s.conditions()+tail, &s, func(x pgx.CollectableRow) (v fleet.ImageView, err error) {
+		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.ImageVersion{}
+		err = x.Scan(&v.ID, &v.Name, &v.ProjectID, &v.ProjectName, &v.Description, &v.OS, &v.CreatedBy, &v.CreatedAt, &v.TemplateID, &v.Template)
+		return v, err
+	})
+	if err != nil || len(views) == 0 {
+		return views, err
+	}
+	if err := b.addVersions(ctx, views); err != nil {
+		return nil, err
+	}
+	if err := b.addImageGrants(ctx, a, views); err != nil {
+		return nil, err
+	}
+	return each(a, views, imageFor), nil
+}
+
+func (b *Queries) addVersions(ctx context.Context, views []fleet.ImageView) error {
+	at := map[fleet.ImageID]*fleet.ImageView{}
+	var ids []string
+	for i := range views {
+		at[views[i].ID] = &views[i]
+		ids = append(ids, string(views[i].ID))
+	}
+	var s statement
+	s.and("v.image_id = ANY (" + s.key(ids) + "::text[])")
+	versions, err := collect(ctx, b, `SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, v.source, COALESCE(v.start_id, ''), v.created_by, v.created_at FROM image_versions v`+
+		s.conditions()+" ORDER BY v.image_id, v.number DESC", &s, func(x pgx.CollectableRow) (v fleet.ImageVersion, err error) {
+		err = x.Scan(&v.ID, &v.ImageID, &v.Number, &v.Format, &v.CapacityBytes, &v.SHA256, &v.Source, &v.StartID, &v.CreatedBy, &v.CreatedAt)
+		return v, err
+	})
+	if err != nil {
+		return err
+	}
+	if err := b.addCopies(ctx, versions); err != nil {
+		return err
+	}
+	for _, v := range versions {
+		image := at[v.ImageID]
+		image.Versions = append(image.Versions, v)
+	}
+	return nil
+}
+
+func (b *Queries) addImageGrants(ctx context.Context, a fleet.Actor, views []fleet.ImageView) error {
+	at := map[fleet.ImageID]*fleet.ImageView{}
+	var ids []string
+	for i := range views {
+		at[views[i].ID] = &views[i]
+		ids = append(ids, string(views[i].ID))
+	}
+	var s statement
+	s.and("g.image_id = ANY (" + s.key(ids) + "::text[])")
+	if !policy.AllProjects(a) {
+		s.and("g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)))
+	}
+	type granted struct {
+		fleet.ImageGrant
+		image fleet.ImageID
+	}
+	grants, err := collect(ctx, b, `SELECT g.image_id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.granted_by, g.granted_at
+		FROM image_open g LEFT JOIN projects p ON p.id = g.project_id`+s.conditions()+" ORDER BY g.image_id, p.name NULLS FIRST", &s,
+		func(x pgx.CollectableRow) (g granted, err error) {
+			err = x.Scan(&g.image, &g.ProjectID, &g.ProjectName, &g.By, &g.At)
+			return g, err
+		})
+	for _, g := range grants {
+		at[g.image].Grants = append(at[g.image].Grants, g.ImageGrant)
+	}
+	return err
+}
+
+// GetImage returns one image of the library.
+func (b *Queries) GetImage(ctx context.Context, a fleet.Actor, id fleet.ImageID) (fleet.ImageView, error) {
+	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
+		return fleet.ImageView{}, err
+	}
+	if err := store.CheckID(id, "image"); err != nil {
+		return fleet.ImageView{}, err
+	}
+	var s statement
+	s.and("i.id = " + s.key(string(id)))
+	s.knownImages(a)
+	views, err := b.images(ctx, a, s, "")
+	if err == nil && len(views) == 0 {
+		err = store.NotFound(pgx.ErrNoRows, "image")
+	}
+	if err != nil {
+		return fleet.ImageView{}, err
+	}
+	return views[0], nil
+}
+
+// UsableImages lists the images that VMs of the project can be made from now, by name: each with those of its versions that are offered. Who
+// changes the infrastructure chooses among all. Disks of templates are none of them: whoever wants one takes the template.
+func (b *Queries) UsableImages(ctx context.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.ImageView, error) {
+	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
+		return nil, err
+	}
+	var s statement
+	s.and("i.template_id IS NULL")
+	if !policy.May(a, policy.InfraChange, "") {
+		projects := store.ProjectsWith(a, policy.VMChange)
+		if project != "" {
+			projects = slices.DeleteFunc(projects, func(id string) bool { return id != string(project) })
+		}
+		s.and("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", projects) + "))")
+	}
+	all, err := b.images(ctx, a, s, " ORDER BY i.name, i.id")
+	var out []fleet.ImageView
+	for _, v := range all {
+		v.Versions = slices.DeleteFunc(v.Versions, func(x fleet.ImageVersion) bool { return !x.Offered || x.ISO() })
+		if len(v.Versions) > 0 {
+			out = append(out, v)
+		}
+	}
+	return out, err
+}
+
+// imageFor leaves out what is about hosts, pools and people.
+func imageFor(a fleet.Actor, v fleet.ImageView) fleet.ImageView {
+	if store.SeesHosts(a) {
+		return v
+	}
+	v.CreatedBy = ""
+	for i := range v.Versions {
+		x := &v.Versions[i]
+		x.Copies, x.VMs, x.Source, x.CreatedBy = nil, nil, "", ""
+	}
+	for i := range v.Grants {
+		v.Grants[i].By = ""
+	}
+	return v
+}
+
+// ImageTitle is the version as a choice names it.
+func ImageTitle(v fleet.ImageView, x fleet.ImageVersion) string {
+	title := v.Name
+	if v.ProjectName != "" {
+		title += " of " + v.ProjectName
+	}
+	if len(v.Versions) > 1 {
+		title += ", version " + strconv.Itoa(x.Number)
+	}
+	if facts := strings.TrimPrefix(v.OS.Words()+", "+fleet.Bytes(x.CapacityBytes), ", "); x.Verified {
+		return fmt.Sprintf("%s (%s)", title, facts)
+	} else {
+		return fmt.Sprintf("%s (%s, not verified: it is read first)", title, facts)
+	}
+}
+
+// HostWithBoth is a host that is heard and has both pools active: the named one, or any; nil: there is none. It is for the portal itself.
+func (b *Queries) HostWithBoth(ctx context.Context, a fleet.Actor, one, other fleet.PoolID, host fleet.HostID) (*HostRef, error) {
+	if err := store.OnlySystem(a); err != nil {
+		return nil, err
+	}
+	var s statement
+	s.and("a.pool_id = " + s.key(string(one)) + " AND a.asked = 'assign' AND a.said = 'active' AND " + fresh)
+	s.and("EXISTS (SELECT 1 FROM assignments o WHERE o.pool_id = " + s.key(string(other)) + " AND o.host_id = a.host_id AND o.asked = 'assign' AND o.said = 'active')")
+	if host != "" {
+		s.and("a.host_id = " + s.key(string(host)))
+	}
+	hosts, err := collect(ctx, b, "SELECT h.id, h.name FROM assignments a JOIN hosts h ON h.id = a.host_id JOIN host_sessions s ON s.host_id = a.host_id"+s.conditions()+
+		" ORDER BY h.name LIMIT 1", &s, func(x pgx.CollectableRow) (h HostRef, err error) {
+		err = x.Scan(&h.ID, &h.Name)
+		return h, err
+	})
+	if err != nil || len(hosts) == 0 {
+		return nil, err
+	}
+	return &hosts[0], nil
+}

@@ -1,0 +1,91 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+)
+
+// NamedVolume is an image, ISO or existing volume that a spec names, as one host reports it.
+type NamedVolume struct {
+	fleet.Volume
+	Ref    fleet.Volref
+	Host   fleet.HostID
+	Shared bool // what one host sees of a shared pool is there for all
+}
+
+// NamedVolumes reads the images, ISOs and existing volumes that the spec names. Those that the actor may not use are not there for it, and the
+// disk of a VM is no image.
+func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, pools []db.Pool) ([]NamedVolume, error) {
+	var ask db.VolumesNamedParams
+	for _, ref := range volumesOf(spec) {
+		ask.Pools, ask.Volumes = append(ask.Pools, string(ref.PoolID)), append(ask.Volumes, ref.Volume)
+	}
+	if len(ask.Pools) == 0 {
+		return nil, nil
+	}
+	rows, err := q.VolumesNamed(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	var cells []hostStatus
+	for _, r := range rows {
+		var v fleet.Volume
+		if err := json.Unmarshal(r.Found, &v); err != nil {
+			return nil, fmt.Errorf("read volume %s: %w", r.Volume, err)
+		}
+		if k := slices.IndexFunc(pools, func(p db.Pool) bool { return string(p.ID) == r.PoolID }); k >= 0 {
+			cells = append(cells, hostStatus{pool: pools[k], host: r.HostID, volumes: []fleet.Volume{v}})
+		}
+	}
+	known, err := judged(ctx, q, a, mergeVolumes(cells))
+	if err != nil {
+		return nil, err
+	}
+	var kept []NamedVolume
+	used := map[fleet.Volref]*VMRef{}
+	for _, v := range known {
+		ref := fleet.Volref{PoolID: v.PoolID, Volume: v.Name}
+		switch {
+		case v.VM != nil && v.VM.shares && sharesIn(spec, ref) && v.usableBy(a):
+			kept = append(kept, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
+		case v.VM != nil:
+			used[ref] = v.VM
+		case v.usableBy(a):
+			kept = append(kept, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
+		}
+	}
+	for ref, owner := range used { // a VM that one host found does not use the files of other hosts
+		if !slices.ContainsFunc(kept, func(v NamedVolume) bool { return v.Ref == ref }) {
+			return nil, fleet.Errorf(fleet.Conflict, "%s is a disk of the VM %s. Choose one that no VM uses.", ref.Volume, owner.Name)
+		}
+	}
+	return kept, nil
+}
+
+func sharesIn(spec fleet.VMSpec, ref fleet.Volref) bool {
+	return slices.ContainsFunc(spec.Disks, func(d fleet.Disk) bool { return d.Shareable && d.Ref() == ref })
+}
+
+// volumesOf lists the volumes that a spec reads from, or has as they are.
+func volumesOf(spec fleet.VMSpec) []fleet.Volref {
+	var refs []fleet.Volref
+	for _, d := range spec.Disks {
+		if d.Image != nil {
+			refs = append(refs, *d.Image)
+		}
+		if d.Existing {
+			refs = append(refs, d.Ref())
+		}
+	}
+	for _, m := range spec.Media() {
+		if m.Kind != fleet.MediumFolder {
+			refs = append(refs, m.Volref)
+		}
+	}
+	return refs
+}

@@ -1,0 +1,305 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// hostsNamed is up to how many hosts of a network a list names.
+const hostsNamed = 6
+
+// networkSum is a group of policy's, with what its hosts say that the network is to them.
+type networkSum struct {
+	policy.NetworkGroup
+	forwards, subnets []string
+}
+
+// statusesIn is how many cells are in the sums.
+func statusesIn(sums []networkSum) (n int) {
+	for _, s := range sums {
+		n += s.Hosts
+	}
+	return n
+}
+
+func sameNetwork(a, b []networkSum) bool {
+	return reflect.DeepEqual(networkHealth(a), networkHealth(b))
+}
+
+func networkHealth(sums []networkSum) fleet.NetworkHealth {
+	var groups []policy.NetworkGroup
+	var forwards, subnets []string
+	for _, x := range sums {
+		groups, forwards, subnets = append(groups, x.NetworkGroup), append(forwards, x.forwards...), append(subnets, x.subnets...)
+	}
+	health := policy.NetworkHealth(groups)
+	health.Forwards, health.Subnets = slices.Compact(slices.Sorted(slices.Values(forwards))), slices.Compact(slices.Sorted(slices.Values(subnets)))
+	return health
+}
+
+// sumNetworks is what PostgreSQL adds up over the networks' hosts. Pages ask networkSums.
+func (b *Queries) sumNetworks(ctx context.Context, of []fleet.NetworkID) (map[fleet.NetworkID][]networkSum, error) {
+	var s statement
+	s.ofObjects(fleet.TypeNetwork, store.Texts(of))
+	sums := map[fleet.NetworkID][]networkSum{}
+	_, err := collect(ctx, b, `SELECT x.object_id, x.said, x.fresh, x.faulty, sum(x.hosts)::bigint, (array_agg(DISTINCT x.forward) FILTER (WHERE x.said <> ''))[1:8], (array_agg(DISTINCT x.subnets))[1:8]
+		FROM (SELECT a.object_id, COALESCE(a.said, '') AS said, `+fresh+` AS fresh, a.faulty, COALESCE(a.forward, '') AS forward, a.subnets, count(*) AS hosts
+			FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6) x GROUP BY 1, 2, 3, 4`, &s, func(row pgx.CollectableRow) (none struct{}, err error) {
+		var network fleet.NetworkID
+		var x networkSum
+		var said fleet.NetworkState
+		var fresh, faulty bool
+		var subnets []*string
+		err = row.Scan(&network, &said, &fresh, &faulty, &x.Hosts, &x.forwards, &subnets)
+		x.State, x.Active = fleet.NetworkStateOf(said, faulty, fresh), said == fleet.NetworkActive
+		for _, list := range subnets {
+			if list != nil {
+				var each []string
+				_ = json.Unmarshal([]byte(*list), &each) // as the agent's report was read
+				x.subnets = append(x.subnets, each...)
+			}
+		}
+		sums[network] = append(sums[network], x)
+		return none, err
+	})
+	return sums, err
+}
+
+// addNetworkHealth fills in what the networks' hosts add up to.
+func (b *Queries) addNetworkHealth(ctx context.Context, views []fleet.NetworkView) error {
+	ids := make([]fleet.NetworkID, len(views))
+	for i, v := range views {
+		ids[i] = v.ID
+	}
+	sums, err := b.networkSums.get(ctx, ids...)
+	for i := range views {
+		views[i].Health = networkHealth(sums[views[i].ID])
+	}
+	return err
+}
+
+// addFewHosts fills in the hosts of networks that few have, by name.
+func (b *Queries) addFewHosts(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
+	at := map[fleet.NetworkID]*fleet.NetworkView{}
+	ids := []string{}
+	for i := range views {
+		if v := &views[i]; v.Health.Hosts <= hostsNamed {
+			at[v.ID] = v
+			ids = append(ids, string(v.ID))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	var s statement
+	s.and("a.network_id = ANY (" + s.key(ids) + "::text[])")
+	cells, err := b.networkStatuses(ctx, s)
+	slices.SortFunc(cells, func(x, y fleet.NetworkHost) int { return cmp.Compare(x.HostName, y.HostName) })
+	for _, c := range cells {
+		if v := at[c.NetworkID]; len(v.Hosts) < hostsNamed {
+			v.Hosts = append(v.Hosts, networkHostFor(a, c))
+		}
+	}
+	return err
+}
+
+var networkHostOrders = rankedBy(func(h fleet.NetworkHost) int { return statusRank(h.State.Severity(), false) },
+	func(h fleet.NetworkHost) (string, fleet.HostID) { return h.HostName, h.HostID })
+
+// NetworkHosts returns one page of a network's matrix: the cells that want a person first, then by the host's name.
+func (b *Queries) NetworkHosts(ctx context.Context, a fleet.Actor, id fleet.NetworkID, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return fleet.Page[fleet.NetworkHost]{}, err
+	}
+	if err := store.CheckID(id, "network"); err != nil {
+		return fleet.Page[fleet.NetworkHost]{}, err
+	}
+	page, err := b.networkHosts(ctx, id, q)
+	if err == nil && len(page.Items) == 0 {
+		_, err = b.NetworkBrief(ctx, a, id) // there may be no such network
+	}
+	if err == nil {
+		err = tellDays(ctx, b, fleet.TypeNetwork, string(id), page.Items, networkDay)
+	}
+	return page, err
+}
+
+// networkStates are all that a cell can say: what its host said (empty: nothing), whether that is an error, and whether it is believed.
+var networkStates = func() (all []struct {
+	said          fleet.NetworkState
+	faulty, fresh bool
+},
+) {
+	for _, said := range []fleet.NetworkState{"", fleet.NetworkActive, fleet.NetworkInactive} {
+		for _, faulty := range []bool{false, true} {
+			for _, fresh := range []bool{false, true} {
+				all = append(all, struct {
+					said          fleet.NetworkState
+					faulty, fresh bool
+				}{said, faulty, fresh})
+			}
+		}
+	}
+	return all
+}()
+
+// networkRanks is a table of the states that fit the tones, each with its cells' place in the matrix, and how cells x are joined with it.
+func networkRanks(s *statement, tones []fleet.Term) string {
+	said, faulty, fresh, rank := []string{}, []bool{}, []bool{}, []int32{}
+	for _, x := range networkStates {
+		if tone := fleet.NetworkStateOf(x.said, x.faulty, x.fresh).Severity(); toned(tones, tone) {
+			said, faulty, fresh, rank = append(said, string(x.said)), append(faulty, x.faulty), append(fresh, x.fresh), append(rank, int32(statusRank(tone, false)))
+		}
+	}
+	return "unnest(" + s.key(said) + "::text[], " + s.key(faulty) + "::boolean[], " + s.key(fresh) + "::boolean[], " + s.key(rank) +
+		"::integer[]) AS g (said, faulty, fresh, rank) ON g.said = x.said AND g.faulty = x.faulty AND g.fresh = x.fresh"
+}
+
+// ListNetworksInFull is ListNetworks, each network with the first of its hosts, as GetNetwork tells them.
+func (b *Queries) ListNetworksInFull(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
+	page, err := b.ListNetworks(ctx, a, q)
+	at := map[fleet.NetworkID]*fleet.NetworkView{}
+	var ids []string
+	for i := range page.Items {
+		if n := &page.Items[i]; len(n.Hosts) < n.Health.Hosts {
+			at[n.ID] = n
+			ids = append(ids, string(n.ID))
+		}
+	}
+	if err != nil || len(ids) == 0 {
+		return page, err
+	}
+	var s statement
+	s.ofObjects(fleet.TypeNetwork, ids)
+	place, of, err := b.tellCells(ctx, &s, func(s *statement) string { return networkRanks(s, nil) })
+	if err != nil {
+		return page, err
+	}
+	told, err := b.networkStatuses(ctx, of)
+	slices.SortFunc(told, func(x, y fleet.NetworkHost) int {
+		return place[hostStatusAt{string(x.NetworkID), x.HostID}] - place[hostStatusAt{string(y.NetworkID), y.HostID}]
+	})
+	for _, h := range told {
+		at[h.NetworkID].Hosts = append(at[h.NetworkID].Hosts, networkHostFor(a, h))
+	}
+	return page, err
+}
+
+func (b *Queries) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
+	q.Limit = cmp.Or(q.Limit, fleet.HostStatusesListed)
+	p, err := networkHostOrders.page(q, "worst")
+	if err != nil {
+		return fleet.Page[fleet.NetworkHost]{}, err
+	}
+	sums, err := b.networkSums.one(ctx, id)
+	if err != nil {
+		return fleet.Page[fleet.NetworkHost]{}, err
+	}
+	cells, err := matrix[fleet.NetworkHost]{
+		cells: statusesIn(sums), host: func(h fleet.NetworkHost) fleet.HostID { return h.HostID },
+		first: func(ctx context.Context) (firstStatuses, error) { return b.firstNetworkHosts.one(ctx, id) },
+		find:  func(ctx context.Context) ([]string, error) { return b.networkStatusPage(ctx, id, q.Filter, p.apply) },
+		read: func(ctx context.Context, hosts []string) ([]fleet.NetworkHost, error) {
+			var of statement
+			of.and("a.network_id = " + of.key(string(id)) + " AND a.host_id = ANY (" + of.key(hosts) + "::text[])")
+			return b.networkStatuses(ctx, of)
+		},
+	}.page(ctx, q, p.limit)
+	if err == nil {
+		err = b.addHurt(ctx, id, cells)
+	}
+	return p.cut(cells), err
+}
+
+// addHurt counts the VMs with a card on the network on hosts where that has failed.
+func (b *Queries) addHurt(ctx context.Context, id fleet.NetworkID, cells []fleet.NetworkHost) error {
+	ask := db.CountOnNetworkParams{NetworkID: string(id)}
+	for _, h := range cells {
+		if h.State == fleet.NetworkFailed || h.State == fleet.NetworkInactive {
+			ask.Hosts = append(ask.Hosts, string(h.HostID))
+		}
+	}
+	if len(ask.Hosts) == 0 {
+		return nil
+	}
+	rows, err := b.store.CountOnNetwork(ctx, ask)
+	for _, r := range rows {
+		k := slices.IndexFunc(cells, func(h fleet.NetworkHost) bool { return h.HostID == r.HostID })
+		cells[k].VMs = int(r.Vms)
+	}
+	return store.Err(err)
+}
+
+// NetworkHost returns one cell of a network's matrix.
+func (b *Queries) NetworkHost(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (fleet.NetworkHost, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return fleet.NetworkHost{}, err
+	}
+	var s statement
+	s.and("a.network_id = " + s.key(string(id)) + " AND a.host_id = " + s.key(string(host)))
+	cells, err := b.networkStatuses(ctx, s)
+	if err == nil && len(cells) == 0 {
+		err = fleet.Errorf(fleet.NotFound, "The network is not assigned to this host.")
+	}
+	if err != nil {
+		return fleet.NetworkHost{}, err
+	}
+	return cells[0], nil
+}
+
+// findFirstNetworkHosts finds the beginning of a network's matrix.
+func (b *Queries) findFirstNetworkHosts(ctx context.Context, id fleet.NetworkID) (first firstStatuses, err error) {
+	p, err := networkHostOrders.page(fleet.Query{Limit: fleet.HostStatusesListed}, "worst")
+	if err != nil {
+		return first, err
+	}
+	sums, err := b.networkSums.one(ctx, id)
+	if err != nil {
+		return first, err
+	}
+	first.cells = statusesIn(sums)
+	whole, ok := b.whole.known(ctx, everything{})
+	if ok && !slices.ContainsFunc(sums, func(s networkSum) bool {
+		return s.State != fleet.NetworkUnknown && s.State.Severity() != fleet.SeverityOK
+	}) {
+		first.hosts, err = b.afterSilence(ctx, fleet.TypeNetwork, string(id), whole.offline)
+		return first, err
+	}
+	first.hosts, err = b.networkStatusPage(ctx, id, "", p.apply)
+	return first, err
+}
+
+// networkStatusPage are the hosts of one page of a network's matrix.
+func (b *Queries) networkStatusPage(ctx context.Context, id fleet.NetworkID, filter string, apply func(*statement) string) ([]string, error) {
+	var s, page statement
+	s.ofObjects(fleet.TypeNetwork, []string{string(id)})
+	tones, err := s.statusTerms(filter)
+	if err != nil {
+		return nil, err
+	}
+	page.args, page.varies, page.searches = s.args, s.varies, s.searches
+	ranks := networkRanks(&page, tones)
+	return b.hostStatusPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
+}
+
+// networkStatuses reads a few cells a of networks with the hosts' own words, in no order.
+func (b *Queries) networkStatuses(ctx context.Context, s statement) ([]fleet.NetworkHost, error) {
+	return collect(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', s.looked_at, a.asked = 'assign', a.asked = 'release', now()
+		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions(), &s, func(x pgx.CollectableRow) (h fleet.NetworkHost, err error) {
+		var now time.Time
+		err = x.Scan(&h.NetworkID, &h.HostID, &h.HostName, &h.Status, &h.SeenAt, &h.Assigned, &h.Leaving, &now)
+		h.State = h.StateAt(now)
+		return h, err
+	})
+}

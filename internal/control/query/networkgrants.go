@@ -1,0 +1,74 @@
+package query
+
+import (
+	"context"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// UsableNetworks lists the networks that the actor may put a new VM on in one of its projects, by name.
+func (b *Queries) UsableNetworks(ctx context.Context, a fleet.Actor) ([]fleet.NetworkView, error) {
+	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
+		return nil, err
+	}
+	var s statement
+	if !policy.May(a, policy.InfraChange, "") {
+		s.open("n", store.ProjectsWith(a, policy.VMChange))
+	}
+	s.and("EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)")
+	return b.networks(ctx, a, s, " ORDER BY n.name, n.id")
+}
+
+// NetworksFor lists the networks of the VM's host that the actor may put it on, by name.
+func (b *Queries) NetworksFor(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.NetworkView, error) {
+	vm, err := b.GetVM(ctx, a, id)
+	if err != nil {
+		return nil, err
+	}
+	var s statement
+	s.and("n.id IN (SELECT x.network_id FROM assignments x JOIN vms v ON v.host_id = x.host_id WHERE v.id = " + s.arg(string(id)) + ")")
+	if !policy.May(a, policy.InfraChange, "") {
+		s.open("n", []string{string(vm.ProjectID)})
+	}
+	return b.networks(ctx, a, s, " ORDER BY n.name, n.id")
+}
+
+// knownNetworks keeps networks n to those that the actor may know of: who sees no hosts hears of a restricted one by a grant.
+func (s *statement) knownNetworks(a fleet.Actor) {
+	if !policy.May(a, policy.InfraSee, "") {
+		s.open("n", store.ProjectsOf(a))
+	}
+}
+
+// open is the condition that VMs of one of the projects may be on the network.
+func (s *statement) open(n string, projects []string) {
+	s.and("NOT leads_out(" + n + ".id, " + n + ".kind) OR EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = " + n +
+		".id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", projects) + "))")
+}
+
+// addGrants fills in whom restricted networks are granted to, as far as the actor may know.
+func (b *Queries) addGrants(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
+	at := map[fleet.NetworkID]*fleet.NetworkView{}
+	ids := []string{}
+	for i := range views {
+		if v := &views[i]; v.Restricted {
+			at[v.ID] = v
+			ids = append(ids, string(v.ID))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := b.store.NetworkGrants(ctx, db.NetworkGrantsParams{Networks: ids, AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
+	for _, r := range rows {
+		grant := fleet.NetworkGrant{ProjectName: r.Project}
+		if r.ProjectID != nil {
+			grant.ProjectID = *r.ProjectID
+		}
+		at[r.NetworkID].Grants = append(at[r.NetworkID].Grants, grant)
+	}
+	return store.Err(err)
+}

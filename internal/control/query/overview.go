@@ -1,0 +1,229 @@
+package query
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// maxAttention bounds the list of what wants a person.
+const maxAttention = 20
+
+// Overview is the dashboard: numbers of VMs from the counters, hosts and pools as they are now, cut to what the actor sees.
+func (b *Queries) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.Overview{}, err
+	}
+	sums, err := b.counted(ctx)
+	if err != nil {
+		return fleet.Overview{}, err
+	}
+	o := fleet.Overview{
+		Hosts: map[fleet.HostPhase]int{}, VMs: map[fleet.Phase]int{}, Pools: map[fleet.Severity]int{}, Attention: []fleet.Attention{}, CountedAt: sums.at,
+	}
+	whole, err := b.whole.one(ctx, everything{})
+	if err != nil {
+		return o, err
+	}
+	addVMs(&o, a, sums, whole.offline)
+	if policy.May(a, policy.InfraSee, "") {
+		addHosts(&o, sums, whole)
+	}
+	if err := b.addPools(ctx, a, &o, whole); err != nil {
+		return o, err
+	}
+	if err := b.addTrouble(ctx, a, &o); err != nil {
+		return o, err
+	}
+	slices.SortStableFunc(o.Attention, func(x, y fleet.Attention) int { return urgency[x.Severity] - urgency[y.Severity] })
+	o.Attention = o.Attention[:min(len(o.Attention), maxAttention)]
+	for i, x := range o.Attention {
+		if len(x.Objects) > 0 {
+			o.Attention[i].ID, o.Attention[i].Name = x.Objects[0].ID, x.Objects[0].Name
+		}
+	}
+	return o, nil
+}
+
+// VMTotals is how many VMs the actor sees: from the counters, up to five seconds old, so that a list can show them on each page.
+func (b *Queries) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, error) {
+	var totals fleet.VMTotals
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return totals, err
+	}
+	sums, err := b.counted(ctx)
+	if err != nil {
+		return totals, err
+	}
+	o := fleet.Overview{VMs: map[fleet.Phase]int{}}
+	addVMs(&o, a, sums, sums.offline())
+	totals.Phases, totals.InNeed = o.VMs, o.VMsInNeed
+	if policy.May(a, policy.InfraSee, "") {
+		for _, n := range sums.found {
+			totals.Discovered += n
+		}
+	}
+	return totals, nil
+}
+
+var urgency = map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown: 1, fleet.SeverityWarn: 2}
+
+// addVMs adds up the VMs of the actor's projects. Those of a silent host are unknown, but for what does not hang on it.
+func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, silent []fleet.HostID) {
+	sees := func(id fleet.ProjectID) bool { return policy.AllProjects(a) || policy.May(a, policy.VMSee, id) }
+	for project, phases := range sums.online {
+		if !sees(project) {
+			continue
+		}
+		for phase, s := range phases {
+			o.VMs[phase] += int(s.vms)
+			o.VMsInNeed += int(s.inNeed)
+			o.VMsDrifted += int(s.drifted)
+			o.CommittedCPUs += int(s.cpus)
+			o.CommittedMemoryBytes += s.memoryMiB << 20
+		}
+	}
+	for _, host := range silent {
+		for _, g := range sums.of[host] {
+			if phase := fleet.Phase(g.Online); sees(g.ProjectID) && phase != fleet.PhaseDeleting && phase != fleet.PhaseCreating {
+				o.VMs[phase] -= int(g.Vms)
+				o.VMs[fleet.PhaseUnknown] += int(g.Vms)
+				o.VMsInNeed += int(g.Vms - g.Attention)
+				o.VMsDrifted -= int(g.Drifted)
+			}
+		}
+	}
+	maps.DeleteFunc(o.VMs, func(_ fleet.Phase, n int) bool { return n == 0 })
+}
+
+// HostTotals is how many hosts there are in each phase.
+func (b *Queries) HostTotals(ctx context.Context, a fleet.Actor) (map[fleet.HostPhase]int, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return nil, err
+	}
+	sums, err := b.hostSums(ctx)
+	totals := make(map[fleet.HostPhase]int, len(sums.phases))
+	for _, x := range sums.phases {
+		totals[x.phase] = x.hosts
+	}
+	return totals, err
+}
+
+// addHosts counts hosts by phase, and names those that want a person.
+func addHosts(o *fleet.Overview, sums *counters, whole wholeSums) {
+	for _, n := range sums.found {
+		o.DiscoveredVMs += n
+	}
+	for _, x := range whole.phases {
+		o.Hosts[x.phase] += x.hosts
+		o.CPUThreads += int(x.threads)
+		o.MemoryBytes = fleet.AddBytes(o.MemoryBytes, x.memoryBytes)
+	}
+	o.StorageBytes, o.StorageUsedBytes = whole.storage.CapacityBytes, whole.storage.UsedBytes
+	o.Attention = append(o.Attention, whole.troubled...)
+}
+
+// addPools counts pools by health, and names those that need a person: for who sees hosts by cause, else as a whole.
+func (b *Queries) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview, whole wholeSums) error {
+	pools, err := b.poolRows(ctx, statement{}, " ORDER BY p.name, p.id")
+	if err != nil {
+		return err
+	}
+	rooms, err := b.sharedRooms(ctx, pools, whole.pools)
+	if err != nil {
+		return err
+	}
+	views := map[fleet.PoolID]fleet.PoolView{}
+	var plain fleet.Causes
+	for _, r := range pools {
+		v := poolView(a, r, whole.pools[r.ID], rooms[r.ID])
+		views[r.ID] = v
+		o.Pools[v.Health.Severity]++
+		if v.Health.Severity != fleet.SeverityOK && v.Health.Severity != fleet.SeverityIdle {
+			text := v.Health.Summary
+			if v.Health.Severity == fleet.SeverityUnknown {
+				text = "The state is unknown: no host that has it is heard."
+			}
+			plain.Add(fleet.Attention{
+				Kind: string(fleet.TypePool), Severity: v.Health.Severity, Text: text, Count: 1, List: "/pools?filter=tone:" + string(v.Health.Severity),
+				Objects: []fleet.AttentionObject{{ID: string(r.ID), Name: r.Name}},
+			})
+		}
+	}
+	if store.SeesHosts(a) {
+		o.Attention = append(o.Attention, poolAttention(whole.causes, views)...)
+	} else {
+		o.Attention = append(o.Attention, plain.Rows...)
+	}
+	return nil
+}
+
+// addTrouble adds the VMs that need a person, and the tasks that failed within the last hour but those of an object
+// that says itself what failed.
+func (b *Queries) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
+	pools := map[fleet.Subject]string{}
+	for _, row := range o.Attention {
+		for _, x := range row.Objects {
+			subject := fleet.SubjectOf(fleet.ResourceType(row.Kind), x.ID)
+			pools[subject] += row.Text + "\n"
+		}
+	}
+	rows, shown, err := b.vmCauses(ctx, a)
+	if err != nil {
+		return err
+	}
+	o.Attention = append(o.Attention, rows...)
+	addCounted(a, o)
+	if err := b.addUnapplied(ctx, a, o, shown); err != nil {
+		return err
+	}
+	tasks, err := b.store.FailedTasks(ctx, db.FailedTasksParams{AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
+	if err != nil {
+		return store.Err(err)
+	}
+	var failed fleet.Causes
+	for _, t := range tasks {
+		task := store.TaskFor(a, store.TaskOf(t.Task, t.Host))
+		says := pools[task.Subject] // the same cause comes once
+		if shown[task.Subject] || task.Error != "" && (strings.Contains(says, task.Error) || strings.Contains(says, fleet.Nameless(task.Error, task.SubjectName))) {
+			continue
+		}
+		text := task.Title() + " failed: " + task.Error
+		if task.State == fleet.JobUnknown {
+			text = task.Title() + " may or may not have happened: " + task.Error
+		}
+		n := fleet.Attention{
+			Kind: "task", Severity: fleet.SeverityWarn, Text: text, Count: 1, At: task.EndedAt, Objects: []fleet.AttentionObject{{ID: string(task.ID), Name: task.SubjectName}},
+			List: "/tasks?filter=state:" + string(task.State) + "+kind:" + string(task.Kind),
+		}
+		if store.SeesHosts(a) {
+			n.Remedy = fleet.RemedyFor("", "", task.Error)
+		}
+		failed.Add(n)
+	}
+	o.Attention = append(o.Attention, failed.Rows...)
+	return nil
+}
+
+// addCounted adds the rows that come from counters: VMs with drift and, for users who do not see the hosts' own rows,
+// VMs of offline hosts.
+func addCounted(a fleet.Actor, o *fleet.Overview) {
+	if n := o.VMsDrifted; n > 0 {
+		o.Attention = append(o.Attention, fleet.Attention{
+			Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, Text: "Changed on the host: the definition there differs from what was set here (drift).", Remedy: fleet.DriftRemedy,
+			Count: n, List: "/vms?filter=drift:yes",
+		})
+	}
+	if n := o.VMs[fleet.PhaseUnknown]; n > 0 && !store.SeesHosts(a) {
+		o.Attention = append(o.Attention, fleet.Attention{
+			Kind: string(fleet.TypeVM), Severity: fleet.SeverityUnknown, Text: "The state is unknown: the host is not heard. Ask an administrator if this lasts.",
+			Count: n, List: "/vms?filter=phase:unknown",
+		})
+	}
+}

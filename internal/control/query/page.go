@@ -1,0 +1,212 @@
+package query
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// Bounds of a page.
+const (
+	defaultPage = 100
+	largestPage = 500
+
+	maxCursorText = 4096 // bytes of one value in a cursor
+
+	usualPage = defaultPage + 1 // rows that are read for a page: one more tells whether there is another
+)
+
+// column is one part of a list's order. Known tells whether a cursor's value is one that the portal writes for a value of the
+// column: what only looks like one would be an error in SQL.
+type column struct {
+	sql   string
+	known func(string) bool
+}
+
+func textColumn(sql string) column {
+	return column{sql, func(v string) bool { return len(v) <= maxCursorText && !strings.ContainsRune(v, 0) }}
+}
+
+func int32Column(sql string) column { return column{sql, wholeNumber(32)} }
+
+func int64Column(sql string) column { return column{sql, wholeNumber(64)} }
+
+func wholeNumber(bits int) func(string) bool {
+	return func(v string) bool {
+		n, err := strconv.ParseInt(v, 10, bits)
+		return err == nil && strconv.FormatInt(n, 10) == v
+	}
+}
+
+func timeColumn(sql string) column {
+	return column{sql, func(v string) bool {
+		at, err := time.Parse(time.RFC3339Nano, v)
+		return err == nil && at.Year() > 0 && stamp(at) == v
+	}}
+}
+
+// order is a way to sort a list of T: unique columns, and their values in an item for the cursor.
+type order[T any] struct {
+	columns []column
+	values  func(T) []string
+}
+
+// orders are the ways to sort one list; the empty key is its own order.
+type orders[T any] map[string]order[T]
+
+// paging is one page's place in a list. A page back is read from its end: SQL gives its rows in the contrary order, nearest to
+// the cursor first, and cut turns them round.
+type paging[T any] struct {
+	order[T]
+	sort   string
+	desc   bool     // the order of SQL's rows
+	back   bool     // the page ends before the cursor, instead of beginning after it
+	cursor []string // nil: the list's first page
+	limit  int
+}
+
+// asked is page, with what q's filter says.
+func (all orders[T]) asked(q fleet.Query, own string, keys fleet.FilterKeys) (paging[T], []fleet.Term, error) {
+	p, err := all.page(q, own)
+	if err != nil {
+		return p, nil, err
+	}
+	terms, err := fleet.ParseFilter(keys, q.Filter)
+	return p, terms, err
+}
+
+// page reads q's sort, cursor and limit. own is the sort of a list that nobody sorted.
+func (all orders[T]) page(q fleet.Query, own string) (paging[T], error) {
+	p := paging[T]{sort: q.Sort, limit: q.Limit}
+	if p.sort == "" {
+		p.sort = own
+	}
+	if p.limit < 1 {
+		p.limit = defaultPage
+	}
+	p.limit = min(p.limit, largestPage)
+	key, desc := strings.CutPrefix(p.sort, "-")
+	o, ok := all[key]
+	if !ok {
+		var c fleet.Checks
+		c.Add("sort", "This list cannot be sorted by %q. Sort by one of: %s; put - in front for the contrary.", key, strings.Join(sorted(all), ", "))
+		return p, c.Err()
+	}
+	p.order, p.back = o, q.Before != ""
+	p.desc = desc != p.back
+	var err error
+	switch {
+	case q.After != "" && q.Before != "":
+		err = fleet.Errorf(fleet.Malformed, "A page comes after one place of a list or before one. Give one of the two.")
+	case q.After != "" || q.Before != "":
+		p.cursor, err = readCursor(cmp.Or(q.After, q.Before), p.sort, o.columns)
+	}
+	return p, err
+}
+
+func sorted[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// apply adds the cursor's condition to s and returns ORDER BY and LIMIT: one row more than the page, which tells whether there is another.
+// It is planned each time: the best plan for a page of an empty table, which an index does not give, is to sort it all.
+func (p paging[T]) apply(s *statement) string {
+	s.varies = true
+	if p.cursor != nil {
+		names, values := make([]string, len(p.columns)), make([]string, len(p.columns))
+		for i, c := range p.columns {
+			names[i], values[i] = c.sql, s.key(p.cursor[i])
+		}
+		row, at := "("+strings.Join(names, ", ")+")", "("+strings.Join(values, ", ")+")"
+		// From the cursor's row on, and not that row: of "beyond it" PostgreSQL would guess that rows which share the first
+		// column's value are none, and read and sort all of them where the index has them in order.
+		s.and(row + p.onward() + at)
+		s.and(row + " <> " + at)
+	}
+	return " ORDER BY " + p.by() + " LIMIT " + s.key(p.limit+1)
+}
+
+// applyFirst adds the cursor's condition on the first column alone. apply says the same and more; this is the part that an
+// index can use where the columns are of several tables. Where they are of one, PostgreSQL would count it twice.
+func (p paging[T]) applyFirst(s *statement) {
+	if p.cursor != nil {
+		s.and(p.columns[0].sql + p.onward() + s.key(p.cursor[0]))
+	}
+}
+
+// onward compares what lies from the cursor on with the cursor.
+func (p paging[T]) onward() string {
+	if p.desc {
+		return " <= "
+	}
+	return " >= "
+}
+
+// by is what SQL sorts by.
+func (p paging[T]) by() string {
+	parts := make([]string, len(p.columns))
+	for i, c := range p.columns {
+		if parts[i] = c.sql; p.desc {
+			parts[i] += " DESC"
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// cut makes the page of the rows that apply's statement gave.
+func (p paging[T]) cut(items []T) fleet.Page[T] {
+	more := len(items) > p.limit
+	if more {
+		items = items[:p.limit]
+	}
+	page := fleet.Page[T]{Items: items}
+	if len(items) == 0 {
+		return page
+	}
+	before, after := p.cursor != nil, more
+	if p.back {
+		before, after = more, true
+		slices.Reverse(items)
+	}
+	if before {
+		page.Prev = writeCursor(p.sort, p.values(items[0]))
+	}
+	if after {
+		page.Next = writeCursor(p.sort, p.values(items[len(items)-1]))
+	}
+	return page
+}
+
+// A cursor is base64url JSON: the sort that it belongs to, then a row's values in the sort's columns.
+func writeCursor(sort string, values []string) string {
+	text, _ := json.Marshal(append([]string{sort}, values...)) // strings always marshal
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func readCursor(cursor, sort string, columns []column) ([]string, error) {
+	outdated := fleet.Errorf(fleet.Malformed, "This page link is out of date. Go back to the first page of the list.")
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	var values []string
+	if err != nil || json.Unmarshal(text, &values) != nil || len(values) != len(columns)+1 || values[0] != sort {
+		return nil, outdated
+	}
+	for i, c := range columns {
+		if !c.known(values[i+1]) {
+			return nil, outdated
+		}
+	}
+	return values[1:], nil
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

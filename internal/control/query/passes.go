@@ -1,0 +1,207 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// WouldPass tells whether a connection would pass the network cards at both of its ends, and by which rules. It is reckoned from what people
+// asked for and the addresses that hosts told of last; nothing is sent. An address that a VM of somebody else's has is an address as any other.
+func (b *Queries) WouldPass(ctx context.Context, a fleet.Actor, q fleet.PassQuestion) (fleet.PassAnswer, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.PassAnswer{}, err
+	}
+	var checks fleet.Checks
+	q.Check(&checks)
+	if err := checks.Err(); err != nil {
+		return fleet.PassAnswer{}, err
+	}
+	known := passSources{b: b, rules: map[string]string{}}
+	from, err := known.nic(ctx, a, q.From, "from", &checks)
+	if err != nil {
+		return fleet.PassAnswer{}, err
+	}
+	to, err := known.nic(ctx, a, q.To, "to", &checks)
+	if err == nil {
+		err = checks.Err()
+	}
+	if err != nil {
+		return fleet.PassAnswer{}, err
+	}
+	return fleet.WouldPass(q, from, to, func(g fleet.SecurityGroupID, rule string) string { return known.rules[string(g)+"/"+rule] }), nil
+}
+
+// passSources gathers the cards of a question.
+type passSources struct {
+	b     *Queries
+	rules map[string]string // in words, by group and rule
+}
+
+// nic is the card that an end names; nil: the end is no VM.
+func (p passSources) nic(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at string, checks *fleet.Checks) (*fleet.PassNIC, error) {
+	if e.VMID == "" {
+		return nil, nil
+	}
+	vm, err := p.b.GetVM(ctx, a, e.VMID)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(vm.Spec.NICs, func(n fleet.NIC) bool { return e.MAC == "" || strings.EqualFold(n.MAC, e.MAC) })
+	if i < 0 {
+		checks.Add(at+".mac", "The VM %s has no such network card.", vm.Name)
+		return nil, nil
+	}
+	nic := vm.Spec.NICs[i]
+	card := &fleet.PassNIC{VMID: vm.ID, VMName: vm.Name, MAC: nic.MAC, Guarded: nic.Guarded()}
+	if vm.Status != nil {
+		for _, s := range vm.Status.NICs {
+			if !strings.EqualFold(s.MAC, nic.MAC) {
+				continue
+			}
+			for _, text := range s.Addresses {
+				if addr, err := netip.ParseAddr(text); err == nil {
+					card.Addresses = append(card.Addresses, addr.Unmap())
+				}
+			}
+		}
+	}
+	card.Groups, err = p.groups(ctx, nic.SecurityGroups)
+	if err != nil || len(card.Groups) == 0 {
+		return card, err
+	}
+	card.State, err = p.b.nicState(ctx, vm.VM, nic)
+	return card, err
+}
+
+// groups are flat as hosts have them, in the order of their names.
+func (p passSources) groups(ctx context.Context, ids []fleet.SecurityGroupID) ([]fleet.FlatGroup, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := p.b.store.FlatSources(ctx, store.Texts(ids))
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	members, names := map[fleet.SecurityGroupID][]string{}, map[fleet.SecurityGroupID]string{}
+	for _, r := range rows {
+		var all []string
+		if err := json.Unmarshal(r.Members, &all); err != nil {
+			return nil, err
+		}
+		members[r.ID], names[r.ID] = all, r.Name
+	}
+	var out []fleet.FlatGroup
+	for _, r := range rows {
+		if !slices.Contains(ids, r.ID) {
+			continue
+		}
+		g := fleet.SecurityGroup{ID: r.ID, Name: r.Name, Spec: r.Spec, Revision: r.Revision}
+		out = append(out, g.Flat(members))
+		for _, rule := range r.Spec.Rules {
+			p.rules[string(r.ID)+"/"+rule.ID] = rule.Words("members of " + names[rule.GroupID])
+		}
+	}
+	slices.SortFunc(out, func(x, y fleet.FlatGroup) int { return strings.Compare(x.Name, y.Name) })
+	return out, nil
+}
+
+// nicState is whether a card's groups count on its VM's host as they are now: the worst of them, or of what the host says of the card itself.
+func (b *Queries) nicState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fleet.SecurityGroupState, error) {
+	rows, err := b.store.GroupsOfVM(ctx, db.GroupsOfVMParams{VMID: vm.ID, Fresh: fleet.Freshness})
+	if err != nil {
+		return "", store.Err(err)
+	}
+	states, err := nicStates(rows, []fleet.NIC{nic})
+	if err != nil {
+		return "", err
+	}
+	states[0].Settle(vm)
+	return states[0].State, nil
+}
+
+// nicStates tells of each card of a VM what passes it, and whether its host does that.
+func nicStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilter, error) {
+	out := make([]fleet.NICFilter, len(nics))
+	for i, n := range nics {
+		out[i] = fleet.NICFilter{MAC: n.MAC, AntiSpoofing: n.Guarded(), Groups: []fleet.NICGroup{}}
+		if n.DefaultGroups {
+			out[i].ByPortGroup = append(out[i].ByPortGroup, "securityGroups")
+		}
+		if n.DefaultAntiSpoofing {
+			out[i].ByPortGroup = append(out[i].ByPortGroup, "antiSpoofing")
+		}
+		if len(out[i].ByPortGroup) > 0 {
+			out[i].PortGroup = n.PortGroup
+		}
+		for _, r := range rows {
+			if !strings.EqualFold(r.Mac, n.MAC) {
+				continue
+			}
+			h := fleet.SecurityGroupHost{Revision: r.Observed}
+			if len(r.Status) > 0 {
+				if err := json.Unmarshal(r.Status, &h.Status); err != nil {
+					return nil, err
+				}
+			}
+			g := fleet.NICGroup{ID: r.ID, Name: r.Name, Rules: len(r.Spec.Rules), State: h.StateAt(r.Revision, r.Fresh)}
+			switch {
+			case h.Status != nil && g.State == fleet.GroupNotApplied:
+				g.Error = h.Status.Error
+			case h.Status != nil && g.State == fleet.GroupChanged:
+				g.Error = h.Status.Drift
+			}
+			out[i].Groups = append(out[i].Groups, g)
+		}
+		out[i].State = out[i].Worst()
+	}
+	return out, nil
+}
+
+// NICFilters tells of each network card of a VM which groups it is in and whether its host applies them.
+func (b *Queries) NICFilters(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.NICFilter, error) {
+	vm, err := b.GetVM(ctx, a, id)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := b.store.GroupsOfVM(ctx, db.GroupsOfVMParams{VMID: id, Fresh: fleet.Freshness})
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	states, err := nicStates(rows, vm.Spec.NICs)
+	if err != nil {
+		return nil, err
+	}
+	hits, err := b.nicHits(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	rules, names := map[fleet.SecurityGroupID][]fleet.SecurityRule{}, map[string]string{}
+	if len(hits) > 0 {
+		var refers []fleet.SecurityGroupID
+		for _, r := range rows {
+			rules[r.ID] = r.Spec.Rules
+			refers = append(refers, r.Spec.Refers()...)
+		}
+		if names, err = b.groupNames(ctx, a, refers); err != nil {
+			return nil, err
+		}
+	}
+	for i := range states {
+		states[i].Settle(vm.VM)
+		states[i].Hits = ruled(hits[strings.ToLower(states[i].MAC)], states[i].Groups, rules, names)
+		if !store.SeesHosts(a) {
+			for k := range states[i].Groups {
+				states[i].Groups[k].Error = store.Redacted(states[i].Groups[k].Error, "")
+			}
+		}
+	}
+	return states, nil
+}

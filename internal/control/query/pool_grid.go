@@ -1,0 +1,65 @@
+package query
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// PoolGrid returns a page of hosts, as ListHosts lists them, and a page of pools, as ListPools does, with how each is on each.
+func (b *Queries) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools fleet.Query) (g fleet.PoolGrid, err error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return g, err
+	}
+	if g.Hosts, err = b.ListHosts(ctx, a, hosts); err != nil {
+		return g, err
+	}
+	if g.Pools, err = b.ListPools(ctx, a, pools); err != nil {
+		return g, err
+	}
+	hostIDs, poolIDs := make([]fleet.HostID, len(g.Hosts.Items)), make([]fleet.PoolID, len(g.Pools.Items))
+	for i, h := range g.Hosts.Items {
+		hostIDs[i] = h.ID
+	}
+	for i, p := range g.Pools.Items {
+		poolIDs[i] = p.ID
+	}
+	g.Statuses, err = b.gridStatuses(ctx, hostIDs, poolIDs)
+	return g, err
+}
+
+// gridStatuses reads the cells by the places of their hosts and pools: two numbers are less to send and to read than two
+// ids.
+func (b *Queries) gridStatuses(ctx context.Context, hosts []fleet.HostID, pools []fleet.PoolID) ([][]fleet.GridStatus, error) {
+	cells := make([][]fleet.GridStatus, len(hosts))
+	all := make([]fleet.GridStatus, len(hosts)*len(pools))
+	for i := range cells {
+		cells[i] = all[i*len(pools) : (i+1)*len(pools)]
+	}
+	if len(all) == 0 {
+		return cells, nil
+	}
+	var s statement
+	sql := `SELECT q.n::integer, r.n::integer, COALESCE(a.said, ''), ` + fresh + `, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, a.asked = 'release'
+		FROM unnest(` + s.key(store.Texts(hosts)) + `::text[]) WITH ORDINALITY AS q (id, n)
+		LEFT JOIN host_sessions s ON s.host_id = q.id
+		JOIN assignments a ON a.noun = 'pool' AND a.host_id = q.id
+		JOIN unnest(` + s.key(store.Texts(pools)) + `::text[]) WITH ORDINALITY AS r (id, n) ON r.id = a.object_id` + unreportedStatuses
+	_, err := collect(ctx, b, sql, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		var host, pool int32
+		var said string
+		var fresh, leaving bool
+		var k policy.PoolKey
+		err = x.Scan(&host, &pool, &said, &fresh, &k.UsedPercent, &k.Starved, &k.ByOthers, &k.Faulty, &leaving)
+		if err == nil {
+			k.State = fleet.PoolStateOf(fleet.PoolState(said), fresh)
+			cells[host-1][pool-1] = fleet.GridStatus{State: k.State, Severity: k.Severity(), UsedPercent: k.UsedPercent, Leaving: leaving}
+		}
+		return none, err
+	})
+	return cells, err
+}

@@ -1,0 +1,299 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// poolGroup is a group of policy's, by what its hosts said last and whether that is still believed.
+type poolGroup struct {
+	policy.PoolGroup
+	said        fleet.PoolState
+	fresh       bool
+	volumes     int64 // that they name, all together
+	mostVolumes int64 // that one of them names
+}
+
+// statusesOf is how many cells are in the groups.
+func statusesOf(groups []poolGroup) (n int) {
+	for _, g := range groups {
+		n += g.Hosts
+	}
+	return n
+}
+
+// samePool reports whether the groups are the same, in whichever order.
+func samePool(a, b []poolGroup) bool {
+	in := make(map[poolGroup]bool, len(a))
+	for _, g := range a {
+		in[g] = true
+	}
+	return len(a) == len(b) && !slices.ContainsFunc(b, func(g poolGroup) bool { return !in[g] })
+}
+
+// poolGroups are what policy judges these pools by: PostgreSQL adds up, no host's words are read. Pages ask poolSums.
+func (b *Queries) poolGroups(ctx context.Context, ids []fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
+	var s statement
+	s.ofObjects(fleet.TypePool, store.Texts(ids))
+	return b.groupsFrom(ctx, &s, fresh, statusesFrom)
+}
+
+// allPoolGroups are the groups of all pools, for who knows which hosts are silent: no host's session need be looked at.
+func (b *Queries) allPoolGroups(ctx context.Context, silent []fleet.HostID) (map[fleet.PoolID][]poolGroup, error) {
+	var s statement
+	s.ofObjects(fleet.TypePool, nil)
+	return b.groupsFrom(ctx, &s, "q.host_id IS NULL", " FROM assignments a LEFT JOIN unnest("+s.key(store.Texts(silent))+"::text[]) AS q (host_id) ON q.host_id = a.host_id"+unreportedStatuses)
+}
+
+func (b *Queries) groupsFrom(ctx context.Context, s *statement, believed, from string) (map[fleet.PoolID][]poolGroup, error) {
+	groups := map[fleet.PoolID][]poolGroup{}
+	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+believed+`, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, count(*), COALESCE(sum(a.volumes), 0), COALESCE(max(a.volumes), 0),
+		`+total("a.capacity_bytes")+`, `+total("a.used_bytes")+`, `+total("a.available_bytes")+`, `+total("a.promised_bytes")+
+		from+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6, 7`, s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		var pool fleet.PoolID
+		var g poolGroup
+		err = x.Scan(&pool, &g.said, &g.fresh, &g.UsedPercent, &g.Starved, &g.ByOthers, &g.Faulty, &g.Hosts, &g.volumes, &g.mostVolumes,
+			&g.Room.CapacityBytes, &g.Room.UsedBytes, &g.Room.AvailableBytes, &g.Room.ProvisionedBytes)
+		g.State = fleet.PoolStateOf(g.said, g.fresh)
+		groups[pool] = append(groups[pool], g)
+		return none, err
+	})
+	return groups, err
+}
+
+// sharedRooms are what the first healthy host by name says of each pool's room: of pools that many hosts have as it is kept.
+func (b *Queries) sharedRooms(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.Room, error) {
+	whole, ok := b.whole.known(ctx, everything{})
+	if !ok {
+		return b.readRooms(ctx, rows, groups)
+	}
+	rest := slices.DeleteFunc(slices.Clone(rows), func(r db.Pool) bool { return statusesOf(whole.pools[r.ID]) > wide })
+	rooms, err := b.readRooms(ctx, rest, groups)
+	for _, r := range rows {
+		if statusesOf(whole.pools[r.ID]) > wide {
+			rooms[r.ID] = whole.rooms[r.ID]
+		}
+	}
+	return rooms, err
+}
+
+// readRooms reads them, of pools that are healthy somewhere: hosts are asked in the order of their names, and mostly the first one answers.
+func (b *Queries) readRooms(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.Room, error) {
+	var ids []string
+	for _, r := range rows {
+		if r.Spec.Shared && slices.ContainsFunc(groups[r.ID], func(g poolGroup) bool { return g.State == fleet.PoolActive }) {
+			ids = append(ids, string(r.ID))
+		}
+	}
+	rooms := map[fleet.PoolID]fleet.Room{}
+	if len(ids) == 0 {
+		return rooms, nil
+	}
+	var s statement
+	_, err := collect(ctx, b, `SELECT p.id, f.* FROM unnest(`+s.key(ids)+`::text[]) AS p (id) CROSS JOIN LATERAL (
+		SELECT a.capacity_bytes, a.used_bytes, a.available_bytes, a.promised_bytes FROM hosts h
+		JOIN assignments a ON a.noun = 'pool' AND a.object_id = p.id AND a.host_id = h.id JOIN host_sessions s ON s.host_id = h.id
+		WHERE a.said = 'active' AND `+fresh+` ORDER BY h.name LIMIT 1) f`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		var id fleet.PoolID
+		var r fleet.Room
+		err = x.Scan(&id, &r.CapacityBytes, &r.UsedBytes, &r.AvailableBytes, &r.ProvisionedBytes)
+		rooms[id] = r
+		return none, err
+	})
+	return rooms, err
+}
+
+func poolHealth(spec fleet.PoolSpec, groups []poolGroup, first fleet.Room) fleet.PoolHealth {
+	all := make([]policy.PoolGroup, len(groups))
+	for i, g := range groups {
+		all[i] = g.PoolGroup
+	}
+	return policy.PoolHealth(spec, all, first)
+}
+
+// ListPoolsInFull is ListPools, each pool with the first of its hosts, as GetPool tells them.
+func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolView], error) {
+	page, err := b.ListPools(ctx, a, q)
+	if err != nil || len(page.Items) == 0 || !store.SeesHosts(a) {
+		return page, err
+	}
+	at := map[fleet.PoolID]*fleet.PoolView{}
+	var ids []fleet.PoolID
+	for i := range page.Items {
+		ids = append(ids, page.Items[i].ID)
+		at[page.Items[i].ID] = &page.Items[i]
+	}
+	all, err := b.poolSums(ctx, ids...)
+	if err != nil {
+		return page, err
+	}
+	var groups []poolGroup // of all pools, each once: their cells' places hang on nothing else
+	seen := map[poolGroup]bool{}
+	for _, id := range ids {
+		for _, g := range all[id] {
+			key := poolGroup{PoolGroup: policy.PoolGroup{PoolKey: g.PoolKey}, said: g.said, fresh: g.fresh}
+			if !seen[key] {
+				seen[key] = true
+				groups = append(groups, g)
+			}
+		}
+	}
+	var s statement
+	s.ofObjects(fleet.TypePool, store.Texts(ids))
+	place, of, err := b.tellCells(ctx, &s, func(s *statement) string { return ranksOf(s, groups, nil) })
+	if err != nil {
+		return page, err
+	}
+	told, err := b.poolStatuses(ctx, of)
+	slices.SortFunc(told, func(x, y fleet.PoolHost) int {
+		return place[hostStatusAt{string(x.PoolID), x.HostID}] - place[hostStatusAt{string(y.PoolID), y.HostID}]
+	})
+	for _, h := range told {
+		at[h.PoolID].Hosts = append(at[h.PoolID].Hosts, h)
+	}
+	return page, err
+}
+
+// ranksOf is a table of the groups that fit the tones, each with its cells' place in the matrix, and how cells x are joined with it.
+func ranksOf(s *statement, groups []poolGroup, tones []fleet.Term) string {
+	said, fresh, used, starving, byOthers, faulty, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []bool{}, []int32{}
+	for _, g := range groups {
+		if tone := g.Severity(); toned(tones, fleet.HostStatusTone(tone)) {
+			said, fresh, used = append(said, string(g.said)), append(fresh, g.fresh), append(used, int32(g.UsedPercent))
+			starving, byOthers, faulty = append(starving, g.Starved), append(byOthers, g.ByOthers), append(faulty, g.Faulty)
+			rank = append(rank, int32(statusRank(tone, g.State == fleet.PoolInactive && g.ByOthers)))
+		}
+	}
+	return "unnest(" + s.key(said) + "::text[], " + s.key(fresh) + "::boolean[], " + s.key(used) + "::integer[], " + s.key(starving) + "::boolean[], " +
+		s.key(byOthers) + "::boolean[], " + s.key(faulty) + "::boolean[], " + s.key(rank) + "::integer[]) AS g (said, fresh, used, starving, by_others, faulty, rank) ON " +
+		"g.said = x.said AND g.fresh = x.fresh AND g.used = x.used AND g.starving = x.starving AND g.by_others = x.by_others AND g.faulty = x.faulty"
+}
+
+func poolStatusRank(h fleet.PoolHost) int {
+	return statusRank(h.Severity, h.State == fleet.PoolInactive && h.Status != nil && h.Status.ByOthers)
+}
+
+var poolHostOrders = rankedBy(poolStatusRank, func(h fleet.PoolHost) (string, fleet.HostID) { return h.HostName, h.HostID })
+
+// PoolHosts returns one page of a pool's matrix: the cells that want a person first, then by the host's name.
+func (b *Queries) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return fleet.Page[fleet.PoolHost]{}, err
+	}
+	if err := store.CheckID(id, "pool"); err != nil {
+		return fleet.Page[fleet.PoolHost]{}, err
+	}
+	groups, err := b.poolSums(ctx, id)
+	if err != nil {
+		return fleet.Page[fleet.PoolHost]{}, err
+	}
+	page, err := b.poolHosts(ctx, id, groups[id], q)
+	if err == nil && len(page.Items) == 0 {
+		_, err = b.poolRow(ctx, a, id) // there may be no such pool
+	}
+	if err == nil {
+		err = b.fillImpact(ctx, id, page.Items)
+	}
+	if err == nil {
+		err = tellDays(ctx, b, fleet.TypePool, string(id), page.Items, poolDay)
+	}
+	return page, err
+}
+
+// PoolHost returns one cell of a pool's matrix.
+func (b *Queries) PoolHost(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.PoolHost, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return fleet.PoolHost{}, err
+	}
+	var s statement
+	s.and("a.pool_id = " + s.key(string(id)) + " AND a.host_id = " + s.key(string(host)))
+	cells, err := b.poolStatuses(ctx, s)
+	if err == nil && len(cells) == 0 {
+		err = fleet.Errorf(fleet.NotFound, "The pool is not assigned to this host.")
+	}
+	if err != nil {
+		return fleet.PoolHost{}, err
+	}
+	return cells[0], nil
+}
+
+// poolHosts is a page of the cells of one pool, whose groups are known.
+func (b *Queries) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolGroup, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
+	q.Limit = cmp.Or(q.Limit, fleet.HostStatusesListed)
+	p, err := poolHostOrders.page(q, "worst")
+	if err != nil {
+		return fleet.Page[fleet.PoolHost]{}, err
+	}
+	cells, err := matrix[fleet.PoolHost]{
+		cells: statusesOf(groups), host: func(h fleet.PoolHost) fleet.HostID { return h.HostID },
+		first: func(ctx context.Context) (firstStatuses, error) { return b.firstPoolHosts.one(ctx, id) },
+		find: func(ctx context.Context) ([]string, error) {
+			return b.poolStatusPage(ctx, id, groups, q.Filter, p.apply)
+		},
+		read: func(ctx context.Context, hosts []string) ([]fleet.PoolHost, error) {
+			var of statement
+			of.and("a.pool_id = " + of.key(string(id)) + " AND a.host_id = ANY (" + of.key(hosts) + "::text[])")
+			return b.poolStatuses(ctx, of)
+		},
+	}.page(ctx, q, p.limit)
+	return p.cut(cells), err
+}
+
+// findFirstPoolHosts finds the beginning of a pool's matrix.
+func (b *Queries) findFirstPoolHosts(ctx context.Context, id fleet.PoolID) (first firstStatuses, err error) {
+	p, err := poolHostOrders.page(fleet.Query{Limit: fleet.HostStatusesListed}, "worst")
+	if err != nil {
+		return first, err
+	}
+	groups, err := b.poolSums(ctx, id)
+	if err != nil {
+		return first, err
+	}
+	first.cells = statusesOf(groups[id])
+	whole, ok := b.whole.known(ctx, everything{})
+	if ok && !slices.ContainsFunc(groups[id], func(g poolGroup) bool { return g.fresh && g.Severity() != fleet.SeverityOK }) {
+		first.hosts, err = b.afterSilence(ctx, fleet.TypePool, string(id), whole.offline)
+		return first, err
+	}
+	first.hosts, err = b.poolStatusPage(ctx, id, groups[id], "", p.apply)
+	return first, err
+}
+
+// poolStatusPage are the hosts of one page of a pool's matrix.
+func (b *Queries) poolStatusPage(ctx context.Context, id fleet.PoolID, groups []poolGroup, filter string, apply func(*statement) string) ([]string, error) {
+	var s, page statement
+	s.ofObjects(fleet.TypePool, []string{string(id)})
+	tones, err := s.statusTerms(filter)
+	if err != nil {
+		return nil, err
+	}
+	page.args, page.varies, page.searches = s.args, s.varies, s.searches
+	ranks := ranksOf(&page, groups, tones)
+	return b.hostStatusPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
+}
+
+// poolStatuses reads a few cells a of pools with the hosts' own words, but not their volumes, in no order.
+func (b *Queries) poolStatuses(ctx context.Context, s statement) ([]fleet.PoolHost, error) {
+	return collect(ctx, b, `SELECT a.pool_id, a.host_id, h.name, a.asked = 'assign', s.seen_at, s.looked_at, COALESCE(s.conflict, ''),
+		CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, a.status - 'volumes', COALESCE(w.vms, 0), now()
+		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
+		LEFT JOIN (`+starvedSQL+`) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`+s.conditions(), &s, func(x pgx.CollectableRow) (h fleet.PoolHost, err error) {
+		var seen *time.Time // the agent; h.SeenAt is how old what it says about the pool is
+		var conflict string
+		var connected *bool
+		var now time.Time
+		err = x.Scan(&h.PoolID, &h.HostID, &h.HostName, &h.Assigned, &seen, &h.SeenAt, &conflict, &connected, &h.Status, &h.Starved, &now)
+		h.HostPhase, h.State = store.HostPhase(seen, h.SeenAt, connected, conflict, now), h.StateAt(now)
+		h.Severity, h.Notice = policy.PoolHostStatus(h, now)
+		return h, err
+	})
+}

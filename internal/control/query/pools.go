@@ -1,0 +1,300 @@
+package query
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// poolViews are pools with their health. Where the storage is, only who sees hosts is shown.
+func (b *Queries) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) ([]fleet.PoolView, error) {
+	ids, views := make([]fleet.PoolID, len(rows)), make([]fleet.PoolView, len(rows))
+	for i, r := range rows {
+		ids[i] = r.ID
+	}
+	if len(ids) == 0 {
+		return views, nil
+	}
+	groups, err := b.poolSums(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	rooms, err := b.sharedRooms(ctx, rows, groups)
+	for i, r := range rows {
+		views[i] = poolView(a, r, groups[r.ID], rooms[r.ID])
+	}
+	return views, err
+}
+
+func poolView(a fleet.Actor, r db.Pool, groups []poolGroup, first fleet.Room) fleet.PoolView {
+	v := fleet.PoolView{Pool: store.PoolOf(r), Health: poolHealth(r.Spec, groups, first), Hosts: []fleet.PoolHost{}}
+	if v.DeletedAt != nil {
+		v.Health.Severity, v.Health.Summary = fleet.SeverityWarn, deletingPool
+	}
+	if !policy.May(a, policy.InfraSee, "") {
+		v.Spec = fleet.PoolSpec{Kind: v.Spec.Kind, Shared: v.Spec.Shared, Description: v.Spec.Description}
+	}
+	return v
+}
+
+// poolRows reads pools p.
+func (b *Queries) poolRows(ctx context.Context, s statement, tail string) ([]db.Pool, error) {
+	return collect(ctx, b, "SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at FROM pools p"+s.conditions()+tail, &s,
+		func(x pgx.CollectableRow) (r db.Pool, err error) {
+			err = x.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.DeletedAt)
+			return r, err
+		})
+}
+
+const deletingPool = "Being deleted: waiting for its hosts to release it"
+
+var poolOrders = orders[fleet.PoolView]{
+	"name": {[]column{textColumn("p.name"), textColumn("p.id")}, func(v fleet.PoolView) []string { return []string{v.Name, string(v.ID)} }},
+	"created": {[]column{timeColumn("p.created_at"), textColumn("p.id")}, func(v fleet.PoolView) []string {
+		return []string{stamp(v.CreatedAt), string(v.ID)}
+	}},
+}
+
+// ListPools returns one page of pools with their health; neither their hosts nor their volumes. Sorts: name, created.
+func (b *Queries) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolView], error) {
+	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
+		return fleet.Page[fleet.PoolView]{}, err
+	}
+	p, terms, err := poolOrders.asked(q, "name", fleet.PoolKeys)
+	if err != nil {
+		return fleet.Page[fleet.PoolView]{}, err
+	}
+	var s statement
+	var tones []fleet.Term
+	for _, t := range terms {
+		switch t.Key {
+		case "name":
+			s.not(t.Not, s.text("p.name", lower(t.Any)))
+		case "kind":
+			s.not(t.Not, s.text("p.spec->>'kind'", t.Any))
+		case "host":
+			ids, err := b.poolHostIDs(ctx, a, t)
+			if err != nil {
+				return fleet.Page[fleet.PoolView]{}, err
+			}
+			s.not(t.Not, "EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = p.id AND "+s.oneOf("ph.host_id", ids)+")")
+		case "tone":
+			tones = append(tones, t)
+		}
+	}
+	return b.pagePools(ctx, a, p, s, tones)
+}
+
+// poolHostIDs hides which pools are where from those who do not see hosts.
+func (b *Queries) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.Term) ([]string, error) {
+	if !policy.May(a, policy.InfraSee, "") {
+		return []string{}, nil
+	}
+	return b.named(ctx, "hosts", t.Any)
+}
+
+// pagePools reads pages until one is full: health is no column, so a page may lose rows after it was read.
+func (b *Queries) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.PoolView], s statement, tones []fleet.Term) (fleet.Page[fleet.PoolView], error) {
+	kept := []fleet.PoolView{}
+	for at := p; ; {
+		part := statement{where: slices.Clone(s.where), args: slices.Clone(s.args), varies: s.varies, searches: s.searches}
+		tail := at.apply(&part)
+		rows, err := b.poolRows(ctx, part, tail)
+		if err != nil {
+			return fleet.Page[fleet.PoolView]{}, err
+		}
+		views, err := b.poolViews(ctx, a, rows)
+		if err != nil {
+			return fleet.Page[fleet.PoolView]{}, err
+		}
+		more := len(views) > p.limit
+		if more {
+			views = views[:p.limit]
+			at.cursor = p.values(views[p.limit-1])
+		}
+		for _, v := range views {
+			if toned(tones, v.Health.Severity) {
+				kept = append(kept, v)
+			}
+		}
+		if !more || len(kept) > p.limit {
+			return p.cut(kept), nil
+		}
+	}
+}
+
+func toned(tones []fleet.Term, tone fleet.Severity) bool {
+	for _, t := range tones {
+		if slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches(string(tone)) }) == t.Not {
+			return false
+		}
+	}
+	return true
+}
+
+// GetPool returns one pool with the first page of its host × health matrix, without volumes.
+func (b *Queries) GetPool(ctx context.Context, a fleet.Actor, id fleet.PoolID) (fleet.PoolView, error) {
+	v, _, err := b.poolMatrix(ctx, a, id, fleet.Query{})
+	return v, err
+}
+
+// PoolMatrix is GetPool with the page of the matrix that q asks for, as PoolHosts gives it. Who sees no hosts is shown none.
+func (b *Queries) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
+	v, page, err := b.poolMatrix(ctx, a, id, q)
+	if err == nil {
+		err = tellDays(ctx, b, fleet.TypePool, string(id), page.Items, poolDay)
+	}
+	return v, page, err
+}
+
+// poolMatrix is PoolMatrix, but that it does not tell how the cells were.
+func (b *Queries) poolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
+	var page fleet.Page[fleet.PoolHost]
+	r, err := b.poolRow(ctx, a, id)
+	if err != nil {
+		return fleet.PoolView{}, page, err
+	}
+	groups, err := b.poolSums(ctx, id)
+	if err != nil {
+		return fleet.PoolView{}, page, err
+	}
+	rooms, err := b.sharedRooms(ctx, []db.Pool{r}, groups)
+	if err != nil {
+		return fleet.PoolView{}, page, err
+	}
+	v := poolView(a, r, groups[id], rooms[id])
+	if !store.SeesHosts(a) {
+		page.Items = []fleet.PoolHost{}
+		return v, page, nil
+	}
+	first, err := b.poolHosts(ctx, id, groups[id], fleet.Query{Limit: q.Limit})
+	if err == nil {
+		err = b.fillImpact(ctx, id, first.Items)
+	}
+	if err != nil {
+		return v, page, err
+	}
+	v.Hosts = first.Items
+	if q.Filter == "" && q.After == "" && q.Before == "" {
+		return v, first, nil
+	}
+	if page, err = b.poolHosts(ctx, id, groups[id], q); err == nil {
+		err = b.fillImpact(ctx, id, page.Items)
+	}
+	return v, page, err
+}
+
+// poolRow reads one pool.
+func (b *Queries) poolRow(ctx context.Context, a fleet.Actor, id fleet.PoolID) (db.Pool, error) {
+	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
+		return db.Pool{}, err
+	}
+	if err := store.CheckID(id, "pool"); err != nil {
+		return db.Pool{}, err
+	}
+	var s statement
+	s.and("p.id = " + s.key(string(id)))
+	rows, err := b.poolRows(ctx, s, "")
+	if err == nil && len(rows) == 0 {
+		err = store.NotFound(pgx.ErrNoRows, "pool")
+	}
+	if err != nil {
+		return db.Pool{}, err
+	}
+	return rows[0], nil
+}
+
+// PoolsOn lists the pools of one host by name, each with that host's cell alone.
+func (b *Queries) PoolsOn(ctx context.Context, a fleet.Actor, host fleet.HostID) ([]fleet.PoolView, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return nil, err
+	}
+	if err := store.CheckID(host, "host"); err != nil {
+		return nil, err
+	}
+	var s, of statement
+	s.and("p.id IN (SELECT x.pool_id FROM assignments x WHERE x.host_id = " + s.key(string(host)) + ")")
+	rows, err := b.poolRows(ctx, s, " ORDER BY p.name, p.id")
+	if err != nil {
+		return nil, err
+	}
+	of.and("a.pool_id IS NOT NULL AND a.host_id = " + of.key(string(host)))
+	cells, err := b.poolStatuses(ctx, of)
+	views := make([]fleet.PoolView, len(rows))
+	for i, r := range rows {
+		views[i] = fleet.PoolView{Pool: store.PoolOf(r), Hosts: slices.DeleteFunc(slices.Clone(cells), func(h fleet.PoolHost) bool { return h.PoolID != r.ID })}
+	}
+	return views, err
+}
+
+// PoolNames are the names of those pools; one that does not exist has none.
+func (b *Queries) PoolNames(ctx context.Context, a fleet.Actor, ids []fleet.PoolID) (map[fleet.PoolID]string, error) {
+	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
+		return nil, err
+	}
+	rows, err := b.store.PoolNames(ctx, store.Texts(ids))
+	names := make(map[fleet.PoolID]string, len(rows))
+	for _, r := range rows {
+		names[r.ID] = r.Name
+	}
+	return names, store.Err(err)
+}
+
+// PoolVMs is ListVMs of the VMs that have a disk in the pool.
+func (b *Queries) PoolVMs(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.VMView], error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.Page[fleet.VMView]{}, err
+	}
+	if _, err := b.poolRow(ctx, a, id); err != nil {
+		return fleet.Page[fleet.VMView]{}, err
+	}
+	var s statement
+	s.and(s.holds(holdsDisk, []string{string(id)}))
+	return b.listVMs(ctx, a, q, &s)
+}
+
+// PoolCounts are how many volumes and VMs a pool has.
+type PoolCounts struct {
+	Volumes int // as far as the actor sees all projects; else 0
+	VMs     int // with a disk in it, that the actor sees; MaxCounted is as many or more
+}
+
+// MaxCounted is up to where VMs are counted one by one.
+const MaxCounted = 1000
+
+// PoolCounts counts a pool's volumes as its hosts count them (of a shared pool, as the one that knows most), and VMs as they are specified.
+func (b *Queries) PoolCounts(ctx context.Context, a fleet.Actor, id fleet.PoolID) (PoolCounts, error) {
+	var out PoolCounts
+	r, err := b.poolRow(ctx, a, id)
+	if err != nil {
+		return out, err
+	}
+	if policy.AllProjects(a) {
+		groups, err := b.poolSums(ctx, id)
+		if err != nil {
+			return out, err
+		}
+		for _, g := range groups[id] {
+			if r.Spec.Shared {
+				out.Volumes = max(out.Volumes, int(g.mostVolumes))
+			} else {
+				out.Volumes += int(g.volumes)
+			}
+		}
+	}
+	var s statement
+	s.and(s.holds(holdsDisk, []string{string(id)}))
+	s.visible(a, "v.project_id", "")
+	count, err := collect(ctx, b, "SELECT count(*) FROM (SELECT 1 FROM vms v"+s.conditions()+" LIMIT "+strconv.Itoa(MaxCounted)+") x", &s, pgx.RowTo[int])
+	if err == nil {
+		out.VMs = count[0]
+	}
+	return out, err
+}

@@ -1,0 +1,67 @@
+package query
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+var projectOrders = orders[fleet.Project]{
+	"name":    {[]column{textColumn("p.name"), textColumn("p.id")}, func(p fleet.Project) []string { return []string{p.Name, string(p.ID)} }},
+	"created": {[]column{timeColumn("p.created_at"), textColumn("p.id")}, func(p fleet.Project) []string { return []string{stamp(p.CreatedAt), string(p.ID)} }},
+}
+
+// ListProjects returns one page of the projects that the actor sees. VMs is as old as the counters. Sorts: name (its own), created.
+func (b *Queries) ListProjects(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.Project], error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.Page[fleet.Project]{}, err
+	}
+	p, err := projectOrders.page(q, "name")
+	if err != nil {
+		return fleet.Page[fleet.Project]{}, err
+	}
+	var s statement
+	s.visible(a, "p.id", q.Project)
+	if err := s.byName(fleet.ProjectKeys, q.Filter, "p.name"); err != nil {
+		return fleet.Page[fleet.Project]{}, err
+	}
+	n, err := b.counted(ctx)
+	if err != nil {
+		return fleet.Page[fleet.Project]{}, err
+	}
+	tail := p.apply(&s)
+	items, err := collect(ctx, b, "SELECT p.id, p.name, p.description, p.created_at, COALESCE(p.default_pool_id, ''), COALESCE(p.default_network_id, '') FROM projects p"+s.conditions()+tail, &s,
+		func(x pgx.CollectableRow) (v fleet.Project, err error) {
+			err = x.Scan(&v.ID, &v.Name, &v.Description, &v.CreatedAt, &v.DefaultPoolID, &v.DefaultNetworkID)
+			v.VMs = n.projects[v.ID].vms
+			return v, err
+		})
+	return p.cut(items), err
+}
+
+// GetProject returns one project that the actor sees.
+func (b *Queries) GetProject(ctx context.Context, a fleet.Actor, id fleet.ProjectID) (fleet.Project, error) {
+	if err := policy.Check(a, policy.VMSee, id); err != nil {
+		return fleet.Project{}, store.NoProject(err)
+	}
+	row, err := b.store.GetProject(ctx, id)
+	if err != nil {
+		return fleet.Project{}, store.NotFound(err, "project")
+	}
+	n, err := b.counted(ctx)
+	if err != nil {
+		return fleet.Project{}, err
+	}
+	p := fleet.Project{ID: row.ID, Name: row.Name, Description: row.Description, CreatedAt: row.CreatedAt, VMs: n.projects[id].vms}
+	if row.DefaultPoolID != nil {
+		p.DefaultPoolID = *row.DefaultPoolID
+	}
+	if row.DefaultNetworkID != nil {
+		p.DefaultNetworkID = *row.DefaultNetworkID
+	}
+	return p, nil
+}

@@ -1,0 +1,82 @@
+package query
+
+import (
+	"slices"
+	"strings"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// noHosts are the filter keys without those that ask for hosts, where the actor sees none: what cannot be read must not be
+// found out by asking either.
+func noHosts(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
+	if store.SeesHosts(a) {
+		return keys
+	}
+	return slices.DeleteFunc(slices.Clone(keys), func(k fleet.FilterKey) bool { return k.Key == "host" })
+}
+
+// networkFor leaves out of a network's definition what is about hosts, and whose cards have leases.
+func networkFor(a fleet.Actor, v fleet.NetworkView) fleet.NetworkView {
+	if store.SeesHosts(a) || v.Spec == nil {
+		return v
+	}
+	spec := *v.Spec
+	spec.Bridge, spec.Device, spec.Underlay, spec.PortGroups, v.Peers = "", "", "", nil, nil // what port groups are open to whom: see PortGroups
+	if spec.IPv4 != nil && spec.IPv4.DHCP != nil {
+		spec.IPv4 = &fleet.Subnet{Gateway: spec.IPv4.Gateway, DHCP: &fleet.DHCP{Ranges: spec.IPv4.DHCP.Ranges}}
+	}
+	v.Spec = &spec
+	return v
+}
+
+func networkHostFor(a fleet.Actor, h fleet.NetworkHost) fleet.NetworkHost {
+	if !store.SeesHosts(a) {
+		h.HostID, h.HostName, h.VMs = "", "", 0
+		if h.Status != nil {
+			h.Status = &fleet.NetworkStatus{Active: h.Status.Active}
+		}
+	}
+	return h
+}
+
+func volumeFor(a fleet.Actor, v VolumeOn) VolumeOn {
+	if store.SeesHosts(a) {
+		return v
+	}
+	v.Path, v.Hosts, v.Unfit, v.UsedBy, v.Backing = "", []HostRef{}, "", nil, ""
+	v.InDrive, v.BaseOf, v.ModifiedAt, v.StoodOn = nil, nil, nil, nil
+	switch p := v.Published; {
+	case p == nil:
+	case !v.offered(a):
+		v.Published = nil
+	default:
+		v.Published = &Published{At: p.At, ImageID: p.ImageID, Image: p.Image, VersionID: p.VersionID, Number: p.Number, toAll: p.toAll, projects: p.projects}
+	}
+	return v
+}
+
+func auditFor(a fleet.Actor, e fleet.AuditEntry) fleet.AuditEntry {
+	if !policy.AllProjects(a) {
+		e.Address = ""
+	}
+	if !store.SeesHosts(a) {
+		switch e.Action {
+		case "vm.create":
+			e.Detail, _, _ = strings.Cut(e.Detail, " on ")
+		case "vm.follow", "vm.alarm", "vm.place":
+			e.Detail = ""
+		}
+	}
+	return e
+}
+
+// each is an answer's items, each as the actor may see it.
+func each[T any](a fleet.Actor, items []T, shown func(fleet.Actor, T) T) []T {
+	for i := range items {
+		items[i] = shown(a, items[i])
+	}
+	return items
+}

@@ -1,0 +1,220 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// Bounds of the global search.
+const (
+	maxSearchText  = 200 // bytes
+	maxSearchKinds = 8   // results of one kind
+)
+
+// Search finds objects of all kinds by a part of their name, the beginning of their id, or that of a MAC or IP address or a
+// label (key=value) of a VM; at most limit (1…8) of each kind. The ID of a discovered VM is "<host id>/<domain's UUID>".
+func (b *Queries) Search(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return nil, err
+	}
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return []fleet.SearchHit{}, nil
+	}
+	if len(text) > maxSearchText || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		return nil, fleet.Errorf(fleet.Malformed, "Search for one line of at most %d bytes.", maxSearchText)
+	}
+	if limit < 1 || limit > maxSearchKinds {
+		limit = maxSearchKinds
+	}
+	vms, err := b.searchVMs(ctx, a, text, limit)
+	if err != nil {
+		return nil, err
+	}
+	others, err := b.searchOthers(ctx, a, text, limit)
+	return append(vms, others...), err
+}
+
+// searchVMs asks by each way that text can be meant until there are enough. Who gave a whole address, label or id has meant no
+// part of a name, which is the one thing here that no index finds.
+func (b *Queries) searchVMs(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
+	found, had := []fleet.SearchHit{}, map[fleet.VMID]bool{}
+	whole := false
+	for _, way := range waysToVM(text) {
+		if len(found) == limit || whole && way.hint == "" {
+			break
+		}
+		var s statement
+		s.visible(a, "v.project_id", "")
+		s.and(way.condition(&s))
+		sql := vmColumns + ", " + cmp.Or(way.hint, "''") + vmTables + way.tables + s.conditions() + " ORDER BY " + way.order + " LIMIT " + strconv.Itoa(limit)
+		vms, err := collect(ctx, b, sql, &s, scanHinted)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range vms {
+			whole = whole || v.hint == wordOf(text) || v.hint == string(v.ID)
+			if len(found) < limit && !had[v.ID] {
+				had[v.ID] = true
+				found = append(found, fleet.SearchHit{
+					Kind: "vm", ID: string(v.ID), Name: v.Name, Hint: cmp.Or(v.hint, vmHint(a, v.VMView)), Phase: v.Phase.Word(), Severity: v.Phase.Severity(),
+				})
+			}
+		}
+	}
+	return found, nil
+}
+
+// vmHint says where the VM is.
+func vmHint(a fleet.Actor, v fleet.VMView) string {
+	if store.SeesHosts(a) {
+		return v.ProjectName + " on " + v.HostName
+	}
+	return v.ProjectName
+}
+
+// hintedVM is a VM, and where the searched text was found.
+type hintedVM struct {
+	fleet.VMView
+	hint string
+}
+
+func scanHinted(row pgx.CollectableRow) (v hintedVM, err error) {
+	v.VMView, err = scanVM(longerRow{row, &v.hint})
+	return v, err
+}
+
+// longerRow has one column more than its reader knows of.
+type longerRow struct {
+	pgx.CollectableRow
+	last any
+}
+
+func (r longerRow) Scan(dest ...any) error { return r.CollectableRow.Scan(append(dest, r.last)...) }
+
+// wayToVM is one thing that searched text can mean.
+type wayToVM struct {
+	tables, order string
+	hint          string // SQL for where the text was found; empty: in the name
+	condition     func(*statement) string
+}
+
+var vmName = regexp.MustCompile(`^[a-z0-9.-]+$`)
+
+func waysToVM(text string) []wayToVM {
+	folded, word := strings.ToLower(text), wordOf(text)
+	like := func(column string, parts ...string) func(*statement) string {
+		return func(s *statement) string { return s.text(column, []fleet.Match{{Pattern: parts}}) }
+	}
+	words := wayToVM{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statement) string {
+		begun := s.pattern(fleet.Pattern{word, ""})
+		// A VM with several such words is found once.
+		return "w.word LIKE " + begun + " AND NOT EXISTS (SELECT 1 FROM vm_words o WHERE o.vm_id = w.vm_id AND o.word < w.word AND o.word LIKE " + begun + ")"
+	}}
+	var ways []wayToVM
+	certain := strings.ContainsAny(word, ".:=")
+	if certain {
+		ways = append(ways, words)
+	}
+	if len(folded) >= 8 && strings.Trim(folded, "0123456789abcdef-") == "" {
+		ways = append(ways, wayToVM{"", "v.name, v.id", "v.id", like("v.id", folded, "")})
+	}
+	if vmName.MatchString(folded) {
+		ways = append(ways, wayToVM{"", "v.name, v.id", "", like("v.name", folded, "")}, wayToVM{"", "v.name, v.id", "", partOfName(folded)})
+	}
+	if !certain {
+		ways = append(ways, words)
+	}
+	return ways
+}
+
+// partOfName is the condition that a VM's name has part in it.
+func partOfName(part string) func(*statement) string {
+	return func(s *statement) string {
+		any := []fleet.Match{{Pattern: []string{"", part, ""}}}
+		if utf8.RuneCountInString(part) >= pieceLength {
+			return s.pieced(false, "v.name", any)
+		}
+		// The index of all names alone is read for this, not the VMs.
+		return "v.id IN (SELECT n.id FROM vms n WHERE " + s.text("n.name", any) + ")"
+	}
+}
+
+// searchOthers looks through the kinds of which there are few.
+func (b *Queries) searchOthers(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
+	var s statement
+	part := s.pattern(fleet.Pattern{"", text, ""})
+	start := s.pattern(fleet.Pattern{strings.ToLower(text), ""})
+	key, value, _ := strings.Cut(text, "=")
+	label := s.arg(map[string]string{key: value})
+	most := s.arg(limit)
+	var parts []string
+	add := func(sql string) { parts = append(parts, "(SELECT "+sql+" LIMIT "+most+")") }
+	if policy.May(a, policy.InfraSee, "") {
+		add(`'host', h.id, h.name, COALESCE(h.status->>'hypervisor', ''), ` + hostPhaseSQL + ` FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
+			WHERE h.name ILIKE ` + part + ` OR h.id LIKE ` + start + ` OR (h.spec->'labels') @> ` + label + `::jsonb ORDER BY h.name`)
+		// An address is looked for in each of them: they are few.
+		address := "false"
+		if word := wordOf(text); addressBegun.MatchString(word) {
+			address = "n.word LIKE " + s.pattern(fleet.Pattern{word, ""})
+		}
+		add(`'found', f.host_id || '/' || f.id, f.name, concat(a.word || ', ', 'discovered on ', h.name), '' FROM found_vms f JOIN hosts h ON h.id = f.host_id
+			CROSS JOIN LATERAL (SELECT min(n.word) AS word FROM words_of('{}', f.status, '{}') n WHERE ` + address + `) a
+			WHERE f.name ILIKE ` + part + ` OR f.id LIKE ` + start + ` OR a.word IS NOT NULL ORDER BY f.name`)
+	}
+	if policy.May(a, policy.StorageSee, "") {
+		add(`'pool', p.id, p.name, p.spec->>'kind', '' FROM pools p WHERE p.name ILIKE ` + part + ` OR p.id LIKE ` + start + ` ORDER BY p.name`)
+		known := statement{args: s.args}
+		known.and(shownNetwork)
+		known.knownNetworks(a)
+		s.args = known.args
+		add(`'network', n.id, n.name, n.kind, '' FROM networks n` + known.conditions() + ` AND (n.name ILIKE ` + part + ` OR n.id LIKE ` + start + `) ORDER BY n.name`)
+	}
+	if policy.May(a, policy.StorageSee, "") {
+		known := statement{args: s.args}
+		known.and("i.name ILIKE " + part + " OR i.id LIKE " + start)
+		known.knownImages(a)
+		known.and("i.template_id IS NULL") // its template is found
+		s.args = known.args
+		add(`'image', i.id, i.name, concat_ws(' ', i.os->>'name', i.os->>'version', i.os->>'arch'), '' FROM images i` + known.conditions() + ` ORDER BY i.name`)
+		known = statement{args: s.args}
+		known.and("t.name ILIKE " + part + " OR t.id LIKE " + start)
+		known.knownTemplates(a)
+		s.args = known.args
+		add(`'template', t.id, t.name, concat_ws(' ', t.os->>'name', t.os->>'version', t.os->>'arch'), '' FROM templates t` + known.conditions() + ` ORDER BY t.name`)
+	}
+	seen := "true"
+	if !policy.AllProjects(a) {
+		seen = s.oneOf("p.id", store.ProjectsOf(a))
+	}
+	add(`'project', p.id, p.name, p.description, '' FROM projects p WHERE ` + seen + ` AND (p.name ILIKE ` + part + ` OR p.id LIKE ` + start + `) ORDER BY p.name`)
+	// Every argument is used, whatever the actor sees.
+	sql := "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS f (kind, id, name, hint, phase) WHERE " + label + "::jsonb IS NOT NULL"
+	found, err := collect(ctx, b, sql, &s, func(row pgx.CollectableRow) (fleet.SearchHit, error) {
+		var f fleet.SearchHit
+		var phase string
+		err := row.Scan(&f.Kind, &f.ID, &f.Name, &f.Hint, &phase)
+		if phase != "" {
+			f.Phase, f.Severity = fleet.HostPhase(phase).Word(), fleet.HostPhase(phase).Severity()
+		}
+		return f, err
+	})
+	slices.SortStableFunc(found, func(x, y fleet.SearchHit) int { return cmp.Compare(searchPlace(x.Kind), searchPlace(y.Kind)) })
+	return found, err
+}
+
+func searchPlace(kind string) int {
+	_, place := fleet.Worded(kind)
+	return place
+}

@@ -1,0 +1,92 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// countsFresh is how old what a host has counted may be; hosts count with each of their beats.
+const countsFresh = 2 * fleet.Freshness
+
+// groupCount adds up what the group's rules let through at cards of VMs that the actor sees.
+func (b *Queries) groupCount(ctx context.Context, a fleet.Actor, g fleet.SecurityGroup) (*fleet.GroupCount, error) {
+	all, projects := policy.AllProjects(a), store.ProjectsOf(a)
+	run, err := b.store.GroupRuns(ctx, db.GroupRunsParams{ID: g.ID, Fresh: countsFresh, AllProjects: all, Projects: projects})
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	rows, err := b.store.GroupCounts(ctx, db.GroupCountsParams{ID: g.ID, Fresh: countsFresh, AllProjects: all, Projects: projects})
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	out := &fleet.GroupCount{Of: int(run.Cards), Rules: []fleet.RuleCount{}, Error: run.Error}
+	if !store.SeesHosts(a) {
+		out.Error = store.Redacted(out.Error, "")
+	}
+	matched := map[string]fleet.PassCount{}
+	for _, r := range rows {
+		n := fleet.PassCount{Packets: r.Packets, Bytes: r.Bytes}
+		if r.Rule != "" {
+			matched[r.Rule] = n
+			continue
+		}
+		out.NICs, out.Dropped, out.Since, out.At = int(r.Cards), n, &r.Since, &r.At
+	}
+	out.Of = max(out.Of, out.NICs)
+	for _, r := range g.Spec.Rules {
+		out.Rules = append(out.Rules, fleet.RuleCount{Rule: r.ID, PassCount: matched[r.ID]})
+	}
+	return out, nil
+}
+
+// nicHits are what is counted at each card of the VM, by its address.
+func (b *Queries) nicHits(ctx context.Context, vm fleet.VMID) (map[string]*fleet.NICHits, error) {
+	rows, err := b.store.CountsOfVM(ctx, db.CountsOfVMParams{VMID: vm, Fresh: countsFresh})
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	out := make(map[string]*fleet.NICHits, len(rows))
+	for _, r := range rows {
+		var told fleet.NICCount
+		if err := json.Unmarshal(r.Told, &told); err != nil {
+			return nil, err
+		}
+		h := &fleet.NICHits{At: r.At, Since: r.At.Add(-time.Duration(told.SinceMs) * time.Millisecond), Rules: []fleet.NICRuleHit{}, Dropped: told.Dropped, Spoofed: told.Spoofed}
+		for _, n := range told.Rules {
+			h.Rules = append(h.Rules, fleet.NICRuleHit{RuleCount: n})
+		}
+		out[strings.ToLower(told.MAC)] = h
+	}
+	return out, nil
+}
+
+// ruled is what was counted at a card, for the rules of its groups as they are: all of them, and no others.
+func ruled(h *fleet.NICHits, groups []fleet.NICGroup, rules map[fleet.SecurityGroupID][]fleet.SecurityRule, names map[string]string) *fleet.NICHits {
+	if h == nil {
+		return nil
+	}
+	matched := map[string]fleet.PassCount{}
+	for _, r := range h.Rules {
+		matched[r.Rule] = r.PassCount
+	}
+	h.Rules = h.Rules[:0]
+	for _, g := range groups {
+		for _, r := range rules[g.ID] {
+			remote := "members of another group"
+			if name := names[string(r.GroupID)]; name != "" {
+				remote = "members of " + name
+			}
+			h.Rules = append(h.Rules, fleet.NICRuleHit{
+				GroupID: g.ID, Group: g.Name, Words: r.Words(remote), RuleCount: fleet.RuleCount{Rule: r.ID, PassCount: matched[r.ID]},
+			})
+		}
+	}
+	return h
+}

@@ -1,0 +1,219 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// membersShown is how many of a group's cards its page names.
+const membersShown = 200
+
+var securityGroupOrders = orders[fleet.SecurityGroupView]{
+	"name": {[]column{textColumn("g.name"), textColumn("g.id")}, func(v fleet.SecurityGroupView) []string { return []string{v.Name, string(v.ID)} }},
+}
+
+// securityGroupSQL reads groups g; cards are counted of VMs that the actor sees.
+func securityGroupSQL(s *statement, a fleet.Actor) string {
+	cards := "SELECT count(*) FROM nic_groups n WHERE n.group_id = g.id"
+	if !policy.AllProjects(a) {
+		cards = "SELECT count(*) FROM nic_groups n JOIN vms v ON v.id = n.vm_id WHERE n.group_id = g.id AND " + s.oneOf("v.project_id", store.ProjectsOf(a))
+	}
+	return `SELECT g.id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.name, g.spec, g.generation, g.revision, g.created_at, g.deleted_at, (` + cards + `)
+		FROM security_groups g LEFT JOIN projects p ON p.id = g.project_id`
+}
+
+// ListSecurityGroups returns one page of the groups of the actor's projects, and of the fleet's. Sort: name.
+func (b *Queries) ListSecurityGroups(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.SecurityGroupView], error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.Page[fleet.SecurityGroupView]{}, err
+	}
+	p, err := securityGroupOrders.page(q, "name")
+	if err != nil {
+		return fleet.Page[fleet.SecurityGroupView]{}, err
+	}
+	var s statement
+	s.knownGroups(a)
+	if q.Project != "" {
+		s.and("g.project_id IS NULL OR g.project_id = " + s.key(string(q.Project)))
+	}
+	if err := s.byName(fleet.SecurityGroupKeys, q.Filter, "g.name"); err != nil {
+		return fleet.Page[fleet.SecurityGroupView]{}, err
+	}
+	read := securityGroupSQL(&s, a)
+	tail := p.apply(&s)
+	views, err := b.securityGroups(ctx, a, read, &s, tail)
+	return p.cut(views), err
+}
+
+// knownGroups keeps groups g to the fleet's and those of projects that the actor sees.
+func (s *statement) knownGroups(a fleet.Actor) {
+	if !policy.AllProjects(a) {
+		s.and("g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)))
+	}
+}
+
+func (b *Queries) securityGroups(ctx context.Context, a fleet.Actor, read string, s *statement, tail string) ([]fleet.SecurityGroupView, error) {
+	views, err := collect(ctx, b, read+s.conditions()+tail, s, func(x pgx.CollectableRow) (v fleet.SecurityGroupView, err error) {
+		err = x.Scan(&v.ID, &v.ProjectID, &v.ProjectName, &v.Name, &v.Spec, &v.Generation, &v.Revision, &v.CreatedAt, &v.DeletedAt, &v.NICs)
+		return v, err
+	})
+	if err != nil || len(views) == 0 {
+		return views, err
+	}
+	return views, b.addGroupHosts(ctx, a, views)
+}
+
+// addGroupHosts fills in where groups are and how they are there. Who does not see hosts is told how many, in which state and why, not which.
+func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []fleet.SecurityGroupView) error {
+	at := make(map[string]*fleet.SecurityGroupView, len(views))
+	ids := make([]string, len(views))
+	for i := range views {
+		ids[i] = string(views[i].ID)
+		at[ids[i]] = &views[i]
+		views[i].Hosts = []fleet.SecurityGroupHost{}
+	}
+	rows, err := b.store.SecurityGroupHosts(ctx, db.SecurityGroupHostsParams{Ids: ids, Fresh: fleet.Freshness})
+	if err != nil {
+		return store.Err(err)
+	}
+	for _, r := range rows {
+		v := at[r.ID]
+		h := fleet.SecurityGroupHost{HostID: r.HostID, HostName: r.HostName, Revision: r.ObservedGeneration, Leaving: r.Leaving}
+		if len(r.Status) > 0 {
+			if err := json.Unmarshal(r.Status, &h.Status); err != nil {
+				return err
+			}
+		}
+		h.State = h.StateAt(v.Revision, r.Fresh)
+		v.SeverityCounts.Add(h.State.Severity(), 1)
+		if !store.SeesHosts(a) {
+			if h.Status != nil && h.Status.Error != "" {
+				status := *h.Status
+				status.Error = store.Redacted(status.Error, h.HostName)
+				h.Status = &status
+			}
+			h.HostID, h.HostName = "", ""
+		}
+		if len(v.Hosts) < fleet.HostStatusesListed {
+			v.Hosts = append(v.Hosts, h)
+		}
+	}
+	for i := range views {
+		slices.SortStableFunc(views[i].Hosts, func(x, y fleet.SecurityGroupHost) int {
+			return statusRank(x.State.Severity(), false) - statusRank(y.State.Severity(), false)
+		})
+	}
+	return nil
+}
+
+// GetSecurityGroup returns one group with the cards in it of VMs that the actor sees, and the names of the groups that its rules refer to.
+func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) (fleet.SecurityGroupView, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.SecurityGroupView{}, err
+	}
+	if err := store.CheckID(id, "security group"); err != nil {
+		return fleet.SecurityGroupView{}, err
+	}
+	var s statement
+	s.and("g.id = " + s.key(string(id)))
+	s.knownGroups(a)
+	views, err := b.securityGroups(ctx, a, securityGroupSQL(&s, a), &s, "")
+	if err == nil && len(views) == 0 {
+		err = store.NotFound(pgx.ErrNoRows, "security group")
+	}
+	if err != nil {
+		return fleet.SecurityGroupView{}, err
+	}
+	v := views[0]
+	if v.Names, err = b.groupNames(ctx, a, v.Spec.Refers()); err != nil {
+		return v, err
+	}
+	if v.Count, err = b.groupCount(ctx, a, v.SecurityGroup); err != nil {
+		return v, err
+	}
+	rows, err := b.store.MembersOf(ctx, db.MembersOfParams{ID: id, AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a), Most: membersShown})
+	if err != nil {
+		return v, store.Err(err)
+	}
+	v.Members = make([]fleet.SecurityGroupMember, len(rows))
+	for i, r := range rows {
+		v.Members[i] = fleet.SecurityGroupMember{VMID: r.VMID, VMName: r.Name, MAC: r.Mac}
+		if err := json.Unmarshal(r.Addresses, &v.Members[i].Addresses); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// groupNames are the names of groups by their ids, of those that the actor may know.
+func (b *Queries) groupNames(ctx context.Context, a fleet.Actor, ids []fleet.SecurityGroupID) (map[string]string, error) {
+	names := map[string]string{}
+	if len(ids) == 0 {
+		return names, nil
+	}
+	var s statement
+	s.and("g.id = ANY (" + s.key(store.Texts(ids)) + "::text[])")
+	s.knownGroups(a)
+	_, err := collect(ctx, b, "SELECT g.id, g.name FROM security_groups g"+s.conditions(), &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		var id, name string
+		err = x.Scan(&id, &name)
+		names[id] = name
+		return none, err
+	})
+	return names, err
+}
+
+// SecurityGroupsFor lists the groups that cards of a project's VMs may be put into, by name: its own and the fleet's.
+func (b *Queries) SecurityGroupsFor(ctx context.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.SecurityGroupView, error) {
+	if err := policy.Check(a, policy.VMSee, project); err != nil {
+		return nil, store.NoProject(err)
+	}
+	var s statement
+	s.and("g.project_id IS NULL OR g.project_id = " + s.key(string(project)))
+	s.and("g.deleted_at IS NULL")
+	return b.securityGroups(ctx, a, securityGroupSQL(&s, a), &s, " ORDER BY g.name, g.id")
+}
+
+// SharedSecurityGroups lists the fleet's groups, by name.
+func (b *Queries) SharedSecurityGroups(ctx context.Context, a fleet.Actor) ([]fleet.SecurityGroupView, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return nil, err
+	}
+	var s statement
+	s.and("g.project_id IS NULL AND g.deleted_at IS NULL")
+	return b.securityGroups(ctx, a, securityGroupSQL(&s, a), &s, " ORDER BY g.name, g.id")
+}
+
+// addUnapplied adds the groups that hosts could not apply: cards there let pass what they did before.
+func (b *Queries) addUnapplied(ctx context.Context, a fleet.Actor, o *fleet.Overview, shown map[fleet.Subject]bool) error {
+	rows, err := b.store.SecurityGroupsFailed(ctx, db.SecurityGroupsFailedParams{AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
+	if err != nil {
+		return store.Err(err)
+	}
+	var groups fleet.Causes
+	for _, r := range rows {
+		shown[fleet.SubjectOf(fleet.TypeSecurityGroup, r.ID)] = true
+		text := fmt.Sprintf("Not applied on %s: %s", r.HostName, r.Words)
+		if r.Hosts > 1 {
+			text = fmt.Sprintf("Not applied on %d hosts; %s: %s", r.Hosts, r.HostName, r.Words)
+		}
+		if !store.SeesHosts(a) {
+			text = store.Redacted(text, r.HostName)
+		}
+		groups.Add(fleet.Attention{
+			Kind: string(fleet.TypeSecurityGroup), Severity: fleet.SeverityBad, Text: text, Count: 1, List: "/security-groups",
+			Objects: []fleet.AttentionObject{{ID: string(r.ID), Name: r.Name}},
+		})
+	}
+	o.Attention = append(o.Attention, groups.Rows...)
+	return nil
+}

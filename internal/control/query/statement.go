@@ -1,0 +1,172 @@
+package query
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// heard is true where the agent of host_sessions s is still believed, and fresh where also what it says about VMs, pools and
+// networks is: an agent that does not reach its hypervisor knows nothing about them. Both are fleet.Fresh in SQL.
+var (
+	heard = within("s.seen_at")
+	fresh = within("s.looked_at")
+)
+
+func within(column string) string {
+	return fmt.Sprintf("COALESCE(is_fresh(%s, interval '%d seconds'), false)", column, int(fleet.Freshness/time.Second))
+}
+
+// total adds up a quantity of which hosts tell. Where it is more than a bigint holds it is the largest one: however much one host claims to
+// have, there is a sum. The total of no rows is 0.
+func total(column string) string {
+	return "LEAST(COALESCE(sum(" + column + "), 0), 9223372036854775807)::bigint"
+}
+
+// statement is SQL that grows; what people typed only ever becomes a bound argument of it.
+type statement struct {
+	where  []string
+	args   []any
+	varies bool // how it is best done hangs on the values of its arguments
+
+	searches bool // it looks for parts of text, which may mean to look at everything
+}
+
+// arg binds v and returns its placeholder.
+func (s *statement) arg(v any) string {
+	s.varies = true
+	return s.key(v)
+}
+
+// key binds a value on which the plan does not hang, such as an id or a place in the list's order.
+func (s *statement) key(v any) string {
+	s.args = append(s.args, v)
+	return "$" + strconv.Itoa(len(s.args))
+}
+
+// pattern binds what LIKE compares with.
+func (s *statement) pattern(p fleet.Pattern) string {
+	s.searches = true
+	return s.arg(p.Like())
+}
+
+// and adds a condition. Its own parentheses keep an OR within it from widening what the others allow.
+func (s *statement) and(condition string) { s.where = append(s.where, "("+condition+")") }
+
+// not adds a condition or its contrary, where "cannot tell" counts as "no".
+func (s *statement) not(contrary bool, condition string) {
+	if contrary {
+		condition = "NOT COALESCE((" + condition + "), false)"
+	}
+	s.and(condition)
+}
+
+// conditions is the WHERE clause.
+func (s *statement) conditions() string {
+	if len(s.where) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(s.where, " AND ")
+}
+
+// also is conditions with one more, which s itself does not get.
+func (s *statement) also(condition string) string {
+	more := statement{where: slices.Clone(s.where)}
+	more.and(condition)
+	return more.conditions()
+}
+
+// text is a condition on a text column: any of the alternatives.
+func (s *statement) text(column string, any []fleet.Match) string {
+	return s.alternatives(column, any, func(m fleet.Match) string { return column + " LIKE " + s.pattern(m.Pattern) })
+}
+
+// pieced is text on a column that has an index of its pieces, which finds what stands in the middle and at the end. The contrary is
+// not found by that.
+func (s *statement) pieced(contrary bool, column string, any []fleet.Match) string {
+	return s.alternatives(column, any, func(m fleet.Match) string {
+		like := column + " LIKE " + s.pattern(m.Pattern)
+		if found := pieces(m.Pattern); len(found) > 0 && !contrary {
+			like = "(" + like + " AND pieces_of(" + column + ") @> " + s.arg(found) + "::text[])"
+		}
+		return like
+	})
+}
+
+func (s *statement) alternatives(column string, any []fleet.Match, like func(fleet.Match) string) string {
+	var exact, parts []string
+	for _, m := range any {
+		if t, ok := m.Exact(); ok {
+			exact = append(exact, t)
+		} else {
+			parts = append(parts, like(m))
+		}
+	}
+	switch len(exact) {
+	case 0:
+	case 1:
+		parts = append(parts, column+" = "+s.arg(exact[0]))
+	default:
+		parts = append(parts, column+" = ANY ("+s.arg(exact)+"::text[])")
+	}
+	return "(" + strings.Join(parts, " OR ") + ")"
+}
+
+// labels is a condition on a jsonb column of labels.
+func (s *statement) labels(column string, any []fleet.Match) string {
+	parts := make([]string, len(any))
+	for i, m := range any {
+		value, exact := m.Exact()
+		switch {
+		case exact:
+			parts[i] = column + " @> " + s.arg(map[string]string{m.Label: value}) + "::jsonb"
+		case m.Like() == "%":
+			parts[i] = column + " ? " + s.arg(m.Label)
+		default:
+			key := s.arg(m.Label)
+			parts[i] = "(" + column + " ? " + key + " AND " + column + "->>" + key + " LIKE " + s.pattern(m.Pattern) + ")"
+		}
+	}
+	return "(" + strings.Join(parts, " OR ") + ")"
+}
+
+// oneOf is column = the id, or any of several.
+func (s *statement) oneOf(column string, values []string) string {
+	if len(values) == 1 {
+		return column + " = " + s.key(values[0])
+	}
+	return column + " = ANY (" + s.arg(values) + "::text[])"
+}
+
+// visible keeps to the projects that the actor sees, cut to one where it is not empty.
+func (s *statement) visible(a fleet.Actor, column string, only fleet.ProjectID) {
+	if only != "" {
+		s.and(column + " = " + s.key(string(only)))
+	}
+	if !policy.AllProjects(a) && (only == "" || !slices.Contains(store.ProjectsOf(a), string(only))) {
+		s.and(s.oneOf(column, store.ProjectsOf(a)))
+	}
+}
+
+// byName adds the terms of a filter that knows no key but the name.
+func (s *statement) byName(keys fleet.FilterKeys, filter, column string) error {
+	terms, err := fleet.ParseFilter(keys, filter)
+	for _, t := range terms {
+		s.not(t.Not, s.text("lower("+column+")", lower(t.Any)))
+	}
+	return err
+}
+
+func lower(any []fleet.Match) []fleet.Match {
+	out := make([]fleet.Match, len(any))
+	for i, m := range any {
+		out[i] = fleet.Match{Label: m.Label, Pattern: m.Lower()}
+	}
+	return out
+}

@@ -1,0 +1,39 @@
+package query
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/fleet"
+)
+
+// storageTotalSQL adds up active pools on online hosts, each file system once. A shared pool counts as the
+// first healthy host by name reports it. Without a reported file system, a pool of a server's is identified by its
+// source, and any other by itself, on each host if it is local.
+var storageTotalSQL = `WITH shared AS MATERIALIZED (
+		SELECT COALESCE(f.file_system, CASE WHEN p.spec->>'path' = '' THEN (p.spec - '{description,user,initiator}'::text[])::text ELSE p.id END) AS place,
+			f.capacity_bytes, f.used_bytes
+		FROM pools p CROSS JOIN LATERAL (SELECT a.file_system, a.capacity_bytes, a.used_bytes FROM hosts h
+			JOIN assignments a ON a.noun = 'pool' AND a.object_id = p.id AND a.host_id = h.id JOIN host_sessions s ON s.host_id = h.id
+			WHERE a.said = 'active' AND ` + fresh + ` ORDER BY h.name LIMIT 1) f
+		WHERE p.spec->>'shared' = 'true'
+	), local AS (
+		SELECT COALESCE(a.file_system, a.object_id || ' ' || a.host_id) AS place, a.capacity_bytes, a.used_bytes
+		FROM assignments a JOIN pools p ON p.id = a.pool_id JOIN host_sessions s ON s.host_id = a.host_id
+		WHERE a.said = 'active' AND ` + fresh + ` AND p.spec->>'shared' IS DISTINCT FROM 'true'
+	)
+	SELECT ` + total("x.capacity_bytes") + `, ` + total("x.used_bytes") + ` FROM (
+		SELECT max(capacity_bytes) AS capacity_bytes, max(used_bytes) AS used_bytes FROM (SELECT * FROM shared UNION ALL SELECT * FROM local) c GROUP BY place
+	) x`
+
+func (b *Queries) storageTotal(ctx context.Context) (fleet.Room, error) {
+	rows, err := collect(ctx, b, storageTotalSQL, new(statement), func(row pgx.CollectableRow) (r fleet.Room, err error) {
+		err = row.Scan(&r.CapacityBytes, &r.UsedBytes)
+		return r, err
+	})
+	if err != nil {
+		return fleet.Room{}, err
+	}
+	return rows[0], nil
+}

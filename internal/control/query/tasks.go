@@ -1,0 +1,215 @@
+package query
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// taskOrders: tasks are listed newest first, always; their ids are ordered by birth.
+var taskOrders = orders[fleet.Task]{
+	"created": {[]column{textColumn("t.id")}, func(t fleet.Task) []string { return []string{string(t.ID)} }},
+}
+
+const taskRows = `SELECT t.id, t.parent_id, t.host_id, t.project_id, t.kind, t.subject, t.subject_name, t.generation, t.state, t.attempt, t.progress, t.steps,
+	t.note, t.error, t.retry_at, t.created_by, t.created_at, t.started_at, t.ended_at, COALESCE(h.name, '') FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id`
+
+// ListTasks returns one page of the tasks of the projects that the actor sees; those of hosts and pools only to global roles. Parts
+// of a task are listed where the filter asks for them, or for what only they have: parent, target, host.
+func (b *Queries) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.Task], error) {
+	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
+		return fleet.Page[fleet.Task]{}, err
+	}
+	p, ask, err := b.tasksOf(ctx, a, q)
+	if err != nil {
+		return fleet.Page[fleet.Task]{}, err
+	}
+	items, err := collect(ctx, b, ask.sql, ask.s, ask.scan)
+	return p.cut(each(a, items, store.TaskFor)), err
+}
+
+// tasksOf is the question for one page of tasks.
+func (b *Queries) tasksOf(ctx context.Context, a fleet.Actor, q fleet.Query) (paging[fleet.Task], question[fleet.Task], error) {
+	s := new(statement)
+	p, terms, err := taskOrders.asked(q, "-created", noHosts(a, fleet.TaskKeys))
+	if err != nil {
+		return p, question[fleet.Task]{}, err
+	}
+	listed := s.tasksFor(a, q.Project, terms)
+	for _, t := range terms {
+		if t.Key == "who" && listed {
+			if t.Any, err = b.creators(ctx, t.Any); err != nil {
+				return p, question[fleet.Task]{}, err
+			}
+		}
+		if err := b.taskTerm(ctx, s, a, t); err != nil {
+			return p, question[fleet.Task]{}, err
+		}
+	}
+	tail := p.apply(s)
+	sql := taskRows + s.conditions() + tail
+	if slices.ContainsFunc(terms, byWord) {
+		over, open := taskRows+s.also(taskOver)+tail, taskRows+s.also(taskOpen)+tail
+		sql = "SELECT * FROM ((" + over + ") UNION ALL (" + open + ")) t ORDER BY " + p.by() + " LIMIT " + strconv.Itoa(p.limit+1)
+	}
+	return p, question[fleet.Task]{sql, s, scanTask}, nil
+}
+
+// Each task is one of the two; each has indexes of its own.
+const (
+	taskOver = "t.state IN ('done', 'failed', 'cancelled', 'unknown')"
+	taskOpen = "t.state IN ('queued', 'running')"
+)
+
+// byWord reports whether the tasks of a term are found by the index of a word, which those have that are over.
+func byWord(t fleet.Term) bool {
+	return !t.Not && (t.Key == "kind" || t.Key == "who" && !slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return len(m.Pattern) == 1 && m.Pattern[0] == "me" }))
+}
+
+// tasksFor keeps to the tasks that the actor sees. What somebody asked of several projects at once is of none: its parts are listed
+// in theirs, and it itself among one's own. listed: they are all of those that lists show.
+func (s *statement) tasksFor(a fleet.Actor, only fleet.ProjectID, terms []fleet.Term) (listed bool) {
+	asks := func(keys ...string) bool {
+		return slices.ContainsFunc(terms, func(t fleet.Term) bool { return !t.Not && slices.Contains(keys, t.Key) })
+	}
+	mine := only == "" && a.UserID != "" && asks("who", "parent") && !policy.AllProjects(a)
+	if mine {
+		s.and(s.oneOf("t.project_id", store.ProjectsOf(a)) + " OR t.project_id IS NULL AND (t.steps IS NOT NULL OR t.parent_id IS NOT NULL) AND t.user_id = " + s.arg(string(a.UserID)))
+	} else {
+		s.visible(a, "t.project_id", only)
+	}
+	switch {
+	case asks("parent", "target", "name", "host"):
+		return false
+	case mine || only == "" && policy.AllProjects(a):
+		s.and("t.parent_id IS NULL AND t.listed") // what stands for itself is always listed: indexes know it by that
+	default:
+		s.and("t.listed")
+	}
+	return true
+}
+
+func (b *Queries) taskTerm(ctx context.Context, s *statement, a fleet.Actor, t fleet.Term) error {
+	switch t.Key {
+	case "state", "kind":
+		s.not(t.Not, s.text("t."+t.Key, t.Any))
+	case "target", "name":
+		s.not(t.Not, "("+s.text("t.subject_name", lower(t.Any))+" OR "+s.text("t.subject", lower(t.Any))+")")
+	case "host":
+		ids, err := b.named(ctx, "hosts", t.Any)
+		if err == nil {
+			s.not(t.Not, s.oneOf("t.host_id", ids))
+		}
+		return err
+	case "parent":
+		s.not(t.Not, s.text("t.parent_id", t.Any))
+	case "who":
+		s.not(t.Not, s.who(a, t.Any))
+	}
+	return nil
+}
+
+// creators is any with names in the place of patterns, but for those that say how a name begins: the names of who asked for tasks that
+// are listed. There are few of them, and an index gives one after the other.
+func (b *Queries) creators(ctx context.Context, any []fleet.Match) ([]fleet.Match, error) {
+	var patterns, rest []fleet.Match
+	for _, m := range any {
+		if _, exact := m.Exact(); exact || len(m.Pattern) == 2 && m.Pattern[1] == "" {
+			rest = append(rest, m)
+		} else {
+			patterns = append(patterns, m)
+		}
+	}
+	if len(patterns) == 0 {
+		return any, nil
+	}
+	s := new(statement)
+	s.and(s.text("n.name", patterns))
+	names, err := collect(ctx, b, creatorsSQL+s.conditions(), s, pgx.RowTo[string])
+	for _, name := range names {
+		rest = append(rest, fleet.Match{Pattern: fleet.Pattern{name}})
+	}
+	return rest, err
+}
+
+const creatorsSQL = `WITH RECURSIVE over (name) AS (
+	(SELECT t.created_by FROM tasks t WHERE t.listed AND ` + taskOver + ` ORDER BY t.created_by USING ~<~ LIMIT 1)
+	UNION ALL SELECT (SELECT t.created_by FROM tasks t WHERE t.listed AND ` + taskOver + ` AND t.created_by ~>~ o.name ORDER BY t.created_by USING ~<~ LIMIT 1)
+		FROM over o WHERE o.name IS NOT NULL)
+	SELECT n.name FROM (SELECT name FROM over UNION SELECT t.created_by FROM tasks t WHERE ` + taskOpen + `) n`
+
+// who is the condition that a task was asked for by one of any: names, or "me". One's own tasks are found by index as long as
+// no name stands beside them.
+func (s *statement) who(a fleet.Actor, any []fleet.Match) string {
+	var names []fleet.Match
+	parts := []string{"false"}
+	for _, m := range any {
+		if text, exact := m.Exact(); exact && text == "me" && a.UserID != "" {
+			parts = append(parts, "t.user_id = "+s.arg(string(a.UserID)))
+		} else {
+			names = append(names, m)
+		}
+	}
+	if len(names) > 0 {
+		parts = append(parts, s.text("t.created_by", names))
+	}
+	return strings.Join(parts, " OR ")
+}
+
+func scanTask(row pgx.CollectableRow) (fleet.Task, error) {
+	var r db.Task
+	var host string
+	err := row.Scan(&r.ID, &r.ParentID, &r.HostID, &r.ProjectID, &r.Kind, &r.Subject, &r.SubjectName, &r.Generation, &r.State, &r.Attempt, &r.Progress, &r.Steps,
+		&r.Note, &r.Error, &r.RetryAt, &r.CreatedBy, &r.CreatedAt, &r.StartedAt, &r.EndedAt, &host)
+	return store.TaskOf(r, host), err
+}
+
+// GetTask returns one task.
+func (b *Queries) GetTask(ctx context.Context, a fleet.Actor, id fleet.TaskID) (fleet.Task, error) {
+	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
+		return fleet.Task{}, err
+	}
+	if err := store.CheckID(id, "task"); err != nil {
+		return fleet.Task{}, err
+	}
+	t, err := store.GetTask(ctx, b.store.Queries, a, id)
+	return store.TaskFor(a, t), err
+}
+
+// RunningTasks counts the waiting and running tasks that the actor sees, up to 1000.
+func (b *Queries) RunningTasks(ctx context.Context, a fleet.Actor) (int, error) {
+	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
+		return 0, err
+	}
+	ask := runningOf(a)
+	n, err := collect(ctx, b, ask.sql, ask.s, ask.scan)
+	if err != nil {
+		return 0, err
+	}
+	return n[0], nil
+}
+
+// runningOf is the question for their number. It is bounded: nobody reads a number above a thousand.
+func runningOf(a fleet.Actor) question[int] {
+	s := new(statement)
+	s.tasksFor(a, "", nil)
+	s.and("t.state IN ('queued', 'running')")
+	return question[int]{"SELECT count(*) FROM (SELECT 1 FROM tasks t" + s.conditions() + " LIMIT " + s.key(1000) + ") bounded", s, pgx.RowTo[int]}
+}
+
+// OpenJobs counts the jobs of all hosts that wait (fleet.JobQueued) and run (fleet.JobRunning), consoles among them.
+func (b *Queries) OpenJobs(ctx context.Context, a fleet.Actor) (map[fleet.JobState]int64, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return nil, err
+	}
+	n, err := b.store.CountOpenJobs(ctx)
+	return map[fleet.JobState]int64{fleet.JobQueued: n.Queued, fleet.JobRunning: n.Running}, store.Err(err)
+}

@@ -1,0 +1,279 @@
+package query
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+const templateSQL = `SELECT t.id, t.name, t.project_id, o.name, t.description, t.os, t.created_by, t.created_at FROM templates t JOIN projects o ON o.id = t.project_id`
+
+var templateOrders = orders[fleet.TemplateView]{
+	"name": {[]column{textColumn("t.name"), textColumn("t.id")}, func(v fleet.TemplateView) []string { return []string{v.Name, string(v.ID)} }},
+	"created": {[]column{timeColumn("t.created_at"), textColumn("t.id")}, func(v fleet.TemplateView) []string {
+		return []string{stamp(v.CreatedAt), string(v.ID)}
+	}},
+}
+
+// knownTemplates keeps templates t to those that the actor may know of: who sees no hosts hears of what is published to its projects alone.
+func (s *statement) knownTemplates(a fleet.Actor) {
+	if !policy.May(a, policy.InfraSee, "") {
+		s.and("EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)) + "))")
+	}
+}
+
+// ListTemplates returns one page of the templates. Sort: name, created.
+func (b *Queries) ListTemplates(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.TemplateView], error) {
+	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
+		return fleet.Page[fleet.TemplateView]{}, err
+	}
+	p, terms, err := templateOrders.asked(q, "name", fleet.TemplateKeys)
+	if err != nil {
+		return fleet.Page[fleet.TemplateView]{}, err
+	}
+	var s statement
+	s.knownTemplates(a)
+	for _, t := range terms {
+		switch t.Key {
+		case "name":
+			s.not(t.Not, s.text("lower(t.name)", lower(t.Any)))
+		case "os":
+			s.not(t.Not, "EXISTS (SELECT 1 FROM jsonb_each_text(t.os) w WHERE "+s.text("lower(w.value)", lower(t.Any))+")")
+		case "project":
+			s.not(t.Not, "EXISTS (SELECT 1 FROM projects w WHERE w.id = t.project_id AND "+s.text("w.name", t.Any)+")")
+		case "published":
+			yes := slices.ContainsFunc(t.Any, func(m fleet.Match) bool { v, _ := m.Exact(); return v == "yes" })
+			s.not(t.Not == yes, "EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND g.project_id IS DISTINCT FROM t.project_id)")
+		}
+	}
+	tail := p.apply(&s)
+	views, err := b.templates(ctx, a, s, tail)
+	return p.cut(views), err
+}
+
+// GetTemplate returns one template.
+func (b *Queries) GetTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID) (fleet.TemplateView, error) {
+	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
+		return fleet.TemplateView{}, err
+	}
+	if err := store.CheckID(id, "template"); err != nil {
+		return fleet.TemplateView{}, err
+	}
+	var s statement
+	s.and("t.id = " + s.key(string(id)))
+	s.knownTemplates(a)
+	views, err := b.templates(ctx, a, s, "")
+	if err == nil && len(views) == 0 {
+		err = store.NotFound(pgx.ErrNoRows, "template")
+	}
+	if err != nil {
+		return fleet.TemplateView{}, err
+	}
+	return views[0], nil
+}
+
+// templates reads templates t with their versions and whom they are published to, as far as the actor may know.
+func (b *Queries) templates(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.TemplateView, error) {
+	views, err := collect(ctx, b, templateSQL+s.conditions()+tail, &s, func(x pgx.CollectableRow) (v fleet.TemplateView, err error) {
+		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.TemplateVersion{}
+		err = x.Scan(&v.ID, &v.Name, &v.ProjectID, &v.ProjectName, &v.Description, &v.OS, &v.CreatedBy, &v.CreatedAt)
+		return v, err
+	})
+	if err != nil || len(views) == 0 {
+		return views, err
+	}
+	at := map[fleet.TemplateID]*fleet.TemplateView{}
+	var ids []string
+	for i := range views {
+		at[views[i].ID] = &views[i]
+		ids = append(ids, string(views[i].ID))
+	}
+	if err := b.addTemplateVersions(ctx, a, at, ids); err != nil {
+		return nil, err
+	}
+	if err := b.addTemplateGrants(ctx, a, at, ids); err != nil {
+		return nil, err
+	}
+	return each(a, views, templateFor), nil
+}
+
+func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map[fleet.TemplateID]*fleet.TemplateView, ids []string) error {
+	var s statement
+	s.and("v.template_id = ANY (" + s.key(ids) + "::text[])")
+	type read struct {
+		fleet.TemplateVersion
+		networks []string
+	}
+	rows, err := collect(ctx, b, `SELECT v.id, v.template_id, v.number, v.spec, v.source, v.note, v.deprecated_at, v.deprecated_by, v.created_by, v.created_at,
+			ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[]
+		FROM template_versions v`+s.conditions()+" ORDER BY v.template_id, v.number DESC", &s, func(x pgx.CollectableRow) (v read, err error) {
+		err = x.Scan(&v.ID, &v.TemplateID, &v.Number, &v.Spec, &v.Source, &v.Note, &v.DeprecatedAt, &v.DeprecatedBy, &v.CreatedBy, &v.CreatedAt, &v.networks)
+		return v, err
+	})
+	if err != nil {
+		return err
+	}
+	var wanted []string
+	for _, r := range rows {
+		store.NameNetworks(r.Spec.NICs, r.networks)
+		for _, d := range r.Spec.Disks {
+			if id := string(d.VersionID); !slices.Contains(wanted, id) {
+				wanted = append(wanted, id)
+			}
+		}
+	}
+	images, own, err := b.versionsNamed(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	made, err := b.store.VMsCreatedFrom(ctx, wanted)
+	if err != nil {
+		return store.Err(err)
+	}
+	for _, r := range rows {
+		v := r.TemplateVersion
+		v.Disks, v.VMs = []fleet.TemplateDisk{}, []fleet.TemplateVM{}
+		for _, d := range v.Spec.Disks {
+			image := images[d.VersionID]
+			disk := diskOf(image, d, store.SeesHosts(a))
+			disk.Own = own[d.VersionID] == v.TemplateID
+			v.Disks = append(v.Disks, disk)
+		}
+		addMade(a, &v, made)
+		v.Actions = policy.OfferTemplate(a, at[v.TemplateID].ProjectID, v.States())
+		at[v.TemplateID].Versions = append(at[v.TemplateID].Versions, v)
+	}
+	return nil
+}
+
+// versionsNamed reads versions of images with their copies, and the templates that the images belong to.
+func (b *Queries) versionsNamed(ctx context.Context, ids []string) (map[fleet.ImageVersionID]*fleet.ImageVersion, map[fleet.ImageVersionID]fleet.TemplateID, error) {
+	out, own := map[fleet.ImageVersionID]*fleet.ImageVersion{}, map[fleet.ImageVersionID]fleet.TemplateID{}
+	if len(ids) == 0 {
+		return out, own, nil
+	}
+	var s statement
+	s.and("v.id = ANY (" + s.key(ids) + "::text[])")
+	versions, err := collect(ctx, b, `SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, COALESCE(i.template_id, '') FROM image_versions v JOIN images i ON i.id = v.image_id`+s.conditions(), &s,
+		func(x pgx.CollectableRow) (v fleet.ImageVersion, err error) {
+			var of fleet.TemplateID
+			err = x.Scan(&v.ID, &v.ImageID, &v.Number, &v.Format, &v.CapacityBytes, &v.SHA256, &of)
+			own[v.ID] = of
+			return v, err
+		})
+	if err != nil {
+		return nil, nil, err
+	}
+	copies, err := b.copies(ctx, versions)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range versions {
+		v := &versions[i]
+		for _, c := range copies {
+			if c.VersionID == v.ID {
+				v.Copies = append(v.Copies, c.ImageCopy)
+			}
+		}
+		out[v.ID] = v
+	}
+	return out, own, nil
+}
+
+// betterCopies are the states of copies, the best first.
+var betterCopies = []fleet.CopyState{fleet.CopyReady, fleet.CopyUnverified, fleet.CopyComing, fleet.CopyUnknown, fleet.CopyChanged, fleet.CopyMissing}
+
+// diskOf is how the image of a disk stands. hosts: who asks sees where its copies are.
+func diskOf(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateDisk {
+	out := fleet.TemplateDisk{ImageID: d.ImageID, VersionID: d.VersionID, State: fleet.CopyMissing, Why: "The library has its image no more.", SizeBytes: d.SizeBytes}
+	if image == nil {
+		return out
+	}
+	out.SizeBytes, out.Why = max(image.CapacityBytes, d.SizeBytes), "It has no copy any more."
+	best := len(betterCopies)
+	for _, c := range image.Copies {
+		if k := slices.Index(betterCopies, c.State); k < best {
+			best, out.State, out.Why, out.AllocBytes = k, c.State, c.Why, c.AllocBytes
+		}
+		if hosts {
+			out.Where = append(out.Where, c.Where())
+		}
+	}
+	if !hosts && out.Why != "" {
+		out.Why = "Its file is not where it should be, or its host does not answer. Ask an administrator."
+	}
+	return out
+}
+
+// addMade notes the VMs that were made from the version: by name those that the actor sees, and how many others.
+func addMade(a fleet.Actor, v *fleet.TemplateVersion, made []db.VMsCreatedFromRow) {
+	at := map[fleet.VMID]int{}
+	others := map[fleet.VMID]bool{}
+	mine := func(m db.VMsCreatedFromRow) bool {
+		return slices.ContainsFunc(v.Spec.Disks, func(d fleet.Disk) bool { return string(d.VersionID) == m.VersionID })
+	}
+	for _, m := range made {
+		if !mine(m) {
+			continue
+		}
+		if !policy.May(a, policy.VMSee, m.ProjectID) {
+			others[m.ID] = others[m.ID] || m.Linked
+			continue
+		}
+		k, known := at[m.ID]
+		if !known {
+			k, at[m.ID] = len(v.VMs), len(v.VMs)
+			v.VMs = append(v.VMs, fleet.TemplateVM{ID: m.ID, Name: m.Name})
+		}
+		v.VMs[k].Linked = v.VMs[k].Linked || m.Linked
+	}
+	v.Others = len(others)
+	for _, linked := range others {
+		if linked {
+			v.OthersLinked++
+		}
+	}
+}
+
+func (b *Queries) addTemplateGrants(ctx context.Context, a fleet.Actor, at map[fleet.TemplateID]*fleet.TemplateView, ids []string) error {
+	var s statement
+	s.and("g.template_id = ANY (" + s.key(ids) + "::text[])")
+	if !policy.AllProjects(a) {
+		s.and("g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)))
+	}
+	type granted struct {
+		fleet.ImageGrant
+		template fleet.TemplateID
+	}
+	grants, err := collect(ctx, b, `SELECT g.template_id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.granted_by, g.granted_at
+		FROM template_grants g LEFT JOIN projects p ON p.id = g.project_id`+s.conditions()+" ORDER BY g.template_id, p.name NULLS FIRST", &s,
+		func(x pgx.CollectableRow) (g granted, err error) {
+			err = x.Scan(&g.template, &g.ProjectID, &g.ProjectName, &g.By, &g.At)
+			return g, err
+		})
+	for _, g := range grants {
+		at[g.template].Grants = append(at[g.template].Grants, g.ImageGrant)
+	}
+	return err
+}
+
+// templateFor leaves out whose it is and what is about people, of a project that the actor does not see.
+func templateFor(a fleet.Actor, v fleet.TemplateView) fleet.TemplateView {
+	if policy.May(a, policy.VMSee, v.ProjectID) {
+		return v
+	}
+	v.ProjectID, v.ProjectName, v.CreatedBy = "", "", ""
+	for i := range v.Versions {
+		v.Versions[i].CreatedBy, v.Versions[i].DeprecatedBy, v.Versions[i].Source = "", "", ""
+	}
+	for i := range v.Grants {
+		v.Grants[i].By = ""
+	}
+	return v
+}

@@ -1,0 +1,135 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// HostTopology returns what a host's network is made of.
+func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.HostID) (t fleet.HostTopology, err error) {
+	if t.Host, err = b.GetHost(ctx, a, id); err != nil {
+		return t, err
+	}
+	if t.Networks, err = b.NetworksOn(ctx, a, id); err != nil {
+		return t, err
+	}
+	on := "host:" + strconv.Quote(t.Host.Name)
+	vms, err := b.ListVMs(ctx, a, fleet.Query{Filter: on, Limit: fleet.TopologyRead})
+	if err != nil {
+		return t, err
+	}
+	found, err := b.ListDiscoveredVMs(ctx, a, fleet.Query{Filter: on, Limit: fleet.TopologyRead})
+	if err != nil {
+		return t, err
+	}
+	t.VMs = worstVMs(vms.Items)
+	t.Discovered = found.Items[:min(len(found.Items), fleet.TopologyVMs-len(t.VMs))]
+	t.More = max(t.Host.VMs, len(vms.Items)) - len(t.VMs) + len(found.Items) - len(t.Discovered)
+	return t, nil
+}
+
+// worstVMs are as many VMs as a picture shows: those that want a person first, else as they come.
+func worstVMs(all []fleet.VMView) []fleet.VMView {
+	rank := func(v fleet.VMView) int { return statusRank(v.Phase.Severity(), v.Attention) }
+	if len(all) > fleet.TopologyVMs {
+		slices.SortStableFunc(all, func(x, y fleet.VMView) int { return cmp.Compare(rank(x), rank(y)) })
+		all = all[:fleet.TopologyVMs]
+		slices.SortStableFunc(all, func(x, y fleet.VMView) int { return cmp.Compare(x.Name, y.Name) })
+	}
+	return all
+}
+
+// NetworkTopology returns a network between its hosts' devices and its VMs.
+func (b *Queries) NetworkTopology(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (t fleet.NetworkTopology, err error) {
+	if t.Network, err = b.NetworkBrief(ctx, a, id); err != nil {
+		return t, err
+	}
+	vms, err := b.ListVMs(ctx, a, fleet.Query{Filter: "network:" + strconv.Quote(t.Network.Name), Limit: fleet.TopologyRead})
+	if err != nil {
+		return t, err
+	}
+	t.VMs, t.Further = worstVMs(vms.Items), vms.Next != ""
+	t.More = len(vms.Items) - len(t.VMs)
+	if !policy.May(a, policy.InfraSee, "") {
+		return t, nil
+	}
+	page, err := b.networkHosts(ctx, id, fleet.Query{Limit: fleet.TopologyHosts})
+	if err != nil {
+		return t, err
+	}
+	t.Hosts, t.MoreHosts = page.Items, max(0, t.Network.Health.Hosts-len(page.Items))
+	hosts := make([]fleet.HostID, len(t.Hosts))
+	for i, h := range t.Hosts {
+		hosts[i] = h.HostID
+	}
+	t.Devices, err = b.devicesOf(ctx, hosts)
+	return t, err
+}
+
+// devicesOf reads the network devices of a few hosts.
+func (b *Queries) devicesOf(ctx context.Context, hosts []fleet.HostID) (map[fleet.HostID]fleet.HostDevices, error) {
+	out := map[fleet.HostID]fleet.HostDevices{}
+	if len(hosts) == 0 {
+		return out, nil
+	}
+	var s statement
+	s.and("h.id = ANY (" + s.key(store.Texts(hosts)) + "::text[])")
+	_, err := collect(ctx, b, `SELECT h.id, COALESCE(h.status->'inventory'->'nics', '[]'), COALESCE((h.status->'inventory'->'nicsLooked')::boolean, false) FROM hosts h`+s.conditions(), &s,
+		func(x pgx.CollectableRow) (none struct{}, err error) {
+			var id fleet.HostID
+			var d fleet.HostDevices
+			err = x.Scan(&id, &d.NICs, &d.Looked)
+			out[id] = d
+			return none, err
+		})
+	return out, err
+}
+
+// NetworkGrid returns a page of hosts, as ListHosts lists them, and a page of networks, as ListNetworks does, with how each is on each.
+func (b *Queries) NetworkGrid(ctx context.Context, a fleet.Actor, hosts, networks fleet.Query) (g fleet.NetworkGrid, err error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return g, err
+	}
+	if g.Hosts, err = b.ListHosts(ctx, a, hosts); err != nil {
+		return g, err
+	}
+	if g.Networks, err = b.ListNetworks(ctx, a, networks); err != nil {
+		return g, err
+	}
+	hostIDs, networkIDs := make([]fleet.HostID, len(g.Hosts.Items)), make([]fleet.NetworkID, len(g.Networks.Items))
+	for i, h := range g.Hosts.Items {
+		hostIDs[i] = h.ID
+	}
+	for i, n := range g.Networks.Items {
+		networkIDs[i] = n.ID
+	}
+	g.Statuses, err = b.networkGridStatuses(ctx, hostIDs, networkIDs)
+	return g, err
+}
+
+func (b *Queries) networkGridStatuses(ctx context.Context, hosts []fleet.HostID, networks []fleet.NetworkID) (map[fleet.NetworkOn]fleet.NetworkHostStatus, error) {
+	cells := map[fleet.NetworkOn]fleet.NetworkHostStatus{}
+	if len(hosts) == 0 || len(networks) == 0 {
+		return cells, nil
+	}
+	var s statement
+	s.and("a.noun = 'net' AND a.object_id = ANY (" + s.key(store.Texts(networks)) + "::text[]) AND a.host_id = ANY (" + s.key(store.Texts(hosts)) + "::text[])")
+	_, err := collect(ctx, b, `SELECT a.object_id, a.host_id, COALESCE(a.said, ''), `+fresh+`, a.faulty, a.asked = 'release'
+		FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions(), &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		var at fleet.NetworkOn
+		var said fleet.NetworkState
+		var faulty, fresh, leaving bool
+		err = x.Scan(&at.Network, &at.Host, &said, &fresh, &faulty, &leaving)
+		cells[at] = fleet.NetworkHostStatus{State: fleet.NetworkStateOf(said, faulty, fresh), Leaving: leaving}
+		return none, err
+	})
+	return cells, err
+}

@@ -1,0 +1,266 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// treePage is how many rows of a level come at a time.
+const treePage = 100
+
+// TreeQuery asks for one level of the inventory tree.
+type TreeQuery struct {
+	View     string          // "hosts", "vms", "storage", "networks"
+	Node     string          // Key of the node to open; empty: the root
+	After    string          // Next of the page before
+	LabelKey string          // view "vms": groups a project's VMs by this label; empty: no groups
+	Project  fleet.ProjectID // empty: all that the actor may see
+}
+
+// TreeNode is one row of the tree. Key is the TreeQuery.Node of its children; "host:<id>", "vm:<id>", "pool:<id>" and
+// "net:<id>" are also keys of wake-ups.
+type TreeNode struct {
+	Key         string         `json:"key"`
+	Kind        string         `json:"kind"`             // "host", "found" (a group), "foundVM", "vm", "project", "label", "storage", "pool", "network"
+	ID          string         `json:"id"`               // of the object; empty for groups
+	HostID      fleet.HostID   `json:"hostId,omitempty"` // kinds found and foundVM: where
+	Name        string         `json:"name"`
+	Icon        string         `json:"icon"` // a lucide name
+	Severity    fleet.Severity `json:"tone,omitempty"`
+	PhaseWord   string         `json:"phaseWord,omitempty"`
+	Count       int            `json:"count,omitempty"`
+	HasChildren bool           `json:"hasChildren"`
+}
+
+// TreeLevel is one page of a level.
+type TreeLevel struct {
+	Nodes []TreeNode `json:"nodes"`
+	Next  string     `json:"next,omitempty"`
+}
+
+// Tree returns one page of one level of the inventory tree.
+func (b *Queries) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLevel, error) {
+	if err := policy.Check(a, cmp.Or(fleet.TreeNamed(q.View).Right, policy.VMSee), ""); err != nil {
+		return TreeLevel{}, err
+	}
+	page := fleet.Query{Limit: treePage, After: q.After, Project: q.Project}
+	noun, id, _ := strings.Cut(q.Node, ":")
+	switch q.View + "/" + noun {
+	case "hosts/":
+		return b.treeHosts(ctx, page)
+	case "hosts/host":
+		return b.treeHost(ctx, a, page, fleet.HostID(id))
+	case "hosts/found":
+		return b.treeFound(ctx, page, id)
+	case "vms/":
+		return b.treeProjects(ctx, a, q.Project)
+	case "vms/project":
+		return b.treeProject(ctx, a, page, fleet.ProjectID(id), q.LabelKey)
+	case "vms/label":
+		return b.treeLabel(ctx, a, page, id)
+	case "storage/":
+		return b.treeStorage(ctx)
+	case "storage/storage":
+		return b.treePools(ctx, a, page, id)
+	case "networks/":
+		return b.treeNetworks(ctx, a, page)
+	}
+	return TreeLevel{}, fleet.Errorf(fleet.NotFound, "There is no such part of the inventory.")
+}
+
+func (b *Queries) treeHosts(ctx context.Context, q fleet.Query) (TreeLevel, error) {
+	p, ask, err := treeHostsOf(q)
+	if err != nil {
+		return TreeLevel{}, err
+	}
+	sums, err := b.counted(ctx)
+	if err != nil {
+		return TreeLevel{}, err
+	}
+	hosts, err := collect(ctx, b, ask.sql, ask.s, ask.scan)
+	return level(p.cut(hosts), sums.hostNode), err
+}
+
+// treeHostsOf is the question for one page of the hosts with their phases; nothing else of them is read.
+func treeHostsOf(q fleet.Query) (paging[fleet.HostView], question[fleet.HostView], error) {
+	p, err := hostOrders.page(q, "name")
+	if err != nil {
+		return p, question[fleet.HostView]{}, err
+	}
+	s := new(statement)
+	tail := p.apply(s)
+	sql := "SELECT h.id, h.name, " + hostPhaseSQL + " FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id" + s.conditions() + tail
+	return p, question[fleet.HostView]{sql, s, func(row pgx.CollectableRow) (v fleet.HostView, err error) {
+		err = row.Scan(&v.ID, &v.Name, &v.Phase)
+		return v, err
+	}}, nil
+}
+
+func (n *counters) hostNode(h fleet.HostView) TreeNode {
+	vms := n.hosts[h.ID].vms
+	node := nodeOf(fleet.TypeHost, h.ID, h.Name).toned(h.Phase.Severity(), h.Phase.Word())
+	node.Count, node.HasChildren = vms, vms+n.found[h.ID] > 0
+	return node
+}
+
+func level[T any](page fleet.Page[T], node func(T) TreeNode) TreeLevel {
+	l := TreeLevel{Nodes: make([]TreeNode, len(page.Items)), Next: page.Next}
+	for i, item := range page.Items {
+		l.Nodes[i] = node(item)
+	}
+	return l
+}
+
+// nodeOf is the row of one thing.
+func nodeOf[I ~string](n fleet.ResourceType, id I, name string) TreeNode {
+	is := n.Is()
+	return TreeNode{Key: string(fleet.SubjectOf(n, id)), Kind: is.Label, ID: string(id), Name: name, Icon: is.Icon}
+}
+
+func (n TreeNode) toned(t fleet.Severity, word string) TreeNode {
+	n.Severity, n.PhaseWord = t, word
+	return n
+}
+
+func vmNode(v fleet.VMView) TreeNode {
+	return nodeOf(fleet.TypeVM, v.ID, v.Name).toned(v.Phase.Severity(), v.Phase.Word())
+}
+
+// treeHost is a host's VMs, after the group of its discovered ones.
+func (b *Queries) treeHost(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.HostID) (TreeLevel, error) {
+	var s statement
+	s.and("v.host_id = " + s.arg(cleanID(string(id))))
+	page, err := b.listVMs(ctx, a, q, &s)
+	if err != nil {
+		return TreeLevel{}, err
+	}
+	sums, err := b.counted(ctx)
+	l := level(page, vmNode)
+	if n := sums.found[id]; err == nil && n > 0 && q.After == "" {
+		found := TreeNode{Key: "found:" + string(id), Kind: "found", HostID: id, Name: "Discovered", Icon: "folder", Count: n, HasChildren: true}
+		l.Nodes = append([]TreeNode{found}, l.Nodes...)
+	}
+	return l, err
+}
+
+// cleanID is id, or text that no object has as its id where it could not be one.
+func cleanID(id string) string {
+	if !fleet.IsID(id) {
+		return ""
+	}
+	return id
+}
+
+func (b *Queries) treeFound(ctx context.Context, q fleet.Query, host string) (TreeLevel, error) {
+	var s statement
+	s.and("f.host_id = " + s.arg(cleanID(host)))
+	page, err := b.listFound(ctx, q, &s)
+	return level(page, func(f fleet.DiscoveredVM) TreeNode {
+		return TreeNode{
+			Key: "foundVM:" + string(f.HostID) + "/" + string(f.ID), Kind: "foundVM", ID: string(f.ID), HostID: f.HostID, Name: f.Name, Icon: "monitor",
+			Severity: f.Phase.Severity(), PhaseWord: f.Phase.Word(),
+		}
+	}), err
+}
+
+func (b *Queries) treeProjects(ctx context.Context, a fleet.Actor, only fleet.ProjectID) (TreeLevel, error) {
+	projects, err := Every(ctx, a, fleet.Query{Project: only}, b.ListProjects)
+	l := TreeLevel{Nodes: []TreeNode{}}
+	for _, p := range projects {
+		node := nodeOf(fleet.TypeProject, p.ID, p.Name)
+		node.Count, node.HasChildren = p.VMs, p.VMs > 0
+		l.Nodes = append(l.Nodes, node)
+	}
+	return l, err
+}
+
+// treeProject is a project's VMs, or their groups by a label's value.
+func (b *Queries) treeProject(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.ProjectID, key string) (TreeLevel, error) {
+	if err := policy.Check(a, policy.VMSee, id); err != nil {
+		return TreeLevel{}, store.NoProject(err)
+	}
+	if key == "" {
+		q.Project = fleet.ProjectID(cleanID(string(id)))
+		if q.Project == "" {
+			return TreeLevel{Nodes: []TreeNode{}}, nil
+		}
+		page, err := b.listVMs(ctx, a, q, new(statement))
+		return level(page, vmNode), err
+	}
+	var checks fleet.Checks
+	if fleet.CheckLabels(&checks, "label", map[string]string{key: ""}); checks.Err() != nil {
+		return TreeLevel{}, checks.Err()
+	}
+	groups, err := b.store.LabelGroups(ctx, db.LabelGroupsParams{Key: key, ProjectID: fleet.ProjectID(cleanID(string(id)))})
+	if err != nil {
+		return TreeLevel{}, store.Err(err)
+	}
+	l := TreeLevel{Nodes: []TreeNode{}}
+	for _, g := range groups {
+		n := TreeNode{Key: "label:" + string(id) + ":" + key, Kind: "label", Name: "without " + key, Icon: "tag", Count: int(g.Vms), HasChildren: true}
+		if g.Labelled {
+			n.Key, n.Name = n.Key+"="+g.Value, key+"="+g.Value
+		}
+		l.Nodes = append(l.Nodes, n)
+	}
+	return l, nil
+}
+
+// treeLabel is the VMs of a group: node is "<project>:<key>=<value>", or "<project>:<key>" for those without the label.
+func (b *Queries) treeLabel(ctx context.Context, a fleet.Actor, q fleet.Query, node string) (TreeLevel, error) {
+	project, label, _ := strings.Cut(node, ":")
+	if q.Project = fleet.ProjectID(cleanID(project)); q.Project == "" || strings.ContainsRune(label, 0) {
+		return TreeLevel{Nodes: []TreeNode{}}, nil
+	}
+	key, value, has := strings.Cut(label, "=")
+	var s statement
+	if has {
+		s.and(s.labels("v.labels", []fleet.Match{{Label: key, Pattern: fleet.Pattern{value}}}))
+	} else {
+		s.not(true, s.labels("v.labels", []fleet.Match{{Label: key, Pattern: fleet.Pattern{"", ""}}}))
+	}
+	page, err := b.listVMs(ctx, a, q, &s)
+	return level(page, vmNode), err
+}
+
+func (b *Queries) treeStorage(ctx context.Context) (TreeLevel, error) {
+	groups := []TreeNode{
+		{Key: "storage:shared", Kind: "storage", Name: "Shared", Icon: "folder"},
+		{Key: "storage:local", Kind: "storage", Name: "Local", Icon: "folder"},
+	}
+	counts, err := b.store.CountPools(ctx)
+	for i, n := range []int64{counts.Shared, counts.Local} {
+		groups[i].Count, groups[i].HasChildren = int(n), n > 0
+	}
+	return TreeLevel{Nodes: groups}, store.Err(err)
+}
+
+func (b *Queries) treePools(ctx context.Context, a fleet.Actor, q fleet.Query, group string) (TreeLevel, error) {
+	p, err := poolOrders.page(q, "name")
+	if err != nil {
+		return TreeLevel{}, err
+	}
+	var s statement
+	s.and("(p.spec->>'shared')::boolean = " + s.arg(group == "shared"))
+	page, err := b.pagePools(ctx, a, p, s, nil)
+	return level(page, func(v fleet.PoolView) TreeNode {
+		return nodeOf(fleet.TypePool, v.ID, v.Name).toned(v.Health.Severity, v.Health.Summary)
+	}), err
+}
+
+func (b *Queries) treeNetworks(ctx context.Context, a fleet.Actor, q fleet.Query) (TreeLevel, error) {
+	page, err := b.ListNetworks(ctx, a, q)
+	return level(page, func(v fleet.NetworkView) TreeNode {
+		node := nodeOf(fleet.TypeNetwork, v.ID, v.Name)
+		node.Count = v.Health.Hosts
+		return node
+	}), err
+}

@@ -1,0 +1,125 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+const (
+	maxViews     = 50   // of one list and person
+	maxViewName  = 60   // characters
+	maxViewQuery = 2000 // bytes
+)
+
+// ListViews returns the views that the actor keeps of a list, by name.
+func (b *Queries) ListViews(ctx context.Context, a fleet.Actor, list string) ([]fleet.SavedView, error) {
+	if err := policy.Check(a, policy.Self, ""); err != nil {
+		return nil, err
+	}
+	if _, known := fleet.ViewQuery(list, nil); !known {
+		return nil, noList()
+	}
+	rows, err := b.store.ListViews(ctx, db.ListViewsParams{UserID: a.UserID, List: list})
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	views := make([]fleet.SavedView, len(rows))
+	for i, row := range rows {
+		views[i] = viewOf(row)
+	}
+	return views, nil
+}
+
+// SaveView keeps the address of a list for the actor. Of query, which is that of the address, it keeps what makes a view; a
+// name that is taken gets the new one. What the filter in it means is asked when the view is opened.
+func (b *Queries) SaveView(ctx context.Context, a fleet.Actor, list, name, query string) (fleet.SavedView, error) {
+	if err := policy.Check(a, policy.Self, ""); err != nil {
+		return fleet.SavedView{}, err
+	}
+	if a.UserID == "" {
+		return fleet.SavedView{}, fleet.Errorf(fleet.Forbidden, "Views belong to people.")
+	}
+	name = strings.TrimSpace(name)
+	query, err := checkView(list, name, query)
+	if err != nil {
+		return fleet.SavedView{}, err
+	}
+	var view fleet.SavedView
+	err = b.store.Tx(ctx, func(q *db.Queries) error {
+		// One at a time, or two would both find room for the last.
+		if _, err := q.LockUser(ctx, a.UserID); err != nil {
+			return store.NotFound(err, "user")
+		}
+		row, err := q.SaveView(ctx, db.SaveViewParams{
+			ID: fleet.NewID[fleet.ViewID](), UserID: a.UserID, List: list, Name: name, Query: query, Max: maxViews,
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fleet.Errorf(fleet.Conflict, "You keep %d views of this list already. Delete one that is not used.", maxViews)
+		}
+		if err != nil {
+			return err
+		}
+		view = viewOf(row)
+		return store.Audit(ctx, q, a, "view.save", viewSubject(row.ID), name, list)
+	})
+	return view, err
+}
+
+// DeleteView forgets one of the actor's own views, and returns what it was.
+func (b *Queries) DeleteView(ctx context.Context, a fleet.Actor, id fleet.ViewID) (fleet.SavedView, error) {
+	if err := policy.Check(a, policy.Self, ""); err != nil {
+		return fleet.SavedView{}, err
+	}
+	var view fleet.SavedView
+	err := b.store.Tx(ctx, func(q *db.Queries) error {
+		row, err := q.DeleteView(ctx, db.DeleteViewParams{ID: id, UserID: a.UserID})
+		if err != nil {
+			return store.NotFound(err, "view")
+		}
+		view = viewOf(row)
+		return store.Audit(ctx, q, a, "view.delete", viewSubject(id), row.Name, row.List)
+	})
+	return view, err
+}
+
+// checkView returns what is kept of query.
+func checkView(list, name, query string) (string, error) {
+	address, err := url.ParseQuery(query)
+	if err != nil {
+		return "", fleet.Errorf(fleet.Malformed, "This is no address of a list. Open the list again and keep it from there.")
+	}
+	query, known := fleet.ViewQuery(list, address)
+	if !known {
+		return "", noList()
+	}
+	var c fleet.Checks
+	switch {
+	case name == "":
+		c.Add("name", "Give the view a name.")
+	case utf8.RuneCountInString(name) > maxViewName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		c.Add("name", "A view's name is one line of at most %d characters.", maxViewName)
+	}
+	if len(query) > maxViewQuery {
+		c.Add("query", "The list's address is too long to be kept: at most %d bytes. Shorten the filter.", maxViewQuery)
+	}
+	return query, c.Err()
+}
+
+func noList() error { return fleet.Errorf(fleet.NotFound, "There is no such list.") }
+
+func viewOf(row db.SavedView) fleet.SavedView {
+	return fleet.SavedView{ID: row.ID, List: row.List, Name: row.Name, Query: row.Query}
+}
+
+func viewSubject(id fleet.ViewID) fleet.Subject { return fleet.Subject("view:" + string(id)) }

@@ -1,0 +1,193 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// vmOrders are the sorts that an index carries. Hosts and projects are gone through one by one, each in its index's order.
+var vmOrders = orders[fleet.VMView]{
+	"name":    {[]column{textColumn("v.name"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{v.Name, string(v.ID)} }},
+	"created": {[]column{timeColumn("v.created_at"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{stamp(v.CreatedAt), string(v.ID)} }},
+	"cpus":    {[]column{int32Column("v.cpus"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{strconv.Itoa(v.Spec.CPUs), string(v.ID)} }},
+	"memory":  {[]column{int64Column("v.memory_mib"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{strconv.Itoa(v.Spec.MemoryMiB), string(v.ID)} }},
+	"host": {[]column{textColumn("h.name"), textColumn("v.name"), textColumn("v.id")}, func(v fleet.VMView) []string {
+		return []string{v.HostName, v.Name, string(v.ID)}
+	}},
+	"project": {[]column{textColumn("p.name"), textColumn("v.name"), textColumn("v.id")}, func(v fleet.VMView) []string {
+		return []string{v.ProjectName, v.Name, string(v.ID)}
+	}},
+}
+
+// ListVMs returns one page of the VMs that the actor sees. Sorts: name (its own), created, cpus, memory, host, project.
+func (b *Queries) ListVMs(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.Page[fleet.VMView]{}, err
+	}
+	return b.listVMs(ctx, a, q, new(statement))
+}
+
+// ListVMRows is ListVMs with what a table's row shows of each VM alone: its spec has the CPUs and the memory, its status the power,
+// what waits for the next boot, and the addresses. All of both is there where something may be wrong with the VM.
+func (b *Queries) ListVMRows(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.Page[fleet.VMView]{}, err
+	}
+	return b.shapedVMs(ctx, a, q, new(statement), vmRows)
+}
+
+// ListVMLines is ListVMRows without the load, for who reads a whole list: its pages may be longer.
+func (b *Queries) ListVMLines(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.Page[fleet.VMView]{}, err
+	}
+	return b.shapedVMs(ctx, a, q, new(statement), vmLines)
+}
+
+// listVMs is ListVMs with the conditions that s has already.
+func (b *Queries) listVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *statement) (fleet.Page[fleet.VMView], error) {
+	return b.shapedVMs(ctx, a, q, s, wholeVMs)
+}
+
+func (b *Queries) shapedVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *statement, shape vmShape) (fleet.Page[fleet.VMView], error) {
+	all := vmOrders
+	if !store.SeesHosts(a) {
+		all = maps.Clone(vmOrders)
+		delete(all, "host") // its cursors name hosts
+	}
+	p, terms, err := all.asked(q, "name", noHosts(a, fleet.VMKeys))
+	if err != nil {
+		return fleet.Page[fleet.VMView]{}, err
+	}
+	p.limit = min(cmp.Or(max(q.Limit, 0), defaultPage), shape.most)
+	s.visible(a, "v.project_id", q.Project)
+	for _, t := range terms {
+		if err := b.vmTerm(ctx, s, t); err != nil {
+			return fleet.Page[fleet.VMView]{}, err
+		}
+	}
+	var sql string
+	switch strings.TrimPrefix(p.sort, "-") {
+	case "host":
+		sql, err = b.groupedVMs(ctx, p, s, shape, len(terms) > 0, "hosts h", "h.id = v.host_id")
+	case "project":
+		sql, err = b.groupedVMs(ctx, p, s, shape, len(terms) > 0, "projects p", "p.id = v.project_id")
+	default:
+		tail := p.apply(s)
+		sql = shape.columns + vmTables + s.conditions() + tail
+	}
+	if err != nil {
+		return fleet.Page[fleet.VMView]{}, err
+	}
+	items, err := collect(ctx, b, sql, s, shape.scan())
+	return p.cut(each(a, items, store.VMFor)), err
+}
+
+// fewVMs is how many VMs are sorted rather than looked for in each host or project.
+const fewVMs = 1000
+
+// groupedVMs is SQL that goes through outer in the order of its names and takes no more VMs of each than the page has rows, so that it
+// stops early whatever the number of VMs. Where a filter leaves few, it would look for them in all of outer: those are found first
+// and sorted.
+func (b *Queries) groupedVMs(ctx context.Context, p paging[fleet.VMView], s *statement, shape vmShape, filtered bool, outer, on string) (string, error) {
+	if filtered {
+		s.varies = true // as a page's statement
+		ids, err := collect(ctx, b, "SELECT v.id"+vmTables+s.conditions()+" LIMIT "+strconv.Itoa(fewVMs+1), s, pgx.RowTo[string])
+		if err != nil {
+			return "", err
+		}
+		if len(ids) <= fewVMs {
+			s.and("v.id = ANY (" + s.arg(ids) + "::text[])")
+			tail := p.apply(s)
+			return shape.columns + vmTables + " JOIN " + outer + " ON " + on + s.conditions() + tail, nil
+		}
+	}
+	p.applyFirst(s)
+	tail := p.apply(s)
+	s.and(on)
+	within := p
+	within.columns = p.columns[1:]
+	inner := shape.columns + vmTables + s.conditions() + " ORDER BY " + within.by() + " LIMIT " + strconv.Itoa(p.limit+1)
+	return "SELECT v.* FROM " + outer + " CROSS JOIN LATERAL (" + inner + ") v" + tail, nil
+}
+
+// vmTerm adds one term of a VM filter. Names of hosts, projects and pools become ids first: with the very ids PostgreSQL
+// knows how many VMs it is about, and chooses its plan by that.
+func (b *Queries) vmTerm(ctx context.Context, s *statement, t fleet.Term) error {
+	switch t.Key {
+	case "phase":
+		return b.phaseTerm(ctx, s, t)
+	case "attention":
+		return b.attentionTerm(ctx, s, t)
+	case "drift":
+		return b.driftTerm(ctx, s, t)
+	case "host", "project":
+		ids, err := b.named(ctx, t.Key+"s", t.Any)
+		if err == nil {
+			s.not(t.Not, s.oneOf("v."+t.Key+"_id", ids))
+		}
+		return err
+	case "pool":
+		ids, err := b.named(ctx, "pools", t.Any)
+		if err == nil {
+			s.not(t.Not, s.holds(holdsDisk, ids))
+		}
+		return err
+	case "name":
+		s.not(t.Not, s.pieced(t.Not, "v.name", lower(t.Any)))
+	case "id":
+		s.not(t.Not, s.text("v.id", lower(t.Any)))
+	case "label":
+		s.not(t.Not, s.vmLabels(t.Not, t.Any))
+	case "network":
+		var named statement
+		named.and(named.text("lower(n.name)", lower(t.Any)))
+		ids, err := collect(ctx, b, "SELECT n.id FROM networks n"+named.conditions(), &named, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		s.not(t.Not, s.holds(`{"nics":[{"networkId":?}]}`, ids))
+	case "mac", "address":
+		s.not(t.Not, s.words(t.Not, wordKinds[t.Key], lower(t.Any)))
+	}
+	return nil
+}
+
+// holdsDisk is the shape of a spec with a disk in a pool.
+const holdsDisk = `{"disks":[{"poolId":?}]}`
+
+// holds is the condition that a VM's spec has one of the ids in the place of "?" in shape, which an index finds.
+func (s *statement) holds(shape string, ids []string) string {
+	parts := []string{"false"}
+	for _, id := range ids {
+		parts = append(parts, "v.spec @> "+s.arg(document(shape, id))+"::jsonb")
+	}
+	return "(" + strings.Join(parts, " OR ") + ")"
+}
+
+// document is the JSON text of shape with text in the place of "?".
+func document(shape, text string) string {
+	value, _ := json.Marshal(text) // strings always marshal
+	return strings.Replace(shape, "?", string(value), 1)
+}
+
+// named lists the ids of the hosts, projects or pools whose names fit.
+func (b *Queries) named(ctx context.Context, table string, any []fleet.Match) ([]string, error) {
+	var s statement
+	if name, ok := any[0].Exact(); ok && len(any) == 1 {
+		s.and("name = " + s.key(strings.ToLower(name)))
+	} else {
+		s.and(s.text("name", lower(any)))
+	}
+	return collect(ctx, b, "SELECT id FROM "+table+s.conditions(), &s, pgx.RowTo[string])
+}

@@ -1,0 +1,115 @@
+package query
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+)
+
+// vmRow is where the row of a vmShape with rowColumns is read into, one row after the other. What many VMs have alike, such as the
+// names of their host and project, is kept once: the VMs of one answer share it, and nobody changes it.
+type vmRow struct {
+	db.VM
+	into []any
+
+	project, host, hostName, projectName, ordered, power same[string]
+	labels                                               same[map[string]string]
+	addresses                                            texts
+	nextBoot                                             []string
+	heldBack                                             []fleet.PendingUnplug
+	whole                                                *fleet.VMSpec
+	seen                                                 *time.Time
+	now                                                  time.Time
+	load                                                 *float64
+}
+
+func scanVMRows() pgx.RowToFunc[fleet.VMView] {
+	r := new(vmRow)
+	asText := func(text []byte) (string, error) { return string(text), nil }
+	for _, t := range []*same[string]{&r.project, &r.host, &r.hostName, &r.projectName, &r.ordered, &r.power} {
+		t.read = asText
+	}
+	r.labels.read = func(text []byte) (labels map[string]string, err error) {
+		err = json.Unmarshal(text, &labels)
+		return labels, err
+	}
+	r.into = []any{
+		&r.ID, &r.project, &r.host, &r.Name, &r.labels, &r.Description, &r.Cpus, &r.MemoryMib, &r.Generation, &r.CreatedAt, &r.DeletedAt,
+		&r.ObservedGeneration, &r.ordered, &r.Elsewhere, &r.Misplaced, &r.power, &r.nextBoot, &r.heldBack, &r.addresses, &r.whole, &r.Status,
+		&r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &r.hostName, &r.projectName, &r.seen, &r.now, &r.load,
+	}
+	return r.scan
+}
+
+func (r *vmRow) scan(row pgx.CollectableRow) (fleet.VMView, error) {
+	r.Misplaced, r.ExpiresAt = nil, nil
+	r.Elsewhere, r.nextBoot, r.heldBack, r.whole, r.Status, r.Spec = nil, nil, nil, nil, nil, fleet.VMSpec{} // nothing of the row before
+	err := row.Scan(r.into...)
+	if r.whole != nil {
+		r.Spec = *r.whole
+	}
+	r.ProjectID, r.HostID, r.Labels, r.Ordered = fleet.ProjectID(r.project.value), fleet.HostID(r.host.value), r.labels.value, fleet.Power(r.ordered.value)
+	r.Spec.CPUs, r.Spec.MemoryMiB = int(r.Cpus), int(r.MemoryMib)
+	if r.Status == nil && r.power.known {
+		r.Status = &fleet.VMStatus{Power: fleet.Power(r.power.value), NextBoot: r.nextBoot, PendingUnplug: r.heldBack}
+		if len(r.addresses) > 0 {
+			r.Status.NICs = []fleet.NICState{{Addresses: r.addresses}}
+		}
+	}
+	return loaded(store.VMView(r.VM, r.hostName.value, r.projectName.value, r.seen, r.now), r.load), err
+}
+
+// same is a column with few values, each of which is read once. known is false where it is NULL.
+type same[T any] struct {
+	value T
+	known bool
+	read  func([]byte) (T, error)
+	had   map[string]T
+}
+
+// sameMost is how many values are kept. A column with more has few rows to a value.
+const sameMost = 1000
+
+// ScanBytes is pgtype.BytesScanner.
+func (s *same[T]) ScanBytes(text []byte) (err error) {
+	var known bool
+	if s.value, known = s.had[string(text)]; known || text == nil {
+		s.known = text != nil
+		return nil
+	}
+	if s.value, err = s.read(text); err != nil {
+		return err
+	}
+	if s.known = true; s.had == nil {
+		s.had = map[string]T{}
+	}
+	if len(s.had) < sameMost {
+		s.had[string(text)] = s.value
+	}
+	return nil
+}
+
+// texts is a JSON list of texts.
+type texts []string
+
+// ScanBytes is pgtype.BytesScanner.
+func (t *texts) ScanBytes(text []byte) error {
+	*t = nil
+	if bytes.IndexByte(text, '\\') >= 0 {
+		return json.Unmarshal(text, t)
+	}
+	// Without escapes, every other part between quotes is one: addresses are such texts.
+	parts := strings.Split(string(text), `"`)
+	for i := 1; i < len(parts); i += 2 {
+		parts[i/2] = parts[i]
+	}
+	*t = parts[:len(parts)/2]
+	return nil
+}

@@ -1,0 +1,96 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// History is what happened to one VM, each list newest first and at most 50 long.
+type History struct {
+	Audit []fleet.AuditEntry `json:"audit"`
+	Jobs  []fleet.Task       `json:"jobs"`
+}
+
+// VMMeter is a VM's newest load.
+type VMMeter struct {
+	At time.Time `json:"at"`
+	fleet.Meter
+	CPUPercent *float64 `json:"cpuPercent,omitempty"` // since the meter before; 100 is one core; nil: only one meter yet
+}
+
+// GetVM returns one VM. A VM of a project that the actor may not see does not exist for it.
+func (b *Queries) GetVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.VMView{}, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return fleet.VMView{}, err
+	}
+	v, err := store.GetVM(ctx, b.store.Queries, a, id)
+	return store.VMFor(a, v), err
+}
+
+// VMRetry returns the VM's task that failed because its hypervisor was not reached, and is tried again; nil: there is none.
+func (b *Queries) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.Task, error) {
+	if _, err := b.GetVM(ctx, a, id); err != nil {
+		return nil, err
+	}
+	r, err := b.store.VMRetry(ctx, fleet.SubjectVM(id))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	task := store.TaskFor(a, store.TaskOf(r.Task, r.HostName))
+	return &task, nil
+}
+
+// VMEvents returns what people did to a VM and the tasks that came of it.
+func (b *Queries) VMEvents(ctx context.Context, a fleet.Actor, id fleet.VMID) (History, error) {
+	if _, err := b.GetVM(ctx, a, id); err != nil {
+		return History{}, err
+	}
+	audit, err := b.store.VMAudit(ctx, string(fleet.SubjectVM(id)))
+	if err != nil {
+		return History{}, store.Err(err)
+	}
+	tasks, err := b.store.VMTasks(ctx, fleet.SubjectVM(id))
+	if err != nil {
+		return History{}, store.Err(err)
+	}
+	h := History{Audit: make([]fleet.AuditEntry, len(audit)), Jobs: make([]fleet.Task, len(tasks))}
+	for i, e := range audit {
+		h.Audit[i] = auditFor(a, fleet.AuditEntry{
+			ID: e.ID, At: e.At, Actor: e.Actor, Address: e.Address, Action: e.Action, Subject: e.Subject, Name: e.Name, Detail: e.Detail,
+		})
+	}
+	for i, t := range tasks {
+		h.Jobs[i] = store.TaskFor(a, store.TaskOf(t.Task, t.HostName))
+	}
+	return h, nil
+}
+
+// VMMeter returns a VM's newest load; nil where its host has not said any.
+func (b *Queries) VMMeter(ctx context.Context, a fleet.Actor, id fleet.VMID) (*VMMeter, error) {
+	if _, err := b.GetVM(ctx, a, id); err != nil {
+		return nil, err
+	}
+	r, err := b.store.VMMeter(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	return &VMMeter{At: r.At, CPUPercent: sinceBefore(&r.CpuPercent), Meter: fleet.Meter{
+		ID: id, CPUNanos: r.CpuNanos, MemoryBytes: r.MemoryBytes, ReadBytes: r.ReadBytes, WriteBytes: r.WriteBytes, ReceiveBytes: r.ReceiveBytes, SendBytes: r.SendBytes,
+	}}, nil
+}

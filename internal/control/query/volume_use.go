@@ -1,0 +1,150 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// Use is all that decides what can be asked of the volume.
+func (v VolumeOn) Use() fleet.VolumeUse {
+	return fleet.VolumeUse{Volume: v.Volume, Held: v.held, Online: len(v.Hosts) > 0, Work: v.work, Busy: v.busy}
+}
+
+// withActions judges the volumes of one pool for who may change them.
+func withActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool, volumes []VolumeOn) ([]VolumeOn, error) {
+	var ask db.DrivesWithParams
+	var domains []string
+	for _, v := range volumes {
+		if v.IsISO() || v.IsImage() {
+			ask.Pools, ask.Volumes = append(ask.Pools, string(v.PoolID)), append(ask.Volumes, v.Name)
+		}
+		for _, d := range v.drives {
+			domains = append(domains, string(d.id))
+		}
+	}
+	drives, err := drivesOf(ctx, q, ask, domains)
+	if err != nil {
+		return nil, err
+	}
+	works, err := q.VolumesAtWork(ctx, string(pool.ID))
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	volumes, err = judged(ctx, q, a, volumes)
+	if err != nil {
+		return nil, err
+	}
+	running, err := runsWith(ctx, q, volumes)
+	if err != nil {
+		return nil, err
+	}
+	exports, err := q.ExportsInPool(ctx, pool.ID)
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	for i := range volumes {
+		v := &volumes[i]
+		if v.VM != nil {
+			v.held.Disk = v.VM.Name
+		}
+		v.held.Drive, v.held.Published, v.work = drives.of(*v), v.Published != nil, workOn(works, *v)
+		if v.Published != nil {
+			v.held.Image = v.Published.Image
+		}
+		for _, id := range append(slices.Clone(v.UsedBy), v.owner()) {
+			v.busy = cmp.Or(v.busy, running[id])
+		}
+		v.Orphan = v.Format != fleet.FormatLUN && len(v.Hosts) > 0 && v.VM == nil && len(v.users)+len(v.drives)+len(v.BaseOf) == 0 && v.held == fleet.VolumeInUse{} && v.work == ""
+		for _, e := range exports {
+			if e.Volume == v.Name && (v.on == "" || v.on == e.HostID) {
+				v.FetchUntil, v.Orphan = &e.ExpiresAt, false
+			}
+		}
+		v.Actions = policy.Offer(a, "volume", "", v.Use().Actions())
+	}
+	return volumes, nil
+}
+
+func (v VolumeOn) owner() fleet.VMID {
+	if v.VM == nil {
+		return ""
+	}
+	return v.VM.ID
+}
+
+// drives are the names of VMs that have volumes in their drives: as people asked, and as hosts say.
+type drives struct {
+	asked map[fleet.Volref]string
+	said  map[domainOn]string
+}
+
+func drivesOf(ctx context.Context, q *db.Queries, ask db.DrivesWithParams, domains []string) (drives, error) {
+	d := drives{map[fleet.Volref]string{}, map[domainOn]string{}}
+	if len(ask.Pools) > 0 {
+		rows, err := q.DrivesWith(ctx, ask)
+		if err != nil {
+			return d, store.Err(err)
+		}
+		for _, r := range rows {
+			d.asked[fleet.Volref{PoolID: fleet.PoolID(r.PoolID), Volume: r.Volume}] = r.Name
+		}
+	}
+	if len(domains) > 0 {
+		rows, err := q.DomainsNamed(ctx, domains)
+		if err != nil {
+			return d, store.Err(err)
+		}
+		for _, r := range rows {
+			d.said[domainOn{r.HostID, r.ID}] = r.Name
+		}
+	}
+	return d, nil
+}
+
+// of is the name of a VM that has the volume in its drive; empty: none.
+func (d drives) of(v VolumeOn) string {
+	if name := d.asked[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; name != "" || len(v.drives) == 0 {
+		return name
+	}
+	return cmp.Or(d.said[v.drives[0]], string(v.drives[0].id))
+}
+
+// runsWith are the names of VMs that run, or of which nobody knows that they do not, of those that have the volumes.
+func runsWith(ctx context.Context, q *db.Queries, volumes []VolumeOn) (map[fleet.VMID]string, error) {
+	var ids []string
+	for _, v := range volumes {
+		ids = append(ids, store.Texts(v.UsedBy)...)
+		if v.VM != nil {
+			ids = append(ids, string(v.VM.ID))
+		}
+	}
+	out := map[fleet.VMID]string{}
+	if len(ids) == 0 {
+		return out, nil
+	}
+	rows, err := q.DomainsOn(ctx, ids)
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	for _, r := range rows {
+		out[r.ID] = r.Name
+	}
+	return out, nil
+}
+
+// workOn is what is done with the volume already, or with which others are made of it; empty: nothing.
+func workOn(works []db.VolumesAtWorkRow, v VolumeOn) string {
+	for _, w := range works {
+		ref, _ := w.Subject.Volume()
+		if (ref.IsOrBecomes(v.Name) || w.Source == v.Name) && (v.on == "" || v.on == w.HostID) {
+			return w.Kind.Is().Verb
+		}
+	}
+	return ""
+}

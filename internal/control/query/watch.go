@@ -1,0 +1,107 @@
+package query
+
+import (
+	"context"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// Watched is a key that a page follows, and what wakes it. A key of the whole fleet is woken by what is the actor's own where the
+// actor sees some projects only: by when others' things change, their work could be timed.
+type Watched struct {
+	Key     string
+	WakeUps []string
+}
+
+// followed is the noun that a key names, and whether it names one of them ("vm:<id>") or all ("vms"). A key that nothing can
+// follow is of no noun.
+func followed(key string) (t fleet.Resource, one bool) {
+	noun, _, one := strings.Cut(key, ":")
+	if one {
+		if t = fleet.ResourceType(noun).Is(); !t.Each {
+			t = fleet.Resource{}
+		}
+	} else if t, _ = fleet.Listed(noun); t.All == "" {
+		t = fleet.Resource{}
+	}
+	return t, one
+}
+
+// wakeUps are what wakes the key for the actor. What belongs to no project does not wake who sees some: their pages look again
+// by themselves.
+func wakeUps(a fleet.Actor, key string, t fleet.Resource, one bool) []string {
+	sees := policy.AllProjects(a)
+	switch {
+	case one && (sees || t.Own != ""):
+		return []string{key}
+	case one:
+		return []string{}
+	case sees:
+		return []string{t.All}
+	}
+	ids := []string{}
+	if t.Own != "" {
+		for _, id := range store.ProjectsOf(a) {
+			ids = append(ids, t.Own+id)
+		}
+	}
+	return ids
+}
+
+// WatchKeys keeps those of the keys that the actor may hear of, in their order. A key without rights is left out silently,
+// exactly as one that does not exist would never wake anybody.
+func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) ([]Watched, error) {
+	if err := policy.Check(a, policy.Self, ""); err != nil {
+		return nil, err
+	}
+	seen, err := b.seenOf(ctx, a, keys)
+	if err != nil {
+		return nil, err
+	}
+	kept := make([]Watched, 0, len(keys))
+	for _, key := range keys {
+		t, one := followed(key)
+		ofProject := one && t.Own != ""
+		if t.Key != "" && policy.May(a, t.See, "") && (!ofProject || seen == nil || seen[key]) {
+			kept = append(kept, Watched{key, wakeUps(a, key, t, one)})
+		}
+	}
+	return kept, nil
+}
+
+// seenOf says which of the keys for one thing of a project, a VM or a task, the actor sees; nil: all.
+func (b *Queries) seenOf(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
+	if policy.AllProjects(a) {
+		return nil, nil
+	}
+	ids := map[string][]string{}
+	for _, key := range keys {
+		if noun, id, _ := strings.Cut(key, ":"); fleet.IsID(id) {
+			ids[noun] = append(ids[noun], id)
+		}
+	}
+	seen := map[string]bool{}
+	if len(ids["vm"]) > 0 {
+		vms, err := b.store.VMsSeen(ctx, db.VMsSeenParams{Ids: ids["vm"], Projects: store.ProjectsOf(a)})
+		if err != nil {
+			return nil, store.Err(err)
+		}
+		for _, id := range vms {
+			seen[string(fleet.SubjectVM(id))] = true
+		}
+	}
+	if len(ids["task"]) > 0 {
+		tasks, err := b.store.TasksSeen(ctx, db.TasksSeenParams{Ids: ids["task"], Projects: store.ProjectsOf(a), Own: store.UserIDOf(a)})
+		if err != nil {
+			return nil, store.Err(err)
+		}
+		for _, id := range tasks {
+			seen[string(fleet.SubjectTask(id))] = true
+		}
+	}
+	return seen, nil
+}

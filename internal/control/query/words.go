@@ -1,0 +1,97 @@
+package query
+
+import (
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// The table vm_words holds what VMs are found by besides their names and ids: MAC and IP addresses, and labels.
+
+// wordKinds are the kinds of words behind filter keys.
+var wordKinds = map[string]string{"mac": "mac", "address": "ip"}
+
+// words is the condition that the VM has a word of that kind in vm_words: whole words, beginnings and pieces by index.
+func (s *statement) words(contrary bool, kind string, any []fleet.Match) string {
+	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.pieced(contrary, "w.word", any) + ")"
+}
+
+// Marks of a word's ends in its pieces, and their length.
+const (
+	wordBegins, wordEnds = "\x02", "\x03"
+	pieceLength          = 3
+)
+
+// pieces are what pieces_of gives of each word that the pattern fits, without repetition. It is none of a pattern that says nothing
+// but how words begin, which an index in their order finds, and of one whose parts are too short.
+func pieces(p fleet.Pattern) []string {
+	if len(p) == 2 && p[1] == "" {
+		return nil
+	}
+	var found []string
+	for i, part := range p {
+		if i == 0 {
+			part = wordBegins + part
+		}
+		if i == len(p)-1 {
+			part += wordEnds
+		}
+		text := []rune(part)
+		for i := range len(text) - pieceLength + 1 {
+			if piece := string(text[i : i+pieceLength]); !slices.Contains(found, piece) {
+				found = append(found, piece)
+			}
+		}
+	}
+	return found
+}
+
+// vmLabels asks for whole labels in the VM itself, which is the cheapest beside other terms, and for what only begins so, or a
+// key alone, in its words.
+func (s *statement) vmLabels(contrary bool, any []fleet.Match) string {
+	var whole, begun []fleet.Match
+	for _, m := range any {
+		if _, exact := m.Exact(); exact {
+			whole = append(whole, m)
+			continue
+		}
+		word := slices.Clone(m.Pattern)
+		word[0] = m.Label + "=" + word[0]
+		begun = append(begun, fleet.Match{Pattern: word})
+	}
+	switch {
+	case len(begun) == 0:
+		return s.labels("v.labels", whole)
+	case len(whole) == 0:
+		return s.words(contrary, "label", begun)
+	}
+	return s.labels("v.labels", whole) + " OR " + s.words(contrary, "label", begun)
+}
+
+var (
+	macBegun     = regexp.MustCompile(`^([0-9a-f]{2}-){1,5}[0-9a-f]{0,2}$`)
+	addressBegun = regexp.MustCompile(`^[0-9a-f.:]+$`)
+)
+
+// wordOf is typed text as the beginning of a word: a MAC address with colons, a whole IP address in its shortest form, all but
+// a label's value in lower case.
+func wordOf(text string) string {
+	if key, value, ok := strings.Cut(text, "="); ok {
+		return strings.ToLower(key) + "=" + value
+	}
+	folded := strings.ToLower(text)
+	if mac, err := net.ParseMAC(folded); err == nil {
+		return mac.String()
+	}
+	if ip, err := netip.ParseAddr(folded); err == nil {
+		return ip.String()
+	}
+	if macBegun.MatchString(folded) {
+		return strings.ReplaceAll(folded, "-", ":")
+	}
+	return folded
+}

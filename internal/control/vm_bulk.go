@@ -1,0 +1,218 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// CreateVMs asks for several VMs that are alike. The name counts: {n} in it is the number, {nn} the number with two digits at least.
+type CreateVMs struct {
+	CreateVM
+	fleet.BulkNames
+}
+
+// errTried ends the transaction of a VM that was only tried.
+var errTried = errors.New("only tried")
+
+// CreateVMs writes a task with a child for each VM and returns it at once. What keeps the first from being made, or one of the names, refuses all; then
+// BeginTasks makes one after the other, with the rights that the person has then, and a child says why its VM could not be made. A single one without a
+// counter is made at once: its task has no children.
+func (c *Control) CreateVMs(ctx context.Context, a fleet.Actor, in CreateVMs) (fleet.Task, error) {
+	none := fleet.Task{}
+	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
+		return none, err
+	}
+	var checks fleet.Checks
+	names := in.Names(&checks, in.Name)
+	if err := checks.Err(); err != nil {
+		return none, err
+	}
+	switch {
+	case a.UserID == "":
+		return none, fleet.Errorf(fleet.Forbidden, "Only a person can ask for several VMs.")
+	case in.ProjectID == "":
+		checks.Add("projectId", "Choose the project.")
+	}
+	if len(names) > 1 {
+		in.onlyOnce(&checks)
+	}
+	if err := checks.Err(); err != nil {
+		return none, err
+	}
+	var task fleet.Task
+	err := c.store.Begin(ctx, func(tx pgx.Tx) (err error) {
+		task, err = c.orderBulkCreate(store.Within(ctx, tx), tx, a, in, names)
+		return err
+	})
+	return store.TaskFor(a, task), err
+}
+
+func bulkLabel(id fleet.TaskID) string { return "order of task " + string(id) }
+
+// onlyOnce notes what two VMs cannot both have.
+func (in CreateVMs) onlyOnce(c *fleet.Checks) {
+	for i, n := range in.Spec.NICs {
+		if n.MAC != "" {
+			c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Several VMs cannot have one address. Leave it out: each gets its own.")
+		}
+	}
+	for i, d := range in.Spec.Disks {
+		if d.Existing {
+			c.Add(fmt.Sprintf("spec.disks[%d].existing", i), "Several VMs cannot have one LUN.")
+		}
+	}
+}
+
+func (c *Control) orderBulkCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor, in CreateVMs, names []string) (fleet.Task, error) {
+	none, q := fleet.Task{}, db.New(tx)
+	project, err := q.ProjectName(ctx, in.ProjectID)
+	if err != nil {
+		return none, store.NotFound(err, "project")
+	}
+	taken, err := q.NamesInUse(ctx, db.NamesInUseParams{ProjectID: string(in.ProjectID), Names: names})
+	if err != nil {
+		return none, err
+	}
+	if len(taken) > 0 {
+		return none, namesTaken(taken, project)
+	}
+	first := in.CreateVM
+	first.Name = names[0]
+	if len(names) == 1 {
+		vm, err := c.CreateVM(ctx, a, first)
+		if err != nil {
+			return none, err
+		}
+		return creationOf(ctx, q, vm.ID)
+	}
+	asked, err := c.try(ctx, tx, a, first)
+	if err != nil {
+		return none, err
+	}
+	id := fleet.NewID[fleet.TaskID]()
+	request, err := sealer{c.opts.Vault}.keepAs(bulkLabel(id), asked, asked.FirstBoot != nil)
+	if err != nil {
+		return none, err
+	}
+	steps := db.AddStepsParams{
+		ID: &id, Kind: fleet.VMApply, Name: in.Words(names), ProjectID: &in.ProjectID, CreatedBy: a.Name, UserID: store.UserIDOf(a), Address: a.Address,
+	}
+	for _, name := range names {
+		steps.Ids, steps.Subjects = append(steps.Ids, string(fleet.NewID[fleet.TaskID]())), append(steps.Subjects, string(fleet.SubjectVM(fleet.NewID[fleet.VMID]())))
+		steps.Names, steps.Projects, steps.Errors = append(steps.Names, name), append(steps.Projects, string(in.ProjectID)), append(steps.Errors, "")
+	}
+	if err := q.AddSteps(ctx, steps); err != nil {
+		return none, err
+	}
+	if err := q.AddVMOrder(ctx, db.AddVMOrderParams{TaskID: id, Request: request}); err != nil {
+		return none, err
+	}
+	if err := q.SettleParent(ctx, string(id)); err != nil {
+		return none, err
+	}
+	if err := q.NotifyWaiters(ctx); err != nil {
+		return none, err
+	}
+	if err := store.Audit(ctx, q, a, "vms.create", fleet.SubjectTask(id), steps.Name, fmt.Sprintf("%d in %s", len(names), project)); err != nil {
+		return none, err
+	}
+	return store.GetTask(ctx, q, fleet.SystemActor, id)
+}
+
+// try makes a VM and takes it back: what is wrong with it is said at its fields, before anything is made. It gives what is asked for with all that
+// stands for it now: the version of a template, the spec of a VM.
+func (c *Control) try(ctx context.Context, tx pgx.Tx, a fleet.Actor, in CreateVM) (CreateVM, error) {
+	asked := in
+	err := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) error {
+		var err error
+		if asked, _, err = c.makeVM(store.Within(ctx, part), db.New(part), a, fleet.NewID[fleet.VMID](), in, ""); err != nil {
+			return err
+		}
+		return errTried
+	})
+	if errors.Is(err, errTried) {
+		err = nil
+	}
+	return asked, err
+}
+
+// makeVM is CreateVM within a transaction, which the context is in.
+func (c *Control) makeVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, in CreateVM, child fleet.TaskID) (CreateVM, fleet.VMView, error) {
+	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
+		return in, fleet.VMView{}, err
+	}
+	whole, from, err := c.planFrom(ctx, a, id, in)
+	if err != nil {
+		return whole, fleet.VMView{}, err
+	}
+	vm, _, err := createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, whole, from, child)
+	return whole, vm, err
+}
+
+// beginVM makes the VM of a child that waits, as the person who asked for it would now.
+func (c *Control) beginVM(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
+	if p.ParentID == nil {
+		return fleet.Errorf(fleet.Conflict, "Not done: nobody knows any more what was asked for.")
+	}
+	text, err := q.VMOrder(ctx, *p.ParentID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return editPart(ctx, q, a, c.macs(), p) // nothing was to be made: it is an edit of many
+	}
+	if err != nil {
+		return err
+	}
+	var in CreateVM
+	if err := (sealer{c.opts.Vault}).keptAs(bulkLabel(*p.ParentID), text, &in); err != nil {
+		return err
+	}
+	in.Name = p.SubjectName
+	_, id := p.Subject.Split()
+	_, _, err = c.makeVM(ctx, q, a, fleet.VMID(id), in, p.ID)
+	return inFull(err)
+}
+
+// inFull says in one line what is wrong at each field: there is no form at which it could be said.
+func inFull(err error) error {
+	e, ok := errors.AsType[*fleet.Error](err)
+	if !ok || len(e.Fields) < 2 {
+		return err
+	}
+	var all []string
+	for _, f := range e.Fields {
+		all = append(all, f.Message)
+	}
+	return fleet.Errorf(e.Code, "%s", strings.Join(all, " "))
+}
+
+func namesTaken(taken []string, project string) error {
+	text := fmt.Sprintf("A VM named %q exists in %s already. Choose another name.", taken[0], project)
+	if more := len(taken) - 5; more > 0 {
+		text = fmt.Sprintf("VMs of these names exist in %s already: %s and %d more. Choose other names, or another first number.", project, strings.Join(taken[:5], ", "), more)
+	} else if len(taken) > 1 {
+		text = fmt.Sprintf("VMs of these names exist in %s already: %s. Choose other names, or another first number.", project, strings.Join(taken, ", "))
+	}
+	return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
+}
+
+// creationOf is the task that makes the VM.
+func creationOf(ctx context.Context, q *db.Queries, id fleet.VMID) (fleet.Task, error) {
+	rows, err := q.VMTasks(ctx, fleet.SubjectVM(id))
+	if err != nil {
+		return fleet.Task{}, err
+	}
+	for _, r := range rows {
+		if r.Task.Kind == fleet.VMApply {
+			return store.TaskOf(r.Task, r.HostName), nil
+		}
+	}
+	return fleet.Task{}, store.NotFound(pgx.ErrNoRows, "task")
+}

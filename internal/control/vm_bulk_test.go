@@ -1,0 +1,153 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// Many are one task with a child for each; what becomes of one is said at it.
+func TestManyAtOnce(t *testing.T) {
+	s := newShelf(t)
+	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
+	v := s.templated("Web", s.off("web"))
+	ask := control.CreateVMs{
+		CreateVM:  control.CreateVM{ProjectID: s.red, Name: "w-{nn}", From: &control.From{TemplateID: v.ID}, Start: true, Labels: map[string]string{"env": "prod"}},
+		BulkNames: fleet.BulkNames{Count: 25, First: 8},
+	}
+	task, err := s.CreateVMs(t.Context(), s.member, ask)
+	if err != nil || task.SubjectName != "w-08 – w-32" || task.Title() != "Create" || task.Steps == nil || task.Steps.Queued != 25 {
+		t.Fatalf("%+v %v", task, err)
+	}
+	s.audited("vms.create")
+	if n := s.count("vms"); n != 1 {
+		t.Errorf("%d VMs are there before their turn", n)
+	}
+	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('x', $1, $2, 'w-10', '{"power":"stopped","cpus":1,"memoryMiB":128,"firmware":"bios"}')`, s.red, s.h1) // somebody was faster
+	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count("vms WHERE name LIKE 'w-%' AND labels = '{\"env\":\"prod\"}' AND spec->>'power' = 'running'"); n != 24 {
+		t.Errorf("%d VMs were made", n)
+	}
+	if n := s.count("vm_orders"); n != 0 {
+		t.Errorf("what was asked for is still kept")
+	}
+	children, err := s.ListTasks(t.Context(), s.member, fleet.Query{Filter: "parent:" + string(task.ID), Limit: 50})
+	if err != nil || len(children.Items) != 25 {
+		t.Fatalf("%d %v", len(children.Items), err)
+	}
+	for _, c := range children.Items {
+		if (c.SubjectName == "w-10") != (c.State == fleet.JobFailed) || c.SubjectName == "w-10" && !strings.Contains(c.Error, "exists in red already") || c.Title() != "Create" {
+			t.Errorf("%s: %s %q", c.SubjectName, c.State, c.Error)
+		}
+	}
+	// A child is over when its VM has been made and started.
+	first := one0[string](s.site, `SELECT id FROM vms WHERE name = 'w-08'`)
+	subject := fleet.SubjectVM(fleet.VMID(first))
+	if jobs := one0[string](s.site, `SELECT string_agg(kind, ' ' ORDER BY id) FROM jobs WHERE subject = $1`, subject); jobs != "vm.apply vm.start" {
+		t.Errorf("its jobs are %s", jobs)
+	}
+	for range 2 {
+		claim, err := s.Claim(t.Context(), s.agents[s.h1], wire.ClaimRequest{Max: 64}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range claim.Jobs {
+			if w.Subject == subject {
+				if state := one0[string](s.site, `SELECT state FROM tasks WHERE subject = $1`, subject); state != "running" {
+					t.Errorf("the child is %s while %s is at work", state, w.Kind)
+				}
+				s.end(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
+			}
+		}
+	}
+	if state := one0[string](s.site, `SELECT string_agg(state, ' ') FROM tasks WHERE subject = $1`, subject); state != "done" {
+		t.Errorf("the child is %s", state)
+	}
+}
+
+// What several VMs cannot be is said before anything is written.
+func TestManyThatAreRefused(t *testing.T) {
+	s := newShelf(t)
+	vm := s.off("web-2")
+	v := s.templated("Web", vm)
+	ask := func(a fleet.Actor, name string, series fleet.BulkNames, change func(*control.CreateVM)) func() error {
+		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: name, From: &control.From{TemplateID: v.ID}}, BulkNames: series}
+		if change != nil {
+			change(&in.CreateVM)
+		}
+		return func() error { _, err := s.CreateVMs(t.Context(), a, in); return err }
+	}
+	three := fleet.BulkNames{Count: 3}
+	token := fleet.Actor{Name: "a host", Projects: s.member.Projects}
+	with := func(change func(*fleet.VMSpec)) func(*control.CreateVM) {
+		return func(in *control.CreateVM) {
+			in.From, in.Spec = nil, small
+			change(&in.Spec)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		code fleet.Code
+		says string
+		do   func() error
+	}{
+		{"no counter", fleet.Invalid, "need names that count", ask(s.member, "web", three, nil)},
+		{"too many", fleet.Invalid, "1 to 100", ask(s.member, "web-{n}", fleet.BulkNames{Count: 1000}, nil)},
+		{"a name that there is", fleet.Conflict, `"web-2" exists`, ask(s.member, "web-{n}", three, nil)},
+		{"one that there is, alone", fleet.Conflict, `"web-2" exists`, ask(s.member, "web-{n}", fleet.BulkNames{First: 2}, nil)},
+		{"a name that is none", fleet.Invalid, "lower-case", ask(s.member, "Web-{n}", three, nil)},
+		{"by a stranger", fleet.NotFound, "no such", ask(s.stranger, "w-{n}", three, nil)},
+		{"by who only looks", fleet.Forbidden, "no right", ask(s.viewer, "w-{n}", three, nil)},
+		{"by nobody", fleet.Unauthorized, "Sign in", ask(token, "w-{n}", three, nil)},
+		{"one address", fleet.Invalid, "cannot have one address", ask(chief, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:12:34:56"}} }))},
+		{"one LUN", fleet.Invalid, "cannot have one LUN", ask(chief, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.Disks = []fleet.Disk{{PoolID: s.nfs, Volume: "a", Existing: true}} }))},
+		{"no memory", fleet.Invalid, "MiB of memory", ask(chief, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.MemoryMiB = 1 }))},
+		{"no host is large enough", fleet.Invalid, "memory", ask(s.member, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.MemoryMiB = 1 << 20 }))},
+		{"a version that there is not", fleet.Invalid, "no such version", ask(s.member, "w-{n}", three, func(in *control.CreateVM) { in.From.VersionID = "x" })},
+		{"no project", fleet.Invalid, "Choose the project", ask(s.member, "w-{n}", three, func(in *control.CreateVM) { in.ProjectID = "" })},
+	} {
+		tasks := s.count("tasks")
+		s.refused(c.name, c.code, c.says, c.do)
+		if s.count("tasks") != tasks || s.count("vm_orders") != 0 {
+			t.Errorf("%s left a task", c.name)
+		}
+	}
+}
+
+// Of those who lost the right meanwhile, nothing more is made; the version is the one that was newest when all were asked for.
+func TestManyAreMadeAsAskedAndWithPresentRights(t *testing.T) {
+	s := newShelf(t)
+	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
+	vm := s.off("web")
+	v := s.templated("Web", vm)
+	ask := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "w-{n}", From: &control.From{TemplateID: v.ID}}, BulkNames: fleet.BulkNames{Count: 2}}
+	if _, err := s.CreateVMs(t.Context(), s.member, ask); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.AddTemplateVersion(t.Context(), s.member, v.ID, control.OfVM{VMID: vm.ID}); err != nil {
+		t.Fatal(err)
+	}
+	s.copied(s.h1, strings.Repeat("2", 64))
+	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if n := one0[int](s.site, `SELECT count(*) FROM vms WHERE spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', $1::text)))`, v.Versions[0].Spec.Disks[0].VersionID); n != 2 {
+		t.Errorf("%d are of the version that was asked for: %s", n, one0[string](s.site, `SELECT string_agg(state || error, ' ') FROM tasks WHERE parent_id IS NOT NULL`))
+	}
+	ask.Name = "x-{n}"
+	if _, err := s.CreateVMs(t.Context(), s.member, ask); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`DELETE FROM project_members WHERE user_id = $1`, s.member.UserID)
+	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count("tasks WHERE parent_id IS NOT NULL AND state = 'failed' AND error LIKE '%no such thing%' AND subject_name LIKE 'x-%'"); n != 2 {
+		t.Errorf("%d were refused", n)
+	}
+}

@@ -1,0 +1,313 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+	"quantix/internal/policy"
+)
+
+// MigrateVM says where a VM that is off is to go.
+type MigrateVM struct {
+	HostID     fleet.HostID `json:"hostId" doc:"Another host"`
+	PoolID     fleet.PoolID `json:"poolId,omitempty" doc:"The pool there for its disks; empty: each disk's own pool. Disks in a shared pool that the host has stay where they are"`
+	RateBytes  int64        `json:"rateBytes,omitempty" doc:"A second, at most; 0: as fast as it goes"`
+	Overcommit bool         `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has"`
+}
+
+func (in MigrateVM) check() error {
+	var checks fleet.Checks
+	if fleet.CheckMoveRate(&checks, "rateBytes", in.RateBytes); in.HostID == "" {
+		checks.Add("hostId", "Choose the host that the VM goes to.")
+	}
+	return checks.Err()
+}
+
+// MigrateVM asks the VM's host to send it to another host, while it is off. The VM stays its host's until that one says that all of it was
+// sent, that it has no definition of it any more, and the other host that all of it is there and whole.
+func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in MigrateVM) (task fleet.Task, err error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return task, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return task, err
+	}
+	if err := in.check(); err != nil {
+		return task, err
+	}
+	was, err := c.GetVM(ctx, a, id)
+	if err != nil {
+		return task, err
+	}
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		if err := q.LockPools(ctx, poolIDs(was.Spec, in.PoolID)); err != nil { // before the VM, as everybody does
+			return err
+		}
+		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
+		if err != nil {
+			return err
+		}
+		order, host, err := decideMigration(ctx, q, a, vm, in)
+		if err != nil {
+			return err
+		}
+		if task, err = queueMigration(ctx, q, a, vm, order); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "vm.leave", fleet.SubjectVM(id), vm.Name, vm.HostName+" → "+host)
+	})
+	return store.TaskFor(a, task), err
+}
+
+func poolIDs(spec fleet.VMSpec, more ...fleet.PoolID) []string {
+	ids := store.Texts(append(spec.Pools(), more...))
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// decideMigration is the order for a locked VM.
+func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, in MigrateVM) (order fleet.MigrateOrder, host string, err error) {
+	if err := mayMigrate(ctx, q, vm); err != nil {
+		return order, "", err
+	}
+	if vm.Spec.ReservedCPU() > 0 { // it counts there from now on
+		if err := q.LockMemory(ctx, string(in.HostID)); err != nil {
+			return order, "", err
+		}
+	}
+	targets, err := migrationTargets(ctx, q, a, vm, in.HostID, []fleet.PoolID{in.PoolID}, in.Overcommit)
+	if err != nil {
+		return order, "", err
+	}
+	var checks fleet.Checks
+	if len(targets) == 0 {
+		checks.Add("hostId", "There is no such host.")
+		return order, "", checks.Err()
+	}
+	switch t := targets[0]; {
+	case !t.target.Allowed && t.target.Room:
+		checks.Add("poolId", "%s", t.target.Reason)
+		checks.Add("overcommit", "Say that the pool may be promised more than it has, to go on all the same.")
+	case !t.target.Allowed:
+		checks.Add("hostId", "%s", t.target.Reason)
+	}
+	if err := checks.Err(); err != nil {
+		return order, "", err
+	}
+	order = fleet.MigrateOrder{To: in.HostID, ToName: targets[0].target.HostName, RateBytes: vm.Spec.Migration.Rate(in.RateBytes), Disks: []fleet.LeavingDisk{}, Stay: targets[0].stay}
+	next := max(len(vm.Spec.Disks), int(vm.Generation))
+	for i, pool := range targets[0].pools {
+		if pool == "" {
+			continue
+		}
+		var to fleet.Volref
+		if to, next, err = newDiskIn(ctx, q, vm, pool, next); err != nil {
+			return order, "", err
+		}
+		order.Disks = append(order.Disks, fleet.LeavingDisk{
+			Disk: vm.Spec.Disks[i].Ref(), To: to, Transfer: fleet.NewID[fleet.TransferID](), TakesBytes: vm.DiskBytes(vm.Spec.Disks[i]),
+		})
+	}
+	if order.Generation = int64(next); len(order.Disks) > 0 {
+		err = roomForTransfer(ctx, q, vm.HostID, in.HostID)
+	}
+	return order, order.ToName, err
+}
+
+// newDiskIn is a name for a disk of the VM that no volume of the pool has or had, and its number, which is above the last.
+func newDiskIn(ctx context.Context, q *db.Queries, vm fleet.VMView, pool fleet.PoolID, last int) (fleet.Volref, int, error) {
+	for next := last + 1; next <= last+50; next++ {
+		to := fleet.Volref{PoolID: pool, Volume: diskName(vm.Name, vm.ID, next)}
+		if taken, err := q.VolumeNameReserved(ctx, db.VolumeNameReservedParams{PoolID: string(pool), Volume: to.Volume}); err != nil || !taken {
+			return to, next, err
+		}
+	}
+	return fleet.Volref{}, last, fleet.Errorf(fleet.Conflict, "The pool has too many volumes that are named as disks of %s. Rename or delete some.", vm.Name)
+}
+
+// mayMigrate refuses what cannot go now.
+func mayMigrate(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
+	moving, err := movesOf(ctx, q, vm.ID)
+	if err != nil {
+		return err
+	}
+	leaving, err := leavingOf(ctx, q, vm.ID)
+	if err != nil {
+		return err
+	}
+	if ok, why := vm.AllowsMigrate(moving, leaving); !ok {
+		return fleet.Errorf(fleet.Conflict, "%s", why)
+	}
+	return nil
+}
+
+// queueMigration makes one task of the sender's job and the receiver's, one a disk.
+func queueMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, order fleet.MigrateOrder) (fleet.Task, error) {
+	task, err := queueVM(ctx, q, a, vm, fleet.VMMigrate, fleet.JobArgs{Migrate: &order})
+	if err != nil {
+		return task, err
+	}
+	sending, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVM(vm.ID), Kind: fleet.VMMigrate})
+	if err == nil && len(sending) != 1 {
+		err = fmt.Errorf("%d jobs send %s, want one", len(sending), vm.ID)
+	}
+	if err != nil {
+		return task, err
+	}
+	sender, steps := sending[0].ID, []string{}
+	for i, d := range order.Disks {
+		id := fleet.NewID[fleet.JobID]()
+		work := fleet.VolumeOrder{
+			TakesBytes: d.TakesBytes,
+			Transfer:   &fleet.TransferOrder{ID: d.Transfer, Peer: vm.HostID, PeerName: vm.HostName, RateBytes: order.RateBytes, Check: true},
+		}
+		err := q.AddStep(ctx, db.AddStepParams{
+			ID: id, TaskID: &task.ID, Role: fmt.Sprintf("%s-%02d", roleReceive, i+1), HostID: order.To, Kind: fleet.VolumeReceive,
+			Subject: fleet.SubjectVolume(d.To), Args: fleet.JobArgs{Volume: &work},
+		})
+		if err == nil {
+			err = q.AddTransfer(ctx, db.AddTransferParams{ID: d.Transfer, SendJob: sender, ReceiveJob: id, FromHost: vm.HostID, ToHost: order.To})
+		}
+		if err != nil {
+			return task, err
+		}
+		steps = append(steps, string(id))
+	}
+	if len(steps) > 0 {
+		err = q.NameStep(ctx, db.NameStepParams{Role: roleSend, TaskID: &task.ID, Steps: steps})
+	}
+	return task, err
+}
+
+// MigrationTargets are the hosts and pools that the VM could go to, each with why not.
+func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.MigrationTarget, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	vm, err := c.GetVM(ctx, a, id)
+	if err != nil {
+		return nil, err
+	}
+	var out []fleet.MigrationTarget
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		pools, err := q.PoolsToGoTo(ctx)
+		if err != nil {
+			return err
+		}
+		targets, err := migrationTargets(ctx, q, a, vm, "", append(pools, ""), false)
+		out = nil
+		for _, t := range targets {
+			if t.sends == (t.asked != "") && (t.asked == "" || t.has) { // a host that sends nothing is said once, and no pool that the host has not
+				out = append(out, t.target)
+			}
+		}
+		return err
+	})
+	slices.SortStableFunc(out, func(a, b fleet.MigrationTarget) int {
+		return cmp.Or(strings.Compare(a.HostName, b.HostName), strings.Compare(a.PoolName, b.PoolName))
+	})
+	return out, err
+}
+
+// migrationTarget is a host, with where each disk goes there.
+type migrationTarget struct {
+	target fleet.MigrationTarget
+	asked  fleet.PoolID   // for the disks that are sent; empty: each disk's own
+	pools  []fleet.PoolID // of each disk; empty: it stays
+	stay   []fleet.Volref
+	sends  bool // some disk is sent
+	has    bool // the host has the pool
+}
+
+// migrationTargets says of each other host, or of the named one, whether the VM can go there, its disks into each of the pools, or each disk into its own.
+func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, named fleet.HostID, pools []fleet.PoolID, overcommit bool) ([]migrationTarget, error) {
+	bare := vm.Spec
+	bare.Disks = nil
+	ids := slices.DeleteFunc(append(vm.Spec.Pools(), pools...), func(id fleet.PoolID) bool { return id == "" })
+	hosts, err := candidatesWith(ctx, q, a, named, bare, ids)
+	if err != nil {
+		return nil, err
+	}
+	if err := rule(ctx, q, vm.Meta, vm.Spec.Rules, hosts); err != nil {
+		return nil, err
+	}
+	rows, err := q.PoolsForWork(ctx, store.Texts(ids))
+	if err != nil {
+		return nil, err
+	}
+	specs := map[fleet.PoolID]fleet.PoolSpec{}
+	for _, p := range rows {
+		specs[p.ID] = p.Spec
+	}
+	var out []migrationTarget
+	for _, h := range hosts {
+		h.Overcommit = overcommit
+		for _, pool := range pools {
+			if h.ID != vm.HostID || named != "" {
+				out = append(out, migrateTo(vm, h, pool, specs))
+			}
+		}
+	}
+	return out, nil
+}
+
+func migrateTo(vm fleet.VMView, h placement.Host, pool fleet.PoolID, specs map[fleet.PoolID]fleet.PoolSpec) migrationTarget {
+	files := func(id fleet.PoolID) bool { kind := specs[id].Kind.Is(); return kind.Files && kind.Makes }
+	t := migrationTarget{asked: pool, target: fleet.MigrationTarget{HostID: h.ID, HostName: h.Name}}
+	spec, why := vm.Spec, ""
+	spec.Disks = nil
+	for i, d := range vm.Spec.Disks {
+		on := h.Pools[d.PoolID]
+		if specs[d.PoolID].Shared && on.Assigned && on.State == fleet.PoolActive {
+			t.pools, t.stay = append(t.pools, ""), append(t.stay, d.Ref())
+			continue
+		}
+		to := cmp.Or(pool, d.PoolID)
+		if t.sends = true; !files(to) || !files(d.PoolID) {
+			why = fmt.Sprintf("Disk %d is sent from a pool of files into another of files alone.", i+1)
+		}
+		t.pools = append(t.pools, to)
+		spec.Disks = append(spec.Disks, fleet.Disk{PoolID: to, SizeBytes: vm.DiskBytes(vm.Spec.Disks[i])})
+	}
+	if pool != "" && t.sends {
+		on := h.Pools[pool]
+		t.has = on.Assigned
+		t.target.PoolID, t.target.PoolName, t.target.FreeBytes = pool, on.Name, max(0, on.FreeBytes)
+	}
+	if h.ID == vm.HostID {
+		why = "The VM is on this host already."
+	}
+	faults := placement.Fit(spec, h)
+	if f := placement.Unreserved(spec, h); f != nil {
+		faults = append(faults, *f)
+	}
+	if why == "" && len(faults) > 0 {
+		why, t.target.Room = faults[0].Message, faults[0].Room
+	}
+	t.target.Allowed, t.target.Reason = why == "", why
+	return t
+}
+
+// LeavingVM is the VM's way to another host; nil: it has none.
+func (c *Control) LeavingVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.LeavingVM, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	return leavingOf(ctx, c.store.Queries, id)
+}
+
+func leavingOf(ctx context.Context, q *db.Queries, id fleet.VMID) (*fleet.LeavingVM, error) {
+	rows, err := q.LeavingOf(ctx, fleet.SubjectVM(id))
+	if err != nil || len(rows) == 0 || rows[0].Args.Migrate == nil {
+		return nil, store.Err(err)
+	}
+	r := rows[0]
+	return &fleet.LeavingVM{MigrateOrder: *r.Args.Migrate, Task: fleet.TaskID(r.TaskID), State: r.State, Progress: int(r.Progress), Note: r.Note}, nil
+}

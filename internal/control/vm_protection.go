@@ -1,0 +1,148 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// ProtectVM is what guards a VM from now on: all of it.
+type ProtectVM struct {
+	Protected   bool       `json:"protected" doc:"It is not deleted"`
+	Locked      bool       `json:"locked" doc:"Nobody but who sets this, and administrators, changes it or orders its power"`
+	Reason      string     `json:"reason,omitempty" doc:"Why it is locked: one line"`
+	ExpiresAt   *time.Time `json:"expiresAt,omitempty" doc:"When it is not wanted any more; left out: never. It waits for a person from 7 days before"`
+	ExpiryStops bool       `json:"expiryStops,omitempty" doc:"Then it is asked to shut down; else it is only told"`
+}
+
+// protection is what is to be, for a VM that has another.
+func (in ProtectVM) protection(a fleet.Actor, was fleet.VMProtection, now time.Time) (fleet.VMProtection, error) {
+	var checks fleet.Checks
+	out := fleet.VMProtection{Protected: in.Protected, ExpiresAt: in.ExpiresAt, ExpiryStops: in.ExpiryStops}
+	reason := strings.TrimSpace(in.Reason)
+	switch {
+	case in.Locked && reason == "":
+		checks.Add("reason", "Say why it is locked: others read it.")
+	case in.Locked && was.Lock != nil && was.Lock.Reason == reason:
+		out.Lock = was.Lock
+	case in.Locked:
+		out.Lock = &fleet.VMLock{Reason: reason, By: a.Name, UserID: a.UserID, At: now}
+	}
+	var of fleet.Checks
+	out.Check(&of, now)
+	if err, ok := errors.AsType[*fleet.Error](of.Err()); ok {
+		for _, f := range err.Fields {
+			if f.Field == "lock" {
+				f.Field = "reason"
+			}
+			if f.Field == "expiresAt" && was.ExpiresAt != nil && in.ExpiresAt != nil && was.ExpiresAt.Equal(*in.ExpiresAt) {
+				continue // it is over, and stays so
+			}
+			checks.Add(f.Field, "%s", f.Message)
+		}
+	}
+	return out.At(now), checks.Err()
+}
+
+// ProtectVM sets what guards a VM. No host is asked for anything.
+func (c *Control) GuardVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in ProtectVM) (fleet.VMView, error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return fleet.VMView{}, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return fleet.VMView{}, err
+	}
+	var vm fleet.VMView
+	err := c.store.Tx(ctx, func(q *db.Queries) error {
+		was, err := store.LockVM(ctx, q, a, id, policy.VMChange)
+		if err != nil {
+			return err
+		}
+		if ok, why := was.Allows(fleet.ActProtect); !ok {
+			return fleet.Errorf(fleet.Conflict, "%s", why)
+		}
+		now, err := q.TimeNow(ctx)
+		if err != nil {
+			return err
+		}
+		guard, err := in.protection(a, was.Protection, now)
+		if err != nil {
+			return err
+		}
+		if err := q.ProtectVM(ctx, db.ProtectVMParams{
+			ID: id, Protected: guard.Protected, Lock: guard.Lock, ExpiresAt: guard.ExpiresAt, ExpiryStops: guard.ExpiryStops, Expiry: guard.Expiry,
+		}); err != nil {
+			return err
+		}
+		if vm, err = store.GetVM(ctx, q, a, id); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "vm.guard", fleet.SubjectVM(id), vm.Name, guardWords(was.Protection, guard))
+	})
+	return store.VMFor(a, vm), err
+}
+
+// guardWords say what has changed.
+func guardWords(was, is fleet.VMProtection) string {
+	var out []string
+	if was.Protected != is.Protected {
+		out = append(out, map[bool]string{true: "protected from deletion", false: "no longer protected from deletion"}[is.Protected])
+	}
+	switch {
+	case is.Lock == nil && was.Lock != nil:
+		out = append(out, "unlocked")
+	case is.Lock != nil && is.Lock != was.Lock:
+		out = append(out, "locked: "+is.Lock.Reason)
+	}
+	switch {
+	case is.ExpiresAt == nil && was.ExpiresAt != nil:
+		out = append(out, "does not expire")
+	case is.ExpiresAt != nil && (was.ExpiresAt == nil || !was.ExpiresAt.Equal(*is.ExpiresAt) || was.ExpiryStops != is.ExpiryStops):
+		then := ""
+		if is.ExpiryStops {
+			then = ", then it is shut down"
+		}
+		out = append(out, "expires "+is.ExpiresAt.UTC().Format("2006-01-02 15:04 UTC")+then)
+	}
+	return strings.Join(out, ", ")
+}
+
+// ExpireVMs tells of VMs that are near their end, and asks those that are at it to shut down where people wanted that. A lock goes before it.
+func (c *Control) ExpireVMs(ctx context.Context, a fleet.Actor) error {
+	return c.store.Pass(ctx, a, "expire VMs", func(q *db.Queries) error {
+		rows, err := q.ExpiringVMs(ctx, fleet.ExpiryNotice)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			next := fleet.ExpiresSoon
+			if r.Over {
+				next = fleet.Expired
+			}
+			if err := q.SetExpiry(ctx, db.SetExpiryParams{ID: r.ID, Expiry: next}); err != nil {
+				return err
+			}
+			if !r.Over || !r.ExpiryStops {
+				continue
+			}
+			vm, err := store.LockVM(ctx, q, a, r.ID, policy.VMUse)
+			if err != nil {
+				return err
+			}
+			if ok, _ := vm.Allows(fleet.ActShutdown); !ok || vm.Protection.Lock != nil {
+				continue
+			}
+			if _, err := actVM(ctx, q, a, r.ID, fleet.ActShutdown, ""); err != nil {
+				return fmt.Errorf("shut down %s at its end: %w", r.ID, err)
+			}
+		}
+		return nil
+	})
+}

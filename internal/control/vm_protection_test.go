@@ -1,0 +1,197 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+func (s *site) guard(a fleet.Actor, id fleet.VMID, in control.ProtectVM) func() error {
+	return func() error {
+		_, err := s.GuardVM(s.t.Context(), a, id, in)
+		return err
+	}
+}
+
+func at(d time.Duration) *time.Time {
+	t := time.Now().Add(d)
+	return &t
+}
+
+func TestGuardsAreChecked(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Running)
+	for name, c := range map[string]struct {
+		in   control.ProtectVM
+		says string
+	}{
+		"a lock without a reason":      {control.ProtectVM{Locked: true}, "Say why"},
+		"a lock with blanks":           {control.ProtectVM{Locked: true, Reason: "  \t "}, "Say why"},
+		"a reason in two lines":        {control.ProtectVM{Locked: true, Reason: "a\nb"}, "one line"},
+		"a reason with a NUL":          {control.ProtectVM{Locked: true, Reason: "a\x00b"}, "one line"},
+		"a reason that is no text":     {control.ProtectVM{Locked: true, Reason: "\xff"}, "one line"},
+		"a reason that is a book":      {control.ProtectVM{Locked: true, Reason: strings.Repeat("a", fleet.MaxLockReason+1)}, "one line"},
+		"expired before":               {control.ProtectVM{ExpiresAt: at(-time.Minute)}, "a time to come"},
+		"expires in a century":         {control.ProtectVM{ExpiresAt: at(100 * 365 * 24 * time.Hour)}, "a time to come"},
+		"expires at no time":           {control.ProtectVM{ExpiresAt: &time.Time{}}, "a time to come"},
+		"is shut down at no time":      {control.ProtectVM{ExpiryStops: true}, "until when"},
+		"wrong in everything it could": {control.ProtectVM{Locked: true, ExpiresAt: at(-time.Hour)}, "2 fields"},
+	} {
+		s.refused(name, fleet.Invalid, c.says, s.guard(chief, v.ID, c.in))
+	}
+	s.refused("a VM of another project", fleet.NotFound, "", s.guard(s.stranger, v.ID, control.ProtectVM{Protected: true}))
+	s.refused("one who only sees it", fleet.Forbidden, "", s.guard(s.viewer, v.ID, control.ProtectVM{Protected: true}))
+	s.refused("no VM", fleet.NotFound, "", s.guard(chief, fleet.NewID[fleet.VMID](), control.ProtectVM{}))
+}
+
+func TestAProtectedVMIsNotDeleted(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Stopped)
+	if err := s.guard(s.member, v.ID, control.ProtectVM{Protected: true})(); err != nil {
+		t.Fatal(err)
+	}
+	for name, a := range map[string]fleet.Actor{"its member": s.member, "an administrator": chief} {
+		s.refused(name, fleet.Conflict, "protected from deletion", func() error {
+			_, err := s.DeleteVM(t.Context(), a, v.ID, false, "")
+			return err
+		})
+	}
+	if now := s.get(v.ID); now.Generation != v.Generation || !now.Protection.Protected || now.Attention {
+		t.Errorf("the VM is %+v", now.Protection)
+	}
+	if n := s.count("audit WHERE action = 'vm.guard' AND detail = 'protected from deletion'"); n != 1 {
+		t.Errorf("the audit has %d lines", n)
+	}
+	if err := s.guard(s.member, v.ID, control.ProtectVM{})(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.DeleteVM(t.Context(), s.member, v.ID, false, ""); err != nil {
+		t.Errorf("no longer protected: %v", err)
+	}
+}
+
+// What somebody has locked, nobody else changes, orders or unlocks, but administrators; everybody reads who has, and why.
+func TestALockedVMIsLeftAlone(t *testing.T) {
+	s := newSite(t)
+	v := s.answering("web")
+	colleague := s.person("max", s.red, fleet.RoleMember)
+	if err := s.guard(s.member, v.ID, control.ProtectVM{Locked: true, Reason: "database upgrade"})(); err != nil {
+		t.Fatal(err)
+	}
+	cpus := small
+	cpus.CPUs = 2
+	const says = "mia has locked it: database upgrade."
+	for name, do := range map[string]func(fleet.Actor) error{
+		"stop": func(a fleet.Actor) error { _, err := s.ActVM(t.Context(), a, v.ID, fleet.ActStop); return err },
+		"edit": func(a fleet.Actor) error {
+			_, _, err := s.UpdateVM(t.Context(), a, v.ID, control.UpdateVM{Spec: &cpus})
+			return err
+		},
+		"rename": func(a fleet.Actor) error {
+			name := "new"
+			_, _, err := s.UpdateVM(t.Context(), a, v.ID, control.UpdateVM{Name: &name})
+			return err
+		},
+		"delete":   func(a fleet.Actor) error { _, err := s.DeleteVM(t.Context(), a, v.ID, false, ""); return err },
+		"unlock":   func(a fleet.Actor) error { return s.guard(a, v.ID, control.ProtectVM{})() },
+		"put back": func(a fleet.Actor) error { _, err := s.Reapply(t.Context(), a, v.ID); return err },
+		"freeze":   func(a fleet.Actor) error { return s.ask(a, v.ID, control.GuestOrder{Action: fleet.ActFreeze})() },
+	} {
+		s.refused(name, fleet.Conflict, says, func() error { return do(colleague) })
+	}
+	task, err := s.ActVMs(t.Context(), colleague, fleet.ActStop, []fleet.VMID{v.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.parts(task.ID); !strings.Contains(got, "failed") {
+		t.Errorf("of many: %s", got)
+	}
+	seen, err := s.GetVM(t.Context(), colleague, v.ID)
+	if err != nil || seen.Barred != says || seen.Protection.Lock == nil || seen.Protection.Lock.Reason != "database upgrade" {
+		t.Errorf("a colleague sees %q %+v, %v", seen.Barred, seen.Protection.Lock, err)
+	}
+	for _, a := range seen.Actions() {
+		if a.Allowed != (a.Action == fleet.ActConsole) || !a.Allowed && a.Reason != says {
+			t.Errorf("%s: %+v", a.Action, a)
+		}
+	}
+	for name, a := range map[string]fleet.Actor{"who locked it": s.member, "an administrator": chief} {
+		if seen, err := s.GetVM(t.Context(), a, v.ID); err != nil || seen.Barred != "" {
+			t.Errorf("%s is barred: %q, %v", name, seen.Barred, err)
+		}
+		if _, err := s.ActVM(t.Context(), a, v.ID, fleet.ActReset); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	was := s.get(v.ID).Protection.Lock
+	if err := s.guard(chief, v.ID, control.ProtectVM{Locked: true, Reason: "database upgrade", Protected: true})(); err != nil || *s.get(v.ID).Protection.Lock != *was {
+		t.Errorf("a lock that stays is another's: %+v, %v", s.get(v.ID).Protection.Lock, err)
+	}
+	if err := s.guard(chief, v.ID, control.ProtectVM{})(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ActVM(t.Context(), colleague, v.ID, fleet.ActStop); err != nil {
+		t.Errorf("unlocked: %v", err)
+	}
+}
+
+// A VM near its end waits for a person, and at its end is shut down where that was asked for; a lock goes before it, and who extends it is left
+// alone.
+func TestAVMExpires(t *testing.T) {
+	s := newSite(t)
+	told, stops, locked, later := s.vm("told", fleet.Running), s.vm("stops", fleet.Running), s.vm("locked", fleet.Running), s.vm("later", fleet.Running)
+	until := func(v fleet.VMView, in control.ProtectVM) {
+		t.Helper()
+		if err := s.guard(s.member, v.ID, in)(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(told, control.ProtectVM{ExpiresAt: at(time.Hour)})
+	until(stops, control.ProtectVM{ExpiresAt: at(8 * 24 * time.Hour), ExpiryStops: true})
+	until(locked, control.ProtectVM{ExpiresAt: at(time.Hour), ExpiryStops: true, Locked: true, Reason: "migration"})
+	until(later, control.ProtectVM{ExpiresAt: at(30 * 24 * time.Hour), ExpiryStops: true})
+	if v := s.get(told.ID); v.Protection.Expiry != fleet.ExpiresSoon || !v.Attention || v.Status.Faults[0].Code != fleet.FaultExpiry {
+		t.Errorf("within the notice it is %+v", v.Protection)
+	}
+	pass := func() {
+		t.Helper()
+		for range 2 {
+			if err := s.ExpireVMs(t.Context(), fleet.SystemActor); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	is := func(v fleet.VMView, want fleet.Expiry, jobs string) {
+		t.Helper()
+		now := s.get(v.ID)
+		if now.Protection.Expiry != want || now.Attention != (want != "" && now.Phase != fleet.PhaseStopping) && now.Phase == fleet.PhaseRunning {
+			t.Errorf("%s is %+v, attention %t", v.Name, now.Protection, now.Attention)
+		}
+		if got := s.jobs(fleet.SubjectVM(v.ID)); strings.TrimPrefix(strings.TrimPrefix(got, "vm.apply done"), ", ") != jobs {
+			t.Errorf("%s: %s, want %s", v.Name, got, jobs)
+		}
+	}
+	pass()
+	is(stops, "", "")
+	s.exec(`UPDATE vms SET expires_at = expires_at - interval '2 days'`)
+	pass()
+	is(told, fleet.Expired, "")
+	is(locked, fleet.Expired, "")
+	is(stops, fleet.ExpiresSoon, "")
+	s.exec(`UPDATE vms SET expires_at = now() WHERE id = $1`, stops.ID)
+	pass()
+	is(stops, fleet.Expired, "vm.shutdown queued")
+	is(later, "", "")
+	if v := s.get(stops.ID); v.Protection.Expiry != fleet.Expired || v.Spec.Power != fleet.Stopped {
+		t.Errorf("at its end: %+v, %s", v.Protection, v.Spec.Power)
+	}
+	until(told, control.ProtectVM{ExpiresAt: at(90 * 24 * time.Hour)})
+	if v := s.get(told.ID); v.Protection.Expiry != "" || v.Attention || len(v.Status.Faults) != 0 {
+		t.Errorf("extended, it is %+v", v.Protection)
+	}
+	stale := s.get(locked.ID).Protection.ExpiresAt
+	until(locked, control.ProtectVM{ExpiresAt: stale, Locked: true, Reason: "migration", Protected: true}) // what is over may stay so
+}

@@ -1,0 +1,77 @@
+package fleet
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Bounds of VMs that are made at once.
+const (
+	MaxBulkCreate = 100
+	MaxBulkStart  = 1_000_000
+)
+
+// BulkNames is how many VMs are made at once, and from which number their names count.
+type BulkNames struct {
+	Count int `json:"count,omitempty" doc:"How many, 100 at most; 0: one"`
+	First int `json:"first,omitempty" doc:"The number of the first; 0: 1"`
+}
+
+var (
+	counterForm = regexp.MustCompile(`\{n+\}`)
+	bracesForm  = regexp.MustCompile(`[{}]`)
+)
+
+// Names are those of the VMs of a pattern: its counter {n} is the number, and {nn} the number with two digits at least, as many as there are n. One VM
+// alone needs none. What is wrong is noted at name, count and first.
+func (s BulkNames) Names(c *Checks, pattern string) []string {
+	count, first := max(s.Count, 1), s.First
+	if first == 0 {
+		first = 1
+	}
+	counters := counterForm.FindAllString(pattern, -1)
+	before := len(c.fields)
+	switch {
+	case s.Count < 0 || s.Count > MaxBulkCreate:
+		c.Add("count", "Make 1 to %d VMs at once.", MaxBulkCreate)
+	case first < 0 || first > MaxBulkStart:
+		c.Add("first", "The first number is between 0 and %d.", MaxBulkStart)
+	}
+	switch {
+	case len(counters) == 0 && bracesForm.MatchString(pattern), len(counters) > 0 && bracesForm.MatchString(counterForm.ReplaceAllString(pattern, "")):
+		c.Add("name", "A counter is written {n}, or {nn} for two digits at least.")
+	case len(counters) > 1:
+		c.Add("name", "One counter is enough: web-{n}.")
+	case len(counters) == 0 && count > 1:
+		c.Add("name", "%d VMs need names that count: write {n} where the number goes, as in web-{n}, or {nn} for two digits.", count)
+	}
+	if len(c.fields) > before {
+		return nil
+	}
+	names := make([]string, count)
+	for i := range names {
+		names[i] = pattern
+		if len(counters) == 1 {
+			number := strconv.Itoa(first + i)
+			if width := len(counters[0]) - 2; len(number) < width {
+				number = strings.Repeat("0", width-len(number)) + number
+			}
+			names[i] = strings.Replace(pattern, counters[0], number, 1)
+		}
+	}
+	CheckName(c, "name", names[0])
+	if last := names[count-1]; len(c.fields) == before && len(last) != len(names[0]) {
+		CheckName(c, "name", last)
+	}
+	return names
+}
+
+// Words are the series as an audit line and a task name it: "web-01 – web-12".
+func (s BulkNames) Words(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return fmt.Sprintf("%s – %s", names[0], names[len(names)-1])
+}

@@ -1,0 +1,82 @@
+package fleet_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func everyType() map[fleet.ResourceType]fleet.Resource {
+	all := map[fleet.ResourceType]fleet.Resource{}
+	for _, n := range []fleet.ResourceType{
+		fleet.TypeVM, fleet.TypeDiscovered, fleet.TypeHost, fleet.TypePool, fleet.TypeNetwork, fleet.TypeProject, fleet.TypeUser, fleet.TypeTask, fleet.TypeVolume,
+		fleet.TypeImage, fleet.TypeSecurityGroup, fleet.TypeTemplate,
+	} {
+		all[n] = n.Is()
+	}
+	return all
+}
+
+func TestEveryNounIsWhole(t *testing.T) {
+	t.Parallel()
+	for n, is := range everyType() {
+		if is.Key != n || is.Label == "" || is.Plural == "" || is.Title == "" || is.Icon == "" || is.See == "" {
+			t.Errorf("%s is not whole: %+v", n, is)
+		}
+		listed, known := fleet.Listed(is.Plural)
+		worded, place := fleet.Worded(is.Label)
+		if !known || listed.Key != n || worded.Key != n || place < 0 {
+			t.Errorf("%s shares its names with %s or %s", n, listed.Key, worded.Key)
+		}
+		if is.Path != "" && is.Path != "/"+is.Plural || is.Each && (is.All != string(n)+":*" && !is.Parts || is.Path == "") || is.Own != "" && is.All == "" {
+			t.Errorf("%s contradicts itself: %+v", n, is)
+		}
+		for _, tree := range is.Trees {
+			if fleet.TreeNamed(tree).Name != tree {
+				t.Errorf("%s stands in the tree %q, which there is not", n, tree)
+			}
+		}
+		if _, views := fleet.ViewQuery(is.Plural, url.Values{}); views != (is.View != nil) || views && is.Filter == nil {
+			t.Errorf("views of %s are kept: %v", is.Plural, views)
+		}
+	}
+	if _, known := fleet.Listed("teapots"); known || fleet.ResourceType("teapot").Is().Key != "" {
+		t.Error("there is a noun that there is not")
+	}
+}
+
+// A tree is for who may see what stands in it, and its root follows keys that pages can follow.
+func TestEveryTreeIsWhole(t *testing.T) {
+	t.Parallel()
+	for _, tree := range fleet.TreeViews {
+		if tree.Word == "" || tree.Icon == "" || tree.Right == "" || !strings.HasSuffix(tree.Empty, ".") {
+			t.Errorf("%s is not whole: %+v", tree.Name, tree)
+		}
+		for key := range strings.FieldsSeq(tree.Live) {
+			if of, _ := fleet.Listed(key); of.All == "" {
+				t.Errorf("%s follows %q, which wakes nobody", tree.Name, key)
+			}
+		}
+	}
+}
+
+func TestWhereThingsAre(t *testing.T) {
+	t.Parallel()
+	for n, is := range everyType() {
+		at, want := is.At("a/b"), is.Path+"/a%2Fb"
+		switch n {
+		case fleet.TypeDiscovered:
+			want = "" // a host has it, and its page
+		case fleet.TypeVolume:
+			want = "/pools/a?tab=volumes" // its pool shows it
+		}
+		if at != want {
+			t.Errorf("%s: %q, not %q", n, at, want)
+		}
+	}
+	if s := fleet.SubjectOf(fleet.TypeNetwork, fleet.NetworkID("1")); s != "net:1" {
+		t.Errorf("subject %q", s)
+	}
+}

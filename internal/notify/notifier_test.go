@@ -1,0 +1,136 @@
+package notify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/internal/notify"
+	"quantix/internal/testkit"
+)
+
+// listening is a portal's hub that hears what others tell, with a subscription that tells when it does.
+func listening(t *testing.T, pool *pgxpool.Pool, keys ...string) (*notify.Hub, *notify.Sub) {
+	t.Helper()
+	h := notify.NewHub()
+	s := h.Subscribe(append(keys, "last")...)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- h.Listen(ctx, pool.Config().ConnConfig, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() { stop(); <-ended })
+	await(t, s, notify.Resync)
+	h.Wake("") // not before all have been told of the beginning
+	woken(s)
+	return h, s
+}
+
+// heard are the keys that wake until key does.
+func heard(t *testing.T, s *notify.Sub, key string) (keys []string) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for !slices.Contains(keys, key) {
+		select {
+		case <-s.C:
+			keys = append(keys, s.Take()...)
+		case <-late:
+			t.Fatalf("no wake-up for %q", key)
+		}
+	}
+	return keys
+}
+
+func TestATellerTellsItsOwnAtOnceAndOthersOnce(t *testing.T) {
+	t.Parallel()
+	pool := testkit.DB(t)
+	own, mine := listening(t, pool, "vm:1", "host:*")
+	_, others := listening(t, pool, "vm:1", "host:*")
+	told := notify.NewNotifier(own, pool)
+	told.Notify("vm:1", "host:2")
+	if got, want := woken(mine), []string{"host:2", "vm:1"}; !slices.Equal(got, want) {
+		t.Errorf("its own heard %q at once, want %q", got, want)
+	}
+	heard(t, others, "host:2")
+	told.Notify("last")
+	heard(t, others, "last") // so all that was told before has come to both
+	if _, err := pool.Exec(t.Context(), `NOTIFY quantix, 'vm:1'`); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := heard(t, mine, "vm:1"), []string{"last", "vm:1"}; !slices.Equal(got, want) {
+		t.Errorf("its own heard %q, want %q: what it has told comes back to it", got, want)
+	}
+}
+
+func TestATellerTellsFarMoreThanOneNotifyHolds(t *testing.T) {
+	t.Parallel()
+	pool := testkit.DB(t)
+	_, others := listening(t, pool, "host:*")
+	want := make([]string, 200) // below what a subscription keeps, above what a NOTIFY takes
+	for i := range want {
+		want[i] = fmt.Sprintf("host:%0100d", i)
+	}
+	told := notify.NewNotifier(notify.NewHub(), pool)
+	told.Notify(want...)
+	var got []string
+	late := time.After(20 * time.Second)
+	for len(got) < len(want) {
+		select {
+		case <-others.C:
+			got = append(got, others.Take()...)
+		case <-late:
+			t.Fatalf("%d keys of %d were heard", len(got), len(want))
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("heard %d other keys than were told", len(got))
+	}
+}
+
+func TestATellerThatCouldNotTellHasOthersLookAnew(t *testing.T) {
+	t.Parallel()
+	pool := testkit.DB(t)
+	_, others := listening(t, pool, "vm:1")
+	config := pool.Config()
+	refused := errors.New("refused")
+	var refuses atomic.Bool
+	asked := make(chan struct{}, 8)
+	config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+		if !refuses.Load() {
+			return nil
+		}
+		asked <- struct{}{}
+		return refused
+	}
+	refuses.Store(true)
+	lame, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(lame.Close)
+	told := notify.NewNotifier(notify.NewHub(), lame)
+	told.Notify("vm:1")
+	<-asked
+	refuses.Store(false)
+	late := time.After(20 * time.Second)
+	for {
+		told.Notify("host:9") // the next one who has something to tell
+		select {
+		case <-others.C:
+			if got := others.Take(); slices.Contains(got, notify.Resync) {
+				return
+			}
+		case <-asked:
+		case <-time.After(20 * time.Millisecond):
+		case <-late:
+			t.Fatal("others do not know that they missed something")
+		}
+	}
+}

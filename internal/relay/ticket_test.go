@@ -1,0 +1,78 @@
+package relay
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/gorilla/websocket"
+
+	"quantix/internal/fleet"
+)
+
+func TestAnEndIsItsPartysAlone(t *testing.T) {
+	t.Parallel()
+	ann, h1, h2 := fleet.Actor{UserID: "ann", Session: "s1"}, fleet.Actor{HostID: "h1", Session: "of its agent"}, fleet.Actor{HostID: "h2"}
+	console := Ticket{"c", Console, [2]Party{PartyOf(ann), PartyOf(h1)}}
+	hosts := Ticket{"m", "migration", [2]Party{PartyOf(h1), PartyOf(h2)}}
+	for name, c := range map[string]struct {
+		ticket Ticket
+		who    fleet.Actor
+		side   Side
+		in     bool
+	}{
+		"the person who asked":               {console, ann, Asker, true},
+		"the host that is asked":             {console, h1, Answerer, true},
+		"that host's agent after a hello":    {console, fleet.Actor{HostID: "h1", Session: "another"}, Answerer, true},
+		"another session of the person":      {console, fleet.Actor{UserID: "ann", Session: "s2"}, 0, false},
+		"another person with the session":    {console, fleet.Actor{UserID: "bob", Session: "s1"}, 0, false},
+		"the person without a session":       {console, fleet.Actor{UserID: "ann"}, 0, false},
+		"another host":                       {console, h2, 0, false},
+		"a host that shows a session too":    {console, fleet.Actor{HostID: "h2", UserID: "ann", Session: "s1"}, 0, false},
+		"nobody":                             {console, fleet.Actor{}, 0, false},
+		"nobody, of a ticket for nobody":     {Ticket{ID: "x"}, fleet.Actor{}, 0, false},
+		"nobody, of a ticket half for one":   {Ticket{ID: "x", Parties: [2]Party{PartyOf(ann)}}, fleet.Actor{}, 0, false},
+		"the host that sends":                {hosts, h1, Asker, true},
+		"the host that receives":             {hosts, h2, Answerer, true},
+		"a person, at two hosts":             {hosts, ann, 0, false},
+		"a host that would be both its ends": {Ticket{"m", "migration", [2]Party{PartyOf(h1), PartyOf(h1)}}, h1, 0, false},
+	} {
+		end, err := c.ticket.Admit(PartyOf(c.who))
+		switch {
+		case !c.in && fleet.CodeOf(err) != fleet.NotFound:
+			t.Errorf("%s: let in as %s, %v", name, end.side, err)
+		case c.in && (err != nil || end.side != c.side || *end.ticket != c.ticket):
+			t.Errorf("%s: %+v, %v", name, end, err)
+		}
+	}
+}
+
+// Whoever was let in under another ticket of the same pair, because its host changed in between, meets nobody.
+func TestBothEndsComeUnderOneTicket(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t, t.Context())
+	asker := p.dial(t, "asker", "c")
+	p.waitFor(t, 0, 1)
+	if said := closing(t, p.dial(t, "foreign", "c")); said.Code != websocket.ClosePolicyViolation {
+		t.Errorf("the foreign end: %v", said)
+	}
+	if err := <-p.results; !errors.Is(err, ErrForeign) {
+		t.Error(err)
+	}
+	answerer := p.dial(t, "answerer", "c")
+	if err := answerer.WriteMessage(websocket.BinaryMessage, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := receive(asker, 5); err != nil || string(got) != "hello" {
+		t.Errorf("the asker got %q, %v", got, err)
+	}
+}
+
+func TestAPairThatNothingUsesIsClosed(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t, t.Context())
+	p.Broker = New()
+	p.dial(t, "asker", "c")
+	if err := <-p.results; err == nil {
+		t.Error("it waits")
+	}
+}

@@ -1,0 +1,210 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+// StatusOf is the network's part on one host.
+func StatusOf(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
+	for _, h := range n.Hosts {
+		if h.HostID == host {
+			return h
+		}
+	}
+	return fleet.NetworkHost{NetworkID: n.ID, HostID: host}
+}
+
+// says is one thing that a host says about a network.
+func says(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
+	switch key {
+	case "forward":
+		return forwardWord(kind, s.Forward)
+	case "bridge":
+		return s.Bridge
+	case "subnets":
+		return strings.Join(s.Subnets, ", ")
+	case "uplink":
+		return s.Uplink
+	case "vtep":
+		return s.VTEP
+	case "cards":
+		if s.NICs != nil {
+			return fmt.Sprintf("%d of %d used", s.NICs.Used, s.NICs.Total)
+		}
+		return ""
+	case "mtu":
+		if s.MTU > 0 {
+			return strconv.Itoa(s.MTU)
+		}
+		return ""
+	}
+	return startsWithHost(kind, s)
+}
+
+func kindWord(n fleet.NetworkView) string {
+	switch {
+	case n.Kind == fleet.NetworkBridge:
+		return "Bridge"
+	case n.Spec != nil:
+		return "Defined here"
+	}
+	return "Network of libvirt"
+}
+
+// peersKnown is how many of the overlay's other hosts a host sends to: "2 of 3".
+func peersKnown(n fleet.NetworkView, s *fleet.NetworkStatus) string {
+	if s.VTEP == "" {
+		return ""
+	}
+	others := len(n.Peers)
+	if slices.Contains(n.Peers, s.VTEP) {
+		others--
+	}
+	return strconv.Itoa(s.Peers) + " of " + strconv.Itoa(others)
+}
+
+// undone reports whether the host undid its newest change, as it says now.
+func undone(h fleet.NetworkHost) bool {
+	return h.State != fleet.NetworkUnknown && h.Status != nil && h.Status.RolledBack != nil
+}
+
+// source is the addresses of a network that is defined here, or what it is on; empty for others.
+func source(n fleet.NetworkView) string {
+	if n.Spec == nil {
+		return ""
+	}
+	var out []string
+	for _, p := range n.Spec.Prefixes() {
+		out = append(out, p.String())
+	}
+	if n.Spec.Underlay != "" {
+		out = append(out, "VNI "+strconv.Itoa(n.Spec.VNI)+" over "+n.Spec.Underlay)
+	}
+	if !n.Spec.Mode.Is().Served && n.Spec.Underlay == "" {
+		out = append(out, cmp.Or(n.Spec.Device, n.Spec.Bridge))
+		if n.Spec.VLAN > 0 {
+			out = append(out, "VLAN "+strconv.Itoa(n.Spec.VLAN))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func dnsWord(s fleet.NetworkSpec) string {
+	switch {
+	case !s.DNS:
+		return "not answered"
+	case s.Domain != "":
+		return "answered, in " + s.Domain
+	}
+	return "answered"
+}
+
+func deviceWord(s fleet.NetworkSpec) string {
+	if s.Mode.Is().Served {
+		return "Goes out by"
+	}
+	return "Device"
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+func sinceWord(n fleet.NetworkView) string {
+	if n.Spec == nil {
+		return "Found"
+	}
+	return "Created"
+}
+
+// stoppedByOthers reports whether somebody stopped the network on the host, as it says now.
+func stoppedByOthers(h fleet.NetworkHost) bool {
+	return h.State == fleet.NetworkInactive && h.Status != nil && h.Status.ByOthers
+}
+
+func lastKnown(h fleet.NetworkHost, now time.Time) string {
+	switch {
+	case fleet.Fresh(h.SeenAt, now) || h.Status == nil:
+		return ""
+	case h.Status.Active:
+		return "The host is not heard. Last known: active."
+	}
+	return "The host is not heard. Last known: inactive."
+}
+
+var forwardWords = map[string]string{"nat": "NAT", "route": "Routed", "bridge": "Bridged", "open": "Open", "": "Isolated"}
+
+func forwardWord(kind fleet.NetworkKind, forward string) string {
+	if kind == fleet.NetworkBridge {
+		return ""
+	}
+	if word, ok := forwardWords[forward]; ok {
+		return word
+	}
+	return forward
+}
+
+// valuesNamed is how many different values of hosts a list names.
+const valuesNamed = 4
+
+// eachOf joins the first of the different values that hosts report.
+func eachOf(values []string) string {
+	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
+	if len(values) > valuesNamed {
+		values = append(values[:valuesNamed], "…")
+	}
+	return kit.Dash(strings.Join(values, "; "))
+}
+
+// Mode is what is wanted of the network, or what hosts report.
+func Mode(n fleet.NetworkView) string {
+	if n.Spec != nil {
+		return n.Spec.Mode.Is().Word
+	}
+	words := make([]string, len(n.Health.Forwards))
+	for i, f := range n.Health.Forwards {
+		words[i] = forwardWord(n.Kind, f)
+	}
+	return eachOf(words)
+}
+
+// Subnets are those that are wanted, or those that hosts report.
+func Subnets(n fleet.NetworkView) string {
+	if n.Spec != nil {
+		return kit.Dash(source(n))
+	}
+	return eachOf(n.Health.Subnets)
+}
+
+// hostNames names few hosts and counts many.
+func hostNames(n fleet.NetworkView) string {
+	if len(n.Hosts) < n.Health.Hosts || len(n.Hosts) > 0 && n.Hosts[0].HostName == "" {
+		return kit.Count(n.Health.Hosts, "host")
+	}
+	names := make([]string, len(n.Hosts))
+	for i, h := range n.Hosts {
+		names[i] = h.HostName
+	}
+	return kit.Dash(strings.Join(names, ", "))
+}
+
+func startsWithHost(kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
+	switch {
+	case kind == fleet.NetworkBridge:
+		return "–"
+	case s.Autostart:
+		return "Yes"
+	}
+	return "No"
+}

@@ -1,0 +1,27 @@
+package pool
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/rendered"
+)
+
+// What a silent host said last is never drawn as what is: no chip, bar or figure of it stands where the present does.
+func TestUnknownNeverShowsTheLastValueAsCurrent(t *testing.T) {
+	t.Parallel()
+	cell := fleet.PoolHost{
+		Assigned: true, State: fleet.PoolUnknown, HostName: "h1",
+		Status: &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 4 << 30, UsedBytes: 1 << 30, AvailableBytes: 3 << 30},
+	}
+	if chip := rendered.HTML(t, statusChip(cell)); !strings.Contains(chip, `class="chip unknown"`) || strings.Contains(chip, "Active") {
+		t.Errorf("the pool's chip is %s", chip)
+	}
+	if usage := rendered.HTML(t, usage(cell)); !strings.Contains(usage, `title="Last known"`) || strings.Contains(usage, "svg") || strings.Contains(usage, "bar") {
+		t.Errorf("the pool's usage is %s", usage)
+	}
+	if text := rendered.Text(t, words(cell)); text != "Last known: active, 1 GiB of 4 GiB used." {
+		t.Errorf("the pool's words are %q", text)
+	}
+}

@@ -1,0 +1,19 @@
+package vm
+
+import (
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// FoundPage is a VM that Quantix did not make.
+type FoundPage struct {
+	VM  fleet.DiscoveredVM
+	Now time.Time
+}
+
+func (p FoundPage) crumbs() []kit.Crumb {
+	return []kit.Crumb{{Text: "Discovered", Href: "/vms?tab=found"}, {Text: p.VM.HostName, Href: views.HostPath(p.VM.HostID)}}
+}

@@ -1,0 +1,102 @@
+package vm
+
+import (
+	"strconv"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// MigratePage asks to which host a VM is to go.
+type MigratePage struct {
+	VM      fleet.VMView
+	Why     string // why it cannot go now
+	Targets []fleet.MigrationTarget
+	To      kit.Choices // of them
+	In      MigrateForm
+	Errors  kit.Errors
+}
+
+// MigrateForm is what a person chose.
+type MigrateForm struct {
+	To, Rate   string
+	Overcommit bool
+}
+
+func (p MigratePage) dialog() kit.Dialog {
+	return kit.Dialog{
+		Help:  kit.HelpMigrate,
+		Title: "Move " + p.VM.Name + " to another host", Button: "Move to host", Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "leave"), Why: p.Why,
+	}
+}
+
+func migrateKey(t fleet.MigrationTarget) string { return string(t.HostID) + "/" + string(t.PoolID) }
+
+func migrateName(t fleet.MigrationTarget) string {
+	if t.PoolID == "" {
+		return t.HostName
+	}
+	return t.HostName + ", pool " + t.PoolName
+}
+
+func migrateText(t fleet.MigrationTarget) string {
+	if t.PoolID == "" {
+		return migrateName(t) + ": its disks stay where they are"
+	}
+	return migrateName(t) + ", " + kit.Bytes(t.FreeBytes) + " free"
+}
+
+// MigrateOptions are the targets that a person may choose: where only room is missing, they may wish it all the same.
+func MigrateOptions(targets []fleet.MigrationTarget) (out []kit.Option) {
+	for _, t := range targets {
+		if t.Allowed || t.Room {
+			out = append(out, kit.Option{Value: migrateKey(t), Text: migrateText(t)})
+		}
+	}
+	return out
+}
+
+// migrateRefused is how many targets say why the VM cannot go there.
+const migrateRefused = 10
+
+// refused are the first targets with a reason against them, and how many more there are.
+func (p MigratePage) refused() (first []fleet.MigrationTarget, more int) {
+	for _, t := range p.Targets {
+		switch {
+		case t.Reason == "":
+		case len(first) < migrateRefused:
+			first = append(first, t)
+		default:
+			more++
+		}
+	}
+	return first, more
+}
+
+func (p MigratePage) overcommits() bool {
+	if p.In.Overcommit || p.Errors.At("overcommit") != "" {
+		return true
+	}
+	room := false
+	for _, t := range p.Targets {
+		if t.Allowed {
+			return false
+		}
+		room = room || t.Room
+	}
+	return room
+}
+
+// migrate is the act at the VM's host.
+func (p Page) migrate() kit.Act {
+	_, why := p.VM.AllowsMigrate(p.Moving, p.Leaving)
+	return kit.Act{Icon: "server", Word: "Move to another host…", Href: views.VMPath(p.VM.ID, "leave"), Dialog: true}.When(p.MigrateWhy).When(why)
+}
+
+func leavingText(l fleet.LeavingVM) string {
+	if l.State == fleet.JobQueued {
+		return "waits to go to " + l.ToName
+	}
+	return "on its way to " + l.ToName + ", " + strconv.Itoa(l.Progress) + " %"
+}

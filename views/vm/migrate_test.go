@@ -1,0 +1,33 @@
+package vm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/rendered"
+	"quantix/views/kit"
+)
+
+// A fleet of thousands of hosts fits into the dialog: those that can take the VM are chosen from as everywhere, and the first of the others say why not.
+func TestTheDialogOfAMoveIsBounded(t *testing.T) {
+	t.Parallel()
+	targets := []fleet.MigrationTarget{{HostID: "good", HostName: "good", Allowed: true}, {HostID: "full", HostName: "full", PoolID: "p", PoolName: "ssd", Reason: "No room.", Room: true}}
+	for i := range 2000 {
+		targets = append(targets, fleet.MigrationTarget{HostID: "bad", HostName: fmt.Sprintf("bad-%d", i), Reason: "Its CPU is another."})
+	}
+	p := MigratePage{VM: web(fleet.PhaseStopped), Targets: targets, To: kit.Choices{Options: MigrateOptions(targets)}}
+	text := rendered.Text(t, Migrate(p))
+	if n := strings.Count(text, "Its CPU is another."); n != migrateRefused-1 {
+		t.Errorf("%d hosts say why not", n)
+	}
+	for _, want := range []string{"full, pool ssd: No room.", "1991 more places cannot take it either.", "good: its disks stay where they are"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the dialog lacks %q: %s", want, text)
+		}
+	}
+	if strings.Contains(text, "bad-9:") || len(p.To.Options) != 2 {
+		t.Errorf("it offers %v", p.To.Options)
+	}
+}

@@ -1,0 +1,92 @@
+package web
+
+import (
+	"context"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+	vmview "quantix/views/vm"
+)
+
+type migrateForm struct {
+	To         string `form:"to"` // "<host>/<pool>"
+	Rate       string `form:"rate"`
+	Overcommit string `form:"overcommit"`
+}
+
+func (s *Server) askMigrate(c echo.Context, a fleet.Actor, in migrateForm, how asked) error {
+	ctx := c.Request().Context()
+	p, err := s.vmOf(c, a, "")
+	if err != nil {
+		return err
+	}
+	out := vmview.MigratePage{VM: p.VM, Errors: how.errors, In: vmview.MigrateForm{To: in.To, Rate: in.Rate, Overcommit: in.Overcommit != ""}}
+	moving, err := s.Control.MovingDisks(ctx, a, p.VM.ID)
+	if err != nil {
+		return err
+	}
+	leaving, err := s.Control.LeavingVM(ctx, a, p.VM.ID)
+	if err != nil {
+		return err
+	}
+	if _, out.Why = p.VM.AllowsMigrate(moving, leaving); out.Why == "" {
+		if out.Targets, err = s.Control.MigrationTargets(ctx, a, p.VM.ID); err != nil {
+			return err
+		}
+		targets := pick{
+			typ: "leave-targets", of: string(p.VM.ID), now: []string{in.To}, page: views.VMPath(p.VM.ID, "leave"), all: c.QueryParam("all") != "", targets: out.Targets,
+		}
+		if out.To, err = s.choose(ctx, a, targets); err != nil {
+			return err
+		}
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Migrate(out))
+}
+
+// migrateOptions are the hosts and pools that the VM c.of can go to.
+func (s *Server) migrateOptions(ctx context.Context, a fleet.Actor, c pick) (out []kit.Option, err error) {
+	if c.targets == nil {
+		c.targets, err = s.Control.MigrationTargets(ctx, a, fleet.VMID(c.of))
+	}
+	return vmview.MigrateOptions(c.targets), err
+}
+
+func (s *Server) migrateVM(c echo.Context, a fleet.Actor, in migrateForm) (end, error) {
+	var checks fleet.Checks
+	host, pool, _ := strings.Cut(in.To, "/")
+	order := control.MigrateVM{HostID: fleet.HostID(host), PoolID: fleet.PoolID(pool), RateBytes: read(&checks, "rateBytes", in.Rate, rateOf), Overcommit: in.Overcommit != ""}
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	id := fleet.VMID(c.Param("id"))
+	t, err := s.Control.MigrateVM(c.Request().Context(), a, id, order)
+	return stay(views.VMPath(id), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
+}
+
+type migrateInput struct {
+	VMPath
+	Body control.MigrateVM
+}
+
+func (s *Server) apiMigrateVM(ctx context.Context, a fleet.Actor, in *migrateInput) (*taskOutput, error) {
+	task, err := s.Control.MigrateVM(ctx, a, in.ID, in.Body)
+	return &taskOutput{task}, err
+}
+
+type migrationTargetsOutput struct {
+	Body struct {
+		Items []fleet.MigrationTarget `json:"items"`
+	}
+}
+
+func (s *Server) apiMigrationTargets(ctx context.Context, a fleet.Actor, in *VMPath) (*migrationTargetsOutput, error) {
+	out := &migrationTargetsOutput{}
+	var err error
+	out.Body.Items, err = s.Control.MigrationTargets(ctx, a, in.ID)
+	return out, err
+}

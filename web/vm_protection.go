@@ -1,0 +1,77 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+	vmview "quantix/views/vm"
+)
+
+type guardForm struct {
+	Protected   string `form:"protected"`
+	Locked      string `form:"locked"`
+	Reason      string `form:"reason"`
+	ExpiresAt   string `form:"expiresAt"`
+	ExpiryStops string `form:"expiryStops"`
+}
+
+func (s *Server) askProtection(c echo.Context, a fleet.Actor, in guardForm, how asked) error {
+	p, err := s.vmOf(c, a, "")
+	if err != nil {
+		return err
+	}
+	out := vmview.GuardPage{VM: p.VM, Errors: how.errors, In: vmview.GuardOf(p.VM.Protection)}
+	for _, st := range p.Actions {
+		if st.Action == fleet.ActProtect {
+			out.Why = st.Reason
+		}
+	}
+	if how.again() {
+		out.In = vmview.GuardForm{Protected: in.Protected != "", Locked: in.Locked != "", Stops: in.ExpiryStops != "", Reason: in.Reason, Expires: in.ExpiresAt}
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Protection(out))
+}
+
+func (s *Server) guardVM(c echo.Context, a fleet.Actor, in guardForm) (end, error) {
+	var checks fleet.Checks
+	guard := control.ProtectVM{
+		Protected: in.Protected != "", Locked: in.Locked != "", Reason: in.Reason,
+		ExpiresAt: read(&checks, "expiresAt", in.ExpiresAt, timeOf), ExpiryStops: in.ExpiryStops != "",
+	}
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	id := fleet.VMID(c.Param("id"))
+	vm, err := s.Control.GuardVM(c.Request().Context(), a, id, guard)
+	return stay(views.VMPath(id), "The protection of "+vm.Name+" is saved."), err
+}
+
+// timeOf reads a time in UTC, as browsers send it; empty: none.
+func timeOf(text string) (*time.Time, error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return nil, nil
+	}
+	for _, form := range []string{vmview.ExpiresForm, "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+		if at, err := time.ParseInLocation(form, text, time.UTC); err == nil {
+			return &at, nil
+		}
+	}
+	return nil, errors.New("Give a time in UTC, such as 2030-12-31T18:00.")
+}
+
+type guardVMInput struct {
+	VMPath
+	Body control.ProtectVM
+}
+
+func (s *Server) apiGuardVM(ctx context.Context, a fleet.Actor, in *guardVMInput) (*vmOutput, error) {
+	vm, err := s.Control.GuardVM(ctx, a, in.ID, in.Body)
+	return changedVM(a)(vm, "", err)
+}
