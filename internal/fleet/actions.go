@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Action is something a person can ask of a VM.
+// Action is an action of people on an object, such as a VM.
 type Action string
 
 const (
@@ -22,10 +22,10 @@ const (
 	ActEdit     Action = "edit"
 	ActDelete   Action = "delete"
 
-	// What a person can do about what somebody changed on the host; beside the changes, in no menu.
-	ActProtect Action = "guard" // what guards it from people
+	// Beside the menu of a VM: its protection settings.
+	ActProtect Action = "guard" // change the VM's protection
 
-	// What a person can ask of the guest's agent; beside what the guest says, in no menu.
+	// Actions of the guest agent, shown beside the guest's status and in no menu.
 	ActFreeze        Action = "freeze"
 	ActThaw          Action = "thaw"
 	ActGuestPassword Action = "guestpassword"
@@ -37,16 +37,16 @@ const (
 	ActReapply     Action = "putback"
 )
 
-// VMActions lists every action in the order in which menus show them.
+// VMActions lists every action of a VM's menu, in order.
 var VMActions = []Action{
 	ActStart, ActShutdown, ActStop, ActRestart, ActReboot, ActReset, ActPause, ActResume, ActConsole, ActEdit, ActProtect, ActDelete,
 }
 
 type actionRule struct {
-	kind  JobKind // the job it queues, whose power it asks for; empty where it queues none by itself
-	word  string  // of its button; empty: the verb of its job
+	kind  JobKind // job that the action queues; its kind also gives the requested power. Empty: none
+	word  string  // label; empty: the verb of the job
 	needs []Phase // phases in which it is possible; nil: any but Deleting
-	else_ string  // why not, elsewhere
+	else_ string  // reason in other phases
 }
 
 var actionRules = map[Action]actionRule{
@@ -94,15 +94,15 @@ var actionRules = map[Action]actionRule{
 	ActReapply:     {VMReapply, "", nil, ""},
 }
 
-// A guest is asked only while it runs.
+// guestPhases are the phases with a guest agent to talk to.
 var guestPhases = []Phase{PhaseRunning, PhaseNeedsRestart, PhaseUpdating}
 
 const guestElse = "The VM is not running, so there is no guest to ask."
 
-// GuestActions are those that the guest's agent is asked for, in the order in which a menu has them.
+// GuestActions lists the actions of the guest agent, in menu order.
 var GuestActions = []Action{ActFreeze, ActThaw, ActClock, ActTrim, ActGuestPassword, ActExec}
 
-// whyNoGuest says why the guest's agent cannot be asked; empty: it can.
+// whyNoGuest returns why the guest agent cannot be reached; empty: it can.
 func (vm VM) whyNoGuest() string {
 	switch g := vm.Status.Guest; {
 	case g == nil:
@@ -115,7 +115,7 @@ func (vm VM) whyNoGuest() string {
 	return ""
 }
 
-// whyNotGuest says why the guest is not asked for that one thing; empty: it is.
+// whyNotGuest returns why the guest agent cannot do the action; empty: it can.
 func (vm VM) whyNotGuest(a Action) string {
 	switch said := vm.Status.Guest; {
 	case a != ActExec:
@@ -138,16 +138,16 @@ func (vm VM) whyNotGuest(a Action) string {
 	return ""
 }
 
-// Label is the action as its button says it.
+// Label returns the action's label on buttons.
 func (a Action) Label() string { return cmp.Or(actionRules[a].word, a.Job().Is().Verb) }
 
-// Job is the kind of job that the action queues; empty where it queues none.
+// Job returns the kind of job that the action queues; empty: none.
 func (a Action) Job() JobKind { return actionRules[a].kind }
 
-// Power is the power that the action asks for; empty where it asks for none.
+// Power returns the power state that the action requests; empty: none.
 func (a Action) Power() Power { return actionRules[a].kind.Is().Power }
 
-// ActionOf is the action of menus that queues jobs of the kind; empty where none does.
+// ActionOf returns the menu action that queues jobs of the kind; empty: none.
 func ActionOf(k JobKind) Action {
 	if i := slices.IndexFunc(VMActions, func(a Action) bool { return a.Job() == k }); i >= 0 {
 		return VMActions[i]
@@ -155,17 +155,17 @@ func ActionOf(k JobKind) Action {
 	return ""
 }
 
-// Known reports whether there is such an action.
+// Known reports whether the action exists.
 func (a Action) Known() bool { _, ok := actionRules[a]; return ok }
 
-// ActionState is one action of one VM: possible, or why not. The button, the API and the queue all ask it.
+// ActionState says whether an object allows an action, and why not. The button, the API and the queue all use it.
 type ActionState struct {
 	Action  Action `json:"action"`
 	Allowed bool   `json:"allowed"`
 	Reason  string `json:"reason,omitempty"`
 }
 
-// Allows says whether the phase allows the action, and if not, why, in one sentence.
+// Allows reports whether the phase allows the action; the string is the reason if not, in one sentence.
 func (p Phase) Allows(a Action) (bool, string) {
 	rule, ok := actionRules[a]
 	switch {
@@ -192,8 +192,9 @@ func (p Phase) Allows(a Action) (bool, string) {
 	return false, rule.else_
 }
 
-// Allows is the phase's answer, with what hangs on more than the phase. Forcing off also takes an order back: the start that a
-// VM waits for while it is being created, or one that failed for a VM that is off, so that nothing is left for a person to do.
+// Allows reports whether the VM allows the action: by its phase and by everything beyond the phase. Force off also
+// withdraws a start: a queued one of a VM that is being created, or a failed one of a VM that is off, so that it needs
+// no attention any more.
 func (v VMView) Allows(a Action) (bool, string) {
 	ok, why := v.Phase.Allows(a)
 	missing := v.missingDisk()
@@ -224,7 +225,7 @@ func (v VMView) Allows(a Action) (bool, string) {
 	return ok, why
 }
 
-// fault is the VM's first fault of the kind; nil: it has none.
+// fault returns the VM's first fault with the code, or nil.
 func (v VMView) fault(code FaultCode) *Fault {
 	if v.Status == nil {
 		return nil
@@ -232,7 +233,7 @@ func (v VMView) fault(code FaultCode) *Fault {
 	return v.Status.fault(code)
 }
 
-// missingDisk is the first fault of a disk that the VM is to have; nil: none.
+// missingDisk returns the first fault of a disk in the spec, or nil.
 func (v VMView) missingDisk() *Fault {
 	for _, d := range v.Spec.Disks {
 		if f := v.FaultOf(d.Ref()); f != nil {
@@ -242,10 +243,10 @@ func (v VMView) missingDisk() *Fault {
 	return nil
 }
 
-// Actions lists all actions for the VM as it is now.
+// Actions lists the state of all menu actions.
 func (v VMView) Actions() []ActionState { return v.actions(VMActions) }
 
-// GuestActions lists those that its guest's agent is asked for.
+// GuestActions lists the state of all actions of the guest agent.
 func (v VMView) GuestActions() []ActionState { return v.actions(GuestActions) }
 
 func (v VMView) actions(all []Action) []ActionState {

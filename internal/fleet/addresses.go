@@ -2,16 +2,16 @@ package fleet
 
 import "time"
 
-// AddressSource is how a host knows an address of a card.
+// AddressSource is how a host learned an IP address of a NIC.
 type AddressSource string
 
 const (
-	FromAgent AddressSource = "agent" // the guest's agent says so
-	FromLease AddressSource = "lease" // the host's DHCP server gave it
-	FromARP   AddressSource = "arp"   // the host has heard it
+	FromAgent AddressSource = "agent" // reported by the guest agent
+	FromLease AddressSource = "lease" // given out by the host's DHCP server
+	FromARP   AddressSource = "arp"   // seen by the host in ARP
 )
 
-// Word is the source for people.
+// Word returns the source as pages show it.
 func (s AddressSource) Word() string {
 	switch s {
 	case FromAgent:
@@ -24,36 +24,36 @@ func (s AddressSource) Word() string {
 	return string(s)
 }
 
-// SeenAddress is an address of a card, and how the host knows of it.
+// SeenAddress is an IP address of a NIC with its sources.
 type SeenAddress struct {
 	IP string          `json:"ip"`
 	By []AddressSource `json:"by"`
 }
 
-// DHCPLease is an address that a host's DHCP server has given out: of which network says where it stands.
+// DHCPLease is an address given out by a host's DHCP server. The enclosing status names the network.
 type DHCPLease struct {
 	MAC  string `json:"mac"`
 	IP   string `json:"ip"`
-	Name string `json:"name,omitempty"` // as the guest calls itself
+	Name string `json:"name,omitempty"` // host name that the guest sent
 }
 
-// NICAddresses is all that is known of one card of a VM.
+// NICAddresses holds the known addresses of one NIC of a VM.
 type NICAddresses struct {
 	MAC       string        `json:"mac"`
 	NetworkID NetworkID     `json:"networkId,omitempty"`
-	Network   string        `json:"network"` // its name
+	Network   string        `json:"network"` // name
 	Seen      []SeenAddress `json:"seen"`
-	SeenAt    *time.Time    `json:"seenAt"` // when the host looked
+	SeenAt    *time.Time    `json:"seenAt"` // time of the host's inventory
 	Unknown   bool          `json:"unknown,omitempty"`
-	Reserved  string        `json:"reserved,omitempty"` // the address that the network keeps for it
-	Reserves  bool          `json:"reserves"`           // the network can keep one
-	WhyNot    string        `json:"whyNot,omitempty"`   // why it cannot
-	Others    []MACHolder   `json:"others,omitempty"`   // other machines with this MAC address
+	Reserved  string        `json:"reserved,omitempty"` // static lease of the NIC
+	Reserves  bool          `json:"reserves"`           // the network supports static leases
+	WhyNot    string        `json:"whyNot,omitempty"`   // why it does not
+	Others    []MACHolder   `json:"others,omitempty"`   // other VMs with this MAC address
 }
 
-// MACHolder is another machine that has a card's MAC address; without names to those who do not see hosts.
+// MACHolder is another VM with a NIC's MAC address. Names are set only for users who may see hosts.
 type MACHolder struct {
-	VMID     VMID   `json:"vmId,omitempty"` // empty: Quantix did not make it
+	VMID     VMID   `json:"vmId,omitempty"` // empty: an unmanaged VM
 	Name     string `json:"name,omitempty"`
 	HostName string `json:"hostName,omitempty"`
 }

@@ -2,22 +2,22 @@ package fleet
 
 import "fmt"
 
-// What a person can ask of hosts, pools, networks, projects and users. VMs have VMActions, with phases of their own. For each
-// noun one table says what can be asked, and why not now: buttons, menus, the API and the use cases all ask it.
+// Actions on hosts, pools, networks, projects and users. VMActions lists those on VMs, which depend on phases. One
+// table per resource type holds the conditions: buttons, menus, the API and the use cases all query it.
 const (
 	ActClearConflict Action = "clear-conflict" // of a host
 	ActJoinAgain     Action = "join-again"     // of a host
-	ActAssign        Action = "assign"         // of a pool or network, to more hosts
-	ActRetry         Action = "retry"          // of a pool or network on one host; also "Start" where it was stopped
+	ActAssign        Action = "assign"         // of a pool or network: assign it to more hosts
+	ActRetry         Action = "retry"          // of a pool or network on one host; also its "Start" button after a stop
 	ActRelease       Action = "release"        // of a pool or network on one host
-	ActCredentials   Action = "credentials"    // of a pool, whose storage asks who they are
-	ActGrant         Action = "grant"          // of a network, to a project
+	ActCredentials   Action = "credentials"    // of a pool with credentials: replace them
+	ActGrant         Action = "grant"          // of a network: open it to a project
 	ActPassword      Action = "password"       // of a user
 	ActCancel        Action = "cancel"         // of a task
 )
 
-// offer is one line of a noun's table. why says why the action is not possible now, in one sentence; empty: it is. nil: it
-// always is.
+// offer is one action in a resource type's table. why returns the reason why the action is not possible now, in one
+// sentence; empty: it is. A nil why: always possible.
 type offer[T any] struct {
 	action Action
 	why    func(T) string
@@ -59,7 +59,7 @@ var hostOffers = offers[HostView]{
 	{ActJoinAgain, nil},
 	{ActDelete, func(h HostView) string {
 		staying := h.VMs
-		if h.Phase == HostUnknown || h.Phase == HostPending { // a host that is gone for good will never say that they are gone, too
+		if h.Phase == HostUnknown || h.Phase == HostPending { // a host that is gone for good never reports their deletion
 			staying -= h.Leaving
 		}
 		if staying == 0 {
@@ -69,7 +69,8 @@ var hostOffers = offers[HostView]{
 	}},
 }
 
-// Allows says whether the host can be asked for the action now, and if not, why. Actions lists all of them.
+// Allows reports whether the host allows the action now; the string is the reason if not. Actions lists the state of
+// every action.
 func (h HostView) Allows(a Action) (bool, string) { return hostOffers.allows(h, a) }
 func (h HostView) Actions() []ActionState         { return hostOffers.states(h) }
 
@@ -90,7 +91,8 @@ func leavingPool(p Pool) string {
 	return "The pool is being deleted; it goes when its last host has released it."
 }
 
-// Allows says whether the pool can be asked for the action now, and if not, why. Actions lists all of them.
+// Allows reports whether the pool allows the action now; the string is the reason if not. Actions lists the state of
+// every action.
 func (p Pool) Allows(a Action) (bool, string) { return poolOffers.allows(p, a) }
 func (p Pool) Actions() []ActionState         { return poolOffers.states(p) }
 
@@ -118,7 +120,8 @@ func leavingHost(p PoolHost) string {
 	return p.HostName + " is releasing it."
 }
 
-// Allows says whether the pool on this host can be asked for the action now, and if not, why. Actions lists all of them.
+// Allows reports whether the pool on this host allows the action now; the string is the reason if not. Actions lists
+// the state of every action.
 func (p PoolHost) Allows(a Action) (bool, string) { return poolHostOffers.allows(p, a) }
 func (p PoolHost) Actions() []ActionState         { return poolHostOffers.states(p) }
 
@@ -141,7 +144,7 @@ var networkOffers = offers[NetworkView]{
 
 const foundNetwork = "It was found on hosts; nobody defined it here."
 
-// leaving is why no more can be asked of the network; empty: it can.
+// leaving returns why the network allows no changes; empty: it does.
 func (n Network) leaving() string {
 	switch {
 	case n.Spec == nil:
@@ -152,7 +155,8 @@ func (n Network) leaving() string {
 	return ""
 }
 
-// Allows says whether the network can be asked for the action now, and if not, why. Actions lists all of them.
+// Allows reports whether the network allows the action now; the string is the reason if not. Actions lists the state of
+// every action.
 func (v NetworkView) Allows(a Action) (bool, string) { return networkOffers.allows(v, a) }
 func (v NetworkView) Actions() []ActionState         { return networkOffers.states(v) }
 
@@ -173,7 +177,7 @@ var networkHostOffers = offers[NetworkHost]{
 	{ActRelease, unassigned},
 }
 
-// unassigned is why nothing can be asked of the network on the host: nobody gave it to it, or it is giving it up.
+// unassigned returns why the network on the host allows no actions: it is not assigned, or is being released.
 func unassigned(h NetworkHost) string {
 	switch {
 	case h.Assigned:
@@ -186,7 +190,8 @@ func unassigned(h NetworkHost) string {
 	return "Nobody assigned it to " + h.HostName + "."
 }
 
-// Allows says whether the network on this host can be asked for the action now, and if not, why. Actions lists all of them.
+// Allows reports whether the network on this host allows the action now; the string is the reason if not. Actions lists
+// the state of every action.
 func (h NetworkHost) Allows(a Action) (bool, string) { return networkHostOffers.allows(h, a) }
 func (h NetworkHost) Actions() []ActionState         { return networkHostOffers.states(h) }
 
@@ -200,7 +205,8 @@ var projectOffers = offers[Project]{
 	}},
 }
 
-// Allows says whether the project can be asked for the action now, and if not, why. Actions lists all of them.
+// Allows reports whether the project allows the action now; the string is the reason if not. Actions lists the state of
+// every action.
 func (p Project) Allows(a Action) (bool, string) { return projectOffers.allows(p, a) }
 func (p Project) Actions() []ActionState         { return projectOffers.states(p) }
 
@@ -221,10 +227,10 @@ var taskOffers = offers[Task]{{ActCancel, func(t Task) string {
 	return is.Stands
 }}}
 
-// Allows says whether the task can be asked for the action now, and if not, why.
+// Allows reports whether the task allows the action now; the string is the reason if not.
 func (t Task) Allows(a Action) (bool, string) { return taskOffers.allows(t, a) }
 
-// userBy is a user and who asks about them.
+// userBy is a user together with the user who acts on it.
 type userBy struct {
 	User
 	by UserID
@@ -246,7 +252,8 @@ var userOffers = offers[userBy]{
 	}},
 }
 
-// AllowsTo says whether the one who asks can do the action to the user now, and if not, why. ActionsBy lists all of them.
+// AllowsTo reports whether user by may do the action to u now; the string is the reason if not. ActionsBy lists the
+// state of every action.
 func (u User) AllowsTo(by UserID, a Action) (bool, string) {
 	return userOffers.allows(userBy{u, by}, a)
 }

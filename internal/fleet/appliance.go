@@ -6,55 +6,58 @@ import (
 	"strings"
 )
 
-// Bounds of what an appliance's file may say.
+// Bounds of the values read from an appliance's file.
 const (
 	MaxApplianceNotes = 64
 	MaxApplianceText  = 255
 )
 
-// FormatOVA is the format of a volume that is a whole appliance: a tar archive of a descriptor and disks.
+// FormatOVA is the format of a volume that is an OVA appliance: a tar archive of a descriptor and disks.
 const FormatOVA = "ova"
 
-// ForeignFormats are the formats of disks that no VM is given as they are, and that are converted on the way in.
+// ForeignFormats are disk formats of other products, which are converted on import.
 var ForeignFormats = []string{"vmdk", "vhdx", "vpc", "vdi"}
 
-// Appliance is a machine in a file, as the host that has the file reads it: an OVA archive, or one disk in another product's format.
+// Appliance describes the VM in a file, as read by the host that has the file: an OVA archive, or one disk in another
+// product's format.
 type Appliance struct {
 	Name      string          `json:"name,omitempty"`
-	Product   string          `json:"product,omitempty"` // what made it, in words
-	OS        string          `json:"os,omitempty"`      // in words
+	Product   string          `json:"product,omitempty"` // product that created it, as text
+	OS        string          `json:"os,omitempty"`      // operating system, as text
 	Family    string          `json:"family,omitempty" enum:"linux,windows,bsd,other"`
-	CPUs      int             `json:"cpus,omitempty"` // 0: it does not say
+	CPUs      int             `json:"cpus,omitempty"` // 0: not specified
 	MemoryMiB int             `json:"memoryMiB,omitempty"`
 	Firmware  Firmware        `json:"firmware,omitempty"`
 	Disks     []ApplianceDisk `json:"disks,omitempty"`
 	NICs      []ApplianceNIC  `json:"nics,omitempty"`
-	// Left is what it has and a VM made of it has not, a sentence each.
+	// Left lists the parts of the appliance that the imported VM does not get, one sentence each.
 	Left []string `json:"left,omitempty"`
-	// Checks is by which checksums its files are verified; empty: it has none.
+	// Checks names the checksum algorithm that verifies its files; empty: none.
 	Checks string `json:"checks,omitempty"`
-	Error  string `json:"error,omitempty"` // why no VM can be made of it
+	Error  string `json:"error,omitempty"` // why it cannot be imported
 }
 
 // ApplianceDisk is a disk of an appliance.
 type ApplianceDisk struct {
-	Member     string `json:"member,omitempty"`     // the archive's file that holds it; empty: of an archive an empty disk, of a single file that file
-	Format     string `json:"format,omitempty"`     // vmdk, vhdx, vpc, vdi, qcow2 or raw; empty: an empty disk
-	SizeBytes  int64  `json:"sizeBytes"`            // as a guest sees it
-	FileBytes  int64  `json:"fileBytes,omitempty"`  // what the file holds
-	Controller string `json:"controller,omitempty"` // pvscsi, lsilogic, lsilogicsas, buslogic, ide, sata or nvme; empty: it does not say
+	// file in the archive; empty: an empty disk of an archive, or the single file itself
+	Member    string `json:"member,omitempty"`
+	Format    string `json:"format,omitempty"`    // vmdk, vhdx, vpc, vdi, qcow2 or raw; empty: an empty disk
+	SizeBytes int64  `json:"sizeBytes"`           // virtual size
+	FileBytes int64  `json:"fileBytes,omitempty"` // size of the file
+	// pvscsi, lsilogic, lsilogicsas, buslogic, ide, sata or nvme; empty: not specified
+	Controller string `json:"controller,omitempty"`
 }
 
-// ApplianceNIC is a network card of an appliance.
+// ApplianceNIC is a NIC of an appliance.
 type ApplianceNIC struct {
-	Network string `json:"network,omitempty"` // the name that its network had
-	Model   string `json:"model,omitempty"`   // vmxnet3, vmxnet2, e1000, e1000e, pcnet or virtio; empty: it does not say
+	Network string `json:"network,omitempty"` // name of its former network
+	Model   string `json:"model,omitempty"`   // vmxnet3, vmxnet2, e1000, e1000e, pcnet or virtio; empty: not specified
 }
 
-// windows reports whether the guest lacks drivers for virtio until somebody installs them.
+// windows reports whether the guest is Windows, which has no virtio drivers until somebody installs them.
 func (a Appliance) windows() bool { return a.Family == "windows" }
 
-// Bus is how a VM made of the appliance has the disk: on what its guest surely has a driver for, or on virtio (empty).
+// Bus returns the bus of the disk in the imported VM: SATA if the guest may lack a virtio driver, else virtio (empty).
 func (a Appliance) Bus(d ApplianceDisk) string {
 	switch {
 	case a.windows(), slices.Contains([]string{"ide", "sata"}, d.Controller):
@@ -63,7 +66,7 @@ func (a Appliance) Bus(d ApplianceDisk) string {
 	return ""
 }
 
-// Model is what network card it gets instead: virtio (empty) but where its guest would lack the driver.
+// Model returns the NIC model in the imported VM: e1000e if the guest may lack a virtio driver, else virtio (empty).
 func (a Appliance) Model(n ApplianceNIC) string {
 	switch {
 	case n.Model == "virtio" || n.Model == "" && !a.windows():
@@ -74,7 +77,7 @@ func (a Appliance) Model(n ApplianceNIC) string {
 	return ""
 }
 
-// Drivers are what the guest needs to start on other hardware than it was made for, a sentence each.
+// Drivers returns the drivers that the guest needs on the new virtual hardware, one sentence each.
 func (a Appliance) Drivers() []string {
 	var out []string
 	add := func(format string, args ...any) {
@@ -110,7 +113,7 @@ func (a Appliance) Drivers() []string {
 	return out
 }
 
-// Spec is the VM that the appliance proposes: its disks in the pool, its cards on no network yet, for that people choose.
+// Spec returns the spec of the imported VM: its disks in the pool, its NICs without a network, which people choose.
 func (a Appliance) Spec(pool PoolID) VMSpec {
 	s := VMSpec{CPUs: max(a.CPUs, 1), MemoryMiB: a.MemoryMiB, Firmware: a.Firmware, Disks: []Disk{}, NICs: []NIC{}}
 	if s.MemoryMiB == 0 {
@@ -128,7 +131,7 @@ func (a Appliance) Spec(pool PoolID) VMSpec {
 	return s
 }
 
-// VMName is what a VM made of the appliance may be called, after its own name or that of its file.
+// VMName proposes a name for the imported VM, from the appliance's name or its file name.
 func (a Appliance) VMName(file string) string {
 	for _, text := range []string{a.Name, strings.TrimSuffix(file, "."+extension(file)), "imported"} {
 		name := strings.Map(func(r rune) rune {
@@ -158,7 +161,8 @@ func extension(file string) string {
 	return ""
 }
 
-// ApplianceKind is what a file of that name claims to be: "ova", or the format of a disk that must be converted; empty: neither.
+// ApplianceKind returns the format that the file name suggests: "ova", or a disk format that needs conversion; empty:
+// neither.
 func ApplianceKind(file string) string {
 	switch ext := extension(file); ext {
 	case FormatOVA, "vmdk", "vhdx", "vdi":

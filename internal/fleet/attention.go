@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Attention is one cause for which objects of a kind need attention.
+// Attention is one cause for which objects of a resource type need a person.
 type Attention struct {
-	Kind     string            `json:"kind"` // a noun, or "certificate": of the portal itself
-	ID       string            `json:"id"`   // of the first object; empty: none is named
-	Name     string            `json:"name"` // likewise
+	Kind     string            `json:"kind"` // a ResourceType, or "certificate" for the portal's own
+	ID       string            `json:"id"`   // first object; empty: none is named
+	Name     string            `json:"name"` // name of the first object
 	Severity Severity          `json:"tone"`
-	Text     string            `json:"text"`             // what is wrong, as it holds for all of the objects
-	Remedy   string            `json:"remedy,omitempty"` // what mends it; empty: not known
-	Count    int               `json:"count"`            // of the objects
-	Objects  []AttentionObject `json:"objects"`          // the first of them, at most AttentionNames
-	List     string            `json:"list,omitempty"`   // path of the list of them all; empty: there is none
+	Text     string            `json:"text"`             // description that applies to all objects
+	Remedy   string            `json:"remedy,omitempty"` // how to fix it; empty: unknown
+	Count    int               `json:"count"`            // number of objects
+	Objects  []AttentionObject `json:"objects"`          // first objects, at most AttentionNames
+	List     string            `json:"list,omitempty"`   // path of the list of all objects; empty: none
 	At       *time.Time        `json:"at,omitempty"`
 }
 
@@ -24,20 +24,20 @@ type Attention struct {
 type AttentionObject struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	Text string `json:"text,omitempty"` // detail of this object: "on host-1, 97 % used"
+	Text string `json:"text,omitempty"` // description for this object
 }
 
-// AttentionNames is how many objects of one cause are named.
+// AttentionNames is the maximum number of objects named per cause.
 const AttentionNames = 20
 
-// Causes groups objects that need attention, one row for each cause.
+// Causes groups objects that need a person by cause, one row each.
 type Causes struct {
 	Rows []Attention
-	at   map[string]int // index in Rows by kind, tone and text, with and without the objects' names
+	at   map[string]int // row index by exact text and by text without object names
 }
 
-// Add counts the row's objects to the row with the same cause: the same kind, tone and text, with or without the
-// objects' own names.
+// Add merges the row into the row with the same cause: the same kind, severity and text, with or without the names of
+// objects.
 func (c *Causes) Add(row Attention) {
 	general := row.Text
 	for _, o := range row.Objects {
@@ -66,7 +66,7 @@ func (c *Causes) Add(row Attention) {
 	}
 }
 
-// Nameless is the text with "…" in the place of the names, where they stand as words.
+// Nameless returns the text with each name replaced by "…" where it is a whole word.
 func Nameless(text string, names ...string) string {
 	for _, name := range names {
 		if name != "" && strings.Contains(text, name) {

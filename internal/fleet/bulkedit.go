@@ -6,20 +6,21 @@ import (
 	"slices"
 )
 
-// BulkEdit is one edit of many VMs: what it does not name stays as each has it.
+// BulkEdit is one edit of many VMs. Fields that it does not name stay unchanged.
 type BulkEdit struct {
-	Labels map[string]*string         `json:"labels,omitempty"` // set to the value; null takes the label away
-	Fields map[string]json.RawMessage `json:"fields,omitempty"` // of the spec, by name: "cpus", "display.video"; each as the field's JSON
+	Labels map[string]*string `json:"labels,omitempty"` // new value; null removes the label
+	// spec fields by name: "cpus", "display.video"; each as the field's JSON
+	Fields map[string]json.RawMessage `json:"fields,omitempty"`
 }
 
-// BulkFields are the fields that many VMs can have alike: those that hold one value, and say nothing of one VM alone.
+// BulkFields lists the fields that many VMs can share: single values that do not identify one VM.
 func BulkFields() []VMField {
 	return slices.DeleteFunc(slices.Clone(VMFields), func(f VMField) bool {
 		return f.Name == "disks" || f.Name == "nics" || f.Name == "iso" || f.On == Never || len(f.Input.Rows) > 0 || f.Input.Kind == InputFile
 	})
 }
 
-// Check refuses what no VM can have.
+// Check returns an error if the edit is invalid for every VM.
 func (e BulkEdit) Check() error {
 	var c Checks
 	if len(e.Labels) == 0 && len(e.Fields) == 0 {
@@ -54,7 +55,7 @@ func bulkField(name string) (VMField, bool) {
 	return VMField{}, false
 }
 
-// On is the VM with the edit made, which has passed Check.
+// On returns the VM with the edit applied. The edit must have passed Check.
 func (e BulkEdit) On(vm VM) (VM, error) {
 	labels := maps.Clone(vm.Labels)
 	if labels == nil {
@@ -80,7 +81,7 @@ func (e BulkEdit) On(vm VM) (VM, error) {
 	return vm, nil
 }
 
-// Refused is one of many VMs that an order would not do anything about.
+// Refused is a VM that a bulk action skips.
 type Refused struct {
 	VMID VMID   `json:"vmId"`
 	Name string `json:"name"`

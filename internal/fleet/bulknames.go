@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Bounds of VMs that are made at once.
+// Bounds of bulk create.
 const (
 	MaxBulkCreate = 100
 	MaxBulkStart  = 1_000_000
 )
 
-// BulkNames is how many VMs are made at once, and from which number their names count.
+// BulkNames is the number of VMs to create at once and the first number of their names.
 type BulkNames struct {
 	Count int `json:"count,omitempty" doc:"How many, 100 at most; 0: one"`
 	First int `json:"first,omitempty" doc:"The number of the first; 0: 1"`
@@ -24,8 +24,8 @@ var (
 	bracesForm  = regexp.MustCompile(`[{}]`)
 )
 
-// Names are those of the VMs of a pattern: its counter {n} is the number, and {nn} the number with two digits at least, as many as there are n. One VM
-// alone needs none. What is wrong is noted at name, count and first.
+// Names expands a name pattern to the names of the VMs. The counter {n} is the number, {nn} the number with at least
+// two digits, and so on. A single VM needs no counter. Errors are added at name, count and first.
 func (s BulkNames) Names(c *Checks, pattern string) []string {
 	count, first := max(s.Count, 1), s.First
 	if first == 0 {
@@ -68,7 +68,7 @@ func (s BulkNames) Names(c *Checks, pattern string) []string {
 	return names
 }
 
-// Words are the series as an audit line and a task name it: "web-01 – web-12".
+// Words returns the range of names for audit lines and tasks: "web-01 – web-12".
 func (s BulkNames) Words(names []string) string {
 	if len(names) == 1 {
 		return names[0]

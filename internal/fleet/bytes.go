@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Bytes writes a size with three digits at most: "1.5 GiB", "512 MiB".
+// Bytes formats a size with at most three digits: "1.5 GiB", "512 MiB".
 func Bytes(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	v, i := float64(n), 0
-	for v >= 1023.5 && i < len(units)-1 { // what would be written as 1024 is one of the next unit
+	for v >= 1023.5 && i < len(units)-1 { // 1023.5 would be rounded to 1024, so it takes the next unit
 		v, i = v/1024, i+1
 	}
 	if i == 0 || v >= 100 || v == float64(int64(v)) {

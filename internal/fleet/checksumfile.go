@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// MaxChecksumFile bounds a file of checksums.
+// MaxChecksumFile is the maximum size of a checksum file, in bytes.
 const MaxChecksumFile = 1 << 20
 
-// ChecksumIn finds the checksum of the file of that name in a file of checksums, as "sha256:…" or "sha512:…": of two algorithms the stronger. The
-// file has lines as coreutils write them ("<digits>  name", "<digits> *name"), as BSD does ("SHA256 (name) = <digits>"), or nothing but the digits of
-// one file. Signatures around them are not checked, and passed over.
+// ChecksumIn returns the checksum of the named file in a checksum file, as "sha256:…" or "sha512:…"; SHA-512 is
+// preferred. It reads lines of coreutils ("<digits>  name", "<digits> *name"), of BSD ("SHA256 (name) = <digits>"), or
+// the digits of one file alone. Signatures are skipped and not verified.
 func ChecksumIn(text, name string) (string, error) {
 	found := map[string]string{}
-	var alone []string // digits without a name
+	var alone []string // digests without a file name
 	lines := 0
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -44,7 +44,7 @@ func ChecksumIn(text, name string) (string, error) {
 	return "", Errorf(Conflict, "The file of checksums has no SHA-256 or SHA-512 of %s. Check both addresses.", name)
 }
 
-// checksumLine reads one line; digest is empty where it has none that is known, and name where it names no file.
+// checksumLine parses one line. digest is empty if there is no known digest, name if the line names no file.
 func checksumLine(line string) (name, algorithm, digest string) {
 	if word, rest, ok := strings.Cut(line, " ("); ok && !strings.Contains(word, " ") {
 		algorithm = strings.ReplaceAll(strings.ToLower(word), "-", "")

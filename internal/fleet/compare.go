@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Compared is one field of two VMs, in words.
+// Compared is one field of two VMs, as text.
 type Compared struct {
-	Field string `json:"field"` // "name", or as of VMField
+	Field string `json:"field"` // "name", or the name of a VMField
 	Type  string `json:"noun"`
 	Left  string `json:"left"`
 	Right string `json:"right"`
@@ -21,11 +21,11 @@ type Compared struct {
 type editable struct {
 	name, typ string
 	words     func(VM) string
-	value     func(VM) string // equal values are equal
+	value     func(VM) string // comparable form of the value
 	copy      func(to *VM, from VM)
 }
 
-// editables are all of them, in the order of a form.
+// editables lists all editable fields, in form order.
 var editables = func() []editable {
 	out := []editable{
 		{"name", "Name", func(v VM) string { return v.Name }, func(v VM) string { return v.Name }, func(to *VM, from VM) { to.Name = from.Name }},
@@ -45,7 +45,7 @@ var editables = func() []editable {
 	return out
 }()
 
-// heading is a noun as a heading has it: "Boot menu"; what is written in capitals, as vCPUs, stays.
+// heading capitalizes a field's name for a heading: "Boot menu". A word such as vCPUs stays.
 func heading(noun string) string {
 	if noun == "" || len(noun) > 1 && noun[1] >= 'A' && noun[1] <= 'Z' {
 		return noun
@@ -61,11 +61,11 @@ func labelWords(labels map[string]string) string {
 	return strings.Join(all, ", ")
 }
 
-// Compare is every field of two VMs, those that differ first.
+// Compare returns every field of two VMs, different ones first.
 func Compare(left, right VM) []Compared { return compared(editables, left, right) }
 
-// CompareTemplate is every field that a VM and a version of a template can both have, those that differ first. What a template says nothing of is no
-// difference: the VM's name and labels, the media in its drives, where its disks lie and from what they were made, and the addresses of its cards.
+// CompareTemplate returns every field that a VM and a template version can share, different ones first. It ignores what
+// a template does not define: name and labels, media, locations and sources of disks, and MAC addresses.
 func CompareTemplate(vm VMView, t TemplateView, v TemplateVersion) []Compared {
 	fields := slices.DeleteFunc(slices.Clone(editables), func(f editable) bool {
 		_, ofSpec := FieldOf(f.name)
@@ -83,10 +83,10 @@ func CompareTemplate(vm VMView, t TemplateView, v TemplateVersion) []Compared {
 	}
 	for i := range right.NICs {
 		if vm.ProjectID != t.ProjectID {
-			right.NICs[i].SecurityGroups = nil // a VM of another project begins without them
+			right.NICs[i].SecurityGroups = nil // VMs of another project start without the security groups
 		}
 		if i < len(left.NICs) && right.NICs[i].AntiSpoofing == nil {
-			left.NICs[i].AntiSpoofing = nil // it is as is usual for who made the VM
+			left.NICs[i].AntiSpoofing = nil // the default depends on the VM's creator
 		}
 	}
 	return compared(fields, VM{Spec: left}, VM{Spec: right})
@@ -109,7 +109,7 @@ func compared(fields []editable, left, right VM) []Compared {
 	return out
 }
 
-// Side says whose value of a field counts, where two people have changed a VM.
+// Side says whose value of a field wins after two people changed a VM.
 type Side string
 
 const (
@@ -117,21 +117,22 @@ const (
 	Theirs Side = "theirs"
 )
 
-// Merged is a field that one of two people has changed, or both.
+// Merged is a field that at least one of two people changed.
 type Merged struct {
 	Field, Type       string
-	Was, Mine, Theirs string // in words
-	Both              bool   // to different values: somebody has to choose
-	Take              Side   // whose is taken; empty: nobody has chosen
+	Was, Mine, Theirs string // as text
+	Both              bool   // changed to different values: somebody has to choose
+	Take              Side   // the winning value; empty: not chosen yet
 }
 
-// Merge puts together what two people have made of the VM was: mine is one's, theirs what it is now. chosen says whose value counts, by field; of a field that
-// only one has changed that is, if nobody says else, the changed one. out is the VM with all of it; where one has not chosen it has theirs.
+// Merge combines two edits of the VM was: mine, and theirs, which is the current one. chosen says whose value wins, by
+// field. A field that only one side changed takes the changed value by default. In out, conflicts without a choice have
+// their value from theirs.
 func Merge(was, mine, theirs VM, chosen map[string]Side) (out VM, fields []Merged) {
 	out = theirs
 	for _, f := range editables {
 		w, m, t := f.value(was), f.value(mine), f.value(theirs)
-		if m == t { // both have left it, or have made the same of it
+		if m == t { // unchanged, or changed to the same value
 			continue
 		}
 		one := Merged{Field: f.name, Type: f.typ, Was: f.words(was), Mine: f.words(mine), Theirs: f.words(theirs), Both: w != m && w != t}

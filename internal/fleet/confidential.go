@@ -2,24 +2,25 @@ package fleet
 
 import "fmt"
 
-// ConfidentialKinds are ways in which a processor keeps a guest's memory from its host.
+// ConfidentialKinds are the technologies by which a processor encrypts a guest's memory against its host.
 var ConfidentialKinds = []Option{{"", "None"}, {"sev", "AMD SEV"}, {"sev-es", "AMD SEV-ES (registers, too)"}, {"sev-snp", "AMD SEV-SNP (and nothing put back)"}, {"tdx", "Intel TDX"}}
 
-// LaunchInfo is what a host's processor says of the start of a guest whose memory it encrypts: the guest's owner compares it before trusting the guest
-// with secrets.
+// LaunchInfo is the processor's report on the start of an encrypted guest. The guest's owner verifies it before giving
+// secrets to the guest.
 type LaunchInfo struct {
-	Kind        string `json:"kind"`                  // see ConfidentialKinds
-	Measurement string `json:"measurement,omitempty"` // of what was started, with the nonce behind it, in base64; empty: this kind tells none by its host
-	Policy      int64  `json:"policy"`                // the bits that the guest was started with
-	APIMajor    int    `json:"apiMajor,omitempty"`    // of the processor's firmware
+	Kind string `json:"kind"` // see ConfidentialKinds
+	// launch measurement with the nonce appended, base64; empty: this kind has none on the host
+	Measurement string `json:"measurement,omitempty"`
+	Policy      int64  `json:"policy"`             // policy bits of the guest's start
+	APIMajor    int    `json:"apiMajor,omitempty"` // firmware version of the processor
 	APIMinor    int    `json:"apiMinor,omitempty"`
-	BuildID     int    `json:"buildId,omitempty"` // likewise
+	BuildID     int    `json:"buildId,omitempty"` // firmware build of the processor
 }
 
-// MaxMeasurement bounds a measurement that is kept.
+// MaxMeasurement is the maximum length of a stored measurement.
 const MaxMeasurement = 256
 
-// Says is the policy in words.
+// Says returns the policy as text.
 func (l LaunchInfo) Says() string {
 	out := fmt.Sprintf("0x%04x", l.Policy)
 	switch {
@@ -31,7 +32,7 @@ func (l LaunchInfo) Says() string {
 	return out + ": nobody debugs it"
 }
 
-// NoMemorySnapshot says why a snapshot cannot hold the VM's memory; empty: it can.
+// NoMemorySnapshot returns why a snapshot cannot include the VM's memory; empty: it can.
 func (s VMSpec) NoMemorySnapshot() string {
 	if s.Security.Confidential == "" {
 		return ""
@@ -39,7 +40,7 @@ func (s VMSpec) NoMemorySnapshot() string {
 	return "The processor keeps this VM's memory from its host, so no snapshot can hold it. Take it without the memory."
 }
 
-// checkConfidential notes what does not go with a memory that the host cannot read.
+// checkConfidential adds an error for each setting that does not work with encrypted memory.
 func (s VMSpec) checkConfidential(c *Checks, prefix string) {
 	kind := s.Security.Confidential
 	if kind == "" {

@@ -5,17 +5,18 @@ import (
 	"strings"
 )
 
-// BaselineModel asks for the newest named CPU model that all hosts can give: the portal puts its name in this one's place, and there it stays.
+// BaselineModel requests the newest CPU model that all hosts support. The portal replaces it by that model's name once.
 const BaselineModel = "baseline"
 
-// modelsByAge are the models of x86 processors that a baseline can be, the oldest first. A model's variants, such as -IBRS, are as old as itself.
+// modelsByAge are the x86 CPU models that a baseline can be, oldest first. Variants such as -IBRS have the age of their
+// model.
 var modelsByAge = []string{
 	"qemu64", "kvm64", "Opteron_G1", "Opteron_G2", "core2duo", "Conroe", "phenom", "Opteron_G3", "Penryn", "Nehalem", "Westmere", "SandyBridge", "Opteron_G4",
 	"IvyBridge", "Opteron_G5", "Haswell", "Broadwell", "Skylake-Client", "Skylake-Server", "EPYC", "Cascadelake-Server",
 	"EPYC-Rome", "Cooperlake", "Icelake-Server", "EPYC-Milan", "EPYC-Genoa", "SapphireRapids", "GraniteRapids",
 }
 
-// modelAge is where the model is among them; below zero: it is none of them.
+// modelAge returns the model's index in modelsByAge; -1: not listed.
 func modelAge(model string) int {
 	for i, m := range slices.Backward(modelsByAge) {
 		rest, is := strings.CutPrefix(model, m)
@@ -26,7 +27,8 @@ func modelAge(model string) int {
 	return -1
 }
 
-// NewestModel is the newest that is in all of the sets; empty: there is none. Sets of other architectures, and of hosts that tell nothing, count for nothing.
+// NewestModel returns the newest model that all sets contain; empty: none. Sets without x86 models (other
+// architectures, hosts that report none) are ignored.
 func NewestModel(sets [][]string) string {
 	var common []string
 	counted := false
@@ -41,7 +43,7 @@ func NewestModel(sets [][]string) string {
 		}
 	}
 	newest := ""
-	for _, m := range slices.Sorted(slices.Values(common)) { // of variants the one with the most to its name
+	for _, m := range slices.Sorted(slices.Values(common)) { // the longest variant wins
 		if newest == "" || modelAge(m) >= modelAge(newest) {
 			newest = m
 		}
@@ -49,7 +51,7 @@ func NewestModel(sets [][]string) string {
 	return newest
 }
 
-// NamedModel is the name of the CPU model that the VM asks for; empty: one that each host has by itself.
+// NamedModel returns the VM's CPU model if it is a libvirt model name; empty for modes that every host supports.
 func (s VMSpec) NamedModel() string {
 	if slices.ContainsFunc(CPUModels, func(o Option) bool { return o.Value == s.CPU.Model }) {
 		return ""
@@ -57,7 +59,7 @@ func (s VMSpec) NamedModel() string {
 	return s.CPU.Model
 }
 
-// CPUModelUse is a named CPU model, and on how many of all hosts guests can have it.
+// CPUModelUse counts the hosts that support a CPU model, of all hosts.
 type CPUModelUse struct {
 	Model     string
 	Hosts, Of int

@@ -2,30 +2,31 @@ package fleet
 
 import "time"
 
-// MaxCustomizations is how many customization specs a project may have, and the fleet.
+// MaxCustomizations is the maximum number of customization specs of a project, and of those without a project.
 const MaxCustomizations = 200
 
-// Customization is a first boot that is kept to be used for many VMs. Where it names a variable, such as {{vm.name}} or {{var.color}}, each VM gets
-// its own value.
+// Customization is a stored guest initialization for many VMs. Variables such as {{vm.name}} or {{var.color}} get a
+// value per VM.
 type Customization struct {
 	ID          CustomizationID `json:"id"`
-	ProjectID   ProjectID       `json:"projectId,omitempty"` // empty: the fleet's, which every project may use
+	ProjectID   ProjectID       `json:"projectId,omitempty"` // empty: shared by all projects
 	ProjectName string          `json:"projectName,omitempty"`
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	Kind        FirstBootKind   `json:"kind"`
-	Variables   []string        `json:"variables,omitempty"` // those that are given for each VM
+	Variables   []string        `json:"variables,omitempty"` // variables whose values are given per VM
 	Generation  int64           `json:"generation"`
 	ChangedAt   time.Time       `json:"changedAt"`
 	ChangedBy   string          `json:"changedBy"`
-	Unreadable  string          `json:"unreadable,omitempty"` // why the portal cannot read what it says; likewise
-	FirstBoot   *FirstBoot      `json:"firstBoot,omitempty"`  // for those alone who may change it
+	Unreadable  string          `json:"unreadable,omitempty"` // why the portal cannot decrypt its content
+	FirstBoot   *FirstBoot      `json:"firstBoot,omitempty"`  // only for users who may change it
 }
 
-// UnchangedPassword stands for the password of a user as it is kept: nobody is shown it, hashed or not. Given back it stays.
+// UnchangedPassword stands for a stored password, which is never shown, hashed or not. Sent back, it leaves the
+// password unchanged.
 const UnchangedPassword = "kept"
 
-// Shown is the first boot as people who may change it see it: without hashes of passwords.
+// Shown returns the guest initialization as users who may change it see it: without password hashes.
 func (f FirstBoot) Shown() FirstBoot {
 	if f.CloudInit == nil {
 		return f
@@ -41,7 +42,7 @@ func (f FirstBoot) Shown() FirstBoot {
 	return f
 }
 
-// WithUnchangedPasswords is f with the hashes that had has of the users whose password stays.
+// WithUnchangedPasswords returns f with the password hashes from had for users whose password is UnchangedPassword.
 func (f FirstBoot) WithUnchangedPasswords(had FirstBoot) FirstBoot {
 	if f.CloudInit == nil || had.CloudInit == nil {
 		return f

@@ -7,35 +7,35 @@ import (
 	"time"
 )
 
-// How a day is told: in quarters of an hour.
+// Resolution of the 24-hour history: quarters of an hour.
 const (
 	Quarter     = 15 * time.Minute
 	DayQuarters = 96
 )
 
-// Day is how a cell of a matrix was in the last 24 hours: one part after the other, the newest last. Each quarter of an hour has the worst
-// tone that there was in it. Quarters of which nothing is known, for the cell was not there, have none.
+// Day is the 24-hour history of a status, as runs of equal severity with the newest last. Each quarter of an hour has
+// its worst severity. A quarter without data has an empty severity.
 type Day []DayPart
 
-// DayPart is how many quarters one after the other had a tone.
+// DayPart is a run of quarters with the same severity.
 type DayPart struct {
-	Severity Severity `json:"tone"` // empty: nothing is known
+	Severity Severity `json:"tone"` // empty: no data
 	Quarters int      `json:"quarters"`
 }
 
-// Turn is a quarter in which a cell's tone changed.
+// Turn is a quarter in which a status changed its severity.
 type Turn struct {
 	Quarter     time.Time
-	Worst, Last Severity // of it, and at its end
+	Worst, Last Severity // worst in the quarter, and last
 }
 
-// OfflinePeriod is a time in which nothing was known of a host.
+// OfflinePeriod is a time in which a host was offline.
 type OfflinePeriod struct{ Since, Until time.Time }
 
-// turned are the tones that a cell can have, the worst last; their places are what the database knows them by.
+// turned are the severities of a history, worst last. The database stores their index.
 var turned = []Severity{SeverityOK, SeverityWarn, SeverityUnknown, SeverityBad}
 
-// SeverityOf is the tone of that rank; empty for one that there is not.
+// SeverityOf returns the severity with the stored index; empty for an unknown one.
 func SeverityOf(rank int) Severity {
 	if rank < 0 || rank >= len(turned) {
 		return ""
@@ -43,13 +43,13 @@ func SeverityOf(rank int) Severity {
 	return turned[rank]
 }
 
-// DaySince is where the day that ends now begins.
+// DaySince returns the start of the history that ends now.
 func DaySince(now time.Time) time.Time {
 	return now.Truncate(Quarter).Add(-(DayQuarters - 1) * Quarter)
 }
 
-// DayOf is the day that ends now. Turns are in the order of time, from the last one before the day on.
-func DayOf(now time.Time, turns []Turn, silences []OfflinePeriod) Day {
+// DayOf computes the history that ends now. Turns are ordered by time and start with the last one before the history.
+func DayOf(now time.Time, turns []Turn, offline []OfflinePeriod) Day {
 	var day Day
 	var held Severity
 	for n, at := 0, DaySince(now); n < DayQuarters; n, at = n+1, at.Add(Quarter) {
@@ -63,7 +63,7 @@ func DayOf(now time.Time, turns []Turn, silences []OfflinePeriod) Day {
 			}
 			held, turns = turns[0].Last, turns[1:]
 		}
-		if tone != "" && slices.ContainsFunc(silences, func(s OfflinePeriod) bool { return s.Since.Before(end) && s.Until.After(at) }) {
+		if tone != "" && slices.ContainsFunc(offline, func(s OfflinePeriod) bool { return s.Since.Before(end) && s.Until.After(at) }) {
 			tone = worse(tone, SeverityUnknown)
 		}
 		if last := len(day) - 1; last >= 0 && day[last].Severity == tone {
@@ -90,7 +90,7 @@ var dayWords = []struct {
 	word string
 }{{SeverityOK, "well"}, {SeverityWarn, "wanting a look"}, {SeverityBad, "failed"}, {SeverityUnknown, "unknown"}, {"", "not there"}}
 
-// Words are the day in words, for those who do not see it: "In the last 24 h: well 23 h 15 min, failed 45 min".
+// Words returns the history as text, for screen readers: "In the last 24 h: well 23 h 15 min, failed 45 min".
 func (d Day) Words() string {
 	var parts []string
 	for _, w := range dayWords {

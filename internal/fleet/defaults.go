@@ -5,30 +5,31 @@ import (
 	"slices"
 )
 
-// VMDefaults are the pool and the network of a new VM where none is chosen, each with the reason. Either may be missing: then people choose.
+// VMDefaults are the default pool and network of a new VM, each with the reason. Either may be missing: then people
+// must choose.
 type VMDefaults struct {
 	Pool    DefaultPool
 	Network DefaultNetwork
 }
 
-// DefaultPool is the pool of new disks. ID empty: there is none.
+// DefaultPool is the default pool of new disks. Empty ID: none.
 type DefaultPool struct {
 	ID        PoolID
 	Name, Why string
 }
 
-// DefaultNetwork is the network of new NICs. ID empty: there is none.
+// DefaultNetwork is the default network of new NICs. Empty ID: none.
 type DefaultNetwork struct {
 	ID        NetworkID
 	Kind      NetworkKind
 	Name, Why string
 }
 
-// projectsDefault is the reason for what the project's settings name.
+// projectsDefault is the reason of a default from the project's settings.
 const projectsDefault = "default of the project"
 
-// Or fills in what the project's settings do not name: of the pools the one with most free space, of the networks that are open to the project the NAT
-// network. Both lists are in the order of names, which decides nothing.
+// Or fills in defaults that the project's settings lack: the pool with the most free space, and the NAT network among
+// those open to the project. The order of both lists does not matter.
 func (d VMDefaults) Or(project ProjectID, pools []PoolView, networks []NetworkView) VMDefaults {
 	if d.Pool.ID == "" {
 		d.Pool = mostFree(pools)
@@ -43,7 +44,7 @@ func (d VMDefaults) Or(project ProjectID, pools []PoolView, networks []NetworkVi
 	return d
 }
 
-// mostFree is the pool with the most bytes that are promised to nobody, among those in which some host can make disks now.
+// mostFree returns the pool with the most unreserved space, among pools in which a host can create disks now.
 func mostFree(pools []PoolView) DefaultPool {
 	usable := slices.DeleteFunc(slices.Clone(pools), func(p PoolView) bool { return !p.MakesDisks() || p.Health.Healthy == 0 })
 	if len(usable) == 0 {
@@ -57,28 +58,29 @@ func mostFree(pools []PoolView) DefaultPool {
 	return DefaultPool{best.ID, best.Name, why}
 }
 
-// MakesDisks reports whether disks are made in pools of its kind, and it is not being deleted.
+// MakesDisks reports whether the pool's kind supports new disks and the pool is not being deleted.
 func (p PoolView) MakesDisks() bool {
 	is := p.Spec.Kind.Is()
 	return p.DeletedAt == nil && (is.Kind == "" || is.Makes)
 }
 
-// free is how much of the pool is promised to no volume.
+// free returns the pool's unreserved space in bytes; negative if overcommitted.
 func (h PoolHealth) free() int64 { return h.AvailableBytes - h.ProvisionedBytes }
 
-// networksOpenTo are the active networks that VMs of the project may be on.
+// networksOpenTo returns the active networks that VMs of the project may use.
 func networksOpenTo(project ProjectID, networks []NetworkView) []NetworkView {
 	return slices.DeleteFunc(slices.Clone(networks), func(n NetworkView) bool {
 		return !n.OpenTo(project) || n.DeletedAt != nil || n.Health.Active == 0
 	})
 }
 
-// OpenTo reports whether VMs of the project may be on the network.
+// OpenTo reports whether VMs of the project may use the network.
 func (v NetworkView) OpenTo(project ProjectID) bool {
 	return !v.Restricted || slices.ContainsFunc(v.Grants, func(g NetworkGrant) bool { return g.ProjectID == "" || g.ProjectID == project })
 }
 
-// natNetwork is the network with NAT: of several the one on most hosts, or libvirt's own, which is named default. Without one it is the only network.
+// natNetwork returns the NAT network: of several, the one on most hosts, then libvirt's network "default". Without a
+// NAT network it returns the only network.
 func natNetwork(networks []NetworkView) DefaultNetwork {
 	nat := slices.DeleteFunc(slices.Clone(networks), func(n NetworkView) bool { return !n.nat() })
 	if len(nat) > 1 {
@@ -100,7 +102,7 @@ func natNetwork(networks []NetworkView) DefaultNetwork {
 	return DefaultNetwork{}
 }
 
-// nat reports whether the network translates addresses, by its definition or, of one that was found, by its hosts.
+// nat reports whether the network uses NAT, by its spec or, if unmanaged, by its hosts' reports.
 func (v NetworkView) nat() bool {
 	if v.Spec != nil {
 		return v.Spec.Mode == NetworkNAT
@@ -110,7 +112,7 @@ func (v NetworkView) nat() bool {
 		slices.ContainsFunc(v.Hosts, func(h NetworkHost) bool { return h.Status != nil && h.Status.Forward == forward })
 }
 
-// NetworkNamed is the network of that name among those that VMs of the project may be on; nil: none.
+// NetworkNamed returns the named network among those that VMs of the project may use, or nil.
 func NetworkNamed(project ProjectID, networks []NetworkView, name string) *NetworkView {
 	open := networksOpenTo(project, networks)
 	if i := slices.IndexFunc(open, func(n NetworkView) bool { return n.Name == name }); i >= 0 {

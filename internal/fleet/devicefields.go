@@ -6,10 +6,10 @@ import (
 	"regexp"
 )
 
-// Machines are what a host emulates for a guest.
+// Machines are the emulated machine types.
 var Machines = []Option{{"", "q35"}, {MachinePC, "i440fx (pc), for old guests"}}
 
-// What people may choose among for a disk or a card. The empty value is the default.
+// Choices of a disk's or NIC's fields. The empty value is the default.
 var (
 	DiskBuses  = []Option{{"", "Virtio"}, {"scsi", "SCSI (virtio)"}, {"sata", "SATA"}, {"usb", "USB"}, {"ide", "IDE (of the machine pc)"}, {"nvme", "NVMe"}}
 	DiskCaches = []Option{
@@ -22,7 +22,7 @@ var (
 	NICModels = []Option{{"", "Virtio"}, {"e1000e", "Intel e1000e"}, {"rtl8139", "Realtek 8139"}}
 )
 
-// Bounds of what they have.
+// Bounds of disk and NIC fields.
 const (
 	MaxQueues       = 64
 	MaxRate         = 1 << 30 // IOPS, KiB/s
@@ -31,13 +31,13 @@ const (
 
 var serialForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,19}$`)
 
-// Sections of a disk's or a card's form.
+// Sections of a disk's or NIC's form.
 const (
 	SectionDevice Section = "Options"
 	SectionLimits Section = "Limits"
 )
 
-// DiskFields are what an edit changes of a disk.
+// DiskFields are the fields of a disk that an edit changes.
 var DiskFields = []Field[Disk]{
 	choice("bus", "bus", func(d *Disk) *string { return &d.Bus }, Input{Section: SectionDevice, Label: "Bus", Options: DiskBuses, Named: "virtio"}),
 	choice("cache", "cache", func(d *Disk) *string { return &d.Cache }, Input{Section: SectionDevice, Label: "Cache", Options: DiskCaches, Named: "default"}),
@@ -74,7 +74,7 @@ var DiskFields = []Field[Disk]{
 		Input{Section: SectionLimits, Label: "Burst's length", Unit: "s", Usual: 1}, 1, MaxBurstSeconds)),
 }
 
-// NICFields are what an edit changes of a card, besides what it is connected to and what passes it.
+// NICFields are the fields of a NIC that an edit changes, besides its network and its traffic filtering.
 var NICFields = []Field[NIC]{
 	choice("model", "model", func(n *NIC) *string { return &n.Model }, Input{Section: SectionDevice, Label: "Model", Options: NICModels, Named: "virtio"}),
 	number("queues", "queues", "queue", func(n *NIC) *int { return &n.Queues }, Input{Section: SectionDevice, Label: "Queues", Usual: 1}, 1, MaxQueues),
@@ -89,7 +89,7 @@ var NICFields = []Field[NIC]{
 	rate("limits.outBurstKiB", "outbound burst", "KiB", "Outbound burst", func(n *NIC) *int { return &n.Limits.OutBurstKiB }),
 }
 
-// rate is a limit, which counts at once.
+// rate builds a limit field, which takes effect at once.
 func rate[S any](name, noun, unit, label string, at func(*S) *int) Field[S] {
 	return atOnce(number(name, noun, unit, at, Input{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
 }
@@ -109,7 +109,7 @@ func whenMade[S any](f Field[S]) Field[S] {
 	return f
 }
 
-// checkEncryption notes what no disk that its host encrypts can be.
+// checkEncryption adds an error for each setting that an encrypted disk cannot have.
 func (d Disk) checkEncryption(c *Checks, at string) {
 	switch {
 	case d.Encryption == "":
@@ -120,7 +120,7 @@ func (d Disk) checkEncryption(c *Checks, at string) {
 	}
 }
 
-// checkShareable notes what no disk that several VMs write to can be.
+// checkShareable adds an error for each setting that a shared disk cannot have.
 func (d Disk) checkShareable(c *Checks, at string) {
 	switch {
 	case !d.Shareable:
@@ -176,7 +176,7 @@ func (n NIC) checkFields(c *Checks, at string) {
 		f.check(c, at+"."+f.Name, n)
 	}
 	if n.Queues > 1 && n.Model != "" {
-		c.Add(at+".queues", "Only a virtio card has several queues.")
+		c.Add(at+".queues", "Only a virtio NIC has several queues.")
 	}
 	l := n.Limits
 	for _, r := range []struct {
@@ -192,7 +192,7 @@ func (n NIC) checkFields(c *Checks, at string) {
 	}
 }
 
-// checkBootOrder refuses two devices in one place.
+// checkBootOrder adds an error if two devices have the same boot order.
 func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
 	taken := map[int]string{}
 	note := func(n int, field, what string) {
@@ -208,7 +208,7 @@ func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
 		note(d.BootOrder, fmt.Sprintf("%s.disks[%d].bootOrder", prefix, i), fmt.Sprintf("disk %d", i+1))
 	}
 	for i, n := range s.NICs {
-		note(n.BootOrder, fmt.Sprintf("%s.nics[%d].bootOrder", prefix, i), fmt.Sprintf("network card %d", i+1))
+		note(n.BootOrder, fmt.Sprintf("%s.nics[%d].bootOrder", prefix, i), fmt.Sprintf("NIC %d", i+1))
 	}
 	for i, d := range s.Drives {
 		note(d.BootOrder, fmt.Sprintf("%s.drives[%d].bootOrder", prefix, i), "another drive")
@@ -216,15 +216,16 @@ func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
 	note(s.Boot.CDROM, prefix+".boot.cdrom", "the CD-ROM")
 }
 
-// takesCPUs reports whether the guest that is on gets the vCPUs at once, or gives them back.
+// takesCPUs reports whether the running guest can be hot-plugged to the number of vCPUs, or hot-unplugged.
 func (vm VM) takesCPUs(to VMSpec) bool {
 	return vm.On() && to.CPUs >= cmp.Or(vm.Status.MinCPUs, vm.Status.CPUs) && to.CPUs <= max(vm.Status.CPUs, vm.Status.MaxCPUs)
 }
 
-// MemoryStep is what memory that is added to a guest that is on comes in.
+// MemoryStep is the size of hot-plugged memory modules, MiB.
 const MemoryStep = 128
 
-// takesMemory reports whether the guest that is on gets the memory at once, or is asked for it: it may hold on to what it has.
+// takesMemory reports whether the change of memory can be hot-plugged, or an unplug requested from the running guest.
+// The guest may refuse an unplug, which then stays pending.
 func (vm VM) takesMemory(to VMSpec) bool {
 	if !vm.On() {
 		return false
@@ -236,11 +237,11 @@ func (vm VM) takesMemory(to VMSpec) bool {
 		if more < 0 {
 			was, is = is, was
 		}
-		cells, ok := GrownNodes(was, is)
+		nodes, ok := GrownNodes(was, is)
 		if !ok || vm.Spec.MemoryMiB != vm.Status.MemoryMiB {
 			return false
 		}
-		less = cells
+		less = nodes
 	}
 	if more < 0 {
 		_, ok := GivenBack(vm.Status.Modules, less)

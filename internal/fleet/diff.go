@@ -11,29 +11,30 @@ import (
 	"strings"
 )
 
-// When says from when on a change of a VM counts.
+// When says when a change of a VM takes effect.
 type When string
 
 const (
 	Now      When = "now"
-	NextBoot When = "nextBoot" // a running guest gets it at its next start
-	PowerOff When = "powerOff" // it is made only while the VM is off
-	Never    When = "never"    // no edit makes it
+	NextBoot When = "nextBoot" // at the running guest's next start
+	PowerOff When = "powerOff" // the change is allowed only while the VM is off
+	Never    When = "never"    // no edit can make the change
 )
 
-// Change is one difference between what a VM is and what it shall be.
+// Change is one difference between a VM's current and intended state.
 type Change struct {
-	Field string `json:"field"` // the JSON path: "spec.cpus", "spec.nics[1]"; of what is taken out, the list's: "spec.nics"
+	// JSON path: "spec.cpus", "spec.nics[1]"; for a removed element the path of its list: "spec.nics"
+	Field string `json:"field"`
 	Words string `json:"words"` // "vCPUs 2 → 4"
-	When  When   `json:"when"`  // for the VM in the power that it has
+	When  When   `json:"when"`  // for the VM's current power state
 }
 
-// On reports whether there is a guest that changes may have to wait for.
+// On reports whether the VM has a running or paused guest, for which some changes must wait.
 func (vm VM) On() bool {
 	return vm.Status != nil && (vm.Status.Power == Running || vm.Status.Power == Paused)
 }
 
-// Diff lists what an edit of the VM to to changes, in the order of its fields.
+// Diff lists the changes of an edit from vm to to, in the order of the fields.
 func (vm VM) Diff(to VM) []Change {
 	var out []Change
 	add := func(field, format string, args ...any) {
@@ -58,7 +59,8 @@ func (vm VM) Diff(to VM) []Change {
 	return out
 }
 
-// Diff lists what differs in the spec to, for a VM whose guest is on or not. Power is no part of it: it is ordered, not edited.
+// Diff lists the changes from s to to. on says whether the VM has a running guest. Power is not compared: jobs change
+// it, not edits.
 func (s VMSpec) Diff(to VMSpec, on bool) []Change {
 	var out []Change
 	for _, f := range VMFields {
@@ -72,31 +74,34 @@ func (s VMSpec) Diff(to VMSpec, on bool) []Change {
 	return out
 }
 
-// Field is all that is known of one field of an S: its words and refusals, what a form asks, and how an agent tells a person's change
-// from one that somebody made on the host.
+// Field describes one field of a type S: its texts, validation and form input, and how an agent distinguishes a
+// person's edit from drift on the host.
 type Field[S any] struct {
-	Name, Type string // "memoryMiB" in JSON, "memory" in a sentence
+	Name, Type string // JSON name ("memoryMiB") and name in sentences ("memory")
 	Words      func(S) string
-	Same       func(a, b S) bool // as far as a definition on a host can tell
-	Value      func(S) any       // of the field's JSON type
+	Same       func(a, b S) bool // equality as far as a host's definition preserves the value
+	Value      func(S) any       // value of the field's JSON type
 	Copy       func(to *S, from S)
-	Take       func(to *S, value []byte) error // reads what Value is as JSON, and nothing else
-	Input      Input                           // how a form asks for it; no section: otherwise
-	Reserved   string                          // why only who runs the hosts may choose it, as a clause; empty: who may change the VM may
-	// Holds is, of a field of which Reserved speaks in part, where that part is newly chosen: "numa[0].nodes"; nil: it speaks of all.
+	Take       func(to *S, value []byte) error // parses the JSON of Value and rejects anything else
+	Input      Input                           // form input; no Section: the form has its own input for it
+	// why only people who run the hosts may set the field, as a clause; empty: everyone who may change the VM
+	Reserved string
+	// Holds returns the paths newly set in the reserved part of a partly reserved field, such as "numa[0].nodes". Nil: the
+	// whole field is reserved.
 	Holds   func(was, want S) []string
-	Default func(S) bool // it is as a new one has it; nil for those that a form asks for otherwise
-	Fixed   string       // why no edit changes it, as a clause and what to do instead; empty: an edit does, or it says nothing of its own
-	Portal  bool         // no host acts by it, so an agent that does not know it is none too old
-	On      When         // when a change takes effect for a guest that is on
+	Default func(S) bool // has the default value; nil if the form has its own input
+	// why no edit can change it and what to do instead, as a clause; empty: edits can, or there is no special text
+	Fixed  string
+	Portal bool // only the portal acts on it, so no agent is too old for it
+	On     When // when a change takes effect for a running guest
 
-	same   func(a, b *S) bool     // Same, of what is large
-	became func(old, to S) string // what becomes what, in words; empty: nothing does
+	same   func(a, b *S) bool     // Same on pointers, for large types
+	became func(old, to S) string // text of the change; empty: no change
 	check  func(c *Checks, field string, s S)
-	plain  func(*S) // replaces the default's name by the default; nil: the default has no name
+	plain  func(*S) // replaces the default's name by the zero value; nil: the default has no name
 }
 
-// Fault says what is wrong with the field's value in s; empty: nothing is.
+// Fault returns what is wrong with the field's value in s; empty: nothing.
 func (f Field[S]) Fault(s S) string {
 	var c Checks
 	if f.check != nil {
@@ -108,19 +113,21 @@ func (f Field[S]) Fault(s S) string {
 	return c.fields[0].Message
 }
 
-// Like is Same without copies of what is large.
+// Like is Same on pointers, which avoids copies of large values.
 func (f Field[S]) Like(a, b *S) bool { return f.same(a, b) }
 
 // VMField is a field of a VM's spec.
 type VMField struct {
 	Field[VMSpec]
-	Live func(vm VM, to VMSpec) bool // whether this change takes effect at once in the guest that is on, against On; nil: never
-	// Merge makes of what is wanted what is to be written into a definition: what people changed since it was as in was, and all else as it is; nil: all of it.
+	// whether this change takes effect in the running guest at once, despite On; nil: never
+	Live func(vm VM, to VMSpec) bool
+	// Merge prepares the spec for a host's definition. Fields that people changed since was keep the wanted value, all
+	// others take the value of is. Nil: the wanted value always wins.
 	Merge func(want *VMSpec, was, is VMSpec)
 	diff  func(old, to VMSpec) []Change
 }
 
-// VMFields are the fields of a spec that a host's definition holds.
+// VMFields are the spec's fields that are stored in a host's definition or acted on by the portal.
 var VMFields = slices.Concat([]VMField{
 	live(VM.takesCPUs, value("cpus", "vCPUs", NextBoot, func(s *VMSpec) *int { return &s.CPUs },
 		func(n int) string { return count(n, "vCPU") },
@@ -151,7 +158,7 @@ func wholes(all []Field[VMSpec]) []VMField {
 	return out
 }
 
-// FieldOf is the field of that name.
+// FieldOf returns the field with the name.
 func FieldOf(name string) (VMField, bool) {
 	for _, f := range VMFields {
 		if f.Name == name {
@@ -161,13 +168,13 @@ func FieldOf(name string) (VMField, bool) {
 	return VMField{}, false
 }
 
-// live is a field of which some changes take effect at once in a guest that is on.
-func live(so func(vm VM, to VMSpec) bool, f VMField) VMField {
-	f.Live = so
+// live sets the condition under which a change takes effect in a running guest at once.
+func live(takes func(vm VM, to VMSpec) bool, f VMField) VMField {
+	f.Live = takes
 	return f
 }
 
-// value is a field that holds one thing. change says what becomes what; nil: the words of both.
+// value builds a field with a single value. change formats a change; nil: both values as text.
 func value[T any](name, noun string, on When, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string) VMField {
 	if change == nil {
 		change = func(a, b T) string { return words(a) + " → " + words(b) }
@@ -175,7 +182,7 @@ func value[T any](name, noun string, on When, at func(*VMSpec) *T, words func(T)
 	return whole(valueAs(name, noun, on, at, words, change, func(a, b T) bool { return reflect.DeepEqual(a, b) }))
 }
 
-// whole is the field of a spec.
+// whole extends the field of a spec with its diff.
 func whole(f Field[VMSpec]) VMField {
 	return VMField{Field: f, diff: func(old, to VMSpec) []Change {
 		if words := f.became(old, to); words != "" {
@@ -185,7 +192,7 @@ func whole(f Field[VMSpec]) VMField {
 	}}
 }
 
-// valueAs is a field that holds one thing, where other values mean the same, too.
+// valueAs builds a field with a single value and a custom equality.
 func valueAs[S, T any](name, noun string, on When, at func(*S) *T, words func(T) string, change func(a, b T) string, equal func(a, b T) bool) Field[S] {
 	get := func(s S) T { return *at(&s) }
 	like := func(a, b *S) bool { return equal(*at(a), *at(b)) }
@@ -205,7 +212,7 @@ func valueAs[S, T any](name, noun string, on When, at func(*S) *T, words func(T)
 	}
 }
 
-// take reads JSON that a host wrote; what it does not say is nothing.
+// take decodes strict JSON from a host or a client into a new value.
 func take[T any](to *T, value []byte) error {
 	var v T
 	read := json.NewDecoder(bytes.NewReader(value))
@@ -217,17 +224,17 @@ func take[T any](to *T, value []byte) error {
 	return nil
 }
 
-// element is how the elements of a list are told apart.
+// element describes the elements of a list: their identity, texts and fields.
 type element[T any] struct {
-	key    func(T) string // which one it is; empty: a new one
-	told   func(T) string // what a definition on a host tells of it, but for its fields
-	words  func(T) string // for people
-	fields []Field[T]     // what an edit changes of one that stays
-	// comes is from when on one that is added or removed is there or gone; nil: as the list says
+	key    func(T) string // identity; empty: a new element
+	told   func(T) string // representation in a host's definition, without its fields
+	words  func(T) string // text for people
+	fields []Field[T]     // fields that an edit can change
+	// comes says when an added or removed element takes effect; nil: as the list does
 	comes func(T) When
-	// live is what becomes of one that stays, in words, where that takes effect at once; empty: it does not. nil: it never does
+	// live formats a change that takes effect at once; empty: it does not. nil: none does
 	live func(old, to T) string
-	// became is what becomes of one that stays otherwise; nil: its words, then and now
+	// became formats any other change; nil: both elements as text
 	became func(old, to T) string
 }
 
@@ -238,7 +245,7 @@ func (e element[T]) change(old, to T) string {
 	return e.words(old) + " → " + e.words(to)
 }
 
-// fieldsChanged is what an edit changes of the fields of one that stays, and from when on; rest is the element with them as they are to be.
+// fieldsChanged returns the changed fields as text and when they take effect. rest is old with the fields of to.
 func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when When) {
 	rest, when = old, Now
 	var all []string
@@ -254,10 +261,10 @@ func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when When) {
 	return rest, strings.Join(all, ", "), when
 }
 
-// tells is all that a definition on a host tells of it.
+// tells returns the element's complete representation in a host's definition.
 func (e element[T]) tells(v T) string { return e.told(v) + FieldsXML(e.fields, v) }
 
-// FieldsXML is what a definition on a host tells of fields: equal where it tells the same.
+// FieldsXML returns a canonical text of the non-default fields: equal texts mean equal definitions on a host.
 func FieldsXML[S any](fields []Field[S], v S) string {
 	var out strings.Builder
 	for _, f := range fields {
@@ -268,8 +275,8 @@ func FieldsXML[S any](fields []Field[S], v S) string {
 	return out.String()
 }
 
-// list is a field that holds many, in an order that means nothing. What takes the place of one that stays takes effect at the
-// next boot, where others come and go at once.
+// list builds a field with several elements in no particular order. A replaced element takes effect at the next boot,
+// even where added and removed ones take effect at once.
 func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]) VMField {
 	get := func(s VMSpec) []T { return *at(&s) }
 	index := func(all []T, v T) int {
@@ -347,13 +354,13 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 			}
 			return cmp.Or(strings.Join(all, ", "), "none")
 		},
-		Value: func(s VMSpec) any { return append([]T{}, get(s)...) }, // in JSON none is [], not null
+		Value: func(s VMSpec) any { return append([]T{}, get(s)...) }, // JSON needs [] for an empty list, not null
 		Copy:  func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(get(from)) },
 		Take:  func(to *VMSpec, value []byte) error { return take(at(to), value) },
 	}}
 }
 
-// set are its fields that are not as usual, in words, for brackets behind its own.
+// set returns the non-default fields of the element as text in parentheses.
 func (e element[T]) set(v T) string {
 	var all []string
 	for _, f := range e.fields {

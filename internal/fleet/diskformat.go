@@ -2,18 +2,19 @@ package fleet
 
 import "strings"
 
-// Raw is the format of a file that holds a disk's bytes and nothing else.
+// Raw is the format of a raw disk file, which holds only the disk's bytes.
 const Raw = "raw"
 
-// IsRawName reports whether the name says that the volume is a raw disk. Nothing is read from what such a file begins with: its guest wrote that.
+// IsRawName reports whether the name marks a raw disk. The format is never probed from the file's content: the guest
+// wrote it.
 func IsRawName(volume string) bool {
 	return strings.HasSuffix(strings.TrimSuffix(volume, PartialSuffix), "."+Raw)
 }
 
-// DiskFormats are what a new disk's file can be in.
+// DiskFormats are the file formats of a new disk.
 var DiskFormats = []Option{{"", "As its pool has it (qcow2 in a pool of files)"}, {Raw, "Raw file"}}
 
-// FileFormat is the format that the disk's file has in a pool of files.
+// FileFormat returns the format of the disk's file in a file pool.
 func (d Disk) FileFormat() string {
 	if d.Existing || d.Format == Raw {
 		return Raw
@@ -21,13 +22,13 @@ func (d Disk) FileFormat() string {
 	return "qcow2"
 }
 
-// IsQcow2 reports whether the disk is a qcow2 file, of which there can be snapshots and which goes elsewhere. Pools that are none of files have theirs
-// under names that end otherwise.
+// IsQcow2 reports whether the disk is a qcow2 file, which supports snapshots and migration. Volumes of block pools have
+// other suffixes.
 func (d Disk) IsQcow2() bool {
 	return d.FileFormat() == "qcow2" && strings.HasSuffix(d.Volume, ".qcow2")
 }
 
-// VolumeNamed is the name as a new volume of the disk bears it in a pool of that kind: its ending says what it is.
+// VolumeNamed returns the name of a new volume of the disk in a pool of that kind, with the suffix of its format.
 func (d Disk) VolumeNamed(name string, kind PoolKind) string {
 	return strings.TrimSuffix(name, ".qcow2") + d.ending(kind)
 }
@@ -39,28 +40,28 @@ func (d Disk) ending(kind PoolKind) string {
 	return "." + d.FileFormat()
 }
 
-// CheckVolume notes at field where name cannot be that of a new volume of the disk in a pool of that kind.
+// CheckVolume adds an error at field if a new volume of the disk cannot have the name in a pool of that kind.
 func (d Disk) CheckVolume(c *Checks, field, name string, kind PoolKind) {
 	if ending := d.ending(kind); !volumeForm.MatchString(name) || !strings.HasSuffix(name, ending) {
 		c.Add(field, "Name the new disk with letters, digits and . _ -, 200 at most, ending in %s.", ending)
 	}
 }
 
-// checkFormat notes what no raw file can be.
+// checkFormat adds an error for each setting that a raw disk cannot have.
 func (d Disk) checkFormat(c *Checks, at string) {
 	switch {
 	case d.Format != Raw:
 	case d.Existing:
 		c.Add(at+".format", "A volume that is there already is as it is. Leave the format.")
 	case d.Overlay:
-		c.Add(at+".format", "A raw file stands on no image. Choose a full copy of it, or leave the format.")
+		c.Add(at+".format", "A raw file has no backing file. Choose a full copy of it, or leave the format.")
 	case d.Encryption != "":
 		c.Add(at+".format", "An encrypted disk is a qcow2 file. Leave the format, or the encryption.")
 	}
 }
 
-// staysRaw is why a disk that is a raw file is not copied; empty: it is none. Its guest may have begun it with what a qcow2 file begins with, and whoever
-// copies it tells its format by that.
+// staysRaw returns why a raw disk is not copied; empty: it is not raw. Its guest may have written a qcow2 header, and a
+// copy would probe the format from it.
 func (d Disk) staysRaw() string {
 	if d.Format != Raw {
 		return ""
@@ -68,7 +69,7 @@ func (d Disk) staysRaw() string {
 	return "is a raw file, whose guest may have written there what another format begins with, so it is not copied by what it begins with. Give the VM a disk of the usual format, and copy the data in the guest."
 }
 
-// diskOf is the disk with that volume; the zero one where the VM has none.
+// diskOf returns the disk with the volume, or the zero value.
 func (s VMSpec) diskOf(ref Volref) Disk {
 	for _, d := range s.Disks {
 		if d.Ref() == ref {

@@ -6,29 +6,29 @@ import (
 	"strings"
 )
 
-// Code says what kind of refusal an Error is; web maps it to an HTTP status in one place.
+// Code is the kind of an Error. Package web maps it to an HTTP status in one place.
 type Code string
 
 const (
 	Invalid      Code = "invalid"      // the input breaks a rule; Fields says where (422)
-	Malformed    Code = "malformed"    // the input cannot be read at all (400)
-	Unauthorized Code = "unauthorized" // nobody is signed in (401)
-	Forbidden    Code = "forbidden"    // signed in, but without the right (403)
-	NotFound     Code = "notFound"     // does not exist, or may not be seen (404)
-	Conflict     Code = "conflict"     // clashes with what is there now (409)
-	TooLarge     Code = "tooLarge"     // over a bound (413)
+	Malformed    Code = "malformed"    // the input cannot be parsed (400)
+	Unauthorized Code = "unauthorized" // not signed in (401)
+	Forbidden    Code = "forbidden"    // signed in, but without permission (403)
+	NotFound     Code = "notFound"     // does not exist, or the user may not see it (404)
+	Conflict     Code = "conflict"     // contradicts the current state (409)
+	TooLarge     Code = "tooLarge"     // exceeds a limit (413)
 	TooMany      Code = "tooMany"      // throttled; try again later (429)
 	Unavailable  Code = "unavailable"  // the database or a host does not answer (503)
 )
 
-// Error is a refusal with one sentence for people. It is made once, where the fault is understood.
+// Error is a refusal with one sentence for people. It is created where the cause is known.
 type Error struct {
 	Code    Code
-	Message string       // a full sentence that says what to do
-	Fields  []FieldError // for Invalid: one entry a field
+	Message string       // complete sentence that says what to do
+	Fields  []FieldError // for Invalid: one entry per field
 }
 
-// FieldError is a refusal of one input field. Field is the JSON path, "spec.disks[0].sizeBytes".
+// FieldError is the error of one input field. Field is the JSON path: "spec.disks[0].sizeBytes".
 type FieldError struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
@@ -41,12 +41,12 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Errorf makes an Error with a sentence for people.
+// Errorf returns an Error with a formatted sentence for people.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// CodeOf returns the code of the first Error in err's chain, or "" where there is none.
+// CodeOf returns the code of the first Error in err's chain, or "".
 func CodeOf(err error) Code {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
@@ -54,16 +54,16 @@ func CodeOf(err error) Code {
 	return ""
 }
 
-// MaxFaults is of how many faults a refusal speaks: what was sent may have any number.
+// MaxFaults is the maximum number of field errors in one Error; input may contain any number.
 const MaxFaults = 100
 
-// Checks collects field errors; its Err is nil while none was found.
+// Checks collects field errors. Err returns nil if there are none.
 type Checks struct {
 	fields []FieldError
-	more   int // that are only counted
+	more   int // errors beyond MaxFaults, only counted
 }
 
-// Add notes a fault of one field.
+// Add adds an error of one field.
 func (c *Checks) Add(field, format string, args ...any) {
 	if len(c.fields) == MaxFaults {
 		c.more++
@@ -72,7 +72,7 @@ func (c *Checks) Add(field, format string, args ...any) {
 	c.fields = append(c.fields, FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// Err returns an Invalid Error with the noted fields, or nil.
+// Err returns an Invalid Error with the collected field errors, or nil.
 func (c *Checks) Err() error {
 	switch len(c.fields) {
 	case 0:
@@ -83,7 +83,7 @@ func (c *Checks) Err() error {
 	return &Error{Code: Invalid, Message: fmt.Sprintf("%d fields need a correction.", len(c.fields)+c.more), Fields: c.fields}
 }
 
-// Under is err with the fields below prefix named by what follows it: of one part of what was checked as a whole.
+// Under returns err with prefix trimmed from its field paths, for a part that was checked within a larger object.
 func Under(err error, prefix string) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || len(e.Fields) == 0 {

@@ -6,45 +6,46 @@ import (
 	"time"
 )
 
-// ExportLife is how long a file that was exported lies in its pool, for somebody to fetch it.
+// ExportLife is how long an exported file stays in its pool for download.
 const ExportLife = 48 * time.Hour
 
-// MaxExports bounds the exports of one project that lie in pools.
+// MaxExports is the maximum number of stored exports of one project.
 const MaxExports = 10
 
-// ExportOrder is what goes into an archive. Its appliance has no secret of the VM's: neither its first boot's data, nor keys, nor MAC addresses.
+// ExportOrder is the content of an archive. Its appliance contains no secrets of the VM: no first-boot data, keys or
+// MAC addresses.
 type ExportOrder struct {
-	Appliance Appliance `json:"appliance"` // its disks' members are the names that they get
-	Disks     []Volref  `json:"disks"`     // in the order of the appliance's
+	Appliance Appliance `json:"appliance"` // the Member fields of its disks are the file names in the archive
+	Disks     []Volref  `json:"disks"`     // in the order of the appliance's disks
 }
 
-// ExportFormats are what a VM is exported as.
+// ExportFormats are the formats of an export.
 var ExportFormats = []string{FormatOVA, "qcow2"}
 
-// ExportID names an export.
+// ExportID identifies an export.
 type ExportID string
 
-// Export is a file that was made of a VM, or of one of its disks, for somebody to download.
+// Export is a file for download that holds a VM or one of its disks.
 type Export struct {
 	ID        ExportID  `json:"id"`
 	VMID      VMID      `json:"vmId"`
 	ProjectID ProjectID `json:"projectId"`
 	TaskID    TaskID    `json:"taskId"`
 	Format    string    `json:"format" enum:"ova,qcow2"`
-	Disk      int       `json:"disk,omitempty"` // which of the VM's disks, from 1; 0: all
-	Volume    string    `json:"volume"`         // the file's name
+	Disk      int       `json:"disk,omitempty"` // number of the VM's disk, from 1; 0: all disks
+	Volume    string    `json:"volume"`         // file name
 	PoolID    PoolID    `json:"poolId,omitempty"`
-	HostID    HostID    `json:"hostId,omitempty"` // for those who see hosts
-	State     JobState  `json:"state"`            // of its task
+	HostID    HostID    `json:"hostId,omitempty"` // only for users who may see hosts
+	State     JobState  `json:"state"`            // state of its task
 	Progress  int       `json:"progress"`
 	Note      string    `json:"note,omitempty"`
 	Error     string    `json:"error,omitempty"`
 	CreatedBy string    `json:"createdBy"`
 	CreatedAt time.Time `json:"createdAt"`
-	ExpiresAt time.Time `json:"expiresAt"` // then the file is deleted
+	ExpiresAt time.Time `json:"expiresAt"` // the file is deleted then
 }
 
-// AllowsDownload says whether the file can be fetched now, and if not, why.
+// AllowsDownload reports whether the file can be downloaded now; the string is the reason if not.
 func (e Export) AllowsDownload() (bool, string) {
 	switch {
 	case !e.State.Ended():
@@ -55,7 +56,8 @@ func (e Export) AllowsDownload() (bool, string) {
 	return true, ""
 }
 
-// ApplianceOf is how a VM is described to others, with its disks as files of an archive. networks are the names of its cards' networks.
+// ApplianceOf returns the description of a VM for an archive, with its disks as files. networks are the names of its
+// NICs' networks.
 func ApplianceOf(v VMView, networks []string) Appliance {
 	a := Appliance{Name: v.Name, CPUs: v.Spec.CPUs, MemoryMiB: v.Spec.MemoryMiB, Firmware: v.Spec.Firmware}
 	if g := v.Status; g != nil && g.Guest != nil {
@@ -71,9 +73,9 @@ func ApplianceOf(v VMView, networks []string) Appliance {
 	}
 	ide := 0
 	for i, d := range v.Spec.Disks {
-		controller := "pvscsi" // as virtio is: made for virtual machines
+		controller := "pvscsi" // paravirtual, like virtio
 		switch {
-		case d.Bus == "ide" && ide < 2: // as many as one controller has
+		case d.Bus == "ide" && ide < 2: // one IDE controller has room for two disks
 			controller, ide = d.Bus, ide+1
 		case d.Bus == "sata" || d.Bus == "usb" || d.Bus == "ide":
 			controller = "sata"
@@ -83,19 +85,19 @@ func ApplianceOf(v VMView, networks []string) Appliance {
 		a.Disks = append(a.Disks, ApplianceDisk{Member: fmt.Sprintf("%s-disk%d.vmdk", v.Name, i+1), Format: "vmdk", SizeBytes: v.DiskBytes(d), Controller: controller})
 	}
 	for i, n := range v.Spec.NICs {
-		card := ApplianceNIC{Model: "vmxnet3"}
+		nic := ApplianceNIC{Model: "vmxnet3"}
 		if n.Model != "" {
-			card.Model = "e1000e"
+			nic.Model = "e1000e"
 		}
 		if i < len(networks) {
-			card.Network = networks[i]
+			nic.Network = networks[i]
 		}
-		a.NICs = append(a.NICs, card)
+		a.NICs = append(a.NICs, nic)
 	}
 	return a
 }
 
-// NotExported is what a VM has and its export has not, a sentence each.
+// NotExported lists the parts of a VM that its export lacks, one sentence each.
 func NotExported(v VMView) []string {
 	out := []string{"Snapshots, MAC addresses, security groups, limits and policies: a copy gets its own."}
 	if v.Spec.FirstBoot != (VMFirstBoot{}) {
@@ -116,7 +118,7 @@ func NotExported(v VMView) []string {
 	return out
 }
 
-// AllowsExport says whether the VM can be exported now, and if not, why.
+// AllowsExport reports whether the VM can be exported now; the string is the reason if not.
 func (v VMView) AllowsExport() (bool, string) {
 	ok, why := v.AllowsClone()
 	switch {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// faultLooks are the faults as people read them: word is the heading, plain the words for those who see no hosts, with neither
-// their names nor their paths. An agent may say more kinds than are known here.
+// faultLooks are the texts of faults: word is the heading, plain the text for users who may not see hosts, without host
+// names and paths. A newer agent may report codes that are missing here.
 var faultLooks = map[FaultCode]struct{ word, plain string }{
 	FaultDisk:      {"A disk is not there", "A disk of this VM is not on its host."},
 	FaultRebooted:  {"Off since its host restarted", "It ran when its host went down, and is off since. Start it, or leave it off."},
@@ -24,7 +24,7 @@ var faultLooks = map[FaultCode]struct{ word, plain string }{
 	FaultUnread:    {"Its definition cannot be read", "Its host cannot read its definition. Ask an administrator."},
 }
 
-// fault is the first fault of the kind; nil: there is none.
+// fault returns the first fault with the code, or nil.
 func (s VMStatus) fault(code FaultCode) *Fault {
 	if i := slices.IndexFunc(s.Faults, func(f Fault) bool { return f.Code == code }); i >= 0 {
 		return &s.Faults[i]
@@ -32,12 +32,13 @@ func (s VMStatus) fault(code FaultCode) *Fault {
 	return nil
 }
 
-// Word is the fault's heading.
+// Word returns the fault's heading.
 func (f Fault) Word() string {
 	return cmp.Or(faultLooks[f.Code].word, "Something is wrong with it on its host")
 }
 
-// Plain is the status for those who see no hosts: what is wrong and what was changed, without a host's names, paths and words.
+// Plain returns the status for users who may not see hosts: faults and drift without the host's names, paths and
+// messages.
 func (vm VM) Plain() *VMStatus {
 	if vm.Status == nil {
 		return nil
@@ -48,7 +49,7 @@ func (vm VM) Plain() *VMStatus {
 		s.Faults[i].Text = vm.plainFault(f)
 	}
 	for i, d := range s.Drift {
-		if d.Take == nil { // what Quantix has no field for can be anything of the host
+		if d.Take == nil { // fields outside the spec can reveal anything of the host
 			s.Drift[i].Applied, s.Drift[i].Actual = "as it was made", "something else"
 		}
 	}
@@ -57,13 +58,13 @@ func (vm VM) Plain() *VMStatus {
 
 func (vm VM) plainFault(f Fault) string {
 	if f.Code == FaultExpiry || f.Code == FaultSchedule {
-		return f.Text // the portal's own words
+		return f.Text // the text comes from the portal, not from the host
 	}
 	if broken := vm.RuleFault(true); f.Code == FaultPlacement && broken != nil {
 		return broken.Text
 	}
 	if sick := HealthFault(vm.Status.Health); f.Code == FaultHealth && sick != nil {
-		return sick.Text // of the guest alone
+		return sick.Text // the text is about the guest only
 	}
 	if f.Code == FaultDisk && f.Disk != nil {
 		for i, d := range vm.Spec.Disks {

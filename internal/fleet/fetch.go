@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// MaxURL bounds the address of a download.
+// MaxURL is the maximum length of a download address.
 const MaxURL = 2000
 
-// digests are how long the checksums are that are known, in hexadecimal digits.
+// digests are the supported checksum algorithms with their length in hexadecimal digits.
 var digests = map[string]int{"sha256": 64, "sha512": 128}
 
-// ParseChecksum reads "sha256:…", "sha512:…", or the digits alone, whose number tells which it is. Empty is none.
+// ParseChecksum parses "sha256:…", "sha512:…", or a bare digest whose length determines the algorithm. Empty text means
+// no checksum.
 func ParseChecksum(text string) (algorithm, digest string, ok bool) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	if text == "" {
@@ -32,8 +33,8 @@ func ParseChecksum(text string) (algorithm, digest string, ok bool) {
 	return algorithm, digest, err == nil && digest != "" && digests[algorithm] == len(digest)
 }
 
-// ParseDownload reads the address of a download, or says why there is none. checked: its checksum is known, without which plain http
-// would let anybody on the way change what is downloaded.
+// ParseDownload parses a download address, or returns why it is refused. checked says that a checksum is known. Without
+// one, plain http is refused because anybody on the way could change the file.
 func ParseDownload(address string, checked bool) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
@@ -53,7 +54,8 @@ func ParseDownload(address string, checked bool) (*url.URL, error) {
 	return nil, Errorf(Invalid, "Only https is downloaded from, and http where the checksum is given.")
 }
 
-// ParseChecksumFile reads the address of a file of checksums, or says why there is none. It is https alone: nothing else vouches for what it says.
+// ParseChecksumFile parses the address of a checksum file, or returns why it is refused. Only https is accepted:
+// nothing else protects its content.
 func ParseChecksumFile(address string) (*url.URL, error) {
 	u, err := ParseDownload(address, false)
 	if err == nil && (u.RawQuery != "" || u.ForceQuery) {
@@ -62,7 +64,7 @@ func ParseChecksumFile(address string) (*url.URL, error) {
 	return u, err
 }
 
-// NameOfDownload is what a volume is called that is given no other name: the last part of the address's path.
+// NameOfDownload returns the default volume name of a download: the last part of the URL's path.
 func NameOfDownload(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || strings.HasSuffix(u.Path, "/") || u.Path == "" {

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// ofPortal is a field by which the portal alone acts, at once.
+// ofPortal marks a field that only the portal acts on, at once.
 func ofPortal(f Field[VMSpec]) Field[VMSpec] {
 	f.Portal = true
 	return atOnce(f)
 }
 
-// rowsOf is a field that holds rows, in their order, which a form asks for in a section of its own and which count at once.
+// rowsOf builds a field with ordered rows. It has a form section of its own and takes effect at once.
 func rowsOf[T comparable](name, noun string, at func(*VMSpec) *[]T, words func([]T) string, check func(c *Checks, field string, s VMSpec)) Field[VMSpec] {
 	f := valueAs(name, noun, Now, at, words, func(a, b []T) string { return words(a) + " → " + words(b) }, slices.Equal[[]T])
 	f.Copy = func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(*at(&from)) }
@@ -25,13 +25,14 @@ func rowsOf[T comparable](name, noun string, at func(*VMSpec) *[]T, words func([
 	return f
 }
 
-// reserved is a field that only who runs the hosts may choose; who may change the VM may put it back to the usual.
+// reserved marks a field that only people who run the hosts may set. Everyone who may change the VM may reset it to the
+// default.
 func reserved[S any](why string, f Field[S]) Field[S] {
 	f.Reserved = why
 	return f
 }
 
-// reservedAbove is a number of which only who runs the hosts may choose more than most; why is a clause.
+// reservedAbove marks a number as reserved only above most; why is a clause.
 func reservedAbove(most int, why string, at func(VMSpec) int, f Field[VMSpec]) Field[VMSpec] {
 	f.Reserved = why
 	f.Holds = func(was, want VMSpec) []string {
@@ -43,13 +44,13 @@ func reservedAbove(most int, why string, at func(VMSpec) int, f Field[VMSpec]) F
 	return f
 }
 
-// fixed is a field that no edit changes; why is a clause.
+// fixed marks a field that no edit changes; why is a clause.
 func fixed[S any](why string, f Field[S]) Field[S] {
 	f.On, f.Fixed = Never, why
 	return f
 }
 
-// Says is a value in words: one of the options', or itself with its unit.
+// Says returns a value as text: an option's text, or the value with its unit.
 func (in Input) Says(v string) string {
 	switch {
 	case in.Kind == InputFlag:
@@ -60,7 +61,7 @@ func (in Input) Says(v string) string {
 	return in.words(v)
 }
 
-// SaysDefault is Says of a field that is not set; empty: it has no value then.
+// SaysDefault returns the text of an unset field; empty: it has none.
 func (in Input) SaysDefault() string {
 	if in.Kind == InputFlag {
 		return "off"
@@ -68,7 +69,7 @@ func (in Input) SaysDefault() string {
 	return in.words("")
 }
 
-// asked is a field that a form asks for; a guest that is on gets it at its next start.
+// asked builds a field with a form input. A running guest gets a change at its next start.
 func asked[S any, T comparable](name, noun string, at func(*S) *T, words func(T) string, in Input, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
 	f := valueAs(name, noun, NextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)
 	f.Input = in
@@ -83,7 +84,7 @@ func asked[S any, T comparable](name, noun string, at func(*S) *T, words func(T)
 
 func equal[T comparable](a, b T) bool { return a == b }
 
-// number is one that is above zero; zero: the default.
+// number builds a field with a positive number; zero is the default.
 func number[S any](name, noun, unit string, at func(*S) *int, in Input, least, most int) Field[S] {
 	return asked(name, noun, at, func(n int) string {
 		switch {
@@ -143,7 +144,7 @@ func choice[S any](name, noun string, at func(*S) *string, in Input) Field[S] {
 	return f
 }
 
-// plainFields replaces the names of defaults by the defaults.
+// plainFields replaces the names of defaults by the zero value.
 func plainFields[S any](to *S, fields []Field[S]) {
 	for _, f := range fields {
 		if f.plain != nil {
@@ -152,7 +153,7 @@ func plainFields[S any](to *S, fields []Field[S]) {
 	}
 }
 
-// Plain is the spec with the defaults themselves where they are named: a disk's bus "virtio" is the empty one.
+// Plain returns the spec with named defaults replaced by the zero value: bus "virtio" of a disk becomes empty.
 func (s VMSpec) Plain() VMSpec {
 	s.Disks, s.NICs = slices.Clone(s.Disks), slices.Clone(s.NICs)
 	plainFields(&s, partFields)
@@ -165,19 +166,19 @@ func (s VMSpec) Plain() VMSpec {
 	return s
 }
 
-// Plain is VMSpec.Plain for a disk.
+// Plain returns the disk with named defaults replaced by the zero value.
 func (d Disk) Plain() Disk {
 	plainFields(&d, DiskFields)
 	return d
 }
 
-// Plain is VMSpec.Plain for a NIC.
+// Plain returns the NIC with named defaults replaced by the zero value.
 func (n NIC) Plain() NIC {
 	plainFields(&n, NICFields)
 	return n
 }
 
-// text is a choice that takes other words of that form, too.
+// text builds a field with free text of the given form; the options are proposals.
 func text[S any](name, noun string, at func(*S) *string, in Input, form *regexp.Regexp, wrong string) Field[S] {
 	in.Kind = InputText
 	return asked(name, noun, at, func(v string) string { return cmp.Or(in.words(v), "default") }, in, equal, func(c *Checks, field, v string) {

@@ -11,22 +11,22 @@ import (
 const (
 	maxFilter       = 1000 // bytes
 	maxTerms        = 20
-	maxAlternatives = 50 // of one term
-	maxAsterisks    = 4  // of one pattern: each makes looking for it longer by as much as the text is long
+	maxAlternatives = 50 // per term
+	maxAsterisks    = 4  // per pattern: each asterisk multiplies the cost of a match by the text's length
 	maxAllAsterisks = 12
 )
 
-// FilterKey is a word that may stand before the colon of a filter term.
+// FilterKey is a key before the colon of a filter term.
 type FilterKey struct {
 	Key    string
-	Help   string   // for completion: "the VM's phase"
-	Values []string // the only values there are; nil: any text
+	Help   string   // text for completion: "the VM's phase"
+	Values []string // all possible values; nil: any text
 }
 
-// FilterKeys are the keys that one noun knows.
+// FilterKeys are the filter keys of one resource type.
 type FilterKeys []FilterKey
 
-// Term is one condition. The terms of a filter all have to hold; of a term's alternatives any may.
+// Term is one condition of a filter. All terms must match; within a term, any alternative.
 type Term struct {
 	Key string
 	Not bool
@@ -35,17 +35,17 @@ type Term struct {
 
 // Match is one alternative of a term.
 type Match struct {
-	Label string // only for the key "label": the label's key; Pattern is then the label's value
+	Label string // only for the key "label": the label's key; Pattern then matches its value
 	Pattern
 }
 
-// Pattern is text with "*" for any run of characters: its literal parts, one more than it has asterisks.
+// Pattern is text with "*" for any run of characters, stored as the literal parts between the asterisks.
 type Pattern []string
 
-// Exact returns the text of a pattern without asterisks.
+// Exact returns the text of a pattern; ok is false if it has asterisks.
 func (p Pattern) Exact() (string, bool) { return p[0], len(p) == 1 }
 
-// Like is the pattern for SQL's LIKE, with backslash as the escape.
+// Like returns the pattern for SQL LIKE, with backslash as the escape character.
 func (p Pattern) Like() string {
 	escaped := make([]string, len(p))
 	for i, part := range p {
@@ -56,7 +56,7 @@ func (p Pattern) Like() string {
 
 var likeEscapes = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 
-// Matches reports whether the whole of text fits the pattern.
+// Matches reports whether the pattern matches the complete text.
 func (p Pattern) Matches(text string) bool {
 	rest, ok := strings.CutPrefix(text, p[0])
 	if !ok || len(p) == 1 {
@@ -72,7 +72,7 @@ func (p Pattern) Matches(text string) bool {
 	return strings.HasSuffix(rest, p[len(p)-1])
 }
 
-// Lower is the pattern in lower case.
+// Lower returns the pattern in lower case.
 func (p Pattern) Lower() Pattern {
 	out := make(Pattern, len(p))
 	for i, part := range p {
@@ -81,9 +81,9 @@ func (p Pattern) Lower() Pattern {
 	return out
 }
 
-// ParseFilter reads the filter language: words are AND-ed; key:value, -key:value for the contrary, key:a,b for either, "*" for
-// any run of characters, quotes around spaces, colons and commas, label:key=value, label:key; a bare word is a part of the name.
-// Its refusals are Invalid at the field "filter".
+// ParseFilter parses the filter language. Terms are AND-ed: key:value, -key:value for negation, key:a,b for
+// alternatives, label:key=value, label:key. A bare word matches a part of the name. "*" matches any run of characters;
+// quotes protect spaces, colons and commas. Errors are Invalid at the field "filter".
 func ParseFilter(keys FilterKeys, text string) ([]Term, error) {
 	if len(text) > maxFilter || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' }) {
 		return nil, wrongFilter("A filter is one line of at most %d bytes.", maxFilter)
@@ -109,7 +109,7 @@ func ParseFilter(keys FilterKeys, text string) ([]Term, error) {
 	return terms, nil
 }
 
-// checkAsterisks bounds what there is to look for.
+// checkAsterisks bounds the cost of matching.
 func checkAsterisks(words []filterWord) error {
 	all := 0
 	for _, w := range words {
@@ -135,15 +135,15 @@ func wrongFilter(format string, args ...any) error {
 	return &Error{Code: Invalid, Message: text, Fields: []FieldError{{Field: "filter", Message: text}}}
 }
 
-// filterWord is a word of a filter. Quoted characters that would mean something are kept apart from the others by their place.
+// filterWord is a word of a filter, with a mark for each character that was not quoted.
 type filterWord struct {
 	text  []rune
-	plain []bool // not in quotes: "*", ":", "," and "-" mean something
+	plain []bool // outside quotes, where "*", ":", "," and "-" are operators
 }
 
 func (w filterWord) String() string { return string(w.text) }
 
-// cut splits at the first plain sep.
+// cut splits at the first unquoted sep.
 func (w filterWord) cut(sep rune) (before, after filterWord, found bool) {
 	for i, r := range w.text {
 		if r == sep && w.plain[i] {
@@ -192,7 +192,7 @@ func splitWords(text string) ([]filterWord, error) {
 
 func (keys FilterKeys) term(w filterWord) (Term, error) {
 	var t Term
-	whole := w.String()
+	term := w.String()
 	if len(w.text) > 1 && w.text[0] == '-' && w.plain[0] {
 		t.Not, w = true, filterWord{w.text[1:], w.plain[1:]}
 	}
@@ -212,7 +212,7 @@ func (keys FilterKeys) term(w filterWord) (Term, error) {
 		var alternative filterWord
 		alternative, value, more = value.cut(',')
 		if len(alternative.text) == 0 {
-			return t, wrongFilter("In %q a value is missing. Write %s:value, or %s:one,two.", whole, t.Key, t.Key)
+			return t, wrongFilter("In %q a value is missing. Write %s:value, or %s:one,two.", term, t.Key, t.Key)
 		}
 		t.Any = append(t.Any, Match{Pattern: alternative.pattern()})
 		if t.Key == "label" {
@@ -227,7 +227,7 @@ func (keys FilterKeys) term(w filterWord) (Term, error) {
 	return t, keys[i].choose(&t)
 }
 
-// labelled makes the newest alternative one of a label: key=value, another value of the key before it, or a key alone.
+// labelled parses the newest alternative as a label: key=value, a further value for the previous key, or a key alone.
 func (t *Term) labelled(w filterWord) error {
 	m := &t.Any[len(t.Any)-1]
 	key, value, found := w.cut('=')
@@ -246,7 +246,7 @@ func (t *Term) labelled(w filterWord) error {
 
 func (p Pattern) anything() bool { return len(p) == 2 && p[0] == "" && p[1] == "" }
 
-// choose puts the values that there are in the place of patterns, where a key has a fixed set of them.
+// choose replaces patterns by the matching values, for keys with a fixed set of values.
 func (k FilterKey) choose(t *Term) error {
 	if k.Values == nil {
 		return nil

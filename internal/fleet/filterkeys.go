@@ -1,6 +1,6 @@
 package fleet
 
-// The filter keys of each noun.
+// Filter keys of each resource type.
 var (
 	VMKeys = FilterKeys{
 		{"phase", "what it does now", texts(VMPhases)},

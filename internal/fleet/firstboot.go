@@ -5,24 +5,25 @@ import (
 	"strings"
 )
 
-// VMFirstBoot is which first boot a VM's guest gets. What it says is no part of a spec, as it may hold secrets: its portal keeps it sealed,
-// and hands it to the VM's own host alone.
+// VMFirstBoot names the guest initialization of a VM. Its content is not part of the spec, as it may hold secrets: the
+// portal stores it encrypted and sends it only to the VM's own host.
 type VMFirstBoot struct {
-	Kind   FirstBootKind `json:"kind,omitempty"`   // empty: none
-	Number int           `json:"number,omitempty"` // raised each time that it is given anew: a guest does again what it does once an instance
+	Kind FirstBootKind `json:"kind,omitempty"` // empty: none
+	// incremented with each new content, so that the guest runs its per-instance steps again
+	Number int `json:"number,omitempty"`
 }
 
-// FirstBootKind is how a guest is told what to make of itself when it first starts.
+// FirstBootKind is the mechanism of guest initialization.
 type FirstBootKind string
 
 const (
-	CloudInit   FirstBootKind = "cloud-init"   // filled in as a form
-	CloudConfig FirstBootKind = "cloud-config" // user-data as it is
+	CloudInit   FirstBootKind = "cloud-init"   // from a form
+	CloudConfig FirstBootKind = "cloud-config" // user-data as people wrote it
 	Ignition    FirstBootKind = "ignition"
 	Sysprep     FirstBootKind = "sysprep"
 )
 
-// FirstBootKinds are those that there are, in the order in which people choose from them.
+// FirstBootKinds are the choices of FirstBootKind, in form order.
 var FirstBootKinds = []Option{
 	{"", "None"},
 	{string(CloudInit), "cloud-init"},
@@ -31,12 +32,12 @@ var FirstBootKinds = []Option{
 	{string(Sysprep), "Windows answer file"},
 }
 
-// Bounds of what a first boot says.
+// Bounds of a guest initialization.
 const (
-	MaxUserData      = 128 << 10 // bytes, also of an Ignition configuration and of an answer file
+	MaxUserData      = 128 << 10 // bytes; also of an Ignition configuration and of an answer file
 	MaxNetworkConfig = 32 << 10  // bytes
 	MaxFirstUsers    = 32
-	MaxFirstKeys     = 32 // of a user
+	MaxFirstKeys     = 32 // per user
 	MaxFirstKey      = 8 << 10
 	MaxFirstPackages = 200
 	MaxFirstCommands = 200
@@ -46,56 +47,59 @@ const (
 	MaxFirstNumber   = 1 << 30
 )
 
-// FirstBoot is what the guest is told. One of its parts is used, as Kind says.
+// FirstBoot is the content of a guest initialization. Kind says which part is used.
 type FirstBoot struct {
-	Kind          FirstBootKind  `json:"kind"`
-	CloudInit     *CloudInitForm `json:"cloudInit,omitempty"`     // of cloud-init
-	UserData      string         `json:"userData,omitempty"`      // YAML of cloud-config, JSON of Ignition, XML of an answer file
-	NetworkConfig string         `json:"networkConfig,omitempty"` // YAML of cloud-config; empty: DHCP on the first card
+	Kind      FirstBootKind  `json:"kind"`
+	CloudInit *CloudInitForm `json:"cloudInit,omitempty"` // for cloud-init
+	// YAML for cloud-config, JSON for Ignition, XML for an answer file
+	UserData      string `json:"userData,omitempty"`
+	NetworkConfig string `json:"networkConfig,omitempty"` // YAML for cloud-config; empty: DHCP on the first NIC
 }
 
-// WithoutBOM is the first boot without the byte order marks that editors write before texts: cloud-init would not know its "#cloud-config".
+// WithoutBOM returns the content without byte order marks, which editors add: cloud-init would not recognize
+// "#cloud-config" after one.
 func (f FirstBoot) WithoutBOM() FirstBoot {
 	const mark = "\ufeff"
 	f.UserData, f.NetworkConfig = strings.TrimPrefix(f.UserData, mark), strings.TrimPrefix(f.NetworkConfig, mark)
 	return f
 }
 
-// CloudInitForm is what most people want of cloud-init.
+// CloudInitForm is a form for the common settings of cloud-init.
 type CloudInitForm struct {
-	Hostname    string         `json:"hostname,omitempty"` // empty: the VM's name
-	Timezone    string         `json:"timezone,omitempty"`
-	Locale      string         `json:"locale,omitempty"`
-	Users       []FirstUser    `json:"users,omitempty"`       // empty: the image's default user, as the image has it
-	SSHPassword bool           `json:"sshPassword,omitempty"` // users with a password may sign in by it over SSH
-	Network     []FirstBootNIC `json:"network,omitempty"`     // of the VM's cards, in their order; empty: DHCP on the first
-	Upgrade     bool           `json:"upgrade,omitempty"`     // all packages
-	Packages    []string       `json:"packages,omitempty"`
-	Files       []FirstFile    `json:"files,omitempty"`
-	Run         []string       `json:"run,omitempty"` // commands for the shell, one after the other, as root
+	Hostname    string      `json:"hostname,omitempty"` // empty: the VM's name
+	Timezone    string      `json:"timezone,omitempty"`
+	Locale      string      `json:"locale,omitempty"`
+	Users       []FirstUser `json:"users,omitempty"`       // empty: the image's default user
+	SSHPassword bool        `json:"sshPassword,omitempty"` // allow SSH sign-in by password
+	// settings per NIC, in the VM's order; empty: DHCP on the first NIC
+	Network  []FirstBootNIC `json:"network,omitempty"`
+	Upgrade  bool           `json:"upgrade,omitempty"` // upgrade all packages
+	Packages []string       `json:"packages,omitempty"`
+	Files    []FirstFile    `json:"files,omitempty"`
+	Run      []string       `json:"run,omitempty"` // shell commands, run as root in order
 }
 
-// FirstUser is a user that the guest makes, or the image's default user.
+// FirstUser is a user that cloud-init creates, or the image's default user.
 type FirstUser struct {
 	Name         string   `json:"name,omitempty"` // empty: the image's default user
 	SSHKeys      []string `json:"sshKeys,omitempty"`
-	Password     string   `json:"password,omitempty"`     // only ever given: it is kept hashed
-	PasswordHash string   `json:"passwordHash,omitempty"` // as crypt(3) has it: "$6$…"
-	Sudo         bool     `json:"sudo,omitempty"`         // may do all, without a password
+	Password     string   `json:"password,omitempty"`     // only in requests: it is stored as a hash
+	PasswordHash string   `json:"passwordHash,omitempty"` // crypt(3) hash: "$6$…"
+	Sudo         bool     `json:"sudo,omitempty"`         // full sudo without a password
 	Groups       []string `json:"groups,omitempty"`
 	Shell        string   `json:"shell,omitempty"`
 }
 
-// FirstBootNIC is how the guest sets up one network card.
+// FirstBootNIC is the guest's configuration of one NIC.
 type FirstBootNIC struct {
-	MAC       string   `json:"mac,omitempty"`       // set by the portal: of the VM's card in the same place
-	Addresses []string `json:"addresses,omitempty"` // each with its prefix, "192.0.2.10/24"; empty: by DHCP
-	Gateways  []string `json:"gateways,omitempty"`  // one of IPv4, one of IPv6
+	MAC       string   `json:"mac,omitempty"`       // set by the portal: MAC address of the VM's NIC at the same index
+	Addresses []string `json:"addresses,omitempty"` // each with its prefix length, "192.0.2.10/24"; empty: DHCP
+	Gateways  []string `json:"gateways,omitempty"`  // at most one IPv4 and one IPv6 address
 	DNS       []string `json:"dns,omitempty"`
 	Search    []string `json:"search,omitempty"`
 }
 
-// FirstFile is a file that the guest makes.
+// FirstFile is a file that cloud-init creates in the guest.
 type FirstFile struct {
 	Path    string `json:"path"`
 	Content string `json:"content"`
@@ -103,7 +107,7 @@ type FirstFile struct {
 	Owner   string `json:"owner,omitempty"` // "user" or "user:group"
 }
 
-// Words are the first boot in words.
+// Words returns the guest initialization as text.
 func (f VMFirstBoot) Words() string {
 	if f.Kind == "" {
 		return "none"
@@ -115,7 +119,7 @@ func (f VMFirstBoot) Words() string {
 	return words
 }
 
-// Words are the kind as people choose it.
+// Words returns the kind's text on forms.
 func (k FirstBootKind) Words() string {
 	for _, o := range FirstBootKinds {
 		if o.Value == string(k) {
@@ -125,13 +129,13 @@ func (k FirstBootKind) Words() string {
 	return string(k)
 }
 
-// ByCloudInit reports whether cloud-init reads it.
+// ByCloudInit reports whether cloud-init processes the kind.
 func (k FirstBootKind) ByCloudInit() bool { return k == CloudInit || k == CloudConfig }
 
-// Raw reports whether it is a text as people wrote it.
+// Raw reports whether the content is a text as people wrote it.
 func (k FirstBootKind) Raw() bool { return k == CloudConfig || k == Ignition || k == Sysprep }
 
-// Known reports whether there is such a kind; none is known, too.
+// Known reports whether the kind exists; the empty kind (none) does, too.
 func (k FirstBootKind) Known() bool {
 	for _, o := range FirstBootKinds {
 		if o.Value == string(k) {
@@ -147,7 +151,7 @@ func (f VMFirstBoot) check(c *Checks, field string) {
 	}
 }
 
-// firstBoot is the field of a spec that says which first boot there is. No form of a VM has it: it has one of its own.
+// firstBoot builds the spec's field for guest initialization. The VM form excludes it: it has a form of its own.
 func firstBoot() Field[VMSpec] {
 	f := valueAs("firstBoot", "first boot", NextBoot, func(s *VMSpec) *VMFirstBoot { return &s.FirstBoot }, VMFirstBoot.Words,
 		func(a, b VMFirstBoot) string {

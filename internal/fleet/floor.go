@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// checkMinMemory notes a memory floor that no balloon can go down to.
+// checkMinMemory adds an error if the balloon cannot shrink the guest to its memory minimum.
 func (s VMSpec) checkMinMemory(c *Checks, at string) {
 	m := s.Memory
 	most := cmp.Or(m.BalloonMiB, s.MemoryMiB)

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// diskGrown is the change of a disk that only becomes larger, which its guest sees at once.
+// diskGrown returns the text of a change that only grows a disk, which a running guest sees at once; empty: another
+// change.
 func diskGrown(old, to Disk) string {
 	if to.SizeBytes <= old.SizeBytes || !resized(old, to) {
 		return ""
@@ -14,7 +15,7 @@ func diskGrown(old, to Disk) string {
 	return diskBecame(old, to)
 }
 
-// words names the disk for people.
+// words returns the disk's text for people.
 func (d Disk) words() string {
 	if d.Volume == "" {
 		return "of " + Bytes(d.SizeBytes)
@@ -22,7 +23,7 @@ func (d Disk) words() string {
 	return d.Volume
 }
 
-// comes is from when on a guest that is on has a disk that it gets, or is without one that it loses.
+// comes returns when a running guest gets or loses the disk.
 func (d Disk) comes() When {
 	if d.Plugs() {
 		return Now
@@ -30,16 +31,16 @@ func (d Disk) comes() When {
 	return NextBoot
 }
 
-// Plugs reports whether a guest that is on can get and lose the disk: other controllers know no way that guests bear.
+// Plugs reports whether the disk supports hot-plug and hot-unplug; disks on other buses do not.
 func (d Disk) Plugs() bool { return d.Bus == "" || d.Bus == "scsi" || d.Bus == "usb" }
 
-// resized reports whether two disks differ in their sizes and in nothing else.
+// resized reports whether two disks differ only in size.
 func resized(a, b Disk) bool {
 	a.SizeBytes = b.SizeBytes
 	return reflect.DeepEqual(a, b)
 }
 
-// diskBecame is the change of a disk that stays.
+// diskBecame returns the text of a change to an existing disk.
 func diskBecame(old, to Disk) string {
 	if !resized(old, to) {
 		return old.Volume + " → " + to.Volume
@@ -55,7 +56,7 @@ func diskBecame(old, to Disk) string {
 	return to.Volume + " " + was + " → " + now
 }
 
-// sizeOnHost is how large the host last said that the disk is; 0: it did not.
+// sizeOnHost returns the disk's size in bytes as the host last reported it; 0: unknown.
 func (vm VM) sizeOnHost(disk Volref) int64 {
 	if vm.Status == nil {
 		return 0
@@ -68,7 +69,7 @@ func (vm VM) sizeOnHost(disk Volref) int64 {
 	return 0
 }
 
-// DiskBytes is how large the disk is for its guest: as its host has it, else as it was asked for.
+// DiskBytes returns the disk's virtual size in bytes: the reported one, else the requested one.
 func (vm VM) DiskBytes(d Disk) int64 {
 	if n := vm.sizeOnHost(d.Ref()); n > 0 {
 		return n
@@ -76,8 +77,8 @@ func (vm VM) DiskBytes(d Disk) int64 {
 	return d.SizeBytes
 }
 
-// takesGrowthBack reports whether the change only asks for less of a disk than was asked for before, and for no less than its host has: so a
-// growth that no host could make is taken back.
+// takesGrowthBack reports whether the change only lowers a disk's requested size, and not below its size on the host.
+// This withdraws a growth that no host could make.
 func (vm VM) takesGrowthBack(c Change, to VM) bool {
 	var i int
 	if n, err := fmt.Sscanf(strings.TrimPrefix(c.Field, "spec.disks"), "[%d]", &i); n != 1 || err != nil || i < 0 || i >= len(to.Spec.Disks) {
@@ -93,8 +94,8 @@ func (vm VM) takesGrowthBack(c Change, to VM) bool {
 	return false
 }
 
-// GrowingDisks are the disks of the VM that to has larger, by their index there, and the size that each has now. Asked for is more than the host
-// has: a size that somebody has given a disk on its host already takes nothing.
+// GrowingDisks returns the disks that to enlarges, by index in to.Disks, with their current size in bytes. A disk that
+// somebody already resized on its host to the requested size is left out.
 func (vm VM) GrowingDisks(to VMSpec) map[int]int64 {
 	out := map[int]int64{}
 	for i, d := range to.Disks {
@@ -107,7 +108,8 @@ func (vm VM) GrowingDisks(to VMSpec) map[int]int64 {
 	return out
 }
 
-// AllowsGrow says whether the disk can be made larger now, and if not, why. moving: the disks of the VM that are on their way.
+// AllowsGrow reports whether the disk can be grown now; the string is the reason if not. moving lists the VM's disks
+// under migration.
 func (v VMView) AllowsGrow(disk Disk, moving []MovingDisk) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	switch {

@@ -6,71 +6,74 @@ import (
 	"unicode/utf8"
 )
 
-// GuestAgent is how the agent in a guest (qemu-guest-agent) answers its host.
+// GuestAgent is the state of the guest agent (qemu-guest-agent).
 type GuestAgent string
 
 const (
-	AgentNone          GuestAgent = "none"    // the guest that runs has no channel for it
-	AgentNotResponding GuestAgent = "silent"  // it has one, on which nobody answers
-	AgentAnswers       GuestAgent = "answers" // it answers
+	AgentNone          GuestAgent = "none"    // the running guest has no channel for it
+	AgentNotResponding GuestAgent = "silent"  // the channel exists, but the agent does not answer
+	AgentAnswers       GuestAgent = "answers" // the agent answers
 )
 
-// GuestStatus is what a running guest says of itself that does not change from one look to the next. A guest is not to be believed: it is what
-// the guest says, cut to a length and rid of what no screen shows.
+// GuestStatus is the stable part of a guest agent's report. A guest is not trusted: texts are shortened and freed of
+// characters that no screen shows.
 type GuestStatus struct {
 	Agent    GuestAgent `json:"agent"`
-	Version  string     `json:"version,omitempty"` // of the agent
+	Version  string     `json:"version,omitempty"` // version of the guest agent
 	OS       string     `json:"os,omitempty"`      // "Debian GNU/Linux 12 (bookworm)"
-	Kernel   string     `json:"kernel,omitempty"`  // its release
+	Kernel   string     `json:"kernel,omitempty"`  // kernel release
 	Hostname string     `json:"hostname,omitempty"`
-	Frozen   bool       `json:"frozen,omitempty"` // nothing writes to its file systems until they are thawed
+	Frozen   bool       `json:"frozen,omitempty"` // the file systems are frozen: writes wait until a thaw
 }
 
-// Bounds of what a guest is listened to for.
+// Bounds of a guest agent's report.
 const (
 	MaxGuestFileSystems = 64
 	MaxGuestUsers       = 64
 	MaxGuestText        = 255 // bytes of a name
 )
 
-// GuestReading is what a guest said last that changes by itself. It is no state: it comes with loads, and is as old as it says.
+// GuestReading is the changing part of a guest agent's report. It is not stored as status: hosts send it with the load
+// samples.
 type GuestReading struct {
 	ID          VMID              `json:"id"`
-	AgoMs       int64             `json:"agoMs"` // how long before it was sent the guest was asked
+	AgoMs       int64             `json:"agoMs"` // age of the reading when it was sent
 	FileSystems []GuestFileSystem `json:"fileSystems,omitempty"`
-	Users       []GuestUser       `json:"users,omitempty"` // who is signed in
-	ClockMs     int64             `json:"clockMs"`         // how far the guest's clock is from the host's
+	Users       []GuestUser       `json:"users,omitempty"` // signed-in users
+	ClockMs     int64             `json:"clockMs"`         // difference between the guest's and the host's clock
 	ClockBehind bool              `json:"clockBehind,omitempty"`
 }
 
-// GuestFileSystem is one that is mounted in a guest.
+// GuestFileSystem is a mounted file system of a guest.
 type GuestFileSystem struct {
 	Path       string `json:"path"`
 	Type       string `json:"type"`
 	UsedBytes  int64  `json:"usedBytes"`
-	TotalBytes int64  `json:"totalBytes"` // 0: the guest's agent does not tell
+	TotalBytes int64  `json:"totalBytes"` // 0: the guest agent does not report it
 }
 
-// GuestUser is somebody who is signed in to a guest.
+// GuestUser is a user who is signed in to a guest.
 type GuestUser struct {
 	Name   string `json:"name"`
-	Domain string `json:"domain,omitempty"` // of a Windows guest
+	Domain string `json:"domain,omitempty"` // Windows only
 }
 
-// GuestView is what is known of a guest, and since when.
+// GuestView is a GuestReading with its time.
 type GuestView struct {
-	At *time.Time `json:"at"` // when the guest was asked; nil: it has said nothing yet
+	At *time.Time `json:"at"` // time of the reading; nil: none yet
 	GuestReading
 }
 
-// GuestOrder is what an order to a guest's agent says. A password is no part of it, nor are a program's arguments: see wire.GuestSecret.
+// GuestOrder holds the parameters of a guest agent job. Passwords and program arguments are not part of it: see
+// wire.GuestSecret.
 type GuestOrder struct {
-	Seconds int    `json:"seconds,omitempty"` // vm.freeze: after how many the host thaws it by itself; vm.exec: that it waits for the program
+	// vm.freeze: seconds until the host thaws the guest by itself; vm.exec: seconds to wait for the program
+	Seconds int    `json:"seconds,omitempty"`
 	User    string `json:"user,omitempty"`    // vm.password
-	Program string `json:"program,omitempty"` // vm.exec; its arguments are no part of it
+	Program string `json:"program,omitempty"` // vm.exec: the program, without its arguments
 }
 
-// Bounds of orders to guests.
+// Bounds of guest agent jobs.
 const (
 	MinFreeze     = 1 // seconds
 	MaxFreeze     = 600
@@ -78,24 +81,24 @@ const (
 	MaxGuestWords = 128 // bytes of a password
 )
 
-// guestUserForm is what Linux and Windows take; nothing that could be read as an option.
+// guestUserForm matches user names of Linux and Windows that cannot be mistaken for an option.
 var guestUserForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,62}\$?$`)
 
-// CheckFreeze notes at field where nothing is frozen for so long.
+// CheckFreeze adds an error at field if the duration is out of bounds.
 func CheckFreeze(c *Checks, field string, seconds int) {
 	if seconds < MinFreeze || seconds > MaxFreeze {
 		c.Add(field, "Freeze for %d to %d seconds.", MinFreeze, MaxFreeze)
 	}
 }
 
-// CheckGuestUser notes at field where name is no user's name in a guest.
+// CheckGuestUser adds an error at field if name is not a valid user name in a guest.
 func CheckGuestUser(c *Checks, field, name string) {
 	if !guestUserForm.MatchString(name) {
 		c.Add(field, "The name of a user in the guest has 1–64 letters, digits and . _ -, and starts with a letter or _.")
 	}
 }
 
-// CheckGuestPassword notes at field where a guest cannot be given the password. What is wrong with it is said without it.
+// CheckGuestPassword adds an error at field if the password is invalid. The error never contains the password.
 func CheckGuestPassword(c *Checks, field, password string) {
 	switch {
 	case password == "":

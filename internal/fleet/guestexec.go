@@ -6,28 +6,28 @@ import (
 	"unicode/utf8"
 )
 
-// GuestProgram is a program in a guest and what it is given: never a line for a shell, unless the program is one.
+// GuestProgram is a program in a guest with its arguments. It runs without a shell.
 type GuestProgram struct {
-	Program string   `json:"program"` // its path in the guest, or a name that the guest looks for
+	Program string   `json:"program"` // path in the guest, or a name that the guest looks up in its PATH
 	Args    []string `json:"args"`
 }
 
-// Bounds of what is run in guests.
+// Bounds of programs in guests.
 const (
-	MaxExec         = 300 // seconds that its host waits for a program to end
+	MaxExec         = 300 // seconds that the host waits for a program
 	UsualExec       = 30
-	MaxProgram      = 255      // bytes of its path
+	MaxProgram      = 255      // bytes of the path
 	MaxProgramArgs  = 64       // arguments
-	MaxProgramWords = 8 << 10  // bytes of all of them
-	MaxCheckArgs    = 1 << 10  // bytes of a health check's, which each report repeats
-	MaxGuestOutput  = 64 << 10 // bytes that are kept of each of a program's two outputs
-	MaxGuestRuns    = 20       // of which the output is kept of each VM
+	MaxProgramWords = 8 << 10  // bytes of all arguments
+	MaxCheckArgs    = 1 << 10  // bytes of a health check's arguments, which each report repeats
+	MaxGuestOutput  = 64 << 10 // stored bytes of each of the two outputs
+	MaxGuestRuns    = 20       // runs per VM with stored output
 )
 
-// Words are the program and its arguments.
+// Words returns the program and its arguments.
 func (p GuestProgram) Words() []string { return append([]string{p.Program}, p.Args...) }
 
-// Order is the program that an exec check runs.
+// Order returns the program of an exec check.
 func (h HealthCheck) Order() GuestProgram {
 	p := GuestProgram{Program: h.Program}
 	if h.Args != "" {
@@ -36,7 +36,7 @@ func (h HealthCheck) Order() GuestProgram {
 	return p
 }
 
-// ArgLines are the arguments of a text that has one a line. Empty lines at its end are none.
+// ArgLines splits a text with one argument per line. Empty lines at the end are ignored.
 func ArgLines(text string) []string {
 	text = strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	if text == "" {
@@ -45,7 +45,8 @@ func ArgLines(text string) []string {
 	return strings.Split(text, "\n")
 }
 
-// CheckProgram notes at the fields what no guest is asked to run. What is wrong with an argument is said without it: it may be a secret.
+// CheckProgram adds errors at the fields program and args if a guest cannot run the program. Errors never contain an
+// argument, which may be a secret.
 func CheckProgram(c *Checks, program, args string, p GuestProgram) {
 	switch {
 	case p.Program == "":
@@ -69,27 +70,28 @@ func CheckProgram(c *Checks, program, args string, p GuestProgram) {
 	}
 }
 
-// CheckExec notes at field where no host waits so long for a program.
+// CheckExec adds an error at field if the wait is out of bounds.
 func CheckExec(c *Checks, field string, seconds int) {
 	if seconds < 1 || seconds > MaxExec {
 		c.Add(field, "Wait for 1 to %d seconds.", MaxExec)
 	}
 }
 
-// GuestOutput is how a program in a guest ended. It is the guest's word, cut to a length and rid of what no screen shows.
+// GuestOutput is the result of a program in a guest. Its texts are untrusted, shortened and freed of characters that no
+// screen shows.
 type GuestOutput struct {
 	ExitCode  int    `json:"exitCode"`
-	Signal    int    `json:"signal,omitempty"` // that ended it; 0: it ended by itself
+	Signal    int    `json:"signal,omitempty"` // signal that ended it; 0: it exited
 	Stdout    string `json:"stdout"`
 	Stderr    string `json:"stderr"`
-	StdoutCut bool   `json:"stdoutCut,omitempty"` // it wrote more
+	StdoutCut bool   `json:"stdoutCut,omitempty"` // the output was longer
 	StderrCut bool   `json:"stderrCut,omitempty"`
 }
 
-// GuestRun is a program that somebody had run in a guest. Its arguments are kept nowhere: they may be secrets.
+// GuestRun is a program that somebody ran in a guest. Its arguments are never stored: they may be secrets.
 type GuestRun struct {
 	Program string       `json:"program"`
-	Args    int          `json:"args"`    // how many
-	Seconds int          `json:"seconds"` // that its host was to wait at most
-	Output  *GuestOutput `json:"output"`  // null: it has not ended, or nobody knows how
+	Args    int          `json:"args"`    // number of arguments
+	Seconds int          `json:"seconds"` // maximum wait of the host
+	Output  *GuestOutput `json:"output"`  // null: it has not ended, or its result is unknown
 }

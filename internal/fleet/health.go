@@ -9,47 +9,48 @@ import (
 	"time"
 )
 
-// MaxHealthChecks is how many health checks a VM has at most.
+// MaxHealthChecks is the maximum number of health checks of a VM.
 const MaxHealthChecks = 8
 
-// HealthCheck is a question that its host asks a running guest again and again, portal or not, and what the host does where the guest fails.
-// It goes to the VM's own cards alone, at addresses that the host itself knows of them.
+// HealthCheck is a periodic check of a running guest by its host, independent of the portal, with the action on
+// failure. Network checks go only to the VM's own NICs, at addresses that the host itself has observed.
 type HealthCheck struct {
-	Kind      HealthKind   `json:"kind"`
-	Port      int          `json:"port,omitempty"`      // of tcp and http; 0 of http: 80
-	Path      string       `json:"path,omitempty"`      // of http; empty: /
-	Status    int          `json:"status,omitempty"`    // that http is to answer; 0: any from 200 to 299
-	Program   string       `json:"program,omitempty"`   // of exec: it passes where this ends with exit code 0
-	Args      string       `json:"args,omitempty"`      // of exec: its arguments, one a line
-	Interval  int          `json:"interval,omitempty"`  // seconds; 0: 10, of screen 60
-	Timeout   int          `json:"timeout,omitempty"`   // seconds; 0: 5
-	Threshold int          `json:"threshold,omitempty"` // failures in a row that count as one; 0: 3, of watchdog 1, of screen 10
-	Grace     int          `json:"grace,omitempty"`     // seconds after the guest came up in which nothing counts; 0: 60
+	Kind     HealthKind `json:"kind"`
+	Port     int        `json:"port,omitempty"`     // tcp and http; 0 for http: 80
+	Path     string     `json:"path,omitempty"`     // http; empty: /
+	Status   int        `json:"status,omitempty"`   // http: expected status code; 0: any from 200 to 299
+	Program  string     `json:"program,omitempty"`  // exec: passes if the program exits with code 0
+	Args     string     `json:"args,omitempty"`     // exec: arguments, one per line
+	Interval int        `json:"interval,omitempty"` // seconds; 0: 10, for screen 60
+	Timeout  int        `json:"timeout,omitempty"`  // seconds; 0: 5
+	// failures in a row until the guest counts as failing; 0: 3, for watchdog 1, for screen 10
+	Threshold int          `json:"threshold,omitempty"`
+	Grace     int          `json:"grace,omitempty"` // seconds after the guest's start without checks; 0: 60
 	Action    HealthAction `json:"action,omitempty"`
 }
 
-// HealthKind is what a health check asks.
+// HealthKind is the method of a health check.
 type HealthKind string
 
 const (
-	HealthAgent    HealthKind = "agent"    // the guest's agent answers
-	HealthTCP      HealthKind = "tcp"      // a port takes a connection
+	HealthAgent    HealthKind = "agent"    // the guest agent answers
+	HealthTCP      HealthKind = "tcp"      // a port accepts a connection
 	HealthHTTP     HealthKind = "http"     // a web server answers as expected
-	HealthExec     HealthKind = "exec"     // a program in the guest ends well
-	HealthWatchdog HealthKind = "watchdog" // the guest feeds its watchdog
-	HealthScreen   HealthKind = "screen"   // the screen is not the same all the time
+	HealthExec     HealthKind = "exec"     // a program in the guest succeeds
+	HealthWatchdog HealthKind = "watchdog" // the guest triggers no watchdog timeout
+	HealthScreen   HealthKind = "screen"   // the screen's content changes
 )
 
-// HealthAction is what a host does with a guest that fails a check.
+// HealthAction is what a host does when a guest fails a check.
 type HealthAction string
 
 const (
-	HealthReport  HealthAction = ""        // it says so
-	HealthRestart HealthAction = "restart" // it forces the guest off and starts it again
-	HealthReset   HealthAction = "reset"   // it presses the reset button
+	HealthReport  HealthAction = ""        // report only
+	HealthRestart HealthAction = "restart" // force off and start again
+	HealthReset   HealthAction = "reset"   // reset the guest
 )
 
-// What a form offers.
+// Choices of the form.
 var (
 	HealthKinds = []Option{
 		{string(HealthAgent), "Guest agent answers"},
@@ -62,31 +63,31 @@ var (
 	HealthActions = []Option{{"", "Tell"}, {string(HealthRestart), "Tell and restart"}, {string(HealthReset), "Tell and reset"}}
 )
 
-// MaxHealthActions are how often in a row a host acts by itself on a guest that stays sick; then it only tells.
+// MaxHealthActions is how many times in a row a host acts on a failing guest. After that it only reports.
 const MaxHealthActions = 5
 
-// MaxHealthWords is in bytes, of what a check was told.
+// MaxHealthWords is the maximum length of a check's answer, in bytes.
 const MaxHealthWords = 200
 
-// httpPathForm is a path with a query, in the characters that need no escaping in a request's line.
+// httpPathForm matches a path with an optional query in characters that need no escaping in a request line.
 var httpPathForm = regexp.MustCompile(`^/([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2}){0,255}$`)
 
-// Usual is the check with the usual in place of what it leaves open.
+// Usual returns the check with defaults for its unset fields.
 func (h HealthCheck) Usual() HealthCheck {
 	interval, threshold := 10, 3
 	switch h.Kind {
 	case HealthHTTP:
 		h.Port, h.Path = cmp.Or(h.Port, 80), cmp.Or(h.Path, "/")
-	case HealthWatchdog: // each time that it is let down is one
+	case HealthWatchdog: // each timeout is a failure
 		threshold = 1
-	case HealthScreen: // many stand still for a while
+	case HealthScreen: // many screens are static for a while
 		interval, threshold = 60, 10
 	}
 	h.Interval, h.Timeout, h.Threshold, h.Grace = cmp.Or(h.Interval, interval), cmp.Or(h.Timeout, 5), cmp.Or(h.Threshold, threshold), cmp.Or(h.Grace, 60)
 	return h
 }
 
-// Says is what is asked, in words: "web server at port 8080, /health".
+// Says returns the checked subject as text: "web server at port 8080, /health".
 func (h HealthCheck) Says() string {
 	switch u := h.Usual(); h.Kind {
 	case HealthAgent:
@@ -105,7 +106,7 @@ func (h HealthCheck) Says() string {
 	return string(h.Kind)
 }
 
-// Whole is all of the check in words.
+// Whole returns the complete check as text.
 func (h HealthCheck) Whole() string {
 	u := h.Usual()
 	out := fmt.Sprintf("%s every %d s, %d failures", h.Says(), u.Interval, u.Threshold)
@@ -207,7 +208,7 @@ func (s VMSpec) checkHealth(c *Checks, at string) {
 	}
 }
 
-// SaysHealth are health checks in words.
+// SaysHealth returns the health checks as text.
 func SaysHealth(all []HealthCheck) string {
 	words := make([]string, len(all))
 	for i, h := range all {
@@ -219,25 +220,25 @@ func SaysHealth(all []HealthCheck) string {
 	return strings.Join(words, "; ")
 }
 
-// Health is how a guest is by one check.
+// Health is the result of one check.
 type Health string
 
 const (
 	Healthy      Health = "healthy"
 	HealthFails  Health = "failing"
-	HealthUnsure Health = "unknown" // not judged: see HealthState.Said
+	HealthUnsure Health = "unknown" // undecided: see HealthState.Said
 )
 
-// HealthState is what a host found of a check. It holds nothing that changes by itself.
+// HealthState is a host's result of a check. It holds only values that stay the same while the result does.
 type HealthState struct {
 	Check HealthCheck `json:"check"`
 	State Health      `json:"state"`
-	Since *time.Time  `json:"since,omitempty"` // by the host's clock: since when it is so
-	Said  string      `json:"said,omitempty"`  // the newest answer that changed something, cut to a length
-	Acted int         `json:"acted,omitempty"` // how often its host has acted for it since it was healthy for a while
+	Since *time.Time  `json:"since,omitempty"` // start of the state, by the host's clock
+	Said  string      `json:"said,omitempty"`  // answer that last changed the state, shortened
+	Acted int         `json:"acted,omitempty"` // actions of the host since the guest was last healthy for a while
 }
 
-// HealthFault is what is wrong with a VM that fails checks; nil: it fails none.
+// HealthFault returns the fault of a VM that fails checks, or nil.
 func HealthFault(all []HealthState) *Fault {
 	var out []string
 	given := false

@@ -1,9 +1,9 @@
 package fleet
 
-// HostStatusesListed is how many cells of its matrix are told with an object.
+// HostStatusesListed is the maximum number of host statuses returned with an object.
 const HostStatusesListed = 50
 
-// SeverityCounts is how many cells of a matrix are drawn in each tone.
+// SeverityCounts counts host statuses by severity.
 type SeverityCounts struct {
 	OK      int `json:"ok"`
 	Warn    int `json:"warn"`
@@ -11,9 +11,9 @@ type SeverityCounts struct {
 	Unknown int `json:"unknown"`
 }
 
-// Add counts n cells of one tone. What is neither well nor bad nor unknown is short of well.
-func (t *SeverityCounts) Add(tone Severity, n int) {
-	switch tone {
+// Add counts n statuses of one severity. Any other severity counts as a warning.
+func (t *SeverityCounts) Add(severity Severity, n int) {
+	switch severity {
 	case SeverityOK:
 		t.OK += n
 	case SeverityBad:
@@ -25,19 +25,19 @@ func (t *SeverityCounts) Add(tone Severity, n int) {
 	}
 }
 
-// All is how many cells there are.
+// All returns the number of statuses.
 func (t SeverityCounts) All() int { return t.OK + t.Warn + t.Bad + t.Unknown }
 
-// HostStatusTone is the tone of Tones that cells of a tone are counted under.
-func HostStatusTone(tone Severity) Severity {
-	switch tone {
+// HostStatusTone returns the severity under which SeverityCounts counts a status.
+func HostStatusTone(severity Severity) Severity {
+	switch severity {
 	case SeverityOK, SeverityBad, SeverityUnknown:
-		return tone
+		return severity
 	}
 	return SeverityWarn
 }
 
-// HostStatusKeys are the filter keys of a matrix.
+// HostStatusKeys are the filter keys of a host matrix.
 var HostStatusKeys = FilterKeys{
 	{"name", "name of the host", nil},
 	{"tone", "how it is there", texts([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown})},

@@ -1,5 +1,6 @@
-// Package fleet is the vocabulary of Quantix: virtual machines, hosts, pools, networks, projects, users, jobs,
-// their states, the actions they allow, and errors. It imports the standard library only; every other package speaks in its types.
+// Package fleet is the vocabulary of Quantix: virtual machines, hosts, pools, networks, projects, users, jobs, their
+// states, the actions that states allow, and errors. It imports only the standard library; every other package uses its
+// types.
 package fleet
 
 import (
@@ -12,8 +13,8 @@ import (
 	"time"
 )
 
-// Identifiers are UUIDs in lower-case text form, one type a noun, so that no two nouns can be mistaken for each other.
-// A VMID is also the libvirt domain's UUID.
+// Identifiers are UUIDs in lower-case text form. Each resource type has its own ID type, so that the compiler catches a
+// mix-up. A VMID is also the libvirt domain's UUID.
 type (
 	VMID        string
 	HostID      string
@@ -39,13 +40,13 @@ type (
 	TemplateVersionID string
 )
 
-// born orders the ids that this process makes within one millisecond.
+// born orders the IDs that this process creates within one millisecond.
 var born struct {
 	mu   sync.Mutex
-	last uint64 // milliseconds since 1970 << 12 | count within the millisecond
+	last uint64 // milliseconds since 1970 << 12 | counter within the millisecond
 }
 
-// NewID returns a version 7 UUID: unique, and ordered by its time of birth; those of one process by their order in it.
+// NewID returns a version 7 UUID, ordered by creation time and, within one process, strictly increasing.
 func NewID[T ~string]() T {
 	var b [16]byte
 	rand.Read(b[:])
@@ -69,7 +70,7 @@ func NewID[T ~string]() T {
 	return T(out[:])
 }
 
-// IsID reports whether s has the form of an identifier: a UUID in lower-case text form, of any version.
+// IsID reports whether s is an identifier: a UUID of any version in lower-case text form.
 func IsID(s string) bool {
 	if len(s) != 36 {
 		return false
@@ -87,8 +88,8 @@ func IsID(s string) bool {
 	return true
 }
 
-// ProjectMACs is the beginning of the MAC addresses that a project's people may choose: of those for local use, and a different
-// one for each project but for a chance of one in 16 million.
+// ProjectMACs returns the prefix of the MAC addresses that a project may choose. It is locally administered and derived
+// from the ID: two projects share it with a probability of one in 16 million.
 func ProjectMACs(id ProjectID) string {
 	sum := sha256.Sum256([]byte(id))
 	return fmt.Sprintf("02:%02x:%02x:%02x:", sum[0], sum[1], sum[2])

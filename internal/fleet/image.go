@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// OSFacts are what people say of the system in an image.
+// OSFacts describe the operating system in an image, as people entered it.
 type OSFacts struct {
 	Family  string `json:"family,omitempty" enum:"linux,windows,bsd,other"`
 	Name    string `json:"name,omitempty"`    // "Debian"
@@ -14,31 +14,32 @@ type OSFacts struct {
 	Arch    string `json:"arch,omitempty"`    // "x86_64"
 }
 
-// OSFamilies are the families that people choose from.
+// OSFamilies are the choices of OSFacts.Family.
 var OSFamilies = []string{"linux", "windows", "bsd", "other"}
 
-// Words are the facts on one line.
+// Words returns the facts on one line: "Debian 12 x86_64".
 func (o OSFacts) Words() string {
 	return strings.Join(strings.Fields(o.Name+" "+o.Version+" "+o.Arch), " ")
 }
 
-// Image is an entry of the library: a name, with versions that lie as copies in pools.
+// Image is an entry of the image catalog. Its versions are stored as copies in pools.
 type Image struct {
 	ID          ImageID   `json:"id"`
 	Name        string    `json:"name"`
-	ProjectID   ProjectID `json:"projectId,omitempty"` // whose it is; empty: the fleet's
+	ProjectID   ProjectID `json:"projectId,omitempty"` // owning project; empty: the image belongs to no project
 	ProjectName string    `json:"projectName,omitempty"`
 	Description string    `json:"description,omitempty"`
 	OS          OSFacts   `json:"os"`
 	CreatedBy   string    `json:"createdBy,omitempty"`
 	CreatedAt   time.Time `json:"createdAt"`
 
-	// TemplateID and Template name the template whose disk it is: it comes, goes and is published with that.
+	// TemplateID and Template name the template that has this image as a disk. The image is created, deleted and published
+	// with it.
 	TemplateID TemplateID `json:"templateId,omitempty"`
 	Template   string     `json:"template,omitempty"`
 }
 
-// ofTemplate is why what is asked is asked of its template; empty: it belongs to none.
+// ofTemplate returns why an action must be done on the image's template instead; empty: the image belongs to none.
 func (i Image) ofTemplate(what string) string {
 	if i.TemplateID == "" {
 		return ""
@@ -46,7 +47,7 @@ func (i Image) ofTemplate(what string) string {
 	return fmt.Sprintf("It is a disk of the template %s, %s.", i.Template, what)
 }
 
-// ImageGrant is one of those to whom an image is published.
+// ImageGrant publishes an image to one project or to all of them.
 type ImageGrant struct {
 	ProjectID   ProjectID `json:"projectId,omitempty"` // empty: every project
 	ProjectName string    `json:"projectName,omitempty"`
@@ -54,66 +55,70 @@ type ImageGrant struct {
 	At          time.Time `json:"at"`
 }
 
-// ImageVersion is one state of an image. Its bytes never change.
+// ImageVersion is one version of an image. Its content never changes.
 type ImageVersion struct {
 	ID            ImageVersionID `json:"id"`
 	ImageID       ImageID        `json:"imageId"`
 	Number        int            `json:"number"` // from 1; the highest is the newest
 	Format        string         `json:"format"`
-	CapacityBytes int64          `json:"capacityBytes"`     // as a guest sees it
-	SHA256        string         `json:"sha256,omitempty"`  // of its file, in hexadecimal; empty: no host has told it yet
-	Source        string         `json:"source,omitempty"`  // where it came from, in words
-	StartID       StartImageID   `json:"startId,omitempty"` // the well-known image that it was pulled of
-	CreatedBy     string         `json:"createdBy,omitempty"`
-	CreatedAt     time.Time      `json:"createdAt"`
-	Offered       bool           `json:"offered"`          // a host that is heard has a copy that VMs can be made from
-	Verified      bool           `json:"verified"`         // one of those copies has been verified, and not been touched since
-	Copies        []ImageCopy    `json:"copies,omitempty"` // for those who see hosts
-	VMs           []string       `json:"vms,omitempty"`    // a few names of VMs that are made from it, for those who see hosts
+	CapacityBytes int64          `json:"capacityBytes"` // virtual size
+	// checksum of its file, in hexadecimal; empty: no host has reported it yet
+	SHA256    string       `json:"sha256,omitempty"`
+	Source    string       `json:"source,omitempty"`  // origin, as text
+	StartID   StartImageID `json:"startId,omitempty"` // catalog entry that it was downloaded from
+	CreatedBy string       `json:"createdBy,omitempty"`
+	CreatedAt time.Time    `json:"createdAt"`
+	Offered   bool         `json:"offered"` // an online host has a copy that VMs can be created from
+	// the checksum of such a copy was verified and the file is unchanged since
+	Verified bool        `json:"verified"`
+	Copies   []ImageCopy `json:"copies,omitempty"` // only for users who may see hosts
+	// names of some VMs created from it; only for users who may see hosts
+	VMs []string `json:"vms,omitempty"`
 }
 
-// ISO reports whether the version is a disc.
+// ISO reports whether the version is an ISO image.
 func (v ImageVersion) ISO() bool { return v.Format == "iso" }
 
-// CopyState is how a copy of a version stands, derived from what hosts say.
+// CopyState is the state of a copy of an image version, derived from the reports of hosts.
 type CopyState string
 
 const (
-	CopyReady      CopyState = "ready"      // a host says that it has the version's bytes
-	CopyUnverified CopyState = "unverified" // it looks as it did; no host has told its checksum
-	CopyComing     CopyState = "coming"     // a host is at it
-	CopyChanged    CopyState = "changed"    // it is another file by now, or has other bytes
-	CopyMissing    CopyState = "missing"    // hosts that have the pool do not have it
-	CopyUnknown    CopyState = "unknown"    // no host that has it is heard
+	CopyReady      CopyState = "ready"      // a host has verified the version's checksum
+	CopyUnverified CopyState = "unverified" // size and time match, but no host has computed the checksum
+	CopyComing     CopyState = "coming"     // a host is writing it
+	CopyChanged    CopyState = "changed"    // the file was replaced, or its checksum differs
+	CopyMissing    CopyState = "missing"    // hosts with the pool report no such file
+	CopyUnknown    CopyState = "unknown"    // no host with the copy is online
 )
 
-// ImageCopy is a version as it lies in a pool.
+// ImageCopy is the copy of an image version in one pool.
 type ImageCopy struct {
-	PoolID     PoolID     `json:"poolId"`
-	PoolName   string     `json:"poolName"`
-	HostID     HostID     `json:"hostId,omitempty"` // of a local pool: whose file it is
-	HostName   string     `json:"hostName,omitempty"`
-	Volume     string     `json:"volume"`
-	State      CopyState  `json:"state"`
-	Why        string     `json:"why,omitempty"` // of one that is not offered: why, in the host's words where they are its
+	PoolID   PoolID    `json:"poolId"`
+	PoolName string    `json:"poolName"`
+	HostID   HostID    `json:"hostId,omitempty"` // for a local pool: host that has the file
+	HostName string    `json:"hostName,omitempty"`
+	Volume   string    `json:"volume"`
+	State    CopyState `json:"state"`
+	// why VMs cannot be created from it; the host's own message if there is one
+	Why        string     `json:"why,omitempty"`
 	AllocBytes int64      `json:"allocBytes,omitempty"`
-	SHA256     string     `json:"sha256,omitempty"` // as its host computed it, while the file is as it was then
-	SeenAt     *time.Time `json:"seenAt,omitempty"` // when a host that has it was last heard
+	SHA256     string     `json:"sha256,omitempty"` // as the host computed it; empty once the file has changed
+	SeenAt     *time.Time `json:"seenAt,omitempty"` // when a host with the copy was last seen
 	AddedBy    string     `json:"addedBy"`
 	AddedAt    time.Time  `json:"addedAt"`
-	// Overlays are volumes and VMs' disks that stand on it, as overlays.
+	// Overlays are volumes and VM disks backed by the copy.
 	Overlays []string      `json:"standOn,omitempty"`
-	Work     string        `json:"work,omitempty"` // what is done with it now
+	Work     string        `json:"work,omitempty"` // title of the running task on it
 	Actions  []ActionState `json:"actions,omitempty"`
 }
 
-// Ref names the copy's volume.
+// Ref returns the reference of the copy's volume.
 func (c ImageCopy) Ref() Volref { return Volref{PoolID: c.PoolID, Volume: c.Volume} }
 
-// Offered reports whether VMs can be made from the copy.
+// Offered reports whether VMs can be created from the copy.
 func (c ImageCopy) Offered() bool { return c.State == CopyReady || c.State == CopyUnverified }
 
-// Where is the copy's place in words.
+// Where returns the copy's location as text.
 func (c ImageCopy) Where() string {
 	if c.HostName == "" {
 		return "pool " + c.PoolName
@@ -121,14 +126,14 @@ func (c ImageCopy) Where() string {
 	return "pool " + c.PoolName + " on " + c.HostName
 }
 
-// ImageView is an image as people see it.
+// ImageView is an image as the API and pages show it.
 type ImageView struct {
 	Image
-	Grants   []ImageGrant   `json:"grants"`   // to whom it is published, as far as the reader may know
-	Versions []ImageVersion `json:"versions"` // the newest first
+	Grants   []ImageGrant   `json:"grants"`   // projects that it is published to, as far as the user may see them
+	Versions []ImageVersion `json:"versions"` // newest first
 }
 
-// Newest is the newest version; nil: there is none.
+// Newest returns the newest version, or nil.
 func (v ImageView) Newest() *ImageVersion {
 	if len(v.Versions) == 0 {
 		return nil
@@ -136,7 +141,7 @@ func (v ImageView) Newest() *ImageVersion {
 	return &v.Versions[0]
 }
 
-// Version is the version of that id, or the newest where none is named; nil: there is none.
+// Version returns the version with the ID, or the newest for an empty ID; nil: no such version.
 func (v ImageView) Version(id ImageVersionID) *ImageVersion {
 	if id == "" {
 		return v.Newest()
@@ -149,7 +154,7 @@ func (v ImageView) Version(id ImageVersionID) *ImageVersion {
 	return nil
 }
 
-// Published is to whom, in words.
+// Published returns the projects that the image is published to, as text.
 func (v ImageView) Published() string {
 	var names []string
 	for _, g := range v.Grants {
@@ -161,28 +166,28 @@ func (v ImageView) Published() string {
 	return strings.Join(names, ", ")
 }
 
-// copies counts the copies, and names what stands on one.
-func (v ImageView) copies() (n, coming int, stands []string) {
+// copies counts the copies and those being written, and lists the volumes backed by any copy.
+func (v ImageView) copies() (n, coming int, overlays []string) {
 	for _, version := range v.Versions {
 		n += len(version.Copies)
 		for _, c := range version.Copies {
-			stands = append(stands, c.Overlays...)
+			overlays = append(overlays, c.Overlays...)
 			if c.Work != "" {
 				coming++
 			}
 		}
 	}
-	return n, coming, stands
+	return n, coming, overlays
 }
 
-// What can be asked of images and their copies, beside what can be asked of other nouns.
+// Actions on images and their copies, beside those that other resource types share.
 const (
-	ActPublish  Action = "publish"  // of an image, to a project
-	ActWithdraw Action = "withdraw" // of an image, from a project
-	ActVersion  Action = "version"  // of an image: one more
-	ActCopy     Action = "copy"     // of an image, to a pool
+	ActPublish  Action = "publish"  // of an image: publish it to a project
+	ActWithdraw Action = "withdraw" // of an image: stop publishing it to a project
+	ActVersion  Action = "version"  // of an image: add a version
+	ActCopy     Action = "copy"     // of an image: copy it to a pool
 	ActVerify   Action = "verify"   // of a copy: compute its checksum
-	ActForget   Action = "forget"   // of a copy: take it out of the library, and leave the file
+	ActForget   Action = "forget"   // of a copy: remove it from the catalog and keep the file
 )
 
 var imageOffers = offers[ImageView]{
@@ -203,10 +208,10 @@ var imageOffers = offers[ImageView]{
 		if why := v.ofTemplate("with which it goes"); why != "" {
 			return why
 		}
-		_, coming, stands := v.copies()
+		_, coming, overlays := v.copies()
 		switch {
-		case len(stands) > 0:
-			return fmt.Sprintf("%s on it as overlays and would be broken: %s. Delete or flatten them first.", verbs(len(stands), "One disk stands", "disks stand"), someOf(stands))
+		case len(overlays) > 0:
+			return fmt.Sprintf("%s on it as overlays and would be broken: %s. Delete or flatten them first.", verbs(len(overlays), "One disk stands", "disks stand"), someOf(overlays))
 		case coming > 0:
 			return "A copy of it is at work. Wait until that has ended."
 		}
@@ -214,7 +219,7 @@ var imageOffers = offers[ImageView]{
 	}},
 }
 
-// why is what keeps the version's copies from being read.
+// why returns what makes the version's copies unreadable.
 func (v ImageVersion) why() string {
 	for _, c := range v.Copies {
 		if c.Why != "" {
@@ -224,11 +229,12 @@ func (v ImageVersion) why() string {
 	return "it has none."
 }
 
-// Allows says whether the image can be asked for the action now, and if not, why. Actions lists all of them.
+// Allows reports whether the image allows the action now; the string is the reason if not. Actions lists the state of
+// every action.
 func (v ImageView) Allows(a Action) (bool, string) { return imageOffers.allows(v, a) }
 func (v ImageView) Actions() []ActionState         { return imageOffers.states(v) }
 
-// copyUse is a copy, and whether it is the last of its version that can be read.
+// copyUse is a copy with last set if no other copy of its version is readable.
 type copyUse struct {
 	ImageCopy
 	last bool
@@ -268,7 +274,8 @@ var copyOffers = offers[copyUse]{
 	}},
 }
 
-// CopyAllows says whether a copy of the version can be asked for the action now, and if not, why. CopyActions lists all of them.
+// CopyAllows reports whether a copy of the version allows the action now; the string is the reason if not. CopyActions
+// lists the state of every action.
 func (v ImageVersion) CopyAllows(c ImageCopy, a Action) (bool, string) {
 	return copyOffers.allows(v.use(c), a)
 }
@@ -294,7 +301,7 @@ func verbs(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// someOf names a few.
+// someOf joins at most five names and counts the rest.
 func someOf(names []string) string {
 	if more := len(names) - 5; more > 0 {
 		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", more)
@@ -302,7 +309,7 @@ func someOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// CheckImageName notes at field where no image can have the name.
+// CheckImageName adds an error at field if an image cannot have the name.
 func CheckImageName(c *Checks, field, name string) {
 	switch {
 	case name == "" || len(name) > 200 || name != strings.TrimSpace(name) || !plain(name):
@@ -312,7 +319,7 @@ func CheckImageName(c *Checks, field, name string) {
 	}
 }
 
-// Check notes at field where the facts are none.
+// Check adds an error at field for each invalid fact.
 func (o OSFacts) Check(c *Checks, field string) {
 	known := o.Family == ""
 	for _, f := range OSFamilies {
@@ -328,10 +335,10 @@ func (o OSFacts) Check(c *Checks, field string) {
 	}
 }
 
-// SubjectImage is the subject of an image, and so the key of its wake-ups.
+// SubjectImage returns the subject of an image, which is also the key of its wake-ups.
 func SubjectImage(id ImageID) Subject { return SubjectOf(TypeImage, id) }
 
-// CopyName is what a version's file is called in a pool where people gave it no name.
+// CopyName returns the default file name of a version's copy.
 func CopyName(image string, number int, format string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-' {
@@ -352,10 +359,10 @@ func CopyName(image string, number int, format string) string {
 	return fmt.Sprintf("%s-v%d.%s", name, number, format)
 }
 
-// MaxProjectImages bounds the images that belong to one project.
+// MaxProjectImages is the maximum number of images of one project.
 const MaxProjectImages = 50
 
-// AllowsImage says whether an image can be made of the VM's disk now, and if not, why.
+// AllowsImage reports whether an image can be created from the VM's disk now; the string is the reason if not.
 func (v VMView) AllowsImage(disk Volref) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	d := v.Spec.diskOf(disk)

@@ -1,48 +1,48 @@
 package fleet
 
-// Input is how a form asks for a field. What a form asks for otherwise has none.
+// Input describes a form's input for a field. Fields with an input of their own have none.
 type Input struct {
 	Section  Section
 	Label    string
 	Help     string
-	Options  []Option // of a choice; of a text they are proposals
+	Options  []Option // values of a choice; proposals for a text
 	Kind     InputKind
-	Unit     string // of a number
-	Usual    int    // what no number means, where that is one
-	Named    string // a name by which the default of a choice may be given, too: "virtio"
-	Example  string // what stands where nothing does; empty: what that means
-	Rows     []Row  // of each of several, the fields that it has
-	Reserved string // of a row's field: see Field.Reserved
+	Unit     string // unit of a number
+	Usual    int    // meaning of an empty number, if it stands for a number
+	Named    string // accepted name of a choice's default: "virtio"
+	Example  string // placeholder; empty: the default
+	Rows     []Row  // input fields of each list element
+	Reserved string // for a row's field: see Field.Reserved
 }
 
-// Row is a field of one of several, as a form asks for it.
+// Row is one input field of a list element.
 type Row struct {
 	Name  string
 	Input Input
 }
 
-// InputKind is what a field is typed as.
+// InputKind is the kind of input control.
 type InputKind int
 
-// The kinds of them.
+// Kinds of input controls.
 const (
 	InputNumber InputKind = iota
 	InputFlag
 	InputChoice
-	InputText   // proposals, and what else is typed
+	InputText   // free text with proposals
 	InputMedium // a volume for a drive
 	InputFile   // a volume that is a plain file
 	InputPool
-	InputRows // several, each with fields of its own
+	InputRows // list elements, each with fields of its own
 )
 
-// Option is a value that a field can have, and its words.
+// Option is a possible value of a field with its text.
 type Option struct{ Value, Text string }
 
-// Section is a heading of a VM's form.
+// Section is a section heading of the VM form.
 type Section string
 
-// The sections, in the order in which a form has them.
+// Sections of the VM form.
 const (
 	SectionCPU      Section = "CPU"
 	SectionMemory   Section = "Memory"
@@ -54,5 +54,5 @@ const (
 	SectionMoves    Section = "Moves"
 )
 
-// VMSections lists them.
+// VMSections lists the sections in form order.
 var VMSections = []Section{SectionCPU, SectionMemory, SectionBoot, SectionDisplay, SectionSecurity, SectionDevices, SectionPower, SectionMoves}

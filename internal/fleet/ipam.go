@@ -2,66 +2,68 @@ package fleet
 
 import "time"
 
-// NetworkAddresses is what is known of the addresses of a network that is defined here. On each of its hosts it is a network of its own, so
-// that one address may be in use once on each.
+// NetworkAddresses is the address use of a managed network. Each host has a separate layer 2, so an address may be in
+// use once per host.
 type NetworkAddresses struct {
-	Ranges       []RangeUse        `json:"ranges"` // that DHCP gives out
+	Ranges       []RangeUse        `json:"ranges"` // DHCP ranges
 	Reservations []ReservedAddress `json:"reservations"`
-	InUse        []AddressInUse    `json:"inUse"` // by host and address
+	InUse        []AddressInUse    `json:"inUse"` // sorted by host and address
 	Conflicts    []AddressConflict `json:"conflicts"`
-	Next         string            `json:"next,omitempty"` // the first IPv4 address that nobody has, outside of the ranges where there is one
-	More         bool              `json:"more,omitempty"` // not all cards were looked at: name a host to see all of its
+	Next         string            `json:"next,omitempty"` // first free IPv4 address, outside the DHCP ranges if possible
+	// not all NICs were inspected: name a host to see all of its NICs
+	More bool `json:"more,omitempty"`
 }
 
-// RangeUse is a range, and how much of it is given out where it is fullest.
+// RangeUse is a DHCP range with its use on the host where it is fullest.
 type RangeUse struct {
 	AddressRange
 	Size     int64  `json:"size"`
 	Used     int    `json:"used"`
-	HostName string `json:"hostName,omitempty"` // where it is fullest
-	Reserved int    `json:"reserved"`           // addresses in it that are kept for cards
+	HostName string `json:"hostName,omitempty"` // host where it is fullest
+	Reserved int    `json:"reserved"`           // reserved addresses inside the range
 }
 
-// ReservedAddress is an address that DHCP keeps for a card, and whose that is.
+// ReservedAddress is a static lease with its VM.
 type ReservedAddress struct {
 	StaticLease
-	VMID    VMID   `json:"vmId,omitempty"` // empty: no VM has the card
+	VMID    VMID   `json:"vmId,omitempty"` // empty: no VM has the NIC
 	VMName  string `json:"vmName,omitempty"`
-	InRange bool   `json:"inRange"` // of one that DHCP gives out: nobody else gets it, and the range has one less
+	InRange bool   `json:"inRange"` // inside a DHCP range, which then has one address less to give out
 }
 
-// AddressInUse is an address that a card has on one host.
+// AddressInUse is an address of a NIC on one host.
 type AddressInUse struct {
 	IP       string          `json:"ip"`
 	MAC      string          `json:"mac"`
 	HostID   HostID          `json:"hostId"`
 	HostName string          `json:"hostName"`
-	VMID     VMID            `json:"vmId,omitempty"` // empty: no VM of Quantix
+	VMID     VMID            `json:"vmId,omitempty"` // empty: an unmanaged VM
 	VMName   string          `json:"vmName,omitempty"`
-	Name     string          `json:"name,omitempty"` // as the guest calls itself to DHCP
+	Name     string          `json:"name,omitempty"` // host name that the guest sent to DHCP
 	By       []AddressSource `json:"by"`
 	Reserved bool            `json:"reserved"`
-	SeenAt   *time.Time      `json:"seenAt"`            // when the host looked
-	Unknown  bool            `json:"unknown,omitempty"` // the host is not heard: it was so
+	SeenAt   *time.Time      `json:"seenAt"`            // time of the host's inventory
+	Unknown  bool            `json:"unknown,omitempty"` // the host is offline: the data may be outdated
 }
 
-// AddressConflict is something about addresses that wants a person.
+// AddressConflict is an address problem that needs a person.
 type AddressConflict struct {
 	Kind     ConflictKind `json:"kind"`
 	IP       string       `json:"ip,omitempty"`
 	MAC      string       `json:"mac,omitempty"`
-	HostName string       `json:"hostName,omitempty"` // where; empty: wherever the network is
-	Text     string       `json:"text"`               // a sentence for people
+	HostName string       `json:"hostName,omitempty"` // host of the conflict; empty: every host of the network
+	Text     string       `json:"text"`               // sentence for people
 }
 
-// ConflictKind says what is wrong.
+// ConflictKind is the kind of an AddressConflict.
 type ConflictKind string
 
 const (
-	ConflictTwice    ConflictKind = "twice"    // two cards have one address on one host
-	ConflictReserved ConflictKind = "reserved" // another card has an address that is reserved
-	ConflictAstray   ConflictKind = "astray"   // a card does not have what is reserved for it
-	ConflictGateway  ConflictKind = "gateway"  // a guest has the hosts' own address
-	ConflictInRange  ConflictKind = "inRange"  // a guest took an address of a range by itself: DHCP may give it to another
-	ConflictMAC      ConflictKind = "mac"      // two machines have one MAC address
+	ConflictTwice    ConflictKind = "twice"    // two NICs use one address on one host
+	ConflictReserved ConflictKind = "reserved" // another NIC uses a reserved address
+	ConflictAstray   ConflictKind = "astray"   // a NIC does not use its reserved address
+	ConflictGateway  ConflictKind = "gateway"  // a guest uses the gateway address of the hosts
+	// a guest uses an address of a DHCP range without a lease: DHCP may give it to another guest
+	ConflictInRange ConflictKind = "inRange"
+	ConflictMAC     ConflictKind = "mac" // two VMs use one MAC address
 )

@@ -2,101 +2,103 @@ package fleet
 
 import "time"
 
-// JobKind says what a job permits a host to do.
+// JobKind names what a job makes a host do.
 type JobKind string
 
 const (
-	VMApply        JobKind = "vm.apply"    // make the definition and disks as the spec says
-	VMStart        JobKind = "vm.start"    // apply, then start
-	VMShutdown     JobKind = "vm.shutdown" // ask the guest to power off, wait for it
-	VMStop         JobKind = "vm.stop"     // force off
-	VMReboot       JobKind = "vm.reboot"   // ask the guest to restart
-	VMReset        JobKind = "vm.reset"    // press the reset button
-	VMRestart      JobKind = "vm.restart"  // ask the guest to power off, wait for it, apply and start: what waits for a start then counts
+	VMApply    JobKind = "vm.apply"    // create or change the definition and disks to match the spec
+	VMStart    JobKind = "vm.start"    // apply, then start
+	VMShutdown JobKind = "vm.shutdown" // ask the guest to power off and wait for it
+	VMStop     JobKind = "vm.stop"     // force off
+	VMReboot   JobKind = "vm.reboot"   // ask the guest to reboot
+	VMReset    JobKind = "vm.reset"    // reset without asking the guest
+	// ask the guest to power off, wait, apply and start, so that NextBoot changes take effect
+	VMRestart      JobKind = "vm.restart"
 	VMPause        JobKind = "vm.pause"
 	VMResume       JobKind = "vm.resume"
-	VMReapply      JobKind = "vm.putback" // apply, and undo what somebody changed on the host: VMStatus.Drift
-	VMDelete       JobKind = "vm.delete"  // undefine; with its data where Args.DeleteDisks says so
+	VMReapply      JobKind = "vm.putback" // apply and overwrite VMStatus.Drift with the spec
+	VMDelete       JobKind = "vm.delete"  // undefine; also delete the disks if JobArgs.DeleteDisks is set
 	PoolApply      JobKind = "pool.apply"
-	PoolRelease    JobKind = "pool.release" // stop and undefine; data stays
+	PoolRelease    JobKind = "pool.release" // stop and undefine; data remains
 	NetworkApply   JobKind = "network.apply"
 	NetworkRelease JobKind = "network.release" // stop and undefine
 	ConsoleOpen    JobKind = "console.open"
-	VMFreeze       JobKind = "vm.freeze"   // nothing is written to the guest's file systems, for some seconds
-	VMThaw         JobKind = "vm.thaw"     // the same undone before
-	VMPassword     JobKind = "vm.password" // of a user of the guest
-	VMClock        JobKind = "vm.clock"    // the guest's, set to the host's
-	VMExec         JobKind = "vm.exec"     // a program in the guest
-	VMTrim         JobKind = "vm.trim"     // storage gets back what the guest's file systems do not use
-	VMDiskMove     JobKind = "vm.move"     // a disk into another pool of the host, running or not
+	VMFreeze       JobKind = "vm.freeze"   // freeze the guest's file systems for some seconds
+	VMThaw         JobKind = "vm.thaw"     // end a freeze early
+	VMPassword     JobKind = "vm.password" // set the password of a user of the guest
+	VMClock        JobKind = "vm.clock"    // set the guest's clock to the host's
+	VMExec         JobKind = "vm.exec"     // run a program in the guest
+	VMTrim         JobKind = "vm.trim"     // return the guest's unused file system space to the storage
+	VMDiskMove     JobKind = "vm.move"     // disk migration to another pool of the host, with the VM running or off
 	VolumeCreate   JobKind = "volume.create"
 	VolumeGrow     JobKind = "volume.grow"
-	VolumeRename   JobKind = "volume.rename" // another name for a volume, in its pool
-	VolumeClone    JobKind = "volume.clone"  // a copy of another volume of the pool
-	VolumeFetch    JobKind = "volume.fetch"  // a download from elsewhere, inspected before it gets its name
-	VolumeUpload   JobKind = "volume.upload" // what somebody sends, inspected before it gets its name
-	VolumeWipe     JobKind = "volume.wipe"   // zeros in the place of all that is in it
+	VolumeRename   JobKind = "volume.rename" // rename a volume in its pool
+	VolumeClone    JobKind = "volume.clone"  // copy a volume within its pool
+	VolumeFetch    JobKind = "volume.fetch"  // download a file and inspect it before it gets its final name
+	VolumeUpload   JobKind = "volume.upload" // receive an upload and inspect it before it gets its final name
+	VolumeWipe     JobKind = "volume.wipe"   // overwrite all data with zeros
 	VolumeDelete   JobKind = "volume.delete"
-	VolumeRead     JobKind = "volume.read" // bring its file to a portal where somebody waits for it
-	UploadOpen     JobKind = "upload.open" // fetch what somebody sends for a volume.upload at a portal
+	VolumeRead     JobKind = "volume.read" // stream its file to the portal that has a waiting client
+	UploadOpen     JobKind = "upload.open" // fetch the data of a volume.upload from a portal
 
-	SecurityGroupApply   JobKind = "secgroup.apply"   // bring its rules, with the addresses of members, to the cards of a host
-	SecurityGroupRelease JobKind = "secgroup.release" // no card of the host is in it any more
-	VolumeHash           JobKind = "volume.hash"      // its SHA-256
-	VolumeCopy           JobKind = "volume.copy"      // byte by byte from another pool, or from a VM's disk
+	SecurityGroupApply   JobKind = "secgroup.apply"   // update the rules and member addresses on the NICs of a host
+	SecurityGroupRelease JobKind = "secgroup.release" // remove the group from a host without NICs in it
+	VolumeHash           JobKind = "volume.hash"      // compute its SHA-256
+	VolumeCopy           JobKind = "volume.copy"      // copy from another pool or from a VM's disk
 
-	VolumeSend       JobKind = "volume.send"        // a host's file, to another host
-	VolumeReceive    JobKind = "volume.receive"     // the same, where it comes
-	VMSnapshot       JobKind = "vm.snapshot"        // keep the VM as it is now
-	VMRevert         JobKind = "vm.revert"          // bring it back to a snapshot
-	VMSnapshotDelete JobKind = "vm.snapshot.delete" // one, or one with all that came after it
-	VMConsolidate    JobKind = "vm.consolidate"     // merge what deleted snapshots left
+	VolumeSend       JobKind = "volume.send"        // send a file to another host
+	VolumeReceive    JobKind = "volume.receive"     // receive a file from another host
+	VMSnapshot       JobKind = "vm.snapshot"        // take a snapshot
+	VMRevert         JobKind = "vm.revert"          // revert to a snapshot
+	VMSnapshotDelete JobKind = "vm.snapshot.delete" // delete one snapshot, or one with all its descendants
+	VMConsolidate    JobKind = "vm.consolidate"     // merge the data of deleted snapshots
 
-	VolumeConvert JobKind = "volume.convert" // a disk of another product, or one out of an archive, as qcow2
-	VolumeExport  JobKind = "volume.export"  // a VM's disks and what it is, as an archive
+	VolumeConvert JobKind = "volume.convert" // convert a foreign disk, or one in an archive, to qcow2
+	VolumeExport  JobKind = "volume.export"  // write a VM's disks and description to an archive
 
-	VMPlan    JobKind = "vm.plan"  // say what the definition would become
-	VMMigrate JobKind = "vm.leave" // a VM that is off goes to another host: its disks are sent, then its definition goes
+	VMPlan    JobKind = "vm.plan"  // render the definition that a change would produce
+	VMMigrate JobKind = "vm.leave" // cold migration: send the disks to another host, then remove the definition here
 )
 
-// Kind is all that is decided about a kind of job, but how a host does it: that is the agent's duty for it.
+// Kind holds everything about a job kind except how a host executes it, which is the agent's job handler.
 type Kind struct {
 	Name       JobKind
-	Type       ResourceType  // what it is about
-	Verb       string        // as people read it and as its button says it: "Shut down"
-	Permission Permission    // that ordering it takes, and so taking it back
-	Limit      time.Duration // that it may take in all on the host
+	Type       ResourceType  // resource type of its subject
+	Verb       string        // title on pages and buttons: "Shut down"
+	Permission Permission    // needed to request and to cancel it
+	Limit      time.Duration // time limit on the host
 
-	Slot       bool  // it takes one of the host's slots. Waiting for a guest and short calls take none
-	Applies    bool  // it makes the definition and the disks as the spec says
-	Power      Power // that it brings the VM to; empty: it asks for none. The SQL function ordered_power is the same column
-	NewestOnly bool  // one of the orders of which only the newest counts: a waiting one gives way to the next
-	Waits      bool  // for the guest, as long as no other work of the VM comes
-	Forces     bool  // it breaks off what waits for the guest
-	Guest      bool  // it asks the guest for something: what fails of it is no trouble of the VM's, but of the task alone
-	SingleShot bool  // never to be done twice: journalled before acting and, on doubt, ended as unknown
-	ShotByData bool  // single-shot where data goes with it
-	TakenBack  bool  // it waits for people, and ends at once when it is taken back: what came of it is removed behind that
-	// Stoppable: a host that has begun it ends it when asked to, and leaves all as it was, but for what Left tells.
+	Slot       bool  // it occupies one of the host's job slots. Waiting for a guest and short calls occupy none
+	Applies    bool  // it updates the definition and the disks from the spec
+	Power      Power // power state that it requests; empty: none. The SQL function ordered_power has the same values
+	NewestOnly bool  // only the newest of these jobs counts: a queued one is replaced by the next
+	Waits      bool  // it waits for the guest until another job of the VM arrives
+	Forces     bool  // it interrupts jobs that wait for the guest
+	Guest      bool  // it talks to the guest: a failure is the task's error, not a problem of the VM
+	SingleShot bool  // never execute twice: the agent journals it before acting and, if in doubt, ends it as unknown
+	ShotByData bool  // single-shot if it also deletes data
+	TakenBack  bool  // it waits for people, and a cancellation ends it at once: the agent removes the result afterwards
+	// Stoppable: a host can stop it on request after it began, and everything is as before except what Left says.
 	Stoppable bool
-	Left      string // what a host that was stopped cannot undo, in a sentence
-	Snapshots bool   // it is about the VM's snapshots, of which one is at work at a time
-	Aside     bool   // it changes nothing of its subject: no task that people see, it waits for no other work and none for it
+	Left      string // effect that a stopped job leaves behind, in a sentence
+	Snapshots bool   // a snapshot job: a VM runs one at a time
+	// it changes nothing of its subject: it has no visible task and neither waits for other jobs nor blocks them
+	Aside bool
 
-	// Why it cannot be taken back while it waits, and why not once a host has begun it; empty: it can.
+	// Why it cannot be cancelled: Stands while it is queued, Begun after a host began it. Empty: it can.
 	Stands, Begun string
 }
 
-// comesAgain is why what brings a host to the intent that people gave cannot be taken back.
+// comesAgain is why a job that brings a host to the intended state cannot be cancelled.
 const comesAgain = "This task cannot be cancelled: it would come again until the host is as people asked for. Change what is asked for instead."
 
-// snapshotLeft is what a merge that was stopped leaves.
+// snapshotLeft is what a stopped merge leaves behind.
 const snapshotLeft = "What was deleted is no snapshot any more, and its data is kept: consolidate the VM's disks to free its room."
 
-// longCopy is for what writes all of a volume: 64 TiB at 1.5 GiB/s. Storage that does not answer ends it sooner.
+// longCopy limits jobs that write a whole volume: 64 TiB at 1.5 GiB/s. A storage timeout ends a stalled job sooner.
 const longCopy = 12 * time.Hour
 
-// kinds is the table, in the order in which people choose from them.
+// kinds lists all job kinds, in the order of filters.
 var kinds = []Kind{
 	{Name: VMApply, Type: TypeVM, Verb: "Configure", Permission: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true, Stands: comesAgain},
 	{Name: VMStart, Type: TypeVM, Verb: "Start", Permission: MayUseVMs, Limit: 32 * time.Minute, Slot: true, Applies: true, NewestOnly: true, Power: Running},
@@ -104,7 +106,7 @@ var kinds = []Kind{
 	{Name: VMStop, Type: TypeVM, Verb: "Force off", Permission: MayUseVMs, Limit: time.Minute, NewestOnly: true, Power: Stopped, Forces: true},
 	{Name: VMReboot, Type: TypeVM, Verb: "Reboot", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true},
 	{
-		// Its wait for the guest takes no slot; its start takes one all the same, like any.
+		// Waiting for the guest takes no slot, but the start inside it takes one like any start.
 		Name: VMRestart, Type: TypeVM, Verb: "Restart", Permission: MayUseVMs, Limit: 36 * time.Minute, Applies: true, NewestOnly: true, Power: Running, Waits: true,
 	},
 	{Name: VMReset, Type: TypeVM, Verb: "Reset", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true, Forces: true},
@@ -182,24 +184,24 @@ var kindNamed = func() map[JobKind]Kind {
 	return named
 }()
 
-// Is is the kind's line in the table; that of an unknown kind is empty.
+// Is returns the kind's row of the table; the zero value for an unknown kind.
 func (k JobKind) Is() Kind { return kindNamed[k] }
 
 // Known reports whether the table has the kind.
 func (k JobKind) Known() bool { _, ok := kindNamed[k]; return ok }
 
-// SingleShot reports whether a job of this kind must never be done twice: the agent journals it before acting and, on
-// doubt, ends it as unknown. Deleting data is single-shot too.
+// SingleShot reports whether a job of this kind must never be executed twice. The agent journals it before acting and,
+// if in doubt, ends it as unknown. A deletion of data is single-shot too.
 func (k JobKind) SingleShot(a JobArgs) bool {
 	is := k.Is()
 	return is.SingleShot || is.ShotByData && a.DeleteDisks
 }
 
-// KindsWhere lists the kinds that are so, in the table's order.
-func KindsWhere(so func(Kind) bool) []JobKind {
+// KindsWhere lists the kinds that satisfy match, in the order of the table.
+func KindsWhere(match func(Kind) bool) []JobKind {
 	var out []JobKind
 	for _, k := range kinds {
-		if so(k) {
+		if match(k) {
 			out = append(out, k.Name)
 		}
 	}

@@ -2,13 +2,13 @@ package fleet
 
 import "fmt"
 
-// MachinePC is the machine of the nineties, without PCI Express, whose disks old guests know.
+// MachinePC is the i440fx machine type, without PCI Express, whose IDE disks old guests support.
 const MachinePC = "pc"
 
-// maxIDE is how many devices the two IDE channels of an old machine have room for.
+// maxIDE is the number of devices on the two IDE channels of MachinePC.
 const maxIDE = 4
 
-// checkMachine notes what the VM's machine has not.
+// checkMachine adds an error for each device that the VM's machine type lacks.
 func (s VMSpec) checkMachine(c *Checks, prefix string) {
 	if s.Boot.Machine == MachinePC {
 		s.checkPC(c, prefix)
@@ -34,7 +34,7 @@ func (s VMSpec) checkPC(c *Checks, prefix string) {
 	if s.Devices.Watchdog == "itco" {
 		c.Add(prefix+".devices.watchdog", "The iTCO watchdog is in q35's chipset alone. Choose the machine q35, or another watchdog.")
 	}
-	places := 1 // the first CD-ROM's
+	places := 1 // the first CD-ROM drive
 	for i, d := range s.Drives {
 		if !d.Floppy() {
 			if places++; places > maxIDE {

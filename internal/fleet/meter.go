@@ -1,17 +1,17 @@
 package fleet
 
-// Meter is the load of one running VM since its start; rates are the portal's to compute.
+// Meter holds the cumulative counters of one running VM since its start. The portal computes rates from them.
 type Meter struct {
 	ID           VMID  `json:"id"`
 	CPUNanos     int64 `json:"cpuNanos"`
-	MemoryBytes  int64 `json:"memoryBytes"` // resident
+	MemoryBytes  int64 `json:"memoryBytes"` // resident memory
 	ReadBytes    int64 `json:"readBytes"`
 	WriteBytes   int64 `json:"writeBytes"`
 	ReceiveBytes int64 `json:"receiveBytes"`
 	SendBytes    int64 `json:"sendBytes"`
 }
 
-// HostMeter is the host's own load.
+// HostMeter is the load of the host itself.
 type HostMeter struct {
 	CPUPercent  float64 `json:"cpuPercent"`
 	MemoryUsed  int64   `json:"memoryUsed"`

@@ -1,21 +1,21 @@
 package fleet
 
-// MaxMoveRate bounds how fast a move may be told to be, in bytes a second: above it, no limit is the plainer wish.
+// MaxMoveRate is the highest rate limit of a disk migration, bytes per second. Above it a limit makes no sense.
 const MaxMoveRate = 100 << 30
 
-// LeastMoveRate is the slowest that a move may be told to be.
+// LeastMoveRate is the lowest rate limit of a disk migration, bytes per second.
 const LeastMoveRate = 1 << 20
 
-// MoveOrder is where a disk of a VM goes.
+// MoveOrder holds the parameters of a disk migration: the disk and its target volume.
 type MoveOrder struct {
 	Disk      Volref `json:"disk"`
 	To        Volref `json:"to"`
-	RateBytes int64  `json:"rateBytes,omitempty"` // a second, at most; 0: as fast as it goes
-	// TakesBytes is what the pool is promised to the copy meanwhile.
+	RateBytes int64  `json:"rateBytes,omitempty"` // maximum bytes per second; 0: unlimited
+	// TakesBytes is the pool space reserved for the copy while the job runs.
 	TakesBytes int64 `json:"takesBytes,omitempty"`
 }
 
-// MovingDisk is a disk that is on its way, or waits for its turn.
+// MovingDisk is a disk with a running or queued migration.
 type MovingDisk struct {
 	MoveOrder
 	Task     TaskID   `json:"task"`
@@ -24,14 +24,15 @@ type MovingDisk struct {
 	Note     string   `json:"note,omitempty"`
 }
 
-// CheckMoveRate notes at field where nothing can be moved so.
+// CheckMoveRate adds an error at field if the rate limit is out of bounds.
 func CheckMoveRate(c *Checks, field string, bytes int64) {
 	if bytes != 0 && (bytes < LeastMoveRate || bytes > MaxMoveRate) {
 		c.Add(field, "A limit is between 1 MiB/s and 100 GiB/s. Leave it out to move as fast as it goes.")
 	}
 }
 
-// AllowsMove says whether the disk can be moved now, and if not, why. moving: the disks of the VM that are on their way.
+// AllowsMove reports whether the disk can be migrated now; the string is the reason if not. moving lists the VM's disks
+// under migration.
 func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	d := v.Spec.diskOf(disk)
@@ -62,7 +63,7 @@ func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 			return false, "It is being moved already. Wait for it, or cancel that task."
 		}
 	}
-	if len(moving) > 0 { // one at a time: a second order that waits would take the first one's place
+	if len(moving) > 0 { // one at a time: a second queued job would replace the first
 		return false, "Another disk of the VM is being moved. Wait for it, or cancel that task."
 	}
 	return true, ""
@@ -77,12 +78,12 @@ func (v VMView) changedDisks() bool {
 	return false
 }
 
-// MoveTarget is a pool that a disk could go to, and why not.
+// MoveTarget is a possible target pool of a disk migration.
 type MoveTarget struct {
 	PoolID    PoolID `json:"poolId"`
 	PoolName  string `json:"poolName"`
-	FreeBytes int64  `json:"freeBytes"`        // promised to no volume
-	Allowed   bool   `json:"allowed"`          //
-	Reason    string `json:"reason,omitempty"` // why not
-	Room      bool   `json:"room,omitempty"`   // only room is missing, which who may overcommit may wish all the same
+	FreeBytes int64  `json:"freeBytes"` // bytes not reserved by any volume
+	Allowed   bool   `json:"allowed"`
+	Reason    string `json:"reason,omitempty"` // why it is not allowed
+	Room      bool   `json:"room,omitempty"`   // only space is missing, which a user who may overcommit can ignore
 }

@@ -10,112 +10,117 @@ const (
 	NetworkBridge  NetworkKind = "bridge"
 )
 
-// Network is a network name that NICs can be put on. One that is defined here has a spec, and its id is its UUID in libvirt on every host
-// that it is assigned to. Others are found on hosts; hosts with the same kind and name share one row.
+// Network is a network that NICs connect to. A managed network has a Spec, and its ID is its libvirt UUID on every host
+// that it is assigned to. An unmanaged network was discovered on hosts: one row stands for all hosts with the same kind
+// and name.
 type Network struct {
 	ID         NetworkID    `json:"id"`
 	Name       string       `json:"name"`
 	Kind       NetworkKind  `json:"kind"`
-	Spec       *NetworkSpec `json:"spec,omitempty"` // nil: it was found
+	Spec       *NetworkSpec `json:"spec,omitempty"` // nil: the network is unmanaged
 	Generation int64        `json:"generation"`
-	Peers      []string     `json:"peers,omitempty"` // of an overlay: the addresses by which its hosts take its packets, as they say
+	Peers      []string     `json:"peers,omitempty"` // for an overlay: tunnel addresses of its hosts, as they report them
 	CreatedAt  time.Time    `json:"createdAt"`
-	DeletedAt  *time.Time   `json:"deletedAt,omitempty"` // set: deletion is asked for; the network goes when the last of its hosts has released it
+	// set: deletion was requested; the network is removed when its last host has released it
+	DeletedAt *time.Time `json:"deletedAt,omitempty"`
 }
 
-// NetworkStatus is what one host's agent says about a network.
+// NetworkStatus is one host's report on a network.
 type NetworkStatus struct {
 	Active    bool     `json:"active"`
 	Autostart bool     `json:"autostart,omitempty"`
-	Bridge    string   `json:"bridge,omitempty"`   // the device behind a libvirt network
-	Forward   string   `json:"forward,omitempty"`  // "nat", "route", "bridge", "" (isolated)
-	Subnets   []string `json:"subnets,omitempty"`  // "192.168.122.0/24"
-	Error     string   `json:"error,omitempty"`    // what is wrong with it, active or not: libvirt's own words where there are any
-	ByOthers  bool     `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host, Quantix did not
-	Foreign   bool     `json:"foreign,omitempty"`  // it has the name of one that is defined here, and is another: portals say so, no agent does
+	Bridge    string   `json:"bridge,omitempty"`  // bridge device of a libvirt network
+	Forward   string   `json:"forward,omitempty"` // "nat", "route", "bridge", "" (isolated)
+	Subnets   []string `json:"subnets,omitempty"` // "192.168.122.0/24"
+	// the problem, if any, also of an active network; libvirt's own message if there is one
+	Error    string `json:"error,omitempty"`
+	ByOthers bool   `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host outside Quantix
+	// the host has another network with the managed network's name; set by the portal, never by an agent
+	Foreign bool `json:"foreign,omitempty"`
 
-	Uplink string `json:"uplink,omitempty"` // the device of the host that leads out of it
-	VTEP   string `json:"vtep,omitempty"`   // the address by which this host takes an overlay's packets
-	Peers  int    `json:"peers,omitempty"`  // how many other hosts it sends an overlay's packets to
-	MTU    int    `json:"mtu,omitempty"`    // of the bridge: guests' packets must not be larger
-	// RolledBack is when the host undid its newest change, because the portal was not reached through it. It is not tried again by itself.
+	Uplink string `json:"uplink,omitempty"` // host device that connects the network to the outside
+	VTEP   string `json:"vtep,omitempty"`   // tunnel address of this host for an overlay
+	Peers  int    `json:"peers,omitempty"`  // number of other hosts that this host sends an overlay's packets to
+	MTU    int    `json:"mtu,omitempty"`    // MTU of the bridge, which limits guests' packets
+	// RolledBack is when the host rolled back its newest change because it lost the portal. It does not retry on its own.
 	RolledBack *time.Time   `json:"rolledBack,omitempty"`
-	NICs       *NetworkNICs `json:"cards,omitempty"`  // where each card on it takes something of the host for itself
-	Leases     []DHCPLease  `json:"leases,omitempty"` // that its DHCP server has given out, where it is assigned to the host
+	NICs       *NetworkNICs `json:"cards,omitempty"`  // for modes with host resources per NIC: the assignment of each NIC
+	Leases     []DHCPLease  `json:"leases,omitempty"` // leases given out by the network's DHCP server on an assigned host
 }
 
-// NetworkHost is one cell of a network's host matrix.
+// NetworkHost is the status of a network on one host, a cell of the network's host matrix.
 type NetworkHost struct {
 	NetworkID NetworkID      `json:"networkId"`
 	HostID    HostID         `json:"hostId"`
 	HostName  string         `json:"hostName"`
 	Status    *NetworkStatus `json:"status"`
 	SeenAt    *time.Time     `json:"seenAt"`
-	State     NetworkState   `json:"state"`             // derived: stale is unknown
-	Assigned  bool           `json:"assigned"`          // people gave it to the host
-	Leaving   bool           `json:"leaving,omitempty"` // release is asked for, the host has not yet done it
-	Day       Day            `json:"day,omitempty"`     // on pages of one network
-	VMs       int            `json:"vms,omitempty"`     // where it is not well: VMs there with a card on it
+	State     NetworkState   `json:"state"`             // derived: unknown if the report is stale
+	Assigned  bool           `json:"assigned"`          // people assigned the network to the host
+	Leaving   bool           `json:"leaving,omitempty"` // release was requested and the host has not finished it
+	Day       Day            `json:"day,omitempty"`     // 24-hour history; only on pages of one network
+	VMs       int            `json:"vms,omitempty"`     // VMs there with a NIC on the network, if it has a problem
 }
 
-// NetworkView is a network as people see it.
+// NetworkView is a network as the API and pages show it.
 type NetworkView struct {
 	Network
-	Restricted bool           `json:"restricted"` // it leads out of the host: VMs of a project come onto it only by a grant
-	Grants     []NetworkGrant `json:"grants"`     // those that the person may know of
+	// the network leads out of the host, so VMs of a project need a grant to use it
+	Restricted bool           `json:"restricted"`
+	Grants     []NetworkGrant `json:"grants"` // grants that the user may see
 	Health     NetworkHealth  `json:"health"`
-	Hosts      []NetworkHost  `json:"hosts"` // at most HostStatusesListed: those first that want a person, then by name
+	Hosts      []NetworkHost  `json:"hosts"` // at most HostStatusesListed: hosts that need attention first, then by name
 }
 
-// NetworkHealth is a network's aggregate over its hosts.
+// NetworkHealth is the aggregate of a network's host statuses.
 type NetworkHealth struct {
 	Hosts          int            `json:"hosts"`
-	Active         int            `json:"active"` // hosts that say so and are still believed
+	Active         int            `json:"active"` // hosts with a fresh report that the network is active
 	SeverityCounts SeverityCounts `json:"tones"`
-	Forwards       []string       `json:"forwards,omitempty"` // the different modes that hosts report, a few of them
-	Subnets        []string       `json:"subnets,omitempty"`  // likewise
+	Forwards       []string       `json:"forwards,omitempty"` // different forward modes that hosts report, a few of them
+	Subnets        []string       `json:"subnets,omitempty"`  // different subnets that hosts report, a few of them
 }
 
 // NetworkState is the state of a network on one host.
 type NetworkState string
 
 const (
-	NetworkPending  NetworkState = "pending" // the host has said nothing of it
+	NetworkPending  NetworkState = "pending" // the host has not reported on it
 	NetworkActive   NetworkState = "active"
 	NetworkInactive NetworkState = "inactive"
 	NetworkFailed   NetworkState = "failed"
-	NetworkUnknown  NetworkState = "unknown" // the host is not heard
+	NetworkUnknown  NetworkState = "unknown" // the host is offline
 )
 
-// StateAt derives the cell's state from the last report and its age.
+// StateAt derives the state from the last report and its age.
 func (h NetworkHost) StateAt(now time.Time) NetworkState {
-	var said NetworkState
+	var reported NetworkState
 	switch {
 	case h.Status == nil:
 		return NetworkStateOf("", false, Fresh(h.SeenAt, now))
 	case h.Status.Active:
-		said = NetworkActive
+		reported = NetworkActive
 	default:
-		said = NetworkInactive
+		reported = NetworkInactive
 	}
-	return NetworkStateOf(said, h.Status.Error != "", Fresh(h.SeenAt, now))
+	return NetworkStateOf(reported, h.Status.Error != "", Fresh(h.SeenAt, now))
 }
 
-// NetworkStateOf is a cell's state by what its host said last (active, inactive or nothing), whether it spoke of an error, and whether that
-// is still believed.
-func NetworkStateOf(said NetworkState, faulty, fresh bool) NetworkState {
+// NetworkStateOf derives a network's state on one host. reported is the state in the last report (active, inactive or
+// empty), faulty whether it had an error, and fresh whether it is recent enough.
+func NetworkStateOf(reported NetworkState, faulty, fresh bool) NetworkState {
 	switch {
 	case !fresh:
 		return NetworkUnknown
-	case said == "":
+	case reported == "":
 		return NetworkPending
 	case faulty:
 		return NetworkFailed
 	}
-	return said
+	return reported
 }
 
-// Severity is how the state is counted.
+// Severity returns the severity of the state in counts and on pages.
 func (s NetworkState) Severity() Severity {
 	switch s {
 	case NetworkUnknown:
@@ -128,13 +133,13 @@ func (s NetworkState) Severity() Severity {
 	return SeverityWarn
 }
 
-// NetworkGrant opens a restricted network to the VMs of a project.
+// NetworkGrant lets VMs of a project use a restricted network.
 type NetworkGrant struct {
 	ProjectID   ProjectID `json:"projectId"` // empty: all projects
 	ProjectName string    `json:"projectName"`
 }
 
-// On is the kind and name of the card's network; no name where only its id is known.
+// On returns the kind and name of the NIC's network. The name is empty if the NIC has only the network's ID.
 func (n NIC) On() (NetworkKind, string) {
 	if n.Bridge != "" {
 		return NetworkBridge, n.Bridge
@@ -142,7 +147,7 @@ func (n NIC) On() (NetworkKind, string) {
 	return NetworkLibvirt, n.Network
 }
 
-// Onto is the card on a network.
+// Onto returns the NIC connected to another network.
 func (n NIC) Onto(id NetworkID, kind NetworkKind, name string) NIC {
 	n.NetworkID, n.Network, n.Bridge = id, name, ""
 	if kind == NetworkBridge {

@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// Modes of networks whose guests are on a layer 2 that is not libvirt's own. The hosts have no address in them and give none out.
+// Modes of networks whose layer 2 is outside libvirt. Hosts have no address in them and serve neither DHCP nor DNS.
 const (
-	NetworkBridged NetworkMode = "bridge"  // on a bridge that the hosts have already
-	NetworkUplink  NetworkMode = "uplink"  // on a bridge that each host makes on one of its devices, or on a VLAN of it
-	NetworkVXLAN   NetworkMode = "vxlan"   // on a bridge that each host makes, joined to those of the others by tunnels
-	NetworkOVS     NetworkMode = "ovs"     // on an Open vSwitch bridge that the hosts have already
-	NetworkMacvtap NetworkMode = "macvtap" // straight on a device of the host
-	NetworkSRIOV   NetworkMode = "sriov"   // with a virtual function of a device of the host each
+	NetworkBridged NetworkMode = "bridge"  // on an existing bridge of the hosts
+	NetworkUplink  NetworkMode = "uplink"  // on a bridge that each host creates on one of its devices, or on a VLAN of it
+	NetworkVXLAN   NetworkMode = "vxlan"   // on a bridge that each host creates, connected to the other hosts by tunnels
+	NetworkOVS     NetworkMode = "ovs"     // on an existing Open vSwitch bridge of the hosts
+	NetworkMacvtap NetworkMode = "macvtap" // directly on a device of the host
+	NetworkSRIOV   NetworkMode = "sriov"   // each NIC on a virtual function of a device of the host
 )
 
-// Bounds of the wider modes.
+// Bounds and constants of these modes.
 const (
 	MaxVNI  = 1<<24 - 1
 	MaxVLAN = 4094
-	// MaxPeers is how many hosts one overlay joins: each sends what it floods to all others.
+	// MaxPeers is the maximum number of hosts of one overlay: each host floods to all others.
 	MaxPeers = 1024
-	// VXLANPort is where hosts take the overlay's packets, by UDP.
+	// VXLANPort is the UDP port of the hosts for VXLAN packets.
 	VXLANPort = 4789
 )
 
-// VXLANOverhead is by how much an overlay's packets are smaller than those that carry it.
+// VXLANOverhead returns the bytes that VXLAN encapsulation takes from the MTU of the underlay, for its address family.
 func VXLANOverhead(over netip.Addr) int {
 	if over.Unmap().Is4() {
 		return 50
@@ -35,26 +35,26 @@ func VXLANOverhead(over netip.Addr) int {
 	return 70
 }
 
-// NetworkType is all that is decided about a mode of networks, but how a host makes it.
+// NetworkType holds everything about a network mode except how a host creates it.
 type NetworkType struct {
 	Mode    NetworkMode
-	Word    string // as people read it: "VXLAN overlay"
-	Help    string // for who chooses
-	Forward string // libvirt's word for it
-	Served  bool   // the host has addresses in it, and may give out addresses and names
-	Outward bool   // it leads out of the host, whatever a report says: VMs of a project come onto it only by a grant
-	Made    bool   // the agent makes devices for it
-	Across  bool   // guests of different hosts may meet in it
-	Bare    bool   // hosts cannot filter what passes its cards: neither security groups nor anti-spoofing work there
-	Tags    bool   // it keeps VLANs of its port groups apart
+	Word    string // name on pages: "VXLAN overlay"
+	Help    string // help text of the choice
+	Forward string // libvirt's forward mode
+	Served  bool   // the host has addresses in the network and may serve DHCP and DNS
+	Outward bool   // the network always leads out of the host, so VMs of a project need a grant
+	Made    bool   // the agent creates devices for it
+	Across  bool   // guests of different hosts can share a layer 2
+	Bare    bool   // hosts cannot filter its NICs: security groups and anti-spoofing do not work
+	Tags    bool   // port groups can have VLANs of their own
 	Needs   []string
 	May     []string
 }
 
-// NetworkField is a part of a network's spec that only some modes have.
+// NetworkField is a field of a network's spec that only some modes have.
 type NetworkField struct {
 	Name, Label string
-	Missing     string // what to say where a mode needs it
+	Missing     string // error text if a mode requires the field
 	given       func(NetworkSpec) bool
 	clear       func(*NetworkSpec)
 	check       func(NetworkSpec) string
@@ -118,7 +118,7 @@ func checkUnderlay(s NetworkSpec) string {
 	return ""
 }
 
-// networkTypes is the table, in the order in which people choose.
+// networkTypes lists all modes, in the order of the form.
 var networkTypes = []NetworkType{
 	{
 		Mode: NetworkNAT, Word: "NAT", Forward: "nat", Served: true, May: []string{"device", "bridge", "mtu"},
@@ -160,10 +160,10 @@ var networkTypes = []NetworkType{
 	},
 }
 
-// NetworkTypes lists the modes, in the order in which people choose.
+// NetworkTypes returns all modes, in the order of the form.
 func NetworkTypes() []NetworkType { return slices.Clone(networkTypes) }
 
-// Is is the mode's line in the table; that of an unknown mode is empty.
+// Is returns the mode's row of the table; the zero value for an unknown mode.
 func (m NetworkMode) Is() NetworkType {
 	if i := slices.IndexFunc(networkTypes, func(t NetworkType) bool { return t.Mode == m }); i >= 0 {
 		return networkTypes[i]
@@ -176,7 +176,7 @@ func (t NetworkType) Takes(field string) bool {
 	return slices.Contains(t.Needs, field) || slices.Contains(t.May, field)
 }
 
-// ModesTaking lists the modes that may have the field; "served": those in which hosts have addresses.
+// ModesTaking lists the modes that may have the field; "served" selects the modes in which hosts have addresses.
 func ModesTaking(field string) (out []NetworkMode) {
 	for _, t := range networkTypes {
 		if t.Takes(field) || field == "served" && t.Served {
@@ -186,7 +186,7 @@ func ModesTaking(field string) (out []NetworkMode) {
 	return out
 }
 
-// BareModes are those whose cards hosts cannot filter.
+// BareModes lists the modes whose NICs hosts cannot filter.
 func BareModes() (out []string) {
 	for _, t := range networkTypes {
 		if t.Bare {
@@ -196,7 +196,7 @@ func BareModes() (out []string) {
 	return out
 }
 
-// OfMode is the spec without what belongs to other modes: a form without scripts shows the fields of all.
+// OfMode returns the spec without the fields of other modes: a form without scripts sends the fields of all modes.
 func (s NetworkSpec) OfMode() NetworkSpec {
 	t := s.Mode.Is()
 	for _, f := range networkFields {
@@ -210,7 +210,7 @@ func (s NetworkSpec) OfMode() NetworkSpec {
 	return s
 }
 
-// checkMode refuses what is missing of the mode, and what belongs to others.
+// checkMode adds an error for each missing field of the mode and for each field of another mode.
 func (s NetworkSpec) checkMode(c *Checks, prefix string) {
 	t := s.Mode.Is()
 	if t.Mode == "" {
@@ -247,7 +247,7 @@ func (s NetworkSpec) checkMode(c *Checks, prefix string) {
 	}
 }
 
-// lowered is a label within a sentence; abbreviations stay.
+// lowered returns a label for use inside a sentence; abbreviations keep their capitals.
 func lowered(label string) string {
 	if strings.ToUpper(label) == label {
 		return label
@@ -255,7 +255,7 @@ func lowered(label string) string {
 	return strings.ToLower(label[:1]) + label[1:]
 }
 
-// BridgeDevice is the bridge that a host makes for a network of a mode that is Made.
+// BridgeDevice returns the name of the bridge that a host creates for a network whose mode is Made.
 func (n Network) BridgeDevice() string {
 	if n.Spec.Bridge != "" {
 		return n.Spec.Bridge
@@ -263,17 +263,17 @@ func (n Network) BridgeDevice() string {
 	return n.device("qxb-")
 }
 
-// TunnelDevice and VLANDevice are what a host puts into that bridge.
+// TunnelDevice and VLANDevice return the names of the devices that a host adds to that bridge.
 func (n Network) TunnelDevice() string { return n.device("qxv-") }
 func (n Network) VLANDevice() string   { return n.device("qxl-") }
 
-// device is a name that is the same wherever the network is made, and another one for each network: the end of an id is random.
+// device returns a name that is unique per network and the same on every host. The end of an ID is random.
 func (n Network) device(prefix string) string {
 	id := strings.ReplaceAll(string(n.ID), "-", "")
 	return prefix + id[max(0, len(id)-10):]
 }
 
-// NetworkGap is a mode of networks that a host cannot have, and why, as a sentence.
+// NetworkGap is a network mode that a host does not support. Why says the reason in a sentence.
 type NetworkGap struct {
 	Mode NetworkMode `json:"mode"`
 	Why  string      `json:"why"`

@@ -2,21 +2,23 @@ package fleet
 
 import "fmt"
 
-// DirectMode is how guests that are straight on a device of a host (macvtap) get on with one another; empty: they reach one another.
+// DirectMode is the macvtap mode, which decides how guests on the same host device reach one another. Empty: bridge
+// mode, they do.
 type DirectMode string
 
 const (
-	DirectPrivate     DirectMode = "private"     // never, on one host
-	DirectVEPA        DirectMode = "vepa"        // through the switch outside, which must send packets back to where they came from
-	DirectPassthrough DirectMode = "passthrough" // the device is one card's alone
+	DirectPrivate DirectMode = "private" // guests of one host never reach one another
+	// through the outside switch, which must support reflective relay (hairpin)
+	DirectVEPA        DirectMode = "vepa"
+	DirectPassthrough DirectMode = "passthrough" // one NIC has the device exclusively
 )
 
-// DirectModes lists them, in the order in which people choose.
+// DirectModes returns all modes, in the order of the form.
 func DirectModes() []DirectMode {
 	return []DirectMode{"", DirectPrivate, DirectVEPA, DirectPassthrough}
 }
 
-// Word is the mode as people read it; empty: there is no such one.
+// Word returns the mode's name on pages; empty: unknown mode.
 func (m DirectMode) Word() string {
 	switch m {
 	case "":
@@ -31,7 +33,7 @@ func (m DirectMode) Word() string {
 	return ""
 }
 
-// Help says what it means for guests.
+// Help returns the mode's effect on guests, for forms.
 func (m DirectMode) Help() string {
 	switch m {
 	case DirectPrivate:
@@ -55,7 +57,7 @@ func checkDirect(s NetworkSpec) string {
 	return ""
 }
 
-// Forward is libvirt's word for how the network leads out.
+// Forward returns libvirt's forward mode of the network.
 func (s NetworkSpec) Forward() string {
 	if s.Direct != "" {
 		return string(s.Direct)
@@ -63,26 +65,27 @@ func (s NetworkSpec) Forward() string {
 	return s.Mode.Is().Forward
 }
 
-// Counted reports whether each card on the network takes something of its host for itself alone, of which there is not more than there is.
+// Counted reports whether each NIC on the network takes an exclusive, limited resource of its host: a virtual function
+// or the device.
 func (s NetworkSpec) Counted() bool {
 	return s.Mode == NetworkSRIOV || s.Direct == DirectPassthrough
 }
 
-// NetworkNICs is how many cards a host can put on a network whose cards are Counted.
+// NetworkNICs counts the NICs that a host can put on a Counted network.
 type NetworkNICs struct {
-	Total int `json:"total"` // virtual functions that are switched on; of a device with passthrough: 1
-	Used  int `json:"used"`  // by guests that run, whoever made them
+	Total int `json:"total"` // enabled virtual functions; with passthrough: 1
+	Used  int `json:"used"`  // used by running guests, managed or not
 }
 
-// Short says that more cards are on the network than the host has room for; empty: all can run.
-func (c NetworkNICs) Short(s NetworkSpec, cards int) string {
+// Short returns a warning if more NICs are on the network than the host can serve; empty: enough for all.
+func (c NetworkNICs) Short(s NetworkSpec, nics int) string {
 	switch {
-	case cards <= c.Total || c.Total == 0:
+	case nics <= c.Total || c.Total == 0:
 		return ""
 	case s.Mode == NetworkSRIOV:
-		return fmt.Sprintf("The device %s has %s now, and %d cards of VMs here are to have one each: not all of these VMs can start.", s.Device, functions(c.Total), cards)
+		return fmt.Sprintf("The device %s has %s now, and %d NICs of VMs here are to have one each: not all of these VMs can start.", s.Device, functions(c.Total), nics)
 	}
-	return fmt.Sprintf("The device %s is for one card alone, and %d cards of VMs here are on it: not all of these VMs can start.", s.Device, cards)
+	return fmt.Sprintf("The device %s is for one NIC alone, and %d NICs of VMs here are on it: not all of these VMs can start.", s.Device, nics)
 }
 
 func functions(n int) string {

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// NetworkMode is how a network that is defined here reaches what is outside of its hosts.
+// NetworkMode is how a managed network connects its guests to the outside of their hosts.
 type NetworkMode string
 
 const (
-	NetworkNAT      NetworkMode = "nat"      // guests go out with their host's address
-	NetworkRouted   NetworkMode = "route"    // with their own; routers outside must know the way back
-	NetworkIsolated NetworkMode = "isolated" // not at all
+	NetworkNAT      NetworkMode = "nat"      // guests use their host's address outside
+	NetworkRouted   NetworkMode = "route"    // guests use their own addresses; outside routers need a route back
+	NetworkIsolated NetworkMode = "isolated" // no connection to the outside
 )
 
-// Bounds of what a network may have.
+// Bounds of a network's fields.
 const (
 	MaxRanges = 8
 	MaxLeases = 256
@@ -26,52 +26,56 @@ const (
 	MaxMTU    = 65535
 )
 
-// NetworkSpec is a network that is defined here, the same on every host that it is assigned to. Which fields a mode has says its NetworkType.
+// NetworkSpec defines a managed network, the same on every host that it is assigned to. NetworkType says which fields a
+// mode has.
 type NetworkSpec struct {
-	Mode        NetworkMode `json:"mode"`
-	IPv4        *Subnet     `json:"ipv4,omitempty"`
-	IPv6        *Subnet     `json:"ipv6,omitempty"`     // routed in every mode: addresses are not translated
-	DNS         bool        `json:"dns"`                // the host answers guests' questions for names
-	Domain      string      `json:"domain,omitempty"`   // of the guests' names
-	Bridge      string      `json:"bridge,omitempty"`   // the device on the hosts; empty: libvirt chooses
-	MTU         int         `json:"mtu,omitempty"`      // 0: as usual
-	Device      string      `json:"device,omitempty"`   // nat, route: the only device of a host that it goes out by; empty: any. Else the one that guests are on
-	VLAN        int         `json:"vlan,omitempty"`     // 0: packets have no tag
-	VNI         int         `json:"vni,omitempty"`      // an overlay's number
-	Underlay    string      `json:"underlay,omitempty"` // the subnet in which an overlay's hosts reach one another: each has an address in it
-	Direct      DirectMode  `json:"direct,omitempty"`   // macvtap: how its guests get on with one another
-	STP         bool        `json:"stp,omitempty"`      // the bridge finds loops, which costs some seconds whenever a port comes
-	Description string      `json:"description,omitempty"`
+	Mode   NetworkMode `json:"mode"`
+	IPv4   *Subnet     `json:"ipv4,omitempty"`
+	IPv6   *Subnet     `json:"ipv6,omitempty"`   // routed in every mode: there is no NAT for IPv6
+	DNS    bool        `json:"dns"`              // the host serves DNS to guests
+	Domain string      `json:"domain,omitempty"` // DNS domain of the guests
+	Bridge string      `json:"bridge,omitempty"` // bridge device on the hosts; empty: libvirt chooses the name
+	MTU    int         `json:"mtu,omitempty"`    // 0: the default
+	// nat, route: the only host device for outgoing traffic, empty for any; other modes: the device that guests connect to
+	Device string `json:"device,omitempty"`
+	VLAN   int    `json:"vlan,omitempty"` // 0: untagged
+	VNI    int    `json:"vni,omitempty"`  // VXLAN network identifier of an overlay
+	// subnet between an overlay's hosts, in which each host has an address
+	Underlay string     `json:"underlay,omitempty"`
+	Direct   DirectMode `json:"direct,omitempty"` // macvtap: how guests of the same device reach one another
+	// the bridge runs the spanning tree protocol, which delays each new port by some seconds
+	STP         bool   `json:"stp,omitempty"`
+	Description string `json:"description,omitempty"`
 
 	PortGroups []PortGroup `json:"portGroups,omitempty"`
 }
 
-// Subnet is the addresses of one family.
+// Subnet is a network's subnet of one address family.
 type Subnet struct {
-	Gateway string `json:"gateway"`        // the host's own address in it, with the length of its prefix: "192.168.50.1/24"
-	DHCP    *DHCP  `json:"dhcp,omitempty"` // nil: the host gives out no addresses
+	Gateway string `json:"gateway"`        // the host's own address with its prefix length: "192.168.50.1/24"
+	DHCP    *DHCP  `json:"dhcp,omitempty"` // nil: no DHCP
 }
 
-// DHCP is which addresses a host gives out.
+// DHCP configures the addresses that a host gives out.
 type DHCP struct {
 	Ranges []AddressRange `json:"ranges,omitempty"`
 	Leases []StaticLease  `json:"leases,omitempty"` // IPv4 only
 }
 
-// AddressRange has both of its ends in it.
+// AddressRange is a range of addresses, both ends included.
 type AddressRange struct {
 	Start string `json:"start"`
 	End   string `json:"end"`
 }
 
-// StaticLease is the address that the card with a MAC always gets.
+// StaticLease is the fixed address of the NIC with a MAC address.
 type StaticLease struct {
 	MAC  string `json:"mac"`
 	IP   string `json:"ip"`
 	Name string `json:"name,omitempty"`
 }
 
-// Prefix is the subnet itself: 192.168.50.0/24; not valid where the gateway is none.
+// Prefix returns the subnet's prefix, such as 192.168.50.0/24; invalid if the gateway cannot be parsed.
 func (s *Subnet) Prefix() netip.Prefix {
 	if s == nil {
 		return netip.Prefix{}
@@ -83,7 +87,7 @@ func (s *Subnet) Prefix() netip.Prefix {
 	return p.Masked()
 }
 
-// Prefixes are the spec's subnets.
+// Prefixes returns the spec's valid subnets.
 func (s NetworkSpec) Prefixes() (out []netip.Prefix) {
 	for _, p := range []netip.Prefix{s.IPv4.Prefix(), s.IPv6.Prefix()} {
 		if p.IsValid() {
@@ -93,7 +97,7 @@ func (s NetworkSpec) Prefixes() (out []netip.Prefix) {
 	return out
 }
 
-// Served reports whether each host runs a server for the network's guests: for their names or their addresses.
+// Served reports whether each host runs a DNS or DHCP server for the network's guests.
 func (s NetworkSpec) Served() bool {
 	gives := func(n *Subnet) bool { return n != nil && n.DHCP != nil }
 	return (s.IPv4 != nil || s.IPv6 != nil) && (s.DNS || gives(s.IPv4) || gives(s.IPv6))
@@ -102,11 +106,12 @@ func (s NetworkSpec) Served() bool {
 var (
 	domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 	guestForm  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
-	// Devices that a host has of itself or that other programs make. It is a courtesy that spares a round trip: what is there says each host.
+	// Devices that belong to the host's system or to other programs. The portal only saves a round trip: each host knows
+	// its actual devices.
 	systemDevice = regexp.MustCompile(`^(lo|all|default|bonding_masters|(eth|wlan|bond|team|dummy|docker|podman|cni|lxcbr|lxdbr|sit|ip6tnl|tunl|gre|wg|tun|tap|vnet|veth|macvtap|ifb|vxlan)[0-9].*|(en|wl|ww|ib)[opsxP][0-9a-f].*|br-[0-9a-f]+|veth.*|cali.*|flannel.*|ovs-.*)$`)
 )
 
-// Check notes the spec's faults with JSON paths below prefix ("spec").
+// Check adds an error for each invalid field, with JSON paths below prefix ("spec").
 func (s NetworkSpec) Check(c *Checks, prefix string) {
 	s.checkMode(c, prefix)
 	s.checkGroups(c, prefix+".portGroups")
@@ -141,7 +146,7 @@ func (s NetworkSpec) Check(c *Checks, prefix string) {
 	CheckDescription(c, prefix+".description", s.Description)
 }
 
-// checkPlain is Check of a spec without addresses.
+// checkPlain is Check for a spec without addresses.
 func (s NetworkSpec) checkPlain(c *Checks, prefix string) {
 	checkDevice(c, prefix+".bridge", s.Bridge, "bridge")
 	if s.Mode.Is().Made && systemDevice.MatchString(s.Bridge) {
@@ -172,13 +177,13 @@ func checkDevice(c *Checks, field, name, what string) {
 	}
 }
 
-// family is what differs between the two kinds of addresses.
+// family holds the differences between IPv4 and IPv6.
 type family struct {
 	name, other, example string
 	is                   func(netip.Addr) bool
-	least, most          int            // bits of a prefix
-	bits                 string         // the same in words
-	odd                  []netip.Prefix // that no network of guests has
+	least, most          int            // bounds of the prefix length, bits
+	bits                 string         // error text for the bounds
+	odd                  []netip.Prefix // reserved prefixes that guest networks must not overlap
 }
 
 var (
@@ -239,7 +244,7 @@ func (s Subnet) check(c *Checks, at string, f family) {
 	s.DHCP.checkLeases(c, at+".dhcp.leases", gateway)
 }
 
-// broadcast is the last address of an IPv4 subnet; IPv6 has none.
+// broadcast returns the last address of an IPv4 subnet; IPv6 has none.
 func broadcast(p netip.Prefix) netip.Addr {
 	if !p.Addr().Is4() {
 		return netip.Addr{}
@@ -251,7 +256,7 @@ func broadcast(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// given notes why the address cannot be given to a guest of the subnet.
+// given returns why the address cannot be given to a guest of the subnet; empty: it can.
 func given(a netip.Addr, gateway netip.Prefix) string {
 	switch net := gateway.Masked(); {
 	case !net.Contains(a):
@@ -336,7 +341,7 @@ func (d DHCP) checkLeases(c *Checks, field string, gateway netip.Prefix) {
 	}
 }
 
-// Tidy is the spec as it is kept: texts without what people leave around them, MAC addresses written alike.
+// Tidy returns the spec in its stored form: texts trimmed, MAC addresses in one notation.
 func (s NetworkSpec) Tidy() NetworkSpec {
 	tidy := func(n *Subnet) *Subnet {
 		if n == nil {

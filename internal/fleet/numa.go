@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// VMNUMANode is a NUMA cell of the guest: vCPUs with the memory that is near to them. The first is cell 0.
+// VMNUMANode is a NUMA node of the guest: vCPUs with their local memory. The first is node 0.
 type VMNUMANode struct {
 	CPUs      string `json:"cpus"`            // "0-3,8"
-	MemoryMiB int    `json:"memoryMiB"`       // of the VM's
-	Nodes     string `json:"nodes,omitempty"` // the host's NUMA nodes that its memory comes from: "0-1"; empty: any
+	MemoryMiB int    `json:"memoryMiB"`       // part of the VM's memory
+	Nodes     string `json:"nodes,omitempty"` // host NUMA nodes that provide the memory: "0-1"; empty: any
 }
 
-// MaxNUMANodes bounds how many a VM has.
+// MaxNUMANodes is the maximum number of NUMA nodes of a VM.
 const MaxNUMANodes = 64
 
 func (v VMNUMANode) words() string {
@@ -25,7 +25,7 @@ func (v VMNUMANode) words() string {
 	return out
 }
 
-// plain is the cell with its numbers as libvirt writes them.
+// plain returns the node with its sets in libvirt's notation.
 func (v VMNUMANode) plain() VMNUMANode {
 	v.CPUs, v.Nodes = PlainSet(v.CPUs), PlainSet(v.Nodes)
 	return v
@@ -35,7 +35,7 @@ func sameNodes(a, b []VMNUMANode) bool {
 	return slices.EqualFunc(a, b, func(a, b VMNUMANode) bool { return a.plain() == b.plain() })
 }
 
-// numberSet are the numbers of a set such as "0-3,6", in their order; false: it is none.
+// numberSet returns the numbers of a set such as "0-3,6", sorted; ok is false if the text is not a set.
 func numberSet(text string) ([]int, bool) {
 	if !cpuSetForm.MatchString(text) {
 		return nil, false
@@ -43,7 +43,7 @@ func numberSet(text string) ([]int, bool) {
 	var out []int
 	for part := range strings.SplitSeq(text, ",") {
 		from, to, ranged := strings.Cut(part, "-")
-		least, _ := strconv.Atoi(from) // four digits at most
+		least, _ := strconv.Atoi(from) // the pattern allows at most four digits
 		most := least
 		if ranged {
 			most, _ = strconv.Atoi(to)
@@ -59,7 +59,7 @@ func numberSet(text string) ([]int, bool) {
 	return out, true
 }
 
-// PlainSet is a set of numbers in the shortest words, "0-3,6"; what is no set stays as it is.
+// PlainSet returns a set of numbers in the shortest notation, "0-3,6". Other text is returned unchanged.
 func PlainSet(text string) string {
 	all, ok := numberSet(text)
 	if !ok {
@@ -80,7 +80,8 @@ func PlainSet(text string) string {
 	return strings.Join(out, ",")
 }
 
-// GrownNodes is how many MiB each cell has more in to, in steps that a guest takes while it runs; false: it is else than larger.
+// GrownNodes returns how many MiB each node gains from was to to. ok is false if the nodes differ in another way, or if
+// the growth is not a multiple of MemoryStep.
 func GrownNodes(was, to []VMNUMANode) (more []int, ok bool) {
 	if len(was) != len(to) {
 		return nil, false
@@ -96,7 +97,7 @@ func GrownNodes(was, to []VMNUMANode) (more []int, ok bool) {
 	return more, true
 }
 
-// numaNodes is the field of a spec. Its order counts: a guest knows its cells by their numbers.
+// numaNodes builds the spec's NUMA field. The order matters: the guest identifies nodes by number.
 func numaNodes() VMField {
 	words := func(all []VMNUMANode) string {
 		if len(all) == 0 {
@@ -110,7 +111,7 @@ func numaNodes() VMField {
 	}
 	f := valueAs("numa", "NUMA cells", NextBoot, func(s *VMSpec) *[]VMNUMANode { return &s.NUMA }, words,
 		func(a, b []VMNUMANode) string { return words(a) + " → " + words(b) }, sameNodes)
-	f.Value = func(s VMSpec) any { return append([]VMNUMANode{}, s.NUMA...) } // in JSON none is [], not null
+	f.Value = func(s VMSpec) any { return append([]VMNUMANode{}, s.NUMA...) } // JSON needs [] for an empty list, not null
 	f.Copy = func(to *VMSpec, from VMSpec) { to.NUMA = slices.Clone(from.NUMA) }
 	f.Default = func(s VMSpec) bool { return len(s.NUMA) == 0 }
 	f.check = func(c *Checks, field string, s VMSpec) { s.checkNUMANodes(c, field) }
@@ -134,12 +135,12 @@ func numaNodes() VMField {
 	return live(VM.takesNUMANodes, whole(reserved(others, f)))
 }
 
-// takesNUMANodes reports whether the guest that is on has the cells at once: they are only larger, or only smaller.
+// takesNUMANodes reports whether a running guest gets the change at once: all nodes only grow, or all only shrink.
 func (vm VM) takesNUMANodes(to VMSpec) bool {
 	return len(vm.Spec.NUMA) > 0 && len(to.NUMA) > 0 && vm.takesMemory(to)
 }
 
-// checkNUMANodes notes what is wrong with them. field is theirs.
+// checkNUMANodes adds an error for each invalid NUMA node; field is the path of the list.
 func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 	switch n := len(s.NUMA); {
 	case n == 0:
@@ -173,7 +174,7 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 				continue
 			}
 			ok = false
-			break // one of them tells enough
+			break // one error per node is enough
 		}
 		if v.Nodes != "" {
 			if _, ok := numberSet(v.Nodes); !ok {
@@ -194,7 +195,7 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 		c.Add(strings.TrimSuffix(field, "numa")+"memory.nodes", "The NUMA cells say themselves which nodes of the host they are on. Leave this, or those.")
 	}
 	if !whole {
-		return // the rest would only repeat it
+		return // further errors would only repeat these
 	}
 	for n := range min(most, MaxCPUs) {
 		if _, ok := in[n]; !ok {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// PendingUnplug is something of a guest that runs which was taken out of its VM, and which the guest has not let go of. It goes when the guest does,
-// or at the VM's next start.
+// PendingUnplug is a device or memory that was removed from the VM while the guest has not completed the hot-unplug. It
+// is removed when the guest releases it, or at the VM's next start.
 type PendingUnplug struct {
-	Field string `json:"field"` // of the spec: "disks", "nics", "hostDevices", "memoryMiB", "cpus"
+	Field string `json:"field"` // spec field: "disks", "nics", "hostDevices", "memoryMiB", "cpus"
 	What  string `json:"what"`  // "network card 52:54:00:0a:00:01"
 }
 
-// StillHeld says what the guest holds on to, in a sentence for the end of a task; empty: nothing.
+// StillHeld returns the pending unplugs as a sentence for the end of a task; empty: none.
 func (s VMStatus) StillHeld() string {
 	const most = 8
 	var all []string
@@ -33,25 +33,26 @@ func (s VMStatus) StillHeld() string {
 	}
 }
 
-// MaxModules is how often memory comes to a guest between two of its starts.
+// MaxModules is the maximum number of memory hot-plugs between two starts of a guest.
 const MaxModules = 16
 
-// Module is memory that a running guest got since its start. It gives it back as a whole.
+// Module is a hot-plugged memory module. The guest can release it only as a whole.
 type Module struct {
 	MiB      int `json:"mib"`
-	NUMANode int `json:"cell,omitempty"` // the NUMA cell that it is in
+	NUMANode int `json:"cell,omitempty"` // guest NUMA node of the module
 }
 
-// GivenBack are the modules, by their index, that together are what each cell is to have less; false: no choice of them is. Of more modules than a guest
-// can have, which are a host's word alone, there is no choice: to look for one would take for ever.
+// GivenBack returns the indexes of modules whose sizes add up to less, the memory to remove per NUMA node. ok is false
+// if no selection fits. Lists over MaxModules are refused: they can only come from a faulty host, and the search is
+// exponential.
 func GivenBack(all []Module, less []int) (which []int, ok bool) {
 	if len(all) > MaxModules {
 		return nil, false
 	}
-	for cell, mib := range less {
+	for node, mib := range less {
 		var in []int
 		for i, m := range all {
-			if m.NUMANode == cell {
+			if m.NUMANode == node {
 				in = append(in, i)
 			}
 		}
@@ -65,7 +66,7 @@ func GivenBack(all []Module, less []int) (which []int, ok bool) {
 	return which, true
 }
 
-// pick chooses among few modules, the newest first.
+// pick selects modules among the given indexes whose sizes add up to mib, newest first.
 func pick(all []Module, among []int, mib int) (which []int, ok bool) {
 	if mib == 0 {
 		return nil, true
@@ -81,7 +82,7 @@ func pick(all []Module, among []int, mib int) (which []int, ok bool) {
 	return nil, false
 }
 
-// Waiting says what the running guest gets or loses at its next start, each in words, with why where that is known.
+// Waiting lists what the running guest gets or loses at its next start, with the reason if it is known.
 func (vm VM) Waiting() []string {
 	if vm.Status == nil {
 		return nil
@@ -96,7 +97,7 @@ func (vm VM) Waiting() []string {
 		}
 		f, known := FieldOf(name)
 		switch why := vm.whyLater(name); {
-		case held: // that the guest lacks another of them shows at the devices
+		case held: // the devices show any other missing part of this field
 		case why != "":
 			out = append(out, f.Type+" ("+why+")")
 		case known:
@@ -108,7 +109,7 @@ func (vm VM) Waiting() []string {
 	return out
 }
 
-// whyLater is why a running guest has another number of vCPUs or another size than its VM, as a clause; empty: there is no more to say.
+// whyLater returns, as a clause, why a running guest differs from its VM in vCPUs or memory; empty: no special reason.
 func (vm VM) whyLater(field string) string {
 	s := vm.Status
 	switch cpus, memory := vm.Spec.CPUs, vm.Spec.MemoryMiB; {

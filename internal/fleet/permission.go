@@ -1,19 +1,20 @@
 package fleet
 
-// Permission is one thing that an actor may be allowed to do, in words that end "You have no right to …". The tables of nouns and
-// kinds name the rights that they take; package policy says who has them.
+// Permission is an action that a user may be allowed, worded to complete "You have no right to …". The tables of
+// resource types and job kinds name the permission that each needs; package policy decides who has it.
 type Permission string
 
 const (
-	// In a project.
+	// Within a project.
 	MaySeeVMs    Permission = "see VMs"
 	MayUseVMs    Permission = "use VMs"    // power and console
 	MayChangeVMs Permission = "change VMs" // create, edit, delete
 
-	// Of the whole fleet.
-	MaySeeInfra    Permission = "see hosts"
-	MaySeeStorage  Permission = "see pools and networks" // also project members: they choose from them
+	// For all projects and hosts.
+	MaySeeInfra Permission = "see hosts"
+	// includes project members, who choose pools and networks for their VMs
+	MaySeeStorage  Permission = "see pools and networks"
 	MayChangeInfra Permission = "change hosts and pools"
-	MaySeeTasks    Permission = "see tasks" // control cuts them to what the actor may see
+	MaySeeTasks    Permission = "see tasks" // package control limits the list to tasks that the user may see
 	MayManage      Permission = "manage users, projects and join tokens"
 )

@@ -2,10 +2,10 @@ package fleet
 
 import "time"
 
-// Freshness is how long a host's report is believed. Past it, all that the host said counts as unknown.
+// Freshness is how long a host's report stays valid. After that the host is offline and its objects are unknown.
 const Freshness = 30 * time.Second
 
-// Phase is the one status word for an object. It is derived, never stored.
+// Phase is the one status word for a VM. It is derived, never stored.
 type Phase string
 
 const (
@@ -19,11 +19,11 @@ const (
 	PhasePaused       Phase = "paused"
 	PhaseUpdating     Phase = "updating"
 	PhaseDeleting     Phase = "deleting"
-	PhaseFailed       Phase = "failed"  // could not be created
+	PhaseFailed       Phase = "failed"  // creation failed
 	PhaseCrashed      Phase = "crashed" // the guest or its QEMU died
-	PhaseMissing      Phase = "missing" // was made, but the host no longer has it
-	PhaseLost         Phase = "lost"    // runs on, but the host's hypervisor takes it for off
-	PhaseUnknown      Phase = "unknown" // the host is not heard
+	PhaseMissing      Phase = "missing" // created, but the host no longer has it
+	PhaseLost         Phase = "lost"    // it runs, but libvirt reports it as off
+	PhaseUnknown      Phase = "unknown" // the host is offline
 )
 
 // VMPhases lists every phase of a VM, for filters and completion.
@@ -32,19 +32,19 @@ var VMPhases = []Phase{
 	PhasePaused, PhaseUpdating, PhaseDeleting, PhaseFailed, PhaseCrashed, PhaseMissing, PhaseLost, PhaseUnknown,
 }
 
-// ClockStep is how far in the future something may have been seen: further, the clock of the database has been set back since, and
-// nobody knows how old it is.
+// ClockStep is how far in the future a time of the database may lie. A later time means that the database's clock was
+// set back since, so its age is unknown.
 const ClockStep = 5 * time.Second
 
-// Fresh reports whether something seen at that time (nil: never) is still believed now. The SQL function is_fresh is the
-// same decision.
+// Fresh reports whether a report of that time (nil: never) is still valid at now. The SQL function is_fresh implements
+// the same rule.
 func Fresh(seen *time.Time, now time.Time) bool {
 	return seen != nil && now.Sub(*seen) <= Freshness && seen.Sub(now) <= ClockStep
 }
 
-// Phase derives the VM's status word. seen is how old what its host says is. What a person ordered is one thing until it has
-// ended: whatever the host reports by the way, the VM is on its way to that power. The SQL function vm_phase is the same decision
-// for filters; a test holds the two together.
+// Phase derives the VM's status word at now; seen is the time of its host's report. A requested power state determines
+// the phase until its task has ended, whatever the host reports meanwhile. The SQL function vm_phase implements the
+// same rule for filters; a test compares both.
 func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 	pending := vm.Generation > vm.ObservedGeneration
 	switch {
@@ -68,10 +68,10 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 	return settled(*vm.Status)
 }
 
-// NeedsAttention reports whether the VM waits for a person: its host is not heard, something is wrong with it there, it
-// has drifted, two hosts run it, it expires, or nothing is on its way and the VM is gone, has crashed, or its last
-// order failed and did not come about in another way. A later order that succeeds ends it, but for what is wrong.
-// Column vms.attention is the same decision for hosts that are heard; a test holds the two together.
+// NeedsAttention reports whether the VM needs a person: its host is offline, it has faults or drift, two hosts run it,
+// or it expires. Without open work it also needs one if it is missing, has crashed, or its last task failed and the
+// requested state was not reached otherwise. A later successful task clears only the failure. Column vms.attention
+// implements the same rule for online hosts; a test compares both.
 func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 	switch {
 	case vm.DeletedAt != nil || vm.Status == nil || vm.ObservedGeneration == 0:
@@ -84,17 +84,18 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 	return vm.idle() && (vm.Status.Power == Absent || vm.Status.Power == Crashed) || vm.OrderFailed()
 }
 
-// idle reports whether no order of the VM is pending on its host.
+// idle reports whether no change of the VM is open: its host has acted on the newest spec and no power state is
+// requested.
 func (vm VM) idle() bool { return vm.Generation <= vm.ObservedGeneration && vm.Ordered == "" }
 
-// OrderFailed reports whether the VM's last order failed, did not come about in another way, and no newer one is on its
-// way.
+// OrderFailed reports whether the VM's last task failed, the requested state was not reached otherwise, and no newer
+// task is open.
 func (vm VM) OrderFailed() bool {
 	return vm.Status != nil && vm.idle() && vm.Status.Error != "" && !vm.cameAbout()
 }
 
-// cameAbout reports whether the failed order was one for a power that the VM has by now: its guest took its time to shut down,
-// or somebody started it on the host.
+// cameAbout reports whether the power state of the failed task was reached anyway: the guest shut down late, or
+// somebody started it on the host.
 func (vm VM) cameAbout() bool {
 	return vm.Status.ErrorOf.Is().Power != "" && vm.Status.Power == vm.Spec.Power
 }
@@ -127,7 +128,7 @@ func settled(s VMStatus) Phase {
 	return PhaseStopped
 }
 
-// PhaseAt is the phase of a found VM: what the host says, or unknown where the host is silent.
+// PhaseAt returns the phase of an unmanaged VM: the reported one, or unknown if the host is offline.
 func (f DiscoveredVM) PhaseAt(seen *time.Time, now time.Time) Phase {
 	if !Fresh(seen, now) {
 		return PhaseUnknown
@@ -135,7 +136,7 @@ func (f DiscoveredVM) PhaseAt(seen *time.Time, now time.Time) Phase {
 	return settled(f.Status)
 }
 
-// Severity is how a state is drawn: colour and icon follow from it.
+// Severity is the severity of a state. Pages choose colour and icon by it.
 type Severity string
 
 const (
@@ -167,8 +168,8 @@ var phaseLooks = map[Phase]struct {
 	PhaseUnknown:      {"Unknown", SeverityUnknown},
 }
 
-// Word is the phase as people read it: "Needs restart".
+// Word returns the phase as pages show it: "Needs restart".
 func (p Phase) Word() string { return phaseLooks[p].word }
 
-// Severity is how the phase is drawn.
+// Severity returns the severity in which pages draw the phase.
 func (p Phase) Severity() Severity { return phaseLooks[p].tone }

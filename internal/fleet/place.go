@@ -7,31 +7,32 @@ import (
 	"time"
 )
 
-// Sighting is a domain of a VM on another host than the VM's own, as that host says. A VM is its UUID; its place is what hosts
-// report: what runs elsewhere by the VM's mark is followed once its own host does not run it. See VM.Elsewhere.
+// Sighting is a domain with a VM's UUID on another host than the VM's own, as that host reports it. A VM whose own host
+// does not run it is followed to the host that runs a domain with the VM's mark. See VM.Elsewhere.
 type Sighting struct {
-	HostID   HostID    `json:"hostId,omitempty"`
-	HostName string    `json:"hostName,omitempty"`
-	Power    Power     `json:"power"`
-	Proven   bool      `json:"proven"`            // it carries the VM's mark; else it may be anything of that UUID
-	Since    time.Time `json:"since"`             // when the host was first heard to have it in this power
-	Alarm    bool      `json:"alarm,omitempty"`   // the VM's own host runs it, too
-	Settled  bool      `json:"settled,omitempty"` // a person has said that the VM is not there
-	Offline  bool      `json:"unheard,omitempty"` // the host is not heard now: it is what it said last. Not told in lists
+	HostID   HostID `json:"hostId,omitempty"`
+	HostName string `json:"hostName,omitempty"`
+	Power    Power  `json:"power"`
+	// the domain carries the VM's mark; otherwise it is an unrelated domain with that UUID
+	Proven  bool      `json:"proven"`
+	Since   time.Time `json:"since"`             // first report of this power state
+	Alarm   bool      `json:"alarm,omitempty"`   // the VM's own host runs it, too
+	Settled bool      `json:"settled,omitempty"` // a person has decided that the VM is not there
+	Offline bool      `json:"unheard,omitempty"` // the host is offline: the last report; not set in lists
 }
 
 func (s Sighting) on() bool { return s.Power == Running || s.Power == Paused }
 
 func (s Sighting) host() string { return cmp.Or(s.HostName, "Another host") }
 
-// Contested reports whether two hosts run the VM and no person has decided yet which one of the two it is. Nothing is done to it
-// until then.
+// Contested reports whether two hosts run the VM and no person has decided yet which of them has it. Until then the VM
+// allows no actions.
 func (vm VM) Contested() bool {
 	return slices.ContainsFunc(vm.Elsewhere, func(s Sighting) bool { return s.Alarm })
 }
 
-// PlaceFault is what is wrong with where the VM is, for people who see hosts; nil: nothing. own is the name of the VM's own host,
-// seen how old what that says is.
+// PlaceFault returns the problem with the VM's location, for users who may see hosts, or nil. own is the name of the
+// VM's own host, seen the time of that host's report.
 func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
 	for _, s := range vm.Elsewhere {
 		if s.Alarm {
@@ -48,8 +49,8 @@ func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
 	return nil
 }
 
-// heldElsewhere says which other host runs the VM by its mark, so that it must not be started; empty: none. A domain without the mark
-// is only a discovered one: any host can name any UUID.
+// heldElsewhere returns which other host runs the VM, so that it must not start; empty: none. A domain without the VM's
+// mark counts only while the VM's own host is offline: any host can define a domain with any UUID.
 func (v VMView) heldElsewhere() string {
 	return v.sightedOn(func(s Sighting) bool {
 		return s.Proven && (!s.Offline || !s.Settled) || !s.Proven && !s.Offline && v.Phase == PhaseUnknown
@@ -65,7 +66,8 @@ func (v VMView) sightedOn(counts func(Sighting) bool) string {
 	return ""
 }
 
-// DisksHeld says why the VM's disks must not be deleted now; empty: they can be. A domain without the VM's mark holds them, too.
+// DisksHeld returns why the VM's disks must not be deleted now; empty: they can be. A domain without the VM's mark
+// counts, too.
 func (v VMView) DisksHeld() string {
 	held := v.sightedOn(func(s Sighting) bool { return !s.Offline || s.Proven && !s.Settled })
 	if held != "" {
@@ -74,7 +76,7 @@ func (v VMView) DisksHeld() string {
 	return held
 }
 
-// Places says for each host that has the VM, its own first, whether a person can decide that the VM is there.
+// Places returns the hosts that report the VM, its own first, and whether a person can decide that the VM is there.
 func (v VMView) Places() []Place {
 	if len(v.Elsewhere) == 0 || v.Status == nil {
 		return nil
@@ -93,14 +95,14 @@ func (v VMView) Places() []Place {
 	return out
 }
 
-// Place is a host that has a domain of the VM.
+// Place is a host that reports a domain with the VM's UUID.
 type Place struct {
 	HostID   HostID
 	HostName string
 	Power    Power
-	Offline  bool   // it is what the host said last
+	Offline  bool   // the host is offline: the last report
 	Own      bool   // the VM's own host
-	Proven   bool   // of another host: it carries the VM's mark
-	Settled  bool   // of another host: a person has said that the VM is not there
-	Why      string // why nobody can decide that the VM is there; empty: a person can
+	Proven   bool   // another host's domain carries the VM's mark
+	Settled  bool   // a person has decided that the VM is not on this other host
+	Why      string // why a person cannot decide that the VM is there; empty: a person can
 }

@@ -6,75 +6,76 @@ import (
 	"time"
 )
 
-// Plan is what would become of a VM, before anybody does it: of an edit, or of a new VM. The portal knows what changes and when that takes effect;
-// the VM's host is asked for the definition, and its answer comes later.
+// Plan is the preview of an edit or of a new VM. The portal computes what changes and when it takes effect. The VM's
+// host renders the definition, and its answer arrives later.
 type Plan struct {
 	ID        PlanID    `json:"id"`
 	VMID      VMID      `json:"vmId,omitempty"` // empty: a new VM
 	ProjectID ProjectID `json:"projectId"`
-	HostID    HostID    `json:"hostId,omitempty"` // told to those who see hosts
+	HostID    HostID    `json:"hostId,omitempty"` // only for users who may see hosts
 	HostName  string    `json:"hostName,omitempty"`
 	Name      string    `json:"name"`
-	Changes   []Change  `json:"changes"` // none of a new VM
+	Changes   []Change  `json:"changes"` // empty for a new VM
 	State     PlanState `json:"state"`
-	// Drawing is the host's answer; nil: there is none yet.
+	// Drawing is the host's answer; nil: none yet.
 	Drawing     *Drawing  `json:"drawing,omitempty"`
 	RequestedAt time.Time `json:"askedAt"`
 }
 
-// PlanState is how far a plan is.
+// PlanState is the progress of a plan.
 type PlanState string
 
 const (
-	PlanRequested PlanState = "asked"  // the host has not answered yet
-	PlanDrawn     PlanState = "drawn"  // it has
-	PlanFailed    PlanState = "failed" // it has, and says why it would refuse
-	PlanTimedOut  PlanState = "silent" // it has not answered in time
+	PlanRequested PlanState = "asked"  // waiting for the host
+	PlanDrawn     PlanState = "drawn"  // the host has answered
+	PlanFailed    PlanState = "failed" // the host has answered that it would refuse the change
+	PlanTimedOut  PlanState = "silent" // the host did not answer in time
 )
 
-// How long a host has to answer, and how long a plan is kept.
+// Deadline of the host's answer, and lifetime of a plan.
 const (
 	PlanPatience = 20 * time.Second
 	PlanLife     = time.Hour
 )
 
-// Bounds of a drawing.
+// Bounds of a Drawing.
 const (
 	MaxDrawnText  = 256 << 10 // bytes of a definition
 	MaxDrawnLines = 1500      // lines of a difference
 	maxDrawnLine  = 1000      // bytes of a line
 )
 
-// Drawing is what a host says of the definition that a plan would lead to.
+// Drawing is the host's answer to a plan: the resulting definition as a difference to the current one.
 type Drawing struct {
 	Lines []DrawnLine `json:"lines"`
-	Left  int         `json:"left,omitempty"`  // how many more lines there are
-	Error string      `json:"error,omitempty"` // why the host would refuse it, in its words
-	// Hidden is how many lines are not for who reads: they are about the host.
+	Left  int         `json:"left,omitempty"`  // number of further lines, beyond the bound
+	Error string      `json:"error,omitempty"` // why the host would refuse the definition, in its own words
+	// Hidden is the number of lines about the host that the user may not see.
 	Hidden int `json:"hidden,omitempty"`
 }
 
-// DrawnLine is one line of a definition's XML, or of the difference between two.
+// DrawnLine is one line of a definition's XML or of a difference.
 type DrawnLine struct {
 	Op   LineOp `json:"op"`
 	Text string `json:"text"`
-	// At is the element that begins or ends on the line: "devices/disk/source"; empty: none does. Not told to people.
+	// At is the path of the element that starts or ends on the line: "devices/disk/source". Empty: none. It is not shown
+	// to users.
 	At string `json:"at,omitempty"`
 }
 
-// LineOp is what becomes of a line.
+// LineOp is the change of a line.
 type LineOp string
 
 const (
 	LineStays  LineOp = "same"
 	LineComes  LineOp = "add"
 	LineGoes   LineOp = "remove"
-	LineGap    LineOp = "gap"    // lines that stay and are left out
-	LineHidden LineOp = "hidden" // a line that is not for who reads
+	LineGap    LineOp = "gap"    // unchanged lines, left out
+	LineHidden LineOp = "hidden" // lines that the user may not see
 )
 
-// openElements are those of a definition that everybody may read who may edit the VM: they say what the guest is, and nothing about its host. "*" is any
-// one element. All else, what stands in an element that is not here, and what others add, is about the host: paths, names of others' things, programs.
+// openElements are the elements that everybody who may edit the VM may read: they describe the guest and nothing of its
+// host. "*" is any one element. All other elements may reveal the host: paths, names of foreign objects, programs.
 var openElements = []string{
 	"", "name", "uuid", "memory", "currentMemory", "maxMemory", "vcpu", "on_poweroff", "on_reboot", "on_crash",
 	"cpu", "cpu/*", "cpu/numa/cell", "launchSecurity", "launchSecurity/policy", "os", "os/type", "os/boot", "os/bootmenu", "os/firmware", "os/firmware/feature", "features", "features/*",
@@ -94,7 +95,7 @@ func openElement(at string) bool {
 	return slices.Contains(openElements, at) || last != "" && parent != "" && slices.Contains(openElements, parent+"/*")
 }
 
-// Bounded is the drawing as far as it is kept: what a host sends is as long, and as odd, as the host likes.
+// Bounded returns the drawing cut to the bounds of storage. A host may send any length and any text.
 func (d Drawing) Bounded() Drawing {
 	out := Drawing{Left: min(max(d.Left, 0), 1<<20), Error: shortened(d.Error, 2000), Lines: []DrawnLine{}}
 	for _, l := range d.Lines {
@@ -110,7 +111,7 @@ func (d Drawing) Bounded() Drawing {
 	return out
 }
 
-// shortened is text that a database takes, of n bytes at most.
+// shortened returns text that PostgreSQL accepts, cut to n bytes.
 func shortened(text string, n int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "�"), "\x00", "�")
 	if len(text) > n {
@@ -119,7 +120,8 @@ func shortened(text string, n int) string {
 	return text
 }
 
-// Visible is the drawing as people read it: whole to who sees hosts. Of what is hidden it stands there that, and how much, it is.
+// Visible returns the drawing as the user may see it: complete for users who may see hosts. Hidden lines are replaced
+// by a marker and counted.
 func (d Drawing) Visible(seesHosts bool) Drawing {
 	out := d
 	out.Lines, out.Hidden = make([]DrawnLine, 0, len(d.Lines)), 0

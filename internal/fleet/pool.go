@@ -6,72 +6,80 @@ import (
 	"time"
 )
 
-// Pool is storage that any number of hosts use under one name. Its libvirt name on every host is Name.
+// Pool is storage that several hosts use under one name, which is also its libvirt name on every host.
 type Pool struct {
-	ID         PoolID     `json:"id"`
-	Name       string     `json:"name"`
-	Spec       PoolSpec   `json:"spec"`
-	Generation int64      `json:"generation"`
-	CreatedAt  time.Time  `json:"createdAt"`
-	DeletedAt  *time.Time `json:"deletedAt,omitempty"` // set: deletion is asked for; the pool goes when the last of its hosts has released it
+	ID         PoolID    `json:"id"`
+	Name       string    `json:"name"`
+	Spec       PoolSpec  `json:"spec"`
+	Generation int64     `json:"generation"`
+	CreatedAt  time.Time `json:"createdAt"`
+	// set: deletion was requested; the pool is removed when its last host has released it
+	DeletedAt *time.Time `json:"deletedAt,omitempty"`
 }
 
-// PoolSpec says where the storage is. Kind and places cannot be changed after creation.
+// PoolSpec says where the storage is. Kind and location are fixed after creation.
 type PoolSpec struct {
-	Kind        PoolKind `json:"kind"`
-	Path        string   `json:"path"`                // dir: the directory; else where it is mounted on each host; empty where volumes are no files
-	Server      string   `json:"server,omitempty"`    // nfs, glusterfs
-	Export      string   `json:"export,omitempty"`    // nfs: absolute path on the server
-	Volume      string   `json:"volume,omitempty"`    // glusterfs: its name on the server
-	Device      string   `json:"device,omitempty"`    // fs: block device on each host
-	Format      string   `json:"format,omitempty"`    // fs: "ext4", "xfs" or "btrfs"
-	Portal      string   `json:"portal,omitempty"`    // iscsi, iscsi-direct: the target's address, with its port where that is not 3260
-	Target      string   `json:"target,omitempty"`    // iscsi, iscsi-direct: its name
-	Initiator   string   `json:"initiator,omitempty"` // iscsi-direct: the name by which hosts ask
-	User        string   `json:"user,omitempty"`      // iscsi, iscsi-direct, rbd: as whom; the secret that belongs to it is kept elsewhere
-	Monitors    string   `json:"monitors,omitempty"`  // rbd: the cluster's, with commas between them
-	CephPool    string   `json:"cephPool,omitempty"`  // rbd: the pool's name in the cluster
-	Group       string   `json:"group,omitempty"`     // logical: the volume group on each host
-	Shared      bool     `json:"shared"`              // the same bytes on every host (always true for what servers have): capacity counts once
-	Description string   `json:"description,omitempty"`
+	Kind PoolKind `json:"kind"`
+	// dir: the directory; other file pools: the mount point on each host; empty for block pools
+	Path   string `json:"path"`
+	Server string `json:"server,omitempty"` // nfs, glusterfs
+	Export string `json:"export,omitempty"` // nfs: absolute path on the server
+	Volume string `json:"volume,omitempty"` // glusterfs: its name on the server
+	Device string `json:"device,omitempty"` // fs: block device on each host
+	Format string `json:"format,omitempty"` // fs: "ext4", "xfs" or "btrfs"
+	// iscsi, iscsi-direct: the target's address, with a port if it is not 3260
+	Portal    string `json:"portal,omitempty"`
+	Target    string `json:"target,omitempty"`    // iscsi, iscsi-direct: the target's name
+	Initiator string `json:"initiator,omitempty"` // iscsi-direct: initiator name of the hosts
+	// iscsi, iscsi-direct, rbd: user name; its secret is stored separately
+	User     string `json:"user,omitempty"`
+	Monitors string `json:"monitors,omitempty"` // rbd: monitors of the cluster, separated by commas
+	CephPool string `json:"cephPool,omitempty"` // rbd: the pool's name in the cluster
+	Group    string `json:"group,omitempty"`    // logical: the volume group on each host
+	// all hosts see the same data (always true for network storage): capacity counts once
+	Shared      bool   `json:"shared"`
+	Description string `json:"description,omitempty"`
 }
 
-// PoolState is the state of a pool on one host, as its agent said.
+// PoolState is the state of a pool on one host, as its agent reported it.
 type PoolState string
 
 const (
-	PoolPending  PoolState = "pending" // assigned; the host has not said anything yet
+	PoolPending  PoolState = "pending" // assigned; the host has not reported on it yet
 	PoolActive   PoolState = "active"
 	PoolInactive PoolState = "inactive" // defined, not started
-	PoolFailed   PoolState = "failed"   // could not be mounted or started: see Error
+	PoolFailed   PoolState = "failed"   // mount or start failed: see Error
 	PoolStalled  PoolState = "stalled"  // the storage does not answer
-	PoolUnknown  PoolState = "unknown"  // derived only: the host is not heard
+	PoolUnknown  PoolState = "unknown"  // derived only: the host is offline
 )
 
-// PoolStatus is what one host's agent says about a pool.
+// PoolStatus is one host's report on a pool.
 type PoolStatus struct {
 	State            PoolState `json:"state"`
 	CapacityBytes    int64     `json:"capacityBytes"`
 	UsedBytes        int64     `json:"usedBytes"`
 	AvailableBytes   int64     `json:"availableBytes"`
-	ProvisionedBytes int64     `json:"promisedBytes,omitempty"` // what its volumes may still grow by
+	ProvisionedBytes int64     `json:"promisedBytes,omitempty"` // bytes by which thin-provisioned volumes may still grow
 	MountPath        string    `json:"mountPath"`
 	MountOptions     string    `json:"mountOptions,omitempty"`
-	WriteMicros      int64     `json:"writeMicros,omitempty"` // how long a small write that reaches the storage takes; 0: not tried
-	ReadMicros       int64     `json:"readMicros,omitempty"`  // and reading it back
-	Volumes          []Volume  `json:"volumes,omitempty"`
-	Error            string    `json:"error,omitempty"`    // what is wrong, in libvirt's own words where they are its: of an active pool that it is degraded
-	Note             string    `json:"note,omitempty"`     // what is to be known, and no fault
-	ByOthers         bool      `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host, Quantix did not
-	// FileSystem is the one that the pool's directory lies on; nil: it has no directory, or an older agent does not
+	// latency of a small synced write, microseconds; 0: not measured
+	WriteMicros int64    `json:"writeMicros,omitempty"`
+	ReadMicros  int64    `json:"readMicros,omitempty"` // latency of reading it back
+	Volumes     []Volume `json:"volumes,omitempty"`
+	// the problem, with libvirt's own message if there is one; an active pool with an error is degraded
+	Error    string `json:"error,omitempty"`
+	Note     string `json:"note,omitempty"`     // information that is not a fault
+	ByOthers bool   `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host outside Quantix
+	// FileSystem is the file system of the pool's directory. Nil: the pool has no directory, or an older agent does not
 	// report it.
 	FileSystem *FileSystem `json:"fileSystem,omitempty"`
 }
 
-// FileSystem identifies a file system, so that pools on the same one are counted once.
+// FileSystem identifies a file system, so that pools on the same one count once.
 type FileSystem struct {
-	ID     string `json:"id"`               // its source ("nfs nas:/vms") where a server exports it, else its device number on the host ("8:1")
-	Shared bool   `json:"shared,omitempty"` // a server exports it: the ID means the same file system on all hosts
+	// source ("nfs nas:/vms") of an exported file system, else the device number on the host ("8:1")
+	ID     string `json:"id"`
+	Shared bool   `json:"shared,omitempty"` // exported by a server: the ID means the same file system on all hosts
 }
 
 // Volume is one volume of a pool. Format is "qcow2", "raw", "iso", ….
@@ -81,83 +89,87 @@ type Volume struct {
 	Format        string `json:"format"`
 	CapacityBytes int64  `json:"capacityBytes"`
 	AllocBytes    int64  `json:"allocBytes"`
-	Backing       string `json:"backing,omitempty"` // a backing file: such a volume is not offered as an image
-	UsedBy        []VMID `json:"usedBy,omitempty"`  // domains of the host whose disk the file is, by whatever path; a medium in a drive is no disk. At most MaxUsers
-	InDrive       []VMID `json:"inDrive,omitempty"` // domains of the host that have it in a drive, likewise
-	// BaseOf are volumes of the host that stand on it: it is their backing file, or has their data. At most MaxUsers.
+	Backing       string `json:"backing,omitempty"` // backing file; such a volume cannot serve as an image
+	// domains of the host that have the file as a disk, by whatever path; at most MaxUsers. Media in drives are in InDrive
+	UsedBy  []VMID `json:"usedBy,omitempty"`
+	InDrive []VMID `json:"inDrive,omitempty"` // domains of the host that have it in a drive, at most MaxUsers
+	// BaseOf are volumes of the host that have it as backing file or share its data. At most MaxUsers.
 	BaseOf []string `json:"baseOf,omitempty"`
-	// ModifiedAt is when it was last written, to the hour, so that a report changes as seldom; nil: not known, or a domain has it as its disk.
+	// ModifiedAt is the time of the last write, rounded to hours so that reports rarely change. Nil: unknown, or a domain
+	// has the volume as a disk.
 	ModifiedAt *time.Time `json:"modifiedAt,omitempty"`
-	Unfinished bool       `json:"unfinished,omitempty"` // it was begun and has not been written to for long: never a whole volume
-	// Fault is why the volume is listed and cannot be used, in a sentence. Name and Path are then as far as they are text.
+	Unfinished bool       `json:"unfinished,omitempty"` // an abandoned, incomplete volume: no write for a long time
+	// Fault says why the listed volume cannot be used. Name and Path then hold what is valid text of them.
 	Fault string `json:"fault,omitempty"`
-	// SHA256 is what the host computed when it was asked to, for as long as the file is the one that it was then. Altered: it was, and is not.
+	// SHA256 is the checksum that the host computed on request, as long as the file is unchanged. Altered: the file
+	// changed afterwards.
 	SHA256  string `json:"sha256,omitempty"`
 	Altered bool   `json:"altered,omitempty"`
-	// StoodOn are those of UsedBy whose disk the file itself is not: their disk stands on it, and they only read it.
+	// StoodOn are domains among UsedBy that only read the file, as a backing file of their disk.
 	StoodOn []VMID `json:"stoodOn,omitempty"`
-	// Appliance is what machine the file is, where it is one: an OVA archive, or a disk in another product's format.
+	// Appliance describes the VM in the file, if it is an OVA archive or a disk in another product's format.
 	Appliance *Appliance `json:"appliance,omitempty"`
-	// Unsound is why the file is no image to make anything from, as its host reads it, in a sentence; empty: nothing speaks against it.
+	// Unsound says why the file cannot serve as an image, as its host inspected it; empty: no objection.
 	Unsound string `json:"unsound,omitempty"`
 }
 
-// MaxUsers bounds whom a Volume names: any number of disks may stand on one file.
+// MaxUsers bounds each list of users in a Volume: any number of disks may be backed by one file.
 const MaxUsers = 8
 
-// ModifiedTo is how exactly Volume.ModifiedAt is told.
+// ModifiedTo is the resolution of Volume.ModifiedAt.
 const ModifiedTo = time.Hour
 
-// PoolHost is one cell of the host × health matrix.
+// PoolHost is the status of a pool on one host, a cell of the pool's host matrix.
 type PoolHost struct {
 	PoolID    PoolID      `json:"poolId"`
 	HostID    HostID      `json:"hostId"`
 	HostName  string      `json:"hostName"`
 	HostPhase HostPhase   `json:"hostPhase"`
-	Status    *PoolStatus `json:"status"`            // nil: nothing said yet
-	SeenAt    *time.Time  `json:"seenAt"`            // when the host was last heard
-	State     PoolState   `json:"state"`             // derived: stale is unknown
-	Starved   int         `json:"starved,omitempty"` // VMs there with a disk in it that are paused, because storage is full or fails
-	Severity  Severity    `json:"tone"`              // how the cell is drawn: of its state, or worse
-	Impact    *PoolImpact `json:"behind,omitempty"`  // what a fault there touches; nil: nothing is wrong, or it was not asked
-	Notice    string      `json:"notice,omitempty"`  // what is to be known of it beside its state: "98 % used"
-	Day       Day         `json:"day,omitempty"`     // on pages of one pool
-	Assigned  bool        `json:"assigned"`          // false: release is asked for, the host has not yet done it
+	Status    *PoolStatus `json:"status"`            // nil: nothing reported yet
+	SeenAt    *time.Time  `json:"seenAt"`            // when the host was last seen
+	State     PoolState   `json:"state"`             // derived: unknown if the report is stale
+	Starved   int         `json:"starved,omitempty"` // VMs there that are paused because the pool is full or fails
+	Severity  Severity    `json:"tone"`              // severity of the state, or worse
+	Impact    *PoolImpact `json:"behind,omitempty"`  // VMs that a problem there affects; nil: no problem, or not queried
+	Notice    string      `json:"notice,omitempty"`  // notice beside the state: "98 % used"
+	Day       Day         `json:"day,omitempty"`     // 24-hour history; only on pages of one pool
+	Assigned  bool        `json:"assigned"`          // false: release was requested and the host has not finished it
 }
 
-// PoolImpact is what stands behind a pool on one host: the VMs there with disks in it, and how many of their disks.
+// PoolImpact counts the VMs on one host with disks in a pool, and those disks.
 type PoolImpact struct {
 	VMs     int `json:"vms"`
-	Running int `json:"running"` // of the VMs, as the host said last
+	Running int `json:"running"` // running VMs among these, as last reported
 	Disks   int `json:"disks"`
 }
 
-// StateAt derives the cell's state from the last report and its age.
+// StateAt derives the state from the last report and its age.
 func (p PoolHost) StateAt(now time.Time) PoolState {
-	var said PoolState
+	var reported PoolState
 	if p.Status != nil {
-		said = p.Status.State
+		reported = p.Status.State
 	}
-	return PoolStateOf(said, Fresh(p.SeenAt, now))
+	return PoolStateOf(reported, Fresh(p.SeenAt, now))
 }
 
-// PoolStateOf is a cell's state by what its host said last (empty: nothing) and whether that is still believed.
-func PoolStateOf(said PoolState, fresh bool) PoolState {
+// PoolStateOf derives a pool's state on one host from the last reported state (empty: none) and whether the report is
+// fresh.
+func PoolStateOf(reported PoolState, fresh bool) PoolState {
 	switch {
 	case !fresh:
 		return PoolUnknown
-	case said == "":
+	case reported == "":
 		return PoolPending
 	}
-	return said
+	return reported
 }
 
-// Room is how much fits into a pool.
+// Room is the space of a pool, in bytes.
 type Room struct {
 	CapacityBytes, UsedBytes, AvailableBytes, ProvisionedBytes int64
 }
 
-// Plus adds the room of another pool or host.
+// Plus returns the sum of both spaces.
 func (r Room) Plus(o Room) Room {
 	return Room{
 		AddBytes(r.CapacityBytes, o.CapacityBytes), AddBytes(r.UsedBytes, o.UsedBytes),
@@ -165,8 +177,8 @@ func (r Room) Plus(o Room) Room {
 	}
 }
 
-// AddBytes is the sum of two quantities of which hosts tell, none less than nothing. It stays at the largest number where there is no larger:
-// however much one host claims to have, the sum is one.
+// AddBytes returns the sum of two non-negative sizes, limited to the largest int64, so that a host that reports
+// nonsense cannot make the sum overflow.
 func AddBytes(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -174,12 +186,13 @@ func AddBytes(a, b int64) int64 {
 	return a + b
 }
 
-// Room is how much fits into the pool on the host.
+// Room returns the pool's space on the host.
 func (s PoolStatus) Room() Room {
 	return Room{s.CapacityBytes, s.UsedBytes, s.AvailableBytes, s.ProvisionedBytes}
 }
 
-// UsedPercent is rounded down, so that a pool is full no sooner than it is; at most 1000.
+// UsedPercent returns the used part of the capacity, rounded down, so that no pool counts as full too early. At most
+// 1000.
 func (r Room) UsedPercent() int {
 	if r.CapacityBytes <= 0 {
 		return 0
@@ -187,32 +200,33 @@ func (r Room) UsedPercent() int {
 	return int(min(float64(r.UsedBytes)/float64(r.CapacityBytes)*100, 1000))
 }
 
-// PoolHealth is a pool's aggregate over its hosts.
+// PoolHealth is the aggregate of a pool's host statuses.
 type PoolHealth struct {
-	Hosts            int            `json:"hosts"`
-	Healthy          int            `json:"healthy"`
-	Failed           int            `json:"failed"`
-	Degraded         int            `json:"degraded,omitempty"` // active, but something is wrong there
-	Unknown          int            `json:"unknown"`
-	Severity         Severity       `json:"tone"`
-	Full             int            `json:"full,omitempty"`       // of the healthy, those where it is full or as good as full
-	NearlyFull       int            `json:"nearlyFull,omitempty"` // of the healthy, those where it will soon be
-	SeverityCounts   SeverityCounts `json:"tones,omitzero"`       // how many hosts are drawn in each tone
-	Summary          string         `json:"summary"`              // "2 of 3 hosts healthy"
-	CapacityBytes    int64          `json:"capacityBytes"`        // a shared pool counts once, from the first healthy host
-	UsedBytes        int64          `json:"usedBytes"`
-	AvailableBytes   int64          `json:"availableBytes"`
-	ProvisionedBytes int64          `json:"promisedBytes,omitempty"` // what volumes may still grow by
+	Hosts          int            `json:"hosts"`
+	Healthy        int            `json:"healthy"`
+	Failed         int            `json:"failed"`
+	Degraded       int            `json:"degraded,omitempty"` // hosts where the pool is active but has an error
+	Unknown        int            `json:"unknown"`
+	Severity       Severity       `json:"tone"`
+	Full           int            `json:"full,omitempty"`       // healthy hosts where it is full or almost full
+	NearlyFull     int            `json:"nearlyFull,omitempty"` // healthy hosts where it will be full soon
+	SeverityCounts SeverityCounts `json:"tones,omitzero"`       // number of hosts by severity
+	Summary        string         `json:"summary"`              // "2 of 3 hosts healthy"
+	CapacityBytes  int64          `json:"capacityBytes"`        // a shared pool counts once, from the first healthy host
+	UsedBytes      int64          `json:"usedBytes"`
+	AvailableBytes int64          `json:"availableBytes"`
+	// bytes by which thin-provisioned volumes may still grow
+	ProvisionedBytes int64 `json:"promisedBytes,omitempty"`
 }
 
-// PoolView is a pool as people see it.
+// PoolView is a pool as the API and pages show it.
 type PoolView struct {
 	Pool
 	Health PoolHealth `json:"health"`
-	Hosts  []PoolHost `json:"hosts"` // at most HostStatusesListed: those first that want a person, then by name
+	Hosts  []PoolHost `json:"hosts"` // at most HostStatusesListed: hosts that need attention first, then by name
 }
 
-// sound reports whether the volume is a whole one that orders can name.
+// sound reports whether the volume is complete and usable by name.
 func (v Volume) sound() bool { return !v.Unfinished && v.Fault == "" }
 
 // IsISO reports whether the volume can be put into a CD-ROM drive.
@@ -220,17 +234,18 @@ func (v Volume) IsISO() bool {
 	return v.sound() && (v.Format == "iso" || strings.HasSuffix(v.Name, ".iso"))
 }
 
-// IsPlain reports whether the volume is a file as it is: a kernel, a floppy.
+// IsPlain reports whether the volume is a plain file, such as a kernel or a floppy image.
 func (v Volume) IsPlain() bool {
 	return v.Format == "raw" && v.Backing == "" && v.sound()
 }
 
-// IsShareable reports whether several VMs can have the volume as their disk at once: raw, and nothing that stands on another.
+// IsShareable reports whether several VMs can have the volume as a disk at once: it must be raw and have no backing
+// file.
 func (v Volume) IsShareable() bool {
 	return v.Fault == "" && (v.Format == FormatLUN || v.Format == FormatRBD || v.Format == FormatLV || v.IsPlain() && !v.IsISO())
 }
 
-// IsImage reports whether disks can be cloned from the volume: self-contained, and no ISO.
+// IsImage reports whether disks can be cloned from the volume: it has no backing file and is no ISO.
 func (v Volume) IsImage() bool {
 	return v.Backing == "" && v.sound() && (v.Format == "qcow2" || v.Format == "raw") && !v.IsISO()
 }
@@ -243,8 +258,8 @@ var poolLooks = map[PoolState]struct {
 	PoolFailed: {"Failed", SeverityBad}, PoolStalled: {"Not answering", SeverityBad}, PoolUnknown: {"Unknown", SeverityUnknown},
 }
 
-// Word is the state as people read it.
+// Word returns the state as pages show it.
 func (s PoolState) Word() string { return poolLooks[s].word }
 
-// Severity is how the state is drawn.
+// Severity returns the severity in which pages draw the state.
 func (s PoolState) Severity() Severity { return poolLooks[s].tone }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// What kinds of pools have in common whose volumes are no files.
+// Kinds of block pools, whose volumes are not files.
 const (
 	PoolISCSIDirect PoolKind = "iscsi-direct"
 	PoolISCSI       PoolKind = "iscsi"
@@ -17,14 +17,14 @@ const (
 	PoolLogical     PoolKind = "logical"
 )
 
-// Formats of volumes that are no files, as hosts tell them.
+// Formats of volumes that are not files, as hosts report them.
 const (
-	FormatLUN = "lun" // of a target
-	FormatRBD = "rbd" // an image of a Ceph cluster
-	FormatLV  = "lv"  // a logical volume
+	FormatLUN = "lun" // a LUN of an iSCSI target
+	FormatRBD = "rbd" // an image in a Ceph pool
+	FormatLV  = "lv"  // an LVM logical volume
 )
 
-// PoolSecret is what proves to a pool's storage who asks. It is given, and never shown again.
+// PoolSecret describes the credentials for a pool's storage. A secret is written once and never shown again.
 type PoolSecret struct {
 	Label, Hint string
 	Check       func(secret string) (refusal string)
@@ -105,7 +105,7 @@ var cephKey = &PoolSecret{
 
 func isIQN(v string) bool { return len(v) <= 223 && iqnForm.MatchString(v) }
 
-// isServer reports whether it is a name or an address, with a port or without.
+// isServer reports whether v is a host name or address, with or without a port.
 func isServer(v string) bool {
 	host, port := SplitServer(v)
 	if n, err := strconv.Atoi(port); port != "" && (err != nil || n < 1 || n > 65535) {
@@ -114,7 +114,7 @@ func isServer(v string) bool {
 	return hostAddrForm.MatchString(host) && (!strings.Contains(host, ":") || net.ParseIP(host) != nil)
 }
 
-// SplitServer is a server's name and its port; empty: its usual one.
+// SplitServer splits a server into host and port; the port is empty if there is none.
 func SplitServer(v string) (host, port string) {
 	if host, port, err := net.SplitHostPort(v); err == nil {
 		return host, port
@@ -122,7 +122,7 @@ func SplitServer(v string) (host, port string) {
 	return strings.TrimSuffix(strings.TrimPrefix(v, "["), "]"), ""
 }
 
-// Servers are the cluster's monitors.
+// Servers returns the Ceph monitors of the pool.
 func (s PoolSpec) Servers() (out []string) {
 	for m := range strings.SplitSeq(s.Monitors, ",") {
 		if m = strings.TrimSpace(m); m != "" {
@@ -132,7 +132,8 @@ func (s PoolSpec) Servers() (out []string) {
 	return out
 }
 
-// Place is what no two pools of one host may share, and the field that says it: a directory, a target, a pool of a cluster, a volume group.
+// Place returns the location that two pools of one host must not share, and the field that holds it: a directory, an
+// iSCSI target, a Ceph pool or a volume group.
 func (s PoolSpec) Place() (field, place string) {
 	switch {
 	case s.Kind.Is().Files:
@@ -145,7 +146,7 @@ func (s PoolSpec) Place() (field, place string) {
 	return "group", s.Group
 }
 
-// CheckSecret notes at field what is wrong with a secret that is given for the pool; a pool without a user has none.
+// CheckSecret adds an error at field if the secret does not fit the pool; a pool without a user takes none.
 func (s PoolSpec) CheckSecret(c *Checks, field, secret string) {
 	is := s.Kind.Is().Secret
 	switch {
@@ -163,10 +164,10 @@ func (s PoolSpec) CheckSecret(c *Checks, field, secret string) {
 	}
 }
 
-// lunForm is what libvirt calls the LUNs of a target.
+// lunForm matches libvirt's names of a target's LUNs.
 var lunForm = regexp.MustCompile(`^unit:[0-9]+:[0-9]+:([0-9]{1,5})$`)
 
-// LUN is the number of the LUN that a target's volume is.
+// LUN returns the LUN number in the name of an iSCSI volume; ok is false for other names.
 func LUN(volume string) (number string, ok bool) {
 	m := lunForm.FindStringSubmatch(volume)
 	if m == nil {

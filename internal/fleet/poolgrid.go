@@ -1,16 +1,16 @@
 package fleet
 
-// PoolGrid is how many pools are on many hosts.
+// PoolGrid is the matrix of pools and hosts.
 type PoolGrid struct {
 	Hosts    Page[HostView]
 	Pools    Page[PoolView]
-	Statuses [][]GridStatus // one row for each of Hosts, one column for each of Pools
+	Statuses [][]GridStatus // one row per host, one column per pool
 }
 
-// GridStatus is how a pool is on a host. The zero value is a pool that is not assigned to the host.
+// GridStatus is the status of a pool on a host. The zero value means not assigned.
 type GridStatus struct {
 	State       PoolState
 	Severity    Severity
-	UsedPercent int // as the host said last
+	UsedPercent int // last reported use
 	Leaving     bool
 }

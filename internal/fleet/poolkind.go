@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// PoolKind says what a pool is made of.
+// PoolKind is the storage technology of a pool.
 type PoolKind string
 
 const (
@@ -16,27 +16,29 @@ const (
 	PoolFS      PoolKind = "fs"
 )
 
-// PoolType is all that is decided about a kind of pool, but how a host makes it: that is the hypervisor's.
+// PoolType holds everything about a kind of pool except how a host provides it, which is the hypervisor backend's part.
 type PoolType struct {
 	Kind    PoolKind
-	Word    string      // as people read it: "NFS"
-	Help    string      // for who chooses
-	Fields  []PoolField // where its bytes are, besides the path on the hosts
-	Shared  bool        // the same bytes on every host, whoever says otherwise
-	Local   bool        // each host has its own, whoever says otherwise
-	Mounted bool        // each host mounts it at the path, and again where that is lost
-	Files   bool        // its volumes are files of a directory of the hosts, in which a marker proves whose that is; else its source does
-	Makes   bool        // volumes are made, changed and deleted in it; else they are as the storage has them, and a disk is one of those
-	Secret  *PoolSecret // what proves to the storage who asks; nil: nothing
-	source  func(PoolSpec) string
+	Word    string      // name on pages: "NFS"
+	Help    string      // help text of the choice
+	Fields  []PoolField // fields of the location, besides the path on the hosts
+	Shared  bool        // all hosts always see the same data
+	Local   bool        // each host always has data of its own
+	Mounted bool        // each host mounts it at the path, and remounts it after a loss
+	// file pool: volumes are files of a directory, and a marker file there names its owner; in other pools the source does
+	Files bool
+	// volumes can be created, changed and deleted; otherwise the storage provides them and a disk uses one of them
+	Makes  bool
+	Secret *PoolSecret // credentials for the storage; nil: none
+	source func(PoolSpec) string
 }
 
-// PoolField is a part of where a pool's bytes are.
+// PoolField is a field of a pool's location.
 type PoolField struct {
-	Name        string // in the API, in forms and in refusals: "server"
+	Name        string // name in the API, in forms and in errors: "server"
 	Label, Hint string
-	Choices     []string // it is one of these; nil: any text that passes
-	Optional    bool     // it may be empty
+	Choices     []string // allowed values; nil: any text that passes Check
+	Optional    bool     // may be empty
 	At          func(*PoolSpec) *string
 	Check       func(value string) (refusal string)
 }
@@ -77,7 +79,7 @@ var (
 	}
 )
 
-// poolTypes is the table, in the order in which people choose.
+// poolTypes lists all kinds, in the order of the form.
 var poolTypes = []PoolType{
 	{
 		Kind: PoolDir, Word: "Directory", Help: "A directory of each host: a local disk, or anything that is mounted there already.",
@@ -123,10 +125,10 @@ var poolTypes = []PoolType{
 
 var glusterVolumeForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
 
-// PoolTypes lists the kinds, in the order in which people choose.
+// PoolTypes returns all kinds, in the order of the form.
 func PoolTypes() []PoolType { return slices.Clone(poolTypes) }
 
-// Is is the kind's line in the table; that of an unknown kind is empty.
+// Is returns the kind's row of the table; the zero value for an unknown kind.
 func (k PoolKind) Is() PoolType {
 	if i := slices.IndexFunc(poolTypes, func(t PoolType) bool { return t.Kind == k }); i >= 0 {
 		return poolTypes[i]
@@ -134,7 +136,7 @@ func (k PoolKind) Is() PoolType {
 	return PoolType{}
 }
 
-// PoolFields are the fields of all kinds, each once.
+// PoolFields returns the fields of all kinds, each once, required fields first.
 func PoolFields() (out []PoolField) {
 	for _, t := range poolTypes {
 		for _, f := range t.Fields {
@@ -147,7 +149,7 @@ func PoolFields() (out []PoolField) {
 	return out
 }
 
-// ordinal puts what may be left out after what is needed.
+// ordinal sorts optional fields after required ones.
 func ordinal(optional bool) int {
 	if optional {
 		return 1
@@ -169,7 +171,7 @@ func (t PoolType) has(f PoolField) bool {
 	return slices.ContainsFunc(t.Fields, func(o PoolField) bool { return o.Name == f.Name })
 }
 
-// Source is where the bytes are, for people: "10.0.0.5:/exports/vm" or "/srv/vm".
+// Source returns the location of the data for people: "10.0.0.5:/exports/vm" or "/srv/vm".
 func (s PoolSpec) Source() string {
 	if t := s.Kind.Is(); t.source != nil {
 		return t.source(s)
@@ -177,7 +179,7 @@ func (s PoolSpec) Source() string {
 	return s.Path
 }
 
-// OfKind is the spec without what belongs to other kinds: a form without scripts shows the fields of all.
+// OfKind returns the spec without the fields of other kinds: a form without scripts sends the fields of all kinds.
 func (s PoolSpec) OfKind() PoolSpec {
 	t := s.Kind.Is()
 	for _, f := range PoolFields() {
@@ -192,7 +194,7 @@ func (s PoolSpec) OfKind() PoolSpec {
 	return s
 }
 
-// checkKind refuses what is missing of the kind's source, and what belongs to another kind's.
+// checkKind adds an error for each missing field of the kind and for each field of another kind.
 func (s PoolSpec) checkKind(c *Checks, prefix string) {
 	t := s.Kind.Is()
 	if t.Kind == "" {
@@ -222,8 +224,8 @@ func poolKinds() (out []PoolKind) {
 	return out
 }
 
-// OneHost says why the pool can be on one host only; empty: it can be on many. A device whose name is of one disk in the world is the same
-// disk wherever it is seen, and a file system that two hosts have mounted is destroyed.
+// OneHost says why the pool can be on one host only; empty: it can be on many. A by-id device name means the same disk
+// on every host, and two hosts that mount one file system at the same time destroy it.
 func (s PoolSpec) OneHost() string {
 	for _, unique := range []string{"/dev/disk/by-id/", "/dev/disk/by-uuid/", "/dev/disk/by-partuuid/"} {
 		if s.Kind == PoolFS && strings.HasPrefix(s.Device, unique) {
@@ -234,7 +236,7 @@ func (s PoolSpec) OneHost() string {
 	return ""
 }
 
-// quotedOr reads: "dir", "fs" or "nfs".
+// quotedOr joins words as in: "dir", "fs" or "nfs".
 func quotedOr(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {

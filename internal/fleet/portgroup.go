@@ -12,46 +12,46 @@ import (
 const (
 	MaxPortGroups = 64
 	MaxTrunk      = 32
-	MaxRateKiB    = 1 << 27 // KiB a second: 128 GiB/s
+	MaxRateKiB    = 1 << 27 // KiB per second: 128 GiB/s
 )
 
-// PortGroup is a part of a network that is defined here: cards attach to it by its name and get its settings.
+// PortGroup is a named part of a managed network. NICs attach to it by name and get its settings.
 type PortGroup struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
-	VLAN        *VLAN  `json:"vlan,omitempty"`       // nil: cards send and get frames without a tag
-	ToGuest     *Rate  `json:"toGuest,omitempty"`    // what each card may receive; nil: no bound
-	FromGuest   *Rate  `json:"fromGuest,omitempty"`  // what each may send
-	Restricted  bool   `json:"restricted,omitempty"` // members of projects use it only by a grant
+	VLAN        *VLAN  `json:"vlan,omitempty"`       // nil: untagged frames
+	ToGuest     *Rate  `json:"toGuest,omitempty"`    // limit for each NIC's received traffic; nil: unlimited
+	FromGuest   *Rate  `json:"fromGuest,omitempty"`  // limit for each NIC's sent traffic; nil: unlimited
+	Restricted  bool   `json:"restricted,omitempty"` // project members need a grant to use it
 
-	// What passes a card on it that names nothing of its own: groups of the fleet, and whether its guest may use other addresses.
+	// Defaults of NICs without settings of their own: security groups without a project, and anti-spoofing.
 	SecurityGroups []SecurityGroupID `json:"securityGroups,omitempty"`
-	AntiSpoofing   *bool             `json:"antiSpoofing,omitempty"` // nil: as is usual for who makes the card
+	AntiSpoofing   *bool             `json:"antiSpoofing,omitempty"` // nil: the default for the user who creates the NIC
 }
 
-// VLAN is the tags of a card's frames: one of its own, or a trunk.
+// VLAN configures the tags of a NIC's frames: a single VLAN or a trunk.
 type VLAN struct {
-	ID    int   `json:"id,omitempty"`    // 1 to 4094; of a trunk, the VLAN of frames without a tag, or 0
+	ID    int   `json:"id,omitempty"`    // 1 to 4094; with a trunk: VLAN of untagged frames, or 0
 	Trunk []int `json:"trunk,omitempty"` // further VLANs, whose tags the guest sees
 }
 
-// Rate bounds a card in one direction. A bound that is 0 is none, but for the average, which each has.
+// Rate limits a NIC in one direction. PeakKiB and BurstKiB are optional (0), AverageKiB is required.
 type Rate struct {
-	AverageKiB int `json:"averageKiB"`         // a second
-	PeakKiB    int `json:"peakKiB,omitempty"`  // a second, for short
-	BurstKiB   int `json:"burstKiB,omitempty"` // so many KiB may go at the peak
+	AverageKiB int `json:"averageKiB"`         // per second
+	PeakKiB    int `json:"peakKiB,omitempty"`  // per second, for a short time
+	BurstKiB   int `json:"burstKiB,omitempty"` // amount that may be sent at the peak rate
 }
 
 var portGroupForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,30}[a-z0-9])?$`)
 
-// CheckPortGroupName notes at field where name is none of a port group.
+// CheckPortGroupName adds an error at field if a port group cannot have the name.
 func CheckPortGroupName(c *Checks, field, name string) {
 	if !portGroupForm.MatchString(name) {
 		c.Add(field, "A port group's name has 1–32 lower-case letters, digits, dots and hyphens, and starts and ends with a letter or digit.")
 	}
 }
 
-// TagsVLANs reports whether the network can keep VLANs of its port groups apart, and why not.
+// TagsVLANs reports whether port groups of the network can have VLANs, and why not.
 func (s NetworkSpec) TagsVLANs() (ok bool, why string) {
 	if s.Mode.Is().Tags {
 		return true, ""
@@ -59,15 +59,15 @@ func (s NetworkSpec) TagsVLANs() (ok bool, why string) {
 	return false, "The bridge of this kind of network knows no VLANs; that of Open vSwitch does. Define a network for each VLAN, or use that."
 }
 
-// FiltersNICs reports whether hosts can filter what passes the network's cards, and why not.
+// FiltersNICs reports whether hosts can filter the network's NICs, and why not.
 func (s NetworkSpec) FiltersNICs() (ok bool, why string) {
 	if !s.Mode.Is().Bare {
 		return true, ""
 	}
-	return false, "Hosts cannot filter what passes a card on this kind of network, so security groups and anti-spoofing would protect nothing there."
+	return false, "Hosts cannot filter the traffic of NICs on this kind of network, so security groups and anti-spoofing would protect nothing there."
 }
 
-// Group is the port group of that name; nil: there is none.
+// Group returns the port group with the name, or nil.
 func (s *NetworkSpec) Group(name string) *PortGroup {
 	if s == nil {
 		return nil
@@ -78,7 +78,7 @@ func (s *NetworkSpec) Group(name string) *PortGroup {
 	return nil
 }
 
-// checkGroups notes the port groups' faults.
+// checkGroups adds an error for each invalid port group.
 func (s NetworkSpec) checkGroups(c *Checks, field string) {
 	if len(s.PortGroups) > MaxPortGroups {
 		c.Add(field, "A network has at most %d port groups.", MaxPortGroups)
@@ -138,7 +138,7 @@ func (r *Rate) check(c *Checks, field string) {
 	}
 }
 
-// Words are the port group's settings for people.
+// Words returns the port group's settings as text.
 func (g PortGroup) Words() string {
 	var out []string
 	if g.VLAN != nil {
@@ -151,7 +151,7 @@ func (g PortGroup) Words() string {
 		out = append(out, "from guests "+g.FromGuest.Words())
 	}
 	if n := len(g.SecurityGroups); n > 0 {
-		out = append(out, "cards in "+count(n, securityGroupWord))
+		out = append(out, "NICs in "+count(n, securityGroupWord))
 	}
 	if g.AntiSpoofing != nil {
 		out = append(out, map[bool]string{true: "anti-spoofing on", false: "anti-spoofing off"}[*g.AntiSpoofing])
@@ -165,7 +165,7 @@ func (g PortGroup) Words() string {
 	return strings.Join(out, ", ")
 }
 
-// Words are "VLAN 20", or "trunk 20, 30, untagged 10".
+// Words returns the tags as text: "VLAN 20", or "trunk 20, 30, untagged 10".
 func (v VLAN) Words() string {
 	if len(v.Trunk) == 0 {
 		return "VLAN " + strconv.Itoa(v.ID)
@@ -181,7 +181,7 @@ func (v VLAN) Words() string {
 	return out
 }
 
-// Words are "1024 KiB/s, peak 2048 KiB/s, burst 512 KiB".
+// Words returns the limits as text: "1024 KiB/s, peak 2048 KiB/s, burst 512 KiB".
 func (r Rate) Words() string {
 	out := strconv.Itoa(r.AverageKiB) + " KiB/s"
 	if r.PeakKiB > 0 {
@@ -193,9 +193,9 @@ func (r Rate) Words() string {
 	return out
 }
 
-// PortGroupUse is a port group as people see it.
+// PortGroupUse is a port group as the API and pages show it.
 type PortGroupUse struct {
 	PortGroup
-	VMs    int            `json:"vms"`    // with a card on it
-	Grants []NetworkGrant `json:"grants"` // those that the person may know of
+	VMs    int            `json:"vms"`    // VMs with a NIC on it
+	Grants []NetworkGrant `json:"grants"` // grants that the user may see
 }

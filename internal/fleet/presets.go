@@ -2,16 +2,17 @@ package fleet
 
 import "slices"
 
-// Preset is what a kind of guest mostly wants: a beginning for the form of a new VM, of which all can be changed.
+// Preset is a set of initial values for the form of a new VM, for one kind of guest. All values can be changed.
 type Preset struct {
 	Key, Title, Hint string
 	Source           VMSource
-	Fields           map[string]string // by the name of a field of VMFields, its value as JSON
-	Disk, NIC        map[string]string // likewise, what each disk and each card has: by the name of a field of DiskFields or NICFields
-	DiskGiB          int               // of the first disk; 0: as large as its image
+	Fields           map[string]string // values as JSON by the name of a VMFields field
+	// values as JSON for each disk and each NIC, by the name of a DiskFields or NICFields field
+	Disk, NIC map[string]string
+	DiskGiB   int // size of the first disk; 0: the size of its image
 }
 
-// VMSource is what a new VM is made from. Each is one entry in VMSources.
+// VMSource is the source of a new VM. Each has one entry in VMSources.
 type VMSource string
 
 const (
@@ -21,7 +22,7 @@ const (
 	SourceXML   VMSource = "xml"
 )
 
-// VMSources are those that a form offers, in its order.
+// VMSources lists the sources in form order.
 var VMSources = []struct {
 	Key         VMSource
 	Title, Hint string
@@ -32,7 +33,7 @@ var VMSources = []struct {
 	{SourceXML, "libvirt XML", "What virsh dumpxml prints becomes the form."},
 }
 
-// Presets are the table, in a form's order.
+// Presets lists all presets in form order.
 var Presets = []Preset{
 	{
 		Key: "linux-cloud", Title: "Linux, cloud image", Hint: "Small, and grows with its image.", Source: SourceImage,
@@ -53,7 +54,7 @@ var Presets = []Preset{
 	},
 }
 
-// PresetNamed is the preset with that key.
+// PresetNamed returns the preset with the key.
 func PresetNamed(key string) (Preset, bool) {
 	for _, p := range Presets {
 		if p.Key == key {
@@ -63,7 +64,8 @@ func PresetNamed(key string) (Preset, bool) {
 	return Preset{}, false
 }
 
-// On is the spec with what the preset says in place of what was there, and all other parts as usual, those of its disks and cards too.
+// On returns the spec with the preset's values, and all other optional fields reset to their defaults, those of disks
+// and NICs included.
 func (p Preset) On(s VMSpec) (VMSpec, error) {
 	for _, f := range Parts() {
 		f.Copy(&s, VMSpec{})
@@ -85,7 +87,7 @@ func (p Preset) On(s VMSpec) (VMSpec, error) {
 	return s, err
 }
 
-// presetOn are the devices with the values that the preset has for each of them, and otherwise as usual.
+// presetOn returns the devices with the preset's values, and all other fields reset to their defaults.
 func presetOn[T any](p Preset, all []T, fields []Field[T], values map[string]string) ([]T, error) {
 	out := slices.Clone(all)
 	for name := range values {

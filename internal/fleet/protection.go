@@ -5,16 +5,18 @@ import (
 	"time"
 )
 
-// VMProtection is what guards a VM from people, and until when it is wanted. No host knows of it.
+// VMProtection protects a VM from people and limits its lifetime. Only the portal uses it; hosts do not know it.
 type VMProtection struct {
-	Protected   bool       `json:"protected,omitempty"`   // it is not deleted
-	Lock        *VMLock    `json:"lock,omitempty"`        // nobody but who set it, and administrators, changes it; nil: it is not locked
-	ExpiresAt   *time.Time `json:"expiresAt,omitempty"`   // when it is not wanted any more; nil: never
-	ExpiryStops bool       `json:"expiryStops,omitempty"` // then it is asked to shut down; else it is only told
-	Expiry      Expiry     `json:"expiry,omitempty"`
+	Protected bool `json:"protected,omitempty"` // the VM cannot be deleted
+	// only its owner and administrators may change the VM; nil: not locked
+	Lock      *VMLock    `json:"lock,omitempty"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"` // end of the VM's lifetime; nil: none
+	// shut the VM down at ExpiresAt; otherwise only report the expiry
+	ExpiryStops bool   `json:"expiryStops,omitempty"`
+	Expiry      Expiry `json:"expiry,omitempty"`
 }
 
-// VMLock says who wants that nobody touches a VM, and why.
+// VMLock says who locked a VM against changes, and why.
 type VMLock struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
@@ -22,7 +24,7 @@ type VMLock struct {
 	At     time.Time `json:"at"`
 }
 
-// Expiry is how near a VM is to its end.
+// Expiry is the stage of a VM's lifetime.
 type Expiry string
 
 const (
@@ -30,13 +32,13 @@ const (
 	Expired     Expiry = "over"
 )
 
-// ExpiryNotice is how long before its end a VM waits for a person.
+// ExpiryNotice is how long before its expiry a VM needs attention.
 const ExpiryNotice = 7 * 24 * time.Hour
 
-// MaxLockReason is in bytes.
+// MaxLockReason is the maximum length of a lock's reason, in bytes.
 const MaxLockReason = 200
 
-// expiryAt is how near the end is.
+// expiryAt returns the stage at now; empty: not near the end.
 func expiryAt(end *time.Time, now time.Time) Expiry {
 	switch {
 	case end == nil || end.Sub(now) > ExpiryNotice:
@@ -47,13 +49,13 @@ func expiryAt(end *time.Time, now time.Time) Expiry {
 	return Expired
 }
 
-// At is the guard with its expiry as it is now.
+// At returns the protection with its Expiry computed at now.
 func (g VMProtection) At(now time.Time) VMProtection {
 	g.Expiry = expiryAt(g.ExpiresAt, now)
 	return g
 }
 
-// Check notes what is wrong with it at the fields of a form.
+// Check adds an error for each invalid field of the form.
 func (g VMProtection) Check(c *Checks, now time.Time) {
 	if g.Lock != nil && (len(g.Lock.Reason) > MaxLockReason || !plain(g.Lock.Reason)) {
 		c.Add("lock", "A reason is one line of at most %d bytes.", MaxLockReason)
@@ -66,12 +68,12 @@ func (g VMProtection) Check(c *Checks, now time.Time) {
 	}
 }
 
-// Bars says why the lock keeps others from the VM.
+// Bars returns why the lock refuses changes, as a sentence.
 func (l VMLock) Bars() string {
 	return fmt.Sprintf("%s has locked it: %s", l.By, sentence(l.Reason))
 }
 
-// sentence is the text with a stop at its end.
+// sentence ends the text with a full stop.
 func sentence(text string) string {
 	if n := len(text); n > 0 && (text[n-1] == '.' || text[n-1] == '!' || text[n-1] == '?') {
 		return text
@@ -79,7 +81,7 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// ExpiryFault is what is wrong with a VM that is at its end, or near it; nil: nothing.
+// ExpiryFault returns the fault of a VM that has expired or will soon, or nil.
 func (vm VM) ExpiryFault() *Fault {
 	if vm.Protection.ExpiresAt == nil || vm.Protection.Expiry == "" {
 		return nil

@@ -2,10 +2,10 @@ package fleet
 
 import "regexp"
 
-// PoolNeed is what a host must have installed for a kind of pool.
+// PoolNeed names the packages that a host needs for a kind of pool.
 type PoolNeed struct {
-	Program, Packages string // the program that mounts it, and the packages with that; empty: the kernel does
-	Driver            string // the packages with libvirt's driver, where they are not its own
+	Program, Packages string // mount program and its packages; empty: the kernel suffices
+	Driver            string // packages of libvirt's driver, if it is not part of libvirt's core
 }
 
 var poolNeeds = map[PoolKind]PoolNeed{
@@ -21,18 +21,18 @@ var poolNeeds = map[PoolKind]PoolNeed{
 	PoolLogical: {Program: "lvm", Packages: "lvm2", Driver: "libvirt-daemon-driver-storage-logical"},
 }
 
-// Needs is what a host must have installed for pools of the kind.
+// Needs returns the packages that a host needs for pools of the kind.
 func (k PoolKind) Needs() PoolNeed { return poolNeeds[k] }
 
-// remedy is what mends a cause, which is known by its words.
+// remedy is the fix for a cause, which is recognized by an error text.
 type remedy struct {
-	noun  ResourceType // of what; empty: of anything
-	kind  PoolKind     // of which pools; empty: of any
+	noun  ResourceType // resource type; empty: any
+	kind  PoolKind     // kind of pool; empty: any
 	words *regexp.Regexp
 	do    string
 }
 
-// remedies has one row for each known cause. The first that fits counts.
+// remedies lists the known causes. The first match wins.
 var remedies = func() (rows []remedy) {
 	add := func(noun ResourceType, kind PoolKind, words, do string) {
 		rows = append(rows, remedy{noun, kind, regexp.MustCompile(`(?i)` + words), do})
@@ -62,7 +62,7 @@ var remedies = func() (rows []remedy) {
 	return rows
 }()
 
-// RemedyFor is what mends what the words say is wrong with an object, of pools with one of the kind; empty: not known.
+// RemedyFor returns the fix for an object's error text, for a pool of the given kind; empty: unknown.
 func RemedyFor(noun ResourceType, kind PoolKind, words string) string {
 	for _, r := range remedies {
 		if (r.noun == "" || r.noun == noun) && (r.kind == "" || r.kind == kind) && r.words.MatchString(words) {
@@ -72,7 +72,7 @@ func RemedyFor(noun ResourceType, kind PoolKind, words string) string {
 	return ""
 }
 
-// Remedy is what mends the state of a pool on a host; empty: nothing is wrong, or what mends it is not known.
+// Remedy returns the fix for the state of a pool on a host; empty: no problem, or unknown.
 func (p PoolHost) Remedy(kind PoolKind) string {
 	words := p.Notice
 	if p.Status != nil && p.Status.Error != "" {
@@ -95,8 +95,8 @@ var hostRemedies = map[HostPhase]string{
 	HostPending: "Start the agent on the host: systemctl enable --now quantix-agent",
 }
 
-// Remedy is what mends the phase of a host; empty: nothing is wrong.
+// Remedy returns the fix for a host's phase; empty: no problem.
 func (p HostPhase) Remedy() string { return hostRemedies[p] }
 
-// DriftRemedy is what ends drift.
+// DriftRemedy is the fix for drift.
 const DriftRemedy = "Open each VM, and take the change over or put it back."

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// ResourceType is a kind of thing, as the part of a key before the colon names it: of a subject, a wake-up, a row of the tree.
+// ResourceType is a type of object. It is the part before the colon in the keys of subjects, wake-ups and tree rows.
 type ResourceType string
 
 const (
 	TypeVM         ResourceType = "vm"
-	TypeDiscovered ResourceType = "found" // a VM that Quantix did not make
+	TypeDiscovered ResourceType = "found" // unmanaged VM: a domain that Quantix did not create
 	TypeHost       ResourceType = "host"
 	TypePool       ResourceType = "pool"
 	TypeNetwork    ResourceType = "net"
@@ -26,31 +26,32 @@ const (
 	TypeTemplate      ResourceType = "template"
 )
 
-// Resource is all that is decided about a noun.
+// Resource holds everything about a resource type that pages, events and the API share.
 type Resource struct {
 	Key    ResourceType
-	Label  string     // of one of them, in results of the search and in addresses: "network"
-	Plural string     // the name of their list and of its completions, and the key of all of them: "networks"
-	Title  string     // as a heading says it: "Networks"
-	Icon   string     // a lucide name
-	Path   string     // of their list; with an id behind it, of one of them
-	See    Permission // that it takes to see any, and so to hear of them
+	Label  string     // singular in search results and addresses: "network"
+	Plural string     // name of the list and of its completions, and the key of the whole type: "networks"
+	Title  string     // heading: "Networks"
+	Icon   string     // name of a lucide icon
+	Path   string     // path of the list; with an ID appended, the path of one object
+	See    Permission // permission to see objects and to receive their events
 
-	within func(id string) string // the page of another noun that shows one of them, where they have none of their own
+	// page of another resource type that shows the object, if the type has no page of its own
+	within func(id string) string
 
-	Parts bool     // one of them may have many, each of which wakes its pages
-	Each  bool     // pages follow single ones by their own keys, so that a page that follows all need not follow each change
-	All   string   // the wake-ups for all of them to who sees all projects; empty: pages do not follow them
-	Own   string   // the same to who sees some, before a project's id; empty: they belong to no project
-	Trees []string // the trees that hold them, the preferred one first
+	Parts bool     // an object can have many parts, each of which wakes its pages
+	Each  bool     // pages of single objects follow the object's own key; pages of all objects follow All instead
+	All   string   // wake-up key of all objects for users who see all projects; empty: pages follow none
+	Own   string   // prefix of the wake-up key per project; empty: the type belongs to no project
+	Trees []string // trees that contain the objects, the preferred one first
 
-	Filter FilterKeys // that the box above their list helps with; nil: it has none
-	View   []string   // what of their list's address says what it shows and how, and so makes a view; nil: views of it are not kept
+	Filter FilterKeys // filter keys of the list; nil: the list has no filter
+	View   []string   // query parameters of the list that a saved view stores; nil: no saved views
 }
 
 const poolsPath = "/pools"
 
-// resourceTypes is the table, in the order of search results.
+// resourceTypes lists all resource types, in the order of search results.
 var resourceTypes = []Resource{
 	{
 		Key: TypeVM, Label: "vm", Plural: "vms", Title: "VMs", Icon: "monitor",
@@ -119,18 +120,18 @@ func resource(is func(Resource) bool) (Resource, bool) {
 	return Resource{}, false
 }
 
-// Is is the noun's line in the table; that of an unknown noun is empty.
+// Is returns the type's row of the table; the zero value for an unknown type.
 func (n ResourceType) Is() Resource {
 	t, _ := resource(func(t Resource) bool { return t.Key == n })
 	return t
 }
 
-// Listed is the noun whose list has the name.
+// Listed returns the resource type whose list has the name.
 func Listed(plural string) (Resource, bool) {
 	return resource(func(t Resource) bool { return t.Plural == plural })
 }
 
-// Worded is the noun that a result of the search is of, and its place among the results.
+// Worded returns the resource type of a search result and its rank among results; rank -1: unknown.
 func Worded(word string) (t Resource, place int) {
 	place = slices.IndexFunc(resourceTypes, func(t Resource) bool { return t.Label == word })
 	if place >= 0 {
@@ -139,16 +140,16 @@ func Worded(word string) (t Resource, place int) {
 	return t, place
 }
 
-// SubjectOf is the subject of one of them, and so the key of its wake-ups: "vm:<id>".
+// SubjectOf returns the subject of an object, which is also the key of its wake-ups: "vm:<id>".
 func SubjectOf[I ~string](n ResourceType, id I) Subject { return Subject(string(n) + ":" + string(id)) }
 
-// volumesTab lists the volumes of the pool that a volume is in.
+// volumesTab returns the volume list of the pool that a volume is in.
 func volumesTab(id string) string {
 	pool, _, _ := strings.Cut(id, "/")
 	return poolsPath + "/" + url.PathEscape(pool) + "?tab=volumes"
 }
 
-// At is the page of one of them, or that which shows it; empty where they have none.
+// At returns the page of an object, or the page that shows it; empty: none.
 func (t Resource) At(id string) string {
 	switch {
 	case t.within != nil:
@@ -159,5 +160,5 @@ func (t Resource) At(id string) string {
 	return t.Path + "/" + url.PathEscape(id)
 }
 
-// ByProject reports whether their list can be cut to a project.
+// ByProject reports whether the list can be filtered by project.
 func (t Resource) ByProject() bool { return slices.Contains(t.View, "project") }

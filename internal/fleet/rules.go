@@ -6,35 +6,36 @@ import (
 	"strings"
 )
 
-// MaxRules is how many placement rules a VM has at most.
+// MaxRules is the maximum number of placement rules of a VM.
 const MaxRules = 16
 
-// PlacementRule says where a VM is to be beside what it needs of a host. It counts where a host is chosen; of a VM that is there, breaking it is shown
-// and nothing moves.
+// PlacementRule restricts the hosts of a VM. It applies when a host is chosen. A rule broken later is only reported: no
+// VM is migrated for it.
 type PlacementRule struct {
-	Apart     bool   `json:"apart,omitempty"`     // away from what it names; else with it
-	Preferred bool   `json:"preferred,omitempty"` // only where there is a choice; else no other host takes the VM
+	Apart bool `json:"apart,omitempty"` // anti-affinity; false: affinity
+	// applies only if there is a choice; false: hosts that break the rule are refused
+	Preferred bool   `json:"preferred,omitempty"`
 	Of        RuleOf `json:"of"`
-	Name      string `json:"name"` // of a VM of the project, or of a host; or labels, as a Selector reads them
+	Name      string `json:"name"` // name of a VM in the project or of a host; or labels in the syntax of Selector
 }
 
-// RuleOf is what a placement rule names.
+// RuleOf is the kind of object that a placement rule names.
 type RuleOf string
 
 const (
-	RuleVM         RuleOf = "vm"         // the VM of that name, in the same project
+	RuleVM         RuleOf = "vm"         // the VM with the name, in the same project
 	RuleVMLabels   RuleOf = "vmLabels"   // VMs of the same project with the labels
-	RuleHost       RuleOf = "host"       // the host of that name
+	RuleHost       RuleOf = "host"       // the host with the name
 	RuleHostLabels RuleOf = "hostLabels" // hosts with the labels
 )
 
-// RuleKinds are what a form offers.
+// RuleKinds are the choices of a form.
 var RuleKinds = []Option{{string(RuleVM), "the VM"}, {string(RuleVMLabels), "VMs with labels"}, {string(RuleHost), "the host"}, {string(RuleHostLabels), "hosts with labels"}}
 
-// OnHosts reports whether the rule names hosts, which is for those alone who see them.
+// OnHosts reports whether the rule names hosts. Such rules are only for users who may see hosts.
 func (r PlacementRule) OnHosts() bool { return r.Of == RuleHost || r.Of == RuleHostLabels }
 
-// Labels are those that the rule names; empty: it names something by its name.
+// Labels returns the rule's label selector; empty for a rule by name.
 func (r PlacementRule) Labels() Selector {
 	if r.Of != RuleVMLabels && r.Of != RuleHostLabels {
 		return Selector{}
@@ -42,7 +43,7 @@ func (r PlacementRule) Labels() Selector {
 	return ParseSelector(&Checks{}, "", r.Name)
 }
 
-// Names reports whether the rule names a VM or host of that name, with those labels.
+// Names reports whether the rule applies to a VM or host with that name and labels.
 func (r PlacementRule) Names(name string, labels map[string]string) bool {
 	if s := r.Labels(); !s.Empty() {
 		return s.Matches(labels)
@@ -50,7 +51,7 @@ func (r PlacementRule) Names(name string, labels map[string]string) bool {
 	return (r.Of == RuleVM || r.Of == RuleHost) && r.Name == name
 }
 
-// Says is the rule in words: "must be apart from VMs with tier=web".
+// Says returns the rule as text: "must be apart from VMs with tier=web".
 func (r PlacementRule) Says() string {
 	must, with := "must", "be with"
 	if r.Preferred {
@@ -68,7 +69,7 @@ func (r PlacementRule) Says() string {
 	return must + " " + with + " " + what + r.Name
 }
 
-// Plain is the rule in words for everybody: it names no host.
+// Plain returns the rule as text without names of hosts.
 func (r PlacementRule) Plain() string {
 	switch r.Of {
 	case RuleHost:
@@ -117,7 +118,7 @@ func checkRules(c *Checks, at string, all []PlacementRule) {
 	}
 }
 
-// SaysRules are rules in words for everybody.
+// SaysRules returns the rules as text without names of hosts.
 func SaysRules(all []PlacementRule) string {
 	words := make([]string, len(all))
 	for i, r := range all {
@@ -129,7 +130,7 @@ func SaysRules(all []PlacementRule) string {
 	return strings.Join(words, "; ")
 }
 
-// WithoutHosts are the rules that name no hosts, and those that do.
+// WithoutHosts splits the rules into those on VMs and those on hosts.
 func WithoutHosts(all []PlacementRule) (plain, hosts []PlacementRule) {
 	for _, r := range all {
 		if r.OnHosts() {
@@ -141,7 +142,7 @@ func WithoutHosts(all []PlacementRule) (plain, hosts []PlacementRule) {
 	return plain, hosts
 }
 
-// RuleFault is what is wrong with where the VM is; nil: no required rule is broken. plain: in words without hosts.
+// RuleFault returns the fault of a VM that breaks required rules, or nil. plain leaves out names of hosts.
 func (vm VM) RuleFault(plain bool) *Fault {
 	var broken []string
 	for _, i := range vm.Misplaced {

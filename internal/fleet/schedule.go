@@ -6,22 +6,23 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // named zones, wherever the portal runs
+	_ "time/tzdata" // embeds the time zones, which a portal's system may lack
 )
 
-// ScheduleID names a snapshot schedule of a VM.
+// ScheduleID identifies a snapshot schedule of a VM.
 type ScheduleID string
 
 const (
-	// MaxSchedules is how many snapshot schedules a VM may have.
+	// MaxSchedules is the maximum number of snapshot schedules of a VM.
 	MaxSchedules = 4
-	// MaxScheduledSnapshots is how many snapshots all schedules of a VM may keep: with the one that is just taken its disks are no deeper than people are warned of.
+	// MaxScheduledSnapshots is the maximum number of snapshots that all schedules of a VM may keep. With the one being
+	// taken, disks stay below DeepChain.
 	MaxScheduledSnapshots = DeepChain - 2
 
 	maxScheduleName = 40 // bytes
 )
 
-// SnapshotSchedule says when snapshots of a VM are taken by themselves, and which of them are kept.
+// SnapshotSchedule configures automatic snapshots of a VM and their retention.
 type SnapshotSchedule struct {
 	Name    string        `json:"name"`
 	Enabled bool          `json:"enabled" doc:"Else nothing is taken and nothing deleted"`
@@ -32,7 +33,7 @@ type SnapshotSchedule struct {
 	NameAs  string        `json:"nameAs,omitempty" doc:"What its snapshots are called: {schedule}, {vm}, {date} and {time} stand for what they say; empty: {schedule} {date} {time}"`
 }
 
-// SnapshotTimes are times of a day, on all days or some, by the clocks of a zone.
+// SnapshotTimes are times of day, on all or some weekdays, in a time zone.
 type SnapshotTimes struct {
 	EveryHours int      `json:"everyHours,omitempty" doc:"1, 2, 3, 4, 6, 8 or 12: so often from at on, until the day ends; 0: once a day"`
 	At         string   `json:"at" doc:"HH:MM"`
@@ -40,7 +41,7 @@ type SnapshotTimes struct {
 	Zone       string   `json:"zone,omitempty" doc:"As Europe/Berlin; empty: UTC"`
 }
 
-// SnapshotKeep says which snapshots of a schedule stay. One that any of the counts keeps is kept.
+// SnapshotKeep is the retention of a schedule. A snapshot is kept if any of the counts covers it.
 type SnapshotKeep struct {
 	Last   int `json:"last,omitempty" doc:"The newest so many"`
 	Hourly int `json:"hourly,omitempty" doc:"The newest of each of so many hours"`
@@ -48,27 +49,28 @@ type SnapshotKeep struct {
 	Weekly int `json:"weekly,omitempty" doc:"The newest of each of so many weeks"`
 }
 
-// ScheduleView is a schedule with what became of it.
+// ScheduleView is a schedule with its history.
 type ScheduleView struct {
 	ID ScheduleID `json:"id"`
 	SnapshotSchedule
 	CreatedBy string     `json:"createdBy"`
 	CreatedAt time.Time  `json:"createdAt"`
-	NextAt    *time.Time `json:"nextAt,omitempty"`   // nil: it is not enabled. In the past: it waits
-	LastAt    *time.Time `json:"lastAt,omitempty"`   // the time that it was last asked for; nil: never
-	LastTask  TaskID     `json:"lastTask,omitempty"` // that took it
-	Missed    int        `json:"missed,omitempty"`   // times before the last that passed while it could not be asked for: they were done as one
-	Trouble   string     `json:"trouble,omitempty"`  // why it waits, or what went wrong, in a sentence
-	Attention bool       `json:"attention,omitempty"`
-	Snapshots int        `json:"kept"` // of its snapshots that the VM has
+	NextAt    *time.Time `json:"nextAt,omitempty"`   // nil: disabled; in the past: overdue
+	LastAt    *time.Time `json:"lastAt,omitempty"`   // scheduled time of the last run; nil: never
+	LastTask  TaskID     `json:"lastTask,omitempty"` // task of the last run
+	// scheduled times before the last run that could not be served and were merged into it
+	Missed    int    `json:"missed,omitempty"`
+	Trouble   string `json:"trouble,omitempty"` // why it is overdue or failed, in a sentence
+	Attention bool   `json:"attention,omitempty"`
+	Snapshots int    `json:"kept"` // existing snapshots of the schedule
 }
 
 var weekdays = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
-// hoursApart are those that make each day alike.
+// hoursApart are the intervals that divide a day evenly.
 var hoursApart = []int{0, 1, 2, 3, 4, 6, 8, 12}
 
-// Check notes what cannot be. path is what its fields are below.
+// Check adds an error for each invalid field, with paths below path.
 func (s SnapshotSchedule) Check(c *Checks, path string) {
 	at := func(field string) string { return strings.TrimPrefix(path+"."+field, ".") }
 	if name := strings.TrimSpace(s.Name); name == "" || len(name) > maxScheduleName || oddText(name) {
@@ -116,7 +118,7 @@ func oddText(text string) bool {
 
 func cutWord(s string) string { return s[:min(len(s), 60)] }
 
-// minutesOf is how far into a day "HH:MM" is.
+// minutesOf parses "HH:MM" as minutes since midnight.
 func minutesOf(at string) (int, bool) {
 	h, m, ok := strings.Cut(at, ":")
 	hours, err := strconv.Atoi(h)
@@ -124,7 +126,7 @@ func minutesOf(at string) (int, bool) {
 	return hours*60 + minutes, ok && len(at) == 5 && err == nil && wrong == nil && hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60 && h[0] != '+' && m[0] != '+' && h[0] != '-' && m[0] != '-'
 }
 
-// location is the zone. "Local" would be another on each portal.
+// location returns the time zone. "Local" is refused because it differs between portals.
 func (t SnapshotTimes) location() (*time.Location, error) {
 	if t.Zone == "Local" || len(t.Zone) > 60 {
 		return nil, fmt.Errorf("no zone %q", t.Zone)
@@ -132,7 +134,7 @@ func (t SnapshotTimes) location() (*time.Location, error) {
 	return time.LoadLocation(t.Zone)
 }
 
-// In is the moment by the clocks of the schedule's zone.
+// In converts a time to the schedule's zone.
 func (t SnapshotTimes) In(at time.Time) time.Time {
 	if zone, err := t.location(); err == nil {
 		return at.In(zone)
@@ -140,8 +142,8 @@ func (t SnapshotTimes) In(at time.Time) time.Time {
 	return at.UTC()
 }
 
-// of are its moments on the day of the zone, in order. A time that the clocks pass over counts as the one that they go on with; one that
-// they show twice is meant once.
+// of returns the scheduled times of the day, in order. A time skipped by a clock change moves to the time after the
+// change; a time that occurs twice counts once.
 func (t SnapshotTimes) of(day time.Time) (out []time.Time) {
 	if len(t.Days) > 0 && !slices.Contains(t.Days, weekdays[day.Weekday()]) {
 		return nil
@@ -160,10 +162,10 @@ func (t SnapshotTimes) of(day time.Time) (out []time.Time) {
 	return out
 }
 
-// Next is its first moment after this one.
+// Next returns the first scheduled time after the given one.
 func (t SnapshotTimes) Next(after time.Time) time.Time {
 	day := t.In(after)
-	for range 9 { // a week, and a day on both sides for what clocks do
+	for range 9 { // a week, plus a day on each side for clock changes
 		for _, at := range t.of(day) {
 			if at.After(after) {
 				return at.UTC()
@@ -174,10 +176,10 @@ func (t SnapshotTimes) Next(after time.Time) time.Time {
 	return after.Add(24 * time.Hour).UTC()
 }
 
-// mostMissed bounds how far missed times are counted.
+// mostMissed bounds the count of missed times.
 const mostMissed = 1000
 
-// Due is the newest of its moments from due to now, and how many came before that: they are done as one.
+// Due returns the newest scheduled time between due and now, and the number of earlier ones, which that run replaces.
 func (t SnapshotTimes) Due(due, now time.Time) (at time.Time, missed int) {
 	if from := now.Add(-mostMissed * time.Hour); due.Before(from) {
 		due, missed = t.Next(from), mostMissed
@@ -188,7 +190,7 @@ func (t SnapshotTimes) Due(due, now time.Time) (at time.Time, missed int) {
 	return due, min(missed, mostMissed)
 }
 
-// Words say when it is, as people read it.
+// Words returns the times as text.
 func (t SnapshotTimes) Words() string {
 	days := "Every day"
 	if len(t.Days) > 0 && len(t.Days) < 7 {
@@ -213,10 +215,10 @@ func (t SnapshotTimes) Words() string {
 	return fmt.Sprintf("%s every %d hours from %s %s", days, t.EveryHours, t.At, zone)
 }
 
-// Max is how many snapshots it can keep.
+// Max returns the maximum number of snapshots that the retention keeps.
 func (k SnapshotKeep) Max() int { return k.Last + k.Hourly + k.Daily + k.Weekly }
 
-// Words say what is kept, as people read it.
+// Words returns the retention as text.
 func (k SnapshotKeep) Words() string {
 	var out []string
 	for _, w := range []struct {
@@ -230,13 +232,13 @@ func (k SnapshotKeep) Words() string {
 	return strings.Join(out, ", ")
 }
 
-// Scheduled is a snapshot that a schedule took, for that time.
+// Scheduled is a snapshot with the scheduled time that it was taken for.
 type Scheduled struct {
 	ID  SnapshotID
 	Due time.Time
 }
 
-// Expired are those that nothing keeps, oldest first. Hours, days and weeks are those of the zone of in.
+// Expired returns the snapshots that no count keeps, oldest first. Hours, days and weeks are those of the zone of in.
 func (k SnapshotKeep) Expired(all []Scheduled, in SnapshotTimes) (out []Scheduled) {
 	newest := slices.Clone(all)
 	slices.SortFunc(newest, func(a, b Scheduled) int { return b.Due.Compare(a.Due) })
@@ -266,7 +268,7 @@ func (k SnapshotKeep) Expired(all []Scheduled, in SnapshotTimes) (out []Schedule
 	return out
 }
 
-// SnapshotName is what the snapshot of that time is called, within what a name may have.
+// SnapshotName returns the name of the schedule's snapshot for that time, cut to the length limit.
 func (s SnapshotSchedule) SnapshotName(vm string, due time.Time) string {
 	as := s.NameAs
 	if strings.TrimSpace(as) == "" {

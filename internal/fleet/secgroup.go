@@ -9,47 +9,49 @@ import (
 	"time"
 )
 
-// SecurityGroup says what may pass the network cards that are in it. It is a project's, or the fleet's: then every project may use it.
-// A card in any group lets in nothing but what a rule of one of its groups allows, and lets out likewise; answers to what passed
-// pass too. A card in no group lets all pass.
+// SecurityGroup is a set of traffic rules for NICs. It belongs to a project, or to none and is then usable by all. A
+// NIC in a group passes only traffic that a rule of one of its groups allows, in both directions; replies of allowed
+// connections pass, too. A NIC without a group is not filtered.
 type SecurityGroup struct {
 	ID         SecurityGroupID   `json:"id"`
-	ProjectID  ProjectID         `json:"projectId,omitempty"` // empty: the fleet's
-	Name       string            `json:"name"`                // unique in its project, or among the fleet's
+	ProjectID  ProjectID         `json:"projectId,omitempty"` // empty: shared by all projects
+	Name       string            `json:"name"`                // unique in its project, or among shared groups
 	Spec       SecurityGroupSpec `json:"spec"`
-	Generation int64             `json:"generation"` // of people's changes
-	Revision   int64             `json:"revision"`   // of what hosts are to have: also of the members' addresses
+	Generation int64             `json:"generation"` // counts changes by people
+	Revision   int64             `json:"revision"`   // counts changes for hosts, such as rules and members' addresses
 	CreatedAt  time.Time         `json:"createdAt"`
-	DeletedAt  *time.Time        `json:"deletedAt,omitempty"` // set: deletion is asked for; the group goes when the last of its hosts has removed it
+	// set: deletion was requested; the group is removed when its last host has released it
+	DeletedAt *time.Time `json:"deletedAt,omitempty"`
 }
 
-// SecurityGroupSpec is what people say of a group.
+// SecurityGroupSpec is the part of a group that people write.
 type SecurityGroupSpec struct {
 	Description string         `json:"description,omitempty"`
 	Rules       []SecurityRule `json:"rules"`
 }
 
-// SecurityRule allows something.
+// SecurityRule allows traffic.
 type SecurityRule struct {
-	ID          string          `json:"id"` // of the rule in its group; set by the portal when empty
-	Direction   Direction       `json:"direction"`
-	Protocol    Protocol        `json:"protocol"`
-	FromPort    int             `json:"fromPort,omitempty"` // of tcp and udp: at the receiver; 0: all ports
-	ToPort      int             `json:"toPort,omitempty"`   // 0: FromPort alone
-	CIDR        string          `json:"cidr,omitempty"`     // the other side: addresses …
-	GroupID     SecurityGroupID `json:"groupId,omitempty"`  // … or the cards that are in a group, this one perhaps; neither: anybody
+	ID        string    `json:"id"` // unique in the group; set by the portal when empty
+	Direction Direction `json:"direction"`
+	Protocol  Protocol  `json:"protocol"`
+	FromPort  int       `json:"fromPort,omitempty"` // tcp and udp: first port of the receiver; 0: all ports
+	ToPort    int       `json:"toPort,omitempty"`   // last port; 0: only FromPort
+	CIDR      string    `json:"cidr,omitempty"`     // remote addresses; excludes GroupID
+	// remote NICs: the members of a group, possibly this one. Without CIDR and GroupID: any remote
+	GroupID     SecurityGroupID `json:"groupId,omitempty"`
 	Description string          `json:"description,omitempty"`
 }
 
-// Direction is which way what a rule allows is begun.
+// Direction is the direction in which a connection is opened.
 type Direction string
 
 const (
-	Ingress Direction = "ingress" // to the card
-	Egress  Direction = "egress"  // from it
+	Ingress Direction = "ingress" // to the NIC
+	Egress  Direction = "egress"  // from the NIC
 )
 
-// Protocol is what a rule or a packet is of.
+// Protocol is the IP protocol of a rule or packet.
 type Protocol string
 
 const (
@@ -60,7 +62,7 @@ const (
 	ICMPv6      Protocol = "icmpv6"
 )
 
-// Protocols are those that rules know, in the order in which people choose.
+// Protocols lists the protocols in form order.
 var Protocols = []Protocol{AnyProtocol, TCP, UDP, ICMP, ICMPv6}
 
 // Bounds of security groups.
@@ -68,18 +70,18 @@ const (
 	MaxSecurityRules  = 100
 	MaxNICGroups      = 8
 	MaxProjectGroups  = 1000
-	MaxNICAddresses   = 16   // of one card that count as a member's
-	MaxFlatRules      = 4000 // that a group may come to on a host, each address of a member counted
+	MaxNICAddresses   = 16   // addresses of one NIC that count for its group membership
+	MaxFlatRules      = 4000 // rules of a group on a host, after expansion to member addresses
 	maxRuleText       = 200
 	ruleIDLength      = 12
 	highestPort       = 65535
 	securityGroupWord = "security group"
 )
 
-// AllowAllOut is the rule that a new group begins with, unless its maker says others.
+// AllowAllOut returns the default rule of a new group, which allows all outgoing traffic.
 func AllowAllOut() SecurityRule { return SecurityRule{Direction: Egress, Protocol: AnyProtocol} }
 
-// Tidy is the spec with the ids of its rules set, and its addresses as their networks: 10.0.0.7/24 is 10.0.0.0/24.
+// Tidy returns the spec with IDs for its rules and CIDRs in canonical form: 10.0.0.7/24 becomes 10.0.0.0/24.
 func (s SecurityGroupSpec) Tidy() SecurityGroupSpec {
 	rules := make([]SecurityRule, len(s.Rules))
 	for i, r := range s.Rules {
@@ -92,7 +94,7 @@ func (s SecurityGroupSpec) Tidy() SecurityGroupSpec {
 	return s
 }
 
-// tidy is the rule in the one spelling of what it says.
+// tidy returns the rule in canonical form.
 func (r SecurityRule) tidy() SecurityRule {
 	if p, ok := readCIDR(r.CIDR); ok {
 		r.CIDR = p.String()
@@ -103,7 +105,7 @@ func (r SecurityRule) tidy() SecurityRule {
 	return r
 }
 
-// readCIDR takes addresses without a length for one host.
+// readCIDR parses a CIDR; an address without prefix length is a single host.
 func readCIDR(text string) (netip.Prefix, bool) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), true
@@ -115,11 +117,12 @@ func readCIDR(text string) (netip.Prefix, bool) {
 	return p.Masked(), true
 }
 
-// Check notes the spec's faults with JSON paths below prefix ("spec"). That a group is there which a rule names, the portal looks up.
+// Check adds an error for each invalid field, with JSON paths below prefix ("spec"). It does not check that referenced
+// groups exist.
 func (s SecurityGroupSpec) Check(c *Checks, prefix string) {
 	CheckDescription(c, prefix+".description", s.Description)
 	if len(s.Rules) > MaxSecurityRules {
-		c.Add(prefix+".rules", "A group has at most %d rules. Make another group; a card can be in %d.", MaxSecurityRules, MaxNICGroups)
+		c.Add(prefix+".rules", "A group has at most %d rules. Make another group; a NIC can be in %d.", MaxSecurityRules, MaxNICGroups)
 		return
 	}
 	ids, same := map[string]int{}, map[SecurityRule]int{}
@@ -184,7 +187,7 @@ func isRuleID(id string) bool {
 	return len(id) == ruleIDLength && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// Refers lists the groups that rules name as the other side, each once.
+// Refers returns the groups that rules reference as remote, each once.
 func (s SecurityGroupSpec) Refers() []SecurityGroupID {
 	var out []SecurityGroupID
 	for _, r := range s.Rules {
@@ -195,7 +198,7 @@ func (s SecurityGroupSpec) Refers() []SecurityGroupID {
 	return out
 }
 
-// Words are the rule in a few words: "in tcp 22 from 10.0.0.0/8". remote names the group that it refers to.
+// Words returns the rule as short text: "in tcp 22 from 10.0.0.0/8". remote is the name of the referenced group.
 func (r SecurityRule) Words(remote string) string {
 	way, side := "in ", " from "
 	if r.Direction == Egress {
@@ -214,7 +217,7 @@ func (r SecurityRule) Words(remote string) string {
 	return way + what + side + remote
 }
 
-// Ports are the ports in words: "22", "8000–8100"; empty: all, or the protocol has none.
+// Ports returns the ports as text: "22", "8000–8100"; empty: all, or the protocol has none.
 func (r SecurityRule) Ports() string {
 	switch {
 	case r.FromPort == 0:
@@ -225,36 +228,36 @@ func (r SecurityRule) Ports() string {
 	return fmt.Sprintf("%d–%d", r.FromPort, r.ToPort)
 }
 
-// SecurityGroupStatus is what a host says of a group that cards there are in.
+// SecurityGroupStatus is a host's report on a group with NICs there.
 type SecurityGroupStatus struct {
-	Active bool   `json:"active"`          // the group is on the host as it was asked for
-	Error  string `json:"error,omitempty"` // why not, in the words of libvirt where there are any
-	Rules  int    `json:"rules,omitempty"` // how many it came to, each member's address counted
-	Drift  string `json:"drift,omitempty"` // what somebody changed of it on the host since, in words: nobody knows what passes
+	Active bool   `json:"active"`          // the host applies the group's rules
+	Error  string `json:"error,omitempty"` // why it does not; libvirt's own message if there is one
+	Rules  int    `json:"rules,omitempty"` // number of rules after expansion to member addresses
+	Drift  string `json:"drift,omitempty"` // change by somebody on the host, as text: the effective rules are unknown
 }
 
-// SecurityGroupHost is a group on one of the hosts that have cards in it.
+// SecurityGroupHost is the status of a group on a host with NICs in it.
 type SecurityGroupHost struct {
 	HostID   HostID               `json:"hostId"`
 	HostName string               `json:"hostName"`
 	Status   *SecurityGroupStatus `json:"status"`
-	Revision int64                `json:"revision"` // that the host has acted on
+	Revision int64                `json:"revision"` // last revision that the host has acted on
 	State    SecurityGroupState   `json:"state"`
 	Leaving  bool                 `json:"leaving,omitempty"`
 }
 
-// SecurityGroupState is whether a group's newest rules count on a host.
+// SecurityGroupState says whether a group's newest rules are in effect on a host.
 type SecurityGroupState string
 
 const (
 	GroupApplied    SecurityGroupState = "applied"
-	GroupPending    SecurityGroupState = "pending"     // the host has yet to take the newest
-	GroupNotApplied SecurityGroupState = "not applied" // it could not
-	GroupUnknown    SecurityGroupState = "unknown"     // it is not heard
+	GroupPending    SecurityGroupState = "pending"     // the host has not applied the newest revision yet
+	GroupNotApplied SecurityGroupState = "not applied" // the host failed to apply it
+	GroupUnknown    SecurityGroupState = "unknown"     // the host is offline
 	GroupChanged    SecurityGroupState = "changed on the host"
 )
 
-// StateAt derives the state from what the host said last.
+// StateAt derives the state from the last report.
 func (h SecurityGroupHost) StateAt(revision int64, fresh bool) SecurityGroupState {
 	switch {
 	case !fresh:
@@ -269,7 +272,7 @@ func (h SecurityGroupHost) StateAt(revision int64, fresh bool) SecurityGroupStat
 	return GroupApplied
 }
 
-// Severity is how the state is drawn and counted.
+// Severity returns the severity of the state in counts and on pages.
 func (s SecurityGroupState) Severity() Severity {
 	switch s {
 	case GroupApplied:
@@ -282,25 +285,27 @@ func (s SecurityGroupState) Severity() Severity {
 	return SeverityWarn
 }
 
-// SecurityGroupMember is a card that is in a group.
+// SecurityGroupMember is a NIC in a group.
 type SecurityGroupMember struct {
 	VMID      VMID     `json:"vmId"`
 	VMName    string   `json:"vmName"`
 	MAC       string   `json:"mac"`
-	Addresses []string `json:"addresses"` // as its host last said; a VM that is off has none
+	Addresses []string `json:"addresses"` // last reported by its host; empty while the VM is off
 }
 
-// SecurityGroupView is a group as people see it.
+// SecurityGroupView is a group as the API and pages show it.
 type SecurityGroupView struct {
 	SecurityGroup
-	ProjectName    string                `json:"projectName,omitempty"`
-	Names          map[string]string     `json:"names,omitempty"` // of the groups that rules refer to, by id
-	NICs           int                   `json:"cards"`           // that are in it, of VMs that the person may see
-	Members        []SecurityGroupMember `json:"members,omitempty"`
-	Hosts          []SecurityGroupHost   `json:"hosts,omitempty"` // where it is; to who may see hosts their names
-	SeverityCounts SeverityCounts        `json:"tones"`
-	Count          *GroupCount           `json:"count,omitempty"` // what its rules let through; told of one group alone
+	ProjectName string                `json:"projectName,omitempty"`
+	Names       map[string]string     `json:"names,omitempty"` // names of referenced groups by ID
+	NICs        int                   `json:"cards"`           // NICs in the group, of VMs that the user may see
+	Members     []SecurityGroupMember `json:"members,omitempty"`
+	// hosts with the group; with names only for users who may see hosts
+	Hosts          []SecurityGroupHost `json:"hosts,omitempty"`
+	SeverityCounts SeverityCounts      `json:"tones"`
+	// packets that its rules allowed; only for a single group
+	Count *GroupCount `json:"count,omitempty"`
 }
 
-// SecurityGroupKeys are what the filter of their list knows.
+// SecurityGroupKeys are the filter keys of the list of security groups.
 var SecurityGroupKeys = FilterKeys{{"name", "its name", nil}}

@@ -2,60 +2,60 @@ package fleet
 
 import "time"
 
-// Bounds of what a host tells of counters.
+// Bounds of the counters in a host's report.
 const (
-	MaxCountedNICs  = 256  // in one report; of further cards nothing is counted
-	MaxCountedRules = 4096 // of all these cards, those that nothing matched left out
+	MaxCountedNICs  = 256  // counted NICs per report; further NICs are not counted
+	MaxCountedRules = 4096 // rules with matches over all these NICs
 )
 
-// PassCount is what was counted of packets.
+// PassCount counts packets and bytes.
 type PassCount struct {
 	Packets int64 `json:"packets"`
 	Bytes   int64 `json:"bytes"`
 }
 
-// Plus is the sum.
+// Plus returns the sum of both counts.
 func (c PassCount) Plus(o PassCount) PassCount {
 	return PassCount{c.Packets + o.Packets, c.Bytes + o.Bytes}
 }
 
-// RuleCount is what a rule let through.
+// RuleCount counts what a rule allowed.
 type RuleCount struct {
 	Rule string `json:"rule"`
 	PassCount
 }
 
-// NICCount is what became of the packets of a running VM's network card since an agent began to count them. Answers are counted with the rule
-// that let in, or out, what they answer.
+// NICCount counts the packets of a running VM's NIC since its agent started counting. Replies count for the rule that
+// allowed the connection.
 type NICCount struct {
 	ID      VMID        `json:"id"`
 	MAC     string      `json:"mac"`
-	SinceMs int64       `json:"sinceMs"`         // for how long it has been counted
-	Rules   []RuleCount `json:"rules,omitempty"` // those that anything matched
-	Dropped PassCount   `json:"dropped"`         // that no rule allowed
-	Spoofed PassCount   `json:"spoofed"`         // that anti-spoofing dropped
+	SinceMs int64       `json:"sinceMs"`         // duration of counting
+	Rules   []RuleCount `json:"rules,omitempty"` // only rules with matches
+	Dropped PassCount   `json:"dropped"`         // packets that no rule allowed
+	Spoofed PassCount   `json:"spoofed"`         // packets dropped by anti-spoofing
 }
 
-// FilterCounts is what a host has counted at the cards whose packets it looks at.
+// FilterCounts are the packet counters of a host's NICs.
 type FilterCounts struct {
-	AgoMs int64      `json:"agoMs"` // how long before telling it was read
+	AgoMs int64      `json:"agoMs"` // age of the counters when they were sent
 	NICs  []NICCount `json:"cards"`
-	Left  int        `json:"left,omitempty"`  // cards that are not told of, beyond the bounds
-	Error string     `json:"error,omitempty"` // why nothing can be counted
+	Left  int        `json:"left,omitempty"`  // NICs left out, beyond the bounds
+	Error string     `json:"error,omitempty"` // why the host cannot count
 }
 
-// GroupCount is what the rules of a security group let through, at the cards of all VMs that the person may see.
+// GroupCount counts what the rules of a security group allowed, over the NICs of all VMs that the user may see.
 type GroupCount struct {
-	NICs    int         `json:"cards"` // that are counted; of the others it is not known
-	Of      int         `json:"of"`    // cards in the group, of VMs that run
-	Rules   []RuleCount `json:"rules"` // of the group, also those that nothing matched
+	NICs    int         `json:"cards"` // counted NICs; the others are unknown
+	Of      int         `json:"of"`    // NICs in the group of running VMs
+	Rules   []RuleCount `json:"rules"` // all rules of the group, with and without matches
 	Dropped PassCount   `json:"dropped"`
-	Since   *time.Time  `json:"since,omitempty"` // when the first of these cards began to be counted
-	At      *time.Time  `json:"at,omitempty"`    // how old the oldest of it is
+	Since   *time.Time  `json:"since,omitempty"` // earliest start of counting
+	At      *time.Time  `json:"at,omitempty"`    // time of the oldest counter
 	Error   string      `json:"error,omitempty"` // why a host cannot count
 }
 
-// Rule is what the rule let through; known: it is counted.
+// Rule returns the count of a rule; known is false if nothing is counted.
 func (c *GroupCount) Rule(id string) (n PassCount, known bool) {
 	if c == nil || c.NICs == 0 {
 		return n, false
@@ -68,16 +68,16 @@ func (c *GroupCount) Rule(id string) (n PassCount, known bool) {
 	return n, false
 }
 
-// NICHits is what became of the packets of one network card.
+// NICHits counts the packets of one NIC.
 type NICHits struct {
 	At      time.Time    `json:"at"`
 	Since   time.Time    `json:"since"`
-	Rules   []NICRuleHit `json:"rules"` // of all its groups, also those that nothing matched
+	Rules   []NICRuleHit `json:"rules"` // rules of all its groups, with and without matches
 	Dropped PassCount    `json:"dropped"`
 	Spoofed PassCount    `json:"spoofed"`
 }
 
-// NICRuleHit is what one rule let through a card.
+// NICRuleHit counts what one rule allowed for a NIC.
 type NICRuleHit struct {
 	GroupID SecurityGroupID `json:"groupId"`
 	Group   string          `json:"group"`

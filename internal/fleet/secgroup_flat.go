@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// FlatGroup is a security group as a host needs it: each rule with the addresses that it is about.
+// FlatGroup is a security group in the form for hosts: its rules contain addresses instead of group references.
 type FlatGroup struct {
 	ID       SecurityGroupID `json:"id"`
 	Name     string          `json:"name"`
@@ -14,18 +14,18 @@ type FlatGroup struct {
 	Rules    []FlatRule      `json:"rules"`
 }
 
-// FlatRule is a rule whose other side is addresses alone.
+// FlatRule is a rule whose remote consists only of addresses.
 type FlatRule struct {
 	ID        string         `json:"id"`
 	Direction Direction      `json:"direction"`
 	Protocol  Protocol       `json:"protocol"`
 	FromPort  int            `json:"fromPort,omitempty"`
 	ToPort    int            `json:"toPort,omitempty"`
-	Anybody   bool           `json:"anybody,omitempty"` // whatever the other side's address is; else one of Remotes
+	Anybody   bool           `json:"anybody,omitempty"` // any remote address; false: only Remotes
 	Remotes   []netip.Prefix `json:"remotes,omitempty"`
 }
 
-// Flat is the group with the addresses of members in the place of the groups that its rules refer to. Addresses that are none are left out.
+// Flat expands the group: member addresses replace group references. Unusable addresses are left out.
 func (g SecurityGroup) Flat(members map[SecurityGroupID][]string) FlatGroup {
 	out := FlatGroup{ID: g.ID, Name: g.Name, Revision: g.Revision, Rules: make([]FlatRule, 0, len(g.Spec.Rules))}
 	for _, r := range g.Spec.Rules {
@@ -51,7 +51,7 @@ func (g SecurityGroup) Flat(members map[SecurityGroupID][]string) FlatGroup {
 	return out
 }
 
-// Entries is how many rules a host makes of the group.
+// Entries returns the number of filter rules that a host creates for the group.
 func (g FlatGroup) Entries() int {
 	n := 0
 	for _, r := range g.Rules {
@@ -62,7 +62,7 @@ func (g FlatGroup) Entries() int {
 	return n
 }
 
-// Check notes what no host takes: it is the same that the portal demands of people, and the bound of a host.
+// Check adds an error for each part that a host refuses: the portal's own rules, and the host's bounds.
 func (g FlatGroup) Check(c *Checks) {
 	if !IsID(string(g.ID)) {
 		c.Add("id", "The group has no id.")
@@ -90,23 +90,24 @@ func (g FlatGroup) Check(c *Checks) {
 	}
 }
 
-// Packet is what begins a connection, as one card sees it. The other side's port is not looked at.
+// Packet is the first packet of a connection, as a NIC sees it. The remote port does not matter.
 type Packet struct {
 	Direction Direction
 	Protocol  Protocol
-	Port      int        // at the receiver, of tcp and udp
-	Remote    netip.Addr // the other side; invalid: not known
+	Port      int        // receiver's port, for tcp and udp
+	Remote    netip.Addr // remote address; invalid: unknown
 }
 
-// Passing is whether a packet passes a card, and by what.
+// Passing says whether a packet passes a NIC, and which rule allows it.
 type Passing struct {
 	Pass    bool            `json:"pass"`
-	Known   bool            `json:"known"`             // false: it hangs on an address that is not known
-	GroupID SecurityGroupID `json:"groupId,omitempty"` // whose rule lets it pass
+	Known   bool            `json:"known"`             // false: it depends on an unknown address
+	GroupID SecurityGroupID `json:"groupId,omitempty"` // group of the rule that allows it
 	RuleID  string          `json:"ruleId,omitempty"`
 }
 
-// Passes is what the groups of one card say of a packet: the first rule that allows it counts. A card in no group lets all pass.
+// Passes evaluates the groups of a NIC for a packet: the first rule that allows it wins. A NIC without a group passes
+// everything.
 func Passes(groups []FlatGroup, p Packet) Passing {
 	if len(groups) == 0 {
 		return Passing{Pass: true, Known: true}

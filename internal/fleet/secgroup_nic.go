@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// checkGroups notes faults of the groups that the card is in. Which there are, the portal looks up.
+// checkGroups adds an error for each invalid group of the NIC. It does not check that the groups exist.
 func (n NIC) checkGroups(c *Checks, at string) {
 	if len(n.SecurityGroups) > MaxNICGroups {
-		c.Add(at+".securityGroups", "A network card is in at most %d security groups.", MaxNICGroups)
+		c.Add(at+".securityGroups", "A NIC is in at most %d security groups.", MaxNICGroups)
 	}
 	for i, id := range n.SecurityGroups {
 		switch {
 		case !IsID(string(id)):
 			c.Add(fmt.Sprintf("%s.securityGroups[%d]", at, i), "There is no such security group.")
 		case slices.Index(n.SecurityGroups, id) < i:
-			c.Add(fmt.Sprintf("%s.securityGroups[%d]", at, i), "The card is in this security group already.")
+			c.Add(fmt.Sprintf("%s.securityGroups[%d]", at, i), "The NIC is in this security group already.")
 		}
 	}
 }
 
-// Guarded reports whether the card's guest may use no other address than the card's.
+// Guarded reports whether anti-spoofing restricts the guest to the NIC's own addresses.
 func (n NIC) Guarded() bool { return n.AntiSpoofing != nil && *n.AntiSpoofing }
 
-// Filtered reports whether a host has to look at what passes the card.
+// Filtered reports whether the host must filter the NIC's traffic.
 func (n NIC) Filtered() bool { return n.Guarded() || len(n.SecurityGroups) > 0 }
 
-// filterReported is what of it a definition on a host tells.
+// filterReported returns the filter settings that a host's definition preserves.
 func (n NIC) filterReported() string {
 	if !n.Filtered() {
 		return ""
@@ -36,11 +36,12 @@ func (n NIC) filterReported() string {
 	return fmt.Sprint(n.SecurityGroups, n.Guarded())
 }
 
-// SameFilter reports whether what passes both cards is decided alike.
+// SameFilter reports whether both NICs are filtered in the same way.
 func (n NIC) SameFilter(o NIC) bool { return n.filterReported() == o.filterReported() }
 
-// Defaulted is the card with what its port group gives it: what it names itself stays. old is the card before; nil: it is new. A card that has
-// what its port group gave it, and is asked for with just that, follows its port group on; one that no longer has such a port group is in no group.
+// Defaulted returns the NIC with the defaults of its port group for settings that it does not set. old is the NIC
+// before the change; nil: a new NIC. A NIC whose request repeats the port group's values keeps following the port
+// group. A NIC that followed a port group and has none any more loses its groups.
 func (n NIC) Defaulted(old *NIC, by *PortGroup) NIC {
 	if by == nil {
 		by = &PortGroup{}
@@ -59,7 +60,7 @@ func (n NIC) Defaulted(old *NIC, by *PortGroup) NIC {
 	return n
 }
 
-// TidyFilter is the card with its groups in order, each once, and without what says nothing.
+// TidyFilter returns the NIC with its groups sorted and unique, and a disabled anti-spoofing unset.
 func (n NIC) TidyFilter() NIC {
 	n.SecurityGroups = slices.Compact(slices.Sorted(slices.Values(n.SecurityGroups)))
 	if len(n.SecurityGroups) == 0 {
@@ -71,7 +72,7 @@ func (n NIC) TidyFilter() NIC {
 	return n
 }
 
-// SecurityGroups lists the groups that cards of the spec are in, each once.
+// SecurityGroups lists the groups of the spec's NICs, each once.
 func (s VMSpec) SecurityGroups() []SecurityGroupID {
 	var ids []SecurityGroupID
 	for _, n := range s.NICs {
@@ -84,7 +85,7 @@ func (s VMSpec) SecurityGroups() []SecurityGroupID {
 	return ids
 }
 
-// nicFiltered is what a card's words say of what passes it.
+// nicFiltered returns the NIC's filter settings as text.
 func nicFiltered(n NIC) string {
 	var words []string
 	switch len(n.SecurityGroups) {
@@ -103,7 +104,7 @@ func nicFiltered(n NIC) string {
 	return ", " + strings.Join(words, ", ")
 }
 
-// nicRefiltered is the change of a card of which only what passes it is another.
+// nicRefiltered returns the text of a change that affects only the NIC's filter; empty: another change.
 func nicRefiltered(old, to NIC) string {
 	was, now := old, to
 	was.SecurityGroups, was.AntiSpoofing = now.SecurityGroups, now.AntiSpoofing
@@ -131,7 +132,7 @@ func nicRefiltered(old, to NIC) string {
 	return to.MAC + " " + strings.Join(words, ", ")
 }
 
-// without counts those of a that b lacks.
+// without counts the elements of a that are missing in b.
 func without(a, b []SecurityGroupID) (n int) {
 	for _, id := range a {
 		if !slices.Contains(b, id) {
@@ -148,20 +149,22 @@ func plural(n int, word string) string {
 	return word + "s"
 }
 
-// NICFilter is what passes a network card of a VM, and whether its host does that.
+// NICFilter is the traffic filtering of a VM's NIC and its state on the host.
 type NICFilter struct {
 	MAC          string             `json:"mac"`
 	AntiSpoofing bool               `json:"antiSpoofing"`
 	Groups       []NICGroup         `json:"groups"`
-	State        SecurityGroupState `json:"state,omitempty"`       // empty: nothing is asked of its host
-	Problem      string             `json:"problem,omitempty"`     // why it is not applied, in the host's words where there are any
-	Foreign      string             `json:"foreign,omitempty"`     // the network filter that somebody else gave the card on the host
-	PortGroup    string             `json:"portGroup,omitempty"`   // which the card follows in what is named below; empty: all is the card's own
-	ByPortGroup  []string           `json:"byPortGroup,omitempty"` // "securityGroups", "antiSpoofing"
-	Hits         *NICHits           `json:"hits,omitempty"`        // what its rules let through; nil: not known
+	State        SecurityGroupState `json:"state,omitempty"` // empty: no filter is required
+	// why it is not applied; libvirt's own message if there is one
+	Problem string `json:"problem,omitempty"`
+	Foreign string `json:"foreign,omitempty"` // network filter of somebody else on the NIC
+	// port group whose defaults the NIC follows for ByPortGroup; empty: none
+	PortGroup   string   `json:"portGroup,omitempty"`
+	ByPortGroup []string `json:"byPortGroup,omitempty"` // "securityGroups", "antiSpoofing"
+	Hits        *NICHits `json:"hits,omitempty"`        // packets that its rules allowed; nil: unknown
 }
 
-// NICGroup is a group that a card is in.
+// NICGroup is a security group of a NIC.
 type NICGroup struct {
 	ID    SecurityGroupID    `json:"id"`
 	Name  string             `json:"name"`
@@ -170,10 +173,10 @@ type NICGroup struct {
 	Error string             `json:"error,omitempty"`
 }
 
-// FilterPrefix begins the names of the network filters that Quantix defines on hosts.
+// FilterPrefix is the name prefix of the network filters that Quantix defines on hosts.
 const FilterPrefix = "quantix-"
 
-// Worst is the state of the group that is worst off.
+// Worst returns the worst state among the NIC's groups; empty: no filter is required.
 func (c NICFilter) Worst() SecurityGroupState {
 	worst := GroupApplied
 	order := []SecurityGroupState{GroupApplied, GroupPending, GroupUnknown, GroupChanged, GroupNotApplied}
@@ -188,7 +191,8 @@ func (c NICFilter) Worst() SecurityGroupState {
 	return worst
 }
 
-// Settle adds what the VM's host says of the card itself: a card that shall be filtered has a filter of Quantix's there.
+// Settle merges the host's status of the NIC into the filter's state: a NIC that requires a filter must have one of
+// Quantix.
 func (c *NICFilter) Settle(vm VM) {
 	for _, g := range c.Groups {
 		if (g.State == GroupNotApplied || g.State == GroupChanged) && c.Problem == "" {
@@ -203,8 +207,8 @@ func (c *NICFilter) Settle(vm VM) {
 		return
 	}
 	filter := vm.Status.NICs[i].Filter
-	if said := vm.Status.NICs[i].FilterDrift; said != "" && c.State != GroupUnknown {
-		c.State, c.Problem = GroupChanged, said
+	if drift := vm.Status.NICs[i].FilterDrift; drift != "" && c.State != GroupUnknown {
+		c.State, c.Problem = GroupChanged, drift
 	}
 	ours := strings.HasPrefix(filter, FilterPrefix)
 	if filter != "" && !ours {
@@ -217,11 +221,11 @@ func (c *NICFilter) Settle(vm VM) {
 	default:
 		c.State = GroupNotApplied
 		if c.Problem == "" {
-			c.Problem = "The card has no network filter of Quantix on its host."
+			c.Problem = "The NIC has no network filter of Quantix on its host."
 			if vm.Status.Error != "" {
 				c.Problem = vm.Status.Error
 			} else if c.Foreign != "" {
-				c.Problem = "Somebody gave the card the network filter " + c.Foreign + " on the host."
+				c.Problem = "Somebody gave the NIC the network filter " + c.Foreign + " on the host."
 			}
 		}
 	}

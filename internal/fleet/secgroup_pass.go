@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// PassQuestion asks whether a connection, or a first packet, would pass: from a VM's card or an address, to a VM's card or an address.
+// PassQuestion asks whether a connection would pass between two ends. Each end is a VM's NIC or an address.
 type PassQuestion struct {
 	From     PassEnd  `json:"from"`
 	To       PassEnd  `json:"to"`
 	Protocol Protocol `json:"protocol"`
-	Port     int      `json:"port,omitempty"` // at the receiver, of tcp and udp
+	Port     int      `json:"port,omitempty"` // receiver's port, for tcp and udp
 }
 
-// PassEnd is one end of it: a VM's card, or an address that is no VM's.
+// PassEnd is one end of the connection: a VM's NIC, or an address outside all VMs.
 type PassEnd struct {
 	VMID    VMID   `json:"vmId,omitempty"`
-	MAC     string `json:"mac,omitempty"`     // of which card; empty: of the VM's first
-	Address string `json:"address,omitempty"` // of the card, where it has several; without a VM the end itself
+	MAC     string `json:"mac,omitempty"`     // MAC address of the NIC; empty: the VM's first NIC
+	Address string `json:"address,omitempty"` // one of the NIC's addresses; without a VM: the end's address
 }
 
-// Check notes the question's faults.
+// Check adds an error for each invalid field.
 func (q PassQuestion) Check(c *Checks) {
 	q.From.check(c, "from")
 	q.To.check(c, "to")
 	if q.From.VMID == "" && q.To.VMID == "" {
-		c.Add("from.vmId", "Choose a VM at one end at least: security groups are at network cards.")
+		c.Add("from.vmId", "Choose a VM at one end at least: security groups apply to NICs.")
 	}
 	if q.Protocol == AnyProtocol || !slices.Contains(Protocols, q.Protocol) {
 		c.Add("protocol", "Choose the protocol: tcp, udp, icmp or icmpv6.")
@@ -38,7 +38,7 @@ func (q PassQuestion) Check(c *Checks) {
 	q.checkFamilies(c)
 }
 
-// checkFamilies notes addresses between which nothing passes, whatever the rules are.
+// checkFamilies adds an error for addresses that can never communicate, whatever the rules.
 func (q PassQuestion) checkFamilies(c *Checks) {
 	from, to := addressOf(q.From, nil, nil), addressOf(q.To, nil, nil)
 	if from.IsValid() && to.IsValid() && from.Is4() != to.Is4() {
@@ -70,40 +70,41 @@ func (e PassEnd) check(c *Checks, at string) {
 	}
 }
 
-// PassNIC is a card with what decides what passes it.
+// PassNIC is a NIC with its filter settings.
 type PassNIC struct {
 	VMID      VMID
 	VMName    string
 	MAC       string
 	Addresses []netip.Addr
-	Guarded   bool // its guest may use no other address of IPv4 than these
+	Guarded   bool // anti-spoofing restricts its guest to these IPv4 addresses
 	Groups    []FlatGroup
-	State     SecurityGroupState // whether its groups count on its host as they are; empty: it is in none
+	State     SecurityGroupState // state of its groups on its host; empty: no groups
 }
 
-// PassSide is what one end says.
+// PassSide is the result for one end.
 type PassSide struct {
 	VMID    VMID   `json:"vmId,omitempty"`
 	VMName  string `json:"vmName,omitempty"`
 	MAC     string `json:"mac,omitempty"`
-	Address string `json:"address,omitempty"` // that was reckoned with; empty: none is known
+	Address string `json:"address,omitempty"` // address used for the evaluation; empty: unknown
 	Passing
-	GroupName string             `json:"groupName,omitempty"` // whose rule lets it pass
-	Groups    []string           `json:"groups,omitempty"`    // names of all the card is in
-	Rule      string             `json:"rule,omitempty"`      // in words
-	Why       string             `json:"why"`                 // a sentence
+	GroupName string             `json:"groupName,omitempty"` // group of the rule that allows it
+	Groups    []string           `json:"groups,omitempty"`    // names of all groups of the NIC
+	Rule      string             `json:"rule,omitempty"`      // as text
+	Why       string             `json:"why"`                 // explanation in a sentence
 	State     SecurityGroupState `json:"state,omitempty"`
 }
 
-// PassAnswer is what becomes of it.
+// PassAnswer is the result for the connection.
 type PassAnswer struct {
 	Pass  bool     `json:"pass"`
-	Known bool     `json:"known"` // false: it hangs on an address that is not known
-	From  PassSide `json:"from"`  // may it go out
-	To    PassSide `json:"to"`    // may it come in
+	Known bool     `json:"known"` // false: it depends on an unknown address
+	From  PassSide `json:"from"`  // sender's side: egress
+	To    PassSide `json:"to"`    // receiver's side: ingress
 }
 
-// WouldPass is the answer, with the cards of the ends that are VMs. rule says a rule of a group in words.
+// WouldPass evaluates the question. from and to are the NICs of the ends that are VMs, else nil. rule formats a rule of
+// a group.
 func WouldPass(q PassQuestion, from, to *PassNIC, rule func(SecurityGroupID, string) string) PassAnswer {
 	v6 := q.Protocol == ICMPv6
 	if a := addressOf(q.From, nil, nil); a.IsValid() {
@@ -123,13 +124,13 @@ func WouldPass(q PassQuestion, from, to *PassNIC, rule func(SecurityGroupID, str
 	return out
 }
 
-// addressOf is the end's address: as was asked for, or the card's first of the family.
-func addressOf(e PassEnd, card *PassNIC, v6 *bool) netip.Addr {
+// addressOf returns the end's address: the requested one, or the NIC's first address of the family.
+func addressOf(e PassEnd, nic *PassNIC, v6 *bool) netip.Addr {
 	if a, err := netip.ParseAddr(e.Address); err == nil {
 		return a.Unmap()
 	}
-	if card != nil && v6 != nil {
-		for _, a := range card.Addresses {
+	if nic != nil && v6 != nil {
+		for _, a := range nic.Addresses {
 			if a.Is6() == *v6 {
 				return a
 			}
@@ -138,38 +139,38 @@ func addressOf(e PassEnd, card *PassNIC, v6 *bool) netip.Addr {
 	return netip.Addr{}
 }
 
-func sideOf(q PassQuestion, way Direction, card *PassNIC, own, remote netip.Addr, rule func(SecurityGroupID, string) string) PassSide {
+func sideOf(q PassQuestion, way Direction, nic *PassNIC, own, remote netip.Addr, rule func(SecurityGroupID, string) string) PassSide {
 	s := PassSide{Passing: Passing{Pass: true, Known: true}}
 	if own.IsValid() {
 		s.Address = own.String()
 	}
-	if card == nil {
+	if nic == nil {
 		s.Why = "No VM of yours is there, so no security group decides here."
 		return s
 	}
-	s.VMID, s.VMName, s.MAC, s.State = card.VMID, card.VMName, card.MAC, card.State
-	s.Passing = Passes(card.Groups, Packet{Direction: way, Protocol: q.Protocol, Port: q.Port, Remote: remote})
-	for _, g := range card.Groups {
+	s.VMID, s.VMName, s.MAC, s.State = nic.VMID, nic.VMName, nic.MAC, nic.State
+	s.Passing = Passes(nic.Groups, Packet{Direction: way, Protocol: q.Protocol, Port: q.Port, Remote: remote})
+	for _, g := range nic.Groups {
 		s.Groups = append(s.Groups, g.Name)
 		if g.ID == s.GroupID {
 			s.GroupName = g.Name
 		}
 	}
-	if four := slices.ContainsFunc(card.Addresses, netip.Addr.Is4); way == Egress && card.Guarded && four && own.Is4() && !slices.Contains(card.Addresses, own) {
-		s.Passing, s.Why = Passing{Known: true}, "Anti-spoofing drops it: "+s.Address+" is no address of the card."
+	if four := slices.ContainsFunc(nic.Addresses, netip.Addr.Is4); way == Egress && nic.Guarded && four && own.Is4() && !slices.Contains(nic.Addresses, own) {
+		s.Passing, s.Why = Passing{Known: true}, "Anti-spoofing drops it: "+s.Address+" is no address of the NIC."
 		return s
 	}
 	word := map[Direction]string{Ingress: "in", Egress: "out"}[way]
 	switch {
-	case len(card.Groups) == 0:
-		s.Why = "The card is in no security group, so all passes."
+	case len(nic.Groups) == 0:
+		s.Why = "The NIC is in no security group, so all passes."
 	case s.Pass:
 		s.Rule = rule(s.GroupID, s.RuleID)
 		s.Why = "A rule of " + s.GroupName + " lets it " + word + ": " + s.Rule + "."
 	case !s.Known:
 		s.Why = "It hangs on the other side's address, which is not known. Give the address."
 	default:
-		s.Why = "No rule of the card's groups lets it " + word + ", and what no rule allows does not pass."
+		s.Why = "No rule of the NIC's groups lets it " + word + ", and what no rule allows does not pass."
 	}
 	return s
 }

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// MaxSelector is how many labels a selector asks for at most.
+// MaxSelector is the maximum number of labels in a selector.
 const MaxSelector = 16
 
-// Selector asks for labels, all of which must be there. The zero Selector asks for nothing and matches nothing.
+// Selector matches labels; all of its conditions must hold. The zero Selector matches nothing.
 type Selector struct {
-	Pairs map[string]string // labels with their values
-	Keys  []string          // labels with whichever value
+	Pairs map[string]string // labels with a required value
+	Keys  []string          // labels with any value
 }
 
-// ParseSelector reads "rack=4, ssd" and notes at field what is wrong with it. A value with a comma or an asterisk in it stands in quotes: zone="a, b". Once
-// parsed, it reads the same again.
+// ParseSelector parses "rack=4, ssd" and adds errors at field. A value with a comma or an asterisk needs quotes:
+// zone="a, b". Parsing the String of the result yields the same selector.
 func ParseSelector(c *Checks, field, text string) Selector {
 	words, err := splitSelector(text)
 	if err != nil {
@@ -44,7 +44,7 @@ func ParseSelector(c *Checks, field, text string) Selector {
 	}
 	slices.Sort(s.Keys)
 	s.Keys = slices.Compact(s.Keys)
-	s.Keys = slices.DeleteFunc(s.Keys, func(k string) bool { _, asked := s.Pairs[k]; return asked })
+	s.Keys = slices.DeleteFunc(s.Keys, func(k string) bool { _, ok := s.Pairs[k]; return ok })
 	if len(s.Pairs)+len(s.Keys) > MaxSelector {
 		c.Add(field, "Ask for at most %d labels.", MaxSelector)
 	}
@@ -56,7 +56,7 @@ func ParseSelector(c *Checks, field, text string) Selector {
 	return s
 }
 
-// splitSelector cuts at commas and line ends that are not in quotes.
+// splitSelector splits at commas and line ends outside quotes.
 func splitSelector(text string) (words []filterWord, err error) {
 	var w filterWord
 	open := false
@@ -83,16 +83,16 @@ func splitSelector(text string) (words []filterWord, err error) {
 	return words, nil
 }
 
-// starred reports whether there is an asterisk that is not in quotes.
+// starred reports whether the word has an asterisk outside quotes.
 func (w filterWord) starred() bool {
 	_, _, found := w.cut('*')
 	return found
 }
 
-// Empty reports whether nothing is asked for.
+// Empty reports whether the selector has no conditions.
 func (s Selector) Empty() bool { return len(s.Pairs)+len(s.Keys) == 0 }
 
-// Matches reports whether a host with the labels has all that is asked for.
+// Matches reports whether the labels satisfy all conditions.
 func (s Selector) Matches(labels map[string]string) bool {
 	for k, v := range s.Pairs {
 		if has, ok := labels[k]; !ok || has != v {
@@ -107,7 +107,7 @@ func (s Selector) Matches(labels map[string]string) bool {
 	return !s.Empty()
 }
 
-// String is the selector as ParseSelector reads it: keys with values first, in their order.
+// String returns the selector in the syntax of ParseSelector: keys with values first, sorted.
 func (s Selector) String() string {
 	words := make([]string, 0, len(s.Pairs)+len(s.Keys))
 	for _, k := range slices.Sorted(maps.Keys(s.Pairs)) {
@@ -120,39 +120,41 @@ func (s Selector) String() string {
 	return strings.Join(append(words, s.Keys...), ", ")
 }
 
-// ByLabel is how an object comes to hosts by their labels.
+// ByLabel is the assignment of an object to hosts by their labels.
 type ByLabel struct {
-	Selector string        `json:"selector"`          // "rack=4, ssd"; empty: it comes to no host by itself
-	Left     []LeftOutHost `json:"left"`              // hosts that do not have it though they match: the first few, those first that cannot
-	LeftAll  int           `json:"leftAll"`           // how many there are
-	Beside   []NamedHost   `json:"beside"`            // hosts that have it though they do not match: the first few
-	All      int           `json:"besideAll"`         // how many there are
-	Waiting  bool          `json:"waiting,omitempty"` // only in the answer that sets it: more hosts match than it came to at once; they follow
+	Selector string `json:"selector"` // "rack=4, ssd"; empty: no assignment by label
+	// first few matching hosts without the object, those that cannot have it first
+	Left    []LeftOutHost `json:"left"`
+	LeftAll int           `json:"leftAll"`   // number of such hosts
+	Beside  []NamedHost   `json:"beside"`    // first few hosts that have the object without matching
+	All     int           `json:"besideAll"` // number of such hosts
+	// only in the response that sets the selector: more hosts match than were assigned at once; the rest follow
+	Waiting bool `json:"waiting,omitempty"`
 }
 
-// LeftOutHost is a host that does not get an object by its labels.
+// LeftOutHost is a matching host without the object.
 type LeftOutHost struct {
 	NamedHost
 	Why string `json:"why"`
 }
 
-// NamedHost is a host by id and name.
+// NamedHost is a host's ID and name.
 type NamedHost struct {
 	HostID   HostID `json:"hostId"`
 	HostName string `json:"hostName"`
 }
 
-// ReleasedByPerson is why an object stays away from a host where somebody released it.
+// ReleasedByPerson is the reason why an object is not assigned to a host after somebody released it there.
 const ReleasedByPerson = "Released by a person; not assigned again by label."
 
-// WhyLeftOut is why as people read it; empty: a person released it.
+// WhyLeftOut returns the reason as text; an empty reason means that a person released the object.
 func WhyLeftOut(why string) string { return cmp.Or(why, ReleasedByPerson) }
 
-// Labelled is which hosts a selector matches now.
+// Labelled lists the hosts that a selector matches now.
 type Labelled struct {
-	Hosts   []LabelledHost // the first few: those first that do not have the object
+	Hosts   []LabelledHost // first few hosts, those without the object first
 	All     int
-	Without int // of all, those that do not have it
+	Without int // matching hosts without the object
 }
 
 // LabelledHost is a host that a selector matches.
@@ -161,9 +163,9 @@ type LabelledHost struct {
 	Has bool
 }
 
-// Retried is what came of asking all failed hosts of an object to try again.
+// Retried is the result of a retry on all failed hosts of an object.
 type Retried struct {
 	Tasks   []TaskID
-	Offline int // hosts that are not heard: they try by themselves when they are back
-	More    int // hosts that failed, too, beyond what one order is about
+	Offline int // offline hosts, which retry by themselves when they are back
+	More    int // further failed hosts, beyond the limit of one request
 }

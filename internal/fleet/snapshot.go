@@ -9,55 +9,56 @@ import (
 	"unicode/utf8"
 )
 
-// SnapshotID names a snapshot of a VM. The portal makes it when one is asked for.
+// SnapshotID identifies a snapshot of a VM. The portal creates it with the request.
 type SnapshotID string
 
 const (
-	// MaxSnapshots is how many a VM may have, those that are deleted and still stood on among them.
+	// MaxSnapshots is the maximum number of snapshots per VM. Deleted ones count while others depend on them.
 	MaxSnapshots = 32
-	// DeepChain is from how many files below a disk on each read may have to look through so many that people are warned.
+	// DeepChain is the length of a disk's backing chain at which pages warn: each read may search all of its files.
 	DeepChain = 8
 
 	maxSnapshotName        = 80   // bytes
 	maxSnapshotDescription = 1024 // bytes
 )
 
-// Snapshot is a VM as it was at one moment. Its host keeps it and tells of it: the portal keeps none.
+// Snapshot is the state of a VM at one moment. The VM's host stores and reports it; the portal stores none.
 type Snapshot struct {
 	ID          SnapshotID `json:"id"`
-	Parent      SnapshotID `json:"parent,omitempty"` // that which the VM stood on when it was taken; empty: none
+	Parent      SnapshotID `json:"parent,omitempty"` // snapshot that the VM was based on when it was taken; empty: none
 	Name        string     `json:"name"`
 	Description string     `json:"description,omitempty"`
-	By          string     `json:"by,omitempty"`       // who asked for it
-	At          time.Time  `json:"at"`                 // by the host's clock
-	Memory      bool       `json:"memory,omitempty"`   // the guest's memory is in it: it runs on from there
-	Quiesced    bool       `json:"quiesced,omitempty"` // the guest's agent had brought its file systems to rest
-	Note        string     `json:"note,omitempty"`     // what was asked for and could not be, in a sentence
-	Disks       []Volref   `json:"disks,omitempty"`    // of the spec at that time
-	Bytes       int64      `json:"bytes,omitempty"`    // that it takes on its storage beside the disk itself
-	Changed     []string   `json:"changed,omitempty"`  // what of the VM's settings is else since, in words
-	// Deleted: people deleted it, and only its data is kept, because several that came after stand on it.
+	By          string     `json:"by,omitempty"`       // user who requested it
+	At          time.Time  `json:"at"`                 // time of the host's clock
+	Memory      bool       `json:"memory,omitempty"`   // includes the guest's memory: a revert resumes the guest
+	Quiesced    bool       `json:"quiesced,omitempty"` // the guest agent froze the file systems for it
+	Note        string     `json:"note,omitempty"`     // requested but impossible parts, in a sentence
+	Disks       []Volref   `json:"disks,omitempty"`    // disks of the spec at that time
+	Bytes       int64      `json:"bytes,omitempty"`    // storage that it takes beside the disk itself
+	Changed     []string   `json:"changed,omitempty"`  // settings of the VM that changed since, as text
+	// Deleted: people deleted it, and its data remains because several later snapshots depend on it.
 	Deleted bool `json:"deleted,omitempty"`
 }
 
-// SnapshotTree is all snapshots of a VM, as its host has them.
+// SnapshotTree holds all snapshots of a VM, as its host reports them.
 type SnapshotTree struct {
-	Snapshots  []Snapshot `json:"snapshots,omitempty"`  // parents before what came after them
-	Current    SnapshotID `json:"current,omitempty"`    // on which the VM stands as it is now
-	Depth      int        `json:"depth,omitempty"`      // files that the deepest disk is made of
-	Merges     int        `json:"merges,omitempty"`     // files of deleted snapshots that can be merged, and are not yet
-	Unfinished string     `json:"unfinished,omitempty"` // what was begun and not ended, in a sentence
-	Others     []string   `json:"others,omitempty"`     // names of those that somebody made with virsh: at most MaxSnapshots
-	Overlays   []Overlay  `json:"overlays,omitempty"`   // files that somebody put on top of disks, as virsh does for a snapshot
+	Snapshots  []Snapshot `json:"snapshots,omitempty"`  // parents before their children
+	Current    SnapshotID `json:"current,omitempty"`    // snapshot that the VM's current state is based on
+	Depth      int        `json:"depth,omitempty"`      // length of the longest backing chain of a disk
+	Merges     int        `json:"merges,omitempty"`     // mergeable files of deleted snapshots
+	Unfinished string     `json:"unfinished,omitempty"` // an interrupted operation, in a sentence
+	Others     []string   `json:"others,omitempty"`     // snapshots made with virsh: at most MaxSnapshots
+	// overlays on disks made outside Quantix, as virsh does for a snapshot
+	Overlays []Overlay `json:"overlays,omitempty"`
 }
 
-// Overlay is a file that the VM writes to in the place of its disk's own.
+// Overlay is a file that the VM writes to instead of its disk's own volume.
 type Overlay struct {
 	Disk Volref `json:"disk"`
-	File string `json:"file"` // its name
+	File string `json:"file"` // file name
 }
 
-// Of is the snapshot with the id; nil: the tree has none, or only its data.
+// Of returns the snapshot with the ID; nil if there is none or it is deleted.
 func (t *SnapshotTree) Of(id SnapshotID) *Snapshot {
 	if t == nil {
 		return nil
@@ -74,7 +75,7 @@ func (t *SnapshotTree) Named(name string) bool {
 	return t != nil && slices.ContainsFunc(t.Snapshots, func(s Snapshot) bool { return s.Name == name && !s.Deleted })
 }
 
-// Below are the snapshots that came after it, and those that came after them, but for deleted ones.
+// Below returns all descendants of the snapshot that are not deleted.
 func (t *SnapshotTree) Below(id SnapshotID) (out []Snapshot) {
 	if t == nil {
 		return nil
@@ -90,7 +91,7 @@ func (t *SnapshotTree) Below(id SnapshotID) (out []Snapshot) {
 	return out
 }
 
-// Bytes is what all of them take.
+// Bytes returns the storage of all snapshots.
 func (t *SnapshotTree) Bytes() (sum int64) {
 	if t != nil {
 		for _, s := range t.Snapshots {
@@ -100,28 +101,28 @@ func (t *SnapshotTree) Bytes() (sum int64) {
 	return sum
 }
 
-// Has reports whether files of snapshots stand between the VM and its disks.
+// Has reports whether the VM has snapshots, so that overlays lie above its disks.
 func (t *SnapshotTree) Has() bool { return t != nil && len(t.Snapshots) > 0 }
 
-// SnapshotOrder is what a host is to do about a VM's snapshots.
+// SnapshotOrder holds the parameters of a snapshot job.
 type SnapshotOrder struct {
-	ID          SnapshotID `json:"id,omitempty"` // the new one, or which; empty: none, only merge what can be
+	ID          SnapshotID `json:"id,omitempty"` // the new or the affected snapshot; empty for a consolidation
 	Name        string     `json:"name,omitempty"`
 	Description string     `json:"description,omitempty"`
 	By          string     `json:"by,omitempty"`
-	Memory      bool       `json:"memory,omitempty"`  // take: with the memory of a guest that runs
-	Quiesce     bool       `json:"quiesce,omitempty"` // take: let the guest's agent bring its file systems to rest, where it answers
-	Start       bool       `json:"start,omitempty"`   // revert: start the guest where the snapshot has no memory
-	Subtree     bool       `json:"subtree,omitempty"` // delete: with all that came after it
+	Memory      bool       `json:"memory,omitempty"`  // take: include the memory of a running guest
+	Quiesce     bool       `json:"quiesce,omitempty"` // take: freeze the guest's file systems if its agent answers
+	Start       bool       `json:"start,omitempty"`   // revert: start the guest if the snapshot has no memory
+	Subtree     bool       `json:"subtree,omitempty"` // delete: include all descendants
 }
 
-// SnapshotOf names a snapshot of a VM.
+// SnapshotOf identifies a snapshot together with its VM.
 type SnapshotOf struct {
 	VMID VMID       `json:"vmId"`
 	ID   SnapshotID `json:"id"`
 }
 
-// CheckSnapshot notes what of a new snapshot's name and description cannot be.
+// CheckSnapshot adds an error for an invalid name or description of a new snapshot.
 func CheckSnapshot(c *Checks, name, description string) {
 	odd := func(text string) bool {
 		return !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) })
@@ -137,18 +138,19 @@ func CheckSnapshot(c *Checks, name, description string) {
 	}
 }
 
-// CutSnapshotName is the name within what a snapshot's name may have.
+// CutSnapshotName cuts a name to the length limit of a snapshot's name.
 func CutSnapshotName(name string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(name[:min(len(name), maxSnapshotName)], ""))
 }
 
-// snapshotKinds are the kinds of work on snapshots, of which a VM has one at a time.
+// snapshotKinds are the job kinds on snapshots. A VM runs one of them at a time.
 var snapshotKinds = KindsWhere(func(k Kind) bool { return k.Snapshots })
 
-// SnapshotKinds lists them.
+// SnapshotKinds returns the job kinds on snapshots.
 func SnapshotKinds() []JobKind { return slices.Clone(snapshotKinds) }
 
-// AllowsSnapshots says whether anything can be done now about the VM's snapshots, and if not, why. busy: the work on them that has not ended.
+// AllowsSnapshots reports whether the VM's snapshots can be changed now; the string is the reason if not. busy lists
+// the open jobs on its snapshots.
 func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	switch {
@@ -177,7 +179,7 @@ func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 	return true, ""
 }
 
-// AllowsTake says whether a snapshot can be taken now.
+// AllowsTake reports whether a snapshot can be taken now; the string is the reason if not.
 func (v VMView) AllowsTake(busy []JobKind) (bool, string) {
 	ok, why := v.AllowsSnapshots(busy)
 	switch {
@@ -209,7 +211,7 @@ func (v VMView) AllowsTake(busy []JobKind) (bool, string) {
 	return true, ""
 }
 
-// AllowsRevert says whether the VM can go back to the snapshot now.
+// AllowsRevert reports whether the VM can be reverted to the snapshot now; the string is the reason if not.
 func (v VMView) AllowsRevert(s Snapshot, busy []JobKind) (bool, string) {
 	if ok, why := v.AllowsSnapshots(busy); !ok {
 		return false, why
@@ -222,7 +224,7 @@ func (v VMView) AllowsRevert(s Snapshot, busy []JobKind) (bool, string) {
 	return true, ""
 }
 
-// DisksIn are the disks of the VM as it is now that the snapshot has, too.
+// DisksIn returns the VM's current disks that the snapshot includes.
 func (v VMView) DisksIn(s Snapshot) (out []Disk) {
 	for _, d := range v.Spec.Disks {
 		if slices.Contains(s.Disks, d.Ref()) {
@@ -232,7 +234,8 @@ func (v VMView) DisksIn(s Snapshot) (out []Disk) {
 	return out
 }
 
-// AllowsNew says whether a VM can be made from the snapshot now. Others may be at it, too, and the VM may run: what the snapshot has does not change.
+// AllowsNew reports whether a VM can be created from the snapshot now. Other such copies may run at the same time, and
+// the VM may run: the snapshot's data does not change.
 func (v VMView) AllowsNew(s Snapshot, busy []JobKind) (bool, string) {
 	own := slices.DeleteFunc(slices.Clone(busy), func(k JobKind) bool { return k == VolumeCopy })
 	if ok, why := v.AllowsRevert(s, own); !ok {
@@ -244,7 +247,7 @@ func (v VMView) AllowsNew(s Snapshot, busy []JobKind) (bool, string) {
 	return true, ""
 }
 
-// AllowsMerge says whether what deleted snapshots left can be merged now.
+// AllowsMerge reports whether the data of deleted snapshots can be merged now; the string is the reason if not.
 func (v VMView) AllowsMerge(busy []JobKind) (bool, string) {
 	ok, why := v.AllowsSnapshots(busy)
 	if ok && (v.Status.Snapshots == nil || v.Status.Snapshots.Merges == 0) {
@@ -253,7 +256,8 @@ func (v VMView) AllowsMerge(busy []JobKind) (bool, string) {
 	return ok, why
 }
 
-// HeldBySnapshots is why what is done to a VM's disks waits until it has no snapshots; empty: it has none.
+// HeldBySnapshots returns why an operation on the VM's disks must wait until its snapshots are deleted; empty: it has
+// none.
 func (v VMView) HeldBySnapshots() string {
 	if v.Status != nil && v.Status.Snapshots.Has() {
 		return "The VM has snapshots, of which its disks are a part. Delete them first."

@@ -6,39 +6,39 @@ import (
 	"time"
 )
 
-// MaxStartImages bounds the list of well-known images.
+// MaxStartImages is the maximum number of catalog entries.
 const MaxStartImages = 200
 
-// StartImage is a well-known image: an address from which it can be pulled into the library.
+// StartImage is an entry of the image catalog: the address of a well-known image that can be downloaded.
 type StartImage struct {
 	ID          StartImageID `json:"id"`
-	Name        string       `json:"name"` // as people know it, and what the image is called
+	Name        string       `json:"name"` // name of the entry and of the downloaded image
 	OS          OSFacts      `json:"os"`
 	URL         string       `json:"url"`
-	File        string       `json:"file"`                  // the volume's name
-	Checksum    string       `json:"checksum,omitempty"`    // of the download: "sha256:…" or "sha512:…"
-	ChecksumURL string       `json:"checksumUrl,omitempty"` // or the address of a file that has it
-	ChangedBy   string       `json:"changedBy,omitempty"`   // empty: it is as it came with Quantix
+	File        string       `json:"file"`                  // volume name
+	Checksum    string       `json:"checksum,omitempty"`    // checksum of the download: "sha256:…" or "sha512:…"
+	ChecksumURL string       `json:"checksumUrl,omitempty"` // address of a checksum file, as an alternative to Checksum
+	ChangedBy   string       `json:"changedBy,omitempty"`   // empty: unchanged since it came with Quantix
 	ChangedAt   time.Time    `json:"changedAt"`
 }
 
-// StartImageView is a well-known image with what has been pulled of it.
+// StartImageView is a catalog entry with its downloaded copies.
 type StartImageView struct {
 	StartImage
-	ImageID ImageID      `json:"imageId,omitempty"` // the library's image of it; empty: none
-	Pulled  []StartPull  `json:"pulled"`            // copies that can be used, of the newest version first
-	Last    *StartResult `json:"last,omitempty"`    // how it went the last time
+	ImageID ImageID      `json:"imageId,omitempty"` // image created from it; empty: none
+	Pulled  []StartPull  `json:"pulled"`            // usable copies, newest version first
+	Last    *StartResult `json:"last,omitempty"`    // result of the last download
 }
 
-// StartPull is a copy of what was pulled.
+// StartPull is a downloaded copy of a catalog entry.
 type StartPull struct {
 	PoolID   PoolID `json:"poolId"`
 	PoolName string `json:"poolName"`
-	HostName string `json:"hostName,omitempty"` // of a local pool
+	HostName string `json:"hostName,omitempty"` // for a local pool
 	Version  int    `json:"version"`
 }
 
-// StartResult is the last order to pull.
+// StartResult is the last download task of a catalog entry.
 type StartResult struct {
 	TaskID   TaskID     `json:"taskId"`
 	State    JobState   `json:"state"`
@@ -48,12 +48,12 @@ type StartResult struct {
 	EndedAt  *time.Time `json:"endedAt,omitempty"`
 }
 
-// Busy reports whether a host is at it, or is asked to be.
+// Busy reports whether a download is queued or running.
 func (r *StartResult) Busy() bool {
 	return r != nil && !r.State.Ended()
 }
 
-// ActPull is asked of a well-known image.
+// ActPull downloads a catalog entry.
 const ActPull Action = "pull"
 
 var startOffers = offers[StartImageView]{
@@ -67,11 +67,12 @@ var startOffers = offers[StartImageView]{
 	{ActDelete, nil},
 }
 
-// Allows says whether the entry can be asked for the action now, and if not, why. Actions lists all of them.
+// Allows reports whether the entry allows the action now; the string is the reason if not. Actions lists the state of
+// every action.
 func (v StartImageView) Allows(a Action) (bool, string) { return startOffers.allows(v, a) }
 func (v StartImageView) Actions() []ActionState         { return startOffers.states(v) }
 
-// Tidy is the entry as it is kept: without spaces around what was typed, with a file's name, and the checksum in its one spelling.
+// Tidy returns the entry in its stored form: texts trimmed, a file name set, and the checksum in canonical form.
 func (i StartImage) Tidy() StartImage {
 	for _, text := range []*string{&i.Name, &i.URL, &i.File, &i.Checksum, &i.ChecksumURL, &i.OS.Name, &i.OS.Version, &i.OS.Arch} {
 		*text = strings.TrimSpace(*text)
@@ -83,7 +84,7 @@ func (i StartImage) Tidy() StartImage {
 	return i
 }
 
-// Check notes what keeps the entry from being one.
+// Check adds an error for each invalid field.
 func (i StartImage) Check(c *Checks) {
 	CheckImageName(c, "name", i.Name)
 	i.OS.Check(c, "os")
@@ -91,7 +92,7 @@ func (i StartImage) Check(c *Checks) {
 	CheckDownload(c, i.URL, i.Checksum, i.ChecksumURL)
 }
 
-// CheckDownload notes at url, checksum and checksumUrl what keeps a host from downloading it.
+// CheckDownload adds errors at url, checksum and checksumUrl if a host cannot download the address.
 func CheckDownload(c *Checks, address, checksum, checksumURL string) {
 	_, digest, known := ParseChecksum(checksum)
 	if !known {

@@ -1,6 +1,6 @@
 package fleet
 
-// StartPlace is where a VM stands in the start order, of VMs that are started together: the lowest first.
+// StartPlace returns the VM's place in the start order of VMs that are started together, lowest first.
 func (p VMPolicy) StartPlace() int {
 	if p.StartOrder == 0 {
 		return MaxStartOrder + 1
@@ -8,8 +8,8 @@ func (p VMPolicy) StartPlace() int {
 	return p.StartOrder
 }
 
-// StopPlace is where a VM stands in the order in which VMs are shut down together: those that are in no order first, then by their place in it, then the
-// others in the reverse of the start order.
+// StopPlace returns the VM's place when VMs are shut down together: VMs without any order first, then by stop order,
+// then in the reverse of the start order.
 func (p VMPolicy) StopPlace() int {
 	switch {
 	case p.StopOrder > 0:
@@ -20,7 +20,8 @@ func (p VMPolicy) StopPlace() int {
 	return 0
 }
 
-// PlaceIn is the order in which an action on many VMs begins, with the seconds to wait after a VM before those of later places; nil: all at once.
+// PlaceIn returns the order of a bulk action: a VM's place, and the seconds to wait after it before later places. Nil:
+// all at once.
 func PlaceIn(a Action) func(VMPolicy) (place, wait int) {
 	switch a {
 	case ActStart:

@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// VMPlacement is which hosts may take the VM, beside its rules.
+// VMPlacement configures which hosts may take the VM, besides its rules.
 type VMPlacement struct {
-	Tolerations string `json:"tolerations,omitempty"` // taints that it bears, with blanks between them: "gpu maintenance=disk"; "*": any
+	// taints that the VM tolerates, separated by blanks: "gpu maintenance=disk"; "*": any
+	Tolerations string `json:"tolerations,omitempty"`
 }
 
-// MaxTaints is how many a host bears at most.
+// MaxTaints is the maximum number of taints of a host.
 const MaxTaints = 16
 
 const taint = `[a-z][a-z0-9-]{0,62}(=[A-Za-z0-9][A-Za-z0-9._-]{0,62})?`
@@ -21,7 +22,7 @@ var (
 	tolerationsForm = regexp.MustCompile(`^(\*|` + taint + `)( (\*|` + taint + `)){0,15}$`)
 )
 
-// CheckTaints notes faults of a host's taints.
+// CheckTaints adds an error at field for each invalid taint of a host.
 func CheckTaints(c *Checks, field string, taints []string) {
 	if len(taints) > MaxTaints {
 		c.Add(field, "At most %d taints.", MaxTaints)
@@ -37,7 +38,7 @@ func CheckTaints(c *Checks, field string, taints []string) {
 	}
 }
 
-// Untolerated are those of a host's taints that keep the VM from it.
+// Untolerated returns the taints of a host that keep the VM from it.
 func (p VMPlacement) Untolerated(taints []string) (out []string) {
 	borne := strings.Fields(p.Tolerations)
 	for _, t := range taints {
@@ -49,5 +50,5 @@ func (p VMPlacement) Untolerated(taints []string) (out []string) {
 	return out
 }
 
-// ReservedCPU is how much of a host's processors is kept for the VM, in percent of one.
+// ReservedCPU returns the VM's CPU reservation in percent of one processor.
 func (s VMSpec) ReservedCPU() int64 { return int64(s.CPUs) * int64(s.CPU.Reserved) }

@@ -5,39 +5,44 @@ import (
 	"time"
 )
 
-// Task is what somebody asked: one order to a host, or one for many things at once, with a child for each.
+// Task is what somebody requested: one job of a host, or one action on many objects, with a child task for each.
 type Task struct {
-	ID          TaskID     `json:"id"`
-	Parent      TaskID     `json:"parent,omitempty"` // the task that it is a part of
-	HostID      HostID     `json:"hostId"`           // empty: no host has it
-	HostName    string     `json:"hostName"`
-	ProjectID   ProjectID  `json:"projectId,omitempty"` // empty: of no project, or of several
-	Kind        JobKind    `json:"kind"`
-	Subject     Subject    `json:"subject"`     // of one with children: "task:<its id>"; empty: nothing that exists
-	SubjectName string     `json:"subjectName"` // "web-01"; "500 VMs"
-	Generation  int64      `json:"generation"`
-	State       JobState   `json:"state"` // of one with children: running while one is open, then as the worst of them
-	Attempt     int        `json:"attempt"`
-	Progress    int        `json:"progress"`          // percent; of one with children: how many have ended
-	Steps       *Steps     `json:"steps,omitempty"`   // only of one with children
-	Note        string     `json:"note,omitempty"`    // what the agent is doing: "copying disk 1"; once it is done, what it did last, or what it left undone, in a sentence
-	Error       string     `json:"error,omitempty"`   // the hypervisor's own words
-	RetryAt     *time.Time `json:"retryAt,omitempty"` // it failed because the hypervisor was not reached, and is tried again then; Error says how
-	CreatedBy   string     `json:"createdBy"`         // the person's name, or "Quantix"
-	CreatedAt   time.Time  `json:"createdAt"`
-	StartedAt   *time.Time `json:"startedAt,omitempty"`
-	EndedAt     *time.Time `json:"endedAt,omitempty"`
+	ID          TaskID    `json:"id"`
+	Parent      TaskID    `json:"parent,omitempty"` // parent task
+	HostID      HostID    `json:"hostId"`           // empty: no host
+	HostName    string    `json:"hostName"`
+	ProjectID   ProjectID `json:"projectId,omitempty"` // empty: no project, or several
+	Kind        JobKind   `json:"kind"`
+	Subject     Subject   `json:"subject"`     // for a parent task "task:<its id>"; empty: no existing object
+	SubjectName string    `json:"subjectName"` // "web-01"; "500 VMs"
+	Generation  int64     `json:"generation"`
+	// for a parent task: running while a child is open, then the worst state of its children
+	State    JobState `json:"state"`
+	Attempt  int      `json:"attempt"`
+	Progress int      `json:"progress"`        // percent; for a parent task, the share of ended children
+	Steps    *Steps   `json:"steps,omitempty"` // only for a parent task
+	// current step of the agent: "copying disk 1"; after the end the last step, or a remark as a sentence
+	Note  string `json:"note,omitempty"`
+	Error string `json:"error,omitempty"` // the hypervisor's own message
+	// set: the hypervisor was not reachable, and the task is retried then; Error has the cause
+	RetryAt   *time.Time `json:"retryAt,omitempty"`
+	CreatedBy string     `json:"createdBy"` // user name, or "Quantix"
+	CreatedAt time.Time  `json:"createdAt"`
+	StartedAt *time.Time `json:"startedAt,omitempty"`
+	EndedAt   *time.Time `json:"endedAt,omitempty"`
 }
 
-// Title is the task as people read it: "Create", "Start", ….
+// Title returns the task's title on pages: "Create", "Start", ….
 func (t Task) Title() string {
-	if t.Kind == VMApply && (t.Generation == 0 || t.Generation == 1) { // 0: of many at once, or one of them that no host was asked for
+	// 0: a parent task, or a child that was refused before it reached a host
+	if t.Kind == VMApply && (t.Generation == 0 || t.Generation == 1) {
 		return "Create"
 	}
 	return t.Kind.Is().Verb
 }
 
-// Remark is what is to be known of a task that is done, in a sentence; empty: nothing. What was done last is none.
+// Remark returns the remark on a successful task, as a sentence; empty: none. A note without a full stop is only the
+// last step.
 func (t Task) Remark() string {
 	if t.State != JobDone || !strings.HasSuffix(t.Note, ".") {
 		return ""
@@ -45,27 +50,27 @@ func (t Task) Remark() string {
 	return t.Note
 }
 
-// Refused reports whether it ended before any host had it.
+// Refused reports whether the task failed before any host had it.
 func (t Task) Refused() bool { return t.State == JobFailed && t.Attempt == 0 && t.Steps == nil }
 
-// Waiting reports whether the portal has yet to ask for it: a part of a task that waits for its turn.
+// Waiting reports whether the task is a child that the portal has not started yet.
 func (t Task) Waiting() bool { return t.State == JobQueued && t.Parent != "" && t.Generation <= 0 }
 
-// EditOfMany is the generation of a task that edits many VMs, and of those of its children that no host was asked for.
+// EditOfMany is the generation of a task that edits many VMs, and of its children that have not reached a host.
 const EditOfMany = -1
 
-// Steps counts a task's children by their state.
+// Steps counts the children of a task by state.
 type Steps struct {
 	Queued    int `json:"queued"`
 	Running   int `json:"running"`
 	Done      int `json:"done"`
 	Failed    int `json:"failed"`
-	Refused   int `json:"refused"` // those of Failed that no host ever had
+	Refused   int `json:"refused"` // those of Failed that never reached a host
 	Cancelled int `json:"cancelled"`
 	Unknown   int `json:"unknown"`
 }
 
-// Job is one host's permission to do its part of a task. Its agent gets it as wire.Work.
+// Job is one host's permission to execute its part of a task. Its agent receives it as wire.Work.
 type Job struct {
 	ID        JobID
 	Kind      JobKind

@@ -13,11 +13,11 @@ const (
 	MaxTemplateVersions = 50
 )
 
-// Template is a VM's spec without its identity, in versions, with an image of the library for each disk. It belongs to a project.
+// Template is a VM's spec without its identity, with an image for each disk. It has versions and belongs to a project.
 type Template struct {
 	ID          TemplateID `json:"id"`
 	Name        string     `json:"name"`
-	ProjectID   ProjectID  `json:"projectId,omitempty"` // whose it is; empty: a project's that the reader does not see
+	ProjectID   ProjectID  `json:"projectId,omitempty"` // owning project; empty: the user may not see the project
 	ProjectName string     `json:"projectName,omitempty"`
 	Description string     `json:"description,omitempty"`
 	OS          OSFacts    `json:"os"`
@@ -25,48 +25,51 @@ type Template struct {
 	CreatedAt   time.Time  `json:"createdAt"`
 }
 
-// TemplateVersion is one state of a template. Its spec never changes: each disk names its image and version, and the pool that is proposed for it.
+// TemplateVersion is one version of a template. Its spec never changes: each disk names an image version and a proposed
+// pool.
 type TemplateVersion struct {
 	ID           TemplateVersionID `json:"id"`
 	TemplateID   TemplateID        `json:"templateId"`
 	Number       int               `json:"number"` // from 1; the highest is the newest
 	Spec         VMSpec            `json:"spec"`
-	Source       string            `json:"source,omitempty"`       // of which VM it was made, in words
-	Note         string            `json:"note,omitempty"`         // what people say of it
-	DeprecatedAt *time.Time        `json:"deprecatedAt,omitempty"` // no VM is made from it any more
+	Source       string            `json:"source,omitempty"`       // VM that it was created from, as text
+	Note         string            `json:"note,omitempty"`         // note of a person
+	DeprecatedAt *time.Time        `json:"deprecatedAt,omitempty"` // set: no new VMs are created from it
 	DeprecatedBy string            `json:"deprecatedBy,omitempty"`
 	CreatedBy    string            `json:"createdBy,omitempty"`
 	CreatedAt    time.Time         `json:"createdAt"`
-	Disks        []TemplateDisk    `json:"disks"`        // the images of the spec's disks, in its order
-	VMs          []TemplateVM      `json:"vms"`          // some of the VMs with a disk that was made from it, as far as the reader may know
-	Others       int               `json:"others"`       // how many of them are of projects that the reader does not see
-	OthersLinked int               `json:"othersLinked"` // and how many of those have a disk that stands on it
-	Actions      []ActionState     `json:"actions,omitempty"`
+	Disks        []TemplateDisk    `json:"disks"` // images of the spec's disks, in the same order
+	// some VMs with a disk created from it, as far as the user may see them
+	VMs          []TemplateVM  `json:"vms"`
+	Others       int           `json:"others"`       // number of such VMs in projects that the user may not see
+	OthersLinked int           `json:"othersLinked"` // number of Others that are linked clones
+	Actions      []ActionState `json:"actions,omitempty"`
 }
 
-// TemplateDisk is the image of one disk of a version.
+// TemplateDisk is the image of one disk of a template version.
 type TemplateDisk struct {
-	ImageID    ImageID        `json:"imageId"`
-	VersionID  ImageVersionID `json:"versionId"`
-	SizeBytes  int64          `json:"sizeBytes"` // as a guest sees it; 0: no host has told it yet
-	State      CopyState      `json:"state"`     // of the best of its copies
-	Why        string         `json:"why,omitempty"`
-	Own        bool           `json:"own"`                  // it was made for the template, and goes with its version
-	Where      []string       `json:"where,omitempty"`      // its copies, for those who see hosts
-	AllocBytes int64          `json:"allocBytes,omitempty"` // of one copy
+	ImageID   ImageID        `json:"imageId"`
+	VersionID ImageVersionID `json:"versionId"`
+	SizeBytes int64          `json:"sizeBytes"` // virtual size; 0: no host has reported it yet
+	State     CopyState      `json:"state"`     // state of its best copy
+	Why       string         `json:"why,omitempty"`
+	// the image was created for the template and is deleted with the version
+	Own        bool     `json:"own"`
+	Where      []string `json:"where,omitempty"`      // locations of its copies; only for users who may see hosts
+	AllocBytes int64    `json:"allocBytes,omitempty"` // allocation of one copy
 }
 
-// TemplateVM is a VM that was made from a version.
+// TemplateVM is a VM created from a template version.
 type TemplateVM struct {
 	ID     VMID   `json:"id"`
 	Name   string `json:"name"`
-	Linked bool   `json:"linked"` // a disk of it stands on the version's image
+	Linked bool   `json:"linked"` // linked clone: a disk is backed by the version's image
 }
 
-// Offered reports whether VMs can be made of the disk's image.
+// Offered reports whether VMs can be created from the disk's image.
 func (d TemplateDisk) Offered() bool { return d.State == CopyReady || d.State == CopyUnverified }
 
-// Unready is why no VM can be made from the version now; empty: it can.
+// Unready returns why no VM can be created from the version now; empty: it can.
 func (v TemplateVersion) Unready() string {
 	if v.DeprecatedAt != nil {
 		return "It is deprecated: no VM is made from it any more."
@@ -83,7 +86,7 @@ func (v TemplateVersion) Unready() string {
 	return ""
 }
 
-// Coming reports whether a host is still making an image of it.
+// Coming reports whether a host is still writing an image of the version.
 func (v TemplateVersion) Coming() bool {
 	for _, d := range v.Disks {
 		if d.State == CopyComing {
@@ -93,7 +96,7 @@ func (v TemplateVersion) Coming() bool {
 	return false
 }
 
-// Linked are the names of VMs whose disks stand on the version, and how many there are in all.
+// Linked returns the names of the visible linked clones, and the number of all.
 func (v TemplateVersion) Linked() (names []string, n int) {
 	for _, vm := range v.VMs {
 		if vm.Linked {
@@ -103,7 +106,7 @@ func (v TemplateVersion) Linked() (names []string, n int) {
 	return names, len(names) + v.OthersLinked
 }
 
-// backedBy is why the version's images must stay; empty: nothing stands on them.
+// backedBy returns why the version's images must stay; empty: no disk is backed by them.
 func (v TemplateVersion) backedBy() string {
 	names, n := v.Linked()
 	switch {
@@ -117,25 +120,25 @@ func (v TemplateVersion) backedBy() string {
 	return fmt.Sprintf("Linked clones stand on version %d and would be broken: %s. Delete them first, or deprecate the version.", v.Number, someOf(names))
 }
 
-// Words are the spec of the version on one line: "2 vCPUs, 2 GiB, BIOS, 2 disks, 1 network card".
+// Words are the spec of the version on one line: "2 vCPUs, 2 GiB, BIOS, 2 disks, 1 NIC".
 func (v TemplateVersion) Words() string {
 	s := v.Spec
 	return strings.Join([]string{
-		counted(s.CPUs, "vCPU"), Bytes(int64(s.MemoryMiB) << 20), strings.ToUpper(string(s.Firmware)), counted(len(s.Disks), "disk"), counted(len(s.NICs), "network card"),
+		counted(s.CPUs, "vCPU"), Bytes(int64(s.MemoryMiB) << 20), strings.ToUpper(string(s.Firmware)), counted(len(s.Disks), "disk"), counted(len(s.NICs), "NIC"),
 	}, ", ")
 }
 
-// TemplateView is a template as people see it.
+// TemplateView is a template as the API and pages show it.
 type TemplateView struct {
 	Template
-	Grants   []ImageGrant      `json:"grants"`   // to whom it is published, as far as the reader may know
-	Versions []TemplateVersion `json:"versions"` // the newest first
+	Grants   []ImageGrant      `json:"grants"`   // projects that it is published to, as far as the user may see them
+	Versions []TemplateVersion `json:"versions"` // newest first
 }
 
-// Published is to whom, in words.
+// Published returns the projects that the template is published to, as text.
 func (v TemplateView) Published() string { return ImageView{Grants: v.Grants}.Published() }
 
-// OpenTo reports whether the project may use it, as far as the reader may know.
+// OpenTo reports whether the project may use the template, as far as the user may see its grants.
 func (v TemplateView) OpenTo(project ProjectID) bool {
 	for _, g := range v.Grants {
 		if g.ProjectID == "" || g.ProjectID == project {
@@ -145,7 +148,7 @@ func (v TemplateView) OpenTo(project ProjectID) bool {
 	return false
 }
 
-// Newest is the newest version that is not deprecated; nil: there is none.
+// Newest returns the newest version that is not deprecated, or nil.
 func (v TemplateView) Newest() *TemplateVersion {
 	for i := range v.Versions {
 		if v.Versions[i].DeprecatedAt == nil {
@@ -155,7 +158,7 @@ func (v TemplateView) Newest() *TemplateVersion {
 	return nil
 }
 
-// Version is the version of that id, or the newest where none is named; nil: there is none.
+// Version returns the version with the ID, or the newest for an empty ID; nil: no such version.
 func (v TemplateView) Version(id TemplateVersionID) *TemplateVersion {
 	if id == "" {
 		return v.Newest()
@@ -168,11 +171,11 @@ func (v TemplateView) Version(id TemplateVersionID) *TemplateVersion {
 	return nil
 }
 
-// What can be asked of templates and their versions, beside what can be asked of other nouns.
+// Actions on templates and their versions, beside those that other resource types share.
 const (
-	ActNewVM     Action = "new-vm"    // of a template, or of a version: make VMs from it
-	ActDeprecate Action = "deprecate" // of a version: no VM is made from it any more
-	ActOffer     Action = "offer"     // of a version that is deprecated: VMs are made from it again
+	ActNewVM     Action = "new-vm"    // of a template or a version: create VMs from it
+	ActDeprecate Action = "deprecate" // of a version: allow no new VMs from it
+	ActOffer     Action = "offer"     // of a deprecated version: allow new VMs again
 )
 
 var templateOffers = offers[TemplateView]{
@@ -198,7 +201,8 @@ var templateOffers = offers[TemplateView]{
 	}},
 }
 
-// Allows says whether the template can be asked for the action now, and if not, why. Actions lists all of them.
+// Allows reports whether the template allows the action now; the string is the reason if not. Actions lists the state
+// of every action.
 func (v TemplateView) Allows(a Action) (bool, string) { return templateOffers.allows(v, a) }
 func (v TemplateView) Actions() []ActionState         { return templateOffers.states(v) }
 
@@ -226,14 +230,15 @@ var templateVersionOffers = offers[TemplateVersion]{
 	{ActDelete, func(v TemplateVersion) string { return firstWhy(v.backedBy(), v.atWork()) }},
 }
 
-// Allows says whether the version can be asked for the action now, and if not, why. States lists all of them.
+// Allows reports whether the version allows the action now; the string is the reason if not. States lists the state of
+// every action.
 func (v TemplateVersion) Allows(a Action) (bool, string) { return templateVersionOffers.allows(v, a) }
 func (v TemplateVersion) States() []ActionState          { return templateVersionOffers.states(v) }
 
-// SubjectTemplate is the subject of a template, and so the key of its wake-ups.
+// SubjectTemplate returns the subject of a template, which is also the key of its wake-ups.
 func SubjectTemplate(id TemplateID) Subject { return SubjectOf(TypeTemplate, id) }
 
-// CheckTemplateName notes at field where no template can have the name.
+// CheckTemplateName adds an error at field if a template cannot have the name.
 func CheckTemplateName(c *Checks, field, name string) {
 	var named Checks
 	if CheckImageName(&named, field, name); named.Err() != nil {
@@ -241,11 +246,11 @@ func CheckTemplateName(c *Checks, field, name string) {
 	}
 }
 
-// ofVMsAlone are the fields that Bare leaves nothing of.
+// ofVMsAlone are the fields that Bare clears.
 var ofVMsAlone = []string{"iso", "boot.kernel", "boot.initrd", "boot.cmdline", "firstBoot", "hostDevices", "shares"}
 
-// Bare is the spec without what makes a VM this one: its power, the medium in its drive, its disks' volumes and the addresses of its cards. What of a card
-// follows its port group follows that of the new one, and a card whose guest may use other addresses is guarded as is usual for who makes the next.
+// Bare returns the spec without the identity of its VM: power, media, disk volumes and MAC addresses. NIC settings that
+// follow a port group's defaults, and a disabled anti-spoofing, are reset to the defaults of the next VM's creator.
 func (s VMSpec) Bare() VMSpec {
 	s.Power, s.ISO, s.FirstBoot = "", nil, VMFirstBoot{}
 	s.HostDevices, s.Shares, s.Boot.Kernel, s.Boot.Initrd, s.Boot.Cmdline = nil, nil, nil, nil, ""
@@ -274,14 +279,15 @@ func (s VMSpec) Bare() VMSpec {
 	return s
 }
 
-// CopiedFromSnapshot reports whether a copy of the VM's disks is made from a temporary snapshot: its guest may write to them, or they are made of the
-// files of snapshots.
+// CopiedFromSnapshot reports whether a copy of the VM's disks needs a temporary snapshot: the guest may write to the
+// disks, or they consist of snapshot overlays.
 func (v VMView) CopiedFromSnapshot() bool {
 	on := v.On() || v.Ordered != "" && v.Ordered != Stopped
 	return len(v.Spec.Disks) > 0 && (on || v.HeldBySnapshots() != "")
 }
 
-// copyable is why the disks of the VM cannot be copied whole now; empty: they can.
+// copyable returns why the VM's disks cannot be copied now; empty: they can. what ends the sentences about single
+// disks.
 func (v VMView) copyable(what string) string {
 	if v.Phase == PhaseDeleting {
 		return "The VM is being deleted."
@@ -315,13 +321,15 @@ func (v VMView) copyable(what string) string {
 	return ""
 }
 
-// AllowsTemplate says whether a template can be made of the VM's disks as they are now, and if not, why.
+// AllowsTemplate reports whether a template can be created from the VM's current disks; the string is the reason if
+// not.
 func (v VMView) AllowsTemplate() (bool, string) {
 	why := v.copyable("no image")
 	return why == "", why
 }
 
-// AllowsTemplateOfImages says whether a template can be made of the images that the VM's disks were made from, whatever is on them now, and if not, why.
+// AllowsTemplateOfImages reports whether a template can be created from the images that the VM's disks came from,
+// regardless of their current content. The string is the reason if not.
 func (v VMView) AllowsTemplateOfImages() (bool, string) {
 	if v.Phase == PhaseDeleting {
 		return false, "The VM is being deleted."
@@ -334,7 +342,7 @@ func (v VMView) AllowsTemplateOfImages() (bool, string) {
 	return true, ""
 }
 
-// AllowsClone says whether the VM can be cloned now, and if not, why. Work on its snapshots that has not ended is not looked at.
+// AllowsClone reports whether the VM can be cloned now; the string is the reason if not. It ignores open snapshot jobs.
 func (v VMView) AllowsClone() (bool, string) {
 	why := v.copyable("no copy")
 	return why == "", why

@@ -1,52 +1,52 @@
 package fleet
 
-// Bounds of pictures of networks: what is beyond them is counted, and led to.
+// Bounds of topology diagrams. Objects beyond the bounds are counted and linked.
 const (
-	TopologyVMs   = 40  // that one picture shows
-	TopologyRead  = 200 // of which those that want a person are chosen
-	TopologyHosts = 20  // of one network
+	TopologyVMs   = 40  // shown in one diagram
+	TopologyRead  = 200 // read, of which those that need attention are preferred
+	TopologyHosts = 20  // hosts of one network
 )
 
-// HostTopology is what a host's network is made of, as the host says: its devices, what they are joined to, and the VMs behind.
+// HostTopology is a host's network as reported: its devices, their connections and the VMs attached to them.
 type HostTopology struct {
 	Host       HostView
-	Networks   []NetworkView  // each with this host's cell alone
-	VMs        []VMView       // at most TopologyVMs: those that want a person first
-	Discovered []DiscoveredVM // domains that Quantix did not make, where there is room for them
-	More       int            // VMs and domains that are not among them
+	Networks   []NetworkView  // each with only this host's status
+	VMs        []VMView       // at most TopologyVMs: VMs that need attention first
+	Discovered []DiscoveredVM // unmanaged VMs, as far as the bounds allow
+	More       int            // VMs left out, managed or not
 }
 
-// NetworkTopology is a network between its hosts' devices and its VMs. Who does not see hosts gets the VMs alone.
+// NetworkTopology is a network with its hosts' devices and its VMs. Users who may not see hosts get only the VMs.
 type NetworkTopology struct {
 	Network   NetworkView
-	Hosts     []NetworkHost // at most TopologyHosts: those that want a person first
+	Hosts     []NetworkHost // at most TopologyHosts: hosts that need attention first
 	Devices   map[HostID]HostDevices
 	MoreHosts int
-	VMs       []VMView // at most TopologyVMs: likewise
-	More      int      // VMs that are not among them
-	Further   bool     // there are yet more, which nobody counted
+	VMs       []VMView // at most TopologyVMs: VMs that need attention first
+	More      int      // VMs left out
+	Further   bool     // there are more VMs, not counted
 }
 
-// HostDevices are a host's network devices as it says.
+// HostDevices are a host's network devices as reported.
 type HostDevices struct {
 	NICs   []HostNIC
-	Looked bool // they are of the host's last look, with their ports
+	Looked bool // current and with the ports of bridges and bonds
 }
 
-// NetworkGrid is how many networks are on many hosts.
+// NetworkGrid is the matrix of networks and hosts.
 type NetworkGrid struct {
 	Hosts    Page[HostView]
 	Networks Page[NetworkView]
-	Statuses map[NetworkOn]NetworkHostStatus // where a host has the network, or shall have it
+	Statuses map[NetworkOn]NetworkHostStatus // for hosts that have the network or are assigned to it
 }
 
-// NetworkOn is a network's place on a host.
+// NetworkOn identifies a network on a host.
 type NetworkOn struct {
 	Network NetworkID
 	Host    HostID
 }
 
-// NetworkHostStatus is how a network is on a host.
+// NetworkHostStatus is the status of a network on a host.
 type NetworkHostStatus struct {
 	State   NetworkState
 	Leaving bool

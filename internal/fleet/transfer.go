@@ -4,30 +4,32 @@ import (
 	"fmt"
 )
 
-// TransferID names the way of one file from one host to another.
+// TransferID identifies the transfer of one file between two hosts.
 type TransferID string
 
-// TransferOrder is a host's part in a transfer: with whom, and how fast.
+// TransferOrder is a host's part in a transfer.
 type TransferOrder struct {
 	ID        TransferID `json:"id"`
 	Peer      HostID     `json:"peer"`
 	PeerName  string     `json:"peerName"`
-	RateBytes int64      `json:"rateBytes,omitempty"` // a second, at most; 0: as fast as it goes
-	Check     bool       `json:"check,omitempty"`     // the receiver reads it back from its storage: what it was made from will go
+	RateBytes int64      `json:"rateBytes,omitempty"` // maximum bytes per second; 0: unlimited
+	// the receiver verifies the data on its storage, because the source will be deleted
+	Check bool `json:"check,omitempty"`
 }
 
-// MigrateOrder is where a VM that is off goes.
+// MigrateOrder holds the parameters of a cold migration.
 type MigrateOrder struct {
 	To        HostID        `json:"to"`
 	ToName    string        `json:"toName"`
 	RateBytes int64         `json:"rateBytes,omitempty"`
 	Disks     []LeavingDisk `json:"disks"`
-	// Generation is the VM's at least once it is there: the disks' names bear numbers up to it, which no later disk is to bear.
+	// Generation is the VM's minimum generation on the target. Disk names contain generations up to it, which later disks
+	// must not reuse.
 	Generation int64    `json:"generation"`
-	Stay       []Volref `json:"stay,omitempty"` // disks that the other host reads where they are: of a shared pool
+	Stay       []Volref `json:"stay,omitempty"` // disks on shared pools, which the target host uses in place
 }
 
-// LeavingDisk is a disk of such a VM: one transfer.
+// LeavingDisk is a disk of a migrating VM, sent by one transfer.
 type LeavingDisk struct {
 	Disk       Volref     `json:"disk"`
 	To         Volref     `json:"to"`
@@ -35,7 +37,7 @@ type LeavingDisk struct {
 	TakesBytes int64      `json:"takesBytes,omitempty"`
 }
 
-// LeavingVM is such a VM on its way, or waiting for its turn.
+// LeavingVM is a VM with a running or queued migration.
 type LeavingVM struct {
 	MigrateOrder
 	Task     TaskID   `json:"task"`
@@ -44,20 +46,21 @@ type LeavingVM struct {
 	Note     string   `json:"note,omitempty"`
 }
 
-// MigrationTarget is where a VM could go: a host, with the pool there for the disks that are sent; and why not.
+// MigrationTarget is a possible target of a VM's migration: a host, with a pool there for the disks that are sent.
 type MigrationTarget struct {
 	HostID    HostID `json:"hostId"`
 	HostName  string `json:"hostName"`
-	PoolID    PoolID `json:"poolId,omitempty"` // empty: all disks stay in pools that both hosts have
+	PoolID    PoolID `json:"poolId,omitempty"` // empty: all disks are on pools that both hosts share
 	PoolName  string `json:"poolName,omitempty"`
-	FreeBytes int64  `json:"freeBytes"` // promised to no volume
+	FreeBytes int64  `json:"freeBytes"` // bytes not reserved by any volume
 	Allowed   bool   `json:"allowed"`
-	Reason    string `json:"reason,omitempty"` // why not
-	Room      bool   `json:"room,omitempty"`   // only room is missing, which who may overcommit may wish all the same
+	Reason    string `json:"reason,omitempty"` // why it is not allowed
+	Room      bool   `json:"room,omitempty"`   // only space is missing, which a user who may overcommit can ignore
 }
 
-// AllowsMigrate says whether the VM can go to another host now, and if not, why. moving: its disks that are on their way to another pool;
-// leaving: its own way to another host. What only the host can see, such as snapshots, it says itself.
+// AllowsMigrate reports whether the VM can migrate to another host now; the string is the reason if not. moving lists
+// its disks under migration, leaving its own migration. The host itself checks what only it can see, such as snapshots
+// made with virsh.
 func (v VMView) AllowsMigrate(moving []MovingDisk, leaving *LeavingVM) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	switch {

@@ -2,7 +2,7 @@ package fleet
 
 import "slices"
 
-// The trees: each is one way to arrange the inventory.
+// Names of the inventory trees.
 const (
 	TreeHosts    = "hosts"
 	TreeVMs      = "vms"
@@ -10,24 +10,24 @@ const (
 	TreeNetworks = "networks"
 )
 
-// TreeView is what is decided about a tree.
+// TreeView describes one arrangement of the inventory as a tree.
 type TreeView struct {
 	Name       string
 	Word, Icon string
-	Right      Permission // what one must have to see it
-	Live       string     // the keys that its root follows
-	Empty      string     // what stands in it while there is nothing
+	Right      Permission // permission to see the tree
+	Live       string     // wake-up keys that the root follows
+	Empty      string     // text of an empty tree
 }
 
-// TreeViews are the trees in the order of their buttons.
+// TreeViews lists the trees in the order of their buttons.
 var TreeViews = []TreeView{
-	{TreeHosts, "Hosts", "server", MaySeeInfra, "hosts vms", "No hosts yet."}, // hosts count their VMs
+	{TreeHosts, "Hosts", "server", MaySeeInfra, "hosts vms", "No hosts yet."}, // the host tree also counts VMs
 	{TreeVMs, "VMs", "monitor", MaySeeVMs, "vms projects", "No VMs yet."},
 	{TreeStorage, "Storage", "database", MaySeeStorage, "pools", "No pools yet."},
 	{TreeNetworks, "Networks", "network", MaySeeStorage, "networks", "No networks yet."},
 }
 
-// TreeNamed is the tree of that name; empty where there is none.
+// TreeNamed returns the tree with the name, or the zero value.
 func TreeNamed(name string) TreeView {
 	if i := slices.IndexFunc(TreeViews, func(v TreeView) bool { return v.Name == name }); i >= 0 {
 		return TreeViews[i]

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// UploadID names an upload.
+// UploadID identifies an upload.
 type UploadID string
 
-// How long an upload may take: it ends when nobody has continued it for so long, and in all.
+// Limits of an upload's duration: since the last data, and in total.
 const (
 	UploadPatience = 24 * time.Hour
 	UploadLife     = 7 * 24 * time.Hour
 )
 
-// Upload is a file that somebody sends into a pool on a host. How much of it there is, that host alone knows.
+// Upload is a file that a user sends into a pool on a host. Only that host knows how much has arrived.
 type Upload struct {
 	ID        UploadID  `json:"id"`
 	TaskID    TaskID    `json:"taskId"`
@@ -24,28 +24,28 @@ type Upload struct {
 	Volume    string    `json:"volume"`
 	SizeBytes int64     `json:"sizeBytes"`
 	Checksum  string    `json:"checksum,omitempty"`
-	File      string    `json:"file,omitempty"` // what tells the sender's own file from others, as the sender said it
-	State     JobState  `json:"state"`          // of its task
-	Progress  int       `json:"progress"`       // percent, as the host last said it
+	File      string    `json:"file,omitempty"` // identifies the sender's local file, as the sender described it
+	State     JobState  `json:"state"`          // state of its task
+	Progress  int       `json:"progress"`       // percent, as last reported
 	Note      string    `json:"note,omitempty"`
-	Error     string    `json:"error,omitempty"` // why it failed, in the host's own words
+	Error     string    `json:"error,omitempty"` // the host's own message
 	CreatedAt time.Time `json:"createdAt"`
-	EndsAt    time.Time `json:"endsAt"` // when it is given up, unless somebody continues it
+	EndsAt    time.Time `json:"endsAt"` // when it is given up unless it is continued
 }
 
-// MaxFile bounds what a sender says of the own file.
+// MaxFile is the maximum length of Upload.File.
 const MaxFile = 300
 
-// Name is what the sender's own file is called.
+// Name returns the name of the sender's local file.
 func (u Upload) Name() string {
 	name, _, _ := strings.Cut(u.File, "/")
 	return name
 }
 
-// Whole reports whether all of it is in the pool, under its name.
+// Whole reports whether the upload is complete and the volume has its final name.
 func (u Upload) Whole() bool { return u.State == JobDone }
 
-// Over is why it cannot be continued; nil: it can.
+// Over returns why the upload cannot be continued; nil: it can.
 func (u Upload) Over() error {
 	switch {
 	case !u.State.Ended() || u.Whole():

@@ -2,18 +2,19 @@ package fleet
 
 import "time"
 
-// Role is a set of rights. Admin, operator and viewer reach all projects; member and viewer also exist per project.
+// Role is a set of permissions. Admin, operator and viewer apply to all projects; member and viewer also exist per
+// project.
 type Role string
 
 const (
-	RoleAdmin    Role = "admin"    // everything
-	RoleOperator Role = "operator" // everything but users, join tokens and projects
-	RoleViewer   Role = "viewer"   // sees
-	RoleMember   Role = "member"   // in one project: makes and runs VMs
-	RoleNone     Role = ""         // only what projects grant
+	RoleAdmin    Role = "admin"    // all permissions
+	RoleOperator Role = "operator" // all but users, join tokens and projects
+	RoleViewer   Role = "viewer"   // read only
+	RoleMember   Role = "member"   // in one project: creates and operates VMs
+	RoleNone     Role = ""         // only roles in projects
 )
 
-// User is a person who signs in.
+// User is a person with an account.
 type User struct {
 	ID         UserID             `json:"id"`
 	Name       string             `json:"name"`
@@ -33,7 +34,7 @@ type Project struct {
 	CreatedAt   time.Time `json:"createdAt"`
 	VMs         int       `json:"vms"`
 
-	// Of new VMs where none is chosen; empty: see VMDefaults.Or.
+	// Defaults of new VMs; empty: see VMDefaults.Or.
 	DefaultPoolID    PoolID    `json:"defaultPoolId,omitempty"`
 	DefaultNetworkID NetworkID `json:"defaultNetworkId,omitempty"`
 }
@@ -46,23 +47,24 @@ type Token struct {
 	CreatedAt  time.Time  `json:"createdAt"`
 	ExpiresAt  *time.Time `json:"expiresAt,omitempty"`
 	LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
-	Secret     string     `json:"secret,omitempty"` // only in the answer that makes it
+	Secret     string     `json:"secret,omitempty"` // only in the response that creates the token
 }
 
-// Actor is who asks. It is passed as the second argument to everything in control.
+// Actor is the originator of a request: a person, an agent or the portal. Methods of package control take it as their
+// second argument.
 type Actor struct {
-	UserID     UserID // a person
-	HostID     HostID // or a host's agent
-	System     bool   // or the portal itself
-	Name       string // for the audit line
+	UserID     UserID // set for a person
+	HostID     HostID // set for a host's agent
+	System     bool   // set for the portal itself
+	Name       string // name in the audit log
 	Role       Role
 	Projects   map[ProjectID]Role
-	MustChange bool    // may do nothing but change the password
-	Session    string  // hash of the session or id of the API token: what a console ticket is bound to
-	Token      TokenID // the API token that the person shows; empty: a browser's session
-	KeyHash    string  // of an agent: sha256 of the public key in its certificate, 32 bytes
-	Address    string  // remote address, for the audit line and throttling
-	Browser    string  // at a sign-in: the secret of a browser that has been here before, which throttling lets through
+	MustChange bool    // the password must be changed before anything else
+	Session    string  // hash of the session or ID of the API token; console tickets are bound to it
+	Token      TokenID // API token of the request; empty: a browser session
+	KeyHash    string  // for an agent: SHA-256 of the public key in its certificate, 32 bytes
+	Address    string  // remote address, for the audit log and throttling
+	Browser    string  // at sign-in: secret of a browser that signed in before, which throttling lets through
 }
 
 // SystemActor is the portal acting on its own: reconcilers and start-up.

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what people may ask for.
+// Bounds of user input.
 const (
 	MinMemoryMiB   = 128
 	MaxMemoryMiB   = 16 << 20 // 16 TiB
@@ -24,19 +24,20 @@ const (
 	MaxDiskBytes   = 64 << 40 // 64 TiB
 	MaxDescription = 4096     // bytes
 
-	maxName = 63 // of an object
+	maxName = 63 // length of an object's name
 )
 
 var (
-	nameForm     = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
-	labelForm    = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
-	volumeForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`) // of new volumes; see IsVolumeName for those that are there
+	nameForm  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+	labelForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+	// new volumes only; IsVolumeName also accepts existing ones
+	volumeForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
 	deviceForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
 	userForm     = regexp.MustCompile(`^[a-z0-9]([a-z0-9._@-]{0,62}[a-z0-9])?$`)
 	hostAddrForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252})$`)
 )
 
-// CloneNames are names for a clone of the VM, those to be preferred first: web-clone, web-clone-2 and so on.
+// CloneNames proposes names for a clone of the VM, preferred ones first: web-clone, web-clone-2 and so on.
 func CloneNames(vm string) []string {
 	out := make([]string, 100)
 	for i := range out {
@@ -49,7 +50,8 @@ func CloneNames(vm string) []string {
 	return out
 }
 
-// CheckName notes at field where name is no object name: 1–63 of a–z, 0–9, "-" and ".", alphanumeric at both ends.
+// CheckName adds an error at field if name is not an object name: 1–63 of a–z, 0–9, "-" and ".", alphanumeric at both
+// ends.
 func CheckName(c *Checks, field, name string) {
 	switch {
 	case name == "":
@@ -59,14 +61,15 @@ func CheckName(c *Checks, field, name string) {
 	}
 }
 
-// CheckUserName notes at field where name is no user name.
+// CheckUserName adds an error at field if name is not a user name.
 func CheckUserName(c *Checks, field, name string) {
 	if !userForm.MatchString(name) {
 		c.Add(field, "A user name has 1–64 lower-case letters, digits and . _ @ -, and starts and ends with a letter or digit.")
 	}
 }
 
-// CheckLabels notes faults of labels: keys ^[a-z][a-z0-9-]*$ up to 63 bytes, values up to 255 bytes that can be seen. Of too many it says that alone.
+// CheckLabels adds an error for each invalid label: keys match ^[a-z][a-z0-9-]*$ with up to 63 bytes, values have up to
+// 255 bytes of visible characters. Too many labels are a single error.
 func CheckLabels(c *Checks, field string, labels map[string]string) {
 	if len(labels) > MaxLabels {
 		c.Add(field, "At most %d labels.", MaxLabels)
@@ -84,7 +87,8 @@ func CheckLabels(c *Checks, field string, labels map[string]string) {
 	}
 }
 
-// CheckDescription notes where text is too long, no UTF-8 text, or holds what misleads a reader or cannot stand in a definition on a host.
+// CheckDescription adds an error if the text is too long or not UTF-8, or has characters that mislead a reader or are
+// invalid in a domain's XML.
 func CheckDescription(c *Checks, field, text string) {
 	switch {
 	case len(text) > MaxDescription || !utf8.ValidString(text) || strings.ContainsRune(text, 0):
@@ -96,10 +100,11 @@ func CheckDescription(c *Checks, field, text string) {
 
 const saysUnseen = "characters that cannot be seen, such as those that turn the direction of text. Type it anew."
 
-// unseen reports whether the character has no shape in a line.
+// unseen reports whether the character is invisible in a line of text.
 func unseen(r rune) bool { return !unicode.IsGraphic(r) }
 
-// misleads reports whether the character has no place in a text of several lines: controls, what is no character, and what turns other characters' direction.
+// misleads reports whether the character is not allowed in multi-line text: control characters, noncharacters, and
+// characters that change the text direction.
 func misleads(r rune) bool {
 	switch {
 	case r == '\n' || r == '\r' || r == '\t':
@@ -114,7 +119,7 @@ func plain(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// Check notes the spec's faults with JSON paths below prefix ("spec").
+// Check adds an error for each invalid field, with JSON paths below prefix ("spec").
 func (s VMSpec) Check(c *Checks, prefix string) {
 	if s.CPUs < 1 || s.CPUs > MaxCPUs {
 		c.Add(prefix+".cpus", "Give 1 to %d vCPUs.", MaxCPUs)
@@ -132,7 +137,7 @@ func (s VMSpec) Check(c *Checks, prefix string) {
 		c.Add(prefix+".disks", "At most %d disks.", MaxDisks)
 	}
 	if len(s.NICs) > MaxNICs {
-		c.Add(prefix+".nics", "At most %d network cards.", MaxNICs)
+		c.Add(prefix+".nics", "At most %d NICs.", MaxNICs)
 	}
 	for i, d := range s.Disks[:min(len(s.Disks), MaxDisks)] {
 		d.check(c, fmt.Sprintf("%s.disks[%d]", prefix, i))
@@ -175,7 +180,7 @@ func (d Disk) check(c *Checks, at string) {
 	}
 }
 
-// checkExisting is check for a disk that is a volume as it is.
+// checkExisting is check for a disk on an existing volume.
 func (d Disk) checkExisting(c *Checks, at string) {
 	if !IsVolumeName(d.Volume) {
 		c.Add(at+".volume", "Choose the volume that the disk is.")
@@ -188,7 +193,7 @@ func (d Disk) checkExisting(c *Checks, at string) {
 	}
 }
 
-// checkImage notes what is wrong with how the disk names an image of the library.
+// checkImage adds an error if the disk's image reference is invalid.
 func (d Disk) checkImage(c *Checks, at string) {
 	switch {
 	case d.ImageID != "" && !IsID(string(d.ImageID)):
@@ -234,18 +239,18 @@ func (n NIC) check(c *Checks, at string) {
 	}
 }
 
-// isNetworkName reports whether libvirt may have a network of that name.
+// isNetworkName reports whether a libvirt network can have the name.
 func isNetworkName(name string) bool {
 	return strings.TrimSpace(name) != "" && len(name) <= 255 && !strings.Contains(name, "/") && plain(name) && !strings.ContainsFunc(name, misleads)
 }
 
-// isDeviceName reports whether the kernel may have a network device of that name. One that reads like an option is none.
+// isDeviceName reports whether a network device can have the name. Names that look like an option are refused.
 func isDeviceName(name string) bool {
 	return name != "" && len(name) <= 15 && name != "." && name != ".." && name[0] != '-' && plain(name) &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || misleads(r) })
 }
 
-// Check notes the spec's faults with JSON paths below prefix ("spec").
+// Check adds an error for each invalid field, with JSON paths below prefix ("spec").
 func (s PoolSpec) Check(c *Checks, prefix string) {
 	s.checkKind(c, prefix)
 	if t := s.Kind.Is(); t.Kind != "" && !t.Files {
@@ -262,8 +267,8 @@ func (s PoolSpec) Check(c *Checks, prefix string) {
 	CheckDescription(c, prefix+".description", s.Description)
 }
 
-// Directories of a host that are evidently no pool, and those below which none may be either. It is a courtesy that spares a
-// round trip: which directories pools may be in says each agent's own configuration, on the host, where symbolic links show.
+// System directories that cannot be pools, and trees that cannot contain pools. The portal only saves a round trip:
+// each agent's own configuration decides, because only the host can resolve symbolic links.
 var (
 	systemDirs  = []string{"/", "/var", "/var/lib", "/var/lib/libvirt", "/home", "/tmp", "/var/tmp"}
 	systemTrees = []string{
@@ -274,7 +279,7 @@ var (
 		"/var/lib/postgresql", "/var/lib/pgsql", "/var/lib/mysql", "/var/lib/docker", "/var/lib/containers", "/var/lib/containerd", "/var/lib/kubelet",
 		"/var/lib/etcd", "/var/lib/private", "/var/lib/sss", "/var/lib/samba", "/var/lib/ceph", "/var/lib/nfs", "/var/lib/polkit-1", "/var/lib/swtpm-localca",
 	}
-	poolTrees = []string{"/var/lib/libvirt/images"} // of what is libvirt's
+	poolTrees = []string{"/var/lib/libvirt/images"} // exceptions below systemDirs
 )
 
 func ofSystem(p string) bool {

@@ -2,17 +2,17 @@ package fleet
 
 import "net/url"
 
-// SavedView is a list as a person wants to find it again: tab, filter, order, columns, kept under a name.
+// SavedView is a list's tab, filter, sort order and columns, saved under a name by a user.
 type SavedView struct {
 	ID    ViewID
-	List  string // one that ViewQuery knows
+	List  string // a list that ViewQuery supports
 	Name  string
-	Query string // of the list's address, as ViewQuery writes it
+	Query string // query string of the list, as ViewQuery writes it
 }
 
-// ViewQuery is the part of a list's address that makes a view, always spelt in one way: views that show the same have the same
-// text. A place in the list and what belongs to the frame around it are no part of a view. known is false where views of the list
-// are not kept.
+// ViewQuery returns the part of a list's query string that a view saves, in canonical form: equal views have equal
+// text. Cursors and parameters of the surrounding page are left out. known is false if the list does not support saved
+// views.
 func ViewQuery(list string, address url.Values) (query string, known bool) {
 	of, _ := Listed(list)
 	kept := url.Values{}

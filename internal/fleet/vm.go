@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Meta is what every VM carries besides its spec and status. Generation counts people's changes; ObservedGeneration is
-// the newest generation that the host has acted on, with or without success.
+// Meta holds a VM's identity and bookkeeping, apart from its spec and status. Generation counts changes of the spec;
+// ObservedGeneration is the newest generation that the host has acted on, successfully or not.
 type Meta struct {
 	ID                 VMID              `json:"id"`
 	Name               string            `json:"name"`
@@ -19,31 +19,37 @@ type Meta struct {
 	Description        string            `json:"description"`
 	Generation         int64             `json:"generation"`
 	ObservedGeneration int64             `json:"observedGeneration"`
-	Ordered            Power             `json:"ordered,omitempty"` // the power that the newest order asks for which has not ended; empty: nothing is ordered
-	CreatedAt          time.Time         `json:"createdAt"`
-	DeletedAt          *time.Time        `json:"deletedAt,omitempty"` // set: deletion is asked for, the host has not yet done it
-	Protection         VMProtection      `json:"guard,omitzero"`
-	ScheduleTrouble    string            `json:"scheduleTrouble,omitempty"` // why a person is needed for a snapshot schedule of it, in a sentence
-	Misplaced          []int             `json:"misplaced,omitempty"`       // which of the spec's required rules its place breaks, as the portal found last
+	// power state requested by the newest unfinished task; empty: no such task
+	Ordered   Power     `json:"ordered,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
+	// set: deletion was requested and the host has not finished it
+	DeletedAt  *time.Time   `json:"deletedAt,omitempty"`
+	Protection VMProtection `json:"guard,omitzero"`
+	// sentence that says why a snapshot schedule of the VM needs a person
+	ScheduleTrouble string `json:"scheduleTrouble,omitempty"`
+	// indexes of the required placement rules that the current host breaks, as the portal last computed them
+	Misplaced []int `json:"misplaced,omitempty"`
 }
 
-// VM is one virtual machine: Spec is what people want, Status what its host last reported (nil: never).
+// VM is one virtual machine. Spec is the intent that people write; Status is the host's last report (nil: never
+// reported).
 type VM struct {
 	Meta
 	Spec      VMSpec     `json:"spec"`
 	Status    *VMStatus  `json:"status"`
-	Elsewhere []Sighting `json:"elsewhere,omitempty"` // what other hosts say about domains of this VM
+	Elsewhere []Sighting `json:"elsewhere,omitempty"` // domains with this VM's UUID that other hosts report
 }
 
-// VMSpec is the intent for a VM.
+// VMSpec is the intent for a VM: what people want it to be.
 type VMSpec struct {
-	Power     Power    `json:"power"` // running, paused or stopped: the last order a person gave; never enforced against the guest's own power-off
+	// running, paused or stopped: the last power state that a person requested; a guest may power itself off without drift
+	Power     Power    `json:"power"`
 	CPUs      int      `json:"cpus"`
 	MemoryMiB int      `json:"memoryMiB"`
 	Firmware  Firmware `json:"firmware"`
 	Disks     []Disk   `json:"disks"`
 	NICs      []NIC    `json:"nics"`
-	ISO       *Volref  `json:"iso,omitempty"` // an ISO image in the CD-ROM drive
+	ISO       *Volref  `json:"iso,omitempty"` // ISO image in the first CD-ROM drive
 
 	CPU      VMCPU      `json:"cpu,omitzero"`
 	Memory   VMMemory   `json:"memory,omitzero"`
@@ -53,18 +59,18 @@ type VMSpec struct {
 	Devices  VMDevices  `json:"devices,omitzero"`
 	Policy   VMPolicy   `json:"policy,omitzero"`
 
-	Drives      []VMDrive       `json:"drives,omitempty"`      // beside the first CD-ROM
-	HostDevices []VMHostDevice  `json:"hostDevices,omitempty"` // that the guest has for itself
-	Shares      []VMShare       `json:"shares,omitempty"`      // folders that it shares with its host
-	Rules       []PlacementRule `json:"rules,omitempty"`       // where it may be
-	Health      []HealthCheck   `json:"health,omitempty"`      // what its host asks the guest again and again
+	Drives      []VMDrive       `json:"drives,omitempty"`      // drives beside the first CD-ROM
+	HostDevices []VMHostDevice  `json:"hostDevices,omitempty"` // passed-through host devices
+	Shares      []VMShare       `json:"shares,omitempty"`      // virtiofs folders shared with the host
+	Rules       []PlacementRule `json:"rules,omitempty"`       // placement rules (affinity and the like)
+	Health      []HealthCheck   `json:"health,omitempty"`      // health checks that the host runs against the guest
 	Migration   VMMigration     `json:"migration,omitzero"`
 
-	Placement VMPlacement `json:"placement,omitzero"` // beside Rules
+	Placement VMPlacement `json:"placement,omitzero"` // tolerations; Rules holds the placement rules
 
-	NUMA []VMNUMANode `json:"numa,omitempty"` // that the guest sees; none: it sees one
+	NUMA []VMNUMANode `json:"numa,omitempty"` // virtual NUMA nodes of the guest; empty: a single one
 
-	FirstBoot VMFirstBoot `json:"firstBoot,omitzero"` // set by the portal: see FirstBoot
+	FirstBoot VMFirstBoot `json:"firstBoot,omitzero"` // guest initialization; set by the portal: see FirstBoot
 }
 
 // Pools lists the pools that the spec names, each once, in order of first mention.
@@ -95,44 +101,56 @@ const (
 	UEFI Firmware = "uefi"
 )
 
-// Volref names a volume: a pool and the volume's name in it.
+// Volref names a volume by its pool and its name in that pool.
 type Volref struct {
 	PoolID PoolID `json:"poolId"`
 	Volume string `json:"volume"`
 }
 
-// Disk is a disk kept as a volume of its own: see Disk.FileFormat for those in a pool of files; in others it is raw. The agent creates the volume: empty, as a
-// full copy of Image, or as an overlay on it. An existing one it takes as it is, and never makes, changes or deletes.
+// Disk is a virtual disk on a volume of its own. Disk.FileFormat gives its format in a file pool; in block pools it is
+// raw. The agent creates the volume empty, as a full copy of Image, or as an overlay backed by it. An existing volume
+// (Existing) is used as it is: the agent never creates, changes or deletes it.
 type Disk struct {
-	PoolID    PoolID  `json:"poolId"`
-	Volume    string  `json:"volume"`             // set by the portal when the disk is added, but for an existing one
-	SizeBytes int64   `json:"sizeBytes"`          // with Image: 0 keeps the image's size, more grows it
-	Image     *Volref `json:"image,omitempty"`    // the volume it is cloned from
-	Existing  bool    `json:"existing,omitempty"` // it is a volume that was there before: a LUN of a pool that makes none, or a shareable one
+	PoolID PoolID `json:"poolId"`
+	// set by the portal when the disk is added, except for an existing volume
+	Volume string `json:"volume"`
+	// bytes; with Image, 0 keeps the image's size and a larger value grows it
+	SizeBytes int64   `json:"sizeBytes"`
+	Image     *Volref `json:"image,omitempty"` // source volume of the clone
+	// the disk uses a volume that already exists: a LUN of a pool without volume creation, or a shareable volume
+	Existing bool `json:"existing,omitempty"`
 
-	ImageID   ImageID        `json:"imageId,omitempty"`   // the library's image that it is cloned from: the portal chooses the copy
-	VersionID ImageVersionID `json:"versionId,omitempty"` // of the image; empty: the newest, when it is asked for
-	// ImageSHA256 is the version's checksum, where it was known when the VM was made: set by the portal, for the host.
+	// source image of the catalog; the portal chooses which copy is cloned
+	ImageID ImageID `json:"imageId,omitempty"`
+	// version of the image; empty: the newest at the time of the request
+	VersionID ImageVersionID `json:"versionId,omitempty"`
+	// ImageSHA256 is the image version's checksum, if it was known when the VM was created. The portal sets it for the
+	// host.
 	ImageSHA256 string `json:"imageSha256,omitempty"`
-	Overlay     bool   `json:"overlay,omitempty"` // it stands on the image, of which a copy must be in its pool, instead of being a full copy
-	// Encryption is luks where the disk is encrypted when it is made, with a passphrase that its host makes and keeps for itself; empty: it is not.
+	// the disk is an overlay backed by the image, which needs a copy in the disk's pool; false: a full copy
+	Overlay bool `json:"overlay,omitempty"`
+	// Encryption is "luks" if the disk is created encrypted. The host generates the passphrase and keeps it. Empty: no
+	// encryption.
 	Encryption string `json:"encryption,omitempty"`
-	Format     string `json:"format,omitempty"` // of its file, when it is made: raw; empty: as its pool has it, qcow2 in a pool of files
+	// file format at creation: raw; empty: the pool's default, which is qcow2 in a file pool
+	Format string `json:"format,omitempty"`
 
-	// How the guest has it: see DiskFields. The zero value of each is the usual.
-	Bus       string     `json:"bus,omitempty"`       // scsi, sata, usb, ide or nvme: see DiskBuses; empty: virtio
-	Cache     string     `json:"cache,omitempty"`     // none, writeback, writethrough, directsync or unsafe; empty: none where the storage can, else QEMU's own
-	Discard   string     `json:"discard,omitempty"`   // ignore; empty: what the guest frees is freed
-	IO        string     `json:"io,omitempty"`        // native, threads or io_uring; empty: QEMU's own
-	BootOrder int        `json:"bootOrder,omitempty"` // 1 is tried first; 0: not by number
-	Serial    string     `json:"serial,omitempty"`    // that the guest reads
-	ReadOnly  bool       `json:"readOnly,omitempty"`
-	Shareable bool       `json:"shareable,omitempty"` // other VMs that have it so may run with the same volume, which is raw
+	// How the device appears to the guest: see DiskFields. The zero value of each is the default.
+	Bus string `json:"bus,omitempty"` // scsi, sata, usb, ide or nvme: see DiskBuses; empty: virtio
+	// none, writeback, writethrough, directsync or unsafe; empty: none if the storage supports it, else QEMU's default
+	Cache     string `json:"cache,omitempty"`
+	Discard   string `json:"discard,omitempty"`   // ignore; empty: discards of the guest free space in the volume
+	IO        string `json:"io,omitempty"`        // native, threads or io_uring; empty: QEMU's default
+	BootOrder int    `json:"bootOrder,omitempty"` // 1 is tried first; 0: no explicit order
+	Serial    string `json:"serial,omitempty"`    // serial number that the guest reads
+	ReadOnly  bool   `json:"readOnly,omitempty"`
+	// the raw volume may be attached to several running VMs, if each of them sets Shareable
+	Shareable bool       `json:"shareable,omitempty"`
 	Limits    DiskLimits `json:"limits,omitzero"`
 }
 
-// DiskLimits are what a guest may do with a disk in a second; 0: as much as it can. A total goes with neither reads nor writes of its kind.
-// Bursts are above the limits, for as many seconds.
+// DiskLimits are a disk's I/O limits per second; 0 means unlimited. A total limit excludes separate read and write
+// limits of the same kind. Burst limits replace the total limit for at most BurstSeconds seconds.
 type DiskLimits struct {
 	TotalIOPS    int `json:"totalIops,omitempty"`
 	ReadIOPS     int `json:"readIops,omitempty"`
@@ -145,35 +163,39 @@ type DiskLimits struct {
 	BurstSeconds int `json:"burstSeconds,omitempty"`
 }
 
-// Ref names the disk's volume.
+// Ref returns the reference of the disk's volume.
 func (d Disk) Ref() Volref { return Volref{PoolID: d.PoolID, Volume: d.Volume} }
 
-// NIC is a network card on one network: a libvirt network or a bridge device of the host. Whoever asks for a card gives the
-// network's id or its name; the portal keeps the id, and shows both. Hosts know the name.
+// NIC is a VM's virtual network interface on one network: a libvirt network or a bridge device of the host. A request
+// gives the network's ID or its name. The portal stores the ID and shows both; hosts use the name.
 type NIC struct {
 	NetworkID NetworkID `json:"networkId,omitempty"`
 	Network   string    `json:"network,omitempty"` // name of a libvirt network on the host
 	Bridge    string    `json:"bridge,omitempty"`  // name of a bridge device on the host
 	MAC       string    `json:"mac"`               // set by the portal when empty
 
-	// What passes the card: see SecurityGroup. A card in no group lets all pass.
+	// Traffic filtering of the NIC: see SecurityGroup. A NIC without a group is not filtered.
 	SecurityGroups []SecurityGroupID `json:"securityGroups,omitempty"`
-	AntiSpoofing   *bool             `json:"antiSpoofing,omitempty"` // its guest may use no other address; nil: as is usual for who makes the card
-	PortGroup      string            `json:"portGroup,omitempty"`    // of a network that is defined here; empty: the network itself
+	// the guest may send only from its own addresses; nil: the default for the user who creates the NIC
+	AntiSpoofing *bool `json:"antiSpoofing,omitempty"`
+	// port group of a managed network; empty: the network itself
+	PortGroup string `json:"portGroup,omitempty"`
 
-	// Set by the portal: these come from the port group, whose defaults they follow, until the card names its own.
+	// Set by the portal: the security groups and anti-spoofing follow the port group's defaults until the NIC sets its
+	// own.
 	DefaultGroups       bool `json:"defaultGroups,omitempty"`
 	DefaultAntiSpoofing bool `json:"defaultAntiSpoofing,omitempty"`
 
-	// How the guest has it: see NICFields. The zero value of each is the usual.
+	// How the device appears to the guest: see NICFields. The zero value of each is the default.
 	Model     string    `json:"model,omitempty"`     // e1000e or rtl8139; empty: virtio
-	LinkDown  bool      `json:"linkDown,omitempty"`  // its cable is out
-	Queues    int       `json:"queues,omitempty"`    // of a virtio card; 0: one
-	BootOrder int       `json:"bootOrder,omitempty"` // 1 is tried first; 0: not by number
+	LinkDown  bool      `json:"linkDown,omitempty"`  // the virtual cable is unplugged
+	Queues    int       `json:"queues,omitempty"`    // queues of a virtio NIC; 0: one
+	BootOrder int       `json:"bootOrder,omitempty"` // 1 is tried first; 0: no explicit order
 	Limits    NICLimits `json:"limits,omitzero"`
 }
 
-// NICLimits are what may pass a card in a second, in KiB; 0: as much as can. In is what comes to the guest. Peaks are above, for as many KiB as the burst.
+// NICLimits are a NIC's bandwidth limits in KiB per second; 0 means unlimited. In is traffic to the guest. A peak
+// exceeds the limit for as many KiB as the burst.
 type NICLimits struct {
 	InKiB       int `json:"inKiB,omitempty"`
 	InPeakKiB   int `json:"inPeakKiB,omitempty"`
@@ -194,65 +216,83 @@ const (
 	Absent  Power = "absent"  // reported only: the host has no such domain
 )
 
-// VMStatus is what the host last said about a VM. It holds nothing that changes by itself from one look to the next.
+// VMStatus is the host's last report on a VM. It holds only values that stay the same while nothing happens to the VM.
 type VMStatus struct {
-	Power         Power           `json:"power"`
-	Reason        string          `json:"reason,omitempty"`       // libvirt's word for why: "I/O error", "migration", …
-	CPUs          int             `json:"cpus"`                   // of the running guest, else of the definition
-	MemoryMiB     int             `json:"memoryMiB"`              // likewise
-	BalloonMiB    int             `json:"balloonMiB,omitempty"`   // what its host leaves the running guest of what it may use, as the host is short of memory; 0: all
-	MaxCPUs       int             `json:"maxCpus,omitempty"`      // how many the running guest can get without a restart; 0: no more
-	MaxMemory     int             `json:"maxMemoryMiB,omitempty"` // likewise
-	MinCPUs       int             `json:"minCpus,omitempty"`      // how few vCPUs the running guest can have without a restart; 0: no fewer than it has
-	Modules       []Module        `json:"modules,omitempty"`      // memory that the running guest got since its start, in the order in which it came
-	PendingUnplug []PendingUnplug `json:"heldBack,omitempty"`     // what the running guest was asked for, and has not let go of; its fields are in NextBoot, too
-	NextBoot      []string        `json:"nextBoot,omitempty"`     // spec fields that the running guest gets at its next start: "cpus", "memoryMiB", …
-	Disks         []DiskState     `json:"disks,omitempty"`
-	NICs          []NICState      `json:"nics,omitempty"`
-	StartedAt     *time.Time      `json:"startedAt,omitempty"`
-	Error         string          `json:"error,omitempty"`       // the hypervisor's own words about the last order that failed; empty after a success
-	ErrorOf       JobKind         `json:"errorOf,omitempty"`     // which order that was
-	Accelerator   string          `json:"accelerator,omitempty"` // "kvm" or "qemu" (emulation)
-	Domain        string          `json:"domain,omitempty"`      // the domain's name in "virsh list", where it is not the VM's
-	Faults        []Fault         `json:"faults,omitempty"`      // what is wrong with it now and waits for a person
-	Drift         []Drift         `json:"drift,omitempty"`       // what somebody changed on the host
+	Power Power `json:"power"`
+	// libvirt's reason for the power state: "I/O error", "migration", …
+	Reason string `json:"reason,omitempty"`
+	// of the running guest; of the definition while the VM is off
+	CPUs int `json:"cpus"`
+	// of the running guest; of the definition while the VM is off
+	MemoryMiB int `json:"memoryMiB"`
+	// memory that the balloon leaves to the running guest while its host is short of memory; 0: all of it
+	BalloonMiB int `json:"balloonMiB,omitempty"`
+	// maximum vCPUs that the running guest can reach without a restart; 0: no more than now
+	MaxCPUs int `json:"maxCpus,omitempty"`
+	// maximum memory that the running guest can reach without a restart; 0: no more than now
+	MaxMemory int `json:"maxMemoryMiB,omitempty"`
+	// minimum vCPUs that the running guest can reach without a restart; 0: no fewer than now
+	MinCPUs int `json:"minCpus,omitempty"`
+	// memory modules hot-plugged since the guest's start, oldest first
+	Modules []Module `json:"modules,omitempty"`
+	// devices whose hot-unplug the guest has not completed; their spec fields are in NextBoot, too
+	PendingUnplug []PendingUnplug `json:"heldBack,omitempty"`
+	// spec fields that take effect at the running guest's next start: "cpus", "memoryMiB", …
+	NextBoot  []string    `json:"nextBoot,omitempty"`
+	Disks     []DiskState `json:"disks,omitempty"`
+	NICs      []NICState  `json:"nics,omitempty"`
+	StartedAt *time.Time  `json:"startedAt,omitempty"`
+	// the hypervisor's message about the last failed job; empty after a success
+	Error       string  `json:"error,omitempty"`
+	ErrorOf     JobKind `json:"errorOf,omitempty"`     // kind of the job that Error is about
+	Accelerator string  `json:"accelerator,omitempty"` // "kvm" or "qemu" (emulation)
+	// the domain's name in "virsh list", if it differs from the VM's name
+	Domain string  `json:"domain,omitempty"`
+	Faults []Fault `json:"faults,omitempty"` // current problems that need a person
+	Drift  []Drift `json:"drift,omitempty"`  // differences between the host's definition and the spec
 
-	Snapshots *SnapshotTree `json:"snapshots,omitempty"` // nil: it has none
-	Guest     *GuestStatus  `json:"guest,omitempty"`     // what the guest says of itself; nil: it is off, or an older agent tells nothing
-	Policy    VMPolicy      `json:"policy,omitzero"`     // by which its host acts
-	Checks    []HealthCheck `json:"checks,omitempty"`    // that its host asks
-	Health    []HealthState `json:"health,omitempty"`    // what it found of them
-	Launch    *LaunchInfo   `json:"launch,omitempty"`    // of the guest that is on, where its memory is encrypted
-	Restarts  int           `json:"restarts,omitempty"`  // how often its host has started it again by itself since it last ran for a while
+	Snapshots *SnapshotTree `json:"snapshots,omitempty"` // nil: no snapshots
+	// report of the guest agent; nil: the VM is off, or an older agent reports none
+	Guest  *GuestStatus  `json:"guest,omitempty"`
+	Policy VMPolicy      `json:"policy,omitzero"`  // the policy that the host applies
+	Checks []HealthCheck `json:"checks,omitempty"` // health checks that the host runs
+	Health []HealthState `json:"health,omitempty"` // results of Checks
+	// launch measurement of the running guest, if its memory is encrypted
+	Launch *LaunchInfo `json:"launch,omitempty"`
+	// automatic restarts by the host since the VM last ran for a longer time
+	Restarts int `json:"restarts,omitempty"`
 }
 
-// FaultCode says what kind of thing is wrong, so that a page can offer the way out.
+// FaultCode identifies a kind of problem, so that a page can offer the matching remedy.
 type FaultCode string
 
 const (
-	FaultDisk      FaultCode = "disk"      // a disk that was made is not there: restore it, detach it, or ask for a new one
-	FaultRebooted  FaultCode = "rebooted"  // it ran when its host went down, and is off since
-	FaultIO        FaultCode = "io"        // QEMU paused it, because its storage is full or fails
-	FaultTwoPlaces FaultCode = "twoPlaces" // two hosts run it: the portal's own finding
-	FaultElsewhere FaultCode = "elsewhere" // another host has it on while its own is not heard: likewise
-	FaultRestart   FaultCode = "restart"   // it went off by itself, and its host starts it again, or could not
-	FaultSchedule  FaultCode = "schedule"  // a snapshot schedule of it takes nothing: the portal's own finding
-	FaultExpiry    FaultCode = "expiry"    // it is at its end, or near it: the portal's own finding
+	FaultDisk      FaultCode = "disk"      // a disk's volume is missing: restore it, detach the disk, or create a new one
+	FaultRebooted  FaultCode = "rebooted"  // the VM ran when its host went down and has been off since
+	FaultIO        FaultCode = "io"        // QEMU paused the VM because its storage is full or fails
+	FaultTwoPlaces FaultCode = "twoPlaces" // two hosts run the VM; found by the portal
+	FaultElsewhere FaultCode = "elsewhere" // another host runs the VM while its own host is offline; found by the portal
+	FaultRestart   FaultCode = "restart"   // the VM stopped by itself; its host restarts it, or failed to
+	FaultSchedule  FaultCode = "schedule"  // a snapshot schedule of the VM takes no snapshots; found by the portal
+	FaultExpiry    FaultCode = "expiry"    // the VM has expired or will soon; found by the portal
 	FaultHealth    FaultCode = "health"    // the guest fails health checks
-	FaultPlacement FaultCode = "placement" // where it is breaks a required rule: the portal's own finding
-	FaultUndefined FaultCode = "undefined" // it runs, but its definition was removed on the host: put it back, or it is gone when it stops
-	FaultLost      FaultCode = "lost"      // it runs, but its host's hypervisor takes it for off: nothing is done to it
-	FaultUnread    FaultCode = "unread"    // its host cannot read its definition
+	FaultPlacement FaultCode = "placement" // the VM's host breaks a required placement rule; found by the portal
+	// the VM runs without a persistent definition on the host: without a reapply it is gone when it stops
+	FaultUndefined FaultCode = "undefined"
+	// the VM's process runs but libvirt reports it as off; the agent does not touch it
+	FaultLost   FaultCode = "lost"
+	FaultUnread FaultCode = "unread" // the host cannot read the VM's definition
 )
 
-// Fault is one thing that is wrong with a VM on its host. It stands until it is so no more; no order takes it away.
+// Fault is one problem of a VM on its host. It lasts as long as the problem does; no task clears it.
 type Fault struct {
 	Code FaultCode `json:"code"`
-	Disk *Volref   `json:"disk,omitempty"` // which one, for FaultDisk; for FaultIO where it is known
-	Text string    `json:"text"`           // a sentence for people: "Disk 1 (pool fast, volume web-1.qcow2) is not on host-1: …"
+	Disk *Volref   `json:"disk,omitempty"` // affected disk: always set for FaultDisk, for FaultIO if known
+	// sentence for people: "Disk 1 (pool fast, volume web-1.qcow2) is not on host-1: …"
+	Text string `json:"text"`
 }
 
-// FaultOf is the fault that says the disk is not there; nil: none does.
+// FaultOf returns the fault that reports the disk's volume as missing, or nil.
 func (vm VM) FaultOf(disk Volref) *Fault {
 	if vm.Status == nil {
 		return nil
@@ -265,17 +305,20 @@ func (vm VM) FaultOf(disk Volref) *Fault {
 	return nil
 }
 
-// Drift is a field of the VM that has one value in what was last applied on the host and another in the definition there:
-// somebody changed it beside Quantix, or the portal's database was restored to before it was changed. Nothing undoes it but
-// "Put back"; "Take over" makes it the intent.
+// Drift is a field of the VM whose value in the host's definition differs from the last applied one. Either somebody
+// changed the VM outside Quantix, or the portal's database was restored to an earlier state. Drift stays until a person
+// reapplies the spec or accepts the drift as the new intent.
 type Drift struct {
-	Field   string          `json:"field"`          // "name", or the JSON name of a field of VMSpec: "cpus", "memoryMiB", …
-	Applied string          `json:"applied"`        // in words: what was last applied
-	Actual  string          `json:"actual"`         // in words: what the definition says
-	Take    json.RawMessage `json:"take,omitempty"` // the actual value as the field's JSON; absent: it cannot be taken over; null for an ISO: none
+	// "name", or the JSON name of a field of VMSpec: "cpus", "memoryMiB", …
+	Field   string `json:"field"`
+	Applied string `json:"applied"` // last applied value, as text
+	Actual  string `json:"actual"`  // value in the host's definition, as text
+	// the actual value as the field's JSON; absent: it cannot be accepted; null for an ISO: no ISO
+	Take json.RawMessage `json:"take,omitempty"`
 }
 
-// FilterDrifted notes that the filter of a card is not as Quantix left it: the card shows it, and the VM's drift, which a person puts back.
+// FilterDrifted records that a NIC's network filter differs from the one that Quantix defined. Both the NIC's status
+// and the VM's drift show it; a person reapplies the filter.
 func (s *VMStatus) FilterDrifted(mac, said string) {
 	for i := range s.NICs {
 		if strings.EqualFold(s.NICs[i].MAC, mac) {
@@ -287,47 +330,52 @@ func (s *VMStatus) FilterDrifted(mac, said string) {
 	}
 }
 
-// Failure names the last order, where it failed: "Start failed".
+// Failure names the last failed task as a heading: "Start failed".
 func (s VMStatus) Failure() string { return cmp.Or(s.ErrorOf.Is().Verb, "The last order") + " failed" }
 
-// DiskState is one disk as the host has it.
+// DiskState is one disk as the host reports it.
 type DiskState struct {
 	Target     string `json:"target"` // "vda"
 	Path       string `json:"path"`
 	SizeBytes  int64  `json:"sizeBytes"`
 	AllocBytes int64  `json:"allocBytes"`
-	// Volume is the spec's disk that this is, told only while its file is there and whole; nil: of no spec, or not there.
+	// Volume is the matching disk of the spec, set only while its file exists and is complete. Nil: no disk of the spec,
+	// or the file is missing.
 	Volume *Volref `json:"volume,omitempty"`
 }
 
-// NICState is one network card as the host has it.
+// NICState is one NIC as the host reports it.
 type NICState struct {
 	MAC       string   `json:"mac"`
 	Source    string   `json:"source"` // "network default", "bridge br0"
 	Addresses []string `json:"addresses,omitempty"`
-	Filter    string   `json:"filter,omitempty"` // the name of the network filter that it has
+	Filter    string   `json:"filter,omitempty"` // name of the NIC's network filter
 
-	FilterDrift string `json:"filterDrift,omitempty"` // what somebody changed of that filter, which Quantix had made, in words
+	// difference between that filter and the one that Quantix defined, as text
+	FilterDrift string `json:"filterDrift,omitempty"`
 
-	Seen []SeenAddress `json:"seen,omitempty"` // the same with how the host knows them; older agents do not tell
+	Seen []SeenAddress `json:"seen,omitempty"` // Addresses with the source of each; older agents do not report it
 }
 
-// VMView is a VM as people see it: with its derived phase and the names it refers to.
+// VMView is a VM as people see it: with its derived phase and the names of the objects that it refers to.
 type VMView struct {
 	VM
 	Phase       Phase      `json:"phase"`
-	Attention   bool       `json:"attention"` // it waits for a person: see VM.NeedsAttention
+	Attention   bool       `json:"attention"` // the VM needs a person: see VM.NeedsAttention
 	HostName    string     `json:"hostName"`
 	ProjectName string     `json:"projectName"`
-	SeenAt      *time.Time `json:"seenAt"` // when the host was last heard (database time)
-	// CPUPercent is the load of a running VM in lists; 100 is one core. nil: not running, or no load known of the last minute.
+	SeenAt      *time.Time `json:"seenAt"` // when the host was last seen (database time)
+	// CPUPercent is the CPU load of a running VM in lists; 100 is one core. Nil: not running, or no sample within the last
+	// minute.
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
-	Barred     string   `json:"barred,omitempty"` // why the lock keeps whoever looks from changing it; empty: it does not
+	// why protection keeps the current user from changing the VM; empty: it does not
+	Barred string `json:"barred,omitempty"`
 }
 
-// DiscoveredVM is a domain that a host runs and Quantix did not make: shown, never touched.
+// DiscoveredVM is an unmanaged domain: a host runs it and Quantix did not create it. Quantix shows it and never changes
+// it.
 type DiscoveredVM struct {
-	ID       VMID       `json:"id"` // the libvirt domain's UUID
+	ID       VMID       `json:"id"` // UUID of the libvirt domain
 	HostID   HostID     `json:"hostId"`
 	HostName string     `json:"hostName,omitempty"`
 	Name     string     `json:"name"`

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// What people may choose among. The empty value is the default.
+// Choices of the fields below. The empty value is the default.
 var (
 	CPUModels = []Option{
 		{"", "Best of the host"},
@@ -62,20 +62,20 @@ var (
 	}
 )
 
-// Bounds of them.
+// Bounds of the fields below.
 const (
 	MaxHeads      = 16
 	MaxRNGRate    = 1 << 30
 	MaxBootOrder  = 64
 	MaxStartOrder = 1000
 	MaxStartDelay = 3600 // seconds
-	MaxSerials    = 3    // beside the console's
+	MaxSerials    = 3    // beside the console's serial port
 	MaxUSBPorts   = 4
 	MaxMoveLimit  = 1 << 20
 	MaxDowntimeMs = 10000
 )
 
-// AgentOnVSOCK is the choice of GuestAgents by which a guest's agent listens on the guest's vsock, at AgentPort.
+// AgentOnVSOCK is the GuestAgents choice for a guest agent that listens on the guest's vsock, at port AgentPort.
 const (
 	AgentOnVSOCK = "vsock"
 	AgentPort    = 1234
@@ -89,10 +89,10 @@ var (
 
 var cpuModelForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// usualShares is libvirt's CPU weight of a domain that names none.
+// usualShares is libvirt's default CPU weight of a domain.
 const usualShares = 1024
 
-// partFields are the fields that stand in one place of a definition each, by section.
+// partFields are the fields that map to a single place in a domain's definition, by form section.
 var partFields = []Field[VMSpec]{
 	text("cpu.model", "CPU model", func(s *VMSpec) *string { return &s.CPU.Model }, Input{
 		Section: SectionCPU, Label: "Model", Options: CPUModels,
@@ -269,7 +269,8 @@ var partFields = []Field[VMSpec]{
 	firstBoot(),
 }
 
-// Parts are the fields that stand in one place of a definition each. They came later than the others: an older agent knows not all of them.
+// Parts returns the VM's optional fields: partFields and VMLists. They were added over time, so an older agent may not
+// know all of them.
 func Parts() []Field[VMSpec] { return allParts }
 
 var allParts = func() []Field[VMSpec] {
@@ -280,7 +281,7 @@ var allParts = func() []Field[VMSpec] {
 	return out
 }()
 
-// PartNames are the names of all that there are.
+// PartNames returns the names of all optional fields, those of disks ("disks.bus") and NICs ("nics.model") included.
 func PartNames() []string {
 	var out []string
 	for _, f := range allParts {
@@ -295,10 +296,11 @@ func PartNames() []string {
 	return out
 }
 
-// UsedPart is a field that came later than the others, and is not as usual.
-type UsedPart struct{ Name, At, Type, Value string } // "nics.model" at "nics[0].model"; the value where it is a word
+// UsedPart is an optional field that has a value other than its default.
+// for example "nics.model" at "nics[0].model"; Value is set for choices
+type UsedPart struct{ Name, At, Type, Value string }
 
-// Used are those of the spec, each once, and of the devices each word of one once.
+// Used returns the spec's optional fields with a non-default value, each once; for devices, once per distinct choice.
 func (s VMSpec) Used() []UsedPart {
 	var out []UsedPart
 	for _, f := range allParts {
@@ -310,7 +312,7 @@ func (s VMSpec) Used() []UsedPart {
 	return slices.Concat(out, used("disks", s.Disks, DiskFields), used("nics", s.NICs, NICFields))
 }
 
-// used are the fields of the elements of a list that are not as usual: each once, or where its values are words, each of them once.
+// used returns the non-default fields of a list's elements: each once, and choices once per distinct value.
 func used[T any](list string, all []T, fields []Field[T]) (out []UsedPart) {
 	for _, f := range fields {
 		seen := map[string]bool{}
@@ -328,7 +330,7 @@ func used[T any](list string, all []T, fields []Field[T]) (out []UsedPart) {
 	return out
 }
 
-// checkParts notes what is wrong with them, alone and together.
+// checkParts validates the optional fields, each alone and in combination.
 func (s VMSpec) checkParts(c *Checks, prefix string) {
 	for _, f := range allParts {
 		f.check(c, prefix+"."+f.Name, s)

@@ -7,53 +7,58 @@ import (
 	"strings"
 )
 
-// VMDrive is a drive beside the first CD-ROM. Each has a slot of its own, which is how it is told apart from others.
+// VMDrive is a drive beside the first CD-ROM. Its slot identifies it.
 type VMDrive struct {
-	Slot      string  `json:"slot"`                // see DriveSlots
-	Medium    *Volref `json:"medium,omitempty"`    // an ISO image, or of a floppy drive a floppy's image; nil: it is empty
-	BootOrder int     `json:"bootOrder,omitempty"` // 1 is tried first; 0: not by number
+	Slot string `json:"slot"` // see DriveSlots
+	// ISO image, or floppy image for a floppy drive; nil: the drive is empty
+	Medium    *Volref `json:"medium,omitempty"`
+	BootOrder int     `json:"bootOrder,omitempty"` // 1 is tried first; 0: no explicit order
 }
 
 // Floppy reports whether the drive takes floppies.
 func (d VMDrive) Floppy() bool { return d.Slot == "floppy1" || d.Slot == "floppy2" }
 
-// VMHostDevice is a device of a host that the guest has for itself.
+// VMHostDevice is a host device passed through to one guest.
 type VMHostDevice struct {
-	HostID HostID `json:"hostId,omitempty"` // whose it is: set by the portal to the VM's host when it is empty
-	Device string `json:"device"`           // as its host reports it, by what it is or where: see DeviceKinds
+	HostID HostID `json:"hostId,omitempty"` // host that has the device; if empty, the portal sets the VM's host
+	Device string `json:"device"`           // name in the host's report, by identity or by address: see DeviceKinds
 }
 
-// DeviceKind is a way in which a VM names a device of its host, by what stands before the "/".
+// DeviceKind is a way to name a host device, identified by the part before the "/".
 type DeviceKind struct {
 	Prefix string
-	Place  bool // it is a place, at which each host has something else: the host is chosen first
-	Shared bool // several guests can have one of it each
+	Place  bool // the name is an address, which means another device on each host: the host must be chosen first
+	Shared bool // several guests can each have an instance
 	form   *regexp.Regexp
 }
 
-// DeviceKinds are all of them.
+// DeviceKinds lists all ways to name a host device.
 var DeviceKinds = []DeviceKind{
 	{Prefix: "pci/", Place: true, form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]$`)},
 	{Prefix: "usb/", form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}$`)},
-	{Prefix: "usb-port/", Place: true, form: regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)}, // whatever is plugged in there when the guest starts
-	{Prefix: PhysicalDevice, form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)},               // by its name in /dev/disk/by-id
-	{Prefix: "mdev/", Shared: true, form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)},              // by its type; the host makes one for the guest
+	// the device plugged into that port when the guest starts
+	{Prefix: "usb-port/", Place: true, form: regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)},
+	// by its name in /dev/disk/by-id
+	{Prefix: PhysicalDevice, form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)},
+	// by its type; the host creates an instance for the guest
+	{Prefix: "mdev/", Shared: true, form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)},
 }
 
-// Kind is how the VM names the device; false: in no way that there is.
+// Kind returns the kind of the device's name; ok is false if the name is invalid.
 func (d VMHostDevice) Kind() (DeviceKind, bool) {
 	for _, k := range DeviceKinds {
 		if rest, ok := strings.CutPrefix(d.Device, k.Prefix); ok {
-			return k, k.form.MatchString(rest) && !IsID(rest) // a mediated device that somebody made has an id, which is gone with the host's next start
+			// a mediated device with a UUID was created by somebody and is gone after the host's next boot
+			return k, k.form.MatchString(rest) && !IsID(rest)
 		}
 	}
 	return DeviceKind{}, false
 }
 
-// PhysicalDevice begins the name of a whole disk of a host; behind it stands the name in /dev/disk/by-id.
+// PhysicalDevice is the prefix that names a host's physical disk; the name in /dev/disk/by-id follows it.
 const PhysicalDevice = "blk/"
 
-// Physical is the name in /dev/disk/by-id of a whole disk; empty: it is another device.
+// Physical returns a physical disk's name in /dev/disk/by-id; empty: another kind of device.
 func (d VMHostDevice) Physical() string {
 	name, _ := strings.CutPrefix(d.Device, PhysicalDevice)
 	if name == d.Device {
@@ -62,7 +67,7 @@ func (d VMHostDevice) Physical() string {
 	return name
 }
 
-// physicalDisk is the name of a disk of its host that a VM with the spec has; empty: it has none.
+// physicalDisk returns the device name of the spec's first physical disk; empty: none.
 func (s VMSpec) physicalDisk() string {
 	for _, d := range s.HostDevices {
 		if d.Physical() != "" {
@@ -72,18 +77,18 @@ func (s VMSpec) physicalDisk() string {
 	return ""
 }
 
-// VMShare is a directory of a pool that guest and host share, by virtiofs.
+// VMShare is a pool's directory that the guest mounts by virtiofs.
 type VMShare struct {
-	Tag    string `json:"tag"`    // by which the guest mounts it
-	Folder Volref `json:"folder"` // a directory right in the pool's
+	Tag    string `json:"tag"`    // mount tag in the guest
+	Folder Volref `json:"folder"` // a directory directly below the pool's directory
 }
 
-// What people may choose among for them.
+// Choices of the list fields.
 var (
 	DriveSlots = []Option{{"", "Choose a drive"}, {"cdrom2", "Second CD-ROM"}, {"cdrom3", "Third CD-ROM"}, {"cdrom4", "Fourth CD-ROM"}, {"floppy1", "Floppy"}, {"floppy2", "Second floppy"}}
 )
 
-// Bounds of them.
+// Bounds of the list fields.
 const (
 	MaxHostDevices = 16
 	MaxShares      = 8
@@ -92,7 +97,7 @@ const (
 
 var shareTagForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,35}$`)
 
-// VMLists are the parts of a VM of which it can have several.
+// VMLists are the optional fields of a VM that hold a list.
 var VMLists = []VMField{
 	numaNodes(),
 	rows("drives", "drive", SectionDevices, func(s *VMSpec) *[]VMDrive { return &s.Drives }, element[VMDrive]{
@@ -147,13 +152,13 @@ var VMLists = []VMField{
 	})),
 }
 
-// DriveFields are what an edit changes of a drive.
+// DriveFields are the fields of a drive that an edit changes.
 var DriveFields = []Field[VMDrive]{
 	atOnce(medium("medium", "medium", func(d *VMDrive) **Volref { return &d.Medium }, Input{Kind: InputMedium, Label: "Medium"})),
 	number("bootOrder", "boot order", "", func(d *VMDrive) *int { return &d.BootOrder }, Input{Label: "Boot order"}, 1, MaxBootOrder),
 }
 
-// ShareFields are what an edit changes of a shared folder.
+// ShareFields are the fields of a shared folder that an edit changes.
 var ShareFields = []Field[VMShare]{
 	asked("folder", "folder", func(v *VMShare) *Volref { return &v.Folder }, func(v Volref) string { return v.Volume }, Input{}, equal, func(*Checks, string, Volref) {}),
 }
@@ -165,7 +170,7 @@ func fromPool(v *Volref) PoolID {
 	return v.PoolID
 }
 
-// medium is a field that names a volume, or none.
+// medium builds a field that names a volume or none.
 func medium[S any](name, noun string, at func(*S) **Volref, in Input) Field[S] {
 	same := func(a, b *Volref) bool { return a == b || a != nil && b != nil && *a == *b }
 	return asked(name, noun, at, func(v *Volref) string {
@@ -176,7 +181,7 @@ func medium[S any](name, noun string, at func(*S) **Volref, in Input) Field[S] {
 	}, in, same, func(*Checks, string, *Volref) {})
 }
 
-// rows is a part of which a VM can have several.
+// rows builds a list field of a VM: elements of type T with at most most entries, each validated by check.
 func rows[T any](name, noun string, section Section, at func(*VMSpec) *[]T, e element[T], most int, in Input, check func(c *Checks, at string, v T)) VMField {
 	f := list(name, noun, NextBoot, at, e)
 	in.Section, in.Kind = section, InputRows
@@ -208,7 +213,8 @@ func rows[T any](name, noun string, section Section, at func(*VMSpec) *[]T, e el
 	return f
 }
 
-// merged is what is to be written of a list: what a person changed of it, and all else as the definition has it.
+// merged returns the list to write: a person's changes from was to want, applied to the current definition is. All
+// other elements and fields stay as in the definition.
 func (e element[T]) merged(was, is, want []T) []T {
 	find := func(all []T, v T) int {
 		return slices.IndexFunc(all, func(o T) bool { return e.key(o) == e.key(v) })
@@ -225,7 +231,7 @@ func (e element[T]) merged(was, is, want []T) []T {
 				}
 			}
 			out = append(out, one)
-		case before >= 0 && e.tells(was[before]) == e.tells(w): // somebody took it out on the host
+		case before >= 0 && e.tells(was[before]) == e.tells(w): // somebody removed it on the host
 		default:
 			out = append(out, w)
 		}
@@ -238,37 +244,37 @@ func (e element[T]) merged(was, is, want []T) []T {
 	return out
 }
 
-// plugged is a list whose elements come and go while the guest runs.
+// plugged marks a list whose elements are hot-plugged and hot-unplugged while the guest runs.
 func plugged(f VMField) VMField {
 	f.On = Now
 	return f
 }
 
-// held is reserved for a list.
+// held is reserved for list fields.
 func held(why string, f VMField) VMField {
 	f.Field = reserved(why, f.Field)
 	return f
 }
 
-// MediumKind is what a volume that a part names is to be.
+// MediumKind is the expected kind of a volume that a field names.
 type MediumKind int
 
-// The kinds of them.
+// Kinds of media.
 const (
 	MediumISO MediumKind = iota
 	MediumFloppy
-	MediumFile   // a file as it is, such as a kernel
+	MediumFile   // a plain file, such as a kernel
 	MediumFolder // a directory of the host
 )
 
-// Medium is a volume that a spec names beside its disks, read and never made.
+// Medium is a volume that a spec names beside its disks. It is read and never created.
 type Medium struct {
-	Field string // in the spec: "iso", "drives[0].medium", "boot.kernel"
+	Field string // path in the spec: "iso", "drives[0].medium", "boot.kernel"
 	Kind  MediumKind
 	Volref
 }
 
-// Media are all of them.
+// Media returns all media of the spec.
 func (s VMSpec) Media() []Medium {
 	var out []Medium
 	if s.ISO != nil {
@@ -281,7 +287,8 @@ func (s VMSpec) Media() []Medium {
 	return out
 }
 
-// MapMedia is the spec with what to says in place of each volume that a part names; the first drive's is none of a part.
+// MapMedia returns the spec with each medium of an optional field replaced by the result of to. It leaves out the first
+// CD-ROM's ISO.
 func (s VMSpec) MapMedia(to func(Medium) Volref) VMSpec {
 	one := func(field string, kind MediumKind, at **Volref) {
 		if *at != nil {
@@ -306,7 +313,7 @@ func (s VMSpec) MapMedia(to func(Medium) Volref) VMSpec {
 	return s
 }
 
-// checkLists notes what is wrong with them together.
+// checkLists validates combinations of list fields with other fields.
 func (s VMSpec) checkLists(c *Checks, prefix string) {
 	if len(s.Shares) > 0 && !s.Memory.Shared {
 		c.Add(prefix+".memory.shared", "A shared folder needs shared memory. Share it, or leave the folders.")
@@ -334,7 +341,7 @@ func (s VMSpec) checkLists(c *Checks, prefix string) {
 	}
 }
 
-// VMName is a VM that something is told of.
+// VMName identifies a VM in messages and lists.
 type VMName struct {
 	ID   VMID   `json:"id"`
 	Name string `json:"name"`

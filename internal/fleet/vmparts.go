@@ -1,92 +1,103 @@
 package fleet
 
-// What a VM has besides its size, disks and cards. The zero value of each is what a new VM gets on its host.
+// The optional fields of a VM besides its size, disks and NICs. The zero value of each is the default.
 
-// VMCPU is what the guest's processors are like.
+// VMCPU configures the guest's processors.
 type VMCPU struct {
-	Model   string `json:"model,omitempty"` // host-passthrough, host-model, maximum, or a name that libvirt knows; empty: the best that the host can give
+	// host-passthrough, host-model, maximum, or a libvirt model name; empty: the best that the host offers
+	Model   string `json:"model,omitempty"`
 	Sockets int    `json:"sockets,omitempty"`
-	Cores   int    `json:"cores,omitempty"`   // a socket
-	Threads int    `json:"threads,omitempty"` // a core
-	Max     int    `json:"max,omitempty"`     // vCPUs that the running guest can get; 0: no more than it has
+	Cores   int    `json:"cores,omitempty"`   // per socket
+	Threads int    `json:"threads,omitempty"` // per core
+	Max     int    `json:"max,omitempty"`     // maximum vCPUs that the running guest can reach; 0: no hot-plug
 
-	Features string `json:"features,omitempty"` // besides the model's: "+aes -vmx"; empty: those of the model
-	Shares   int    `json:"shares,omitempty"`   // its part of the host's processors where there are too few, beside others' 1024; 0: 1024
-	Limit    int    `json:"limit,omitempty"`    // how much of a processor each vCPU may have, percent; 0: all
-	Reserved int    `json:"reserved,omitempty"` // how much of a processor is kept for each vCPU where it is placed, percent; 0: none
-	Pinned   string `json:"pinned,omitempty"`   // the host's processors that its vCPUs run on: "0-3,6"; empty: any
+	Features string `json:"features,omitempty"` // additions to the model: "+aes -vmx"; empty: the model's own
+	Shares   int    `json:"shares,omitempty"`   // CPU weight under contention, relative to the default of 1024; 0: 1024
+	Limit    int    `json:"limit,omitempty"`    // maximum use of a processor per vCPU, percent; 0: unlimited
+	Reserved int    `json:"reserved,omitempty"` // part of a processor reserved per vCPU on the VM's host, percent; 0: none
+	Pinned   string `json:"pinned,omitempty"`   // host processors that run the vCPUs: "0-3,6"; empty: any
 }
 
-// VMMemory is where the guest's memory comes from.
+// VMMemory configures the backing and the limits of the guest's memory.
 type VMMemory struct {
-	Shared      bool `json:"shared,omitempty"`      // with other programs of the host, as virtiofs and vhost-user need it
+	// shared with other processes of the host, as virtiofs and vhost-user require
+	Shared      bool `json:"shared,omitempty"`
 	Locked      bool `json:"locked,omitempty"`      // the host never swaps it out
-	HugePageKiB int  `json:"hugePageKiB,omitempty"` // of pages of this size; 0: of usual ones
-	MaxMiB      int  `json:"maxMiB,omitempty"`      // that the running guest can get; 0: no more than it has
+	HugePageKiB int  `json:"hugePageKiB,omitempty"` // page size of the backing huge pages; 0: normal pages
+	MaxMiB      int  `json:"maxMiB,omitempty"`      // maximum memory that the running guest can reach; 0: no hot-plug
 
-	BalloonMiB int `json:"balloonMiB,omitempty"` // of it, how much the guest may use at present; 0: all
+	BalloonMiB int `json:"balloonMiB,omitempty"` // memory that the guest may use at present, set by the balloon; 0: all
 
-	MinMiB int `json:"floorMiB,omitempty"` // of that, what its host leaves it where the host is short of memory; 0: all
+	// guaranteed memory minimum: the host's balloon takes no more when the host is short of memory; 0: it takes none
+	MinMiB int `json:"floorMiB,omitempty"`
 
-	Nodes string `json:"nodes,omitempty"` // the host's NUMA nodes that it comes from: "0-1"; empty: any
+	Nodes string `json:"nodes,omitempty"` // host NUMA nodes that provide the memory: "0-1"; empty: any
 }
 
-// VMBoot is how the guest comes up.
+// VMBoot configures how the guest boots.
 type VMBoot struct {
-	Menu  bool `json:"menu,omitempty"`  // the firmware offers its devices for some seconds
-	CDROM int  `json:"cdrom,omitempty"` // the drive's place among those that are tried by number; 0: not by number
+	Menu  bool `json:"menu,omitempty"`  // the firmware shows its boot menu for some seconds
+	CDROM int  `json:"cdrom,omitempty"` // boot order of the first CD-ROM drive; 0: no explicit order
 
-	Machine string `json:"machine,omitempty"` // that the host emulates: see Machines; empty: q35
+	Machine string `json:"machine,omitempty"` // emulated machine: see Machines; empty: q35
 
-	Kernel  *Volref `json:"kernel,omitempty"` // started in place of what is on the disks
+	Kernel  *Volref `json:"kernel,omitempty"` // booted directly, instead of from the disks
 	Initrd  *Volref `json:"initrd,omitempty"`
-	Cmdline string  `json:"cmdline,omitempty"` // of the kernel
+	Cmdline string  `json:"cmdline,omitempty"` // kernel command line
 }
 
-// VMDisplay is what a person at the console has.
+// VMDisplay configures the console's display and input.
 type VMDisplay struct {
-	Video    string `json:"video,omitempty"`    // the graphics card: see VideoModels; empty: vga
-	Heads    int    `json:"heads,omitempty"`    // screens of a card that can have several; 0: one
-	Keyboard string `json:"keyboard,omitempty"` // the layout that key presses are made for: see Keyboards; empty: those of the keys themselves
+	Video    string `json:"video,omitempty"`    // video device: see VideoModels; empty: vga
+	Heads    int    `json:"heads,omitempty"`    // screens of a video device that supports several; 0: one
+	Keyboard string `json:"keyboard,omitempty"` // keyboard layout for key presses: see Keyboards; empty: raw key codes
 	Pointer  string `json:"pointer,omitempty"`  // tablet or mouse; empty: tablet
-	Sound    string `json:"sound,omitempty"`    // the sound card: see SoundModels; empty: none
+	Sound    string `json:"sound,omitempty"`    // sound device: see SoundModels; empty: none
 
-	Spice          bool `json:"spice,omitempty"`          // a SPICE server beside the console, on a socket of the host
-	USBRedirection int  `json:"usbRedirection,omitempty"` // how many devices of the viewer's machine the guest can have through it
+	Spice bool `json:"spice,omitempty"` // SPICE server beside the console, on a socket of the host
+	// number of the viewer's USB devices that the guest can have through SPICE
+	USBRedirection int `json:"usbRedirection,omitempty"`
 }
 
-// VMSecurity is what guards the guest's secrets.
+// VMSecurity configures devices and modes that protect the guest's secrets.
 type VMSecurity struct {
-	TPM        bool `json:"tpm,omitempty"`        // a TPM 2.0 that the host emulates; its state lies on the host
-	SecureBoot bool `json:"secureBoot,omitempty"` // UEFI starts only what is signed; with its own variables, of the host's template
+	TPM bool `json:"tpm,omitempty"` // emulated TPM 2.0; its state is stored on the host
+	// UEFI boots only signed code; its variable store comes from the host's secure-boot template
+	SecureBoot bool `json:"secureBoot,omitempty"`
 
-	Confidential string `json:"confidential,omitempty"` // by which its memory is kept from the host: see ConfidentialKinds; empty: it is not
+	// memory encryption against the host: see ConfidentialKinds; empty: none
+	Confidential string `json:"confidential,omitempty"`
 }
 
-// VMDevices are small devices of which a VM has one at most.
+// VMDevices configures small devices of which a VM has at most one kind.
 type VMDevices struct {
-	Watchdog       string `json:"watchdog,omitempty"`       // its model: see Watchdogs; empty: none
-	WatchdogAction string `json:"watchdogAction,omitempty"` // what happens when the guest no longer feeds it: see WatchdogActions; empty: reset
-	RNGRate        int    `json:"rngRate,omitempty"`        // random numbers from the host, bytes a second; 0: as many as the guest asks for
-	VSOCK          bool   `json:"vsock,omitempty"`          // a socket between the guest and its host alone
-	GuestAgent     string `json:"guestAgent,omitempty"`     // the channel that the guest's agent listens on: see GuestAgents; empty: virtio-serial
+	Watchdog string `json:"watchdog,omitempty"` // watchdog model: see Watchdogs; empty: none
+	// action after a watchdog timeout: see WatchdogActions; empty: reset
+	WatchdogAction string `json:"watchdogAction,omitempty"`
+	// limit of random numbers from the host, bytes per second; 0: unlimited
+	RNGRate int  `json:"rngRate,omitempty"`
+	VSOCK   bool `json:"vsock,omitempty"` // socket between the guest and its host
+	// channel of the guest agent: see GuestAgents; empty: virtio-serial
+	GuestAgent string `json:"guestAgent,omitempty"`
 
-	Balloon  string `json:"balloon,omitempty"`  // see Balloons; empty: one
-	Serials  int    `json:"serials,omitempty"`  // serial ports beside the console's
-	Parallel bool   `json:"parallel,omitempty"` // a parallel port
+	Balloon  string `json:"balloon,omitempty"` // see Balloons; empty: on
+	Serials  int    `json:"serials,omitempty"` // serial ports beside the console's
+	Parallel bool   `json:"parallel,omitempty"`
 }
 
-// VMMigration is how the VM's disks and the VM itself go elsewhere.
+// VMMigration configures disk migration and VM migration.
 type VMMigration struct {
-	Stays    bool `json:"stays,omitempty"`    // it goes to no other host
-	LimitMiB int  `json:"limitMiB,omitempty"` // a second, of what goes to another pool or host; 0: as fast as can be
+	Stays bool `json:"stays,omitempty"` // the VM never migrates to another host
+	// bandwidth limit of migrations to another pool or host, MiB per second; 0: unlimited
+	LimitMiB int `json:"limitMiB,omitempty"`
 
-	// Kept for moves of guests that run.
-	PostCopy   bool `json:"postCopy,omitempty"`   // the guest goes on before all of its memory is there
-	DowntimeMs int  `json:"downtimeMs,omitempty"` // how long it may stand still at the end; 0: as QEMU does
+	// Live migration only.
+	PostCopy   bool `json:"postCopy,omitempty"`   // the guest resumes on the target before all of its memory has arrived
+	DowntimeMs int  `json:"downtimeMs,omitempty"` // maximum pause at switchover, milliseconds; 0: QEMU's default
 }
 
-// Rate is how fast something of the VM moves that is asked to at rate, bytes a second; 0: as fast as can be.
+// Rate returns the effective rate of a migration requested at rate, in bytes per second: the lower of both limits. 0:
+// unlimited.
 func (m VMMigration) Rate(rate int64) int64 {
 	if most := int64(m.LimitMiB) << 20; most > 0 && (rate == 0 || rate > most) {
 		return most
@@ -94,14 +105,20 @@ func (m VMMigration) Rate(rate int64) int64 {
 	return rate
 }
 
-// VMPolicy is what a host does with the VM by itself, portal or not. It is kept in the VM's definition there.
+// VMPolicy is what a host does with the VM on its own, even without the portal. It is stored in the domain's definition
+// on the host.
 type VMPolicy struct {
-	Autostart  string `json:"autostart,omitempty"`  // what becomes of it when its host comes up: see Autostarts; empty: it stays off
-	StartOrder int    `json:"startOrder,omitempty"` // then: 1 before 2, and those with a number before those with 0
-	StartDelay int    `json:"startDelay,omitempty"` // then: seconds that the host waits after it before it starts the next
-	Restart    string `json:"restart,omitempty"`    // what becomes of it when it goes off by itself: see Restarts; empty: it stays off
-	StopOrder  int    `json:"stopOrder,omitempty"`  // when many are shut down: 1 before 2; 0: the reverse of the start order
-	StopDelay  int    `json:"stopDelay,omitempty"`  // then: seconds after it is off before the next ones are asked
-	HAPriority string `json:"haPriority,omitempty"` // kept for when its host fails: see HAPriorities; empty: normal
-	GuestExec  bool   `json:"guestExec,omitempty"`  // programs may be run in its guest, by people who may change the VM and by its health checks
+	Autostart string `json:"autostart,omitempty"` // action when the host boots: see Autostarts; empty: the VM stays off
+	// order of automatic starts: 1 before 2, numbered VMs before those with 0
+	StartOrder int `json:"startOrder,omitempty"`
+	StartDelay int `json:"startDelay,omitempty"` // seconds that the host waits after this start before the next one
+	// action when the VM stops by itself: see Restarts; empty: it stays off
+	Restart string `json:"restart,omitempty"`
+	// order when several VMs are shut down: 1 before 2; 0: the reverse of the start order
+	StopOrder int `json:"stopOrder,omitempty"`
+	// seconds between this VM's power-off and the shutdown of the next ones
+	StopDelay  int    `json:"stopDelay,omitempty"`
+	HAPriority string `json:"haPriority,omitempty"` // stored for host failover: see HAPriorities; empty: normal
+	// people who may change the VM, and its health checks, may run programs in the guest
+	GuestExec bool `json:"guestExec,omitempty"`
 }

@@ -6,66 +6,73 @@ import (
 	"strings"
 )
 
-// VolumeFormats are those that a new volume can have.
+// VolumeFormats are the formats of new volumes.
 var VolumeFormats = []string{"qcow2", "raw"}
 
-// PartialSuffix ends the name of a volume that is not whole yet, or never became so.
+// PartialSuffix is the file name suffix of an incomplete volume.
 const PartialSuffix = ".partial"
 
-// IsOrBecomes reports whether the file of that name is the volume, or what is half made of it.
+// IsOrBecomes reports whether the file name is the volume's own or that of its incomplete file.
 func (v Volref) IsOrBecomes(file string) bool {
 	return file == v.Volume || file == v.Volume+PartialSuffix
 }
 
-// ownDisk is the form of the names that the portal gives to disks. What bears it was some VM's data, also when that VM is gone.
+// ownDisk matches the names that the portal gives to disks. Such a volume holds a VM's data, even after the VM is
+// deleted.
 var ownDisk = regexp.MustCompile(`-[0-9a-f]{12}-[0-9]+\.(qcow2|raw)$`)
 
-// IsOwnDisk reports whether the name is one that the portal gives to VMs' disks.
+// IsOwnDisk reports whether the portal gave the volume its name, as a VM's disk.
 func IsOwnDisk(volume string) bool { return ownDisk.MatchString(volume) }
 
-// VolumeOrder is what is to be made of a volume.
+// VolumeOrder holds the parameters of a volume job; each field names the kinds of jobs that use it.
 type VolumeOrder struct {
-	Format    string `json:"format,omitempty"`    // create
-	SizeBytes int64  `json:"sizeBytes,omitempty"` // create, grow: as a guest sees it
-	Full      bool   `json:"full,omitempty"`      // create: all of it is allocated at once
-	Source    string `json:"source,omitempty"`    // clone: another volume of the pool; copy: of the source pool; rename: its old name; read: the volume itself
-	// SourcePool is where copy reads from; the host is told of the pool with the order. Empty: the volume's own.
+	Format    string `json:"format,omitempty"`    // create: volume format
+	SizeBytes int64  `json:"sizeBytes,omitempty"` // create, grow: virtual size in bytes
+	Full      bool   `json:"full,omitempty"`      // create: allocate all space at once
+	// clone: another volume of the pool; copy: a volume of the source pool; rename: the old name; read: the volume itself
+	Source string `json:"source,omitempty"`
+	// SourcePool is the pool that copy reads from; the host receives its definition with the job. Empty: the volume's own
+	// pool.
 	SourcePool PoolID `json:"sourcePool,omitempty"`
-	Flatten    bool   `json:"flatten,omitempty"` // copy: the source is a VM's disk; what it stands on becomes part of the copy
-	// Snapshot is, for such a copy, of which moment the disk is copied: Source and SourcePool name the disk, and its VM's host knows the files.
+	// copy: the source is a VM's disk; its backing files become part of the copy
+	Flatten bool `json:"flatten,omitempty"`
+	// Snapshot is the snapshot whose disk state such a copy reads. Source and SourcePool name the disk; the VM's host
+	// knows its files.
 	Snapshot *SnapshotOf `json:"snapshot,omitempty"`
-	URL      string      `json:"url,omitempty"`      // fetch: as ParseDownload takes it
-	Checksum string      `json:"checksum,omitempty"` // fetch, copy, upload: "sha256:…", for fetch also "sha512:…"; empty: none is known
-	// ChecksumURL is, for fetch, the address of a file that has the checksum: the host reads it first. With it Checksum is empty.
+	URL      string      `json:"url,omitempty"` // fetch: the address, as ParseDownload accepts it
+	// fetch, copy, upload: "sha256:…", for fetch also "sha512:…"; empty: unknown
+	Checksum string `json:"checksum,omitempty"`
+	// ChecksumURL is, for fetch, the address of a checksum file that the host reads first. Checksum is then empty.
 	ChecksumURL string `json:"checksumUrl,omitempty"`
-	// Upload names an upload, and so the half-made file that is its own; SizeBytes is how much comes.
+	// Upload identifies an upload and so its incomplete file; SizeBytes is the upload's size.
 	Upload UploadID `json:"upload,omitempty"`
-	// TakesBytes is what the pool is promised to it meanwhile.
+	// TakesBytes is the pool space reserved for the volume while the job runs.
 	TakesBytes int64 `json:"takesBytes,omitempty"`
-	// Transfer is the host's part in bringing it from another one: of send, which reads Source of SourcePool, and receive.
+	// Transfer is the host's part in a transfer between two hosts: send, which reads Source of SourcePool, or receive.
 	Transfer *TransferOrder `json:"transfer,omitempty"`
-	// Member is, for convert, the disk in an archive that is the source; empty: the source is the disk.
+	// Member is, for convert, the disk inside an archive that is the source. Empty: the source itself is the disk.
 	Member string       `json:"member,omitempty"`
-	Export *ExportOrder `json:"export,omitempty"` // export: of what
-	// LeftBy is, for delete, the disk migration that left the volume behind: its task names a volume that stays.
+	Export *ExportOrder `json:"export,omitempty"` // export: what to export
+	// LeftBy is, for delete, the disk migration that left the volume behind. The task of that job names another volume,
+	// which stays.
 	LeftBy JobID `json:"leftBy,omitempty"`
 }
 
-// VolumeInUse is who needs a volume, as people asked; zero: nobody.
+// VolumeInUse names the users of a volume according to the spec; the zero value means none.
 type VolumeInUse struct {
-	Disk      string `json:"disk,omitempty"`      // the name of a VM whose disk it is
-	Drive     string `json:"drive,omitempty"`     // of one that has it in its drive
-	Making    string `json:"making,omitempty"`    // of one that is being made from it
-	Published bool   `json:"published,omitempty"` // the library has it
-	Image     string `json:"image,omitempty"`     // the name of the image that it is a copy of
+	Disk      string `json:"disk,omitempty"`      // name of the VM that has the volume as a disk
+	Drive     string `json:"drive,omitempty"`     // name of the VM that has the volume in a drive
+	Making    string `json:"making,omitempty"`    // name of the VM that is being created from the volume
+	Published bool   `json:"published,omitempty"` // the volume is a copy of a catalog image
+	Image     string `json:"image,omitempty"`     // name of that image
 }
 
-// SubjectVolume is the subject of one volume: of a local pool, of each host's of that name.
+// SubjectVolume returns the subject of a volume. In a local pool it covers the volumes of that name on all hosts.
 func SubjectVolume(ref Volref) Subject {
 	return SubjectOf(TypeVolume, string(ref.PoolID)+"/"+ref.Volume)
 }
 
-// Volume is the volume that the subject is; ok is false where it is none.
+// Volume returns the volume that the subject names; ok is false for other subjects.
 func (s Subject) Volume() (ref Volref, ok bool) {
 	noun, id := s.Split()
 	pool, name, ok := strings.Cut(id, "/")
@@ -74,13 +81,13 @@ func (s Subject) Volume() (ref Volref, ok bool) {
 
 const noVolumeName = "Choose a volume of the pool: its name is that of a file there, 255 bytes at most, and begins with no dot."
 
-// IsVolumeName reports whether a volume may be called so: a file of the pool's own directory, and none that is hidden there, as the pool's
-// marker is.
+// IsVolumeName reports whether a volume may have the name: a file directly in the pool's directory, and not hidden as
+// the pool's marker file is.
 func IsVolumeName(name string) bool {
 	return name != "" && len(name) <= 255 && name[0] != '.' && !strings.Contains(name, "/") && plain(name)
 }
 
-// CheckNewVolume notes at field where no new volume may have the name.
+// CheckNewVolume adds an error at field if no new volume may have the name.
 func CheckNewVolume(c *Checks, field, name string) {
 	switch {
 	case !volumeForm.MatchString(name):
@@ -92,7 +99,7 @@ func CheckNewVolume(c *Checks, field, name string) {
 	}
 }
 
-// CheckVolumeSize notes at field where no volume can be that large.
+// CheckVolumeSize adds an error at field if a volume cannot have the size, in bytes.
 func CheckVolumeSize(c *Checks, field string, size int64) {
 	switch {
 	case size <= 0:
@@ -102,19 +109,19 @@ func CheckVolumeSize(c *Checks, field string, size int64) {
 	}
 }
 
-// VolumeUse is all that decides what can be asked of a volume.
+// VolumeUse is everything that decides which actions a volume allows.
 type VolumeUse struct {
 	Volume
 	Held
-	Online bool   // a host that is heard has it
-	Work   string // what waits or is done with it already: "Grow volume"
-	Busy   string // the name of a VM that runs with it as its disk
+	Online bool   // a host with the volume is online
+	Work   string // title of the pending or running task: "Grow volume"
+	Busy   string // name of the running VM that has the volume as a disk
 }
 
-// Held is VolumeInUse where it is embedded.
+// Held is VolumeInUse under another name, for embedding.
 type Held = VolumeInUse
 
-// What can be asked of a volume.
+// Actions on volumes.
 const (
 	ActGrow  Action = "grow"
 	ActClone Action = "clone"
@@ -124,7 +131,7 @@ const (
 	ActConvert Action = "convert"
 
 	ActDownload Action = "download"
-	ActImport   Action = "import" // a new VM of an appliance
+	ActImport   Action = "import" // create a VM from an appliance
 )
 
 var volumeOffers = offers[VolumeUse]{
@@ -197,7 +204,8 @@ var volumeOffers = offers[VolumeUse]{
 	}},
 }
 
-// Allows says whether the volume can be asked for the action now, and if not, why. Actions lists all of them.
+// Allows reports whether the volume allows the action now; why is the reason if not. Actions lists the state of every
+// action.
 func (v VolumeUse) Allows(a Action) (bool, string) { return volumeOffers.allows(v, a) }
 func (v VolumeUse) Actions() []ActionState         { return volumeOffers.states(v) }
 
@@ -229,7 +237,7 @@ func (v VolumeUse) unfinished() string {
 	return ""
 }
 
-// given is why what the storage itself has made is left as it is.
+// given returns why a LUN, which the storage itself provides, is not changed.
 func (v VolumeUse) given() string {
 	if v.Format == FormatLUN {
 		return "It is a LUN of the target, where nobody can tell from here who else uses it. Change it at the target itself."
@@ -291,7 +299,7 @@ func libraryHas(image string) string {
 	return fmt.Sprintf("It is published: it is a copy of the image %s. Withdraw it from the library first.", image)
 }
 
-// Refuse is why a host must not do the work to the volume that is held so; nil: it may.
+// Refuse returns an error if a host must not run the job on a volume with these users; nil: it may.
 func (h VolumeInUse) Refuse(kind JobKind) error {
 	act := map[JobKind]Action{VolumeGrow: ActGrow, VolumeWipe: ActWipe, VolumeDelete: ActDelete}[kind]
 	if act == "" {
