@@ -9,9 +9,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestActionsOfEachPhase(t *testing.T) {
+func TestEachPhaseAllowsItsActions(t *testing.T) {
 	t.Parallel()
-	// Columns as in fleet.VMActions: start, shutdown, stop, restart, reboot, reset, pause, resume, console, edit, guard, delete.
+	// Columns in the order of fleet.VMActions: start, shutdown, stop, restart, reboot, reset, pause, resume, console,
+	// edit, guard, delete.
 	table := map[fleet.Phase]string{
 		fleet.PhaseCreating:     "---------+++",
 		fleet.PhaseStarting:     "--+-----++++",
@@ -26,7 +27,7 @@ func TestActionsOfEachPhase(t *testing.T) {
 		fleet.PhaseFailed:       "+--------+++",
 		fleet.PhaseCrashed:      "+-+------+++",
 		fleet.PhaseMissing:      "+--------+++",
-		fleet.PhaseLost:         "---------+++", // and with its fault, without which there is no such phase, its protection alone
+		fleet.PhaseLost:         "---------+++", // with FaultLost, the only cause of this phase, only protection is allowed
 		fleet.PhaseUnknown:      "---------+++",
 	}
 	since := time.Now()
@@ -39,7 +40,7 @@ func TestActionsOfEachPhase(t *testing.T) {
 				got.WriteByte('-')
 			}
 			if a.Allowed != (a.Reason == "") || !a.Allowed && !strings.HasSuffix(a.Reason, ".") {
-				t.Errorf("%s, %s: allowed %t, because %q", phase, a.Action, a.Allowed, a.Reason)
+				t.Errorf("%s, %s: allowed %t with reason %q", phase, a.Action, a.Allowed, a.Reason)
 			}
 		}
 		if got.String() != table[phase] {
@@ -48,7 +49,7 @@ func TestActionsOfEachPhase(t *testing.T) {
 	}
 }
 
-func TestRefusedActionsSayWhy(t *testing.T) {
+func TestRefusedActionHasReason(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		phase  fleet.Phase
@@ -69,15 +70,15 @@ func TestRefusedActionsSayWhy(t *testing.T) {
 	}
 }
 
-func TestAFailedOrderCanBeTakenBack(t *testing.T) {
+func TestForceOffAllowedAfterFailedStart(t *testing.T) {
 	t.Parallel()
 	off := fleet.VMView{Phase: fleet.PhaseStopped}
 	if ok, why := off.Allows(fleet.ActStop); ok || why != "The VM is not running." {
-		t.Errorf("a VM that is off and well: %t, %q", ok, why)
+		t.Errorf("a stopped VM without a failure: %t, %q", ok, why)
 	}
 	off.Attention = true
 	if ok, why := off.Allows(fleet.ActStop); !ok || why != "" {
-		t.Errorf("a VM that did not start: %t, %q", ok, why)
+		t.Errorf("a VM whose start failed: %t, %q", ok, why)
 	}
 	for _, phase := range []fleet.Phase{fleet.PhaseFailed, fleet.PhaseMissing, fleet.PhaseUnknown} {
 		if ok, _ := (fleet.VMView{Phase: phase, Attention: true}).Allows(fleet.ActStop); ok {
@@ -86,20 +87,20 @@ func TestAFailedOrderCanBeTakenBack(t *testing.T) {
 	}
 }
 
-func TestEveryActionIsKnownAndSpoken(t *testing.T) {
+func TestEveryActionHasLabelAndJob(t *testing.T) {
 	t.Parallel()
 	for _, a := range fleet.VMActions {
 		if !a.Known() || a.Label() == "" || a.Job() != "" && !a.Job().Known() {
-			t.Errorf("%s: word %q, job %q", a, a.Label(), a.Job())
+			t.Errorf("%s: label %q, job %q", a, a.Label(), a.Job())
 		}
 	}
 	if fleet.Action("explode").Known() {
-		t.Error("an action that there is not is known")
+		t.Error("an unknown action is known")
 	}
 }
 
-// To its host a guest that libvirt has lost is off: nothing that would start it a second time, or take its disks, is offered, and nothing says that it is off.
-func TestNothingIsDoneToALostGuest(t *testing.T) {
+// libvirt reports a lost guest as off. No action may start it again, delete its disks, or claim that it is off.
+func TestLostGuestAllowsOnlyProtection(t *testing.T) {
 	t.Parallel()
 	why := fleet.Fault{Code: fleet.FaultLost, Text: "libvirt has lost it."}
 	v := fleet.VMView{Phase: fleet.PhaseLost, VM: fleet.VM{Status: &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{why}}}}
@@ -108,18 +109,18 @@ func TestNothingIsDoneToALostGuest(t *testing.T) {
 		if a == fleet.ActProtect {
 			continue
 		}
-		if ok, said := v.Allows(a); ok || said != why.Text {
-			t.Errorf("%s: %t, %q", a, ok, said)
+		if ok, reason := v.Allows(a); ok || reason != why.Text {
+			t.Errorf("%s: %t, %q", a, ok, reason)
 		}
 	}
-	if ok, said := v.AllowsSnapshots(nil); ok || said != why.Text {
-		t.Errorf("snapshots: %t, %q", ok, said)
+	if ok, reason := v.AllowsSnapshots(nil); ok || reason != why.Text {
+		t.Errorf("snapshots: %t, %q", ok, reason)
 	}
-	if ok, said := v.Allows(fleet.ActProtect); !ok {
-		t.Errorf("its protection: %q", said)
+	if ok, reason := v.Allows(fleet.ActProtect); !ok {
+		t.Errorf("protection: %q", reason)
 	}
 	v.Status.Faults = nil
-	if ok, said := v.Allows(fleet.ActDelete); !ok {
-		t.Errorf("without the fault: %q", said)
+	if ok, reason := v.Allows(fleet.ActDelete); !ok {
+		t.Errorf("without the fault: %q", reason)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestNamesCount(t *testing.T) {
+func TestBulkNamesExpandCounter(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		pattern string
@@ -37,7 +37,7 @@ func TestNamesCount(t *testing.T) {
 	}
 }
 
-func TestNamesThatDoNotCount(t *testing.T) {
+func TestInvalidBulkNamesRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		pattern string
@@ -70,7 +70,8 @@ func TestNamesThatDoNotCount(t *testing.T) {
 		{"w\x00{n}", fleet.BulkNames{Count: 2}, "name", "lower-case"},
 		{strings.Repeat("a", 60) + "-{n}", fleet.BulkNames{Count: 90}, "name", ""},
 		{strings.Repeat("a", 62) + "-{n}", fleet.BulkNames{Count: 2}, "name", "lower-case"},
-		{strings.Repeat("a", 61) + "-{n}", fleet.BulkNames{Count: 2, First: 9}, "name", "lower-case"}, // the last alone is too long
+		// only the last name is too long
+		{strings.Repeat("a", 61) + "-{n}", fleet.BulkNames{Count: 2, First: 9}, "name", "lower-case"},
 		{"{" + strings.Repeat("n", 70) + "}", fleet.BulkNames{}, "name", "lower-case"},
 	} {
 		var checks fleet.Checks

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func aVM(change ...func(*fleet.VM)) fleet.VM {
+func testVM(change ...func(*fleet.VM)) fleet.VM {
 	vm := fleet.VM{Meta: fleet.Meta{Name: "web", Labels: map[string]string{"env": "prod"}}, Spec: fleet.VMSpec{CPUs: 2, MemoryMiB: 2048, Firmware: fleet.BIOS}}
 	for _, f := range change {
 		f(&vm)
@@ -15,9 +15,9 @@ func aVM(change ...func(*fleet.VM)) fleet.VM {
 	return vm
 }
 
-func TestCompareShowsEveryFieldAndDifferencesFirst(t *testing.T) {
+func TestCompareListsEveryFieldDifferencesFirst(t *testing.T) {
 	t.Parallel()
-	rows := fleet.Compare(aVM(), aVM(func(v *fleet.VM) { v.Spec.Boot.Menu, v.Labels, v.Spec.CPUs = true, nil, 4 }))
+	rows := fleet.Compare(testVM(), testVM(func(v *fleet.VM) { v.Spec.Boot.Menu, v.Labels, v.Spec.CPUs = true, nil, 4 }))
 	if len(rows) != 3+len(fleet.VMFields) {
 		t.Fatalf("%d rows for %d fields", len(rows), 3+len(fleet.VMFields))
 	}
@@ -31,14 +31,14 @@ func TestCompareShowsEveryFieldAndDifferencesFirst(t *testing.T) {
 		}
 	}
 	if want := []string{"Labels: env=prod | none", "vCPUs: 2 vCPUs | 4 vCPUs", "Boot menu: off | on"}; !reflect.DeepEqual(differ, want) {
-		t.Errorf("what differs is %q, want %q", differ, want)
+		t.Errorf("differences are %q, want %q", differ, want)
 	}
 }
 
-func TestAVMIsAsItsTemplateButForWhatIsItsOwn(t *testing.T) {
+func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 	t.Parallel()
 	on := true
-	vm := fleet.VMView{VM: aVM(func(v *fleet.VM) {
+	vm := fleet.VMView{VM: testVM(func(v *fleet.VM) {
 		v.Spec = fullSpec()
 		v.Spec.CPUs, v.Spec.MemoryMiB, v.Spec.Firmware, v.ProjectID = 2, 2048, fleet.UEFI, "shop"
 		v.Spec.ISO = &fleet.Volref{PoolID: "p", Volume: "cd.iso"}
@@ -49,19 +49,19 @@ func TestAVMIsAsItsTemplateButForWhatIsItsOwn(t *testing.T) {
 	version := func() fleet.TemplateVersion {
 		s := vm.Spec.Bare()
 		s.Disks[0].ImageID, s.Disks[0].VersionID, s.Disks[0].PoolID, s.Disks[0].SizeBytes = "i", "v", "elsewhere", 0
-		s.NICs[0].AntiSpoofing = nil // as is usual for who makes a VM
+		s.NICs[0].AntiSpoofing = nil // the default of the VM's creator
 		return fleet.TemplateVersion{Spec: s, Disks: []fleet.TemplateDisk{{SizeBytes: 3 << 30}}}
 	}
-	said := map[string]bool{}
+	compared := map[string]bool{}
 	for _, r := range fleet.CompareTemplate(vm, template, version()) {
 		f, ok := fleet.FieldOf(r.Field)
-		if said[r.Field] = true; !ok || !r.Same || r.Left != r.Right || r.Left == f.Words(fleet.VMSpec{}) {
-			t.Errorf("it differs, or says nothing: %+v", r)
+		if compared[r.Field] = true; !ok || !r.Same || r.Left != r.Right || r.Left == f.Words(fleet.VMSpec{}) {
+			t.Errorf("different or empty: %+v", r)
 		}
 	}
-	for _, f := range fleet.VMFields { // what is left out is what no template has
-		if !said[f.Name] && f.Words(vm.Spec.Bare()) != f.Words(fleet.VMSpec{}) {
-			t.Errorf("nothing is said of %s", f.Name)
+	for _, f := range fleet.VMFields { // fields that are left out must be empty in a template
+		if !compared[f.Name] && f.Words(vm.Spec.Bare()) != f.Words(fleet.VMSpec{}) {
+			t.Errorf("%s is not compared", f.Name)
 		}
 	}
 
@@ -77,25 +77,25 @@ func TestAVMIsAsItsTemplateButForWhatIsItsOwn(t *testing.T) {
 		"vCPUs: 2 vCPUs | 4 vCPUs", "Disks: of 3 GiB (cache None) | of 5 GiB",
 		"Network cards: on network default, in 1 security group (model Intel e1000e) | on network default, in 1 security group", "Boot menu: on | off",
 	}; !reflect.DeepEqual(differ, want) {
-		t.Errorf("what differs is %q, want %q", differ, want)
+		t.Errorf("differences are %q, want %q", differ, want)
 	}
-	// A VM of another project begins without the template's groups.
+	// VMs of another project start without the template's groups.
 	template.ProjectID, vm.Spec.NICs[0].SecurityGroups = "other", nil
 	for _, r := range fleet.CompareTemplate(vm, template, version()) {
 		if !r.Same {
-			t.Errorf("of another project, it differs: %+v", r)
+			t.Errorf("with a template of another project: %+v differs", r)
 		}
 	}
 	if version().Spec.NICs[0].SecurityGroups != nil || vm.Spec.NICs[0].AntiSpoofing == nil || vm.Spec.Disks[0].PoolID != "p" {
-		t.Error("comparing changes what is compared")
+		t.Error("CompareTemplate changed its arguments")
 	}
 }
 
-func TestMergePutsTwoEditsTogether(t *testing.T) {
+func TestMergeCombinesTwoEdits(t *testing.T) {
 	t.Parallel()
-	was := aVM()
-	mine := aVM(func(v *fleet.VM) { v.Spec.CPUs, v.Spec.MemoryMiB, v.Description = 4, 4096, "same" })
-	theirs := aVM(func(v *fleet.VM) { v.Spec.CPUs, v.Labels, v.Description = 8, map[string]string{"env": "test"}, "same" })
+	was := testVM()
+	mine := testVM(func(v *fleet.VM) { v.Spec.CPUs, v.Spec.MemoryMiB, v.Description = 4, 4096, "same" })
+	theirs := testVM(func(v *fleet.VM) { v.Spec.CPUs, v.Labels, v.Description = 8, map[string]string{"env": "test"}, "same" })
 	for name, c := range map[string]struct {
 		chosen map[string]fleet.Side
 		cpus   int
@@ -103,11 +103,11 @@ func TestMergePutsTwoEditsTogether(t *testing.T) {
 		memory int
 		open   bool
 	}{
-		"nobody has chosen":  {nil, 8, "test", 4096, true},
-		"mine":               {map[string]fleet.Side{"cpus": fleet.Mine}, 4, "test", 4096, false},
-		"theirs":             {map[string]fleet.Side{"cpus": fleet.Theirs}, 8, "test", 4096, false},
-		"back to what I had": {map[string]fleet.Side{"cpus": fleet.Mine, "labels": fleet.Mine, "memoryMiB": fleet.Theirs}, 4, "prod", 2048, false},
-		"no side":            {map[string]fleet.Side{"cpus": "everybody's"}, 8, "test", 4096, true},
+		"no choice":                {nil, 8, "test", 4096, true},
+		"mine":                     {map[string]fleet.Side{"cpus": fleet.Mine}, 4, "test", 4096, false},
+		"theirs":                   {map[string]fleet.Side{"cpus": fleet.Theirs}, 8, "test", 4096, false},
+		"opposite of the defaults": {map[string]fleet.Side{"cpus": fleet.Mine, "labels": fleet.Mine, "memoryMiB": fleet.Theirs}, 4, "prod", 2048, false},
+		"invalid side":             {map[string]fleet.Side{"cpus": "everybody's"}, 8, "test", 4096, true},
 	} {
 		out, fields := fleet.Merge(was, mine, theirs, c.chosen)
 		open := false
@@ -119,6 +119,6 @@ func TestMergePutsTwoEditsTogether(t *testing.T) {
 		}
 	}
 	if _, fields := fleet.Merge(was, was, theirs, nil); len(fields) != 3 || fields[0].Both || fields[0].Take != fleet.Theirs {
-		t.Errorf("of one's own nothing: %+v", fields)
+		t.Errorf("without own changes: %+v", fields)
 	}
 }

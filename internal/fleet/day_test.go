@@ -8,30 +8,30 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestADayIsTheWorstOfEachQuarter(t *testing.T) {
+func TestDayKeepsWorstSeverityPerQuarter(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 7, 0, 0, time.UTC)
 	quarter := func(ago int) time.Time { return now.Truncate(fleet.Quarter).Add(-time.Duration(ago) * fleet.Quarter) }
 	ok, bad, warn, unknown := fleet.SeverityOK, fleet.SeverityBad, fleet.SeverityWarn, fleet.SeverityUnknown
 	for name, c := range map[string]struct {
-		turns    []fleet.Turn
-		silences []fleet.OfflinePeriod
-		want     fleet.Day
-		words    string
+		turns   []fleet.Turn
+		offline []fleet.OfflinePeriod
+		want    fleet.Day
+		words   string
 	}{
 		"nothing known": {},
-		"silent, and nothing known": {
-			silences: []fleet.OfflinePeriod{{quarter(50), quarter(40)}},
+		"offline without data": {
+			offline: []fleet.OfflinePeriod{{quarter(50), quarter(40)}},
 		},
-		"well since long ago": {
+		"well for a long time": {
 			turns: []fleet.Turn{{quarter(500), bad, ok}},
 			want:  fleet.Day{{ok, 96}}, words: "In the last 24 h: well 24 h",
 		},
-		"there since three quarters": {
+		"data for three quarters": {
 			turns: []fleet.Turn{{quarter(2), ok, ok}},
 			want:  fleet.Day{{"", 93}, {ok, 3}}, words: "In the last 24 h: well 45 min, not there 23 h 15 min",
 		},
-		"failed and healed within one": {
+		"failed and recovered within a quarter": {
 			turns: []fleet.Turn{{quarter(200), ok, ok}, {quarter(10), bad, ok}},
 			want:  fleet.Day{{ok, 85}, {bad, 1}, {ok, 10}},
 		},
@@ -43,18 +43,18 @@ func TestADayIsTheWorstOfEachQuarter(t *testing.T) {
 			turns: []fleet.Turn{{quarter(200), ok, ok}, {quarter(0), bad, bad}},
 			want:  fleet.Day{{ok, 95}, {bad, 1}},
 		},
-		"a silence of a minute, and one that is not over": {
-			turns:    []fleet.Turn{{quarter(200), ok, ok}},
-			silences: []fleet.OfflinePeriod{{quarter(9).Add(time.Minute), quarter(9).Add(2 * time.Minute)}, {quarter(1).Add(time.Minute), now}},
-			want:     fleet.Day{{ok, 86}, {unknown, 1}, {ok, 7}, {unknown, 2}},
+		"offline for a minute, and offline now": {
+			turns:   []fleet.Turn{{quarter(200), ok, ok}},
+			offline: []fleet.OfflinePeriod{{quarter(9).Add(time.Minute), quarter(9).Add(2 * time.Minute)}, {quarter(1).Add(time.Minute), now}},
+			want:    fleet.Day{{ok, 86}, {unknown, 1}, {ok, 7}, {unknown, 2}},
 		},
-		"a silence does not hide a failure": {
-			turns:    []fleet.Turn{{quarter(200), bad, bad}},
-			silences: []fleet.OfflinePeriod{{quarter(300), quarter(90)}},
-			want:     fleet.Day{{bad, 96}},
+		"offline does not hide a failure": {
+			turns:   []fleet.Turn{{quarter(200), bad, bad}},
+			offline: []fleet.OfflinePeriod{{quarter(300), quarter(90)}},
+			want:    fleet.Day{{bad, 96}},
 		},
 	} {
-		got := fleet.DayOf(now, c.turns, c.silences)
+		got := fleet.DayOf(now, c.turns, c.offline)
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}

@@ -30,7 +30,7 @@ func TestDefaultPoolHasMostFreeSpace(t *testing.T) {
 		t.Errorf("the default pool is %+v", got)
 	}
 	if got := of(poolWith("a-failed", 0, 9000, 0), poolWith("one", 1, 10, 0)); got.Name != "one" || got.Why != "only pool" {
-		t.Errorf("of one pool that can be used the default is %+v", got)
+		t.Errorf("with one usable pool the default is %+v", got)
 	}
 	if got := of(poolWith("a-failed", 0, 9000, 0)); got != (fleet.DefaultPool{}) {
 		t.Errorf("without a healthy pool the default is %+v", got)
@@ -61,16 +61,16 @@ func TestDefaultNetworkIsTheNATNetwork(t *testing.T) {
 		what, want string
 		networks   []fleet.NetworkView
 	}{
-		{"the NAT network behind an isolated one", "web-nat: NAT network", []fleet.NetworkView{networkOn("a-isolated", 9, ""), granted, networkOn("web-nat", 1, "nat")}},
-		{"one that is defined", "defined: NAT network", []fleet.NetworkView{networkOn("a-isolated", 9), defined}},
-		{"one that a host reports", "reported: NAT network", []fleet.NetworkView{networkOn("a-isolated", 9), reported}},
-		{"the one on most hosts", "b-nat: NAT network", []fleet.NetworkView{networkOn("a-nat", 1, "nat"), networkOn("b-nat", 2, "nat"), networkOn("default", 1, "nat")}},
-		{"libvirt's own of two alike", "default: NAT network", []fleet.NetworkView{networkOn("a-nat", 2, "nat"), networkOn("default", 2, "nat")}},
-		{"none of two alike", ": ", []fleet.NetworkView{networkOn("a-nat", 2, "nat"), networkOn("b-nat", 2, "nat")}},
-		{"the only one that is open", "br0: only network", []fleet.NetworkView{granted, foreignNAT}},
-		{"none without a grant", ": ", []fleet.NetworkView{bridge, foreignNAT}},
+		{"NAT network after an isolated one", "web-nat: NAT network", []fleet.NetworkView{networkOn("a-isolated", 9, ""), granted, networkOn("web-nat", 1, "nat")}},
+		{"managed network", "defined: NAT network", []fleet.NetworkView{networkOn("a-isolated", 9), defined}},
+		{"unmanaged network", "reported: NAT network", []fleet.NetworkView{networkOn("a-isolated", 9), reported}},
+		{"network on most hosts", "b-nat: NAT network", []fleet.NetworkView{networkOn("a-nat", 1, "nat"), networkOn("b-nat", 2, "nat"), networkOn("default", 1, "nat")}},
+		{"libvirt's default network of two equal ones", "default: NAT network", []fleet.NetworkView{networkOn("a-nat", 2, "nat"), networkOn("default", 2, "nat")}},
+		{"none of two equal ones", ": ", []fleet.NetworkView{networkOn("a-nat", 2, "nat"), networkOn("b-nat", 2, "nat")}},
+		{"only open network", "br0: only network", []fleet.NetworkView{granted, foreignNAT}},
+		{"none without grant", ": ", []fleet.NetworkView{bridge, foreignNAT}},
 		{"none of several without NAT", ": ", []fleet.NetworkView{networkOn("a-isolated", 1), networkOn("routed", 1, "route")}},
-		{"none that is inactive", ": ", []fleet.NetworkView{networkOn("default", 0, "nat")}},
+		{"none if inactive", ": ", []fleet.NetworkView{networkOn("default", 0, "nat")}},
 	} {
 		if got := of(c.networks...); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)

@@ -18,7 +18,7 @@ func words(all []fleet.Change) string {
 	return strings.Join(out, "; ")
 }
 
-func TestDiffSaysWhatChangesInWhichWordsAndWhen(t *testing.T) {
+func TestDiffDescribesChangesAndWhenTheyApply(t *testing.T) {
 	t.Parallel()
 	old := fleet.VMSpec{
 		Power: fleet.Running, CPUs: 2, MemoryMiB: 512, Firmware: fleet.BIOS,
@@ -62,14 +62,14 @@ func TestDiffSaysWhatChangesInWhichWordsAndWhen(t *testing.T) {
 		}
 		for _, c := range old.Diff(to, false) {
 			if c.When != fleet.Now && c.When != fleet.Never {
-				t.Errorf("of a VM that is off, %+v", c)
+				t.Errorf("change of a stopped VM: %+v", c)
 			}
 		}
 	}
 }
 
-// Every field that a host's definition holds differs, is copied and has words, so that nothing else has to list them.
-func TestTheTableKnowsEveryFieldOfASpec(t *testing.T) {
+// Every JSON field of a spec must have an entry in VMFields that compares, copies and formats it.
+func TestVMFieldsCoverEverySpecField(t *testing.T) {
 	t.Parallel()
 	full := fleet.VMSpec{
 		Power: fleet.Running, CPUs: 2, MemoryMiB: 512, Firmware: fleet.UEFI, Disks: []fleet.Disk{{PoolID: "p", Volume: "a"}},
@@ -89,7 +89,7 @@ func TestTheTableKnowsEveryFieldOfASpec(t *testing.T) {
 	everyField(reflect.ValueOf(full), "", func(name string, want reflect.Value) {
 		f, known := fleet.FieldOf(name)
 		if known == (name == "power") {
-			t.Errorf("field %s is in the table: %t", name, known)
+			t.Errorf("field %s has an entry: %t", name, known)
 		}
 		if !known {
 			return
@@ -107,11 +107,11 @@ func TestTheTableKnowsEveryFieldOfASpec(t *testing.T) {
 	})
 }
 
-// everyField goes through the fields of a spec, and of the parts in it, by their names in JSON.
+// everyField calls do for each field of a spec and of its nested structs, with the field's JSON name.
 func everyField(v reflect.Value, prefix string, do func(name string, v reflect.Value)) {
 	for i := range v.NumField() {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if _, whole := fleet.FieldOf(prefix + name); v.Field(i).Kind() == reflect.Struct && !whole {
+		if _, known := fleet.FieldOf(prefix + name); v.Field(i).Kind() == reflect.Struct && !known {
 			everyField(v.Field(i), prefix+name+".", do)
 			continue
 		}
@@ -119,22 +119,22 @@ func everyField(v reflect.Value, prefix string, do func(name string, v reflect.V
 	}
 }
 
-// What a guest that is on can get depends on what it was started with, which its host says.
-func TestWhatAGuestGetsAtOnce(t *testing.T) {
+// Hot-plug is limited by the maximums of the guest's start, which its host reports.
+func TestHotPlugWithinMaximumTakesEffectNow(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		to   fleet.VMSpec
 		want string
 	}{
-		"vCPUs up to the most":     {fleet.VMSpec{CPUs: 4, MemoryMiB: 512}, "spec.cpus: vCPUs 2 → 4 (now)"},
-		"vCPUs above the most":     {fleet.VMSpec{CPUs: 5, MemoryMiB: 512}, "spec.cpus: vCPUs 2 → 5 (nextBoot)"},
+		"vCPUs up to the maximum":  {fleet.VMSpec{CPUs: 4, MemoryMiB: 512}, "spec.cpus: vCPUs 2 → 4 (now)"},
+		"vCPUs above the maximum":  {fleet.VMSpec{CPUs: 5, MemoryMiB: 512}, "spec.cpus: vCPUs 2 → 5 (nextBoot)"},
 		"fewer vCPUs":              {fleet.VMSpec{CPUs: 1, MemoryMiB: 512}, "spec.cpus: vCPUs 2 → 1 (nextBoot)"},
-		"memory up to the most":    {fleet.VMSpec{CPUs: 2, MemoryMiB: 1024}, "spec.memoryMiB: memory 512 → 1024 MiB (now)"},
-		"memory in half a step":    {fleet.VMSpec{CPUs: 2, MemoryMiB: 576}, "spec.memoryMiB: memory 512 → 576 MiB (nextBoot)"},
-		"memory above the most":    {fleet.VMSpec{CPUs: 2, MemoryMiB: 1152}, "spec.memoryMiB: memory 512 → 1152 MiB (nextBoot)"},
+		"memory up to the maximum": {fleet.VMSpec{CPUs: 2, MemoryMiB: 1024}, "spec.memoryMiB: memory 512 → 1024 MiB (now)"},
+		"memory in half a module":  {fleet.VMSpec{CPUs: 2, MemoryMiB: 576}, "spec.memoryMiB: memory 512 → 576 MiB (nextBoot)"},
+		"memory above the maximum": {fleet.VMSpec{CPUs: 2, MemoryMiB: 1152}, "spec.memoryMiB: memory 512 → 1152 MiB (nextBoot)"},
 		"less memory":              {fleet.VMSpec{CPUs: 2, MemoryMiB: 256}, "spec.memoryMiB: memory 512 → 256 MiB (nextBoot)"},
-		"room that it asks for":    {fleet.VMSpec{CPUs: 2, MemoryMiB: 512, CPU: fleet.VMCPU{Max: 8}}, "spec.cpu.max: most vCPUs default → 8 vCPUs (nextBoot)"},
-		"vCPUs with room for them": {fleet.VMSpec{CPUs: 8, MemoryMiB: 512, CPU: fleet.VMCPU{Max: 8}}, "spec.cpus: vCPUs 2 → 8 (nextBoot); spec.cpu.max: most vCPUs default → 8 vCPUs (nextBoot)"},
+		"a new maximum":            {fleet.VMSpec{CPUs: 2, MemoryMiB: 512, CPU: fleet.VMCPU{Max: 8}}, "spec.cpu.max: most vCPUs default → 8 vCPUs (nextBoot)"},
+		"vCPUs with a new maximum": {fleet.VMSpec{CPUs: 8, MemoryMiB: 512, CPU: fleet.VMCPU{Max: 8}}, "spec.cpus: vCPUs 2 → 8 (nextBoot); spec.cpu.max: most vCPUs default → 8 vCPUs (nextBoot)"},
 	} {
 		vm := fleet.VM{Spec: fleet.VMSpec{CPUs: 2, MemoryMiB: 512}, Status: &fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 512, MaxCPUs: 4, MaxMemory: 1024}}
 		if got := words(vm.Diff(fleet.VM{Spec: c.to})); got != c.want {
@@ -143,28 +143,28 @@ func TestWhatAGuestGetsAtOnce(t *testing.T) {
 	}
 }
 
-// What a guest that is on can give back depends on what came since it was started, and on what emulates it.
-func TestWhatAGuestGivesBack(t *testing.T) {
+// Hot-unplug is limited to vCPUs and memory added since the guest's start, and depends on the accelerator.
+func TestHotUnplugOfAddedCPUsAndModulesTakesEffectNow(t *testing.T) {
 	t.Parallel()
 	two := func(first, second int) []fleet.VMNUMANode {
 		return []fleet.VMNUMANode{{CPUs: "0-1", MemoryMiB: first}, {CPUs: "2-3", MemoryMiB: second}}
 	}
-	plain, inCells := fleet.VMSpec{CPUs: 4, MemoryMiB: 1024}, fleet.VMSpec{CPUs: 4, MemoryMiB: 1024, NUMA: two(512, 512)}
+	plain, inNodes := fleet.VMSpec{CPUs: 4, MemoryMiB: 1024}, fleet.VMSpec{CPUs: 4, MemoryMiB: 1024, NUMA: two(512, 512)}
 	for name, c := range map[string]struct {
 		was, to fleet.VMSpec
 		want    string
 	}{
-		"vCPUs that came":              {plain, fleet.VMSpec{CPUs: 2, MemoryMiB: 1024}, "spec.cpus: vCPUs 4 → 2 (now)"},
-		"vCPUs of its start":           {plain, fleet.VMSpec{CPUs: 1, MemoryMiB: 1024}, "spec.cpus: vCPUs 4 → 1 (nextBoot)"},
-		"the newest module":            {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 896}, "spec.memoryMiB: memory 1024 → 896 MiB (now)"},
-		"two modules":                  {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 640}, "spec.memoryMiB: memory 1024 → 640 MiB (now)"},
-		"all modules":                  {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 512}, "spec.memoryMiB: memory 1024 → 512 MiB (now)"},
-		"a part of a module":           {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 832}, "spec.memoryMiB: memory 1024 → 832 MiB (nextBoot)"},
-		"memory of its start":          {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 384}, "spec.memoryMiB: memory 1024 → 384 MiB (nextBoot)"},
-		"a module of a cell":           {inCells, fleet.VMSpec{CPUs: 4, MemoryMiB: 896, NUMA: two(512, 384)}, "spec.memoryMiB: memory 1024 → 896 MiB (now); numa (now)"},
-		"modules of both":              {inCells, fleet.VMSpec{CPUs: 4, MemoryMiB: 640, NUMA: two(256, 384)}, "spec.memoryMiB: memory 1024 → 640 MiB (now); numa (now)"},
-		"a module of the other cell":   {inCells, fleet.VMSpec{CPUs: 4, MemoryMiB: 896, NUMA: two(384, 512)}, "spec.memoryMiB: memory 1024 → 896 MiB (nextBoot); numa (nextBoot)"},
-		"more in one, less in another": {inCells, fleet.VMSpec{CPUs: 4, MemoryMiB: 1024, NUMA: two(640, 384)}, "numa (nextBoot)"},
+		"hot-plugged vCPUs":           {plain, fleet.VMSpec{CPUs: 2, MemoryMiB: 1024}, "spec.cpus: vCPUs 4 → 2 (now)"},
+		"vCPUs of the start":          {plain, fleet.VMSpec{CPUs: 1, MemoryMiB: 1024}, "spec.cpus: vCPUs 4 → 1 (nextBoot)"},
+		"the newest module":           {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 896}, "spec.memoryMiB: memory 1024 → 896 MiB (now)"},
+		"two modules":                 {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 640}, "spec.memoryMiB: memory 1024 → 640 MiB (now)"},
+		"all modules":                 {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 512}, "spec.memoryMiB: memory 1024 → 512 MiB (now)"},
+		"part of a module":            {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 832}, "spec.memoryMiB: memory 1024 → 832 MiB (nextBoot)"},
+		"memory of the start":         {plain, fleet.VMSpec{CPUs: 4, MemoryMiB: 384}, "spec.memoryMiB: memory 1024 → 384 MiB (nextBoot)"},
+		"a module of a node":          {inNodes, fleet.VMSpec{CPUs: 4, MemoryMiB: 896, NUMA: two(512, 384)}, "spec.memoryMiB: memory 1024 → 896 MiB (now); numa (now)"},
+		"modules of both nodes":       {inNodes, fleet.VMSpec{CPUs: 4, MemoryMiB: 640, NUMA: two(256, 384)}, "spec.memoryMiB: memory 1024 → 640 MiB (now); numa (now)"},
+		"a module of the other node":  {inNodes, fleet.VMSpec{CPUs: 4, MemoryMiB: 896, NUMA: two(384, 512)}, "spec.memoryMiB: memory 1024 → 896 MiB (nextBoot); numa (nextBoot)"},
+		"one node grows, one shrinks": {inNodes, fleet.VMSpec{CPUs: 4, MemoryMiB: 1024, NUMA: two(640, 384)}, "numa (nextBoot)"},
 	} {
 		vm := fleet.VM{Spec: c.was, Status: &fleet.VMStatus{
 			Power: fleet.Running, CPUs: 4, MinCPUs: 2, MemoryMiB: 1024, MaxMemory: 2048, Modules: []fleet.Module{{MiB: 256}, {MiB: 128}, {MiB: 128}},
@@ -185,12 +185,12 @@ func TestWhatAGuestGivesBack(t *testing.T) {
 	}
 }
 
-// What waits is said with its reason, and what a guest holds on to by its name.
-func TestWhatWaitsIsInWords(t *testing.T) {
+// A change that waits for the next start is described with its reason, a pending unplug with its device.
+func TestPendingChangesAreDescribed(t *testing.T) {
 	t.Parallel()
 	vm := fleet.VM{Spec: fleet.VMSpec{CPUs: 2, MemoryMiB: 512}}
 	if got := vm.Waiting(); got != nil {
-		t.Errorf("of a VM that nobody has seen: %q", got)
+		t.Errorf("of a VM that was never reported: %q", got)
 	}
 	vm.Status = &fleet.VMStatus{
 		Power: fleet.Running, CPUs: 4, MemoryMiB: 768, Accelerator: "qemu",
@@ -202,7 +202,7 @@ func TestWhatWaitsIsInWords(t *testing.T) {
 		"disks", "usb/046d:c52b (the guest has not let go of it)", "pci/0000:41:00.0 (the guest has not let go of it)", "most vCPUs",
 	}
 	if got := vm.Waiting(); !slices.Equal(got, want) {
-		t.Errorf("what waits is\n%q, want\n%q", got, want)
+		t.Errorf("waiting is\n%q, want\n%q", got, want)
 	}
 	if got := vm.Status.StillHeld(); got != "The guest did not let go of usb/046d:c52b and pci/0000:41:00.0; they go at the next start." {
 		t.Errorf("the task ends with %q", got)
@@ -213,17 +213,17 @@ func TestWhatWaitsIsInWords(t *testing.T) {
 	}
 	vm.Status.Accelerator = "kvm"
 	if got := vm.Waiting()[1]; got != "vCPUs (a guest gives back those alone that came since it was started)" {
-		t.Errorf("of a guest that is not emulated: %q", got)
+		t.Errorf("with KVM: %q", got)
 	}
 }
 
-// The same of what a disk and a card have as of the spec's own fields.
-func TestTheTablesKnowEveryFieldOfADevice(t *testing.T) {
+// The same check for the fields of disks and NICs.
+func TestDeviceFieldsCoverEveryFieldOfDisksAndNICs(t *testing.T) {
 	t.Parallel()
 	disk := fleet.Disk{Bus: "scsi", Cache: "none", Discard: "ignore", IO: "native", BootOrder: 1, Serial: "a", ReadOnly: true, Shareable: true, Encryption: "luks", Format: "raw", Limits: fleet.DiskLimits{TotalIOPS: 1, ReadIOPS: 2, WriteIOPS: 3, TotalKiB: 4, ReadKiB: 5, WriteKiB: 6, BurstIOPS: 7, BurstKiB: 8, BurstSeconds: 9}}
-	card := fleet.NIC{Model: "e1000e", LinkDown: true, Queues: 2, BootOrder: 2, Limits: fleet.NICLimits{InKiB: 1, InPeakKiB: 2, InBurstKiB: 3, OutKiB: 4, OutPeakKiB: 5, OutBurstKiB: 6}}
+	nic := fleet.NIC{Model: "e1000e", LinkDown: true, Queues: 2, BootOrder: 2, Limits: fleet.NICLimits{InKiB: 1, InPeakKiB: 2, InBurstKiB: 3, OutKiB: 4, OutPeakKiB: 5, OutBurstKiB: 6}}
 	same(t, fleet.DiskFields, disk, 19)
-	same(t, fleet.NICFields, card, 10)
+	same(t, fleet.NICFields, nic, 10)
 }
 
 func same[S any](t *testing.T, fields []fleet.Field[S], full S, n int) {
@@ -241,7 +241,7 @@ func same[S any](t *testing.T, fields []fleet.Field[S], full S, n int) {
 	}
 	everyField(reflect.ValueOf(full), "", func(name string, v reflect.Value) {
 		if names[name] == v.IsZero() {
-			t.Errorf("field %s is in the table: %t", name, names[name])
+			t.Errorf("field %s has an entry: %t", name, names[name])
 		}
 	})
 	if len(fields) != n || !reflect.DeepEqual(to, full) {

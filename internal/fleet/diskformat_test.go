@@ -8,20 +8,20 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What no raw file can be is refused at its field.
-func TestWhatARawFileCannotBe(t *testing.T) {
+// Each setting that a raw disk cannot have is refused at its field.
+func TestRawDiskSettingsAreValidated(t *testing.T) {
 	t.Parallel()
 	image := fleet.NewID[fleet.ImageID]()
 	for name, c := range map[string]struct {
 		disk fleet.Disk
 		want []string
 	}{
-		"blank":                {fleet.Disk{SizeBytes: 1, Format: "raw"}, nil},
+		"empty":                {fleet.Disk{SizeBytes: 1, Format: "raw"}, nil},
 		"a copy":               {fleet.Disk{Image: &fleet.Volref{PoolID: "p", Volume: "i.qcow2"}, Format: "raw"}, nil},
 		"a copy of the latest": {fleet.Disk{ImageID: image, Format: "raw"}, nil},
 		"an overlay":           {fleet.Disk{ImageID: image, Overlay: true, Format: "raw"}, []string{"d.format"}},
 		"an encrypted one":     {fleet.Disk{SizeBytes: 1, Encryption: "luks", Format: "raw"}, []string{"d.format"}},
-		"one that is there":    {fleet.Disk{Existing: true, Volume: "v", Format: "raw"}, []string{"d.format"}},
+		"an existing volume":   {fleet.Disk{Existing: true, Volume: "v", Format: "raw"}, []string{"d.format"}},
 		"a shared one":         {fleet.Disk{Existing: true, Shareable: true, Volume: "v", Format: "raw"}, []string{"d.format"}},
 		"qcow2 by its name":    {fleet.Disk{SizeBytes: 1, Format: "qcow2"}, []string{"d.format"}},
 		"another format":       {fleet.Disk{SizeBytes: 1, Format: "vmdk"}, []string{"d.format"}},
@@ -42,8 +42,8 @@ func TestWhatARawFileCannotBe(t *testing.T) {
 	}
 }
 
-// What a disk's file is called says what it is, in each kind of pool.
-func TestNamesOfDisks(t *testing.T) {
+// The suffix of a disk's volume shows its format, in each kind of pool.
+func TestDiskVolumeNameHasSuffixOfFormat(t *testing.T) {
 	t.Parallel()
 	raw, usual, lun := fleet.Disk{Format: fleet.Raw}, fleet.Disk{}, fleet.Disk{Existing: true, Volume: "a.qcow2"}
 	for _, c := range []struct {
@@ -64,12 +64,12 @@ func TestNamesOfDisks(t *testing.T) {
 		}
 	}
 	if lun.IsQcow2() || lun.FileFormat() != "raw" {
-		t.Error("what is there already is taken for qcow2 by its name")
+		t.Error("an existing volume counts as qcow2 because of its name")
 	}
 }
 
-// Of a raw file there is no copy and no snapshot, in words; it grows.
-func TestWhatIsDoneWithRawFiles(t *testing.T) {
+// A raw disk can be grown. Copies and snapshots of it are refused with a reason.
+func TestRawDiskRefusesCopiesAndSnapshots(t *testing.T) {
 	t.Parallel()
 	d := fleet.Disk{PoolID: "p", Volume: "a.raw", SizeBytes: 1 << 30, Format: fleet.Raw}
 	vm := fleet.VMView{VM: fleet.VM{Spec: fleet.VMSpec{Firmware: fleet.BIOS, Disks: []fleet.Disk{d}}, Status: &fleet.VMStatus{Power: fleet.Stopped}}, Phase: fleet.PhaseStopped}
@@ -90,8 +90,8 @@ func TestWhatIsDoneWithRawFiles(t *testing.T) {
 	}
 }
 
-// An encrypted disk grows while its guest runs, and says so while it does not.
-func TestEncryptedDisksGrowWhileTheGuestRuns(t *testing.T) {
+// An encrypted disk can be grown while its VM runs; otherwise the refusal says so.
+func TestEncryptedDiskGrowsOnlyWhileVMRuns(t *testing.T) {
 	t.Parallel()
 	d := fleet.Disk{PoolID: "p", Volume: "a.qcow2", SizeBytes: 1 << 30, Encryption: "luks"}
 	vm := fleet.VMView{VM: fleet.VM{Spec: fleet.VMSpec{Disks: []fleet.Disk{d}}, Status: &fleet.VMStatus{Power: fleet.Running}}, Phase: fleet.PhaseRunning}

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestAddressesOfDownloads(t *testing.T) {
+func TestDownloadURLsAreValidated(t *testing.T) {
 	t.Parallel()
 	for address, says := range map[string]string{
 		"https://example.org/a.qcow2":            "",
@@ -37,7 +37,7 @@ func TestAddressesOfDownloads(t *testing.T) {
 		case says == "" && err != nil:
 			t.Errorf("%q: %v", address, err)
 		case says != "" && (err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret")):
-			t.Errorf("%q: %v, want a refusal that says %q", address, err, says)
+			t.Errorf("%q: %v, want an error with %q", address, err, says)
 		}
 	}
 	if _, err := fleet.ParseDownload("http://example.org/a", true); err != nil {
@@ -50,7 +50,7 @@ func TestAddressesOfDownloads(t *testing.T) {
 	}
 }
 
-func TestChecksums(t *testing.T) {
+func TestParseChecksum(t *testing.T) {
 	t.Parallel()
 	short, long := strings.Repeat("aB", 32), strings.Repeat("0f", 64)
 	for text, want := range map[string][3]string{

@@ -54,7 +54,7 @@ func TestParseFilter(t *testing.T) {
 	}
 }
 
-func TestWrongFiltersAreExplained(t *testing.T) {
+func TestInvalidFilterErrorNamesProblem(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
 		"a*b*c*d*e*":                           "at most 12 asterisks, and a value 4",
@@ -78,12 +78,12 @@ func TestWrongFiltersAreExplained(t *testing.T) {
 		_, err := fleet.ParseFilter(fleet.VMKeys, text)
 		refusal, ok := errors.AsType[*fleet.Error](err)
 		if !ok || refusal.Code != fleet.Invalid || len(refusal.Fields) != 1 || refusal.Fields[0].Field != "filter" || !strings.Contains(refusal.Message, says) {
-			t.Errorf("%q: %v, want a refusal of field filter that says %q", text, err, says)
+			t.Errorf("%q: %v, want an error of field filter with %q", text, err, says)
 		}
 	}
 }
 
-func TestPatterns(t *testing.T) {
+func TestPatternMatchesAndConvertsToLike(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		pattern fleet.Pattern

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What a guest's agent is asked for says why it cannot be, whatever the reason is.
-func TestGuestActionsSayWhyNot(t *testing.T) {
+// Each refused action of the guest agent has a reason.
+func TestRefusedGuestActionHasReason(t *testing.T) {
 	t.Parallel()
 	answers := &fleet.GuestStatus{Agent: fleet.AgentAnswers}
 	frozen := &fleet.GuestStatus{Agent: fleet.AgentAnswers, Frozen: true}
@@ -24,7 +24,7 @@ func TestGuestActionsSayWhyNot(t *testing.T) {
 	for _, c := range []struct {
 		v      fleet.VMView
 		action fleet.Action
-		says   string // empty: it is allowed
+		says   string // empty: allowed
 	}{
 		{view(fleet.PhaseRunning, answers), fleet.ActFreeze, ""},
 		{view(fleet.PhaseNeedsRestart, answers), fleet.ActTrim, ""},
@@ -63,7 +63,7 @@ func TestGuestActionsSayWhyNot(t *testing.T) {
 	}
 }
 
-func TestExpiryIsAFaultInWords(t *testing.T) {
+func TestExpiryFaultDescribesExpiry(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -86,6 +86,6 @@ func TestExpiryIsAFaultInWords(t *testing.T) {
 		}
 	}
 	if f := (fleet.VM{}).ExpiryFault(); f != nil || (fleet.VMProtection{}).At(now).Expiry != "" {
-		t.Error("what never expires does")
+		t.Error("a VM without expiry expires")
 	}
 }

@@ -10,37 +10,37 @@ import (
 
 func everyKind() []fleet.JobKind { return fleet.KindsWhere(func(fleet.Kind) bool { return true }) }
 
-func TestEveryKindIsWhole(t *testing.T) {
+func TestJobKindTableIsConsistent(t *testing.T) {
 	t.Parallel()
 	rights := []fleet.Permission{fleet.MayUseVMs, fleet.MayChangeVMs, fleet.MayChangeInfra}
 	verbs := map[string]fleet.JobKind{}
 	for _, k := range everyKind() {
 		is := k.Is()
 		if is.Name != k || is.Verb == "" || is.Limit <= 0 || is.Type.Is().Plural == "" || !slices.Contains(rights, is.Permission) {
-			t.Errorf("%s is not whole: %+v", k, is)
+			t.Errorf("%s is incomplete: %+v", k, is)
 		}
 		if other, taken := verbs[is.Verb]; taken {
-			t.Errorf("%s and %s are both called %q", k, other, is.Verb)
+			t.Errorf("%s and %s have the same verb %q", k, other, is.Verb)
 		}
 		verbs[is.Verb] = k
-		if noun, _, _ := strings.Cut(string(k), "."); !is.Aside && noun != is.Type.Is().Label {
-			t.Errorf("%s is about a %s", k, is.Type)
+		if prefix, _, _ := strings.Cut(string(k), "."); !is.Aside && prefix != is.Type.Is().Label {
+			t.Errorf("%s has the type %s", k, is.Type)
 		}
 		if is.SingleShot && is.ShotByData || is.SingleShot && is.Slot || is.Waits && (is.Slot || is.Forces) || is.Stands != "" && is.Begun != "" {
-			t.Errorf("%s contradicts itself: %+v", k, is)
+			t.Errorf("%s is inconsistent: %+v", k, is)
 		}
 		if is.Guest && (is.Type != fleet.TypeVM || is.Applies || is.Slot || !is.Waits) {
-			t.Errorf("%s asks a guest, and contradicts itself: %+v", k, is)
+			t.Errorf("%s is an inconsistent guest job: %+v", k, is)
 		}
 		if is.Power != "" && !is.NewestOnly {
-			t.Errorf("%s orders a power, and a later order does not count before it", k)
+			t.Errorf("%s requests a power state, but is not NewestOnly", k)
 		}
 		if is.Stoppable && (is.TakenBack || is.Begun != "" || is.Stands != "") || is.Left != "" && !is.Stoppable {
-			t.Errorf("%s contradicts itself about who ends it: %+v", k, is)
+			t.Errorf("%s has inconsistent cancellation: %+v", k, is)
 		}
 		for _, why := range []string{is.Stands, is.Begun, is.Left} {
 			if why != "" && !strings.HasSuffix(why, ".") {
-				t.Errorf("%s cannot be taken back, because %q: no sentence", k, why)
+				t.Errorf("reason of %s is not a sentence: %q", k, why)
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func TestEveryKindIsWhole(t *testing.T) {
 	}
 }
 
-func TestWhatMustNeverBeDoneTwice(t *testing.T) {
+func TestSingleShotJobKinds(t *testing.T) {
 	t.Parallel()
 	for _, k := range everyKind() {
 		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.VMExec, fleet.ConsoleOpen, fleet.UploadOpen, fleet.VolumeRead}, k)
@@ -59,7 +59,7 @@ func TestWhatMustNeverBeDoneTwice(t *testing.T) {
 	}
 }
 
-func TestTasksOfEveryKindAreFound(t *testing.T) {
+func TestTaskFilterAcceptsEveryVisibleKind(t *testing.T) {
 	t.Parallel()
 	for _, k := range everyKind() {
 		if _, err := fleet.ParseFilter(fleet.TaskKeys, "kind:"+string(k)); (err != nil) != k.Is().Aside {

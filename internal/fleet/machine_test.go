@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What an old machine has not, and what it alone has, is refused at its field, in words that say what to choose.
-func TestWhatAMachineHasNot(t *testing.T) {
+// Each device that a machine type lacks is refused at its field, with a hint what to choose.
+func TestMachineTypeRefusesUnsupportedDevices(t *testing.T) {
 	t.Parallel()
 	ide := func(n int) func(*fleet.VMSpec) {
 		return func(s *fleet.VMSpec) {
@@ -28,11 +28,11 @@ func TestWhatAMachineHasNot(t *testing.T) {
 		field  string
 		says   string
 	}{
-		"plain":                          {func(*fleet.VMSpec) {}, "", ""},
+		"no changes":                     {func(*fleet.VMSpec) {}, "", ""},
 		"three IDE disks":                {ide(3), "", ""},
 		"four drives":                    {drives, "", ""},
 		"other buses":                    {func(s *fleet.VMSpec) { s.Disks[0].Bus = "sata" }, "", ""},
-		"an unknown machine":             {func(s *fleet.VMSpec) { s.Boot.Machine = "q35" }, "spec.boot.machine", "Choose one of pc"},
+		"an explicit default":            {func(s *fleet.VMSpec) { s.Boot.Machine = "q35" }, "spec.boot.machine", "Choose one of pc"},
 		"a machine with a version":       {func(s *fleet.VMSpec) { s.Boot.Machine = "pc-i440fx-7.2" }, "spec.boot.machine", "Choose one of pc"},
 		"a machine in uppercase":         {func(s *fleet.VMSpec) { s.Boot.Machine = "PC" }, "spec.boot.machine", "Choose one of pc"},
 		"a machine with an option":       {func(s *fleet.VMSpec) { s.Boot.Machine = "pc,accel=tcg" }, "spec.boot.machine", "Choose one of pc"},
@@ -59,20 +59,20 @@ func TestWhatAMachineHasNot(t *testing.T) {
 		c.change(&spec)
 		var checks fleet.Checks
 		spec.Check(&checks, "spec")
-		var fields, said []string
+		var fields, messages []string
 		if e, ok := errors.AsType[*fleet.Error](checks.Err()); ok {
 			for _, f := range e.Fields {
-				fields, said = append(fields, f.Field), append(said, f.Message)
+				fields, messages = append(fields, f.Field), append(messages, f.Message)
 			}
 		}
-		if got := strings.Join(fields, " "); got != c.field || !strings.Contains(strings.Join(said, " "), c.says) {
-			t.Errorf("%s: refused at %q with %q, want %q and %q", name, got, said, c.field, c.says)
+		if got := strings.Join(fields, " "); got != c.field || !strings.Contains(strings.Join(messages, " "), c.says) {
+			t.Errorf("%s: refused at %q with %q, want %q and %q", name, got, messages, c.field, c.says)
 		}
 	}
 }
 
-// A gap is one value of a device's field, too: each that is used is told, at the first device that has it.
-func TestWhatIsUsedOfDevices(t *testing.T) {
+// Gaps can be about single values of a device's field, so Used lists each value once, at the first device with it.
+func TestUsedListsEachDeviceFieldValueOnce(t *testing.T) {
 	t.Parallel()
 	spec := fleet.VMSpec{
 		Disks: []fleet.Disk{{}, {Bus: "scsi", Serial: "A"}, {Bus: "nvme", Serial: "B"}, {Bus: "scsi"}},
@@ -86,6 +86,6 @@ func TestWhatIsUsedOfDevices(t *testing.T) {
 		{Name: "nics.queues", At: "nics[0].queues", Type: "queues"},
 	}
 	if got := spec.Used(); !slices.Equal(got, want) {
-		t.Errorf("used are %+v", got)
+		t.Errorf("used fields are %+v", got)
 	}
 }

@@ -83,9 +83,9 @@ func (c NetworkNICs) Short(s NetworkSpec, nics int) string {
 	case nics <= c.Total || c.Total == 0:
 		return ""
 	case s.Mode == NetworkSRIOV:
-		return fmt.Sprintf("The device %s has %s now, and %d NICs of VMs here are to have one each: not all of these VMs can start.", s.Device, functions(c.Total), nics)
+		return fmt.Sprintf("The device %s has %s now, and %d cards of VMs here are to have one each: not all of these VMs can start.", s.Device, functions(c.Total), nics)
 	}
-	return fmt.Sprintf("The device %s is for one NIC alone, and %d NICs of VMs here are on it: not all of these VMs can start.", s.Device, nics)
+	return fmt.Sprintf("The device %s is for one card alone, and %d cards of VMs here are on it: not all of these VMs can start.", s.Device, nics)
 }
 
 func functions(n int) string {

@@ -30,8 +30,8 @@ func leases(gateway string, all ...string) *fleet.Subnet {
 	return s
 }
 
-// A fault is told at its field, once, in a sentence that names what is wrong.
-func TestNetworkSpecsAreChecked(t *testing.T) {
+// Each invalid field is reported once, with a sentence that names the problem.
+func TestNetworkSpecsAreValidated(t *testing.T) {
 	t.Parallel()
 	const mac, other = "52:54:00:12:34:56", "52:54:00:12:34:57"
 	many := func(n int, each func(int) string) (out []string) {
@@ -42,48 +42,48 @@ func TestNetworkSpecsAreChecked(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(*fleet.NetworkSpec)
-		field  string // empty: nothing is wrong
+		field  string // empty: no error
 		says   string
 	}{
-		"right":                  {func(*fleet.NetworkSpec) {}, "", ""},
-		"isolated and bare":      {func(s *fleet.NetworkSpec) { s.Mode, s.IPv4 = fleet.NetworkIsolated, nil }, "", ""},
-		"routed by IPv6 alone":   {func(s *fleet.NetworkSpec) { s.Mode, s.IPv4, s.IPv6 = fleet.NetworkRouted, nil, subnet("fd00:5::1/64") }, "", ""},
-		"no mode":                {func(s *fleet.NetworkSpec) { s.Mode = "bonded" }, "spec.mode", "mode"},
-		"NAT without a subnet":   {func(s *fleet.NetworkSpec) { s.IPv4 = nil }, "spec.ipv4.gateway", "needs an IPv4 subnet"},
-		"routed without any":     {func(s *fleet.NetworkSpec) { s.Mode, s.IPv4 = fleet.NetworkRouted, nil }, "spec.ipv4.gateway", "needs a subnet"},
-		"isolated by a device":   {func(s *fleet.NetworkSpec) { s.Mode, s.Device = fleet.NetworkIsolated, "eth1" }, "spec.device", "isolated"},
-		"no gateway":             {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("") }, "spec.ipv4.gateway", "Give the hosts' IPv4 address"},
-		"gateway without prefix": {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.0.0.1") }, "spec.ipv4.gateway", "length of its prefix"},
-		"gateway with markup":    {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.0.0.1/24'/><x>") }, "spec.ipv4.gateway", "Give the hosts' IPv4 address"},
-		"IPv6 under IPv4":        {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("fd00::1/64") }, "spec.ipv4.gateway", "is no IPv4 address"},
-		"IPv4 under IPv6":        {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("10.9.0.1/24") }, "spec.ipv6.gateway", "is no IPv6 address"},
-		"IPv4 dressed as IPv6":   {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("::ffff:10.9.0.1/120") }, "spec.ipv6.gateway", "is no IPv6 address"},
-		"a zone":                 {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("fe80::1%eth0/64") }, "spec.ipv6.gateway", "Give the hosts' IPv6 address"},
-		"the subnet's address":   {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.0/24") }, "spec.ipv4.gateway", "the subnet itself. Give one within it, such as 10.5.0.1/24"},
-		"the broadcast address":  {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.255/24") }, "spec.ipv4.gateway", "broadcast"},
-		"too small":              {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/31") }, "spec.ipv4.gateway", "/8 to /30"},
-		"absurdly large":         {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/4") }, "spec.ipv4.gateway", "/8 to /30"},
-		"loopback":               {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("127.0.0.1/8") }, "spec.ipv4.gateway", "loopback"},
-		"link-local":             {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("169.254.3.1/24") }, "spec.ipv4.gateway", "link-local"},
-		"multicast":              {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("224.0.1.1/24") }, "spec.ipv4.gateway", "multicast"},
-		"reserved":               {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("250.0.1.1/24") }, "spec.ipv4.gateway", "reserved"},
-		"this network":           {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("0.1.0.1/24") }, "spec.ipv4.gateway", "reserved"},
-		"IPv6 link-local":        {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("fe80::1/64") }, "spec.ipv6.gateway", "link-local"},
-		"IPv6 multicast":         {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("ff05::1/64") }, "spec.ipv6.gateway", "multicast"},
-		"IPv6 of another size":   {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("fd00::1/48") }, "spec.ipv6.gateway", "/64 to /126"},
-		"IPv6 subnet's address":  {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("fd00:5::/64") }, "spec.ipv6.gateway", "the subnet itself"},
+		"valid":                    {func(*fleet.NetworkSpec) {}, "", ""},
+		"isolated, without subnet": {func(s *fleet.NetworkSpec) { s.Mode, s.IPv4 = fleet.NetworkIsolated, nil }, "", ""},
+		"routed, IPv6 only":        {func(s *fleet.NetworkSpec) { s.Mode, s.IPv4, s.IPv6 = fleet.NetworkRouted, nil, subnet("fd00:5::1/64") }, "", ""},
+		"unknown mode":             {func(s *fleet.NetworkSpec) { s.Mode = "bonded" }, "spec.mode", "mode"},
+		"NAT without a subnet":     {func(s *fleet.NetworkSpec) { s.IPv4 = nil }, "spec.ipv4.gateway", "needs an IPv4 subnet"},
+		"routed without subnet":    {func(s *fleet.NetworkSpec) { s.Mode, s.IPv4 = fleet.NetworkRouted, nil }, "spec.ipv4.gateway", "needs a subnet"},
+		"isolated with a device":   {func(s *fleet.NetworkSpec) { s.Mode, s.Device = fleet.NetworkIsolated, "eth1" }, "spec.device", "isolated"},
+		"no gateway":               {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("") }, "spec.ipv4.gateway", "Give the hosts' IPv4 address"},
+		"gateway without prefix":   {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.0.0.1") }, "spec.ipv4.gateway", "length of its prefix"},
+		"gateway with markup":      {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.0.0.1/24'/><x>") }, "spec.ipv4.gateway", "Give the hosts' IPv4 address"},
+		"IPv6 under IPv4":          {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("fd00::1/64") }, "spec.ipv4.gateway", "is no IPv4 address"},
+		"IPv4 under IPv6":          {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("10.9.0.1/24") }, "spec.ipv6.gateway", "is no IPv6 address"},
+		"IPv4-mapped IPv6":         {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("::ffff:10.9.0.1/120") }, "spec.ipv6.gateway", "is no IPv6 address"},
+		"a zone":                   {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("fe80::1%eth0/64") }, "spec.ipv6.gateway", "Give the hosts' IPv6 address"},
+		"the subnet's address":     {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.0/24") }, "spec.ipv4.gateway", "the subnet itself. Give one within it, such as 10.5.0.1/24"},
+		"the broadcast address":    {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.255/24") }, "spec.ipv4.gateway", "broadcast"},
+		"too small":                {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/31") }, "spec.ipv4.gateway", "/8 to /30"},
+		"too large":                {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/4") }, "spec.ipv4.gateway", "/8 to /30"},
+		"loopback":                 {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("127.0.0.1/8") }, "spec.ipv4.gateway", "loopback"},
+		"link-local":               {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("169.254.3.1/24") }, "spec.ipv4.gateway", "link-local"},
+		"multicast":                {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("224.0.1.1/24") }, "spec.ipv4.gateway", "multicast"},
+		"reserved":                 {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("250.0.1.1/24") }, "spec.ipv4.gateway", "reserved"},
+		"this network":             {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("0.1.0.1/24") }, "spec.ipv4.gateway", "reserved"},
+		"IPv6 link-local":          {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("fe80::1/64") }, "spec.ipv6.gateway", "link-local"},
+		"IPv6 multicast":           {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("ff05::1/64") }, "spec.ipv6.gateway", "multicast"},
+		"IPv6 prefix too short":    {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("fd00::1/48") }, "spec.ipv6.gateway", "/64 to /126"},
+		"IPv6 subnet's address":    {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("fd00:5::/64") }, "spec.ipv6.gateway", "the subnet itself"},
 
-		"DHCP for nobody":        {func(s *fleet.NetworkSpec) { s.IPv4.DHCP = &fleet.DHCP{} }, "spec.ipv4.dhcp.ranges", "switch DHCP off"},
-		"range outside":          {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "10.6.0.10-10.6.0.20") }, "spec.ipv4.dhcp.ranges[0]", "10.6.0.10 is outside the subnet 10.5.0.0/24"},
-		"range that leaves":      {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "10.5.0.10-10.5.1.20") }, "spec.ipv4.dhcp.ranges[0]", "10.5.1.20 is outside"},
-		"range reversed":         {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "10.5.0.20-10.5.0.10") }, "spec.ipv4.dhcp.ranges[0]", "before it begins"},
-		"range with the gateway": {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.15/24", "10.5.0.10-10.5.0.20") }, "spec.ipv4.dhcp.ranges[0]", "the hosts' own address"},
-		"range from the gateway": {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.10/24", "10.5.0.10-10.5.0.20") }, "spec.ipv4.dhcp.ranges[0]", "the hosts' own address"},
-		"range to broadcast":     {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "10.5.0.10-10.5.0.255") }, "spec.ipv4.dhcp.ranges[0]", "broadcast"},
-		"range of nothing":       {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "10.5.0.10") }, "spec.ipv4.dhcp.ranges[0]", "first and the last"},
-		"range of IPv6":          {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "fd00::1-fd00::9") }, "spec.ipv4.dhcp.ranges[0]", "IPv4 address"},
-		"one address":            {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "10.5.0.10-10.5.0.10") }, "", ""},
-		"ranges beside each other": {func(s *fleet.NetworkSpec) {
+		"DHCP without addresses":  {func(s *fleet.NetworkSpec) { s.IPv4.DHCP = &fleet.DHCP{} }, "spec.ipv4.dhcp.ranges", "switch DHCP off"},
+		"range outside":           {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "10.6.0.10-10.6.0.20") }, "spec.ipv4.dhcp.ranges[0]", "10.6.0.10 is outside the subnet 10.5.0.0/24"},
+		"range across the subnet": {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "10.5.0.10-10.5.1.20") }, "spec.ipv4.dhcp.ranges[0]", "10.5.1.20 is outside"},
+		"range reversed":          {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "10.5.0.20-10.5.0.10") }, "spec.ipv4.dhcp.ranges[0]", "before it begins"},
+		"range with the gateway":  {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.15/24", "10.5.0.10-10.5.0.20") }, "spec.ipv4.dhcp.ranges[0]", "the hosts' own address"},
+		"range from the gateway":  {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.10/24", "10.5.0.10-10.5.0.20") }, "spec.ipv4.dhcp.ranges[0]", "the hosts' own address"},
+		"range to broadcast":      {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "10.5.0.10-10.5.0.255") }, "spec.ipv4.dhcp.ranges[0]", "broadcast"},
+		"range without end":       {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "10.5.0.10") }, "spec.ipv4.dhcp.ranges[0]", "first and the last"},
+		"range of IPv6":           {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "fd00::1-fd00::9") }, "spec.ipv4.dhcp.ranges[0]", "IPv4 address"},
+		"one address":             {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/24", "10.5.0.10-10.5.0.10") }, "", ""},
+		"adjacent ranges": {func(s *fleet.NetworkSpec) {
 			s.IPv4 = subnet("10.5.0.1/24", "10.5.0.10-10.5.0.20", "10.5.0.21-10.5.0.30")
 		}, "", ""},
 		"ranges that overlap": {func(s *fleet.NetworkSpec) {
@@ -102,34 +102,34 @@ func TestNetworkSpecsAreChecked(t *testing.T) {
 		"leases":               {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" 10.5.0.9 web", other+" 10.5.0.10") }, "", ""},
 		"lease outside":        {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" 10.6.0.9") }, "spec.ipv4.dhcp.leases[0]", "10.6.0.9 is outside"},
 		"lease of the gateway": {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" 10.5.0.1") }, "spec.ipv4.dhcp.leases[0]", "own address"},
-		"two leases of a card": {func(s *fleet.NetworkSpec) {
+		"two leases of a NIC": {func(s *fleet.NetworkSpec) {
 			s.IPv4 = leases("10.5.0.1/24", mac+" 10.5.0.9", strings.ToUpper(mac)+" 10.5.0.10")
 		}, "spec.ipv4.dhcp.leases[1]", "has a lease already"},
-		"two leases of one":       {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" 10.5.0.9", other+" 10.5.0.9") }, "spec.ipv4.dhcp.leases[1]", "10.5.0.9 is leased"},
-		"lease of no card":        {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", "x 10.5.0.9") }, "spec.ipv4.dhcp.leases[0]", "MAC"},
-		"lease of many cards":     {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", "01:00:5e:00:00:01 10.5.0.9") }, "spec.ipv4.dhcp.leases[0]", "unicast"},
-		"lease of no address":     {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" here") }, "spec.ipv4.dhcp.leases[0]", `"here" is no IPv4 address`},
-		"lease with a wrong name": {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" 10.5.0.9 a_b") }, "spec.ipv4.dhcp.leases[0]", "host name"},
-		"leases of IPv6":          {func(s *fleet.NetworkSpec) { s.IPv6 = leases("fd00:5::1/64", mac+" fd00:5::9") }, "spec.ipv6.dhcp.leases", "for IPv4"},
-		"as many leases as may be": {func(s *fleet.NetworkSpec) {
+		"two leases of an address": {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" 10.5.0.9", other+" 10.5.0.9") }, "spec.ipv4.dhcp.leases[1]", "10.5.0.9 is leased"},
+		"lease without MAC":        {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", "x 10.5.0.9") }, "spec.ipv4.dhcp.leases[0]", "MAC"},
+		"lease of a multicast MAC": {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", "01:00:5e:00:00:01 10.5.0.9") }, "spec.ipv4.dhcp.leases[0]", "unicast"},
+		"lease without address":    {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" here") }, "spec.ipv4.dhcp.leases[0]", `"here" is no IPv4 address`},
+		"lease with a wrong name":  {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" 10.5.0.9 a_b") }, "spec.ipv4.dhcp.leases[0]", "host name"},
+		"leases of IPv6":           {func(s *fleet.NetworkSpec) { s.IPv6 = leases("fd00:5::1/64", mac+" fd00:5::9") }, "spec.ipv6.dhcp.leases", "for IPv4"},
+		"maximum number of leases": {func(s *fleet.NetworkSpec) {
 			s.IPv4 = leases("10.5.0.1/16", many(fleet.MaxLeases, func(i int) string { return fmt.Sprintf("52:54:00:00:00:%02x 10.5.1.%d", i, i) })...)
 		}, "", ""},
 		"too many leases": {func(s *fleet.NetworkSpec) {
 			s.IPv4 = leases("10.5.0.1/16", many(fleet.MaxLeases+1, func(i int) string { return fmt.Sprintf("52:54:00:00:%02x:%02x 10.5.1.1", i>>8, i&255) })...)
 		}, "spec.ipv4.dhcp.leases", "At most 256"},
 
-		"a domain":               {func(s *fleet.NetworkSpec) { s.Domain = "lab.example.org" }, "", ""},
-		"no domain":              {func(s *fleet.NetworkSpec) { s.Domain = "-lab" }, "spec.domain", "DNS domain"},
-		"a domain of lines":      {func(s *fleet.NetworkSpec) { s.Domain = "a\nserver=1.2.3.4" }, "spec.domain", "DNS domain"},
-		"a bridge":               {func(s *fleet.NetworkSpec) { s.Bridge = "qx-lab" }, "", ""},
-		"a bridge of 16 bytes":   {func(s *fleet.NetworkSpec) { s.Bridge = "a-name-too-long1" }, "spec.bridge", "1–15"},
-		"a template of a bridge": {func(s *fleet.NetworkSpec) { s.Bridge = "virbr%d" }, "spec.bridge", "1–15"},
-		"a wrong device":         {func(s *fleet.NetworkSpec) { s.Device = "../eth0" }, "spec.device", "1–15"},
-		"out by its own bridge":  {func(s *fleet.NetworkSpec) { s.Device, s.Bridge = "qx-lab", "qx-lab" }, "spec.device", "own bridge"},
-		"tiny packets":           {func(s *fleet.NetworkSpec) { s.MTU = 68 }, "spec.mtu", "576"},
-		"huge packets":           {func(s *fleet.NetworkSpec) { s.MTU = 70000 }, "spec.mtu", "65535"},
-		"too small for IPv6":     {func(s *fleet.NetworkSpec) { s.MTU, s.IPv6 = 1000, subnet("fd00:5::1/64") }, "spec.mtu", "1280"},
-		"a long description":     {func(s *fleet.NetworkSpec) { s.Description = strings.Repeat("x", 5000) }, "spec.description", "4096"},
+		"a domain":                 {func(s *fleet.NetworkSpec) { s.Domain = "lab.example.org" }, "", ""},
+		"invalid domain":           {func(s *fleet.NetworkSpec) { s.Domain = "-lab" }, "spec.domain", "DNS domain"},
+		"a domain with a line end": {func(s *fleet.NetworkSpec) { s.Domain = "a\nserver=1.2.3.4" }, "spec.domain", "DNS domain"},
+		"a bridge":                 {func(s *fleet.NetworkSpec) { s.Bridge = "qx-lab" }, "", ""},
+		"a bridge of 16 bytes":     {func(s *fleet.NetworkSpec) { s.Bridge = "a-name-too-long1" }, "spec.bridge", "1–15"},
+		"a bridge name with %d":    {func(s *fleet.NetworkSpec) { s.Bridge = "virbr%d" }, "spec.bridge", "1–15"},
+		"a wrong device":           {func(s *fleet.NetworkSpec) { s.Device = "../eth0" }, "spec.device", "1–15"},
+		"out by its own bridge":    {func(s *fleet.NetworkSpec) { s.Device, s.Bridge = "qx-lab", "qx-lab" }, "spec.device", "own bridge"},
+		"MTU too small":            {func(s *fleet.NetworkSpec) { s.MTU = 68 }, "spec.mtu", "576"},
+		"MTU too large":            {func(s *fleet.NetworkSpec) { s.MTU = 70000 }, "spec.mtu", "65535"},
+		"too small for IPv6":       {func(s *fleet.NetworkSpec) { s.MTU, s.IPv6 = 1000, subnet("fd00:5::1/64") }, "spec.mtu", "1280"},
+		"a long description":       {func(s *fleet.NetworkSpec) { s.Description = strings.Repeat("x", 5000) }, "spec.description", "4096"},
 	} {
 		spec := fleet.NetworkSpec{Mode: fleet.NetworkNAT, DNS: true, IPv4: subnet("192.168.50.1/24", "192.168.50.100-192.168.50.199")}
 		c.change(&spec)
@@ -138,7 +138,7 @@ func TestNetworkSpecsAreChecked(t *testing.T) {
 		err := checks.Err()
 		got := faults(func(c *fleet.Checks) { spec.Check(c, "spec") })
 		if c.field == "" && err != nil || c.field != "" && (!slices.Equal(got, []string{c.field}) || !strings.Contains(err.Error(), c.says)) {
-			t.Errorf("%s: %v %v, want %s saying %q", name, got, err, c.field, c.says)
+			t.Errorf("%s: %v %v, want %s with %q", name, got, err, c.field, c.says)
 		}
 	}
 	for _, device := range []string{"lo", "eth0", "docker0", "enp3s0", "ens18", "wlan0", "bond0", "veth12ab", "br-0123456789ab", "vnet7", "all", "default", "virbr-x"} {
@@ -149,7 +149,7 @@ func TestNetworkSpecsAreChecked(t *testing.T) {
 	}
 }
 
-func TestNetworkSpecsAreTidied(t *testing.T) {
+func TestNetworkSpecTidyTrimsAndNormalizes(t *testing.T) {
 	t.Parallel()
 	spec := fleet.NetworkSpec{Bridge: " b ", IPv4: leases(" 10.5.0.1/24 ", "52-54-00-AB-CD-EF 10.5.0.9 web")}.Tidy()
 	if got := fmt.Sprint(spec.Bridge, spec.IPv4.Gateway, spec.IPv4.DHCP.Leases); got != "b10.5.0.1/24[{52:54:00:ab:cd:ef 10.5.0.9 web}]" {
@@ -157,12 +157,12 @@ func TestNetworkSpecsAreTidied(t *testing.T) {
 	}
 }
 
-func TestWhatANetworkAllows(t *testing.T) {
+func TestActionsOfNetworks(t *testing.T) {
 	t.Parallel()
-	found := "It was found on hosts; nobody defined it here."
+	unmanaged := "It was found on hosts; nobody defined it here."
 	defined := fleet.NetworkView{Network: fleet.Network{Spec: &fleet.NetworkSpec{}}}
-	dying := fleet.NetworkView{Network: fleet.Network{Spec: &fleet.NetworkSpec{}, DeletedAt: &defined.CreatedAt}}
-	cell := func(assigned, leaving bool, state fleet.NetworkState) fleet.NetworkHost {
+	deleting := fleet.NetworkView{Network: fleet.Network{Spec: &fleet.NetworkSpec{}, DeletedAt: &defined.CreatedAt}}
+	statusOn := func(assigned, leaving bool, state fleet.NetworkState) fleet.NetworkHost {
 		return fleet.NetworkHost{HostName: "h1", Assigned: assigned, Leaving: leaving, State: state}
 	}
 	for name, c := range map[string]struct {
@@ -172,24 +172,24 @@ func TestWhatANetworkAllows(t *testing.T) {
 		action fleet.Action
 		why    string
 	}{
-		"assign a found one":       {fleet.NetworkView{}, fleet.ActAssign, found},
-		"delete a found one":       {fleet.NetworkView{}, fleet.ActDelete, found + " It goes by itself when no host has it any more."},
-		"assign":                   {defined, fleet.ActAssign, ""},
-		"delete":                   {defined, fleet.ActDelete, ""},
-		"assign a dying one":       {dying, fleet.ActAssign, "The network is being deleted; it goes when its last host has released it."},
-		"delete a dying one":       {dying, fleet.ActDelete, "The network is being deleted; it goes when its last host has released it."},
-		"retry a failed cell":      {cell(true, false, fleet.NetworkFailed), fleet.ActRetry, ""},
-		"start a stopped cell":     {cell(true, false, fleet.NetworkInactive), fleet.ActRetry, ""},
-		"retry an active cell":     {cell(true, false, fleet.NetworkActive), fleet.ActRetry, "The network is active there."},
-		"retry a silent cell":      {cell(true, false, fleet.NetworkUnknown), fleet.ActRetry, "The host is not heard. It tries by itself when it is back."},
-		"retry a fresh cell":       {cell(true, false, fleet.NetworkPending), fleet.ActRetry, "The host is at it."},
-		"retry a leaving cell":     {cell(false, true, fleet.NetworkFailed), fleet.ActRetry, "h1 is releasing it."},
-		"release a leaving cell":   {cell(false, true, fleet.NetworkActive), fleet.ActRelease, "h1 is releasing it."},
-		"release":                  {cell(true, false, fleet.NetworkActive), fleet.ActRelease, ""},
-		"release a found cell":     {cell(false, false, fleet.NetworkActive), fleet.ActRelease, "Nobody assigned it to h1."},
-		"release somebody's":       {fleet.NetworkHost{HostName: "h1", Status: &fleet.NetworkStatus{Foreign: true}}, fleet.ActRelease, "h1 has another network of this name, which was not made by Quantix."},
-		"grant what stays within":  {defined, fleet.ActGrant, "A network that stays within libvirt is open to all projects."},
-		"an action of other nouns": {defined, fleet.ActStart, `There is no action "start".`},
+		"assign an unmanaged network": {fleet.NetworkView{}, fleet.ActAssign, unmanaged},
+		"delete an unmanaged network": {fleet.NetworkView{}, fleet.ActDelete, unmanaged + " It goes by itself when no host has it any more."},
+		"assign":                      {defined, fleet.ActAssign, ""},
+		"delete":                      {defined, fleet.ActDelete, ""},
+		"assign during deletion":      {deleting, fleet.ActAssign, "The network is being deleted; it goes when its last host has released it."},
+		"delete during deletion":      {deleting, fleet.ActDelete, "The network is being deleted; it goes when its last host has released it."},
+		"retry, failed":               {statusOn(true, false, fleet.NetworkFailed), fleet.ActRetry, ""},
+		"start, stopped":              {statusOn(true, false, fleet.NetworkInactive), fleet.ActRetry, ""},
+		"retry, active":               {statusOn(true, false, fleet.NetworkActive), fleet.ActRetry, "The network is active there."},
+		"retry, host offline":         {statusOn(true, false, fleet.NetworkUnknown), fleet.ActRetry, "The host is not heard. It tries by itself when it is back."},
+		"retry, pending":              {statusOn(true, false, fleet.NetworkPending), fleet.ActRetry, "The host is at it."},
+		"retry during release":        {statusOn(false, true, fleet.NetworkFailed), fleet.ActRetry, "h1 is releasing it."},
+		"release during release":      {statusOn(false, true, fleet.NetworkActive), fleet.ActRelease, "h1 is releasing it."},
+		"release":                     {statusOn(true, false, fleet.NetworkActive), fleet.ActRelease, ""},
+		"release, not assigned":       {statusOn(false, false, fleet.NetworkActive), fleet.ActRelease, "Nobody assigned it to h1."},
+		"release a foreign network":   {fleet.NetworkHost{HostName: "h1", Status: &fleet.NetworkStatus{Foreign: true}}, fleet.ActRelease, "h1 has another network of this name, which was not made by Quantix."},
+		"grant an isolated network":   {defined, fleet.ActGrant, "A network that stays within libvirt is open to all projects."},
+		"action of another type":      {defined, fleet.ActStart, `There is no action "start".`},
 	} {
 		if ok, why := c.of.Allows(c.action); ok != (c.why == "") || why != c.why {
 			t.Errorf("%s: %v %q, want %q", name, ok, why, c.why)

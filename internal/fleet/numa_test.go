@@ -8,17 +8,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestCellsAreChecked(t *testing.T) {
+func TestNUMANodesAreValidated(t *testing.T) {
 	t.Parallel()
-	cells := func(all ...fleet.VMNUMANode) func(*fleet.VMSpec) { return func(s *fleet.VMSpec) { s.NUMA = all } }
+	nodes := func(all ...fleet.VMNUMANode) func(*fleet.VMSpec) { return func(s *fleet.VMSpec) { s.NUMA = all } }
 	halves := func(a, b string) func(*fleet.VMSpec) {
-		return cells(fleet.VMNUMANode{CPUs: a, MemoryMiB: 256}, fleet.VMNUMANode{CPUs: b, MemoryMiB: 256})
+		return nodes(fleet.VMNUMANode{CPUs: a, MemoryMiB: 256}, fleet.VMNUMANode{CPUs: b, MemoryMiB: 256})
 	}
 	memory := func(a, b int) func(*fleet.VMSpec) {
-		return cells(fleet.VMNUMANode{CPUs: "0-3", MemoryMiB: a}, fleet.VMNUMANode{CPUs: "4-7", MemoryMiB: b})
+		return nodes(fleet.VMNUMANode{CPUs: "0-3", MemoryMiB: a}, fleet.VMNUMANode{CPUs: "4-7", MemoryMiB: b})
 	}
 	on := func(a, b string) func(*fleet.VMSpec) {
-		return cells(fleet.VMNUMANode{CPUs: "0-3", MemoryMiB: 256, Nodes: a}, fleet.VMNUMANode{CPUs: "4-7", MemoryMiB: 256, Nodes: b})
+		return nodes(fleet.VMNUMANode{CPUs: "0-3", MemoryMiB: 256, Nodes: a}, fleet.VMNUMANode{CPUs: "4-7", MemoryMiB: 256, Nodes: b})
 	}
 	both := func(fs ...func(*fleet.VMSpec)) func(*fleet.VMSpec) {
 		return func(s *fleet.VMSpec) {
@@ -32,44 +32,44 @@ func TestCellsAreChecked(t *testing.T) {
 		change func(*fleet.VMSpec)
 		want   []string
 	}{
-		"halves":                    {halves("0-3", "4-7"), nil},
-		"every other":               {halves("0,2,4,6", "1,3,5,7"), nil},
-		"out of order":              {halves("7,0-2", "6,5,4,3"), nil},
-		"of unlike size":            {cells(fleet.VMNUMANode{CPUs: "0-6", MemoryMiB: 1}, fleet.VMNUMANode{CPUs: "7", MemoryMiB: 511}), nil},
-		"on nodes":                  {on("0-1", "3,2"), nil},
-		"one on a node":             {on("", "0"), nil},
-		"with those that may come":  {both(halves("0-3,8-11", "4-7,12-15"), func(s *fleet.VMSpec) { s.CPU.Max = 16 }), nil},
-		"all memory on a node":      {both(halves("0-3", "4-7"), func(s *fleet.VMSpec) { s.Memory.Nodes = "0" }), nil},
-		"of huge pages":             {both(halves("0-3", "4-7"), func(s *fleet.VMSpec) { s.Memory.HugePageKiB = 2048 }), nil},
-		"one cell":                  {cells(fleet.VMNUMANode{CPUs: "0-7", MemoryMiB: 512}), []string{"spec.numa"}},
-		"too many cells":            {func(s *fleet.VMSpec) { s.NUMA = make([]fleet.VMNUMANode, 65) }, []string{"spec.numa"}},
-		"no vCPUs":                  {halves("0-7", ""), []string{second}},
-		"words":                     {halves("all", "4-7"), []string{first}},
-		"a range that ends before":  {halves("3-0", "4-7"), []string{first}},
-		"an open range":             {halves("0-", "4-7"), []string{first}},
-		"a number below none":       {halves("-1", "0-7"), []string{first}},
-		"all but some":              {halves("0-7,^3", "3"), []string{first}},
-		"markup":                    {halves("0-3'/><x", "4-7"), []string{first}},
-		"two lines":                 {halves("0-3\n", "4-7"), []string{first}},
-		"a number that is long":     {halves("0-99999", "4-7"), []string{first}},
-		"a set that is long":        {halves(strings.Repeat("0,", 64)+"0", "4-7"), []string{first}},
-		"a vCPU that is none":       {halves("0-3", "4-8"), []string{second}},
-		"far beyond all":            {halves("0-3", "4-9999"), []string{second}},
-		"a vCPU in two cells":       {halves("0-4", "4-7"), []string{second}},
-		"a vCPU twice in one":       {halves("0-3,2", "4-7"), []string{first}},
-		"a vCPU in none":            {halves("0-3", "5-7"), []string{"spec.numa"}},
-		"without those to come":     {both(halves("0-3", "4-7"), func(s *fleet.VMSpec) { s.CPU.Max = 16 }), []string{"spec.numa"}},
-		"too little memory":         {memory(256, 255), []string{"spec.numa"}},
-		"too much memory":           {memory(256, 257), []string{"spec.numa"}},
-		"a cell without memory":     {memory(512, 0), []string{"spec.numa[1].memoryMiB"}},
-		"memory below none":         {memory(513, -1), []string{"spec.numa[1].memoryMiB"}},
-		"memory that overflows":     {memory(1<<62, 1<<62), []string{"spec.numa[0].memoryMiB", "spec.numa[1].memoryMiB"}},
-		"half a huge page":          {both(memory(255, 257), func(s *fleet.VMSpec) { s.Memory.HugePageKiB = 2048 }), []string{"spec.numa[0].memoryMiB", "spec.numa[1].memoryMiB"}},
-		"a node by its name":        {on("node0", ""), []string{"spec.numa[0].nodes"}},
-		"nodes that end before":     {on("", "1-0"), []string{"spec.numa[1].nodes"}},
-		"nodes with a command":      {on("0;id", ""), []string{"spec.numa[0].nodes"}},
-		"nodes of both":             {both(on("0", ""), func(s *fleet.VMSpec) { s.Memory.Nodes = "0" }), []string{"spec.memory.nodes"}},
-		"more vCPUs than there are": {both(halves("0-3", "4-7"), func(s *fleet.VMSpec) { s.CPUs = 1 << 40 }), []string{"spec.cpus", "spec.numa"}},
+		"halves":                   {halves("0-3", "4-7"), nil},
+		"every other":              {halves("0,2,4,6", "1,3,5,7"), nil},
+		"out of order":             {halves("7,0-2", "6,5,4,3"), nil},
+		"of unequal size":          {nodes(fleet.VMNUMANode{CPUs: "0-6", MemoryMiB: 1}, fleet.VMNUMANode{CPUs: "7", MemoryMiB: 511}), nil},
+		"on nodes":                 {on("0-1", "3,2"), nil},
+		"one on a node":            {on("", "0"), nil},
+		"with maximum vCPUs":       {both(halves("0-3,8-11", "4-7,12-15"), func(s *fleet.VMSpec) { s.CPU.Max = 16 }), nil},
+		"all memory on a node":     {both(halves("0-3", "4-7"), func(s *fleet.VMSpec) { s.Memory.Nodes = "0" }), nil},
+		"of huge pages":            {both(halves("0-3", "4-7"), func(s *fleet.VMSpec) { s.Memory.HugePageKiB = 2048 }), nil},
+		"one node":                 {nodes(fleet.VMNUMANode{CPUs: "0-7", MemoryMiB: 512}), []string{"spec.numa"}},
+		"too many nodes":           {func(s *fleet.VMSpec) { s.NUMA = make([]fleet.VMNUMANode, 65) }, []string{"spec.numa"}},
+		"no vCPUs":                 {halves("0-7", ""), []string{second}},
+		"words":                    {halves("all", "4-7"), []string{first}},
+		"a range that ends before": {halves("3-0", "4-7"), []string{first}},
+		"an open range":            {halves("0-", "4-7"), []string{first}},
+		"a negative number":        {halves("-1", "0-7"), []string{first}},
+		"all but some":             {halves("0-7,^3", "3"), []string{first}},
+		"markup":                   {halves("0-3'/><x", "4-7"), []string{first}},
+		"two lines":                {halves("0-3\n", "4-7"), []string{first}},
+		"a long number":            {halves("0-99999", "4-7"), []string{first}},
+		"a long set":               {halves(strings.Repeat("0,", 64)+"0", "4-7"), []string{first}},
+		"a missing vCPU":           {halves("0-3", "4-8"), []string{second}},
+		"far beyond the last":      {halves("0-3", "4-9999"), []string{second}},
+		"a vCPU in two nodes":      {halves("0-4", "4-7"), []string{second}},
+		"a vCPU twice in a node":   {halves("0-3,2", "4-7"), []string{first}},
+		"a vCPU in no node":        {halves("0-3", "5-7"), []string{"spec.numa"}},
+		"without maximum vCPUs":    {both(halves("0-3", "4-7"), func(s *fleet.VMSpec) { s.CPU.Max = 16 }), []string{"spec.numa"}},
+		"too little memory":        {memory(256, 255), []string{"spec.numa"}},
+		"too much memory":          {memory(256, 257), []string{"spec.numa"}},
+		"a node without memory":    {memory(512, 0), []string{"spec.numa[1].memoryMiB"}},
+		"negative memory":          {memory(513, -1), []string{"spec.numa[1].memoryMiB"}},
+		"memory that overflows":    {memory(1<<62, 1<<62), []string{"spec.numa[0].memoryMiB", "spec.numa[1].memoryMiB"}},
+		"half a huge page":         {both(memory(255, 257), func(s *fleet.VMSpec) { s.Memory.HugePageKiB = 2048 }), []string{"spec.numa[0].memoryMiB", "spec.numa[1].memoryMiB"}},
+		"a node by its name":       {on("node0", ""), []string{"spec.numa[0].nodes"}},
+		"nodes that end before":    {on("", "1-0"), []string{"spec.numa[1].nodes"}},
+		"nodes with a command":     {on("0;id", ""), []string{"spec.numa[0].nodes"}},
+		"memory and NUMA nodes":    {both(on("0", ""), func(s *fleet.VMSpec) { s.Memory.Nodes = "0" }), []string{"spec.memory.nodes"}},
+		"too many vCPUs":           {both(halves("0-3", "4-7"), func(s *fleet.VMSpec) { s.CPUs = 1 << 40 }), []string{"spec.cpus", "spec.numa"}},
 	} {
 		spec := fleet.VMSpec{Power: fleet.Running, CPUs: 8, MemoryMiB: 512, Firmware: fleet.BIOS}
 		c.change(&spec)
@@ -79,8 +79,8 @@ func TestCellsAreChecked(t *testing.T) {
 	}
 }
 
-// The words of a set mean nothing; the order of cells does.
-func TestCellsAreTheSame(t *testing.T) {
+// The notation of a set does not matter; the order of NUMA nodes does.
+func TestNUMANodesCompareByNumbersAndOrder(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"": "", "0": "0", "0,1,2": "0-2", "3,1-2,0": "0-3", "0-2,2-4,9": "0-4,9", "7,5": "5,7", "x": "x", "3-1": "3-1"} {
 		if got := fleet.PlainSet(text); got != want {
@@ -91,15 +91,15 @@ func TestCellsAreTheSame(t *testing.T) {
 	a, b := fleet.VMNUMANode{CPUs: "0,1", MemoryMiB: 256, Nodes: "0-1"}, fleet.VMNUMANode{CPUs: "2-3", MemoryMiB: 256}
 	spec := func(all ...fleet.VMNUMANode) fleet.VMSpec { return fleet.VMSpec{NUMA: all} }
 	if !f.Same(spec(a, b), spec(fleet.VMNUMANode{CPUs: "0-1", MemoryMiB: 256, Nodes: "1,0"}, b)) || f.Same(spec(a, b), spec(b, a)) || f.Same(spec(a, b), spec(a)) {
-		t.Error("other words are other cells, or another order the same")
+		t.Error("the notation matters, or the order does not")
 	}
 	if got := f.Words(spec(a, b)); got != "vCPUs 0,1 with 256 MiB of node 0-1, vCPUs 2-3 with 256 MiB" {
 		t.Errorf("in words: %s", got)
 	}
 }
 
-// A cell of a guest that is on grows as its memory does; all else of the cells waits.
-func TestCellsOfARunningGuestGrow(t *testing.T) {
+// The memory of a running guest's NUMA nodes can grow; every other change waits for the next start.
+func TestNUMANodeMemoryGrowsWhileGuestRuns(t *testing.T) {
 	t.Parallel()
 	vm := fleet.VM{
 		Spec:   fleet.VMSpec{CPUs: 2, MemoryMiB: 512, NUMA: []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256}}},
@@ -107,21 +107,21 @@ func TestCellsOfARunningGuestGrow(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		memory int
-		cells  []fleet.VMNUMANode
+		nodes  []fleet.VMNUMANode
 		when   fleet.When
 	}{
 		"one grows":          {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 512}, {CPUs: "1", MemoryMiB: 256}}, fleet.Now},
 		"both grow":          {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 384}, {CPUs: "1", MemoryMiB: 384}}, fleet.Now},
 		"by an odd step":     {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 448}, {CPUs: "1", MemoryMiB: 320}}, fleet.NextBoot},
 		"one shrinks":        {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 640}, {CPUs: "1", MemoryMiB: 128}}, fleet.NextBoot},
-		"beyond the room":    {4096, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 3840}, {CPUs: "1", MemoryMiB: 256}}, fleet.NextBoot},
+		"above the maximum":  {4096, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 3840}, {CPUs: "1", MemoryMiB: 256}}, fleet.NextBoot},
 		"with another vCPU":  {768, []fleet.VMNUMANode{{CPUs: "1", MemoryMiB: 512}, {CPUs: "0", MemoryMiB: 256}}, fleet.NextBoot},
 		"on another node":    {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 512, Nodes: "1"}, {CPUs: "1", MemoryMiB: 256}}, fleet.NextBoot},
-		"without cells":      {768, nil, fleet.NextBoot},
-		"with one cell more": {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256}, {CPUs: "2", MemoryMiB: 256}}, fleet.NextBoot},
+		"without nodes":      {768, nil, fleet.NextBoot},
+		"with one more node": {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256}, {CPUs: "2", MemoryMiB: 256}}, fleet.NextBoot},
 	} {
 		to := vm
-		to.Spec.MemoryMiB, to.Spec.NUMA = c.memory, c.cells
+		to.Spec.MemoryMiB, to.Spec.NUMA = c.memory, c.nodes
 		for _, change := range vm.Diff(to) {
 			if change.When != c.when {
 				t.Errorf("%s: %+v, want %s", name, change, c.when)
@@ -133,29 +133,29 @@ func TestCellsOfARunningGuestGrow(t *testing.T) {
 	}
 }
 
-// What does not go with a memory that the host cannot read is refused at its field.
-func TestEncryptedMemoryIsChecked(t *testing.T) {
+// Each setting that does not work with encrypted memory is refused at its field.
+func TestEncryptedMemoryRefusesIncompatibleSettings(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		kind   string
 		change func(*fleet.VMSpec)
 		want   []string
 	}{
-		"SEV":                       {"sev", func(*fleet.VMSpec) {}, nil},
-		"SEV-ES":                    {"sev-es", func(*fleet.VMSpec) {}, nil},
-		"SNP":                       {"sev-snp", func(*fleet.VMSpec) {}, nil},
-		"TDX":                       {"tdx", func(*fleet.VMSpec) {}, nil},
-		"with a TPM":                {"sev", func(s *fleet.VMSpec) { s.Security.TPM = true }, nil},
-		"SEV with vCPUs to come":    {"sev", func(s *fleet.VMSpec) { s.CPU.Max = 16 }, nil},
-		"an unknown kind":           {"sgx", func(*fleet.VMSpec) {}, []string{"spec.security.confidential"}},
-		"a kind in capitals":        {"SEV", func(*fleet.VMSpec) {}, []string{"spec.security.confidential"}},
-		"a kind with markup":        {"sev'/>", func(*fleet.VMSpec) {}, []string{"spec.security.confidential", "spec.cpu.max"}},
-		"by BIOS":                   {"sev", func(s *fleet.VMSpec) { s.Firmware = fleet.BIOS }, []string{"spec.security.confidential"}},
-		"with secure boot":          {"sev", func(s *fleet.VMSpec) { s.Security.SecureBoot = true }, []string{"spec.security.secureBoot"}},
-		"with a smaller balloon":    {"sev", func(s *fleet.VMSpec) { s.Memory.BalloonMiB = 256 }, []string{"spec.memory.balloonMiB"}},
-		"that gives back":           {"sev", func(s *fleet.VMSpec) { s.Devices.Balloon = "reporting" }, []string{"spec.devices.balloon"}},
-		"SEV-ES with vCPUs to come": {"sev-es", func(s *fleet.VMSpec) { s.CPU.Max = 16 }, []string{"spec.cpu.max"}},
-		"TDX with vCPUs to come":    {"tdx", func(s *fleet.VMSpec) { s.CPU.Max = 16 }, []string{"spec.cpu.max"}},
+		"SEV":                             {"sev", func(*fleet.VMSpec) {}, nil},
+		"SEV-ES":                          {"sev-es", func(*fleet.VMSpec) {}, nil},
+		"SNP":                             {"sev-snp", func(*fleet.VMSpec) {}, nil},
+		"TDX":                             {"tdx", func(*fleet.VMSpec) {}, nil},
+		"with a TPM":                      {"sev", func(s *fleet.VMSpec) { s.Security.TPM = true }, nil},
+		"SEV with maximum vCPUs":          {"sev", func(s *fleet.VMSpec) { s.CPU.Max = 16 }, nil},
+		"an unknown kind":                 {"sgx", func(*fleet.VMSpec) {}, []string{"spec.security.confidential"}},
+		"a kind in capitals":              {"SEV", func(*fleet.VMSpec) {}, []string{"spec.security.confidential"}},
+		"a kind with markup":              {"sev'/>", func(*fleet.VMSpec) {}, []string{"spec.security.confidential", "spec.cpu.max"}},
+		"by BIOS":                         {"sev", func(s *fleet.VMSpec) { s.Firmware = fleet.BIOS }, []string{"spec.security.confidential"}},
+		"with secure boot":                {"sev", func(s *fleet.VMSpec) { s.Security.SecureBoot = true }, []string{"spec.security.secureBoot"}},
+		"with a smaller balloon":          {"sev", func(s *fleet.VMSpec) { s.Memory.BalloonMiB = 256 }, []string{"spec.memory.balloonMiB"}},
+		"balloon that reports free pages": {"sev", func(s *fleet.VMSpec) { s.Devices.Balloon = "reporting" }, []string{"spec.devices.balloon"}},
+		"SEV-ES with maximum vCPUs":       {"sev-es", func(s *fleet.VMSpec) { s.CPU.Max = 16 }, []string{"spec.cpu.max"}},
+		"TDX with maximum vCPUs":          {"tdx", func(s *fleet.VMSpec) { s.CPU.Max = 16 }, []string{"spec.cpu.max"}},
 		"with a folder of the host": {"sev", func(s *fleet.VMSpec) {
 			s.Memory.Shared, s.Shares = true, []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: "p", Volume: "src"}}}
 		}, []string{"spec.shares"}},

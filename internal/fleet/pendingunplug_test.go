@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What a host says of modules costs nobody's time: of more than a guest can have there is no choice.
-func TestFewModulesAreChosenAmong(t *testing.T) {
+// A faulty host may report any number of modules. Above the maximum there is no search, which would take too long.
+func TestGivenBackRefusesMoreModulesThanMaximum(t *testing.T) {
 	t.Parallel()
 	few, many := make([]fleet.Module, fleet.MaxModules), make([]fleet.Module, 1000)
 	for i := range few {
@@ -19,21 +19,21 @@ func TestFewModulesAreChosenAmong(t *testing.T) {
 		many[i].MiB = 2
 	}
 	if which, ok := fleet.GivenBack(few, []int{15 * 128}); !ok || len(which) != 15 {
-		t.Errorf("of 16 modules 15 are %v, %v", which, ok)
+		t.Errorf("15 of 16 modules: %v, %v", which, ok)
 	}
 	if _, ok := fleet.GivenBack(many, []int{999}); ok {
-		t.Error("999 MiB are made of modules of 2")
+		t.Error("more modules than the maximum were searched")
 	}
 }
 
-// What many devices a guest holds on to is told in a sentence all the same.
-func TestWhatIsHeldIsASentence(t *testing.T) {
+// Many pending unplugs are summarized in one sentence.
+func TestStillHeldSummarizesManyPendingUnplugs(t *testing.T) {
 	t.Parallel()
 	var s fleet.VMStatus
 	for i := range 200 {
 		s.PendingUnplug = append(s.PendingUnplug, fleet.PendingUnplug{Field: "disks", What: fmt.Sprintf("disk %d", i)})
 	}
-	if said := s.StillHeld(); !strings.HasSuffix(said, "disk 7 and 192 more; they go at the next start.") {
-		t.Error(said)
+	if text := s.StillHeld(); !strings.HasSuffix(text, "disk 7 and 192 more; they go at the next start.") {
+		t.Error(text)
 	}
 }

@@ -14,45 +14,45 @@ func ago(d time.Duration) *time.Time {
 	return &at
 }
 
-func TestPhaseOfAVM(t *testing.T) {
+func TestVMPhase(t *testing.T) {
 	t.Parallel()
-	said := func(p fleet.Power) *fleet.VMStatus { return &fleet.VMStatus{Power: p} }
+	reported := func(p fleet.Power) *fleet.VMStatus { return &fleet.VMStatus{Power: p} }
 	fresh, stale := ago(fleet.Freshness), ago(fleet.Freshness+time.Millisecond)
 	const nothing = fleet.Power("")
 	for name, c := range map[string]struct {
 		ordered  fleet.Power
-		observed int64 // of generation 2
+		observed int64 // generation is 2
 		status   *fleet.VMStatus
 		seen     *time.Time
 		deleted  bool
 		want     fleet.Phase
 	}{
-		"runs":                              {nothing, 2, said(fleet.Running), fresh, false, fleet.PhaseRunning},
-		"is off":                            {nothing, 2, said(fleet.Stopped), fresh, false, fleet.PhaseStopped},
-		"paused":                            {nothing, 2, said(fleet.Paused), fresh, false, fleet.PhasePaused},
-		"crashed":                           {nothing, 2, said(fleet.Crashed), fresh, false, fleet.PhaseCrashed},
-		"runs, and its host says off":       {nothing, 2, &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{{Code: fleet.FaultHealth}, {Code: fleet.FaultLost}}}, fresh, false, fleet.PhaseLost},
-		"waits for its next start":          {nothing, 2, &fleet.VMStatus{Power: fleet.Running, NextBoot: []string{"cpus"}}, fresh, false, fleet.PhaseNeedsRestart},
-		"is to run":                         {fleet.Running, 1, said(fleet.Stopped), fresh, false, fleet.PhaseStarting},
-		"is to run, made just now":          {fleet.Running, 2, said(fleet.Stopped), fresh, false, fleet.PhaseStarting},
-		"is to run, made ready by QEMU":     {fleet.Running, 2, said(fleet.Paused), fresh, false, fleet.PhaseStarting},
-		"is to run, runs, not told yet":     {fleet.Running, 1, said(fleet.Running), fresh, false, fleet.PhaseStarting},
-		"is to stop":                        {fleet.Stopped, 1, said(fleet.Running), fresh, false, fleet.PhaseStopping},
-		"is to pause":                       {fleet.Paused, 1, said(fleet.Running), fresh, false, fleet.PhasePausing},
-		"is to change":                      {nothing, 1, said(fleet.Running), fresh, false, fleet.PhaseUpdating},
+		"runs":                              {nothing, 2, reported(fleet.Running), fresh, false, fleet.PhaseRunning},
+		"is off":                            {nothing, 2, reported(fleet.Stopped), fresh, false, fleet.PhaseStopped},
+		"paused":                            {nothing, 2, reported(fleet.Paused), fresh, false, fleet.PhasePaused},
+		"crashed":                           {nothing, 2, reported(fleet.Crashed), fresh, false, fleet.PhaseCrashed},
+		"lost guest":                        {nothing, 2, &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{{Code: fleet.FaultHealth}, {Code: fleet.FaultLost}}}, fresh, false, fleet.PhaseLost},
+		"change waits for next start":       {nothing, 2, &fleet.VMStatus{Power: fleet.Running, NextBoot: []string{"cpus"}}, fresh, false, fleet.PhaseNeedsRestart},
+		"start requested":                   {fleet.Running, 1, reported(fleet.Stopped), fresh, false, fleet.PhaseStarting},
+		"start requested, defined":          {fleet.Running, 2, reported(fleet.Stopped), fresh, false, fleet.PhaseStarting},
+		"start requested, paused by QEMU":   {fleet.Running, 2, reported(fleet.Paused), fresh, false, fleet.PhaseStarting},
+		"start requested, not acted on yet": {fleet.Running, 1, reported(fleet.Running), fresh, false, fleet.PhaseStarting},
+		"stop requested":                    {fleet.Stopped, 1, reported(fleet.Running), fresh, false, fleet.PhaseStopping},
+		"pause requested":                   {fleet.Paused, 1, reported(fleet.Running), fresh, false, fleet.PhasePausing},
+		"change pending":                    {nothing, 1, reported(fleet.Running), fresh, false, fleet.PhaseUpdating},
 		"never reported":                    {nothing, 0, nil, fresh, false, fleet.PhaseCreating},
-		"never reported, is to run":         {fleet.Running, 0, nil, fresh, false, fleet.PhaseCreating},
-		"never reported, host silent":       {nothing, 0, nil, stale, false, fleet.PhaseCreating},
-		"is being made":                     {nothing, 1, said(fleet.Absent), fresh, false, fleet.PhaseCreating},
-		"is being made again to run":        {fleet.Running, 2, said(fleet.Absent), fresh, false, fleet.PhaseCreating},
-		"could not be made":                 {nothing, 2, &fleet.VMStatus{Power: fleet.Absent, Error: "no space"}, fresh, false, fleet.PhaseFailed},
-		"gone from its host":                {nothing, 2, said(fleet.Absent), fresh, false, fleet.PhaseMissing},
-		"host silent":                       {nothing, 2, said(fleet.Running), stale, false, fleet.PhaseUnknown},
-		"host never heard":                  {nothing, 2, said(fleet.Running), nil, false, fleet.PhaseUnknown},
-		"is to stop, host silent":           {fleet.Stopped, 1, said(fleet.Running), stale, false, fleet.PhaseUnknown},
-		"is to be deleted":                  {nothing, 2, said(fleet.Running), fresh, true, fleet.PhaseDeleting},
-		"is to be deleted, host silent":     {nothing, 2, said(fleet.Running), stale, true, fleet.PhaseDeleting},
-		"is to be deleted, never was there": {nothing, 0, nil, nil, true, fleet.PhaseDeleting},
+		"never reported, start requested":   {fleet.Running, 0, nil, fresh, false, fleet.PhaseCreating},
+		"never reported, host offline":      {nothing, 0, nil, stale, false, fleet.PhaseCreating},
+		"is being created":                  {nothing, 1, reported(fleet.Absent), fresh, false, fleet.PhaseCreating},
+		"is being created again for start":  {fleet.Running, 2, reported(fleet.Absent), fresh, false, fleet.PhaseCreating},
+		"creation failed":                   {nothing, 2, &fleet.VMStatus{Power: fleet.Absent, Error: "no space"}, fresh, false, fleet.PhaseFailed},
+		"gone from its host":                {nothing, 2, reported(fleet.Absent), fresh, false, fleet.PhaseMissing},
+		"host offline":                      {nothing, 2, reported(fleet.Running), stale, false, fleet.PhaseUnknown},
+		"host never seen":                   {nothing, 2, reported(fleet.Running), nil, false, fleet.PhaseUnknown},
+		"stop requested, host offline":      {fleet.Stopped, 1, reported(fleet.Running), stale, false, fleet.PhaseUnknown},
+		"deletion requested":                {nothing, 2, reported(fleet.Running), fresh, true, fleet.PhaseDeleting},
+		"deletion requested, host offline":  {nothing, 2, reported(fleet.Running), stale, true, fleet.PhaseDeleting},
+		"deletion requested, never created": {nothing, 0, nil, nil, true, fleet.PhaseDeleting},
 	} {
 		vm := fleet.VM{Meta: fleet.Meta{Generation: 2, ObservedGeneration: c.observed, Ordered: c.ordered}, Status: c.status}
 		if c.deleted {
@@ -64,7 +64,7 @@ func TestPhaseOfAVM(t *testing.T) {
 	}
 }
 
-func TestAVMNeedsAttention(t *testing.T) {
+func TestVMNeedsAttention(t *testing.T) {
 	t.Parallel()
 	fresh, stale := ago(0), ago(time.Hour)
 	failed := func(p fleet.Power, order fleet.JobKind) *fleet.VMStatus {
@@ -72,38 +72,38 @@ func TestAVMNeedsAttention(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		wanted   fleet.Power
-		observed int64 // of generation 2
+		observed int64 // generation is 2
 		status   *fleet.VMStatus
 		seen     *time.Time
 		want     bool
 	}{
-		"as wanted":                   {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Running}, fresh, false},
-		"powered off by its guest":    {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Stopped}, fresh, false},
-		"did not start":               {fleet.Running, 2, failed(fleet.Stopped, fleet.VMStart), fresh, true},
-		"did not start, asked again":  {fleet.Running, 1, failed(fleet.Stopped, fleet.VMStart), fresh, false},
-		"started by other hands":      {fleet.Running, 2, failed(fleet.Running, fleet.VMStart), fresh, false},
-		"did not shut down":           {fleet.Stopped, 2, failed(fleet.Running, fleet.VMShutdown), fresh, true},
-		"shut down late":              {fleet.Stopped, 2, failed(fleet.Stopped, fleet.VMShutdown), fresh, false},
-		"not changed":                 {fleet.Running, 2, failed(fleet.Running, fleet.VMApply), fresh, true},
-		"not rebooted":                {fleet.Running, 2, failed(fleet.Running, fleet.VMReboot), fresh, true},
-		"not deleted":                 {fleet.Stopped, 2, failed(fleet.Stopped, fleet.VMDelete), fresh, true},
-		"failed in an unknown way":    {fleet.Running, 2, failed(fleet.Running, ""), fresh, true},
-		"crashed":                     {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Crashed}, fresh, true},
-		"crashed, asked to start":     {fleet.Running, 1, &fleet.VMStatus{Power: fleet.Crashed}, fresh, false},
-		"could not be made":           {fleet.Running, 2, failed(fleet.Absent, fleet.VMApply), fresh, true},
-		"gone from its host":          {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Absent}, fresh, true},
-		"host silent":                 {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Running}, stale, true},
-		"host silent, change pending": {fleet.Running, 1, &fleet.VMStatus{Power: fleet.Running}, stale, true},
-		"never reported":              {fleet.Running, 0, nil, stale, false},
-		"lacks a disk":                {fleet.Stopped, 2, &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{{Code: fleet.FaultDisk}}}, fresh, true},
-		"lacks a disk, to be changed": {fleet.Stopped, 1, &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{{Code: fleet.FaultDisk}}}, fresh, true},
+		"as intended":                   {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Running}, fresh, false},
+		"powered off by the guest":      {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Stopped}, fresh, false},
+		"start failed":                  {fleet.Running, 2, failed(fleet.Stopped, fleet.VMStart), fresh, true},
+		"start failed, retried":         {fleet.Running, 1, failed(fleet.Stopped, fleet.VMStart), fresh, false},
+		"start failed, started on host": {fleet.Running, 2, failed(fleet.Running, fleet.VMStart), fresh, false},
+		"shutdown failed":               {fleet.Stopped, 2, failed(fleet.Running, fleet.VMShutdown), fresh, true},
+		"shut down late":                {fleet.Stopped, 2, failed(fleet.Stopped, fleet.VMShutdown), fresh, false},
+		"change failed":                 {fleet.Running, 2, failed(fleet.Running, fleet.VMApply), fresh, true},
+		"reboot failed":                 {fleet.Running, 2, failed(fleet.Running, fleet.VMReboot), fresh, true},
+		"deletion failed":               {fleet.Stopped, 2, failed(fleet.Stopped, fleet.VMDelete), fresh, true},
+		"unknown job failed":            {fleet.Running, 2, failed(fleet.Running, ""), fresh, true},
+		"crashed":                       {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Crashed}, fresh, true},
+		"crashed, start pending":        {fleet.Running, 1, &fleet.VMStatus{Power: fleet.Crashed}, fresh, false},
+		"creation failed":               {fleet.Running, 2, failed(fleet.Absent, fleet.VMApply), fresh, true},
+		"gone from its host":            {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Absent}, fresh, true},
+		"host offline":                  {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Running}, stale, true},
+		"host offline, change pending":  {fleet.Running, 1, &fleet.VMStatus{Power: fleet.Running}, stale, true},
+		"never reported":                {fleet.Running, 0, nil, stale, false},
+		"missing disk":                  {fleet.Stopped, 2, &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{{Code: fleet.FaultDisk}}}, fresh, true},
+		"missing disk, change pending":  {fleet.Stopped, 1, &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{{Code: fleet.FaultDisk}}}, fresh, true},
 	} {
 		vm := fleet.VM{Meta: fleet.Meta{Generation: 2, ObservedGeneration: c.observed}, Spec: fleet.VMSpec{Power: c.wanted}, Status: c.status}
 		if got := vm.NeedsAttention(c.seen, now); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 		if vm.Ordered = fleet.Running; c.status != nil && len(c.status.Faults) == 0 && fleet.Fresh(c.seen, now) && vm.NeedsAttention(c.seen, now) {
-			t.Errorf("%s, an order is on its way: it needs attention", name)
+			t.Errorf("%s, with a requested power state: it needs attention", name)
 		}
 		vm.DeletedAt = ago(time.Minute)
 		if vm.NeedsAttention(c.seen, now) {
@@ -112,26 +112,26 @@ func TestAVMNeedsAttention(t *testing.T) {
 	}
 }
 
-func TestPhaseOfAFoundVM(t *testing.T) {
+func TestDiscoveredVMPhase(t *testing.T) {
 	t.Parallel()
-	found := fleet.DiscoveredVM{Status: fleet.VMStatus{Power: fleet.Running}}
-	if got := found.PhaseAt(ago(time.Second), now); got != fleet.PhaseRunning {
-		t.Errorf("of a host that is heard: %q", got)
+	discovered := fleet.DiscoveredVM{Status: fleet.VMStatus{Power: fleet.Running}}
+	if got := discovered.PhaseAt(ago(time.Second), now); got != fleet.PhaseRunning {
+		t.Errorf("on an online host: %q", got)
 	}
-	if got := found.PhaseAt(ago(time.Hour), now); got != fleet.PhaseUnknown {
-		t.Errorf("of a silent host: %q", got)
+	if got := discovered.PhaseAt(ago(time.Hour), now); got != fleet.PhaseUnknown {
+		t.Errorf("on an offline host: %q", got)
 	}
 }
 
-func TestPhaseOfAHost(t *testing.T) {
+func TestHostPhase(t *testing.T) {
 	t.Parallel()
-	well, blind := &fleet.HostStatus{Connected: true}, &fleet.HostStatus{}
+	connected, disconnected := &fleet.HostStatus{Connected: true}, &fleet.HostStatus{}
 	for want, hosts := range map[fleet.HostPhase][]fleet.Host{
-		fleet.HostOnline:   {{Status: well, SeenAt: ago(0), LookedAt: ago(fleet.Freshness)}},
-		fleet.HostDegraded: {{Status: blind, SeenAt: ago(0), LookedAt: ago(0)}, {Status: well, SeenAt: ago(0), LookedAt: ago(fleet.Freshness + 1)}},
-		fleet.HostConflict: {{Status: well, SeenAt: ago(0), Conflict: "two"}, {Status: well, SeenAt: ago(time.Hour), Conflict: "two"}},
-		fleet.HostPending:  {{}, {SeenAt: ago(0)}, {Status: well}},
-		fleet.HostUnknown:  {{Status: well, SeenAt: ago(time.Hour)}, {Status: blind, SeenAt: ago(time.Hour)}},
+		fleet.HostOnline:   {{Status: connected, SeenAt: ago(0), LookedAt: ago(fleet.Freshness)}},
+		fleet.HostDegraded: {{Status: disconnected, SeenAt: ago(0), LookedAt: ago(0)}, {Status: connected, SeenAt: ago(0), LookedAt: ago(fleet.Freshness + 1)}},
+		fleet.HostConflict: {{Status: connected, SeenAt: ago(0), Conflict: "two"}, {Status: connected, SeenAt: ago(time.Hour), Conflict: "two"}},
+		fleet.HostPending:  {{}, {SeenAt: ago(0)}, {Status: connected}},
+		fleet.HostUnknown:  {{Status: connected, SeenAt: ago(time.Hour)}, {Status: disconnected, SeenAt: ago(time.Hour)}},
 	} {
 		for _, h := range hosts {
 			if got := h.Phase(now); got != want {
@@ -141,33 +141,33 @@ func TestPhaseOfAHost(t *testing.T) {
 	}
 }
 
-func TestStateOfAPoolOnAHost(t *testing.T) {
+func TestPoolStateOnHost(t *testing.T) {
 	t.Parallel()
 	failed := &fleet.PoolStatus{State: fleet.PoolFailed}
-	for want, cell := range map[fleet.PoolState]fleet.PoolHost{
+	for want, poolOn := range map[fleet.PoolState]fleet.PoolHost{
 		fleet.PoolPending: {SeenAt: ago(0)},
 		fleet.PoolFailed:  {SeenAt: ago(0), Status: failed},
 		fleet.PoolUnknown: {SeenAt: ago(time.Hour), Status: failed},
 	} {
-		if got := cell.StateAt(now); got != want {
-			t.Errorf("%+v is %q, want %q", cell, got, want)
+		if got := poolOn.StateAt(now); got != want {
+			t.Errorf("%+v is %q, want %q", poolOn, got, want)
 		}
 	}
 	if got := (fleet.PoolHost{}).StateAt(now); got != fleet.PoolUnknown {
-		t.Errorf("on a host that was never heard: %q", got)
+		t.Errorf("on a host that was never seen: %q", got)
 	}
 }
 
-func TestEveryPhaseHasAWordAndATone(t *testing.T) {
+func TestEveryPhaseHasWordAndSeverity(t *testing.T) {
 	t.Parallel()
 	for _, p := range fleet.VMPhases {
 		if p.Word() == "" || p.Severity() == "" {
-			t.Errorf("phase %q has none", p)
+			t.Errorf("phase %q lacks a word or severity", p)
 		}
 	}
 	for _, p := range fleet.HostPhases {
 		if p.Word() == "" || p.Severity() == "" {
-			t.Errorf("host phase %q has none", p)
+			t.Errorf("host phase %q lacks a word or severity", p)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A VLAN is taken only where the bridge keeps VLANs apart.
-func TestPortGroupsHaveVLANsOnOpenVSwitchAlone(t *testing.T) {
+// Port groups can have a VLAN only where the bridge supports VLANs.
+func TestPortGroupVLANOnlyOnOpenVSwitch(t *testing.T) {
 	t.Parallel()
 	groups := []fleet.PortGroup{{Name: "voice", VLAN: &fleet.VLAN{ID: 20}}, {Name: "firewalls", VLAN: &fleet.VLAN{ID: 20, Trunk: []int{30}}}}
 	for name, c := range map[string]struct {
@@ -27,13 +27,13 @@ func TestPortGroupsHaveVLANsOnOpenVSwitchAlone(t *testing.T) {
 	}
 }
 
-// A port group gives no protection where hosts cannot filter: it would only seem to be there.
-func TestPortGroupsProtectOnlyWhereHostsFilter(t *testing.T) {
+// Security groups and anti-spoofing of a port group are refused where hosts cannot filter: they would have no effect.
+func TestPortGroupFilterRefusedWhereHostsCannotFilter(t *testing.T) {
 	t.Parallel()
 	on, off := true, false
 	for name, g := range map[string]struct {
 		group fleet.PortGroup
-		bare  bool // it is taken also where hosts filter nothing
+		bare  bool // also accepted where hosts cannot filter
 	}{
 		"a security group": {fleet.PortGroup{Name: "a", SecurityGroups: []fleet.SecurityGroupID{"00000000-0000-7000-8000-000000000001"}}, false},
 		"anti-spoofing":    {fleet.PortGroup{Name: "a", AntiSpoofing: &on}, false},

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestEveryPresetMakesAGoodVM(t *testing.T) {
+func TestEveryPresetYieldsValidSpec(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, p := range fleet.Presets {
@@ -27,12 +27,12 @@ func TestEveryPresetMakesAGoodVM(t *testing.T) {
 			known = known || source.Key == p.Source
 		}
 		if seen[p.Key] || !known || p.Title == "" || p.Hint == "" {
-			t.Errorf("the preset %+v", p)
+			t.Errorf("incomplete or duplicate preset %+v", p)
 		}
 		seen[p.Key] = true
 	}
 	if _, ok := fleet.PresetNamed("no such"); ok {
-		t.Error("there is a preset of no name")
+		t.Error("an unknown preset is found")
 	}
 	for _, odd := range []fleet.Preset{
 		{Fields: map[string]string{"wings": "2"}},
@@ -42,7 +42,7 @@ func TestEveryPresetMakesAGoodVM(t *testing.T) {
 		{Disk: map[string]string{"bus": "2"}},
 	} {
 		if _, err := odd.On(fleet.VMSpec{Disks: make([]fleet.Disk, 1), NICs: make([]fleet.NIC, 1)}); err == nil {
-			t.Errorf("a preset names a field or a value that there is not: %+v", odd)
+			t.Errorf("accepted a preset with an unknown field or value: %+v", odd)
 		}
 	}
 	old, err := fleet.Presets[len(fleet.Presets)-1].On(fleet.VMSpec{Disks: make([]fleet.Disk, 2), NICs: make([]fleet.NIC, 1)})

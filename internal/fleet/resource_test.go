@@ -19,11 +19,11 @@ func everyType() map[fleet.ResourceType]fleet.Resource {
 	return all
 }
 
-func TestEveryNounIsWhole(t *testing.T) {
+func TestResourceTypeTableIsConsistent(t *testing.T) {
 	t.Parallel()
 	for n, is := range everyType() {
 		if is.Key != n || is.Label == "" || is.Plural == "" || is.Title == "" || is.Icon == "" || is.See == "" {
-			t.Errorf("%s is not whole: %+v", n, is)
+			t.Errorf("%s is incomplete: %+v", n, is)
 		}
 		listed, known := fleet.Listed(is.Plural)
 		worded, place := fleet.Worded(is.Label)
@@ -31,46 +31,46 @@ func TestEveryNounIsWhole(t *testing.T) {
 			t.Errorf("%s shares its names with %s or %s", n, listed.Key, worded.Key)
 		}
 		if is.Path != "" && is.Path != "/"+is.Plural || is.Each && (is.All != string(n)+":*" && !is.Parts || is.Path == "") || is.Own != "" && is.All == "" {
-			t.Errorf("%s contradicts itself: %+v", n, is)
+			t.Errorf("%s is inconsistent: %+v", n, is)
 		}
 		for _, tree := range is.Trees {
 			if fleet.TreeNamed(tree).Name != tree {
-				t.Errorf("%s stands in the tree %q, which there is not", n, tree)
+				t.Errorf("%s names an unknown tree %q", n, tree)
 			}
 		}
 		if _, views := fleet.ViewQuery(is.Plural, url.Values{}); views != (is.View != nil) || views && is.Filter == nil {
-			t.Errorf("views of %s are kept: %v", is.Plural, views)
+			t.Errorf("saved views of %s: %v", is.Plural, views)
 		}
 	}
 	if _, known := fleet.Listed("teapots"); known || fleet.ResourceType("teapot").Is().Key != "" {
-		t.Error("there is a noun that there is not")
+		t.Error("an unknown resource type is found")
 	}
 }
 
-// A tree is for who may see what stands in it, and its root follows keys that pages can follow.
-func TestEveryTreeIsWhole(t *testing.T) {
+// Each tree has a permission, and its root follows wake-up keys that exist.
+func TestTreeTableIsConsistent(t *testing.T) {
 	t.Parallel()
 	for _, tree := range fleet.TreeViews {
 		if tree.Word == "" || tree.Icon == "" || tree.Right == "" || !strings.HasSuffix(tree.Empty, ".") {
-			t.Errorf("%s is not whole: %+v", tree.Name, tree)
+			t.Errorf("%s is incomplete: %+v", tree.Name, tree)
 		}
 		for key := range strings.FieldsSeq(tree.Live) {
 			if of, _ := fleet.Listed(key); of.All == "" {
-				t.Errorf("%s follows %q, which wakes nobody", tree.Name, key)
+				t.Errorf("%s follows the unknown key %q", tree.Name, key)
 			}
 		}
 	}
 }
 
-func TestWhereThingsAre(t *testing.T) {
+func TestResourcePaths(t *testing.T) {
 	t.Parallel()
 	for n, is := range everyType() {
 		at, want := is.At("a/b"), is.Path+"/a%2Fb"
 		switch n {
 		case fleet.TypeDiscovered:
-			want = "" // a host has it, and its page
+			want = "" // no page of its own
 		case fleet.TypeVolume:
-			want = "/pools/a?tab=volumes" // its pool shows it
+			want = "/pools/a?tab=volumes" // shown on the page of its pool
 		}
 		if at != want {
 			t.Errorf("%s: %q, not %q", n, at, want)

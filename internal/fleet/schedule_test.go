@@ -20,7 +20,7 @@ func moment(t *testing.T, text string) time.Time {
 	return at
 }
 
-func TestAScheduleHasItsTimes(t *testing.T) {
+func TestScheduleNextAndMissedTimes(t *testing.T) {
 	for _, c := range []struct {
 		times       fleet.SnapshotTimes
 		after, next string
@@ -34,8 +34,10 @@ func TestAScheduleHasItsTimes(t *testing.T) {
 		{fleet.SnapshotTimes{At: "09:00", Days: []string{"mon", "fri"}}, "2026-03-02 09:00", "2026-03-06 09:00"},
 		{fleet.SnapshotTimes{At: "01:00", Zone: "Europe/Berlin"}, "2026-01-10 12:00", "2026-01-11 00:00"},
 		{fleet.SnapshotTimes{At: "01:00", Zone: "Europe/Berlin"}, "2026-07-10 12:00", "2026-07-10 23:00"},
-		{fleet.SnapshotTimes{At: "02:30", Zone: "Europe/Berlin"}, "2026-03-28 12:00", "2026-03-29 01:30"}, // the clocks pass over it
-		{fleet.SnapshotTimes{At: "02:30", Zone: "Europe/Berlin"}, "2026-10-24 23:00", "2026-10-25 01:30"}, // they show it twice
+		// skipped by the clock change
+		{fleet.SnapshotTimes{At: "02:30", Zone: "Europe/Berlin"}, "2026-03-28 12:00", "2026-03-29 01:30"},
+		// occurs twice at the clock change
+		{fleet.SnapshotTimes{At: "02:30", Zone: "Europe/Berlin"}, "2026-10-24 23:00", "2026-10-25 01:30"},
 		{fleet.SnapshotTimes{At: "02:30", Zone: "Europe/Berlin"}, "2026-10-25 01:30", "2026-10-26 01:30"},
 		{fleet.SnapshotTimes{At: "23:00", Days: []string{"mon"}, Zone: "America/New_York"}, "2026-01-12 23:00", "2026-01-13 04:00"},
 	} {
@@ -59,9 +61,9 @@ func TestAScheduleHasItsTimes(t *testing.T) {
 	}
 }
 
-func TestAScheduleKeepsWhatItSays(t *testing.T) {
+func TestScheduleRetention(t *testing.T) {
 	var all []fleet.Scheduled
-	for i := range 24 * 21 { // three weeks, each hour, from a Monday
+	for i := range 24 * 21 { // hourly over three weeks, from a Monday
 		all = append(all, fleet.Scheduled{ID: fleet.SnapshotID(strconv.Itoa(i)), Due: moment(t, "2026-03-02 00:00").Add(time.Duration(i) * time.Hour)})
 	}
 	for _, c := range []struct {
@@ -89,17 +91,17 @@ func TestAScheduleKeepsWhatItSays(t *testing.T) {
 		}
 	}
 	if first := (fleet.SnapshotKeep{Last: 1}).Expired(all, fleet.SnapshotTimes{}); first[0].ID != "0" {
-		t.Errorf("the oldest does not go first: %s", first[0].ID)
+		t.Errorf("the first expired snapshot is not the oldest: %s", first[0].ID)
 	}
 }
 
-// names reports whether the error is about the field.
+// names reports whether the error has an entry for the field.
 func names(err error, field string) bool {
 	e, ok := errors.AsType[*fleet.Error](err)
 	return ok && slices.ContainsFunc(e.Fields, func(f fleet.FieldError) bool { return f.Field == field })
 }
 
-func TestWhatScheduleIsRefused(t *testing.T) {
+func TestInvalidScheduleRefused(t *testing.T) {
 	good := fleet.SnapshotSchedule{Name: "nightly", Times: fleet.SnapshotTimes{At: "03:30"}, Keep: fleet.SnapshotKeep{Last: 2}, NameAs: "{schedule} of {vm} {date} {time}"}
 	for field, change := range map[string][]func(*fleet.SnapshotSchedule){
 		"": {func(*fleet.SnapshotSchedule) {}, func(s *fleet.SnapshotSchedule) { s.Times.Zone = "Europe/Berlin" }},
@@ -140,14 +142,14 @@ func TestWhatScheduleIsRefused(t *testing.T) {
 	berlin := good
 	berlin.Times.Zone = "Europe/Berlin"
 	if got := berlin.SnapshotName("web", due); got != "nightly of web 2026-01-11 00:30" {
-		t.Errorf("it is called %q", got)
+		t.Errorf("snapshot name is %q", got)
 	}
 	berlin.NameAs = ""
 	if got := berlin.SnapshotName(strings.Repeat("ü", 60), due); got != "nightly 2026-01-11 00:30" {
-		t.Errorf("it is called %q", got)
+		t.Errorf("snapshot name is %q", got)
 	}
 	berlin.NameAs = "{vm}"
 	if got := berlin.SnapshotName("a"+strings.Repeat("ü", 60), due); len(got) != 79 {
-		t.Errorf("it is called %q", got)
+		t.Errorf("snapshot name is %q", got)
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A question about what cannot be sent has no answer: it would be told that it passes.
-func TestQuestionsOfTwoFamilies(t *testing.T) {
+// Questions about impossible packets are refused: the evaluation would answer that they pass.
+func TestPassQuestionRefusesMixedAddressFamilies(t *testing.T) {
 	t.Parallel()
 	const four, six = "10.0.0.7", "2001:db8::7"
 	for _, c := range []struct {
 		protocol fleet.Protocol
 		from, to string
-		at       string // empty: it is answered
+		at       string // empty: valid
 	}{
 		{fleet.TCP, four, four, ""},
 		{fleet.TCP, six, six, ""},
@@ -45,25 +45,25 @@ func TestQuestionsOfTwoFamilies(t *testing.T) {
 	}
 }
 
-// What anti-spoofing drops is not told to pass, by whatever rule.
-func TestAnAddressThatIsNoneOfTheCards(t *testing.T) {
+// A packet that anti-spoofing drops does not pass, whatever the rules say.
+func TestAntiSpoofingDropsForeignSourceAddress(t *testing.T) {
 	t.Parallel()
-	ask := func(card fleet.PassNIC, address string) fleet.PassAnswer {
+	ask := func(nic fleet.PassNIC, address string) fleet.PassAnswer {
 		q := fleet.PassQuestion{From: fleet.PassEnd{VMID: someID, Address: address}, To: fleet.PassEnd{Address: "10.0.0.9"}, Protocol: fleet.TCP, Port: 80}
-		return fleet.WouldPass(q, &card, nil, func(fleet.SecurityGroupID, string) string { return "" })
+		return fleet.WouldPass(q, &nic, nil, func(fleet.SecurityGroupID, string) string { return "" })
 	}
-	card := fleet.PassNIC{VMID: someID, Guarded: true, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("10.0.0.7")}}
-	if out := ask(card, "10.0.0.8"); out.Pass || !out.Known || !strings.Contains(out.From.Why, "10.0.0.8") {
+	nic := fleet.PassNIC{VMID: someID, Guarded: true, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("10.0.0.7")}}
+	if out := ask(nic, "10.0.0.8"); out.Pass || !out.Known || !strings.Contains(out.From.Why, "10.0.0.8") {
 		t.Errorf("another address: %+v", out)
 	}
 	for _, address := range []string{"", "10.0.0.7"} {
-		if out := ask(card, address); !out.Pass {
-			t.Errorf("the card's own address %q: %+v", address, out)
+		if out := ask(nic, address); !out.Pass {
+			t.Errorf("the NIC's own address %q: %+v", address, out)
 		}
 	}
-	free, unknown := card, card
+	free, unknown := nic, nic
 	free.Guarded, unknown.Addresses = false, nil
 	if !ask(free, "10.0.0.8").Pass || !ask(unknown, "10.0.0.8").Pass {
-		t.Error("without anti-spoofing, or before the card's addresses are known, any passes")
+		t.Error("a packet is dropped without anti-spoofing, or while the NIC's addresses are unknown")
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 const someID = "01a206b5-2a62-7003-a101-340befa69b68"
 
-func TestRulesThatAreRefused(t *testing.T) {
+func TestInvalidSecurityRuleRefused(t *testing.T) {
 	t.Parallel()
 	type rule = fleet.SecurityRule
 	in := func(change func(*rule)) rule {
@@ -80,13 +80,14 @@ func TestRulesThatAreRefused(t *testing.T) {
 		fleet.SecurityGroupSpec{Rules: []rule{c.rule}}.Check(&checks, "spec")
 		var err *fleet.Error
 		if !errors.As(checks.Err(), &err) || !slices.ContainsFunc(err.Fields, func(f fleet.FieldError) bool { return f.Field == "spec.rules[0]."+c.field }) {
-			t.Errorf("%+v: %v, want it refused at %s", c.rule, checks.Err(), c.field)
+			t.Errorf("%+v: %v, want an error at %s", c.rule, checks.Err(), c.field)
 		}
 	}
 	for name, spec := range map[string]fleet.SecurityGroupSpec{
-		"too many":   {Rules: make([]rule, fleet.MaxSecurityRules+1)},
-		"twice":      {Rules: []rule{in(func(*rule) {}), in(func(r *rule) { r.Description = "again" })}},
-		"one port":   {Rules: []rule{in(func(r *rule) { r.ToPort = 0 }), in(func(r *rule) { r.ToPort = 80 })}}, // two spellings, that are one in what is kept
+		"too many": {Rules: make([]rule, fleet.MaxSecurityRules+1)},
+		"twice":    {Rules: []rule{in(func(*rule) {}), in(func(r *rule) { r.Description = "again" })}},
+		// equal after Tidy
+		"one port":   {Rules: []rule{in(func(r *rule) { r.ToPort = 0 }), in(func(r *rule) { r.ToPort = 80 })}},
 		"one subnet": {Rules: []rule{in(func(*rule) {}), in(func(r *rule) { r.CIDR = "10.1.2.3/8" })}},
 		"one id":     {Rules: []rule{in(func(r *rule) { r.ID = "00000000000a" }), in(func(r *rule) { r.ID, r.FromPort = "00000000000a", 85 })}},
 		"too long":   {Description: strings.Repeat("x", fleet.MaxDescription+1)},
@@ -94,7 +95,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 	} {
 		var checks fleet.Checks
 		if spec.Check(&checks, "spec"); checks.Err() == nil {
-			t.Errorf("%s: it is taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 	var checks fleet.Checks
@@ -103,18 +104,18 @@ func TestRulesThatAreRefused(t *testing.T) {
 		{Direction: fleet.Ingress, Protocol: fleet.ICMPv6, CIDR: "2001:db8::7"},
 	}}
 	if spec.Check(&checks, "spec"); checks.Err() != nil {
-		t.Errorf("good rules: %v", checks.Err())
+		t.Errorf("valid rules: %v", checks.Err())
 	}
 	tidy := spec.Tidy()
 	if tidy.Rules[2].CIDR != "10.1.0.0/16" || tidy.Rules[2].ToPort != 80 || tidy.Rules[4].CIDR != "2001:db8::7/128" || tidy.Rules[0].ID == tidy.Rules[1].ID || len(tidy.Rules[0].ID) != 12 {
 		t.Errorf("tidy: %+v", tidy.Rules)
 	}
 	if spec.Rules[0].ID != "" {
-		t.Error("what is tidied is changed itself")
+		t.Error("Tidy changed its receiver")
 	}
 }
 
-// naive says the meaning of rules as directly as can be, to hold the evaluator to it.
+// naive is a direct evaluation of the rules, as the reference for Passes.
 func naive(groups []fleet.FlatGroup, p fleet.Packet) bool {
 	if len(groups) == 0 {
 		return true
@@ -156,9 +157,9 @@ func randomGroup(r *rand.Rand, rules int) fleet.FlatGroup {
 	return g.Flat(map[fleet.SecurityGroupID][]string{member: {"10.0.0.7", "10.0.3.9", "nonsense", "224.0.0.1"}})
 }
 
-// The evaluator says what the rules mean: any of a card's groups may allow, none of them forbids, their order means nothing, and one rule
-// more never lets less pass.
-func TestTheEvaluatorSaysWhatRulesMean(t *testing.T) {
+// Passes agrees with the naive evaluation: a packet passes if any group of the NIC allows it, the order does not
+// matter, and a further group never blocks a packet.
+func TestPassesMatchesNaiveEvaluation(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	passed := 0
@@ -180,14 +181,14 @@ func TestTheEvaluatorSaysWhatRulesMean(t *testing.T) {
 		}
 		slices.Reverse(groups)
 		if fleet.Passes(groups, p).Pass != got.Pass {
-			t.Fatal("the order of groups means something")
+			t.Fatal("the order of groups matters")
 		}
 		if more := fleet.Passes(append(groups, randomGroup(r, 2)), p); len(groups) > 0 && got.Pass && !more.Pass {
-			t.Fatal("a group more lets less pass")
+			t.Fatal("a further group blocks the packet")
 		}
 		p.Remote = netip.Addr{}
 		if without := fleet.Passes(groups, p); without.Known && without.Pass != got.Pass {
-			t.Fatalf("without the address it is told for certain that it passes: %v, with it %v", without.Pass, got.Pass)
+			t.Fatalf("without the remote address the result is certain and %v, with it %v", without.Pass, got.Pass)
 		}
 	}
 	if passed < 2000 || passed > 18000 {
@@ -195,7 +196,7 @@ func TestTheEvaluatorSaysWhatRulesMean(t *testing.T) {
 	}
 }
 
-func TestWhatChangesOfACardCountsAtOnce(t *testing.T) {
+func TestFilterChangeOfNICTakesEffectNow(t *testing.T) {
 	t.Parallel()
 	yes := true
 	a := fleet.VMSpec{NICs: []fleet.NIC{{MAC: "52:54:00:00:00:01", Network: "lan"}}}
@@ -204,9 +205,9 @@ func TestWhatChangesOfACardCountsAtOnce(t *testing.T) {
 		when   fleet.When
 		says   string
 	}{
-		"a group":     {func(n *fleet.NIC) { n.SecurityGroups = []fleet.SecurityGroupID{someID} }, fleet.Now, "into 1 more security group"},
-		"a guard":     {func(n *fleet.NIC) { n.AntiSpoofing = &yes }, fleet.Now, "anti-spoofing on"},
-		"the network": {func(n *fleet.NIC) { n.Network, n.AntiSpoofing = "other", &yes }, fleet.NextBoot, "→"},
+		"a security group": {func(n *fleet.NIC) { n.SecurityGroups = []fleet.SecurityGroupID{someID} }, fleet.Now, "into 1 more security group"},
+		"anti-spoofing":    {func(n *fleet.NIC) { n.AntiSpoofing = &yes }, fleet.Now, "anti-spoofing on"},
+		"the network":      {func(n *fleet.NIC) { n.Network, n.AntiSpoofing = "other", &yes }, fleet.NextBoot, "→"},
 	} {
 		b := fleet.VMSpec{NICs: slices.Clone(a.NICs)}
 		c.change(&b.NICs[0])
@@ -217,7 +218,7 @@ func TestWhatChangesOfACardCountsAtOnce(t *testing.T) {
 	}
 }
 
-func TestCardsInGroupsThatAreRefused(t *testing.T) {
+func TestInvalidSecurityGroupsOfNICRefused(t *testing.T) {
 	t.Parallel()
 	many := make([]fleet.SecurityGroupID, fleet.MaxNICGroups+1)
 	for i := range many {
@@ -234,7 +235,7 @@ func TestCardsInGroupsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestAHostTakesNoMoreThanItCan(t *testing.T) {
+func TestFlatGroupRefusedAboveMaxRules(t *testing.T) {
 	t.Parallel()
 	g := fleet.FlatGroup{ID: someID, Name: "web", Rules: []fleet.FlatRule{{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.TCP}}}
 	for i := range fleet.MaxFlatRules + 1 {
@@ -246,7 +247,7 @@ func TestAHostTakesNoMoreThanItCan(t *testing.T) {
 	}
 }
 
-// BenchmarkWouldPass asks of a card in as many groups as a project may have whether a packet passes that no rule allows.
+// BenchmarkWouldPass evaluates a packet that no rule allows, for a NIC in the maximum number of groups of a project.
 func BenchmarkWouldPass(b *testing.B) {
 	r := rand.New(rand.NewPCG(3, 4))
 	groups := make([]fleet.FlatGroup, fleet.MaxProjectGroups)

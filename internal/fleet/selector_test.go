@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSelectorsReadAndMatch(t *testing.T) {
+func TestSelectorParsesAndMatches(t *testing.T) {
 	t.Parallel()
 	hosts := map[string]map[string]string{
 		"bare": nil, "r4": {"rack": "4"}, "r4-ssd": {"rack": "4", "ssd": ""}, "r40": {"rack": "40", "ssd": "yes"}, "zone": {"zone": "a, b*"},
@@ -25,10 +25,10 @@ func TestSelectorsReadAndMatch(t *testing.T) {
 		var checks Checks
 		s := ParseSelector(&checks, "selector", c.text)
 		if err := checks.Err(); err != nil || s.String() != c.reads || s.Empty() != (c.reads == "") {
-			t.Errorf("%q reads %q, %v, want %q", c.text, s.String(), err, c.reads)
+			t.Errorf("%q parses as %q, %v, want %q", c.text, s.String(), err, c.reads)
 		}
 		if again := ParseSelector(&checks, "selector", s.String()); again.String() != s.String() {
-			t.Errorf("%q reads %q the second time", s.String(), again.String())
+			t.Errorf("%q parses as %q again", s.String(), again.String())
 		}
 		for name, labels := range hosts {
 			if want := strings.Contains(" "+c.matches+" ", " "+name+" "); s.Matches(labels) != want {
@@ -38,7 +38,7 @@ func TestSelectorsReadAndMatch(t *testing.T) {
 	}
 }
 
-func TestSelectorsThatAreRefused(t *testing.T) {
+func TestInvalidSelectorRefused(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
 		"rack=":           "Write rack=value, or rack alone",

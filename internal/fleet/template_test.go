@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A template keeps all of a VM but what makes it this one.
-func TestASpecWithoutItsIdentity(t *testing.T) {
+// A template keeps everything of a VM's spec except the VM's identity.
+func TestBareRemovesIdentityOfVM(t *testing.T) {
 	t.Parallel()
 	on, off := true, false
 	spec := fleet.VMSpec{
@@ -32,11 +32,11 @@ func TestASpecWithoutItsIdentity(t *testing.T) {
 		t.Errorf("a template keeps\n%s, not\n%s", got, want)
 	}
 	if after, _ := json.Marshal(spec); string(after) != string(before) {
-		t.Error("the VM's own spec has changed")
+		t.Error("Bare changed its receiver")
 	}
 }
 
-func TestWhatTemplatesAllow(t *testing.T) {
+func TestActionsOfTemplates(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	version := func(change func(*fleet.TemplateVersion)) fleet.TemplateVersion {
@@ -44,7 +44,7 @@ func TestWhatTemplatesAllow(t *testing.T) {
 		change(&v)
 		return v
 	}
-	whole := version(func(*fleet.TemplateVersion) {})
+	complete := version(func(*fleet.TemplateVersion) {})
 	coming := version(func(v *fleet.TemplateVersion) { v.Disks[1].State = fleet.CopyComing })
 	lost := version(func(v *fleet.TemplateVersion) {
 		v.Disks[0] = fleet.TemplateDisk{State: fleet.CopyMissing, Why: "It is gone."}
@@ -59,12 +59,12 @@ func TestWhatTemplatesAllow(t *testing.T) {
 		name    string
 		version fleet.TemplateVersion
 		act     fleet.Action
-		why     string // empty: it may
+		why     string // empty: allowed
 	}{
-		{"whole", whole, fleet.ActNewVM, ""},
-		{"whole", whole, fleet.ActDeprecate, ""},
-		{"whole", whole, fleet.ActOffer, "offered already"},
-		{"whole", whole, fleet.ActDelete, ""},
+		{"complete", complete, fleet.ActNewVM, ""},
+		{"complete", complete, fleet.ActDeprecate, ""},
+		{"complete", complete, fleet.ActOffer, "offered already"},
+		{"complete", complete, fleet.ActDelete, ""},
 		{"coming", coming, fleet.ActNewVM, "disk 2 is still being made"},
 		{"coming", coming, fleet.ActDelete, "version 2 is still being made"},
 		{"lost", lost, fleet.ActNewVM, "disk 1 cannot be read now. It is gone."},
@@ -75,7 +75,7 @@ func TestWhatTemplatesAllow(t *testing.T) {
 		{"linked", linked, fleet.ActDelete, "VM web-1, 2 VMs of other projects"},
 		{"linked", linked, fleet.ActDeprecate, ""},
 		{"linked elsewhere", foreign, fleet.ActDelete, "of other projects stand on version 2 and would be broken: 1 VM"},
-		{"none of its actions", whole, fleet.ActStart, "no action"},
+		{"unknown action", complete, fleet.ActStart, "no action"},
 	} {
 		ok, why := c.version.Allows(c.act)
 		if ok != (c.why == "") || !strings.Contains(why, c.why) || strings.Contains(why, "web-2") {
@@ -91,9 +91,9 @@ func TestWhatTemplatesAllow(t *testing.T) {
 		{"none", nil, fleet.ActNewVM, "has no version"},
 		{"none", nil, fleet.ActDelete, ""},
 		{"all deprecated", []fleet.TemplateVersion{old}, fleet.ActNewVM, "All its versions are deprecated"},
-		{"the newest deprecated", []fleet.TemplateVersion{old, whole}, fleet.ActNewVM, ""},
-		{"an old one that is stood on", []fleet.TemplateVersion{whole, linked}, fleet.ActDelete, "web-1"},
-		{"the newest coming", []fleet.TemplateVersion{coming, whole}, fleet.ActNewVM, "being made"},
+		{"the newest deprecated", []fleet.TemplateVersion{old, complete}, fleet.ActNewVM, ""},
+		{"an old version with linked clones", []fleet.TemplateVersion{complete, linked}, fleet.ActDelete, "web-1"},
+		{"the newest coming", []fleet.TemplateVersion{coming, complete}, fleet.ActNewVM, "being made"},
 	} {
 		if ok, why := (fleet.TemplateView{Versions: c.versions}).Allows(c.act); ok != (c.why == "") || !strings.Contains(why, c.why) {
 			t.Errorf("%s, %s: %v %q", c.name, c.act, ok, why)

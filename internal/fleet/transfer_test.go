@@ -7,10 +7,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestWhenAVMMayGoToAnotherHost(t *testing.T) {
+func TestMigrationRefusedWithReason(t *testing.T) {
 	t.Parallel()
 	ref := fleet.Volref{PoolID: "p", Volume: "web-0123456789ab-1.qcow2"}
-	whole := func() fleet.VMView {
+	valid := func() fleet.VMView {
 		return fleet.VMView{
 			VM: fleet.VM{
 				Meta: fleet.Meta{ID: "v", Name: "web"}, Spec: fleet.VMSpec{Firmware: fleet.BIOS, Disks: []fleet.Disk{{PoolID: ref.PoolID, Volume: ref.Volume}}},
@@ -19,8 +19,8 @@ func TestWhenAVMMayGoToAnotherHost(t *testing.T) {
 			Phase: fleet.PhaseStopped,
 		}
 	}
-	if ok, why := whole().AllowsMigrate(nil, nil); !ok {
-		t.Errorf("a VM that is off stays: %s", why)
+	if ok, why := valid().AllowsMigrate(nil, nil); !ok {
+		t.Errorf("a stopped VM cannot migrate: %s", why)
 	}
 	for says, spoil := range map[string]func(*fleet.VMView){
 		"while it is off":                 func(v *fleet.VMView) { v.Phase, v.Status.Power = fleet.PhaseRunning, fleet.Running },
@@ -37,16 +37,16 @@ func TestWhenAVMMayGoToAnotherHost(t *testing.T) {
 			v.Status.Faults = []fleet.Fault{{Code: fleet.FaultDisk, Disk: &ref, Text: "It is gone."}}
 		},
 	} {
-		v := whole()
+		v := valid()
 		spoil(&v)
 		if ok, why := v.AllowsMigrate(nil, nil); ok || !strings.Contains(why, says) {
-			t.Errorf("it may go, or may not because %q; want %q", why, says)
+			t.Errorf("migration is allowed, or refused with %q; want %q", why, says)
 		}
 	}
-	if ok, why := whole().AllowsMigrate([]fleet.MovingDisk{{}}, nil); ok || !strings.Contains(why, "being moved") {
-		t.Errorf("while a disk moves: %q", why)
+	if ok, why := valid().AllowsMigrate([]fleet.MovingDisk{{}}, nil); ok || !strings.Contains(why, "being moved") {
+		t.Errorf("during a disk migration: %q", why)
 	}
-	if ok, why := whole().AllowsMigrate(nil, &fleet.LeavingVM{MigrateOrder: fleet.MigrateOrder{ToName: "h2"}}); ok || !strings.Contains(why, "on its way to h2") {
-		t.Errorf("on its way already: %q", why)
+	if ok, why := valid().AllowsMigrate(nil, &fleet.LeavingVM{MigrateOrder: fleet.MigrateOrder{ToName: "h2"}}); ok || !strings.Contains(why, "on its way to h2") {
+		t.Errorf("during a migration: %q", why)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// faults are the fields that a check notes, in order.
+// faults returns the fields with errors of a check, in order.
 func faults(check func(*fleet.Checks)) []string {
 	var c fleet.Checks
 	check(&c)
@@ -22,17 +22,17 @@ func faults(check func(*fleet.Checks)) []string {
 	return fields
 }
 
-func TestVMSpecsAreChecked(t *testing.T) {
+func TestVMSpecsAreValidated(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*fleet.VMSpec)
 		want   []string
 	}{
-		"right":               {func(*fleet.VMSpec) {}, nil},
+		"valid":               {func(*fleet.VMSpec) {}, nil},
 		"no CPU":              {func(s *fleet.VMSpec) { s.CPUs = 0 }, []string{"spec.cpus"}},
 		"too many CPUs":       {func(s *fleet.VMSpec) { s.CPUs = fleet.MaxCPUs + 1 }, []string{"spec.cpus"}},
-		"little memory":       {func(s *fleet.VMSpec) { s.MemoryMiB = fleet.MinMemoryMiB - 1 }, []string{"spec.memoryMiB"}},
-		"much memory":         {func(s *fleet.VMSpec) { s.MemoryMiB = fleet.MaxMemoryMiB + 1 }, []string{"spec.memoryMiB"}},
+		"too little memory":   {func(s *fleet.VMSpec) { s.MemoryMiB = fleet.MinMemoryMiB - 1 }, []string{"spec.memoryMiB"}},
+		"too much memory":     {func(s *fleet.VMSpec) { s.MemoryMiB = fleet.MaxMemoryMiB + 1 }, []string{"spec.memoryMiB"}},
 		"no firmware":         {func(s *fleet.VMSpec) { s.Firmware = "" }, []string{"spec.firmware"}},
 		"reported power":      {func(s *fleet.VMSpec) { s.Power = fleet.Crashed }, []string{"spec.power"}},
 		"too many disks":      {func(s *fleet.VMSpec) { s.Disks = slices.Repeat(s.Disks, fleet.MaxDisks+1) }, []string{"spec.disks"}},
@@ -41,18 +41,18 @@ func TestVMSpecsAreChecked(t *testing.T) {
 		"disk without size":   {func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 0 }, []string{"spec.disks[0].sizeBytes"}},
 		"disk too large":      {func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = fleet.MaxDiskBytes + 1 }, []string{"spec.disks[0].sizeBytes"}},
 		"volume with a slash": {func(s *fleet.VMSpec) { s.Disks[0].Volume = "../shadow" }, []string{"spec.disks[0].volume"}},
-		"image's own size": {func(s *fleet.VMSpec) {
+		"size of the image": {func(s *fleet.VMSpec) {
 			s.Disks[0].Image, s.Disks[0].SizeBytes = &fleet.Volref{PoolID: "p", Volume: "debian.qcow2"}, 0
 		}, nil},
-		"image without name":     {func(s *fleet.VMSpec) { s.Disks[0].Image = &fleet.Volref{PoolID: "p"} }, []string{"spec.disks[0].image.volume"}},
-		"ISO without pool":       {func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{Volume: "debian.iso"} }, []string{"spec.iso.poolId"}},
-		"NIC on nothing":         {func(s *fleet.VMSpec) { s.NICs[0].Network = "" }, []string{"spec.nics[0].network"}},
-		"NIC on both":            {func(s *fleet.VMSpec) { s.NICs[0].Bridge = "br0" }, []string{"spec.nics[0].network"}},
-		"NIC on a wrong name":    {func(s *fleet.VMSpec) { s.NICs[0].Network = "a/b" }, []string{"spec.nics[0].network"}},
-		"NIC on a wrong bridge":  {func(s *fleet.VMSpec) { s.NICs[0] = fleet.NIC{Bridge: "a-name-that-is-too-long"} }, []string{"spec.nics[0].bridge"}},
-		"multicast MAC address":  {func(s *fleet.VMSpec) { s.NICs[0].MAC = "01:00:5e:00:00:01" }, []string{"spec.nics[0].mac"}},
-		"MAC address of 8 bytes": {func(s *fleet.VMSpec) { s.NICs[0].MAC = "52:54:00:12:34:56:78:9a" }, []string{"spec.nics[0].mac"}},
-		"several faults":         {func(s *fleet.VMSpec) { s.CPUs, s.Firmware = 0, "" }, []string{"spec.cpus", "spec.firmware"}},
+		"image without name":          {func(s *fleet.VMSpec) { s.Disks[0].Image = &fleet.Volref{PoolID: "p"} }, []string{"spec.disks[0].image.volume"}},
+		"ISO without pool":            {func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{Volume: "debian.iso"} }, []string{"spec.iso.poolId"}},
+		"NIC without network":         {func(s *fleet.VMSpec) { s.NICs[0].Network = "" }, []string{"spec.nics[0].network"}},
+		"NIC on network and bridge":   {func(s *fleet.VMSpec) { s.NICs[0].Bridge = "br0" }, []string{"spec.nics[0].network"}},
+		"NIC on invalid network name": {func(s *fleet.VMSpec) { s.NICs[0].Network = "a/b" }, []string{"spec.nics[0].network"}},
+		"NIC on invalid bridge name":  {func(s *fleet.VMSpec) { s.NICs[0] = fleet.NIC{Bridge: "a-name-that-is-too-long"} }, []string{"spec.nics[0].bridge"}},
+		"multicast MAC address":       {func(s *fleet.VMSpec) { s.NICs[0].MAC = "01:00:5e:00:00:01" }, []string{"spec.nics[0].mac"}},
+		"MAC address of 8 bytes":      {func(s *fleet.VMSpec) { s.NICs[0].MAC = "52:54:00:12:34:56:78:9a" }, []string{"spec.nics[0].mac"}},
+		"several errors":              {func(s *fleet.VMSpec) { s.CPUs, s.Firmware = 0, "" }, []string{"spec.cpus", "spec.firmware"}},
 	} {
 		spec := fleet.VMSpec{
 			Power: fleet.Running, CPUs: 2, MemoryMiB: 512, Firmware: fleet.UEFI,
@@ -66,7 +66,7 @@ func TestVMSpecsAreChecked(t *testing.T) {
 	}
 }
 
-func TestPoolSpecsAreChecked(t *testing.T) {
+func TestPoolSpecsAreValidated(t *testing.T) {
 	t.Parallel()
 	nfs := fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/srv/vm", Server: "10.0.0.5", Export: "/exports/vm"}
 	gluster := fleet.PoolSpec{Kind: fleet.PoolGluster, Path: "/srv/vm", Server: "gluster-1", Volume: "gv0"}
@@ -76,37 +76,37 @@ func TestPoolSpecsAreChecked(t *testing.T) {
 		spec fleet.PoolSpec
 		want []string
 	}{
-		"directory":            {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm/"}, nil},
-		"NFS":                  {nfs, nil},
-		"NFS over IPv6":        {with(nfs, func(s *fleet.PoolSpec) { s.Server = "2001:db8::5" }), nil},
-		"no kind":              {fleet.PoolSpec{Path: "/srv/vm"}, []string{"spec.kind"}},
-		"directory's server":   {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm", Server: "nas"}, []string{"spec.server"}},
-		"relative path":        {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "srv/vm"}, []string{"spec.path"}},
-		"path that climbs":     {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/../etc/vm"}, []string{"spec.path"}},
-		"path of two lines":    {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/\nvm"}, []string{"spec.path"}},
-		"the root":             {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/"}, []string{"spec.path"}},
-		"the system's":         {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/etc/"}, []string{"spec.path"}},
-		"below the system's":   {with(nfs, func(s *fleet.PoolSpec) { s.Path = "/etc/ssh" }), []string{"spec.path"}},
-		"the agent's key":      {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/var/lib/quantix-agent"}, []string{"spec.path"}},
-		"a person's keys":      {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/home/ann/.ssh"}, []string{"spec.path"}},
-		"beside the system's":  {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/var/lib/libvirt/images"}, nil},
-		"NFS without server":   {with(nfs, func(s *fleet.PoolSpec) { s.Server = "" }), []string{"spec.server"}},
-		"NFS server's option":  {with(nfs, func(s *fleet.PoolSpec) { s.Server = "-o" }), []string{"spec.server"}},
-		"NFS without export":   {with(nfs, func(s *fleet.PoolSpec) { s.Export = "" }), []string{"spec.export"}},
-		"GlusterFS":            {gluster, nil},
-		"Gluster's option":     {with(gluster, func(s *fleet.PoolSpec) { s.Volume = "-o" }), []string{"spec.volume"}},
-		"Gluster's path":       {with(gluster, func(s *fleet.PoolSpec) { s.Volume = "gv0/../x" }), []string{"spec.volume"}},
-		"Gluster's export":     {with(gluster, func(s *fleet.PoolSpec) { s.Export = "/vm" }), []string{"spec.export"}},
-		"a device":             {device, nil},
-		"no device":            {with(device, func(s *fleet.PoolSpec) { s.Device = "" }), []string{"spec.device"}},
-		"a file as a device":   {with(device, func(s *fleet.PoolSpec) { s.Device = "/etc/shadow" }), []string{"spec.device"}},
-		"a device that climbs": {with(device, func(s *fleet.PoolSpec) { s.Device = "/dev/../etc/shadow" }), []string{"spec.device"}},
-		"an endless device":    {with(device, func(s *fleet.PoolSpec) { s.Device = "/dev/" + strings.Repeat("a", 2000) }), []string{"spec.device"}},
-		"another format":       {with(device, func(s *fleet.PoolSpec) { s.Format = "vfat" }), []string{"spec.format"}},
-		"a shared device":      {with(device, func(s *fleet.PoolSpec) { s.Shared = true }), []string{"spec.shared"}},
-		"an NFS device":        {with(nfs, func(s *fleet.PoolSpec) { s.Device = "/dev/sdb" }), []string{"spec.device"}},
-		"an endless text":      {with(nfs, func(s *fleet.PoolSpec) { s.Description = strings.Repeat("a", fleet.MaxDescription+1) }), []string{"spec.description"}},
-		"a text with no bytes": {with(nfs, func(s *fleet.PoolSpec) { s.Description = "a\x00" }), []string{"spec.description"}},
+		"directory":                {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm/"}, nil},
+		"NFS":                      {nfs, nil},
+		"NFS over IPv6":            {with(nfs, func(s *fleet.PoolSpec) { s.Server = "2001:db8::5" }), nil},
+		"no kind":                  {fleet.PoolSpec{Path: "/srv/vm"}, []string{"spec.kind"}},
+		"directory's server":       {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm", Server: "nas"}, []string{"spec.server"}},
+		"relative path":            {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "srv/vm"}, []string{"spec.path"}},
+		"path with ..":             {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/../etc/vm"}, []string{"spec.path"}},
+		"path of two lines":        {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/\nvm"}, []string{"spec.path"}},
+		"the root":                 {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/"}, []string{"spec.path"}},
+		"a system directory":       {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/etc/"}, []string{"spec.path"}},
+		"below a system directory": {with(nfs, func(s *fleet.PoolSpec) { s.Path = "/etc/ssh" }), []string{"spec.path"}},
+		"the agent's key":          {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/var/lib/quantix-agent"}, []string{"spec.path"}},
+		"a person's keys":          {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/home/ann/.ssh"}, []string{"spec.path"}},
+		"libvirt's images":         {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/var/lib/libvirt/images"}, nil},
+		"NFS without server":       {with(nfs, func(s *fleet.PoolSpec) { s.Server = "" }), []string{"spec.server"}},
+		"NFS server's option":      {with(nfs, func(s *fleet.PoolSpec) { s.Server = "-o" }), []string{"spec.server"}},
+		"NFS without export":       {with(nfs, func(s *fleet.PoolSpec) { s.Export = "" }), []string{"spec.export"}},
+		"GlusterFS":                {gluster, nil},
+		"Gluster's option":         {with(gluster, func(s *fleet.PoolSpec) { s.Volume = "-o" }), []string{"spec.volume"}},
+		"Gluster's path":           {with(gluster, func(s *fleet.PoolSpec) { s.Volume = "gv0/../x" }), []string{"spec.volume"}},
+		"Gluster's export":         {with(gluster, func(s *fleet.PoolSpec) { s.Export = "/vm" }), []string{"spec.export"}},
+		"a device":                 {device, nil},
+		"no device":                {with(device, func(s *fleet.PoolSpec) { s.Device = "" }), []string{"spec.device"}},
+		"a file as a device":       {with(device, func(s *fleet.PoolSpec) { s.Device = "/etc/shadow" }), []string{"spec.device"}},
+		"a device with ..":         {with(device, func(s *fleet.PoolSpec) { s.Device = "/dev/../etc/shadow" }), []string{"spec.device"}},
+		"a long device":            {with(device, func(s *fleet.PoolSpec) { s.Device = "/dev/" + strings.Repeat("a", 2000) }), []string{"spec.device"}},
+		"another format":           {with(device, func(s *fleet.PoolSpec) { s.Format = "vfat" }), []string{"spec.format"}},
+		"a shared device":          {with(device, func(s *fleet.PoolSpec) { s.Shared = true }), []string{"spec.shared"}},
+		"an NFS device":            {with(nfs, func(s *fleet.PoolSpec) { s.Device = "/dev/sdb" }), []string{"spec.device"}},
+		"a long description":       {with(nfs, func(s *fleet.PoolSpec) { s.Description = strings.Repeat("a", fleet.MaxDescription+1) }), []string{"spec.description"}},
+		"a description with NUL":   {with(nfs, func(s *fleet.PoolSpec) { s.Description = "a\x00" }), []string{"spec.description"}},
 	} {
 		if got := faults(func(checks *fleet.Checks) { c.spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
 			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
@@ -114,8 +114,8 @@ func TestPoolSpecsAreChecked(t *testing.T) {
 	}
 }
 
-// What a form shows for all kinds, each takes its own of.
-func TestAKindTakesItsOwnFields(t *testing.T) {
+// A form without scripts sends the fields of all kinds. OfKind keeps the fields of one kind.
+func TestOfKindDropsFieldsOfOtherKinds(t *testing.T) {
 	t.Parallel()
 	all := fleet.PoolSpec{Path: "/srv", Server: "s", Export: "/e", Volume: "v", Device: "/dev/d", Format: "xfs", Shared: true}
 	for kind, want := range map[fleet.PoolKind]fleet.PoolSpec{
@@ -132,7 +132,7 @@ func TestAKindTakesItsOwnFields(t *testing.T) {
 	}
 }
 
-func TestEvidentlyNoPools(t *testing.T) {
+func TestPoolPathInSystemDirectoryRefused(t *testing.T) {
 	t.Parallel()
 	for _, p := range []string{
 		"/var/lib/libvirt/secrets", "/var/lib/libvirt/qemu/save", "/var/lib/quantix", "/var/lib/quantix/postgres", "/home", "/home/ann", "/home/ann/.config",
@@ -149,7 +149,7 @@ func TestEvidentlyNoPools(t *testing.T) {
 	}
 }
 
-func TestNamesAreChecked(t *testing.T) {
+func TestObjectAndUserNamesAreValidated(t *testing.T) {
 	t.Parallel()
 	object := func(name string) bool {
 		return faults(func(c *fleet.Checks) { fleet.CheckName(c, "name", name) }) == nil
@@ -164,15 +164,15 @@ func TestNamesAreChecked(t *testing.T) {
 	}
 	for _, name := range []string{"", "Web", "-web", "web-", "we b", "web\n", "wéb", strings.Repeat("a", 65)} {
 		if object(name) || user(name) {
-			t.Errorf("%q passes", name)
+			t.Errorf("%q is accepted", name)
 		}
 	}
 	if address := "mia_b@example.org"; object(address) || !user(address) {
-		t.Errorf("%q is a user's name, and no object's", address)
+		t.Errorf("%q must be valid as a user name and invalid as an object name", address)
 	}
 }
 
-func TestLabelsAreChecked(t *testing.T) {
+func TestLabelsAreValidated(t *testing.T) {
 	t.Parallel()
 	many := map[string]string{}
 	for i := range fleet.MaxLabels + 1 {
@@ -182,18 +182,18 @@ func TestLabelsAreChecked(t *testing.T) {
 		labels map[string]string
 		ok     bool
 	}{
-		"none":              {nil, true},
-		"right":             {map[string]string{"env": "prod", "a-1": "", "team": "Ärzte & co"}, true},
-		"key of capitals":   {map[string]string{"Env": ""}, false},
-		"key of digits":     {map[string]string{"1a": ""}, false},
-		"empty key":         {map[string]string{"": ""}, false},
-		"long key":          {map[string]string{strings.Repeat("a", 64): ""}, false},
-		"long value":        {map[string]string{"a": strings.Repeat("a", 256)}, false},
-		"value of 2 lines":  {map[string]string{"a": "b\nc"}, false},
-		"value of no UTF-8": {map[string]string{"a": "\xff"}, false},
-		"value that turns":  {map[string]string{"a": "b\u202ec"}, false},
-		"value with a gap":  {map[string]string{"a": "b\u200bc"}, false},
-		"too many":          {many, false},
+		"none":                          {nil, true},
+		"valid":                         {map[string]string{"env": "prod", "a-1": "", "team": "Ärzte & co"}, true},
+		"upper-case key":                {map[string]string{"Env": ""}, false},
+		"key with leading digit":        {map[string]string{"1a": ""}, false},
+		"empty key":                     {map[string]string{"": ""}, false},
+		"long key":                      {map[string]string{strings.Repeat("a", 64): ""}, false},
+		"long value":                    {map[string]string{"a": strings.Repeat("a", 256)}, false},
+		"value with line end":           {map[string]string{"a": "b\nc"}, false},
+		"value of invalid UTF-8":        {map[string]string{"a": "\xff"}, false},
+		"value with direction override": {map[string]string{"a": "b\u202ec"}, false},
+		"value with zero-width space":   {map[string]string{"a": "b\u200bc"}, false},
+		"too many":                      {many, false},
 	} {
 		if got := faults(func(checks *fleet.Checks) { fleet.CheckLabels(checks, "labels", c.labels) }); (got == nil) != c.ok {
 			t.Errorf("%s: faults at %q", name, got)
@@ -201,7 +201,7 @@ func TestLabelsAreChecked(t *testing.T) {
 	}
 }
 
-func TestDescriptionsAreChecked(t *testing.T) {
+func TestDescriptionsAreValidated(t *testing.T) {
 	t.Parallel()
 	for text, ok := range map[string]bool{
 		"": true, "Two lines.\r\n\tAnd more – Ärzte & co, 日本, 👩‍⚕️, \u200fעברית": true, "a\x00": false, "a\x1b[31m": false, "a\u202eb": false, "a\u2066b": false, "a\ufffeb": false, "\xff": false,
@@ -213,8 +213,8 @@ func TestDescriptionsAreChecked(t *testing.T) {
 	}
 }
 
-// What was sent may have any number of faults; a refusal has not.
-func TestRefusalsAreBounded(t *testing.T) {
+// Input may have any number of errors; a response lists a bounded number.
+func TestNumberOfFieldErrorsIsBounded(t *testing.T) {
 	t.Parallel()
 	var c fleet.Checks
 	for range 10_000 {
@@ -228,27 +228,27 @@ func TestRefusalsAreBounded(t *testing.T) {
 		many[strings.Repeat("A", 1+i%60)+string(rune('a'+i%26))+string(rune('a'+i/26%26))] = "\x00"
 	}
 	if got := faults(func(c *fleet.Checks) { fleet.CheckLabels(c, "labels", many) }); len(got) != 1 {
-		t.Errorf("of many labels it says %d things", len(got))
+		t.Errorf("too many labels give %d errors", len(got))
 	}
 }
 
-func TestRefusalsCountTheirFields(t *testing.T) {
+func TestErrorCountsInvalidFields(t *testing.T) {
 	t.Parallel()
 	var c fleet.Checks
 	if c.Err() != nil {
-		t.Error("a refusal without a fault")
+		t.Error("an error without invalid fields")
 	}
 	c.Add("name", "Give a name.")
 	if err := c.Err(); fleet.CodeOf(err) != fleet.Invalid || err.Error() != "Give a name." {
-		t.Errorf("one fault says %q", err)
+		t.Errorf("one invalid field: %q", err)
 	}
 	c.Add("cpus", "Give 1 to %d vCPUs.", 8)
 	if err := c.Err(); err.Error() != "2 fields need a correction." {
-		t.Errorf("two faults say %q", err)
+		t.Errorf("two invalid fields: %q", err)
 	}
 }
 
-func TestImagesAreNamedByWhatIsSeen(t *testing.T) {
+func TestImageNameRefusesInvisibleCharacters(t *testing.T) {
 	t.Parallel()
 	for name, ok := range map[string]bool{
 		"Debian 12": true, "Décembre (büro) – 日本": true, "": false, " Debian": false, "Debian\n12": false, strings.Repeat("a", 201): false,
@@ -260,8 +260,9 @@ func TestImagesAreNamedByWhatIsSeen(t *testing.T) {
 	}
 }
 
-// What libvirt and file systems have can be used by its name; only new names are restricted.
-func TestWhatIsThereIsNamedAsItIs(t *testing.T) {
+// Existing volumes and networks can be used under any name that libvirt and file systems allow; only new names are
+// restricted.
+func TestExistingVolumeAndNetworkNamesAccepted(t *testing.T) {
 	t.Parallel()
 	pool, valid := fleet.PoolID("01a21a8c-cc26-7000-aa3c-88400679f281"), func(change func(*fleet.VMSpec)) error {
 		s := fleet.VMSpec{CPUs: 1, MemoryMiB: 512, Firmware: fleet.BIOS, Power: fleet.Stopped}

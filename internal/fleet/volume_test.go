@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestVolumeNames(t *testing.T) {
+func TestVolumeNamesAreValidated(t *testing.T) {
 	t.Parallel()
 	for name, ok := range map[string]bool{
 		"data.raw": true, "Data_1.qcow2": true, "x": true, "": false, ".": false, "..": false, ".hidden": false, "a/b": false, "../a": false, "a b": false, "-a": false,
@@ -28,73 +28,73 @@ func TestVolumeNames(t *testing.T) {
 	}
 }
 
-func TestVolumesAreSubjectsOfTheirOwn(t *testing.T) {
+func TestVolumeSubjectRoundTrips(t *testing.T) {
 	t.Parallel()
 	a, b := fleet.Volref{PoolID: "p", Volume: "a"}, fleet.Volref{PoolID: "p", Volume: "a:b"}
 	for _, ref := range []fleet.Volref{a, b} {
 		if got, ok := fleet.SubjectVolume(ref).Volume(); !ok || got != ref {
-			t.Errorf("%v is told as %v", ref, got)
+			t.Errorf("%v comes back as %v", ref, got)
 		}
 	}
 	if fleet.SubjectVolume(a) == fleet.SubjectVolume(b) {
-		t.Error("two volumes are one subject")
+		t.Error("two volumes share a subject")
 	}
 	if _, ok := fleet.SubjectPool("p").Volume(); ok {
-		t.Error("a pool is taken for a volume")
+		t.Error("a pool's subject parses as a volume")
 	}
 }
 
-func TestWhatCanBeAskedOfAVolume(t *testing.T) {
+func TestActionsOfVolumes(t *testing.T) {
 	t.Parallel()
 	free := fleet.VolumeUse{Volume: fleet.Volume{Name: "a", Format: "raw"}, Online: true}
 	with := func(f func(*fleet.VolumeUse)) fleet.VolumeUse { v := free; f(&v); return v }
 	for name, c := range map[string]struct {
 		of   fleet.VolumeUse
-		says map[fleet.Action]string // why not; all others can be asked
+		says map[fleet.Action]string // reasons by action; all other actions are allowed
 	}{
 		"free":                {free, nil},
-		"of no host":          {with(func(v *fleet.VolumeUse) { v.Online = false }), map[fleet.Action]string{"download": "No host", "rename": "No host", "grow": "No host", "clone": "No host", "wipe": "No host", "delete": "No host"}},
-		"at work":             {with(func(v *fleet.VolumeUse) { v.Work = "Grow volume" }), map[fleet.Action]string{"download": "grow volume", "rename": "grow volume", "grow": "grow volume", "clone": "grow volume", "wipe": "grow volume", "delete": "grow volume"}},
+		"host offline":        {with(func(v *fleet.VolumeUse) { v.Online = false }), map[fleet.Action]string{"download": "No host", "rename": "No host", "grow": "No host", "clone": "No host", "wipe": "No host", "delete": "No host"}},
+		"task running":        {with(func(v *fleet.VolumeUse) { v.Work = "Grow volume" }), map[fleet.Action]string{"download": "grow volume", "rename": "grow volume", "grow": "grow volume", "clone": "grow volume", "wipe": "grow volume", "delete": "grow volume"}},
 		"a disk":              {with(func(v *fleet.VolumeUse) { v.Disk = "web" }), map[fleet.Action]string{"rename": "VM web", "grow": "VM's page", "wipe": "VM web", "delete": "VM web"}},
 		"a disk in use":       {with(func(v *fleet.VolumeUse) { v.Disk, v.Busy = "web", "web" }), map[fleet.Action]string{"download": "runs with it", "rename": "web", "grow": "web", "clone": "runs with it", "wipe": "web", "delete": "web"}},
 		"in a drive":          {with(func(v *fleet.VolumeUse) { v.Drive = "web" }), map[fleet.Action]string{"rename": "in its drive", "grow": "in its drive", "wipe": "in its drive", "delete": "in its drive"}},
-		"an image being used": {with(func(v *fleet.VolumeUse) { v.Making = "web" }), map[fleet.Action]string{"rename": "made from it", "grow": "made from it", "wipe": "made from it", "delete": "made from it"}},
+		"source of a new VM":  {with(func(v *fleet.VolumeUse) { v.Making = "web" }), map[fleet.Action]string{"rename": "made from it", "grow": "made from it", "wipe": "made from it", "delete": "made from it"}},
 		"published":           {with(func(v *fleet.VolumeUse) { v.Published = true }), map[fleet.Action]string{"rename": "Withdraw", "grow": "Withdraw", "wipe": "Withdraw", "delete": "Withdraw"}},
-		"a base":              {with(func(v *fleet.VolumeUse) { v.BaseOf = []string{"top"} }), map[fleet.Action]string{"rename": "top", "grow": "top", "wipe": "top", "delete": "top"}},
-		"on a base":           {with(func(v *fleet.VolumeUse) { v.Backing = "/v/base" }), map[fleet.Action]string{"download": "Make an image", "grow": "Make an image", "clone": "Make an image", "wipe": "Delete it"}},
+		"a backing file":      {with(func(v *fleet.VolumeUse) { v.BaseOf = []string{"top"} }), map[fleet.Action]string{"rename": "top", "grow": "top", "wipe": "top", "delete": "top"}},
+		"with a backing file": {with(func(v *fleet.VolumeUse) { v.Backing = "/v/base" }), map[fleet.Action]string{"download": "Make an image", "grow": "Make an image", "clone": "Make an image", "wipe": "Delete it"}},
 		"an ISO":              {with(func(v *fleet.VolumeUse) { v.Format = "iso" }), map[fleet.Action]string{"grow": "ISO"}},
 		"of another format":   {with(func(v *fleet.VolumeUse) { v.Format = "vmdk" }), map[fleet.Action]string{"grow": "vmdk", "clone": "vmdk"}},
 		"an appliance":        {with(func(v *fleet.VolumeUse) { v.Format, v.Appliance = fleet.FormatOVA, &fleet.Appliance{} }), map[fleet.Action]string{"grow": "ova", "clone": "ova", "convert": "no disk"}},
-		"another's disk":      {with(func(v *fleet.VolumeUse) { v.Format, v.Appliance = "vmdk", &fleet.Appliance{} }), map[fleet.Action]string{"grow": "vmdk", "clone": "vmdk"}},
+		"a foreign disk":      {with(func(v *fleet.VolumeUse) { v.Format, v.Appliance = "vmdk", &fleet.Appliance{} }), map[fleet.Action]string{"grow": "vmdk", "clone": "vmdk"}},
 		"an unreadable one":   {with(func(v *fleet.VolumeUse) { v.Format, v.Appliance = "vmdk", &fleet.Appliance{Error: "It is cut off."} }), map[fleet.Action]string{"grow": "vmdk", "clone": "vmdk", "convert": "cut off", "import": "cut off"}},
-		"of a cluster":        {with(func(v *fleet.VolumeUse) { v.Format = fleet.FormatRBD }), map[fleet.Action]string{"download": "its storage", "rename": "Clone it"}},
+		"an RBD image":        {with(func(v *fleet.VolumeUse) { v.Format = fleet.FormatRBD }), map[fleet.Action]string{"download": "its storage", "rename": "Clone it"}},
 		"unfinished":          {with(func(v *fleet.VolumeUse) { v.Unfinished = true }), map[fleet.Action]string{"download": "never finished", "rename": "never finished", "grow": "never finished", "clone": "never finished", "wipe": "never finished"}},
 	} {
 		for _, s := range c.of.Actions() {
 			want := c.says[s.Action]
 			if want == "" && c.of.Appliance == nil && (s.Action == fleet.ActConvert || s.Action == fleet.ActImport) {
-				want = " " // it says why, of which more is said of appliances
+				want = " " // any reason
 			}
 			if s.Allowed != (want == "") || !strings.Contains(s.Reason, want) || s.Reason != "" && !strings.HasSuffix(s.Reason, ".") {
-				t.Errorf("%s: %s is %v, because %q; want %q", name, s.Action, s.Allowed, s.Reason, want)
+				t.Errorf("%s: %s is %v with reason %q; want %q", name, s.Action, s.Allowed, s.Reason, want)
 			}
 		}
 	}
 }
 
-func TestAHostRefusesWhatIsNeeded(t *testing.T) {
+func TestVolumeInUseRefusesDestructiveJobs(t *testing.T) {
 	t.Parallel()
 	for kind, held := range map[fleet.JobKind]fleet.VolumeInUse{
 		fleet.VolumeDelete: {Disk: "web"}, fleet.VolumeWipe: {Drive: "web"}, fleet.VolumeGrow: {Published: true},
 	} {
 		if err := held.Refuse(kind); fleet.CodeOf(err) != fleet.Conflict {
-			t.Errorf("%s of what is %+v: %v", kind, held, err)
+			t.Errorf("%s of a volume with %+v: %v", kind, held, err)
 		}
 		if err := (fleet.VolumeInUse{}).Refuse(kind); err != nil {
-			t.Errorf("%s of what nobody needs: %v", kind, err)
+			t.Errorf("%s of an unused volume: %v", kind, err)
 		}
 		if err := held.Refuse(fleet.VolumeClone); err != nil {
-			t.Errorf("a copy of what is %+v: %v", held, err)
+			t.Errorf("a copy of a volume with %+v: %v", held, err)
 		}
 	}
 }
