@@ -43,10 +43,10 @@ var VMActions = []Action{
 }
 
 type actionRule struct {
-	kind  JobKind // job that the action queues; its kind also gives the requested power. Empty: none
-	word  string  // label; empty: the verb of the job
-	needs []Phase // phases in which it is possible; nil: any but Deleting
-	else_ string  // reason in other phases
+	kind    JobKind // job that the action queues; its kind also gives the requested power. Empty: none
+	word    string  // label; empty: the verb of the job
+	needs   []Phase // phases in which it is possible; nil: any but Deleting
+	refusal string  // reason in other phases
 }
 
 var actionRules = map[Action]actionRule{
@@ -82,13 +82,13 @@ var actionRules = map[Action]actionRule{
 	ActEdit:    {VMApply, "Edit", nil, ""},
 	ActDelete:  {VMDelete, "", nil, ""},
 	ActProtect: {"", "Protection", nil, ""},
-	ActFreeze:  {VMFreeze, "", guestPhases, guestElse},
-	ActThaw:    {VMThaw, "", guestPhases, guestElse},
-	ActClock:   {VMClock, "", guestPhases, guestElse},
-	ActTrim:    {VMTrim, "", guestPhases, guestElse},
+	ActFreeze:  {VMFreeze, "", guestPhases, guestRefusal},
+	ActThaw:    {VMThaw, "", guestPhases, guestRefusal},
+	ActClock:   {VMClock, "", guestPhases, guestRefusal},
+	ActTrim:    {VMTrim, "", guestPhases, guestRefusal},
 
-	ActGuestPassword: {VMPassword, "", guestPhases, guestElse},
-	ActExec:          {VMExec, "", guestPhases, guestElse},
+	ActGuestPassword: {VMPassword, "", guestPhases, guestRefusal},
+	ActExec:          {VMExec, "", guestPhases, guestRefusal},
 
 	ActAcceptDrift: {VMApply, "Take over", nil, ""},
 	ActReapply:     {VMReapply, "", nil, ""},
@@ -97,13 +97,13 @@ var actionRules = map[Action]actionRule{
 // guestPhases are the phases with a guest agent to talk to.
 var guestPhases = []Phase{PhaseRunning, PhaseNeedsRestart, PhaseUpdating}
 
-const guestElse = "The VM is not running, so there is no guest to ask."
+const guestRefusal = "The VM is not running, so there is no guest to ask."
 
 // GuestActions lists the actions of the guest agent, in menu order.
 var GuestActions = []Action{ActFreeze, ActThaw, ActClock, ActTrim, ActGuestPassword, ActExec}
 
-// whyNoGuest returns why the guest agent cannot be reached; empty: it can.
-func (vm VM) whyNoGuest() string {
+// whyAgentUnreachable returns why the guest agent cannot be reached; empty: it can.
+func (vm VM) whyAgentUnreachable() string {
 	switch g := vm.Status.Guest; {
 	case g == nil:
 		return "Its host's agent is too old to speak to guests. Upgrade it."
@@ -115,8 +115,8 @@ func (vm VM) whyNoGuest() string {
 	return ""
 }
 
-// whyNotGuest returns why the guest agent cannot do the action; empty: it can.
-func (vm VM) whyNotGuest(a Action) string {
+// whyGuestActionRefused returns why the guest agent cannot do the action; empty: it can.
+func (vm VM) whyGuestActionRefused(a Action) string {
 	switch said := vm.Status.Guest; {
 	case a != ActExec:
 	case !vm.Spec.Policy.GuestExec:
@@ -124,7 +124,7 @@ func (vm VM) whyNotGuest(a Action) string {
 	case said != nil && said.Agent != AgentNone && !vm.Status.Policy.GuestExec:
 		return "Its host does not know yet that programs may be run in the guest. Wait until the change is there, or upgrade the host's agent."
 	}
-	if why := vm.whyNoGuest(); why != "" {
+	if why := vm.whyAgentUnreachable(); why != "" {
 		return why
 	}
 	switch frozen := vm.Status.Guest.Frozen; {
@@ -189,7 +189,7 @@ func (p Phase) Allows(a Action) (bool, string) {
 	case PhaseLost:
 		return false, "Its host takes it for off though it runs, and can do nothing to it."
 	}
-	return false, rule.else_
+	return false, rule.refusal
 }
 
 // Allows reports whether the VM allows the action: by its phase and by everything beyond the phase. Force off also
@@ -203,8 +203,8 @@ func (v VMView) Allows(a Action) (bool, string) {
 		return false, v.Barred
 	case ok && a == ActDelete && v.Protection.Protected:
 		return false, "It is protected from deletion. Take the protection off first."
-	case ok && slices.Contains(GuestActions, a) && v.Status != nil && v.whyNotGuest(a) != "":
-		return false, v.whyNotGuest(a)
+	case ok && slices.Contains(GuestActions, a) && v.Status != nil && v.whyGuestActionRefused(a) != "":
+		return false, v.whyGuestActionRefused(a)
 	case v.Contested() && a != ActConsole:
 		return false, "It runs on two hosts at once: nothing is done to it until somebody has said where it is."
 	case a != ActProtect && (ok || v.Phase == PhaseLost) && v.fault(FaultLost) != nil:
@@ -215,8 +215,8 @@ func (v VMView) Allows(a Action) (bool, string) {
 		return false, "Its host does not tell since when it runs, so that nobody could tell the new run from the old. Shut it down, then start it."
 	case (a == ActStart || a == ActRestart) && ok && missing != nil:
 		return false, missing.Text
-	case a == ActStart && ok && v.heldElsewhere() != "":
-		return false, v.heldElsewhere() + " Two of them would destroy the disks."
+	case a == ActStart && ok && v.whyRunsElsewhere() != "":
+		return false, v.whyRunsElsewhere() + " Two of them would destroy the disks."
 	case (a == ActAcceptDrift || a == ActReapply) && ok && v.Phase == PhaseUnknown:
 		return false, "Its host is not heard, so nobody knows what the VM is like now."
 	case (a == ActAcceptDrift || a == ActReapply) && ok && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActReapply || v.fault(FaultUndefined) == nil)):

@@ -16,16 +16,16 @@ const (
 	ActCancel        Action = "cancel"         // of a task
 )
 
-// offer is one action in a resource type's table. why returns the reason why the action is not possible now, in one
+// actionEntry is one action in a resource type's table. why returns the reason why the action is not possible now, in one
 // sentence; empty: it is. A nil why: always possible.
-type offer[T any] struct {
+type actionEntry[T any] struct {
 	action Action
 	why    func(T) string
 }
 
-type offers[T any] []offer[T]
+type actionTable[T any] []actionEntry[T]
 
-func (o offers[T]) allows(of T, a Action) (bool, string) {
+func (o actionTable[T]) allows(of T, a Action) (bool, string) {
 	for _, line := range o {
 		if line.action != a {
 			continue
@@ -39,7 +39,7 @@ func (o offers[T]) allows(of T, a Action) (bool, string) {
 	return false, fmt.Sprintf("There is no action %q.", string(a))
 }
 
-func (o offers[T]) states(of T) []ActionState {
+func (o actionTable[T]) states(of T) []ActionState {
 	out := make([]ActionState, len(o))
 	for i, line := range o {
 		out[i] = ActionState{Action: line.action}
@@ -48,7 +48,7 @@ func (o offers[T]) states(of T) []ActionState {
 	return out
 }
 
-var hostOffers = offers[HostView]{
+var hostActions = actionTable[HostView]{
 	{ActEdit, nil},
 	{ActClearConflict, func(h HostView) string {
 		if h.Conflict == "" {
@@ -71,20 +71,20 @@ var hostOffers = offers[HostView]{
 
 // Allows reports whether the host allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (h HostView) Allows(a Action) (bool, string) { return hostOffers.allows(h, a) }
-func (h HostView) Actions() []ActionState         { return hostOffers.states(h) }
+func (h HostView) Allows(a Action) (bool, string) { return hostActions.allows(h, a) }
+func (h HostView) Actions() []ActionState         { return hostActions.states(h) }
 
-var poolOffers = offers[Pool]{{ActAssign, leavingPool}, {ActEdit, leavingPool}, {ActDelete, leavingPool}, {ActCredentials, func(p Pool) string {
+var poolActions = actionTable[Pool]{{ActAssign, whyPoolDeleting}, {ActEdit, whyPoolDeleting}, {ActDelete, whyPoolDeleting}, {ActCredentials, func(p Pool) string {
 	switch {
 	case p.Spec.Kind.Is().Secret == nil:
 		return "Its kind knows no credentials."
 	case p.Spec.User == "":
 		return "It was made without a user: its storage asks nobody who they are."
 	}
-	return leavingPool(p)
+	return whyPoolDeleting(p)
 }}}
 
-func leavingPool(p Pool) string {
+func whyPoolDeleting(p Pool) string {
 	if p.DeletedAt == nil {
 		return ""
 	}
@@ -93,14 +93,14 @@ func leavingPool(p Pool) string {
 
 // Allows reports whether the pool allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (p Pool) Allows(a Action) (bool, string) { return poolOffers.allows(p, a) }
-func (p Pool) Actions() []ActionState         { return poolOffers.states(p) }
+func (p Pool) Allows(a Action) (bool, string) { return poolActions.allows(p, a) }
+func (p Pool) Actions() []ActionState         { return poolActions.states(p) }
 
-var poolHostOffers = offers[PoolHost]{
+var poolHostActions = actionTable[PoolHost]{
 	{ActRetry, func(p PoolHost) string {
 		switch {
 		case !p.Assigned:
-			return leavingHost(p)
+			return whyReleasing(p)
 		case p.State == PoolActive:
 			return "The pool is active there."
 		case p.State == PoolUnknown:
@@ -110,10 +110,10 @@ var poolHostOffers = offers[PoolHost]{
 		}
 		return ""
 	}},
-	{ActRelease, leavingHost},
+	{ActRelease, whyReleasing},
 }
 
-func leavingHost(p PoolHost) string {
+func whyReleasing(p PoolHost) string {
 	if p.Assigned {
 		return ""
 	}
@@ -122,33 +122,33 @@ func leavingHost(p PoolHost) string {
 
 // Allows reports whether the pool on this host allows the action now; the string is the reason if not. Actions lists
 // the state of every action.
-func (p PoolHost) Allows(a Action) (bool, string) { return poolHostOffers.allows(p, a) }
-func (p PoolHost) Actions() []ActionState         { return poolHostOffers.states(p) }
+func (p PoolHost) Allows(a Action) (bool, string) { return poolHostActions.allows(p, a) }
+func (p PoolHost) Actions() []ActionState         { return poolHostActions.states(p) }
 
-var networkOffers = offers[NetworkView]{
+var networkActions = actionTable[NetworkView]{
 	{ActGrant, func(n NetworkView) string {
 		if n.Restricted {
 			return ""
 		}
 		return "A network that stays within libvirt is open to all projects."
 	}},
-	{ActAssign, func(n NetworkView) string { return n.leaving() }},
-	{ActEdit, func(n NetworkView) string { return n.leaving() }},
+	{ActAssign, func(n NetworkView) string { return n.whyUnchangeable() }},
+	{ActEdit, func(n NetworkView) string { return n.whyUnchangeable() }},
 	{ActDelete, func(n NetworkView) string {
 		if n.Spec == nil {
-			return foundNetwork + " It goes by itself when no host has it any more."
+			return unmanagedNetwork + " It goes by itself when no host has it any more."
 		}
-		return n.leaving()
+		return n.whyUnchangeable()
 	}},
 }
 
-const foundNetwork = "It was found on hosts; nobody defined it here."
+const unmanagedNetwork = "It was found on hosts; nobody defined it here."
 
-// leaving returns why the network allows no changes; empty: it does.
-func (n Network) leaving() string {
+// whyUnchangeable returns why the network allows no changes; empty: it does.
+func (n Network) whyUnchangeable() string {
 	switch {
 	case n.Spec == nil:
-		return foundNetwork
+		return unmanagedNetwork
 	case n.DeletedAt != nil:
 		return "The network is being deleted; it goes when its last host has released it."
 	}
@@ -157,14 +157,14 @@ func (n Network) leaving() string {
 
 // Allows reports whether the network allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (v NetworkView) Allows(a Action) (bool, string) { return networkOffers.allows(v, a) }
-func (v NetworkView) Actions() []ActionState         { return networkOffers.states(v) }
+func (v NetworkView) Allows(a Action) (bool, string) { return networkActions.allows(v, a) }
+func (v NetworkView) Actions() []ActionState         { return networkActions.states(v) }
 
-var networkHostOffers = offers[NetworkHost]{
+var networkHostActions = actionTable[NetworkHost]{
 	{ActRetry, func(h NetworkHost) string {
 		switch {
 		case !h.Assigned:
-			return unassigned(h)
+			return whyUnassigned(h)
 		case h.State == NetworkActive:
 			return "The network is active there."
 		case h.State == NetworkUnknown:
@@ -174,11 +174,11 @@ var networkHostOffers = offers[NetworkHost]{
 		}
 		return ""
 	}},
-	{ActRelease, unassigned},
+	{ActRelease, whyUnassigned},
 }
 
-// unassigned returns why the network on the host allows no actions: it is not assigned, or is being released.
-func unassigned(h NetworkHost) string {
+// whyUnassigned returns why the network on the host allows no actions: it is not assigned, or is being released.
+func whyUnassigned(h NetworkHost) string {
 	switch {
 	case h.Assigned:
 		return ""
@@ -192,10 +192,10 @@ func unassigned(h NetworkHost) string {
 
 // Allows reports whether the network on this host allows the action now; the string is the reason if not. Actions lists
 // the state of every action.
-func (h NetworkHost) Allows(a Action) (bool, string) { return networkHostOffers.allows(h, a) }
-func (h NetworkHost) Actions() []ActionState         { return networkHostOffers.states(h) }
+func (h NetworkHost) Allows(a Action) (bool, string) { return networkHostActions.allows(h, a) }
+func (h NetworkHost) Actions() []ActionState         { return networkHostActions.states(h) }
 
-var projectOffers = offers[Project]{
+var projectActions = actionTable[Project]{
 	{ActEdit, nil},
 	{ActDelete, func(p Project) string {
 		if p.VMs == 0 {
@@ -207,10 +207,10 @@ var projectOffers = offers[Project]{
 
 // Allows reports whether the project allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (p Project) Allows(a Action) (bool, string) { return projectOffers.allows(p, a) }
-func (p Project) Actions() []ActionState         { return projectOffers.states(p) }
+func (p Project) Allows(a Action) (bool, string) { return projectActions.allows(p, a) }
+func (p Project) Actions() []ActionState         { return projectActions.states(p) }
 
-var taskOffers = offers[Task]{{ActCancel, func(t Task) string {
+var taskActions = actionTable[Task]{{ActCancel, func(t Task) string {
 	is := t.Kind.Is()
 	switch {
 	case t.State.Ended():
@@ -228,23 +228,23 @@ var taskOffers = offers[Task]{{ActCancel, func(t Task) string {
 }}}
 
 // Allows reports whether the task allows the action now; the string is the reason if not.
-func (t Task) Allows(a Action) (bool, string) { return taskOffers.allows(t, a) }
+func (t Task) Allows(a Action) (bool, string) { return taskActions.allows(t, a) }
 
-// userBy is a user together with the user who acts on it.
-type userBy struct {
+// userActedOn is a user together with the user who acts on it.
+type userActedOn struct {
 	User
 	by UserID
 }
 
-var userOffers = offers[userBy]{
+var userActions = actionTable[userActedOn]{
 	{ActEdit, nil},
-	{ActPassword, func(u userBy) string {
+	{ActPassword, func(u userActedOn) string {
 		if u.ID == u.by {
 			return "Change your own password on your account's page."
 		}
 		return ""
 	}},
-	{ActDelete, func(u userBy) string {
+	{ActDelete, func(u userActedOn) string {
 		if u.ID == u.by {
 			return "You cannot delete yourself. Ask another administrator."
 		}
@@ -255,9 +255,9 @@ var userOffers = offers[userBy]{
 // AllowsTo reports whether user by may do the action to u now; the string is the reason if not. ActionsBy lists the
 // state of every action.
 func (u User) AllowsTo(by UserID, a Action) (bool, string) {
-	return userOffers.allows(userBy{u, by}, a)
+	return userActions.allows(userActedOn{u, by}, a)
 }
-func (u User) ActionsBy(by UserID) []ActionState { return userOffers.states(userBy{u, by}) }
+func (u User) ActionsBy(by UserID) []ActionState { return userActions.states(userActedOn{u, by}) }
 
 func counted(n int, noun string) string {
 	if n == 1 {

@@ -69,7 +69,7 @@ func Compare(left, right VM) []Compared { return compared(editables, left, right
 func CompareTemplate(vm VMView, t TemplateView, v TemplateVersion) []Compared {
 	fields := slices.DeleteFunc(slices.Clone(editables), func(f editable) bool {
 		_, ofSpec := FieldOf(f.name)
-		return !ofSpec || slices.Contains(ofVMsAlone, f.name)
+		return !ofSpec || slices.Contains(clearedByBare, f.name)
 	})
 	left, right := vm.Spec.Bare(), v.Spec.Bare()
 	for i, d := range vm.Spec.Disks {

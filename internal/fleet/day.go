@@ -32,15 +32,15 @@ type Turn struct {
 // OfflinePeriod is a time in which a host was offline.
 type OfflinePeriod struct{ Since, Until time.Time }
 
-// turned are the severities of a history, worst last. The database stores their index.
-var turned = []Severity{SeverityOK, SeverityWarn, SeverityUnknown, SeverityBad}
+// severityRank are the severities of a history, worst last. The database stores their index.
+var severityRank = []Severity{SeverityOK, SeverityWarn, SeverityUnknown, SeverityBad}
 
 // SeverityOf returns the severity with the stored index; empty for an unknown one.
 func SeverityOf(rank int) Severity {
-	if rank < 0 || rank >= len(turned) {
+	if rank < 0 || rank >= len(severityRank) {
 		return ""
 	}
-	return turned[rank]
+	return severityRank[rank]
 }
 
 // DaySince returns the start of the history that ends now.
@@ -51,25 +51,25 @@ func DaySince(now time.Time) time.Time {
 // DayOf computes the history that ends now. Turns are ordered by time and start with the last one before the history.
 func DayOf(now time.Time, turns []Turn, offline []OfflinePeriod) Day {
 	var day Day
-	var held Severity
+	var current Severity
 	for n, at := 0, DaySince(now); n < DayQuarters; n, at = n+1, at.Add(Quarter) {
 		end := at.Add(Quarter)
-		tone := held
+		severity := current
 		for len(turns) > 0 && turns[0].Quarter.Before(end) {
 			if !turns[0].Quarter.Before(at) {
-				tone = worse(tone, turns[0].Worst)
+				severity = worse(severity, turns[0].Worst)
 			} else {
-				tone = turns[0].Last
+				severity = turns[0].Last
 			}
-			held, turns = turns[0].Last, turns[1:]
+			current, turns = turns[0].Last, turns[1:]
 		}
-		if tone != "" && slices.ContainsFunc(offline, func(s OfflinePeriod) bool { return s.Since.Before(end) && s.Until.After(at) }) {
-			tone = worse(tone, SeverityUnknown)
+		if severity != "" && slices.ContainsFunc(offline, func(s OfflinePeriod) bool { return s.Since.Before(end) && s.Until.After(at) }) {
+			severity = worse(severity, SeverityUnknown)
 		}
-		if last := len(day) - 1; last >= 0 && day[last].Severity == tone {
+		if last := len(day) - 1; last >= 0 && day[last].Severity == severity {
 			day[last].Quarters++
 		} else {
-			day = append(day, DayPart{tone, 1})
+			day = append(day, DayPart{severity, 1})
 		}
 	}
 	if len(day) == 1 && day[0].Severity == "" {
@@ -79,15 +79,15 @@ func DayOf(now time.Time, turns []Turn, offline []OfflinePeriod) Day {
 }
 
 func worse(a, b Severity) Severity {
-	if slices.Index(turned, a) > slices.Index(turned, b) {
+	if slices.Index(severityRank, a) > slices.Index(severityRank, b) {
 		return a
 	}
 	return b
 }
 
 var dayWords = []struct {
-	tone Severity
-	word string
+	severity Severity
+	word     string
 }{{SeverityOK, "well"}, {SeverityWarn, "wanting a look"}, {SeverityBad, "failed"}, {SeverityUnknown, "unknown"}, {"", "not there"}}
 
 // Words returns the history as text, for screen readers: "In the last 24 h: well 23 h 15 min, failed 45 min".
@@ -96,7 +96,7 @@ func (d Day) Words() string {
 	for _, w := range dayWords {
 		n := 0
 		for _, p := range d {
-			if p.Severity == w.tone {
+			if p.Severity == w.severity {
 				n += p.Quarters
 			}
 		}

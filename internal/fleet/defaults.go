@@ -25,27 +25,27 @@ type DefaultNetwork struct {
 	Name, Why string
 }
 
-// projectsDefault is the reason of a default from the project's settings.
-const projectsDefault = "default of the project"
+// projectDefaultReason is the reason of a default from the project's settings.
+const projectDefaultReason = "default of the project"
 
 // Or fills in defaults that the project's settings lack: the pool with the most free space, and the NAT network among
 // those open to the project. The order of both lists does not matter.
 func (d VMDefaults) Or(project ProjectID, pools []PoolView, networks []NetworkView) VMDefaults {
 	if d.Pool.ID == "" {
-		d.Pool = mostFree(pools)
+		d.Pool = poolWithMostFreeSpace(pools)
 	} else {
-		d.Pool.Why = projectsDefault
+		d.Pool.Why = projectDefaultReason
 	}
 	if d.Network.ID == "" {
 		d.Network = natNetwork(networksOpenTo(project, networks))
 	} else {
-		d.Network.Why = projectsDefault
+		d.Network.Why = projectDefaultReason
 	}
 	return d
 }
 
-// mostFree returns the pool with the most unreserved space, among pools in which a host can create disks now.
-func mostFree(pools []PoolView) DefaultPool {
+// poolWithMostFreeSpace returns the pool with the most unreserved space, among pools in which a host can create disks now.
+func poolWithMostFreeSpace(pools []PoolView) DefaultPool {
 	usable := slices.DeleteFunc(slices.Clone(pools), func(p PoolView) bool { return !p.MakesDisks() || p.Health.Healthy == 0 })
 	if len(usable) == 0 {
 		return DefaultPool{}

@@ -47,17 +47,17 @@ var DiskFields = []Field[Disk]{
 	text("serial", "serial number", func(d *Disk) *string { return &d.Serial }, Input{Section: SectionDevice, Label: "Serial number"},
 		serialForm, "A serial number has 1–20 letters, digits and _ . + -, and begins with a letter or digit."),
 	flag("readOnly", "read-only", func(d *Disk) *bool { return &d.ReadOnly }, Input{Section: SectionDevice, Label: "Read-only"}),
-	whileOff(flag("shareable", "shareable", func(d *Disk) *bool { return &d.Shareable }, Input{
+	powerOffOnly(flag("shareable", "shareable", func(d *Disk) *bool { return &d.Shareable }, Input{
 		Section: SectionDevice, Label: "Shareable",
 		Help: "Several VMs write to this raw volume at once, as clusters do.",
 	})),
 
-	whenMade(choice("encryption", "encryption", func(d *Disk) *string { return &d.Encryption }, Input{
+	creationOnly(choice("encryption", "encryption", func(d *Disk) *string { return &d.Encryption }, Input{
 		Section: SectionDevice, Label: "Encryption", Options: DiskEncryptions, Named: "none",
 		Help: "Of a new, empty disk. Its host alone has the passphrase: the VM stays there, without snapshots.",
 	})),
 
-	whenMade(choice("format", "format", func(d *Disk) *string { return &d.Format }, Input{
+	creationOnly(choice("format", "format", func(d *Disk) *string { return &d.Format }, Input{
 		Section: SectionDevice, Label: "Format", Options: DiskFormats,
 		Help: "A raw file is read a little faster. There are no snapshots and no copies of it, and it stays in its pool.",
 	})),
@@ -70,7 +70,7 @@ var DiskFields = []Field[Disk]{
 	rate("limits.writeKiB", "write throughput", "KiB/s", "Write throughput", func(d *Disk) *int { return &d.Limits.WriteKiB }),
 	rate("limits.burstIops", "burst", "IOPS", "Burst", func(d *Disk) *int { return &d.Limits.BurstIOPS }),
 	rate("limits.burstKiB", "burst throughput", "KiB/s", "Burst throughput", func(d *Disk) *int { return &d.Limits.BurstKiB }),
-	atOnce(number("limits.burstSeconds", "burst's length", "second", func(d *Disk) *int { return &d.Limits.BurstSeconds },
+	effectiveNow(number("limits.burstSeconds", "burst's length", "second", func(d *Disk) *int { return &d.Limits.BurstSeconds },
 		Input{Section: SectionLimits, Label: "Burst's length", Unit: "s", Usual: 1}, 1, MaxBurstSeconds)),
 }
 
@@ -79,7 +79,7 @@ var NICFields = []Field[NIC]{
 	choice("model", "model", func(n *NIC) *string { return &n.Model }, Input{Section: SectionDevice, Label: "Model", Options: NICModels, Named: "virtio"}),
 	number("queues", "queues", "queue", func(n *NIC) *int { return &n.Queues }, Input{Section: SectionDevice, Label: "Queues", Usual: 1}, 1, MaxQueues),
 	number("bootOrder", "boot order", "", func(n *NIC) *int { return &n.BootOrder }, Input{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
-	atOnce(flag("linkDown", "cable out", func(n *NIC) *bool { return &n.LinkDown }, Input{Section: SectionDevice, Label: "Cable out"})),
+	effectiveNow(flag("linkDown", "cable out", func(n *NIC) *bool { return &n.LinkDown }, Input{Section: SectionDevice, Label: "Cable out"})),
 
 	rate("limits.inKiB", "inbound limit", "KiB/s", "Inbound", func(n *NIC) *int { return &n.Limits.InKiB }),
 	rate("limits.inPeakKiB", "inbound peak", "KiB/s", "Inbound peak", func(n *NIC) *int { return &n.Limits.InPeakKiB }),
@@ -91,20 +91,20 @@ var NICFields = []Field[NIC]{
 
 // rate builds a limit field, which takes effect at once.
 func rate[S any](name, noun, unit, label string, at func(*S) *int) Field[S] {
-	return atOnce(number(name, noun, unit, at, Input{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
+	return effectiveNow(number(name, noun, unit, at, Input{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
 }
 
-func atOnce[S any](f Field[S]) Field[S] {
+func effectiveNow[S any](f Field[S]) Field[S] {
 	f.On = Now
 	return f
 }
 
-func whileOff[S any](f Field[S]) Field[S] {
+func powerOffOnly[S any](f Field[S]) Field[S] {
 	f.On = PowerOff
 	return f
 }
 
-func whenMade[S any](f Field[S]) Field[S] {
+func creationOnly[S any](f Field[S]) Field[S] {
 	f.On = Never
 	return f
 }
@@ -216,17 +216,17 @@ func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
 	note(s.Boot.CDROM, prefix+".boot.cdrom", "the CD-ROM")
 }
 
-// takesCPUs reports whether the running guest can be hot-plugged to the number of vCPUs, or hot-unplugged.
-func (vm VM) takesCPUs(to VMSpec) bool {
+// hotPlugsCPUs reports whether the running guest can be hot-plugged to the number of vCPUs, or hot-unplugged.
+func (vm VM) hotPlugsCPUs(to VMSpec) bool {
 	return vm.On() && to.CPUs >= cmp.Or(vm.Status.MinCPUs, vm.Status.CPUs) && to.CPUs <= max(vm.Status.CPUs, vm.Status.MaxCPUs)
 }
 
 // MemoryStep is the size of hot-plugged memory modules, MiB.
 const MemoryStep = 128
 
-// takesMemory reports whether the change of memory can be hot-plugged, or an unplug requested from the running guest.
+// hotPlugsMemory reports whether the change of memory can be hot-plugged, or an unplug requested from the running guest.
 // The guest may refuse an unplug, which then stays pending.
-func (vm VM) takesMemory(to VMSpec) bool {
+func (vm VM) hotPlugsMemory(to VMSpec) bool {
 	if !vm.On() {
 		return false
 	}

@@ -51,7 +51,7 @@ func (vm VM) Diff(to VM) []Change {
 	}
 	for _, c := range vm.Spec.Diff(to.Spec, vm.On()) {
 		switch f, _ := FieldOf(strings.TrimPrefix(c.Field, "spec.")); {
-		case c.When == Never && vm.takesGrowthBack(c, to), c.When == NextBoot && f.Live != nil && f.Live(vm, to.Spec):
+		case c.When == Never && vm.withdrawsGrowth(c, to), c.When == NextBoot && f.Live != nil && f.Live(vm, to.Spec):
 			c.When = Now
 		}
 		out = append(out, c)
@@ -95,10 +95,10 @@ type Field[S any] struct {
 	Portal bool // only the portal acts on it, so no agent is too old for it
 	On     When // when a change takes effect for a running guest
 
-	same   func(a, b *S) bool     // Same on pointers, for large types
-	became func(old, to S) string // text of the change; empty: no change
-	check  func(c *Checks, field string, s S)
-	plain  func(*S) // replaces the default's name by the zero value; nil: the default has no name
+	same       func(a, b *S) bool     // Same on pointers, for large types
+	changeText func(old, to S) string // text of the change; empty: no change
+	check      func(c *Checks, field string, s S)
+	plain      func(*S) // replaces the default's name by the zero value; nil: the default has no name
 }
 
 // Fault returns what is wrong with the field's value in s; empty: nothing.
@@ -129,18 +129,18 @@ type VMField struct {
 
 // VMFields are the spec's fields that are stored in a host's definition or acted on by the portal.
 var VMFields = slices.Concat([]VMField{
-	live(VM.takesCPUs, value("cpus", "vCPUs", NextBoot, func(s *VMSpec) *int { return &s.CPUs },
+	live(VM.hotPlugsCPUs, value("cpus", "vCPUs", NextBoot, func(s *VMSpec) *int { return &s.CPUs },
 		func(n int) string { return count(n, "vCPU") },
 		func(a, b int) string { return fmt.Sprintf("%d → %d", a, b) })),
-	live(VM.takesMemory, value("memoryMiB", "memory", NextBoot, func(s *VMSpec) *int { return &s.MemoryMiB },
+	live(VM.hotPlugsMemory, value("memoryMiB", "memory", NextBoot, func(s *VMSpec) *int { return &s.MemoryMiB },
 		func(n int) string { return fmt.Sprintf("%d MiB", n) },
 		func(a, b int) string { return fmt.Sprintf("%d → %d MiB", a, b) })),
 	value("firmware", "firmware", PowerOff, func(s *VMSpec) *Firmware { return &s.Firmware },
 		func(f Firmware) string { return strings.ToUpper(string(f)) }, nil),
 	list("disks", "disk", Never, func(s *VMSpec) *[]Disk { return &s.Disks },
-		element[Disk]{key: diskKey, told: diskKey, words: Disk.words, fields: DiskFields, comes: Disk.comes, live: diskGrown, became: diskBecame}),
+		element[Disk]{key: diskKey, definition: diskKey, words: Disk.words, fields: DiskFields, takesEffect: Disk.takesEffect, live: diskGrowthText, changeText: diskChangeText}),
 	list("nics", "network card", Now, func(s *VMSpec) *[]NIC { return &s.NICs },
-		element[NIC]{key: nicKey, told: nicReported, words: func(n NIC) string { return strings.TrimSpace(n.MAC+" on "+nicOn(n)) + nicFiltered(n) }, fields: NICFields, live: nicRefiltered}),
+		element[NIC]{key: nicKey, definition: nicReported, words: func(n NIC) string { return strings.TrimSpace(n.MAC+" on "+nicOn(n)) + nicFilterText(n) }, fields: NICFields, live: nicFilterChangeText}),
 	value("iso", "CD-ROM", Now, func(s *VMSpec) **Volref { return &s.ISO },
 		func(v *Volref) string {
 			if v == nil {
@@ -148,12 +148,12 @@ var VMFields = slices.Concat([]VMField{
 			}
 			return v.Volume
 		}, nil),
-}, wholes(partFields), VMLists)
+}, vmFields(optionalFields), VMLists)
 
-func wholes(all []Field[VMSpec]) []VMField {
+func vmFields(all []Field[VMSpec]) []VMField {
 	var out []VMField
 	for _, f := range all {
-		out = append(out, whole(f))
+		out = append(out, vmField(f))
 	}
 	return out
 }
@@ -179,13 +179,13 @@ func value[T any](name, noun string, on When, at func(*VMSpec) *T, words func(T)
 	if change == nil {
 		change = func(a, b T) string { return words(a) + " → " + words(b) }
 	}
-	return whole(valueAs(name, noun, on, at, words, change, func(a, b T) bool { return reflect.DeepEqual(a, b) }))
+	return vmField(valueAs(name, noun, on, at, words, change, func(a, b T) bool { return reflect.DeepEqual(a, b) }))
 }
 
-// whole extends the field of a spec with its diff.
-func whole(f Field[VMSpec]) VMField {
+// vmField extends the field of a spec with its diff.
+func vmField(f Field[VMSpec]) VMField {
 	return VMField{Field: f, diff: func(old, to VMSpec) []Change {
-		if words := f.became(old, to); words != "" {
+		if words := f.changeText(old, to); words != "" {
 			return []Change{{"spec." + f.Name, f.Type + " " + words, f.On}}
 		}
 		return nil
@@ -203,7 +203,7 @@ func valueAs[S, T any](name, noun string, on When, at func(*S) *T, words func(T)
 		Value: func(s S) any { return get(s) },
 		Copy:  func(to *S, from S) { *at(to) = get(from) },
 		Take:  func(to *S, value []byte) error { return take(at(to), value) },
-		became: func(old, to S) string {
+		changeText: func(old, to S) string {
 			if same(old, to) {
 				return ""
 			}
@@ -226,21 +226,21 @@ func take[T any](to *T, value []byte) error {
 
 // element describes the elements of a list: their identity, texts and fields.
 type element[T any] struct {
-	key    func(T) string // identity; empty: a new element
-	told   func(T) string // representation in a host's definition, without its fields
-	words  func(T) string // text for people
-	fields []Field[T]     // fields that an edit can change
-	// comes says when an added or removed element takes effect; nil: as the list does
-	comes func(T) When
+	key        func(T) string // identity; empty: a new element
+	definition func(T) string // representation in a host's definition, without its fields
+	words      func(T) string // text for people
+	fields     []Field[T]     // fields that an edit can change
+	// takesEffect says when an added or removed element takes effect; nil: as the list does
+	takesEffect func(T) When
 	// live formats a change that takes effect at once; empty: it does not. nil: none does
 	live func(old, to T) string
-	// became formats any other change; nil: both elements as text
-	became func(old, to T) string
+	// changeText formats any other change; nil: both elements as text
+	changeText func(old, to T) string
 }
 
 func (e element[T]) change(old, to T) string {
-	if e.became != nil {
-		return e.became(old, to)
+	if e.changeText != nil {
+		return e.changeText(old, to)
 	}
 	return e.words(old) + " → " + e.words(to)
 }
@@ -250,8 +250,8 @@ func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when When) {
 	rest, when = old, Now
 	var all []string
 	for _, f := range e.fields {
-		if became := f.became(old, to); became != "" {
-			all = append(all, f.Type+" "+became)
+		if change := f.changeText(old, to); change != "" {
+			all = append(all, f.Type+" "+change)
 			if f.On != Now {
 				when = f.On
 			}
@@ -261,8 +261,8 @@ func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when When) {
 	return rest, strings.Join(all, ", "), when
 }
 
-// tells returns the element's complete representation in a host's definition.
-func (e element[T]) tells(v T) string { return e.told(v) + FieldsXML(e.fields, v) }
+// fullDefinition returns the element's complete representation in a host's definition.
+func (e element[T]) fullDefinition(v T) string { return e.definition(v) + FieldsXML(e.fields, v) }
 
 // FieldsXML returns a canonical text of the non-default fields: equal texts mean equal definitions on a host.
 func FieldsXML[S any](fields []Field[S], v S) string {
@@ -291,8 +291,8 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 	if on == Now {
 		replaced = NextBoot
 	}
-	if e.comes == nil {
-		e.comes = func(T) When { return on }
+	if e.takesEffect == nil {
+		e.takesEffect = func(T) When { return on }
 	}
 	diff := func(old, to VMSpec) (out []Change) {
 		add := func(at string, when When, words string) {
@@ -302,7 +302,7 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 		for i, v := range get(to) {
 			k, at := index(was, v), fmt.Sprintf("[%d]", i)
 			if k < 0 || stay[k] {
-				add(at, e.comes(v), e.words(v)+" added")
+				add(at, e.takesEffect(v), e.words(v)+" added")
 				stay[k] = true
 				continue
 			}
@@ -321,7 +321,7 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 		}
 		for k, v := range was {
 			if !stay[k] {
-				add("", e.comes(v), e.words(v)+" removed")
+				add("", e.takesEffect(v), e.words(v)+" removed")
 			}
 		}
 		return out
@@ -332,10 +332,10 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 		}
 		n := map[string]int{}
 		for _, v := range *at(a) {
-			n[e.tells(v)]++
+			n[e.fullDefinition(v)]++
 		}
 		for _, v := range *at(b) {
-			n[e.tells(v)]--
+			n[e.fullDefinition(v)]--
 		}
 		for _, more := range n {
 			if more != 0 {

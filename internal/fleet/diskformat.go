@@ -60,9 +60,9 @@ func (d Disk) checkFormat(c *Checks, at string) {
 	}
 }
 
-// staysRaw returns why a raw disk is not copied; empty: it is not raw. Its guest may have written a qcow2 header, and a
+// whyRawNotCopied returns why a raw disk is not copied; empty: it is not raw. Its guest may have written a qcow2 header, and a
 // copy would probe the format from it.
-func (d Disk) staysRaw() string {
+func (d Disk) whyRawNotCopied() string {
 	if d.Format != Raw {
 		return ""
 	}

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// faultLooks are the texts of faults: word is the heading, plain the text for users who may not see hosts, without host
+// faultTexts are the texts of faults: word is the heading, plain the text for users who may not see hosts, without host
 // names and paths. A newer agent may report codes that are missing here.
-var faultLooks = map[FaultCode]struct{ word, plain string }{
+var faultTexts = map[FaultCode]struct{ word, plain string }{
 	FaultDisk:      {"A disk is not there", "A disk of this VM is not on its host."},
 	FaultRebooted:  {"Off since its host restarted", "It ran when its host went down, and is off since. Start it, or leave it off."},
 	FaultIO:        {"Its storage fails", "It was paused because its storage is full or fails."},
@@ -34,7 +34,7 @@ func (s VMStatus) fault(code FaultCode) *Fault {
 
 // Word returns the fault's heading.
 func (f Fault) Word() string {
-	return cmp.Or(faultLooks[f.Code].word, "Something is wrong with it on its host")
+	return cmp.Or(faultTexts[f.Code].word, "Something is wrong with it on its host")
 }
 
 // Plain returns the status for users who may not see hosts: faults and drift without the host's names, paths and
@@ -73,5 +73,5 @@ func (vm VM) plainFault(f Fault) string {
 			}
 		}
 	}
-	return cmp.Or(faultLooks[f.Code].plain, "Something is wrong with this VM on its host. Ask an administrator.")
+	return cmp.Or(faultTexts[f.Code].plain, "Something is wrong with this VM on its host. Ask an administrator.")
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// ofPortal marks a field that only the portal acts on, at once.
-func ofPortal(f Field[VMSpec]) Field[VMSpec] {
+// portalOnly marks a field that only the portal acts on, at once.
+func portalOnly(f Field[VMSpec]) Field[VMSpec] {
 	f.Portal = true
-	return atOnce(f)
+	return effectiveNow(f)
 }
 
 // rowsOf builds a field with ordered rows. It has a form section of its own and takes effect at once.
@@ -69,8 +69,8 @@ func (in Input) SaysDefault() string {
 	return in.words("")
 }
 
-// asked builds a field with a form input. A running guest gets a change at its next start.
-func asked[S any, T comparable](name, noun string, at func(*S) *T, words func(T) string, in Input, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
+// formField builds a field with a form input. A running guest gets a change at its next start.
+func formField[S any, T comparable](name, noun string, at func(*S) *T, words func(T) string, in Input, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
 	f := valueAs(name, noun, NextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)
 	f.Input = in
 	f.Default = func(s S) bool { var zero T; return equal(*at(&s), zero) }
@@ -86,7 +86,7 @@ func equal[T comparable](a, b T) bool { return a == b }
 
 // number builds a field with a positive number; zero is the default.
 func number[S any](name, noun, unit string, at func(*S) *int, in Input, least, most int) Field[S] {
-	return asked(name, noun, at, func(n int) string {
+	return formField(name, noun, at, func(n int) string {
 		switch {
 		case n == 0:
 			return "default"
@@ -105,7 +105,7 @@ func number[S any](name, noun, unit string, at func(*S) *int, in Input, least, m
 
 func flag[S any](name, noun string, at func(*S) *bool, in Input) Field[S] {
 	in.Kind = InputFlag
-	return asked(name, noun, at, func(on bool) string {
+	return formField(name, noun, at, func(on bool) string {
 		if on {
 			return "on"
 		}
@@ -115,7 +115,7 @@ func flag[S any](name, noun string, at func(*S) *bool, in Input) Field[S] {
 
 func choice[S any](name, noun string, at func(*S) *string, in Input) Field[S] {
 	in.Kind = InputChoice
-	f := asked(name, noun, at, in.words, in, equal, func(c *Checks, field, v string) {
+	f := formField(name, noun, at, in.words, in, equal, func(c *Checks, field, v string) {
 		if !slices.ContainsFunc(in.Options, func(o Option) bool { return o.Value == v }) {
 			var all []string
 			for _, o := range in.Options[1:] {
@@ -156,7 +156,7 @@ func plainFields[S any](to *S, fields []Field[S]) {
 // Plain returns the spec with named defaults replaced by the zero value: bus "virtio" of a disk becomes empty.
 func (s VMSpec) Plain() VMSpec {
 	s.Disks, s.NICs = slices.Clone(s.Disks), slices.Clone(s.NICs)
-	plainFields(&s, partFields)
+	plainFields(&s, optionalFields)
 	for i := range s.Disks {
 		s.Disks[i] = s.Disks[i].Plain()
 	}
@@ -181,7 +181,7 @@ func (n NIC) Plain() NIC {
 // text builds a field with free text of the given form; the options are proposals.
 func text[S any](name, noun string, at func(*S) *string, in Input, form *regexp.Regexp, wrong string) Field[S] {
 	in.Kind = InputText
-	return asked(name, noun, at, func(v string) string { return cmp.Or(in.words(v), "default") }, in, equal, func(c *Checks, field, v string) {
+	return formField(name, noun, at, func(v string) string { return cmp.Or(in.words(v), "default") }, in, equal, func(c *Checks, field, v string) {
 		if !form.MatchString(v) {
 			c.Add(field, "%s", wrong)
 		}

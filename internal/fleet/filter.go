@@ -86,14 +86,14 @@ func (p Pattern) Lower() Pattern {
 // quotes protect spaces, colons and commas. Errors are Invalid at the field "filter".
 func ParseFilter(keys FilterKeys, text string) ([]Term, error) {
 	if len(text) > maxFilter || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' }) {
-		return nil, wrongFilter("A filter is one line of at most %d bytes.", maxFilter)
+		return nil, filterError("A filter is one line of at most %d bytes.", maxFilter)
 	}
 	words, err := splitWords(text)
 	if err != nil {
 		return nil, err
 	}
 	if len(words) > maxTerms {
-		return nil, wrongFilter("A filter has at most %d words.", maxTerms)
+		return nil, filterError("A filter has at most %d words.", maxTerms)
 	}
 	if err := checkAsterisks(words); err != nil {
 		return nil, err
@@ -123,14 +123,14 @@ func checkAsterisks(words []filterWord) error {
 				all++
 			}
 			if one > maxAsterisks || all > maxAllAsterisks {
-				return wrongFilter("A filter has at most %d asterisks, and a value %d. Write more of what you look for.", maxAllAsterisks, maxAsterisks)
+				return filterError("A filter has at most %d asterisks, and a value %d. Write more of what you look for.", maxAllAsterisks, maxAsterisks)
 			}
 		}
 	}
 	return nil
 }
 
-func wrongFilter(format string, args ...any) error {
+func filterError(format string, args ...any) error {
 	text := fmt.Sprintf(format, args...)
 	return &Error{Code: Invalid, Message: text, Fields: []FieldError{{Field: "filter", Message: text}}}
 }
@@ -184,7 +184,7 @@ func splitWords(text string) ([]filterWord, error) {
 		}
 	}
 	if open {
-		return nil, wrongFilter("A quotation mark is not closed. Write \"…\" around the text.")
+		return nil, filterError("A quotation mark is not closed. Write \"…\" around the text.")
 	}
 	end()
 	return words, nil
@@ -206,13 +206,13 @@ func (keys FilterKeys) term(w filterWord) (Term, error) {
 	t.Key = strings.ToLower(key.String())
 	i := slices.IndexFunc(keys, func(k FilterKey) bool { return k.Key == t.Key })
 	if i < 0 {
-		return t, wrongFilter("There is no filter key %q. Keys here: %s. Put text with a colon in quotes.", key.String(), keys.names())
+		return t, filterError("There is no filter key %q. Keys here: %s. Put text with a colon in quotes.", key.String(), keys.names())
 	}
 	for more := true; more; {
 		var alternative filterWord
 		alternative, value, more = value.cut(',')
 		if len(alternative.text) == 0 {
-			return t, wrongFilter("In %q a value is missing. Write %s:value, or %s:one,two.", term, t.Key, t.Key)
+			return t, filterError("In %q a value is missing. Write %s:value, or %s:one,two.", term, t.Key, t.Key)
 		}
 		t.Any = append(t.Any, Match{Pattern: alternative.pattern()})
 		if t.Key == "label" {
@@ -222,7 +222,7 @@ func (keys FilterKeys) term(w filterWord) (Term, error) {
 		}
 	}
 	if len(t.Any) > maxAlternatives {
-		return t, wrongFilter("%s: has more than %d values.", t.Key, maxAlternatives)
+		return t, filterError("%s: has more than %d values.", t.Key, maxAlternatives)
 	}
 	return t, keys[i].choose(&t)
 }
@@ -233,7 +233,7 @@ func (t *Term) labelled(w filterWord) error {
 	key, value, found := w.cut('=')
 	switch {
 	case found && len(key.text) == 0:
-		return wrongFilter("In %q the label's key is missing. Write label:key=value.", "label:"+w.String())
+		return filterError("In %q the label's key is missing. Write label:key=value.", "label:"+w.String())
 	case found:
 		m.Label, m.Pattern = key.String(), value.pattern()
 	case len(t.Any) > 1 && !t.Any[len(t.Any)-2].anything():
@@ -260,7 +260,7 @@ func (k FilterKey) choose(t *Term) error {
 			}
 		}
 		if !found {
-			return wrongFilter("%s:%s matches nothing. Values: %s.", k.Key, strings.Join(m.Pattern, "*"), strings.Join(k.Values, ", "))
+			return filterError("%s:%s matches nothing. Values: %s.", k.Key, strings.Join(m.Pattern, "*"), strings.Join(k.Values, ", "))
 		}
 	}
 	t.Any = chosen

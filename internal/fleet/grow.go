@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// diskGrown returns the text of a change that only grows a disk, which a running guest sees at once; empty: another
+// diskGrowthText returns the text of a change that only grows a disk, which a running guest sees at once; empty: another
 // change.
-func diskGrown(old, to Disk) string {
+func diskGrowthText(old, to Disk) string {
 	if to.SizeBytes <= old.SizeBytes || !resized(old, to) {
 		return ""
 	}
-	return diskBecame(old, to)
+	return diskChangeText(old, to)
 }
 
 // words returns the disk's text for people.
@@ -23,8 +23,8 @@ func (d Disk) words() string {
 	return d.Volume
 }
 
-// comes returns when a running guest gets or loses the disk.
-func (d Disk) comes() When {
+// takesEffect returns when a running guest gets or loses the disk.
+func (d Disk) takesEffect() When {
 	if d.Plugs() {
 		return Now
 	}
@@ -40,8 +40,8 @@ func resized(a, b Disk) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// diskBecame returns the text of a change to an existing disk.
-func diskBecame(old, to Disk) string {
+// diskChangeText returns the text of a change to an existing disk.
+func diskChangeText(old, to Disk) string {
 	if !resized(old, to) {
 		return old.Volume + " → " + to.Volume
 	}
@@ -77,9 +77,9 @@ func (vm VM) DiskBytes(d Disk) int64 {
 	return d.SizeBytes
 }
 
-// takesGrowthBack reports whether the change only lowers a disk's requested size, and not below its size on the host.
+// withdrawsGrowth reports whether the change only lowers a disk's requested size, and not below its size on the host.
 // This withdraws a growth that no host could make.
-func (vm VM) takesGrowthBack(c Change, to VM) bool {
+func (vm VM) withdrawsGrowth(c Change, to VM) bool {
 	var i int
 	if n, err := fmt.Sscanf(strings.TrimPrefix(c.Field, "spec.disks"), "[%d]", &i); n != 1 || err != nil || i < 0 || i >= len(to.Spec.Disks) {
 		return false

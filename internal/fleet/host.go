@@ -233,19 +233,19 @@ func (h Host) Phase(now time.Time) HostPhase {
 	return HostOnline
 }
 
-var hostLooks = map[HostPhase]struct {
-	word string
-	tone Severity
+var hostPhaseDisplay = map[HostPhase]struct {
+	word     string
+	severity Severity
 }{
 	HostOnline: {"Online", SeverityOK}, HostDegraded: {"No hypervisor", SeverityBad}, HostConflict: {"Identity conflict", SeverityBad},
 	HostPending: {"Waiting for agent", SeverityWarn}, HostUnknown: {"Unknown", SeverityUnknown},
 }
 
 // Word returns the phase as pages show it.
-func (p HostPhase) Word() string { return hostLooks[p].word }
+func (p HostPhase) Word() string { return hostPhaseDisplay[p].word }
 
 // Severity returns the severity in which pages draw the phase.
-func (p HostPhase) Severity() Severity { return hostLooks[p].tone }
+func (p HostPhase) Severity() Severity { return hostPhaseDisplay[p].severity }
 
 // HostView is a host as the API and pages show it.
 type HostView struct {

@@ -39,8 +39,8 @@ type Image struct {
 	Template   string     `json:"template,omitempty"`
 }
 
-// ofTemplate returns why an action must be done on the image's template instead; empty: the image belongs to none.
-func (i Image) ofTemplate(what string) string {
+// whyTemplateDisk returns why an action must be done on the image's template instead; empty: the image belongs to none.
+func (i Image) whyTemplateDisk(what string) string {
 	if i.TemplateID == "" {
 		return ""
 	}
@@ -167,17 +167,17 @@ func (v ImageView) Published() string {
 }
 
 // copies counts the copies and those being written, and lists the volumes backed by any copy.
-func (v ImageView) copies() (n, coming int, overlays []string) {
+func (v ImageView) copies() (n, inProgress int, overlays []string) {
 	for _, version := range v.Versions {
 		n += len(version.Copies)
 		for _, c := range version.Copies {
 			overlays = append(overlays, c.Overlays...)
 			if c.Work != "" {
-				coming++
+				inProgress++
 			}
 		}
 	}
-	return n, coming, overlays
+	return n, inProgress, overlays
 }
 
 // Actions on images and their copies, beside those that other resource types share.
@@ -190,8 +190,8 @@ const (
 	ActForget   Action = "forget"   // of a copy: remove it from the catalog and keep the file
 )
 
-var imageOffers = offers[ImageView]{
-	{ActVersion, func(v ImageView) string { return v.ofTemplate("of which a new version is made of a VM") }},
+var imageActions = actionTable[ImageView]{
+	{ActVersion, func(v ImageView) string { return v.whyTemplateDisk("of which a new version is made of a VM") }},
 	{ActCopy, func(v ImageView) string {
 		newest := v.Newest()
 		switch {
@@ -202,17 +202,17 @@ var imageOffers = offers[ImageView]{
 		}
 		return ""
 	}},
-	{ActPublish, func(v ImageView) string { return v.ofTemplate("with which it is published") }},
-	{ActEdit, func(v ImageView) string { return v.ofTemplate("after which it is called") }},
+	{ActPublish, func(v ImageView) string { return v.whyTemplateDisk("with which it is published") }},
+	{ActEdit, func(v ImageView) string { return v.whyTemplateDisk("after which it is called") }},
 	{ActDelete, func(v ImageView) string {
-		if why := v.ofTemplate("with which it goes"); why != "" {
+		if why := v.whyTemplateDisk("with which it goes"); why != "" {
 			return why
 		}
-		_, coming, overlays := v.copies()
+		_, inProgress, overlays := v.copies()
 		switch {
 		case len(overlays) > 0:
-			return fmt.Sprintf("%s on it as overlays and would be broken: %s. Delete or flatten them first.", verbs(len(overlays), "One disk stands", "disks stand"), someOf(overlays))
-		case coming > 0:
+			return fmt.Sprintf("%s on it as overlays and would be broken: %s. Delete or flatten them first.", verbs(len(overlays), "One disk stands", "disks stand"), firstNames(overlays))
+		case inProgress > 0:
 			return "A copy of it is at work. Wait until that has ended."
 		}
 		return ""
@@ -231,8 +231,8 @@ func (v ImageVersion) why() string {
 
 // Allows reports whether the image allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (v ImageView) Allows(a Action) (bool, string) { return imageOffers.allows(v, a) }
-func (v ImageView) Actions() []ActionState         { return imageOffers.states(v) }
+func (v ImageView) Allows(a Action) (bool, string) { return imageActions.allows(v, a) }
+func (v ImageView) Actions() []ActionState         { return imageActions.states(v) }
 
 // copyUse is a copy with last set if no other copy of its version is readable.
 type copyUse struct {
@@ -240,7 +240,7 @@ type copyUse struct {
 	last bool
 }
 
-var copyOffers = offers[copyUse]{
+var copyActions = actionTable[copyUse]{
 	{ActVerify, func(c copyUse) string {
 		switch {
 		case c.Work != "":
@@ -253,7 +253,7 @@ var copyOffers = offers[copyUse]{
 	{ActForget, func(c copyUse) string {
 		switch {
 		case len(c.Overlays) > 0:
-			return fmt.Sprintf("%s on it as overlays: %s.", verbs(len(c.Overlays), "One disk stands", "disks stand"), someOf(c.Overlays))
+			return fmt.Sprintf("%s on it as overlays: %s.", verbs(len(c.Overlays), "One disk stands", "disks stand"), firstNames(c.Overlays))
 		case c.Work != "":
 			return "It is at work: " + strings.ToLower(c.Work) + "."
 		}
@@ -262,7 +262,7 @@ var copyOffers = offers[copyUse]{
 	{ActDelete, func(c copyUse) string {
 		switch {
 		case len(c.Overlays) > 0:
-			return fmt.Sprintf("%s on it as overlays and would be broken: %s.", verbs(len(c.Overlays), "One disk stands", "disks stand"), someOf(c.Overlays))
+			return fmt.Sprintf("%s on it as overlays and would be broken: %s.", verbs(len(c.Overlays), "One disk stands", "disks stand"), firstNames(c.Overlays))
 		case c.Work != "":
 			return "It is at work: " + strings.ToLower(c.Work) + "."
 		case c.State == CopyUnknown:
@@ -277,9 +277,9 @@ var copyOffers = offers[copyUse]{
 // CopyAllows reports whether a copy of the version allows the action now; the string is the reason if not. CopyActions
 // lists the state of every action.
 func (v ImageVersion) CopyAllows(c ImageCopy, a Action) (bool, string) {
-	return copyOffers.allows(v.use(c), a)
+	return copyActions.allows(v.use(c), a)
 }
-func (v ImageVersion) CopyActions(c ImageCopy) []ActionState { return copyOffers.states(v.use(c)) }
+func (v ImageVersion) CopyActions(c ImageCopy) []ActionState { return copyActions.states(v.use(c)) }
 
 func (v ImageVersion) use(c ImageCopy) copyUse {
 	others := 0
@@ -301,8 +301,8 @@ func verbs(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// someOf joins at most five names and counts the rest.
-func someOf(names []string) string {
+// firstNames joins at most five names and counts the rest.
+func firstNames(names []string) string {
 	if more := len(names) - 5; more > 0 {
 		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", more)
 	}
@@ -314,8 +314,8 @@ func CheckImageName(c *Checks, field, name string) {
 	switch {
 	case name == "" || len(name) > 200 || name != strings.TrimSpace(name) || !plain(name):
 		c.Add(field, "Name the image on one line, with 200 bytes at most.")
-	case strings.ContainsFunc(name, unseen):
-		c.Add(field, "The name holds %s", saysUnseen)
+	case strings.ContainsFunc(name, invisible):
+		c.Add(field, "The name holds %s", invisibleCharacters)
 	}
 }
 
@@ -377,14 +377,14 @@ func (v VMView) AllowsImage(disk Volref) (bool, string) {
 		return false, "The VM is on, so a copy of its disk would not be whole. Shut it down first."
 	case v.FaultOf(disk) != nil:
 		return false, v.FaultOf(disk).Text
-	case v.changedDisks():
+	case v.disksDrifted():
 		return false, "Somebody changed its disks on the host. Take that over, or put it back, first."
 	case v.HeldBySnapshots() != "":
 		return false, v.HeldBySnapshots()
 	case d.Encryption != "":
 		return false, "It is encrypted with a passphrase that its host keeps for itself, so it is not copied."
-	case d.staysRaw() != "":
-		return false, "It " + d.staysRaw()
+	case d.whyRawNotCopied() != "":
+		return false, "It " + d.whyRawNotCopied()
 	case d.Shareable:
 		return false, "It is shared with other VMs, which may write to it meanwhile. Take it out of all of them, and copy the volume in its pool."
 	}

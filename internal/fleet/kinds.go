@@ -89,18 +89,18 @@ type Kind struct {
 	Stands, Begun string
 }
 
-// comesAgain is why a job that brings a host to the intended state cannot be cancelled.
-const comesAgain = "This task cannot be cancelled: it would come again until the host is as people asked for. Change what is asked for instead."
+// notCancellable is why a job that brings a host to the intended state cannot be cancelled.
+const notCancellable = "This task cannot be cancelled: it would come again until the host is as people asked for. Change what is asked for instead."
 
-// snapshotLeft is what a stopped merge leaves behind.
-const snapshotLeft = "What was deleted is no snapshot any more, and its data is kept: consolidate the VM's disks to free its room."
+// mergeLeftover is what a stopped merge leaves behind.
+const mergeLeftover = "What was deleted is no snapshot any more, and its data is kept: consolidate the VM's disks to free its room."
 
 // longCopy limits jobs that write a whole volume: 64 TiB at 1.5 GiB/s. A storage timeout ends a stalled job sooner.
 const longCopy = 12 * time.Hour
 
 // kinds lists all job kinds, in the order of filters.
 var kinds = []Kind{
-	{Name: VMApply, Type: TypeVM, Verb: "Configure", Permission: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true, Stands: comesAgain},
+	{Name: VMApply, Type: TypeVM, Verb: "Configure", Permission: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true, Stands: notCancellable},
 	{Name: VMStart, Type: TypeVM, Verb: "Start", Permission: MayUseVMs, Limit: 32 * time.Minute, Slot: true, Applies: true, NewestOnly: true, Power: Running},
 	{Name: VMShutdown, Type: TypeVM, Verb: "Shut down", Permission: MayUseVMs, Limit: 4 * time.Minute, NewestOnly: true, Power: Stopped, Waits: true},
 	{Name: VMStop, Type: TypeVM, Verb: "Force off", Permission: MayUseVMs, Limit: time.Minute, NewestOnly: true, Power: Stopped, Forces: true},
@@ -117,12 +117,12 @@ var kinds = []Kind{
 		Name: VMDelete, Type: TypeVM, Verb: "Delete", Permission: MayChangeVMs, Limit: 5 * time.Minute, Slot: true, ShotByData: true,
 		Begun: "The host has begun to delete the VM already, so this cannot be taken back.",
 	},
-	{Name: PoolApply, Type: TypePool, Verb: "Assign pool", Permission: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
-	{Name: PoolRelease, Type: TypePool, Verb: "Release pool", Permission: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: comesAgain},
-	{Name: NetworkApply, Type: TypeNetwork, Verb: "Assign network", Permission: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
-	{Name: NetworkRelease, Type: TypeNetwork, Verb: "Release network", Permission: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
-	{Name: SecurityGroupApply, Type: TypeSecurityGroup, Verb: "Apply security group", Permission: MayChangeVMs, Limit: 2 * time.Minute, Stands: comesAgain},
-	{Name: SecurityGroupRelease, Type: TypeSecurityGroup, Verb: "Remove security group", Permission: MayChangeVMs, Limit: 2 * time.Minute, Stands: comesAgain},
+	{Name: PoolApply, Type: TypePool, Verb: "Assign pool", Permission: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: notCancellable},
+	{Name: PoolRelease, Type: TypePool, Verb: "Release pool", Permission: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: notCancellable},
+	{Name: NetworkApply, Type: TypeNetwork, Verb: "Assign network", Permission: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: notCancellable},
+	{Name: NetworkRelease, Type: TypeNetwork, Verb: "Release network", Permission: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: notCancellable},
+	{Name: SecurityGroupApply, Type: TypeSecurityGroup, Verb: "Apply security group", Permission: MayChangeVMs, Limit: 2 * time.Minute, Stands: notCancellable},
+	{Name: SecurityGroupRelease, Type: TypeSecurityGroup, Verb: "Remove security group", Permission: MayChangeVMs, Limit: 2 * time.Minute, Stands: notCancellable},
 	{Name: VolumeCreate, Type: TypeVolume, Verb: "Create volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true},
 	{Name: VolumeGrow, Type: TypeVolume, Verb: "Grow volume", Permission: MayChangeInfra, Limit: 10 * time.Minute, Slot: true},
 	{Name: VolumeRename, Type: TypeVolume, Verb: "Rename volume", Permission: MayChangeInfra, Limit: 10 * time.Minute, Slot: true},
@@ -155,11 +155,11 @@ var kinds = []Kind{
 	},
 	{
 		Name: VMSnapshotDelete, Type: TypeVM, Verb: "Delete snapshot", Permission: MayChangeVMs, Limit: longCopy, Slot: true, Snapshots: true, Stoppable: true,
-		Left: snapshotLeft,
+		Left: mergeLeftover,
 	},
 	{
 		Name: VMConsolidate, Type: TypeVM, Verb: "Consolidate disks", Permission: MayChangeVMs, Limit: longCopy, Slot: true, Snapshots: true, Stoppable: true,
-		Left: snapshotLeft,
+		Left: mergeLeftover,
 	},
 	{Name: VMFreeze, Type: TypeVM, Verb: "Freeze file systems", Permission: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
 	{Name: VMThaw, Type: TypeVM, Verb: "Thaw file systems", Permission: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
@@ -176,7 +176,7 @@ var kinds = []Kind{
 	{Name: ConsoleOpen, Type: TypeVM, Verb: "Open console", Permission: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},
 }
 
-var kindNamed = func() map[JobKind]Kind {
+var kindByName = func() map[JobKind]Kind {
 	named := map[JobKind]Kind{}
 	for _, k := range kinds {
 		named[k.Name] = k
@@ -185,10 +185,10 @@ var kindNamed = func() map[JobKind]Kind {
 }()
 
 // Is returns the kind's row of the table; the zero value for an unknown kind.
-func (k JobKind) Is() Kind { return kindNamed[k] }
+func (k JobKind) Is() Kind { return kindByName[k] }
 
 // Known reports whether the table has the kind.
-func (k JobKind) Known() bool { _, ok := kindNamed[k]; return ok }
+func (k JobKind) Known() bool { _, ok := kindByName[k]; return ok }
 
 // SingleShot reports whether a job of this kind must never be executed twice. The agent journals it before acting and,
 // if in doubt, ends it as unknown. A deletion of data is single-shot too.

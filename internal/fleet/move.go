@@ -47,14 +47,14 @@ func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 		return false, v.FaultOf(disk).Text
 	case v.fault(FaultUndefined) != nil:
 		return false, "The VM runs without a definition. Put it back first."
-	case v.changedDisks():
+	case v.disksDrifted():
 		return false, "Somebody changed its disks on the host. Take that over, or put it back, first."
 	case v.HeldBySnapshots() != "":
 		return false, v.HeldBySnapshots()
 	case d.Encryption != "":
 		return false, "It is encrypted with a passphrase that its host keeps for itself, so it is not copied."
-	case d.staysRaw() != "":
-		return false, "It " + d.staysRaw()
+	case d.whyRawNotCopied() != "":
+		return false, "It " + d.whyRawNotCopied()
 	case d.Shareable:
 		return false, "It is shared with other VMs, so it stays in its pool."
 	}
@@ -69,7 +69,7 @@ func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 	return true, ""
 }
 
-func (v VMView) changedDisks() bool {
+func (v VMView) disksDrifted() bool {
 	for _, d := range v.Status.Drift {
 		if d.Field == "disks" {
 			return true

@@ -55,7 +55,7 @@ type NetworkType struct {
 type NetworkField struct {
 	Name, Label string
 	Missing     string // error text if a mode requires the field
-	given       func(NetworkSpec) bool
+	isSet       func(NetworkSpec) bool
 	clear       func(*NetworkSpec)
 	check       func(NetworkSpec) string
 }
@@ -63,17 +63,17 @@ type NetworkField struct {
 var networkFields = []NetworkField{
 	{
 		Name: "device", Label: "Device", Missing: "Give the hosts' device, such as eth1.",
-		given: func(s NetworkSpec) bool { return s.Device != "" }, clear: func(s *NetworkSpec) { s.Device = "" },
+		isSet: func(s NetworkSpec) bool { return s.Device != "" }, clear: func(s *NetworkSpec) { s.Device = "" },
 	},
 	{
 		Name: "bridge", Label: "Bridge device", Missing: "Give the bridge that the hosts have, such as br0.",
-		given: func(s NetworkSpec) bool { return s.Bridge != "" }, clear: func(s *NetworkSpec) { s.Bridge = "" },
+		isSet: func(s NetworkSpec) bool { return s.Bridge != "" }, clear: func(s *NetworkSpec) { s.Bridge = "" },
 	},
 	{
-		Name: "mtu", Label: "MTU", given: func(s NetworkSpec) bool { return s.MTU != 0 }, clear: func(s *NetworkSpec) { s.MTU = 0 },
+		Name: "mtu", Label: "MTU", isSet: func(s NetworkSpec) bool { return s.MTU != 0 }, clear: func(s *NetworkSpec) { s.MTU = 0 },
 	},
 	{
-		Name: "vlan", Label: "VLAN", given: func(s NetworkSpec) bool { return s.VLAN != 0 }, clear: func(s *NetworkSpec) { s.VLAN = 0 },
+		Name: "vlan", Label: "VLAN", isSet: func(s NetworkSpec) bool { return s.VLAN != 0 }, clear: func(s *NetworkSpec) { s.VLAN = 0 },
 		check: func(s NetworkSpec) string {
 			if s.VLAN < 1 || s.VLAN > MaxVLAN {
 				return fmt.Sprintf("A VLAN is 1 to %d. Leave it empty for packets without a tag.", MaxVLAN)
@@ -83,7 +83,7 @@ var networkFields = []NetworkField{
 	},
 	{
 		Name: "vni", Label: "VNI", Missing: "Give the overlay's number, which no other network between the same hosts has.",
-		given: func(s NetworkSpec) bool { return s.VNI != 0 }, clear: func(s *NetworkSpec) { s.VNI = 0 },
+		isSet: func(s NetworkSpec) bool { return s.VNI != 0 }, clear: func(s *NetworkSpec) { s.VNI = 0 },
 		check: func(s NetworkSpec) string {
 			if s.VNI < 1 || s.VNI > MaxVNI {
 				return fmt.Sprintf("A VNI is 1 to %d.", MaxVNI)
@@ -93,15 +93,15 @@ var networkFields = []NetworkField{
 	},
 	{
 		Name: "underlay", Label: "Subnet between the hosts", Missing: "Give the subnet in which the hosts reach one another, such as 10.50.0.0/24.",
-		given: func(s NetworkSpec) bool { return s.Underlay != "" }, clear: func(s *NetworkSpec) { s.Underlay = "" },
+		isSet: func(s NetworkSpec) bool { return s.Underlay != "" }, clear: func(s *NetworkSpec) { s.Underlay = "" },
 		check: checkUnderlay,
 	},
 	{
-		Name: "direct", Label: "way between guests", given: func(s NetworkSpec) bool { return s.Direct != "" }, clear: func(s *NetworkSpec) { s.Direct = "" },
+		Name: "direct", Label: "way between guests", isSet: func(s NetworkSpec) bool { return s.Direct != "" }, clear: func(s *NetworkSpec) { s.Direct = "" },
 		check: checkDirect,
 	},
 	{
-		Name: "stp", Label: "Spanning tree", given: func(s NetworkSpec) bool { return s.STP }, clear: func(s *NetworkSpec) { s.STP = false },
+		Name: "stp", Label: "Spanning tree", isSet: func(s NetworkSpec) bool { return s.STP }, clear: func(s *NetworkSpec) { s.STP = false },
 	},
 }
 
@@ -218,14 +218,14 @@ func (s NetworkSpec) checkMode(c *Checks, prefix string) {
 		for i, known := range networkTypes {
 			words[i] = string(known.Mode)
 		}
-		c.Add(prefix+".mode", "A network's mode is %s.", quotedOr(words))
+		c.Add(prefix+".mode", "A network's mode is %s.", joinOr(words))
 		return
 	}
 	for _, f := range networkFields {
-		given := f.given(s)
+		given := f.isSet(s)
 		switch {
 		case given && !t.Takes(f.Name):
-			c.Add(prefix+"."+f.Name, "A network of mode %q has no %s. Leave it empty, or choose another mode.", string(s.Mode), lowered(f.Label))
+			c.Add(prefix+"."+f.Name, "A network of mode %q has no %s. Leave it empty, or choose another mode.", string(s.Mode), lowerFirst(f.Label))
 		case given && f.check != nil:
 			if why := f.check(s); why != "" {
 				c.Add(prefix+"."+f.Name, "%s", why)
@@ -247,8 +247,8 @@ func (s NetworkSpec) checkMode(c *Checks, prefix string) {
 	}
 }
 
-// lowered returns a label for use inside a sentence; abbreviations keep their capitals.
-func lowered(label string) string {
+// lowerFirst returns a label for use inside a sentence; abbreviations keep their capitals.
+func lowerFirst(label string) string {
 	if strings.ToUpper(label) == label {
 		return label
 	}

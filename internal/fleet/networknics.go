@@ -52,7 +52,7 @@ func checkDirect(s NetworkSpec) string {
 		for _, m := range DirectModes()[1:] {
 			words = append(words, string(m))
 		}
-		return fmt.Sprintf("How guests get on with one another on their device is %s, or empty: they reach one another.", quotedOr(words))
+		return fmt.Sprintf("How guests get on with one another on their device is %s, or empty: they reach one another.", joinOr(words))
 	}
 	return ""
 }
@@ -83,12 +83,12 @@ func (c NetworkNICs) Short(s NetworkSpec, nics int) string {
 	case nics <= c.Total || c.Total == 0:
 		return ""
 	case s.Mode == NetworkSRIOV:
-		return fmt.Sprintf("The device %s has %s now, and %d cards of VMs here are to have one each: not all of these VMs can start.", s.Device, functions(c.Total), nics)
+		return fmt.Sprintf("The device %s has %s now, and %d cards of VMs here are to have one each: not all of these VMs can start.", s.Device, countFunctions(c.Total), nics)
 	}
 	return fmt.Sprintf("The device %s is for one card alone, and %d cards of VMs here are on it: not all of these VMs can start.", s.Device, nics)
 }
 
-func functions(n int) string {
+func countFunctions(n int) string {
 	if n == 1 {
 		return "1 virtual function"
 	}

@@ -256,8 +256,8 @@ func broadcast(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// given returns why the address cannot be given to a guest of the subnet; empty: it can.
-func given(a netip.Addr, gateway netip.Prefix) string {
+// whyNotAssignable returns why the address cannot be given to a guest of the subnet; empty: it can.
+func whyNotAssignable(a netip.Addr, gateway netip.Prefix) string {
 	switch net := gateway.Masked(); {
 	case !net.Contains(a):
 		return fmt.Sprintf("%s is outside the subnet %s.", a, net)
@@ -288,10 +288,10 @@ func (d DHCP) checkRanges(c *Checks, field string, gateway netip.Prefix, f famil
 			continue
 		}
 		switch host := gateway.Addr(); {
-		case given(from, gateway) != "":
-			c.Add(at, "%s Give a range of the subnet that guests may have.", given(from, gateway))
-		case given(to, gateway) != "":
-			c.Add(at, "%s Give a range of the subnet that guests may have.", given(to, gateway))
+		case whyNotAssignable(from, gateway) != "":
+			c.Add(at, "%s Give a range of the subnet that guests may have.", whyNotAssignable(from, gateway))
+		case whyNotAssignable(to, gateway) != "":
+			c.Add(at, "%s Give a range of the subnet that guests may have.", whyNotAssignable(to, gateway))
 		case to.Less(from):
 			c.Add(at, "The range ends at %s before it begins at %s.", to, from)
 		case !host.Less(from) && !to.Less(host):
@@ -327,8 +327,8 @@ func (d DHCP) checkLeases(c *Checks, field string, gateway netip.Prefix) {
 		case err != nil || !ip.Is4():
 			c.Add(at, "%q is no IPv4 address.", l.IP)
 			continue
-		case given(ip, gateway) != "":
-			c.Add(at, "%s Give %s one of the subnet's others.", given(ip, gateway), mac)
+		case whyNotAssignable(ip, gateway) != "":
+			c.Add(at, "%s Give %s one of the subnet's others.", whyNotAssignable(ip, gateway), mac)
 			continue
 		case ips[ip]:
 			c.Add(at, "%s is leased to another card already.", ip)

@@ -132,12 +132,12 @@ func numaNodes() VMField {
 			{"nodes", Input{Kind: InputText, Label: "Host's nodes", Example: "any", Reserved: others}},
 		},
 	}
-	return live(VM.takesNUMANodes, whole(reserved(others, f)))
+	return live(VM.hotPlugsNUMANodes, vmField(reserved(others, f)))
 }
 
-// takesNUMANodes reports whether a running guest gets the change at once: all nodes only grow, or all only shrink.
-func (vm VM) takesNUMANodes(to VMSpec) bool {
-	return len(vm.Spec.NUMA) > 0 && len(to.NUMA) > 0 && vm.takesMemory(to)
+// hotPlugsNUMANodes reports whether a running guest gets the change at once: all nodes only grow, or all only shrink.
+func (vm VM) hotPlugsNUMANodes(to VMSpec) bool {
+	return len(vm.Spec.NUMA) > 0 && len(to.NUMA) > 0 && vm.hotPlugsMemory(to)
 }
 
 // checkNUMANodes adds an error for each invalid NUMA node; field is the path of the list.

@@ -61,11 +61,11 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 	case vm.Status.Power == Absent:
 		return PhaseMissing
 	case vm.Ordered != "":
-		return towards(vm.Ordered)
+		return transitionPhase(vm.Ordered)
 	case pending:
 		return PhaseUpdating
 	}
-	return settled(*vm.Status)
+	return reportedPhase(*vm.Status)
 }
 
 // NeedsAttention reports whether the VM needs a person: its host is offline, it has faults or drift, two hosts run it,
@@ -91,16 +91,16 @@ func (vm VM) idle() bool { return vm.Generation <= vm.ObservedGeneration && vm.O
 // OrderFailed reports whether the VM's last task failed, the requested state was not reached otherwise, and no newer
 // task is open.
 func (vm VM) OrderFailed() bool {
-	return vm.Status != nil && vm.idle() && vm.Status.Error != "" && !vm.cameAbout()
+	return vm.Status != nil && vm.idle() && vm.Status.Error != "" && !vm.reachedAnyway()
 }
 
-// cameAbout reports whether the power state of the failed task was reached anyway: the guest shut down late, or
+// reachedAnyway reports whether the power state of the failed task was reached anyway: the guest shut down late, or
 // somebody started it on the host.
-func (vm VM) cameAbout() bool {
+func (vm VM) reachedAnyway() bool {
 	return vm.Status.ErrorOf.Is().Power != "" && vm.Status.Power == vm.Spec.Power
 }
 
-func towards(want Power) Phase {
+func transitionPhase(want Power) Phase {
 	switch want {
 	case Running:
 		return PhaseStarting
@@ -110,7 +110,7 @@ func towards(want Power) Phase {
 	return PhaseStopping
 }
 
-func settled(s VMStatus) Phase {
+func reportedPhase(s VMStatus) Phase {
 	if s.fault(FaultLost) != nil {
 		return PhaseLost
 	}
@@ -133,7 +133,7 @@ func (f DiscoveredVM) PhaseAt(seen *time.Time, now time.Time) Phase {
 	if !Fresh(seen, now) {
 		return PhaseUnknown
 	}
-	return settled(f.Status)
+	return reportedPhase(f.Status)
 }
 
 // Severity is the severity of a state. Pages choose colour and icon by it.
@@ -147,9 +147,9 @@ const (
 	SeverityIdle    Severity = "idle"
 )
 
-var phaseLooks = map[Phase]struct {
-	word string
-	tone Severity
+var phaseDisplay = map[Phase]struct {
+	word     string
+	severity Severity
 }{
 	PhaseCreating:     {"Creating", SeverityWarn},
 	PhaseStarting:     {"Starting", SeverityWarn},
@@ -169,7 +169,7 @@ var phaseLooks = map[Phase]struct {
 }
 
 // Word returns the phase as pages show it: "Needs restart".
-func (p Phase) Word() string { return phaseLooks[p].word }
+func (p Phase) Word() string { return phaseDisplay[p].word }
 
 // Severity returns the severity in which pages draw the phase.
-func (p Phase) Severity() Severity { return phaseLooks[p].tone }
+func (p Phase) Severity() Severity { return phaseDisplay[p].severity }

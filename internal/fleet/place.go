@@ -49,15 +49,15 @@ func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
 	return nil
 }
 
-// heldElsewhere returns which other host runs the VM, so that it must not start; empty: none. A domain without the VM's
+// whyRunsElsewhere returns which other host runs the VM, so that it must not start; empty: none. A domain without the VM's
 // mark counts only while the VM's own host is offline: any host can define a domain with any UUID.
-func (v VMView) heldElsewhere() string {
-	return v.sightedOn(func(s Sighting) bool {
+func (v VMView) whyRunsElsewhere() string {
+	return v.firstRunningElsewhere(func(s Sighting) bool {
 		return s.Proven && (!s.Offline || !s.Settled) || !s.Proven && !s.Offline && v.Phase == PhaseUnknown
 	})
 }
 
-func (v VMView) sightedOn(counts func(Sighting) bool) string {
+func (v VMView) firstRunningElsewhere(counts func(Sighting) bool) string {
 	for _, s := range v.Elsewhere {
 		if s.on() && counts(s) {
 			return fmt.Sprintf("%s says that it has a guest of this UUID, %s.", s.host(), s.Power)
@@ -69,7 +69,7 @@ func (v VMView) sightedOn(counts func(Sighting) bool) string {
 // DisksHeld returns why the VM's disks must not be deleted now; empty: they can be. A domain without the VM's mark
 // counts, too.
 func (v VMView) DisksHeld() string {
-	held := v.sightedOn(func(s Sighting) bool { return !s.Offline || s.Proven && !s.Settled })
+	held := v.firstRunningElsewhere(func(s Sighting) bool { return !s.Offline || s.Proven && !s.Settled })
 	if held != "" {
 		held += " That guest may write to them, and is left alone."
 	}

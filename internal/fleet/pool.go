@@ -226,17 +226,17 @@ type PoolView struct {
 	Hosts  []PoolHost `json:"hosts"` // at most HostStatusesListed: hosts that need attention first, then by name
 }
 
-// sound reports whether the volume is complete and usable by name.
-func (v Volume) sound() bool { return !v.Unfinished && v.Fault == "" }
+// usable reports whether the volume is complete and usable by name.
+func (v Volume) usable() bool { return !v.Unfinished && v.Fault == "" }
 
 // IsISO reports whether the volume can be put into a CD-ROM drive.
 func (v Volume) IsISO() bool {
-	return v.sound() && (v.Format == "iso" || strings.HasSuffix(v.Name, ".iso"))
+	return v.usable() && (v.Format == "iso" || strings.HasSuffix(v.Name, ".iso"))
 }
 
 // IsPlain reports whether the volume is a plain file, such as a kernel or a floppy image.
 func (v Volume) IsPlain() bool {
-	return v.Format == "raw" && v.Backing == "" && v.sound()
+	return v.Format == "raw" && v.Backing == "" && v.usable()
 }
 
 // IsShareable reports whether several VMs can have the volume as a disk at once: it must be raw and have no backing
@@ -247,19 +247,19 @@ func (v Volume) IsShareable() bool {
 
 // IsImage reports whether disks can be cloned from the volume: it has no backing file and is no ISO.
 func (v Volume) IsImage() bool {
-	return v.Backing == "" && v.sound() && (v.Format == "qcow2" || v.Format == "raw") && !v.IsISO()
+	return v.Backing == "" && v.usable() && (v.Format == "qcow2" || v.Format == "raw") && !v.IsISO()
 }
 
-var poolLooks = map[PoolState]struct {
-	word string
-	tone Severity
+var poolStateDisplay = map[PoolState]struct {
+	word     string
+	severity Severity
 }{
 	PoolPending: {"Pending", SeverityWarn}, PoolActive: {"Active", SeverityOK}, PoolInactive: {"Inactive", SeverityWarn},
 	PoolFailed: {"Failed", SeverityBad}, PoolStalled: {"Not answering", SeverityBad}, PoolUnknown: {"Unknown", SeverityUnknown},
 }
 
 // Word returns the state as pages show it.
-func (s PoolState) Word() string { return poolLooks[s].word }
+func (s PoolState) Word() string { return poolStateDisplay[s].word }
 
 // Severity returns the severity in which pages draw the state.
-func (s PoolState) Severity() Severity { return poolLooks[s].tone }
+func (s PoolState) Severity() Severity { return poolStateDisplay[s].severity }

@@ -31,15 +31,15 @@ type PoolSecret struct {
 }
 
 const (
-	mostSecret  = 255
-	mostServers = 9
+	maxSecretBytes = 255
+	maxServers     = 9
 )
 
 var (
-	iqnForm   = regexp.MustCompile(`^(iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[A-Za-z0-9._:-]+)?|eui\.[0-9A-Fa-f]{16}|naa\.[0-9A-Fa-f]{16}([0-9A-Fa-f]{16})?)$`)
-	whoForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@:-]{0,126}$`)
-	cephForm  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,126}$`)
-	groupForm = regexp.MustCompile(`^[A-Za-z0-9_+][A-Za-z0-9_.+-]{0,126}$`)
+	iqnForm      = regexp.MustCompile(`^(iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[A-Za-z0-9._:-]+)?|eui\.[0-9A-Fa-f]{16}|naa\.[0-9A-Fa-f]{16}([0-9A-Fa-f]{16})?)$`)
+	poolUserForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@:-]{0,126}$`)
+	cephForm     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,126}$`)
+	groupForm    = regexp.MustCompile(`^[A-Za-z0-9_+][A-Za-z0-9_.+-]{0,126}$`)
 )
 
 var (
@@ -63,7 +63,7 @@ var (
 		At: func(s *PoolSpec) *string { return &s.Monitors },
 		Check: unless(func(v string) bool {
 			all := PoolSpec{Monitors: v}.Servers()
-			return len(all) > 0 && len(all) <= mostServers && !slices.ContainsFunc(all, func(m string) bool { return !isServer(m) })
+			return len(all) > 0 && len(all) <= maxServers && !slices.ContainsFunc(all, func(m string) bool { return !isServer(m) })
 		}, "Give the addresses of one to nine monitors, with commas between them."),
 	}
 	poolCeph = PoolField{
@@ -79,14 +79,14 @@ var (
 	poolUser = PoolField{
 		Name: "user", Label: "User", Hint: "By which hosts ask. Empty: the storage asks nobody who they are.", Optional: true,
 		At:    func(s *PoolSpec) *string { return &s.User },
-		Check: unless(func(v string) bool { return v == "" || whoForm.MatchString(v) }, "A user's name has letters, digits and . _ @ : -."),
+		Check: unless(func(v string) bool { return v == "" || poolUserForm.MatchString(v) }, "A user's name has letters, digits and . _ @ : -."),
 	}
 )
 
 var chap = &PoolSecret{
 	Label: "CHAP password", Hint: "Most targets want 12 to 16 characters.",
 	Check: func(v string) string {
-		if len(v) > mostSecret || !plain(v) {
+		if len(v) > maxSecretBytes || !plain(v) {
 			return "A password has at most 255 characters, all of them on one line."
 		}
 		return ""
@@ -96,7 +96,7 @@ var chap = &PoolSecret{
 var cephKey = &PoolSecret{
 	Label: "Ceph key", Hint: "As \"ceph auth get-key client.USER\" prints it.",
 	Check: func(v string) string {
-		if key, err := base64.StdEncoding.DecodeString(v); err != nil || len(key) < 20 || len(key) > mostSecret {
+		if key, err := base64.StdEncoding.DecodeString(v); err != nil || len(key) < 20 || len(key) > maxSecretBytes {
 			return "That is no key of Ceph's: it has some 40 characters and ends in \"==\"."
 		}
 		return ""

@@ -54,7 +54,7 @@ var (
 	poolExport = PoolField{
 		Name: "export", Label: "Export", Hint: "Absolute path on the server, such as /exports/vm",
 		At:    func(s *PoolSpec) *string { return &s.Export },
-		Check: func(v string) string { return wrongPath(v, "Give the absolute path that the server exports.") },
+		Check: func(v string) string { return pathError(v, "Give the absolute path that the server exports.") },
 	}
 	poolVolume = PoolField{
 		Name: "volume", Label: "Volume", Hint: "The name of the server's volume, such as gv0",
@@ -69,7 +69,7 @@ var (
 			if !strings.HasPrefix(v, "/dev/") {
 				return ask
 			}
-			return wrongPath(v, ask)
+			return pathError(v, ask)
 		},
 	}
 	poolFormat = PoolField{
@@ -198,7 +198,7 @@ func (s PoolSpec) OfKind() PoolSpec {
 func (s PoolSpec) checkKind(c *Checks, prefix string) {
 	t := s.Kind.Is()
 	if t.Kind == "" {
-		c.Add(prefix+".kind", "A pool's kind is %s.", quotedOr(texts(poolKinds())))
+		c.Add(prefix+".kind", "A pool's kind is %s.", joinOr(texts(poolKinds())))
 		return
 	}
 	if t.Local && s.Shared {
@@ -236,8 +236,8 @@ func (s PoolSpec) OneHost() string {
 	return ""
 }
 
-// quotedOr joins words as in: "dir", "fs" or "nfs".
-func quotedOr(words []string) string {
+// joinOr joins words as in: "dir", "fs" or "nfs".
+func joinOr(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
 		quoted[i] = `"` + w + `"`

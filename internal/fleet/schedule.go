@@ -73,7 +73,7 @@ var hoursApart = []int{0, 1, 2, 3, 4, 6, 8, 12}
 // Check adds an error for each invalid field, with paths below path.
 func (s SnapshotSchedule) Check(c *Checks, path string) {
 	at := func(field string) string { return strings.TrimPrefix(path+"."+field, ".") }
-	if name := strings.TrimSpace(s.Name); name == "" || len(name) > maxScheduleName || oddText(name) {
+	if name := strings.TrimSpace(s.Name); name == "" || len(name) > maxScheduleName || isInvalidText(name) {
 		c.Add(at("name"), "Give the schedule a name of at most %d bytes, in one line.", maxScheduleName)
 	}
 	if !slices.Contains(hoursApart, s.Times.EveryHours) {
@@ -89,7 +89,7 @@ func (s SnapshotSchedule) Check(c *Checks, path string) {
 		}
 	}
 	if _, err := s.Times.location(); err != nil {
-		c.Add(at("times.zone"), "There is no time zone %q. Write one as Europe/Berlin, or UTC.", cutWord(s.Times.Zone))
+		c.Add(at("times.zone"), "There is no time zone %q. Write one as Europe/Berlin, or UTC.", shortenWord(s.Times.Zone))
 	}
 	k := s.Keep
 	switch {
@@ -103,20 +103,20 @@ func (s SnapshotSchedule) Check(c *Checks, path string) {
 	if s.Memory && s.Quiesce {
 		c.Add(at("quiesce"), "What is in the guest's memory is kept with it, so its file systems are not brought to rest. Choose one of both.")
 	}
-	if len(s.NameAs) > maxSnapshotName || oddText(s.NameAs) || strings.ContainsAny(unknownWords.Replace(s.NameAs), "{}") {
+	if len(s.NameAs) > maxSnapshotName || isInvalidText(s.NameAs) || strings.ContainsAny(namePlaceholders.Replace(s.NameAs), "{}") {
 		c.Add(at("nameAs"), "A name has at most %d bytes, in one line, and of words in braces {schedule}, {vm}, {date} and {time} alone.", maxSnapshotName)
 	}
 }
 
-var unknownWords = strings.NewReplacer("{schedule}", "", "{vm}", "", "{date}", "", "{time}", "")
+var namePlaceholders = strings.NewReplacer("{schedule}", "", "{vm}", "", "{date}", "", "{time}", "")
 
-func oddText(text string) bool {
+func isInvalidText(text string) bool {
 	var c Checks
 	CheckSnapshot(&c, "x", text)
 	return c.Err() != nil
 }
 
-func cutWord(s string) string { return s[:min(len(s), 60)] }
+func shortenWord(s string) string { return s[:min(len(s), 60)] }
 
 // minutesOf parses "HH:MM" as minutes since midnight.
 func minutesOf(at string) (int, bool) {
@@ -176,18 +176,18 @@ func (t SnapshotTimes) Next(after time.Time) time.Time {
 	return after.Add(24 * time.Hour).UTC()
 }
 
-// mostMissed bounds the count of missed times.
-const mostMissed = 1000
+// maxMissed bounds the count of missed times.
+const maxMissed = 1000
 
 // Due returns the newest scheduled time between due and now, and the number of earlier ones, which that run replaces.
 func (t SnapshotTimes) Due(due, now time.Time) (at time.Time, missed int) {
-	if from := now.Add(-mostMissed * time.Hour); due.Before(from) {
-		due, missed = t.Next(from), mostMissed
+	if from := now.Add(-maxMissed * time.Hour); due.Before(from) {
+		due, missed = t.Next(from), maxMissed
 	}
 	for next := t.Next(due); !next.After(now); next = t.Next(due) {
 		due, missed = next, missed+1
 	}
-	return due, min(missed, mostMissed)
+	return due, min(missed, maxMissed)
 }
 
 // Words returns the times as text.

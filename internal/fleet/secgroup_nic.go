@@ -85,8 +85,8 @@ func (s VMSpec) SecurityGroups() []SecurityGroupID {
 	return ids
 }
 
-// nicFiltered returns the NIC's filter settings as text.
-func nicFiltered(n NIC) string {
+// nicFilterText returns the NIC's filter settings as text.
+func nicFilterText(n NIC) string {
 	var words []string
 	switch len(n.SecurityGroups) {
 	case 0:
@@ -104,8 +104,8 @@ func nicFiltered(n NIC) string {
 	return ", " + strings.Join(words, ", ")
 }
 
-// nicRefiltered returns the text of a change that affects only the NIC's filter; empty: another change.
-func nicRefiltered(old, to NIC) string {
+// nicFilterChangeText returns the text of a change that affects only the NIC's filter; empty: another change.
+func nicFilterChangeText(old, to NIC) string {
 	was, now := old, to
 	was.SecurityGroups, was.AntiSpoofing = now.SecurityGroups, now.AntiSpoofing
 	was.DefaultGroups, was.DefaultAntiSpoofing = now.DefaultGroups, now.DefaultAntiSpoofing

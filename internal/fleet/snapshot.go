@@ -164,7 +164,7 @@ func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 		return false, "The VM runs without a definition. Put it back first."
 	case v.missingDisk() != nil:
 		return false, v.missingDisk().Text
-	case v.changedDisks():
+	case v.disksDrifted():
 		return false, "Somebody changed its disks on the host. Take that over, or put it back, first."
 	case slices.Contains(busy, VolumeCopy):
 		return false, "Disks of a new VM are being copied from its snapshots. Wait until that has ended."

@@ -56,7 +56,7 @@ func (r *StartResult) Busy() bool {
 // ActPull downloads a catalog entry.
 const ActPull Action = "pull"
 
-var startOffers = offers[StartImageView]{
+var startImageActions = actionTable[StartImageView]{
 	{ActPull, func(v StartImageView) string {
 		if v.Last.Busy() {
 			return "It is being pulled already. Wait for that, or cancel its task."
@@ -69,8 +69,8 @@ var startOffers = offers[StartImageView]{
 
 // Allows reports whether the entry allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (v StartImageView) Allows(a Action) (bool, string) { return startOffers.allows(v, a) }
-func (v StartImageView) Actions() []ActionState         { return startOffers.states(v) }
+func (v StartImageView) Allows(a Action) (bool, string) { return startImageActions.allows(v, a) }
+func (v StartImageView) Actions() []ActionState         { return startImageActions.states(v) }
 
 // Tidy returns the entry in its stored form: texts trimmed, a file name set, and the checksum in canonical form.
 func (i StartImage) Tidy() StartImage {

@@ -117,7 +117,7 @@ func (v TemplateVersion) backedBy() string {
 	case n > len(names):
 		names = append(names[:min(len(names), 5)], counted(n-len(names), "VM")+" of other projects")
 	}
-	return fmt.Sprintf("Linked clones stand on version %d and would be broken: %s. Delete them first, or deprecate the version.", v.Number, someOf(names))
+	return fmt.Sprintf("Linked clones stand on version %d and would be broken: %s. Delete them first, or deprecate the version.", v.Number, firstNames(names))
 }
 
 // Words are the spec of the version on one line: "2 vCPUs, 2 GiB, BIOS, 2 disks, 1 NIC".
@@ -178,7 +178,7 @@ const (
 	ActOffer     Action = "offer"     // of a deprecated version: allow new VMs again
 )
 
-var templateOffers = offers[TemplateView]{
+var templateActions = actionTable[TemplateView]{
 	{ActNewVM, func(v TemplateView) string {
 		newest := v.Newest()
 		switch {
@@ -193,7 +193,7 @@ var templateOffers = offers[TemplateView]{
 	{ActEdit, nil},
 	{ActDelete, func(v TemplateView) string {
 		for _, version := range v.Versions {
-			if why := firstWhy(version.backedBy(), version.atWork()); why != "" {
+			if why := firstReason(version.backedBy(), version.whyBusy()); why != "" {
 				return why
 			}
 		}
@@ -203,17 +203,17 @@ var templateOffers = offers[TemplateView]{
 
 // Allows reports whether the template allows the action now; the string is the reason if not. Actions lists the state
 // of every action.
-func (v TemplateView) Allows(a Action) (bool, string) { return templateOffers.allows(v, a) }
-func (v TemplateView) Actions() []ActionState         { return templateOffers.states(v) }
+func (v TemplateView) Allows(a Action) (bool, string) { return templateActions.allows(v, a) }
+func (v TemplateView) Actions() []ActionState         { return templateActions.states(v) }
 
-func (v TemplateVersion) atWork() string {
+func (v TemplateVersion) whyBusy() string {
 	if v.Coming() {
 		return fmt.Sprintf("An image of version %d is still being made. Wait until that has ended.", v.Number)
 	}
 	return ""
 }
 
-var templateVersionOffers = offers[TemplateVersion]{
+var templateVersionActions = actionTable[TemplateVersion]{
 	{ActNewVM, TemplateVersion.Unready},
 	{ActDeprecate, func(v TemplateVersion) string {
 		if v.DeprecatedAt != nil {
@@ -227,13 +227,13 @@ var templateVersionOffers = offers[TemplateVersion]{
 		}
 		return ""
 	}},
-	{ActDelete, func(v TemplateVersion) string { return firstWhy(v.backedBy(), v.atWork()) }},
+	{ActDelete, func(v TemplateVersion) string { return firstReason(v.backedBy(), v.whyBusy()) }},
 }
 
 // Allows reports whether the version allows the action now; the string is the reason if not. States lists the state of
 // every action.
-func (v TemplateVersion) Allows(a Action) (bool, string) { return templateVersionOffers.allows(v, a) }
-func (v TemplateVersion) States() []ActionState          { return templateVersionOffers.states(v) }
+func (v TemplateVersion) Allows(a Action) (bool, string) { return templateVersionActions.allows(v, a) }
+func (v TemplateVersion) States() []ActionState          { return templateVersionActions.states(v) }
 
 // SubjectTemplate returns the subject of a template, which is also the key of its wake-ups.
 func SubjectTemplate(id TemplateID) Subject { return SubjectOf(TypeTemplate, id) }
@@ -246,8 +246,8 @@ func CheckTemplateName(c *Checks, field, name string) {
 	}
 }
 
-// ofVMsAlone are the fields that Bare clears.
-var ofVMsAlone = []string{"iso", "boot.kernel", "boot.initrd", "boot.cmdline", "firstBoot", "hostDevices", "shares"}
+// clearedByBare are the fields that Bare clears.
+var clearedByBare = []string{"iso", "boot.kernel", "boot.initrd", "boot.cmdline", "firstBoot", "hostDevices", "shares"}
 
 // Bare returns the spec without the identity of its VM: power, media, disk volumes and MAC addresses. NIC settings that
 // follow a port group's defaults, and a disabled anti-spoofing, are reset to the defaults of the next VM's creator.
@@ -286,9 +286,9 @@ func (v VMView) CopiedFromSnapshot() bool {
 	return len(v.Spec.Disks) > 0 && (on || v.HeldBySnapshots() != "")
 }
 
-// copyable returns why the VM's disks cannot be copied now; empty: they can. what ends the sentences about single
+// whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can. what ends the sentences about single
 // disks.
-func (v VMView) copyable(what string) string {
+func (v VMView) whyNotCopyable(what string) string {
 	if v.Phase == PhaseDeleting {
 		return "The VM is being deleted."
 	}
@@ -302,7 +302,7 @@ func (v VMView) copyable(what string) string {
 		if d.Existing {
 			return fmt.Sprintf("Disk %d is a LUN of its storage, of which %s is made.", i+1, what)
 		}
-		if why := d.staysRaw(); why != "" {
+		if why := d.whyRawNotCopied(); why != "" {
 			return diskNumber(i) + " " + why
 		}
 		if v.FaultOf(d.Ref()) != nil {
@@ -324,7 +324,7 @@ func (v VMView) copyable(what string) string {
 // AllowsTemplate reports whether a template can be created from the VM's current disks; the string is the reason if
 // not.
 func (v VMView) AllowsTemplate() (bool, string) {
-	why := v.copyable("no image")
+	why := v.whyNotCopyable("no image")
 	return why == "", why
 }
 
@@ -344,6 +344,6 @@ func (v VMView) AllowsTemplateOfImages() (bool, string) {
 
 // AllowsClone reports whether the VM can be cloned now; the string is the reason if not. It ignores open snapshot jobs.
 func (v VMView) AllowsClone() (bool, string) {
-	why := v.copyable("no copy")
+	why := v.whyNotCopyable("no copy")
 	return why == "", why
 }

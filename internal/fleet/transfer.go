@@ -82,8 +82,8 @@ func (v VMView) AllowsMigrate(moving []MovingDisk, leaving *LeavingVM) (bool, st
 		return false, v.missingDisk().Text
 	case len(v.Status.Drift) > 0:
 		return false, "Somebody changed the VM on its host, which would be lost. Take that over, or put it back, first."
-	case v.heldElsewhere() != "":
-		return false, v.heldElsewhere() + " See to that first."
+	case v.whyRunsElsewhere() != "":
+		return false, v.whyRunsElsewhere() + " See to that first."
 	case v.HeldBySnapshots() != "":
 		return false, v.HeldBySnapshots()
 	case v.Spec.Firmware != BIOS:
@@ -99,8 +99,8 @@ func (v VMView) AllowsMigrate(moving []MovingDisk, leaving *LeavingVM) (bool, st
 			return false, diskNumber(i) + " is a LUN, which its storage alone moves."
 		case d.Overlay:
 			return false, diskNumber(i) + " stands on an image in its pool, which is not sent with it."
-		case d.staysRaw() != "":
-			return false, diskNumber(i) + " " + d.staysRaw()
+		case d.whyRawNotCopied() != "":
+			return false, diskNumber(i) + " " + d.whyRawNotCopied()
 		case !d.IsQcow2():
 			return false, diskNumber(i) + " is no qcow2 file of a pool."
 		}

@@ -81,8 +81,8 @@ func CheckLabels(c *Checks, field string, labels map[string]string) {
 			c.Add(field, "Label key %q: use lower-case letters, digits and hyphens, starting with a letter, 63 at most.", k[:min(len(k), 80)])
 		case len(v) > 255 || !plain(v):
 			c.Add(field, "The value of label %q must be one line of at most 255 bytes.", k)
-		case strings.ContainsFunc(v, unseen):
-			c.Add(field, "The value of label %q holds %s", k, saysUnseen)
+		case strings.ContainsFunc(v, invisible):
+			c.Add(field, "The value of label %q holds %s", k, invisibleCharacters)
 		}
 	}
 }
@@ -93,19 +93,19 @@ func CheckDescription(c *Checks, field, text string) {
 	switch {
 	case len(text) > MaxDescription || !utf8.ValidString(text) || strings.ContainsRune(text, 0):
 		c.Add(field, "A description is text of at most %d bytes.", MaxDescription)
-	case strings.ContainsFunc(text, misleads):
-		c.Add(field, "The description holds %s", saysUnseen)
+	case strings.ContainsFunc(text, misleading):
+		c.Add(field, "The description holds %s", invisibleCharacters)
 	}
 }
 
-const saysUnseen = "characters that cannot be seen, such as those that turn the direction of text. Type it anew."
+const invisibleCharacters = "characters that cannot be seen, such as those that turn the direction of text. Type it anew."
 
-// unseen reports whether the character is invisible in a line of text.
-func unseen(r rune) bool { return !unicode.IsGraphic(r) }
+// invisible reports whether the character is invisible in a line of text.
+func invisible(r rune) bool { return !unicode.IsGraphic(r) }
 
-// misleads reports whether the character is not allowed in multi-line text: control characters, noncharacters, and
+// misleading reports whether the character is not allowed in multi-line text: control characters, noncharacters, and
 // characters that change the text direction.
-func misleads(r rune) bool {
+func misleading(r rune) bool {
 	switch {
 	case r == '\n' || r == '\r' || r == '\t':
 		return false
@@ -150,7 +150,7 @@ func (s VMSpec) Check(c *Checks, prefix string) {
 	if s.ISO != nil {
 		s.ISO.check(c, prefix+".iso")
 	}
-	s.checkParts(c, prefix)
+	s.checkOptionalFields(c, prefix)
 }
 
 func (d Disk) check(c *Checks, at string) {
@@ -168,7 +168,7 @@ func (d Disk) check(c *Checks, at string) {
 		c.Add(at+".sizeBytes", "A disk has at most %d TiB.", MaxDiskBytes>>40)
 	}
 	if d.Volume != "" && !IsVolumeName(d.Volume) {
-		c.Add(at+".volume", noVolumeName)
+		c.Add(at+".volume", invalidVolumeName)
 	}
 	d.checkImage(c, at)
 	switch {
@@ -210,7 +210,7 @@ func (v Volref) check(c *Checks, at string) {
 		c.Add(at+".poolId", "Choose a pool.")
 	}
 	if !IsVolumeName(v.Volume) {
-		c.Add(at+".volume", noVolumeName)
+		c.Add(at+".volume", invalidVolumeName)
 	}
 }
 
@@ -241,13 +241,13 @@ func (n NIC) check(c *Checks, at string) {
 
 // isNetworkName reports whether a libvirt network can have the name.
 func isNetworkName(name string) bool {
-	return strings.TrimSpace(name) != "" && len(name) <= 255 && !strings.Contains(name, "/") && plain(name) && !strings.ContainsFunc(name, misleads)
+	return strings.TrimSpace(name) != "" && len(name) <= 255 && !strings.Contains(name, "/") && plain(name) && !strings.ContainsFunc(name, misleading)
 }
 
 // isDeviceName reports whether a network device can have the name. Names that look like an option are refused.
 func isDeviceName(name string) bool {
 	return name != "" && len(name) <= 15 && name != "." && name != ".." && name[0] != '-' && plain(name) &&
-		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || misleads(r) })
+		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || misleading(r) })
 }
 
 // Check adds an error for each invalid field, with JSON paths below prefix ("spec").
@@ -261,7 +261,7 @@ func (s PoolSpec) Check(c *Checks, prefix string) {
 		return
 	}
 	checkPath(c, prefix+".path", s.Path, "Give an absolute path on the hosts, such as /srv/vm.")
-	if p := path.Clean(s.Path); ofSystem(p) && (p == s.Path || p+"/" == s.Path) {
+	if p := path.Clean(s.Path); isSystemPath(p) && (p == s.Path || p+"/" == s.Path) {
 		c.Add(prefix+".path", "%s belongs to the system. Give a directory of its own, such as /srv/vm.", p)
 	}
 	CheckDescription(c, prefix+".description", s.Description)
@@ -282,7 +282,7 @@ var (
 	poolTrees = []string{"/var/lib/libvirt/images"} // exceptions below systemDirs
 )
 
-func ofSystem(p string) bool {
+func isSystemPath(p string) bool {
 	below := func(tree string) bool { return p == tree || strings.HasPrefix(p, tree+"/") }
 	switch {
 	case slices.Contains(systemDirs, p) || slices.ContainsFunc(systemTrees, below):
@@ -294,12 +294,12 @@ func ofSystem(p string) bool {
 }
 
 func checkPath(c *Checks, field, p, ask string) {
-	if why := wrongPath(p, ask); why != "" {
+	if why := pathError(p, ask); why != "" {
 		c.Add(field, "%s", why)
 	}
 }
 
-func wrongPath(p, ask string) string {
+func pathError(p, ask string) string {
 	switch {
 	case !path.IsAbs(p) || len(p) > 1024:
 		return ask

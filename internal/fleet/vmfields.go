@@ -89,11 +89,11 @@ var (
 
 var cpuModelForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// usualShares is libvirt's default CPU weight of a domain.
-const usualShares = 1024
+// defaultShares is libvirt's default CPU weight of a domain.
+const defaultShares = 1024
 
-// partFields are the fields that map to a single place in a domain's definition, by form section.
-var partFields = []Field[VMSpec]{
+// optionalFields are the fields that map to a single place in a domain's definition, by form section.
+var optionalFields = []Field[VMSpec]{
 	text("cpu.model", "CPU model", func(s *VMSpec) *string { return &s.CPU.Model }, Input{
 		Section: SectionCPU, Label: "Model", Options: CPUModels,
 		Help: "Guests that move between hosts need one that all of them have: a name such as Skylake-Server.",
@@ -109,14 +109,14 @@ var partFields = []Field[VMSpec]{
 	text("cpu.features", "CPU features", func(s *VMSpec) *string { return &s.CPU.Features }, Input{
 		Section: SectionCPU, Label: "Features", Help: "Those that the guest has besides the model's, and those that it has not: +aes -vmx.",
 	}, cpuFeaturesForm, "Write each feature with + or -, with blanks between them: +aes -vmx. 32 at most."),
-	reservedAbove(usualShares, "more than 1024 takes processor time from other VMs", func(s VMSpec) int { return s.CPU.Shares },
-		atOnce(number("cpu.shares", "CPU shares", "", func(s *VMSpec) *int { return &s.CPU.Shares }, Input{
-			Section: SectionCPU, Label: "Shares", Usual: usualShares, Help: "Of the host's processors where there are too few, beside the 1024 of others.",
+	reservedAbove(defaultShares, "more than 1024 takes processor time from other VMs", func(s VMSpec) int { return s.CPU.Shares },
+		effectiveNow(number("cpu.shares", "CPU shares", "", func(s *VMSpec) *int { return &s.CPU.Shares }, Input{
+			Section: SectionCPU, Label: "Shares", Usual: defaultShares, Help: "Of the host's processors where there are too few, beside the 1024 of others.",
 		}, 2, 262144))),
-	atOnce(number("cpu.limit", "CPU limit", "%", func(s *VMSpec) *int { return &s.CPU.Limit }, Input{
+	effectiveNow(number("cpu.limit", "CPU limit", "%", func(s *VMSpec) *int { return &s.CPU.Limit }, Input{
 		Section: SectionCPU, Label: "Limit", Unit: "%", Help: "Of a processor, for each vCPU.",
 	}, 1, 100)),
-	reserved("no other VM gets this part of the host's processors", ofPortal(number("cpu.reserved", "CPU reservation", "%", func(s *VMSpec) *int { return &s.CPU.Reserved }, Input{
+	reserved("no other VM gets this part of the host's processors", portalOnly(number("cpu.reserved", "CPU reservation", "%", func(s *VMSpec) *int { return &s.CPU.Reserved }, Input{
 		Section: SectionCPU, Label: "Reserved", Unit: "%", Help: "Of a processor, for each vCPU, running or not: no host is promised to more than it has processors.",
 	}, 1, 100))),
 	reserved("others may have these processors", text("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, Input{
@@ -135,10 +135,10 @@ var partFields = []Field[VMSpec]{
 	number("memory.maxMiB", "most memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MaxMiB }, Input{
 		Section: SectionMemory, Label: "Most memory", Unit: "MiB", Help: "Up to as much can be added while the guest runs, in steps of 128 MiB. Empty: none.",
 	}, MinMemoryMiB, MaxMemoryMiB),
-	atOnce(number("memory.balloonMiB", "memory that it may use", "MiB", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, Input{
+	effectiveNow(number("memory.balloonMiB", "memory that it may use", "MiB", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, Input{
 		Section: SectionMemory, Label: "May use", Unit: "MiB", Help: "The guest's balloon gives the rest back to the host, as far as the guest lets it. Empty: all of it.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
-	atOnce(number("memory.floorMiB", "memory floor", "MiB", func(s *VMSpec) *int { return &s.Memory.MinMiB }, Input{
+	effectiveNow(number("memory.floorMiB", "memory floor", "MiB", func(s *VMSpec) *int { return &s.Memory.MinMiB }, Input{
 		Section: SectionMemory, Label: "Floor", Unit: "MiB", Help: "Where its host is short of memory, the guest's balloon gives back down to this much, and gets it again afterwards. Empty: it gives nothing.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
 	reserved("others may have the memory of these nodes", text("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, Input{
@@ -217,53 +217,53 @@ var partFields = []Field[VMSpec]{
 		Help: "The channel for qemu-guest-agent: through it the guest tells its addresses and file systems, and can be frozen for a backup. On vsock it is run with --method vsock-listen --path 4294967295:1234.",
 	}),
 
-	atOnce(choice("policy.autostart", "when the host comes up", func(s *VMSpec) *string { return &s.Policy.Autostart }, Input{
+	effectiveNow(choice("policy.autostart", "when the host comes up", func(s *VMSpec) *string { return &s.Policy.Autostart }, Input{
 		Section: SectionPower, Label: "When the host comes up", Options: Autostarts, Named: "off",
 		Help: "The host does it by itself, also without the portal. libvirt's own autostart flag stays as it is.",
 	})),
-	atOnce(number("policy.startOrder", "place in the start order", "", func(s *VMSpec) *int { return &s.Policy.StartOrder }, Input{
+	effectiveNow(number("policy.startOrder", "place in the start order", "", func(s *VMSpec) *int { return &s.Policy.StartOrder }, Input{
 		Section: SectionPower, Label: "Place in the start order", Help: "When the host comes up, and when many are started together: 1 first, those without a number last.",
 	}, 1, MaxStartOrder)),
-	atOnce(number("policy.startDelay", "wait before the next start", "s", func(s *VMSpec) *int { return &s.Policy.StartDelay }, Input{
+	effectiveNow(number("policy.startDelay", "wait before the next start", "s", func(s *VMSpec) *int { return &s.Policy.StartDelay }, Input{
 		Section: SectionPower, Label: "Wait before the next", Unit: "s", Help: "For what the next ones need of it, such as a database.",
 	}, 1, MaxStartDelay)),
-	ofPortal(number("policy.stopOrder", "place in the stop order", "", func(s *VMSpec) *int { return &s.Policy.StopOrder }, Input{
+	portalOnly(number("policy.stopOrder", "place in the stop order", "", func(s *VMSpec) *int { return &s.Policy.StopOrder }, Input{
 		Section: SectionPower, Label: "Place in the stop order", Help: "When many are shut down together: 1 first. Empty: the reverse of the start order.",
 	}, 1, MaxStartOrder)),
-	ofPortal(number("policy.stopDelay", "wait after its stop", "s", func(s *VMSpec) *int { return &s.Policy.StopDelay }, Input{
+	portalOnly(number("policy.stopDelay", "wait after its stop", "s", func(s *VMSpec) *int { return &s.Policy.StopDelay }, Input{
 		Section: SectionPower, Label: "Wait after it is off", Unit: "s", Help: "Before those that stop after it are asked to.",
 	}, 1, MaxStartDelay)),
-	atOnce(choice("policy.restart", "when it goes off by itself", func(s *VMSpec) *string { return &s.Policy.Restart }, Input{
+	effectiveNow(choice("policy.restart", "when it goes off by itself", func(s *VMSpec) *string { return &s.Policy.Restart }, Input{
 		Section: SectionPower, Label: "When it goes off by itself", Options: Restarts, Named: "off",
 		Help: "After 10 s, then twice as long each time, up to 5 minutes. What a person stops stays off, and so does what virsh forces off.",
 	})),
-	atOnce(reserved("they run as the administrator of the guest, whoever asks for them", flag("policy.guestExec", "programs in the guest", func(s *VMSpec) *bool { return &s.Policy.GuestExec }, Input{
+	effectiveNow(reserved("they run as the administrator of the guest, whoever asks for them", flag("policy.guestExec", "programs in the guest", func(s *VMSpec) *bool { return &s.Policy.GuestExec }, Input{
 		Section: SectionPower, Label: "Run programs in the guest",
 		Help: "Whoever may change the VM can then run programs in the guest through its agent, as its administrator, and health checks can.",
 	}))),
 
-	ofPortal(choice("policy.haPriority", "HA priority", func(s *VMSpec) *string { return &s.Policy.HAPriority }, Input{
+	portalOnly(choice("policy.haPriority", "HA priority", func(s *VMSpec) *string { return &s.Policy.HAPriority }, Input{
 		Section: SectionPower, Label: "HA priority", Options: HAPriorities, Named: "normal",
 		Help: "Which VMs come first when their host fails. Kept for when Quantix starts them on other hosts.",
 	})),
 
-	reserved("hosts that are kept for others would take the VM", ofPortal(text("placement.tolerations", "tolerations", func(s *VMSpec) *string { return &s.Placement.Tolerations }, Input{
+	reserved("hosts that are kept for others would take the VM", portalOnly(text("placement.tolerations", "tolerations", func(s *VMSpec) *string { return &s.Placement.Tolerations }, Input{
 		Section: SectionMoves, Label: "Tolerates", Example: "none", Help: "Taints of hosts that may take the VM all the same: gpu maintenance=disk. A key alone is any value of it, * is any taint.",
 	}, tolerationsForm, "Write taints with blanks between them: gpu maintenance=disk, or * for any. 16 at most."))),
-	ofPortal(flag("migration.stays", "staying on its host", func(s *VMSpec) *bool { return &s.Migration.Stays }, Input{
+	portalOnly(flag("migration.stays", "staying on its host", func(s *VMSpec) *bool { return &s.Migration.Stays }, Input{
 		Section: SectionMoves, Label: "Stays on its host", Help: "It goes to no other host until this is taken back. Its disks can go to other pools.",
 	})),
-	ofPortal(number("migration.limitMiB", "limit of moves", "MiB/s", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, Input{
+	portalOnly(number("migration.limitMiB", "limit of moves", "MiB/s", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, Input{
 		Section: SectionMoves, Label: "At most", Unit: "MiB/s", Help: "Of what is moved to another pool or host. A slower move can be asked for. Empty: as fast as can be.",
 	}, 1, MaxMoveLimit)),
-	ofPortal(flag("migration.postCopy", "post-copy", func(s *VMSpec) *bool { return &s.Migration.PostCopy }, Input{
+	portalOnly(flag("migration.postCopy", "post-copy", func(s *VMSpec) *bool { return &s.Migration.PostCopy }, Input{
 		Section: SectionMoves, Label: "Post-copy", Help: "The guest goes on at its new host before all of its memory is there. Kept for when Quantix moves guests that run.",
 	})),
-	ofPortal(number("migration.downtimeMs", "downtime of moves", "ms", func(s *VMSpec) *int { return &s.Migration.DowntimeMs }, Input{
+	portalOnly(number("migration.downtimeMs", "downtime of moves", "ms", func(s *VMSpec) *int { return &s.Migration.DowntimeMs }, Input{
 		Section: SectionMoves, Label: "Downtime at most", Unit: "ms", Help: "How long the guest may stand still at the end of a move. Kept for when Quantix moves guests that run.",
 	}, 1, MaxDowntimeMs)),
 
-	ofPortal(rowsOf("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, SaysRules, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) })),
+	portalOnly(rowsOf("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, SaysRules, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) })),
 	rowsOf("health", "health checks", func(s *VMSpec) *[]HealthCheck { return &s.Health }, SaysHealth, func(c *Checks, field string, s VMSpec) { s.checkHealth(c, field) }),
 
 	firstBoot(),
@@ -271,10 +271,10 @@ var partFields = []Field[VMSpec]{
 
 // Parts returns the VM's optional fields: partFields and VMLists. They were added over time, so an older agent may not
 // know all of them.
-func Parts() []Field[VMSpec] { return allParts }
+func Parts() []Field[VMSpec] { return allOptionalFields }
 
-var allParts = func() []Field[VMSpec] {
-	out := slices.Clone(partFields)
+var allOptionalFields = func() []Field[VMSpec] {
+	out := slices.Clone(optionalFields)
 	for _, f := range VMLists {
 		out = append(out, f.Field)
 	}
@@ -284,7 +284,7 @@ var allParts = func() []Field[VMSpec] {
 // PartNames returns the names of all optional fields, those of disks ("disks.bus") and NICs ("nics.model") included.
 func PartNames() []string {
 	var out []string
-	for _, f := range allParts {
+	for _, f := range allOptionalFields {
 		out = append(out, f.Name)
 	}
 	for _, f := range DiskFields {
@@ -303,7 +303,7 @@ type UsedPart struct{ Name, At, Type, Value string }
 // Used returns the spec's optional fields with a non-default value, each once; for devices, once per distinct choice.
 func (s VMSpec) Used() []UsedPart {
 	var out []UsedPart
-	for _, f := range allParts {
+	for _, f := range allOptionalFields {
 		if !f.Default(s) && !f.Portal {
 			word, _ := f.Value(s).(string)
 			out = append(out, UsedPart{f.Name, f.Name, f.Type, word})
@@ -330,9 +330,9 @@ func used[T any](list string, all []T, fields []Field[T]) (out []UsedPart) {
 	return out
 }
 
-// checkParts validates the optional fields, each alone and in combination.
-func (s VMSpec) checkParts(c *Checks, prefix string) {
-	for _, f := range allParts {
+// checkOptionalFields validates the optional fields, each alone and in combination.
+func (s VMSpec) checkOptionalFields(c *Checks, prefix string) {
+	for _, f := range allOptionalFields {
 		f.check(c, prefix+"."+f.Name, s)
 	}
 	within := func(n int) bool { return n >= 0 && n <= MaxCPUs }

@@ -101,7 +101,7 @@ var shareTagForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,35}$`)
 var VMLists = []VMField{
 	numaNodes(),
 	rows("drives", "drive", SectionDevices, func(s *VMSpec) *[]VMDrive { return &s.Drives }, element[VMDrive]{
-		key: func(d VMDrive) string { return d.Slot }, told: func(d VMDrive) string { return d.Slot + " " + string(fromPool(d.Medium)) },
+		key: func(d VMDrive) string { return d.Slot }, definition: func(d VMDrive) string { return d.Slot + " " + string(poolOf(d.Medium)) },
 		words: func(d VMDrive) string { return Input{Options: DriveSlots}.words(d.Slot) }, fields: DriveFields,
 	}, len(DriveSlots)-1, Input{
 		Label: "More drives", Help: "What is in them changes while the guest runs; the drives themselves come and go with its next start.",
@@ -114,10 +114,10 @@ var VMLists = []VMField{
 			d.Medium.check(c, at+".medium")
 		}
 	}),
-	held("the host and other guests are without it, and it can reach their memory where the host does not keep it away",
-		plugged(rows("hostDevices", "host device", SectionDevices, func(s *VMSpec) *[]VMHostDevice { return &s.HostDevices }, element[VMHostDevice]{
-			key: func(d VMHostDevice) string { return d.Device }, told: func(d VMHostDevice) string { return d.Device },
-			words: func(d VMHostDevice) string { return d.Device }, comes: func(VMHostDevice) When { return Now },
+	reservedList("the host and other guests are without it, and it can reach their memory where the host does not keep it away",
+		hotPluggable(rows("hostDevices", "host device", SectionDevices, func(s *VMSpec) *[]VMHostDevice { return &s.HostDevices }, element[VMHostDevice]{
+			key: func(d VMHostDevice) string { return d.Device }, definition: func(d VMHostDevice) string { return d.Device },
+			words: func(d VMHostDevice) string { return d.Device }, takesEffect: func(VMHostDevice) When { return Now },
 		}, MaxHostDevices, Input{
 			Label: "Devices of the host", Help: "Each is the guest's alone, and holds the VM on its host: what a host has, whole disks too, stands on its page. By a USB port it is what is plugged in there when the guest starts or gets it; by a type of mediated devices (vGPU) the host makes one. Choose the host, too.",
 			Rows: []Row{{"device", Input{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
@@ -129,8 +129,8 @@ var VMLists = []VMField{
 				c.Add(at+".hostId", "There is no such host.")
 			}
 		}))),
-	held("the guest reads and writes files of the host", rows("shares", "shared folder", SectionDevices, func(s *VMSpec) *[]VMShare { return &s.Shares }, element[VMShare]{
-		key: func(v VMShare) string { return v.Tag }, told: func(v VMShare) string { return v.Tag + " " + string(v.Folder.PoolID) },
+	reservedList("the guest reads and writes files of the host", rows("shares", "shared folder", SectionDevices, func(s *VMSpec) *[]VMShare { return &s.Shares }, element[VMShare]{
+		key: func(v VMShare) string { return v.Tag }, definition: func(v VMShare) string { return v.Tag + " " + string(v.Folder.PoolID) },
 		words: func(v VMShare) string { return v.Tag }, fields: ShareFields,
 	}, MaxShares, Input{
 		Label: "Shared folders", Help: "By virtiofs: mount -t virtiofs TAG /mnt. The memory must be shared, too.",
@@ -154,16 +154,16 @@ var VMLists = []VMField{
 
 // DriveFields are the fields of a drive that an edit changes.
 var DriveFields = []Field[VMDrive]{
-	atOnce(medium("medium", "medium", func(d *VMDrive) **Volref { return &d.Medium }, Input{Kind: InputMedium, Label: "Medium"})),
+	effectiveNow(medium("medium", "medium", func(d *VMDrive) **Volref { return &d.Medium }, Input{Kind: InputMedium, Label: "Medium"})),
 	number("bootOrder", "boot order", "", func(d *VMDrive) *int { return &d.BootOrder }, Input{Label: "Boot order"}, 1, MaxBootOrder),
 }
 
 // ShareFields are the fields of a shared folder that an edit changes.
 var ShareFields = []Field[VMShare]{
-	asked("folder", "folder", func(v *VMShare) *Volref { return &v.Folder }, func(v Volref) string { return v.Volume }, Input{}, equal, func(*Checks, string, Volref) {}),
+	formField("folder", "folder", func(v *VMShare) *Volref { return &v.Folder }, func(v Volref) string { return v.Volume }, Input{}, equal, func(*Checks, string, Volref) {}),
 }
 
-func fromPool(v *Volref) PoolID {
+func poolOf(v *Volref) PoolID {
 	if v == nil {
 		return ""
 	}
@@ -173,7 +173,7 @@ func fromPool(v *Volref) PoolID {
 // medium builds a field that names a volume or none.
 func medium[S any](name, noun string, at func(*S) **Volref, in Input) Field[S] {
 	same := func(a, b *Volref) bool { return a == b || a != nil && b != nil && *a == *b }
-	return asked(name, noun, at, func(v *Volref) string {
+	return formField(name, noun, at, func(v *Volref) string {
 		if v == nil {
 			return "none"
 		}
@@ -231,7 +231,7 @@ func (e element[T]) merged(was, is, want []T) []T {
 				}
 			}
 			out = append(out, one)
-		case before >= 0 && e.tells(was[before]) == e.tells(w): // somebody removed it on the host
+		case before >= 0 && e.fullDefinition(was[before]) == e.fullDefinition(w): // somebody removed it on the host
 		default:
 			out = append(out, w)
 		}
@@ -244,14 +244,14 @@ func (e element[T]) merged(was, is, want []T) []T {
 	return out
 }
 
-// plugged marks a list whose elements are hot-plugged and hot-unplugged while the guest runs.
-func plugged(f VMField) VMField {
+// hotPluggable marks a list whose elements are hot-plugged and hot-unplugged while the guest runs.
+func hotPluggable(f VMField) VMField {
 	f.On = Now
 	return f
 }
 
-// held is reserved for list fields.
-func held(why string, f VMField) VMField {
+// reservedList is reserved for list fields.
+func reservedList(why string, f VMField) VMField {
 	f.Field = reserved(why, f.Field)
 	return f
 }

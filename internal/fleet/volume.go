@@ -79,7 +79,7 @@ func (s Subject) Volume() (ref Volref, ok bool) {
 	return Volref{PoolID(pool), name}, ok && noun == string(TypeVolume)
 }
 
-const noVolumeName = "Choose a volume of the pool: its name is that of a file there, 255 bytes at most, and begins with no dot."
+const invalidVolumeName = "Choose a volume of the pool: its name is that of a file there, 255 bytes at most, and begins with no dot."
 
 // IsVolumeName reports whether a volume may have the name: a file directly in the pool's directory, and not hidden as
 // the pool's marker file is.
@@ -134,24 +134,24 @@ const (
 	ActImport   Action = "import" // create a VM from an appliance
 )
 
-var volumeOffers = offers[VolumeUse]{
+var volumeActions = actionTable[VolumeUse]{
 	{ActGrow, func(v VolumeUse) string {
-		switch why := firstWhy(v.away(), v.given(), v.unknown(), v.hasNoBackingFile("grown"), v.based()); {
+		switch why := firstReason(v.whyUnavailable(), v.whyLUN(), v.whyUnsupportedFormat(), v.whyBackingFile("grown"), v.whyBackingFileOfOthers()); {
 		case why != "":
 			return why
 		case v.Disk != "":
 			return fmt.Sprintf("It is a disk of the VM %s, which would not know of it. Grow the disk on the VM's page.", v.Disk)
 		}
-		return v.readOrOffered()
+		return v.whyInUse()
 	}},
 	{ActClone, func(v VolumeUse) string {
-		if why := firstWhy(v.away(), v.given(), v.unknown(), v.hasNoBackingFile("cloned")); why != "" || v.Busy == "" {
+		if why := firstReason(v.whyUnavailable(), v.whyLUN(), v.whyUnsupportedFormat(), v.whyBackingFile("cloned")); why != "" || v.Busy == "" {
 			return why
 		}
 		return fmt.Sprintf("The VM %s runs with it, so a copy would not be whole. Shut the VM down first.", v.Busy)
 	}},
 	{ActConvert, func(v VolumeUse) string {
-		switch why := firstWhy(v.away(), v.unfinished()); {
+		switch why := firstReason(v.whyUnavailable(), v.whyIncomplete()); {
 		case why != "":
 			return why
 		case v.Appliance == nil || v.Format == FormatOVA:
@@ -160,7 +160,7 @@ var volumeOffers = offers[VolumeUse]{
 		return v.Appliance.Error
 	}},
 	{ActImport, func(v VolumeUse) string {
-		switch why := firstWhy(v.away(), v.unfinished()); {
+		switch why := firstReason(v.whyUnavailable(), v.whyIncomplete()); {
 		case why != "":
 			return why
 		case v.Appliance == nil:
@@ -169,7 +169,7 @@ var volumeOffers = offers[VolumeUse]{
 		return v.Appliance.Error
 	}},
 	{ActDownload, func(v VolumeUse) string {
-		switch why := firstWhy(v.away(), v.unfinished()); {
+		switch why := firstReason(v.whyUnavailable(), v.whyIncomplete()); {
 		case why != "":
 			return why
 		case v.Format == FormatRBD || v.Format == FormatLV || v.Format == FormatLUN:
@@ -182,34 +182,34 @@ var volumeOffers = offers[VolumeUse]{
 		return ""
 	}},
 	{ActRename, func(v VolumeUse) string {
-		if why := firstWhy(v.away(), v.given(), v.unfinished(), v.based()); why != "" {
+		if why := firstReason(v.whyUnavailable(), v.whyLUN(), v.whyIncomplete(), v.whyBackingFileOfOthers()); why != "" {
 			return why
 		}
 		if v.Format == FormatRBD || v.Format == FormatLV {
 			return "libvirt cannot rename a volume of this storage. Clone it under the new name, and delete this one."
 		}
-		return firstWhy(v.disk("renamed"), v.readOrOffered())
+		return firstReason(v.whyDisk("renamed"), v.whyInUse())
 	}},
 	{ActWipe, func(v VolumeUse) string {
-		switch why := firstWhy(v.away(), v.given(), v.unfinished(), v.based()); {
+		switch why := firstReason(v.whyUnavailable(), v.whyLUN(), v.whyIncomplete(), v.whyBackingFileOfOthers()); {
 		case why != "":
 			return why
 		case v.Backing != "":
 			return "It stands on another file, so only a part of what is seen in it would be wiped. Delete it instead."
 		}
-		return firstWhy(v.disk("wiped"), v.readOrOffered())
+		return firstReason(v.whyDisk("wiped"), v.whyInUse())
 	}},
 	{ActDelete, func(v VolumeUse) string {
-		return firstWhy(v.away(), v.given(), v.based(), v.disk("deleted"), v.readOrOffered())
+		return firstReason(v.whyUnavailable(), v.whyLUN(), v.whyBackingFileOfOthers(), v.whyDisk("deleted"), v.whyInUse())
 	}},
 }
 
 // Allows reports whether the volume allows the action now; why is the reason if not. Actions lists the state of every
 // action.
-func (v VolumeUse) Allows(a Action) (bool, string) { return volumeOffers.allows(v, a) }
-func (v VolumeUse) Actions() []ActionState         { return volumeOffers.states(v) }
+func (v VolumeUse) Allows(a Action) (bool, string) { return volumeActions.allows(v, a) }
+func (v VolumeUse) Actions() []ActionState         { return volumeActions.states(v) }
 
-func firstWhy(whys ...string) string {
+func firstReason(whys ...string) string {
 	for _, why := range whys {
 		if why != "" {
 			return why
@@ -218,7 +218,7 @@ func firstWhy(whys ...string) string {
 	return ""
 }
 
-func (v VolumeUse) away() string {
+func (v VolumeUse) whyUnavailable() string {
 	switch {
 	case v.Work != "":
 		return fmt.Sprintf("Another order for it has not ended: %s. Wait for it, or cancel it.", strings.ToLower(v.Work))
@@ -230,25 +230,25 @@ func (v VolumeUse) away() string {
 	return ""
 }
 
-func (v VolumeUse) unfinished() string {
+func (v VolumeUse) whyIncomplete() string {
 	if v.Unfinished {
 		return "It was never finished: what made it was cut off. Delete it."
 	}
 	return ""
 }
 
-// given returns why a LUN, which the storage itself provides, is not changed.
-func (v VolumeUse) given() string {
+// whyLUN returns why a LUN, which the storage itself provides, is not changed.
+func (v VolumeUse) whyLUN() string {
 	if v.Format == FormatLUN {
 		return "It is a LUN of the target, where nobody can tell from here who else uses it. Change it at the target itself."
 	}
 	return ""
 }
 
-func (v VolumeUse) unknown() string {
+func (v VolumeUse) whyUnsupportedFormat() string {
 	switch {
 	case v.Unfinished:
-		return v.unfinished()
+		return v.whyIncomplete()
 	case v.Format == FormatRBD || v.Format == FormatLV:
 	case v.Format != "qcow2" && v.Format != "raw" && !v.IsISO():
 		return fmt.Sprintf("It has the format %s; only qcow2 and raw volumes are changed. Convert it first.", v.Format)
@@ -256,7 +256,7 @@ func (v VolumeUse) unknown() string {
 	return ""
 }
 
-func (v VolumeUse) hasNoBackingFile(done string) string {
+func (v VolumeUse) whyBackingFile(done string) string {
 	switch {
 	case v.Backing != "":
 		return fmt.Sprintf("It stands on another file, so it is not %s. Make an image of the VM that has it: that has all in one file.", done)
@@ -266,33 +266,33 @@ func (v VolumeUse) hasNoBackingFile(done string) string {
 	return ""
 }
 
-func (v VolumeUse) based() string {
+func (v VolumeUse) whyBackingFileOfOthers() string {
 	if len(v.BaseOf) > 0 {
 		return fmt.Sprintf("The volume %s stands on it and would be broken. Flatten or delete that one first.", v.BaseOf[0])
 	}
 	return ""
 }
 
-func (v VolumeUse) disk(done string) string {
+func (v VolumeUse) whyDisk(done string) string {
 	if v.Disk != "" {
 		return fmt.Sprintf("It is a disk of the VM %s, so it is not %s here. Detach it from the VM, or delete the VM with its disks.", v.Disk, done)
 	}
 	return ""
 }
 
-func (v VolumeUse) readOrOffered() string {
+func (v VolumeUse) whyInUse() string {
 	switch {
 	case v.Making != "":
 		return fmt.Sprintf("The VM %s is being made from it. Wait until that is done.", v.Making)
 	case v.Drive != "":
 		return fmt.Sprintf("The VM %s has it in its drive. Take it out on the VM's page first.", v.Drive)
 	case v.Published:
-		return libraryHas(v.Image)
+		return whyPublished(v.Image)
 	}
 	return ""
 }
 
-func libraryHas(image string) string {
+func whyPublished(image string) string {
 	if image == "" {
 		return "It is published: the library of images has it. Withdraw it first."
 	}
