@@ -22,7 +22,6 @@ const (
 	ActEdit     Action = "edit"
 	ActDelete   Action = "delete"
 
-	// Beside the menu of a VM: its protection settings.
 	ActProtect Action = "guard" // change the VM's protection
 
 	// Actions of the guest agent, shown beside the guest's status and in no menu.
@@ -33,6 +32,7 @@ const (
 	ActTrim          Action = "trim"
 	ActExec          Action = "exec"
 
+	// Actions on drift, shown beside the changed fields and in no menu.
 	ActAcceptDrift Action = "takeover"
 	ActReapply     Action = "putback"
 )

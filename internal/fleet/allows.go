@@ -16,8 +16,8 @@ const (
 	ActCancel        Action = "cancel"         // of a task
 )
 
-// actionEntry is one action in a resource type's table. why returns the reason why the action is not possible now, in one
-// sentence; empty: it is. A nil why: always possible.
+// actionEntry is one action in a resource type's table. why returns the reason why the action is not possible now, in
+// one sentence; empty: it is. A nil why: always possible.
 type actionEntry[T any] struct {
 	action Action
 	why    func(T) string

@@ -18,7 +18,7 @@ type Customization struct {
 	Generation  int64           `json:"generation"`
 	ChangedAt   time.Time       `json:"changedAt"`
 	ChangedBy   string          `json:"changedBy"`
-	Unreadable  string          `json:"unreadable,omitempty"` // why the portal cannot decrypt its content
+	Unreadable  string          `json:"unreadable,omitempty"` // why the portal cannot read its content
 	FirstBoot   *FirstBoot      `json:"firstBoot,omitempty"`  // only for users who may change it
 }
 

@@ -224,8 +224,8 @@ func (vm VM) hotPlugsCPUs(to VMSpec) bool {
 // MemoryStep is the size of hot-plugged memory modules, MiB.
 const MemoryStep = 128
 
-// hotPlugsMemory reports whether the change of memory can be hot-plugged, or an unplug requested from the running guest.
-// The guest may refuse an unplug, which then stays pending.
+// hotPlugsMemory reports whether the change of memory can be hot-plugged, or an unplug requested from the running
+// guest. The guest may refuse an unplug, which then stays pending.
 func (vm VM) hotPlugsMemory(to VMSpec) bool {
 	if !vm.On() {
 		return false

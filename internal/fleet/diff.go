@@ -86,8 +86,7 @@ type Field[S any] struct {
 	Input      Input                           // form input; no Section: the form has its own input for it
 	// why only people who run the hosts may set the field, as a clause; empty: everyone who may change the VM
 	Reserved string
-	// Holds returns the paths newly set in the reserved part of a partly reserved field, such as "numa[0].nodes". Nil: the
-	// whole field is reserved.
+	// Holds returns the newly set paths in the reserved part of a field: "numa[0].nodes"; nil: the whole field is reserved
 	Holds   func(was, want S) []string
 	Default func(S) bool // has the default value; nil if the form has its own input
 	// why no edit can change it and what to do instead, as a clause; empty: edits can, or there is no special text
@@ -212,7 +211,7 @@ func valueAs[S, T any](name, noun string, on When, at func(*S) *T, words func(T)
 	}
 }
 
-// take decodes strict JSON from a host or a client into a new value.
+// take decodes JSON into a new value. Absent fields become zero, unknown ones are an error.
 func take[T any](to *T, value []byte) error {
 	var v T
 	read := json.NewDecoder(bytes.NewReader(value))

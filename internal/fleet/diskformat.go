@@ -60,8 +60,8 @@ func (d Disk) checkFormat(c *Checks, at string) {
 	}
 }
 
-// whyRawNotCopied returns why a raw disk is not copied; empty: it is not raw. Its guest may have written a qcow2 header, and a
-// copy would probe the format from it.
+// whyRawNotCopied returns why a raw disk is not copied; empty: it is not raw. Its guest may have written a qcow2
+// header, and a copy would probe the format from it.
 func (d Disk) whyRawNotCopied() string {
 	if d.Format != Raw {
 		return ""

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// diskGrowthText returns the text of a change that only grows a disk, which a running guest sees at once; empty: another
-// change.
+// diskGrowthText returns the text of a change that only grows a disk, which a running guest sees at once; empty:
+// another change.
 func diskGrowthText(old, to Disk) string {
 	if to.SizeBytes <= old.SizeBytes || !resized(old, to) {
 		return ""

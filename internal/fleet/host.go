@@ -73,7 +73,7 @@ type Inventory struct {
 	NUMA        []NUMANode  `json:"numa,omitempty"`
 	Disks       []HostDisk  `json:"disks,omitempty"`
 	NICs        []HostNIC   `json:"nics,omitempty"`
-	// NICs are current and include the ports of bridges and bonds; older agents report NICs of their last discovery
+	// NICs are as current as the other inventory and include ports; older agents report those of their last discovery
 	NICsLooked   bool         `json:"nicsLooked,omitempty"`
 	GPUs         []GPU        `json:"gpus,omitempty"`
 	Accelerators []string     `json:"accelerators"` // libvirt domain types that work: "kvm", "qemu"
@@ -88,14 +88,14 @@ type Inventory struct {
 	Machine   string       `json:"machine,omitempty"`   // vendor and product: "Dell Inc. PowerEdge R650"
 }
 
-// PoolGap is a kind of pool that a host does not support. Why is a sentence that names the missing package or feature.
+// PoolGap is a kind of pool that a host does not support. Why says in a sentence what would add the support.
 type PoolGap struct {
 	Kind PoolKind `json:"kind"`
 	Why  string   `json:"why"`
 }
 
-// VMGap is an optional VM field that a host does not support. Why is a sentence that names the missing package or
-// feature.
+// VMGap is an optional VM field that a host does not support. Why says in a sentence what would add the
+// support.
 type VMGap struct {
 	Field string `json:"field"`           // name of a VMField, or of a device's field: "disks.bus"
 	Value string `json:"value,omitempty"` // the unsupported value of the field; empty: every value but the default

@@ -84,7 +84,7 @@ type CopyState string
 
 const (
 	CopyReady      CopyState = "ready"      // a host has verified the version's checksum
-	CopyUnverified CopyState = "unverified" // size and time match, but no host has computed the checksum
+	CopyUnverified CopyState = "unverified" // the file looks unchanged, but no host has computed its checksum
 	CopyComing     CopyState = "coming"     // a host is writing it
 	CopyChanged    CopyState = "changed"    // the file was replaced, or its checksum differs
 	CopyMissing    CopyState = "missing"    // hosts with the pool report no such file

@@ -49,8 +49,8 @@ func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
 	return nil
 }
 
-// whyRunsElsewhere returns which other host runs the VM, so that it must not start; empty: none. A domain without the VM's
-// mark counts only while the VM's own host is offline: any host can define a domain with any UUID.
+// whyRunsElsewhere returns which other host runs the VM, so that it must not start; empty: none. A domain without the
+// VM's mark counts only while the VM's own host is offline: any host can define a domain with any UUID.
 func (v VMView) whyRunsElsewhere() string {
 	return v.firstRunningElsewhere(func(s Sighting) bool {
 		return s.Proven && (!s.Offline || !s.Settled) || !s.Proven && !s.Offline && v.Phase == PhaseUnknown

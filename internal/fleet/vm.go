@@ -42,7 +42,8 @@ type VM struct {
 
 // VMSpec is the intent for a VM: what people want it to be.
 type VMSpec struct {
-	// running, paused or stopped: the last power state that a person requested; a guest may power itself off without drift
+	// running, paused or stopped: the last power state that a person requested; not enforced after a guest powers itself
+	// off
 	Power     Power    `json:"power"`
 	CPUs      int      `json:"cpus"`
 	MemoryMiB int      `json:"memoryMiB"`
@@ -357,7 +358,7 @@ type NICState struct {
 	Seen []SeenAddress `json:"seen,omitempty"` // Addresses with the source of each; older agents do not report it
 }
 
-// VMView is a VM as people see it: with its derived phase and the names of the objects that it refers to.
+// VMView is a VM as the API and pages show it: with its derived phase and the names of the objects that it refers to.
 type VMView struct {
 	VM
 	Phase       Phase      `json:"phase"`

@@ -91,7 +91,7 @@ type VMMigration struct {
 	// bandwidth limit of migrations to another pool or host, MiB per second; 0: unlimited
 	LimitMiB int `json:"limitMiB,omitempty"`
 
-	// Live migration only.
+	// Stored for live migration, which is not supported yet.
 	PostCopy   bool `json:"postCopy,omitempty"`   // the guest resumes on the target before all of its memory has arrived
 	DowntimeMs int  `json:"downtimeMs,omitempty"` // maximum pause at switchover, milliseconds; 0: QEMU's default
 }

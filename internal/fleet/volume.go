@@ -175,7 +175,7 @@ var volumeActions = actionTable[VolumeUse]{
 		case v.Format == FormatRBD || v.Format == FormatLV || v.Format == FormatLUN:
 			return "It is no file on its host. Copy it with the tools of its storage."
 		case v.Backing != "":
-			return "It stands on another file, so what is in this one alone would be no whole volume. Make an image of the VM that has it: that has all in one file."
+			return "It has a backing file, so this file alone would not be the complete volume. Make an image of the VM that has it: that has all in one file."
 		case v.Busy != "":
 			return fmt.Sprintf("The VM %s runs with it, so what comes would not be whole. Shut the VM down first.", v.Busy)
 		}
@@ -195,7 +195,7 @@ var volumeActions = actionTable[VolumeUse]{
 		case why != "":
 			return why
 		case v.Backing != "":
-			return "It stands on another file, so only a part of what is seen in it would be wiped. Delete it instead."
+			return "It has a backing file, so only a part of its visible content would be wiped. Delete it instead."
 		}
 		return firstReason(v.whyDisk("wiped"), v.whyInUse())
 	}},
@@ -259,7 +259,7 @@ func (v VolumeUse) whyUnsupportedFormat() string {
 func (v VolumeUse) whyBackingFile(done string) string {
 	switch {
 	case v.Backing != "":
-		return fmt.Sprintf("It stands on another file, so it is not %s. Make an image of the VM that has it: that has all in one file.", done)
+		return fmt.Sprintf("It has a backing file, so it is not %s. Make an image of the VM that has it: that has all in one file.", done)
 	case v.IsISO() && done == "grown":
 		return "An ISO image is as large as it is."
 	}
