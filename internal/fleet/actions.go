@@ -44,7 +44,7 @@ var VMActions = []Action{
 
 type actionRule struct {
 	kind    JobKind // job that the action queues; its kind also gives the requested power. Empty: none
-	word    string  // label; empty: the verb of the job
+	label   string  // label; empty: the verb of the job
 	needs   []Phase // phases in which it is possible; nil: any but Deleting
 	refusal string  // reason in other phases
 }
@@ -117,11 +117,11 @@ func (vm VM) whyAgentUnreachable() string {
 
 // whyGuestActionRefused returns why the guest agent cannot do the action; empty: it can.
 func (vm VM) whyGuestActionRefused(a Action) string {
-	switch said := vm.Status.Guest; {
+	switch guest := vm.Status.Guest; {
 	case a != ActExec:
 	case !vm.Spec.Policy.GuestExec:
 		return "The VM's policy allows no programs to be run in its guest. Who runs the hosts switches that on in its configuration."
-	case said != nil && said.Agent != AgentNone && !vm.Status.Policy.GuestExec:
+	case guest != nil && guest.Agent != AgentNone && !vm.Status.Policy.GuestExec:
 		return "Its host does not know yet that programs may be run in the guest. Wait until the change is there, or upgrade the host's agent."
 	}
 	if why := vm.whyAgentUnreachable(); why != "" {
@@ -139,7 +139,7 @@ func (vm VM) whyGuestActionRefused(a Action) string {
 }
 
 // Label returns the action's label on buttons.
-func (a Action) Label() string { return cmp.Or(actionRules[a].word, a.Job().Is().Verb) }
+func (a Action) Label() string { return cmp.Or(actionRules[a].label, a.Job().Is().Verb) }
 
 // Job returns the kind of job that the action queues; empty: none.
 func (a Action) Job() JobKind { return actionRules[a].kind }

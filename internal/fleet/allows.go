@@ -26,14 +26,14 @@ type actionEntry[T any] struct {
 type actionTable[T any] []actionEntry[T]
 
 func (o actionTable[T]) allows(of T, a Action) (bool, string) {
-	for _, line := range o {
-		if line.action != a {
+	for _, entry := range o {
+		if entry.action != a {
 			continue
 		}
-		if line.why == nil {
+		if entry.why == nil {
 			return true, ""
 		}
-		why := line.why(of)
+		why := entry.why(of)
 		return why == "", why
 	}
 	return false, fmt.Sprintf("There is no action %q.", string(a))
@@ -41,9 +41,9 @@ func (o actionTable[T]) allows(of T, a Action) (bool, string) {
 
 func (o actionTable[T]) states(of T) []ActionState {
 	out := make([]ActionState, len(o))
-	for i, line := range o {
-		out[i] = ActionState{Action: line.action}
-		out[i].Allowed, out[i].Reason = o.allows(of, line.action)
+	for i, entry := range o {
+		out[i] = ActionState{Action: entry.action}
+		out[i].Allowed, out[i].Reason = o.allows(of, entry.action)
 	}
 	return out
 }
@@ -58,14 +58,14 @@ var hostActions = actionTable[HostView]{
 	}},
 	{ActJoinAgain, nil},
 	{ActDelete, func(h HostView) string {
-		staying := h.VMs
+		remaining := h.VMs
 		if h.Phase == HostUnknown || h.Phase == HostPending { // a host that is gone for good never reports their deletion
-			staying -= h.Leaving
+			remaining -= h.Leaving
 		}
-		if staying == 0 {
+		if remaining == 0 {
 			return ""
 		}
-		return fmt.Sprintf("It still has %s. Delete them first.", counted(staying, "VM"))
+		return fmt.Sprintf("It still has %s. Delete them first.", count(remaining, "VM"))
 	}},
 }
 
@@ -201,7 +201,7 @@ var projectActions = actionTable[Project]{
 		if p.VMs == 0 {
 			return ""
 		}
-		return "It still has " + counted(p.VMs, "VM") + ". Delete them first."
+		return "It still has " + count(p.VMs, "VM") + ". Delete them first."
 	}},
 }
 
@@ -258,10 +258,3 @@ func (u User) AllowsTo(by UserID, a Action) (bool, string) {
 	return userActions.allows(userActedOn{u, by}, a)
 }
 func (u User) ActionsBy(by UserID) []ActionState { return userActions.states(userActedOn{u, by}) }
-
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -46,11 +46,11 @@ var editables = func() []editable {
 }()
 
 // heading capitalizes a field's name for a heading: "Boot menu". A word such as vCPUs stays.
-func heading(noun string) string {
-	if noun == "" || len(noun) > 1 && noun[1] >= 'A' && noun[1] <= 'Z' {
-		return noun
+func heading(title string) string {
+	if title == "" || len(title) > 1 && title[1] >= 'A' && title[1] <= 'Z' {
+		return title
 	}
-	return strings.ToUpper(noun[:1]) + noun[1:]
+	return strings.ToUpper(title[:1]) + title[1:]
 }
 
 func labelWords(labels map[string]string) string {

@@ -31,13 +31,13 @@ func modelAge(model string) int {
 // architectures, hosts that report none) are ignored.
 func NewestModel(sets [][]string) string {
 	var common []string
-	counted := false
+	started := false
 	for _, set := range sets {
 		set = slices.DeleteFunc(slices.Clone(set), func(m string) bool { return modelAge(m) < 0 })
 		switch {
 		case len(set) == 0:
-		case !counted:
-			common, counted = set, true
+		case !started:
+			common, started = set, true
 		default:
 			common = slices.DeleteFunc(common, func(m string) bool { return !slices.Contains(set, m) })
 		}

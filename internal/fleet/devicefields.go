@@ -90,8 +90,8 @@ var NICFields = []Field[NIC]{
 }
 
 // rate builds a limit field, which takes effect at once.
-func rate[S any](name, noun, unit, label string, at func(*S) *int) Field[S] {
-	return effectiveNow(number(name, noun, unit, at, Input{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
+func rate[S any](name, title, unit, label string, at func(*S) *int) Field[S] {
+	return effectiveNow(number(name, title, unit, at, Input{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
 }
 
 func effectiveNow[S any](f Field[S]) Field[S] {
@@ -180,13 +180,13 @@ func (n NIC) checkFields(c *Checks, at string) {
 	}
 	l := n.Limits
 	for _, r := range []struct {
-		usual, peak, burst int
+		limit, peak, burst int
 		field              string
 	}{{l.InKiB, l.InPeakKiB, l.InBurstKiB, "in"}, {l.OutKiB, l.OutPeakKiB, l.OutBurstKiB, "out"}} {
-		if r.peak > 0 && r.peak < max(r.usual, 1) || r.peak > 0 && r.usual == 0 {
+		if r.peak > 0 && r.peak < max(r.limit, 1) || r.peak > 0 && r.limit == 0 {
 			c.Add(at+".limits."+r.field+"PeakKiB", "A peak is above the limit. Give both, or no peak.")
 		}
-		if r.burst > 0 && r.usual == 0 {
+		if r.burst > 0 && r.limit == 0 {
 			c.Add(at+".limits."+r.field+"BurstKiB", "Give a limit, or leave the burst.")
 		}
 	}
@@ -194,14 +194,14 @@ func (n NIC) checkFields(c *Checks, at string) {
 
 // checkBootOrder adds an error if two devices have the same boot order.
 func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
-	taken := map[int]string{}
+	users := map[int]string{}
 	note := func(n int, field, what string) {
 		switch {
 		case n <= 0:
-		case taken[n] != "":
-			c.Add(field, "Boot order %d is that of %s already.", n, taken[n])
+		case users[n] != "":
+			c.Add(field, "Boot order %d is that of %s already.", n, users[n])
 		default:
-			taken[n] = what
+			users[n] = what
 		}
 	}
 	for i, d := range s.Disks {

@@ -174,11 +174,11 @@ func live(takes func(vm VM, to VMSpec) bool, f VMField) VMField {
 }
 
 // value builds a field with a single value. change formats a change; nil: both values as text.
-func value[T any](name, noun string, on When, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string) VMField {
+func value[T any](name, title string, on When, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string) VMField {
 	if change == nil {
 		change = func(a, b T) string { return words(a) + " → " + words(b) }
 	}
-	return vmField(valueAs(name, noun, on, at, words, change, func(a, b T) bool { return reflect.DeepEqual(a, b) }))
+	return vmField(valueAs(name, title, on, at, words, change, func(a, b T) bool { return reflect.DeepEqual(a, b) }))
 }
 
 // vmField extends the field of a spec with its diff.
@@ -192,12 +192,12 @@ func vmField(f Field[VMSpec]) VMField {
 }
 
 // valueAs builds a field with a single value and a custom equality.
-func valueAs[S, T any](name, noun string, on When, at func(*S) *T, words func(T) string, change func(a, b T) string, equal func(a, b T) bool) Field[S] {
+func valueAs[S, T any](name, title string, on When, at func(*S) *T, words func(T) string, change func(a, b T) string, equal func(a, b T) bool) Field[S] {
 	get := func(s S) T { return *at(&s) }
 	like := func(a, b *S) bool { return equal(*at(a), *at(b)) }
 	same := func(a, b S) bool { return like(&a, &b) }
 	return Field[S]{
-		Name: name, Type: noun, On: on, Same: same, same: like,
+		Name: name, Type: title, On: on, Same: same, same: like,
 		Words: func(s S) string { return words(get(s)) },
 		Value: func(s S) any { return get(s) },
 		Copy:  func(to *S, from S) { *at(to) = get(from) },
@@ -276,7 +276,7 @@ func FieldsXML[S any](fields []Field[S], v S) string {
 
 // list builds a field with several elements in no particular order. A replaced element takes effect at the next boot,
 // even where added and removed ones take effect at once.
-func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]) VMField {
+func list[T any](name, title string, on When, at func(*VMSpec) *[]T, e element[T]) VMField {
 	get := func(s VMSpec) []T { return *at(&s) }
 	index := func(all []T, v T) int {
 		for i, o := range all {
@@ -295,7 +295,7 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 	}
 	diff := func(old, to VMSpec) (out []Change) {
 		add := func(at string, when When, words string) {
-			out = append(out, Change{"spec." + name + at, noun + " " + words, when})
+			out = append(out, Change{"spec." + name + at, title + " " + words, when})
 		}
 		was, stay := get(old), map[int]bool{}
 		for i, v := range get(to) {
@@ -344,7 +344,7 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 		return true
 	}
 	return VMField{diff: diff, Field: Field[VMSpec]{
-		Name: name, Type: noun + "s", On: on,
+		Name: name, Type: title + "s", On: on,
 		Same: func(a, b VMSpec) bool { return like(&a, &b) }, same: like,
 		Words: func(s VMSpec) string {
 			var all []string

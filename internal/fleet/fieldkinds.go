@@ -16,11 +16,11 @@ func portalOnly(f Field[VMSpec]) Field[VMSpec] {
 }
 
 // rowsOf builds a field with ordered rows. It has a form section of its own and takes effect at once.
-func rowsOf[T comparable](name, noun string, at func(*VMSpec) *[]T, words func([]T) string, check func(c *Checks, field string, s VMSpec)) Field[VMSpec] {
-	f := valueAs(name, noun, Now, at, words, func(a, b []T) string { return words(a) + " → " + words(b) }, slices.Equal[[]T])
+func rowsOf[T comparable](name, title string, at func(*VMSpec) *[]T, words func([]T) string, check func(c *Checks, field string, s VMSpec)) Field[VMSpec] {
+	f := valueAs(name, title, Now, at, words, func(a, b []T) string { return words(a) + " → " + words(b) }, slices.Equal[[]T])
 	f.Copy = func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(*at(&from)) }
 	f.Default = func(s VMSpec) bool { return len(*at(&s)) == 0 }
-	f.Input.Label = strings.ToUpper(noun[:1]) + noun[1:]
+	f.Input.Label = strings.ToUpper(title[:1]) + title[1:]
 	f.check = check
 	return f
 }
@@ -32,11 +32,11 @@ func reserved[S any](why string, f Field[S]) Field[S] {
 	return f
 }
 
-// reservedAbove marks a number as reserved only above most; why is a clause.
-func reservedAbove(most int, why string, at func(VMSpec) int, f Field[VMSpec]) Field[VMSpec] {
+// reservedAbove marks a number as reserved only above maximum; why is a clause.
+func reservedAbove(maximum int, why string, at func(VMSpec) int, f Field[VMSpec]) Field[VMSpec] {
 	f.Reserved = why
 	f.Holds = func(was, want VMSpec) []string {
-		if n := at(want); n > most && n != at(was) {
+		if n := at(want); n > maximum && n != at(was) {
 			return []string{f.Name}
 		}
 		return nil
@@ -70,8 +70,8 @@ func (in Input) SaysDefault() string {
 }
 
 // formField builds a field with a form input. A running guest gets a change at its next start.
-func formField[S any, T comparable](name, noun string, at func(*S) *T, words func(T) string, in Input, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
-	f := valueAs(name, noun, NextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)
+func formField[S any, T comparable](name, title string, at func(*S) *T, words func(T) string, in Input, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
+	f := valueAs(name, title, NextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)
 	f.Input = in
 	f.Default = func(s S) bool { var zero T; return equal(*at(&s), zero) }
 	f.check = func(c *Checks, field string, s S) {
@@ -85,8 +85,8 @@ func formField[S any, T comparable](name, noun string, at func(*S) *T, words fun
 func equal[T comparable](a, b T) bool { return a == b }
 
 // number builds a field with a positive number; zero is the default.
-func number[S any](name, noun, unit string, at func(*S) *int, in Input, least, most int) Field[S] {
-	return formField(name, noun, at, func(n int) string {
+func number[S any](name, title, unit string, at func(*S) *int, in Input, minimum, maximum int) Field[S] {
+	return formField(name, title, at, func(n int) string {
 		switch {
 		case n == 0:
 			return "default"
@@ -97,15 +97,15 @@ func number[S any](name, noun, unit string, at func(*S) *int, in Input, least, m
 		}
 		return count(n, unit)
 	}, in, func(a, b int) bool { return cmp.Or(a, in.Usual) == cmp.Or(b, in.Usual) }, func(c *Checks, field string, n int) {
-		if n < least || n > most {
-			c.Add(field, "Give a whole number from %d to %d, or nothing.", least, most)
+		if n < minimum || n > maximum {
+			c.Add(field, "Give a whole number from %d to %d, or nothing.", minimum, maximum)
 		}
 	})
 }
 
-func flag[S any](name, noun string, at func(*S) *bool, in Input) Field[S] {
+func flag[S any](name, title string, at func(*S) *bool, in Input) Field[S] {
 	in.Kind = InputFlag
-	return formField(name, noun, at, func(on bool) string {
+	return formField(name, title, at, func(on bool) string {
 		if on {
 			return "on"
 		}
@@ -113,9 +113,9 @@ func flag[S any](name, noun string, at func(*S) *bool, in Input) Field[S] {
 	}, in, equal, func(*Checks, string, bool) {})
 }
 
-func choice[S any](name, noun string, at func(*S) *string, in Input) Field[S] {
+func choice[S any](name, title string, at func(*S) *string, in Input) Field[S] {
 	in.Kind = InputChoice
-	f := formField(name, noun, at, in.words, in, equal, func(c *Checks, field, v string) {
+	f := formField(name, title, at, in.words, in, equal, func(c *Checks, field, v string) {
 		if !slices.ContainsFunc(in.Options, func(o Option) bool { return o.Value == v }) {
 			var all []string
 			for _, o := range in.Options[1:] {
@@ -135,9 +135,9 @@ func choice[S any](name, noun string, at func(*S) *string, in Input) Field[S] {
 			*at(s) = ""
 		}
 	}
-	taken := f.Take
+	decode := f.Take
 	f.Take = func(to *S, value []byte) error {
-		err := taken(to, value)
+		err := decode(to, value)
 		f.plain(to)
 		return err
 	}
@@ -179,9 +179,9 @@ func (n NIC) Plain() NIC {
 }
 
 // text builds a field with free text of the given form; the options are proposals.
-func text[S any](name, noun string, at func(*S) *string, in Input, form *regexp.Regexp, wrong string) Field[S] {
+func text[S any](name, title string, at func(*S) *string, in Input, form *regexp.Regexp, wrong string) Field[S] {
 	in.Kind = InputText
-	return formField(name, noun, at, func(v string) string { return cmp.Or(in.words(v), "default") }, in, equal, func(c *Checks, field, v string) {
+	return formField(name, title, at, func(v string) string { return cmp.Or(in.words(v), "default") }, in, equal, func(c *Checks, field, v string) {
 		if !form.MatchString(v) {
 			c.Add(field, "%s", wrong)
 		}

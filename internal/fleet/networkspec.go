@@ -181,21 +181,21 @@ func checkDevice(c *Checks, field, name, what string) {
 type family struct {
 	name, other, example string
 	is                   func(netip.Addr) bool
-	least, most          int            // bounds of the prefix length, bits
-	bits                 string         // error text for the bounds
-	odd                  []netip.Prefix // reserved prefixes that guest networks must not overlap
+	minBits, maxBits     int            // bounds of the prefix length, bits
+	boundsError          string         // error text for the bounds
+	reserved             []netip.Prefix // reserved prefixes that guest networks must not overlap
 }
 
 var (
 	family4 = family{
-		name: "IPv4", other: "IPv6", example: "192.168.50.1/24", is: netip.Addr.Is4, least: 8, most: 30,
-		bits: "An IPv4 subnet here is /8 to /30: smaller ones have no room for a guest beside the host.",
-		odd:  prefixes("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
+		name: "IPv4", other: "IPv6", example: "192.168.50.1/24", is: netip.Addr.Is4, minBits: 8, maxBits: 30,
+		boundsError: "An IPv4 subnet here is /8 to /30: smaller ones have no room for a guest beside the host.",
+		reserved:    prefixes("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
 	}
 	family6 = family{
-		name: "IPv6", other: "IPv4", example: "fd00:50::1/64", is: func(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }, least: 64, most: 126,
-		bits: "An IPv6 subnet here is /64 to /126; guests that choose their addresses by themselves need /64.",
-		odd:  prefixes("::/8", "fe80::/10", "ff00::/8"),
+		name: "IPv6", other: "IPv4", example: "fd00:50::1/64", is: func(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }, minBits: 64, maxBits: 126,
+		boundsError: "An IPv6 subnet here is /64 to /126; guests that choose their addresses by themselves need /64.",
+		reserved:    prefixes("::/8", "fe80::/10", "ff00::/8"),
 	}
 )
 
@@ -217,10 +217,10 @@ func (s Subnet) check(c *Checks, at string, f family) {
 	case !f.is(gateway.Addr()):
 		c.Add(field, "%s is no %s address. Give it under %s.", gateway.Addr(), f.name, f.other)
 		return
-	case gateway.Bits() < f.least || gateway.Bits() > f.most:
-		c.Add(field, "%s", f.bits)
+	case gateway.Bits() < f.minBits || gateway.Bits() > f.maxBits:
+		c.Add(field, "%s", f.boundsError)
 		return
-	case slices.ContainsFunc(f.odd, net.Overlaps):
+	case slices.ContainsFunc(f.reserved, net.Overlaps):
 		c.Add(field, "%s holds loopback, link-local, multicast or reserved addresses. Give a subnet for guests, such as %s.", net, f.example)
 		return
 	case gateway.Addr() == net.Addr():

@@ -152,7 +152,7 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 		c.Add(field, "At most %s.", count(MaxNUMANodes, "NUMA cell"))
 		return
 	}
-	most, memory, whole := max(s.CPUs, s.CPU.Max), 0, true
+	most, memory, complete := max(s.CPUs, s.CPU.Max), 0, true
 	in := map[int]int{}
 	for i, v := range s.NUMA {
 		at := fmt.Sprintf("%s[%d]", field, i)
@@ -184,17 +184,17 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 		switch page := s.Memory.HugePageKiB; {
 		case v.MemoryMiB < 1 || v.MemoryMiB > MaxMemoryMiB:
 			c.Add(at+".memoryMiB", "Give the cell at least 1 MiB of the VM's memory.")
-			whole = false
+			complete = false
 		case page > 0 && v.MemoryMiB<<10%page != 0:
 			c.Add(at+".memoryMiB", "Of huge pages of %d KiB a cell has a whole number.", page)
 		}
 		memory += v.MemoryMiB
-		whole = whole && ok
+		complete = complete && ok
 	}
 	if s.Memory.Nodes != "" && slices.ContainsFunc(s.NUMA, func(v VMNUMANode) bool { return v.Nodes != "" }) {
 		c.Add(strings.TrimSuffix(field, "numa")+"memory.nodes", "The NUMA cells say themselves which nodes of the host they are on. Leave this, or those.")
 	}
-	if !whole {
+	if !complete {
 		return // further errors would only repeat these
 	}
 	for n := range min(most, MaxCPUs) {

@@ -89,15 +89,15 @@ func (vm VM) Waiting() []string {
 	}
 	var out []string
 	for _, name := range vm.Status.NextBoot {
-		held := false
+		pending := false
 		for _, h := range vm.Status.PendingUnplug {
 			if h.Field == name {
-				out, held = append(out, h.What+" (the guest has not let go of it)"), true
+				out, pending = append(out, h.What+" (the guest has not let go of it)"), true
 			}
 		}
 		f, known := FieldOf(name)
 		switch why := vm.whyLater(name); {
-		case held: // the devices show any other missing part of this field
+		case pending: // the devices show any other missing part of this field
 		case why != "":
 			out = append(out, f.Type+" ("+why+")")
 		case known:

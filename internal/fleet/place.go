@@ -69,11 +69,11 @@ func (v VMView) firstRunningElsewhere(counts func(Sighting) bool) string {
 // DisksHeld returns why the VM's disks must not be deleted now; empty: they can be. A domain without the VM's mark
 // counts, too.
 func (v VMView) DisksHeld() string {
-	held := v.firstRunningElsewhere(func(s Sighting) bool { return !s.Offline || s.Proven && !s.Settled })
-	if held != "" {
-		held += " That guest may write to them, and is left alone."
+	reason := v.firstRunningElsewhere(func(s Sighting) bool { return !s.Offline || s.Proven && !s.Settled })
+	if reason != "" {
+		reason += " That guest may write to them, and is left alone."
 	}
-	return held
+	return reason
 }
 
 // Places returns the hosts that report the VM, its own first, and whether a person can decide that the VM is there.

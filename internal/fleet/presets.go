@@ -97,8 +97,8 @@ func presetOn[T any](p Preset, all []T, fields []Field[T], values map[string]str
 	}
 	for i := range out {
 		for _, f := range fields {
-			var usual T
-			if f.Copy(&out[i], usual); values[f.Name] == "" {
+			var unset T
+			if f.Copy(&out[i], unset); values[f.Name] == "" {
 				continue
 			}
 			if err := f.Take(&out[i], []byte(values[f.Name])); err != nil {
@@ -113,6 +113,6 @@ func (p Preset) unknown(name string) error {
 	return Errorf(Invalid, "The preset %s names a field that there is not: %s.", p.Title, name)
 }
 
-func (p Preset) noValue(noun string) error {
-	return Errorf(Invalid, "The preset %s has no value of %s.", p.Title, noun)
+func (p Preset) noValue(field string) error {
+	return Errorf(Invalid, "The preset %s has no value of %s.", p.Title, field)
 }

@@ -26,16 +26,16 @@ func (k PoolKind) Needs() PoolNeed { return poolNeeds[k] }
 
 // remedy is the fix for a cause, which is recognized by an error text.
 type remedy struct {
-	noun  ResourceType // resource type; empty: any
-	kind  PoolKind     // kind of pool; empty: any
-	words *regexp.Regexp
-	do    string
+	resource ResourceType // resource type; empty: any
+	kind     PoolKind     // kind of pool; empty: any
+	text     *regexp.Regexp
+	fix      string
 }
 
 // remedies lists the known causes. The first match wins.
 var remedies = func() (rows []remedy) {
-	add := func(noun ResourceType, kind PoolKind, words, do string) {
-		rows = append(rows, remedy{noun, kind, regexp.MustCompile(`(?i)` + words), do})
+	add := func(resource ResourceType, kind PoolKind, text, fix string) {
+		rows = append(rows, remedy{resource, kind, regexp.MustCompile(`(?i)` + text), fix})
 	}
 	for _, t := range poolTypes {
 		need := t.Kind.Needs()
@@ -63,10 +63,10 @@ var remedies = func() (rows []remedy) {
 }()
 
 // RemedyFor returns the fix for an object's error text, for a pool of the given kind; empty: unknown.
-func RemedyFor(noun ResourceType, kind PoolKind, words string) string {
+func RemedyFor(resource ResourceType, kind PoolKind, text string) string {
 	for _, r := range remedies {
-		if (r.noun == "" || r.noun == noun) && (r.kind == "" || r.kind == kind) && r.words.MatchString(words) {
-			return r.do
+		if (r.resource == "" || r.resource == resource) && (r.kind == "" || r.kind == kind) && r.text.MatchString(text) {
+			return r.fix
 		}
 	}
 	return ""
@@ -74,17 +74,17 @@ func RemedyFor(noun ResourceType, kind PoolKind, words string) string {
 
 // Remedy returns the fix for the state of a pool on a host; empty: no problem, or unknown.
 func (p PoolHost) Remedy(kind PoolKind) string {
-	words := p.Notice
+	text := p.Notice
 	if p.Status != nil && p.Status.Error != "" {
-		words += " " + p.Status.Error
+		text += " " + p.Status.Error
 	}
 	if p.State != PoolActive && p.State != PoolInactive {
-		words = p.State.Word() + ": " + words
+		text = p.State.Word() + ": " + text
 	}
 	if p.Severity == SeverityOK || p.State == PoolUnknown || p.State == PoolPending {
 		return ""
 	}
-	return RemedyFor(TypePool, kind, words)
+	return RemedyFor(TypePool, kind, text)
 }
 
 var hostRemedies = map[HostPhase]string{

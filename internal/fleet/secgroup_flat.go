@@ -112,29 +112,29 @@ func Passes(groups []FlatGroup, p Packet) Passing {
 	if len(groups) == 0 {
 		return Passing{Pass: true, Known: true}
 	}
-	doubt := false
+	uncertain := false
 	for g := range groups {
 		for r := range groups[g].Rules {
 			switch rule := &groups[g].Rules[r]; rule.allows(p) {
 			case yes:
 				return Passing{Pass: true, Known: true, GroupID: groups[g].ID, RuleID: rule.ID}
-			case perhaps:
-				doubt = true
+			case maybe:
+				uncertain = true
 			}
 		}
 	}
-	return Passing{Known: !doubt}
+	return Passing{Known: !uncertain}
 }
 
-type answer int
+type verdict int
 
 const (
-	no answer = iota
-	perhaps
+	no verdict = iota
+	maybe
 	yes
 )
 
-func (r *FlatRule) allows(p Packet) answer {
+func (r *FlatRule) allows(p Packet) verdict {
 	switch {
 	case r.Direction != p.Direction || r.Protocol != AnyProtocol && r.Protocol != p.Protocol:
 		return no
@@ -146,7 +146,7 @@ func (r *FlatRule) allows(p Packet) answer {
 		return yes
 	case !p.Remote.IsValid():
 		if len(r.Remotes) > 0 {
-			return perhaps
+			return maybe
 		}
 		return no
 	}

@@ -124,16 +124,16 @@ type SnapshotOf struct {
 
 // CheckSnapshot adds an error for an invalid name or description of a new snapshot.
 func CheckSnapshot(c *Checks, name, description string) {
-	odd := func(text string) bool {
+	invalid := func(text string) bool {
 		return !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) })
 	}
 	switch {
 	case strings.TrimSpace(name) == "":
 		c.Add("name", "Give the snapshot a name.")
-	case len(name) > maxSnapshotName || odd(name):
+	case len(name) > maxSnapshotName || invalid(name):
 		c.Add("name", "A name has at most %d bytes, in one line, without control characters.", maxSnapshotName)
 	}
-	if len(description) > maxSnapshotDescription || odd(description) {
+	if len(description) > maxSnapshotDescription || invalid(description) {
 		c.Add("description", "A description has at most %d bytes, in one line, without control characters.", maxSnapshotDescription)
 	}
 }

@@ -40,10 +40,10 @@ func CheckTaints(c *Checks, field string, taints []string) {
 
 // Untolerated returns the taints of a host that keep the VM from it.
 func (p VMPlacement) Untolerated(taints []string) (out []string) {
-	borne := strings.Fields(p.Tolerations)
+	tolerated := strings.Fields(p.Tolerations)
 	for _, t := range taints {
 		key, _, _ := strings.Cut(t, "=")
-		if !slices.Contains(borne, "*") && !slices.Contains(borne, key) && !slices.Contains(borne, t) {
+		if !slices.Contains(tolerated, "*") && !slices.Contains(tolerated, key) && !slices.Contains(tolerated, t) {
 			out = append(out, t)
 		}
 	}

@@ -113,9 +113,9 @@ func (v TemplateVersion) backedBy() string {
 	case n == 0:
 		return ""
 	case len(names) == 0:
-		return fmt.Sprintf("Linked clones of other projects stand on version %d and would be broken: %s. Ask an administrator.", v.Number, counted(n, "VM"))
+		return fmt.Sprintf("Linked clones of other projects stand on version %d and would be broken: %s. Ask an administrator.", v.Number, count(n, "VM"))
 	case n > len(names):
-		names = append(names[:min(len(names), 5)], counted(n-len(names), "VM")+" of other projects")
+		names = append(names[:min(len(names), 5)], count(n-len(names), "VM")+" of other projects")
 	}
 	return fmt.Sprintf("Linked clones stand on version %d and would be broken: %s. Delete them first, or deprecate the version.", v.Number, firstNames(names))
 }
@@ -124,7 +124,7 @@ func (v TemplateVersion) backedBy() string {
 func (v TemplateVersion) Words() string {
 	s := v.Spec
 	return strings.Join([]string{
-		counted(s.CPUs, "vCPU"), Bytes(int64(s.MemoryMiB) << 20), strings.ToUpper(string(s.Firmware)), counted(len(s.Disks), "disk"), counted(len(s.NICs), "NIC"),
+		count(s.CPUs, "vCPU"), Bytes(int64(s.MemoryMiB) << 20), strings.ToUpper(string(s.Firmware)), count(len(s.Disks), "disk"), count(len(s.NICs), "NIC"),
 	}, ", ")
 }
 

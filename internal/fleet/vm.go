@@ -320,14 +320,14 @@ type Drift struct {
 
 // FilterDrifted records that a NIC's network filter differs from the one that Quantix defined. Both the NIC's status
 // and the VM's drift show it; a person reapplies the filter.
-func (s *VMStatus) FilterDrifted(mac, said string) {
+func (s *VMStatus) FilterDrifted(mac, drift string) {
 	for i := range s.NICs {
 		if strings.EqualFold(s.NICs[i].MAC, mac) {
-			s.NICs[i].FilterDrift = said
+			s.NICs[i].FilterDrift = drift
 		}
 	}
 	if !slices.ContainsFunc(s.Drift, func(d Drift) bool { return d.Field == "nics" }) {
-		s.Drift = append(slices.Clip(s.Drift), Drift{Field: "nics", Applied: mac + " with the network filter that Quantix made", Actual: said})
+		s.Drift = append(slices.Clip(s.Drift), Drift{Field: "nics", Applied: mac + " with the network filter that Quantix made", Actual: drift})
 	}
 }
 

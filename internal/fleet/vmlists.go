@@ -171,9 +171,9 @@ func poolOf(v *Volref) PoolID {
 }
 
 // medium builds a field that names a volume or none.
-func medium[S any](name, noun string, at func(*S) **Volref, in Input) Field[S] {
+func medium[S any](name, title string, at func(*S) **Volref, in Input) Field[S] {
 	same := func(a, b *Volref) bool { return a == b || a != nil && b != nil && *a == *b }
-	return formField(name, noun, at, func(v *Volref) string {
+	return formField(name, title, at, func(v *Volref) string {
 		if v == nil {
 			return "none"
 		}
@@ -181,9 +181,9 @@ func medium[S any](name, noun string, at func(*S) **Volref, in Input) Field[S] {
 	}, in, same, func(*Checks, string, *Volref) {})
 }
 
-// rows builds a list field of a VM: elements of type T with at most most entries, each validated by check.
-func rows[T any](name, noun string, section Section, at func(*VMSpec) *[]T, e element[T], most int, in Input, check func(c *Checks, at string, v T)) VMField {
-	f := list(name, noun, NextBoot, at, e)
+// rows builds a list field of a VM: elements of type T with at most maximum entries, each validated by check.
+func rows[T any](name, title string, section Section, at func(*VMSpec) *[]T, e element[T], maximum int, in Input, check func(c *Checks, at string, v T)) VMField {
+	f := list(name, title, NextBoot, at, e)
 	in.Section, in.Kind = section, InputRows
 	for _, r := range e.fields {
 		if r.Input.Label != "" {
@@ -194,8 +194,8 @@ func rows[T any](name, noun string, section Section, at func(*VMSpec) *[]T, e el
 	f.Default = func(s VMSpec) bool { return len(*at(&s)) == 0 }
 	f.check = func(c *Checks, field string, s VMSpec) {
 		all := *at(&s)
-		if len(all) > most {
-			c.Add(field, "At most %s.", count(most, noun))
+		if len(all) > maximum {
+			c.Add(field, "At most %s.", count(maximum, title))
 			return
 		}
 		for i, v := range all {

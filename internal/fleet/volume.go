@@ -74,9 +74,9 @@ func SubjectVolume(ref Volref) Subject {
 
 // Volume returns the volume that the subject names; ok is false for other subjects.
 func (s Subject) Volume() (ref Volref, ok bool) {
-	noun, id := s.Split()
+	resource, id := s.Split()
 	pool, name, ok := strings.Cut(id, "/")
-	return Volref{PoolID(pool), name}, ok && noun == string(TypeVolume)
+	return Volref{PoolID(pool), name}, ok && resource == string(TypeVolume)
 }
 
 const invalidVolumeName = "Choose a volume of the pool: its name is that of a file there, 255 bytes at most, and begins with no dot."
