@@ -39,12 +39,12 @@ type Appliance struct {
 
 // ApplianceDisk is a disk of an appliance.
 type ApplianceDisk struct {
-	// file in the archive; empty: an empty disk of an archive, or the single file itself
+	// Member: file in the archive; empty: an empty disk of an archive, or the single file itself
 	Member    string `json:"member,omitempty"`
 	Format    string `json:"format,omitempty"`    // vmdk, vhdx, vpc, vdi, qcow2 or raw; empty: an empty disk
 	SizeBytes int64  `json:"sizeBytes"`           // virtual size
 	FileBytes int64  `json:"fileBytes,omitempty"` // size of the file
-	// pvscsi, lsilogic, lsilogicsas, buslogic, ide, sata or nvme; empty: not specified
+	// Controller: pvscsi, lsilogic, lsilogicsas, buslogic, ide, sata or nvme; empty: not specified
 	Controller string `json:"controller,omitempty"`
 }
 

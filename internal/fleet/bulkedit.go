@@ -9,7 +9,7 @@ import (
 // BulkEdit is one edit of many VMs. Fields that it does not name stay unchanged.
 type BulkEdit struct {
 	Labels map[string]*string `json:"labels,omitempty"` // new value; null removes the label
-	// spec fields by name: "cpus", "display.video"; each as the field's JSON
+	// Fields: spec fields by name: "cpus", "display.video"; each as the field's JSON
 	Fields map[string]json.RawMessage `json:"fields,omitempty"`
 }
 

@@ -9,7 +9,7 @@ var ConfidentialKinds = []Option{{"", "None"}, {"sev", "AMD SEV"}, {"sev-es", "A
 // secrets to the guest.
 type LaunchInfo struct {
 	Kind string `json:"kind"` // see ConfidentialKinds
-	// launch measurement with the nonce appended, base64; empty: this kind has none on the host
+	// Measurement: launch measurement with the nonce appended, base64; empty: this kind has none on the host
 	Measurement string `json:"measurement,omitempty"`
 	Policy      int64  `json:"policy"`             // policy bits of the guest's start
 	APIMajor    int    `json:"apiMajor,omitempty"` // firmware version of the processor

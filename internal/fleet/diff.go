@@ -84,12 +84,12 @@ type Field[S any] struct {
 	Copy       func(to *S, from S)
 	Take       func(to *S, value []byte) error // parses the JSON of Value and rejects anything else
 	Input      Input                           // form input; no Section: the form has its own input for it
-	// why only people who run the hosts may set the field, as a clause; empty: everyone who may change the VM
+	// Reserved: why only people who run the hosts may set the field, as a clause; empty: everyone who may change the VM
 	Reserved string
 	// Holds returns the newly set paths in the reserved part of a field: "numa[0].nodes"; nil: the whole field is reserved
 	Holds   func(was, want S) []string
 	Default func(S) bool // has the default value; nil if the form has its own input
-	// why no edit can change it and what to do instead, as a clause; empty: edits can, or there is no special text
+	// Fixed: why no edit can change it and what to do instead, as a clause; empty: edits can, or there is no special text
 	Fixed  string
 	Portal bool // only the portal acts on it, so no agent is too old for it
 	On     When // when a change takes effect for a running guest
@@ -118,7 +118,7 @@ func (f Field[S]) Like(a, b *S) bool { return f.same(a, b) }
 // VMField is a field of a VM's spec.
 type VMField struct {
 	Field[VMSpec]
-	// whether this change takes effect in the running guest at once, despite On; nil: never
+	// Live: whether this change takes effect in the running guest at once, despite On; nil: never
 	Live func(vm VM, to VMSpec) bool
 	// Merge prepares the spec for a host's definition. Fields that people changed since was keep the wanted value, all
 	// others take the value of is. Nil: the wanted value always wins.

@@ -9,7 +9,7 @@ import (
 // portal stores it encrypted and sends it only to the VM's own host.
 type VMFirstBoot struct {
 	Kind FirstBootKind `json:"kind,omitempty"` // empty: none
-	// incremented with each new content, so that the guest runs its per-instance steps again
+	// Number: incremented with each new content, so that the guest runs its per-instance steps again
 	Number int `json:"number,omitempty"`
 }
 
@@ -71,7 +71,7 @@ type CloudInitForm struct {
 	Locale      string      `json:"locale,omitempty"`
 	Users       []FirstUser `json:"users,omitempty"`       // empty: the image's default user
 	SSHPassword bool        `json:"sshPassword,omitempty"` // allow SSH sign-in by password
-	// settings per NIC, in the VM's order; empty: DHCP on the first NIC
+	// Network: settings per NIC, in the VM's order; empty: DHCP on the first NIC
 	Network  []FirstBootNIC `json:"network,omitempty"`
 	Upgrade  bool           `json:"upgrade,omitempty"` // upgrade all packages
 	Packages []string       `json:"packages,omitempty"`

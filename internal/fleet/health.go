@@ -23,7 +23,7 @@ type HealthCheck struct {
 	Args     string     `json:"args,omitempty"`     // exec: arguments, one per line
 	Interval int        `json:"interval,omitempty"` // seconds; 0: 10, for screen 60
 	Timeout  int        `json:"timeout,omitempty"`  // seconds; 0: 5
-	// failures in a row until the guest counts as failing; 0: 3, for watchdog 1, for screen 10
+	// Threshold: failures in a row until the guest counts as failing; 0: 3, for watchdog 1, for screen 10
 	Threshold int          `json:"threshold,omitempty"`
 	Grace     int          `json:"grace,omitempty"` // seconds after the guest's start without checks; 0: 60
 	Action    HealthAction `json:"action,omitempty"`

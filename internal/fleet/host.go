@@ -10,7 +10,7 @@ type Host struct {
 	Generation int64       `json:"generation"`
 	Status     *HostStatus `json:"status"` // nil: the host never reported
 	SeenAt     *time.Time  `json:"seenAt"` // database time of the newest report or heartbeat
-	// time of the inventory of VMs, pools and networks in the newest report
+	// LookedAt: time of the inventory of VMs, pools and networks in the newest report
 	LookedAt  *time.Time `json:"lookedAt"`
 	Conflict  string     `json:"conflict,omitempty"` // set: a second agent used this host's identity
 	CreatedAt time.Time  `json:"createdAt"`
@@ -80,7 +80,7 @@ type Inventory struct {
 	Firmwares    []Firmware   `json:"firmwares"`
 	PoolGaps     []PoolGap    `json:"poolGaps,omitempty"`    // kinds of pools that the host does not support
 	NetworkGaps  []NetworkGap `json:"networkGaps,omitempty"` // network modes that the host does not support
-	// optional VM fields that the agent supports: see PartNames; older agents report none and support none
+	// VMFields: optional VM fields that the agent supports: see PartNames; older agents report none and support none
 	VMFields  []string     `json:"vmFields,omitempty"`
 	VMGaps    []VMGap      `json:"vmGaps,omitempty"`    // optional VM fields or values that the host does not support
 	CPUModels []string     `json:"cpuModels,omitempty"` // CPU models that guests can have; older agents report none
@@ -194,7 +194,7 @@ type HostDevice struct {
 	Free    int      `json:"free,omitempty"`
 
 	SizeBytes int64 `json:"sizeBytes,omitempty"` // size of a disk
-	// the host's own use of the disk, which excludes passthrough, as the end of "it is …"
+	// Busy: the host's own use of the disk, which excludes passthrough, as the end of "it is …"
 	Busy string `json:"busy,omitempty"`
 }
 
@@ -255,7 +255,7 @@ type HostView struct {
 	Leaving       int       `json:"leaving,omitempty"` // VMs among these whose deletion was requested
 	CommittedCPUs int       `json:"committedCpus"`     // vCPUs of all VMs placed here
 	CommittedMiB  int64     `json:"committedMemoryMiB"`
-	// total CPU reservation of the VMs placed here, percent of one processor; only for a single host
+	// ReservedCPU: total CPU reservation of the VMs placed here, percent of one processor; only for a single host
 	ReservedCPU int64      `json:"reservedCpuPercent,omitempty"`
 	Load        *HostMeter `json:"load,omitempty"` // of the newest report; only for a single host
 }

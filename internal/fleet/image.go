@@ -62,17 +62,17 @@ type ImageVersion struct {
 	Number        int            `json:"number"` // from 1; the highest is the newest
 	Format        string         `json:"format"`
 	CapacityBytes int64          `json:"capacityBytes"` // virtual size
-	// checksum of its file, in hexadecimal; empty: no host has reported it yet
+	// SHA256: checksum of its file, in hexadecimal; empty: no host has reported it yet
 	SHA256    string       `json:"sha256,omitempty"`
 	Source    string       `json:"source,omitempty"`  // origin, as text
 	StartID   StartImageID `json:"startId,omitempty"` // catalog entry that it was downloaded from
 	CreatedBy string       `json:"createdBy,omitempty"`
 	CreatedAt time.Time    `json:"createdAt"`
 	Offered   bool         `json:"offered"` // an online host has a copy that VMs can be created from
-	// the checksum of such a copy was verified and the file is unchanged since
+	// Verified: the checksum of such a copy was verified and the file is unchanged since
 	Verified bool        `json:"verified"`
 	Copies   []ImageCopy `json:"copies,omitempty"` // only for users who may see hosts
-	// names of some VMs created from it; only for users who may see hosts
+	// VMs: names of some VMs created from it; only for users who may see hosts
 	VMs []string `json:"vms,omitempty"`
 }
 
@@ -99,7 +99,7 @@ type ImageCopy struct {
 	HostName string    `json:"hostName,omitempty"`
 	Volume   string    `json:"volume"`
 	State    CopyState `json:"state"`
-	// why VMs cannot be created from it; the host's own message if there is one
+	// Why: why VMs cannot be created from it; the host's own message if there is one
 	Why        string     `json:"why,omitempty"`
 	AllocBytes int64      `json:"allocBytes,omitempty"`
 	SHA256     string     `json:"sha256,omitempty"` // as the host computed it; empty once the file has changed

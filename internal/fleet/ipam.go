@@ -10,7 +10,7 @@ type NetworkAddresses struct {
 	InUse        []AddressInUse    `json:"inUse"` // sorted by host and address
 	Conflicts    []AddressConflict `json:"conflicts"`
 	Next         string            `json:"next,omitempty"` // first free IPv4 address, outside the DHCP ranges if possible
-	// not all NICs were inspected: name a host to see all of its NICs
+	// More: not all NICs were inspected: name a host to see all of its NICs
 	More bool `json:"more,omitempty"`
 }
 
@@ -63,7 +63,7 @@ const (
 	ConflictReserved ConflictKind = "reserved" // another NIC uses a reserved address
 	ConflictAstray   ConflictKind = "astray"   // a NIC does not use its reserved address
 	ConflictGateway  ConflictKind = "gateway"  // a guest uses the gateway address of the hosts
-	// a guest uses an address of a DHCP range without a lease: DHCP may give it to another guest
+	// ConflictInRange: a guest uses an address of a DHCP range without a lease: DHCP may give it to another guest
 	ConflictInRange ConflictKind = "inRange"
 	ConflictMAC     ConflictKind = "mac" // two VMs use one MAC address
 )

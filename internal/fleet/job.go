@@ -27,16 +27,16 @@ const Lease = 30 * time.Second
 type JobArgs struct {
 	DeleteDisks bool   `json:"deleteDisks,omitempty"` // vm.delete; true for each job that destroys a volume's data
 	Console     PairID `json:"console,omitempty"`     // console.open
-	// console.open: portal with the browser's half of the relay; empty: the agent's own portal
+	// PortalURL is, for console.open, the portal with the browser's half of the relay; empty: the agent's own portal
 	PortalURL string       `json:"portalUrl,omitempty"`
 	Volume    *VolumeOrder `json:"volume,omitempty"` // volume.*
-	// upload.open: the upload; its data comes over Pair at PortalURL
+	// Upload is, for upload.open, the upload whose data comes over Pair at PortalURL.
 	Upload  UploadID      `json:"upload,omitempty"`
 	Pair    PairID        `json:"pair,omitempty"`
 	Move    *MoveOrder    `json:"move,omitempty"`  // vm.move
 	Migrate *MigrateOrder `json:"leave,omitempty"` // vm.leave
 
-	// vm.restart: start time of the run to end; a VM with another start time has already restarted
+	// Run is, for vm.restart, the start time of the run to end. A VM with another start time has already restarted.
 	Run *time.Time `json:"run,omitempty"`
 
 	Snapshot *SnapshotOrder `json:"snapshot,omitempty"` // vm.snapshot, vm.revert, vm.snapshot.delete, vm.consolidate

@@ -12,7 +12,7 @@ const (
 	VMStop     JobKind = "vm.stop"     // force off
 	VMReboot   JobKind = "vm.reboot"   // ask the guest to reboot
 	VMReset    JobKind = "vm.reset"    // reset without asking the guest
-	// ask the guest to power off, wait, apply and start, so that NextBoot changes take effect
+	// VMRestart: ask the guest to power off, wait, apply and start, so that NextBoot changes take effect
 	VMRestart      JobKind = "vm.restart"
 	VMPause        JobKind = "vm.pause"
 	VMResume       JobKind = "vm.resume"
@@ -82,7 +82,7 @@ type Kind struct {
 	Stoppable bool
 	Left      string // effect that a stopped job leaves behind, in a sentence
 	Snapshots bool   // a snapshot job: a VM runs one at a time
-	// it changes nothing of its subject: it has no visible task and neither waits for other jobs nor blocks them
+	// Aside: it changes nothing of its subject: it has no visible task and neither waits for other jobs nor blocks them
 	Aside bool
 
 	// Why it cannot be cancelled: Stands while it is queued, Begun after a host began it. Empty: it can.

@@ -21,7 +21,7 @@ type Network struct {
 	Generation int64        `json:"generation"`
 	Peers      []string     `json:"peers,omitempty"` // for an overlay: tunnel addresses of its hosts, as they report them
 	CreatedAt  time.Time    `json:"createdAt"`
-	// set: deletion was requested; the network is removed when its last host has released it
+	// DeletedAt is set once deletion was requested. The network is removed when its last host has released it.
 	DeletedAt *time.Time `json:"deletedAt,omitempty"`
 }
 
@@ -32,10 +32,10 @@ type NetworkStatus struct {
 	Bridge    string   `json:"bridge,omitempty"`  // bridge device of a libvirt network
 	Forward   string   `json:"forward,omitempty"` // "nat", "route", "bridge", "" (isolated)
 	Subnets   []string `json:"subnets,omitempty"` // "192.168.122.0/24"
-	// the problem, if any, also of an active network; libvirt's own message if there is one
+	// Error: the problem, if any, also of an active network; libvirt's own message if there is one
 	Error    string `json:"error,omitempty"`
 	ByOthers bool   `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host outside Quantix
-	// the host has another network with the managed network's name; set by the portal, never by an agent
+	// Foreign: the host has another network with the managed network's name; set by the portal, never by an agent
 	Foreign bool `json:"foreign,omitempty"`
 
 	Uplink string `json:"uplink,omitempty"` // host device that connects the network to the outside
@@ -65,7 +65,7 @@ type NetworkHost struct {
 // NetworkView is a network as the API and pages show it.
 type NetworkView struct {
 	Network
-	// the network leads out of the host, so VMs of a project need a grant to use it
+	// Restricted: the network leads out of the host, so VMs of a project need a grant to use it
 	Restricted bool           `json:"restricted"`
 	Grants     []NetworkGrant `json:"grants"` // grants that the user may see
 	Health     NetworkHealth  `json:"health"`

@@ -8,7 +8,7 @@ type DirectMode string
 
 const (
 	DirectPrivate DirectMode = "private" // guests of one host never reach one another
-	// through the outside switch, which must support reflective relay (hairpin)
+	// DirectVEPA: through the outside switch, which must support reflective relay (hairpin)
 	DirectVEPA        DirectMode = "vepa"
 	DirectPassthrough DirectMode = "passthrough" // one NIC has the device exclusively
 )

@@ -36,14 +36,15 @@ type NetworkSpec struct {
 	Domain string      `json:"domain,omitempty"` // DNS domain of the guests
 	Bridge string      `json:"bridge,omitempty"` // bridge device on the hosts; empty: libvirt chooses the name
 	MTU    int         `json:"mtu,omitempty"`    // 0: the default
-	// nat, route: the only host device for outgoing traffic, empty for any; other modes: the device that guests connect to
+	// Device is the host device that guests connect to. In the modes nat and route it is the only device for outgoing
+	// traffic, empty for any.
 	Device string `json:"device,omitempty"`
 	VLAN   int    `json:"vlan,omitempty"` // 0: untagged
 	VNI    int    `json:"vni,omitempty"`  // VXLAN network identifier of an overlay
-	// subnet between an overlay's hosts, in which each host has an address
+	// Underlay: subnet between an overlay's hosts, in which each host has an address
 	Underlay string     `json:"underlay,omitempty"`
 	Direct   DirectMode `json:"direct,omitempty"` // macvtap: how guests of the same device reach one another
-	// the bridge runs the spanning tree protocol, which delays each new port by some seconds
+	// STP: the bridge runs the spanning tree protocol, which delays each new port by some seconds
 	STP         bool   `json:"stp,omitempty"`
 	Description string `json:"description,omitempty"`
 
@@ -183,7 +184,7 @@ type family struct {
 	is                   func(netip.Addr) bool
 	minBits, maxBits     int            // bounds of the prefix length, bits
 	boundsError          string         // error text for the bounds
-	reserved             []netip.Prefix // reserved prefixes that guest networks must not overlap
+	reserved             []netip.Prefix // prefixes that guest networks must not overlap
 }
 
 var (

@@ -12,7 +12,7 @@ const (
 
 	// For all projects and hosts.
 	MaySeeInfra Permission = "see hosts"
-	// includes project members, who choose pools and networks for their VMs
+	// MaySeeStorage: includes project members, who choose pools and networks for their VMs
 	MaySeeStorage  Permission = "see pools and networks"
 	MayChangeInfra Permission = "change hosts and pools"
 	MaySeeTasks    Permission = "see tasks" // package control limits the list to tasks that the user may see

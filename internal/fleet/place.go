@@ -13,7 +13,7 @@ type Sighting struct {
 	HostID   HostID `json:"hostId,omitempty"`
 	HostName string `json:"hostName,omitempty"`
 	Power    Power  `json:"power"`
-	// the domain carries the VM's mark; otherwise it is an unrelated domain with that UUID
+	// Proven: the domain carries the VM's mark; otherwise it is an unrelated domain with that UUID
 	Proven  bool      `json:"proven"`
 	Since   time.Time `json:"since"`             // first report of this power state
 	Alarm   bool      `json:"alarm,omitempty"`   // the VM's own host runs it, too

@@ -13,30 +13,30 @@ type Pool struct {
 	Spec       PoolSpec  `json:"spec"`
 	Generation int64     `json:"generation"`
 	CreatedAt  time.Time `json:"createdAt"`
-	// set: deletion was requested; the pool is removed when its last host has released it
+	// DeletedAt is set once deletion was requested. The pool is removed when its last host has released it.
 	DeletedAt *time.Time `json:"deletedAt,omitempty"`
 }
 
 // PoolSpec says where the storage is. Kind and location are fixed after creation.
 type PoolSpec struct {
 	Kind PoolKind `json:"kind"`
-	// dir: the directory; other file pools: the mount point on each host; empty for block pools
+	// Path is the directory (dir) or the mount point on each host (other file pools). Empty for block pools.
 	Path   string `json:"path"`
 	Server string `json:"server,omitempty"` // nfs, glusterfs
 	Export string `json:"export,omitempty"` // nfs: absolute path on the server
 	Volume string `json:"volume,omitempty"` // glusterfs: its name on the server
 	Device string `json:"device,omitempty"` // fs: block device on each host
 	Format string `json:"format,omitempty"` // fs: "ext4", "xfs" or "btrfs"
-	// iscsi, iscsi-direct: the target's address, with a port if it is not 3260
+	// Portal is the address of an iSCSI target (iscsi, iscsi-direct), with a port if it is not 3260.
 	Portal    string `json:"portal,omitempty"`
 	Target    string `json:"target,omitempty"`    // iscsi, iscsi-direct: the target's name
 	Initiator string `json:"initiator,omitempty"` // iscsi-direct: initiator name of the hosts
-	// iscsi, iscsi-direct, rbd: user name; its secret is stored separately
+	// User is the user name for iscsi, iscsi-direct and rbd. Its secret is stored separately.
 	User     string `json:"user,omitempty"`
 	Monitors string `json:"monitors,omitempty"` // rbd: monitors of the cluster, separated by commas
 	CephPool string `json:"cephPool,omitempty"` // rbd: the pool's name in the cluster
 	Group    string `json:"group,omitempty"`    // logical: the volume group on each host
-	// all hosts see the same data (always true for network storage): capacity counts once
+	// Shared: all hosts see the same data (always true for network storage): capacity counts once
 	Shared      bool   `json:"shared"`
 	Description string `json:"description,omitempty"`
 }
@@ -62,11 +62,11 @@ type PoolStatus struct {
 	ProvisionedBytes int64     `json:"promisedBytes,omitempty"` // bytes by which thin-provisioned volumes may still grow
 	MountPath        string    `json:"mountPath"`
 	MountOptions     string    `json:"mountOptions,omitempty"`
-	// latency of a small synced write, microseconds; 0: not measured
+	// WriteMicros: latency of a small synced write, microseconds; 0: not measured
 	WriteMicros int64    `json:"writeMicros,omitempty"`
 	ReadMicros  int64    `json:"readMicros,omitempty"` // latency of reading it back
 	Volumes     []Volume `json:"volumes,omitempty"`
-	// the problem, with libvirt's own message if there is one; an active pool with an error is degraded
+	// Error: the problem, with libvirt's own message if there is one; an active pool with an error is degraded
 	Error    string `json:"error,omitempty"`
 	Note     string `json:"note,omitempty"`     // information that is not a fault
 	ByOthers bool   `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host outside Quantix
@@ -77,7 +77,7 @@ type PoolStatus struct {
 
 // FileSystem identifies a file system, so that pools on the same one count once.
 type FileSystem struct {
-	// source ("nfs nas:/vms") of an exported file system, else the device number on the host ("8:1")
+	// ID: source ("nfs nas:/vms") of an exported file system, else the device number on the host ("8:1")
 	ID     string `json:"id"`
 	Shared bool   `json:"shared,omitempty"` // exported by a server: the ID means the same file system on all hosts
 }
@@ -90,7 +90,8 @@ type Volume struct {
 	CapacityBytes int64  `json:"capacityBytes"`
 	AllocBytes    int64  `json:"allocBytes"`
 	Backing       string `json:"backing,omitempty"` // backing file; such a volume cannot serve as an image
-	// domains of the host that have the file as a disk, by whatever path; at most MaxUsers. Media in drives are in InDrive
+	// UsedBy: domains of the host that have the file as a disk, by whatever path; at most MaxUsers. Media in drives are in
+	// InDrive
 	UsedBy  []VMID `json:"usedBy,omitempty"`
 	InDrive []VMID `json:"inDrive,omitempty"` // domains of the host that have it in a drive, at most MaxUsers
 	// BaseOf are volumes of the host that have it as backing file or share its data. At most MaxUsers.
@@ -215,7 +216,7 @@ type PoolHealth struct {
 	CapacityBytes  int64          `json:"capacityBytes"`        // a shared pool counts once, from the first healthy host
 	UsedBytes      int64          `json:"usedBytes"`
 	AvailableBytes int64          `json:"availableBytes"`
-	// bytes by which thin-provisioned volumes may still grow
+	// ProvisionedBytes: bytes by which thin-provisioned volumes may still grow
 	ProvisionedBytes int64 `json:"promisedBytes,omitempty"`
 }
 

@@ -25,9 +25,10 @@ type PoolType struct {
 	Shared  bool        // all hosts always see the same data
 	Local   bool        // each host always has data of its own
 	Mounted bool        // each host mounts it at the path, and remounts it after a loss
-	// file pool: volumes are files of a directory, and a marker file there names its owner; in other pools the source does
+	// Files marks a file pool: volumes are files of a directory, and a marker file there names the owner. In other pools
+	// the source names it.
 	Files bool
-	// volumes can be created, changed and deleted; otherwise the storage provides them and a disk uses one of them
+	// Makes: volumes can be created, changed and deleted; otherwise the storage provides them and a disk uses one of them
 	Makes  bool
 	Secret *PoolSecret // credentials for the storage; nil: none
 	source func(PoolSpec) string

@@ -8,10 +8,10 @@ import (
 // VMProtection protects a VM from people and limits its lifetime. Only the portal uses it; hosts do not know it.
 type VMProtection struct {
 	Protected bool `json:"protected,omitempty"` // the VM cannot be deleted
-	// only its owner and administrators may change the VM; nil: not locked
+	// Lock: only its owner and administrators may change the VM; nil: not locked
 	Lock      *VMLock    `json:"lock,omitempty"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"` // end of the VM's lifetime; nil: none
-	// shut the VM down at ExpiresAt; otherwise only report the expiry
+	// ExpiryStops: shut the VM down at ExpiresAt; otherwise only report the expiry
 	ExpiryStops bool   `json:"expiryStops,omitempty"`
 	Expiry      Expiry `json:"expiry,omitempty"`
 }

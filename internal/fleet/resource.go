@@ -36,7 +36,7 @@ type Resource struct {
 	Path   string     // path of the list; with an ID appended, the path of one object
 	See    Permission // permission to see objects and to receive their events
 
-	// page of another resource type that shows the object, if the type has no page of its own
+	// within: page of another resource type that shows the object, if the type has no page of its own
 	within func(id string) string
 
 	Parts bool     // an object can have many parts, each of which wakes its pages

@@ -13,7 +13,7 @@ const MaxRules = 16
 // VM is migrated for it.
 type PlacementRule struct {
 	Apart bool `json:"apart,omitempty"` // anti-affinity; false: affinity
-	// applies only if there is a choice; false: hosts that break the rule are refused
+	// Preferred: applies only if there is a choice; false: hosts that break the rule are refused
 	Preferred bool   `json:"preferred,omitempty"`
 	Of        RuleOf `json:"of"`
 	Name      string `json:"name"` // name of a VM in the project or of a host; or labels in the syntax of Selector

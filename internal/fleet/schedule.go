@@ -58,7 +58,7 @@ type ScheduleView struct {
 	NextAt    *time.Time `json:"nextAt,omitempty"`   // nil: disabled; in the past: overdue
 	LastAt    *time.Time `json:"lastAt,omitempty"`   // scheduled time of the last run; nil: never
 	LastTask  TaskID     `json:"lastTask,omitempty"` // task of the last run
-	// scheduled times before the last run that could not be served and were merged into it
+	// Missed: scheduled times before the last run that could not be served and were merged into it
 	Missed    int    `json:"missed,omitempty"`
 	Trouble   string `json:"trouble,omitempty"` // why it is overdue or failed, in a sentence
 	Attention bool   `json:"attention,omitempty"`

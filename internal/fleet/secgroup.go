@@ -20,7 +20,7 @@ type SecurityGroup struct {
 	Generation int64             `json:"generation"` // counts changes by people
 	Revision   int64             `json:"revision"`   // counts changes for hosts, such as rules and members' addresses
 	CreatedAt  time.Time         `json:"createdAt"`
-	// set: deletion was requested; the group is removed when its last host has released it
+	// DeletedAt is set once deletion was requested. The group is removed when its last host has released it.
 	DeletedAt *time.Time `json:"deletedAt,omitempty"`
 }
 
@@ -38,7 +38,7 @@ type SecurityRule struct {
 	FromPort  int       `json:"fromPort,omitempty"` // tcp and udp: first port of the receiver; 0: all ports
 	ToPort    int       `json:"toPort,omitempty"`   // last port; 0: only FromPort
 	CIDR      string    `json:"cidr,omitempty"`     // remote addresses; excludes GroupID
-	// remote NICs: the members of a group, possibly this one. Without CIDR and GroupID: any remote
+	// GroupID selects the members of a group as remote, possibly of this group. Without CIDR and GroupID: any remote.
 	GroupID     SecurityGroupID `json:"groupId,omitempty"`
 	Description string          `json:"description,omitempty"`
 }
@@ -300,10 +300,10 @@ type SecurityGroupView struct {
 	Names       map[string]string     `json:"names,omitempty"` // names of referenced groups by ID
 	NICs        int                   `json:"cards"`           // NICs in the group, of VMs that the user may see
 	Members     []SecurityGroupMember `json:"members,omitempty"`
-	// hosts with the group; with names only for users who may see hosts
+	// Hosts: hosts with the group; with names only for users who may see hosts
 	Hosts          []SecurityGroupHost `json:"hosts,omitempty"`
 	SeverityCounts SeverityCounts      `json:"tones"`
-	// packets that its rules allowed; only for a single group
+	// Count: packets that its rules allowed; only for a single group
 	Count *GroupCount `json:"count,omitempty"`
 }
 

@@ -155,10 +155,10 @@ type NICFilter struct {
 	AntiSpoofing bool               `json:"antiSpoofing"`
 	Groups       []NICGroup         `json:"groups"`
 	State        SecurityGroupState `json:"state,omitempty"` // empty: no filter is required
-	// why it is not applied; libvirt's own message if there is one
+	// Problem: why it is not applied; libvirt's own message if there is one
 	Problem string `json:"problem,omitempty"`
 	Foreign string `json:"foreign,omitempty"` // network filter of somebody else on the NIC
-	// port group whose defaults the NIC follows for ByPortGroup; empty: none
+	// PortGroup: port group whose defaults the NIC follows for ByPortGroup; empty: none
 	PortGroup   string   `json:"portGroup,omitempty"`
 	ByPortGroup []string `json:"byPortGroup,omitempty"` // "securityGroups", "antiSpoofing"
 	Hits        *NICHits `json:"hits,omitempty"`        // packets that its rules allowed; nil: unknown

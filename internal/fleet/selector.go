@@ -123,12 +123,12 @@ func (s Selector) String() string {
 // ByLabel is the assignment of an object to hosts by their labels.
 type ByLabel struct {
 	Selector string `json:"selector"` // "rack=4, ssd"; empty: no assignment by label
-	// first few matching hosts without the object, those that cannot have it first
+	// Left: first few matching hosts without the object, those that cannot have it first
 	Left    []LeftOutHost `json:"left"`
 	LeftAll int           `json:"leftAll"`   // number of such hosts
 	Beside  []NamedHost   `json:"beside"`    // first few hosts that have the object without matching
 	All     int           `json:"besideAll"` // number of such hosts
-	// only in the response that sets the selector: more hosts match than were assigned at once; the rest follow
+	// Waiting: only in the response that sets the selector: more hosts match than were assigned at once; the rest follow
 	Waiting bool `json:"waiting,omitempty"`
 }
 

@@ -48,7 +48,7 @@ type SnapshotTree struct {
 	Merges     int        `json:"merges,omitempty"`     // mergeable files of deleted snapshots
 	Unfinished string     `json:"unfinished,omitempty"` // an interrupted operation, in a sentence
 	Others     []string   `json:"others,omitempty"`     // snapshots made with virsh: at most MaxSnapshots
-	// overlays on disks made outside Quantix, as virsh does for a snapshot
+	// Overlays: files on top of disks, made outside Quantix, as virsh does for a snapshot
 	Overlays []Overlay `json:"overlays,omitempty"`
 }
 

@@ -8,7 +8,7 @@ import (
 
 // VMPlacement configures which hosts may take the VM, besides its rules.
 type VMPlacement struct {
-	// taints that the VM tolerates, separated by blanks: "gpu maintenance=disk"; "*": any
+	// Tolerations: taints that the VM tolerates, separated by blanks: "gpu maintenance=disk"; "*": any
 	Tolerations string `json:"tolerations,omitempty"`
 }
 

@@ -16,15 +16,15 @@ type Task struct {
 	Subject     Subject   `json:"subject"`     // for a parent task "task:<its id>"; empty: no existing object
 	SubjectName string    `json:"subjectName"` // "web-01"; "500 VMs"
 	Generation  int64     `json:"generation"`
-	// for a parent task: running while a child is open, then the worst state of its children
+	// State of a parent task is running while a child is open, then the worst state of its children.
 	State    JobState `json:"state"`
 	Attempt  int      `json:"attempt"`
 	Progress int      `json:"progress"`        // percent; for a parent task, the share of ended children
 	Steps    *Steps   `json:"steps,omitempty"` // only for a parent task
-	// current step of the agent: "copying disk 1"; after the end the last step, or a remark as a sentence
+	// Note: current step of the agent: "copying disk 1"; after the end the last step, or a remark as a sentence
 	Note  string `json:"note,omitempty"`
 	Error string `json:"error,omitempty"` // the hypervisor's own message
-	// set: the hypervisor was not reachable, and the task is retried then; Error has the cause
+	// RetryAt is when the task is retried after the hypervisor was not reachable. Error has the cause.
 	RetryAt   *time.Time `json:"retryAt,omitempty"`
 	CreatedBy string     `json:"createdBy"` // user name, or "Quantix"
 	CreatedAt time.Time  `json:"createdAt"`

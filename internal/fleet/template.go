@@ -39,7 +39,7 @@ type TemplateVersion struct {
 	CreatedBy    string            `json:"createdBy,omitempty"`
 	CreatedAt    time.Time         `json:"createdAt"`
 	Disks        []TemplateDisk    `json:"disks"` // images of the spec's disks, in the same order
-	// some VMs with a disk created from it, as far as the user may see them
+	// VMs: some VMs with a disk created from it, as far as the user may see them
 	VMs          []TemplateVM  `json:"vms"`
 	Others       int           `json:"others"`       // number of such VMs in projects that the user may not see
 	OthersLinked int           `json:"othersLinked"` // number of Others that are linked clones
@@ -53,7 +53,7 @@ type TemplateDisk struct {
 	SizeBytes int64          `json:"sizeBytes"` // virtual size; 0: no host has reported it yet
 	State     CopyState      `json:"state"`     // state of its best copy
 	Why       string         `json:"why,omitempty"`
-	// the image was created for the template and is deleted with the version
+	// Own: the image was created for the template and is deleted with the version
 	Own        bool     `json:"own"`
 	Where      []string `json:"where,omitempty"`      // locations of its copies; only for users who may see hosts
 	AllocBytes int64    `json:"allocBytes,omitempty"` // allocation of one copy

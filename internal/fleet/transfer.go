@@ -13,7 +13,7 @@ type TransferOrder struct {
 	Peer      HostID     `json:"peer"`
 	PeerName  string     `json:"peerName"`
 	RateBytes int64      `json:"rateBytes,omitempty"` // maximum bytes per second; 0: unlimited
-	// the receiver verifies the data on its storage, because the source will be deleted
+	// Check: the receiver verifies the data on its storage, because the source will be deleted
 	Check bool `json:"check,omitempty"`
 }
 

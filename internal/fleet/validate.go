@@ -30,7 +30,7 @@ const (
 var (
 	nameForm  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 	labelForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
-	// new volumes only; IsVolumeName also accepts existing ones
+	// volumeForm: new volumes only; IsVolumeName also accepts existing ones
 	volumeForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
 	deviceForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
 	userForm     = regexp.MustCompile(`^[a-z0-9]([a-z0-9._@-]{0,62}[a-z0-9])?$`)

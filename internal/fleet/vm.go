@@ -19,15 +19,15 @@ type Meta struct {
 	Description        string            `json:"description"`
 	Generation         int64             `json:"generation"`
 	ObservedGeneration int64             `json:"observedGeneration"`
-	// power state requested by the newest unfinished task; empty: no such task
+	// Ordered: power state requested by the newest unfinished task; empty: no such task
 	Ordered   Power     `json:"ordered,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
-	// set: deletion was requested and the host has not finished it
+	// DeletedAt is set while a requested deletion is not finished on the host.
 	DeletedAt  *time.Time   `json:"deletedAt,omitempty"`
 	Protection VMProtection `json:"guard,omitzero"`
-	// sentence that says why a snapshot schedule of the VM needs a person
+	// ScheduleTrouble: sentence that says why a snapshot schedule of the VM needs a person
 	ScheduleTrouble string `json:"scheduleTrouble,omitempty"`
-	// indexes of the required placement rules that the current host breaks, as the portal last computed them
+	// Misplaced: indexes of the required placement rules that the current host breaks, as the portal last computed them
 	Misplaced []int `json:"misplaced,omitempty"`
 }
 
@@ -42,8 +42,8 @@ type VM struct {
 
 // VMSpec is the intent for a VM: what people want it to be.
 type VMSpec struct {
-	// running, paused or stopped: the last power state that a person requested; not enforced after a guest powers itself
-	// off
+	// Power: running, paused or stopped: the last power state that a person requested; not enforced after a guest powers
+	// itself off
 	Power     Power    `json:"power"`
 	CPUs      int      `json:"cpus"`
 	MemoryMiB int      `json:"memoryMiB"`
@@ -113,39 +113,40 @@ type Volref struct {
 // (Existing) is used as it is: the agent never creates, changes or deletes it.
 type Disk struct {
 	PoolID PoolID `json:"poolId"`
-	// set by the portal when the disk is added, except for an existing volume
+	// Volume: set by the portal when the disk is added, except for an existing volume
 	Volume string `json:"volume"`
-	// bytes; with Image, 0 keeps the image's size and a larger value grows it
+	// SizeBytes: with Image, 0 keeps the image's size and a larger value grows it
 	SizeBytes int64   `json:"sizeBytes"`
 	Image     *Volref `json:"image,omitempty"` // source volume of the clone
-	// the disk uses a volume that already exists: a LUN of a pool without volume creation, or a shareable volume
+	// Existing: the disk uses a volume that already exists: a LUN of a pool without volume creation, or a shareable volume
 	Existing bool `json:"existing,omitempty"`
 
-	// source image of the catalog; the portal chooses which copy is cloned
+	// ImageID: source image of the catalog; the portal chooses which copy is cloned
 	ImageID ImageID `json:"imageId,omitempty"`
-	// version of the image; empty: the newest at the time of the request
+	// VersionID: version of the image; empty: the newest at the time of the request
 	VersionID ImageVersionID `json:"versionId,omitempty"`
 	// ImageSHA256 is the image version's checksum, if it was known when the VM was created. The portal sets it for the
 	// host.
 	ImageSHA256 string `json:"imageSha256,omitempty"`
-	// the disk is an overlay backed by the image, which needs a copy in the disk's pool; false: a full copy
+	// Overlay: the disk is an overlay backed by the image, which needs a copy in the disk's pool; false: a full copy
 	Overlay bool `json:"overlay,omitempty"`
 	// Encryption is "luks" if the disk is created encrypted. The host generates the passphrase and keeps it. Empty: no
 	// encryption.
 	Encryption string `json:"encryption,omitempty"`
-	// file format at creation: raw; empty: the pool's default, which is qcow2 in a file pool
+	// Format: file format at creation: raw; empty: the pool's default, which is qcow2 in a file pool
 	Format string `json:"format,omitempty"`
 
 	// How the device appears to the guest: see DiskFields. The zero value of each is the default.
 	Bus string `json:"bus,omitempty"` // scsi, sata, usb, ide or nvme: see DiskBuses; empty: virtio
-	// none, writeback, writethrough, directsync or unsafe; empty: none if the storage supports it, else QEMU's default
+	// Cache: none, writeback, writethrough, directsync or unsafe; empty: none if the storage supports it, else QEMU's
+	// default
 	Cache     string `json:"cache,omitempty"`
 	Discard   string `json:"discard,omitempty"`   // ignore; empty: discards of the guest free space in the volume
 	IO        string `json:"io,omitempty"`        // native, threads or io_uring; empty: QEMU's default
 	BootOrder int    `json:"bootOrder,omitempty"` // 1 is tried first; 0: no explicit order
 	Serial    string `json:"serial,omitempty"`    // serial number that the guest reads
 	ReadOnly  bool   `json:"readOnly,omitempty"`
-	// the raw volume may be attached to several running VMs, if each of them sets Shareable
+	// Shareable: the raw volume may be attached to several running VMs, if each of them sets Shareable
 	Shareable bool       `json:"shareable,omitempty"`
 	Limits    DiskLimits `json:"limits,omitzero"`
 }
@@ -177,9 +178,9 @@ type NIC struct {
 
 	// Traffic filtering of the NIC: see SecurityGroup. A NIC without a group is not filtered.
 	SecurityGroups []SecurityGroupID `json:"securityGroups,omitempty"`
-	// the guest may send only from its own addresses; nil: the default for the user who creates the NIC
+	// AntiSpoofing: the guest may send only from its own addresses; nil: the default for the user who creates the NIC
 	AntiSpoofing *bool `json:"antiSpoofing,omitempty"`
-	// port group of a managed network; empty: the network itself
+	// PortGroup: port group of a managed network; empty: the network itself
 	PortGroup string `json:"portGroup,omitempty"`
 
 	// Set by the portal: the security groups and anti-spoofing follow the port group's defaults until the NIC sets its
@@ -220,47 +221,47 @@ const (
 // VMStatus is the host's last report on a VM. It holds only values that stay the same while nothing happens to the VM.
 type VMStatus struct {
 	Power Power `json:"power"`
-	// libvirt's reason for the power state: "I/O error", "migration", …
+	// Reason: libvirt's reason for the power state: "I/O error", "migration", …
 	Reason string `json:"reason,omitempty"`
-	// of the running guest; of the definition while the VM is off
+	// CPUs: vCPUs of the running guest, or of the definition while the VM is off
 	CPUs int `json:"cpus"`
-	// of the running guest; of the definition while the VM is off
+	// MemoryMiB: memory of the running guest, or of the definition while the VM is off
 	MemoryMiB int `json:"memoryMiB"`
-	// memory that the balloon leaves to the running guest while its host is short of memory; 0: all of it
+	// BalloonMiB: memory that the balloon leaves to the running guest while its host is short of memory; 0: all of it
 	BalloonMiB int `json:"balloonMiB,omitempty"`
-	// maximum vCPUs that the running guest can reach without a restart; 0: no more than now
+	// MaxCPUs: maximum vCPUs that the running guest can reach without a restart; 0: no more than now
 	MaxCPUs int `json:"maxCpus,omitempty"`
-	// maximum memory that the running guest can reach without a restart; 0: no more than now
+	// MaxMemory: maximum memory that the running guest can reach without a restart; 0: no more than now
 	MaxMemory int `json:"maxMemoryMiB,omitempty"`
-	// minimum vCPUs that the running guest can reach without a restart; 0: no fewer than now
+	// MinCPUs: minimum vCPUs that the running guest can reach without a restart; 0: no fewer than now
 	MinCPUs int `json:"minCpus,omitempty"`
-	// memory modules hot-plugged since the guest's start, oldest first
+	// Modules: memory modules hot-plugged since the guest's start, oldest first
 	Modules []Module `json:"modules,omitempty"`
-	// devices whose hot-unplug the guest has not completed; their spec fields are in NextBoot, too
+	// PendingUnplug: devices whose hot-unplug the guest has not completed; their spec fields are in NextBoot, too
 	PendingUnplug []PendingUnplug `json:"heldBack,omitempty"`
-	// spec fields that take effect at the running guest's next start: "cpus", "memoryMiB", …
+	// NextBoot: spec fields that take effect at the running guest's next start: "cpus", "memoryMiB", …
 	NextBoot  []string    `json:"nextBoot,omitempty"`
 	Disks     []DiskState `json:"disks,omitempty"`
 	NICs      []NICState  `json:"nics,omitempty"`
 	StartedAt *time.Time  `json:"startedAt,omitempty"`
-	// the hypervisor's message about the last failed job; empty after a success
+	// Error: the hypervisor's message about the last failed job; empty after a success
 	Error       string  `json:"error,omitempty"`
 	ErrorOf     JobKind `json:"errorOf,omitempty"`     // kind of the job that Error is about
 	Accelerator string  `json:"accelerator,omitempty"` // "kvm" or "qemu" (emulation)
-	// the domain's name in "virsh list", if it differs from the VM's name
+	// Domain: the domain's name in "virsh list", if it differs from the VM's name
 	Domain string  `json:"domain,omitempty"`
 	Faults []Fault `json:"faults,omitempty"` // current problems that need a person
 	Drift  []Drift `json:"drift,omitempty"`  // differences between the host's definition and the spec
 
 	Snapshots *SnapshotTree `json:"snapshots,omitempty"` // nil: no snapshots
-	// report of the guest agent; nil: the VM is off, or an older agent reports none
+	// Guest: report of the guest agent; nil: the VM is off, or an older agent reports none
 	Guest  *GuestStatus  `json:"guest,omitempty"`
 	Policy VMPolicy      `json:"policy,omitzero"`  // the policy that the host applies
 	Checks []HealthCheck `json:"checks,omitempty"` // health checks that the host runs
 	Health []HealthState `json:"health,omitempty"` // results of Checks
-	// launch measurement of the running guest, if its memory is encrypted
+	// Launch: launch measurement of the running guest, if its memory is encrypted
 	Launch *LaunchInfo `json:"launch,omitempty"`
-	// automatic restarts by the host since the VM last ran for a longer time
+	// Restarts: automatic restarts by the host since the VM last ran for a longer time
 	Restarts int `json:"restarts,omitempty"`
 }
 
@@ -278,9 +279,9 @@ const (
 	FaultExpiry    FaultCode = "expiry"    // the VM has expired or will soon; found by the portal
 	FaultHealth    FaultCode = "health"    // the guest fails health checks
 	FaultPlacement FaultCode = "placement" // the VM's host breaks a required placement rule; found by the portal
-	// the VM runs without a persistent definition on the host: without a reapply it is gone when it stops
+	// FaultUndefined: the VM runs without a persistent definition on the host: without a reapply it is gone when it stops
 	FaultUndefined FaultCode = "undefined"
-	// the VM's process runs but libvirt reports it as off; the agent does not touch it
+	// FaultLost: the VM's process runs but libvirt reports it as off; the agent does not touch it
 	FaultLost   FaultCode = "lost"
 	FaultUnread FaultCode = "unread" // the host cannot read the VM's definition
 )
@@ -289,7 +290,7 @@ const (
 type Fault struct {
 	Code FaultCode `json:"code"`
 	Disk *Volref   `json:"disk,omitempty"` // affected disk: always set for FaultDisk, for FaultIO if known
-	// sentence for people: "Disk 1 (pool fast, volume web-1.qcow2) is not on host-1: …"
+	// Text: sentence for people: "Disk 1 (pool fast, volume web-1.qcow2) is not on host-1: …"
 	Text string `json:"text"`
 }
 
@@ -314,7 +315,7 @@ type Drift struct {
 	Field   string `json:"field"`
 	Applied string `json:"applied"` // last applied value, as text
 	Actual  string `json:"actual"`  // value in the host's definition, as text
-	// the actual value as the field's JSON; absent: it cannot be accepted; null for an ISO: no ISO
+	// Take: the actual value as the field's JSON; absent: it cannot be accepted; null for an ISO: no ISO
 	Take json.RawMessage `json:"take,omitempty"`
 }
 
@@ -352,7 +353,7 @@ type NICState struct {
 	Addresses []string `json:"addresses,omitempty"`
 	Filter    string   `json:"filter,omitempty"` // name of the NIC's network filter
 
-	// difference between that filter and the one that Quantix defined, as text
+	// FilterDrift: difference between that filter and the one that Quantix defined, as text
 	FilterDrift string `json:"filterDrift,omitempty"`
 
 	Seen []SeenAddress `json:"seen,omitempty"` // Addresses with the source of each; older agents do not report it
@@ -369,7 +370,7 @@ type VMView struct {
 	// CPUPercent is the CPU load of a running VM in lists; 100 is one core. Nil: not running, or no sample within the last
 	// minute.
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
-	// why protection keeps the current user from changing the VM; empty: it does not
+	// Barred: why protection keeps the current user from changing the VM; empty: it does not
 	Barred string `json:"barred,omitempty"`
 }
 

@@ -4,7 +4,7 @@ package fleet
 
 // VMCPU configures the guest's processors.
 type VMCPU struct {
-	// host-passthrough, host-model, maximum, or a libvirt model name; empty: the best that the host offers
+	// Model: host-passthrough, host-model, maximum, or a libvirt model name; empty: the best that the host offers
 	Model   string `json:"model,omitempty"`
 	Sockets int    `json:"sockets,omitempty"`
 	Cores   int    `json:"cores,omitempty"`   // per socket
@@ -20,7 +20,7 @@ type VMCPU struct {
 
 // VMMemory configures the backing and the limits of the guest's memory.
 type VMMemory struct {
-	// shared with other processes of the host, as virtiofs and vhost-user require
+	// Shared: shared with other processes of the host, as virtiofs and vhost-user require
 	Shared      bool `json:"shared,omitempty"`
 	Locked      bool `json:"locked,omitempty"`      // the host never swaps it out
 	HugePageKiB int  `json:"hugePageKiB,omitempty"` // page size of the backing huge pages; 0: normal pages
@@ -28,7 +28,8 @@ type VMMemory struct {
 
 	BalloonMiB int `json:"balloonMiB,omitempty"` // memory that the guest may use at present, set by the balloon; 0: all
 
-	// guaranteed memory minimum: the host's balloon takes no more when the host is short of memory; 0: it takes none
+	// MinMiB: guaranteed memory minimum: the host's balloon takes no more when the host is short of memory; 0: it takes
+	// none
 	MinMiB int `json:"floorMiB,omitempty"`
 
 	Nodes string `json:"nodes,omitempty"` // host NUMA nodes that provide the memory: "0-1"; empty: any
@@ -55,7 +56,7 @@ type VMDisplay struct {
 	Sound    string `json:"sound,omitempty"`    // sound device: see SoundModels; empty: none
 
 	Spice bool `json:"spice,omitempty"` // SPICE server beside the console, on a socket of the host
-	// number of the viewer's USB devices that the guest can have through SPICE
+	// USBRedirection: number of the viewer's USB devices that the guest can have through SPICE
 	USBRedirection int `json:"usbRedirection,omitempty"`
 }
 
@@ -65,19 +66,19 @@ type VMSecurity struct {
 	// UEFI boots only signed code; its variable store comes from the host's secure-boot template
 	SecureBoot bool `json:"secureBoot,omitempty"`
 
-	// memory encryption against the host: see ConfidentialKinds; empty: none
+	// Confidential: memory encryption against the host: see ConfidentialKinds; empty: none
 	Confidential string `json:"confidential,omitempty"`
 }
 
 // VMDevices configures small devices of which a VM has at most one kind.
 type VMDevices struct {
 	Watchdog string `json:"watchdog,omitempty"` // watchdog model: see Watchdogs; empty: none
-	// action after a watchdog timeout: see WatchdogActions; empty: reset
+	// WatchdogAction: action after a watchdog timeout: see WatchdogActions; empty: reset
 	WatchdogAction string `json:"watchdogAction,omitempty"`
-	// limit of random numbers from the host, bytes per second; 0: unlimited
+	// RNGRate: limit of random numbers from the host, bytes per second; 0: unlimited
 	RNGRate int  `json:"rngRate,omitempty"`
 	VSOCK   bool `json:"vsock,omitempty"` // socket between the guest and its host
-	// channel of the guest agent: see GuestAgents; empty: virtio-serial
+	// GuestAgent: channel of the guest agent: see GuestAgents; empty: virtio-serial
 	GuestAgent string `json:"guestAgent,omitempty"`
 
 	Balloon  string `json:"balloon,omitempty"` // see Balloons; empty: on
@@ -88,7 +89,7 @@ type VMDevices struct {
 // VMMigration configures disk migration and VM migration.
 type VMMigration struct {
 	Stays bool `json:"stays,omitempty"` // the VM never migrates to another host
-	// bandwidth limit of migrations to another pool or host, MiB per second; 0: unlimited
+	// LimitMiB: bandwidth limit of migrations to another pool or host, MiB per second; 0: unlimited
 	LimitMiB int `json:"limitMiB,omitempty"`
 
 	// Stored for live migration, which is not supported yet.
@@ -109,16 +110,16 @@ func (m VMMigration) Rate(rate int64) int64 {
 // on the host.
 type VMPolicy struct {
 	Autostart string `json:"autostart,omitempty"` // action when the host boots: see Autostarts; empty: the VM stays off
-	// order of automatic starts: 1 before 2, numbered VMs before those with 0
+	// StartOrder: order of automatic starts: 1 before 2, numbered VMs before those with 0
 	StartOrder int `json:"startOrder,omitempty"`
 	StartDelay int `json:"startDelay,omitempty"` // seconds that the host waits after this start before the next one
-	// action when the VM stops by itself: see Restarts; empty: it stays off
+	// Restart: action when the VM stops by itself: see Restarts; empty: it stays off
 	Restart string `json:"restart,omitempty"`
-	// order when several VMs are shut down: 1 before 2; 0: the reverse of the start order
+	// StopOrder: order when several VMs are shut down: 1 before 2; 0: the reverse of the start order
 	StopOrder int `json:"stopOrder,omitempty"`
-	// seconds between this VM's power-off and the shutdown of the next ones
+	// StopDelay: seconds between this VM's power-off and the shutdown of the next ones
 	StopDelay  int    `json:"stopDelay,omitempty"`
 	HAPriority string `json:"haPriority,omitempty"` // stored for host failover: see HAPriorities; empty: normal
-	// people who may change the VM, and its health checks, may run programs in the guest
+	// GuestExec: people who may change the VM, and its health checks, may run programs in the guest
 	GuestExec bool `json:"guestExec,omitempty"`
 }

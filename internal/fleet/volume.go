@@ -29,18 +29,19 @@ type VolumeOrder struct {
 	Format    string `json:"format,omitempty"`    // create: volume format
 	SizeBytes int64  `json:"sizeBytes,omitempty"` // create, grow: virtual size in bytes
 	Full      bool   `json:"full,omitempty"`      // create: allocate all space at once
-	// clone: another volume of the pool; copy: a volume of the source pool; rename: the old name; read: the volume itself
+	// Source is another volume of the pool (clone), a volume of the source pool (copy), the old name (rename) or the
+	// volume itself (read).
 	Source string `json:"source,omitempty"`
 	// SourcePool is the pool that copy reads from; the host receives its definition with the job. Empty: the volume's own
 	// pool.
 	SourcePool PoolID `json:"sourcePool,omitempty"`
-	// copy: the source is a VM's disk; its backing files become part of the copy
+	// Flatten says, for copy, that the source is a VM's disk; its backing files become part of the copy
 	Flatten bool `json:"flatten,omitempty"`
 	// Snapshot is the snapshot whose disk state such a copy reads. Source and SourcePool name the disk; the VM's host
 	// knows its files.
 	Snapshot *SnapshotOf `json:"snapshot,omitempty"`
 	URL      string      `json:"url,omitempty"` // fetch: the address, as ParseDownload accepts it
-	// fetch, copy, upload: "sha256:…", for fetch also "sha512:…"; empty: unknown
+	// Checksum is, for fetch, copy and upload, "sha256:…", for fetch also "sha512:…". Empty: unknown.
 	Checksum string `json:"checksum,omitempty"`
 	// ChecksumURL is, for fetch, the address of a checksum file that the host reads first. Checksum is then empty.
 	ChecksumURL string `json:"checksumUrl,omitempty"`
