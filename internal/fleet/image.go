@@ -22,7 +22,7 @@ func (o OSFacts) Words() string {
 	return strings.Join(strings.Fields(o.Name+" "+o.Version+" "+o.Arch), " ")
 }
 
-// Image is an entry of the image catalog. Its versions are stored as copies in pools.
+// Image is an image of the library. Its versions are stored as copies in pools.
 type Image struct {
 	ID          ImageID   `json:"id"`
 	Name        string    `json:"name"`
@@ -65,7 +65,7 @@ type ImageVersion struct {
 	// SHA256: checksum of its file, in hexadecimal; empty: no host has reported it yet
 	SHA256    string       `json:"sha256,omitempty"`
 	Source    string       `json:"source,omitempty"`  // origin, as text
-	StartID   StartImageID `json:"startId,omitempty"` // catalog entry that it was downloaded from
+	StartID   StartImageID `json:"startId,omitempty"` // entry of the image catalog that it was downloaded from
 	CreatedBy string       `json:"createdBy,omitempty"`
 	CreatedAt time.Time    `json:"createdAt"`
 	Offered   bool         `json:"offered"` // an online host has a copy that VMs can be created from
@@ -187,7 +187,7 @@ const (
 	ActVersion  Action = "version"  // of an image: add a version
 	ActCopy     Action = "copy"     // of an image: copy it to a pool
 	ActVerify   Action = "verify"   // of a copy: compute its checksum
-	ActForget   Action = "forget"   // of a copy: remove it from the catalog and keep the file
+	ActForget   Action = "forget"   // of a copy: remove it from the library and keep the file
 )
 
 var imageActions = actionTable[ImageView]{

@@ -121,7 +121,7 @@ type Disk struct {
 	// Existing: the disk uses a volume that already exists: a LUN of a pool without volume creation, or a shareable volume
 	Existing bool `json:"existing,omitempty"`
 
-	// ImageID: source image of the catalog; the portal chooses which copy is cloned
+	// ImageID: source image of the library; the portal chooses which copy is cloned
 	ImageID ImageID `json:"imageId,omitempty"`
 	// VersionID: version of the image; empty: the newest at the time of the request
 	VersionID ImageVersionID `json:"versionId,omitempty"`

@@ -64,7 +64,7 @@ type VolumeInUse struct {
 	Disk      string `json:"disk,omitempty"`      // name of the VM that has the volume as a disk
 	Drive     string `json:"drive,omitempty"`     // name of the VM that has the volume in a drive
 	Making    string `json:"making,omitempty"`    // name of the VM that is being created from the volume
-	Published bool   `json:"published,omitempty"` // the volume is a copy of a catalog image
+	Published bool   `json:"published,omitempty"` // the volume is a copy of an image of the library
 	Image     string `json:"image,omitempty"`     // name of that image
 }
 
