@@ -5,15 +5,15 @@ import "fmt"
 // Actions on hosts, pools, networks, projects and users. VMActions lists those on VMs, which depend on phases. One
 // table per resource type holds the conditions: buttons, menus, the API and the use cases all query it.
 const (
-	ActClearConflict Action = "clear-conflict" // of a host
-	ActJoinAgain     Action = "join-again"     // of a host
+	ActClearConflict Action = "clear-conflict" // of a host: clear an identity conflict
+	ActJoinAgain     Action = "join-again"     // of a host: create a join token for its new agent
 	ActAssign        Action = "assign"         // of a pool or network: assign it to more hosts
-	ActRetry         Action = "retry"          // of a pool or network on one host; also its "Start" button after a stop
-	ActRelease       Action = "release"        // of a pool or network on one host
+	ActRetry         Action = "retry"          // of a pool or network on one host: try again; also its "Start" button after a stop
+	ActRelease       Action = "release"        // of a pool or network on one host: unassign it
 	ActCredentials   Action = "credentials"    // of a pool with credentials: replace them
 	ActGrant         Action = "grant"          // of a network: open it to a project
-	ActPassword      Action = "password"       // of a user
-	ActCancel        Action = "cancel"         // of a task
+	ActPassword      Action = "password"       // of a user: set a new password
+	ActCancel        Action = "cancel"         // of a task: cancel it
 )
 
 // actionEntry is one action in a resource type's table. why returns the reason why the action is not possible now, in

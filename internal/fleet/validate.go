@@ -279,7 +279,7 @@ var (
 		"/var/lib/postgresql", "/var/lib/pgsql", "/var/lib/mysql", "/var/lib/docker", "/var/lib/containers", "/var/lib/containerd", "/var/lib/kubelet",
 		"/var/lib/etcd", "/var/lib/private", "/var/lib/sss", "/var/lib/samba", "/var/lib/ceph", "/var/lib/nfs", "/var/lib/polkit-1", "/var/lib/swtpm-localca",
 	}
-	poolTrees = []string{"/var/lib/libvirt/images"} // exceptions below systemDirs
+	poolTrees = []string{"/var/lib/libvirt/images"} // trees below /var/lib/libvirt that may contain pools
 )
 
 func isSystemPath(p string) bool {
