@@ -149,7 +149,7 @@ func refreshOnHangup(ctx context.Context, a *agent.Agent) {
 	}()
 }
 
-// openHypervisor opens what is spelt out; there is no silent stand-in.
+// openHypervisor opens the configured hypervisor. The mock is used only if the configuration names it.
 func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (agent.Hypervisor, error) {
 	roots := agent.PoolRoots{Allowed: cfg.PoolRoots, Never: []string{cfg.DataDir}, Devices: cfg.PoolDevices}
 	if cfg.Hypervisor == "mock" {

@@ -19,7 +19,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// newAgentRollback is the guard of a change that may cut the host off. The agent starts it; people need not.
+// newAgentRollback returns the hidden command that undoes a host network change unless the agent confirms it. The agent
+// starts this command itself.
 func newAgentRollback() *cobra.Command {
 	var dir string
 	var after time.Duration
@@ -40,36 +41,37 @@ func newAgentRollback() *cobra.Command {
 	return cmd
 }
 
-// hostFacts tell of the host's hardware, together with what its kernel can.
+// hostFacts reads the host's hardware, including the network features of its kernel.
 type hostFacts struct {
 	inventory func(context.Context) (fleet.Inventory, error)
 	nics      func() []fleet.HostNIC
 }
 
-// openLinks opens what makes the host's devices, and what tells of them. A simulated host has none.
+// openLinks opens the manager of the host's network devices and the reader of its hardware. A mock host has no device
+// manager.
 func openLinks(cfg config.Agent, client *wire.Client, log *slog.Logger) (agent.Links, hostFacts, error) {
 	if cfg.Hypervisor == "mock" {
 		return nil, hostFacts{hardware.Read, hardware.NICs}, nil
 	}
-	keeper, err := openKeeper(cfg, client, log)
+	devices, err := openDevices(cfg, client, log)
 	if err != nil {
 		return nil, hostFacts{}, err
 	}
-	return keeper, hostFacts{func(ctx context.Context) (fleet.Inventory, error) {
+	return devices, hostFacts{func(ctx context.Context) (fleet.Inventory, error) {
 		v, err := hardware.Read(ctx)
 		if err == nil {
 			v.NetworkGaps = link.Gaps(ctx)
-			keeper.Mark(v.NICs)
+			devices.Mark(v.NICs)
 		}
 		return v, err
 	}, func() []fleet.HostNIC {
 		nics := hardware.NICs()
-		keeper.Mark(nics)
+		devices.Mark(nics)
 		return nics
 	}}, nil
 }
 
-func openKeeper(cfg config.Agent, client *wire.Client, log *slog.Logger) (*link.Devices, error) {
+func openDevices(cfg config.Agent, client *wire.Client, log *slog.Logger) (*link.Devices, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

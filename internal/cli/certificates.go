@@ -11,24 +11,25 @@ import (
 )
 
 const (
-	certificateLook   = 10 * time.Second // how often the files of a certificate are read
-	certificateRemind = 24 * time.Hour   // how often the log warns of one that ends
+	certificateReload = 10 * time.Second // how often the certificate files are read
+	certificateRemind = 24 * time.Hour   // how often the log warns about an expiring certificate
 )
 
-// certificates are those that a portal shows to browsers and agents.
+// certificates holds the TLS certificates that a portal presents to browsers and agents.
 type certificates struct {
 	browsers  *auth.FileCert // nil: the portal serves browsers without TLS
 	agents    *auth.ServerCert
 	authority *x509.Certificate
 	log       *slog.Logger
 
-	failure string // of the last reading; a failure that stays is logged once
+	failure string // the last reload error; the same error is logged once
 }
 
-// keep takes renewed certificates, at each signal at once, and warns of those that end soon, until ctx ends.
-func (c *certificates) keep(ctx context.Context, signals <-chan os.Signal) error {
-	look, remind := time.NewTicker(certificateLook), time.NewTicker(certificateRemind)
-	defer look.Stop()
+// watch reloads renewed certificates (periodically, and at once on each signal) and warns of expiring ones. It returns
+// when ctx ends.
+func (c *certificates) watch(ctx context.Context, signals <-chan os.Signal) error {
+	reload, remind := time.NewTicker(certificateReload), time.NewTicker(certificateRemind)
+	defer reload.Stop()
 	defer remind.Stop()
 	c.warn()
 	for {
@@ -37,7 +38,7 @@ func (c *certificates) keep(ctx context.Context, signals <-chan os.Signal) error
 			return nil
 		case <-remind.C:
 			c.warn()
-		case <-look.C:
+		case <-reload.C:
 			c.reload()
 		case <-signals:
 			c.log.Info("SIGHUP: the portal reads its TLS certificate again and makes a new one for agents")
@@ -78,7 +79,7 @@ func (c *certificates) warn() {
 	}
 }
 
-// validities are the periods of all certificates of this portal.
+// validities returns the validity periods of all certificates of this portal.
 func (c *certificates) validities() []auth.Validity {
 	all := []auth.Validity{{Use: "hosts", From: c.authority.NotBefore, Until: c.authority.NotAfter}}
 	if v, err := c.agents.Validity(); err == nil {

@@ -1,4 +1,4 @@
-// Package cli is the program's commands, one a file. A command wires packages together and decides nothing by itself.
+// Package cli holds the program's commands, one per file. A command only wires other packages together.
 package cli
 
 import (
@@ -53,11 +53,11 @@ simulated hosts on any computer, "quantix lab" real libvirt hosts on this Linux 
 	return root
 }
 
-// newLog makes the log that a command writes to its standard error.
+// newLog returns a logger that writes to a command's standard error.
 func newLog(c config.Log, to io.Writer) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		level = slog.LevelInfo // config has checked it
+		level = slog.LevelInfo // config has validated the level already
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {

@@ -12,23 +12,24 @@ import (
 )
 
 const (
-	databaseRetry = time.Second
-	databaseTell  = time.Minute // how often the log says that the database is still away
+	databaseRetryInterval = time.Second
+	databaseWarnInterval  = time.Minute // how often the log repeats that the database is unavailable
 )
 
-// waitForDatabase opens a database, again and again while its server is away: after a power failure nobody says in which order the two
-// start. What no waiting mends (a wrong password, a database that does not exist) it returns at once.
+// waitForDatabase calls open until it succeeds, and retries while the database server is unavailable: after a power
+// failure the portal may start before PostgreSQL. It returns at once on errors that no waiting fixes, such as a wrong
+// password or a missing database.
 func waitForDatabase(ctx context.Context, log *slog.Logger, open func() error) error {
-	retry := time.NewTicker(databaseRetry)
+	retry := time.NewTicker(databaseRetryInterval)
 	defer retry.Stop()
-	var told time.Time
+	var lastWarning time.Time
 	for {
 		err := open()
-		if err == nil || !databaseAway(err) {
+		if err == nil || !databaseUnavailable(err) {
 			return err
 		}
-		if time.Since(told) >= databaseTell {
-			told = time.Now()
+		if time.Since(lastWarning) >= databaseWarnInterval {
+			lastWarning = time.Now()
 			log.Warn("the portal waits for its database", "error", databaseError(err))
 		}
 		select {
@@ -39,8 +40,8 @@ func waitForDatabase(ctx context.Context, log *slog.Logger, open func() error) e
 	}
 }
 
-// databaseAway reports whether the server cannot be reached, is starting or stopping, or has no room for another connection.
-func databaseAway(err error) bool {
+// databaseUnavailable reports whether the server cannot be reached, is starting or stopping, or has no free connection.
+func databaseUnavailable(err error) bool {
 	const canceled = "57014"
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		class := pg.Code[:2]

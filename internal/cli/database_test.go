@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// refusingServer is a PostgreSQL that answers each connection with the error of that code.
+// refusingServer starts a PostgreSQL stub that answers each connection with the given error code.
 func refusingServer(t *testing.T, code string) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,8 +36,8 @@ func refusingServer(t *testing.T, code string) (url string) {
 	return "postgres://quantix@" + l.Addr().String() + "/quantix?sslmode=disable"
 }
 
-// A database that is away or starting is waited for; one that refuses the portal ends its start.
-func TestStartWaitsForADatabaseThatIsAway(t *testing.T) {
+// The portal's start waits for an unavailable database, and fails at once if the database refuses the portal.
+func TestStartWaitsForUnavailableDatabase(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -48,7 +48,7 @@ func TestStartWaitsForADatabaseThatIsAway(t *testing.T) {
 		url   string
 		waits bool
 	}{
-		"nobody listens": {"postgres://quantix@" + closed.Addr().String() + "/quantix", true},
+		"no listener":    {"postgres://quantix@" + closed.Addr().String() + "/quantix", true},
 		"starting":       {refusingServer(t, "57P03"), true},
 		"no connection":  {refusingServer(t, "53300"), true},
 		"wrong password": {refusingServer(t, "28P01"), false},
@@ -56,9 +56,9 @@ func TestStartWaitsForADatabaseThatIsAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var said strings.Builder
+			var logged strings.Builder
 			tries := 0
-			err := waitForDatabase(t.Context(), slog.New(slog.NewTextHandler(&said, nil)), func() error {
+			err := waitForDatabase(t.Context(), slog.New(slog.NewTextHandler(&logged, nil)), func() error {
 				if tries++; tries == 2 {
 					return nil
 				}
@@ -68,8 +68,8 @@ func TestStartWaitsForADatabaseThatIsAway(t *testing.T) {
 			if (err == nil) != x.waits || (tries == 2) != x.waits {
 				t.Errorf("after %d tries: %v", tries, err)
 			}
-			if waits := strings.Contains(said.String(), "waits for its database"); waits != x.waits {
-				t.Errorf("the log says %q", said.String())
+			if waits := strings.Contains(logged.String(), "waits for its database"); waits != x.waits {
+				t.Errorf("the log says %q", logged.String())
 			}
 		})
 	}

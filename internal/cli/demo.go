@@ -95,10 +95,10 @@ func runDemo(ctx context.Context, f playFlags, out, progress io.Writer) (err err
 	return p.Wait(ctx)
 }
 
-// startMockHost joins a simulated host and runs its agent in this process, over the same mutual TLS as a real one.
+// startMockHost joins a simulated host and runs its agent in this process, over mutual TLS like a real agent.
 func (s *stage) startMockHost(ctx context.Context, dir string, o mock.Options, log *slog.Logger, running *sync.WaitGroup) (fleet.HostID, error) {
-	host, again := mock.New(o), agent.Joined(dir)
-	if !again {
+	host, joined := mock.New(o), agent.Joined(dir)
+	if !joined {
 		token, err := s.Control.CreateJoinToken(ctx, s.actor, "")
 		if err != nil {
 			return "", err
@@ -118,8 +118,8 @@ func (s *stage) startMockHost(ctx context.Context, dir string, o mock.Options, l
 	if err != nil {
 		return "", err
 	}
-	if again {
-		if err := s.remind(ctx, host, identity.HostID(), o.Name); err != nil {
+	if joined {
+		if err := s.restore(ctx, host, identity.HostID(), o.Name); err != nil {
 			return "", errors.Join(err, identity.Close())
 		}
 	}
@@ -145,7 +145,8 @@ func (s *stage) startMockHost(ctx context.Context, dir string, o mock.Options, l
 	return identity.HostID(), nil
 }
 
-// furnishDemo makes projects, pools, networks and forty VMs, as people would, and waits until most of it stands.
+// furnishDemo creates projects, pools, networks and forty VMs through the control API, and waits until the last VM
+// exists.
 func (s *stage) furnishDemo(ctx context.Context, hosts []fleet.HostID) error {
 	if err := s.waitHosts(ctx, hosts); err != nil {
 		return err
@@ -190,13 +191,13 @@ func (s *stage) furnishDemo(ctx context.Context, hosts []fleet.HostID) error {
 		if err != nil {
 			return err
 		}
-		made, err := s.Control.CreateVM(ctx, s.actor, vm.create(project, hosts[i%len(hosts)], pools[0]))
+		created, err := s.Control.CreateVM(ctx, s.actor, vm.create(project, hosts[i%len(hosts)], pools[0]))
 		if err != nil {
-			return fmt.Errorf("make the VM %s: %w", vm.name, err)
+			return fmt.Errorf("create the VM %s: %w", vm.name, err)
 		}
-		last = made.ID
+		last = created.ID
 	}
-	return waitFor(ctx, "the making of the VMs", func() (bool, error) {
+	return waitFor(ctx, "the creation of the VMs", func() (bool, error) {
 		vm, err := s.Control.GetVM(ctx, s.actor, last)
 		return err == nil && vm.ObservedGeneration > 0, err
 	})

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The demo's fleet: enough variety to see every state, including what goes wrong.
+// The demo's fleet shows every state, including failures.
 var (
 	demoHosts = []mock.Options{
 		{Name: "host-1", Found: []string{"legacy-erp", "old-mail"}},
@@ -27,7 +27,7 @@ var (
 		name    string
 		spec    fleet.PoolSpec
 		hosts   []int
-		healthy int // how many of them will be
+		healthy int // expected number of healthy hosts
 	}{
 		{"shared", fleet.PoolSpec{Kind: fleet.PoolNFS, Server: "nas-1.example", Export: "/exports/vm", Path: "/mnt/shared", Shared: true, Description: "The filer in rack 4."}, []int{0, 1, 2}, 3},
 		{"local-nvme", fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/nvme"}, []int{0, 1}, 2},
@@ -35,7 +35,7 @@ var (
 	}
 )
 
-// demoNetworks are defined in the portal. The last one cannot start on its host.
+// demoNetworks are the networks that the demo defines. The network no-dnsmasq-lab cannot start on its host.
 var demoNetworks = []struct {
 	name  string
 	spec  fleet.NetworkSpec
@@ -53,7 +53,6 @@ var demoNetworks = []struct {
 	{"tenants", fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 4711, Underlay: "10.99.0.0/16", Description: "One wire across all hosts."}, []int{0, 1, 2}},
 }
 
-// demoVM is one VM of the demo.
 type demoVM struct {
 	name, project string
 	labels        map[string]string
@@ -78,8 +77,8 @@ var demoVMs = func() []demoVM {
 	add(8, "build", "ci", "ubuntu-24.04.qcow2", 8, 16384, 80, true, map[string]string{"env": "ci"})
 	add(3, "runner", "ci", "ubuntu-24.04.qcow2", 4, 8192, 40, false, map[string]string{"env": "ci"})
 	add(3, "desk", "office", "ubuntu-24.04.qcow2", 2, 4096, 40, true, map[string]string{"os": "linux"})
-	for _, odd := range []string{"fail-start-kiosk", "no-shutdown-plc", "files"} {
-		out = append(out, demoVM{odd, "office", map[string]string{"env": "prod"}, 2, 2048, 20, "debian-12.qcow2", true})
+	for _, name := range []string{"fail-start-kiosk", "no-shutdown-plc", "files"} {
+		out = append(out, demoVM{name, "office", map[string]string{"env": "prod"}, 2, 2048, 20, "debian-12.qcow2", true})
 	}
 	return out
 }()

@@ -47,12 +47,12 @@ own libvirtd, agent and guests, a pool that both share, and one VM. Needs root o
 	return cmd
 }
 
-// labHost is one real host of the lab.
+// labHost is one real libvirt host of the lab.
 type labHost struct {
 	*lab.Host
 	name  string
 	dir   string
-	pools []string // directories in which its agent lets pools be, beside the usual ones
+	pools []string // additional directories that the agent allows for pools
 	id    fleet.HostID
 }
 
@@ -68,16 +68,16 @@ func runLab(ctx context.Context, f playFlags, apart bool, out, progress io.Write
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	say := func(text string, args ...any) { fmt.Fprintf(progress, text+"\n", args...) }
-	say("Starting the portal, two libvirt hosts and a guest image …")
+	report := func(text string, args ...any) { fmt.Fprintf(progress, text+"\n", args...) }
+	report("Starting the portal, two libvirt hosts and a guest image …")
 	log := newLog(f.log, progress)
-	var wires *lab.Switch
+	var hostSwitch *lab.Switch
 	if apart {
-		if wires, err = lab.NewSwitch(ctx); err != nil {
+		if hostSwitch, err = lab.NewSwitch(ctx); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, wires.Close()) }()
-		f.agents = wires.Address()
+		defer func() { err = errors.Join(err, hostSwitch.Close()) }()
+		f.agents = hostSwitch.Address()
 	}
 	p, err := f.start(ctx, dir, log)
 	if err != nil {
@@ -87,7 +87,7 @@ func runLab(ctx context.Context, f playFlags, apart bool, out, progress io.Write
 
 	shared := filepath.Join(dir, "shared")
 	pools := []string{shared, filepath.Join(dir, "pools")}
-	for _, dir := range pools { // of an earlier lab, too
+	for _, dir := range pools { // an earlier lab may have created them
 		if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700)); err != nil {
 			return fmt.Errorf("make the directories of pools: %w", err)
 		}
@@ -97,7 +97,7 @@ func runLab(ctx context.Context, f playFlags, apart bool, out, progress io.Write
 	start, startCtx := errgroup.WithContext(ctx)
 	for i, h := range hosts {
 		start.Go(func() (err error) {
-			h.Host, err = lab.StartHost(startCtx, lab.Options{Dir: h.dir, Name: h.name, Index: i, SharedDirs: []string{shared}, Switch: wires, Peers: []string{"host-1", "host-2"}, Log: log})
+			h.Host, err = lab.StartHost(startCtx, lab.Options{Dir: h.dir, Name: h.name, Index: i, SharedDirs: []string{shared}, Switch: hostSwitch, Peers: []string{"host-1", "host-2"}, Log: log})
 			return err
 		})
 	}
@@ -144,7 +144,7 @@ func labHints(hosts []*labHost) []string {
 	}
 }
 
-// prepareLab installs what is missing, as root.
+// prepareLab installs missing packages if it runs as root, and reports whether this machine supports the lab.
 func prepareLab(ctx context.Context, progress io.Writer) error {
 	if os.Geteuid() == 0 && !doctor.Ready(doctor.Inspect(ctx, doctor.Lab)) {
 		fmt.Fprintln(progress, "Installing what the lab needs …")
@@ -155,7 +155,7 @@ func prepareLab(ctx context.Context, progress io.Writer) error {
 	return lab.Supported()
 }
 
-// putImages makes the tiny guest's images and puts them into the shared pool's directory.
+// putImages builds the tiny guest's images and copies them into the shared pool's directory.
 func putImages(ctx context.Context, cache, shared string) error {
 	files, err := lab.GuestImage(ctx, cache)
 	if err != nil {
@@ -183,7 +183,7 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// joinLabHost joins a host as a person would: with a token, by the agent's own command, on the host.
+// joinLabHost joins a host with a token and the agent's own join command, run on the host, like an administrator.
 func (s *stage) joinLabHost(ctx context.Context, h *labHost) error {
 	if !agent.Joined(h.agentDir()) {
 		token, err := s.Control.CreateJoinToken(ctx, s.actor, "")
@@ -210,8 +210,8 @@ func (s *stage) joinLabHost(ctx context.Context, h *labHost) error {
 
 func (h *labHost) agentDir() string { return filepath.Join(h.dir, "agent") }
 
-// supervise runs a host's agent and starts it again when it ends, as systemd does on a real host. It speaks of that only when
-// it does it: at the lab's end agents may be gone before the lab knows.
+// supervise runs a host's agent and restarts it when it ends, as systemd does on a real host. It waits a second before
+// it reports a restart: when the lab ends, agents may exit before ctx is cancelled.
 func supervise(ctx context.Context, host string, run func() error, log string, progress io.Writer) {
 	for {
 		err := run()
@@ -249,7 +249,7 @@ func (h *labHost) runAgent(ctx context.Context, portal string) error {
 	return err
 }
 
-// furnishLab makes the shared pool and one VM, where they are not there from an earlier run.
+// furnishLab creates the shared pool and one VM unless an earlier run left them.
 func (s *stage) furnishLab(ctx context.Context, hosts []*labHost, shared string) error {
 	ids := []fleet.HostID{hosts[0].id, hosts[1].id}
 	if err := s.waitHosts(ctx, ids); err != nil {
@@ -299,7 +299,8 @@ func (s *stage) furnishLab(ctx context.Context, hosts []*labHost, shared string)
 	})
 }
 
-// defaultNIC puts a card on the host's NAT network, where it has one: a machine without iptables runs the lab without.
+// defaultNIC returns a NIC on the host's NAT network, or none if the host lacks one: without iptables the lab has no
+// NAT.
 func (s *stage) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
 	networks, err := s.Control.NetworksOn(ctx, s.actor, host)
 	if err != nil {
@@ -313,7 +314,7 @@ func (s *stage) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
 	return nil
 }
 
-// pool returns the pool of that name, made where it is missing.
+// pool returns the pool named in.Name, and creates it if it is missing.
 func (s *stage) pool(ctx context.Context, in control.CreatePool) (fleet.PoolID, error) {
 	pools, err := s.Control.ListPools(ctx, s.actor, fleet.Query{Filter: "name:" + in.Name})
 	if err != nil {
@@ -324,8 +325,8 @@ func (s *stage) pool(ctx context.Context, in control.CreatePool) (fleet.PoolID, 
 			return p.ID, nil
 		}
 	}
-	made, err := s.Control.CreatePool(ctx, s.actor, in)
-	return made.ID, err
+	created, err := s.Control.CreatePool(ctx, s.actor, in)
+	return created.ID, err
 }
 
 func stopHosts(hosts []*labHost) error {

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// TestSuperviseSaysWhatItDoes: an agent that ends with the lab is not said to be started again, and one that is, is.
-func TestSuperviseSaysWhatItDoes(t *testing.T) {
+// An agent that ends with the lab is not reported as restarted; a restarted agent is.
+func TestSuperviseReportsOnlyRealRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		var said strings.Builder
+		var progress strings.Builder
 		runs := 0
 		supervise(ctx, "host-1", func() error {
 			if runs++; runs == 2 { // Ctrl-C reaches the agent first, the lab a moment later
 				time.AfterFunc(500*time.Millisecond, stop)
 			}
 			return errors.New("signal: interrupt")
-		}, "/lab/h1/agent.log", &said)
-		if runs != 2 || strings.Count(said.String(), "is started again") != 1 {
-			t.Errorf("%d runs, want 2, and it said: %s", runs, said.String())
+		}, "/lab/h1/agent.log", &progress)
+		if runs != 2 || strings.Count(progress.String(), "is started again") != 1 {
+			t.Errorf("%d runs, want 2; progress: %s", runs, progress.String())
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/load"
 )
 
-// loadFlags are what the command line says of a load.
+// loadFlags holds the flags of the load command.
 type loadFlags struct {
 	load.Options
 	tokenFile, caFile string
@@ -66,7 +66,8 @@ that flushes to the disk, in a temporary directory.`,
 }
 
 func runLoad(ctx context.Context, f loadFlags, out, progress io.Writer, in io.Reader) (err error) {
-	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) }) // a second Ctrl-C does not wait for the end
+	// a second Ctrl-C ends the program without cleanup
+	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
 	f.Out = progress
 	switch {
 	case f.self && (f.Portal != "" || f.tokenFile != "" || f.pid != 0 || f.Keep):

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// What a load is to run against is said, and said once; nothing is started or asked before that.
-func TestALoadSaysWhatItNeeds(t *testing.T) {
+// The load command names missing or contradictory flags before it starts or contacts a portal.
+func TestLoadNamesMissingOrContradictoryFlags(t *testing.T) {
 	t.Parallel()
-	over, stop := context.WithCancel(t.Context())
-	stop() // what is not refused starts nothing
+	canceled, stop := context.WithCancel(t.Context())
+	stop() // even accepted flags start nothing
 	for args, want := range map[string]string{
 		"":                           "--self for a portal of its own",
 		"--portal http://localhost":  "--token-file",
@@ -25,8 +25,8 @@ func TestALoadSaysWhatItNeeds(t *testing.T) {
 		root.SetArgs(append([]string{"load"}, strings.Fields(args)...))
 		root.SetOut(io.Discard)
 		root.SetErr(io.Discard)
-		if err := root.ExecuteContext(over); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("load %s says %v, want a word of %q", args, err, want)
+		if err := root.ExecuteContext(canceled); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("load %s: %v, want an error with %q", args, err, want)
 		}
 	}
 }

@@ -21,16 +21,16 @@ import (
 	"quantix/internal/load"
 )
 
-// loaded is a portal in a process of its own, so that its CPU and memory are its own too.
+// loaded is a portal that runs in its own process, so that its CPU time and memory can be measured.
 type loaded struct {
 	cmd        *exec.Cmd
 	dir        string
 	url, token string
 	database   string
-	postgres   int // the process
+	postgres   int // process ID of PostgreSQL
 }
 
-// startLoaded starts this very program as a portal in a temporary directory, with nobody's settings.
+// startLoaded starts this program as a portal with default settings, in a temporary directory.
 func startLoaded(ctx context.Context, progress io.Writer) (p *loaded, err error) {
 	self, err := os.Executable()
 	if err == nil {
@@ -50,13 +50,14 @@ func startLoaded(ctx context.Context, progress io.Writer) (p *loaded, err error)
 		}
 	}()
 	settings := filepath.Join(dir, "portal.yaml")
-	if err := errors.Join(os.Chmod(dir, 0o711), os.WriteFile(settings, nil, 0o600)); err != nil { // PostgreSQL runs as a user of its own
+	// PostgreSQL runs as its own user and needs to enter the directory
+	if err := errors.Join(os.Chmod(dir, 0o711), os.WriteFile(settings, nil, 0o600)); err != nil {
 		return nil, err
 	}
 	fmt.Fprintln(progress, "Starting a portal with a private PostgreSQL …")
 	p.cmd = exec.Command(self, "portal", "--config", settings, "--data-dir", dir, "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--log-format", "json")
 	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "QUANTIX_") })
-	p.cmd.SysProcAttr = apart() // Ctrl-C is for this program, which then ends the portal
+	p.cmd.SysProcAttr = ownGroup() // Ctrl-C reaches only this program, which then stops the portal
 	log, err := p.cmd.StderrPipe()
 	if err == nil {
 		err = p.cmd.Start()
@@ -68,22 +69,22 @@ func startLoaded(ctx context.Context, progress io.Writer) (p *loaded, err error)
 	if err := p.await(log, progress); err != nil {
 		return nil, err
 	}
-	return p, p.lookIn(ctx)
+	return p, p.connect(ctx)
 }
 
-// await reads the portal's log until it says that it runs. What it says then that is worse than a warning is passed on.
+// await reads the portal's log until the portal runs. From then on it forwards warnings and errors to progress.
 func (p *loaded) await(log io.Reader, progress io.Writer) error {
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
 	var last string
 	for lines.Scan() {
-		var said struct{ Msg, URL, Level string }
+		var entry struct{ Msg, URL, Level string }
 		last = lines.Text()
-		if json.Unmarshal(lines.Bytes(), &said) == nil && said.Msg == "portal is running" {
-			p.url = said.URL
+		if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.Msg == "portal is running" {
+			p.url = entry.URL
 			go func() {
 				for lines.Scan() {
-					if json.Unmarshal(lines.Bytes(), &said) == nil && (said.Level == "ERROR" || said.Level == "WARN") {
+					if json.Unmarshal(lines.Bytes(), &entry) == nil && (entry.Level == "ERROR" || entry.Level == "WARN") {
 						fmt.Fprintln(progress, "the portal:", lines.Text())
 					}
 				}
@@ -94,8 +95,8 @@ func (p *loaded) await(log io.Reader, progress io.Writer) error {
 	return fmt.Errorf("the portal did not start: %s", last)
 }
 
-// lookIn makes an administrator's token, in the portal's database, and finds out where that is.
-func (p *loaded) lookIn(ctx context.Context) (err error) {
+// connect opens the portal's database, creates an administrator's API token and records the database's URL and process.
+func (p *loaded) connect(ctx context.Context) (err error) {
 	cfg := config.Portal{DataDir: p.dir}
 	url, release, err := existingDatabase(ctx, cfg, newLog(config.Log{Level: "error"}, io.Discard))
 	if err != nil {
@@ -116,12 +117,12 @@ func (p *loaded) lookIn(ctx context.Context) (err error) {
 	return err
 }
 
-// stop ends the portal and removes all that it kept.
+// stop ends the portal and removes its directory.
 func (p *loaded) stop() error {
 	if p.cmd != nil {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		forced := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
-		_ = p.cmd.Wait() // how it ended is its own matter
+		_ = p.cmd.Wait() // the exit status does not matter
 		forced.Stop()
 	}
 	return os.RemoveAll(p.dir)

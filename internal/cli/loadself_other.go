@@ -4,4 +4,4 @@ package cli
 
 import "syscall"
 
-func apart() *syscall.SysProcAttr { return nil }
+func ownGroup() *syscall.SysProcAttr { return nil }

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// manual is the text of all chapters.
+// manual returns the text of all chapters of the manual.
 func manual(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob("../../static/docs/*.md")
@@ -83,7 +83,7 @@ func TestManualNamesEveryCommandAndFlag(t *testing.T) {
 	visit(newRoot())
 }
 
-// constants are the values of a type's constants in a file of package fleet.
+// constants returns the values of a type's constants in a file of package fleet.
 func constants(t *testing.T, file, of string) (out []string) {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), "../fleet/"+file, nil, 0)
@@ -160,7 +160,7 @@ func TestManualNamesEveryMetric(t *testing.T) {
 	}
 }
 
-func TestManualHasTheBalancersOfReadme(t *testing.T) {
+func TestManualRepeatsReadmeBalancerConfigs(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

@@ -7,28 +7,30 @@ import (
 	"runtime/metrics"
 )
 
-// TuneMemory lets a portal's heap grow further between two collections than Go does by itself while it is small, for rendering pages makes much
-// garbage that dies young, and less far once thousands of agents are parked: what lives then is theirs, and would be doubled for nothing.
-// GOGC and GOMEMLIMIT in the environment are the administrator's word.
+// TuneMemory makes the garbage collector adapt GOGC to the size of the live heap. A small heap may grow more than Go's
+// default of 100 %, because rendered pages are mostly short-lived garbage. A large heap, with thousands of parked agent
+// requests, may grow less: it would double for nothing. GOGC or GOMEMLIMIT in the environment turn this off.
 func TuneMemory() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		paceMemory(0)
+		adaptGC(0)
 	}
 }
 
-// paceMemory sets, now and after each collection, how far the heap may grow; set is what holds, in percent of what lives.
-func paceMemory(set int) {
+// adaptGC sets GOGC now and after each collection. set is the current value in percent.
+func adaptGC(set int) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	if percent := growth(live[0].Value.Uint64()); percent < set*9/10 || percent > set*11/10 { // each change stops the program for a moment
+	// each change stops the world for a moment
+	if percent := gcPercent(live[0].Value.Uint64()); percent < set*9/10 || percent > set*11/10 {
 		debug.SetGCPercent(percent)
 		set = percent
 	}
-	runtime.AddCleanup(&struct{ collected *int }{}, paceMemory, set)
+	runtime.AddCleanup(&struct{ collected *int }{}, adaptGC, set)
 }
 
-// growth is by how many percent a heap of so many bytes that live may grow: four times, by 192 MiB at most, but no less than a half.
-func growth(live uint64) int {
+// gcPercent returns GOGC in percent for a live heap of the given bytes: 400, limited to 192 MiB of growth, but at least
+// 50.
+func gcPercent(live uint64) int {
 	const most, percent, least = 192 << 20, 400, 50
 	return int(max(min(percent, most*100/max(live, 1)), least))
 }

@@ -26,7 +26,8 @@ A renewed TLS certificate is taken within seconds, and at once by SIGHUP.`,
 			}
 			log := newLog(cfg.Log, cmd.ErrOrStderr())
 			hangups := make(chan os.Signal, 1)
-			signal.Notify(hangups, syscall.SIGHUP) // from now on: its default ends the process
+			// from here on, because the default action of SIGHUP ends the process
+			signal.Notify(hangups, syscall.SIGHUP)
 			defer signal.Stop(hangups)
 			p, err := startPortal(cmd.Context(), cfg, log, false, hangups)
 			if err != nil {

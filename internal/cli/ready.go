@@ -18,10 +18,10 @@ import (
 	"quantix/internal/config"
 )
 
-// playFlags are what demo and lab have in common.
+// playFlags holds the flags that demo and lab share.
 type playFlags struct {
 	listen, dataDir string
-	agents          string // the address on which agents are heard; empty: loopback
+	agents          string // the address of the agent listener; empty: loopback
 	json            bool
 	log             config.Log
 }
@@ -35,8 +35,8 @@ func (f *playFlags) register(cmd *cobra.Command) {
 	f.log.Format = "text"
 }
 
-// dir returns the data directory and how to remove it where it is a temporary one. No other user lists or writes it. As root,
-// others may pass through it, because PostgreSQL runs as a user of its own; what is private below has its own mode.
+// dir returns the data directory and a function that removes a temporary one. Other users may not list or write it. As
+// root they may enter it, because PostgreSQL runs as its own user; private files in it have their own mode.
 func (f *playFlags) dir(name string) (string, func(), error) {
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {
@@ -62,10 +62,10 @@ func (f *playFlags) dir(name string) (string, func(), error) {
 	return f.dataDir, func() {}, nil
 }
 
-// start starts the portal in dir. Agents find it at the address that they joined, also when it starts again.
+// start starts the portal in dir. The agent listener keeps its address across restarts, so that joined agents find it.
 func (f *playFlags) start(ctx context.Context, dir string, log *slog.Logger) (*portal, error) {
 	file := filepath.Join(dir, "agent-address")
-	known, _ := os.ReadFile(file) // none at the first start
+	known, _ := os.ReadFile(file) // missing at the first start
 	p, err := startPortal(ctx, f.portalConfig(dir, strings.TrimSpace(string(known))), log, f.dataDir == "", nil)
 	if err != nil || len(known) > 0 {
 		return p, err
@@ -77,8 +77,9 @@ func (f *playFlags) start(ctx context.Context, dir string, log *slog.Logger) (*p
 	return p, nil
 }
 
-// portalConfig are the settings of a portal in dir. known is where it listened for agents before; empty at the first start. Where
-// somebody else listens there now, another address is taken: the agents that are started with the portal learn of it.
+// portalConfig returns the settings of a portal in dir. known is the earlier address of the agent listener, empty at
+// the first start. If the address is taken now, another one is used; the agents start with the portal and get the new
+// address.
 func (f *playFlags) portalConfig(dir, known string) config.Portal {
 	cfg := config.Portal{Listen: f.listen, AgentListen: net.JoinHostPort(cmp.Or(f.agents, "127.0.0.1"), "0"), DataDir: dir, Log: f.log}
 	if known != "" {
@@ -94,7 +95,7 @@ func (f *playFlags) portalConfig(dir, known string) config.Portal {
 	return cfg
 }
 
-// ready is the line that scripts read.
+// ready is the JSON line that scripts read once demo or lab is ready.
 type ready struct {
 	URL      string      `json:"url"`
 	User     string      `json:"user"`
@@ -108,7 +109,7 @@ type readyHost struct {
 	LibvirtURI string `json:"libvirtUri"` // empty for a simulated host
 }
 
-// print tells that all is ready: to scripts as JSON, to people with what to try.
+// print announces readiness: to scripts as JSON, to people with hints.
 func (r ready) print(out io.Writer, asJSON bool, hints []string) error {
 	if asJSON {
 		return json.NewEncoder(out).Encode(r)
@@ -121,10 +122,10 @@ func (r ready) print(out io.Writer, asJSON bool, hints []string) error {
 	return err
 }
 
-// keptPassword is what a data directory that was used before answers instead of a one-time password.
+// keptPassword stands for the password when the data directory was used before and no one-time password exists.
 const keptPassword = "(the one that you chose earlier)"
 
 const (
 	pollEvery  = 100 * time.Millisecond
-	settleTime = 2 * time.Minute // for hosts, pools and VMs of demo and lab to come up
+	settleTime = 2 * time.Minute // limit for hosts, pools and VMs of demo and lab to come up
 )

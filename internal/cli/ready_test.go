@@ -9,9 +9,9 @@ import (
 
 func TestDataDirClosedToOtherUsers(t *testing.T) {
 	t.Parallel()
-	made := filepath.Join(t.TempDir(), "lab")
-	dir, _, err := (&playFlags{dataDir: made}).dir("lab")
-	if err != nil || dir != made {
+	given := filepath.Join(t.TempDir(), "lab")
+	dir, _, err := (&playFlags{dataDir: given}).dir("lab")
+	if err != nil || dir != given {
 		t.Fatal(dir, err)
 	}
 	temporary, remove, err := (&playFlags{}).dir("lab")
@@ -19,7 +19,7 @@ func TestDataDirClosedToOtherUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer remove()
-	for _, dir := range []string{made, temporary} {
+	for _, dir := range []string{given, temporary} {
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm()&0o066 != 0 {
 			t.Errorf("others may list or write %s: %v (%v)", dir, info.Mode(), err)
 		}

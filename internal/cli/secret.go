@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// readSecret reads one line of at most 4 KiB from a file, or from stdin where path is "-".
+// readSecret returns the first line of a file, or of stdin if path is "-". It reads at most 4 KiB.
 func readSecret(path string, stdin io.Reader) (string, error) {
 	from := stdin
 	if path != "-" {

@@ -34,24 +34,24 @@ import (
 	"quantix/web"
 )
 
-// portal is a portal at work.
+// portal is a running portal.
 type portal struct {
 	URL      string // for browsers
 	AgentURL string
-	PairURL  string // for hosts, of this very portal
+	PairURL  string // for relay connections of hosts to this instance
 	Control  *control.Control
-	Password string // of the admin that this start has made; empty otherwise
+	Password string // one-time password of the admin that this start created; empty otherwise
 
 	log     *slog.Logger
-	hangups <-chan os.Signal // take renewed certificates; nil: none come
+	hangups <-chan os.Signal // each signal reloads certificates; nil: never
 	group   *errgroup.Group
 	stop    context.CancelFunc
-	undo    []func() // what to close at the end, in the order of opening
+	undo    []func() // cleanup functions, in the order of opening
 }
 
-// startPortal opens the database, migrates it, and serves browsers and agents until the context ends or Close is called.
-// Where it fails, nothing of it is left. throwaway: the data need not survive a power failure (demo and lab). At each
-// of hangups renewed certificates are taken; nil: none come.
+// startPortal opens and migrates the database, then serves browsers and agents until ctx ends or Close is called. On
+// failure it releases everything. With throwaway the data need not survive a power failure (demo and lab). Each signal
+// from hangups reloads certificates; hangups may be nil.
 func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throwaway bool, hangups <-chan os.Signal) (*portal, error) {
 	TuneMemory()
 	p := &portal{log: log, hangups: hangups}
@@ -63,12 +63,12 @@ func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throw
 }
 
 func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) error {
-	// What needs nothing but a look comes first: it is refused before a database is touched.
+	// Cheap checks of the settings come first, so that they fail before a database is touched.
 	proxies, err := prefixes(cfg.TrustedProxies)
 	if err != nil {
 		return err
 	}
-	var certificate *auth.FileCert // nil: browsers are served without TLS
+	var certificate *auth.FileCert // nil: no TLS for browsers
 	if cfg.TLS.Cert != "" {
 		if certificate, err = auth.OpenFileCert(cfg.TLS.Cert, cfg.TLS.Key); err != nil {
 			return err
@@ -113,16 +113,16 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("make the first administrator: %w", err)
 	}
-	if err := p.tellAddress(ctx); err != nil {
+	if err := p.publishAddress(ctx); err != nil {
 		return err
 	}
 	return p.serve(ctx, cfg, pool, hub, proxies, certificate, browsers, agents)
 }
 
-// openVault opens what seals secrets in the database: with the key that the settings name, or one of the data directory's own. That one
-// is made where it is missing and the database holds nothing that is sealed yet.
+// openVault opens the vault that encrypts secrets in the database. The key is the configured file or secrets.key in the
+// data directory. A missing secrets.key is generated only if the database holds no encrypted secret yet.
 func openVault(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool) (auth.Vault, error) {
-	file, fresh := cfg.SecretsKey, false
+	file, generate := cfg.SecretsKey, false
 	if file == "" {
 		file = filepath.Join(cfg.DataDir, "secrets.key")
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
@@ -134,20 +134,21 @@ func openVault(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool) (auth
 				return auth.Vault{}, fmt.Errorf("the key %s is missing, and the database holds what only that key opens (%s): credentials of pools, first boots or the key of the "+
 					"hosts' authority. Restore the file from the backup of the portal's data directory, or name it by --secrets-key", file, strings.Join(keys, ", "))
 			}
-			fresh = true
+			generate = true
 		}
-		if err := os.MkdirAll(cfg.DataDir, 0o755); err != nil { // PostgreSQL below it runs as a user of its own
+		// PostgreSQL runs as its own user and needs to enter the directory
+		if err := os.MkdirAll(cfg.DataDir, 0o755); err != nil {
 			return auth.Vault{}, err
 		}
 	}
-	v, err := auth.OpenVault(file, fresh)
+	v, err := auth.OpenVault(file, generate)
 	if err != nil {
 		return v, fmt.Errorf("open the key that seals secrets: %w", err)
 	}
 	return v, nil
 }
 
-// serve starts everything that runs on its own.
+// serve starts the portal's servers and background loops.
 func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool, hub *notify.Hub,
 	proxies []netip.Prefix, certificate *auth.FileCert, browsers, agents net.Listener,
 ) error {
@@ -159,14 +160,14 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	if err != nil {
 		return err
 	}
-	held := &certificates{browsers: certificate, agents: endpoint, authority: authority.Certificate(), log: p.log}
+	certs := &certificates{browsers: certificate, agents: endpoint, authority: authority.Certificate(), log: p.log}
 	secure := certificate != nil || hasScheme(p.URL, "https")
 	server := web.New(web.Options{
 		Control: p.Control, Hub: hub, Sessions: auth.Sessions(pool, secure), Log: p.log, PublicURL: p.URL,
 		Secure: secure, TrustedProxies: proxies, Version: versionText(), Ready: func(ctx context.Context) error { return p.Control.Ready(ctx, fleet.SystemActor) },
 		RelayBytes:   int64(cfg.RelayRate) << 20,
 		Pool:         func() web.PoolStat { return pool.Stat() },
-		Certificates: held.validities,
+		Certificates: certs.validities,
 	})
 	browsers = web.LimitPerAddress(browsers, cfg.ConnsPerAddress, proxies)
 	if certificate != nil {
@@ -176,7 +177,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	}
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
 	p.group, ctx = errgroup.WithContext(ctx)
-	p.group.Go(func() error { return held.keep(ctx, p.hangups) })
+	p.group.Go(func() error { return certs.watch(ctx, p.hangups) })
 	p.group.Go(func() error { return hub.Listen(ctx, pool.Config().ConnConfig, p.log) })
 	p.group.Go(func() error { return p.Control.KeepPulse(ctx, fleet.SystemActor) })
 	p.group.Go(func() error { return reconcile.Run(ctx, p.Control, hub, p.log) })
@@ -184,20 +185,20 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 		return runServer(ctx, browsers, &http.Server{Handler: server.Handler()}, time.Second, p.log)
 	})
 	p.group.Go(func() error {
-		lines := agentconn.Listen(agents, endpoint.TLS())
-		return runServer(ctx, lines, &http.Server{Handler: server.AgentHandler(), ConnContext: lines.ConnContext}, 0, p.log)
+		agentConns := agentconn.Listen(agents, endpoint.TLS())
+		return runServer(ctx, agentConns, &http.Server{Handler: server.AgentHandler(), ConnContext: agentConns.ConnContext}, 0, p.log)
 	})
 	return nil
 }
 
-// runServer serves until ctx ends. Requests in flight then get grace to end by themselves, before their contexts end too, as
-// those of streams, parked claims and consoles must.
+// runServer serves until ctx ends. Requests in flight then have the grace period to finish; afterwards their contexts
+// are cancelled, which ends streams, parked claims and consoles.
 func runServer(ctx context.Context, listener net.Listener, server *http.Server, grace time.Duration, log *slog.Logger) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	server.BaseContext = func(net.Listener) context.Context { return base }
 	server.ReadHeaderTimeout, server.IdleTimeout, server.MaxHeaderBytes = 10*time.Second, 2*time.Minute, 32<<10
-	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug) // broken handshakes and hung-up clients
+	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug) // failed handshakes and disconnected clients
 	stopped := make(chan struct{})
 	context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -216,7 +217,7 @@ func runServer(ctx context.Context, listener net.Listener, server *http.Server, 
 	return err
 }
 
-// Wait returns when ctx has ended, or something that must run has failed.
+// Wait blocks until ctx ends or one of the portal's loops fails.
 func (p *portal) Wait(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- p.group.Wait() }()
@@ -229,7 +230,7 @@ func (p *portal) Wait(ctx context.Context) error {
 	}
 }
 
-// Close ends the portal and, where it is private, its PostgreSQL. What ended it by itself Wait has said.
+// Close stops the portal and its private PostgreSQL, if any. It drops the loops' error, which Wait returns.
 func (p *portal) Close() {
 	p.stop()
 	_ = p.group.Wait()
@@ -243,7 +244,7 @@ func (p *portal) close() {
 	p.undo = nil
 }
 
-// openDatabase returns the URL of the operator's PostgreSQL, or of a private one that it starts or adopts.
+// openDatabase returns the configured database URL, or the URL of a private PostgreSQL that it starts or adopts.
 func (p *portal) openDatabase(ctx context.Context, cfg config.Portal, throwaway bool) (string, error) {
 	if cfg.Database.URL != "" {
 		return cfg.Database.URL, nil
@@ -276,10 +277,10 @@ func (p *portal) listen(address, flag string) (net.Listener, error) {
 	return l, nil
 }
 
-// setAgentAddress lets programs beside the portal know where it listens, for as long as it does.
-func (p *portal) tellAddress(ctx context.Context) error {
+// publishAddress stores the agent listener's address in the database while the portal runs, for "quantix host token".
+func (p *portal) publishAddress(ctx context.Context) error {
 	if err := p.Control.SetAgentAddress(ctx, fleet.SystemActor); err != nil {
-		return fmt.Errorf("tell the portal's address: %w", err)
+		return fmt.Errorf("publish the portal's address: %w", err)
 	}
 	p.undo = append(p.undo, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -291,7 +292,7 @@ func (p *portal) tellAddress(ctx context.Context) error {
 	return nil
 }
 
-// addresses fills in what only the opened listeners know.
+// addresses returns the URLs for browsers, agents and relays. Missing settings default to the listeners' addresses.
 func addresses(cfg config.Portal, browsers, agents net.Listener) (public, agent, pair string) {
 	public, agent = cfg.PublicURL, cfg.AgentURL
 	if public == "" {
@@ -307,7 +308,8 @@ func addresses(cfg config.Portal, browsers, agents net.Listener) (public, agent,
 	return public, agent, cmp.Or(cfg.PairURL, agent)
 }
 
-// certNames are the names under which agents may dial this portal: the balancer's, and its own.
+// certNames returns the names for which the agent certificate is valid: those of the URLs, the listener and this
+// machine.
 func certNames(listen string, urls ...string) []string {
 	names := []string{"localhost", "127.0.0.1", "::1"}
 	for _, address := range urls {

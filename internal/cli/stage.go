@@ -11,14 +11,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// stage is what demo and lab do at a portal by themselves, through the same door as people.
+// stage acts as an administrator for demo and lab, through the same control API as people.
 type stage struct {
 	*portal
 	actor fleet.Actor
-	began time.Time // before any agent of this run
+	began time.Time // start time, before any agent of this run
 }
 
-// newStage acts as the administrator, who gets a new one-time password where none was used so far.
+// newStage returns a stage for the first administrator. The user gets a new one-time password if the last one was never
+// used.
 func newStage(ctx context.Context, p *portal) (*stage, error) {
 	admins, err := p.Control.ListUsers(ctx, fleet.SystemActor, fleet.Query{Filter: "role:" + string(fleet.RoleAdmin), Limit: 1})
 	if err != nil {
@@ -28,7 +29,7 @@ func newStage(ctx context.Context, p *portal) (*stage, error) {
 		return nil, fmt.Errorf("there is no administrator")
 	}
 	u := admins.Items[0]
-	if p.Password == "" && u.MustChange { // nobody used the one-time password of an earlier start, and nobody may know it any more
+	if p.Password == "" && u.MustChange { // an unused one-time password was printed at an earlier start and may be lost
 		p.Password = auth.NewPassword()
 		if err := p.Control.SetPassword(ctx, fleet.SystemActor, u.ID, p.Password); err != nil {
 			return nil, fmt.Errorf("make a new one-time password: %w", err)
@@ -37,7 +38,7 @@ func newStage(ctx context.Context, p *portal) (*stage, error) {
 	return &stage{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}, time.Now()}, nil
 }
 
-// ready makes an API token and gathers what people need to begin.
+// ready creates an API token and collects what people need to begin.
 func (s *stage) ready(ctx context.Context, hosts []readyHost) (ready, error) {
 	token, err := s.Control.CreateToken(ctx, s.actor, "started with the portal", 30*24*time.Hour)
 	if err != nil {
@@ -50,7 +51,7 @@ func (s *stage) ready(ctx context.Context, hosts []readyHost) (ready, error) {
 	return r, nil
 }
 
-// project returns the project of that name, made where it is missing.
+// project returns the project of the given name, and creates it if it is missing.
 func (s *stage) project(ctx context.Context, name, description string) (fleet.ProjectID, error) {
 	projects, err := query.Every(ctx, s.actor, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
@@ -65,7 +66,7 @@ func (s *stage) project(ctx context.Context, name, description string) (fleet.Pr
 	return p.ID, err
 }
 
-// waitFor polls until done says so. what is shown when the time is up.
+// waitFor polls until done returns true or an error. The timeout error names what.
 func waitFor(ctx context.Context, what string, done func() (bool, error)) error {
 	limit, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -87,7 +88,8 @@ func waitFor(ctx context.Context, what string, done func() (bool, error)) error 
 	}
 }
 
-// waitHosts waits until every host was heard in this run: what an earlier one left counts as heard for a while.
+// waitHosts waits until every host has reported in this run. Right after a restart a host still counts as online from
+// the last run.
 func (s *stage) waitHosts(ctx context.Context, ids []fleet.HostID) error {
 	for _, id := range ids {
 		err := waitFor(ctx, "the first report of a host", func() (bool, error) {
@@ -108,7 +110,7 @@ func (s *stage) waitPool(ctx context.Context, id fleet.PoolID, healthy int) erro
 	})
 }
 
-// hostID finds a joined host by its name.
+// hostID returns the ID of the joined host of the given name, and whether it exists.
 func (s *stage) hostID(ctx context.Context, name string) (fleet.HostID, bool, error) {
 	page, err := s.Control.ListHosts(ctx, s.actor, fleet.Query{Filter: "name:" + name})
 	if err != nil {

@@ -88,8 +88,9 @@ func printPassword(cmd *cobra.Command, name, password string) error {
 	return err
 }
 
-// withControl runs a command over the portal's database: the configured one, or the private one, which it starts for the
-// moment where the portal is not running. Where one is, agents dial the address that it listens on, whatever the settings say.
+// withControl runs a command over the configured database, or over the private one, which it starts temporarily if no
+// portal runs. The address published by a running portal overrides the agent URL of the settings, but not the flag
+// --agent-url.
 func withControl(run func(*cobra.Command, []string, *control.Control) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) (err error) {
 		cfg, err := config.LoadPortal(cmd.Flags(), os.Environ(), "")
@@ -111,12 +112,12 @@ func withControl(run func(*cobra.Command, []string, *control.Control) error) fun
 		defer pool.Close()
 		options := control.Options{AgentURL: cfg.AgentURL}
 		if !cmd.Flags().Changed("agent-url") {
-			told, err := control.New(pool, options).AgentAddress(cmd.Context(), fleet.SystemActor)
+			published, err := control.New(pool, options).AgentAddress(cmd.Context(), fleet.SystemActor)
 			if err != nil {
 				return err
 			}
-			if told != "" {
-				options.AgentURL = told
+			if published != "" {
+				options.AgentURL = published
 			}
 		}
 		return run(cmd, args, control.New(pool, options))

@@ -14,8 +14,9 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// A new portal makes its key; one whose key is gone, while the database holds what it sealed, says what to restore and makes none.
-func TestMissingSecretsKeyIsMadeOnlyWhereNothingIsSealed(t *testing.T) {
+// A new portal generates its key. If the key is missing but the database holds encrypted secrets, the error names the
+// file to restore, and no key is generated.
+func TestSecretsKeyGeneratedOnlyWhenNothingIsEncrypted(t *testing.T) {
 	t.Parallel()
 	pool, cfg := testkit.DB(t), config.Portal{DataDir: t.TempDir()}
 	file := filepath.Join(cfg.DataDir, "secrets.key")
@@ -33,7 +34,7 @@ func TestMissingSecretsKeyIsMadeOnlyWhereNothingIsSealed(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // it makes no key that the next start would take
+	for range 2 { // the first failure must not leave a key for the second start
 		if _, err := openVault(t.Context(), cfg, pool); err == nil || !strings.Contains(err.Error(), "Restore") || !strings.Contains(err.Error(), file) {
 			t.Errorf("without the key: %v", err)
 		}
@@ -45,6 +46,6 @@ func TestMissingSecretsKeyIsMadeOnlyWhereNothingIsSealed(t *testing.T) {
 		t.Errorf("with the key restored: %v", err)
 	}
 	if _, err := openVault(t.Context(), config.Portal{DataDir: cfg.DataDir, SecretsKey: filepath.Join(cfg.DataDir, "none")}, pool); err == nil {
-		t.Error("a key that the settings name was made")
+		t.Error("a missing key named by the settings was generated")
 	}
 }

@@ -17,7 +17,7 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// versionText is the release, or the commit that a development build was made from.
+// versionText returns the release, or the commit of a development build.
 func versionText() string {
 	if info, ok := debug.ReadBuildInfo(); ok && Version == "dev" {
 		for _, s := range info.Settings {

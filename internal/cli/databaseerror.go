@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// databaseError says in one line why the database cannot be reached. Other errors stay as they are.
+// databaseError explains in one line why the database cannot be reached. It returns other errors unchanged.
 func databaseError(err error) error {
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &connect) {
 		return err
 	}
-	var reasons []string // one for each address that was tried, some of them twice: with TLS and without
+	var reasons []string // one for each attempted address; the driver may try each twice, with TLS and without
 	for line := range strings.SplitSeq(errors.Unwrap(connect).Error(), "\n") {
 		if line = strings.TrimSpace(line); line != "" && !slices.Contains(reasons, line) {
 			reasons = append(reasons, line)

@@ -11,14 +11,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// remind gives a simulated host, which forgets everything at the end, what an earlier run on this data directory left in the
-// portal's records: its pools, networks and VMs, and which of them ran. It runs before the host's agent does.
-func (s *stage) remind(ctx context.Context, host *mock.Host, id fleet.HostID, name string) error {
-	pools, err := s.remindPools(ctx, host, id)
+// restore recreates the pools, networks, VMs and power states of an earlier run on a simulated host, from the portal's
+// records: the mock keeps nothing across runs. It runs before the host's agent starts.
+func (s *stage) restore(ctx context.Context, host *mock.Host, id fleet.HostID, name string) error {
+	pools, err := s.restorePools(ctx, host, id)
 	if err != nil {
 		return err
 	}
-	if err := s.remindNetworks(ctx, host, id); err != nil {
+	if err := s.restoreNetworks(ctx, host, id); err != nil {
 		return err
 	}
 	vms, err := query.Every(ctx, s.actor, fleet.Query{Filter: "host:" + name}, s.Control.ListVMs)
@@ -31,7 +31,7 @@ func (s *stage) remind(ctx context.Context, host *mock.Host, id fleet.HostID, na
 			continue
 		}
 		all.Go(func() {
-			// What fails now failed before, as some VMs of the demo are made to: the host's report says so.
+			// Some demo VMs fail by design, and did so in the earlier run. The host's report shows the failure.
 			in := agent.Apply{
 				VM: vm.VM, Project: vm.ProjectName, Pools: pools,
 				Whole: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},
@@ -45,7 +45,7 @@ func (s *stage) remind(ctx context.Context, host *mock.Host, id fleet.HostID, na
 	return ctx.Err()
 }
 
-func (s *stage) remindNetworks(ctx context.Context, host *mock.Host, id fleet.HostID) error {
+func (s *stage) restoreNetworks(ctx context.Context, host *mock.Host, id fleet.HostID) error {
 	known, err := s.Control.NetworksOn(ctx, s.actor, id)
 	for _, n := range known {
 		if n.Spec != nil && len(n.Hosts) > 0 && n.Hosts[0].Assigned {
@@ -55,8 +55,9 @@ func (s *stage) remindNetworks(ctx context.Context, host *mock.Host, id fleet.Ho
 	return err
 }
 
-// remindPools returns the pools that are assigned to the host. One that it cannot have fails again at the next order.
-func (s *stage) remindPools(ctx context.Context, host *mock.Host, id fleet.HostID) ([]fleet.Pool, error) {
+// restorePools applies the host's assigned pools and returns them. A pool that cannot start on the host fails again at
+// its next job.
+func (s *stage) restorePools(ctx context.Context, host *mock.Host, id fleet.HostID) ([]fleet.Pool, error) {
 	known, err := query.Every(ctx, s.actor, fleet.Query{}, s.Control.ListPools)
 	if err != nil {
 		return nil, err
