@@ -59,7 +59,7 @@ that flushes to the disk, in a temporary directory.`,
 	flags.IntVar(&f.pid, "pid", 0, "the portal's process on this machine: tell what it and its private PostgreSQL use")
 	flags.IntVar(&f.postgres, "postgres-pid", 0, "PostgreSQL's first process on this machine, where it is not the portal's own")
 	flags.StringVar(&f.Database, "seed-database", "", "write the VMs straight into the portal's database at this `URL`: quicker than asking for 100,000. With --self any word will do")
-	flags.BoolVar(&f.IntoUsed, "into-used-portal", false, "go on where the portal has other hosts")
+	flags.BoolVar(&f.AllowUsed, "into-used-portal", false, "go on where the portal has other hosts")
 	flags.BoolVar(&f.Keep, "keep", false, "leave what was made")
 	flags.BoolVar(&f.json, "json", false, "print the figures as JSON")
 	return cmd
@@ -78,7 +78,7 @@ func runLoad(ctx context.Context, f loadFlags, out, progress io.Writer, in io.Re
 			return err
 		}
 		defer func() { err = errors.Join(err, p.stop()) }()
-		f.Portal, f.Token, f.pid, f.postgres, f.Doomed = p.url, p.token, p.cmd.Process.Pid, p.postgres, true
+		f.Portal, f.Token, f.pid, f.postgres, f.SkipCleanup = p.url, p.token, p.cmd.Process.Pid, p.postgres, true
 		if f.Database != "" {
 			f.Database = p.database
 		}

@@ -12,17 +12,17 @@ import (
 	"quantix/internal/wire"
 )
 
-// Periods of an agent, as package agent has them.
+// Periods and limits of an agent, the same as in package agent.
 const (
-	spacing   = 200 * time.Millisecond // between two reports
-	firstWait = 500 * time.Millisecond // before a failed call is tried again
-	lastWait  = 5 * time.Second
-	mostJobs  = 32
-	mostTries = 20 // of a first hello
+	reportInterval = 200 * time.Millisecond // minimum time between two reports
+	minRetry       = 500 * time.Millisecond // delay before the first retry of a failed call
+	maxRetry       = 5 * time.Second
+	maxJobs        = 32
+	maxTries       = 20 // attempts of the first hello
 )
 
-// agent speaks for one made-up host as package agent does for a real one, in as few goroutines as that takes: one parks the claim, and a
-// timer makes one for as long as a report is under way.
+// agent speaks the agent protocol for one simulated host, as package agent does for a real one. It needs few
+// goroutines: one for the parked claim, and one from a timer while a report is sent.
 type agent struct {
 	run      *run
 	id       fleet.HostID
@@ -31,12 +31,12 @@ type agent struct {
 	instance string
 	seq      atomic.Int64
 
-	turn sync.Mutex // reports go one after the other
-	told string     // digest of the newest full report that was taken in this session
-	full bool       // the next report is a full one, changed or not
+	reportMu   sync.Mutex // serializes reports
+	sentDigest string     // digest of the newest full report that the portal accepted in this session
+	full       bool       // the next report is a full one, even without changes
 
-	wish  sync.Mutex
-	poked bool // a report is on its way to its turn
+	flagsMu   sync.Mutex
+	scheduled bool // a report is scheduled
 }
 
 func (r *run) newAgent(h Host) (*agent, error) {
@@ -53,15 +53,15 @@ func (r *run) newAgent(h Host) (*agent, error) {
 	return a, nil
 }
 
-// live speaks for the host until ctx ends. It returns once the portal has the host's first report, and goes on behind. A portal that has
-// much to do is asked again a few times, as agents do.
-func (a *agent) live(ctx context.Context) error {
-	for wait, tries := firstWait, 1; ; wait, tries = min(2*wait, lastWait), tries+1 {
+// serve runs the host until ctx ends. It returns after the portal accepted the host's first report, and continues in
+// the background. It retries the first hello a few times if the portal is busy, as real agents do.
+func (a *agent) serve(ctx context.Context) error {
+	for wait, tries := minRetry, 1; ; wait, tries = min(2*wait, maxRetry), tries+1 {
 		err := a.hello(ctx)
 		if err == nil {
 			break
 		}
-		if tries == mostTries || !pause(ctx, wait) {
+		if tries == maxTries || !pause(ctx, wait) {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func (a *agent) live(ctx context.Context) error {
 		defer a.client.Close()
 		for ctx.Err() == nil {
 			a.session(ctx)
-			for wait := firstWait; ctx.Err() == nil; wait = min(2*wait, lastWait) {
+			for wait := minRetry; ctx.Err() == nil; wait = min(2*wait, maxRetry) {
 				err := a.hello(ctx)
 				if err == nil {
 					break
@@ -82,7 +82,7 @@ func (a *agent) live(ctx context.Context) error {
 	return nil
 }
 
-// hello opens a session and tells all of the host.
+// hello opens a session and sends a full report.
 func (a *agent) hello(ctx context.Context) error {
 	answer, err := a.client.Hello(ctx, wire.Hello{Instance: a.instance, Fingerprint: a.instance, Version: "load"})
 	if err != nil {
@@ -90,13 +90,13 @@ func (a *agent) hello(ctx context.Context) error {
 	}
 	a.run.helloes.Add(1)
 	a.seq.Store(answer.SeqBase)
-	a.turn.Lock()
-	a.told = ""
-	a.turn.Unlock()
+	a.reportMu.Lock()
+	a.sentDigest = ""
+	a.reportMu.Unlock()
 	return a.report(ctx, true)
 }
 
-// session beats and claims until the portal no longer takes this agent for the host's, or ctx ends.
+// session sends heartbeats and claims jobs until ctx ends or the portal rejects the agent's session.
 func (a *agent) session(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -110,7 +110,7 @@ func (a *agent) session(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := a.report(ctx, true); over(err) {
+		if err := a.report(ctx, true); sessionEnded(err) {
 			end()
 		}
 		for due = due.Add(wire.ReportPeriod); time.Until(due) < 0; due = due.Add(wire.ReportPeriod) {
@@ -122,16 +122,16 @@ func (a *agent) session(ctx context.Context) {
 	a.claims(ctx)
 }
 
-// claims keeps one claim parked, and does what it brings.
+// claims keeps one claim parked, and runs the jobs that it returns.
 func (a *agent) claims(ctx context.Context) {
-	wait := firstWait
+	wait := minRetry
 	for ctx.Err() == nil {
 		began := time.Now()
-		got, err := a.client.Claim(ctx, wire.ClaimRequest{Max: mostJobs})
+		got, err := a.client.Claim(ctx, wire.ClaimRequest{Max: maxJobs})
 		switch {
 		case ctx.Err() != nil:
 			return
-		case over(err):
+		case sessionEnded(err):
 			a.fault(ctx, "claim", err)
 			return
 		case err != nil || len(got.Jobs) == 0 && time.Since(began) < time.Second:
@@ -139,10 +139,10 @@ func (a *agent) claims(ctx context.Context) {
 				a.fault(ctx, "claim", err)
 			}
 			pause(ctx, wait/2+mathrand.N(wait/2))
-			wait = min(2*wait, lastWait)
+			wait = min(2*wait, maxRetry)
 			continue
 		}
-		wait = firstWait
+		wait = minRetry
 		a.run.claims.Add(1)
 		for _, w := range got.Jobs {
 			a.work(ctx, w)
@@ -164,31 +164,31 @@ func (a *agent) work(ctx context.Context, w wire.Work) {
 	a.poke(ctx, true)
 }
 
-// poke asks for a report soon; many pokes make one.
+// poke schedules a report soon. Several pokes cause one report.
 func (a *agent) poke(ctx context.Context, full bool) {
-	a.turnFull(full)
-	a.wish.Lock()
-	defer a.wish.Unlock()
-	if a.poked {
+	a.requestFull(full)
+	a.flagsMu.Lock()
+	defer a.flagsMu.Unlock()
+	if a.scheduled {
 		return
 	}
-	a.poked = true
-	time.AfterFunc(spacing, func() {
-		a.wish.Lock()
-		a.poked = false
-		a.wish.Unlock()
+	a.scheduled = true
+	time.AfterFunc(reportInterval, func() {
+		a.flagsMu.Lock()
+		a.scheduled = false
+		a.flagsMu.Unlock()
 		if ctx.Err() == nil {
-			_ = a.report(ctx, false) // counted as a fault there; the next beat tells the same
+			_ = a.report(ctx, false) // report counts the failure, and the next heartbeat repeats the report
 		}
 	})
 }
 
-// report tells how the host is. periodic: with meters.
+// report sends the host's state. Periodic reports include meters.
 func (a *agent) report(ctx context.Context, periodic bool) error {
-	a.turn.Lock()
-	defer a.turn.Unlock()
+	a.reportMu.Lock()
+	defer a.reportMu.Unlock()
 	out := wire.Report{Seq: a.seq.Add(1), LookedAgoMs: 1}
-	known := a.told
+	known := a.sentDigest
 	if a.takeFull() {
 		known = ""
 	}
@@ -200,7 +200,7 @@ func (a *agent) report(ctx context.Context, periodic bool) error {
 	began := time.Now()
 	answer, err := a.client.Report(ctx, out)
 	if err != nil {
-		a.turnFull(out.State != nil)
+		a.requestFull(out.State != nil)
 		a.fault(ctx, "report", err)
 		return err
 	}
@@ -209,8 +209,8 @@ func (a *agent) report(ctx context.Context, periodic bool) error {
 		c.beats.add(time.Since(began))
 	} else {
 		c.reports.add(time.Since(began))
-		c.told.Add(fresh)
-		a.told = out.Digest
+		c.sent.Add(fresh)
+		a.sentDigest = out.Digest
 	}
 	if answer.Resend {
 		c.resends.Add(1)
@@ -221,30 +221,30 @@ func (a *agent) report(ctx context.Context, periodic bool) error {
 	return nil
 }
 
-func (a *agent) turnFull(full bool) {
+func (a *agent) requestFull(full bool) {
 	if full {
-		a.wish.Lock()
+		a.flagsMu.Lock()
 		a.full = true
-		a.wish.Unlock()
+		a.flagsMu.Unlock()
 	}
 }
 
 func (a *agent) takeFull() (full bool) {
-	a.wish.Lock()
-	defer a.wish.Unlock()
+	a.flagsMu.Lock()
+	defer a.flagsMu.Unlock()
 	full, a.full = a.full, false
 	return full
 }
 
-// fault counts what failed, unless the run was ending.
+// fault counts a failure, unless the run is ending.
 func (a *agent) fault(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
 		a.run.fault(what, err)
 	}
 }
 
-// over says that the portal no longer takes this agent for the host's.
-func over(err error) bool {
+// sessionEnded reports whether err means that the portal rejects this agent's session.
+func sessionEnded(err error) bool {
 	s := wire.StatusOf(err)
 	return s == 409 || s == 401
 }

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/load"
 )
 
-func TestALoadOfLessThanNothingIsRefused(t *testing.T) {
+func TestNegativeOptionsRefused(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]load.Options{
 		"hosts": {Hosts: -1}, "VMs": {Hosts: 1, VMs: -1}, "pools": {Hosts: 1, Pools: -1}, "tabs": {Hosts: 1, Tabs: -1}, "people": {Hosts: 1, People: -1},

@@ -19,24 +19,24 @@ import (
 	"quantix/internal/testkit/client"
 )
 
-// tabsEach is how many tabs one person has: the portal answers a person's browsers eight requests at a time and lets 64 wait.
+// tabsEach is the number of tabs of one user: the portal serves eight requests of a user at a time and queues 64 more.
 const tabsEach = 10
 
-// browser is a person who is signed in.
+// browser is a signed-in user's HTTP client.
 type browser struct {
 	run    *run
 	portal string
 	via    *http.Client
 }
 
-// signIn makes a user who may see everything and change nothing, and signs in.
+// signIn creates a user with the viewer role and signs in.
 func (r *run) signIn(ctx context.Context, n int) (*browser, error) {
 	user, password, err := r.api.CreateUser(ctx, client.NewUser{Name: fmt.Sprintf("%s-u%03d", r.name, n+1), Role: fleet.RoleViewer})
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
-	r.made.users = append(r.made.users, user.ID)
+	r.created.users = append(r.created.users, user.ID)
 	r.mu.Unlock()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -53,9 +53,9 @@ func (r *run) signIn(ctx context.Context, n int) (*browser, error) {
 	return b, b.post(ctx, "/account/password", url.Values{"old": {password}, "new": {own}, "again": {own}})
 }
 
-// post sends a form that leads on to a page. A portal that has too much to do just now, which it says, is asked again.
+// post sends a form and expects a redirect. It retries while the portal answers that it is busy.
 func (b *browser) post(ctx context.Context, path string, form url.Values) error {
-	ctx, cancel := context.WithTimeout(ctx, patient)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	for {
 		later, err := b.postOnce(ctx, path, form)
@@ -65,7 +65,7 @@ func (b *browser) post(ctx context.Context, path string, form url.Values) error 
 	}
 }
 
-// postOnce says in later, where the portal asks for that, after how long to ask again.
+// postOnce sends a form. If the portal is busy, later is the delay that its Retry-After header demands.
 func (b *browser) postOnce(ctx context.Context, path string, form url.Values) (later time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.portal+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -85,14 +85,15 @@ func (b *browser) postOnce(ctx context.Context, path string, form url.Values) (l
 		later = time.Duration(seconds) * time.Second
 	}
 	if res.StatusCode != http.StatusSeeOther {
-		return later, fmt.Errorf("%s was answered with status %d, and not with the way on", path, res.StatusCode)
+		return later, fmt.Errorf("%s was answered with status %d instead of a redirect", path, res.StatusCode)
 	}
 	return 0, nil
 }
 
-// get asks for a page, or with part for one of its live parts, and reads it to its end as it came. It says how long that took.
+// get requests a page, or only one of its live parts, and copies the compressed body to the writer. It returns the time
+// until the end of the body.
 func (b *browser) get(ctx context.Context, path, part string, to io.Writer) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, patient)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.portal+path, nil)
 	if err != nil {
@@ -117,7 +118,7 @@ func (b *browser) get(ctx context.Context, path, part string, to io.Writer) (tim
 	return time.Since(began), err
 }
 
-// page is a page as a browser unpacks it.
+// page returns the decompressed text of a page.
 func (b *browser) page(ctx context.Context, path string) (string, error) {
 	var packed strings.Builder
 	if _, err := b.get(ctx, path, "", &packed); err != nil {
@@ -131,36 +132,36 @@ func (b *browser) page(ctx context.Context, path string) (string, error) {
 	return string(text), err
 }
 
-// sight is a kind of page and where one such is.
-type sight struct {
+// pageKind is a kind of page; path returns the address of one such page.
+type pageKind struct {
 	kind string
 	path func() string
 }
 
-// sights are what people look at, in turn.
-func (r *run) sights(pools []fleet.PoolID) []sight {
-	always := func(path string) func() string { return func() string { return path } }
+// pageKinds returns the pages that simulated people open in turn.
+func (r *run) pageKinds(pools []fleet.PoolID) []pageKind {
+	fixed := func(path string) func() string { return func() string { return path } }
 	of := func(n fleet.ResourceType, id string) string { return n.Is().At(id) }
-	all := []sight{
-		{"VM list", always("/vms")},
-		{"VM list, filtered", always("/vms?filter=phase%3Arunning&sort=-name")},
-		{"Dashboard", always("/")},
-		{"Host list", always("/hosts")},
-		{"Host page", func() string { return of(fleet.TypeHost, string(r.anyone().id)) }},
-		{"Tasks", always("/tasks")},
+	all := []pageKind{
+		{"VM list", fixed("/vms")},
+		{"VM list, filtered", fixed("/vms?filter=phase%3Arunning&sort=-name")},
+		{"Dashboard", fixed("/")},
+		{"Host list", fixed("/hosts")},
+		{"Host page", func() string { return of(fleet.TypeHost, string(r.anyAgent().id)) }},
+		{"Tasks", fixed("/tasks")},
 	}
 	if r.running() > 0 {
-		all = append(all, sight{"VM page", func() string { return of(fleet.TypeVM, string(r.anyVM())) }})
+		all = append(all, pageKind{"VM page", func() string { return of(fleet.TypeVM, string(r.anyVM())) }})
 	}
 	if len(pools) > 0 {
-		all = append(all, sight{"Pool page", func() string { return of(fleet.TypePool, string(pools[rand.IntN(len(pools))])) }})
+		all = append(all, pageKind{"Pool page", func() string { return of(fleet.TypePool, string(pools[rand.IntN(len(pools))])) }})
 	}
 	return all
 }
 
-func (r *run) anyone() *agent { return r.agents[rand.IntN(len(r.agents))] }
+func (r *run) anyAgent() *agent { return r.agents[rand.IntN(len(r.agents))] }
 
-// anyVM is some VM of some host.
+// anyVM returns a random VM of a random host. At least one VM must exist.
 func (r *run) anyVM() fleet.VMID {
 	for at := rand.IntN(len(r.agents)); ; at++ {
 		h := r.agents[at%len(r.agents)].host
@@ -173,10 +174,10 @@ func (r *run) anyVM() fleet.VMID {
 	}
 }
 
-// browse opens one page after the other until ctx ends.
-func (b *browser) browse(ctx context.Context, sights []sight) {
-	for i := rand.IntN(len(sights)); ctx.Err() == nil; i++ {
-		s := sights[i%len(sights)]
+// browse opens one page after another until ctx ends.
+func (b *browser) browse(ctx context.Context, pageKinds []pageKind) {
+	for i := rand.IntN(len(pageKinds)); ctx.Err() == nil; i++ {
+		s := pageKinds[i%len(pageKinds)]
 		took, err := b.get(ctx, s.path(), "", io.Discard)
 		switch {
 		case ctx.Err() != nil:

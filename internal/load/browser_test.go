@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Who is told that the portal has too much to do just now asks again, as it says; who is refused does not.
-func TestABusyPortalIsAskedAgain(t *testing.T) {
+// A client retries after the delay that a busy portal demands. A refusal is not retried.
+func TestFormRetriedWhenPortalBusy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		answers []int
@@ -19,18 +19,18 @@ func TestABusyPortalIsAskedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			asked := 0
+			requests := 0
 			portal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Retry-After", "1")
-				w.WriteHeader(c.answers[asked])
-				asked++
+				w.WriteHeader(c.answers[requests])
+				requests++
 			}))
 			defer portal.Close()
 			client := portal.Client()
 			client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 			err := (&browser{portal: portal.URL, via: client}).post(t.Context(), "/sign-in", url.Values{})
-			if (err == nil) != c.ok || asked != len(c.answers) {
-				t.Errorf("asked %d times: %v", asked, err)
+			if (err == nil) != c.ok || requests != len(c.answers) {
+				t.Errorf("%d requests: %v", requests, err)
 			}
 		})
 	}

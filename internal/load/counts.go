@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// histogram counts durations in buckets that are 9 % wide, without a lock.
+// histogram counts durations in buckets of 9 % width. It is lock-free.
 type histogram struct{ n [buckets]atomic.Int64 }
 
 const (
-	buckets = 192
-	finest  = 20 * time.Microsecond
-	perTwo  = 8 // buckets from one duration to its double
+	buckets     = 192
+	smallest    = 20 * time.Microsecond
+	perDoubling = 8 // buckets between a duration and its double
 )
 
 func (h *histogram) add(d time.Duration) {
 	i := 0
-	if d > finest {
-		i = min(int(math.Log2(float64(d)/float64(finest))*perTwo)+1, buckets-1)
+	if d > smallest {
+		i = min(int(math.Log2(float64(d)/float64(smallest))*perDoubling)+1, buckets-1)
 	}
 	h.n[i].Add(1)
 }
 
-// sums is what a histogram held at one moment.
+// sums holds the buckets of a histogram at one moment.
 type sums [buckets]int64
 
 func (h *histogram) now() (t sums) {
@@ -48,32 +48,32 @@ func (t sums) count() (n int64) {
 	return n
 }
 
-// at is the p-th part's duration, to 9 %: the upper edge of its bucket. 0: nothing was counted.
-func (t sums) at(p float64) time.Duration {
+// quantile returns the p-quantile, accurate to 9 %: the upper edge of its bucket. It is 0 if nothing was counted.
+func (t sums) quantile(p float64) time.Duration {
 	left := int64(math.Ceil(float64(t.count()) * p))
 	for i, c := range t {
 		if left -= c; left <= 0 && c > 0 {
-			return time.Duration(float64(finest) * math.Exp2(float64(i)/perTwo))
+			return time.Duration(float64(smallest) * math.Exp2(float64(i)/perDoubling))
 		}
 	}
 	return 0
 }
 
-// counts is all that is counted and timed in a run.
+// counts holds all counters and timings of a run.
 type counts struct {
-	beats     histogram // reports in which nothing changed
-	reports   histogram // full ones
+	beats     histogram // heartbeats without changes
+	reports   histogram // full reports
 	finishes  histogram
-	claims    atomic.Int64 // answered, with work or without
+	claims    atomic.Int64 // answered claims, with or without jobs
 	jobs      atomic.Int64
-	changed   atomic.Int64 // VMs that changed
-	told      atomic.Int64 // of those, what a portal has taken
-	resends   atomic.Int64 // full reports that the portal asked for
+	changed   atomic.Int64 // changes of VMs
+	sent      atomic.Int64 // changes that the portal accepted
+	resends   atomic.Int64 // full reports that the portal requested
 	helloes   atomic.Int64
-	streams   atomic.Int64 // that are open
+	streams   atomic.Int64 // open streams of tabs
 	refreshes histogram
-	waits     histogram // from a poke to the refreshed part
-	opened    histogram // pages, all kinds
+	waits     histogram // time from an event to the refreshed part
+	opened    histogram // pages of all kinds
 	pages     sync.Map  // kind of page -> *histogram
 }
 
@@ -85,29 +85,29 @@ func (c *counts) page(kind string) *histogram {
 	return h.(*histogram)
 }
 
-// faults counts what went wrong, by what was tried, and keeps the first words of each.
+// faults counts failures by operation and keeps the first error text of each.
 type faults struct {
 	lock  sync.Mutex
 	all   int64
 	kinds map[string]int64
-	words map[string]string
+	texts map[string]string
 }
 
 func (f *faults) fault(what string, err error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if f.kinds == nil {
-		f.kinds, f.words = map[string]int64{}, map[string]string{}
+		f.kinds, f.texts = map[string]int64{}, map[string]string{}
 	}
 	f.all++
 	if f.kinds[what]++; f.kinds[what] == 1 {
-		f.words[what] = err.Error()
+		f.texts[what] = err.Error()
 	}
 }
 
-// forget begins anew.
-func (f *faults) forget() {
+// reset clears all counts.
+func (f *faults) reset() {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.all, f.kinds, f.words = 0, nil, nil
+	f.all, f.kinds, f.texts = 0, nil, nil
 }

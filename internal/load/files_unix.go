@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// enoughFiles refuses a load for which this program may not open enough connections. Go has raised the limit to the hardest already.
+// enoughFiles returns an error if the limit of open files is too low for the wanted connections. Go has raised the soft
+// limit to the hard limit already.
 func enoughFiles(want int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

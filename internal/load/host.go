@@ -15,16 +15,16 @@ import (
 	"quantix/internal/wire"
 )
 
-// host is a made-up hypervisor: it does at once what it is told.
+// host is a simulated hypervisor. It carries out each job at once.
 type host struct {
 	name string
 
 	mu     sync.Mutex
 	vms    map[fleet.VMID]*guest
-	order  []fleet.VMID // of vms, as reports list them
+	order  []fleet.VMID // keys of vms, in the order of reports
 	pools  []fleet.Pool
-	digest string // of the state; empty: it has changed since it was taken
-	fresh  int64  // VMs that changed since a report was read
+	digest string // digest of the state; empty: the state has changed since
+	fresh  int64  // changes of VMs since the last full report
 	began  time.Time
 }
 
@@ -39,7 +39,7 @@ func newHost(name string) *host {
 	return &host{name: name, vms: map[fleet.VMID]*guest{}, began: time.Now()}
 }
 
-// know takes over a VM that the portal has on this host.
+// know adds a VM that the portal has on this host.
 func (h *host) know(vm fleet.VM) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,7 +50,7 @@ func (h *host) know(vm fleet.VM) {
 	g.report.Generation = max(vm.ObservedGeneration, 1)
 }
 
-// guestOf is the VM, made where it is not there.
+// guestOf returns the VM's guest, and creates a stopped one if it is missing.
 func (h *host) guestOf(vm fleet.VM) *guest {
 	h.digest = ""
 	g, ok := h.vms[vm.ID]
@@ -63,7 +63,7 @@ func (h *host) guestOf(vm fleet.VM) *guest {
 	return g
 }
 
-// do carries out a job and says what is to be handed in.
+// do carries out a job and returns its result.
 func (h *host) do(w wire.Work) wire.Finish {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +98,7 @@ func (h *host) doPool(w wire.Work, out *wire.Finish) {
 	}
 }
 
-// follow makes the guest what the job's VM says.
+// follow applies the job's VM spec to the guest.
 func (g *guest) follow(w wire.Work) {
 	s, spec := &g.report.Status, w.VM.Spec
 	g.report.Generation, g.mark = max(w.Generation, g.report.Generation), cmp.Or(w.Mark, g.mark)
@@ -134,7 +134,8 @@ func address() string {
 	return fmt.Sprintf("10.%d.%d.%d", rand.IntN(256), rand.IntN(256), 1+rand.IntN(254))
 }
 
-// change gives a running guest another address, as its DHCP server may: what people want of it stays as it is. False: none runs, or none has a card.
+// change gives a running guest another IP address, like a DHCP server; the spec stays the same. It returns false if no
+// running guest has a NIC.
 func (h *host) change() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,7 +146,7 @@ func (h *host) change() bool {
 	for i := range h.order {
 		s := &h.vms[h.order[(at+i)%len(h.order)]].report.Status
 		if s.Power == fleet.Running && len(s.NICs) > 0 {
-			s.NICs = slices.Clone(s.NICs) // a report may be reading it
+			s.NICs = slices.Clone(s.NICs) // a report may read the old slice
 			s.NICs[0].Addresses = []string{address()}
 			h.digest = ""
 			h.fresh++
@@ -155,7 +156,7 @@ func (h *host) change() bool {
 	return false
 }
 
-// heed takes up what the portal says in answer to a report; true: there is something to tell.
+// heed applies the portal's answer to a report. It returns true if the host has something new to report.
 func (h *host) heed(a wire.ReportAnswer) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,25 +176,25 @@ func (h *host) heed(a wire.ReportAnswer) bool {
 	return true
 }
 
-// state is all that a full report says, and its digest. Where that is known already, there is no state. fresh is how many VMs have changed
-// since the last one.
+// state returns the host's full state and its digest. The state is nil if the portal has the digest already. fresh
+// counts the changes of VMs since the last full report.
 func (h *host) state(known string) (state *wire.State, digest string, fresh int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.digest != "" && h.digest == known {
 		return nil, h.digest, 0
 	}
-	state = h.whole()
+	state = h.buildState()
 	text, err := json.Marshal(state)
 	if err != nil {
-		panic(err) // of our own types
+		panic(err) // the types are our own and always encode
 	}
 	sum := sha256.Sum256(text)
 	h.digest, fresh, h.fresh = hex.EncodeToString(sum[:]), h.fresh, 0
 	return state, h.digest, fresh
 }
 
-func (h *host) whole() *wire.State {
+func (h *host) buildState() *wire.State {
 	s := &wire.State{
 		Host: h.status(), VMs: make([]wire.VMReport, len(h.order)), Discovered: []fleet.DiscoveredVM{}, Pools: make([]wire.PoolReport, len(h.pools)),
 		Networks: []wire.NetworkReport{{Name: "default", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true, Autostart: true, Bridge: "virbr0", Forward: "nat", Subnets: []string{"10.0.0.0/8"}}}},
@@ -223,7 +224,7 @@ func poolStatus(p fleet.Pool) fleet.PoolStatus {
 	return fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 50, AvailableBytes: 1 << 50, MountPath: p.Spec.Path}
 }
 
-// meters is the load of each guest that runs, and of the host.
+// meters returns the load of each running guest and of the host.
 func (h *host) meters() ([]wire.Meter, *wire.HostMeter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -240,8 +241,8 @@ func (h *host) meters() ([]wire.Meter, *wire.HostMeter) {
 	return out, &wire.HostMeter{CPUPercent: 20 + 10*rand.Float64(), MemoryUsed: 64 << 30, MemoryTotal: 8 << 40}
 }
 
-// shows is what the host has a VM's first address as.
-func (h *host) shows(id fleet.VMID) string {
+// firstAddress returns a VM's first IP address, or "".
+func (h *host) firstAddress(id fleet.VMID) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if g, ok := h.vms[id]; ok && len(g.report.Status.NICs) > 0 && len(g.report.Status.NICs[0].Addresses) > 0 {
@@ -250,7 +251,7 @@ func (h *host) shows(id fleet.VMID) string {
 	return ""
 }
 
-// running counts the guests that run.
+// running counts the running guests.
 func (h *host) running() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

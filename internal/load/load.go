@@ -1,8 +1,8 @@
-// Package load drives a running portal as a fleet would: simulated hosts over the agents' own protocol and mutual TLS, people who open
-// pages, and browser tabs that follow them. It tells what the portal managed, so that an operator can size one.
-//
-// Only the hypervisors are made up. Hosts join with tokens, VMs and pools are what a person with an API token asks for, each host carries out
-// the jobs that it is given and reports in the real period with a meter for each VM that runs, and all of it is taken away at the end.
+// Package load puts load on a running portal like a real fleet: simulated hosts speak the agent protocol over mutual
+// TLS, simulated people open pages, and browser tabs follow live pages. It reports the portal's performance, so that an
+// operator can size one. Only the hypervisors are simulated.
+// Hosts join with tokens. VMs and pools are created with an API token. Each host carries out its jobs and reports in
+// the real period, with a meter for each running VM. The run removes everything at the end.
 package load
 
 import (
@@ -23,35 +23,37 @@ import (
 	"quantix/internal/testkit/client"
 )
 
-// Options say what a run is made of.
+// Options configures a run.
 type Options struct {
-	Portal string         // where browsers and the API are: "https://quantix.example.org"
+	Portal string         // URL of the pages and the API: "https://quantix.example.org"
 	Token  string         // an administrator's API token
-	Agents string         // where agents are; empty: where the portal's join tokens say
-	Roots  *x509.CertPool // whom to trust for Portal; nil: the system's
+	Agents string         // URL of the agent listener; empty: as in the portal's join tokens
+	Roots  *x509.CertPool // CAs to trust for Portal; nil: the system's
 
-	Hosts, VMs, Pools int           // how many; VMs are spread evenly, and have their disks in the pools, which are on all hosts
-	Change            float64       // how many VMs change what they report each second
+	// numbers; VMs are spread evenly over the hosts, and their disks over the pools, which are on all hosts
+	Hosts, VMs, Pools int
+	Change            float64       // changes of VMs a second
 	Tabs              int           // browser tabs on the VM list
-	People            int           // who open one page after the other
-	Pause             time.Duration // of a person between two pages
-	For               time.Duration // how long it is measured
+	People            int           // people who open one page after another
+	Pause             time.Duration // pause of a person between two pages
+	For               time.Duration // duration of the measurement
 
-	// Joined are hosts that are there already, with their VMs: then none is made, and nothing is taken away at the end but people.
+	// Joined are hosts that have joined before, with their VMs. The run then creates and removes nothing but users.
 	Joined []Host
 
-	IntoUsed bool   // go on where the portal has hosts of somebody else's
-	Keep     bool   // leave what was made
-	Doomed   bool   // the portal goes with all that was made, so nothing needs to be taken away
-	Database string // of the portal: VMs are written there at once, instead of being asked for one by one. See seed
+	AllowUsed   bool // run even if the portal has other hosts
+	Keep        bool // keep what the run created
+	SkipCleanup bool // the portal is discarded after the run, so the run cleans nothing up
+	// URL of the portal's database: VMs are written there directly, not created through the API. See seed
+	Database string
 
-	Portals, Postgres Processes // what to measure the CPU and memory of; nil: nothing
+	Portals, Postgres Processes // processes whose CPU and memory are measured; nil: none
 
-	Out    io.Writer     // progress for people; nil: none
-	Report time.Duration // how often
+	Out    io.Writer     // progress as text; nil: none
+	Report time.Duration // interval of progress lines
 }
 
-// Host is a joined host: who it is, and by what it proves that.
+// Host is a joined host with its credentials.
 type Host struct {
 	ID          fleet.HostID
 	Name        string
@@ -59,29 +61,29 @@ type Host struct {
 	CA          *x509.CertPool
 }
 
-// Most that goes on at once while a run is made ready and taken away.
+// Limits of concurrency while a run is prepared and cleaned up.
 const (
-	joining = 16
-	asking  = 8                // the portal answers no more of one person at a time
-	patient = 30 * time.Second // for one answer
+	joinConcurrency = 16
+	apiConcurrency  = 8                // the portal serves at most this many requests of one user at a time
+	requestTimeout  = 30 * time.Second // timeout of one request
 )
 
 type run struct {
 	o     Options
-	name  string // of everything that it makes begins so
+	name  string // prefix of all names that the run creates
 	api   *client.Client
-	plain *http.Transport // of everything but tabs and people
+	plain *http.Transport // connections of the API client; tabs and people have their own
 	faults
 	counts
 
-	mu     sync.Mutex
-	agents []*agent
-	byHost map[fleet.HostID]*agent
-	parked sync.WaitGroup
-	made   made
+	mu      sync.Mutex
+	agents  []*agent
+	byHost  map[fleet.HostID]*agent
+	parked  sync.WaitGroup
+	created created
 }
 
-// Run loads the portal and says how that went. Where it fails or ctx ends, what it has made is taken away all the same.
+// Run puts load on the portal and returns the figures. It cleans up also after an error and when ctx ends.
 func Run(ctx context.Context, o Options) (out Figures, err error) {
 	if o.Out == nil {
 		o.Out = io.Discard
@@ -91,33 +93,35 @@ func Run(ctx context.Context, o Options) (out Figures, err error) {
 	switch {
 	case o.Hosts < 1 && len(o.Joined) == 0:
 		return out, errors.New("a load needs at least one host")
-	case min(o.VMs, o.Pools, o.Tabs, o.People) < 0 || !(o.Change >= 0) || min(o.Pause, o.For) < 0: // NaN is no number of changes
+	// the negation also refuses NaN
+	case min(o.VMs, o.Pools, o.Tabs, o.People) < 0 || !(o.Change >= 0) || min(o.Pause, o.For) < 0:
 		return out, errors.New("a load's numbers and times are no less than 0")
 	}
 	if err := enoughFiles(2*max(o.Hosts, len(o.Joined)) + 2*o.Tabs + 2*o.People + 200); err != nil {
 		return out, err
 	}
 	r := &run{o: o, name: "load-" + strings.ToLower(rand.Text()[:6]), byHost: map[fleet.HostID]*agent{}}
-	r.plain = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: o.Roots}, MaxIdleConnsPerHost: asking, ForceAttemptHTTP2: true}
+	r.plain = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: o.Roots}, MaxIdleConnsPerHost: apiConcurrency, ForceAttemptHTTP2: true}
 	defer r.plain.CloseIdleConnections()
-	if r.api, err = client.New(o.Portal, o.Token, &http.Client{Transport: r.plain, Timeout: patient}); err != nil {
+	if r.api, err = client.New(o.Portal, o.Token, &http.Client{Transport: r.plain, Timeout: requestTimeout}); err != nil {
 		return out, err
 	}
-	if err := r.look(ctx); err != nil {
+	if err := r.checkPortal(ctx); err != nil {
 		return out, err
 	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx)) // hosts are needed for what they have to be taken away
+	// hosts must outlive ctx, because they carry out the cleanup
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer r.parked.Wait()
 	defer end()
-	defer func() { err = errors.Join(err, r.takeAway(context.WithoutCancel(ctx), end)) }()
+	defer func() { err = errors.Join(err, r.cleanUp(context.WithoutCancel(ctx), end)) }()
 	if err := r.furnish(ctx, life); err != nil {
 		return out, err
 	}
 	return r.measure(ctx)
 }
 
-// look refuses a portal that is at work, unless that is meant.
-func (r *run) look(ctx context.Context) error {
+// checkPortal refuses a token without administrator rights, and a portal with other hosts unless AllowUsed is set.
+func (r *run) checkPortal(ctx context.Context) error {
 	me, err := r.api.Me(ctx)
 	if err != nil {
 		return fmt.Errorf("ask the portal at %s who the token's owner is: %w", r.o.Portal, err)
@@ -125,7 +129,7 @@ func (r *run) look(ctx context.Context) error {
 	if me.Role != fleet.RoleAdmin {
 		return fmt.Errorf("the token is %s's, who is no administrator: hosts and users cannot be made with it", me.Name)
 	}
-	if r.o.IntoUsed || len(r.o.Joined) > 0 {
+	if r.o.AllowUsed || len(r.o.Joined) > 0 {
 		return nil
 	}
 	hosts, err := r.api.Hosts(ctx, fleet.Query{Limit: 1})
@@ -138,12 +142,12 @@ func (r *run) look(ctx context.Context) error {
 	return nil
 }
 
-// say tells people how far it is.
-func (r *run) say(format string, args ...any) {
+// progress prints one line with the time.
+func (r *run) progress(format string, args ...any) {
 	fmt.Fprintf(r.o.Out, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// each does the numbers below n, so many at once, until one fails.
+// each calls do for the numbers below n, at most atOnce at a time. It stops at the first error and returns it.
 func each(ctx context.Context, n, atOnce int, do func(context.Context, int) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -171,7 +175,7 @@ func each(ctx context.Context, n, atOnce int, do func(context.Context, int) erro
 	return context.Cause(ctx)
 }
 
-// pause sleeps; false: ctx ended first.
+// pause sleeps. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -183,12 +187,12 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// poll asks until it is so, and fails at the limit.
-func poll(ctx context.Context, what string, limit time.Duration, so func() (bool, error)) error {
+// poll calls done until it returns true or an error. After the limit it returns an error that names what.
+func poll(ctx context.Context, what string, limit time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s: not within %s", what, limit))
 	defer cancel()
 	for {
-		if ok, err := so(); ok || err != nil {
+		if ok, err := done(); ok || err != nil {
 			return err
 		}
 		if !pause(ctx, 100*time.Millisecond) {

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// portal is a real one: its doors for people and for agents, and its passes.
+// portal is a real portal: its listeners for people and agents, and its reconcilers.
 type portal struct {
 	pool    *pgxpool.Pool
 	control *control.Control
@@ -40,12 +40,12 @@ func newPortal(t *testing.T) *portal {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	p := &portal{pool: testkit.DB(t)}
-	line, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	hub := notify.NewHub()
-	p.control = control.New(p.pool, control.Options{Hub: hub, Log: log, AgentURL: "https://" + line.Addr().String()})
+	p.control = control.New(p.pool, control.Options{Hub: hub, Log: log, AgentURL: "https://" + listener.Addr().String()})
 	server := web.New(web.Options{
 		Control: p.control, Hub: hub, Sessions: auth.Sessions(p.pool, false), Log: log, PublicURL: "http://portal.test", Version: "test", Ready: p.pool.Ping,
 	})
@@ -62,7 +62,7 @@ func newPortal(t *testing.T) *portal {
 	go hub.Listen(ctx, p.pool.Config().ConnConfig, log)
 	go reconcile.Run(ctx, p.control, hub, log)
 	agents := &http.Server{Handler: server.AgentHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
-	go agents.Serve(tls.NewListener(line, conf))
+	go agents.Serve(tls.NewListener(listener, conf))
 	t.Cleanup(func() { agents.Close() })
 	pages := httptest.NewServer(server.Handler())
 	t.Cleanup(pages.Close)
@@ -83,7 +83,7 @@ func newPortal(t *testing.T) *portal {
 	return p
 }
 
-// count is how many rows there are.
+// count returns the number of rows of a table.
 func (p *portal) count(t *testing.T, from string) (n int) {
 	t.Helper()
 	if err := p.pool.QueryRow(context.WithoutCancel(t.Context()), "SELECT count(*) FROM "+from).Scan(&n); err != nil {
@@ -92,7 +92,7 @@ func (p *portal) count(t *testing.T, from string) (n int) {
 	return n
 }
 
-// empty demands that nothing of a run is left.
+// empty fails the test unless the run has removed everything.
 func (p *portal) empty(t *testing.T) {
 	t.Helper()
 	for _, table := range []string{"hosts", "vms", "projects", "pools", "assignments", "users WHERE name LIKE 'load-%'"} {
@@ -116,8 +116,9 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A run does all that it says, the portal shows what the hosts said, nothing fails, and nothing is left.
-func TestARunDoesWhatItSaysAndLeavesNothing(t *testing.T) {
+// A run creates the fleet that its options demand, the portal shows what the hosts reported, nothing fails, and nothing
+// is left.
+func TestRunCreatesFleetAndCleansUp(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	f, err := Run(t.Context(), p.options(t))
@@ -130,7 +131,8 @@ func TestARunDoesWhatItSaysAndLeavesNothing(t *testing.T) {
 	if f.Hosts != 20 || f.VMs != 100 || f.Tabs != 6 {
 		t.Errorf("%d hosts, %d VMs, %d tabs", f.Hosts, f.VMs, f.Tabs)
 	}
-	// 4 s of 10: some hosts have beaten or told a change, and most changes are told; those of the last 200 ms are under way, and more on a busy machine.
+	// After 4 s of the 10 s period some hosts have sent a heartbeat or a change. Most changes are sent; those of the
+	// last 200 ms are in flight, more on a busy machine.
 	if f.Beats.N+f.FullReports.N < 20*3/10 || f.Changed < 60 || f.Sent < f.Changed/3 {
 		t.Errorf("%d beats, %d full reports; %d changed, %d told", f.Beats.N, f.FullReports.N, f.Changed, f.Sent)
 	}
@@ -138,10 +140,11 @@ func TestARunDoesWhatItSaysAndLeavesNothing(t *testing.T) {
 		t.Errorf("%d refreshes, %d after a poke", f.Refreshes.N, f.Follows.N)
 	}
 	kinds := []string{"VM list", "VM list, filtered", "Dashboard", "Host list", "Host page", "VM page", "Pool page", "Tasks"}
-	round := f.Pages.N > int64(3*(len(kinds)-1)) // one of three people has been through all of them; on a busy machine nobody may be in 4 s
+	// at least one of the three people has opened every kind; on a busy machine 4 s may not suffice
+	round := f.Pages.N > int64(3*(len(kinds)-1))
 	for _, kind := range kinds {
 		if f.Pages.N == 0 || round && f.PagesOf[kind].N == 0 {
-			t.Errorf("nobody saw: %s", kind)
+			t.Errorf("page not opened: %s", kind)
 		}
 	}
 	if f.Portal == nil || f.Portal.RSS == 0 || f.Postgres != nil {
@@ -149,7 +152,7 @@ func TestARunDoesWhatItSaysAndLeavesNothing(t *testing.T) {
 	}
 	for _, action := range []string{"vm.create", "vm.delete"} {
 		if n := p.count(t, "audit WHERE action = '"+action+"'"); n != 100 {
-			t.Errorf("%d of %s, want 100: VMs come and go as people ask for it", n, action)
+			t.Errorf("%d of %s, want 100: VMs are created and deleted through the API", n, action)
 		}
 	}
 	if n := p.count(t, "host_meters"); n != 0 {
@@ -163,17 +166,17 @@ func TestARunDoesWhatItSaysAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// What cannot be done is undone as far as it came, also when the run is broken off.
-func TestARunThatIsBrokenOffLeavesNothing(t *testing.T) {
+// A canceled run removes everything that it has created.
+func TestCanceledRunCleansUp(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	ctx, breakOff := context.WithCancel(t.Context())
-	defer breakOff()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	o := p.options(t)
 	o.Hosts, o.VMs, o.Tabs, o.For, o.Report = 3, 12, 1, time.Hour, time.Millisecond
-	o.Out = onFirst{"beats", breakOff}
+	o.Out = onFirst{"beats", cancel}
 	if _, err := Run(ctx, o); !errors.Is(err, context.Canceled) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("run ended with %v", err)
 	}
 	if n := p.count(t, "audit WHERE action = 'vm.delete'"); n != 12 {
 		t.Errorf("%d VMs were deleted, want 12", n)
@@ -181,7 +184,7 @@ func TestARunThatIsBrokenOffLeavesNothing(t *testing.T) {
 	p.empty(t)
 }
 
-// onFirst calls do at the first line that has the word.
+// onFirst calls do whenever a written line contains the word.
 type onFirst struct {
 	word string
 	do   func()
@@ -194,8 +197,8 @@ func (o onFirst) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// VMs that are written into the database are those of the hosts, which tell nothing else, and are taken out again.
-func TestVMsOfTheDatabase(t *testing.T) {
+// VMs seeded in the database match their hosts' reports, cause no tasks, and are removed at the end.
+func TestSeededVMsMatchReports(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	o := p.options(t)
@@ -208,24 +211,24 @@ func TestVMsOfTheDatabase(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	if n := p.count(t, "tasks WHERE kind LIKE 'vm.%'"); n != 0 {
-		t.Errorf("%d tasks about VMs, which nobody ordered and the hosts give no cause for", n)
+		t.Errorf("%d tasks about VMs, want none", n)
 	}
 	p.empty(t)
 }
 
-// A portal with hosts of somebody's is left alone.
-func TestAPortalAtWorkIsLeftAlone(t *testing.T) {
+// A run refuses a portal with other hosts, and leaves them unchanged if it is forced.
+func TestPortalWithHostsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	testkit.Seed(t, p.pool, 1, 2)
 	o := p.options(t)
 	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "host-001") || !strings.Contains(err.Error(), "--into-used-portal") {
-		t.Errorf("it says %v", err)
+		t.Errorf("got %v", err)
 	}
 	if p.count(t, "hosts") != 1 || p.count(t, "users") != 1 || p.count(t, "join_tokens") != 0 {
-		t.Error("something was made")
+		t.Error("the refused run created something")
 	}
-	o.IntoUsed, o.Hosts, o.VMs, o.Pools, o.Tabs, o.For = true, 2, 4, 1, 0, 100*time.Millisecond
+	o.AllowUsed, o.Hosts, o.VMs, o.Pools, o.Tabs, o.For = true, 2, 4, 1, 0, 100*time.Millisecond
 	if _, err := Run(t.Context(), o); err != nil {
 		t.Error(err)
 	}
@@ -234,14 +237,14 @@ func TestAPortalAtWorkIsLeftAlone(t *testing.T) {
 	}
 }
 
-// What somebody who is no administrator cannot do is said before anything is made.
-func TestATokenThatMayTooLittle(t *testing.T) {
+// A token without administrator rights is refused before anything is created.
+func TestNonAdminTokenRefused(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	if _, err := p.pool.Exec(t.Context(), "UPDATE users SET role = 'operator'"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Run(t.Context(), p.options(t)); err == nil || !strings.Contains(err.Error(), "no administrator") {
-		t.Errorf("it says %v", err)
+		t.Errorf("got %v", err)
 	}
 }

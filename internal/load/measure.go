@@ -11,50 +11,50 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Figures is how a run went, in the time in which it was measured.
+// Figures are the results of a run, for the time of the measurement.
 type Figures struct {
 	Seconds     float64           `json:"seconds"`
 	Hosts       int               `json:"hosts"`
-	VMs         int               `json:"vms"` // that run
+	VMs         int               `json:"vms"` // running VMs
 	Tabs        int               `json:"tabs"`
-	Beats       Timing            `json:"beats"` // reports in which nothing changed
+	Beats       Timing            `json:"beats"` // heartbeats without changes
 	FullReports Timing            `json:"fullReports"`
-	Claims      int64             `json:"claims"` // answered, with work or without
-	Jobs        Timing            `json:"jobs"`   // results that were handed in
+	Claims      int64             `json:"claims"` // answered claims, with or without jobs
+	Jobs        Timing            `json:"jobs"`   // finished jobs
 	Changed     int64             `json:"changed"`
-	Sent        int64             `json:"told"` // of the changes, what the portal has taken
+	Sent        int64             `json:"told"` // changes that the portal accepted
 	Resends     int64             `json:"resends"`
-	Sessions    int64             `json:"sessions"` // that agents had to open anew
+	Sessions    int64             `json:"sessions"` // sessions that agents had to reopen
 	Pages       Timing            `json:"pages"`
 	PagesOf     map[string]Timing `json:"pagesOf"`
-	Refreshes   Timing            `json:"refreshes"` // of the tabs' parts
-	Follows     Timing            `json:"follows"`   // from a poke to the part that shows it
+	Refreshes   Timing            `json:"refreshes"` // refreshes of the tabs' live parts
+	Follows     Timing            `json:"follows"`   // time from an event to the refreshed part
 	Portal      *Use              `json:"portal,omitempty"`
 	Postgres    *Use              `json:"postgres,omitempty"`
-	Load        *Use              `json:"load,omitempty"` // this very program
+	Load        *Use              `json:"load,omitempty"` // this program itself
 	Errors      int64             `json:"errors"`
 	Faults      map[string]Fault  `json:"faults,omitempty"`
-	Sampled     int               `json:"sampled"` // VMs that the API was asked for at the end
-	Wrong       int               `json:"wrong"`   // of those, that are not as their hosts last said
+	Sampled     int               `json:"sampled"` // VMs compared with the API at the end
+	Wrong       int               `json:"wrong"`   // VMs that differ from their hosts' last report
 }
 
-// Timing is how often something was done, and how long it took in milliseconds, to 9 %.
+// Timing is the number of operations, their rate and their durations in milliseconds, accurate to 9 %.
 type Timing struct {
 	N    int64   `json:"n"`
-	Rate float64 `json:"rate"` // a second
+	Rate float64 `json:"rate"` // per second
 	P50  float64 `json:"p50"`
 	P99  float64 `json:"p99"`
 	P100 float64 `json:"max"`
 }
 
-// Fault is something that failed, with the words of its first time.
+// Fault is the number of failures of one operation, with the first error text.
 type Fault struct {
 	N    int64  `json:"n"`
 	Said string `json:"said"`
 }
 
 func timed(t sums, over time.Duration) Timing {
-	ms := func(p float64) float64 { return float64(t.at(p).Microseconds()) / 1000 }
+	ms := func(p float64) float64 { return float64(t.quantile(p).Microseconds()) / 1000 }
 	return Timing{N: t.count(), Rate: float64(t.count()) / over.Seconds(), P50: ms(.5), P99: ms(.99), P100: ms(1)}
 }
 
@@ -65,11 +65,11 @@ func (t Timing) String() string {
 	return fmt.Sprintf("%.1f/s, %.1f / %.1f ms", t.Rate, t.P50, t.P99)
 }
 
-// snapshot is what all counters held at one moment.
+// snapshot holds all counters at one moment.
 type snapshot struct {
 	at                                                 time.Time
 	beats, reports, finishes, opened, refreshes, waits sums
-	claims, changed, told, resends, helloes            int64
+	claims, changed, sent, resends, helloes            int64
 	pages                                              map[string]sums
 	portal, postgres, own                              use
 }
@@ -77,19 +77,19 @@ type snapshot struct {
 func (r *run) snapshot() snapshot {
 	s := snapshot{
 		at: time.Now(), beats: r.beats.now(), reports: r.reports.now(), finishes: r.finishes.now(), opened: r.opened.now(), refreshes: r.refreshes.now(), waits: r.waits.now(),
-		claims: r.claims.Load(), changed: r.changed.Load(), told: r.told.Load(), resends: r.resends.Load(), helloes: r.helloes.Load(),
+		claims: r.claims.Load(), changed: r.changed.Load(), sent: r.sent.Load(), resends: r.resends.Load(), helloes: r.helloes.Load(),
 		pages: map[string]sums{}, portal: r.o.Portals.use(), postgres: r.o.Postgres.use(), own: itself().use(),
 	}
 	r.pages.Range(func(kind, h any) bool { s.pages[kind.(string)] = h.(*histogram).now(); return true })
 	return s
 }
 
-// between is the figures from one moment to another.
+// between returns the figures between two snapshots.
 func (r *run) between(a, b snapshot) Figures {
 	over := b.at.Sub(a.at)
 	f := Figures{
 		Seconds: over.Seconds(), Hosts: len(r.agents), VMs: r.running(), Tabs: int(r.streams.Load()), Beats: timed(b.beats.since(a.beats), over), FullReports: timed(b.reports.since(a.reports), over),
-		Claims: b.claims - a.claims, Jobs: timed(b.finishes.since(a.finishes), over), Changed: b.changed - a.changed, Sent: b.told - a.told,
+		Claims: b.claims - a.claims, Jobs: timed(b.finishes.since(a.finishes), over), Changed: b.changed - a.changed, Sent: b.sent - a.sent,
 		Resends: b.resends - a.resends, Sessions: b.helloes - a.helloes, Pages: timed(b.opened.since(a.opened), over), PagesOf: map[string]Timing{},
 		Refreshes: timed(b.refreshes.since(a.refreshes), over), Follows: timed(b.waits.since(a.waits), over),
 		Portal: b.portal.since(a.portal, over), Postgres: b.postgres.since(a.postgres, over), Load: b.own.since(a.own, over),
@@ -101,30 +101,30 @@ func (r *run) between(a, b snapshot) Figures {
 	defer r.lock.Unlock()
 	f.Errors, f.Faults = r.all, map[string]Fault{}
 	for kind, n := range r.kinds {
-		f.Faults[kind] = Fault{n, r.words[kind]}
+		f.Faults[kind] = Fault{n, r.texts[kind]}
 	}
 	return f
 }
 
-// firstFault tells of something that went wrong.
+// firstFault returns the operation and the text of some failure.
 func (r *run) firstFault() string {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	for kind, said := range r.words {
-		return kind + ": " + said
+	for kind, text := range r.texts {
+		return kind + ": " + text
 	}
 	return "nothing failed"
 }
 
-// measure lets people in, and counts for as long as it was asked to.
+// measure starts people and tabs, and counts for the configured time.
 func (r *run) measure(ctx context.Context) (Figures, error) {
-	busy, rest := context.WithCancel(ctx)
-	defer rest()
-	if err := r.letIn(ctx, busy); err != nil {
-		return Figures{}, fmt.Errorf("let people in: %w", err)
+	active, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := r.startPeople(ctx, active); err != nil {
+		return Figures{}, fmt.Errorf("sign people in: %w", err)
 	}
-	r.parked.Go(func() { r.changes(busy) })
-	r.forget()
+	r.parked.Go(func() { r.changes(active) })
+	r.reset()
 	first := r.snapshot()
 	end := first.at.Add(r.o.For)
 	for last := first; ; {
@@ -135,19 +135,19 @@ func (r *run) measure(ctx context.Context) (Figures, error) {
 		if !now.at.Before(end) {
 			break
 		}
-		r.tell(r.between(last, now))
+		r.printProgress(r.between(last, now))
 		last = now
 	}
 	f := r.between(first, r.snapshot())
-	rest()
+	stop()
 	if ctx.Err() != nil {
 		return f, ctx.Err()
 	}
 	return f, r.compare(ctx, &f)
 }
 
-// letIn signs people in: those who open pages, and those whose tabs stand.
-func (r *run) letIn(ctx, busy context.Context) error {
+// startPeople signs people in: those who open pages, and the owners of tabs.
+func (r *run) startPeople(ctx, active context.Context) error {
 	var pools []fleet.PoolID
 	page, err := r.api.Pools(ctx, fleet.Query{Limit: 20})
 	if err != nil {
@@ -156,7 +156,7 @@ func (r *run) letIn(ctx, busy context.Context) error {
 	for _, p := range page.Items {
 		pools = append(pools, p.ID)
 	}
-	sights := r.sights(pools)
+	pageKinds := r.pageKinds(pools)
 	began := time.Now()
 	readers := (r.o.Tabs + tabsEach - 1) / tabsEach
 	err = each(ctx, r.o.People+readers, 2, func(ctx context.Context, i int) error {
@@ -165,12 +165,12 @@ func (r *run) letIn(ctx, busy context.Context) error {
 			return err
 		}
 		if i < r.o.People {
-			r.parked.Go(func() { b.browse(busy, sights) })
+			r.parked.Go(func() { b.browse(active, pageKinds) })
 			return nil
 		}
 		for n := range min(tabsEach, r.o.Tabs-(i-r.o.People)*tabsEach) {
 			t := &tab{browser: b, wake: make(chan struct{}, 1)}
-			if err := t.open(busy, []string{"/vms", "/vms?filter=phase%3Arunning", "/vms?sort=-name"}[n%3]); err != nil {
+			if err := t.open(active, []string{"/vms", "/vms?filter=phase%3Arunning", "/vms?sort=-name"}[n%3]); err != nil {
 				return err
 			}
 		}
@@ -180,17 +180,17 @@ func (r *run) letIn(ctx, busy context.Context) error {
 		return err
 	}
 	if r.o.Tabs > 0 {
-		if err := poll(ctx, "the tabs' streams", patient, func() (bool, error) { return r.streams.Load() >= int64(r.o.Tabs), nil }); err != nil {
+		if err := poll(ctx, "the tabs' streams", requestTimeout, func() (bool, error) { return r.streams.Load() >= int64(r.o.Tabs), nil }); err != nil {
 			return fmt.Errorf("%w: %s", err, r.firstFault())
 		}
 	}
 	if r.o.People+r.o.Tabs > 0 {
-		r.say("%d people have signed in, and %d tabs are live, after %s", r.o.People, r.o.Tabs, since(began))
+		r.progress("%d people have signed in, and %d tabs are live, after %s", r.o.People, r.o.Tabs, since(began))
 	}
 	return nil
 }
 
-// changes lets VMs change at their rate.
+// changes changes VMs at the configured rate.
 func (r *run) changes(ctx context.Context) {
 	if r.o.Change <= 0 {
 		return
@@ -205,7 +205,7 @@ func (r *run) changes(ctx context.Context) {
 		case <-tick.C:
 		}
 		for due += r.o.Change * step.Seconds(); due >= 1; due-- {
-			if a := r.anyone(); a.host.change() {
+			if a := r.anyAgent(); a.host.change() {
 				r.changed.Add(1)
 				a.poke(ctx, false)
 			}
@@ -213,10 +213,11 @@ func (r *run) changes(ctx context.Context) {
 	}
 }
 
-// sample is how many VMs are compared in the end.
+// sample is the number of VMs compared at the end.
 const sample = 50
 
-// compare asks the portal for some VMs and demands of it what their hosts have said: a portal that is fast because it forgets is none.
+// compare counts the sampled VMs whose first address in the API differs from their host's. A portal that is fast
+// because it loses reports must not pass.
 func (r *run) compare(ctx context.Context, f *Figures) error {
 	if f.VMs == 0 {
 		return nil
@@ -242,13 +243,13 @@ func (r *run) compare(ctx context.Context, f *Figures) error {
 			if vm.Status != nil && len(vm.Status.NICs) > 0 && len(vm.Status.NICs[0].Addresses) > 0 {
 				shown = vm.Status.NICs[0].Addresses[0]
 			}
-			if shown != p.on.host.shows(p.id) {
+			if shown != p.on.host.firstAddress(p.id) {
 				n++
 			}
 		}
 		return n, nil
 	}
-	for until := time.Now().Add(patient); ; { // what was told last may be on its way
+	for until := time.Now().Add(requestTimeout); ; { // the last reports may still be in flight
 		n, err := wrong()
 		f.Wrong = n
 		if n == 0 || err != nil || time.Now().After(until) || !pause(ctx, time.Second) {
@@ -257,8 +258,8 @@ func (r *run) compare(ctx context.Context, f *Figures) error {
 	}
 }
 
-// tell is one line for people.
-func (r *run) tell(f Figures) {
+// printProgress prints the figures as one line.
+func (r *run) printProgress(f Figures) {
 	line := []string{"beats " + f.Beats.String()}
 	add := func(name string, t Timing) {
 		if t.N > 0 {
@@ -275,10 +276,10 @@ func (r *run) tell(f Figures) {
 		}
 	}
 	slices.Sort(line[1:])
-	r.say("%s | errors %d", strings.Join(line, " | "), f.Errors)
+	r.progress("%s | errors %d", strings.Join(line, " | "), f.Errors)
 }
 
-// Table is the figures for people.
+// Table returns the figures as text.
 func (f Figures) Table() string {
 	var b strings.Builder
 	row := func(what, value string) { fmt.Fprintf(&b, "  %-42s %s\n", what, value) }

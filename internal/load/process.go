@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Processes says which processes belong to a thing that is measured, at this moment. Only Linux tells what they use.
+// Processes returns the current process IDs of a measured program. Usage is known only on Linux.
 type Processes func() []int
 
-// Process is one process.
+// Process returns the Processes that hold a single process ID.
 func Process(pid int) Processes { return func() []int { return []int{pid} } }
 
 func itself() Processes { return Process(os.Getpid()) }
 
-// Tree is a process with all that it has started: PostgreSQL's first one and its servers.
+// Tree returns a process and all its descendants, such as PostgreSQL's postmaster and its backends.
 func Tree(pid int) Processes {
 	return func() []int {
 		children := map[int][]int{}
@@ -36,7 +36,7 @@ func Tree(pid int) Processes {
 	}
 }
 
-// PostgresOf finds the first process of the PostgreSQL that a portal has started; 0: it has none.
+// PostgresOf returns the process ID of the postmaster that a portal has started, or 0.
 func PostgresOf(portal int) int {
 	for _, pid := range Tree(portal)() {
 		if s, ok := statOf(fmt.Sprintf("/proc/%d/stat", pid)); ok && pid != portal && strings.HasPrefix(s.name, "postgres") {
@@ -46,17 +46,17 @@ func PostgresOf(portal int) int {
 	return 0
 }
 
-// use is what processes have used so far.
+// use holds the CPU time and memory that processes have used so far.
 type use struct {
 	known bool
 	cpu   time.Duration
 	bytes int64
 }
 
-// Use is what processes use: CPU as a part of one core, and memory.
+// Use is the resource usage of processes: CPU in cores, and memory.
 type Use struct {
 	Cores float64 `json:"cores"`
-	RSS   int64   `json:"rss"` // bytes at the end; of several processes what is shared counts once
+	RSS   int64   `json:"rss"` // bytes at the end; memory shared by several processes counts once
 }
 
 func (u Use) String() string { return fmt.Sprintf("%.2f core, %d MB", u.Cores, u.RSS>>20) }
@@ -74,7 +74,7 @@ func (p Processes) use() (u use) {
 		u.known = true
 		u.cpu += s.cpu
 		if i == 0 {
-			u.cpu += s.reaped // its children that have ended
+			u.cpu += s.reaped // CPU time of its exited children
 		}
 		if len(all) == 1 {
 			u.bytes += field(pid, "status", "VmRSS:")
@@ -98,7 +98,7 @@ type stat struct {
 	cpu, reaped time.Duration
 }
 
-// statOf reads /proc/<pid>/stat. Its times are in ticks of 10 ms on every Linux.
+// statOf reads /proc/<pid>/stat. Its times are in clock ticks, which are 10 ms on every Linux.
 func statOf(path string) (s stat, ok bool) {
 	text, err := os.ReadFile(path)
 	open, shut := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
@@ -116,7 +116,7 @@ func statOf(path string) (s stat, ok bool) {
 	return s, true
 }
 
-// field is one line of a file of /proc, in bytes.
+// field returns one value of a file below /proc/<pid>, in bytes.
 func field(pid int, file, name string) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {

@@ -9,18 +9,19 @@ import (
 	"quantix/internal/fleet"
 )
 
-// seed writes the VMs straight into the portal's database, as if people had asked for them and their hosts had made them long ago. It is for
-// fleets that are too large to be asked for one by one, and for portals that have nothing else: no rule is asked, no task is written and
-// nothing is audited.
+// seed writes the VMs directly into the portal's database, as if their hosts had created them long ago. It is for
+// fleets that are too large to create through the API, and for portals without other objects: it checks no rules,
+// creates no tasks and writes no audit entries.
 func (r *run) seed(ctx context.Context) error {
 	return r.inDatabase(ctx, func(conn *pgx.Conn) error {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			rows, err := tx.Query(ctx, seedSQL, r.made.project, r.made.hosts, r.made.pools, r.o.VMs, r.name)
+			rows, err := tx.Query(ctx, seedSQL, r.created.project, r.created.hosts, r.created.pools, r.o.VMs, r.name)
 			if err != nil {
 				return err
 			}
 			vms, err := pgx.CollectRows(rows, pgx.RowToStructByPos[seeded])
-			// The hosts know before anybody else: one that reports without a VM which the portal has means that it is gone.
+			// The hosts must know the VMs before the transaction commits: a report without a VM of the portal means
+			// that the VM is gone.
 			for _, v := range vms {
 				r.byHost[v.Host].host.know(fleet.VM{Meta: fleet.Meta{ID: v.ID, Name: v.Name, ObservedGeneration: 1}, Spec: v.Spec, Status: &v.Status})
 			}
@@ -41,10 +42,10 @@ type seeded struct {
 	Status fleet.VMStatus
 }
 
-// seedPools puts the pools on hosts, as if those had set them up long ago.
+// seedPools assigns the pools to hosts, as if the hosts had started them long ago.
 func (r *run) seedPools(ctx context.Context, hosts []fleet.HostID) error {
 	return r.inDatabase(ctx, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, seedPoolsSQL, r.made.pools, hosts)
+		_, err := conn.Exec(ctx, seedPoolsSQL, r.created.pools, hosts)
 		return err
 	})
 }
@@ -54,10 +55,10 @@ const seedPoolsSQL = `
 	SELECT 'pool', p.id, h.id, 'assign', jsonb_build_object('state', 'active', 'capacityBytes', 1125899906842624, 'availableBytes', 1125899906842624, 'mountPath', p.spec->'path'), 1, now()
 	FROM pools p, unnest($2::text[]) h (id) WHERE p.id = ANY ($1::text[])`
 
-// unseed takes them out again.
+// unseed deletes the seeded VMs.
 func (r *run) unseed(ctx context.Context) error {
 	return r.inDatabase(ctx, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "DELETE FROM vms WHERE project_id = $1", r.made.project)
+		_, err := conn.Exec(ctx, "DELETE FROM vms WHERE project_id = $1", r.created.project)
 		return err
 	})
 }

@@ -16,30 +16,30 @@ import (
 	"time"
 )
 
-// How a tab follows its page: as static/js/live.js and stream.js do.
+// Timing of live pages, the same as in static/js/live.js and stream.js.
 const (
-	leastGap    = 250 * time.Millisecond // between two refreshes of one part, where it names no other gap
-	firstRetry  = time.Second            // of a stream that was lost
-	longSilence = time.Minute
+	minGap      = 250 * time.Millisecond // default minimum time between two refreshes of one part
+	streamRetry = time.Second            // delay before a lost stream is reopened
+	idleLimit   = time.Minute
 )
 
-// part is an element of a page that follows keys and asks for itself.
+// part is a live element of a page: it follows event keys and refreshes itself.
 type part struct {
 	id, path string
 	keys     []string
 	every    time.Duration
-	gap      time.Duration // between two refreshes
+	gap      time.Duration // minimum time between two refreshes
 
-	last, due time.Time // of refreshes; due zero: none is wanted
-	poked     time.Time // the oldest poke that no refresh has answered
+	last, due time.Time // times of refreshes; due is zero if no refresh is scheduled
+	poked     time.Time // time of the oldest event that no refresh has shown yet
 }
 
-// tab is one that shows a page and keeps it live.
+// tab is a browser tab that shows a page and keeps it live.
 type tab struct {
 	*browser
 	mu    sync.Mutex
 	parts []*part
-	wake  chan struct{} // has room for one
+	wake  chan struct{} // capacity 1
 }
 
 var (
@@ -48,7 +48,7 @@ var (
 	pollTerm = regexp.MustCompile(`every (\d+s)`)
 )
 
-// open loads the page and follows it until ctx ends.
+// open loads the page and follows it in the background until ctx ends.
 func (t *tab) open(ctx context.Context, path string) error {
 	text, err := t.page(ctx, path)
 	if err != nil {
@@ -70,7 +70,7 @@ func (t *tab) open(ctx context.Context, path string) error {
 	return nil
 }
 
-// partsOf finds the live parts of a page. What is folded up follows nothing.
+// partsOf returns the live parts of a page. Collapsed parts follow nothing.
 func partsOf(text string, now time.Time) []*part {
 	var out []*part
 	for _, tag := range liveTag.FindAllString(text, -1) {
@@ -81,7 +81,7 @@ func partsOf(text string, now time.Time) []*part {
 		if _, folded := attrs["data-lazy"]; folded || attrs["id"] == "" || attrs["hx-get"] == "" {
 			continue
 		}
-		p := &part{id: attrs["id"], path: attrs["hx-get"], keys: strings.Fields(attrs["data-live"]), last: now, gap: leastGap}
+		p := &part{id: attrs["id"], path: attrs["hx-get"], keys: strings.Fields(attrs["data-live"]), last: now, gap: minGap}
 		if own, err := time.ParseDuration(attrs["data-gap"] + "s"); err == nil {
 			p.gap = max(p.gap, own)
 		}
@@ -94,20 +94,20 @@ func partsOf(text string, now time.Time) []*part {
 	return out
 }
 
-// follow reads the stream of pokes, and opens it again where it ends.
+// follow reads the event stream, and reopens it when it ends.
 func (t *tab) follow(ctx context.Context, path string) {
 	for ctx.Err() == nil {
 		if err := t.stream(ctx, path); err != nil && ctx.Err() == nil {
 			t.run.fault("stream", err)
 		}
-		pause(ctx, firstRetry/2+rand.N(firstRetry))
+		pause(ctx, streamRetry/2+rand.N(streamRetry))
 	}
 }
 
 func (t *tab) stream(ctx context.Context, path string) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	silence := time.AfterFunc(longSilence, end)
+	silence := time.AfterFunc(idleLimit, end)
 	defer silence.Stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.portal+path, nil)
 	if err != nil {
@@ -133,14 +133,14 @@ func (t *tab) stream(ctx context.Context, path string) error {
 		if err != nil {
 			return err
 		}
-		silence.Reset(longSilence)
+		silence.Reset(idleLimit)
 		if key, ok := strings.CutPrefix(line, "event: "); ok {
 			t.poke(strings.TrimSpace(key))
 		}
 	}
 }
 
-// poke wants the parts that follow the key anew: at once, or when the gap is over.
+// poke schedules a refresh of the parts that follow the key: at once, or when their gap is over.
 func (t *tab) poke(key string) {
 	now := time.Now()
 	t.mu.Lock()
@@ -162,7 +162,7 @@ func (t *tab) poke(key string) {
 	}
 }
 
-// next is the part that is wanted first, and when.
+// next returns the part with the earliest scheduled refresh, and its time.
 func (t *tab) next() (first *part, due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,7 +174,7 @@ func (t *tab) next() (first *part, due time.Time) {
 	return first, due
 }
 
-// refresh asks for the parts that are wanted, one after the other.
+// refresh requests the scheduled parts, one after another.
 func (t *tab) refresh(ctx context.Context) {
 	idle := time.NewTimer(0)
 	defer idle.Stop()

@@ -21,8 +21,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// made is what stands in the portal because of a run.
-type made struct {
+// created lists what a run has created in the portal.
+type created struct {
 	project fleet.ProjectID
 	hosts   []fleet.HostID
 	pools   []fleet.PoolID
@@ -30,12 +30,12 @@ type made struct {
 	vms     bool
 }
 
-// settling is how long the hosts may need in all until their VMs run, or are gone.
+// settling returns the time limit for all VMs to start, or to be deleted.
 func (r *run) settling() time.Duration {
 	return 2*time.Minute + time.Duration(r.o.VMs)*50*time.Millisecond
 }
 
-// furnish makes the fleet.
+// furnish creates the fleet, or adopts the hosts that have joined before.
 func (r *run) furnish(ctx, life context.Context) error {
 	if len(r.o.Joined) > 0 {
 		return r.adopt(ctx, life)
@@ -44,33 +44,34 @@ func (r *run) furnish(ctx, life context.Context) error {
 	if err := r.joinHosts(ctx, life); err != nil {
 		return fmt.Errorf("join hosts: %w", err)
 	}
-	r.say("%d hosts have joined and reported in %s", r.o.Hosts, since(began))
-	if err := r.makePools(ctx); err != nil {
-		return fmt.Errorf("make pools: %w", err)
+	r.progress("%d hosts have joined and reported in %s", r.o.Hosts, since(began))
+	if err := r.createPools(ctx); err != nil {
+		return fmt.Errorf("create pools: %w", err)
 	}
 	if r.o.VMs == 0 {
 		return nil
 	}
 	began = time.Now()
-	if err := r.makeVMs(ctx); err != nil {
-		return fmt.Errorf("make VMs: %w", err)
+	if err := r.createVMs(ctx); err != nil {
+		return fmt.Errorf("create VMs: %w", err)
 	}
 	err := poll(ctx, "the start of the VMs", r.settling(), func() (bool, error) { return r.running() >= r.o.VMs, nil })
 	if err != nil {
 		return fmt.Errorf("%w: %d of %d run; %s", err, r.running(), r.o.VMs, r.firstFault())
 	}
-	r.say("%d VMs are made and run after %s", r.o.VMs, since(began))
+	r.progress("%d VMs are created and run after %s", r.o.VMs, since(began))
 	return nil
 }
 
-// joinHosts joins them as people and agents do. All use one key, which is made here: the portal demands one of each host, not another one.
+// joinHosts joins the hosts with join tokens. All hosts share one generated key: the portal demands a key from each
+// host, but not different ones.
 func (r *run) joinHosts(ctx, life context.Context) error {
 	key, request, err := newKey()
 	if err != nil {
 		return err
 	}
-	var trusted sync.Map // the authority's certificate, PEM -> *x509.CertPool: all hosts share one
-	return each(ctx, r.o.Hosts, joining, func(ctx context.Context, i int) error {
+	var trusted sync.Map // CA certificate in PEM -> *x509.CertPool, shared by all hosts
+	return each(ctx, r.o.Hosts, joinConcurrency, func(ctx context.Context, i int) error {
 		token, err := r.api.CreateJoinToken(ctx, "")
 		if err != nil {
 			return err
@@ -83,7 +84,7 @@ func (r *run) joinHosts(ctx, life context.Context) error {
 			return fmt.Errorf("join at %s: %w", address, err)
 		}
 		r.mu.Lock()
-		r.made.hosts = append(r.made.hosts, answer.HostID)
+		r.created.hosts = append(r.created.hosts, answer.HostID)
 		r.mu.Unlock()
 		h := Host{ID: answer.HostID, Name: answer.Name}
 		block, _ := pem.Decode([]byte(answer.Cert))
@@ -102,11 +103,11 @@ func (r *run) joinHosts(ctx, life context.Context) error {
 		if err != nil {
 			return err
 		}
-		return a.live(life)
+		return a.serve(life)
 	})
 }
 
-// agentsAt is where agents are: what was said, or the address in the token's command.
+// agentsAt returns the URL of the agent listener: the configured one, or the one in the join token's command.
 func (r *run) agentsAt(token fleet.JoinToken) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,13 +129,13 @@ func newKey() (*ecdsa.PrivateKey, string, error) {
 	return key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), err
 }
 
-// together is on how many hosts a pool is made at once; it comes onto the others one by one.
-const together = 50
+// initialHosts is the number of hosts that a new pool is assigned to at once. The other hosts are assigned one by one.
+const initialHosts = 50
 
-// makePools makes shared pools on all hosts, and waits until all have them.
-func (r *run) makePools(ctx context.Context) error {
+// createPools creates shared pools on all hosts, and waits until they are healthy everywhere.
+func (r *run) createPools(ctx context.Context) error {
 	began := time.Now()
-	first, others := r.made.hosts[:min(together, r.o.Hosts)], r.made.hosts[min(together, r.o.Hosts):]
+	first, others := r.created.hosts[:min(initialHosts, r.o.Hosts)], r.created.hosts[min(initialHosts, r.o.Hosts):]
 	for i := range r.o.Pools {
 		p, err := r.api.CreatePool(ctx, client.NewPool{
 			Name: fmt.Sprintf("%s-p%d", r.name, i+1), HostIDs: first,
@@ -143,11 +144,11 @@ func (r *run) makePools(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.made.pools = append(r.made.pools, p.ID)
+		r.created.pools = append(r.created.pools, p.ID)
 		if r.o.Database != "" {
 			continue
 		}
-		err = each(ctx, len(others), asking, func(ctx context.Context, i int) error {
+		err = each(ctx, len(others), apiConcurrency, func(ctx context.Context, i int) error {
 			_, err := r.api.AssignPool(ctx, p.ID, others[i])
 			return err
 		})
@@ -160,9 +161,9 @@ func (r *run) makePools(ctx context.Context) error {
 			return err
 		}
 	}
-	defer func() { r.say("%d pools are on all hosts after %s", r.o.Pools, since(began)) }()
+	defer func() { r.progress("%d pools are on all hosts after %s", r.o.Pools, since(began)) }()
 	return poll(ctx, "the start of the pools", r.settling(), func() (bool, error) {
-		for _, id := range r.made.pools {
+		for _, id := range r.created.pools {
 			p, err := r.api.Pool(ctx, id)
 			if err != nil || p.Health.Healthy < r.o.Hosts {
 				return false, err
@@ -172,29 +173,29 @@ func (r *run) makePools(ctx context.Context) error {
 	})
 }
 
-// makeVMs makes them as people do, or at once in the database where that was said.
-func (r *run) makeVMs(ctx context.Context) error {
+// createVMs creates the VMs through the API, or directly in the database if one is configured.
+func (r *run) createVMs(ctx context.Context) error {
 	project, err := r.api.CreateProject(ctx, client.NewProject{Name: r.name, Description: "Made by quantix load, which takes it away again."})
 	if err != nil {
 		return err
 	}
-	r.made.project, r.made.vms = project.ID, true
+	r.created.project, r.created.vms = project.ID, true
 	if r.o.Database != "" {
 		return r.seed(ctx)
 	}
-	return each(ctx, r.o.VMs, asking, func(ctx context.Context, i int) error {
+	return each(ctx, r.o.VMs, apiConcurrency, func(ctx context.Context, i int) error {
 		in := client.NewVM{
-			ProjectID: project.ID, Name: fmt.Sprintf("%s-%06d", r.name, i+1), HostID: r.made.hosts[i%len(r.made.hosts)], Labels: labelsOf(i), Start: true,
+			ProjectID: project.ID, Name: fmt.Sprintf("%s-%06d", r.name, i+1), HostID: r.created.hosts[i%len(r.created.hosts)], Labels: labelsOf(i), Start: true,
 			Spec: fleet.VMSpec{CPUs: 1 + i%8, MemoryMiB: 512 * (1 + i%16), NICs: []fleet.NIC{{Network: "default"}}},
 		}
-		if len(r.made.pools) > 0 {
-			in.Spec.Disks = []fleet.Disk{{PoolID: r.made.pools[i%len(r.made.pools)], SizeBytes: 10 << 30}}
+		if len(r.created.pools) > 0 {
+			in.Spec.Disks = []fleet.Disk{{PoolID: r.created.pools[i%len(r.created.pools)], SizeBytes: 10 << 30}}
 		}
 		if _, err := r.api.CreateVM(ctx, in, ""); err != nil {
 			return err
 		}
 		if (i+1)%5000 == 0 {
-			r.say("%d VMs are asked for, %d run", i+1, r.running())
+			r.progress("%d VMs are created, %d run", i+1, r.running())
 		}
 		return nil
 	})
@@ -204,7 +205,7 @@ func labelsOf(i int) map[string]string {
 	return map[string]string{"env": []string{"prod", "stage", "test"}[i%3], "tier": fmt.Sprintf("t%d", i%7)}
 }
 
-// adopt speaks for hosts that are there already.
+// adopt serves hosts that have joined before the run.
 func (r *run) adopt(ctx, life context.Context) error {
 	began := time.Now()
 	for _, h := range r.o.Joined {
@@ -212,16 +213,16 @@ func (r *run) adopt(ctx, life context.Context) error {
 			return err
 		}
 	}
-	if err := r.learn(ctx); err != nil {
+	if err := r.loadVMs(ctx); err != nil {
 		return err
 	}
-	err := each(ctx, len(r.agents), joining, func(_ context.Context, i int) error { return r.agents[i].live(life) })
-	r.say("%d hosts with %d VMs have reported in %s", len(r.agents), r.running(), since(began))
+	err := each(ctx, len(r.agents), joinConcurrency, func(_ context.Context, i int) error { return r.agents[i].serve(life) })
+	r.progress("%d hosts with %d VMs have reported in %s", len(r.agents), r.running(), since(began))
 	return err
 }
 
-// learn reads which VMs the hosts have.
-func (r *run) learn(ctx context.Context) error {
+// loadVMs reads from the portal which VMs the hosts have.
+func (r *run) loadVMs(ctx context.Context) error {
 	for q := (fleet.Query{Limit: 500}); ; {
 		page, err := r.api.VMs(ctx, q)
 		if err != nil {
@@ -238,7 +239,7 @@ func (r *run) learn(ctx context.Context) error {
 	}
 }
 
-// running counts the guests that run.
+// running counts the running VMs of all hosts.
 func (r *run) running() (n int) {
 	r.mu.Lock()
 	agents := r.agents
@@ -249,16 +250,16 @@ func (r *run) running() (n int) {
 	return n
 }
 
-// takeAway removes what the run has made, as people would. end is when the hosts are needed no more.
-func (r *run) takeAway(ctx context.Context, end func()) error {
+// cleanUp removes what the run created, through the API. It calls end when the hosts are no longer needed.
+func (r *run) cleanUp(ctx context.Context, end func()) error {
 	r.mu.Lock()
-	m := r.made
+	m := r.created
 	r.mu.Unlock()
-	if r.o.Doomed {
+	if r.o.SkipCleanup {
 		return nil
 	}
 	if r.o.Keep {
-		r.say("All stays: the hosts %s-…, whose certificates end with this program, their VMs, pools, project and users", r.name)
+		r.progress("All stays: the hosts %s-…, whose certificates end with this program, their VMs, pools, project and users", r.name)
 		return nil
 	}
 	began := time.Now()
@@ -268,13 +269,13 @@ func (r *run) takeAway(ctx context.Context, end func()) error {
 			errs = append(errs, fmt.Errorf("%s of %s stays: %w", what, r.name, err))
 		}
 	}
-	note("a user", each(ctx, len(m.users), 1, func(ctx context.Context, i int) error { return gone(r.api.DeleteUser(ctx, m.users[i])) }))
+	note("a user", each(ctx, len(m.users), 1, func(ctx context.Context, i int) error { return ignoreNotFound(r.api.DeleteUser(ctx, m.users[i])) }))
 	if m.vms {
-		note("a VM", r.takeVMs(ctx, m))
+		note("a VM", r.deleteVMs(ctx, m))
 	}
 	for _, id := range m.pools {
 		_, err := r.api.DeletePool(ctx, id)
-		note("a pool", gone(err))
+		note("a pool", ignoreNotFound(err))
 	}
 	note("a pool", poll(ctx, "the end of the pools", r.settling(), func() (bool, error) {
 		for _, id := range m.pools {
@@ -285,18 +286,18 @@ func (r *run) takeAway(ctx context.Context, end func()) error {
 		return true, nil
 	}))
 	end()
-	note("a host", each(ctx, len(m.hosts), joining, func(ctx context.Context, i int) error { return gone(r.api.DeleteHost(ctx, m.hosts[i])) }))
+	note("a host", each(ctx, len(m.hosts), joinConcurrency, func(ctx context.Context, i int) error { return ignoreNotFound(r.api.DeleteHost(ctx, m.hosts[i])) }))
 	if m.project != "" {
-		note("the project", gone(r.api.DeleteProject(ctx, m.project)))
+		note("the project", ignoreNotFound(r.api.DeleteProject(ctx, m.project)))
 	}
 	if len(m.hosts)+len(m.users) > 0 {
-		r.say("All that was made is taken away, in %s", since(began))
+		r.progress("All that was made is taken away, in %s", since(began))
 	}
 	return errors.Join(errs...)
 }
 
-// takeVMs deletes the VMs, and waits until their hosts have done so.
-func (r *run) takeVMs(ctx context.Context, m made) error {
+// deleteVMs deletes the VMs, and waits until the portal no longer lists them.
+func (r *run) deleteVMs(ctx context.Context, m created) error {
 	if r.o.Database != "" {
 		return r.unseed(ctx)
 	}
@@ -306,9 +307,9 @@ func (r *run) takeVMs(ctx context.Context, m made) error {
 		if err != nil {
 			return err
 		}
-		err = each(ctx, len(page.Items), asking, func(ctx context.Context, i int) error {
+		err = each(ctx, len(page.Items), apiConcurrency, func(ctx context.Context, i int) error {
 			_, err := r.api.DeleteVM(ctx, page.Items[i].ID, false, "")
-			return gone(err)
+			return ignoreNotFound(err)
 		})
 		if err != nil {
 			return err
@@ -323,8 +324,8 @@ func (r *run) takeVMs(ctx context.Context, m made) error {
 	})
 }
 
-// gone takes what is not there as done.
-func gone(err error) error {
+// ignoreNotFound turns the error of a missing object into nil.
+func ignoreNotFound(err error) error {
 	if client.StatusOf(err) == http.StatusNotFound {
 		return nil
 	}
