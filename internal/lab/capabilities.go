@@ -8,29 +8,30 @@ import (
 	"path/filepath"
 )
 
-// libvirt asks each emulator what it can do before the first define, which takes seconds, and keeps the answers in files
-// that it checks for age by itself. All hosts' answers are the same, so a new host gets those of one before it. Failing
-// to copy them costs only time, so errors pass in silence.
+// libvirt probes each emulator's capabilities before the first define, which takes seconds. It caches the results in
+// files and checks their age itself. All lab hosts have the same results, so a new host gets copies from an earlier
+// one. A failed copy costs only time, so errors are ignored.
 
-// CacheDir is where this user's labs and tests keep what is slow to make: QEMU's answers and the guest's image.
+// CacheDir returns the directory in which this user's labs and tests cache slow builds: QEMU capabilities and guest
+// images.
 func CacheDir() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		dir = "/var/cache" // root without a home: a service, or CI
+		dir = "/var/cache" // root without a home directory: a service, or CI
 	}
 	return filepath.Join(dir, "quantix/lab")
 }
 
 func loadCapabilities(hostDir string) {
-	copyNewer(filepath.Join(CacheDir(), "capabilities"), filepath.Join(hostDir, "cache/qemu/capabilities"))
+	copyChanged(filepath.Join(CacheDir(), "capabilities"), filepath.Join(hostDir, "cache/qemu/capabilities"))
 }
 
 func saveCapabilities(hostDir string) {
-	copyNewer(filepath.Join(hostDir, "cache/qemu/capabilities"), filepath.Join(CacheDir(), "capabilities"))
+	copyChanged(filepath.Join(hostDir, "cache/qemu/capabilities"), filepath.Join(CacheDir(), "capabilities"))
 }
 
-// copyNewer copies the XML files of from that are missing in to or differ there.
-func copyNewer(from, to string) {
+// copyChanged copies the XML files of from that are missing in to or have other content there.
+func copyChanged(from, to string) {
 	files, _ := filepath.Glob(filepath.Join(from, "*.xml"))
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -45,7 +46,7 @@ func copyNewer(from, to string) {
 	}
 }
 
-// writeAtomically puts data at path by a rename, so that no reader sees half of it.
+// writeAtomically writes a file by a rename, so that no reader sees an incomplete one.
 func writeAtomically(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

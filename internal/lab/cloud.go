@@ -18,16 +18,18 @@ import (
 //go:embed cloud
 var cloudFiles embed.FS
 
-// grubPackages are the boot loaders that are put into the image, and what a FAT is made with; they are unpacked, not installed.
+// grubPackages are the packages of the image's boot loaders, and of the tools that create its FAT partition. They are
+// unpacked, not installed.
 var grubPackages = []string{"grub-pc-bin", "grub-common", "libdevmapper1.02.1", "grub-efi-amd64-signed", "shim-signed", "mtools"}
 
-// CloudImage returns a disk, in qcow2, of a Debian with cloud-init that starts by BIOS and by UEFI, with secure boot too, and asks for a login on its serial console. It is built from
-// Debian's packages where cacheDir does not hold it yet, which takes a minute or two, and is safe from several processes at once. Copy it, or lay an
-// overlay over it, before a guest writes to it. Its guest needs 512 MiB.
+// CloudImage returns the path of a qcow2 disk of Debian with cloud-init. It boots by BIOS and by UEFI, also with secure
+// boot, and has a login on its serial console. If cacheDir lacks the image, it is built from Debian's packages, which
+// takes one or two minutes; several processes may do so at once. Copy the disk or create an overlay over it before a
+// guest writes to it. The guest needs 512 MiB.
 func CloudImage(ctx context.Context, cacheDir string) (string, error) {
 	disk, err := cloudImage(ctx, cacheDir)
 	if err != nil {
-		return "", fmt.Errorf("make the cloud image: %w", err)
+		return "", fmt.Errorf("build the cloud image: %w", err)
 	}
 	return disk, nil
 }
@@ -67,7 +69,7 @@ func cloudImage(ctx context.Context, cacheDir string) (string, error) {
 	return disk, os.Rename(filepath.Join(work, "out"), dir)
 }
 
-// cloudKey names the cache entry by all that Quantix puts into the image.
+// cloudKey returns the name of the cache entry, a hash of everything that Quantix puts into the image.
 func cloudKey() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, grubPackages)
@@ -82,7 +84,7 @@ func cloudKey() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:12], err
 }
 
-// buildCloud makes the image in work/out.
+// buildCloud builds the image in work/out.
 func buildCloud(ctx context.Context, work string) error {
 	out, grub, scripts := filepath.Join(work, "out"), filepath.Join(work, "grub"), filepath.Join(work, "scripts")
 	for _, dir := range []string{out, grub, filepath.Join(work, "packages"), scripts} {
@@ -102,26 +104,26 @@ func buildCloud(ctx context.Context, work string) error {
 	}
 	cmd := exec.CommandContext(ctx, program("bash"), filepath.Join(scripts, "build.sh"), work, filepath.Join(out, "cloud.qcow2"))
 	cmd.Env = append(environment([]string{"LC_ALL=C"}), "TMPDIR="+work)
-	if said, err := cmd.CombinedOutput(); err != nil {
-		text := strings.TrimSpace(string(said))
+	if output, err := cmd.CombinedOutput(); err != nil {
+		text := strings.TrimSpace(string(output))
 		return fmt.Errorf("build it: %w: %s", err, text[max(0, len(text)-1000):])
 	}
 	return nil
 }
 
-// unpackNamed downloads packages into a directory, and unpacks them below root.
+// unpackNamed downloads packages into a directory and unpacks them below root.
 func unpackNamed(ctx context.Context, downloads, root string, names []string) error {
 	download := func() error {
 		cmd := exec.CommandContext(ctx, program("apt-get"), append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, names...)...)
 		cmd.Dir, cmd.Env = downloads, environment([]string{"LC_ALL=C"})
-		said, err := cmd.CombinedOutput()
+		output, err := cmd.CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("download %s: %w: %s", strings.Join(names, " "), err, strings.TrimSpace(string(said)))
+			return fmt.Errorf("download %s: %w: %s", strings.Join(names, " "), err, strings.TrimSpace(string(output)))
 		}
 		return nil
 	}
 	if err := download(); err != nil {
-		// A fresh machine has no package lists, and old lists name files that the mirrors no longer have.
+		// A fresh machine has no package lists, and outdated lists name files that the mirrors have removed.
 		if _, uerr := output(ctx, "apt-get", "-q", "update"); uerr != nil {
 			return fmt.Errorf("%w; and apt's package lists cannot be renewed: %w", err, uerr)
 		}

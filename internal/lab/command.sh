@@ -1,7 +1,7 @@
 # Runs a command inside a lab host as if it were this process: bash -c SCRIPT lab-host PID COMMAND [ARGUMENT…].
 #
-# Entering a PID namespace takes a fork, and nsenter passes no signals on. Here TERM, INT, HUP, QUIT, USR1 and USR2 reach
-# the command, its exit status becomes ours, and SIGKILL to this shell kills the command with it (pdeathsig, twice).
+# Entering a PID namespace needs a fork, and nsenter forwards no signals. This script forwards TERM, INT, HUP, QUIT, USR1
+# and USR2 to the command and exits with its status. SIGKILL to this shell also kills the command (pdeathsig, twice).
 pid=$1
 shift
 passed=

@@ -9,14 +9,14 @@ import (
 	"io"
 )
 
-// initramfs is an archive in cpio's "newc" form, compressed by gzip, as the kernel unpacks it.
+// initramfs writes a gzip-compressed cpio archive in the "newc" format, which the kernel unpacks at boot.
 type initramfs struct {
 	gz    *gzip.Writer
 	inode int
 	err   error
 }
 
-// File types of newc.
+// File types in newc modes.
 const (
 	typeDir    = 0o040000
 	typeFile   = 0o100000
@@ -36,7 +36,7 @@ func (a *initramfs) device(name string, major, minor int) {
 	a.add(name, typeDevice|0o600, nil, major, minor)
 }
 
-// close ends the archive and returns the first error of all that was written.
+// close ends the archive and returns the first error of any write.
 func (a *initramfs) close() error {
 	a.add("TRAILER!!!", 0, nil, 0, 0)
 	if a.err != nil {
@@ -51,7 +51,8 @@ func (a *initramfs) add(name string, mode int, data []byte, major, minor int) {
 	}
 	a.inode++
 	var b bytes.Buffer
-	// inode, mode, uid, gid, links, mtime, size, device of the file system, device itself, length of the name, checksum
+	// The fields are: inode, mode, uid, gid, links, mtime, size, device of the file system, own device, length of the
+	// name, checksum.
 	fmt.Fprintf(&b, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
 		a.inode, mode, 0, 0, 1, 0, len(data), 0, 0, major, minor, len(name)+1, 0)
 	b.WriteString(name + "\x00")

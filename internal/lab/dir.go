@@ -31,8 +31,8 @@ func (o Options) check() error {
 	return nil
 }
 
-// prepareDir fills o.Dir with what the supervisor mounts and returns the host's UUID. State of a run before, such as
-// pid files and sockets, is removed; definitions and the UUID are kept.
+// prepareDir creates in o.Dir the files and directories that the supervisor mounts, and returns the host's UUID. It
+// removes runtime state of an earlier run, such as pid files and sockets, and keeps definitions and the UUID.
 func prepareDir(o Options, s *slot) (uuid string, err error) {
 	at := func(name string) string { return filepath.Join(o.Dir, name) }
 	if err := private(o.Dir); err != nil {
@@ -54,7 +54,8 @@ func prepareDir(o Options, s *slot) (uuid string, err error) {
 			return "", err
 		}
 	}
-	// The machine's network filters, but none of its guests: /etc/libvirt itself is not copied.
+	// The host gets copies of the machine's network filters, but none of its guests: the rest of /etc/libvirt is not
+	// copied.
 	if filters := os.DirFS("/etc/libvirt/nwfilter"); !exists(at("etc/nwfilter")) {
 		if err := os.CopyFS(at("etc/nwfilter"), filters); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", err
@@ -88,8 +89,8 @@ func prepareDir(o Options, s *slot) (uuid string, err error) {
 	return uuid, nil
 }
 
-// private makes the directory, or takes an existing one of the caller's, and closes it to all other users: whoever reaches the
-// libvirt sockets below it is root.
+// private creates the directory, or adopts one that the caller owns, and denies access to other users: access to the
+// libvirt sockets below it amounts to root.
 func private(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -105,7 +106,8 @@ func private(dir string) error {
 	return os.Chmod(dir, 0o700)
 }
 
-// qemuConf runs guests as root: a lab host is for one person, and so every directory and socket works unprepared.
+// qemuConf runs guests as root: a lab host serves one person, and guests as root can use every directory and socket
+// without preparation.
 const qemuConf = `namespaces = []
 security_driver = "none"
 user = "root"
@@ -127,8 +129,8 @@ log_outputs = "3:file:/var/log/libvirt/libvirtd.log"
 `, uuid)
 }
 
-// hostsFile is the machine's /etc/hosts with the lab's names first, none of them as an alias of localhost, which libvirt
-// refuses to migrate to.
+// hostsFile returns the machine's /etc/hosts with the lab's host names first. None of them is an alias of localhost,
+// because libvirt refuses to migrate to localhost.
 func hostsFile(name string, peers []string) (string, error) {
 	machine, err := os.ReadFile("/etc/hosts")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -142,7 +144,7 @@ func hostsFile(name string, peers []string) (string, error) {
 	return b.String(), nil
 }
 
-// machineID reads the 32 hexadecimal digits at path, or makes them.
+// machineID reads the 32 hexadecimal digits at path, or generates them.
 func machineID(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if id := string(bytes.TrimSpace(text)); err == nil && len(id) == 32 {

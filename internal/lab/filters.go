@@ -12,24 +12,25 @@ import (
 	"strings"
 )
 
-// nic finds the name of a guest's card: in rules, and in the chains of libvirt's network filters, "FI-vnet3" of iptables, "libvirt-I-vnet3" and
-// "I-vnet3-arp-ip" of ebtables.
-var nic = regexp.MustCompile(`^(?:(?:libvirt-)?[A-Z]{1,2}-)?(vnet[0-9]+)(?:-.*)?$`)
+// nicName matches the name of a guest's NIC: alone in rules, or within the chains of libvirt's network filters, such as
+// "FI-vnet3" of iptables, or "libvirt-I-vnet3" and "I-vnet3-arp-ip" of ebtables.
+var nicName = regexp.MustCompile(`^(?:(?:libvirt-)?[A-Z]{1,2}-)?(vnet[0-9]+)(?:-.*)?$`)
 
-// isOrphan reports whether a card's name, or a chain, is of a card that is not there.
+// isOrphan reports whether word names a missing NIC, or a filter chain of one.
 func isOrphan(word string) bool {
-	m := nic.FindStringSubmatch(word)
+	m := nicName.FindStringSubmatch(word)
 	return m != nil && !exists("/sys/class/net/"+m[1])
 }
 
-// orphaned reports whether a rule or a chain was libvirt's for a card that is not there.
+// orphaned reports whether a rule or chain belongs to libvirt and to a missing NIC.
 func (r rule) orphaned() bool {
 	chain, isRule := r.chain()
 	return isOrphan(chain) || isRule && (isOrphan(r.target()) || isLibvirts(chain) && slices.ContainsFunc(strings.Fields(r.line), isOrphan))
 }
 
-// sweepFilters removes what network filters left of cards whose guests ended with their libvirtd. Names of cards are given again: the next guest of the
-// machine that gets one would lose its packets there. A libvirtd that lets go of a card's rules itself may be faster: what is still there counts.
+// sweepFilters removes network filter rules of NICs whose guests ended together with their libvirtd. NIC names are
+// reused: the next guest with such a name would lose its packets in the old rules. A running libvirtd may remove the
+// rules of its NICs at the same time, so the result is checked and the removal repeated.
 func sweepFilters(log *slog.Logger) (err error) {
 	for range 5 {
 		var packets, frames []rule
@@ -50,7 +51,7 @@ func sweepFilters(log *slog.Logger) (err error) {
 	return err
 }
 
-// removeFrames is remove for rules of ebtables, which has no safe way to take many at once.
+// removeFrames removes rules and chains of ebtables, one by one: ebtables has no safe way to remove many at once.
 func removeFrames(rules []rule) error {
 	var errs []error
 	for _, chains := range []bool{false, true} {
@@ -59,17 +60,17 @@ func removeFrames(rules []rule) error {
 			if isRule == chains {
 				continue
 			}
-			do := []string{"-t", r.table, "-X", chain}
+			args := []string{"-t", r.table, "-X", chain}
 			if isRule {
-				do = append([]string{"-t", r.table, "-D"}, strings.Fields(r.line)[1:]...)
+				args = append([]string{"-t", r.table, "-D"}, strings.Fields(r.line)[1:]...)
 			}
-			errs = append(errs, run("ebtables", do...))
+			errs = append(errs, run("ebtables", args...))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// bridgeFirewall is firewall for the rules of bridges, which libvirt makes with ebtables.
+// bridgeFirewall lists the machine's rules for bridges, which libvirt creates with ebtables.
 func bridgeFirewall(log *slog.Logger) (rules []rule) {
 	cmd := exec.Command(program("ebtables-save"))
 	cmd.Env = environment(nil)

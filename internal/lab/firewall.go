@@ -19,7 +19,8 @@ type rule struct {
 	line  string
 }
 
-// firewall lists the machine's rules and chains. A machine whose firewall cannot be read has none that libvirt made.
+// firewall lists the machine's rules and chains. A firewall that cannot be read is logged and counts as empty: libvirt
+// could not have changed it either.
 func firewall(log *slog.Logger) (rules []rule) {
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		cmd := exec.Command(program(tool + "-save"))
@@ -34,10 +35,10 @@ func firewall(log *slog.Logger) (rules []rule) {
 	return rules
 }
 
-// linesOf are the rules and chains of what a tool saves.
-func linesOf(tool, saved string) (rules []rule) {
+// linesOf parses the rules and chains in the output of a save command.
+func linesOf(tool, output string) (rules []rule) {
 	table := ""
-	for line := range strings.Lines(saved) {
+	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(line, "*"):
@@ -49,7 +50,7 @@ func linesOf(tool, saved string) (rules []rule) {
 	return rules
 }
 
-// chain is the chain that the line is of, and whether the line is a rule in it.
+// chain returns the chain that the line belongs to, and whether the line is a rule in it.
 func (r rule) chain() (name string, isRule bool) {
 	words := strings.Fields(r.line)
 	if words[0] == "-A" {
@@ -58,7 +59,7 @@ func (r rule) chain() (name string, isRule bool) {
 	return words[0][1:], false
 }
 
-// target is the chain that the rule jumps or goes to, "" for none.
+// target returns the chain that the rule jumps or goes to, or "".
 func (r rule) target() string {
 	words := strings.Fields(r.line)
 	for _, jump := range []string{"-j", "-g"} {
@@ -69,7 +70,7 @@ func (r rule) target() string {
 	return ""
 }
 
-// remove removes rules and then chains, all of one table or none.
+// remove removes rules and then chains. In each table it removes all or nothing.
 func remove(rules []rule) error {
 	type table struct{ tool, name string }
 	var order []table
@@ -103,20 +104,21 @@ func remove(rules []rule) error {
 	return errors.Join(errs...)
 }
 
-// isLibvirts reports whether a chain is one of those that each libvirtd makes with its first network, or its first network filter, and none removes.
+// isLibvirts reports whether a chain is one that every libvirtd creates for its first network or network filter, and
+// that none removes.
 func isLibvirts(chain string) bool {
 	return strings.HasPrefix(chain, "LIBVIRT_") || slices.Contains([]string{"libvirt-in", "libvirt-out", "libvirt-in-post", "libvirt-host-in"}, chain)
 }
 
-// What the machine was like before its first lab host, kept for restoreMachine in files of slotDir.
+// Files of slotDir that record the machine's state before its first lab host, for restoreMachine.
 const (
 	forwardingPath = "/proc/sys/net/ipv4/ip_forward"
 	wasForwarding  = slotDir + "/was-forwarding"
 	hadNoChains    = slotDir + "/had-no-chains"
 )
 
-// rememberMachine records what libvirt's networks change for good: IPv4 forwarding and chains.
-func rememberMachine(log *slog.Logger) error {
+// recordMachine records what libvirt's networks change permanently: IPv4 forwarding and firewall chains.
+func recordMachine(log *slog.Logger) error {
 	if forwarding, err := os.ReadFile(forwardingPath); err == nil && !exists(wasForwarding) {
 		if err := os.WriteFile(wasForwarding, forwarding, 0o600); err != nil {
 			return err
@@ -130,8 +132,8 @@ func rememberMachine(log *slog.Logger) error {
 	return os.WriteFile(hadNoChains, nil, 0o600)
 }
 
-// restoreMachine undoes, after the last host, what rememberMachine has recorded. Chains that hold rules again belong to
-// a libvirtd of the machine's own, and stay, as does the forwarding that it needs.
+// restoreMachine restores, after the last host, what recordMachine has recorded. If the chains hold rules again, they
+// belong to the machine's own libvirtd: chains and forwarding then stay.
 func restoreMachine(log *slog.Logger) error {
 	if !exists(hadNoChains) {
 		return nil

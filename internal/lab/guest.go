@@ -21,24 +21,25 @@ import (
 //go:embed guest
 var guestFiles embed.FS
 
-// recipe is raised when the same files are put together in another way.
+// recipe is the version of the build; raise it when the build changes but its files do not.
 const recipe = "2"
 
-// guestDiskSize leaves room behind the boot image, and is a size that pages show well.
+// guestDiskSize leaves free space behind the boot image, and is a round size to show on pages.
 const guestDiskSize = "64M"
 
-// GuestImage returns the images of a tiny Linux guest, built from Debian's packages where cacheDir does not hold them
-// yet. It is safe from several processes at once. Building needs apt, dpkg-deb, xorriso and qemu-img, takes about ten
-// seconds and installs nothing.
+// GuestImage returns the images of a tiny Linux guest. If cacheDir lacks them, they are built from Debian's packages;
+// several processes may do so at once. The build needs apt, dpkg-deb, xorriso and qemu-img, takes about ten seconds and
+// installs nothing.
 //
-// The guest prints "Quantix guest ready" and keeps a root shell on tty1 (VGA) and ttyS0, takes an address by DHCP on
+// The guest prints "Quantix guest ready" and keeps a root shell on tty1 (VGA) and ttyS0. It takes an address by DHCP on
 // every virtio NIC, runs the QEMU guest agent and powers off at the ACPI power button. It needs 128 MiB.
-// Copy Disk, or lay an overlay over it, before a guest writes to it. For a direct boot
-// pass "console=ttyS0 console=tty1 quiet no_timer_check".
+//
+// Copy Disk or create an overlay over it before a guest writes to it. For a direct boot use the kernel arguments
+// "console=ttyS0 console=tty1 quiet no_timer_check".
 func GuestImage(ctx context.Context, cacheDir string) (GuestFiles, error) {
 	files, err := guestImage(ctx, cacheDir)
 	if err != nil {
-		return GuestFiles{}, fmt.Errorf("make the guest image: %w", err)
+		return GuestFiles{}, fmt.Errorf("build the guest image: %w", err)
 	}
 	return files, nil
 }
@@ -84,7 +85,7 @@ func guestFilesIn(dir string) GuestFiles {
 	return GuestFiles{Kernel: at("vmlinuz"), Initrd: at("initrd.img"), ISO: at("guest.iso"), Disk: at("guest.qcow2")}
 }
 
-// guestKey names the cache entry by all that Quantix puts into the guest.
+// guestKey returns the name of the cache entry, a hash of everything that Quantix puts into the guest.
 func guestKey() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, recipe, guestPackages, guestModules, storageModules)
@@ -99,7 +100,7 @@ func guestKey() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:12], err
 }
 
-// buildGuest makes the images in work/out.
+// buildGuest builds the images in work/out.
 func buildGuest(ctx context.Context, work string) error {
 	root, out, iso := filepath.Join(work, "root"), filepath.Join(work, "out"), filepath.Join(work, "iso")
 	for _, dir := range []string{root, out, iso} {
@@ -110,15 +111,15 @@ func buildGuest(ctx context.Context, work string) error {
 	if err := unpackPackages(ctx, work, root); err != nil {
 		return err
 	}
-	made := guestFilesIn(out)
+	images := guestFilesIn(out)
 	kernel, err := only(root, "boot/vmlinuz-*")
 	if err != nil {
 		return err
 	}
-	if err := copyFile(kernel, made.Kernel); err != nil {
+	if err := copyFile(kernel, images.Kernel); err != nil {
 		return err
 	}
-	if err := writeInitramfs(root, made.Initrd); err != nil {
+	if err := writeInitramfs(root, images.Initrd); err != nil {
 		return fmt.Errorf("pack the initramfs: %w", err)
 	}
 	config, err := guestFiles.ReadFile("guest/isolinux.cfg")
@@ -129,8 +130,8 @@ func buildGuest(ctx context.Context, work string) error {
 		return err
 	}
 	for to, from := range map[string]string{
-		"vmlinuz":      made.Kernel,
-		"initrd.img":   made.Initrd,
+		"vmlinuz":      images.Kernel,
+		"initrd.img":   images.Initrd,
 		"isolinux.bin": filepath.Join(root, "usr/lib/ISOLINUX/isolinux.bin"),
 		"ldlinux.c32":  filepath.Join(root, "usr/lib/syslinux/modules/bios/ldlinux.c32"),
 	} {
@@ -139,15 +140,15 @@ func buildGuest(ctx context.Context, work string) error {
 		}
 	}
 	// An isohybrid image boots both as a CD-ROM and as a disk.
-	if _, err := output(ctx, "xorriso", "-as", "mkisofs", "-quiet", "-o", made.ISO, "-V", "QUANTIX_GUEST", "-r",
+	if _, err := output(ctx, "xorriso", "-as", "mkisofs", "-quiet", "-o", images.ISO, "-V", "QUANTIX_GUEST", "-r",
 		"-isohybrid-mbr", filepath.Join(root, "usr/lib/ISOLINUX/isohdpfx.bin"), "-c", "boot.cat", "-b", "isolinux.bin",
 		"-no-emul-boot", "-boot-load-size", "4", "-boot-info-table", iso); err != nil {
 		return err
 	}
-	if _, err := output(ctx, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", "-o", "compat=1.1", made.ISO, made.Disk); err != nil {
+	if _, err := output(ctx, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", "-o", "compat=1.1", images.ISO, images.Disk); err != nil {
 		return err
 	}
-	_, err = output(ctx, "qemu-img", "resize", "-q", "-f", "qcow2", made.Disk, guestDiskSize)
+	_, err = output(ctx, "qemu-img", "resize", "-q", "-f", "qcow2", images.Disk, guestDiskSize)
 	return err
 }
 
@@ -171,7 +172,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, data, 0o644)
 }
 
-// output runs a program of the machine and returns what it prints; an error carries its words.
+// output runs a program of the machine and returns its output. An error contains the program's error text.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program(name), args...)
 	cmd.Env = environment([]string{"LC_ALL=C"})
@@ -187,7 +188,7 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// lockFile waits for the lock on the file named; closing it releases the lock.
+// lockFile waits for the lock on the named file. Closing the file releases the lock.
 func lockFile(ctx context.Context, name string) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

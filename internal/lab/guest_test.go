@@ -15,7 +15,8 @@ import (
 	"quantix/internal/lab"
 )
 
-// diskGuest boots the guest's disk; its serial console is a Unix socket. The verbs are the machine type, the disk's path and the socket's.
+// diskGuest boots the guest's disk. Its serial console is a Unix socket. The format verbs are the machine type, the
+// disk's path and the socket's path.
 const diskGuest = `<domain type='qemu'>
   <name>guest</name>
   <memory unit='MiB'>128</memory>
@@ -32,7 +33,7 @@ const diskGuest = `<domain type='qemu'>
   </devices>
 </domain>`
 
-func TestGuest(t *testing.T) {
+func TestGuestBootsAndObeysPowerCommands(t *testing.T) {
 	t.Parallel()
 	files := guestImage(t)
 	h := startHost(t, "booter")
@@ -53,7 +54,7 @@ func TestGuest(t *testing.T) {
 	serial.send("cat /sys/block/vda/size\n")
 	serial.expect("131072")
 
-	// Keys go to the shell on the screen; the serial one sees what it did.
+	// The keys go to the shell on the screen; the serial shell then reads the file that it wrote.
 	for _, keys := range []string{"KEY_I", "KEY_D", "KEY_LEFTSHIFT KEY_DOT", "KEY_SLASH", "KEY_T", "KEY_ENTER"} {
 		virsh(t, h, append([]string{"send-key", "guest"}, strings.Fields(keys)...)...)
 	}
@@ -64,7 +65,7 @@ func TestGuest(t *testing.T) {
 		return strings.Contains(virsh(t, h, "domifaddr", "guest"), "192.168.")
 	})
 	eventually(t, "the guest agent answers", func() bool {
-		// Without a limit libvirt waits for ever for a guest agent that has just gone.
+		// Without a timeout libvirt waits forever for a guest agent that has just disappeared.
 		_, err := h.Virsh(t.Context(), "qemu-agent-command", "guest", "--timeout", "5", `{"execute":"guest-ping"}`)
 		return err == nil
 	})
@@ -81,17 +82,17 @@ func TestGuest(t *testing.T) {
 func TestGuestImageIsBuiltOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	made := make(chan lab.GuestFiles)
+	built := make(chan lab.GuestFiles)
 	for range 2 {
 		go func() {
 			files, err := lab.GuestImage(t.Context(), dir)
 			if err != nil {
 				t.Error(err)
 			}
-			made <- files
+			built <- files
 		}()
 	}
-	if a, b := <-made, <-made; a != b {
+	if a, b := <-built, <-built; a != b {
 		t.Errorf("two images: %+v and %+v", a, b)
 	}
 	entries, err := filepath.Glob(filepath.Join(dir, "*guest-*"))
@@ -107,21 +108,22 @@ func guestImage(t *testing.T) lab.GuestFiles {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("guest image made or found in %v", time.Since(began))
+	t.Logf("guest image ready after %v", time.Since(began))
 	return files
 }
 
-// eventually asks until the answer is yes. Guests are emulated, beside other tests' guests on the same cores: the limit is wide.
-func eventually(t *testing.T, what string, ask func() bool) {
+// eventually polls until ok returns true. The limit is generous because guests are emulated, and share the cores with
+// other tests' guests.
+func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), guestLimit)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for !ask() {
+	for !ok() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("timed out: %s", what)
 		case <-tick.C:
 		}
 	}
@@ -131,7 +133,7 @@ func eventually(t *testing.T, what string, ask func() bool) {
 type console struct {
 	t    *testing.T
 	conn net.Conn
-	text string // what the guest wrote and no expect has passed yet
+	text string // output that no expect has consumed yet
 }
 
 func dial(t *testing.T, socket string) *console {

@@ -30,15 +30,16 @@ type Host struct {
 	slot *slot
 
 	supervisor *exec.Cmd
-	hold       io.Closer     // the host lives while this is open
-	gone       chan struct{} // closed when nothing runs inside any more; like hold, of use once the supervisor has started
+	hold       io.Closer // stdin of the supervisor; the host lives while it is open
+	// closed when nothing runs inside any more; valid, like hold, once the supervisor has started
+	gone chan struct{}
 
 	stop    sync.Once
 	stopErr error
 }
 
-// StartHost starts a host and returns when its libvirtd answers. ctx bounds the start, not the host's life: end it with
-// Stop. It needs what Supported checks. A NAT network that cannot start is logged, not an error.
+// StartHost starts a host and returns when its libvirtd answers. ctx bounds only the start; end the host with Stop. It
+// needs what Supported checks. A NAT network that fails to start is logged, and is no error.
 func StartHost(ctx context.Context, o Options) (*Host, error) {
 	h, err := startHost(ctx, o)
 	if err != nil {
@@ -91,7 +92,7 @@ func (h *Host) start(ctx context.Context) error {
 	return nil
 }
 
-// startSupervisor makes the namespaces, with supervisor.sh as their pid 1.
+// startSupervisor creates the namespaces, with supervisor.sh as their PID 1.
 func (h *Host) startSupervisor(ctx context.Context) (err error) {
 	network, flags := "", uintptr(syscall.CLONE_NEWNS|syscall.CLONE_NEWUTS|syscall.CLONE_NEWPID)
 	if h.opts.Switch != nil {
@@ -99,7 +100,7 @@ func (h *Host) startSupervisor(ctx context.Context) (err error) {
 	}
 	cmd := exec.Command("bash", "-c", supervisorScript, "supervisor", h.opts.Dir, h.opts.Name, h.slot.cgroup(), network)
 	cmd.Env = environment(h.opts.Env)
-	// A session of its own: Ctrl-C is for the program, which then stops the host.
+	// In its own session the host does not receive Ctrl-C. The program gets it and then stops the host.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Setsid: true}
 	cmd.ExtraFiles = []*os.File{h.slot.file}
 	errLog, err := os.Create(filepath.Join(h.opts.Dir, "log/supervisor.log"))
@@ -112,41 +113,41 @@ func (h *Host) startSupervisor(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	said, says, err := os.Pipe()
+	output, input, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer said.Close()
-	cmd.Stdout = says
+	defer output.Close()
+	cmd.Stdout = input
 	err = cmd.Start()
-	says.Close()
+	input.Close()
 	if err != nil {
 		return fmt.Errorf("make namespaces: %w", err)
 	}
 	h.supervisor, h.hold = cmd, hold
 	go func() {
-		_ = cmd.Wait() // ended by a signal or by itself: it is gone
+		_ = cmd.Wait() // the exit status does not matter
 		close(h.gone)
 	}()
-	defer context.AfterFunc(ctx, func() { _ = said.SetReadDeadline(time.Now()) })() // ends the read below
-	if line, err := bufio.NewReader(said).ReadString('\n'); line != "ready\n" {
-		why, _ := os.ReadFile(errLog.Name()) // adds to the error what can be read
+	defer context.AfterFunc(ctx, func() { _ = output.SetReadDeadline(time.Now()) })() // ends the read below
+	if line, err := bufio.NewReader(output).ReadString('\n'); line != "ready\n" {
+		why, _ := os.ReadFile(errLog.Name()) // best effort: extends the error text
 		return fmt.Errorf("mount the host's directories: %w: %s", errors.Join(ctx.Err(), err), strings.TrimSpace(string(why)))
 	}
 	return nil
 }
 
-// HostUUID is the host's UUID as libvirt reports it. It stays the same for one Dir.
+// HostUUID returns the host's UUID as libvirt reports it. It stays the same for one Dir.
 func (h *Host) HostUUID() string { return h.uuid }
 
-// Socket is the path of libvirtd's socket, for programs outside the host.
+// Socket returns the path of libvirtd's socket, for programs outside the host.
 func (h *Host) Socket() string { return filepath.Join(h.opts.Dir, "run/libvirt-sock") }
 
-// URI is the libvirt URI of the host, for programs outside it. Inside it is qemu:///system.
+// URI returns the libvirt URI of the host for programs outside it. Inside the host the URI is qemu:///system.
 func (h *Host) URI() string { return "qemu+unix:///system?socket=" + h.Socket() }
 
-// Stop ends the host's networks, guests, daemons and namespaces, and leaves nothing but the files of its Dir. It may be
-// called again and then returns what the first call did. With ctx done it gives up the orderly end and kills.
+// Stop ends the host's networks, guests, daemons and namespaces, and leaves only the files of its Dir. Further calls
+// return the result of the first. When ctx is done it stops waiting for the orderly end and kills.
 func (h *Host) Stop(ctx context.Context) error {
 	h.stop.Do(func() {
 		if err := h.end(ctx); err != nil {
@@ -159,13 +160,13 @@ func (h *Host) Stop(ctx context.Context) error {
 func (h *Host) end(ctx context.Context) error {
 	var errs []error
 	if h.hold != nil {
-		h.hold.Close() // the supervisor ends with it
+		h.hold.Close() // the supervisor ends when its stdin closes
 		ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 		defer cancel()
 		select {
 		case <-h.gone:
 		case <-ctx.Done():
-			_ = h.supervisor.Process.Kill() // fails only where it has ended meanwhile
+			_ = h.supervisor.Process.Kill() // fails only if it has ended meanwhile
 		}
 		select {
 		case <-h.gone:
@@ -173,7 +174,7 @@ func (h *Host) end(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("process %d does not end after SIGKILL", h.supervisor.Process.Pid))
 		}
 		if h.opts.Switch != nil {
-			errs = append(errs, h.unplugged(5*time.Second))
+			errs = append(errs, h.waitUnplugged(5*time.Second))
 		}
 		saveCapabilities(h.opts.Dir)
 	}

@@ -18,7 +18,7 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// tinyGuest has no disk: SeaBIOS runs and finds nothing to boot.
+// tinyGuest has no disk: SeaBIOS runs and finds no boot device.
 const tinyGuest = `<domain type='qemu'>
   <name>tiny</name>
   <memory unit='MiB'>64</memory>
@@ -47,11 +47,11 @@ func TestStopLeavesNothing(t *testing.T) {
 	if len(inside) == 0 {
 		t.Fatalf("no process is in %s", namespace)
 	}
-	held, err := os.Open(inside[0]) // a namespace that nobody holds gives its number to the next one, which may be another test's
+	nsFile, err := os.Open(inside[0]) // an unused namespace's number may be reused by another test's host
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer held.Close()
+	defer nsFile.Close()
 	for range 2 {
 		if err := h.Stop(t.Context()); err != nil {
 			t.Fatal(err)
@@ -65,7 +65,8 @@ func TestStopLeavesNothing(t *testing.T) {
 		t.Errorf("the bridge %s is left", bridge)
 	}
 	rules, _ := exec.Command("iptables-save").Output()
-	if now == "" && slices.Contains(strings.Fields(string(rules)), bridge) { // as a word: another lab's qxlab20 is not our qxlab2
+	// compare whole words: qxlab20 of another lab is not our qxlab2
+	if now == "" && slices.Contains(strings.Fields(string(rules)), bridge) {
 		t.Errorf("firewall rules of %s are left:\n%s", bridge, rules)
 	}
 	mounts, _ := os.ReadFile("/proc/self/mounts")
@@ -77,7 +78,8 @@ func TestStopLeavesNothing(t *testing.T) {
 	}
 }
 
-// closedToOthers has the user nobody try the host's libvirtd, which would make it root.
+// closedToOthers fails the test unless the user nobody is denied access to the host's libvirtd, which would make it
+// root.
 func closedToOthers(t *testing.T, h *lab.Host) {
 	t.Helper()
 	for _, uri := range []string{h.URI(), h.URI() + "-ro"} {
@@ -90,14 +92,15 @@ func closedToOthers(t *testing.T, h *lab.Host) {
 	}
 }
 
-// addressOf is a bridge's MAC; "": there is none. A host that has started since may have the number of one that ended, and with it
-// the name: the address is one host's alone.
+// addressOf returns a bridge's MAC address, or "" if the bridge does not exist. A newer host may reuse the number of a
+// stopped host, and with it the bridge name. The MAC address identifies one host.
 func addressOf(bridge string) string {
 	at, _ := os.ReadFile("/sys/class/net/" + bridge + "/address")
 	return strings.TrimSpace(string(at))
 }
 
-// ownerOf names, in the environment of a process of this test, the directory of the host that it starts and holds.
+// ownerOf is an environment variable. A test process that has it starts a host in the directory named by its value, and
+// holds the host until it is killed.
 const ownerOf = "QUANTIX_TEST_LAB_HOST"
 
 func TestMain(m *testing.M) {
@@ -121,7 +124,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestInvalidOptionsRefused(t *testing.T) {
 	t.Parallel()
 	for _, o := range []lab.Options{
 		{Dir: "relative", Name: "a"},
@@ -141,7 +144,7 @@ func startHost(t *testing.T, name string, peers ...string) *lab.Host {
 	return startIn(t, hostDir(t), name, peers...)
 }
 
-// startIn starts a host that ends with the test. It returns nil, and the test has failed, where it does not start.
+// startIn starts a host that ends with the test. If the start fails, the test fails and startIn returns nil.
 func startIn(t *testing.T, dir, name string, peers ...string) *lab.Host {
 	t.Helper()
 	began := time.Now()
@@ -161,7 +164,8 @@ func startIn(t *testing.T, dir, name string, peers ...string) *lab.Host {
 	return h
 }
 
-// hostDir is short where t.TempDir's names may be too long for Unix sockets, and open: the host closes it.
+// hostDir returns a new directory with a short path, because t.TempDir's paths may be too long for Unix sockets. It is
+// open to all users; the host closes it.
 func hostDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "qx")
@@ -216,7 +220,7 @@ func bridgeOf(t *testing.T, h *lab.Host) string {
 	return ""
 }
 
-// processesIn lists the processes whose PID namespace is the one named.
+// processesIn lists the processes in the given PID namespace.
 func processesIn(namespace string) (pids []string) {
 	links, _ := filepath.Glob("/proc/[0-9]*/ns/pid")
 	for _, link := range links {
@@ -227,7 +231,7 @@ func processesIn(namespace string) (pids []string) {
 	return pids
 }
 
-// signalWhenUp runs cmd, sends it sig when it has written its first line, and returns what it writes after.
+// signalWhenUp runs cmd, sends it sig after its first line of output, and returns the rest of its output.
 func signalWhenUp(t *testing.T, cmd *exec.Cmd, sig syscall.Signal) string {
 	t.Helper()
 	out, in, err := os.Pipe()
@@ -246,15 +250,15 @@ func signalWhenUp(t *testing.T, cmd *exec.Cmd, sig syscall.Signal) string {
 	if err := cmd.Process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
-	// End of file comes when no process inside holds the pipe any more.
+	// End of file comes when no process inside the host has the pipe open.
 	_ = out.SetReadDeadline(time.Now().Add(5 * time.Second))
 	var rest strings.Builder
 	if _, err := out.WriteTo(&rest); err != nil {
-		t.Errorf("the command lives on: %v", err)
+		t.Errorf("the command is still running: %v", err)
 	}
 	_ = cmd.Wait()
 	return rest.String()
 }
 
-// guestLimit is how long an emulated guest may take for anything.
+// guestLimit is the time limit for each action of an emulated guest.
 const guestLimit = 2 * time.Minute

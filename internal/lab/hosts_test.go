@@ -15,7 +15,7 @@ import (
 	"quantix/internal/lab"
 )
 
-func TestHostsRunSideBySide(t *testing.T) {
+func TestHostsAreIsolated(t *testing.T) {
 	t.Parallel()
 	one, two := make(chan *lab.Host, 1), make(chan *lab.Host, 1)
 	go func() { one <- startHost(t, "host-a") }()
@@ -40,7 +40,7 @@ func TestHostsRunSideBySide(t *testing.T) {
 		if caps := virsh(t, h.Host, "capabilities"); !strings.Contains(caps, h.HostUUID()) {
 			t.Errorf("capabilities of %s lack its UUID %s", h.name, h.HostUUID())
 		}
-		// One name on both hosts: neither may see the other's.
+		// Both hosts have a guest of the same name: neither may see the other's.
 		start(t, h.Host, tinyGuest, "tiny")
 		if got := virsh(t, h.Host, "list", "--name"); got != "tiny" {
 			t.Errorf("guests of %s = %q, want tiny", h.name, got)
@@ -48,7 +48,7 @@ func TestHostsRunSideBySide(t *testing.T) {
 	}
 }
 
-func TestGuestSurvivesLibvirtd(t *testing.T) {
+func TestGuestSurvivesLibvirtdCrash(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, "survivor")
 	start(t, h, tinyGuest, "tiny")
@@ -67,7 +67,7 @@ func TestGuestSurvivesLibvirtd(t *testing.T) {
 	}
 }
 
-func TestHostEndsWithItsProgram(t *testing.T) {
+func TestHostEndsWhenProgramKilled(t *testing.T) {
 	t.Parallel()
 	dir := hostDir(t)
 	owner := exec.Command(os.Args[0])
@@ -117,7 +117,7 @@ func TestRestartKeepsDefinitionsAndUUID(t *testing.T) {
 	}
 }
 
-func TestOneHostADirectory(t *testing.T) {
+func TestSecondHostInDirectoryRefused(t *testing.T) {
 	t.Parallel()
 	dir := hostDir(t)
 	startIn(t, dir, "first")
@@ -127,7 +127,7 @@ func TestOneHostADirectory(t *testing.T) {
 	}
 }
 
-func TestGuestMigrates(t *testing.T) {
+func TestGuestMigratesLiveBetweenHosts(t *testing.T) {
 	t.Parallel()
 	from := startHost(t, "from", "to")
 	to := startHost(t, "to", "from")
@@ -141,7 +141,7 @@ func TestGuestMigrates(t *testing.T) {
 	}
 }
 
-func TestCommandStandsForTheProcessInside(t *testing.T) {
+func TestCommandForwardsOutputStatusAndSignals(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, "commander")
 

@@ -14,14 +14,14 @@ import (
 	"strings"
 )
 
-// guestModules are loaded at boot, each after those that it depends on. What only storage and VLANs need is loaded beside the
-// first shell, which needs none.
+// guestModules are the kernel modules loaded at boot, after their dependencies. The modules in storageModules are
+// loaded in parallel with the first shell, which does not need them.
 var (
 	guestModules   = []string{"virtio_pci", "virtio_console", "virtio_net", "virtio_rng", "button", "evdev"}
 	storageModules = []string{"virtio_blk", "virtio_balloon", "virtio_scsi", "sd_mod", "ata_piix", "sr_mod", "isofs", "8021q", "crc32c_generic", "ext4"}
 )
 
-// writeInitramfs packs the guest's root file system from the packages unpacked below root.
+// writeInitramfs packs the guest's root file system, from the packages unpacked below root, into the file to.
 func writeInitramfs(root, to string) error {
 	f, err := os.Create(to)
 	if err != nil {
@@ -59,7 +59,7 @@ func writeInitramfs(root, to string) error {
 	return f.Close()
 }
 
-// addPrograms adds busybox, whose other names init makes, and the agent with the libraries that it needs.
+// addPrograms adds busybox and the QEMU guest agent with its libraries. The init script creates busybox's other names.
 func addPrograms(a *initramfs, root string) error {
 	busybox, err := os.ReadFile(filepath.Join(root, "bin/busybox"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +79,7 @@ func addPrograms(a *initramfs, root string) error {
 	return addLibraries(a, root, agent)
 }
 
-// addLibraries adds all shared libraries that the program needs, and its loader.
+// addLibraries adds all shared libraries of a program, and the dynamic loader.
 func addLibraries(a *initramfs, root, program string) error {
 	queue, added := []string{program}, map[string]bool{}
 	for len(queue) > 0 {
@@ -133,7 +133,7 @@ func findLibrary(root, name string) (string, error) {
 	return "", fmt.Errorf("the packages lack the library %s", name)
 }
 
-// addModules adds the modules with all that they depend on, and two lists in the order to load them.
+// addModules adds the modules with their dependencies, and two lists in load order.
 func addModules(a *initramfs, root string) error {
 	files := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -150,7 +150,7 @@ func addModules(a *initramfs, root string) error {
 	add = func(name string) error {
 		path, ok := files[name]
 		if !ok || slices.Contains(order, name+".ko") {
-			return nil // one that the kernel has built in has no file
+			return nil // modules built into the kernel have no file
 		}
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -180,7 +180,7 @@ func addModules(a *initramfs, root string) error {
 	return nil
 }
 
-// moduleDependencies reads the names in a module's "depends=" entry.
+// moduleDependencies returns the names in a module's "depends=" entry.
 func moduleDependencies(module []byte) []string {
 	_, rest, ok := bytes.Cut(module, []byte("\x00depends="))
 	if !ok {

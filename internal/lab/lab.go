@@ -1,33 +1,35 @@
-// Package lab makes real libvirt hosts on one Linux machine, and a tiny guest to boot on them.
+// Package lab runs real libvirt hosts on one Linux machine, and builds a tiny guest to boot on them.
 //
-// A host is a set of mount, UTS, PID and cgroup namespaces with its own libvirtd, host UUID and NAT network; it shares
-// the machine's files and, unless it is put on a Switch, its network namespace. Several stand side by side, in one program or in many, and can migrate
-// guests to each other. A host lives no longer than the program that started it, however that program ends.
+// A host consists of mount, UTS, PID and cgroup namespaces with its own libvirtd, host UUID and NAT network. It shares
+// the machine's files and, without a Switch, its network namespace. Several hosts can run at once, in one program or in
+// many, and can migrate guests to each other. A host ends with the program that started it, however that program ends.
 package lab
 
 import (
 	"log/slog"
 )
 
-// Options says what host to start.
+// Options configures a host.
 type Options struct {
-	// Dir is the host's own directory, made where it is missing. What the host keeps (definitions, logs, its UUID) stays
-	// there and is found again by the next start. It must be absolute and at most 80 bytes long, for its Unix sockets.
+	// Dir is the host's own directory, created if missing. Definitions, logs and the UUID persist in it across starts.
+	// It must be an absolute path of at most 80 bytes, because Unix sockets are below it.
 	Dir string
-	// Name is the host name inside.
+	// Name is the host name inside the host.
 	Name string
-	// Index is the first number tried for the host's bridge (qxlab<n>) and subnet (192.168.<200+n>.0/24); the next free
-	// one is taken where it is in use.
+	// Index is the first number tried for the host's bridge (qxlab<n>) and subnet (192.168.<200+n>.0/24). If it is in
+	// use, the next free number is taken.
 	Index int
-	// SharedDirs are made where they are missing and have the same path inside and outside, for pools of several hosts.
+	// SharedDirs are directories with the same path inside and outside, for pools of several hosts. Missing ones are
+	// created.
 	SharedDirs []string
-	// Peers are names of other hosts that must resolve inside, for migration to them.
+	// Peers are the names of other hosts that must resolve inside, for migration to them.
 	Peers []string
-	// Switch joins the host to others and to the machine, and gives it a network namespace of its own; nil: it has the machine's.
+	// Switch connects the host to other hosts and to the machine, and gives it its own network namespace. If it is nil,
+	// the host shares the machine's network namespace.
 	Switch *Switch
-	// Env is added to the environment of everything that Command runs, as "KEY=value".
+	// Env is added to the environment of everything that Command runs, in the form "KEY=value".
 	Env []string
-	// Log receives what is wrong but not fatal; nil is slog.Default().
+	// Log receives problems that are not fatal. nil means slog.Default().
 	Log *slog.Logger
 }
 

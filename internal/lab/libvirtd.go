@@ -12,15 +12,16 @@ import (
 	"time"
 )
 
-// libvirtdPatience is how long a libvirtd may take until it answers.
-const libvirtdPatience = 30 * time.Second
+// libvirtdTimeout is the time limit for a libvirtd to start and answer.
+const libvirtdTimeout = 30 * time.Second
 
-// StartLibvirtd starts the host's libvirtd, after KillLibvirtd for instance, and returns when it answers. Guests that
-// run are found again.
+// StartLibvirtd starts the host's libvirtd, for example after KillLibvirtd, and returns when it answers. libvirtd then
+// finds the running guests again.
 func (h *Host) StartLibvirtd(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, libvirtdPatience)
+	ctx, cancel := context.WithTimeout(ctx, libvirtdTimeout)
 	defer cancel()
-	// Two at once would race to make the firewall chains that all libvirtds share, and one network would fail.
+	// Two libvirtds that start at once would race to create the shared firewall chains, and one network would fail to
+	// start.
 	lock, err := lockSlots(ctx)
 	if err != nil {
 		return err
@@ -35,7 +36,7 @@ func (h *Host) StartLibvirtd(ctx context.Context) error {
 	return nil
 }
 
-// KillLibvirtd kills the host's libvirtd with SIGKILL and returns when it is gone. Guests run on.
+// KillLibvirtd kills the host's libvirtd with SIGKILL and returns when it has ended. Guests keep running.
 func (h *Host) KillLibvirtd(ctx context.Context) error {
 	pid, err := os.ReadFile(filepath.Join(h.opts.Dir, "run/libvirtd.pid"))
 	if err != nil {

@@ -13,23 +13,23 @@ import (
 	"strings"
 )
 
-// kernelPackage depends on the package of the newest kernel for virtual machines.
+// kernelPackage is the metapackage of the newest kernel for virtual machines.
 const kernelPackage = "linux-image-cloud-amd64"
 
-// guestPackages are Debian's packages that the guest is made of, beside the kernel and the agent's libraries.
+// guestPackages are Debian's packages for the guest, apart from the kernel and the agent's libraries.
 var guestPackages = []string{"busybox-static", "isolinux", "syslinux-common", agentPackage}
 
 // agentPackage holds the QEMU guest agent.
 const agentPackage = "qemu-guest-agent"
 
-// unpackPackages downloads what the guest is made of and unpacks it below root.
+// unpackPackages downloads the guest's packages and unpacks them below root.
 func unpackPackages(ctx context.Context, work, root string) error {
 	downloads := filepath.Join(work, "packages")
 	if err := os.MkdirAll(downloads, 0o755); err != nil {
 		return err
 	}
 	if err := downloadPackages(ctx, downloads); err != nil {
-		// A fresh machine has no package lists, and old lists name files that the mirrors no longer have.
+		// A fresh machine has no package lists, and outdated lists name files that the mirrors have removed.
 		if _, uerr := output(ctx, "apt-get", "-q", "update"); uerr != nil {
 			return fmt.Errorf("%w; and apt's package lists cannot be renewed: %w", err, uerr)
 		}
@@ -54,7 +54,7 @@ func downloadPackages(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	// apt's own user cannot write to a private directory, so root stays root.
+	// apt drops to its own user for downloads, which cannot write to a private directory. So it stays root.
 	cmd := exec.CommandContext(ctx, program("apt-get"), append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, names...)...)
 	cmd.Dir = dir
 	cmd.Env = environment([]string{"LC_ALL=C"})
@@ -64,7 +64,7 @@ func downloadPackages(ctx context.Context, dir string) error {
 	return nil
 }
 
-// resolvePackages names all packages to download, as apt's lists have them.
+// resolvePackages returns the names of all packages to download, according to apt's lists.
 func resolvePackages(ctx context.Context) ([]string, error) {
 	kernel := ""
 	names, err := dependencies(ctx, kernelPackage)
@@ -80,7 +80,7 @@ func resolvePackages(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("the package %s is unknown to apt: the lab's guest needs Debian's package lists", kernelPackage)
 	}
 	packages := append([]string{kernel}, guestPackages...)
-	// The agent's libraries, and theirs. The way leads through libraries only: libc6 on its own depends on no programs.
+	// Add the agent's libraries, recursively. Only library packages are followed: they depend on no programs.
 	next := []string{agentPackage}
 	for len(next) > 0 {
 		found, err := dependencies(ctx, next...)
@@ -97,7 +97,7 @@ func resolvePackages(ctx context.Context) ([]string, error) {
 	return packages, nil
 }
 
-// dependencies lists the real packages that those named depend on.
+// dependencies lists the real packages that the named packages depend on.
 func dependencies(ctx context.Context, names ...string) ([]string, error) {
 	out, err := output(ctx, "apt-cache", append([]string{"depends", "--important"}, names...)...)
 	if err != nil {

@@ -18,14 +18,15 @@ import (
 	"time"
 )
 
-// slots is how many lab hosts one machine can have at once, in all programs together.
+// slots is the maximum number of lab hosts on one machine, across all programs.
 const slots = 50
 
-// slotDir holds one locked file for each lab host of the machine. A file that nobody locks is a dead host's.
+// slotDir holds one locked file for each lab host of the machine. An unlocked file belongs to a dead host.
 const slotDir = "/run/quantix-lab"
 
-// slot is a host's share of what all hosts of the machine have in common: the number in the names of its bridge, subnet
-// and cgroup. The lock on file is the claim to it; the supervisor holds it too, so it ends with the last of the two.
+// slot is a number that identifies a host in names that all hosts of the machine share: of its bridge, subnet and
+// cgroup. The lock on file is the claim to the number. The supervisor holds the lock too, so it is released when both
+// program and supervisor have ended.
 type slot struct {
 	number int
 	file   *os.File
@@ -35,15 +36,16 @@ func (s *slot) bridge() string { return "qxlab" + strconv.Itoa(s.number) }
 func (s *slot) cgroup() string { return "quantix-lab-" + strconv.Itoa(s.number) }
 func (s *slot) subnet() string { return fmt.Sprintf("192.168.%d.", 200+s.number) }
 
-// migrationPorts are where the host takes guests that come. libvirt's own range is one that all hosts of the machine would share, with
-// every outgoing connection on it: ports are taken from there between libvirt's look and QEMU's bind.
+// migrationPorts returns the qemu.conf settings of the ports for incoming migrations. All hosts of the machine would
+// share libvirt's default range, which also serves outgoing connections: such a connection can take a port between
+// libvirt's check and QEMU's bind.
 func (s *slot) migrationPorts() string {
 	const first, each = 20_000, 16
 	from := first + each*s.number
 	return fmt.Sprintf("migration_port_min = %d\nmigration_port_max = %d\n", from, from+each-1)
 }
 
-// networkXML is the host's NAT network.
+// networkXML returns the definition of the host's NAT network.
 func (s *slot) networkXML() string {
 	var mac [3]byte
 	var uuid [16]byte
@@ -62,7 +64,7 @@ func (s *slot) networkXML() string {
 `, formatUUID(hex.EncodeToString(uuid[:])), s.bridge(), mac[0], mac[1], mac[2], s.subnet())
 }
 
-// takeSlot claims the first free slot from number first on, for the host in dir, after it has removed what dead hosts
+// takeSlot claims the first free slot from number first on, for the host in dir. Before that it removes what dead hosts
 // left on the machine.
 func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*slot, error) {
 	lock, err := lockSlots(ctx)
@@ -75,7 +77,7 @@ func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*sl
 		return nil, err
 	}
 	if running() == 0 {
-		if err := rememberMachine(log); err != nil {
+		if err := recordMachine(log); err != nil {
 			return nil, err
 		}
 	}
@@ -100,14 +102,14 @@ func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*sl
 // taken reports whether another host or another network of the machine uses the slot's number.
 func (s *slot) taken() bool {
 	if exists(s.path()) {
-		return true // sweepDead has removed those of dead hosts
+		return true // sweepDead has removed the files of dead hosts
 	}
 	if exists("/sys/class/net/" + s.bridge()) {
 		return true
 	}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // as good as taken: nobody can tell
+		return true // unknown counts as taken
 	}
 	for _, a := range addrs {
 		if strings.HasPrefix(a.String(), s.subnet()) {
@@ -117,7 +119,7 @@ func (s *slot) taken() bool {
 	return false
 }
 
-// release removes what the host of dir left on the machine, and with the last host the directory of slots.
+// release removes what the host in dir left on the machine, and with the last host the slot directory.
 func (s *slot) release(dir string, log *slog.Logger) error {
 	lock, err := lockSlots(context.Background())
 	if err != nil {
@@ -137,13 +139,13 @@ func (s *slot) release(dir string, log *slog.Logger) error {
 
 func (s *slot) path() string { return filepath.Join(slotDir, "host-"+strconv.Itoa(s.number)) }
 
-// running counts the machine's lab hosts, dead ones not yet swept included.
+// running counts the machine's lab hosts, including dead hosts not swept yet.
 func running() int {
-	files, _ := filepath.Glob(filepath.Join(slotDir, "host-*")) // fails only for a bad pattern
+	files, _ := filepath.Glob(filepath.Join(slotDir, "host-*")) // Glob fails only for a malformed pattern
 	return len(files)
 }
 
-// refuseTwice fails where a host already runs in dir.
+// refuseTwice returns an error if a host already runs in dir.
 func refuseTwice(dir string) error {
 	files, _ := filepath.Glob(filepath.Join(slotDir, "host-*"))
 	for _, file := range files {
@@ -154,7 +156,7 @@ func refuseTwice(dir string) error {
 	return nil
 }
 
-// sweepDead removes what hosts left whose program and supervisor were both killed.
+// sweepDead removes the remains of hosts whose program and supervisor were both killed.
 func sweepDead(log *slog.Logger) {
 	if err := sweepFilters(log); err != nil {
 		log.Warn("Network filters of guests that are gone cannot be removed.", "error", err)
@@ -167,16 +169,16 @@ func sweepDead(log *slog.Logger) {
 		}
 		if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			if err := s.sweep([]string{s.bridge()}, log); err != nil {
-				log.Warn("A lab host that died left something that cannot be removed.", "bridge", s.bridge(), "error", err)
+				log.Warn("The remains of a dead lab host cannot be removed.", "bridge", s.bridge(), "error", err)
 			} else {
-				os.Remove(s.path()) // where it stays, the next sweep finds nothing but it
+				os.Remove(s.path()) // if this fails, the next sweep retries
 			}
 		}
 		file.Close()
 	}
 }
 
-// lockSlots waits for the lock over slotDir; closing the file releases it.
+// lockSlots waits for the lock of slotDir. Closing the file releases the lock.
 func lockSlots(ctx context.Context) (*os.File, error) {
 	name := filepath.Join(slotDir, "lock")
 	for {

@@ -1,9 +1,9 @@
-# pid 1 of one lab host: bash -c SCRIPT supervisor DIR NAME CGROUP NETWORK, in new mount, UTS and PID namespaces.
+# PID 1 of one lab host: bash -c SCRIPT supervisor DIR NAME CGROUP NETWORK, in new mount, UTS and PID namespaces.
 #
-# It mounts the host's own directories, says "ready" and then reads standard input until its end, which comes when Stop
-# closes it or when the program that holds it dies, however it dies. Then it ends the networks, which live in the
-# machine's network namespace, and exits: the kernel kills every process of the PID namespace with it. bash reaps
-# whatever is orphaned while it reads.
+# It mounts the host's own directories, prints "ready" and reads standard input until end of file. That comes when Stop
+# closes it, or when the program that holds it dies for any reason. The script then ends the networks, which live in the
+# machine's network namespace, and exits: the kernel then kills every process of the PID namespace. While it reads, bash
+# reaps orphaned processes.
 set -eu
 dir=$1 name=$2 cgroup=$3 network=$4
 
@@ -34,7 +34,7 @@ bind "$dir/lib" /var/lib/libvirt
 bind "$dir/cache" /var/cache/libvirt
 bind "$dir/log" /var/log/libvirt
 bind "$dir/run" /run/libvirt
-# Open vSwitch is found by this path: a host's own, if it runs one, and never the machine's.
+# libvirt finds Open vSwitch by this path. It must find only the lab host's own instance, never the machine's.
 if [ "$network" = own ]; then
 	mkdir -p "$dir/ovs"
 	bind "$dir/ovs" /run/openvswitch
@@ -45,17 +45,17 @@ if [ -d /var/log/swtpm ]; then
 	mkdir -p "$dir/log/swtpm/libvirt/qemu"
 	mount --bind "$dir/log/swtpm" /var/log/swtpm
 fi
-# The machine's systemd must not hear of a lab host's guests: it knows their processes by other numbers.
+# Hide D-Bus: the machine's systemd must not register a lab host's guests, whose PIDs differ outside the namespace.
 if [ -d /run/dbus ]; then mount --bind "$dir/no-dbus" /run/dbus; fi
-# A lab host has no KVM. Where libvirt can open a /dev/kvm that QEMU cannot use it asks QEMU again, for seconds, at each
-# look-up; read-only, not even root can open this one.
+# A lab host has no KVM. If libvirt can open a /dev/kvm that QEMU cannot use, it probes QEMU again at each lookup, which
+# takes seconds. Not even root can open this read-only file for writing.
 if [ -e /dev/kvm ]; then
 	mount --bind "$dir/no-kvm" /dev/kvm
 	mount -o remount,bind,ro /dev/kvm
 fi
 
-# Each host sees a branch of every cgroup hierarchy as the whole of it; else two hosts' guests of one name would share
-# a cgroup. Where no branch can be made the host goes without cgroups.
+# Each host sees its own branch of every cgroup hierarchy as the root; otherwise guests of the same name on two hosts
+# would share a cgroup. If no branch can be created, the host runs without cgroups.
 hierarchies() {
 	while read -r _ at kind _; do
 		case $kind in cgroup | cgroup2) echo "$at" ;; esac
@@ -80,12 +80,12 @@ if ! $branched; then
 fi
 export -f hierarchies
 
-# The root of a cgroup namespace is where its maker stands, hence the second step. exec keeps pid 1.
+# The root of a cgroup namespace is its creator's cgroup, hence the second step. exec keeps PID 1.
 exec unshare --cgroup -- bash -c '
 set -u
 for h in $(hierarchies); do
 	mount --bind "$h/$1" "$h"
-	# cgroup2 gives controllers to children only where no process sits beside them.
+	# cgroup2 enables controllers for children only if their parent has no processes.
 	if [ -e "$h/cgroup.controllers" ]; then
 		mkdir -p "$h/supervisor"
 		echo 0 >"$h/supervisor/cgroup.procs"

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// sweep removes the bridges named, the firewall rules of them and of the slot's subnet, and the slot's cgroups.
+// sweep removes the named bridges, the firewall rules of these bridges and of the slot's subnet, and the slot's
+// cgroups.
 func (s *slot) sweep(bridges []string, log *slog.Logger) error {
 	var errs []error
 	for _, b := range bridges {
@@ -26,17 +27,17 @@ func (s *slot) sweep(bridges []string, log *slog.Logger) error {
 	}
 	var mine []rule
 	for _, r := range firewall(log) {
-		of := func(word string) bool { return slices.Contains(bridges, word) || strings.HasPrefix(word, s.subnet()) }
-		if _, isRule := r.chain(); isRule && slices.ContainsFunc(strings.Fields(r.line), of) {
+		matches := func(word string) bool { return slices.Contains(bridges, word) || strings.HasPrefix(word, s.subnet()) }
+		if _, isRule := r.chain(); isRule && slices.ContainsFunc(strings.Fields(r.line), matches) {
 			mine = append(mine, r)
 		}
 	}
 	return errors.Join(append(errs, remove(mine), removeCgroups(s.cgroup()))...)
 }
 
-// networksLeft are the bridges of networks that still ran when the libvirtd of the host in dir ended.
+// networksLeft returns the bridges of networks that were still active when the libvirtd of the host in dir ended.
 func networksLeft(dir string) (bridges []string) {
-	files, _ := filepath.Glob(filepath.Join(dir, "run/network/*.xml")) // a directory that is gone has none
+	files, _ := filepath.Glob(filepath.Join(dir, "run/network/*.xml")) // a missing directory has no files
 	for _, file := range files {
 		var status struct {
 			Network struct {
@@ -52,7 +53,7 @@ func networksLeft(dir string) (bridges []string) {
 		if err != nil || xml.Unmarshal(text, &status) != nil {
 			continue
 		}
-		// A network that only refers to a bridge of the machine does not own it.
+		// A network in bridge mode only refers to a bridge of the machine and does not own it.
 		if n := status.Network; n.Bridge.Name != "" && n.Forward.Mode != "bridge" {
 			bridges = append(bridges, n.Bridge.Name)
 		}
@@ -60,8 +61,8 @@ func networksLeft(dir string) (bridges []string) {
 	return bridges
 }
 
-// removeCgroups removes the branch named from every hierarchy. Its processes are dead, but the kernel may need a moment
-// to know.
+// removeCgroups removes the named cgroup from every hierarchy. Its processes have ended, but the kernel may need a
+// moment to release them.
 func removeCgroups(name string) error {
 	mounts, err := os.ReadFile("/proc/mounts")
 	if err != nil {
@@ -84,7 +85,7 @@ func removeCgroups(name string) error {
 	return nil
 }
 
-// removeTree removes a cgroup and those below it, deepest first. One that is not there is no error.
+// removeTree removes a cgroup and its descendants, deepest first. A missing cgroup is no error.
 func removeTree(branch string) error {
 	var dirs []string
 	err := filepath.WalkDir(branch, func(path string, d fs.DirEntry, err error) error {
@@ -104,7 +105,7 @@ func removeTree(branch string) error {
 	return err
 }
 
-// run runs a command of the machine; its error carries the command's words.
+// run runs a command of the machine. Its error contains the command's output.
 func run(name string, args ...string) error {
 	cmd := exec.Command(program(name), args...)
 	cmd.Env = environment(nil)

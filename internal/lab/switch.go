@@ -13,16 +13,17 @@ import (
 	"time"
 )
 
-// switchDir holds one locked file for each switch of the machine. One that nobody locks is a dead program's.
+// switchDir holds one locked file for each switch of the machine. An unlocked file belongs to a dead program.
 const switchDir = "/run/quantix-lab-switch"
 
-// Switch joins lab hosts that have a network namespace each: a bridge of the machine, which has an address in it for the portal.
+// Switch connects lab hosts that have their own network namespaces. It is a bridge of the machine, with an address for
+// the portal.
 type Switch struct {
 	number int
 	file   *os.File
 }
 
-// NewSwitch makes one. It ends with Close; one whose program died is removed by the next.
+// NewSwitch creates a switch. Remove it with Close. The next NewSwitch removes the switch of a dead program.
 func NewSwitch(ctx context.Context) (*Switch, error) {
 	if err := os.MkdirAll(switchDir, 0o700); err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func NewSwitch(ctx context.Context) (*Switch, error) {
 			continue
 		}
 		s.file = file
-		if err := s.make(); err != nil {
+		if err := s.create(); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 		return s, ctx.Err()
@@ -46,8 +47,8 @@ func NewSwitch(ctx context.Context) (*Switch, error) {
 	return nil, fmt.Errorf("all %d places for switches of lab hosts are taken: stop some", slots)
 }
 
-func (s *Switch) make() error {
-	if err := s.remove(); err != nil { // a dead program's
+func (s *Switch) create() error {
+	if err := s.remove(); err != nil { // may be left by a dead program
 		return err
 	}
 	for _, args := range [][]string{
@@ -72,19 +73,20 @@ func (s *Switch) remove() error {
 // Close removes the switch.
 func (s *Switch) Close() error {
 	err := errors.Join(s.remove(), os.Remove(s.file.Name()), s.file.Close())
-	_ = os.Remove(switchDir) // where it was the last
+	_ = os.Remove(switchDir) // succeeds only for the last switch
 	return err
 }
 
 func (s *Switch) bridge() string { return "qxsw" + strconv.Itoa(s.number) }
 
-// Address is the machine's own on the switch.
+// Address returns the machine's IP address on the switch.
 func (s *Switch) Address() string { return fmt.Sprintf("10.213.%d.1", s.number) }
 
-// Subnet is the switch's.
+// Subnet returns the switch's subnet in CIDR notation.
 func (s *Switch) Subnet() string { return fmt.Sprintf("10.213.%d.0/24", s.number) }
 
-// plug gives the host two devices on the switch: eth0 with an address and the way out, and eth1, on which nothing is.
+// plug gives the host two devices on the switch: eth0 with an address and the default route, and eth1 without an
+// address.
 func (h *Host) plug(ctx context.Context) error {
 	s, pid := h.opts.Switch, strconv.Itoa(h.supervisor.Process.Pid)
 	for i, nic := range []string{"eth0", "eth1"} {
@@ -112,8 +114,8 @@ func (h *Host) plug(ctx context.Context) error {
 	return nil
 }
 
-// unplugged waits until the host's devices are gone, which they are a moment after its namespace.
-func (h *Host) unplugged(within time.Duration) error {
+// waitUnplugged waits until the host's devices have disappeared, which happens shortly after the end of its namespace.
+func (h *Host) waitUnplugged(within time.Duration) error {
 	for until := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
 		left := ""
 		for _, c := range "ab" {
@@ -130,7 +132,7 @@ func (h *Host) unplugged(within time.Duration) error {
 	}
 }
 
-// Address is the host's own on its switch; empty: it has none.
+// Address returns the host's IP address on its switch, or "" without a switch.
 func (h *Host) Address() string {
 	if h.opts.Switch == nil {
 		return ""

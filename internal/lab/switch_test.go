@@ -12,8 +12,8 @@ import (
 	"quantix/internal/lab"
 )
 
-// A host on a switch has a network namespace of its own, with its own NAT network, and leaves nothing on the machine.
-func TestAHostOnASwitch(t *testing.T) {
+// A host on a switch has its own network namespace and NAT network, and leaves nothing on the machine.
+func TestHostOnSwitchHasOwnNetworkNamespace(t *testing.T) {
 	t.Parallel()
 	s, err := lab.NewSwitch(t.Context())
 	if err != nil {
