@@ -22,56 +22,56 @@ const (
 	fewAgents     = 1000
 	allAgents     = 9900
 	intentSamples = 1000
-	intentsBefore = 400 // in which the portal's connections plan what they ask
-	lot           = 200 // of agents that park at once
+	warmIntents   = 400 // warm-up: the portal's connections prepare their statements
+	parkBatch     = 200 // agents that park at a time
 	massSamples   = 3
 	manyJobs      = 20_000 // ten for each of 2,000 hosts
 )
 
-// BenchmarkAgents measures what passes between an intent and its host: the real portal's process, a PostgreSQL that flushes, agents over
-// mutual TLS with all of their connections, and jobs about VMs, which carry their specs and bring their status back.
+// BenchmarkAgents measures the delivery of jobs to agents: a real portal process, a PostgreSQL that flushes to disk,
+// agents over mutual TLS with all their connections, and VM jobs that carry specs and return status.
 func BenchmarkAgents(b *testing.B) {
 	r := rigOn(b, crowdURL(b))
 	p := startPortal(b, r)
-	made := newPasses(b, r.control)
-	carefully(b, r.pool, false) // sessions are not measured
+	made := newHostCerts(b, r.control)
+	flushCommits(b, r.pool, false) // the setup of sessions is not measured
 	few := p.call(b, made, 1, fewAgents)
 	ctx, stop := context.WithCancel(b.Context())
 	got := make(chan fleet.HostID, manyJobs)
 	var working sync.WaitGroup
 	defer working.Wait()
 	defer stop()
-	park := func(callers []*caller, all int) { // lot by lot: a handshake costs both sides on these cores
+	park := func(callers []*caller, all int) { // in batches: both ends of each handshake run on these cores
 		for i, c := range callers {
 			working.Go(func() { c.work(ctx, b, got) })
-			if here := all - len(callers) + i + 1; here%lot == 0 {
-				await(b, "some more agents are parked", func() bool { return p.metric("quantix_claims_parked") >= float64(here-lot/2) })
+			if here := all - len(callers) + i + 1; here%parkBatch == 0 {
+				await(b, "some more agents are parked", func() bool { return p.metric("quantix_claims_parked") >= float64(here-parkBatch/2) })
 			}
 		}
 		await(b, "all agents are parked", func() bool { return p.parked(all) })
 	}
 	park(few, fewAgents)
-	carefully(b, r.pool, true)
+	flushCommits(b, r.pool, true)
 	for range b.N {
 		raw := rawNotify(b, r)
 		took, alone := intents(b, r, few, got)
 		goals.Intent.Tell(b, took.at(0.99) <= 4*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.to(raw))
-		carefully(b, r.pool, false)
+		flushCommits(b, r.pool, false)
 		all := slices.Concat(few, p.call(b, made, fewAgents+1, allAgents))
 		park(all[fewAgents:], allAgents)
-		carefully(b, r.pool, true)
+		flushCommits(b, r.pool, true)
 		raw = rawNotify(b, r)
 		took, alone = intents(b, r, all, got)
 		goals.IntentAll.Tell(b, took.at(0.99) <= 8*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.to(raw))
 		mass(b, r, p, got)
 		throughput(b, r, p, got)
-		break // agents are parked once
+		break // agents are parked only once
 	}
 }
 
 var crowd10k string
 
-// crowdURL is a database with 10,000 hosts and ten VMs on each, filled once.
+// crowdURL returns a copy of a database with 10,000 hosts and ten VMs on each. The original is filled once.
 func crowdURL(b *testing.B) string {
 	b.Helper()
 	if crowd10k == "" {
@@ -80,26 +80,28 @@ func crowdURL(b *testing.B) string {
 	return durableURL(b, crowd10k)
 }
 
-// intents is from an intent's statement, its commit included, to its host's agent having the job, at a portal that has been at work for a
-// while: one right after the other, while the results of those before are on their way; in alone each once the one before has ended.
+// intents measures the time from an intent's SQL statement, including its commit, until the host's agent has the job,
+// at a warm portal. For took the intents follow one another while earlier results are still in flight. For alone each
+// intent waits for the end of the one before.
 func intents(b *testing.B, r *rig, callers []*caller, got chan fleet.HostID) (took, alone spread) {
 	b.Helper()
 	one := func() time.Duration {
 		c := callers[rand.IntN(len(callers))]
 		began := time.Now()
-		r.exec(b, order(fleet.VMApply, "id = $1"), c.vm(crowdHosts, rand.IntN(9))) // planned once, as the portal's own
+		// a prepared statement, like the portal's own
+		r.exec(b, order(fleet.VMApply, "id = $1"), c.vm(crowdHosts, rand.IntN(9)))
 		if host := <-got; host != c.id {
 			b.Fatalf("the job of %s came to %s", c.id, host)
 		}
 		return time.Since(began)
 	}
-	for range intentsBefore {
+	for range warmIntents {
 		one()
 	}
 	for range intentSamples {
 		took = append(took, one())
 	}
-	r.allEnded(b)
+	r.waitJobsEnded(b)
 	for range intentSamples / 4 {
 		before := finished.Load()
 		alone = append(alone, one())
@@ -110,7 +112,8 @@ func intents(b *testing.B, r *rig, callers []*caller, got chan fleet.HostID) (to
 	return took, alone
 }
 
-// mass is a job for each parked agent at once. Beside it: what net/http alone takes for the two requests of each.
+// mass measures a job for each parked agent at once. The reference is the time that bare net/http takes for two
+// requests of each agent.
 func mass(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	b.Helper()
 	var begun, ended spread
@@ -122,7 +125,7 @@ func mass(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 			<-got
 		}
 		begun = append(begun, time.Since(began))
-		r.allEnded(b)
+		r.waitJobsEnded(b)
 		ended = append(ended, time.Since(began))
 	}
 	bare := bareRequests(b, 2*allAgents)
@@ -130,7 +133,7 @@ func mass(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 		fmt.Sprintf("net/http alone, both requests, no TLS: %.2f s", bare.Seconds()), ended.at(0.5).Seconds()/bare.Seconds())
 }
 
-// throughput is how fast jobs go through, ten for each of 2,000 agents, from their order to the last one's end.
+// throughput measures the rate of jobs, ten for each of 2,000 agents, from their creation to the end of the last.
 func throughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	b.Helper()
 	var rate []float64
@@ -141,7 +144,7 @@ func throughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 		for range manyJobs {
 			<-got
 		}
-		r.allEnded(b)
+		r.waitJobsEnded(b)
 		rate = append(rate, manyJobs/time.Since(began).Seconds())
 	}
 	best := max(rate[0], rate[1], rate[2])
@@ -149,8 +152,9 @@ func throughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	goals.Throughput.Tell(b, fmt.Sprintf("%.0f jobs/s", best), fmt.Sprintf("net/http alone, a request a job, no TLS: %.0f/s", bare), best/bare)
 }
 
-// allEnded waits until no job is open. It asks the queue's own indexes: what it costs would be measured too.
-func (r *rig) allEnded(b *testing.B) {
+// waitJobsEnded waits until no job is open. Its query uses the queue's indexes, because its cost is part of the
+// measurement.
+func (r *rig) waitJobsEnded(b *testing.B) {
 	b.Helper()
 	await(b, "all jobs have ended", func() bool {
 		var open bool
@@ -161,7 +165,7 @@ func (r *rig) allEnded(b *testing.B) {
 	})
 }
 
-// bareRequests is how long net/http alone takes for so many requests, on a thousand connections that stand.
+// bareRequests returns the time that bare net/http takes for n requests on a thousand open connections.
 func bareRequests(b *testing.B, n int) (took time.Duration) {
 	b.Helper()
 	const agents = 1000
@@ -169,7 +173,7 @@ func bareRequests(b *testing.B, n int) (took time.Duration) {
 	defer bare.Close()
 	client := newClient()
 	defer client.CloseIdleConnections()
-	for range 2 { // the first round dials
+	for range 2 { // the first round dials the connections
 		began := time.Now()
 		var all sync.WaitGroup
 		for range agents {

@@ -12,9 +12,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// caller is an agent before the real portal: wire.Client over mutual TLS, with each connection that it takes.
+// caller is an agent of the real portal: a wire.Client over mutual TLS, with all its connections.
 type caller struct {
-	number int // of its host, as testkit.Seed counts
+	number int // the host's number in testkit.Seed
 	id     fleet.HostID
 	client *wire.Client
 	seq    atomic.Int64
@@ -25,8 +25,8 @@ const (
 	crowdVMs   = 100_000
 )
 
-// call opens the sessions of hosts that testkit.Seed has made, those with the numbers from…to.
-func (p *portal) call(b *testing.B, made passes, from, to int) []*caller {
+// call opens the sessions of the hosts with the numbers from…to of testkit.Seed.
+func (p *portal) call(b *testing.B, made hostCerts, from, to int) []*caller {
 	b.Helper()
 	began := time.Now()
 	out := make([]*caller, to-from+1)
@@ -40,7 +40,7 @@ func (p *portal) call(b *testing.B, made passes, from, to int) []*caller {
 			return
 		}
 		answer, err := c.client.Hello(b.Context(), wire.Hello{Instance: "bench", Fingerprint: "bench"})
-		for tries := 1; err != nil && tries < 20; tries++ { // as agents do; sessions are not measured
+		for tries := 1; err != nil && tries < 20; tries++ { // agents retry too; sessions are not measured
 			time.Sleep(500 * time.Millisecond)
 			answer, err = c.client.Hello(b.Context(), wire.Hello{Instance: "bench", Fingerprint: "bench"})
 		}
@@ -63,11 +63,11 @@ func (p *portal) call(b *testing.B, made passes, from, to int) []*caller {
 	return out
 }
 
-// atOnce does the numbers below n, so many at a time.
-func atOnce(n, most int, do func(int)) {
+// atOnce calls do for the numbers below n, at most limit at a time.
+func atOnce(n, limit int, do func(int)) {
 	var next atomic.Int64
 	var all sync.WaitGroup
-	for range most {
+	for range limit {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
 				do(int(i))
@@ -77,21 +77,21 @@ func atOnce(n, most int, do func(int)) {
 	all.Wait()
 }
 
-// vm is one of the ten or so that the caller's host has, of a fleet with so many hosts.
+// vm returns the ID of the n-th VM of the caller's host, in a fleet of the given number of hosts.
 func (c *caller) vm(hosts, n int) fleet.VMID {
 	return fleet.VMID(id(1_000_000 + c.number - 1 + hosts*(1+n)))
 }
 
-// refused counts the claims and results that failed, finished the results that were answered, however.
+// refused counts failed claims and results. finished counts all answered results.
 var refused, finished atomic.Int64
 
-// work claims for ever, as an agent does, and ends what it gets, four jobs at a time.
+// work claims jobs until ctx ends, as an agent does, and finishes them, four at a time.
 func (c *caller) work(ctx context.Context, b *testing.B, got chan<- fleet.HostID) {
 	for ctx.Err() == nil {
 		claim, err := c.client.Claim(ctx, wire.ClaimRequest{Max: 32})
 		if err != nil {
 			if ctx.Err() == nil && refused.Add(1) == 1 {
-				b.Errorf("claim: %v", err) // the first says why
+				b.Errorf("claim: %v", err) // report only the first error
 			}
 			continue
 		}
@@ -102,11 +102,11 @@ func (c *caller) work(ctx context.Context, b *testing.B, got chan<- fleet.HostID
 	}
 }
 
-// finish ends a job with what its VM has become.
+// finish ends a job with its VM's status.
 func (c *caller) finish(ctx context.Context, b *testing.B, w wire.Work) {
 	out := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: c.seq.Add(1), Outcome: wire.Done}
 	if w.VM == nil {
-		b.Errorf("%s came without its VM", w.Kind)
+		b.Errorf("%s job without its VM", w.Kind)
 		return
 	}
 	out.VM = w.VM.Status
@@ -116,7 +116,7 @@ func (c *caller) finish(ctx context.Context, b *testing.B, w wire.Work) {
 	finished.Add(1)
 }
 
-// order asks for something of VMs: the intent's own statement. The VMs are those that the condition chooses.
+// order returns the SQL statement that creates tasks and jobs of a kind for all VMs that match the condition.
 func order(kind fleet.JobKind, where string) string {
 	return fmt.Sprintf(`WITH job AS (
 		INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation)

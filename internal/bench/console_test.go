@@ -21,29 +21,29 @@ const consoleSamples = 200
 
 const greeting = "RFB 003.008\n"
 
-// BenchmarkConsoleOpen measures from asking for a ticket to the screen's first bytes, the agent's dial-back over mutual TLS
-// included. The peer is websockify, which asks nobody and dials by itself; the limit is its p50 as it was measured
-// elsewhere, 6.4 ms.
+// BenchmarkConsoleOpen measures the time from the request for a ticket to the first bytes of the screen, including the
+// agent's dial-back over mutual TLS. The peer is websockify, which authorizes nobody and dials directly. The limit is
+// websockify's p50 on another machine, 6.4 ms.
 func BenchmarkConsoleOpen(b *testing.B) {
 	var ours, peer spread
 	b.Run("portal", func(b *testing.B) {
-		line, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			b.Fatal(err)
 		}
-		agentURL := "https://" + line.Addr().String()
+		agentURL := "https://" + listener.Addr().String()
 		r := newPortal(b.Context(), b, durableURL(b, ""), agentURL)
 		b.Cleanup(r.pool.Close)
-		made := newPasses(b, r.control)
-		if err := serveMutually(line, made.authority, r.web.AgentHandler()); err != nil {
+		made := newHostCerts(b, r.control)
+		if err := serveMTLS(listener, made.authority, r.web.AgentHandler()); err != nil {
 			b.Fatal(err)
 		}
-		b.Cleanup(func() { line.Close() })
+		b.Cleanup(func() { listener.Close() })
 		pages := httptest.NewServer(r.web.Handler())
 		b.Cleanup(pages.Close)
 		r.addHosts(b, 1)
 		seedVMs(b, r, 1)
-		keepFresh(b, r)
+		keepOnline(b, r)
 		stop := r.serveConsoles(b, agentURL, made)
 		defer stop()
 		api, vm := r.administrator(b, pages.URL)
@@ -65,7 +65,7 @@ func BenchmarkConsoleOpen(b *testing.B) {
 	}
 }
 
-// opened opens consoles one after the other, each until its first bytes came.
+// opened opens consoles one after another, and measures each until its first bytes.
 func opened(b *testing.B, dial func() (*websocket.Conn, error)) spread {
 	b.Helper()
 	var took spread
@@ -84,7 +84,7 @@ func opened(b *testing.B, dial func() (*websocket.Conn, error)) spread {
 	return took
 }
 
-// administrator is the first one's way into the API, and the first VM.
+// administrator returns an API client of the first administrator, and the first VM's ID.
 func (r *rig) administrator(b *testing.B, base string) (*client.Client, fleet.VMID) {
 	b.Helper()
 	if _, _, err := r.control.EnsureAdmin(b.Context(), fleet.SystemActor); err != nil {
@@ -111,8 +111,8 @@ func (r *rig) administrator(b *testing.B, base string) (*client.Client, fleet.VM
 	return api, vms.Items[0].ID
 }
 
-// serveConsoles plays the first host's agent: it dials each console back and sends the first bytes of a screen.
-func (r *rig) serveConsoles(b *testing.B, agentURL string, made passes) (stop func()) {
+// serveConsoles acts as the first host's agent: it dials each console back and sends the first bytes of a screen.
+func (r *rig) serveConsoles(b *testing.B, agentURL string, made hostCerts) (stop func()) {
 	b.Helper()
 	shown := wire.Credentials{Certificate: made.of(b, r.hosts[0].id), CA: made.authority.Pool()}
 	agent, err := wire.NewClient(agentURL, func() wire.Credentials { return shown })
@@ -156,10 +156,10 @@ func showScreen(ctx context.Context, b *testing.B, agent *wire.Client, w wire.Wo
 	}
 	defer ws.Close()
 	ws.WriteMessage(websocket.BinaryMessage, []byte(greeting))
-	ws.ReadMessage() // until the browser leaves
+	ws.ReadMessage() // returns when the browser disconnects
 }
 
-// startWebsockify starts the peer before a server of screens.
+// startWebsockify starts websockify in front of a server that sends the first bytes of a screen.
 func startWebsockify(b *testing.B) (dial func() (*websocket.Conn, error)) {
 	b.Helper()
 	path, err := exec.LookPath("websockify")

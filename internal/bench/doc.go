@@ -1,3 +1,3 @@
-// Package bench holds the benchmarks that span packages; `task bench` runs them. Each prints its limit, or its peer measured
-// in the same run, beside the figure.
+// Package bench holds the benchmarks that span packages; `task bench` runs them. Each prints its result with its limit,
+// or with a peer's result from the same run.
 package bench

@@ -17,15 +17,16 @@ import (
 	"quantix/internal/testkit"
 )
 
-// durable is the one PostgreSQL of this process that flushes to the disk, as a portal's does, started by the first benchmark that asks.
+// durable is this process's one PostgreSQL that flushes to disk like a portal's. The first benchmark that needs it
+// starts it.
 var durable struct {
 	once  sync.Once
 	err   error
 	dir   string
 	pg    *pglocal.Server
 	admin *pgxpool.Pool
-	made  int
-	fleet string // the template of fleetURL; empty: not made yet
+	count int
+	fleet string // the template database of fleetURL; empty: not created yet
 }
 
 func startDurable() error {
@@ -35,7 +36,8 @@ func startDurable() error {
 	if durable.dir, err = os.MkdirTemp("", "quantix-bench-"); err != nil {
 		return err
 	}
-	if err := os.Chmod(durable.dir, 0o711); err != nil { // the database's own user must reach it
+	// PostgreSQL runs as its own user and needs to enter the directory
+	if err := os.Chmod(durable.dir, 0o711); err != nil {
 		return err
 	}
 	durable.pg, err = pglocal.Start(ctx, pglocal.Options{Dir: durable.dir, DieWithParent: true})
@@ -60,18 +62,18 @@ func stopDurable() error {
 	return errors.Join(err, os.RemoveAll(durable.dir))
 }
 
-// durableURL is a fresh database there: migrated, or a copy of another one.
-func durableURL(b *testing.B, of string) string {
+// durableURL returns the URL of a new database on durable: migrated, or a copy of database template.
+func durableURL(b *testing.B, template string) string {
 	b.Helper()
 	durable.once.Do(func() { durable.err = startDurable() })
 	if durable.err != nil {
 		b.Fatal(durable.err)
 	}
-	durable.made++
-	name := fmt.Sprintf("bench_%d", durable.made)
+	durable.count++
+	name := fmt.Sprintf("bench_%d", durable.count)
 	sql := "CREATE DATABASE " + name
-	if of != "" {
-		sql += " TEMPLATE " + of + " STRATEGY file_copy"
+	if template != "" {
+		sql += " TEMPLATE " + template + " STRATEGY file_copy"
 	}
 	if _, err := durable.admin.Exec(b.Context(), sql); err != nil {
 		b.Fatal(err)
@@ -81,7 +83,7 @@ func durableURL(b *testing.B, of string) string {
 		b.Fatal(err)
 	}
 	u.Path = "/" + name
-	if of == "" {
+	if template == "" {
 		if err := db.Migrate(b.Context(), u.String()); err != nil {
 			b.Fatal(err)
 		}
@@ -89,12 +91,13 @@ func durableURL(b *testing.B, of string) string {
 	return u.String()
 }
 
-// filled is a fresh database with a fleet. What fills it need not wait for the disk; when it is full, all is there.
+// filled returns the URL of a new database with a fleet. Commits do not wait for the disk while it is filled; a
+// checkpoint at the end flushes everything.
 func filled(b *testing.B, hosts, vms int, more ...string) string {
 	b.Helper()
 	began := time.Now()
 	defer func() {
-		b.Logf("a fleet of %d hosts and %d VMs is made in %s", hosts, vms, time.Since(began).Round(time.Second))
+		b.Logf("a fleet of %d hosts and %d VMs created in %s", hosts, vms, time.Since(began).Round(time.Second))
 	}()
 	at := durableURL(b, "")
 	conf, err := pgxpool.ParseConfig(at)
@@ -121,7 +124,8 @@ const (
 	fleetVMs   = 100_000
 )
 
-// aThirdPool is on all hosts too, and a million tasks are behind them. Nobody need be told of them.
+// fleetMore adds a third pool on all hosts, 50 users and a million finished tasks. Triggers are off for the tasks: no
+// notification is needed.
 var fleetMore = []string{
 	`INSERT INTO pools (id, name, spec) VALUES ('00000000-0000-7000-8000-000000002003', 'nvme', '{"kind":"dir","path":"/srv/nvme","shared":true}')`,
 	`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
@@ -138,8 +142,8 @@ var fleetMore = []string{
 	`RESET session_replication_role`,
 }
 
-// fleetURL is a database with 2,500 hosts, 40 VMs on each, three shared pools on all of them and a million tasks. It is filled once; each
-// benchmark that asks has a copy.
+// fleetURL returns the URL of a copy of a database with 2,500 hosts, 40 VMs on each, three shared pools on all hosts
+// and a million tasks. The original is filled once.
 func fleetURL(b *testing.B) string {
 	b.Helper()
 	if durable.fleet == "" {
@@ -157,7 +161,7 @@ func databaseOf(b *testing.B, at string) string {
 	return u.Path[1:]
 }
 
-// reachable is a directory that the database's own user can reach.
+// reachable returns a new directory that PostgreSQL's own user can enter.
 func reachable(b *testing.B) string {
 	b.Helper()
 	dir, err := os.MkdirTemp("", "quantix-bench-")

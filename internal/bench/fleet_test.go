@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	pageWarm  = 3
-	pageAsks  = 200 // of one page after these, as long as they take less than pageTime
-	pageLeast = 10
-	pageTime  = 3 * time.Second
+	pageWarm     = 3
+	pageRequests = 200 // requests of one page after the warm-up, unless they take longer than pageTime
+	pageMinimum  = 10
+	pageTime     = 3 * time.Second
 )
 
-// BenchmarkFleet measures pages of the real portal's process on a PostgreSQL that flushes, with 2,500 hosts, 100,000 VMs, three shared pools
-// on all hosts and a million tasks.
+// BenchmarkFleet measures pages of a real portal process on a PostgreSQL that flushes to disk, with 2,500 hosts,
+// 100,000 VMs, three shared pools on all hosts and a million tasks.
 func BenchmarkFleet(b *testing.B) {
 	r := rigOn(b, fleetURL(b))
-	keepFresh(b, r)
+	keepOnline(b, r)
 	p := startPortal(b, r)
 	people := make([]*http.Client, listClients)
 	for i := range people {
 		people[i] = p.signedIn()
 	}
-	one := sight{people[0], p.url}
+	one := visitor{people[0], p.url}
 	one.take(b, "/", "")
 	r.settle(b)
 	for range b.N {
@@ -51,7 +51,8 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
-// settle waits until a portal that has just started has asked all that it asks once: for two seconds nobody asks the database anything.
+// settle waits until a new portal has run its start-up queries: for two seconds no connection of the database is
+// active.
 func (r *rig) settle(b *testing.B) {
 	b.Helper()
 	quiet := 0
@@ -69,22 +70,23 @@ func (r *rig) settle(b *testing.B) {
 	})
 }
 
-// packed is a body as it came.
+// packed is a response body as received, possibly compressed.
 type packed struct {
 	bytes.Buffer
 	encoding string
 }
 
-// sight is a person's browser before a portal.
-type sight struct {
+// visitor is a person's browser at a portal.
+type visitor struct {
 	client *http.Client
 	url    string
 }
 
-// take asks for a page as browsers do, and gives how long that took, and its bytes as they came, with and without the header.
-func (s sight) take(b *testing.B, path string, part string) (took time.Duration, body *packed, header int) {
+// take requests a page as browsers do. It returns the duration, the body as received and the size of the response
+// header.
+func (v visitor) take(b *testing.B, path string, part string) (took time.Duration, body *packed, header int) {
 	b.Helper()
-	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, s.url+path, nil)
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, v.url+path, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -95,7 +97,7 @@ func (s sight) take(b *testing.B, path string, part string) (took time.Duration,
 		req.Header.Set("Hx-Trigger", part)
 	}
 	began := time.Now()
-	res, err := s.client.Do(req)
+	res, err := v.client.Do(req)
 	if err != nil {
 		b.Error(err)
 		return 0, &packed{}, 0
@@ -112,30 +114,30 @@ func (s sight) take(b *testing.B, path string, part string) (took time.Duration,
 	return took, body, head.Len() + len("HTTP/1.1 200 OK\r\n\r\n")
 }
 
-// times asks for a page one time after the other. size is that of the page as it is unpacked.
-func (s sight) times(b *testing.B, path, part string) (took spread, size int) {
+// times requests a page repeatedly. size is the uncompressed size of the page.
+func (v visitor) times(b *testing.B, path, part string) (took spread, size int) {
 	b.Helper()
 	for range pageWarm {
-		_, body, _ := s.take(b, path, part)
+		_, body, _ := v.take(b, path, part)
 		size = len(unzipped(b, body))
 	}
 	began := time.Now()
-	for len(took) < pageAsks && (len(took) < pageLeast || time.Since(began) < pageTime) {
-		t, _, _ := s.take(b, path, part)
+	for len(took) < pageRequests && (len(took) < pageMinimum || time.Since(began) < pageTime) {
+		t, _, _ := v.take(b, path, part)
 		took = append(took, t)
 	}
 	return took, size
 }
 
-// beside tells of pages with what the least of the portal's answers takes, which is the machine, HTTP and the
-// middleware alone. The ratio is that of the slowest of them.
-func (s sight) beside(b *testing.B, g goals.Goal, met bool, ours string, slowest spread) {
+// compare reports the result of pages beside the portal's cheapest response, /healthz, which shows the cost of the
+// machine, HTTP and the middleware alone. The ratio is that of the slowest page.
+func (v visitor) compare(b *testing.B, g goals.Goal, met bool, ours string, slowest spread) {
 	b.Helper()
-	least, _ := s.times(b, "/healthz", "")
+	least, _ := v.times(b, "/healthz", "")
 	g.Tell(b, met, ours, "the portal's /healthz "+least.String(), slowest.to(least))
 }
 
-// slower is the one of the higher median.
+// slower returns the spread with the higher median.
 func slower(a, b spread) spread {
 	if len(a) == 0 || b.at(0.5) > a.at(0.5) {
 		return b
@@ -143,43 +145,44 @@ func slower(a, b spread) spread {
 	return a
 }
 
-// to is how many times as long the median is as that of another.
+// to returns the ratio of the medians of s and other.
 func (s spread) to(other spread) float64 { return s.at(0.5).Seconds() / other.at(0.5).Seconds() }
 
 func (s spread) String() string { return fmt.Sprintf("%.1f/%.1f", ms(s.at(0.5)), ms(s.at(0.99))) }
 
-// id is one of those that testkit.Seed makes.
+// id returns the n-th ID that testkit.Seed creates.
 func id(n int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n) }
 
-func everyday(b *testing.B, s sight) {
+func everyday(b *testing.B, v visitor) {
 	var ours []string
 	met := true
 	var slowest spread
 	for _, path := range []string{"/vms/" + id(1_000_042), "/hosts", "/"} {
-		took, _ := s.times(b, path, "")
+		took, _ := v.times(b, path, "")
 		ours, met, slowest = append(ours, took.String()), met && took.at(0.99) <= 20*time.Millisecond, slower(slowest, took)
 	}
-	s.beside(b, goals.Pages, met, strings.Join(ours, " · "), slowest)
+	v.compare(b, goals.Pages, met, strings.Join(ours, " · "), slowest)
 }
 
-func widePages(b *testing.B, s sight) {
+func widePages(b *testing.B, v visitor) {
 	var ours []string
 	var slowest spread
 	met := true
 	for _, path := range []string{"/vms/new", "/pools/" + id(2001), "/tree/storage"} {
-		took, size := s.times(b, path, "")
+		took, size := v.times(b, path, "")
 		ours = append(ours, fmt.Sprintf("%s (%d KB)", took, size/1000))
 		met, slowest = met && took.at(0.99) <= 30*time.Millisecond && size <= 80_000, slower(slowest, took)
 	}
-	s.beside(b, goals.WidePages, met, strings.Join(ours, " · "), slowest)
+	v.compare(b, goals.WidePages, met, strings.Join(ours, " · "), slowest)
 }
 
-// matrixPage asks for 50 hosts side by side with 40 pools, all of them assigned. Beside it: what PostgreSQL takes to read these cells.
-func matrixPage(b *testing.B, r *rig, s sight) {
+// matrixPage measures a page of 50 hosts by 40 pools, all of them assigned. The reference is PostgreSQL's time to read
+// the same assignments.
+func matrixPage(b *testing.B, r *rig, v visitor) {
 	r.exec(b, `INSERT INTO pools (id, name, spec) SELECT 'bench-' || n, 'aaa-' || lpad(n::text, 2, '0'), '{"kind": "dir", "path": "/srv/bench"}' FROM generate_series(1, 40) n ON CONFLICT DO NOTHING`)
 	r.exec(b, `INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT 'pool', p.id, h.id, 'assign', '{"state": "active", "capacityBytes": 1000, "usedBytes": 500}'
 		FROM pools p, (SELECT id FROM hosts ORDER BY name LIMIT 50) h WHERE p.id LIKE 'bench-%' ON CONFLICT DO NOTHING`)
-	took, size := s.times(b, "/pools/matrix", "")
+	took, size := v.times(b, "/pools/matrix", "")
 	var alone spread
 	for range 50 {
 		began := time.Now()
@@ -190,9 +193,10 @@ func matrixPage(b *testing.B, r *rig, s sight) {
 	goals.Matrix.Tell(b, took.at(0.99) <= 50*time.Millisecond, fmt.Sprintf("%s (%d KB)", took, size/1000), "the query alone "+alone.String(), took.to(alone))
 }
 
-// firstPage is all that a browser that has nothing takes for its first page: the page, what it names, and what that imports.
-func firstPage(b *testing.B, s sight) {
-	_, body, header := s.take(b, "/vms", "")
+// firstPage measures the bytes of the first page with an empty browser cache: the page, the files it refers to, and the
+// files that those import.
+func firstPage(b *testing.B, v visitor) {
+	_, body, header := v.take(b, "/vms", "")
 	page := body.Len() + header
 	n, plain, seen := page, len(unzipped(b, body)), map[string]bool{}
 	var follow func(address string)
@@ -201,7 +205,7 @@ func firstPage(b *testing.B, s sight) {
 			return
 		}
 		seen[address] = true
-		_, file, header := s.take(b, address, "")
+		_, file, header := v.take(b, address, "")
 		text := unzipped(b, file)
 		n, plain = n+file.Len()+header, plain+len(text)
 		if strings.HasSuffix(address, ".js") {
@@ -217,8 +221,8 @@ func firstPage(b *testing.B, s sight) {
 		fmt.Sprintf("unpacked %d KB", plain/1000), float64(n)/float64(plain))
 }
 
-// searches ask for what no order of the table leads to.
-func searches(b *testing.B, s sight) {
+// searches measures filters that no sort index supports.
+func searches(b *testing.B, v visitor) {
 	const task = "/tasks?filter="
 	queries := []string{
 		"/vms?filter=" + url.QueryEscape("name:*99777*"), "/vms?filter=" + url.QueryEscape("name:*9777"), "/vms?filter=" + url.QueryEscape("address:*.77"),
@@ -228,16 +232,16 @@ func searches(b *testing.B, s sight) {
 	var slowest spread
 	met := true
 	for _, path := range queries {
-		took, _ := s.times(b, path, "")
+		took, _ := v.times(b, path, "")
 		ours, met, slowest = append(ours, fmt.Sprintf("%.0f", ms(took.at(0.99)))), met && took.at(0.99) <= 30*time.Millisecond, slower(slowest, took)
 	}
-	s.beside(b, goals.Searches, met, strings.Join(ours, " · ")+" ms", slowest)
+	v.compare(b, goals.Searches, met, strings.Join(ours, " · ")+" ms", slowest)
 }
 
-// csvOfAll takes the list of all VMs as a file. Beside it: PostgreSQL's own COPY of the same columns.
-func csvOfAll(b *testing.B, r *rig, s sight) {
+// csvOfAll measures the export of all VMs as CSV. The reference is PostgreSQL's own COPY of the same columns.
+func csvOfAll(b *testing.B, r *rig, v visitor) {
 	began := time.Now()
-	_, body, _ := s.take(b, "/vms.csv", "")
+	_, body, _ := v.take(b, "/vms.csv", "")
 	took := time.Since(began)
 	rows := strings.Count(unzipped(b, body), "\n") - 1
 	if rows != fleetVMs {
@@ -248,7 +252,7 @@ func csvOfAll(b *testing.B, r *rig, s sight) {
 	goals.CSV.Tell(b, rate >= 80_000, fmt.Sprintf("%.0f rows/s", rate), fmt.Sprintf("COPY %.0f rows/s", alone), rate/alone)
 }
 
-// fleetQueries are the lists that are asked for: filtered and sorted, each of more than a hundred.
+// fleetQueries are the measured queries: filtered and sorted, each with more than a hundred results.
 var fleetQueries = []fleet.Query{
 	{Filter: "phase:running", Sort: "name", Limit: 100},
 	{Filter: "name:vm-07* phase:running", Sort: "-name", Limit: 100},
@@ -256,8 +260,8 @@ var fleetQueries = []fleet.Query{
 	{Filter: "label:env=prod", Sort: "-created", Limit: 100},
 }
 
-// listsOf asks for the list as four people at once, for each of a few queries, with all hosts heard and then with none. Beside it: the
-// same page by control alone, in this process.
+// listsOf measures the list of VMs for four people at once, for each of several queries, with all hosts online and then
+// with all offline. The reference is the same query through control, in this process.
 func listsOf(b *testing.B, r *rig, p *portal, people []*http.Client) {
 	well, alone := crowds(b, p, people, fleetQueries), spread{}
 	for _, q := range fleetQueries {
@@ -268,11 +272,11 @@ func listsOf(b *testing.B, r *rig, p *portal, people []*http.Client) {
 	running := crowds(b, p, people, fleetQueries[:1])
 	r.exec(b, `UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
 	if page, err := r.control.ListVMs(b.Context(), p.admin, fleetQueries[0]); err != nil || len(page.Items) > 0 {
-		b.Fatalf("%d VMs of silent hosts are known to run, %v", len(page.Items), err)
+		b.Fatalf("%d running VMs on offline hosts, %v", len(page.Items), err)
 	}
-	silent := crowds(b, p, people, fleetQueries[:1])
+	offline := crowds(b, p, people, fleetQueries[:1])
 	r.exec(b, `UPDATE host_sessions SET seen_at = now()`)
-	goals.ListSilent.Tell(b, silent.at(0.5) <= running.at(0.5)*5/4 && silent.at(0.99) <= max(12*time.Millisecond, running.at(0.99)*5/4), silent.String()+" ms", "all well "+running.String(), silent.to(running))
+	goals.ListSilent.Tell(b, offline.at(0.5) <= running.at(0.5)*5/4 && offline.at(0.99) <= max(12*time.Millisecond, running.at(0.99)*5/4), offline.String()+" ms", "all well "+running.String(), offline.to(running))
 }
 
 func crowds(b *testing.B, p *portal, people []*http.Client, queries []fleet.Query) (took spread) {
@@ -280,9 +284,9 @@ func crowds(b *testing.B, p *portal, people []*http.Client, queries []fleet.Quer
 	var all sync.WaitGroup
 	for _, client := range people {
 		all.Go(func() {
-			s := sight{client, p.url}
+			v := visitor{client, p.url}
 			for _, q := range queries {
-				t, _ := s.times(b, "/vms?"+url.Values{"filter": {q.Filter}, "sort": {q.Sort}}.Encode(), "")
+				t, _ := v.times(b, "/vms?"+url.Values{"filter": {q.Filter}, "sort": {q.Sort}}.Encode(), "")
 				mu.Lock()
 				took = append(took, t...)
 				mu.Unlock()
@@ -298,7 +302,7 @@ var (
 	imported = regexp.MustCompile(`(?m)^(?:import|export) [^"']*["'](\.[^"']+)|new URL\("(\./[^"]+-worker\.js)`)
 )
 
-// unzipped is a body as a browser unpacks it, where it was packed.
+// unzipped returns the decompressed body.
 func unzipped(b *testing.B, body *packed) string {
 	b.Helper()
 	var from io.Reader = bytes.NewReader(body.Bytes())
@@ -319,7 +323,7 @@ func unzipped(b *testing.B, body *packed) string {
 	return string(text)
 }
 
-// copied is how fast PostgreSQL itself writes what the file of all VMs says.
+// copied returns the rate in rows a second at which PostgreSQL itself writes the columns of the CSV export.
 func copied(b *testing.B, r *rig) float64 {
 	b.Helper()
 	conn, err := r.pool.Acquire(b.Context())

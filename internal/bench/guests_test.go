@@ -27,12 +27,12 @@ import (
 const (
 	guestSamples   = 7
 	bulkGuests     = 100
-	bulkAtATime    = 4 // as an agent does of slow work at a time
+	bulkAtATime    = 4 // slow jobs that an agent runs at a time
 	bulkMemoryMiB  = 128
 	guestRunsLimit = 2 * time.Minute
 )
 
-// guestLab is a lab with what plain libvirt is asked beside it.
+// guestLab is a lab with connections to its API and to the libvirt of its hosts.
 type guestLab struct {
 	*testing.B
 	url, token string
@@ -66,7 +66,7 @@ func newGuestLab(b *testing.B) *guestLab {
 	return l
 }
 
-// call asks the API for what the client has no words for.
+// call calls API endpoints that the client package does not support.
 func call[T any](l *guestLab, method, path string, in any) (out T) {
 	l.Helper()
 	text, err := json.Marshal(in)
@@ -90,17 +90,18 @@ func call[T any](l *guestLab, method, path string, in any) (out T) {
 	return out
 }
 
-// until asks each 5 ms, and what takes long each 200th part of its time: who asks takes of the two cores that he measures.
+// until polls every 5 ms, and for long operations at most every 200th part of the elapsed time, because polling uses
+// the two cores that are measured.
 func (l *guestLab) until(what string, done func() bool) {
 	l.Helper()
 	for began := time.Now(); !done(); time.Sleep(max(5*time.Millisecond, time.Since(began)/200)) {
 		if time.Since(began) > guestRunsLimit {
-			l.Fatalf("%s does not come", what)
+			l.Fatalf("timed out: %s", what)
 		}
 	}
 }
 
-// ended waits for the end of a task.
+// ended waits until a task has ended.
 func (l *guestLab) ended(id fleet.TaskID) {
 	l.Helper()
 	l.until("the end of a task", func() bool {
@@ -126,7 +127,7 @@ func (l *guestLab) phase(id fleet.VMID, want fleet.Phase) {
 	l.until(string(want), func() bool { return l.vm(id).Phase == want })
 }
 
-func (l *guestLab) make(in control.CreateVM) fleet.VMID {
+func (l *guestLab) create(in control.CreateVM) fleet.VMID {
 	l.Helper()
 	in.ProjectID = l.project
 	return call[fleet.VMView](l, http.MethodPost, "vms", in).ID
@@ -154,8 +155,8 @@ func domainOf(l *guestLab, host int, id fleet.VMID) libvirt.Domain {
 	return d
 }
 
-// BenchmarkGuests measures what people do with guests on real libvirt hosts, under emulation, through the portal, from the request to its end, and beside each the
-// same by plain libvirt in the same run.
+// BenchmarkGuests measures operations on guests of real libvirt hosts, under emulation, through the portal from the
+// request to the end. Each is compared with the same operation by plain libvirt in the same run.
 func BenchmarkGuests(b *testing.B) {
 	l := newGuestLab(b)
 	b.ResetTimer()
@@ -166,7 +167,7 @@ func BenchmarkGuests(b *testing.B) {
 	}
 }
 
-// snapshots keeps a guest of 256 MiB with its memory.
+// snapshots measures snapshots with memory of a guest of 256 MiB.
 func snapshots(l *guestLab) {
 	l.Helper()
 	page, err := l.api.VMs(l.Context(), fleet.Query{Filter: "name:hello"})
@@ -195,7 +196,7 @@ func snapshots(l *guestLab) {
 		other := time.Since(began)
 		l.run("virsh", "-q", "-c", l.uris[0], "blockcommit", string(id), "vda", "--active", "--pivot", "--wait")
 		l.run("rm", memory, overlay)
-		if i > 0 { // the first one warms both
+		if i > 0 { // the first round warms up both
 			portal, plain = append(portal, took), append(plain, other)
 		}
 	}
@@ -203,7 +204,8 @@ func snapshots(l *guestLab) {
 	goals.Snapshot.Tell(l, portal.at(0.5) <= plain.at(0.5)+100*time.Millisecond, fmt.Sprintf("%.0f ms", ms(portal.at(0.5))), fmt.Sprintf("virsh snapshot-create-as: %.0f ms", ms(plain.at(0.5))), portal.to(plain))
 }
 
-// clones makes linked clones of a template, and starts every other one at once. Beside it: the overlay by qemu-img, and its definition and start by libvirt.
+// clones measures linked clones of a template; every other one is started at once. The reference is qemu-img for the
+// overlay, and libvirt for define and start.
 func clones(l *guestLab) {
 	l.Helper()
 	host := l.hosts[0].ID
@@ -211,7 +213,7 @@ func clones(l *guestLab) {
 	if err != nil || len(hello.Items) != 1 {
 		l.Fatal(hello, err)
 	}
-	golden := l.make(control.CreateVM{Name: "golden", HostID: host, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Disks: []fleet.Disk{{PoolID: hello.Items[0].Spec.Disks[0].PoolID, Image: hello.Items[0].Spec.Disks[0].Image}}}})
+	golden := l.create(control.CreateVM{Name: "golden", HostID: host, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Disks: []fleet.Disk{{PoolID: hello.Items[0].Spec.Disks[0].PoolID, Image: hello.Items[0].Spec.Disks[0].Image}}}})
 	l.phase(golden, fleet.PhaseStopped)
 	template := call[fleet.TemplateView](l, http.MethodPost, "templates", map[string]any{"name": "bench", "vmId": golden}).ID
 	l.until("the template", func() bool {
@@ -221,11 +223,11 @@ func clones(l *guestLab) {
 	var ready, started, bare, plain spread
 	for i := range guestSamples + 1 {
 		began := time.Now()
-		off := l.make(control.CreateVM{Name: fmt.Sprintf("off-%d", i), HostID: host, From: &control.From{TemplateID: template}})
+		off := l.create(control.CreateVM{Name: fmt.Sprintf("off-%d", i), HostID: host, From: &control.From{TemplateID: template}})
 		l.phase(off, fleet.PhaseStopped)
 		tookOff := time.Since(began)
 		began = time.Now()
-		on := l.make(control.CreateVM{Name: fmt.Sprintf("on-%d", i), HostID: host, From: &control.From{TemplateID: template}, Start: true})
+		on := l.create(control.CreateVM{Name: fmt.Sprintf("on-%d", i), HostID: host, From: &control.From{TemplateID: template}, Start: true})
 		l.phase(on, fleet.PhaseRunning)
 		tookOn := time.Since(began)
 		tookBare, tookPlain := twin(l, on)
@@ -248,7 +250,8 @@ func clones(l *guestLab) {
 
 var ownParts = regexp.MustCompile(`(?s)<metadata>.*?</metadata>|<uuid>.*?</uuid>|<mac address=[^>]*/>`)
 
-// twin makes the like of a guest by qemu-img and libvirt: until it is defined, and until it runs.
+// twin creates a copy of a guest with qemu-img and libvirt. It returns the time until the copy is defined, and until it
+// runs.
 func twin(l *guestLab, of fleet.VMID) (defined, started time.Duration) {
 	l.Helper()
 	text, err := l.plain[0].DomainGetXMLDesc(domainOf(l, 0, of), libvirt.DomainXMLInactive)
@@ -267,19 +270,19 @@ func twin(l *guestLab, of fleet.VMID) (defined, started time.Duration) {
 	text = strings.ReplaceAll(text, disk, overlay)
 	began := time.Now()
 	l.run("qemu-img", "create", "-q", "-f", "qcow2", "-b", image.Backing, "-F", "qcow2", overlay)
-	made, err := l.plain[0].DomainDefineXMLFlags(text, 0)
+	domain, err := l.plain[0].DomainDefineXMLFlags(text, 0)
 	if err != nil {
 		l.Fatal(err)
 	}
 	defined = time.Since(began)
-	if err := l.plain[0].DomainCreate(made); err != nil {
+	if err := l.plain[0].DomainCreate(domain); err != nil {
 		l.Fatal(err)
 	}
 	started = time.Since(began)
-	if err := l.plain[0].DomainDestroy(made); err != nil {
+	if err := l.plain[0].DomainDestroy(domain); err != nil {
 		l.Fatal(err)
 	}
-	if err := l.plain[0].DomainUndefineFlags(made, libvirt.DomainUndefineNvram); err != nil {
+	if err := l.plain[0].DomainUndefineFlags(domain, libvirt.DomainUndefineNvram); err != nil {
 		l.Fatal(err)
 	}
 	if err := os.Remove(overlay); err != nil {
@@ -288,12 +291,13 @@ func twin(l *guestLab, of fleet.VMID) (defined, started time.Duration) {
 	return defined, started
 }
 
-// bulkStarts starts guests without disks on both hosts by one order, and by as many loops over libvirt as agents have slots.
+// bulkStarts measures the start of diskless guests on both hosts by one bulk action. The reference is loops over
+// libvirt with the concurrency of the agents.
 func bulkStarts(l *guestLab) {
 	l.Helper()
 	ids := make([]fleet.VMID, bulkGuests)
 	for i := range ids {
-		ids[i] = l.make(control.CreateVM{Name: fmt.Sprintf("bulk-%d", i), HostID: l.hosts[i%2].ID, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: bulkMemoryMiB, Firmware: fleet.BIOS}})
+		ids[i] = l.create(control.CreateVM{Name: fmt.Sprintf("bulk-%d", i), HostID: l.hosts[i%2].ID, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: bulkMemoryMiB, Firmware: fleet.BIOS}})
 	}
 	for _, id := range ids {
 		l.phase(id, fleet.PhaseStopped)
@@ -314,7 +318,8 @@ func bulkStarts(l *guestLab) {
 	goals.BulkStart.Tell(l, ours.Seconds() <= theirs.Seconds()*1.1, fmt.Sprintf("%.1f s", ours.Seconds()), fmt.Sprintf("loops over libvirt: %.1f s", theirs.Seconds()), ours.Seconds()/theirs.Seconds())
 }
 
-// loop starts the VMs, which are on both hosts by turns, each host's by as many callers as its agent would have at a time.
+// loop starts the VMs, which alternate between the two hosts. Each host has as many concurrent callers as its agent
+// would.
 func (l *guestLab) loop(ids []fleet.VMID) time.Duration {
 	l.Helper()
 	queues := []chan libvirt.Domain{make(chan libvirt.Domain, len(ids)), make(chan libvirt.Domain, len(ids))}

@@ -17,21 +17,22 @@ import (
 	"quantix/internal/wire"
 )
 
-// BenchmarkCell measures how long it takes from the moment when a host sends that a pool has failed there, or is well again, until a tab on the
-// pool's page has that, as static/js/live.js has it ask: 40 hosts, three pools on each, 1,600 VMs. Beside it: that part of the page alone.
+// BenchmarkCell measures the time from a host's report that a pool has failed or recovered until a tab on the pool's
+// page shows it, with requests like those of static/js/live.js: 40 hosts, three pools on each, 1,600 VMs. The reference
+// is the request of that part of the page alone.
 func BenchmarkCell(b *testing.B) {
-	const looks = 60
+	const samples = 60
 	r := newRig(b)
 	testkit.Seed(b, r.pool, 40, 1_600)
-	keepFresh(b, r)
+	keepOnline(b, r)
 	portal := startParking(b, r, "tabs")
 	defer portal.stop()
 	base := "http://" + portal.address
-	h := r.takeOver(b)[0]
+	h := r.adoptHosts(b)[0]
 	for n := range 3 {
 		h.state.Pools = append(h.state.Pools, wire.PoolReport{ID: fleet.PoolID(id(2001 + n)), Status: fleet.PoolStatus{State: fleet.PoolActive}})
 	}
-	carefully(b, r.pool, true)
+	flushCommits(b, r.pool, true)
 	agent, person := newClient(), r.person(b, base, "person")
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/events?key=pool:"+id(2001), nil)
 	if err != nil {
@@ -72,18 +73,18 @@ func BenchmarkCell(b *testing.B) {
 	}
 	for b.Loop() {
 		var shown, alone spread
-		for n := range looks {
+		for n := range samples {
 			_, took := body()
 			alone = append(alone, took)
-			state, words := fleet.PoolActive, ""
+			state, problem := fleet.PoolActive, ""
 			if n%2 == 0 {
-				state, words = fleet.PoolFailed, fmt.Sprintf("no route, %d", n)
+				state, problem = fleet.PoolFailed, fmt.Sprintf("no route, %d", n)
 			}
-			h.state.Pools[0].Status = fleet.PoolStatus{State: state, Error: words, UsedBytes: int64(n)}
+			h.state.Pools[0].Status = fleet.PoolStatus{State: state, Error: problem, UsedBytes: int64(n)}
 			h.seq++
 			began := time.Now()
 			answered := make(chan struct{})
-			go func() { // the tab may be told before the host is answered
+			go func() { // the event may reach the tab before the response reaches the host
 				status, err := h.call(b.Context(), agent, base, wire.PathReport, wire.Report{Seq: h.seq, Digest: strconv.Itoa(n), State: &h.state}, nil)
 				if err != nil || status != http.StatusOK {
 					b.Errorf("report: %d, %v", status, err)
@@ -94,15 +95,15 @@ func BenchmarkCell(b *testing.B) {
 				select {
 				case <-poked:
 				case <-time.After(10 * time.Second):
-					b.Fatal("the tab is not told")
+					b.Fatal("the tab received no event")
 				}
-				if text, _ := body(); bytes.Contains(text, []byte("no route, "+strconv.Itoa(n))) == (state == fleet.PoolFailed) && (words != "" || !strings.Contains(string(text), "no route, ")) {
+				if text, _ := body(); bytes.Contains(text, []byte("no route, "+strconv.Itoa(n))) == (state == fleet.PoolFailed) && (problem != "" || !strings.Contains(string(text), "no route, ")) {
 					break
 				}
 			}
 			shown = append(shown, time.Since(began))
 			<-answered
-			wait(b.Context(), 300*time.Millisecond) // the tab asks no more often
+			wait(b.Context(), 300*time.Millisecond) // the tab refreshes no more often
 		}
 		shown.report(b, "shown")
 		goals.Cell.Tell(b, shown.at(0.99) <= 300*time.Millisecond, fmt.Sprintf("%.0f/%.0f ms", ms(shown.at(0.5)), ms(shown.at(0.99))),

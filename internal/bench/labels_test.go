@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	labelHosts = 10_000
-	labelNouns = 40 // networks, each of which asks for all of these hosts
+	labelHosts    = 10_000
+	labelNetworks = 40 // networks, each assigned to all these hosts by label
 )
 
-// BenchmarkLabels measures what comes to 10,000 hosts by their labels: a network until it is assigned to all of them, with an order for each;
-// then, with 40 such networks, a pass that finds nothing to do, and one after a single host has got its label.
-// Beside it: as many bare rows, one statement for each pass's part.
+// BenchmarkLabels measures assignments to 10,000 hosts by label: a network until it is assigned to all hosts, with a
+// job for each. Then, with 40 such networks, it measures a pass without changes, and a pass after one new host with the
+// label. The reference is the insertion of as many bare rows, with one statement for each batch of a pass.
 func BenchmarkLabels(b *testing.B) {
 	r := newRig(b)
 	r.exec(b, `INSERT INTO users (id, name, role, password_hash) VALUES ('ann', 'ann', 'admin', '')`)
@@ -32,7 +32,7 @@ func BenchmarkLabels(b *testing.B) {
 		}
 		return time.Since(began)
 	}
-	held := func() (n int) {
+	assigned := func() (n int) {
 		b.Helper()
 		if err := r.pool.QueryRow(b.Context(), `SELECT count(*) FROM assignments`).Scan(&n); err != nil {
 			b.Fatal(err)
@@ -47,7 +47,7 @@ func BenchmarkLabels(b *testing.B) {
 			b.Fatal(err)
 		}
 		answered := time.Since(began)
-		for held() < labelHosts {
+		for assigned() < labelHosts {
 			pass()
 		}
 		all := time.Since(began)
@@ -59,9 +59,9 @@ func BenchmarkLabels(b *testing.B) {
 		}
 		bare := time.Since(began)
 
-		r.exec(b, `INSERT INTO networks (id, name, kind, spec) SELECT 'bench-' || n, 'bench-' || n, kind, spec FROM networks, generate_series(2, $1::int) n`, labelNouns)
-		r.exec(b, `INSERT INTO selectors (noun, object_id, selector, pairs, keys) SELECT noun, 'bench-' || n, selector, pairs, keys FROM selectors, generate_series(2, $1::int) n`, labelNouns)
-		for n := 2; n <= labelNouns; n++ {
+		r.exec(b, `INSERT INTO networks (id, name, kind, spec) SELECT 'bench-' || n, 'bench-' || n, kind, spec FROM networks, generate_series(2, $1::int) n`, labelNetworks)
+		r.exec(b, `INSERT INTO selectors (noun, object_id, selector, pairs, keys) SELECT noun, 'bench-' || n, selector, pairs, keys FROM selectors, generate_series(2, $1::int) n`, labelNetworks)
+		for n := 2; n <= labelNetworks; n++ {
 			r.exec(b, `INSERT INTO assignments (noun, object_id, host_id, asked) SELECT 'net', 'bench-' || $1::int, id, 'assign' FROM hosts`, n)
 		}
 		r.exec(b, `ANALYZE`)
@@ -73,8 +73,8 @@ func BenchmarkLabels(b *testing.B) {
 			r.exec(b, `INSERT INTO hosts (id, name, spec) VALUES ($1, $1, '{"labels": {"rack": "4"}}')`, fmt.Sprintf("bench-%d", n))
 			one = append(one, pass())
 		}
-		if want := labelNouns * (labelHosts + 5); held() != want {
-			b.Fatalf("%d assignments, not %d", held(), want)
+		if want := labelNetworks * (labelHosts + 5); assigned() != want {
+			b.Fatalf("%d assignments, not %d", assigned(), want)
 		}
 		goals.Labels.Tell(b, all <= 30*time.Second && idle.at(0.5) <= time.Second,
 			fmt.Sprintf("answered after %.0f ms, all after %.1f s; nothing to do %.0f ms, one new host %.0f ms", ms(answered), all.Seconds(), ms(idle.at(0.5)), ms(one.at(0.5))),

@@ -23,14 +23,14 @@ import (
 )
 
 const (
-	listVMs     = 100_000
-	listHosts   = 200
-	listClients = 4
-	listAsks    = 100 // a client
-	listWarm    = 10  // likewise, before
+	listVMs      = 100_000
+	listHosts    = 200
+	listClients  = 4
+	listRequests = 100 // requests of each client
+	listWarm     = 10  // warm-up requests of each client
 )
 
-// The lists that are asked for: filtered and sorted, the first page of a hundred.
+// listQueries are the measured queries: filtered and sorted, the first page of a hundred.
 var listQueries = []fleet.Query{
 	{Filter: "phase:running", Sort: "name", Limit: 100},
 	{Filter: "name:vm-07* phase:running", Sort: "-name", Limit: 100},
@@ -38,8 +38,9 @@ var listQueries = []fleet.Query{
 	{Filter: "label:env=prod", Sort: "-created", Limit: 100},
 }
 
-// BenchmarkVMList measures the full page for people who are signed in, four at a time. Limits: p99 ≤ 12 ms, and p50 ≤ 2.5 times that of
-// what is beside it: the same rows from control alone, without HTTP and HTML, for as many at once (query), and for one (alone).
+// BenchmarkVMList measures the full page for signed-in people, four at a time. Limits: p99 ≤ 12 ms, and p50 ≤ 2.5 times
+// the reference. The reference is the same rows from control without HTTP and HTML, with as many at once (query), and
+// with one (alone).
 func BenchmarkVMList(b *testing.B) {
 	cli.TuneMemory() // as the portal does
 	r := newRig(b)
@@ -47,13 +48,13 @@ func BenchmarkVMList(b *testing.B) {
 	server := httptest.NewServer(r.web.Handler())
 	b.Cleanup(server.Close)
 	client := signedIn(b, r, server.URL)
-	keepFresh(b, r)
-	ask(b, client, server.URL, listQueries[0]) // the first page warms caches
+	keepOnline(b, r)
+	ask(b, client, server.URL, listQueries[0]) // the first request warms caches
 	b.ResetTimer()
 	for range b.N {
 		for _, q := range listQueries {
 			crowd(b, client, server.URL, q, listWarm) // prepares the statements on every connection
-			pages := crowd(b, client, server.URL, q, listAsks)
+			pages := crowd(b, client, server.URL, q, listRequests)
 			name := strings.NewReplacer(":", "=", " ", ",").Replace(q.Filter)
 			pages.report(b, name+"-page")
 			b.ReportMetric(12, "limit-p99-ms")
@@ -63,8 +64,8 @@ func BenchmarkVMList(b *testing.B) {
 	}
 }
 
-// BenchmarkCSV measures the list of all VMs as a file, as a browser takes it. Limit: 80,000 rows a second. Beside it: the same columns
-// of the table by COPY, as PostgreSQL itself writes them.
+// BenchmarkCSV measures the export of all VMs as CSV, as a browser downloads it. Limit: 80,000 rows a second. The
+// reference is PostgreSQL's COPY of the same columns.
 func BenchmarkCSV(b *testing.B) {
 	cli.TuneMemory()
 	r := newRig(b)
@@ -72,7 +73,7 @@ func BenchmarkCSV(b *testing.B) {
 	server := httptest.NewServer(r.web.Handler())
 	b.Cleanup(server.Close)
 	client := signedIn(b, r, server.URL)
-	keepFresh(b, r)
+	keepOnline(b, r)
 	for b.Loop() {
 		began := time.Now()
 		if rows := exported(b, client, server.URL); rows != listVMs+1 {
@@ -84,7 +85,7 @@ func BenchmarkCSV(b *testing.B) {
 	}
 }
 
-// exported takes the file, and counts its lines.
+// exported downloads the file and counts its lines.
 func exported(b *testing.B, client *http.Client, base string) (lines int) {
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/vms.csv", nil)
 	if err != nil {
@@ -124,13 +125,13 @@ func (r *rig) copied(b *testing.B) (rows float64) {
 	return float64(done.RowsAffected()) / time.Since(began).Seconds()
 }
 
-// crowd asks as all clients at once, each n times.
+// crowd requests a page from all clients at once, n times each.
 func crowd(b *testing.B, client *http.Client, base string, q fleet.Query, n int) spread {
 	b.Helper()
-	return askTogether(listClients, n, func() time.Duration { return ask(b, client, base, q) })
+	return concurrently(listClients, n, func() time.Duration { return ask(b, client, base, q) })
 }
 
-func askTogether(clients, n int, do func() time.Duration) spread {
+func concurrently(clients, n int, do func() time.Duration) spread {
 	var mu sync.Mutex
 	var took spread
 	var all sync.WaitGroup
@@ -150,9 +151,9 @@ func askTogether(clients, n int, do func() time.Duration) spread {
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// looked counts the pages that came. One in ten is unpacked and looked at, after its time was taken: a browser does that on a
-// machine of its own.
-var looked atomic.Int64
+// checked counts the received pages. One in ten is decompressed and checked, outside its measured time: a browser does
+// so on another machine.
+var checked atomic.Int64
 
 func ask(b *testing.B, client *http.Client, base string, q fleet.Query) time.Duration {
 	began := time.Now()
@@ -161,38 +162,40 @@ func ask(b *testing.B, client *http.Client, base string, q fleet.Query) time.Dur
 		b.Error(err)
 		return 0
 	}
-	req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd") // as browsers do over TLS; the client then leaves the page as it came
+	// as browsers do over TLS; with an explicit header the client does not decompress the body
+	req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
 	res, err := client.Do(req)
 	if err != nil {
 		b.Error(err)
 		return 0
 	}
 	defer res.Body.Close()
-	body := bodies.Get().(*bytes.Buffer) // the client shares the server's cores: it should cost little
+	body := bodies.Get().(*bytes.Buffer) // reuse buffers: the client shares the server's cores and should cost little
 	defer bodies.Put(body)
 	body.Reset()
 	_, err = body.ReadFrom(res.Body)
 	took := time.Since(began)
 	if err != nil || res.StatusCode != http.StatusOK || res.Header.Get("Content-Encoding") != "br" {
 		b.Errorf("%s: status %d, encoding %q, %v", q.Filter, res.StatusCode, res.Header.Get("Content-Encoding"), err)
-	} else if looked.Add(1)%10 == 0 {
-		look(b, q, body)
+	} else if checked.Add(1)%10 == 0 {
+		checkRows(b, q, body)
 	}
 	return took
 }
 
-// look demands a hundred rows of a page.
-func look(b *testing.B, q fleet.Query, body io.Reader) {
+// checkRows fails the benchmark unless a page has a hundred rows.
+func checkRows(b *testing.B, q fleet.Query, body io.Reader) {
 	page, err := io.ReadAll(brotli.NewReader(body))
 	if rows := bytes.Count(page, []byte(`<tr id="vm-`)); err != nil || rows != 100 {
 		b.Errorf("%s: %d rows, %v", q.Filter, rows, err)
 	}
 }
 
-// listAlone asks control, as many at once as clients, each as often as a client asks for the page.
+// listAlone measures the query through control, with the given number of clients, and with as many requests per client
+// as for the page.
 func (r *rig) listAlone(b *testing.B, q fleet.Query, clients int) spread {
 	b.Helper()
-	return askTogether(clients, listAsks, func() time.Duration {
+	return concurrently(clients, listRequests, func() time.Duration {
 		began := time.Now()
 		page, err := r.control.ListVMRows(b.Context(), fleet.Actor{UserID: "bench", Name: "bench", Role: fleet.RoleAdmin}, q)
 		if err != nil || len(page.Items) != 100 {
@@ -202,7 +205,7 @@ func (r *rig) listAlone(b *testing.B, q fleet.Query, clients int) spread {
 	})
 }
 
-// signedIn makes the first administrator, signs in and changes the one-time password.
+// signedIn creates the first administrator, signs in and changes the one-time password.
 func signedIn(b *testing.B, r *rig, base string) *http.Client {
 	b.Helper()
 	password, _, err := r.control.EnsureAdmin(b.Context(), fleet.SystemActor)
@@ -228,8 +231,8 @@ func signedIn(b *testing.B, r *rig, base string) *http.Client {
 	return client
 }
 
-// keepFresh makes all hosts online, and keeps them so.
-func keepFresh(b *testing.B, r *rig) {
+// keepOnline makes all hosts online until the benchmark ends.
+func keepOnline(b *testing.B, r *rig) {
 	b.Helper()
 	if _, err := r.pool.Exec(b.Context(), `UPDATE host_sessions SET seen_at = now()`); err != nil {
 		b.Fatal(err)

@@ -20,14 +20,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// passes makes the hosts' client certificates, all over one key: hosts make theirs themselves.
-type passes struct {
+// hostCerts issues the hosts' client certificates. All share one key, unlike those of real hosts, which generate their
+// own keys.
+type hostCerts struct {
 	authority *auth.Authority
 	key       *ecdsa.PrivateKey
 	request   string
 }
 
-// hostKey is the same in each process of a benchmark: a session belongs to the key that it was opened with.
+// hostKey is the same in every process of a benchmark, because a session belongs to the key that opened it.
 var hostKey = sync.OnceValue(func() *ecdsa.PrivateKey {
 	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), bytes.Repeat([]byte{1}, 32))
 	if err != nil {
@@ -36,7 +37,7 @@ var hostKey = sync.OnceValue(func() *ecdsa.PrivateKey {
 	return key
 })
 
-// hostKeyInfo is hostKey's public half as certificates hold it.
+// hostKeyInfo is hostKey's public key as encoded in certificates.
 var hostKeyInfo = sync.OnceValue(func() []byte {
 	der, err := x509.MarshalPKIXPublicKey(hostKey().Public())
 	if err != nil {
@@ -45,7 +46,7 @@ var hostKeyInfo = sync.OnceValue(func() []byte {
 	return der
 })
 
-func newPasses(b *testing.B, c *control.Control) passes {
+func newHostCerts(b *testing.B, c *control.Control) hostCerts {
 	b.Helper()
 	authority, err := c.Authority(b.Context(), fleet.SystemActor)
 	if err != nil {
@@ -55,10 +56,10 @@ func newPasses(b *testing.B, c *control.Control) passes {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return passes{authority, hostKey(), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}
+	return hostCerts{authority, hostKey(), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}
 }
 
-func (p passes) of(b *testing.B, id fleet.HostID) tls.Certificate {
+func (p hostCerts) of(b *testing.B, id fleet.HostID) tls.Certificate {
 	b.Helper()
 	text, err := p.authority.IssueHost(id, p.request)
 	if err != nil {
@@ -68,14 +69,14 @@ func (p passes) of(b *testing.B, id fleet.HostID) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: p.key}
 }
 
-// serveMutually serves handler as a portal serves its agents, until the process or its listener ends.
-func serveMutually(listener net.Listener, authority *auth.Authority, handler http.Handler) error {
+// serveMTLS serves handler over mutual TLS, as a portal serves its agents, until the process or the listener ends.
+func serveMTLS(listener net.Listener, authority *auth.Authority, handler http.Handler) error {
 	conf, err := authority.ServerTLS([]string{"127.0.0.1"})
 	if err != nil {
 		return err
 	}
-	lines := agentconn.Listen(listener, conf)
-	server := &http.Server{Handler: handler, ConnContext: lines.ConnContext, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
-	go server.Serve(lines)
+	conns := agentconn.Listen(listener, conf)
+	server := &http.Server{Handler: handler, ConnContext: conns.ConnContext, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	go server.Serve(conns)
 	return nil
 }

@@ -16,22 +16,23 @@ import (
 )
 
 const (
-	parkedAgents = 10_000
-	wholeAgents  = 2_000
+	parkedAgents    = 10_000
+	connectedAgents = 2_000
 )
 
-// BenchmarkAgentConnections measures what an agent over mutual TLS costs the portal's process with all of its connections, once it has
-// sent its state and a heartbeat, with 40 VMs, and waits for work. Limit: 48 KB. Beside it agents that keep a connection for claims and one
-// for calls, and a bare net/http server that holds one parked request a connection.
+// BenchmarkAgentConnections measures the memory that an agent over mutual TLS costs the portal's process. Each agent
+// has all its connections, has reported 40 VMs and a heartbeat, and waits for work. Limit: 48 KB. The references are
+// agents with one connection for claims and another for calls, and a bare net/http server with one parked request per
+// connection.
 func BenchmarkAgentConnections(b *testing.B) {
 	for range b.N {
 		r := newRig(b)
-		r.addHosts(b, wholeAgents)
-		one, inUse := wholeKB(b, r, oneLine)
+		r.addHosts(b, connectedAgents)
+		one, inUse := agentKB(b, r, oneConnection)
 		b.ReportMetric(one, "KB/agent")
 		b.ReportMetric(inUse, "KB/agent-before-GC")
 		b.ReportMetric(48, "limit-KB/agent")
-		two, _ := wholeKB(b, r, twoLines)
+		two, _ := agentKB(b, r, twoConnections)
 		b.ReportMetric(two, "KB/agent-of-two-connections")
 		bare := parkedKiB(b, r, "bare"+overTLS) * 1024 / 1000
 		b.ReportMetric(bare, "KB/bare-net-http-connection")
@@ -40,54 +41,55 @@ func BenchmarkAgentConnections(b *testing.B) {
 	}
 }
 
-// speaker is an agent's way to talk.
-type speaker interface {
+// protocol is the agent's side of the agent protocol.
+type protocol interface {
 	Hello(context.Context, wire.Hello) (wire.HelloAnswer, error)
 	Report(context.Context, wire.Report) (wire.ReportAnswer, error)
 	Claim(context.Context, wire.ClaimRequest) (wire.Claim, error)
 }
 
-func oneLine(portal string, shown wire.Credentials) (speaker, error) {
+func oneConnection(portal string, shown wire.Credentials) (protocol, error) {
 	return wire.NewClient(portal, func() wire.Credentials { return shown })
 }
 
-// elder is an agent from before: it has a connection for claims and one for the rest.
-type elder struct {
+// twoConnAgent is an agent of the old design, with one connection for claims and one for all other calls.
+type twoConnAgent struct {
 	portal        string
 	session       string
 	calls, claims *http.Client
 }
 
-func twoLines(portal string, shown wire.Credentials) (speaker, error) {
+func twoConnections(portal string, shown wire.Credentials) (protocol, error) {
 	conf := &tls.Config{RootCAs: shown.CA, Certificates: []tls.Certificate{shown.Certificate}}
-	return &elder{portal: portal, calls: &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}, claims: &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}}, nil
+	return &twoConnAgent{portal: portal, calls: &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}, claims: &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}}, nil
 }
 
-func (e *elder) post(ctx context.Context, client *http.Client, path string, in, out any) error {
+func (e *twoConnAgent) post(ctx context.Context, client *http.Client, path string, in, out any) error {
 	_, err := hostSession{session: e.session}.call(ctx, client, e.portal, path, in, out)
 	return err
 }
 
-func (e *elder) Hello(ctx context.Context, in wire.Hello) (out wire.HelloAnswer, err error) {
+func (e *twoConnAgent) Hello(ctx context.Context, in wire.Hello) (out wire.HelloAnswer, err error) {
 	err = e.post(ctx, e.calls, wire.PathHello, in, &out)
 	e.session = out.Session
 	return out, err
 }
 
-func (e *elder) Report(ctx context.Context, in wire.Report) (out wire.ReportAnswer, err error) {
+func (e *twoConnAgent) Report(ctx context.Context, in wire.Report) (out wire.ReportAnswer, err error) {
 	return out, e.post(ctx, e.calls, wire.PathReport, in, &out)
 }
 
-func (e *elder) Claim(ctx context.Context, in wire.ClaimRequest) (out wire.Claim, err error) {
+func (e *twoConnAgent) Claim(ctx context.Context, in wire.ClaimRequest) (out wire.Claim, err error) {
 	return out, e.post(ctx, e.claims, wire.PathClaim, in, &out)
 }
 
-// wholeKB is what an agent costs in the portal's process: what it holds, and what it takes as it runs, with garbage.
-func wholeKB(b *testing.B, r *rig, agent func(portal string, shown wire.Credentials) (speaker, error)) (held, inUse float64) {
+// agentKB returns the memory in KB that an agent costs the portal's process: held after a garbage collection, and inUse
+// before it.
+func agentKB(b *testing.B, r *rig, agent func(portal string, shown wire.Credentials) (protocol, error)) (held, inUse float64) {
 	b.Helper()
 	s := startParking(b, r, "portal"+overTLS)
 	defer s.stop()
-	made := newPasses(b, r.control)
+	made := newHostCerts(b, r.control)
 	ctx, cancel := context.WithCancel(b.Context())
 	var claims sync.WaitGroup
 	defer claims.Wait()
@@ -99,7 +101,7 @@ func wholeKB(b *testing.B, r *rig, agent func(portal string, shown wire.Credenti
 			turns <- struct{}{}
 			starting.Go(func() {
 				defer func() { <-turns }()
-				if err := beAgent(ctx, "https://"+s.address, wire.Credentials{Certificate: made.of(b, h.id), CA: made.authority.Pool()}, agent, &claims); err != nil {
+				if err := startAgent(ctx, "https://"+s.address, wire.Credentials{Certificate: made.of(b, h.id), CA: made.authority.Pool()}, agent, &claims); err != nil {
 					b.Error(err)
 				}
 			})
@@ -118,7 +120,7 @@ func wholeKB(b *testing.B, r *rig, agent func(portal string, shown wire.Credenti
 	return each(s.ask("resident")), inUse
 }
 
-func beAgent(ctx context.Context, portal string, shown wire.Credentials, agent func(string, wire.Credentials) (speaker, error), claims *sync.WaitGroup) error {
+func startAgent(ctx context.Context, portal string, shown wire.Credentials, agent func(string, wire.Credentials) (protocol, error), claims *sync.WaitGroup) error {
 	a, err := agent(portal, shown)
 	if err != nil {
 		return err
@@ -147,8 +149,9 @@ func beAgent(ctx context.Context, portal string, shown wire.Credentials, agent f
 	return err
 }
 
-// BenchmarkParkedAgents measures what ten thousand parked claims cost the portal's process. Limit: 24 KiB each over plain HTTP;
-// beside it the same number of requests parked in a plain echo handler. BenchmarkAgentConnections has what mutual TLS adds.
+// BenchmarkParkedAgents measures the memory of ten thousand parked claims in the portal's process. Limit: 24 KiB each
+// over plain HTTP. The reference is the same number of requests parked in a plain echo handler.
+// BenchmarkAgentConnections measures mutual TLS.
 func BenchmarkParkedAgents(b *testing.B) {
 	for range b.N {
 		r := newRig(b)
@@ -161,14 +164,14 @@ func BenchmarkParkedAgents(b *testing.B) {
 	}
 }
 
-// parkedKiB starts a server process, parks all agents at it, and divides by their number what its memory has grown.
+// parkedKiB starts a server process, parks all agents at it, and returns the growth of its memory for each agent.
 func parkedKiB(b *testing.B, r *rig, kind string) float64 {
 	b.Helper()
 	s := startParking(b, r, kind)
 	defer s.stop()
 	dial := func(hostSession) net.Conn { return dialTCP(b, s.address) }
 	if strings.HasSuffix(kind, overTLS) {
-		made := newPasses(b, r.control)
+		made := newHostCerts(b, r.control)
 		conf := &tls.Config{RootCAs: made.authority.Pool()}
 		dial = func(h hostSession) net.Conn {
 			own := conf.Clone()
@@ -182,7 +185,7 @@ func parkedKiB(b *testing.B, r *rig, kind string) float64 {
 	} else if kind == "portal" {
 		meetHosts(b, s.address, r.hosts)
 	}
-	leave := park(b, s, r.hosts[:100], dial) // the first ones warm the process
+	leave := park(b, s, r.hosts[:100], dial) // the first agents warm up the process
 	leave()
 	await(b, "the first agents have left", func() bool { return s.ask("parked") == 0 })
 	before := s.ask("resident")
@@ -198,7 +201,7 @@ func dialTCP(b *testing.B, address string) net.Conn {
 	return c
 }
 
-// meetHosts lets the process make every host's certificate, which stands for TLS and is no cost of parking.
+// meetHosts makes the process create every host's certificate, which replaces TLS and is no cost of parking.
 func meetHosts(b *testing.B, address string, hosts []hostSession) {
 	b.Helper()
 	client := newClient()
@@ -210,8 +213,8 @@ func meetHosts(b *testing.B, address string, hosts []hostSession) {
 	client.CloseIdleConnections()
 }
 
-// park sends a claim on a connection of its own for each host, reads nothing, and returns when all are parked. No claim has an
-// answer before wire.ClaimWait has passed.
+// park sends a claim for each host on its own connection, and returns when all claims are parked. It reads nothing: no
+// claim is answered before wire.ClaimWait has passed.
 func park(b *testing.B, s *parking, hosts []hostSession, dial func(hostSession) net.Conn) (leave func()) {
 	b.Helper()
 	conns := make([]net.Conn, len(hosts))

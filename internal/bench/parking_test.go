@@ -27,11 +27,11 @@ import (
 const (
 	parkingVar  = "QUANTIX_BENCH_PARKING"
 	databaseVar = "QUANTIX_BENCH_DATABASE"
-	overTLS     = "-mtls" // ends the kinds of servers that speak mutual TLS
+	overTLS     = "-mtls" // suffix of the server kinds that use mutual TLS
 )
 
-// parking is a server process whose memory is measured: "portal" or "echo", and over mutual TLS "portal-mtls" or "bare-mtls",
-// which is net/http alone.
+// parking is a server process whose memory is measured. Its kinds are "portal" and "echo", and over mutual TLS
+// "portal-mtls" and "bare-mtls", which is net/http alone.
 type parking struct {
 	b       *testing.B
 	cmd     *exec.Cmd
@@ -71,9 +71,10 @@ func (s *parking) line() string {
 	return s.answers.Text()
 }
 
-// ask is the bytes that are "resident", what is so with garbage ("raw"), or how many requests are "parked", -1 while some are on their way.
-func (s *parking) ask(word string) int64 {
-	fmt.Fprintln(s.in, word)
+// ask sends a command to the process and returns its answer: "resident" and "raw" are bytes of memory after and before
+// a garbage collection; "parked" is the number of parked requests, or -1 while some requests are being handled.
+func (s *parking) ask(command string) int64 {
+	fmt.Fprintln(s.in, command)
 	n, err := strconv.ParseInt(s.line(), 10, 64)
 	if err != nil {
 		s.b.Fatal(err)
@@ -86,8 +87,8 @@ func (s *parking) stop() {
 	s.cmd.Wait()
 }
 
-// beParking is the server process, where this one is to be it.
-func beParking() bool {
+// runParking runs the server process if the environment demands it. It returns false otherwise.
+func runParking() bool {
 	kind := os.Getenv(parkingVar)
 	if kind == "" {
 		return false
@@ -95,7 +96,7 @@ func beParking() bool {
 	cli.TuneMemory()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	line, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		exitOnFatal{}.Fatal(err)
 	}
@@ -118,8 +119,8 @@ func beParking() bool {
 			}
 			return -1
 		}
-	case "tabs": // the whole portal: both doors at one address
-		cli.TuneMemory() // as the portal does
+	case "tabs": // the full portal: pages and agent API at one address
+		cli.TuneMemory()
 		pages, agents := r.web.Handler(), asHosts(r.web.AgentHandler())
 		handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if strings.HasPrefix(q.URL.Path, "/agent/") {
@@ -137,21 +138,21 @@ func beParking() bool {
 	if strings.HasSuffix(kind, overTLS) {
 		authority, err := r.control.Authority(ctx, fleet.SystemActor)
 		if err == nil {
-			err = serveMutually(line, authority, handler)
+			err = serveMTLS(listener, authority, handler)
 		}
 		if err != nil {
 			exitOnFatal{}.Fatal(err)
 		}
 	} else {
-		go (&http.Server{Handler: handler}).Serve(line)
+		go (&http.Server{Handler: handler}).Serve(listener)
 	}
-	fmt.Println(line.Addr())
+	fmt.Println(listener.Addr())
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		switch in.Text() {
 		case "parked":
 			fmt.Println(parked())
 		case "raw":
-			fmt.Println(pages())
+			fmt.Println(rss())
 		default:
 			fmt.Println(resident())
 		}
@@ -173,15 +174,16 @@ type exitOnFatal struct{}
 
 func (exitOnFatal) Fatal(args ...any) { fmt.Fprintln(os.Stderr, args...); os.Exit(1) }
 
-// resident is what the process holds once what is free went back to the system. Stacks shrink by half in each collection.
+// resident returns the process's memory after free memory was returned to the system. It collects several times,
+// because each collection shrinks stacks by half.
 func resident() int64 {
 	for range 4 {
 		debug.FreeOSMemory()
 	}
-	return pages()
+	return rss()
 }
 
-func pages() int64 {
+func rss() int64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return 0

@@ -15,11 +15,11 @@ import (
 
 const planClaims = 50
 
-// BenchmarkOldPlan measures claims on a connection that has planned them while the queue was empty, when 10,000 wait, 10,000 are at work and
-// 20,000 are over. Beside it: those of a connection that plans them then.
+// BenchmarkOldPlan measures claims on a connection whose query plans date from an empty queue, with 10,000 jobs queued,
+// 10,000 running and 20,000 ended. The reference is a connection that plans the queries now.
 func BenchmarkOldPlan(b *testing.B) {
 	at := durableURL(b, "")
-	alone := func() *rig { // one connection, so that what is planned first is what runs later
+	alone := func() *rig { // one connection, so that the first plans are those that run later
 		pool, err := db.Open(b.Context(), at, 1)
 		if err != nil {
 			b.Fatal(err)
@@ -30,7 +30,7 @@ func BenchmarkOldPlan(b *testing.B) {
 	old := alone()
 	old.addHosts(b, 1)
 	for _, table := range []string{"jobs", "tasks", "host_sessions", "vms", "pools", "assignments"} {
-		old.exec(b, `ALTER TABLE `+table+` SET (autovacuum_enabled = off)`) // nothing has it planned anew
+		old.exec(b, `ALTER TABLE `+table+` SET (autovacuum_enabled = off)`) // nothing invalidates the plans
 		old.exec(b, `ANALYZE `+table)
 	}
 	h := old.hosts[0]
@@ -39,7 +39,7 @@ func BenchmarkOldPlan(b *testing.B) {
 	claims(b, old, h, 1)
 	old.exec(b, `INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, 2000) n`)
 	old.exec(b, `INSERT INTO host_sessions (host_id) SELECT id FROM hosts ON CONFLICT DO NOTHING`)
-	old.exec(b, `SET session_replication_role = replica`) // nobody need be told, and no plan is thrown away
+	old.exec(b, `SET session_replication_role = replica`) // no triggers: they would notify and invalidate plans
 	old.exec(b, `WITH made AS (
 		INSERT INTO tasks (id, kind, subject, subject_name, host_id, created_by, state)
 		SELECT '00000000-0000-7000-8000-' || lpad(n::text, 12, '0'), 'pool.apply', 'pool:' || n, 'p', CASE WHEN n <= 10000 THEN $1 ELSE 'host-' || n % 2000 + 1 END, 'somebody',
@@ -55,7 +55,7 @@ func BenchmarkOldPlan(b *testing.B) {
 	}
 }
 
-// claims takes four jobs, so many times.
+// claims claims four jobs, n times.
 func claims(b *testing.B, r *rig, h hostSession, n int) (took spread) {
 	b.Helper()
 	actor := fleet.Actor{HostID: h.id, Name: "host", Session: h.session, KeyHash: string(auth.KeyHash(stateOf(string(h.id)).PeerCertificates[0]))}

@@ -25,10 +25,10 @@ import (
 	"quantix/internal/load"
 )
 
-const commandVar = "BENCH_QUANTIX_COMMAND" // no QUANTIX_ variable: the program knows all of those
+const commandVar = "BENCH_QUANTIX_COMMAND" // not a QUANTIX_ variable, because the program rejects unknown ones
 
-// beCommand is the program itself, where this process is to be it.
-func beCommand() bool {
+// runCommand runs the quantix program itself if the environment demands it. It returns false otherwise.
+func runCommand() bool {
 	if os.Getenv(commandVar) == "" {
 		return false
 	}
@@ -36,16 +36,16 @@ func beCommand() bool {
 	return true
 }
 
-// portal is the real one, in a process of its own: its memory and CPU are its own.
+// portal is a real portal in its own process, so that its memory and CPU time can be measured.
 type portal struct {
 	b           *testing.B
 	url, agents string
 	pid         int
-	control     *control.Control // on the same database, for what a benchmark prepares
+	control     *control.Control // on the same database, for preparations
 	admin       fleet.Actor
 }
 
-// startPortal runs "quantix portal" on the database, until the benchmark ends.
+// startPortal runs "quantix portal" on the rig's database until the benchmark ends.
 func startPortal(b *testing.B, r *rig, flags ...string) *portal {
 	b.Helper()
 	dir := reachable(b)
@@ -79,10 +79,10 @@ func startPortal(b *testing.B, r *rig, flags ...string) *portal {
 	lines.Buffer(nil, 1<<20)
 	var last string
 	for lines.Scan() {
-		var said struct{ Msg, URL, Agents string }
+		var entry struct{ Msg, URL, Agents string }
 		last = lines.Text()
-		if json.Unmarshal(lines.Bytes(), &said) == nil && said.Msg == "portal is running" {
-			p.url, p.agents = said.URL, said.Agents
+		if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.Msg == "portal is running" {
+			p.url, p.agents = entry.URL, entry.Agents
 			go func() {
 				for lines.Scan() {
 					if strings.Contains(lines.Text(), `"level":"ERROR"`) {
@@ -105,7 +105,7 @@ func startPortal(b *testing.B, r *rig, flags ...string) *portal {
 	return p
 }
 
-// token is an administrator's, for the API.
+// token returns an administrator's API token.
 func (p *portal) token() string {
 	p.b.Helper()
 	token, err := p.control.CreateToken(p.b.Context(), p.admin, "bench", 0)
@@ -115,7 +115,8 @@ func (p *portal) token() string {
 	return token.Secret
 }
 
-// signedIn is an administrator's browser. Each is a person: the portal bounds what one person gets at a time.
+// signedIn returns the browser of a new administrator. Each browser has its own user, because the portal limits the
+// concurrent requests of a user.
 func (p *portal) signedIn() *http.Client {
 	p.b.Helper()
 	user, password, err := p.control.CreateUser(p.b.Context(), p.admin, identity.UserInput{Name: fmt.Sprintf("bench-%d", time.Now().UnixNano()), Role: fleet.RoleAdmin})
@@ -143,7 +144,7 @@ func (p *portal) signedIn() *http.Client {
 	return client
 }
 
-// metric is one number of the portal's /metrics; -1: it is not there.
+// metric returns one value of the portal's /metrics, or -1 if it is missing.
 func (p *portal) metric(name string) float64 {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -165,10 +166,10 @@ func (p *portal) metric(name string) float64 {
 	return n
 }
 
-// parked says whether so many agents wait for work and none of them still looks for it in the database.
+// parked reports whether n agents are parked and none still queries the database for work.
 func (p *portal) parked(n int) bool {
 	return p.metric("quantix_claims_parked") == float64(n) && p.metric("quantix_db_conns_acquired") == 0
 }
 
-// postgres is the server of the portal's database, as processes to measure.
+// postgres returns the processes of the portal's database server.
 func postgres() load.Processes { return load.Tree(durable.pg.Pid()) }

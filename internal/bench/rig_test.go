@@ -34,7 +34,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if beParking() || beCommand() {
+	if runParking() || runCommand() {
 		return
 	}
 	release, err := tier.GuestSlot()
@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	testkit.Main(m, stopDurable, func() error { release(); return nil })
 }
 
-// rig is a portal over a database of its own that flushes to the disk. It serves nobody by itself: startPortal runs the real program on its
-// database, and parking what else is to be compared.
+// rig is a portal with its own database that flushes to disk. It does not listen itself: startPortal runs the real
+// program on its database, and parking runs the servers for comparison.
 type rig struct {
 	pool    *pgxpool.Pool
 	hub     *notify.Hub
@@ -94,7 +94,7 @@ func newPortal(ctx context.Context, b fataler, database, agentURL string) *rig {
 	return r
 }
 
-// asHosts stands for the listener's TLS: it makes a request come from the host that its header names.
+// asHosts replaces the listener's TLS: each request comes from the host that its header names.
 func asHosts(next http.Handler) http.Handler {
 	var known sync.Map
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -116,11 +116,11 @@ func stateOf(id string) *tls.ConnectionState {
 	return &tls.ConnectionState{HandshakeComplete: true, PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
 }
 
-// addHosts joins n hosts and opens their agents' sessions, each with one full report.
+// addHosts adds n hosts and opens their agents' sessions, each with one full report.
 func (r *rig) addHosts(b *testing.B, n int) {
 	b.Helper()
-	carefully(b, r.pool, false)
-	defer carefully(b, r.pool, true)
+	flushCommits(b, r.pool, false)
+	defer flushCommits(b, r.pool, true)
 	for i := range n {
 		h := hostSession{id: fleet.NewID[fleet.HostID]()}
 		if _, err := r.pool.Exec(b.Context(), `WITH h AS (INSERT INTO hosts (id, name) VALUES ($1, $2)) INSERT INTO host_sessions (host_id) VALUES ($1)`, h.id, fmt.Sprintf("h%05d", i)); err != nil {
@@ -147,7 +147,7 @@ func (r *rig) hello(b *testing.B, h *hostSession) {
 	}
 }
 
-// call POSTs as a host and decodes the answer where there is one.
+// call sends a POST request as a host and decodes the answer, if any.
 func (h hostSession) call(ctx context.Context, client *http.Client, base, path string, in, out any) (int, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -172,14 +172,14 @@ func (h hostSession) call(ctx context.Context, client *http.Client, base, path s
 	return res.StatusCode, err
 }
 
-// carefully says whether a commit waits for the disk, from now on: what only prepares a benchmark need not.
-func carefully(b *testing.B, pool *pgxpool.Pool, wait bool) {
+// flushCommits sets whether commits wait for the disk. The preparation of a benchmark need not wait.
+func flushCommits(b *testing.B, pool *pgxpool.Pool, wait bool) {
 	b.Helper()
 	to := map[bool]string{true: "RESET synchronous_commit", false: "SET synchronous_commit = off"}[wait]
 	if _, err := pool.Exec(b.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I `+to+`', current_database()); END $$`); err != nil {
 		b.Fatal(err)
 	}
-	pool.Reset() // to connections that heed it
+	pool.Reset() // new connections use the new setting
 }
 
 func (r *rig) exec(b *testing.B, sql string, args ...any) {
@@ -189,7 +189,7 @@ func (r *rig) exec(b *testing.B, sql string, args ...any) {
 	}
 }
 
-// parked is how many agents wait for work; ok once none of them still looks for it in the database.
+// parked returns the number of parked agents. ok is false while an agent still queries the database for work.
 func (r *rig) parked() (n int, ok bool) {
 	ask := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	ask.RemoteAddr = "127.0.0.1:1"
@@ -200,10 +200,10 @@ func (r *rig) parked() (n int, ok bool) {
 	return n, err == nil && r.pool.Stat().AcquiredConns() == 0
 }
 
-// await asks until it is so.
-func await(b *testing.B, what string, so func() bool) {
+// await polls until done returns true, for at most a minute.
+func await(b *testing.B, what string, done func() bool) {
 	b.Helper()
-	for until := time.Now().Add(time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
 			b.Fatalf("%s: not within a minute", what)
 		}
@@ -214,7 +214,7 @@ func newClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConns: 0, MaxIdleConnsPerHost: 20000, DisableCompression: true}}
 }
 
-// spread is some durations' percentiles.
+// spread is a set of durations.
 type spread []time.Duration
 
 func (s spread) at(p float64) time.Duration {

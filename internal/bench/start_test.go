@@ -27,8 +27,9 @@ import (
 
 const startSamples = 7
 
-// BenchmarkCreateAndStart measures a diskless guest on a real libvirt host, under emulation: through the portal, from the
-// request to the end of its start, and by plain libvirt over one connection, define and create. Limit: the peer's + 60 ms.
+// BenchmarkCreateAndStart measures the creation and start of a diskless guest on a real libvirt host, under emulation.
+// The portal's time runs from the request to the end of the start. The peer is plain libvirt over one connection:
+// define and create. Limit: the peer's time + 60 ms.
 func BenchmarkCreateAndStart(b *testing.B) {
 	url, token, uri, _ := startLab(b)
 	api, err := client.New(url, token, nil)
@@ -54,7 +55,7 @@ func BenchmarkCreateAndStart(b *testing.B) {
 			})
 			other := createByLibvirt(b, peer, vm)
 			removeVM(b, api, vm)
-			if i > 0 { // the first one warms both
+			if i > 0 { // the first round warms up both
 				portal, plain = append(portal, took), append(plain, other)
 			}
 		}
@@ -73,7 +74,7 @@ func createByPortal(b *testing.B, api *client.Client, in client.NewVM) (fleet.VM
 	if err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // no guest has started by then, and who asks takes of the two cores that he measures
+	time.Sleep(100 * time.Millisecond) // no guest starts faster, and polling uses the two cores that are measured
 	for time.Since(began) < time.Minute {
 		now, err := api.VM(b.Context(), vm.ID)
 		if err != nil {
@@ -102,7 +103,7 @@ func removeVM(b *testing.B, api *client.Client, id fleet.VMID) {
 	}
 }
 
-// createByLibvirt defines and starts a twin of the portal's guest, with its very XML.
+// createByLibvirt defines and starts a copy of the portal's guest, with the same XML.
 func createByLibvirt(b *testing.B, l *libvirt.Libvirt, twin fleet.VMID) time.Duration {
 	b.Helper()
 	bytes, err := hex.DecodeString(strings.ReplaceAll(string(twin), "-", ""))
@@ -122,18 +123,18 @@ func createByLibvirt(b *testing.B, l *libvirt.Libvirt, twin fleet.VMID) time.Dur
 	}
 	text = regexp.MustCompile(`<name>.*</name>`).ReplaceAllString(text, "<name>plain-"+string(twin)+"</name>")
 	began := time.Now()
-	made, err := l.DomainDefineXMLFlags(text, 0)
+	created, err := l.DomainDefineXMLFlags(text, 0)
 	if err == nil {
-		err = l.DomainCreate(made)
+		err = l.DomainCreate(created)
 	}
 	took := time.Since(began)
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := l.DomainDestroy(made); err != nil {
+	if err := l.DomainDestroy(created); err != nil {
 		b.Fatal(err)
 	}
-	if err := l.DomainUndefineFlags(made, libvirt.DomainUndefineNvram); err != nil {
+	if err := l.DomainUndefineFlags(created, libvirt.DomainUndefineNvram); err != nil {
 		b.Fatal(err)
 	}
 	return took
@@ -150,17 +151,17 @@ func dialLibvirt(b *testing.B, uri string) *libvirt.Libvirt {
 	return l
 }
 
-// startLab builds the program and runs its lab; uri is that of the first host's libvirt.
+// startLab builds the program and runs its lab. uri is the libvirt URI of the first host.
 func startLab(b *testing.B) (url, token, uri string, pid int) {
 	b.Helper()
 	url, token, uris, pid := runLab(b)
 	return url, token, uris[0], pid
 }
 
-// runLab builds the program and runs its lab; uris are those of its hosts' libvirt.
+// runLab builds the program and runs its lab. uris are the libvirt URIs of its hosts.
 func runLab(b *testing.B) (url, token string, uris []string, pid int) {
 	b.Helper()
-	dir, err := os.MkdirTemp("/tmp", "qxbench") // Unix sockets want a short path
+	dir, err := os.MkdirTemp("/tmp", "qxbench") // Unix sockets need a short path
 	if err != nil {
 		b.Fatal(err)
 	}

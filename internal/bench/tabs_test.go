@@ -31,41 +31,42 @@ const (
 	tabsHosts   = 500
 	tabsVMs     = 20_000
 	tabsPeople  = 50
-	tabsOf      = 20 // each; one person may have 40
-	tabsReports = 50 // a second, each with
-	tabsChanges = 4  // VMs that go off or on
+	tabsEach    = 20 // tabs of each person; the limit is 40
+	tabsReports = 50 // reports a second, each with tabsChanges changes
+	tabsChanges = 4  // VMs that stop or start
 	tabsWarm    = 15 * time.Second
 	tabsFor     = 20 * time.Second
 )
 
-// BenchmarkTabs measures a thousand tabs on the list of VMs, as static/js/live.js has them ask, while 200 VMs a second go off or on by
-// their hosts' reports: what the portal and PostgreSQL take of a processor (limit: 0.6), how long a refresh takes (limit: p99 ≤ 2 s), and
-// how far apart the page says that they are. Beside it: a bare change to as many streams of net/http alone.
+// BenchmarkTabs measures a thousand tabs on the list of VMs, with requests like those of static/js/live.js, while 200
+// VMs a second stop or start by their hosts' reports. It reports the CPU use of portal and PostgreSQL (limit: 0.6
+// cores), the duration of a refresh (limit: p99 ≤ 2 s) and the refresh interval that the portal demands. The reference
+// is a bare event to as many streams of net/http.
 func BenchmarkTabs(b *testing.B) {
 	r := newRig(b)
-	carefully(b, r.pool, false) // what comes before is not measured
+	flushCommits(b, r.pool, false) // the preparation is not measured
 	testkit.Seed(b, r.pool, tabsHosts, tabsVMs)
-	keepFresh(b, r)
+	keepOnline(b, r)
 	portal := startParking(b, r, "tabs")
 	defer portal.stop()
 	base := "http://" + portal.address
-	hosts := r.takeOver(b)
+	hosts := r.adoptHosts(b)
 	people := make([]*http.Client, tabsPeople)
 	for i := range people {
 		people[i] = r.person(b, base, fmt.Sprintf("person-%d", i))
 	}
-	carefully(b, r.pool, true)
+	flushCommits(b, r.pool, true)
 	ctx, stop := context.WithCancel(b.Context())
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
 	var seen tabsSeen
 	for _, p := range people {
-		for range tabsOf {
+		for range tabsEach {
 			all.Go(func() { seen.tab(ctx, p, base) })
 		}
 	}
-	await(b, "all tabs follow", func() bool { return seen.open.Load() == tabsPeople*tabsOf })
+	await(b, "all tabs follow", func() bool { return seen.open.Load() == tabsPeople*tabsEach })
 	all.Go(func() { change(ctx, b, base, hosts) })
 	var (
 		cores        float64
@@ -91,14 +92,14 @@ func BenchmarkTabs(b *testing.B) {
 	}
 	stop()
 	all.Wait()
-	bare := bareStreams(b, tabsPeople*tabsOf)
+	bare := bareStreams(b, tabsPeople*tabsEach)
 	bare.report(b, "bare-change")
 	goals.Tabs.Tell(b, cores <= 0.6 && refresh.at(0.99) <= 2*time.Second && failed == 0,
 		fmt.Sprintf("%.2f core, refresh %.0f/%.0f ms, the page says every %d s, %d failed", cores, ms(refresh.at(0.5)), ms(refresh.at(0.99)), said, failed),
 		fmt.Sprintf("a bare change to 1,000 streams %.0f/%.0f ms", ms(bare.at(0.5)), ms(bare.at(0.99))), refresh.to(bare))
 }
 
-// tabsSeen is what the tabs see.
+// tabsSeen collects the results of the tabs.
 type tabsSeen struct {
 	open, pace, failed atomic.Int64
 	mu                 sync.Mutex
@@ -159,7 +160,7 @@ func (s *tabsSeen) tab(ctx context.Context, client *http.Client, base string) {
 	}
 }
 
-// refreshes asks for one element of the page when it is poked, no more often than each gap.
+// refreshes requests one element of the page after each event, but no more often than once per gap.
 func (s *tabsSeen) refreshes(ctx context.Context, client *http.Client, address, id string, gap time.Duration, poked <-chan struct{}) {
 	for {
 		select {
@@ -199,7 +200,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// person makes a user who sees all, signed in.
+// person creates a user who sees everything, and returns the user's signed-in browser.
 func (r *rig) person(b *testing.B, base, name string) *http.Client {
 	b.Helper()
 	hash, err := auth.HashPassword(b.Context(), name+" and a password")
@@ -210,39 +211,39 @@ func (r *rig) person(b *testing.B, base, name string) *http.Client {
 		b.Fatal(err)
 	}
 	jar, _ := cookiejar.New(nil)
-	client := &http.Client{Jar: jar, Transport: &http.Transport{MaxIdleConnsPerHost: 4 * tabsOf, DisableCompression: true}}
+	client := &http.Client{Jar: jar, Transport: &http.Transport{MaxIdleConnsPerHost: 4 * tabsEach, DisableCompression: true}}
 	res, err := client.PostForm(base+"/sign-in", url.Values{"name": {name}, "password": {name + " and a password"}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	res.Body.Close()
 	if res.Request.URL.Path != "/" || res.StatusCode != http.StatusOK {
-		b.Fatalf("%s does not get in: %d at %s", name, res.StatusCode, res.Request.URL)
+		b.Fatalf("sign-in of %s failed: %d at %s", name, res.StatusCode, res.Request.URL)
 	}
 	return client
 }
 
-// reporting is a host of the fleet with what it says.
-type reporting struct {
+// reportingHost is a host of the fleet with its state.
+type reportingHost struct {
 	hostSession
 	state wire.State
 }
 
-// acceptDrift opens the sessions of all hosts, and has each say what the database holds of it.
-func (r *rig) takeOver(b *testing.B) []*reporting {
+// adoptHosts opens the sessions of all hosts, with the state that the database holds of each.
+func (r *rig) adoptHosts(b *testing.B) []*reportingHost {
 	b.Helper()
 	rows, err := r.pool.Query(b.Context(), `SELECT v.host_id, v.id, v.name, v.generation, v.status, m.mark FROM vms v JOIN vm_marks m ON m.vm_id = v.id ORDER BY v.host_id, v.id`)
 	if err != nil {
 		b.Fatal(err)
 	}
-	var hosts []*reporting
+	var hosts []*reportingHost
 	var host fleet.HostID
 	var vm wire.VMReport
 	var status []byte
 	var mark string
 	_, err = pgx.ForEachRow(rows, []any{&host, &vm.ID, &vm.Name, &vm.Generation, &status, &mark}, func() error {
 		if n := len(hosts); n == 0 || hosts[n-1].id != host {
-			hosts = append(hosts, &reporting{hostSession{id: host}, wire.State{Host: fleet.HostStatus{Connected: true, Hypervisor: "libvirt 9.0.0"}}})
+			hosts = append(hosts, &reportingHost{hostSession{id: host}, wire.State{Host: fleet.HostStatus{Connected: true, Hypervisor: "libvirt 9.0.0"}}})
 		}
 		vm.Status = fleet.VMStatus{}
 		vm.Proof = wire.Proof(vm.ID, mark)
@@ -265,8 +266,8 @@ func (r *rig) takeOver(b *testing.B) []*reporting {
 	return hosts
 }
 
-// change has hosts report in turn, each with some VMs that went off or on.
-func change(ctx context.Context, b *testing.B, base string, hosts []*reporting) {
+// change makes the hosts report in turn, each with some VMs that have stopped or started.
+func change(ctx context.Context, b *testing.B, base string, hosts []*reportingHost) {
 	client := newClient()
 	beat := time.NewTicker(time.Second / tabsReports)
 	defer beat.Stop()
@@ -290,24 +291,24 @@ func change(ctx context.Context, b *testing.B, base string, hosts []*reporting) 
 	}
 }
 
-// cpuOf is what a process has taken of the processors.
+// cpuOf returns the CPU time that a process has used.
 func cpuOf(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0 // it has just ended
+		return 0 // the process has just ended
 	}
 	_, rest, _ := strings.Cut(string(text), ") ")
 	fields := strings.Fields(rest)
 	var ticks int64
-	for _, f := range fields[11:15] { // its own and that of the children that it has waited for
+	for _, f := range fields[11:15] { // its own time and that of its reaped children
 		n, _ := strconv.ParseInt(f, 10, 64)
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// postgresCPU is what all processes of the rig's server have taken.
+// postgresCPU returns the CPU time of all processes of the rig's database server.
 func postgresCPU(b *testing.B, r *rig) time.Duration {
 	b.Helper()
 	var backend int
@@ -334,7 +335,7 @@ func postgresCPU(b *testing.B, r *rig) time.Duration {
 	return sum
 }
 
-// bareStreams is how long after a change each of n streams of net/http alone has heard of it.
+// bareStreams measures the time from a change until each of n streams of bare net/http has received it.
 func bareStreams(b *testing.B, n int) spread {
 	b.Helper()
 	var mu sync.Mutex
@@ -353,7 +354,7 @@ func bareStreams(b *testing.B, n int) spread {
 			case <-r.Context().Done():
 				return
 			case <-next:
-				next = now() // before anybody hears of this one
+				next = now() // before any client receives this event
 				io.WriteString(w, "event: vms\ndata:\n\n")
 			}
 		}
@@ -362,7 +363,7 @@ func bareStreams(b *testing.B, n int) spread {
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n}}
-	heard := make(chan time.Duration, n)
+	received := make(chan time.Duration, n)
 	var open atomic.Int64
 	for range n {
 		go func() {
@@ -378,7 +379,7 @@ func bareStreams(b *testing.B, n int) spread {
 					mu.Lock()
 					began := changed
 					mu.Unlock()
-					heard <- time.Since(began)
+					received <- time.Since(began)
 				}
 			}
 		}()
@@ -392,7 +393,7 @@ func bareStreams(b *testing.B, n int) spread {
 		wake = make(chan struct{})
 		mu.Unlock()
 		for range n {
-			took = append(took, <-heard)
+			took = append(took, <-received)
 		}
 	}
 	return took

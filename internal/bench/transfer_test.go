@@ -29,12 +29,13 @@ import (
 
 const (
 	transferBytes = 1 << 30
-	transferShare = 0.7 // of the plain way's rate, at least
+	transferShare = 0.7 // minimum share of the reference's rate
 )
 
-// BenchmarkTransfer sends an image of 1 GiB of random bytes from one file of the disk to another over loopback: as `cat | nc`
-// does, through a pipe and a plain TCP connection in pieces of 64 KiB, into a file that is synced; and as agents do, over TLS between two hosts' certificates, with the
-// sum of all of it. Each way goes twice, in turns, and its better time counts.
+// BenchmarkTransfer measures the transfer of an image of 1 GiB of random bytes from one file to another over loopback.
+// The reference is `cat | nc`: a pipe and a plain TCP connection in pieces of 64 KiB, into a file that is synced.
+// Agents send it over TLS between two hosts' certificates, with a checksum. Each runs twice, alternating, and the
+// better time counts.
 func BenchmarkTransfer(b *testing.B) {
 	dir := b.TempDir()
 	src := filepath.Join(dir, "image.raw")
@@ -65,10 +66,10 @@ func BenchmarkTransfer(b *testing.B) {
 	}
 }
 
-// catInto is `cat | nc` to `nc -l >`, and a sync.
+// catInto does the work of `cat | nc` to `nc -l >`, followed by a sync.
 func catInto(b *testing.B, src, to string) time.Duration {
 	b.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it takes no time
+	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listen on loopback returns at once
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -116,12 +117,12 @@ func catInto(b *testing.B, src, to string) time.Duration {
 	return took
 }
 
-// pieces copies as nc does: by read and write, where io.Copy would have the kernel move the bytes by itself.
+// pieces copies like nc, with read and write; plain io.Copy would let the kernel move the bytes.
 func pieces(to io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 64<<10))
 }
 
-// hosts are two with certificates of one authority.
+// hosts are two hosts with certificates of one authority.
 type hosts struct {
 	self [2]transfer.Self
 	peer [2]transfer.Peer
@@ -164,18 +165,18 @@ func newHosts(b *testing.B) (h hosts) {
 	return h
 }
 
-// send is how agents do it.
+// send transfers the file as agents do.
 func (h hosts) send(b *testing.B, src *os.File, to string) time.Duration {
 	b.Helper()
 	began := time.Now()
 	ticket := transfer.NewTicket()
-	door, err := transfer.Open(h.self[1], h.peer[0], ticket.Hash(), transfer.Ports{})
+	listener, err := transfer.Open(h.self[1], h.peer[0], ticket.Hash(), transfer.Ports{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- take(b.Context(), door, to) }()
-	out, err := transfer.Dial(b.Context(), []string{fmt.Sprintf("127.0.0.1:%d", door.Port())}, h.self[0], h.peer[1], ticket)
+	go func() { done <- receive(b.Context(), listener, to) }()
+	out, err := transfer.Dial(b.Context(), []string{fmt.Sprintf("127.0.0.1:%d", listener.Port())}, h.self[0], h.peer[1], ticket)
 	if err == nil {
 		err = out.Send(b.Context(), transfer.File(src, transferBytes), transferBytes, nil, nil)
 	}
@@ -187,8 +188,8 @@ func (h hosts) send(b *testing.B, src *os.File, to string) time.Duration {
 	return took
 }
 
-func take(ctx context.Context, door *transfer.Listener, to string) error {
-	in, err := door.Wait(ctx)
+func receive(ctx context.Context, listener *transfer.Listener, to string) error {
+	in, err := listener.Wait(ctx)
 	if err != nil {
 		return err
 	}

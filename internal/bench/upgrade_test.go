@@ -11,8 +11,8 @@ import (
 	"quantix/internal/testkit/goals"
 )
 
-// BenchmarkUpgrade measures the migration of a large database from schema 14 to the newest, which a portal does before it starts.
-// Limit: 30 s. That nothing is lost by it a test in package db shows.
+// BenchmarkUpgrade measures the migration of a large database from schema 14 to the newest, which a portal runs before
+// it starts. Limit: 30 s. A test in package db shows that the migration loses no data.
 func BenchmarkUpgrade(b *testing.B) {
 	files := os.DirFS("../../db/migration")
 	for range b.N {
@@ -32,7 +32,7 @@ func BenchmarkUpgrade(b *testing.B) {
 	}
 }
 
-// copyOfVMs is how long PostgreSQL takes to write the table of VMs once more.
+// copyOfVMs returns the time that PostgreSQL takes to copy the table vms.
 func copyOfVMs(b *testing.B, url string) time.Duration {
 	b.Helper()
 	pool, err := db.Open(b.Context(), url, 1)

@@ -23,12 +23,13 @@ import (
 
 const (
 	uploadBytes  = 4 << 30
-	uploadGrowth = 32 << 20 // of the portal's memory, at most
-	uploadShare  = 0.6      // of the plain server's rate, at least
+	uploadGrowth = 32 << 20 // maximum growth of the portal's memory
+	uploadShare  = 0.6      // minimum share of the plain server's rate
 )
 
-// BenchmarkUpload sends one file of 4 GiB with curl: to a plain server of net/http that writes it to the same disk, and through the portal and a
-// pair to a real libvirt host, which inspects it besides. Both answer once the storage has all of it.
+// BenchmarkUpload uploads one file of 4 GiB with curl: to a plain net/http server that writes it to the same disk, and
+// through the portal and a relay to a real libvirt host, which also inspects it. Both answer when the storage has the
+// complete file.
 func BenchmarkUpload(b *testing.B) {
 	base, token, _, pid := startLab(b)
 	api, err := client.New(base, token, nil)
@@ -46,7 +47,7 @@ func BenchmarkUpload(b *testing.B) {
 		_, err = f.WriteAt([]byte{0xeb, 0x63, 0x90}, 0)
 	}
 	if err == nil {
-		err = f.Truncate(uploadBytes) // its holes are read as zeros, and written as such
+		err = f.Truncate(uploadBytes) // a sparse file, sent and written as zeros
 	}
 	if err != nil {
 		b.Fatal(err)
@@ -84,7 +85,7 @@ func BenchmarkUpload(b *testing.B) {
 	}
 }
 
-// curl sends the file in one piece.
+// curl uploads the file with one request.
 func curl(b *testing.B, file, to, token string) time.Duration {
 	b.Helper()
 	began := time.Now()
@@ -104,7 +105,7 @@ func removeVolume(b *testing.B, base, token string, pool fleet.PoolID, name stri
 	})
 }
 
-// residentOf is the memory that a process has, in bytes.
+// residentOf returns the resident memory of a process in bytes.
 func residentOf(b *testing.B, pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -119,21 +120,21 @@ func residentOf(b *testing.B, pid int) int64 {
 	return n << 10
 }
 
-// watchResident is the most that the process has until it is asked.
-func watchResident(b *testing.B, pid int) (most func() int64) {
-	stop, told := make(chan struct{}), make(chan int64)
+// watchResident samples the resident memory of a process until peak is called, which returns the maximum.
+func watchResident(b *testing.B, pid int) (peak func() int64) {
+	stop, result := make(chan struct{}), make(chan int64)
 	go func() {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
-		for peak := int64(0); ; {
-			peak = max(peak, residentOf(b, pid))
+		for highest := int64(0); ; {
+			highest = max(highest, residentOf(b, pid))
 			select {
 			case <-tick.C:
 			case <-stop:
-				told <- peak
+				result <- highest
 				return
 			}
 		}
 	}()
-	return func() int64 { close(stop); return <-told }
+	return func() int64 { close(stop); return <-result }
 }
