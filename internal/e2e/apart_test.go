@@ -21,25 +21,25 @@ import (
 	"quantix/internal/lab"
 )
 
-// apart is a lab whose two hosts have a network of their own each, joined by a switch.
-type apart struct {
-	*play
+// switchedLab is a lab whose two hosts have their own networks, connected by a switch.
+type switchedLab struct {
+	*playground
 	api
 	dir    string
 	hosts  [2]fleet.HostView
-	subnet string // of the switch
-	portal string // the machine's address in it
+	subnet string // subnet of the switch
+	portal string // the machine's address in the subnet
 	ids    map[string]fleet.NetworkID
 }
 
 const confirmWithin = 6 * time.Second
 
-func newApart(t *testing.T, name string) *apart {
+func newSwitchedLab(t *testing.T, name string) *switchedLab {
 	t.Helper()
-	s := &apart{dir: filepath.Join(root, name), ids: map[string]fleet.NetworkID{}}
+	s := &switchedLab{dir: filepath.Join(root, name), ids: map[string]fleet.NetworkID{}}
 	env := []string{fmt.Sprintf("QUANTIX_NETWORK_CONFIRM=%d", confirmWithin/time.Second)}
 	var err error
-	if s.play, err = startPlay(name, env, "lab", "--apart", "--json", "--listen", "127.0.0.1:0", "--data-dir", s.dir); err != nil {
+	if s.playground, err = startPlayground(name, env, "lab", "--apart", "--json", "--listen", "127.0.0.1:0", "--data-dir", s.dir); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -50,7 +50,7 @@ func newApart(t *testing.T, name string) *apart {
 			t.Error(err)
 		}
 	})
-	s.api = s.play.api()
+	s.api = s.playground.api()
 	for i := range s.hosts {
 		s.hosts[i] = s.api.host(t, fmt.Sprintf("host-%d", i+1))
 	}
@@ -65,13 +65,13 @@ func newApart(t *testing.T, name string) *apart {
 	return s
 }
 
-// host is a file of the first or second host.
-func (s *apart) host(i int, name string) string {
+// host returns the path of a file of the first or second host.
+func (s *switchedLab) host(i int, name string) string {
 	return filepath.Join(s.dir, fmt.Sprintf("h%d", i+1), name)
 }
 
-// agent is a host's agent, neither the shells around it nor the guard of a change.
-func (s *apart) agent(t *testing.T, i int) (pid int) {
+// agent returns the process ID of a host's agent, not of its shells or its rollback process.
+func (s *switchedLab) agent(t *testing.T, i int) (pid int) {
 	t.Helper()
 	eventually(t, stepLimit, "an agent runs", func() (bool, string) {
 		path, err := binary()
@@ -86,13 +86,13 @@ func (s *apart) agent(t *testing.T, i int) (pid int) {
 }
 
 // inside runs a command in a host's network namespace.
-func (s *apart) inside(t *testing.T, i int, name string, args ...string) string {
+func (s *switchedLab) inside(t *testing.T, i int, name string, args ...string) string {
 	t.Helper()
 	return s.enter(t, i, []string{"--net"}, name, args...)
 }
 
-// enter is inside for more of the host's namespaces.
-func (s *apart) enter(t *testing.T, i int, namespaces []string, name string, args ...string) string {
+// enter runs a command in the given namespaces of a host.
+func (s *switchedLab) enter(t *testing.T, i int, namespaces []string, name string, args ...string) string {
 	t.Helper()
 	args = append(append([]string{"--target", strconv.Itoa(s.agent(t, i))}, namespaces...), append([]string{"--", name}, args...)...)
 	out, err := exec.CommandContext(t.Context(), "nsenter", args...).CombinedOutput()
@@ -102,8 +102,8 @@ func (s *apart) enter(t *testing.T, i int, namespaces []string, name string, arg
 	return string(out)
 }
 
-// define makes a network on hosts.
-func (s *apart) define(t *testing.T, name string, spec map[string]any, on ...int) {
+// define creates a network on the given hosts.
+func (s *switchedLab) define(t *testing.T, name string, spec map[string]any, on ...int) {
 	t.Helper()
 	ids := []fleet.HostID{}
 	for _, i := range on {
@@ -116,10 +116,10 @@ func (s *apart) define(t *testing.T, name string, spec map[string]any, on ...int
 	s.ids[name] = n.ID
 }
 
-func (s *apart) path(name string) string { return "/api/v1/networks/" + string(s.ids[name]) }
+func (s *switchedLab) path(name string) string { return "/api/v1/networks/" + string(s.ids[name]) }
 
-// cells waits until every host of the network is so.
-func (s *apart) cells(t *testing.T, name, what string, ok func(fleet.NetworkHost) bool) {
+// waitNetwork waits until the network fulfils ok on every host.
+func (s *switchedLab) waitNetwork(t *testing.T, name, what string, ok func(fleet.NetworkHost) bool) {
 	t.Helper()
 	eventually(t, stepLimit, name+": "+what, func() (bool, string) {
 		n := ask[fleet.NetworkView](t, s.api, http.StatusOK, http.MethodGet, s.path(name), nil)
@@ -132,7 +132,7 @@ func (s *apart) cells(t *testing.T, name, what string, ok func(fleet.NetworkHost
 	})
 }
 
-func (s *apart) remove(t *testing.T, name string) {
+func (s *switchedLab) remove(t *testing.T, name string) {
 	t.Helper()
 	ask[any](t, s.api, http.StatusAccepted, http.MethodDelete, s.path(name), nil)
 	eventually(t, stepLimit, name+" is gone", func() (bool, string) {
@@ -145,54 +145,54 @@ func networkUp(h fleet.NetworkHost) bool {
 	return h.State == fleet.NetworkActive && h.Status.Error == "" && h.Status.RolledBack == nil
 }
 
-// wired is a guest that was defined with virsh, with a card on each of some networks, and a shell on its serial port.
-type wired struct {
-	t    *testing.T
-	name string
-	conn net.Conn
-	in   *bufio.Reader
-	said int
+// netGuest is a guest defined with virsh, with a NIC on each of several networks and a shell on its serial port.
+type netGuest struct {
+	t        *testing.T
+	name     string
+	conn     net.Conn
+	in       *bufio.Reader
+	commands int
 }
 
-// boot starts one; a network may be named with a port group ("lan/voice") and with a MAC address behind @.
-func (s *apart) boot(t *testing.T, files lab.GuestFiles, i int, name string, networks ...string) *wired {
+// boot starts a guest. A network name may have a port group ("lan/voice") and a MAC address after @.
+func (s *switchedLab) boot(t *testing.T, files lab.GuestFiles, i int, name string, networks ...string) *netGuest {
 	t.Helper()
 	s.defineGuest(t, files, i, name, networks...)
 	virsh(t, s.Hosts[i], "start", name)
-	return s.attend(t, i, name)
+	return s.connectSerial(t, i, name)
 }
 
-func (s *apart) serial(name string) string { return filepath.Join(s.dir, name+".sock") }
+func (s *switchedLab) serial(name string) string { return filepath.Join(s.dir, name+".sock") }
 
-func (s *apart) defineGuest(t *testing.T, files lab.GuestFiles, i int, name string, networks ...string) {
+func (s *switchedLab) defineGuest(t *testing.T, files lab.GuestFiles, i int, name string, networks ...string) {
 	t.Helper()
-	var cards strings.Builder
+	var nics strings.Builder
 	for _, n := range networks {
 		n, mac, _ := strings.Cut(n, "@")
 		n, group, _ := strings.Cut(n, "/")
-		fmt.Fprintf(&cards, "<interface type='network'><source network='%s'", n)
+		fmt.Fprintf(&nics, "<interface type='network'><source network='%s'", n)
 		if group != "" {
-			fmt.Fprintf(&cards, " portgroup='%s'", group)
+			fmt.Fprintf(&nics, " portgroup='%s'", group)
 		}
-		cards.WriteString("/>")
+		nics.WriteString("/>")
 		if mac != "" {
-			fmt.Fprintf(&cards, "<mac address='%s'/>", mac)
+			fmt.Fprintf(&nics, "<mac address='%s'/>", mac)
 		}
-		cards.WriteString("<model type='virtio'/></interface>")
+		nics.WriteString("<model type='virtio'/></interface>")
 	}
 	file := filepath.Join(t.TempDir(), name+".xml")
 	writeFile(t, file, fmt.Sprintf(`<domain type='qemu'><name>%s</name><memory unit='MiB'>160</memory><vcpu>1</vcpu>
 <os><type arch='x86_64' machine='pc'>hvm</type><kernel>%s</kernel><initrd>%s</initrd>
 <cmdline>console=ttyS0 quiet mitigations=off i8042.dumbkbd i8042.noaux no_timer_check</cmdline></os><features><acpi/></features>
 <devices>%s<serial type='unix'><source mode='bind' path='%s'/></serial><controller type='usb' model='none'/><memballoon model='none'/></devices></domain>`,
-		name, files.Kernel, files.Initrd, cards.String(), s.serial(name)))
+		name, files.Kernel, files.Initrd, nics.String(), s.serial(name)))
 	virsh(t, s.Hosts[i], "define", file)
 }
 
-// attend takes the serial port of a guest that has started.
-func (s *apart) attend(t *testing.T, i int, name string) *wired {
+// connectSerial connects to the serial port of a started guest.
+func (s *switchedLab) connectSerial(t *testing.T, i int, name string) *netGuest {
 	t.Helper()
-	h, g := s.Hosts[i], &wired{t: t, name: name}
+	h, g := s.Hosts[i], &netGuest{t: t, name: name}
 	eventually(t, stepLimit, name+"'s serial port", func() (bool, string) {
 		conn, err := net.Dial("unix", s.serial(name))
 		g.conn = conn
@@ -206,8 +206,8 @@ func (s *apart) attend(t *testing.T, i int, name string) *wired {
 	return g
 }
 
-// ready waits for the guest's shell and gives its cards addresses.
-func (g *wired) ready(addresses ...string) *wired {
+// ready waits for the guest's shell and assigns the addresses to its NICs.
+func (g *netGuest) ready(addresses ...string) *netGuest {
 	g.t.Helper()
 	eventually(g.t, 3*stepLimit, g.name+"'s shell", func() (bool, string) {
 		out, ok := g.try("echo up", 2*time.Second)
@@ -220,12 +220,12 @@ func (g *wired) ready(addresses ...string) *wired {
 	return g
 }
 
-// try runs a command in the guest; ok: it ended in time.
-func (g *wired) try(command string, within time.Duration) (string, bool) {
-	g.said++
-	end := fmt.Sprintf("end%d", g.said)
+// try runs a command in the guest. ok means that it ended in time.
+func (g *netGuest) try(command string, within time.Duration) (string, bool) {
+	g.commands++
+	end := fmt.Sprintf("end%d", g.commands)
 	_ = g.conn.SetDeadline(time.Now().Add(within))
-	if _, err := fmt.Fprintf(g.conn, "%s\necho \"e\"nd%d-$?\n", command, g.said); err != nil {
+	if _, err := fmt.Fprintf(g.conn, "%s\necho \"e\"nd%d-$?\n", command, g.commands); err != nil {
 		return err.Error(), false
 	}
 	out := ""
@@ -241,13 +241,13 @@ func (g *wired) try(command string, within time.Duration) (string, bool) {
 	}
 }
 
-// within is the guest for a part of the test.
-func (g *wired) within(t *testing.T) *wired {
+// within makes the guest report failures to another test, a subtest for example.
+func (g *netGuest) within(t *testing.T) *netGuest {
 	g.t = t
 	return g
 }
 
-func (g *wired) run(command string) string {
+func (g *netGuest) run(command string) string {
 	g.t.Helper()
 	out, ok := g.try(command, stepLimit)
 	if !ok {
@@ -258,8 +258,8 @@ func (g *wired) run(command string) string {
 
 var pinged = regexp.MustCompile(`(\d+) packets received`)
 
-// pings counts the answers to three packets.
-func (g *wired) pings(to string) int {
+// pings returns the number of replies to three pings.
+func (g *netGuest) pings(to string) int {
 	g.t.Helper()
 	m := pinged.FindStringSubmatch(g.run("ping -q -c 3 -W 2 " + to))
 	if m == nil {
@@ -269,7 +269,7 @@ func (g *wired) pings(to string) int {
 	return n
 }
 
-func (g *wired) reaches(what, to string) {
+func (g *netGuest) reaches(what, to string) {
 	g.t.Helper()
 	eventually(g.t, stepLimit, fmt.Sprintf("%s: %s reaches %s", what, g.name, to), func() (bool, string) {
 		n := g.pings(to)

@@ -17,15 +17,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// api speaks /api/v1 with a bearer token.
+// api is a client of /api/v1 with a bearer token.
 type api struct {
 	url, token string
 	via        *http.Client // nil: httpClient
 }
 
-func (s *play) api() api { return api{url: s.URL, token: s.APIToken} }
+func (s *playground) api() api { return api{url: s.URL, token: s.APIToken} }
 
-// answer is what the API said.
+// answer is a response of the API.
 type answer struct {
 	status int
 	body   []byte
@@ -33,7 +33,7 @@ type answer struct {
 
 var httpClient = &http.Client{Timeout: 15 * time.Second}
 
-// send asks once; body nil sends none. headers are pairs.
+// send sends one request, without a body if body is nil. headers are name and value pairs.
 func (a api) send(ctx context.Context, method, path string, body any, headers ...string) (answer, error) {
 	var in io.Reader
 	if body != nil {
@@ -61,7 +61,7 @@ func (a api) send(ctx context.Context, method, path string, body any, headers ..
 	return answer{res.StatusCode, text}, err
 }
 
-// ask sends and demands a status; the answer is decoded into T.
+// ask sends a request, fails the test unless the status is want, and decodes the response into T.
 func ask[T any](t testing.TB, a api, want int, method, path string, body any, headers ...string) (out T) {
 	t.Helper()
 	got, err := a.send(t.Context(), method, path, body, headers...)
@@ -79,13 +79,13 @@ func ask[T any](t testing.TB, a api, want int, method, path string, body any, he
 	return out
 }
 
-// list reads one page of a list.
+// list returns the first page of a list.
 func list[T any](t testing.TB, a api, path string) []T {
 	t.Helper()
 	return ask[fleet.Page[T]](t, a, http.StatusOK, http.MethodGet, path, nil).Items
 }
 
-// host finds a host by its name.
+// host returns the host of the given name.
 func (a api) host(t testing.TB, name string) fleet.HostView {
 	t.Helper()
 	return one[fleet.HostView](t, a, "hosts", name)
@@ -116,14 +116,15 @@ func one[T any](t testing.TB, a api, noun, name string) T {
 	return items[0]
 }
 
-// vm reads a VM.
+// vm returns the VM.
 func (a api) vm(t testing.TB, id fleet.VMID) fleet.VMView {
 	t.Helper()
 	return ask[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1/vms/"+string(id), nil)
 }
 
-// bring starts the VM, or forces it off, where it is not so: another run of the same test may have left it otherwise.
-func (a api) bring(t testing.TB, id fleet.VMID, want fleet.Phase) {
+// ensurePhase starts the VM or forces it off unless it is in the wanted phase: an earlier run of the test may have left
+// it in the other one.
+func (a api) ensurePhase(t testing.TB, id fleet.VMID, want fleet.Phase) {
 	t.Helper()
 	action := map[fleet.Phase]string{fleet.PhaseRunning: "start", fleet.PhaseStopped: "stop"}[want]
 	if a.vm(t, id).Phase != want {
@@ -132,7 +133,7 @@ func (a api) bring(t testing.TB, id fleet.VMID, want fleet.Phase) {
 	a.waitPhase(t, stepLimit, id, want)
 }
 
-// waitPhase waits until a VM is in a phase.
+// waitPhase waits until a VM is in a phase, and returns it.
 func (a api) waitPhase(t testing.TB, limit time.Duration, id fleet.VMID, want fleet.Phase) fleet.VMView {
 	t.Helper()
 	var vm fleet.VMView
@@ -146,13 +147,13 @@ func (a api) waitPhase(t testing.TB, limit time.Duration, id fleet.VMID, want fl
 	return vm
 }
 
-// freeVolume is the name of a volume that nobody uses; it is made once.
-func (a api) freeVolume(t testing.TB, pool fleet.Pool, name string) string {
+// unusedVolume returns the name of a volume without users. It is created once.
+func (a api) unusedVolume(t testing.TB, pool fleet.Pool, name string) string {
 	t.Helper()
 	path := "/api/v1/pools/" + string(pool.ID) + "/volumes"
 	got, err := a.send(t.Context(), http.MethodPost, path, map[string]any{"name": name, "format": "raw", "sizeBytes": 1 << 30, "full": true})
 	if err != nil || got.status != http.StatusAccepted && got.status != http.StatusUnprocessableEntity {
-		t.Fatalf("make a volume: %d %s %v", got.status, got.body, err)
+		t.Fatalf("create a volume: %d %s %v", got.status, got.body, err)
 	}
 	eventually(t, stepLimit, "the volume "+name, func() (bool, string) {
 		got, err := a.send(t.Context(), http.MethodGet, path, nil)

@@ -8,14 +8,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// applianceShots are the pages of what comes from other products, and of what goes to them.
+// applianceShots returns the pages of import, export and conversion.
 func applianceShots(t *testing.T, a api, vm, project string, pool fleet.PoolID, volume string) []shot {
 	t.Helper()
-	exported := a.exported(t, "legacy-crm", project, pool)
+	vmID := a.exportVM(t, "legacy-crm", project, pool)
 	return []shot{
 		{"vms-import", "/vms/import", nil},
 		{"vm-import", "/vms/import", func(p *tab) { p.click("td.acts a.btn", "Import"); p.waitText("h1", "Import") }},
-		{"vm-export", "/vms/" + string(exported) + "/export", nil},
+		{"vm-export", "/vms/" + string(vmID) + "/export", nil},
 		{"vm-export-running", vm + "/export", nil},
 		{"volume-convert", "/pools/" + string(pool) + "/volumes/convert" + volume, nil},
 	}

@@ -17,11 +17,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// balancer is a program of which README has a configuration, in a block of its name.
+// balancer is a load balancer with a configuration in README, in a code block of its name.
 type balancer struct {
 	name    string
 	command func(file string) []string
-	// places are what of the configuration is this machine's, each behind what README has: addresses, files.
+	// places returns pairs of texts in README's configuration and their replacements on this machine: addresses and
+	// files.
 	places func(dir, pages, agents string) []string
 }
 
@@ -36,10 +37,10 @@ var haproxy = balancer{
 	},
 }
 
-// nginxLog has the portals that each request was sent to, the last one answered it.
+// nginxLog names an access log. It lists the portals tried for each request; the last one answered.
 const nginxLog = "nginx.access"
 
-// nginx runs as one process, so that its end is the end of all of it.
+// nginx runs as a single process, so that killing it ends all of it.
 var nginx = balancer{
 	name: "nginx",
 	command: func(file string) []string {
@@ -54,7 +55,7 @@ var nginx = balancer{
 	},
 }
 
-// run has Debian's program balance by README's words.
+// run starts the balancer with README's configuration.
 func (b balancer) run(s *site, file string, places *strings.Replacer) {
 	s.t.Helper()
 	text, err := os.ReadFile("../../README.md")
@@ -84,7 +85,7 @@ func (b balancer) run(s *site, file string, places *strings.Replacer) {
 	s.until("the balancer at work", "/readyz", http.StatusOK, "")
 }
 
-// runningVM makes a VM in a project of its own, and waits until it runs.
+// runningVM creates a VM in its own project, and waits until it runs.
 func runningVM(t *testing.T, a api) fleet.VMView {
 	t.Helper()
 	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
@@ -95,37 +96,38 @@ func runningVM(t *testing.T, a api) fleet.VMView {
 	return vm
 }
 
-// TestPortalsBehindNginx is README's nginx at work: agents, consoles, live pages, uploads, and a rolling restart.
+// TestPortalsBehindNginx checks README's nginx configuration with agents, consoles, live pages, uploads and a rolling
+// restart.
 func TestPortalsBehindNginx(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nginx)
 	s.mockAgent("mock-1")
 	a := s.api()
 	vm := runningVM(t, a)
-	s.consoles(6, vm.ID)
-	s.livePage()
-	s.upload(a)
+	s.checkConsoles(6, vm.ID)
+	s.checkLiveStream()
+	s.checkUpload(a)
 
-	o, stop := s.ordering()
+	o, stop := s.sendRequests()
 	defer stop()
-	o.more(t)
+	o.waitMore(t)
 	for _, p := range s.portals {
 		if err := p.signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		o.more(t)
+		o.waitMore(t)
 		p.start(p.name)
-		s.sendsAgain(p)
+		s.waitRequests(p)
 	}
 	stop()
 	for _, bad := range o.bad {
 		t.Error(bad)
 	}
-	s.consoles(6, vm.ID)
+	s.checkConsoles(6, vm.ID)
 }
 
-// sendsAgain waits until nginx sends requests to a portal that was away.
-func (s *site) sendsAgain(p *portal) {
+// waitRequests waits until nginx sends requests to a restarted portal.
+func (s *site) waitRequests(p *portal) {
 	s.t.Helper()
 	file := filepath.Join(filepath.Dir(p.dir), nginxLog)
 	read := func() string {
@@ -136,14 +138,14 @@ func (s *site) sendsAgain(p *portal) {
 		return string(text)
 	}
 	before := len(read())
-	eventually(s.t, stepLimit, "a request at the portal that is back", func() (bool, string) {
+	eventually(s.t, stepLimit, "a request at the restarted portal", func() (bool, string) {
 		since := read()[before:]
 		return strings.Contains(since, "\n"+strings.TrimPrefix(p.url, "http://")+"\n"), since
 	})
 }
 
-// livePage demands that a stream of events comes as it is written, not when it ends.
-func (s *site) livePage() {
+// checkLiveStream fails the test unless events of a stream arrive while the stream is open.
+func (s *site) checkLiveStream() {
 	s.t.Helper()
 	follow := *s.browser
 	follow.Timeout = 0 // the stream does not end
@@ -167,12 +169,12 @@ func (s *site) livePage() {
 			s.t.Errorf("a live page: %s %q", res.Status, line)
 		}
 	case <-time.After(stepLimit):
-		s.t.Error("nothing comes to a live page")
+		s.t.Error("no event on the stream")
 	}
 }
 
-// upload sends a file that is larger than what balancers take by default.
-func (s *site) upload(a api) {
+// checkUpload uploads a file that exceeds the default size limit of balancers.
+func (s *site) checkUpload(a api) {
 	s.t.Helper()
 	host := a.host(s.t, "mock-1")
 	pool := ask[fleet.PoolView](s.t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{

@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// chromium is the one browser process of a run.
+// chromium is the only browser process of a test run.
 var chromium struct {
 	once sync.Once
 	ctx  context.Context
@@ -37,7 +37,7 @@ func startBrowser() {
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("hide-scrollbars", true),
-		// Tabs behind others must run like those in front.
+		// Background tabs must run like foreground tabs.
 		chromedp.Flag("disable-renderer-backgrounding", true), chromedp.Flag("disable-background-timer-throttling", true),
 		chromedp.Flag("disable-backgrounding-occluded-windows", true),
 		chromedp.ModifyCmdFunc(func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }),
@@ -65,21 +65,21 @@ func stopBrowser() {
 	}
 }
 
-// tab is one page in the browser. Its methods fail the test with a sentence and a picture.
+// tab is a page in the browser. Its methods fail the test with an explanation; a failed test saves a screenshot.
 type tab struct {
 	*testing.T
 	ctx  context.Context
-	base string // the portal's address
-	menu func() // opens what a picture is to show open, though a window of another size closes it; nil: nothing
+	base string // URL of the portal
+	menu func() // opens the menu that a screenshot shows; run again after each resize, which closes menus; nil: none
 
 	mu       sync.Mutex
 	faults   []string
 	expected []string // parts of faults that the test provokes
-	cuts     int      // requests that the browser gave up because a network device came or went
+	cuts     int      // requests that the browser aborted because a network device appeared or disappeared
 }
 
-// newTab opens a tab in a window of its own, without cookies. At the test's end a fault that the browser noted in it fails
-// the test: an error on its console, a script's exception, a refusal by the content security policy, a failed request.
+// newTab opens a tab in its own window, without cookies. When the test ends, browser faults in the tab fail it: console
+// errors, script exceptions, violations of the content security policy, and failed requests.
 func newTab(t *testing.T, base string) *tab {
 	t.Helper()
 	chromium.once.Do(startBrowser)
@@ -90,7 +90,7 @@ func newTab(t *testing.T, base string) *tab {
 	return attach(t, ctx, cancel, base)
 }
 
-// another opens a second tab that shares this one's cookies.
+// another opens a tab that shares this tab's cookies.
 func (p *tab) another() *tab {
 	p.Helper()
 	ctx, cancel := chromedp.NewContext(p.ctx)
@@ -106,14 +106,14 @@ func attach(t *testing.T, ctx context.Context, cancel context.CancelFunc, base s
 		}
 		cancel()
 		for _, f := range p.unexpected() {
-			t.Errorf("the browser says: %s", f)
+			t.Errorf("browser fault: %s", f)
 		}
 	})
 	if err := chromedp.Listen(ctx, p.note); err != nil {
 		t.Fatalf("open a tab: %v", err)
 	}
 	p.size(1440, 900)
-	// Each tab is to behave as the one that a person has before them, though others open and close beside it.
+	// Each tab must behave like the focused one, although others open and close.
 	p.do("hold the focus", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 		return err
@@ -121,7 +121,7 @@ func attach(t *testing.T, ctx context.Context, cancel context.CancelFunc, base s
 	return p
 }
 
-// note collects what the browser finds wrong. It runs inside the loop that reads the browser's messages.
+// note records faults. It runs inside the loop that reads the browser's messages.
 func (p *tab) note(event any) {
 	fault := ""
 	switch e := event.(type) {
@@ -150,7 +150,7 @@ func (p *tab) note(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if strings.Contains(fault, networkChanged) {
-		// Labs make and remove bridges on this machine; the browser then drops what it is fetching.
+		// Labs create and remove bridges on this machine; the browser then aborts its requests.
 		p.cuts++
 		p.expected = append(p.expected, "htmx:sendError", "htmx:afterRequest")
 		return
@@ -166,7 +166,7 @@ func (p *tab) cut() int {
 	return p.cuts
 }
 
-// expect allows faults that hold one of these texts from now on.
+// expect allows faults that contain one of these texts, from now on.
 func (p *tab) expect(parts ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +188,7 @@ func (p *tab) unexpected() (out []string) {
 	return out
 }
 
-// do runs steps within the limit of one step.
+// do runs the actions within stepLimit.
 func (p *tab) do(what string, steps ...chromedp.Action[chromedp.Void]) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, stepLimit)
@@ -198,7 +198,7 @@ func (p *tab) do(what string, steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// eval evaluates an expression in the page.
+// eval evaluates a JavaScript expression in the page.
 func eval[T any](p *tab, expression string, options ...chromedp.EvaluateOption) (T, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, stepLimit)
 	defer cancel()
@@ -210,8 +210,8 @@ func (p *tab) size(width, height int64) {
 	p.do("set the window's size", chromedp.EmulateViewport(width, height))
 }
 
-// pictures is the folder for screenshots: what QUANTIX_TEST_SCREENSHOTS names. Without it, those of failures are kept in the
-// system's temporary folder, and others last as long as the run.
+// pictures returns the directory for screenshots, which QUANTIX_TEST_SCREENSHOTS names. Without the variable,
+// screenshots of failures are kept in the system's temporary directory, and others are deleted after the run.
 func (p *tab) pictures() string {
 	if dir := os.Getenv(picturesVariable); dir != "" {
 		return dir
@@ -224,7 +224,7 @@ func (p *tab) pictures() string {
 
 func pictureName(test string) string { return strings.NewReplacer("/", "-", " ", "_").Replace(test) }
 
-// savePicture writes what the tab shows; it works in a test that has failed as well.
+// savePicture saves a screenshot of the tab. It also works after the test has failed.
 func (p *tab) savePicture(name string) {
 	dir := p.pictures()
 	ctx, cancel := context.WithTimeout(p.ctx, 10*time.Second)

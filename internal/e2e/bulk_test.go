@@ -16,9 +16,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestAnOrderAboutManyOutlivesThePortal starts 500 VMs by one order and kills the portal twice while it works that off: once when
-// PostgreSQL has committed some parts and the portal does not know it, once anywhere. Each part is done, and none twice.
-func TestAnOrderAboutManyOutlivesThePortal(t *testing.T) {
+// TestBulkStartSurvivesPortalKills starts 500 VMs with one bulk action and kills the portal twice: once after
+// PostgreSQL has committed some child tasks and before the portal knows, and once at an arbitrary moment. Every child
+// task must run exactly once.
+func TestBulkStartSurvivesPortalKills(t *testing.T) {
 	t.Parallel()
 	name := unique("bulk")
 	pg := newPostgres(t, name+"-pg")
@@ -28,7 +29,7 @@ func TestAnOrderAboutManyOutlivesThePortal(t *testing.T) {
 	a := p.api()
 	ids := manyVMs(t, a, a.host(t, "mock-1").ID, control.MaxAtOnce)
 
-	held := gate.hold("savepoint sp_20") // the portal asks for twenty at a time
+	held := gate.hold("savepoint sp_20") // the portal creates twenty child tasks at a time
 	order := map[string]any{"action": "start", "ids": ids}
 	task := ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order, "Idempotency-Key", "the same key")
 	if task.State.Ended() || task.Steps == nil || *task.Steps != (fleet.Steps{Queued: len(ids)}) {
@@ -37,7 +38,7 @@ func TestAnOrderAboutManyOutlivesThePortal(t *testing.T) {
 	select {
 	case <-held:
 	case <-t.Context().Done():
-		t.Fatal("nothing was begun")
+		t.Fatal("no child task was created")
 	}
 	p.kill()
 	gate.release()
@@ -54,20 +55,20 @@ func TestAnOrderAboutManyOutlivesThePortal(t *testing.T) {
 		return n
 	}
 	if n := count(`SELECT count(*) FROM tasks WHERE pending`); n != len(ids)-20 {
-		t.Fatalf("%d parts wait when the portal is killed", n)
+		t.Fatalf("%d child tasks pending when the portal was killed", n)
 	}
 
 	p.start(name)
 	again := ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order, "Idempotency-Key", "the same key")
 	if again.ID != task.ID {
-		t.Errorf("the same request made another task")
+		t.Errorf("the repeated request created another task")
 	}
-	eventually(t, stepLimit, "more parts to be begun", func() (bool, string) {
+	eventually(t, stepLimit, "more child tasks to be created", func() (bool, string) {
 		n := count(`SELECT count(*) FROM tasks WHERE pending`)
-		return n < len(ids)-20, fmt.Sprintf("%d wait", n)
+		return n < len(ids)-20, fmt.Sprintf("%d pending", n)
 	})
 	p.kill()
-	t.Logf("killed again while %d parts waited", count(`SELECT count(*) FROM tasks WHERE pending`))
+	t.Logf("killed again with %d child tasks pending", count(`SELECT count(*) FROM tasks WHERE pending`))
 	p.start(name)
 
 	eventually(t, fleet.Lease+4*stepLimit, "the end of the task", func() (bool, string) {
@@ -86,9 +87,9 @@ func TestAnOrderAboutManyOutlivesThePortal(t *testing.T) {
 		}
 	}
 	if !slices.Equal(about, ids) {
-		t.Errorf("%d results in another order than asked for", len(about))
+		t.Errorf("%d child tasks, in another order than requested", len(about))
 	}
-	// Each order is a generation, a job and a line in the audit: once.
+	// Each start has exactly one generation, job and audit entry.
 	for question, want := range map[string]int{
 		`SELECT count(*) FROM jobs WHERE kind = 'vm.start'`:                  len(ids),
 		`SELECT count(*) FROM audit WHERE action = 'vm.start'`:               len(ids),
@@ -106,18 +107,18 @@ func TestAnOrderAboutManyOutlivesThePortal(t *testing.T) {
 	}
 }
 
-// manyVMs makes so many VMs on a host, also more than it has memory for, and waits until they are there, off.
+// manyVMs creates n VMs on a host, even more than fit its memory, and waits until all exist and are off.
 func manyVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 	t.Helper()
 	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "many"})
 	ids := make([]fleet.VMID, n)
-	var makers sync.WaitGroup
+	var creators sync.WaitGroup
 	for from := range 4 {
-		makers.Go(func() {
+		creators.Go(func() {
 			for i := from; i < n && !t.Failed(); i += 4 {
 				got, err := a.send(t.Context(), http.MethodPost, "/api/v1/vms", map[string]any{
 					"name": fmt.Sprintf("vm-%03d", i), "projectId": project.ID, "hostId": host, "spec": map[string]any{"cpus": 1, "memoryMiB": fleet.MinMemoryMiB},
-					"overcommit": true, // more vCPUs than four per thread
+					"overcommit": true, // exceeds four vCPUs per thread
 				})
 				if err != nil || got.status != http.StatusCreated {
 					t.Errorf("create a VM: %d %s %v", got.status, got.body, err)
@@ -125,7 +126,7 @@ func manyVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 			}
 		})
 	}
-	if makers.Wait(); t.Failed() {
+	if creators.Wait(); t.Failed() {
 		t.FailNow()
 	}
 	eventually(t, 4*stepLimit, "the VMs", func() (bool, string) {
@@ -138,7 +139,7 @@ func manyVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 	return ids
 }
 
-// pages reads all pages of a list.
+// pages returns all items of a list, page by page.
 func pages[T any](t *testing.T, a api, path string) (all []T) {
 	t.Helper()
 	for after := ""; ; {

@@ -12,9 +12,10 @@ import (
 	"testing"
 )
 
-// TestPortalTakesARenewedCertificate replaces the TLS certificate of a portal at work, once followed by SIGHUP and once without: new
-// connections see it, the agents' endpoint has a new one after SIGHUP, and the portal stays.
-func TestPortalTakesARenewedCertificate(t *testing.T) {
+// TestPortalReloadsRenewedCertificate replaces the TLS certificate of a running portal, once with SIGHUP and once
+// without. New connections must get the renewed certificate. SIGHUP also renews the certificate of the agent listener.
+// The portal must keep running.
+func TestPortalReloadsRenewedCertificate(t *testing.T) {
 	t.Parallel()
 	name := unique("renewed")
 	file := filepath.Join(root, name+".pem")

@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// TestReadyLine holds the line that scripts read.
-func TestReadyLine(t *testing.T) {
+// TestReadyLineHasStableKeys checks the JSON line that scripts read.
+func TestReadyLineHasStableKeys(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []*sharedProgram{demoProgram, labProgram} {
 		t.Run(shared.name, func(t *testing.T) {
@@ -59,14 +59,14 @@ func TestReadyLine(t *testing.T) {
 	}
 }
 
-// TestLabClosedToOtherUsers has the user nobody try every path of a running lab.
+// TestLabClosedToOtherUsers fails if the user nobody can read or write any file of a running lab.
 func TestLabClosedToOtherUsers(t *testing.T) {
 	t.Parallel()
 	labProgram.get(t)
 	var paths bytes.Buffer
 	err := filepath.WalkDir(labDir(), func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it went meanwhile
+			return nil // it was removed meanwhile
 		}
 		if err == nil && d.Type()&fs.ModeSymlink == 0 {
 			paths.WriteString(path + "\x00")
@@ -84,8 +84,8 @@ func TestLabClosedToOtherUsers(t *testing.T) {
 	}
 }
 
-// TestInterruptedLab ends a lab by Ctrl-C while it starts: nothing may stay.
-func TestInterruptedLab(t *testing.T) {
+// TestInterruptedLabLeavesNothing stops a lab by Ctrl-C during its start. Nothing may remain.
+func TestInterruptedLabLeavesNothing(t *testing.T) {
 	t.Parallel()
 	temp := filepath.Join(root, unique("i"))
 	if err := os.Mkdir(temp, 0o755); err != nil {
@@ -123,8 +123,8 @@ func TestInterruptedLab(t *testing.T) {
 	}
 }
 
-// TestUnknownSetting refuses a misspelt key with its line.
-func TestUnknownSetting(t *testing.T) {
+// TestUnknownSettingRefusedWithLine checks that the error for a misspelt key names its line.
+func TestUnknownSettingRefusedWithLine(t *testing.T) {
 	t.Parallel()
 	path, err := binary()
 	if err != nil {

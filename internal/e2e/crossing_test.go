@@ -19,10 +19,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// crosses exports the VM as an archive, which the browser fetches and sends back into the pool, and makes another of it: its guest has what the first had.
-func (l *life) crosses(to string) {
+// exportAndImport exports the VM as an OVA archive, downloads it in the browser, uploads it into the pool and imports
+// it as another VM. The new guest must have the same data.
+func (l *life) exportAndImport(to string) {
 	l.Helper()
-	l.k.ask("sync") // a guest that has just come up is forced off
+	l.console.ask("sync") // the next step forces the guest off, and may lose unsynced data
 	l.forceOff()
 	l.pick(".head summary", "Actions", "Export")
 	l.waitPath("/vms/" + string(l.id) + "/export")
@@ -63,19 +64,19 @@ func (l *life) crosses(to string) {
 	l.click("#vm-first-boot > summary", "First boot")
 	l.choose("[name='firstBoot.kind']", "cloud-init")
 	l.create(twin)
-	if got := twin.k.ask("cat /etc/heirloom; hostname"); got != "inherited\n"+to {
-		l.Errorf("the guest that crossed says %q", got)
+	if got := twin.console.ask("cat /etc/heirloom; hostname"); got != "inherited\n"+to {
+		l.Errorf("the imported guest has %q", got)
 	}
 	was, is := l.a.vm(l.T, l.id), l.a.vm(l.T, twin.id)
 	if is.Spec.CPUs != was.Spec.CPUs || is.Spec.MemoryMiB != was.Spec.MemoryMiB || is.Spec.Firmware != was.Spec.Firmware || len(is.Spec.Disks) != len(was.Spec.Disks) || len(is.Spec.NICs) != len(was.Spec.NICs) {
-		l.Errorf("what crossed is %+v, and was %+v", is.Spec, was.Spec)
+		l.Errorf("the imported VM is %+v, the exported was %+v", is.Spec, was.Spec)
 	}
 	if d := is.Status.Disks[0]; !strings.Contains(d.Path, to) && d.Path == was.Status.Disks[0].Path {
 		l.Errorf("both have the disk %s", d.Path)
 	}
 }
 
-// forceOff does what the VM's menu offers, and says yes to the question.
+// forceOff forces the VM off by its menu, and confirms the dialog.
 func (l *life) forceOff() {
 	l.Helper()
 	l.open("/vms/" + string(l.id))
@@ -86,11 +87,11 @@ func (l *life) forceOff() {
 	l.open("/vms/" + string(l.id))
 }
 
-// download clicks, and returns the file that the browser has then.
+// download clicks an element and returns the path of the downloaded file.
 func (p *tab) download(sel, text string) string {
 	p.Helper()
 	dir := p.TempDir()
-	p.do("say where downloads go", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	p.do("set the download directory", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{
 			Behavior: "allow", DownloadPath: dir, BrowserContextID: chromedp.FromContext(p.ctx).BrowserContextID,
 		})
@@ -109,7 +110,7 @@ func (p *tab) download(sel, text string) string {
 	return file
 }
 
-// tarred are the members of an archive with their sizes, in their order.
+// tarred iterates over the members of a tar archive with their sizes, in order.
 func tarred(l *life, file string) func(yield func(string, int64) bool) {
 	return func(yield func(string, int64) bool) {
 		f, err := os.Open(file)

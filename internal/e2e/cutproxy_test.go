@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// cutProxy is the network between one agent and its portal. What is sent while it is held is late, not lost: TCP sees to that.
+// cutProxy is a TCP proxy between one agent and its portal. Data sent while it is paused is delayed, not lost.
 type cutProxy struct {
-	url string // for the agent
+	url string // URL for the agent
 
-	mu    sync.Mutex
-	held  chan struct{} // closed when it is opened again; nil: it is open
-	conns map[net.Conn]bool
+	mu     sync.Mutex
+	paused chan struct{} // closed on resume; nil: not paused
+	conns  map[net.Conn]bool
 }
 
 func newCutProxy(t testing.TB, portal string) *cutProxy {
@@ -29,7 +29,7 @@ func newCutProxy(t testing.TB, portal string) *cutProxy {
 		t.Fatal(err)
 	}
 	d := &cutProxy{url: "https://" + l.Addr().String(), conns: map[net.Conn]bool{}}
-	t.Cleanup(func() { l.Close(); d.open(); d.cut() })
+	t.Cleanup(func() { l.Close(); d.resume(); d.cut() })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -44,7 +44,7 @@ func newCutProxy(t testing.TB, portal string) *cutProxy {
 
 func (d *cutProxy) splice(agent net.Conn, address string) {
 	defer agent.Close()
-	d.through()
+	d.waitOpen()
 	portal, err := net.Dial("tcp", address)
 	if err != nil {
 		return
@@ -61,40 +61,40 @@ func (d *cutProxy) splice(agent net.Conn, address string) {
 	}()
 	go func() {
 		defer portal.Close()
-		pass(portal, agent, func([]byte) { d.through() })
+		pass(portal, agent, func([]byte) { d.waitOpen() })
 	}()
-	pass(agent, portal, func([]byte) { d.through() })
+	pass(agent, portal, func([]byte) { d.waitOpen() })
 }
 
-// through returns when nothing holds the door.
-func (d *cutProxy) through() {
+// waitOpen blocks while the proxy is paused.
+func (d *cutProxy) waitOpen() {
 	d.mu.Lock()
-	held := d.held
+	paused := d.paused
 	d.mu.Unlock()
-	if held != nil {
-		<-held
+	if paused != nil {
+		<-paused
 	}
 }
 
-// hold lets nothing through until open.
-func (d *cutProxy) hold() {
+// pause stops all traffic until resume.
+func (d *cutProxy) pause() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.held == nil {
-		d.held = make(chan struct{})
+	if d.paused == nil {
+		d.paused = make(chan struct{})
 	}
 }
 
-func (d *cutProxy) open() {
+func (d *cutProxy) resume() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.held != nil {
-		close(d.held)
-		d.held = nil
+	if d.paused != nil {
+		close(d.paused)
+		d.paused = nil
 	}
 }
 
-// cut breaks all connections; new ones are made as ever.
+// cut closes all connections. New ones are accepted.
 func (d *cutProxy) cut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// demoShots are the pages of the demo, with the addresses of things in it.
+// demoShots returns the pages of the demo, with the addresses of its objects.
 func demoShots(t *testing.T, a api) []shot {
 	t.Helper()
 	running := one[fleet.VMView](t, a, "vms", "web-01")
@@ -22,7 +22,7 @@ func demoShots(t *testing.T, a api) []shot {
 	user := list[fleet.User](t, a, "/api/v1/users")[0]
 	vm, h, pl := "/vms/"+string(running.ID), "/hosts/"+string(host.ID), "/pools/"+string(pool.ID)
 	shop := string(a.project(t, "shop").ID)
-	of := "?volume=" + a.freeVolume(t, pool, "archive-2019.raw")
+	of := "?volume=" + a.unusedVolume(t, pool, "archive-2019.raw")
 	project, u := "/projects/"+shop, "/users/"+string(user.ID)
 	local := "/pools/" + string(a.pool(t, "local-nvme").ID)
 	for _, name := range []string{"host-1", "host-2"} {
@@ -33,8 +33,8 @@ func demoShots(t *testing.T, a api) []shot {
 	ask[any](t, a, http.StatusNoContent, http.MethodPut, office+"/port-groups/printers/grants/"+shop, nil)
 	ask[any](t, a, http.StatusOK, http.MethodPut, "/api/v1"+local+"/selector", map[string]any{"selector": "rack=r1"})
 	san, ceph := a.blockPools(t)
-	told, spec := someFirstBoot(t, a)
-	web := "/security-groups/" + string(someGroup(t, a, running).ID)
+	firstBoot, spec := firstBootVM(t, a)
+	web := "/security-groups/" + string(groupWithRules(t, a, running).ID)
 	image := list[fleet.ImageView](t, a, "/api/v1/images?filter=format:qcow2")[0]
 	img := "/images/" + string(image.ID)
 	at := url.Values{"pool": {string(image.Versions[0].Copies[0].PoolID)}, "volume": {image.Versions[0].Copies[0].Volume}, "host": {string(image.Versions[0].Copies[0].HostID)}}
@@ -67,15 +67,15 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("#task-rows tbody a", "Reboot")
 			p.waitText("#task-body", "It was refused:")
 		}},
-		{"vms-columns-menu", "/vms", func(p *tab) { p.opens(".tools summary", "Columns", "Created") }},
-		{"vms-views-menu", "/vms", func(p *tab) { p.opens(".tools summary", "Views", "Save this view as") }},
-		{"account-menu", "/", func(p *tab) { p.opens(".top summary", "admin", "Sign out") }},
-		{"vms-menu", "/vms", func(p *tab) { p.opens("tbody [data-menu-open]", "", "Power") }},
+		{"vms-columns-menu", "/vms", func(p *tab) { p.withMenu(".tools summary", "Columns", "Created") }},
+		{"vms-views-menu", "/vms", func(p *tab) { p.withMenu(".tools summary", "Views", "Save this view as") }},
+		{"account-menu", "/", func(p *tab) { p.withMenu(".top summary", "admin", "Sign out") }},
+		{"vms-menu", "/vms", func(p *tab) { p.withMenu("tbody [data-menu-open]", "", "Power") }},
 		{"vm-new", "/vms/new", nil},
 		{"vm-new-errors", "/vms/new", func(p *tab) {
 			p.expect("422")
 			p.fill("#name", "Not A Name")
-			if _, err := eval[bool](p, `[...document.querySelectorAll("textarea")].every(e => e.style.height = "90px")`); err != nil { // as its user makes it larger
+			if _, err := eval[bool](p, `[...document.querySelectorAll("textarea")].every(e => e.style.height = "90px")`); err != nil { // a user may resize a text area
 				p.Fatal(err)
 			}
 			p.fill("#spec-cpus", "0")
@@ -93,8 +93,8 @@ func demoShots(t *testing.T, a api) []shot {
 			p.waitText(".field.bad", "Sockets × cores × threads")
 		}},
 		{"vm", vm, nil},
-		{"vm-actions", vm, func(p *tab) { p.opens(".head summary", "Actions", "Delete") }},
-		{"vm-disk-menu", vm, func(p *tab) { p.opens("main dl summary", "", "Move to another pool") }},
+		{"vm-actions", vm, func(p *tab) { p.withMenu(".head summary", "Actions", "Delete") }},
+		{"vm-disk-menu", vm, func(p *tab) { p.withMenu("main dl summary", "", "Move to another pool") }},
 		{"vm-move-disk", vm, func(p *tab) {
 			p.pick("main dl summary", "", "Move to another pool")
 			p.waitText("#dialog", "Choose the pool")
@@ -103,7 +103,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.pick("main dl summary", "", "Grow")
 			p.waitText("#dialog", "New size")
 		}},
-		{"vm-guest-menu", vm, func(p *tab) { p.opens("main .card header summary", "", "Trim file systems") }},
+		{"vm-guest-menu", vm, func(p *tab) { p.withMenu("main .card header summary", "", "Trim file systems") }},
 		{"vm-freeze", vm + "/guest/freeze", nil},
 		{"vm-guest-password", vm + "/guest/guestpassword", nil},
 		{"vm-guard", vm + "/guard", nil},
@@ -121,7 +121,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-events", vm + "?tab=events", nil},
 		{"vm-console", vm + "/console", func(p *tab) { p.waitConsole() }},
 		{"vm-console-window", vm + "/console?window=1", func(p *tab) { p.waitConsole() }},
-		{"vm-menu", vm, func(p *tab) { p.opens(".head summary", "Actions", "Power") }},
+		{"vm-menu", vm, func(p *tab) { p.withMenu(".head summary", "Actions", "Power") }},
 		{"vm-menu-power", vm, func(p *tab) {
 			p.menu = func() {
 				p.Helper()
@@ -161,7 +161,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"pool", pl, nil},
 		{"pool-volumes", pl + "?tab=volumes", nil},
 		{"pool-orphans", pl + "?tab=volumes&only=orphans", nil},
-		{"pool-volume-menu", pl + "?tab=volumes", func(p *tab) { p.opens("tbody details summary", "", "Delete volume") }},
+		{"pool-volume-menu", pl + "?tab=volumes", func(p *tab) { p.withMenu("tbody details summary", "", "Delete volume") }},
 		{"volume-new", pl + "/volumes/new", nil},
 		{"volume-fetch", pl + "/volumes/fetch", nil},
 		{"volume-upload", pl + "/volumes/upload", nil},
@@ -244,8 +244,8 @@ func demoShots(t *testing.T, a api) []shot {
 			p.settle()
 		}},
 		{"networks", "/networks", nil},
-		{"vm-first-boot", told + "/first-boot", nil},
-		{"vm-first-boot-set", told, nil},
+		{"vm-first-boot", firstBoot + "/first-boot", nil},
+		{"vm-first-boot-set", firstBoot, nil},
 		{"customizations", "/customizations", nil},
 		{"vm-new-first-boot", "/vms/new", func(p *tab) {
 			p.click("#vm-first-boot summary", "First boot")
@@ -340,7 +340,7 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"projects", "/projects", nil},
 		{"project", project, nil},
-		{"project-menu", "/vms", func(p *tab) { p.opens(".top summary", "All projects", "shop") }},
+		{"project-menu", "/vms", func(p *tab) { p.withMenu(".top summary", "All projects", "shop") }},
 		{"project-switch", "/projects/switch?back=%2Fvms&project=" + shop, nil},
 		{"project-new", "/projects/new", nil},
 		{"project-edit", project + "/edit", nil},
@@ -359,10 +359,10 @@ func demoShots(t *testing.T, a api) []shot {
 		{"password", "/account/password", nil},
 		{"tasks", "/tasks", nil},
 		{"task", "/tasks", func(p *tab) { p.click("main tbody a[href^='/tasks/']", ""); p.waitPath("/tasks/"); p.settle() }},
-		{"tree-vms", "/?tree=vms", func(p *tab) { p.opensTree("shop") }},
+		{"tree-vms", "/?tree=vms", func(p *tab) { p.withTree("shop") }},
 		{"tree", "/tree/hosts", nil},
 		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.expect("404") }},
 	}
-	return slices.Concat(shots, templateShots(a.templated(t)), plannedShots(t, a, vm, string(running.ID), string(failed.ID)),
+	return slices.Concat(shots, templateShots(a.createTemplate(t)), plannedShots(t, a, vm, string(running.ID), string(failed.ID)),
 		snapshotShots(t, a, one[fleet.VMView](t, a, "vms", "web-02"), running, failed), deviceShots(t, a, shop, host.ID), guestShots(t, a, shop), applianceShots(t, a, vm, shop, pool.ID, of))
 }

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// withDevices is the page of a VM that has drives, ports and a device of its host.
+// withDevices creates a VM with drives, ports and a host device, and returns its page's path.
 func withDevices(t *testing.T, a api, project string, host fleet.HostID) string {
 	t.Helper()
 	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
@@ -23,7 +23,7 @@ func withDevices(t *testing.T, a api, project string, host fleet.HostID) string 
 	return "/vms/" + string(vm.ID)
 }
 
-// deviceShots are the pages of what a VM can have several of, and of what its host has for it.
+// deviceShots returns the pages of VM devices that can occur several times, and of host devices.
 func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []shot {
 	t.Helper()
 	vault := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{

@@ -11,9 +11,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestADialogOfItsOwn opens dialogs as pages, as in a tab of their own: once taken, they lead to where what was asked for is seen. A file that was
-// chosen there is chosen again.
-func TestADialogOfItsOwn(t *testing.T) {
+// TestDialogWorksAsPage opens dialogs as full pages, as in a new tab. After the form is sent, they lead to the page
+// with the result. An upload there requires that the file is chosen again.
+func TestDialogWorksAsPage(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
 	p := newTab(t, s.URL)
@@ -41,7 +41,7 @@ func TestADialogOfItsOwn(t *testing.T) {
 	p.waitPath(pool + "?tab=volumes")
 	p.waitText(".uploads", "Choose the same file again to continue")
 
-	// Whoever is signed out meanwhile goes on in the same page once signed in again.
+	// A user who was signed out meanwhile can continue in the same page after signing in again.
 	p.expect("401")
 	other := p.another()
 	other.expect("401")
@@ -56,8 +56,9 @@ func TestADialogOfItsOwn(t *testing.T) {
 	p.waitText("#pool-body tbody", filepath.Base(file))
 }
 
-// TestASessionEndsUnderADialog: whoever was signed out meanwhile is told so above the dialog, and goes on in it once signed in again.
-func TestASessionEndsUnderADialog(t *testing.T) {
+// TestDialogSurvivesSessionEnd ends the session while a dialog is open. The user is told above the dialog, and can
+// continue in it after signing in again.
+func TestDialogSurvivesSessionEnd(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
 	leaver := ask[fleet.User](t, s.api(), http.StatusCreated, http.MethodPost, "/api/v1/users", map[string]any{"name": unique("leaver"), "role": "viewer"})

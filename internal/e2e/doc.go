@@ -1,5 +1,5 @@
-// Package e2e holds whole flows as tests: the real program, real libvirt hosts and a real browser, seen from outside.
+// Package e2e tests complete flows: the real program, real libvirt hosts and a real browser, seen from outside.
 //
-// One lab and one demo are started for all tests, each when the first test asks for it. Faults that would disturb others
-// are tried on portals and hosts of their own. Nothing is skipped: what the tests need is installed by "quantix doctor test".
+// All tests share one lab and one demo, which the first test that needs them starts. Faults that would disturb other tests
+// are injected into separate portals and hosts. No test is skipped: "quantix doctor test" installs what they need.
 package e2e

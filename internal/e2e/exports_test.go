@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// exported makes a VM that is off, and a file of it that lies in its pool as one to import; it returns the VM.
-func (a api) exported(t testing.TB, name, project string, pool fleet.PoolID) fleet.VMID {
+// exportVM creates a stopped VM and exports it, so that its pool has a file to import. It returns the VM's ID.
+func (a api) exportVM(t testing.TB, name, project string, pool fleet.PoolID) fleet.VMID {
 	t.Helper()
 	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": name, "projectId": project,

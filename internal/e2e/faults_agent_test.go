@@ -15,8 +15,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestAgentKilledMidJob kills a real host's agent while it makes a VM. The lab starts it again, as systemd would: the job comes
-// back after its lease, and the VM is made once.
+// TestAgentKilledMidJob kills a real host's agent while it creates a VM. The lab restarts the agent, as systemd would.
+// The job is claimed again after its lease, and the VM is created once.
 func TestAgentKilledMidJob(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
@@ -30,9 +30,9 @@ func TestAgentKilledMidJob(t *testing.T) {
 				map[string]any{"poolId": pool.ID, "image": map[string]any{"poolId": pool.ID, "volume": "tiny-guest.qcow2"}},
 			}},
 		})
-		s.killAgentAtWork(t, vm.ID)
+		s.killAgentDuringJob(t, vm.ID)
 		a.waitPhase(t, fleet.Lease+stepLimit, vm.ID, fleet.PhaseStopped)
-		s.madeOnce(t, name, vm.ID)
+		s.checkCreatedOnce(t, name, vm.ID)
 		job := s.job(t, vm.ID)
 		if job.Attempt > 1 {
 			return
@@ -43,14 +43,14 @@ func TestAgentKilledMidJob(t *testing.T) {
 	}
 }
 
-// killAgentAtWork waits until the VM's job has been claimed, and kills the second host's agent with SIGKILL.
-func (s *play) killAgentAtWork(t *testing.T, id fleet.VMID) {
+// killAgentDuringJob waits until the VM's job is claimed, and kills the second host's agent with SIGKILL.
+func (s *playground) killAgentDuringJob(t *testing.T, id fleet.VMID) {
 	t.Helper()
 	pid := agentPid(t, hostDir(1))
 	deadline := time.Now().Add(stepLimit)
 	for s.job(t, id).State == fleet.JobQueued {
 		if time.Now().After(deadline) {
-			t.Fatal("nobody claimed the job")
+			t.Fatal("the job was not claimed")
 		}
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -58,8 +58,8 @@ func (s *play) killAgentAtWork(t *testing.T, id fleet.VMID) {
 	}
 }
 
-// job is the first job of a VM: its creation.
-func (s *play) job(t *testing.T, id fleet.VMID) fleet.Task {
+// job returns the task that creates the VM.
+func (s *playground) job(t *testing.T, id fleet.VMID) fleet.Task {
 	t.Helper()
 	jobs := list[fleet.Task](t, s.api(), "/api/v1/tasks?limit=50")
 	for _, j := range jobs {
@@ -71,8 +71,8 @@ func (s *play) job(t *testing.T, id fleet.VMID) fleet.Task {
 	return fleet.Task{}
 }
 
-// madeOnce demands one domain and one disk.
-func (s *play) madeOnce(t *testing.T, name string, id fleet.VMID) {
+// checkCreatedOnce fails the test unless the host has exactly one domain and one disk of the VM.
+func (s *playground) checkCreatedOnce(t *testing.T, name string, id fleet.VMID) {
 	t.Helper()
 	if n := strings.Count("\n"+virsh(t, s.Hosts[1], "list", "--all", "--name")+"\n", "\n"+name+"\n"); n != 1 {
 		t.Errorf("the host has %d domains named %s, want 1", n, name)
@@ -87,7 +87,7 @@ func (s *play) madeOnce(t *testing.T, name string, id fleet.VMID) {
 	}
 }
 
-// agentPid is the agent of a host of the lab, not the shells around it.
+// agentPid returns the process ID of a lab host's agent, not of its shells.
 func agentPid(t *testing.T, dir string) int {
 	t.Helper()
 	path, err := binary()
@@ -103,8 +103,9 @@ func agentPid(t *testing.T, dir string) int {
 	return 0
 }
 
-// TestCopiedIdentity runs a second agent with a copy of the first one's data directory, as a cloned machine would.
-func TestCopiedIdentity(t *testing.T) {
+// TestCopiedIdentityReportedAsConflict runs a second agent with a copy of the first agent's data directory, as a cloned
+// machine would.
+func TestCopiedIdentityReportedAsConflict(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, unique("copied"))
 	_, dir := p.mockAgent("original")

@@ -22,17 +22,17 @@ import (
 	"quantix/internal/pglocal"
 )
 
-// rig is a portal over a PostgreSQL of its own, with one real libvirt host, all of which the test may kill.
+// rig is a portal with its own PostgreSQL and one real libvirt host, all of which the test may kill.
 type rig struct {
-	extra, env []string // of the agent
+	extra, env []string // additional arguments and environment of the agent
 
 	t  *testing.T
 	pg *pglocal.Server
 	*portal
 	host     *lab.Host
-	name     string // of the host
-	cutProxy string // where its agent finds the portal
-	dir      string // of all of it
+	name     string // name of the host
+	cutProxy string // URL at which the agent reaches the portal
+	dir      string // directory of all parts
 }
 
 func newRig(t *testing.T) *rig {
@@ -41,11 +41,11 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// newBareRig is one whose host has not joined. index tells its networks from those of other hosts.
+// newBareRig returns a rig whose host has not joined. Different indexes give hosts different networks.
 func newBareRig(t *testing.T, name string, index int) *rig {
 	t.Helper()
 	r := &rig{t: t, name: name, dir: filepath.Join(root, unique("rig"))}
-	// PostgreSQL's own user must be able to reach its files.
+	// PostgreSQL runs as its own user and needs to enter the directory.
 	if err := os.Mkdir(r.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func (r *rig) startPostgres() {
 	}
 }
 
-// joinHost joins the host as a person would, by the agent's own command on it, and runs its agent.
+// joinHost joins the host with the agent's own join command, run on the host, and starts its agent.
 func (r *rig) joinHost() {
 	r.t.Helper()
 	path, err := binary()
@@ -106,7 +106,7 @@ func (r *rig) agentArgs() []string {
 	return append([]string{"--name", r.name, "--data-dir", filepath.Join(r.dir, "h", "agent")}, r.extra...)
 }
 
-// startAgent runs the host's agent, also again after it was killed.
+// startAgent runs the host's agent, also after it was killed.
 func (r *rig) startAgent(path string) {
 	r.t.Helper()
 	log := filepath.Join(r.dir, "agent.log")
@@ -148,7 +148,7 @@ func (r *rig) waitHost(limit time.Duration, want fleet.HostPhase) {
 	})
 }
 
-// postgresProcesses are the postmaster and its children.
+// postgresProcesses returns the process IDs of the postmaster and its children.
 func (r *rig) postgresProcesses() []int { return append([]int{r.pg.Pid()}, childrenOf(r.pg.Pid())...) }
 
 func childrenOf(parent int) (pids []int) {
@@ -174,7 +174,7 @@ func (r *rig) signalPostgres(s syscall.Signal) {
 	}
 }
 
-// guest is the process of a VM's guest, found by its name.
+// guest returns the process ID of the guest of the given name.
 func guest(t *testing.T, name string) int {
 	t.Helper()
 	entries, _ := os.ReadDir("/proc")
@@ -191,8 +191,8 @@ func guest(t *testing.T, name string) int {
 	return 0
 }
 
-// TestFaultsUnderAHost kills, one after the other, what a running VM must survive.
-func TestFaultsUnderAHost(t *testing.T) { //nolint:tparallel // one fault after the other, under one VM
+// TestFaultsLeaveGuestRunning injects faults that a running VM must survive, one after another.
+func TestFaultsLeaveGuestRunning(t *testing.T) { //nolint:tparallel // sequential faults on one VM
 	t.Parallel()
 	r := newRig(t)
 	a := r.api()
@@ -208,13 +208,13 @@ func TestFaultsUnderAHost(t *testing.T) { //nolint:tparallel // one fault after 
 			return
 		}
 		if now := guest(t, name); now != pid {
-			t.Errorf("the guest is process %d now, was %d: it did not run through", now, pid)
+			t.Errorf("the guest is process %d now, was %d: it was restarted", now, pid)
 		}
 	})
 
-	t.Run("libvirtd", func(t *testing.T) { r.libvirtdDies(t) })
-	t.Run("a PostgreSQL that hangs", func(t *testing.T) { r.postgresHangs(t, vm) })
-	t.Run("a PostgreSQL that dies", func(t *testing.T) { r.postgresDies(t, vm) })
+	t.Run("libvirtd dies", func(t *testing.T) { r.libvirtdDies(t) })
+	t.Run("PostgreSQL hangs", func(t *testing.T) { r.postgresHangs(t, vm) })
+	t.Run("PostgreSQL dies", func(t *testing.T) { r.postgresDies(t, vm) })
 }
 
 func (r *rig) libvirtdDies(t *testing.T) {
@@ -229,11 +229,11 @@ func (r *rig) libvirtdDies(t *testing.T) {
 	r.waitHost(10*time.Second, fleet.HostOnline)
 }
 
-// postgresHangs freezes PostgreSQL: connections stay open, and nothing answers.
+// postgresHangs freezes PostgreSQL: connections stay open, but nothing answers.
 func (r *rig) postgresHangs(t *testing.T, vm fleet.VMView) {
 	r.t = t
 	r.signalPostgres(syscall.SIGSTOP)
-	r.unavailable(t)
+	r.checkUnavailable(t)
 	if _, err := r.host.Virsh(t.Context(), "suspend", vm.Name); err != nil {
 		t.Error(err)
 	}
@@ -247,10 +247,10 @@ func (r *rig) postgresDies(t *testing.T, vm fleet.VMView) {
 	for _, pid := range slices.Backward(r.postgresProcesses()) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	if err := r.pg.Stop(t.Context()); err != nil { // or it would come back by itself
+	if err := r.pg.Stop(t.Context()); err != nil { // otherwise it would be restarted
 		t.Fatal(err)
 	}
-	r.unavailable(t)
+	r.checkUnavailable(t)
 	if _, err := r.host.Virsh(t.Context(), "resume", vm.Name); err != nil {
 		t.Error(err)
 	}
@@ -259,12 +259,12 @@ func (r *rig) postgresDies(t *testing.T, vm fleet.VMView) {
 	r.api().waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
 }
 
-// pageLimit is how long the portal gives itself for a page; what hangs instead hangs for ever.
+// pageLimit is the portal's own time limit for a page. A page that hangs exceeds it by far.
 const pageLimit = 5 * time.Second
 
-// unavailable demands that pages and the API say soon that the database is away, and that the program is still known to be
-// alive.
-func (r *rig) unavailable(t *testing.T) {
+// checkUnavailable fails the test unless pages and the API soon report the missing database, while the liveness check
+// still succeeds.
+func (r *rig) checkUnavailable(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{"/vms", "/", "/sign-in", "/api/v1/vms", "/readyz"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, nil)
@@ -274,9 +274,9 @@ func (r *rig) unavailable(t *testing.T) {
 		if strings.HasPrefix(path, "/api") {
 			req.Header.Set("Authorization", "Bearer "+r.token)
 		}
-		asked := time.Now()
+		sent := time.Now()
 		res, err := r.browser.Do(req)
-		took := time.Since(asked)
+		took := time.Since(sent)
 		if err != nil {
 			t.Errorf("%s without PostgreSQL: %v", path, err)
 			continue
@@ -293,7 +293,7 @@ func (r *rig) unavailable(t *testing.T) {
 			t.Errorf("%s answered %s, want 503: %.300s", path, res.Status, text)
 		}
 		if path != "/readyz" && !strings.Contains(strings.ToLower(string(text)), "database") {
-			t.Errorf("%s does not say what is away: %.600s", path, text)
+			t.Errorf("%s does not mention the database: %.600s", path, text)
 		}
 	}
 	res, err := httpClient.Get(r.url + "/healthz")

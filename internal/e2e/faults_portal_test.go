@@ -18,9 +18,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestPortalKilledAfterCommit kills the portal when PostgreSQL has committed a new VM and the portal does not know it yet. The
-// intent stands, and the retry with the same Idempotency-Key returns that VM.
-func TestPortalKilledAfterCommit(t *testing.T) {
+// TestPortalKilledAfterCommitKeepsVM kills the portal after PostgreSQL has committed a new VM and before the portal
+// knows. The VM must exist, and the retry with the same Idempotency-Key must return it.
+func TestPortalKilledAfterCommitKeepsVM(t *testing.T) {
 	t.Parallel()
 	name := unique("killed")
 	pg := newPostgres(t, name+"-pg")
@@ -43,7 +43,7 @@ func TestPortalKilledAfterCommit(t *testing.T) {
 	select {
 	case <-held:
 	case <-t.Context().Done():
-		t.Fatal("no commit came")
+		t.Fatal("no commit arrived")
 	}
 	p.kill()
 	<-unanswered
@@ -64,8 +64,9 @@ func TestPortalKilledAfterCommit(t *testing.T) {
 	a.waitPhase(t, fleet.Lease+stepLimit, again.ID, fleet.PhaseStopped)
 }
 
-// TestPrivatePostgresIsAdopted kills a portal with SIGKILL: its PostgreSQL lives on, and the next start takes it over.
-func TestPrivatePostgresIsAdopted(t *testing.T) {
+// TestPrivatePostgresAdoptedByNextPortal kills a portal with SIGKILL. Its PostgreSQL survives, and the next portal uses
+// it.
+func TestPrivatePostgresAdoptedByNextPortal(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, unique("adopted"))
 	ask[fleet.Project](t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lasting"})
@@ -78,7 +79,7 @@ func TestPrivatePostgresIsAdopted(t *testing.T) {
 	p.api().project(t, "lasting")
 }
 
-// postmaster is the process id of a portal's private PostgreSQL.
+// postmaster returns the process ID of a portal's private PostgreSQL.
 func postmaster(t *testing.T, dir string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "postgres", "pgdata", "postmaster.pid"))
@@ -89,9 +90,9 @@ func postmaster(t *testing.T, dir string) string {
 	return pid
 }
 
-// gate lets a portal reach PostgreSQL, and can hold back the news of a commit.
+// gate is a proxy between a portal and PostgreSQL. It can withhold the response to a commit.
 type gate struct {
-	url string // for the portal
+	url string // URL for the portal
 
 	mu     sync.Mutex
 	needle []byte
@@ -129,8 +130,8 @@ func newGate(t *testing.T, postgres string) *gate {
 	return g
 }
 
-// hold makes the gate hold back the answer to the commit of the transaction that speaks of this text; the channel is closed
-// when that commit has happened.
+// hold makes the gate withhold the response to the commit of the transaction whose statements contain the text. The
+// returned channel is closed when PostgreSQL has committed.
 func (g *gate) hold(text string) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -174,7 +175,7 @@ func (g *gate) splice(client, server net.Conn) {
 	})
 }
 
-// pass copies and shows each chunk before it goes on.
+// pass copies from one connection to another, and calls look with each chunk before it is written.
 func pass(to io.Writer, from io.Reader, look func([]byte)) {
 	buffer := make([]byte, 64<<10)
 	for {

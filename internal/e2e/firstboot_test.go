@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// someFirstBoot makes a VM that is told what to be when it first starts, and a customization spec; the pages of both.
-func someFirstBoot(t *testing.T, a api) (vm, spec string) {
+// firstBootVM creates a VM with first-boot settings, and a customization spec. It returns the paths of both pages.
+func firstBootVM(t *testing.T, a api) (vm, spec string) {
 	t.Helper()
 	project := a.project(t, "shop").ID
 	key := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHKqsL5yCzDzZrGpFhO6mZQvVOSyCzDzZrGpFhO6mZQv anna@desk"
@@ -17,7 +17,7 @@ func someFirstBoot(t *testing.T, a api) (vm, spec string) {
 		"network":  []map[string]any{{"addresses": []string{"192.0.2.10/24"}, "gateways": []string{"192.0.2.1"}, "dns": []string{"192.0.2.53"}}},
 		"packages": []string{"nginx"}, "run": []string{"systemctl enable --now nginx"}, "timezone": "Europe/Zurich",
 	}
-	made := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+	created := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"projectId": project, "name": "told-01", "hostId": a.host(t, "host-1").ID,
 		"spec":      map[string]any{"cpus": 1, "memoryMiB": 512, "nics": []map[string]any{{"network": "default"}}},
 		"firstBoot": map[string]any{"kind": "cloud-init", "cloudInit": form},
@@ -29,5 +29,5 @@ func someFirstBoot(t *testing.T, a api) (vm, spec string) {
 	ask[fleet.Customization](t, a, http.StatusCreated, http.MethodPost, "/api/v1/customizations", map[string]any{
 		"name": "base", "projectId": project, "firstBoot": map[string]any{"kind": "cloud-init", "cloudInit": map[string]any{"users": []map[string]any{{"name": "ops", "sshKeys": []string{key}}}}},
 	})
-	return "/vms/" + string(made.ID), "/customizations/" + string(web.ID)
+	return "/vms/" + string(created.ID), "/customizations/" + string(web.ID)
 }

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// guestShots are the pages of programs that are run in a guest, and of a VM that waits for its restart.
+// guestShots returns the pages of programs run in a guest, and of a VM that needs a restart.
 func guestShots(t *testing.T, a api, project string) []shot {
 	t.Helper()
 	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
@@ -29,9 +29,9 @@ func guestShots(t *testing.T, a api, project string) []shot {
 		if err != nil || got.status != http.StatusAccepted {
 			return false, string(got.body)
 		}
-		var made fleet.Task
-		err = json.Unmarshal(got.body, &made)
-		task = made.ID
+		var created fleet.Task
+		err = json.Unmarshal(got.body, &created)
+		task = created.ID
 		return err == nil, fmt.Sprint(err)
 	})
 	ask[any](t, a, http.StatusOK, http.MethodPatch, at, map[string]any{"spec": map[string]any{"cpus": 4}})

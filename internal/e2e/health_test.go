@@ -10,8 +10,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sick is a VM that fails one of its health checks and passes another, and breaks a placement rule where it is.
-func (a api) sick(t *testing.T) fleet.VMView {
+// failingVM creates a VM that fails one of its health checks, passes another, and violates a placement rule on its
+// host.
+func (a api) failingVM(t *testing.T) fleet.VMView {
 	t.Helper()
 	project := a.project(t, "shop").ID
 	quick := map[string]any{"interval": 5, "threshold": 1, "grace": 5}
@@ -45,15 +46,15 @@ func (a api) sick(t *testing.T) fleet.VMView {
 			return v
 		}
 		if time.Now().After(limit) {
-			t.Fatalf("the VM is not told of: %+v", v.Status)
+			t.Fatalf("the VM's faults are not reported: %+v", v.Status)
 		}
 	}
 }
 
-// healthShots are the pages about health checks and placement rules.
+// healthShots returns the pages of health checks and placement rules.
 func (a api) healthShots(t *testing.T) []shot {
 	t.Helper()
-	sick := "/vms/" + string(a.sick(t).ID)
+	sick := "/vms/" + string(a.failingVM(t).ID)
 	return []shot{
 		{"vm-new-rules", "/vms/new", func(p *tab) {
 			p.expect("422")

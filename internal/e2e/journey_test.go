@@ -17,12 +17,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// guestLimit is how long a tiny guest may take to boot, or to obey its power button, on a busy machine without KVM.
+// guestLimit is the time limit for a tiny guest to boot, or to react to its power button, on a busy machine without
+// KVM.
 const guestLimit = 150 * time.Second
 
-// TestJourney is one person's first hour: sign in, make a pool and a VM on a real libvirt host, type into its console, shut
-// it down and delete it, all on the pages.
-func TestJourney(t *testing.T) {
+// TestCreateUseAndDeleteVM walks through a new user's first hour, on the pages alone: sign in, create a pool and a VM
+// on a real libvirt host, type into its console, shut it down and delete it.
+func TestCreateUseAndDeleteVM(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	p := newTab(t, s.URL)
@@ -48,7 +49,7 @@ func TestJourney(t *testing.T) {
 	p.waitPath("/vms/" + string(id) + "/console")
 	booted(t, s.Hosts[0], name)
 	p.typeIntoConsole(s.Hosts[0], name)
-	p.plugCards(s.api(), s.Hosts[0], id)
+	p.plugNICs(s.api(), s.Hosts[0], id)
 	p.growRunning(s.api(), s.Hosts[0], id, pool)
 
 	p.click(".head nav.tabs a", "Summary")
@@ -85,13 +86,13 @@ func TestJourney(t *testing.T) {
 	})
 }
 
-// plugCards gives the running guest a network card by the form, and takes it away by PATCH.
-func (p *tab) plugCards(a api, h readyHost, id fleet.VMID) {
+// plugNICs adds a NIC to the running guest with the form, and removes it by PATCH.
+func (p *tab) plugNICs(a api, h readyHost, id fleet.VMID) {
 	p.Helper()
 	before := a.vm(p.T, id)
-	cards := func(n int) {
+	nics := func(n int) {
 		p.Helper()
-		eventually(p, stepLimit, fmt.Sprintf("%d cards of the running guest", n), func() (bool, string) {
+		eventually(p, stepLimit, fmt.Sprintf("%d NICs of the running guest", n), func() (bool, string) {
 			list, vm := virsh(p.T, h, "domiflist", string(id)), a.vm(p.T, id)
 			return strings.Count(list, "virtio") == n && len(vm.Status.NICs) == n && len(vm.Status.NextBoot) == 0, fmt.Sprintf("%s\n%+v", list, vm.Status)
 		})
@@ -103,20 +104,21 @@ func (p *tab) plugCards(a api, h readyHost, id fleet.VMID) {
 	p.choose(fmt.Sprintf("select[name='spec.nics[%d].network']", had), "network default")
 	p.click("#vm-edit footer button.primary", "Save")
 	p.waitPath("/vms/" + string(id))
-	cards(had + 1)
+	nics(had + 1)
 	got, err := a.send(p.Context(), http.MethodPatch, "/api/v1/vms/"+string(id), map[string]any{"spec": map[string]any{"nics": before.Spec.NICs}})
 	if err != nil || got.status != http.StatusOK {
-		p.Fatalf("take the card away: %d %s %v", got.status, got.body, err)
+		p.Fatalf("remove the NIC: %d %s %v", got.status, got.body, err)
 	}
-	cards(had)
+	nics(had)
 }
 
-// growRunning gives the running guest a vCPU, memory and a disk by the form; the guest itself says that it has them. Then it lets go of the disk.
+// growRunning adds a vCPU, memory and a disk to the running guest with the form, checks that the guest sees them, and
+// removes the disk again.
 func (p *tab) growRunning(a api, h readyHost, id fleet.VMID, pool string) {
 	p.Helper()
 	before := a.vm(p.T, id)
 	had := len(before.Spec.Disks)
-	// An agent that ends over a device which comes at this moment is started again by its guest: it is asked again.
+	// The guest agent may crash when a device appears. The guest restarts it, so failed commands are retried.
 	guest := func(command string) int {
 		var out struct{ Return []any }
 		eventually(p, stepLimit, "the guest's answer to "+command, func() (bool, string) {
@@ -158,7 +160,7 @@ func (p *tab) growRunning(a api, h readyHost, id fleet.VMID, pool string) {
 	})
 }
 
-// createPool makes a directory pool on the first host by the form.
+// createPool creates a directory pool on the first host with the form.
 func (p *tab) createPool(name, path string) {
 	p.Helper()
 	p.open("/pools")
@@ -173,7 +175,7 @@ func (p *tab) createPool(name, path string) {
 	p.waitText("table.matrix", "Active")
 }
 
-// createVM makes a VM from the tiny guest's image on the first host by the form, started.
+// createVM creates and starts a VM from the tiny guest's image on the first host with the form.
 func (p *tab) createVM(name, pool string) {
 	p.Helper()
 	p.open("/vms")
@@ -202,7 +204,7 @@ func (p *tab) createVM(name, pool string) {
 	p.waitText("h1", name)
 }
 
-// waitWithin is waitText with a limit of its own.
+// waitWithin is waitText with another time limit.
 func (p *tab) waitWithin(limit time.Duration, sel, text string) {
 	p.Helper()
 	eventually(p, limit, text+" in "+sel, func() (bool, string) {
@@ -211,7 +213,7 @@ func (p *tab) waitWithin(limit time.Duration, sel, text string) {
 	})
 }
 
-// drawn counts the points of the console's picture that are not of its commonest colour: how much the guest has written.
+// drawn counts the console's pixels that differ from its most frequent color, which measures how much text is shown.
 const drawn = `(() => {
   const c = document.querySelector("#console canvas");
   if (!c || !c.width) return 0;
@@ -221,11 +223,11 @@ const drawn = `(() => {
   return d.length - Math.max(...n.values());
 })()`
 
-// cursor is more points than a blinking cursor draws, and fewer than a line.
+// cursor is a number of pixels above those of a blinking cursor, and below those of a line.
 const cursor = 150
 
-// booted waits for the guest's own agent. Who types before that may do it in the moment in which the guest's kernel takes its keyboard
-// over: a key that then lies in the emulated controller raises no interrupt any more, and the keyboard is dead for good.
+// booted waits for the guest agent. A key typed earlier may arrive while the guest's kernel takes over the emulated
+// keyboard controller. It then stays in the controller and blocks all further interrupts of the keyboard.
 func booted(t testing.TB, h readyHost, name string) {
 	t.Helper()
 	eventually(t, guestLimit, name+"'s guest agent", func() (bool, string) {
@@ -236,16 +238,16 @@ func booted(t testing.TB, h readyHost, name string) {
 	})
 }
 
-// typeIntoConsole types into the guest's shell until the guest's own terminal has what that prints, and demands that the console draws
-// it, and draws less once the screen is cleared.
+// typeIntoConsole types into the guest's shell until the guest's terminal has the output. The console must show that
+// output, and show less after the screen is cleared.
 func (p *tab) typeIntoConsole(h readyHost, name string) {
 	p.Helper()
-	const words = "quantix was here"
+	const text = "quantix was here"
 	p.waitTrue("the console's connection", `document.querySelector("#console").dataset.state === "connected"`)
 	var typed time.Time
 	eventually(p, guestLimit, "what was typed, on the guest's terminal", func() (bool, string) {
 		screen := terminal(p.T, h, name)
-		if strings.Contains(screen, words) {
+		if strings.Contains(screen, text) {
 			return true, ""
 		}
 		if time.Since(typed) < 10*time.Second {
@@ -257,7 +259,8 @@ func (p *tab) typeIntoConsole(h readyHost, name string) {
 			return false, fmt.Sprintf("the focus after a click on the screen: %s, %v", focus, err)
 		}
 		typed = time.Now()
-		p.keys("clear; echo quan''tix was here; echo quan''tix was here\r") // whose output is not what was typed
+		// the output must differ from the typed command
+		p.keys("clear; echo quan''tix was here; echo quan''tix was here\r")
 		return false, screen
 	})
 	var full int
@@ -275,13 +278,13 @@ func (p *tab) typeIntoConsole(h readyHost, name string) {
 	p.keys("clear\r")
 	eventually(p, guestLimit, "an empty terminal", func() (bool, string) {
 		screen := terminal(p.T, h, name)
-		return !strings.Contains(screen, words), screen
+		return !strings.Contains(screen, text), screen
 	})
 	points("the console's picture of the empty terminal", func(now int) bool { return now < full-4*cursor })
 }
 
-// terminal is the text of the guest's first virtual terminal, without its line ends, by the guest's own agent; what keeps the agent from answering
-// where it does not.
+// terminal returns the text of the guest's first virtual terminal without line ends, read by the guest agent. If the
+// agent does not answer, it returns the agent's error.
 func terminal(t testing.TB, h readyHost, name string) string {
 	t.Helper()
 	ask := func(execute string, args map[string]any, out any) error {
@@ -299,19 +302,19 @@ func terminal(t testing.TB, h readyHost, name string) string {
 	if err := ask("guest-exec", map[string]any{"path": "/bin/cat", "arg": []string{"/dev/vcs1"}, "capture-output": true}, &run); err != nil {
 		return err.Error()
 	}
-	var said struct {
+	var status struct {
 		Exited bool
 		Out    []byte `json:"out-data"`
 		Err    []byte `json:"err-data"`
 	}
 	eventually(t, guestLimit, "the guest's terminal", func() (bool, string) {
-		err := ask("guest-exec-status", map[string]any{"pid": run.PID}, &said)
-		return err == nil && said.Exited, fmt.Sprint(err)
+		err := ask("guest-exec-status", map[string]any{"pid": run.PID}, &status)
+		return err == nil && status.Exited, fmt.Sprint(err)
 	})
-	return string(said.Out) + string(said.Err)
+	return string(status.Out) + string(status.Err)
 }
 
-// virsh asks a host's libvirt from outside, as a person beside Quantix would.
+// virsh runs virsh on a host's libvirt from outside, like an administrator who bypasses Quantix.
 func virsh(t testing.TB, h readyHost, args ...string) string {
 	t.Helper()
 	out, err := tryVirsh(t, h, args...)

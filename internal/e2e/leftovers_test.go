@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// leftovers waits a moment for the dead to be reaped and names what still lives below dir: processes, mounts and bridges.
+// leftovers returns an error that names processes, mounts and bridges which still use dir. It first waits a moment
+// until dead processes are reaped.
 func leftovers(dir string) error {
 	var left []string
 	for deadline := time.Now().Add(5 * time.Second); ; <-time.After(100 * time.Millisecond) {
@@ -27,7 +28,7 @@ func leftovers(dir string) error {
 	}
 }
 
-// processes are those that were started from dir, name it in their arguments, or see it among their mounts.
+// processes lists processes that were started from dir, name it in their arguments, or have it among their mounts.
 func processes(dir string) (left []string) {
 	entries, _ := os.ReadDir("/proc")
 	own, _ := os.ReadFile("/proc/self/mountinfo")
@@ -38,7 +39,7 @@ func processes(dir string) (left []string) {
 		}
 		args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 		if len(args) == 0 {
-			continue // a kernel thread, or dead and not yet reaped
+			continue // a kernel thread, or a dead process not reaped yet
 		}
 		seen, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "mountinfo"))
 		if bytes.Contains(args, []byte(dir)) || !bytes.Equal(seen, own) && bytes.Contains(seen, []byte(dir)) {
@@ -58,7 +59,7 @@ func mounts(dir string) (left []string) {
 	return left
 }
 
-// processesOf are the processes whose arguments hold all of the words, as words of their own.
+// processesOf returns the processes that have all the given words as separate arguments.
 func processesOf(words ...string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -78,10 +79,10 @@ func processesOf(words ...string) (pids []int) {
 	return pids
 }
 
-// bridge is a network device of a lab host. The index tells it from another of the same name that comes later.
+// bridge is a bridge of a lab host. The index distinguishes it from a later bridge of the same name.
 type bridge struct{ name, index string }
 
-// bridges are those of the lab hosts whose directories are given.
+// bridges returns the bridges of the lab hosts with the given directories.
 func bridges(hosts ...string) (found []bridge) {
 	for _, dir := range hosts {
 		text, _ := os.ReadFile(filepath.Join(dir, "etc/qemu/networks/default.xml"))

@@ -9,23 +9,23 @@ import (
 	"testing"
 )
 
-// link is the way between a sender and a portal, which the test may cut. What a connection sends beyond its first bytes waits until the test
-// lets it through.
+// link is a TCP proxy between an uploader and a portal, which the test may cut. The first freeBytes of a connection
+// pass; further bytes wait until the test allows them.
 type link struct {
 	url string
 	to  string
 
-	mu     sync.Mutex
-	moved  *sync.Cond
-	room   int64 // bytes that may pass; below 0: all
-	most   int64 // of one connection, which then breaks; 0: any number
-	passed int64
-	cuts   int
-	open   map[net.Conn]bool
+	mu         sync.Mutex
+	changed    *sync.Cond
+	allowance  int64 // allowed bytes; below 0: unlimited
+	maxPerConn int64 // limit of one connection, which then breaks; 0: none
+	passed     int64
+	cuts       int
+	open       map[net.Conn]bool
 }
 
-// usualTalk is what pages send without being held up.
-const usualTalk = 64 << 10
+// freeBytes is the number of bytes of each connection that always pass, enough for page requests.
+const freeBytes = 64 << 10
 
 func newLink(t *testing.T, to string) *link {
 	t.Helper()
@@ -33,8 +33,8 @@ func newLink(t *testing.T, to string) *link {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &link{url: "http://" + l.Addr().String(), to: to, room: -1, open: map[net.Conn]bool{}}
-	k.moved = sync.NewCond(&k.mu)
+	k := &link{url: "http://" + l.Addr().String(), to: to, allowance: -1, open: map[net.Conn]bool{}}
+	k.changed = sync.NewCond(&k.mu)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -42,19 +42,19 @@ func newLink(t *testing.T, to string) *link {
 			if err != nil {
 				return
 			}
-			all.Go(func() { k.carry(from) })
+			all.Go(func() { k.splice(from) })
 		}
 	})
 	t.Cleanup(func() {
 		l.Close()
-		k.let(-1)
+		k.allow(-1)
 		k.cut()
 		all.Wait()
 	})
 	return k
 }
 
-func (k *link) carry(from net.Conn) {
+func (k *link) splice(from net.Conn) {
 	defer from.Close()
 	to, err := net.Dial("tcp", k.to)
 	if err != nil {
@@ -73,7 +73,7 @@ func (k *link) carry(from net.Conn) {
 	buf := make([]byte, 16<<10)
 	for sent := int64(0); ; {
 		n, err := from.Read(buf)
-		if n > 0 && k.through(from, sent, int64(n)) {
+		if n > 0 && k.waitAllowed(from, sent, int64(n)) {
 			_, err = to.Write(buf[:n])
 		}
 		if sent += int64(n); err != nil || !k.isOpen(from) {
@@ -87,27 +87,27 @@ func (k *link) carry(from net.Conn) {
 	k.mu.Unlock()
 }
 
-// through waits until n bytes may pass, and breaks the connection that has had its share.
-func (k *link) through(from net.Conn, sent, n int64) bool {
+// waitAllowed waits until n bytes may pass. It closes a connection that exceeds its limit and returns false.
+func (k *link) waitAllowed(from net.Conn, sent, n int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.most > 0 && sent+n > k.most {
+	if k.maxPerConn > 0 && sent+n > k.maxPerConn {
 		k.cuts++
 		delete(k.open, from)
 		from.Close()
 		return false
 	}
-	if sent < usualTalk {
+	if sent < freeBytes {
 		return true
 	}
-	for k.room >= 0 && k.room < n && k.open[from] {
-		k.moved.Wait()
+	for k.allowance >= 0 && k.allowance < n && k.open[from] {
+		k.changed.Wait()
 	}
 	if !k.open[from] {
 		return false
 	}
-	if k.passed += n; k.room >= 0 {
-		k.room -= n
+	if k.passed += n; k.allowance >= 0 {
+		k.allowance -= n
 	}
 	return true
 }
@@ -118,17 +118,17 @@ func (k *link) isOpen(from net.Conn) bool {
 	return k.open[from]
 }
 
-// let lets so many more bytes through; below 0: all.
-func (k *link) let(n int64) {
+// allow lets n more bytes pass; below 0: all.
+func (k *link) allow(n int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.room = max(k.room, 0) + n; n < 0 {
-		k.room = -1
+	if k.allowance = max(k.allowance, 0) + n; n < 0 {
+		k.allowance = -1
 	}
-	k.moved.Broadcast()
+	k.changed.Broadcast()
 }
 
-// cut breaks every connection.
+// cut closes every connection.
 func (k *link) cut() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -136,5 +136,5 @@ func (k *link) cut() {
 		c.Close()
 		delete(k.open, c)
 	}
-	k.moved.Broadcast()
+	k.changed.Broadcast()
 }

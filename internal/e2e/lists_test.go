@@ -9,8 +9,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestLists pages through a list and back, keeps a view of it, and asks one action of all its rows.
-func TestLists(t *testing.T) {
+// TestListPagingViewsAndBulkActions pages through a list and back, saves a view of it, and runs one action on all its
+// rows.
+func TestListPagingViewsAndBulkActions(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
 	p := newTab(t, s.URL)
@@ -40,7 +41,7 @@ func TestLists(t *testing.T) {
 	p.click(".kept button[aria-label='Delete the view Test servers']", "")
 	p.waitTrue("the view to go and the menu to stay", `!document.querySelector(".kept button[aria-label$='Test servers']") && document.activeElement.id === "view-name"`)
 
-	// What is selected stays so while the rows follow a change.
+	// The selection must survive a live update of the rows.
 	p.withoutPolls()
 	p.open("/vms?filter=name:runner-*")
 	p.mark()
@@ -50,12 +51,12 @@ func TestLists(t *testing.T) {
 	path := "/api/v1/vms/" + string(odd.ID)
 	ask[fleet.VMView](t, s.api(), http.StatusOK, http.MethodPatch, path, map[string]any{"labels": map[string]string{"list": "live"}})
 	p.waitText("#vm-rows", "list=live")
-	p.poked()
+	p.checkPollsOff()
 	p.waitText(".bulk", "1 selected")
 	p.sameDocument()
 
 	for _, vm := range list[fleet.VMView](t, s.api(), "/api/v1/vms?filter=name:runner-*") {
-		s.api().bring(t, vm.ID, map[bool]fleet.Phase{true: fleet.PhaseRunning, false: fleet.PhaseStopped}[vm.ID == odd.ID])
+		s.api().ensurePhase(t, vm.ID, map[bool]fleet.Phase{true: fleet.PhaseRunning, false: fleet.PhaseStopped}[vm.ID == odd.ID])
 	}
 	p.click("#vm-rows input[data-select-all]", "")
 	p.waitText(".bulk", "3 selected")
@@ -65,7 +66,7 @@ func TestLists(t *testing.T) {
 	p.waitText("#step-rows", "Only a VM that is stopped can be started.")
 	p.waitText("#task-sum header", "2 done · 1 refused")
 	p.sameDocument()
-	p.open(p.path()) // again: nothing is asked again
+	p.open(p.path()) // reloading the page must not repeat the action
 	p.waitText("#task-sum header", "2 done · 1 refused")
 	p.click(".head a", "Back to the list")
 	p.waitPath("/vms?filter=name")

@@ -18,29 +18,29 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// picturesVariable names the directory into which pictures are saved; without it none are.
+// picturesVariable is the environment variable that names the directory for screenshots. Without it none are saved.
 const picturesVariable = "QUANTIX_TEST_SCREENSHOTS"
 
 var themes = []string{"light", "dark"}
 
-// portray takes the page's picture in both themes on a desktop and on a phone, and lets axe-core judge it. The gate looks at the
-// light one on a desktop alone, unless pictures are asked for.
-func (p *tab) portray(name string) {
+// capture takes screenshots of the page in both themes, on a desktop and on a phone, and checks it with axe-core. The
+// gate checks only the light theme on a desktop, unless screenshots are wanted.
+func (p *tab) capture(name string) {
 	p.Helper()
 	if !tier.Ordeal && os.Getenv(picturesVariable) == "" {
 		p.theme(themes[0])
-		p.portraySized(1440, 900, name, themes[0])
+		p.captureSized(1440, 900, name, themes[0])
 		return
 	}
 	for _, theme := range themes {
 		p.theme(theme)
-		p.portraySized(1440, 900, name, theme)
-		p.portraySized(390, 844, name, theme)
+		p.captureSized(1440, 900, name, theme)
+		p.captureSized(390, 844, name, theme)
 	}
 	p.size(1440, 900)
 }
 
-func (p *tab) portraySized(width, height int64, name, theme string) {
+func (p *tab) captureSized(width, height int64, name, theme string) {
 	p.Helper()
 	p.size(width, height)
 	p.settle()
@@ -50,8 +50,8 @@ func (p *tab) portraySized(width, height int64, name, theme string) {
 	}
 	on := fmt.Sprintf("%s-%d-%s", name, width, theme)
 	p.savePicture(on)
-	p.fits(on)
-	p.chosen(on)
+	p.checkWidth(on)
+	p.checkEnter(on)
 	p.axe(on)
 	if p.menu != nil {
 		p.keys(kb.Escape)
@@ -59,8 +59,8 @@ func (p *tab) portraySized(width, height int64, name, theme string) {
 	}
 }
 
-// opens has the menu that a click opens open in each of the shot's pictures; shows is a text in it.
-func (p *tab) opens(sel, text, shows string) {
+// withMenu opens a menu by a click for each screenshot of the shot. shows is a text in the menu.
+func (p *tab) withMenu(sel, text, shows string) {
 	p.menu = func() {
 		p.Helper()
 		p.click(sel, text)
@@ -68,8 +68,8 @@ func (p *tab) opens(sel, text, shows string) {
 	}
 }
 
-// opensTree is the same for the inventory, which is a drawer on a phone; shows is a text in it.
-func (p *tab) opensTree(shows string) {
+// withTree does the same for the inventory, which is a drawer on a phone. shows is a text in it.
+func (p *tab) withTree(shows string) {
 	p.menu = func() {
 		p.Helper()
 		if narrow, err := eval[bool](p, `matchMedia("(max-width: 900px)").matches`); err != nil || narrow {
@@ -79,7 +79,7 @@ func (p *tab) opensTree(shows string) {
 	}
 }
 
-// theme is what the person's system prefers.
+// theme sets the color scheme that the user's system prefers.
 func (p *tab) theme(theme string) {
 	p.Helper()
 	features := []*emulation.MediaFeature{
@@ -91,7 +91,7 @@ func (p *tab) theme(theme string) {
 	}))
 }
 
-// settle waits until nothing is being loaded and what was laid out has been painted.
+// settle waits until no request is running and the layout has been painted.
 func (p *tab) settle() {
 	p.Helper()
 	p.waitTrue("the page to settle", `document.readyState === "complete" && !document.querySelector(".htmx-request, .htmx-swapping, .htmx-settling")`)
@@ -101,8 +101,8 @@ func (p *tab) settle() {
 	}
 }
 
-// fits demands that nothing but a table scrolls sideways.
-func (p *tab) fits(name string) {
+// checkWidth fails the test if anything but a table scrolls sideways.
+func (p *tab) checkWidth(name string) {
 	p.Helper()
 	over, err := eval[int](p, `Math.max(document.documentElement.scrollWidth, document.querySelector("main")?.scrollWidth || 0) - innerWidth`)
 	if err != nil || over > 0 {
@@ -110,7 +110,7 @@ func (p *tab) fits(name string) {
 	}
 }
 
-// otherOnEnter are the buttons that Enter presses in a form of the page while another one is drawn as the form's own.
+// otherOnEnter finds buttons that Enter presses in a form although another button is drawn as the form's primary one.
 const otherOnEnter = `[...document.forms].flatMap(form => {
   const sends = [...form.elements].filter(e => e.type === "submit");
   const chosen = sends.find(e => e.matches(".primary, .danger")), first = sends[0];
@@ -118,8 +118,8 @@ const otherOnEnter = `[...document.forms].flatMap(form => {
   return sends.length < 2 || first.disabled || chosen && what(first) === what(chosen) ? [] : [first.outerHTML];
 })`
 
-// chosen demands that Enter in a form does what its chosen button does.
-func (p *tab) chosen(name string) {
+// checkEnter fails the test unless Enter in a form presses its primary button.
+func (p *tab) checkEnter(name string) {
 	p.Helper()
 	others, err := eval[[]string](p, otherOnEnter)
 	if err != nil || len(others) > 0 {
@@ -127,7 +127,7 @@ func (p *tab) chosen(name string) {
 	}
 }
 
-// violation is one rule of axe-core that the page breaks.
+// violation is an axe-core rule that the page violates.
 type violation struct {
 	ID, Help string
 	Nodes    []string
@@ -136,10 +136,10 @@ type violation struct {
 const axeRun = `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v =>
   ({id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map(n => n.target.join(" ") + "  " + n.html.slice(0, 200) + "  " + (n.any[0]?.message || n.all[0]?.message || n.none[0]?.message || ""))})))`
 
-// axeSource is axe-core, which lies beside the other libraries of the browser.
+// axeSource reads axe-core, which is stored beside the browser's other libraries.
 var axeSource = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("../../static/internal/axe/axe.min.js") })
 
-// axe demands that axe-core finds nothing on the page.
+// axe fails the test if axe-core finds a violation on the page.
 func (p *tab) axe(name string) {
 	p.Helper()
 	if loaded, err := eval[bool](p, `typeof axe !== "undefined"`); err != nil || !loaded {
@@ -160,7 +160,7 @@ func (p *tab) axe(name string) {
 	}
 }
 
-// routePattern turns a route of the table into the addresses that it answers.
+// routePattern returns a regular expression for the paths of a route.
 func routePattern(route string) string {
 	parts := strings.Split(route, "/")
 	for i, part := range parts {
@@ -171,7 +171,8 @@ func routePattern(route string) string {
 	return fmt.Sprintf(`^%s(\?.*)?$`, strings.Join(parts, "/"))
 }
 
-// shoot looks at a page. QUANTIX_TEST_SCREENSHOTS_OF names by a pattern those that somebody works on; the others are left out then.
+// shoot opens a page and captures it. QUANTIX_TEST_SCREENSHOTS_OF is a pattern that selects shots by name, for people
+// who work on these pages.
 func (p *tab) shoot(s shot) {
 	p.Helper()
 	if of := os.Getenv("QUANTIX_TEST_SCREENSHOTS_OF"); of != "" && !regexp.MustCompile(of).MatchString(s.name) {
@@ -182,11 +183,11 @@ func (p *tab) shoot(s shot) {
 	if s.act != nil {
 		s.act(p)
 	}
-	p.portray(s.name)
+	p.capture(s.name)
 	p.menu = nil
 }
 
-// waitConsole waits until the guest's screen has been drawn.
+// waitConsole waits until the console shows the guest's screen.
 func (p *tab) waitConsole() {
 	p.Helper()
 	p.waitTrue("the guest's screen", `document.querySelector("#console").dataset.state === "connected"`)

@@ -19,13 +19,14 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// root holds everything that a run makes; it is short, for the Unix sockets below it, and is gone at the end.
+// root is the directory for all files of a test run. Its path is short, for the Unix sockets below it. It is removed at
+// the end.
 var root string
 
 func TestMain(m *testing.M) {
 	var err error
 	if root, err = os.MkdirTemp("/var/tmp", "qxe-"); err == nil {
-		err = os.Chmod(root, 0o755) // PostgreSQL and QEMU run as users of their own
+		err = os.Chmod(root, 0o755) // PostgreSQL and QEMU run as their own users
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if runtime.GOMAXPROCS(0) < atOnce {
-		// The tests wait for other processes most of the time, so more of them run at once than there are processors.
+		// The tests mostly wait for other processes, so more of them run at once than there are processors.
 		_ = flag.Set("test.parallel", strconv.Itoa(atOnce))
 	}
 	release, err := tier.GuestSlot()
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
-	if err := tidy(); err != nil {
+	if err := cleanUp(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: left behind:", err)
 		code = max(code, 1)
 	}
@@ -50,8 +51,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tidy ends what all tests shared, and says what is left of it.
-func tidy() error {
+// cleanUp stops the shared programs and the browser, and reports leftovers.
+func cleanUp() error {
 	stopBrowser()
 	var errs []error
 	for _, shared := range []*sharedProgram{labProgram, demoProgram} {
@@ -61,7 +62,7 @@ func tidy() error {
 	return errors.Join(errs...)
 }
 
-// binary is the program, built once a run.
+// binary builds the program, once in a test run, and returns its path.
 var binary = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(root, "quantix")
 	out, err := exec.Command("go", "build", "-o", path, "quantix").CombinedOutput()
@@ -72,14 +73,14 @@ var binary = sync.OnceValues(func() (string, error) {
 })
 
 const (
-	atOnce     = 4                 // tests
-	readyLimit = 150 * time.Second // for a lab to stand on a busy machine, its guest image included
+	atOnce     = 4                 // number of parallel tests
+	readyLimit = 150 * time.Second // for a lab to start on a busy machine, including the build of its guest image
 	endLimit   = 60 * time.Second
-	stepLimit  = 30 * time.Second // for one thing to happen on a page
+	stepLimit  = 30 * time.Second // for one change on a page
 	pollEvery  = 50 * time.Millisecond
 )
 
-// eventually polls until done is true, and fails the test with the last reason when limit has passed.
+// eventually polls until done returns true. After limit it fails the test with the last reason.
 func eventually(t testing.TB, limit time.Duration, what string, done func() (ok bool, why string)) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
@@ -101,7 +102,7 @@ func eventually(t testing.TB, limit time.Duration, what string, done func() (ok 
 	}
 }
 
-// onOwnThread runs f on a thread that nobody else uses: the kernel ends a child with the thread that started it.
+// onOwnThread runs f on a dedicated OS thread: Pdeathsig kills a child when the thread that started it ends.
 func onOwnThread(f func()) {
 	go func() {
 		runtime.LockOSThread()
@@ -112,7 +113,7 @@ func onOwnThread(f func()) {
 
 var names atomic.Int64
 
-// unique is a name that no other test, and no other run of the same test, has used.
+// unique returns a name that no other test, and no other run of the same test, has used.
 func unique(name string) string { return fmt.Sprintf("%s-%d", name, names.Add(1)) }
 
 func writeFile(t testing.TB, path, text string) {

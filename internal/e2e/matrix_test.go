@@ -11,17 +11,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestAPoolFailsOnOneHost takes a pool's storage from under one of two real hosts while somebody looks at it, and gives it back: that host's cell
-// alone follows, in the host's words, on the pool's page and in the matrix of all.
-func TestAPoolFailsOnOneHost(t *testing.T) {
+// TestPoolFailureShownForOneHost breaks and restores a pool's storage on one of two real hosts. Only that host's status
+// may change, with the host's error text, on the pool's page and in the matrix of all pools.
+func TestPoolFailureShownForOneHost(t *testing.T) {
 	t.Parallel()
-	s := newApart(t, "matrix")
+	s := newSwitchedLab(t, "matrix")
 	dir := "/var/lib/libvirt/images/" + unique("grid")
 	name := filepath.Base(dir)
 	pool := ask[fleet.PoolView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": name, "hostIds": []fleet.HostID{s.hosts[0].ID, s.hosts[1].ID}, "spec": map[string]any{"kind": "dir", "path": dir},
 	})
-	cell := func(i int) fleet.PoolHost {
+	hostStatus := func(i int) fleet.PoolHost {
 		t.Helper()
 		v := ask[fleet.PoolView](t, s.api, http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(pool.ID), nil)
 		for _, h := range v.Hosts {
@@ -33,7 +33,7 @@ func TestAPoolFailsOnOneHost(t *testing.T) {
 		return fleet.PoolHost{}
 	}
 	p := newTab(t, s.URL)
-	p.signIn(s.play)
+	p.signIn(s.playground)
 	p.open("/pools/" + string(pool.ID))
 	p.waitWithin(guestLimit, ".head", "2 of 2 hosts healthy")
 	p.mark()
@@ -42,21 +42,21 @@ func TestAPoolFailsOnOneHost(t *testing.T) {
 	p.waitWithin(guestLimit, ".head", "1 of 2 hosts healthy")
 	p.waitText("table.matrix", "Failed")
 	p.sameDocument()
-	if bad := cell(1); bad.State != fleet.PoolFailed || bad.Status == nil || bad.Status.Error == "" {
+	if bad := hostStatus(1); bad.State != fleet.PoolFailed || bad.Status == nil || bad.Status.Error == "" {
 		t.Errorf("the host whose storage is gone: %+v", bad)
 	} else {
 		p.waitText("table.matrix", bad.Status.Error)
 	}
-	if well := cell(0); well.State != fleet.PoolActive || well.Status.Error != "" {
+	if well := hostStatus(0); well.State != fleet.PoolActive || well.Status.Error != "" {
 		t.Errorf("the other host: %+v", well)
 	}
-	grid := newTab(t, s.URL)
-	grid.signIn(s.play)
-	grid.open("/pools/matrix")
+	matrix := newTab(t, s.URL)
+	matrix.signIn(s.playground)
+	matrix.open("/pools/matrix")
 	box := func(i int, tone string) {
 		t.Helper()
 		at := fmt.Sprintf(`#grid-%s a.%s[href*="%s"]`, s.hosts[i].ID, tone, pool.ID)
-		grid.waitTrue(tone+" on "+s.hosts[i].Name, fmt.Sprintf(`document.querySelector(%s) !== null`, quote(at)))
+		matrix.waitTrue(tone+" on "+s.hosts[i].Name, fmt.Sprintf(`document.querySelector(%s) !== null`, quote(at)))
 	}
 	box(0, "ok")
 	box(1, "bad")
@@ -66,7 +66,7 @@ func TestAPoolFailsOnOneHost(t *testing.T) {
 	p.waitNoText("table.matrix", "Failed")
 	p.sameDocument()
 	box(1, "ok")
-	if well := cell(1); well.State != fleet.PoolActive || well.Status.Error != "" {
+	if well := hostStatus(1); well.State != fleet.PoolActive || well.Status.Error != "" {
 		t.Errorf("the host whose storage is back: %+v", well)
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// followLimit is how long a page may say what was before somebody migrated its VM.
+// followLimit is the time within which a page must show that its VM was migrated.
 const followLimit = 10 * time.Second
 
-// TestVirshMigrateIsFollowed migrates a guest with virsh, behind the portal's back, there and back again: its page names the new
-// host, its console and its orders go there, and the guest notices nothing.
-func TestVirshMigrateIsFollowed(t *testing.T) {
+// TestVirshMigrationFollowed migrates a guest with virsh, without the portal, there and back. The page must name the
+// new host, console and actions must reach it, and the guest must keep running.
+func TestVirshMigrationFollowed(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	a := s.api()
@@ -40,7 +40,7 @@ func TestVirshMigrateIsFollowed(t *testing.T) {
 	p.waitText(".head", "host-1")
 	p.mark()
 	s.migrate(t, name, 0, 1, "--persistent", "--undefinesource")
-	p.followed("host-2")
+	p.waitMoved("host-2")
 	if got := a.vm(t, vm.ID); got.HostName != "host-2" || got.Status.Reason != "migrated" || got.Attention || len(got.Status.Drift) > 0 {
 		t.Errorf("after the migration the VM is %+v, %+v", got, got.Status)
 	}
@@ -48,14 +48,14 @@ func TestVirshMigrateIsFollowed(t *testing.T) {
 	p.waitTrue("the console's connection", `document.querySelector("#console").dataset.state === "connected"`)
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", guest(t, name)))
 	if err != nil || !strings.Contains(string(args), "-incoming") {
-		t.Errorf("the guest was not taken over in the middle of its run, but started: %v %q", err, args)
+		t.Errorf("the guest was started anew instead of migrated live: %v %q", err, args)
 	}
 
-	// Back, and what it leaves this time is a definition that is off.
+	// The way back leaves a stopped definition on the source host.
 	p.open(page)
 	p.mark()
 	s.migrate(t, name, 1, 0, "--persistent")
-	p.followed("host-1")
+	p.waitMoved("host-1")
 	eventually(t, stepLimit, "the definition that is left behind", func() (bool, string) {
 		got := a.vm(t, vm.ID)
 		return len(got.Elsewhere) == 1 && got.Elsewhere[0].HostName == "host-2" && got.Elsewhere[0].Power == fleet.Stopped && !got.Attention, ""
@@ -72,22 +72,22 @@ func TestVirshMigrateIsFollowed(t *testing.T) {
 	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+page+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
 	if names := virsh(t, s.Hosts[0], "list", "--name"); !strings.Contains(names, name) {
-		t.Errorf("it was not started where it is; there run %s", names)
+		t.Errorf("it was not started on its host, which runs %s", names)
 	}
 	virsh(t, s.Hosts[1], "undefine", name)
 	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1"+page+"?disks=true&confirm="+name, nil)
 }
 
-// followed demands that the page, which is not loaded anew, names the host before long.
-func (p *tab) followed(host string) {
+// waitMoved waits until the page shows the host without a reload.
+func (p *tab) waitMoved(host string) {
 	p.Helper()
 	p.waitWithin(followLimit, ".head", host)
 	p.waitWithin(followLimit, ".head", "Running")
 	p.sameDocument()
 }
 
-// migrate moves a guest between two hosts of the lab, as a person beside Quantix would.
-func (s *play) migrate(t *testing.T, name string, from, to int, how ...string) {
+// migrate migrates a guest live between two hosts of the lab with virsh, like an administrator who bypasses Quantix.
+func (s *playground) migrate(t *testing.T, name string, from, to int, how ...string) {
 	t.Helper()
 	virsh(t, s.Hosts[from], append([]string{"migrate", "--live", "--p2p", "--unsafe", name, s.Hosts[to].LibvirtURI}, how...)...)
 }

@@ -13,9 +13,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestAMoveOutlivesItsAgent moves the disk of a guest that runs on a real host, and kills the agent in the middle: QEMU copies on, the next
-// agent ends it, the intent follows and the old file goes. Another move is taken back, and the disk stays where it is.
-func TestAMoveOutlivesItsAgent(t *testing.T) {
+// TestDiskMigrationSurvivesAgentKill migrates the disk of a running guest on a real host and kills the agent halfway.
+// QEMU continues the copy, the next agent completes it, the spec follows and the old file is removed. A second disk
+// migration is canceled: the disk stays in place.
+func TestDiskMigrationSurvivesAgentKill(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	a := s.api()
@@ -57,7 +58,7 @@ func TestAMoveOutlivesItsAgent(t *testing.T) {
 	ended(task, fleet.JobDone)
 	now := a.vm(t, vm.ID)
 	if now.Spec.Disks[0].PoolID != local.ID || now.Status.StartedAt == nil || !now.Status.StartedAt.Equal(*began) || now.Attention {
-		t.Errorf("after the move the VM is %+v, %+v", now.Spec, now.Status)
+		t.Errorf("after the migration the VM is %+v, %+v", now.Spec, now.Status)
 	}
 	eventually(t, stepLimit, "the old file's end", func() (bool, string) {
 		_, err := os.Stat(filepath.Join(labDir(), "shared", old.Volume))
@@ -71,10 +72,10 @@ func TestAMoveOutlivesItsAgent(t *testing.T) {
 	ask[fleet.Task](t, a, http.StatusOK, http.MethodPost, "/api/v1/tasks/"+string(back.ID)+"/cancel", nil)
 	ended(back, fleet.JobCancelled)
 	if left, err := filepath.Glob(filepath.Join(labDir(), "shared", name+"*")); err != nil || len(left) > 0 {
-		t.Errorf("what was taken back has left %v (%v)", left, err)
+		t.Errorf("the canceled migration left %v (%v)", left, err)
 	}
 	if now := a.vm(t, vm.ID); now.Spec.Disks[0].PoolID != local.ID || now.Attention || now.Phase != fleet.PhaseRunning {
-		t.Errorf("after a move that was taken back the VM is %s, %+v", now.Phase, now.Spec)
+		t.Errorf("after the canceled migration the VM is %s, %+v", now.Phase, now.Spec)
 	}
 	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, page+"?disks=true&confirm="+name, nil)
 	eventually(t, stepLimit, "the VM's end", func() (bool, string) {

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/lab"
 )
 
-// runSwitch starts an Open vSwitch of the host's own, in its namespaces, with which it ends. The kernel needs no module for it: packets pass the
-// daemon itself.
+// runSwitch starts an Open vSwitch instance inside the host's namespaces, which ends with them. It uses the userspace
+// datapath and needs no kernel module.
 const runSwitch = `set -e
 cd /run/openvswitch
 ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema
@@ -25,34 +25,34 @@ ovs-vsctl --timeout=20 add-br ovs0 -- set bridge ovs0 datapath_type=netdev
 ovs-vsctl --timeout=20 add-port ovs0 eth1
 `
 
-func (s *apart) switches(t *testing.T, i int, command string) string {
+func (s *switchedLab) runInHost(t *testing.T, i int, command string) string {
 	t.Helper()
 	return s.enter(t, i, []string{"--mount", "--net", "--pid", "--uts"}, "sh", "-c", command)
 }
 
-// Guests meet in networks of the further kinds, on one host and across two, and are kept apart where they are to be: on Open vSwitch bridges by
-// VLANs, and straight on a device. They are told addresses and names.
-func TestKindsOfNetworks(t *testing.T) {
+// TestNetworkModesConnectAndIsolateGuests checks Open vSwitch and macvtap networks, on one host and across two hosts.
+// VLANs, trunks and private mode must separate guests. IPv6, DHCP reservations and DNS names must work.
+func TestNetworkModesConnectAndIsolateGuests(t *testing.T) {
 	t.Parallel()
 	files, err := lab.GuestImage(t.Context(), lab.CacheDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newApart(t, "kinds")
+	s := newSwitchedLab(t, "kinds")
 	group := func(name string, vlan map[string]any) map[string]any {
 		return map[string]any{"name": name, "vlan": vlan}
 	}
 	s.define(t, "switched", map[string]any{"mode": "ovs", "bridge": "ovs0", "portGroups": []any{
 		group("red", map[string]any{"id": 10}), group("blue", map[string]any{"id": 20}), group("trunk", map[string]any{"trunk": []int{10, 20}}),
 	}}, 0, 1)
-	s.cells(t, "switched", "hosts without a switch say so", func(h fleet.NetworkHost) bool {
+	s.waitNetwork(t, "switched", "hosts without Open vSwitch report it", func(h fleet.NetworkHost) bool {
 		return h.State == fleet.NetworkFailed && strings.Contains(h.Status.Error, "ovs-vsctl")
 	})
 	for i := range s.hosts {
-		s.switches(t, i, runSwitch)
+		s.runInHost(t, i, runSwitch)
 		ask[any](t, s.api, http.StatusAccepted, http.MethodPost, s.path("switched")+"/hosts/"+string(s.hosts[i].ID)+"/retry", nil)
 	}
-	s.cells(t, "switched", "it is up", networkUp)
+	s.waitNetwork(t, "switched", "it is up", networkUp)
 	s.define(t, "straight", map[string]any{"mode": "macvtap", "device": "eth0"}, 0, 1)
 	s.define(t, "shy", map[string]any{"mode": "macvtap", "device": "eth0", "direct": "private"}, 0)
 	const nine = "52:54:00:00:00:09"
@@ -64,27 +64,28 @@ func TestKindsOfNetworks(t *testing.T) {
 	}, 0)
 	s.define(t, "six-alone", map[string]any{"mode": "isolated", "dns": true, "ipv6": map[string]any{"gateway": "fd00:91::1/64"}}, 0)
 	for _, name := range []string{"straight", "shy", "six", "six-alone"} {
-		s.cells(t, name, "it is up", networkUp)
+		s.waitNetwork(t, name, "it is up", networkUp)
 	}
-	// The devices in /dev by which guests get at a macvtap bear its number, and hosts of one machine share them: each takes numbers of its own.
+	// macvtap devices in /dev are named by interface index, and the hosts share /dev on this machine. So the second
+	// host skips the indexes that the first one uses.
 	s.inside(t, 1, "sh", "-c", "i=0; while [ $i -lt 200 ]; do ip link add qx-burn type bridge && ip link delete qx-burn; i=$((i+1)); done")
 
 	a := s.boot(t, files, 0, "a", "switched/red", "switched/trunk", "straight", "six@"+nine, "six-alone", "shy")
 	b := s.boot(t, files, 0, "b", "switched/red", "switched/blue", "straight", "six", "six-alone", "shy")
 	c := s.boot(t, files, 1, "c", "switched/red", "switched/blue", "straight")
 	third := strings.TrimSuffix(s.portal, "1")
-	for i, g := range []*wired{a, b, c} {
+	for i, g := range []*netGuest{a, b, c} {
 		g.ready(fmt.Sprintf("10.80.0.%d/24", i+1), fmt.Sprintf("10.81.0.%d/24", i+1), fmt.Sprintf("%s%d/24", third, 201+i))
-		g.run("echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore") // each card answers for its own addresses alone
+		g.run("echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore") // each NIC answers only for its own addresses
 	}
 
 	a.reaches("Open vSwitch, one VLAN, one host", "10.80.0.2")
 	a.reaches("Open vSwitch, one VLAN, across", "10.80.0.3")
 	b.reaches("Open vSwitch, the other VLAN, across", "10.81.0.3")
-	for _, g := range []*wired{b, c} {
+	for _, g := range []*netGuest{b, c} {
 		g.run("ip addr add 10.80.0.77/24 dev eth1")
 		if n := a.pings("10.80.0.77"); n != 0 {
-			t.Errorf("a card in VLAN 10 reaches one of %s in VLAN 20: %d answers", g.name, n)
+			t.Errorf("a NIC in VLAN 10 reaches a NIC of %s in VLAN 20: %d answers", g.name, n)
 		}
 		g.run("ip addr del 10.80.0.77/24 dev eth1")
 	}
@@ -105,34 +106,36 @@ func TestKindsOfNetworks(t *testing.T) {
 	a.reaches("macvtap, one host", third+"202")
 	a.reaches("macvtap, across", third+"203")
 	a.reaches("macvtap, outside", s.portal)
-	for i, g := range []*wired{a, b} {
+	for i, g := range []*netGuest{a, b} {
 		g.run(fmt.Sprintf("ip addr flush dev eth2; ip addr add %s%d/24 dev eth5", third, 211+i))
 	}
 	a.reaches("macvtap, private, across", third+"203")
 	a.reaches("macvtap, private, outside", s.portal)
 	if n := a.pings(third + "212"); n != 0 {
-		t.Errorf("guests of one host reach one another on a device where they are not to: %d answers", n)
+		t.Errorf("guests of one host reach each other in private mode: %d answers", n)
 	}
 	own := regexp.MustCompile(`inet (\S+)/24`).FindStringSubmatch(s.inside(t, 0, "ip", "-4", "addr", "show", "dev", "eth0"))
 	if own == nil || a.pings(own[1]) != 0 {
 		t.Errorf("a guest on a device reaches its own host by it, %v", own)
 	}
 
-	for _, card := range []struct {
-		g         *wired
-		nic, what string
+	for _, nic := range []struct {
+		g         *netGuest
+		dev, what string
 		prefix    string
 	}{{a, "eth3", "NAT", "fd00:90::"}, {b, "eth3", "NAT", "fd00:90::"}, {a, "eth4", "isolated", "fd00:91::"}, {b, "eth4", "isolated", "fd00:91::"}} {
-		eventually(t, guestLimit, card.g.name+" has an IPv6 address in the network with "+card.what, func() (bool, string) {
-			out := card.g.run("ip -6 addr show dev " + card.nic + " scope global")
-			if !strings.Contains(out, card.prefix[:8]) { // its kernel asks for a router when the card comes up, three times, and on a busy machine too early
-				card.g.run("ip link set " + card.nic + " down; ip link set " + card.nic + " up; sleep 5")
+		eventually(t, guestLimit, nic.g.name+" has an IPv6 address in the network with "+nic.what, func() (bool, string) {
+			out := nic.g.run("ip -6 addr show dev " + nic.dev + " scope global")
+			// the kernel sends only three router solicitations when a NIC comes up, which is too early on a busy
+			// machine
+			if !strings.Contains(out, nic.prefix[:8]) {
+				nic.g.run("ip link set " + nic.dev + " down; ip link set " + nic.dev + " up; sleep 5")
 				return false, out
 			}
 			return true, ""
 		})
-		eventually(t, guestLimit, card.g.name+" reaches its gateway by IPv6", func() (bool, string) {
-			out := card.g.run("ping -q -c 3 -W 2 " + card.prefix + "1")
+		eventually(t, guestLimit, nic.g.name+" reaches its gateway by IPv6", func() (bool, string) {
+			out := nic.g.run("ping -q -c 3 -W 2 " + nic.prefix + "1")
 			return strings.Contains(out, "3 packets received"), out
 		})
 	}

@@ -12,9 +12,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestNetworkOnARealHost defines a network in the portal and sees it in virsh; what an administrator does to it there shows per host, and an
-// order brings it back.
-func TestNetworkOnARealHost(t *testing.T) {
+// TestNetworkChangesByVirshReported defines a network in the portal and checks it with virsh. Changes by virsh show on
+// the host's status, and retry repairs them.
+func TestNetworkChangesByVirshReported(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	a := s.api()
@@ -23,13 +23,13 @@ func TestNetworkOnARealHost(t *testing.T) {
 	rand.Read(b[:])
 	at := fmt.Sprintf("10.%d.%d.", 192+b[0]%32, b[1])
 	name := unique("lan")
-	made := ask[fleet.NetworkView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/networks", map[string]any{
+	network := ask[fleet.NetworkView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/networks", map[string]any{
 		"name": name, "hostIds": []any{host.ID}, "spec": map[string]any{
 			"mode": "nat", "dns": true, "ipv4": map[string]any{"gateway": at + "1/24", "dhcp": map[string]any{"ranges": []any{map[string]any{"start": at + "100", "end": at + "150"}}}},
 		},
 	})
-	path := "/api/v1/networks/" + string(made.ID)
-	cell := func(what string, ok func(fleet.NetworkHost) bool) {
+	path := "/api/v1/networks/" + string(network.ID)
+	waitStatus := func(what string, ok func(fleet.NetworkHost) bool) {
 		t.Helper()
 		eventually(t, stepLimit, what, func() (bool, string) {
 			n := ask[fleet.NetworkView](t, a, http.StatusOK, http.MethodGet, path, nil)
@@ -44,26 +44,26 @@ func TestNetworkOnARealHost(t *testing.T) {
 		t.Helper()
 		ask[any](t, a, http.StatusAccepted, http.MethodPost, path+"/hosts/"+string(host.ID)+"/retry", nil)
 	}
-	cell("the network is active", active)
-	if xml := virsh(t, h, "net-dumpxml", name); !strings.Contains(xml, string(made.ID)) || !strings.Contains(xml, at+"150") {
+	waitStatus("the network is active", active)
+	if xml := virsh(t, h, "net-dumpxml", name); !strings.Contains(xml, string(network.ID)) || !strings.Contains(xml, at+"150") {
 		t.Errorf("virsh sees\n%s", xml)
 	}
 	virsh(t, h, "net-destroy", name)
-	cell("the stop shows", func(c fleet.NetworkHost) bool { return c.State == fleet.NetworkInactive && c.Status.ByOthers })
+	waitStatus("the stop shows", func(c fleet.NetworkHost) bool { return c.State == fleet.NetworkInactive && c.Status.ByOthers })
 	retry()
-	cell("it is active again", active)
+	waitStatus("it is active again", active)
 	virsh(t, h, "net-update", name, "add", "ip-dhcp-host", "<host mac='52:54:00:00:00:aa' ip='"+at+"77'/>", "--live", "--config")
-	cell("the edit shows", func(c fleet.NetworkHost) bool {
+	waitStatus("the edit shows", func(c fleet.NetworkHost) bool {
 		return c.State == fleet.NetworkFailed && c.Status.Active && strings.Contains(c.Status.Error, "addresses and DHCP")
 	})
 	virsh(t, h, "net-update", name, "delete", "ip-dhcp-host", "<host mac='52:54:00:00:00:aa' ip='"+at+"77'/>", "--live", "--config")
-	cell("it is as it was", active)
+	waitStatus("it is as it was", active)
 	virsh(t, h, "net-undefine", name)
-	cell("the removal of its definition shows", func(c fleet.NetworkHost) bool {
+	waitStatus("the removal of its definition shows", func(c fleet.NetworkHost) bool {
 		return c.State == fleet.NetworkFailed && strings.Contains(c.Status.Error, "definition was removed")
 	})
 	retry()
-	cell("it is defined again", active)
+	waitStatus("it is defined again", active)
 	ask[any](t, a, http.StatusAccepted, http.MethodDelete, path, nil)
 	eventually(t, stepLimit, "the network is gone", func() (bool, string) {
 		left := list[fleet.NetworkView](t, a, "/api/v1/networks?filter=name:"+name)

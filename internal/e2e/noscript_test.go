@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// withoutScripts switches JavaScript off for the pages of the tab.
+// withoutScripts disables JavaScript in the tab.
 func (p *tab) withoutScripts() {
 	p.Helper()
 	p.do("switch scripts off", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
@@ -22,7 +22,8 @@ func (p *tab) withoutScripts() {
 	}))
 }
 
-// submit clicks and waits for the page that answers, whole: it may have the address of the one before.
+// submit clicks and waits until the response page has loaded completely. It may have the same address as the page
+// before.
 func (p *tab) submit(sel, text string) {
 	p.Helper()
 	p.mark()
@@ -30,15 +31,15 @@ func (p *tab) submit(sel, text string) {
 	p.waitTrue("the answer's page", `window.quantixMark !== true && document.readyState === "complete"`)
 }
 
-// TestWithoutScripts reads the main pages and submits forms with JavaScript off.
-func TestWithoutScripts(t *testing.T) {
+// TestPagesWorkWithoutScripts reads the main pages and submits forms with JavaScript disabled.
+func TestPagesWorkWithoutScripts(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
 	p := newTab(t, s.URL)
 	p.withoutScripts()
 	p.signIn(s)
 	vm := one[fleet.VMView](t, s.api(), "vms", "desk-02")
-	s.api().bring(t, vm.ID, fleet.PhaseRunning)
+	s.api().ensurePhase(t, vm.ID, fleet.PhaseRunning)
 
 	for path, text := range map[string]string{
 		"/": "Dashboard", "/vms": "desk-02", "/hosts": "host-1", "/pools": "local-nvme", "/networks": "default",

@@ -15,15 +15,15 @@ import (
 	"quantix/internal/lab"
 )
 
-// Guests meet on one host and across two, in each kind of network as it promises; and a change of the network that the agent is on stands or
-// is undone.
-func TestNetworksBetweenHosts(t *testing.T) { //nolint:tparallel // one lab, one thing after the other
+// TestNetworksConnectGuestsBetweenHosts checks which guests each network mode connects, on one host and across two. It
+// also changes the network that the agent itself uses: the change must be confirmed or rolled back.
+func TestNetworksConnectGuestsBetweenHosts(t *testing.T) { //nolint:tparallel // sequential steps in one lab
 	t.Parallel()
 	files, err := lab.GuestImage(t.Context(), lab.CacheDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newApart(t, "apart")
+	s := newSwitchedLab(t, "apart")
 	s.define(t, "over", map[string]any{"mode": "vxlan", "vni": 4711, "underlay": s.subnet}, 0, 1)
 	s.define(t, "wire", map[string]any{"mode": "uplink", "device": "eth1", "bridge": "qx-wire"}, 0, 1)
 	s.define(t, "alone", map[string]any{"mode": "isolated", "ipv4": map[string]any{"gateway": "10.72.0.254/24"}}, 0, 1)
@@ -31,11 +31,11 @@ func TestNetworksBetweenHosts(t *testing.T) { //nolint:tparallel // one lab, one
 	s.inside(t, 0, "ip", "link", "add", "br-own", "type", "bridge")
 	s.inside(t, 0, "ip", "link", "set", "br-own", "up")
 	s.define(t, "published", map[string]any{"mode": "bridge", "bridge": "br-own"}, 0)
-	s.cells(t, "over", "each host knows the other", func(h fleet.NetworkHost) bool {
+	s.waitNetwork(t, "over", "each host knows the other", func(h fleet.NetworkHost) bool {
 		return networkUp(h) && h.Status.Peers == 1 && h.Status.MTU == 1450 && h.Status.VTEP != "" && h.Status.Uplink == "eth0"
 	})
 	for _, name := range []string{"wire", "alone", "out", "published"} {
-		s.cells(t, name, "it is up", networkUp)
+		s.waitNetwork(t, name, "it is up", networkUp)
 	}
 	if xml := virsh(t, s.Hosts[0], "net-dumpxml", "wire"); !strings.Contains(xml, "qx-wire") {
 		t.Errorf("virsh sees\n%s", xml)
@@ -43,7 +43,7 @@ func TestNetworksBetweenHosts(t *testing.T) { //nolint:tparallel // one lab, one
 	nets := []string{"over", "wire", "alone", "out"}
 	own := append(slices.Clone(nets), "published")
 	a, b, c := s.boot(t, files, 0, "a", own...), s.boot(t, files, 0, "b", own...), s.boot(t, files, 1, "c", nets...)
-	for i, g := range []*wired{a, b, c} {
+	for i, g := range []*netGuest{a, b, c} {
 		g.ready(fmt.Sprintf("10.70.0.%d/24", i+1), fmt.Sprintf("10.71.0.%d/24", i+1), fmt.Sprintf("10.72.0.%d/24", i+1), fmt.Sprintf("10.73.0.%d/24", i+1))
 		g.run("ip link set eth0 mtu 1450; ip route add default via 10.73.0.254 dev eth3")
 	}
@@ -65,7 +65,7 @@ func TestNetworksBetweenHosts(t *testing.T) { //nolint:tparallel // one lab, one
 		t.Errorf("packets as large as the overlay allows do not pass: %s", out)
 	}
 
-	// Who leaves is forgotten by the others, and comes back.
+	// A host that releases the overlay disappears from the other host's peers, and returns after a new assignment.
 	virsh(t, s.Hosts[1], "destroy", "c")
 	if xml := virsh(t, s.Hosts[1], "list", "--all", "--name"); !strings.Contains(xml, "c") {
 		t.Fatal(xml)
@@ -78,104 +78,106 @@ func TestNetworksBetweenHosts(t *testing.T) { //nolint:tparallel // one lab, one
 	})
 	virsh(t, s.Hosts[1], "undefine", "c")
 	ask[any](t, s.api, http.StatusAccepted, http.MethodPut, release, nil)
-	s.cells(t, "over", "it stays", func(h fleet.NetworkHost) bool { return networkUp(h) && h.Status.Peers == 1 })
+	s.waitNetwork(t, "over", "it stays", func(h fleet.NetworkHost) bool { return networkUp(h) && h.Status.Peers == 1 })
 	ask[any](t, s.api, http.StatusAccepted, http.MethodDelete, release, nil)
-	s.cells(t, "over", "the peers of who stays", func(h fleet.NetworkHost) bool {
+	s.waitNetwork(t, "over", "the peers of who stays", func(h fleet.NetworkHost) bool {
 		return h.HostID == s.hosts[0].ID && networkUp(h) && h.Status.Peers == 0
 	})
 	if devices := s.inside(t, 1, "ip", "-br", "link"); strings.Contains(devices, "qxv-") {
 		t.Errorf("the host that released it has\n%s", devices)
 	}
 	ask[any](t, s.api, http.StatusAccepted, http.MethodPut, release, nil)
-	s.cells(t, "over", "it is back", func(h fleet.NetworkHost) bool { return networkUp(h) && h.Status.Peers == 1 })
+	s.waitNetwork(t, "over", "it is back", func(h fleet.NetworkHost) bool { return networkUp(h) && h.Status.Peers == 1 })
 	s.boot(t, files, 1, "c2", "over").ready("10.70.0.3/24")
 	a.reaches("VXLAN, after the return", "10.70.0.3")
 
-	t.Run("a change that stands", func(t *testing.T) { s.changeStands(t, a) })
-	t.Run("a change that cuts off", func(t *testing.T) { s.changeCutsOff(t, a) })
-	t.Run("an agent that dies", func(t *testing.T) { s.agentDies(t) })
+	t.Run("confirmed change", func(t *testing.T) { s.changeConfirmed(t, a) })
+	t.Run("change that cuts the host off", func(t *testing.T) { s.changeRolledBack(t, a) })
+	t.Run("agent killed before it confirms", func(t *testing.T) { s.killedBeforeConfirm(t) })
 }
 
 var pingsBack = regexp.MustCompile(`60 packets transmitted, (\d\d) packets received`)
 
-// changeStands puts the device of the agent into a bridge and back, while guests of two hosts talk through it.
-func (s *apart) changeStands(t *testing.T, g *wired) {
+// changeConfirmed moves the agent's network device into a bridge and back, while guests of both hosts communicate
+// through it.
+func (s *switchedLab) changeConfirmed(t *testing.T, g *netGuest) {
 	g = g.within(t)
 	through := func(what string, change func()) {
 		t.Helper()
 		g.run("ping -q -c 60 -i 0.1 -W 5 10.70.0.3 >/tmp/ping 2>&1 &")
 		change()
 		out := g.run("wait; cat /tmp/ping")
-		// One that is on its way in the moment of the change may be lost; of a link that is away, or comes back by being undone, most would be.
+		// Packets in flight at the moment of the change may be lost. A broken or rolled-back link would lose most
+		// packets.
 		if m := pingsBack.FindStringSubmatch(out); m == nil || m[1] < "57" {
 			t.Errorf("%s: %s", what, out)
 		}
 	}
 	through("into a bridge", func() {
 		s.define(t, "mgmt", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)
-		s.cells(t, "mgmt", "it is up", networkUp)
+		s.waitNetwork(t, "mgmt", "it is up", networkUp)
 	})
 	if routes := s.inside(t, 0, "ip", "route"); !strings.Contains(routes, "default via "+s.portal+" dev qx-mgmt") || strings.Contains(routes, "dev eth0") {
 		t.Errorf("the host's routes are\n%s", routes)
 	}
 	through("and back", func() { s.remove(t, "mgmt") })
-	s.asBefore(t)
+	s.waitRestored(t)
 }
 
-// asBefore demands that the first host's device has its address and its routes, and that no bridge is left, as the portal has heard, too: one that the
-// host has told of in the midst of a change keeps its name from the next network.
-func (s *apart) asBefore(t *testing.T) {
+// waitRestored waits until the first host's device has its address and routes again and the bridge is gone. The portal
+// must know too: a bridge reported during the change would block its name for the next network.
+func (s *switchedLab) waitRestored(t *testing.T) {
 	t.Helper()
 	eventually(t, stepLimit, "the host is as before", func() (bool, string) {
 		routes, devices := s.inside(t, 0, "ip", "route"), s.inside(t, 0, "ip", "-br", "addr")
-		told := list[fleet.NetworkView](t, s.api, "/api/v1/networks?filter=name:qx-mgmt")
-		return strings.Contains(routes, "default via "+s.portal+" dev eth0") && !strings.Contains(devices, "qx-mgmt") && len(told) == 0, fmt.Sprint(routes, devices, told)
+		reported := list[fleet.NetworkView](t, s.api, "/api/v1/networks?filter=name:qx-mgmt")
+		return strings.Contains(routes, "default via "+s.portal+" dev eth0") && !strings.Contains(devices, "qx-mgmt") && len(reported) == 0, fmt.Sprint(routes, devices, reported)
 	})
 }
 
-// changeCutsOff makes a bridge through which nothing goes out.
-func (s *apart) changeCutsOff(t *testing.T, g *wired) {
+// changeRolledBack creates a bridge whose outgoing traffic is blocked, so that the host rolls the change back.
+func (s *switchedLab) changeRolledBack(t *testing.T, g *netGuest) {
 	g = g.within(t)
 	s.inside(t, 0, "iptables", "-I", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
 	s.define(t, "mgmt-cut", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)
 	undone := func(h fleet.NetworkHost) bool {
 		return h.State == fleet.NetworkFailed && h.Status.RolledBack != nil && strings.Contains(h.Status.Error, "The change was undone: the portal was not reached through qx-mgmt")
 	}
-	s.cells(t, "mgmt-cut", "the change is undone, and the page says so", undone)
-	s.asBefore(t)
+	s.waitNetwork(t, "mgmt-cut", "the change is undone, and the page says so", undone)
+	s.waitRestored(t)
 	g.reaches("VXLAN, after the change was undone", "10.70.0.3")
 	p := newTab(t, s.URL)
-	p.signIn(s.play)
+	p.signIn(s.playground)
 	p.open("/networks/" + string(s.ids["mgmt-cut"]))
 	p.waitText("#network-body", "The change was undone")
 	p.waitText("#network-body", "Undone")
-	p.portray("network-rolled-back")
+	p.capture("network-rolled-back")
 	p.open("/networks/" + string(s.ids["over"]))
 	p.waitText("#network-body", "1 of 1")
-	p.portray("network-overlay")
-	// What was in the way is taken out of it, and somebody tries again.
+	p.capture("network-overlay")
+	// Remove the block and retry.
 	s.inside(t, 0, "iptables", "-D", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
 	ask[any](t, s.api, http.StatusAccepted, http.MethodPost, s.path("mgmt-cut")+"/hosts/"+string(s.hosts[0].ID)+"/retry", nil)
-	s.cells(t, "mgmt-cut", "it is up", networkUp)
+	s.waitNetwork(t, "mgmt-cut", "it is up", networkUp)
 	s.remove(t, "mgmt-cut")
-	s.asBefore(t)
+	s.waitRestored(t)
 }
 
-// agentDies kills the agent before it can confirm.
-func (s *apart) agentDies(t *testing.T) {
+// killedBeforeConfirm kills the agent before it can confirm the change, which is then rolled back.
+func (s *switchedLab) killedBeforeConfirm(t *testing.T) {
 	s.inside(t, 0, "iptables", "-I", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
 	s.define(t, "mgmt-dies", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)
-	eventually(t, stepLimit, "the change is under way", func() (bool, string) {
+	eventually(t, stepLimit, "the change to begin", func() (bool, string) {
 		devices := s.inside(t, 0, "ip", "-br", "addr", "show", "dev", "eth0")
 		return !strings.Contains(devices, s.portal[:strings.LastIndex(s.portal, ".")]), devices
 	})
 	if err := syscall.Kill(s.agent(t, 0), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	s.cells(t, "mgmt-dies", "the change is undone", func(h fleet.NetworkHost) bool {
+	s.waitNetwork(t, "mgmt-dies", "the change is undone", func(h fleet.NetworkHost) bool {
 		return h.State == fleet.NetworkFailed && h.Status.RolledBack != nil && strings.Contains(h.Status.Error, "The change was undone")
 	})
-	s.asBefore(t)
+	s.waitRestored(t)
 	s.inside(t, 0, "iptables", "-D", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
 	s.remove(t, "mgmt-dies")
 }

@@ -9,14 +9,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// plannedShots are the pages that say what will be before it is done. vm is the address of the VM running.
+// plannedShots returns the pages that preview a change. vm is the path of the running VM's page.
 func plannedShots(t *testing.T, a api, vm, running, failed string) []shot {
 	t.Helper()
 	return []shot{
 		{"vm-new-windows", "/vms/new", func(p *tab) {
 			p.click("#vm-source button", "Windows 11")
 			p.waitText("#vm-security summary, #vm-Security summary", "TPM 2.0: on")
-			p.waitText("#vm-summary-body", "UEFI") // it follows what is chosen, too
+			p.waitText("#vm-summary-body", "UEFI") // the summary must follow the chosen source
 			p.fill("#name", "desk-11")
 			p.waitText("#vm-summary-body", "desk-11")
 		}},

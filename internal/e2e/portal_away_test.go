@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestAPageWithoutItsPortal: a page says within 5 s that its portal is gone, knows no state any more after 30 s, and does what its
-// reader asked for meanwhile once the portal is back.
-func TestAPageWithoutItsPortal(t *testing.T) {
+// TestPageReportsUnreachablePortal kills the portal of an open page. The page must report it within 5 s, show states as
+// unknown after 30 s, and follow a link clicked meanwhile once the portal is back.
+func TestPageReportsUnreachablePortal(t *testing.T) {
 	t.Parallel()
 	name := unique("away")
 	s := newPortal(t, name)

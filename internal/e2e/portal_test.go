@@ -22,21 +22,22 @@ import (
 	"quantix/internal/fleet"
 )
 
-// portal is one of a test's own, which the test may kill.
+// portal is a portal that belongs to one test, which may kill it.
 type portal struct {
 	*program
 	t             *testing.T
 	dir           string
 	args          []string
 	url, agentURL string
-	password      string // of admin
-	as            string // who signs in; empty: admin
+	password      string // password of the user who signs in
+	as            string // the user who signs in; empty: admin
 	browser       *http.Client
-	via           http.RoundTripper // nil: the usual one
+	via           http.RoundTripper // nil: the default transport
 	token         string
 }
 
-// newPortal starts "quantix portal" with a data directory of its own and further arguments, and signs in.
+// newPortal starts "quantix portal" with its own data directory and further arguments, and waits for the one-time
+// password.
 func newPortal(t *testing.T, name string, args ...string) *portal {
 	t.Helper()
 	listen, agents := freeAddress(t), freeAddress(t)
@@ -63,7 +64,7 @@ func newPortal(t *testing.T, name string, args ...string) *portal {
 	return p
 }
 
-// start runs the portal, again after kill, and returns once it answers, with what it prints.
+// start runs the portal, also after kill, waits until it is ready, and returns its output.
 func (p *portal) start(name string) *lockedBuffer {
 	p.t.Helper()
 	var err error
@@ -91,14 +92,14 @@ func (p *portal) start(name string) *lockedBuffer {
 	return printed
 }
 
-// kill ends the portal as a crash does.
+// kill ends the portal with SIGKILL, like a crash.
 func (p *portal) kill() {
 	p.t.Helper()
 	_ = p.cmd.Process.Kill()
 	<-p.gone
 }
 
-// end stops the portal and with it the private PostgreSQL, where there is one.
+// end stops the portal and its private PostgreSQL, if any.
 func (p *portal) end() {
 	if p.program == nil {
 		return
@@ -111,7 +112,7 @@ func (p *portal) end() {
 	}
 }
 
-// signIn signs in over plain HTTP as a browser without scripts does, and changes the one-time password.
+// signIn signs in over plain HTTP, like a browser without scripts, and changes the one-time password.
 func (p *portal) signIn() {
 	p.t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -126,7 +127,8 @@ func (p *portal) signIn() {
 	p.password = newPassword
 }
 
-// post sends a form, follows the redirection and returns the page. A portal that could not answer in time, as on a busy machine, is asked again.
+// post sends a form, follows the redirect and returns the page. It retries on status 503, which a busy machine may
+// cause.
 func (p *portal) post(path string, form url.Values) (page string) {
 	p.t.Helper()
 	eventually(p.t, stepLimit, "POST "+path, func() (bool, string) {
@@ -147,7 +149,7 @@ func (p *portal) post(path string, form url.Values) (page string) {
 
 var tokenPattern = regexp.MustCompile(`qx_[0-9A-Za-z_-]{40,}`)
 
-// api makes an API token on the account's page.
+// api creates an API token on the account's page, once, and returns a client.
 func (p *portal) api() api {
 	p.t.Helper()
 	if p.token == "" {
@@ -164,7 +166,7 @@ func (p *portal) api() api {
 	return a
 }
 
-// mockAgent joins a simulated host and runs its agent. The program is ended with the test.
+// mockAgent joins a simulated host and runs its agent until the test ends. It returns the agent and its data directory.
 func (p *portal) mockAgent(name string) (*program, string) {
 	p.t.Helper()
 	dir := filepath.Join(root, p.name+"-"+name)
@@ -205,14 +207,14 @@ func (p *portal) runAgent(name string, args ...string) *program {
 	return agent
 }
 
-// output runs a command with a clean environment.
+// output runs a command without QUANTIX_ variables in its environment, and returns its output.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := command(ctx, name, args...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// freeAddress is an address on this machine that nobody listens on.
+// freeAddress returns an unused local address.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -223,7 +225,7 @@ func freeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// copyDir copies a small directory, as a cloned machine would have it.
+// copyDir copies a small directory.
 func copyDir(t testing.TB, to, from string) {
 	t.Helper()
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {

@@ -34,9 +34,10 @@ import (
 
 const portalCount = 3
 
-// site is README's section on more than one portal, at work: its balancer, three portals, a primary and its standby.
+// site is the setup of README's section on several portals: the balancer, three portals, and a PostgreSQL primary with
+// its standby.
 type site struct {
-	*portal // the balancer, as people see it
+	*portal // the balancer, as users see it
 	t       *testing.T
 	primary *postgres
 	standby *postgres
@@ -68,12 +69,12 @@ func newSite(t *testing.T, through balancer) *site {
 			fmt.Sprintf("192.0.2.1%d:8444", i+1), host+":"+hosts)
 		p := &portal{t: t, dir: filepath.Join(dir, fmt.Sprint("portal", i+1)), url: "http://" + listen, args: []string{
 			"portal", "--listen", listen, "--public-url", s.url, "--trusted-proxies", "127.0.0.0/8",
-			// All addresses: so only pairUrl says that hosts dial this one.
+			// With all addresses, only --pair-url tells hosts to dial this portal.
 			"--agent-listen", "0.0.0.0:" + hosts, "--agent-url", s.agentURL, "--pair-url", "https://" + host + ":" + hosts,
 			"--database-url", database,
 		}}
 		p.args = append(p.args, "--data-dir", p.dir)
-		if i > 0 { // the first portal made the key
+		if i > 0 { // the first portal generated the key
 			p.args = append(p.args, "--secrets-key", filepath.Join(s.portals[0].dir, "secrets.key"))
 		}
 		t.Cleanup(func() {
@@ -98,7 +99,8 @@ func newSite(t *testing.T, through balancer) *site {
 	return s
 }
 
-// until asks the balancer, as the administrator once signed in, until the answer has that status and holds the text.
+// until polls the balancer, signed in as administrator if possible, until the response has the status and contains the
+// text.
 func (s *site) until(what, path string, status int, text string) {
 	s.t.Helper()
 	ask := cmp.Or(s.browser, &http.Client{Transport: s.via, Timeout: httpClient.Timeout})
@@ -113,8 +115,8 @@ func (s *site) until(what, path string, status int, text string) {
 	})
 }
 
-// consoles opens n through the balancer, and demands the screen's greeting of each.
-func (s *site) consoles(n int, vm fleet.VMID) {
+// checkConsoles opens n consoles through the balancer, and expects the VNC greeting of each.
+func (s *site) checkConsoles(n int, vm fleet.VMID) {
 	s.t.Helper()
 	people, err := client.New(s.url, s.token, &http.Client{Transport: s.via, Timeout: stepLimit})
 	if err != nil {
@@ -134,43 +136,43 @@ func (s *site) consoles(n int, vm fleet.VMID) {
 	}
 }
 
-// orders are intents that somebody sends without a pause, each until it is answered.
-type orders struct {
-	mu   sync.Mutex
-	done map[string]bool // acknowledged
-	bad  []string        // answers that nobody should see
-	calm bool            // a 5xx or a broken connection is one of them
+// requests records the results of a continuous stream of requests.
+type requests struct {
+	mu       sync.Mutex
+	done     map[string]bool // names of created projects
+	bad      []string        // unexpected responses
+	noErrors bool            // whether a 5xx status or a broken connection is unexpected
 }
 
-func (o *orders) strict(on bool) {
+func (o *requests) strict(on bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.calm = on
+	o.noErrors = on
 }
 
-// note reports whether the order has come to its end.
-func (o *orders) note(name string, got answer, err error) bool {
+// record adds a response and reports whether the request is complete.
+func (o *requests) record(name string, got answer, err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if got.status == http.StatusCreated {
 		o.done[name] = true
 		return true
 	}
-	if o.calm || err == nil && got.status < 500 {
+	if o.noErrors || err == nil && got.status < 500 {
 		o.bad = append(o.bad, fmt.Sprintf("%s: %d %s %v", name, got.status, got.body, err))
 	}
 	return err == nil && got.status < 500
 }
 
-func (o *orders) count() int {
+func (o *requests) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.done)
 }
 
-// ordering sends orders, and asks for a list in between, until stop is called.
-func (s *site) ordering() (o *orders, stop func()) {
-	o = &orders{done: map[string]bool{}, calm: true}
+// sendRequests creates projects and lists VMs without pause until stop is called.
+func (s *site) sendRequests() (o *requests, stop func()) {
+	o = &requests{done: map[string]bool{}, noErrors: true}
 	a, end := s.api(), make(chan struct{})
 	var all sync.WaitGroup
 	for who := range 3 {
@@ -184,7 +186,7 @@ func (s *site) ordering() (o *orders, stop func()) {
 				name := fmt.Sprintf("order-%d-%d", who, i)
 				for ended := false; !ended; {
 					got, err := a.send(s.t.Context(), http.MethodPost, "/api/v1/projects", map[string]any{"name": name}, "Idempotency-Key", name)
-					if ended = o.note(name, got, err); !ended {
+					if ended = o.record(name, got, err); !ended {
 						<-time.After(pollEvery)
 					}
 					select {
@@ -194,7 +196,7 @@ func (s *site) ordering() (o *orders, stop func()) {
 					}
 				}
 				if got, err := a.send(s.t.Context(), http.MethodGet, "/api/v1/vms", nil); err != nil || got.status != http.StatusOK {
-					o.note("a list", got, err)
+					o.record("a list", got, err)
 				}
 			}
 		})
@@ -202,47 +204,47 @@ func (s *site) ordering() (o *orders, stop func()) {
 	return o, sync.OnceFunc(func() { close(end); all.Wait() })
 }
 
-// more waits until some more orders were acknowledged.
-func (o *orders) more(t *testing.T) {
+// waitMore waits until ten more projects were created.
+func (o *requests) waitMore(t *testing.T) {
 	t.Helper()
 	from := o.count()
-	eventually(t, endLimit, "more orders", func() (bool, string) { return o.count() >= from+10, strconv.Itoa(o.count() - from) })
+	eventually(t, endLimit, "more created projects", func() (bool, string) { return o.count() >= from+10, strconv.Itoa(o.count() - from) })
 }
 
-// TestPortalsBehindABalancer is README's section on more than one portal: consoles, a rolling restart, and a failover of the
-// database, first hung and then dead.
-func TestPortalsBehindABalancer(t *testing.T) {
+// TestPortalsBehindHAProxy checks README's section on several portals: consoles, a rolling restart, and a failover of
+// the database, which first hangs and then dies.
+func TestPortalsBehindHAProxy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, haproxy)
 	s.mockAgent("mock-1")
 	a := s.api()
 	vm := runningVM(t, a)
-	s.consoles(20, vm.ID)
+	s.checkConsoles(20, vm.ID)
 	if n := s.primary.sql("quantix", "SELECT count(DISTINCT args->>'portalUrl') FROM jobs WHERE kind = 'console.open'"); n != strconv.Itoa(portalCount) {
 		t.Errorf("consoles went to %s portals, not all %d", n, portalCount)
 	}
 
-	o, stop := s.ordering()
+	o, stop := s.sendRequests()
 	defer stop()
-	o.more(t)
-	for _, p := range s.portals { // a rolling restart, as an upgrade is
+	o.waitMore(t)
+	for _, p := range s.portals { // a rolling restart, as in an upgrade
 		if err := p.signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		o.more(t)
+		o.waitMore(t)
 		p.start(p.name)
-		o.more(t)
+		o.waitMore(t)
 	}
 	s.until("all portals behind the balancer", "/readyz", http.StatusOK, "")
 
 	o.strict(false)
 	s.primary.signal(syscall.SIGSTOP)
-	s.until("the portals' own words while no portal is ready", "/vms", http.StatusServiceUnavailable, "The database does not answer.")
+	s.until("the portals' own error page while no portal is ready", "/vms", http.StatusServiceUnavailable, "The database does not answer.")
 	s.standby.sql("postgres", "SELECT pg_promote()")
 	s.until("readiness over the promoted standby", "/readyz", http.StatusOK, "")
-	o.more(t)
+	o.waitMore(t)
 	s.primary.signal(syscall.SIGKILL)
-	o.more(t)
+	o.waitMore(t)
 	stop()
 
 	for _, bad := range o.bad {
@@ -250,14 +252,14 @@ func TestPortalsBehindABalancer(t *testing.T) {
 	}
 	for name := range o.done {
 		if n := s.standby.sql("quantix", "SELECT count(*) FROM audit WHERE action = 'project.create' AND name = '"+name+"'"); n != "1" {
-			t.Errorf("%s was done %s times", name, n)
+			t.Errorf("%s was created %s times", name, n)
 		}
 	}
 	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "stop"}, "Idempotency-Key", "stop")
 	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
 	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"}, "Idempotency-Key", "start")
 	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
-	s.consoles(6, vm.ID)
+	s.checkConsoles(6, vm.ID)
 }
 
 func freePort(t testing.TB) string {
@@ -269,7 +271,7 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// selfSigned is a certificate with its key, as one file, and the trust in it.
+// selfSigned returns a certificate and its key in one PEM text, and a pool that trusts it.
 func selfSigned(t *testing.T, address string) (file string, trust *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

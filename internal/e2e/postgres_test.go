@@ -10,7 +10,8 @@ import (
 	"quantix/internal/pglocal"
 )
 
-// newPostgres starts a PostgreSQL server for the test alone, with its data in dir below the tests' root, and stops it when the test ends.
+// newPostgres starts a PostgreSQL server for one test, with its data in dir below root, and stops it when the test
+// ends.
 func newPostgres(t *testing.T, dir string) *pglocal.Server {
 	t.Helper()
 	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, dir), Unsafe: true, DieWithParent: true})

@@ -20,18 +20,18 @@ import (
 	"time"
 )
 
-// program is one run of the program's binary.
+// program is a running process of the quantix binary.
 type program struct {
 	name string
-	log  string // file of its standard error
+	log  string // file with its standard error
 	cmd  *exec.Cmd
 	out  io.Reader
-	gone chan struct{} // closed when it has ended
-	err  error         // how it ended; valid after gone
+	gone chan struct{} // closed when the process has ended
+	err  error         // how it ended; valid once gone is closed
 }
 
-// launch starts the program with these arguments in an environment that holds no setting of the machine's own. It dies
-// with the test process.
+// launch starts the program with the given arguments and without QUANTIX_ variables of the machine. It dies with the
+// test process.
 func launch(name string, env []string, args ...string) (*program, error) {
 	path, err := binary()
 	if err != nil {
@@ -50,7 +50,7 @@ func launch(name string, env []string, args ...string) (*program, error) {
 		return nil, err
 	}
 	started := make(chan error)
-	// The kernel's signal at the parent's death is about the thread that started it: this one lives as long as the child.
+	// Pdeathsig refers to the thread that started the child, so this thread lives as long as the child.
 	onOwnThread(func() {
 		err := p.cmd.Start()
 		started <- err
@@ -64,7 +64,7 @@ func launch(name string, env []string, args ...string) (*program, error) {
 	return p, nil
 }
 
-// wait reaps the program once its standard output has been read.
+// reap waits for the process, once its standard output has been read.
 func (p *program) reap() {
 	p.err = p.cmd.Wait()
 	close(p.gone)
@@ -79,7 +79,7 @@ func cleanEnv() (env []string) {
 	return env
 }
 
-// signal ends the program as asked, and returns how it ended.
+// signal sends a signal that ends the process, and returns how it ended.
 func (p *program) signal(s os.Signal) error {
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -93,7 +93,7 @@ func (p *program) signal(s os.Signal) error {
 	}
 }
 
-// tail is the end of a log.
+// tail returns the last lines of a file.
 func tail(path string, lines int) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -103,7 +103,7 @@ func tail(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// readyLine is what demo and lab print for scripts.
+// readyLine is the JSON line that demo and lab print for scripts.
 type readyLine struct {
 	URL      string      `json:"url"`
 	User     string      `json:"user"`
@@ -117,19 +117,19 @@ type readyHost struct {
 	LibvirtURI string `json:"libvirtUri"`
 }
 
-// play is a demo or a lab at work.
-type play struct {
+// playground is a running demo or lab.
+type playground struct {
 	*program
 	readyLine
-	line string // as it was printed
+	line string // the ready line as printed
 
-	mu       sync.Mutex // of password, which the first sign-in changes
+	mu       sync.Mutex // guards password, which the first sign-in changes
 	password string
 	changed  bool
 }
 
-// startPlay starts demo or lab, and returns when it says that all is ready.
-func startPlay(name string, env []string, args ...string) (*play, error) {
+// startPlayground starts a demo or a lab, and returns when it prints its ready line.
+func startPlayground(name string, env []string, args ...string) (*playground, error) {
 	p, err := launch(name, env, args...)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func startPlay(name string, env []string, args ...string) (*play, error) {
 		_, _ = io.Copy(io.Discard, r)
 		p.reap()
 	}()
-	fail := func(err error) (*play, error) {
+	fail := func(err error) (*playground, error) {
 		_ = p.signal(syscall.SIGTERM)
 		return nil, fmt.Errorf("start %s: %w; the end of its log:\n%s", name, err, tail(p.log, 40))
 	}
@@ -155,7 +155,7 @@ func startPlay(name string, env []string, args ...string) (*play, error) {
 		if got.err != nil {
 			return fail(got.err)
 		}
-		s := &play{program: p, line: got.line}
+		s := &playground{program: p, line: got.line}
 		if err := json.Unmarshal([]byte(got.line), &s.readyLine); err != nil {
 			return fail(err)
 		}
@@ -166,21 +166,22 @@ func startPlay(name string, env []string, args ...string) (*play, error) {
 	}
 }
 
-// sharedProgram is started by the first test that needs it, and ended after the last.
+// sharedProgram is a demo or lab that several tests use. The first test that needs it starts it; it ends after the last
+// test.
 type sharedProgram struct {
 	name  string
 	env   func() []string
 	args  func() []string
-	files func() string // a folder that must be empty at the end
+	files func() string // a directory that must be empty at the end
 
-	once    sync.Once
-	play    *play
-	err     error
-	bridges []bridge
+	once       sync.Once
+	playground *playground
+	err        error
+	bridges    []bridge
 }
 
 var (
-	// The lab keeps its data in a folder of its own, the demo in a temporary one, which it must remove.
+	// The lab keeps its data in a given directory. The demo uses a temporary one, which it must remove.
 	labProgram = &sharedProgram{
 		name: "lab", args: func() []string { return []string{"--data-dir", labDir()} },
 	}
@@ -197,8 +198,8 @@ func demoTemp() string {
 	return dir
 }
 
-// get returns the shared program at work, and shows the end of its logs when the test fails.
-func (s *sharedProgram) get(t *testing.T) *play {
+// get returns the shared program, and starts it if necessary. If the test fails, it prints the end of the logs.
+func (s *sharedProgram) get(t *testing.T) *playground {
 	t.Helper()
 	s.once.Do(func() {
 		args := []string{s.name, "--json", "--listen", "127.0.0.1:0"}
@@ -209,7 +210,7 @@ func (s *sharedProgram) get(t *testing.T) *play {
 		if s.env != nil {
 			env = s.env()
 		}
-		if s.play, s.err = startPlay(s.name, env, args...); s.err == nil && s.name == "lab" {
+		if s.playground, s.err = startPlayground(s.name, env, args...); s.err == nil && s.name == "lab" {
 			s.bridges = bridges(hostDir(0), hostDir(1))
 		}
 	})
@@ -218,13 +219,13 @@ func (s *sharedProgram) get(t *testing.T) *play {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			showLogs(t, s.play.log)
+			showLogs(t, s.playground.log)
 			if s.name == "lab" {
 				showLogs(t, filepath.Join(hostDir(0), "agent.log"), filepath.Join(hostDir(1), "agent.log"))
 			}
 		}
 	})
-	return s.play
+	return s.playground
 }
 
 func showLogs(t *testing.T, files ...string) {
@@ -233,17 +234,17 @@ func showLogs(t *testing.T, files ...string) {
 	}
 }
 
-// hostDir is where the lab's first or second host lives.
+// hostDir returns the directory of the lab's first or second host.
 func hostDir(i int) string { return filepath.Join(labDir(), fmt.Sprintf("h%d", i+1)) }
 
-// end ends the shared program by SIGTERM, and says what it left behind.
+// end stops the shared program by SIGTERM, and returns an error that names what it left behind.
 func (s *sharedProgram) end() error {
-	if s.play == nil {
+	if s.playground == nil {
 		return nil
 	}
 	var errs []error
-	if err := s.play.signal(syscall.SIGTERM); err != nil {
-		errs = append(errs, fmt.Errorf("%s ended badly: %w; the end of its log:\n%s", s.name, err, tail(s.play.log, 30)))
+	if err := s.playground.signal(syscall.SIGTERM); err != nil {
+		errs = append(errs, fmt.Errorf("%s ended badly: %w; the end of its log:\n%s", s.name, err, tail(s.playground.log, 30)))
 	}
 	for _, b := range s.bridges {
 		if b.left() {
@@ -260,7 +261,7 @@ func (s *sharedProgram) end() error {
 	return errors.Join(errs...)
 }
 
-// command is a command with none of the machine's own settings.
+// command returns a command without QUANTIX_ variables in its environment.
 func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = cleanEnv()

@@ -15,53 +15,53 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestThePageSaysItsPace: what a stream says of its pace under load stands on every page, and goes when the load has gone. The load is
-// played by a proxy that says so in the portal's stream.
-func TestThePageSaysItsPace(t *testing.T) {
+// TestPageShowsRefreshInterval checks that pages show the refresh interval that the event stream sends under load, and
+// hide it when the load ends. A proxy injects the events into the portal's stream.
+func TestPageShowsRefreshInterval(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
 	behind, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := make(chan string) // one for each stream
-	line := httputil.NewSingleHostReverseProxy(behind)
-	line.FlushInterval = -1
-	line.ModifyResponse = func(r *http.Response) error {
+	injected := make(chan string) // each value goes into one stream
+	proxyHandler := httputil.NewSingleHostReverseProxy(behind)
+	proxyHandler.FlushInterval = -1
+	proxyHandler.ModifyResponse = func(r *http.Response) error {
 		if r.Request.URL.Path == "/events" && r.StatusCode == http.StatusOK {
 			r.Body = struct {
 				io.Reader
 				io.Closer
-			}{io.MultiReader(strings.NewReader("event: pace\ndata: 4\n\n"), &saying{r.Body, said}), r.Body}
+			}{io.MultiReader(strings.NewReader("event: pace\ndata: 4\n\n"), &injector{r.Body, injected}), r.Body}
 		}
 		return nil
 	}
-	proxy := httptest.NewServer(line)
+	proxy := httptest.NewServer(proxyHandler)
 	t.Cleanup(proxy.Close)
 	t.Cleanup(func() { proxy.CloseClientConnections() })
 	p := newTab(t, proxy.URL)
 	p.signIn(s)
 	p.open("/vms")
 	p.waitText("#pace", "live, every 4 s")
-	p.portray("pace")
+	p.capture("pace")
 	vm := one[fleet.VMView](t, s.api(), "vms", "desk-01")
-	p.open("/vms/" + string(vm.ID)) // another page of the same stream, which says nothing anew
+	p.open("/vms/" + string(vm.ID)) // another page on the same stream, which does not repeat the event
 	p.waitText("#pace", "live, every 4 s")
-	go func() { said <- "event: pace\ndata: 1\n\n" }()
-	p.waitTrue("the page to say nothing", `document.getElementById("pace").hidden`)
+	go func() { injected <- "event: pace\ndata: 1\n\n" }()
+	p.waitTrue("the interval to be hidden", `document.getElementById("pace").hidden`)
 }
 
-// saying reads on, and says what is to be said before the next thing that is read.
-type saying struct {
-	from io.Reader
-	said <-chan string
+// injector inserts events into a stream, before the data of the next read.
+type injector struct {
+	from     io.Reader
+	injected <-chan string
 }
 
-func (r *saying) Read(b []byte) (int, error) {
+func (r *injector) Read(b []byte) (int, error) {
 	n, err := r.from.Read(b)
-	copy(b, bytes.ReplaceAll(b[:n], []byte("event: pace"), []byte("event: own "))) // its own pace is not what this is about
+	copy(b, bytes.ReplaceAll(b[:n], []byte("event: pace"), []byte("event: own "))) // ignore the portal's own interval
 	select {
-	case more := <-r.said:
+	case more := <-r.injected:
 		return n + copy(b[n:], more), err
 	default:
 		return n, err

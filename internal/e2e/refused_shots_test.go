@@ -14,7 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// refusedDialog: what the portal answers to a dialog is read, told and closed above it, though the dialog takes all around it away.
+// refusedDialog checks the error of a dialog action: it must be shown, announced and closable above the dialog,
+// although the dialog makes everything around it inert.
 func refusedDialog(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
@@ -29,8 +30,8 @@ func refusedDialog(t *testing.T) {
 	p.click("#dialog button.danger", "Delete user")
 	const gone = "There is no such user."
 	p.waitText(".toast.bad", gone)
-	p.told(gone)
-	p.portray("dialog-refused")
+	p.waitAnnounced(gone)
+	p.capture("dialog-refused")
 	p.click(".toast.bad [data-close-toast]", "")
 	p.waitNoText(".toasts", gone)
 	p.waitText("#dialog", "Delete "+leaver.Name)
@@ -38,10 +39,10 @@ func refusedDialog(t *testing.T) {
 	p.waitTrue("the toasts to be the page's again", `document.querySelector("#toasts").parentElement === document.body`)
 }
 
-// told waits until a screen reader is told the words: they stand in a live region that nothing takes from it.
-func (p *tab) told(words string) {
+// waitAnnounced waits until a screen reader would announce the text: it must be in an exposed live region.
+func (p *tab) waitAnnounced(text string) {
 	p.Helper()
-	eventually(p, stepLimit, "telling "+words, func() (ok bool, why string) {
+	eventually(p, stepLimit, "the announcement of "+text, func() (ok bool, why string) {
 		p.do("read the page's accessibility tree", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 			tree, err := cdp.Call(ctx, t, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
 			if err != nil {
@@ -53,15 +54,15 @@ func (p *tab) told(words string) {
 					above[child] = n
 				}
 			}
-			said := func(v *accessibility.Value, text string) bool { return v != nil && string(v.Value) == quote(text) }
-			why = "nobody says it"
+			is := func(v *accessibility.Value, text string) bool { return v != nil && string(v.Value) == quote(text) }
+			why = "no node has the text"
 			for _, n := range tree.Nodes {
-				if n.Ignored || !said(n.Role, "StaticText") || !said(n.Name, words) {
+				if n.Ignored || !is(n.Role, "StaticText") || !is(n.Name, text) {
 					continue
 				}
-				why = "it is in no live region"
+				why = "the text is in no live region"
 				for n = above[n.NodeID]; n != nil && !ok; n = above[n.NodeID] {
-					ok = !n.Ignored && said(n.Role, "status")
+					ok = !n.Ignored && is(n.Role, "status")
 				}
 			}
 			return nil

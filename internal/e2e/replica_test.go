@@ -18,7 +18,7 @@ import (
 	"quantix/internal/pglocal"
 )
 
-// postgres is a server as an operator runs it: on TCP, with a standby that follows it.
+// postgres is a PostgreSQL server as an operator runs it: on TCP, possibly with a standby.
 type postgres struct {
 	t       *testing.T
 	dir     string
@@ -26,7 +26,7 @@ type postgres struct {
 	pid     int
 }
 
-// newPrimary makes a server with an empty database named quantix.
+// newPrimary starts a server with an empty database named quantix.
 func newPrimary(t *testing.T, dir string) *postgres {
 	t.Helper()
 	p := &postgres{t: t, dir: dir, address: freeAddress(t)}
@@ -36,7 +36,7 @@ func newPrimary(t *testing.T, dir string) *postgres {
 	return p
 }
 
-// standby makes a server that follows p, which from then on commits nothing that the standby does not have.
+// standby starts a standby of p. From then on p commits only what the standby has received.
 func (p *postgres) standby(dir string) *postgres {
 	p.t.Helper()
 	s := &postgres{t: p.t, dir: dir, address: freeAddress(p.t)}
@@ -48,8 +48,8 @@ func (p *postgres) standby(dir string) *postgres {
 	return s
 }
 
-// as is how PostgreSQL's programs run: never as root.
-func as(t *testing.T) *syscall.Credential {
+// postgresUser returns the credentials for PostgreSQL's programs, which refuse to run as root.
+func postgresUser(t *testing.T) *syscall.Credential {
 	t.Helper()
 	owner, err := user.Lookup("postgres")
 	if err != nil {
@@ -66,7 +66,7 @@ func as(t *testing.T) *syscall.Credential {
 func (p *postgres) program(name string, args ...string) *exec.Cmd {
 	p.t.Helper()
 	bin, err := pglocal.FindBinaries()
-	if err == nil { // where only links to two of them are in PATH, the others are beside what they lead to
+	if err == nil { // PATH may have links to only some of the programs; the others are in the links' target directory
 		bin, err = filepath.EvalSymlinks(filepath.Join(bin, "postgres"))
 	}
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *postgres) program(name string, args ...string) *exec.Cmd {
 	}
 	cmd := command(p.t.Context(), filepath.Join(filepath.Dir(bin), name), args...)
 	cmd.Dir = root
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as(p.t), Setpgid: true, Pdeathsig: syscall.SIGQUIT}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: postgresUser(p.t), Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 	return cmd
 }
 
@@ -83,7 +83,7 @@ func (p *postgres) run(name string, args ...string) {
 	if err := os.Mkdir(p.dir, 0o700); err != nil {
 		p.t.Fatal(err)
 	}
-	if err := os.Chown(p.dir, int(as(p.t).Uid), int(as(p.t).Gid)); err != nil {
+	if err := os.Chown(p.dir, int(postgresUser(p.t).Uid), int(postgresUser(p.t).Gid)); err != nil {
 		p.t.Fatal(err)
 	}
 	if out, err := p.program(name, args...).CombinedOutput(); err != nil {
@@ -117,11 +117,11 @@ func (p *postgres) start() {
 	})
 }
 
-// daemon starts a program that ends with the test, and returns what tells of its end.
+// daemon starts a program that ends with the test. The returned channel is closed when it has ended.
 func daemon(t *testing.T, cmd *exec.Cmd, log string) <-chan struct{} {
 	t.Helper()
 	started, gone := make(chan error), make(chan struct{})
-	onOwnThread(func() { // see launch
+	onOwnThread(func() { // Pdeathsig needs a dedicated thread: see launch
 		err := cmd.Start()
 		started <- err
 		if err == nil {
@@ -140,7 +140,7 @@ func daemon(t *testing.T, cmd *exec.Cmd, log string) <-chan struct{} {
 	return gone
 }
 
-// signal reaches the server and all its processes.
+// signal signals the server and all its processes.
 func (p *postgres) signal(s syscall.Signal) {
 	for _, pid := range append([]int{p.pid}, childrenOf(p.pid)...) {
 		_ = syscall.Kill(pid, s)

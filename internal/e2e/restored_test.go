@@ -16,9 +16,10 @@ import (
 	"quantix/internal/pglocal"
 )
 
-// TestRestoredDatabase: the portal's database is dumped, its hosts work on, and the dump is restored. Orders are done as before, and what was
-// changed after the dump shows as drift and is not reverted. The hosts' sessions are the same before and after.
-func TestRestoredDatabase(t *testing.T) {
+// TestDatabaseRestoreKeepsHostsWorking dumps the portal's database, changes VMs, and restores the dump. Actions must
+// work as before. Changes after the dump must show as drift and must not be reverted. The hosts' sessions are the same
+// before and after.
+func TestDatabaseRestoreKeepsHostsWorking(t *testing.T) {
 	t.Parallel()
 	name := unique("restored")
 	pg := newPostgres(t, name+"-pg")
@@ -26,7 +27,7 @@ func TestRestoredDatabase(t *testing.T) {
 	p.mockAgent("mock-1")
 	a := p.api()
 	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "kept"})
-	order := func(name string) fleet.VMView {
+	create := func(name string) fleet.VMView {
 		vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms",
 			map[string]any{"name": name, "projectId": project.ID, "spec": map[string]any{"cpus": 1, "memoryMiB": 128}})
 		return a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
@@ -34,25 +35,26 @@ func TestRestoredDatabase(t *testing.T) {
 	act := func(vm fleet.VMView, action string) fleet.Task {
 		return ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": action})
 	}
-	edited, ran := order("edited"), order("ran")
+	edited, cycled := create("edited"), create("ran")
 
 	dump := filepath.Join(root, name+".dump")
 	postgresProgram(t, "pg_dump", "--format=custom", "--file="+dump, pg.URL())
 	ask[fleet.VMView](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(edited.ID), map[string]any{"spec": map[string]any{"cpus": 2}})
 	a.waitPhase(t, stepLimit, edited.ID, fleet.PhaseStopped)
 	for range 8 {
-		a.bring(t, ran.ID, fleet.PhaseRunning)
-		a.bring(t, ran.ID, fleet.PhaseStopped)
+		a.ensurePhase(t, cycled.ID, fleet.PhaseRunning)
+		a.ensurePhase(t, cycled.ID, fleet.PhaseStopped)
 	}
 	p.kill()
 	restore(t, pg.URL(), dump)
 	p.start(name)
 
-	// The first order after the restore is given an epoch that the host has seen: it is done all the same, and within its first lease.
+	// The first job after the restore gets an epoch that the host has already seen. It must still complete, within its
+	// first lease.
 	began := time.Now()
-	a.ordered(t, act(ran, "start"), fleet.JobDone)
+	a.waitTask(t, act(cycled, "start"), fleet.JobDone)
 	if took := time.Since(began); took > fleet.Lease {
-		t.Errorf("the first order after the restore took %s", took)
+		t.Errorf("the first job after the restore took %s", took)
 	}
 	drifted := func(when string) {
 		t.Helper()
@@ -63,7 +65,7 @@ func TestRestoredDatabase(t *testing.T) {
 		})
 	}
 	drifted("after the restore")
-	a.ordered(t, act(edited, "start"), fleet.JobDone)
+	a.waitTask(t, act(edited, "start"), fleet.JobDone)
 	drifted("after a start")
 }
 
@@ -71,7 +73,7 @@ func TestRestoredDatabase(t *testing.T) {
 func postgresProgram(t *testing.T, program string, args ...string) {
 	t.Helper()
 	bin, err := pglocal.FindBinaries()
-	if err == nil { // where only links to two of them are in PATH, the others are beside what they lead to
+	if err == nil { // PATH may have links to only some of the programs; the others are in the links' target directory
 		bin, err = filepath.EvalSymlinks(filepath.Join(bin, "postgres"))
 	}
 	if err != nil {
@@ -82,7 +84,7 @@ func postgresProgram(t *testing.T, program string, args ...string) {
 	}
 }
 
-// restore makes the database of that address anew from a dump.
+// restore replaces the database at the given URL by a dump.
 func restore(t *testing.T, address, dump string) {
 	t.Helper()
 	conf, err := pgx.ParseConfig(address)

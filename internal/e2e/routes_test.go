@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// emptyFleet looks at a portal that has just been installed, and at one whose only host has fallen silent.
+// emptyFleet captures the pages of a newly installed portal, and of one whose only host is offline.
 func emptyFleet(t *testing.T) {
 	t.Parallel()
 	s := newPortal(t, unique("empty"))
@@ -22,7 +22,7 @@ func emptyFleet(t *testing.T) {
 	p.open("/")
 	p.enter("admin", s.password)
 	p.waitPath("/account/password")
-	p.portray("password-first")
+	p.capture("password-first")
 	s.api()
 	p.open("/sign-in")
 	p.enter("admin", s.password)
@@ -44,14 +44,15 @@ func emptyFleet(t *testing.T) {
 	p.mark()
 	p.waitWithin(time.Minute, ".head", "Unknown")
 	p.sameDocument()
-	p.portray("host-silent")
+	p.capture("host-silent")
 	p.shoot(shot{"hosts-silent", "/hosts", nil})
 }
 
 var routeLine = regexp.MustCompile(`\{get, "([^"]+)", page,`)
 
-// demandEveryRoute reads the table of routes: each page must be among the shots or known to be a part of one.
-func demandEveryRoute(t *testing.T, shots []shot) {
+// checkEveryRoute fails the test if a page in the route table is neither among the shots nor known to be captured
+// elsewhere.
+func checkEveryRoute(t *testing.T, shots []shot) {
 	t.Helper()
 	files, err := filepath.Glob("../../web/*.go")
 	if err != nil {
@@ -70,7 +71,7 @@ func demandEveryRoute(t *testing.T, shots []shot) {
 	if len(routes) < 20 {
 		t.Fatalf("only %d pages were found in the table of routes", len(routes))
 	}
-	// Seen by other shots: what a click leads to, and who is not signed in.
+	// Captured by other shots: pages behind a click, and pages for people who are not signed in.
 	seen := []string{"/sign-in", "/plans/p", "/vms/bulk/b", "/hosts/h/found/v", "/tasks/t", "/account/tokens/t/delete", "/vms/v/disks/detach", "/vms/v/disks/replace", "/vms/v/disks/move", "/vms/v/disks/image", "/vms/v/disks/grow", "/images/well-known/i/edit", "/images/well-known/i/delete"}
 	for _, s := range shots {
 		seen = append(seen, s.path)
@@ -78,12 +79,12 @@ func demandEveryRoute(t *testing.T, shots []shot) {
 	for _, route := range routes {
 		pattern := regexp.MustCompile(routePattern(route))
 		if !slices.Contains(fragments, route) && !slices.ContainsFunc(seen, pattern.MatchString) {
-			t.Errorf("nobody looks at the page %s %s: add it to the shots", http.MethodGet, route)
+			t.Errorf("no shot captures the page %s %s", http.MethodGet, route)
 		}
 	}
 }
 
-// blockPools are a target whose LUNs VMs can have, and a cluster that does not answer.
+// blockPools creates an iSCSI pool whose LUNs VMs can use, and a Ceph pool whose cluster does not answer.
 func (a api) blockPools(t *testing.T) (san, ceph fleet.PoolID) {
 	t.Helper()
 	add := func(name, secret string, spec fleet.PoolSpec) fleet.PoolID {
@@ -96,13 +97,13 @@ func (a api) blockPools(t *testing.T) (san, ceph fleet.PoolID) {
 	ceph = add("ceph", "AQBAAAAAAAAAABAAfuM/uuQ+ByFp8jV4wXUCCjAoNJx4Nw==", fleet.PoolSpec{
 		Kind: fleet.PoolRBD, Monitors: "refused.example", CephPool: "vms", User: "libvirt",
 	})
-	said := func(id fleet.PoolID, want fleet.PoolState) {
-		eventually(t, stepLimit, "host-1 tells of the pool", func() (bool, string) {
+	waitState := func(id fleet.PoolID, want fleet.PoolState) {
+		eventually(t, stepLimit, "host-1 to report the pool", func() (bool, string) {
 			v := ask[fleet.PoolView](t, a, http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(id), nil)
 			return len(v.Hosts) == 1 && v.Hosts[0].State == want, v.Health.Summary
 		})
 	}
-	said(san, fleet.PoolActive)
-	said(ceph, fleet.PoolFailed)
+	waitState(san, fleet.PoolActive)
+	waitState(ceph, fleet.PoolFailed)
 	return san, ceph
 }

@@ -11,30 +11,30 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// shot is one page to look at. act brings it into the state to show.
+// shot is a page to capture. act brings it into the wanted state.
 type shot struct {
 	name, path string
 	act        func(p *tab)
 }
 
-// fragments are routes that answer parts of pages; what they draw is seen where it belongs.
+// fragments are routes of page parts, which are captured within their pages.
 var fragments = []string{
 	"/search/suggest", "/complete", "/tree/:view/:node", "/menus/vm/:id", "/menus/host/:id", "/menus/pool/:id", "/menus/network/:id", "/menus/image/:id", "/menus/template/:id",
 	"/tasks/recent", "/tasks/running", "/choices/:noun", "/hosts/labelled",
 }
 
-// TestScreenshots looks at every page in both themes, on a desktop and on a phone: pictures for people, axe-core for the rest.
+// TestScreenshots captures every page in both themes, on a desktop and on a phone, and checks each with axe-core.
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	t.Run("pages", func(t *testing.T) {
 		t.Parallel()
 		s := demoProgram.get(t)
 		shots := append(demoShots(t, s.api()), s.api().healthShots(t)...)
-		demandEveryRoute(t, shots)
+		checkEveryRoute(t, shots)
 		all := len(shots)
 		shots = ofTier(shots)
 		t.Logf("%d of %d shots", len(shots), all)
-		// Two tabs share the work: the machine has as many cores at least.
+		// Two tabs share the work, because the machine has at least two cores.
 		for half := range 2 {
 			t.Run([]string{"even", "odd"}[half], func(t *testing.T) {
 				t.Parallel()
@@ -68,7 +68,7 @@ func TestScreenshots(t *testing.T) {
 	t.Run("refused", refusedDialog)
 }
 
-// ofTier are the shots that this tier takes: the gate takes one of each page and tab, and of a page's states none but the first.
+// ofTier returns the shots of the current tier. The gate takes only the first shot of each page and tab.
 func ofTier(shots []shot) (taken []shot) {
 	if tier.Ordeal || os.Getenv(picturesVariable) != "" {
 		return shots

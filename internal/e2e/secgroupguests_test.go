@@ -16,21 +16,21 @@ import (
 	"quantix/internal/fleet"
 )
 
-// spoken is a running guest that was made in the portal and does what its own agent is told.
-type spoken struct {
+// agentGuest is a running guest created in the portal. It runs commands through its guest agent.
+type agentGuest struct {
 	h  readyHost
 	vm fleet.VMView
 	ip string
 }
 
 const (
-	guestPatience = 60 * time.Second // for one command in a guest
-	bootLimit     = 2 * guestLimit   // for two guests that boot at once
+	guestCommandLimit = 60 * time.Second // for one command in a guest
+	bootLimit         = 2 * guestLimit   // for two guests that boot at once
 )
 
-// do runs a command in the guest and returns what it printed. An agent that does not answer yet, or no more, is an error.
-func (g spoken) do(ctx context.Context, command string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, guestPatience)
+// do runs a command in the guest and returns its output. It returns an error if the guest agent does not answer.
+func (g agentGuest) do(ctx context.Context, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, guestCommandLimit)
 	defer cancel()
 	var began struct{ PID int }
 	if err := g.ask(ctx, &began, "guest-exec", map[string]any{"path": "/bin/sh", "arg": []string{"-c", command}, "capture-output": true}); err != nil {
@@ -41,7 +41,7 @@ func (g spoken) do(ctx context.Context, command string) (string, error) {
 	for {
 		var now struct {
 			Exited bool
-			Out    []byte `json:"out-data"` // which JSON has in base64
+			Out    []byte `json:"out-data"` // base64 in JSON
 		}
 		if err := g.ask(ctx, &now, "guest-exec-status", map[string]any{"pid": began.PID}); err != nil {
 			return "", err
@@ -57,25 +57,25 @@ func (g spoken) do(ctx context.Context, command string) (string, error) {
 	}
 }
 
-// ask asks the guest's agent once.
-func (g spoken) ask(ctx context.Context, answer any, execute string, arguments map[string]any) error {
+// ask sends one command to the guest agent.
+func (g agentGuest) ask(ctx context.Context, answer any, execute string, arguments map[string]any) error {
 	text, err := json.Marshal(map[string]any{"execute": execute, "arguments": arguments})
 	if err != nil {
 		return err
 	}
 	out, err := exec.CommandContext(ctx, "virsh", "-q", "-c", g.h.LibvirtURI, "qemu-agent-command", "--timeout", "10", string(g.vm.ID), string(text)).Output()
 	if err != nil {
-		if said, ok := errors.AsType[*exec.ExitError](err); ok {
-			err = fmt.Errorf("%w: %s", err, said.Stderr)
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
 		}
 		return err
 	}
 	return json.Unmarshal(out, &struct{ Return any }{answer})
 }
 
-// fetches asks another guest's server for its page on each of the ports, and returns those on which it came. What is blocked has no end of its
-// own, so each attempt has one.
-func (g spoken) fetches(ctx context.Context, from spoken, ports ...int) (string, error) {
+// fetches requests a page from another guest on each port, and returns the ports that answered. Blocked connections
+// never end, so each attempt has a timeout.
+func (g agentGuest) fetches(ctx context.Context, from agentGuest, ports ...int) (string, error) {
 	var script strings.Builder
 	for _, port := range ports {
 		fmt.Fprintf(&script, "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | timeout 8 nc -w 3 %s %d 2>/dev/null | grep -q served && echo %[2]d; ", from.ip, port)
@@ -84,27 +84,27 @@ func (g spoken) fetches(ctx context.Context, from spoken, ports ...int) (string,
 	return strings.Join(strings.Fields(out), " "), err
 }
 
-// Two guests that were made in the portal, on one network of a real host: a rule that goes from a security group there blocks a port between
-// them while they run, and no other; one that comes opens it again, for the members of a group as long as they are in it. What the portal says
-// would pass is what passes.
-func TestASecurityGroupBlocksAPortBetweenGuests(t *testing.T) {
+// TestSecurityGroupBlocksPortBetweenGuests checks the rules of a security group between two running guests on one
+// network of a real host. Removing a rule must block its port and no other. A new rule must open it again for the
+// members of a group while they are in it. The portal's rule test must agree with the traffic.
+func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	t.Parallel()
-	// The hosts have a network of their own each: libvirt takes the jump to all its rules out and puts it back where it writes any, and what
-	// another test's host writes must open nothing here.
-	s := newApart(t, unique("groups"))
+	// The hosts have their own networks: libvirt briefly removes the jump to all its rules when it writes any. Other
+	// tests' hosts must not open this test's firewall that way.
+	s := newSwitchedLab(t, unique("groups"))
 	a := s.api
 	const prefix = "10.75.0."
 	mac := func(i int) string { return fmt.Sprintf("52:54:00:5e:75:%02x", i) }
 	s.define(t, "guests", map[string]any{"mode": "isolated", "ipv4": map[string]any{"gateway": prefix + "1/24", "dhcp": map[string]any{
 		"leases": []any{map[string]any{"mac": mac(11), "ip": prefix + "11"}, map[string]any{"mac": mac(12), "ip": prefix + "12"}},
 	}}}, 0)
-	s.cells(t, "guests", "it is up", networkUp)
+	s.waitNetwork(t, "guests", "it is up", networkUp)
 	for name := range strings.FieldsSeq(virsh(t, s.Hosts[0], "list", "--name")) {
-		virsh(t, s.Hosts[0], "destroy", name) // the lab's own guest, which would take its share of the machine
+		virsh(t, s.Hosts[0], "destroy", name) // the lab's own guest, which would slow the machine down
 	}
 
 	project, pool := a.project(t, "lab"), a.pool(t, "shared")
-	make := func(name string, rules ...map[string]any) fleet.SecurityGroupView {
+	create := func(name string, rules ...map[string]any) fleet.SecurityGroupView {
 		t.Helper()
 		return ask[fleet.SecurityGroupView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{
 			"projectId": project.ID, "name": name, "spec": map[string]any{"rules": rules},
@@ -118,10 +118,10 @@ func TestASecurityGroupBlocksAPortBetweenGuests(t *testing.T) {
 		}
 		return rule
 	}
-	clients := make("clients", out)
-	web := make("web", out, in(80), in(81))
+	clients := create("clients", out)
+	web := create("web", out, in(80), in(81))
 
-	boot := func(name string, number int, group fleet.SecurityGroupID) spoken {
+	boot := func(name string, number int, group fleet.SecurityGroupID) agentGuest {
 		t.Helper()
 		vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 			"name": name, "projectId": project.ID, "hostId": s.hosts[0].ID, "start": true,
@@ -130,17 +130,17 @@ func TestASecurityGroupBlocksAPortBetweenGuests(t *testing.T) {
 				"nics": []any{map[string]any{"networkId": s.ids["guests"], "mac": mac(number), "securityGroups": []any{group}}},
 			},
 		})
-		return spoken{s.Hosts[0], vm, fmt.Sprint(prefix, number)}
+		return agentGuest{s.Hosts[0], vm, fmt.Sprint(prefix, number)}
 	}
 	client, server := boot("client", 11, clients.ID), boot("server", 12, web.ID)
-	for _, g := range []spoken{client, server} {
+	for _, g := range []agentGuest{client, server} {
 		a.waitPhase(t, bootLimit, g.vm.ID, fleet.PhaseRunning)
 		eventually(t, bootLimit, g.vm.Name+" has its address", func() (bool, string) {
-			said, err := g.do(t.Context(), "ip -4 addr show dev eth0")
-			return err == nil && strings.Contains(said, g.ip+"/"), fmt.Sprint(said, err)
+			out, err := g.do(t.Context(), "ip -4 addr show dev eth0")
+			return err == nil && strings.Contains(out, g.ip+"/"), fmt.Sprint(out, err)
 		})
 	}
-	// Servers that never cease to listen: one that is started anew for each page is away when it is asked too soon.
+	// The servers listen permanently. A server restarted for each request might not be up yet when it is asked.
 	eventually(t, guestLimit, "the server serves", func() (bool, string) {
 		_, err := server.do(t.Context(), "mkdir -p /tmp/www; echo served >/tmp/www/index.html; for p in 80 81; do httpd -p $p -h /tmp/www; done 2>/dev/null")
 		here := server
@@ -149,22 +149,22 @@ func TestASecurityGroupBlocksAPortBetweenGuests(t *testing.T) {
 		return got == "80 81", fmt.Sprint(got, err, bad)
 	})
 
-	// sees waits until the client gets pages on these ports of 80 and 81 and no others, several times one after the other: it gets one on a port
-	// that is open in each round, so that nothing but the rules keeps it from the other.
+	// sees waits until the client gets pages on exactly these ports of 80 and 81, three times in a row. In each round
+	// an open port answers, so only the rules can block the other one.
 	sees := func(what, want string) {
 		t.Helper()
 		rounds := 0
-		eventually(t, guestLimit, fmt.Sprintf("%s: pages come on %q alone", what, want), func() (bool, string) {
+		eventually(t, guestLimit, fmt.Sprintf("%s: pages only on ports %q", what, want), func() (bool, string) {
 			got, err := client.fetches(t.Context(), server, 80, 81)
 			if rounds++; err != nil || got != want {
 				rounds = 0
 			}
-			return rounds == 3, fmt.Sprintf("they come on %q, %v", got, err)
+			return rounds == 3, fmt.Sprintf("pages on %q, %v", got, err)
 		})
 		for _, port := range []string{"80", "81"} {
-			said := ask[fleet.PassAnswer](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/test?protocol=tcp&port="+port+"&fromVm="+string(client.vm.ID)+"&toVm="+string(server.vm.ID), nil)
-			if said.Pass != strings.Contains(want, port) || !said.Known {
-				t.Errorf("%s: the portal says of port %s: %+v", what, port, said)
+			answer := ask[fleet.PassAnswer](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/test?protocol=tcp&port="+port+"&fromVm="+string(client.vm.ID)+"&toVm="+string(server.vm.ID), nil)
+			if answer.Pass != strings.Contains(want, port) || !answer.Known {
+				t.Errorf("%s: the portal says of port %s: %+v", what, port, answer)
 			}
 		}
 	}
@@ -177,15 +177,15 @@ func TestASecurityGroupBlocksAPortBetweenGuests(t *testing.T) {
 	sees("the rule for port 80 is gone", "81")
 	rules(out, in(81), in(80, clients.ID))
 	sees("port 80 is open to the members of a group", "80 81")
-	card := a.vm(t, client.vm.ID).Spec.NICs
-	card[0].SecurityGroups = nil
-	ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(client.vm.ID), map[string]any{"spec": map[string]any{"nics": card}})
-	sees("who asks is no member any more", "81")
+	nics := a.vm(t, client.vm.ID).Spec.NICs
+	nics[0].SecurityGroups = nil
+	ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(client.vm.ID), map[string]any{"spec": map[string]any{"nics": nics}})
+	sees("the client is no longer a member", "81")
 	rules(out, in(81), in(80))
 	sees("both ports are open again", "80 81")
 
-	// A host whose administrator has Linux show its firewall nothing of bridges lets all pass; the portal does not go on saying otherwise.
-	shown := func(value string) {
+	// If Linux does not pass bridged packets to iptables, a host filters nothing. The portal must report that.
+	filterBridges := func(value string) {
 		t.Helper()
 		s.inside(t, 0, "sh", "-c", "echo "+value+" >/proc/sys/net/bridge/bridge-nf-call-iptables")
 	}
@@ -201,12 +201,12 @@ func TestASecurityGroupBlocksAPortBetweenGuests(t *testing.T) {
 		})
 	}
 	const why = "Set net.bridge.bridge-nf-call-iptables to 1"
-	shown("0")
-	state("the host says that no rule counts", fleet.GroupChanged, why)
+	filterBridges("0")
+	state("the host reports that no rule applies", fleet.GroupChanged, why)
 	rules(out, in(81))
 	state("it refuses more rules", fleet.GroupNotApplied, why)
-	shown("1")
+	filterBridges("1")
 	ask[any](t, a, http.StatusNoContent, http.MethodPost, "/api/v1/security-groups/"+string(web.ID)+"/retry", nil)
-	state("tried again, they count", fleet.GroupApplied, "")
+	state("rules applied after retry", fleet.GroupApplied, "")
 	sees("as they say", "81")
 }

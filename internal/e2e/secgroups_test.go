@@ -10,16 +10,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// someGroup is a group of the VM's project with rules of several kinds, which the VM's first card is in.
-func someGroup(t *testing.T, a api, vm fleet.VMView) fleet.SecurityGroupView {
+// groupWithRules creates a security group with rules of several kinds, and assigns it to the VM's first NIC.
+func groupWithRules(t *testing.T, a api, vm fleet.VMView) fleet.SecurityGroupView {
 	t.Helper()
-	make := func(name, text string, rules ...map[string]any) fleet.SecurityGroupView {
+	create := func(name, text string, rules ...map[string]any) fleet.SecurityGroupView {
 		return ask[fleet.SecurityGroupView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{
 			"projectId": vm.ProjectID, "name": name, "spec": map[string]any{"description": text, "rules": rules},
 		})
 	}
-	balancers := make("balancers", "What may speak to the web servers", map[string]any{"direction": "egress", "protocol": "any"})
-	group := make("web", "HTTPS for everybody, the application from the balancers",
+	balancers := create("balancers", "What may speak to the web servers", map[string]any{"direction": "egress", "protocol": "any"})
+	group := create("web", "HTTPS for everybody, the application from the balancers",
 		map[string]any{"direction": "ingress", "protocol": "tcp", "fromPort": 443, "description": "HTTPS"},
 		map[string]any{"direction": "ingress", "protocol": "tcp", "fromPort": 8000, "toPort": 8100, "groupId": balancers.ID},
 		map[string]any{"direction": "ingress", "protocol": "icmp", "cidr": "10.0.0.0/8"},

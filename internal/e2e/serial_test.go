@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loginLimit is how long a whole Debian may take to its login, emulated on a busy machine.
+// loginLimit is the time limit for a full Debian to reach its login prompt, emulated on a busy machine.
 const loginLimit = 6 * time.Minute
 
-// serial is a guest's serial console with somebody before it.
+// serial is a session on a guest's serial console.
 type serial struct {
-	t    *testing.T
-	pty  *os.File
-	said bytes.Buffer
-	n    int // questions asked
+	t      *testing.T
+	pty    *os.File
+	output bytes.Buffer
+	n      int // number of commands sent
 }
 
 func openSerial(t *testing.T, path string) *serial {
@@ -44,7 +44,7 @@ func openSerial(t *testing.T, path string) *serial {
 	return &serial{t: t, pty: pty}
 }
 
-// expect reads until the guest has said it, and returns what it said up to there.
+// expect reads until the guest's output matches the pattern, and returns the output up to the end of the match.
 func (s *serial) expect(what string, limit time.Duration) string {
 	s.t.Helper()
 	form := regexp.MustCompile(what)
@@ -53,55 +53,56 @@ func (s *serial) expect(what string, limit time.Duration) string {
 	}
 	buf := make([]byte, 4096)
 	for {
-		if at := form.FindIndex(s.said.Bytes()); at != nil {
-			return string(s.said.Next(at[1]))
+		if at := form.FindIndex(s.output.Bytes()); at != nil {
+			return string(s.output.Next(at[1]))
 		}
 		n, err := s.pty.Read(buf)
-		s.said.Write(buf[:n])
+		s.output.Write(buf[:n])
 		if err != nil {
-			text := s.said.String()
-			s.t.Fatalf("the guest does not say %q: %v; it said %q", what, err, text[max(0, len(text)-600):])
+			text := s.output.String()
+			s.t.Fatalf("the guest's output lacks %q: %v; it ends with %q", what, err, text[max(0, len(text)-600):])
 		}
 	}
 }
 
-func (s *serial) say(line string) {
+func (s *serial) send(line string) {
 	s.t.Helper()
 	if _, err := s.pty.WriteString(line + "\r"); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// signInTries is how often somebody types a name and a password: a guest may ask for them while what it was told is still at work on its users.
+// signInTries limits the attempts to sign in: the login prompt may appear before first-boot initialization has created
+// the user.
 const signInTries = 3
 
-// signIn signs in once the guest asks for it, and has a shell that does not echo, on a console to which the kernel says nothing in between.
+// signIn signs in at the login prompt. It leaves a shell without echo, and silences kernel messages on the console.
 func (s *serial) signIn(hostname, user, password string) {
 	s.t.Helper()
 	for try := 1; ; try++ {
 		s.expect(hostname+` login: `, loginLimit)
-		s.say(user)
+		s.send(user)
 		s.expect(`assword: `, loginLimit)
-		s.say(password)
+		s.send(password)
 		if !strings.Contains(s.expect(`\$ |Login incorrect`, loginLimit), "Login incorrect") {
 			break
 		}
 		if try == signInTries {
-			s.t.Fatalf("%s does not let %s in", hostname, user)
+			s.t.Fatalf("%s refuses the sign-in of %s", hostname, user)
 		}
 	}
-	s.say("stty -echo; PS1= PS2= exec sh -c 'echo quiet; exec sh'")
+	s.send("stty -echo; PS1= PS2= exec sh -c 'echo quiet; exec sh'")
 	s.expect(`quiet\r?\n`, guestLimit)
-	s.ask(":") // whatever else a shell says when it begins
+	s.ask(":") // discards the shell's initial output
 	s.ask("sudo -n dmesg -n 1 2>/dev/null")
 }
 
-// ask has the shell do something, and returns what that says.
+// ask runs a command in the shell and returns its output.
 func (s *serial) ask(command string) string {
 	s.t.Helper()
 	s.n++
 	end := fmt.Sprintf("end-%d", s.n)
-	s.say(command + "; echo e''" + end[1:])
+	s.send(command + "; echo e''" + end[1:])
 	text := s.expect(end+`\r?\n`, guestLimit)
 	return strings.TrimSpace(strings.ReplaceAll(text[:strings.LastIndex(text, end)], "\r", ""))
 }

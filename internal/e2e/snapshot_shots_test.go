@@ -8,16 +8,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// snapshotShots are the pages of a VM's snapshots and of their schedules.
+// snapshotShots returns the pages of a VM's snapshots and their schedules.
 func snapshotShots(t *testing.T, a api, of, running, failed fleet.VMView) []shot {
 	t.Helper()
-	old, snaps := a.snapshots(t, of), "/vms/"+string(of.ID)
-	nightly := a.schedules(t, snaps)
+	old, snaps := a.createSnapshots(t, of), "/vms/"+string(of.ID)
+	nightly := a.createSchedules(t, snaps)
 	return []shot{
 		{"vm-snapshots", snaps + "?tab=snapshots", nil},
-		{"vm-snapshots-menu", snaps + "?tab=snapshots", func(p *tab) { p.opens(".snaps .snap summary", "", "Delete with all after it") }},
+		{"vm-snapshots-menu", snaps + "?tab=snapshots", func(p *tab) { p.withMenu(".snaps .snap summary", "", "Delete with all after it") }},
 		{"vm-snapshot-new", "/vms/new?clone=" + snaps[len("/vms/"):] + "&snapshot=" + string(old.ID), nil},
-		{"vm-schedules-menu", snaps + "?tab=snapshots", func(p *tab) { p.opens("#schedule-"+nightly+" summary", "", "Disable") }},
+		{"vm-schedules-menu", snaps + "?tab=snapshots", func(p *tab) { p.withMenu("#schedule-"+nightly+" summary", "", "Disable") }},
 		{"vm-schedule-new", snaps + "/schedules/new", nil},
 		{"vm-schedule-edit", snaps + "/schedules/" + nightly, nil},
 		{"vm-schedule-delete", snaps + "/schedules/" + nightly + "/delete", nil},

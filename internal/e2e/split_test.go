@@ -10,17 +10,17 @@ import (
 	"quantix/internal/wire"
 )
 
-// splitVM looks at a VM that two hosts run, and at what becomes of the decision which of them is its place.
+// splitVM captures a VM that two hosts run, and the result of the decision which of them keeps it.
 func splitVM(t *testing.T) {
 	t.Parallel()
 	s := newPortal(t, unique("split"))
 	a := s.api()
-	own, other := s.playHost("host-7"), s.playHost("host-12")
+	own, other := s.newScriptedHost("host-7"), s.newScriptedHost("host-12")
 	pool := ask[fleet.Pool](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": "shared", "spec": map[string]any{"kind": "nfs", "path": "/mnt/shared", "server": "nas-1", "export": "/vm", "shared": true}, "hostIds": []any{own.id, other.id},
 	})
 	status := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, MountPath: "/mnt/shared"}
-	for _, h := range []*played{own, other} {
+	for _, h := range []*scriptedHost{own, other} {
 		h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Done, Pool: &status} })
 		h.state.Pools = []wire.PoolReport{{ID: pool.ID, Name: pool.Name, Status: status}}
 	}
@@ -40,10 +40,10 @@ func splitVM(t *testing.T) {
 		mark = w.Mark
 		return wire.Finish{Outcome: wire.Done, VM: &runs}
 	})
-	for _, h := range []*played{own, other} {
+	for _, h := range []*scriptedHost{own, other} {
 		h.state.VMs = []wire.VMReport{{ID: vm.ID, Name: vm.Name, Generation: 1, Status: runs, Proof: wire.Proof(vm.ID, mark)}}
 	}
-	speak(t, own, other)
+	keepReporting(t, own, other)
 	p := newTab(t, s.url)
 	p.open("/sign-in")
 	p.enter("admin", s.password)
@@ -53,7 +53,7 @@ func splitVM(t *testing.T) {
 	p.waitText("main .note", "host-7 and host-12 both run it")
 	for _, shot := range []shot{
 		{"vm-two-places", page, nil},
-		{"vm-two-places-menu", page, func(p *tab) { p.opens(".head summary", "Actions", "nothing is done to it") }},
+		{"vm-two-places-menu", page, func(p *tab) { p.withMenu(".head summary", "Actions", "nothing is done to it") }},
 		{"vms-two-places", "/vms?tab=attention", nil},
 		{"dashboard-two-places", "/", nil},
 	} {
@@ -66,7 +66,7 @@ func splitVM(t *testing.T) {
 	p.waitText(".head", "host-12")
 	p.waitText("main", "not the VM, as somebody has decided")
 	p.sameDocument()
-	p.portray("vm-place-decided")
+	p.capture("vm-place-decided")
 	p.shoot(shot{"vm-held-delete", page, func(p *tab) {
 		p.pick(".head summary", "Actions", "Delete")
 		p.waitText("#dialog", "host-7 says that it has a guest of this UUID")

@@ -26,18 +26,19 @@ import (
 	"quantix/internal/lab"
 )
 
-// distribution is a server with TLS at the address, which has an image and a file of its checksums. roots is a file with its certificate.
+// distribution starts a TLS server at the address, with an image and a file of checksums. It writes its certificate to
+// the file roots, and returns its URL.
 func distribution(t *testing.T, address, image, roots string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := x509.Certificate{
+	template := x509.Certificate{
 		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.ParseIP(address)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
-	cert, err := x509.CreateCertificate(rand.Reader, &of, &of, &key.PublicKey, key)
+	cert, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,22 +76,23 @@ func distribution(t *testing.T, address, image, roots string) string {
 	return s.URL
 }
 
-// TestTheStartSet pulls a well-known image at one click on a real libvirt host: where there is no network, from a server that redirects inside, with other
-// bytes, and from one that is as it should be; and a VM runs from what came.
-func TestTheStartSet(t *testing.T) {
+// TestImageCatalogPull pulls an image of the catalog with one click on a real libvirt host. It fails without a network,
+// from a server that redirects into a private network, and with wrong bytes. It then succeeds, and a VM runs from the
+// image.
+func TestImageCatalogPull(t *testing.T) {
 	t.Parallel()
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := newBareRig(t, unique("puller"), 27)
-	door, err := url.Parse(r.cutProxy)
+	proxyURL, err := url.Parse(r.cutProxy)
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := filepath.Join(r.dir, "roots.pem")
-	at := distribution(t, door.Hostname(), guest.Disk, roots)
-	r.extra, r.env = []string{"--fetch-from", door.Hostname() + "/32"}, []string{"SSL_CERT_FILE=" + roots}
+	at := distribution(t, proxyURL.Hostname(), guest.Disk, roots)
+	r.extra, r.env = []string{"--fetch-from", proxyURL.Hostname() + "/32"}, []string{"SSL_CERT_FILE=" + roots}
 	r.joinHost()
 	a := r.api()
 	pool := ask[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
@@ -137,7 +139,7 @@ func TestTheStartSet(t *testing.T) {
 	replace("guest.qcow2")
 	pull("Done")
 	p.waitText(row, "pulled on "+r.name)
-	p.portray("start-set")
+	p.capture("start-set")
 
 	images := list[fleet.ImageView](t, a, "/api/v1/images")
 	if len(images) != 1 {

@@ -38,7 +38,7 @@ func killPostmaster(t *testing.T, dir string) {
 	}
 }
 
-// statuses asks a page and the API, and returns what they answered.
+// statuses returns the HTTP statuses of a page and of the API.
 func (p *portal) statuses(t *testing.T) (page, api int) {
 	t.Helper()
 	res, err := p.browser.Get(p.url + "/vms")
@@ -53,9 +53,9 @@ func (p *portal) statuses(t *testing.T) (page, api int) {
 	return res.StatusCode, got.status
 }
 
-// TestPrivatePostgresComesBack kills the private PostgreSQL under a portal: everything says that the database is away, nothing
-// else, and all is as before once it runs again, with nobody's help.
-func TestPrivatePostgresComesBack(t *testing.T) {
+// TestPrivatePostgresRestartedAfterCrash kills the private PostgreSQL of a running portal. Pages and API may only
+// answer that the database is unavailable, until the portal has restarted it by itself.
+func TestPrivatePostgresRestartedAfterCrash(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, unique("back"))
 	ask[fleet.Project](t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lasting"})
@@ -69,7 +69,7 @@ func TestPrivatePostgresComesBack(t *testing.T) {
 					t.Fatalf("the page answered %d and the API %d, want 503 until it is 200", page, api)
 				}
 			}
-			// Those whom it served just now are served for a moment more.
+			// Backends of the dead server still answer for a moment, so a new process ID is needed, too.
 			text, _ := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 			anew := len(text) > 0 && !strings.HasPrefix(string(text), before+"\n")
 			return anew && page == http.StatusOK && api == http.StatusOK, fmt.Sprintf("the page answers %d, the API %d", page, api)
@@ -81,7 +81,7 @@ func TestPrivatePostgresComesBack(t *testing.T) {
 	killPostmaster(t, p.dir)
 	back(before)
 
-	// It stays away while its files are, so that what is said meanwhile can be read.
+	// PostgreSQL cannot restart while its files are renamed, so that the responses meanwhile can be checked.
 	before = postmaster(t, p.dir)
 	pid, err := strconv.Atoi(before)
 	if err != nil {
@@ -102,11 +102,11 @@ func TestPrivatePostgresComesBack(t *testing.T) {
 	}
 	back(before)
 	if !strings.Contains(tail(p.log, 10_000), "the private PostgreSQL has died") {
-		t.Error("the log does not tell of it")
+		t.Error("the log does not mention it")
 	}
 }
 
-// failedStart runs the program, which must refuse to start in one sentence, and returns that.
+// failedStart runs the program, which must fail with one sentence, and returns the sentence.
 func failedStart(t *testing.T, args ...string) string {
 	t.Helper()
 	path, err := binary()
@@ -116,22 +116,22 @@ func failedStart(t *testing.T, args ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), endLimit)
 	defer cancel()
 	cmd := command(ctx, path, args...)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
 	var exit *exec.ExitError
 	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-		t.Errorf("%v ended with %v, want exit status 1; it said: %s", args, err, said.String())
+		t.Errorf("%v ended with %v, want exit status 1; standard error: %s", args, err, errOut.String())
 	}
-	text := strings.TrimSuffix(said.String(), "\n")
+	text := strings.TrimSuffix(errOut.String(), "\n")
 	if out.Len() > 0 || !strings.HasPrefix(text, "quantix: ") || strings.Contains(text, "\n") {
-		t.Errorf("%v printed %q and said, in more or less than one sentence:\n%s", args, out.String(), text)
+		t.Errorf("%v printed %q, and not one sentence on standard error:\n%s", args, out.String(), text)
 	}
 	return text
 }
 
-// TestADataDirectoryHasOneOwner starts a second program on a portal's data: it is refused with the owner's process id, and the
-// owner does not notice. Commands that only look in may.
-func TestADataDirectoryHasOneOwner(t *testing.T) {
+// TestDataDirectoryRefusesSecondPortal starts a second portal on a portal's data directory. It must fail with the first
+// one's process ID, and leave the first one undisturbed. Commands that only read may use the directory.
+func TestDataDirectoryRefusesSecondPortal(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, unique("owned"))
 	a := p.api()
@@ -140,9 +140,9 @@ func TestADataDirectoryHasOneOwner(t *testing.T) {
 		{"portal", "--listen", freeAddress(t), "--agent-listen", freeAddress(t), "--log-level", "error"},
 		{"portal", "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--log-level", "error"},
 	} {
-		said := failedStart(t, append(args, "--data-dir", p.dir)...)
-		if want := fmt.Sprintf("process %d", p.cmd.Process.Pid); !strings.Contains(said, want) || !strings.Contains(said, p.dir) {
-			t.Errorf("the refusal names neither %s nor %s: %s", want, p.dir, said)
+		message := failedStart(t, append(args, "--data-dir", p.dir)...)
+		if want := fmt.Sprintf("process %d", p.cmd.Process.Pid); !strings.Contains(message, want) || !strings.Contains(message, p.dir) {
+			t.Errorf("the refusal names neither %s nor %s: %s", want, p.dir, message)
 		}
 	}
 	path, err := binary()
@@ -153,7 +153,7 @@ func TestADataDirectoryHasOneOwner(t *testing.T) {
 	if err != nil || !strings.Contains(users, "admin") {
 		t.Errorf("the users cannot be listed beside the portal: %v: %s", err, users)
 	}
-	// The portal listens elsewhere than the settings that this command sees would say.
+	// The running portal's address must override the default settings of this command.
 	token, err := output(t.Context(), path, "host", "token", "--data-dir", p.dir, "--log-level", "error")
 	if err != nil || !strings.Contains(token, "--portal "+p.agentURL+" ") {
 		t.Errorf("the join command does not name %s: %v: %s", p.agentURL, err, token)
@@ -164,8 +164,8 @@ func TestADataDirectoryHasOneOwner(t *testing.T) {
 	ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "undisturbed"})
 }
 
-// TestFailingStartsSpeak starts portals that cannot start.
-func TestFailingStartsSpeak(t *testing.T) {
+// TestFailedStartsExplainReason starts portals that cannot start.
+func TestFailedStartsExplainReason(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -197,14 +197,14 @@ func TestFailingStartsSpeak(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(root, unique("failed"))
 			args := append([]string{"portal", "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--data-dir", dir, "--log-level", "error"}, c.args...)
-			said := failedStart(t, args...)
+			message := failedStart(t, args...)
 			for _, want := range c.want {
-				if !strings.Contains(said, want) {
-					t.Errorf("the refusal lacks %q: %s", want, said)
+				if !strings.Contains(message, want) {
+					t.Errorf("the refusal lacks %q: %s", want, message)
 				}
 			}
-			if strings.Contains(said, "secret") {
-				t.Errorf("the refusal holds the password: %s", said)
+			if strings.Contains(message, "secret") {
+				t.Errorf("the refusal holds the password: %s", message)
 			}
 			if left := processes(dir + "/"); len(left) > 0 {
 				t.Errorf("left behind: %s", strings.Join(left, "\n"))
@@ -213,7 +213,7 @@ func TestFailingStartsSpeak(t *testing.T) {
 	}
 }
 
-// newerSchema is the URL of a database that a later release has migrated.
+// newerSchema returns the URL of a database that a later release has migrated.
 func newerSchema(t *testing.T) string {
 	t.Helper()
 	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, unique("newer")), Unsafe: true, DieWithParent: true})
@@ -236,8 +236,8 @@ func newerSchema(t *testing.T) string {
 	return pg.URL()
 }
 
-// TestDemoStartsAgain runs a demo twice on one data directory.
-func TestDemoStartsAgain(t *testing.T) {
+// TestDemoRestartKeepsVMs starts a demo twice on one data directory.
+func TestDemoRestartKeepsVMs(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(root, unique("again"))
 	first, firstAddress := startAgain(t, "demo", dir)
@@ -262,25 +262,25 @@ func TestDemoStartsAgain(t *testing.T) {
 	}
 	a := second.api()
 	eventually(t, stepLimit, "the return of the VMs", func() (bool, string) {
-		var odd []string
+		var differences []string
 		now := map[fleet.VMID]fleet.VMView{}
 		for _, vm := range list[fleet.VMView](t, a, "/api/v1/vms?limit=500") {
 			now[vm.ID] = vm
 		}
 		for _, vm := range vms {
 			if got := now[vm.ID].Phase; got != vm.Phase {
-				odd = append(odd, fmt.Sprintf("%s is %s, was %s", vm.Name, got, vm.Phase))
+				differences = append(differences, fmt.Sprintf("%s is %s, was %s", vm.Name, got, vm.Phase))
 			}
 		}
-		return len(odd) == 0, strings.Join(odd, ", ")
+		return len(differences) == 0, strings.Join(differences, ", ")
 	})
 	if err := second.signal(syscall.SIGTERM); err != nil {
 		t.Errorf("the demo ended with %v:\n%s", err, tail(second.log, 20))
 	}
 }
 
-// signInLeadsTo is the page after a sign-in with the printed password.
-func signInLeadsTo(t *testing.T, s *play) string {
+// signInLeadsTo returns the path after a sign-in with the printed password.
+func signInLeadsTo(t *testing.T, s *playground) string {
 	t.Helper()
 	client := &http.Client{Timeout: 15 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := client.PostForm(s.URL+"/sign-in", url.Values{"name": {s.User}, "password": {s.Password}})
@@ -292,16 +292,16 @@ func signInLeadsTo(t *testing.T, s *play) string {
 	return to
 }
 
-// TestLabStartsAgain runs a lab twice on one data directory: its hosts and their VM are there again, and work.
-func TestLabStartsAgain(t *testing.T) {
+// TestLabRestartKeepsHostsAndVM starts a lab twice on one data directory. Its hosts and VM must exist again, and work.
+func TestLabRestartKeepsHostsAndVM(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(root, unique("l"))
 	first, firstAddress := startAgain(t, "lab", dir)
 	if err := first.signal(syscall.SIGTERM); err != nil {
 		t.Fatalf("the lab ended with %v:\n%s", err, tail(first.log, 20))
 	}
-	if said := tail(first.log, 20); strings.Contains(said, "started again") {
-		t.Errorf("at its end the lab says: %s", said)
+	if log := tail(first.log, 20); strings.Contains(log, "started again") {
+		t.Errorf("the stopped lab restarted an agent: %s", log)
 	}
 	second, secondAddress := startAgain(t, "lab", dir)
 	if firstAddress != secondAddress {
@@ -312,7 +312,7 @@ func TestLabStartsAgain(t *testing.T) {
 	if len(vms) != 1 {
 		t.Fatalf("%d VMs, want the one of before", len(vms))
 	}
-	a.waitPhase(t, stepLimit, vms[0].ID, fleet.PhaseStopped) // its host was off
+	a.waitPhase(t, stepLimit, vms[0].ID, fleet.PhaseStopped) // the host was off meanwhile
 	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vms[0].ID)+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vms[0].ID, fleet.PhaseRunning)
 	if err := second.signal(syscall.SIGTERM); err != nil {
@@ -320,10 +320,10 @@ func TestLabStartsAgain(t *testing.T) {
 	}
 }
 
-// startAgain starts demo or lab on a data directory, and says where its agents reach the portal: as the first host's identity has it.
-func startAgain(t *testing.T, name, dir string) (*play, string) {
+// startAgain starts a demo or lab on a data directory. It returns the portal's URL in the first host's identity.
+func startAgain(t *testing.T, name, dir string) (*playground, string) {
 	t.Helper()
-	p, err := startPlay(filepath.Base(dir), nil, name, "--json", "--listen", "127.0.0.1:0", "--data-dir", dir)
+	p, err := startPlayground(filepath.Base(dir), nil, name, "--json", "--listen", "127.0.0.1:0", "--data-dir", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +352,7 @@ func startAgain(t *testing.T, name, dir string) (*play, string) {
 	return p, joined.Portal
 }
 
-// listeners are the connections that a dial of this port on this machine makes: one, or none where nobody listens.
+// listeners returns the address of the local listener on the port, or nothing if none listens.
 func listeners(t *testing.T, port string) []string {
 	t.Helper()
 	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))

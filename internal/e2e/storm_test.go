@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	simulated  = 8                             // hosts beside the real one
-	stormLimit = fleet.Freshness + time.Second // after which a fault has aged all that was known before it
-	longer     = stormLimit + 4*time.Second    // how long a fault lasts that must be seen
-	shorter    = 700 * time.Millisecond        // and one that need not
-	stormWants = 200                           // faults in all
+	simulated   = 8                             // simulated hosts beside the real one
+	stormLimit  = fleet.Freshness + time.Second // after this time of a fault all earlier states are stale
+	longFault   = stormLimit + 4*time.Second    // duration of faults that must become visible
+	shortFault  = 700 * time.Millisecond        // duration of faults that need not
+	stormFaults = 200                           // total number of faults
 )
 
-// Where a VM and its host are shown.
+// Places that show a VM or its host.
 const (
 	inAPI  = "API"
 	onPage = "page"
@@ -36,16 +36,16 @@ const (
 	ofHost = "host"
 )
 
-// stormHost is a host in the storm, with its one VM and what is true of them.
+// stormHost is a host in the fault storm, with its single VM and their true state.
 type stormHost struct {
 	name     string
 	vm       fleet.VMView
 	cutProxy *cutProxy
 
 	mu    sync.Mutex
-	blind time.Time            // since when nobody can have looked at its hypervisor, or told the portal; zero: one can
-	dead  time.Time            // since when the VM does not run; zero: it does, or was asked to
-	asked map[string]time.Time // where it is shown -> when the last answer was asked for
+	blind time.Time            // since when its hypervisor's state cannot have been read and reported; zero: it can
+	dead  time.Time            // since when the VM is not running; zero: it runs or was started
+	asked map[string]time.Time // place -> time of its last request
 	phase string               // of the host, as it was last shown
 }
 
@@ -55,22 +55,23 @@ func (h *stormHost) set(at *time.Time, to time.Time) {
 	*at = to
 }
 
-// storm is a portal under which everything fails, and those who look at its pages all the while.
+// storm is a portal whose hosts and database fail, with probes that read its pages continuously.
 type storm struct {
 	*rig
 	a      api
 	hosts  []*stormHost
 	faults atomic.Int64
-	judged sync.Map // what was shown -> *atomic.Int64: how often
+	judged sync.Map // place and phase -> *atomic.Int64: how often shown
 	wrong  atomic.Int64
 
-	// alone ends with the faults during which nothing else may keep the pages from answering: what they prove is in their last seconds.
+	// alone is closed when the exclusive faults have ended. While they last, nothing else may make pages unavailable,
+	// because their last seconds are what is checked.
 	alone chan struct{}
 }
 
-// TestNoFactOutlivesItsLimit takes agents, libvirtd, QEMU, the network and PostgreSQL away, 200 times in all, while pages and the
-// API are asked without a pause: no fact older than its limit is shown as present.
-func TestNoFactOutlivesItsLimit(t *testing.T) {
+// TestNoStaleStateShownAsCurrent injects 200 faults into agents, libvirtd, QEMU, the network and PostgreSQL, while
+// probes read pages and the API. No state older than its limit may be shown as current.
+func TestNoStaleStateShownAsCurrent(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)
 	over := make(chan struct{})
@@ -78,10 +79,10 @@ func TestNoFactOutlivesItsLimit(t *testing.T) {
 	probes.Go(func() { s.probe(over, s.probeAPI) })
 	probes.Go(func() { s.probe(over, s.probePages) })
 	for i, h := range s.hosts[1:] {
-		faults.Go(func() { s.shakeSimulated(h, i) })
+		faults.Go(func() { s.faultsOnSimulated(h, i) })
 	}
-	faults.Go(s.shakeReal)
-	faults.Go(s.shakePostgres)
+	faults.Go(s.faultsOnReal)
+	faults.Go(s.faultsOnPostgres)
 	faults.Wait()
 	close(over)
 	probes.Wait()
@@ -91,12 +92,12 @@ func TestNoFactOutlivesItsLimit(t *testing.T) {
 			return got.Phase == fleet.HostOnline, string(got.Phase)
 		})
 	}
-	if n := s.faults.Load(); n < stormWants {
-		t.Errorf("there were %d faults, want %d", n, stormWants)
+	if n := s.faults.Load(); n < stormFaults {
+		t.Errorf("there were %d faults, want %d", n, stormFaults)
 	}
 	for _, what := range []string{"API running", "API unknown", "page Running", "page Unknown", "list Running", "list Unknown", "host online", "host unknown", "host degraded"} {
 		if n, ok := s.judged.Load(what); !ok {
-			t.Errorf("nobody ever saw %q, so the storm proves nothing", what)
+			t.Errorf("%q was never shown, so the storm proves nothing", what)
 		} else {
 			t.Logf("%s: seen %d times", what, n.(*atomic.Int64).Load())
 		}
@@ -150,7 +151,7 @@ func (s *storm) joinSimulated(h *stormHost) {
 		err = json.Unmarshal(got.body, &token)
 	}
 	if err == nil {
-		// All are on this one machine, so each gets a UUID of its own.
+		// All simulated hosts are on one machine, so each gets its own UUID.
 		_, err = agent.Join(s.t.Context(), agent.JoinOptions{
 			Portal: h.cutProxy.url, Token: token.Secret, Name: h.name, HostUUID: fleet.NewID[string](), DataDir: s.agentDir(h),
 		})
@@ -166,7 +167,7 @@ func (s *storm) joinSimulated(h *stormHost) {
 	})
 }
 
-// last lets a fault last, and counts it.
+// last keeps a fault for the duration, and counts it.
 func (s *storm) last(d time.Duration) {
 	s.faults.Add(1)
 	select {
@@ -175,9 +176,9 @@ func (s *storm) last(d time.Duration) {
 	}
 }
 
-// lastSeen lets a fault of a host last until each place has shown its VM after the limit: what must be seen is.
+// lastSeen keeps a host's fault until each place has been read after the limit, so that every place must show it.
 func (s *storm) lastSeen(h *stormHost, begun time.Time) {
-	s.last(longer)
+	s.last(longFault)
 	eventually(s.t, 4*stepLimit, "a look at "+h.name+" after its limit", func() (bool, string) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -190,48 +191,48 @@ func (s *storm) lastSeen(h *stormHost, begun time.Time) {
 	})
 }
 
-// blinded does a fault that keeps the portal from knowing about a host's guests.
+// blinded injects a fault that keeps the portal from learning about a host's guests.
 func (s *storm) blinded(h *stormHost, d time.Duration, begin, end func()) {
 	begin()
 	begun := time.Now()
 	h.set(&h.blind, begun)
-	if d == longer {
+	if d == longFault {
 		s.lastSeen(h, begun)
 	} else {
 		s.last(d)
 	}
-	h.set(&h.blind, time.Time{}) // before it ends: from then on everything may be told anew
+	h.set(&h.blind, time.Time{}) // reset before the fault ends, because new reports may arrive from then on
 	end()
-	s.last0(shorter)
+	s.pause(shortFault)
 }
 
-// last0 is the time between two faults.
-func (s *storm) last0(d time.Duration) { s.last(d); s.faults.Add(-1) }
+// pause waits between two faults.
+func (s *storm) pause(d time.Duration) { s.last(d); s.faults.Add(-1) }
 
-// shakeSimulated does 22 faults to a host whose guests live in its agent's process.
-func (s *storm) shakeSimulated(h *stormHost, number int) {
+// faultsOnSimulated injects 22 faults into a simulated host, whose guests live in its agent's process.
+func (s *storm) faultsOnSimulated(h *stormHost, number int) {
 	pid := func() int { return pidOf(s.t, s.agentDir(h)) }
 	kill := func(signal syscall.Signal) func() { return func() { _ = syscall.Kill(pid(), signal) } }
 	stop, cont := kill(syscall.SIGSTOP), kill(syscall.SIGCONT)
-	s.last0(time.Duration(number) * 150 * time.Millisecond)
+	s.pause(time.Duration(number) * 150 * time.Millisecond)
 	for range 6 {
-		s.blinded(h, shorter, stop, cont)
-		s.blinded(h, shorter, h.cutProxy.hold, h.cutProxy.open)
+		s.blinded(h, shortFault, stop, cont)
+		s.blinded(h, shortFault, h.cutProxy.pause, h.cutProxy.resume)
 		s.blinded(h, 0, h.cutProxy.cut, func() {})
 	}
-	s.blinded(h, longer, stop, cont)
-	s.blinded(h, longer, h.cutProxy.hold, h.cutProxy.open)
-	// Its guests die with the agent; the next one knows of none.
-	s.dies(h, longer, kill(syscall.SIGKILL), func() { s.runAgent(h.name, s.simulatedArgs(h)...) })
-	s.dies(h, shorter, func() { h.cutProxy.hold(); kill(syscall.SIGKILL)() }, func() { s.last0(longer); h.cutProxy.open(); s.runAgent(h.name, s.simulatedArgs(h)...) })
+	s.blinded(h, longFault, stop, cont)
+	s.blinded(h, longFault, h.cutProxy.pause, h.cutProxy.resume)
+	// The guests die with the agent, and the next agent does not know them.
+	s.dies(h, longFault, kill(syscall.SIGKILL), func() { s.runAgent(h.name, s.simulatedArgs(h)...) })
+	s.dies(h, shortFault, func() { h.cutProxy.pause(); kill(syscall.SIGKILL)() }, func() { s.pause(longFault); h.cutProxy.resume(); s.runAgent(h.name, s.simulatedArgs(h)...) })
 }
 
-// dies kills the VM and what could tell of it, and starts it again after.
+// dies kills the VM, possibly with its agent, and starts the VM again afterwards.
 func (s *storm) dies(h *stormHost, d time.Duration, begin, end func()) {
 	begin()
 	begun := time.Now()
 	h.set(&h.dead, begun)
-	if d == longer {
+	if d == longFault {
 		s.lastSeen(h, begun)
 	} else {
 		s.last(d)
@@ -240,7 +241,7 @@ func (s *storm) dies(h *stormHost, d time.Duration, begin, end func()) {
 	s.again(h)
 }
 
-// again starts the VM anew, once it is known that it does not run.
+// again starts the VM once the portal knows that it is not running.
 func (s *storm) again(h *stormHost) {
 	eventually(s.t, 2*stepLimit, "a new start of "+h.vm.Name, func() (bool, string) {
 		got, err := s.a.send(s.t.Context(), http.MethodPost, "/api/v1/vms/"+string(h.vm.ID)+"/actions", map[string]any{"action": "start"})
@@ -256,9 +257,9 @@ func (s *storm) again(h *stormHost) {
 	})
 }
 
-// shakeReal does 22 faults to the host with a real libvirtd and QEMU. The first is the one by which a dead guest was shown as
-// running for 41 s: libvirtd hangs, and then its guest is killed.
-func (s *storm) shakeReal() {
+// faultsOnReal injects 22 faults into the host with a real libvirtd and QEMU. The first one once made a dead guest show
+// as running for 41 s: libvirtd hangs, and then its guest is killed.
+func (s *storm) faultsOnReal() {
 	h := s.hosts[0]
 	over := sync.OnceFunc(func() { close(s.alone) })
 	defer over()
@@ -290,12 +291,13 @@ func (s *storm) shakeReal() {
 		return func() { _ = syscall.Kill(pidOf(s.t, filepath.Join(s.rig.dir, "h", "agent")), signal) }
 	}
 	stop()
-	s.dies(h, longer, qemu, func() {
-		h.set(&h.dead, time.Now()) // let go, libvirtd tells whoever looks what it last knew, until it hears of its guest's end
+	s.dies(h, longFault, qemu, func() {
+		// after SIGCONT libvirtd reports its last known state, until it notices the guest's end
+		h.set(&h.dead, time.Now())
 		cont()
 	})
-	s.faults.Add(1) // two at once
-	s.blinded(h, longer, killed, func() {
+	s.faults.Add(1) // two faults at once
+	s.blinded(h, longFault, killed, func() {
 		h.mu.Lock()
 		if h.phase != string(fleet.HostDegraded) {
 			s.t.Errorf("a host without its libvirtd is shown as %s", h.phase)
@@ -305,37 +307,37 @@ func (s *storm) shakeReal() {
 		started()
 	})
 	for range 4 {
-		s.blinded(h, shorter, stop, cont)
-		s.blinded(h, shorter, theAgent(syscall.SIGSTOP), theAgent(syscall.SIGCONT))
-		s.blinded(h, shorter, h.cutProxy.hold, h.cutProxy.open)
-		s.dies(h, shorter, qemu, func() {})
+		s.blinded(h, shortFault, stop, cont)
+		s.blinded(h, shortFault, theAgent(syscall.SIGSTOP), theAgent(syscall.SIGCONT))
+		s.blinded(h, shortFault, h.cutProxy.pause, h.cutProxy.resume)
+		s.dies(h, shortFault, qemu, func() {})
 	}
-	s.blinded(h, shorter, killed, started)
+	s.blinded(h, shortFault, killed, started)
 	s.blinded(h, 0, theAgent(syscall.SIGKILL), func() { s.startAgent(path) })
-	s.blinded(h, longer, theAgent(syscall.SIGSTOP), theAgent(syscall.SIGCONT))
+	s.blinded(h, longFault, theAgent(syscall.SIGSTOP), theAgent(syscall.SIGCONT))
 }
 
-// shakePostgres freezes and kills the portal's database, under all the other faults.
-func (s *storm) shakePostgres() {
+// faultsOnPostgres freezes and kills the portal's database, while the other faults continue.
+func (s *storm) faultsOnPostgres() {
 	select {
 	case <-s.alone:
 	case <-s.t.Context().Done():
 	}
-	for _, d := range []time.Duration{shorter, 2 * time.Second, shorter, 6 * time.Second, longer, shorter} {
+	for _, d := range []time.Duration{shortFault, 2 * time.Second, shortFault, 6 * time.Second, longFault, shortFault} {
 		s.signalPostgres(syscall.SIGSTOP)
 		s.last(d)
 		s.signalPostgres(syscall.SIGCONT)
-		s.last0(5 * time.Second)
+		s.pause(5 * time.Second)
 	}
 	for range 2 {
 		for _, pid := range slices.Backward(s.postgresProcesses()) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		s.last(7 * time.Second) // it comes back by itself
+		s.last(7 * time.Second) // the portal restarts it by itself
 	}
 }
 
-// pidOf is the agent with that data directory, not the shells around it.
+// pidOf returns the process ID of the agent with the given data directory, not of its shells.
 func pidOf(t *testing.T, dir string) int {
 	path, err := binary()
 	if err != nil {
@@ -348,5 +350,5 @@ func pidOf(t *testing.T, dir string) int {
 		}
 	}
 	t.Errorf("no agent runs on %s", dir)
-	return 1 << 22 // no process
+	return 1 << 22 // above the highest process ID
 }

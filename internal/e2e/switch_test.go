@@ -4,8 +4,8 @@ package e2e
 
 import "testing"
 
-// TestSwitchProjectOnAPhone cuts a list to a project and back where the top bar has no room for names.
-func TestSwitchProjectOnAPhone(t *testing.T) {
+// TestProjectSwitchOnPhone restricts a list to a project and back, on a screen whose top bar has no room for names.
+func TestProjectSwitchOnPhone(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
 	p := newTab(t, s.URL)

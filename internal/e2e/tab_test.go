@@ -17,7 +17,8 @@ import (
 	"quantix/views/kit"
 )
 
-// open goes to a path of the portal and waits until the page has loaded, whole.
+// open navigates to a path of the portal and waits until the page has loaded. It retries if a changed network device
+// made the browser abort requests.
 func (p *tab) open(path string) {
 	p.Helper()
 	eventually(p, stepLimit, "opening "+path, func() (bool, string) {
@@ -27,19 +28,19 @@ func (p *tab) open(path string) {
 		if err := chromedp.Do(ctx, chromedp.Navigate(p.base+path)); err != nil && !strings.Contains(err.Error(), networkChanged) {
 			p.Fatalf("open %s: %v", path, err)
 		}
-		return p.cut() == cuts, "network devices come and go"
+		return p.cut() == cuts, "network devices changed"
 	})
 }
 
-// noPolls keeps htmx's timers of ten seconds and more from ever ringing, and counts them.
+// noPolls suppresses htmx's timers of ten seconds and more, and counts them.
 const noPolls = `(() => {
   const later = window.setTimeout;
   window.pollsKept = 0;
   window.setTimeout = (f, ms, ...rest) => ms >= 10000 && new Error().stack.includes("htmx") ? (window.pollsKept++, 0) : later(f, ms, ...rest);
 })()`
 
-// withoutPolls lets the pages that are opened from now on live by their stream alone: the slow polls that cover a lost wake-up
-// never come, so that what a page shows without a reload was poked.
+// withoutPolls disables the slow polls that cover lost wake-ups, in pages opened from now on. What these pages show
+// without a reload came by the event stream.
 func (p *tab) withoutPolls() {
 	p.Helper()
 	p.do("stop the polls", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
@@ -48,8 +49,8 @@ func (p *tab) withoutPolls() {
 	}))
 }
 
-// poked fails the test unless the page had polls and none of them came.
-func (p *tab) poked() {
+// checkPollsOff fails the test unless the page had polls that were suppressed.
+func (p *tab) checkPollsOff() {
 	p.Helper()
 	p.waitTrue("the page's polls to be off", `window.pollsKept > 0`)
 }
@@ -62,7 +63,7 @@ func (p *tab) path() string {
 	return at
 }
 
-// waitPath waits until the page's path begins so, and all of it has loaded.
+// waitPath waits until the page's path begins with prefix and the page has loaded.
 func (p *tab) waitPath(prefix string) {
 	p.Helper()
 	cuts := p.cut()
@@ -94,7 +95,7 @@ func (p *tab) waitNoText(sel, text string) {
 	})
 }
 
-// text is what the visible elements that sel selects show, a line each.
+// text returns the text of the visible elements that sel selects, one per line.
 func (p *tab) text(sel string) string {
 	text, err := eval[string](p, fmt.Sprintf(`[...document.querySelectorAll(%s)].map(e => e.innerText).join("\n")`, quote(sel)))
 	if err != nil {
@@ -112,8 +113,8 @@ func (p *tab) waitTrue(what, expression string) {
 	})
 }
 
-// findScript finds the first visible element that sel selects and that holds the text, brings it into view where it is not,
-// and answers its middle, where nothing else lies over it.
+// findScript finds the first visible element that sel selects and that contains the text, scrolls it into view, and
+// returns its center, which nothing may cover.
 const findScript = `((sel, text) => {
   if (document.readyState !== "complete") return {why: "the page is loading"};
   const hit = [...document.querySelectorAll(sel)].filter(e => e.checkVisibility({visibilityProperty: true}) && e.textContent.includes(text));
@@ -133,8 +134,8 @@ type spot struct {
 	Why  string
 }
 
-// click clicks with the mouse on the first visible element that sel selects and that holds the text; "" is any text. It waits
-// until the element stands still.
+// click clicks on the first visible element that sel selects and that contains the text; "" means any text. It waits
+// until the element no longer moves.
 func (p *tab) click(sel, text string) {
 	p.Helper()
 	var at spot
@@ -159,8 +160,8 @@ const openSub = `(item => {
   return true;
 })(%s)`
 
-// pick clicks an item of a menu as a person does: where the page moved and the menu did not open, or the item waits for what has just
-// ended, it is opened again.
+// pick opens a menu and clicks an item, as a person does. It reopens the menu if a layout change closed it, or if the
+// item is still disabled.
 func (p *tab) pick(menu, name, item string) {
 	p.Helper()
 	open := fmt.Sprintf(`[...document.querySelectorAll(%s)].some(e => e.textContent.includes(%s) && e.closest("details").open)`, quote(menu), quote(name))
@@ -185,7 +186,7 @@ func (p *tab) pick(menu, name, item string) {
 	})
 }
 
-// fill replaces what an input holds by typing. sel must be a CSS selector.
+// fill replaces an input's value by typing. sel must be a CSS selector.
 func (p *tab) fill(sel, value string) {
 	p.Helper()
 	p.click(sel, "")
@@ -196,7 +197,7 @@ func (p *tab) fill(sel, value string) {
 	}))
 }
 
-// choose picks the option of a select whose text begins so.
+// choose selects the option whose text begins with text.
 func (p *tab) choose(sel, text string) {
 	p.Helper()
 	p.waitTrue(fmt.Sprintf("the choice %q in %s", text, sel), fmt.Sprintf(`((sel, text) => {
@@ -209,7 +210,7 @@ func (p *tab) choose(sel, text string) {
 })(%s, %s)`, quote(sel), quote(text)))
 }
 
-// link is where the first link that sel selects leads.
+// link returns the target of the first link that sel selects.
 func (p *tab) link(sel string) string {
 	p.Helper()
 	p.waitTrue("the link "+sel, fmt.Sprintf(`!!document.querySelector(%s)`, quote(sel)))
@@ -220,7 +221,7 @@ func (p *tab) link(sel string) string {
 	return path
 }
 
-// keys types by real key events into what has the focus.
+// keys types text as key events into the focused element.
 func (p *tab) keys(text string) {
 	p.Helper()
 	p.do("type", chromedp.KeyEvent(text))
@@ -229,7 +230,7 @@ func (p *tab) keys(text string) {
 const newPassword = "seven wet paper boats"
 
 // signIn signs in as the play's administrator. Whoever comes first has the one-time password and must change it.
-func (p *tab) signIn(s *play) {
+func (p *tab) signIn(s *playground) {
 	p.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,7 +256,7 @@ func (p *tab) enter(name, password string) {
 	p.click("button.primary", "Sign in")
 }
 
-// mark leaves a mark in the page that a reload would wipe.
+// mark sets a variable in the page, which a reload would remove.
 func (p *tab) mark() {
 	p.Helper()
 	if _, err := eval[bool](p, `window.quantixMark = true`); err != nil {
@@ -263,7 +264,7 @@ func (p *tab) mark() {
 	}
 }
 
-// sameDocument fails the test where the page was loaded anew since mark.
+// sameDocument fails the test if the page was reloaded since mark.
 func (p *tab) sameDocument() {
 	p.Helper()
 	if ok, err := eval[bool](p, `window.quantixMark === true`); err != nil || !ok {
@@ -271,13 +272,13 @@ func (p *tab) sameDocument() {
 	}
 }
 
-// quote writes a string for JavaScript.
+// quote returns a string as a JavaScript literal.
 func quote(s string) string {
 	b, _ := json.Marshal(s)
 	return string(b)
 }
 
-// unfold opens the sections of a VM's form that are closed until they are used.
+// unfold opens all sections of a VM's form.
 func (p *tab) unfold() {
 	p.Helper()
 	for _, s := range fleet.VMSections {
@@ -287,7 +288,7 @@ func (p *tab) unfold() {
 	}
 }
 
-// openRows opens the sections of the first row of a list of the form: what an id of theirs begins with.
+// openRows opens the sections of the first row of a list in the form. list is the prefix of their element IDs.
 func (p *tab) openRows(list string) {
 	p.Helper()
 	for _, s := range []fleet.Section{fleet.SectionLimits, fleet.SectionDevice} {

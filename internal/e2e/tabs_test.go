@@ -11,8 +11,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestTenTabs: a browser allows six connections to a plain HTTP server. Ten pages of one person must all stay live.
-func TestTenTabs(t *testing.T) {
+// TestTenTabsStayLive opens ten pages in one browser. All must stay live, although browsers allow only six connections
+// to a plain HTTP server.
+func TestTenTabsStayLive(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
 	vm := one[fleet.VMView](t, s.api(), "vms", "desk-01")
@@ -36,7 +37,7 @@ func TestTenTabs(t *testing.T) {
 			if i == len(tabs)-1 {
 				p.sameDocument()
 			}
-			p.poked()
+			p.checkPollsOff()
 		}
 	}
 	shown(1)

@@ -4,7 +4,7 @@ package e2e
 
 import "quantix/internal/fleet"
 
-// templateShots are the pages of a template, and of what is made of it.
+// templateShots returns the pages of a template and of VMs created from it.
 func templateShots(base fleet.TemplateView) []shot {
 	tpl := "/templates/" + string(base.ID)
 	return []shot{
@@ -14,7 +14,7 @@ func templateShots(base fleet.TemplateView) []shot {
 		{"template-edit", tpl + "/edit", nil},
 		{"template-delete", tpl + "/delete", nil},
 		{"template-version-delete", tpl + "/versions/delete?version=" + string(base.Versions[0].ID), nil},
-		{"template-menu", tpl, func(p *tab) { p.opens(".card header summary", "", "Deprecate") }},
+		{"template-menu", tpl, func(p *tab) { p.withMenu(".card header summary", "", "Deprecate") }},
 		{"vm-template", "/vms/" + base.Versions[0].Note + "/template", nil},
 		{"vm-new-from-template", "/vms/new?template=" + string(base.ID), nil},
 		{"vm-new-several-errors", "/vms/new?template=" + string(base.ID), func(p *tab) {

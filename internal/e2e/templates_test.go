@@ -7,8 +7,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// templated is a template with two versions and a few VMs. Its versions' note is the id of the VM that it was made of.
-func (a api) templated(t *testing.T) fleet.TemplateView {
+// createTemplate creates a template with two versions, and three VMs from it. The versions' note is the ID of the
+// source VM.
+func (a api) createTemplate(t *testing.T) fleet.TemplateView {
 	t.Helper()
 	host := a.host(t, "host-2")
 	pool := a.pool(t, "local-nvme")
@@ -17,15 +18,15 @@ func (a api) templated(t *testing.T) fleet.TemplateView {
 		"nics": []any{map[string]any{"network": "default"}}, "devices": map[string]any{"watchdog": "i6300esb"}, "security": map[string]any{"tpm": true},
 	}}
 	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", body)
-	eventually(t, stepLimit, "the pattern is there", func() (bool, string) {
+	eventually(t, stepLimit, "the source VM", func() (bool, string) {
 		v := ask[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1/vms/"+string(vm.ID), nil)
 		return v.Phase == fleet.PhaseStopped, v.Phase.Word()
 	})
-	of := map[string]any{"vmId": vm.ID, "note": string(vm.ID), "name": "Web server", "description": "nginx and its certificates", "os": map[string]any{"family": "linux", "name": "Debian", "version": "12"}}
-	base := ask[fleet.TemplateView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/templates", of)
+	body = map[string]any{"vmId": vm.ID, "note": string(vm.ID), "name": "Web server", "description": "nginx and its certificates", "os": map[string]any{"family": "linux", "name": "Debian", "version": "12"}}
+	base := ask[fleet.TemplateView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/templates", body)
 	at := "/api/v1/templates/" + string(base.ID)
 	ready := func() fleet.TemplateView {
-		eventually(t, stepLimit, "its images are there", func() (bool, string) {
+		eventually(t, stepLimit, "the template's images", func() (bool, string) {
 			base = ask[fleet.TemplateView](t, a, http.StatusOK, http.MethodGet, at, nil)
 			return base.Versions[0].Unready() == "", base.Versions[0].Unready()
 		})
@@ -34,7 +35,7 @@ func (a api) templated(t *testing.T) fleet.TemplateView {
 	first := ready().Versions[0].ID
 	many := map[string]any{"name": "front-{nn}", "count": 3, "projectId": base.ProjectID, "from": map[string]any{"templateId": base.ID}}
 	task := ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/series", many)
-	eventually(t, stepLimit, "three are made of it", func() (bool, string) {
+	eventually(t, stepLimit, "three VMs created from the template", func() (bool, string) {
 		v := ask[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
 		return v.State == fleet.JobDone, string(v.State) + " " + v.Error
 	})

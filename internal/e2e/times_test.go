@@ -8,8 +8,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// inServersWords refreshes all that lives on the page a few times and counts the frames in which a time stood in the server's words.
-const inServersWords = `new Promise(done => {
+// framesInServerFormat refreshes all live parts of the page several times, and counts the frames that show a time in the
+// server's format.
+const framesInServerFormat = `new Promise(done => {
   let frames = 0, left = 5;
   const refresh = () => document.querySelectorAll("[data-live]").forEach(part => part.dispatchEvent(new CustomEvent("poke")));
   const look = () => {
@@ -24,15 +25,16 @@ const inServersWords = `new Promise(done => {
   refresh();
 })`
 
-// TestTimesStayInTheReadersWords: no refresh shows a time as the server writes it, not even for a moment, in which a table would jump.
-func TestTimesStayInTheReadersWords(t *testing.T) {
+// TestTimesStayInLocalFormat fails if a refresh shows a time in the server's format even for one frame, which would
+// make tables jump.
+func TestTimesStayInLocalFormat(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
 	p := newTab(t, s.URL)
 	p.signIn(s)
 	p.open("/tasks")
-	p.waitTrue("times in the reader's words", `document.querySelector("#task-rows time.local") !== null && !document.querySelector("#task-rows").innerText.includes("UTC")`)
-	if frames, err := eval[int](p, inServersWords, chromedp.EvalAwaitPromise); err != nil || frames > 0 {
-		t.Errorf("times stood in the server's words for %d frames (%v)", frames, err)
+	p.waitTrue("times in the local format", `document.querySelector("#task-rows time.local") !== null && !document.querySelector("#task-rows").innerText.includes("UTC")`)
+	if frames, err := eval[int](p, framesInServerFormat, chromedp.EvalAwaitPromise); err != nil || frames > 0 {
+		t.Errorf("%d frames show the server's time format (%v)", frames, err)
 	}
 }

@@ -16,11 +16,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestBetweenHosts brings an image and a VM that is off from one real host to another, and the VM back, each bytes as they were; and another
-// image once the hosts do not reach each other any more: by way of the portal.
-func TestBetweenHosts(t *testing.T) {
+// TestImagesAndVMsMoveBetweenHosts copies an image and migrates a stopped VM from one real host to another, and the VM
+// back, and compares the bytes. When the hosts can no longer reach each other, another image is copied through the
+// portal.
+func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 	t.Parallel()
-	s := newApart(t, "between")
+	s := newSwitchedLab(t, "between")
 	dir := "/var/lib/libvirt/images/" + unique("between")
 	pool := ask[fleet.PoolView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": filepath.Base(dir), "hostIds": []fleet.HostID{s.hosts[0].ID, s.hosts[1].ID}, "spec": map[string]any{"kind": "dir", "path": dir},
@@ -48,11 +49,11 @@ func TestBetweenHosts(t *testing.T) {
 		}
 		return now
 	}
-	// image is one of random bytes, of which the first host alone has a copy.
+	// image creates an image of random bytes, with a copy only on the first host.
 	image := func(name string) fleet.ImageView {
 		t.Helper()
 		text := make([]byte, 8<<20)
-		_, _ = rand.Read(text[:4<<20]) // it never fails
+		_, _ = rand.Read(text[:4<<20]) // Read never fails
 		done(ask[fleet.Task](t, s.api, http.StatusAccepted, http.MethodPost, "/api/v1/pools/"+string(pool.ID)+"/volumes", map[string]any{
 			"name": name + ".raw", "format": "raw", "sizeBytes": len(text), "hostId": s.hosts[0].ID,
 		}))
@@ -63,7 +64,7 @@ func TestBetweenHosts(t *testing.T) {
 		if err = errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}
-		var made fleet.ImageView
+		var created fleet.ImageView
 		eventually(t, stepLimit, "the file "+name, func() (bool, string) {
 			got, err := s.send(t.Context(), http.MethodPost, "/api/v1/images", map[string]any{
 				"name": name, "public": true, "source": map[string]any{"poolId": pool.ID, "hostId": s.hosts[0].ID, "volume": name + ".raw"},
@@ -72,15 +73,16 @@ func TestBetweenHosts(t *testing.T) {
 		})
 		for _, v := range list[fleet.ImageView](t, s.api, "/api/v1/images") {
 			if v.Name == name {
-				made = v
+				created = v
 			}
 		}
-		return made
+		return created
 	}
 	copied := func(v fleet.ImageView) fleet.Task {
 		t.Helper()
 		var task fleet.Task
-		eventually(t, stepLimit, "the order for a copy", func() (bool, string) { // its checksum may be at work still
+		// retry while the image's checksum is computed
+		eventually(t, stepLimit, "the request for a copy", func() (bool, string) {
 			got, err := s.send(t.Context(), http.MethodPost, "/api/v1/images/"+string(v.ID)+"/copies", map[string]any{"poolId": pool.ID, "hostId": s.hosts[1].ID})
 			return err == nil && got.status == http.StatusAccepted, string(got.body)
 		})
@@ -121,7 +123,7 @@ func TestBetweenHosts(t *testing.T) {
 			t.Fatalf("it is on %s with %+v, %+v", now.HostName, now.Spec.Disks, now.Status)
 		}
 		if out := virsh(t, s.Hosts[1-to], "list", "--all", "--name"); strings.Contains(out, "goer") {
-			t.Errorf("its old host has it still: %s", out)
+			t.Errorf("its old host still has it: %s", out)
 		}
 		eventually(t, stepLimit, "the old disk's end", func() (bool, string) {
 			_, err := os.Stat(at(1-to, before.Volume))
@@ -133,8 +135,8 @@ func TestBetweenHosts(t *testing.T) {
 		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 	}
 
-	s.inside(t, 1, "iptables", "-I", "INPUT", "-p", "tcp", "--syn", "-j", "DROP") // it dials out still
+	s.inside(t, 1, "iptables", "-I", "INPUT", "-p", "tcp", "--syn", "-j", "DROP") // outgoing connections still work
 	if task := copied(image("silver")); !strings.Contains(task.Note, "relayed by the portal") {
-		t.Errorf("the task tells %q", task.Note)
+		t.Errorf("the task's note is %q", task.Note)
 	}
 }

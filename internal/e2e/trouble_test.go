@@ -15,8 +15,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// played is a host whose agent the test plays, so that it can say whatever a host may have to say.
-type played struct {
+// scriptedHost is a host whose agent the test replaces, so that it can report any state.
+type scriptedHost struct {
 	*testing.T
 	client *wire.Client
 	id     fleet.HostID
@@ -24,7 +24,7 @@ type played struct {
 	state  wire.State
 }
 
-func (p *portal) playHost(name string) *played {
+func (p *portal) newScriptedHost(name string) *scriptedHost {
 	p.t.Helper()
 	dir := filepath.Join(root, p.name+"-"+name)
 	token := ask[fleet.JoinToken](p.t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
@@ -41,7 +41,7 @@ func (p *portal) playHost(name string) *played {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { client.Close(); identity.Close() })
-	h := &played{T: p.t, client: client, id: p.api().host(p.t, name).ID}
+	h := &scriptedHost{T: p.t, client: client, id: p.api().host(p.t, name).ID}
 	hello, err := client.Hello(p.t.Context(), wire.Hello{Instance: name, Fingerprint: name})
 	if err != nil {
 		p.t.Fatal(err)
@@ -54,19 +54,19 @@ func (p *portal) playHost(name string) *played {
 	return h
 }
 
-func (h *played) next() int64 { h.seq++; return h.seq }
+func (h *scriptedHost) next() int64 { h.seq++; return h.seq }
 
-// report says all; its digest is never the one before.
-func (h *played) report() {
+// report sends a full report with a new digest.
+func (h *scriptedHost) report() {
 	h.Helper()
 	seq := h.next()
-	if _, err := h.client.Report(h.Context(), wire.Report{Seq: seq, Digest: time.Now().String(), State: &h.state}); err != nil && h.Context().Err() == nil { // else the test is over
+	if _, err := h.client.Report(h.Context(), wire.Report{Seq: seq, Digest: time.Now().String(), State: &h.state}); err != nil && h.Context().Err() == nil { // the error does not matter once the test has ended
 		h.Fatal(err)
 	}
 }
 
-// finish does the next job in name only.
-func (h *played) finish(result func(wire.Work) wire.Finish) {
+// finish claims the next job and reports the given result, without doing the job.
+func (h *scriptedHost) finish(result func(wire.Work) wire.Finish) {
 	h.Helper()
 	claim, err := h.client.Claim(h.Context(), wire.ClaimRequest{Max: 1})
 	if err != nil || len(claim.Jobs) != 1 {
@@ -80,13 +80,13 @@ func (h *played) finish(result func(wire.Work) wire.Finish) {
 	}
 }
 
-// speak lets the hosts report until the test ends.
-func speak(t *testing.T, hosts ...*played) {
+// keepReporting makes the hosts report until the test ends.
+func keepReporting(t *testing.T, hosts ...*scriptedHost) {
 	t.Helper()
-	spoken := make(chan struct{})
-	ctx, quiet := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
 	go func() {
-		defer close(spoken)
+		defer close(ended)
 		for tick := time.NewTicker(wire.ReportPeriod / 2); ; {
 			for _, h := range hosts {
 				h.report()
@@ -99,15 +99,15 @@ func speak(t *testing.T, hosts ...*played) {
 			}
 		}
 	}()
-	t.Cleanup(func() { quiet(); <-spoken })
+	t.Cleanup(func() { stop(); <-ended })
 }
 
-// troubledVM looks at a VM whose disk is not there, and which somebody changed on its host, and at an order that waits.
+// troubledVM captures a VM with a missing disk and drift, and a job that waits for a retry.
 func troubledVM(t *testing.T) {
 	t.Parallel()
 	s := newPortal(t, unique("trouble"))
 	a := s.api()
-	h := s.playHost("host-7")
+	h := s.newScriptedHost("host-7")
 	image := fleet.Volume{Name: "debian-12.qcow2", Format: "qcow2", CapacityBytes: 4 << 30, AllocBytes: 640 << 20}
 	pool := ask[fleet.Pool](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": "fast", "spec": map[string]any{"kind": "dir", "path": "/srv/fast"}, "hostIds": []any{h.id},
@@ -142,7 +142,7 @@ func troubledVM(t *testing.T) {
 	const away = "libvirt did not answer: cannot connect to '/run/libvirt/libvirt-sock': Connection refused."
 	h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Failed, Retry: true, Error: away} })
 
-	speak(t, h)
+	keepReporting(t, h)
 	p := newTab(t, s.url)
 	p.open("/sign-in")
 	p.enter("admin", s.password)

@@ -24,16 +24,18 @@ import (
 	"quantix/internal/lab"
 )
 
-// uploadRig is a rig with a pool.
+// uploadRig is a rig with a pool and a link for uploads.
 type uploadRig struct {
 	*rig
 	pool fleet.PoolID
-	dir  string // on the host
+	dir  string // directory of the pool on the host
 	link *link
 }
 
-// TestUploads sends files to a real libvirt host over a link that breaks, past a portal that dies.
-func TestUploads(t *testing.T) { //nolint:tparallel // one portal, which a part of it kills
+// TestUploadsResumeAfterInterruptions uploads files to a real libvirt host over a link that breaks, and through a
+// portal that is killed.
+// subtests share one portal, which one of them kills
+func TestUploadsResumeAfterInterruptions(t *testing.T) { //nolint:tparallel
 	t.Parallel()
 	r := newBareRig(t, unique("receiver"), 22)
 	r.joinHost()
@@ -47,12 +49,13 @@ func TestUploads(t *testing.T) { //nolint:tparallel // one portal, which a part 
 		return err == nil && strings.Contains(string(got.body), `"state":"active"`), string(got.body)
 	})
 	t.Run("cut fifty times", u.cutFiftyTimes)
-	t.Run("of another checksum", u.anotherChecksum)
-	t.Run("of somebody else", u.somebodyElse)
-	t.Run("in a browser", u.inABrowser)
+	t.Run("wrong checksum", u.anotherChecksum)
+	t.Run("other users", u.somebodyElse)
+	t.Run("browser", u.inABrowser)
 }
 
-// tus asks once, at via, with a token; body is sent as a piece at the offset where that is not below 0.
+// tus sends one request of the tus protocol through via with a token. An offset of 0 or more makes the body an upload
+// chunk.
 func (u *uploadRig) tus(t *testing.T, via, token, method, path string, offset int64, body io.Reader, headers ...string) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, via+path, body)
@@ -76,7 +79,7 @@ func (u *uploadRig) tus(t *testing.T, via, token, method, path string, offset in
 	return res, err
 }
 
-// begin makes an upload and returns its address.
+// begin creates an upload and returns its path.
 func (u *uploadRig) begin(t *testing.T, name string, text []byte, checksum string) string {
 	t.Helper()
 	var meta []string
@@ -91,7 +94,7 @@ func (u *uploadRig) begin(t *testing.T, name string, text []byte, checksum strin
 	return res.Header.Get("Location")
 }
 
-// offset is how much the host has.
+// offset returns the number of bytes that the host has.
 func (u *uploadRig) offset(t *testing.T, at string) int64 {
 	t.Helper()
 	res, err := u.tus(t, u.url, u.token, http.MethodHead, at, -1, nil)
@@ -105,7 +108,7 @@ func (u *uploadRig) offset(t *testing.T, at string) int64 {
 	return n
 }
 
-// onHost is the checksum of a file of the pool.
+// onHost returns the SHA-256 of a file in the pool.
 func (u *uploadRig) onHost(t *testing.T, name string) string {
 	t.Helper()
 	out, err := u.host.Command(t.Context(), "sha256sum", filepath.Join(u.dir, name)).Output()
@@ -129,7 +132,7 @@ func noise(n int) []byte {
 	text := make([]byte, n)
 	source := rand.NewChaCha8([32]byte{1, 2, 3})
 	_, _ = source.Read(text)
-	text[0] = 0xeb // no magic of a packed file
+	text[0] = 0xeb // not the magic number of a compressed file
 	return text
 }
 
@@ -140,24 +143,24 @@ func (u *uploadRig) cutFiftyTimes(t *testing.T) {
 	tries := 0
 	for done := int64(0); done < int64(len(text)); tries++ {
 		u.link.mu.Lock()
-		u.link.most = usualTalk + rand.Int64N(800<<10)
+		u.link.maxPerConn = freeBytes + rand.Int64N(800<<10)
 		if u.link.cuts >= 50 {
-			u.link.most = 0
+			u.link.maxPerConn = 0
 		}
 		u.link.mu.Unlock()
-		_, _ = u.tus(t, u.link.url, u.token, http.MethodPatch, at, done, bytes.NewReader(text[done:])) // cut off, mostly
+		_, _ = u.tus(t, u.link.url, u.token, http.MethodPatch, at, done, bytes.NewReader(text[done:])) // usually cut
 		now := u.offset(t, at)
 		if now < done {
 			t.Fatalf("the host had %d, and has %d now", done, now)
 		}
 		done = now
 		if tries > 200 {
-			t.Fatalf("after %d tries the host has %d of %d", tries, done, len(text))
+			t.Fatalf("after %d tries the host has %d of %d bytes", tries, done, len(text))
 		}
 	}
 	u.link.mu.Lock()
 	cuts := u.link.cuts
-	u.link.most = 0
+	u.link.maxPerConn = 0
 	u.link.mu.Unlock()
 	if cuts < 50 {
 		t.Errorf("the link was cut only %d times", cuts)
@@ -176,7 +179,7 @@ func (u *uploadRig) anotherChecksum(t *testing.T) {
 	at := u.begin(t, "wrong.raw", text, strings.Repeat("0", 64))
 	res, err := u.tus(t, u.url, u.token, http.MethodPatch, at, 0, bytes.NewReader(text))
 	if err != nil || res.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(res.Header.Get("X-Quantix-Message"), "nothing%20of%20it%20was%20kept") {
-		t.Errorf("the last piece of another file is answered by %v %v", res, err)
+		t.Errorf("the last chunk of a file with a wrong checksum is answered by %v %v", res, err)
 	}
 	if files := u.files(t); strings.Contains(files, "wrong.raw") {
 		t.Errorf("it left %s", files)
@@ -205,25 +208,26 @@ func (u *uploadRig) somebodyElse(t *testing.T) {
 	if res, err := u.tus(t, u.url, u.token, http.MethodDelete, at, -1, nil); err != nil || res.StatusCode != http.StatusNoContent {
 		t.Errorf("cancel: %v %v", res, err)
 	}
-	eventually(t, stepLimit, "the end of what came", func() (bool, string) {
+	eventually(t, stepLimit, "the removal of the partial file", func() (bool, string) {
 		files := u.files(t)
 		return !strings.Contains(files, "mine.raw"), files
 	})
 }
 
-// tokenOf makes a user with an API token.
+// tokenOf creates a user with an API token, and returns the token.
 func (u *uploadRig) tokenOf(t *testing.T, name, role string) string {
 	t.Helper()
-	made := ask[struct {
+	user := ask[struct {
 		Password string `json:"oneTimePassword"`
 	}](t, u.api(), http.StatusCreated, http.MethodPost, "/api/v1/users", map[string]any{"name": name, "role": role})
 	other := *u.portal
-	other.t, other.token, other.password, other.browser = t, "", made.Password, nil
+	other.t, other.token, other.password, other.browser = t, "", user.Password, nil
 	other.as = name
 	return other.api().token
 }
 
-// inABrowser sends the image of a guest from a page, over a link that is cut and past a portal that is killed, and boots it.
+// inABrowser uploads a guest image from a page, over a link that is cut and through a portal that is killed, and boots
+// a VM from it.
 func (u *uploadRig) inABrowser(t *testing.T) {
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
 	if err != nil {
@@ -245,7 +249,7 @@ func (u *uploadRig) inABrowser(t *testing.T) {
 	p.open("/sign-in")
 	p.enter("admin", u.password)
 	p.waitPath("/")
-	u.link.let(part)
+	u.link.allow(part)
 	p.open("/pools/" + string(u.pool) + "?tab=volumes")
 	p.click("#pool-body a", "Upload")
 	p.waitText("#dialog", "Upload into uploads")
@@ -256,27 +260,27 @@ func (u *uploadRig) inABrowser(t *testing.T) {
 	p.choose("#dialog #host", u.name)
 	p.click("#dialog button.primary", "Upload")
 	p.waitText(".uploads", "sent.qcow2")
-	u.waitSent(t, part-usualTalk)
+	u.waitSent(t, part-freeBytes)
 
-	// The link is cut: it goes on by itself.
-	u.link.let(part)
+	// The link is cut: the upload resumes by itself.
+	u.link.allow(part)
 	u.link.cut()
-	u.waitSent(t, 2*part-usualTalk)
+	u.waitSent(t, 2*part-freeBytes)
 	p.waitText(".uploads", "Pause")
-	p.portray("upload")
+	p.capture("upload")
 
-	// The portal dies and comes back: it goes on by itself, with the same page.
+	// The portal is killed and restarted: the upload resumes by itself in the same page.
 	u.kill()
 	u.start(u.portal.name)
-	u.link.let(part)
-	u.waitSent(t, 3*part-2*usualTalk)
+	u.link.allow(part)
+	u.waitSent(t, 3*part-2*freeBytes)
 
-	// It is paused, and the page is loaded anew: the same file is chosen again.
+	// The upload is paused and the page reloaded: the user chooses the same file again.
 	p.click(".uploads button", "Pause")
 	p.waitText(".uploads", "Paused.")
 	p.open("/pools/" + string(u.pool) + "?tab=volumes")
 	p.waitText(".uploads [data-name='sent.qcow2']", "Choose the same file again to continue")
-	u.link.let(-1)
+	u.link.allow(-1)
 	p.chooseFile(".uploads [data-name='sent.qcow2'] [data-upload-again] input", guest.Disk)
 	p.waitText(".toast", "sent.qcow2 is uploaded.")
 	p.waitText("#pool-body table", "sent.qcow2")
@@ -293,7 +297,7 @@ func (u *uploadRig) inABrowser(t *testing.T) {
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
 }
 
-// waitSent waits until so much has gone through the link.
+// waitSent waits until n bytes have passed the link.
 func (u *uploadRig) waitSent(t *testing.T, n int64) {
 	t.Helper()
 	eventually(t, stepLimit, fmt.Sprintf("%d bytes to be sent", n), func() (bool, string) {

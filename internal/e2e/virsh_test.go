@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// diskless is a VM that needs no pool: its firmware is enough to see it run.
-func (s *play) diskless(t *testing.T, name, host string) fleet.VMView {
+// diskless creates a VM without disks and pool; its firmware is enough to keep it running.
+func (s *playground) diskless(t *testing.T, name, host string) fleet.VMView {
 	t.Helper()
 	a := s.api()
 	return ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
@@ -21,8 +21,8 @@ func (s *play) diskless(t *testing.T, name, host string) fleet.VMView {
 	})
 }
 
-// TestVirshBeside works with virsh and watches the pages follow without a reload.
-func TestVirshBeside(t *testing.T) {
+// TestVirshChangesShowOnPages changes VMs with virsh. The pages must follow without a reload.
+func TestVirshChangesShowOnPages(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	host := s.Hosts[1]
@@ -51,7 +51,7 @@ func TestVirshBeside(t *testing.T) {
 	define(t, host, stranger)
 	p.waitText("#found-rows", stranger)
 	p.sameDocument()
-	p.poked()
+	p.checkPollsOff()
 	p.click("#found-rows a", stranger)
 	p.waitText(".head", "Discovered")
 	if buttons := p.text("main button"); strings.Contains(buttons, "Start") {
@@ -60,7 +60,7 @@ func TestVirshBeside(t *testing.T) {
 	virsh(t, host, "undefine", stranger)
 }
 
-// define makes a domain by hand.
+// define defines a domain with virsh.
 func define(t *testing.T, host readyHost, name string) {
 	t.Helper()
 	file := t.TempDir() + "/domain.xml"

@@ -19,9 +19,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestADiskGrowsUnderItsGuest grows the disk of a VM on a real host from its page: while its guest runs, which sees it in its own kernel, and
-// while it is off.
-func TestADiskGrowsUnderItsGuest(t *testing.T) {
+// TestDiskGrowsWhileGuestRuns grows the disk of a VM on a real host from its page: while its guest runs, whose kernel
+// must see the new size, and while it is off.
+func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	a, h := s.api(), s.Hosts[0]
@@ -58,7 +58,7 @@ func TestADiskGrowsUnderItsGuest(t *testing.T) {
 	if info := virsh(t, h, "domblkinfo", name, "vda"); !strings.Contains(info, "134217728") {
 		t.Errorf("libvirt says %s", info)
 	}
-	// What libvirt's own tool makes larger stays, and is where the next growth begins.
+	// A disk grown by virsh keeps its size, which is the minimum for the next growth.
 	virsh(t, h, "blockresize", name, "vda", "160MiB")
 	guest.sees("327680")
 	p.waitText("main dl", "160 MiB")
@@ -85,10 +85,10 @@ type serialGuest struct {
 	in     *bufio.Reader
 }
 
-// ownPort is the serial port that Quantix gives a VM, and the console that is the same.
+// ownPort matches the serial port that Quantix gives a VM, and the console that refers to it.
 var ownPort = regexp.MustCompile(`(?s)<serial type.*?</serial>|<console type.*?</console>`)
 
-// withSerial gives a stopped domain a serial port that the test can read, as an administrator does beside Quantix.
+// withSerial gives a stopped domain a serial port that the test can read, by editing its definition with virsh.
 func withSerial(t *testing.T, h readyHost, name string) *serialGuest {
 	t.Helper()
 	g := &serialGuest{t: t, socket: filepath.Join(labDir(), name+".sock")}
@@ -119,7 +119,7 @@ func (g *serialGuest) close() {
 	}
 }
 
-// sees waits until the guest's kernel has its disk with so many sectors.
+// sees waits until the guest's kernel sees the disk with the given number of sectors.
 func (g *serialGuest) sees(sectors string) {
 	g.t.Helper()
 	eventually(g.t, guestLimit, "a disk of "+sectors+" sectors in the guest", func() (bool, string) {
@@ -127,23 +127,23 @@ func (g *serialGuest) sees(sectors string) {
 		if _, err := io.WriteString(g.conn, "echo has $(cat /sys/block/vda/size) sectors\n"); err != nil {
 			return false, err.Error()
 		}
-		said := ""
+		output := ""
 		for {
 			line, err := g.in.ReadString('\n')
-			said += line
+			output += line
 			if strings.Contains(line, "has "+sectors+" sectors") {
 				return true, ""
 			}
 			if err != nil {
-				return false, said
+				return false, output
 			}
 		}
 	})
 }
 
-// TestAVolumeIsRenamedAndTaken gives a volume of a real host another name on the pool's page, and takes its bytes by the page's own link and by a
-// token, which are those of the file.
-func TestAVolumeIsRenamedAndTaken(t *testing.T) {
+// TestVolumeRenameAndDownload renames a volume of a real host on the pool's page, and downloads it by the page's link
+// and with a token. The bytes must be those of the file.
+func TestVolumeRenameAndDownload(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	a, p := s.api(), newTab(t, s.URL)
@@ -198,15 +198,15 @@ func TestAVolumeIsRenamedAndTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.waitTrue("the bytes by the page's link", `window.came === "attachment; filename=new.raw 268435456 true"`)
-	// What the page left is over: the volume is free again.
-	whole := http.Client{Timeout: guestLimit} // a quarter of a GiB takes a busy machine a while
+	// The page's cancelled download must have released the volume.
+	client := http.Client{Timeout: guestLimit} // 256 MiB take a busy machine a while
 	eventually(t, guestLimit, "the bytes by a token", func() (bool, string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/api/v1/pools/"+string(id)+"/volumes/new.raw/content", nil)
 		if err != nil {
 			return false, err.Error()
 		}
 		req.Header.Set("Authorization", "Bearer "+a.token)
-		res, err := whole.Do(req)
+		res, err := client.Do(req)
 		if err != nil {
 			return false, err.Error()
 		}

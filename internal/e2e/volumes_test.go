@@ -13,9 +13,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestVolumesOfAPool is a volume's life on a real libvirt host, all on the pages: made, grown, cloned and deleted; and a VM's disk, which
-// is not.
-func TestVolumesOfAPool(t *testing.T) {
+// TestVolumeLifecycle creates, grows, clones, wipes and deletes volumes on a real libvirt host, on the pages alone. A
+// VM's disk cannot be deleted.
+func TestVolumeLifecycle(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	p := newTab(t, s.URL)
@@ -39,14 +39,14 @@ func TestVolumesOfAPool(t *testing.T) {
 		})
 	}
 	row := func(volume string) string { return "tr:has(th[title$='/" + volume + "'])" }
-	// A dialog that has just closed gives the focus back, which closes a menu.
+	// A closing dialog returns the focus, which would close a menu opened at that moment.
 	menu := func(volume string) {
 		t.Helper()
 		p.waitTrue("no dialog", `document.querySelector("dialog[open]") === null`)
 		p.click(row(volume)+" details:not([open]) summary", "")
 		p.waitText(row(volume)+" details[open] .menu-list", "Delete volume")
 	}
-	// A menu that is open does not follow what just ended: whoever finds nothing to do in it opens it once more.
+	// An open menu does not update its items. If the item is still disabled, the menu is opened once more.
 	act := func(volume, word string) {
 		t.Helper()
 		eventually(t, stepLimit, word+" of "+volume, func() (bool, string) {

@@ -25,7 +25,7 @@ const (
 	guestKey      = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHKqsL5yCzDzZrGpFhO6mZQvVOSyCzDzZrGpFhO6mZQv anna@desk"
 )
 
-// cloudRig is a portal and a real host of its own, with a Debian of the tests' own in a pool.
+// cloudRig is a portal and a real host of one test, with the lab's Debian cloud image in a pool.
 type cloudRig struct {
 	*rig
 	hostID fleet.HostID
@@ -62,7 +62,7 @@ func newCloudRig(t *testing.T, name string, index int) cloudRig {
 	return cloudRig{rig: r, hostID: host.ID}
 }
 
-// serialOf opens the serial console of the VM as it runs now.
+// serialOf opens the serial console of the running VM.
 func (r cloudRig) serialOf(t *testing.T, id fleet.VMID) *serial {
 	t.Helper()
 	return openSerial(t, r.virsh(t, "ttyconsole", string(id)))
@@ -77,11 +77,12 @@ func (r cloudRig) virsh(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestTheWholeLifeOfAVM is what a person does with VMs from a distribution's image, all of it on the pages and each of it asked of the guest itself.
-func TestTheWholeLifeOfAVM(t *testing.T) {
+// TestVMLifecycle does on the pages what people do with VMs from a distribution's image, and checks each result inside
+// the guest.
+func TestVMLifecycle(t *testing.T) {
 	t.Parallel()
 	r := newCloudRig(t, "lively", 23)
-	r.api() // has signed in once, and changed the password
+	r.api() // signs in once and changes the password
 	ask[fleet.Customization](t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/customizations", map[string]any{
 		"name": "colored", "firstBoot": map[string]any{"kind": "cloud-init", "cloudInit": map[string]any{
 			"users": []map[string]any{{"name": guestUser, "password": guestPassword, "sudo": true, "sshKeys": []string{guestKey}}},
@@ -100,11 +101,11 @@ func TestTheWholeLifeOfAVM(t *testing.T) {
 			p.click("#vm-first-boot label", "Passwordless sudo")
 			p.fill("[name='firstBoot.cloudInit.run']", "echo told-to-run > /etc/proof")
 		})
-		l.told("told-to-run", "1")
-		l.runsAProgram()
-		l.grows()
-		l.goesBack()
-		l.multiplies().crosses("web-09")
+		l.checkFirstBoot("told-to-run", "1")
+		l.runProgram()
+		l.hotPlug()
+		l.revertSnapshot()
+		l.cloneTemplate().exportAndImport("web-09")
 	})
 	t.Run("UEFI", func(t *testing.T) {
 		t.Parallel()
@@ -116,26 +117,27 @@ func TestTheWholeLifeOfAVM(t *testing.T) {
 			p.choose("[name='firstBoot.customizationId']", "colored")
 			p.fill("[name='firstBoot.variables']", "color=deep red")
 		})
-		l.told("deep red of safe-12 12", "640", "told-to-run", "1")
-		if got := l.k.ask("ls -1d /sys/firmware/efi /sys/class/tpm/tpm0"); got != "/sys/class/tpm/tpm0\n/sys/firmware/efi" {
+		l.checkFirstBoot("deep red of safe-12 12", "640", "told-to-run", "1")
+		if got := l.console.ask("ls -1d /sys/firmware/efi /sys/class/tpm/tpm0"); got != "/sys/class/tpm/tpm0\n/sys/firmware/efi" {
 			t.Errorf("of UEFI and a TPM the guest has %q", got)
 		}
-		l.grows()
-		l.goesBack()
+		l.hotPlug()
+		l.revertSnapshot()
 	})
 }
 
-// life is a VM with somebody before its pages and before its serial console.
+// life is a VM with a browser tab on its pages and a session on its serial console.
 type life struct {
 	*tab
-	r    cloudRig
-	a    api
-	id   fleet.VMID
-	name string
-	k    *serial
+	r       cloudRig
+	a       api
+	id      fleet.VMID
+	name    string
+	console *serial
 }
 
-// newLife makes a VM from the Debian by the wizard, of which the rest is filled in by fill, and signs in to its guest with what that was told.
+// newLife creates a VM from the Debian image with the wizard, whose remaining fields fill sets, and signs in to its
+// guest with the first-boot user.
 func newLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *life {
 	t.Helper()
 	p := newTab(t, r.portal.url)
@@ -180,14 +182,15 @@ func (p *tab) create(l *life) {
 	p.waitTrue("the VM's page", `/^\/vms\/[0-9a-f-]{36}$/.test(location.pathname)`)
 	l.id = fleet.VMID(strings.TrimPrefix(p.path(), "/vms/"))
 	l.a.waitPhase(p.T, guestLimit, l.id, fleet.PhaseRunning)
-	l.k = l.r.serialOf(p.T, l.id)
-	l.k.signIn(l.name, guestUser, guestPassword)
+	l.console = l.r.serialOf(p.T, l.id)
+	l.console.signIn(l.name, guestUser, guestPassword)
 }
 
-// told demands that the guest was told what it was to be told, and that only it was.
-func (l *life) told(want ...string) {
+// checkFirstBoot fails the test unless the guest has the wanted output of its first-boot settings, and neither the
+// definition nor the agent's log contains them.
+func (l *life) checkFirstBoot(want ...string) {
 	l.Helper()
-	got := l.k.ask("exec 2>/dev/null; sudo cat /etc/color /etc/proof; stat -c %a /etc/color; sudo grep -c anna@desk .ssh/authorized_keys")
+	got := l.console.ask("exec 2>/dev/null; sudo cat /etc/color /etc/proof; stat -c %a /etc/color; sudo grep -c anna@desk .ssh/authorized_keys")
 	for _, w := range want {
 		if !strings.Contains("\n"+got+"\n", "\n"+w+"\n") {
 			l.Errorf("the guest lacks %q: %q", w, got)
@@ -197,15 +200,15 @@ func (l *life) told(want ...string) {
 		l.Errorf("the disk has %d sectors", n)
 	}
 	if text := l.r.virsh(l.T, "dumpxml", string(l.id)); strings.Contains(text, guestUser) || strings.Contains(text, "$6$") {
-		l.Error("the definition tells what the guest is told")
+		l.Error("the definition contains the first-boot settings")
 	}
 	if log, err := os.ReadFile(filepath.Join(l.r.dir, "agent.log")); err != nil && !errors.Is(err, os.ErrNotExist) || strings.Contains(string(log), "$6$") {
-		l.Errorf("the agent's log tells it: %v", err)
+		l.Errorf("the agent's log contains the first-boot settings: %v", err)
 	}
 }
 
-// runsAProgram has the guest's agent run one, once the VM's policy allows that, and reads what it wrote.
-func (l *life) runsAProgram() {
+// runProgram runs a program through the guest agent, after the VM's policy allows it, and checks its output.
+func (l *life) runProgram() {
 	l.Helper()
 	at := "/api/v1/vms/" + string(l.id)
 	order := map[string]any{"action": "exec", "program": "/bin/sh", "args": []string{"-c", "hostname; id -u; echo no >&2"}}
@@ -223,10 +226,10 @@ func (l *life) runsAProgram() {
 	}
 }
 
-// number asks the guest for one.
+// number runs a command in the guest that prints a number.
 func (l *life) number(command string) int {
 	l.Helper()
-	text := l.k.ask(command)
+	text := l.console.ask(command)
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		l.Fatalf("%s says %q", command, text)
@@ -234,18 +237,18 @@ func (l *life) number(command string) int {
 	return n
 }
 
-// hardware is what the guest itself has: CPUs at work, memory in MiB, disks and cards.
-func (l *life) hardware() (cpus, memory, disks, cards int) {
+// hardware returns what the guest itself sees: online CPUs, memory in MiB, disks and NICs.
+func (l *life) hardware() (cpus, memory, disks, nics int) {
 	l.Helper()
-	l.k.ask("for c in /sys/devices/system/cpu/cpu[1-9]*/online; do echo 1 | sudo tee $c >/dev/null; done 2>/dev/null")
+	l.console.ask("for c in /sys/devices/system/cpu/cpu[1-9]*/online; do echo 1 | sudo tee $c >/dev/null; done 2>/dev/null")
 	return l.number("nproc"), l.number("awk '/^MemTotal/ {print int($2 / 1024)}' /proc/meminfo"), l.number("ls /sys/block | grep -c ^vd"), l.number("ls -d /sys/class/net/e* 2>/dev/null | wc -l")
 }
 
-// grows gives the running VM a vCPU, memory, a disk and a network card in one edit; the guest has each of them at once.
-func (l *life) grows() {
+// hotPlug adds a vCPU, memory, a disk and a NIC to the running VM in one edit. The guest must see each of them at once.
+func (l *life) hotPlug() {
 	l.Helper()
 	before := l.a.vm(l.T, l.id)
-	cpus, memory, disks, cards := l.hardware()
+	cpus, memory, disks, nics := l.hardware()
 	l.open("/vms/" + string(l.id) + "?tab=configure")
 	l.fill("#spec-cpus", "2")
 	l.fill("#spec-memoryMiB", "768")
@@ -258,7 +261,7 @@ func (l *life) grows() {
 	l.waitPath("/vms/" + string(l.id))
 	eventually(l, guestLimit, "what was added, in the guest", func() (bool, string) {
 		c, m, d, n := l.hardware()
-		return c == cpus+1 && m > memory+200 && d == disks+1 && n == cards+1, fmt.Sprintf("%d CPUs, %d MiB, %d disks, %d cards", c, m, d, n)
+		return c == cpus+1 && m > memory+200 && d == disks+1 && n == nics+1, fmt.Sprintf("%d CPUs, %d MiB, %d disks, %d NICs", c, m, d, n)
 	})
 	eventually(l, stepLimit, "what was added, on the page", func() (bool, string) {
 		vm := l.a.vm(l.T, l.id)
@@ -266,11 +269,12 @@ func (l *life) grows() {
 	})
 }
 
-// goesBack takes a snapshot with memory, has the guest lose a file and a program, and reverts: both are there again, and the program has not noticed.
-func (l *life) goesBack() {
+// revertSnapshot takes a snapshot with memory, deletes a file and kills a program in the guest, and reverts. Both must
+// be back, and the program must continue.
+func (l *life) revertSnapshot() {
 	l.Helper()
-	l.k.ask("echo precious > ~/precious; sync")
-	l.k.ask("(i=0; while :; do i=$((i+1)); echo $i > /tmp/count; sleep 0.2; done) >/dev/null 2>&1 & echo $! > ~/pid")
+	l.console.ask("echo precious > ~/precious; sync")
+	l.console.ask("(i=0; while :; do i=$((i+1)); echo $i > /tmp/count; sleep 0.2; done) >/dev/null 2>&1 & echo $! > ~/pid")
 	count := func() int { return l.number("sleep 1; until grep . /tmp/count; do sleep 0.1; done") }
 	eventually(l, guestLimit, "the program counts", func() (bool, string) { n := count(); return n > 3, strconv.Itoa(n) })
 
@@ -286,31 +290,31 @@ func (l *life) goesBack() {
 	was := count()
 	l.savePicture("readme-snapshots-" + l.name)
 
-	l.k.ask("kill -9 $(cat ~/pid); rm ~/precious /tmp/count; sync")
-	if got := l.k.ask("cat ~/precious /tmp/count 2>&1 | grep -c 'No such file'"); got != "2" {
-		l.Fatalf("before going back the guest says %q", got)
+	l.console.ask("kill -9 $(cat ~/pid); rm ~/precious /tmp/count; sync")
+	if got := l.console.ask("cat ~/precious /tmp/count 2>&1 | grep -c 'No such file'"); got != "2" {
+		l.Fatalf("before the revert the guest has %q", got)
 	}
 	run := l.r.virsh(l.T, "domid", string(l.id))
 	l.pick(".snap details summary, .snap summary", "", "Revert to it")
 	l.waitText("#dialog", "Revert "+l.name)
 	l.click("#dialog button.danger", "Revert")
-	eventually(l, guestLimit, "the guest runs anew", func() (bool, string) {
+	eventually(l, guestLimit, "a new run of the guest", func() (bool, string) {
 		out, err := l.r.host.Command(l.Context(), "virsh", "-q", "domid", string(l.id)).CombinedOutput()
 		now := strings.TrimSpace(string(out))
 		return err == nil && now != run && now != "-", now
 	})
 	l.idle()
-	l.k = l.r.serialOf(l.T, l.id)
-	if got := l.k.ask("sudo sh -c 'echo 3 > /proc/sys/vm/drop_caches'; cat ~/precious; kill -0 $(cat ~/pid) && echo alive"); got != "precious\nalive" {
-		l.Errorf("back again, the guest has %q", got)
+	l.console = l.r.serialOf(l.T, l.id)
+	if got := l.console.ask("sudo sh -c 'echo 3 > /proc/sys/vm/drop_caches'; cat ~/precious; kill -0 $(cat ~/pid) && echo alive"); got != "precious\nalive" {
+		l.Errorf("after the revert the guest has %q", got)
 	}
 	back := count()
 	if back == 0 || back > was+600 {
-		l.Errorf("the program is at %d, and was at %d", back, was)
+		l.Errorf("after the revert the program is at %d, and was at %d", back, was)
 	}
-	eventually(l, guestLimit, "the program goes on", func() (bool, string) { n := count(); return n > back, strconv.Itoa(n) })
+	eventually(l, guestLimit, "the program to continue", func() (bool, string) { n := count(); return n > back, strconv.Itoa(n) })
 	if vm := l.a.vm(l.T, l.id); vm.Phase != fleet.PhaseRunning || len(vm.Status.NextBoot)+len(vm.Status.Drift)+len(vm.Status.Faults) > 0 {
-		l.Errorf("back again, the VM is %s: %+v", vm.Phase, vm.Status)
+		l.Errorf("after the revert the VM is %s: %+v", vm.Phase, vm.Status)
 	}
 	l.open("/vms/" + string(l.id) + "?tab=snapshots")
 	l.pick(".snap details summary, .snap summary", "", "Delete…")
@@ -323,7 +327,7 @@ func (l *life) goesBack() {
 	}
 }
 
-// idle waits until no task of the VM goes on.
+// idle waits until no task of the VM is running.
 func (l *life) idle() {
 	l.Helper()
 	eventually(l, guestLimit, "the end of the VM's tasks", func() (bool, string) {
@@ -339,10 +343,11 @@ func (l *life) idle() {
 	})
 }
 
-// multiplies makes a template of the VM and a linked clone of that, whose guest is told who it is.
-func (l *life) multiplies() *life {
+// cloneTemplate makes a template of the VM, and creates a linked clone of the template with its own first-boot
+// settings.
+func (l *life) cloneTemplate() *life {
 	l.Helper()
-	l.k.ask("echo inherited | sudo tee /etc/heirloom; sync")
+	l.console.ask("echo inherited | sudo tee /etc/heirloom; sync")
 	l.forceOff()
 	l.pick(".head summary", "Actions", "Make a template")
 	l.waitText("#dialog", "Make a template of "+l.name)
@@ -368,8 +373,8 @@ func (l *life) multiplies() *life {
 	l.click("#vm-first-boot > summary", "First boot")
 	l.choose("[name='firstBoot.kind']", "cloud-init")
 	l.create(clone)
-	if got := clone.k.ask("cat /etc/heirloom; hostname"); got != "inherited\nweb-08" {
-		l.Errorf("the clone's guest says %q", got)
+	if got := clone.console.ask("cat /etc/heirloom; hostname"); got != "inherited\nweb-08" {
+		l.Errorf("the clone's guest has %q", got)
 	}
 	disk := l.a.vm(l.T, clone.id).Status.Disks[0].Path
 	out, err := exec.CommandContext(l.Context(), "qemu-img", "info", "-U", "--backing-chain", disk).CombinedOutput()
