@@ -65,6 +65,6 @@ func TestPortalReloadsRenewedCertificate(t *testing.T) {
 	default:
 	}
 	if log := tail(p.log, 1000); !strings.Contains(log, "SIGHUP") {
-		t.Errorf("the log does not say that SIGHUP came:\n%s", log)
+		t.Errorf("the log does not mention SIGHUP:\n%s", log)
 	}
 }

@@ -52,7 +52,7 @@ func TestReadyLineHasStableKeys(t *testing.T) {
 						t.Errorf("the simulated host %s has the libvirt address %s", h.Name, h.LibvirtURI)
 					}
 				} else if got := virsh(t, h, "hostname"); got != h.Name {
-					t.Errorf("libvirt at %s says it is %s, want %s", h.LibvirtURI, got, h.Name)
+					t.Errorf("libvirt at %s has the hostname %s, want %s", h.LibvirtURI, got, h.Name)
 				}
 			}
 		})
@@ -80,7 +80,7 @@ func TestLabClosedToOtherUsers(t *testing.T) {
 	cmd.Stdin = &paths
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("the user nobody reads or writes (%v):\n%s", err, out)
+		t.Errorf("the user nobody can read or write (%v):\n%s", err, out)
 	}
 }
 

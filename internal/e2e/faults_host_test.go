@@ -302,6 +302,6 @@ func (r *rig) checkUnavailable(t *testing.T) {
 	}
 	res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		t.Errorf("/healthz answered %s while only PostgreSQL was away", res.Status)
+		t.Errorf("/healthz answered %s while only PostgreSQL was unavailable", res.Status)
 	}
 }

@@ -43,7 +43,7 @@ func TestPoolFailureShownForOneHost(t *testing.T) {
 	p.waitText("table.matrix", "Failed")
 	p.sameDocument()
 	if bad := hostStatus(1); bad.State != fleet.PoolFailed || bad.Status == nil || bad.Status.Error == "" {
-		t.Errorf("the host whose storage is gone: %+v", bad)
+		t.Errorf("the host without storage: %+v", bad)
 	} else {
 		p.waitText("table.matrix", bad.Status.Error)
 	}
@@ -67,6 +67,6 @@ func TestPoolFailureShownForOneHost(t *testing.T) {
 	p.sameDocument()
 	box(1, "ok")
 	if well := hostStatus(1); well.State != fleet.PoolActive || well.Status.Error != "" {
-		t.Errorf("the host whose storage is back: %+v", well)
+		t.Errorf("the host with restored storage: %+v", well)
 	}
 }

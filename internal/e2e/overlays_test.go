@@ -143,7 +143,7 @@ func (s *switchedLab) changeRolledBack(t *testing.T, g *netGuest) {
 	undone := func(h fleet.NetworkHost) bool {
 		return h.State == fleet.NetworkFailed && h.Status.RolledBack != nil && strings.Contains(h.Status.Error, "The change was undone: the portal was not reached through qx-mgmt")
 	}
-	s.waitNetwork(t, "mgmt-cut", "the change is undone, and the page says so", undone)
+	s.waitNetwork(t, "mgmt-cut", "the change is rolled back, with the reason", undone)
 	s.waitRestored(t)
 	g.reaches("VXLAN, after the change was undone", "10.70.0.3")
 	p := newTab(t, s.URL)
@@ -174,7 +174,7 @@ func (s *switchedLab) killedBeforeConfirm(t *testing.T) {
 	if err := syscall.Kill(s.agent(t, 0), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	s.waitNetwork(t, "mgmt-dies", "the change is undone", func(h fleet.NetworkHost) bool {
+	s.waitNetwork(t, "mgmt-dies", "the change is rolled back", func(h fleet.NetworkHost) bool {
 		return h.State == fleet.NetworkFailed && h.Status.RolledBack != nil && strings.Contains(h.Status.Error, "The change was undone")
 	})
 	s.waitRestored(t)

@@ -130,7 +130,7 @@ func (s *site) checkConsoles(n int, vm fleet.VMID) {
 		_ = ws.SetReadDeadline(time.Now().Add(stepLimit))
 		kind, text, err := ws.ReadMessage()
 		if err != nil || kind != websocket.BinaryMessage || !bytes.HasPrefix(text, []byte("RFB ")) {
-			s.t.Errorf("console %d says %q, %v", i, text, err)
+			s.t.Errorf("console %d sent %q, %v", i, text, err)
 		}
 		ws.Close()
 	}

@@ -164,7 +164,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 		for _, port := range []string{"80", "81"} {
 			answer := ask[fleet.PassAnswer](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/test?protocol=tcp&port="+port+"&fromVm="+string(client.vm.ID)+"&toVm="+string(server.vm.ID), nil)
 			if answer.Pass != strings.Contains(want, port) || !answer.Known {
-				t.Errorf("%s: the portal says of port %s: %+v", what, port, answer)
+				t.Errorf("%s: the portal's rule test for port %s: %+v", what, port, answer)
 			}
 		}
 	}

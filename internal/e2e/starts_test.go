@@ -258,7 +258,7 @@ func TestDemoRestartKeepsVMs(t *testing.T) {
 		t.Errorf("agents reach the portal at %s now, and at %s before", secondAddress, firstAddress)
 	}
 	if second.Password == first.Password || signInLeadsTo(t, second) != "/account/password" {
-		t.Errorf("nobody used the one-time password of the first start, but the second says %q", second.Password)
+		t.Errorf("the first one-time password is unused, but the second start printed %q", second.Password)
 	}
 	a := second.api()
 	eventually(t, stepLimit, "the return of the VMs", func() (bool, string) {
@@ -347,7 +347,7 @@ func startAgain(t *testing.T, name, dir string) (*playground, string) {
 		t.Fatal(err)
 	}
 	if len(listeners(t, u.Port())) == 0 {
-		t.Errorf("nobody listens where the agents of %s joined, %s", name, joined.Portal)
+		t.Errorf("no listener at the address where the agents of %s joined, %s", name, joined.Portal)
 	}
 	return p, joined.Portal
 }

@@ -60,8 +60,8 @@ func (s *storm) judge(v observation, before, after readTimes) {
 	n, _ := s.judged.LoadOrStore(v.where+" "+v.phase, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
 	v.h.mu.Lock()
-	dead := v.h.dead
-	v.h.asked[v.where] = v.asked
+	dead := v.h.deadSince
+	v.h.lastRequest[v.where] = v.asked
 	v.h.mu.Unlock()
 	read, known := after[v.h]
 	if age := v.asked.Sub(read); known && age > fleet.Freshness && slices.Contains(currentPhases, v.phase) {
@@ -77,8 +77,8 @@ func (s *storm) judgeHost(h *stormHost, phase string, read, asked time.Time) {
 	n, _ := s.judged.LoadOrStore(ofHost+" "+phase, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
 	h.mu.Lock()
-	blind := h.blind
-	h.asked[ofHost], h.phase = asked, phase
+	blind := h.blindSince
+	h.lastRequest[ofHost], h.phase = asked, phase
 	h.mu.Unlock()
 	if age := asked.Sub(read); age > fleet.Freshness && phase == string(fleet.HostOnline) {
 		s.fail("host %s is online from a state that is %s old", h.name, age.Round(time.Millisecond))

@@ -42,11 +42,11 @@ type stormHost struct {
 	vm       fleet.VMView
 	cutProxy *cutProxy
 
-	mu    sync.Mutex
-	blind time.Time            // since when its hypervisor's state cannot have been read and reported; zero: it can
-	dead  time.Time            // since when the VM is not running; zero: it runs or was started
-	asked map[string]time.Time // place -> time of its last request
-	phase string               // of the host, as it was last shown
+	mu          sync.Mutex
+	blindSince  time.Time            // since when its hypervisor's state cannot have been read and reported; zero: it can
+	deadSince   time.Time            // since when the VM is not running; zero: it runs or was started
+	lastRequest map[string]time.Time // place -> time of its last request
+	phase       string               // phase of the host when last shown
 }
 
 func (h *stormHost) set(at *time.Time, to time.Time) {
@@ -64,9 +64,9 @@ type storm struct {
 	judged sync.Map // place and phase -> *atomic.Int64: how often shown
 	wrong  atomic.Int64
 
-	// alone is closed when the exclusive faults have ended. While they last, nothing else may make pages unavailable,
+	// exclusive is closed when the exclusive faults have ended. While they last, nothing else may make pages unavailable,
 	// because their last seconds are what is checked.
-	alone chan struct{}
+	exclusive chan struct{}
 }
 
 // TestNoStaleStateShownAsCurrent injects 200 faults into agents, libvirtd, QEMU, the network and PostgreSQL, while
@@ -105,17 +105,17 @@ func TestNoStaleStateShownAsCurrent(t *testing.T) {
 }
 
 func newStorm(t *testing.T) *storm {
-	s := &storm{rig: newBareRig(t, unique("stormy"), 21), alone: make(chan struct{})}
+	s := &storm{rig: newBareRig(t, unique("stormy"), 21), exclusive: make(chan struct{})}
 	s.a = s.api()
 	project := ask[fleet.Project](t, s.a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "storm"})
-	libvirt := &stormHost{name: s.rig.name, cutProxy: newCutProxy(t, s.agentURL), asked: map[string]time.Time{}}
+	libvirt := &stormHost{name: s.rig.name, cutProxy: newCutProxy(t, s.agentURL), lastRequest: map[string]time.Time{}}
 	s.rig.cutProxy = libvirt.cutProxy.url
 	s.joinHost()
 	s.hosts = []*stormHost{libvirt}
 	var mu sync.Mutex
 	var join sync.WaitGroup
 	for range simulated {
-		h := &stormHost{name: unique("cloud"), cutProxy: newCutProxy(t, s.agentURL), asked: map[string]time.Time{}}
+		h := &stormHost{name: unique("cloud"), cutProxy: newCutProxy(t, s.agentURL), lastRequest: map[string]time.Time{}}
 		join.Go(func() {
 			s.joinSimulated(h)
 			mu.Lock()
@@ -179,11 +179,11 @@ func (s *storm) last(d time.Duration) {
 // lastSeen keeps a host's fault until each place has been read after the limit, so that every place must show it.
 func (s *storm) lastSeen(h *stormHost, begun time.Time) {
 	s.last(longFault)
-	eventually(s.t, 4*stepLimit, "a look at "+h.name+" after its limit", func() (bool, string) {
+	eventually(s.t, 4*stepLimit, "a request for "+h.name+" after its limit", func() (bool, string) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		for _, where := range []string{inAPI, onList, onPage, ofHost} {
-			if h.asked[where].Sub(begun) <= stormLimit {
+			if h.lastRequest[where].Sub(begun) <= stormLimit {
 				return false, where
 			}
 		}
@@ -195,13 +195,13 @@ func (s *storm) lastSeen(h *stormHost, begun time.Time) {
 func (s *storm) blinded(h *stormHost, d time.Duration, begin, end func()) {
 	begin()
 	begun := time.Now()
-	h.set(&h.blind, begun)
+	h.set(&h.blindSince, begun)
 	if d == longFault {
 		s.lastSeen(h, begun)
 	} else {
 		s.last(d)
 	}
-	h.set(&h.blind, time.Time{}) // reset before the fault ends, because new reports may arrive from then on
+	h.set(&h.blindSince, time.Time{}) // reset before the fault ends, because new reports may arrive from then on
 	end()
 	s.pause(shortFault)
 }
@@ -231,7 +231,7 @@ func (s *storm) faultsOnSimulated(h *stormHost, number int) {
 func (s *storm) dies(h *stormHost, d time.Duration, begin, end func()) {
 	begin()
 	begun := time.Now()
-	h.set(&h.dead, begun)
+	h.set(&h.deadSince, begun)
 	if d == longFault {
 		s.lastSeen(h, begun)
 	} else {
@@ -250,7 +250,7 @@ func (s *storm) again(h *stormHost) {
 		}
 		return true, ""
 	})
-	h.set(&h.dead, time.Time{})
+	h.set(&h.deadSince, time.Time{})
 	eventually(s.t, 2*stepLimit, h.vm.Name+" to run again", func() (bool, string) {
 		got, err := s.a.send(s.t.Context(), http.MethodGet, "/api/v1/vms/"+string(h.vm.ID), nil)
 		return err == nil && strings.Contains(string(got.body), `"phase":"running"`), string(got.body)
@@ -261,7 +261,7 @@ func (s *storm) again(h *stormHost) {
 // as running for 41 s: libvirtd hangs, and then its guest is killed.
 func (s *storm) faultsOnReal() {
 	h := s.hosts[0]
-	over := sync.OnceFunc(func() { close(s.alone) })
+	over := sync.OnceFunc(func() { close(s.exclusive) })
 	defer over()
 	path, err := binary()
 	if err != nil {
@@ -293,14 +293,14 @@ func (s *storm) faultsOnReal() {
 	stop()
 	s.dies(h, longFault, qemu, func() {
 		// after SIGCONT libvirtd reports its last known state, until it notices the guest's end
-		h.set(&h.dead, time.Now())
+		h.set(&h.deadSince, time.Now())
 		cont()
 	})
 	s.faults.Add(1) // two faults at once
 	s.blinded(h, longFault, killed, func() {
 		h.mu.Lock()
 		if h.phase != string(fleet.HostDegraded) {
-			s.t.Errorf("a host without its libvirtd is shown as %s", h.phase)
+			s.t.Errorf("a host without libvirtd is shown as %s", h.phase)
 		}
 		h.mu.Unlock()
 		over()
@@ -320,7 +320,7 @@ func (s *storm) faultsOnReal() {
 // faultsOnPostgres freezes and kills the portal's database, while the other faults continue.
 func (s *storm) faultsOnPostgres() {
 	select {
-	case <-s.alone:
+	case <-s.exclusive:
 	case <-s.t.Context().Done():
 	}
 	for _, d := range []time.Duration{shortFault, 2 * time.Second, shortFault, 6 * time.Second, longFault, shortFault} {

@@ -229,7 +229,7 @@ func (p *tab) keys(text string) {
 
 const newPassword = "seven wet paper boats"
 
-// signIn signs in as the play's administrator. Whoever comes first has the one-time password and must change it.
+// signIn signs in as the playground's administrator. The first sign-in uses the one-time password and changes it.
 func (p *tab) signIn(s *playground) {
 	p.Helper()
 	s.mu.Lock()

@@ -198,12 +198,12 @@ func (u *uploadRig) somebodyElse(t *testing.T) {
 			}
 			res, err := u.tus(t, u.url, token, method, at, 0, body)
 			if err != nil || res.StatusCode != http.StatusNotFound && res.StatusCode != http.StatusForbidden {
-				t.Errorf("%s of somebody's upload by a %s: %v %v", method, role, res, err)
+				t.Errorf("%s of another user's upload by a %s: %v %v", method, role, res, err)
 			}
 		}
 	}
 	if got := u.offset(t, at); got != 0 {
-		t.Errorf("somebody else has sent %d bytes of it", got)
+		t.Errorf("another user has sent %d bytes", got)
 	}
 	if res, err := u.tus(t, u.url, u.token, http.MethodDelete, at, -1, nil); err != nil || res.StatusCode != http.StatusNoContent {
 		t.Errorf("cancel: %v %v", res, err)

@@ -126,7 +126,7 @@ func TestRunCreatesFleetAndCleansUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.Errors != 0 || f.Wrong != 0 || f.Sampled == 0 || f.Sessions != 0 {
-		t.Errorf("%d errors, %d of %d wrong, %d sessions anew: %+v", f.Errors, f.Wrong, f.Sampled, f.Sessions, f.Faults)
+		t.Errorf("%d errors, %d of %d wrong, %d sessions reopened: %+v", f.Errors, f.Wrong, f.Sampled, f.Sessions, f.Faults)
 	}
 	if f.Hosts != 20 || f.VMs != 100 || f.Tabs != 6 {
 		t.Errorf("%d hosts, %d VMs, %d tabs", f.Hosts, f.VMs, f.Tabs)
@@ -134,7 +134,7 @@ func TestRunCreatesFleetAndCleansUp(t *testing.T) {
 	// After 4 s of the 10 s period some hosts have sent a heartbeat or a change. Most changes are sent; those of the
 	// last 200 ms are in flight, more on a busy machine.
 	if f.Beats.N+f.FullReports.N < 20*3/10 || f.Changed < 60 || f.Sent < f.Changed/3 {
-		t.Errorf("%d beats, %d full reports; %d changed, %d told", f.Beats.N, f.FullReports.N, f.Changed, f.Sent)
+		t.Errorf("%d beats, %d full reports; %d changed, %d sent", f.Beats.N, f.FullReports.N, f.Changed, f.Sent)
 	}
 	if f.Refreshes.N < 6*3 || f.Follows.N == 0 {
 		t.Errorf("%d refreshes, %d after a poke", f.Refreshes.N, f.Follows.N)
@@ -156,7 +156,7 @@ func TestRunCreatesFleetAndCleansUp(t *testing.T) {
 		}
 	}
 	if n := p.count(t, "host_meters"); n != 0 {
-		t.Errorf("%d meters of VMs that are gone", n)
+		t.Errorf("%d meters of deleted VMs", n)
 	}
 	p.empty(t)
 	for _, text := range []string{"20 hosts, 100 VMs that run, 6 tabs", "Heartbeats", "Pool page", "0 of 50"} {
@@ -233,7 +233,7 @@ func TestPortalWithHostsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	if hosts, vms, pools := p.count(t, "hosts"), p.count(t, "vms"), p.count(t, "pools"); hosts != 1 || vms != 2 || pools != 2 {
-		t.Errorf("%d hosts, %d VMs and %d pools are left of somebody's 1, 2 and 2", hosts, vms, pools)
+		t.Errorf("%d hosts, %d VMs and %d pools are left, want the earlier 1, 2 and 2", hosts, vms, pools)
 	}
 }
 

@@ -56,7 +56,7 @@ func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 	grow("0.125", "128 MiB", 128<<20)
 	guest.sees("262144")
 	if info := virsh(t, h, "domblkinfo", name, "vda"); !strings.Contains(info, "134217728") {
-		t.Errorf("libvirt says %s", info)
+		t.Errorf("libvirt reports %s", info)
 	}
 	// A disk grown by virsh keeps its size, which is the minimum for the next growth.
 	virsh(t, h, "blockresize", name, "vda", "160MiB")

@@ -48,7 +48,7 @@ func TestVirshMigrationFollowed(t *testing.T) {
 	p.waitTrue("the console's connection", `document.querySelector("#console").dataset.state === "connected"`)
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", guest(t, name)))
 	if err != nil || !strings.Contains(string(args), "-incoming") {
-		t.Errorf("the guest was started anew instead of migrated live: %v %q", err, args)
+		t.Errorf("the guest was restarted instead of migrated live: %v %q", err, args)
 	}
 
 	// The way back leaves a stopped definition on the source host.

@@ -232,7 +232,7 @@ func (l *life) number(command string) int {
 	text := l.console.ask(command)
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		l.Fatalf("%s says %q", command, text)
+		l.Fatalf("%s printed %q", command, text)
 	}
 	return n
 }
