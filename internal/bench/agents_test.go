@@ -31,11 +31,11 @@ const (
 // BenchmarkAgents measures the delivery of jobs to agents: a real portal process, a PostgreSQL that flushes to disk,
 // agents over mutual TLS with all their connections, and VM jobs that carry specs and return status.
 func BenchmarkAgents(b *testing.B) {
-	r := rigOn(b, crowdURL(b))
+	r := rigOn(b, fleet10kURL(b))
 	p := startPortal(b, r)
-	made := newHostCerts(b, r.control)
+	certs := newHostCerts(b, r.control)
 	flushCommits(b, r.pool, false) // the setup of sessions is not measured
-	few := p.call(b, made, 1, fewAgents)
+	few := p.call(b, certs, 1, fewAgents)
 	ctx, stop := context.WithCancel(b.Context())
 	got := make(chan fleet.HostID, manyJobs)
 	var working sync.WaitGroup
@@ -54,42 +54,42 @@ func BenchmarkAgents(b *testing.B) {
 	flushCommits(b, r.pool, true)
 	for range b.N {
 		raw := rawNotify(b, r)
-		took, alone := intents(b, r, few, got)
+		took, alone := intentLatency(b, r, few, got)
 		goals.Intent.Tell(b, took.at(0.99) <= 4*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.to(raw))
 		flushCommits(b, r.pool, false)
-		all := slices.Concat(few, p.call(b, made, fewAgents+1, allAgents))
+		all := slices.Concat(few, p.call(b, certs, fewAgents+1, allAgents))
 		park(all[fewAgents:], allAgents)
 		flushCommits(b, r.pool, true)
 		raw = rawNotify(b, r)
-		took, alone = intents(b, r, all, got)
+		took, alone = intentLatency(b, r, all, got)
 		goals.IntentAll.Tell(b, took.at(0.99) <= 8*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.to(raw))
-		mass(b, r, p, got)
+		massJobs(b, r, p, got)
 		throughput(b, r, p, got)
 		break // agents are parked only once
 	}
 }
 
-var crowd10k string
+var fleet10kTemplate string
 
-// crowdURL returns a copy of a database with 10,000 hosts and ten VMs on each. The original is filled once.
-func crowdURL(b *testing.B) string {
+// fleet10kURL returns a copy of a database with 10,000 hosts and ten VMs on each. The original is filled once.
+func fleet10kURL(b *testing.B) string {
 	b.Helper()
-	if crowd10k == "" {
-		crowd10k = databaseOf(b, filled(b, crowdHosts, crowdVMs, `INSERT INTO users (id, name, role, password_hash) VALUES ('u1', 'admin', 'admin', '')`))
+	if fleet10kTemplate == "" {
+		fleet10kTemplate = databaseOf(b, newFilledDatabase(b, fleet10kHosts, fleet10kVMs, `INSERT INTO users (id, name, role, password_hash) VALUES ('u1', 'admin', 'admin', '')`))
 	}
-	return durableURL(b, crowd10k)
+	return durableURL(b, fleet10kTemplate)
 }
 
-// intents measures the time from an intent's SQL statement, including its commit, until the host's agent has the job,
-// at a warm portal. For took the intents follow one another while earlier results are still in flight. For alone each
-// intent waits for the end of the one before.
-func intents(b *testing.B, r *rig, callers []*caller, got chan fleet.HostID) (took, alone spread) {
+// intentLatency measures the time from an intent's SQL statement, including its commit, until the host's agent has the
+// job, at a warm portal. For took the intents follow one another while earlier results are still in flight. For alone
+// each intent waits for the end of the one before.
+func intentLatency(b *testing.B, r *rig, callers []*caller, got chan fleet.HostID) (took, alone durations) {
 	b.Helper()
 	one := func() time.Duration {
 		c := callers[rand.IntN(len(callers))]
 		began := time.Now()
 		// a prepared statement, like the portal's own
-		r.exec(b, order(fleet.VMApply, "id = $1"), c.vm(crowdHosts, rand.IntN(9)))
+		r.exec(b, insertJobsSQL(fleet.VMApply, "id = $1"), c.vm(fleet10kHosts, rand.IntN(9)))
 		if host := <-got; host != c.id {
 			b.Fatalf("the job of %s came to %s", c.id, host)
 		}
@@ -112,15 +112,15 @@ func intents(b *testing.B, r *rig, callers []*caller, got chan fleet.HostID) (to
 	return took, alone
 }
 
-// mass measures a job for each parked agent at once. The reference is the time that bare net/http takes for two
+// massJobs measures a job for each parked agent at once. The reference is the time that bare net/http takes for two
 // requests of each agent.
-func mass(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
+func massJobs(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	b.Helper()
-	var begun, ended spread
+	var begun, ended durations
 	for range massSamples {
 		await(b, "all agents are parked", func() bool { return p.parked(allAgents) })
 		began := time.Now()
-		r.exec(b, order(fleet.VMApply, fmt.Sprintf("id > '%s' AND id <= '%s'", id(1_000_000), id(1_000_000+allAgents-1))+fmt.Sprintf(" OR id = '%s'", id(1_000_000+crowdHosts))))
+		r.exec(b, insertJobsSQL(fleet.VMApply, fmt.Sprintf("id > '%s' AND id <= '%s'", id(1_000_000), id(1_000_000+allAgents-1))+fmt.Sprintf(" OR id = '%s'", id(1_000_000+fleet10kHosts))))
 		for range allAgents {
 			<-got
 		}
@@ -140,7 +140,7 @@ func throughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	for range massSamples {
 		await(b, "all agents are parked", func() bool { return p.parked(allAgents) })
 		began := time.Now()
-		r.exec(b, order(fleet.VMApply, fmt.Sprintf("host_id <= '%s'", id(manyJobs/10))))
+		r.exec(b, insertJobsSQL(fleet.VMApply, fmt.Sprintf("host_id <= '%s'", id(manyJobs/10))))
 		for range manyJobs {
 			<-got
 		}
@@ -190,7 +190,7 @@ func bareRequests(b *testing.B, n int) (took time.Duration) {
 	return took
 }
 
-func rawNotify(b *testing.B, r *rig) spread {
+func rawNotify(b *testing.B, r *rig) durations {
 	b.Helper()
 	listener, err := pgx.ConnectConfig(b.Context(), r.pool.Config().ConnConfig)
 	if err != nil {
@@ -202,7 +202,7 @@ func rawNotify(b *testing.B, r *rig) spread {
 			b.Fatal(err)
 		}
 	}
-	var took spread
+	var took durations
 	for range intentSamples {
 		began := time.Now()
 		r.exec(b, `WITH i AS (INSERT INTO bench_raw (body) VALUES ('x')) SELECT pg_notify('bench', 'x')`)

@@ -38,7 +38,7 @@ func BenchmarkBulk(b *testing.B) {
 	}
 	b.ResetTimer()
 	for range b.N {
-		var request, dispatch, settled spread
+		var request, dispatch, settled durations
 		for range bulkSamples {
 			began := time.Now()
 			task, err := r.control.ActVMs(b.Context(), ann, fleet.ActReboot, ids)
@@ -67,7 +67,7 @@ func BenchmarkBulk(b *testing.B) {
 		goals.Bulk.Tell(b, request.at(0.99) <= 300*time.Millisecond, fmt.Sprintf("%s ms; %.1f s", request, dispatch.at(0.5).Seconds()),
 			fmt.Sprintf("as many bare rows %.1f ms", ms(bare)), request.at(0.5).Seconds()/bare.Seconds())
 		settled.report(b, "end-of-a-part")
-		var alone spread
+		var alone durations
 		exec(`UPDATE tasks SET parent_id = NULL`)
 		exec(`UPDATE jobs SET state = 'queued', ended_at = NULL WHERE id IN (SELECT max(id) FROM jobs GROUP BY subject)`)
 		for range 200 {

@@ -21,19 +21,19 @@ type caller struct {
 }
 
 const (
-	crowdHosts = 10_000
-	crowdVMs   = 100_000
+	fleet10kHosts = 10_000
+	fleet10kVMs   = 100_000
 )
 
 // call opens the sessions of the hosts with the numbers from…to of testkit.Seed.
-func (p *portal) call(b *testing.B, made hostCerts, from, to int) []*caller {
+func (p *portal) call(b *testing.B, certs hostCerts, from, to int) []*caller {
 	b.Helper()
 	began := time.Now()
 	out := make([]*caller, to-from+1)
-	trusted := made.authority.Pool()
+	trusted := certs.authority.Pool()
 	atOnce(len(out), 16, func(i int) {
 		c := &caller{number: from + i, id: fleet.HostID(id(from + i))}
-		shown := wire.Credentials{Certificate: made.of(b, c.id), CA: trusted}
+		shown := wire.Credentials{Certificate: certs.of(b, c.id), CA: trusted}
 		var err error
 		if c.client, err = wire.NewClient(p.agents, func() wire.Credentials { return shown }); err != nil {
 			b.Error(err)
@@ -82,15 +82,15 @@ func (c *caller) vm(hosts, n int) fleet.VMID {
 	return fleet.VMID(id(1_000_000 + c.number - 1 + hosts*(1+n)))
 }
 
-// refused counts failed claims and results. finished counts all answered results.
-var refused, finished atomic.Int64
+// failedCalls counts failed claims and results. finished counts all answered results.
+var failedCalls, finished atomic.Int64
 
 // work claims jobs until ctx ends, as an agent does, and finishes them, four at a time.
 func (c *caller) work(ctx context.Context, b *testing.B, got chan<- fleet.HostID) {
 	for ctx.Err() == nil {
 		claim, err := c.client.Claim(ctx, wire.ClaimRequest{Max: 32})
 		if err != nil {
-			if ctx.Err() == nil && refused.Add(1) == 1 {
+			if ctx.Err() == nil && failedCalls.Add(1) == 1 {
 				b.Errorf("claim: %v", err) // report only the first error
 			}
 			continue
@@ -110,14 +110,14 @@ func (c *caller) finish(ctx context.Context, b *testing.B, w wire.Work) {
 		return
 	}
 	out.VM = w.VM.Status
-	if _, err := c.client.Finish(ctx, w.ID, out); err != nil && ctx.Err() == nil && refused.Add(1) == 1 {
+	if _, err := c.client.Finish(ctx, w.ID, out); err != nil && ctx.Err() == nil && failedCalls.Add(1) == 1 {
 		b.Errorf("finish: %v", err)
 	}
 	finished.Add(1)
 }
 
-// order returns the SQL statement that creates tasks and jobs of a kind for all VMs that match the condition.
-func order(kind fleet.JobKind, where string) string {
+// insertJobsSQL returns the SQL statement that creates tasks and jobs of a kind for all VMs that match the condition.
+func insertJobsSQL(kind fleet.JobKind, where string) string {
 	return fmt.Sprintf(`WITH job AS (
 		INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation)
 		SELECT n.id, n.id, n.host_id, '%s', 'vm:' || n.vm, '{}', 1 FROM (SELECT gen_random_uuid()::text AS id, host_id, id AS vm FROM vms WHERE %s) n RETURNING id, host_id, subject

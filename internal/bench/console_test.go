@@ -25,7 +25,7 @@ const greeting = "RFB 003.008\n"
 // agent's dial-back over mutual TLS. The peer is websockify, which authorizes nobody and dials directly. The limit is
 // websockify's p50 on another machine, 6.4 ms.
 func BenchmarkConsoleOpen(b *testing.B) {
-	var ours, peer spread
+	var ours, peer durations
 	b.Run("portal", func(b *testing.B) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -34,8 +34,8 @@ func BenchmarkConsoleOpen(b *testing.B) {
 		agentURL := "https://" + listener.Addr().String()
 		r := newPortal(b.Context(), b, durableURL(b, ""), agentURL)
 		b.Cleanup(r.pool.Close)
-		made := newHostCerts(b, r.control)
-		if err := serveMTLS(listener, made.authority, r.web.AgentHandler()); err != nil {
+		certs := newHostCerts(b, r.control)
+		if err := serveMTLS(listener, certs.authority, r.web.AgentHandler()); err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { listener.Close() })
@@ -44,11 +44,11 @@ func BenchmarkConsoleOpen(b *testing.B) {
 		r.addHosts(b, 1)
 		seedVMs(b, r, 1)
 		keepOnline(b, r)
-		stop := r.serveConsoles(b, agentURL, made)
+		stop := r.serveConsoles(b, agentURL, certs)
 		defer stop()
 		api, vm := r.administrator(b, pages.URL)
 		for range b.N {
-			ours = opened(b, func() (*websocket.Conn, error) { return api.Console(b.Context(), vm) })
+			ours = openConsoles(b, func() (*websocket.Conn, error) { return api.Console(b.Context(), vm) })
 			ours.report(b, "open")
 			b.ReportMetric(6.4, "limit-p50-ms")
 		}
@@ -56,7 +56,7 @@ func BenchmarkConsoleOpen(b *testing.B) {
 	b.Run("websockify", func(b *testing.B) {
 		dial := startWebsockify(b)
 		for range b.N {
-			peer = opened(b, dial)
+			peer = openConsoles(b, dial)
 			peer.report(b, "open")
 		}
 	})
@@ -65,10 +65,10 @@ func BenchmarkConsoleOpen(b *testing.B) {
 	}
 }
 
-// opened opens consoles one after another, and measures each until its first bytes.
-func opened(b *testing.B, dial func() (*websocket.Conn, error)) spread {
+// openConsoles opens consoles one after another, and measures each until its first bytes.
+func openConsoles(b *testing.B, dial func() (*websocket.Conn, error)) durations {
 	b.Helper()
-	var took spread
+	var took durations
 	for range consoleSamples {
 		began := time.Now()
 		ws, err := dial()
@@ -112,9 +112,9 @@ func (r *rig) administrator(b *testing.B, base string) (*client.Client, fleet.VM
 }
 
 // serveConsoles acts as the first host's agent: it dials each console back and sends the first bytes of a screen.
-func (r *rig) serveConsoles(b *testing.B, agentURL string, made hostCerts) (stop func()) {
+func (r *rig) serveConsoles(b *testing.B, agentURL string, certs hostCerts) (stop func()) {
 	b.Helper()
-	shown := wire.Credentials{Certificate: made.of(b, r.hosts[0].id), CA: made.authority.Pool()}
+	shown := wire.Credentials{Certificate: certs.of(b, r.hosts[0].id), CA: certs.authority.Pool()}
 	agent, err := wire.NewClient(agentURL, func() wire.Credentials { return shown })
 	if err != nil {
 		b.Fatal(err)

@@ -91,9 +91,9 @@ func durableURL(b *testing.B, template string) string {
 	return u.String()
 }
 
-// filled returns the URL of a new database with a fleet. Commits do not wait for the disk while it is filled; a
-// checkpoint at the end flushes everything.
-func filled(b *testing.B, hosts, vms int, more ...string) string {
+// newFilledDatabase returns the URL of a new database with a fleet. Commits do not wait for the disk while it is
+// filled; a checkpoint at the end flushes everything.
+func newFilledDatabase(b *testing.B, hosts, vms int, more ...string) string {
 	b.Helper()
 	began := time.Now()
 	defer func() {
@@ -147,7 +147,7 @@ var fleetMore = []string{
 func fleetURL(b *testing.B) string {
 	b.Helper()
 	if durable.fleet == "" {
-		durable.fleet = databaseOf(b, filled(b, fleetHosts, fleetVMs, fleetMore...))
+		durable.fleet = databaseOf(b, newFilledDatabase(b, fleetHosts, fleetVMs, fleetMore...))
 	}
 	return durableURL(b, durable.fleet)
 }
@@ -161,8 +161,8 @@ func databaseOf(b *testing.B, at string) string {
 	return u.Path[1:]
 }
 
-// reachable returns a new directory that PostgreSQL's own user can enter.
-func reachable(b *testing.B) string {
+// postgresDir returns a new directory that PostgreSQL's own user can enter.
+func postgresDir(b *testing.B) string {
 	b.Helper()
 	dir, err := os.MkdirTemp("", "quantix-bench-")
 	if err == nil {

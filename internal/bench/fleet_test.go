@@ -41,7 +41,7 @@ func BenchmarkFleet(b *testing.B) {
 	one.take(b, "/", "")
 	r.settle(b)
 	for range b.N {
-		b.Run("pages", func(b *testing.B) { everyday(b, one) })
+		b.Run("pages", func(b *testing.B) { commonPages(b, one) })
 		b.Run("wide", func(b *testing.B) { widePages(b, one) })
 		b.Run("first", func(b *testing.B) { firstPage(b, one) })
 		b.Run("searches", func(b *testing.B) { searches(b, one) })
@@ -70,8 +70,8 @@ func (r *rig) settle(b *testing.B) {
 	})
 }
 
-// packed is a response body as received, possibly compressed.
-type packed struct {
+// rawBody is a response body as received, possibly compressed.
+type rawBody struct {
 	bytes.Buffer
 	encoding string
 }
@@ -84,7 +84,7 @@ type visitor struct {
 
 // take requests a page as browsers do. It returns the duration, the body as received and the size of the response
 // header.
-func (v visitor) take(b *testing.B, path string, part string) (took time.Duration, body *packed, header int) {
+func (v visitor) take(b *testing.B, path string, part string) (took time.Duration, body *rawBody, header int) {
 	b.Helper()
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, v.url+path, nil)
 	if err != nil {
@@ -100,10 +100,10 @@ func (v visitor) take(b *testing.B, path string, part string) (took time.Duratio
 	res, err := v.client.Do(req)
 	if err != nil {
 		b.Error(err)
-		return 0, &packed{}, 0
+		return 0, &rawBody{}, 0
 	}
 	defer res.Body.Close()
-	body = &packed{encoding: res.Header.Get("Content-Encoding")}
+	body = &rawBody{encoding: res.Header.Get("Content-Encoding")}
 	_, err = body.ReadFrom(res.Body)
 	took = time.Since(began)
 	if err != nil || res.StatusCode != http.StatusOK {
@@ -115,7 +115,7 @@ func (v visitor) take(b *testing.B, path string, part string) (took time.Duratio
 }
 
 // times requests a page repeatedly. size is the uncompressed size of the page.
-func (v visitor) times(b *testing.B, path, part string) (took spread, size int) {
+func (v visitor) times(b *testing.B, path, part string) (took durations, size int) {
 	b.Helper()
 	for range pageWarm {
 		_, body, _ := v.take(b, path, part)
@@ -131,14 +131,14 @@ func (v visitor) times(b *testing.B, path, part string) (took spread, size int) 
 
 // compare reports the result of pages beside the portal's cheapest response, /healthz, which shows the cost of the
 // machine, HTTP and the middleware alone. The ratio is that of the slowest page.
-func (v visitor) compare(b *testing.B, g goals.Goal, met bool, ours string, slowest spread) {
+func (v visitor) compare(b *testing.B, g goals.Goal, met bool, ours string, slowest durations) {
 	b.Helper()
 	least, _ := v.times(b, "/healthz", "")
 	g.Tell(b, met, ours, "the portal's /healthz "+least.String(), slowest.to(least))
 }
 
 // slower returns the spread with the higher median.
-func slower(a, b spread) spread {
+func slower(a, b durations) durations {
 	if len(a) == 0 || b.at(0.5) > a.at(0.5) {
 		return b
 	}
@@ -146,17 +146,17 @@ func slower(a, b spread) spread {
 }
 
 // to returns the ratio of the medians of s and other.
-func (s spread) to(other spread) float64 { return s.at(0.5).Seconds() / other.at(0.5).Seconds() }
+func (s durations) to(other durations) float64 { return s.at(0.5).Seconds() / other.at(0.5).Seconds() }
 
-func (s spread) String() string { return fmt.Sprintf("%.1f/%.1f", ms(s.at(0.5)), ms(s.at(0.99))) }
+func (s durations) String() string { return fmt.Sprintf("%.1f/%.1f", ms(s.at(0.5)), ms(s.at(0.99))) }
 
 // id returns the n-th ID that testkit.Seed creates.
 func id(n int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n) }
 
-func everyday(b *testing.B, v visitor) {
+func commonPages(b *testing.B, v visitor) {
 	var ours []string
 	met := true
-	var slowest spread
+	var slowest durations
 	for _, path := range []string{"/vms/" + id(1_000_042), "/hosts", "/"} {
 		took, _ := v.times(b, path, "")
 		ours, met, slowest = append(ours, took.String()), met && took.at(0.99) <= 20*time.Millisecond, slower(slowest, took)
@@ -166,7 +166,7 @@ func everyday(b *testing.B, v visitor) {
 
 func widePages(b *testing.B, v visitor) {
 	var ours []string
-	var slowest spread
+	var slowest durations
 	met := true
 	for _, path := range []string{"/vms/new", "/pools/" + id(2001), "/tree/storage"} {
 		took, size := v.times(b, path, "")
@@ -183,7 +183,7 @@ func matrixPage(b *testing.B, r *rig, v visitor) {
 	r.exec(b, `INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT 'pool', p.id, h.id, 'assign', '{"state": "active", "capacityBytes": 1000, "usedBytes": 500}'
 		FROM pools p, (SELECT id FROM hosts ORDER BY name LIMIT 50) h WHERE p.id LIKE 'bench-%' ON CONFLICT DO NOTHING`)
 	took, size := v.times(b, "/pools/matrix", "")
-	var alone spread
+	var alone durations
 	for range 50 {
 		began := time.Now()
 		r.exec(b, `SELECT object_id, host_id, said, used_percent, by_others, faulty FROM assignments WHERE noun = 'pool'
@@ -229,7 +229,7 @@ func searches(b *testing.B, v visitor) {
 		"/vms?sort=host&filter=" + url.QueryEscape("label:tier=t3 host:host-1042"), task + url.QueryEscape("who:person-49"), task + url.QueryEscape("kind:pool.release"),
 	}
 	var ours []string
-	var slowest spread
+	var slowest durations
 	met := true
 	for _, path := range queries {
 		took, _ := v.times(b, path, "")
@@ -248,7 +248,7 @@ func csvOfAll(b *testing.B, r *rig, v visitor) {
 		b.Errorf("the file has %d rows", rows)
 	}
 	rate := float64(rows) / took.Seconds()
-	alone := copied(b, r)
+	alone := copyRate(b, r)
 	goals.CSV.Tell(b, rate >= 80_000, fmt.Sprintf("%.0f rows/s", rate), fmt.Sprintf("COPY %.0f rows/s", alone), rate/alone)
 }
 
@@ -263,23 +263,23 @@ var fleetQueries = []fleet.Query{
 // listsOf measures the list of VMs for four people at once, for each of several queries, with all hosts online and then
 // with all offline. The reference is the same query through control, in this process.
 func listsOf(b *testing.B, r *rig, p *portal, people []*http.Client) {
-	well, alone := crowds(b, p, people, fleetQueries), spread{}
+	well, alone := fetchAsPeople(b, p, people, fleetQueries), durations{}
 	for _, q := range fleetQueries {
-		alone = append(alone, r.listAlone(b, q, listClients)...)
+		alone = append(alone, r.queryTimes(b, q, listClients)...)
 	}
 	met := well.at(0.99) <= 12*time.Millisecond && ms(well.at(0.5)) <= 2.5*ms(alone.at(0.5))
 	goals.List.Tell(b, met, well.String()+" ms", "the query alone "+alone.String(), well.to(alone))
-	running := crowds(b, p, people, fleetQueries[:1])
+	running := fetchAsPeople(b, p, people, fleetQueries[:1])
 	r.exec(b, `UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
 	if page, err := r.control.ListVMs(b.Context(), p.admin, fleetQueries[0]); err != nil || len(page.Items) > 0 {
 		b.Fatalf("%d running VMs on offline hosts, %v", len(page.Items), err)
 	}
-	offline := crowds(b, p, people, fleetQueries[:1])
+	offline := fetchAsPeople(b, p, people, fleetQueries[:1])
 	r.exec(b, `UPDATE host_sessions SET seen_at = now()`)
 	goals.ListSilent.Tell(b, offline.at(0.5) <= running.at(0.5)*5/4 && offline.at(0.99) <= max(12*time.Millisecond, running.at(0.99)*5/4), offline.String()+" ms", "all well "+running.String(), offline.to(running))
 }
 
-func crowds(b *testing.B, p *portal, people []*http.Client, queries []fleet.Query) (took spread) {
+func fetchAsPeople(b *testing.B, p *portal, people []*http.Client, queries []fleet.Query) (took durations) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for _, client := range people {
@@ -303,7 +303,7 @@ var (
 )
 
 // unzipped returns the decompressed body.
-func unzipped(b *testing.B, body *packed) string {
+func unzipped(b *testing.B, body *rawBody) string {
 	b.Helper()
 	var from io.Reader = bytes.NewReader(body.Bytes())
 	switch body.encoding {
@@ -323,8 +323,8 @@ func unzipped(b *testing.B, body *packed) string {
 	return string(text)
 }
 
-// copied returns the rate in rows a second at which PostgreSQL itself writes the columns of the CSV export.
-func copied(b *testing.B, r *rig) float64 {
+// copyRate returns the rate in rows a second at which PostgreSQL itself writes the columns of the CSV export.
+func copyRate(b *testing.B, r *rig) float64 {
 	b.Helper()
 	conn, err := r.pool.Acquire(b.Context())
 	if err != nil {

@@ -179,7 +179,7 @@ func snapshots(l *guestLab) {
 		return exec.CommandContext(l.Context(), "virsh", "-c", l.uris[0], "qemu-agent-command", string(id), `{"execute":"guest-ping"}`).Run() == nil
 	})
 	dir := l.TempDir()
-	var portal, plain spread
+	var portal, plain durations
 	for i := range guestSamples + 1 {
 		began := time.Now()
 		l.ended(call[fleet.Task](l, http.MethodPost, "vms/"+string(id)+"/snapshots", map[string]any{"name": fmt.Sprintf("bench-%d", i), "memory": true}).ID)
@@ -220,7 +220,7 @@ func clones(l *guestLab) {
 		t := call[fleet.TemplateView](l, http.MethodGet, "templates/"+string(template), nil)
 		return len(t.Versions) == 1 && t.Versions[0].Unready() == ""
 	})
-	var ready, started, bare, plain spread
+	var ready, started, bare, plain durations
 	for i := range guestSamples + 1 {
 		began := time.Now()
 		off := l.create(control.CreateVM{Name: fmt.Sprintf("off-%d", i), HostID: host, From: &control.From{TemplateID: template}})
@@ -309,7 +309,7 @@ func bulkStarts(l *guestLab) {
 	}
 	ours := all(fleet.ActStart)
 	all(fleet.ActStop)
-	theirs := l.loop(ids)
+	theirs := l.startInLoops(ids)
 	for _, id := range ids {
 		l.phase(id, fleet.PhaseRunning)
 	}
@@ -318,9 +318,9 @@ func bulkStarts(l *guestLab) {
 	goals.BulkStart.Tell(l, ours.Seconds() <= theirs.Seconds()*1.1, fmt.Sprintf("%.1f s", ours.Seconds()), fmt.Sprintf("loops over libvirt: %.1f s", theirs.Seconds()), ours.Seconds()/theirs.Seconds())
 }
 
-// loop starts the VMs, which alternate between the two hosts. Each host has as many concurrent callers as its agent
-// would.
-func (l *guestLab) loop(ids []fleet.VMID) time.Duration {
+// startInLoops starts the VMs, which alternate between the two hosts. Each host has as many concurrent callers as its
+// agent would.
+func (l *guestLab) startInLoops(ids []fleet.VMID) time.Duration {
 	l.Helper()
 	queues := []chan libvirt.Domain{make(chan libvirt.Domain, len(ids)), make(chan libvirt.Domain, len(ids))}
 	for i, id := range ids {

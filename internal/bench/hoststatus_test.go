@@ -25,7 +25,7 @@ func BenchmarkCell(b *testing.B) {
 	r := newRig(b)
 	testkit.Seed(b, r.pool, 40, 1_600)
 	keepOnline(b, r)
-	portal := startParking(b, r, "tabs")
+	portal := startServerProcess(b, r, "tabs")
 	defer portal.stop()
 	base := "http://" + portal.address
 	h := r.adoptHosts(b)[0]
@@ -72,7 +72,7 @@ func BenchmarkCell(b *testing.B) {
 		return text, time.Since(began)
 	}
 	for b.Loop() {
-		var shown, alone spread
+		var shown, alone durations
 		for n := range samples {
 			_, took := body()
 			alone = append(alone, took)

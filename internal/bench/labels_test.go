@@ -65,7 +65,7 @@ func BenchmarkLabels(b *testing.B) {
 			r.exec(b, `INSERT INTO assignments (noun, object_id, host_id, asked) SELECT 'net', 'bench-' || $1::int, id, 'assign' FROM hosts`, n)
 		}
 		r.exec(b, `ANALYZE`)
-		var idle, one spread
+		var idle, one durations
 		for range 10 {
 			idle = append(idle, pass())
 		}

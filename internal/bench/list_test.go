@@ -53,13 +53,13 @@ func BenchmarkVMList(b *testing.B) {
 	b.ResetTimer()
 	for range b.N {
 		for _, q := range listQueries {
-			crowd(b, client, server.URL, q, listWarm) // prepares the statements on every connection
-			pages := crowd(b, client, server.URL, q, listRequests)
+			fetchConcurrently(b, client, server.URL, q, listWarm) // prepares the statements on every connection
+			pages := fetchConcurrently(b, client, server.URL, q, listRequests)
 			name := strings.NewReplacer(":", "=", " ", ",").Replace(q.Filter)
 			pages.report(b, name+"-page")
 			b.ReportMetric(12, "limit-p99-ms")
-			r.listAlone(b, q, listClients).report(b, name+"-query")
-			r.listAlone(b, q, 1).report(b, name+"-alone")
+			r.queryTimes(b, q, listClients).report(b, name+"-query")
+			r.queryTimes(b, q, 1).report(b, name+"-alone")
 		}
 	}
 }
@@ -76,17 +76,17 @@ func BenchmarkCSV(b *testing.B) {
 	keepOnline(b, r)
 	for b.Loop() {
 		began := time.Now()
-		if rows := exported(b, client, server.URL); rows != listVMs+1 {
+		if rows := downloadCSV(b, client, server.URL); rows != listVMs+1 {
 			b.Fatalf("the file has %d lines", rows)
 		}
 		b.ReportMetric(listVMs/time.Since(began).Seconds(), "rows/s")
 		b.ReportMetric(80_000, "limit-rows/s")
-		b.ReportMetric(r.copied(b), "copy-rows/s")
+		b.ReportMetric(r.copyRate(b), "copy-rows/s")
 	}
 }
 
-// exported downloads the file and counts its lines.
-func exported(b *testing.B, client *http.Client, base string) (lines int) {
+// downloadCSV downloads the file and counts its lines.
+func downloadCSV(b *testing.B, client *http.Client, base string) (lines int) {
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/vms.csv", nil)
 	if err != nil {
 		b.Fatal(err)
@@ -109,7 +109,7 @@ func exported(b *testing.B, client *http.Client, base string) (lines int) {
 	}
 }
 
-func (r *rig) copied(b *testing.B) (rows float64) {
+func (r *rig) copyRate(b *testing.B) (rows float64) {
 	conn, err := r.pool.Acquire(b.Context())
 	if err != nil {
 		b.Fatal(err)
@@ -125,15 +125,15 @@ func (r *rig) copied(b *testing.B) (rows float64) {
 	return float64(done.RowsAffected()) / time.Since(began).Seconds()
 }
 
-// crowd requests a page from all clients at once, n times each.
-func crowd(b *testing.B, client *http.Client, base string, q fleet.Query, n int) spread {
+// fetchConcurrently requests a page from all clients at once, n times each.
+func fetchConcurrently(b *testing.B, client *http.Client, base string, q fleet.Query, n int) durations {
 	b.Helper()
 	return concurrently(listClients, n, func() time.Duration { return ask(b, client, base, q) })
 }
 
-func concurrently(clients, n int, do func() time.Duration) spread {
+func concurrently(clients, n int, do func() time.Duration) durations {
 	var mu sync.Mutex
-	var took spread
+	var took durations
 	var all sync.WaitGroup
 	for range clients {
 		all.Go(func() {
@@ -191,9 +191,9 @@ func checkRows(b *testing.B, q fleet.Query, body io.Reader) {
 	}
 }
 
-// listAlone measures the query through control, with the given number of clients, and with as many requests per client
+// queryTimes measures the query through control, with the given number of clients, and with as many requests per client
 // as for the page.
-func (r *rig) listAlone(b *testing.B, q fleet.Query, clients int) spread {
+func (r *rig) queryTimes(b *testing.B, q fleet.Query, clients int) durations {
 	b.Helper()
 	return concurrently(clients, listRequests, func() time.Duration {
 		began := time.Now()

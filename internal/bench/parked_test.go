@@ -87,9 +87,9 @@ func (e *twoConnAgent) Claim(ctx context.Context, in wire.ClaimRequest) (out wir
 // before it.
 func agentKB(b *testing.B, r *rig, agent func(portal string, shown wire.Credentials) (protocol, error)) (held, inUse float64) {
 	b.Helper()
-	s := startParking(b, r, "portal"+overTLS)
+	s := startServerProcess(b, r, "portal"+overTLS)
 	defer s.stop()
-	made := newHostCerts(b, r.control)
+	certs := newHostCerts(b, r.control)
 	ctx, cancel := context.WithCancel(b.Context())
 	var claims sync.WaitGroup
 	defer claims.Wait()
@@ -101,7 +101,7 @@ func agentKB(b *testing.B, r *rig, agent func(portal string, shown wire.Credenti
 			turns <- struct{}{}
 			starting.Go(func() {
 				defer func() { <-turns }()
-				if err := startAgent(ctx, "https://"+s.address, wire.Credentials{Certificate: made.of(b, h.id), CA: made.authority.Pool()}, agent, &claims); err != nil {
+				if err := startAgent(ctx, "https://"+s.address, wire.Credentials{Certificate: certs.of(b, h.id), CA: certs.authority.Pool()}, agent, &claims); err != nil {
 					b.Error(err)
 				}
 			})
@@ -167,15 +167,15 @@ func BenchmarkParkedAgents(b *testing.B) {
 // parkedKiB starts a server process, parks all agents at it, and returns the growth of its memory for each agent.
 func parkedKiB(b *testing.B, r *rig, kind string) float64 {
 	b.Helper()
-	s := startParking(b, r, kind)
+	s := startServerProcess(b, r, kind)
 	defer s.stop()
 	dial := func(hostSession) net.Conn { return dialTCP(b, s.address) }
 	if strings.HasSuffix(kind, overTLS) {
-		made := newHostCerts(b, r.control)
-		conf := &tls.Config{RootCAs: made.authority.Pool()}
+		certs := newHostCerts(b, r.control)
+		conf := &tls.Config{RootCAs: certs.authority.Pool()}
 		dial = func(h hostSession) net.Conn {
 			own := conf.Clone()
-			own.Certificates, own.ServerName = []tls.Certificate{made.of(b, h.id)}, "127.0.0.1"
+			own.Certificates, own.ServerName = []tls.Certificate{certs.of(b, h.id)}, "127.0.0.1"
 			c := tls.Client(dialTCP(b, s.address), own)
 			if err := c.Handshake(); err != nil {
 				b.Error(err)
@@ -183,7 +183,7 @@ func parkedKiB(b *testing.B, r *rig, kind string) float64 {
 			return c
 		}
 	} else if kind == "portal" {
-		meetHosts(b, s.address, r.hosts)
+		issueCerts(b, s.address, r.hosts)
 	}
 	leave := park(b, s, r.hosts[:100], dial) // the first agents warm up the process
 	leave()
@@ -201,8 +201,8 @@ func dialTCP(b *testing.B, address string) net.Conn {
 	return c
 }
 
-// meetHosts makes the process create every host's certificate, which replaces TLS and is no cost of parking.
-func meetHosts(b *testing.B, address string, hosts []hostSession) {
+// issueCerts makes the process create every host's certificate, which replaces TLS and is no cost of parking.
+func issueCerts(b *testing.B, address string, hosts []hostSession) {
 	b.Helper()
 	client := newClient()
 	for _, h := range hosts {
@@ -215,7 +215,7 @@ func meetHosts(b *testing.B, address string, hosts []hostSession) {
 
 // park sends a claim for each host on its own connection, and returns when all claims are parked. It reads nothing: no
 // claim is answered before wire.ClaimWait has passed.
-func park(b *testing.B, s *parking, hosts []hostSession, dial func(hostSession) net.Conn) (leave func()) {
+func park(b *testing.B, s *serverProcess, hosts []hostSession, dial func(hostSession) net.Conn) (leave func()) {
 	b.Helper()
 	conns := make([]net.Conn, len(hosts))
 	var dialling sync.WaitGroup

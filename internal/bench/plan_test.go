@@ -56,7 +56,7 @@ func BenchmarkOldPlan(b *testing.B) {
 }
 
 // claims claims four jobs, n times.
-func claims(b *testing.B, r *rig, h hostSession, n int) (took spread) {
+func claims(b *testing.B, r *rig, h hostSession, n int) (took durations) {
 	b.Helper()
 	actor := fleet.Actor{HostID: h.id, Name: "host", Session: h.session, KeyHash: string(auth.KeyHash(stateOf(string(h.id)).PeerCertificates[0]))}
 	for range n {

@@ -48,7 +48,7 @@ type portal struct {
 // startPortal runs "quantix portal" on the rig's database until the benchmark ends.
 func startPortal(b *testing.B, r *rig, flags ...string) *portal {
 	b.Helper()
-	dir := reachable(b)
+	dir := postgresDir(b)
 	settings := filepath.Join(dir, "portal.yaml")
 	self, err := os.Executable()
 	if err == nil {

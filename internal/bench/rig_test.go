@@ -34,7 +34,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if runParking() || runCommand() {
+	if runServerProcess() || runCommand() {
 		return
 	}
 	release, err := tier.GuestSlot()
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 // rig is a portal with its own database that flushes to disk. It does not listen itself: startPortal runs the real
-// program on its database, and parking runs the servers for comparison.
+// program on its database, and serverProcess runs the servers for comparison.
 type rig struct {
 	pool    *pgxpool.Pool
 	hub     *notify.Hub
@@ -214,15 +214,15 @@ func newClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConns: 0, MaxIdleConnsPerHost: 20000, DisableCompression: true}}
 }
 
-// spread is a set of durations.
-type spread []time.Duration
+// durations are measured times with their percentiles.
+type durations []time.Duration
 
-func (s spread) at(p float64) time.Duration {
+func (s durations) at(p float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(s))
 	return sorted[min(int(float64(len(sorted))*p), len(sorted)-1)]
 }
 
-func (s spread) report(b *testing.B, name string) {
+func (s durations) report(b *testing.B, name string) {
 	b.ReportMetric(ms(s.at(0.50)), name+"-p50-ms")
 	b.ReportMetric(ms(s.at(0.99)), name+"-p99-ms")
 }

@@ -47,7 +47,7 @@ func BenchmarkCreateAndStart(b *testing.B) {
 	peer := dialLibvirt(b, uri)
 	b.ResetTimer()
 	for range b.N {
-		var portal, plain spread
+		var portal, plain durations
 		for i := range startSamples + 1 {
 			vm, took := createByPortal(b, api, client.NewVM{
 				Name: fmt.Sprintf("bench-%d", i), ProjectID: projects.Items[0].ID, HostID: hosts.Items[0].ID, Start: true,

@@ -47,7 +47,7 @@ func BenchmarkTabs(b *testing.B) {
 	flushCommits(b, r.pool, false) // the preparation is not measured
 	testkit.Seed(b, r.pool, tabsHosts, tabsVMs)
 	keepOnline(b, r)
-	portal := startParking(b, r, "tabs")
+	portal := startServerProcess(b, r, "tabs")
 	defer portal.stop()
 	base := "http://" + portal.address
 	hosts := r.adoptHosts(b)
@@ -60,7 +60,7 @@ func BenchmarkTabs(b *testing.B) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
-	var seen tabsSeen
+	var seen tabResults
 	for _, p := range people {
 		for range tabsEach {
 			all.Go(func() { seen.tab(ctx, p, base) })
@@ -70,7 +70,7 @@ func BenchmarkTabs(b *testing.B) {
 	all.Go(func() { change(ctx, b, base, hosts) })
 	var (
 		cores        float64
-		refresh      spread
+		refresh      durations
 		said, failed int64
 	)
 	for range b.N {
@@ -99,27 +99,27 @@ func BenchmarkTabs(b *testing.B) {
 		fmt.Sprintf("a bare change to 1,000 streams %.0f/%.0f ms", ms(bare.at(0.5)), ms(bare.at(0.99))), refresh.to(bare))
 }
 
-// tabsSeen collects the results of the tabs.
-type tabsSeen struct {
+// tabResults collects the results of the tabs.
+type tabResults struct {
 	open, pace, failed atomic.Int64
 	mu                 sync.Mutex
-	took               spread
+	took               durations
 }
 
-func (s *tabsSeen) begin() {
+func (s *tabResults) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.took = nil
 }
 
-func (s *tabsSeen) end() spread {
+func (s *tabResults) end() durations {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.took
 }
 
 // tab follows the list until ctx ends.
-func (s *tabsSeen) tab(ctx context.Context, client *http.Client, base string) {
+func (s *tabResults) tab(ctx context.Context, client *http.Client, base string) {
 	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, base+"/events?key=vms&key=tasks&key=hosts", nil)
 	res, err := client.Do(req)
 	if err != nil || res.StatusCode != http.StatusOK {
@@ -161,7 +161,7 @@ func (s *tabsSeen) tab(ctx context.Context, client *http.Client, base string) {
 }
 
 // refreshes requests one element of the page after each event, but no more often than once per gap.
-func (s *tabsSeen) refreshes(ctx context.Context, client *http.Client, address, id string, gap time.Duration, poked <-chan struct{}) {
+func (s *tabResults) refreshes(ctx context.Context, client *http.Client, address, id string, gap time.Duration, poked <-chan struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -336,7 +336,7 @@ func postgresCPU(b *testing.B, r *rig) time.Duration {
 }
 
 // bareStreams measures the time from a change until each of n streams of bare net/http has received it.
-func bareStreams(b *testing.B, n int) spread {
+func bareStreams(b *testing.B, n int) durations {
 	b.Helper()
 	var mu sync.Mutex
 	var changed time.Time
@@ -385,7 +385,7 @@ func bareStreams(b *testing.B, n int) spread {
 		}()
 	}
 	await(b, "all bare streams are open", func() bool { return open.Load() == int64(n) })
-	var took spread
+	var took durations
 	for range 10 {
 		mu.Lock()
 		changed = time.Now()

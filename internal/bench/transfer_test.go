@@ -85,7 +85,7 @@ func catInto(b *testing.B, src, to string) time.Duration {
 		defer conn.Close()
 		out, err := os.Create(to)
 		if err == nil {
-			_, err = pieces(out, conn)
+			_, err = copyLikeNC(out, conn)
 		}
 		if err == nil {
 			err = out.Sync()
@@ -103,7 +103,7 @@ func catInto(b *testing.B, src, to string) time.Duration {
 		err = cat.Start()
 	}
 	if err == nil {
-		_, err = pieces(conn, pipe)
+		_, err = copyLikeNC(conn, pipe)
 	}
 	if err == nil {
 		err = cat.Wait()
@@ -117,8 +117,8 @@ func catInto(b *testing.B, src, to string) time.Duration {
 	return took
 }
 
-// pieces copies like nc, with read and write; plain io.Copy would let the kernel move the bytes.
-func pieces(to io.Writer, from io.Reader) (int64, error) {
+// copyLikeNC copies like nc, with read and write; plain io.Copy would let the kernel move the bytes.
+func copyLikeNC(to io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 64<<10))
 }
 

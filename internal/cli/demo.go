@@ -21,7 +21,7 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	var f playFlags
+	var f playgroundFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a portal with three simulated hosts and forty VMs",
@@ -41,7 +41,7 @@ start; without, nothing stays.`,
 	return cmd
 }
 
-func runDemo(ctx context.Context, f playFlags, out, progress io.Writer) (err error) {
+func runDemo(ctx context.Context, f playgroundFlags, out, progress io.Writer) (err error) {
 	if os.Geteuid() == 0 && !doctor.Ready(doctor.Inspect(ctx, doctor.Demo)) {
 		fmt.Fprintln(progress, "Installing what the demo needs …")
 		if err := doctor.Install(ctx, doctor.Demo, progress); err != nil {
@@ -60,7 +60,7 @@ func runDemo(ctx context.Context, f playFlags, out, progress io.Writer) (err err
 		return err
 	}
 	defer p.Close()
-	s, err := newStage(ctx, p)
+	s, err := newSetup(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func runDemo(ctx context.Context, f playFlags, out, progress io.Writer) (err err
 		}
 		hosts[i].Name = o.Name
 	}
-	if err := s.furnishDemo(ctx, ids); err != nil {
+	if err := s.createDemoFleet(ctx, ids); err != nil {
 		return err
 	}
 	r, err := s.ready(ctx, hosts)
@@ -96,7 +96,7 @@ func runDemo(ctx context.Context, f playFlags, out, progress io.Writer) (err err
 }
 
 // startMockHost joins a simulated host and runs its agent in this process, over mutual TLS like a real agent.
-func (s *stage) startMockHost(ctx context.Context, dir string, o mock.Options, log *slog.Logger, running *sync.WaitGroup) (fleet.HostID, error) {
+func (s *setup) startMockHost(ctx context.Context, dir string, o mock.Options, log *slog.Logger, running *sync.WaitGroup) (fleet.HostID, error) {
 	host, joined := mock.New(o), agent.Joined(dir)
 	if !joined {
 		token, err := s.Control.CreateJoinToken(ctx, s.actor, "")
@@ -145,9 +145,9 @@ func (s *stage) startMockHost(ctx context.Context, dir string, o mock.Options, l
 	return identity.HostID(), nil
 }
 
-// furnishDemo creates projects, pools, networks and forty VMs through the control API, and waits until the last VM
+// createDemoFleet creates projects, pools, networks and forty VMs through the control API, and waits until the last VM
 // exists.
-func (s *stage) furnishDemo(ctx context.Context, hosts []fleet.HostID) error {
+func (s *setup) createDemoFleet(ctx context.Context, hosts []fleet.HostID) error {
 	if err := s.waitHosts(ctx, hosts); err != nil {
 		return err
 	}

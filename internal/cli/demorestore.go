@@ -13,7 +13,7 @@ import (
 
 // restore recreates the pools, networks, VMs and power states of an earlier run on a simulated host, from the portal's
 // records: the mock keeps nothing across runs. It runs before the host's agent starts.
-func (s *stage) restore(ctx context.Context, host *mock.Host, id fleet.HostID, name string) error {
+func (s *setup) restore(ctx context.Context, host *mock.Host, id fleet.HostID, name string) error {
 	pools, err := s.restorePools(ctx, host, id)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *stage) restore(ctx context.Context, host *mock.Host, id fleet.HostID, n
 	return ctx.Err()
 }
 
-func (s *stage) restoreNetworks(ctx context.Context, host *mock.Host, id fleet.HostID) error {
+func (s *setup) restoreNetworks(ctx context.Context, host *mock.Host, id fleet.HostID) error {
 	known, err := s.Control.NetworksOn(ctx, s.actor, id)
 	for _, n := range known {
 		if n.Spec != nil && len(n.Hosts) > 0 && n.Hosts[0].Assigned {
@@ -57,7 +57,7 @@ func (s *stage) restoreNetworks(ctx context.Context, host *mock.Host, id fleet.H
 
 // restorePools applies the host's assigned pools and returns them. A pool that cannot start on the host fails again at
 // its next job.
-func (s *stage) restorePools(ctx context.Context, host *mock.Host, id fleet.HostID) ([]fleet.Pool, error) {
+func (s *setup) restorePools(ctx context.Context, host *mock.Host, id fleet.HostID) ([]fleet.Pool, error) {
 	known, err := query.Every(ctx, s.actor, fleet.Query{}, s.Control.ListPools)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ import (
 )
 
 func newLab() *cobra.Command {
-	var f playFlags
+	var f playgroundFlags
 	var apart bool
 	cmd := &cobra.Command{
 		Use:   "lab",
@@ -56,7 +56,7 @@ type labHost struct {
 	id    fleet.HostID
 }
 
-func runLab(ctx context.Context, f playFlags, apart bool, out, progress io.Writer) (err error) {
+func runLab(ctx context.Context, f playgroundFlags, apart bool, out, progress io.Writer) (err error) {
 	if err := prepareLab(ctx, progress); err != nil {
 		return err
 	}
@@ -101,12 +101,12 @@ func runLab(ctx context.Context, f playFlags, apart bool, out, progress io.Write
 			return err
 		})
 	}
-	start.Go(func() error { return putImages(startCtx, lab.CacheDir(), shared) })
+	start.Go(func() error { return copyImages(startCtx, lab.CacheDir(), shared) })
 	if err := start.Wait(); err != nil {
 		return err
 	}
 
-	s, err := newStage(ctx, p)
+	s, err := newSetup(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func runLab(ctx context.Context, f playFlags, apart bool, out, progress io.Write
 			supervise(agents, h.name, func() error { return h.runAgent(agents, p.AgentURL) }, h.agentLog(), progress)
 		})
 	}
-	if err := s.furnishLab(ctx, hosts, shared); err != nil {
+	if err := s.createLabFleet(ctx, hosts, shared); err != nil {
 		return err
 	}
 	r, err := s.ready(ctx, []readyHost{{hosts[0].name, hosts[0].URI()}, {hosts[1].name, hosts[1].URI()}})
@@ -155,8 +155,8 @@ func prepareLab(ctx context.Context, progress io.Writer) error {
 	return lab.Supported()
 }
 
-// putImages builds the tiny guest's images and copies them into the shared pool's directory.
-func putImages(ctx context.Context, cache, shared string) error {
+// copyImages builds the tiny guest's images and copies them into the shared pool's directory.
+func copyImages(ctx context.Context, cache, shared string) error {
 	files, err := lab.GuestImage(ctx, cache)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func copyFile(to, from string) error {
 }
 
 // joinLabHost joins a host with a token and the agent's own join command, run on the host, like an administrator.
-func (s *stage) joinLabHost(ctx context.Context, h *labHost) error {
+func (s *setup) joinLabHost(ctx context.Context, h *labHost) error {
 	if !agent.Joined(h.agentDir()) {
 		token, err := s.Control.CreateJoinToken(ctx, s.actor, "")
 		if err != nil {
@@ -249,8 +249,8 @@ func (h *labHost) runAgent(ctx context.Context, portal string) error {
 	return err
 }
 
-// furnishLab creates the shared pool and one VM unless an earlier run left them.
-func (s *stage) furnishLab(ctx context.Context, hosts []*labHost, shared string) error {
+// createLabFleet creates the shared pool and one VM unless an earlier run left them.
+func (s *setup) createLabFleet(ctx context.Context, hosts []*labHost, shared string) error {
 	ids := []fleet.HostID{hosts[0].id, hosts[1].id}
 	if err := s.waitHosts(ctx, ids); err != nil {
 		return err
@@ -301,7 +301,7 @@ func (s *stage) furnishLab(ctx context.Context, hosts []*labHost, shared string)
 
 // defaultNIC returns a NIC on the host's NAT network, or none if the host lacks one: without iptables the lab has no
 // NAT.
-func (s *stage) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
+func (s *setup) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
 	networks, err := s.Control.NetworksOn(ctx, s.actor, host)
 	if err != nil {
 		return nil
@@ -315,7 +315,7 @@ func (s *stage) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
 }
 
 // pool returns the pool named in.Name, and creates it if it is missing.
-func (s *stage) pool(ctx context.Context, in control.CreatePool) (fleet.PoolID, error) {
+func (s *setup) pool(ctx context.Context, in control.CreatePool) (fleet.PoolID, error) {
 	pools, err := s.Control.ListPools(ctx, s.actor, fleet.Query{Filter: "name:" + in.Name})
 	if err != nil {
 		return "", err

@@ -73,7 +73,7 @@ func runLoad(ctx context.Context, f loadFlags, out, progress io.Writer, in io.Re
 	case f.self && (f.Portal != "" || f.tokenFile != "" || f.pid != 0 || f.Keep):
 		return errors.New("--self starts a portal of its own, which goes with all of it: leave out --portal, --token-file, --pid and --keep")
 	case f.self:
-		p, err := startLoaded(ctx, progress)
+		p, err := startLoadPortal(ctx, progress)
 		if err != nil {
 			return err
 		}

@@ -21,8 +21,8 @@ import (
 	"quantix/internal/load"
 )
 
-// loaded is a portal that runs in its own process, so that its CPU time and memory can be measured.
-type loaded struct {
+// loadPortal is a portal that runs in its own process, so that its CPU time and memory can be measured.
+type loadPortal struct {
 	cmd        *exec.Cmd
 	dir        string
 	url, token string
@@ -30,8 +30,8 @@ type loaded struct {
 	postgres   int // process ID of PostgreSQL
 }
 
-// startLoaded starts this program as a portal with default settings, in a temporary directory.
-func startLoaded(ctx context.Context, progress io.Writer) (p *loaded, err error) {
+// startLoadPortal starts this program as a portal with default settings, in a temporary directory.
+func startLoadPortal(ctx context.Context, progress io.Writer) (p *loadPortal, err error) {
 	self, err := os.Executable()
 	if err == nil {
 		err = ctx.Err()
@@ -43,7 +43,7 @@ func startLoaded(ctx context.Context, progress io.Writer) (p *loaded, err error)
 	if err != nil {
 		return nil, err
 	}
-	p = &loaded{dir: dir}
+	p = &loadPortal{dir: dir}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.stop())
@@ -73,7 +73,7 @@ func startLoaded(ctx context.Context, progress io.Writer) (p *loaded, err error)
 }
 
 // await reads the portal's log until the portal runs. From then on it forwards warnings and errors to progress.
-func (p *loaded) await(log io.Reader, progress io.Writer) error {
+func (p *loadPortal) await(log io.Reader, progress io.Writer) error {
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
 	var last string
@@ -96,7 +96,7 @@ func (p *loaded) await(log io.Reader, progress io.Writer) error {
 }
 
 // connect opens the portal's database, creates an administrator's API token and records the database's URL and process.
-func (p *loaded) connect(ctx context.Context) (err error) {
+func (p *loadPortal) connect(ctx context.Context) (err error) {
 	cfg := config.Portal{DataDir: p.dir}
 	url, release, err := existingDatabase(ctx, cfg, newLog(config.Log{Level: "error"}, io.Discard))
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *loaded) connect(ctx context.Context) (err error) {
 		return databaseError(err)
 	}
 	defer pool.Close()
-	s, err := newStage(ctx, &portal{Control: control.New(pool, control.Options{})})
+	s, err := newSetup(ctx, &portal{Control: control.New(pool, control.Options{})})
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (p *loaded) connect(ctx context.Context) (err error) {
 }
 
 // stop ends the portal and removes its directory.
-func (p *loaded) stop() error {
+func (p *loadPortal) stop() error {
 	if p.cmd != nil {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		forced := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })

@@ -18,15 +18,15 @@ import (
 	"quantix/internal/config"
 )
 
-// playFlags holds the flags that demo and lab share.
-type playFlags struct {
+// playgroundFlags holds the flags that demo and lab share.
+type playgroundFlags struct {
 	listen, dataDir string
 	agents          string // the address of the agent listener; empty: loopback
 	json            bool
 	log             config.Log
 }
 
-func (f *playFlags) register(cmd *cobra.Command) {
+func (f *playgroundFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "host:port for browsers and the API; port 0 takes a free one")
 	flags.StringVar(&f.dataDir, "data-dir", "", "keep everything in this directory (default: a temporary one, removed at the end)")
@@ -37,7 +37,7 @@ func (f *playFlags) register(cmd *cobra.Command) {
 
 // dir returns the data directory and a function that removes a temporary one. Other users may not list or write it. As
 // root they may enter it, because PostgreSQL runs as its own user; private files in it have their own mode.
-func (f *playFlags) dir(name string) (string, func(), error) {
+func (f *playgroundFlags) dir(name string) (string, func(), error) {
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {
 		mode = 0o711
@@ -63,7 +63,7 @@ func (f *playFlags) dir(name string) (string, func(), error) {
 }
 
 // start starts the portal in dir. The agent listener keeps its address across restarts, so that joined agents find it.
-func (f *playFlags) start(ctx context.Context, dir string, log *slog.Logger) (*portal, error) {
+func (f *playgroundFlags) start(ctx context.Context, dir string, log *slog.Logger) (*portal, error) {
 	file := filepath.Join(dir, "agent-address")
 	known, _ := os.ReadFile(file) // missing at the first start
 	p, err := startPortal(ctx, f.portalConfig(dir, strings.TrimSpace(string(known))), log, f.dataDir == "", nil)
@@ -80,7 +80,7 @@ func (f *playFlags) start(ctx context.Context, dir string, log *slog.Logger) (*p
 // portalConfig returns the settings of a portal in dir. known is the earlier address of the agent listener, empty at
 // the first start. If the address is taken now, another one is used; the agents start with the portal and get the new
 // address.
-func (f *playFlags) portalConfig(dir, known string) config.Portal {
+func (f *playgroundFlags) portalConfig(dir, known string) config.Portal {
 	cfg := config.Portal{Listen: f.listen, AgentListen: net.JoinHostPort(cmp.Or(f.agents, "127.0.0.1"), "0"), DataDir: dir, Log: f.log}
 	if known != "" {
 		if l, err := net.Listen("tcp", known); err == nil {
@@ -122,8 +122,8 @@ func (r ready) print(out io.Writer, asJSON bool, hints []string) error {
 	return err
 }
 
-// keptPassword stands for the password when the data directory was used before and no one-time password exists.
-const keptPassword = "(the one that you chose earlier)"
+// chosenPassword stands for the password when the data directory was used before and no one-time password exists.
+const chosenPassword = "(the one that you chose earlier)"
 
 const (
 	pollEvery  = 100 * time.Millisecond

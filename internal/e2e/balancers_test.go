@@ -120,7 +120,7 @@ func TestPortalsBehindNginx(t *testing.T) {
 		s.waitRequests(p)
 	}
 	stop()
-	for _, bad := range o.bad {
+	for _, bad := range o.failures {
 		t.Error(bad)
 	}
 	s.checkConsoles(6, vm.ID)

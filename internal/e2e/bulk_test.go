@@ -27,7 +27,7 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 	p := newPortal(t, name, "--database-url", gate.url)
 	p.mockAgent("mock-1")
 	a := p.api()
-	ids := manyVMs(t, a, a.host(t, "mock-1").ID, control.MaxAtOnce)
+	ids := createVMs(t, a, a.host(t, "mock-1").ID, control.MaxAtOnce)
 
 	held := gate.hold("savepoint sp_20") // the portal creates twenty child tasks at a time
 	order := map[string]any{"action": "start", "ids": ids}
@@ -107,8 +107,8 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 	}
 }
 
-// manyVMs creates n VMs on a host, even more than fit its memory, and waits until all exist and are off.
-func manyVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
+// createVMs creates n VMs on a host, even more than fit its memory, and waits until all exist and are off.
+func createVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 	t.Helper()
 	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "many"})
 	ids := make([]fleet.VMID, n)

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// withDevices creates a VM with drives, ports and a host device, and returns its page's path.
-func withDevices(t *testing.T, a api, project string, host fleet.HostID) string {
+// vmWithDevices creates a VM with drives, ports and a host device, and returns its page's path.
+func vmWithDevices(t *testing.T, a api, project string, host fleet.HostID) string {
 	t.Helper()
 	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"projectId": project, "hostId": host, "name": "render-01", "spec": map[string]any{
@@ -44,7 +44,7 @@ func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []shot 
 			p.waitText(".part-list .field.bad", "Name the device as its host's page does")
 			p.waitTrue("the devices are in sight", `(document.querySelector(".part-list").scrollIntoView(), true)`)
 		}},
-		{"vm-devices", withDevices(t, a, project, host), nil},
+		{"vm-devices", vmWithDevices(t, a, project, host), nil},
 		{"vm-encrypted", "/vms/" + string(vault.ID), func(p *tab) {
 			p.waitText("#launch", "Copy")
 			p.waitTrue("the card is in sight", `(document.querySelector("#launch").scrollIntoView({block: "center"}), true)`)

@@ -54,7 +54,7 @@ func (a api) failingVM(t *testing.T) fleet.VMView {
 // healthShots returns the pages of health checks and placement rules.
 func (a api) healthShots(t *testing.T) []shot {
 	t.Helper()
-	sick := "/vms/" + string(a.failingVM(t).ID)
+	failing := "/vms/" + string(a.failingVM(t).ID)
 	return []shot{
 		{"vm-new-rules", "/vms/new", func(p *tab) {
 			p.expect("422")
@@ -83,8 +83,8 @@ func (a api) healthShots(t *testing.T) []shot {
 			p.click("#vm-wizard summary", "0 other hosts could take it")
 			p.waitText("#vm-wizard", "The VM must be on the host host-2")
 		}},
-		{"vm-health", sick, func(p *tab) { p.waitText("#health", "503") }},
-		{"vm-health-edit", sick + "?tab=configure", func(p *tab) {
+		{"vm-health", failing, func(p *tab) { p.waitText("#health", "503") }},
+		{"vm-health-edit", failing + "?tab=configure", func(p *tab) {
 			p.click("#vm-rules > summary", "Placement rules")
 			p.click("#vm-health > summary", "Health checks")
 		}},

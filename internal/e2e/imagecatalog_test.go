@@ -26,9 +26,9 @@ import (
 	"quantix/internal/lab"
 )
 
-// distribution starts a TLS server at the address, with an image and a file of checksums. It writes its certificate to
-// the file roots, and returns its URL.
-func distribution(t *testing.T, address, image, roots string) string {
+// startImageServer starts a TLS server at the address, with an image and a file of checksums. It writes its certificate
+// to the file roots, and returns its URL.
+func startImageServer(t *testing.T, address, image, roots string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -91,7 +91,7 @@ func TestImageCatalogPull(t *testing.T) {
 		t.Fatal(err)
 	}
 	roots := filepath.Join(r.dir, "roots.pem")
-	at := distribution(t, proxyURL.Hostname(), guest.Disk, roots)
+	at := startImageServer(t, proxyURL.Hostname(), guest.Disk, roots)
 	r.extra, r.env = []string{"--fetch-from", proxyURL.Hostname() + "/32"}, []string{"SSL_CERT_FILE=" + roots}
 	r.joinHost()
 	a := r.api()

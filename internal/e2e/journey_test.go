@@ -213,8 +213,9 @@ func (p *tab) waitWithin(limit time.Duration, sel, text string) {
 	})
 }
 
-// drawn counts the console's pixels that differ from its most frequent color, which measures how much text is shown.
-const drawn = `(() => {
+// drawnPixels counts the console's pixels that differ from its most frequent color, which measures how much text is
+// shown.
+const drawnPixels = `(() => {
   const c = document.querySelector("#console canvas");
   if (!c || !c.width) return 0;
   const d = new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer);
@@ -268,7 +269,7 @@ func (p *tab) typeIntoConsole(h readyHost, name string) {
 		p.Helper()
 		eventually(p, guestLimit, what, func() (bool, string) {
 			var err error
-			now, err = eval[int](p, drawn)
+			now, err = eval[int](p, drawnPixels)
 			return err == nil && ok(now), fmt.Sprintf("%d points are drawn, %d were, %v", now, full, err)
 		})
 		return now

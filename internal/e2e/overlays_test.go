@@ -101,7 +101,7 @@ var pingsBack = regexp.MustCompile(`60 packets transmitted, (\d\d) packets recei
 // changeConfirmed moves the agent's network device into a bridge and back, while guests of both hosts communicate
 // through it.
 func (s *switchedLab) changeConfirmed(t *testing.T, g *netGuest) {
-	g = g.within(t)
+	g = g.withTest(t)
 	through := func(what string, change func()) {
 		t.Helper()
 		g.run("ping -q -c 60 -i 0.1 -W 5 10.70.0.3 >/tmp/ping 2>&1 &")
@@ -137,7 +137,7 @@ func (s *switchedLab) waitRestored(t *testing.T) {
 
 // changeRolledBack creates a bridge whose outgoing traffic is blocked, so that the host rolls the change back.
 func (s *switchedLab) changeRolledBack(t *testing.T, g *netGuest) {
-	g = g.within(t)
+	g = g.withTest(t)
 	s.inside(t, 0, "iptables", "-I", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
 	s.define(t, "mgmt-cut", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)
 	undone := func(h fleet.NetworkHost) bool {

@@ -191,5 +191,5 @@ func (p *tab) shoot(s shot) {
 func (p *tab) waitConsole() {
 	p.Helper()
 	p.waitTrue("the guest's screen", `document.querySelector("#console").dataset.state === "connected"`)
-	p.waitTrue("a picture", drawn+` > 0`)
+	p.waitTrue("a picture", drawnPixels+` > 0`)
 }

@@ -140,7 +140,7 @@ func (s *site) checkConsoles(n int, vm fleet.VMID) {
 type requests struct {
 	mu       sync.Mutex
 	done     map[string]bool // names of created projects
-	bad      []string        // unexpected responses
+	failures []string        // unexpected responses
 	noErrors bool            // whether a 5xx status or a broken connection is unexpected
 }
 
@@ -159,7 +159,7 @@ func (o *requests) record(name string, got answer, err error) bool {
 		return true
 	}
 	if o.noErrors || err == nil && got.status < 500 {
-		o.bad = append(o.bad, fmt.Sprintf("%s: %d %s %v", name, got.status, got.body, err))
+		o.failures = append(o.failures, fmt.Sprintf("%s: %d %s %v", name, got.status, got.body, err))
 	}
 	return err == nil && got.status < 500
 }
@@ -247,7 +247,7 @@ func TestPortalsBehindHAProxy(t *testing.T) {
 	o.waitMore(t)
 	stop()
 
-	for _, bad := range o.bad {
+	for _, bad := range o.failures {
 		t.Error(bad)
 	}
 	for name := range o.done {

@@ -32,7 +32,7 @@ func TestScreenshots(t *testing.T) {
 		shots := append(demoShots(t, s.api()), s.api().healthShots(t)...)
 		checkEveryRoute(t, shots)
 		all := len(shots)
-		shots = ofTier(shots)
+		shots = tierShots(shots)
 		t.Logf("%d of %d shots", len(shots), all)
 		// Two tabs share the work, because the machine has at least two cores.
 		for half := range 2 {
@@ -68,8 +68,8 @@ func TestScreenshots(t *testing.T) {
 	t.Run("refused", refusedDialog)
 }
 
-// ofTier returns the shots of the current tier. The gate takes only the first shot of each page and tab.
-func ofTier(shots []shot) (taken []shot) {
+// tierShots returns the shots of the current tier. The gate takes only the first shot of each page and tab.
+func tierShots(shots []shot) (taken []shot) {
 	if tier.Ordeal || os.Getenv(picturesVariable) != "" {
 		return shots
 	}

@@ -155,13 +155,13 @@ func (s *storm) probePages() {
 	list := s.page("/vms")
 	for _, h := range s.hosts {
 		if _, row, ok := strings.Cut(list, ">"+h.vm.Name+"<"); ok {
-			all = append(all, observation{h, onList, wordOf(row), asked})
+			all = append(all, observation{h, onList, chipText(row), asked})
 		}
 	}
 	for _, h := range s.hosts {
 		asked := time.Now()
 		if _, head, ok := strings.Cut(s.page("/vms/"+string(h.vm.ID)), "<h1>"+h.vm.Name+"</h1>"); ok {
-			all = append(all, observation{h, onPage, wordOf(head), asked})
+			all = append(all, observation{h, onPage, chipText(head), asked})
 		}
 	}
 	after := s.probeHosts()
@@ -170,7 +170,7 @@ func (s *storm) probePages() {
 	}
 }
 
-func wordOf(html string) string {
+func chipText(html string) string {
 	m := chip.FindStringSubmatch(html)
 	if m == nil {
 		return ""

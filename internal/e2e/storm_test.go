@@ -64,8 +64,8 @@ type storm struct {
 	judged sync.Map // place and phase -> *atomic.Int64: how often shown
 	wrong  atomic.Int64
 
-	// exclusive is closed when the exclusive faults have ended. While they last, nothing else may make pages unavailable,
-	// because their last seconds are what is checked.
+	// exclusive is closed when the exclusive faults have ended. While they last, nothing else may make pages
+	// unavailable, because their last seconds are what is checked.
 	exclusive chan struct{}
 }
 
@@ -167,8 +167,8 @@ func (s *storm) joinSimulated(h *stormHost) {
 	})
 }
 
-// last keeps a fault for the duration, and counts it.
-func (s *storm) last(d time.Duration) {
+// keepFault keeps a fault for the duration, and counts it.
+func (s *storm) keepFault(d time.Duration) {
 	s.faults.Add(1)
 	select {
 	case <-time.After(d):
@@ -176,9 +176,10 @@ func (s *storm) last(d time.Duration) {
 	}
 }
 
-// lastSeen keeps a host's fault until each place has been read after the limit, so that every place must show it.
-func (s *storm) lastSeen(h *stormHost, begun time.Time) {
-	s.last(longFault)
+// keepFaultUntilShown keeps a host's fault until each place has been read after the limit, so that every place must
+// show it.
+func (s *storm) keepFaultUntilShown(h *stormHost, begun time.Time) {
+	s.keepFault(longFault)
 	eventually(s.t, 4*stepLimit, "a request for "+h.name+" after its limit", func() (bool, string) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -191,15 +192,15 @@ func (s *storm) lastSeen(h *stormHost, begun time.Time) {
 	})
 }
 
-// blinded injects a fault that keeps the portal from learning about a host's guests.
-func (s *storm) blinded(h *stormHost, d time.Duration, begin, end func()) {
+// blindHost injects a fault that keeps the portal from learning about a host's guests.
+func (s *storm) blindHost(h *stormHost, d time.Duration, begin, end func()) {
 	begin()
 	begun := time.Now()
 	h.set(&h.blindSince, begun)
 	if d == longFault {
-		s.lastSeen(h, begun)
+		s.keepFaultUntilShown(h, begun)
 	} else {
-		s.last(d)
+		s.keepFault(d)
 	}
 	h.set(&h.blindSince, time.Time{}) // reset before the fault ends, because new reports may arrive from then on
 	end()
@@ -207,7 +208,7 @@ func (s *storm) blinded(h *stormHost, d time.Duration, begin, end func()) {
 }
 
 // pause waits between two faults.
-func (s *storm) pause(d time.Duration) { s.last(d); s.faults.Add(-1) }
+func (s *storm) pause(d time.Duration) { s.keepFault(d); s.faults.Add(-1) }
 
 // faultsOnSimulated injects 22 faults into a simulated host, whose guests live in its agent's process.
 func (s *storm) faultsOnSimulated(h *stormHost, number int) {
@@ -216,33 +217,33 @@ func (s *storm) faultsOnSimulated(h *stormHost, number int) {
 	stop, cont := kill(syscall.SIGSTOP), kill(syscall.SIGCONT)
 	s.pause(time.Duration(number) * 150 * time.Millisecond)
 	for range 6 {
-		s.blinded(h, shortFault, stop, cont)
-		s.blinded(h, shortFault, h.cutProxy.pause, h.cutProxy.resume)
-		s.blinded(h, 0, h.cutProxy.cut, func() {})
+		s.blindHost(h, shortFault, stop, cont)
+		s.blindHost(h, shortFault, h.cutProxy.pause, h.cutProxy.resume)
+		s.blindHost(h, 0, h.cutProxy.cut, func() {})
 	}
-	s.blinded(h, longFault, stop, cont)
-	s.blinded(h, longFault, h.cutProxy.pause, h.cutProxy.resume)
+	s.blindHost(h, longFault, stop, cont)
+	s.blindHost(h, longFault, h.cutProxy.pause, h.cutProxy.resume)
 	// The guests die with the agent, and the next agent does not know them.
-	s.dies(h, longFault, kill(syscall.SIGKILL), func() { s.runAgent(h.name, s.simulatedArgs(h)...) })
-	s.dies(h, shortFault, func() { h.cutProxy.pause(); kill(syscall.SIGKILL)() }, func() { s.pause(longFault); h.cutProxy.resume(); s.runAgent(h.name, s.simulatedArgs(h)...) })
+	s.killVM(h, longFault, kill(syscall.SIGKILL), func() { s.runAgent(h.name, s.simulatedArgs(h)...) })
+	s.killVM(h, shortFault, func() { h.cutProxy.pause(); kill(syscall.SIGKILL)() }, func() { s.pause(longFault); h.cutProxy.resume(); s.runAgent(h.name, s.simulatedArgs(h)...) })
 }
 
-// dies kills the VM, possibly with its agent, and starts the VM again afterwards.
-func (s *storm) dies(h *stormHost, d time.Duration, begin, end func()) {
+// killVM kills the VM, possibly with its agent, and starts the VM again afterwards.
+func (s *storm) killVM(h *stormHost, d time.Duration, begin, end func()) {
 	begin()
 	begun := time.Now()
 	h.set(&h.deadSince, begun)
 	if d == longFault {
-		s.lastSeen(h, begun)
+		s.keepFaultUntilShown(h, begun)
 	} else {
-		s.last(d)
+		s.keepFault(d)
 	}
 	end()
-	s.again(h)
+	s.restartVM(h)
 }
 
-// again starts the VM once the portal knows that it is not running.
-func (s *storm) again(h *stormHost) {
+// restartVM starts the VM once the portal knows that it is not running.
+func (s *storm) restartVM(h *stormHost) {
 	eventually(s.t, 2*stepLimit, "a new start of "+h.vm.Name, func() (bool, string) {
 		got, err := s.a.send(s.t.Context(), http.MethodPost, "/api/v1/vms/"+string(h.vm.ID)+"/actions", map[string]any{"action": "start"})
 		if err != nil || got.status != http.StatusAccepted {
@@ -291,13 +292,13 @@ func (s *storm) faultsOnReal() {
 		return func() { _ = syscall.Kill(pidOf(s.t, filepath.Join(s.rig.dir, "h", "agent")), signal) }
 	}
 	stop()
-	s.dies(h, longFault, qemu, func() {
+	s.killVM(h, longFault, qemu, func() {
 		// after SIGCONT libvirtd reports its last known state, until it notices the guest's end
 		h.set(&h.deadSince, time.Now())
 		cont()
 	})
 	s.faults.Add(1) // two faults at once
-	s.blinded(h, longFault, killed, func() {
+	s.blindHost(h, longFault, killed, func() {
 		h.mu.Lock()
 		if h.phase != string(fleet.HostDegraded) {
 			s.t.Errorf("a host without libvirtd is shown as %s", h.phase)
@@ -307,14 +308,14 @@ func (s *storm) faultsOnReal() {
 		started()
 	})
 	for range 4 {
-		s.blinded(h, shortFault, stop, cont)
-		s.blinded(h, shortFault, theAgent(syscall.SIGSTOP), theAgent(syscall.SIGCONT))
-		s.blinded(h, shortFault, h.cutProxy.pause, h.cutProxy.resume)
-		s.dies(h, shortFault, qemu, func() {})
+		s.blindHost(h, shortFault, stop, cont)
+		s.blindHost(h, shortFault, theAgent(syscall.SIGSTOP), theAgent(syscall.SIGCONT))
+		s.blindHost(h, shortFault, h.cutProxy.pause, h.cutProxy.resume)
+		s.killVM(h, shortFault, qemu, func() {})
 	}
-	s.blinded(h, shortFault, killed, started)
-	s.blinded(h, 0, theAgent(syscall.SIGKILL), func() { s.startAgent(path) })
-	s.blinded(h, longFault, theAgent(syscall.SIGSTOP), theAgent(syscall.SIGCONT))
+	s.blindHost(h, shortFault, killed, started)
+	s.blindHost(h, 0, theAgent(syscall.SIGKILL), func() { s.startAgent(path) })
+	s.blindHost(h, longFault, theAgent(syscall.SIGSTOP), theAgent(syscall.SIGCONT))
 }
 
 // faultsOnPostgres freezes and kills the portal's database, while the other faults continue.
@@ -325,7 +326,7 @@ func (s *storm) faultsOnPostgres() {
 	}
 	for _, d := range []time.Duration{shortFault, 2 * time.Second, shortFault, 6 * time.Second, longFault, shortFault} {
 		s.signalPostgres(syscall.SIGSTOP)
-		s.last(d)
+		s.keepFault(d)
 		s.signalPostgres(syscall.SIGCONT)
 		s.pause(5 * time.Second)
 	}
@@ -333,7 +334,7 @@ func (s *storm) faultsOnPostgres() {
 		for _, pid := range slices.Backward(s.postgresProcesses()) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		s.last(7 * time.Second) // the portal restarts it by itself
+		s.keepFault(7 * time.Second) // the portal restarts it by itself
 	}
 }
 

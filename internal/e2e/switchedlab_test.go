@@ -241,8 +241,8 @@ func (g *netGuest) try(command string, within time.Duration) (string, bool) {
 	}
 }
 
-// within makes the guest report failures to another test, a subtest for example.
-func (g *netGuest) within(t *testing.T) *netGuest {
+// withTest makes the guest report failures to another test, a subtest for example.
+func (g *netGuest) withTest(t *testing.T) *netGuest {
 	g.t = t
 	return g
 }

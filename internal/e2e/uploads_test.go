@@ -48,10 +48,10 @@ func TestUploadsResumeAfterInterruptions(t *testing.T) { //nolint:tparallel
 		got, err := r.api().send(t.Context(), http.MethodGet, "/api/v1/pools/"+string(u.pool), nil)
 		return err == nil && strings.Contains(string(got.body), `"state":"active"`), string(got.body)
 	})
-	t.Run("cut fifty times", u.cutFiftyTimes)
-	t.Run("wrong checksum", u.anotherChecksum)
-	t.Run("other users", u.somebodyElse)
-	t.Run("browser", u.inABrowser)
+	t.Run("cut fifty times", u.resumeAfterFiftyCuts)
+	t.Run("wrong checksum", u.wrongChecksum)
+	t.Run("other users", u.otherUsers)
+	t.Run("browser", u.browserUpload)
 }
 
 // tus sends one request of the tus protocol through via with a token. An offset of 0 or more makes the body an upload
@@ -128,7 +128,7 @@ func (u *uploadRig) files(t *testing.T) string {
 	return string(out)
 }
 
-func noise(n int) []byte {
+func randomBytes(n int) []byte {
 	text := make([]byte, n)
 	source := rand.NewChaCha8([32]byte{1, 2, 3})
 	_, _ = source.Read(text)
@@ -136,8 +136,8 @@ func noise(n int) []byte {
 	return text
 }
 
-func (u *uploadRig) cutFiftyTimes(t *testing.T) {
-	text := noise(24 << 20)
+func (u *uploadRig) resumeAfterFiftyCuts(t *testing.T) {
+	text := randomBytes(24 << 20)
 	sum := sha256.Sum256(text)
 	at := u.begin(t, "cut.raw", text, hex.EncodeToString(sum[:]))
 	tries := 0
@@ -174,8 +174,8 @@ func (u *uploadRig) cutFiftyTimes(t *testing.T) {
 	}
 }
 
-func (u *uploadRig) anotherChecksum(t *testing.T) {
-	text := noise(1 << 20)
+func (u *uploadRig) wrongChecksum(t *testing.T) {
+	text := randomBytes(1 << 20)
 	at := u.begin(t, "wrong.raw", text, strings.Repeat("0", 64))
 	res, err := u.tus(t, u.url, u.token, http.MethodPatch, at, 0, bytes.NewReader(text))
 	if err != nil || res.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(res.Header.Get("X-Quantix-Message"), "nothing%20of%20it%20was%20kept") {
@@ -186,8 +186,8 @@ func (u *uploadRig) anotherChecksum(t *testing.T) {
 	}
 }
 
-func (u *uploadRig) somebodyElse(t *testing.T) {
-	text := noise(1 << 20)
+func (u *uploadRig) otherUsers(t *testing.T) {
+	text := randomBytes(1 << 20)
 	at := u.begin(t, "mine.raw", text, "")
 	for name, role := range map[string]string{"other": "operator", "looker": "viewer"} {
 		token := u.tokenOf(t, unique(name), role)
@@ -226,9 +226,9 @@ func (u *uploadRig) tokenOf(t *testing.T, name, role string) string {
 	return other.api().token
 }
 
-// inABrowser uploads a guest image from a page, over a link that is cut and through a portal that is killed, and boots
-// a VM from it.
-func (u *uploadRig) inABrowser(t *testing.T) {
+// browserUpload uploads a guest image from a page, over a link that is cut and through a portal that is killed, and
+// boots a VM from it.
+func (u *uploadRig) browserUpload(t *testing.T) {
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
 	if err != nil {
 		t.Fatal(err)

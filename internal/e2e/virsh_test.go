@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// diskless creates a VM without disks and pool; its firmware is enough to keep it running.
-func (s *playground) diskless(t *testing.T, name, host string) fleet.VMView {
+// createDisklessVM creates a VM without disks and pool; its firmware is enough to keep it running.
+func (s *playground) createDisklessVM(t *testing.T, name, host string) fleet.VMView {
 	t.Helper()
 	a := s.api()
 	return ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
@@ -27,7 +27,7 @@ func TestVirshChangesShowOnPages(t *testing.T) {
 	s := labProgram.get(t)
 	host := s.Hosts[1]
 	name, stranger := unique("beside"), unique("stranger")
-	vm := s.diskless(t, name, host.Name)
+	vm := s.createDisklessVM(t, name, host.Name)
 	s.api().waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
 	p := newTab(t, s.URL)
 	p.signIn(s)

@@ -157,7 +157,7 @@ func TestVolumeRenameAndDownload(t *testing.T) {
 	})
 	p.open("/pools/" + string(id) + "?tab=volumes")
 	p.waitText("tr:has(th[title$='/old.raw'])", "256 MiB")
-	text := noise(20 << 20)
+	text := randomBytes(20 << 20)
 	for i := range 4 {
 		copy(text[i<<20:], "a volume of which all is to come")
 	}

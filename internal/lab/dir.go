@@ -35,7 +35,7 @@ func (o Options) check() error {
 // removes runtime state of an earlier run, such as pid files and sockets, and keeps definitions and the UUID.
 func prepareDir(o Options, s *slot) (uuid string, err error) {
 	at := func(name string) string { return filepath.Join(o.Dir, name) }
-	if err := private(o.Dir); err != nil {
+	if err := secureDir(o.Dir); err != nil {
 		return "", err
 	}
 	if err := os.RemoveAll(at("run")); err != nil {
@@ -89,9 +89,9 @@ func prepareDir(o Options, s *slot) (uuid string, err error) {
 	return uuid, nil
 }
 
-// private creates the directory, or adopts one that the caller owns, and denies access to other users: access to the
+// secureDir creates the directory, or adopts one that the caller owns, and denies access to other users: access to the
 // libvirt sockets below it amounts to root.
-func private(dir string) error {
+func secureDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

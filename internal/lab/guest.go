@@ -112,7 +112,7 @@ func buildGuest(ctx context.Context, work string) error {
 		return err
 	}
 	images := guestFilesIn(out)
-	kernel, err := only(root, "boot/vmlinuz-*")
+	kernel, err := singleFile(root, "boot/vmlinuz-*")
 	if err != nil {
 		return err
 	}
@@ -152,8 +152,8 @@ func buildGuest(ctx context.Context, work string) error {
 	return err
 }
 
-// only returns the one file below root that matches pattern.
-func only(root, pattern string) (string, error) {
+// singleFile returns the one file below root that matches pattern.
+func singleFile(root, pattern string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(root, pattern))
 	if err != nil {
 		return "", err

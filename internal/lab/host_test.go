@@ -42,7 +42,7 @@ func TestStopLeavesNothing(t *testing.T) {
 	} else {
 		namespace = strings.TrimSpace(string(out))
 	}
-	closedToOthers(t, h)
+	checkClosedToOthers(t, h)
 	inside := processesIn(namespace)
 	if len(inside) == 0 {
 		t.Fatalf("no process is in %s", namespace)
@@ -78,9 +78,9 @@ func TestStopLeavesNothing(t *testing.T) {
 	}
 }
 
-// closedToOthers fails the test unless the user nobody is denied access to the host's libvirtd, which would make it
-// root.
-func closedToOthers(t *testing.T, h *lab.Host) {
+// checkClosedToOthers fails the test unless the user nobody is denied access to the host's libvirtd, which would make
+// it root.
+func checkClosedToOthers(t *testing.T, h *lab.Host) {
 	t.Helper()
 	for _, uri := range []string{h.URI(), h.URI() + "-ro"} {
 		cmd := exec.CommandContext(t.Context(), "virsh", "-c", uri, "uri")

@@ -73,7 +73,7 @@ func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*sl
 	}
 	defer lock.Close()
 	sweepDead(log)
-	if err := refuseTwice(dir); err != nil {
+	if err := refuseSecondHost(dir); err != nil {
 		return nil, err
 	}
 	if running() == 0 {
@@ -127,7 +127,7 @@ func (s *slot) release(dir string, log *slog.Logger) error {
 	}
 	defer lock.Close()
 	defer s.file.Close()
-	err = errors.Join(s.sweep(append(networksLeft(dir), s.bridge()), log), sweepFilters(log))
+	err = errors.Join(s.sweep(append(remainingNetworks(dir), s.bridge()), log), sweepFilters(log))
 	if rerr := os.Remove(s.path()); err == nil {
 		err = rerr
 	}
@@ -145,8 +145,8 @@ func running() int {
 	return len(files)
 }
 
-// refuseTwice returns an error if a host already runs in dir.
-func refuseTwice(dir string) error {
+// refuseSecondHost returns an error if a host already runs in dir.
+func refuseSecondHost(dir string) error {
 	files, _ := filepath.Glob(filepath.Join(slotDir, "host-*"))
 	for _, file := range files {
 		if owner, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(owner)) == dir {

@@ -35,8 +35,8 @@ func (s *slot) sweep(bridges []string, log *slog.Logger) error {
 	return errors.Join(append(errs, remove(mine), removeCgroups(s.cgroup()))...)
 }
 
-// networksLeft returns the bridges of networks that were still active when the libvirtd of the host in dir ended.
-func networksLeft(dir string) (bridges []string) {
+// remainingNetworks returns the bridges of networks that were still active when the libvirtd of the host in dir ended.
+func remainingNetworks(dir string) (bridges []string) {
 	files, _ := filepath.Glob(filepath.Join(dir, "run/network/*.xml")) // a missing directory has no files
 	for _, file := range files {
 		var status struct {

@@ -40,8 +40,8 @@ type agent struct {
 }
 
 func (r *run) newAgent(h Host) (*agent, error) {
-	shown := wire.Credentials{Certificate: h.Certificate, CA: h.CA}
-	client, err := wire.NewClient(r.o.Agents, func() wire.Credentials { return shown })
+	credentials := wire.Credentials{Certificate: h.Certificate, CA: h.CA}
+	client, err := wire.NewClient(r.o.Agents, func() wire.Credentials { return credentials })
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (a *agent) report(ctx context.Context, periodic bool) error {
 	defer a.reportMu.Unlock()
 	out := wire.Report{Seq: a.seq.Add(1), LookedAgoMs: 1}
 	known := a.sentDigest
-	if a.takeFull() {
+	if a.consumeFull() {
 		known = ""
 	}
 	var fresh int64
@@ -215,7 +215,7 @@ func (a *agent) report(ctx context.Context, periodic bool) error {
 	if answer.Resend {
 		c.resends.Add(1)
 	}
-	if a.host.heed(answer) || answer.Resend {
+	if a.host.applyAnswer(answer) || answer.Resend {
 		a.poke(ctx, answer.Resend)
 	}
 	return nil
@@ -229,7 +229,7 @@ func (a *agent) requestFull(full bool) {
 	}
 }
 
-func (a *agent) takeFull() (full bool) {
+func (a *agent) consumeFull() (full bool) {
 	a.flagsMu.Lock()
 	defer a.flagsMu.Unlock()
 	full, a.full = a.full, false

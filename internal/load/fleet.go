@@ -30,13 +30,13 @@ type created struct {
 	vms     bool
 }
 
-// settling returns the time limit for all VMs to start, or to be deleted.
-func (r *run) settling() time.Duration {
+// settleLimit returns the time limit for all VMs to start, or to be deleted.
+func (r *run) settleLimit() time.Duration {
 	return 2*time.Minute + time.Duration(r.o.VMs)*50*time.Millisecond
 }
 
-// furnish creates the fleet, or adopts the hosts that have joined before.
-func (r *run) furnish(ctx, life context.Context) error {
+// createFleet creates the fleet, or adopts the hosts that have joined before.
+func (r *run) createFleet(ctx, life context.Context) error {
 	if len(r.o.Joined) > 0 {
 		return r.adopt(ctx, life)
 	}
@@ -55,7 +55,7 @@ func (r *run) furnish(ctx, life context.Context) error {
 	if err := r.createVMs(ctx); err != nil {
 		return fmt.Errorf("create VMs: %w", err)
 	}
-	err := poll(ctx, "the start of the VMs", r.settling(), func() (bool, error) { return r.running() >= r.o.VMs, nil })
+	err := poll(ctx, "the start of the VMs", r.settleLimit(), func() (bool, error) { return r.running() >= r.o.VMs, nil })
 	if err != nil {
 		return fmt.Errorf("%w: %d of %d run; %s", err, r.running(), r.o.VMs, r.firstFault())
 	}
@@ -162,7 +162,7 @@ func (r *run) createPools(ctx context.Context) error {
 		}
 	}
 	defer func() { r.progress("%d pools are on all hosts after %s", r.o.Pools, since(began)) }()
-	return poll(ctx, "the start of the pools", r.settling(), func() (bool, error) {
+	return poll(ctx, "the start of the pools", r.settleLimit(), func() (bool, error) {
 		for _, id := range r.created.pools {
 			p, err := r.api.Pool(ctx, id)
 			if err != nil || p.Health.Healthy < r.o.Hosts {
@@ -230,7 +230,7 @@ func (r *run) loadVMs(ctx context.Context) error {
 		}
 		for _, vm := range page.Items {
 			if a, ours := r.byHost[vm.HostID]; ours {
-				a.host.know(vm.VM)
+				a.host.addVM(vm.VM)
 			}
 		}
 		if q.After = page.Next; q.After == "" {
@@ -277,7 +277,7 @@ func (r *run) cleanUp(ctx context.Context, end func()) error {
 		_, err := r.api.DeletePool(ctx, id)
 		note("a pool", ignoreNotFound(err))
 	}
-	note("a pool", poll(ctx, "the end of the pools", r.settling(), func() (bool, error) {
+	note("a pool", poll(ctx, "the end of the pools", r.settleLimit(), func() (bool, error) {
 		for _, id := range m.pools {
 			if _, err := r.api.Pool(ctx, id); client.StatusOf(err) != http.StatusNotFound {
 				return false, err
@@ -299,7 +299,7 @@ func (r *run) cleanUp(ctx context.Context, end func()) error {
 // deleteVMs deletes the VMs, and waits until the portal no longer lists them.
 func (r *run) deleteVMs(ctx context.Context, m created) error {
 	if r.o.Database != "" {
-		return r.unseed(ctx)
+		return r.deleteSeeded(ctx)
 	}
 	q := fleet.Query{Project: m.project, Limit: 500}
 	for {
@@ -318,7 +318,7 @@ func (r *run) deleteVMs(ctx context.Context, m created) error {
 			break
 		}
 	}
-	return poll(ctx, "the end of the VMs", r.settling(), func() (bool, error) {
+	return poll(ctx, "the end of the VMs", r.settleLimit(), func() (bool, error) {
 		page, err := r.api.VMs(ctx, fleet.Query{Project: m.project, Limit: 1})
 		return err == nil && len(page.Items) == 0, err
 	})

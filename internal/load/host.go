@@ -39,8 +39,8 @@ func newHost(name string) *host {
 	return &host{name: name, vms: map[fleet.VMID]*guest{}, began: time.Now()}
 }
 
-// know adds a VM that the portal has on this host.
-func (h *host) know(vm fleet.VM) {
+// addVM adds a VM that the portal has on this host.
+func (h *host) addVM(vm fleet.VM) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.guestOf(vm)
@@ -82,7 +82,7 @@ func (h *host) do(w wire.Work) wire.Finish {
 		out.VM = &fleet.VMStatus{Power: fleet.Absent}
 	default:
 		g := h.guestOf(*w.VM)
-		g.follow(w)
+		g.apply(w)
 		status := g.report.Status
 		out.VM = &status
 	}
@@ -98,8 +98,8 @@ func (h *host) doPool(w wire.Work, out *wire.Finish) {
 	}
 }
 
-// follow applies the job's VM spec to the guest.
-func (g *guest) follow(w wire.Work) {
+// apply applies the job's VM spec to the guest.
+func (g *guest) apply(w wire.Work) {
 	s, spec := &g.report.Status, w.VM.Spec
 	g.report.Generation, g.mark = max(w.Generation, g.report.Generation), cmp.Or(w.Mark, g.mark)
 	s.CPUs, s.MemoryMiB = spec.CPUs, spec.MemoryMiB
@@ -156,8 +156,8 @@ func (h *host) change() bool {
 	return false
 }
 
-// heed applies the portal's answer to a report. It returns true if the host has something new to report.
-func (h *host) heed(a wire.ReportAnswer) bool {
+// applyAnswer applies the portal's answer to a report. It returns true if the host has something new to report.
+func (h *host) applyAnswer(a wire.ReportAnswer) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	same := slices.EqualFunc(a.Pools, h.pools, func(x, y fleet.Pool) bool { return x.ID == y.ID })

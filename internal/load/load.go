@@ -114,7 +114,7 @@ func Run(ctx context.Context, o Options) (out Figures, err error) {
 	defer r.parked.Wait()
 	defer end()
 	defer func() { err = errors.Join(err, r.cleanUp(context.WithoutCancel(ctx), end)) }()
-	if err := r.furnish(ctx, life); err != nil {
+	if err := r.createFleet(ctx, life); err != nil {
 		return out, err
 	}
 	return r.measure(ctx)

@@ -105,7 +105,7 @@ func (p *portal) empty(t *testing.T) {
 func (p *portal) options(t *testing.T) Options {
 	return Options{
 		Portal: p.url, Token: p.token, Hosts: 20, VMs: 100, Pools: 2, Change: 40, Tabs: 6, People: 3, Pause: 50 * time.Millisecond, For: 4 * time.Second,
-		Portals: itself(), Out: writer{t},
+		Portals: thisProcess(), Out: writer{t},
 	}
 }
 

@@ -78,7 +78,7 @@ func (r *run) snapshot() snapshot {
 	s := snapshot{
 		at: time.Now(), beats: r.beats.now(), reports: r.reports.now(), finishes: r.finishes.now(), opened: r.opened.now(), refreshes: r.refreshes.now(), waits: r.waits.now(),
 		claims: r.claims.Load(), changed: r.changed.Load(), sent: r.sent.Load(), resends: r.resends.Load(), helloes: r.helloes.Load(),
-		pages: map[string]sums{}, portal: r.o.Portals.use(), postgres: r.o.Postgres.use(), own: itself().use(),
+		pages: map[string]sums{}, portal: r.o.Portals.use(), postgres: r.o.Postgres.use(), own: thisProcess().use(),
 	}
 	r.pages.Range(func(kind, h any) bool { s.pages[kind.(string)] = h.(*histogram).now(); return true })
 	return s
@@ -239,11 +239,11 @@ func (r *run) compare(ctx context.Context, f *Figures) error {
 			if err != nil {
 				return n, err
 			}
-			shown := ""
+			credentials := ""
 			if vm.Status != nil && len(vm.Status.NICs) > 0 && len(vm.Status.NICs[0].Addresses) > 0 {
-				shown = vm.Status.NICs[0].Addresses[0]
+				credentials = vm.Status.NICs[0].Addresses[0]
 			}
-			if shown != p.on.host.firstAddress(p.id) {
+			if credentials != p.on.host.firstAddress(p.id) {
 				n++
 			}
 		}

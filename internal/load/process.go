@@ -16,7 +16,7 @@ type Processes func() []int
 // Process returns the Processes that hold a single process ID.
 func Process(pid int) Processes { return func() []int { return []int{pid} } }
 
-func itself() Processes { return Process(os.Getpid()) }
+func thisProcess() Processes { return Process(os.Getpid()) }
 
 // Tree returns a process and all its descendants, such as PostgreSQL's postmaster and its backends.
 func Tree(pid int) Processes {

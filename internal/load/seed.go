@@ -13,7 +13,7 @@ import (
 // fleets that are too large to create through the API, and for portals without other objects: it checks no rules,
 // creates no tasks and writes no audit entries.
 func (r *run) seed(ctx context.Context) error {
-	return r.inDatabase(ctx, func(conn *pgx.Conn) error {
+	return r.withDatabase(ctx, func(conn *pgx.Conn) error {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			rows, err := tx.Query(ctx, seedSQL, r.created.project, r.created.hosts, r.created.pools, r.o.VMs, r.name)
 			if err != nil {
@@ -23,7 +23,7 @@ func (r *run) seed(ctx context.Context) error {
 			// The hosts must know the VMs before the transaction commits: a report without a VM of the portal means
 			// that the VM is gone.
 			for _, v := range vms {
-				r.byHost[v.Host].host.know(fleet.VM{Meta: fleet.Meta{ID: v.ID, Name: v.Name, ObservedGeneration: 1}, Spec: v.Spec, Status: &v.Status})
+				r.byHost[v.Host].host.addVM(fleet.VM{Meta: fleet.Meta{ID: v.ID, Name: v.Name, ObservedGeneration: 1}, Spec: v.Spec, Status: &v.Status})
 			}
 			return err
 		})
@@ -44,7 +44,7 @@ type seeded struct {
 
 // seedPools assigns the pools to hosts, as if the hosts had started them long ago.
 func (r *run) seedPools(ctx context.Context, hosts []fleet.HostID) error {
-	return r.inDatabase(ctx, func(conn *pgx.Conn) error {
+	return r.withDatabase(ctx, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, seedPoolsSQL, r.created.pools, hosts)
 		return err
 	})
@@ -55,15 +55,15 @@ const seedPoolsSQL = `
 	SELECT 'pool', p.id, h.id, 'assign', jsonb_build_object('state', 'active', 'capacityBytes', 1125899906842624, 'availableBytes', 1125899906842624, 'mountPath', p.spec->'path'), 1, now()
 	FROM pools p, unnest($2::text[]) h (id) WHERE p.id = ANY ($1::text[])`
 
-// unseed deletes the seeded VMs.
-func (r *run) unseed(ctx context.Context) error {
-	return r.inDatabase(ctx, func(conn *pgx.Conn) error {
+// deleteSeeded deletes the seeded VMs.
+func (r *run) deleteSeeded(ctx context.Context) error {
+	return r.withDatabase(ctx, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "DELETE FROM vms WHERE project_id = $1", r.created.project)
 		return err
 	})
 }
 
-func (r *run) inDatabase(ctx context.Context, do func(*pgx.Conn) error) error {
+func (r *run) withDatabase(ctx context.Context, do func(*pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, r.o.Database)
 	if err != nil {
 		return fmt.Errorf("connect to the portal's database: %w", err)

@@ -24,14 +24,14 @@ func BenchmarkTenThousand(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := rigOn(b, crowdURL(b))
+	r := rigOn(b, fleet10kURL(b))
 	r.exec(b, `UPDATE host_sessions SET seen_at = now() - interval '1 day'`)
 	p := startPortal(b, r)
-	made := newHostCerts(b, r.control)
-	joined, trusted := make([]load.Host, beatingHosts), made.authority.Pool()
+	certs := newHostCerts(b, r.control)
+	joined, trusted := make([]load.Host, beatingHosts), certs.authority.Pool()
 	for i := range joined {
 		joined[i] = load.Host{ID: fleet.HostID(id(i + 1)), Name: fmt.Sprintf("host-%05d", i+1), CA: trusted}
-		joined[i].Certificate = made.of(b, joined[i].ID)
+		joined[i].Certificate = certs.of(b, joined[i].ID)
 	}
 	for range b.N {
 		f, err := load.Run(b.Context(), load.Options{

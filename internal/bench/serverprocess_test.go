@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	parkingVar  = "QUANTIX_BENCH_PARKING"
-	databaseVar = "QUANTIX_BENCH_DATABASE"
-	overTLS     = "-mtls" // suffix of the server kinds that use mutual TLS
+	serverKindVar = "QUANTIX_BENCH_PARKING"
+	databaseVar   = "QUANTIX_BENCH_DATABASE"
+	overTLS       = "-mtls" // suffix of the server kinds that use mutual TLS
 )
 
-// parking is a server process whose memory is measured. Its kinds are "portal" and "echo", and over mutual TLS
+// serverProcess is a separate process whose memory is measured. Its kinds are "portal" and "echo", and over mutual TLS
 // "portal-mtls" and "bare-mtls", which is net/http alone.
-type parking struct {
+type serverProcess struct {
 	b       *testing.B
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -40,14 +40,14 @@ type parking struct {
 	address string
 }
 
-func startParking(b *testing.B, r *rig, kind string) *parking {
+func startServerProcess(b *testing.B, r *rig, kind string) *serverProcess {
 	b.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := &parking{b: b, cmd: exec.CommandContext(b.Context(), self)}
-	s.cmd.Env = append(os.Environ(), parkingVar+"="+kind, databaseVar+"="+r.pool.Config().ConnString())
+	s := &serverProcess{b: b, cmd: exec.CommandContext(b.Context(), self)}
+	s.cmd.Env = append(os.Environ(), serverKindVar+"="+kind, databaseVar+"="+r.pool.Config().ConnString())
 	s.cmd.Stderr = os.Stderr
 	if s.in, err = s.cmd.StdinPipe(); err != nil {
 		b.Fatal(err)
@@ -64,7 +64,7 @@ func startParking(b *testing.B, r *rig, kind string) *parking {
 	return s
 }
 
-func (s *parking) line() string {
+func (s *serverProcess) line() string {
 	if !s.answers.Scan() {
 		s.b.Fatal("the server process ended")
 	}
@@ -73,7 +73,7 @@ func (s *parking) line() string {
 
 // ask sends a command to the process and returns its answer: "resident" and "raw" are bytes of memory after and before
 // a garbage collection; "parked" is the number of parked requests, or -1 while some requests are being handled.
-func (s *parking) ask(command string) int64 {
+func (s *serverProcess) ask(command string) int64 {
 	fmt.Fprintln(s.in, command)
 	n, err := strconv.ParseInt(s.line(), 10, 64)
 	if err != nil {
@@ -82,14 +82,14 @@ func (s *parking) ask(command string) int64 {
 	return n
 }
 
-func (s *parking) stop() {
+func (s *serverProcess) stop() {
 	s.in.Close()
 	s.cmd.Wait()
 }
 
-// runParking runs the server process if the environment demands it. It returns false otherwise.
-func runParking() bool {
-	kind := os.Getenv(parkingVar)
+// runServerProcess runs the server if the environment names its kind. It returns false otherwise.
+func runServerProcess() bool {
+	kind := os.Getenv(serverKindVar)
 	if kind == "" {
 		return false
 	}

@@ -11,16 +11,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// stage acts as an administrator for demo and lab, through the same control API as people.
-type stage struct {
+// setup prepares a demo's or lab's portal as an administrator, through the same control API as people.
+type setup struct {
 	*portal
 	actor fleet.Actor
 	began time.Time // start time, before any agent of this run
 }
 
-// newStage returns a stage for the first administrator. The user gets a new one-time password if the last one was never
+// newSetup returns a setup for the first administrator. The user gets a new one-time password if the last one was never
 // used.
-func newStage(ctx context.Context, p *portal) (*stage, error) {
+func newSetup(ctx context.Context, p *portal) (*setup, error) {
 	admins, err := p.Control.ListUsers(ctx, fleet.SystemActor, fleet.Query{Filter: "role:" + string(fleet.RoleAdmin), Limit: 1})
 	if err != nil {
 		return nil, err
@@ -35,24 +35,24 @@ func newStage(ctx context.Context, p *portal) (*stage, error) {
 			return nil, fmt.Errorf("make a new one-time password: %w", err)
 		}
 	}
-	return &stage{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}, time.Now()}, nil
+	return &setup{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}, time.Now()}, nil
 }
 
 // ready creates an API token and collects what people need to begin.
-func (s *stage) ready(ctx context.Context, hosts []readyHost) (ready, error) {
+func (s *setup) ready(ctx context.Context, hosts []readyHost) (ready, error) {
 	token, err := s.Control.CreateToken(ctx, s.actor, "started with the portal", 30*24*time.Hour)
 	if err != nil {
 		return ready{}, fmt.Errorf("make an API token: %w", err)
 	}
 	r := ready{URL: s.URL, User: s.actor.Name, Password: s.Password, APIToken: token.Secret, Hosts: hosts}
 	if r.Password == "" {
-		r.Password = keptPassword
+		r.Password = chosenPassword
 	}
 	return r, nil
 }
 
 // project returns the project of the given name, and creates it if it is missing.
-func (s *stage) project(ctx context.Context, name, description string) (fleet.ProjectID, error) {
+func (s *setup) project(ctx context.Context, name, description string) (fleet.ProjectID, error) {
 	projects, err := query.Every(ctx, s.actor, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return "", err
@@ -90,7 +90,7 @@ func waitFor(ctx context.Context, what string, done func() (bool, error)) error 
 
 // waitHosts waits until every host has reported in this run. Right after a restart a host still counts as online from
 // the last run.
-func (s *stage) waitHosts(ctx context.Context, ids []fleet.HostID) error {
+func (s *setup) waitHosts(ctx context.Context, ids []fleet.HostID) error {
 	for _, id := range ids {
 		err := waitFor(ctx, "the first report of a host", func() (bool, error) {
 			h, err := s.Control.GetHost(ctx, s.actor, id)
@@ -103,7 +103,7 @@ func (s *stage) waitHosts(ctx context.Context, ids []fleet.HostID) error {
 	return nil
 }
 
-func (s *stage) waitPool(ctx context.Context, id fleet.PoolID, healthy int) error {
+func (s *setup) waitPool(ctx context.Context, id fleet.PoolID, healthy int) error {
 	return waitFor(ctx, "a pool's start", func() (bool, error) {
 		p, err := s.Control.GetPool(ctx, s.actor, id)
 		return err == nil && p.Health.Healthy >= healthy, err
@@ -111,7 +111,7 @@ func (s *stage) waitPool(ctx context.Context, id fleet.PoolID, healthy int) erro
 }
 
 // hostID returns the ID of the joined host of the given name, and whether it exists.
-func (s *stage) hostID(ctx context.Context, name string) (fleet.HostID, bool, error) {
+func (s *setup) hostID(ctx context.Context, name string) (fleet.HostID, bool, error) {
 	page, err := s.Control.ListHosts(ctx, s.actor, fleet.Query{Filter: "name:" + name})
 	if err != nil {
 		return "", false, err
