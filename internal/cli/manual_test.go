@@ -110,12 +110,12 @@ func constants(t *testing.T, file, of string) (out []string) {
 func TestManualNamesEveryResourceRoleAndPermission(t *testing.T) {
 	t.Parallel()
 	text := manual(t)
-	for _, n := range constants(t, "noun.go", "Noun") {
-		if word := fleet.ResourceType(n).Is().Label; !strings.Contains(text, "(`"+word+"`)") {
-			t.Errorf("the manual does not name the resource type %s (%s)", n, word)
+	for _, name := range constants(t, "resource.go", "ResourceType") {
+		if label := fleet.ResourceType(name).Is().Label; !strings.Contains(text, "(`"+label+"`)") {
+			t.Errorf("the manual does not name the resource type %s (%s)", name, label)
 		}
 	}
-	for _, r := range constants(t, "right.go", "Right") {
+	for _, r := range constants(t, "permission.go", "Permission") {
 		if !strings.Contains(text, "| "+r) {
 			t.Errorf("the manual's table of permissions lacks %q", r)
 		}
