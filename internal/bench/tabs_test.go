@@ -69,9 +69,9 @@ func BenchmarkTabs(b *testing.B) {
 	await(b, "all tabs follow", func() bool { return seen.open.Load() == tabsPeople*tabsEach })
 	all.Go(func() { change(ctx, b, base, hosts) })
 	var (
-		cores        float64
-		refresh      durations
-		said, failed int64
+		cores            float64
+		refresh          durations
+		interval, failed int64
 	)
 	for range b.N {
 		wait(ctx, tabsWarm)
@@ -88,14 +88,14 @@ func BenchmarkTabs(b *testing.B) {
 		b.ReportMetric(float64(len(took))/tabsFor.Seconds(), "refreshes/s")
 		b.ReportMetric(float64(seen.pace.Load()), "said-seconds")
 		b.ReportMetric(float64(seen.failed.Load()), "failed")
-		cores, refresh, said, failed = mine+base, took, seen.pace.Load(), seen.failed.Load()
+		cores, refresh, interval, failed = mine+base, took, seen.pace.Load(), seen.failed.Load()
 	}
 	stop()
 	all.Wait()
 	bare := bareStreams(b, tabsPeople*tabsEach)
 	bare.report(b, "bare-change")
 	goals.Tabs.Tell(b, cores <= 0.6 && refresh.at(0.99) <= 2*time.Second && failed == 0,
-		fmt.Sprintf("%.2f core, refresh %.0f/%.0f ms, the page says every %d s, %d failed", cores, ms(refresh.at(0.5)), ms(refresh.at(0.99)), said, failed),
+		fmt.Sprintf("%.2f core, refresh %.0f/%.0f ms, the page says every %d s, %d failed", cores, ms(refresh.at(0.5)), ms(refresh.at(0.99)), interval, failed),
 		fmt.Sprintf("a bare change to 1,000 streams %.0f/%.0f ms", ms(bare.at(0.5)), ms(bare.at(0.99))), refresh.to(bare))
 }
 

@@ -47,8 +47,8 @@ func TestListPagingViewsAndBulkActions(t *testing.T) {
 	p.mark()
 	p.click("#vm-rows input[data-select-row]", "")
 	p.waitText(".bulk", "1 selected")
-	odd := one[fleet.VMView](t, s.api(), "vms", "runner-03")
-	path := "/api/v1/vms/" + string(odd.ID)
+	target := one[fleet.VMView](t, s.api(), "vms", "runner-03")
+	path := "/api/v1/vms/" + string(target.ID)
 	ask[fleet.VMView](t, s.api(), http.StatusOK, http.MethodPatch, path, map[string]any{"labels": map[string]string{"list": "live"}})
 	p.waitText("#vm-rows", "list=live")
 	p.checkPollsOff()
@@ -56,7 +56,7 @@ func TestListPagingViewsAndBulkActions(t *testing.T) {
 	p.sameDocument()
 
 	for _, vm := range list[fleet.VMView](t, s.api(), "/api/v1/vms?filter=name:runner-*") {
-		s.api().ensurePhase(t, vm.ID, map[bool]fleet.Phase{true: fleet.PhaseRunning, false: fleet.PhaseStopped}[vm.ID == odd.ID])
+		s.api().ensurePhase(t, vm.ID, map[bool]fleet.Phase{true: fleet.PhaseRunning, false: fleet.PhaseStopped}[vm.ID == target.ID])
 	}
 	p.click("#vm-rows input[data-select-all]", "")
 	p.waitText(".bulk", "3 selected")
