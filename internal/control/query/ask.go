@@ -11,15 +11,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// question is sql that was made of a grown statement, and how its rows are read.
+// question is a SQL query built from a statement, with the function that scans its rows.
 type question[T any] struct {
 	sql  string
 	s    *statement
 	scan pgx.RowToFunc[T]
 }
 
-// collect asks one question. Where its statement varies, it is planned for its very arguments each time: the best plan for a
-// label that one VM has is not the best for a label that all have. All others are prepared.
+// collect runs one query and scans all rows. A statement whose conditions vary is planned anew for its own arguments:
+// the best plan for a rare label differs from the best plan for a label of every VM. All other statements are prepared.
 func collect[T any](ctx context.Context, b *Queries, sql string, s *statement, scan pgx.RowToFunc[T]) ([]T, error) {
 	ask := func(q store.Asker) ([]T, error) {
 		args := s.args
@@ -39,11 +39,11 @@ func collect[T any](ctx context.Context, b *Queries, sql string, s *statement, s
 	return items, store.Err(err)
 }
 
-// searchTime is what the server spends on one statement that looks for parts of text. Who asks for more is told to say more of
-// what is looked for: nobody's filter keeps the others waiting.
+// searchTime is the server time limit of one substring search. A slower search fails and asks the user for a narrower
+// filter, so one user's filter cannot delay the others.
 const searchTime = 2 * time.Second
 
-// search asks under searchTime.
+// search runs the query under searchTime.
 func search[T any](ctx context.Context, b *Queries, ask func(store.Asker) ([]T, error)) (items []T, err error) {
 	err = b.store.Spending(ctx, searchTime, func(q store.Asker) error {
 		items, err = ask(q)
@@ -60,11 +60,12 @@ func (q question[T]) read(rows pgx.Rows) ([]T, error) {
 	return pgx.AppendRows(make([]T, 0, usualPage), rows, q.scan)
 }
 
-// join adds the question to others that travel together; into holds its answer once they are sent. All of them are prepared, and
-// planned anew each time as far as they have arguments.
+// join adds a query to a batch; into receives its rows once the batch is sent. All queries of a batch are prepared, and
+// those with arguments are planned anew each time.
 func join[T any](b *pgx.Batch, q question[T], into *[]T) {
 	if b.Len() == 0 {
-		b.Queue("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)") // until the answers are there
+		// valid until the end of the batch's implicit transaction
+		b.Queue("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)")
 	}
 	b.Queue(q.sql, q.s.args...).Query(func(rows pgx.Rows) (err error) {
 		*into, err = q.read(rows)

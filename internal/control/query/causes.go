@@ -16,19 +16,20 @@ import (
 	"quantix/internal/policy"
 )
 
-// hostTroubles has the text of each phase in which a host needs attention. words is its conflict or its error.
+// hostTroubles holds the attention text for each phase in which a host needs an administrator. The argument is the
+// recorded conflict or the host's own error.
 var hostTroubles = map[fleet.HostPhase]func(words string) string{
 	fleet.HostConflict: func(words string) string { return "A second agent showed this host's identity: " + words },
 	fleet.HostDegraded: func(words string) string { return "Its hypervisor does not answer: " + cmp.Or(words, fleet.NoLook) },
 	fleet.HostUnknown:  func(string) string { return "Its agent is not heard. What it said last may be outdated." },
 }
 
-// firstNames is SQL for the first values of a column by the hosts' names.
+// firstNames returns SQL for the first values of a column, ordered by host name.
 func firstNames(column string) string {
 	return "(array_agg(" + column + " ORDER BY x.name))[1:" + strconv.Itoa(fleet.AttentionNames) + "]"
 }
 
-// troubledHosts are the hosts that need a person, by cause.
+// troubledHosts returns the hosts that need an administrator, grouped by cause.
 func (b *Queries) troubledHosts(ctx context.Context, sums hostSums) ([]fleet.Attention, error) {
 	if !slices.ContainsFunc(sums.phases, func(x hostSum) bool { return hostTroubles[x.phase] != nil }) {
 		return nil, nil
@@ -59,20 +60,20 @@ func attentionObjects(ids, names []string) []fleet.AttentionObject {
 	return out
 }
 
-// poolCause is one cause for which a pool needs attention on some of its hosts.
+// poolCause is one cause for which a pool needs an administrator, with the number of affected hosts.
 type poolCause struct {
 	pool  fleet.PoolID
 	key   policy.PoolKey
-	words string // the hosts' error
+	words string // error text from the hosts
 	hosts int
-	first string // the name of the first of them
+	first string // name of the first affected host
 	at    *time.Time
 }
 
-// mostCauses is the maximum number of pool causes that are read.
+// mostCauses limits the pool causes read from the database.
 const mostCauses = 500
 
-// poolCauses finds the cells of pools that need a person, by what is wrong.
+// poolCauses returns the pool statuses that need an administrator, grouped by cause.
 func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolGroup) ([]poolCause, error) {
 	var notable []poolGroup
 	var of []string
@@ -109,7 +110,7 @@ func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolG
 	})
 }
 
-// on returns the hosts of the cause, and the use of a full pool: "on 3 hosts", "on host-1, 97 % used".
+// on describes the affected hosts, and for a single host also how full the pool is.
 func (c poolCause) on() string {
 	switch {
 	case c.hosts > 1:
@@ -120,7 +121,7 @@ func (c poolCause) on() string {
 	return "on " + c.first
 }
 
-// poolAttention returns one row for each cause; pools and hosts with the same cause share it.
+// poolAttention builds one attention row per cause, merged across pools and hosts.
 func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []fleet.Attention {
 	var rows fleet.Causes
 	type place struct {
@@ -128,7 +129,7 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 		text string
 	}
 	at, hosts := map[place]int{}, map[place]poolCause{}
-	for _, c := range causes { // causes that differ in the percentage alone are one
+	for _, c := range causes { // causes that differ only in the percentage are merged
 		p := place{c.pool, fleet.Nameless(c.key.Cause(c.words), c.first)}
 		if _, known := at[p]; known {
 			was := hosts[p]
@@ -154,11 +155,11 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 	return rows.Rows
 }
 
-// vmsRead is the maximum number of VMs with, and without, drift that are grouped; a last row says that there are more.
+// vmsRead limits the VMs that are read and grouped by cause. A last row reports that there are more.
 const vmsRead = 500
 
-// vmsInNeed reads VMs of online hosts that need a person: first those that have not drifted, so that drift of many VMs,
-// which has one row, hides no other cause. more reports that there are VMs without drift beyond those read.
+// vmsInNeed reads VMs on online hosts that need attention. VMs without drift come first: drift has a single row for all
+// VMs and must not hide other causes. more reports that further VMs without drift exist.
 func (b *Queries) vmsInNeed(ctx context.Context, a fleet.Actor) (vms []fleet.VMView, more bool, err error) {
 	for _, which := range []string{"v.drifted", "NOT v.drifted"} {
 		var s statement
@@ -173,7 +174,8 @@ func (b *Queries) vmsInNeed(ctx context.Context, a fleet.Actor) (vms []fleet.VMV
 	return vms, more, nil
 }
 
-// vmCauses is a row for each cause for which VMs of online hosts need a person, except drift, which the counters count.
+// vmCauses builds one attention row per cause for VMs on online hosts. It excludes drift, which comes from the
+// counters.
 func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Attention, vms map[fleet.Subject]bool, err error) {
 	read, more, err := b.vmsInNeed(ctx, a)
 	if err != nil {
@@ -207,8 +209,8 @@ func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Att
 	return causes.Rows, vms, nil
 }
 
-// vmTrouble says what is wrong with the VM, or why in the phase's word, or, where the VM is well but for its last
-// order, in that order's, and in the hypervisor's own; empty: nothing but drift.
+// vmTrouble returns the severity and description of a VM's problem: its first fault, its bad phase, or its failed last
+// operation, followed by the hypervisor's error. The text is empty if the VM has no problem except drift.
 func vmTrouble(v fleet.VMView) (fleet.Severity, string) {
 	tone, text := v.Phase.Severity(), v.Phase.Word()
 	switch {

@@ -13,17 +13,17 @@ import (
 
 const maxCompletions = 16
 
-// labelSample is how many of the newest VMs are asked for their labels: a completion is a help, not a census.
+// labelSample limits the newest VMs whose labels are searched: a completion need not be exhaustive.
 const labelSample = 1000
 
-// Completion is one way to go on with the word before the caret.
+// Completion is one suggestion for the filter word before the caret.
 type Completion struct {
-	Value string `json:"value"` // replaces the word: "phase:running"
+	Value string `json:"value"` // replacement for the word, such as "phase:running"
 	Hint  string `json:"hint,omitempty"`
 }
 
-// Complete offers ways to end the last word of text, which is a filter up to the caret. list is the name of a noun's
-// list: vms, found, ….
+// Complete returns suggestions for the last word of text, a filter up to the caret. list names a resource list: vms,
+// found, ….
 func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string) ([]Completion, error) {
 	of, known := fleet.Listed(list)
 	if !known {
@@ -62,7 +62,8 @@ func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string
 	return []Completion{}, nil
 }
 
-// quoted puts a value in quotes where its characters would mean something; of a label, only what follows the key.
+// quoted quotes a value that contains special characters of the filter syntax. Of a label, only the value after the key
+// is quoted.
 func quoted(key, value string) string {
 	start := ""
 	if name, rest, ok := strings.Cut(value, "="); ok && key == "label" {
@@ -84,7 +85,7 @@ func completeKey(keys fleet.FilterKeys, not, word string) []Completion {
 	return out[:min(len(out), maxCompletions)]
 }
 
-// completeValue lists values of a key that begin with start.
+// completeValue returns values of a filter key that begin with start.
 func (b *Queries) completeValue(ctx context.Context, a fleet.Actor, k fleet.FilterKey, start string) ([]string, error) {
 	values := []string{}
 	for _, v := range k.Values {
@@ -124,7 +125,7 @@ func (b *Queries) completeValue(ctx context.Context, a fleet.Actor, k fleet.Filt
 		sql = "SELECT name FROM projects" + s.conditions()
 	case "mac", "address":
 		if start == "" {
-			return values, nil // the first of all addresses are no help
+			return values, nil // suggestions without a prefix would only be the lowest addresses
 		}
 		s.visible(a, "v.project_id", "")
 		s.and("w.kind = '" + kind + "' AND w.word LIKE " + like)

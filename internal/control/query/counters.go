@@ -11,30 +11,30 @@ import (
 	"quantix/internal/fleet"
 )
 
-// counters are sums over all VMs, kept between requests so that no page has to count a hundred thousand rows. They do not change once
-// they are shown; tally makes the next ones.
+// counters are sums over all VMs, cached between requests so that no page counts every VM. A published value never
+// changes; the tally publishes a new one.
 type counters struct {
 	at       time.Time
 	hosts    map[fleet.HostID]usage
 	projects map[fleet.ProjectID]usage
-	online   map[fleet.ProjectID]map[fleet.Phase]sum // of all VMs, were all hosts heard
-	of       map[fleet.HostID][]group                // by project and phase-if-heard
+	online   map[fleet.ProjectID]map[fleet.Phase]sum // of all VMs, as if all hosts were online
+	of       map[fleet.HostID][]group                // by project and online phase
 	found    map[fleet.HostID]int
-	quiet    map[fleet.HostID]*time.Time // of the hosts that had not looked at their VMs for quietAge: when they last did
-	now      time.Time                   // by the clock of quiet
-	onlineAt time.Time                   // when quiet was read
+	quiet    map[fleet.HostID]*time.Time // hosts whose VM inventory is older than quietAge, with its time
+	now      time.Time                   // database time at which quiet was read
+	onlineAt time.Time                   // local time at which quiet was read
 }
 
-// livenessAge is how long what is known of all hosts serves counts of what changed.
+// livenessAge is how long the liveness of hosts is reused when counts change.
 const livenessAge = 5 * time.Second
 
-// quietAge is from which age of its last look on a host may be silent before it is asked for again: countersAge, and livenessAge before that.
+// quietAge is the age of a host's inventory from which the host may go offline before liveness is read again.
 const quietAge = fleet.Freshness - countersAge - livenessAge
 
-// countersAge is how old counters may be: then nobody seems to count any more.
+// countersAge is the maximum age of the counters. Older counters mean that the background counting has stopped.
 const countersAge = fleet.Freshness / 2
 
-// offline are the hosts with VMs of which what they say is not believed any more.
+// offline returns the hosts with VMs whose reports are no longer fresh.
 func (n *counters) offline() []fleet.HostID {
 	now := n.now.Add(time.Since(n.onlineAt))
 	var out []fleet.HostID
@@ -46,34 +46,34 @@ func (n *counters) offline() []fleet.HostID {
 	return out
 }
 
-// sum is what VMs of one project and phase add up to.
+// sum holds the totals of the VMs of one project and phase.
 type sum struct{ vms, inNeed, drifted, cpus, memoryMiB int64 }
 
 func (s sum) plus(r group) sum {
 	return sum{s.vms + r.Vms, s.inNeed + r.Attention, s.drifted + r.Drifted, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
 }
 
-// place is where a VM counts.
+// place identifies a group of VMs: project, host and phase.
 type place struct {
 	ProjectID fleet.ProjectID
 	HostID    fleet.HostID
-	Online    string // the phase if the host is heard
+	Online    string // phase if the host is online
 }
 
-// group is what the VMs of one place add up to.
+// group holds the totals of the VMs of one place.
 type group struct {
 	place
 	Vms, Attention, Drifted, Cpus, MemoryMib int64
 }
 
-// usage is what some VMs add up to.
+// usage holds the resource totals of a set of VMs.
 type usage struct {
 	vms, cpus int
 	memoryMiB int64
-	leaving   int // of the VMs, those whose deletion was asked for
+	leaving   int // VMs among them with a requested deletion
 }
 
-// plus is the usage with a VM more, or less where n is -1.
+// plus returns the usage with a VM added, or removed if n is -1.
 func (u usage) plus(v counted, heard string, n int) usage {
 	sum := usage{u.vms + n, u.cpus + n*int(v.cpus), u.memoryMiB + int64(n)*v.memoryMiB, u.leaving}
 	if heard == string(fleet.PhaseDeleting) {
@@ -82,7 +82,7 @@ func (u usage) plus(v counted, heard string, n int) usage {
 	return sum
 }
 
-// RefreshCounters counts all anew, and says which VMs had been counted as something else than they are.
+// RefreshCounters counts all VMs anew. It returns the VMs whose previous counts were wrong.
 func (b *Queries) RefreshCounters(ctx context.Context, a fleet.Actor) (other []fleet.VMID, err error) {
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ func (b *Queries) RefreshCounters(ctx context.Context, a fleet.Actor) (other []f
 	return b.countAll(ctx)
 }
 
-// CountChanged brings the counters up to date with VMs, and with what was discovered on hosts, of which somebody was told that they
-// changed, or are gone: what it reads is as much as that.
+// CountChanged updates the counters for changed or deleted VMs and for hosts with changed unmanaged VMs. It reads only
+// those rows.
 func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.VMID, foundOn []fleet.HostID) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.V
 	return b.show(ctx, livenessAge)
 }
 
-// countAll reads all VMs, a page at a time, and shows what they add up to. Whoever calls it has locked the tally.
+// countAll reads all VMs page by page and publishes the totals. The caller holds the tally's lock.
 func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) {
 	t := &b.tally
 	next := newSums()
@@ -166,7 +166,7 @@ func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) 
 	return other, b.show(ctx, 0)
 }
 
-// show makes the tally's sums the counters of all pages; hear says how old what is known of the hosts may be.
+// show publishes the tally's sums as the counters of all pages. It reuses liveness of hosts that is younger than hear.
 func (b *Queries) show(ctx context.Context, hear time.Duration) error {
 	t, was, n := &b.tally, b.counters.Load(), &counters{at: time.Now()}
 	if was != nil && n.at.Sub(was.onlineAt) < hear {
@@ -192,11 +192,11 @@ func (b *Queries) show(ctx context.Context, hear time.Duration) error {
 	return nil
 }
 
-// byPhase are the groups' sums by project and phase, and the groups themselves by host.
+// byPhase sums the groups by project and phase, and lists the groups by host.
 func byPhase(groups []group) (heard map[fleet.ProjectID]map[fleet.Phase]sum, of map[fleet.HostID][]group) {
 	heard, of = map[fleet.ProjectID]map[fleet.Phase]sum{}, map[fleet.HostID][]group{}
 	for _, g := range groups {
-		if g.Vms == 0 { // there were some once
+		if g.Vms == 0 { // all VMs of the group are gone
 			continue
 		}
 		if heard[g.ProjectID] == nil {
@@ -208,14 +208,15 @@ func byPhase(groups []group) (heard map[fleet.ProjectID]map[fleet.Phase]sum, of 
 	return heard, of
 }
 
-// counted returns the newest counters; the first who asks counts, and who finds them so old that nobody seems to count any more.
+// counted returns the current counters. It counts anew if there are none, or if they exceed countersAge because
+// background counting has stopped.
 func (b *Queries) counted(ctx context.Context) (*counters, error) {
 	if n := b.recent(); n != nil {
 		return n, nil
 	}
 	b.tally.mu.Lock()
 	defer b.tally.mu.Unlock()
-	if n := b.recent(); n != nil { // another one has counted meanwhile
+	if n := b.recent(); n != nil { // another request counted meanwhile
 		return n, nil
 	}
 	if _, err := b.countAll(ctx); err != nil {

@@ -8,27 +8,28 @@ import (
 	"quantix/internal/fleet"
 )
 
-// countPage is how many VMs are read at a time.
+// countPage is the number of VMs read at a time.
 const countPage = 5000
 
-// tally is what the counters are made of. It remembers of each VM what it counted as, so that a change of one is counted by reading that one.
+// tally is the mutable state behind the counters. It remembers how each VM was counted, so that a change costs one read
+// of that VM.
 type tally struct {
 	mu sync.Mutex
 	sums
 }
 
-// sums are what VMs add up to; a zero one has counted nothing.
+// sums are totals over VMs. The zero value has counted nothing.
 type sums struct {
 	vms      map[fleet.VMID]counted
-	at       map[place]int32 // of each group, where it stands in groups
+	at       map[place]int32 // index into groups
 	groups   []group
 	hosts    map[fleet.HostID]usage
 	projects map[fleet.ProjectID]usage
 	found    map[fleet.HostID]int
-	changed  bool // since the counters were shown
+	changed  bool // since the counters were published
 }
 
-// counted is what a VM counts as.
+// counted is what one VM contributes to the totals.
 type counted struct {
 	group     int32
 	attention bool
@@ -44,7 +45,7 @@ func newSums() sums {
 	}
 }
 
-// set counts the VM as it is now.
+// set counts a VM with its current row, in place of its previous one.
 func (s *sums) set(id fleet.VMID, r db.CountedVMsRow) {
 	p := place{r.ProjectID, r.HostID, r.Heard}
 	g, known := s.at[p]
@@ -63,7 +64,7 @@ func (s *sums) set(id fleet.VMID, r db.CountedVMsRow) {
 	s.add(now, 1)
 }
 
-// drop counts the VM no more.
+// drop removes a VM from the totals.
 func (s *sums) drop(id fleet.VMID) {
 	if was, ok := s.vms[id]; ok {
 		delete(s.vms, id)
@@ -87,7 +88,7 @@ func (s *sums) add(v counted, n int) {
 	s.projects[g.ProjectID] = s.projects[g.ProjectID].plus(v, g.Online, n)
 }
 
-// findNone forgets what was discovered on hosts.
+// findNone clears the counts of unmanaged VMs on the hosts.
 func (s *sums) findNone(hosts []fleet.HostID) {
 	s.changed = true
 	for _, h := range hosts {
@@ -95,7 +96,7 @@ func (s *sums) findNone(hosts []fleet.HostID) {
 	}
 }
 
-// differ are the VMs that count as something else in other.
+// differ returns the VMs that are counted differently in other.
 func (s *sums) differ(other *sums) (ids []fleet.VMID) {
 	what := func(of *sums, id fleet.VMID) (group, bool) {
 		v, ok := of.vms[id]

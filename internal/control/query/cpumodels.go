@@ -14,17 +14,18 @@ import (
 	"quantix/internal/policy"
 )
 
-// modelsAge is how long what hosts say of CPU models is believed: each form asks, and it changes with their software.
+// modelsAge is how long the CPU models of all hosts are cached. Every VM form reads them, and they change only with
+// host software.
 const modelsAge = 10 * time.Second
 
-// modelsKnown is what they said at a time.
+// modelsKnown is the cached list of CPU models and the time it was read.
 type modelsKnown struct {
 	at  time.Time
 	all []fleet.CPUModelUse
 }
 
-// CPUModels are the named CPU models that guests can have, those that all hosts can give first. Who sees no hosts is told of those alone, and not how many
-// hosts there are.
+// CPUModels returns the named CPU models available to guests, those supported by most hosts first. An actor who cannot
+// see hosts gets only models supported by all hosts, without host counts.
 func (b *Queries) CPUModels(ctx context.Context, a fleet.Actor) ([]fleet.CPUModelUse, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// tellDays adds to cells of one object how they were in the last day.
+// tellDays fills in the 24-hour history of each host status of one object.
 func tellDays[C any](ctx context.Context, b *Queries, n fleet.ResourceType, id string, cells []C, at func(*C) (fleet.HostID, *fleet.Day)) error {
 	if len(cells) == 0 {
 		return nil

@@ -18,7 +18,8 @@ var foundOrders = orders[fleet.DiscoveredVM]{
 	}},
 }
 
-// ListDiscoveredVMs returns one page of the domains that Quantix did not make. They are of no project: only global roles see them.
+// ListDiscoveredVMs returns one page of domains that Quantix does not manage. They belong to no project: only global
+// roles see them.
 func (b *Queries) ListDiscoveredVMs(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.DiscoveredVM], error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.DiscoveredVM]{}, err
@@ -43,7 +44,7 @@ func (b *Queries) listFound(ctx context.Context, q fleet.Query, s *statement) (f
 				return fleet.Page[fleet.DiscoveredVM]{}, err
 			}
 			s.not(t.Not, s.oneOf("f.host_id", ids))
-		case "phase": // of a VM at one generation that the host has acted on
+		case "phase": // as of a managed VM at generation 1, observed
 			s.not(t.Not, s.text("vm_phase('', f.status, 1, 1, NULL, "+fresh+")", t.Any))
 		}
 	}
@@ -61,7 +62,7 @@ func (b *Queries) listFound(ctx context.Context, q fleet.Query, s *statement) (f
 	return p.cut(items), err
 }
 
-// GetDiscoveredVM returns one domain that Quantix did not make.
+// GetDiscoveredVM returns one domain that Quantix does not manage.
 func (b *Queries) GetDiscoveredVM(ctx context.Context, a fleet.Actor, host fleet.HostID, id fleet.VMID) (fleet.DiscoveredVM, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.DiscoveredVM{}, err

@@ -12,8 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// phaseTerm asks for derived phases. Column heard is the phase while the host is heard; a host that is not turns all but
-// deleting and never-acted-on VMs into unknown. See fleet.VM.Phase, to which a test holds this.
+// phaseTerm adds the condition for derived phases. Column heard holds the phase while the host is online; an offline
+// host makes it unknown, except for VMs being deleted or never observed. A test keeps it equal to fleet.VM.Phase.
 func (b *Queries) phaseTerm(ctx context.Context, s *statement, t fleet.Term) error {
 	var wanted []string
 	for _, p := range fleet.VMPhases {
@@ -36,37 +36,37 @@ func (b *Queries) phaseTerm(ctx context.Context, s *statement, t fleet.Term) err
 		if slices.ContainsFunc(wanted, func(p string) bool { return slices.Contains(ownPhases, p) }) {
 			told += " OR " + unacted
 		}
-		// The phases stand in the statement itself: PostgreSQL knows how many VMs are in each.
+		// The phases are literals: PostgreSQL then estimates the rows from its statistics.
 		parts = append(parts, "v.heard IN ('"+strings.Join(wanted, "', '")+"') AND ("+told+")")
 	}
 	s.and("((" + strings.Join(parts, ") OR (") + "))")
 	return nil
 }
 
-// ownPhases do not hang on the host, for VMs that it has not acted on.
+// ownPhases do not depend on the host's liveness for VMs without an observed generation.
 var ownPhases = []string{string(fleet.PhaseCreating), string(fleet.PhaseDeleting)}
 
 const (
-	// acted is true of VMs whose state hangs on what their host says.
+	// acted is true of VMs whose phase depends on the host's reports.
 	acted = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
-	// unacted is its contrary, with the phases of which they all are, because an index knows those.
+	// unacted is the negation of acted. It names the two phases of such VMs because an index covers them.
 	unacted = "v.heard IN ('creating', 'deleting') AND NOT (" + acted + ")"
 )
 
-// liveness is which hosts are believed now: how many are and are not, and which, where these are few. With the very ids PostgreSQL
-// knows how many VMs it is about; a condition on all hosts of a fleet would take longer to plan than its page to read. Where there are
-// none, a list must not look at each VM to find out that it shows none.
+// liveness counts the online and offline hosts, and lists their IDs where they are few. With literal IDs PostgreSQL
+// estimates rows well; a condition on every host would take longer to plan than the page takes to read. With no such
+// hosts, the condition is constant, so no VM is scanned in vain.
 type liveness struct{ online, offline hostsOf }
 
 type hostsOf struct {
 	n   int
-	ids []string // nil: many
+	ids []string // nil if there are more than fewHosts
 }
 
-// fewHosts is how many hosts a statement names. A page of VMs of more hosts than that is found by looking at VMs in the list's order.
+// fewHosts is the maximum number of hosts named in a statement. For more hosts, PostgreSQL scans the VMs in list order.
 const fewHosts = 200
 
-// livenessSQL reads the ids only where they are few.
+// livenessSQL reads the host IDs only where they are few.
 var livenessSQL = func() string {
 	few := strconv.Itoa(fewHosts)
 	ids := func(n, which string) string {
@@ -76,10 +76,11 @@ var livenessSQL = func() string {
 		FROM (SELECT count(*) FILTER (WHERE ` + fresh + `) AS heard, count(*) FILTER (WHERE NOT ` + fresh + `) AS silent FROM host_sessions s) h`
 }()
 
-// manyHeardSQL is how many hosts are believed, of which it looks at no more than it takes to know that they are many.
+// manyHeardSQL counts the online hosts, but stops as soon as there are more than fewHosts.
 var manyHeardSQL = "SELECT count(*) FROM (SELECT 1 FROM host_sessions s WHERE " + fresh + " LIMIT " + strconv.Itoa(fewHosts+1) + ") h"
 
-// liveness asks for it. In a wide fleet the silent hosts are those that are kept: all may have fallen silent since, so whether many are heard is asked.
+// liveness reads the liveness of hosts. In a large fleet the offline hosts come from the cache; the number of online
+// hosts is always read, because all hosts may have gone offline since.
 func (b *Queries) liveness(ctx context.Context) (liveness, error) {
 	if whole, ok := b.whole.known(ctx, everything{}); ok {
 		heard, err := collect(ctx, b, manyHeardSQL, new(statement), pgx.RowTo[int])
@@ -104,7 +105,7 @@ func (b *Queries) liveness(ctx context.Context) (liveness, error) {
 	return rows[0], nil
 }
 
-// on is the condition that the VM's host is one of those, as far as it needs to be said beside is.
+// on returns the condition that the VM's host is one of these hosts. is is the condition on the host's session.
 func (h hostsOf) on(s *statement, is string) string {
 	switch {
 	case h.n == 0:
@@ -115,11 +116,11 @@ func (h hostsOf) on(s *statement, is string) string {
 	return s.oneOf("v.host_id", h.ids) + " AND " + is
 }
 
-// unknown is the condition that the VM's host is silent.
+// unknown is the condition that the VM's host is offline and the VM's phase therefore unknown.
 func (s *statement) unknown(h liveness) string { return h.offline.on(s, "NOT "+fresh+" AND "+acted) }
 
-// online is the condition that the VM's host is not silent. That a host has a session is said although fresh says it, for PostgreSQL to
-// see that it may begin with the sessions.
+// online is the condition that the VM's host is online. The explicit check for a session is redundant, but lets
+// PostgreSQL start from the sessions.
 func (s *statement) online(h liveness) string {
 	const heard = "s.host_id IS NOT NULL AND "
 	if h.offline.n == 0 {
@@ -128,8 +129,8 @@ func (s *statement) online(h liveness) string {
 	return h.online.on(s, heard+fresh)
 }
 
-// attentionTerm asks for the VMs that wait for a person, or for those that do not. See fleet.VM.NeedsAttention, to which a test
-// holds this.
+// attentionTerm adds the condition for VMs that need attention, or for those that do not. A test keeps it equal to
+// fleet.VM.NeedsAttention.
 func (b *Queries) attentionTerm(ctx context.Context, s *statement, t fleet.Term) error {
 	hosts, err := b.liveness(ctx)
 	if err != nil {
@@ -140,8 +141,8 @@ func (b *Queries) attentionTerm(ctx context.Context, s *statement, t fleet.Term)
 	return nil
 }
 
-// driftTerm asks for the VMs that have drifted, or for those that have not. What a silent host reported of drift is not
-// believed, as on pages.
+// driftTerm adds the condition for VMs that have drifted, or for those that have not. Drift reported by an offline host
+// does not count, as on pages.
 func (b *Queries) driftTerm(ctx context.Context, s *statement, t fleet.Term) error {
 	hosts, err := b.liveness(ctx)
 	if err != nil {
@@ -152,7 +153,7 @@ func (b *Queries) driftTerm(ctx context.Context, s *statement, t fleet.Term) err
 	return nil
 }
 
-// yesOrNo adds the condition of each value, "yes" or "no", that the term matches.
+// yesOrNo adds the condition for each of "yes" and "no" that the term matches.
 func (s *statement) yesOrNo(t fleet.Term, yes, no func() string) {
 	parts := []string{"false"}
 	asked := func(answer string) bool {

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// HostDevicesOf returns the devices of a host that its VMs have, by their names, each with the VM. It takes who runs the hosts.
+// HostDevicesOf returns the host devices assigned to VMs, by device name. It requires permission to see the
+// infrastructure.
 func (b *Queries) HostDevicesOf(ctx context.Context, a fleet.Actor, id fleet.HostID) (map[string]fleet.VMName, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err

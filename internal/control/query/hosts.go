@@ -19,11 +19,13 @@ var hostOrders = orders[fleet.HostView]{
 	}},
 }
 
-// hostPhaseSQL is fleet.Host.Phase in SQL, for filters and the tree. It leaves the host's status closed: an inventory is much to read.
+// hostPhaseSQL is fleet.Host.Phase in SQL, for filters and the tree. It does not read into the host's status, which
+// contains the large hardware inventory.
 var hostPhaseSQL = "CASE WHEN s.seen_at IS NULL OR h.status IS NULL THEN 'pending' WHEN s.conflict <> '' THEN 'conflict' WHEN NOT " + heard +
 	" THEN 'unknown' WHEN s.blind_since IS NULL AND " + fresh + " THEN 'online' ELSE 'degraded' END"
 
-// ListHosts returns one page of hosts. What their VMs use comes from the counters, up to five seconds old. Sorts: name, created.
+// ListHosts returns one page of hosts. The usage by their VMs comes from the counters and is up to five seconds old.
+// Sorts: name, created.
 func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.HostView], error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.HostView]{}, err

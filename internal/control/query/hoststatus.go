@@ -11,24 +11,25 @@ import (
 	"quantix/internal/fleet"
 )
 
-// starvedSQL is how many VMs of a host with a disk in a pool QEMU paused, because their storage is full or fails: few anywhere.
+// starvedSQL counts the VMs per host and pool that QEMU paused because their storage is full or fails. They are always
+// few.
 const starvedSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.id)::integer AS vms FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'disks') AS d
 	WHERE v.starved GROUP BY 1, 2`
 
-// keySQL are what hosts say of objects in plain columns, without what can be long: said, fresh, used, starving, by_others and faulty are a pool's
-// policy.PoolKey; said, fresh and faulty are a network's fleet.NetworkState.
+// keySQL selects a host's report on an object as plain columns, without long values. The columns said, fresh, used,
+// starving, by_others and faulty form policy.PoolKey; said, fresh and faulty form fleet.NetworkState.
 var keySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + fresh + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
 
-// statusesFrom is where cells a come from, with their hosts' sessions s.
+// statusesFrom joins host statuses a with their hosts' sessions s.
 const statusesFrom = ` FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id` + unreportedStatuses
 
-// unreportedStatuses joins cells a with how many VMs w starve in them.
+// unreportedStatuses joins host statuses a with the number of paused VMs w.
 const unreportedStatuses = ` LEFT JOIN (` + starvedSQL + `) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`
 
-// statusSQL are cells of matrices with the names of their hosts h.
+// statusSQL selects host statuses with the names of their hosts h.
 var statusSQL = `SELECT h.name, ` + keySQL + statusesFrom + ` JOIN hosts h ON h.id = a.host_id`
 
-// ofObjects is the condition on assignments a that they are of these objects; of all where ids is nil.
+// ofObjects adds the condition that assignments a belong to these objects, or to any object if ids is nil.
 func (s *statement) ofObjects(n fleet.ResourceType, ids []string) {
 	column := map[fleet.ResourceType]string{fleet.TypePool: "a.pool_id", fleet.TypeNetwork: "a.network_id"}[n]
 	if ids == nil {
@@ -42,12 +43,12 @@ func (s *statement) ofObjects(n fleet.ResourceType, ids []string) {
 	s.and(column + " = ANY (" + s.key(ids) + "::text[])")
 }
 
-// statusRank is a cell's place in its matrix: what wants a person comes first.
+// statusRank orders host statuses: those that need an administrator come first.
 func statusRank(tone fleet.Severity, stopped bool) int {
 	switch {
 	case tone == fleet.SeverityBad:
 		return 0
-	case stopped: // it waits for a person, too
+	case stopped: // also needs an administrator
 		return 1
 	case tone == fleet.SeverityUnknown:
 		return 2
@@ -57,9 +58,9 @@ func statusRank(tone fleet.Severity, stopped bool) int {
 	return otherRank
 }
 
-const otherRank = 3 // also of what has changed since the groups were read
+const otherRank = 3 // also for statuses changed since the groups were read
 
-// rankedBy orders cells by rank, then by host.
+// rankedBy orders host statuses by rank, then by host.
 func rankedBy[T any](rank func(T) int, host func(T) (string, fleet.HostID)) orders[T] {
 	return orders[T]{"worst": {[]column{int32Column("c.rank"), textColumn("c.name"), textColumn("c.host_id")}, func(c T) []string {
 		name, id := host(c)
@@ -67,7 +68,7 @@ func rankedBy[T any](rank func(T) int, host func(T) (string, fleet.HostID)) orde
 	}}}
 }
 
-// statusTerms reads a matrix's filter: the condition on names goes to s, the terms about tones come back.
+// statusTerms parses the filter of a host status list. Name conditions are added to s; terms about tones are returned.
 func (s *statement) statusTerms(filter string) ([]fleet.Term, error) {
 	terms, err := fleet.ParseFilter(fleet.HostStatusKeys, filter)
 	var tones []fleet.Term
@@ -81,14 +82,14 @@ func (s *statement) statusTerms(filter string) ([]fleet.Term, error) {
 	return tones, err
 }
 
-// hostStatusAt is a cell's place: an object on a host.
+// hostStatusAt identifies a host status by object and host.
 type hostStatusAt struct {
 	object string
 	host   fleet.HostID
 }
 
-// tellCells are the first cells of each object that s is about, by the ranks that g gives them: their order, and the condition on
-// assignments a that they are these.
+// tellCells returns the order of the first host statuses of each object in s, by the ranks from g, and a condition on
+// assignments a that selects exactly these.
 func (b *Queries) tellCells(ctx context.Context, s *statement, g func(*statement) string) (map[hostStatusAt]int, statement, error) {
 	cells := statusSQL + s.conditions()
 	all, err := collect(ctx, b, `SELECT c.object_id, c.host_id FROM (
@@ -108,8 +109,8 @@ func (b *Queries) tellCells(ctx context.Context, s *statement, g func(*statement
 	return place, of, err
 }
 
-// hostStatusPage are the hosts of one page of a matrix: of the cells under conditions, by the ranks that they are joined with; only those that
-// have one, where fits is set. apply adds the page's place.
+// hostStatusPage returns the hosts of one page of host statuses, ordered by the joined ranks. With fits, only statuses
+// that have a rank are listed. apply adds order and limit of the page.
 func (b *Queries) hostStatusPage(ctx context.Context, s *statement, conditions, ranks string, fits bool, apply func(*statement) string) ([]string, error) {
 	if fits {
 		s.and("c.fits")
@@ -120,17 +121,17 @@ func (b *Queries) hostStatusPage(ctx context.Context, s *statement, conditions, 
 		s.conditions()+tail, s, pgx.RowTo[string])
 }
 
-// matrix is what a page of one object's cells is made of.
+// matrix is the list of one object's host statuses, with the functions that read a page of it.
 type matrix[T any] struct {
-	cells int                                                    // that it has
-	first func(context.Context) (firstStatuses, error)           // its beginning, as it may be kept
-	find  func(context.Context) ([]string, error)                // the hosts of the page's cells, in its order, and one more where there are more
-	read  func(ctx context.Context, hosts []string) ([]T, error) // their cells, in no order
+	cells int                                                    // total number
+	first func(context.Context) (firstStatuses, error)           // start of the list, possibly cached
+	find  func(context.Context) ([]string, error)                // hosts of the page in order, one more if further pages exist
+	read  func(ctx context.Context, hosts []string) ([]T, error) // their statuses, unordered
 	host  func(T) fleet.HostID
 }
 
-// page are the cells of the page that q asks for, so many at most, and one more. The place of the first cells of a wide matrix is kept; what
-// they say is read.
+// page returns the host statuses that q selects, up to limit and one more. For large lists the first hosts are cached,
+// but their statuses are read anew.
 func (m matrix[T]) page(ctx context.Context, q fleet.Query, limit int) ([]T, error) {
 	if m.cells > wide && q.Filter == "" && q.After == "" && q.Before == "" && limit <= fleet.HostStatusesListed {
 		first, err := m.first(ctx)
@@ -140,7 +141,7 @@ func (m matrix[T]) page(ctx context.Context, q fleet.Query, limit int) ([]T, err
 		hosts := first.hosts[:min(len(first.hosts), limit+1)]
 		if cells, err := m.of(ctx, hosts); err != nil || len(cells) == len(hosts) {
 			return cells, err
-		} // else some have gone since
+		} // otherwise some hosts were unassigned since
 	}
 	hosts, err := m.find(ctx)
 	if err != nil {
@@ -157,17 +158,18 @@ func (m matrix[T]) of(ctx context.Context, hosts []string) ([]T, error) {
 	return cells, err
 }
 
-// firstStatuses are the hosts of a matrix's first cells, in its order: of one more than pages begin with.
+// firstStatuses are the hosts of the first statuses of a list, in order: one more than the first page shows.
 type firstStatuses struct {
 	hosts []string
-	cells int // that the matrix has
+	cells int // total number in the list
 }
 
 func (f firstStatuses) count() int { return f.cells }
 
 func (f firstStatuses) same(other firstStatuses) bool { return slices.Equal(f.hosts, other.hosts) }
 
-// afterSilence are the first cells of a matrix in which only those of silent hosts are not well: the matrix need not be judged cell by cell.
+// afterSilence returns the first hosts of a list in which only offline hosts are unhealthy, without ranking every
+// status.
 func (b *Queries) afterSilence(ctx context.Context, n fleet.ResourceType, id string, silent []fleet.HostID) ([]string, error) {
 	var s statement
 	cell := " JOIN assignments a ON a.noun = " + s.key(string(n)) + " AND a.object_id = " + s.key(id) + " AND a.host_id = h.id "
@@ -179,7 +181,7 @@ func (b *Queries) afterSilence(ctx context.Context, n fleet.ResourceType, id str
 	) c ORDER BY c.part, c.name, c.id LIMIT `+strconv.Itoa(fleet.HostStatusesListed+1), &s, pgx.RowTo[string])
 }
 
-// eachFirst finds the beginnings of several matrices.
+// eachFirst applies find to several objects.
 func eachFirst[K comparable](find func(context.Context, K) (firstStatuses, error)) func(context.Context, []K) (map[K]firstStatuses, error) {
 	return func(ctx context.Context, of []K) (map[K]firstStatuses, error) {
 		out := make(map[K]firstStatuses, len(of))

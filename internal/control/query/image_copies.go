@@ -13,10 +13,10 @@ import (
 	"quantix/internal/policy"
 )
 
-// Copies are the copies of versions, with the volumes that hosts say lie there; nil: none does.
+// Copies are copies of image versions, each with its volume if a host reports one.
 type Copies []CopyOn
 
-// CopyOn is a copy of a version.
+// CopyOn is a copy of an image version and its volume. On is nil if no host reports the volume.
 type CopyOn struct {
 	fleet.ImageCopy
 	VersionID fleet.ImageVersionID
@@ -24,7 +24,7 @@ type CopyOn struct {
 	On        *VolumeOn
 }
 
-// CopiesOf reads the copies of an image, with the volumes that hosts say lie there.
+// CopiesOf returns the copies of an image with their volumes.
 func (b *Queries) CopiesOf(ctx context.Context, a fleet.Actor, v fleet.ImageView) (Copies, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (b *Queries) CopiesOf(ctx context.Context, a fleet.Actor, v fleet.ImageView
 	return b.copies(ctx, v.Versions)
 }
 
-// copies reads the copies of the versions, each judged by what hosts say.
+// copies reads the copies of the versions and derives their states from the hosts' reports.
 func (b *Queries) copies(ctx context.Context, versions []fleet.ImageVersion) (Copies, error) {
 	of := map[fleet.ImageVersionID]fleet.ImageVersion{}
 	var ids []string
@@ -67,7 +67,7 @@ func (b *Queries) copies(ctx context.Context, versions []fleet.ImageVersion) (Co
 	}
 	type place struct {
 		pool   fleet.PoolID
-		host   fleet.HostID // empty: any
+		host   fleet.HostID // empty for any host
 		volume string
 	}
 	on, heard := map[place]*VolumeOn{}, map[place]bool{}
@@ -90,7 +90,7 @@ func (b *Queries) copies(ctx context.Context, versions []fleet.ImageVersion) (Co
 	return copies, b.addWork(ctx, pools, copies)
 }
 
-// judge derives the copy's state. heard: a host that would have it is heard, and has the pool active.
+// judge derives the copy's state. heard reports that an online host of the copy has the pool active.
 func (c *CopyOn) judge(v fleet.ImageVersion, heard bool) {
 	switch on := c.On; {
 	case on == nil && heard:
@@ -113,7 +113,7 @@ func (c *CopyOn) judge(v fleet.ImageVersion, heard bool) {
 	c.Overlays = slices.Clone(c.On.BaseOf)
 }
 
-// addWork notes what is done with the copies.
+// addWork adds the running operations on the copies.
 func (b *Queries) addWork(ctx context.Context, pools []string, copies Copies) error {
 	rows, err := b.store.WorkOnVolumes(ctx, pools)
 	if err != nil {
@@ -133,7 +133,7 @@ func (b *Queries) addWork(ctx context.Context, pools []string, copies Copies) er
 	return nil
 }
 
-// addCopies fills in the versions' copies, and the VMs that were made from them.
+// addCopies fills in the copies of the versions and the names of VMs created from them.
 func (b *Queries) addCopies(ctx context.Context, versions []fleet.ImageVersion) error {
 	if len(versions) == 0 {
 		return nil
@@ -177,7 +177,7 @@ func (b *Queries) addCopies(ctx context.Context, versions []fleet.ImageVersion) 
 	return nil
 }
 
-// addStanding adds the VMs whose disks stand, or are to stand, on the copies.
+// addStanding adds the VMs with disks backed by the copies, including disks not created yet.
 func (b *Queries) addStanding(ctx context.Context, copies Copies) error {
 	on, err := standing(ctx, b.store.Queries, copies)
 	for i := range copies {
@@ -212,7 +212,7 @@ func standing(ctx context.Context, q *db.Queries, copies Copies) ([][]string, er
 	return out, store.Err(err)
 }
 
-// Standing are the VMs whose disks stand, or are to stand, on the copy, as people asked.
+// Standing returns the VMs with disks backed by the copy according to their specs, including disks not created yet.
 func Standing(ctx context.Context, q *db.Queries, c fleet.ImageCopy) ([]string, error) {
 	on, err := standing(ctx, q, Copies{{ImageCopy: c}})
 	return on[0], err

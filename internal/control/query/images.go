@@ -15,18 +15,18 @@ import (
 	"quantix/internal/policy"
 )
 
-// Published says which image of the library a volume is a copy of.
+// Published identifies the image whose copy a volume is.
 type Published struct {
 	By    string    `json:"by,omitempty"`
 	At    time.Time `json:"at"`
-	Stale string    `json:"stale,omitempty"` // why it is not offered nevertheless: it is another file by now
+	Stale string    `json:"stale,omitempty"` // why the copy is not offered, for example because its file changed
 
 	ImageID   fleet.ImageID        `json:"imageId,omitempty"`
-	Image     string               `json:"image,omitempty"` // its name
+	Image     string               `json:"image,omitempty"` // image name
 	VersionID fleet.ImageVersionID `json:"versionId,omitempty"`
-	Number    int                  `json:"number,omitempty"` // of the version
+	Number    int                  `json:"number,omitempty"` // version number
 
-	toAll    bool // it is published to every project
+	toAll    bool // published to every project
 	projects []string
 }
 
@@ -35,24 +35,25 @@ func (p Published) to(projects []string) bool {
 	return p.toAll || slices.ContainsFunc(p.projects, func(id string) bool { return slices.Contains(projects, id) })
 }
 
-// Images lists the volumes that the actor may clone disks from: of no VM, self-contained, on a host that is heard. Of a shared pool one
-// host stands for all that say the same. Tenants
-// choose among what is published; who changes the infrastructure chooses freely.
+// Images lists the volumes from which the actor may clone disks: used by no VM, without a backing file, on an online
+// host. A shared pool's volume is listed once for all hosts with the same report. Tenants see only published images;
+// actors who may change the infrastructure see all.
 func (b *Queries) Images(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
 	all, err := b.Media(ctx, a)
 	return all.Images, err
 }
 
-// ISOs lists the volumes that the actor may put into a CD-ROM drive, likewise.
+// ISOs lists the volumes that the actor may insert into a CD-ROM drive, under the same rules as Images.
 func (b *Queries) ISOs(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
 	all, err := b.Media(ctx, a)
 	return all.ISOs, err
 }
 
-// Media are Images and ISOs, and what LUNs lists, read at once.
+// Media holds the results of Images, ISOs and LUNs from a single read.
 type Media struct{ Images, ISOs, LUNs []VolumeOn }
 
-// LUNs lists the volumes that a VM can have as they are: LUNs that no domain has, and what VMs can share. It is for those who run the hosts.
+// LUNs lists the volumes that can be attached to a VM directly: LUNs used by no domain, and shareable volumes. It
+// requires permission to change the infrastructure.
 func (b *Queries) LUNs(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func (b *Queries) LUNs(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
 	return all.LUNs, err
 }
 
-// Media returns both.
+// Media returns images, ISOs and LUNs.
 func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 	var out Media
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
@@ -90,8 +91,9 @@ func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 	return out, err
 }
 
-// plainStatuses are what hosts say of volumes that do not bear the name of a VM's disk, in these pools; nil: in all. Of the hosts of a shared pool that say the very
-// same, one speaks for all: one that is ready where there is any.
+// plainStatuses returns the reported volumes in these pools, or in all pools if nil, except volumes named like a VM's
+// disk. Hosts of a shared pool with identical reports are represented by one host, preferably an online one with the
+// pool active.
 func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStatus, error) {
 	var s statement
 	s.and("p.deleted_at IS NULL AND a.asked = 'assign' AND a.plain_digest IS NOT NULL")
@@ -114,7 +116,7 @@ func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStat
 	if err != nil {
 		return nil, err
 	}
-	var ask db.PlainVolumesParams // of one host for each digest
+	var ask db.PlainVolumesParams // one host for each digest
 	speaker := map[string]string{}
 	for _, x := range rows {
 		if speaker[x.digest] == "" {
@@ -142,20 +144,21 @@ func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStat
 	return cells, nil
 }
 
-// usableBy reports whether the actor may read from a volume that is nobody's disk.
+// usableBy reports whether the actor may read a volume that is no VM's disk.
 func (v VolumeOn) usableBy(a fleet.Actor) bool {
 	return v.offered(a) || policy.May(a, policy.InfraChange, "")
 }
 
-// offered reports whether the actor may use the volume in one of its projects because it is published to that.
+// offered reports whether the volume is published to one of the actor's projects.
 func (v VolumeOn) offered(a fleet.Actor) bool { return v.OfferedTo(store.ProjectsOf(a)) }
 
-// OfferedTo reports whether VMs of one of the projects may be made from the volume because it is published to that.
+// OfferedTo reports whether the volume is published to one of the projects and current, so that VMs may be created from
+// it.
 func (v VolumeOn) OfferedTo(projects []string) bool {
 	return v.Published != nil && v.Published.Stale == "" && v.Published.to(projects)
 }
 
-// unfit is why the volume must not be published; empty: it may be.
+// unfit returns why the volume must not be published, or an empty string.
 func (v VolumeOn) unfit() string {
 	switch {
 	case v.VM != nil:
@@ -170,14 +173,14 @@ func (v VolumeOn) unfit() string {
 	return v.Unsound
 }
 
-// line is one of the volumes' list.
+// line identifies a volume in the volume list.
 type line struct {
 	pool   fleet.PoolID
 	volume string
 	on     fleet.HostID
 }
 
-// images are the copies that the library has, by the line of the volume's list.
+// images are the copies in the library, by volume.
 type images map[line]db.LibraryOfRow
 
 func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (images, error) {
@@ -201,14 +204,15 @@ func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (images
 	return out, nil
 }
 
-// stands keeps from the owners of a copy of an image those whose disks only stand on it: they read it, as the library is there for.
+// stands removes from a library copy's owners those whose disks only have it as backing file: they only read it.
 func (p images) stands(v *VolumeOn) {
 	if _, ok := p[line{v.PoolID, v.Name, v.on}]; ok {
 		v.users = slices.DeleteFunc(slices.Clone(v.users), func(u domainOn) bool { return slices.Contains(v.stoodOn, u) })
 	}
 }
 
-// mark notes on the volume, whose owner is known, which image it is a copy of, and whether it still is what was looked at then.
+// mark records which image the volume is a copy of, and whether the volume has changed since it was published. The
+// volume's owner must be known.
 func (p images) mark(v *VolumeOn) {
 	v.Unfit = v.unfit()
 	r, ok := p[line{v.PoolID, v.Name, v.on}]
@@ -223,7 +227,8 @@ func (p images) mark(v *VolumeOn) {
 	}
 }
 
-// stale is why what a host has is not what the library holds it for; empty: as far as anybody can tell, it is.
+// stale returns how the reported volume differs from the library's record, or an empty string if no difference is
+// known.
 func stale(r db.LibraryOfRow, v fleet.Volume) string {
 	switch {
 	case r.Format == "":

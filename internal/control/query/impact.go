@@ -8,10 +8,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostImpacts is of how many cells it is told at once what stands behind them: a page of the matrix.
+// mostImpacts limits the host statuses that show their impact: one page of the list.
 const mostImpacts = 25
 
-// fillImpact adds to the first cells of a pool that are not healthy what a fault there touches. A VM whose deletion was asked for still has its disks.
+// fillImpact adds the affected VMs and disks to the first unhealthy host statuses of a pool. VMs with a requested
+// deletion still count, because their disks still exist.
 func (b *Queries) fillImpact(ctx context.Context, id fleet.PoolID, cells []fleet.PoolHost) error {
 	at := map[fleet.HostID]*fleet.PoolImpact{}
 	var hosts []string

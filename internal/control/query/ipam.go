@@ -13,14 +13,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// Bounds of one look at a network's addresses: more is looked at host by host.
+// Limits of one listing of a network's addresses. Larger networks are listed per host.
 const (
 	mostNICs   = 5000
 	mostServed = 500 // hosts whose leases are read
 )
 
-// NetworkAddresses tells who has which address of a network that is defined here, what is reserved, and what is wrong; on one host, or on
-// all where host is empty.
+// NetworkAddresses returns who uses which address of a network defined in Quantix, the reservations, and the conflicts.
+// It covers one host, or all hosts if host is empty.
 func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (out fleet.NetworkAddresses, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
@@ -39,7 +39,8 @@ func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.
 	return of(*n.Spec), nil
 }
 
-// AddressBook reads what hosts say of the addresses of a network, and puts it together with a spec of that.
+// AddressBook reads the hosts' reports on a network's addresses. The returned function combines them with a network
+// spec.
 func (b *Queries) AddressBook(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (of func(fleet.NetworkSpec) fleet.NetworkAddresses, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func nicsOf(r db.NICsOnRow) (out []policy.AddressNIC, err error) {
 	return out, nil
 }
 
-// seenOf are a card's addresses; of agents that do not tell how they know them, without that.
+// seenOf returns the NIC's addresses with their sources. Old agents report addresses without a source.
 func seenOf(n fleet.NICState) []fleet.SeenAddress {
 	out := slices.Clone(n.Seen)
 	for _, ip := range n.Addresses {
@@ -128,7 +129,7 @@ func (b *Queries) macHolders(ctx context.Context, macs []string) ([]policy.MACHo
 	return out, store.Err(err)
 }
 
-// VMAddresses tells all that is known of the addresses of a VM's cards, in the order of its spec.
+// VMAddresses returns all known addresses of a VM's NICs, in the order of its spec.
 func (b *Queries) VMAddresses(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.NICAddresses, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (b *Queries) vmAddresses(ctx context.Context, a fleet.Actor, vm fleet.VMVie
 	return out, nil
 }
 
-// reservation is the address that the network keeps for the card, or why it can keep none.
+// reservation returns the address reserved for the NIC, or why the network cannot reserve one.
 func reservation(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
 	switch {
 	case s == nil:
@@ -198,7 +199,7 @@ func reservation(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
 	return "", ""
 }
 
-// holderFor names another machine to those alone who see hosts.
+// holderFor redacts the other VM unless the actor may see hosts.
 func holderFor(a fleet.Actor, h fleet.MACHolder) fleet.MACHolder {
 	if store.SeesHosts(a) {
 		return h

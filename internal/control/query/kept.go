@@ -10,21 +10,22 @@ import (
 )
 
 const (
-	// wide is up to how many hosts are asked anew for each who wants to know what they add up to.
+	// wide is the number of hosts up to which totals are computed for each request.
 	wide = 1000
-	// keepFor is after how long what more hosts add up to is added up again, and keepAtMost how old it may be: who asks after that waits.
+	// keepFor is the refresh interval of cached totals. keepAtMost is their maximum age: later requests wait for a new
+	// count.
 	keepFor, keepAtMost = 3 * time.Second, 5 * time.Second
-	// keepWarm is how long after somebody asked it is still added up, for who asks next.
+	// keepWarm is how long a total is refreshed after its last request.
 	keepWarm  = time.Minute
-	keptLimit = 10 * time.Second // for adding it up behind those who ask
+	keptLimit = 10 * time.Second // limit for one background count
 )
 
-// kept holds what many hosts add up to, by what it is about: it is added up now and then, however many ask, and behind them, so that pages of a
-// large fleet cost what those of a small one do.
+// kept caches totals over many hosts by key. It refreshes them in the background however many requests read them, so
+// that pages of a large fleet cost as little as those of a small one.
 type kept[K comparable, V any] struct {
 	count   func(ctx context.Context, of []K) (map[K]V, error)
-	hosts   func(V) int            // that add up to it
-	changed func(of K, was, now V) // tells of what nobody was told of while was was shown
+	hosts   func(V) int            // number of hosts in the total
+	changed func(of K, was, now V) // called after a refresh that replaced a shown value
 	mu      sync.Mutex
 	of      map[K]*keeping[V]
 }
@@ -32,10 +33,11 @@ type kept[K comparable, V any] struct {
 type keeping[V any] struct {
 	value     V
 	at, asked time.Time
-	counted   chan struct{} // closed when the count under way has ended; nil: none is
+	counted   chan struct{} // closed at the end of the running count; nil if none runs
 }
 
-// get is what each of these adds up to, as it is known or else now. Within a transaction it is as that sees it.
+// get returns the totals of the keys, from the cache or counted now. Within a transaction it always counts, to see the
+// transaction's own changes.
 func (k *kept[K, V]) get(ctx context.Context, of ...K) (map[K]V, error) {
 	if store.Joined(ctx) {
 		return k.count(ctx, of)
@@ -65,13 +67,13 @@ func (k *kept[K, V]) get(ctx context.Context, of ...K) (map[K]V, error) {
 	return out, nil
 }
 
-// one is get of one.
+// one is get for a single key.
 func (k *kept[K, V]) one(ctx context.Context, of K) (V, error) {
 	out, err := k.get(ctx, of)
 	return out[of], err
 }
 
-// warm has it added up for those who will ask.
+// warm starts caching a key before its first request.
 func (k *kept[K, V]) warm(of K) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -80,7 +82,7 @@ func (k *kept[K, V]) warm(of K) {
 	}
 }
 
-// begin begins to keep it. Whoever calls it has locked all.
+// begin starts caching a key. The caller holds the lock.
 func (k *kept[K, V]) begin(of K, one *keeping[V], after time.Duration) {
 	if k.of == nil {
 		k.of = map[K]*keeping[V]{}
@@ -89,8 +91,8 @@ func (k *kept[K, V]) begin(of K, one *keeping[V], after time.Duration) {
 	time.AfterFunc(after, func() { k.again(of, one) })
 }
 
-// known is what is known of it, and where that is too old what the count under way finds: those who ask meanwhile do
-// not all count for themselves. Of few enough hosts, and within a transaction, that is never anything.
+// known returns the cached total. If that is too old, it waits for the count in progress, so that concurrent requests
+// share one count. It finds nothing for few hosts or within a transaction.
 func (k *kept[K, V]) known(ctx context.Context, of K) (v V, ok bool) {
 	if store.Joined(ctx) {
 		return v, false
@@ -107,7 +109,7 @@ func (k *kept[K, V]) known(ctx context.Context, of K) (v V, ok bool) {
 	return v, ok
 }
 
-// latest is what is known of it now, and, where that is too old, the end of the count under way.
+// latest returns the cached total, or, if that is too old, the channel that closes when the count in progress ends.
 func (k *kept[K, V]) latest(of K) (v V, counted <-chan struct{}, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -122,8 +124,8 @@ func (k *kept[K, V]) latest(of K) (v V, counted <-chan struct{}, ok bool) {
 	return one.value, nil, true
 }
 
-// counting notes that these are being counted, until ended is called. What is not kept yet may be of few hosts, which
-// each counts anew.
+// counting marks the keys as being counted until ended is called. Keys not in the cache are not marked: they may have
+// few hosts, which each request counts anew.
 func (k *kept[K, V]) counting(of []K) (ended func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -145,7 +147,8 @@ func (k *kept[K, V]) counting(of []K) (ended func()) {
 	}
 }
 
-// keep keeps what was added up since began, where it is over many hosts and nothing newer is known, and has it added up again in time.
+// keep caches a total counted since began, if it covers many hosts and is newer than the cached one. A new entry
+// schedules its first refresh.
 func (k *kept[K, V]) keep(of K, v V, began time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -160,21 +163,21 @@ func (k *kept[K, V]) keep(of K, v V, began time.Time) {
 	}
 }
 
-// pauseAfter is how long after a count that began then the next one waits: keepFor from one beginning to the next, so
-// that a slow count is ready before its value is outdated, but as long as the count took, so that the database has
-// rest.
+// pauseAfter returns the pause after a count that started at began. Counts start keepFor apart, so that a slow count
+// finishes before its value expires. The pause is at least as long as the count took, to limit the load on the
+// database.
 func pauseAfter(began time.Time) time.Duration {
 	took := time.Since(began)
 	return max(keepFor-took, took)
 }
 
-// countBehind is count where no request is there to take a panic.
+// countBehind is count in a goroutine without a request that recovers panics.
 func (k *kept[K, V]) countBehind(ctx context.Context, of K) (now map[K]V, err error) {
 	defer store.Recovered(&err)
 	return k.count(ctx, []K{of})
 }
 
-// again adds it up for those who will ask, until nobody has for long.
+// again refreshes a cached total until no request has read it for keepWarm.
 func (k *kept[K, V]) again(of K, one *keeping[V]) {
 	k.mu.Lock()
 	if k.of[of] == one && time.Since(one.asked) > keepWarm {
@@ -192,7 +195,7 @@ func (k *kept[K, V]) again(of K, one *keeping[V]) {
 	defer cancel()
 	now, err := k.countBehind(ctx, of)
 	if err != nil {
-		return // what is known grows too old, and who asks then sees why
+		return // the value expires, and the next request reports the error
 	}
 	k.keep(of, now[of], began)
 	if shown && k.changed != nil {

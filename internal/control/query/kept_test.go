@@ -13,20 +13,20 @@ import (
 	"quantix/internal/control/store"
 )
 
-// counting is a kept whose truth the test sets.
+// counting is a kept whose counted value the test sets.
 type counting struct {
 	kept[string, int]
-	see sync.Mutex // for the rest
+	see sync.Mutex // guards the fields below
 	truth
-	times int // it was counted
-	told  int // of changes
+	times int // number of counts
+	told  int // number of reported changes
 }
 
 type truth struct {
 	value, size int
 	err         error
 	panics      bool
-	takes       time.Duration // to be counted
+	takes       time.Duration // duration of one count
 }
 
 func newCounting(size int) *counting {
@@ -57,24 +57,24 @@ func (c *counting) now() truth {
 	return c.truth
 }
 
-// is makes something so from now on.
+// is changes what the next counts return.
 func (c *counting) is(so func(*truth)) {
 	c.see.Lock()
 	defer c.see.Unlock()
 	so(&c.truth)
 }
 
-// are makes it so many.
+// are sets the value.
 func (c *counting) are(value int) { c.is(func(t *truth) { t.value = value }) }
 
-// seen is how often it was counted, and told of changes.
+// seen returns the number of counts and of reported changes.
 func (c *counting) seen() (times, told int) {
 	c.see.Lock()
 	defer c.see.Unlock()
 	return c.times, c.told
 }
 
-// wants asks, and says what it should have got and how often that was counted by then.
+// wants reads the value and compares it and the number of counts with what is expected.
 func (c *counting) wants(t *testing.T, what string, value, times int) {
 	t.Helper()
 	got, err := c.one(t.Context(), "a")
@@ -140,7 +140,7 @@ func TestWhatIsNarrowIsCountedForEach(t *testing.T) {
 	}
 }
 
-// What has grown wide is kept, what has become narrow no more.
+// A key that grows past the limit is cached; one that shrinks is no longer cached.
 func TestAFleetGrowsAndShrinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounting(wide)
@@ -157,7 +157,7 @@ func TestAFleetGrowsAndShrinks(t *testing.T) {
 	})
 }
 
-// A transaction sees its own changes, and what it sees is shown to nobody else.
+// A transaction sees its own changes, and its counts do not enter the cache.
 func TestATransactionCountsForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounting(wide + 1)
@@ -178,7 +178,7 @@ func TestATransactionCountsForItself(t *testing.T) {
 	})
 }
 
-// What is warmed is there for who asks a moment later.
+// A warmed key is cached before its first request.
 func TestWarming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounting(wide + 1)
@@ -193,13 +193,13 @@ func TestWarming(t *testing.T) {
 	})
 }
 
-// Those who ask while an outdated value is being counted get what that count finds.
+// Requests during a count of an expired value share the result of that count.
 func TestOutdatedValueIsCountedOnceForAllWhoAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounting(wide + 1)
 		c.wants(t, "first", 0, 1)
 		c.is(func(t *truth) { t.value, t.takes = 1, keepAtMost })
-		pass(keepFor + 2500*time.Millisecond) // the count behind has begun, and what is known is too old
+		pass(keepFor + 2500*time.Millisecond) // the background count has begun and the cached value has expired
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() { c.wants(t, "meanwhile", 1, 2) })
@@ -209,7 +209,7 @@ func TestOutdatedValueIsCountedOnceForAllWhoAsk(t *testing.T) {
 	})
 }
 
-// A count that takes long is begun again so early that nobody who asks waits for the next one.
+// A slow count starts early enough that no request waits for it.
 func TestSlowCountIsReadyBeforeItsValueIsOutdated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounting(wide + 1)

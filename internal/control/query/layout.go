@@ -10,15 +10,15 @@ import (
 	"quantix/internal/policy"
 )
 
-// Layout are what stands around every page.
+// Layout holds the data shown around every page.
 type Layout struct {
-	Tasks   []fleet.Task // a page of them, newest first
+	Tasks   []fleet.Task // first page, newest first
 	Running int          // waiting and running tasks, up to 1000
-	Tree    TreeLevel    // the inventory's root
+	Tree    TreeLevel    // root level of the inventory tree
 }
 
-// Layout reads what stands around a page in as few round trips as it can: it is asked for with every page. Who does not
-// see tasks gets none; tree is a view that the actor may see.
+// Layout reads the data shown around every page in as few round trips as possible. An actor without permission to see
+// tasks gets none. tree is a view that the actor may see.
 func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, tree TreeQuery) (Layout, error) {
 	var out Layout
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {

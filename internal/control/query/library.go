@@ -24,17 +24,18 @@ var imageOrders = orders[fleet.ImageView]{
 	}},
 }
 
-// knownImages keeps images i to those that the actor may know of: who sees no hosts hears of what is published to its projects alone.
+// knownImages limits images i to those that the actor may know: without permission to see hosts, only images published
+// to the actor's projects.
 func (s *statement) knownImages(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
 		s.and("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)) + "))")
 	}
 }
 
-// newest is the condition on the newest version of an image i.
+// newest opens a condition on the newest version n of an image i; the caller closes the parenthesis.
 const newest = "EXISTS (SELECT 1 FROM image_versions n WHERE n.image_id = i.id AND n.number = (SELECT max(m.number) FROM image_versions m WHERE m.image_id = i.id) AND "
 
-// ListImages returns one page of the library. Sort: name, created.
+// ListImages returns one page of the image library. Sorts: name, created.
 func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.ImageView], error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.ImageView]{}, err
@@ -66,7 +67,7 @@ func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	return p.cut(views), err
 }
 
-// images reads images i with their versions, their copies and whom they are published to, as far as the actor may know.
+// images reads images i with their versions, copies and grants, redacted for the actor.
 func (b *Queries) images(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.ImageView, error) {
 	views, err := collect(ctx, b, imageSQL+s.conditions()+tail, &s, func(x pgx.CollectableRow) (v fleet.ImageView, err error) {
 		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.ImageVersion{}
@@ -161,8 +162,9 @@ func (b *Queries) GetImage(ctx context.Context, a fleet.Actor, id fleet.ImageID)
 	return views[0], nil
 }
 
-// UsableImages lists the images that VMs of the project can be made from now, by name: each with those of its versions that are offered. Who
-// changes the infrastructure chooses among all. Disks of templates are none of them: whoever wants one takes the template.
+// UsableImages lists the images from which VMs of the project can be created, by name, each with its offered versions.
+// Actors who may change the infrastructure see all images. Disk images of templates are excluded: users choose the
+// template instead.
 func (b *Queries) UsableImages(ctx context.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.ImageView, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
@@ -187,7 +189,7 @@ func (b *Queries) UsableImages(ctx context.Context, a fleet.Actor, project fleet
 	return out, err
 }
 
-// imageFor leaves out what is about hosts, pools and people.
+// imageFor redacts hosts, pools and users for actors who cannot see hosts.
 func imageFor(a fleet.Actor, v fleet.ImageView) fleet.ImageView {
 	if store.SeesHosts(a) {
 		return v
@@ -203,7 +205,7 @@ func imageFor(a fleet.Actor, v fleet.ImageView) fleet.ImageView {
 	return v
 }
 
-// ImageTitle is the version as a choice names it.
+// ImageTitle is the label of an image version in form choices.
 func ImageTitle(v fleet.ImageView, x fleet.ImageVersion) string {
 	title := v.Name
 	if v.ProjectName != "" {
@@ -219,7 +221,8 @@ func ImageTitle(v fleet.ImageView, x fleet.ImageVersion) string {
 	}
 }
 
-// HostWithBoth is a host that is heard and has both pools active: the named one, or any; nil: there is none. It is for the portal itself.
+// HostWithBoth returns an online host with both pools active, or nil if there is none. It considers only the given host
+// unless host is empty. Only the system actor may call it.
 func (b *Queries) HostWithBoth(ctx context.Context, a fleet.Actor, one, other fleet.PoolID, host fleet.HostID) (*HostRef, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err

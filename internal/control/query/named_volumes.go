@@ -10,16 +10,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NamedVolume is an image, ISO or existing volume that a spec names, as one host reports it.
+// NamedVolume is an image, ISO or existing volume referenced by a spec, as one host reports it.
 type NamedVolume struct {
 	fleet.Volume
 	Ref    fleet.Volref
 	Host   fleet.HostID
-	Shared bool // what one host sees of a shared pool is there for all
+	Shared bool // a report of one host holds for all hosts of a shared pool
 }
 
-// NamedVolumes reads the images, ISOs and existing volumes that the spec names. Those that the actor may not use are not there for it, and the
-// disk of a VM is no image.
+// NamedVolumes reads the images, ISOs and existing volumes referenced by the spec. It omits volumes that the actor may
+// not use, and returns a conflict for a volume that is a VM's disk.
 func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, pools []db.Pool) ([]NamedVolume, error) {
 	var ask db.VolumesNamedParams
 	for _, ref := range volumesOf(spec) {
@@ -59,7 +59,7 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 			kept = append(kept, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
 		}
 	}
-	for ref, owner := range used { // a VM that one host found does not use the files of other hosts
+	for ref, owner := range used { // an owner on one host does not use volumes of the same name on other hosts
 		if !slices.ContainsFunc(kept, func(v NamedVolume) bool { return v.Ref == ref }) {
 			return nil, fleet.Errorf(fleet.Conflict, "%s is a disk of the VM %s. Choose one that no VM uses.", ref.Volume, owner.Name)
 		}
@@ -71,7 +71,7 @@ func sharesIn(spec fleet.VMSpec, ref fleet.Volref) bool {
 	return slices.ContainsFunc(spec.Disks, func(d fleet.Disk) bool { return d.Shareable && d.Ref() == ref })
 }
 
-// volumesOf lists the volumes that a spec reads from, or has as they are.
+// volumesOf lists the volumes that a spec clones from or attaches directly.
 func volumesOf(spec fleet.VMSpec) []fleet.Volref {
 	var refs []fleet.Volref
 	for _, d := range spec.Disks {

@@ -16,16 +16,16 @@ import (
 	"quantix/internal/policy"
 )
 
-// hostsNamed is up to how many hosts of a network a list names.
+// hostsNamed is the maximum number of hosts listed by name for a network.
 const hostsNamed = 6
 
-// networkSum is a group of policy's, with what its hosts say that the network is to them.
+// networkSum is a group of host statuses with equal state, and the forwarding modes and subnets that its hosts report.
 type networkSum struct {
 	policy.NetworkGroup
 	forwards, subnets []string
 }
 
-// statusesIn is how many cells are in the sums.
+// statusesIn returns the number of host statuses in the sums.
 func statusesIn(sums []networkSum) (n int) {
 	for _, s := range sums {
 		n += s.Hosts
@@ -48,7 +48,7 @@ func networkHealth(sums []networkSum) fleet.NetworkHealth {
 	return health
 }
 
-// sumNetworks is what PostgreSQL adds up over the networks' hosts. Pages ask networkSums.
+// sumNetworks aggregates host statuses in PostgreSQL. Pages use the cache networkSums.
 func (b *Queries) sumNetworks(ctx context.Context, of []fleet.NetworkID) (map[fleet.NetworkID][]networkSum, error) {
 	var s statement
 	s.ofObjects(fleet.TypeNetwork, store.Texts(of))
@@ -66,7 +66,7 @@ func (b *Queries) sumNetworks(ctx context.Context, of []fleet.NetworkID) (map[fl
 		for _, list := range subnets {
 			if list != nil {
 				var each []string
-				_ = json.Unmarshal([]byte(*list), &each) // as the agent's report was read
+				_ = json.Unmarshal([]byte(*list), &each) // the agent's report was validated when it was stored
 				x.subnets = append(x.subnets, each...)
 			}
 		}
@@ -76,7 +76,7 @@ func (b *Queries) sumNetworks(ctx context.Context, of []fleet.NetworkID) (map[fl
 	return sums, err
 }
 
-// addNetworkHealth fills in what the networks' hosts add up to.
+// addNetworkHealth fills in the health of the networks.
 func (b *Queries) addNetworkHealth(ctx context.Context, views []fleet.NetworkView) error {
 	ids := make([]fleet.NetworkID, len(views))
 	for i, v := range views {
@@ -89,7 +89,7 @@ func (b *Queries) addNetworkHealth(ctx context.Context, views []fleet.NetworkVie
 	return err
 }
 
-// addFewHosts fills in the hosts of networks that few have, by name.
+// addFewHosts fills in the hosts of networks with at most hostsNamed hosts, by name.
 func (b *Queries) addFewHosts(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
 	at := map[fleet.NetworkID]*fleet.NetworkView{}
 	ids := []string{}
@@ -117,7 +117,8 @@ func (b *Queries) addFewHosts(ctx context.Context, a fleet.Actor, views []fleet.
 var networkHostOrders = rankedBy(func(h fleet.NetworkHost) int { return statusRank(h.State.Severity(), false) },
 	func(h fleet.NetworkHost) (string, fleet.HostID) { return h.HostName, h.HostID })
 
-// NetworkHosts returns one page of a network's matrix: the cells that want a person first, then by the host's name.
+// NetworkHosts returns one page of a network's host statuses: those that need an administrator first, then by host
+// name.
 func (b *Queries) NetworkHosts(ctx context.Context, a fleet.Actor, id fleet.NetworkID, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.NetworkHost]{}, err
@@ -127,7 +128,7 @@ func (b *Queries) NetworkHosts(ctx context.Context, a fleet.Actor, id fleet.Netw
 	}
 	page, err := b.networkHosts(ctx, id, q)
 	if err == nil && len(page.Items) == 0 {
-		_, err = b.NetworkBrief(ctx, a, id) // there may be no such network
+		_, err = b.NetworkBrief(ctx, a, id) // distinguishes an unknown network from one without hosts
 	}
 	if err == nil {
 		err = tellDays(ctx, b, fleet.TypeNetwork, string(id), page.Items, networkDay)
@@ -135,7 +136,8 @@ func (b *Queries) NetworkHosts(ctx context.Context, a fleet.Actor, id fleet.Netw
 	return page, err
 }
 
-// networkStates are all that a cell can say: what its host said (empty: nothing), whether that is an error, and whether it is believed.
+// networkStates lists every combination that determines a status: the reported state (empty for none), whether it is
+// faulty, and whether the report is fresh.
 var networkStates = func() (all []struct {
 	said          fleet.NetworkState
 	faulty, fresh bool
@@ -154,7 +156,8 @@ var networkStates = func() (all []struct {
 	return all
 }()
 
-// networkRanks is a table of the states that fit the tones, each with its cells' place in the matrix, and how cells x are joined with it.
+// networkRanks returns a SQL table of the states that match the tones, each with its rank, and the join condition with
+// host statuses x.
 func networkRanks(s *statement, tones []fleet.Term) string {
 	said, faulty, fresh, rank := []string{}, []bool{}, []bool{}, []int32{}
 	for _, x := range networkStates {
@@ -166,7 +169,7 @@ func networkRanks(s *statement, tones []fleet.Term) string {
 		"::integer[]) AS g (said, faulty, fresh, rank) ON g.said = x.said AND g.faulty = x.faulty AND g.fresh = x.fresh"
 }
 
-// ListNetworksInFull is ListNetworks, each network with the first of its hosts, as GetNetwork tells them.
+// ListNetworksInFull is ListNetworks with the first hosts of each network, as in GetNetwork.
 func (b *Queries) ListNetworksInFull(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
 	page, err := b.ListNetworks(ctx, a, q)
 	at := map[fleet.NetworkID]*fleet.NetworkView{}
@@ -222,7 +225,7 @@ func (b *Queries) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.
 	return p.cut(cells), err
 }
 
-// addHurt counts the VMs with a card on the network on hosts where that has failed.
+// addHurt fills in the number of VMs with a NIC on the network for hosts where the network has failed.
 func (b *Queries) addHurt(ctx context.Context, id fleet.NetworkID, cells []fleet.NetworkHost) error {
 	ask := db.CountOnNetworkParams{NetworkID: string(id)}
 	for _, h := range cells {
@@ -241,7 +244,7 @@ func (b *Queries) addHurt(ctx context.Context, id fleet.NetworkID, cells []fleet
 	return store.Err(err)
 }
 
-// NetworkHost returns one cell of a network's matrix.
+// NetworkHost returns the status of a network on one host.
 func (b *Queries) NetworkHost(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (fleet.NetworkHost, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.NetworkHost{}, err
@@ -258,7 +261,7 @@ func (b *Queries) NetworkHost(ctx context.Context, a fleet.Actor, id fleet.Netwo
 	return cells[0], nil
 }
 
-// findFirstNetworkHosts finds the beginning of a network's matrix.
+// findFirstNetworkHosts returns the first hosts of a network's status list.
 func (b *Queries) findFirstNetworkHosts(ctx context.Context, id fleet.NetworkID) (first firstStatuses, err error) {
 	p, err := networkHostOrders.page(fleet.Query{Limit: fleet.HostStatusesListed}, "worst")
 	if err != nil {
@@ -280,7 +283,7 @@ func (b *Queries) findFirstNetworkHosts(ctx context.Context, id fleet.NetworkID)
 	return first, err
 }
 
-// networkStatusPage are the hosts of one page of a network's matrix.
+// networkStatusPage returns the hosts of one page of a network's status list.
 func (b *Queries) networkStatusPage(ctx context.Context, id fleet.NetworkID, filter string, apply func(*statement) string) ([]string, error) {
 	var s, page statement
 	s.ofObjects(fleet.TypeNetwork, []string{string(id)})
@@ -293,7 +296,7 @@ func (b *Queries) networkStatusPage(ctx context.Context, id fleet.NetworkID, fil
 	return b.hostStatusPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
 }
 
-// networkStatuses reads a few cells a of networks with the hosts' own words, in no order.
+// networkStatuses reads host statuses a of networks with the full reports except leases, unordered.
 func (b *Queries) networkStatuses(ctx context.Context, s statement) ([]fleet.NetworkHost, error) {
 	return collect(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', s.looked_at, a.asked = 'assign', a.asked = 'release', now()
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions(), &s, func(x pgx.CollectableRow) (h fleet.NetworkHost, err error) {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// UsableNetworks lists the networks that the actor may put a new VM on in one of its projects, by name.
+// UsableNetworks lists the networks on which the actor may create a VM in one of its projects, by name.
 func (b *Queries) UsableNetworks(ctx context.Context, a fleet.Actor) ([]fleet.NetworkView, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func (b *Queries) UsableNetworks(ctx context.Context, a fleet.Actor) ([]fleet.Ne
 	return b.networks(ctx, a, s, " ORDER BY n.name, n.id")
 }
 
-// NetworksFor lists the networks of the VM's host that the actor may put it on, by name.
+// NetworksFor lists the networks of the VM's host to which the actor may connect the VM, by name.
 func (b *Queries) NetworksFor(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.NetworkView, error) {
 	vm, err := b.GetVM(ctx, a, id)
 	if err != nil {
@@ -36,20 +36,21 @@ func (b *Queries) NetworksFor(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	return b.networks(ctx, a, s, " ORDER BY n.name, n.id")
 }
 
-// knownNetworks keeps networks n to those that the actor may know of: who sees no hosts hears of a restricted one by a grant.
+// knownNetworks limits networks n to those that the actor may know: without permission to see hosts, restricted
+// networks are visible only by a grant.
 func (s *statement) knownNetworks(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
 		s.open("n", store.ProjectsOf(a))
 	}
 }
 
-// open is the condition that VMs of one of the projects may be on the network.
+// open adds the condition that VMs of one of the projects may use the network.
 func (s *statement) open(n string, projects []string) {
 	s.and("NOT leads_out(" + n + ".id, " + n + ".kind) OR EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = " + n +
 		".id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", projects) + "))")
 }
 
-// addGrants fills in whom restricted networks are granted to, as far as the actor may know.
+// addGrants fills in the grants of restricted networks that the actor may see.
 func (b *Queries) addGrants(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
 	at := map[fleet.NetworkID]*fleet.NetworkView{}
 	ids := []string{}

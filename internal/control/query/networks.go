@@ -12,7 +12,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// shownNetwork is the condition on networks n that people see them: one that was found and that no host has any more is kept for its id alone.
+// shownNetwork is the condition that network n is visible. A discovered network that has disappeared from all hosts
+// stays in the table only to keep its ID.
 const shownNetwork = "n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)"
 
 // networkSQL reads networks n.
@@ -53,7 +54,7 @@ func (b *Queries) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query
 	return p.cut(views), err
 }
 
-// networks reads networks n with their health, and the hosts of those that few have: hostsNamed.
+// networks reads networks n with their health, and the hosts of networks with at most hostsNamed hosts.
 func (b *Queries) networks(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.NetworkView, error) {
 	views, err := collect(ctx, b, networkSQL+s.conditions()+tail, &s, scanNetwork)
 	if err != nil || len(views) == 0 {
@@ -75,7 +76,7 @@ func scanNetwork(x pgx.CollectableRow) (v fleet.NetworkView, err error) {
 	return v, err
 }
 
-// GetNetwork returns one network with the first page of its matrix.
+// GetNetwork returns one network with the first page of its host statuses.
 func (b *Queries) GetNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (fleet.NetworkView, error) {
 	v, err := b.NetworkBrief(ctx, a, id)
 	if err != nil {
@@ -86,7 +87,7 @@ func (b *Queries) GetNetwork(ctx context.Context, a fleet.Actor, id fleet.Networ
 	return v, err
 }
 
-// NetworkBrief returns one network; its hosts only where it has few.
+// NetworkBrief returns one network, with its hosts only if there are at most hostsNamed.
 func (b *Queries) NetworkBrief(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (fleet.NetworkView, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.NetworkView{}, err
@@ -108,7 +109,7 @@ func (b *Queries) NetworkBrief(ctx context.Context, a fleet.Actor, id fleet.Netw
 	return views[0], nil
 }
 
-// NetworksOn lists the networks and bridges of one host, by name, each with that host's cell alone.
+// NetworksOn lists the networks and bridges of one host by name, each with only that host's status.
 func (b *Queries) NetworksOn(ctx context.Context, a fleet.Actor, host fleet.HostID) ([]fleet.NetworkView, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err

@@ -12,10 +12,11 @@ import (
 	"quantix/internal/policy"
 )
 
-// maxAttention bounds the list of what wants a person.
+// maxAttention limits the list of problems that need attention.
 const maxAttention = 20
 
-// Overview is the dashboard: numbers of VMs from the counters, hosts and pools as they are now, cut to what the actor sees.
+// Overview returns the dashboard for what the actor may see. VM numbers come from the counters; hosts and pools are
+// current up to the age of the cache.
 func (b *Queries) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Overview{}, err
@@ -51,7 +52,8 @@ func (b *Queries) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, 
 	return o, nil
 }
 
-// VMTotals is how many VMs the actor sees: from the counters, up to five seconds old, so that a list can show them on each page.
+// VMTotals counts the VMs that the actor may see. The counters are up to five seconds old, so every list page can show
+// them cheaply.
 func (b *Queries) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, error) {
 	var totals fleet.VMTotals
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
@@ -74,7 +76,8 @@ func (b *Queries) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, 
 
 var urgency = map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown: 1, fleet.SeverityWarn: 2}
 
-// addVMs adds up the VMs of the actor's projects. Those of a silent host are unknown, but for what does not hang on it.
+// addVMs adds up the VMs of the actor's projects. VMs on an offline host count as unknown, except while being created
+// or deleted.
 func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, silent []fleet.HostID) {
 	sees := func(id fleet.ProjectID) bool { return policy.AllProjects(a) || policy.May(a, policy.VMSee, id) }
 	for project, phases := range sums.online {
@@ -102,7 +105,7 @@ func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, silent []fleet.Hos
 	maps.DeleteFunc(o.VMs, func(_ fleet.Phase, n int) bool { return n == 0 })
 }
 
-// HostTotals is how many hosts there are in each phase.
+// HostTotals counts the hosts in each phase.
 func (b *Queries) HostTotals(ctx context.Context, a fleet.Actor) (map[fleet.HostPhase]int, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
@@ -115,7 +118,7 @@ func (b *Queries) HostTotals(ctx context.Context, a fleet.Actor) (map[fleet.Host
 	return totals, err
 }
 
-// addHosts counts hosts by phase, and names those that want a person.
+// addHosts counts hosts by phase and adds the hosts that need attention.
 func addHosts(o *fleet.Overview, sums *counters, whole wholeSums) {
 	for _, n := range sums.found {
 		o.DiscoveredVMs += n
@@ -129,7 +132,8 @@ func addHosts(o *fleet.Overview, sums *counters, whole wholeSums) {
 	o.Attention = append(o.Attention, whole.troubled...)
 }
 
-// addPools counts pools by health, and names those that need a person: for who sees hosts by cause, else as a whole.
+// addPools counts pools by health and adds those that need attention: by cause if the actor sees hosts, otherwise by
+// the pool's summary.
 func (b *Queries) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview, whole wholeSums) error {
 	pools, err := b.poolRows(ctx, statement{}, " ORDER BY p.name, p.id")
 	if err != nil {
@@ -164,8 +168,8 @@ func (b *Queries) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview
 	return nil
 }
 
-// addTrouble adds the VMs that need a person, and the tasks that failed within the last hour but those of an object
-// that says itself what failed.
+// addTrouble adds VMs that need attention, and tasks that failed within the last hour. A failed task is omitted if its
+// object already shows the cause.
 func (b *Queries) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
 	pools := map[fleet.Subject]string{}
 	for _, row := range o.Attention {
@@ -190,7 +194,7 @@ func (b *Queries) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overvi
 	var failed fleet.Causes
 	for _, t := range tasks {
 		task := store.TaskFor(a, store.TaskOf(t.Task, t.Host))
-		says := pools[task.Subject] // the same cause comes once
+		says := pools[task.Subject] // the same cause is listed once
 		if shown[task.Subject] || task.Error != "" && (strings.Contains(says, task.Error) || strings.Contains(says, fleet.Nameless(task.Error, task.SubjectName))) {
 			continue
 		}
@@ -211,8 +215,8 @@ func (b *Queries) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overvi
 	return nil
 }
 
-// addCounted adds the rows that come from counters: VMs with drift and, for users who do not see the hosts' own rows,
-// VMs of offline hosts.
+// addCounted adds rows that come from the counters: VMs that have drifted, and VMs on offline hosts if the actor does
+// not see the hosts' own rows.
 func addCounted(a fleet.Actor, o *fleet.Overview) {
 	if n := o.VMsDrifted; n > 0 {
 		o.Attention = append(o.Attention, fleet.Attention{

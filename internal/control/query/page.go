@@ -12,18 +12,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Bounds of a page.
+// Limits of a page.
 const (
 	defaultPage = 100
 	largestPage = 500
 
 	maxCursorText = 4096 // bytes of one value in a cursor
 
-	usualPage = defaultPage + 1 // rows that are read for a page: one more tells whether there is another
+	usualPage = defaultPage + 1 // rows read for a page: one extra row shows whether another page follows
 )
 
-// column is one part of a list's order. Known tells whether a cursor's value is one that the portal writes for a value of the
-// column: what only looks like one would be an error in SQL.
+// column is one column of a list's order. known reports whether a cursor value has exactly the form that the portal
+// writes for this column; any other value could fail in SQL.
 type column struct {
 	sql   string
 	known func(string) bool
@@ -51,27 +51,27 @@ func timeColumn(sql string) column {
 	}}
 }
 
-// order is a way to sort a list of T: unique columns, and their values in an item for the cursor.
+// order is a way to sort a list of T: columns that are unique together, and their values in an item for the cursor.
 type order[T any] struct {
 	columns []column
 	values  func(T) []string
 }
 
-// orders are the ways to sort one list; the empty key is its own order.
+// orders are the ways to sort one list, by sort key.
 type orders[T any] map[string]order[T]
 
-// paging is one page's place in a list. A page back is read from its end: SQL gives its rows in the contrary order, nearest to
-// the cursor first, and cut turns them round.
+// paging is the position of one page in a list. Pages backwards are read from their end: SQL returns the rows in
+// reverse order, nearest to the cursor first, and cut reverses them again.
 type paging[T any] struct {
 	order[T]
 	sort   string
-	desc   bool     // the order of SQL's rows
-	back   bool     // the page ends before the cursor, instead of beginning after it
-	cursor []string // nil: the list's first page
+	desc   bool     // order of the rows in SQL
+	back   bool     // the page ends before the cursor instead of starting after it
+	cursor []string // nil for the first page
 	limit  int
 }
 
-// asked is page, with what q's filter says.
+// asked is page plus the parsed filter of q.
 func (all orders[T]) asked(q fleet.Query, own string, keys fleet.FilterKeys) (paging[T], []fleet.Term, error) {
 	p, err := all.page(q, own)
 	if err != nil {
@@ -81,7 +81,7 @@ func (all orders[T]) asked(q fleet.Query, own string, keys fleet.FilterKeys) (pa
 	return p, terms, err
 }
 
-// page reads q's sort, cursor and limit. own is the sort of a list that nobody sorted.
+// page parses q's sort, cursor and limit. own is the default sort.
 func (all orders[T]) page(q fleet.Query, own string) (paging[T], error) {
 	p := paging[T]{sort: q.Sort, limit: q.Limit}
 	if p.sort == "" {
@@ -119,8 +119,9 @@ func sorted[V any](m map[string]V) []string {
 	return keys
 }
 
-// apply adds the cursor's condition to s and returns ORDER BY and LIMIT: one row more than the page, which tells whether there is another.
-// It is planned each time: the best plan for a page of an empty table, which an index does not give, is to sort it all.
+// apply adds the cursor's condition to s and returns ORDER BY and LIMIT. It reads one row more than the page, to detect
+// whether another page follows. The statement is planned each time: a plan made for an empty table sorts everything and
+// would be wrong once the table grows.
 func (p paging[T]) apply(s *statement) string {
 	s.varies = true
 	if p.cursor != nil {
@@ -129,23 +130,24 @@ func (p paging[T]) apply(s *statement) string {
 			names[i], values[i] = c.sql, s.key(p.cursor[i])
 		}
 		row, at := "("+strings.Join(names, ", ")+")", "("+strings.Join(values, ", ")+")"
-		// From the cursor's row on, and not that row: of "beyond it" PostgreSQL would guess that rows which share the first
-		// column's value are none, and read and sort all of them where the index has them in order.
+		// The condition includes the cursor's row and excludes it separately. For a strict comparison PostgreSQL would
+		// estimate no rows with an equal first column, and sort them instead of using the index order.
 		s.and(row + p.onward() + at)
 		s.and(row + " <> " + at)
 	}
 	return " ORDER BY " + p.by() + " LIMIT " + s.key(p.limit+1)
 }
 
-// applyFirst adds the cursor's condition on the first column alone. apply says the same and more; this is the part that an
-// index can use where the columns are of several tables. Where they are of one, PostgreSQL would count it twice.
+// applyFirst adds the cursor's condition on the first column only. apply already implies it, but an index can use this
+// part if the columns come from several tables. With columns of one table PostgreSQL would count the condition twice in
+// its estimate.
 func (p paging[T]) applyFirst(s *statement) {
 	if p.cursor != nil {
 		s.and(p.columns[0].sql + p.onward() + s.key(p.cursor[0]))
 	}
 }
 
-// onward compares what lies from the cursor on with the cursor.
+// onward returns the comparison that selects rows from the cursor on.
 func (p paging[T]) onward() string {
 	if p.desc {
 		return " <= "
@@ -153,7 +155,7 @@ func (p paging[T]) onward() string {
 	return " >= "
 }
 
-// by is what SQL sorts by.
+// by returns the ORDER BY list.
 func (p paging[T]) by() string {
 	parts := make([]string, len(p.columns))
 	for i, c := range p.columns {
@@ -164,7 +166,7 @@ func (p paging[T]) by() string {
 	return strings.Join(parts, ", ")
 }
 
-// cut makes the page of the rows that apply's statement gave.
+// cut builds the page from the rows of the statement extended by apply.
 func (p paging[T]) cut(items []T) fleet.Page[T] {
 	more := len(items) > p.limit
 	if more {
@@ -188,7 +190,7 @@ func (p paging[T]) cut(items []T) fleet.Page[T] {
 	return page
 }
 
-// A cursor is base64url JSON: the sort that it belongs to, then a row's values in the sort's columns.
+// writeCursor encodes a cursor as base64url JSON: the sort key, then the row's values in the sort's columns.
 func writeCursor(sort string, values []string) string {
 	text, _ := json.Marshal(append([]string{sort}, values...)) // strings always marshal
 	return base64.RawURLEncoding.EncodeToString(text)

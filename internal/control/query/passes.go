@@ -13,8 +13,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// WouldPass tells whether a connection would pass the network cards at both of its ends, and by which rules. It is reckoned from what people
-// asked for and the addresses that hosts told of last; nothing is sent. An address that a VM of somebody else's has is an address as any other.
+// WouldPass predicts whether a connection would pass the filters of the NICs at both ends, and by which rules. It uses
+// specs and the addresses last reported; no packet is sent. An address of another project's VM is treated like any
+// external address.
 func (b *Queries) WouldPass(ctx context.Context, a fleet.Actor, q fleet.PassQuestion) (fleet.PassAnswer, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.PassAnswer{}, err
@@ -39,13 +40,13 @@ func (b *Queries) WouldPass(ctx context.Context, a fleet.Actor, q fleet.PassQues
 	return fleet.WouldPass(q, from, to, func(g fleet.SecurityGroupID, rule string) string { return known.rules[string(g)+"/"+rule] }), nil
 }
 
-// passSources gathers the cards of a question.
+// passSources collects the NICs of a connection check.
 type passSources struct {
 	b     *Queries
-	rules map[string]string // in words, by group and rule
+	rules map[string]string // rule texts by group and rule
 }
 
-// nic is the card that an end names; nil: the end is no VM.
+// nic returns the NIC of an endpoint, or nil if the endpoint is no VM.
 func (p passSources) nic(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at string, checks *fleet.Checks) (*fleet.PassNIC, error) {
 	if e.VMID == "" {
 		return nil, nil
@@ -81,7 +82,7 @@ func (p passSources) nic(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at
 	return card, err
 }
 
-// groups are flat as hosts have them, in the order of their names.
+// groups returns the security groups in the flat form used on hosts, by name.
 func (p passSources) groups(ctx context.Context, ids []fleet.SecurityGroupID) ([]fleet.FlatGroup, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -113,7 +114,8 @@ func (p passSources) groups(ctx context.Context, ids []fleet.SecurityGroupID) ([
 	return out, nil
 }
 
-// nicState is whether a card's groups count on its VM's host as they are now: the worst of them, or of what the host says of the card itself.
+// nicState returns whether the NIC's current groups are in force on the VM's host: the worst state of its groups, or of
+// the host's report on the NIC.
 func (b *Queries) nicState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fleet.SecurityGroupState, error) {
 	rows, err := b.store.GroupsOfVM(ctx, db.GroupsOfVMParams{VMID: vm.ID, Fresh: fleet.Freshness})
 	if err != nil {
@@ -127,7 +129,7 @@ func (b *Queries) nicState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fle
 	return states[0].State, nil
 }
 
-// nicStates tells of each card of a VM what passes it, and whether its host does that.
+// nicStates returns the filter of each NIC of a VM, and whether the host applies it.
 func nicStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilter, error) {
 	out := make([]fleet.NICFilter, len(nics))
 	for i, n := range nics {
@@ -165,7 +167,7 @@ func nicStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilter, er
 	return out, nil
 }
 
-// NICFilters tells of each network card of a VM which groups it is in and whether its host applies them.
+// NICFilters returns the security groups of each NIC of a VM and whether the host applies them.
 func (b *Queries) NICFilters(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.NICFilter, error) {
 	vm, err := b.GetVM(ctx, a, id)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// PoolGrid returns a page of hosts, as ListHosts lists them, and a page of pools, as ListPools does, with how each is on each.
+// PoolGrid returns a page of hosts as in ListHosts, a page of pools as in ListPools, and the status of each pool on
+// each host.
 func (b *Queries) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools fleet.Query) (g fleet.PoolGrid, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return g, err
@@ -32,8 +33,8 @@ func (b *Queries) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools flee
 	return g, err
 }
 
-// gridStatuses reads the cells by the places of their hosts and pools: two numbers are less to send and to read than two
-// ids.
+// gridStatuses reads the statuses by the indexes of their hosts and pools: two numbers are shorter to transfer and
+// parse than two IDs.
 func (b *Queries) gridStatuses(ctx context.Context, hosts []fleet.HostID, pools []fleet.PoolID) ([][]fleet.GridStatus, error) {
 	cells := make([][]fleet.GridStatus, len(hosts))
 	all := make([]fleet.GridStatus, len(hosts)*len(pools))

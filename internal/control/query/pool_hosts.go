@@ -14,16 +14,16 @@ import (
 	"quantix/internal/policy"
 )
 
-// poolGroup is a group of policy's, by what its hosts said last and whether that is still believed.
+// poolGroup is a group of host statuses with equal key, their last reported state and whether the reports are fresh.
 type poolGroup struct {
 	policy.PoolGroup
 	said        fleet.PoolState
 	fresh       bool
-	volumes     int64 // that they name, all together
-	mostVolumes int64 // that one of them names
+	volumes     int64 // sum over the reports
+	mostVolumes int64 // largest number in one report
 }
 
-// statusesOf is how many cells are in the groups.
+// statusesOf returns the number of host statuses in the groups.
 func statusesOf(groups []poolGroup) (n int) {
 	for _, g := range groups {
 		n += g.Hosts
@@ -31,7 +31,7 @@ func statusesOf(groups []poolGroup) (n int) {
 	return n
 }
 
-// samePool reports whether the groups are the same, in whichever order.
+// samePool reports whether both slices contain the same groups in any order.
 func samePool(a, b []poolGroup) bool {
 	in := make(map[poolGroup]bool, len(a))
 	for _, g := range a {
@@ -40,14 +40,15 @@ func samePool(a, b []poolGroup) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(b, func(g poolGroup) bool { return !in[g] })
 }
 
-// poolGroups are what policy judges these pools by: PostgreSQL adds up, no host's words are read. Pages ask poolSums.
+// poolGroups aggregates the host statuses of these pools in PostgreSQL, without reading whole reports. Pages use
+// poolSums.
 func (b *Queries) poolGroups(ctx context.Context, ids []fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
 	var s statement
 	s.ofObjects(fleet.TypePool, store.Texts(ids))
 	return b.groupsFrom(ctx, &s, fresh, statusesFrom)
 }
 
-// allPoolGroups are the groups of all pools, for who knows which hosts are silent: no host's session need be looked at.
+// allPoolGroups returns the groups of all pools. The caller supplies the offline hosts, so no host session is read.
 func (b *Queries) allPoolGroups(ctx context.Context, silent []fleet.HostID) (map[fleet.PoolID][]poolGroup, error) {
 	var s statement
 	s.ofObjects(fleet.TypePool, nil)
@@ -70,7 +71,8 @@ func (b *Queries) groupsFrom(ctx context.Context, s *statement, believed, from s
 	return groups, err
 }
 
-// sharedRooms are what the first healthy host by name says of each pool's room: of pools that many hosts have as it is kept.
+// sharedRooms returns the capacity of each shared pool, as its first healthy host by name reports it. For pools on many
+// hosts it comes from the cache.
 func (b *Queries) sharedRooms(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.Room, error) {
 	whole, ok := b.whole.known(ctx, everything{})
 	if !ok {
@@ -86,7 +88,8 @@ func (b *Queries) sharedRooms(ctx context.Context, rows []db.Pool, groups map[fl
 	return rooms, err
 }
 
-// readRooms reads them, of pools that are healthy somewhere: hosts are asked in the order of their names, and mostly the first one answers.
+// readRooms reads the capacities of shared pools that are healthy on some host. Hosts are tried in order of their
+// names, and usually the first one has a value.
 func (b *Queries) readRooms(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.Room, error) {
 	var ids []string
 	for _, r := range rows {
@@ -120,7 +123,7 @@ func poolHealth(spec fleet.PoolSpec, groups []poolGroup, first fleet.Room) fleet
 	return policy.PoolHealth(spec, all, first)
 }
 
-// ListPoolsInFull is ListPools, each pool with the first of its hosts, as GetPool tells them.
+// ListPoolsInFull is ListPools with the first hosts of each pool, as in GetPool.
 func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolView], error) {
 	page, err := b.ListPools(ctx, a, q)
 	if err != nil || len(page.Items) == 0 || !store.SeesHosts(a) {
@@ -136,7 +139,7 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 	if err != nil {
 		return page, err
 	}
-	var groups []poolGroup // of all pools, each once: their cells' places hang on nothing else
+	var groups []poolGroup // distinct keys over all pools: ranks depend on nothing else
 	seen := map[poolGroup]bool{}
 	for _, id := range ids {
 		for _, g := range all[id] {
@@ -163,7 +166,8 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 	return page, err
 }
 
-// ranksOf is a table of the groups that fit the tones, each with its cells' place in the matrix, and how cells x are joined with it.
+// ranksOf returns a SQL table of the groups that match the tones, each with its rank, and the join condition with host
+// statuses x.
 func ranksOf(s *statement, groups []poolGroup, tones []fleet.Term) string {
 	said, fresh, used, starving, byOthers, faulty, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []bool{}, []int32{}
 	for _, g := range groups {
@@ -184,7 +188,7 @@ func poolStatusRank(h fleet.PoolHost) int {
 
 var poolHostOrders = rankedBy(poolStatusRank, func(h fleet.PoolHost) (string, fleet.HostID) { return h.HostName, h.HostID })
 
-// PoolHosts returns one page of a pool's matrix: the cells that want a person first, then by the host's name.
+// PoolHosts returns one page of a pool's host statuses: those that need an administrator first, then by host name.
 func (b *Queries) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.PoolHost]{}, err
@@ -198,7 +202,7 @@ func (b *Queries) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID,
 	}
 	page, err := b.poolHosts(ctx, id, groups[id], q)
 	if err == nil && len(page.Items) == 0 {
-		_, err = b.poolRow(ctx, a, id) // there may be no such pool
+		_, err = b.poolRow(ctx, a, id) // distinguishes an unknown pool from one without hosts
 	}
 	if err == nil {
 		err = b.fillImpact(ctx, id, page.Items)
@@ -209,7 +213,7 @@ func (b *Queries) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID,
 	return page, err
 }
 
-// PoolHost returns one cell of a pool's matrix.
+// PoolHost returns the status of a pool on one host.
 func (b *Queries) PoolHost(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.PoolHost, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.PoolHost{}, err
@@ -226,7 +230,7 @@ func (b *Queries) PoolHost(ctx context.Context, a fleet.Actor, id fleet.PoolID, 
 	return cells[0], nil
 }
 
-// poolHosts is a page of the cells of one pool, whose groups are known.
+// poolHosts returns a page of one pool's host statuses. The caller passes the pool's groups.
 func (b *Queries) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolGroup, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
 	q.Limit = cmp.Or(q.Limit, fleet.HostStatusesListed)
 	p, err := poolHostOrders.page(q, "worst")
@@ -248,7 +252,7 @@ func (b *Queries) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolG
 	return p.cut(cells), err
 }
 
-// findFirstPoolHosts finds the beginning of a pool's matrix.
+// findFirstPoolHosts returns the first hosts of a pool's status list.
 func (b *Queries) findFirstPoolHosts(ctx context.Context, id fleet.PoolID) (first firstStatuses, err error) {
 	p, err := poolHostOrders.page(fleet.Query{Limit: fleet.HostStatusesListed}, "worst")
 	if err != nil {
@@ -268,7 +272,7 @@ func (b *Queries) findFirstPoolHosts(ctx context.Context, id fleet.PoolID) (firs
 	return first, err
 }
 
-// poolStatusPage are the hosts of one page of a pool's matrix.
+// poolStatusPage returns the hosts of one page of a pool's status list.
 func (b *Queries) poolStatusPage(ctx context.Context, id fleet.PoolID, groups []poolGroup, filter string, apply func(*statement) string) ([]string, error) {
 	var s, page statement
 	s.ofObjects(fleet.TypePool, []string{string(id)})
@@ -281,13 +285,13 @@ func (b *Queries) poolStatusPage(ctx context.Context, id fleet.PoolID, groups []
 	return b.hostStatusPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
 }
 
-// poolStatuses reads a few cells a of pools with the hosts' own words, but not their volumes, in no order.
+// poolStatuses reads host statuses a of pools with the full reports except volumes, unordered.
 func (b *Queries) poolStatuses(ctx context.Context, s statement) ([]fleet.PoolHost, error) {
 	return collect(ctx, b, `SELECT a.pool_id, a.host_id, h.name, a.asked = 'assign', s.seen_at, s.looked_at, COALESCE(s.conflict, ''),
 		CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, a.status - 'volumes', COALESCE(w.vms, 0), now()
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 		LEFT JOIN (`+starvedSQL+`) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`+s.conditions(), &s, func(x pgx.CollectableRow) (h fleet.PoolHost, err error) {
-		var seen *time.Time // the agent; h.SeenAt is how old what it says about the pool is
+		var seen *time.Time // last contact of the agent; h.SeenAt is the age of its report on the pool
 		var conflict string
 		var connected *bool
 		var now time.Time

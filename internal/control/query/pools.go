@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// poolViews are pools with their health. Where the storage is, only who sees hosts is shown.
+// poolViews returns pools with their health. Only actors who see hosts are shown where the storage is.
 func (b *Queries) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) ([]fleet.PoolView, error) {
 	ids, views := make([]fleet.PoolID, len(rows)), make([]fleet.PoolView, len(rows))
 	for i, r := range rows {
@@ -62,7 +62,7 @@ var poolOrders = orders[fleet.PoolView]{
 	}},
 }
 
-// ListPools returns one page of pools with their health; neither their hosts nor their volumes. Sorts: name, created.
+// ListPools returns one page of pools with their health, without hosts and volumes. Sorts: name, created.
 func (b *Queries) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolView], error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.PoolView]{}, err
@@ -92,7 +92,8 @@ func (b *Queries) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	return b.pagePools(ctx, a, p, s, tones)
 }
 
-// poolHostIDs hides which pools are where from those who do not see hosts.
+// poolHostIDs resolves host names of a filter. It matches no host for actors who cannot see hosts, so that they cannot
+// learn which pools are where.
 func (b *Queries) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.Term) ([]string, error) {
 	if !policy.May(a, policy.InfraSee, "") {
 		return []string{}, nil
@@ -100,7 +101,7 @@ func (b *Queries) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.Term) 
 	return b.named(ctx, "hosts", t.Any)
 }
 
-// pagePools reads pages until one is full: health is no column, so a page may lose rows after it was read.
+// pagePools reads pages until one is full: health is no column, so the filter removes rows after reading.
 func (b *Queries) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.PoolView], s statement, tones []fleet.Term) (fleet.Page[fleet.PoolView], error) {
 	kept := []fleet.PoolView{}
 	for at := p; ; {
@@ -139,13 +140,14 @@ func toned(tones []fleet.Term, tone fleet.Severity) bool {
 	return true
 }
 
-// GetPool returns one pool with the first page of its host × health matrix, without volumes.
+// GetPool returns one pool with the first page of its host statuses, without volumes.
 func (b *Queries) GetPool(ctx context.Context, a fleet.Actor, id fleet.PoolID) (fleet.PoolView, error) {
 	v, _, err := b.poolMatrix(ctx, a, id, fleet.Query{})
 	return v, err
 }
 
-// PoolMatrix is GetPool with the page of the matrix that q asks for, as PoolHosts gives it. Who sees no hosts is shown none.
+// PoolMatrix is GetPool with the page of host statuses that q selects, as in PoolHosts. Actors who cannot see hosts get
+// an empty page.
 func (b *Queries) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
 	v, page, err := b.poolMatrix(ctx, a, id, q)
 	if err == nil {
@@ -154,7 +156,7 @@ func (b *Queries) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID
 	return v, page, err
 }
 
-// poolMatrix is PoolMatrix, but that it does not tell how the cells were.
+// poolMatrix is PoolMatrix without the 24-hour history.
 func (b *Queries) poolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
 	var page fleet.Page[fleet.PoolHost]
 	r, err := b.poolRow(ctx, a, id)
@@ -211,7 +213,7 @@ func (b *Queries) poolRow(ctx context.Context, a fleet.Actor, id fleet.PoolID) (
 	return rows[0], nil
 }
 
-// PoolsOn lists the pools of one host by name, each with that host's cell alone.
+// PoolsOn lists the pools of one host by name, each with only that host's status.
 func (b *Queries) PoolsOn(ctx context.Context, a fleet.Actor, host fleet.HostID) ([]fleet.PoolView, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
@@ -234,7 +236,7 @@ func (b *Queries) PoolsOn(ctx context.Context, a fleet.Actor, host fleet.HostID)
 	return views, err
 }
 
-// PoolNames are the names of those pools; one that does not exist has none.
+// PoolNames returns the names of pools by ID, without those that do not exist.
 func (b *Queries) PoolNames(ctx context.Context, a fleet.Actor, ids []fleet.PoolID) (map[fleet.PoolID]string, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
@@ -247,7 +249,7 @@ func (b *Queries) PoolNames(ctx context.Context, a fleet.Actor, ids []fleet.Pool
 	return names, store.Err(err)
 }
 
-// PoolVMs is ListVMs of the VMs that have a disk in the pool.
+// PoolVMs is ListVMs limited to VMs with a disk in the pool.
 func (b *Queries) PoolVMs(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
@@ -260,16 +262,17 @@ func (b *Queries) PoolVMs(ctx context.Context, a fleet.Actor, id fleet.PoolID, q
 	return b.listVMs(ctx, a, q, &s)
 }
 
-// PoolCounts are how many volumes and VMs a pool has.
+// PoolCounts holds the numbers of a pool's volumes and VMs.
 type PoolCounts struct {
-	Volumes int // as far as the actor sees all projects; else 0
-	VMs     int // with a disk in it, that the actor sees; MaxCounted is as many or more
+	Volumes int // 0 unless the actor sees all projects
+	VMs     int // visible VMs with a disk in the pool; MaxCounted means that many or more
 }
 
-// MaxCounted is up to where VMs are counted one by one.
+// MaxCounted is the number at which counting VMs stops.
 const MaxCounted = 1000
 
-// PoolCounts counts a pool's volumes as its hosts count them (of a shared pool, as the one that knows most), and VMs as they are specified.
+// PoolCounts counts a pool's volumes from its hosts' reports and its VMs from their specs. For a shared pool the
+// largest report counts.
 func (b *Queries) PoolCounts(ctx context.Context, a fleet.Actor, id fleet.PoolID) (PoolCounts, error) {
 	var out PoolCounts
 	r, err := b.poolRow(ctx, a, id)

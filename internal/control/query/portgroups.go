@@ -10,14 +10,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// GroupChoice is a port group that cards can be put on.
+// GroupChoice is a port group that a NIC can be connected to.
 type GroupChoice struct {
 	NetworkID fleet.NetworkID
 	Network   string
 	Name      string
 }
 
-// PortGroupsToUse lists the port groups that the actor may put VMs on in one of its projects, by network and name.
+// PortGroupsToUse lists the port groups to which the actor may connect VMs in one of its projects, by network and name.
 func (b *Queries) PortGroupsToUse(ctx context.Context, a fleet.Actor) ([]GroupChoice, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (b *Queries) PortGroupsToUse(ctx context.Context, a fleet.Actor) ([]GroupCh
 	return out, store.Err(err)
 }
 
-// PortGroups lists a network's port groups as far as the actor may know of them, with whom they are open to.
+// PortGroups lists a network's port groups that the actor may know, with their grants.
 func (b *Queries) PortGroups(ctx context.Context, a fleet.Actor, id fleet.NetworkID) ([]fleet.PortGroupUse, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (b *Queries) PortGroups(ctx context.Context, a fleet.Actor, id fleet.Networ
 		}
 		out = append(out, v)
 	}
-	if len(out) == 0 { // whether there is such a network is told to nobody who may not know it
+	if len(out) == 0 { // reports NotFound for a network that the actor may not know
 		_, err = b.NetworkBrief(ctx, a, id)
 	}
 	return out, err

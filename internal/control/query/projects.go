@@ -15,7 +15,8 @@ var projectOrders = orders[fleet.Project]{
 	"created": {[]column{timeColumn("p.created_at"), textColumn("p.id")}, func(p fleet.Project) []string { return []string{stamp(p.CreatedAt), string(p.ID)} }},
 }
 
-// ListProjects returns one page of the projects that the actor sees. VMs is as old as the counters. Sorts: name (its own), created.
+// ListProjects returns one page of the projects that the actor sees. VMs comes from the counters. Sorts: name
+// (default), created.
 func (b *Queries) ListProjects(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.Project], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.Project]{}, err

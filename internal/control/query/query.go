@@ -1,5 +1,5 @@
-// Package query answers people: lists, the tree, the search, completion, the overview, and each thing by
-// itself. What it changes are views, which are only ways to look.
+// Package query reads for people: lists, the inventory tree, search, completion, the overview and single objects. The
+// only writes are saved views.
 package query
 
 import (
@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Queries answers from one PostgreSQL. Its exported methods are use cases of control.Control.
+// Queries reads from one PostgreSQL. Its exported methods are use cases of control.Control.
 type Queries struct {
 	store    *store.Store
 	counters atomic.Pointer[counters]
@@ -22,7 +22,7 @@ type Queries struct {
 	firstNetworkHosts kept[fleet.NetworkID, firstStatuses]
 }
 
-// New makes a Browse over s.
+// New returns Queries over s.
 func New(s *store.Store) *Queries {
 	network := func(id fleet.NetworkID) { s.Wake(fleet.SubjectOf(fleet.TypeNetwork, id)) }
 	b := &Queries{store: s}
@@ -33,7 +33,7 @@ func New(s *store.Store) *Queries {
 	return b
 }
 
-// telling tells of what is not the same any more.
+// telling returns a function that calls tell with the key if the value has changed.
 func telling[K, V any](same func(a, b V) bool, tell func(K)) func(of K, was, now V) {
 	return func(of K, was, now V) {
 		if !same(was, now) {

@@ -9,8 +9,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// noHosts are the filter keys without those that ask for hosts, where the actor sees none: what cannot be read must not be
-// found out by asking either.
+// noHosts removes the filter key "host" if the actor cannot see hosts: a filter must not reveal what pages hide.
 func noHosts(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
 	if store.SeesHosts(a) {
 		return keys
@@ -18,13 +17,14 @@ func noHosts(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
 	return slices.DeleteFunc(slices.Clone(keys), func(k fleet.FilterKey) bool { return k.Key == "host" })
 }
 
-// networkFor leaves out of a network's definition what is about hosts, and whose cards have leases.
+// networkFor redacts what concerns hosts, and the MAC addresses of reservations.
 func networkFor(a fleet.Actor, v fleet.NetworkView) fleet.NetworkView {
 	if store.SeesHosts(a) || v.Spec == nil {
 		return v
 	}
 	spec := *v.Spec
-	spec.Bridge, spec.Device, spec.Underlay, spec.PortGroups, v.Peers = "", "", "", nil, nil // what port groups are open to whom: see PortGroups
+	// for port groups and their grants see PortGroups
+	spec.Bridge, spec.Device, spec.Underlay, spec.PortGroups, v.Peers = "", "", "", nil, nil
 	if spec.IPv4 != nil && spec.IPv4.DHCP != nil {
 		spec.IPv4 = &fleet.Subnet{Gateway: spec.IPv4.Gateway, DHCP: &fleet.DHCP{Ranges: spec.IPv4.DHCP.Ranges}}
 	}
@@ -73,7 +73,7 @@ func auditFor(a fleet.Actor, e fleet.AuditEntry) fleet.AuditEntry {
 	return e
 }
 
-// each is an answer's items, each as the actor may see it.
+// each redacts the items for the actor, in place.
 func each[T any](a fleet.Actor, items []T, shown func(fleet.Actor, T) T) []T {
 	for i := range items {
 		items[i] = shown(a, items[i])

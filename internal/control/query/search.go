@@ -16,14 +16,15 @@ import (
 	"quantix/internal/policy"
 )
 
-// Bounds of the global search.
+// Limits of the global search.
 const (
 	maxSearchText  = 200 // bytes
 	maxSearchKinds = 8   // results of one kind
 )
 
-// Search finds objects of all kinds by a part of their name, the beginning of their id, or that of a MAC or IP address or a
-// label (key=value) of a VM; at most limit (1…8) of each kind. The ID of a discovered VM is "<host id>/<domain's UUID>".
+// Search finds objects of all kinds by part of their name or the beginning of their ID. VMs are also found by the
+// beginning of a MAC address, IP address or label (key=value). It returns at most limit (1 to 8) hits of each kind. The
+// ID of a discovered VM is "<host ID>/<domain UUID>".
 func (b *Queries) Search(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
@@ -46,8 +47,8 @@ func (b *Queries) Search(ctx context.Context, a fleet.Actor, text string, limit 
 	return append(vms, others...), err
 }
 
-// searchVMs asks by each way that text can be meant until there are enough. Who gave a whole address, label or id has meant no
-// part of a name, which is the one thing here that no index finds.
+// searchVMs tries each interpretation of text until there are enough hits. After an exact match of an address, label or
+// ID it skips the search by part of a name, the only one without a fitting index.
 func (b *Queries) searchVMs(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	found, had := []fleet.SearchHit{}, map[fleet.VMID]bool{}
 	whole := false
@@ -76,7 +77,7 @@ func (b *Queries) searchVMs(ctx context.Context, a fleet.Actor, text string, lim
 	return found, nil
 }
 
-// vmHint says where the VM is.
+// vmHint returns the VM's project and, if visible, its host.
 func vmHint(a fleet.Actor, v fleet.VMView) string {
 	if store.SeesHosts(a) {
 		return v.ProjectName + " on " + v.HostName
@@ -84,7 +85,7 @@ func vmHint(a fleet.Actor, v fleet.VMView) string {
 	return v.ProjectName
 }
 
-// hintedVM is a VM, and where the searched text was found.
+// hintedVM is a VM with the value in which the text was found.
 type hintedVM struct {
 	fleet.VMView
 	hint string
@@ -95,7 +96,7 @@ func scanHinted(row pgx.CollectableRow) (v hintedVM, err error) {
 	return v, err
 }
 
-// longerRow has one column more than its reader knows of.
+// longerRow scans one more column than its reader knows.
 type longerRow struct {
 	pgx.CollectableRow
 	last any
@@ -103,10 +104,10 @@ type longerRow struct {
 
 func (r longerRow) Scan(dest ...any) error { return r.CollectableRow.Scan(append(dest, r.last)...) }
 
-// wayToVM is one thing that searched text can mean.
+// wayToVM is one interpretation of the searched text.
 type wayToVM struct {
 	tables, order string
-	hint          string // SQL for where the text was found; empty: in the name
+	hint          string // SQL for the value in which the text was found; empty for the name
 	condition     func(*statement) string
 }
 
@@ -119,7 +120,7 @@ func waysToVM(text string) []wayToVM {
 	}
 	words := wayToVM{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statement) string {
 		begun := s.pattern(fleet.Pattern{word, ""})
-		// A VM with several such words is found once.
+		// Only the first matching word of a VM counts, so each VM is found once.
 		return "w.word LIKE " + begun + " AND NOT EXISTS (SELECT 1 FROM vm_words o WHERE o.vm_id = w.vm_id AND o.word < w.word AND o.word LIKE " + begun + ")"
 	}}
 	var ways []wayToVM
@@ -139,19 +140,19 @@ func waysToVM(text string) []wayToVM {
 	return ways
 }
 
-// partOfName is the condition that a VM's name has part in it.
+// partOfName returns the condition that a VM's name contains part.
 func partOfName(part string) func(*statement) string {
 	return func(s *statement) string {
 		any := []fleet.Match{{Pattern: []string{"", part, ""}}}
 		if utf8.RuneCountInString(part) >= pieceLength {
 			return s.pieced(false, "v.name", any)
 		}
-		// The index of all names alone is read for this, not the VMs.
+		// The subquery reads only the index of names, not the VMs.
 		return "v.id IN (SELECT n.id FROM vms n WHERE " + s.text("n.name", any) + ")"
 	}
 }
 
-// searchOthers looks through the kinds of which there are few.
+// searchOthers searches all kinds with few objects.
 func (b *Queries) searchOthers(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	var s statement
 	part := s.pattern(fleet.Pattern{"", text, ""})
@@ -164,7 +165,7 @@ func (b *Queries) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 	if policy.May(a, policy.InfraSee, "") {
 		add(`'host', h.id, h.name, COALESCE(h.status->>'hypervisor', ''), ` + hostPhaseSQL + ` FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 			WHERE h.name ILIKE ` + part + ` OR h.id LIKE ` + start + ` OR (h.spec->'labels') @> ` + label + `::jsonb ORDER BY h.name`)
-		// An address is looked for in each of them: they are few.
+		// Addresses of unmanaged VMs have no index, but such VMs are few.
 		address := "false"
 		if word := wordOf(text); addressBegun.MatchString(word) {
 			address = "n.word LIKE " + s.pattern(fleet.Pattern{word, ""})
@@ -185,7 +186,7 @@ func (b *Queries) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 		known := statement{args: s.args}
 		known.and("i.name ILIKE " + part + " OR i.id LIKE " + start)
 		known.knownImages(a)
-		known.and("i.template_id IS NULL") // its template is found
+		known.and("i.template_id IS NULL") // the search returns its template instead
 		s.args = known.args
 		add(`'image', i.id, i.name, concat_ws(' ', i.os->>'name', i.os->>'version', i.os->>'arch'), '' FROM images i` + known.conditions() + ` ORDER BY i.name`)
 		known = statement{args: s.args}
@@ -199,7 +200,8 @@ func (b *Queries) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 		seen = s.oneOf("p.id", store.ProjectsOf(a))
 	}
 	add(`'project', p.id, p.name, p.description, '' FROM projects p WHERE ` + seen + ` AND (p.name ILIKE ` + part + ` OR p.id LIKE ` + start + `) ORDER BY p.name`)
-	// Every argument is used, whatever the actor sees.
+	// Some arguments are unused if the actor sees little, and PostgreSQL rejects unused ones. The label condition
+	// always holds.
 	sql := "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS f (kind, id, name, hint, phase) WHERE " + label + "::jsonb IS NOT NULL"
 	found, err := collect(ctx, b, sql, &s, func(row pgx.CollectableRow) (fleet.SearchHit, error) {
 		var f fleet.SearchHit

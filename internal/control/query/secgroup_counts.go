@@ -12,10 +12,10 @@ import (
 	"quantix/internal/policy"
 )
 
-// countsFresh is how old what a host has counted may be; hosts count with each of their beats.
+// countsFresh is the maximum age of hosts' packet counts. Hosts count with each heartbeat.
 const countsFresh = 2 * fleet.Freshness
 
-// groupCount adds up what the group's rules let through at cards of VMs that the actor sees.
+// groupCount adds up the packets that the group's rules accepted at NICs of VMs that the actor sees.
 func (b *Queries) groupCount(ctx context.Context, a fleet.Actor, g fleet.SecurityGroup) (*fleet.GroupCount, error) {
 	all, projects := policy.AllProjects(a), store.ProjectsOf(a)
 	run, err := b.store.GroupRuns(ctx, db.GroupRunsParams{ID: g.ID, Fresh: countsFresh, AllProjects: all, Projects: projects})
@@ -46,7 +46,7 @@ func (b *Queries) groupCount(ctx context.Context, a fleet.Actor, g fleet.Securit
 	return out, nil
 }
 
-// nicHits are what is counted at each card of the VM, by its address.
+// nicHits returns the packet counts of each NIC of the VM, by MAC address.
 func (b *Queries) nicHits(ctx context.Context, vm fleet.VMID) (map[string]*fleet.NICHits, error) {
 	rows, err := b.store.CountsOfVM(ctx, db.CountsOfVMParams{VMID: vm, Fresh: countsFresh})
 	if err != nil {
@@ -67,7 +67,7 @@ func (b *Queries) nicHits(ctx context.Context, vm fleet.VMID) (map[string]*fleet
 	return out, nil
 }
 
-// ruled is what was counted at a card, for the rules of its groups as they are: all of them, and no others.
+// ruled reduces the counts of a NIC to the current rules of its groups, with zero for rules without a count.
 func ruled(h *fleet.NICHits, groups []fleet.NICGroup, rules map[fleet.SecurityGroupID][]fleet.SecurityRule, names map[string]string) *fleet.NICHits {
 	if h == nil {
 		return nil

@@ -14,14 +14,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// membersShown is how many of a group's cards its page names.
+// membersShown is the maximum number of member NICs that a group's page lists.
 const membersShown = 200
 
 var securityGroupOrders = orders[fleet.SecurityGroupView]{
 	"name": {[]column{textColumn("g.name"), textColumn("g.id")}, func(v fleet.SecurityGroupView) []string { return []string{v.Name, string(v.ID)} }},
 }
 
-// securityGroupSQL reads groups g; cards are counted of VMs that the actor sees.
+// securityGroupSQL reads groups g. It counts NICs only of VMs that the actor sees.
 func securityGroupSQL(s *statement, a fleet.Actor) string {
 	cards := "SELECT count(*) FROM nic_groups n WHERE n.group_id = g.id"
 	if !policy.AllProjects(a) {
@@ -31,7 +31,7 @@ func securityGroupSQL(s *statement, a fleet.Actor) string {
 		FROM security_groups g LEFT JOIN projects p ON p.id = g.project_id`
 }
 
-// ListSecurityGroups returns one page of the groups of the actor's projects, and of the fleet's. Sort: name.
+// ListSecurityGroups returns one page of the groups of the actor's projects and of the global groups. Sort: name.
 func (b *Queries) ListSecurityGroups(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.SecurityGroupView], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.SecurityGroupView]{}, err
@@ -54,7 +54,7 @@ func (b *Queries) ListSecurityGroups(ctx context.Context, a fleet.Actor, q fleet
 	return p.cut(views), err
 }
 
-// knownGroups keeps groups g to the fleet's and those of projects that the actor sees.
+// knownGroups limits groups g to global groups and those of projects that the actor sees.
 func (s *statement) knownGroups(a fleet.Actor) {
 	if !policy.AllProjects(a) {
 		s.and("g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)))
@@ -72,7 +72,8 @@ func (b *Queries) securityGroups(ctx context.Context, a fleet.Actor, read string
 	return views, b.addGroupHosts(ctx, a, views)
 }
 
-// addGroupHosts fills in where groups are and how they are there. Who does not see hosts is told how many, in which state and why, not which.
+// addGroupHosts fills in the hosts of each group and the states there. Actors who cannot see hosts get only the number
+// of hosts, the states and the errors.
 func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []fleet.SecurityGroupView) error {
 	at := make(map[string]*fleet.SecurityGroupView, len(views))
 	ids := make([]string, len(views))
@@ -115,7 +116,8 @@ func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []flee
 	return nil
 }
 
-// GetSecurityGroup returns one group with the cards in it of VMs that the actor sees, and the names of the groups that its rules refer to.
+// GetSecurityGroup returns one group with its member NICs of VMs that the actor sees, and the names of the groups
+// referenced by its rules.
 func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) (fleet.SecurityGroupView, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.SecurityGroupView{}, err
@@ -154,7 +156,7 @@ func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.
 	return v, nil
 }
 
-// groupNames are the names of groups by their ids, of those that the actor may know.
+// groupNames returns the names of groups by ID, of those that the actor may know.
 func (b *Queries) groupNames(ctx context.Context, a fleet.Actor, ids []fleet.SecurityGroupID) (map[string]string, error) {
 	names := map[string]string{}
 	if len(ids) == 0 {
@@ -172,7 +174,8 @@ func (b *Queries) groupNames(ctx context.Context, a fleet.Actor, ids []fleet.Sec
 	return names, err
 }
 
-// SecurityGroupsFor lists the groups that cards of a project's VMs may be put into, by name: its own and the fleet's.
+// SecurityGroupsFor lists the groups that NICs of a project's VMs can use, by name: the project's own and the global
+// ones.
 func (b *Queries) SecurityGroupsFor(ctx context.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.SecurityGroupView, error) {
 	if err := policy.Check(a, policy.VMSee, project); err != nil {
 		return nil, store.NoProject(err)
@@ -183,7 +186,7 @@ func (b *Queries) SecurityGroupsFor(ctx context.Context, a fleet.Actor, project 
 	return b.securityGroups(ctx, a, securityGroupSQL(&s, a), &s, " ORDER BY g.name, g.id")
 }
 
-// SharedSecurityGroups lists the fleet's groups, by name.
+// SharedSecurityGroups lists the global groups by name.
 func (b *Queries) SharedSecurityGroups(ctx context.Context, a fleet.Actor) ([]fleet.SecurityGroupView, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
@@ -193,7 +196,7 @@ func (b *Queries) SharedSecurityGroups(ctx context.Context, a fleet.Actor) ([]fl
 	return b.securityGroups(ctx, a, securityGroupSQL(&s, a), &s, " ORDER BY g.name, g.id")
 }
 
-// addUnapplied adds the groups that hosts could not apply: cards there let pass what they did before.
+// addUnapplied adds the groups that hosts failed to apply. The previous filters stay in force on those hosts.
 func (b *Queries) addUnapplied(ctx context.Context, a fleet.Actor, o *fleet.Overview, shown map[fleet.Subject]bool) error {
 	rows, err := b.store.SecurityGroupsFailed(ctx, db.SecurityGroupsFailedParams{AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// StartImages lists the well-known images by name, with what has been pulled of each and how it went the last time.
+// StartImages lists the image catalog by name, with the pulled copies of each image and the result of the last pull.
 func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.StartImageView, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.Start
 	return out, err
 }
 
-// StartImage returns one of them.
+// StartImage returns one entry of the image catalog.
 func (b *Queries) StartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID) (fleet.StartImageView, error) {
 	all, err := b.StartImages(ctx, a)
 	for _, v := range all {

@@ -12,8 +12,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// heard is true where the agent of host_sessions s is still believed, and fresh where also what it says about VMs, pools and
-// networks is: an agent that does not reach its hypervisor knows nothing about them. Both are fleet.Fresh in SQL.
+// heard is SQL that is true if the agent of host_sessions s is online. fresh is true if also its reports on VMs, pools
+// and networks are fresh: an agent without a connection to its hypervisor reports nothing about them. Both are
+// fleet.Fresh in SQL.
 var (
 	heard = within("s.seen_at")
 	fresh = within("s.looked_at")
@@ -23,43 +24,43 @@ func within(column string) string {
 	return fmt.Sprintf("COALESCE(is_fresh(%s, interval '%d seconds'), false)", column, int(fleet.Freshness/time.Second))
 }
 
-// total adds up a quantity of which hosts tell. Where it is more than a bigint holds it is the largest one: however much one host claims to
-// have, there is a sum. The total of no rows is 0.
+// total sums a quantity that hosts report. It saturates at the largest bigint, so that an absurd value from one host
+// does not fail the query. The total of no rows is 0.
 func total(column string) string {
 	return "LEAST(COALESCE(sum(" + column + "), 0), 9223372036854775807)::bigint"
 }
 
-// statement is SQL that grows; what people typed only ever becomes a bound argument of it.
+// statement is a SQL statement under construction. User input only ever becomes a bound argument.
 type statement struct {
 	where  []string
 	args   []any
-	varies bool // how it is best done hangs on the values of its arguments
+	varies bool // the best plan depends on the arguments' values
 
-	searches bool // it looks for parts of text, which may mean to look at everything
+	searches bool // contains a substring search, which may scan the whole table
 }
 
-// arg binds v and returns its placeholder.
+// arg binds a value on which the plan may depend and returns its placeholder.
 func (s *statement) arg(v any) string {
 	s.varies = true
 	return s.key(v)
 }
 
-// key binds a value on which the plan does not hang, such as an id or a place in the list's order.
+// key binds a value on which the plan does not depend, such as an ID or a cursor position.
 func (s *statement) key(v any) string {
 	s.args = append(s.args, v)
 	return "$" + strconv.Itoa(len(s.args))
 }
 
-// pattern binds what LIKE compares with.
+// pattern binds the pattern of a LIKE.
 func (s *statement) pattern(p fleet.Pattern) string {
 	s.searches = true
 	return s.arg(p.Like())
 }
 
-// and adds a condition. Its own parentheses keep an OR within it from widening what the others allow.
+// and adds a condition. The parentheses keep an OR within it from widening the other conditions.
 func (s *statement) and(condition string) { s.where = append(s.where, "("+condition+")") }
 
-// not adds a condition or its contrary, where "cannot tell" counts as "no".
+// not adds a condition or its negation. In the negation NULL counts as false.
 func (s *statement) not(contrary bool, condition string) {
 	if contrary {
 		condition = "NOT COALESCE((" + condition + "), false)"
@@ -67,7 +68,7 @@ func (s *statement) not(contrary bool, condition string) {
 	s.and(condition)
 }
 
-// conditions is the WHERE clause.
+// conditions returns the WHERE clause.
 func (s *statement) conditions() string {
 	if len(s.where) == 0 {
 		return ""
@@ -75,20 +76,20 @@ func (s *statement) conditions() string {
 	return " WHERE " + strings.Join(s.where, " AND ")
 }
 
-// also is conditions with one more, which s itself does not get.
+// also returns conditions with one more condition, without changing s.
 func (s *statement) also(condition string) string {
 	more := statement{where: slices.Clone(s.where)}
 	more.and(condition)
 	return more.conditions()
 }
 
-// text is a condition on a text column: any of the alternatives.
+// text returns the condition that a text column matches any of the alternatives.
 func (s *statement) text(column string, any []fleet.Match) string {
 	return s.alternatives(column, any, func(m fleet.Match) string { return column + " LIKE " + s.pattern(m.Pattern) })
 }
 
-// pieced is text on a column that has an index of its pieces, which finds what stands in the middle and at the end. The contrary is
-// not found by that.
+// pieced is text on a column with an index of trigrams (pieces), for matches in the middle or at the end. A negated
+// condition cannot use the index.
 func (s *statement) pieced(contrary bool, column string, any []fleet.Match) string {
 	return s.alternatives(column, any, func(m fleet.Match) string {
 		like := column + " LIKE " + s.pattern(m.Pattern)
@@ -118,7 +119,7 @@ func (s *statement) alternatives(column string, any []fleet.Match, like func(fle
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
-// labels is a condition on a jsonb column of labels.
+// labels returns the condition that a jsonb column of labels matches any of the alternatives.
 func (s *statement) labels(column string, any []fleet.Match) string {
 	parts := make([]string, len(any))
 	for i, m := range any {
@@ -136,7 +137,7 @@ func (s *statement) labels(column string, any []fleet.Match) string {
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
-// oneOf is column = the id, or any of several.
+// oneOf is the condition that the column equals one of the values.
 func (s *statement) oneOf(column string, values []string) string {
 	if len(values) == 1 {
 		return column + " = " + s.key(values[0])
@@ -144,7 +145,7 @@ func (s *statement) oneOf(column string, values []string) string {
 	return column + " = ANY (" + s.arg(values) + "::text[])"
 }
 
-// visible keeps to the projects that the actor sees, cut to one where it is not empty.
+// visible limits rows to the projects that the actor sees, and to one project unless only is empty.
 func (s *statement) visible(a fleet.Actor, column string, only fleet.ProjectID) {
 	if only != "" {
 		s.and(column + " = " + s.key(string(only)))
@@ -154,7 +155,7 @@ func (s *statement) visible(a fleet.Actor, column string, only fleet.ProjectID) 
 	}
 }
 
-// byName adds the terms of a filter that knows no key but the name.
+// byName adds the terms of a filter whose only key is the name.
 func (s *statement) byName(keys fleet.FilterKeys, filter, column string) error {
 	terms, err := fleet.ParseFilter(keys, filter)
 	for _, t := range terms {

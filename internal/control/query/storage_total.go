@@ -8,9 +8,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// storageTotalSQL adds up active pools on online hosts, each file system once. A shared pool counts as the
-// first healthy host by name reports it. Without a reported file system, a pool of a server's is identified by its
-// source, and any other by itself, on each host if it is local.
+// storageTotalSQL sums active pools on online hosts, each file system once. A shared pool counts as reported by its
+// first healthy host by name. If no file system is reported, a pool on a storage server is identified by its source,
+// and any other pool by its ID, plus the host if it is local.
 var storageTotalSQL = `WITH shared AS MATERIALIZED (
 		SELECT COALESCE(f.file_system, CASE WHEN p.spec->>'path' = '' THEN (p.spec - '{description,user,initiator}'::text[])::text ELSE p.id END) AS place,
 			f.capacity_bytes, f.used_bytes

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// taskOrders: tasks are listed newest first, always; their ids are ordered by birth.
+// taskOrders lists tasks by creation only: task IDs are ordered by time.
 var taskOrders = orders[fleet.Task]{
 	"created": {[]column{textColumn("t.id")}, func(t fleet.Task) []string { return []string{string(t.ID)} }},
 }
@@ -22,8 +22,8 @@ var taskOrders = orders[fleet.Task]{
 const taskRows = `SELECT t.id, t.parent_id, t.host_id, t.project_id, t.kind, t.subject, t.subject_name, t.generation, t.state, t.attempt, t.progress, t.steps,
 	t.note, t.error, t.retry_at, t.created_by, t.created_at, t.started_at, t.ended_at, COALESCE(h.name, '') FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id`
 
-// ListTasks returns one page of the tasks of the projects that the actor sees; those of hosts and pools only to global roles. Parts
-// of a task are listed where the filter asks for them, or for what only they have: parent, target, host.
+// ListTasks returns one page of the tasks of the projects that the actor sees. Tasks of hosts and pools are visible
+// only to global roles. Subtasks are listed only if the filter has one of the keys parent, target, name or host.
 func (b *Queries) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.Task], error) {
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
 		return fleet.Page[fleet.Task]{}, err
@@ -36,7 +36,7 @@ func (b *Queries) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	return p.cut(each(a, items, store.TaskFor)), err
 }
 
-// tasksOf is the question for one page of tasks.
+// tasksOf builds the query for one page of tasks.
 func (b *Queries) tasksOf(ctx context.Context, a fleet.Actor, q fleet.Query) (paging[fleet.Task], question[fleet.Task], error) {
 	s := new(statement)
 	p, terms, err := taskOrders.asked(q, "-created", noHosts(a, fleet.TaskKeys))
@@ -63,19 +63,20 @@ func (b *Queries) tasksOf(ctx context.Context, a fleet.Actor, q fleet.Query) (pa
 	return p, question[fleet.Task]{sql, s, scanTask}, nil
 }
 
-// Each task is one of the two; each has indexes of its own.
+// Every task is either finished or open. Each condition has its own indexes.
 const (
 	taskOver = "t.state IN ('done', 'failed', 'cancelled', 'unknown')"
 	taskOpen = "t.state IN ('queued', 'running')"
 )
 
-// byWord reports whether the tasks of a term are found by the index of a word, which those have that are over.
+// byWord reports whether the term is best served by an index that exists only for finished tasks.
 func byWord(t fleet.Term) bool {
 	return !t.Not && (t.Key == "kind" || t.Key == "who" && !slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return len(m.Pattern) == 1 && m.Pattern[0] == "me" }))
 }
 
-// tasksFor keeps to the tasks that the actor sees. What somebody asked of several projects at once is of none: its parts are listed
-// in theirs, and it itself among one's own. listed: they are all of those that lists show.
+// tasksFor limits tasks to those that the actor sees. A task over several projects belongs to no project: its subtasks
+// are listed in their projects, and the task itself only for its creator. listed reports that the result contains only
+// top-level entries of lists.
 func (s *statement) tasksFor(a fleet.Actor, only fleet.ProjectID, terms []fleet.Term) (listed bool) {
 	asks := func(keys ...string) bool {
 		return slices.ContainsFunc(terms, func(t fleet.Term) bool { return !t.Not && slices.Contains(keys, t.Key) })
@@ -90,7 +91,7 @@ func (s *statement) tasksFor(a fleet.Actor, only fleet.ProjectID, terms []fleet.
 	case asks("parent", "target", "name", "host"):
 		return false
 	case mine || only == "" && policy.AllProjects(a):
-		s.and("t.parent_id IS NULL AND t.listed") // what stands for itself is always listed: indexes know it by that
+		s.and("t.parent_id IS NULL AND t.listed") // redundant, but matches the condition of the indexes
 	default:
 		s.and("t.listed")
 	}
@@ -117,8 +118,8 @@ func (b *Queries) taskTerm(ctx context.Context, s *statement, a fleet.Actor, t f
 	return nil
 }
 
-// creators is any with names in the place of patterns, but for those that say how a name begins: the names of who asked for tasks that
-// are listed. There are few of them, and an index gives one after the other.
+// creators replaces patterns by the matching names of creators of listed tasks; prefixes stay as they are. There are
+// few such names, and the recursive query steps through the index from name to name.
 func (b *Queries) creators(ctx context.Context, any []fleet.Match) ([]fleet.Match, error) {
 	var patterns, rest []fleet.Match
 	for _, m := range any {
@@ -146,8 +147,8 @@ const creatorsSQL = `WITH RECURSIVE over (name) AS (
 		FROM over o WHERE o.name IS NOT NULL)
 	SELECT n.name FROM (SELECT name FROM over UNION SELECT t.created_by FROM tasks t WHERE ` + taskOpen + `) n`
 
-// who is the condition that a task was asked for by one of any: names, or "me". One's own tasks are found by index as long as
-// no name stands beside them.
+// who is the condition that a task was created by any of the names, or by the actor for "me". An index finds the
+// actor's own tasks if the term has no other names.
 func (s *statement) who(a fleet.Actor, any []fleet.Match) string {
 	var names []fleet.Match
 	parts := []string{"false"}
@@ -197,7 +198,7 @@ func (b *Queries) RunningTasks(ctx context.Context, a fleet.Actor) (int, error) 
 	return n[0], nil
 }
 
-// runningOf is the question for their number. It is bounded: nobody reads a number above a thousand.
+// runningOf builds the query for that number. The limit keeps the count cheap; nobody needs a number above 1000.
 func runningOf(a fleet.Actor) question[int] {
 	s := new(statement)
 	s.tasksFor(a, "", nil)
@@ -205,7 +206,7 @@ func runningOf(a fleet.Actor) question[int] {
 	return question[int]{"SELECT count(*) FROM (SELECT 1 FROM tasks t" + s.conditions() + " LIMIT " + s.key(1000) + ") bounded", s, pgx.RowTo[int]}
 }
 
-// OpenJobs counts the jobs of all hosts that wait (fleet.JobQueued) and run (fleet.JobRunning), consoles among them.
+// OpenJobs counts the waiting (fleet.JobQueued) and running (fleet.JobRunning) jobs of all hosts, including consoles.
 func (b *Queries) OpenJobs(ctx context.Context, a fleet.Actor) (map[fleet.JobState]int64, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err

@@ -21,14 +21,15 @@ var templateOrders = orders[fleet.TemplateView]{
 	}},
 }
 
-// knownTemplates keeps templates t to those that the actor may know of: who sees no hosts hears of what is published to its projects alone.
+// knownTemplates limits templates t to those that the actor may know: without permission to see hosts, only templates
+// published to the actor's projects.
 func (s *statement) knownTemplates(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
 		s.and("EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)) + "))")
 	}
 }
 
-// ListTemplates returns one page of the templates. Sort: name, created.
+// ListTemplates returns one page of templates. Sorts: name, created.
 func (b *Queries) ListTemplates(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.TemplateView], error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.TemplateView]{}, err
@@ -78,7 +79,7 @@ func (b *Queries) GetTemplate(ctx context.Context, a fleet.Actor, id fleet.Templ
 	return views[0], nil
 }
 
-// templates reads templates t with their versions and whom they are published to, as far as the actor may know.
+// templates reads templates t with their versions and grants, redacted for the actor.
 func (b *Queries) templates(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.TemplateView, error) {
 	views, err := collect(ctx, b, templateSQL+s.conditions()+tail, &s, func(x pgx.CollectableRow) (v fleet.TemplateView, err error) {
 		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.TemplateVersion{}
@@ -152,7 +153,7 @@ func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map
 	return nil
 }
 
-// versionsNamed reads versions of images with their copies, and the templates that the images belong to.
+// versionsNamed reads image versions with their copies, and the templates that own the images.
 func (b *Queries) versionsNamed(ctx context.Context, ids []string) (map[fleet.ImageVersionID]*fleet.ImageVersion, map[fleet.ImageVersionID]fleet.TemplateID, error) {
 	out, own := map[fleet.ImageVersionID]*fleet.ImageVersion{}, map[fleet.ImageVersionID]fleet.TemplateID{}
 	if len(ids) == 0 {
@@ -186,10 +187,11 @@ func (b *Queries) versionsNamed(ctx context.Context, ids []string) (map[fleet.Im
 	return out, own, nil
 }
 
-// betterCopies are the states of copies, the best first.
+// betterCopies orders the states of copies from best to worst.
 var betterCopies = []fleet.CopyState{fleet.CopyReady, fleet.CopyUnverified, fleet.CopyComing, fleet.CopyUnknown, fleet.CopyChanged, fleet.CopyMissing}
 
-// diskOf is how the image of a disk stands. hosts: who asks sees where its copies are.
+// diskOf returns the state of a disk's image: the best state of its copies. hosts reports whether the actor may see
+// where the copies are.
 func diskOf(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateDisk {
 	out := fleet.TemplateDisk{ImageID: d.ImageID, VersionID: d.VersionID, State: fleet.CopyMissing, Why: "The library has its image no more.", SizeBytes: d.SizeBytes}
 	if image == nil {
@@ -211,7 +213,7 @@ func diskOf(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateD
 	return out
 }
 
-// addMade notes the VMs that were made from the version: by name those that the actor sees, and how many others.
+// addMade fills in the VMs created from the version: visible ones by name, the others as a number.
 func addMade(a fleet.Actor, v *fleet.TemplateVersion, made []db.VMsCreatedFromRow) {
 	at := map[fleet.VMID]int{}
 	others := map[fleet.VMID]bool{}
@@ -263,7 +265,7 @@ func (b *Queries) addTemplateGrants(ctx context.Context, a fleet.Actor, at map[f
 	return err
 }
 
-// templateFor leaves out whose it is and what is about people, of a project that the actor does not see.
+// templateFor redacts the project and its users if the actor does not see the project.
 func templateFor(a fleet.Actor, v fleet.TemplateView) fleet.TemplateView {
 	if policy.May(a, policy.VMSee, v.ProjectID) {
 		return v

@@ -40,7 +40,7 @@ var tokenOrders = orders[fleet.Token]{
 	"created": {[]column{timeColumn("t.created_at"), textColumn("t.id")}, func(t fleet.Token) []string { return []string{stamp(t.CreatedAt), string(t.ID)} }},
 }
 
-// ListTokens returns one page of the actor's own API tokens, without their secrets. Sorts: name (its own), created.
+// ListTokens returns one page of the actor's own API tokens, without their secrets. Sorts: name (default), created.
 func (b *Queries) ListTokens(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.Token], error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return fleet.Page[fleet.Token]{}, err

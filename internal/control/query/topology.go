@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// HostTopology returns what a host's network is made of.
+// HostTopology returns the networks, VMs and unmanaged VMs of one host.
 func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.HostID) (t fleet.HostTopology, err error) {
 	if t.Host, err = b.GetHost(ctx, a, id); err != nil {
 		return t, err
@@ -36,7 +36,8 @@ func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.Host
 	return t, nil
 }
 
-// worstVMs are as many VMs as a picture shows: those that want a person first, else as they come.
+// worstVMs limits the VMs to the number a topology shows. VMs that need attention are preferred; the result is ordered
+// by name if it was cut.
 func worstVMs(all []fleet.VMView) []fleet.VMView {
 	rank := func(v fleet.VMView) int { return statusRank(v.Phase.Severity(), v.Attention) }
 	if len(all) > fleet.TopologyVMs {
@@ -47,7 +48,7 @@ func worstVMs(all []fleet.VMView) []fleet.VMView {
 	return all
 }
 
-// NetworkTopology returns a network between its hosts' devices and its VMs.
+// NetworkTopology returns a network with its hosts, their devices, and its VMs.
 func (b *Queries) NetworkTopology(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (t fleet.NetworkTopology, err error) {
 	if t.Network, err = b.NetworkBrief(ctx, a, id); err != nil {
 		return t, err
@@ -93,7 +94,8 @@ func (b *Queries) devicesOf(ctx context.Context, hosts []fleet.HostID) (map[flee
 	return out, err
 }
 
-// NetworkGrid returns a page of hosts, as ListHosts lists them, and a page of networks, as ListNetworks does, with how each is on each.
+// NetworkGrid returns a page of hosts as in ListHosts, a page of networks as in ListNetworks, and the status of each
+// network on each host.
 func (b *Queries) NetworkGrid(ctx context.Context, a fleet.Actor, hosts, networks fleet.Query) (g fleet.NetworkGrid, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return g, err

@@ -13,27 +13,28 @@ import (
 	"quantix/internal/policy"
 )
 
-// treePage is how many rows of a level come at a time.
+// treePage is the number of nodes in one page of a level.
 const treePage = 100
 
-// TreeQuery asks for one level of the inventory tree.
+// TreeQuery selects one level of the inventory tree.
 type TreeQuery struct {
 	View     string          // "hosts", "vms", "storage", "networks"
-	Node     string          // Key of the node to open; empty: the root
-	After    string          // Next of the page before
-	LabelKey string          // view "vms": groups a project's VMs by this label; empty: no groups
-	Project  fleet.ProjectID // empty: all that the actor may see
+	Node     string          // key of the node to open; empty for the root
+	After    string          // Next of the previous page
+	LabelKey string          // view "vms": groups a project's VMs by this label; empty for no groups
+	Project  fleet.ProjectID // empty for all visible projects
 }
 
-// TreeNode is one row of the tree. Key is the TreeQuery.Node of its children; "host:<id>", "vm:<id>", "pool:<id>" and
-// "net:<id>" are also keys of wake-ups.
+// TreeNode is one row of the tree. Key is the TreeQuery.Node of its children. The keys "host:<id>", "vm:<id>",
+// "pool:<id>" and "net:<id>" are also wake-up keys.
 type TreeNode struct {
-	Key         string         `json:"key"`
-	Kind        string         `json:"kind"`             // "host", "found" (a group), "foundVM", "vm", "project", "label", "storage", "pool", "network"
+	Key string `json:"key"`
+	// "host", "found" (a group), "foundVM", "vm", "project", "label", "storage", "pool", "network"
+	Kind        string         `json:"kind"`
 	ID          string         `json:"id"`               // of the object; empty for groups
-	HostID      fleet.HostID   `json:"hostId,omitempty"` // kinds found and foundVM: where
+	HostID      fleet.HostID   `json:"hostId,omitempty"` // host of the kinds found and foundVM
 	Name        string         `json:"name"`
-	Icon        string         `json:"icon"` // a lucide name
+	Icon        string         `json:"icon"` // name of a Lucide icon
 	Severity    fleet.Severity `json:"tone,omitempty"`
 	PhaseWord   string         `json:"phaseWord,omitempty"`
 	Count       int            `json:"count,omitempty"`
@@ -89,7 +90,7 @@ func (b *Queries) treeHosts(ctx context.Context, q fleet.Query) (TreeLevel, erro
 	return level(p.cut(hosts), sums.hostNode), err
 }
 
-// treeHostsOf is the question for one page of the hosts with their phases; nothing else of them is read.
+// treeHostsOf builds the query for one page of hosts with only their names and phases.
 func treeHostsOf(q fleet.Query) (paging[fleet.HostView], question[fleet.HostView], error) {
 	p, err := hostOrders.page(q, "name")
 	if err != nil {
@@ -119,7 +120,7 @@ func level[T any](page fleet.Page[T], node func(T) TreeNode) TreeLevel {
 	return l
 }
 
-// nodeOf is the row of one thing.
+// nodeOf returns the node of one object.
 func nodeOf[I ~string](n fleet.ResourceType, id I, name string) TreeNode {
 	is := n.Is()
 	return TreeNode{Key: string(fleet.SubjectOf(n, id)), Kind: is.Label, ID: string(id), Name: name, Icon: is.Icon}
@@ -134,7 +135,7 @@ func vmNode(v fleet.VMView) TreeNode {
 	return nodeOf(fleet.TypeVM, v.ID, v.Name).toned(v.Phase.Severity(), v.Phase.Word())
 }
 
-// treeHost is a host's VMs, after the group of its discovered ones.
+// treeHost returns a host's VMs, preceded by the group of its unmanaged VMs.
 func (b *Queries) treeHost(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.HostID) (TreeLevel, error) {
 	var s statement
 	s.and("v.host_id = " + s.arg(cleanID(string(id))))
@@ -151,7 +152,7 @@ func (b *Queries) treeHost(ctx context.Context, a fleet.Actor, q fleet.Query, id
 	return l, err
 }
 
-// cleanID is id, or text that no object has as its id where it could not be one.
+// cleanID returns id, or an empty string, which matches no object, if id is malformed.
 func cleanID(id string) string {
 	if !fleet.IsID(id) {
 		return ""
@@ -182,7 +183,7 @@ func (b *Queries) treeProjects(ctx context.Context, a fleet.Actor, only fleet.Pr
 	return l, err
 }
 
-// treeProject is a project's VMs, or their groups by a label's value.
+// treeProject returns a project's VMs, or their groups by a label's value.
 func (b *Queries) treeProject(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.ProjectID, key string) (TreeLevel, error) {
 	if err := policy.Check(a, policy.VMSee, id); err != nil {
 		return TreeLevel{}, store.NoProject(err)
@@ -214,7 +215,8 @@ func (b *Queries) treeProject(ctx context.Context, a fleet.Actor, q fleet.Query,
 	return l, nil
 }
 
-// treeLabel is the VMs of a group: node is "<project>:<key>=<value>", or "<project>:<key>" for those without the label.
+// treeLabel returns the VMs of a group. node is "<project>:<key>=<value>", or "<project>:<key>" for VMs without the
+// label.
 func (b *Queries) treeLabel(ctx context.Context, a fleet.Actor, q fleet.Query, node string) (TreeLevel, error) {
 	project, label, _ := strings.Cut(node, ":")
 	if q.Project = fleet.ProjectID(cleanID(project)); q.Project == "" || strings.ContainsRune(label, 0) {

@@ -16,7 +16,7 @@ var userOrders = orders[fleet.User]{
 	"created": {[]column{timeColumn("u.created_at"), textColumn("u.id")}, func(u fleet.User) []string { return []string{stamp(u.CreatedAt), string(u.ID)} }},
 }
 
-// ListUsers returns one page of users. Sorts: name (its own), created.
+// ListUsers returns one page of users. Sorts: name (default), created.
 func (b *Queries) ListUsers(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.User], error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.Page[fleet.User]{}, err

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	maxViews     = 50   // of one list and person
+	maxViews     = 50   // per list and user
 	maxViewName  = 60   // characters
 	maxViewQuery = 2000 // bytes
 )
 
-// ListViews returns the views that the actor keeps of a list, by name.
+// ListViews returns the actor's saved views of a list, by name.
 func (b *Queries) ListViews(ctx context.Context, a fleet.Actor, list string) ([]fleet.SavedView, error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return nil, err
@@ -41,8 +41,8 @@ func (b *Queries) ListViews(ctx context.Context, a fleet.Actor, list string) ([]
 	return views, nil
 }
 
-// SaveView keeps the address of a list for the actor. Of query, which is that of the address, it keeps what makes a view; a
-// name that is taken gets the new one. What the filter in it means is asked when the view is opened.
+// SaveView saves a view of a list for the actor. It stores only the parameters of the URL query that define a view, and
+// replaces a view of the same name. The filter is not validated before the view is opened.
 func (b *Queries) SaveView(ctx context.Context, a fleet.Actor, list, name, query string) (fleet.SavedView, error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return fleet.SavedView{}, err
@@ -57,7 +57,7 @@ func (b *Queries) SaveView(ctx context.Context, a fleet.Actor, list, name, query
 	}
 	var view fleet.SavedView
 	err = b.store.Tx(ctx, func(q *db.Queries) error {
-		// One at a time, or two would both find room for the last.
+		// The lock keeps concurrent saves from exceeding the limit.
 		if _, err := q.LockUser(ctx, a.UserID); err != nil {
 			return store.NotFound(err, "user")
 		}
@@ -76,7 +76,7 @@ func (b *Queries) SaveView(ctx context.Context, a fleet.Actor, list, name, query
 	return view, err
 }
 
-// DeleteView forgets one of the actor's own views, and returns what it was.
+// DeleteView deletes one of the actor's own views and returns it.
 func (b *Queries) DeleteView(ctx context.Context, a fleet.Actor, id fleet.ViewID) (fleet.SavedView, error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return fleet.SavedView{}, err
@@ -93,7 +93,7 @@ func (b *Queries) DeleteView(ctx context.Context, a fleet.Actor, id fleet.ViewID
 	return view, err
 }
 
-// checkView returns what is kept of query.
+// checkView validates the arguments and returns the part of query to save.
 func checkView(list, name, query string) (string, error) {
 	address, err := url.ParseQuery(query)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// vmOrders are the sorts that an index carries. Hosts and projects are gone through one by one, each in its index's order.
+// vmOrders are the sorts backed by an index. The sorts by host and project go through the hosts or projects one by one,
+// each in index order.
 var vmOrders = orders[fleet.VMView]{
 	"name":    {[]column{textColumn("v.name"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{v.Name, string(v.ID)} }},
 	"created": {[]column{timeColumn("v.created_at"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{stamp(v.CreatedAt), string(v.ID)} }},
@@ -29,7 +30,7 @@ var vmOrders = orders[fleet.VMView]{
 	}},
 }
 
-// ListVMs returns one page of the VMs that the actor sees. Sorts: name (its own), created, cpus, memory, host, project.
+// ListVMs returns one page of the VMs that the actor sees. Sorts: name (default), created, cpus, memory, host, project.
 func (b *Queries) ListVMs(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
@@ -37,8 +38,8 @@ func (b *Queries) ListVMs(ctx context.Context, a fleet.Actor, q fleet.Query) (fl
 	return b.listVMs(ctx, a, q, new(statement))
 }
 
-// ListVMRows is ListVMs with what a table's row shows of each VM alone: its spec has the CPUs and the memory, its status the power,
-// what waits for the next boot, and the addresses. All of both is there where something may be wrong with the VM.
+// ListVMRows is ListVMs with only what a table row shows: CPUs and memory of the spec; power state, pending changes and
+// addresses of the status. VMs that need attention have their full spec and status.
 func (b *Queries) ListVMRows(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
@@ -46,7 +47,7 @@ func (b *Queries) ListVMRows(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	return b.shapedVMs(ctx, a, q, new(statement), vmRows)
 }
 
-// ListVMLines is ListVMRows without the load, for who reads a whole list: its pages may be longer.
+// ListVMLines is ListVMRows without CPU load. It allows longer pages, for callers that read a whole list.
 func (b *Queries) ListVMLines(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
@@ -54,7 +55,7 @@ func (b *Queries) ListVMLines(ctx context.Context, a fleet.Actor, q fleet.Query)
 	return b.shapedVMs(ctx, a, q, new(statement), vmLines)
 }
 
-// listVMs is ListVMs with the conditions that s has already.
+// listVMs is ListVMs with the conditions already in s.
 func (b *Queries) listVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *statement) (fleet.Page[fleet.VMView], error) {
 	return b.shapedVMs(ctx, a, q, s, wholeVMs)
 }
@@ -63,7 +64,7 @@ func (b *Queries) shapedVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s
 	all := vmOrders
 	if !store.SeesHosts(a) {
 		all = maps.Clone(vmOrders)
-		delete(all, "host") // its cursors name hosts
+		delete(all, "host") // its cursors contain host names
 	}
 	p, terms, err := all.asked(q, "name", noHosts(a, fleet.VMKeys))
 	if err != nil {
@@ -93,15 +94,14 @@ func (b *Queries) shapedVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s
 	return p.cut(each(a, items, store.VMFor)), err
 }
 
-// fewVMs is how many VMs are sorted rather than looked for in each host or project.
+// fewVMs is the largest number of VMs that are sorted instead of read host by host or project by project.
 const fewVMs = 1000
 
-// groupedVMs is SQL that goes through outer in the order of its names and takes no more VMs of each than the page has rows, so that it
-// stops early whatever the number of VMs. Where a filter leaves few, it would look for them in all of outer: those are found first
-// and sorted.
+// groupedVMs returns SQL that goes through outer by name and takes at most one page of VMs from each, so it stops early
+// in any fleet. A filter with few matches would scan all of outer; such VMs are therefore read first and then sorted.
 func (b *Queries) groupedVMs(ctx context.Context, p paging[fleet.VMView], s *statement, shape vmShape, filtered bool, outer, on string) (string, error) {
 	if filtered {
-		s.varies = true // as a page's statement
+		s.varies = true // like the statement of a page
 		ids, err := collect(ctx, b, "SELECT v.id"+vmTables+s.conditions()+" LIMIT "+strconv.Itoa(fewVMs+1), s, pgx.RowTo[string])
 		if err != nil {
 			return "", err
@@ -121,8 +121,8 @@ func (b *Queries) groupedVMs(ctx context.Context, p paging[fleet.VMView], s *sta
 	return "SELECT v.* FROM " + outer + " CROSS JOIN LATERAL (" + inner + ") v" + tail, nil
 }
 
-// vmTerm adds one term of a VM filter. Names of hosts, projects and pools become ids first: with the very ids PostgreSQL
-// knows how many VMs it is about, and chooses its plan by that.
+// vmTerm adds one term of a VM filter. Names of hosts, projects and pools are resolved to IDs first: with literal IDs
+// PostgreSQL estimates the number of VMs and chooses its plan well.
 func (b *Queries) vmTerm(ctx context.Context, s *statement, t fleet.Term) error {
 	switch t.Key {
 	case "phase":
@@ -163,10 +163,11 @@ func (b *Queries) vmTerm(ctx context.Context, s *statement, t fleet.Term) error 
 	return nil
 }
 
-// holdsDisk is the shape of a spec with a disk in a pool.
+// holdsDisk is the JSON pattern of a spec with a disk in a pool.
 const holdsDisk = `{"disks":[{"poolId":?}]}`
 
-// holds is the condition that a VM's spec has one of the ids in the place of "?" in shape, which an index finds.
+// holds is the condition that a VM's spec contains the JSON pattern shape, with one of the ids in place of "?". A GIN
+// index serves it.
 func (s *statement) holds(shape string, ids []string) string {
 	parts := []string{"false"}
 	for _, id := range ids {
@@ -175,13 +176,13 @@ func (s *statement) holds(shape string, ids []string) string {
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
-// document is the JSON text of shape with text in the place of "?".
+// document returns shape with text, as a JSON string, in place of "?".
 func document(shape, text string) string {
 	value, _ := json.Marshal(text) // strings always marshal
 	return strings.Replace(shape, "?", string(value), 1)
 }
 
-// named lists the ids of the hosts, projects or pools whose names fit.
+// named returns the IDs of the hosts, projects or pools whose names match.
 func (b *Queries) named(ctx context.Context, table string, any []fleet.Match) ([]string, error) {
 	var s statement
 	if name, ok := any[0].Exact(); ok && len(any) == 1 {

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// vmRow is where the row of a vmShape with rowColumns is read into, one row after the other. What many VMs have alike, such as the
-// names of their host and project, is kept once: the VMs of one answer share it, and nobody changes it.
+// vmRow is a reusable scan target for the rows of a vmShape with rowColumns. Values shared by many VMs, such as host
+// and project names, are kept once per result; callers must not modify them.
 type vmRow struct {
 	db.VM
 	into []any
@@ -50,7 +50,8 @@ func scanVMRows() pgx.RowToFunc[fleet.VMView] {
 
 func (r *vmRow) scan(row pgx.CollectableRow) (fleet.VMView, error) {
 	r.Misplaced, r.ExpiresAt = nil, nil
-	r.Elsewhere, r.nextBoot, r.heldBack, r.whole, r.Status, r.Spec = nil, nil, nil, nil, nil, fleet.VMSpec{} // nothing of the row before
+	// reset the values of the previous row
+	r.Elsewhere, r.nextBoot, r.heldBack, r.whole, r.Status, r.Spec = nil, nil, nil, nil, nil, fleet.VMSpec{}
 	err := row.Scan(r.into...)
 	if r.whole != nil {
 		r.Spec = *r.whole
@@ -66,7 +67,7 @@ func (r *vmRow) scan(row pgx.CollectableRow) (fleet.VMView, error) {
 	return loaded(store.VMView(r.VM, r.hostName.value, r.projectName.value, r.seen, r.now), r.load), err
 }
 
-// same is a column with few values, each of which is read once. known is false where it is NULL.
+// same is a column with few distinct values, each of which is decoded once. known is false for NULL.
 type same[T any] struct {
 	value T
 	known bool
@@ -74,10 +75,10 @@ type same[T any] struct {
 	had   map[string]T
 }
 
-// sameMost is how many values are kept. A column with more has few rows to a value.
+// sameMost limits the cached values. A column with more distinct values gains nothing from the cache.
 const sameMost = 1000
 
-// ScanBytes is pgtype.BytesScanner.
+// ScanBytes implements pgtype.BytesScanner.
 func (s *same[T]) ScanBytes(text []byte) (err error) {
 	var known bool
 	if s.value, known = s.had[string(text)]; known || text == nil {
@@ -96,16 +97,16 @@ func (s *same[T]) ScanBytes(text []byte) (err error) {
 	return nil
 }
 
-// texts is a JSON list of texts.
+// texts is a JSON array of strings.
 type texts []string
 
-// ScanBytes is pgtype.BytesScanner.
+// ScanBytes implements pgtype.BytesScanner.
 func (t *texts) ScanBytes(text []byte) error {
 	*t = nil
 	if bytes.IndexByte(text, '\\') >= 0 {
 		return json.Unmarshal(text, t)
 	}
-	// Without escapes, every other part between quotes is one: addresses are such texts.
+	// Without escapes, every second part between quotes is a string.
 	parts := strings.Split(string(text), `"`)
 	for i := 1; i < len(parts); i += 2 {
 		parts[i/2] = parts[i]

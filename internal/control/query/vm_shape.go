@@ -10,15 +10,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// vmShape is how much of each VM a list reads.
+// vmShape defines how much of each VM a list reads.
 type vmShape struct {
 	columns string
-	scan    func() pgx.RowToFunc[fleet.VMView] // for one answer's rows
-	most    int                                // VMs of a page
+	scan    func() pgx.RowToFunc[fleet.VMView] // returns a scanner for the rows of one result
+	most    int                                // maximum number of VMs in a page
 }
 
-// Names and meters are looked up for the rows of the page alone. As joins they would cost more to plan than to read: which
-// table to begin with is never in question.
+// Names and meters are subqueries, evaluated only for the rows of the page. Joins would take longer to plan than to
+// execute, because the join order is never in question.
 const (
 	vmNames = `(SELECT h.name FROM hosts h WHERE h.id = v.host_id) AS host_name, (SELECT p.name FROM projects p WHERE p.id = v.project_id) AS project_name,
 		s.looked_at, now()`
@@ -29,11 +29,11 @@ const (
 		v.status, v.observed_generation, v.ordered, v.elsewhere, v.misplaced, ` + expiryColumns + `, ` + vmNames + `, ` + vmLoad + `,
 		ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
 			WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}'))) AS networks`
-	// expiryColumns are what a VM needs attention for and its host does not report.
+	// expiryColumns are the reasons for attention that do not come from the host's report.
 	expiryColumns = `v.expires_at, v.expiry_stops, v.expiry, v.schedule_trouble`
 	vmTables      = ` FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id`
 
-	// inTrouble is true of each VM whose page's word may come from more than rowColumns read of it.
+	// inTrouble is true for each VM whose displayed phase may depend on more than rowColumns.
 	inTrouble  = `v.attention OR v.elsewhere IS NOT NULL`
 	rowColumns = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.cpus, v.memory_mib, v.generation, v.created_at, v.deleted_at,
 		v.observed_generation, v.ordered, v.elsewhere, v.misplaced, CASE WHEN v.status IS NOT NULL THEN COALESCE(v.status->>'power', '') END AS power,
@@ -43,12 +43,12 @@ const (
 )
 
 var (
-	// wholeVMs are VMs with all that there is to say of them.
+	// wholeVMs reads complete VMs.
 	wholeVMs = vmShape{vmColumns, func() pgx.RowToFunc[fleet.VMView] { return scanVM }, largestPage}
-	// vmRows are VMs with what a table's row shows: of the spec the CPUs and the memory, of the status the power, what waits for
-	// the next boot, and the addresses. All of both is there where something may be wrong with the VM.
+	// vmRows reads what a table row shows: CPUs and memory of the spec; power state, pending changes and addresses of
+	// the status. VMs that need attention have their full spec and status.
 	vmRows = vmShape{rowColumns + ", " + vmLoad, scanVMRows, largestPage}
-	// vmLines are vmRows without the load.
+	// vmLines is vmRows without CPU load.
 	vmLines = vmShape{rowColumns + ", NULL::real AS cpu_percent", scanVMRows, 4 * largestPage}
 )
 
@@ -66,7 +66,7 @@ func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
 	return loaded(store.VMView(r, host, project, seen, now), load), err
 }
 
-// loaded is the VM with its load, which only one that runs has.
+// loaded returns the VM with its CPU load, which only a running VM has.
 func loaded(v fleet.VMView, load *float64) fleet.VMView {
 	if v.Phase == fleet.PhaseRunning || v.Phase == fleet.PhaseNeedsRestart {
 		v.CPUPercent = sinceBefore(load)
@@ -74,7 +74,8 @@ func loaded(v fleet.VMView, load *float64) fleet.VMView {
 	return v
 }
 
-// sinceBefore is the load between two meters; nil where the VM has begun anew between them, so that its CPU time fell.
+// sinceBefore returns the CPU load between two meters, or nil if the CPU time decreased because the VM restarted
+// between them.
 func sinceBefore(load *float64) *float64 {
 	if load == nil || *load < 0 {
 		return nil

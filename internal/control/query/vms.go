@@ -12,20 +12,21 @@ import (
 	"quantix/internal/policy"
 )
 
-// History is what happened to one VM, each list newest first and at most 50 long.
+// History is the history of one VM. Each list is newest first and has at most 50 entries.
 type History struct {
 	Audit []fleet.AuditEntry `json:"audit"`
 	Jobs  []fleet.Task       `json:"jobs"`
 }
 
-// VMMeter is a VM's newest load.
+// VMMeter is the latest meter reading of a VM.
 type VMMeter struct {
 	At time.Time `json:"at"`
 	fleet.Meter
-	CPUPercent *float64 `json:"cpuPercent,omitempty"` // since the meter before; 100 is one core; nil: only one meter yet
+	// since the previous reading; 100 is one core; nil after the first reading
+	CPUPercent *float64 `json:"cpuPercent,omitempty"`
 }
 
-// GetVM returns one VM. A VM of a project that the actor may not see does not exist for it.
+// GetVM returns one VM, or NotFound if the actor may not see the VM's project.
 func (b *Queries) GetVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.VMView{}, err
@@ -37,7 +38,7 @@ func (b *Queries) GetVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (flee
 	return store.VMFor(a, v), err
 }
 
-// VMRetry returns the VM's task that failed because its hypervisor was not reached, and is tried again; nil: there is none.
+// VMRetry returns the VM's task that failed because the hypervisor was unreachable and will be retried, or nil.
 func (b *Queries) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.Task, error) {
 	if _, err := b.GetVM(ctx, a, id); err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (b *Queries) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*f
 	return &task, nil
 }
 
-// VMEvents returns what people did to a VM and the tasks that came of it.
+// VMEvents returns the audit entries and tasks of a VM.
 func (b *Queries) VMEvents(ctx context.Context, a fleet.Actor, id fleet.VMID) (History, error) {
 	if _, err := b.GetVM(ctx, a, id); err != nil {
 		return History{}, err
@@ -78,7 +79,7 @@ func (b *Queries) VMEvents(ctx context.Context, a fleet.Actor, id fleet.VMID) (H
 	return h, nil
 }
 
-// VMMeter returns a VM's newest load; nil where its host has not said any.
+// VMMeter returns a VM's latest meter reading, or nil if its host has not reported one.
 func (b *Queries) VMMeter(ctx context.Context, a fleet.Actor, id fleet.VMID) (*VMMeter, error) {
 	if _, err := b.GetVM(ctx, a, id); err != nil {
 		return nil, err

@@ -11,12 +11,12 @@ import (
 	"quantix/internal/policy"
 )
 
-// Use is all that decides what can be asked of the volume.
+// Use returns the facts that decide which actions the volume allows.
 func (v VolumeOn) Use() fleet.VolumeUse {
 	return fleet.VolumeUse{Volume: v.Volume, Held: v.held, Online: len(v.Hosts) > 0, Work: v.work, Busy: v.busy}
 }
 
-// withActions judges the volumes of one pool for who may change them.
+// withActions adds usage and actions to the volumes of one pool, for actors who may change them.
 func withActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool, volumes []VolumeOn) ([]VolumeOn, error) {
 	var ask db.DrivesWithParams
 	var domains []string
@@ -78,7 +78,7 @@ func (v VolumeOn) owner() fleet.VMID {
 	return v.VM.ID
 }
 
-// drives are the names of VMs that have volumes in their drives: as people asked, and as hosts say.
+// drives are the names of VMs with volumes in their CD-ROM drives, from VM specs and from hosts' reports.
 type drives struct {
 	asked map[fleet.Volref]string
 	said  map[domainOn]string
@@ -107,7 +107,7 @@ func drivesOf(ctx context.Context, q *db.Queries, ask db.DrivesWithParams, domai
 	return d, nil
 }
 
-// of is the name of a VM that has the volume in its drive; empty: none.
+// of returns the name of a VM with the volume in its drive, or an empty string.
 func (d drives) of(v VolumeOn) string {
 	if name := d.asked[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; name != "" || len(v.drives) == 0 {
 		return name
@@ -115,7 +115,7 @@ func (d drives) of(v VolumeOn) string {
 	return cmp.Or(d.said[v.drives[0]], string(v.drives[0].id))
 }
 
-// runsWith are the names of VMs that run, or of which nobody knows that they do not, of those that have the volumes.
+// runsWith returns the names of VMs that use the volumes and are running, or whose power state is unknown.
 func runsWith(ctx context.Context, q *db.Queries, volumes []VolumeOn) (map[fleet.VMID]string, error) {
 	var ids []string
 	for _, v := range volumes {
@@ -138,7 +138,7 @@ func runsWith(ctx context.Context, q *db.Queries, volumes []VolumeOn) (map[fleet
 	return out, nil
 }
 
-// workOn is what is done with the volume already, or with which others are made of it; empty: nothing.
+// workOn returns the running operation on the volume, or with the volume as source, or an empty string.
 func workOn(works []db.VolumesAtWorkRow, v VolumeOn) string {
 	for _, w := range works {
 		ref, _ := w.Subject.Volume()

@@ -15,40 +15,41 @@ import (
 	"quantix/internal/policy"
 )
 
-// VolumeOn is a volume of a pool with the hosts that have it and the VM whose disk it is.
+// VolumeOn is a volume of a pool with its hosts and the VM that owns it as a disk.
 type VolumeOn struct {
 	fleet.Volume
 	PoolID   fleet.PoolID `json:"poolId"`
 	PoolName string       `json:"poolName"`
-	Shared   bool         `json:"shared"`       // of the pool: then one line stands for all hosts
-	Hosts    []HostRef    `json:"hosts"`        // hosts that are heard, have the pool active and report the volume
-	VM       *VMRef       `json:"vm,omitempty"` // whose disk it is
-	// Published says that it was published for tenants; nil: it is not.
+	Shared   bool         `json:"shared"`       // whether the pool is shared; one entry then represents all hosts
+	Hosts    []HostRef    `json:"hosts"`        // online hosts with the pool active that report the volume
+	VM       *VMRef       `json:"vm,omitempty"` // VM whose disk the volume is
+	// Published is the image published from the volume; nil if there is none.
 	Published *Published `json:"published,omitempty"`
-	Unfit     string     `json:"unfit,omitempty"` // why it cannot be published, for those who could
-	// Orphan says that nobody uses it: no domain of a host, no VM as people asked, no other volume and no tenant. Who else uses a LUN, its
-	// target alone knows.
+	// why the volume cannot be published, for actors who could publish it
+	Unfit string `json:"unfit,omitempty"`
+	// Orphan reports that nothing uses the volume: no domain on a host, no VM spec, no other volume and no image. It is
+	// never set for LUNs, because only their target knows all users.
 	Orphan bool `json:"orphan,omitempty"`
-	// FetchUntil is when an export, which it is, is deleted by itself; nil: it is none.
+	// FetchUntil is when the volume, a VM export, is deleted automatically; nil for other volumes.
 	FetchUntil *time.Time          `json:"fetchUntil,omitempty"`
-	Actions    []fleet.ActionState `json:"actions,omitempty"` // what can be asked of it, for those who may ask
+	Actions    []fleet.ActionState `json:"actions,omitempty"` // actions for actors with permission
 
-	SeenAt *time.Time `json:"-"` // when a host that has it last looked
+	SeenAt *time.Time `json:"-"` // last inventory of a host that has the volume
 
 	held    fleet.VolumeInUse
-	work    string       // what is done with it already
-	busy    string       // the VM that runs with it
-	drives  []domainOn   // in whose drives hosts say it is
-	on      fleet.HostID // the only host whose word counts; empty: the pool is shared
-	paths   []string     // where it is there
-	users   []domainOn   // whose disk hosts say it is
-	stoodOn []domainOn   // of users, those whose disk stands on it
+	work    string       // running operation on the volume
+	busy    string       // running VM that uses the volume
+	drives  []domainOn   // domains with the volume in a CD-ROM drive, by host report
+	on      fleet.HostID // host of a local pool's volume; empty for a shared pool
+	paths   []string     // paths on the hosts
+	users   []domainOn   // domains that use the volume as a disk, by host report
+	stoodOn []domainOn   // users that have the volume only as backing file
 }
 
-// On is the only host whose word about the volume counts; empty: the pool is shared.
+// On returns the host of a local pool's volume; empty for a shared pool.
 func (v VolumeOn) On() fleet.HostID { return v.on }
 
-// domainOn is a domain as its host names it: of other hosts it says nothing.
+// domainOn identifies a domain by host and UUID: a domain UUID is meaningful only on its host.
 type domainOn struct {
 	host fleet.HostID
 	id   fleet.VMID
@@ -64,13 +65,13 @@ type HostRef struct {
 type VMRef struct {
 	ID     fleet.VMID   `json:"id"`
 	Name   string       `json:"name"`
-	HostID fleet.HostID `json:"hostId,omitempty"` // set: a discovered VM of that host
+	HostID fleet.HostID `json:"hostId,omitempty"` // set for an unmanaged VM: its host
 
-	shares bool // it is a disk that other VMs may have, too
+	shares bool // the disk is shareable between VMs
 }
 
-// PoolVolumes lists the volumes of a pool, by name. Who does not see all projects is shown what is published and the disks of
-// VMs that it sees, and never other people's data.
+// PoolVolumes lists the volumes of a pool by name. Actors without access to all projects see only published volumes and
+// disks of VMs visible to them.
 func (b *Queries) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolID) ([]VolumeOn, error) {
 	pool, err := b.poolRow(ctx, a, id)
 	if err != nil {
@@ -95,17 +96,17 @@ func (b *Queries) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolI
 	return withActions(ctx, b.store.Queries, a, pool, volumes)
 }
 
-// hostStatus is what one host says of a pool's volumes. ready: it is heard, and the pool is active there.
+// hostStatus is one host's report on a pool's volumes. ready reports that the host is online and the pool active there.
 type hostStatus struct {
 	pool     db.Pool
 	host     fleet.HostID
 	hostName string
 	ready    bool
-	seen     *time.Time // when a host that says so last looked
+	seen     *time.Time // last inventory of a host with this report
 	volumes  []fleet.Volume
 }
 
-// judged are the volumes that the actor may know of, each with its owner and with what was published of it.
+// judged returns the volumes that the actor may know, each with its owner and published image.
 func judged(ctx context.Context, q *db.Queries, a fleet.Actor, volumes []VolumeOn) ([]VolumeOn, error) {
 	published, err := publishedOf(ctx, q, volumes)
 	if err != nil {
@@ -130,7 +131,8 @@ func judged(ctx context.Context, q *db.Queries, a fleet.Actor, volumes []VolumeO
 	return shown, nil
 }
 
-// volumeOn is a volume as one host reports it. Each host knows its own files; those of a shared pool are the same on all that have it.
+// volumeOn returns a volume as one host reports it. Volumes of a local pool belong to one host; those of a shared pool
+// are the same on all hosts.
 func volumeOn(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
 	out := VolumeOn{
 		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, on: host, paths: []string{v.Path}, users: domainsOn(host, v.UsedBy), drives: domainsOn(host, v.InDrive), stoodOn: domainsOn(host, v.StoodOn),
@@ -141,7 +143,7 @@ func volumeOn(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
 	return out
 }
 
-// mergeVolumes makes one line of a shared pool's volume, and one a host of a local pool's.
+// mergeVolumes merges the reports: one entry per volume of a shared pool, and one per host for a local pool.
 func mergeVolumes(cells []hostStatus) []VolumeOn {
 	type key struct {
 		pool fleet.PoolID
@@ -174,7 +176,7 @@ func mergeVolumes(cells []hostStatus) []VolumeOn {
 	return out
 }
 
-// alsoSaid adds what another host says about the file of a shared pool: all their words count together.
+// alsoSaid merges another host's report on a volume of a shared pool: uses reported by any host count.
 func (v *VolumeOn) alsoSaid(host fleet.HostID, said fleet.Volume) {
 	v.Backing = cmp.Or(v.Backing, said.Backing)
 	v.users = append(v.users, domainsOn(host, said.UsedBy)...)
@@ -191,7 +193,7 @@ func (v *VolumeOn) alsoSaid(host fleet.HostID, said fleet.Volume) {
 	}
 }
 
-// united are the few that hosts name, each once.
+// united returns the sorted union, cut to fleet.MaxUsers.
 func united[T cmp.Ordered](a, b []T) []T {
 	if len(b) == 0 {
 		return a
@@ -217,15 +219,15 @@ func domainsOn(host fleet.HostID, ids []fleet.VMID) []domainOn {
 	return domains
 }
 
-// owners tells whose disks volumes are: VMs of Quantix by pool and name, all VMs by what their hosts say of files, and discovered
-// ones by path, on their own host or, where the pool is shared, on any that has it.
+// owners finds the owners of volumes: managed VMs by pool and volume name, all VMs by the users their hosts report, and
+// unmanaged VMs by path. A path counts on its own host, or in a shared pool on any host.
 type owners struct {
 	vms   map[fleet.Volref]db.VolumeOwnersRow
 	users map[domainOn]db.DomainsNamedRow
 	found map[file]db.DiscoveredDisksRow
 }
 
-// file is a path on a host that has the pool; on all that have it where host is empty.
+// file is a path in a pool on one host, or on all hosts of the pool if host is empty.
 type file struct {
 	pool fleet.PoolID
 	host fleet.HostID
@@ -270,7 +272,7 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, e
 	return o, nil
 }
 
-// of returns the VM whose disk the volume is (nil: of none), and whether the actor may know that.
+// of returns the VM whose disk the volume is, or nil, and whether the actor may know that.
 func (o owners) of(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
 	everything := policy.AllProjects(a)
 	if r, ok := o.vms[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; ok {

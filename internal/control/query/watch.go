@@ -10,15 +10,15 @@ import (
 	"quantix/internal/policy"
 )
 
-// Watched is a key that a page follows, and what wakes it. A key of the whole fleet is woken by what is the actor's own where the
-// actor sees some projects only: by when others' things change, their work could be timed.
+// Watched is a wake-up key that a page follows, and the keys that wake it. For actors who see only some projects, a key
+// of the whole fleet is woken only by their own projects: the timing of other projects' changes must not leak.
 type Watched struct {
 	Key     string
 	WakeUps []string
 }
 
-// followed is the noun that a key names, and whether it names one of them ("vm:<id>") or all ("vms"). A key that nothing can
-// follow is of no noun.
+// followed returns the resource type of a key, and whether the key names one object ("vm:<id>") or all ("vms"). The
+// resource is empty if the key cannot be followed.
 func followed(key string) (t fleet.Resource, one bool) {
 	noun, _, one := strings.Cut(key, ":")
 	if one {
@@ -31,8 +31,8 @@ func followed(key string) (t fleet.Resource, one bool) {
 	return t, one
 }
 
-// wakeUps are what wakes the key for the actor. What belongs to no project does not wake who sees some: their pages look again
-// by themselves.
+// wakeUps returns the keys that wake a followed key for the actor. Resources without a project do not wake actors who
+// see only some projects: their pages poll instead.
 func wakeUps(a fleet.Actor, key string, t fleet.Resource, one bool) []string {
 	sees := policy.AllProjects(a)
 	switch {
@@ -52,8 +52,8 @@ func wakeUps(a fleet.Actor, key string, t fleet.Resource, one bool) []string {
 	return ids
 }
 
-// WatchKeys keeps those of the keys that the actor may hear of, in their order. A key without rights is left out silently,
-// exactly as one that does not exist would never wake anybody.
+// WatchKeys returns those keys that the actor may follow, in their order. Keys without permission are omitted silently,
+// so that they cannot be told from keys of objects that do not exist.
 func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) ([]Watched, error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) (
 	return kept, nil
 }
 
-// seenOf says which of the keys for one thing of a project, a VM or a task, the actor sees; nil: all.
+// seenOf returns which keys of single VMs and tasks the actor sees, or nil if the actor sees all.
 func (b *Queries) seenOf(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
 	if policy.AllProjects(a) {
 		return nil, nil

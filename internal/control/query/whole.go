@@ -8,20 +8,20 @@ import (
 	"quantix/internal/fleet"
 )
 
-// everything is what is added up over the whole fleet.
+// everything is the only key of the fleet-wide cache.
 type everything struct{}
 
-// wholeSums are what all hosts and all cells of pools add up to, with what of them wants a person.
+// wholeSums are totals over all hosts and pools, with what needs attention.
 type wholeSums struct {
 	hostSums
-	troubled []fleet.Attention // hosts that need a person, by cause
+	troubled []fleet.Attention // hosts that need attention, by cause
 	pools    map[fleet.PoolID][]poolGroup
-	rooms    map[fleet.PoolID]fleet.Room // of shared pools that many hosts have
-	storage  fleet.Room                  // of all pools, each file system counted once
-	causes   []poolCause                 // for which pools need a person
+	rooms    map[fleet.PoolID]fleet.Room // capacity of shared pools on many hosts
+	storage  fleet.Room                  // all pools, each file system counted once
+	causes   []poolCause                 // pools that need attention, by cause
 }
 
-// sumWhole adds up the whole fleet. Pages ask whole.
+// sumWhole counts the whole fleet. Pages use the cache whole.
 func (b *Queries) sumWhole(ctx context.Context, _ []everything) (map[everything]wholeSums, error) {
 	var w wholeSums
 	var err error
@@ -60,7 +60,7 @@ func (b *Queries) sumWhole(ctx context.Context, _ []everything) (map[everything]
 	return map[everything]wholeSums{{}: w}, nil
 }
 
-// wakePools wakes who follows pools that many hosts have and that are otherwise than they were shown.
+// wakePools wakes the followers of pools on many hosts whose health has changed.
 func (b *Queries) wakePools(_ everything, was, now wholeSums) {
 	for id, groups := range was.pools {
 		if statusesOf(groups) > wide && !samePool(groups, now.pools[id]) {
@@ -69,7 +69,7 @@ func (b *Queries) wakePools(_ everything, was, now wholeSums) {
 	}
 }
 
-// poolSums are the groups of these pools: of those that many hosts have as they are kept.
+// poolSums returns the groups of these pools, from the cache for pools on many hosts.
 func (b *Queries) poolSums(ctx context.Context, ids ...fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
 	out := make(map[fleet.PoolID][]poolGroup, len(ids))
 	rest := ids
@@ -95,13 +95,13 @@ func (b *Queries) poolSums(ctx context.Context, ids ...fleet.PoolID) (map[fleet.
 	return out, err
 }
 
-// hostSums are what all hosts add up to.
+// hostSums are totals over all hosts.
 type hostSums struct {
 	phases  []hostSum
-	offline []fleet.HostID // of which what they say about VMs and pools is not believed
+	offline []fleet.HostID // hosts whose reports on VMs and pools are not fresh
 }
 
-// hostSum is what the hosts of one phase add up to.
+// hostSum holds the totals of the hosts in one phase.
 type hostSum struct {
 	phase                fleet.HostPhase
 	hosts                int
@@ -115,7 +115,7 @@ func (h hostSums) count() (n int) {
 	return n
 }
 
-// hostSums are what all hosts add up to: as it is kept, or now.
+// hostSums returns the totals over all hosts, cached or counted now.
 func (b *Queries) hostSums(ctx context.Context) (hostSums, error) {
 	if whole, ok := b.whole.known(ctx, everything{}); ok {
 		return whole.hostSums, nil

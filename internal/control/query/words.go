@@ -10,24 +10,25 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The table vm_words holds what VMs are found by besides their names and ids: MAC and IP addresses, and labels.
+// The table vm_words holds the search terms of VMs besides names and IDs: MAC addresses, IP addresses and labels.
 
-// wordKinds are the kinds of words behind filter keys.
+// wordKinds maps filter keys to kinds of words in vm_words.
 var wordKinds = map[string]string{"mac": "mac", "address": "ip"}
 
-// words is the condition that the VM has a word of that kind in vm_words: whole words, beginnings and pieces by index.
+// words is the condition that the VM has a matching word of that kind in vm_words. Indexes serve exact words, prefixes
+// and pieces.
 func (s *statement) words(contrary bool, kind string, any []fleet.Match) string {
 	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.pieced(contrary, "w.word", any) + ")"
 }
 
-// Marks of a word's ends in its pieces, and their length.
+// Markers of a word's start and end in its pieces, and the length of a piece.
 const (
 	wordBegins, wordEnds = "\x02", "\x03"
 	pieceLength          = 3
 )
 
-// pieces are what pieces_of gives of each word that the pattern fits, without repetition. It is none of a pattern that says nothing
-// but how words begin, which an index in their order finds, and of one whose parts are too short.
+// pieces returns the trigrams that every word matching the pattern contains, as pieces_of in SQL computes them, without
+// duplicates. It is empty for a prefix, which the ordered index serves, and for parts that are too short.
 func pieces(p fleet.Pattern) []string {
 	if len(p) == 2 && p[1] == "" {
 		return nil
@@ -50,8 +51,8 @@ func pieces(p fleet.Pattern) []string {
 	return found
 }
 
-// vmLabels asks for whole labels in the VM itself, which is the cheapest beside other terms, and for what only begins so, or a
-// key alone, in its words.
+// vmLabels is the condition that a VM's labels match. Exact labels are checked in the VM's own row, which is cheapest
+// beside other terms; patterns use vm_words.
 func (s *statement) vmLabels(contrary bool, any []fleet.Match) string {
 	var whole, begun []fleet.Match
 	for _, m := range any {
@@ -77,8 +78,8 @@ var (
 	addressBegun = regexp.MustCompile(`^[0-9a-f.:]+$`)
 )
 
-// wordOf is typed text as the beginning of a word: a MAC address with colons, a whole IP address in its shortest form, all but
-// a label's value in lower case.
+// wordOf normalizes typed text to the start of a word: MAC addresses with colons, complete IP addresses in canonical
+// form, and all but a label's value in lower case.
 func wordOf(text string) string {
 	if key, value, ok := strings.Cut(text, "="); ok {
 		return strings.ToLower(key) + "=" + value

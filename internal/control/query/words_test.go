@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// What an index of pieces_of finds for a pattern's pieces must hold every word that the pattern fits.
+// A word that matches a pattern must contain all the pattern's pieces, or the index would miss it.
 func TestPiecesInSQLArePiecesInGo(t *testing.T) {
 	pool := testkit.DB(t)
 	inSQL := func(t *rapid.T, word string) (pieces []string) {
