@@ -17,8 +17,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// Hello opens the agent's session and ends the one before it, whose jobs go back to the queue. A second agent with the
-// host's identity on another machine, or in a copy of its data directory, is refused while the first one is alive, and the host is flagged.
+// Hello opens a session for the agent and ends its previous session, whose jobs return to the queue. While an agent is
+// alive, a second one with the same host identity, on another machine or from a copied data directory, is refused and
+// the host is flagged.
 func (box *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.HelloAnswer, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return wire.HelloAnswer{}, err
@@ -54,7 +55,8 @@ func (box *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 			return q.NumberAnew(ctx, db.NumberAnewParams{HostID: a.HostID, Base: answer.SeqBase})
 		})
 		host := string(a.HostID)
-		if err == nil && now.Instance != in.Instance { // a new process: what it leaves, it may have died of
+		// a new agent process: the jobs of its predecessor may have crashed it
+		if err == nil && now.Instance != in.Instance {
 			err = giveUp(ctx, q, &host)
 		}
 		return store.FirstError(err, func() error { return returnJobs(ctx, q, &host) })
@@ -65,7 +67,8 @@ func (box *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 	return answer, err
 }
 
-// ProveSession refuses an agent whose session another hello has ended, or that shows another key than the one which opened it.
+// ProveSession returns an error if a newer Hello has ended the agent's session, or if the agent's key is not the one
+// that opened it.
 func (box *API) ProveSession(ctx context.Context, a fleet.Actor) error {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return err
@@ -81,7 +84,7 @@ func proveSession(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	return err
 }
 
-// holdSession is ProveSession until the transaction ends. number orders the host's sessions.
+// holdSession is ProveSession with a lock on the session until the transaction ends. number orders the host's sessions.
 func holdSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int64, err error) {
 	number, err = q.LockSessionOfHost(ctx, db.LockSessionOfHostParams{HostID: a.HostID, Session: hashSession(a)})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -90,8 +93,8 @@ func holdSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int6
 	return number, err
 }
 
-// numberedIn refuses a report or result with a number that its session has not been given: it would outrun those of the
-// sessions to come, or hide behind those of the ones before.
+// numberedIn rejects a report or result whose sequence number is outside the range of its session. Such a number would
+// outrank reports of later sessions, or be ignored in favor of earlier ones.
 func numberedIn(ctx context.Context, q *db.Queries, a fleet.Actor, seq int64) error {
 	number, err := holdSession(ctx, q, a)
 	return store.FirstError(err, func() error { return numberOf(number, seq) })
@@ -105,7 +108,7 @@ func numberOf(session, seq int64) error {
 	return nil
 }
 
-// sessionEnded refuses an agent whose session another hello has ended, or whose host was removed.
+// sessionEnded is the error for an agent whose session was ended by a newer Hello, or whose host was removed.
 func sessionEnded() error {
 	return fleet.Errorf(fleet.Conflict, "This agent's session has ended. Say hello again.")
 }
@@ -123,8 +126,8 @@ func newSession() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// hashSession is what is stored of an agent's session. The key that the agent shows is part of it: whoever has heard a
-// session, and has not the key that it was opened with, has nothing.
+// hashSession returns the stored hash of an agent's session. The hash includes the agent's key, so a leaked session
+// token is useless without that key.
 func hashSession(a fleet.Actor) []byte {
 	h := sha256.Sum256([]byte(a.Session + a.KeyHash))
 	return h[:]

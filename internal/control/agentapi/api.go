@@ -1,5 +1,5 @@
-// Package agentapi takes what agents send: joining, sessions, reports, claims and the ends of jobs, with what becomes
-// of jobs whose agents are silent and of VMs that hosts have moved.
+// Package agentapi implements the agent API: joining, sessions, reports, claims and results of jobs. It also recovers
+// jobs of offline agents and follows VMs that have moved to another host.
 package agentapi
 
 import (
@@ -8,8 +8,8 @@ import (
 	"quantix/internal/notify"
 )
 
-// API takes what agents send. Its exported methods are use cases of control.Control. What it remembers between requests may be lost
-// at any time.
+// API serves agents. Its exported methods are use cases of control.Control. Its in-memory state is only a cache and may
+// be lost at any time.
 type API struct {
 	store    *store.Store
 	hub      *notify.Hub // wakes parked claims
@@ -17,14 +17,14 @@ type API struct {
 	claims   together[claimant, claimed]
 	results  together[result, settled]
 	assigned assigned
-	vault    auth.Vault // seals the authority's key
-	pairURL  string     // where hosts find this very portal
+	vault    auth.Vault // seals the certificate authority's key
+	pairURL  string     // relay URL of this very portal, for hosts
 }
 
-// most is how many hosts one statement is for: far more gain nothing, and hold the first ones up.
+// most is the number of hosts served by one statement. Larger batches save little and delay the first callers.
 const most = 200
 
-// New makes an Inbox over s.
+// New returns an API over s.
 func New(s *store.Store, hub *notify.Hub, pairURL string, vault auth.Vault) *API {
 	box := &API{store: s, hub: hub, pairURL: pairURL, vault: vault, assigned: assigned{changes: hub.Subscribe(keyAssigned)}}
 	box.claims.ask, box.claims.most = box.claimFor, most

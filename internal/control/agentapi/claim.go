@@ -18,8 +18,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Claim gives the host's agent its next jobs, at most one a subject, with the newest truth about each. With nothing to do
-// it parks until a job is announced or wait has passed; then the claim is empty.
+// Claim returns the next jobs of the agent's host, at most one per subject, each with the current spec. Without jobs it
+// waits until one is queued or wait has passed, and then returns an empty claim.
 func (box *API) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest, wait time.Duration) (wire.Claim, error) {
 	out, err := box.NewJobWaiter(ctx, a)
 	if err != nil {
@@ -33,8 +33,9 @@ func (box *API) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest, 
 	return out.Wait(ctx, in, wait, nil)
 }
 
-// apart runs do on a stack of its own and forgets it: a parked claim keeps a stack of 4 KiB instead of the 8 KiB that a
-// look into the database needs, which counts at ten thousand of them. BenchmarkParkedAgents watches it.
+// apart runs do on a separate goroutine to keep the caller's stack small. A parked claim then keeps a stack of 4 KiB
+// instead of the 8 KiB that a database query needs, which matters with ten thousand agents. BenchmarkParkedAgents
+// measures it.
 func apart[T any](do func() (T, error)) (out T, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -46,7 +47,8 @@ func apart[T any](do func() (T, error)) (out T, err error) {
 	return out, err
 }
 
-// claimWaiting is claimNow for who comes to park: mostly nothing waits, which costs much less to see than to try.
+// claimWaiting is claimNow preceded by a cheap check. Usually no job is waiting, and the check costs much less than a
+// claim.
 func (box *API) claimWaiting(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
 	look, err := box.store.CheckForWork(ctx, db.CheckForWorkParams{HostID: a.HostID, Session: hashSession(a)})
 	switch {
@@ -74,13 +76,13 @@ type claimant struct {
 	limit int32
 }
 
-// claimed is what one claimant gets.
+// claimed is the result for one claimant.
 type claimed struct {
 	work []wire.Work
-	err  error // of what could not be described; the host has taken it all the same
+	err  error // jobs that could not be described; they are claimed nevertheless
 }
 
-// claimFor claims for many hosts at once.
+// claimFor claims jobs for many hosts in one statement.
 func (box *API) claimFor(ctx context.Context, patience time.Duration, all []claimant) ([]claimed, error) {
 	ask := db.ClaimJobsParams{Lease: fleet.Lease}
 	for _, c := range all {
@@ -95,7 +97,9 @@ func (box *API) claimFor(ctx context.Context, patience time.Duration, all []clai
 	if err != nil || len(jobs) == 0 {
 		return out, err
 	}
-	of := map[string]*claimed{} // by session: one that has ended asks beside the live one; whoever asks twice gets it once
+	// by session, because an ended session may ask beside the live one; of two requests of one session, one gets the
+	// jobs
+	of := map[string]*claimed{}
 	for i, c := range slices.Backward(all) {
 		of[string(hashSession(c.Actor))] = &out[i]
 	}
@@ -110,20 +114,21 @@ func (box *API) claimFor(ctx context.Context, patience time.Duration, all []clai
 	return out, nil
 }
 
-// aboutSubject is what the database says of a job's subject (work_of, work_of_volume): a pool, a volume's pool, a network, or a VM with what belongs to it.
+// aboutSubject is the database's description of a job's subject (work_of, work_of_volume): a pool, a volume's pool, a
+// network, or a VM with its dependencies.
 type aboutSubject struct {
-	Pool     *fleet.Pool        `json:"pool"` // also a volume's
+	Pool     *fleet.Pool        `json:"pool"` // also for a volume
 	Held     *fleet.VolumeInUse `json:"held"`
 	Network  *fleet.Network     `json:"network"`
 	VM       *fleet.VM          `json:"vm"`
-	Project  string             `json:"project"` // its name
+	Project  string             `json:"project"` // project name
 	Mark     string             `json:"mark"`
 	Made     []fleet.Volref     `json:"made"`
 	Networks []string           `json:"networks"` // each "id kind name"
 	Pools    []fleet.Pool       `json:"pools"`
 }
 
-// workOf adds to a job the newest truth about its subject. A VM that is gone leaves its job without one; the agent ends it.
+// workOf returns a job with the current spec of its subject. A job of a deleted VM has no spec; the agent ends it.
 func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 	j := row.Job
 	w := wire.Work{
@@ -132,7 +137,7 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 	if err := addFilters(&w, row.Filters); err != nil {
 		return w, fmt.Errorf("security groups of job %s: %w", j.ID, err)
 	}
-	if len(row.Source) > 0 { // what a volume is copied from
+	if len(row.Source) > 0 { // source pool of a volume copy
 		w.Pools = make([]fleet.Pool, 1)
 		if err := json.Unmarshal(row.Source, &w.Pools[0]); err != nil {
 			return w, fmt.Errorf("source of job %s: %w", j.ID, err)
@@ -168,7 +173,7 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 	return w, addPools(&w, row.MovePools)
 }
 
-// addPools adds those that the VM's spec does not name yet: into which its disk is moved, or out of which an export reads.
+// addPools adds pools that the VM's spec does not name: the target of a disk move, or the source of an export.
 func addPools(w *wire.Work, text []byte) error {
 	var more []fleet.Pool
 	if len(text) > 0 {
@@ -184,7 +189,7 @@ func addPools(w *wire.Work, text []byte) error {
 	return nil
 }
 
-// Progress notes how far a job is and renews its lease. It answers whether people took the job back meanwhile.
+// Progress records a job's progress and renews its lease. The answer contains a cancellation by a user, if any.
 func (box *API) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Progress) (out wire.ProgressAnswer, err error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return out, err
@@ -202,7 +207,7 @@ func (box *API) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 	return out, store.Err(err)
 }
 
-// cut bounds text to n bytes on a rune's edge.
+// cut shortens s to at most n bytes without splitting a rune.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

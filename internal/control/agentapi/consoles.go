@@ -13,30 +13,30 @@ import (
 	"quantix/internal/relay"
 )
 
-// ConsolePair is a console as both of its sides know it.
+// ConsolePair returns the relay ticket of a console: the user's session and the VM's host.
 func ConsolePair(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Console, Parties: [2]relay.Party{
 		relay.Asker: {User: user, Session: session}, relay.Answerer: {Host: host},
 	}}
 }
 
-// UploadPair is an upload's connection as both of its sides know it.
+// UploadPair returns the relay ticket of an upload: the user's session and the receiving host.
 func UploadPair(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Upload, Parties: [2]relay.Party{
 		relay.Asker: {User: user, Session: session}, relay.Answerer: {Host: host},
 	}}
 }
 
-// ReadPair is a volume's way to a person as both of its sides know it.
+// ReadPair returns the relay ticket of a volume download: the user's session and the sending host.
 func ReadPair(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Download, Parties: [2]relay.Party{
 		relay.Asker: {User: user, Session: session}, relay.Answerer: {Host: host},
 	}}
 }
 
-// JoinPair lets a host in at its end of a pair: for a console, of a VM of its own whose browser came within the last 30 s; for an upload, of one
-// of its own that somebody has continued since; for a transfer, of one of its own whose sender asked for it since; for a volume, of one that
-// somebody waits for.
+// JoinPair admits a host to its end of a relayed connection. The host must own the VM of a console opened within the
+// last 30 s, receive an upload that a user continues, receive a transfer whose sender has asked for a relay, or have a
+// volume that a user is downloading.
 func (box *API) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (relay.End, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return relay.End{}, err

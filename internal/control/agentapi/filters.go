@@ -7,13 +7,15 @@ import (
 	"quantix/internal/wire"
 )
 
-// aboutFilters is what the database says of the security groups that a job is about, or that the cards of its VM are in (work_of_filters).
+// aboutFilters is the database's description of security groups (work_of_filters): the group of a job, or the groups of
+// its VM's NICs.
 type aboutFilters struct {
 	Groups  []fleet.SecurityGroup              `json:"groups"`
 	Members map[fleet.SecurityGroupID][]string `json:"members"`
 }
 
-// addFilters adds to a job the groups as its host needs them, with the addresses that their members have now.
+// addFilters adds the security groups to a job in the form that hosts apply, with the current addresses of their
+// members.
 func addFilters(w *wire.Work, row []byte) error {
 	if len(row) == 0 {
 		return nil

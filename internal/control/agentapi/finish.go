@@ -19,8 +19,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// Finish closes a job while its epoch holds, stores what the host saw after it, and queues the subject again where
-// people have changed it meanwhile. ended is the job as it is now. Conflict: the epoch is over, the result counts for nothing.
+// Finish closes a job and stores the state that the host observed. If the spec has changed meanwhile, it queues the
+// subject again. ended is the closed job. It returns Conflict, and ignores the result, if the job's epoch is no longer
+// current.
 func (box *API) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Finish) (answer wire.FinishAnswer, ended fleet.Job, err error) {
 	each, err := box.FinishAll(ctx, a, []wire.Result{{Job: id, Finish: in}})
 	if err != nil {
@@ -29,21 +30,22 @@ func (box *API) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wi
 	return each[0].Answer, each[0].Job, nil
 }
 
-// Finished is what became of one result.
+// Finished is the outcome of one result.
 type Finished struct {
 	Answer wire.FinishAnswer
-	Job    fleet.Job // as it is now
-	Err    error     // why the result was refused
+	Job    fleet.Job // current state
+	Err    error     // why the result was rejected
 }
 
-// FinishAll is Finish for several results, each for itself. Where none is taken, the first one's refusal is the error.
+// FinishAll is Finish for several results, each independent of the others. If all are rejected, it returns the first
+// error.
 func (box *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) ([]Finished, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return nil, err
 	}
 	out := make([]Finished, len(in))
 	var ask []result
-	var of []int // which of in each is
+	var of []int // index in in of each element of ask
 	for i, r := range in {
 		state, known := map[wire.Outcome]fleet.JobState{wire.Done: fleet.JobDone, wire.Failed: fleet.JobFailed, wire.Unknown: fleet.JobUnknown, wire.Cancelled: fleet.JobCancelled, wire.Outdated: fleet.JobQueued}[r.Outcome]
 		if !known {
@@ -69,7 +71,7 @@ func (box *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) 
 	return out, nil
 }
 
-// result is how a job ended on its host.
+// result is a job result reported by an agent.
 type result struct {
 	fleet.Actor
 	job   fleet.JobID
@@ -77,7 +79,7 @@ type result struct {
 	in    wire.Finish
 }
 
-// settled is what becomes of a result.
+// settled is the outcome of a result.
 type settled struct {
 	answer  wire.FinishAnswer
 	ended   fleet.Job
@@ -85,7 +87,7 @@ type settled struct {
 	unknown bool // the host has no such job, or the session has ended
 }
 
-// settleAll settles the results of many hosts at once.
+// settleAll processes the results of many hosts in one transaction.
 func (box *API) settleAll(ctx context.Context, patience time.Duration, all []result) (out []settled, err error) {
 	var hold db.LockResultsParams
 	for _, r := range all {
@@ -105,7 +107,8 @@ func (box *API) settleAll(ctx context.Context, patience time.Duration, all []res
 		of := map[fleet.JobID]int{}
 		for i, r := range all {
 			row, known := held[r.job]
-			if known = known && bytes.Equal(row.Session, hashSession(r.Actor)); !known { // another may ask about the same job
+			// another session may report on the same job
+			if known = known && bytes.Equal(row.Session, hashSession(r.Actor)); !known {
 				out[i].unknown = true
 				continue
 			}
@@ -113,7 +116,7 @@ func (box *API) settleAll(ctx context.Context, patience time.Duration, all []res
 				continue
 			}
 			job := row.Job
-			row.Job.State = r.state // of the same result, sent twice, one counts
+			row.Job.State = r.state // a duplicate of this result in the same batch is then rejected
 			held[r.job] = row
 			if r.in.Retry && r.state == fleet.JobFailed && !job.Kind.SingleShot(job.Args) && !job.Kind.Is().Aside {
 				if out[i].ended, err = tryAgain(ctx, t.Queries, job, r.in, 5*time.Second); err != nil {
@@ -132,7 +135,9 @@ func (box *API) settleAll(ctx context.Context, patience time.Duration, all []res
 				return err
 			}
 			e.state = r.state
-			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete || job.Kind.Is().Stoppable; !ahead { // a deletion that is taken back, and a disk that is elsewhere now, may ask for something anew
+			// A withdrawn deletion or a disk in a new pool may require another apply at once, so the subject is checked
+			// for requeueing.
+			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete || job.Kind.Is().Stoppable; !ahead {
 				later, of[job.ID] = append(later, e), i
 				continue
 			}
@@ -156,7 +161,7 @@ func (box *API) settleAll(ctx context.Context, patience time.Duration, all []res
 	return out, err
 }
 
-// refuse refuses a result that is not its host's to give.
+// refuse returns an error if the result is not valid for the job's current claim.
 func refuse(row db.LockResultsRow, in wire.Finish) error {
 	if err := numberOf(row.Number, in.Seq); err != nil {
 		return err
@@ -173,16 +178,16 @@ func refuse(row db.LockResultsRow, in wire.Finish) error {
 	return nil
 }
 
-// Bounds of what a host may say of epochs, which have 28 random bits. A lift by epochJump is that of 2^28 claims since a backup. Past maxEpoch
-// a host's lift and the sequence itself might no longer fit into 64 bits.
+// Limits for epochs reported by hosts. Epochs have 28 random bits, so a jump of epochJump corresponds to 2^28 claims
+// since the backup. Beyond maxEpoch a host's offset or the sequence itself might overflow 64 bits.
 const (
 	epochJump = 1 << 56
 	maxEpoch  = 1 << 61
 )
 
-// giveAgain queues a job again that its host refused as outdated: the database was restored, and its sequence of epochs is
-// behind the host's newest one. It lifts this host's next epochs above that one and leaves those of other hosts as they are.
-// The host did nothing, so this is no attempt.
+// giveAgain requeues a job that its host rejected as outdated: the database was restored from a backup, and its epoch
+// sequence is behind the host's latest epoch. It raises the next epochs of this host only. The host did nothing, so the
+// attempt does not count.
 func giveAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
 	if err := q.LiftEpochs(ctx, db.LiftEpochsParams{Host: string(job.HostID), Newest: in.Newest}); err != nil {
 		return fleet.Job{}, err
@@ -191,19 +196,19 @@ func giveAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (
 	return tryAgain(ctx, q, job, in, 100*time.Millisecond)
 }
 
-// end is how a job ends, with what its host then saw of what it is about; an empty noun: nothing is to be written of that.
+// end is how a job ends and the state its host then observed. Without typ, no state is written.
 type end struct {
 	id              fleet.JobID
 	state           fleet.JobState
 	error           string
-	note            string // what it left undone, in a sentence
+	note            string // work left undone, as a sentence
 	typ, object     string
 	host            fleet.HostID
 	generation, seq int64
 	saw             any
 }
 
-// endJobs ends jobs that the transaction has locked, with what they are about. What the hosts saw of that is written by way of saw.
+// endJobs ends jobs that the transaction has locked and writes the observed states through saw.
 func endJobs(ctx context.Context, q, saw *db.Queries, ends []end) ([]db.Job, error) {
 	var p db.EndJobsParams
 	var vms db.SettleVMsParams
@@ -249,8 +254,8 @@ func jobOf(r db.Job) fleet.Job {
 	return fleet.Job{ID: r.ID, Kind: r.Kind, State: r.State, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
 }
 
-// tryAgain gives convergent work back that failed only because the hypervisor was not reached. Nothing has ended: the subject is
-// as it was, and the order stands. Where a newer one waits already, that is tried instead. pause is before the first retry.
+// tryAgain requeues a convergent job that failed only because the hypervisor was unreachable. If a newer job for the
+// subject is queued, this one is cancelled instead. pause is the delay before the first retry.
 func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pause time.Duration) (fleet.Job, error) {
 	next, err := q.Overtaken(ctx, job.ID)
 	if err == nil && next {
@@ -263,8 +268,8 @@ func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pa
 	return jobOf(waits), err
 }
 
-// settle writes what a job's end means for its subject, but for what its host then saw of it: that is written with the end, whose state
-// the caller says.
+// settle records the effects of a job's end on its subject, except the observed state, which is written together with
+// the end. The caller sets the state of the returned end.
 func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end, error) {
 	e := end{id: job.ID, error: in.Error}
 	if job.Kind == fleet.VMPlan {
@@ -282,7 +287,8 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end
 	var err error
 	if n := assign.Of(noun); n != nil {
 		saw, stays, err = n.Settle(ctx, q, job, id, in)
-	} else if ref, ok := job.Subject.Volume(); ok { // its pool has it now, or has it no more; that nothing of the pool was ordered, its generation says
+		// A volume's result reports its pool. Generation 0, because no change of the pool itself was applied.
+	} else if ref, ok := job.Subject.Volume(); ok {
 		noun, id, in.Generation = string(fleet.TypePool), string(ref.PoolID), 0
 		saw, stays = in.Pool, in.Pool != nil
 		if in.Outcome == wire.Done {
@@ -315,17 +321,18 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 			_, err := q.RemoveVM(ctx, db.RemoveVMParams{ID: vm, HostID: job.HostID})
 			return err
 		}
-		// The VM is still there: take the deletion back, so that people can see why and ask again.
+		// The VM still exists: withdraw the deletion, so that users can see the error and delete again.
 		if err := q.UndoDeletion(ctx, db.UndoDeletionParams{ID: vm, HostID: job.HostID}); err != nil {
 			return err
 		}
-		if in.VM != nil && in.VM.Power != fleet.Absent { // nothing of it is gone, so that nothing comes back by this
+		// safe because nothing was deleted, so nothing can be recreated
+		if in.VM != nil && in.VM.Power != fleet.Absent {
 			if err := q.ReissueChange(ctx, db.ReissueChangeParams{ID: vm, HostID: job.HostID}); err != nil {
 				return err
 			}
 		}
 	}
-	if job.Kind == fleet.VMDiskMove { // what fails of it, or is taken back, leaves the VM as it was
+	if job.Kind == fleet.VMDiskMove { // a failed or cancelled disk move leaves the VM unchanged
 		return settleMove(ctx, q, job, vm, in)
 	}
 	if job.Kind == fleet.VMMigrate {
@@ -348,7 +355,8 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 	return nil
 }
 
-// requeue carries a generation newer than that which the host has acted on to it, when no waiting job does.
+// requeue queues vm.apply if the VM's generation is newer than the one the host has acted on and no queued job covers
+// it.
 func requeue(ctx context.Context, q *db.Queries, id fleet.VMID, host fleet.HostID, acted int64) (bool, error) {
 	vm, err := q.MovedOnVM(ctx, db.MovedOnVMParams{ID: id, HostID: host, Generation: acted})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Heartbeats are written together: the first one of a batch waits beatGather for others, then writes all, and all that they measured, in one
-// statement each. Nobody waits for a beat, so that it may take a while.
+// Heartbeats are written in batches: the first of a batch waits beatGather for others, then all heartbeats and all
+// meters are written in one statement each. No user waits for a heartbeat, so the delay is harmless.
 const (
 	beatGather = 10 * time.Millisecond
 	beatBatch  = 500
@@ -29,16 +29,16 @@ type beats struct {
 
 type batch struct {
 	params db.HeartbeatsParams
-	meters []metered     // of each of params
+	meters []metered     // parallel to params
 	full   chan struct{} // closed when the batch has beatBatch members
-	done   chan struct{} // closed when it is written
+	done   chan struct{} // closed when the batch is written
 	rows   map[fleet.HostID]db.HeartbeatsRow
 	err    error
-	lost   map[fleet.HostID]error // why what these have measured is not written
+	lost   map[fleet.HostID]error // errors of hosts whose meters were not written
 }
 
-// beat notes a sign of life and says when that was, and whether the portal holds another digest than the host's, so that it must
-// send all.
+// beat records a heartbeat and returns its time. resend reports that the stored digest differs from the host's, so the
+// agent must send a full report.
 func (box *API) beat(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, resend bool, err error) {
 	load := "null"
 	if in.Load != nil {
@@ -67,8 +67,8 @@ func (box *API) beat(ctx context.Context, a fleet.Actor, in wire.Report) (now ti
 	return row.Now, row.Digest != in.Digest, b.lost[a.HostID]
 }
 
-// sentAt is when a report was sent, by the clock of the database, or earlier. Of one that does not tell, it is in the far future:
-// what is later than the database's present counts as that.
+// sentAt is a lower bound of the time a report was sent, by the database's clock. For an agent without a stamp it is in
+// the far future, which the database treats as its current time.
 func sentAt(in wire.Report) time.Time {
 	if in.Stamp == nil {
 		return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -76,7 +76,7 @@ func sentAt(in wire.Report) time.Time {
 	return in.Stamp.At.Add(milliseconds(in.Stamp.AgoMs))
 }
 
-// milliseconds is what an agent measured, within reason.
+// milliseconds converts an agent's duration, limited to the range from zero to one hour.
 func milliseconds(n int64) time.Duration {
 	return time.Duration(min(max(n, 0), time.Hour.Milliseconds())) * time.Millisecond
 }
@@ -101,7 +101,8 @@ func (s *beats) join(a fleet.Actor, in wire.Report, load string) (b *batch, firs
 	return b, first
 }
 
-// writeBeats gathers, writes and answers one batch. It outlives the request that began it, for others wait on it.
+// writeBeats waits for further heartbeats, then writes the batch and answers all. It does not use the request's
+// context, because other requests wait for it.
 func (box *API) writeBeats(b *batch) {
 	timer := time.NewTimer(beatGather)
 	defer timer.Stop()
@@ -121,7 +122,7 @@ func (box *API) writeBeats(b *batch) {
 }
 
 func (box *API) write(ctx context.Context, b *batch) (err error) {
-	defer store.Recovered(&err) // others wait for it
+	defer store.Recovered(&err) // other requests wait for the result
 	rows, err := box.store.Heartbeats(ctx, b.params)
 	if err != nil {
 		return err
@@ -139,7 +140,8 @@ func (box *API) write(ctx context.Context, b *batch) (err error) {
 	if err := box.writeMeters(ctx, proven...); err == nil || len(proven) == 1 || ctx.Err() != nil {
 		return err
 	}
-	b.lost = map[fleet.HostID]error{} // of one host, removed just now perhaps, no other pays for it
+	// written one by one, so that a host that was just removed does not fail the others
+	b.lost = map[fleet.HostID]error{}
 	for _, m := range proven {
 		if err := box.writeMeters(ctx, m); err != nil {
 			b.lost[m.host] = store.Err(err)
@@ -148,17 +150,17 @@ func (box *API) write(ctx context.Context, b *batch) (err error) {
 	return nil
 }
 
-// assigned remembers what is assigned to which hosts, so that a heartbeat asks no query for that. It is read anew when that changes, or
-// may have.
+// assigned caches the pools and networks assigned to each host, so that a heartbeat needs no query. It is read again
+// after changes and after assignedFor.
 type assigned struct {
 	changes *notify.Sub // by keyAssigned
 	mu      sync.Mutex
-	read    time.Time // when it was, or is being
+	read    time.Time // start of the latest read
 	stale   bool
 	on      *onHosts
 }
 
-// onHosts is what is assigned to each host. Hosts with the same share the lists.
+// onHosts lists what is assigned to each host. Hosts with equal assignments share the slices.
 type onHosts struct {
 	pools    map[fleet.HostID][]fleet.Pool
 	networks map[fleet.HostID][]fleet.Network
@@ -166,8 +168,8 @@ type onHosts struct {
 
 const (
 	keyAssigned = "assigned"
-	// The memory only decides what a host tells more about; assignments travel as jobs. So it need not follow each of many changes, and
-	// wake-ups that got lost do no harm for a while.
+	// The cache only decides what a host reports in more detail; assignments themselves travel as jobs. So it may lag
+	// behind changes and lost wake-ups.
 	assignedGap = time.Second
 	assignedFor = 2 * time.Minute
 )
@@ -184,7 +186,7 @@ func (box *API) assignedTo(ctx context.Context, host fleet.HostID) ([]fleet.Pool
 	}
 	on, age := m.on, now.Sub(m.read)
 	if m.stale && age >= assignedGap || age >= assignedFor {
-		m.stale, m.read = false, now // one asks, the others go on with what is known
+		m.stale, m.read = false, now // one request reads, the others use the old value
 	} else if on != nil {
 		m.mu.Unlock()
 		return on.pools[host], on.networks[host], nil
@@ -216,9 +218,9 @@ func (box *API) readAssigned(ctx context.Context) (*onHosts, error) {
 	}, nil
 }
 
-// byHost are the objects of each host, in the order of the rows.
+// byHost returns the objects of each host, in the order of the rows.
 func byHost[R, T any](rows []R, of func(R) (T, []string)) map[fleet.HostID][]T {
-	type set struct { // of objects, by the one before which the last one was added
+	type set struct { // linked list of objects; hosts with equal objects share it
 		before *set
 		object int
 	}

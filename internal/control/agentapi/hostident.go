@@ -17,7 +17,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// RenewHost gives a host its next certificate, for the key that it joined with.
+// RenewHost issues the next certificate of a host, for the key with which it joined.
 func (box *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.Certificate, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return wire.Certificate{}, err
@@ -53,7 +53,7 @@ func (box *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.
 	return wire.Certificate{Cert: cert, CA: authority.CertPEM()}, nil
 }
 
-// sameKey refuses an agent that has the certificate of a key from before its host joined again.
+// sameKey rejects an agent with a key from before its host joined again.
 func sameKey(key []byte, a fleet.Actor) error {
 	if key == nil || string(key) == a.KeyHash {
 		return nil
@@ -61,7 +61,7 @@ func sameKey(key []byte, a fleet.Actor) error {
 	return fleet.Errorf(fleet.Unauthorized, "This host has joined again since, with another agent. Stop this one and remove its data directory.")
 }
 
-// Authority is the portals' own certificate authority, made by whichever of them asks first. Only the portal may call it.
+// Authority returns the portals' certificate authority, and creates it on first use. Only the system actor may call it.
 func (box *API) Authority(ctx context.Context, a fleet.Actor) (*auth.Authority, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (box *API) Authority(ctx context.Context, a fleet.Actor) (*auth.Authority, 
 	return box.authority(ctx)
 }
 
-// AuthorityCertificate is the authority's own certificate, which a program beside the portal may ask for too: it needs no key.
+// AuthorityCertificate returns the authority's own certificate, without its key. Only the system actor may call it.
 func (box *API) AuthorityCertificate(ctx context.Context, a fleet.Actor) (*x509.Certificate, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (box *API) AuthorityCertificate(ctx context.Context, a fleet.Actor) (*x509.
 	return auth.ParseCertificate(row.CertPem)
 }
 
-// storedAuthority is the authority's row, made where there is none.
+// storedAuthority reads the authority's row, and creates it if it does not exist.
 func (box *API) storedAuthority(ctx context.Context) (db.GetAuthorityRow, error) {
 	row, err := box.store.GetAuthority(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -96,7 +96,7 @@ func (box *API) storedAuthority(ctx context.Context) (db.GetAuthorityRow, error)
 	return row, nil
 }
 
-// authorityLabel says what is sealed.
+// authorityLabel identifies the sealed secret.
 const authorityLabel = "key of the authority"
 
 func (box *API) authority(ctx context.Context) (*auth.Authority, error) {
@@ -120,7 +120,7 @@ func (box *API) authority(ctx context.Context) (*auth.Authority, error) {
 	return auth.ParseAuthority(row.CertPem, *row.KeyPem)
 }
 
-// sealAuthority seals the key that an older release left in clear.
+// sealAuthority seals a key that an older release stored in plain text.
 func (box *API) sealAuthority(ctx context.Context, key string) error {
 	sealed, err := box.vault.Seal(authorityLabel, []byte(key))
 	if err != nil {
@@ -136,8 +136,8 @@ func (box *API) sealAuthority(ctx context.Context, key string) error {
 	})
 }
 
-// makeAuthority stores a fresh authority where there is none; of several at once the first stays. A portal without a vault keeps its
-// key as it is.
+// makeAuthority stores a new authority unless one exists; of concurrent calls, the first wins. A portal without a vault
+// stores the key in plain text.
 func (box *API) makeAuthority(ctx context.Context) error {
 	made, err := auth.NewAuthority()
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// noteImage keeps what a host says of the file that it has made or read, where the library has it: facts and checksum of a version of which
-// nobody knew them. Of what was ordered by its checksum that is the version's, whatever the host has: other bytes are no copy of it.
+// noteImage records format, size and checksum that a host reports for a copy of an image version, if the version lacks
+// them. If the job specified a checksum, that one is recorded whatever the host reports: a file with other contents is
+// no copy.
 func noteImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, volumes []fleet.Volume) error {
 	if !slices.Contains([]fleet.JobKind{fleet.VolumeHash, fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeFetch}, job.Kind) {
 		return nil
@@ -23,7 +24,7 @@ func noteImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref,
 		}
 	}
 	i := slices.IndexFunc(volumes, func(v fleet.Volume) bool { return v.Name == ref.Volume })
-	if i < 0 { // it is whole, but its host could not look at the pool just then
+	if i < 0 { // the file is complete, but its host could not list the pool
 		return lookAtImage(ctx, q, job, ref, known)
 	}
 	if digest == "" {
@@ -35,10 +36,10 @@ func noteImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref,
 	if err != nil || job.Kind != fleet.VolumeFetch || volumes[i].SHA256 != "" {
 		return err
 	}
-	return lookAtImage(ctx, q, job, ref, known) // what was downloaded for the library is known by its checksum, too
+	return lookAtImage(ctx, q, job, ref, known) // the image of a download is verified by a checksum as well
 }
 
-// volumesOf are those that a host sees in the pool; none where it did not look.
+// volumesOf returns the reported volumes, or nil if the host did not report the pool.
 func volumesOf(pool *fleet.PoolStatus) []fleet.Volume {
 	if pool == nil {
 		return nil
@@ -46,7 +47,8 @@ func volumesOf(pool *fleet.PoolStatus) []fleet.Volume {
 	return pool.Volumes
 }
 
-// lookAtImage has the host read what it has made, where the library has that: it tells then what it is. Once: who has read it and tells nothing never will.
+// lookAtImage queues volume.hash for a file of the image library, so that the host reports its facts. It does not
+// repeat a hash job without a result.
 func lookAtImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, known fleet.VolumeOrder) error {
 	if job.Kind == fleet.VolumeHash {
 		return nil

@@ -10,19 +10,19 @@ import (
 	"quantix/internal/wire"
 )
 
-// JobWaiter is where the claims of one agent wait for work, one after the other. It hears of jobs between two of them as well, so a claim
-// that follows a look at once need not look again.
+// JobWaiter serves the successive claims of one agent. It stays subscribed between claims, so a claim soon after
+// another need not query the database.
 type JobWaiter struct {
 	box    *API
 	of     fleet.Actor
 	sub    *notify.Sub
-	looked time.Time // when all that waited was taken, and nothing was announced since; zero: never
+	looked time.Time // time of the last claim that took all queued jobs; zero if a later query is needed
 }
 
-// worthParking is the shortest wait that spares a look.
+// worthParking is the shortest wait for which a query is skipped.
 const worthParking = 2 * time.Second
 
-// NewJobWaiter begins to listen, before the first look, so that no job falls between.
+// NewJobWaiter subscribes before the first query, so that no job is missed in between.
 func (box *API) NewJobWaiter(_ context.Context, a fleet.Actor) (*JobWaiter, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return nil, err
@@ -30,19 +30,19 @@ func (box *API) NewJobWaiter(_ context.Context, a fleet.Actor) (*JobWaiter, erro
 	return &JobWaiter{box: box, of: a, sub: box.hub.Subscribe("jobs:" + string(a.HostID))}, nil
 }
 
-// Is reports whether it is the lookout of this very agent, in the same session and with the same key.
+// Is reports whether the waiter belongs to this agent, with the same session and key.
 func (l *JobWaiter) Is(of fleet.Actor) bool {
 	return l.of.HostID == of.HostID && l.of.Session == of.Session && l.of.KeyHash == of.KeyHash
 }
 
-// Close ends the listening.
+// Close ends the subscription.
 func (l *JobWaiter) Close() error {
 	l.sub.Close()
 	return nil
 }
 
-// Claim claims what waits now. Where it finds nothing it says how long to wait until the next look is due: wait less the time since the
-// last one, for wake-ups may be lost.
+// Claim claims queued jobs. Without jobs it returns how long to wait until the next query is due: wait minus the time
+// since the last one, because wake-ups may be lost.
 func (l *JobWaiter) Claim(ctx context.Context, in wire.ClaimRequest, wait time.Duration) (wire.Claim, time.Duration, error) {
 	woken := false
 	select {
@@ -57,7 +57,7 @@ func (l *JobWaiter) Claim(ctx context.Context, in wire.ClaimRequest, wait time.D
 	return wire.Claim{Jobs: work}, wait, err
 }
 
-// take claims, and remembers whether that was all that waited: who got less than it may take left nothing.
+// take claims jobs and records whether none remain: fewer jobs than requested mean that the queue is empty.
 func (l *JobWaiter) take(in wire.ClaimRequest, claim func(most int32) ([]wire.Work, error)) ([]wire.Work, error) {
 	now, most := time.Now(), int32(min(max(in.Max, 1), 32))
 	work, err := apart(func() ([]wire.Work, error) { return claim(most) })
@@ -67,7 +67,8 @@ func (l *JobWaiter) take(in wire.ClaimRequest, claim func(most int32) ([]wire.Wo
 	return work, err
 }
 
-// Wait parks until a job is announced, wait has passed or hush is closed. What it has begun to claim it gives, hushed or not.
+// Wait waits until a job is queued, wait has passed or hush is closed. A claim in progress is returned even after hush
+// is closed.
 func (l *JobWaiter) Wait(ctx context.Context, in wire.ClaimRequest, wait time.Duration, hush <-chan struct{}) (wire.Claim, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -17,11 +17,14 @@ import (
 
 var machineForm = regexp.MustCompile(`^[0-9a-f-]{0,36}$`)
 
-// JoinHost makes the machine that shows a join token a host and gives it its first certificate; with a token for a host that
-// is there already it is that host again, with its VMs, and whoever spoke for it before does so no longer. a is anonymous and
-// carries the remote address. Unknown, used, revoked and expired tokens are refused alike (Unauthorized). Any other refusal
-// leaves the token unused: a name that is taken, a machine or an agent that is another host already (Conflict), or a faulty
-// request (Invalid).
+// JoinHost registers a machine as a host with a join token and issues its first certificate. A token of an existing
+// host rejoins that host and keeps its VMs; the previous agent loses access. a is anonymous and carries the remote
+// address.
+//
+//	//
+//	Unknown, used, revoked and expired tokens all return Unauthorized. Other errors leave the token unused: Conflict for
+//
+// a name, machine or agent that belongs to another host, Invalid for a malformed request.
 func (box *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req wire.JoinRequest) (wire.JoinAnswer, error) {
 	hash := auth.HashSecret(secret)
 	again, err := box.store.LiveJoinToken(ctx, hash)
@@ -79,7 +82,7 @@ func (box *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req 
 	return answer, nil
 }
 
-// onlyHostOf refuses a machine, and an agent, that is another host than id.
+// onlyHostOf returns a conflict if the machine or agent belongs to a host other than id.
 func onlyHostOf(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest) error {
 	const hint = `To bring its agent back, open that host, choose "Join again" and paste that command.`
 	switch other, err := q.HostOfMachine(ctx, req.HostUUID); {
@@ -94,7 +97,7 @@ func onlyHostOf(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.Jo
 	}
 	name, err := q.HostName(ctx, req.HostID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // it was removed: its agent may begin anew
+		return nil // that host was removed, so its agent may join as a new host
 	}
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// metered is what one host measured of its VMs that run.
+// metered holds one host's readings of its running VMs.
 type metered struct {
 	host    fleet.HostID
 	meters  []wire.Meter
@@ -18,8 +18,8 @@ type metered struct {
 	guests  []fleet.GuestReading
 }
 
-// writeMeters stores what hosts measured, of which it is known that they said it. Of CPU times the difference is read: none is below nothing, so
-// that there is one, whatever a host says.
+// writeMeters stores readings of hosts with proven sessions. CPU times are differences in queries, so negative values
+// are stored as 0 to avoid overflows.
 func (box *API) writeMeters(ctx context.Context, all ...metered) error {
 	if err := box.writeCounts(ctx, all...); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (box *API) writeMeters(ctx context.Context, all ...metered) error {
 	return box.store.ReportMeters(ctx, p)
 }
 
-// writeGuests stores what guests said to their hosts.
+// writeGuests stores readings of guest agents.
 func (box *API) writeGuests(ctx context.Context, all ...metered) error {
 	var p db.ReportGuestsParams
 	for _, h := range all {
@@ -70,7 +70,7 @@ func (box *API) writeGuests(ctx context.Context, all ...metered) error {
 	return box.store.ReportGuests(ctx, p)
 }
 
-// writeCounts stores what hosts counted at network cards.
+// writeCounts stores packet counts of NICs.
 func (box *API) writeCounts(ctx context.Context, all ...metered) error {
 	var p db.ReportFilterCountsParams
 	for _, h := range all {

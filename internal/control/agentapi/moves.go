@@ -15,8 +15,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// settleMove has the intent follow a disk that is in its new place, and asks for its old file to be deleted: as any volume is, so that
-// whoever uses it by then keeps it.
+// settleMove updates the VM's spec after a disk move and queues the deletion of the old file. Like any volume deletion,
+// it fails if something uses the file by then.
 func settleMove(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
 	move := job.Args.Move
 	if in.Outcome != wire.Done || move == nil {
@@ -47,7 +47,7 @@ func settleMove(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, i
 	return err
 }
 
-// noteLeft has the task of a disk migration name the disk's old file where that could not be deleted.
+// noteLeft records in the disk move's task that the old file could not be deleted.
 func noteLeft(ctx context.Context, q *db.Queries, job db.Job, of fleet.Volref, in wire.Finish) error {
 	if job.Kind != fleet.VolumeDelete || in.Outcome == wire.Done || job.Args.Volume == nil || job.Args.Volume.LeftBy == "" {
 		return nil

@@ -10,10 +10,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// strangeNetwork is said of a network that has the name of one that is defined here, and is another.
+// strangeNetwork is the error for a network on the host with the name of a Quantix network but another identity.
 const strangeNetwork = "The host has another network of this name, which was not made by Quantix. Remove that one with virsh, then try again."
 
-// writeAssignments writes what the host says of objects that it executes, and of those that it merely has.
+// writeAssignments stores a host's report on assigned pools and networks and on discovered networks.
 func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) error {
 	seq, s := in.Seq, *in.State
 	met := db.MeetNetworksParams{HostID: host, Kinds: make([]string, len(s.Networks)), Names: make([]string, len(s.Networks))}
@@ -36,11 +36,12 @@ func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in 
 	return ForgetNetworks(ctx, q)
 }
 
-// lookLag is how much older than it says what a host sees of its networks may be: the way here, and a libvirt that was slow to answer.
+// lookLag is how much older than reported a host's network inventory may be, because of transfer time and slow libvirt
+// calls.
 const lookLag = 10 * time.Second
 
-// foundNow are the networks of a report without those that only look as if the host had them: which it was told of and lacks, and which it has
-// released since it looked. They are nobody's find.
+// foundNow returns the reported networks without two kinds that are no discoveries: assigned networks that the host
+// lacks, and networks that it has released since the inventory.
 func foundNow(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) ([]wire.NetworkReport, error) {
 	ask := db.NetworksLeftParams{HostID: string(host), Looked: time.Duration(in.LookedAgoMs)*time.Millisecond + lookLag}
 	for _, n := range in.State.Networks {
@@ -67,7 +68,7 @@ func addNetworks(ctx context.Context, q *db.Queries, networks []wire.NetworkRepo
 	return q.AddNetworks(ctx, mustJSON(rows))
 }
 
-// ForgetNetworks drops the networks that were found and that neither a host nor a VM's spec names any more.
+// ForgetNetworks deletes discovered networks that no host and no VM spec refers to any more.
 func ForgetNetworks(ctx context.Context, q *db.Queries) error {
 	ids, err := q.LostNetworks(ctx)
 	if err != nil || len(ids) == 0 {

@@ -14,10 +14,10 @@ import (
 	"quantix/internal/policy"
 )
 
-// A VM is its UUID, and is where hosts say that it is. See ADR 18.
+// A VM is identified by its UUID, and its host is where hosts report it running. See ADR 18.
 
-// SettlePlaces follows the VMs that another host runs and their own host does not, and raises the alarm for those that both run:
-// once both hosts have looked since.
+// SettlePlaces processes VMs reported running on a host that is not their own. If their own host no longer runs them,
+// they are assigned to the other host; if both run them, an alarm is raised. Both hosts must have reported since.
 func (box *API) SettlePlaces(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (box *API) SettlePlaces(ctx context.Context, a fleet.Actor) error {
 	return errors.Join(errs...)
 }
 
-// settlePlace looks again once nobody else can change the VM.
+// settlePlace checks again with the VM locked.
 func (box *API) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesToSettleRow) error {
 	return box.store.Tx(ctx, func(q *db.Queries) error {
 		if err := q.RequestFullReports(ctx, store.Texts([]fleet.HostID{was.OwnID, was.HostID})); err != nil {
@@ -64,7 +64,7 @@ func (box *API) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesToS
 	})
 }
 
-// PlaceOf is what the host says of the VM; of no host, where it says nothing.
+// PlaceOf returns what the host reports of the VM, or a zero Place if it reports nothing.
 func PlaceOf(vm fleet.VMView, host fleet.HostID) fleet.Place {
 	places := vm.Places()
 	if i := slices.IndexFunc(places, func(p fleet.Place) bool { return p.HostID == host }); i >= 0 {
@@ -73,7 +73,7 @@ func PlaceOf(vm fleet.VMView, host fleet.HostID) fleet.Place {
 	return fleet.Place{}
 }
 
-// alarm notes that two hosts run the VM. What waits to be done to it is not done: a deletion is taken back.
+// alarm records that two hosts run the VM. It cancels the VM's queued jobs and withdraws a queued deletion.
 func alarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, other fleet.Place) error {
 	if err := q.RaiseAlarm(ctx, db.RaiseAlarmParams{VMID: vm.ID, HostID: other.HostID}); err != nil {
 		return err
@@ -98,9 +98,9 @@ func alarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, o
 	return store.Audit(ctx, q, a, "vm.alarm", fleet.SubjectVM(vm.ID), vm.Name, vm.HostName+" and "+other.HostName+" both run it")
 }
 
-// MoveVM makes another host, which has the VM's domain, the VM's own. Whoever calls it has locked the VM and had the old host asked
-// anew, so that what is left of it there is shown. Orders go with the VM, but for those that must not be given twice or that
-// destroy: a deletion has to be asked for again.
+// MoveVM assigns the VM to another host, which has its domain. The caller has locked the VM and requested a full report
+// from the old host, so that remains there are shown. Queued jobs move with the VM, except those that must not run
+// twice or that delete data: a deletion has to be requested again.
 func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place) error {
 	if err := moveJobs(ctx, q, fleet.SubjectVM(vm.ID), vm.HostID, to.HostID, to.HostName, ""); err != nil {
 		return err
@@ -115,14 +115,14 @@ func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place)
 	return err
 }
 
-// moveJobs brings the orders about a VM, but one, to its new host.
+// moveJobs moves the VM's open jobs, except but, to its new host.
 func moveJobs(ctx context.Context, q *db.Queries, subject fleet.Subject, from, to fleet.HostID, toName string, but fleet.JobID) error {
 	jobs, err := q.OpenJobsOf(ctx, db.OpenJobsOfParams{Subject: subject, HostID: from})
 	if err != nil {
 		return err
 	}
 	moved := map[fleet.JobKind]bool{}
-	for _, j := range slices.Backward(jobs) { // of two of a kind the newer one stands
+	for _, j := range slices.Backward(jobs) { // of two jobs of a kind the newer one stays
 		if j.ID == but {
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// keepOutput keeps what a program in a guest wrote, with its task.
+// keepOutput stores the output of a program run in a guest, with its task.
 func keepOutput(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
 	if in.Output == nil || job.TaskID == nil {
 		return nil
@@ -22,7 +22,7 @@ func keepOutput(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) 
 	return q.EndGuestRun(ctx, db.EndGuestRunParams{TaskID: *job.TaskID, Output: text})
 }
 
-// answerPlan keeps what the host said of a plan that was asked of it, as far as it is as long as may be.
+// answerPlan stores the host's answer to a plan, cut to its maximum size.
 func answerPlan(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
 	d := fleet.Drawing{Error: in.Error}
 	if in.Outcome == wire.Done && in.Drawing != nil {

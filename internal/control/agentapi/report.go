@@ -17,8 +17,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Report takes what a host says. A heartbeat touches one narrow row, together with those of other hosts; a full report
-// writes what differs from what is stored, and nothing else. Leases of the named jobs are renewed.
+// Report stores an agent's report. A heartbeat updates one narrow row, batched with other hosts; a full report writes
+// only values that have changed. Leases of the listed jobs are renewed.
 func (box *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire.ReportAnswer, error) {
 	var answer wire.ReportAnswer
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
@@ -43,7 +43,7 @@ func (box *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire
 	return answer, err
 }
 
-// renewLeases says which of them are the host's no more, and which people took back.
+// renewLeases renews the leases, and returns the jobs that are no longer the host's and those that users cancelled.
 func (box *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wire.Lease) (lost []fleet.JobID, stop map[fleet.JobID]string, err error) {
 	if len(leases) == 0 {
 		return nil, nil, nil
@@ -74,13 +74,13 @@ func (box *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wir
 	return lost, stop, nil
 }
 
-// fullReport writes a host's whole state in one transaction, and says when that was, and which marks the host's VMs lack. An older
-// report than the newest one changes nothing.
+// fullReport writes a host's full state in one transaction. It returns the time of the transaction and the marks that
+// the host's VMs lack. A report older than the latest one changes nothing.
 func (box *API) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, marks map[fleet.VMID]string, err error) {
 	begin := db.BeginReportParams{
 		HostID: a.HostID, Session: hashSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: sentAt(in), Fresh: fleet.Freshness,
 	}
-	if in.State.Host.Connected || in.LookedAgoMs > 0 { // else it has never looked
+	if in.State.Host.Connected || in.LookedAgoMs > 0 { // otherwise the agent has never had an inventory
 		age := milliseconds(in.LookedAgoMs).Seconds()
 		begin.LookAge = &age
 	}
@@ -88,7 +88,7 @@ func (box *API) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (
 		begun, err := q.BeginReport(ctx, begin)
 		now = begun.Now
 		if errors.Is(err, pgx.ErrNoRows) {
-			return numberedIn(ctx, q, a, in.Seq) // else it is only older than the newest
+			return numberedIn(ctx, q, a, in.Seq) // otherwise the report is merely older than the latest
 		}
 		err = store.FirstError(err, func() error {
 			marks, err = writeState(ctx, q, a.HostID, in)
@@ -108,7 +108,9 @@ func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.R
 		return nil, fmt.Errorf("report host: %w", err)
 	}
 	if !s.Host.Connected {
-		return nil, nil // the agent cannot see its guests, pools and networks: nothing is known about them, least of all that they are gone
+		// Without a hypervisor the agent knows nothing about VMs, pools and networks. Their absence must not count as
+		// removal.
+		return nil, nil
 	}
 	if marks, err = writeVMs(ctx, q, host, seq, s); err != nil {
 		return nil, fmt.Errorf("report VMs: %w", err)
@@ -152,8 +154,8 @@ func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, 
 	return d.marks, q.ReportDiscoveredVMs(ctx, db.ReportDiscoveredVMsParams{HostID: host, Found: mustJSON(d.found)})
 }
 
-// queueUnrecorded queues vm.apply for VMs that were changed after the backup from which the database was restored. The agent leaves their
-// definitions as they are and reports as drift what the database does not have.
+// queueUnrecorded queues vm.apply for VMs changed after the backup from which the database was restored. The agent then
+// keeps their definitions and reports the difference as drift.
 func queueUnrecorded(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, vms []wire.VMReport) error {
 	if !slices.ContainsFunc(vms, func(r wire.VMReport) bool { return r.Stamped > 0 }) {
 		return nil
@@ -169,7 +171,7 @@ func queueUnrecorded(ctx context.Context, q *db.Queries, host fleet.HostID, seq 
 	return err
 }
 
-// mustJSON encodes values of our own types, which cannot fail; nil slices become empty ones.
+// mustJSON encodes values of our own types, which cannot fail. A nil slice becomes an empty array.
 func mustJSON[T any](v []T) []byte {
 	if v == nil {
 		v = []T{}

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// RescueJobs gives jobs whose lease has lapsed back to their hosts, and ends those that were tried too often.
+// RescueJobs requeues jobs whose lease has expired and ends those with too many attempts.
 func (box *API) RescueJobs(ctx context.Context, a fleet.Actor) error {
 	return box.store.Pass(ctx, a, "rescue", func(q *db.Queries) error {
 		if err := giveUp(ctx, q, nil); err != nil {
@@ -25,8 +25,8 @@ func (box *API) RescueJobs(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
-// giveUp ends the lapsed jobs that were taken too often, and those of a host whose agent has started anew. Their VMs and
-// pools learn it as they learn of any failure, or the drift pass would queue the same work for ever.
+// giveUp ends expired jobs with too many attempts, and jobs of a host whose agent has restarted. Their subjects record
+// a failure, or the drift pass would queue the same job again forever.
 func giveUp(ctx context.Context, q *db.Queries, host *string) error {
 	ids, err := q.WornOut(ctx, host)
 	if err != nil {
@@ -38,7 +38,7 @@ func giveUp(ctx context.Context, q *db.Queries, host *string) error {
 		}
 		job, err := q.LockWornOut(ctx, db.LockWornOutParams{ID: id, HostID: host})
 		if errors.Is(err, pgx.ErrNoRows) {
-			continue // its agent was heard meanwhile
+			continue // the agent renewed its lease meanwhile
 		}
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func giveUp(ctx context.Context, q *db.Queries, host *string) error {
 	return nil
 }
 
-// returnJobs puts lapsed jobs, or all jobs of a host whose agent has a new session, back into the queue.
+// returnJobs requeues expired jobs, or all jobs of a host whose agent has a new session.
 func returnJobs(ctx context.Context, q *db.Queries, host *string) error {
 	if err := q.ReplaceLapsed(ctx, host); err != nil {
 		return err

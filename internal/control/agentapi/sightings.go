@@ -8,17 +8,18 @@ import (
 	"quantix/internal/wire"
 )
 
-// maxMarks is how many marks one answer brings. What has one is reported anew, and the next answer brings the next.
+// maxMarks is the maximum number of marks in one answer. A marked VM is reported again, and the next answer carries
+// further marks.
 const maxMarks = 256
 
-// domains are those of a host's report that are more than its VMs.
+// domains are the parts of a host's report that do not concern its own VMs.
 type domains struct {
-	found []fleet.DiscoveredVM  // of no VM of the host: shown, never touched
-	seen  []sighted             // of them, those with the id of another host's VM
-	marks map[fleet.VMID]string // that VMs of the host lack
+	found []fleet.DiscoveredVM  // unmanaged domains: shown, never changed
+	seen  []sighted             // among found, those with the UUID of another host's VM
+	marks map[fleet.VMID]string // marks that the host's own VMs lack
 }
 
-// sighted is a domain of another host's VM, or one that has its UUID.
+// sighted is a domain of another host's VM, or one with its UUID.
 type sighted struct {
 	ID         fleet.VMID  `json:"id"`
 	Power      fleet.Power `json:"power"`
@@ -26,7 +27,7 @@ type sighted struct {
 	Proven     bool        `json:"proven"`
 }
 
-// domainsOf sorts what a host reports. What carries Quantix metadata but is no VM of this host counts as found.
+// domainsOf classifies a host's domains. A domain with Quantix metadata that is no VM of this host counts as unmanaged.
 func domainsOf(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.State) (d domains, err error) {
 	type domain struct {
 		ID    fleet.VMID `json:"id"`
@@ -69,7 +70,7 @@ func domainsOf(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.Sta
 	return d, err
 }
 
-// writeSightings replaces what the host says about VMs of others. What has not changed is not written.
+// writeSightings replaces the host's sightings of other hosts' VMs. Unchanged rows are not written.
 func writeSightings(ctx context.Context, q *db.Queries, host fleet.HostID, seen []sighted) error {
 	ids := make([]string, len(seen))
 	for i, s := range seen {

@@ -9,18 +9,19 @@ import (
 	"quantix/internal/control/store"
 )
 
-// together asks for many at once: while one question is under way, whoever comes waits for the next, which is then for all of them. Who
-// comes alone waits for nobody.
+// together batches concurrent calls: while one batch runs, further calls collect for the next one. A single call never
+// waits for others.
 type together[I, O any] struct {
-	// ask gives one O for each I. It waits no longer than patience for what somebody has locked; 0: as long as it may take.
+	// ask processes a batch and returns one O for each I. It waits at most patience for locks, or without limit if
+	// patience is 0.
 	ask     func(ctx context.Context, patience time.Duration, in []I) ([]O, error)
-	most    int // who may ask at once
+	most    int // maximum batch size
 	mu      sync.Mutex
 	waiting []*asker[I, O]
-	busy    bool // a question is under way
+	busy    bool // a batch is running
 }
 
-// asker is one who waits for an answer.
+// asker is one waiting call.
 type asker[I, O any] struct {
 	in   I
 	ctx  context.Context
@@ -29,17 +30,17 @@ type asker[I, O any] struct {
 	done chan struct{}
 }
 
-// patience is how long a question may wait for a lock while others wait for the question.
+// patience is how long a batch may wait for a lock while its calls wait.
 const patience = 100 * time.Millisecond
 
-// do asks in, with others perhaps. A question about many that fails is asked for each alone, and so is one that waits for a lock: nobody
-// fails or waits for another.
+// do processes in, possibly in a batch. A batch that fails or waits for a lock is repeated call by call, so that no
+// call fails or waits because of another.
 func (t *together[I, O]) do(ctx context.Context, in I) (O, error) {
 	out, errs := t.doAll(ctx, []I{in})
 	return out[0], errs[0]
 }
 
-// doAll asks each of in as do does, at once.
+// doAll processes each of in like do, concurrently.
 func (t *together[I, O]) doAll(ctx context.Context, in []I) (out []O, errs []error) {
 	all := make([]*asker[I, O], len(in))
 	for i, one := range in {
@@ -64,7 +65,7 @@ func (t *together[I, O]) doAll(ctx context.Context, in []I) (out []O, errs []err
 	return out, errs
 }
 
-// serve asks until nobody waits. It outlives the request that began it, for others wait on it.
+// serve runs batches until no call waits. It does not use a request's context, because other requests wait for it.
 func (t *together[I, O]) serve() {
 	for {
 		t.mu.Lock()
@@ -89,11 +90,11 @@ func (t *together[I, O]) serve() {
 }
 
 func (t *together[I, O]) alone(a *asker[I, O]) {
-	_ = t.answer([]*asker[I, O]{a}, 0) // the asker has it
+	_ = t.answer([]*asker[I, O]{a}, 0) // the error is stored in a
 	close(a.done)
 }
 
-// answer asks once for all of them who are still there; err is also what each of them gets.
+// answer runs one batch with the calls that are still waiting; err is also stored in each of them.
 func (t *together[I, O]) answer(all []*asker[I, O], patience time.Duration) (err error) {
 	defer func() {
 		if err != nil {

@@ -12,14 +12,14 @@ import (
 	"quantix/internal/control/store"
 )
 
-// asked are questions as they were put, the first of which waits until it is let go.
+// asked records batches; the first batch blocks until free is closed.
 type asked struct {
 	together[int, int]
 	mu   sync.Mutex
 	all  [][]int
-	came chan struct{} // the first question is put
-	free chan struct{} // close it to have it answered
-	// locks: it gives up, and waits only once it is asked for as long as it takes.
+	came chan struct{} // closed when the first batch has started
+	free chan struct{} // closed by the test to let the first batch finish
+	// locks makes the first batch fail with ErrLocked, and its repetition without a limit wait for free.
 	locks bool
 }
 
@@ -52,7 +52,7 @@ func newAsked(most int, fails func(in []int) error) *asked {
 	return a
 }
 
-// answers are those to 1, asked first, and to the others, who came while it was being answered.
+// answers returns the results of 1, which runs first, and of the others, which arrive while it runs.
 func (a *asked) answers(t *testing.T, others ...int) (out map[int]int, errs map[int]error) {
 	t.Helper()
 	out, errs = map[int]int{}, map[int]error{}
@@ -77,7 +77,7 @@ func (a *asked) answers(t *testing.T, others ...int) (out map[int]int, errs map[
 	return out, errs
 }
 
-// gathered waits until n wait.
+// gathered waits until n calls wait.
 func (a *asked) gathered(t *testing.T, n int) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {

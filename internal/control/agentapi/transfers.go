@@ -20,13 +20,13 @@ import (
 	"quantix/internal/wire"
 )
 
-// TransferPair is the connection of two hosts that do not reach each other.
+// TransferPair returns the relay ticket of two hosts that cannot connect directly.
 func TransferPair(id fleet.PairID, from, to fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Transfer, Parties: [2]relay.Party{relay.Asker: {Host: from}, relay.Answerer: {Host: to}}}
 }
 
-// Meet is where both hosts of a transfer hear of each other: who the other is by its key, which ticket the sender has, where the receiver
-// listens for it, and, where nobody is reached so, at which portal both come together.
+// Meet exchanges what both hosts of a transfer need: the other's name and key, the sender's ticket, the receiver's
+// addresses, and the portal that relays if no direct connection works.
 func (box *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in wire.Meet) (out wire.MeetAnswer, err error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return out, err
@@ -67,7 +67,7 @@ func (box *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in
 	return out, nil
 }
 
-// checkMeet refuses what no agent says.
+// checkMeet rejects malformed requests.
 func checkMeet(in wire.Meet) error {
 	if text, err := hex.DecodeString(in.Ticket); err != nil || len(text) != 0 && len(text) != 32 {
 		return fleet.Errorf(fleet.Malformed, "A ticket is told by its SHA-256.")
@@ -84,7 +84,8 @@ func checkMeet(in wire.Meet) error {
 	return nil
 }
 
-// settleTransfer is what the end of a host's part means for the other one's. What a receiver has of a VM that did not go is deleted.
+// settleTransfer records the effects of one side's end on the other side. A copy received for a failed migration is
+// deleted.
 func settleTransfer(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
 	rows, err := q.TransfersOf(ctx, string(job.ID))
 	if err != nil {
@@ -115,7 +116,7 @@ func cancelOthers(ctx context.Context, q *db.Queries, job db.Job, others []strin
 	return q.CancelUnbegun(ctx, db.CancelUnbegunParams{Ids: others, Error: "Not done: the other host's part did not end well. " + why})
 }
 
-// dropCopy asks for a copy to be deleted that nobody is to need.
+// dropCopy queues the deletion of a copy that is no longer needed.
 func dropCopy(ctx context.Context, q *db.Queries, r db.TransfersOfRow) error {
 	ref, ok := r.Subject.Volume()
 	if !ok {
@@ -132,8 +133,8 @@ func deleteVolume(ctx context.Context, q *db.Queries, host fleet.HostID, ref fle
 	return err
 }
 
-// settleMigration makes a VM its new host's whose old host has sent all of it, and has it no more. Its disks stay on the old host until the new
-// one has the VM. Where it did not go, its copies do.
+// settleMigration assigns a VM to its new host once the old host has sent all disks and undefined the domain. The old
+// disks stay until the new host has defined the VM. If the migration failed, the copies are deleted.
 func settleMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.TransfersOfRow, in wire.Finish) error {
 	order := job.Args.Migrate
 	whole := order != nil && len(parts) == len(order.Disks)
@@ -159,7 +160,7 @@ func settleMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.
 	return cancelOthers(ctx, q, job, others, in.Error)
 }
 
-// becomeOthers makes the VM the other host's; false: it was deleted meanwhile, or is elsewhere.
+// becomeOthers assigns the VM to the new host. It returns false if the VM was deleted or moved elsewhere meanwhile.
 func becomeOthers(ctx context.Context, q *db.Queries, job db.Job, order fleet.MigrateOrder) (bool, error) {
 	_, text := job.Subject.Split()
 	id := fleet.VMID(text)
@@ -188,7 +189,7 @@ func becomeOthers(ctx context.Context, q *db.Queries, job db.Job, order fleet.Mi
 	return true, store.Audit(ctx, q, fleet.SystemActor, "vm.left", job.Subject, vm.Name, fmt.Sprintf("is on %s now, with %d disks", order.ToName, len(order.Disks)))
 }
 
-// settleArrived asks for what a VM has left on its old host to be deleted, once its new one has it.
+// settleArrived queues the deletion of a VM's old disks once its new host has defined it.
 func settleArrived(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
 	if in.Outcome != wire.Done || !job.Kind.Is().Applies || in.VM == nil || in.VM.Power == fleet.Absent {
 		return nil

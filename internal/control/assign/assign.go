@@ -1,5 +1,5 @@
-// Package assign is the room of control for what is defined once and assigned to hosts, which execute it and report on it. All that is
-// the same for every noun of this kind stands here; a Noun says what is not. People assign and release; what agents send settles it.
+// Package assign handles objects that are defined once and assigned to hosts: pools, networks and security groups.
+// Hosts execute their assignments and report on them. An Assignable holds what differs between the resource types.
 package assign
 
 import (
@@ -18,58 +18,59 @@ import (
 	"quantix/internal/wire"
 )
 
-// Assignable is one whose objects are assigned to hosts.
+// Assignable is a resource type whose objects are assigned to hosts.
 type Assignable struct {
-	typ            string // of assignments, subjects and actions
+	typ            string // prefix of subjects and audit actions
 	apply, release fleet.JobKind
 	lock           func(ctx context.Context, q *db.Queries, id string) (Object, error)
-	// fits refuses hosts that cannot take the object.
+	// fits returns an Invalid error if one of the hosts cannot have the object.
 	fits func(ctx context.Context, q *db.Queries, o Object, hosts []string) error
-	// free refuses while something needs the object: on a host, or on any where host is empty.
+	// free returns a conflict while VMs need the object on the host, or on any host if host is empty.
 	free func(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error
-	// allows is the noun's table of what one cell of its matrix allows.
-	allows     func(on db.AssignmentOnRow, act fleet.Action) (ok bool, why string, err error)
-	markDelete func(ctx context.Context, q *db.Queries, id string) error // raises the generation; the row goes with the last host
+	// allows reports whether the status of an assignment allows the action, and if not, why.
+	allows func(on db.AssignmentOnRow, act fleet.Action) (ok bool, why string, err error)
+	// raises the generation; the row is deleted with the last assignment
+	markDelete func(ctx context.Context, q *db.Queries, id string) error
 	drop       func(ctx context.Context, q *db.Queries, id string) error
-	status     func(wire.Finish) any // what the host then saw; nil: it did not look
+	status     func(wire.Finish) any // state that the host observed after the job; nil if it reported none
 }
 
-// Object is one of a Noun, whose row the transaction has locked or made.
+// Object is an object of an Assignable whose row is locked or newly created by the transaction.
 type Object struct {
 	Name       string
 	of         *Assignable
 	id         string
 	generation int64
-	leaving    string             // why nothing more can be asked of it; empty: it can
-	field      string             // of a pool: of its spec, that which says place
-	place      string             // of a pool: what no two pools of a host share
-	oneHost    string             // of a pool: why it can be on one host only; empty: it can be on many
-	spec       *fleet.NetworkSpec // of a network
+	leaving    string             // why no further changes are possible; empty if they are
+	field      string             // pools: field of the spec that contains place
+	place      string             // pools: storage location that no two pools of a host may share
+	oneHost    string             // pools: why the pool can be on one host only; empty if it can be on many
+	spec       *fleet.NetworkSpec // networks only
 }
 
 var assignables = map[string]*Assignable{Pools.typ: Pools, Networks.typ: Networks, SecurityGroups.typ: SecurityGroups}
 
-// Of is the Noun of subjects that begin so; nil: hosts execute nothing of that kind.
+// Of returns the Assignable with this subject prefix, or nil if the resource type is not assigned to hosts.
 func Of(noun string) *Assignable { return assignables[noun] }
 
-// word is what people call one of them.
+// word returns the label of the resource type for error texts.
 func (n *Assignable) word() string { return fleet.ResourceType(n.typ).Is().Label }
 
-// added is an object whose row the transaction has just written.
+// added completes an object whose row the transaction has just created.
 func (n *Assignable) added(id string, o Object) Object {
 	o.of, o.id, o.generation = n, id, 1
 	return o
 }
 
-// Subject is what jobs and the audit call it.
+// Subject returns the object's subject in jobs and in the audit log.
 func (o Object) Subject() fleet.Subject { return fleet.Subject(o.of.typ + ":" + o.id) }
 
-// Audit writes that somebody did something to it.
+// Audit writes an audit entry about the object.
 func (o Object) Audit(ctx context.Context, q *db.Queries, a fleet.Actor, act, detail string) error {
 	return store.Audit(ctx, q, a, o.of.word()+"."+act, o.Subject(), o.Name, detail)
 }
 
-// Change runs do with the locked object, if anything can be asked of it.
+// Change runs do with the locked object, unless the object is being deleted.
 func (n *Assignable) Change(ctx context.Context, s *store.Store, a fleet.Actor, id string, do func(*db.Queries, Object) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
@@ -90,7 +91,7 @@ func (n *Assignable) Change(ctx context.Context, s *store.Store, a fleet.Actor, 
 	})
 }
 
-// Assign puts the object on hosts and queues its set-up there. Hosts that have it already stay as they are.
+// Assign assigns the object to hosts and queues its setup there. Existing assignments are unchanged.
 func (o Object) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts []fleet.HostID) ([]fleet.TaskID, error) {
 	ids := store.Texts(hosts)
 	slices.Sort(ids)
@@ -124,7 +125,7 @@ func (o Object) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts 
 	return jobs, nil
 }
 
-// queue queues work on one host and cancels the waiting contrary.
+// queue queues a job on one host and cancels waiting jobs of the opposite kind.
 func (o Object) queue(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, kind, contrary fleet.JobKind) (fleet.TaskID, error) {
 	err := q.CancelWaiting(ctx, db.CancelWaitingParams{
 		Subject: o.Subject(), HostID: host, Kinds: []string{string(contrary)}, Error: "Not done: the contrary was asked for before its turn came.",
@@ -135,7 +136,7 @@ func (o Object) queue(ctx context.Context, q *db.Queries, a fleet.Actor, host fl
 	return store.Queue(ctx, q, a, db.JoinQueueParams{HostID: host, Kind: kind, Subject: o.Subject(), SubjectName: o.Name, Generation: o.generation})
 }
 
-// Assign puts an object on more hosts.
+// Assign assigns an object to further hosts.
 func (n *Assignable) Assign(ctx context.Context, s *store.Store, a fleet.Actor, id string, hosts []fleet.HostID) ([]fleet.TaskID, error) {
 	jobs := []fleet.TaskID{}
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
@@ -153,7 +154,7 @@ func (n *Assignable) Assign(ctx context.Context, s *store.Store, a fleet.Actor, 
 	return jobs, err
 }
 
-// check refuses what the object's cell does not allow, in the words that the page shows.
+// check returns a conflict with the reason shown on the page if the assignment's status does not allow the action.
 func (o Object) check(ctx context.Context, q *db.Queries, host fleet.HostID, act fleet.Action) error {
 	on, err := q.AssignmentOn(ctx, db.AssignmentOnParams{Noun: o.of.typ, ObjectID: o.id, HostID: host})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -169,7 +170,8 @@ func (o Object) check(ctx context.Context, q *db.Queries, host fleet.HostID, act
 	return err
 }
 
-// Release takes the object from one host, unless something there needs it. Where the host's labels ask for it, it stays away all the same.
+// Release removes the object from one host, unless VMs there need it. The host is excluded from the object's selector,
+// so that its labels do not assign the object again.
 func (n *Assignable) Release(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
@@ -194,7 +196,7 @@ func (n *Assignable) Release(ctx context.Context, s *store.Store, a fleet.Actor,
 	return job, err
 }
 
-// Retry sets the object up on a host again, at once.
+// Retry queues the object's setup on a host again.
 func (n *Assignable) Retry(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
@@ -210,8 +212,8 @@ func (n *Assignable) Retry(ctx context.Context, s *store.Store, a fleet.Actor, i
 	return job, err
 }
 
-// Delete releases the object on all its hosts, unless something needs it; its row goes with the last of them. No job: it was on
-// no host and is gone.
+// Delete releases the object on all its hosts, unless VMs need it. Its row is deleted with the last assignment. Without
+// assignments it is deleted at once, and no task is returned.
 func (n *Assignable) Delete(ctx context.Context, s *store.Store, a fleet.Actor, id string) ([]fleet.TaskID, error) {
 	jobs := []fleet.TaskID{}
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
@@ -249,8 +251,8 @@ func (n *Assignable) Delete(ctx context.Context, s *store.Store, a fleet.Actor, 
 	return jobs, err
 }
 
-// Settle writes what the end of a job means for the object on its host, but for what the host then saw, which is for the end itself to
-// write; stays: there is a place for it.
+// Settle records the effects of a job's end on the assignment, except the observed state, which the caller writes.
+// stays reports that the assignment still exists.
 func (n *Assignable) Settle(ctx context.Context, q *db.Queries, job db.Job, id string, in wire.Finish) (saw any, stays bool, err error) {
 	if job.Kind == n.release && in.Outcome == wire.Done {
 		return nil, false, q.EndRelease(ctx, db.EndReleaseParams{Noun: n.typ, ObjectID: id, HostID: job.HostID})
@@ -258,7 +260,7 @@ func (n *Assignable) Settle(ctx context.Context, q *db.Queries, job db.Job, id s
 	return n.status(in), true, nil
 }
 
-// QueueDrifted queues the orders and releases that got lost on their way, of the nouns that there are jobs for.
+// QueueDrifted queues jobs again for assignments whose job was lost or whose host differs from the spec.
 func QueueDrifted(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	rows, err := q.DriftedAssignments(ctx, db.DriftedAssignmentsParams{Fresh: fleet.Freshness, Nouns: slices.Sorted(maps.Keys(assignables))})
 	if err != nil {

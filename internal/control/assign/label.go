@@ -17,14 +17,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// labelledAtOnce bounds the hosts that an object comes to by label in one transaction; the next pass goes on.
+// labelledAtOnce limits the hosts assigned by label in one transaction. The next transaction continues.
 const labelledAtOnce = 200
 
-// hostsNamed is how many hosts the audit names.
+// hostsNamed is the number of hosts listed by name in the audit log.
 const hostsNamed = 8
 
-// Select says which labels a host must have for the object to come to it by itself, and assigns it at once to hosts that have them; an empty
-// selector: to none. What was released or could not be is decided anew. more: not all that match were looked at.
+// Select sets the object's selector and assigns the object to matching hosts. An empty selector removes it. Earlier
+// exclusions are cleared. more reports that further matching hosts remain.
 func (o Object) Select(ctx context.Context, q *db.Queries, a fleet.Actor, s fleet.Selector) (tasks []fleet.TaskID, more bool, err error) {
 	old, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: o.of.typ, ObjectID: o.id})
 	if err != nil || old == s.String() {
@@ -48,7 +48,8 @@ func (o Object) Select(ctx context.Context, q *db.Queries, a fleet.Actor, s flee
 	return o.label(ctx, q, s.String())
 }
 
-// label assigns the object to hosts whose labels ask for it. Those that cannot have it are noted, each with why, and hold up no others.
+// label assigns the object to hosts that match the selector. Hosts that cannot have the object are excluded with the
+// reason and do not block the others.
 func (o Object) label(ctx context.Context, q *db.Queries, selector string) (tasks []fleet.TaskID, more bool, err error) {
 	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.of.typ, ObjectID: o.id, Most: labelledAtOnce})
 	if err != nil || len(rows) == 0 {
@@ -59,7 +60,7 @@ func (o Object) label(ctx context.Context, q *db.Queries, selector string) (task
 		ids[i] = string(r.ID)
 	}
 	more = len(rows) == labelledAtOnce && rows[len(rows)-1].Fresh
-	known, err := q.HostsNamed(ctx, ids) // from here on they stay
+	known, err := q.HostsNamed(ctx, ids) // locks the hosts' rows
 	if err != nil {
 		return nil, false, err
 	}
@@ -98,11 +99,11 @@ func (o Object) label(ctx context.Context, q *db.Queries, selector string) (task
 	return tasks, more, o.Audit(ctx, q, fleet.SystemActor, "assign", "by label "+selector+": to "+strings.Join(on, ", "))
 }
 
-// refusals are hosts that cannot have an object, each with why.
+// refusals are hosts that cannot have an object, with the reasons.
 type refusals struct{ hosts, whys []string }
 
-// fitting are those of the hosts that can have the object. Where one cannot, it is found by halves. What can be on one host only
-// is put on none of several: which, is for a person to say.
+// fitting returns the hosts that can have the object. It finds unsuitable hosts by bisection. An object limited to one
+// host is assigned to none of several: an administrator must choose.
 func (o Object) fitting(ctx context.Context, q *db.Queries, hosts []string, no *refusals) ([]string, error) {
 	if len(hosts) == 0 {
 		return nil, nil
@@ -133,7 +134,7 @@ func (o Object) fitting(ctx context.Context, q *db.Queries, hosts []string, no *
 	return slices.Concat(first, second), err
 }
 
-// Select changes the labels by which an object comes to hosts, as people write them.
+// Select sets the selector of an object from text.
 func (n *Assignable) Select(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.ByLabel, error) {
 	var more bool
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
@@ -152,14 +153,15 @@ func (n *Assignable) Select(ctx context.Context, s *store.Store, a fleet.Actor, 
 	return out, err
 }
 
-// Selector is what people wrote, or a refusal at their field.
+// Selector parses a selector. Errors refer to the field "selector".
 func Selector(text string) (fleet.Selector, error) {
 	var checks fleet.Checks
 	selector := fleet.ParseSelector(&checks, "selector", text)
 	return selector, checks.Err()
 }
 
-// ByLabel tells how an object comes to hosts by their labels, and to which it does not.
+// ByLabel returns the object's selector, the matching hosts without the object, and the assigned hosts that do not
+// match.
 func (n *Assignable) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.ByLabel, error) {
 	var out fleet.ByLabel
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
@@ -192,7 +194,8 @@ func (n *Assignable) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor,
 	return out, store.Err(err)
 }
 
-// Preview tells which hosts a selector matches now, and which of them have the object; an empty id: none has it.
+// Preview returns the hosts that a selector matches now, and whether each has the object. An empty id stands for a new
+// object.
 func (n *Assignable) Preview(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.Labelled, error) {
 	var out fleet.Labelled
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
@@ -219,8 +222,8 @@ func (n *Assignable) Preview(ctx context.Context, s *store.Store, a fleet.Actor,
 	return out, store.Err(err)
 }
 
-// Labelled assigns to hosts what their labels ask for. Each object is a transaction of its own, so that none holds up another, and
-// hosts are looked at in parts until none is left that nobody has looked at, for 20 s at most: then the next pass goes on.
+// Labelled assigns objects to hosts that match their selectors. Each object has its own transactions, so that an error
+// does not affect the others. It stops after 20 s, and the next pass continues.
 func Labelled(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
@@ -246,7 +249,7 @@ func Labelled(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	return failed
 }
 
-// labelled is Labelled for one object, unless it is gone or going.
+// labelled is Labelled for one object, unless it is being deleted.
 func (n *Assignable) labelled(ctx context.Context, q *db.Queries, id string) (more bool, err error) {
 	o, err := n.lock(ctx, q, id)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.leaving != "" {

@@ -12,7 +12,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Networks are what hosts execute as libvirt's networks: those that are defined here. What hosts merely have is nobody's to assign.
+// Networks are the networks defined in Quantix, which hosts execute as libvirt networks. Discovered networks cannot be
+// assigned.
 var Networks = &Assignable{
 	typ: string(fleet.TypeNetwork), apply: fleet.NetworkApply, release: fleet.NetworkRelease,
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
@@ -34,12 +35,12 @@ var Networks = &Assignable{
 	},
 }
 
-// AddedNetwork is a network whose row the transaction has just written.
+// AddedNetwork returns a network whose row the transaction has just created.
 func AddedNetwork(id fleet.NetworkID, name string, spec fleet.NetworkSpec) Object {
 	return Networks.added(string(id), Object{Name: name, spec: &spec})
 }
 
-// networkAllows asks the table that the page asks.
+// networkAllows applies the same table of actions as the page.
 func networkAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	cell := fleet.NetworkHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned, Leaving: !on.Assigned}
 	if len(on.Status) > 0 {
@@ -52,7 +53,7 @@ func networkAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error
 	return ok, why, nil
 }
 
-// networkFits refuses hosts on which another network has the name, a part of the addresses or the bridge.
+// networkFits rejects hosts on which another network has the same name, bridge or overlapping subnets.
 func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
 	if err := q.AssignNetworksAlone(ctx); err != nil {
 		return err
@@ -69,7 +70,7 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 		}
 		for _, h := range given {
 			if !slices.Contains(hosts, string(h)) {
-				hosts = append(slices.Clip(hosts), string(h)) // also those that have it
+				hosts = append(slices.Clip(hosts), string(h)) // including the hosts that have the network already
 			}
 		}
 		if len(hosts) > fleet.MaxPeers {
@@ -97,7 +98,7 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 			clash(&checks, *o.spec, other)
 		}
 		if !o.spec.Mode.Is().Served && !o.spec.Mode.Is().Made {
-			continue // it is on what the hosts have: others may be, too
+			continue // the network uses an existing device, which networks may share
 		}
 		if o.spec.Bridge != "" && (o.spec.Bridge == other.Bridge || other.Spec != nil && o.spec.Bridge == other.Spec.Bridge) {
 			checks.Add("spec.bridge", "The %s %s has the bridge device %s on %s already. Give another name.", what, other.Name, o.spec.Bridge, other.HostName)
@@ -106,8 +107,8 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 	return checks.Err()
 }
 
-// clash notes what two networks cannot both have on one host: an overlay's number, and a device on which a bridge is made. Two bridges on
-// one device would be a loop as soon as anything joined them.
+// clash reports conflicts between two networks of one host: equal VNIs, or a device used exclusively by both. Two
+// bridges on one device would form a loop once anything connected them.
 func clash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow) {
 	theirs := *other.Spec
 	sameDevice := mine.Device != "" && mine.Device == theirs.Device && mine.VLAN == theirs.VLAN
@@ -122,8 +123,9 @@ func clash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow) {
 	}
 }
 
-// underlaid notes a network whose guests would be in the subnet in which an overlay's hosts reach one another: the host has an address in both, and
-// would take the overlay's packets by that of the guests. On a bridge that hosts were found to have they may be.
+// underlaid reports a guest network whose subnet overlaps the underlay of an overlay. The host would have addresses in
+// both, and would route the overlay's packets into the guest network. Discovered bridges are exempt, because they may
+// be the underlay.
 func underlaid(c *fleet.Checks, o Object, other db.NetworksOnRow, what string) {
 	if other.Kind == fleet.NetworkBridge {
 		return
@@ -147,16 +149,16 @@ func underlaid(c *fleet.Checks, o Object, other db.NetworksOnRow, what string) {
 	}
 }
 
-// takenBy are the subnets of another network: those of its spec, and what hosts say.
+// takenBy returns the subnets of another network, from its spec and from the hosts' reports.
 func takenBy(other db.NetworksOnRow) (out []netip.Prefix) {
 	if other.Spec != nil {
 		out = other.Spec.Prefixes()
 	}
 	var said []string
-	_ = json.Unmarshal([]byte(other.Subnets), &said) // as the agent's report was read
+	_ = json.Unmarshal([]byte(other.Subnets), &said) // validated when the report was stored
 	for _, text := range said {
 		p, err := netip.ParsePrefix(text)
-		if err != nil || p.Bits() == 0 { // a host that says that it has all addresses takes none
+		if err != nil || p.Bits() == 0 { // a reported default route claims no subnet
 			continue
 		}
 		if p = p.Masked(); !slices.Contains(out, p) {
@@ -173,7 +175,7 @@ func subnetField(p netip.Prefix) string {
 	return "spec.ipv6.gateway"
 }
 
-// networkFree refuses while VMs have cards on the network: on a host, or on any where host is empty.
+// networkFree returns a conflict while VMs have NICs on the network, on the host or on any host if host is empty.
 func networkFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
 	vms, err := q.NetworkNeeded(ctx, db.NetworkNeededParams{NetworkID: o.id, Host: string(host)})
 	if err != nil || len(vms) == 0 {

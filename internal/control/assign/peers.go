@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// GatherPeers brings the peers of each overlay to what its hosts say, and queues the work that tells all of them. Each is a transaction of
-// its own, so that none holds up another.
+// GatherPeers updates the peers of each overlay from the hosts' reports and queues jobs that distribute them. Each
+// overlay has its own transaction, so that an error does not affect the others.
 func GatherPeers(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
@@ -34,7 +34,7 @@ func GatherPeers(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	return errors.Join(errs...)
 }
 
-// setPeers looks again under the network's lock: hosts come and go.
+// setPeers computes the peers again with the network locked.
 func setPeers(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.NetworkID) error {
 	o, err := Networks.lock(ctx, q, string(id))
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.leaving != "" {
@@ -71,8 +71,8 @@ func setPeers(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.Networ
 	return nil
 }
 
-// peersOf are the addresses that hosts say and that are in the overlay's underlay. An address that two hosts claim counts once: the network
-// between them decides whose it is, and no host's word takes another's place away.
+// peersOf returns the reported addresses within the overlay's underlay. An address claimed by two hosts counts once:
+// routing decides which host gets the packets, and no host can displace another.
 func peersOf(r db.OverlaysRow) []string {
 	peers := []string{}
 	if r.Spec == nil {

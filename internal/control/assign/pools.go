@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Pools are what hosts execute as libvirt's storage pools.
+// Pools are storage pools, which hosts execute as libvirt pools.
 var Pools = &Assignable{
 	typ: "pool", apply: fleet.PoolApply, release: fleet.PoolRelease,
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
@@ -35,13 +35,13 @@ var Pools = &Assignable{
 	},
 }
 
-// ofPool is what assignments need to know of a pool.
+// ofPool returns the properties of a pool that assignments need.
 func ofPool(name string, spec fleet.PoolSpec) Object {
 	field, place := spec.Place()
 	return Object{Name: name, field: field, place: place, oneHost: spec.OneHost()}
 }
 
-// poolAllows asks the table that the page asks.
+// poolAllows applies the same table of actions as the page.
 func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	cell := fleet.PoolHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned}
 	if len(on.Status) > 0 {
@@ -54,7 +54,8 @@ func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	return ok, why, nil
 }
 
-// poolFits refuses hosts on which another pool has the directory, target, pool of a cluster or volume group, and a second host where there can be but one.
+// poolFits rejects hosts on which another pool uses the same directory, target, cluster pool or volume group, and a
+// second host for a pool that can have only one.
 func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
 	if o.oneHost != "" {
 		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.of.typ, ObjectID: o.id})
@@ -80,7 +81,8 @@ func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) erro
 	return checks.Err()
 }
 
-// poolFree refuses while VMs need the pool, or are about to: on a host, or on any where host is empty.
+// poolFree returns a conflict while VMs or pending disk moves need the pool, on the host or on any host if host is
+// empty.
 func poolFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
 	coming, err := q.PoolAwaited(ctx, db.PoolAwaitedParams{PoolID: o.id, Host: string(host)})
 	if err == nil && len(coming) > 0 {
@@ -100,7 +102,7 @@ func poolFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) e
 	return needed(o, host, names, "disks or an ISO in")
 }
 
-// needed refuses, because a few VMs have something of the object.
+// needed returns the conflict that lists a few VMs that use the object.
 func needed(o Object, host fleet.HostID, vms []string, what string) error {
 	if len(vms) > 3 {
 		vms[3] = "others"
@@ -112,13 +114,13 @@ func needed(o Object, host fleet.HostID, vms []string, what string) error {
 	return fleet.Errorf(fleet.Conflict, "VMs %s have %s %s %s: %s. Delete or change them first.", where, what, o.of.word(), o.Name, strings.Join(vms, ", "))
 }
 
-// AddedPool is a pool whose row the transaction has just written.
+// AddedPool returns a pool whose row the transaction has just created.
 func AddedPool(id fleet.PoolID, name string, spec fleet.PoolSpec) Object {
 	return Pools.added(string(id), ofPool(name, spec))
 }
 
-// ApplyAnew asks all hosts that have the pool to set it up once more. Those that are not heard now, and those beyond what is asked at once,
-// do so later by themselves: the pool is of a newer generation than the one that they have.
+// ApplyAnew queues the pool's setup on its hosts again. Offline hosts and hosts beyond the limit follow later through
+// the drift pass, because the pool's generation is newer than theirs.
 func (o Object) ApplyAnew(ctx context.Context, q *db.Queries, a fleet.Actor) ([]fleet.TaskID, error) {
 	if err := q.RenewPool(ctx, fleet.PoolID(o.id)); err != nil {
 		return nil, err

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ChangeNetwork gives a network that is defined here another spec, and queues it on each host that is to have it. change is asked under the
-// network's lock, for what it makes of the spec and for the audit's words; where it says none, nothing is to change.
+// ChangeNetwork changes the spec of a network and queues it on all assigned hosts. change modifies the spec with the
+// network locked and returns the audit detail; an empty detail means no change.
 func ChangeNetwork(ctx context.Context, s *store.Store, a fleet.Actor, id fleet.NetworkID, act string, change func(*db.Queries, *fleet.NetworkSpec) (detail string, err error)) ([]fleet.TaskID, error) {
 	tasks := []fleet.TaskID{}
 	err := Networks.Change(ctx, s, a, string(id), func(q *db.Queries, o Object) error {

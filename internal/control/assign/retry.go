@@ -9,11 +9,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// retriedAtOnce bounds the hosts that one order asks to try again.
+// retriedAtOnce limits the hosts of one RetryAll.
 const retriedAtOnce = 200
 
-// RetryAll sets the object up again on all hosts where it failed, the first by name; each is a task of its own. Hosts that are not heard are
-// counted and left alone, and so is what somebody stopped on its host.
+// RetryAll queues the object's setup again on all hosts where it failed, by host name, with one task each. Offline
+// hosts are counted but skipped; objects stopped on their host by others are skipped, too.
 func (n *Assignable) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.Retried, error) {
 	var out fleet.Retried
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {

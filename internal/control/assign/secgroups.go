@@ -10,7 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// SecurityGroups are what hosts execute as libvirt's network filters. Nobody assigns one: it is on the hosts that have cards in it.
+// SecurityGroups are security groups, which hosts execute as libvirt network filters. They are assigned automatically
+// to the hosts of their member NICs.
 var SecurityGroups = &Assignable{
 	typ: string(fleet.TypeSecurityGroup), apply: fleet.SecurityGroupApply, release: fleet.SecurityGroupRelease,
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
@@ -34,7 +35,7 @@ var SecurityGroups = &Assignable{
 		switch {
 		case in.SecurityGroup != nil:
 			return in.SecurityGroup
-		case in.Outcome != wire.Done: // also of an agent that is too old to know the work
+		case in.Outcome != wire.Done: // also the result of an agent too old to know the job kind
 			return fleet.SecurityGroupStatus{Error: in.Error}
 		}
 		return fleet.SecurityGroupStatus{Active: true}
@@ -43,7 +44,7 @@ var SecurityGroups = &Assignable{
 
 const followsNICs = "A security group is on the hosts that have network cards in it, and on no others. Put a card into it, or take the cards out."
 
-// onHost is a group on a host, as work is queued for it.
+// onHost is a group on a host for which a job is queued.
 type onHost struct {
 	id       fleet.SecurityGroupID
 	name     string
@@ -59,8 +60,8 @@ func (g onHost) queue(ctx context.Context, q *db.Queries, a fleet.Actor, kind fl
 	return err
 }
 
-// SettleSecurityGroups brings groups to where cards are in them and takes them from where none is any more, keeps the addresses of their
-// members, and has hosts take what is newer than what they have. It holds no row that a host's report writes.
+// SettleSecurityGroups assigns groups to the hosts of their member NICs and releases them elsewhere, updates member
+// addresses, and queues outdated groups. It locks no row that host reports write.
 func SettleSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	moved, err := q.RefreshMembers(ctx, fleet.MaxNICAddresses)
 	if err != nil {
@@ -80,7 +81,7 @@ func SettleSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) err
 	return q.EndSecurityGroups(ctx)
 }
 
-// placeSecurityGroups assigns and releases groups as cards come and go.
+// placeSecurityGroups assigns and releases groups according to their member NICs.
 func placeSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	rows, err := q.MisplacedSecurityGroups(ctx)
 	if err != nil {
@@ -113,7 +114,7 @@ func placeSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) erro
 	return nil
 }
 
-// PushSecurityGroups has hosts take what is newer than what they have, where nothing is on its way: of one group, or of all where it is empty.
+// PushSecurityGroups queues outdated groups on hosts without an open job for them: one group, or all if of is empty.
 func PushSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor, of fleet.SecurityGroupID) error {
 	rows, err := q.OutdatedSecurityGroups(ctx, string(of))
 	if err != nil {
@@ -127,16 +128,17 @@ func PushSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor, of fl
 	return nil
 }
 
-// DeleteSecurityGroup deletes a group that the transaction has locked and that nothing needs; its row goes with the last of its hosts.
+// DeleteSecurityGroup deletes a group that the transaction has locked and that nothing uses. Its row is deleted with
+// the last assignment.
 func DeleteSecurityGroup(ctx context.Context, q *db.Queries, id fleet.SecurityGroupID) error {
 	if err := q.DeleteSecurityGroup(ctx, id); err != nil {
 		return err
 	}
-	return q.MarkSecurityGroupDeleted(ctx, id) // of one that was on no host nothing is left to mark
+	return q.MarkSecurityGroupDeleted(ctx, id) // no effect if the group had no assignments and is deleted
 }
 
-// HeldSecurityGroups are those of the groups that cards and rules of a project may name: its own and the fleet's, or the fleet's alone where
-// the project is empty. They stay until the transaction ends.
+// HeldSecurityGroups reports which groups the project's NICs and rules may use: the project's own and global groups, or
+// only global ones if project is empty. It locks the groups until the transaction ends.
 func HeldSecurityGroups(ctx context.Context, q *db.Queries, project fleet.ProjectID, ids []fleet.SecurityGroupID) (map[fleet.SecurityGroupID]bool, error) {
 	held := map[fleet.SecurityGroupID]bool{}
 	if len(ids) == 0 {

@@ -1,4 +1,4 @@
-// Package identity manages users, their projects, tokens and passwords, and identifies actors.
+// Package identity manages users, projects, tokens and passwords, and authenticates actors.
 package identity
 
 import (
@@ -6,12 +6,12 @@ import (
 	"quantix/internal/control/store"
 )
 
-// Identity manages users and identifies actors. Its exported methods are use cases of control.Control.
+// Identity manages users and authenticates actors. Its exported methods are use cases of control.Control.
 type Identity struct {
 	store    *store.Store
-	queries  *query.Queries // shows what became of a change
+	queries  *query.Queries // reads results of changes
 	refusals refusals
 }
 
-// New makes a People over s.
+// New returns an Identity over s.
 func New(s *store.Store, b *query.Queries) *Identity { return &Identity{store: s, queries: b} }

@@ -16,7 +16,7 @@ type Member struct {
 	Role   fleet.Role   `json:"role"` // member or viewer
 }
 
-// ListMembers returns a project's members by name. Users whose role reaches all projects are not among them.
+// ListMembers returns a project's members by name. Users with a global role are not included.
 func (p *Identity) ListMembers(ctx context.Context, a fleet.Actor, project fleet.ProjectID) ([]Member, error) {
 	if err := policy.Check(a, policy.VMSee, project); err != nil {
 		return nil, store.NoProject(err)
@@ -35,7 +35,7 @@ func (p *Identity) ListMembers(ctx context.Context, a fleet.Actor, project fleet
 	return members, nil
 }
 
-// SetMember gives a user a role in a project, member or viewer; the empty role takes it away.
+// SetMember sets a user's role in a project: member or viewer. The empty role removes the user.
 func (p *Identity) SetMember(ctx context.Context, a fleet.Actor, project fleet.ProjectID, user fleet.UserID, role fleet.Role) error {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err

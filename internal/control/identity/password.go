@@ -15,8 +15,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// ChangePassword gives the actor another password, ends all their sessions and, with endTokens, deletes their API tokens. The caller
-// renews its own session and keeps the returned time, in database time, as its beginning. Wrong guesses at the old password are
+// ChangePassword sets the actor's password and ends all the actor's sessions. With endTokens it also deletes the
+// actor's API tokens. The caller renews its own session with the returned database time. Wrong old passwords are
 // throttled like sign-ins.
 func (p *Identity) ChangePassword(ctx context.Context, a fleet.Actor, old, password string, endTokens bool) (signedInAt time.Time, err error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
@@ -40,7 +40,8 @@ func (p *Identity) ChangePassword(ctx context.Context, a fleet.Actor, old, passw
 	return p.storePassword(ctx, a, user, password, newPassword{endTokens: endTokens})
 }
 
-// proveOld counts apart from sign-ins, so that guessing in a stolen session does not lock the user out.
+// proveOld verifies the old password. Its failures count separately from sign-ins, so that guessing in a stolen session
+// does not lock the user out.
 func (p *Identity) proveOld(ctx context.Context, a fleet.Actor, user db.User, old string) error {
 	at := append(attempts{{"password:" + string(user.ID), freeByAccountHere, true}}, byAddress(a)...)
 	if err := p.take(ctx, at); err != nil {
@@ -61,8 +62,8 @@ func (p *Identity) proveOld(ctx context.Context, a fleet.Actor, user db.User, ol
 	return p.store.Tx(ctx, func(q *db.Queries) error { return forgive(ctx, q, at) })
 }
 
-// SetPassword gives another user a one-time password, such as auth.NewPassword makes, ends their sessions, forgets their browsers and deletes their API
-// tokens: an administrator resets what may be in the wrong hands.
+// SetPassword sets another user's one-time password, for example one from auth.NewPassword. It ends the user's
+// sessions, forgets known browsers and deletes API tokens, because any of them may be compromised.
 func (p *Identity) SetPassword(ctx context.Context, a fleet.Actor, id fleet.UserID, password string) error {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err
@@ -91,10 +92,10 @@ func (p *Identity) SetPassword(ctx context.Context, a fleet.Actor, id fleet.User
 	return err
 }
 
-// newPassword is what a change of a password does besides.
+// newPassword holds the options of a password change.
 type newPassword struct {
-	oneTime   bool // the user must choose another at the next sign-in
-	endTokens bool // the user's API tokens are deleted
+	oneTime   bool // the user must change it at the next sign-in
+	endTokens bool // delete the user's API tokens
 }
 
 func (p *Identity) storePassword(ctx context.Context, a fleet.Actor, user db.User, password string, is newPassword) (from time.Time, err error) {

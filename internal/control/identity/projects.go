@@ -12,7 +12,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// ProjectInput is what an administrator says about a project.
+// ProjectInput is an administrator's input for a project.
 type ProjectInput struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
@@ -28,7 +28,7 @@ func (in ProjectInput) check() error {
 	return c.Err()
 }
 
-// CreateProject makes an empty project without members.
+// CreateProject creates an empty project without members.
 func (p *Identity) CreateProject(ctx context.Context, a fleet.Actor, in ProjectInput) (fleet.Project, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.Project{}, err
@@ -52,7 +52,7 @@ func (p *Identity) CreateProject(ctx context.Context, a fleet.Actor, in ProjectI
 	return p.queries.GetProject(ctx, a, id)
 }
 
-// setDefaults sets the project's default pool and network. Another one than before is refused where new VMs could not use it.
+// setDefaults sets the project's default pool and network. A changed default is rejected if new VMs could not use it.
 func (in ProjectInput) setDefaults(ctx context.Context, q *db.Queries, was fleet.Project) error {
 	set, err := q.SetProjectDefaults(ctx, db.SetProjectDefaultsParams{PoolID: string(in.DefaultPoolID), NetworkID: string(in.DefaultNetworkID), ID: was.ID})
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *Identity) UpdateProject(ctx context.Context, a fleet.Actor, id fleet.Pr
 	return p.queries.GetProject(ctx, a, id)
 }
 
-// DeleteProject removes a project that has no VMs, with its memberships and the history of its tasks.
+// DeleteProject deletes a project without VMs, together with its memberships and tasks.
 func (p *Identity) DeleteProject(ctx context.Context, a fleet.Actor, id fleet.ProjectID) error {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (p *Identity) DeleteProject(ctx context.Context, a fleet.Actor, id fleet.Pr
 		}
 		return store.Audit(ctx, q, a, "project.delete", projectSubject(id), name, "")
 	})
-	// The foreign key decides, also against a VM that is being made at this moment.
+	// The foreign key decides, which also covers a VM being created concurrently.
 	const stillReferenced = "23503"
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == stillReferenced {

@@ -11,23 +11,23 @@ import (
 	"quantix/internal/fleet"
 )
 
-// How many refusals a portal writes down a minute: of one person, or of one network where nobody is signed in, and in all.
-// Whoever knocks without end fills no table, and hides nobody else but within that minute.
+// Limits for refusals in the audit log per minute and portal: per user, or per network for anonymous requests, and in
+// total. They keep an attacker from flooding the audit log.
 const (
 	refusalsOfOne = 10
 	refusalsOfAll = 120
 )
 
-// refusals counts what was written down in the running minute.
+// refusals counts the refusals written in the current minute.
 type refusals struct {
 	mu     sync.Mutex
 	began  time.Time
 	by     map[string]int
 	all    int
-	missed int // not written since the newest line
+	missed int // not written since the last entry
 }
 
-// admit says whether one more is to be written, and how many were not since the newest that was.
+// admit reports whether a refusal may be written, and how many were skipped since the last entry.
 func (r *refusals) admit(who string, now time.Time) (missed int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *refusals) admit(who string, now time.Time) (missed int, ok bool) {
 	return missed, true
 }
 
-// NoteRefusal writes down that who was refused what it asked for, as far as the bounds allow. Only the portal may call it.
+// NoteRefusal writes a refused request of who to the audit log, within the limits. Only the system actor may call it.
 func (p *Identity) NoteRefusal(ctx context.Context, a fleet.Actor, who fleet.Actor, asked string, why *fleet.Error) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err

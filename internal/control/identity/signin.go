@@ -13,9 +13,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SignIn checks a name and password. a is anonymous and carries the remote address, and what the browser is known by. LastSeenAt of the answer is when the
-// session begins, in database time: keep it in the session and hand it to ActorOf. Every failure reads alike (Unauthorized)
-// and costs alike; after a few, attempts have to wait (TooMany): see the bounds in throttle.go.
+// SignIn verifies a name and password. a is anonymous and carries the remote address and the browser's secret.
+// LastSeenAt of the returned user is the start of the session in database time; the caller passes it to ActorOf. All
+// failures return the same Unauthorized error after the same work. After several failures it returns TooMany (see
+// throttle.go).
 func (p *Identity) SignIn(ctx context.Context, a fleet.Actor, name, password string) (fleet.User, error) {
 	at, err := p.attemptsOf(ctx, name, a)
 	if err != nil {
@@ -46,13 +47,14 @@ func (p *Identity) SignIn(ctx context.Context, a fleet.Actor, name, password str
 		}
 		return forgive(ctx, q, at)
 	})
-	if errors.Is(err, pgx.ErrNoRows) { // changed since it was read
+	if errors.Is(err, pgx.ErrNoRows) { // the user was changed since it was read
 		return fleet.User{}, p.signInFailed(ctx, a, row)
 	}
 	return user, err
 }
 
-// judge reads the account and compares the password; without such an account it does the same work.
+// judge reads the account and verifies the password. For an unknown account it does the same work, against timing
+// attacks.
 func (p *Identity) judge(ctx context.Context, name, password string) (row db.User, same bool, err error) {
 	row, err = p.store.UserByName(ctx, name)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -62,8 +64,8 @@ func (p *Identity) judge(ctx context.Context, name, password string) (row db.Use
 	return row, same, err
 }
 
-// signInFailed writes the failure down and returns the one refusal for all of them. There are no more of these lines than
-// the throttle lets through. A name without an account is not written: people type passwords into the wrong field.
+// signInFailed writes the failure to the audit log and returns the common error. The throttle limits the number of
+// entries. Unknown names are not logged, because users type passwords into the wrong field.
 func (p *Identity) signInFailed(ctx context.Context, a fleet.Actor, row db.User) error {
 	subject, detail := userSubject(row.ID), "wrong password"
 	switch {
@@ -78,14 +80,14 @@ func (p *Identity) signInFailed(ctx context.Context, a fleet.Actor, row db.User)
 	return fleet.Errorf(fleet.Unauthorized, "The user name or the password is wrong.")
 }
 
-// personAt is a user for the audit line of a sign-in.
+// personAt returns the actor for the audit entry of a sign-in.
 func personAt(row db.User, a fleet.Actor) fleet.Actor {
 	return fleet.Actor{UserID: row.ID, Name: row.Name, Address: a.Address}
 }
 
-// ActorOf is the user of a session that began at signedInAt (see SignIn and ChangePassword), with present rights. It is
-// Unauthorized where the user is gone or disabled, or the session has ended: a change of password or role ends the user's
-// sessions. Only the portal may call it; it adds Session and Address to the answer.
+// ActorOf returns the actor of a session that began at signedInAt (see SignIn and ChangePassword), with current
+// permissions. It returns Unauthorized if the user is deleted or disabled, or if a change of password or role has ended
+// the session. Only the system actor may call it; the caller adds Session and Address.
 func (p *Identity) ActorOf(ctx context.Context, a fleet.Actor, id fleet.UserID, signedInAt time.Time) (fleet.Actor, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return fleet.Actor{}, err

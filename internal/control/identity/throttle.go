@@ -14,9 +14,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// How many failures in 15 minutes are free before each further attempt has to wait. Many people may share an address. A name
-// alone is bounded far above what one network may try, so that nobody locks a person out from elsewhere; who guesses from many
-// networks meets that bound, and browsers that the person has signed in with have one of their own.
+// Failures allowed in 15 minutes before each further attempt must wait. Many users may share an address. The limit per
+// account is far above that per network, so that a remote attacker does not lock a user out; it stops guessing from
+// many networks. Browsers that have signed in before have their own limit.
 const (
 	freeByAccountHere = 5
 	freeByBrowser     = 10
@@ -24,22 +24,22 @@ const (
 	freeByAccount     = 100
 )
 
-// bound is a key under which one try of a password counts.
+// bound is a key under which password attempts are counted, with its limit.
 type bound struct {
 	key    string
 	free   int32
-	forget bool // a success wipes it out; otherwise it only gives the try back
+	forget bool // whether a success clears all failures instead of only this attempt
 }
 
-// attempts are the bounds of one try. Every transaction takes their rows in this order.
+// attempts are the limits of one attempt. Every transaction locks their rows in this order.
 type attempts []bound
 
-// attemptsOf are the bounds of a sign-in. A browser that is known to the account answers for itself alone.
+// attemptsOf returns the limits of a sign-in. A known browser of the account has only its own limit.
 func (p *Identity) attemptsOf(ctx context.Context, name string, a fleet.Actor) (attempts, error) {
 	var checks fleet.Checks
 	fleet.CheckUserName(&checks, "name", name)
 	if possible := checks.Err() == nil; !possible {
-		return byAddress(a), nil // a name that no account can have needs no row of its own
+		return byAddress(a), nil // no account can have this name, so it needs no row
 	}
 	if a.Browser != "" {
 		id, err := p.store.KnownBrowser(ctx, db.KnownBrowserParams{Name: name, Hash: auth.HashSecret(a.Browser)})
@@ -64,7 +64,7 @@ func byAddress(a fleet.Actor) attempts {
 	return attempts{{"address:" + network(a.Address), freeByAddress, false}}
 }
 
-// neighbours is the network in which an attacker easily gets another address: 24 bits of IPv4, 64 of IPv6.
+// neighbours returns the network in which an attacker easily gets another address: a /24 of IPv4 or a /64 of IPv6.
 func neighbours(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -76,7 +76,7 @@ func neighbours(address string) string {
 	return netip.PrefixFrom(ip, 24).Masked().String()
 }
 
-// network is what one attacker can easily hold: an IPv4 address, or an IPv6 network of 64 bits.
+// network returns the addresses that one attacker easily holds: an IPv4 address or a /64 of IPv6.
 func network(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -92,7 +92,7 @@ func network(address string) string {
 	return prefix.String()
 }
 
-// take counts the try as failed before it is made, or refuses with TooMany and how long to wait.
+// take counts an attempt as failed before it is made, or returns TooMany with the waiting time.
 func (p *Identity) take(ctx context.Context, at attempts) error {
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		for _, b := range at {
@@ -116,7 +116,7 @@ func takeOne(ctx context.Context, q *db.Queries, b bound) error {
 	return fleet.Errorf(fleet.TooMany, "Too many failed attempts. Try again in %s.", waitWords(max(seconds, 1)))
 }
 
-// waitWords rounds up, so that who waits as told is let through.
+// waitWords formats a waiting time, rounded up so that an attempt after it is accepted.
 func waitWords(seconds int32) string {
 	switch {
 	case seconds == 1:
@@ -127,7 +127,7 @@ func waitWords(seconds int32) string {
 	return fmt.Sprintf("%d minutes", (seconds+59)/60)
 }
 
-// giveBack undoes take after a try that was never judged.
+// giveBack undoes take for an attempt whose password was not verified.
 func (p *Identity) giveBack(ctx context.Context, at attempts) error {
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		for _, b := range at {
@@ -139,9 +139,9 @@ func (p *Identity) giveBack(ctx context.Context, at attempts) error {
 	})
 }
 
-// forgive forgets the failures of this account from here after a success. The address and the account itself only get their
-// try back: whoever has one account must not be able to guess at others without end, nor a person who signs in wipe out what
-// is tried elsewhere.
+// forgive clears the account's failures from this network after a success. For the address and the whole account it
+// only removes this attempt: otherwise an attacker with one account could guess at others without limit, and a user's
+// sign-in would clear an attacker's failures elsewhere.
 func forgive(ctx context.Context, q *db.Queries, at attempts) error {
 	for _, b := range at {
 		undo := q.GiveBackAttempt
@@ -155,11 +155,11 @@ func forgive(ctx context.Context, q *db.Queries, at attempts) error {
 	return nil
 }
 
-// mostBrowsers are known of one account; of more, those are forgotten that were not used for longest.
+// mostBrowsers limits the known browsers of an account. The least recently used ones are forgotten.
 const mostBrowsers = 20
 
-// RememberBrowser makes the browser of a sign-in known to the account, so that wrong passwords from elsewhere do not lock it
-// out, and returns the secret that it is to show at the next one: its own, where it came with one. Only the portal may call it.
+// RememberBrowser makes the browser of a sign-in known to the account, so that failures from elsewhere do not lock it
+// out. It returns the secret that the browser presents next time. Only the system actor may call it.
 func (p *Identity) RememberBrowser(ctx context.Context, a fleet.Actor, id fleet.UserID, secret string) (string, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return "", err
@@ -169,7 +169,7 @@ func (p *Identity) RememberBrowser(ctx context.Context, a fleet.Actor, id fleet.
 		if err != nil {
 			return err
 		}
-		if !seen { // nobody makes the portal keep a secret that others may know
+		if !seen { // a secret chosen by a client is not stored, because others may know it
 			secret = auth.NewSecret("")
 		}
 		err = q.KnowBrowser(ctx, db.KnowBrowserParams{ID: fleet.NewID[string](), UserID: id, Hash: auth.HashSecret(secret)})

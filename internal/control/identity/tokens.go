@@ -24,9 +24,9 @@ const (
 	maxTokenLife = 10 * 365 * 24 * time.Hour
 )
 
-// ActorOfToken is the user of an API token, with present rights; a is anonymous and carries the remote address. Unknown,
-// expired and deleted tokens, and those of disabled users, are refused alike (Unauthorized). That the user must change the
-// password is the browser's matter and does not stop a token, which only somebody with a proper password could make.
+// ActorOfToken returns the user of an API token, with current permissions. a is anonymous and carries the remote
+// address. Unknown, expired and deleted tokens and those of disabled users all return Unauthorized. A required password
+// change does not block a token: only sessions with a proper password can create one.
 func (p *Identity) ActorOfToken(ctx context.Context, a fleet.Actor, secret string) (fleet.Actor, error) {
 	if !strings.HasPrefix(secret, auth.TokenPrefix) {
 		return fleet.Actor{}, refusedToken()
@@ -44,9 +44,9 @@ func (p *Identity) ActorOfToken(ctx context.Context, a fleet.Actor, secret strin
 	}, err
 }
 
-// CreateToken makes an API token of the actor's own. ttl is rounded to seconds; 0 never expires. One that is made with an API
-// token expires with that one at the latest, and is deleted with it. The answer is the only place where its secret is shown. An actor who must change
-// the password has to do that first.
+// CreateToken creates an API token for the actor. ttl is rounded to seconds; 0 means no expiry. A token created with
+// another token expires with it at the latest and is deleted with it. The secret is returned only here. An actor who
+// must change the password is rejected.
 func (p *Identity) CreateToken(ctx context.Context, a fleet.Actor, name string, ttl time.Duration) (fleet.Token, error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return fleet.Token{}, err
@@ -94,8 +94,8 @@ func (p *Identity) CreateToken(ctx context.Context, a fleet.Actor, name string, 
 	return token, nil
 }
 
-// DeleteToken ends one of the actor's own API tokens at once, and all that were made with it: who deletes a stolen token must
-// not leave the thief another.
+// DeleteToken deletes one of the actor's API tokens and all tokens created with it, so that the thief of a deleted
+// token keeps none.
 func (p *Identity) DeleteToken(ctx context.Context, a fleet.Actor, id fleet.TokenID) error {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return err

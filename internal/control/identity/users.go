@@ -11,10 +11,10 @@ import (
 	"quantix/internal/policy"
 )
 
-// UserInput is what an administrator says about a user.
+// UserInput is an administrator's input for a user.
 type UserInput struct {
 	Name     string     `json:"name"`
-	Role     fleet.Role `json:"role"` // admin, operator, viewer, or empty: only what projects grant
+	Role     fleet.Role `json:"role"` // admin, operator, viewer, or empty for roles in projects only
 	Disabled bool       `json:"disabled"`
 }
 
@@ -29,8 +29,8 @@ func (in UserInput) check() error {
 	return c.Err()
 }
 
-// EnsureAdmin makes the user "admin" with a one-time password where there is no user at all. Only the portal may call it;
-// of portals that start at once, one makes it.
+// EnsureAdmin creates the user "admin" with a one-time password if there are no users. Only the system actor may call
+// it. Of several portals starting at once, one creates the user.
 func (p *Identity) EnsureAdmin(ctx context.Context, a fleet.Actor) (password string, made bool, err error) {
 	if err := store.OnlySystem(a); err != nil {
 		return "", false, err
@@ -57,7 +57,7 @@ func (p *Identity) EnsureAdmin(ctx context.Context, a fleet.Actor) (password str
 	return password, true, nil
 }
 
-// GetUser returns one user; everybody may ask for themselves.
+// GetUser returns one user. Every user may read its own entry.
 func (p *Identity) GetUser(ctx context.Context, a fleet.Actor, id fleet.UserID) (fleet.User, error) {
 	right := policy.Manage
 	if a.UserID == id {
@@ -69,7 +69,7 @@ func (p *Identity) GetUser(ctx context.Context, a fleet.Actor, id fleet.UserID) 
 	return getUser(ctx, p.store.Queries, id)
 }
 
-// CreateUser makes a user with a one-time password, which is shown once and must be changed at the first sign-in.
+// CreateUser creates a user with a one-time password, which is returned once and must be changed at the first sign-in.
 func (p *Identity) CreateUser(ctx context.Context, a fleet.Actor, in UserInput) (user fleet.User, oneTimePassword string, err error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.User{}, "", err
@@ -98,8 +98,8 @@ func (p *Identity) CreateUser(ctx context.Context, a fleet.Actor, in UserInput) 
 	return user, password, nil
 }
 
-// UpdateUser replaces what UserInput holds. Another role, and being disabled, end the user's sessions. One's own role stays,
-// and so does the last administrator.
+// UpdateUser replaces the values of UserInput. A new role or disabling ends the user's sessions. Administrators cannot
+// change their own role, and the last administrator is protected.
 func (p *Identity) UpdateUser(ctx context.Context, a fleet.Actor, id fleet.UserID, in UserInput) (user fleet.User, err error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.User{}, err
@@ -137,7 +137,8 @@ func (p *Identity) UpdateUser(ctx context.Context, a fleet.Actor, id fleet.UserI
 	return user, err
 }
 
-// DeleteUser removes a user with their sessions, API tokens and memberships. Oneself and the last administrator stay.
+// DeleteUser deletes a user with sessions, API tokens and memberships. Users cannot delete themselves, and the last
+// administrator is protected.
 func (p *Identity) DeleteUser(ctx context.Context, a fleet.Actor, id fleet.UserID) error {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err
@@ -164,7 +165,7 @@ func (p *Identity) DeleteUser(ctx context.Context, a fleet.Actor, id fleet.UserI
 	})
 }
 
-// keepAnAdmin refuses to take away the only one of the locked administrators.
+// keepAnAdmin returns a conflict if user is the only one of the locked administrators.
 func keepAnAdmin(admins []fleet.UserID, user db.User) error {
 	if len(admins) == 1 && slices.Contains(admins, user.ID) {
 		return fleet.Errorf(fleet.Conflict, "%s is the last administrator. Make another user an administrator first.", user.Name)

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// UserIDOf is the person's id for a column; nil: nobody's.
+// UserIDOf returns the actor's user ID for a nullable column.
 func UserIDOf(a fleet.Actor) *fleet.UserID {
 	if a.UserID == "" {
 		return nil
@@ -15,10 +15,10 @@ func UserIDOf(a fleet.Actor) *fleet.UserID {
 	return &a.UserID
 }
 
-// ProjectsOf lists the projects in which the actor sees VMs, sorted.
+// ProjectsOf returns the projects whose VMs the actor may see, sorted.
 func ProjectsOf(a fleet.Actor) []string { return ProjectsWith(a, policy.VMSee) }
 
-// ProjectsWith lists the actor's projects in which it has the right, sorted.
+// ProjectsWith returns the projects in which the actor has the permission, sorted.
 func ProjectsWith(a fleet.Actor, r policy.Permission) []string {
 	ids := []string{}
 	for id := range a.Projects {
@@ -30,7 +30,7 @@ func ProjectsWith(a fleet.Actor, r policy.Permission) []string {
 	return ids
 }
 
-// OnlySystem refuses everybody but the portal itself.
+// OnlySystem returns Forbidden unless the actor is the portal itself.
 func OnlySystem(a fleet.Actor) error {
 	if !a.System {
 		return fleet.Errorf(fleet.Forbidden, "Only the portal itself may do this.")
@@ -38,7 +38,7 @@ func OnlySystem(a fleet.Actor) error {
 	return nil
 }
 
-// Texts are ids and other names as SQL takes them.
+// Texts converts values to strings for a SQL array.
 func Texts[T ~string](values []T) []string {
 	out := make([]string, len(values))
 	for i, v := range values {

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// FirstError is err, or what next says where there is none.
+// FirstError returns err, or the result of next if err is nil.
 func FirstError(err error, next func() error) error {
 	if err != nil {
 		return err
@@ -24,7 +24,8 @@ func FirstError(err error, next func() error) error {
 	return next()
 }
 
-// Err turns what PostgreSQL says into a refusal where people caused it, and an unreachable server into Unavailable.
+// Err maps PostgreSQL errors to errors for users: constraint violations to Conflict, an unreachable or overloaded
+// server to Unavailable. Other errors are returned unchanged.
 func Err(err error) error {
 	var pg *pgconn.PgError
 	var refused *fleet.Error
@@ -42,7 +43,7 @@ func Err(err error) error {
 			text := cmp.Or(resourceTexts[pg.Code], "The database has not the resources for this. VMs keep running; try again in a moment.")
 			return fmt.Errorf("%w (%w)", fleet.Errorf(fleet.Unavailable, "%s", text), err)
 		}
-		// Shutting down, connection; and a server that has become a standby.
+		// Shutdown, connection failure, or a server that has become a standby.
 		if pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == db.ReadOnly {
 			return Unavailable(err)
 		}
@@ -56,8 +57,7 @@ func Err(err error) error {
 	return err
 }
 
-// lost reports whether the connection to the server broke, or none could be made: refused, reset in the middle of an answer,
-// cut off, closed or timed out.
+// lost reports whether the connection to the server failed or broke: refused, reset, closed or timed out.
 func lost(err error) bool {
 	var connect *pgconn.ConnectError
 	var network net.Error
@@ -65,12 +65,12 @@ func lost(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
 }
 
-// Unavailable is the refusal for a database that does not answer, with why.
+// Unavailable returns the error for a database that does not answer, wrapping err.
 func Unavailable(err error) error {
 	return fmt.Errorf("%w (%w)", fleet.Errorf(fleet.Unavailable, "The database does not answer. VMs keep running; try again in a moment."), err)
 }
 
-// resourceTexts are the sentences for what PostgreSQL's server ran out of (class 53).
+// resourceTexts are error texts for exhausted resources of the PostgreSQL server (class 53).
 var resourceTexts = map[string]string{
 	db.DiskFull: "The disk of the portal's PostgreSQL is full, so nothing can be changed. VMs keep running; an administrator must make room on that disk.",
 	"53200":     "The portal's PostgreSQL is out of memory. VMs keep running; try again in a moment.",
@@ -78,7 +78,7 @@ var resourceTexts = map[string]string{
 	"53400":     "A limit in the configuration of the portal's PostgreSQL is reached. VMs keep running; an administrator must raise it.",
 }
 
-// constraintTexts are the sentences for constraints that people's input can break.
+// constraintTexts are error texts for constraints that user input can violate.
 var constraintTexts = map[string]string{
 	"mac_taken":                 "Another VM got the MAC address of one of the network cards meanwhile. Leave it out to get a free one.",
 	"user_name_taken":           "A user with this name exists already. Choose another name.",
@@ -92,7 +92,7 @@ var constraintTexts = map[string]string{
 	"host_machine_taken":        "This machine has joined already under another name. Delete that host first.",
 }
 
-// NotFound turns "no rows" into a refusal that reads alike for what does not exist and what may not be seen.
+// NotFound maps pgx.ErrNoRows to the same error for objects that do not exist and objects that the actor may not see.
 func NotFound(err error, noun string) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fleet.Errorf(fleet.NotFound, "There is no such %s.", noun)
@@ -100,7 +100,7 @@ func NotFound(err error, noun string) error {
 	return Err(err)
 }
 
-// NoProject makes the refusal of a project that may not be seen read like that of one that does not exist.
+// NoProject replaces the error for a project that the actor may not see by that for an unknown project.
 func NoProject(err error) error {
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return fleet.Errorf(fleet.NotFound, "There is no such project.")
@@ -108,7 +108,7 @@ func NoProject(err error) error {
 	return err
 }
 
-// CheckID refuses what can be no identifier in the words for a thing that does not exist, before the database is asked.
+// CheckID returns NotFound for a malformed ID, without a query.
 func CheckID[T ~string](id T, noun string) error {
 	if !fleet.IsID(string(id)) {
 		return NotFound(pgx.ErrNoRows, noun)
@@ -116,7 +116,8 @@ func CheckID[T ~string](id T, noun string) error {
 	return nil
 }
 
-// Recovered is to be deferred: it makes a panic the error where no request is there to take it, which would end the portal.
+// Recovered converts a panic into an error. It must be deferred, in goroutines without a request whose panic would end
+// the portal.
 func Recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())

@@ -13,23 +13,23 @@ import (
 	"quantix/db"
 )
 
-// answerLimit is how long the database may take for a statement or a transaction where the caller sets no earlier end. It is
-// less than an agent waits for an answer: a server that hangs is told of as one that is away.
+// answerLimit is the time limit of a statement or transaction without an earlier deadline. It is shorter than the
+// timeout of an agent's request, so that a hanging server is reported as Unavailable.
 const answerLimit = 10 * time.Second
 
-// line is a way to the database: the pool, or a transaction.
+// line is a connection pool or a transaction.
 type line interface {
 	db.DBTX
 	Begin(ctx context.Context) (pgx.Tx, error)
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// lines finds the way for each statement: the transaction that its context is in, or else the pool.
+// lines directs each statement to the transaction in its context, or to the pool.
 type lines struct{ pool *pgxpool.Pool }
 
 type inTx struct{}
 
-// Within is ctx, in the transaction: what is asked with it is a part of that.
+// Within returns a context whose statements run in the transaction.
 func Within(ctx context.Context, tx pgx.Tx) context.Context {
 	return context.WithValue(ctx, inTx{}, tx)
 }
@@ -41,10 +41,10 @@ func (l lines) of(ctx context.Context) line {
 	return l.pool
 }
 
-// Joined reports whether ctx is in a transaction already.
+// Joined reports whether ctx carries a transaction.
 func Joined(ctx context.Context) bool { return ctx.Value(inTx{}) != nil }
 
-// bounded is ctx, ended at the latest when answerLimit has passed.
+// bounded returns ctx with a deadline of at most answerLimit from now.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= answerLimit {
 		return ctx, func() {}
@@ -73,18 +73,18 @@ func (l lines) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return boundedRow{l.of(ctx).QueryRow(ctx, sql, args...), cancel}
 }
 
-// SendBatch asks several questions in one round trip. Its answers have to be closed; it bounds itself no time.
+// SendBatch sends a batch in one round trip. The caller must close the results. No time limit is added.
 func (l lines) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	return l.of(ctx).SendBatch(ctx, b)
 }
 
-// Asker is a way to ask: a Store, or a transaction of its own.
+// Asker runs queries: a Store or a separate transaction.
 type Asker interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Spending runs do, which only reads, so that the server breaks off what takes longer than limit, with ErrOverLimit. In a transaction
-// there is no such limit.
+// Spending runs the read-only function do and returns ErrOverLimit if one of its statements takes longer than limit.
+// Within a transaction there is no such limit.
 func (l lines) Spending(ctx context.Context, limit time.Duration, do func(Asker) error) error {
 	if Joined(ctx) {
 		return Err(do(l))
@@ -100,10 +100,10 @@ func (l lines) Spending(ctx context.Context, limit time.Duration, do func(Asker)
 	return Err(err)
 }
 
-// ErrOverLimit is what Spending says of a question that took too long.
+// ErrOverLimit is returned by Spending for a statement that takes too long.
 var ErrOverLimit = errors.New("the question takes too long")
 
-// boundedRows gives its bound back when it is closed, as all who read rows do.
+// boundedRows cancels its context when the rows are closed.
 type boundedRows struct {
 	pgx.Rows
 	cancel context.CancelFunc

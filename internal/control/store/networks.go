@@ -5,7 +5,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NetworkOf is the network of a row.
+// NetworkOf returns the network of a row.
 func NetworkOf(r db.Network) fleet.Network {
 	return fleet.Network{ID: r.ID, Name: r.Name, Kind: r.Kind, Spec: r.Spec, Generation: r.Generation, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt, Peers: r.Peers}
 }

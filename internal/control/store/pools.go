@@ -5,7 +5,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PoolOf is the pool of a row.
+// PoolOf returns the pool of a row.
 func PoolOf(r db.Pool) fleet.Pool {
 	return fleet.Pool{ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt}
 }

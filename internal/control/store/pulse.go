@@ -9,23 +9,24 @@ import (
 )
 
 const (
-	pulseLimit = 2 * time.Second // for one proof
-	pulseLife  = time.Second     // how long one is good for: whoever asks in between gets the same answer
+	pulseLimit = 2 * time.Second // time limit of one check
+	pulseLife  = time.Second     // how long a result is reused
 )
 
-// takeRoom needs a MiB of PostgreSQL's disk for a moment: on a full one the pulse still finds room in its own page.
+// takeRoom temporarily needs 1 MiB of disk. On a full disk a plain pulse could still succeed, because its page exists
+// already.
 const takeRoom = `CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT * FROM generate_series(1, 30000)`
 
-// pulse is the newest proof that the database takes changes. One at a time is made, however many ask.
+// pulse caches whether the database accepts changes. One check runs at a time.
 type pulse struct {
 	mu    sync.Mutex
-	open  chan struct{} // closed when the proof that is being made is there
+	open  chan struct{} // closed at the end of the running check; nil if none runs
 	at    time.Time
 	state error
-	full  int64 // db.FullDisks when there was last room for more
+	full  int64 // db.FullDisks at the last check with free disk space
 }
 
-// Ready proves that the database takes changes. It writes at most once a second.
+// Ready returns an error if the database does not accept changes. It writes at most once a second.
 func (s *Store) Ready(ctx context.Context) error {
 	p := &s.pulse
 	p.mu.Lock()
@@ -49,8 +50,9 @@ func (s *Store) Ready(ctx context.Context) error {
 	return p.state
 }
 
-// feel makes one proof. Where there is none any more, the connections are dropped once: they may lead to a server that hangs or is
-// no primary, while new ones find the one that is. A pool whose connections are all at work says nothing about the server.
+// feel runs one check. When the first check fails, all connections are dropped once: they may lead to a server that
+// hangs or became a standby, and new connections find the primary. If all connections are busy, the failure says
+// nothing about the server.
 func (s *Store) feel() {
 	ctx, cancel := context.WithTimeout(context.Background(), pulseLimit)
 	defer cancel()
@@ -60,7 +62,7 @@ func (s *Store) feel() {
 	doubted := full != p.full
 	p.mu.Unlock()
 	err := s.Pulse(ctx)
-	if err == nil && doubted { // a change was refused for want of room since
+	if err == nil && doubted { // a statement failed because of a full disk since the last check
 		_, err = s.pool.Exec(ctx, takeRoom)
 	}
 	err = Err(err)

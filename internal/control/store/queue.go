@@ -9,18 +9,18 @@ import (
 
 type childKey struct{}
 
-// AsChild is ctx in which what is queued is queued for that child of a task, which has no job yet.
+// AsChild returns a context in which Queue adds the job to the given subtask, which has no job yet.
 func AsChild(ctx context.Context, child fleet.TaskID) context.Context {
 	return context.WithValue(ctx, childKey{}, child)
 }
 
-// ChildOf is the child of AsChild; empty: there is none.
+// ChildOf returns the subtask set by AsChild, or an empty ID.
 func ChildOf(ctx context.Context) fleet.TaskID {
 	child, _ := ctx.Value(childKey{}).(fleet.TaskID)
 	return child
 }
 
-// Queue adds a job, or hands its newer generation to one that already waits, and returns the task that it is of.
+// Queue adds a job, or raises the generation of an equal job that already waits. It returns the job's task.
 func Queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.JoinQueueParams) (fleet.TaskID, error) {
 	j.ID, j.CreatedBy, j.UserID = fleet.NewID[fleet.JobID](), a.Name, UserIDOf(a)
 	if child := ChildOf(ctx); child != "" && j.Child == nil {
@@ -43,5 +43,5 @@ func Queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.JoinQueuePara
 	return task, err
 }
 
-// PowerOrders are the jobs of which only the newest counts.
+// PowerOrders are the job kinds of which only the newest counts.
 var PowerOrders = fleet.KindsWhere(func(k fleet.Kind) bool { return k.NewestOnly })

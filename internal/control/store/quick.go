@@ -14,24 +14,24 @@ import (
 	"quantix/db"
 )
 
-// Quick is a transaction for what comes by the thousand: its begin goes out with its first statement and its commit with its last, and
-// what it announces is told after the commit, without NOTIFY's lock on it.
+// Quick is a transaction for very frequent operations. BEGIN is sent with its first statement and COMMIT with its last.
+// Wake-ups are sent after the commit, because NOTIFY would take a global lock during the commit.
 type Quick struct {
 	*db.Queries
 	line *quickLine
 }
 
-// Last is for the one statement that the transaction ends with: what has been done is committed with it. Nothing may follow.
+// Last returns the queries for the transaction's final statement, with which COMMIT is sent. No statement may follow.
 func (t Quick) Last() *db.Queries {
 	t.line.last = true
 	return t.Queries
 }
 
-// Before is for statements whose answers nobody waits for: they go out with the next one that is sent, in their order, and that one fails where
-// one of them does.
+// Before returns queries for statements without results. They are sent with the next statement, in order, and their
+// errors fail that statement.
 func (t Quick) Before() *db.Queries { return db.New(before{t.line}) }
 
-// before are statements of a quickLine that wait for the next one.
+// before collects statements of a quickLine that are sent with the next one.
 type before struct{ line *quickLine }
 
 func (b before) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -44,11 +44,11 @@ var errAnswer = errors.New("the statement has an answer, for which nobody waits"
 func (before) Query(context.Context, string, ...any) (pgx.Rows, error) { return nil, errAnswer }
 func (before) QueryRow(context.Context, string, ...any) pgx.Row        { return quickRow{err: errAnswer} }
 
-// ErrLocked is what Quick says when it waited for longer than its patience.
+// ErrLocked is returned by Quick when a lock was not available within patience.
 var ErrLocked = errors.New("another transaction holds a lock")
 
-// Quick is Tx for what comes by the thousand. It is never a part of another transaction. It waits no longer than patience for what another
-// transaction has locked, then it is ErrLocked; 0: as long as it may take.
+// Quick runs do in a Quick transaction, never as part of another transaction. It waits at most patience for locks and
+// then returns ErrLocked; 0 means no limit.
 func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Quick) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -57,7 +57,7 @@ func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Qui
 		if err != nil {
 			return err
 		}
-		defer conn.Release() // closes what is broken
+		defer conn.Release() // discards a broken connection
 		l := &quickLine{conn: conn.Conn(), patience: patience}
 		err = l.end(ctx, do(Quick{db.New(l), l}))
 		const notAvailable = "55P03"
@@ -71,8 +71,8 @@ func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Qui
 	})
 }
 
-// WarmUp has a new connection ask once, about nothing, what claims and results ask all the time: PostgreSQL parses and plans for each
-// connection anew, for which the first agents would wait. A database that refuses it serves as it is.
+// WarmUp runs the statements of claims and results once on a new connection, without effects: PostgreSQL parses and
+// plans per connection, and the first agents would wait for that. Errors of the server are ignored.
 func WarmUp(ctx context.Context, conn *pgx.Conn) error {
 	l := &quickLine{conn: conn, patience: warmUpPatience}
 	t := Quick{db.New(l), l}
@@ -88,29 +88,30 @@ func WarmUp(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// warmUpPatience is for what others have locked: a connection is wanted now.
+// warmUpPatience limits the wait for locks, because the connection is needed now.
 const warmUpPatience = 100 * time.Millisecond
 
-// quickLine sends a transaction's statements in as few messages as can be.
+// quickLine sends a transaction's statements in as few messages as possible.
 type quickLine struct {
 	conn               *pgx.Conn
 	patience           time.Duration
 	waiting            pgx.Batch // statements of Before
 	begun, last, ended bool
-	told               string // what was announced, a word that means nothing before it
+	told               string // collected wake-up keys, one per line, after a first line without meaning
 }
 
 const (
-	// beginQuick makes a transaction collect what it announces, and has it planned by indexes alone, once: a plan is kept as long as its
-	// connection, and one that was made while a table was nearly empty would read all of it when it is full.
+	// beginQuick makes a transaction collect its wake-ups and plan with indexes only. A generic plan lives as long as
+	// its connection; one made while a table was nearly empty would later scan the full table.
 	beginQuick = `SELECT set_config('quantix.told', '-', true), set_config('lock_timeout', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
 		set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
-	// endQuick has what waits for the end happen, and returns what was announced.
+	// endQuick runs deferred triggers and returns the collected wake-ups.
 	endQuick = "SELECT told()"
 )
 
-// send sends a statement, with the begin before the first one and the end after the last one, and reads up to its own answer. What is
-// sent together is one transaction: a statement that is the first and the last needs no BEGIN.
+// send sends a statement, preceded by BEGIN if it is the first and followed by COMMIT if it is the last. It reads
+// results up to the statement's own. A batch is an implicit transaction, so a statement that is both first and last
+// needs no BEGIN.
 func (l *quickLine) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	if l.ended {
 		return nil, errors.New("a statement after a transaction's last")
@@ -143,7 +144,7 @@ func (l *quickLine) queueBegin(b *pgx.Batch) {
 	b.Queue(beginQuick, strconv.FormatInt(l.patience.Milliseconds(), 10))
 }
 
-// queueWaiting sends what has waited for a statement.
+// queueWaiting adds the statements of Before to the batch.
 func (l *quickLine) queueWaiting(b *pgx.Batch) {
 	for _, q := range l.waiting.QueuedQueries {
 		b.Queue(q.SQL, q.Arguments...)
@@ -158,7 +159,7 @@ func (l *quickLine) queueEnd(b *pgx.Batch, alone bool) {
 	}
 }
 
-// quickResults are what was sent; closing them reads on to their end.
+// quickResults are the results of a batch. Close reads the remaining results.
 type quickResults struct {
 	pgx.BatchResults
 	line *quickLine
@@ -170,7 +171,7 @@ func (r *quickResults) Close() error {
 	return err
 }
 
-// end commits what is not committed yet, or rolls it back where err is not nil.
+// end commits what is not yet committed, or rolls it back if err is not nil.
 func (l *quickLine) end(ctx context.Context, err error) error {
 	if err == nil && (l.begun || l.waiting.Len() > 0) && !l.ended {
 		var b pgx.Batch
@@ -183,7 +184,7 @@ func (l *quickLine) end(ctx context.Context, err error) error {
 		l.ended = err == nil
 	}
 	if err != nil && l.conn.PgConn().TxStatus() != 'I' {
-		if _, rollback := l.conn.Exec(ctx, "ROLLBACK"); rollback != nil { // the connection is given up then
+		if _, rollback := l.conn.Exec(ctx, "ROLLBACK"); rollback != nil { // the connection is then discarded
 			err = errors.Join(err, rollback)
 		}
 	}
@@ -216,7 +217,7 @@ func (l *quickLine) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 	return quickRow{results, err}
 }
 
-// quickRows read on to the end of what was sent when they are through.
+// quickRows reads the remaining results of the batch after its last row.
 type quickRows struct {
 	pgx.Rows
 	results pgx.BatchResults

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// quick is a store whose hub hears nothing but what the store tells.
+// quick is a store whose hub receives only the store's own wake-ups.
 type quick struct {
 	*store.Store
 	t    *testing.T
@@ -32,7 +32,7 @@ func newQuick(t *testing.T, keys ...string) *quick {
 	return &quick{Store: store.New(pool, hub), t: t, pool: pool, sub: hub.Subscribe(keys...)}
 }
 
-// woken are the keys that were told.
+// woken returns the received wake-up keys.
 func (q *quick) woken() []string {
 	select {
 	case <-q.sub.C:
@@ -50,7 +50,7 @@ func (q *quick) tasks() (n int) {
 	return n
 }
 
-// note writes what is announced.
+// note adds a task, which announces a wake-up.
 func note(ctx context.Context, q *db.Queries) (fleet.TaskID, error) {
 	id := fleet.NewID[fleet.TaskID]()
 	_, err := q.NoteDone(ctx, db.NoteDoneParams{ID: id, Kind: fleet.VMApply, Subject: "vm:1", SubjectName: "web", CreatedBy: "somebody"})
@@ -96,7 +96,7 @@ func TestAQuickTransactionTellsAfterItsCommit(t *testing.T) {
 func TestAQuickTransactionTellsWhatItsEndDoes(t *testing.T) {
 	t.Parallel()
 	parent, child := fleet.NewID[fleet.TaskID](), fleet.NewID[fleet.TaskID]()
-	project := fleet.NewID[fleet.ProjectID]() // the parent's alone, so that nobody else tells of its tasks
+	project := fleet.NewID[fleet.ProjectID]() // belongs only to the parent, so that no other task wakes its key
 	q := newQuick(t, "tasks:"+string(project))
 	if _, err := q.pool.Exec(t.Context(), `INSERT INTO projects (id, name) VALUES ($1, 'lab')`, project); err != nil {
 		t.Fatal(err)
@@ -201,13 +201,13 @@ func TestAQuickTransactionIsTriedAgainAfterADeadlock(t *testing.T) {
 	}
 }
 
-// deadlock is what PostgreSQL says of two that wait for each other.
+// deadlock returns PostgreSQL's deadlock error.
 func (q *quick) deadlock() error {
 	_, err := q.pool.Exec(q.t.Context(), `DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$`)
 	return err
 }
 
-// What nobody waits for goes out with the next statement, or with the commit; where it fails, all of it does.
+// Statements of Before are sent with the next statement or the commit, and their error fails the transaction.
 func TestWhatNobodyWaitsForGoesWithTheNext(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ fails, last bool }{
@@ -253,8 +253,8 @@ func TestWhatNobodyWaitsForGoesWithTheNext(t *testing.T) {
 	}
 }
 
-// The first claims and results of a connection find what they ask parsed, and its warm-up changes and tells nothing. On a database without
-// tables it is no failure.
+// The first claims and results on a connection find their statements prepared. The warm-up changes nothing and sends no
+// wake-up. A database without tables is no error.
 func TestAConnectionIsWarmBeforeItServes(t *testing.T) {
 	t.Parallel()
 	q := newQuick(t, "tasks", "jobs")

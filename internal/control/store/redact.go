@@ -8,13 +8,13 @@ import (
 	"quantix/internal/policy"
 )
 
-// Who does not see hosts is shown things without them: neither names nor ids of hosts, nor paths on them. Every use case that
-// answers people passes what it found through here, last; within control things stay whole.
+// Actors who cannot see hosts get no host names, host IDs or paths. Every use case for users redacts its results last,
+// with the functions below; inside control all values are complete.
 
-// SeesHosts reports whether the actor does.
+// SeesHosts reports whether the actor may see hosts.
 func SeesHosts(a fleet.Actor) bool { return policy.May(a, policy.InfraSee, "") }
 
-// VMFor is the VM in an answer to the actor.
+// VMFor redacts a VM for the actor.
 func VMFor(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	v = ShownTo(a, v)
 	if SeesHosts(a) {
@@ -34,7 +34,7 @@ func VMFor(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	return v
 }
 
-// TaskFor is the task in an answer to the actor.
+// TaskFor redacts a task for the actor.
 func TaskFor(a fleet.Actor, t fleet.Task) fleet.Task {
 	if !SeesHosts(a) {
 		t.Error, t.Note = Redacted(t.Error, t.HostName), Redacted(t.Note, t.HostName)
@@ -43,10 +43,10 @@ func TaskFor(a fleet.Actor, t fleet.Task) fleet.Task {
 	return t
 }
 
-// onHosts finds paths, in a hypervisor's own words.
+// onHosts matches paths in messages of the hypervisor.
 var onHosts = regexp.MustCompile(`(^|[^\w/.-])(?:\w+:)?/{1,3}[\w.+@%~-][^\s'"` + "`" + `<>(),;]*`)
 
-// Redacted takes paths and the host's name out of what a hypervisor or an agent said.
+// Redacted replaces paths and the host's name in a message of a hypervisor or agent.
 func Redacted(text, host string) string {
 	text = onHosts.ReplaceAllString(text, "${1}…")
 	if host != "" {
@@ -55,12 +55,13 @@ func Redacted(text, host string) string {
 	return text
 }
 
-// mayUnlock reports whether the lock is the actor's own, or the actor an administrator, or the portal itself.
+// mayUnlock reports whether the actor owns the lock, is an administrator, or is the portal itself.
 func mayUnlock(a fleet.Actor, l fleet.VMLock) bool {
 	return policy.May(a, policy.Manage, "") || a.UserID != "" && a.UserID == l.UserID
 }
 
-// ShownTo is the VM as the actor may read it: also whether somebody's lock keeps the actor from changing it; who sees no hosts reads neither their names nor their own words.
+// ShownTo redacts the parts of a VM that decide about changes: it sets Barred if another user's lock blocks the actor,
+// and removes host names and host messages for actors who cannot see hosts.
 func ShownTo(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	if l := v.Protection.Lock; l != nil && !mayUnlock(a, *l) {
 		v.Barred = l.Bars()

@@ -7,10 +7,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NoRows is what NotFound turns into a refusal.
+// NoRows is the error that NotFound maps.
 var NoRows = pgx.ErrNoRows
 
-// ProjectOf is the project of what may be the fleet's, and so of none.
+// ProjectOf returns the project ID, or an empty ID for a global object.
 func ProjectOf(id *fleet.ProjectID) fleet.ProjectID {
 	if id == nil {
 		return ""
@@ -18,7 +18,7 @@ func ProjectOf(id *fleet.ProjectID) fleet.ProjectID {
 	return *id
 }
 
-// SecurityGroupOf is the group of a row.
+// SecurityGroupOf returns the group of a row.
 func SecurityGroupOf(r db.SecurityGroup) fleet.SecurityGroup {
 	return fleet.SecurityGroup{
 		ID: r.ID, ProjectID: ProjectOf(r.ProjectID), Name: r.Name, Spec: r.Spec, Generation: r.Generation, Revision: r.Revision,

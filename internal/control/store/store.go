@@ -1,5 +1,5 @@
-// Package store is what the rooms of control share: the way to PostgreSQL, transactions, refusals, the audit, the queue, and rows as
-// the fleet's values. Only control and its rooms import it, and none of it leaves them.
+// Package store holds what all packages of control share: access to PostgreSQL, transactions, errors, the audit log,
+// the job queue, and conversion of rows to fleet types. Only control and its packages import it.
 package store
 
 import (
@@ -16,7 +16,7 @@ import (
 	"quantix/internal/notify"
 )
 
-// Store is one PostgreSQL. Its queries run in the transaction that their context is in (see Within), or each for itself.
+// Store accesses one PostgreSQL. A statement runs in the transaction of its context (see Within), or on its own.
 type Store struct {
 	*db.Queries
 	lines
@@ -25,22 +25,22 @@ type Store struct {
 	teller *notify.Notifier
 }
 
-// New makes a Store over pool, which wakes those who wait at hub. It starts nothing.
+// New returns a Store over pool whose wake-ups go to hub. It starts no goroutine.
 func New(pool *pgxpool.Pool, hub *notify.Hub) *Store {
 	l := lines{pool}
 	return &Store{Queries: db.New(l), lines: l, hub: hub, teller: notify.NewNotifier(hub, pool)}
 }
 
-// Wake wakes those at this portal who follow it: they were shown what is not so any more.
+// Wake wakes followers of the subject on this portal only.
 func (s *Store) Wake(of fleet.Subject) { s.hub.Wake(string(of)) }
 
-// Tx runs do in one transaction; an error rolls all of it back. After a deadlock do runs anew, so it must not build on what
-// an earlier run left in its variables. Within another it is a part of that one, which runs anew as a whole.
+// Tx runs do in a transaction and rolls back on an error. After a deadlock it runs do again, so do must not rely on
+// variables of an earlier run. Within another transaction it becomes part of that one.
 func (s *Store) Tx(ctx context.Context, do func(q *db.Queries) error) error {
 	return s.Begin(ctx, func(tx pgx.Tx) error { return do(db.New(tx)) })
 }
 
-// Begin is Tx for who needs the transaction itself.
+// Begin is Tx with access to the transaction itself.
 func (s *Store) Begin(ctx context.Context, do func(tx pgx.Tx) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -51,7 +51,7 @@ func (s *Store) Begin(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return untilNoDeadlock(run)
 }
 
-// maxTries is how often a transaction is tried that PostgreSQL breaks because others wait for it in a circle.
+// maxTries is the maximum number of attempts of a transaction that PostgreSQL aborts because of deadlocks.
 const maxTries = 4
 
 func untilNoDeadlock(run func() error) error {
@@ -64,7 +64,7 @@ func untilNoDeadlock(run func() error) error {
 	}
 }
 
-// Pass runs do in a transaction while no other portal runs the same pass.
+// Pass runs do in a transaction unless another portal is running the same pass.
 func (s *Store) Pass(ctx context.Context, a fleet.Actor, name string, do func(q *db.Queries) error) error {
 	if err := OnlySystem(a); err != nil {
 		return err

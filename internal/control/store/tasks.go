@@ -8,7 +8,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// TaskOf is the task of a row.
+// TaskOf returns the task of a row.
 func TaskOf(r db.Task, host string) fleet.Task {
 	t := fleet.Task{
 		ID: r.ID, HostName: host, Kind: r.Kind, Subject: r.Subject, SubjectName: r.SubjectName, Generation: r.Generation,
@@ -27,7 +27,7 @@ func TaskOf(r db.Task, host string) fleet.Task {
 	return t
 }
 
-// GetTask returns a whole task that the actor sees.
+// GetTask returns a task that the actor may see, not redacted.
 func GetTask(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.TaskID) (fleet.Task, error) {
 	r, err := q.GetTask(ctx, db.GetTaskParams{ID: id, AllProjects: policy.AllProjects(a), Projects: ProjectsOf(a), Own: UserIDOf(a)})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// UserWith is the user of a row, with the roles in projects.
+// UserWith returns the user of a row with the roles in projects.
 func UserWith(row db.User, projects []byte) (fleet.User, error) {
 	user := UserOf(row)
 	var err error
@@ -16,7 +16,7 @@ func UserWith(row db.User, projects []byte) (fleet.User, error) {
 	return user, err
 }
 
-// UserOf is the user of a row, without them.
+// UserOf returns the user of a row without roles in projects.
 func UserOf(row db.User) fleet.User {
 	return fleet.User{
 		ID: row.ID, Name: row.Name, Role: row.Role, Projects: map[fleet.ProjectID]fleet.Role{},
@@ -24,7 +24,7 @@ func UserOf(row db.User) fleet.User {
 	}
 }
 
-// ProjectRoles reads the object that the queries of users aggregate.
+// ProjectRoles decodes the JSON object of roles that user queries aggregate.
 func ProjectRoles(object []byte) (map[fleet.ProjectID]fleet.Role, error) {
 	roles := map[fleet.ProjectID]fleet.Role{}
 	if err := json.Unmarshal(object, &roles); err != nil {

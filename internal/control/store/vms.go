@@ -11,7 +11,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// VMOf is the VM of a row.
+// VMOf returns the VM of a row.
 func VMOf(r db.VM) fleet.VM {
 	return fleet.VM{
 		Meta: fleet.Meta{
@@ -32,7 +32,8 @@ func numbers(all []int32) (out []int) {
 	return out
 }
 
-// ReadPlaces adds which of the hosts that have a domain of the VM are not heard. Few VMs are in two places: mostly it asks nothing.
+// ReadPlaces marks which hosts with a sighting of the VM are offline. It runs no query for VMs without sightings, which
+// are almost all.
 func ReadPlaces(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Time) error {
 	if len(v.Elsewhere) == 0 {
 		return nil
@@ -48,7 +49,7 @@ func ReadPlaces(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Ti
 	return Err(err)
 }
 
-// NameNetworks makes cards whole that were read with their networks, each "id kind name".
+// NameNetworks adds kinds and names of networks to NICs. Each network is "id kind name".
 func NameNetworks(nics []fleet.NIC, networks []string) {
 	for _, network := range networks {
 		id, on, _ := strings.Cut(network, " ")
@@ -61,7 +62,7 @@ func NameNetworks(nics []fleet.NIC, networks []string) {
 	}
 }
 
-// GetVM returns a VM that the actor may see, as it may read it; all that an answer must not hold still is there (see VMFor).
+// GetVM returns a VM that the actor may see. Use cases still redact it with VMFor.
 func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
 	r, err := q.GetVM(ctx, db.GetVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: ProjectsOf(a)})
 	if err != nil {
@@ -73,8 +74,8 @@ func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fl
 	return ShownTo(a, v), err
 }
 
-// LockVM is GetVM for a change: nobody else changes the VM until the transaction ends. right is asked for the VM's project. What somebody has
-// locked, nobody else changes at all.
+// LockVM is GetVM with a row lock until the transaction ends. It checks the permission in the VM's project, and returns
+// a conflict if another user has locked the VM against changes.
 func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, right policy.Permission) (fleet.VMView, error) {
 	r, err := q.LockVM(ctx, db.LockVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: ProjectsOf(a)})
 	if err != nil {
@@ -94,7 +95,7 @@ func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, ri
 	return v, nil
 }
 
-// VMView is the VM of a row, whose host was last heard at seen, as it is now.
+// VMView returns the view of a VM row at time now. seen is the last inventory of the VM's host.
 func VMView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet.VMView {
 	vm := VMOf(r)
 	if f := vm.PlaceFault(host, seen, now); f != nil && vm.Status != nil {
