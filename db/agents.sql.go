@@ -53,8 +53,9 @@ type BeginReportRow struct {
 	Sighted bool
 }
 
-// Only forward: a slow report must not undo a newer one. Only numbers of the session: none may outrun those of the next one.
-// look_age: since the last look that succeeded; NULL: none has. sighted: it reaches its hypervisor again. What ends a silence notes it.
+// Accepts only reports newer than the last one, with numbers of the session. look_age is the time since the last
+// successful inventory; NULL if there was none. sighted reports that the hypervisor is reachable again. The end of an
+// offline period is recorded.
 func (q *Queries) BeginReport(ctx context.Context, arg BeginReportParams) (BeginReportRow, error) {
 	row := q.db.QueryRow(ctx, beginReport,
 		arg.Connected,
@@ -153,9 +154,9 @@ type HeartbeatsRow struct {
 	Now     time.Time
 }
 
-// Many hosts' signs of life in one statement. A host that is not in the answer has another session. The rows are locked in one
-// order, so that two batches never wait for each other. A beat counts from when it was sent, and its look only where what it saw
-// is what is stored. What ends a silence notes it.
+// Stores heartbeats of many hosts. Hosts missing in the result have another session. Rows are locked in one order to
+// avoid deadlocks between batches. A heartbeat counts from the time it was sent; its inventory time counts only if the
+// digest equals the stored one. The end of an offline period is recorded.
 func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]HeartbeatsRow, error) {
 	rows, err := q.db.Query(ctx, heartbeats,
 		arg.HostIds,
@@ -251,7 +252,7 @@ type LockSessionOfHostParams struct {
 	Session []byte
 }
 
-// The session stays the host's until the transaction ends: a hello, a join and a removal wait, heartbeats do not.
+// Keeps the host's session until the transaction ends. Hello, join and removal of the host wait; heartbeats do not.
 func (q *Queries) LockSessionOfHost(ctx context.Context, arg LockSessionOfHostParams) (int64, error) {
 	row := q.db.QueryRow(ctx, lockSessionOfHost, arg.HostID, arg.Session)
 	var number int64
@@ -270,8 +271,8 @@ type NumberAnewParams struct {
 	Base   int64
 }
 
-// Whatever a host's rows are numbered past the beginning of its new session, as after a portal was restored from a backup:
-// the reports of this session count.
+// Resets report numbers beyond the start of the new session, as after a restore from a backup, so that the session's
+// reports are accepted.
 func (q *Queries) NumberAnew(ctx context.Context, arg NumberAnewParams) error {
 	_, err := q.db.Exec(ctx, numberAnew, arg.HostID, arg.Base)
 	return err
@@ -320,7 +321,7 @@ type ReportAbsentVMsParams struct {
 	Ids    []string
 }
 
-// What is not in a full report is not on the host.
+// A VM missing in a full report is absent on the host.
 func (q *Queries) ReportAbsentVMs(ctx context.Context, arg ReportAbsentVMsParams) error {
 	_, err := q.db.Exec(ctx, reportAbsentVMs, arg.Seq, arg.HostID, arg.Ids)
 	return err
@@ -382,8 +383,8 @@ type ReportMetersParams struct {
 	SendBytes    []int64
 }
 
-// What hosts measured of their VMs that run: a row a host, the lists are flat. The CPU time that was measured before stays beside the new one,
-// so that whoever looks can tell the load between the two.
+// Stores the readings of running VMs: one row per host, with parallel arrays. The previous CPU times are kept, so that
+// queries can compute the load in between.
 func (q *Queries) ReportMeters(ctx context.Context, arg ReportMetersParams) error {
 	_, err := q.db.Exec(ctx, reportMeters,
 		arg.HostIds,
@@ -441,8 +442,9 @@ type VMsUnrecordedRow struct {
 	Generation int64
 }
 
-// VMs whose definition has a spec that the database has no record of, because it was restored: a generation that it has not reached, or another
-// spec of the one that it has. Not those with work on its way, and for a while not those where that failed, or was done and is reported again.
+// VMs whose definition contains a spec unknown to the database because it was restored: a later generation, or another
+// spec of the same generation. VMs with an open job are omitted, and for five minutes those whose job failed or was
+// just done.
 func (q *Queries) VMsUnrecorded(ctx context.Context, arg VMsUnrecordedParams) ([]VMsUnrecordedRow, error) {
 	rows, err := q.db.Query(ctx, vMsUnrecorded, arg.Vms, arg.HostID, arg.Seq)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A migration that a database somewhere has run is never changed: a change of it would reach new databases alone. Each file is
-// listed with its checksum once it is whole; a new one is added by
+// Released migrations must not change, because existing databases do not run them again. testdata/migrations.sha256
+// lists the checksum of each finished migration. Add a new one with
 //
 //	(cd db/migration && sha256sum 0015_*.sql) >> db/testdata/migrations.sha256
 func TestMigrationsAreOnlyEverAppended(t *testing.T) {

@@ -25,7 +25,7 @@ type AssignParams struct {
 	Hosts    []string
 }
 
-// The hosts that are new to it. On a host that was to release the object this takes the release back.
+// Returns the newly assigned hosts. A pending release on a host is revoked.
 func (q *Queries) Assign(ctx context.Context, arg AssignParams) ([]fleet.HostID, error) {
 	rows, err := q.db.Query(ctx, assign, arg.Noun, arg.ObjectID, arg.Hosts)
 	if err != nil {
@@ -55,7 +55,7 @@ type AssignedHostsParams struct {
 	ObjectID string
 }
 
-// The hosts that somebody gave the object to, also those that have yet to release it.
+// The hosts with an assignment, including those that still have to release the object.
 func (q *Queries) AssignedHosts(ctx context.Context, arg AssignedHostsParams) ([]fleet.HostID, error) {
 	rows, err := q.db.Query(ctx, assignedHosts, arg.Noun, arg.ObjectID)
 	if err != nil {
@@ -172,7 +172,7 @@ type AssignmentOnRow struct {
 	Now      time.Time
 }
 
-// One cell of the matrix, without what can be long. NULL: the host has said nothing yet, or was never heard.
+// One assignment with its host's report, without long values. The status is NULL before the first report.
 func (q *Queries) AssignmentOn(ctx context.Context, arg AssignmentOnParams) (AssignmentOnRow, error) {
 	row := q.db.QueryRow(ctx, assignmentOn, arg.Noun, arg.ObjectID, arg.HostID)
 	var i AssignmentOnRow
@@ -216,10 +216,11 @@ type DriftedAssignmentsRow struct {
 	Generation int64
 }
 
-// First orders and releases that got lost, on a host that is heard, tried again each five minutes; a release that failed waits twice as long
-// after each failure of the last day, six hours at most: it may be one that cuts the host off while it is tried. And objects that are not
-// active there and of which the agent knows nothing. What failed the agent starts again by itself, and what somebody stopped
-// is theirs to start; so is what a host undid because it cut it off. Of the nouns that there are jobs for: the others must not take their place.
+// Assignments and releases whose job was lost, on online hosts, retried every five minutes. After failures within the
+// last day, a release waits twice as long each time, up to six hours, because a failing release may disconnect the
+// host. Also inactive objects of which the agent has no record. Excluded: failed objects, which the agent restarts
+// itself; objects stopped by others; and changes that the host rolled back after losing its connection. Only resource
+// types with job kinds, so that others do not use up the limit.
 func (q *Queries) DriftedAssignments(ctx context.Context, arg DriftedAssignmentsParams) ([]DriftedAssignmentsRow, error) {
 	rows, err := q.db.Query(ctx, driftedAssignments, arg.Fresh, arg.Nouns)
 	if err != nil {
@@ -272,7 +273,7 @@ type FirstAssignedHostsParams struct {
 	Most     int32
 }
 
-// The first of the hosts that are to have the object, and are not to release it.
+// The first hosts that have the object assigned and not marked for release.
 func (q *Queries) FirstAssignedHosts(ctx context.Context, arg FirstAssignedHostsParams) ([]fleet.HostID, error) {
 	rows, err := q.db.Query(ctx, firstAssignedHosts, arg.Noun, arg.ObjectID, arg.Most)
 	if err != nil {
@@ -304,7 +305,7 @@ type HostOfflinePeriodsParams struct {
 	Fresh time.Duration
 }
 
-// When nothing was known of hosts since then, that of now too.
+// Offline periods of hosts since then, including a current one.
 func (q *Queries) HostOfflinePeriods(ctx context.Context, arg HostOfflinePeriodsParams) ([]HostSilence, error) {
 	rows, err := q.db.Query(ctx, hostOfflinePeriods, arg.Hosts, arg.Since, arg.Fresh)
 	if err != nil {
@@ -373,10 +374,10 @@ type ReportAssignmentsParams struct {
 	HostID   fleet.HostID
 }
 
-// What a host says of the objects on it, where that is another thing than before; lost are the networks that it has no more. A pool
-// counts only where it was given to the host; older agents call it by its name. One that is not named is one that the agent did not
-// look for: an assigned pool that the host lacks is reported as such. A network is its kind and name, and counts wherever it is found; where that is
-// the name of one that is defined here and it is another (its UUID says so), it is marked as such, with the words @strange.
+// Stores changed reports on the objects of a host; lost counts the discovered networks that it no longer has. Reports
+// on pools count only for assigned pools; older agents use the pool's name. A missing object was not inventoried:
+// assigned pools that the host lacks are reported as such. Networks are matched by kind and name, assigned or not. A
+// network with the name of a defined one but another UUID is marked as foreign, with the error @strange.
 func (q *Queries) ReportAssignments(ctx context.Context, arg ReportAssignmentsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, reportAssignments,
 		arg.Pools,
@@ -410,7 +411,7 @@ type StatusQuartersRow struct {
 	Last    int16
 }
 
-// The quarters of an hour in which cells of one object changed, the last one before @since too.
+// The quarters of an hour in which statuses of one object changed, and the last one before @since.
 func (q *Queries) StatusQuarters(ctx context.Context, arg StatusQuartersParams) ([]StatusQuartersRow, error) {
 	rows, err := q.db.Query(ctx, statusQuarters,
 		arg.Hosts,

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// before opens a new database with the schema of an older release and runs the statements there.
+// before creates a database with the schema of an older release and runs the statements there.
 func before(t *testing.T, version int64, statements ...string) (*sql.DB, string) {
 	t.Helper()
 	url := testkit.EmptyURL(t)
@@ -35,7 +35,7 @@ func before(t *testing.T, version int64, statements ...string) (*sql.DB, string)
 	return conn, url
 }
 
-// What hosts had before assignments were one table they have after it, and each card keeps its network.
+// The upgrade to the table assignments keeps the hosts of pools and networks, and the network of each NIC.
 func TestPoolsAndNetworksBecomeAssignments(t *testing.T) {
 	t.Parallel()
 	conn, url := before(t, 14,
@@ -67,7 +67,7 @@ func TestPoolsAndNetworksBecomeAssignments(t *testing.T) {
 	}
 }
 
-// A pool's deletion leaves no assignment behind, however it comes about, and nothing is assigned that is not there.
+// Deleting a pool or host deletes its assignments, and unknown objects cannot be assigned.
 func TestAssignmentsGoWithTheirObject(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 1)

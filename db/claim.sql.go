@@ -24,7 +24,8 @@ type BreakOffWaitsParams struct {
 	Kinds   []string
 }
 
-// A guest that takes its time must not hold up whoever wants it off now: the wait for it ends, its epoch is over. kinds: those that wait for it.
+// Cancels running waits for a guest, because a user now wants it off. Their epoch ends. kinds are the job kinds that
+// wait.
 func (q *Queries) BreakOffWaits(ctx context.Context, arg BreakOffWaitsParams) error {
 	_, err := q.db.Exec(ctx, breakOffWaits,
 		arg.Error,
@@ -72,7 +73,7 @@ type CheckForWorkRow struct {
 	Waits  bool
 }
 
-// Whether the session is the host's, and whether there may be work for it.
+// Whether the session is the host's current one, and whether jobs may be waiting for the host.
 func (q *Queries) CheckForWork(ctx context.Context, arg CheckForWorkParams) (CheckForWorkRow, error) {
 	row := q.db.QueryRow(ctx, checkForWork, arg.HostID, arg.Session)
 	var i CheckForWorkRow
@@ -134,10 +135,11 @@ type ClaimJobsRow struct {
 	SpecHash  string
 }
 
-// For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
-// the epoch, above all that its host has seen. session: whose it is; work: what its host is told of the job's subject. Where there is work the
-// session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing. What is before a job of its subject is asked one by one: as a join it
-// was planned, while little ran, to read all that runs.
+// Claims jobs for many hosts: one per subject, oldest first. Jobs without a task (consoles) never wait for others. A
+// claim raises the epoch above any that the host has seen. session identifies the claimant; work describes the job's
+// subject. If there is work, the session is locked first, so that a hello sees the claimed jobs and an ended session
+// claims none. Earlier jobs of a subject are checked by subqueries, because a join was planned to read all running
+// jobs.
 func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := q.db.Query(ctx, claimJobs,
 		arg.Lease,
@@ -208,7 +210,7 @@ type EndJobsParams struct {
 	Notes  []string
 }
 
-// Ends jobs that the transaction has locked. What one left undone is told in place of what it did last.
+// Ends jobs that the transaction has locked. A note about work left undone replaces the last progress note.
 func (q *Queries) EndJobs(ctx context.Context, arg EndJobsParams) ([]Job, error) {
 	rows, err := q.db.Query(ctx, endJobs,
 		arg.Ids,
@@ -270,7 +272,7 @@ type FailVMParams struct {
 	HostID     fleet.HostID
 }
 
-// A result without a fresh look: the old status stands, with the words of the failure.
+// A result without an observed state: the old status is kept, with the error.
 func (q *Queries) FailVM(ctx context.Context, arg FailVMParams) error {
 	_, err := q.db.Exec(ctx, failVM,
 		arg.Error,
@@ -287,7 +289,7 @@ UPDATE jobs SET run_after = now() WHERE id IN (
     SELECT j.id FROM jobs j WHERE j.host_id = $1 AND j.state = 'queued' AND j.retries > 0 AND j.run_after > now() FOR UPDATE SKIP LOCKED)
 `
 
-// The hypervisor is there again: what waited for it is tried at once. Nobody waits here for whoever holds one of the jobs.
+// The hypervisor is reachable again, so waiting retries run at once. Locked jobs are skipped.
 func (q *Queries) HastenRetries(ctx context.Context, hostID fleet.HostID) error {
 	_, err := q.db.Exec(ctx, hastenRetries, hostID)
 	return err
@@ -311,7 +313,7 @@ const lockPools = `-- name: LockPools :exec
 SELECT id FROM pools WHERE id = ANY ($1::text[]) ORDER BY id FOR SHARE
 `
 
-// The pools stay assigned while a VM is put on them: who releases one locks it first.
+// Keeps the pools assigned while a VM is created on them: a release locks the pool first.
 func (q *Queries) LockPools(ctx context.Context, ids []string) error {
 	_, err := q.db.Exec(ctx, lockPools, ids)
 	return err
@@ -356,8 +358,9 @@ type LockResultsRow struct {
 	Generation int64
 }
 
-// What results need, locked in everybody's order: the hosts' sessions, what the jobs are about, the jobs. Who is not in the answer has no such
-// job, or a session that has ended. session is whose result may count, number is its number; generation is the VM's, 0 where it is gone or the job about none.
+// Locks everything that results need, in the common order: host sessions, subjects, jobs. A result without a row has no
+// such job or an ended session. session and number identify the session whose result is valid; generation is the VM's,
+// or 0 without a VM.
 func (q *Queries) LockResults(ctx context.Context, arg LockResultsParams) ([]LockResultsRow, error) {
 	rows, err := q.db.Query(ctx, lockResults, arg.Ids, arg.Hosts, arg.Sessions)
 	if err != nil {
@@ -412,8 +415,7 @@ WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = $1 AND task_id IS NOT 
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*) FROM network)
 `
 
-// Locks what a job is about. Whoever changes a VM, a pool or a network locks it before its jobs; so must whoever begins with a job, or
-// the two wait for each other.
+// Locks a job's subject. All transactions lock the VM, pool or network before its jobs, to avoid deadlocks.
 func (q *Queries) LockSubject(ctx context.Context, id fleet.JobID) (int32, error) {
 	row := q.db.QueryRow(ctx, lockSubject, id)
 	var column_1 int32
@@ -472,7 +474,7 @@ type MovedOnVMParams struct {
 	Generation int64
 }
 
-// The VM, when its generation has moved on and nothing waits to carry that to the host.
+// The VM, if its generation is newer and no queued job covers it.
 func (q *Queries) MovedOnVM(ctx context.Context, arg MovedOnVMParams) (VM, error) {
 	row := q.db.QueryRow(ctx, movedOnVM, arg.ID, arg.HostID, arg.Generation)
 	var i VM
@@ -543,7 +545,7 @@ SELECT EXISTS (SELECT 1 FROM jobs j JOIN jobs n ON n.subject = j.subject AND n.h
     WHERE j.id = $1 AND (n.kind = j.kind OR n.kind = 'vm.delete' OR ordered_power(n.kind) IS NOT NULL AND ordered_power(j.kind) IS NOT NULL))
 `
 
-// Whether a newer order of the job's kind waits, or one that asks for another power.
+// Whether a newer job of the same kind, a deletion, or an order for another power state is waiting.
 func (q *Queries) Overtaken(ctx context.Context, id fleet.JobID) (bool, error) {
 	row := q.db.QueryRow(ctx, overtaken, id)
 	var exists bool
@@ -555,7 +557,7 @@ const poolsForWork = `-- name: PoolsForWork :many
 SELECT id, name, spec, generation, created_at, deleted_at FROM pools WHERE id = ANY ((SELECT $1::text[])::text[])
 `
 
-// The planner cannot count ids in a select of their own: else it would plan anew each time.
+// The subquery hides the number of IDs from the planner, which would otherwise plan anew each time.
 func (q *Queries) PoolsForWork(ctx context.Context, ids []string) ([]Pool, error) {
 	rows, err := q.db.Query(ctx, poolsForWork, ids)
 	if err != nil {
@@ -592,8 +594,8 @@ type ReissueChangeParams struct {
 	HostID fleet.HostID
 }
 
-// A change that gave way to a deletion has never reached the host. It is asked for anew, at a generation of its own: the
-// deletion's counts as acted on.
+// A change replaced by a deletion never reached the host. It gets a new generation, because the deletion's generation
+// counts as observed.
 func (q *Queries) ReissueChange(ctx context.Context, arg ReissueChangeParams) error {
 	_, err := q.db.Exec(ctx, reissueChange, arg.ID, arg.HostID)
 	return err
@@ -669,7 +671,7 @@ WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs($1::text)))
         SELECT w.id FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued' AND w.task_id IS NOT NULL LIMIT 1) IS NOT NULL)
 `
 
-// A lapsed job whose subject already has a newer waiting job of its kind, or that was a console, is over.
+// Cancels an expired job if its subject has a newer waiting job of the same kind, or if it was a console.
 func (q *Queries) ReplaceLapsed(ctx context.Context, hostID *string) error {
 	_, err := q.db.Exec(ctx, replaceLapsed, hostID)
 	return err
@@ -681,7 +683,7 @@ WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs($1::text)))
   AND j.state = 'running' AND (j.lease_until < now() OR j.host_id = $1)
 `
 
-// Back to the queue: after the lease, or at once when the host's agent has started anew.
+// Requeues expired jobs, or at once all jobs of a host whose agent has restarted.
 func (q *Queries) ReturnLapsed(ctx context.Context, hostID *string) (int64, error) {
 	result, err := q.db.Exec(ctx, returnLapsed, hostID)
 	if err != nil {
@@ -711,7 +713,7 @@ type SettleAssignmentsParams struct {
 	Statuses    []string
 }
 
-// SettleVMs for what is assigned to hosts. status null: the host did not look.
+// SettleVMs for assignments. status null means that the host did not look.
 func (q *Queries) SettleAssignments(ctx context.Context, arg SettleAssignmentsParams) error {
 	_, err := q.db.Exec(ctx, settleAssignments,
 		arg.Nouns,
@@ -743,8 +745,8 @@ type SettleVMsParams struct {
 	Statuses    []string
 }
 
-// What hosts saw of VMs after their jobs. Only forward: a report that was read after a result stands. A newer one that was taken as unchanged is
-// asked for again, so that the truth is not lost between the two.
+// Stores observed VM states after jobs, unless a newer report is stored. If a newer report was skipped as unchanged, a
+// full report is requested, so that no state is lost between the two.
 func (q *Queries) SettleVMs(ctx context.Context, arg SettleVMsParams) error {
 	_, err := q.db.Exec(ctx, settleVMs,
 		arg.Ids,
@@ -769,7 +771,7 @@ type TryAgainParams struct {
 	ID    fleet.JobID
 }
 
-// Back to the queue with its words: after the pause, twice as long each time, at most 5 minutes.
+// Requeues a job with its error, after a pause that doubles each time, up to 5 minutes.
 func (q *Queries) TryAgain(ctx context.Context, arg TryAgainParams) (Job, error) {
 	row := q.db.QueryRow(ctx, tryAgain, arg.Error, arg.Pause, arg.ID)
 	var i Job
@@ -819,9 +821,10 @@ WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs($1::text)))
   AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind NOT IN ('volume.upload', 'vm.move') ORDER BY j.id LIMIT 500
 `
 
-// Lapsed jobs, or those of a host whose agent was started anew, that were taken too often without an answer. An upload waits for people, for
-// days perhaps, and ends by its own patience. A disk that moves may be in its new place already, which its host alone knows, and all that comes
-// behind would bring the VM back to the old one: it waits for its host, or for people who cancel it.
+// Expired jobs, or those of a host whose agent has restarted, with too many attempts. Uploads are excluded: they wait
+// for users, possibly for days, and have their own timeout. Disk moves are excluded: the disk may already be in its new
+// place, which only the host knows, and later jobs would start the VM with the old one. They wait for the host or for a
+// cancellation.
 func (q *Queries) WornOut(ctx context.Context, hostID *string) ([]fleet.JobID, error) {
 	rows, err := q.db.Query(ctx, wornOut, hostID)
 	if err != nil {

@@ -26,7 +26,7 @@ type AddTicketParams struct {
 	Max       int64
 }
 
-// No row: the person holds max unused tickets already.
+// No row if the user has the maximum number of unused tickets.
 func (q *Queries) AddTicket(ctx context.Context, arg AddTicketParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addTicket,
 		arg.Hash,
@@ -62,7 +62,8 @@ type AwaitedConsoleRow struct {
 	OfHost    string
 }
 
-// Whether the session is the host's, and for whom a console is whose browser came a moment ago; without one all is empty.
+// Whether the session is the host's current one, and the user of a console whose browser connected within the last 30
+// seconds; empty values without such a console.
 func (q *Queries) AwaitedConsole(ctx context.Context, arg AwaitedConsoleParams) (AwaitedConsoleRow, error) {
 	row := q.db.QueryRow(ctx, awaitedConsole, arg.HostID, arg.Session, arg.ConsoleID)
 	var i AwaitedConsoleRow
@@ -92,7 +93,7 @@ type RedeemTicketRow struct {
 	Session string
 }
 
-// One use, whoever comes first; the caller rolls it back where the ticket is another's.
+// A ticket works once. The caller rolls back if the ticket belongs to another user.
 func (q *Queries) RedeemTicket(ctx context.Context, arg RedeemTicketParams) (RedeemTicketRow, error) {
 	row := q.db.QueryRow(ctx, redeemTicket, arg.Hash, arg.ConsoleID)
 	var i RedeemTicketRow

@@ -89,7 +89,7 @@ type CountedVMsRow struct {
 	MemoryMib int64
 }
 
-// What of each VM is counted, in the order of ids.
+// The counted properties of VMs, ordered by ID.
 func (q *Queries) CountedVMs(ctx context.Context, arg CountedVMsParams) ([]CountedVMsRow, error) {
 	rows, err := q.db.Query(ctx, countedVMs, arg.After, arg.Most)
 	if err != nil {
@@ -134,7 +134,7 @@ type CountedVMsNamedRow struct {
 	MemoryMib int64
 }
 
-// The same of some. Those that are gone are not among them.
+// The counted properties of these VMs, without deleted ones.
 func (q *Queries) CountedVMsNamed(ctx context.Context, ids []string) ([]CountedVMsNamedRow, error) {
 	rows, err := q.db.Query(ctx, countedVMsNamed, ids)
 	if err != nil {
@@ -181,7 +181,7 @@ type FailedTasksRow struct {
 	Host string
 }
 
-// What a host failed to do: one by one, also where many were asked for together.
+// Failed jobs of hosts, individually even if they are parts of bulk tasks.
 func (q *Queries) FailedTasks(ctx context.Context, arg FailedTasksParams) ([]FailedTasksRow, error) {
 	rows, err := q.db.Query(ctx, failedTasks, arg.AllProjects, arg.Projects)
 	if err != nil {
@@ -246,7 +246,7 @@ type LabelGroupsRow struct {
 	Vms      int64
 }
 
-// How a project's VMs spread over one label's values.
+// The number of a project's VMs per value of one label.
 func (q *Queries) LabelGroups(ctx context.Context, arg LabelGroupsParams) ([]LabelGroupsRow, error) {
 	rows, err := q.db.Query(ctx, labelGroups, arg.Key, arg.ProjectID)
 	if err != nil {

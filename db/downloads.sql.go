@@ -28,7 +28,8 @@ type AwaitVolumeParams struct {
 	OfHost  int64
 }
 
-// From now on its host is let in at the pair, for a while. No row: the person, or the host, has that many open already.
+// Admits the host to the relay for a short time. No row if the user or the host has reached its limit of open
+// downloads.
 func (q *Queries) AwaitVolume(ctx context.Context, arg AwaitVolumeParams) (int64, error) {
 	result, err := q.db.Exec(ctx, awaitVolume,
 		arg.PairID,
@@ -60,7 +61,7 @@ type AwaitedVolumeRow struct {
 	HostID  fleet.HostID
 }
 
-// For whom a host is to bring a volume of its own, asked a moment ago.
+// The user of a download requested from this host within the last 30 seconds.
 func (q *Queries) AwaitedVolume(ctx context.Context, arg AwaitedVolumeParams) (AwaitedVolumeRow, error) {
 	row := q.db.QueryRow(ctx, awaitedVolume, arg.PairID, arg.HostID)
 	var i AwaitedVolumeRow
@@ -77,7 +78,7 @@ type LockTransfersParams struct {
 	HostID string
 }
 
-// Who counts what is open of a person, and then of a host, sees what others have opened just before: both locks, always in this order.
+// Serializes counts per user and per host, always locking in this order.
 func (q *Queries) LockTransfers(ctx context.Context, arg LockTransfersParams) error {
 	_, err := q.db.Exec(ctx, lockTransfers, arg.UserID, arg.HostID)
 	return err
@@ -93,7 +94,7 @@ type MigrateVolumeParams struct {
 	UserID fleet.UserID
 }
 
-// Nobody waits for the volume any more: what no host has begun is over, and one that has is told so by its broken connection.
+// The user no longer waits: a queued job is cancelled; a running one ends when its connection breaks.
 func (q *Queries) MigrateVolume(ctx context.Context, arg MigrateVolumeParams) error {
 	_, err := q.db.Exec(ctx, migrateVolume, arg.PairID, arg.UserID)
 	return err
@@ -110,7 +111,7 @@ type QueueVolumeReadParams struct {
 	Args    fleet.JobArgs
 }
 
-// A job of no task.
+// A job without a task.
 func (q *Queries) QueueVolumeRead(ctx context.Context, arg QueueVolumeReadParams) error {
 	_, err := q.db.Exec(ctx, queueVolumeRead,
 		arg.ID,

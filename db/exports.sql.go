@@ -33,7 +33,7 @@ type AddExportParams struct {
 	Most      int64
 }
 
-// No row: the project has as many already.
+// No row if the project has reached its limit.
 func (q *Queries) AddExport(ctx context.Context, arg AddExportParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addExport,
 		arg.ID,
@@ -102,7 +102,7 @@ type ExportsInPoolRow struct {
 	ExpiresAt time.Time
 }
 
-// The files of a pool that were made for somebody to fetch, and until when they stay.
+// The export files of a pool with their expiry.
 func (q *Queries) ExportsInPool(ctx context.Context, poolID fleet.PoolID) ([]ExportsInPoolRow, error) {
 	rows, err := q.db.Query(ctx, exportsInPool, poolID)
 	if err != nil {
@@ -212,7 +212,7 @@ const lockExports = `-- name: LockExports :exec
 SELECT pg_advisory_xact_lock(hashtextextended('exports of ' || $1::text, 0))
 `
 
-// Who counts the exports of a project sees what others have ordered just before.
+// Serializes counts of a project's exports.
 func (q *Queries) LockExports(ctx context.Context, projectID string) error {
 	_, err := q.db.Exec(ctx, lockExports, projectID)
 	return err
@@ -223,7 +223,7 @@ SELECT DISTINCT s.object_id::text AS pool_id FROM assignments s
 WHERE s.noun = 'pool' AND s.status @? '$.volumes[*].appliance' ORDER BY 1 LIMIT 100
 `
 
-// The pools of which a host reports a file that a VM can be made of.
+// The pools in which a host reports an appliance file.
 func (q *Queries) PoolsWithAppliances(ctx context.Context) ([]string, error) {
 	rows, err := q.db.Query(ctx, poolsWithAppliances)
 	if err != nil {
@@ -249,7 +249,7 @@ SELECT e.id FROM (SELECT o.id, o.task_id, o.expires_at FROM exports o WHERE o.ex
 CROSS JOIN LATERAL (SELECT t.state FROM tasks t WHERE t.id = e.task_id OFFSET 0) t WHERE t.state NOT IN ('queued', 'running') ORDER BY e.expires_at
 `
 
-// Those that are as old as exports become, but for what is still being made.
+// Expired exports, except those still being created.
 func (q *Queries) StaleExports(ctx context.Context) ([]fleet.ExportID, error) {
 	rows, err := q.db.Query(ctx, staleExports)
 	if err != nil {

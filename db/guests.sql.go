@@ -37,7 +37,7 @@ type DropGuestRunsParams struct {
 	Keep int32
 }
 
-// All of a VM's but the newest.
+// Deletes all guest runs of a VM except the newest.
 func (q *Queries) DropGuestRuns(ctx context.Context, arg DropGuestRunsParams) error {
 	_, err := q.db.Exec(ctx, dropGuestRuns, arg.VMID, arg.Keep)
 	return err
@@ -69,7 +69,7 @@ type ExpiringVMsRow struct {
 	Over        bool
 }
 
-// Those that are nearer to their end than is written.
+// VMs whose expiry state is behind the time.
 func (q *Queries) ExpiringVMs(ctx context.Context, notice time.Duration) ([]ExpiringVMsRow, error) {
 	rows, err := q.db.Query(ctx, expiringVMs, notice)
 	if err != nil {
@@ -116,7 +116,7 @@ type GuestSecretForRow struct {
 	Sealed []byte
 }
 
-// For the host that works on the job, and no longer.
+// Only for the host that runs the job, while it runs.
 func (q *Queries) GuestSecretFor(ctx context.Context, arg GuestSecretForParams) (GuestSecretForRow, error) {
 	row := q.db.QueryRow(ctx, guestSecretFor, arg.JobID, arg.HostID)
 	var i GuestSecretForRow
@@ -164,7 +164,7 @@ type ReportGuestsParams struct {
 	Readings []string
 }
 
-// What guests said to their own hosts; what another host says of a VM counts for nothing.
+// Stores readings of guest agents, only from the VM's own host.
 func (q *Queries) ReportGuests(ctx context.Context, arg ReportGuestsParams) error {
 	_, err := q.db.Exec(ctx, reportGuests,
 		arg.HostIds,

@@ -21,7 +21,7 @@ type CPUModelSetsRow struct {
 	Hosts  int64
 }
 
-// Which named CPU models hosts say that guests can have there, and how many hosts say the same; null: they say nothing.
+// Distinct lists of CPU models available to guests, with the number of hosts for each; null if hosts report none.
 func (q *Queries) CPUModelSets(ctx context.Context) ([]CPUModelSetsRow, error) {
 	rows, err := q.db.Query(ctx, cPUModelSets)
 	if err != nil {
@@ -94,7 +94,7 @@ type CandidatesRow struct {
 	Pools       []byte
 }
 
-// All that placement asks about hosts: one, or all where @host is empty.
+// What placement needs to know about one host, or about all if @host is empty.
 func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]CandidatesRow, error) {
 	rows, err := q.db.Query(ctx, candidates, arg.Model, arg.Pools, arg.Host)
 	if err != nil {
@@ -173,7 +173,7 @@ type CommittedRow struct {
 	Cpus   int64
 }
 
-// What the VMs of each host are promised, memory in MiB and vCPUs; of one host, or of all where @host is empty.
+// Memory in MiB and vCPUs of each host's VMs; of one host, or of all if @host is empty.
 func (q *Queries) Committed(ctx context.Context, host string) ([]CommittedRow, error) {
 	rows, err := q.db.Query(ctx, committed, host)
 	if err != nil {
@@ -213,8 +213,7 @@ type DisksToComeRow struct {
 	Bytes  int64
 }
 
-// What disks that no host has made yet will take of these pools, of new VMs and of those that get more, and what those that are to grow will take
-// more. One without a size is as large as its image.
+// Space that disks not yet created or grown will need in these pools. A disk without a size is as large as its image.
 func (q *Queries) DisksToCome(ctx context.Context, pools []string) ([]DisksToComeRow, error) {
 	rows, err := q.db.Query(ctx, disksToCome, pools)
 	if err != nil {
@@ -248,7 +247,7 @@ const forgetVMs = `-- name: ForgetVMs :exec
 DELETE FROM vms WHERE host_id = $1 AND deleted_at IS NOT NULL
 `
 
-// VMs whose deletion the host never confirmed go with it.
+// Deletes VMs whose deletion the host never confirmed.
 func (q *Queries) ForgetVMs(ctx context.Context, hostID fleet.HostID) error {
 	_, err := q.db.Exec(ctx, forgetVMs, hostID)
 	return err
@@ -331,9 +330,8 @@ type HostDevicesOnRow struct {
 	Most   int64
 }
 
-// Those of the devices that the hosts have, one where @host is not empty, with the VM that one is given to,
-// the first by name where several can have it. A disk of the same name on two hosts is one
-// disk, that both reach.
+// Host devices of one host, or of all if @host is empty, with the VM that has the device; the first by name if several
+// share it. A disk of the same name on two hosts is one disk that both can reach.
 func (q *Queries) HostDevicesOn(ctx context.Context, arg HostDevicesOnParams) ([]HostDevicesOnRow, error) {
 	rows, err := q.db.Query(ctx, hostDevicesOn, arg.Host, arg.Devices, arg.Every)
 	if err != nil {
@@ -390,7 +388,7 @@ const lockHostDevices = `-- name: LockHostDevices :exec
 SELECT pg_advisory_xact_lock(hashtextextended('devices of hosts', 0))
 `
 
-// Nobody else gives a device of a host to a VM meanwhile.
+// Serializes assignments of host devices to VMs.
 func (q *Queries) LockHostDevices(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockHostDevices)
 	return err
@@ -400,7 +398,7 @@ const lockMemory = `-- name: LockMemory :exec
 SELECT pg_advisory_xact_lock(hashtextextended('memory ' || $1::text, 0))
 `
 
-// Of two VMs that are promised the last memory or processors of a host at once, the second must see the first.
+// Serializes reservations of a host's memory and processors.
 func (q *Queries) LockMemory(ctx context.Context, host string) error {
 	_, err := q.db.Exec(ctx, lockMemory, host)
 	return err
@@ -419,8 +417,8 @@ type ReservedCPURow struct {
 	Percent int64
 }
 
-// What is kept of the processors of each host, in percent of one, for VMs that are there, running or not, and for those on their way to it; of one host,
-// or of all where @host is empty.
+// Reserved CPU in percent of one processor, per host: for its VMs in any power state and for VMs migrating to it; of
+// one host, or of all if @host is empty.
 func (q *Queries) ReservedCPU(ctx context.Context, host string) ([]ReservedCPURow, error) {
 	rows, err := q.db.Query(ctx, reservedCPU, host)
 	if err != nil {
@@ -445,7 +443,7 @@ const vMsOnHost = `-- name: VMsOnHost :many
 SELECT name FROM vms WHERE host_id = $1 ORDER BY deleted_at IS NOT NULL, name LIMIT 4
 `
 
-// A few names of VMs that keep a host from being removed.
+// The first few VMs that prevent the removal of a host.
 func (q *Queries) VMsOnHost(ctx context.Context, hostID fleet.HostID) ([]string, error) {
 	rows, err := q.db.Query(ctx, vMsOnHost, hostID)
 	if err != nil {

@@ -81,7 +81,7 @@ type AddImageVersionParams struct {
 	StartID       *fleet.StartImageID
 }
 
-// Its number is the next.
+// Assigns the next version number.
 func (q *Queries) AddImageVersion(ctx context.Context, arg AddImageVersionParams) (int32, error) {
 	row := q.db.QueryRow(ctx, addImageVersion,
 		arg.ID,
@@ -134,7 +134,7 @@ type CopiesAtRow struct {
 	Host      string
 }
 
-// The versions that the file is a copy of.
+// The versions of which the file is a copy.
 func (q *Queries) CopiesAt(ctx context.Context, arg CopiesAtParams) ([]CopiesAtRow, error) {
 	rows, err := q.db.Query(ctx, copiesAt, arg.PoolID, arg.Volume, arg.Host)
 	if err != nil {
@@ -172,7 +172,7 @@ type CopiesInRow struct {
 	Coming bool
 }
 
-// The library's copies of a version in a pool, of one host's files where the pool is local. coming: a host is at it.
+// The copies of a version in a pool; in a local pool those of one host. coming reports that a job is creating the copy.
 func (q *Queries) CopiesIn(ctx context.Context, arg CopiesInParams) ([]CopiesInRow, error) {
 	rows, err := q.db.Query(ctx, copiesIn, arg.VersionID, arg.PoolID, arg.Host)
 	if err != nil {
@@ -197,7 +197,7 @@ const countProjectImages = `-- name: CountProjectImages :one
 SELECT count(i.id) FROM (SELECT p.id FROM projects p WHERE p.id = $1::text FOR NO KEY UPDATE) o LEFT JOIN images i ON i.project_id = o.id AND i.template_id IS NULL
 `
 
-// One at a time counts: until the transaction ends, nobody else makes one of the project.
+// Locks the project, so that concurrent creations see the previous count.
 func (q *Queries) CountProjectImages(ctx context.Context, projectID string) (int64, error) {
 	row := q.db.QueryRow(ctx, countProjectImages, projectID)
 	var count int64
@@ -221,7 +221,7 @@ WITH gone AS (
 DELETE FROM images i WHERE i.id IN (SELECT g.image_id FROM gone g) AND NOT EXISTS (SELECT 1 FROM image_versions v WHERE v.image_id = i.id AND v.id NOT IN (SELECT g.id FROM gone g))
 `
 
-// Versions that have lost their last copy go, and images without a version.
+// Deletes versions without copies, and images without versions.
 func (q *Queries) DropEmptyImages(ctx context.Context, versions []string) error {
 	_, err := q.db.Exec(ctx, dropEmptyImages, versions)
 	return err
@@ -237,7 +237,7 @@ type ForgetCopiesParams struct {
 	Host   string
 }
 
-// On one host of a local pool, or wherever it is where @host is empty.
+// On one host of a local pool, or everywhere if @host is empty.
 func (q *Queries) ForgetCopies(ctx context.Context, arg ForgetCopiesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, forgetCopies, arg.PoolID, arg.Volume, arg.Host)
 	if err != nil {
@@ -252,7 +252,7 @@ SELECT n.name::text FROM (
 WHERE NOT EXISTS (SELECT 1 FROM images i WHERE i.project_id IS NULL AND i.template_id IS NULL AND i.name = n.name COLLATE "C") ORDER BY n.nth LIMIT 1
 `
 
-// The name, or it with the first number behind it under which the fleet has no image.
+// The name, or the name with the first number that makes it unique among global images.
 func (q *Queries) FreeImageName(ctx context.Context, name string) (string, error) {
 	row := q.db.QueryRow(ctx, freeImageName, name)
 	var n_name string
@@ -305,7 +305,7 @@ type GrantImageParams struct {
 	GrantedBy string
 }
 
-// project_id NULL: to all.
+// project_id NULL grants to all projects.
 func (q *Queries) GrantImage(ctx context.Context, arg GrantImageParams) (int64, error) {
 	result, err := q.db.Exec(ctx, grantImage, arg.ImageID, arg.ProjectID, arg.GrantedBy)
 	if err != nil {
@@ -326,7 +326,7 @@ type ImagesCreatedRow struct {
 	Names     []string
 }
 
-// A few names of VMs with a disk that was made from each of the versions.
+// The first few VMs with a disk created from each of the versions.
 func (q *Queries) ImagesCreated(ctx context.Context, versions []string) ([]ImagesCreatedRow, error) {
 	rows, err := q.db.Query(ctx, imagesCreated, versions)
 	if err != nil {
@@ -371,7 +371,7 @@ type LibraryOfRow struct {
 	Projects      []string
 }
 
-// The files of these pools that are copies of images, each with to whom its image is published.
+// The files of these pools that are copies of images, each with the projects of its image.
 func (q *Queries) LibraryOf(ctx context.Context, pools []string) ([]LibraryOfRow, error) {
 	rows, err := q.db.Query(ctx, libraryOf, pools)
 	if err != nil {
@@ -431,7 +431,7 @@ const lockImageSteps = `-- name: LockImageSteps :exec
 SELECT pg_advisory_xact_lock(hashtextextended('steps of images', 0))
 `
 
-// Of two VMs that need the same copy, or have the same file read, at once, the second must see what the first has ordered.
+// Serializes jobs that create or read copies, so that a second VM uses the first one's copy.
 func (q *Queries) LockImageSteps(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockImageSteps)
 	return err
@@ -452,7 +452,8 @@ type LockImagesRow struct {
 	Open bool
 }
 
-// The images and their copies stay while a VM is made from them: who deletes one locks it first. open: they are published to the project.
+// Keeps the images and their copies while a VM is created from them: a deletion locks the image first. open reports
+// that the image is published to the project.
 func (q *Queries) LockImages(ctx context.Context, arg LockImagesParams) ([]LockImagesRow, error) {
 	rows, err := q.db.Query(ctx, lockImages, arg.ProjectID, arg.Ids)
 	if err != nil {
@@ -495,8 +496,9 @@ type NoteVersionParams struct {
 	Volume        string
 }
 
-// What a host says of the file of its copy becomes what is known of a version of which nobody knew it; its checksum only where the hosts of all
-// its other copies that are there say the same. Once known it stays: a host's word decides about no other host's copy.
+// Records what a host reports for its copy of a version whose properties are unknown. A checksum is recorded only if
+// the hosts of all other existing copies report the same. Known values never change: no host decides about another
+// host's copy.
 func (q *Queries) NoteVersion(ctx context.Context, arg NoteVersionParams) error {
 	_, err := q.db.Exec(ctx, noteVersion,
 		arg.Format,
@@ -531,7 +533,8 @@ type OverlaysOnRow struct {
 	Names  []string
 }
 
-// A few names of VMs with a disk that stands, or is to stand, on each of the files: of one host's VMs, or of all where its host is empty.
+// The first few VMs with a disk backed by each of the files, including disks not created yet; of one host, or of all if
+// its host is empty.
 func (q *Queries) OverlaysOn(ctx context.Context, arg OverlaysOnParams) ([]OverlaysOnRow, error) {
 	rows, err := q.db.Query(ctx, overlaysOn, arg.Pools, arg.Volumes, arg.Hosts)
 	if err != nil {
@@ -573,7 +576,7 @@ type PlainVolumesRow struct {
 	Volumes []byte
 }
 
-// The volumes without a VM's name that these hosts say these pools have.
+// The volumes that these hosts report in these pools, without those named like VM disks.
 func (q *Queries) PlainVolumes(ctx context.Context, arg PlainVolumesParams) ([]PlainVolumesRow, error) {
 	rows, err := q.db.Query(ctx, plainVolumes, arg.Pools, arg.Hosts)
 	if err != nil {
@@ -615,7 +618,7 @@ const versionsThere = `-- name: VersionsThere :many
 SELECT id FROM image_versions WHERE id = ANY ($1::text[])
 `
 
-// Those of the versions that there are. Asked behind LockImages: who deletes one locks its image first.
+// The existing versions among these. Must follow LockImages, because a deletion locks the image first.
 func (q *Queries) VersionsThere(ctx context.Context, ids []string) ([]fleet.ImageVersionID, error) {
 	rows, err := q.db.Query(ctx, versionsThere, ids)
 	if err != nil {
@@ -650,7 +653,7 @@ type WorkOnVolumesRow struct {
 	Source  string
 }
 
-// VolumesAtWork of several pools.
+// VolumesAtWork for several pools.
 func (q *Queries) WorkOnVolumes(ctx context.Context, pools []string) ([]WorkOnVolumesRow, error) {
 	rows, err := q.db.Query(ctx, workOnVolumes, pools)
 	if err != nil {

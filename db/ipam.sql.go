@@ -21,7 +21,7 @@ type ChangeNetworkParams struct {
 	ID   fleet.NetworkID
 }
 
-// One change, one generation.
+// Each change raises the generation by one.
 func (q *Queries) ChangeNetwork(ctx context.Context, arg ChangeNetworkParams) error {
 	_, err := q.db.Exec(ctx, changeNetwork, arg.Spec, arg.ID)
 	return err
@@ -49,8 +49,8 @@ type LeasesOfRow struct {
 	Leases   []byte
 }
 
-// What the DHCP servers of the network's hosts have given out, on one host or on all where @host is empty. What a host calls by its name without
-// having been given it says nothing about the network.
+// The DHCP leases of the network's hosts, on one host or on all if @host is empty. Networks that are not assigned or
+// are foreign are excluded.
 func (q *Queries) LeasesOf(ctx context.Context, arg LeasesOfParams) ([]LeasesOfRow, error) {
 	rows, err := q.db.Query(ctx, leasesOf,
 		arg.Fresh,
@@ -98,7 +98,7 @@ type MACOwnersRow struct {
 	HostName string
 }
 
-// The machines that have the addresses: VMs, by intent and as hosts report, and domains that Quantix did not make.
+// The owners of MAC addresses: VMs by spec and by report, and unmanaged VMs.
 func (q *Queries) MACOwners(ctx context.Context, macs []string) ([]MACOwnersRow, error) {
 	rows, err := q.db.Query(ctx, mACOwners, macs)
 	if err != nil {
@@ -155,7 +155,7 @@ type NICsOnRow struct {
 	Seen     []byte
 }
 
-// The cards of VMs on the network, on one host or on all where @host is empty, with what their hosts say of them.
+// VMs with NICs on the network, on one host or on all if @host is empty, with their reported state.
 func (q *Queries) NICsOn(ctx context.Context, arg NICsOnParams) ([]NICsOnRow, error) {
 	rows, err := q.db.Query(ctx, nICsOn,
 		arg.Fresh,

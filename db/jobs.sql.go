@@ -25,7 +25,7 @@ type AddStepParams struct {
 	Args    fleet.JobArgs
 }
 
-// A job that is a part of another's task, beside its own.
+// Adds a further job to an existing task.
 func (q *Queries) AddStep(ctx context.Context, arg AddStepParams) error {
 	_, err := q.db.Exec(ctx, addStep,
 		arg.ID,
@@ -53,7 +53,8 @@ type JobsAboutRow struct {
 	HostID fleet.HostID
 }
 
-// What has not ended about a subject, of that kind. It does not end before the transaction does: what is to wait for it would wait for ever.
+// Open jobs of a kind on a subject, locked until the transaction ends: a job made to wait for an ended one would wait
+// forever.
 func (q *Queries) JobsAbout(ctx context.Context, arg JobsAboutParams) ([]JobsAboutRow, error) {
 	rows, err := q.db.Query(ctx, jobsAbout, arg.Subject, arg.Kind)
 	if err != nil {
@@ -107,9 +108,9 @@ type JoinQueueParams struct {
 	UserID      *fleet.UserID
 }
 
-// QueueJob where others may wait, and for the child of a task that has no job yet; returns the task. A waiting job of the same
-// subject and kind takes the newer generation and arguments instead of a second row: the order joins that job's task, a child takes
-// the job over into its own. What waits for another try stands before no newer order: it is tried now.
+// QueueJob for the other cases, and for a subtask without a job; returns the task. A waiting job with the same subject
+// and kind takes the newer generation and arguments. The order then joins that job's task, except that a subtask takes
+// the job over. Waiting retries of the subject run at once, so that they do not block the newer job.
 func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (string, error) {
 	row := q.db.QueryRow(ctx, joinQueue,
 		arg.Subject,
@@ -139,7 +140,7 @@ type JoinTaskParams struct {
 	ID        fleet.TaskID
 }
 
-// Who asked last for what waits already has asked for it; a part of somebody's order about many stays theirs.
+// The last user to order a waiting job becomes its task's creator, except for subtasks.
 func (q *Queries) JoinTask(ctx context.Context, arg JoinTaskParams) error {
 	_, err := q.db.Exec(ctx, joinTask, arg.CreatedBy, arg.UserID, arg.ID)
 	return err
@@ -155,7 +156,7 @@ type NameStepParams struct {
 	Steps  []string
 }
 
-// Of a task of several parts each has a name, by which the task counts it.
+// Names the steps of a task with several jobs, so that they can be counted.
 func (q *Queries) NameStep(ctx context.Context, arg NameStepParams) error {
 	_, err := q.db.Exec(ctx, nameStep, arg.Role, arg.TaskID, arg.Steps)
 	return err
@@ -173,7 +174,7 @@ type QueueConsoleParams struct {
 	Generation int64
 }
 
-// A job of no task.
+// A job without a task.
 func (q *Queries) QueueConsole(ctx context.Context, arg QueueConsoleParams) error {
 	_, err := q.db.Exec(ctx, queueConsole,
 		arg.ID,
@@ -210,7 +211,8 @@ type QueueJobParams struct {
 	Args        fleet.JobArgs
 }
 
-// Queues a job with a task of its own, of the same id, where nothing waits that it would join or hasten, as nearly always; else none.
+// Queues a job and its task, with the same ID, unless a waiting job would be joined or accelerated. Then it inserts
+// nothing.
 func (q *Queries) QueueJob(ctx context.Context, arg QueueJobParams) (int64, error) {
 	result, err := q.db.Exec(ctx, queueJob,
 		arg.HostID,
@@ -243,7 +245,7 @@ type WaitForParams struct {
 	Kind   fleet.JobKind
 }
 
-// The task's waiting job begins when the others have ended.
+// Makes the task's waiting job start after the others have ended.
 func (q *Queries) WaitFor(ctx context.Context, arg WaitForParams) error {
 	_, err := q.db.Exec(ctx, waitFor, arg.Others, arg.TaskID, arg.Kind)
 	return err

@@ -89,7 +89,7 @@ WITH held AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = $1 FOR UPD
 UPDATE host_sessions s SET session = NULL, fingerprint = '', conflict = '', conflict_at = NULL FROM held WHERE s.host_id = held.host_id
 `
 
-// Whoever spoke for the host before must say hello again. What is being done for that one is waited for.
+// Ends the previous agent's session. Waits for transactions that use the session.
 func (q *Queries) EndHostSession(ctx context.Context, hostID fleet.HostID) error {
 	_, err := q.db.Exec(ctx, endHostSession, hostID)
 	return err
@@ -180,7 +180,7 @@ type RejoinHostParams struct {
 	ID      fleet.HostID
 }
 
-// The host keeps its name; where it is another machine by now, that one is the host's from here on.
+// The host keeps its name, even on another machine.
 func (q *Queries) RejoinHost(ctx context.Context, arg RejoinHostParams) (string, error) {
 	row := q.db.QueryRow(ctx, rejoinHost, arg.Machine, arg.KeyHash, arg.ID)
 	var name string
@@ -210,7 +210,7 @@ type UseJoinTokenParams struct {
 	Hash   []byte
 }
 
-// One use: of two machines that show a token at once, the second finds it used.
+// A token works once: of two concurrent joins, the second fails.
 func (q *Queries) UseJoinToken(ctx context.Context, arg UseJoinTokenParams) (JoinToken, error) {
 	row := q.db.QueryRow(ctx, useJoinToken, arg.UsedBy, arg.Hash)
 	var i JoinToken

@@ -18,11 +18,11 @@ import (
 //go:embed migration/*.sql
 var migrations embed.FS
 
-// ErrNewerSchema is Migrate's refusal of a database that a newer release has migrated.
+// ErrNewerSchema is returned by Migrate for a database migrated by a newer release.
 var ErrNewerSchema = errors.New("the database was migrated by a newer release of Quantix")
 
-// Migrate brings the schema at url up to the newest that this program knows, under an advisory lock, so that portals
-// that start at once migrate once. It refuses with ErrNewerSchema, and changes nothing, where the schema is newer.
+// Migrate applies all pending migrations to the database at url. An advisory lock makes portals that start together
+// migrate only once. If the schema is newer than this program, it returns ErrNewerSchema and changes nothing.
 func Migrate(ctx context.Context, url string) error {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -42,7 +42,7 @@ func migrate(ctx context.Context, conn *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	// Asked every second for five minutes: as long as another portal's migration may take.
+	// Tries every second for five minutes, because another portal's migration may take that long.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 	if err != nil {
 		return err
@@ -59,8 +59,8 @@ func migrate(ctx context.Context, conn *sql.DB) error {
 	return err
 }
 
-// refuseNewer reads goose's table itself: the provider's own question makes the table where there is none, and clashes
-// with another portal that does so at the same moment.
+// refuseNewer reads goose's table directly. The provider's own check would create a missing table and conflict with
+// another portal doing the same.
 func refuseNewer(ctx context.Context, conn *sql.DB, p *goose.Provider) error {
 	const undefinedTable = "42P01"
 	var have int64

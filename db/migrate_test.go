@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // sql's driver "pgx"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers the driver "pgx"
 
 	"quantix/db"
 	"quantix/internal/testkit"
@@ -41,7 +41,7 @@ func TestPortalsThatStartAtOnceMigrateOnce(t *testing.T) {
 	}
 }
 
-// What VMs are found by is filled in for those that were there before it was kept.
+// The upgrade fills vm_words for existing VMs.
 func TestOldVMsAreFoundByTheirAddresses(t *testing.T) {
 	t.Parallel()
 	conn, url := before(t, 1,
@@ -98,7 +98,7 @@ func TestPoolWaitsNoLongerThanItsContext(t *testing.T) {
 	}
 }
 
-// A primary that has become a standby refuses changes, on connections that stay open.
+// A primary that has become a standby rejects changes on connections that stay open.
 func TestAReadOnlyServerIsLeft(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 3)
@@ -125,14 +125,14 @@ func TestAReadOnlyServerIsLeft(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), change); !errors.As(err, &pg) || pg.Code != db.ReadOnly {
 		t.Fatalf("a standby takes changes: %v", err)
 	}
-	for i := range 3 { // none of the old connections is asked again
+	for i := range 3 { // connections opened before the failure are not reused
 		if _, err := pool.Exec(t.Context(), change); err != nil {
 			t.Errorf("change %d after the first refusal: %v", i+1, err)
 		}
 	}
 }
 
-// PostgreSQL uses no index to compare text of two collations, and says nothing about it.
+// PostgreSQL silently uses no index to compare texts of different collations.
 func TestReferencesHaveTheCollationOfWhatTheyReferTo(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 1)

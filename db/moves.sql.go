@@ -26,8 +26,8 @@ type DiskMovedParams struct {
 	HostID fleet.HostID
 }
 
-// The disk is where its host says that it has brought it: the intent follows, once. A VM that is elsewhere by now, or has no such disk any
-// more, stays as it is.
+// Updates the spec after a disk move, once. It changes nothing if the VM is on another host or the disk was removed
+// meanwhile.
 func (q *Queries) DiskMoved(ctx context.Context, arg DiskMovedParams) (string, error) {
 	row := q.db.QueryRow(ctx, diskMoved,
 		arg.Disk,
@@ -53,7 +53,7 @@ type MovesOfRow struct {
 	Note     string
 }
 
-// The moves of a VM's disks that have not ended.
+// The open disk moves of a VM.
 func (q *Queries) MovesOf(ctx context.Context, subject fleet.Subject) ([]MovesOfRow, error) {
 	rows, err := q.db.Query(ctx, movesOf, subject)
 	if err != nil {
@@ -92,7 +92,7 @@ type NoteLeftVolumeParams struct {
 	ID     fleet.JobID
 }
 
-// The task of a disk migration names the old volume, which could not be deleted.
+// Adds a note about an old volume that could not be deleted to the disk move's task.
 func (q *Queries) NoteLeftVolume(ctx context.Context, arg NoteLeftVolumeParams) error {
 	_, err := q.db.Exec(ctx, noteLeftVolume,
 		arg.Volume,
@@ -118,7 +118,7 @@ type PoolAwaitedParams struct {
 	Host   string
 }
 
-// A few names of VMs with disks that are on their way into the pool: on one host, or on any where @host is empty.
+// The first few VMs with disks that are being moved into the pool, on one host or on any if @host is empty.
 func (q *Queries) PoolAwaited(ctx context.Context, arg PoolAwaitedParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, poolAwaited, arg.PoolID, arg.Host)
 	if err != nil {
@@ -151,7 +151,8 @@ type StopMovesParams struct {
 	Subject fleet.Subject
 }
 
-// Takes back moves of a VM's disks, and merges of what its deleted snapshots left: what no host has begun is over at once; what one has, it is told to undo as soon as it can.
+// Cancels disk moves and migrations of a VM and merges of its deleted snapshots. Jobs not yet started end at once;
+// started ones are told to undo their work.
 func (q *Queries) StopMoves(ctx context.Context, arg StopMovesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, stopMoves, arg.Error, arg.Subject)
 	if err != nil {
@@ -171,7 +172,7 @@ type StopTaskWorkParams struct {
 	Kinds  []string
 }
 
-// Takes back a task's work that a host has begun and undoes when it hears of it: see fleet.Kind.Stoppable.
+// Tells hosts to undo the started jobs of a task: see fleet.Kind.Stoppable.
 func (q *Queries) StopTaskWork(ctx context.Context, arg StopTaskWorkParams) (int64, error) {
 	result, err := q.db.Exec(ctx, stopTaskWork, arg.Error, arg.TaskID, arg.Kinds)
 	if err != nil {

@@ -43,7 +43,7 @@ const assignNetworksAlone = `-- name: AssignNetworksAlone :exec
 SELECT pg_advisory_xact_lock(hashtext('quantix networks'))
 `
 
-// Who puts networks on hosts does it one after the other, so that each sees what the one before took.
+// Serializes assignments of networks, so that each sees the subnets and bridges already used.
 func (q *Queries) AssignNetworksAlone(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, assignNetworksAlone)
 	return err
@@ -63,7 +63,7 @@ type BareNetworksRow struct {
 	Name string
 }
 
-// Those of the networks whose mode is one of these, with their names.
+// The networks among these with one of the modes.
 func (q *Queries) BareNetworks(ctx context.Context, arg BareNetworksParams) ([]BareNetworksRow, error) {
 	rows, err := q.db.Query(ctx, bareNetworks, arg.Ids, arg.Modes)
 	if err != nil {
@@ -100,7 +100,7 @@ type CountOnNetworkRow struct {
 	Vms    int32
 }
 
-// How many VMs of each of the hosts have a card on the network.
+// The number of VMs per host with a NIC on the network.
 func (q *Queries) CountOnNetwork(ctx context.Context, arg CountOnNetworkParams) ([]CountOnNetworkRow, error) {
 	rows, err := q.db.Query(ctx, countOnNetwork, arg.Hosts, arg.NetworkID)
 	if err != nil {
@@ -134,8 +134,8 @@ type CountedNetworksRow struct {
 	Device string
 }
 
-// Those of the networks whose cards take a device of their host, or a function of one, each for itself (see NetworkSpec.Counted), and all others on
-// the same devices. In the order of the devices, so that two who hold several never wait for one another.
+// Networks among these whose NICs need a host device or a function of one each (see NetworkSpec.Counted), and all
+// others on the same devices. Ordered by device, so that locks are taken in one order.
 func (q *Queries) CountedNetworks(ctx context.Context, ids []string) ([]CountedNetworksRow, error) {
 	rows, err := q.db.Query(ctx, countedNetworks, ids)
 	if err != nil {
@@ -187,8 +187,8 @@ type FindNetworksRow struct {
 	Closed bool
 }
 
-// Networks by their ids, or else by kinds and names. They stay until the transaction ends: see LostNetworks. closed: only a grant
-// opens it, and the project has none.
+// Networks by ID, or by kind and name, locked until the transaction ends (see LostNetworks). closed reports that the
+// network is restricted and not granted to the project.
 func (q *Queries) FindNetworks(ctx context.Context, arg FindNetworksParams) ([]FindNetworksRow, error) {
 	rows, err := q.db.Query(ctx, findNetworks,
 		arg.ProjectID,
@@ -225,7 +225,7 @@ DELETE FROM networks n WHERE n.id = ANY ($1::text[]) AND n.spec IS NULL
   AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id))))
 `
 
-// Locked ones, in a statement of its own: one that was reported, or that a VM was put on, before the lock was there stays.
+// Deletes locked networks in a statement of its own, which sees reports and VM changes committed before the lock.
 func (q *Queries) ForgetNetworks(ctx context.Context, ids []string) error {
 	_, err := q.db.Exec(ctx, forgetNetworks, ids)
 	return err
@@ -240,7 +240,7 @@ type GrantNetworkParams struct {
 	ProjectID *fleet.ProjectID
 }
 
-// project_id NULL: to all.
+// project_id NULL grants to all projects.
 func (q *Queries) GrantNetwork(ctx context.Context, arg GrantNetworkParams) (int64, error) {
 	result, err := q.db.Exec(ctx, grantNetwork, arg.NetworkID, arg.ProjectID)
 	if err != nil {
@@ -285,7 +285,7 @@ const lockNICs = `-- name: LockNICs :exec
 SELECT pg_advisory_xact_lock(hashtextextended('cards ' || $1::text, 0))
 `
 
-// Of two VMs that are promised the last function of a device at once, the second must see the first.
+// Serializes allocations of a device's functions to NICs.
 func (q *Queries) LockNICs(ctx context.Context, device string) error {
 	_, err := q.db.Exec(ctx, lockNICs, device)
 	return err
@@ -319,8 +319,7 @@ WHERE n.spec IS NULL AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network
 FOR UPDATE OF n SKIP LOCKED
 `
 
-// Found networks that no host has, that no VM wants and that are granted to nobody, locked. One that a host is about to report, or that
-// somebody is about to put a VM on, is passed over.
+// Discovered networks without hosts, VMs and grants, locked. Networks locked by a report or a VM change are skipped.
 func (q *Queries) LostNetworks(ctx context.Context) ([]fleet.NetworkID, error) {
 	rows, err := q.db.Query(ctx, lostNetworks)
 	if err != nil {
@@ -371,8 +370,8 @@ type MeetNetworksRow struct {
 	Held  int64
 }
 
-// How many of the reported networks the host did not have before. Those that are known stay until the transaction ends: see
-// LostNetworks.
+// The number of reported networks that are new on the host. Known networks are locked until the transaction ends (see
+// LostNetworks).
 func (q *Queries) MeetNetworks(ctx context.Context, arg MeetNetworksParams) (MeetNetworksRow, error) {
 	row := q.db.QueryRow(ctx, meetNetworks, arg.Kinds, arg.Names, arg.HostID)
 	var i MeetNetworksRow
@@ -403,7 +402,7 @@ type NICsAllocatedRow struct {
 	Cards  int32
 }
 
-// Which VMs have how many cards that take something of these devices for themselves, whether they run or not.
+// The number of NICs per VM that need a function of these devices, for VMs in any power state.
 func (q *Queries) NICsAllocated(ctx context.Context, arg NICsAllocatedParams) ([]NICsAllocatedRow, error) {
 	rows, err := q.db.Query(ctx, nICsAllocated, arg.Devices, arg.Host)
 	if err != nil {
@@ -448,8 +447,8 @@ type NICsReportedRow struct {
 	Used      int32
 }
 
-// What room for cards on the networks hosts say that they have, of those that are to have them; one host, or all where @host is empty. A host may
-// say any number.
+// Reported capacity for NICs on assigned networks, of one host or of all if @host is empty. Values are bounded, because
+// a host may report any number.
 func (q *Queries) NICsReported(ctx context.Context, arg NICsReportedParams) ([]NICsReportedRow, error) {
 	rows, err := q.db.Query(ctx, nICsReported, arg.Ids, arg.Host)
 	if err != nil {
@@ -493,7 +492,7 @@ type NetworkGrantsRow struct {
 	Project   string
 }
 
-// Who may use the networks besides those who run them; of all projects, or of the named ones and those that all have.
+// The grants of the networks: all, or only those to these projects and to all projects.
 func (q *Queries) NetworkGrants(ctx context.Context, arg NetworkGrantsParams) ([]NetworkGrantsRow, error) {
 	rows, err := q.db.Query(ctx, networkGrants, arg.Networks, arg.AllProjects, arg.Projects)
 	if err != nil {
@@ -525,7 +524,7 @@ type NetworkNamedRow struct {
 	Hosts   []string
 }
 
-// Whose the name is among libvirt's networks: of one that is defined here, or that these hosts, a few of them, have.
+// Whether a libvirt network of that name is defined in Quantix, and the first few hosts that have one.
 func (q *Queries) NetworkNamed(ctx context.Context, name string) (NetworkNamedRow, error) {
 	row := q.db.QueryRow(ctx, networkNamed, name)
 	var i NetworkNamedRow
@@ -547,7 +546,7 @@ type NetworkNeededParams struct {
 	NetworkID string
 }
 
-// A few names of VMs that have a card on the network: on one host, or on any where @host is empty.
+// The first few VMs with a NIC on the network, on one host or on any if @host is empty.
 func (q *Queries) NetworkNeeded(ctx context.Context, arg NetworkNeededParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, networkNeeded, arg.Host, arg.NetworkID)
 	if err != nil {
@@ -582,7 +581,8 @@ type NetworksLeftParams struct {
 	Looked   time.Duration
 }
 
-// Of networks that a host tells of, by their ids: those that nobody asked it to have and that it does not have, or has released since @looked ago.
+// Of reported networks, those not assigned to the host that the host lacks, or that it has released within the last
+// @looked.
 func (q *Queries) NetworksLeft(ctx context.Context, arg NetworksLeftParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, networksLeft,
 		arg.Networks,
@@ -631,7 +631,7 @@ type NetworksOnRow struct {
 	HostName string
 }
 
-// What else is on these hosts, each way in which one tells of it once: other networks, and under the same name one that is another.
+// Other networks on these hosts, each distinct report once, and foreign networks of the same name.
 func (q *Queries) NetworksOn(ctx context.Context, arg NetworksOnParams) ([]NetworksOnRow, error) {
 	rows, err := q.db.Query(ctx, networksOn, arg.ID, arg.Hosts)
 	if err != nil {
@@ -681,7 +681,7 @@ const shareLockNetwork = `-- name: ShareLockNetwork :one
 SELECT name FROM networks WHERE id = $1 FOR KEY SHARE
 `
 
-// The network stays while it is granted.
+// Keeps the network while it is granted.
 func (q *Queries) ShareLockNetwork(ctx context.Context, id fleet.NetworkID) (string, error) {
 	row := q.db.QueryRow(ctx, shareLockNetwork, id)
 	var name string

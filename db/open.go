@@ -16,29 +16,29 @@ import (
 
 const (
 	connectTimeout   = 5 * time.Second
-	pingTimeout      = 2 * time.Second // for an idle connection to show that its server is there
+	pingTimeout      = 2 * time.Second // for the liveness check of an idle connection
 	statementTimeout = "10s"
-	// ReadOnly is PostgreSQL's code for a change on a server that takes none: a standby, or a primary that has become one.
+	// ReadOnly is PostgreSQL's error code for changes on a read-only server, such as a standby.
 	ReadOnly = "25006"
-	// DiskFull is PostgreSQL's code for a change that its disk has no room for.
+	// DiskFull is PostgreSQL's error code for a full disk.
 	DiskFull = "53100"
-	// idleInTransaction ends a transaction whose portal hangs, so that its locks do not outlive it for long.
+	// idleInTransaction ends transactions of a portal that hangs, so that their locks are released soon.
 	idleInTransaction = "30s"
 )
 
-// Open makes a pool of at most maxConns connections (0: pgx's default) and checks that the server answers. A connect takes
-// at most 5 s and a statement 10 s; waiting for a free connection lasts as long as the caller's context. Of the hosts that the
-// URL names it takes the one that can be written to; the first refused write drops all connections, so that the next ones
-// find the new primary.
+// Open opens a pool of at most maxConns connections (0 for pgx's default) and pings the server. A connect takes at most
+// 5 s and a statement at most 10 s; waiting for a free connection is limited only by the caller's context. If the URL
+// names several hosts, the writable one is used. The first change rejected by a standby closes all connections, so that
+// new ones find the new primary.
 func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) {
 	return OpenReady(ctx, url, maxConns, nil)
 }
 
-// spare is how many connections OpenReady keeps idle, where it may have four times as many.
+// spare is the number of connections that OpenReady keeps idle if it may open at least four times as many.
 const spare = 4
 
-// OpenReady is Open for who is asked all the time: ready is done on each connection before it serves, and some of them wait for
-// those who come at once. What ready makes of it is its own: an error gives the connection up.
+// OpenReady is Open for a pool under constant load. It runs ready on each new connection before use, and keeps some
+// connections idle for bursts. An error of ready discards the connection.
 func OpenReady(ctx context.Context, url string, maxConns int, ready func(context.Context, *pgx.Conn) error) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -53,7 +53,7 @@ func OpenReady(ctx context.Context, url string, maxConns int, ready func(context
 	cfg.PingTimeout = pingTimeout
 	setUp := settings(cfg.ConnConfig.RuntimeParams)
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		ctx, cancel := context.WithTimeout(ctx, connectTimeout) // the server may hang now
+		ctx, cancel := context.WithTimeout(ctx, connectTimeout) // the server may hang
 		defer cancel()
 		readFast(conn)
 		if err := conn.PgConn().Exec(ctx, setUp).Close(); err != nil || ready == nil {
@@ -79,8 +79,8 @@ func OpenReady(ctx context.Context, url string, maxConns int, ready func(context
 	return pool, nil
 }
 
-// settings adds to the parameters that the connection begins with, and returns the statements that set the others: a pooler
-// such as PgBouncer refuses to begin with those. What the URL sets stays.
+// settings adds startup parameters to params and returns the statements that set the others: a pooler such as PgBouncer
+// rejects unknown startup parameters. Parameters set in the URL take precedence.
 func settings(params map[string]string) (setUp string) {
 	for _, p := range []struct {
 		name, value string
@@ -89,7 +89,7 @@ func settings(params map[string]string) (setUp string) {
 		{"application_name", "quantix", true},
 		{"timezone", "UTC", true},
 		{"statement_timeout", statementTimeout, false},
-		{"jit", "off", false}, // statements are short; compiling one costs more than it saves
+		{"jit", "off", false}, // compiling short statements costs more time than it saves
 		{"idle_in_transaction_session_timeout", idleInTransaction, false},
 	} {
 		switch _, set := params[p.name]; {
@@ -103,8 +103,8 @@ func settings(params map[string]string) (setUp string) {
 	return setUp
 }
 
-// leaveStandby connects to servers that take changes only, and drops the pool that is stored into the answer when one takes
-// none any more.
+// leaveStandby connects to writable servers only. It resets the pool stored in the returned pointer when a server
+// becomes read-only.
 func leaveStandby(cfg *pgx.ConnConfig) *atomic.Pointer[pgxpool.Pool] {
 	if cfg.ValidateConnect == nil {
 		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
@@ -123,10 +123,11 @@ func leaveStandby(cfg *pgx.ConnConfig) *atomic.Pointer[pgxpool.Pool] {
 	return &pool
 }
 
-// fullDisks counts the changes that a full disk has refused to this process.
+// fullDisks counts this process's changes rejected because of a full disk.
 var fullDisks atomic.Int64
 
-// FullDisks is how many changes a full disk has refused to this process: whoever sees it rise must doubt that others are taken.
+// FullDisks returns the number of changes rejected because of a full disk. An increase means that further changes may
+// fail.
 func FullDisks() int64 { return fullDisks.Load() }
 
 func noteFullDisk(cfg *pgx.ConnConfig) {
@@ -139,8 +140,8 @@ func noteFullDisk(cfg *pgx.ConnConfig) {
 	}
 }
 
-// readFast decodes jsonb with the second version of Go's own package, which takes less than half the time: a list of VMs is
-// three documents a row. Documents are written as everywhere else, by encoding/json.
+// readFast decodes jsonb with encoding/json v2, which takes less than half the time; a VM list decodes three documents
+// per row. Encoding still uses encoding/json.
 func readFast(conn *pgx.Conn) {
 	codec := &pgtype.JSONBCodec{Marshal: stdjson.Marshal, Unmarshal: func(data []byte, v any) error { return json.Unmarshal(data, v) }}
 	conn.TypeMap().RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: codec})

@@ -20,7 +20,7 @@ type HostsGivenParams struct {
 	ObjectID string
 }
 
-// The hosts that are to have the object.
+// The hosts that have the object assigned.
 func (q *Queries) HostsGiven(ctx context.Context, arg HostsGivenParams) ([]fleet.HostID, error) {
 	rows, err := q.db.Query(ctx, hostsGiven, arg.Noun, arg.ObjectID)
 	if err != nil {
@@ -54,7 +54,7 @@ type OverlaysRow struct {
 	Told  []string
 }
 
-// The overlays with the addresses by which their hosts take packets, as those say.
+// The overlay networks with the tunnel addresses (VTEPs) that their hosts report.
 func (q *Queries) Overlays(ctx context.Context) ([]OverlaysRow, error) {
 	rows, err := q.db.Query(ctx, overlays)
 	if err != nil {
@@ -89,7 +89,7 @@ type SetPeersParams struct {
 	ID    fleet.NetworkID
 }
 
-// The next generation, which the network's hosts are told.
+// Sets the peers and raises the generation, if they have changed.
 func (q *Queries) SetPeers(ctx context.Context, arg SetPeersParams) (int64, error) {
 	row := q.db.QueryRow(ctx, setPeers, arg.Peers, arg.ID)
 	var generation int64

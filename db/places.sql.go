@@ -40,7 +40,7 @@ type FollowVMParams struct {
 	ID     fleet.VMID
 }
 
-// What the new host said last is the VM's status now, and counts as said in its newest report.
+// The new host's last report becomes the VM's status and counts as part of its latest report.
 func (q *Queries) FollowVM(ctx context.Context, arg FollowVMParams) (int64, error) {
 	row := q.db.QueryRow(ctx, followVM, arg.ToHost, arg.ID)
 	var observed_generation int64
@@ -56,7 +56,7 @@ INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven)
 SELECT v.id, v.host_id, v.status->>'power', v.observed_generation, true FROM vms v WHERE v.id = $1
 `
 
-// What the VM's own host has of it is shown there once the VM is moved away, as its next report will say.
+// Keeps the old host's domain as a discovered VM and a sighting, as that host's next report will.
 func (q *Queries) KeepAsDiscovered(ctx context.Context, vmID fleet.VMID) error {
 	_, err := q.db.Exec(ctx, keepAsDiscovered, vmID)
 	return err
@@ -71,7 +71,7 @@ type MoveJobParams struct {
 	ID     fleet.JobID
 }
 
-// The order stands; another host carries it out.
+// Another host executes the job.
 func (q *Queries) MoveJob(ctx context.Context, arg MoveJobParams) error {
 	_, err := q.db.Exec(ctx, moveJob, arg.ToHost, arg.ID)
 	return err
@@ -155,8 +155,9 @@ type PlacesToSettleRow struct {
 	Gone   bool
 }
 
-// VMs that another host runs, by their mark, and what that means now that both hosts have spoken since: their own host has looked
-// and does not run it (gone), or both run it. One that its own host is about to start waits for that. vm_id ”: all.
+// VMs running on another host, proven by their mark, once both hosts have reported since. gone: their own host no
+// longer runs them; otherwise both hosts run them. VMs that their own host is starting are omitted. @vm_id ” selects
+// all.
 func (q *Queries) PlacesToSettle(ctx context.Context, arg PlacesToSettleParams) ([]PlacesToSettleRow, error) {
 	rows, err := q.db.Query(ctx, placesToSettle, arg.VMID, arg.Fresh)
 	if err != nil {
@@ -201,8 +202,8 @@ WITH locked AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY ($1:
 UPDATE host_sessions s SET digest = '' FROM locked l WHERE s.host_id = l.host_id
 `
 
-// The hosts' next reports are full ones. Whoever settles where a VM is does this first: their reports wait, and none that was
-// begun before is written after it.
+// Makes the hosts send full reports. It comes first when a VM's host is decided: the lock delays reports, so that no
+// older report is stored afterwards.
 func (q *Queries) RequestFullReports(ctx context.Context, ids []string) error {
 	_, err := q.db.Exec(ctx, requestFullReports, ids)
 	return err
@@ -212,7 +213,7 @@ const settleSightings = `-- name: SettleSightings :exec
 UPDATE vm_sightings SET settled = true, alarm = false WHERE vm_id = $1 AND power IN ('running', 'paused') AND (alarm OR NOT settled)
 `
 
-// The VM stays where it is; what the others run is not it.
+// The VM stays on its host; running domains elsewhere are declared not to be the VM.
 func (q *Queries) SettleSightings(ctx context.Context, vmID fleet.VMID) error {
 	_, err := q.db.Exec(ctx, settleSightings, vmID)
 	return err
@@ -235,7 +236,7 @@ type SightVMsParams struct {
 	Seen   []byte
 }
 
-// A domain that goes off ends what a person had said about its run.
+// A decision about a domain's run ends when the domain stops.
 func (q *Queries) SightVMs(ctx context.Context, arg SightVMsParams) error {
 	_, err := q.db.Exec(ctx, sightVMs, arg.HostID, arg.Seen)
 	return err
@@ -250,7 +251,7 @@ type SightingsSeenRow struct {
 	LookedAt *time.Time
 }
 
-// How old what the hosts say is that have a domain of the VM.
+// Last inventories of the hosts with a sighting of the VM.
 func (q *Queries) SightingsSeen(ctx context.Context, vmID fleet.VMID) ([]SightingsSeenRow, error) {
 	rows, err := q.db.Query(ctx, sightingsSeen, vmID)
 	if err != nil {
@@ -292,8 +293,8 @@ type StrangeDomainsRow struct {
 	Mark   string
 }
 
-// Of the domains that a host reports, those that are not its VMs, and those of its VMs that lack their mark. proof: what the
-// domain shows of its mark. known: another host's VM has that id; proven: with its mark.
+// Of a host's domains, those that are not its VMs, and those of its VMs without the right mark. proof is derived from
+// the domain's mark. known: a VM of another host has this ID; proven: with the right mark.
 func (q *Queries) StrangeDomains(ctx context.Context, arg StrangeDomainsParams) ([]StrangeDomainsRow, error) {
 	rows, err := q.db.Query(ctx, strangeDomains, arg.HostID, arg.Domains)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// A plan is kept for as long as its connection. Those that were made when the portal was new must serve it when it is full.
+// PostgreSQL keeps a plan as long as its connection. Plans made for empty tables must also perform on full ones.
 func TestPlansOfANewPortalServeAFullOne(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)

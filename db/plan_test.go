@@ -21,11 +21,11 @@ import (
 
 const (
 	plannedHosts = 200
-	plannedVMs   = 20_000 // some 3,000 blocks of 8 KiB
-	fewBlocks    = 300    // what a statement about a few rows reads, each by an index
+	plannedVMs   = 20_000 // about 3,000 blocks of 8 KiB
+	fewBlocks    = 300    // enough for a statement that reads a few rows by index
 )
 
-// Whoever has locked a table, a VACUUM FULL perhaps, keeps nobody from what does not need it.
+// A locked table, for example during VACUUM FULL, must not block connections that do not need it.
 func TestALockedTableHoldsUpNoConnection(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
@@ -42,7 +42,7 @@ func TestALockedTableHoldsUpNoConnection(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE vms`); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // less than the server waits for a lock
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // less than the server's lock timeout
 	defer cancel()
 	pool, err := db.Open(ctx, url, 1)
 	if err != nil {
@@ -54,14 +54,14 @@ func TestALockedTableHoldsUpNoConnection(t *testing.T) {
 	}
 }
 
-// planned is a statement that the server has planned while there was nothing.
+// planned is a statement that the server planned while the tables were empty.
 type planned struct {
 	name, sql string
-	params    []uint32 // their types
+	params    []uint32 // parameter types
 	method    reflect.Method
 }
 
-// plan has the server plan what the method asks.
+// plan prepares the method's statement and lets the server plan it.
 func plan(t *testing.T, pool *pgxpool.Pool, m reflect.Method) planned {
 	t.Helper()
 	p := planned{name: m.Name, method: m}
@@ -82,7 +82,7 @@ func plan(t *testing.T, pool *pgxpool.Pool, m reflect.Method) planned {
 	return p
 }
 
-// takes says whether one of the statement's arguments has that name.
+// takes reports whether the statement has an argument of that name.
 func (p planned) takes(field string) bool {
 	if p.method.Type.NumIn() < 3 || p.method.Type.In(2).Kind() != reflect.Struct {
 		return false
@@ -91,7 +91,7 @@ func (p planned) takes(field string) bool {
 	return ok
 }
 
-// ask is what the method would send: its SQL and arguments about something that there is.
+// ask returns the SQL and arguments of the method, with IDs of existing objects.
 func (p planned) ask(t *testing.T, tenant bool) (sql string, args []any) {
 	t.Helper()
 	var asked asked
@@ -106,7 +106,7 @@ func (p planned) ask(t *testing.T, tenant bool) (sql string, args []any) {
 	return asked.sql, asked.args
 }
 
-// check bounds what the statement reads.
+// check fails the test if the statement reads too many blocks.
 func (p planned) check(t *testing.T, pool *pgxpool.Pool, tenant bool) {
 	t.Helper()
 	read, plan, err := p.run(t, pool, tenant)
@@ -122,7 +122,7 @@ func (p planned) check(t *testing.T, pool *pgxpool.Pool, tenant bool) {
 	}
 }
 
-// run runs the statement as it is planned, and undoes it. read is how many blocks of 8 KiB it looked at.
+// run executes the planned statement and rolls it back. read is the number of blocks of 8 KiB that it read.
 func (p planned) run(t *testing.T, pool *pgxpool.Pool, tenant bool) (read int, plan string, err error) {
 	t.Helper()
 	_, args := p.ask(t, tenant)
@@ -166,7 +166,7 @@ func call(name string, literals []string) string {
 
 var errUndone = errors.New("undone")
 
-// asked notes what is asked and answers nothing.
+// asked records a statement and returns no rows.
 type asked struct {
 	sql  string
 	args []any

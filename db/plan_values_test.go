@@ -12,19 +12,19 @@ import (
 	"quantix/internal/testkit"
 )
 
-// Ids of what fill makes.
+// IDs of rows created by fill.
 const (
 	aHost    = "00000000-0000-7000-8000-000000000001"
 	aProject = "00000000-0000-7000-8000-000000001001"
 	aPool    = "00000000-0000-7000-8000-000000002001"
 	aNetwork = "00000000-0000-7000-8000-000000003000"
-	aVM      = "00000000-0000-7000-8000-000001000200" // of aHost
-	aTask    = "ffff0000-0000-7000-8000-000000000007" // of the far future
+	aVM      = "00000000-0000-7000-8000-000001000200" // a VM on aHost
+	aTask    = "ffff0000-0000-7000-8000-000000000007" // created in the far future
 	aUser    = "user-7"
-	anID     = "id-7" // of whatever else
+	anID     = "id-7" // ID of any other object
 )
 
-// readMore are the statements that read more than a few blocks, and why that is as it should be.
+// readMore lists the statements that may read more than a few blocks, with the reason.
 var readMore = map[string]struct {
 	blocks int
 	why    string
@@ -45,18 +45,19 @@ var readMore = map[string]struct {
 	"CountOnGroups":      {800, "looks through what waits to enter the index of specs"},
 	"GroupNeeded":        {800, "likewise"},
 	"CountOnNetwork":     {800, "looks through what waits to enter the index of specs"},
-	"VolumeTaken":        {800, "looks through what waits to enter the index of specs"},
-	"VolumeNameTaken":    {800, "looks through what waits to enter the index of specs"},
-	"VolumeHeld":         {2000, "looks through what waits to enter the index of specs, for three questions"},
-	"ImagesMade":         {800, "looks through what waits to enter the index of specs"},
+	"VolumeNameReserved": {800, "looks through what waits to enter the index of specs"},
+	"VolumeNameInUse":    {800, "looks through what waits to enter the index of specs"},
+	"VolumeInUse":        {2000, "looks through what waits to enter the index of specs, for three questions"},
+	"ImagesCreated":      {800, "looks through what waits to enter the index of specs"},
 	"FreeImageName":      {800, "looks through the names of the fleet's images"},
-	"MadeFrom":           {800, "looks through what waits to enter the index of specs"},
+	"VMsCreatedFrom":     {800, "looks through what waits to enter the index of specs"},
 	"OverlaysOn":         {800, "looks through what waits to enter the index of specs"},
 	"RuleMates":          {4000, "looks at the labels of a project's 2,000 VMs"},
 	"DrivesWith":         {800, "looks through what waits to enter the index of specs"},
 }
 
-// value is an argument about something that there is. field is its name; "": the statement takes one that has none.
+// value returns an argument that refers to an existing object. field is the argument's name, or "" for a single unnamed
+// argument.
 func (p planned) value(t *testing.T, field string, of reflect.Type, tenant bool) reflect.Value {
 	t.Helper()
 	v := reflect.New(of).Elem()
@@ -101,7 +102,7 @@ func (p planned) value(t *testing.T, field string, of reflect.Type, tenant bool)
 	return v
 }
 
-// textOf is an argument that is a plain text by its name: by what it is of sooner than by what it is.
+// textOf returns the value of a string argument by its name.
 func textOf(field string) string {
 	for _, w := range []struct{ word, text string }{
 		{"Host", aHost}, {"Project", aProject}, {"Pool", aPool}, {"Network", aNetwork}, {"VM", aVM}, {"Id", aVM}, {"ID", anID},
@@ -119,7 +120,7 @@ func textOf(field string) string {
 	return anID
 }
 
-// given are the arguments that their names and types do not say.
+// given are the arguments that cannot be derived from their names and types.
 var given = map[string]any{
 	"AddAuthority.KeyPem": (*string)(nil), "AddHost.ID": fleet.HostID("new"), "AddHost.Name": "new", "AddHostSession.": fleet.HostID("bare"), "DropHost.": fleet.HostID("bare"), "AddJoinToken.ID": fleet.JoinTokenID("new"),
 	"AddJoinToken.Hash": []byte("new"), "AddPool.ID": fleet.PoolID("new"), "AddProject.ID": fleet.ProjectID("new"), "DeleteProject.": fleet.ProjectID("bare"),
@@ -131,11 +132,11 @@ var given = map[string]any{
 	"AddPlan.ID": fleet.PlanID("new"), "AddSchedule.ID": fleet.ScheduleID("new"), "AddPlan.Asked": []byte(`{}`), "QueuePlan.ID": fleet.JobID("new"), "AddTaskEdit.Edit": []byte(`{}`), "AddTaskEdit.TaskID": fleet.TaskID("ffff0000-0000-7000-8000-000000000009"),
 	"QueueConsole.ID": fleet.JobID("new"), "QueueUploadOpen.ID": fleet.JobID("new"), "QueueVolumeRead.ID": fleet.JobID("new"), "AwaitVolume.JobID": "aside-1", "AddUpload.ID": fleet.UploadID("new"), "AwaitUploadHost.PairID": fleet.PairID("new"), "QueueJob.ID": "new", "JoinQueue.ID": fleet.JobID("new"), "JoinQueue.Child": (*string)(nil), "SaveView.ID": fleet.ViewID("new"), "Assign.ObjectID": aPool,
 	"AddNetwork.ID": fleet.NetworkID("new"), "AddNetwork.Name": "new", "MarkNetworkDeleted.": fleet.NetworkID("defined"), "EndNetwork.": "defined", "LockNetwork.": fleet.NetworkID("defined"),
-	"SetSelector.ObjectID": aPool, "SelectorOf.ObjectID": aPool, "DropSelector.ObjectID": aPool, "LeaveOut.ObjectID": aPool, "LeaveOutNone.ObjectID": aPool, "LeaveInHosts.ObjectID": aPool, "LeaveOutReleased.ObjectID": aPool, "LabelledWithout.ObjectID": aPool, "LeftOut.ObjectID": aPool, "AssignedBeside.ObjectID": aPool, "HostsLabelled.ObjectID": aPool, "NotWell.ObjectID": aPool,
-	"SetSelector.Pairs": map[string]string{"rack": "8"}, "LabelledWithout.Most": int32(200), "LeaveOut.Hosts": []string{aHost}, "LeaveOut.Whys": []string{"other"}, "LeaveInHosts.Hosts": []string{aHost},
+	"SetSelector.ObjectID": aPool, "SelectorOf.ObjectID": aPool, "DropSelector.ObjectID": aPool, "ExcludeHosts.ObjectID": aPool, "IncludeAllHosts.ObjectID": aPool, "IncludeHosts.ObjectID": aPool, "ExcludeReleasedHosts.ObjectID": aPool, "LabelledWithout.ObjectID": aPool, "LeftOut.ObjectID": aPool, "AssignedBeside.ObjectID": aPool, "HostsLabelled.ObjectID": aPool, "AssignmentsNotHealthy.ObjectID": aPool,
+	"SetSelector.Pairs": map[string]string{"rack": "8"}, "LabelledWithout.Most": int32(200), "ExcludeHosts.Hosts": []string{aHost}, "ExcludeHosts.Whys": []string{"other"}, "IncludeHosts.Hosts": []string{aHost},
 	"HostsLabelled.Pairs": []byte(`{"rack": "7"}`), "HostsLabelled.Keys": []string{"ssd"},
 	"AddTemplate.ID": fleet.TemplateID("new"), "AddTemplate.Name": "new", "AddTemplateVersion.ID": fleet.TemplateVersionID("new"), "ChangeTemplate.Name": "another",
-	"AddTemplateImage.ID": fleet.ImageID("new"), "AddTemplateImage.Name": "new", "AddVMOrder.Request": []byte("{}"), "MadeFrom.Versions": []string{anID},
+	"AddTemplateImage.ID": fleet.ImageID("new"), "AddTemplateImage.Name": "new", "AddVMOrder.Request": []byte("{}"), "VMsCreatedFrom.Versions": []string{anID},
 	"AddStartImage.ID": fleet.StartImageID("new"), "AddStartImage.Name": "new", "AddStartImage.Most": int64(10000), "ChangeStartImage.Name": "another", "AddImage.ID": fleet.ImageID("new"), "AddImage.Name": "new", "AddImageVersion.ID": fleet.ImageVersionID("new"), "AddStep.ID": fleet.JobID("new"), "WaitFor.Others": []string{},
 	"AddNetworks.":               []byte(`[{"id": "new", "name": "new", "kind": "bridge"}]`),
 	"EndJobs.Ids":                []string{aTask},
@@ -146,25 +147,25 @@ var given = map[string]any{
 	"SettleVMs.Ids":              []string{aVM},
 	"SettleVMs.Statuses":         []string{`{"power": "stopped"}`},
 	"Heartbeats.Loads":           []string{"null"},
-	"HoldResults.Ids":            []string{aTask},
+	"LockResults.Ids":            []string{aTask},
 	"RenewLeases.Ids":            []string{aTask},
 	"ReportAssignments.Pools":    []byte(`[{"id": "` + aPool + `", "status": {"state": "inactive"}}]`),
 	"ReportAssignments.Networks": []byte(`[{"kind": "libvirt", "name": "default", "status": {"active": false}}]`),
 	"ReportFilterCounts.Cards":   []string{`[{"id": "` + aVM + `", "mac": "52:54:00:00:00:01", "sinceMs": 1, "rules": []}]`},
 	"ReportGroups.Groups":        []byte(`[{"id": "id-7", "changed": "by somebody"}]`),
-	"ReportFoundVMs.Found":       []byte(`[{"id": "id-7", "name": "other", "status": {}}]`),
+	"ReportDiscoveredVMs.Found":  []byte(`[{"id": "id-7", "name": "other", "status": {}}]`),
 	"ReportVMs.Vms":              []byte(`[{"id": "` + aVM + `", "generation": 1, "status": {"power": "stopped"}}]`),
 	"VMsUnrecorded.Vms":          []byte(`[{"id": "` + aVM + `", "stamped": 2}]`),
 	"SightVMs.Seen":              []byte(`[{"id": "` + aVM + `", "power": "stopped", "generation": 1, "proven": true}]`),
 	"StrangeDomains.Domains":     []byte(`[{"id": "` + aVM + `", "proof": ""}]`),
 	"ReportGuests.Readings":      []string{"{}"},
 	"EndGuestRun.Output":         []byte(`{}`),
-	"GuardVM.Expiry":             fleet.ExpiresSoon,
+	"ProtectVM.Expiry":           fleet.ExpiresSoon,
 	"SetExpiry.Expiry":           fleet.ExpiresSoon,
 	"TasksSeen.Ids":              []string{aTask},
 }
 
-// fill makes much of everything, and nothing makes PostgreSQL look at how much.
+// fill fills all tables without letting PostgreSQL update its statistics.
 func fill(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	testkit.Fill(t, pool, plannedHosts, plannedVMs)
@@ -184,7 +185,7 @@ func fill(t *testing.T, pool *pgxpool.Pool) {
 var fills = []string{
 	`INSERT INTO hosts (id, name) VALUES ('bare', 'bare')`,
 	`INSERT INTO projects (id, name) VALUES ('bare', 'bare')`,
-	`SET session_replication_role = replica`, // nothing follows from it
+	`SET session_replication_role = replica`, // disables triggers
 	`INSERT INTO users (id, name, role, password_hash) SELECT 'user-' || n, 'user-' || n, 'viewer', '' FROM generate_series(1, 5000) n`,
 	`INSERT INTO project_members (project_id, user_id, role) SELECT p.id, 'user-' || n, 'member' FROM projects p, generate_series(1, 20) n`,
 	`INSERT INTO tokens (id, user_id, name, hash) SELECT 'id-' || n, 'user-' || n % 5000, 'token', ('id-' || n)::bytea FROM generate_series(1, 20000) n`,

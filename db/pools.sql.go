@@ -61,7 +61,7 @@ type HostsNamedRow struct {
 	Name string
 }
 
-// The hosts stay while a pool is put on them.
+// Keeps the hosts while a pool is assigned to them.
 func (q *Queries) HostsNamed(ctx context.Context, ids []string) ([]HostsNamedRow, error) {
 	rows, err := q.db.Query(ctx, hostsNamed, ids)
 	if err != nil {
@@ -126,7 +126,7 @@ type PlacesInUseRow struct {
 	HostName string
 }
 
-// Other pools on these hosts with the same directory, target, pool of a cluster or volume group.
+// Other pools on these hosts with the same directory, target, Ceph pool or volume group.
 func (q *Queries) PlacesInUse(ctx context.Context, arg PlacesInUseParams) ([]PlacesInUseRow, error) {
 	rows, err := q.db.Query(ctx, placesInUse, arg.Hosts, arg.PoolID, arg.Place)
 	if err != nil {
@@ -197,7 +197,7 @@ type PoolNeededRow struct {
 	ProjectID fleet.ProjectID
 }
 
-// A few names of VMs that have a disk or ISO in the pool: on one host, or on any where @host is empty.
+// The first few VMs with a disk or ISO in the pool, on one host or on any if @host is empty.
 func (q *Queries) PoolNeeded(ctx context.Context, arg PoolNeededParams) ([]PoolNeededRow, error) {
 	rows, err := q.db.Query(ctx, poolNeeded, arg.Host, arg.PoolID)
 	if err != nil {
@@ -233,7 +233,7 @@ type PoolSecretForRow struct {
 	Sealed []byte
 }
 
-// The secret of a pool for one host that is to have it; nobody else is given it.
+// The secret of a pool, only for a host with the pool assigned.
 func (q *Queries) PoolSecretFor(ctx context.Context, arg PoolSecretForParams) (PoolSecretForRow, error) {
 	row := q.db.QueryRow(ctx, poolSecretFor, arg.PoolID, arg.HostID)
 	var i PoolSecretForRow
@@ -250,7 +250,7 @@ type PoolSecretSetRow struct {
 	SetBy string
 }
 
-// When a pool's secret was given last, and by whom.
+// When and by whom the pool's secret was last set.
 func (q *Queries) PoolSecretSet(ctx context.Context, poolID fleet.PoolID) (PoolSecretSetRow, error) {
 	row := q.db.QueryRow(ctx, poolSecretSet, poolID)
 	var i PoolSecretSetRow
@@ -262,7 +262,7 @@ const renewPool = `-- name: RenewPool :exec
 UPDATE pools SET generation = generation + 1 WHERE id = $1
 `
 
-// A pool whose hosts are to set it up anew, as those that are not heard now do later.
+// Makes the pool's hosts set it up again; offline ones do so later.
 func (q *Queries) RenewPool(ctx context.Context, id fleet.PoolID) error {
 	_, err := q.db.Exec(ctx, renewPool, id)
 	return err

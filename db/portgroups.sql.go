@@ -22,7 +22,7 @@ type CountOnGroupsRow struct {
 	Vms       int32
 }
 
-// How many VMs have a card on each of the network's port groups.
+// The number of VMs with a NIC on each port group of the network.
 func (q *Queries) CountOnGroups(ctx context.Context, networkID string) ([]CountOnGroupsRow, error) {
 	rows, err := q.db.Query(ctx, countOnGroups, networkID)
 	if err != nil {
@@ -53,7 +53,7 @@ type GrantPortGroupParams struct {
 	ProjectID *fleet.ProjectID
 }
 
-// project_id NULL: to all.
+// project_id NULL grants to all projects.
 func (q *Queries) GrantPortGroup(ctx context.Context, arg GrantPortGroupParams) (int64, error) {
 	result, err := q.db.Exec(ctx, grantPortGroup, arg.NetworkID, arg.PortGroup, arg.ProjectID)
 	if err != nil {
@@ -72,7 +72,7 @@ type GroupNeededParams struct {
 	PortGroup string
 }
 
-// A few names of VMs that have a card on the port group.
+// The first few VMs with a NIC on the port group.
 func (q *Queries) GroupNeeded(ctx context.Context, arg GroupNeededParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, groupNeeded, arg.NetworkID, arg.PortGroup)
 	if err != nil {
@@ -111,7 +111,7 @@ type GroupsForRow struct {
 	Granted    bool
 }
 
-// The port groups of the networks; granted: to the project, or to all.
+// The port groups of the networks; granted means to the project or to all projects.
 func (q *Queries) GroupsFor(ctx context.Context, arg GroupsForParams) ([]GroupsForRow, error) {
 	rows, err := q.db.Query(ctx, groupsFor, arg.ProjectID, arg.Ids)
 	if err != nil {
@@ -157,7 +157,7 @@ type GroupsToUseRow struct {
 	PortGroup string
 }
 
-// The port groups that somebody may put cards on: all, or those open to one of the projects.
+// The port groups that NICs may use: all, or those open to one of the projects.
 func (q *Queries) GroupsToUse(ctx context.Context, arg GroupsToUseParams) ([]GroupsToUseRow, error) {
 	rows, err := q.db.Query(ctx, groupsToUse, arg.AllProjects, arg.Projects)
 	if err != nil {
@@ -196,7 +196,7 @@ type PortGroupGrantsRow struct {
 	Project   string
 }
 
-// Whom the network's port groups are open to; of all projects, or of the named ones and those that all have.
+// The grants of the network's port groups: all, or only those to these projects and to all projects.
 func (q *Queries) PortGroupGrants(ctx context.Context, arg PortGroupGrantsParams) ([]PortGroupGrantsRow, error) {
 	rows, err := q.db.Query(ctx, portGroupGrants, arg.NetworkID, arg.AllProjects, arg.Projects)
 	if err != nil {

@@ -118,7 +118,7 @@ type ProjectAndUserRow struct {
 	Person  string
 }
 
-// Holds both rows, so that a member is added to what exists.
+// Locks both rows, so that a membership refers to existing rows.
 func (q *Queries) ProjectAndUser(ctx context.Context, arg ProjectAndUserParams) (ProjectAndUserRow, error) {
 	row := q.db.QueryRow(ctx, projectAndUser, arg.ProjectID, arg.UserID)
 	var i ProjectAndUserRow
@@ -144,7 +144,8 @@ type ProjectDefaultsRow struct {
 	Network     string
 }
 
-// The project's default pool and network with their names, as far as they can be used: neither is being deleted, and the network is open to the project.
+// The project's default pool and network with names. A default being deleted, or a network not open to the project, is
+// omitted.
 func (q *Queries) ProjectDefaults(ctx context.Context, id fleet.ProjectID) (ProjectDefaultsRow, error) {
 	row := q.db.QueryRow(ctx, projectDefaults, id)
 	var i ProjectDefaultsRow
@@ -208,7 +209,7 @@ type SetProjectDefaultsRow struct {
 	DefaultNetworkID *fleet.NetworkID
 }
 
-// Gives what is set now: nothing of a pool or a network that does not exist or is being deleted.
+// Returns the defaults as set. A pool or network that does not exist or is being deleted is set to NULL.
 func (q *Queries) SetProjectDefaults(ctx context.Context, arg SetProjectDefaultsParams) (SetProjectDefaultsRow, error) {
 	row := q.db.QueryRow(ctx, setProjectDefaults, arg.PoolID, arg.NetworkID, arg.ID)
 	var i SetProjectDefaultsRow

@@ -76,7 +76,7 @@ type HostsNotFreshRow struct {
 	Looked bool
 }
 
-// The joined hosts of which not all is believed: that they are there, and what they say about their hypervisors.
+// Hosts whose agent is offline or whose inventory is not fresh.
 func (q *Queries) HostsNotFresh(ctx context.Context, fresh time.Duration) ([]HostsNotFreshRow, error) {
 	rows, err := q.db.Query(ctx, hostsNotFresh, fresh)
 	if err != nil {
@@ -108,7 +108,7 @@ type HostsNotLookedRow struct {
 	Now      time.Time
 }
 
-// Those whose last look at their hypervisors is older than that, is in the future, or has never been.
+// Hosts whose last inventory is older than @age, in the future, or missing.
 func (q *Queries) HostsNotLooked(ctx context.Context, age time.Duration) ([]HostsNotLookedRow, error) {
 	rows, err := q.db.Query(ctx, hostsNotLooked, age)
 	if err != nil {
@@ -133,7 +133,7 @@ const sweepJobs = `-- name: SweepJobs :execrows
 DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE task_id IS NULL AND ended_at < now() - interval '1 hour' LIMIT $1)
 `
 
-// Those of no task.
+// Jobs without a task.
 func (q *Queries) SweepJobs(ctx context.Context, most int32) (int64, error) {
 	result, err := q.db.Exec(ctx, sweepJobs, most)
 	if err != nil {
@@ -159,7 +159,7 @@ DELETE FROM cell_quarters q WHERE (q.noun, q.object_id, q.host_id, q.quarter) IN
     LIMIT $1)
 `
 
-// Of each cell the last row that is older than a day stays: from then on it was so.
+// Keeps the last row older than a day of each status: it holds the status at the start of the day.
 func (q *Queries) SweepQuarters(ctx context.Context, most int32) (int64, error) {
 	result, err := q.db.Exec(ctx, sweepQuarters, most)
 	if err != nil {
@@ -172,8 +172,7 @@ const sweepTasks = `-- name: SweepTasks :execrows
 DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND id < born(now() - interval '30 days') AND ended_at < now() - interval '30 days' ORDER BY id LIMIT $1)
 `
 
-// Children and jobs go with them.
-// Ids are in the order of birth: what is younger than that is not looked at.
+// Subtasks and jobs are deleted by cascade. Task IDs are ordered by creation time, so newer tasks are not scanned.
 func (q *Queries) SweepTasks(ctx context.Context, most int32) (int64, error) {
 	result, err := q.db.Exec(ctx, sweepTasks, most)
 	if err != nil {
@@ -204,7 +203,7 @@ const tryPassLock = `-- name: TryPassLock :one
 SELECT pg_try_advisory_xact_lock(hashtext('quantix pass ' || $1::text))
 `
 
-// One portal runs a periodic pass at a time.
+// One portal at a time runs a periodic pass.
 func (q *Queries) TryPassLock(ctx context.Context, pass string) (bool, error) {
 	row := q.db.QueryRow(ctx, tryPassLock, pass)
 	var pg_try_advisory_xact_lock bool
@@ -242,7 +241,7 @@ WHERE state = 'queued' AND run_after <= now() AND run_after > created_at AND run
 GROUP BY host_id
 `
 
-// Jobs that waited for their time: wake their hosts.
+// Wakes hosts with jobs whose start time has come.
 func (q *Queries) WakeDue(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, wakeDue)
 	return err

@@ -45,7 +45,7 @@ const lockRules = `-- name: LockRules :exec
 SELECT pg_advisory_xact_lock(hashtextextended('rules ' || $1::text, 0))
 `
 
-// Of two VMs of a project that are placed at once, the second must see the first where rules are about them.
+// Serializes placements of a project's VMs with rules, so that each sees the previous one.
 func (q *Queries) LockRules(ctx context.Context, project string) error {
 	_, err := q.db.Exec(ctx, lockRules, project)
 	return err
@@ -76,7 +76,8 @@ type RuleMatesRow struct {
 	Names  []string
 }
 
-// What placement rules name, by the rule's number and by host: a project's VM of that name, or its VMs with those labels. Two of their names are enough.
+// The VMs that placement rules refer to, by rule number and host: a VM of the project by name, or its VMs with labels.
+// Two names suffice for messages.
 func (q *Queries) RuleMates(ctx context.Context, arg RuleMatesParams) ([]RuleMatesRow, error) {
 	rows, err := q.db.Query(ctx, ruleMates,
 		arg.Projects,
@@ -122,7 +123,7 @@ type RuledVMsRow struct {
 	Misplaced []int32
 }
 
-// All VMs with rules, and those that had some.
+// VMs with rules, and those still marked as misplaced.
 func (q *Queries) RuledVMs(ctx context.Context) ([]RuledVMsRow, error) {
 	rows, err := q.db.Query(ctx, ruledVMs)
 	if err != nil {
@@ -164,7 +165,7 @@ type RulesOfProjectRow struct {
 	Names  []string
 }
 
-// The rules of a project's VMs, by host; those with the same rules are one.
+// The rules of a project's VMs by host; VMs with equal rules are merged.
 func (q *Queries) RulesOfProject(ctx context.Context, project fleet.ProjectID) ([]RulesOfProjectRow, error) {
 	rows, err := q.db.Query(ctx, rulesOfProject, project)
 	if err != nil {

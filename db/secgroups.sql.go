@@ -37,7 +37,7 @@ const addSecurityGroupsAlone = `-- name: AddSecurityGroupsAlone :exec
 SELECT pg_advisory_xact_lock(hashtext('quantix security groups ' || $1::text))
 `
 
-// Who adds groups to a project does it one after the other, so that each counts what the one before added.
+// Serializes additions to a project, so that each sees the previous count.
 func (q *Queries) AddSecurityGroupsAlone(ctx context.Context, project string) error {
 	_, err := q.db.Exec(ctx, addSecurityGroupsAlone, project)
 	return err
@@ -55,7 +55,7 @@ type ChangeSecurityGroupParams struct {
 	ID   fleet.SecurityGroupID
 }
 
-// Hosts need hear only of other rules.
+// Only changed rules raise the revision that hosts apply.
 func (q *Queries) ChangeSecurityGroup(ctx context.Context, arg ChangeSecurityGroupParams) (SecurityGroup, error) {
 	row := q.db.QueryRow(ctx, changeSecurityGroup, arg.Name, arg.Spec, arg.ID)
 	var i SecurityGroup
@@ -99,7 +99,7 @@ type CountsOfVMRow struct {
 	Told []byte
 }
 
-// What the VM's host has counted at its cards, if it is not too long ago.
+// Fresh packet counts of the VM's NICs.
 func (q *Queries) CountsOfVM(ctx context.Context, arg CountsOfVMParams) ([]CountsOfVMRow, error) {
 	rows, err := q.db.Query(ctx, countsOfVM, arg.VMID, arg.Fresh)
 	if err != nil {
@@ -124,7 +124,7 @@ const deleteSecurityGroup = `-- name: DeleteSecurityGroup :exec
 DELETE FROM security_groups g WHERE g.id = $1 AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.security_group_id = g.id)
 `
 
-// One that is on no host.
+// Only without assignments.
 func (q *Queries) DeleteSecurityGroup(ctx context.Context, id fleet.SecurityGroupID) error {
 	_, err := q.db.Exec(ctx, deleteSecurityGroup, id)
 	return err
@@ -135,7 +135,7 @@ DELETE FROM security_groups g WHERE g.deleted_at IS NOT NULL AND NOT EXISTS (SEL
   AND NOT EXISTS (SELECT 1 FROM nic_groups n WHERE n.group_id = g.id)
 `
 
-// Those that were deleted and that no host has any more.
+// Deletes removed groups without assignments.
 func (q *Queries) EndSecurityGroups(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, endSecurityGroups)
 	return err
@@ -156,7 +156,7 @@ type FlatSourcesRow struct {
 	Members   []byte
 }
 
-// Groups by their ids, and those that their rules name, for the members' addresses.
+// Groups by ID, and the groups that their rules refer to, for the members' addresses.
 func (q *Queries) FlatSources(ctx context.Context, ids []string) ([]FlatSourcesRow, error) {
 	rows, err := q.db.Query(ctx, flatSources, ids)
 	if err != nil {
@@ -238,8 +238,8 @@ type GroupCountsRow struct {
 	At      time.Time
 }
 
-// What is counted of the group at cards of VMs in these projects, or in all: by rule, and with no rule what no rule allowed. What a host said
-// too long ago is not counted.
+// Packet counts of the group at NICs of VMs in these projects, or in all: per rule, and dropped packets with an empty
+// rule. Outdated reports are excluded.
 func (q *Queries) GroupCounts(ctx context.Context, arg GroupCountsParams) ([]GroupCountsRow, error) {
 	rows, err := q.db.Query(ctx, groupCounts,
 		arg.ID,
@@ -290,7 +290,7 @@ type GroupRunsRow struct {
 	Error string
 }
 
-// How many cards in the group VMs have that run, in these projects or in all, and why a host cannot count.
+// The number of the group's NICs of running VMs in these projects, or in all, and an error if a host cannot count.
 func (q *Queries) GroupRuns(ctx context.Context, arg GroupRunsParams) (GroupRunsRow, error) {
 	row := q.db.QueryRow(ctx, groupRuns,
 		arg.Fresh,
@@ -328,7 +328,7 @@ type GroupsOfVMRow struct {
 	Fresh    bool
 }
 
-// Which groups the cards of a VM are in, and what its host says of them.
+// The groups of a VM's NICs with the reports of its host.
 func (q *Queries) GroupsOfVM(ctx context.Context, arg GroupsOfVMParams) ([]GroupsOfVMRow, error) {
 	rows, err := q.db.Query(ctx, groupsOfVM, arg.Fresh, arg.VMID)
 	if err != nil {
@@ -389,7 +389,7 @@ type LockSecurityGroupsRow struct {
 	Name      string
 }
 
-// They stay until the transaction ends.
+// Locks the groups until the transaction ends.
 func (q *Queries) LockSecurityGroups(ctx context.Context, ids []string) ([]LockSecurityGroupsRow, error) {
 	rows, err := q.db.Query(ctx, lockSecurityGroups, ids)
 	if err != nil {
@@ -440,7 +440,7 @@ type MembersOfRow struct {
 	Addresses []byte
 }
 
-// The cards in a group of VMs in these projects, or in all.
+// The NICs in a group of VMs in these projects, or in all.
 func (q *Queries) MembersOf(ctx context.Context, arg MembersOfParams) ([]MembersOfRow, error) {
 	rows, err := q.db.Query(ctx, membersOf,
 		arg.ID,
@@ -494,8 +494,8 @@ type MisplacedSecurityGroupsRow struct {
 	Wanted    bool
 }
 
-// Where groups are to be and are not, and where they are and no card needs them any more: not before VMs there have acted on what people asked
-// last, as a card may still be in the group there.
+// Hosts that lack a needed group, and hosts with a group that no NIC needs. A group is released only after the host's
+// VMs have applied their newest specs, because a NIC may still use it.
 func (q *Queries) MisplacedSecurityGroups(ctx context.Context) ([]MisplacedSecurityGroupsRow, error) {
 	rows, err := q.db.Query(ctx, misplacedSecurityGroups)
 	if err != nil {
@@ -534,7 +534,7 @@ WHERE n.spec ? 'portGroups' AND v.deleted_at IS NULL AND c->>'networkId' = n.id 
 ORDER BY v.id LIMIT $1::integer
 `
 
-// VMs with a card that follows its port group, or names nothing of its own, and has other than that gives now.
+// VMs with a NIC that follows its port group's defaults, or sets none, but differs from the current defaults.
 func (q *Queries) NICsOffDefault(ctx context.Context, most int32) ([]fleet.VMID, error) {
 	rows, err := q.db.Query(ctx, nICsOffDefault, most)
 	if err != nil {
@@ -570,7 +570,7 @@ type OutdatedSecurityGroupsRow struct {
 	HostID    fleet.HostID
 }
 
-// Where a host has yet to act on the newest, and nothing is on its way: of one group, or of all where @of is empty.
+// Groups with a revision newer than the host's and no queued job; one group, or all if @of is empty.
 func (q *Queries) OutdatedSecurityGroups(ctx context.Context, of string) ([]OutdatedSecurityGroupsRow, error) {
 	rows, err := q.db.Query(ctx, outdatedSecurityGroups, of)
 	if err != nil {
@@ -617,8 +617,8 @@ UPDATE security_groups s SET members = n.members FROM now n WHERE n.id = s.id AN
 RETURNING s.id
 `
 
-// Keeps the addresses of the cards in groups that a rule names; returns the groups where these are others than before. A VM that is off has none.
-// A group that no rule names any more forgets them: whoever names it again must not let in who was a member then.
+// Updates the member addresses of groups referenced by rules; returns the groups with changes. A stopped VM has no
+// addresses. A group no longer referenced loses its addresses, so that a later reference does not admit former members.
 func (q *Queries) RefreshMembers(ctx context.Context, most int32) ([]fleet.SecurityGroupID, error) {
 	rows, err := q.db.Query(ctx, refreshMembers, most)
 	if err != nil {
@@ -654,7 +654,7 @@ type ReportFilterCountsParams struct {
 	Errors  []string
 }
 
-// What hosts have counted at cards: a row a host.
+// Stores packet counts of NICs: one row per host.
 func (q *Queries) ReportFilterCounts(ctx context.Context, arg ReportFilterCountsParams) error {
 	_, err := q.db.Exec(ctx, reportFilterCounts,
 		arg.HostIds,
@@ -678,7 +678,8 @@ type ReportGroupsParams struct {
 	Groups []byte
 }
 
-// Which groups somebody changed on the host since it acted on them last. Only forward: what was looked at before that is no news.
+// Records which groups were changed on the host since it last applied them. Only reports newer than the last result
+// count.
 func (q *Queries) ReportGroups(ctx context.Context, arg ReportGroupsParams) error {
 	_, err := q.db.Exec(ctx, reportGroups, arg.Seq, arg.HostID, arg.Groups)
 	return err
@@ -688,7 +689,7 @@ const reviseSecurityGroup = `-- name: ReviseSecurityGroup :exec
 UPDATE security_groups SET revision = revision + 1 WHERE id = $1
 `
 
-// Its hosts are to have it anew.
+// Makes the group's hosts apply it again.
 func (q *Queries) ReviseSecurityGroup(ctx context.Context, id fleet.SecurityGroupID) error {
 	_, err := q.db.Exec(ctx, reviseSecurityGroup, id)
 	return err
@@ -699,7 +700,7 @@ UPDATE security_groups s SET revision = revision + 1
 WHERE EXISTS (SELECT 1 FROM jsonb_path_query(s.spec, '$.rules[*].groupId') r WHERE r #>> '{}' = ANY ($1::text[]))
 `
 
-// Hosts are to have anew the groups whose rules name one of these.
+// Raises the revision of groups whose rules refer to one of these.
 func (q *Queries) ReviseSecurityGroups(ctx context.Context, ids []string) error {
 	_, err := q.db.Exec(ctx, reviseSecurityGroups, ids)
 	return err
@@ -727,7 +728,7 @@ type SecurityGroupHostsRow struct {
 	Fresh              bool
 }
 
-// Where groups are, what their hosts say of them, and whether that is believed.
+// The hosts of groups with their reports, and whether these are fresh.
 func (q *Queries) SecurityGroupHosts(ctx context.Context, arg SecurityGroupHostsParams) ([]SecurityGroupHostsRow, error) {
 	rows, err := q.db.Query(ctx, securityGroupHosts, arg.Fresh, arg.Ids)
 	if err != nil {
@@ -773,7 +774,7 @@ type SecurityGroupNeededRow struct {
 	Project string
 }
 
-// A few of the VMs that have cards in the group, of the other groups whose rules name it, and of the networks whose port groups give it.
+// The first few VMs with NICs in the group, groups whose rules refer to it, and networks whose port groups assign it.
 func (q *Queries) SecurityGroupNeeded(ctx context.Context, id fleet.SecurityGroupID) ([]SecurityGroupNeededRow, error) {
 	rows, err := q.db.Query(ctx, securityGroupNeeded, id)
 	if err != nil {
@@ -814,7 +815,7 @@ type SecurityGroupsFailedRow struct {
 	Words    string
 }
 
-// Groups that hosts could not apply, or that somebody changed there, for who sees all projects or these, with the words of one of the hosts.
+// Groups that hosts failed to apply or that were changed there, for these projects or all, with the error of one host.
 func (q *Queries) SecurityGroupsFailed(ctx context.Context, arg SecurityGroupsFailedParams) ([]SecurityGroupsFailedRow, error) {
 	rows, err := q.db.Query(ctx, securityGroupsFailed, arg.AllProjects, arg.Projects)
 	if err != nil {

@@ -30,7 +30,7 @@ type AssignedBesideRow struct {
 	AllOfThem int32
 }
 
-// The first hosts that have the object though their labels do not ask for it, and how many there are.
+// The first hosts that have the object but do not match the selector, and their total number.
 func (q *Queries) AssignedBeside(ctx context.Context, arg AssignedBesideParams) ([]AssignedBesideRow, error) {
 	rows, err := q.db.Query(ctx, assignedBeside, arg.Noun, arg.ObjectID)
 	if err != nil {
@@ -72,8 +72,8 @@ type AssignmentsNotHealthyRow struct {
 	Now      time.Time
 }
 
-// The cells of one object of which the host last said that something is wrong, without what can be long, as AssignmentOn. What somebody
-// stopped on the host is theirs to start.
+// The unhealthy assignments of one object, without long values (see AssignmentOn). Objects stopped on the host by
+// others are excluded.
 func (q *Queries) AssignmentsNotHealthy(ctx context.Context, arg AssignmentsNotHealthyParams) ([]AssignmentsNotHealthyRow, error) {
 	rows, err := q.db.Query(ctx, assignmentsNotHealthy, arg.Noun, arg.ObjectID)
 	if err != nil {
@@ -128,7 +128,7 @@ type ExcludeHostsParams struct {
 	Whys     []string
 }
 
-// Hosts that cannot have the object, each with why. Writes nothing where that is known.
+// Excludes hosts that cannot have the object, with the reasons. Unchanged rows are not written.
 func (q *Queries) ExcludeHosts(ctx context.Context, arg ExcludeHostsParams) error {
 	_, err := q.db.Exec(ctx, excludeHosts,
 		arg.Noun,
@@ -152,7 +152,7 @@ type ExcludeReleasedHostsParams struct {
 	HostID   string
 }
 
-// A person released the object on a host whose labels ask for it.
+// Excludes a host from which a user released the object although its labels match.
 func (q *Queries) ExcludeReleasedHosts(ctx context.Context, arg ExcludeReleasedHostsParams) error {
 	_, err := q.db.Exec(ctx, excludeReleasedHosts, arg.Noun, arg.ObjectID, arg.HostID)
 	return err
@@ -180,7 +180,7 @@ type HostsLabelledRow struct {
 	Without   int32
 }
 
-// The first hosts with the labels, those first that do not have the object; how many there are, and how many do not have it.
+// The first hosts that match the labels, those without the object first, with the total numbers.
 func (q *Queries) HostsLabelled(ctx context.Context, arg HostsLabelledParams) ([]HostsLabelledRow, error) {
 	rows, err := q.db.Query(ctx, hostsLabelled,
 		arg.Noun,
@@ -221,7 +221,7 @@ type IncludeAllHostsParams struct {
 	ObjectID string
 }
 
-// Another selector: what was decided about hosts for the one before it is forgotten.
+// A new selector clears the exclusions made for the previous one.
 func (q *Queries) IncludeAllHosts(ctx context.Context, arg IncludeAllHostsParams) error {
 	_, err := q.db.Exec(ctx, includeAllHosts, arg.Noun, arg.ObjectID)
 	return err
@@ -255,8 +255,8 @@ type LabelWorkRow struct {
 	ObjectID string
 }
 
-// Objects that hosts lack whose labels ask for them, as far as nobody released them there. Sets are compared: with 10,000 hosts that lack nothing,
-// a look for each host into what it has takes two and a half times as long.
+// Objects missing on hosts that match their selector, unless released there by a user. EXCEPT compares sets: with
+// 10,000 hosts and nothing missing, a lookup per host takes two and a half times as long.
 func (q *Queries) LabelWork(ctx context.Context) ([]LabelWorkRow, error) {
 	rows, err := q.db.Query(ctx, labelWork)
 	if err != nil {
@@ -299,8 +299,8 @@ type LabelledWithoutRow struct {
 	Fresh bool
 }
 
-// The hosts of LabelWork for one object: first those of which nothing is decided, then in no order, so that each has its turn, those that could
-// not have it the last time.
+// The hosts of LabelWork for one object: first those without a decision, then excluded ones in random order, so that
+// each is retried at some time.
 func (q *Queries) LabelledWithout(ctx context.Context, arg LabelledWithoutParams) ([]LabelledWithoutRow, error) {
 	rows, err := q.db.Query(ctx, labelledWithout, arg.Noun, arg.ObjectID, arg.Most)
 	if err != nil {
@@ -341,7 +341,7 @@ type LeftOutRow struct {
 	AllOfThem int32
 }
 
-// The first hosts that do not have the object though their labels ask for it, and how many there are.
+// The first hosts that match the selector but lack the object, and their total number.
 func (q *Queries) LeftOut(ctx context.Context, arg LeftOutParams) ([]LeftOutRow, error) {
 	rows, err := q.db.Query(ctx, leftOut, arg.Noun, arg.ObjectID)
 	if err != nil {
@@ -377,7 +377,7 @@ type SelectorOfParams struct {
 	ObjectID string
 }
 
-// Of any object; empty: it comes to no host by itself.
+// The selector of an object; empty if it has none.
 func (q *Queries) SelectorOf(ctx context.Context, arg SelectorOfParams) (string, error) {
 	row := q.db.QueryRow(ctx, selectorOf, arg.Noun, arg.ObjectID)
 	var selector string

@@ -12,15 +12,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrPooled is ProveSessions' refusal of a pooler that gives a connection another server after each transaction.
+// ErrPooled is returned by ProveSessions for a pooler that assigns another server connection after each transaction.
 var ErrPooled = errors.New("the database URL leads to a connection pooler in transaction mode, which loses wake-ups and locks between transactions; " +
 	"set pool_mode = session for this database (PgBouncer), or name PostgreSQL itself")
 
-// wakeLimit is how long a wake-up may take on a machine that has much else to do.
+// wakeLimit is the time limit for a notification, long enough for a busy machine.
 const wakeLimit = 10 * time.Second
 
-// ProveSessions opens two connections to url and proves that each keeps its server: what the one listens for, it hears from the
-// other. It refuses with ErrPooled where that is not so.
+// ProveSessions verifies that connections to url keep their server process: one of two connections must receive a
+// notification from the other. It returns ErrPooled otherwise.
 func ProveSessions(ctx context.Context, url string) error {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -77,7 +77,7 @@ func proveSessions(ctx context.Context, cfg *pgx.ConnConfig) error {
 	return nil
 }
 
-// serverOf runs a statement and says which server process the connection has afterwards.
+// serverOf runs a statement and returns the process ID of the connection's server.
 func serverOf(ctx context.Context, conn *pgx.Conn, sql string) (string, error) {
 	if err := conn.PgConn().Exec(ctx, sql).Close(); err != nil {
 		return "", err

@@ -23,8 +23,8 @@ type NoteSignInParams struct {
 	PasswordHash string
 }
 
-// The time it returns is when the session begins. The row's lock orders it against a change of the password, so no session
-// of the old password begins after that. No row: the account has changed since it was read.
+// Returns the start time of the session. The row lock orders it against a password change, so that no session with the
+// old password starts later. No row if the account has changed since it was read.
 func (q *Queries) NoteSignIn(ctx context.Context, arg NoteSignInParams) (*time.Time, error) {
 	row := q.db.QueryRow(ctx, noteSignIn, arg.ID, arg.PasswordHash)
 	var last_seen_at *time.Time
@@ -54,7 +54,7 @@ type UserOfSessionRow struct {
 	Projects   []byte
 }
 
-// The user of a session that began at signed_in_at; no row where that session has ended. Notes the visit once a minute.
+// The user of a session that began at signed_in_at; no row if the session has ended. Records the visit once a minute.
 func (q *Queries) UserOfSession(ctx context.Context, arg UserOfSessionParams) (UserOfSessionRow, error) {
 	row := q.db.QueryRow(ctx, userOfSession, arg.ID, arg.SignedInAt)
 	var i UserOfSessionRow

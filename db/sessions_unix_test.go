@@ -20,7 +20,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// pooler runs Debian's PgBouncer before a database, and returns the URL that leads through it.
+// pooler starts PgBouncer in front of a database and returns the URL of the pooler.
 func pooler(t *testing.T, to, mode string) string {
 	t.Helper()
 	behind, err := url.Parse(to)
@@ -55,7 +55,7 @@ func pooler(t *testing.T, to, mode string) string {
 	}
 	cmd := exec.Command(program, "-q", file)
 	if s, ok := owner.Sys().(*syscall.Stat_t); ok && int(s.Uid) != os.Getuid() {
-		// The socket is its owner's alone, and PgBouncer does not run as root.
+		// The socket is accessible only to its owner, and PgBouncer refuses to run as root.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.Uid, Gid: s.Gid}}
 	}
 	cmd.Stderr = t.Output()
@@ -116,7 +116,7 @@ func TestAPoolerMustKeepSessions(t *testing.T) {
 	}
 }
 
-// Another client's idle servers in the pooler do not hide what it does.
+// Idle server connections of another client must not hide the pooler's mode.
 func TestAPoolerInUseIsFoundOut(t *testing.T) {
 	t.Parallel()
 	through := pooler(t, testkit.EmptyURL(t), "transaction")
@@ -132,7 +132,7 @@ func TestAPoolerInUseIsFoundOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Release()
-		if _, err := conn.Exec(t.Context(), "BEGIN"); err != nil { // so that each has a server of its own
+		if _, err := conn.Exec(t.Context(), "BEGIN"); err != nil { // forces a separate server connection for each
 			t.Fatal(err)
 		}
 		busy = append(busy, conn)

@@ -71,7 +71,7 @@ type AddTemporarySnapshotParams struct {
 	TaskID     fleet.TaskID
 }
 
-// A snapshot that the job takes for copies alone. Of many VMs that are made by one order, all are copied from one.
+// A temporary snapshot taken only for copies. All VMs of one order are copied from the same snapshot.
 func (q *Queries) AddTemporarySnapshot(ctx context.Context, arg AddTemporarySnapshotParams) error {
 	_, err := q.db.Exec(ctx, addTemporarySnapshot,
 		arg.SnapshotID,
@@ -177,7 +177,7 @@ type ScheduleFailedParams struct {
 	ID      fleet.ScheduleID
 }
 
-// What the pass could not do about one, it tries again later.
+// The pass retries the schedule later.
 func (q *Queries) ScheduleFailed(ctx context.Context, arg ScheduleFailedParams) error {
 	_, err := q.db.Exec(ctx, scheduleFailed, arg.Trouble, arg.ID)
 	return err
@@ -205,7 +205,7 @@ type ScheduleRunsOfRow struct {
 	TidyError  string
 }
 
-// What the schedules of a VM have asked for and the VM may have, newest first. What became of it in a task that is not kept any more is no trouble now.
+// The runs of a VM's schedules, newest first. The result of a run whose task was deleted counts as done.
 func (q *Queries) ScheduleRunsOf(ctx context.Context, vmID fleet.VMID) ([]ScheduleRunsOfRow, error) {
 	rows, err := q.db.Query(ctx, scheduleRunsOf, vmID)
 	if err != nil {
@@ -249,7 +249,7 @@ type ScheduleToCheckRow struct {
 	VMID fleet.VMID
 }
 
-// The next that a pass looks at. Those of VMs that are being deleted wait for that.
+// The next schedule that a pass checks. VMs being deleted are skipped.
 func (q *Queries) ScheduleToCheck(ctx context.Context) (ScheduleToCheckRow, error) {
 	row := q.db.QueryRow(ctx, scheduleToCheck)
 	var i ScheduleToCheckRow
@@ -298,7 +298,7 @@ FROM (SELECT COALESCE((SELECT s.trouble FROM snapshot_schedules s WHERE s.vm_id 
 WHERE v.id = $1 AND v.schedule_trouble <> n.trouble
 `
 
-// What a person is needed for among the schedules of a VM, for its row.
+// Copies the first schedule problem that needs attention to the VM's row.
 func (q *Queries) SetScheduleTrouble(ctx context.Context, vmID fleet.VMID) error {
 	_, err := q.db.Exec(ctx, setScheduleTrouble, vmID)
 	return err
@@ -328,7 +328,7 @@ SELECT o.kind FROM (
 ) o ORDER BY o.id
 `
 
-// What is asked about a VM's snapshots and has not ended, oldest first: with the copies that are made of them.
+// Open jobs on a VM's snapshots, oldest first, including copies made from them.
 func (q *Queries) SnapshotWork(ctx context.Context, subject fleet.Subject) ([]fleet.JobKind, error) {
 	rows, err := q.db.Query(ctx, snapshotWork, subject)
 	if err != nil {
@@ -361,7 +361,8 @@ type TemporarySnapshotRow struct {
 	Settled   bool
 }
 
-// awaited: VMs that are still to be made will be copied from it. settled: what the host says of the VM is newer than the order to take it.
+// awaited: VMs still to be created will be copied from it. settled: the VM's reported state is newer than the job that
+// takes it.
 func (q *Queries) TemporarySnapshot(ctx context.Context, snapshotID fleet.SnapshotID) (TemporarySnapshotRow, error) {
 	row := q.db.QueryRow(ctx, temporarySnapshot, snapshotID)
 	var i TemporarySnapshotRow
@@ -401,8 +402,8 @@ type TemporarySnapshotOfRow struct {
 	State      fleet.JobState
 }
 
-// The one that an order has of the VM already and that is not being deleted, with the job that takes it. That does not end before the transaction does:
-// what is to wait for it would wait for ever.
+// The order's existing snapshot of the VM that is not being deleted, with its job. The job is locked until the
+// transaction ends: a copy made to wait for an ended job would wait forever.
 func (q *Queries) TemporarySnapshotOf(ctx context.Context, arg TemporarySnapshotOfParams) (TemporarySnapshotOfRow, error) {
 	row := q.db.QueryRow(ctx, temporarySnapshotOf, arg.TaskID, arg.VMID)
 	var i TemporarySnapshotOfRow
@@ -420,7 +421,7 @@ type TemporarySnapshotToCheckRow struct {
 	VMID       fleet.VMID
 }
 
-// The next that a pass looks at. Those of VMs that are being deleted go with them.
+// The next temporary snapshot that a pass checks. VMs being deleted are skipped.
 func (q *Queries) TemporarySnapshotToCheck(ctx context.Context) (TemporarySnapshotToCheckRow, error) {
 	row := q.db.QueryRow(ctx, temporarySnapshotToCheck)
 	var i TemporarySnapshotToCheckRow

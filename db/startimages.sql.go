@@ -29,7 +29,7 @@ type AddStartImageParams struct {
 	Most        int64
 }
 
-// No row: there are as many as there may be.
+// No row if the catalog is full.
 func (q *Queries) AddStartImage(ctx context.Context, arg AddStartImageParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addStartImage,
 		arg.ID,
@@ -82,7 +82,7 @@ const dropFailedPulls = `-- name: DropFailedPulls :exec
 DELETE FROM image_versions v WHERE v.start_id = $1 AND v.format = ''
 `
 
-// Versions of the entry that never came.
+// Deletes versions of the entry whose pull failed.
 func (q *Queries) DropFailedPulls(ctx context.Context, startID *fleet.StartImageID) error {
 	_, err := q.db.Exec(ctx, dropFailedPulls, startID)
 	return err
@@ -97,7 +97,7 @@ type ImageOfStartRow struct {
 	Name string
 }
 
-// The fleet's image that was pulled of the entry, the newest where there are several.
+// The global image pulled from the entry, the newest if there are several.
 func (q *Queries) ImageOfStart(ctx context.Context, startID *fleet.StartImageID) (ImageOfStartRow, error) {
 	row := q.db.QueryRow(ctx, imageOfStart, startID)
 	var i ImageOfStartRow
@@ -145,7 +145,7 @@ const pullAtWork = `-- name: PullAtWork :one
 SELECT EXISTS (SELECT 1 FROM start_images s JOIN jobs j ON j.task_id = s.task_id WHERE s.id = $1 AND j.state IN ('queued', 'running'))::boolean
 `
 
-// Whether an order to pull it has not ended.
+// Whether a pull of the entry is open.
 func (q *Queries) PullAtWork(ctx context.Context, id fleet.StartImageID) (bool, error) {
 	row := q.db.QueryRow(ctx, pullAtWork, id)
 	var column_1 bool
@@ -169,7 +169,7 @@ const restoreStartImages = `-- name: RestoreStartImages :one
 SELECT restore_start_images()::bigint
 `
 
-// How many came back, or are as they came again.
+// Returns the number of entries restored or reset to their defaults.
 func (q *Queries) RestoreStartImages(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, restoreStartImages)
 	var column_1 int64
@@ -192,7 +192,7 @@ type StartImagesRow struct {
 	EndedAt    *time.Time
 }
 
-// The well-known images, with how the last order to pull each went.
+// The image catalog with the result of each entry's last pull.
 func (q *Queries) StartImages(ctx context.Context) ([]StartImagesRow, error) {
 	rows, err := q.db.Query(ctx, startImages)
 	if err != nil {
@@ -238,7 +238,7 @@ type VersionWithBytesParams struct {
 	Sha256  string
 }
 
-// The version of the image that is known to have the checksum; no row: none.
+// The version of the image with this checksum; no row if there is none.
 func (q *Queries) VersionWithBytes(ctx context.Context, arg VersionWithBytesParams) (int32, error) {
 	row := q.db.QueryRow(ctx, versionWithBytes, arg.ImageID, arg.Sha256)
 	var number int32

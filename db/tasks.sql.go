@@ -44,8 +44,8 @@ type AddStepsParams struct {
 	ProjectID  *fleet.ProjectID
 }
 
-// A task with a child for each id. An error ends its child at once; the others wait until the portal asks for them. Their generation is 0, or below it:
-// see fleet.Task.Title.
+// Adds a task with a subtask for each ID. A subtask with an error ends at once; the others stay pending until the
+// portal queues their jobs. Their generation is 0 or negative: see fleet.Task.Title.
 func (q *Queries) AddSteps(ctx context.Context, arg AddStepsParams) error {
 	_, err := q.db.Exec(ctx, addSteps,
 		arg.ID,
@@ -97,7 +97,7 @@ type CancelTaskParams struct {
 	ID    fleet.TaskID
 }
 
-// What the portal has not asked for yet, and what no host has begun.
+// Cancels what is pending in the portal and jobs that no host has started.
 func (q *Queries) CancelTask(ctx context.Context, arg CancelTaskParams) (int64, error) {
 	row := q.db.QueryRow(ctx, cancelTask, arg.Error, arg.ID)
 	var column_1 int64
@@ -133,7 +133,7 @@ type CancelWaitingOfParams struct {
 	Kinds   []string
 }
 
-// Waiting orders about a subject that a newer order contradicts.
+// Cancels waiting jobs that a newer order contradicts.
 func (q *Queries) CancelWaitingOf(ctx context.Context, arg CancelWaitingOfParams) error {
 	_, err := q.db.Exec(ctx, cancelWaitingOf, arg.Error, arg.Subject, arg.Kinds)
 	return err
@@ -149,7 +149,7 @@ type CountOpenJobsRow struct {
 	Running int64
 }
 
-// All that wait and run, consoles too: each from its index.
+// The numbers of waiting and running jobs, including consoles, each from an index.
 func (q *Queries) CountOpenJobs(ctx context.Context) (CountOpenJobsRow, error) {
 	row := q.db.QueryRow(ctx, countOpenJobs)
 	var i CountOpenJobsRow
@@ -166,7 +166,7 @@ type EndUnchangedParams struct {
 	ID   fleet.TaskID
 }
 
-// A child of which nothing had to be done.
+// A subtask that required no change.
 func (q *Queries) EndUnchanged(ctx context.Context, arg EndUnchangedParams) error {
 	_, err := q.db.Exec(ctx, endUnchanged, arg.Note, arg.ID)
 	return err
@@ -190,7 +190,7 @@ type GetTaskRow struct {
 	HostName string
 }
 
-// own: also the person's own order about things of several projects, and its parts.
+// With own, also the user's tasks over several projects and their subtasks.
 func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, error) {
 	row := q.db.QueryRow(ctx, getTask,
 		arg.ID,
@@ -241,7 +241,7 @@ WHERE t.held AND t.parent_id = n.parent_id AND t.stage = n.stage
   AND now() >= COALESCE((SELECT max(b.ended_at) FROM tasks b WHERE b.parent_id = ANY (ARRAY[n.parent_id]) AND b.stage < n.stage), '-infinity') + n.stage_wait * interval '1 second'
 `
 
-// Of each task with children that wait for others: the next stage, once all before it have ended and its wait is over.
+// Starts the next stage of each staged task, once all earlier subtasks have ended and its wait is over.
 func (q *Queries) LetStagesBegin(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, letStagesBegin)
 	if err != nil {
@@ -256,7 +256,7 @@ WITH vm AS (SELECT v.id FROM vms v WHERE $1::text LIKE 'vm:%' AND v.id = substr(
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool)
 `
 
-// Locks what a task is about, as LockSubject does.
+// Locks a task's subject, like LockSubject.
 func (q *Queries) LockOf(ctx context.Context, subject string) error {
 	_, err := q.db.Exec(ctx, lockOf, subject)
 	return err
@@ -269,7 +269,7 @@ SELECT v.id FROM vms v WHERE v.id = ANY (ARRAY(
 ORDER BY v.id FOR UPDATE
 `
 
-// Locks the VMs of a task's children that wait for their hosts, in one order for all who do so.
+// Locks the VMs of a task's subtasks with queued jobs, in one order.
 func (q *Queries) LockSteps(ctx context.Context, id *fleet.TaskID) error {
 	_, err := q.db.Exec(ctx, lockSteps, id)
 	return err
@@ -294,7 +294,7 @@ type NoteDoneParams struct {
 	UserID      *fleet.UserID
 }
 
-// A task that was over when it was asked for.
+// A task that was completed when it was ordered.
 func (q *Queries) NoteDone(ctx context.Context, arg NoteDoneParams) (Task, error) {
 	row := q.db.QueryRow(ctx, noteDone,
 		arg.ID,
@@ -344,7 +344,7 @@ const notifyWaiters = `-- name: NotifyWaiters :exec
 SELECT pg_notify('quantix', 'orders')
 `
 
-// Portals ask for what children of tasks wait for.
+// Wakes portals that queue the jobs of pending subtasks.
 func (q *Queries) NotifyWaiters(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, notifyWaiters)
 	return err
@@ -365,7 +365,7 @@ type PendingTasksRow struct {
 	Address     string
 }
 
-// Whoever else takes some takes others.
+// Concurrent portals take different tasks.
 func (q *Queries) PendingTasks(ctx context.Context) ([]PendingTasksRow, error) {
 	rows, err := q.db.Query(ctx, pendingTasks)
 	if err != nil {
@@ -453,7 +453,7 @@ type TasksSeenParams struct {
 	Own      *fleet.UserID
 }
 
-// Of the named tasks, those that somebody sees who sees some projects.
+// The tasks among these that are visible to an actor with access to some projects.
 func (q *Queries) TasksSeen(ctx context.Context, arg TasksSeenParams) ([]fleet.TaskID, error) {
 	rows, err := q.db.Query(ctx, tasksSeen, arg.Ids, arg.Projects, arg.Own)
 	if err != nil {
@@ -487,7 +487,7 @@ type UserNowRow struct {
 	Projects []byte
 }
 
-// Somebody's present rights; no row where the account is gone or disabled.
+// The user's current permissions; no row if the account is deleted or disabled.
 func (q *Queries) UserNow(ctx context.Context, id fleet.UserID) (UserNowRow, error) {
 	row := q.db.QueryRow(ctx, userNow, id)
 	var i UserNowRow

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// Orders of before are tasks with the ids that links to them have; what became of actions about many VMs is a task with children.
+// The upgrade turns jobs into tasks with the same IDs, so that links stay valid, and bulk actions into parent tasks.
 func TestJobsOfBeforeBecomeTasks(t *testing.T) {
 	t.Parallel()
 	url := testkit.EmptyURL(t)
@@ -48,8 +48,8 @@ func TestJobsOfBeforeBecomeTasks(t *testing.T) {
 	}
 	for question, want := range map[string]string{
 		`SELECT string_agg(id || ' ' || COALESCE(task_id, 'none'), ', ' ORDER BY id) FROM jobs`: "1 1, 2 2, 3 none, 4 4",
-		`SELECT string_agg(concat_ws(' ', id, parent_id, kind, subject, state, project_id, user_id, error), ', ' ORDER BY id) FROM tasks WHERE length(id) = 1`:// those of before
-		"1 many vm.start vm:a failed p mia no, 2 vm.apply vm:a queued p mia away, 4 many vm.start vm:b running p mia ",
+		// existing jobs
+		`SELECT string_agg(concat_ws(' ', id, parent_id, kind, subject, state, project_id, user_id, error), ', ' ORDER BY id) FROM tasks WHERE length(id) = 1`:           "1 many vm.start vm:a failed p mia no, 2 vm.apply vm:a queued p mia away, 4 many vm.start vm:b running p mia ",
 		`SELECT string_agg(id, ', ') FROM tasks WHERE retry_at IS NOT NULL`:                                                                                              "2",
 		`SELECT concat_ws(' ', subject, subject_name, state, progress, steps->>'failed', steps->>'refused', steps->>'running', created_by) FROM tasks WHERE id = 'many'`: "task:many 3 VMs running 66 2 1 1 mia",
 		`SELECT concat_ws(' ', subject_name, state, error) FROM tasks WHERE parent_id = 'many' AND subject = ''`:                                                         "c failed Only a VM that is stopped can be started.",

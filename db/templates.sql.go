@@ -22,7 +22,7 @@ type AddCreatedDisksParams struct {
 	Volumes []string
 }
 
-// Disks that come to be by an order of their own: their host never makes one anew.
+// Records disks created by a separate job, so that the host never creates them again.
 func (q *Queries) AddCreatedDisks(ctx context.Context, arg AddCreatedDisksParams) error {
 	_, err := q.db.Exec(ctx, addCreatedDisks, arg.VMID, arg.Pools, arg.Volumes)
 	return err
@@ -93,7 +93,7 @@ type AddTemplateVersionParams struct {
 	CreatedBy  string
 }
 
-// Its number is the next after all that are there.
+// Assigns the next version number.
 func (q *Queries) AddTemplateVersion(ctx context.Context, arg AddTemplateVersionParams) (int32, error) {
 	row := q.db.QueryRow(ctx, addTemplateVersion,
 		arg.ID,
@@ -154,7 +154,7 @@ type CopiesOfDisksRow struct {
 	State   fleet.JobState
 }
 
-// The orders that make the disks of a VM of others, and have not ended.
+// The open jobs that create the disks of a VM from other disks.
 func (q *Queries) CopiesOfDisks(ctx context.Context, subjects []string) ([]CopiesOfDisksRow, error) {
 	rows, err := q.db.Query(ctx, copiesOfDisks, subjects)
 	if err != nil {
@@ -179,7 +179,7 @@ const countProjectTemplates = `-- name: CountProjectTemplates :one
 SELECT count(t.id) FROM (SELECT p.id FROM projects p WHERE p.id = $1::text FOR NO KEY UPDATE) o LEFT JOIN templates t ON t.project_id = o.id
 `
 
-// One at a time counts: until the transaction ends, nobody else makes one of the project.
+// Locks the project, so that concurrent creations see the previous count.
 func (q *Queries) CountProjectTemplates(ctx context.Context, projectID string) (int64, error) {
 	row := q.db.QueryRow(ctx, countProjectTemplates, projectID)
 	var count int64
@@ -199,7 +199,7 @@ type DeleteImageVersionsParams struct {
 	TemplateID string
 }
 
-// With their copies, and the images of a template of which they were the last versions.
+// Deletes versions with their copies, and the template's images without further versions.
 func (q *Queries) DeleteImageVersions(ctx context.Context, arg DeleteImageVersionsParams) error {
 	_, err := q.db.Exec(ctx, deleteImageVersions, arg.Ids, arg.TemplateID)
 	return err
@@ -242,7 +242,7 @@ type DeprecateTemplateVersionParams struct {
 	TemplateID fleet.TemplateID
 }
 
-// @by empty: it is offered again.
+// An empty @by offers the version again.
 func (q *Queries) DeprecateTemplateVersion(ctx context.Context, arg DeprecateTemplateVersionParams) (int64, error) {
 	result, err := q.db.Exec(ctx, deprecateTemplateVersion, arg.By, arg.ID, arg.TemplateID)
 	if err != nil {
@@ -255,7 +255,7 @@ const dropVMOrders = `-- name: DropVMOrders :exec
 DELETE FROM vm_orders o WHERE o.task_id = ANY ($1::text[]) AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.parent_id = o.task_id AND t.pending)
 `
 
-// Of tasks of which nothing waits to be asked for any more.
+// Deletes the orders of tasks without pending subtasks.
 func (q *Queries) DropVMOrders(ctx context.Context, taskIds []string) error {
 	_, err := q.db.Exec(ctx, dropVMOrders, taskIds)
 	return err
@@ -271,7 +271,7 @@ type GrantTemplateParams struct {
 	GrantedBy  string
 }
 
-// project_id NULL: to all.
+// project_id NULL grants to all projects.
 func (q *Queries) GrantTemplate(ctx context.Context, arg GrantTemplateParams) (int64, error) {
 	result, err := q.db.Exec(ctx, grantTemplate, arg.TemplateID, arg.ProjectID, arg.GrantedBy)
 	if err != nil {
@@ -349,7 +349,7 @@ type NamesInUseParams struct {
 	Names     []string
 }
 
-// Those of the names that VMs of the project have.
+// The names among these that VMs of the project have.
 func (q *Queries) NamesInUse(ctx context.Context, arg NamesInUseParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, namesInUse, arg.ProjectID, arg.Names)
 	if err != nil {
@@ -380,7 +380,7 @@ type RenameTemplateImagesParams struct {
 	TemplateID *fleet.TemplateID
 }
 
-// They are called after their template, each with the number of its disk behind it.
+// Image names are the template's name followed by the disk number.
 func (q *Queries) RenameTemplateImages(ctx context.Context, arg RenameTemplateImagesParams) error {
 	_, err := q.db.Exec(ctx, renameTemplateImages, arg.Name, arg.Os, arg.TemplateID)
 	return err
@@ -464,7 +464,8 @@ type VMsCreatedFromRow struct {
 	Linked    bool
 }
 
-// VMs with a disk that was made from each of the versions of images, 200 of each at most. linked: it stands on it.
+// VMs with a disk created from each of the image versions, at most 200 each. linked: the disk is an overlay backed by
+// the version.
 func (q *Queries) VMsCreatedFrom(ctx context.Context, versions []string) ([]VMsCreatedFromRow, error) {
 	rows, err := q.db.Query(ctx, vMsCreatedFrom, versions)
 	if err != nil {

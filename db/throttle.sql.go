@@ -21,7 +21,7 @@ type AttemptWaitParams struct {
 	Key  string
 }
 
-// Seconds until the next attempt is taken.
+// Seconds until the next attempt is allowed.
 func (q *Queries) AttemptWait(ctx context.Context, arg AttemptWaitParams) (int32, error) {
 	row := q.db.QueryRow(ctx, attemptWait, arg.Free, arg.Key)
 	var seconds int32
@@ -33,7 +33,7 @@ const browserSeen = `-- name: BrowserSeen :one
 SELECT EXISTS (SELECT FROM browsers WHERE hash = $1 AND last_used_at > now() - interval '180 days')
 `
 
-// Whether any account was signed in to with it.
+// Whether any account has signed in with the browser.
 func (q *Queries) BrowserSeen(ctx context.Context, hash []byte) (bool, error) {
 	row := q.db.QueryRow(ctx, browserSeen, hash)
 	var exists bool
@@ -94,7 +94,7 @@ type KnownBrowserParams struct {
 	Hash []byte
 }
 
-// Which browser of the named account shows this secret.
+// The browser of the named account with this secret.
 func (q *Queries) KnownBrowser(ctx context.Context, arg KnownBrowserParams) (string, error) {
 	row := q.db.QueryRow(ctx, knownBrowser, arg.Name, arg.Hash)
 	var id string
@@ -124,8 +124,9 @@ type TakeAttemptParams struct {
 	Free int32
 }
 
-// Counts an attempt as failed before it is tried, so that many at once cannot slip through. No row: too early. After "free"
-// attempts each further one waits twice as long, from 2 s up to 5 minutes; all is forgotten 15 minutes after the last one.
+// Counts an attempt as failed before it is made, so that concurrent attempts cannot exceed the limit. No row: too
+// early. After "free" attempts, each further one waits twice as long, from 2 s to 5 minutes. Counts expire 15 minutes
+// after the last attempt.
 func (q *Queries) TakeAttempt(ctx context.Context, arg TakeAttemptParams) (int32, error) {
 	row := q.db.QueryRow(ctx, takeAttempt, arg.Key, arg.Free)
 	var failures int32

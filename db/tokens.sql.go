@@ -31,7 +31,7 @@ type AddTokenParams struct {
 	Max        int64
 }
 
-// ttl_seconds 0: does not expire, unless not_after says so. No row: the user has max tokens already.
+// ttl_seconds 0 means no expiry except not_after. No row if the user has the maximum number of tokens.
 func (q *Queries) AddToken(ctx context.Context, arg AddTokenParams) (Token, error) {
 	row := q.db.QueryRow(ctx, addToken,
 		arg.ID,
@@ -64,7 +64,7 @@ WITH RECURSIVE made AS (
 SELECT count(*) FROM made
 `
 
-// How many tokens go with this one: those that were made with it, and with those.
+// The number of tokens created with this one, directly or indirectly.
 func (q *Queries) CreatedWith(ctx context.Context, id string) (int64, error) {
 	row := q.db.QueryRow(ctx, createdWith, id)
 	var count int64
@@ -104,7 +104,7 @@ const tokenEnd = `-- name: TokenEnd :one
 SELECT expires_at FROM tokens WHERE id = $1 AND (expires_at IS NULL OR expires_at > now()) FOR SHARE
 `
 
-// When a live token expires. It stays until the transaction ends: what is made with it must not outlive its deletion unseen.
+// The expiry of a valid token. The lock makes a concurrent deletion see tokens created with it.
 func (q *Queries) TokenEnd(ctx context.Context, id fleet.TokenID) (*time.Time, error) {
 	row := q.db.QueryRow(ctx, tokenEnd, id)
 	var expires_at *time.Time
@@ -131,7 +131,7 @@ type UserOfTokenRow struct {
 	Projects []byte
 }
 
-// The user of a live token. Notes its use once a minute.
+// The user of a valid token. Records its use once a minute.
 func (q *Queries) UserOfToken(ctx context.Context, hash []byte) (UserOfTokenRow, error) {
 	row := q.db.QueryRow(ctx, userOfToken, hash)
 	var i UserOfTokenRow

@@ -58,8 +58,8 @@ type AnswerAtRelayParams struct {
 	Epoch   int64
 }
 
-// A host that has one of the transfer's jobs says its word: the sender which ticket it has, and where both could come to; the receiver for which
-// ticket it listens, and where.
+// Stores what a host of the transfer announces: the sender its ticket and whether to use a relay, the receiver the
+// ticket it accepts and its addresses.
 func (q *Queries) AnswerAtRelay(ctx context.Context, arg AnswerAtRelayParams) error {
 	_, err := q.db.Exec(ctx, answerAtRelay,
 		arg.Ticket,
@@ -91,7 +91,7 @@ type AwaitedTransferRow struct {
 	ToHost   fleet.HostID
 }
 
-// A transfer of the host's whose sender has asked for this pair within the last 30 s, and which lasts.
+// A running transfer of the host whose sender requested this relay connection within the last 30 s.
 func (q *Queries) AwaitedTransfer(ctx context.Context, arg AwaitedTransferParams) (AwaitedTransferRow, error) {
 	row := q.db.QueryRow(ctx, awaitedTransfer, arg.PairID, arg.HostID)
 	var i AwaitedTransferRow
@@ -108,7 +108,7 @@ type CancelUnbegunParams struct {
 	Ids   []string
 }
 
-// Parts of a transfer that no host has begun, and whose other part has ended.
+// Cancels unstarted parts of a transfer whose other part has ended.
 func (q *Queries) CancelUnbegun(ctx context.Context, arg CancelUnbegunParams) error {
 	_, err := q.db.Exec(ctx, cancelUnbegun, arg.Error, arg.Ids)
 	return err
@@ -125,7 +125,7 @@ type CountTransfersParams struct {
 	ToHost   fleet.HostID
 }
 
-// How many transfers the busier of both hosts is a part of.
+// The number of transfers of the busier of both hosts.
 func (q *Queries) CountTransfers(ctx context.Context, arg CountTransfersParams) (int64, error) {
 	row := q.db.QueryRow(ctx, countTransfers, arg.FromHost, arg.ToHost)
 	var column_1 int64
@@ -147,7 +147,7 @@ type LeavingOfRow struct {
 	Note     string
 }
 
-// The VM's way to another host, where it has not ended.
+// The VM's open migration to another host.
 func (q *Queries) LeavingOf(ctx context.Context, subject fleet.Subject) ([]LeavingOfRow, error) {
 	rows, err := q.db.Query(ctx, leavingOf, subject)
 	if err != nil {
@@ -207,7 +207,7 @@ type MeetingRow struct {
 	ReceiveError string
 }
 
-// What a host that has one of the transfer's jobs hears of the other.
+// What a host of the transfer learns about the other.
 func (q *Queries) Meeting(ctx context.Context, arg MeetingParams) (MeetingRow, error) {
 	row := q.db.QueryRow(ctx, meeting,
 		arg.ID,
@@ -249,7 +249,7 @@ type NoteLeftParams struct {
 	Disks  []byte
 }
 
-// The new disks are made and never made anew; the old ones are left behind.
+// Records the new disks as created, so that they are never created again, and the old ones as left behind.
 func (q *Queries) NoteLeft(ctx context.Context, arg NoteLeftParams) error {
 	_, err := q.db.Exec(ctx, noteLeft, arg.VMID, arg.HostID, arg.Disks)
 	return err
@@ -259,7 +259,7 @@ const poolsToGoTo = `-- name: PoolsToGoTo :many
 SELECT p.id FROM pools p WHERE p.deleted_at IS NULL ORDER BY p.name LIMIT 200
 `
 
-// The pools in which a VM's disks could lie elsewhere.
+// The pools that a VM's disks could be moved to.
 func (q *Queries) PoolsToGoTo(ctx context.Context) ([]fleet.PoolID, error) {
 	rows, err := q.db.Query(ctx, poolsToGoTo)
 	if err != nil {
@@ -293,7 +293,7 @@ type StopPartsParams struct {
 	Kinds  []string
 }
 
-// Takes back a task of several hosts: what none has begun is over at once; what one has, it is told to undo as soon as it can.
+// Cancels a task over several hosts: unstarted jobs end at once; started ones are told to undo their work.
 func (q *Queries) StopParts(ctx context.Context, arg StopPartsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, stopParts, arg.Error, arg.TaskID, arg.Kinds)
 	if err != nil {
@@ -312,7 +312,7 @@ type TakeLeftRow struct {
 	Volume string
 }
 
-// What the VM has left behind, once.
+// Returns and deletes the list of disks left behind.
 func (q *Queries) TakeLeft(ctx context.Context, vmID fleet.VMID) ([]TakeLeftRow, error) {
 	rows, err := q.db.Query(ctx, takeLeft, vmID)
 	if err != nil {
@@ -350,7 +350,7 @@ type TransfersOfRow struct {
 	SendKind     fleet.JobKind
 }
 
-// The transfers that a job has a part in, with how their other parts stand.
+// The transfers of a job with the states of both sides.
 func (q *Queries) TransfersOf(ctx context.Context, job string) ([]TransfersOfRow, error) {
 	rows, err := q.db.Query(ctx, transfersOf, job)
 	if err != nil {
@@ -406,8 +406,8 @@ type VMLeftRow struct {
 	Generation int64
 }
 
-// The VM is another host's, with its disks as that host has them, once. What its old host said of it counts no more. One that is elsewhere by
-// now, or has other disks, or is being deleted stays as it is. The generation is above the numbers of its disks.
+// Assigns the VM to another host with its disks there, once, and drops the old host's status. It changes nothing if the
+// VM is elsewhere, has other disks or is being deleted. The generation is raised above the disks' numbers.
 func (q *Queries) VMLeft(ctx context.Context, arg VMLeftParams) (VMLeftRow, error) {
 	row := q.db.QueryRow(ctx, vMLeft,
 		arg.ToHost,

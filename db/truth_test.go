@@ -11,7 +11,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// What is kept from now on is filled in for VMs, orders and hosts that were there before.
+// The upgrade fills new columns and tables for existing VMs, jobs and hosts.
 func TestWhatWasMadeAndOrderedBeforeIsKept(t *testing.T) {
 	t.Parallel()
 	url := testkit.EmptyURL(t)

@@ -8,22 +8,24 @@ import (
 	"quantix/internal/testkit"
 )
 
-// What was published at schema 31 is in the library after the upgrade: images of one version, with the files as its copies, for whom the files were.
+// The upgrade from schema 31 turns published volumes into images with one version, their files into copies, and their
+// projects into grants.
 func TestPublishedVolumesBecomeALibrary(t *testing.T) {
 	t.Parallel()
-	url := testkit.Schema14(t, os.DirFS("migration"), 3, 20) // with debian.qcow2 of the shared pool1, for everybody
+	// with debian.qcow2 of the shared pool1, published to all projects
+	url := testkit.Schema14(t, os.DirFS("migration"), 3, 20)
 	p, conn := testkit.Migrator(t, url, os.DirFS("migration"))
 	if _, err := p.UpTo(t.Context(), 31); err != nil {
 		t.Fatal(err)
 	}
 	for _, sql := range []string{
-		// In the local pool2 two hosts have files of one name that look alike, and a third one that does not.
+		// In the local pool2 two hosts have equal files of one name, and a third host a different one.
 		`INSERT INTO published_images (pool_id, host_id, volume, format, capacity_bytes, published_by, published_at) VALUES
 			('pool2', 'h1', 'golden.raw', 'raw', 1048576, 'ann', '2026-01-02'), ('pool2', 'h2', 'golden.raw', 'raw', 1048576, 'bob', '2026-01-01'), ('pool2', 'h3', 'golden.raw', 'raw', 2097152, 'ann', '2026-01-03')`,
-		// For two projects, and once more for everybody, of a name that another pool has too.
+		// Published to two projects and to all, with a name that another pool has, too.
 		`INSERT INTO published_images (pool_id, volume, project_id, format, capacity_bytes, published_by, published_at) VALUES
 			('pool3', 'debian.qcow2', 'p1', 'qcow2', 4294967296, 'ann', '2027-01-01'), ('pool3', 'debian.qcow2', 'p2', 'qcow2', 4294967296, 'ann', '2027-01-02'), ('pool3', 'tools.iso', NULL, 'iso', 4096, 'ann', '2026-01-01')`,
-		// A volume that is another one by now keeps what was seen of it: it is told as changed. A VM has its disk from one.
+		// A VM has a disk cloned from a published volume.
 		`UPDATE vms SET spec = jsonb_set(spec, '{disks}', '[{"poolId":"pool1","volume":"web-1.qcow2","sizeBytes":0,"image":{"poolId":"pool1","volume":"debian.qcow2"}}]') WHERE id = 'vm1'`,
 	} {
 		if _, err := conn.ExecContext(t.Context(), sql); err != nil {

@@ -18,7 +18,7 @@ func ask(t *testing.T, conn *sql.DB, question string) (answer string) {
 	return answer
 }
 
-// What a portal of schema 14 left is there after the upgrade, and means the same. internal/bench measures it.
+// Data of a portal with schema 14 is unchanged after the upgrade. internal/bench measures the upgrade.
 func TestAnUpgradeKeepsWhatThereWas(t *testing.T) {
 	t.Parallel()
 	url := testkit.Schema14(t, os.DirFS("migration"), 5, 2000)
@@ -58,7 +58,7 @@ func TestAnUpgradeKeepsWhatThereWas(t *testing.T) {
 	}
 }
 
-// Phases become plain columns without their table being written anew, and go on being kept.
+// Migration 18 turns phases into plain columns without rewriting the table, and triggers keep them up to date.
 func TestPhasesBecomePlainColumnsInPlace(t *testing.T) {
 	t.Parallel()
 	url := testkit.Schema14(t, os.DirFS("migration"), 2, 100)
@@ -80,7 +80,7 @@ func TestPhasesBecomePlainColumnsInPlace(t *testing.T) {
 	if now := ask(t, conn, `UPDATE vms SET heard = 'odd', attention = false WHERE id = 'vm1' RETURNING heard || ' ' || attention`); now != "crashed true" {
 		t.Errorf("written by hand it is %s", now)
 	}
-	// Another phase: another function, and one UPDATE of the VMs that it changes.
+	// A change of the phase function needs one UPDATE of the affected VMs.
 	if _, err := conn.ExecContext(t.Context(), `CREATE OR REPLACE FUNCTION vm_phase(ordered text, status jsonb, generation bigint, observed bigint, deleted_at timestamptz, fresh boolean)
 		RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT CASE WHEN status->>'power' = 'crashed' THEN 'broken' ELSE 'well' END $$`); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ type AddUploadParams struct {
 	OfHost    int64
 }
 
-// No row: the person, or the host, has that many open already.
+// No row if the user or the host has reached its limit of open uploads.
 func (q *Queries) AddUpload(ctx context.Context, arg AddUploadParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addUpload,
 		arg.ID,
@@ -67,7 +67,7 @@ type AwaitUploadHostParams struct {
 	UserID  fleet.UserID
 }
 
-// From now on its host is let in at the pair, for a while. What was let in before is forgotten.
+// Admits the host to the relay for a short time, and deletes expired relay connections.
 func (q *Queries) AwaitUploadHost(ctx context.Context, arg AwaitUploadHostParams) (int64, error) {
 	result, err := q.db.Exec(ctx, awaitUploadHost,
 		arg.PairID,
@@ -97,7 +97,7 @@ type AwaitedUploadRow struct {
 	HostID  fleet.HostID
 }
 
-// For whom a host is to bring an upload of its own, asked a moment ago.
+// The user of an upload requested from this host within the last 30 seconds.
 func (q *Queries) AwaitedUpload(ctx context.Context, arg AwaitedUploadParams) (AwaitedUploadRow, error) {
 	row := q.db.QueryRow(ctx, awaitedUpload, arg.PairID, arg.HostID)
 	var i AwaitedUploadRow
@@ -124,7 +124,7 @@ type GetUploadRow struct {
 	Error    string
 }
 
-// A person's own.
+// Only the user's own upload.
 func (q *Queries) GetUpload(ctx context.Context, arg GetUploadParams) (GetUploadRow, error) {
 	row := q.db.QueryRow(ctx, getUpload, arg.ID, arg.UserID)
 	var i GetUploadRow
@@ -169,7 +169,7 @@ type OpenUploadsRow struct {
 	Error    string
 }
 
-// A person's own that have not ended; pool empty: of all pools.
+// The user's own open uploads; an empty pool selects all pools.
 func (q *Queries) OpenUploads(ctx context.Context, arg OpenUploadsParams) ([]OpenUploadsRow, error) {
 	rows, err := q.db.Query(ctx, openUploads, arg.UserID, arg.PoolID)
 	if err != nil {
@@ -218,7 +218,7 @@ type QueueUploadOpenParams struct {
 	Args    fleet.JobArgs
 }
 
-// A job of no task.
+// A job without a task.
 func (q *Queries) QueueUploadOpen(ctx context.Context, arg QueueUploadOpenParams) error {
 	_, err := q.db.Exec(ctx, queueUploadOpen,
 		arg.ID,
@@ -239,7 +239,7 @@ type StaleUploadsParams struct {
 	Life     time.Duration
 }
 
-// The tasks of uploads that nobody continued for that long, or that last too long in all.
+// The tasks of uploads that were idle too long, or last too long in total.
 func (q *Queries) StaleUploads(ctx context.Context, arg StaleUploadsParams) ([]fleet.TaskID, error) {
 	rows, err := q.db.Query(ctx, staleUploads, arg.Patience, arg.Life)
 	if err != nil {
@@ -279,7 +279,7 @@ type StopTaskRow struct {
 	Args    fleet.JobArgs
 }
 
-// Ends a task's job though its host may be at it; what comes from there about it counts no more.
+// Ends a task's jobs even if a host is working on them; later results are ignored.
 func (q *Queries) StopTask(ctx context.Context, arg StopTaskParams) ([]StopTaskRow, error) {
 	rows, err := q.db.Query(ctx, stopTask, arg.Error, arg.ID, arg.Kinds)
 	if err != nil {

@@ -25,7 +25,7 @@ type AddFirstUserParams struct {
 	PasswordHash string
 }
 
-// Of portals that start at once, one adds the row; the others find it.
+// Of portals starting at once, one inserts the row.
 func (q *Queries) AddFirstUser(ctx context.Context, arg AddFirstUserParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addFirstUser,
 		arg.ID,
@@ -89,7 +89,7 @@ type ChangePasswordParams struct {
 	OldHash      string
 }
 
-// Ends the user's sessions. No row: the password has changed since old_hash was read.
+// Ends the user's sessions. No row if the password has changed since old_hash was read.
 func (q *Queries) ChangePassword(ctx context.Context, arg ChangePasswordParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, changePassword,
 		arg.PasswordHash,
@@ -117,7 +117,7 @@ type ChangeUserParams struct {
 	ID       fleet.UserID
 }
 
-// Another role, and being disabled, end the user's sessions.
+// A new role or disabling ends the user's sessions.
 func (q *Queries) ChangeUser(ctx context.Context, arg ChangeUserParams) (User, error) {
 	row := q.db.QueryRow(ctx, changeUser,
 		arg.Name,
@@ -192,7 +192,7 @@ const lockAdmins = `-- name: LockAdmins :many
 SELECT id FROM users WHERE role = 'admin' AND NOT disabled ORDER BY id FOR UPDATE
 `
 
-// Everybody who takes an administrator away locks all of them first, in one order, so that two cannot take each other away.
+// Locks all administrators in one order, so that two transactions cannot remove the last two.
 func (q *Queries) LockAdmins(ctx context.Context) ([]fleet.UserID, error) {
 	rows, err := q.db.Query(ctx, lockAdmins)
 	if err != nil {

@@ -59,7 +59,8 @@ type ChangeVMParams struct {
 	ID          fleet.VMID
 }
 
-// One change, one generation. A disk that is on its way to another pool or host stays as it is: until its host has said where it is, no change knows.
+// Each change raises the generation by one. It is rejected if it changes a disk that is being moved to another pool or
+// host.
 func (q *Queries) ChangeVM(ctx context.Context, arg ChangeVMParams) (int64, error) {
 	result, err := q.db.Exec(ctx, changeVM,
 		arg.Name,
@@ -106,7 +107,7 @@ type GetVMRow struct {
 	Networks    []string
 }
 
-// networks: those of its cards, as "id kind name".
+// networks lists the networks of the VM's NICs as "id kind name".
 func (q *Queries) GetVM(ctx context.Context, arg GetVMParams) (GetVMRow, error) {
 	row := q.db.QueryRow(ctx, getVM, arg.ID, arg.AllProjects, arg.Projects)
 	var i GetVMRow
@@ -152,7 +153,7 @@ const lockMACs = `-- name: LockMACs :exec
 SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT unnest($1::text[]) AS mac ORDER BY 1) m
 `
 
-// Of two VMs that are made with one address at once, the second must see the first.
+// Serializes the use of MAC addresses by concurrent VM creations.
 func (q *Queries) LockMACs(ctx context.Context, macs []string) error {
 	_, err := q.db.Exec(ctx, lockMACs, macs)
 	return err
@@ -182,7 +183,7 @@ type LockVMRow struct {
 	Networks    []string
 }
 
-// The row stays ours until the transaction ends, so that generations are exact.
+// Locks the row until the transaction ends, so that generations are exact.
 func (q *Queries) LockVM(ctx context.Context, arg LockVMParams) (LockVMRow, error) {
 	row := q.db.QueryRow(ctx, lockVM, arg.ID, arg.AllProjects, arg.Projects)
 	var i LockVMRow
@@ -244,7 +245,7 @@ type MACsOfOthersRow struct {
 	HostName string
 }
 
-// Which of the addresses another machine has already: a VM, or a domain that Quantix did not make, with its name and its host's.
+// The addresses among these used by others: VMs, or unmanaged VMs with their name and host.
 func (q *Queries) MACsOfOthers(ctx context.Context, arg MACsOfOthersParams) ([]MACsOfOthersRow, error) {
 	rows, err := q.db.Query(ctx, mACsOfOthers, arg.Macs, arg.VMID)
 	if err != nil {
@@ -278,7 +279,7 @@ const projectName = `-- name: ProjectName :one
 SELECT name FROM projects WHERE id = $1 FOR KEY SHARE
 `
 
-// The project stays while a VM is put into it.
+// Keeps the project while a VM is created in it.
 func (q *Queries) ProjectName(ctx context.Context, id fleet.ProjectID) (string, error) {
 	row := q.db.QueryRow(ctx, projectName, id)
 	var name string
@@ -290,7 +291,7 @@ const tryMAC = `-- name: TryMAC :one
 SELECT pg_try_advisory_xact_lock(hashtextextended('mac ' || $1::text, 0))::boolean
 `
 
-// LockMACs for who can take another address instead of waiting.
+// LockMACs without waiting, for a caller that can choose another address.
 func (q *Queries) TryMAC(ctx context.Context, mac string) (bool, error) {
 	row := q.db.QueryRow(ctx, tryMAC, mac)
 	var column_1 bool
@@ -352,7 +353,7 @@ type VMMeterRow struct {
 	CpuPercent   float64
 }
 
-// What the VM's host measured last; cpu_percent is below 0 where the VM has begun anew since the measurement before, or there was none.
+// The latest reading of the VM; cpu_percent is negative after a restart of the VM or without an earlier reading.
 func (q *Queries) VMMeter(ctx context.Context, vmID fleet.VMID) (VMMeterRow, error) {
 	row := q.db.QueryRow(ctx, vMMeter, vmID)
 	var i VMMeterRow
@@ -379,7 +380,7 @@ type VMRetryRow struct {
 	HostName string
 }
 
-// The VM's next task that is tried again.
+// The VM's next task that waits for a retry.
 func (q *Queries) VMRetry(ctx context.Context, subject fleet.Subject) (VMRetryRow, error) {
 	row := q.db.QueryRow(ctx, vMRetry, subject)
 	var i VMRetryRow
@@ -479,7 +480,7 @@ SELECT EXISTS (
 )::boolean
 `
 
-// Whether the host may have acted on the VM. Its waiting jobs stay locked, so that none is claimed meanwhile.
+// Whether the host may have acted on the VM. Waiting jobs stay locked, so that none is claimed meanwhile.
 func (q *Queries) VMTouched(ctx context.Context, subject fleet.Subject) (bool, error) {
 	row := q.db.QueryRow(ctx, vMTouched, subject)
 	var column_1 bool
@@ -507,7 +508,7 @@ type VMsNamedRow struct {
 	Now         time.Time
 }
 
-// Those of the ids that the actor sees.
+// The VMs among these that the actor may see.
 func (q *Queries) VMsNamed(ctx context.Context, arg VMsNamedParams) ([]VMsNamedRow, error) {
 	rows, err := q.db.Query(ctx, vMsNamed, arg.Ids, arg.AllProjects, arg.Projects)
 	if err != nil {

@@ -30,8 +30,7 @@ type DiscoveredDisksRow struct {
 	Path   string
 }
 
-// Those of the files that domains use which Quantix did not make, with the pools that they may be of: what a host says of a pool that it
-// has not been given counts for nothing.
+// Files used by unmanaged VMs, with the pools they may belong to. Only pools assigned to the host count.
 func (q *Queries) DiscoveredDisks(ctx context.Context, arg DiscoveredDisksParams) ([]DiscoveredDisksRow, error) {
 	rows, err := q.db.Query(ctx, discoveredDisks, arg.Paths, arg.Pools)
 	if err != nil {
@@ -71,7 +70,7 @@ type DomainsNamedRow struct {
 	Found     bool
 }
 
-// VMs by the ids of their domains, each on its host: those of Quantix, and those that hosts have besides.
+// VMs by the IDs of their domains on each host: managed and unmanaged.
 func (q *Queries) DomainsNamed(ctx context.Context, ids []string) ([]DomainsNamedRow, error) {
 	rows, err := q.db.Query(ctx, domainsNamed, ids)
 	if err != nil {
@@ -108,7 +107,7 @@ type DomainsOnRow struct {
 	Name string
 }
 
-// DomainsNamed, of those that their hosts did not last say to be off.
+// DomainsNamed without VMs that are reported as off.
 func (q *Queries) DomainsOn(ctx context.Context, ids []string) ([]DomainsOnRow, error) {
 	rows, err := q.db.Query(ctx, domainsOn, ids)
 	if err != nil {
@@ -147,7 +146,7 @@ type DrivesWithRow struct {
 	Name   string
 }
 
-// VMs that have the volumes in their drives, one a volume.
+// VMs with the volumes in their drives, one per volume.
 func (q *Queries) DrivesWith(ctx context.Context, arg DrivesWithParams) ([]DrivesWithRow, error) {
 	rows, err := q.db.Query(ctx, drivesWith, arg.Pools, arg.Volumes)
 	if err != nil {
@@ -183,7 +182,7 @@ type VolumeInUseParams struct {
 	Host   string
 }
 
-// Who needs a volume, as people asked.
+// The uses of a volume according to specs.
 func (q *Queries) VolumeInUse(ctx context.Context, arg VolumeInUseParams) ([]byte, error) {
 	row := q.db.QueryRow(ctx, volumeInUse, arg.PoolID, arg.Volume, arg.Host)
 	var column_1 []byte
@@ -207,7 +206,7 @@ type VolumeNameInUseParams struct {
 	Volume string
 }
 
-// VolumeNameReserved, of one host's files where the pool is local: what hosts say of it, what is being made, and what are or were VMs' disks.
+// VolumeNameReserved limited to one host's files in a local pool.
 func (q *Queries) VolumeNameInUse(ctx context.Context, arg VolumeNameInUseParams) (bool, error) {
 	row := q.db.QueryRow(ctx, volumeNameInUse, arg.PoolID, arg.Host, arg.Volume)
 	var taken bool
@@ -230,7 +229,7 @@ type VolumeNameReservedParams struct {
 	Volume string
 }
 
-// Whether a volume of that name is reported in the pool, is being made there, or is or was a disk of a VM.
+// Whether the pool has or had a volume of that name: reported, being created, or a VM's disk.
 func (q *Queries) VolumeNameReserved(ctx context.Context, arg VolumeNameReservedParams) (bool, error) {
 	row := q.db.QueryRow(ctx, volumeNameReserved, arg.PoolID, arg.Volume)
 	var taken bool
@@ -306,7 +305,7 @@ type VolumeSharersRow struct {
 	Shares bool
 }
 
-// The VMs that have the volume as a disk, and whether each lets others have it.
+// The VMs that have the volume as a disk, and whether each allows sharing.
 func (q *Queries) VolumeSharers(ctx context.Context, arg VolumeSharersParams) ([]VolumeSharersRow, error) {
 	rows, err := q.db.Query(ctx, volumeSharers, arg.PoolID, arg.Volume)
 	if err != nil {
@@ -345,7 +344,7 @@ type VolumesAtWorkRow struct {
 	Source  string
 }
 
-// The orders for volumes of a pool that have not ended, with what each reads.
+// The open jobs on volumes of a pool, with the volume that each reads.
 func (q *Queries) VolumesAtWork(ctx context.Context, poolID string) ([]VolumesAtWorkRow, error) {
 	rows, err := q.db.Query(ctx, volumesAtWork, poolID)
 	if err != nil {
@@ -392,7 +391,7 @@ type VolumesNamedRow struct {
 	Found  []byte
 }
 
-// The named volumes as active hosts report them.
+// The named volumes as hosts with the pool active report them.
 func (q *Queries) VolumesNamed(ctx context.Context, arg VolumesNamedParams) ([]VolumesNamedRow, error) {
 	rows, err := q.db.Query(ctx, volumesNamed, arg.Pools, arg.Volumes)
 	if err != nil {
@@ -431,7 +430,7 @@ type VolumesToComeRow struct {
 	Bytes  int64
 }
 
-// What the orders for volumes of these pools that have not ended will take, by the host that does them.
+// Space that open jobs on volumes of these pools will need, by host.
 func (q *Queries) VolumesToCome(ctx context.Context, pools []string) ([]VolumesToComeRow, error) {
 	rows, err := q.db.Query(ctx, volumesToCome, pools)
 	if err != nil {

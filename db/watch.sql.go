@@ -20,7 +20,7 @@ type VMsSeenParams struct {
 	Projects []string
 }
 
-// Of the named VMs, those in the projects.
+// The VMs among these that are in the projects.
 func (q *Queries) VMsSeen(ctx context.Context, arg VMsSeenParams) ([]fleet.VMID, error) {
 	rows, err := q.db.Query(ctx, vMsSeen, arg.Ids, arg.Projects)
 	if err != nil {

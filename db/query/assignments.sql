@@ -1,5 +1,5 @@
 -- name: Assign :many
--- The hosts that are new to it. On a host that was to release the object this takes the release back.
+-- Returns the newly assigned hosts. A pending release on a host is revoked.
 INSERT INTO assignments AS a (noun, object_id, host_id, asked)
 SELECT @noun, @object_id, h.id, 'assign' FROM unnest(@hosts::text[]) AS h (id) ORDER BY h.id
 ON CONFLICT (noun, object_id, host_id) DO UPDATE SET asked = 'assign' WHERE a.asked <> 'assign'
@@ -13,24 +13,24 @@ WHERE noun = @noun AND object_id = @object_id AND host_id = ANY (@hosts::text[])
 DELETE FROM assignments WHERE noun = @noun AND object_id = @object_id AND host_id = @host_id AND asked = 'release';
 
 -- name: AssignedHosts :many
--- The hosts that somebody gave the object to, also those that have yet to release it.
+-- The hosts with an assignment, including those that still have to release the object.
 SELECT host_id FROM assignments WHERE noun = @noun AND object_id = @object_id AND asked <> '' ORDER BY host_id;
 
 -- name: FirstAssignedHosts :many
--- The first of the hosts that are to have the object, and are not to release it.
+-- The first hosts that have the object assigned and not marked for release.
 SELECT host_id FROM assignments WHERE noun = @noun AND object_id = @object_id AND asked = 'assign' ORDER BY host_id LIMIT @most;
 
 -- name: AssignmentOn :one
--- One cell of the matrix, without what can be long. NULL: the host has said nothing yet, or was never heard.
+-- One assignment with its host's report, without long values. The status is NULL before the first report.
 SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - '{volumes,leases}'::text[])::jsonb AS status, s.looked_at, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.noun = @noun AND a.object_id = @object_id AND a.host_id = @host_id AND a.asked <> '';
 
 -- name: ReportAssignments :one
--- What a host says of the objects on it, where that is another thing than before; lost are the networks that it has no more. A pool
--- counts only where it was given to the host; older agents call it by its name. One that is not named is one that the agent did not
--- look for: an assigned pool that the host lacks is reported as such. A network is its kind and name, and counts wherever it is found; where that is
--- the name of one that is defined here and it is another (its UUID says so), it is marked as such, with the words @strange.
+-- Stores changed reports on the objects of a host; lost counts the discovered networks that it no longer has. Reports
+-- on pools count only for assigned pools; older agents use the pool's name. A missing object was not inventoried:
+-- assigned pools that the host lacks are reported as such. Networks are matched by kind and name, assigned or not. A
+-- network with the name of a defined one but another UUID is marked as foreign, with the error @strange.
 WITH said AS MATERIALIZED (
     SELECT 'pool' AS noun, COALESCE(r.pool->>'id', p.id) AS object_id, r.pool->'status' AS status
     FROM jsonb_array_elements(@pools::jsonb) AS r (pool) LEFT JOIN pools p ON r.pool->>'id' IS NULL AND p.name = r.pool->>'name'
@@ -54,10 +54,11 @@ WITH said AS MATERIALIZED (
 SELECT count(*)::bigint AS lost FROM lost;
 
 -- name: DriftedAssignments :many
--- First orders and releases that got lost, on a host that is heard, tried again each five minutes; a release that failed waits twice as long
--- after each failure of the last day, six hours at most: it may be one that cuts the host off while it is tried. And objects that are not
--- active there and of which the agent knows nothing. What failed the agent starts again by itself, and what somebody stopped
--- is theirs to start; so is what a host undid because it cut it off. Of the nouns that there are jobs for: the others must not take their place.
+-- Assignments and releases whose job was lost, on online hosts, retried every five minutes. After failures within the
+-- last day, a release waits twice as long each time, up to six hours, because a failing release may disconnect the
+-- host. Also inactive objects of which the agent has no record. Excluded: failed objects, which the agent restarts
+-- itself; objects stopped by others; and changes that the host rolled back after losing its connection. Only resource
+-- types with job kinds, so that others do not use up the limit.
 WITH waiting AS MATERIALIZED (
     SELECT j.host_id, j.subject FROM jobs j WHERE j.state = 'failed' AND j.ended_at > now() - interval '1 day' AND j.kind LIKE '%.release'
     GROUP BY j.host_id, j.subject
@@ -79,12 +80,12 @@ SELECT sqlc.embed(p), array_agg(a.host_id)::text[] AS hosts FROM assignments a J
 SELECT sqlc.embed(n), array_agg(a.host_id)::text[] AS hosts FROM assignments a JOIN networks n ON n.id = a.network_id WHERE a.asked = 'assign' GROUP BY n.id ORDER BY n.name;
 
 -- name: StatusQuarters :many
--- The quarters of an hour in which cells of one object changed, the last one before @since too.
+-- The quarters of an hour in which statuses of one object changed, and the last one before @since.
 SELECT q.host_id, q.quarter, q.worst, q.last FROM unnest(@hosts::text[]) AS h (id) JOIN cell_quarters q ON q.noun = @noun AND q.object_id = @object_id AND q.host_id = h.id
 WHERE q.quarter >= COALESCE((SELECT max(b.quarter) FROM cell_quarters b WHERE b.noun = @noun AND b.object_id = @object_id AND b.host_id = h.id AND b.quarter < @since), @since::timestamptz)
 ORDER BY q.host_id, q.quarter;
 
 -- name: HostOfflinePeriods :many
--- When nothing was known of hosts since then, that of now too.
+-- Offline periods of hosts since then, including a current one.
 SELECT s.host_id, s.since, s.until FROM host_silences s WHERE s.host_id = ANY (@hosts::text[]) AND s.until > @since::timestamptz
 UNION ALL SELECT s.host_id, s.looked_at + @fresh::interval, now() FROM host_sessions s WHERE s.host_id = ANY (@hosts) AND s.looked_at + @fresh < now();

@@ -3,6 +3,6 @@ INSERT INTO audit (actor, user_id, address, action, subject, name, detail)
 VALUES (@actor, @user_id, @address, @action, @subject, @name, @detail);
 
 -- name: KeepAudit :exec
--- The lines of this month and of as many whole months before it are kept. It waits a second for whoever writes one.
+-- Keeps the current month and @months full months before it. Waits at most a second for writers.
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true))
 SELECT keep_audit(@months::integer) FROM patience;

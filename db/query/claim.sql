@@ -1,13 +1,14 @@
 -- name: CheckForWork :one
--- Whether the session is the host's, and whether there may be work for it.
+-- Whether the session is the host's current one, and whether jobs may be waiting for the host.
 SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.session = @session) AS proven,
        EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = @host_id AND j.state = 'queued' AND j.run_after <= now()) AS waits;
 
 -- name: ClaimJobs :many
--- For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
--- the epoch, above all that its host has seen. session: whose it is; work: what its host is told of the job's subject. Where there is work the
--- session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing. What is before a job of its subject is asked one by one: as a join it
--- was planned, while little ran, to read all that runs.
+-- Claims jobs for many hosts: one per subject, oldest first. Jobs without a task (consoles) never wait for others. A
+-- claim raises the epoch above any that the host has seen. session identifies the claimant; work describes the job's
+-- subject. If there is work, the session is locked first, so that a hello sees the claimed jobs and an ended session
+-- claims none. Earlier jobs of a subject are checked by subqueries, because a join was planned to read all running
+-- jobs.
 WITH mine AS MATERIALIZED (
     SELECT s.host_id, a.session, a.most, s.epoch_lift
     FROM (SELECT unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@most::integer[]) AS most ORDER BY 1) a
@@ -42,11 +43,11 @@ RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jo
           COALESCE((SELECT spec_hash(v.name, v.spec) FROM vms v WHERE v.id = substr(jobs.subject, 4) COLLATE "C" AND jobs.subject LIKE 'vm:%' AND jobs.kind <> 'vm.plan'), '')::text AS spec_hash;
 
 -- name: LockPools :exec
--- The pools stay assigned while a VM is put on them: who releases one locks it first.
+-- Keeps the pools assigned while a VM is created on them: a release locks the pool first.
 SELECT id FROM pools WHERE id = ANY (@ids::text[]) ORDER BY id FOR SHARE;
 
 -- name: PoolsForWork :many
--- The planner cannot count ids in a select of their own: else it would plan anew each time.
+-- The subquery hides the number of IDs from the planner, which would otherwise plan anew each time.
 SELECT * FROM pools WHERE id = ANY ((SELECT @ids::text[])::text[]);
 
 -- name: RenewLeases :many
@@ -61,8 +62,7 @@ WHERE id = @id AND host_id = @host_id AND epoch = @epoch AND state = 'running'
 RETURNING stop;
 
 -- name: LockSubject :one
--- Locks what a job is about. Whoever changes a VM, a pool or a network locks it before its jobs; so must whoever begins with a job, or
--- the two wait for each other.
+-- Locks a job's subject. All transactions lock the VM, pool or network before its jobs, to avoid deadlocks.
 WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND task_id IS NOT NULL),
      vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
      pool AS (SELECT p.id FROM job JOIN pools p ON p.id = (CASE WHEN job.subject LIKE 'pool:%' THEN substr(job.subject, 6)
@@ -71,8 +71,9 @@ WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND task_id IS NOT
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*) FROM network);
 
 -- name: LockResults :many
--- What results need, locked in everybody's order: the hosts' sessions, what the jobs are about, the jobs. Who is not in the answer has no such
--- job, or a session that has ended. session is whose result may count, number is its number; generation is the VM's, 0 where it is gone or the job about none.
+-- Locks everything that results need, in the common order: host sessions, subjects, jobs. A result without a row has no
+-- such job or an ended session. session and number identify the session whose result is valid; generation is the VM's,
+-- or 0 without a VM.
 WITH mine AS MATERIALIZED (
     SELECT a.id, a.session, s.host_id, s.number
     FROM (SELECT unnest(@ids::text[]) AS id, unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session ORDER BY 2) a
@@ -98,8 +99,8 @@ WHERE (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*)
 ORDER BY j.id FOR UPDATE OF j;
 
 -- name: SettleVMs :exec
--- What hosts saw of VMs after their jobs. Only forward: a report that was read after a result stands. A newer one that was taken as unchanged is
--- asked for again, so that the truth is not lost between the two.
+-- Stores observed VM states after jobs, unless a newer report is stored. If a newer report was skipped as unchanged, a
+-- full report is requested, so that no state is lost between the two.
 WITH saw AS MATERIALIZED (
     SELECT unnest(@ids::text[]) AS id, unnest(@hosts::text[]) AS host_id, unnest(@generations::bigint[]) AS generation, unnest(@seqs::bigint[]) AS seq,
            unnest(@statuses::text[])::jsonb AS status
@@ -110,7 +111,7 @@ UPDATE vms v SET status = e.status, report_seq = e.seq, observed_generation = GR
 FROM saw e WHERE v.id = ANY (ARRAY[e.id]) AND v.host_id || '' = e.host_id AND v.report_seq < e.seq;
 
 -- name: SettleAssignments :exec
--- SettleVMs for what is assigned to hosts. status null: the host did not look.
+-- SettleVMs for assignments. status null means that the host did not look.
 WITH saw AS MATERIALIZED (
     SELECT unnest(@nouns::text[]) AS noun, unnest(@ids::text[]) AS id, unnest(@hosts::text[]) AS host_id, unnest(@generations::bigint[]) AS generation,
            unnest(@seqs::bigint[]) AS seq, unnest(@statuses::text[])::jsonb AS status
@@ -122,7 +123,7 @@ UPDATE assignments a SET status = COALESCE(NULLIF(e.status, 'null'), a.status), 
 FROM saw e WHERE a.noun = ANY (ARRAY[e.noun]) AND a.object_id = ANY (ARRAY[e.id]) AND a.host_id = ANY (ARRAY[e.host_id]) AND a.report_seq < e.seq;
 
 -- name: EndJobs :many
--- Ends jobs that the transaction has locked. What one left undone is told in place of what it did last.
+-- Ends jobs that the transaction has locked. A note about work left undone replaces the last progress note.
 WITH ended AS MATERIALIZED (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@errors::text[]) AS error, unnest(@notes::text[]) AS note)
 UPDATE jobs SET state = e.state, error = e.error, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END, note = COALESCE(NULLIF(e.note, ''), jobs.note)
@@ -130,12 +131,12 @@ FROM ended e WHERE jobs.id = ANY (ARRAY[e.id])
 RETURNING jobs.*;
 
 -- name: Overtaken :one
--- Whether a newer order of the job's kind waits, or one that asks for another power.
+-- Whether a newer job of the same kind, a deletion, or an order for another power state is waiting.
 SELECT EXISTS (SELECT 1 FROM jobs j JOIN jobs n ON n.subject = j.subject AND n.host_id = j.host_id AND n.state = 'queued' AND n.id <> j.id
     WHERE j.id = @id AND (n.kind = j.kind OR n.kind = 'vm.delete' OR ordered_power(n.kind) IS NOT NULL AND ordered_power(j.kind) IS NOT NULL));
 
 -- name: TryAgain :one
--- Back to the queue with its words: after the pause, twice as long each time, at most 5 minutes.
+-- Requeues a job with its error, after a pause that doubles each time, up to 5 minutes.
 UPDATE jobs SET state = 'queued', retries = retries + 1, error = @error, lease_until = NULL, progress = 0, note = '',
                 run_after = now() + LEAST(interval '5 minutes', power(2, LEAST(retries, 10)) * sqlc.arg(pause)::interval)
 WHERE id = @id
@@ -145,12 +146,12 @@ RETURNING *;
 SELECT lift_epochs(@host::text, @newest::bigint);
 
 -- name: HastenRetries :exec
--- The hypervisor is there again: what waited for it is tried at once. Nobody waits here for whoever holds one of the jobs.
+-- The hypervisor is reachable again, so waiting retries run at once. Locked jobs are skipped.
 UPDATE jobs SET run_after = now() WHERE id IN (
     SELECT j.id FROM jobs j WHERE j.host_id = @host_id AND j.state = 'queued' AND j.retries > 0 AND j.run_after > now() FOR UPDATE SKIP LOCKED);
 
 -- name: FailVM :exec
--- A result without a fresh look: the old status stands, with the words of the failure.
+-- A result without an observed state: the old status is kept, with the error.
 UPDATE vms SET status = COALESCE(status, '{"power": "absent", "cpus": 0, "memoryMiB": 0}') || jsonb_build_object('error', @error::text, 'errorOf', @kind::text),
                observed_generation = GREATEST(observed_generation, LEAST(@generation::bigint, generation))
 WHERE id = @id AND host_id = @host_id;
@@ -162,12 +163,12 @@ DELETE FROM vms WHERE id = @id AND host_id = @host_id AND deleted_at IS NOT NULL
 UPDATE vms SET deleted_at = NULL WHERE id = @id AND host_id = @host_id;
 
 -- name: ReissueChange :exec
--- A change that gave way to a deletion has never reached the host. It is asked for anew, at a generation of its own: the
--- deletion's counts as acted on.
+-- A change replaced by a deletion never reached the host. It gets a new generation, because the deletion's generation
+-- counts as observed.
 UPDATE vms SET generation = generation + 1 WHERE id = @id AND host_id = @host_id AND observed_generation < generation - 1;
 
 -- name: MovedOnVM :one
--- The VM, when its generation has moved on and nothing waits to carry that to the host.
+-- The VM, if its generation is newer and no queued job covers it.
 SELECT v.* FROM vms v
 WHERE v.id = @id AND v.host_id = @host_id AND v.generation > @generation AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.task_id IS NOT NULL);
@@ -177,12 +178,13 @@ UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now()
 WHERE subject = @subject AND host_id = @host_id AND state = 'queued' AND kind = ANY (@kinds::text[]);
 
 -- name: BreakOffWaits :exec
--- A guest that takes its time must not hold up whoever wants it off now: the wait for it ends, its epoch is over. kinds: those that wait for it.
+-- Cancels running waits for a guest, because a user now wants it off. Their epoch ends. kinds are the job kinds that
+-- wait.
 UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now(), lease_until = NULL
 WHERE subject = @subject AND host_id = @host_id AND state = 'running' AND kind = ANY (@kinds::text[]);
 
 -- name: ReplaceLapsed :exec
--- A lapsed job whose subject already has a newer waiting job of its kind, or that was a console, is over.
+-- Cancels an expired job if its subject has a newer waiting job of the same kind, or if it was a console.
 UPDATE jobs j SET state = 'cancelled', ended_at = now(), lease_until = NULL,
     error = CASE WHEN j.task_id IS NULL THEN 'The agent did not open the console in time.' ELSE 'Replaced by a newer order.' END
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
@@ -191,9 +193,10 @@ WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
         SELECT w.id FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued' AND w.task_id IS NOT NULL LIMIT 1) IS NOT NULL);
 
 -- name: WornOut :many
--- Lapsed jobs, or those of a host whose agent was started anew, that were taken too often without an answer. An upload waits for people, for
--- days perhaps, and ends by its own patience. A disk that moves may be in its new place already, which its host alone knows, and all that comes
--- behind would bring the VM back to the old one: it waits for its host, or for people who cancel it.
+-- Expired jobs, or those of a host whose agent has restarted, with too many attempts. Uploads are excluded: they wait
+-- for users, possibly for days, and have their own timeout. Disk moves are excluded: the disk may already be in its new
+-- place, which only the host knows, and later jobs would start the VM with the old one. They wait for the host or for a
+-- cancellation.
 SELECT j.id FROM jobs j
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
   AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind NOT IN ('volume.upload', 'vm.move') ORDER BY j.id LIMIT 500;
@@ -203,7 +206,7 @@ SELECT * FROM jobs
 WHERE id = @id AND state = 'running' AND attempt - retries >= 5 AND (lease_until < now() OR host_id = sqlc.narg(host_id)::text) FOR UPDATE;
 
 -- name: ReturnLapsed :execrows
--- Back to the queue: after the lease, or at once when the host's agent has started anew.
+-- Requeues expired jobs, or at once all jobs of a host whose agent has restarted.
 UPDATE jobs j SET state = 'queued', run_after = now(), lease_until = NULL, progress = 0, note = ''
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
   AND j.state = 'running' AND (j.lease_until < now() OR j.host_id = sqlc.narg(host_id));

@@ -3,14 +3,14 @@ INSERT INTO customizations (id, project_id, name, description, kind, variables, 
 VALUES (@id, sqlc.narg(project_id), @name, @description, @kind, @variables, @by_key, @sealed, @changed_by);
 
 -- name: AddCustomizationsAlone :exec
--- Who adds to a project does it one after the other, so that each counts what the one before added.
+-- Serializes additions to a project, so that each sees the previous count.
 SELECT pg_advisory_xact_lock(hashtext('quantix customizations ' || @project::text));
 
 -- name: CountCustomizations :one
 SELECT count(*)::bigint FROM customizations WHERE project_id IS NOT DISTINCT FROM sqlc.narg(project_id)::text;
 
 -- name: ListCustomizations :many
--- The fleet's, and those of the projects that the actor sees. There are few: see fleet.MaxCustomizations.
+-- Global customizations and those of visible projects. Their number is limited by fleet.MaxCustomizations.
 SELECT sqlc.embed(c), COALESCE(p.name, '')::text AS project_name FROM customizations c LEFT JOIN projects p ON p.id = c.project_id
 WHERE c.project_id IS NULL OR @all_projects::boolean OR c.project_id = ANY (@projects::text[])
 ORDER BY c.name, c.id LIMIT @most;

@@ -1,5 +1,5 @@
 -- name: ReportGuests :exec
--- What guests said to their own hosts; what another host says of a VM counts for nothing.
+-- Stores readings of guest agents, only from the VM's own host.
 INSERT INTO vm_guests AS g (vm_id, host_id, at, reading)
 SELECT v.id, v.host_id, now() - r.ago * interval '1 millisecond', r.reading
 FROM (SELECT unnest(@host_ids::text[]) AS host_id, unnest(@vm_ids::text[]) AS vm_id, unnest(@agos::bigint[]) AS ago, unnest(@readings::text[])::jsonb AS reading) r
@@ -13,7 +13,7 @@ SELECT g.at, g.reading FROM vm_guests g JOIN vms v ON v.id = g.vm_id AND v.host_
 INSERT INTO guest_secrets (job_id, by_key, sealed) VALUES (@job_id, @by_key, @sealed);
 
 -- name: GuestSecretFor :one
--- For the host that works on the job, and no longer.
+-- Only for the host that runs the job, while it runs.
 SELECT s.by_key, s.sealed FROM guest_secrets s JOIN jobs j ON j.id = s.job_id
 WHERE s.job_id = @job_id AND j.host_id = @host_id AND j.state = 'running';
 
@@ -21,7 +21,7 @@ WHERE s.job_id = @job_id AND j.host_id = @host_id AND j.state = 'running';
 UPDATE vms SET protected = @protected, lock = @lock, expires_at = @expires_at, expiry_stops = @expiry_stops, expiry = @expiry WHERE id = @id;
 
 -- name: ExpiringVMs :many
--- Those that are nearer to their end than is written.
+-- VMs whose expiry state is behind the time.
 SELECT id, expiry_stops, (expires_at <= now())::boolean AS over FROM vms
 WHERE expires_at IS NOT NULL AND expiry <> 'over' AND expires_at <= now() + @notice::interval AND (expiry = '' OR expires_at <= now())
 ORDER BY expires_at, id LIMIT 200 FOR UPDATE SKIP LOCKED;
@@ -36,7 +36,7 @@ SELECT now()::timestamptz;
 INSERT INTO guest_runs (task_id, vm_id, result) VALUES (@task_id, @vm_id, @result);
 
 -- name: DropGuestRuns :exec
--- All of a VM's but the newest.
+-- Deletes all guest runs of a VM except the newest.
 DELETE FROM guest_runs WHERE guest_runs.vm_id = @vm_id
   AND task_id NOT IN (SELECT k.task_id FROM guest_runs k WHERE k.vm_id = @vm_id ORDER BY k.task_id DESC LIMIT @keep::integer);
 

@@ -12,11 +12,11 @@ SELECT * FROM hosts WHERE id = @id FOR UPDATE;
 UPDATE hosts SET spec = @spec, generation = generation + 1 WHERE id = @id;
 
 -- name: VMsOnHost :many
--- A few names of VMs that keep a host from being removed.
+-- The first few VMs that prevent the removal of a host.
 SELECT name FROM vms WHERE host_id = @host_id ORDER BY deleted_at IS NOT NULL, name LIMIT 4;
 
 -- name: ForgetVMs :exec
--- VMs whose deletion the host never confirmed go with it.
+-- Deletes VMs whose deletion the host never confirmed.
 DELETE FROM vms WHERE host_id = @host_id AND deleted_at IS NOT NULL;
 
 -- name: DropHost :exec
@@ -26,7 +26,7 @@ DELETE FROM hosts WHERE id = @id;
 UPDATE host_sessions SET conflict = '', conflict_at = NULL WHERE host_id = @host_id AND conflict <> '';
 
 -- name: Candidates :many
--- All that placement asks about hosts: one, or all where @host is empty.
+-- What placement needs to know about one host, or about all if @host is empty.
 SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
@@ -49,17 +49,16 @@ WHERE @host::text = '' OR h.id = @host
 ORDER BY h.name;
 
 -- name: CPUModelSets :many
--- Which named CPU models hosts say that guests can have there, and how many hosts say the same; null: they say nothing.
+-- Distinct lists of CPU models available to guests, with the number of hosts for each; null if hosts report none.
 SELECT COALESCE(h.status->'inventory'->'cpuModels', 'null')::jsonb AS models, count(*) AS hosts FROM hosts h WHERE h.status IS NOT NULL GROUP BY 1;
 
 -- name: LockHostDevices :exec
--- Nobody else gives a device of a host to a VM meanwhile.
+-- Serializes assignments of host devices to VMs.
 SELECT pg_advisory_xact_lock(hashtextextended('devices of hosts', 0));
 
 -- name: HostDevicesOn :many
--- Those of the devices that the hosts have, one where @host is not empty, with the VM that one is given to,
--- the first by name where several can have it. A disk of the same name on two hosts is one
--- disk, that both reach.
+-- Host devices of one host, or of all if @host is empty, with the VM that has the device; the first by name if several
+-- share it. A disk of the same name on two hosts is one disk that both can reach.
 SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(d.busy, '')::text AS busy, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id,
     COALESCE(v.n, 0)::bigint AS vms, COALESCE(d.most, 0)::bigint AS most
 FROM hosts h
@@ -70,8 +69,7 @@ LEFT JOIN LATERAL (SELECT v.id, v.name, count(*) OVER () AS n FROM vms v
 WHERE (@host::text = '' OR h.id = @host) AND (d.device = ANY (@devices::text[]) OR @every::boolean);
 
 -- name: DisksToCome :many
--- What disks that no host has made yet will take of these pools, of new VMs and of those that get more, and what those that are to grow will take
--- more. One without a size is as large as its image.
+-- Space that disks not yet created or grown will need in these pools. A disk without a size is as large as its image.
 SELECT v.host_id, (d->>'poolId')::text AS pool_id, sum(GREATEST((d->>'sizeBytes')::bigint, i.capacity_bytes, 0))::bigint AS bytes
 FROM vms v, jsonb_array_elements(v.spec->'disks') d LEFT JOIN image_versions i ON i.id = d->>'versionId'
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND d->>'poolId' = ANY (@pools::text[]) AND (v.observed_generation = 0
@@ -84,13 +82,13 @@ WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.o
 GROUP BY 1, 2;
 
 -- name: Committed :many
--- What the VMs of each host are promised, memory in MiB and vCPUs; of one host, or of all where @host is empty.
+-- Memory in MiB and vCPUs of each host's VMs; of one host, or of all if @host is empty.
 SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus FROM vms WHERE host_id = @host::text GROUP BY host_id
 UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint FROM vms WHERE @host = '' GROUP BY host_id;
 
 -- name: ReservedCPU :many
--- What is kept of the processors of each host, in percent of one, for VMs that are there, running or not, and for those on their way to it; of one host,
--- or of all where @host is empty.
+-- Reserved CPU in percent of one processor, per host: for its VMs in any power state and for VMs migrating to it; of
+-- one host, or of all if @host is empty.
 SELECT r.host_id::text AS host_id, sum(r.percent)::bigint AS percent FROM (
     SELECT v.host_id, v.cpus * (v.spec->'cpu'->>'reserved')::bigint AS percent FROM vms v WHERE v.spec->'cpu' ? 'reserved'
     UNION ALL SELECT j.args->'leave'->>'to', v.cpus * (v.spec->'cpu'->>'reserved')::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
@@ -98,5 +96,5 @@ SELECT r.host_id::text AS host_id, sum(r.percent)::bigint AS percent FROM (
 ) r WHERE @host::text = '' OR r.host_id = @host GROUP BY 1;
 
 -- name: LockMemory :exec
--- Of two VMs that are promised the last memory or processors of a host at once, the second must see the first.
+-- Serializes reservations of a host's memory and processors.
 SELECT pg_advisory_xact_lock(hashtextextended('memory ' || @host::text, 0));

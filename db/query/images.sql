@@ -1,5 +1,5 @@
 -- name: LibraryOf :many
--- The files of these pools that are copies of images, each with to whom its image is published.
+-- The files of these pools that are copies of images, each with the projects of its image.
 SELECT c.pool_id, COALESCE(c.host_id, '')::text AS host, c.volume, v.id AS version_id, v.image_id, i.name, v.number, v.format, v.capacity_bytes, v.sha256, c.added_by, c.added_at,
        EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND g.project_id IS NULL)::boolean AS to_all,
        ARRAY(SELECT g.project_id FROM image_open g WHERE g.image_id = i.id AND g.project_id IS NOT NULL)::text[] AS projects
@@ -12,12 +12,13 @@ INSERT INTO images (id, project_id, name, description, os, created_by) VALUES (@
 SELECT * FROM images WHERE id = @id FOR UPDATE;
 
 -- name: LockImages :many
--- The images and their copies stay while a VM is made from them: who deletes one locks it first. open: they are published to the project.
+-- Keeps the images and their copies while a VM is created from them: a deletion locks the image first. open reports
+-- that the image is published to the project.
 SELECT i.id, EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR g.project_id = @project_id::text))::boolean AS open
 FROM images i WHERE i.id = ANY (@ids::text[]) ORDER BY i.id FOR SHARE OF i;
 
 -- name: VersionsThere :many
--- Those of the versions that there are. Asked behind LockImages: who deletes one locks its image first.
+-- The existing versions among these. Must follow LockImages, because a deletion locks the image first.
 SELECT id FROM image_versions WHERE id = ANY (@ids::text[]);
 
 -- name: ChangeImage :exec
@@ -27,7 +28,7 @@ UPDATE images SET name = @name, description = @description, os = @os WHERE id = 
 DELETE FROM images WHERE id = @id;
 
 -- name: AddImageVersion :one
--- Its number is the next.
+-- Assigns the next version number.
 INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, sha256, source, created_by, start_id)
 SELECT @id, @image_id, COALESCE(max(v.number), 0) + 1, @format, @capacity_bytes, @sha256, @source, @created_by, sqlc.narg(start_id) FROM image_versions v WHERE v.image_id = @image_id
 RETURNING number;
@@ -40,30 +41,31 @@ INSERT INTO image_copies (version_id, pool_id, host_id, volume, added_by) VALUES
 ON CONFLICT ON CONSTRAINT image_copy_once DO NOTHING;
 
 -- name: ForgetCopies :execrows
--- On one host of a local pool, or wherever it is where @host is empty.
+-- On one host of a local pool, or everywhere if @host is empty.
 DELETE FROM image_copies WHERE pool_id = @pool_id AND volume = @volume AND (@host::text = '' OR host_id = @host);
 
 -- name: DropEmptyImages :exec
--- Versions that have lost their last copy go, and images without a version.
+-- Deletes versions without copies, and images without versions.
 WITH gone AS (
     DELETE FROM image_versions v WHERE v.id = ANY (@versions::text[]) AND NOT EXISTS (SELECT 1 FROM image_copies c WHERE c.version_id = v.id) RETURNING v.id, v.image_id
 )
 DELETE FROM images i WHERE i.id IN (SELECT g.image_id FROM gone g) AND NOT EXISTS (SELECT 1 FROM image_versions v WHERE v.image_id = i.id AND v.id NOT IN (SELECT g.id FROM gone g));
 
 -- name: CopiesAt :many
--- The versions that the file is a copy of.
+-- The versions of which the file is a copy.
 SELECT c.version_id, COALESCE(c.host_id, '')::text AS host FROM image_copies c WHERE c.pool_id = @pool_id AND c.volume = @volume AND (@host::text = '' OR c.host_id = @host);
 
 -- name: GrantImage :execrows
--- project_id NULL: to all.
+-- project_id NULL grants to all projects.
 INSERT INTO image_grants (image_id, project_id, granted_by) VALUES (@image_id, sqlc.narg(project_id), @granted_by) ON CONFLICT DO NOTHING;
 
 -- name: RevokeImage :execrows
 DELETE FROM image_grants WHERE image_id = @image_id AND project_id IS NOT DISTINCT FROM sqlc.narg(project_id);
 
 -- name: NoteVersion :exec
--- What a host says of the file of its copy becomes what is known of a version of which nobody knew it; its checksum only where the hosts of all
--- its other copies that are there say the same. Once known it stays: a host's word decides about no other host's copy.
+-- Records what a host reports for its copy of a version whose properties are unknown. A checksum is recorded only if
+-- the hosts of all other existing copies report the same. Known values never change: no host decides about another
+-- host's copy.
 UPDATE image_versions v
 SET format = CASE v.format WHEN '' THEN @format::text ELSE v.format END, capacity_bytes = CASE v.format WHEN '' THEN @capacity_bytes::bigint ELSE v.capacity_bytes END,
     sha256 = CASE WHEN v.sha256 = '' AND @digest::text ~ '^[0-9a-f]{64}$' AND NOT EXISTS (
@@ -76,14 +78,15 @@ SET format = CASE v.format WHEN '' THEN @format::text ELSE v.format END, capacit
 WHERE v.id IN (SELECT c.version_id FROM image_copies c WHERE c.pool_id = @pool_id AND c.volume = @volume AND (c.host_id IS NULL OR c.host_id = @host)) AND (v.format = '' OR v.sha256 = '');
 
 -- name: ImagesCreated :many
--- A few names of VMs with a disk that was made from each of the versions.
+-- The first few VMs with a disk created from each of the versions.
 SELECT w.id::text AS version_id, m.names
 FROM (SELECT unnest(@versions::text[]) AS id) w CROSS JOIN LATERAL (
     SELECT COALESCE((array_agg(v.name ORDER BY v.name))[1:20], '{}')::text[] AS names FROM vms v
     WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id)))) m;
 
 -- name: OverlaysOn :many
--- A few names of VMs with a disk that stands, or is to stand, on each of the files: of one host's VMs, or of all where its host is empty.
+-- The first few VMs with a disk backed by each of the files, including disks not created yet; of one host, or of all if
+-- its host is empty.
 SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, w.host::text AS host, m.names
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume, unnest(@hosts::text[]) AS host) w CROSS JOIN LATERAL (
     SELECT COALESCE((array_agg(v.name ORDER BY v.name))[1:8], '{}')::text[] AS names FROM vms v
@@ -92,31 +95,31 @@ FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volu
 WHERE m.names <> '{}';
 
 -- name: WorkOnVolumes :many
--- VolumesAtWork of several pools.
+-- VolumesAtWork for several pools.
 SELECT w.pool_id::text AS pool_id, w.subject, w.kind, w.host_id, w.state, COALESCE(w.args->'volume'->>'source', '')::text AS source FROM volume_work w
 WHERE w.pool_id = ANY (@pools::text[]) ORDER BY w.id;
 
 -- name: PlainVolumes :many
--- The volumes without a VM's name that these hosts say these pools have.
+-- The volumes that these hosts report in these pools, without those named like VM disks.
 SELECT w.pool_id::text AS pool_id, w.host_id::text AS host_id, COALESCE(plain_volumes(a.status), '[]')::jsonb AS volumes
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@hosts::text[]) AS host_id) w JOIN assignments a ON a.pool_id = w.pool_id AND a.host_id = w.host_id;
 
 -- name: LockImageSteps :exec
--- Of two VMs that need the same copy, or have the same file read, at once, the second must see what the first has ordered.
+-- Serializes jobs that create or read copies, so that a second VM uses the first one's copy.
 SELECT pg_advisory_xact_lock(hashtextextended('steps of images', 0));
 
 -- name: CopiesIn :many
--- The library's copies of a version in a pool, of one host's files where the pool is local. coming: a host is at it.
+-- The copies of a version in a pool; in a local pool those of one host. coming reports that a job is creating the copy.
 SELECT c.volume, EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || c.pool_id || '/' || c.volume AND j.kind IN ('volume.copy', 'volume.receive')
     AND j.state IN ('queued', 'running') AND (c.host_id IS NULL OR j.host_id = c.host_id))::boolean AS coming
 FROM image_copies c WHERE c.version_id = @version_id AND c.pool_id = @pool_id AND COALESCE(c.host_id, '') = @host::text ORDER BY c.volume;
 
 -- name: FreeImageName :one
--- The name, or it with the first number behind it under which the fleet has no image.
+-- The name, or the name with the first number that makes it unique among global images.
 SELECT n.name::text FROM (
     SELECT @name::text AS name, 0 AS nth UNION ALL SELECT @name::text || ' (' || g || ')', g FROM generate_series(2, 1000) g) n
 WHERE NOT EXISTS (SELECT 1 FROM images i WHERE i.project_id IS NULL AND i.template_id IS NULL AND i.name = n.name COLLATE "C") ORDER BY n.nth LIMIT 1;
 
 -- name: CountProjectImages :one
--- One at a time counts: until the transaction ends, nobody else makes one of the project.
+-- Locks the project, so that concurrent creations see the previous count.
 SELECT count(i.id) FROM (SELECT p.id FROM projects p WHERE p.id = @project_id::text FOR NO KEY UPDATE) o LEFT JOIN images i ON i.project_id = o.id AND i.template_id IS NULL;

@@ -15,7 +15,7 @@ SELECT * FROM join_tokens WHERE id = @id;
 SELECT host_id FROM join_tokens WHERE hash = @hash AND used_at IS NULL AND revoked_at IS NULL AND expires_at > now();
 
 -- name: UseJoinToken :one
--- One use: of two machines that show a token at once, the second finds it used.
+-- A token works once: of two concurrent joins, the second fails.
 UPDATE join_tokens SET used_at = now(), used_by = @used_by
 WHERE hash = @hash AND used_at IS NULL AND revoked_at IS NULL AND expires_at > now()
 RETURNING *;
@@ -24,11 +24,11 @@ RETURNING *;
 SELECT id, name FROM hosts WHERE machine = @machine AND machine <> '';
 
 -- name: RejoinHost :one
--- The host keeps its name; where it is another machine by now, that one is the host's from here on.
+-- The host keeps its name, even on another machine.
 UPDATE hosts SET machine = COALESCE(NULLIF(@machine::text, ''), machine), key_hash = @key_hash WHERE id = @id RETURNING name;
 
 -- name: EndHostSession :exec
--- Whoever spoke for the host before must say hello again. What is being done for that one is waited for.
+-- Ends the previous agent's session. Waits for transactions that use the session.
 WITH held AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = @host_id FOR UPDATE)
 UPDATE host_sessions s SET session = NULL, fingerprint = '', conflict = '', conflict_at = NULL FROM held WHERE s.host_id = held.host_id;
 

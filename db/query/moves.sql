@@ -1,23 +1,24 @@
 -- name: MovesOf :many
--- The moves of a VM's disks that have not ended.
+-- The open disk moves of a VM.
 SELECT j.task_id::text AS task_id, j.args, j.state, j.progress, j.note FROM jobs j
 WHERE j.subject = @subject AND j.kind = 'vm.move' AND j.state IN ('queued', 'running') ORDER BY j.id;
 
 -- name: StopMoves :execrows
--- Takes back moves of a VM's disks, and merges of what its deleted snapshots left: what no host has begun is over at once; what one has, it is told to undo as soon as it can.
+-- Cancels disk moves and migrations of a VM and merges of its deleted snapshots. Jobs not yet started end at once;
+-- started ones are told to undo their work.
 UPDATE jobs SET stop = @error, note = CASE WHEN attempt > 0 THEN 'being cancelled' ELSE note END,
     state = CASE WHEN attempt > 0 THEN state ELSE 'cancelled' END, error = CASE WHEN attempt > 0 THEN error ELSE @error END,
     ended_at = CASE WHEN attempt > 0 THEN ended_at ELSE now() END, run_after = CASE WHEN attempt > 0 AND state = 'queued' THEN now() ELSE run_after END
 WHERE subject = @subject AND kind IN ('vm.move', 'vm.leave', 'vm.snapshot.delete', 'vm.consolidate') AND state IN ('queued', 'running') AND stop = '';
 
 -- name: StopTaskWork :execrows
--- Takes back a task's work that a host has begun and undoes when it hears of it: see fleet.Kind.Stoppable.
+-- Tells hosts to undo the started jobs of a task: see fleet.Kind.Stoppable.
 UPDATE jobs SET stop = @error, note = 'being cancelled', run_after = CASE WHEN state = 'queued' THEN now() ELSE run_after END
 WHERE task_id = @task_id::text AND kind = ANY (@kinds::text[]) AND attempt > 0 AND state IN ('queued', 'running') AND stop = '';
 
 -- name: DiskMoved :one
--- The disk is where its host says that it has brought it: the intent follows, once. A VM that is elsewhere by now, or has no such disk any
--- more, stays as it is.
+-- Updates the spec after a disk move, once. It changes nothing if the VM is on another host or the disk was removed
+-- meanwhile.
 UPDATE vms SET generation = generation + 1, spec = jsonb_set(spec, '{disks}', (
     SELECT jsonb_agg(CASE WHEN d.value @> @disk::jsonb THEN d.value || @moved::jsonb ELSE d.value END ORDER BY d.ordinality)
     FROM jsonb_array_elements(spec->'disks') WITH ORDINALITY d))
@@ -25,7 +26,7 @@ WHERE id = @id AND host_id = @host_id AND spec @> jsonb_build_object('disks', js
 RETURNING name;
 
 -- name: PoolAwaited :many
--- A few names of VMs with disks that are on their way into the pool: on one host, or on any where @host is empty.
+-- The first few VMs with disks that are being moved into the pool, on one host or on any if @host is empty.
 SELECT v.name FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
 WHERE j.kind = 'vm.move' AND j.state IN ('queued', 'running') AND j.args #>> '{move,to,poolId}' = @pool_id::text AND (@host::text = '' OR j.host_id = @host)
 UNION ALL SELECT v.name FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
@@ -35,6 +36,6 @@ WHERE j.kind = 'vm.leave' AND j.state IN ('queued', 'running') AND (@host = '' O
 LIMIT 4;
 
 -- name: NoteLeftVolume :exec
--- The task of a disk migration names the old volume, which could not be deleted.
+-- Adds a note about an old volume that could not be deleted to the disk move's task.
 UPDATE jobs SET note = 'The old volume ' || @volume::text || ' is still in the pool ' || COALESCE((SELECT p.name FROM pools p WHERE p.id = @pool_id), @pool_id) || ': ' || @why::text || '.'
 WHERE jobs.id = @id AND jobs.kind = 'vm.move' AND jobs.state = 'done';

@@ -11,17 +11,17 @@ UPDATE networks SET deleted_at = now(), generation = generation + 1 WHERE id = @
 SELECT end_network(@id);
 
 -- name: NetworkNamed :one
--- Whose the name is among libvirt's networks: of one that is defined here, or that these hosts, a few of them, have.
+-- Whether a libvirt network of that name is defined in Quantix, and the first few hosts that have one.
 SELECT (n.spec IS NOT NULL)::boolean AS defined,
        ARRAY(SELECT h.name FROM assignments a JOIN hosts h ON h.id = a.host_id WHERE a.network_id = n.id ORDER BY h.name LIMIT 4)::text[] AS hosts
 FROM networks n WHERE n.kind = 'libvirt' AND n.name = @name;
 
 -- name: AssignNetworksAlone :exec
--- Who puts networks on hosts does it one after the other, so that each sees what the one before took.
+-- Serializes assignments of networks, so that each sees the subnets and bridges already used.
 SELECT pg_advisory_xact_lock(hashtext('quantix networks'));
 
 -- name: NetworksOn :many
--- What else is on these hosts, each way in which one tells of it once: other networks, and under the same name one that is another.
+-- Other networks on these hosts, each distinct report once, and foreign networks of the same name.
 SELECT n.name, n.kind, n.spec, (n.id = @id)::boolean AS same, COALESCE(a.subnets, '')::text AS subnets, COALESCE(a.status->>'bridge', '')::text AS bridge, min(h.name)::text AS host_name
 FROM assignments a JOIN networks n ON n.id = a.network_id JOIN hosts h ON h.id = a.host_id
 WHERE a.host_id = ANY (@hosts::text[]) AND (n.id <> @id OR a.asked = '' AND a.status ? 'foreign')
@@ -29,7 +29,7 @@ GROUP BY n.id, a.subnets, a.status->>'bridge'
 ORDER BY n.name, n.kind;
 
 -- name: NetworkNeeded :many
--- A few names of VMs that have a card on the network: on one host, or on any where @host is empty.
+-- The first few VMs with a NIC on the network, on one host or on any if @host is empty.
 SELECT v.name FROM vms v
 WHERE v.host_id = @host::text AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id::text)))
 UNION ALL
@@ -38,18 +38,18 @@ WHERE @host = '' AND v.spec @> jsonb_build_object('nics', jsonb_build_array(json
 LIMIT 4;
 
 -- name: CountOnNetwork :many
--- How many VMs of each of the hosts have a card on the network.
+-- The number of VMs per host with a NIC on the network.
 SELECT v.host_id, count(*)::integer AS vms FROM vms v
 WHERE v.host_id = ANY (@hosts::text[]) AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id::text)))
 GROUP BY v.host_id;
 
 -- name: BareNetworks :many
--- Those of the networks whose mode is one of these, with their names.
+-- The networks among these with one of the modes.
 SELECT id, name FROM networks WHERE id = ANY (@ids::text[]) AND spec->>'mode' = ANY (@modes::text[]);
 
 -- name: CountedNetworks :many
--- Those of the networks whose cards take a device of their host, or a function of one, each for itself (see NetworkSpec.Counted), and all others on
--- the same devices. In the order of the devices, so that two who hold several never wait for one another.
+-- Networks among these whose NICs need a host device or a function of one each (see NetworkSpec.Counted), and all
+-- others on the same devices. Ordered by device, so that locks are taken in one order.
 SELECT n.id, (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device
 FROM networks n WHERE (n.spec->>'mode' = 'sriov' OR n.spec->>'direct' = 'passthrough')
   AND EXISTS (SELECT FROM networks a WHERE a.id = ANY (@ids::text[]) AND a.spec->>'mode' = n.spec->>'mode' AND a.spec->>'device' = n.spec->>'device')
@@ -62,18 +62,18 @@ FROM networks n, jsonb_path_query(n.spec, '$.portGroups[*] ? (exists (@.toGuest)
 WHERE n.id = ANY (@ids::text[]);
 
 -- name: LockNICs :exec
--- Of two VMs that are promised the last function of a device at once, the second must see the first.
+-- Serializes allocations of a device's functions to NICs.
 SELECT pg_advisory_xact_lock(hashtextextended('cards ' || @device::text, 0));
 
 -- name: NICsReported :many
--- What room for cards on the networks hosts say that they have, of those that are to have them; one host, or all where @host is empty. A host may
--- say any number.
+-- Reported capacity for NICs on assigned networks, of one host or of all if @host is empty. Values are bounded, because
+-- a host may report any number.
 SELECT network_id::text AS network_id, host_id, LEAST(COALESCE((status->'cards'->>'total')::bigint, 0), 65536)::integer AS total,
        LEAST(COALESCE((status->'cards'->>'used')::bigint, 0), 65536)::integer AS used
 FROM assignments WHERE network_id = ANY (@ids::text[]) AND (@host::text = '' OR host_id = @host) AND asked = 'assign' AND status ? 'cards';
 
 -- name: NICsAllocated :many
--- Which VMs have how many cards that take something of these devices for themselves, whether they run or not.
+-- The number of NICs per VM that need a function of these devices, for VMs in any power state.
 SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, v.name, count(*)::integer AS cards
 FROM networks n
 JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id)))
@@ -83,25 +83,25 @@ WHERE n.spec->>'device' = ANY (@devices::text[]) AND (n.spec->>'mode' = 'sriov' 
 GROUP BY 1, 2, 3, 4 ORDER BY v.name;
 
 -- name: ShareLockNetwork :one
--- The network stays while it is granted.
+-- Keeps the network while it is granted.
 SELECT name FROM networks WHERE id = @id FOR KEY SHARE;
 
 -- name: GrantNetwork :execrows
--- project_id NULL: to all.
+-- project_id NULL grants to all projects.
 INSERT INTO network_grants (network_id, project_id) VALUES (@network_id, sqlc.narg(project_id)) ON CONFLICT DO NOTHING;
 
 -- name: RevokeNetwork :execrows
 DELETE FROM network_grants WHERE network_id = @network_id AND project_id IS NOT DISTINCT FROM sqlc.narg(project_id);
 
 -- name: NetworkGrants :many
--- Who may use the networks besides those who run them; of all projects, or of the named ones and those that all have.
+-- The grants of the networks: all, or only those to these projects and to all projects.
 SELECT g.network_id, g.project_id, COALESCE(p.name, '')::text AS project FROM network_grants g LEFT JOIN projects p ON p.id = g.project_id
 WHERE g.network_id = ANY (@networks::text[]) AND (@all_projects::boolean OR g.project_id IS NULL OR g.project_id = ANY (@projects::text[]))
 ORDER BY g.network_id, p.name NULLS FIRST;
 
 -- name: FindNetworks :many
--- Networks by their ids, or else by kinds and names. They stay until the transaction ends: see LostNetworks. closed: only a grant
--- opens it, and the project has none.
+-- Networks by ID, or by kind and name, locked until the transaction ends (see LostNetworks). closed reports that the
+-- network is restricted and not granted to the project.
 SELECT n.id, n.kind, n.name, (leads_out(n.id, n.kind) AND NOT EXISTS (
     SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = @project_id::text)))::boolean AS closed
 FROM networks n
@@ -109,8 +109,8 @@ WHERE n.id = ANY (@ids::text[]) OR (n.kind, n.name) IN (SELECT unnest(@kinds::te
 ORDER BY n.id FOR KEY SHARE OF n;
 
 -- name: MeetNetworks :one
--- How many of the reported networks the host did not have before. Those that are known stay until the transaction ends: see
--- LostNetworks.
+-- The number of reported networks that are new on the host. Known networks are locked until the transaction ends (see
+-- LostNetworks).
 WITH fresh AS MATERIALIZED (
     SELECT r.kind, r.name FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) r
     WHERE NOT EXISTS (SELECT 1 FROM networks n JOIN assignments a ON a.network_id = n.id AND a.host_id = @host_id WHERE n.kind = r.kind AND n.name = r.name)
@@ -126,8 +126,7 @@ WHERE NOT EXISTS (SELECT 1 FROM networks n WHERE n.kind = r.kind AND n.name = r.
 ON CONFLICT (kind, name) DO NOTHING;
 
 -- name: LostNetworks :many
--- Found networks that no host has, that no VM wants and that are granted to nobody, locked. One that a host is about to report, or that
--- somebody is about to put a VM on, is passed over.
+-- Discovered networks without hosts, VMs and grants, locked. Networks locked by a report or a VM change are skipped.
 SELECT n.id FROM networks n
 WHERE n.spec IS NULL AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id)
@@ -135,13 +134,14 @@ WHERE n.spec IS NULL AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network
 FOR UPDATE OF n SKIP LOCKED;
 
 -- name: ForgetNetworks :exec
--- Locked ones, in a statement of its own: one that was reported, or that a VM was put on, before the lock was there stays.
+-- Deletes locked networks in a statement of its own, which sees reports and VM changes committed before the lock.
 DELETE FROM networks n WHERE n.id = ANY (@ids::text[]) AND n.spec IS NULL
   AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id))));
 
 -- name: NetworksLeft :many
--- Of networks that a host tells of, by their ids: those that nobody asked it to have and that it does not have, or has released since @looked ago.
+-- Of reported networks, those not assigned to the host that the host lacks, or that it has released within the last
+-- @looked.
 SELECT r.id::text FROM (SELECT unnest(@networks::text[]) AS id, unnest(@absent::boolean[]) AS absent) r
 WHERE NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = r.id AND a.host_id = @host_id::text AND a.asked <> '')
   AND (r.absent OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'net:' || r.id AND j.host_id = @host_id AND j.kind = 'network.release' AND j.state = 'done'

@@ -1,6 +1,6 @@
 -- name: StrangeDomains :many
--- Of the domains that a host reports, those that are not its VMs, and those of its VMs that lack their mark. proof: what the
--- domain shows of its mark. known: another host's VM has that id; proven: with its mark.
+-- Of a host's domains, those that are not its VMs, and those of its VMs without the right mark. proof is derived from
+-- the domain's mark. known: a VM of another host has this ID; proven: with the right mark.
 SELECT r.id::text AS id, (v.host_id IS NOT DISTINCT FROM @host_id)::boolean AS mine, (v.id IS NOT NULL)::boolean AS known,
        COALESCE(r.proof = vm_proof(m.vm_id, m.mark), false)::boolean AS proven, COALESCE(m.mark, '')::text AS mark
 FROM jsonb_to_recordset(@domains::jsonb) AS r (id text, proof text)
@@ -11,7 +11,7 @@ WHERE v.host_id IS DISTINCT FROM @host_id OR r.proof IS DISTINCT FROM vm_proof(m
 DELETE FROM vm_sightings WHERE host_id = @host_id AND vm_id <> ALL (@ids::text[]);
 
 -- name: SightVMs :exec
--- A domain that goes off ends what a person had said about its run.
+-- A decision about a domain's run ends when the domain stops.
 INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven)
 SELECT v.id, @host_id, r.power, r.generation, r.proven
 FROM jsonb_to_recordset(@seen::jsonb) AS r (id text, power text, generation bigint, proven boolean) JOIN vms v ON v.id = r.id
@@ -23,8 +23,9 @@ ON CONFLICT (vm_id, host_id) DO UPDATE SET power = EXCLUDED.power, generation = 
 WHERE (vm_sightings.power, vm_sightings.generation, vm_sightings.proven) IS DISTINCT FROM (EXCLUDED.power, EXCLUDED.generation, EXCLUDED.proven);
 
 -- name: PlacesToSettle :many
--- VMs that another host runs, by their mark, and what that means now that both hosts have spoken since: their own host has looked
--- and does not run it (gone), or both run it. One that its own host is about to start waits for that. vm_id '': all.
+-- VMs running on another host, proven by their mark, once both hosts have reported since. gone: their own host no
+-- longer runs them; otherwise both hosts run them. VMs that their own host is starting are omitted. @vm_id '' selects
+-- all.
 SELECT s.vm_id, s.host_id, v.host_id AS own_id, (v.status->>'power' <> 'running')::boolean AS gone
 FROM vm_sightings s JOIN vms v ON v.id = s.vm_id
 JOIN host_sessions own ON own.host_id = v.host_id JOIN host_sessions its ON its.host_id = s.host_id
@@ -39,17 +40,17 @@ ORDER BY s.vm_id, s.began, s.host_id
 LIMIT 500;
 
 -- name: SightingsSeen :many
--- How old what the hosts say is that have a domain of the VM.
+-- Last inventories of the hosts with a sighting of the VM.
 SELECT s.host_id, h.looked_at FROM vm_sightings s LEFT JOIN host_sessions h ON h.host_id = s.host_id WHERE s.vm_id = @vm_id;
 
 -- name: RequestFullReports :exec
--- The hosts' next reports are full ones. Whoever settles where a VM is does this first: their reports wait, and none that was
--- begun before is written after it.
+-- Makes the hosts send full reports. It comes first when a VM's host is decided: the lock delays reports, so that no
+-- older report is stored afterwards.
 WITH locked AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY (@ids::text[]) ORDER BY h.host_id FOR NO KEY UPDATE)
 UPDATE host_sessions s SET digest = '' FROM locked l WHERE s.host_id = l.host_id;
 
 -- name: FollowVM :one
--- What the new host said last is the VM's status now, and counts as said in its newest report.
+-- The new host's last report becomes the VM's status and counts as part of its latest report.
 WITH seen AS (DELETE FROM vm_sightings s WHERE s.vm_id = @id AND s.host_id = @to_host RETURNING s.generation),
      found AS (DELETE FROM found_vms f WHERE f.id = @id AND f.host_id = @to_host RETURNING f.status)
 UPDATE vms v SET host_id = @to_host, deleted_at = NULL, status = found.status, observed_generation = LEAST(seen.generation, v.generation),
@@ -61,11 +62,11 @@ RETURNING v.observed_generation;
 UPDATE vm_sightings SET alarm = true WHERE vm_id = @vm_id AND host_id = @host_id;
 
 -- name: SettleSightings :exec
--- The VM stays where it is; what the others run is not it.
+-- The VM stays on its host; running domains elsewhere are declared not to be the VM.
 UPDATE vm_sightings SET settled = true, alarm = false WHERE vm_id = @vm_id AND power IN ('running', 'paused') AND (alarm OR NOT settled);
 
 -- name: KeepAsDiscovered :exec
--- What the VM's own host has of it is shown there once the VM is moved away, as its next report will say.
+-- Keeps the old host's domain as a discovered VM and a sighting, as that host's next report will.
 WITH left_there AS (
     INSERT INTO found_vms (host_id, id, name, status)
     SELECT v.host_id, v.id, COALESCE(NULLIF(v.status->>'domain', ''), v.name), v.status FROM vms v WHERE v.id = @vm_id ON CONFLICT DO NOTHING)
@@ -76,5 +77,5 @@ SELECT v.id, v.host_id, v.status->>'power', v.observed_generation, true FROM vms
 SELECT * FROM jobs WHERE subject = @subject AND host_id = @host_id AND state IN ('queued', 'running') ORDER BY id FOR UPDATE;
 
 -- name: MoveJob :exec
--- The order stands; another host carries it out.
+-- Another host executes the job.
 UPDATE jobs SET host_id = @to_host, state = 'queued', run_after = now(), lease_until = NULL, progress = 0, note = '' WHERE id = @id;

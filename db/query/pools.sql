@@ -14,11 +14,11 @@ UPDATE pools SET deleted_at = now(), generation = generation + 1 WHERE id = @id;
 DELETE FROM pools WHERE id = @id;
 
 -- name: HostsNamed :many
--- The hosts stay while a pool is put on them.
+-- Keeps the hosts while a pool is assigned to them.
 SELECT id, name FROM hosts WHERE id = ANY (@ids::text[]) ORDER BY name FOR KEY SHARE;
 
 -- name: PoolNeeded :many
--- A few names of VMs that have a disk or ISO in the pool: on one host, or on any where @host is empty.
+-- The first few VMs with a disk or ISO in the pool, on one host or on any if @host is empty.
 SELECT v.name, v.project_id FROM vms v
 WHERE v.host_id = @host::text AND (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id::text)))
        OR spec_reads(v.spec, @pool_id, ''))
@@ -29,7 +29,7 @@ WHERE @host = '' AND (v.spec @> jsonb_build_object('disks', jsonb_build_array(js
 LIMIT 4;
 
 -- name: PlacesInUse :many
--- Other pools on these hosts with the same directory, target, pool of a cluster or volume group.
+-- Other pools on these hosts with the same directory, target, Ceph pool or volume group.
 SELECT p.name, h.name AS host_name FROM assignments s JOIN pools p ON p.id = s.pool_id JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = ANY (@hosts::text[]) AND p.id <> @pool_id AND COALESCE(NULLIF(p.spec->>'path', ''), p.spec->>'target', p.spec->>'cephPool', p.spec->>'group') = @place::text
 LIMIT 1;
@@ -42,14 +42,14 @@ INSERT INTO pool_secrets (pool_id, by_key, sealed, set_by) VALUES (@pool_id, @by
 ON CONFLICT (pool_id) DO UPDATE SET by_key = excluded.by_key, sealed = excluded.sealed, set_by = excluded.set_by, set_at = now();
 
 -- name: PoolSecretFor :one
--- The secret of a pool for one host that is to have it; nobody else is given it.
+-- The secret of a pool, only for a host with the pool assigned.
 SELECT s.by_key, s.sealed FROM pool_secrets s JOIN assignments a ON a.pool_id = s.pool_id
 WHERE s.pool_id = @pool_id AND a.noun = 'pool' AND a.host_id = @host_id AND a.asked = 'assign';
 
 -- name: PoolSecretSet :one
--- When a pool's secret was given last, and by whom.
+-- When and by whom the pool's secret was last set.
 SELECT set_at, set_by FROM pool_secrets WHERE pool_id = @pool_id;
 
 -- name: RenewPool :exec
--- A pool whose hosts are to set it up anew, as those that are not heard now do later.
+-- Makes the pool's hosts set it up again; offline ones do so later.
 UPDATE pools SET generation = generation + 1 WHERE id = @id;

@@ -8,13 +8,14 @@ INSERT INTO projects (id, name, description) VALUES (@id, @name, @description);
 UPDATE projects SET name = @name, description = @description WHERE id = @id RETURNING id;
 
 -- name: SetProjectDefaults :one
--- Gives what is set now: nothing of a pool or a network that does not exist or is being deleted.
+-- Returns the defaults as set. A pool or network that does not exist or is being deleted is set to NULL.
 UPDATE projects SET default_pool_id = (SELECT p.id FROM pools p WHERE p.id = @pool_id::text AND p.deleted_at IS NULL),
                     default_network_id = (SELECT n.id FROM networks n WHERE n.id = @network_id::text AND n.deleted_at IS NULL)
 WHERE projects.id = @id RETURNING default_pool_id, default_network_id;
 
 -- name: ProjectDefaults :one
--- The project's default pool and network with their names, as far as they can be used: neither is being deleted, and the network is open to the project.
+-- The project's default pool and network with names. A default being deleted, or a network not open to the project, is
+-- omitted.
 SELECT COALESCE(p.id, '')::text AS pool_id, COALESCE(p.name, '')::text AS pool,
        COALESCE(n.id, '')::text AS network_id, COALESCE(n.kind, '')::text AS network_kind, COALESCE(n.name, '')::text AS network
 FROM projects j
@@ -31,7 +32,7 @@ SELECT m.user_id, u.name, m.role FROM project_members m JOIN users u ON u.id = m
 WHERE m.project_id = @project_id ORDER BY u.name;
 
 -- name: ProjectAndUser :one
--- Holds both rows, so that a member is added to what exists.
+-- Locks both rows, so that a membership refers to existing rows.
 SELECT p.name AS project, u.name AS person FROM projects p, users u WHERE p.id = @project_id AND u.id = @user_id
 FOR KEY SHARE;
 

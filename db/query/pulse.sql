@@ -1,3 +1,3 @@
 -- name: Pulse :exec
--- Cheap, and as durable as any other change: a server that cannot write it can do no work.
+-- A cheap change that is as durable as any other, to test whether the server accepts changes.
 INSERT INTO pulse DEFAULT VALUES ON CONFLICT (one) DO UPDATE SET at = now();

@@ -1,9 +1,10 @@
 -- name: LockRules :exec
--- Of two VMs of a project that are placed at once, the second must see the first where rules are about them.
+-- Serializes placements of a project's VMs with rules, so that each sees the previous one.
 SELECT pg_advisory_xact_lock(hashtextextended('rules ' || @project::text, 0));
 
 -- name: RuleMates :many
--- What placement rules name, by the rule's number and by host: a project's VM of that name, or its VMs with those labels. Two of their names are enough.
+-- The VMs that placement rules refer to, by rule number and host: a VM of the project by name, or its VMs with labels.
+-- Two names suffice for messages.
 SELECT (r.i - 1)::int AS rule, v.host_id, count(*)::int AS vms, ((array_agg(v.name ORDER BY v.name))[1:2])::text[] AS names
 FROM (SELECT unnest(@projects::text[]) AS project, unnest(@names::text[]) AS name, unnest(@pairs::text[]) AS pairs, unnest(@keys::text[]) AS keys,
              generate_subscripts(@projects::text[], 1) AS i) r
@@ -14,13 +15,13 @@ CROSS JOIN LATERAL (
 GROUP BY 1, 2;
 
 -- name: RulesOfProject :many
--- The rules of a project's VMs, by host; those with the same rules are one.
+-- The rules of a project's VMs by host; VMs with equal rules are merged.
 SELECT v.host_id, (v.spec->'rules')::jsonb AS rules, count(*)::int AS vms, ((array_agg(v.name ORDER BY v.name))[1:2])::text[] AS names
 FROM vms v WHERE v.project_id = @project AND (v.spec ? 'rules' OR v.misplaced <> '{}') AND v.spec ? 'rules' AND v.deleted_at IS NULL
 GROUP BY 1, 2;
 
 -- name: RuledVMs :many
--- All VMs with rules, and those that had some.
+-- VMs with rules, and those still marked as misplaced.
 SELECT id, project_id, host_id, name, labels, COALESCE(spec->'rules', '[]')::jsonb AS rules, misplaced
 FROM vms WHERE project_id > '' AND (spec ? 'rules' OR misplaced <> '{}') AND deleted_at IS NULL ORDER BY project_id, host_id;
 

@@ -5,7 +5,7 @@ INSERT INTO security_groups (id, project_id, name, spec) VALUES (@id, sqlc.narg(
 SELECT count(*)::bigint FROM security_groups WHERE project_id IS NOT DISTINCT FROM sqlc.narg(project_id)::text;
 
 -- name: AddSecurityGroupsAlone :exec
--- Who adds groups to a project does it one after the other, so that each counts what the one before added.
+-- Serializes additions to a project, so that each sees the previous count.
 SELECT pg_advisory_xact_lock(hashtext('quantix security groups ' || @project::text));
 
 -- name: LockSecurityGroup :one
@@ -15,29 +15,29 @@ SELECT * FROM security_groups WHERE id = @id FOR UPDATE;
 SELECT * FROM security_groups WHERE id = @id;
 
 -- name: LockSecurityGroups :many
--- They stay until the transaction ends.
+-- Locks the groups until the transaction ends.
 SELECT id, project_id, name FROM security_groups WHERE id = ANY (@ids::text[]) AND deleted_at IS NULL ORDER BY id FOR KEY SHARE;
 
 -- name: ChangeSecurityGroup :one
--- Hosts need hear only of other rules.
+-- Only changed rules raise the revision that hosts apply.
 UPDATE security_groups SET name = @name, spec = @spec, generation = generation + 1,
     revision = revision + CASE WHEN spec->'rules' IS DISTINCT FROM (@spec::jsonb)->'rules' THEN 1 ELSE 0 END
 WHERE id = @id RETURNING *;
 
 -- name: DeleteSecurityGroup :exec
--- One that is on no host.
+-- Only without assignments.
 DELETE FROM security_groups g WHERE g.id = @id AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.security_group_id = g.id);
 
 -- name: MarkSecurityGroupDeleted :exec
 UPDATE security_groups SET deleted_at = now(), generation = generation + 1, revision = revision + 1 WHERE id = @id;
 
 -- name: EndSecurityGroups :exec
--- Those that were deleted and that no host has any more.
+-- Deletes removed groups without assignments.
 DELETE FROM security_groups g WHERE g.deleted_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.security_group_id = g.id)
   AND NOT EXISTS (SELECT 1 FROM nic_groups n WHERE n.group_id = g.id);
 
 -- name: SecurityGroupNeeded :many
--- A few of the VMs that have cards in the group, of the other groups whose rules name it, and of the networks whose port groups give it.
+-- The first few VMs with NICs in the group, groups whose rules refer to it, and networks whose port groups assign it.
 SELECT 'vm' AS what, v.name, v.project_id::text AS project FROM vms v WHERE v.id IN (SELECT n.vm_id FROM nic_groups n WHERE n.group_id = @id)
 UNION ALL
 SELECT 'group', s.name, COALESCE(s.project_id, '') FROM security_groups s
@@ -48,8 +48,8 @@ WHERE w.spec @> jsonb_build_object('portGroups', jsonb_build_array(jsonb_build_o
 LIMIT 4;
 
 -- name: RefreshMembers :many
--- Keeps the addresses of the cards in groups that a rule names; returns the groups where these are others than before. A VM that is off has none.
--- A group that no rule names any more forgets them: whoever names it again must not let in who was a member then.
+-- Updates the member addresses of groups referenced by rules; returns the groups with changes. A stopped VM has no
+-- addresses. A group no longer referenced loses its addresses, so that a later reference does not admit former members.
 WITH named AS (
     SELECT DISTINCT r #>> '{}' AS id FROM security_groups s CROSS JOIN LATERAL jsonb_path_query(s.spec, '$.rules[*].groupId') r
 ), now AS (
@@ -69,13 +69,13 @@ UPDATE security_groups s SET members = n.members FROM now n WHERE n.id = s.id AN
 RETURNING s.id;
 
 -- name: ReviseSecurityGroups :exec
--- Hosts are to have anew the groups whose rules name one of these.
+-- Raises the revision of groups whose rules refer to one of these.
 UPDATE security_groups s SET revision = revision + 1
 WHERE EXISTS (SELECT 1 FROM jsonb_path_query(s.spec, '$.rules[*].groupId') r WHERE r #>> '{}' = ANY (@ids::text[]));
 
 -- name: MisplacedSecurityGroups :many
--- Where groups are to be and are not, and where they are and no card needs them any more: not before VMs there have acted on what people asked
--- last, as a card may still be in the group there.
+-- Hosts that lack a needed group, and hosts with a group that no NIC needs. A group is released only after the host's
+-- VMs have applied their newest specs, because a NIC may still use it.
 WITH wanted AS (
     SELECT DISTINCT n.group_id, v.host_id FROM nic_groups n JOIN vms v ON v.id = n.vm_id
 ), here AS (
@@ -89,45 +89,45 @@ WHERE w.host_id IS NULL AND h.asked = 'assign' AND NOT EXISTS (SELECT 1 FROM vms
 ORDER BY s.id, 5 LIMIT 2000;
 
 -- name: OutdatedSecurityGroups :many
--- Where a host has yet to act on the newest, and nothing is on its way: of one group, or of all where @of is empty.
+-- Groups with a revision newer than the host's and no queued job; one group, or all if @of is empty.
 SELECT s.id, s.name, s.project_id, s.revision, a.host_id FROM assignments a JOIN security_groups s ON s.id = a.security_group_id
 WHERE (@of::text = '' OR s.id = @of) AND a.asked = 'assign' AND a.observed_generation < s.revision
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'secgroup:' || s.id AND j.host_id = a.host_id AND j.kind = 'secgroup.apply' AND j.state = 'queued' AND j.task_id IS NOT NULL)
 ORDER BY s.id, a.host_id LIMIT 2000;
 
 -- name: ReviseSecurityGroup :exec
--- Its hosts are to have it anew.
+-- Makes the group's hosts apply it again.
 UPDATE security_groups SET revision = revision + 1 WHERE id = @id;
 
 -- name: MembersOf :many
--- The cards in a group of VMs in these projects, or in all.
+-- The NICs in a group of VMs in these projects, or in all.
 SELECT n.vm_id, v.name, n.mac, COALESCE(jsonb_path_query_array(v.status, '$.nics[*] ? (@.mac == $mac).addresses[*]', jsonb_build_object('mac', n.mac)), '[]')::jsonb AS addresses
 FROM nic_groups n JOIN vms v ON v.id = n.vm_id
 WHERE n.group_id = @id AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
 ORDER BY v.name, n.vm_id, n.mac LIMIT @most;
 
 -- name: SecurityGroupHosts :many
--- Where groups are, what their hosts say of them, and whether that is believed.
+-- The hosts of groups with their reports, and whether these are fresh.
 SELECT a.security_group_id::text AS id, a.host_id, h.name AS host_name, a.status, a.observed_generation, (a.asked = 'release')::boolean AS leaving,
        COALESCE(is_fresh(s.looked_at, @fresh::interval), false)::boolean AS fresh
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.security_group_id = ANY (@ids::text[]) ORDER BY h.name, a.host_id;
 
 -- name: SecurityGroupsFailed :many
--- Groups that hosts could not apply, or that somebody changed there, for who sees all projects or these, with the words of one of the hosts.
+-- Groups that hosts failed to apply or that were changed there, for these projects or all, with the error of one host.
 SELECT s.id, s.name, count(*)::bigint AS hosts, min(h.name)::text AS host_name, min(COALESCE(a.status->>'error', a.status->>'drift'))::text AS words
 FROM assignments a JOIN security_groups s ON s.id = a.security_group_id JOIN hosts h ON h.id = a.host_id
 WHERE (a.faulty OR a.status ? 'drift') AND a.asked = 'assign' AND a.security_group_id IS NOT NULL AND (@all_projects::boolean OR s.project_id = ANY (@projects::text[]))
 GROUP BY s.id ORDER BY s.name LIMIT 20;
 
 -- name: FlatSources :many
--- Groups by their ids, and those that their rules name, for the members' addresses.
+-- Groups by ID, and the groups that their rules refer to, for the members' addresses.
 SELECT g.id, g.project_id, g.name, g.spec, g.revision, g.members FROM security_groups g
 WHERE g.id = ANY (@ids::text[])
    OR g.id IN (SELECT r #>> '{}' FROM security_groups s CROSS JOIN LATERAL jsonb_path_query(s.spec, '$.rules[*].groupId') r WHERE s.id = ANY (@ids));
 
 -- name: GroupsOfVM :many
--- Which groups the cards of a VM are in, and what its host says of them.
+-- The groups of a VM's NICs with the reports of its host.
 SELECT n.mac, g.id, g.name, g.spec, g.revision, a.status, COALESCE(a.observed_generation, 0)::bigint AS observed,
        COALESCE(is_fresh(s.looked_at, @fresh::interval), false)::boolean AS fresh
 FROM nic_groups n JOIN vms v ON v.id = n.vm_id JOIN security_groups g ON g.id = n.group_id
@@ -136,7 +136,7 @@ LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE n.vm_id = @vm_id ORDER BY n.mac, g.name, g.id;
 
 -- name: ReportFilterCounts :exec
--- What hosts have counted at cards: a row a host.
+-- Stores packet counts of NICs: one row per host.
 INSERT INTO host_filter_counts (host_id, at, cards, error)
 SELECT r.host_id, now() - r.ago * interval '1 millisecond', r.cards::jsonb, r.error
 FROM (SELECT unnest(@host_ids::text[]) AS host_id, unnest(@agos::bigint[]) AS ago, unnest(@cards::text[]) AS cards, unnest(@errors::text[]) AS error) r
@@ -144,8 +144,8 @@ ORDER BY r.host_id
 ON CONFLICT (host_id) DO UPDATE SET at = EXCLUDED.at, cards = EXCLUDED.cards, error = EXCLUDED.error;
 
 -- name: GroupCounts :many
--- What is counted of the group at cards of VMs in these projects, or in all: by rule, and with no rule what no rule allowed. What a host said
--- too long ago is not counted.
+-- Packet counts of the group at NICs of VMs in these projects, or in all: per rule, and dropped packets with an empty
+-- rule. Outdated reports are excluded.
 WITH card AS MATERIALIZED (
     SELECT k AS told, c.at
     FROM host_filter_counts c CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
@@ -162,18 +162,18 @@ SELECT rule::text AS rule, LEAST(sum((n->>'packets')::bigint), 1::numeric * (1::
 FROM counted GROUP BY rule;
 
 -- name: GroupRuns :one
--- How many cards in the group VMs have that run, in these projects or in all, and why a host cannot count.
+-- The number of the group's NICs of running VMs in these projects, or in all, and an error if a host cannot count.
 SELECT count(*)::bigint AS cards, COALESCE(max(c.error) FILTER (WHERE is_fresh(c.at, @fresh::interval)), '')::text AS error
 FROM nic_groups n JOIN vms v ON v.id = n.vm_id LEFT JOIN host_filter_counts c ON c.host_id = v.host_id
 WHERE n.group_id = @id AND v.status->>'power' = 'running' AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
 
 -- name: CountsOfVM :many
--- What the VM's host has counted at its cards, if it is not too long ago.
+-- Fresh packet counts of the VM's NICs.
 SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
 WHERE v.id = @vm_id AND k->>'id' = v.id AND is_fresh(c.at, @fresh::interval);
 
 -- name: NICsOffDefault :many
--- VMs with a card that follows its port group, or names nothing of its own, and has other than that gives now.
+-- VMs with a NIC that follows its port group's defaults, or sets none, but differs from the current defaults.
 SELECT DISTINCT v.id FROM networks n CROSS JOIN LATERAL jsonb_array_elements(n.spec->'portGroups') g
 JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id, 'portGroup', g->>'name')))
 CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
@@ -184,7 +184,8 @@ WHERE n.spec ? 'portGroups' AND v.deleted_at IS NULL AND c->>'networkId' = n.id 
 ORDER BY v.id LIMIT @most::integer;
 
 -- name: ReportGroups :exec
--- Which groups somebody changed on the host since it acted on them last. Only forward: what was looked at before that is no news.
+-- Records which groups were changed on the host since it last applied them. Only reports newer than the last result
+-- count.
 UPDATE assignments a SET report_seq = @seq, status = CASE WHEN r.changed IS NULL THEN a.status - 'drift' ELSE a.status || jsonb_build_object('drift', r.changed) END
 FROM assignments b LEFT JOIN jsonb_to_recordset(@groups::jsonb) AS r (id text, changed text) ON r.id = b.security_group_id
 WHERE b.host_id = @host_id AND b.security_group_id IS NOT NULL AND a.noun = b.noun AND a.object_id = b.object_id AND a.host_id = b.host_id

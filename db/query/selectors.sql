@@ -1,5 +1,5 @@
 -- name: SelectorOf :one
--- Of any object; empty: it comes to no host by itself.
+-- The selector of an object; empty if it has none.
 SELECT COALESCE(s.selector, '')::text AS selector FROM objects o LEFT JOIN selectors s ON s.noun = o.noun AND s.object_id = o.id
 WHERE o.noun = @noun::text AND o.id = @object_id::text;
 
@@ -11,28 +11,28 @@ ON CONFLICT (noun, object_id) DO UPDATE SET selector = EXCLUDED.selector, pairs 
 DELETE FROM selectors WHERE noun = @noun AND object_id = @object_id;
 
 -- name: IncludeAllHosts :exec
--- Another selector: what was decided about hosts for the one before it is forgotten.
+-- A new selector clears the exclusions made for the previous one.
 DELETE FROM left_out WHERE noun = @noun AND object_id = @object_id;
 
 -- name: IncludeHosts :exec
 DELETE FROM left_out WHERE noun = @noun AND object_id = @object_id AND host_id = ANY (@hosts::text[]);
 
 -- name: ExcludeReleasedHosts :exec
--- A person released the object on a host whose labels ask for it.
+-- Excludes a host from which a user released the object although its labels match.
 INSERT INTO left_out (noun, object_id, host_id, why)
 SELECT s.noun, s.object_id, h.id, '' FROM selectors s JOIN hosts h ON h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
 WHERE s.noun = @noun AND s.object_id = @object_id AND h.id = @host_id::text
 ON CONFLICT (noun, object_id, host_id) DO UPDATE SET why = '';
 
 -- name: ExcludeHosts :exec
--- Hosts that cannot have the object, each with why. Writes nothing where that is known.
+-- Excludes hosts that cannot have the object, with the reasons. Unchanged rows are not written.
 INSERT INTO left_out AS l (noun, object_id, host_id, why)
 SELECT @noun, @object_id, x.host, x.why FROM (SELECT unnest(@hosts::text[]) AS host, unnest(@whys::text[]) AS why) x ORDER BY x.host
 ON CONFLICT (noun, object_id, host_id) DO UPDATE SET why = EXCLUDED.why WHERE l.why <> EXCLUDED.why AND l.why <> '';
 
 -- name: LabelWork :many
--- Objects that hosts lack whose labels ask for them, as far as nobody released them there. Sets are compared: with 10,000 hosts that lack nothing,
--- a look for each host into what it has takes two and a half times as long.
+-- Objects missing on hosts that match their selector, unless released there by a user. EXCEPT compares sets: with
+-- 10,000 hosts and nothing missing, a lookup per host takes two and a half times as long.
 SELECT s.noun, s.object_id FROM selectors s
 WHERE EXISTS (SELECT h.id FROM hosts h WHERE h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
     EXCEPT SELECT a.host_id FROM assignments a WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.asked = 'assign'
@@ -40,8 +40,8 @@ WHERE EXISTS (SELECT h.id FROM hosts h WHERE h.spec->'labels' @> s.pairs AND h.s
 ORDER BY s.noun, s.object_id;
 
 -- name: LabelledWithout :many
--- The hosts of LabelWork for one object: first those of which nothing is decided, then in no order, so that each has its turn, those that could
--- not have it the last time.
+-- The hosts of LabelWork for one object: first those without a decision, then excluded ones in random order, so that
+-- each is retried at some time.
 SELECT h.id, (l.host_id IS NULL)::boolean AS fresh FROM hosts h
 LEFT JOIN left_out l ON l.noun = @noun AND l.object_id = @object_id AND l.host_id = h.id
 WHERE h.id IN (
@@ -52,7 +52,7 @@ WHERE h.id IN (
 ORDER BY l.host_id IS NOT NULL, random() LIMIT @most;
 
 -- name: LeftOut :many
--- The first hosts that do not have the object though their labels ask for it, and how many there are.
+-- The first hosts that match the selector but lack the object, and their total number.
 SELECT h.id, h.name, l.why, count(*) OVER ()::integer AS all_of_them FROM selectors s
 JOIN left_out l ON l.noun = s.noun AND l.object_id = s.object_id JOIN hosts h ON h.id = l.host_id
 WHERE s.noun = @noun AND s.object_id = @object_id AND h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
@@ -60,22 +60,22 @@ WHERE s.noun = @noun AND s.object_id = @object_id AND h.spec->'labels' @> s.pair
 ORDER BY l.why = '', h.name LIMIT 20;
 
 -- name: AssignedBeside :many
--- The first hosts that have the object though their labels do not ask for it, and how many there are.
+-- The first hosts that have the object but do not match the selector, and their total number.
 SELECT h.id, h.name, count(*) OVER ()::integer AS all_of_them FROM selectors s
 JOIN assignments a ON a.noun = s.noun AND a.object_id = s.object_id JOIN hosts h ON h.id = a.host_id
 WHERE s.noun = @noun AND s.object_id = @object_id AND a.asked = 'assign' AND NOT COALESCE(h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys, false)
 ORDER BY h.name LIMIT 20;
 
 -- name: HostsLabelled :many
--- The first hosts with the labels, those first that do not have the object; how many there are, and how many do not have it.
+-- The first hosts that match the labels, those without the object first, with the total numbers.
 SELECT x.id, x.name, x.has, count(*) OVER ()::integer AS all_of_them, count(*) FILTER (WHERE NOT x.has) OVER ()::integer AS without FROM (
     SELECT h.id, h.name, EXISTS (SELECT 1 FROM assignments a WHERE a.noun = @noun::text AND a.object_id = @object_id::text AND a.host_id = h.id AND a.asked = 'assign')::boolean AS has
     FROM hosts h WHERE h.spec->'labels' @> @pairs::jsonb AND h.spec->'labels' ?& @keys::text[]) x
 ORDER BY x.has, x.name LIMIT 12;
 
 -- name: AssignmentsNotHealthy :many
--- The cells of one object of which the host last said that something is wrong, without what can be long, as AssignmentOn. What somebody
--- stopped on the host is theirs to start.
+-- The unhealthy assignments of one object, without long values (see AssignmentOn). Objects stopped on the host by
+-- others are excluded.
 SELECT a.host_id, true::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.noun = @noun AND a.object_id = @object_id AND a.asked = 'assign' AND (a.said <> 'active' AND NOT a.by_others OR a.faulty)

@@ -1,5 +1,5 @@
 -- name: SnapshotWork :many
--- What is asked about a VM's snapshots and has not ended, oldest first: with the copies that are made of them.
+-- Open jobs on a VM's snapshots, oldest first, including copies made from them.
 SELECT o.kind FROM (
     SELECT j.id, j.kind FROM jobs j
     WHERE j.subject = @subject AND j.kind IN ('vm.snapshot', 'vm.revert', 'vm.snapshot.delete', 'vm.consolidate') AND j.state IN ('queued', 'running')
@@ -21,14 +21,14 @@ DELETE FROM snapshot_schedules WHERE id = @id AND vm_id = @vm_id;
 SELECT * FROM snapshot_schedules WHERE vm_id = @vm_id ORDER BY created_at, id;
 
 -- name: ScheduleRunsOf :many
--- What the schedules of a VM have asked for and the VM may have, newest first. What became of it in a task that is not kept any more is no trouble now.
+-- The runs of a VM's schedules, newest first. The result of a run whose task was deleted counts as done.
 SELECT r.*, COALESCE(t.state, 'done')::text AS state, COALESCE(t.error, '')::text AS error, COALESCE(d.state, '')::text AS tidy_state, COALESCE(d.error, '')::text AS tidy_error
 FROM snapshot_schedules s JOIN snapshot_runs r ON r.schedule_id = s.id
 LEFT JOIN tasks t ON t.id = r.task_id LEFT JOIN tasks d ON d.id = r.tidy_task
 WHERE s.vm_id = @vm_id ORDER BY r.due DESC;
 
 -- name: ScheduleToCheck :one
--- The next that a pass looks at. Those of VMs that are being deleted wait for that.
+-- The next schedule that a pass checks. VMs being deleted are skipped.
 SELECT s.id, s.vm_id FROM snapshot_schedules s JOIN vms v ON v.id = s.vm_id
 WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1;
 
@@ -36,7 +36,7 @@ WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1;
 UPDATE snapshot_schedules SET next_at = sqlc.narg(next_at), look_at = sqlc.narg(look_at), missed = @missed, trouble = @trouble, attention = @attention WHERE id = @id;
 
 -- name: ScheduleFailed :exec
--- What the pass could not do about one, it tries again later.
+-- The pass retries the schedule later.
 UPDATE snapshot_schedules SET look_at = now() + interval '5 minutes', trouble = @trouble WHERE id = @id;
 
 -- name: AddScheduleRun :execrows
@@ -52,30 +52,31 @@ UPDATE snapshot_runs SET tidy_task = @tidy_task, tidy_at = now() + @wait::interv
 DELETE FROM snapshot_runs WHERE schedule_id = @schedule_id AND due = ANY (@dues::timestamptz[]);
 
 -- name: SetScheduleTrouble :exec
--- What a person is needed for among the schedules of a VM, for its row.
+-- Copies the first schedule problem that needs attention to the VM's row.
 UPDATE vms v SET schedule_trouble = n.trouble, attention = CASE WHEN n.trouble = '' THEN NOT v.attention ELSE v.attention END
 FROM (SELECT COALESCE((SELECT s.trouble FROM snapshot_schedules s WHERE s.vm_id = @vm_id AND s.attention ORDER BY s.created_at LIMIT 1), '') AS trouble) n
 WHERE v.id = @vm_id AND v.schedule_trouble <> n.trouble;
 
 -- name: AddTemporarySnapshot :exec
--- A snapshot that the job takes for copies alone. Of many VMs that are made by one order, all are copied from one.
+-- A temporary snapshot taken only for copies. All VMs of one order are copied from the same snapshot.
 INSERT INTO temporary_snapshots (snapshot_id, vm_id, job_id, order_id)
 SELECT @snapshot_id, @vm_id, @job_id, COALESCE(t.parent_id, t.id) FROM tasks t WHERE t.id = @task_id;
 
 -- name: TemporarySnapshotOf :one
--- The one that an order has of the VM already and that is not being deleted, with the job that takes it. That does not end before the transaction does:
--- what is to wait for it would wait for ever.
+-- The order's existing snapshot of the VM that is not being deleted, with its job. The job is locked until the
+-- transaction ends: a copy made to wait for an ended job would wait forever.
 SELECT s.snapshot_id, j.id AS job_id, j.state FROM temporary_snapshots s JOIN tasks t ON t.id = @task_id AND s.order_id = COALESCE(t.parent_id, t.id)
 JOIN jobs j ON j.id = s.job_id
 WHERE s.vm_id = @vm_id AND s.deletions = 0 AND j.state IN ('queued', 'running', 'done') FOR SHARE OF j;
 
 -- name: TemporarySnapshotToCheck :one
--- The next that a pass looks at. Those of VMs that are being deleted go with them.
+-- The next temporary snapshot that a pass checks. VMs being deleted are skipped.
 SELECT s.snapshot_id, s.vm_id FROM temporary_snapshots s JOIN vms v ON v.id = s.vm_id
 WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1;
 
 -- name: TemporarySnapshot :one
--- awaited: VMs that are still to be made will be copied from it. settled: what the host says of the VM is newer than the order to take it.
+-- awaited: VMs still to be created will be copied from it. settled: the VM's reported state is newer than the job that
+-- takes it.
 SELECT s.deletions, EXISTS (SELECT 1 FROM tasks t WHERE t.parent_id = s.order_id AND t.pending) AS awaited,
        COALESCE(j.state IN ('done', 'failed', 'cancelled') OR j.ended_at < now() - interval '5 minutes', true)::boolean AS settled
 FROM temporary_snapshots s LEFT JOIN jobs j ON j.id = s.job_id WHERE s.snapshot_id = @snapshot_id;

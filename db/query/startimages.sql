@@ -1,5 +1,5 @@
 -- name: StartImages :many
--- The well-known images, with how the last order to pull each went.
+-- The image catalog with the result of each entry's last pull.
 SELECT sqlc.embed(s), COALESCE(t.state, '')::text AS state, COALESCE(t.progress, 0)::integer AS progress, COALESCE(t.note, '')::text AS note,
        COALESCE(t.error, '')::text AS error, t.ended_at
 FROM start_images s LEFT JOIN tasks t ON t.id = s.task_id ORDER BY s.name;
@@ -8,7 +8,7 @@ FROM start_images s LEFT JOIN tasks t ON t.id = s.task_id ORDER BY s.name;
 SELECT * FROM start_images WHERE id = @id FOR UPDATE;
 
 -- name: AddStartImage :execrows
--- No row: there are as many as there may be.
+-- No row if the catalog is full.
 INSERT INTO start_images (id, name, os, url, file, checksum, checksum_url, changed_by)
 SELECT @id, @name, @os, @url, @file, @checksum, @checksum_url, @changed_by WHERE (SELECT count(*) FROM start_images) < @most::bigint;
 
@@ -20,24 +20,24 @@ WHERE id = @id;
 DELETE FROM start_images WHERE id = @id;
 
 -- name: RestoreStartImages :one
--- How many came back, or are as they came again.
+-- Returns the number of entries restored or reset to their defaults.
 SELECT restore_start_images()::bigint;
 
 -- name: NotePull :exec
 UPDATE start_images SET task_id = @task_id WHERE id = @id;
 
 -- name: PullAtWork :one
--- Whether an order to pull it has not ended.
+-- Whether a pull of the entry is open.
 SELECT EXISTS (SELECT 1 FROM start_images s JOIN jobs j ON j.task_id = s.task_id WHERE s.id = @id AND j.state IN ('queued', 'running'))::boolean;
 
 -- name: ImageOfStart :one
--- The fleet's image that was pulled of the entry, the newest where there are several.
+-- The global image pulled from the entry, the newest if there are several.
 SELECT i.id, i.name FROM images i JOIN image_versions v ON v.image_id = i.id WHERE v.start_id = @start_id AND i.project_id IS NULL ORDER BY v.created_at DESC, v.id DESC LIMIT 1;
 
 -- name: DropFailedPulls :exec
--- Versions of the entry that never came.
+-- Deletes versions of the entry whose pull failed.
 DELETE FROM image_versions v WHERE v.start_id = @start_id AND v.format = '';
 
 -- name: VersionWithBytes :one
--- The version of the image that is known to have the checksum; no row: none.
+-- The version of the image with this checksum; no row if there is none.
 SELECT v.number FROM image_versions v WHERE v.image_id = @image_id AND v.sha256 = @sha256 LIMIT 1;

@@ -1,17 +1,17 @@
 -- name: GetTask :one
--- own: also the person's own order about things of several projects, and its parts.
+-- With own, also the user's tasks over several projects and their subtasks.
 SELECT sqlc.embed(t), COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
 WHERE t.id = @id AND (@all_projects::boolean OR t.project_id = ANY (@projects::text[])
                       OR t.project_id IS NULL AND (t.steps IS NOT NULL OR t.parent_id IS NOT NULL) AND t.user_id = @own);
 
 -- name: LockOf :exec
--- Locks what a task is about, as LockSubject does.
+-- Locks a task's subject, like LockSubject.
 WITH vm AS (SELECT v.id FROM vms v WHERE @subject::text LIKE 'vm:%' AND v.id = substr(@subject::text, 4) FOR UPDATE),
      pool AS (SELECT p.id FROM pools p WHERE @subject::text LIKE 'pool:%' AND p.id = substr(@subject::text, 6) FOR UPDATE)
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
 
 -- name: CancelTask :one
--- What the portal has not asked for yet, and what no host has begun.
+-- Cancels what is pending in the portal and jobs that no host has started.
 WITH unasked AS (UPDATE tasks SET state = 'cancelled', pending = false, held = false, error = @error, ended_at = now() WHERE tasks.id = @id AND pending RETURNING 1),
      waiting AS (UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now() WHERE jobs.task_id = @id AND state = 'queued' RETURNING 1)
 SELECT ((SELECT count(*) FROM unasked) + (SELECT count(*) FROM waiting))::bigint;
@@ -20,7 +20,7 @@ SELECT ((SELECT count(*) FROM unasked) + (SELECT count(*) FROM waiting))::bigint
 UPDATE tasks SET state = 'cancelled', pending = false, held = false, error = @error, ended_at = now() WHERE parent_id = @id AND pending;
 
 -- name: LockSteps :exec
--- Locks the VMs of a task's children that wait for their hosts, in one order for all who do so.
+-- Locks the VMs of a task's subtasks with queued jobs, in one order.
 SELECT v.id FROM vms v WHERE v.id = ANY (ARRAY(
     SELECT substr(j.subject, 4) FROM tasks t CROSS JOIN LATERAL (SELECT w.subject, w.state FROM jobs w WHERE w.task_id = t.id OFFSET 0) j
     WHERE t.parent_id = @id AND j.state = 'queued' AND j.subject LIKE 'vm:%'))
@@ -34,19 +34,19 @@ WHERE t.parent_id = @id AND j.task_id = t.id AND j.state = 'queued';
 SELECT DISTINCT project_id::text FROM tasks WHERE parent_id = @id AND project_id IS NOT NULL;
 
 -- name: CancelWaitingOf :exec
--- Waiting orders about a subject that a newer order contradicts.
+-- Cancels waiting jobs that a newer order contradicts.
 UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now()
 WHERE subject = @subject AND state = 'queued' AND kind = ANY (@kinds::text[]);
 
 -- name: NoteDone :one
--- A task that was over when it was asked for.
+-- A task that was completed when it was ordered.
 INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, state, progress, note, created_by, user_id, started_at, ended_at)
 VALUES (@id, @host_id, @project_id, @kind, @subject, @subject_name, @generation, 'done', 100, @note, @created_by, @user_id, now(), now())
 RETURNING *;
 
 -- name: AddSteps :exec
--- A task with a child for each id. An error ends its child at once; the others wait until the portal asks for them. Their generation is 0, or below it:
--- see fleet.Task.Title.
+-- Adds a task with a subtask for each ID. A subtask with an error ends at once; the others stay pending until the
+-- portal queues their jobs. Their generation is 0 or negative: see fleet.Task.Title.
 WITH parent AS (
     INSERT INTO tasks (id, kind, subject, subject_name, project_id, created_by, user_id, generation)
     VALUES (@id, @kind, 'task:' || @id::text, @name, @project_id, @created_by, @user_id, @generation)
@@ -60,7 +60,7 @@ FROM (SELECT unnest(@ids::text[]) AS id, unnest(@subjects::text[]) AS subject, u
              unnest(@projects::text[]) AS project, unnest(@errors::text[]) AS error, unnest(@stages::integer[]) AS stage, unnest(@waits::integer[]) AS wait) s;
 
 -- name: LetStagesBegin :execrows
--- Of each task with children that wait for others: the next stage, once all before it have ended and its wait is over.
+-- Starts the next stage of each staged task, once all earlier subtasks have ended and its wait is over.
 WITH next AS MATERIALIZED (
     SELECT DISTINCT ON (w.parent_id) w.parent_id, w.stage, w.stage_wait FROM tasks w WHERE w.held AND w.pending ORDER BY w.parent_id, w.stage
 )
@@ -73,32 +73,32 @@ WHERE t.held AND t.parent_id = n.parent_id AND t.stage = n.stage
 SELECT settle_parent(@id);
 
 -- name: NotifyWaiters :exec
--- Portals ask for what children of tasks wait for.
+-- Wakes portals that queue the jobs of pending subtasks.
 SELECT pg_notify('quantix', 'orders');
 
 -- name: PendingTasks :many
--- Whoever else takes some takes others.
+-- Concurrent portals take different tasks.
 SELECT id, parent_id, kind, subject, subject_name, user_id, created_by, address FROM tasks WHERE pending AND NOT held ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED;
 
 -- name: RefuseTask :exec
 UPDATE tasks SET state = 'failed', pending = false, error = @error, ended_at = now() WHERE id = @id;
 
 -- name: EndUnchanged :exec
--- A child of which nothing had to be done.
+-- A subtask that required no change.
 UPDATE tasks SET state = 'done', pending = false, progress = 100, note = @note, ended_at = now() WHERE id = @id AND pending;
 
 -- name: TasksSeen :many
--- Of the named tasks, those that somebody sees who sees some projects.
+-- The tasks among these that are visible to an actor with access to some projects.
 SELECT id FROM tasks WHERE id = ANY (@ids::text[])
   AND (project_id = ANY (@projects::text[]) OR project_id IS NULL AND (steps IS NOT NULL OR parent_id IS NOT NULL) AND user_id = @own);
 
 -- name: UserNow :one
--- Somebody's present rights; no row where the account is gone or disabled.
+-- The user's current permissions; no row if the account is deleted or disabled.
 SELECT u.id, u.name, u.role,
        COALESCE((SELECT jsonb_object_agg(m.project_id, m.role) FROM project_members m WHERE m.user_id = u.id), '{}')::jsonb AS projects
 FROM users u WHERE u.id = @id AND NOT u.disabled;
 
 -- name: CountOpenJobs :one
--- All that wait and run, consoles too: each from its index.
+-- The numbers of waiting and running jobs, including consoles, each from an index.
 SELECT (SELECT count(*) FROM jobs WHERE state = 'queued' AND run_after <= 'infinity') AS queued,
        (SELECT count(*) FROM jobs WHERE state = 'running' AND started_at IS NOT NULL) AS running;

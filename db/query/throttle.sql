@@ -1,6 +1,7 @@
 -- name: TakeAttempt :one
--- Counts an attempt as failed before it is tried, so that many at once cannot slip through. No row: too early. After "free"
--- attempts each further one waits twice as long, from 2 s up to 5 minutes; all is forgotten 15 minutes after the last one.
+-- Counts an attempt as failed before it is made, so that concurrent attempts cannot exceed the limit. No row: too
+-- early. After "free" attempts, each further one waits twice as long, from 2 s to 5 minutes. Counts expire 15 minutes
+-- after the last attempt.
 INSERT INTO login_throttle AS t (key, failures, last_at) VALUES (sqlc.arg(key), 1, now())
 ON CONFLICT (key) DO UPDATE
 SET failures = CASE WHEN t.last_at < now() - interval '15 minutes' THEN 1 ELSE t.failures + 1 END, last_at = now()
@@ -8,7 +9,7 @@ WHERE t.failures < sqlc.arg(free) OR t.last_at <= now() - make_interval(secs => 
 RETURNING failures;
 
 -- name: AttemptWait :one
--- Seconds until the next attempt is taken.
+-- Seconds until the next attempt is allowed.
 SELECT GREATEST(1, ceil(extract(epoch FROM last_at - now()) + LEAST(300, 2 ^ LEAST(failures - sqlc.arg(free) + 1, 9))))::integer AS seconds
 FROM login_throttle WHERE key = sqlc.arg(key) AND failures >= sqlc.arg(free);
 
@@ -19,12 +20,12 @@ UPDATE login_throttle SET failures = GREATEST(failures - 1, 0) WHERE key = @key;
 DELETE FROM login_throttle WHERE key = @key;
 
 -- name: KnownBrowser :one
--- Which browser of the named account shows this secret.
+-- The browser of the named account with this secret.
 SELECT b.id FROM browsers b JOIN users u ON u.id = b.user_id
 WHERE u.name = @name AND b.hash = @hash AND b.last_used_at > now() - interval '180 days';
 
 -- name: BrowserSeen :one
--- Whether any account was signed in to with it.
+-- Whether any account has signed in with the browser.
 SELECT EXISTS (SELECT FROM browsers WHERE hash = @hash AND last_used_at > now() - interval '180 days');
 
 -- name: KnowBrowser :exec

@@ -1,5 +1,5 @@
 -- name: UserOfToken :one
--- The user of a live token. Notes its use once a minute.
+-- The user of a valid token. Records its use once a minute.
 WITH used AS (
     UPDATE tokens SET last_used_at = now()
     WHERE hash = @hash AND (expires_at IS NULL OR expires_at > now())
@@ -10,11 +10,11 @@ FROM tokens t JOIN users u ON u.id = t.user_id
 WHERE t.hash = @hash AND (t.expires_at IS NULL OR t.expires_at > now()) AND NOT u.disabled;
 
 -- name: TokenEnd :one
--- When a live token expires. It stays until the transaction ends: what is made with it must not outlive its deletion unseen.
+-- The expiry of a valid token. The lock makes a concurrent deletion see tokens created with it.
 SELECT expires_at FROM tokens WHERE id = @id AND (expires_at IS NULL OR expires_at > now()) FOR SHARE;
 
 -- name: AddToken :one
--- ttl_seconds 0: does not expire, unless not_after says so. No row: the user has max tokens already.
+-- ttl_seconds 0 means no expiry except not_after. No row if the user has the maximum number of tokens.
 INSERT INTO tokens (id, user_id, name, hash, made_with, expires_at)
 SELECT @id, @user_id, @name, @hash, sqlc.narg(made_with),
        LEAST(CASE WHEN @ttl_seconds::float8 > 0 THEN now() + make_interval(secs => @ttl_seconds::float8) END, sqlc.narg(not_after)::timestamptz)
@@ -25,7 +25,7 @@ RETURNING *;
 DELETE FROM tokens WHERE user_id = @user_id;
 
 -- name: CreatedWith :one
--- How many tokens go with this one: those that were made with it, and with those.
+-- The number of tokens created with this one, directly or indirectly.
 WITH RECURSIVE made AS (
     SELECT id FROM tokens WHERE made_with = @id::text
     UNION ALL SELECT t.id FROM tokens t JOIN made m ON t.made_with = m.id)

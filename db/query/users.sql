@@ -9,7 +9,7 @@ SELECT * FROM users WHERE name = @name;
 SELECT EXISTS (SELECT FROM users);
 
 -- name: AddFirstUser :execrows
--- Of portals that start at once, one adds the row; the others find it.
+-- Of portals starting at once, one inserts the row.
 INSERT INTO users (id, name, role, password_hash, must_change)
 SELECT @id, @name, @role, @password_hash, true WHERE NOT EXISTS (SELECT FROM users)
 ON CONFLICT (name) DO NOTHING;
@@ -20,14 +20,14 @@ VALUES (@id, @name, @role, @password_hash, true, @disabled)
 RETURNING *;
 
 -- name: LockAdmins :many
--- Everybody who takes an administrator away locks all of them first, in one order, so that two cannot take each other away.
+-- Locks all administrators in one order, so that two transactions cannot remove the last two.
 SELECT id FROM users WHERE role = 'admin' AND NOT disabled ORDER BY id FOR UPDATE;
 
 -- name: LockUser :one
 SELECT * FROM users WHERE id = @id FOR UPDATE;
 
 -- name: ChangeUser :one
--- Another role, and being disabled, end the user's sessions.
+-- A new role or disabling ends the user's sessions.
 UPDATE users
 SET name = @name, role = @role, disabled = @disabled,
     sessions_from = CASE WHEN role <> @role OR disabled <> @disabled THEN clock_timestamp() ELSE sessions_from END
@@ -38,7 +38,7 @@ RETURNING *;
 DELETE FROM users WHERE id = @id;
 
 -- name: ChangePassword :one
--- Ends the user's sessions. No row: the password has changed since old_hash was read.
+-- Ends the user's sessions. No row if the password has changed since old_hash was read.
 UPDATE users SET password_hash = @password_hash, must_change = @must_change, sessions_from = clock_timestamp()
 WHERE id = @id AND password_hash = @old_hash
 RETURNING sessions_from;

@@ -1,5 +1,5 @@
 -- name: GetVM :one
--- networks: those of its cards, as "id kind name".
+-- networks lists the networks of the VM's NICs as "id kind name".
 SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
@@ -7,7 +7,7 @@ FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_
 WHERE v.id = @id AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
 
 -- name: LockVM :one
--- The row stays ours until the transaction ends, so that generations are exact.
+-- Locks the row until the transaction ends, so that generations are exact.
 SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
@@ -16,7 +16,7 @@ WHERE v.id = @id AND (@all_projects::boolean OR v.project_id = ANY (@projects::t
 FOR UPDATE OF v;
 
 -- name: VMsNamed :many
--- Those of the ids that the actor sees.
+-- The VMs among these that the actor may see.
 SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = ANY (@ids::text[]) AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
@@ -26,7 +26,8 @@ INSERT INTO vms (id, project_id, host_id, name, labels, description, spec)
 VALUES (@id, @project_id, @host_id, @name, @labels, @description, @spec);
 
 -- name: ChangeVM :execrows
--- One change, one generation. A disk that is on its way to another pool or host stays as it is: until its host has said where it is, no change knows.
+-- Each change raises the generation by one. It is rejected if it changes a disk that is being moved to another pool or
+-- host.
 UPDATE vms v SET name = @name, labels = @labels, description = @description, spec = @spec, generation = v.generation + 1
 WHERE v.id = @id AND NOT EXISTS (
     SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.move' AND j.state IN ('queued', 'running')
@@ -40,7 +41,7 @@ WHERE v.id = @id AND NOT EXISTS (
 UPDATE vms SET deleted_at = now(), generation = generation + 1 WHERE id = @id;
 
 -- name: VMTouched :one
--- Whether the host may have acted on the VM. Its waiting jobs stay locked, so that none is claimed meanwhile.
+-- Whether the host may have acted on the VM. Waiting jobs stay locked, so that none is claimed meanwhile.
 SELECT EXISTS (
     SELECT 1 FROM (SELECT epoch FROM jobs WHERE subject = @subject AND task_id IS NOT NULL FOR UPDATE) j WHERE j.epoch > 0
 )::boolean;
@@ -56,12 +57,12 @@ SELECT sqlc.embed(t), COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT 
 WHERE t.subject = @subject ORDER BY t.id DESC LIMIT 50;
 
 -- name: VMRetry :one
--- The VM's next task that is tried again.
+-- The VM's next task that waits for a retry.
 SELECT sqlc.embed(t), COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
 WHERE t.subject = @subject AND t.state = 'queued' AND t.retry_at IS NOT NULL ORDER BY t.id LIMIT 1;
 
 -- name: VMMeter :one
--- What the VM's host measured last; cpu_percent is below 0 where the VM has begun anew since the measurement before, or there was none.
+-- The latest reading of the VM; cpu_percent is negative after a restart of the VM or without an earlier reading.
 SELECT m.at, m.cpu_nanos[p.i]::bigint AS cpu_nanos, m.memory_bytes[p.i]::bigint AS memory_bytes, m.read_bytes[p.i]::bigint AS read_bytes,
        m.write_bytes[p.i]::bigint AS write_bytes, m.receive_bytes[p.i]::bigint AS receive_bytes, m.send_bytes[p.i]::bigint AS send_bytes,
        COALESCE((m.cpu_nanos[p.i] - m.before_cpu[array_position(COALESCE(m.before_ids, m.vm_ids), v.id)])
@@ -70,15 +71,15 @@ FROM vms v JOIN host_meters m ON m.host_id = v.host_id CROSS JOIN LATERAL (SELEC
 WHERE v.id = @vm_id AND p.i IS NOT NULL;
 
 -- name: LockMACs :exec
--- Of two VMs that are made with one address at once, the second must see the first.
+-- Serializes the use of MAC addresses by concurrent VM creations.
 SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT unnest(@macs::text[]) AS mac ORDER BY 1) m;
 
 -- name: TryMAC :one
--- LockMACs for who can take another address instead of waiting.
+-- LockMACs without waiting, for a caller that can choose another address.
 SELECT pg_try_advisory_xact_lock(hashtextextended('mac ' || @mac::text, 0))::boolean;
 
 -- name: MACsOfOthers :many
--- Which of the addresses another machine has already: a VM, or a domain that Quantix did not make, with its name and its host's.
+-- The addresses among these used by others: VMs, or unmanaged VMs with their name and host.
 SELECT m.mac::text AS mac, COALESCE(f.name, '')::text AS name, COALESCE(f.host_name, '')::text AS host_name
 FROM unnest(@macs::text[]) AS m (mac) LEFT JOIN LATERAL (
     SELECT f.name, h.name AS host_name FROM found_vms f JOIN hosts h ON h.id = f.host_id
@@ -87,6 +88,6 @@ WHERE f.name IS NOT NULL OR EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.ma
    OR EXISTS (SELECT 1 FROM vm_macs t WHERE t.mac = m.mac AND t.vm_id <> @vm_id);
 
 -- name: ProjectName :one
--- The project stays while a VM is put into it.
+-- Keeps the project while a VM is created in it.
 SELECT name FROM projects WHERE id = @id FOR KEY SHARE;
 

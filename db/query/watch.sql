@@ -1,3 +1,3 @@
 -- name: VMsSeen :many
--- Of the named VMs, those in the projects.
+-- The VMs among these that are in the projects.
 SELECT id FROM vms WHERE id = ANY (@ids::text[]) AND project_id = ANY (@projects::text[]);

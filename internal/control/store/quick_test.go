@@ -271,7 +271,7 @@ func TestAConnectionIsWarmBeforeItServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"LookForWork", "ClaimJobs", "HoldResults", "SettleVMs", "SettleAssignments", "EndJobs"} {
+	for _, name := range []string{"CheckForWork", "ClaimJobs", "LockResults", "SettleVMs", "SettleAssignments", "EndJobs"} {
 		if !slices.Contains(parsed, name) {
 			t.Errorf("%s is not among what is parsed: %q", name, parsed)
 		}
