@@ -16,12 +16,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// hostTroubles holds the attention text for each phase in which a host needs an administrator. The argument is the
+// hostTroubleTexts holds the attention text for each phase in which a host needs an administrator. The argument is the
 // recorded conflict or the host's own error.
-var hostTroubles = map[fleet.HostPhase]func(words string) string{
-	fleet.HostConflict: func(words string) string { return "A second agent showed this host's identity: " + words },
-	fleet.HostDegraded: func(words string) string { return "Its hypervisor does not answer: " + cmp.Or(words, fleet.NoLook) },
-	fleet.HostUnknown:  func(string) string { return "Its agent is not heard. What it said last may be outdated." },
+var hostTroubleTexts = map[fleet.HostPhase]func(errorText string) string{
+	fleet.HostConflict: func(errorText string) string { return "A second agent showed this host's identity: " + errorText },
+	fleet.HostDegraded: func(errorText string) string {
+		return "Its hypervisor does not answer: " + cmp.Or(errorText, fleet.NoLook)
+	},
+	fleet.HostUnknown: func(string) string { return "Its agent is not heard. What it said last may be outdated." },
 }
 
 // firstNames returns SQL for the first values of a column, ordered by host name.
@@ -29,9 +31,9 @@ func firstNames(column string) string {
 	return "(array_agg(" + column + " ORDER BY x.name))[1:" + strconv.Itoa(fleet.AttentionNames) + "]"
 }
 
-// troubledHosts returns the hosts that need an administrator, grouped by cause.
-func (b *Queries) troubledHosts(ctx context.Context, sums hostSums) ([]fleet.Attention, error) {
-	if !slices.ContainsFunc(sums.phases, func(x hostSum) bool { return hostTroubles[x.phase] != nil }) {
+// hostsNeedingAttention returns the hosts that need an administrator, grouped by cause.
+func (b *Queries) hostsNeedingAttention(ctx context.Context, sums hostSums) ([]fleet.Attention, error) {
+	if !slices.ContainsFunc(sums.phases, func(x hostSum) bool { return hostTroubleTexts[x.phase] != nil }) {
 		return nil, nil
 	}
 	sql := "SELECT x.phase, x.words, count(*), " + firstNames("x.id") + ", " + firstNames("x.name") + `, CASE WHEN count(*) = 1 THEN min(x.seen_at) END
@@ -42,11 +44,11 @@ func (b *Queries) troubledHosts(ctx context.Context, sums hostSums) ([]fleet.Att
 	return collect(ctx, b, sql, new(statement), func(row pgx.CollectableRow) (fleet.Attention, error) {
 		n := fleet.Attention{Kind: string(fleet.TypeHost)}
 		var phase fleet.HostPhase
-		var words string
+		var errorText string
 		var ids, names []string
-		err := row.Scan(&phase, &words, &n.Count, &ids, &names, &n.At)
-		if says := hostTroubles[phase]; says != nil {
-			n.Severity, n.Text, n.Remedy, n.Objects, n.List = phase.Severity(), says(words), phase.Remedy(), attentionObjects(ids, names), "/hosts?filter=phase:"+string(phase)
+		err := row.Scan(&phase, &errorText, &n.Count, &ids, &names, &n.At)
+		if describe := hostTroubleTexts[phase]; describe != nil {
+			n.Severity, n.Text, n.Remedy, n.Objects, n.List = phase.Severity(), describe(errorText), phase.Remedy(), attentionObjects(ids, names), "/hosts?filter=phase:"+string(phase)
 		}
 		return n, err
 	})
@@ -62,16 +64,16 @@ func attentionObjects(ids, names []string) []fleet.AttentionObject {
 
 // poolCause is one cause for which a pool needs an administrator, with the number of affected hosts.
 type poolCause struct {
-	pool  fleet.PoolID
-	key   policy.PoolKey
-	words string // error text from the hosts
-	hosts int
-	first string // name of the first affected host
-	at    *time.Time
+	pool      fleet.PoolID
+	key       policy.PoolKey
+	errorText string // error text from the hosts
+	hosts     int
+	first     string // name of the first affected host
+	at        *time.Time
 }
 
-// mostCauses limits the pool causes read from the database.
-const mostCauses = 500
+// maxCauses limits the pool causes read from the database.
+const maxCauses = 500
 
 // poolCauses returns the pool statuses that need an administrator, grouped by cause.
 func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolGroup) ([]poolCause, error) {
@@ -100,11 +102,11 @@ func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolG
 	ranks := ranksOf(&s, notable, nil)
 	sql := `SELECT x.object_id, x.said, x.fresh, x.used, x.starving, x.by_others, x.faulty, x.error, count(*), min(x.name), CASE WHEN count(*) = 1 THEN min(x.seen_at) END
 		FROM (SELECT ` + keySQL + `, a.error, h.name, s.looked_at AS seen_at` + statusesFrom + ` JOIN hosts h ON h.id = a.host_id WHERE a.pool_id = ANY (` + s.key(slices.Compact(of)) + `::text[])) x
-		JOIN ` + ranks + ` GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY min(g.rank), x.object_id, min(x.name) LIMIT ` + strconv.Itoa(mostCauses)
+		JOIN ` + ranks + ` GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY min(g.rank), x.object_id, min(x.name) LIMIT ` + strconv.Itoa(maxCauses)
 	return collect(ctx, b, sql, &s, func(row pgx.CollectableRow) (c poolCause, err error) {
 		var said fleet.PoolState
 		var fresh bool
-		err = row.Scan(&c.pool, &said, &fresh, &c.key.UsedPercent, &c.key.Starved, &c.key.ByOthers, &c.key.Faulty, &c.words, &c.hosts, &c.first, &c.at)
+		err = row.Scan(&c.pool, &said, &fresh, &c.key.UsedPercent, &c.key.Starved, &c.key.ByOthers, &c.key.Faulty, &c.errorText, &c.hosts, &c.first, &c.at)
 		c.key.State = fleet.PoolStateOf(said, fresh)
 		return c, err
 	})
@@ -130,7 +132,7 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 	}
 	at, hosts := map[place]int{}, map[place]poolCause{}
 	for _, c := range causes { // causes that differ only in the percentage are merged
-		p := place{c.pool, fleet.Nameless(c.key.Cause(c.words), c.first)}
+		p := place{c.pool, fleet.Nameless(c.key.Cause(c.errorText), c.first)}
 		if _, known := at[p]; known {
 			was := hosts[p]
 			was.hosts, was.at = was.hosts+c.hosts, nil
@@ -145,7 +147,7 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 		c, pool := hosts[p], pools[p.pool]
 		text := p.text
 		if c.hosts == 1 {
-			text = c.key.Cause(c.words)
+			text = c.key.Cause(c.errorText)
 		}
 		rows.Add(fleet.Attention{
 			Kind: string(fleet.TypePool), Severity: c.key.Severity(), Text: text, Remedy: fleet.RemedyFor(fleet.TypePool, pool.Spec.Kind, text), Count: 1, At: c.at,
@@ -155,21 +157,21 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 	return rows.Rows
 }
 
-// vmsRead limits the VMs that are read and grouped by cause. A last row reports that there are more.
-const vmsRead = 500
+// maxVMsRead limits the VMs that are read and grouped by cause. A last row reports that there are more.
+const maxVMsRead = 500
 
-// vmsInNeed reads VMs on online hosts that need attention. VMs without drift come first: drift has a single row for all
-// VMs and must not hide other causes. more reports that further VMs without drift exist.
-func (b *Queries) vmsInNeed(ctx context.Context, a fleet.Actor) (vms []fleet.VMView, more bool, err error) {
+// vmsNeedingAttention reads VMs on online hosts that need attention. VMs without drift come first: drift has a single
+// row for all VMs and must not hide other causes. more reports that further VMs without drift exist.
+func (b *Queries) vmsNeedingAttention(ctx context.Context, a fleet.Actor) (vms []fleet.VMView, more bool, err error) {
 	for _, which := range []string{"v.drifted", "NOT v.drifted"} {
 		var s statement
 		s.visible(a, "v.project_id", "")
 		s.and("v.attention AND " + which + " AND s.host_id IS NOT NULL AND " + fresh)
-		read, err := collect(ctx, b, vmLines.columns+vmTables+s.conditions()+" ORDER BY v.name, v.id LIMIT "+strconv.Itoa(vmsRead), &s, vmLines.scan())
+		read, err := collect(ctx, b, vmLines.columns+vmTables+s.conditions()+" ORDER BY v.name, v.id LIMIT "+strconv.Itoa(maxVMsRead), &s, vmLines.scan())
 		if err != nil {
 			return nil, false, err
 		}
-		more, vms = len(read) == vmsRead, append(read, vms...)
+		more, vms = len(read) == maxVMsRead, append(read, vms...)
 	}
 	return vms, more, nil
 }
@@ -177,7 +179,7 @@ func (b *Queries) vmsInNeed(ctx context.Context, a fleet.Actor) (vms []fleet.VMV
 // vmCauses builds one attention row per cause for VMs on online hosts. It excludes drift, which comes from the
 // counters.
 func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Attention, vms map[fleet.Subject]bool, err error) {
-	read, more, err := b.vmsInNeed(ctx, a)
+	read, more, err := b.vmsNeedingAttention(ctx, a)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -185,7 +187,7 @@ func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Att
 	vms = map[fleet.Subject]bool{}
 	for _, v := range read {
 		host := v.HostName
-		tone, text := vmTrouble(store.ShownTo(a, v))
+		tone, text := vmProblem(store.ShownTo(a, v))
 		if text == "" {
 			continue
 		}
@@ -203,15 +205,15 @@ func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Att
 	if more {
 		causes.Rows = append(causes.Rows, fleet.Attention{
 			Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, List: "/vms?filter=attention:yes",
-			Text: fmt.Sprintf("These are the causes of the first %d VMs by name. More need attention.", vmsRead),
+			Text: fmt.Sprintf("These are the causes of the first %d VMs by name. More need attention.", maxVMsRead),
 		})
 	}
 	return causes.Rows, vms, nil
 }
 
-// vmTrouble returns the severity and description of a VM's problem: its first fault, its bad phase, or its failed last
+// vmProblem returns the severity and description of a VM's problem: its first fault, its bad phase, or its failed last
 // operation, followed by the hypervisor's error. The text is empty if the VM has no problem except drift.
-func vmTrouble(v fleet.VMView) (fleet.Severity, string) {
+func vmProblem(v fleet.VMView) (fleet.Severity, string) {
 	tone, text := v.Phase.Severity(), v.Phase.Word()
 	switch {
 	case len(v.Status.Faults) > 0:

@@ -12,24 +12,24 @@ import (
 )
 
 // counters are sums over all VMs, cached between requests so that no page counts every VM. A published value never
-// changes; the tally publishes a new one.
+// changes; vmCounts publishes a new one.
 type counters struct {
-	at       time.Time
-	hosts    map[fleet.HostID]usage
-	projects map[fleet.ProjectID]usage
-	online   map[fleet.ProjectID]map[fleet.Phase]sum // of all VMs, as if all hosts were online
-	of       map[fleet.HostID][]group                // by project and online phase
-	found    map[fleet.HostID]int
-	quiet    map[fleet.HostID]*time.Time // hosts whose VM inventory is older than quietAge, with its time
-	now      time.Time                   // database time at which quiet was read
-	onlineAt time.Time                   // local time at which quiet was read
+	at         time.Time
+	hosts      map[fleet.HostID]usage
+	projects   map[fleet.ProjectID]usage
+	online     map[fleet.ProjectID]map[fleet.Phase]sum // of all VMs, as if all hosts were online
+	of         map[fleet.HostID][]group                // by project and online phase
+	discovered map[fleet.HostID]int
+	staleHosts map[fleet.HostID]*time.Time // hosts whose VM inventory is older than staleAge, with its time
+	now        time.Time                   // database time at which quiet was read
+	onlineAt   time.Time                   // local time at which quiet was read
 }
 
 // livenessAge is how long the liveness of hosts is reused when counts change.
 const livenessAge = 5 * time.Second
 
-// quietAge is the age of a host's inventory from which the host may go offline before liveness is read again.
-const quietAge = fleet.Freshness - countersAge - livenessAge
+// staleAge is the age of a host's inventory from which the host may go offline before liveness is read again.
+const staleAge = fleet.Freshness - countersAge - livenessAge
 
 // countersAge is the maximum age of the counters. Older counters mean that the background counting has stopped.
 const countersAge = fleet.Freshness / 2
@@ -39,7 +39,7 @@ func (n *counters) offline() []fleet.HostID {
 	now := n.now.Add(time.Since(n.onlineAt))
 	var out []fleet.HostID
 	for id := range n.of {
-		if looked, ok := n.quiet[id]; ok && !fleet.Fresh(looked, now) {
+		if looked, ok := n.staleHosts[id]; ok && !fleet.Fresh(looked, now) {
 			out = append(out, id)
 		}
 	}
@@ -47,10 +47,10 @@ func (n *counters) offline() []fleet.HostID {
 }
 
 // sum holds the totals of the VMs of one project and phase.
-type sum struct{ vms, inNeed, drifted, cpus, memoryMiB int64 }
+type sum struct{ vms, attention, drifted, cpus, memoryMiB int64 }
 
 func (s sum) plus(r group) sum {
-	return sum{s.vms + r.Vms, s.inNeed + r.Attention, s.drifted + r.Drifted, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
+	return sum{s.vms + r.Vms, s.attention + r.Attention, s.drifted + r.Drifted, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
 }
 
 // place identifies a group of VMs: project, host and phase.
@@ -74,9 +74,9 @@ type usage struct {
 }
 
 // plus returns the usage with a VM added, or removed if n is -1.
-func (u usage) plus(v counted, heard string, n int) usage {
+func (u usage) plus(v vmCount, online string, n int) usage {
 	sum := usage{u.vms + n, u.cpus + n*int(v.cpus), u.memoryMiB + int64(n)*v.memoryMiB, u.leaving}
-	if heard == string(fleet.PhaseDeleting) {
+	if online == string(fleet.PhaseDeleting) {
 		sum.leaving += n
 	}
 	return sum
@@ -87,18 +87,18 @@ func (b *Queries) RefreshCounters(ctx context.Context, a fleet.Actor) (other []f
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err
 	}
-	b.tally.mu.Lock()
-	defer b.tally.mu.Unlock()
+	b.vmCounts.mu.Lock()
+	defer b.vmCounts.mu.Unlock()
 	return b.countAll(ctx)
 }
 
 // CountChanged updates the counters for changed or deleted VMs and for hosts with changed unmanaged VMs. It reads only
 // those rows.
-func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.VMID, foundOn []fleet.HostID) error {
+func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.VMID, discoveredOn []fleet.HostID) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
 	}
-	t := &b.tally
+	t := &b.vmCounts
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.vms == nil {
@@ -118,26 +118,26 @@ func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.V
 			if r, ok := now[id]; ok {
 				t.set(id, db.CountedVMsRow(r))
 			} else {
-				t.drop(id)
+				t.remove(id)
 			}
 		}
 	}
-	for hosts := range slices.Chunk(foundOn, countPage) {
+	for hosts := range slices.Chunk(discoveredOn, countPage) {
 		rows, err := b.store.CountDiscoveredOn(ctx, store.Texts(hosts))
 		if err != nil {
 			return store.Err(err)
 		}
-		t.findNone(hosts)
+		t.clearDiscovered(hosts)
 		for _, r := range rows {
-			t.found[r.HostID] = int(r.Vms)
+			t.discovered[r.HostID] = int(r.Vms)
 		}
 	}
 	return b.show(ctx, livenessAge)
 }
 
-// countAll reads all VMs page by page and publishes the totals. The caller holds the tally's lock.
+// countAll reads all VMs page by page and publishes the totals. The caller holds the lock of vmCounts.
 func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) {
-	t := &b.tally
+	t := &b.vmCounts
 	next := newSums()
 	for after := fleet.VMID(""); ; {
 		rows, err := b.store.CountedVMs(ctx, db.CountedVMsParams{After: after, Most: countPage})
@@ -157,7 +157,7 @@ func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) 
 		return nil, store.Err(err)
 	}
 	for _, r := range found {
-		next.found[r.HostID] = int(r.Vms)
+		next.discovered[r.HostID] = int(r.Vms)
 	}
 	if t.vms != nil {
 		other = next.differ(&t.sums)
@@ -166,25 +166,26 @@ func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) 
 	return other, b.show(ctx, 0)
 }
 
-// show publishes the tally's sums as the counters of all pages. It reuses liveness of hosts that is younger than hear.
-func (b *Queries) show(ctx context.Context, hear time.Duration) error {
-	t, was, n := &b.tally, b.counters.Load(), &counters{at: time.Now()}
-	if was != nil && n.at.Sub(was.onlineAt) < hear {
-		n.quiet, n.now, n.onlineAt = was.quiet, was.now, was.onlineAt
+// show publishes the sums of vmCounts as the counters of all pages. It reuses liveness of hosts that is younger than
+// hear.
+func (b *Queries) show(ctx context.Context, maxAge time.Duration) error {
+	t, was, n := &b.vmCounts, b.counters.Load(), &counters{at: time.Now()}
+	if was != nil && n.at.Sub(was.onlineAt) < maxAge {
+		n.staleHosts, n.now, n.onlineAt = was.staleHosts, was.now, was.onlineAt
 	} else {
-		quiet, err := b.store.HostsNotLooked(ctx, quietAge)
+		staleHosts, err := b.store.HostsNotLooked(ctx, staleAge)
 		if err != nil {
 			return store.Err(err)
 		}
-		n.quiet, n.onlineAt = make(map[fleet.HostID]*time.Time, len(quiet)), time.Now()
-		for _, r := range quiet {
-			n.quiet[r.HostID], n.now = r.LookedAt, r.Now
+		n.staleHosts, n.onlineAt = make(map[fleet.HostID]*time.Time, len(staleHosts)), time.Now()
+		for _, r := range staleHosts {
+			n.staleHosts[r.HostID], n.now = r.LookedAt, r.Now
 		}
 	}
 	if was != nil && !t.changed {
-		n.hosts, n.projects, n.online, n.of, n.found = was.hosts, was.projects, was.online, was.of, was.found
+		n.hosts, n.projects, n.online, n.of, n.discovered = was.hosts, was.projects, was.online, was.of, was.discovered
 	} else {
-		n.hosts, n.projects, n.found = maps.Clone(t.hosts), maps.Clone(t.projects), maps.Clone(t.found)
+		n.hosts, n.projects, n.discovered = maps.Clone(t.hosts), maps.Clone(t.projects), maps.Clone(t.discovered)
 		n.online, n.of = byPhase(t.groups)
 	}
 	t.changed = false
@@ -193,29 +194,29 @@ func (b *Queries) show(ctx context.Context, hear time.Duration) error {
 }
 
 // byPhase sums the groups by project and phase, and lists the groups by host.
-func byPhase(groups []group) (heard map[fleet.ProjectID]map[fleet.Phase]sum, of map[fleet.HostID][]group) {
-	heard, of = map[fleet.ProjectID]map[fleet.Phase]sum{}, map[fleet.HostID][]group{}
+func byPhase(groups []group) (online map[fleet.ProjectID]map[fleet.Phase]sum, of map[fleet.HostID][]group) {
+	online, of = map[fleet.ProjectID]map[fleet.Phase]sum{}, map[fleet.HostID][]group{}
 	for _, g := range groups {
 		if g.Vms == 0 { // all VMs of the group are gone
 			continue
 		}
-		if heard[g.ProjectID] == nil {
-			heard[g.ProjectID] = map[fleet.Phase]sum{}
+		if online[g.ProjectID] == nil {
+			online[g.ProjectID] = map[fleet.Phase]sum{}
 		}
-		heard[g.ProjectID][fleet.Phase(g.Online)] = heard[g.ProjectID][fleet.Phase(g.Online)].plus(g)
+		online[g.ProjectID][fleet.Phase(g.Online)] = online[g.ProjectID][fleet.Phase(g.Online)].plus(g)
 		of[g.HostID] = append(of[g.HostID], g)
 	}
-	return heard, of
+	return online, of
 }
 
-// counted returns the current counters. It counts anew if there are none, or if they exceed countersAge because
+// currentCounters returns the current counters. It counts anew if there are none, or if they exceed countersAge because
 // background counting has stopped.
-func (b *Queries) counted(ctx context.Context) (*counters, error) {
+func (b *Queries) currentCounters(ctx context.Context) (*counters, error) {
 	if n := b.recent(); n != nil {
 		return n, nil
 	}
-	b.tally.mu.Lock()
-	defer b.tally.mu.Unlock()
+	b.vmCounts.mu.Lock()
+	defer b.vmCounts.mu.Unlock()
 	if n := b.recent(); n != nil { // another request counted meanwhile
 		return n, nil
 	}

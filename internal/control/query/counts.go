@@ -11,26 +11,26 @@ import (
 // countPage is the number of VMs read at a time.
 const countPage = 5000
 
-// tally is the mutable state behind the counters. It remembers how each VM was counted, so that a change costs one read
-// of that VM.
-type tally struct {
+// vmCounts is the mutable state behind the counters. It remembers how each VM was counted, so that a change costs one
+// read of that VM.
+type vmCounts struct {
 	mu sync.Mutex
 	sums
 }
 
 // sums are totals over VMs. The zero value has counted nothing.
 type sums struct {
-	vms      map[fleet.VMID]counted
-	at       map[place]int32 // index into groups
-	groups   []group
-	hosts    map[fleet.HostID]usage
-	projects map[fleet.ProjectID]usage
-	found    map[fleet.HostID]int
-	changed  bool // since the counters were published
+	vms        map[fleet.VMID]vmCount
+	at         map[place]int32 // index into groups
+	groups     []group
+	hosts      map[fleet.HostID]usage
+	projects   map[fleet.ProjectID]usage
+	discovered map[fleet.HostID]int
+	changed    bool // since the counters were published
 }
 
-// counted is what one VM contributes to the totals.
-type counted struct {
+// vmCount is what one VM contributes to the totals.
+type vmCount struct {
 	group     int32
 	attention bool
 	drifted   bool
@@ -40,8 +40,8 @@ type counted struct {
 
 func newSums() sums {
 	return sums{
-		vms: map[fleet.VMID]counted{}, at: map[place]int32{}, hosts: map[fleet.HostID]usage{}, projects: map[fleet.ProjectID]usage{},
-		found: map[fleet.HostID]int{}, changed: true,
+		vms: map[fleet.VMID]vmCount{}, at: map[place]int32{}, hosts: map[fleet.HostID]usage{}, projects: map[fleet.ProjectID]usage{},
+		discovered: map[fleet.HostID]int{}, changed: true,
 	}
 }
 
@@ -53,7 +53,7 @@ func (s *sums) set(id fleet.VMID, r db.CountedVMsRow) {
 		g = int32(len(s.groups))
 		s.groups, s.at[p] = append(s.groups, group{place: p}), g
 	}
-	now := counted{g, r.Attention, r.Drifted, r.Cpus, r.MemoryMib}
+	now := vmCount{g, r.Attention, r.Drifted, r.Cpus, r.MemoryMib}
 	if was, ok := s.vms[id]; ok {
 		if was == now {
 			return
@@ -64,15 +64,15 @@ func (s *sums) set(id fleet.VMID, r db.CountedVMsRow) {
 	s.add(now, 1)
 }
 
-// drop removes a VM from the totals.
-func (s *sums) drop(id fleet.VMID) {
+// remove removes a VM from the totals.
+func (s *sums) remove(id fleet.VMID) {
 	if was, ok := s.vms[id]; ok {
 		delete(s.vms, id)
 		s.add(was, -1)
 	}
 }
 
-func (s *sums) add(v counted, n int) {
+func (s *sums) add(v vmCount, n int) {
 	s.changed = true
 	g := &s.groups[v.group]
 	g.Vms += int64(n)
@@ -88,11 +88,11 @@ func (s *sums) add(v counted, n int) {
 	s.projects[g.ProjectID] = s.projects[g.ProjectID].plus(v, g.Online, n)
 }
 
-// findNone clears the counts of unmanaged VMs on the hosts.
-func (s *sums) findNone(hosts []fleet.HostID) {
+// clearDiscovered clears the counts of unmanaged VMs on the hosts.
+func (s *sums) clearDiscovered(hosts []fleet.HostID) {
 	s.changed = true
 	for _, h := range hosts {
-		delete(s.found, h)
+		delete(s.discovered, h)
 	}
 }
 

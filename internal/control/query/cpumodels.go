@@ -14,12 +14,12 @@ import (
 	"quantix/internal/policy"
 )
 
-// modelsAge is how long the CPU models of all hosts are cached. Every VM form reads them, and they change only with
-// host software.
-const modelsAge = 10 * time.Second
+// cpuModelsMaxAge is how long the CPU models of all hosts are cached. Every VM form reads them, and they change only
+// with host software.
+const cpuModelsMaxAge = 10 * time.Second
 
-// modelsKnown is the cached list of CPU models and the time it was read.
-type modelsKnown struct {
+// cachedCPUModels is the cached list of CPU models and the time it was read.
+type cachedCPUModels struct {
 	at  time.Time
 	all []fleet.CPUModelUse
 }
@@ -44,7 +44,7 @@ func (b *Queries) CPUModels(ctx context.Context, a fleet.Actor) ([]fleet.CPUMode
 }
 
 func (b *Queries) cpuModels(ctx context.Context) ([]fleet.CPUModelUse, error) {
-	if known := b.models.Load(); known != nil && time.Since(known.at) < modelsAge {
+	if known := b.models.Load(); known != nil && time.Since(known.at) < cpuModelsMaxAge {
 		return known.all, nil
 	}
 	began := time.Now()
@@ -70,6 +70,6 @@ func (b *Queries) cpuModels(ctx context.Context) ([]fleet.CPUModelUse, error) {
 	slices.SortFunc(all, func(x, y fleet.CPUModelUse) int {
 		return cmp.Or(cmp.Compare(y.Hosts, x.Hosts), strings.Compare(x.Model, y.Model))
 	})
-	b.models.Store(&modelsKnown{began, all})
+	b.models.Store(&cachedCPUModels{began, all})
 	return all, nil
 }

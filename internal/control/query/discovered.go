@@ -12,7 +12,7 @@ import (
 	"quantix/internal/policy"
 )
 
-var foundOrders = orders[fleet.DiscoveredVM]{
+var discoveredOrders = orders[fleet.DiscoveredVM]{
 	"name": {[]column{textColumn("f.name"), textColumn("f.id"), textColumn("f.host_id")}, func(f fleet.DiscoveredVM) []string {
 		return []string{f.Name, string(f.ID), string(f.HostID)}
 	}},
@@ -24,11 +24,11 @@ func (b *Queries) ListDiscoveredVMs(ctx context.Context, a fleet.Actor, q fleet.
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.DiscoveredVM]{}, err
 	}
-	return b.listFound(ctx, q, new(statement))
+	return b.listDiscovered(ctx, q, new(statement))
 }
 
-func (b *Queries) listFound(ctx context.Context, q fleet.Query, s *statement) (fleet.Page[fleet.DiscoveredVM], error) {
-	p, terms, err := foundOrders.asked(q, "name", fleet.FoundKeys)
+func (b *Queries) listDiscovered(ctx context.Context, q fleet.Query, s *statement) (fleet.Page[fleet.DiscoveredVM], error) {
+	p, terms, err := discoveredOrders.asked(q, "name", fleet.FoundKeys)
 	if err != nil {
 		return fleet.Page[fleet.DiscoveredVM]{}, err
 	}
@@ -57,7 +57,7 @@ func (b *Queries) listFound(ctx context.Context, q fleet.Query, s *statement) (f
 			var seen *time.Time
 			var now time.Time
 			err := row.Scan(&r.HostID, &r.ID, &r.Name, &r.Status, &host, &seen, &now)
-			return foundView(r, host, seen, now), err
+			return discoveredView(r, host, seen, now), err
 		})
 	return p.cut(items), err
 }
@@ -77,10 +77,10 @@ func (b *Queries) GetDiscoveredVM(ctx context.Context, a fleet.Actor, host fleet
 	if err != nil {
 		return fleet.DiscoveredVM{}, store.NotFound(err, "VM")
 	}
-	return foundView(r.FoundVM, r.HostName, r.LookedAt, r.Now), nil
+	return discoveredView(r.FoundVM, r.HostName, r.LookedAt, r.Now), nil
 }
 
-func foundView(r db.FoundVM, host string, seen *time.Time, now time.Time) fleet.DiscoveredVM {
+func discoveredView(r db.FoundVM, host string, seen *time.Time, now time.Time) fleet.DiscoveredVM {
 	f := fleet.DiscoveredVM{ID: r.ID, HostID: r.HostID, HostName: host, Name: r.Name, Status: r.Status, SeenAt: seen}
 	f.Phase = f.PhaseAt(seen, now)
 	return f

@@ -21,7 +21,7 @@ var hostOrders = orders[fleet.HostView]{
 
 // hostPhaseSQL is fleet.Host.Phase in SQL, for filters and the tree. It does not read into the host's status, which
 // contains the large hardware inventory.
-var hostPhaseSQL = "CASE WHEN s.seen_at IS NULL OR h.status IS NULL THEN 'pending' WHEN s.conflict <> '' THEN 'conflict' WHEN NOT " + heard +
+var hostPhaseSQL = "CASE WHEN s.seen_at IS NULL OR h.status IS NULL THEN 'pending' WHEN s.conflict <> '' THEN 'conflict' WHEN NOT " + agentOnline +
 	" THEN 'unknown' WHEN s.blind_since IS NULL AND " + fresh + " THEN 'online' ELSE 'degraded' END"
 
 // ListHosts returns one page of hosts. The usage by their VMs comes from the counters and is up to five seconds old.
@@ -46,7 +46,7 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		}
 	}
 	tail := p.apply(&s)
-	sums, err := b.counted(ctx)
+	sums, err := b.currentCounters(ctx)
 	if err != nil {
 		return fleet.Page[fleet.HostView]{}, err
 	}

@@ -48,7 +48,7 @@ func statusRank(tone fleet.Severity, stopped bool) int {
 	switch {
 	case tone == fleet.SeverityBad:
 		return 0
-	case stopped: // also needs an administrator
+	case stopped: // conditionsWith needs an administrator
 		return 1
 	case tone == fleet.SeverityUnknown:
 		return 2
@@ -58,7 +58,7 @@ func statusRank(tone fleet.Severity, stopped bool) int {
 	return otherRank
 }
 
-const otherRank = 3 // also for statuses changed since the groups were read
+const otherRank = 3 // conditionsWith for statuses changed since the groups were read
 
 // rankedBy orders host statuses by rank, then by host.
 func rankedBy[T any](rank func(T) int, host func(T) (string, fleet.HostID)) orders[T] {
@@ -88,9 +88,9 @@ type hostStatusAt struct {
 	host   fleet.HostID
 }
 
-// tellCells returns the order of the first host statuses of each object in s, by the ranks from g, and a condition on
-// assignments a that selects exactly these.
-func (b *Queries) tellCells(ctx context.Context, s *statement, g func(*statement) string) (map[hostStatusAt]int, statement, error) {
+// firstHostStatuses returns the order of the first host statuses of each object in s, by the ranks from g, and a
+// condition on assignments a that selects exactly these.
+func (b *Queries) firstHostStatuses(ctx context.Context, s *statement, g func(*statement) string) (map[hostStatusAt]int, statement, error) {
 	cells := statusSQL + s.conditions()
 	all, err := collect(ctx, b, `SELECT c.object_id, c.host_id FROM (
 		SELECT x.object_id, x.host_id, row_number() OVER (PARTITION BY x.object_id ORDER BY COALESCE(g.rank, `+strconv.Itoa(otherRank)+`), x.name) AS n
@@ -123,17 +123,18 @@ func (b *Queries) hostStatusPage(ctx context.Context, s *statement, conditions, 
 
 // matrix is the list of one object's host statuses, with the functions that read a page of it.
 type matrix[T any] struct {
-	cells int                                                    // total number
-	first func(context.Context) (firstStatuses, error)           // start of the list, possibly cached
-	find  func(context.Context) ([]string, error)                // hosts of the page in order, one more if further pages exist
-	read  func(ctx context.Context, hosts []string) ([]T, error) // their statuses, unordered
-	host  func(T) fleet.HostID
+	cells int                                          // total number
+	first func(context.Context) (firstStatuses, error) // start of the list, possibly cached
+	// hosts of the page in order, one more if further pages exist
+	find func(context.Context) ([]string, error)
+	read func(ctx context.Context, hosts []string) ([]T, error) // their statuses, unordered
+	host func(T) fleet.HostID
 }
 
 // page returns the host statuses that q selects, up to limit and one more. For large lists the first hosts are cached,
 // but their statuses are read anew.
 func (m matrix[T]) page(ctx context.Context, q fleet.Query, limit int) ([]T, error) {
-	if m.cells > wide && q.Filter == "" && q.After == "" && q.Before == "" && limit <= fleet.HostStatusesListed {
+	if m.cells > manyHosts && q.Filter == "" && q.After == "" && q.Before == "" && limit <= fleet.HostStatusesListed {
 		first, err := m.first(ctx)
 		if err != nil {
 			return nil, err
@@ -168,12 +169,12 @@ func (f firstStatuses) count() int { return f.cells }
 
 func (f firstStatuses) same(other firstStatuses) bool { return slices.Equal(f.hosts, other.hosts) }
 
-// afterSilence returns the first hosts of a list in which only offline hosts are unhealthy, without ranking every
+// offlineHostsFirst returns the first hosts of a list in which only offline hosts are unhealthy, without ranking every
 // status.
-func (b *Queries) afterSilence(ctx context.Context, n fleet.ResourceType, id string, silent []fleet.HostID) ([]string, error) {
+func (b *Queries) offlineHostsFirst(ctx context.Context, n fleet.ResourceType, id string, offline []fleet.HostID) ([]string, error) {
 	var s statement
 	cell := " JOIN assignments a ON a.noun = " + s.key(string(n)) + " AND a.object_id = " + s.key(id) + " AND a.host_id = h.id "
-	hosts := s.key(store.Texts(silent))
+	hosts := s.key(store.Texts(offline))
 	order := " ORDER BY h.name, h.id LIMIT " + strconv.Itoa(fleet.HostStatusesListed+1)
 	return collect(ctx, b, `SELECT c.id FROM (
 		(SELECT h.id, h.name, 1 AS part FROM unnest(`+hosts+`::text[]) q (id) JOIN hosts h ON h.id = q.id`+cell+order+`) UNION ALL

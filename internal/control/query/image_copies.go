@@ -61,7 +61,7 @@ func (b *Queries) copies(ctx context.Context, versions []fleet.ImageVersion) (Co
 	if err != nil {
 		return nil, err
 	}
-	lines, err := judged(ctx, b.store.Queries, fleet.SystemActor, mergeVolumes(cells))
+	volumes, err := visibleVolumes(ctx, b.store.Queries, fleet.SystemActor, mergeVolumes(cells))
 	if err != nil {
 		return nil, err
 	}
@@ -70,30 +70,30 @@ func (b *Queries) copies(ctx context.Context, versions []fleet.ImageVersion) (Co
 		host   fleet.HostID // empty for any host
 		volume string
 	}
-	on, heard := map[place]*VolumeOn{}, map[place]bool{}
-	for i := range lines {
-		v := &lines[i]
+	on, reachable := map[place]*VolumeOn{}, map[place]bool{}
+	for i := range volumes {
+		v := &volumes[i]
 		if at := (place{v.PoolID, v.on, v.Name}); on[at] == nil {
 			on[at] = v
 		}
 	}
 	for _, x := range cells {
 		if x.ready {
-			heard[place{pool: x.pool.ID}], heard[place{pool: x.pool.ID, host: x.host}] = true, true
+			reachable[place{pool: x.pool.ID}], reachable[place{pool: x.pool.ID, host: x.host}] = true, true
 		}
 	}
 	for i := range copies {
 		c := &copies[i]
 		c.On = on[place{c.PoolID, c.HostID, c.Volume}]
-		c.judge(of[c.VersionID], heard[place{pool: c.PoolID, host: c.HostID}])
+		c.deriveState(of[c.VersionID], reachable[place{pool: c.PoolID, host: c.HostID}])
 	}
 	return copies, b.addWork(ctx, pools, copies)
 }
 
-// judge derives the copy's state. heard reports that an online host of the copy has the pool active.
-func (c *CopyOn) judge(v fleet.ImageVersion, heard bool) {
+// deriveState derives the copy's state. heard reports that an online host of the copy has the pool active.
+func (c *CopyOn) deriveState(v fleet.ImageVersion, reachable bool) {
 	switch on := c.On; {
-	case on == nil && heard:
+	case on == nil && reachable:
 		c.State, c.Why = fleet.CopyMissing, "The pool "+c.PoolName+" has no file "+c.Volume+"."
 	case on == nil || len(on.Hosts) == 0:
 		c.State, c.Why = fleet.CopyUnknown, "No host that is heard has the pool "+c.PoolName+" active."
@@ -146,15 +146,15 @@ func (b *Queries) addCopies(ctx context.Context, versions []fleet.ImageVersion) 
 	for _, v := range versions {
 		ids = append(ids, string(v.ID))
 	}
-	if err := b.addStanding(ctx, copies); err != nil {
+	if err := b.addOverlays(ctx, copies); err != nil {
 		return err
 	}
-	made, err := b.store.ImagesCreated(ctx, ids)
+	created, err := b.store.ImagesCreated(ctx, ids)
 	if err != nil {
 		return store.Err(err)
 	}
 	names, of := map[string][]string{}, map[fleet.ImageVersionID][]*CopyOn{}
-	for _, m := range made {
+	for _, m := range created {
 		names[m.VersionID] = m.Names
 	}
 	for i := range copies {
@@ -177,9 +177,9 @@ func (b *Queries) addCopies(ctx context.Context, versions []fleet.ImageVersion) 
 	return nil
 }
 
-// addStanding adds the VMs with disks backed by the copies, including disks not created yet.
-func (b *Queries) addStanding(ctx context.Context, copies Copies) error {
-	on, err := standing(ctx, b.store.Queries, copies)
+// addOverlays adds the VMs with disks backed by the copies, including disks not created yet.
+func (b *Queries) addOverlays(ctx context.Context, copies Copies) error {
+	on, err := overlaysOf(ctx, b.store.Queries, copies)
 	for i := range copies {
 		c := &copies[i]
 		c.Overlays = append(c.Overlays, on[i]...)
@@ -189,16 +189,16 @@ func (b *Queries) addStanding(ctx context.Context, copies Copies) error {
 	return err
 }
 
-func standing(ctx context.Context, q *db.Queries, copies Copies) ([][]string, error) {
-	var ask db.OverlaysOnParams
+func overlaysOf(ctx context.Context, q *db.Queries, copies Copies) ([][]string, error) {
+	var params db.OverlaysOnParams
 	for _, c := range copies {
-		ask.Pools, ask.Volumes, ask.Hosts = append(ask.Pools, string(c.PoolID)), append(ask.Volumes, c.Volume), append(ask.Hosts, string(c.HostID))
+		params.Pools, params.Volumes, params.Hosts = append(params.Pools, string(c.PoolID)), append(params.Volumes, c.Volume), append(params.Hosts, string(c.HostID))
 	}
 	out := make([][]string, len(copies))
 	if len(copies) == 0 {
 		return out, nil
 	}
-	rows, err := q.OverlaysOn(ctx, ask)
+	rows, err := q.OverlaysOn(ctx, params)
 	for _, r := range rows {
 		for i, c := range copies {
 			if string(c.PoolID) != r.PoolID || c.Volume != r.Volume || string(c.HostID) != r.Host {
@@ -214,6 +214,6 @@ func standing(ctx context.Context, q *db.Queries, copies Copies) ([][]string, er
 
 // Standing returns the VMs with disks backed by the copy according to their specs, including disks not created yet.
 func Standing(ctx context.Context, q *db.Queries, c fleet.ImageCopy) ([]string, error) {
-	on, err := standing(ctx, q, Copies{{ImageCopy: c}})
+	on, err := overlaysOf(ctx, q, Copies{{ImageCopy: c}})
 	return on[0], err
 }

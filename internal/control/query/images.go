@@ -75,7 +75,7 @@ func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 	plain := slices.DeleteFunc(mergeVolumes(cells), func(v VolumeOn) bool {
 		return len(v.Hosts) == 0 || !v.IsImage() && !v.IsISO() && !v.IsShareable()
 	})
-	all, err := judged(ctx, b.store.Queries, a, plain)
+	all, err := visibleVolumes(ctx, b.store.Queries, a, plain)
 	for _, v := range all {
 		if v.IsShareable() && v.Published == nil && (v.VM == nil || v.VM.shares) && policy.May(a, policy.InfraChange, "") {
 			out.LUNs = append(out.LUNs, v)
@@ -116,15 +116,15 @@ func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStat
 	if err != nil {
 		return nil, err
 	}
-	var ask db.PlainVolumesParams // one host for each digest
-	speaker := map[string]string{}
+	var params db.PlainVolumesParams // one host for each digest
+	representative := map[string]string{}
 	for _, x := range rows {
-		if speaker[x.digest] == "" {
-			ask.Pools, ask.Hosts = append(ask.Pools, string(x.pool.ID)), append(ask.Hosts, string(x.host))
-			speaker[x.digest] = string(x.pool.ID) + " " + string(x.host)
+		if representative[x.digest] == "" {
+			params.Pools, params.Hosts = append(params.Pools, string(x.pool.ID)), append(params.Hosts, string(x.host))
+			representative[x.digest] = string(x.pool.ID) + " " + string(x.host)
 		}
 	}
-	texts, err := b.store.PlainVolumes(ctx, ask)
+	texts, err := b.store.PlainVolumes(ctx, params)
 	if err != nil {
 		return nil, store.Err(err)
 	}
@@ -139,7 +139,7 @@ func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStat
 	cells := make([]hostStatus, len(rows))
 	for i, x := range rows {
 		cells[i] = x.hostStatus
-		cells[i].volumes = lists[speaker[x.digest]]
+		cells[i].volumes = lists[representative[x.digest]]
 	}
 	return cells, nil
 }
@@ -173,15 +173,15 @@ func (v VolumeOn) unfit() string {
 	return v.Unsound
 }
 
-// line identifies a volume in the volume list.
-type line struct {
+// volumeKey identifies a volume in the volume list.
+type volumeKey struct {
 	pool   fleet.PoolID
 	volume string
 	on     fleet.HostID
 }
 
 // images are the copies in the library, by volume.
-type images map[line]db.LibraryOfRow
+type images map[volumeKey]db.LibraryOfRow
 
 func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (images, error) {
 	var pools []string
@@ -199,15 +199,16 @@ func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (images
 		return nil, store.Err(err)
 	}
 	for _, r := range rows {
-		out[line{r.PoolID, r.Volume, fleet.HostID(r.Host)}] = r
+		out[volumeKey{r.PoolID, r.Volume, fleet.HostID(r.Host)}] = r
 	}
 	return out, nil
 }
 
-// stands removes from a library copy's owners those whose disks only have it as backing file: they only read it.
-func (p images) stands(v *VolumeOn) {
-	if _, ok := p[line{v.PoolID, v.Name, v.on}]; ok {
-		v.users = slices.DeleteFunc(slices.Clone(v.users), func(u domainOn) bool { return slices.Contains(v.stoodOn, u) })
+// excludeOverlays removes from a library copy's owners those whose disks only have it as backing file: they only read
+// it.
+func (p images) excludeOverlays(v *VolumeOn) {
+	if _, ok := p[volumeKey{v.PoolID, v.Name, v.on}]; ok {
+		v.users = slices.DeleteFunc(slices.Clone(v.users), func(u domainOn) bool { return slices.Contains(v.overlayUsers, u) })
 	}
 }
 
@@ -215,7 +216,7 @@ func (p images) stands(v *VolumeOn) {
 // volume's owner must be known.
 func (p images) mark(v *VolumeOn) {
 	v.Unfit = v.unfit()
-	r, ok := p[line{v.PoolID, v.Name, v.on}]
+	r, ok := p[volumeKey{v.PoolID, v.Name, v.on}]
 	if !ok {
 		return
 	}

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostImpacts limits the host statuses that show their impact: one page of the list.
-const mostImpacts = 25
+// maxImpacts limits the host statuses that show their impact: one page of the list.
+const maxImpacts = 25
 
 // fillImpact adds the affected VMs and disks to the first unhealthy host statuses of a pool. VMs with a requested
 // deletion still count, because their disks still exist.
@@ -17,7 +17,7 @@ func (b *Queries) fillImpact(ctx context.Context, id fleet.PoolID, cells []fleet
 	at := map[fleet.HostID]*fleet.PoolImpact{}
 	var hosts []string
 	for i := range cells {
-		if c := &cells[i]; c.Severity != fleet.SeverityOK && len(hosts) < mostImpacts {
+		if c := &cells[i]; c.Severity != fleet.SeverityOK && len(hosts) < maxImpacts {
 			c.Impact = &fleet.PoolImpact{}
 			at[c.HostID], hosts = c.Impact, append(hosts, string(c.HostID))
 		}

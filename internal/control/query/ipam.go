@@ -15,8 +15,8 @@ import (
 
 // Limits of one listing of a network's addresses. Larger networks are listed per host.
 const (
-	mostNICs   = 5000
-	mostServed = 500 // hosts whose leases are read
+	maxNICs       = 5000
+	maxLeaseHosts = 500 // hosts whose leases are read
 )
 
 // NetworkAddresses returns who uses which address of a network defined in Quantix, the reservations, and the conflicts.
@@ -45,19 +45,19 @@ func (b *Queries) AddressBook(ctx context.Context, a fleet.Actor, id fleet.Netwo
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
 	}
-	rows, err := b.store.NICsOn(ctx, db.NICsOnParams{NetworkID: string(id), Host: string(host), Most: mostNICs + 1, Fresh: fleet.Freshness})
+	rows, err := b.store.NICsOn(ctx, db.NICsOnParams{NetworkID: string(id), Host: string(host), Most: maxNICs + 1, Fresh: fleet.Freshness})
 	if err != nil {
 		return nil, store.Err(err)
 	}
-	more := len(rows) > mostNICs
-	cards, macs := []policy.AddressNIC{}, []string{}
-	for _, r := range rows[:min(len(rows), mostNICs)] {
+	more := len(rows) > maxNICs
+	nics, macs := []policy.AddressNIC{}, []string{}
+	for _, r := range rows[:min(len(rows), maxNICs)] {
 		on, err := nicsOf(r)
 		if err != nil {
 			return nil, err
 		}
 		for _, c := range on {
-			cards, macs = append(cards, c), append(macs, c.MAC)
+			nics, macs = append(nics, c), append(macs, c.MAC)
 		}
 	}
 	leases, err := b.leasesOf(ctx, id, host)
@@ -66,7 +66,7 @@ func (b *Queries) AddressBook(ctx context.Context, a fleet.Actor, id fleet.Netwo
 	}
 	holders, err := b.macHolders(ctx, macs)
 	return func(s fleet.NetworkSpec) fleet.NetworkAddresses {
-		out := policy.Addresses(s, cards, leases, holders)
+		out := policy.Addresses(s, nics, leases, holders)
 		out.More = more
 		return out
 	}, err
@@ -76,24 +76,24 @@ func nicsOf(r db.NICsOnRow) (out []policy.AddressNIC, err error) {
 	var macs []string
 	var seen []fleet.NICState
 	if err := json.Unmarshal(r.Macs, &macs); err != nil {
-		return nil, fmt.Errorf("cards of VM %s: %w", r.ID, err)
+		return nil, fmt.Errorf("NICs of VM %s: %w", r.ID, err)
 	}
 	if err := json.Unmarshal(r.Seen, &seen); err != nil {
-		return nil, fmt.Errorf("reported cards of VM %s: %w", r.ID, err)
+		return nil, fmt.Errorf("reported NICs of VM %s: %w", r.ID, err)
 	}
 	host := policy.HostSeen{ID: r.HostID, Name: r.HostName, SeenAt: r.LookedAt, Fresh: r.Fresh}
 	for _, mac := range macs {
 		c := policy.AddressNIC{Host: host, VMID: r.ID, VMName: r.Name, MAC: mac}
 		if i := slices.IndexFunc(seen, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) }); i >= 0 {
-			c.Seen = seenOf(seen[i])
+			c.Seen = visibleKeys(seen[i])
 		}
 		out = append(out, c)
 	}
 	return out, nil
 }
 
-// seenOf returns the NIC's addresses with their sources. Old agents report addresses without a source.
-func seenOf(n fleet.NICState) []fleet.SeenAddress {
+// visibleKeys returns the NIC's addresses with their sources. Old agents report addresses without a source.
+func visibleKeys(n fleet.NICState) []fleet.SeenAddress {
 	out := slices.Clone(n.Seen)
 	for _, ip := range n.Addresses {
 		if !slices.ContainsFunc(out, func(a fleet.SeenAddress) bool { return a.IP == ip }) {
@@ -104,7 +104,7 @@ func seenOf(n fleet.NICState) []fleet.SeenAddress {
 }
 
 func (b *Queries) leasesOf(ctx context.Context, id fleet.NetworkID, host fleet.HostID) (out []policy.AddressLease, err error) {
-	rows, err := b.store.LeasesOf(ctx, db.LeasesOfParams{NetworkID: string(id), Host: string(host), Most: mostServed, Fresh: fleet.Freshness})
+	rows, err := b.store.LeasesOf(ctx, db.LeasesOfParams{NetworkID: string(id), Host: string(host), Most: maxLeaseHosts, Fresh: fleet.Freshness})
 	if err != nil {
 		return nil, store.Err(err)
 	}
@@ -166,7 +166,7 @@ func (b *Queries) vmAddresses(ctx context.Context, a fleet.Actor, vm fleet.VMVie
 		c := fleet.NICAddresses{MAC: n.MAC, NetworkID: n.NetworkID, Network: name, Seen: []fleet.SeenAddress{}, SeenAt: vm.SeenAt, Unknown: vm.Phase == fleet.PhaseUnknown}
 		if vm.Status != nil {
 			if k := slices.IndexFunc(vm.Status.NICs, func(s fleet.NICState) bool { return strings.EqualFold(s.MAC, n.MAC) }); k >= 0 {
-				c.Seen = seenOf(vm.Status.NICs[k])
+				c.Seen = visibleKeys(vm.Status.NICs[k])
 			}
 		}
 		for _, h := range holders {

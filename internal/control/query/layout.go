@@ -24,41 +24,41 @@ func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, 
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return out, err
 	}
-	var together pgx.Batch
+	var batch pgx.Batch
 	var jobs []fleet.Task
 	var running []int
 	var page paging[fleet.Task]
 	if policy.May(a, policy.TasksSee, "") {
-		p, ask, err := b.tasksOf(ctx, a, tasks)
+		p, rq, err := b.tasksOf(ctx, a, tasks)
 		if err != nil {
 			return out, err
 		}
 		page = p
-		join(&together, ask, &jobs)
-		join(&together, runningOf(a), &running)
+		addToBatch(&batch, rq, &jobs)
+		addToBatch(&batch, runningOf(a), &running)
 	}
 	var hosts []fleet.HostView
 	byHost := tree.View == "hosts" && tree.Node == "" && policy.May(a, policy.InfraSee, "")
-	p, ask, err := treeHostsOf(fleet.Query{Limit: treePage, After: tree.After})
+	p, rq, err := treeHostsOf(fleet.Query{Limit: treePage, After: tree.After})
 	if err != nil {
 		return out, err
 	}
 	if byHost {
-		join(&together, ask, &hosts)
+		addToBatch(&batch, rq, &hosts)
 	}
-	if together.Len() > 0 {
-		if err := b.store.SendBatch(ctx, &together).Close(); err != nil {
+	if batch.Len() > 0 {
+		if err := b.store.SendBatch(ctx, &batch).Close(); err != nil {
 			return out, store.Err(err)
 		}
 	}
 	if running != nil {
-		out.Tasks, out.Running = page.cut(each(a, jobs, store.TaskFor)).Items, running[0]
+		out.Tasks, out.Running = page.cut(redactAll(a, jobs, store.TaskFor)).Items, running[0]
 	}
 	if !byHost {
 		out.Tree, err = b.Tree(ctx, a, tree)
 		return out, err
 	}
-	sums, err := b.counted(ctx)
+	sums, err := b.currentCounters(ctx)
 	if err != nil {
 		return out, err
 	}

@@ -83,7 +83,7 @@ func (b *Queries) images(ctx context.Context, a fleet.Actor, s statement, tail s
 	if err := b.addImageGrants(ctx, a, views); err != nil {
 		return nil, err
 	}
-	return each(a, views, imageFor), nil
+	return redactAll(a, views, imageFor), nil
 }
 
 func (b *Queries) addVersions(ctx context.Context, views []fleet.ImageView) error {

@@ -21,14 +21,14 @@ type NamedVolume struct {
 // NamedVolumes reads the images, ISOs and existing volumes referenced by the spec. It omits volumes that the actor may
 // not use, and returns a conflict for a volume that is a VM's disk.
 func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, pools []db.Pool) ([]NamedVolume, error) {
-	var ask db.VolumesNamedParams
+	var params db.VolumesNamedParams
 	for _, ref := range volumesOf(spec) {
-		ask.Pools, ask.Volumes = append(ask.Pools, string(ref.PoolID)), append(ask.Volumes, ref.Volume)
+		params.Pools, params.Volumes = append(params.Pools, string(ref.PoolID)), append(params.Volumes, ref.Volume)
 	}
-	if len(ask.Pools) == 0 {
+	if len(params.Pools) == 0 {
 		return nil, nil
 	}
-	rows, err := q.VolumesNamed(ctx, ask)
+	rows, err := q.VolumesNamed(ctx, params)
 	if err != nil {
 		return nil, err
 	}
@@ -42,29 +42,29 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 			cells = append(cells, hostStatus{pool: pools[k], host: r.HostID, volumes: []fleet.Volume{v}})
 		}
 	}
-	known, err := judged(ctx, q, a, mergeVolumes(cells))
+	known, err := visibleVolumes(ctx, q, a, mergeVolumes(cells))
 	if err != nil {
 		return nil, err
 	}
-	var kept []NamedVolume
+	var totalsCache []NamedVolume
 	used := map[fleet.Volref]*VMRef{}
 	for _, v := range known {
 		ref := fleet.Volref{PoolID: v.PoolID, Volume: v.Name}
 		switch {
 		case v.VM != nil && v.VM.shares && sharesIn(spec, ref) && v.usableBy(a):
-			kept = append(kept, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
+			totalsCache = append(totalsCache, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
 		case v.VM != nil:
 			used[ref] = v.VM
 		case v.usableBy(a):
-			kept = append(kept, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
+			totalsCache = append(totalsCache, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
 		}
 	}
 	for ref, owner := range used { // an owner on one host does not use volumes of the same name on other hosts
-		if !slices.ContainsFunc(kept, func(v NamedVolume) bool { return v.Ref == ref }) {
+		if !slices.ContainsFunc(totalsCache, func(v NamedVolume) bool { return v.Ref == ref }) {
 			return nil, fleet.Errorf(fleet.Conflict, "%s is a disk of the VM %s. Choose one that no VM uses.", ref.Volume, owner.Name)
 		}
 	}
-	return kept, nil
+	return totalsCache, nil
 }
 
 func sharesIn(spec fleet.VMSpec, ref fleet.Volref) bool {

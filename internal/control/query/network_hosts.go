@@ -16,8 +16,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// hostsNamed is the maximum number of hosts listed by name for a network.
-const hostsNamed = 6
+// maxHostsNamed is the maximum number of hosts listed by name for a network.
+const maxHostsNamed = 6
 
 // networkSum is a group of host statuses with equal state, and the forwarding modes and subnets that its hosts report.
 type networkSum struct {
@@ -65,9 +65,9 @@ func (b *Queries) sumNetworks(ctx context.Context, of []fleet.NetworkID) (map[fl
 		x.State, x.Active = fleet.NetworkStateOf(said, faulty, fresh), said == fleet.NetworkActive
 		for _, list := range subnets {
 			if list != nil {
-				var each []string
-				_ = json.Unmarshal([]byte(*list), &each) // the agent's report was validated when it was stored
-				x.subnets = append(x.subnets, each...)
+				var redactAll []string
+				_ = json.Unmarshal([]byte(*list), &redactAll) // the agent's report was validated when it was stored
+				x.subnets = append(x.subnets, redactAll...)
 			}
 		}
 		sums[network] = append(sums[network], x)
@@ -89,12 +89,12 @@ func (b *Queries) addNetworkHealth(ctx context.Context, views []fleet.NetworkVie
 	return err
 }
 
-// addFewHosts fills in the hosts of networks with at most hostsNamed hosts, by name.
+// addFewHosts fills in the hosts of networks with at most maxHostsNamed hosts, by name.
 func (b *Queries) addFewHosts(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
 	at := map[fleet.NetworkID]*fleet.NetworkView{}
 	ids := []string{}
 	for i := range views {
-		if v := &views[i]; v.Health.Hosts <= hostsNamed {
+		if v := &views[i]; v.Health.Hosts <= maxHostsNamed {
 			at[v.ID] = v
 			ids = append(ids, string(v.ID))
 		}
@@ -107,7 +107,7 @@ func (b *Queries) addFewHosts(ctx context.Context, a fleet.Actor, views []fleet.
 	cells, err := b.networkStatuses(ctx, s)
 	slices.SortFunc(cells, func(x, y fleet.NetworkHost) int { return cmp.Compare(x.HostName, y.HostName) })
 	for _, c := range cells {
-		if v := at[c.NetworkID]; len(v.Hosts) < hostsNamed {
+		if v := at[c.NetworkID]; len(v.Hosts) < maxHostsNamed {
 			v.Hosts = append(v.Hosts, networkHostFor(a, c))
 		}
 	}
@@ -131,7 +131,7 @@ func (b *Queries) NetworkHosts(ctx context.Context, a fleet.Actor, id fleet.Netw
 		_, err = b.NetworkBrief(ctx, a, id) // distinguishes an unknown network from one without hosts
 	}
 	if err == nil {
-		err = tellDays(ctx, b, fleet.TypeNetwork, string(id), page.Items, networkDay)
+		err = fillHistory(ctx, b, fleet.TypeNetwork, string(id), page.Items, networkHistory)
 	}
 	return page, err
 }
@@ -161,7 +161,7 @@ var networkStates = func() (all []struct {
 func networkRanks(s *statement, tones []fleet.Term) string {
 	said, faulty, fresh, rank := []string{}, []bool{}, []bool{}, []int32{}
 	for _, x := range networkStates {
-		if tone := fleet.NetworkStateOf(x.said, x.faulty, x.fresh).Severity(); toned(tones, tone) {
+		if tone := fleet.NetworkStateOf(x.said, x.faulty, x.fresh).Severity(); matchesTones(tones, tone) {
 			said, faulty, fresh, rank = append(said, string(x.said)), append(faulty, x.faulty), append(fresh, x.fresh), append(rank, int32(statusRank(tone, false)))
 		}
 	}
@@ -185,15 +185,15 @@ func (b *Queries) ListNetworksInFull(ctx context.Context, a fleet.Actor, q fleet
 	}
 	var s statement
 	s.ofObjects(fleet.TypeNetwork, ids)
-	place, of, err := b.tellCells(ctx, &s, func(s *statement) string { return networkRanks(s, nil) })
+	place, of, err := b.firstHostStatuses(ctx, &s, func(s *statement) string { return networkRanks(s, nil) })
 	if err != nil {
 		return page, err
 	}
-	told, err := b.networkStatuses(ctx, of)
-	slices.SortFunc(told, func(x, y fleet.NetworkHost) int {
+	statuses, err := b.networkStatuses(ctx, of)
+	slices.SortFunc(statuses, func(x, y fleet.NetworkHost) int {
 		return place[hostStatusAt{string(x.NetworkID), x.HostID}] - place[hostStatusAt{string(y.NetworkID), y.HostID}]
 	})
-	for _, h := range told {
+	for _, h := range statuses {
 		at[h.NetworkID].Hosts = append(at[h.NetworkID].Hosts, networkHostFor(a, h))
 	}
 	return page, err
@@ -205,13 +205,13 @@ func (b *Queries) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.
 	if err != nil {
 		return fleet.Page[fleet.NetworkHost]{}, err
 	}
-	sums, err := b.networkSums.one(ctx, id)
+	sums, err := b.networkSums.getOne(ctx, id)
 	if err != nil {
 		return fleet.Page[fleet.NetworkHost]{}, err
 	}
 	cells, err := matrix[fleet.NetworkHost]{
 		cells: statusesIn(sums), host: func(h fleet.NetworkHost) fleet.HostID { return h.HostID },
-		first: func(ctx context.Context) (firstStatuses, error) { return b.firstNetworkHosts.one(ctx, id) },
+		first: func(ctx context.Context) (firstStatuses, error) { return b.firstNetworkHosts.getOne(ctx, id) },
 		find:  func(ctx context.Context) ([]string, error) { return b.networkStatusPage(ctx, id, q.Filter, p.apply) },
 		read: func(ctx context.Context, hosts []string) ([]fleet.NetworkHost, error) {
 			var of statement
@@ -220,23 +220,23 @@ func (b *Queries) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.
 		},
 	}.page(ctx, q, p.limit)
 	if err == nil {
-		err = b.addHurt(ctx, id, cells)
+		err = b.addAffectedVMs(ctx, id, cells)
 	}
 	return p.cut(cells), err
 }
 
-// addHurt fills in the number of VMs with a NIC on the network for hosts where the network has failed.
-func (b *Queries) addHurt(ctx context.Context, id fleet.NetworkID, cells []fleet.NetworkHost) error {
-	ask := db.CountOnNetworkParams{NetworkID: string(id)}
+// addAffectedVMs fills in the number of VMs with a NIC on the network for hosts where the network has failed.
+func (b *Queries) addAffectedVMs(ctx context.Context, id fleet.NetworkID, cells []fleet.NetworkHost) error {
+	params := db.CountOnNetworkParams{NetworkID: string(id)}
 	for _, h := range cells {
 		if h.State == fleet.NetworkFailed || h.State == fleet.NetworkInactive {
-			ask.Hosts = append(ask.Hosts, string(h.HostID))
+			params.Hosts = append(params.Hosts, string(h.HostID))
 		}
 	}
-	if len(ask.Hosts) == 0 {
+	if len(params.Hosts) == 0 {
 		return nil
 	}
-	rows, err := b.store.CountOnNetwork(ctx, ask)
+	rows, err := b.store.CountOnNetwork(ctx, params)
 	for _, r := range rows {
 		k := slices.IndexFunc(cells, func(h fleet.NetworkHost) bool { return h.HostID == r.HostID })
 		cells[k].VMs = int(r.Vms)
@@ -267,16 +267,16 @@ func (b *Queries) findFirstNetworkHosts(ctx context.Context, id fleet.NetworkID)
 	if err != nil {
 		return first, err
 	}
-	sums, err := b.networkSums.one(ctx, id)
+	sums, err := b.networkSums.getOne(ctx, id)
 	if err != nil {
 		return first, err
 	}
 	first.cells = statusesIn(sums)
-	whole, ok := b.whole.known(ctx, everything{})
+	totals, ok := b.fleetTotals.lookup(ctx, fleetKey{})
 	if ok && !slices.ContainsFunc(sums, func(s networkSum) bool {
 		return s.State != fleet.NetworkUnknown && s.State.Severity() != fleet.SeverityOK
 	}) {
-		first.hosts, err = b.afterSilence(ctx, fleet.TypeNetwork, string(id), whole.offline)
+		first.hosts, err = b.offlineHostsFirst(ctx, fleet.TypeNetwork, string(id), totals.offline)
 		return first, err
 	}
 	first.hosts, err = b.networkStatusPage(ctx, id, "", p.apply)

@@ -54,13 +54,13 @@ func (b *Queries) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query
 	return p.cut(views), err
 }
 
-// networks reads networks n with their health, and the hosts of networks with at most hostsNamed hosts.
+// networks reads networks n with their health, and the hosts of networks with at most maxHostsNamed hosts.
 func (b *Queries) networks(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.NetworkView, error) {
 	views, err := collect(ctx, b, networkSQL+s.conditions()+tail, &s, scanNetwork)
 	if err != nil || len(views) == 0 {
 		return views, err
 	}
-	views = each(a, views, networkFor)
+	views = redactAll(a, views, networkFor)
 	if err := b.addNetworkHealth(ctx, views); err != nil {
 		return nil, err
 	}
@@ -83,11 +83,11 @@ func (b *Queries) GetNetwork(ctx context.Context, a fleet.Actor, id fleet.Networ
 		return v, err
 	}
 	page, err := b.networkHosts(ctx, id, fleet.Query{})
-	v.Hosts = each(a, page.Items, networkHostFor)
+	v.Hosts = redactAll(a, page.Items, networkHostFor)
 	return v, err
 }
 
-// NetworkBrief returns one network, with its hosts only if there are at most hostsNamed.
+// NetworkBrief returns one network, with its hosts only if there are at most maxHostsNamed.
 func (b *Queries) NetworkBrief(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (fleet.NetworkView, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.NetworkView{}, err

@@ -21,25 +21,25 @@ func (b *Queries) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, 
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Overview{}, err
 	}
-	sums, err := b.counted(ctx)
+	sums, err := b.currentCounters(ctx)
 	if err != nil {
 		return fleet.Overview{}, err
 	}
 	o := fleet.Overview{
 		Hosts: map[fleet.HostPhase]int{}, VMs: map[fleet.Phase]int{}, Pools: map[fleet.Severity]int{}, Attention: []fleet.Attention{}, CountedAt: sums.at,
 	}
-	whole, err := b.whole.one(ctx, everything{})
+	totals, err := b.fleetTotals.getOne(ctx, fleetKey{})
 	if err != nil {
 		return o, err
 	}
-	addVMs(&o, a, sums, whole.offline)
+	addVMs(&o, a, sums, totals.offline)
 	if policy.May(a, policy.InfraSee, "") {
-		addHosts(&o, sums, whole)
+		addHosts(&o, sums, totals)
 	}
-	if err := b.addPools(ctx, a, &o, whole); err != nil {
+	if err := b.addPools(ctx, a, &o, totals); err != nil {
 		return o, err
 	}
-	if err := b.addTrouble(ctx, a, &o); err != nil {
+	if err := b.addProblems(ctx, a, &o); err != nil {
 		return o, err
 	}
 	slices.SortStableFunc(o.Attention, func(x, y fleet.Attention) int { return urgency[x.Severity] - urgency[y.Severity] })
@@ -59,7 +59,7 @@ func (b *Queries) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, 
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return totals, err
 	}
-	sums, err := b.counted(ctx)
+	sums, err := b.currentCounters(ctx)
 	if err != nil {
 		return totals, err
 	}
@@ -67,7 +67,7 @@ func (b *Queries) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, 
 	addVMs(&o, a, sums, sums.offline())
 	totals.Phases, totals.InNeed = o.VMs, o.VMsInNeed
 	if policy.May(a, policy.InfraSee, "") {
-		for _, n := range sums.found {
+		for _, n := range sums.discovered {
 			totals.Discovered += n
 		}
 	}
@@ -78,7 +78,7 @@ var urgency = map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown
 
 // addVMs adds up the VMs of the actor's projects. VMs on an offline host count as unknown, except while being created
 // or deleted.
-func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, silent []fleet.HostID) {
+func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, offline []fleet.HostID) {
 	sees := func(id fleet.ProjectID) bool { return policy.AllProjects(a) || policy.May(a, policy.VMSee, id) }
 	for project, phases := range sums.online {
 		if !sees(project) {
@@ -86,13 +86,13 @@ func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, silent []fleet.Hos
 		}
 		for phase, s := range phases {
 			o.VMs[phase] += int(s.vms)
-			o.VMsInNeed += int(s.inNeed)
+			o.VMsInNeed += int(s.attention)
 			o.VMsDrifted += int(s.drifted)
 			o.CommittedCPUs += int(s.cpus)
 			o.CommittedMemoryBytes += s.memoryMiB << 20
 		}
 	}
-	for _, host := range silent {
+	for _, host := range offline {
 		for _, g := range sums.of[host] {
 			if phase := fleet.Phase(g.Online); sees(g.ProjectID) && phase != fleet.PhaseDeleting && phase != fleet.PhaseCreating {
 				o.VMs[phase] -= int(g.Vms)
@@ -119,34 +119,34 @@ func (b *Queries) HostTotals(ctx context.Context, a fleet.Actor) (map[fleet.Host
 }
 
 // addHosts counts hosts by phase and adds the hosts that need attention.
-func addHosts(o *fleet.Overview, sums *counters, whole wholeSums) {
-	for _, n := range sums.found {
+func addHosts(o *fleet.Overview, sums *counters, totals fleetTotals) {
+	for _, n := range sums.discovered {
 		o.DiscoveredVMs += n
 	}
-	for _, x := range whole.phases {
+	for _, x := range totals.phases {
 		o.Hosts[x.phase] += x.hosts
 		o.CPUThreads += int(x.threads)
 		o.MemoryBytes = fleet.AddBytes(o.MemoryBytes, x.memoryBytes)
 	}
-	o.StorageBytes, o.StorageUsedBytes = whole.storage.CapacityBytes, whole.storage.UsedBytes
-	o.Attention = append(o.Attention, whole.troubled...)
+	o.StorageBytes, o.StorageUsedBytes = totals.storage.CapacityBytes, totals.storage.UsedBytes
+	o.Attention = append(o.Attention, totals.hostProblems...)
 }
 
 // addPools counts pools by health and adds those that need attention: by cause if the actor sees hosts, otherwise by
 // the pool's summary.
-func (b *Queries) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview, whole wholeSums) error {
+func (b *Queries) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview, totals fleetTotals) error {
 	pools, err := b.poolRows(ctx, statement{}, " ORDER BY p.name, p.id")
 	if err != nil {
 		return err
 	}
-	rooms, err := b.sharedRooms(ctx, pools, whole.pools)
+	rooms, err := b.sharedRooms(ctx, pools, totals.pools)
 	if err != nil {
 		return err
 	}
 	views := map[fleet.PoolID]fleet.PoolView{}
 	var plain fleet.Causes
 	for _, r := range pools {
-		v := poolView(a, r, whole.pools[r.ID], rooms[r.ID])
+		v := poolView(a, r, totals.pools[r.ID], rooms[r.ID])
 		views[r.ID] = v
 		o.Pools[v.Health.Severity]++
 		if v.Health.Severity != fleet.SeverityOK && v.Health.Severity != fleet.SeverityIdle {
@@ -161,16 +161,16 @@ func (b *Queries) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview
 		}
 	}
 	if store.SeesHosts(a) {
-		o.Attention = append(o.Attention, poolAttention(whole.causes, views)...)
+		o.Attention = append(o.Attention, poolAttention(totals.causes, views)...)
 	} else {
 		o.Attention = append(o.Attention, plain.Rows...)
 	}
 	return nil
 }
 
-// addTrouble adds VMs that need attention, and tasks that failed within the last hour. A failed task is omitted if its
+// addProblems adds VMs that need attention, and tasks that failed within the last hour. A failed task is omitted if its
 // object already shows the cause.
-func (b *Queries) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
+func (b *Queries) addProblems(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
 	pools := map[fleet.Subject]string{}
 	for _, row := range o.Attention {
 		for _, x := range row.Objects {
@@ -194,8 +194,8 @@ func (b *Queries) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overvi
 	var failed fleet.Causes
 	for _, t := range tasks {
 		task := store.TaskFor(a, store.TaskOf(t.Task, t.Host))
-		says := pools[task.Subject] // the same cause is listed once
-		if shown[task.Subject] || task.Error != "" && (strings.Contains(says, task.Error) || strings.Contains(says, fleet.Nameless(task.Error, task.SubjectName))) {
+		cause := pools[task.Subject] // the same cause is listed once
+		if shown[task.Subject] || task.Error != "" && (strings.Contains(cause, task.Error) || strings.Contains(cause, fleet.Nameless(task.Error, task.SubjectName))) {
 			continue
 		}
 		text := task.Title() + " failed: " + task.Error

@@ -22,22 +22,22 @@ const (
 	usualPage = defaultPage + 1 // rows read for a page: one extra row shows whether another page follows
 )
 
-// column is one column of a list's order. known reports whether a cursor value has exactly the form that the portal
+// column is one column of a list's order. valid reports whether a cursor value has exactly the form that the portal
 // writes for this column; any other value could fail in SQL.
 type column struct {
 	sql   string
-	known func(string) bool
+	valid func(string) bool
 }
 
 func textColumn(sql string) column {
 	return column{sql, func(v string) bool { return len(v) <= maxCursorText && !strings.ContainsRune(v, 0) }}
 }
 
-func int32Column(sql string) column { return column{sql, wholeNumber(32)} }
+func int32Column(sql string) column { return column{sql, isInteger(32)} }
 
-func int64Column(sql string) column { return column{sql, wholeNumber(64)} }
+func int64Column(sql string) column { return column{sql, isInteger(64)} }
 
-func wholeNumber(bits int) func(string) bool {
+func isInteger(bits int) func(string) bool {
 	return func(v string) bool {
 		n, err := strconv.ParseInt(v, 10, bits)
 		return err == nil && strconv.FormatInt(n, 10) == v
@@ -204,7 +204,7 @@ func readCursor(cursor, sort string, columns []column) ([]string, error) {
 		return nil, outdated
 	}
 	for i, c := range columns {
-		if !c.known(values[i+1]) {
+		if !c.valid(values[i+1]) {
 			return nil, outdated
 		}
 	}

@@ -61,7 +61,7 @@ func (p passSources) nic(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at
 		return nil, nil
 	}
 	nic := vm.Spec.NICs[i]
-	card := &fleet.PassNIC{VMID: vm.ID, VMName: vm.Name, MAC: nic.MAC, Guarded: nic.Guarded()}
+	passNIC := &fleet.PassNIC{VMID: vm.ID, VMName: vm.Name, MAC: nic.MAC, Guarded: nic.Guarded()}
 	if vm.Status != nil {
 		for _, s := range vm.Status.NICs {
 			if !strings.EqualFold(s.MAC, nic.MAC) {
@@ -69,17 +69,17 @@ func (p passSources) nic(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at
 			}
 			for _, text := range s.Addresses {
 				if addr, err := netip.ParseAddr(text); err == nil {
-					card.Addresses = append(card.Addresses, addr.Unmap())
+					passNIC.Addresses = append(passNIC.Addresses, addr.Unmap())
 				}
 			}
 		}
 	}
-	card.Groups, err = p.groups(ctx, nic.SecurityGroups)
-	if err != nil || len(card.Groups) == 0 {
-		return card, err
+	passNIC.Groups, err = p.groups(ctx, nic.SecurityGroups)
+	if err != nil || len(passNIC.Groups) == 0 {
+		return passNIC, err
 	}
-	card.State, err = p.b.nicState(ctx, vm.VM, nic)
-	return card, err
+	passNIC.State, err = p.b.nicState(ctx, vm.VM, nic)
+	return passNIC, err
 }
 
 // groups returns the security groups in the flat form used on hosts, by name.

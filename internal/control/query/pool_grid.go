@@ -11,7 +11,7 @@ import (
 )
 
 // PoolGrid returns a page of hosts as in ListHosts, a page of pools as in ListPools, and the status of each pool on
-// each host.
+// redactAll host.
 func (b *Queries) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools fleet.Query) (g fleet.PoolGrid, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return g, err

@@ -49,10 +49,10 @@ func (b *Queries) poolGroups(ctx context.Context, ids []fleet.PoolID) (map[fleet
 }
 
 // allPoolGroups returns the groups of all pools. The caller supplies the offline hosts, so no host session is read.
-func (b *Queries) allPoolGroups(ctx context.Context, silent []fleet.HostID) (map[fleet.PoolID][]poolGroup, error) {
+func (b *Queries) allPoolGroups(ctx context.Context, offline []fleet.HostID) (map[fleet.PoolID][]poolGroup, error) {
 	var s statement
 	s.ofObjects(fleet.TypePool, nil)
-	return b.groupsFrom(ctx, &s, "q.host_id IS NULL", " FROM assignments a LEFT JOIN unnest("+s.key(store.Texts(silent))+"::text[]) AS q (host_id) ON q.host_id = a.host_id"+unreportedStatuses)
+	return b.groupsFrom(ctx, &s, "q.host_id IS NULL", " FROM assignments a LEFT JOIN unnest("+s.key(store.Texts(offline))+"::text[]) AS q (host_id) ON q.host_id = a.host_id"+unreportedStatuses)
 }
 
 func (b *Queries) groupsFrom(ctx context.Context, s *statement, believed, from string) (map[fleet.PoolID][]poolGroup, error) {
@@ -74,15 +74,15 @@ func (b *Queries) groupsFrom(ctx context.Context, s *statement, believed, from s
 // sharedRooms returns the capacity of each shared pool, as its first healthy host by name reports it. For pools on many
 // hosts it comes from the cache.
 func (b *Queries) sharedRooms(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.Room, error) {
-	whole, ok := b.whole.known(ctx, everything{})
+	totals, ok := b.fleetTotals.lookup(ctx, fleetKey{})
 	if !ok {
 		return b.readRooms(ctx, rows, groups)
 	}
-	rest := slices.DeleteFunc(slices.Clone(rows), func(r db.Pool) bool { return statusesOf(whole.pools[r.ID]) > wide })
+	rest := slices.DeleteFunc(slices.Clone(rows), func(r db.Pool) bool { return statusesOf(totals.pools[r.ID]) > manyHosts })
 	rooms, err := b.readRooms(ctx, rest, groups)
 	for _, r := range rows {
-		if statusesOf(whole.pools[r.ID]) > wide {
-			rooms[r.ID] = whole.rooms[r.ID]
+		if statusesOf(totals.pools[r.ID]) > manyHosts {
+			rooms[r.ID] = totals.rooms[r.ID]
 		}
 	}
 	return rooms, err
@@ -152,15 +152,15 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 	}
 	var s statement
 	s.ofObjects(fleet.TypePool, store.Texts(ids))
-	place, of, err := b.tellCells(ctx, &s, func(s *statement) string { return ranksOf(s, groups, nil) })
+	place, of, err := b.firstHostStatuses(ctx, &s, func(s *statement) string { return ranksOf(s, groups, nil) })
 	if err != nil {
 		return page, err
 	}
-	told, err := b.poolStatuses(ctx, of)
-	slices.SortFunc(told, func(x, y fleet.PoolHost) int {
+	statuses, err := b.poolStatuses(ctx, of)
+	slices.SortFunc(statuses, func(x, y fleet.PoolHost) int {
 		return place[hostStatusAt{string(x.PoolID), x.HostID}] - place[hostStatusAt{string(y.PoolID), y.HostID}]
 	})
-	for _, h := range told {
+	for _, h := range statuses {
 		at[h.PoolID].Hosts = append(at[h.PoolID].Hosts, h)
 	}
 	return page, err
@@ -171,7 +171,7 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 func ranksOf(s *statement, groups []poolGroup, tones []fleet.Term) string {
 	said, fresh, used, starving, byOthers, faulty, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []bool{}, []int32{}
 	for _, g := range groups {
-		if tone := g.Severity(); toned(tones, fleet.HostStatusTone(tone)) {
+		if tone := g.Severity(); matchesTones(tones, fleet.HostStatusTone(tone)) {
 			said, fresh, used = append(said, string(g.said)), append(fresh, g.fresh), append(used, int32(g.UsedPercent))
 			starving, byOthers, faulty = append(starving, g.Starved), append(byOthers, g.ByOthers), append(faulty, g.Faulty)
 			rank = append(rank, int32(statusRank(tone, g.State == fleet.PoolInactive && g.ByOthers)))
@@ -208,7 +208,7 @@ func (b *Queries) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID,
 		err = b.fillImpact(ctx, id, page.Items)
 	}
 	if err == nil {
-		err = tellDays(ctx, b, fleet.TypePool, string(id), page.Items, poolDay)
+		err = fillHistory(ctx, b, fleet.TypePool, string(id), page.Items, poolHistory)
 	}
 	return page, err
 }
@@ -239,7 +239,7 @@ func (b *Queries) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolG
 	}
 	cells, err := matrix[fleet.PoolHost]{
 		cells: statusesOf(groups), host: func(h fleet.PoolHost) fleet.HostID { return h.HostID },
-		first: func(ctx context.Context) (firstStatuses, error) { return b.firstPoolHosts.one(ctx, id) },
+		first: func(ctx context.Context) (firstStatuses, error) { return b.firstPoolHosts.getOne(ctx, id) },
 		find: func(ctx context.Context) ([]string, error) {
 			return b.poolStatusPage(ctx, id, groups, q.Filter, p.apply)
 		},
@@ -263,9 +263,9 @@ func (b *Queries) findFirstPoolHosts(ctx context.Context, id fleet.PoolID) (firs
 		return first, err
 	}
 	first.cells = statusesOf(groups[id])
-	whole, ok := b.whole.known(ctx, everything{})
+	totals, ok := b.fleetTotals.lookup(ctx, fleetKey{})
 	if ok && !slices.ContainsFunc(groups[id], func(g poolGroup) bool { return g.fresh && g.Severity() != fleet.SeverityOK }) {
-		first.hosts, err = b.afterSilence(ctx, fleet.TypePool, string(id), whole.offline)
+		first.hosts, err = b.offlineHostsFirst(ctx, fleet.TypePool, string(id), totals.offline)
 		return first, err
 	}
 	first.hosts, err = b.poolStatusPage(ctx, id, groups[id], "", p.apply)

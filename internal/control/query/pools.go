@@ -103,7 +103,7 @@ func (b *Queries) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.Term) 
 
 // pagePools reads pages until one is full: health is no column, so the filter removes rows after reading.
 func (b *Queries) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.PoolView], s statement, tones []fleet.Term) (fleet.Page[fleet.PoolView], error) {
-	kept := []fleet.PoolView{}
+	totalsCache := []fleet.PoolView{}
 	for at := p; ; {
 		part := statement{where: slices.Clone(s.where), args: slices.Clone(s.args), varies: s.varies, searches: s.searches}
 		tail := at.apply(&part)
@@ -121,17 +121,17 @@ func (b *Queries) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.P
 			at.cursor = p.values(views[p.limit-1])
 		}
 		for _, v := range views {
-			if toned(tones, v.Health.Severity) {
-				kept = append(kept, v)
+			if matchesTones(tones, v.Health.Severity) {
+				totalsCache = append(totalsCache, v)
 			}
 		}
-		if !more || len(kept) > p.limit {
-			return p.cut(kept), nil
+		if !more || len(totalsCache) > p.limit {
+			return p.cut(totalsCache), nil
 		}
 	}
 }
 
-func toned(tones []fleet.Term, tone fleet.Severity) bool {
+func matchesTones(tones []fleet.Term, tone fleet.Severity) bool {
 	for _, t := range tones {
 		if slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches(string(tone)) }) == t.Not {
 			return false
@@ -151,7 +151,7 @@ func (b *Queries) GetPool(ctx context.Context, a fleet.Actor, id fleet.PoolID) (
 func (b *Queries) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
 	v, page, err := b.poolMatrix(ctx, a, id, q)
 	if err == nil {
-		err = tellDays(ctx, b, fleet.TypePool, string(id), page.Items, poolDay)
+		err = fillHistory(ctx, b, fleet.TypePool, string(id), page.Items, poolHistory)
 	}
 	return v, page, err
 }

@@ -30,7 +30,7 @@ func (b *Queries) ListProjects(ctx context.Context, a fleet.Actor, q fleet.Query
 	if err := s.byName(fleet.ProjectKeys, q.Filter, "p.name"); err != nil {
 		return fleet.Page[fleet.Project]{}, err
 	}
-	n, err := b.counted(ctx)
+	n, err := b.currentCounters(ctx)
 	if err != nil {
 		return fleet.Page[fleet.Project]{}, err
 	}
@@ -53,7 +53,7 @@ func (b *Queries) GetProject(ctx context.Context, a fleet.Actor, id fleet.Projec
 	if err != nil {
 		return fleet.Project{}, store.NotFound(err, "project")
 	}
-	n, err := b.counted(ctx)
+	n, err := b.currentCounters(ctx)
 	if err != nil {
 		return fleet.Project{}, err
 	}

@@ -13,31 +13,31 @@ import (
 type Queries struct {
 	store    *store.Store
 	counters atomic.Pointer[counters]
-	tally    tally
-	models   atomic.Pointer[modelsKnown]
+	vmCounts vmCounts
+	models   atomic.Pointer[cachedCPUModels]
 
-	whole             kept[everything, wholeSums]
-	networkSums       kept[fleet.NetworkID, []networkSum]
-	firstPoolHosts    kept[fleet.PoolID, firstStatuses]
-	firstNetworkHosts kept[fleet.NetworkID, firstStatuses]
+	fleetTotals       totalsCache[fleetKey, fleetTotals]
+	networkSums       totalsCache[fleet.NetworkID, []networkSum]
+	firstPoolHosts    totalsCache[fleet.PoolID, firstStatuses]
+	firstNetworkHosts totalsCache[fleet.NetworkID, firstStatuses]
 }
 
 // New returns Queries over s.
 func New(s *store.Store) *Queries {
 	network := func(id fleet.NetworkID) { s.Wake(fleet.SubjectOf(fleet.TypeNetwork, id)) }
 	b := &Queries{store: s}
-	b.whole = kept[everything, wholeSums]{count: b.sumWhole, hosts: func(w wholeSums) int { return w.hostSums.count() }, changed: b.wakePools}
-	b.networkSums = kept[fleet.NetworkID, []networkSum]{count: b.sumNetworks, hosts: statusesIn, changed: telling(sameNetwork, network)}
-	b.firstPoolHosts = kept[fleet.PoolID, firstStatuses]{count: eachFirst(b.findFirstPoolHosts), hosts: firstStatuses.count, changed: telling(firstStatuses.same, b.wakePool)}
-	b.firstNetworkHosts = kept[fleet.NetworkID, firstStatuses]{count: eachFirst(b.findFirstNetworkHosts), hosts: firstStatuses.count, changed: telling(firstStatuses.same, network)}
+	b.fleetTotals = totalsCache[fleetKey, fleetTotals]{count: b.sumFleet, hosts: func(w fleetTotals) int { return w.hostSums.count() }, changed: b.wakePools}
+	b.networkSums = totalsCache[fleet.NetworkID, []networkSum]{count: b.sumNetworks, hosts: statusesIn, changed: notifyChanged(sameNetwork, network)}
+	b.firstPoolHosts = totalsCache[fleet.PoolID, firstStatuses]{count: eachFirst(b.findFirstPoolHosts), hosts: firstStatuses.count, changed: notifyChanged(firstStatuses.same, b.wakePool)}
+	b.firstNetworkHosts = totalsCache[fleet.NetworkID, firstStatuses]{count: eachFirst(b.findFirstNetworkHosts), hosts: firstStatuses.count, changed: notifyChanged(firstStatuses.same, network)}
 	return b
 }
 
-// telling returns a function that calls tell with the key if the value has changed.
-func telling[K, V any](same func(a, b V) bool, tell func(K)) func(of K, was, now V) {
+// notifyChanged returns a function that calls tell with the key if the value has changed.
+func notifyChanged[K, V any](same func(a, b V) bool, notify func(K)) func(of K, was, now V) {
 	return func(of K, was, now V) {
 		if !same(was, now) {
-			tell(of)
+			notify(of)
 		}
 	}
 }

@@ -73,8 +73,8 @@ func auditFor(a fleet.Actor, e fleet.AuditEntry) fleet.AuditEntry {
 	return e
 }
 
-// each redacts the items for the actor, in place.
-func each[T any](a fleet.Actor, items []T, shown func(fleet.Actor, T) T) []T {
+// redactAll redacts the items for the actor, in place.
+func redactAll[T any](a fleet.Actor, items []T, shown func(fleet.Actor, T) T) []T {
 	for i := range items {
 		items[i] = shown(a, items[i])
 	}

@@ -51,21 +51,21 @@ func (b *Queries) Search(ctx context.Context, a fleet.Actor, text string, limit 
 // ID it skips the search by part of a name, the only one without a fitting index.
 func (b *Queries) searchVMs(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	found, had := []fleet.SearchHit{}, map[fleet.VMID]bool{}
-	whole := false
-	for _, way := range waysToVM(text) {
-		if len(found) == limit || whole && way.hint == "" {
+	exactMatch := false
+	for _, interp := range interpretations(text) {
+		if len(found) == limit || exactMatch && interp.hint == "" {
 			break
 		}
 		var s statement
 		s.visible(a, "v.project_id", "")
-		s.and(way.condition(&s))
-		sql := vmColumns + ", " + cmp.Or(way.hint, "''") + vmTables + way.tables + s.conditions() + " ORDER BY " + way.order + " LIMIT " + strconv.Itoa(limit)
+		s.and(interp.condition(&s))
+		sql := vmColumns + ", " + cmp.Or(interp.hint, "''") + vmTables + interp.tables + s.conditions() + " ORDER BY " + interp.order + " LIMIT " + strconv.Itoa(limit)
 		vms, err := collect(ctx, b, sql, &s, scanHinted)
 		if err != nil {
 			return nil, err
 		}
 		for _, v := range vms {
-			whole = whole || v.hint == wordOf(text) || v.hint == string(v.ID)
+			exactMatch = exactMatch || v.hint == wordOf(text) || v.hint == string(v.ID)
 			if len(found) < limit && !had[v.ID] {
 				had[v.ID] = true
 				found = append(found, fleet.SearchHit{
@@ -104,8 +104,8 @@ type longerRow struct {
 
 func (r longerRow) Scan(dest ...any) error { return r.CollectableRow.Scan(append(dest, r.last)...) }
 
-// wayToVM is one interpretation of the searched text.
-type wayToVM struct {
+// interpretation is one interpretation of the searched text.
+type interpretation struct {
 	tables, order string
 	hint          string // SQL for the value in which the text was found; empty for the name
 	condition     func(*statement) string
@@ -113,39 +113,39 @@ type wayToVM struct {
 
 var vmName = regexp.MustCompile(`^[a-z0-9.-]+$`)
 
-func waysToVM(text string) []wayToVM {
+func interpretations(text string) []interpretation {
 	folded, word := strings.ToLower(text), wordOf(text)
 	like := func(column string, parts ...string) func(*statement) string {
 		return func(s *statement) string { return s.text(column, []fleet.Match{{Pattern: parts}}) }
 	}
-	words := wayToVM{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statement) string {
+	words := interpretation{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statement) string {
 		begun := s.pattern(fleet.Pattern{word, ""})
 		// Only the first matching word of a VM counts, so each VM is found once.
 		return "w.word LIKE " + begun + " AND NOT EXISTS (SELECT 1 FROM vm_words o WHERE o.vm_id = w.vm_id AND o.word < w.word AND o.word LIKE " + begun + ")"
 	}}
-	var ways []wayToVM
+	var all []interpretation
 	certain := strings.ContainsAny(word, ".:=")
 	if certain {
-		ways = append(ways, words)
+		all = append(all, words)
 	}
 	if len(folded) >= 8 && strings.Trim(folded, "0123456789abcdef-") == "" {
-		ways = append(ways, wayToVM{"", "v.name, v.id", "v.id", like("v.id", folded, "")})
+		all = append(all, interpretation{"", "v.name, v.id", "v.id", like("v.id", folded, "")})
 	}
 	if vmName.MatchString(folded) {
-		ways = append(ways, wayToVM{"", "v.name, v.id", "", like("v.name", folded, "")}, wayToVM{"", "v.name, v.id", "", partOfName(folded)})
+		all = append(all, interpretation{"", "v.name, v.id", "", like("v.name", folded, "")}, interpretation{"", "v.name, v.id", "", partOfName(folded)})
 	}
 	if !certain {
-		ways = append(ways, words)
+		all = append(all, words)
 	}
-	return ways
+	return all
 }
 
 // partOfName returns the condition that a VM's name contains part.
 func partOfName(part string) func(*statement) string {
 	return func(s *statement) string {
 		any := []fleet.Match{{Pattern: []string{"", part, ""}}}
-		if utf8.RuneCountInString(part) >= pieceLength {
-			return s.pieced(false, "v.name", any)
+		if utf8.RuneCountInString(part) >= trigramLength {
+			return s.trigramText(false, "v.name", any)
 		}
 		// The subquery reads only the index of names, not the VMs.
 		return "v.id IN (SELECT n.id FROM vms n WHERE " + s.text("n.name", any) + ")"

@@ -54,15 +54,15 @@ func (b *Queries) nicHits(ctx context.Context, vm fleet.VMID) (map[string]*fleet
 	}
 	out := make(map[string]*fleet.NICHits, len(rows))
 	for _, r := range rows {
-		var told fleet.NICCount
-		if err := json.Unmarshal(r.Told, &told); err != nil {
+		var count fleet.NICCount
+		if err := json.Unmarshal(r.Told, &count); err != nil {
 			return nil, err
 		}
-		h := &fleet.NICHits{At: r.At, Since: r.At.Add(-time.Duration(told.SinceMs) * time.Millisecond), Rules: []fleet.NICRuleHit{}, Dropped: told.Dropped, Spoofed: told.Spoofed}
-		for _, n := range told.Rules {
+		h := &fleet.NICHits{At: r.At, Since: r.At.Add(-time.Duration(count.SinceMs) * time.Millisecond), Rules: []fleet.NICRuleHit{}, Dropped: count.Dropped, Spoofed: count.Spoofed}
+		for _, n := range count.Rules {
 			h.Rules = append(h.Rules, fleet.NICRuleHit{RuleCount: n})
 		}
-		out[strings.ToLower(told.MAC)] = h
+		out[strings.ToLower(count.MAC)] = h
 	}
 	return out, nil
 }

@@ -23,11 +23,11 @@ var securityGroupOrders = orders[fleet.SecurityGroupView]{
 
 // securityGroupSQL reads groups g. It counts NICs only of VMs that the actor sees.
 func securityGroupSQL(s *statement, a fleet.Actor) string {
-	cards := "SELECT count(*) FROM nic_groups n WHERE n.group_id = g.id"
+	nicCount := "SELECT count(*) FROM nic_groups n WHERE n.group_id = g.id"
 	if !policy.AllProjects(a) {
-		cards = "SELECT count(*) FROM nic_groups n JOIN vms v ON v.id = n.vm_id WHERE n.group_id = g.id AND " + s.oneOf("v.project_id", store.ProjectsOf(a))
+		nicCount = "SELECT count(*) FROM nic_groups n JOIN vms v ON v.id = n.vm_id WHERE n.group_id = g.id AND " + s.oneOf("v.project_id", store.ProjectsOf(a))
 	}
-	return `SELECT g.id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.name, g.spec, g.generation, g.revision, g.created_at, g.deleted_at, (` + cards + `)
+	return `SELECT g.id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.name, g.spec, g.generation, g.revision, g.created_at, g.deleted_at, (` + nicCount + `)
 		FROM security_groups g LEFT JOIN projects p ON p.id = g.project_id`
 }
 

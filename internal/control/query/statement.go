@@ -12,12 +12,12 @@ import (
 	"quantix/internal/policy"
 )
 
-// heard is SQL that is true if the agent of host_sessions s is online. fresh is true if also its reports on VMs, pools
-// and networks are fresh: an agent without a connection to its hypervisor reports nothing about them. Both are
+// agentOnline is SQL that is true if the agent of host_sessions s is online. fresh is true if also its reports on VMs,
+// pools and networks are fresh: an agent without a connection to its hypervisor reports nothing about them. Both are
 // fleet.Fresh in SQL.
 var (
-	heard = within("s.seen_at")
-	fresh = within("s.looked_at")
+	agentOnline = within("s.seen_at")
+	fresh       = within("s.looked_at")
 )
 
 func within(column string) string {
@@ -61,8 +61,8 @@ func (s *statement) pattern(p fleet.Pattern) string {
 func (s *statement) and(condition string) { s.where = append(s.where, "("+condition+")") }
 
 // not adds a condition or its negation. In the negation NULL counts as false.
-func (s *statement) not(contrary bool, condition string) {
-	if contrary {
+func (s *statement) not(negate bool, condition string) {
+	if negate {
 		condition = "NOT COALESCE((" + condition + "), false)"
 	}
 	s.and(condition)
@@ -76,8 +76,8 @@ func (s *statement) conditions() string {
 	return " WHERE " + strings.Join(s.where, " AND ")
 }
 
-// also returns conditions with one more condition, without changing s.
-func (s *statement) also(condition string) string {
+// conditionsWith returns conditions with one more condition, without changing s.
+func (s *statement) conditionsWith(condition string) string {
 	more := statement{where: slices.Clone(s.where)}
 	more.and(condition)
 	return more.conditions()
@@ -88,12 +88,12 @@ func (s *statement) text(column string, any []fleet.Match) string {
 	return s.alternatives(column, any, func(m fleet.Match) string { return column + " LIKE " + s.pattern(m.Pattern) })
 }
 
-// pieced is text on a column with an index of trigrams (pieces), for matches in the middle or at the end. A negated
-// condition cannot use the index.
-func (s *statement) pieced(contrary bool, column string, any []fleet.Match) string {
+// trigramText is text on a column with an index of trigrams (pieces), for matches in the middle or at the end. A
+// negated condition cannot use the index.
+func (s *statement) trigramText(negate bool, column string, any []fleet.Match) string {
 	return s.alternatives(column, any, func(m fleet.Match) string {
 		like := column + " LIKE " + s.pattern(m.Pattern)
-		if found := pieces(m.Pattern); len(found) > 0 && !contrary {
+		if found := trigrams(m.Pattern); len(found) > 0 && !negate {
 			like = "(" + like + " AND pieces_of(" + column + ") @> " + s.arg(found) + "::text[])"
 		}
 		return like

@@ -28,49 +28,49 @@ func (b *Queries) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
 		return fleet.Page[fleet.Task]{}, err
 	}
-	p, ask, err := b.tasksOf(ctx, a, q)
+	p, rq, err := b.tasksOf(ctx, a, q)
 	if err != nil {
 		return fleet.Page[fleet.Task]{}, err
 	}
-	items, err := collect(ctx, b, ask.sql, ask.s, ask.scan)
-	return p.cut(each(a, items, store.TaskFor)), err
+	items, err := collect(ctx, b, rq.sql, rq.s, rq.scan)
+	return p.cut(redactAll(a, items, store.TaskFor)), err
 }
 
 // tasksOf builds the query for one page of tasks.
-func (b *Queries) tasksOf(ctx context.Context, a fleet.Actor, q fleet.Query) (paging[fleet.Task], question[fleet.Task], error) {
+func (b *Queries) tasksOf(ctx context.Context, a fleet.Actor, q fleet.Query) (paging[fleet.Task], rowQuery[fleet.Task], error) {
 	s := new(statement)
 	p, terms, err := taskOrders.asked(q, "-created", noHosts(a, fleet.TaskKeys))
 	if err != nil {
-		return p, question[fleet.Task]{}, err
+		return p, rowQuery[fleet.Task]{}, err
 	}
 	listed := s.tasksFor(a, q.Project, terms)
 	for _, t := range terms {
 		if t.Key == "who" && listed {
 			if t.Any, err = b.creators(ctx, t.Any); err != nil {
-				return p, question[fleet.Task]{}, err
+				return p, rowQuery[fleet.Task]{}, err
 			}
 		}
 		if err := b.taskTerm(ctx, s, a, t); err != nil {
-			return p, question[fleet.Task]{}, err
+			return p, rowQuery[fleet.Task]{}, err
 		}
 	}
 	tail := p.apply(s)
 	sql := taskRows + s.conditions() + tail
-	if slices.ContainsFunc(terms, byWord) {
-		over, open := taskRows+s.also(taskOver)+tail, taskRows+s.also(taskOpen)+tail
+	if slices.ContainsFunc(terms, usesFinishedIndex) {
+		over, open := taskRows+s.conditionsWith(taskFinished)+tail, taskRows+s.conditionsWith(taskOpen)+tail
 		sql = "SELECT * FROM ((" + over + ") UNION ALL (" + open + ")) t ORDER BY " + p.by() + " LIMIT " + strconv.Itoa(p.limit+1)
 	}
-	return p, question[fleet.Task]{sql, s, scanTask}, nil
+	return p, rowQuery[fleet.Task]{sql, s, scanTask}, nil
 }
 
 // Every task is either finished or open. Each condition has its own indexes.
 const (
-	taskOver = "t.state IN ('done', 'failed', 'cancelled', 'unknown')"
-	taskOpen = "t.state IN ('queued', 'running')"
+	taskFinished = "t.state IN ('done', 'failed', 'cancelled', 'unknown')"
+	taskOpen     = "t.state IN ('queued', 'running')"
 )
 
-// byWord reports whether the term is best served by an index that exists only for finished tasks.
-func byWord(t fleet.Term) bool {
+// usesFinishedIndex reports whether the term is best served by an index that exists only for finished tasks.
+func usesFinishedIndex(t fleet.Term) bool {
 	return !t.Not && (t.Key == "kind" || t.Key == "who" && !slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return len(m.Pattern) == 1 && m.Pattern[0] == "me" }))
 }
 
@@ -142,8 +142,8 @@ func (b *Queries) creators(ctx context.Context, any []fleet.Match) ([]fleet.Matc
 }
 
 const creatorsSQL = `WITH RECURSIVE over (name) AS (
-	(SELECT t.created_by FROM tasks t WHERE t.listed AND ` + taskOver + ` ORDER BY t.created_by USING ~<~ LIMIT 1)
-	UNION ALL SELECT (SELECT t.created_by FROM tasks t WHERE t.listed AND ` + taskOver + ` AND t.created_by ~>~ o.name ORDER BY t.created_by USING ~<~ LIMIT 1)
+	(SELECT t.created_by FROM tasks t WHERE t.listed AND ` + taskFinished + ` ORDER BY t.created_by USING ~<~ LIMIT 1)
+	UNION ALL SELECT (SELECT t.created_by FROM tasks t WHERE t.listed AND ` + taskFinished + ` AND t.created_by ~>~ o.name ORDER BY t.created_by USING ~<~ LIMIT 1)
 		FROM over o WHERE o.name IS NOT NULL)
 	SELECT n.name FROM (SELECT name FROM over UNION SELECT t.created_by FROM tasks t WHERE ` + taskOpen + `) n`
 
@@ -190,8 +190,8 @@ func (b *Queries) RunningTasks(ctx context.Context, a fleet.Actor) (int, error) 
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
 		return 0, err
 	}
-	ask := runningOf(a)
-	n, err := collect(ctx, b, ask.sql, ask.s, ask.scan)
+	rq := runningOf(a)
+	n, err := collect(ctx, b, rq.sql, rq.s, rq.scan)
 	if err != nil {
 		return 0, err
 	}
@@ -199,11 +199,11 @@ func (b *Queries) RunningTasks(ctx context.Context, a fleet.Actor) (int, error) 
 }
 
 // runningOf builds the query for that number. The limit keeps the count cheap; nobody needs a number above 1000.
-func runningOf(a fleet.Actor) question[int] {
+func runningOf(a fleet.Actor) rowQuery[int] {
 	s := new(statement)
 	s.tasksFor(a, "", nil)
 	s.and("t.state IN ('queued', 'running')")
-	return question[int]{"SELECT count(*) FROM (SELECT 1 FROM tasks t" + s.conditions() + " LIMIT " + s.key(1000) + ") bounded", s, pgx.RowTo[int]}
+	return rowQuery[int]{"SELECT count(*) FROM (SELECT 1 FROM tasks t" + s.conditions() + " LIMIT " + s.key(1000) + ") bounded", s, pgx.RowTo[int]}
 }
 
 // OpenJobs counts the waiting (fleet.JobQueued) and running (fleet.JobRunning) jobs of all hosts, including consoles.

@@ -101,7 +101,7 @@ func (b *Queries) templates(ctx context.Context, a fleet.Actor, s statement, tai
 	if err := b.addTemplateGrants(ctx, a, at, ids); err != nil {
 		return nil, err
 	}
-	return each(a, views, templateFor), nil
+	return redactAll(a, views, templateFor), nil
 }
 
 func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map[fleet.TemplateID]*fleet.TemplateView, ids []string) error {
@@ -146,7 +146,7 @@ func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map
 			disk.Own = own[d.VersionID] == v.TemplateID
 			v.Disks = append(v.Disks, disk)
 		}
-		addMade(a, &v, made)
+		addCreatedVMs(a, &v, made)
 		v.Actions = policy.OfferTemplate(a, at[v.TemplateID].ProjectID, v.States())
 		at[v.TemplateID].Versions = append(at[v.TemplateID].Versions, v)
 	}
@@ -213,8 +213,8 @@ func diskOf(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateD
 	return out
 }
 
-// addMade fills in the VMs created from the version: visible ones by name, the others as a number.
-func addMade(a fleet.Actor, v *fleet.TemplateVersion, made []db.VMsCreatedFromRow) {
+// addCreatedVMs fills in the VMs created from the version: visible ones by name, the others as a number.
+func addCreatedVMs(a fleet.Actor, v *fleet.TemplateVersion, made []db.VMsCreatedFromRow) {
 	at := map[fleet.VMID]int{}
 	others := map[fleet.VMID]bool{}
 	mine := func(m db.VMsCreatedFromRow) bool {

@@ -60,7 +60,7 @@ func (b *Queries) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 	case "hosts/host":
 		return b.treeHost(ctx, a, page, fleet.HostID(id))
 	case "hosts/found":
-		return b.treeFound(ctx, page, id)
+		return b.treeDiscovered(ctx, page, id)
 	case "vms/":
 		return b.treeProjects(ctx, a, q.Project)
 	case "vms/project":
@@ -78,28 +78,28 @@ func (b *Queries) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 }
 
 func (b *Queries) treeHosts(ctx context.Context, q fleet.Query) (TreeLevel, error) {
-	p, ask, err := treeHostsOf(q)
+	p, rq, err := treeHostsOf(q)
 	if err != nil {
 		return TreeLevel{}, err
 	}
-	sums, err := b.counted(ctx)
+	sums, err := b.currentCounters(ctx)
 	if err != nil {
 		return TreeLevel{}, err
 	}
-	hosts, err := collect(ctx, b, ask.sql, ask.s, ask.scan)
+	hosts, err := collect(ctx, b, rq.sql, rq.s, rq.scan)
 	return level(p.cut(hosts), sums.hostNode), err
 }
 
 // treeHostsOf builds the query for one page of hosts with only their names and phases.
-func treeHostsOf(q fleet.Query) (paging[fleet.HostView], question[fleet.HostView], error) {
+func treeHostsOf(q fleet.Query) (paging[fleet.HostView], rowQuery[fleet.HostView], error) {
 	p, err := hostOrders.page(q, "name")
 	if err != nil {
-		return p, question[fleet.HostView]{}, err
+		return p, rowQuery[fleet.HostView]{}, err
 	}
 	s := new(statement)
 	tail := p.apply(s)
 	sql := "SELECT h.id, h.name, " + hostPhaseSQL + " FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id" + s.conditions() + tail
-	return p, question[fleet.HostView]{sql, s, func(row pgx.CollectableRow) (v fleet.HostView, err error) {
+	return p, rowQuery[fleet.HostView]{sql, s, func(row pgx.CollectableRow) (v fleet.HostView, err error) {
 		err = row.Scan(&v.ID, &v.Name, &v.Phase)
 		return v, err
 	}}, nil
@@ -107,8 +107,8 @@ func treeHostsOf(q fleet.Query) (paging[fleet.HostView], question[fleet.HostView
 
 func (n *counters) hostNode(h fleet.HostView) TreeNode {
 	vms := n.hosts[h.ID].vms
-	node := nodeOf(fleet.TypeHost, h.ID, h.Name).toned(h.Phase.Severity(), h.Phase.Word())
-	node.Count, node.HasChildren = vms, vms+n.found[h.ID] > 0
+	node := nodeOf(fleet.TypeHost, h.ID, h.Name).withPhase(h.Phase.Severity(), h.Phase.Word())
+	node.Count, node.HasChildren = vms, vms+n.discovered[h.ID] > 0
 	return node
 }
 
@@ -126,13 +126,13 @@ func nodeOf[I ~string](n fleet.ResourceType, id I, name string) TreeNode {
 	return TreeNode{Key: string(fleet.SubjectOf(n, id)), Kind: is.Label, ID: string(id), Name: name, Icon: is.Icon}
 }
 
-func (n TreeNode) toned(t fleet.Severity, word string) TreeNode {
+func (n TreeNode) withPhase(t fleet.Severity, word string) TreeNode {
 	n.Severity, n.PhaseWord = t, word
 	return n
 }
 
 func vmNode(v fleet.VMView) TreeNode {
-	return nodeOf(fleet.TypeVM, v.ID, v.Name).toned(v.Phase.Severity(), v.Phase.Word())
+	return nodeOf(fleet.TypeVM, v.ID, v.Name).withPhase(v.Phase.Severity(), v.Phase.Word())
 }
 
 // treeHost returns a host's VMs, preceded by the group of its unmanaged VMs.
@@ -143,9 +143,9 @@ func (b *Queries) treeHost(ctx context.Context, a fleet.Actor, q fleet.Query, id
 	if err != nil {
 		return TreeLevel{}, err
 	}
-	sums, err := b.counted(ctx)
+	sums, err := b.currentCounters(ctx)
 	l := level(page, vmNode)
-	if n := sums.found[id]; err == nil && n > 0 && q.After == "" {
+	if n := sums.discovered[id]; err == nil && n > 0 && q.After == "" {
 		found := TreeNode{Key: "found:" + string(id), Kind: "found", HostID: id, Name: "Discovered", Icon: "folder", Count: n, HasChildren: true}
 		l.Nodes = append([]TreeNode{found}, l.Nodes...)
 	}
@@ -160,10 +160,10 @@ func cleanID(id string) string {
 	return id
 }
 
-func (b *Queries) treeFound(ctx context.Context, q fleet.Query, host string) (TreeLevel, error) {
+func (b *Queries) treeDiscovered(ctx context.Context, q fleet.Query, host string) (TreeLevel, error) {
 	var s statement
 	s.and("f.host_id = " + s.arg(cleanID(host)))
-	page, err := b.listFound(ctx, q, &s)
+	page, err := b.listDiscovered(ctx, q, &s)
 	return level(page, func(f fleet.DiscoveredVM) TreeNode {
 		return TreeNode{
 			Key: "foundVM:" + string(f.HostID) + "/" + string(f.ID), Kind: "foundVM", ID: string(f.ID), HostID: f.HostID, Name: f.Name, Icon: "monitor",
@@ -254,7 +254,7 @@ func (b *Queries) treePools(ctx context.Context, a fleet.Actor, q fleet.Query, g
 	s.and("(p.spec->>'shared')::boolean = " + s.arg(group == "shared"))
 	page, err := b.pagePools(ctx, a, p, s, nil)
 	return level(page, func(v fleet.PoolView) TreeNode {
-		return nodeOf(fleet.TypePool, v.ID, v.Name).toned(v.Health.Severity, v.Health.Summary)
+		return nodeOf(fleet.TypePool, v.ID, v.Name).withPhase(v.Health.Severity, v.Health.Summary)
 	}), err
 }
 

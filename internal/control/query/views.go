@@ -28,7 +28,7 @@ func (b *Queries) ListViews(ctx context.Context, a fleet.Actor, list string) ([]
 		return nil, err
 	}
 	if _, known := fleet.ViewQuery(list, nil); !known {
-		return nil, noList()
+		return nil, unknownList()
 	}
 	rows, err := b.store.ListViews(ctx, db.ListViewsParams{UserID: a.UserID, List: list})
 	if err != nil {
@@ -101,7 +101,7 @@ func checkView(list, name, query string) (string, error) {
 	}
 	query, known := fleet.ViewQuery(list, address)
 	if !known {
-		return "", noList()
+		return "", unknownList()
 	}
 	var c fleet.Checks
 	switch {
@@ -116,7 +116,7 @@ func checkView(list, name, query string) (string, error) {
 	return query, c.Err()
 }
 
-func noList() error { return fleet.Errorf(fleet.NotFound, "There is no such list.") }
+func unknownList() error { return fleet.Errorf(fleet.NotFound, "There is no such list.") }
 
 func viewOf(row db.SavedView) fleet.SavedView {
 	return fleet.SavedView{ID: row.ID, List: row.List, Name: row.Name, Query: row.Query}

@@ -16,7 +16,7 @@ import (
 )
 
 // vmOrders are the sorts backed by an index. The sorts by host and project go through the hosts or projects one by one,
-// each in index order.
+// redactAll in index order.
 var vmOrders = orders[fleet.VMView]{
 	"name":    {[]column{textColumn("v.name"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{v.Name, string(v.ID)} }},
 	"created": {[]column{timeColumn("v.created_at"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{stamp(v.CreatedAt), string(v.ID)} }},
@@ -57,7 +57,7 @@ func (b *Queries) ListVMLines(ctx context.Context, a fleet.Actor, q fleet.Query)
 
 // listVMs is ListVMs with the conditions already in s.
 func (b *Queries) listVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *statement) (fleet.Page[fleet.VMView], error) {
-	return b.shapedVMs(ctx, a, q, s, wholeVMs)
+	return b.shapedVMs(ctx, a, q, s, fullVMs)
 }
 
 func (b *Queries) shapedVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *statement, shape vmShape) (fleet.Page[fleet.VMView], error) {
@@ -91,7 +91,7 @@ func (b *Queries) shapedVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s
 		return fleet.Page[fleet.VMView]{}, err
 	}
 	items, err := collect(ctx, b, sql, s, shape.scan())
-	return p.cut(each(a, items, store.VMFor)), err
+	return p.cut(redactAll(a, items, store.VMFor)), err
 }
 
 // fewVMs is the largest number of VMs that are sorted instead of read host by host or project by project.
@@ -144,7 +144,7 @@ func (b *Queries) vmTerm(ctx context.Context, s *statement, t fleet.Term) error 
 		}
 		return err
 	case "name":
-		s.not(t.Not, s.pieced(t.Not, "v.name", lower(t.Any)))
+		s.not(t.Not, s.trigramText(t.Not, "v.name", lower(t.Any)))
 	case "id":
 		s.not(t.Not, s.text("v.id", lower(t.Any)))
 	case "label":

@@ -19,12 +19,12 @@ type vmRow struct {
 	db.VM
 	into []any
 
-	project, host, hostName, projectName, ordered, power same[string]
-	labels                                               same[map[string]string]
-	addresses                                            texts
+	project, host, hostName, projectName, ordered, power interned[string]
+	labels                                               interned[map[string]string]
+	addresses                                            stringList
 	nextBoot                                             []string
-	heldBack                                             []fleet.PendingUnplug
-	whole                                                *fleet.VMSpec
+	pendingUnplug                                        []fleet.PendingUnplug
+	fullSpec                                             *fleet.VMSpec
 	seen                                                 *time.Time
 	now                                                  time.Time
 	load                                                 *float64
@@ -32,9 +32,9 @@ type vmRow struct {
 
 func scanVMRows() pgx.RowToFunc[fleet.VMView] {
 	r := new(vmRow)
-	asText := func(text []byte) (string, error) { return string(text), nil }
-	for _, t := range []*same[string]{&r.project, &r.host, &r.hostName, &r.projectName, &r.ordered, &r.power} {
-		t.read = asText
+	decodeString := func(text []byte) (string, error) { return string(text), nil }
+	for _, t := range []*interned[string]{&r.project, &r.host, &r.hostName, &r.projectName, &r.ordered, &r.power} {
+		t.read = decodeString
 	}
 	r.labels.read = func(text []byte) (labels map[string]string, err error) {
 		err = json.Unmarshal(text, &labels)
@@ -42,7 +42,7 @@ func scanVMRows() pgx.RowToFunc[fleet.VMView] {
 	}
 	r.into = []any{
 		&r.ID, &r.project, &r.host, &r.Name, &r.labels, &r.Description, &r.Cpus, &r.MemoryMib, &r.Generation, &r.CreatedAt, &r.DeletedAt,
-		&r.ObservedGeneration, &r.ordered, &r.Elsewhere, &r.Misplaced, &r.power, &r.nextBoot, &r.heldBack, &r.addresses, &r.whole, &r.Status,
+		&r.ObservedGeneration, &r.ordered, &r.Elsewhere, &r.Misplaced, &r.power, &r.nextBoot, &r.pendingUnplug, &r.addresses, &r.fullSpec, &r.Status,
 		&r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &r.hostName, &r.projectName, &r.seen, &r.now, &r.load,
 	}
 	return r.scan
@@ -51,24 +51,24 @@ func scanVMRows() pgx.RowToFunc[fleet.VMView] {
 func (r *vmRow) scan(row pgx.CollectableRow) (fleet.VMView, error) {
 	r.Misplaced, r.ExpiresAt = nil, nil
 	// reset the values of the previous row
-	r.Elsewhere, r.nextBoot, r.heldBack, r.whole, r.Status, r.Spec = nil, nil, nil, nil, nil, fleet.VMSpec{}
+	r.Elsewhere, r.nextBoot, r.pendingUnplug, r.fullSpec, r.Status, r.Spec = nil, nil, nil, nil, nil, fleet.VMSpec{}
 	err := row.Scan(r.into...)
-	if r.whole != nil {
-		r.Spec = *r.whole
+	if r.fullSpec != nil {
+		r.Spec = *r.fullSpec
 	}
 	r.ProjectID, r.HostID, r.Labels, r.Ordered = fleet.ProjectID(r.project.value), fleet.HostID(r.host.value), r.labels.value, fleet.Power(r.ordered.value)
 	r.Spec.CPUs, r.Spec.MemoryMiB = int(r.Cpus), int(r.MemoryMib)
 	if r.Status == nil && r.power.known {
-		r.Status = &fleet.VMStatus{Power: fleet.Power(r.power.value), NextBoot: r.nextBoot, PendingUnplug: r.heldBack}
+		r.Status = &fleet.VMStatus{Power: fleet.Power(r.power.value), NextBoot: r.nextBoot, PendingUnplug: r.pendingUnplug}
 		if len(r.addresses) > 0 {
 			r.Status.NICs = []fleet.NICState{{Addresses: r.addresses}}
 		}
 	}
-	return loaded(store.VMView(r.VM, r.hostName.value, r.projectName.value, r.seen, r.now), r.load), err
+	return withLoad(store.VMView(r.VM, r.hostName.value, r.projectName.value, r.seen, r.now), r.load), err
 }
 
-// same is a column with few distinct values, each of which is decoded once. known is false for NULL.
-type same[T any] struct {
+// interned is a column with few distinct values, each of which is decoded once. known is false for NULL.
+type interned[T any] struct {
 	value T
 	known bool
 	read  func([]byte) (T, error)
@@ -79,7 +79,7 @@ type same[T any] struct {
 const sameMost = 1000
 
 // ScanBytes implements pgtype.BytesScanner.
-func (s *same[T]) ScanBytes(text []byte) (err error) {
+func (s *interned[T]) ScanBytes(text []byte) (err error) {
 	var known bool
 	if s.value, known = s.had[string(text)]; known || text == nil {
 		s.known = text != nil
@@ -97,11 +97,11 @@ func (s *same[T]) ScanBytes(text []byte) (err error) {
 	return nil
 }
 
-// texts is a JSON array of strings.
-type texts []string
+// stringList is a JSON array of strings.
+type stringList []string
 
 // ScanBytes implements pgtype.BytesScanner.
-func (t *texts) ScanBytes(text []byte) error {
+func (t *stringList) ScanBytes(text []byte) error {
 	*t = nil
 	if bytes.IndexByte(text, '\\') >= 0 {
 		return json.Unmarshal(text, t)

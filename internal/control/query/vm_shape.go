@@ -33,18 +33,18 @@ const (
 	expiryColumns = `v.expires_at, v.expiry_stops, v.expiry, v.schedule_trouble`
 	vmTables      = ` FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id`
 
-	// inTrouble is true for each VM whose displayed phase may depend on more than rowColumns.
-	inTrouble  = `v.attention OR v.elsewhere IS NOT NULL`
-	rowColumns = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.cpus, v.memory_mib, v.generation, v.created_at, v.deleted_at,
+	// needsDetails is true for each VM whose displayed phase may depend on more than rowColumns.
+	needsDetails = `v.attention OR v.elsewhere IS NOT NULL`
+	rowColumns   = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.cpus, v.memory_mib, v.generation, v.created_at, v.deleted_at,
 		v.observed_generation, v.ordered, v.elsewhere, v.misplaced, CASE WHEN v.status IS NOT NULL THEN COALESCE(v.status->>'power', '') END AS power,
 		v.status->'nextBoot' AS next_boot, v.status->'heldBack' AS held_back, jsonb_path_query_array(v.status, '$.nics[*].addresses[*]') AS addresses,
-		CASE WHEN ` + inTrouble + ` THEN v.spec END AS spec, CASE WHEN ` + inTrouble + ` THEN v.status END AS status, ` +
+		CASE WHEN ` + needsDetails + ` THEN v.spec END AS spec, CASE WHEN ` + needsDetails + ` THEN v.status END AS status, ` +
 		expiryColumns + `, ` + vmNames
 )
 
 var (
-	// wholeVMs reads complete VMs.
-	wholeVMs = vmShape{vmColumns, func() pgx.RowToFunc[fleet.VMView] { return scanVM }, largestPage}
+	// fullVMs reads complete VMs.
+	fullVMs = vmShape{vmColumns, func() pgx.RowToFunc[fleet.VMView] { return scanVM }, largestPage}
 	// vmRows reads what a table row shows: CPUs and memory of the spec; power state, pending changes and addresses of
 	// the status. VMs that need attention have their full spec and status.
 	vmRows = vmShape{rowColumns + ", " + vmLoad, scanVMRows, largestPage}
@@ -63,20 +63,20 @@ func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
 		&r.Status, &r.ObservedGeneration, &r.Ordered, &r.Elsewhere, &r.Misplaced,
 		&r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &host, &project, &seen, &now, &load, &networks)
 	store.NameNetworks(r.Spec.NICs, networks)
-	return loaded(store.VMView(r, host, project, seen, now), load), err
+	return withLoad(store.VMView(r, host, project, seen, now), load), err
 }
 
-// loaded returns the VM with its CPU load, which only a running VM has.
-func loaded(v fleet.VMView, load *float64) fleet.VMView {
+// withLoad returns the VM with its CPU load, which only a running VM has.
+func withLoad(v fleet.VMView, load *float64) fleet.VMView {
 	if v.Phase == fleet.PhaseRunning || v.Phase == fleet.PhaseNeedsRestart {
-		v.CPUPercent = sinceBefore(load)
+		v.CPUPercent = validLoad(load)
 	}
 	return v
 }
 
-// sinceBefore returns the CPU load between two meters, or nil if the CPU time decreased because the VM restarted
+// validLoad returns the CPU load between two meters, or nil if the CPU time decreased because the VM restarted
 // between them.
-func sinceBefore(load *float64) *float64 {
+func validLoad(load *float64) *float64 {
 	if load == nil || *load < 0 {
 		return nil
 	}

@@ -91,7 +91,7 @@ func (b *Queries) VMMeter(ctx context.Context, a fleet.Actor, id fleet.VMID) (*V
 	if err != nil {
 		return nil, store.Err(err)
 	}
-	return &VMMeter{At: r.At, CPUPercent: sinceBefore(&r.CpuPercent), Meter: fleet.Meter{
+	return &VMMeter{At: r.At, CPUPercent: validLoad(&r.CpuPercent), Meter: fleet.Meter{
 		ID: id, CPUNanos: r.CpuNanos, MemoryBytes: r.MemoryBytes, ReadBytes: r.ReadBytes, WriteBytes: r.WriteBytes, ReceiveBytes: r.ReceiveBytes, SendBytes: r.SendBytes,
 	}}, nil
 }

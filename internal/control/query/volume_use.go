@@ -13,22 +13,22 @@ import (
 
 // Use returns the facts that decide which actions the volume allows.
 func (v VolumeOn) Use() fleet.VolumeUse {
-	return fleet.VolumeUse{Volume: v.Volume, Held: v.held, Online: len(v.Hosts) > 0, Work: v.work, Busy: v.busy}
+	return fleet.VolumeUse{Volume: v.Volume, Held: v.inUse, Online: len(v.Hosts) > 0, Work: v.work, Busy: v.busy}
 }
 
 // withActions adds usage and actions to the volumes of one pool, for actors who may change them.
 func withActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool, volumes []VolumeOn) ([]VolumeOn, error) {
-	var ask db.DrivesWithParams
+	var params db.DrivesWithParams
 	var domains []string
 	for _, v := range volumes {
 		if v.IsISO() || v.IsImage() {
-			ask.Pools, ask.Volumes = append(ask.Pools, string(v.PoolID)), append(ask.Volumes, v.Name)
+			params.Pools, params.Volumes = append(params.Pools, string(v.PoolID)), append(params.Volumes, v.Name)
 		}
 		for _, d := range v.drives {
 			domains = append(domains, string(d.id))
 		}
 	}
-	drives, err := drivesOf(ctx, q, ask, domains)
+	drives, err := drivesOf(ctx, q, params, domains)
 	if err != nil {
 		return nil, err
 	}
@@ -36,11 +36,11 @@ func withActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool
 	if err != nil {
 		return nil, store.Err(err)
 	}
-	volumes, err = judged(ctx, q, a, volumes)
+	volumes, err = visibleVolumes(ctx, q, a, volumes)
 	if err != nil {
 		return nil, err
 	}
-	running, err := runsWith(ctx, q, volumes)
+	running, err := runningUsers(ctx, q, volumes)
 	if err != nil {
 		return nil, err
 	}
@@ -51,16 +51,16 @@ func withActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool
 	for i := range volumes {
 		v := &volumes[i]
 		if v.VM != nil {
-			v.held.Disk = v.VM.Name
+			v.inUse.Disk = v.VM.Name
 		}
-		v.held.Drive, v.held.Published, v.work = drives.of(*v), v.Published != nil, workOn(works, *v)
+		v.inUse.Drive, v.inUse.Published, v.work = drives.of(*v), v.Published != nil, workOn(works, *v)
 		if v.Published != nil {
-			v.held.Image = v.Published.Image
+			v.inUse.Image = v.Published.Image
 		}
 		for _, id := range append(slices.Clone(v.UsedBy), v.owner()) {
 			v.busy = cmp.Or(v.busy, running[id])
 		}
-		v.Orphan = v.Format != fleet.FormatLUN && len(v.Hosts) > 0 && v.VM == nil && len(v.users)+len(v.drives)+len(v.BaseOf) == 0 && v.held == fleet.VolumeInUse{} && v.work == ""
+		v.Orphan = v.Format != fleet.FormatLUN && len(v.Hosts) > 0 && v.VM == nil && len(v.users)+len(v.drives)+len(v.BaseOf) == 0 && v.inUse == fleet.VolumeInUse{} && v.work == ""
 		for _, e := range exports {
 			if e.Volume == v.Name && (v.on == "" || v.on == e.HostID) {
 				v.FetchUntil, v.Orphan = &e.ExpiresAt, false
@@ -80,19 +80,19 @@ func (v VolumeOn) owner() fleet.VMID {
 
 // drives are the names of VMs with volumes in their CD-ROM drives, from VM specs and from hosts' reports.
 type drives struct {
-	asked map[fleet.Volref]string
-	said  map[domainOn]string
+	bySpec   map[fleet.Volref]string
+	byReport map[domainOn]string
 }
 
-func drivesOf(ctx context.Context, q *db.Queries, ask db.DrivesWithParams, domains []string) (drives, error) {
+func drivesOf(ctx context.Context, q *db.Queries, params db.DrivesWithParams, domains []string) (drives, error) {
 	d := drives{map[fleet.Volref]string{}, map[domainOn]string{}}
-	if len(ask.Pools) > 0 {
-		rows, err := q.DrivesWith(ctx, ask)
+	if len(params.Pools) > 0 {
+		rows, err := q.DrivesWith(ctx, params)
 		if err != nil {
 			return d, store.Err(err)
 		}
 		for _, r := range rows {
-			d.asked[fleet.Volref{PoolID: fleet.PoolID(r.PoolID), Volume: r.Volume}] = r.Name
+			d.bySpec[fleet.Volref{PoolID: fleet.PoolID(r.PoolID), Volume: r.Volume}] = r.Name
 		}
 	}
 	if len(domains) > 0 {
@@ -101,7 +101,7 @@ func drivesOf(ctx context.Context, q *db.Queries, ask db.DrivesWithParams, domai
 			return d, store.Err(err)
 		}
 		for _, r := range rows {
-			d.said[domainOn{r.HostID, r.ID}] = r.Name
+			d.byReport[domainOn{r.HostID, r.ID}] = r.Name
 		}
 	}
 	return d, nil
@@ -109,14 +109,14 @@ func drivesOf(ctx context.Context, q *db.Queries, ask db.DrivesWithParams, domai
 
 // of returns the name of a VM with the volume in its drive, or an empty string.
 func (d drives) of(v VolumeOn) string {
-	if name := d.asked[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; name != "" || len(v.drives) == 0 {
+	if name := d.bySpec[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; name != "" || len(v.drives) == 0 {
 		return name
 	}
-	return cmp.Or(d.said[v.drives[0]], string(v.drives[0].id))
+	return cmp.Or(d.byReport[v.drives[0]], string(v.drives[0].id))
 }
 
-// runsWith returns the names of VMs that use the volumes and are running, or whose power state is unknown.
-func runsWith(ctx context.Context, q *db.Queries, volumes []VolumeOn) (map[fleet.VMID]string, error) {
+// runningUsers returns the names of VMs that use the volumes and are running, or whose power state is unknown.
+func runningUsers(ctx context.Context, q *db.Queries, volumes []VolumeOn) (map[fleet.VMID]string, error) {
 	var ids []string
 	for _, v := range volumes {
 		ids = append(ids, store.Texts(v.UsedBy)...)

@@ -36,14 +36,14 @@ type VolumeOn struct {
 
 	SeenAt *time.Time `json:"-"` // last inventory of a host that has the volume
 
-	held    fleet.VolumeInUse
-	work    string       // running operation on the volume
-	busy    string       // running VM that uses the volume
-	drives  []domainOn   // domains with the volume in a CD-ROM drive, by host report
-	on      fleet.HostID // host of a local pool's volume; empty for a shared pool
-	paths   []string     // paths on the hosts
-	users   []domainOn   // domains that use the volume as a disk, by host report
-	stoodOn []domainOn   // users that have the volume only as backing file
+	inUse        fleet.VolumeInUse
+	work         string       // running operation on the volume
+	busy         string       // running VM that uses the volume
+	drives       []domainOn   // domains with the volume in a CD-ROM drive, by host report
+	on           fleet.HostID // host of a local pool's volume; empty for a shared pool
+	paths        []string     // paths on the hosts
+	users        []domainOn   // domains that use the volume as a disk, by host report
+	overlayUsers []domainOn   // users that have the volume only as backing file
 }
 
 // On returns the host of a local pool's volume; empty for a shared pool.
@@ -91,7 +91,7 @@ func (b *Queries) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolI
 	}
 	volumes := mergeVolumes(cells)
 	if !policy.May(a, policy.InfraChange, "") {
-		return judged(ctx, b.store.Queries, a, volumes)
+		return visibleVolumes(ctx, b.store.Queries, a, volumes)
 	}
 	return withActions(ctx, b.store.Queries, a, pool, volumes)
 }
@@ -106,14 +106,14 @@ type hostStatus struct {
 	volumes  []fleet.Volume
 }
 
-// judged returns the volumes that the actor may know, each with its owner and published image.
-func judged(ctx context.Context, q *db.Queries, a fleet.Actor, volumes []VolumeOn) ([]VolumeOn, error) {
+// visibleVolumes returns the volumes that the actor may know, each with its owner and published image.
+func visibleVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, volumes []VolumeOn) ([]VolumeOn, error) {
 	published, err := publishedOf(ctx, q, volumes)
 	if err != nil {
 		return nil, err
 	}
 	for i := range volumes {
-		published.stands(&volumes[i])
+		published.excludeOverlays(&volumes[i])
 	}
 	owners, err := ownersOf(ctx, q, volumes)
 	if err != nil {
@@ -135,7 +135,7 @@ func judged(ctx context.Context, q *db.Queries, a fleet.Actor, volumes []VolumeO
 // are the same on all hosts.
 func volumeOn(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
 	out := VolumeOn{
-		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, on: host, paths: []string{v.Path}, users: domainsOn(host, v.UsedBy), drives: domainsOn(host, v.InDrive), stoodOn: domainsOn(host, v.StoodOn),
+		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, on: host, paths: []string{v.Path}, users: domainsOn(host, v.UsedBy), drives: domainsOn(host, v.InDrive), overlayUsers: domainsOn(host, v.StoodOn),
 	}
 	if out.Shared {
 		out.on, out.paths = "", append(out.paths, path.Join(pool.Spec.Path, v.Name))
@@ -162,7 +162,7 @@ func mergeVolumes(cells []hostStatus) []VolumeOn {
 				i, at[k] = len(out), len(out)
 				out = append(out, volumeOn(x.pool, x.host, v))
 			} else {
-				out[i].alsoSaid(x.host, v)
+				out[i].merge(x.host, v)
 			}
 			out[i].SeenAt = newer(out[i].SeenAt, x.seen)
 			if x.ready {
@@ -176,15 +176,15 @@ func mergeVolumes(cells []hostStatus) []VolumeOn {
 	return out
 }
 
-// alsoSaid merges another host's report on a volume of a shared pool: uses reported by any host count.
-func (v *VolumeOn) alsoSaid(host fleet.HostID, said fleet.Volume) {
+// merge merges another host's report on a volume of a shared pool: uses reported by any host count.
+func (v *VolumeOn) merge(host fleet.HostID, said fleet.Volume) {
 	v.Backing = cmp.Or(v.Backing, said.Backing)
 	v.users = append(v.users, domainsOn(host, said.UsedBy)...)
-	v.stoodOn = append(v.stoodOn, domainsOn(host, said.StoodOn)...)
+	v.overlayUsers = append(v.overlayUsers, domainsOn(host, said.StoodOn)...)
 	v.SHA256, v.Altered = cmp.Or(v.SHA256, said.SHA256), v.Altered || said.Altered
-	v.StoodOn = united(v.StoodOn, said.StoodOn)
+	v.StoodOn = union(v.StoodOn, said.StoodOn)
 	v.drives = append(v.drives, domainsOn(host, said.InDrive)...)
-	v.UsedBy, v.InDrive, v.BaseOf = united(v.UsedBy, said.UsedBy), united(v.InDrive, said.InDrive), united(v.BaseOf, said.BaseOf)
+	v.UsedBy, v.InDrive, v.BaseOf = union(v.UsedBy, said.UsedBy), union(v.InDrive, said.InDrive), union(v.BaseOf, said.BaseOf)
 	if v.ModifiedAt = newer(v.ModifiedAt, said.ModifiedAt); len(v.UsedBy) > 0 {
 		v.ModifiedAt = nil
 	}
@@ -193,8 +193,8 @@ func (v *VolumeOn) alsoSaid(host fleet.HostID, said fleet.Volume) {
 	}
 }
 
-// united returns the sorted union, cut to fleet.MaxUsers.
-func united[T cmp.Ordered](a, b []T) []T {
+// union returns the sorted union, cut to fleet.MaxUsers.
+func union[T cmp.Ordered](a, b []T) []T {
 	if len(b) == 0 {
 		return a
 	}
@@ -222,9 +222,9 @@ func domainsOn(host fleet.HostID, ids []fleet.VMID) []domainOn {
 // owners finds the owners of volumes: managed VMs by pool and volume name, all VMs by the users their hosts report, and
 // unmanaged VMs by path. A path counts on its own host, or in a shared pool on any host.
 type owners struct {
-	vms   map[fleet.Volref]db.VolumeOwnersRow
-	users map[domainOn]db.DomainsNamedRow
-	found map[file]db.DiscoveredDisksRow
+	vms        map[fleet.Volref]db.VolumeOwnersRow
+	users      map[domainOn]db.DomainsNamedRow
+	discovered map[file]db.DiscoveredDisksRow
 }
 
 // file is a path in a pool on one host, or on all hosts of the pool if host is empty.
@@ -236,11 +236,11 @@ type file struct {
 
 func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, error) {
 	o := owners{map[fleet.Volref]db.VolumeOwnersRow{}, map[domainOn]db.DomainsNamedRow{}, map[file]db.DiscoveredDisksRow{}}
-	var ask db.VolumeOwnersParams
+	var params db.VolumeOwnersParams
 	var domains, paths []string
 	for _, v := range volumes {
 		paths = append(paths, v.paths...)
-		ask.Pools, ask.Volumes = append(ask.Pools, string(v.PoolID)), append(ask.Volumes, v.Name)
+		params.Pools, params.Volumes = append(params.Pools, string(v.PoolID)), append(params.Volumes, v.Name)
 		for _, u := range v.users {
 			domains = append(domains, string(u.id))
 		}
@@ -248,7 +248,7 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, e
 	if len(volumes) == 0 {
 		return o, nil
 	}
-	vms, err := q.VolumeOwners(ctx, ask)
+	vms, err := q.VolumeOwners(ctx, params)
 	if err != nil {
 		return o, store.Err(err)
 	}
@@ -256,7 +256,7 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, e
 	if err != nil {
 		return o, store.Err(err)
 	}
-	found, err := q.DiscoveredDisks(ctx, db.DiscoveredDisksParams{Pools: slices.Compact(slices.Sorted(slices.Values(ask.Pools))), Paths: paths})
+	found, err := q.DiscoveredDisks(ctx, db.DiscoveredDisksParams{Pools: slices.Compact(slices.Sorted(slices.Values(params.Pools))), Paths: paths})
 	if err != nil {
 		return o, store.Err(err)
 	}
@@ -267,32 +267,32 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, e
 		o.users[domainOn{r.HostID, r.ID}] = r
 	}
 	for _, r := range found {
-		o.found[file{fleet.PoolID(r.PoolID), r.HostID, r.Path}], o.found[file{fleet.PoolID(r.PoolID), "", r.Path}] = r, r
+		o.discovered[file{fleet.PoolID(r.PoolID), r.HostID, r.Path}], o.discovered[file{fleet.PoolID(r.PoolID), "", r.Path}] = r, r
 	}
 	return o, nil
 }
 
 // of returns the VM whose disk the volume is, or nil, and whether the actor may know that.
 func (o owners) of(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
-	everything := policy.AllProjects(a)
+	fleetKey := policy.AllProjects(a)
 	if r, ok := o.vms[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; ok {
-		return &VMRef{ID: r.ID, Name: r.Name, shares: r.Shares}, everything || policy.May(a, policy.VMSee, r.ProjectID)
+		return &VMRef{ID: r.ID, Name: r.Name, shares: r.Shares}, fleetKey || policy.May(a, policy.VMSee, r.ProjectID)
 	}
 	if len(v.users) > 0 {
 		u := v.users[0]
 		switch r, ok := o.users[u]; {
 		case !ok: // the host has not reported the domain itself yet
-			return &VMRef{ID: u.id, Name: string(u.id), HostID: u.host}, everything
+			return &VMRef{ID: u.id, Name: string(u.id), HostID: u.host}, fleetKey
 		case r.Found:
-			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, everything
+			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, fleetKey
 		default:
-			return &VMRef{ID: r.ID, Name: r.Name}, everything || policy.May(a, policy.VMSee, r.ProjectID)
+			return &VMRef{ID: r.ID, Name: r.Name}, fleetKey || policy.May(a, policy.VMSee, r.ProjectID)
 		}
 	}
 	for _, at := range v.paths {
-		if r, ok := o.found[file{v.PoolID, v.on, at}]; ok && at != "" {
-			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, everything
+		if r, ok := o.discovered[file{v.PoolID, v.on, at}]; ok && at != "" {
+			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, fleetKey
 		}
 	}
-	return nil, everything
+	return nil, fleetKey
 }

@@ -17,9 +17,9 @@ type Watched struct {
 	WakeUps []string
 }
 
-// followed returns the resource type of a key, and whether the key names one object ("vm:<id>") or all ("vms"). The
+// followedType returns the resource type of a key, and whether the key names one object ("vm:<id>") or all ("vms"). The
 // resource is empty if the key cannot be followed.
-func followed(key string) (t fleet.Resource, one bool) {
+func followedType(key string) (t fleet.Resource, one bool) {
 	noun, _, one := strings.Cut(key, ":")
 	if one {
 		if t = fleet.ResourceType(noun).Is(); !t.Each {
@@ -58,23 +58,23 @@ func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) (
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return nil, err
 	}
-	seen, err := b.seenOf(ctx, a, keys)
+	seen, err := b.visibleKeys(ctx, a, keys)
 	if err != nil {
 		return nil, err
 	}
-	kept := make([]Watched, 0, len(keys))
+	totalsCache := make([]Watched, 0, len(keys))
 	for _, key := range keys {
-		t, one := followed(key)
+		t, one := followedType(key)
 		ofProject := one && t.Own != ""
 		if t.Key != "" && policy.May(a, t.See, "") && (!ofProject || seen == nil || seen[key]) {
-			kept = append(kept, Watched{key, wakeUps(a, key, t, one)})
+			totalsCache = append(totalsCache, Watched{key, wakeUps(a, key, t, one)})
 		}
 	}
-	return kept, nil
+	return totalsCache, nil
 }
 
-// seenOf returns which keys of single VMs and tasks the actor sees, or nil if the actor sees all.
-func (b *Queries) seenOf(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
+// visibleKeys returns which keys of single VMs and tasks the actor sees, or nil if the actor sees all.
+func (b *Queries) visibleKeys(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
 	if policy.AllProjects(a) {
 		return nil, nil
 	}

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// question is a SQL query built from a statement, with the function that scans its rows.
-type question[T any] struct {
+// rowQuery is a SQL query built from a statement, with the function that scans its rows.
+type rowQuery[T any] struct {
 	sql  string
 	s    *statement
 	scan pgx.RowToFunc[T]
@@ -21,7 +21,7 @@ type question[T any] struct {
 // collect runs one query and scans all rows. A statement whose conditions vary is planned anew for its own arguments:
 // the best plan for a rare label differs from the best plan for a label of every VM. All other statements are prepared.
 func collect[T any](ctx context.Context, b *Queries, sql string, s *statement, scan pgx.RowToFunc[T]) ([]T, error) {
-	ask := func(q store.Asker) ([]T, error) {
+	run := func(q store.Asker) ([]T, error) {
 		args := s.args
 		if s.varies {
 			args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
@@ -30,12 +30,12 @@ func collect[T any](ctx context.Context, b *Queries, sql string, s *statement, s
 		if err != nil {
 			return nil, err
 		}
-		return question[T]{sql, s, scan}.read(rows)
+		return rowQuery[T]{sql, s, scan}.read(rows)
 	}
 	if s.searches {
-		return search(ctx, b, ask)
+		return search(ctx, b, run)
 	}
-	items, err := ask(b.store)
+	items, err := run(b.store)
 	return items, store.Err(err)
 }
 
@@ -44,9 +44,9 @@ func collect[T any](ctx context.Context, b *Queries, sql string, s *statement, s
 const searchTime = 2 * time.Second
 
 // search runs the query under searchTime.
-func search[T any](ctx context.Context, b *Queries, ask func(store.Asker) ([]T, error)) (items []T, err error) {
+func search[T any](ctx context.Context, b *Queries, run func(store.Asker) ([]T, error)) (items []T, err error) {
 	err = b.store.Spending(ctx, searchTime, func(q store.Asker) error {
-		items, err = ask(q)
+		items, err = run(q)
 		return err
 	})
 	if errors.Is(err, store.ErrOverLimit) {
@@ -56,13 +56,13 @@ func search[T any](ctx context.Context, b *Queries, ask func(store.Asker) ([]T, 
 	return items, err
 }
 
-func (q question[T]) read(rows pgx.Rows) ([]T, error) {
+func (q rowQuery[T]) read(rows pgx.Rows) ([]T, error) {
 	return pgx.AppendRows(make([]T, 0, usualPage), rows, q.scan)
 }
 
-// join adds a query to a batch; into receives its rows once the batch is sent. All queries of a batch are prepared, and
-// those with arguments are planned anew each time.
-func join[T any](b *pgx.Batch, q question[T], into *[]T) {
+// addToBatch adds a query to a batch; into receives its rows once the batch is sent. All queries of a batch are
+// prepared, and those with arguments are planned anew each time.
+func addToBatch[T any](b *pgx.Batch, q rowQuery[T], into *[]T) {
 	if b.Len() == 0 {
 		// valid until the end of the batch's implicit transaction
 		b.Queue("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)")

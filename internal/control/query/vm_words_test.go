@@ -13,21 +13,21 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// A word that matches a pattern must contain all the pattern's pieces, or the index would miss it.
-func TestPiecesInSQLArePiecesInGo(t *testing.T) {
+// A word that matches a pattern must contain all trigrams of the pattern, or the index would miss it.
+func TestTrigramsInSQLEqualTrigramsInGo(t *testing.T) {
 	pool := testkit.DB(t)
-	inSQL := func(t *rapid.T, word string) (pieces []string) {
-		if err := pool.QueryRow(t.Context(), "SELECT pieces_of($1)", word).Scan(&pieces); err != nil {
+	inSQL := func(t *rapid.T, word string) (found []string) {
+		if err := pool.QueryRow(t.Context(), "SELECT pieces_of($1)", word).Scan(&found); err != nil {
 			t.Fatal(err)
 		}
-		return pieces
+		return found
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringOfN(rapid.SampledFrom([]rune("ab1.:-ä=語")), 0, 12, -1).Draw(t, "word")
 		have := inSQL(t, word)
-		of := slices.Sorted(slices.Values(pieces(fleet.Pattern{word})))
-		if want := slices.Compact(slices.Sorted(slices.Values(have))); !slices.Equal(of, want) {
-			t.Fatalf("%q has the pieces %q in SQL, %q in Go", word, want, of)
+		inGo := slices.Sorted(slices.Values(trigrams(fleet.Pattern{word})))
+		if want := slices.Compact(slices.Sorted(slices.Values(have))); !slices.Equal(inGo, want) {
+			t.Fatalf("%q has the trigrams %q in SQL, %q in Go", word, want, inGo)
 		}
 		text := []rune(word)
 		from := rapid.IntRange(0, len(text)).Draw(t, "from")
@@ -37,9 +37,9 @@ func TestPiecesInSQLArePiecesInGo(t *testing.T) {
 			if !p.Matches(word) {
 				t.Fatalf("%q does not fit %q", p, word)
 			}
-			for _, piece := range pieces(p) {
-				if !slices.Contains(have, piece) {
-					t.Fatalf("%q fits %s, whose piece %q is none of %q", word, strings.Join(p, "*"), piece, have)
+			for _, trigram := range trigrams(p) {
+				if !slices.Contains(have, trigram) {
+					t.Fatalf("%q fits %s, whose trigram %q is not in %q", word, strings.Join(p, "*"), trigram, have)
 				}
 			}
 		}

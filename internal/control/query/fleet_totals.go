@@ -8,27 +8,27 @@ import (
 	"quantix/internal/fleet"
 )
 
-// everything is the only key of the fleet-wide cache.
-type everything struct{}
+// fleetKey is the only key of the fleet-wide cache.
+type fleetKey struct{}
 
-// wholeSums are totals over all hosts and pools, with what needs attention.
-type wholeSums struct {
+// fleetTotals are totals over all hosts and pools, with what needs attention.
+type fleetTotals struct {
 	hostSums
-	troubled []fleet.Attention // hosts that need attention, by cause
-	pools    map[fleet.PoolID][]poolGroup
-	rooms    map[fleet.PoolID]fleet.Room // capacity of shared pools on many hosts
-	storage  fleet.Room                  // all pools, each file system counted once
-	causes   []poolCause                 // pools that need attention, by cause
+	hostProblems []fleet.Attention // hosts that need attention, by cause
+	pools        map[fleet.PoolID][]poolGroup
+	rooms        map[fleet.PoolID]fleet.Room // capacity of shared pools on many hosts
+	storage      fleet.Room                  // all pools, each file system counted once
+	causes       []poolCause                 // pools that need attention, by cause
 }
 
-// sumWhole counts the whole fleet. Pages use the cache whole.
-func (b *Queries) sumWhole(ctx context.Context, _ []everything) (map[everything]wholeSums, error) {
-	var w wholeSums
+// sumFleet counts the whole fleet. Pages read the cached value in Queries.fleetTotals.
+func (b *Queries) sumFleet(ctx context.Context, _ []fleetKey) (map[fleetKey]fleetTotals, error) {
+	var w fleetTotals
 	var err error
 	if w.hostSums, err = b.countHosts(ctx); err != nil {
 		return nil, err
 	}
-	if w.troubled, err = b.troubledHosts(ctx, w.hostSums); err != nil {
+	if w.hostProblems, err = b.hostsNeedingAttention(ctx, w.hostSums); err != nil {
 		return nil, err
 	}
 	if w.pools, err = b.allPoolGroups(ctx, w.offline); err != nil {
@@ -42,7 +42,7 @@ func (b *Queries) sumWhole(ctx context.Context, _ []everything) (map[everything]
 	}
 	many := []string{}
 	for id, groups := range w.pools {
-		if statusesOf(groups) > wide {
+		if statusesOf(groups) > manyHosts {
 			many = append(many, string(id))
 		}
 	}
@@ -57,13 +57,13 @@ func (b *Queries) sumWhole(ctx context.Context, _ []everything) (map[everything]
 			return nil, err
 		}
 	}
-	return map[everything]wholeSums{{}: w}, nil
+	return map[fleetKey]fleetTotals{{}: w}, nil
 }
 
 // wakePools wakes the followers of pools on many hosts whose health has changed.
-func (b *Queries) wakePools(_ everything, was, now wholeSums) {
+func (b *Queries) wakePools(_ fleetKey, was, now fleetTotals) {
 	for id, groups := range was.pools {
-		if statusesOf(groups) > wide && !samePool(groups, now.pools[id]) {
+		if statusesOf(groups) > manyHosts && !samePool(groups, now.pools[id]) {
 			b.wakePool(id)
 		}
 	}
@@ -73,10 +73,10 @@ func (b *Queries) wakePools(_ everything, was, now wholeSums) {
 func (b *Queries) poolSums(ctx context.Context, ids ...fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
 	out := make(map[fleet.PoolID][]poolGroup, len(ids))
 	rest := ids
-	if whole, ok := b.whole.known(ctx, everything{}); ok {
+	if totals, ok := b.fleetTotals.lookup(ctx, fleetKey{}); ok {
 		rest = nil
 		for _, id := range ids {
-			if groups := whole.pools[id]; statusesOf(groups) > wide {
+			if groups := totals.pools[id]; statusesOf(groups) > manyHosts {
 				out[id] = groups
 			} else {
 				rest = append(rest, id)
@@ -88,8 +88,8 @@ func (b *Queries) poolSums(ctx context.Context, ids ...fleet.PoolID) (map[fleet.
 	}
 	now, err := b.poolGroups(ctx, rest)
 	for id, groups := range now {
-		if out[id] = groups; statusesOf(groups) > wide {
-			b.whole.warm(everything{})
+		if out[id] = groups; statusesOf(groups) > manyHosts {
+			b.fleetTotals.prefetch(fleetKey{})
 		}
 	}
 	return out, err
@@ -117,12 +117,12 @@ func (h hostSums) count() (n int) {
 
 // hostSums returns the totals over all hosts, cached or counted now.
 func (b *Queries) hostSums(ctx context.Context) (hostSums, error) {
-	if whole, ok := b.whole.known(ctx, everything{}); ok {
-		return whole.hostSums, nil
+	if totals, ok := b.fleetTotals.lookup(ctx, fleetKey{}); ok {
+		return totals.hostSums, nil
 	}
 	sums, err := b.countHosts(ctx)
-	if sums.count() > wide {
-		b.whole.warm(everything{})
+	if sums.count() > manyHosts {
+		b.fleetTotals.prefetch(fleetKey{})
 	}
 	return sums, err
 }
@@ -132,9 +132,9 @@ func (b *Queries) countHosts(ctx context.Context) (sums hostSums, err error) {
 		", COALESCE(array_agg(h.id) FILTER (WHERE NOT "+fresh+"), '{}')"+
 		" FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id GROUP BY 1",
 		new(statement), func(row pgx.CollectableRow) (x hostSum, err error) {
-			var silent []fleet.HostID
-			err = row.Scan(&x.phase, &x.hosts, &x.threads, &x.memoryBytes, &silent)
-			sums.offline = append(sums.offline, silent...)
+			var offline []fleet.HostID
+			err = row.Scan(&x.phase, &x.hosts, &x.threads, &x.memoryBytes, &offline)
+			sums.offline = append(sums.offline, offline...)
 			return x, err
 		})
 	return sums, err

@@ -13,13 +13,13 @@ import (
 	"quantix/internal/control/store"
 )
 
-// counting is a kept whose counted value the test sets.
-type counting struct {
-	kept[string, int]
+// testCache is a totalsCache whose counted value the test sets.
+type testCache struct {
+	totalsCache[string, int]
 	see sync.Mutex // guards the fields below
 	truth
-	times int // number of counts
-	told  int // number of reported changes
+	times    int // number of counts
+	reported int // number of reported changes
 }
 
 type truth struct {
@@ -29,8 +29,8 @@ type truth struct {
 	takes       time.Duration // duration of one count
 }
 
-func newCounting(size int) *counting {
-	c := &counting{truth: truth{size: size}}
+func newTestCache(size int) *testCache {
+	c := &testCache{truth: truth{size: size}}
 	c.count = func(context.Context, []string) (map[string]int, error) {
 		time.Sleep(c.now().takes)
 		c.see.Lock()
@@ -45,39 +45,39 @@ func newCounting(size int) *counting {
 		c.see.Lock()
 		defer c.see.Unlock()
 		if was != now {
-			c.told++
+			c.reported++
 		}
 	}
 	return c
 }
 
-func (c *counting) now() truth {
+func (c *testCache) now() truth {
 	c.see.Lock()
 	defer c.see.Unlock()
 	return c.truth
 }
 
 // is changes what the next counts return.
-func (c *counting) is(so func(*truth)) {
+func (c *testCache) is(so func(*truth)) {
 	c.see.Lock()
 	defer c.see.Unlock()
 	so(&c.truth)
 }
 
 // are sets the value.
-func (c *counting) are(value int) { c.is(func(t *truth) { t.value = value }) }
+func (c *testCache) are(value int) { c.is(func(t *truth) { t.value = value }) }
 
 // seen returns the number of counts and of reported changes.
-func (c *counting) seen() (times, told int) {
+func (c *testCache) seen() (times, reported int) {
 	c.see.Lock()
 	defer c.see.Unlock()
-	return c.times, c.told
+	return c.times, c.reported
 }
 
 // wants reads the value and compares it and the number of counts with what is expected.
-func (c *counting) wants(t *testing.T, what string, value, times int) {
+func (c *testCache) wants(t *testing.T, what string, value, times int) {
 	t.Helper()
-	got, err := c.one(t.Context(), "a")
+	got, err := c.getOne(t.Context(), "a")
 	if counted, _ := c.seen(); err != nil || got != value || counted != times {
 		t.Errorf("%s: got %d, counted %d times (%v), want %d and %d", what, got, counted, err, value, times)
 	}
@@ -88,52 +88,52 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestWhatIsWideIsCountedNowAndThen(t *testing.T) {
+func TestManyHostsTotalIsRefreshedInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCounting(wide + 1)
+		c := newTestCache(manyHosts + 1)
 		c.wants(t, "first", 0, 1)
 		c.are(1)
 		for range 100 {
-			c.wants(t, "at once", 0, 1)
+			c.wants(t, "cached", 0, 1)
 		}
-		pass(keepFor)
-		c.wants(t, "behind", 1, 2)
-		if _, told := c.seen(); told != 1 {
-			t.Errorf("who was shown another is told %d times", told)
+		pass(refreshInterval)
+		c.wants(t, "after a background count", 1, 2)
+		if _, reported := c.seen(); reported != 1 {
+			t.Errorf("%d changes reported, want 1", reported)
 		}
-		pass(keepFor)
+		pass(refreshInterval)
 		c.wants(t, "unchanged", 1, 3)
-		if _, told := c.seen(); told != 1 {
-			t.Errorf("told %d times of one change", told)
+		if _, reported := c.seen(); reported != 1 {
+			t.Errorf("%d changes reported after an unchanged count, want 1", reported)
 		}
-		pass(keepWarm + 2*keepFor)
+		pass(idleTimeout + 2*refreshInterval)
 		times, _ := c.seen()
 		pass(time.Hour)
 		if now, _ := c.seen(); now != times {
-			t.Errorf("counted %d times more while nobody asks", now-times)
+			t.Errorf("%d further counts without requests", now-times)
 		}
 		c.are(2)
 		c.wants(t, "after a long time", 2, times+1)
 
 		c.is(func(t *truth) { t.value, t.err = 3, errors.New("no database") })
-		pass(keepFor)
-		c.wants(t, "while it cannot be counted", 2, times+2)
-		pass(keepAtMost)
-		if got, err := c.one(t.Context(), "a"); err == nil {
-			t.Errorf("old news: %d", got)
+		pass(refreshInterval)
+		c.wants(t, "while counting fails", 2, times+2)
+		pass(maxTotalAge)
+		if got, err := c.getOne(t.Context(), "a"); err == nil {
+			t.Errorf("expired value returned: %d", got)
 		}
 		c.is(func(t *truth) { t.panics = true })
-		pass(keepFor)
+		pass(refreshInterval)
 		c.is(func(t *truth) { t.err, t.panics = nil, false })
-		if got, err := c.one(t.Context(), "a"); err != nil || got != 3 {
-			t.Errorf("it can be counted again: %d, %v", got, err)
+		if got, err := c.getOne(t.Context(), "a"); err != nil || got != 3 {
+			t.Errorf("after the failures: got %d, %v", got, err)
 		}
-		pass(keepWarm + 2*keepFor)
+		pass(idleTimeout + 2*refreshInterval)
 	})
 }
 
-func TestWhatIsNarrowIsCountedForEach(t *testing.T) {
-	c := newCounting(wide)
+func TestFewHostsTotalIsCountedPerRequest(t *testing.T) {
+	c := newTestCache(manyHosts)
 	for n := range 3 {
 		c.are(n)
 		c.wants(t, "narrow", n, n+1)
@@ -141,68 +141,68 @@ func TestWhatIsNarrowIsCountedForEach(t *testing.T) {
 }
 
 // A key that grows past the limit is cached; one that shrinks is no longer cached.
-func TestAFleetGrowsAndShrinks(t *testing.T) {
+func TestCachingFollowsNumberOfHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCounting(wide)
+		c := newTestCache(manyHosts)
 		c.wants(t, "narrow", 0, 1)
 		c.is(func(t *truth) { t.size++ })
 		c.wants(t, "just wide", 0, 2)
 		c.wants(t, "wide", 0, 2)
 		c.is(func(t *truth) { t.size-- })
-		pass(keepFor)
+		pass(refreshInterval)
 		c.wants(t, "narrow again", 0, 4)
 		c.wants(t, "and again", 0, 5)
-		pass(keepFor)
-		c.wants(t, "it is not counted behind", 0, 6)
+		pass(refreshInterval)
+		c.wants(t, "no background count", 0, 6)
 	})
 }
 
 // A transaction sees its own changes, and its counts do not enter the cache.
-func TestATransactionCountsForItself(t *testing.T) {
+func TestTransactionBypassesCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCounting(wide + 1)
+		c := newTestCache(manyHosts + 1)
 		within := store.Within(t.Context(), struct{ pgx.Tx }{})
 		c.are(7)
-		if got, err := c.one(within, "a"); err != nil || got != 7 {
+		if got, err := c.getOne(within, "a"); err != nil || got != 7 {
 			t.Errorf("within: %d, %v", got, err)
 		}
 		c.are(1)
 		c.wants(t, "without", 1, 2)
 		c.are(8)
-		if got, err := c.one(within, "a"); err != nil || got != 8 {
+		if got, err := c.getOne(within, "a"); err != nil || got != 8 {
 			t.Errorf("within: %d, %v", got, err)
 		}
 		c.are(1)
 		c.wants(t, "without", 1, 3)
-		pass(keepWarm + 2*keepFor)
+		pass(idleTimeout + 2*refreshInterval)
 	})
 }
 
 // A warmed key is cached before its first request.
-func TestWarming(t *testing.T) {
+func TestPrefetchFillsCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCounting(wide + 1)
-		c.warm("a")
-		c.warm("a")
+		c := newTestCache(manyHosts + 1)
+		c.prefetch("a")
+		c.prefetch("a")
 		synctest.Wait()
 		c.wants(t, "warm", 0, 1)
-		if _, told := c.seen(); told != 0 {
-			t.Error("somebody is told of what nobody was shown")
+		if _, reported := c.seen(); reported != 0 {
+			t.Error("a change was reported although no value had been read")
 		}
-		pass(keepWarm + 2*keepFor)
+		pass(idleTimeout + 2*refreshInterval)
 	})
 }
 
 // Requests during a count of an expired value share the result of that count.
-func TestOutdatedValueIsCountedOnceForAllWhoAsk(t *testing.T) {
+func TestConcurrentRequestsShareOneCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCounting(wide + 1)
+		c := newTestCache(manyHosts + 1)
 		c.wants(t, "first", 0, 1)
-		c.is(func(t *truth) { t.value, t.takes = 1, keepAtMost })
-		pass(keepFor + 2500*time.Millisecond) // the background count has begun and the cached value has expired
+		c.is(func(t *truth) { t.value, t.takes = 1, maxTotalAge })
+		pass(refreshInterval + 2500*time.Millisecond) // the background count has begun and the cached value has expired
 		var all sync.WaitGroup
 		for range 20 {
-			all.Go(func() { c.wants(t, "meanwhile", 1, 2) })
+			all.Go(func() { c.wants(t, "during a count", 1, 2) })
 		}
 		all.Wait()
 		pass(time.Hour)
@@ -210,15 +210,15 @@ func TestOutdatedValueIsCountedOnceForAllWhoAsk(t *testing.T) {
 }
 
 // A slow count starts early enough that no request waits for it.
-func TestSlowCountIsReadyBeforeItsValueIsOutdated(t *testing.T) {
+func TestSlowCountFinishesBeforeValueExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCounting(wide + 1)
+		c := newTestCache(manyHosts + 1)
 		c.is(func(t *truth) { t.takes = 1500 * time.Millisecond })
 		c.wants(t, "first", 0, 1)
 		for range 300 {
 			pass(100 * time.Millisecond)
 			began := time.Now()
-			if _, err := c.one(t.Context(), "a"); err != nil || time.Since(began) > 0 {
+			if _, err := c.getOne(t.Context(), "a"); err != nil || time.Since(began) > 0 {
 				t.Fatalf("waited %s, %v", time.Since(began), err)
 			}
 		}

@@ -17,19 +17,19 @@ var wordKinds = map[string]string{"mac": "mac", "address": "ip"}
 
 // words is the condition that the VM has a matching word of that kind in vm_words. Indexes serve exact words, prefixes
 // and pieces.
-func (s *statement) words(contrary bool, kind string, any []fleet.Match) string {
-	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.pieced(contrary, "w.word", any) + ")"
+func (s *statement) words(negate bool, kind string, any []fleet.Match) string {
+	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.trigramText(negate, "w.word", any) + ")"
 }
 
 // Markers of a word's start and end in its pieces, and the length of a piece.
 const (
 	wordBegins, wordEnds = "\x02", "\x03"
-	pieceLength          = 3
+	trigramLength        = 3
 )
 
-// pieces returns the trigrams that every word matching the pattern contains, as pieces_of in SQL computes them, without
-// duplicates. It is empty for a prefix, which the ordered index serves, and for parts that are too short.
-func pieces(p fleet.Pattern) []string {
+// trigrams returns the trigrams that every word matching the pattern contains, as pieces_of in SQL computes them,
+// without duplicates. It is empty for a prefix, which the ordered index serves, and for parts that are too short.
+func trigrams(p fleet.Pattern) []string {
 	if len(p) == 2 && p[1] == "" {
 		return nil
 	}
@@ -42,9 +42,9 @@ func pieces(p fleet.Pattern) []string {
 			part += wordEnds
 		}
 		text := []rune(part)
-		for i := range len(text) - pieceLength + 1 {
-			if piece := string(text[i : i+pieceLength]); !slices.Contains(found, piece) {
-				found = append(found, piece)
+		for i := range len(text) - trigramLength + 1 {
+			if trigram := string(text[i : i+trigramLength]); !slices.Contains(found, trigram) {
+				found = append(found, trigram)
 			}
 		}
 	}
@@ -53,24 +53,24 @@ func pieces(p fleet.Pattern) []string {
 
 // vmLabels is the condition that a VM's labels match. Exact labels are checked in the VM's own row, which is cheapest
 // beside other terms; patterns use vm_words.
-func (s *statement) vmLabels(contrary bool, any []fleet.Match) string {
-	var whole, begun []fleet.Match
+func (s *statement) vmLabels(negate bool, any []fleet.Match) string {
+	var exactLabels, prefixes []fleet.Match
 	for _, m := range any {
 		if _, exact := m.Exact(); exact {
-			whole = append(whole, m)
+			exactLabels = append(exactLabels, m)
 			continue
 		}
 		word := slices.Clone(m.Pattern)
 		word[0] = m.Label + "=" + word[0]
-		begun = append(begun, fleet.Match{Pattern: word})
+		prefixes = append(prefixes, fleet.Match{Pattern: word})
 	}
 	switch {
-	case len(begun) == 0:
-		return s.labels("v.labels", whole)
-	case len(whole) == 0:
-		return s.words(contrary, "label", begun)
+	case len(prefixes) == 0:
+		return s.labels("v.labels", exactLabels)
+	case len(exactLabels) == 0:
+		return s.words(negate, "label", prefixes)
 	}
-	return s.labels("v.labels", whole) + " OR " + s.words(contrary, "label", begun)
+	return s.labels("v.labels", exactLabels) + " OR " + s.words(negate, "label", prefixes)
 }
 
 var (

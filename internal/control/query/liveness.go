@@ -32,12 +32,12 @@ func (b *Queries) phaseTerm(ctx context.Context, s *statement, t fleet.Term) err
 		parts = append(parts, s.unknown(hosts))
 	}
 	if len(wanted) > 0 {
-		told := s.online(hosts)
+		condition := s.online(hosts)
 		if slices.ContainsFunc(wanted, func(p string) bool { return slices.Contains(ownPhases, p) }) {
-			told += " OR " + unacted
+			condition += " OR " + unobserved
 		}
 		// The phases are literals: PostgreSQL then estimates the rows from its statistics.
-		parts = append(parts, "v.heard IN ('"+strings.Join(wanted, "', '")+"') AND ("+told+")")
+		parts = append(parts, "v.heard IN ('"+strings.Join(wanted, "', '")+"') AND ("+condition+")")
 	}
 	s.and("((" + strings.Join(parts, ") OR (") + "))")
 	return nil
@@ -47,18 +47,18 @@ func (b *Queries) phaseTerm(ctx context.Context, s *statement, t fleet.Term) err
 var ownPhases = []string{string(fleet.PhaseCreating), string(fleet.PhaseDeleting)}
 
 const (
-	// acted is true of VMs whose phase depends on the host's reports.
-	acted = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
-	// unacted is the negation of acted. It names the two phases of such VMs because an index covers them.
-	unacted = "v.heard IN ('creating', 'deleting') AND NOT (" + acted + ")"
+	// observed is true of VMs whose phase depends on the host's reports.
+	observed = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
+	// unobserved is the negation of acted. It names the two phases of such VMs because an index covers them.
+	unobserved = "v.heard IN ('creating', 'deleting') AND NOT (" + observed + ")"
 )
 
 // liveness counts the online and offline hosts, and lists their IDs where they are few. With literal IDs PostgreSQL
 // estimates rows well; a condition on every host would take longer to plan than the page takes to read. With no such
 // hosts, the condition is constant, so no VM is scanned in vain.
-type liveness struct{ online, offline hostsOf }
+type liveness struct{ online, offline hostSet }
 
-type hostsOf struct {
+type hostSet struct {
 	n   int
 	ids []string // nil if there are more than fewHosts
 }
@@ -72,25 +72,25 @@ var livenessSQL = func() string {
 	ids := func(n, which string) string {
 		return "CASE WHEN h." + n + " BETWEEN 1 AND " + few + " THEN ARRAY(SELECT s.host_id FROM host_sessions s WHERE " + which + ") END"
 	}
-	return "SELECT h.heard, h.silent, " + ids("heard", fresh) + ", " + ids("silent", "NOT "+fresh) + `
-		FROM (SELECT count(*) FILTER (WHERE ` + fresh + `) AS heard, count(*) FILTER (WHERE NOT ` + fresh + `) AS silent FROM host_sessions s) h`
+	return "SELECT h.online, h.offline, " + ids("online", fresh) + ", " + ids("offline", "NOT "+fresh) + `
+		FROM (SELECT count(*) FILTER (WHERE ` + fresh + `) AS online, count(*) FILTER (WHERE NOT ` + fresh + `) AS offline FROM host_sessions s) h`
 }()
 
-// manyHeardSQL counts the online hosts, but stops as soon as there are more than fewHosts.
-var manyHeardSQL = "SELECT count(*) FROM (SELECT 1 FROM host_sessions s WHERE " + fresh + " LIMIT " + strconv.Itoa(fewHosts+1) + ") h"
+// manyOnlineSQL counts the online hosts, but stops as soon as there are more than fewHosts.
+var manyOnlineSQL = "SELECT count(*) FROM (SELECT 1 FROM host_sessions s WHERE " + fresh + " LIMIT " + strconv.Itoa(fewHosts+1) + ") h"
 
 // liveness reads the liveness of hosts. In a large fleet the offline hosts come from the cache; the number of online
 // hosts is always read, because all hosts may have gone offline since.
 func (b *Queries) liveness(ctx context.Context) (liveness, error) {
-	if whole, ok := b.whole.known(ctx, everything{}); ok {
-		heard, err := collect(ctx, b, manyHeardSQL, new(statement), pgx.RowTo[int])
+	if totals, ok := b.fleetTotals.lookup(ctx, fleetKey{}); ok {
+		online, err := collect(ctx, b, manyOnlineSQL, new(statement), pgx.RowTo[int])
 		if err != nil {
 			return liveness{}, err
 		}
-		if heard[0] > fewHosts {
-			h := liveness{online: hostsOf{n: heard[0]}, offline: hostsOf{n: len(whole.offline)}}
+		if online[0] > fewHosts {
+			h := liveness{online: hostSet{n: online[0]}, offline: hostSet{n: len(totals.offline)}}
 			if h.offline.n <= fewHosts {
-				h.offline.ids = store.Texts(whole.offline)
+				h.offline.ids = store.Texts(totals.offline)
 			}
 			return h, nil
 		}
@@ -106,7 +106,7 @@ func (b *Queries) liveness(ctx context.Context) (liveness, error) {
 }
 
 // on returns the condition that the VM's host is one of these hosts. is is the condition on the host's session.
-func (h hostsOf) on(s *statement, is string) string {
+func (h hostSet) on(s *statement, is string) string {
 	switch {
 	case h.n == 0:
 		return "false"
@@ -117,16 +117,16 @@ func (h hostsOf) on(s *statement, is string) string {
 }
 
 // unknown is the condition that the VM's host is offline and the VM's phase therefore unknown.
-func (s *statement) unknown(h liveness) string { return h.offline.on(s, "NOT "+fresh+" AND "+acted) }
+func (s *statement) unknown(h liveness) string { return h.offline.on(s, "NOT "+fresh+" AND "+observed) }
 
 // online is the condition that the VM's host is online. The explicit check for a session is redundant, but lets
 // PostgreSQL start from the sessions.
 func (s *statement) online(h liveness) string {
-	const heard = "s.host_id IS NOT NULL AND "
+	const hasSession = "s.host_id IS NOT NULL AND "
 	if h.offline.n == 0 {
-		return heard + fresh
+		return hasSession + fresh
 	}
-	return h.online.on(s, heard+fresh)
+	return h.online.on(s, hasSession+fresh)
 }
 
 // attentionTerm adds the condition for VMs that need attention, or for those that do not. A test keeps it equal to
@@ -137,7 +137,7 @@ func (b *Queries) attentionTerm(ctx context.Context, s *statement, t fleet.Term)
 		return err
 	}
 	s.yesOrNo(t, func() string { return "v.attention OR " + s.unknown(hosts) },
-		func() string { return "NOT v.attention AND (" + s.online(hosts) + " OR " + unacted + ")" })
+		func() string { return "NOT v.attention AND (" + s.online(hosts) + " OR " + unobserved + ")" })
 	return nil
 }
 

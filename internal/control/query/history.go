@@ -1,0 +1,48 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+)
+
+// fillHistory fills in the 24-hour history of each host status of one object.
+func fillHistory[C any](ctx context.Context, b *Queries, n fleet.ResourceType, id string, statuses []C, at func(*C) (fleet.HostID, *fleet.Day)) error {
+	if len(statuses) == 0 {
+		return nil
+	}
+	hosts := make([]string, len(statuses))
+	for i := range statuses {
+		host, _ := at(&statuses[i])
+		hosts[i] = string(host)
+	}
+	now := time.Now()
+	since := fleet.DaySince(now)
+	quarters, err := b.store.StatusQuarters(ctx, db.StatusQuartersParams{Noun: string(n), ObjectID: id, Hosts: hosts, Since: since})
+	if err != nil {
+		return store.Err(err)
+	}
+	periods, err := b.store.HostOfflinePeriods(ctx, db.HostOfflinePeriodsParams{Hosts: hosts, Since: since, Fresh: fleet.Freshness})
+	if err != nil {
+		return store.Err(err)
+	}
+	changes, offline := map[fleet.HostID][]fleet.Turn{}, map[fleet.HostID][]fleet.OfflinePeriod{}
+	for _, q := range quarters {
+		changes[q.HostID] = append(changes[q.HostID], fleet.Turn{Quarter: q.Quarter, Worst: fleet.SeverityOf(int(q.Worst)), Last: fleet.SeverityOf(int(q.Last))})
+	}
+	for _, q := range periods {
+		offline[q.HostID] = append(offline[q.HostID], fleet.OfflinePeriod{Since: q.Since, Until: q.Until})
+	}
+	for i := range statuses {
+		host, day := at(&statuses[i])
+		*day = fleet.DayOf(now, changes[host], offline[host])
+	}
+	return nil
+}
+
+func poolHistory(h *fleet.PoolHost) (fleet.HostID, *fleet.Day) { return h.HostID, &h.Day }
+
+func networkHistory(h *fleet.NetworkHost) (fleet.HostID, *fleet.Day) { return h.HostID, &h.Day }

@@ -1,0 +1,204 @@
+package query
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"quantix/internal/control/store"
+)
+
+const (
+	// manyHosts is the number of hosts up to which totals are computed for each request.
+	manyHosts = 1000
+	// refreshInterval is the refresh interval of cached totals. maxTotalAge is their maximum age: later requests wait
+	// for a new count.
+	refreshInterval, maxTotalAge = 3 * time.Second, 5 * time.Second
+	// idleTimeout is how long a total is refreshed after its last request.
+	idleTimeout    = time.Minute
+	refreshTimeout = 10 * time.Second // limit for one background count
+)
+
+// totalsCache caches totals over many hosts by key. It refreshes them in the background however many requests read
+// them, so that pages of a large fleet cost as little as those of a small one.
+type totalsCache[K comparable, V any] struct {
+	count   func(ctx context.Context, of []K) (map[K]V, error)
+	hosts   func(V) int            // number of hosts in the total
+	changed func(of K, was, now V) // called after a refresh that replaced a shown value
+	mu      sync.Mutex
+	of      map[K]*cachedTotal[V]
+}
+
+type cachedTotal[V any] struct {
+	value     V
+	at, asked time.Time
+	done      chan struct{} // closed at the end of the running count; nil if none runs
+}
+
+// get returns the totals of the keys, from the cache or counted now. Within a transaction it always counts, to see the
+// transaction's own changes.
+func (k *totalsCache[K, V]) get(ctx context.Context, of ...K) (map[K]V, error) {
+	if store.Joined(ctx) {
+		return k.count(ctx, of)
+	}
+	out := make(map[K]V, len(of))
+	var rest []K
+	for _, key := range of {
+		if v, ok := k.lookup(ctx, key); ok {
+			out[key] = v
+		} else {
+			rest = append(rest, key)
+		}
+	}
+	if len(rest) == 0 {
+		return out, nil
+	}
+	began := time.Now()
+	defer k.markCounting(rest)()
+	now, err := k.count(ctx, rest)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range rest {
+		k.put(key, now[key], began)
+	}
+	maps.Copy(out, now)
+	return out, nil
+}
+
+// getOne is get for a single key.
+func (k *totalsCache[K, V]) getOne(ctx context.Context, of K) (V, error) {
+	out, err := k.get(ctx, of)
+	return out[of], err
+}
+
+// prefetch starts caching a key before its first request.
+func (k *totalsCache[K, V]) prefetch(of K) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.of[of] == nil {
+		k.start(of, &cachedTotal[V]{asked: time.Now()}, 0)
+	}
+}
+
+// start starts caching a key. The caller holds the lock.
+func (k *totalsCache[K, V]) start(of K, entry *cachedTotal[V], after time.Duration) {
+	if k.of == nil {
+		k.of = map[K]*cachedTotal[V]{}
+	}
+	k.of[of] = entry
+	time.AfterFunc(after, func() { k.refresh(of, entry) })
+}
+
+// lookup returns the cached total. If that is too old, it waits for the count in progress, so that concurrent requests
+// share one count. It finds nothing for few hosts or within a transaction.
+func (k *totalsCache[K, V]) lookup(ctx context.Context, of K) (v V, ok bool) {
+	if store.Joined(ctx) {
+		return v, false
+	}
+	v, done, ok := k.latest(of)
+	if ok || done == nil {
+		return v, ok
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	v, _, ok = k.latest(of)
+	return v, ok
+}
+
+// latest returns the cached total, or, if that is too old, the channel that closes when the count in progress ends.
+func (k *totalsCache[K, V]) latest(of K) (v V, done <-chan struct{}, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	entry := k.of[of]
+	switch {
+	case entry == nil:
+		return v, nil, false
+	case time.Since(entry.at) > maxTotalAge:
+		return v, entry.done, false
+	}
+	entry.asked = time.Now()
+	return entry.value, nil, true
+}
+
+// markCounting marks the keys as being counted until ended is called. Keys not in the cache are not marked: they may
+// have few hosts, which each request counts anew.
+func (k *totalsCache[K, V]) markCounting(of []K) (ended func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	done := make(chan struct{})
+	var mine []*cachedTotal[V]
+	for _, key := range of {
+		if entry := k.of[key]; entry != nil && entry.done == nil {
+			entry.done = done
+			mine = append(mine, entry)
+		}
+	}
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for _, entry := range mine {
+			entry.done = nil
+		}
+		close(done)
+	}
+}
+
+// put caches a total counted since began, if it covers many hosts and is newer than the cached one. A new entry
+// schedules its first refresh.
+func (k *totalsCache[K, V]) put(of K, v V, began time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	entry := k.of[of]
+	switch {
+	case k.hosts(v) <= manyHosts:
+		delete(k.of, of)
+	case entry == nil:
+		k.start(of, &cachedTotal[V]{value: v, at: began, asked: began}, pauseAfter(began))
+	case began.After(entry.at):
+		entry.value, entry.at = v, began
+	}
+}
+
+// pauseAfter returns the pause after a count that started at began. Counts start refreshInterval apart, so that a slow
+// count finishes before its value expires. The pause is at least as long as the count took, to limit the load on the
+// database.
+func pauseAfter(began time.Time) time.Duration {
+	took := time.Since(began)
+	return max(refreshInterval-took, took)
+}
+
+// countInBackground is count in a goroutine without a request that recovers panics.
+func (k *totalsCache[K, V]) countInBackground(ctx context.Context, of K) (now map[K]V, err error) {
+	defer store.Recovered(&err)
+	return k.count(ctx, []K{of})
+}
+
+// refresh refreshes a cached total until no request has read it for idleTimeout.
+func (k *totalsCache[K, V]) refresh(of K, entry *cachedTotal[V]) {
+	k.mu.Lock()
+	if k.of[of] == entry && time.Since(entry.asked) > idleTimeout {
+		delete(k.of, of)
+	}
+	was, shown, over := entry.value, !entry.at.IsZero(), k.of[of] != entry
+	k.mu.Unlock()
+	if over {
+		return
+	}
+	began := time.Now()
+	defer func() { time.AfterFunc(pauseAfter(began), func() { k.refresh(of, entry) }) }()
+	defer k.markCounting([]K{of})()
+	ctx, cancel := context.WithTimeout(context.Background(), refreshTimeout)
+	defer cancel()
+	now, err := k.countInBackground(ctx, of)
+	if err != nil {
+		return // the value expires, and the next request reports the error
+	}
+	k.put(of, now[of], began)
+	if shown && k.changed != nil {
+		k.changed(of, was, now[of])
+	}
+}
