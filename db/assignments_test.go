@@ -11,8 +11,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// before creates a database with the schema of an older release and runs the statements there.
-func before(t *testing.T, version int64, statements ...string) (*sql.DB, string) {
+// openSchema creates a database with the schema of an older release and runs the statements there.
+func openSchema(t *testing.T, version int64, statements ...string) (*sql.DB, string) {
 	t.Helper()
 	url := testkit.EmptyURL(t)
 	conn, err := sql.Open("pgx", url)
@@ -36,9 +36,9 @@ func before(t *testing.T, version int64, statements ...string) (*sql.DB, string)
 }
 
 // The upgrade to the table assignments keeps the hosts of pools and networks, and the network of each NIC.
-func TestPoolsAndNetworksBecomeAssignments(t *testing.T) {
+func TestUpgradeTurnsPoolsAndNetworksIntoAssignments(t *testing.T) {
 	t.Parallel()
-	conn, url := before(t, 14,
+	conn, url := openSchema(t, 14,
 		`INSERT INTO hosts (id, name) VALUES ('h', 'h'), ('i', 'i')`,
 		`INSERT INTO projects (id, name) VALUES ('p', 'p')`,
 		`INSERT INTO pools (id, name, spec, deleted_at) VALUES ('fast', 'fast', '{}', NULL), ('old', 'old', '{}', now())`,
@@ -68,7 +68,7 @@ func TestPoolsAndNetworksBecomeAssignments(t *testing.T) {
 }
 
 // Deleting a pool or host deletes its assignments, and unknown objects cannot be assigned.
-func TestAssignmentsGoWithTheirObject(t *testing.T) {
+func TestAssignmentsAreDeletedWithObject(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 1)
 	if err != nil {
@@ -101,7 +101,7 @@ func TestAssignmentsGoWithTheirObject(t *testing.T) {
 		`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('net', 'lan', 'i', 'perhaps')`,
 	} {
 		if exec(sql) == nil {
-			t.Errorf("%s is taken", sql)
+			t.Errorf("%s is accepted", sql)
 		}
 	}
 	left("at first", "net lan h, pool fast h, pool fast i, pool old h of fast old")

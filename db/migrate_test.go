@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-func TestPortalsThatStartAtOnceMigrateOnce(t *testing.T) {
+func TestConcurrentMigrationsRunOnce(t *testing.T) {
 	t.Parallel()
 	url := testkit.EmptyURL(t)
 	var wg sync.WaitGroup
@@ -42,9 +42,9 @@ func TestPortalsThatStartAtOnceMigrateOnce(t *testing.T) {
 }
 
 // The upgrade fills vm_words for existing VMs.
-func TestOldVMsAreFoundByTheirAddresses(t *testing.T) {
+func TestUpgradeFillsSearchWords(t *testing.T) {
 	t.Parallel()
-	conn, url := before(t, 1,
+	conn, url := openSchema(t, 1,
 		`INSERT INTO hosts (id, name) VALUES ('h', 'h')`,
 		`INSERT INTO projects (id, name) VALUES ('p', 'p')`,
 		`INSERT INTO vms (id, project_id, host_id, name, labels, spec, status) VALUES ('v', 'p', 'h', 'web', '{"env":"prod"}',
@@ -75,7 +75,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	}
 }
 
-func TestPoolWaitsNoLongerThanItsContext(t *testing.T) {
+func TestPoolWaitEndsWithContext(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 1)
 	if err != nil {
@@ -99,7 +99,7 @@ func TestPoolWaitsNoLongerThanItsContext(t *testing.T) {
 }
 
 // A primary that has become a standby rejects changes on connections that stay open.
-func TestAReadOnlyServerIsLeft(t *testing.T) {
+func TestConnectionsAreReplacedAfterFailover(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 3)
 	if err != nil {
@@ -123,7 +123,7 @@ func TestAReadOnlyServerIsLeft(t *testing.T) {
 	const change = "INSERT INTO pulse DEFAULT VALUES ON CONFLICT (one) DO UPDATE SET at = now()"
 	var pg *pgconn.PgError
 	if _, err := pool.Exec(t.Context(), change); !errors.As(err, &pg) || pg.Code != db.ReadOnly {
-		t.Fatalf("a standby takes changes: %v", err)
+		t.Fatalf("a standby accepts changes: %v", err)
 	}
 	for i := range 3 { // connections opened before the failure are not reused
 		if _, err := pool.Exec(t.Context(), change); err != nil {
@@ -133,7 +133,7 @@ func TestAReadOnlyServerIsLeft(t *testing.T) {
 }
 
 // PostgreSQL silently uses no index to compare texts of different collations.
-func TestReferencesHaveTheCollationOfWhatTheyReferTo(t *testing.T) {
+func TestForeignKeysHaveSameCollation(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 1)
 	if err != nil {
@@ -149,6 +149,6 @@ func TestReferencesHaveTheCollationOfWhatTheyReferTo(t *testing.T) {
 	}
 	odd, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(odd) > 0 {
-		t.Fatalf("of another collation than the ids that they hold: %v (%v)", odd, err)
+		t.Fatalf("foreign keys with another collation: %v (%v)", odd, err)
 	}
 }

@@ -55,7 +55,7 @@ func OpenReady(ctx context.Context, url string, maxConns int, ready func(context
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		ctx, cancel := context.WithTimeout(ctx, connectTimeout) // the server may hang
 		defer cancel()
-		readFast(conn)
+		useFastJSON(conn)
 		if err := conn.PgConn().Exec(ctx, setUp).Close(); err != nil || ready == nil {
 			return err
 		}
@@ -65,8 +65,8 @@ func OpenReady(ctx context.Context, url string, maxConns int, ready func(context
 		cfg.MinIdleConns = min(spare, cfg.MaxConns/4)
 	}
 	cfg.PrepareConn = new(replanner).prepare
-	leave := leaveStandby(cfg.ConnConfig)
-	noteFullDisk(cfg.ConnConfig)
+	leave := resetOnStandby(cfg.ConnConfig)
+	countFullDisk(cfg.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
@@ -103,9 +103,9 @@ func settings(params map[string]string) (setUp string) {
 	return setUp
 }
 
-// leaveStandby connects to writable servers only. It resets the pool stored in the returned pointer when a server
+// resetOnStandby connects to writable servers only. It resets the pool stored in the returned pointer when a server
 // becomes read-only.
-func leaveStandby(cfg *pgx.ConnConfig) *atomic.Pointer[pgxpool.Pool] {
+func resetOnStandby(cfg *pgx.ConnConfig) *atomic.Pointer[pgxpool.Pool] {
 	if cfg.ValidateConnect == nil {
 		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
@@ -130,7 +130,7 @@ var fullDisks atomic.Int64
 // fail.
 func FullDisks() int64 { return fullDisks.Load() }
 
-func noteFullDisk(cfg *pgx.ConnConfig) {
+func countFullDisk(cfg *pgx.ConnConfig) {
 	usual := cfg.OnPgError
 	cfg.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
 		if err.Code == DiskFull {
@@ -140,9 +140,9 @@ func noteFullDisk(cfg *pgx.ConnConfig) {
 	}
 }
 
-// readFast decodes jsonb with encoding/json v2, which takes less than half the time; a VM list decodes three documents
-// per row. Encoding still uses encoding/json.
-func readFast(conn *pgx.Conn) {
+// useFastJSON decodes jsonb with encoding/json v2, which takes less than half the time; a VM list decodes three
+// documents per row. Encoding still uses encoding/json.
+func useFastJSON(conn *pgx.Conn) {
 	codec := &pgtype.JSONBCodec{Marshal: stdjson.Marshal, Unmarshal: func(data []byte, v any) error { return json.Unmarshal(data, v) }}
 	conn.TypeMap().RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: codec})
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // PostgreSQL keeps a plan as long as its connection. Plans made for empty tables must also perform on full ones.
-func TestPlansOfANewPortalServeAFullOne(t *testing.T) {
+func TestPlansOfEmptyTablesServeFullTables(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
 	full, err := db.Open(t.Context(), url, 4)
@@ -26,36 +26,36 @@ func TestPlansOfANewPortalServeAFullOne(t *testing.T) {
 		FOR t IN SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP EXECUTE format('ALTER TABLE %I SET (autovacuum_enabled = off)', t); END LOOP;
 	END $$`)
 	mustRun(t, full, `VACUUM ANALYZE`)
-	young, err := db.Open(t.Context(), url, 1)
+	earlyPool, err := db.Open(t.Context(), url, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(young.Close)
-	mustRun(t, young, `SET plan_cache_mode = force_generic_plan`)
+	t.Cleanup(earlyPool.Close)
+	mustRun(t, earlyPool, `SET plan_cache_mode = force_generic_plan`)
 	var all []planned
 	for m := range reflect.TypeFor[*db.Queries]().Methods() {
 		if m.Type.NumIn() > 1 && m.Type.In(1) == reflect.TypeFor[context.Context]() {
-			all = append(all, plan(t, young, m))
+			all = append(all, plan(t, earlyPool, m))
 		}
 	}
 	if len(all) < 200 {
-		t.Fatalf("only %d statements were found", len(all))
+		t.Fatalf("found only %d statements", len(all))
 	}
 	fill(t, full)
 	testkit.KeepOnline(t, full)
-	noticed := all[slices.IndexFunc(all, func(p planned) bool { return p.name == "GetVM" })]
+	probe := all[slices.IndexFunc(all, func(p planned) bool { return p.name == "GetVM" })]
 	for late := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if read, _, err := noticed.run(t, young, false); err != nil || read <= fewBlocks {
+		if read, _, err := probe.run(t, earlyPool, false); err != nil || read <= fewBlocks {
 			break
 		}
 		if time.Now().After(late) {
-			t.Fatal("nobody noticed within a minute how much there is now")
+			t.Fatal("plans were not renewed within a minute")
 		}
 	}
 	for _, p := range all {
 		for _, tenant := range []bool{false, true} {
-			if p.takes("AllProjects") || !tenant {
-				p.check(t, young, tenant)
+			if p.hasArgument("AllProjects") || !tenant {
+				p.check(t, earlyPool, tenant)
 			}
 		}
 	}

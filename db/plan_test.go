@@ -26,7 +26,7 @@ const (
 )
 
 // A locked table, for example during VACUUM FULL, must not block connections that do not need it.
-func TestALockedTableHoldsUpNoConnection(t *testing.T) {
+func TestLockedTableDoesNotBlockConnections(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
 	other, err := db.Open(t.Context(), url, 1)
@@ -65,7 +65,7 @@ type planned struct {
 func plan(t *testing.T, pool *pgxpool.Pool, m reflect.Method) planned {
 	t.Helper()
 	p := planned{name: m.Name, method: m}
-	p.sql, _ = p.ask(t, false)
+	p.sql, _ = p.capture(t, false)
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -82,8 +82,8 @@ func plan(t *testing.T, pool *pgxpool.Pool, m reflect.Method) planned {
 	return p
 }
 
-// takes reports whether the statement has an argument of that name.
-func (p planned) takes(field string) bool {
+// hasArgument reports whether the statement has an argument of that name.
+func (p planned) hasArgument(field string) bool {
 	if p.method.Type.NumIn() < 3 || p.method.Type.In(2).Kind() != reflect.Struct {
 		return false
 	}
@@ -91,19 +91,19 @@ func (p planned) takes(field string) bool {
 	return ok
 }
 
-// ask returns the SQL and arguments of the method, with IDs of existing objects.
-func (p planned) ask(t *testing.T, tenant bool) (sql string, args []any) {
+// capture returns the SQL and arguments of the method, with IDs of existing objects.
+func (p planned) capture(t *testing.T, tenant bool) (sql string, args []any) {
 	t.Helper()
-	var asked asked
-	in := []reflect.Value{reflect.ValueOf(db.New(&asked)), reflect.ValueOf(t.Context())}
+	var recorder recorder
+	in := []reflect.Value{reflect.ValueOf(db.New(&recorder)), reflect.ValueOf(t.Context())}
 	if p.method.Type.NumIn() > 2 {
 		in = append(in, p.value(t, "", p.method.Type.In(2), tenant))
 	}
 	p.method.Func.Call(in)
-	if asked.sql == "" {
-		t.Fatalf("%s asks nothing", p.name)
+	if recorder.sql == "" {
+		t.Fatalf("%s runs no statement", p.name)
 	}
-	return asked.sql, asked.args
+	return recorder.sql, recorder.args
 }
 
 // check fails the test if the statement reads too many blocks.
@@ -125,7 +125,7 @@ func (p planned) check(t *testing.T, pool *pgxpool.Pool, tenant bool) {
 // run executes the planned statement and rolls it back. read is the number of blocks of 8 KiB that it read.
 func (p planned) run(t *testing.T, pool *pgxpool.Pool, tenant bool) (read int, plan string, err error) {
 	t.Helper()
-	_, args := p.ask(t, tenant)
+	_, args := p.capture(t, tenant)
 	literals := make([]string, len(args))
 	for i, a := range args {
 		text, err := pgtype.NewMap().Encode(p.params[i], pgx.TextFormatCode, a, nil)
@@ -166,26 +166,26 @@ func call(name string, literals []string) string {
 
 var errUndone = errors.New("undone")
 
-// asked records a statement and returns no rows.
-type asked struct {
+// recorder records a statement and returns no rows.
+type recorder struct {
 	sql  string
 	args []any
 }
 
-func (a *asked) note(sql string, args []any) { a.sql, a.args = sql, args }
+func (a *recorder) record(sql string, args []any) { a.sql, a.args = sql, args }
 
-func (a *asked) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	a.note(sql, args)
+func (a *recorder) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	a.record(sql, args)
 	return pgconn.CommandTag{}, errUndone
 }
 
-func (a *asked) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
-	a.note(sql, args)
+func (a *recorder) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	a.record(sql, args)
 	return nil, errUndone
 }
 
-func (a *asked) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
-	a.note(sql, args)
+func (a *recorder) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
+	a.record(sql, args)
 	return noRow{}
 }
 

@@ -30,30 +30,30 @@ var readMore = map[string]struct {
 	why    string
 }{
 	"CountOpenJobs":      {4000, "counts 3,000 jobs for the metrics"},
-	"ReportAssignments":  {500, "takes 50 networks away"},
-	"DriftedAssignments": {2000, "looks at each pool of each host"},
-	"KeepAudit":          {2000, "looks into the catalogue"},
-	"AssignedPools":      {1000, "reads what is assigned to all hosts, when that has changed"},
-	"AssignedNetworks":   {1000, "reads what is assigned to all hosts, when that has changed"},
-	"AssignedBeside":     {2000, "looks at each host of a pool"},
-	"VolumesNamed":       {1000, "reads what each host says of a pool"},
+	"ReportAssignments":  {500, "deletes 50 networks"},
+	"DriftedAssignments": {2000, "reads each pool of each host"},
+	"KeepAudit":          {2000, "reads the system catalog"},
+	"AssignedPools":      {1000, "reads the assignments of all hosts, after changes"},
+	"AssignedNetworks":   {1000, "reads the assignments of all hosts, after changes"},
+	"AssignedBeside":     {2000, "reads each host of a pool"},
+	"VolumesNamed":       {1000, "reads the report of each host on a pool"},
 	"LabelGroups":        {4000, "counts the 2,000 VMs of a project"},
-	"DisksToCome":        {5000, "looks at what is to grow of the VMs that their hosts have not changed yet"},
+	"DisksToCome":        {5000, "reads growing disks of VMs with pending changes"},
 	"ReportAbsentVMs":    {6000, "changes the other 99 VMs of a host, in each of their indexes"},
-	"VolumeOwners":       {800, "looks through what waits to enter the index of specs"},
-	"VolumeSharers":      {800, "looks through what waits to enter the index of specs"},
-	"CountOnGroups":      {800, "looks through what waits to enter the index of specs"},
-	"GroupNeeded":        {800, "likewise"},
-	"CountOnNetwork":     {800, "looks through what waits to enter the index of specs"},
-	"VolumeNameReserved": {800, "looks through what waits to enter the index of specs"},
-	"VolumeNameInUse":    {800, "looks through what waits to enter the index of specs"},
-	"VolumeInUse":        {2000, "looks through what waits to enter the index of specs, for three questions"},
-	"ImagesCreated":      {800, "looks through what waits to enter the index of specs"},
-	"FreeImageName":      {800, "looks through the names of the fleet's images"},
-	"VMsCreatedFrom":     {800, "looks through what waits to enter the index of specs"},
-	"OverlaysOn":         {800, "looks through what waits to enter the index of specs"},
-	"RuleMates":          {4000, "looks at the labels of a project's 2,000 VMs"},
-	"DrivesWith":         {800, "looks through what waits to enter the index of specs"},
+	"VolumeOwners":       {800, "scans the pending list of the GIN index on specs"},
+	"VolumeSharers":      {800, "scans the pending list of the GIN index on specs"},
+	"CountOnGroups":      {800, "scans the pending list of the GIN index on specs"},
+	"GroupNeeded":        {800, "scans the pending list of the GIN index on specs"},
+	"CountOnNetwork":     {800, "scans the pending list of the GIN index on specs"},
+	"VolumeNameReserved": {800, "scans the pending list of the GIN index on specs"},
+	"VolumeNameInUse":    {800, "scans the pending list of the GIN index on specs"},
+	"VolumeInUse":        {2000, "scans the pending list of the GIN index on specs three times"},
+	"ImagesCreated":      {800, "scans the pending list of the GIN index on specs"},
+	"FreeImageName":      {800, "reads the names of global images"},
+	"VMsCreatedFrom":     {800, "scans the pending list of the GIN index on specs"},
+	"OverlaysOn":         {800, "scans the pending list of the GIN index on specs"},
+	"RuleMates":          {4000, "reads the labels of 2,000 VMs of a project"},
+	"DrivesWith":         {800, "scans the pending list of the GIN index on specs"},
 }
 
 // value returns an argument that refers to an existing object. field is the argument's name, or "" for a single unnamed
@@ -61,8 +61,8 @@ var readMore = map[string]struct {
 func (p planned) value(t *testing.T, field string, of reflect.Type, tenant bool) reflect.Value {
 	t.Helper()
 	v := reflect.New(of).Elem()
-	if given, ok := given[p.name+"."+field]; ok {
-		v.Set(reflect.ValueOf(given))
+	if arguments, ok := arguments[p.name+"."+field]; ok {
+		v.Set(reflect.ValueOf(arguments))
 		return v
 	}
 	if id, ok := map[reflect.Type]string{
@@ -120,8 +120,8 @@ func textOf(field string) string {
 	return anID
 }
 
-// given are the arguments that cannot be derived from their names and types.
-var given = map[string]any{
+// arguments are the arguments that cannot be derived from their names and types.
+var arguments = map[string]any{
 	"AddAuthority.KeyPem": (*string)(nil), "AddHost.ID": fleet.HostID("new"), "AddHost.Name": "new", "AddHostSession.": fleet.HostID("bare"), "DropHost.": fleet.HostID("bare"), "AddJoinToken.ID": fleet.JoinTokenID("new"),
 	"AddJoinToken.Hash": []byte("new"), "AddPool.ID": fleet.PoolID("new"), "AddProject.ID": fleet.ProjectID("new"), "DeleteProject.": fleet.ProjectID("bare"),
 	"AddSteps.ID": new(fleet.TaskID("new")), "AddSteps.Ids": []string{"new-1"}, "AddTicket.Hash": []byte("new"), "AddUser.ID": fleet.UserID("new"), "AddUser.Name": "new",

@@ -17,23 +17,23 @@ const replanEvery = 2 * time.Second
 // keeps a generic plan until the connection ends or the table is analysed, which may take minutes. A plan made for an
 // empty table would scan the whole table once it is full.
 type replanner struct {
-	looked atomic.Int64 // time of the last check, in Unix nanoseconds
-	sizes  atomic.Pointer[string]
-	age    atomic.Int64 // number of changes of sizes
+	lastCheck atomic.Int64 // time of the last check, in Unix nanoseconds
+	sizes     atomic.Pointer[string]
+	age       atomic.Int64 // number of changes of sizes
 }
 
-// magnitudes returns the table sizes in blocks, rounded to a power of four. Its lock timeout keeps locked tables from
+// sizesSQL returns the table sizes in blocks, rounded to a power of four. Its lock timeout keeps locked tables from
 // delaying it.
-const magnitudes = `WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '20ms', true))
+const sizesSQL = `WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '20ms', true))
 	SELECT string_agg(ceil(log(4, 1 + pg_relation_size(c.oid) / 8192))::text, ',' ORDER BY c.oid) FROM patience, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE c.relkind = 'r' AND n.nspname = ANY (current_schemas(false))`
 
 // prepare is called before a connection is used. It returns false for a broken connection.
 func (r *replanner) prepare(ctx context.Context, conn *pgx.Conn) (bool, error) {
-	now, looked := time.Now().UnixNano(), r.looked.Load()
-	if now-looked >= int64(replanEvery) && r.looked.CompareAndSwap(looked, now) {
+	now, lastCheck := time.Now().UnixNano(), r.lastCheck.Load()
+	if now-lastCheck >= int64(replanEvery) && r.lastCheck.CompareAndSwap(lastCheck, now) {
 		var sizes *string // NULL if there are no tables yet
-		err := conn.QueryRow(ctx, magnitudes).Scan(&sizes)
+		err := conn.QueryRow(ctx, sizesSQL).Scan(&sizes)
 		if _, refused := errors.AsType[*pgconn.PgError](err); err != nil && !refused || conn.IsClosed() {
 			return false, ctx.Err()
 		}

@@ -34,36 +34,36 @@ func ProveSessions(ctx context.Context, url string) error {
 }
 
 func proveSessions(ctx context.Context, cfg *pgx.ConnConfig) error {
-	leaveStandby(cfg)
+	resetOnStandby(cfg)
 	ctx, cancel := context.WithTimeout(ctx, 4*wakeLimit)
 	defer cancel()
-	heard := make(chan struct{}, 1)
-	cfg.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { heard <- struct{}{} }
+	received := make(chan struct{}, 1)
+	cfg.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { received <- struct{}{} }
 	listener, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer listener.Close(context.WithoutCancel(ctx))
 	cfg.OnNotification = nil
-	speaker, err := pgx.ConnectConfig(ctx, cfg)
+	sender, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	defer speaker.Close(context.WithoutCancel(ctx))
+	defer sender.Close(context.WithoutCancel(ctx))
 
 	channel := "quantix_" + strings.ToLower(rand.Text())
 	mine, err := serverOf(ctx, listener, "LISTEN "+channel)
 	if err != nil {
 		return err
 	}
-	other, err := serverOf(ctx, speaker, "BEGIN")
+	other, err := serverOf(ctx, sender, "BEGIN")
 	if err != nil {
 		return err
 	}
 	if mine == other {
 		return ErrPooled
 	}
-	if err := speaker.PgConn().Exec(ctx, "NOTIFY "+channel+"; COMMIT").Close(); err != nil {
+	if err := sender.PgConn().Exec(ctx, "NOTIFY "+channel+"; COMMIT").Close(); err != nil {
 		return err
 	}
 	wait, cancel := context.WithTimeout(ctx, wakeLimit)
@@ -71,7 +71,7 @@ func proveSessions(ctx context.Context, cfg *pgx.ConnConfig) error {
 	if err := listener.PgConn().WaitForNotification(wait); err != nil && wait.Err() == nil {
 		return err
 	}
-	if len(heard) == 0 {
+	if len(received) == 0 {
 		return ErrPooled
 	}
 	return nil

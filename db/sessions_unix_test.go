@@ -80,7 +80,7 @@ func pooler(t *testing.T, to, mode string) string {
 	return through.String()
 }
 
-func TestAPoolerMustKeepSessions(t *testing.T) {
+func TestTransactionPoolerIsRefused(t *testing.T) {
 	t.Parallel()
 	to := testkit.EmptyURL(t)
 	if err := db.ProveSessions(t.Context(), to); err != nil {
@@ -93,7 +93,7 @@ func TestAPoolerMustKeepSessions(t *testing.T) {
 			err := db.ProveSessions(t.Context(), through)
 			if mode != "session" {
 				if !errors.Is(err, db.ErrPooled) {
-					t.Errorf("it was let pass: %v", err)
+					t.Errorf("no ErrPooled: %v", err)
 				}
 				return
 			}
@@ -117,7 +117,7 @@ func TestAPoolerMustKeepSessions(t *testing.T) {
 }
 
 // Idle server connections of another client must not hide the pooler's mode.
-func TestAPoolerInUseIsFoundOut(t *testing.T) {
+func TestBusyTransactionPoolerIsDetected(t *testing.T) {
 	t.Parallel()
 	through := pooler(t, testkit.EmptyURL(t), "transaction")
 	pool, err := db.Open(t.Context(), through, 5)
@@ -143,6 +143,6 @@ func TestAPoolerInUseIsFoundOut(t *testing.T) {
 		}
 	}
 	if err := db.ProveSessions(t.Context(), through); !errors.Is(err, db.ErrPooled) {
-		t.Errorf("it was let pass: %v", err)
+		t.Errorf("no ErrPooled: %v", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // The upgrade from schema 31 turns published volumes into images with one version, their files into copies, and their
 // projects into grants.
-func TestPublishedVolumesBecomeALibrary(t *testing.T) {
+func TestUpgradeTurnsPublishedVolumesIntoImages(t *testing.T) {
 	t.Parallel()
 	// with debian.qcow2 of the shared pool1, published to all projects
 	url := testkit.Schema14(t, os.DirFS("migration"), 3, 20)
@@ -32,11 +32,11 @@ func TestPublishedVolumesBecomeALibrary(t *testing.T) {
 			t.Fatalf("%v\n%s", err, sql)
 		}
 	}
-	before := ask(t, conn, `SELECT md5(string_agg(id || spec, ',' ORDER BY id)) FROM vms`)
+	before := queryText(t, conn, `SELECT md5(string_agg(id || spec, ',' ORDER BY id)) FROM vms`)
 	if err := db.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	for question, want := range map[string]string{
+	for query, want := range map[string]string{
 		`SELECT string_agg(name || ' by ' || created_by || COALESCE(' of ' || project_id, ''), ', ' ORDER BY name, created_by) FROM images`:                                                                                          "debian.qcow2 by user-1, debian.qcow2 (2) by ann, golden.raw by ann, golden.raw (2) by ann, tools.iso by ann",
 		`SELECT string_agg(concat_ws(' ', i.name, v.number, v.format, v.capacity_bytes, NULLIF(v.sha256, ''), v.start_id), ', ' ORDER BY i.name) FROM image_versions v JOIN images i ON i.id = v.image_id`:                           "debian.qcow2 1 qcow2 2147483648, debian.qcow2 (2) 1 qcow2 4294967296, golden.raw 1 raw 1048576, golden.raw (2) 1 raw 2097152, tools.iso 1 iso 4096",
 		`SELECT string_agg(concat_ws(' ', i.name, c.pool_id, c.host_id, c.volume, c.added_by), ', ' ORDER BY i.name, c.host_id) FROM image_copies c JOIN image_versions v ON v.id = c.version_id JOIN images i ON i.id = v.image_id`: "debian.qcow2 pool1 debian.qcow2 user-1, debian.qcow2 (2) pool3 debian.qcow2 ann, golden.raw pool2 h1 golden.raw ann, golden.raw pool2 h2 golden.raw bob, golden.raw (2) pool2 h3 golden.raw ann, tools.iso pool3 tools.iso ann",
@@ -47,8 +47,8 @@ func TestPublishedVolumesBecomeALibrary(t *testing.T) {
 		`SELECT count(*)::text FROM start_images WHERE changed_by = ''`:  "7",
 		`SELECT md5(string_agg(id || spec, ',' ORDER BY id)) FROM vms`:   before,
 	} {
-		if got := ask(t, conn, question); got != want {
-			t.Errorf("%s:\n%s\nwant %s", question, got, want)
+		if got := queryText(t, conn, query); got != want {
+			t.Errorf("%s:\n%s\nwant %s", query, got, want)
 		}
 	}
 }

@@ -10,56 +10,56 @@ import (
 	"quantix/internal/testkit"
 )
 
-func ask(t *testing.T, conn *sql.DB, question string) (answer string) {
+func queryText(t *testing.T, conn *sql.DB, query string) (answer string) {
 	t.Helper()
-	if err := conn.QueryRowContext(context.WithoutCancel(t.Context()), question).Scan(&answer); err != nil {
-		t.Fatalf("%s: %v", question, err)
+	if err := conn.QueryRowContext(context.WithoutCancel(t.Context()), query).Scan(&answer); err != nil {
+		t.Fatalf("%s: %v", query, err)
 	}
 	return answer
 }
 
 // Data of a portal with schema 14 is unchanged after the upgrade. internal/bench measures the upgrade.
-func TestAnUpgradeKeepsWhatThereWas(t *testing.T) {
+func TestUpgradeKeepsData(t *testing.T) {
 	t.Parallel()
 	url := testkit.Schema14(t, os.DirFS("migration"), 5, 2000)
 	_, conn := testkit.Migrator(t, url, os.DirFS("migration"))
 	same := map[string]string{
-		"VMs":             `SELECT count(*) || ' ' || md5(string_agg(concat_ws(' ', id, project_id, host_id, name, labels, generation, observed_generation, report_seq, deleted_at, status), ',' ORDER BY id)) FROM vms`,
-		"derived":         `SELECT md5(string_agg(concat_ws(' ', id, ordered, heard, attention, cpus, memory_mib), ',' ORDER BY id)) FROM vms`,
-		"their disks":     `SELECT count(*) || ' ' || md5(string_agg(concat_ws(' ', vm_id, pool_id, volume), ',' ORDER BY vm_id, pool_id, volume)) FROM made_disks`,
-		"their words":     `SELECT count(*) || ' ' || md5(string_agg(concat_ws(' ', vm_id, kind, word), ',' ORDER BY vm_id, kind, word)) FROM vm_words`,
-		"what people did": `SELECT count(*)::text FROM audit`,
-		"found":           `SELECT count(*)::text FROM found_vms`,
+		"VMs":          `SELECT count(*) || ' ' || md5(string_agg(concat_ws(' ', id, project_id, host_id, name, labels, generation, observed_generation, report_seq, deleted_at, status), ',' ORDER BY id)) FROM vms`,
+		"derived":      `SELECT md5(string_agg(concat_ws(' ', id, ordered, heard, attention, cpus, memory_mib), ',' ORDER BY id)) FROM vms`,
+		"disks":        `SELECT count(*) || ' ' || md5(string_agg(concat_ws(' ', vm_id, pool_id, volume), ',' ORDER BY vm_id, pool_id, volume)) FROM made_disks`,
+		"search words": `SELECT count(*) || ' ' || md5(string_agg(concat_ws(' ', vm_id, kind, word), ',' ORDER BY vm_id, kind, word)) FROM vm_words`,
+		"audit":        `SELECT count(*)::text FROM audit`,
+		"found":        `SELECT count(*)::text FROM found_vms`,
 	}
 	before := map[string]string{}
-	for what, question := range same {
-		before[what] = ask(t, conn, question)
+	for what, query := range same {
+		before[what] = queryText(t, conn, query)
 	}
-	phases := ask(t, conn, `SELECT string_agg(heard || ' ' || n, ', ' ORDER BY heard) FROM (SELECT heard, count(*) AS n FROM vms GROUP BY heard) p`)
+	phases := queryText(t, conn, `SELECT string_agg(heard || ' ' || n, ', ' ORDER BY heard) FROM (SELECT heard, count(*) AS n FROM vms GROUP BY heard) p`)
 	if want := "crashed 20, creating 20, deleting 20, failed 20, missing 20, needsRestart 40, paused 20, running 1360, starting 2, stopped 458, updating 20"; phases != want {
 		t.Fatalf("before the upgrade: %s\nwant %s", phases, want)
 	}
 	if err := db.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	for what, question := range same {
-		if now := ask(t, conn, question); now != before[what] {
+	for what, query := range same {
+		if now := queryText(t, conn, query); now != before[what] {
 			t.Errorf("%s: %s, was %s", what, now, before[what])
 		}
 	}
-	for question, want := range map[string]string{
+	for query, want := range map[string]string{
 		`SELECT count(*)::text FROM vms WHERE heard <> vm_phase(ordered, status, generation, observed_generation, deleted_at, true)`:                  "0",
 		`SELECT count(*)::text FROM vms WHERE attention <> vm_in_need(ordered, spec, status, generation, observed_generation, deleted_at, elsewhere)`: "0",
 		`SELECT count(*) || ' ' || count(DISTINCT mark) FROM vms v JOIN vm_marks m ON m.vm_id = v.id`:                                                 "2000 2000",
 	} {
-		if got := ask(t, conn, question); got != want {
-			t.Errorf("%s: %s, want %s", question, got, want)
+		if got := queryText(t, conn, query); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
 		}
 	}
 }
 
 // Migration 18 turns phases into plain columns without rewriting the table, and triggers keep them up to date.
-func TestPhasesBecomePlainColumnsInPlace(t *testing.T) {
+func TestUpgradeKeepsRowsWhenPhasesBecomeColumns(t *testing.T) {
 	t.Parallel()
 	url := testkit.Schema14(t, os.DirFS("migration"), 2, 100)
 	p, conn := testkit.Migrator(t, url, os.DirFS("migration"))
@@ -67,26 +67,26 @@ func TestPhasesBecomePlainColumnsInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	const file, rows = `SELECT pg_relation_filenode('vms')::text`, `SELECT md5(string_agg(xmin::text || ctid::text, ',' ORDER BY id)) FROM vms`
-	before := ask(t, conn, file) + ask(t, conn, rows)
+	before := queryText(t, conn, file) + queryText(t, conn, rows)
 	if _, err := p.UpTo(t.Context(), 18); err != nil {
 		t.Fatal(err)
 	}
-	if now := ask(t, conn, file) + ask(t, conn, rows); now != before {
-		t.Error("the migration wrote the VMs anew")
+	if now := queryText(t, conn, file) + queryText(t, conn, rows); now != before {
+		t.Error("the migration rewrote the VMs")
 	}
-	if now := ask(t, conn, `UPDATE vms SET status = status || '{"power": "crashed"}' WHERE id = 'vm1' RETURNING heard || ' ' || attention`); now != "crashed true" {
-		t.Errorf("a VM that crashes is %s", now)
+	if now := queryText(t, conn, `UPDATE vms SET status = status || '{"power": "crashed"}' WHERE id = 'vm1' RETURNING heard || ' ' || attention`); now != "crashed true" {
+		t.Errorf("a crashed VM has %s", now)
 	}
-	if now := ask(t, conn, `UPDATE vms SET heard = 'odd', attention = false WHERE id = 'vm1' RETURNING heard || ' ' || attention`); now != "crashed true" {
-		t.Errorf("written by hand it is %s", now)
+	if now := queryText(t, conn, `UPDATE vms SET heard = 'odd', attention = false WHERE id = 'vm1' RETURNING heard || ' ' || attention`); now != "crashed true" {
+		t.Errorf("after a direct update: %s", now)
 	}
 	// A change of the phase function needs one UPDATE of the affected VMs.
 	if _, err := conn.ExecContext(t.Context(), `CREATE OR REPLACE FUNCTION vm_phase(ordered text, status jsonb, generation bigint, observed bigint, deleted_at timestamptz, fresh boolean)
 		RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT CASE WHEN status->>'power' = 'crashed' THEN 'broken' ELSE 'well' END $$`); err != nil {
 		t.Fatal(err)
 	}
-	if n := ask(t, conn, `WITH now AS (UPDATE vms v SET heard = p.phase FROM (SELECT id, vm_phase(ordered, status, generation, observed_generation, deleted_at, true) AS phase FROM vms) p
+	if n := queryText(t, conn, `WITH now AS (UPDATE vms v SET heard = p.phase FROM (SELECT id, vm_phase(ordered, status, generation, observed_generation, deleted_at, true) AS phase FROM vms) p
 		WHERE p.id = v.id AND v.heard <> p.phase RETURNING v.heard) SELECT string_agg(heard || ' ' || n, ', ' ORDER BY heard) FROM (SELECT heard, count(*) AS n FROM now GROUP BY heard) x`); n != "broken 2, well 98" {
-		t.Errorf("computed anew: %s", n)
+		t.Errorf("after the changed function: %s", n)
 	}
 }

@@ -20,24 +20,24 @@ import (
 // Hello opens a session for the agent and ends its previous session, whose jobs return to the queue. While an agent is
 // alive, a second one with the same host identity, on another machine or from a copied data directory, is refused and
 // the host is flagged.
-func (box *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.HelloAnswer, error) {
+func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.HelloAnswer, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return wire.HelloAnswer{}, err
 	}
 	a.Session = newSession()
 	answer := wire.HelloAnswer{Session: a.Session}
-	var twin bool
-	err := box.store.Tx(ctx, func(q *db.Queries) error {
+	var duplicate bool
+	err := api.store.Tx(ctx, func(q *db.Queries) error {
 		now, err := q.LockHostSession(ctx, a.HostID)
 		if err != nil {
-			return noHost(err)
+			return hostRemoved(err)
 		}
 		if err := sameKey(now.KeyHash, a); err != nil {
 			return err
 		}
-		twin = false
+		duplicate = false
 		if now.Live && now.Instance != in.Instance && now.Fingerprint != in.Fingerprint {
-			twin = true
+			duplicate = true
 			text := fmt.Sprintf("A second agent with this host's identity asked to connect from %s.", a.Address)
 			if err := q.FlagConflict(ctx, db.FlagConflictParams{HostID: a.HostID, Conflict: text}); err != nil {
 				return err
@@ -57,11 +57,11 @@ func (box *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 		host := string(a.HostID)
 		// a new agent process: the jobs of its predecessor may have crashed it
 		if err == nil && now.Instance != in.Instance {
-			err = giveUp(ctx, q, &host)
+			err = endExhausted(ctx, q, &host)
 		}
-		return store.FirstError(err, func() error { return returnJobs(ctx, q, &host) })
+		return store.FirstError(err, func() error { return requeueExpired(ctx, q, &host) })
 	})
-	if err == nil && twin {
+	if err == nil && duplicate {
 		err = fleet.Errorf(fleet.Conflict, "Another agent already speaks for this host. Stop it, or remove the copied identity and join again.")
 	}
 	return answer, err
@@ -69,11 +69,11 @@ func (box *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 
 // ProveSession returns an error if a newer Hello has ended the agent's session, or if the agent's key is not the one
 // that opened it.
-func (box *API) ProveSession(ctx context.Context, a fleet.Actor) error {
+func (api *API) ProveSession(ctx context.Context, a fleet.Actor) error {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return err
 	}
-	return store.Err(proveSession(ctx, box.store.Queries, a))
+	return store.Err(proveSession(ctx, api.store.Queries, a))
 }
 
 func proveSession(ctx context.Context, q *db.Queries, a fleet.Actor) error {
@@ -84,8 +84,8 @@ func proveSession(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	return err
 }
 
-// holdSession is ProveSession with a lock on the session until the transaction ends. number orders the host's sessions.
-func holdSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int64, err error) {
+// lockSession is ProveSession with a lock on the session until the transaction ends. number orders the host's sessions.
+func lockSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int64, err error) {
 	number, err = q.LockSessionOfHost(ctx, db.LockSessionOfHostParams{HostID: a.HostID, Session: hashSession(a)})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = sessionEnded()
@@ -93,15 +93,15 @@ func holdSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int6
 	return number, err
 }
 
-// numberedIn rejects a report or result whose sequence number is outside the range of its session. Such a number would
-// outrank reports of later sessions, or be ignored in favor of earlier ones.
-func numberedIn(ctx context.Context, q *db.Queries, a fleet.Actor, seq int64) error {
-	number, err := holdSession(ctx, q, a)
-	return store.FirstError(err, func() error { return numberOf(number, seq) })
+// checkSessionNumber rejects a report or result whose sequence number is outside the range of its session. Such a
+// number would outrank reports of later sessions, or be ignored in favor of earlier ones.
+func checkSessionNumber(ctx context.Context, q *db.Queries, a fleet.Actor, seq int64) error {
+	number, err := lockSession(ctx, q, a)
+	return store.FirstError(err, func() error { return checkNumber(number, seq) })
 }
 
-// numberOf is numberedIn for a session whose number is known.
-func numberOf(session, seq int64) error {
+// checkNumber is checkSessionNumber for a session whose number is known.
+func checkNumber(session, seq int64) error {
 	if seq>>32 != session {
 		return fleet.Errorf(fleet.Invalid, "The number %d is not of this session, whose numbers are above %d. Say hello again.", seq, session<<32)
 	}
@@ -113,7 +113,7 @@ func sessionEnded() error {
 	return fleet.Errorf(fleet.Conflict, "This agent's session has ended. Say hello again.")
 }
 
-func noHost(err error) error {
+func hostRemoved(err error) error {
 	if e := store.NotFound(err, "host"); fleet.CodeOf(e) == fleet.NotFound {
 		return fleet.Errorf(fleet.Unauthorized, "This host was removed from Quantix. Join it again.")
 	}

@@ -20,8 +20,8 @@ import (
 
 // Claim returns the next jobs of the agent's host, at most one per subject, each with the current spec. Without jobs it
 // waits until one is queued or wait has passed, and then returns an empty claim.
-func (box *API) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest, wait time.Duration) (wire.Claim, error) {
-	out, err := box.NewJobWaiter(ctx, a)
+func (api *API) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest, wait time.Duration) (wire.Claim, error) {
+	out, err := api.NewJobWaiter(ctx, a)
 	if err != nil {
 		return wire.Claim{}, err
 	}
@@ -33,10 +33,10 @@ func (box *API) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest, 
 	return out.Wait(ctx, in, wait, nil)
 }
 
-// apart runs do on a separate goroutine to keep the caller's stack small. A parked claim then keeps a stack of 4 KiB
-// instead of the 8 KiB that a database query needs, which matters with ten thousand agents. BenchmarkParkedAgents
+// onOwnStack runs do on a separate goroutine to keep the caller's stack small. A parked claim then keeps a stack of 4
+// KiB instead of the 8 KiB that a database query needs, which matters with ten thousand agents. BenchmarkParkedAgents
 // measures it.
-func apart[T any](do func() (T, error)) (out T, err error) {
+func onOwnStack[T any](do func() (T, error)) (out T, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -47,25 +47,25 @@ func apart[T any](do func() (T, error)) (out T, err error) {
 	return out, err
 }
 
-// claimWaiting is claimNow preceded by a cheap check. Usually no job is waiting, and the check costs much less than a
+// claimIfWaiting is claimNow preceded by a cheap check. Usually no job is waiting, and the check costs much less than a
 // claim.
-func (box *API) claimWaiting(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
-	look, err := box.store.CheckForWork(ctx, db.CheckForWorkParams{HostID: a.HostID, Session: hashSession(a)})
+func (api *API) claimIfWaiting(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
+	check, err := api.store.CheckForWork(ctx, db.CheckForWorkParams{HostID: a.HostID, Session: hashSession(a)})
 	switch {
 	case err != nil:
 		return nil, store.Err(err)
-	case !look.Proven:
+	case !check.Proven:
 		return nil, sessionEnded()
-	case !look.Waits:
+	case !check.Waits:
 		return nil, nil
 	}
-	return box.claimNow(ctx, a, limit)
+	return api.claimNow(ctx, a, limit)
 }
 
-func (box *API) claimNow(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
-	got, err := box.claims.do(ctx, claimant{a, limit})
+func (api *API) claimNow(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
+	got, err := api.claims.do(ctx, claimant{a, limit})
 	if err == nil && len(got.work) == 0 {
-		err = proveSession(ctx, box.store.Queries, a)
+		err = proveSession(ctx, api.store.Queries, a)
 	}
 	return got.work, store.Err(cmp.Or(err, got.err))
 }
@@ -83,14 +83,14 @@ type claimed struct {
 }
 
 // claimFor claims jobs for many hosts in one statement.
-func (box *API) claimFor(ctx context.Context, patience time.Duration, all []claimant) ([]claimed, error) {
-	ask := db.ClaimJobsParams{Lease: fleet.Lease}
+func (api *API) claimFor(ctx context.Context, patience time.Duration, all []claimant) ([]claimed, error) {
+	params := db.ClaimJobsParams{Lease: fleet.Lease}
 	for _, c := range all {
-		ask.Hosts, ask.Sessions, ask.Most = append(ask.Hosts, string(c.HostID)), append(ask.Sessions, hashSession(c.Actor)), append(ask.Most, c.limit)
+		params.Hosts, params.Sessions, params.Most = append(params.Hosts, string(c.HostID)), append(params.Sessions, hashSession(c.Actor)), append(params.Most, c.limit)
 	}
 	var jobs []db.ClaimJobsRow
-	err := box.store.Quick(ctx, patience, func(t store.Quick) (err error) {
-		jobs, err = t.Last().ClaimJobs(ctx, ask)
+	err := api.store.Quick(ctx, patience, func(t store.Quick) (err error) {
+		jobs, err = t.Last().ClaimJobs(ctx, params)
 		return err
 	})
 	out := make([]claimed, len(all))
@@ -114,9 +114,9 @@ func (box *API) claimFor(ctx context.Context, patience time.Duration, all []clai
 	return out, nil
 }
 
-// aboutSubject is the database's description of a job's subject (work_of, work_of_volume): a pool, a volume's pool, a
+// subjectData is the database's description of a job's subject (work_of, work_of_volume): a pool, a volume's pool, a
 // network, or a VM with its dependencies.
-type aboutSubject struct {
+type subjectData struct {
 	Pool     *fleet.Pool        `json:"pool"` // also for a volume
 	Held     *fleet.VolumeInUse `json:"held"`
 	Network  *fleet.Network     `json:"network"`
@@ -149,25 +149,25 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 	if len(row.Work) == 0 {
 		return w, nil
 	}
-	var about aboutSubject
-	if err := json.Unmarshal(row.Work, &about); err != nil {
+	var data subjectData
+	if err := json.Unmarshal(row.Work, &data); err != nil {
 		return w, fmt.Errorf("subject of job %s: %w", j.ID, err)
 	}
-	w.Held = about.Held
-	if w.Pool = about.Pool; w.Pool != nil && w.Held == nil {
+	w.Held = data.Held
+	if w.Pool = data.Pool; w.Pool != nil && w.Held == nil {
 		w.Generation = w.Pool.Generation
 	}
-	if w.Network = about.Network; w.Network != nil {
+	if w.Network = data.Network; w.Network != nil {
 		w.Generation, w.Network.Peers = w.Network.Generation, row.Peers
 	}
-	if w.VM = about.VM; w.VM == nil {
+	if w.VM = data.VM; w.VM == nil {
 		return w, addPools(&w, row.MovePools)
 	}
-	store.NameNetworks(w.VM.Spec.NICs, about.Networks)
-	w.Generation, w.SpecHash, w.Made, w.Project, w.Mark = w.VM.Generation, row.SpecHash, about.Made, about.Project, about.Mark
+	store.NameNetworks(w.VM.Spec.NICs, data.Networks)
+	w.Generation, w.SpecHash, w.Made, w.Project, w.Mark = w.VM.Generation, row.SpecHash, data.Made, data.Project, data.Mark
 	for _, id := range w.VM.Spec.Pools() {
-		if i := slices.IndexFunc(about.Pools, func(p fleet.Pool) bool { return p.ID == id }); i >= 0 {
-			w.Pools = append(w.Pools, about.Pools[i])
+		if i := slices.IndexFunc(data.Pools, func(p fleet.Pool) bool { return p.ID == id }); i >= 0 {
+			w.Pools = append(w.Pools, data.Pools[i])
 		}
 	}
 	return w, addPools(&w, row.MovePools)
@@ -190,14 +190,14 @@ func addPools(w *wire.Work, text []byte) error {
 }
 
 // Progress records a job's progress and renews its lease. The answer contains a cancellation by a user, if any.
-func (box *API) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Progress) (out wire.ProgressAnswer, err error) {
+func (api *API) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Progress) (out wire.ProgressAnswer, err error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return out, err
 	}
 	if err := store.CheckID(id, "job"); err != nil {
 		return out, err
 	}
-	out.Stop, err = box.store.NoteProgress(ctx, db.NoteProgressParams{
+	out.Stop, err = api.store.NoteProgress(ctx, db.NoteProgressParams{
 		Lease: fleet.Lease,
 		ID:    id, HostID: a.HostID, Epoch: in.Epoch, Progress: int32(min(max(in.Percent, 0), 100)), Note: cut(in.Note, 200),
 	})

@@ -37,14 +37,14 @@ func ReadPair(id fleet.PairID, user fleet.UserID, session string, host fleet.Hos
 // JoinPair admits a host to its end of a relayed connection. The host must own the VM of a console opened within the
 // last 30 s, receive an upload that a user continues, receive a transfer whose sender has asked for a relay, or have a
 // volume that a user is downloading.
-func (box *API) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (relay.End, error) {
+func (api *API) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (relay.End, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return relay.End{}, err
 	}
 	if err := store.CheckID(id, "connection"); err != nil {
 		return relay.End{}, err
 	}
-	row, err := box.store.AwaitedConsole(ctx, db.AwaitedConsoleParams{ConsoleID: id, HostID: a.HostID, Session: hashSession(a)})
+	row, err := api.store.AwaitedConsole(ctx, db.AwaitedConsoleParams{ConsoleID: id, HostID: a.HostID, Session: hashSession(a)})
 	switch {
 	case err != nil:
 		return relay.End{}, store.Err(err)
@@ -52,21 +52,21 @@ func (box *API) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (r
 		return relay.End{}, sessionEnded()
 	}
 	if row.OfHost == "" {
-		up, err := box.store.AwaitedUpload(ctx, db.AwaitedUploadParams{PairID: id, HostID: a.HostID})
+		up, err := api.store.AwaitedUpload(ctx, db.AwaitedUploadParams{PairID: id, HostID: a.HostID})
 		if err == nil {
 			return UploadPair(id, up.UserID, up.Session, up.HostID).Admit(relay.PartyOf(a))
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return relay.End{}, store.Err(err)
 		}
-		between, err := box.store.AwaitedTransfer(ctx, db.AwaitedTransferParams{PairID: string(id), HostID: string(a.HostID)})
+		between, err := api.store.AwaitedTransfer(ctx, db.AwaitedTransferParams{PairID: string(id), HostID: string(a.HostID)})
 		if err == nil {
 			return TransferPair(id, between.FromHost, between.ToHost).Admit(relay.PartyOf(a))
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return relay.End{}, store.Err(err)
 		}
-		read, err := box.store.AwaitedVolume(ctx, db.AwaitedVolumeParams{PairID: id, HostID: a.HostID})
+		read, err := api.store.AwaitedVolume(ctx, db.AwaitedVolumeParams{PairID: id, HostID: a.HostID})
 		if err == nil {
 			return ReadPair(id, read.UserID, read.Session, read.HostID).Admit(relay.PartyOf(a))
 		}

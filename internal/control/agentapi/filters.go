@@ -7,9 +7,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// aboutFilters is the database's description of security groups (work_of_filters): the group of a job, or the groups of
+// filterData is the database's description of security groups (work_of_filters): the group of a job, or the groups of
 // its VM's NICs.
-type aboutFilters struct {
+type filterData struct {
 	Groups  []fleet.SecurityGroup              `json:"groups"`
 	Members map[fleet.SecurityGroupID][]string `json:"members"`
 }
@@ -20,13 +20,13 @@ func addFilters(w *wire.Work, row []byte) error {
 	if len(row) == 0 {
 		return nil
 	}
-	var about aboutFilters
-	if err := json.Unmarshal(row, &about); err != nil {
+	var data filterData
+	if err := json.Unmarshal(row, &data); err != nil {
 		return err
 	}
-	flat := make([]fleet.FlatGroup, len(about.Groups))
-	for i, g := range about.Groups {
-		flat[i] = g.Flat(about.Members)
+	flat := make([]fleet.FlatGroup, len(data.Groups))
+	for i, g := range data.Groups {
+		flat[i] = g.Flat(data.Members)
 	}
 	if w.Kind.Is().Type != fleet.TypeSecurityGroup {
 		w.SecurityGroups = flat

@@ -22,8 +22,8 @@ import (
 // Finish closes a job and stores the state that the host observed. If the spec has changed meanwhile, it queues the
 // subject again. ended is the closed job. It returns Conflict, and ignores the result, if the job's epoch is no longer
 // current.
-func (box *API) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Finish) (answer wire.FinishAnswer, ended fleet.Job, err error) {
-	each, err := box.FinishAll(ctx, a, []wire.Result{{Job: id, Finish: in}})
+func (api *API) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Finish) (answer wire.FinishAnswer, ended fleet.Job, err error) {
+	each, err := api.FinishAll(ctx, a, []wire.Result{{Job: id, Finish: in}})
 	if err != nil {
 		return answer, ended, err
 	}
@@ -39,7 +39,7 @@ type Finished struct {
 
 // FinishAll is Finish for several results, each independent of the others. If all are rejected, it returns the first
 // error.
-func (box *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) ([]Finished, error) {
+func (api *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) ([]Finished, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return nil, err
 	}
@@ -54,13 +54,13 @@ func (box *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) 
 			ask, of = append(ask, result{a, r.Job, state, r.Finish}), append(of, i)
 		}
 	}
-	got, errs := box.results.doAll(ctx, ask)
+	got, errs := api.results.doAll(ctx, ask)
 	for k, i := range of {
 		switch g := got[k]; {
 		case errs[k] != nil:
 			out[i].Err = store.Err(errs[k])
 		case g.unknown:
-			out[i].Err = store.FirstError(proveSession(ctx, box.store.Queries, a), func() error { return store.NotFound(pgx.ErrNoRows, "job") })
+			out[i].Err = store.FirstError(proveSession(ctx, api.store.Queries, a), func() error { return store.NotFound(pgx.ErrNoRows, "job") })
 		default:
 			out[i] = Finished{g.answer, g.ended, g.refused}
 		}
@@ -88,12 +88,12 @@ type settled struct {
 }
 
 // settleAll processes the results of many hosts in one transaction.
-func (box *API) settleAll(ctx context.Context, patience time.Duration, all []result) (out []settled, err error) {
+func (api *API) settleAll(ctx context.Context, patience time.Duration, all []result) (out []settled, err error) {
 	var hold db.LockResultsParams
 	for _, r := range all {
 		hold.Ids, hold.Hosts, hold.Sessions = append(hold.Ids, string(r.job)), append(hold.Hosts, string(r.HostID)), append(hold.Sessions, hashSession(r.Actor))
 	}
-	err = box.store.Quick(ctx, patience, func(t store.Quick) error {
+	err = api.store.Quick(ctx, patience, func(t store.Quick) error {
 		out = make([]settled, len(all))
 		rows, err := t.LockResults(ctx, hold)
 		if err != nil {
@@ -119,13 +119,13 @@ func (box *API) settleAll(ctx context.Context, patience time.Duration, all []res
 			row.Job.State = r.state // a duplicate of this result in the same batch is then rejected
 			held[r.job] = row
 			if r.in.Retry && r.state == fleet.JobFailed && !job.Kind.SingleShot(job.Args) && !job.Kind.Is().Aside {
-				if out[i].ended, err = tryAgain(ctx, t.Queries, job, r.in, 5*time.Second); err != nil {
+				if out[i].ended, err = retryLater(ctx, t.Queries, job, r.in, 5*time.Second); err != nil {
 					return err
 				}
 				continue
 			}
 			if r.state == fleet.JobQueued {
-				if out[i].ended, err = giveAgain(ctx, t.Queries, job, r.in); err != nil {
+				if out[i].ended, err = requeueOutdated(ctx, t.Queries, job, r.in); err != nil {
 					return err
 				}
 				continue
@@ -163,7 +163,7 @@ func (box *API) settleAll(ctx context.Context, patience time.Duration, all []res
 
 // refuse returns an error if the result is not valid for the job's current claim.
 func refuse(row db.LockResultsRow, in wire.Finish) error {
-	if err := numberOf(row.Number, in.Seq); err != nil {
+	if err := checkNumber(row.Number, in.Seq); err != nil {
 		return err
 	}
 	if row.Job.State != fleet.JobRunning || row.Job.Epoch != in.Epoch {
@@ -185,15 +185,15 @@ const (
 	maxEpoch  = 1 << 61
 )
 
-// giveAgain requeues a job that its host rejected as outdated: the database was restored from a backup, and its epoch
-// sequence is behind the host's latest epoch. It raises the next epochs of this host only. The host did nothing, so the
-// attempt does not count.
-func giveAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
+// requeueOutdated requeues a job that its host rejected as outdated: the database was restored from a backup, and its
+// epoch sequence is behind the host's latest epoch. It raises the next epochs of this host only. The host did nothing,
+// so the attempt does not count.
+func requeueOutdated(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
 	if err := q.LiftEpochs(ctx, db.LiftEpochsParams{Host: string(job.HostID), Newest: in.Newest}); err != nil {
 		return fleet.Job{}, err
 	}
 	in.Error = ""
-	return tryAgain(ctx, q, job, in, 100*time.Millisecond)
+	return retryLater(ctx, q, job, in, 100*time.Millisecond)
 }
 
 // end is how a job ends and the state its host then observed. Without typ, no state is written.
@@ -205,18 +205,18 @@ type end struct {
 	typ, object     string
 	host            fleet.HostID
 	generation, seq int64
-	saw             any
+	observed        any
 }
 
 // endJobs ends jobs that the transaction has locked and writes the observed states through saw.
-func endJobs(ctx context.Context, q, saw *db.Queries, ends []end) ([]db.Job, error) {
+func endJobs(ctx context.Context, q, observed *db.Queries, ends []end) ([]db.Job, error) {
 	var p db.EndJobsParams
 	var vms db.SettleVMsParams
 	var others db.SettleAssignmentsParams
 	for _, e := range ends {
 		p.Ids, p.States, p.Errors = append(p.Ids, string(e.id)), append(p.States, string(e.state)), append(p.Errors, e.error)
 		p.Notes = append(p.Notes, e.note)
-		status, err := json.Marshal(e.saw)
+		status, err := json.Marshal(e.observed)
 		switch {
 		case err != nil:
 			return nil, err
@@ -230,12 +230,12 @@ func endJobs(ctx context.Context, q, saw *db.Queries, ends []end) ([]db.Job, err
 		}
 	}
 	if len(vms.Ids) > 0 {
-		if err := saw.SettleVMs(ctx, vms); err != nil {
+		if err := observed.SettleVMs(ctx, vms); err != nil {
 			return nil, err
 		}
 	}
 	if len(others.Ids) > 0 {
-		if err := saw.SettleAssignments(ctx, others); err != nil {
+		if err := observed.SettleAssignments(ctx, others); err != nil {
 			return nil, err
 		}
 	}
@@ -254,9 +254,9 @@ func jobOf(r db.Job) fleet.Job {
 	return fleet.Job{ID: r.ID, Kind: r.Kind, State: r.State, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
 }
 
-// tryAgain requeues a convergent job that failed only because the hypervisor was unreachable. If a newer job for the
+// retryLater requeues a convergent job that failed only because the hypervisor was unreachable. If a newer job for the
 // subject is queued, this one is cancelled instead. pause is the delay before the first retry.
-func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pause time.Duration) (fleet.Job, error) {
+func retryLater(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pause time.Duration) (fleet.Job, error) {
 	next, err := q.Overtaken(ctx, job.ID)
 	if err == nil && next {
 		return endJob(ctx, q, end{id: job.ID, state: fleet.JobCancelled, error: strings.TrimSpace("Replaced by a newer order. " + in.Error)})
@@ -273,29 +273,29 @@ func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pa
 func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end, error) {
 	e := end{id: job.ID, error: in.Error}
 	if job.Kind == fleet.VMPlan {
-		return e, answerPlan(ctx, q, job, in)
+		return e, storePlanAnswer(ctx, q, job, in)
 	}
 	if job.Kind == fleet.VMExec {
-		return e, keepOutput(ctx, q, job, in)
+		return e, storeOutput(ctx, q, job, in)
 	}
 	if job.Kind.Is().Aside || job.Kind.Is().Guest {
 		return e, nil
 	}
 	noun, id := job.Subject.Split()
-	var saw any
+	var observed any
 	var stays bool
 	var err error
 	if n := assign.Of(noun); n != nil {
-		saw, stays, err = n.Settle(ctx, q, job, id, in)
+		observed, stays, err = n.Settle(ctx, q, job, id, in)
 		// A volume's result reports its pool. Generation 0, because no change of the pool itself was applied.
 	} else if ref, ok := job.Subject.Volume(); ok {
 		noun, id, in.Generation = string(fleet.TypePool), string(ref.PoolID), 0
-		saw, stays = in.Pool, in.Pool != nil
+		observed, stays = in.Pool, in.Pool != nil
 		if in.Outcome == wire.Done {
-			err = noteImage(ctx, q, job, ref, volumesOf(in.Pool))
+			err = recordImage(ctx, q, job, ref, volumesOf(in.Pool))
 		}
 		if err == nil {
-			err = noteLeft(ctx, q, job, ref, in)
+			err = noteLeftVolume(ctx, q, job, ref, in)
 		}
 		if job.Kind == fleet.VolumeUpload && in.Outcome == wire.Done && job.Args.Volume != nil {
 			e.note = "uploaded " + fleet.Bytes(job.Args.Volume.SizeBytes)
@@ -304,13 +304,13 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end
 			err = settleTransfer(ctx, q, job, in)
 		}
 	} else {
-		saw, stays, err = in.VM, in.VM != nil, settleVM(ctx, q, job, fleet.VMID(id), in)
+		observed, stays, err = in.VM, in.VM != nil, settleVM(ctx, q, job, fleet.VMID(id), in)
 	}
 	if in.VM != nil && in.Outcome == wire.Done && job.Kind.Is().Applies {
 		e.note = in.VM.StillHeld()
 	}
 	if stays {
-		e.typ, e.object, e.host, e.generation, e.seq, e.saw = noun, id, job.HostID, in.Generation, in.Seq, saw
+		e.typ, e.object, e.host, e.generation, e.seq, e.observed = noun, id, job.HostID, in.Generation, in.Seq, observed
 	}
 	return e, err
 }
@@ -338,7 +338,7 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 	if job.Kind == fleet.VMMigrate {
 		return settleTransfer(ctx, q, job, in)
 	}
-	if err := settleArrived(ctx, q, job, vm, in); err != nil {
+	if err := deleteLeftDisks(ctx, q, job, vm, in); err != nil {
 		return err
 	}
 	if in.VM == nil && in.Outcome != wire.Done {

@@ -15,31 +15,31 @@ import (
 	"quantix/internal/wire"
 )
 
-// Heartbeats are written in batches: the first of a batch waits beatGather for others, then all heartbeats and all
+// Heartbeats are written in batches: the first of a batch waits gatherTime for others, then all heartbeats and all
 // meters are written in one statement each. No user waits for a heartbeat, so the delay is harmless.
 const (
-	beatGather = 10 * time.Millisecond
-	beatBatch  = 500
+	gatherTime    = 10 * time.Millisecond
+	maxHeartbeats = 500
 )
 
-type beats struct {
+type heartbeats struct {
 	mu   sync.Mutex
 	open *batch
 }
 
 type batch struct {
 	params db.HeartbeatsParams
-	meters []metered     // parallel to params
-	full   chan struct{} // closed when the batch has beatBatch members
+	meters []readings    // parallel to params
+	full   chan struct{} // closed when the batch has maxHeartbeats members
 	done   chan struct{} // closed when the batch is written
 	rows   map[fleet.HostID]db.HeartbeatsRow
 	err    error
 	lost   map[fleet.HostID]error // errors of hosts whose meters were not written
 }
 
-// beat records a heartbeat and returns its time. resend reports that the stored digest differs from the host's, so the
-// agent must send a full report.
-func (box *API) beat(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, resend bool, err error) {
+// heartbeat records a heartbeat and returns its time. resend reports that the stored digest differs from the host's, so
+// the agent must send a full report.
+func (api *API) heartbeat(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, resend bool, err error) {
 	load := "null"
 	if in.Load != nil {
 		b, err := json.Marshal(in.Load)
@@ -48,9 +48,9 @@ func (box *API) beat(ctx context.Context, a fleet.Actor, in wire.Report) (now ti
 		}
 		load = string(b)
 	}
-	b, first := box.beats.join(a, in, load)
+	b, first := api.heartbeats.join(a, in, load)
 	if first {
-		box.writeBeats(b)
+		api.writeHeartbeats(b)
 	}
 	select {
 	case <-b.done:
@@ -81,7 +81,7 @@ func milliseconds(n int64) time.Duration {
 	return time.Duration(min(max(n, 0), time.Hour.Milliseconds())) * time.Millisecond
 }
 
-func (s *beats) join(a fleet.Actor, in wire.Report, load string) (b *batch, first bool) {
+func (s *heartbeats) join(a fleet.Actor, in wire.Report, load string) (b *batch, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
@@ -93,37 +93,37 @@ func (s *beats) join(a fleet.Actor, in wire.Report, load string) (b *batch, firs
 	p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(a.HostID)), append(p.Sessions, hashSession(a)), append(p.Loads, load)
 	p.Digests, p.Sent = append(p.Digests, in.Digest), append(p.Sent, sentAt(in))
 	p.LookAges = append(p.LookAges, milliseconds(in.LookedAgoMs).Seconds())
-	b.meters = append(b.meters, metered{a.HostID, in.Meters, in.Filters, in.Guests})
-	if len(b.params.HostIds) == beatBatch {
+	b.meters = append(b.meters, readings{a.HostID, in.Meters, in.Filters, in.Guests})
+	if len(b.params.HostIds) == maxHeartbeats {
 		close(b.full)
 		s.open = nil
 	}
 	return b, first
 }
 
-// writeBeats waits for further heartbeats, then writes the batch and answers all. It does not use the request's
+// writeHeartbeats waits for further heartbeats, then writes the batch and answers all. It does not use the request's
 // context, because other requests wait for it.
-func (box *API) writeBeats(b *batch) {
-	timer := time.NewTimer(beatGather)
+func (api *API) writeHeartbeats(b *batch) {
+	timer := time.NewTimer(gatherTime)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-b.full:
 	}
-	box.beats.mu.Lock()
-	if box.beats.open == b {
-		box.beats.open = nil
+	api.heartbeats.mu.Lock()
+	if api.heartbeats.open == b {
+		api.heartbeats.open = nil
 	}
-	box.beats.mu.Unlock()
+	api.heartbeats.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	b.err = store.Err(box.write(ctx, b))
+	b.err = store.Err(api.write(ctx, b))
 	close(b.done)
 }
 
-func (box *API) write(ctx context.Context, b *batch) (err error) {
+func (api *API) write(ctx context.Context, b *batch) (err error) {
 	defer store.Recovered(&err) // other requests wait for the result
-	rows, err := box.store.Heartbeats(ctx, b.params)
+	rows, err := api.store.Heartbeats(ctx, b.params)
 	if err != nil {
 		return err
 	}
@@ -131,37 +131,37 @@ func (box *API) write(ctx context.Context, b *batch) (err error) {
 	for _, r := range rows {
 		b.rows[r.HostID] = r
 	}
-	var proven []metered
+	var proven []readings
 	for i, m := range b.meters {
 		if row, known := b.rows[m.host]; known && bytes.Equal(row.Session, b.params.Sessions[i]) {
 			proven = append(proven, m)
 		}
 	}
-	if err := box.writeMeters(ctx, proven...); err == nil || len(proven) == 1 || ctx.Err() != nil {
+	if err := api.writeMeters(ctx, proven...); err == nil || len(proven) == 1 || ctx.Err() != nil {
 		return err
 	}
 	// written one by one, so that a host that was just removed does not fail the others
 	b.lost = map[fleet.HostID]error{}
 	for _, m := range proven {
-		if err := box.writeMeters(ctx, m); err != nil {
+		if err := api.writeMeters(ctx, m); err != nil {
 			b.lost[m.host] = store.Err(err)
 		}
 	}
 	return nil
 }
 
-// assigned caches the pools and networks assigned to each host, so that a heartbeat needs no query. It is read again
-// after changes and after assignedFor.
-type assigned struct {
+// assignmentCache caches the pools and networks assigned to each host, so that a heartbeat needs no query. It is read
+// again after changes and after assignedMaxAge.
+type assignmentCache struct {
 	changes *notify.Sub // by keyAssigned
 	mu      sync.Mutex
 	read    time.Time // start of the latest read
 	stale   bool
-	on      *onHosts
+	on      *hostAssignments
 }
 
-// onHosts lists what is assigned to each host. Hosts with equal assignments share the slices.
-type onHosts struct {
+// hostAssignments lists what is assigned to each host. Hosts with equal assignments share the slices.
+type hostAssignments struct {
 	pools    map[fleet.HostID][]fleet.Pool
 	networks map[fleet.HostID][]fleet.Network
 }
@@ -170,12 +170,12 @@ const (
 	keyAssigned = "assigned"
 	// The cache only decides what a host reports in more detail; assignments themselves travel as jobs. So it may lag
 	// behind changes and lost wake-ups.
-	assignedGap = time.Second
-	assignedFor = 2 * time.Minute
+	assignedMinAge = time.Second
+	assignedMaxAge = 2 * time.Minute
 )
 
-func (box *API) assignedTo(ctx context.Context, host fleet.HostID) ([]fleet.Pool, []fleet.Network, error) {
-	m := &box.assigned
+func (api *API) assignedTo(ctx context.Context, host fleet.HostID) ([]fleet.Pool, []fleet.Network, error) {
+	m := &api.assignmentCache
 	now := time.Now()
 	m.mu.Lock()
 	select {
@@ -185,14 +185,14 @@ func (box *API) assignedTo(ctx context.Context, host fleet.HostID) ([]fleet.Pool
 	default:
 	}
 	on, age := m.on, now.Sub(m.read)
-	if m.stale && age >= assignedGap || age >= assignedFor {
+	if m.stale && age >= assignedMinAge || age >= assignedMaxAge {
 		m.stale, m.read = false, now // one request reads, the others use the old value
 	} else if on != nil {
 		m.mu.Unlock()
 		return on.pools[host], on.networks[host], nil
 	}
 	m.mu.Unlock()
-	on, err := box.readAssigned(ctx)
+	on, err := api.readAssigned(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
@@ -203,16 +203,16 @@ func (box *API) assignedTo(ctx context.Context, host fleet.HostID) ([]fleet.Pool
 	return on.pools[host], on.networks[host], nil
 }
 
-func (box *API) readAssigned(ctx context.Context) (*onHosts, error) {
-	pools, err := box.store.AssignedPools(ctx)
+func (api *API) readAssigned(ctx context.Context) (*hostAssignments, error) {
+	pools, err := api.store.AssignedPools(ctx)
 	if err != nil {
 		return nil, err
 	}
-	networks, err := box.store.AssignedNetworks(ctx)
+	networks, err := api.store.AssignedNetworks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &onHosts{
+	return &hostAssignments{
 		pools:    byHost(pools, func(r db.AssignedPoolsRow) (fleet.Pool, []string) { return store.PoolOf(r.Pool), r.Hosts }),
 		networks: byHost(networks, func(r db.AssignedNetworksRow) (fleet.Network, []string) { return store.NetworkOf(r.Network), r.Hosts }),
 	}, nil

@@ -18,7 +18,7 @@ import (
 )
 
 // RenewHost issues the next certificate of a host, for the key with which it joined.
-func (box *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.Certificate, error) {
+func (api *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.Certificate, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return wire.Certificate{}, err
 	}
@@ -26,7 +26,7 @@ func (box *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.
 	if err != nil {
 		return wire.Certificate{}, err
 	}
-	authority, err := box.authority(ctx)
+	authority, err := api.authority(ctx)
 	if err != nil {
 		return wire.Certificate{}, err
 	}
@@ -34,10 +34,10 @@ func (box *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.
 	if err != nil {
 		return wire.Certificate{}, err
 	}
-	err = box.store.Tx(ctx, func(q *db.Queries) error {
+	err = api.store.Tx(ctx, func(q *db.Queries) error {
 		host, err := q.HostKey(ctx, a.HostID)
 		if err != nil {
-			return noHost(err)
+			return hostRemoved(err)
 		}
 		if err := sameKey(host.KeyHash, a); err != nil {
 			return err
@@ -62,19 +62,19 @@ func sameKey(key []byte, a fleet.Actor) error {
 }
 
 // Authority returns the portals' certificate authority, and creates it on first use. Only the system actor may call it.
-func (box *API) Authority(ctx context.Context, a fleet.Actor) (*auth.Authority, error) {
+func (api *API) Authority(ctx context.Context, a fleet.Actor) (*auth.Authority, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err
 	}
-	return box.authority(ctx)
+	return api.authority(ctx)
 }
 
 // AuthorityCertificate returns the authority's own certificate, without its key. Only the system actor may call it.
-func (box *API) AuthorityCertificate(ctx context.Context, a fleet.Actor) (*x509.Certificate, error) {
+func (api *API) AuthorityCertificate(ctx context.Context, a fleet.Actor) (*x509.Certificate, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err
 	}
-	row, err := box.storedAuthority(ctx)
+	row, err := api.storedAuthority(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -82,13 +82,13 @@ func (box *API) AuthorityCertificate(ctx context.Context, a fleet.Actor) (*x509.
 }
 
 // storedAuthority reads the authority's row, and creates it if it does not exist.
-func (box *API) storedAuthority(ctx context.Context) (db.GetAuthorityRow, error) {
-	row, err := box.store.GetAuthority(ctx)
+func (api *API) storedAuthority(ctx context.Context) (db.GetAuthorityRow, error) {
+	row, err := api.store.GetAuthority(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
-		if err := box.makeAuthority(ctx); err != nil {
+		if err := api.makeAuthority(ctx); err != nil {
 			return row, err
 		}
-		row, err = box.store.GetAuthority(ctx)
+		row, err = api.store.GetAuthority(ctx)
 	}
 	if err != nil {
 		return row, fmt.Errorf("load the authority: %w", store.Err(err))
@@ -99,21 +99,21 @@ func (box *API) storedAuthority(ctx context.Context) (db.GetAuthorityRow, error)
 // authorityLabel identifies the sealed secret.
 const authorityLabel = "key of the authority"
 
-func (box *API) authority(ctx context.Context) (*auth.Authority, error) {
-	row, err := box.storedAuthority(ctx)
+func (api *API) authority(ctx context.Context) (*auth.Authority, error) {
+	row, err := api.storedAuthority(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if row.KeyPem == nil {
-		key, ok := box.vault.Unseal(authorityLabel, row.Sealed)
+		key, ok := api.vault.Unseal(authorityLabel, row.Sealed)
 		if !ok {
 			return nil, fmt.Errorf("the key of the authority that signs hosts' certificates is sealed with another key (%s) than this portal's (%s): "+
-				"restore the secrets.key of that portal from its backup, or name it by secretsKey", *row.ByKey, cmp.Or(box.vault.ID(), "none"))
+				"restore the secrets.key of that portal from its backup, or name it by secretsKey", *row.ByKey, cmp.Or(api.vault.ID(), "none"))
 		}
 		return auth.ParseAuthority(row.CertPem, string(key))
 	}
-	if box.vault.ID() != "" {
-		if err := box.sealAuthority(ctx, *row.KeyPem); err != nil {
+	if api.vault.ID() != "" {
+		if err := api.sealAuthority(ctx, *row.KeyPem); err != nil {
 			return nil, err
 		}
 	}
@@ -121,13 +121,13 @@ func (box *API) authority(ctx context.Context) (*auth.Authority, error) {
 }
 
 // sealAuthority seals a key that an older release stored in plain text.
-func (box *API) sealAuthority(ctx context.Context, key string) error {
-	sealed, err := box.vault.Seal(authorityLabel, []byte(key))
+func (api *API) sealAuthority(ctx context.Context, key string) error {
+	sealed, err := api.vault.Seal(authorityLabel, []byte(key))
 	if err != nil {
 		return err
 	}
-	return box.store.Tx(ctx, func(q *db.Queries) error {
-		by := box.vault.ID()
+	return api.store.Tx(ctx, func(q *db.Queries) error {
+		by := api.vault.ID()
 		rows, err := q.SealAuthority(ctx, db.SealAuthorityParams{ByKey: &by, Sealed: sealed})
 		if err != nil || rows == 0 {
 			return err
@@ -138,7 +138,7 @@ func (box *API) sealAuthority(ctx context.Context, key string) error {
 
 // makeAuthority stores a new authority unless one exists; of concurrent calls, the first wins. A portal without a vault
 // stores the key in plain text.
-func (box *API) makeAuthority(ctx context.Context) error {
+func (api *API) makeAuthority(ctx context.Context) error {
 	made, err := auth.NewAuthority()
 	if err != nil {
 		return err
@@ -148,13 +148,13 @@ func (box *API) makeAuthority(ctx context.Context) error {
 		return err
 	}
 	row := db.AddAuthorityParams{CertPem: made.CertPEM(), KeyPem: &key}
-	if by := box.vault.ID(); by != "" {
+	if by := api.vault.ID(); by != "" {
 		row.KeyPem, row.ByKey = nil, &by
-		if row.Sealed, err = box.vault.Seal(authorityLabel, []byte(key)); err != nil {
+		if row.Sealed, err = api.vault.Seal(authorityLabel, []byte(key)); err != nil {
 			return err
 		}
 	}
-	return box.store.Tx(ctx, func(q *db.Queries) error {
+	return api.store.Tx(ctx, func(q *db.Queries) error {
 		rows, err := q.AddAuthority(ctx, row)
 		if err != nil || rows == 0 {
 			return err

@@ -10,10 +10,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// noteImage records format, size and checksum that a host reports for a copy of an image version, if the version lacks
-// them. If the job specified a checksum, that one is recorded whatever the host reports: a file with other contents is
-// no copy.
-func noteImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, volumes []fleet.Volume) error {
+// recordImage records format, size and checksum that a host reports for a copy of an image version, if the version
+// lacks them. If the job specified a checksum, that one is recorded whatever the host reports: a file with other
+// contents is no copy.
+func recordImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, volumes []fleet.Volume) error {
 	if !slices.Contains([]fleet.JobKind{fleet.VolumeHash, fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeFetch}, job.Kind) {
 		return nil
 	}
@@ -25,7 +25,7 @@ func noteImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref,
 	}
 	i := slices.IndexFunc(volumes, func(v fleet.Volume) bool { return v.Name == ref.Volume })
 	if i < 0 { // the file is complete, but its host could not list the pool
-		return lookAtImage(ctx, q, job, ref, known)
+		return queueHash(ctx, q, job, ref, known)
 	}
 	if digest == "" {
 		digest = volumes[i].SHA256
@@ -36,7 +36,7 @@ func noteImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref,
 	if err != nil || job.Kind != fleet.VolumeFetch || volumes[i].SHA256 != "" {
 		return err
 	}
-	return lookAtImage(ctx, q, job, ref, known) // the image of a download is verified by a checksum as well
+	return queueHash(ctx, q, job, ref, known) // the image of a download is verified by a checksum as well
 }
 
 // volumesOf returns the reported volumes, or nil if the host did not report the pool.
@@ -47,9 +47,9 @@ func volumesOf(pool *fleet.PoolStatus) []fleet.Volume {
 	return pool.Volumes
 }
 
-// lookAtImage queues volume.hash for a file of the image library, so that the host reports its facts. It does not
+// queueHash queues volume.hash for a file of the image library, so that the host reports its facts. It does not
 // repeat a hash job without a result.
-func lookAtImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, known fleet.VolumeOrder) error {
+func queueHash(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, known fleet.VolumeOrder) error {
 	if job.Kind == fleet.VolumeHash {
 		return nil
 	}

@@ -13,21 +13,21 @@ import (
 // JobWaiter serves the successive claims of one agent. It stays subscribed between claims, so a claim soon after
 // another need not query the database.
 type JobWaiter struct {
-	box    *API
-	of     fleet.Actor
-	sub    *notify.Sub
-	looked time.Time // time of the last claim that took all queued jobs; zero if a later query is needed
+	api       *API
+	of        fleet.Actor
+	sub       *notify.Sub
+	lastClaim time.Time // time of the last claim that took all queued jobs; zero if a later query is needed
 }
 
-// worthParking is the shortest wait for which a query is skipped.
-const worthParking = 2 * time.Second
+// minParkTime is the shortest wait for which a query is skipped.
+const minParkTime = 2 * time.Second
 
 // NewJobWaiter subscribes before the first query, so that no job is missed in between.
-func (box *API) NewJobWaiter(_ context.Context, a fleet.Actor) (*JobWaiter, error) {
+func (api *API) NewJobWaiter(_ context.Context, a fleet.Actor) (*JobWaiter, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return nil, err
 	}
-	return &JobWaiter{box: box, of: a, sub: box.hub.Subscribe("jobs:" + string(a.HostID))}, nil
+	return &JobWaiter{api: api, of: a, sub: api.hub.Subscribe("jobs:" + string(a.HostID))}, nil
 }
 
 // Is reports whether the waiter belongs to this agent, with the same session and key.
@@ -50,26 +50,26 @@ func (l *JobWaiter) Claim(ctx context.Context, in wire.ClaimRequest, wait time.D
 		woken = true
 	default:
 	}
-	if rest := wait - time.Since(l.looked); !woken && !l.looked.IsZero() && rest > worthParking {
+	if rest := wait - time.Since(l.lastClaim); !woken && !l.lastClaim.IsZero() && rest > minParkTime {
 		return wire.Claim{}, rest, nil
 	}
-	work, err := l.take(in, func(most int32) ([]wire.Work, error) { return l.box.claimWaiting(ctx, l.of, most) })
+	work, err := l.take(in, func(most int32) ([]wire.Work, error) { return l.api.claimIfWaiting(ctx, l.of, most) })
 	return wire.Claim{Jobs: work}, wait, err
 }
 
 // take claims jobs and records whether none remain: fewer jobs than requested mean that the queue is empty.
 func (l *JobWaiter) take(in wire.ClaimRequest, claim func(most int32) ([]wire.Work, error)) ([]wire.Work, error) {
 	now, most := time.Now(), int32(min(max(in.Max, 1), 32))
-	work, err := apart(func() ([]wire.Work, error) { return claim(most) })
-	if l.looked = (time.Time{}); err == nil && len(work) < int(most) {
-		l.looked = now
+	work, err := onOwnStack(func() ([]wire.Work, error) { return claim(most) })
+	if l.lastClaim = (time.Time{}); err == nil && len(work) < int(most) {
+		l.lastClaim = now
 	}
 	return work, err
 }
 
-// Wait waits until a job is queued, wait has passed or hush is closed. A claim in progress is returned even after hush
+// Wait waits until a job is queued, wait has passed or stop is closed. A claim in progress is returned even after hush
 // is closed.
-func (l *JobWaiter) Wait(ctx context.Context, in wire.ClaimRequest, wait time.Duration, hush <-chan struct{}) (wire.Claim, error) {
+func (l *JobWaiter) Wait(ctx context.Context, in wire.ClaimRequest, wait time.Duration, stop <-chan struct{}) (wire.Claim, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
@@ -77,12 +77,12 @@ func (l *JobWaiter) Wait(ctx context.Context, in wire.ClaimRequest, wait time.Du
 		case <-l.sub.C:
 		case <-timer.C:
 			return wire.Claim{}, nil
-		case <-hush:
+		case <-stop:
 			return wire.Claim{}, nil
 		case <-ctx.Done():
 			return wire.Claim{}, ctx.Err()
 		}
-		if work, err := l.take(in, func(most int32) ([]wire.Work, error) { return l.box.claimNow(ctx, l.of, most) }); err != nil || len(work) > 0 {
+		if work, err := l.take(in, func(most int32) ([]wire.Work, error) { return l.api.claimNow(ctx, l.of, most) }); err != nil || len(work) > 0 {
 			return wire.Claim{Jobs: work}, err
 		}
 	}

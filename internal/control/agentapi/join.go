@@ -22,12 +22,11 @@ var machineForm = regexp.MustCompile(`^[0-9a-f-]{0,36}$`)
 // address.
 //
 //	//
-//	Unknown, used, revoked and expired tokens all return Unauthorized. Other errors leave the token unused: Conflict for
-//
-// a name, machine or agent that belongs to another host, Invalid for a malformed request.
-func (box *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req wire.JoinRequest) (wire.JoinAnswer, error) {
+// Unknown, used, revoked and expired tokens all return Unauthorized. Other errors leave the token unused: Conflict for a
+// name, machine or agent that belongs to another host, Invalid for a malformed request.
+func (api *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req wire.JoinRequest) (wire.JoinAnswer, error) {
 	hash := auth.HashSecret(secret)
-	again, err := box.store.LiveJoinToken(ctx, hash)
+	again, err := api.store.LiveJoinToken(ctx, hash)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return wire.JoinAnswer{}, badJoinToken()
 	}
@@ -38,7 +37,7 @@ func (box *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req 
 	if err := checkJoin(req); err != nil {
 		return wire.JoinAnswer{}, err
 	}
-	authority, err := box.authority(ctx)
+	authority, err := api.authority(ctx)
 	if err != nil {
 		return wire.JoinAnswer{}, err
 	}
@@ -58,8 +57,8 @@ func (box *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req 
 	if again != nil {
 		add = rejoinHost
 	}
-	err = box.store.Tx(ctx, func(q *db.Queries) error {
-		if err := onlyHostOf(ctx, q, answer.HostID, req); err != nil {
+	err = api.store.Tx(ctx, func(q *db.Queries) error {
+		if err := checkSameHost(ctx, q, answer.HostID, req); err != nil {
 			return err
 		}
 		var err error
@@ -82,8 +81,8 @@ func (box *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req 
 	return answer, nil
 }
 
-// onlyHostOf returns a conflict if the machine or agent belongs to a host other than id.
-func onlyHostOf(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest) error {
+// checkSameHost returns a conflict if the machine or agent belongs to a host other than id.
+func checkSameHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest) error {
 	const hint = `To bring its agent back, open that host, choose "Join again" and paste that command.`
 	switch other, err := q.HostOfMachine(ctx, req.HostUUID); {
 	case err == nil && other.ID != id:

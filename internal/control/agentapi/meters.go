@@ -10,8 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// metered holds one host's readings of its running VMs.
-type metered struct {
+// readings holds one host's readings of its running VMs.
+type readings struct {
 	host    fleet.HostID
 	meters  []wire.Meter
 	filters *fleet.FilterCounts
@@ -20,11 +20,11 @@ type metered struct {
 
 // writeMeters stores readings of hosts with proven sessions. CPU times are differences in queries, so negative values
 // are stored as 0 to avoid overflows.
-func (box *API) writeMeters(ctx context.Context, all ...metered) error {
-	if err := box.writeCounts(ctx, all...); err != nil {
+func (api *API) writeMeters(ctx context.Context, all ...readings) error {
+	if err := api.writeCounts(ctx, all...); err != nil {
 		return err
 	}
-	if err := box.writeGuests(ctx, all...); err != nil {
+	if err := api.writeGuests(ctx, all...); err != nil {
 		return err
 	}
 	n := 0
@@ -48,11 +48,11 @@ func (box *API) writeMeters(ctx context.Context, all ...metered) error {
 			}
 		}
 	}
-	return box.store.ReportMeters(ctx, p)
+	return api.store.ReportMeters(ctx, p)
 }
 
 // writeGuests stores readings of guest agents.
-func (box *API) writeGuests(ctx context.Context, all ...metered) error {
+func (api *API) writeGuests(ctx context.Context, all ...readings) error {
 	var p db.ReportGuestsParams
 	for _, h := range all {
 		for _, g := range h.guests {
@@ -67,11 +67,11 @@ func (box *API) writeGuests(ctx context.Context, all ...metered) error {
 	if len(p.VMIDs) == 0 {
 		return nil
 	}
-	return box.store.ReportGuests(ctx, p)
+	return api.store.ReportGuests(ctx, p)
 }
 
 // writeCounts stores packet counts of NICs.
-func (box *API) writeCounts(ctx context.Context, all ...metered) error {
+func (api *API) writeCounts(ctx context.Context, all ...readings) error {
 	var p db.ReportFilterCountsParams
 	for _, h := range all {
 		if h.filters == nil {
@@ -80,18 +80,18 @@ func (box *API) writeCounts(ctx context.Context, all ...metered) error {
 		for i := range h.filters.NICs {
 			h.filters.NICs[i].MAC = strings.ToLower(h.filters.NICs[i].MAC)
 		}
-		cards, err := json.Marshal(h.filters.NICs)
+		nics, err := json.Marshal(h.filters.NICs)
 		if err != nil {
 			return err
 		}
 		if h.filters.NICs == nil {
-			cards = []byte("[]")
+			nics = []byte("[]")
 		}
 		p.HostIds, p.Agos = append(p.HostIds, string(h.host)), append(p.Agos, milliseconds(h.filters.AgoMs).Milliseconds())
-		p.Cards, p.Errors = append(p.Cards, string(cards)), append(p.Errors, h.filters.Error)
+		p.Cards, p.Errors = append(p.Cards, string(nics)), append(p.Errors, h.filters.Error)
 	}
 	if len(p.HostIds) == 0 {
 		return nil
 	}
-	return box.store.ReportFilterCounts(ctx, p)
+	return api.store.ReportFilterCounts(ctx, p)
 }

@@ -47,8 +47,8 @@ func settleMove(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, i
 	return err
 }
 
-// noteLeft records in the disk move's task that the old file could not be deleted.
-func noteLeft(ctx context.Context, q *db.Queries, job db.Job, of fleet.Volref, in wire.Finish) error {
+// noteLeftVolume records in the disk move's task that the old file could not be deleted.
+func noteLeftVolume(ctx context.Context, q *db.Queries, job db.Job, of fleet.Volref, in wire.Finish) error {
 	if job.Kind != fleet.VolumeDelete || in.Outcome == wire.Done || job.Args.Volume == nil || job.Args.Volume.LeftBy == "" {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// strangeNetwork is the error for a network on the host with the name of a Quantix network but another identity.
-const strangeNetwork = "The host has another network of this name, which was not made by Quantix. Remove that one with virsh, then try again."
+// foreignNetwork is the error for a network on the host with the name of a Quantix network but another identity.
+const foreignNetwork = "The host has another network of this name, which was not made by Quantix. Remove that one with virsh, then try again."
 
 // writeAssignments stores a host's report on assigned pools and networks and on discovered networks.
 func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) error {
@@ -22,37 +22,37 @@ func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in 
 	}
 	fresh, err := q.MeetNetworks(ctx, met)
 	if err == nil && fresh.Fresh > 0 {
-		if s.Networks, err = foundNow(ctx, q, host, in); err == nil {
+		if s.Networks, err = discoveredNetworks(ctx, q, host, in); err == nil {
 			err = addNetworks(ctx, q, s.Networks)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools), Networks: mustJSON(s.Networks), Strange: strangeNetwork})
+	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools), Networks: mustJSON(s.Networks), Strange: foreignNetwork})
 	if err != nil || lost == 0 {
 		return err
 	}
 	return ForgetNetworks(ctx, q)
 }
 
-// lookLag is how much older than reported a host's network inventory may be, because of transfer time and slow libvirt
-// calls.
-const lookLag = 10 * time.Second
+// inventoryLag is how much older than reported a host's network inventory may be, because of transfer time and slow
+// libvirt calls.
+const inventoryLag = 10 * time.Second
 
-// foundNow returns the reported networks without two kinds that are no discoveries: assigned networks that the host
-// lacks, and networks that it has released since the inventory.
-func foundNow(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) ([]wire.NetworkReport, error) {
-	ask := db.NetworksLeftParams{HostID: string(host), Looked: time.Duration(in.LookedAgoMs)*time.Millisecond + lookLag}
+// discoveredNetworks returns the reported networks without two kinds that are no discoveries: assigned networks that
+// the host lacks, and networks that it has released since the inventory.
+func discoveredNetworks(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) ([]wire.NetworkReport, error) {
+	params := db.NetworksLeftParams{HostID: string(host), Looked: time.Duration(in.LookedAgoMs)*time.Millisecond + inventoryLag}
 	for _, n := range in.State.Networks {
 		if n.ID != "" {
-			ask.Networks, ask.Absent = append(ask.Networks, string(n.ID)), append(ask.Absent, n.Absent)
+			params.Networks, params.Absent = append(params.Networks, string(n.ID)), append(params.Absent, n.Absent)
 		}
 	}
-	if len(ask.Networks) == 0 {
+	if len(params.Networks) == 0 {
 		return in.State.Networks, nil
 	}
-	left, err := q.NetworksLeft(ctx, ask)
+	left, err := q.NetworksLeft(ctx, params)
 	return slices.DeleteFunc(slices.Clone(in.State.Networks), func(n wire.NetworkReport) bool { return n.ID != "" && slices.Contains(left, string(n.ID)) }), err
 }
 

@@ -18,17 +18,17 @@ import (
 
 // SettlePlaces processes VMs reported running on a host that is not their own. If their own host no longer runs them,
 // they are assigned to the other host; if both run them, an alarm is raised. Both hosts must have reported since.
-func (box *API) SettlePlaces(ctx context.Context, a fleet.Actor) error {
+func (api *API) SettlePlaces(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
 	}
-	moves, err := box.store.PlacesToSettle(ctx, db.PlacesToSettleParams{Fresh: fleet.Freshness})
+	moves, err := api.store.PlacesToSettle(ctx, db.PlacesToSettleParams{Fresh: fleet.Freshness})
 	if err != nil {
 		return store.Err(err)
 	}
 	var errs []error
 	for _, m := range moves {
-		if err := box.settlePlace(ctx, a, m); err != nil {
+		if err := api.settlePlace(ctx, a, m); err != nil {
 			errs = append(errs, fmt.Errorf("place of VM %s: %w", m.VMID, err))
 		}
 	}
@@ -36,8 +36,8 @@ func (box *API) SettlePlaces(ctx context.Context, a fleet.Actor) error {
 }
 
 // settlePlace checks again with the VM locked.
-func (box *API) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesToSettleRow) error {
-	return box.store.Tx(ctx, func(q *db.Queries) error {
+func (api *API) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesToSettleRow) error {
+	return api.store.Tx(ctx, func(q *db.Queries) error {
 		if err := q.RequestFullReports(ctx, store.Texts([]fleet.HostID{was.OwnID, was.HostID})); err != nil {
 			return err
 		}

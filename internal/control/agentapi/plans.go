@@ -10,8 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// keepOutput stores the output of a program run in a guest, with its task.
-func keepOutput(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
+// storeOutput stores the output of a program run in a guest, with its task.
+func storeOutput(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
 	if in.Output == nil || job.TaskID == nil {
 		return nil
 	}
@@ -22,8 +22,8 @@ func keepOutput(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) 
 	return q.EndGuestRun(ctx, db.EndGuestRunParams{TaskID: *job.TaskID, Output: text})
 }
 
-// answerPlan stores the host's answer to a plan, cut to its maximum size.
-func answerPlan(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
+// storePlanAnswer stores the host's answer to a plan, cut to its maximum size.
+func storePlanAnswer(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
 	d := fleet.Drawing{Error: in.Error}
 	if in.Outcome == wire.Done && in.Drawing != nil {
 		d = *in.Drawing

@@ -19,32 +19,32 @@ import (
 
 // Report stores an agent's report. A heartbeat updates one narrow row, batched with other hosts; a full report writes
 // only values that have changed. Leases of the listed jobs are renewed.
-func (box *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire.ReportAnswer, error) {
+func (api *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire.ReportAnswer, error) {
 	var answer wire.ReportAnswer
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return answer, err
 	}
 	var err error
 	if in.State == nil {
-		answer.At, answer.Resend, err = box.beat(ctx, a, in)
+		answer.At, answer.Resend, err = api.heartbeat(ctx, a, in)
 	} else {
-		answer.At, answer.Marks, err = box.fullReport(ctx, a, in)
+		answer.At, answer.Marks, err = api.fullReport(ctx, a, in)
 		err = store.FirstError(err, func() error {
-			return store.Err(box.writeMeters(ctx, metered{a.HostID, in.Meters, in.Filters, in.Guests}))
+			return store.Err(api.writeMeters(ctx, readings{a.HostID, in.Meters, in.Filters, in.Guests}))
 		})
 	}
 	if err != nil {
 		return answer, err
 	}
-	if answer.Pools, answer.Networks, err = box.assignedTo(ctx, a.HostID); err != nil {
+	if answer.Pools, answer.Networks, err = api.assignedTo(ctx, a.HostID); err != nil {
 		return answer, err
 	}
-	answer.Lost, answer.Stop, err = box.renewLeases(ctx, a.HostID, in.Leases)
+	answer.Lost, answer.Stop, err = api.renewLeases(ctx, a.HostID, in.Leases)
 	return answer, err
 }
 
 // renewLeases renews the leases, and returns the jobs that are no longer the host's and those that users cancelled.
-func (box *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wire.Lease) (lost []fleet.JobID, stop map[fleet.JobID]string, err error) {
+func (api *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wire.Lease) (lost []fleet.JobID, stop map[fleet.JobID]string, err error) {
 	if len(leases) == 0 {
 		return nil, nil, nil
 	}
@@ -52,7 +52,7 @@ func (box *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wir
 	for i, l := range leases {
 		ids[i], epochs[i] = string(l.ID), l.Epoch
 	}
-	kept, err := box.store.RenewLeases(ctx, db.RenewLeasesParams{Ids: ids, Epochs: epochs, HostID: host, Lease: fleet.Lease})
+	kept, err := api.store.RenewLeases(ctx, db.RenewLeasesParams{Ids: ids, Epochs: epochs, HostID: host, Lease: fleet.Lease})
 	if err != nil {
 		return nil, nil, fmt.Errorf("renew leases: %w", store.Err(err))
 	}
@@ -76,7 +76,7 @@ func (box *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wir
 
 // fullReport writes a host's full state in one transaction. It returns the time of the transaction and the marks that
 // the host's VMs lack. A report older than the latest one changes nothing.
-func (box *API) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, marks map[fleet.VMID]string, err error) {
+func (api *API) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, marks map[fleet.VMID]string, err error) {
 	begin := db.BeginReportParams{
 		HostID: a.HostID, Session: hashSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: sentAt(in), Fresh: fleet.Freshness,
 	}
@@ -84,11 +84,11 @@ func (box *API) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (
 		age := milliseconds(in.LookedAgoMs).Seconds()
 		begin.LookAge = &age
 	}
-	err = box.store.Tx(ctx, func(q *db.Queries) error {
+	err = api.store.Tx(ctx, func(q *db.Queries) error {
 		begun, err := q.BeginReport(ctx, begin)
 		now = begun.Now
 		if errors.Is(err, pgx.ErrNoRows) {
-			return numberedIn(ctx, q, a, in.Seq) // otherwise the report is merely older than the latest
+			return checkSessionNumber(ctx, q, a, in.Seq) // otherwise the report is merely older than the latest
 		}
 		err = store.FirstError(err, func() error {
 			marks, err = writeState(ctx, q, a.HostID, in)

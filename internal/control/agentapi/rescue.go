@@ -13,21 +13,21 @@ import (
 )
 
 // RescueJobs requeues jobs whose lease has expired and ends those with too many attempts.
-func (box *API) RescueJobs(ctx context.Context, a fleet.Actor) error {
-	return box.store.Pass(ctx, a, "rescue", func(q *db.Queries) error {
-		if err := giveUp(ctx, q, nil); err != nil {
+func (api *API) RescueJobs(ctx context.Context, a fleet.Actor) error {
+	return api.store.Pass(ctx, a, "rescue", func(q *db.Queries) error {
+		if err := endExhausted(ctx, q, nil); err != nil {
 			return err
 		}
-		if err := returnJobs(ctx, q, nil); err != nil {
+		if err := requeueExpired(ctx, q, nil); err != nil {
 			return err
 		}
 		return q.WakeDue(ctx)
 	})
 }
 
-// giveUp ends expired jobs with too many attempts, and jobs of a host whose agent has restarted. Their subjects record
-// a failure, or the drift pass would queue the same job again forever.
-func giveUp(ctx context.Context, q *db.Queries, host *string) error {
+// endExhausted ends expired jobs with too many attempts, and jobs of a host whose agent has restarted. Their subjects
+// record a failure, or the drift pass would queue the same job again forever.
+func endExhausted(ctx context.Context, q *db.Queries, host *string) error {
 	ids, err := q.WornOut(ctx, host)
 	if err != nil {
 		return err
@@ -63,8 +63,8 @@ func giveUp(ctx context.Context, q *db.Queries, host *string) error {
 	return nil
 }
 
-// returnJobs requeues expired jobs, or all jobs of a host whose agent has a new session.
-func returnJobs(ctx context.Context, q *db.Queries, host *string) error {
+// requeueExpired requeues expired jobs, or all jobs of a host whose agent has a new session.
+func requeueExpired(ctx context.Context, q *db.Queries, host *string) error {
 	if err := q.ReplaceLapsed(ctx, host); err != nil {
 		return err
 	}

@@ -15,12 +15,12 @@ const maxMarks = 256
 // domains are the parts of a host's report that do not concern its own VMs.
 type domains struct {
 	found []fleet.DiscoveredVM  // unmanaged domains: shown, never changed
-	seen  []sighted             // among found, those with the UUID of another host's VM
+	seen  []sighting            // among found, those with the UUID of another host's VM
 	marks map[fleet.VMID]string // marks that the host's own VMs lack
 }
 
-// sighted is a domain of another host's VM, or one with its UUID.
-type sighted struct {
+// sighting is a domain of another host's VM, or one with its UUID.
+type sighting struct {
 	ID         fleet.VMID  `json:"id"`
 	Power      fleet.Power `json:"power"`
 	Generation int64       `json:"generation"`
@@ -48,8 +48,8 @@ func domainsOf(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.Sta
 	if len(all) == 0 {
 		return d, nil
 	}
-	strange, err := q.StrangeDomains(ctx, db.StrangeDomainsParams{HostID: host, Domains: mustJSON(all)})
-	for _, r := range strange {
+	foreign, err := q.StrangeDomains(ctx, db.StrangeDomainsParams{HostID: host, Domains: mustJSON(all)})
+	for _, r := range foreign {
 		vm, stamped := vms[fleet.VMID(r.ID)]
 		switch {
 		case r.Mine && stamped && len(d.marks) < maxMarks:
@@ -61,17 +61,17 @@ func domainsOf(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.Sta
 		case stamped:
 			d.found = append(d.found, fleet.DiscoveredVM{ID: vm.ID, Name: vm.Name, Status: vm.Status})
 			if r.Known {
-				d.seen = append(d.seen, sighted{vm.ID, vm.Status.Power, vm.Generation, r.Proven})
+				d.seen = append(d.seen, sighting{vm.ID, vm.Status.Power, vm.Generation, r.Proven})
 			}
 		case r.Known:
-			d.seen = append(d.seen, sighted{ID: fleet.VMID(r.ID), Power: power[fleet.VMID(r.ID)]})
+			d.seen = append(d.seen, sighting{ID: fleet.VMID(r.ID), Power: power[fleet.VMID(r.ID)]})
 		}
 	}
 	return d, err
 }
 
 // writeSightings replaces the host's sightings of other hosts' VMs. Unchanged rows are not written.
-func writeSightings(ctx context.Context, q *db.Queries, host fleet.HostID, seen []sighted) error {
+func writeSightings(ctx context.Context, q *db.Queries, host fleet.HostID, seen []sighting) error {
 	ids := make([]string, len(seen))
 	for i, s := range seen {
 		ids[i] = string(s.ID)

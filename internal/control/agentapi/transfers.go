@@ -27,7 +27,7 @@ func TransferPair(id fleet.PairID, from, to fleet.HostID) relay.Ticket {
 
 // Meet exchanges what both hosts of a transfer need: the other's name and key, the sender's ticket, the receiver's
 // addresses, and the portal that relays if no direct connection works.
-func (box *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in wire.Meet) (out wire.MeetAnswer, err error) {
+func (api *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in wire.Meet) (out wire.MeetAnswer, err error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return out, err
 	}
@@ -38,15 +38,15 @@ func (box *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in
 		return out, err
 	}
 	if in.Ticket != "" {
-		err := box.store.AnswerAtRelay(ctx, db.AnswerAtRelayParams{
+		err := api.store.AnswerAtRelay(ctx, db.AnswerAtRelayParams{
 			ID: id, Job: in.Job, HostID: a.HostID, Epoch: in.Epoch, Ticket: in.Ticket, Listens: in.Listens, Relay: in.Relay,
-			Pair: string(fleet.NewID[fleet.PairID]()), Url: box.pairURL,
+			Pair: string(fleet.NewID[fleet.PairID]()), Url: api.pairURL,
 		})
 		if err != nil {
 			return out, store.Err(err)
 		}
 	}
-	m, err := box.store.Meeting(ctx, db.MeetingParams{ID: id, Job: in.Job, HostID: a.HostID, Epoch: in.Epoch})
+	m, err := api.store.Meeting(ctx, db.MeetingParams{ID: id, Job: in.Job, HostID: a.HostID, Epoch: in.Epoch})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
 	}
@@ -100,7 +100,7 @@ func settleTransfer(ctx context.Context, q *db.Queries, job db.Job, in wire.Fini
 		case in.Outcome != wire.Done:
 			others = append(others, string(r.SendJob), string(r.ReceiveJob))
 		case job.Kind == fleet.VolumeReceive && r.SendKind == fleet.VMMigrate && r.SendState.Ended() && r.SendState != fleet.JobDone:
-			if err := dropCopy(ctx, q, r); err != nil {
+			if err := deleteCopy(ctx, q, r); err != nil {
 				return err
 			}
 		}
@@ -116,8 +116,8 @@ func cancelOthers(ctx context.Context, q *db.Queries, job db.Job, others []strin
 	return q.CancelUnbegun(ctx, db.CancelUnbegunParams{Ids: others, Error: "Not done: the other host's part did not end well. " + why})
 }
 
-// dropCopy queues the deletion of a copy that is no longer needed.
-func dropCopy(ctx context.Context, q *db.Queries, r db.TransfersOfRow) error {
+// deleteCopy queues the deletion of a copy that is no longer needed.
+func deleteCopy(ctx context.Context, q *db.Queries, r db.TransfersOfRow) error {
 	ref, ok := r.Subject.Volume()
 	if !ok {
 		return nil
@@ -142,7 +142,7 @@ func settleMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.
 		whole = whole && p.ReceiveState == fleet.JobDone
 	}
 	if whole && in.Outcome == wire.Done {
-		went, err := becomeOthers(ctx, q, job, *order)
+		went, err := reassignVM(ctx, q, job, *order)
 		if err != nil || went {
 			return err
 		}
@@ -153,15 +153,15 @@ func settleMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.
 		if p.ReceiveState != fleet.JobDone {
 			continue
 		}
-		if err := dropCopy(ctx, q, p); err != nil {
+		if err := deleteCopy(ctx, q, p); err != nil {
 			return err
 		}
 	}
 	return cancelOthers(ctx, q, job, others, in.Error)
 }
 
-// becomeOthers assigns the VM to the new host. It returns false if the VM was deleted or moved elsewhere meanwhile.
-func becomeOthers(ctx context.Context, q *db.Queries, job db.Job, order fleet.MigrateOrder) (bool, error) {
+// reassignVM assigns the VM to the new host. It returns false if the VM was deleted or moved elsewhere meanwhile.
+func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.MigrateOrder) (bool, error) {
 	_, text := job.Subject.Split()
 	id := fleet.VMID(text)
 	disks, err := json.Marshal(append([]fleet.LeavingDisk{}, order.Disks...))
@@ -189,8 +189,8 @@ func becomeOthers(ctx context.Context, q *db.Queries, job db.Job, order fleet.Mi
 	return true, store.Audit(ctx, q, fleet.SystemActor, "vm.left", job.Subject, vm.Name, fmt.Sprintf("is on %s now, with %d disks", order.ToName, len(order.Disks)))
 }
 
-// settleArrived queues the deletion of a VM's old disks once its new host has defined it.
-func settleArrived(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
+// deleteLeftDisks queues the deletion of a VM's old disks once its new host has defined it.
+func deleteLeftDisks(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
 	if in.Outcome != wire.Done || !job.Kind.Is().Applies || in.VM == nil || in.VM.Power == fleet.Absent {
 		return nil
 	}

@@ -31,7 +31,7 @@ type Assignable struct {
 	allows func(on db.AssignmentOnRow, act fleet.Action) (ok bool, why string, err error)
 	// raises the generation; the row is deleted with the last assignment
 	markDelete func(ctx context.Context, q *db.Queries, id string) error
-	drop       func(ctx context.Context, q *db.Queries, id string) error
+	remove     func(ctx context.Context, q *db.Queries, id string) error
 	status     func(wire.Finish) any // state that the host observed after the job; nil if it reported none
 }
 
@@ -53,8 +53,8 @@ var assignables = map[string]*Assignable{Pools.typ: Pools, Networks.typ: Network
 // Of returns the Assignable with this subject prefix, or nil if the resource type is not assigned to hosts.
 func Of(noun string) *Assignable { return assignables[noun] }
 
-// word returns the label of the resource type for error texts.
-func (n *Assignable) word() string { return fleet.ResourceType(n.typ).Is().Label }
+// typeLabel returns the label of the resource type for error texts.
+func (n *Assignable) typeLabel() string { return fleet.ResourceType(n.typ).Is().Label }
 
 // added completes an object whose row the transaction has just created.
 func (n *Assignable) added(id string, o Object) Object {
@@ -67,7 +67,7 @@ func (o Object) Subject() fleet.Subject { return fleet.Subject(o.of.typ + ":" + 
 
 // Audit writes an audit entry about the object.
 func (o Object) Audit(ctx context.Context, q *db.Queries, a fleet.Actor, act, detail string) error {
-	return store.Audit(ctx, q, a, o.of.word()+"."+act, o.Subject(), o.Name, detail)
+	return store.Audit(ctx, q, a, o.of.typeLabel()+"."+act, o.Subject(), o.Name, detail)
 }
 
 // Change runs do with the locked object, unless the object is being deleted.
@@ -75,13 +75,13 @@ func (n *Assignable) Change(ctx context.Context, s *store.Store, a fleet.Actor, 
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}
-	if err := store.CheckID(id, n.word()); err != nil {
+	if err := store.CheckID(id, n.typeLabel()); err != nil {
 		return err
 	}
 	return s.Tx(ctx, func(q *db.Queries) error {
 		o, err := n.lock(ctx, q, id)
 		if err != nil {
-			return store.NotFound(err, n.word())
+			return store.NotFound(err, n.typeLabel())
 		}
 		o.of, o.id = n, id
 		if o.leaving != "" {
@@ -126,9 +126,9 @@ func (o Object) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts 
 }
 
 // queue queues a job on one host and cancels waiting jobs of the opposite kind.
-func (o Object) queue(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, kind, contrary fleet.JobKind) (fleet.TaskID, error) {
+func (o Object) queue(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, kind, opposite fleet.JobKind) (fleet.TaskID, error) {
 	err := q.CancelWaiting(ctx, db.CancelWaitingParams{
-		Subject: o.Subject(), HostID: host, Kinds: []string{string(contrary)}, Error: "Not done: the contrary was asked for before its turn came.",
+		Subject: o.Subject(), HostID: host, Kinds: []string{string(opposite)}, Error: "Not done: the contrary was asked for before its turn came.",
 	})
 	if err != nil {
 		return "", err
@@ -158,7 +158,7 @@ func (n *Assignable) Assign(ctx context.Context, s *store.Store, a fleet.Actor, 
 func (o Object) check(ctx context.Context, q *db.Queries, host fleet.HostID, act fleet.Action) error {
 	on, err := q.AssignmentOn(ctx, db.AssignmentOnParams{Noun: o.of.typ, ObjectID: o.id, HostID: host})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", o.of.word())
+		return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", o.of.typeLabel())
 	}
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (n *Assignable) Delete(ctx context.Context, s *store.Store, a fleet.Actor, 
 			return err
 		}
 		if len(on) == 0 {
-			return n.drop(ctx, q, id)
+			return n.remove(ctx, q, id)
 		}
 		if err := n.markDelete(ctx, q, id); err != nil {
 			return err

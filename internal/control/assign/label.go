@@ -17,11 +17,11 @@ import (
 	"quantix/internal/policy"
 )
 
-// labelledAtOnce limits the hosts assigned by label in one transaction. The next transaction continues.
-const labelledAtOnce = 200
+// maxLabelled limits the hosts assigned by label in one transaction. The next transaction continues.
+const maxLabelled = 200
 
-// hostsNamed is the number of hosts listed by name in the audit log.
-const hostsNamed = 8
+// maxHostsNamed is the number of hosts listed by name in the audit log.
+const maxHostsNamed = 8
 
 // Select sets the object's selector and assigns the object to matching hosts. An empty selector removes it. Earlier
 // exclusions are cleared. more reports that further matching hosts remain.
@@ -51,7 +51,7 @@ func (o Object) Select(ctx context.Context, q *db.Queries, a fleet.Actor, s flee
 // label assigns the object to hosts that match the selector. Hosts that cannot have the object are excluded with the
 // reason and do not block the others.
 func (o Object) label(ctx context.Context, q *db.Queries, selector string) (tasks []fleet.TaskID, more bool, err error) {
-	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.of.typ, ObjectID: o.id, Most: labelledAtOnce})
+	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.of.typ, ObjectID: o.id, Most: maxLabelled})
 	if err != nil || len(rows) == 0 {
 		return nil, false, err
 	}
@@ -59,7 +59,7 @@ func (o Object) label(ctx context.Context, q *db.Queries, selector string) (task
 	for i, r := range rows {
 		ids[i] = string(r.ID)
 	}
-	more = len(rows) == labelledAtOnce && rows[len(rows)-1].Fresh
+	more = len(rows) == maxLabelled && rows[len(rows)-1].Fresh
 	known, err := q.HostsNamed(ctx, ids) // locks the hosts' rows
 	if err != nil {
 		return nil, false, err
@@ -71,7 +71,7 @@ func (o Object) label(ctx context.Context, q *db.Queries, selector string) (task
 		names[hosts[i]] = h.Name
 	}
 	var no refusals
-	fit, err := o.fitting(ctx, q, hosts, &no)
+	fit, err := o.suitable(ctx, q, hosts, &no)
 	if err != nil {
 		return nil, false, err
 	}
@@ -86,7 +86,7 @@ func (o Object) label(ctx context.Context, q *db.Queries, selector string) (task
 	to, on := make([]fleet.HostID, len(fit)), []string{}
 	for i, h := range fit {
 		to[i] = fleet.HostID(h)
-		if len(on) < hostsNamed {
+		if len(on) < maxHostsNamed {
 			on = append(on, names[h])
 		}
 	}
@@ -102,9 +102,9 @@ func (o Object) label(ctx context.Context, q *db.Queries, selector string) (task
 // refusals are hosts that cannot have an object, with the reasons.
 type refusals struct{ hosts, whys []string }
 
-// fitting returns the hosts that can have the object. It finds unsuitable hosts by bisection. An object limited to one
+// suitable returns the hosts that can have the object. It finds unsuitable hosts by bisection. An object limited to one
 // host is assigned to none of several: an administrator must choose.
-func (o Object) fitting(ctx context.Context, q *db.Queries, hosts []string, no *refusals) ([]string, error) {
+func (o Object) suitable(ctx context.Context, q *db.Queries, hosts []string, no *refusals) ([]string, error) {
 	if len(hosts) == 0 {
 		return nil, nil
 	}
@@ -126,11 +126,11 @@ func (o Object) fitting(ctx context.Context, q *db.Queries, hosts []string, no *
 		return nil, nil
 	}
 	half := len(hosts) / 2
-	first, err := o.fitting(ctx, q, hosts[:half], no)
+	first, err := o.suitable(ctx, q, hosts[:half], no)
 	if err != nil {
 		return nil, err
 	}
-	second, err := o.fitting(ctx, q, hosts[half:], no)
+	second, err := o.suitable(ctx, q, hosts[half:], no)
 	return slices.Concat(first, second), err
 }
 
@@ -167,12 +167,12 @@ func (n *Assignable) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor,
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
 	}
-	if err := store.CheckID(id, n.word()); err != nil {
+	if err := store.CheckID(id, n.typeLabel()); err != nil {
 		return out, err
 	}
 	selector, err := s.SelectorOf(ctx, db.SelectorOfParams{Noun: n.typ, ObjectID: id})
 	if err != nil {
-		return out, store.NotFound(err, n.word())
+		return out, store.NotFound(err, n.typeLabel())
 	}
 	out = fleet.ByLabel{Selector: selector, Left: []fleet.LeftOutHost{}, Beside: []fleet.NamedHost{}}
 	if selector == "" {
@@ -202,7 +202,7 @@ func (n *Assignable) Preview(ctx context.Context, s *store.Store, a fleet.Actor,
 		return out, err
 	}
 	if id != "" {
-		if err := store.CheckID(id, n.word()); err != nil {
+		if err := store.CheckID(id, n.typeLabel()); err != nil {
 			return out, err
 		}
 	}
@@ -238,7 +238,7 @@ func Labelled(ctx context.Context, s *store.Store, a fleet.Actor) error {
 		n, ok := assignables[w.Noun]
 		for more := ok; more && time.Now().Before(until); {
 			err := s.Pass(ctx, a, "labels", func(q *db.Queries) (err error) {
-				more, err = n.labelled(ctx, q, w.ObjectID)
+				more, err = n.assignLabelled(ctx, q, w.ObjectID)
 				return err
 			})
 			if err != nil {
@@ -249,8 +249,8 @@ func Labelled(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	return failed
 }
 
-// labelled is Labelled for one object, unless it is being deleted.
-func (n *Assignable) labelled(ctx context.Context, q *db.Queries, id string) (more bool, err error) {
+// assignLabelled is Labelled for one object, unless it is being deleted.
+func (n *Assignable) assignLabelled(ctx context.Context, q *db.Queries, id string) (more bool, err error) {
 	o, err := n.lock(ctx, q, id)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.leaving != "" {
 		return false, nil

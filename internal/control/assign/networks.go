@@ -26,7 +26,7 @@ var Networks = &Assignable{
 	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkNetworkDeleted(ctx, fleet.NetworkID(id))
 	},
-	drop: func(ctx context.Context, q *db.Queries, id string) error { return q.EndNetwork(ctx, id) },
+	remove: func(ctx context.Context, q *db.Queries, id string) error { return q.EndNetwork(ctx, id) },
 	status: func(in wire.Finish) any {
 		if in.Network == nil {
 			return nil
@@ -64,11 +64,11 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 	}
 	var checks fleet.Checks
 	if o.spec.Mode == fleet.NetworkVXLAN {
-		given, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.of.typ, ObjectID: o.id})
+		assigned, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.of.typ, ObjectID: o.id})
 		if err != nil {
 			return err
 		}
-		for _, h := range given {
+		for _, h := range assigned {
 			if !slices.Contains(hosts, string(h)) {
 				hosts = append(slices.Clip(hosts), string(h)) // including the hosts that have the network already
 			}
@@ -87,15 +87,15 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 			what = "bridge"
 		}
 		for _, mine := range o.spec.Prefixes() {
-			for _, theirs := range takenBy(other) {
+			for _, theirs := range subnetsOf(other) {
 				if mine.Overlaps(theirs) {
 					checks.Add(subnetField(mine), "%s of network %s overlaps %s of %s %s on %s. Give another subnet.", mine, o.Name, theirs, what, other.Name, other.HostName)
 				}
 			}
 		}
-		underlaid(&checks, o, other, what)
+		checkUnderlay(&checks, o, other, what)
 		if other.Spec != nil {
-			clash(&checks, *o.spec, other)
+			checkClash(&checks, *o.spec, other)
 		}
 		if !o.spec.Mode.Is().Served && !o.spec.Mode.Is().Made {
 			continue // the network uses an existing device, which networks may share
@@ -107,9 +107,9 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 	return checks.Err()
 }
 
-// clash reports conflicts between two networks of one host: equal VNIs, or a device used exclusively by both. Two
+// checkClash reports conflicts between two networks of one host: equal VNIs, or a device used exclusively by both. Two
 // bridges on one device would form a loop once anything connected them.
-func clash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow) {
+func checkClash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow) {
 	theirs := *other.Spec
 	sameDevice := mine.Device != "" && mine.Device == theirs.Device && mine.VLAN == theirs.VLAN
 	taking := func(m fleet.NetworkMode) bool { return m == fleet.NetworkUplink || m == fleet.NetworkMacvtap }
@@ -123,15 +123,15 @@ func clash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow) {
 	}
 }
 
-// underlaid reports a guest network whose subnet overlaps the underlay of an overlay. The host would have addresses in
-// both, and would route the overlay's packets into the guest network. Discovered bridges are exempt, because they may
-// be the underlay.
-func underlaid(c *fleet.Checks, o Object, other db.NetworksOnRow, what string) {
+// checkUnderlay reports a guest network whose subnet overlaps the underlay of an overlay. The host would have addresses
+// in both, and would route the overlay's packets into the guest network. Discovered bridges are exempt, because they
+// may be the underlay.
+func checkUnderlay(c *fleet.Checks, o Object, other db.NetworksOnRow, what string) {
 	if other.Kind == fleet.NetworkBridge {
 		return
 	}
 	if mine, err := netip.ParsePrefix(o.spec.Underlay); err == nil {
-		for _, theirs := range takenBy(other) {
+		for _, theirs := range subnetsOf(other) {
 			if mine.Overlaps(theirs) {
 				c.Add("spec.underlay", "%s, in which the hosts are to reach one another, overlaps %s of %s %s on %s, where guests are. Give the subnet that is between the hosts.", mine, theirs, what, other.Name, other.HostName)
 			}
@@ -149,14 +149,14 @@ func underlaid(c *fleet.Checks, o Object, other db.NetworksOnRow, what string) {
 	}
 }
 
-// takenBy returns the subnets of another network, from its spec and from the hosts' reports.
-func takenBy(other db.NetworksOnRow) (out []netip.Prefix) {
+// subnetsOf returns the subnets of another network, from its spec and from the hosts' reports.
+func subnetsOf(other db.NetworksOnRow) (out []netip.Prefix) {
 	if other.Spec != nil {
 		out = other.Spec.Prefixes()
 	}
-	var said []string
-	_ = json.Unmarshal([]byte(other.Subnets), &said) // validated when the report was stored
-	for _, text := range said {
+	var reported []string
+	_ = json.Unmarshal([]byte(other.Subnets), &reported) // validated when the report was stored
+	for _, text := range reported {
 		p, err := netip.ParsePrefix(text)
 		if err != nil || p.Bits() == 0 { // a reported default route claims no subnet
 			continue
@@ -181,5 +181,5 @@ func networkFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID
 	if err != nil || len(vms) == 0 {
 		return err
 	}
-	return needed(o, host, vms, "cards on")
+	return inUse(o, host, vms, "cards on")
 }

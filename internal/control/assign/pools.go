@@ -26,7 +26,7 @@ var Pools = &Assignable{
 	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkPoolDeleted(ctx, fleet.PoolID(id))
 	},
-	drop: func(ctx context.Context, q *db.Queries, id string) error { return q.DropPool(ctx, fleet.PoolID(id)) },
+	remove: func(ctx context.Context, q *db.Queries, id string) error { return q.DropPool(ctx, fleet.PoolID(id)) },
 	status: func(in wire.Finish) any {
 		if in.Pool == nil {
 			return nil
@@ -99,11 +99,11 @@ func poolFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) e
 	for _, v := range vms {
 		names = append(names, v.Name)
 	}
-	return needed(o, host, names, "disks or an ISO in")
+	return inUse(o, host, names, "disks or an ISO in")
 }
 
-// needed returns the conflict that lists a few VMs that use the object.
-func needed(o Object, host fleet.HostID, vms []string, what string) error {
+// inUse returns the conflict that lists a few VMs that use the object.
+func inUse(o Object, host fleet.HostID, vms []string, what string) error {
 	if len(vms) > 3 {
 		vms[3] = "others"
 	}
@@ -111,7 +111,7 @@ func needed(o Object, host fleet.HostID, vms []string, what string) error {
 	if host == "" {
 		where = "still"
 	}
-	return fleet.Errorf(fleet.Conflict, "VMs %s have %s %s %s: %s. Delete or change them first.", where, what, o.of.word(), o.Name, strings.Join(vms, ", "))
+	return fleet.Errorf(fleet.Conflict, "VMs %s have %s %s %s: %s. Delete or change them first.", where, what, o.of.typeLabel(), o.Name, strings.Join(vms, ", "))
 }
 
 // AddedPool returns a pool whose row the transaction has just created.
@@ -126,7 +126,7 @@ func (o Object) ApplyAnew(ctx context.Context, q *db.Queries, a fleet.Actor) ([]
 		return nil, err
 	}
 	o.generation++
-	hosts, err := q.FirstAssignedHosts(ctx, db.FirstAssignedHostsParams{Noun: o.of.typ, ObjectID: o.id, Most: retriedAtOnce})
+	hosts, err := q.FirstAssignedHosts(ctx, db.FirstAssignedHostsParams{Noun: o.of.typ, ObjectID: o.id, Most: maxRetriedHosts})
 	if err != nil {
 		return nil, err
 	}

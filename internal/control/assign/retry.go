@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// retriedAtOnce limits the hosts of one RetryAll.
-const retriedAtOnce = 200
+// maxRetriedHosts limits the hosts of one RetryAll.
+const maxRetriedHosts = 200
 
 // RetryAll queues the object's setup again on all hosts where it failed, by host name, with one task each. Offline
 // hosts are counted but skipped; objects stopped on their host by others are skipped, too.
@@ -29,7 +29,7 @@ func (n *Assignable) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor
 				return err
 			case !fleet.Fresh(r.LookedAt, r.Now):
 				out.Offline++
-			case ok && len(out.Tasks) == retriedAtOnce:
+			case ok && len(out.Tasks) == maxRetriedHosts:
 				out.More++
 			case ok:
 				task, err := o.queue(ctx, q, a, r.HostID, n.apply, n.release)
@@ -47,9 +47,9 @@ func (n *Assignable) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor
 	return out, err
 }
 
-func nothingToRetry(n *Assignable, silent int) error {
-	if silent == 0 {
-		return fleet.Errorf(fleet.Conflict, "The %s has failed on none of its hosts, so there is nothing to try again.", n.word())
+func nothingToRetry(n *Assignable, offline int) error {
+	if offline == 0 {
+		return fleet.Errorf(fleet.Conflict, "The %s has failed on none of its hosts, so there is nothing to try again.", n.typeLabel())
 	}
-	return fleet.Errorf(fleet.Conflict, "Where the %s failed, hosts are not heard: %d of them. They try by themselves when they are back.", n.word(), silent)
+	return fleet.Errorf(fleet.Conflict, "Where the %s failed, hosts are not heard: %d of them. They try by themselves when they are back.", n.typeLabel(), offline)
 }

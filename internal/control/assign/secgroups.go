@@ -28,7 +28,7 @@ var SecurityGroups = &Assignable{
 	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkSecurityGroupDeleted(ctx, fleet.SecurityGroupID(id))
 	},
-	drop: func(ctx context.Context, q *db.Queries, id string) error {
+	remove: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.DeleteSecurityGroup(ctx, fleet.SecurityGroupID(id))
 	},
 	status: func(in wire.Finish) any {
@@ -72,7 +72,7 @@ func SettleSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) err
 			return err
 		}
 	}
-	if err := placeSecurityGroups(ctx, q, a); err != nil {
+	if err := assignSecurityGroups(ctx, q, a); err != nil {
 		return err
 	}
 	if err := PushSecurityGroups(ctx, q, a, ""); err != nil {
@@ -81,8 +81,8 @@ func SettleSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) err
 	return q.EndSecurityGroups(ctx)
 }
 
-// placeSecurityGroups assigns and releases groups according to their member NICs.
-func placeSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+// assignSecurityGroups assigns and releases groups according to their member NICs.
+func assignSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	rows, err := q.MisplacedSecurityGroups(ctx)
 	if err != nil {
 		return err
@@ -91,18 +91,18 @@ func placeSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) erro
 	for _, r := range rows {
 		g := onHost{r.ID, r.Name, r.ProjectID, r.Revision, fleet.HostID(r.HostID)}
 		hosts, object := []string{r.HostID}, string(r.ID)
-		kind, contrary := fleet.SecurityGroupApply, fleet.SecurityGroupRelease
+		kind, opposite := fleet.SecurityGroupApply, fleet.SecurityGroupRelease
 		if r.Wanted {
 			_, err = q.Assign(ctx, db.AssignParams{Noun: noun, ObjectID: object, Hosts: hosts})
 		} else {
-			kind, contrary = contrary, kind
+			kind, opposite = opposite, kind
 			err = q.Release(ctx, db.ReleaseParams{Noun: noun, ObjectID: object, Hosts: hosts})
 		}
 		if err != nil {
 			return err
 		}
 		err = q.CancelWaiting(ctx, db.CancelWaitingParams{
-			Subject: fleet.SubjectOf(fleet.TypeSecurityGroup, r.ID), HostID: g.host, Kinds: []string{string(contrary)}, Error: "Not done: the contrary was asked for before its turn came.",
+			Subject: fleet.SubjectOf(fleet.TypeSecurityGroup, r.ID), HostID: g.host, Kinds: []string{string(opposite)}, Error: "Not done: the contrary was asked for before its turn came.",
 		})
 		if err != nil {
 			return err

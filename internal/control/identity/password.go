@@ -34,22 +34,22 @@ func (p *Identity) ChangePassword(ctx context.Context, a fleet.Actor, old, passw
 	if err := checks.Err(); err != nil {
 		return time.Time{}, err
 	}
-	if err := p.proveOld(ctx, a, user, old); err != nil {
+	if err := p.verifyOldPassword(ctx, a, user, old); err != nil {
 		return time.Time{}, err
 	}
 	return p.storePassword(ctx, a, user, password, newPassword{endTokens: endTokens})
 }
 
-// proveOld verifies the old password. Its failures count separately from sign-ins, so that guessing in a stolen session
-// does not lock the user out.
-func (p *Identity) proveOld(ctx context.Context, a fleet.Actor, user db.User, old string) error {
-	at := append(attempts{{"password:" + string(user.ID), freeByAccountHere, true}}, byAddress(a)...)
-	if err := p.take(ctx, at); err != nil {
+// verifyOldPassword verifies the old password. Its failures count separately from sign-ins, so that guessing in a
+// stolen session does not lock the user out.
+func (p *Identity) verifyOldPassword(ctx context.Context, a fleet.Actor, user db.User, old string) error {
+	at := append(attempts{{"password:" + string(user.ID), freeByAccountAndNetwork, true}}, byAddress(a)...)
+	if err := p.countAttempt(ctx, at); err != nil {
 		return err
 	}
 	same, err := auth.VerifyPassword(ctx, old, user.PasswordHash)
 	if err != nil {
-		return errors.Join(store.Err(err), p.giveBack(context.WithoutCancel(ctx), at))
+		return errors.Join(store.Err(err), p.undoAttempt(context.WithoutCancel(ctx), at))
 	}
 	if !same {
 		if err := store.Audit(ctx, p.store.Queries, a, "user.passwordFailed", userSubject(user.ID), user.Name, "wrong password"); err != nil {
@@ -59,7 +59,7 @@ func (p *Identity) proveOld(ctx context.Context, a fleet.Actor, user db.User, ol
 		checks.Add("old", "This is not your present password.")
 		return checks.Err()
 	}
-	return p.store.Tx(ctx, func(q *db.Queries) error { return forgive(ctx, q, at) })
+	return p.store.Tx(ctx, func(q *db.Queries) error { return clearFailures(ctx, q, at) })
 }
 
 // SetPassword sets another user's one-time password, for example one from auth.NewPassword. It ends the user's

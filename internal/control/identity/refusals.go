@@ -20,28 +20,28 @@ const (
 
 // refusals counts the refusals written in the current minute.
 type refusals struct {
-	mu     sync.Mutex
-	began  time.Time
-	by     map[string]int
-	all    int
-	missed int // not written since the last entry
+	mu      sync.Mutex
+	began   time.Time
+	by      map[string]int
+	all     int
+	skipped int // not written since the last entry
 }
 
 // admit reports whether a refusal may be written, and how many were skipped since the last entry.
-func (r *refusals) admit(who string, now time.Time) (missed int, ok bool) {
+func (r *refusals) admit(who string, now time.Time) (skipped int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now.Sub(r.began) >= time.Minute {
 		r.began, r.by, r.all = now, map[string]int{}, 0
 	}
 	if r.all >= refusalsOfAll || r.by[who] >= refusalsOfOne {
-		r.missed++
+		r.skipped++
 		return 0, false
 	}
 	r.all++
 	r.by[who]++
-	missed, r.missed = r.missed, 0
-	return missed, true
+	skipped, r.skipped = r.skipped, 0
+	return skipped, true
 }
 
 // NoteRefusal writes a refused request of who to the audit log, within the limits. Only the system actor may call it.
@@ -51,15 +51,15 @@ func (p *Identity) NoteRefusal(ctx context.Context, a fleet.Actor, who fleet.Act
 	}
 	key := string(who.UserID)
 	if key == "" {
-		key = network(who.Address)
+		key = networkOf(who.Address)
 	}
-	missed, ok := p.refusals.admit(key, time.Now())
+	skipped, ok := p.refusals.admit(key, time.Now())
 	if !ok {
 		return nil
 	}
 	detail := asked + ": " + why.Error()
-	if missed > 0 {
-		detail += fmt.Sprintf(" (%d others were not written down)", missed)
+	if skipped > 0 {
+		detail += fmt.Sprintf(" (%d others were not written down)", skipped)
 	}
 	action := map[fleet.Code]string{fleet.TooMany: "user.throttled"}[why.Code]
 	return store.Err(store.Audit(ctx, p.store.Queries, who, cmp.Or(action, "user.refused"), userSubject(who.UserID), who.Name, detail))

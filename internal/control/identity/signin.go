@@ -22,12 +22,12 @@ func (p *Identity) SignIn(ctx context.Context, a fleet.Actor, name, password str
 	if err != nil {
 		return fleet.User{}, err
 	}
-	if err := p.take(ctx, at); err != nil {
+	if err := p.countAttempt(ctx, at); err != nil {
 		return fleet.User{}, err
 	}
-	row, same, err := p.judge(ctx, name, password)
+	row, same, err := p.verify(ctx, name, password)
 	if err != nil {
-		return fleet.User{}, errors.Join(store.Err(err), p.giveBack(context.WithoutCancel(ctx), at))
+		return fleet.User{}, errors.Join(store.Err(err), p.undoAttempt(context.WithoutCancel(ctx), at))
 	}
 	if !same || row.Disabled {
 		return fleet.User{}, p.signInFailed(ctx, a, row)
@@ -42,10 +42,10 @@ func (p *Identity) SignIn(ctx context.Context, a fleet.Actor, name, password str
 			return err
 		}
 		user.LastSeenAt = began
-		if err := store.Audit(ctx, q, personAt(row, a), "user.signIn", userSubject(row.ID), row.Name, ""); err != nil {
+		if err := store.Audit(ctx, q, auditActor(row, a), "user.signIn", userSubject(row.ID), row.Name, ""); err != nil {
 			return err
 		}
-		return forgive(ctx, q, at)
+		return clearFailures(ctx, q, at)
 	})
 	if errors.Is(err, pgx.ErrNoRows) { // the user was changed since it was read
 		return fleet.User{}, p.signInFailed(ctx, a, row)
@@ -53,9 +53,9 @@ func (p *Identity) SignIn(ctx context.Context, a fleet.Actor, name, password str
 	return user, err
 }
 
-// judge reads the account and verifies the password. For an unknown account it does the same work, against timing
+// verify reads the account and verifies the password. For an unknown account it does the same work, against timing
 // attacks.
-func (p *Identity) judge(ctx context.Context, name, password string) (row db.User, same bool, err error) {
+func (p *Identity) verify(ctx context.Context, name, password string) (row db.User, same bool, err error) {
 	row, err = p.store.UserByName(ctx, name)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return row, false, err
@@ -74,14 +74,14 @@ func (p *Identity) signInFailed(ctx context.Context, a fleet.Actor, row db.User)
 	case row.Disabled:
 		detail = "the user is disabled"
 	}
-	if err := store.Audit(ctx, p.store.Queries, personAt(row, a), "user.signInFailed", subject, row.Name, detail); err != nil {
+	if err := store.Audit(ctx, p.store.Queries, auditActor(row, a), "user.signInFailed", subject, row.Name, detail); err != nil {
 		return store.Err(err)
 	}
 	return fleet.Errorf(fleet.Unauthorized, "The user name or the password is wrong.")
 }
 
-// personAt returns the actor for the audit entry of a sign-in.
-func personAt(row db.User, a fleet.Actor) fleet.Actor {
+// auditActor returns the actor for the audit entry of a sign-in.
+func auditActor(row db.User, a fleet.Actor) fleet.Actor {
 	return fleet.Actor{UserID: row.ID, Name: row.Name, Address: a.Address}
 }
 

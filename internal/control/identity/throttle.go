@@ -18,21 +18,21 @@ import (
 // account is far above that per network, so that a remote attacker does not lock a user out; it stops guessing from
 // many networks. Browsers that have signed in before have their own limit.
 const (
-	freeByAccountHere = 5
-	freeByBrowser     = 10
-	freeByAddress     = 20
-	freeByAccount     = 100
+	freeByAccountAndNetwork = 5
+	freeByBrowser           = 10
+	freeByAddress           = 20
+	freeByAccount           = 100
 )
 
-// bound is a key under which password attempts are counted, with its limit.
-type bound struct {
+// limit is a key under which password attempts are counted, with its limit.
+type limit struct {
 	key    string
 	free   int32
 	forget bool // whether a success clears all failures instead of only this attempt
 }
 
 // attempts are the limits of one attempt. Every transaction locks their rows in this order.
-type attempts []bound
+type attempts []limit
 
 // attemptsOf returns the limits of a sign-in. A known browser of the account has only its own limit.
 func (p *Identity) attemptsOf(ctx context.Context, name string, a fleet.Actor) (attempts, error) {
@@ -52,7 +52,7 @@ func (p *Identity) attemptsOf(ctx context.Context, name string, a fleet.Actor) (
 	}
 	at := attempts{{"account:" + name, freeByAccount, false}}
 	if a.Address != "" {
-		at = append(at, bound{"account:" + name + " from " + neighbours(a.Address), freeByAccountHere, true})
+		at = append(at, limit{"account:" + name + " from " + subnetOf(a.Address), freeByAccountAndNetwork, true})
 	}
 	return append(at, byAddress(a)...), nil
 }
@@ -61,23 +61,23 @@ func byAddress(a fleet.Actor) attempts {
 	if a.Address == "" {
 		return nil
 	}
-	return attempts{{"address:" + network(a.Address), freeByAddress, false}}
+	return attempts{{"address:" + networkOf(a.Address), freeByAddress, false}}
 }
 
-// neighbours returns the network in which an attacker easily gets another address: a /24 of IPv4 or a /64 of IPv6.
-func neighbours(address string) string {
+// subnetOf returns the network in which an attacker easily gets another address: a /24 of IPv4 or a /64 of IPv6.
+func subnetOf(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
 		return address
 	}
 	if ip = ip.Unmap().WithZone(""); !ip.Is4() {
-		return network(address)
+		return networkOf(address)
 	}
 	return netip.PrefixFrom(ip, 24).Masked().String()
 }
 
-// network returns the addresses that one attacker easily holds: an IPv4 address or a /64 of IPv6.
-func network(address string) string {
+// networkOf returns the addresses that one attacker easily holds: an IPv4 address or a /64 of IPv6.
+func networkOf(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
 		return address
@@ -92,11 +92,11 @@ func network(address string) string {
 	return prefix.String()
 }
 
-// take counts an attempt as failed before it is made, or returns TooMany with the waiting time.
-func (p *Identity) take(ctx context.Context, at attempts) error {
+// countAttempt counts an attempt as failed before it is made, or returns TooMany with the waiting time.
+func (p *Identity) countAttempt(ctx context.Context, at attempts) error {
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		for _, b := range at {
-			if err := takeOne(ctx, q, b); err != nil {
+			if err := countOne(ctx, q, b); err != nil {
 				return err
 			}
 		}
@@ -104,7 +104,7 @@ func (p *Identity) take(ctx context.Context, at attempts) error {
 	})
 }
 
-func takeOne(ctx context.Context, q *db.Queries, b bound) error {
+func countOne(ctx context.Context, q *db.Queries, b limit) error {
 	_, err := q.TakeAttempt(ctx, db.TakeAttemptParams{Key: b.key, Free: b.free})
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return err
@@ -113,11 +113,11 @@ func takeOne(ctx context.Context, q *db.Queries, b bound) error {
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
-	return fleet.Errorf(fleet.TooMany, "Too many failed attempts. Try again in %s.", waitWords(max(seconds, 1)))
+	return fleet.Errorf(fleet.TooMany, "Too many failed attempts. Try again in %s.", formatWait(max(seconds, 1)))
 }
 
-// waitWords formats a waiting time, rounded up so that an attempt after it is accepted.
-func waitWords(seconds int32) string {
+// formatWait formats a waiting time, rounded up so that an attempt after it is accepted.
+func formatWait(seconds int32) string {
 	switch {
 	case seconds == 1:
 		return "a second"
@@ -127,8 +127,8 @@ func waitWords(seconds int32) string {
 	return fmt.Sprintf("%d minutes", (seconds+59)/60)
 }
 
-// giveBack undoes take for an attempt whose password was not verified.
-func (p *Identity) giveBack(ctx context.Context, at attempts) error {
+// undoAttempt undoes take for an attempt whose password was not verified.
+func (p *Identity) undoAttempt(ctx context.Context, at attempts) error {
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		for _, b := range at {
 			if err := q.GiveBackAttempt(ctx, b.key); err != nil {
@@ -139,10 +139,10 @@ func (p *Identity) giveBack(ctx context.Context, at attempts) error {
 	})
 }
 
-// forgive clears the account's failures from this network after a success. For the address and the whole account it
-// only removes this attempt: otherwise an attacker with one account could guess at others without limit, and a user's
-// sign-in would clear an attacker's failures elsewhere.
-func forgive(ctx context.Context, q *db.Queries, at attempts) error {
+// clearFailures clears the account's failures from this network after a success. For the address and the whole account
+// it only removes this attempt: otherwise an attacker with one account could guess at others without limit, and a
+// user's sign-in would clear an attacker's failures elsewhere.
+func clearFailures(ctx context.Context, q *db.Queries, at attempts) error {
 	for _, b := range at {
 		undo := q.GiveBackAttempt
 		if b.forget {
@@ -155,8 +155,8 @@ func forgive(ctx context.Context, q *db.Queries, at attempts) error {
 	return nil
 }
 
-// mostBrowsers limits the known browsers of an account. The least recently used ones are forgotten.
-const mostBrowsers = 20
+// maxBrowsers limits the known browsers of an account. The least recently used ones are forgotten.
+const maxBrowsers = 20
 
 // RememberBrowser makes the browser of a sign-in known to the account, so that failures from elsewhere do not lock it
 // out. It returns the secret that the browser presents next time. Only the system actor may call it.
@@ -176,7 +176,7 @@ func (p *Identity) RememberBrowser(ctx context.Context, a fleet.Actor, id fleet.
 		if err != nil {
 			return err
 		}
-		return q.TrimBrowsers(ctx, db.TrimBrowsersParams{UserID: id, Most: mostBrowsers})
+		return q.TrimBrowsers(ctx, db.TrimBrowsersParams{UserID: id, Most: maxBrowsers})
 	})
 	return secret, err
 }

@@ -29,11 +29,11 @@ const (
 // change does not block a token: only sessions with a proper password can create one.
 func (p *Identity) ActorOfToken(ctx context.Context, a fleet.Actor, secret string) (fleet.Actor, error) {
 	if !strings.HasPrefix(secret, auth.TokenPrefix) {
-		return fleet.Actor{}, refusedToken()
+		return fleet.Actor{}, invalidToken()
 	}
 	row, err := p.store.UserOfToken(ctx, auth.HashSecret(secret))
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.Actor{}, refusedToken()
+		return fleet.Actor{}, invalidToken()
 	}
 	if err != nil {
 		return fleet.Actor{}, store.Err(err)
@@ -69,7 +69,7 @@ func (p *Identity) CreateToken(ctx context.Context, a fleet.Actor, name string, 
 			var err error
 			madeWith = &a.Token
 			if notAfter, err = q.TokenEnd(ctx, a.Token); errors.Is(err, pgx.ErrNoRows) {
-				return refusedToken()
+				return invalidToken()
 			} else if err != nil {
 				return err
 			}
@@ -109,11 +109,11 @@ func (p *Identity) DeleteToken(ctx context.Context, a fleet.Actor, id fleet.Toke
 		if err != nil {
 			return store.NotFound(err, "API token")
 		}
-		return store.Audit(ctx, q, a, "token.delete", tokenSubject(id), name, goneWith(made))
+		return store.Audit(ctx, q, a, "token.delete", tokenSubject(id), name, deletedDetail(made))
 	})
 }
 
-func goneWith(tokens int64) string {
+func deletedDetail(tokens int64) string {
 	if tokens == 0 {
 		return ""
 	}
@@ -134,7 +134,7 @@ func checkToken(name string, ttl time.Duration) error {
 	return c.Err()
 }
 
-func refusedToken() error {
+func invalidToken() error {
 	return fleet.Errorf(fleet.Unauthorized, "This API token is not valid. Make a new one in your account.")
 }
 

@@ -90,7 +90,7 @@ func (p *Identity) CreateUser(ctx context.Context, a fleet.Actor, in UserInput) 
 			return err
 		}
 		user = store.UserOf(row)
-		return store.Audit(ctx, q, a, "user.create", userSubject(row.ID), row.Name, in.words())
+		return store.Audit(ctx, q, a, "user.create", userSubject(row.ID), row.Name, in.auditDetail())
 	})
 	if err != nil {
 		return fleet.User{}, "", err
@@ -120,7 +120,7 @@ func (p *Identity) UpdateUser(ctx context.Context, a fleet.Actor, id fleet.UserI
 			return fleet.Errorf(fleet.Conflict, "You cannot disable yourself or change your own role. Ask another administrator.")
 		}
 		if in.Role != fleet.RoleAdmin || in.Disabled {
-			if err := keepAnAdmin(admins, old); err != nil {
+			if err := checkLastAdmin(admins, old); err != nil {
 				return err
 			}
 		}
@@ -128,7 +128,7 @@ func (p *Identity) UpdateUser(ctx context.Context, a fleet.Actor, id fleet.UserI
 		if err != nil {
 			return err
 		}
-		if err := store.Audit(ctx, q, a, "user.update", userSubject(id), row.Name, in.words()); err != nil {
+		if err := store.Audit(ctx, q, a, "user.update", userSubject(id), row.Name, in.auditDetail()); err != nil {
 			return err
 		}
 		user, err = getUser(ctx, q, id)
@@ -155,7 +155,7 @@ func (p *Identity) DeleteUser(ctx context.Context, a fleet.Actor, id fleet.UserI
 		if err != nil {
 			return store.NotFound(err, "user")
 		}
-		if err := keepAnAdmin(admins, old); err != nil {
+		if err := checkLastAdmin(admins, old); err != nil {
 			return err
 		}
 		if err := q.DeleteUser(ctx, id); err != nil {
@@ -165,15 +165,15 @@ func (p *Identity) DeleteUser(ctx context.Context, a fleet.Actor, id fleet.UserI
 	})
 }
 
-// keepAnAdmin returns a conflict if user is the only one of the locked administrators.
-func keepAnAdmin(admins []fleet.UserID, user db.User) error {
+// checkLastAdmin returns a conflict if user is the only one of the locked administrators.
+func checkLastAdmin(admins []fleet.UserID, user db.User) error {
 	if len(admins) == 1 && slices.Contains(admins, user.ID) {
 		return fleet.Errorf(fleet.Conflict, "%s is the last administrator. Make another user an administrator first.", user.Name)
 	}
 	return nil
 }
 
-func (in UserInput) words() string {
+func (in UserInput) auditDetail() string {
 	role := string(in.Role)
 	if role == "" {
 		role = "none"

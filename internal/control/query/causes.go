@@ -99,15 +99,15 @@ func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolG
 		notable = append(notable, g)
 	}
 	var s statement
-	ranks := ranksOf(&s, notable, nil)
+	ranks := poolRanks(&s, notable, nil)
 	sql := `SELECT x.object_id, x.said, x.fresh, x.used, x.starving, x.by_others, x.faulty, x.error, count(*), min(x.name), CASE WHEN count(*) = 1 THEN min(x.seen_at) END
 		FROM (SELECT ` + keySQL + `, a.error, h.name, s.looked_at AS seen_at` + statusesFrom + ` JOIN hosts h ON h.id = a.host_id WHERE a.pool_id = ANY (` + s.key(slices.Compact(of)) + `::text[])) x
 		JOIN ` + ranks + ` GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY min(g.rank), x.object_id, min(x.name) LIMIT ` + strconv.Itoa(maxCauses)
 	return collect(ctx, b, sql, &s, func(row pgx.CollectableRow) (c poolCause, err error) {
-		var said fleet.PoolState
+		var reported fleet.PoolState
 		var fresh bool
-		err = row.Scan(&c.pool, &said, &fresh, &c.key.UsedPercent, &c.key.Starved, &c.key.ByOthers, &c.key.Faulty, &c.errorText, &c.hosts, &c.first, &c.at)
-		c.key.State = fleet.PoolStateOf(said, fresh)
+		err = row.Scan(&c.pool, &reported, &fresh, &c.key.UsedPercent, &c.key.Starved, &c.key.ByOthers, &c.key.Faulty, &c.errorText, &c.hosts, &c.first, &c.at)
+		c.key.State = fleet.PoolStateOf(reported, fresh)
 		return c, err
 	})
 }

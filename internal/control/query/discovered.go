@@ -28,7 +28,7 @@ func (b *Queries) ListDiscoveredVMs(ctx context.Context, a fleet.Actor, q fleet.
 }
 
 func (b *Queries) listDiscovered(ctx context.Context, q fleet.Query, s *statement) (fleet.Page[fleet.DiscoveredVM], error) {
-	p, terms, err := discoveredOrders.asked(q, "name", fleet.FoundKeys)
+	p, terms, err := discoveredOrders.parse(q, "name", fleet.FoundKeys)
 	if err != nil {
 		return fleet.Page[fleet.DiscoveredVM]{}, err
 	}

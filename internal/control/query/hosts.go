@@ -30,7 +30,7 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.HostView]{}, err
 	}
-	p, terms, err := hostOrders.asked(q, "name", fleet.HostKeys)
+	p, terms, err := hostOrders.parse(q, "name", fleet.HostKeys)
 	if err != nil {
 		return fleet.Page[fleet.HostView]{}, err
 	}

@@ -91,10 +91,10 @@ type hostStatusAt struct {
 // firstHostStatuses returns the order of the first host statuses of each object in s, by the ranks from g, and a
 // condition on assignments a that selects exactly these.
 func (b *Queries) firstHostStatuses(ctx context.Context, s *statement, g func(*statement) string) (map[hostStatusAt]int, statement, error) {
-	cells := statusSQL + s.conditions()
+	statuses := statusSQL + s.conditions()
 	all, err := collect(ctx, b, `SELECT c.object_id, c.host_id FROM (
 		SELECT x.object_id, x.host_id, row_number() OVER (PARTITION BY x.object_id ORDER BY COALESCE(g.rank, `+strconv.Itoa(otherRank)+`), x.name) AS n
-		FROM (`+cells+`) x LEFT JOIN `+g(s)+`) c WHERE c.n <= `+strconv.Itoa(fleet.HostStatusesListed)+` ORDER BY c.object_id, c.n`, s, func(row pgx.CollectableRow) (at hostStatusAt, err error) {
+		FROM (`+statuses+`) x LEFT JOIN `+g(s)+`) c WHERE c.n <= `+strconv.Itoa(fleet.HostStatusesListed)+` ORDER BY c.object_id, c.n`, s, func(row pgx.CollectableRow) (at hostStatusAt, err error) {
 		err = row.Scan(&at.object, &at.host)
 		return at, err
 	})
@@ -121,10 +121,10 @@ func (b *Queries) hostStatusPage(ctx context.Context, s *statement, conditions, 
 		s.conditions()+tail, s, pgx.RowTo[string])
 }
 
-// matrix is the list of one object's host statuses, with the functions that read a page of it.
-type matrix[T any] struct {
-	cells int                                          // total number
-	first func(context.Context) (firstStatuses, error) // start of the list, possibly cached
+// statusList is the list of one object's host statuses, with the functions that read a page of it.
+type statusList[T any] struct {
+	statuses int                                          // total number
+	first    func(context.Context) (firstStatuses, error) // start of the list, possibly cached
 	// hosts of the page in order, one more if further pages exist
 	find func(context.Context) ([]string, error)
 	read func(ctx context.Context, hosts []string) ([]T, error) // their statuses, unordered
@@ -133,15 +133,15 @@ type matrix[T any] struct {
 
 // page returns the host statuses that q selects, up to limit and one more. For large lists the first hosts are cached,
 // but their statuses are read anew.
-func (m matrix[T]) page(ctx context.Context, q fleet.Query, limit int) ([]T, error) {
-	if m.cells > manyHosts && q.Filter == "" && q.After == "" && q.Before == "" && limit <= fleet.HostStatusesListed {
+func (m statusList[T]) page(ctx context.Context, q fleet.Query, limit int) ([]T, error) {
+	if m.statuses > manyHosts && q.Filter == "" && q.After == "" && q.Before == "" && limit <= fleet.HostStatusesListed {
 		first, err := m.first(ctx)
 		if err != nil {
 			return nil, err
 		}
 		hosts := first.hosts[:min(len(first.hosts), limit+1)]
-		if cells, err := m.of(ctx, hosts); err != nil || len(cells) == len(hosts) {
-			return cells, err
+		if statuses, err := m.of(ctx, hosts); err != nil || len(statuses) == len(hosts) {
+			return statuses, err
 		} // otherwise some hosts were unassigned since
 	}
 	hosts, err := m.find(ctx)
@@ -151,21 +151,21 @@ func (m matrix[T]) page(ctx context.Context, q fleet.Query, limit int) ([]T, err
 	return m.of(ctx, hosts)
 }
 
-func (m matrix[T]) of(ctx context.Context, hosts []string) ([]T, error) {
-	cells, err := m.read(ctx, hosts)
-	slices.SortFunc(cells, func(x, y T) int {
+func (m statusList[T]) of(ctx context.Context, hosts []string) ([]T, error) {
+	statuses, err := m.read(ctx, hosts)
+	slices.SortFunc(statuses, func(x, y T) int {
 		return slices.Index(hosts, string(m.host(x))) - slices.Index(hosts, string(m.host(y)))
 	})
-	return cells, err
+	return statuses, err
 }
 
 // firstStatuses are the hosts of the first statuses of a list, in order: one more than the first page shows.
 type firstStatuses struct {
-	hosts []string
-	cells int // total number in the list
+	hosts    []string
+	statuses int // total number in the list
 }
 
-func (f firstStatuses) count() int { return f.cells }
+func (f firstStatuses) count() int { return f.statuses }
 
 func (f firstStatuses) same(other firstStatuses) bool { return slices.Equal(f.hosts, other.hosts) }
 

@@ -57,11 +57,11 @@ func (b *Queries) copies(ctx context.Context, versions []fleet.ImageVersion) (Co
 	}
 	slices.Sort(pools)
 	pools = slices.Compact(pools)
-	cells, err := b.plainStatuses(ctx, pools)
+	statuses, err := b.plainStatuses(ctx, pools)
 	if err != nil {
 		return nil, err
 	}
-	volumes, err := visibleVolumes(ctx, b.store.Queries, fleet.SystemActor, mergeVolumes(cells))
+	volumes, err := visibleVolumes(ctx, b.store.Queries, fleet.SystemActor, mergeVolumes(statuses))
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (b *Queries) copies(ctx context.Context, versions []fleet.ImageVersion) (Co
 			on[at] = v
 		}
 	}
-	for _, x := range cells {
+	for _, x := range statuses {
 		if x.ready {
 			reachable[place{pool: x.pool.ID}], reachable[place{pool: x.pool.ID, host: x.host}] = true, true
 		}

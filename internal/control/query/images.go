@@ -68,11 +68,11 @@ func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return out, err
 	}
-	cells, err := b.plainStatuses(ctx, nil)
+	statuses, err := b.plainStatuses(ctx, nil)
 	if err != nil {
 		return out, err
 	}
-	plain := slices.DeleteFunc(mergeVolumes(cells), func(v VolumeOn) bool {
+	plain := slices.DeleteFunc(mergeVolumes(statuses), func(v VolumeOn) bool {
 		return len(v.Hosts) == 0 || !v.IsImage() && !v.IsISO() && !v.IsShareable()
 	})
 	all, err := visibleVolumes(ctx, b.store.Queries, a, plain)
@@ -136,12 +136,12 @@ func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStat
 		}
 		lists[t.PoolID+" "+t.HostID] = list
 	}
-	cells := make([]hostStatus, len(rows))
+	statuses := make([]hostStatus, len(rows))
 	for i, x := range rows {
-		cells[i] = x.hostStatus
-		cells[i].volumes = lists[representative[x.digest]]
+		statuses[i] = x.hostStatus
+		statuses[i].volumes = lists[representative[x.digest]]
 	}
-	return cells, nil
+	return statuses, nil
 }
 
 // usableBy reports whether the actor may read a volume that is no VM's disk.

@@ -13,11 +13,11 @@ const maxImpacts = 25
 
 // fillImpact adds the affected VMs and disks to the first unhealthy host statuses of a pool. VMs with a requested
 // deletion still count, because their disks still exist.
-func (b *Queries) fillImpact(ctx context.Context, id fleet.PoolID, cells []fleet.PoolHost) error {
+func (b *Queries) fillImpact(ctx context.Context, id fleet.PoolID, statuses []fleet.PoolHost) error {
 	at := map[fleet.HostID]*fleet.PoolImpact{}
 	var hosts []string
-	for i := range cells {
-		if c := &cells[i]; c.Severity != fleet.SeverityOK && len(hosts) < maxImpacts {
+	for i := range statuses {
+		if c := &statuses[i]; c.Severity != fleet.SeverityOK && len(hosts) < maxImpacts {
 			c.Impact = &fleet.PoolImpact{}
 			at[c.HostID], hosts = c.Impact, append(hosts, string(c.HostID))
 		}
@@ -34,8 +34,8 @@ func (b *Queries) fillImpact(ctx context.Context, id fleet.PoolID, cells []fleet
 		var host fleet.HostID
 		var n fleet.PoolImpact
 		err = x.Scan(&host, &n.VMs, &n.Running, &n.Disks)
-		if cell := at[host]; cell != nil {
-			*cell = n
+		if impact := at[host]; impact != nil {
+			*impact = n
 		}
 		return none, err
 	})

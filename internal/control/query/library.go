@@ -40,7 +40,7 @@ func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.ImageView]{}, err
 	}
-	p, terms, err := imageOrders.asked(q, "name", fleet.ImageKeys)
+	p, terms, err := imageOrders.parse(q, "name", fleet.ImageKeys)
 	if err != nil {
 		return fleet.Page[fleet.ImageView]{}, err
 	}

@@ -17,8 +17,8 @@ import (
 func (b *Queries) phaseTerm(ctx context.Context, s *statement, t fleet.Term) error {
 	var wanted []string
 	for _, p := range fleet.VMPhases {
-		asked := slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches(string(p)) })
-		if asked != t.Not {
+		matches := slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches(string(p)) })
+		if matches != t.Not {
 			wanted = append(wanted, string(p))
 		}
 	}
@@ -156,13 +156,13 @@ func (b *Queries) driftTerm(ctx context.Context, s *statement, t fleet.Term) err
 // yesOrNo adds the condition for each of "yes" and "no" that the term matches.
 func (s *statement) yesOrNo(t fleet.Term, yes, no func() string) {
 	parts := []string{"false"}
-	asked := func(answer string) bool {
+	matches := func(answer string) bool {
 		return slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches(answer) }) != t.Not
 	}
-	if asked("yes") {
+	if matches("yes") {
 		parts = append(parts, yes())
 	}
-	if asked("no") {
+	if matches("no") {
 		parts = append(parts, no())
 	}
 	s.and("((" + strings.Join(parts, ") OR (") + "))")

@@ -32,17 +32,17 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 	if err != nil {
 		return nil, err
 	}
-	var cells []hostStatus
+	var statuses []hostStatus
 	for _, r := range rows {
 		var v fleet.Volume
 		if err := json.Unmarshal(r.Found, &v); err != nil {
 			return nil, fmt.Errorf("read volume %s: %w", r.Volume, err)
 		}
 		if k := slices.IndexFunc(pools, func(p db.Pool) bool { return string(p.ID) == r.PoolID }); k >= 0 {
-			cells = append(cells, hostStatus{pool: pools[k], host: r.HostID, volumes: []fleet.Volume{v}})
+			statuses = append(statuses, hostStatus{pool: pools[k], host: r.HostID, volumes: []fleet.Volume{v}})
 		}
 	}
-	known, err := visibleVolumes(ctx, q, a, mergeVolumes(cells))
+	known, err := visibleVolumes(ctx, q, a, mergeVolumes(statuses))
 	if err != nil {
 		return nil, err
 	}

@@ -58,11 +58,11 @@ func (b *Queries) sumNetworks(ctx context.Context, of []fleet.NetworkID) (map[fl
 			FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6) x GROUP BY 1, 2, 3, 4`, &s, func(row pgx.CollectableRow) (none struct{}, err error) {
 		var network fleet.NetworkID
 		var x networkSum
-		var said fleet.NetworkState
+		var reported fleet.NetworkState
 		var fresh, faulty bool
 		var subnets []*string
-		err = row.Scan(&network, &said, &fresh, &faulty, &x.Hosts, &x.forwards, &subnets)
-		x.State, x.Active = fleet.NetworkStateOf(said, faulty, fresh), said == fleet.NetworkActive
+		err = row.Scan(&network, &reported, &fresh, &faulty, &x.Hosts, &x.forwards, &subnets)
+		x.State, x.Active = fleet.NetworkStateOf(reported, faulty, fresh), reported == fleet.NetworkActive
 		for _, list := range subnets {
 			if list != nil {
 				var redactAll []string
@@ -104,9 +104,9 @@ func (b *Queries) addFewHosts(ctx context.Context, a fleet.Actor, views []fleet.
 	}
 	var s statement
 	s.and("a.network_id = ANY (" + s.key(ids) + "::text[])")
-	cells, err := b.networkStatuses(ctx, s)
-	slices.SortFunc(cells, func(x, y fleet.NetworkHost) int { return cmp.Compare(x.HostName, y.HostName) })
-	for _, c := range cells {
+	statuses, err := b.networkStatuses(ctx, s)
+	slices.SortFunc(statuses, func(x, y fleet.NetworkHost) int { return cmp.Compare(x.HostName, y.HostName) })
+	for _, c := range statuses {
 		if v := at[c.NetworkID]; len(v.Hosts) < maxHostsNamed {
 			v.Hosts = append(v.Hosts, networkHostFor(a, c))
 		}
@@ -139,17 +139,17 @@ func (b *Queries) NetworkHosts(ctx context.Context, a fleet.Actor, id fleet.Netw
 // networkStates lists every combination that determines a status: the reported state (empty for none), whether it is
 // faulty, and whether the report is fresh.
 var networkStates = func() (all []struct {
-	said          fleet.NetworkState
+	reported      fleet.NetworkState
 	faulty, fresh bool
 },
 ) {
-	for _, said := range []fleet.NetworkState{"", fleet.NetworkActive, fleet.NetworkInactive} {
+	for _, reported := range []fleet.NetworkState{"", fleet.NetworkActive, fleet.NetworkInactive} {
 		for _, faulty := range []bool{false, true} {
 			for _, fresh := range []bool{false, true} {
 				all = append(all, struct {
-					said          fleet.NetworkState
+					reported      fleet.NetworkState
 					faulty, fresh bool
-				}{said, faulty, fresh})
+				}{reported, faulty, fresh})
 			}
 		}
 	}
@@ -159,13 +159,13 @@ var networkStates = func() (all []struct {
 // networkRanks returns a SQL table of the states that match the tones, each with its rank, and the join condition with
 // host statuses x.
 func networkRanks(s *statement, tones []fleet.Term) string {
-	said, faulty, fresh, rank := []string{}, []bool{}, []bool{}, []int32{}
+	reported, faulty, fresh, rank := []string{}, []bool{}, []bool{}, []int32{}
 	for _, x := range networkStates {
-		if tone := fleet.NetworkStateOf(x.said, x.faulty, x.fresh).Severity(); matchesTones(tones, tone) {
-			said, faulty, fresh, rank = append(said, string(x.said)), append(faulty, x.faulty), append(fresh, x.fresh), append(rank, int32(statusRank(tone, false)))
+		if tone := fleet.NetworkStateOf(x.reported, x.faulty, x.fresh).Severity(); matchesTones(tones, tone) {
+			reported, faulty, fresh, rank = append(reported, string(x.reported)), append(faulty, x.faulty), append(fresh, x.fresh), append(rank, int32(statusRank(tone, false)))
 		}
 	}
-	return "unnest(" + s.key(said) + "::text[], " + s.key(faulty) + "::boolean[], " + s.key(fresh) + "::boolean[], " + s.key(rank) +
+	return "unnest(" + s.key(reported) + "::text[], " + s.key(faulty) + "::boolean[], " + s.key(fresh) + "::boolean[], " + s.key(rank) +
 		"::integer[]) AS g (said, faulty, fresh, rank) ON g.said = x.said AND g.faulty = x.faulty AND g.fresh = x.fresh"
 }
 
@@ -209,8 +209,8 @@ func (b *Queries) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.
 	if err != nil {
 		return fleet.Page[fleet.NetworkHost]{}, err
 	}
-	cells, err := matrix[fleet.NetworkHost]{
-		cells: statusesIn(sums), host: func(h fleet.NetworkHost) fleet.HostID { return h.HostID },
+	statuses, err := statusList[fleet.NetworkHost]{
+		statuses: statusesIn(sums), host: func(h fleet.NetworkHost) fleet.HostID { return h.HostID },
 		first: func(ctx context.Context) (firstStatuses, error) { return b.firstNetworkHosts.getOne(ctx, id) },
 		find:  func(ctx context.Context) ([]string, error) { return b.networkStatusPage(ctx, id, q.Filter, p.apply) },
 		read: func(ctx context.Context, hosts []string) ([]fleet.NetworkHost, error) {
@@ -220,15 +220,15 @@ func (b *Queries) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.
 		},
 	}.page(ctx, q, p.limit)
 	if err == nil {
-		err = b.addAffectedVMs(ctx, id, cells)
+		err = b.addAffectedVMs(ctx, id, statuses)
 	}
-	return p.cut(cells), err
+	return p.cut(statuses), err
 }
 
 // addAffectedVMs fills in the number of VMs with a NIC on the network for hosts where the network has failed.
-func (b *Queries) addAffectedVMs(ctx context.Context, id fleet.NetworkID, cells []fleet.NetworkHost) error {
+func (b *Queries) addAffectedVMs(ctx context.Context, id fleet.NetworkID, statuses []fleet.NetworkHost) error {
 	params := db.CountOnNetworkParams{NetworkID: string(id)}
-	for _, h := range cells {
+	for _, h := range statuses {
 		if h.State == fleet.NetworkFailed || h.State == fleet.NetworkInactive {
 			params.Hosts = append(params.Hosts, string(h.HostID))
 		}
@@ -238,8 +238,8 @@ func (b *Queries) addAffectedVMs(ctx context.Context, id fleet.NetworkID, cells 
 	}
 	rows, err := b.store.CountOnNetwork(ctx, params)
 	for _, r := range rows {
-		k := slices.IndexFunc(cells, func(h fleet.NetworkHost) bool { return h.HostID == r.HostID })
-		cells[k].VMs = int(r.Vms)
+		k := slices.IndexFunc(statuses, func(h fleet.NetworkHost) bool { return h.HostID == r.HostID })
+		statuses[k].VMs = int(r.Vms)
 	}
 	return store.Err(err)
 }
@@ -251,14 +251,14 @@ func (b *Queries) NetworkHost(ctx context.Context, a fleet.Actor, id fleet.Netwo
 	}
 	var s statement
 	s.and("a.network_id = " + s.key(string(id)) + " AND a.host_id = " + s.key(string(host)))
-	cells, err := b.networkStatuses(ctx, s)
-	if err == nil && len(cells) == 0 {
+	statuses, err := b.networkStatuses(ctx, s)
+	if err == nil && len(statuses) == 0 {
 		err = fleet.Errorf(fleet.NotFound, "The network is not assigned to this host.")
 	}
 	if err != nil {
 		return fleet.NetworkHost{}, err
 	}
-	return cells[0], nil
+	return statuses[0], nil
 }
 
 // findFirstNetworkHosts returns the first hosts of a network's status list.
@@ -271,7 +271,7 @@ func (b *Queries) findFirstNetworkHosts(ctx context.Context, id fleet.NetworkID)
 	if err != nil {
 		return first, err
 	}
-	first.cells = statusesIn(sums)
+	first.statuses = statusesIn(sums)
 	totals, ok := b.fleetTotals.lookup(ctx, fleetKey{})
 	if ok && !slices.ContainsFunc(sums, func(s networkSum) bool {
 		return s.State != fleet.NetworkUnknown && s.State.Severity() != fleet.SeverityOK

@@ -28,7 +28,7 @@ func (b *Queries) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.NetworkView]{}, err
 	}
-	p, terms, err := networkOrders.asked(q, "name", fleet.NetworkKeys)
+	p, terms, err := networkOrders.parse(q, "name", fleet.NetworkKeys)
 	if err != nil {
 		return fleet.Page[fleet.NetworkView]{}, err
 	}
@@ -125,12 +125,12 @@ func (b *Queries) NetworksOn(ctx context.Context, a fleet.Actor, host fleet.Host
 		return nil, err
 	}
 	of.and("a.network_id IS NOT NULL AND a.host_id = " + of.key(string(host)))
-	cells, err := b.networkStatuses(ctx, of)
+	statuses, err := b.networkStatuses(ctx, of)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	for _, c := range cells {
+	for _, c := range statuses {
 		if i := slices.IndexFunc(views, func(v fleet.NetworkView) bool { return v.ID == c.NetworkID }); i >= 0 {
 			views[i].Hosts = append(views[i].Hosts, networkHostFor(a, c))
 			views[i].Health = policy.NetworkHealth([]policy.NetworkGroup{{State: c.StateAt(now), Active: c.Status != nil && c.Status.Active, Hosts: 1}})

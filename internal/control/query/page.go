@@ -71,8 +71,8 @@ type paging[T any] struct {
 	limit  int
 }
 
-// asked is page plus the parsed filter of q.
-func (all orders[T]) asked(q fleet.Query, own string, keys fleet.FilterKeys) (paging[T], []fleet.Term, error) {
+// parse is page plus the parsed filter of q.
+func (all orders[T]) parse(q fleet.Query, own string, keys fleet.FilterKeys) (paging[T], []fleet.Term, error) {
 	p, err := all.page(q, own)
 	if err != nil {
 		return p, nil, err

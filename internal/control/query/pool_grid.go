@@ -36,13 +36,13 @@ func (b *Queries) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools flee
 // gridStatuses reads the statuses by the indexes of their hosts and pools: two numbers are shorter to transfer and
 // parse than two IDs.
 func (b *Queries) gridStatuses(ctx context.Context, hosts []fleet.HostID, pools []fleet.PoolID) ([][]fleet.GridStatus, error) {
-	cells := make([][]fleet.GridStatus, len(hosts))
+	statuses := make([][]fleet.GridStatus, len(hosts))
 	all := make([]fleet.GridStatus, len(hosts)*len(pools))
-	for i := range cells {
-		cells[i] = all[i*len(pools) : (i+1)*len(pools)]
+	for i := range statuses {
+		statuses[i] = all[i*len(pools) : (i+1)*len(pools)]
 	}
 	if len(all) == 0 {
-		return cells, nil
+		return statuses, nil
 	}
 	var s statement
 	sql := `SELECT q.n::integer, r.n::integer, COALESCE(a.said, ''), ` + fresh + `, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, a.asked = 'release'
@@ -52,15 +52,15 @@ func (b *Queries) gridStatuses(ctx context.Context, hosts []fleet.HostID, pools 
 		JOIN unnest(` + s.key(store.Texts(pools)) + `::text[]) WITH ORDINALITY AS r (id, n) ON r.id = a.object_id` + unreportedStatuses
 	_, err := collect(ctx, b, sql, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var host, pool int32
-		var said string
+		var reported string
 		var fresh, leaving bool
 		var k policy.PoolKey
-		err = x.Scan(&host, &pool, &said, &fresh, &k.UsedPercent, &k.Starved, &k.ByOthers, &k.Faulty, &leaving)
+		err = x.Scan(&host, &pool, &reported, &fresh, &k.UsedPercent, &k.Starved, &k.ByOthers, &k.Faulty, &leaving)
 		if err == nil {
-			k.State = fleet.PoolStateOf(fleet.PoolState(said), fresh)
-			cells[host-1][pool-1] = fleet.GridStatus{State: k.State, Severity: k.Severity(), UsedPercent: k.UsedPercent, Leaving: leaving}
+			k.State = fleet.PoolStateOf(fleet.PoolState(reported), fresh)
+			statuses[host-1][pool-1] = fleet.GridStatus{State: k.State, Severity: k.Severity(), UsedPercent: k.UsedPercent, Leaving: leaving}
 		}
 		return none, err
 	})
-	return cells, err
+	return statuses, err
 }

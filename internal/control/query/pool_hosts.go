@@ -17,7 +17,7 @@ import (
 // poolGroup is a group of host statuses with equal key, their last reported state and whether the reports are fresh.
 type poolGroup struct {
 	policy.PoolGroup
-	said        fleet.PoolState
+	reported    fleet.PoolState
 	fresh       bool
 	volumes     int64 // sum over the reports
 	mostVolumes int64 // largest number in one report
@@ -55,16 +55,16 @@ func (b *Queries) allPoolGroups(ctx context.Context, offline []fleet.HostID) (ma
 	return b.groupsFrom(ctx, &s, "q.host_id IS NULL", " FROM assignments a LEFT JOIN unnest("+s.key(store.Texts(offline))+"::text[]) AS q (host_id) ON q.host_id = a.host_id"+unreportedStatuses)
 }
 
-func (b *Queries) groupsFrom(ctx context.Context, s *statement, believed, from string) (map[fleet.PoolID][]poolGroup, error) {
+func (b *Queries) groupsFrom(ctx context.Context, s *statement, freshSQL, from string) (map[fleet.PoolID][]poolGroup, error) {
 	groups := map[fleet.PoolID][]poolGroup{}
-	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+believed+`, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, count(*), COALESCE(sum(a.volumes), 0), COALESCE(max(a.volumes), 0),
+	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+freshSQL+`, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, count(*), COALESCE(sum(a.volumes), 0), COALESCE(max(a.volumes), 0),
 		`+total("a.capacity_bytes")+`, `+total("a.used_bytes")+`, `+total("a.available_bytes")+`, `+total("a.promised_bytes")+
 		from+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6, 7`, s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var pool fleet.PoolID
 		var g poolGroup
-		err = x.Scan(&pool, &g.said, &g.fresh, &g.UsedPercent, &g.Starved, &g.ByOthers, &g.Faulty, &g.Hosts, &g.volumes, &g.mostVolumes,
+		err = x.Scan(&pool, &g.reported, &g.fresh, &g.UsedPercent, &g.Starved, &g.ByOthers, &g.Faulty, &g.Hosts, &g.volumes, &g.mostVolumes,
 			&g.Room.CapacityBytes, &g.Room.UsedBytes, &g.Room.AvailableBytes, &g.Room.ProvisionedBytes)
-		g.State = fleet.PoolStateOf(g.said, g.fresh)
+		g.State = fleet.PoolStateOf(g.reported, g.fresh)
 		groups[pool] = append(groups[pool], g)
 		return none, err
 	})
@@ -143,7 +143,7 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 	seen := map[poolGroup]bool{}
 	for _, id := range ids {
 		for _, g := range all[id] {
-			key := poolGroup{PoolGroup: policy.PoolGroup{PoolKey: g.PoolKey}, said: g.said, fresh: g.fresh}
+			key := poolGroup{PoolGroup: policy.PoolGroup{PoolKey: g.PoolKey}, reported: g.reported, fresh: g.fresh}
 			if !seen[key] {
 				seen[key] = true
 				groups = append(groups, g)
@@ -152,7 +152,7 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 	}
 	var s statement
 	s.ofObjects(fleet.TypePool, store.Texts(ids))
-	place, of, err := b.firstHostStatuses(ctx, &s, func(s *statement) string { return ranksOf(s, groups, nil) })
+	place, of, err := b.firstHostStatuses(ctx, &s, func(s *statement) string { return poolRanks(s, groups, nil) })
 	if err != nil {
 		return page, err
 	}
@@ -166,18 +166,18 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 	return page, err
 }
 
-// ranksOf returns a SQL table of the groups that match the tones, each with its rank, and the join condition with host
-// statuses x.
-func ranksOf(s *statement, groups []poolGroup, tones []fleet.Term) string {
-	said, fresh, used, starving, byOthers, faulty, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []bool{}, []int32{}
+// poolRanks returns a SQL table of the groups that match the tones, each with its rank, and the join condition with
+// host statuses x.
+func poolRanks(s *statement, groups []poolGroup, tones []fleet.Term) string {
+	reported, fresh, used, starving, byOthers, faulty, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []bool{}, []int32{}
 	for _, g := range groups {
 		if tone := g.Severity(); matchesTones(tones, fleet.HostStatusTone(tone)) {
-			said, fresh, used = append(said, string(g.said)), append(fresh, g.fresh), append(used, int32(g.UsedPercent))
+			reported, fresh, used = append(reported, string(g.reported)), append(fresh, g.fresh), append(used, int32(g.UsedPercent))
 			starving, byOthers, faulty = append(starving, g.Starved), append(byOthers, g.ByOthers), append(faulty, g.Faulty)
 			rank = append(rank, int32(statusRank(tone, g.State == fleet.PoolInactive && g.ByOthers)))
 		}
 	}
-	return "unnest(" + s.key(said) + "::text[], " + s.key(fresh) + "::boolean[], " + s.key(used) + "::integer[], " + s.key(starving) + "::boolean[], " +
+	return "unnest(" + s.key(reported) + "::text[], " + s.key(fresh) + "::boolean[], " + s.key(used) + "::integer[], " + s.key(starving) + "::boolean[], " +
 		s.key(byOthers) + "::boolean[], " + s.key(faulty) + "::boolean[], " + s.key(rank) + "::integer[]) AS g (said, fresh, used, starving, by_others, faulty, rank) ON " +
 		"g.said = x.said AND g.fresh = x.fresh AND g.used = x.used AND g.starving = x.starving AND g.by_others = x.by_others AND g.faulty = x.faulty"
 }
@@ -220,14 +220,14 @@ func (b *Queries) PoolHost(ctx context.Context, a fleet.Actor, id fleet.PoolID, 
 	}
 	var s statement
 	s.and("a.pool_id = " + s.key(string(id)) + " AND a.host_id = " + s.key(string(host)))
-	cells, err := b.poolStatuses(ctx, s)
-	if err == nil && len(cells) == 0 {
+	statuses, err := b.poolStatuses(ctx, s)
+	if err == nil && len(statuses) == 0 {
 		err = fleet.Errorf(fleet.NotFound, "The pool is not assigned to this host.")
 	}
 	if err != nil {
 		return fleet.PoolHost{}, err
 	}
-	return cells[0], nil
+	return statuses[0], nil
 }
 
 // poolHosts returns a page of one pool's host statuses. The caller passes the pool's groups.
@@ -237,8 +237,8 @@ func (b *Queries) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolG
 	if err != nil {
 		return fleet.Page[fleet.PoolHost]{}, err
 	}
-	cells, err := matrix[fleet.PoolHost]{
-		cells: statusesOf(groups), host: func(h fleet.PoolHost) fleet.HostID { return h.HostID },
+	statuses, err := statusList[fleet.PoolHost]{
+		statuses: statusesOf(groups), host: func(h fleet.PoolHost) fleet.HostID { return h.HostID },
 		first: func(ctx context.Context) (firstStatuses, error) { return b.firstPoolHosts.getOne(ctx, id) },
 		find: func(ctx context.Context) ([]string, error) {
 			return b.poolStatusPage(ctx, id, groups, q.Filter, p.apply)
@@ -249,7 +249,7 @@ func (b *Queries) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolG
 			return b.poolStatuses(ctx, of)
 		},
 	}.page(ctx, q, p.limit)
-	return p.cut(cells), err
+	return p.cut(statuses), err
 }
 
 // findFirstPoolHosts returns the first hosts of a pool's status list.
@@ -262,7 +262,7 @@ func (b *Queries) findFirstPoolHosts(ctx context.Context, id fleet.PoolID) (firs
 	if err != nil {
 		return first, err
 	}
-	first.cells = statusesOf(groups[id])
+	first.statuses = statusesOf(groups[id])
 	totals, ok := b.fleetTotals.lookup(ctx, fleetKey{})
 	if ok && !slices.ContainsFunc(groups[id], func(g poolGroup) bool { return g.fresh && g.Severity() != fleet.SeverityOK }) {
 		first.hosts, err = b.offlineHostsFirst(ctx, fleet.TypePool, string(id), totals.offline)
@@ -281,7 +281,7 @@ func (b *Queries) poolStatusPage(ctx context.Context, id fleet.PoolID, groups []
 		return nil, err
 	}
 	page.args, page.varies, page.searches = s.args, s.varies, s.searches
-	ranks := ranksOf(&page, groups, tones)
+	ranks := poolRanks(&page, groups, tones)
 	return b.hostStatusPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
 }
 

@@ -67,7 +67,7 @@ func (b *Queries) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.PoolView]{}, err
 	}
-	p, terms, err := poolOrders.asked(q, "name", fleet.PoolKeys)
+	p, terms, err := poolOrders.parse(q, "name", fleet.PoolKeys)
 	if err != nil {
 		return fleet.Page[fleet.PoolView]{}, err
 	}
@@ -228,10 +228,10 @@ func (b *Queries) PoolsOn(ctx context.Context, a fleet.Actor, host fleet.HostID)
 		return nil, err
 	}
 	of.and("a.pool_id IS NOT NULL AND a.host_id = " + of.key(string(host)))
-	cells, err := b.poolStatuses(ctx, of)
+	statuses, err := b.poolStatuses(ctx, of)
 	views := make([]fleet.PoolView, len(rows))
 	for i, r := range rows {
-		views[i] = fleet.PoolView{Pool: store.PoolOf(r), Hosts: slices.DeleteFunc(slices.Clone(cells), func(h fleet.PoolHost) bool { return h.PoolID != r.ID })}
+		views[i] = fleet.PoolView{Pool: store.PoolOf(r), Hosts: slices.DeleteFunc(slices.Clone(statuses), func(h fleet.PoolHost) bool { return h.PoolID != r.ID })}
 	}
 	return views, err
 }

@@ -118,7 +118,7 @@ func interpretations(text string) []interpretation {
 	like := func(column string, parts ...string) func(*statement) string {
 		return func(s *statement) string { return s.text(column, []fleet.Match{{Pattern: parts}}) }
 	}
-	words := interpretation{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statement) string {
+	matchesWord := interpretation{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statement) string {
 		begun := s.pattern(fleet.Pattern{word, ""})
 		// Only the first matching word of a VM counts, so each VM is found once.
 		return "w.word LIKE " + begun + " AND NOT EXISTS (SELECT 1 FROM vm_words o WHERE o.vm_id = w.vm_id AND o.word < w.word AND o.word LIKE " + begun + ")"
@@ -126,7 +126,7 @@ func interpretations(text string) []interpretation {
 	var all []interpretation
 	certain := strings.ContainsAny(word, ".:=")
 	if certain {
-		all = append(all, words)
+		all = append(all, matchesWord)
 	}
 	if len(folded) >= 8 && strings.Trim(folded, "0123456789abcdef-") == "" {
 		all = append(all, interpretation{"", "v.name, v.id", "v.id", like("v.id", folded, "")})
@@ -135,7 +135,7 @@ func interpretations(text string) []interpretation {
 		all = append(all, interpretation{"", "v.name, v.id", "", like("v.name", folded, "")}, interpretation{"", "v.name, v.id", "", partOfName(folded)})
 	}
 	if !certain {
-		all = append(all, words)
+		all = append(all, matchesWord)
 	}
 	return all
 }
@@ -212,11 +212,11 @@ func (b *Queries) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 		}
 		return f, err
 	})
-	slices.SortStableFunc(found, func(x, y fleet.SearchHit) int { return cmp.Compare(searchPlace(x.Kind), searchPlace(y.Kind)) })
+	slices.SortStableFunc(found, func(x, y fleet.SearchHit) int { return cmp.Compare(kindOrder(x.Kind), kindOrder(y.Kind)) })
 	return found, err
 }
 
-func searchPlace(kind string) int {
+func kindOrder(kind string) int {
 	_, place := fleet.Worded(kind)
 	return place
 }

@@ -39,7 +39,7 @@ func (b *Queries) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (
 // tasksOf builds the query for one page of tasks.
 func (b *Queries) tasksOf(ctx context.Context, a fleet.Actor, q fleet.Query) (paging[fleet.Task], rowQuery[fleet.Task], error) {
 	s := new(statement)
-	p, terms, err := taskOrders.asked(q, "-created", noHosts(a, fleet.TaskKeys))
+	p, terms, err := taskOrders.parse(q, "-created", noHosts(a, fleet.TaskKeys))
 	if err != nil {
 		return p, rowQuery[fleet.Task]{}, err
 	}
@@ -78,17 +78,17 @@ func usesFinishedIndex(t fleet.Term) bool {
 // are listed in their projects, and the task itself only for its creator. listed reports that the result contains only
 // top-level entries of lists.
 func (s *statement) tasksFor(a fleet.Actor, only fleet.ProjectID, terms []fleet.Term) (listed bool) {
-	asks := func(keys ...string) bool {
+	has := func(keys ...string) bool {
 		return slices.ContainsFunc(terms, func(t fleet.Term) bool { return !t.Not && slices.Contains(keys, t.Key) })
 	}
-	mine := only == "" && a.UserID != "" && asks("who", "parent") && !policy.AllProjects(a)
+	mine := only == "" && a.UserID != "" && has("who", "parent") && !policy.AllProjects(a)
 	if mine {
 		s.and(s.oneOf("t.project_id", store.ProjectsOf(a)) + " OR t.project_id IS NULL AND (t.steps IS NOT NULL OR t.parent_id IS NOT NULL) AND t.user_id = " + s.arg(string(a.UserID)))
 	} else {
 		s.visible(a, "t.project_id", only)
 	}
 	switch {
-	case asks("parent", "target", "name", "host"):
+	case has("parent", "target", "name", "host"):
 		return false
 	case mine || only == "" && policy.AllProjects(a):
 		s.and("t.parent_id IS NULL AND t.listed") // redundant, but matches the condition of the indexes

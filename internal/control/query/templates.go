@@ -34,7 +34,7 @@ func (b *Queries) ListTemplates(ctx context.Context, a fleet.Actor, q fleet.Quer
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.TemplateView]{}, err
 	}
-	p, terms, err := templateOrders.asked(q, "name", fleet.TemplateKeys)
+	p, terms, err := templateOrders.parse(q, "name", fleet.TemplateKeys)
 	if err != nil {
 		return fleet.Page[fleet.TemplateView]{}, err
 	}

@@ -118,20 +118,20 @@ func (b *Queries) NetworkGrid(ctx context.Context, a fleet.Actor, hosts, network
 }
 
 func (b *Queries) networkGridStatuses(ctx context.Context, hosts []fleet.HostID, networks []fleet.NetworkID) (map[fleet.NetworkOn]fleet.NetworkHostStatus, error) {
-	cells := map[fleet.NetworkOn]fleet.NetworkHostStatus{}
+	statuses := map[fleet.NetworkOn]fleet.NetworkHostStatus{}
 	if len(hosts) == 0 || len(networks) == 0 {
-		return cells, nil
+		return statuses, nil
 	}
 	var s statement
 	s.and("a.noun = 'net' AND a.object_id = ANY (" + s.key(store.Texts(networks)) + "::text[]) AND a.host_id = ANY (" + s.key(store.Texts(hosts)) + "::text[])")
 	_, err := collect(ctx, b, `SELECT a.object_id, a.host_id, COALESCE(a.said, ''), `+fresh+`, a.faulty, a.asked = 'release'
 		FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions(), &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var at fleet.NetworkOn
-		var said fleet.NetworkState
+		var reported fleet.NetworkState
 		var faulty, fresh, leaving bool
-		err = x.Scan(&at.Network, &at.Host, &said, &fresh, &faulty, &leaving)
-		cells[at] = fleet.NetworkHostStatus{State: fleet.NetworkStateOf(said, faulty, fresh), Leaving: leaving}
+		err = x.Scan(&at.Network, &at.Host, &reported, &fresh, &faulty, &leaving)
+		statuses[at] = fleet.NetworkHostStatus{State: fleet.NetworkStateOf(reported, faulty, fresh), Leaving: leaving}
 		return none, err
 	})
-	return cells, err
+	return statuses, err
 }

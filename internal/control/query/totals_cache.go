@@ -31,9 +31,9 @@ type totalsCache[K comparable, V any] struct {
 }
 
 type cachedTotal[V any] struct {
-	value     V
-	at, asked time.Time
-	done      chan struct{} // closed at the end of the running count; nil if none runs
+	value           V
+	at, lastRequest time.Time
+	done            chan struct{} // closed at the end of the running count; nil if none runs
 }
 
 // get returns the totals of the keys, from the cache or counted now. Within a transaction it always counts, to see the
@@ -78,7 +78,7 @@ func (k *totalsCache[K, V]) prefetch(of K) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.of[of] == nil {
-		k.start(of, &cachedTotal[V]{asked: time.Now()}, 0)
+		k.start(of, &cachedTotal[V]{lastRequest: time.Now()}, 0)
 	}
 }
 
@@ -120,7 +120,7 @@ func (k *totalsCache[K, V]) latest(of K) (v V, done <-chan struct{}, ok bool) {
 	case time.Since(entry.at) > maxTotalAge:
 		return v, entry.done, false
 	}
-	entry.asked = time.Now()
+	entry.lastRequest = time.Now()
 	return entry.value, nil, true
 }
 
@@ -157,7 +157,7 @@ func (k *totalsCache[K, V]) put(of K, v V, began time.Time) {
 	case k.hosts(v) <= manyHosts:
 		delete(k.of, of)
 	case entry == nil:
-		k.start(of, &cachedTotal[V]{value: v, at: began, asked: began}, pauseAfter(began))
+		k.start(of, &cachedTotal[V]{value: v, at: began, lastRequest: began}, pauseAfter(began))
 	case began.After(entry.at):
 		entry.value, entry.at = v, began
 	}
@@ -180,7 +180,7 @@ func (k *totalsCache[K, V]) countInBackground(ctx context.Context, of K) (now ma
 // refresh refreshes a cached total until no request has read it for idleTimeout.
 func (k *totalsCache[K, V]) refresh(of K, entry *cachedTotal[V]) {
 	k.mu.Lock()
-	if k.of[of] == entry && time.Since(entry.asked) > idleTimeout {
+	if k.of[of] == entry && time.Since(entry.lastRequest) > idleTimeout {
 		delete(k.of, of)
 	}
 	was, shown, over := entry.value, !entry.at.IsZero(), k.of[of] != entry

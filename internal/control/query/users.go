@@ -21,7 +21,7 @@ func (b *Queries) ListUsers(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.Page[fleet.User]{}, err
 	}
-	p, terms, err := userOrders.asked(q, "name", fleet.UserKeys)
+	p, terms, err := userOrders.parse(q, "name", fleet.UserKeys)
 	if err != nil {
 		return fleet.Page[fleet.User]{}, err
 	}

@@ -66,7 +66,7 @@ func (b *Queries) shapedVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s
 		all = maps.Clone(vmOrders)
 		delete(all, "host") // its cursors contain host names
 	}
-	p, terms, err := all.asked(q, "name", noHosts(a, fleet.VMKeys))
+	p, terms, err := all.parse(q, "name", noHosts(a, fleet.VMKeys))
 	if err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}
@@ -158,7 +158,7 @@ func (b *Queries) vmTerm(ctx context.Context, s *statement, t fleet.Term) error 
 		}
 		s.not(t.Not, s.holds(`{"nics":[{"networkId":?}]}`, ids))
 	case "mac", "address":
-		s.not(t.Not, s.words(t.Not, wordKinds[t.Key], lower(t.Any)))
+		s.not(t.Not, s.matchesWord(t.Not, wordKinds[t.Key], lower(t.Any)))
 	}
 	return nil
 }

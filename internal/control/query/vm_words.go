@@ -15,9 +15,9 @@ import (
 // wordKinds maps filter keys to kinds of words in vm_words.
 var wordKinds = map[string]string{"mac": "mac", "address": "ip"}
 
-// words is the condition that the VM has a matching word of that kind in vm_words. Indexes serve exact words, prefixes
-// and pieces.
-func (s *statement) words(negate bool, kind string, any []fleet.Match) string {
+// matchesWord is the condition that the VM has a matching word of that kind in vm_words. Indexes serve exact words,
+// prefixes and pieces.
+func (s *statement) matchesWord(negate bool, kind string, any []fleet.Match) string {
 	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.trigramText(negate, "w.word", any) + ")"
 }
 
@@ -68,9 +68,9 @@ func (s *statement) vmLabels(negate bool, any []fleet.Match) string {
 	case len(prefixes) == 0:
 		return s.labels("v.labels", exactLabels)
 	case len(exactLabels) == 0:
-		return s.words(negate, "label", prefixes)
+		return s.matchesWord(negate, "label", prefixes)
 	}
-	return s.labels("v.labels", exactLabels) + " OR " + s.words(negate, "label", prefixes)
+	return s.labels("v.labels", exactLabels) + " OR " + s.matchesWord(negate, "label", prefixes)
 }
 
 var (

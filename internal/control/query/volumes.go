@@ -79,7 +79,7 @@ func (b *Queries) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolI
 	}
 	var s statement
 	s.and("a.pool_id = " + s.key(string(id)) + " AND a.status IS NOT NULL")
-	cells, err := collect(ctx, b, `SELECT a.host_id, h.name, `+fresh+` AND a.said = 'active', a.status->'volumes'
+	statuses, err := collect(ctx, b, `SELECT a.host_id, h.name, `+fresh+` AND a.said = 'active', a.status->'volumes'
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+` ORDER BY h.name`, &s,
 		func(row pgx.CollectableRow) (hostStatus, error) {
 			x := hostStatus{pool: pool}
@@ -89,7 +89,7 @@ func (b *Queries) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolI
 	if err != nil {
 		return nil, err
 	}
-	volumes := mergeVolumes(cells)
+	volumes := mergeVolumes(statuses)
 	if !policy.May(a, policy.InfraChange, "") {
 		return visibleVolumes(ctx, b.store.Queries, a, volumes)
 	}
@@ -144,14 +144,14 @@ func volumeOn(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
 }
 
 // mergeVolumes merges the reports: one entry per volume of a shared pool, and one per host for a local pool.
-func mergeVolumes(cells []hostStatus) []VolumeOn {
+func mergeVolumes(statuses []hostStatus) []VolumeOn {
 	type key struct {
 		pool fleet.PoolID
 		host fleet.HostID
 		name string
 	}
 	out, at := []VolumeOn{}, map[key]int{}
-	for _, x := range cells {
+	for _, x := range statuses {
 		for _, v := range x.volumes {
 			k := key{x.pool.ID, x.host, v.Name}
 			if x.pool.Spec.Shared {

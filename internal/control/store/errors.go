@@ -51,14 +51,14 @@ func Err(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return Unavailable(err)
 	}
-	if lost(err) {
+	if connectionLost(err) {
 		return Unavailable(err)
 	}
 	return err
 }
 
-// lost reports whether the connection to the server failed or broke: refused, reset, closed or timed out.
-func lost(err error) bool {
+// connectionLost reports whether the connection to the server failed or broke: refused, reset, closed or timed out.
+func connectionLost(err error) bool {
 	var connect *pgconn.ConnectError
 	var network net.Error
 	return errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) || pgconn.Timeout(err) ||

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	pulseLimit = 2 * time.Second // time limit of one check
-	pulseLife  = time.Second     // how long a result is reused
+	pulseLimit  = 2 * time.Second // time limit of one check
+	pulseMaxAge = time.Second     // how long a result is reused
 )
 
-// takeRoom temporarily needs 1 MiB of disk. On a full disk a plain pulse could still succeed, because its page exists
+// takeSpace temporarily needs 1 MiB of disk. On a full disk a plain pulse could still succeed, because its page exists
 // already.
-const takeRoom = `CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT * FROM generate_series(1, 30000)`
+const takeSpace = `CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT * FROM generate_series(1, 30000)`
 
 // pulse caches whether the database accepts changes. One check runs at a time.
 type pulse struct {
@@ -30,13 +30,13 @@ type pulse struct {
 func (s *Store) Ready(ctx context.Context) error {
 	p := &s.pulse
 	p.mu.Lock()
-	if p.open == nil && time.Since(p.at) < pulseLife {
+	if p.open == nil && time.Since(p.at) < pulseMaxAge {
 		defer p.mu.Unlock()
 		return p.state
 	}
 	if p.open == nil {
 		p.open = make(chan struct{})
-		go s.feel()
+		go s.check()
 	}
 	open := p.open
 	p.mu.Unlock()
@@ -50,20 +50,20 @@ func (s *Store) Ready(ctx context.Context) error {
 	return p.state
 }
 
-// feel runs one check. When the first check fails, all connections are dropped once: they may lead to a server that
+// check runs one check. When the first check fails, all connections are dropped once: they may lead to a server that
 // hangs or became a standby, and new connections find the primary. If all connections are busy, the failure says
 // nothing about the server.
-func (s *Store) feel() {
+func (s *Store) check() {
 	ctx, cancel := context.WithTimeout(context.Background(), pulseLimit)
 	defer cancel()
 	p := &s.pulse
 	full := db.FullDisks()
 	p.mu.Lock()
-	doubted := full != p.full
+	suspect := full != p.full
 	p.mu.Unlock()
 	err := s.Pulse(ctx)
-	if err == nil && doubted { // a statement failed because of a full disk since the last check
-		_, err = s.pool.Exec(ctx, takeRoom)
+	if err == nil && suspect { // a statement failed because of a full disk since the last check
+		_, err = s.pool.Exec(ctx, takeSpace)
 	}
 	err = Err(err)
 	p.mu.Lock()

@@ -18,31 +18,34 @@ import (
 // Wake-ups are sent after the commit, because NOTIFY would take a global lock during the commit.
 type Quick struct {
 	*db.Queries
-	line *quickLine
+	executor *quickConn
 }
 
 // Last returns the queries for the transaction's final statement, with which COMMIT is sent. No statement may follow.
 func (t Quick) Last() *db.Queries {
-	t.line.last = true
+	t.executor.last = true
 	return t.Queries
 }
 
 // Before returns queries for statements without results. They are sent with the next statement, in order, and their
 // errors fail that statement.
-func (t Quick) Before() *db.Queries { return db.New(before{t.line}) }
+func (t Quick) Before() *db.Queries { return db.New(pipelined{t.executor}) }
 
-// before collects statements of a quickLine that are sent with the next one.
-type before struct{ line *quickLine }
+// pipelined collects statements of a quickConn that are sent with the next one.
+type pipelined struct{ executor *quickConn }
 
-func (b before) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	b.line.waiting.Queue(sql, args...)
+func (b pipelined) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	b.executor.waiting.Queue(sql, args...)
 	return pgconn.CommandTag{}, nil
 }
 
-var errAnswer = errors.New("the statement has an answer, for which nobody waits")
+var errHasResult = errors.New("the statement returns rows")
 
-func (before) Query(context.Context, string, ...any) (pgx.Rows, error) { return nil, errAnswer }
-func (before) QueryRow(context.Context, string, ...any) pgx.Row        { return quickRow{err: errAnswer} }
+func (pipelined) Query(context.Context, string, ...any) (pgx.Rows, error) { return nil, errHasResult }
+
+func (pipelined) QueryRow(context.Context, string, ...any) pgx.Row {
+	return quickRow{err: errHasResult}
+}
 
 // ErrLocked is returned by Quick when a lock was not available within patience.
 var ErrLocked = errors.New("another transaction holds a lock")
@@ -50,22 +53,22 @@ var ErrLocked = errors.New("another transaction holds a lock")
 // Quick runs do in a Quick transaction, never as part of another transaction. It waits at most patience for locks and
 // then returns ErrLocked; 0 means no limit.
 func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Quick) error) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := withLimit(ctx)
 	defer cancel()
-	return untilNoDeadlock(func() error {
+	return retryDeadlocks(func() error {
 		conn, err := s.pool.Acquire(ctx)
 		if err != nil {
 			return err
 		}
 		defer conn.Release() // discards a broken connection
-		l := &quickLine{conn: conn.Conn(), patience: patience}
+		l := &quickConn{conn: conn.Conn(), patience: patience}
 		err = l.end(ctx, do(Quick{db.New(l), l}))
 		const notAvailable = "55P03"
 		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == notAvailable {
 			err = ErrLocked
 		}
-		if keys := strings.Split(l.told, "\n"); l.ended && len(keys) > 1 {
-			s.teller.Notify(keys[1:]...)
+		if keys := strings.Split(l.wakeUps, "\n"); l.ended && len(keys) > 1 {
+			s.notifier.Notify(keys[1:]...)
 		}
 		return err
 	})
@@ -74,14 +77,14 @@ func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Qui
 // WarmUp runs the statements of claims and results once on a new connection, without effects: PostgreSQL parses and
 // plans per connection, and the first agents would wait for that. Errors of the server are ignored.
 func WarmUp(ctx context.Context, conn *pgx.Conn) error {
-	l := &quickLine{conn: conn, patience: warmUpPatience}
+	l := &quickConn{conn: conn, patience: warmUpPatience}
 	t := Quick{db.New(l), l}
 	_, looked := t.CheckForWork(ctx, db.CheckForWorkParams{})
 	_, claimed := t.ClaimJobs(ctx, db.ClaimJobsParams{})
-	_, held := t.LockResults(ctx, db.LockResultsParams{})
-	vms, cells := t.SettleVMs(ctx, db.SettleVMsParams{}), t.SettleAssignments(ctx, db.SettleAssignmentsParams{})
+	_, locked := t.LockResults(ctx, db.LockResultsParams{})
+	vms, assignments := t.SettleVMs(ctx, db.SettleVMsParams{}), t.SettleAssignments(ctx, db.SettleAssignmentsParams{})
 	_, ended := t.Last().EndJobs(ctx, db.EndJobsParams{})
-	err := l.end(ctx, cmp.Or(looked, claimed, held, vms, cells, ended))
+	err := l.end(ctx, cmp.Or(looked, claimed, locked, vms, assignments, ended))
 	if _, refused := errors.AsType[*pgconn.PgError](err); refused {
 		return nil
 	}
@@ -91,13 +94,13 @@ func WarmUp(ctx context.Context, conn *pgx.Conn) error {
 // warmUpPatience limits the wait for locks, because the connection is needed now.
 const warmUpPatience = 100 * time.Millisecond
 
-// quickLine sends a transaction's statements in as few messages as possible.
-type quickLine struct {
+// quickConn sends a transaction's statements in as few messages as possible.
+type quickConn struct {
 	conn               *pgx.Conn
 	patience           time.Duration
 	waiting            pgx.Batch // statements of Before
 	begun, last, ended bool
-	told               string // collected wake-up keys, one per line, after a first line without meaning
+	wakeUps            string // collected wake-up keys, one per line, after a first line without meaning
 }
 
 const (
@@ -112,7 +115,7 @@ const (
 // send sends a statement, preceded by BEGIN if it is the first and followed by COMMIT if it is the last. It reads
 // results up to the statement's own. A batch is an implicit transaction, so a statement that is both first and last
 // needs no BEGIN.
-func (l *quickLine) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
+func (l *quickConn) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	if l.ended {
 		return nil, errors.New("a statement after a transaction's last")
 	}
@@ -125,13 +128,13 @@ func (l *quickLine) send(ctx context.Context, sql string, args []any) (pgx.Batch
 		l.queueBegin(&b)
 	}
 	l.queueWaiting(&b)
-	before := b.Len()
+	pipelined := b.Len()
 	b.Queue(sql, args...)
 	if l.last {
 		l.queueEnd(&b, alone)
 	}
 	results := l.conn.SendBatch(ctx, &b)
-	for range before {
+	for range pipelined {
 		if _, err := results.Exec(); err != nil {
 			return nil, cmp.Or(results.Close(), err)
 		}
@@ -140,20 +143,20 @@ func (l *quickLine) send(ctx context.Context, sql string, args []any) (pgx.Batch
 	return &quickResults{results, l}, nil
 }
 
-func (l *quickLine) queueBegin(b *pgx.Batch) {
+func (l *quickConn) queueBegin(b *pgx.Batch) {
 	b.Queue(beginQuick, strconv.FormatInt(l.patience.Milliseconds(), 10))
 }
 
 // queueWaiting adds the statements of Before to the batch.
-func (l *quickLine) queueWaiting(b *pgx.Batch) {
+func (l *quickConn) queueWaiting(b *pgx.Batch) {
 	for _, q := range l.waiting.QueuedQueries {
 		b.Queue(q.SQL, q.Arguments...)
 	}
 	l.waiting = pgx.Batch{}
 }
 
-func (l *quickLine) queueEnd(b *pgx.Batch, alone bool) {
-	b.Queue(endQuick).QueryRow(func(row pgx.Row) error { return row.Scan(&l.told) })
+func (l *quickConn) queueEnd(b *pgx.Batch, alone bool) {
+	b.Queue(endQuick).QueryRow(func(row pgx.Row) error { return row.Scan(&l.wakeUps) })
 	if !alone {
 		b.Queue("COMMIT")
 	}
@@ -162,17 +165,17 @@ func (l *quickLine) queueEnd(b *pgx.Batch, alone bool) {
 // quickResults are the results of a batch. Close reads the remaining results.
 type quickResults struct {
 	pgx.BatchResults
-	line *quickLine
+	executor *quickConn
 }
 
 func (r *quickResults) Close() error {
 	err := r.BatchResults.Close()
-	r.line.ended = r.line.last && err == nil
+	r.executor.ended = r.executor.last && err == nil
 	return err
 }
 
 // end commits what is not yet committed, or rolls it back if err is not nil.
-func (l *quickLine) end(ctx context.Context, err error) error {
+func (l *quickConn) end(ctx context.Context, err error) error {
 	if err == nil && (l.begun || l.waiting.Len() > 0) && !l.ended {
 		var b pgx.Batch
 		if !l.begun {
@@ -191,7 +194,7 @@ func (l *quickLine) end(ctx context.Context, err error) error {
 	return err
 }
 
-func (l *quickLine) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+func (l *quickConn) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	results, err := l.send(ctx, sql, args)
 	if err != nil {
 		return pgconn.CommandTag{}, err
@@ -200,7 +203,7 @@ func (l *quickLine) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 	return tag, cmp.Or(results.Close(), err)
 }
 
-func (l *quickLine) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+func (l *quickConn) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	results, err := l.send(ctx, sql, args)
 	if err != nil {
 		return nil, err
@@ -212,7 +215,7 @@ func (l *quickLine) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	return &quickRows{Rows: rows, results: results}, nil
 }
 
-func (l *quickLine) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+func (l *quickConn) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	results, err := l.send(ctx, sql, args)
 	return quickRow{results, err}
 }

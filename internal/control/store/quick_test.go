@@ -57,9 +57,9 @@ func note(ctx context.Context, q *db.Queries) (fleet.TaskID, error) {
 	return id, err
 }
 
-func TestAQuickTransactionTellsAfterItsCommit(t *testing.T) {
+func TestQuickSendsWakeUpsAfterCommit(t *testing.T) {
 	t.Parallel()
-	for name, last := range map[string]bool{"with its last statement": true, "at its end": false} {
+	for name, last := range map[string]bool{"with Last": true, "without Last": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			q := newQuick(t, "tasks", "vm:1")
@@ -67,8 +67,8 @@ func TestAQuickTransactionTellsAfterItsCommit(t *testing.T) {
 				if _, err := note(t.Context(), tx.Queries); err != nil {
 					return err
 				}
-				if told, seen := q.woken(), q.tasks(); told != nil || seen != 0 {
-					t.Errorf("before the commit %q was told and %d tasks are there", told, seen)
+				if wakeUps, seen := q.woken(), q.tasks(); wakeUps != nil || seen != 0 {
+					t.Errorf("before the commit: wake-ups %q and %d tasks", wakeUps, seen)
 				}
 				if last {
 					_, err := note(t.Context(), tx.Last())
@@ -84,16 +84,16 @@ func TestAQuickTransactionTellsAfterItsCommit(t *testing.T) {
 				want = 2
 			}
 			if got := q.tasks(); got != want {
-				t.Errorf("%d tasks are there, want %d", got, want)
+				t.Errorf("%d tasks, want %d", got, want)
 			}
 			if got, want := q.woken(), []string{"tasks", "vm:1"}; !slices.Equal(got, want) {
-				t.Errorf("%q was told, want %q", got, want)
+				t.Errorf("wake-ups %q, want %q", got, want)
 			}
 		})
 	}
 }
 
-func TestAQuickTransactionTellsWhatItsEndDoes(t *testing.T) {
+func TestQuickSendsWakeUpsOfDeferredTriggers(t *testing.T) {
 	t.Parallel()
 	parent, child := fleet.NewID[fleet.TaskID](), fleet.NewID[fleet.TaskID]()
 	project := fleet.NewID[fleet.ProjectID]() // belongs only to the parent, so that no other task wakes its key
@@ -119,19 +119,19 @@ func TestAQuickTransactionTellsWhatItsEndDoes(t *testing.T) {
 		t.Errorf("the parent is %q (%v)", now.Task.State, err)
 	}
 	if got := q.woken(); got == nil {
-		t.Error("nothing was told of the parent")
+		t.Error("no wake-up for the parent")
 	}
 }
 
-func TestAQuickTransactionThatFailsLeavesNothing(t *testing.T) {
+func TestFailedQuickRollsBack(t *testing.T) {
 	t.Parallel()
 	no := errors.New("no")
 	for name, fail := range map[string]func(ctx context.Context, tx store.Quick) error{
-		"by its caller": func(ctx context.Context, tx store.Quick) error {
+		"error of the caller": func(ctx context.Context, tx store.Quick) error {
 			_, err := note(ctx, tx.Queries)
 			return errors.Join(err, no)
 		},
-		"in a statement": func(ctx context.Context, tx store.Quick) error {
+		"failing statement": func(ctx context.Context, tx store.Quick) error {
 			id, err := note(ctx, tx.Queries)
 			if err != nil {
 				return err
@@ -139,7 +139,7 @@ func TestAQuickTransactionThatFailsLeavesNothing(t *testing.T) {
 			_, err = tx.NoteDone(ctx, db.NoteDoneParams{ID: id})
 			return err
 		},
-		"in its last statement": func(ctx context.Context, tx store.Quick) error {
+		"failing last statement": func(ctx context.Context, tx store.Quick) error {
 			id, err := note(ctx, tx.Queries)
 			if err != nil {
 				return err
@@ -154,20 +154,20 @@ func TestAQuickTransactionThatFailsLeavesNothing(t *testing.T) {
 			if err := q.Quick(t.Context(), 0, func(tx store.Quick) error { return fail(t.Context(), tx) }); err == nil {
 				t.Error("it did not fail")
 			}
-			if told, seen := q.woken(), q.tasks(); told != nil || seen != 0 {
-				t.Errorf("%q was told and %d tasks are there", told, seen)
+			if wakeUps, seen := q.woken(), q.tasks(); wakeUps != nil || seen != 0 {
+				t.Errorf("wake-ups %q and %d tasks after the failure", wakeUps, seen)
 			}
 			if idle := q.pool.Stat(); idle.TotalConns() != idle.IdleConns() || idle.TotalConns() == 0 {
-				t.Errorf("of %d connections %d are free", idle.TotalConns(), idle.IdleConns())
+				t.Errorf("%d connections, %d idle", idle.TotalConns(), idle.IdleConns())
 			}
 			if err := q.Quick(t.Context(), 0, func(tx store.Quick) error { _, err := note(t.Context(), tx.Last()); return err }); err != nil || q.tasks() != 1 {
-				t.Errorf("the next one: %v", err)
+				t.Errorf("next transaction: %v", err)
 			}
 		})
 	}
 }
 
-func TestNothingFollowsAQuickTransactionsLastStatement(t *testing.T) {
+func TestStatementAfterLastIsRefused(t *testing.T) {
 	t.Parallel()
 	q := newQuick(t)
 	err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
@@ -178,11 +178,11 @@ func TestNothingFollowsAQuickTransactionsLastStatement(t *testing.T) {
 		return err
 	})
 	if err == nil || q.tasks() != 1 {
-		t.Errorf("%v, and %d tasks are there", err, q.tasks())
+		t.Errorf("got error %v and %d tasks", err, q.tasks())
 	}
 }
 
-func TestAQuickTransactionIsTriedAgainAfterADeadlock(t *testing.T) {
+func TestQuickIsRetriedAfterDeadlock(t *testing.T) {
 	t.Parallel()
 	q := newQuick(t, "tasks")
 	tries := 0
@@ -197,7 +197,7 @@ func TestAQuickTransactionIsTriedAgainAfterADeadlock(t *testing.T) {
 		return nil
 	})
 	if err != nil || tries != 2 || q.tasks() != 1 {
-		t.Errorf("%v after %d tries, %d tasks are there", err, tries, q.tasks())
+		t.Errorf("got error %v after %d tries, %d tasks", err, tries, q.tasks())
 	}
 }
 
@@ -208,13 +208,13 @@ func (q *quick) deadlock() error {
 }
 
 // Statements of Before are sent with the next statement or the commit, and their error fails the transaction.
-func TestWhatNobodyWaitsForGoesWithTheNext(t *testing.T) {
+func TestBeforeStatementsAreSentWithNextStatement(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ fails, last bool }{
-		"before the last statement":            {last: true},
-		"before the end":                       {},
-		"and fails, before the last statement": {fails: true, last: true},
-		"and fails, before the end":            {fails: true},
+		"before Last":               {last: true},
+		"before the commit":         {},
+		"failing before Last":       {fails: true, last: true},
+		"failing before the commit": {fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,17 +224,17 @@ func TestWhatNobodyWaitsForGoesWithTheNext(t *testing.T) {
 			}
 			testkit.Order{Host: "h", Kind: fleet.VMApply, Subject: "vm:1"}.Add(t, q.pool)
 			err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
-				before := tx.Before()
-				if err := before.CancelWaitingOf(t.Context(), db.CancelWaitingOfParams{Subject: "vm:1", Kinds: []string{string(fleet.VMApply)}}); err != nil {
+				pipelined := tx.Before()
+				if err := pipelined.CancelWaitingOf(t.Context(), db.CancelWaitingOfParams{Subject: "vm:1", Kinds: []string{string(fleet.VMApply)}}); err != nil {
 					return err
 				}
 				if c.fails {
-					if err := before.SettleVMs(t.Context(), db.SettleVMsParams{Statuses: []string{"no JSON"}}); err != nil {
+					if err := pipelined.SettleVMs(t.Context(), db.SettleVMsParams{Statuses: []string{"no JSON"}}); err != nil {
 						return err
 					}
 				}
-				if _, err := note(t.Context(), before); err == nil {
-					t.Error("a statement with an answer was taken")
+				if _, err := note(t.Context(), pipelined); err == nil {
+					t.Error("a statement with a result was accepted")
 				}
 				if !c.last {
 					return nil
@@ -243,11 +243,11 @@ func TestWhatNobodyWaitsForGoesWithTheNext(t *testing.T) {
 				return err
 			})
 			if (err != nil) != c.fails {
-				t.Errorf("it ended with %v", err)
+				t.Errorf("unexpected result: %v", err)
 			}
 			var waiting bool
 			if err := q.pool.QueryRow(t.Context(), `SELECT state = 'queued' FROM jobs`).Scan(&waiting); err != nil || waiting != c.fails {
-				t.Errorf("the job waits still: %v, %v", waiting, err)
+				t.Errorf("job still queued: %v, %v", waiting, err)
 			}
 		})
 	}
@@ -255,7 +255,7 @@ func TestWhatNobodyWaitsForGoesWithTheNext(t *testing.T) {
 
 // The first claims and results on a connection find their statements prepared. The warm-up changes nothing and sends no
 // wake-up. A database without tables is no error.
-func TestAConnectionIsWarmBeforeItServes(t *testing.T) {
+func TestWarmUpPreparesStatementsOfNewConnection(t *testing.T) {
 	t.Parallel()
 	q := newQuick(t, "tasks", "jobs")
 	pool, err := db.OpenReady(t.Context(), q.pool.Config().ConnString(), 8, store.WarmUp)
@@ -273,11 +273,11 @@ func TestAConnectionIsWarmBeforeItServes(t *testing.T) {
 	}
 	for _, name := range []string{"CheckForWork", "ClaimJobs", "LockResults", "SettleVMs", "SettleAssignments", "EndJobs"} {
 		if !slices.Contains(parsed, name) {
-			t.Errorf("%s is not among what is parsed: %q", name, parsed)
+			t.Errorf("%s is not prepared: %q", name, parsed)
 		}
 	}
 	if woken := q.woken(); woken != nil {
-		t.Errorf("it told %q", woken)
+		t.Errorf("unexpected wake-ups %q", woken)
 	}
 	empty := testkit.EmptyURL(t)
 	none, err := db.OpenReady(t.Context(), empty, 8, store.WarmUp)

@@ -19,16 +19,16 @@ import (
 // Store accesses one PostgreSQL. A statement runs in the transaction of its context (see Within), or on its own.
 type Store struct {
 	*db.Queries
-	lines
-	pulse  pulse
-	hub    *notify.Hub
-	teller *notify.Notifier
+	dispatcher
+	pulse    pulse
+	hub      *notify.Hub
+	notifier *notify.Notifier
 }
 
 // New returns a Store over pool whose wake-ups go to hub. It starts no goroutine.
 func New(pool *pgxpool.Pool, hub *notify.Hub) *Store {
-	l := lines{pool}
-	return &Store{Queries: db.New(l), lines: l, hub: hub, teller: notify.NewNotifier(hub, pool)}
+	l := dispatcher{pool}
+	return &Store{Queries: db.New(l), dispatcher: l, hub: hub, notifier: notify.NewNotifier(hub, pool)}
 }
 
 // Wake wakes followers of the subject on this portal only.
@@ -42,19 +42,19 @@ func (s *Store) Tx(ctx context.Context, do func(q *db.Queries) error) error {
 
 // Begin is Tx with access to the transaction itself.
 func (s *Store) Begin(ctx context.Context, do func(tx pgx.Tx) error) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := withLimit(ctx)
 	defer cancel()
 	run := func() error { return pgx.BeginFunc(ctx, s.of(ctx), do) }
 	if Joined(ctx) {
 		return Err(run())
 	}
-	return untilNoDeadlock(run)
+	return retryDeadlocks(run)
 }
 
 // maxTries is the maximum number of attempts of a transaction that PostgreSQL aborts because of deadlocks.
 const maxTries = 4
 
-func untilNoDeadlock(run func() error) error {
+func retryDeadlocks(run func() error) error {
 	for try := 1; ; try++ {
 		err := run()
 		const deadlock = "40P01"

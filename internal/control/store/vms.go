@@ -39,12 +39,12 @@ func ReadPlaces(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Ti
 		return nil
 	}
 	rows, err := q.SightingsSeen(ctx, v.ID)
-	heard := map[fleet.HostID]bool{}
+	fresh := map[fleet.HostID]bool{}
 	for _, r := range rows {
-		heard[r.HostID] = fleet.Fresh(r.LookedAt, now)
+		fresh[r.HostID] = fleet.Fresh(r.LookedAt, now)
 	}
 	for i, s := range v.Elsewhere {
-		v.Elsewhere[i].Offline = !heard[s.HostID]
+		v.Elsewhere[i].Offline = !fresh[s.HostID]
 	}
 	return Err(err)
 }

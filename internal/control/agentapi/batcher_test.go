@@ -12,33 +12,33 @@ import (
 	"quantix/internal/control/store"
 )
 
-// asked records batches; the first batch blocks until free is closed.
-type asked struct {
-	together[int, int]
-	mu   sync.Mutex
-	all  [][]int
-	came chan struct{} // closed when the first batch has started
-	free chan struct{} // closed by the test to let the first batch finish
+// recorder records batches; the first batch blocks until free is closed.
+type recorder struct {
+	batcher[int, int]
+	mu      sync.Mutex
+	all     [][]int
+	started chan struct{} // closed when the first batch has started
+	release chan struct{} // closed by the test to let the first batch finish
 	// locks makes the first batch fail with ErrLocked, and its repetition without a limit wait for free.
 	locks bool
 }
 
-func newAsked(most int, fails func(in []int) error) *asked {
-	a := &asked{came: make(chan struct{}), free: make(chan struct{})}
-	a.most = most
-	a.ask = func(_ context.Context, patience time.Duration, in []int) ([]int, error) {
+func newAsked(maxBatch int, fails func(in []int) error) *recorder {
+	a := &recorder{started: make(chan struct{}), release: make(chan struct{})}
+	a.maxBatch = maxBatch
+	a.process = func(_ context.Context, patience time.Duration, in []int) ([]int, error) {
 		a.mu.Lock()
 		a.all = append(a.all, in)
 		first := len(a.all) == 1
 		a.mu.Unlock()
 		if first {
-			close(a.came)
+			close(a.started)
 		}
 		if first && a.locks {
 			return nil, store.ErrLocked
 		}
 		if first || patience == 0 && a.locks {
-			<-a.free
+			<-a.release
 		}
 		if err := fails(in); err != nil {
 			return nil, err
@@ -52,13 +52,13 @@ func newAsked(most int, fails func(in []int) error) *asked {
 	return a
 }
 
-// answers returns the results of 1, which runs first, and of the others, which arrive while it runs.
-func (a *asked) answers(t *testing.T, others ...int) (out map[int]int, errs map[int]error) {
+// results returns the results of 1, which runs first, and of the others, which arrive while it runs.
+func (a *recorder) results(t *testing.T, others ...int) (out map[int]int, errs map[int]error) {
 	t.Helper()
 	out, errs = map[int]int{}, map[int]error{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	ask := func(n int) {
+	process := func(n int) {
 		all.Go(func() {
 			got, err := a.do(t.Context(), n)
 			mu.Lock()
@@ -66,51 +66,51 @@ func (a *asked) answers(t *testing.T, others ...int) (out map[int]int, errs map[
 			out[n], errs[n] = got, err
 		})
 	}
-	ask(1)
-	<-a.came
+	process(1)
+	<-a.started
 	for i, n := range others {
-		ask(n)
-		a.gathered(t, i+1)
+		process(n)
+		a.waitFor(t, i+1)
 	}
-	close(a.free)
+	close(a.release)
 	all.Wait()
 	return out, errs
 }
 
-// gathered waits until n calls wait.
-func (a *asked) gathered(t *testing.T, n int) {
+// waitFor waits until n calls wait.
+func (a *recorder) waitFor(t *testing.T, n int) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		a.together.mu.Lock()
+		a.batcher.mu.Lock()
 		got := len(a.waiting)
-		a.together.mu.Unlock()
+		a.batcher.mu.Unlock()
 		if got == n {
 			return
 		}
 		if time.Now().After(until) {
-			t.Fatalf("%d wait, want %d", got, n)
+			t.Fatalf("%d calls waiting, want %d", got, n)
 		}
 	}
 }
 
-func well([]int) error { return nil }
+func succeed([]int) error { return nil }
 
-func TestWhoComesMeanwhileIsAskedForTogether(t *testing.T) {
+func TestCallsDuringBatchShareNextBatch(t *testing.T) {
 	t.Parallel()
-	a := newAsked(3, well)
-	out, errs := a.answers(t, 2, 3, 4, 5)
+	a := newAsked(3, succeed)
+	out, errs := a.results(t, 2, 3, 4, 5)
 	for n, got := range out {
 		if got != -n || errs[n] != nil {
-			t.Errorf("%d was answered %d, %v", n, got, errs[n])
+			t.Errorf("call %d returned %d, %v", n, got, errs[n])
 		}
 	}
 	want := [][]int{{1}, {2, 3, 4}, {5}}
 	if !slices.EqualFunc(a.all, want, slices.Equal) {
-		t.Errorf("asked %v, want %v", a.all, want)
+		t.Errorf("batches %v, want %v", a.all, want)
 	}
 }
 
-func TestNobodyFailsForAnother(t *testing.T) {
+func TestFailedBatchIsRetriedPerCall(t *testing.T) {
 	t.Parallel()
 	no := errors.New("no")
 	for name, fail := range map[string]func(){
@@ -128,66 +128,66 @@ func TestNobodyFailsForAnother(t *testing.T) {
 				}
 				return no
 			})
-			out, errs := a.answers(t, 2, 3, 4)
+			out, errs := a.results(t, 2, 3, 4)
 			for n := range out {
 				if failed := errs[n] != nil; failed != (n == 3) || !failed && out[n] != -n {
-					t.Errorf("%d was answered %d, %v", n, out[n], errs[n])
+					t.Errorf("call %d returned %d, %v", n, out[n], errs[n])
 				}
 			}
 		})
 	}
 }
 
-func TestWhoHasGoneIsNotAskedFor(t *testing.T) {
+func TestCancelledCallLeavesBatch(t *testing.T) {
 	t.Parallel()
-	a := newAsked(10, well)
+	a := newAsked(10, succeed)
 	gone, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		<-a.came
+		<-a.started
 		_, err := a.do(gone, 7)
 		left <- err
 	}()
 	go func() {
-		a.gathered(t, 1)
+		a.waitFor(t, 1)
 		leave()
 		if err := <-left; !errors.Is(err, context.Canceled) {
-			t.Errorf("who left got %v", err)
+			t.Errorf("cancelled call returned %v", err)
 		}
-		close(a.free)
+		close(a.release)
 	}()
 	if _, err := a.do(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
 	if got, err := a.do(t.Context(), 2); err != nil || got != -2 {
-		t.Errorf("the next one was answered %d, %v", got, err)
+		t.Errorf("the next call returned %d, %v", got, err)
 	}
 	for _, in := range a.all {
 		if slices.Contains(in, 7) {
-			t.Errorf("asked %v", a.all)
+			t.Errorf("batches %v", a.all)
 		}
 	}
 }
 
-func TestNobodyWaitsForAnothersLock(t *testing.T) {
+func TestLockedBatchIsRetriedPerCall(t *testing.T) {
 	t.Parallel()
-	a := newAsked(10, well)
+	a := newAsked(10, succeed)
 	a.locks = true
 	waited := make(chan error, 1)
 	go func() {
 		got, err := a.do(t.Context(), 1)
 		if err == nil && got != -1 {
-			err = fmt.Errorf("answered %d", got)
+			err = fmt.Errorf("returned %d", got)
 		}
 		waited <- err
 	}()
-	<-a.came
+	<-a.started
 	for n := 2; n < 5; n++ {
 		if got, err := a.do(t.Context(), n); err != nil || got != -n {
-			t.Errorf("%d was answered %d, %v", n, got, err)
+			t.Errorf("call %d returned %d, %v", n, got, err)
 		}
 	}
-	close(a.free)
+	close(a.release)
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}

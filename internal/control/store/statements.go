@@ -13,53 +13,53 @@ import (
 	"quantix/db"
 )
 
-// answerLimit is the time limit of a statement or transaction without an earlier deadline. It is shorter than the
+// statementLimit is the time limit of a statement or transaction without an earlier deadline. It is shorter than the
 // timeout of an agent's request, so that a hanging server is reported as Unavailable.
-const answerLimit = 10 * time.Second
+const statementLimit = 10 * time.Second
 
-// line is a connection pool or a transaction.
-type line interface {
+// executor is a connection pool or a transaction.
+type executor interface {
 	db.DBTX
 	Begin(ctx context.Context) (pgx.Tx, error)
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// lines directs each statement to the transaction in its context, or to the pool.
-type lines struct{ pool *pgxpool.Pool }
+// dispatcher directs each statement to the transaction in its context, or to the pool.
+type dispatcher struct{ pool *pgxpool.Pool }
 
-type inTx struct{}
+type txKey struct{}
 
 // Within returns a context whose statements run in the transaction.
 func Within(ctx context.Context, tx pgx.Tx) context.Context {
-	return context.WithValue(ctx, inTx{}, tx)
+	return context.WithValue(ctx, txKey{}, tx)
 }
 
-func (l lines) of(ctx context.Context) line {
-	if tx, ok := ctx.Value(inTx{}).(pgx.Tx); ok {
+func (l dispatcher) of(ctx context.Context) executor {
+	if tx, ok := ctx.Value(txKey{}).(pgx.Tx); ok {
 		return tx
 	}
 	return l.pool
 }
 
 // Joined reports whether ctx carries a transaction.
-func Joined(ctx context.Context) bool { return ctx.Value(inTx{}) != nil }
+func Joined(ctx context.Context) bool { return ctx.Value(txKey{}) != nil }
 
-// bounded returns ctx with a deadline of at most answerLimit from now.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) <= answerLimit {
+// withLimit returns ctx with a deadline of at most statementLimit from now.
+func withLimit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= statementLimit {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, answerLimit)
+	return context.WithTimeout(ctx, statementLimit)
 }
 
-func (l lines) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	ctx, cancel := bounded(ctx)
+func (l dispatcher) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	ctx, cancel := withLimit(ctx)
 	defer cancel()
 	return l.of(ctx).Exec(ctx, sql, args...)
 }
 
-func (l lines) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	ctx, cancel := bounded(ctx)
+func (l dispatcher) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	ctx, cancel := withLimit(ctx)
 	rows, err := l.of(ctx).Query(ctx, sql, args...)
 	if err != nil {
 		cancel()
@@ -68,13 +68,13 @@ func (l lines) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 	return boundedRows{rows, cancel}, nil
 }
 
-func (l lines) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	ctx, cancel := bounded(ctx)
+func (l dispatcher) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	ctx, cancel := withLimit(ctx)
 	return boundedRow{l.of(ctx).QueryRow(ctx, sql, args...), cancel}
 }
 
 // SendBatch sends a batch in one round trip. The caller must close the results. No time limit is added.
-func (l lines) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+func (l dispatcher) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	return l.of(ctx).SendBatch(ctx, b)
 }
 
@@ -85,11 +85,11 @@ type Asker interface {
 
 // Spending runs the read-only function do and returns ErrOverLimit if one of its statements takes longer than limit.
 // Within a transaction there is no such limit.
-func (l lines) Spending(ctx context.Context, limit time.Duration, do func(Asker) error) error {
+func (l dispatcher) Spending(ctx context.Context, limit time.Duration, do func(Asker) error) error {
 	if Joined(ctx) {
 		return Err(do(l))
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := withLimit(ctx)
 	defer cancel()
 	begin := fmt.Sprintf("BEGIN READ ONLY; SET LOCAL statement_timeout = %d", limit.Milliseconds())
 	err := pgx.BeginTxFunc(ctx, l.pool, pgx.TxOptions{BeginQuery: begin}, func(tx pgx.Tx) error { return do(tx) })

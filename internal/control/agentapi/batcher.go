@@ -9,20 +9,20 @@ import (
 	"quantix/internal/control/store"
 )
 
-// together batches concurrent calls: while one batch runs, further calls collect for the next one. A single call never
+// batcher batches concurrent calls: while one batch runs, further calls collect for the next one. A single call never
 // waits for others.
-type together[I, O any] struct {
-	// ask processes a batch and returns one O for each I. It waits at most patience for locks, or without limit if
+type batcher[I, O any] struct {
+	// process processes a batch and returns one O for each I. It waits at most patience for locks, or without limit if
 	// patience is 0.
-	ask     func(ctx context.Context, patience time.Duration, in []I) ([]O, error)
-	most    int // maximum batch size
-	mu      sync.Mutex
-	waiting []*asker[I, O]
-	busy    bool // a batch is running
+	process  func(ctx context.Context, patience time.Duration, in []I) ([]O, error)
+	maxBatch int // maximum batch size
+	mu       sync.Mutex
+	waiting  []*call[I, O]
+	busy     bool // a batch is running
 }
 
-// asker is one waiting call.
-type asker[I, O any] struct {
+// call is one waiting call.
+type call[I, O any] struct {
 	in   I
 	ctx  context.Context
 	out  O
@@ -35,22 +35,22 @@ const patience = 100 * time.Millisecond
 
 // do processes in, possibly in a batch. A batch that fails or waits for a lock is repeated call by call, so that no
 // call fails or waits because of another.
-func (t *together[I, O]) do(ctx context.Context, in I) (O, error) {
+func (t *batcher[I, O]) do(ctx context.Context, in I) (O, error) {
 	out, errs := t.doAll(ctx, []I{in})
 	return out[0], errs[0]
 }
 
 // doAll processes each of in like do, concurrently.
-func (t *together[I, O]) doAll(ctx context.Context, in []I) (out []O, errs []error) {
-	all := make([]*asker[I, O], len(in))
+func (t *batcher[I, O]) doAll(ctx context.Context, in []I) (out []O, errs []error) {
+	all := make([]*call[I, O], len(in))
 	for i, one := range in {
-		all[i] = &asker[I, O]{in: one, ctx: ctx, done: make(chan struct{})}
+		all[i] = &call[I, O]{in: one, ctx: ctx, done: make(chan struct{})}
 	}
 	t.mu.Lock()
 	t.waiting = append(t.waiting, all...)
 	if !t.busy && len(all) > 0 {
 		t.busy = true
-		go t.serve()
+		go t.runLoop()
 	}
 	t.mu.Unlock()
 	out, errs = make([]O, len(in)), make([]error, len(in))
@@ -65,11 +65,11 @@ func (t *together[I, O]) doAll(ctx context.Context, in []I) (out []O, errs []err
 	return out, errs
 }
 
-// serve runs batches until no call waits. It does not use a request's context, because other requests wait for it.
-func (t *together[I, O]) serve() {
+// runLoop runs batches until no call waits. It does not use a request's context, because other requests wait for it.
+func (t *batcher[I, O]) runLoop() {
 	for {
 		t.mu.Lock()
-		n := min(len(t.waiting), t.most)
+		n := min(len(t.waiting), t.maxBatch)
 		next := t.waiting[:n:n]
 		if t.waiting = t.waiting[n:]; n == 0 {
 			t.waiting, t.busy = nil, false
@@ -77,9 +77,9 @@ func (t *together[I, O]) serve() {
 			return
 		}
 		t.mu.Unlock()
-		if err := t.answer(next, patience); errors.Is(err, store.ErrLocked) || err != nil && n > 1 {
+		if err := t.runBatch(next, patience); errors.Is(err, store.ErrLocked) || err != nil && n > 1 {
 			for _, a := range next {
-				go t.alone(a)
+				go t.runAlone(a)
 			}
 			continue
 		}
@@ -89,13 +89,13 @@ func (t *together[I, O]) serve() {
 	}
 }
 
-func (t *together[I, O]) alone(a *asker[I, O]) {
-	_ = t.answer([]*asker[I, O]{a}, 0) // the error is stored in a
+func (t *batcher[I, O]) runAlone(a *call[I, O]) {
+	_ = t.runBatch([]*call[I, O]{a}, 0) // the error is stored in a
 	close(a.done)
 }
 
-// answer runs one batch with the calls that are still waiting; err is also stored in each of them.
-func (t *together[I, O]) answer(all []*asker[I, O], patience time.Duration) (err error) {
+// runBatch runs one batch with the calls that are still waiting; err is also stored in each of them.
+func (t *batcher[I, O]) runBatch(all []*call[I, O], patience time.Duration) (err error) {
 	defer func() {
 		if err != nil {
 			for _, a := range all {
@@ -105,7 +105,7 @@ func (t *together[I, O]) answer(all []*asker[I, O], patience time.Duration) (err
 	}()
 	defer store.Recovered(&err)
 	var in []I
-	var here []*asker[I, O]
+	var here []*call[I, O]
 	for _, a := range all {
 		if a.err = nil; a.ctx.Err() == nil {
 			in, here = append(in, a.in), append(here, a)
@@ -114,7 +114,7 @@ func (t *together[I, O]) answer(all []*asker[I, O], patience time.Duration) (err
 	if len(in) == 0 {
 		return nil
 	}
-	out, err := t.ask(context.Background(), patience, in)
+	out, err := t.process(context.Background(), patience, in)
 	if err != nil {
 		return err
 	}

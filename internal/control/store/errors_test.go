@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestALostConnectionIsUnavailable(t *testing.T) {
+func TestLostConnectionReturnsUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
 		&net.OpError{Op: "read", Net: "unix", Err: syscall.ECONNRESET},
@@ -20,10 +20,10 @@ func TestALostConnectionIsUnavailable(t *testing.T) {
 		net.ErrClosed,
 	} {
 		if code := fleet.CodeOf(Err(fmt.Errorf("list VMs: %w", err))); code != fleet.Unavailable {
-			t.Errorf("%v became %q", err, code)
+			t.Errorf("%v returned code %q", err, code)
 		}
 	}
-	if code := fleet.CodeOf(Err(errors.New("a mistake of ours"))); code != "" {
-		t.Errorf("a mistake of ours became %q", code)
+	if code := fleet.CodeOf(Err(errors.New("other error"))); code != "" {
+		t.Errorf("other error returned code %q", code)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // The upgrade turns jobs into tasks with the same IDs, so that links stay valid, and bulk actions into parent tasks.
-func TestJobsOfBeforeBecomeTasks(t *testing.T) {
+func TestUpgradeTurnsJobsIntoTasks(t *testing.T) {
 	t.Parallel()
 	url := testkit.EmptyURL(t)
 	conn, err := sql.Open("pgx", url)
@@ -46,7 +46,7 @@ func TestJobsOfBeforeBecomeTasks(t *testing.T) {
 	if err := db.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	for question, want := range map[string]string{
+	for query, want := range map[string]string{
 		`SELECT string_agg(id || ' ' || COALESCE(task_id, 'none'), ', ' ORDER BY id) FROM jobs`: "1 1, 2 2, 3 none, 4 4",
 		// existing jobs
 		`SELECT string_agg(concat_ws(' ', id, parent_id, kind, subject, state, project_id, user_id, error), ', ' ORDER BY id) FROM tasks WHERE length(id) = 1`:           "1 many vm.start vm:a failed p mia no, 2 vm.apply vm:a queued p mia away, 4 many vm.start vm:b running p mia ",
@@ -56,8 +56,8 @@ func TestJobsOfBeforeBecomeTasks(t *testing.T) {
 		`SELECT state || ' ' || (ended_at IS NOT NULL)::text FROM tasks WHERE id = 'old'`:                                                                                "cancelled true",
 	} {
 		var got string
-		if err := conn.QueryRowContext(t.Context(), question).Scan(&got); err != nil || got != want {
-			t.Errorf("%s:\n%q %v, want\n%q", question, got, err, want)
+		if err := conn.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
+			t.Errorf("%s:\n%q %v, want\n%q", query, got, err, want)
 		}
 	}
 }

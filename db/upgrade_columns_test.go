@@ -12,7 +12,7 @@ import (
 )
 
 // The upgrade fills new columns and tables for existing VMs, jobs and hosts.
-func TestWhatWasMadeAndOrderedBeforeIsKept(t *testing.T) {
+func TestUpgradeFillsNewColumns(t *testing.T) {
 	t.Parallel()
 	url := testkit.EmptyURL(t)
 	conn, err := sql.Open("pgx", url)
@@ -45,15 +45,15 @@ func TestWhatWasMadeAndOrderedBeforeIsKept(t *testing.T) {
 	if err := db.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	for question, want := range map[string]string{
+	for query, want := range map[string]string{
 		`SELECT string_agg(vm_id || ' ' || pool_id || ' ' || volume, ', ' ORDER BY vm_id) FROM made_disks`: "off fast a.qcow2, on fast a.qcow2",
 		`SELECT string_agg(id || ' ' || heard, ', ' ORDER BY id) FROM vms`:                                 "gone missing, new creating, off starting, on running",
 		`SELECT string_agg(id, ', ' ORDER BY id) FROM vms WHERE attention`:                                 "gone",
 		`SELECT (looked_at = seen_at)::text FROM host_sessions`:                                            "true",
 	} {
 		var got string
-		if err := conn.QueryRowContext(t.Context(), question).Scan(&got); err != nil || got != want {
-			t.Errorf("%s: %q %v, want %q", question, got, err, want)
+		if err := conn.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: %q %v, want %q", query, got, err, want)
 		}
 	}
 }
