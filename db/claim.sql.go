@@ -557,7 +557,7 @@ const poolsForWork = `-- name: PoolsForWork :many
 SELECT id, name, spec, generation, created_at, deleted_at FROM pools WHERE id = ANY ((SELECT $1::text[])::text[])
 `
 
-// The subquery hides the number of IDs from the planner, which would otherwise plan anew each time.
+// The subquery hides the number of IDs from the planner, which would otherwise plan each time.
 func (q *Queries) PoolsForWork(ctx context.Context, ids []string) ([]Pool, error) {
 	rows, err := q.db.Query(ctx, poolsForWork, ids)
 	if err != nil {

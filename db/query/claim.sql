@@ -47,7 +47,7 @@ RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jo
 SELECT id FROM pools WHERE id = ANY (@ids::text[]) ORDER BY id FOR SHARE;
 
 -- name: PoolsForWork :many
--- The subquery hides the number of IDs from the planner, which would otherwise plan anew each time.
+-- The subquery hides the number of IDs from the planner, which would otherwise plan each time.
 SELECT * FROM pools WHERE id = ANY ((SELECT @ids::text[])::text[]);
 
 -- name: RenewLeases :many

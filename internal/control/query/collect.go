@@ -18,8 +18,9 @@ type rowQuery[T any] struct {
 	scan pgx.RowToFunc[T]
 }
 
-// collect runs one query and scans all rows. A statement whose conditions vary is planned anew for its own arguments:
-// the best plan for a rare label differs from the best plan for a label of every VM. All other statements are prepared.
+// collect runs one query and scans all rows. A statement whose conditions vary is planned for its own arguments each
+// time: the best plan for a rare label differs from the best plan for a label of every VM. All other statements are
+// prepared.
 func collect[T any](ctx context.Context, b *Queries, sql string, s *statement, scan pgx.RowToFunc[T]) ([]T, error) {
 	run := func(q store.Asker) ([]T, error) {
 		args := s.args
@@ -61,7 +62,7 @@ func (q rowQuery[T]) read(rows pgx.Rows) ([]T, error) {
 }
 
 // addToBatch adds a query to a batch; into receives its rows once the batch is sent. All queries of a batch are
-// prepared, and those with arguments are planned anew each time.
+// prepared, and those with arguments are planned each time.
 func addToBatch[T any](b *pgx.Batch, q rowQuery[T], into *[]T) {
 	if b.Len() == 0 {
 		// valid until the end of the batch's implicit transaction

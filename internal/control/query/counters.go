@@ -82,7 +82,7 @@ func (u usage) plus(v vmCount, online string, n int) usage {
 	return sum
 }
 
-// RefreshCounters counts all VMs anew. It returns the VMs whose previous counts were wrong.
+// RefreshCounters counts all VMs again. It returns the VMs whose previous counts were wrong.
 func (b *Queries) RefreshCounters(ctx context.Context, a fleet.Actor) (other []fleet.VMID, err error) {
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) 
 }
 
 // show publishes the sums of vmCounts as the counters of all pages. It reuses liveness of hosts that is younger than
-// hear.
+// maxAge.
 func (b *Queries) show(ctx context.Context, maxAge time.Duration) error {
 	t, was, n := &b.vmCounts, b.counters.Load(), &counters{at: time.Now()}
 	if was != nil && n.at.Sub(was.onlineAt) < maxAge {
@@ -209,8 +209,8 @@ func byPhase(groups []group) (online map[fleet.ProjectID]map[fleet.Phase]sum, of
 	return online, of
 }
 
-// currentCounters returns the current counters. It counts anew if there are none, or if they exceed countersAge because
-// background counting has stopped.
+// currentCounters returns the current counters. It counts all VMs if there are none, or if they exceed countersAge
+// because background counting has stopped.
 func (b *Queries) currentCounters(ctx context.Context) (*counters, error) {
 	if n := b.recent(); n != nil {
 		return n, nil

@@ -132,7 +132,7 @@ type statusList[T any] struct {
 }
 
 // page returns the host statuses that q selects, up to limit and one more. For large lists the first hosts are cached,
-// but their statuses are read anew.
+// but their statuses are always read.
 func (m statusList[T]) page(ctx context.Context, q fleet.Query, limit int) ([]T, error) {
 	if m.statuses > manyHosts && q.Filter == "" && q.After == "" && q.Before == "" && limit <= fleet.HostStatusesListed {
 		first, err := m.first(ctx)

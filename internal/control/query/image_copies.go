@@ -90,7 +90,7 @@ func (b *Queries) copies(ctx context.Context, versions []fleet.ImageVersion) (Co
 	return copies, b.addWork(ctx, pools, copies)
 }
 
-// deriveState derives the copy's state. heard reports that an online host of the copy has the pool active.
+// deriveState derives the copy's state. reachable reports that an online host of the copy has the pool active.
 func (c *CopyOn) deriveState(v fleet.ImageVersion, reachable bool) {
 	switch on := c.On; {
 	case on == nil && reachable:

@@ -125,7 +125,7 @@ func (k *totalsCache[K, V]) latest(of K) (v V, done <-chan struct{}, ok bool) {
 }
 
 // markCounting marks the keys as being counted until ended is called. Keys not in the cache are not marked: they may
-// have few hosts, which each request counts anew.
+// have few hosts, which each request counts itself.
 func (k *totalsCache[K, V]) markCounting(of []K) (ended func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

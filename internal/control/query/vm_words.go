@@ -16,12 +16,12 @@ import (
 var wordKinds = map[string]string{"mac": "mac", "address": "ip"}
 
 // matchesWord is the condition that the VM has a matching word of that kind in vm_words. Indexes serve exact words,
-// prefixes and pieces.
+// prefixes and trigrams.
 func (s *statement) matchesWord(negate bool, kind string, any []fleet.Match) string {
 	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.trigramText(negate, "w.word", any) + ")"
 }
 
-// Markers of a word's start and end in its pieces, and the length of a piece.
+// Markers of a word's start and end in its trigrams, and the length of a trigram.
 const (
 	wordBegins, wordEnds = "\x02", "\x03"
 	trigramLength        = 3
