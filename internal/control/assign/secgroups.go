@@ -42,7 +42,7 @@ var SecurityGroups = &Assignable{
 	},
 }
 
-const followsNICs = "A security group is on the hosts that have network cards in it, and on no others. Put a card into it, or take the cards out."
+const followsNICs = "A security group is on the hosts that have NICs in it, and on no others. Put a NIC into it, or take the NICs out."
 
 // onHost is a group on a host for which a job is queued.
 type onHost struct {

@@ -96,7 +96,7 @@ func (c *CopyOn) deriveState(v fleet.ImageVersion, reachable bool) {
 	case on == nil && reachable:
 		c.State, c.Why = fleet.CopyMissing, "The pool "+c.PoolName+" has no file "+c.Volume+"."
 	case on == nil || len(on.Hosts) == 0:
-		c.State, c.Why = fleet.CopyUnknown, "No host that is heard has the pool "+c.PoolName+" active."
+		c.State, c.Why = fleet.CopyUnknown, "No online host has the pool "+c.PoolName+" active."
 	case on.Published == nil:
 		c.State, c.Why = fleet.CopyUnknown, "It was taken out of the library meanwhile."
 	case on.Published.Stale != "":

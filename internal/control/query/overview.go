@@ -152,7 +152,7 @@ func (b *Queries) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview
 		if v.Health.Severity != fleet.SeverityOK && v.Health.Severity != fleet.SeverityIdle {
 			text := v.Health.Summary
 			if v.Health.Severity == fleet.SeverityUnknown {
-				text = "The state is unknown: no host that has it is heard."
+				text = "The state is unknown: none of its hosts is online."
 			}
 			plain.Add(fleet.Attention{
 				Kind: string(fleet.TypePool), Severity: v.Health.Severity, Text: text, Count: 1, List: "/pools?filter=tone:" + string(v.Health.Severity),
@@ -226,7 +226,7 @@ func addCounted(a fleet.Actor, o *fleet.Overview) {
 	}
 	if n := o.VMs[fleet.PhaseUnknown]; n > 0 && !store.SeesHosts(a) {
 		o.Attention = append(o.Attention, fleet.Attention{
-			Kind: string(fleet.TypeVM), Severity: fleet.SeverityUnknown, Text: "The state is unknown: the host is not heard. Ask an administrator if this lasts.",
+			Kind: string(fleet.TypeVM), Severity: fleet.SeverityUnknown, Text: "The state is unknown: the host is offline. Ask an administrator if this lasts.",
 			Count: n, List: "/vms?filter=phase:unknown",
 		})
 	}

@@ -57,7 +57,7 @@ func (p passSources) nic(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at
 	}
 	i := slices.IndexFunc(vm.Spec.NICs, func(n fleet.NIC) bool { return e.MAC == "" || strings.EqualFold(n.MAC, e.MAC) })
 	if i < 0 {
-		checks.Add(at+".mac", "The VM %s has no such network card.", vm.Name)
+		checks.Add(at+".mac", "The VM %s has no such NIC.", vm.Name)
 		return nil, nil
 	}
 	nic := vm.Spec.NICs[i]

@@ -80,7 +80,7 @@ var resourceTexts = map[string]string{
 
 // constraintTexts are error texts for constraints that user input can violate.
 var constraintTexts = map[string]string{
-	"mac_taken":                 "Another VM got the MAC address of one of the network cards meanwhile. Leave it out to get a free one.",
+	"mac_taken":                 "Another VM got the MAC address of one of the NICs meanwhile. Leave it out to get a free one.",
 	"user_name_taken":           "A user with this name exists already. Choose another name.",
 	"project_name_taken":        "A project with this name exists already. Choose another name.",
 	"vm_name_taken":             "A VM with this name exists in the project already. Choose another name.",
