@@ -208,7 +208,7 @@ type end struct {
 	observed        any
 }
 
-// endJobs ends jobs that the transaction has locked and writes the observed states through saw.
+// endJobs ends jobs that the transaction has locked and writes the observed states through observed.
 func endJobs(ctx context.Context, q, observed *db.Queries, ends []end) ([]db.Job, error) {
 	var p db.EndJobsParams
 	var vms db.SettleVMsParams

@@ -127,7 +127,7 @@ func formatWait(seconds int32) string {
 	return fmt.Sprintf("%d minutes", (seconds+59)/60)
 }
 
-// undoAttempt undoes take for an attempt whose password was not verified.
+// undoAttempt undoes countAttempt for an attempt whose password was not verified.
 func (p *Identity) undoAttempt(ctx context.Context, at attempts) error {
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		for _, b := range at {

@@ -21,8 +21,8 @@ type counters struct {
 	of         map[fleet.HostID][]group                // by project and online phase
 	discovered map[fleet.HostID]int
 	staleHosts map[fleet.HostID]*time.Time // hosts whose VM inventory is older than staleAge, with its time
-	now        time.Time                   // database time at which quiet was read
-	onlineAt   time.Time                   // local time at which quiet was read
+	now        time.Time                   // database time at which staleHosts was read
+	onlineAt   time.Time                   // local time at which staleHosts was read
 }
 
 // livenessAge is how long the liveness of hosts is reused when counts change.
