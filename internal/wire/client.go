@@ -17,43 +17,43 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Bounds of a call: how long it may take and how much of an answer is read.
+// Limits of a call: its timeout and the largest answer in bytes.
 const (
 	callTimeout  = 15 * time.Second
 	claimTimeout = ClaimWait + 10*time.Second
 	maxAnswer    = 16 << 20
 )
 
-// Credentials are what an agent shows and whom it trusts: the certificate with its key, and nothing but the pinned authority.
+// Credentials are the agent's client certificate with its key, and the only authority that it trusts.
 type Credentials struct {
 	Certificate tls.Certificate
 	CA          *x509.CertPool
 }
 
-// Client speaks to one portal. It is safe for use by many goroutines.
+// Client calls one portal. It is safe for concurrent use.
 type Client struct {
 	portal      *url.URL
 	credentials func() Credentials
 	session     atomic.Pointer[string]
-	keys        atomic.Pointer[keys]
-	patience    time.Duration // with a claim that nobody takes the turn of
-	stamp       stamps
-	results     handing
+	transport   atomic.Pointer[transport]
+	claimLimit  time.Duration // timeout of one claim request
+	clock       portalClock
+	results     resultQueue
 }
 
-// keys are one set of credentials, and the connections that were made under it.
-type keys struct {
-	tls  *tls.Config
-	line *line
+// transport is the TLS configuration of one set of credentials, with the connections dialled under it.
+type transport struct {
+	tls   *tls.Config
+	conns *connPool
 }
 
-// NewClient makes a client of the portal at "https://host:8444". credentials is asked at the start and at each Rekey.
+// NewClient returns a client of the portal at "https://host:8444". It calls credentials now and at each Rekey.
 func NewClient(portal string, credentials func() Credentials) (*Client, error) {
 	u, err := parsePortal(portal)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{portal: u, credentials: credentials, patience: claimTimeout, results: handing{late: heldUp}}
+	c := &Client{portal: u, credentials: credentials, claimLimit: claimTimeout, results: resultQueue{maxDelay: busyWait}}
 	c.Rekey()
 	return c, nil
 }
@@ -66,8 +66,8 @@ func parsePortal(portal string) (*url.URL, error) {
 	return u, nil
 }
 
-// Rekey takes up new credentials: the next call dials afresh, without a resumed TLS session of the old certificate.
-// Calls under way end undisturbed.
+// Rekey reads the credentials again. Later calls dial new connections and do not resume TLS sessions of the old
+// certificate. Calls in progress finish undisturbed.
 func (c *Client) Rekey() {
 	cred := c.credentials()
 	conf := &tls.Config{
@@ -77,8 +77,8 @@ func (c *Client) Rekey() {
 		ClientSessionCache: tls.NewLRUClientSessionCache(8),
 		NextProtos:         []string{"http/1.1"},
 	}
-	if old := c.keys.Swap(&keys{tls: conf, line: newLine(c.portal, conf)}); old != nil {
-		old.line.retire()
+	if old := c.transport.Swap(&transport{tls: conf, conns: newConnPool(c.portal, conf)}); old != nil {
+		old.conns.retire()
 	}
 }
 
@@ -88,76 +88,77 @@ func newDialer() *net.Dialer {
 
 // Close ends all connections, each once it is idle.
 func (c *Client) Close() {
-	c.keys.Load().line.retire()
+	c.transport.Load().conns.retire()
 }
 
-// Hello opens a session and keeps it for the calls that follow.
+// Hello opens a session; later calls carry it.
 func (c *Client) Hello(ctx context.Context, in Hello) (HelloAnswer, error) {
 	var out HelloAnswer
 	if err := c.call(ctx, PathHello, in, &out); err != nil {
 		return out, err
 	}
 	c.session.Store(&out.Session)
-	c.stamp.heard(out.At)
+	c.clock.update(out.At)
 	return out, nil
 }
 
-// Renew asks for the next certificate.
+// Renew requests the next certificate.
 func (c *Client) Renew(ctx context.Context, in RenewRequest) (Certificate, error) {
 	var out Certificate
 	err := c.call(ctx, PathRenew, in, &out)
 	return out, err
 }
 
-// Report says what the host knows.
+// Report sends the host's state or a heartbeat, stamped with the portal's time.
 func (c *Client) Report(ctx context.Context, in Report) (ReportAnswer, error) {
 	var out ReportAnswer
-	in.Stamp = c.stamp.now()
+	in.Stamp = c.clock.stamp()
 	err := c.call(ctx, PathReport, in, &out)
 	if err == nil {
-		c.stamp.heard(out.At)
+		c.clock.update(out.At)
 	}
 	return out, err
 }
 
-// Claim waits for work; no job and no error means: ask again. It gives way to other calls meanwhile.
+// Claim waits for work. No job and no error means: claim again. Other calls may use the claim's connection meanwhile;
+// Claim then repeats the request.
 func (c *Client) Claim(ctx context.Context, in ClaimRequest) (Claim, error) {
 	for {
 		out, err := c.claimOnce(ctx, in)
-		if !errors.Is(err, errTurn) {
+		if !errors.Is(err, errPreempted) {
 			return out, err
 		}
 	}
 }
 
 func (c *Client) claimOnce(ctx context.Context, in ClaimRequest) (out Claim, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	ctx, cancel := context.WithTimeout(ctx, c.claimLimit)
 	defer cancel()
 	return out, c.do(ctx, PathClaim, in, &out)
 }
 
-// GuestSecret fetches what a job of this host's bears to its guest alone.
+// GuestSecret fetches the secret of a job of this host that only the guest may see.
 func (c *Client) GuestSecret(ctx context.Context, id fleet.JobID) (GuestSecret, error) {
 	var out GuestSecret
 	err := c.call(ctx, PathJobs+url.PathEscape(string(id))+"/secret", struct{}{}, &out)
 	return out, err
 }
 
-// PoolSecret fetches the secret of a pool that this host is to have.
+// PoolSecret fetches the secret of a pool assigned to this host.
 func (c *Client) PoolSecret(ctx context.Context, id fleet.PoolID) (PoolSecret, error) {
 	var out PoolSecret
 	err := c.call(ctx, PathPools+url.PathEscape(string(id))+"/secret", struct{}{}, &out)
 	return out, err
 }
 
-// FirstBoot fetches what the guest of a VM of this host reads when it first starts.
+// FirstBoot fetches the first-boot files of a VM on this host.
 func (c *Client) FirstBoot(ctx context.Context, id fleet.VMID, of fleet.VMFirstBoot) (FirstBoot, error) {
 	var out FirstBoot
 	err := c.call(ctx, PathFirstBoots+url.PathEscape(string(id)), FirstBootRequest{of}, &out)
 	return out, err
 }
 
-// Progress tells how far a job is.
+// Progress reports the progress of a job.
 func (c *Client) Progress(ctx context.Context, id fleet.JobID, in Progress) (ProgressAnswer, error) {
 	var out ProgressAnswer
 	err := c.call(ctx, PathJobs+url.PathEscape(string(id))+"/progress", in, &out)
@@ -179,7 +180,7 @@ func (c *Client) do(ctx context.Context, path string, in, out any) error {
 	if claim {
 		req.Header.Set(TurnsHeader, "1")
 	}
-	got, err := c.keys.Load().line.send(ctx, req, claim)
+	got, err := c.transport.Load().conns.send(ctx, req, claim)
 	if err != nil {
 		return fmt.Errorf("POST %s: %w", path, err)
 	}
@@ -208,14 +209,14 @@ func (c *Client) header() http.Header {
 	return h
 }
 
-// answer is one of the portal, read to its end.
+// answer is a complete answer of the portal.
 type answer struct {
 	status int
 	body   []byte
-	last   bool // nothing follows it on its connection
+	last   bool // the portal closes the connection after this answer
 }
 
-// into decodes an answer; out may be nil.
+// into decodes the body into out, which may be nil. A status other than 2xx becomes an *Error.
 func (a answer) into(out any) error {
 	switch {
 	case a.status/100 != 2:

@@ -23,7 +23,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// authority signs what a test needs.
+// authority issues the certificates of a test.
 type authority struct {
 	t    *testing.T
 	key  *ecdsa.PrivateKey
@@ -51,7 +51,7 @@ func (a authority) sign(tmpl, parent *x509.Certificate, key any) *x509.Certifica
 	return cert
 }
 
-// leaf is a certificate for the address, or for a client where it is nil.
+// leaf returns a server certificate for the address, or a client certificate if it is nil.
 func (a authority) leaf(ip net.IP) tls.Certificate {
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	tmpl := &x509.Certificate{
@@ -75,7 +75,7 @@ func (a authority) pem() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}))
 }
 
-// serve starts a server with a certificate of the authority for ip.
+// serve starts a server for ip with a certificate of the authority.
 func (a authority) serve(ip net.IP, h http.HandlerFunc) *httptest.Server {
 	srv := httptest.NewUnstartedServer(h)
 	srv.TLS = &tls.Config{
@@ -99,7 +99,7 @@ func (a authority) client(url string) *wire.Client {
 	return c
 }
 
-func TestSessionAndCertificateTravelWithEachCall(t *testing.T) {
+func TestEachCallCarriesSessionAndCertificate(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	var session string
@@ -131,7 +131,7 @@ func TestSessionAndCertificateTravelWithEachCall(t *testing.T) {
 		t.Errorf("report: %+v, %v", got, err)
 	}
 	if from[1] != from[0] || from[2] != from[0] {
-		t.Errorf("three calls one after the other came from %v", from)
+		t.Errorf("three sequential calls came from %v", from)
 	}
 	c.Rekey()
 	if _, err := c.Report(t.Context(), wire.Report{}); err != nil || from[3] == from[0] {
@@ -139,7 +139,7 @@ func TestSessionAndCertificateTravelWithEachCall(t *testing.T) {
 	}
 }
 
-func TestRefusalsCarryStatusAndSentence(t *testing.T) {
+func TestRefusalHasStatusAndDetail(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	srv := a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
@@ -172,10 +172,10 @@ func TestRefusalsCarryStatusAndSentence(t *testing.T) {
 	}
 }
 
-func TestOnlyThePinnedAuthorityIsTrusted(t *testing.T) {
+func TestOnlyPinnedAuthorityTrusted(t *testing.T) {
 	t.Parallel()
 	a, other := newAuthority(t), newAuthority(t)
-	nobody := func(http.ResponseWriter, *http.Request) { t.Error("a stranger was spoken to") }
+	nobody := func(http.ResponseWriter, *http.Request) { t.Error("call reached an untrusted server") }
 	for what, srv := range map[string]*httptest.Server{
 		"another authority": other.serve(loopback, nobody), "another name": a.serve(net.IPv4(10, 0, 0, 1), nobody),
 	} {
@@ -207,7 +207,7 @@ func TestJoinVerifiesThePortalByTheToken(t *testing.T) {
 	if _, err := wire.Join(t.Context(), srv.URL, token, wire.JoinRequest{}); err == nil || !strings.Contains(err.Error(), "another authority") {
 		t.Errorf("an answer with another authority: %v", err)
 	}
-	stranger := func(http.ResponseWriter, *http.Request) { t.Error("the token went to a stranger") }
+	stranger := func(http.ResponseWriter, *http.Request) { t.Error("token sent to an untrusted server") }
 	for what, bad := range map[string]*httptest.Server{
 		"another authority": other.serve(loopback, stranger), "another name": a.serve(net.IPv4(10, 0, 0, 1), stranger),
 	} {
@@ -215,7 +215,7 @@ func TestJoinVerifiesThePortalByTheToken(t *testing.T) {
 			t.Errorf("%s: joined", what)
 		}
 	}
-	// Presenting the right authority beside a leaf that it did not sign helps nobody.
+	// A server that presents the right authority beside a leaf of another authority is refused.
 	forged := httptest.NewUnstartedServer(http.HandlerFunc(stranger))
 	leaf := other.leaf(loopback)
 	leaf.Certificate = append(leaf.Certificate[:1], a.cert.Raw)
@@ -223,11 +223,11 @@ func TestJoinVerifiesThePortalByTheToken(t *testing.T) {
 	forged.StartTLS()
 	defer forged.Close()
 	if _, err := wire.Join(t.Context(), forged.URL, token, wire.JoinRequest{}); err == nil {
-		t.Error("a forged chain was believed")
+		t.Error("forged chain accepted")
 	}
 	for _, bad := range []string{"", "qxj_", "qxj_abc", "qxj_abc.12", strings.TrimPrefix(token, "qxj_")} {
 		if _, err := wire.Join(t.Context(), srv.URL, bad, wire.JoinRequest{}); err == nil {
-			t.Errorf("the token %q was taken", bad)
+			t.Errorf("the token %q was accepted", bad)
 		}
 	}
 }
@@ -236,12 +236,12 @@ func TestPortalAddress(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "portal", "http://portal:8444", "https://", "https://a:b@portal", "https://portal/x"} {
 		if _, err := wire.NewClient(bad, func() wire.Credentials { return wire.Credentials{} }); err == nil {
-			t.Errorf("%q was taken", bad)
+			t.Errorf("%q was accepted", bad)
 		}
 	}
 }
 
-func TestACallEndsWithItsContext(t *testing.T) {
+func TestCallEndsWithContext(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	srv := a.serve(loopback, func(_ http.ResponseWriter, r *http.Request) {

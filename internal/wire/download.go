@@ -6,21 +6,21 @@ import (
 	"io"
 )
 
-// MaxDownloadPiece is how much of a volume a host sends in one message.
+// MaxDownloadPiece is the largest part of a volume in one message, in bytes.
 const MaxDownloadPiece = 256 << 10
 
-// DownloadHead is what a host says of a volume before its bytes.
+// DownloadHead precedes the bytes of a volume.
 type DownloadHead struct {
-	SizeBytes int64  `json:"sizeBytes"`       // that many come
-	Error     string `json:"error,omitempty"` // why none come
+	SizeBytes int64  `json:"sizeBytes"`       // number of bytes that follow
+	Error     string `json:"error,omitempty"` // reason why no bytes follow
 }
 
-const mostDownloadHead = 4 << 10
+const maxDownloadHead = 4 << 10
 
-// WriteDownloadHead says it to the portal: its length in four bytes, and the text.
+// WriteDownloadHead writes the head as JSON behind its length in four bytes.
 func WriteDownloadHead(w io.Writer, h DownloadHead) error {
-	if len(h.Error) > mostDownloadHead/8 {
-		h.Error = h.Error[:mostDownloadHead/8]
+	if len(h.Error) > maxDownloadHead/8 {
+		h.Error = h.Error[:maxDownloadHead/8]
 	}
 	text, err := json.Marshal(h)
 	if err != nil {
@@ -32,14 +32,14 @@ func WriteDownloadHead(w io.Writer, h DownloadHead) error {
 	return err
 }
 
-// ReadDownloadHead reads what a host says first.
+// ReadDownloadHead reads the head that precedes a volume's bytes.
 func ReadDownloadHead(r io.Reader) (h DownloadHead, err error) {
 	n, err := ReadUploadHeader(r)
 	if err != nil {
 		return h, err
 	}
-	if n > mostDownloadHead {
-		return h, fmt.Errorf("a head of %d bytes is larger than %d", n, mostDownloadHead)
+	if n > maxDownloadHead {
+		return h, fmt.Errorf("a head of %d bytes is larger than %d", n, maxDownloadHead)
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {

@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// Error is an answer of the portal that is no success. Detail is a sentence for people.
+// Error is an unsuccessful answer of the portal. Detail is a sentence for people.
 type Error struct {
 	Status int
 	Detail string
@@ -16,7 +16,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("the portal answered %d: %s", e.Status, e.Detail) }
 
-// StatusOf is the HTTP status of the first Error in err's chain; 0 where the portal did not answer at all.
+// StatusOf returns the HTTP status of the first Error in err's chain; 0 if the portal did not answer.
 func StatusOf(err error) int {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Status
@@ -24,7 +24,7 @@ func StatusOf(err error) int {
 	return 0
 }
 
-// maxProblem bounds what is read of an error's body.
+// maxProblem is the largest error body that is read, in bytes.
 const maxProblem = 64 << 10
 
 func problem(status int, text io.Reader) error {

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Patience has the client wait so long for a claim's answer.
-func (c *Client) Patience(d time.Duration) { c.patience = d }
+// Patience sets the timeout of a claim.
+func (c *Client) Patience(d time.Duration) { c.claimLimit = d }
 
-// Late has results wait so long for those that are on their way.
-func (c *Client) Late(d time.Duration) { c.results.late = d }
+// Late sets how long queued results wait for a call in progress.
+func (c *Client) Late(d time.Duration) { c.results.maxDelay = d }
 
-// Wrap has the client use its connections by way of wrap.
+// Wrap wraps each connection that the client dials.
 func (c *Client) Wrap(wrap func(net.Conn) net.Conn) {
-	l := c.keys.Load().line
-	dial := l.dial
-	l.dial = func(ctx context.Context) (net.Conn, error) {
+	p := c.transport.Load().conns
+	dial := p.dial
+	p.dial = func(ctx context.Context) (net.Conn, error) {
 		conn, err := dial(ctx)
 		if err != nil {
 			return nil, err
@@ -27,12 +27,12 @@ func (c *Client) Wrap(wrap func(net.Conn) net.Conn) {
 	}
 }
 
-// Waiting waits until so many results wait for those that are on their way.
+// Waiting waits until n results are queued.
 func (c *Client) Waiting(t *testing.T, n int) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		c.results.mu.Lock()
-		got := len(c.results.waiting)
+		got := len(c.results.queue)
 		c.results.mu.Unlock()
 		if got == n {
 			return
@@ -43,10 +43,10 @@ func (c *Client) Waiting(t *testing.T, n int) {
 	}
 }
 
-// Parked reports whether the client has heard that a claim is parked.
+// Parked reports whether the portal has confirmed a parked claim.
 func (c *Client) Parked() bool {
-	l := c.keys.Load().line
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.links, func(c *link) bool { return len(c.turns) > 0 && c.turns[0].parked })
+	p := c.transport.Load().conns
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.conns, func(c *connection) bool { return len(c.exchanges) > 0 && c.exchanges[0].parked })
 }

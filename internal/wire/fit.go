@@ -17,48 +17,66 @@ import (
 	"quantix/internal/fleet"
 )
 
-// bound is how much of a field a message may hold: bytes of a text, entries of a list, a quantity. What is more is cut off a text, and makes a
-// list, whose every entry means something, a refusal; but for lists that guests can make long.
+// bound limits a field of a message: bytes of a text, entries of a list, or a quantity. A longer text is cut. A
+// longer list is refused, because each entry matters; lists that guests can make long are cut instead.
 type bound struct {
-	most  int
-	cut   bool // of a list: the rest is left out
-	lines bool // of a text: line breaks and tabs stay
+	limit int
+	cut   bool // list: drop the entries above the limit
+	lines bool // text: keep line breaks and tabs
 }
 
-// Bounds of what no line of the table below names, and so of each field to come.
+// Defaults for fields that the tables below do not name.
 var (
-	usualText = bound{most: 1 << 10}
-	usualList = bound{most: 1 << 10}
+	defaultText = bound{limit: 1 << 10}
+	defaultList = bound{limit: 1 << 10}
 )
 
-// byName holds for a field in whichever message it stands.
-var byName = map[string]bound{
-	"Name": {most: 255}, "Text": {most: 4 << 10, lines: true}, "Error": {most: 4 << 10, lines: true}, "Path": {most: 4 << 10}, "MountPath": {most: 4 << 10}, "Backing": {most: 4 << 10},
+// boundsByName limits fields of this name in every message.
+var boundsByName = map[string]bound{
+	"Name": {limit: 255}, "Text": {limit: 4 << 10, lines: true}, "Error": {limit: 4 << 10, lines: true},
+	"Path": {limit: 4 << 10}, "MountPath": {limit: 4 << 10}, "Backing": {limit: 4 << 10},
 }
 
-// byField goes before byName. No honest host comes near these: its agent lists at most 2,000 volumes of a pool.
-var byField = map[string]bound{
-	"State.VMs": {most: 4 << 10}, "State.Found": {most: 4 << 10}, "State.Pools": {most: 256}, "State.Networks": {most: 4 << 10}, "State.Groups": {most: 4 << 10},
-	"PoolStatus.Volumes": {most: 4 << 10}, "VMStatus.Disks": {most: 256}, "VMStatus.NICs": {most: 256}, "VMStatus.Checks": {most: fleet.MaxHealthChecks, cut: true}, "VMStatus.Health": {most: fleet.MaxHealthChecks, cut: true},
-	"HealthState.Said": {most: fleet.MaxHealthWords}, "HealthCheck.Path": {most: 256}, "HealthCheck.Program": {most: fleet.MaxProgram}, "HealthCheck.Args": {most: fleet.MaxCheckArgs, lines: true},
-	"GuestOutput.Stdout": {most: fleet.MaxGuestOutput, lines: true}, "GuestOutput.Stderr": {most: fleet.MaxGuestOutput, lines: true}, "HealthCheck.Kind": {most: 16}, "HealthCheck.Action": {most: 16}, "HealthState.State": {most: 16},
-	"NICState.Addresses": {most: 64, cut: true}, "NICState.Seen": {most: 64, cut: true}, "SeenAddress.By": {most: 3, cut: true}, "VMStatus.Modules": {most: fleet.MaxModules, cut: true}, "VMStatus.HeldBack": {most: 256, cut: true}, "HeldBack.What": {most: 255}, "NetworkStatus.Leases": {most: 1 << 10, cut: true}, "HostNIC.Addresses": {most: 256, cut: true},
-	"LaunchInfo.Kind": {most: 16}, "LaunchInfo.Measurement": {most: fleet.MaxMeasurement}, "HostDevice.Parents": {most: 64, cut: true},
-	"Inventory.Disks": {most: 10000}, "Inventory.NICs": {most: 10000}, "NUMANode.Threads": {most: 10000},
-	"Results.Results": {most: MaxResults}, "Report.Meters": {most: 4 << 10}, "Report.Guests": {most: MaxGuests}, "GuestReading.FileSystems": {most: fleet.MaxGuestFileSystems, cut: true}, "GuestReading.Users": {most: fleet.MaxGuestUsers, cut: true},
-	"GuestStatus.Version": {most: fleet.MaxGuestText}, "GuestStatus.OS": {most: fleet.MaxGuestText}, "GuestStatus.Kernel": {most: fleet.MaxGuestText}, "GuestStatus.Hostname": {most: fleet.MaxGuestText},
-	"GuestFileSystem.Path": {most: fleet.MaxGuestText}, "GuestFileSystem.Type": {most: fleet.MaxGuestText}, "GuestUser.Domain": {most: fleet.MaxGuestText}, "GuestReading.AgoMs": {most: 24 * 3600 * 1000}, "FilterCounts.Cards": {most: fleet.MaxCountedNICs}, "FilterCounts.AgoMs": {most: 24 * 3600 * 1000}, "Report.LookedAgoMs": {most: 24 * 3600 * 1000},
-	"JoinRequest.CSR": {most: 17 << 10, lines: true}, "RenewRequest.CSR": {most: 17 << 10, lines: true},
+// boundsByField overrides boundsByName. No honest host comes near these limits: an agent lists at most 2,000 volumes
+// of a pool.
+var boundsByField = map[string]bound{
+	"State.VMs": {limit: 4 << 10}, "State.Discovered": {limit: 4 << 10}, "State.Pools": {limit: 256},
+	"State.Networks": {limit: 4 << 10}, "State.Groups": {limit: 4 << 10},
+	"PoolStatus.Volumes": {limit: 4 << 10}, "VMStatus.Disks": {limit: 256}, "VMStatus.NICs": {limit: 256},
+	"VMStatus.Checks": {limit: fleet.MaxHealthChecks, cut: true},
+	"VMStatus.Health": {limit: fleet.MaxHealthChecks, cut: true},
+	"HealthState.Said": {limit: fleet.MaxHealthWords}, "HealthCheck.Path": {limit: 256},
+	"HealthCheck.Program": {limit: fleet.MaxProgram}, "HealthCheck.Args": {limit: fleet.MaxCheckArgs, lines: true},
+	"GuestOutput.Stdout": {limit: fleet.MaxGuestOutput, lines: true},
+	"GuestOutput.Stderr": {limit: fleet.MaxGuestOutput, lines: true}, "HealthCheck.Kind": {limit: 16},
+	"HealthCheck.Action": {limit: 16}, "HealthState.State": {limit: 16},
+	"NICState.Addresses": {limit: 64, cut: true}, "NICState.Seen": {limit: 64, cut: true},
+	"SeenAddress.By": {limit: 3, cut: true}, "VMStatus.Modules": {limit: fleet.MaxModules, cut: true},
+	"VMStatus.HeldBack": {limit: 256, cut: true}, "HeldBack.What": {limit: 255},
+	"NetworkStatus.Leases": {limit: 1 << 10, cut: true}, "HostNIC.Addresses": {limit: 256, cut: true},
+	"LaunchInfo.Kind": {limit: 16}, "LaunchInfo.Measurement": {limit: fleet.MaxMeasurement},
+	"HostDevice.Parents": {limit: 64, cut: true},
+	"Inventory.Disks": {limit: 10000}, "Inventory.NICs": {limit: 10000}, "NUMANode.Threads": {limit: 10000},
+	"Results.Results": {limit: MaxResults}, "Report.Meters": {limit: 4 << 10}, "Report.Guests": {limit: MaxGuests},
+	"GuestReading.FileSystems": {limit: fleet.MaxGuestFileSystems, cut: true},
+	"GuestReading.Users": {limit: fleet.MaxGuestUsers, cut: true},
+	"GuestStatus.Version": {limit: fleet.MaxGuestText}, "GuestStatus.OS": {limit: fleet.MaxGuestText},
+	"GuestStatus.Kernel": {limit: fleet.MaxGuestText}, "GuestStatus.Hostname": {limit: fleet.MaxGuestText},
+	"GuestFileSystem.Path": {limit: fleet.MaxGuestText}, "GuestFileSystem.Type": {limit: fleet.MaxGuestText},
+	"GuestUser.Domain": {limit: fleet.MaxGuestText}, "GuestReading.AgoMs": {limit: 24 * 3600 * 1000},
+	"FilterCounts.NICs": {limit: fleet.MaxCountedNICs}, "FilterCounts.AgoMs": {limit: 24 * 3600 * 1000},
+	"Report.LookedAgoMs": {limit: 24 * 3600 * 1000},
+	"JoinRequest.CSR": {limit: 17 << 10, lines: true}, "RenewRequest.CSR": {limit: 17 << 10, lines: true},
 }
 
-// ordinals are the numbers that only order things, or count for ever; every other one is some quantity: 0 to mostOf.
+// ordinals are numbers that only order events or count forever. Every other number is a quantity: 0 to maxQuantity.
 var ordinals = map[string]bool{"Seq": true, "Epoch": true, "Newest": true, "Stamped": true, "Generation": true, "CPUNanos": true}
 
-// mostOf is beyond any quantity, and such that a thousand of them can be added up.
-const mostOf = 1 << 53
+// maxQuantity is larger than any real quantity, and a thousand of them add up without overflow.
+const maxQuantity = 1 << 53
 
-// words are the texts of which only these are known.
-var words = map[reflect.Type][]string{
+// knownValues lists the accepted values of enumerated texts.
+var knownValues = map[reflect.Type][]string{
 	reflect.TypeFor[fleet.Power]():       {"", string(fleet.Running), string(fleet.Paused), string(fleet.Stopped), string(fleet.Crashed), string(fleet.Absent)},
 	reflect.TypeFor[fleet.NetworkKind](): {string(fleet.NetworkLibvirt), string(fleet.NetworkBridge)},
 	reflect.TypeFor[fleet.PoolState](): {
@@ -66,11 +84,12 @@ var words = map[reflect.Type][]string{
 	},
 }
 
-// needed are the identifiers that must not be empty.
-var needed = map[string]bool{"VMReport.ID": true, "FoundVM.ID": true, "Meter.ID": true, "GuestReading.ID": true, "CardCount.ID": true, "GroupReport.ID": true, "Lease.ID": true, "Result.Job": true}
+// required are the identifiers that must not be empty.
+var required = map[string]bool{"VMReport.ID": true, "DiscoveredVM.ID": true, "Meter.ID": true, "GuestReading.ID": true, "NICCount.ID": true, "GroupReport.ID": true, "Lease.ID": true, "Result.Job": true}
 
-// Fit makes an agent's message keep its bounds: texts are cut and lose what no screen shows, quantities are no less than nothing,
-// of entries with one key the first counts. What cannot be mended so is Invalid, with the field.
+// Fit enforces the bounds of an agent's message. It cuts long texts, replaces characters that cannot be displayed,
+// raises negative quantities to 0, and drops later entries with the same key. Any other violation is an Invalid error
+// that names the field.
 func Fit[T any](message *T) error {
 	if wrong := fit(reflect.ValueOf(message).Elem(), field{}); wrong != nil {
 		var c fleet.Checks
@@ -78,14 +97,14 @@ func Fit[T any](message *T) error {
 		return c.Err()
 	}
 	if r, ok := any(message).(*Report); ok {
-		r.once()
-		return r.fewRules()
+		r.dedup()
+		return r.checkRuleCount()
 	}
 	return nil
 }
 
-// fewRules refuses counts of more rules than all cards of a host are told of together.
-func (r *Report) fewRules() error {
+// checkRuleCount refuses more rule counts than a report may hold for all NICs of a host.
+func (r *Report) checkRuleCount() error {
 	if r.Filters == nil {
 		return nil
 	}
@@ -100,57 +119,57 @@ func (r *Report) fewRules() error {
 	return c.Err()
 }
 
-// misfit is what Fit refuses, and where: ".state.vms[3].id".
-type misfit struct{ path, text string }
+// violation is a value that Fit refuses, and its path: ".state.vms[3].id".
+type violation struct{ path, text string }
 
-func (m *misfit) at(step string) *misfit { return &misfit{step + m.path, m.text} }
+func (m *violation) at(step string) *violation { return &violation{step + m.path, m.text} }
 
-// field is what holds for one field of a struct.
+// field is the plan for one field of a struct.
 type field struct {
-	path               string // ".vms"; empty: an embedded struct
-	text, list         bound
-	most               int64 // of a quantity
-	needed, id, closed bool
-	known              []string
+	path                 string // ".vms"; empty for an embedded struct
+	text, list           bound
+	limit                int64 // of a quantity
+	required, id, closed bool
+	known                []string
 }
 
-// plans holds the fields of each struct that a message has had.
-var plans sync.Map // reflect.Type -> []field
+// fieldPlans caches planOf for each struct type.
+var fieldPlans sync.Map // reflect.Type -> []field
 
 func planOf(t reflect.Type) []field {
-	if known, ok := plans.Load(t); ok {
+	if known, ok := fieldPlans.Load(t); ok {
 		return known.([]field)
 	}
 	plan := make([]field, t.NumField())
 	for i := range plan {
 		f, name := t.Field(i), t.Name()+"."+t.Field(i).Name
 		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		plan[i] = field{text: usualText, list: usualList, most: mostOf, needed: needed[name]}
+		plan[i] = field{text: defaultText, list: defaultList, limit: maxQuantity, required: required[name]}
 		if ordinals[f.Name] {
-			plan[i].most = math.MaxInt64
+			plan[i].limit = math.MaxInt64
 		}
 		if !f.Anonymous {
 			plan[i].path = "." + tag
 		}
-		own, ok := byField[name]
+		own, ok := boundsByField[name]
 		if !ok {
-			own, ok = byName[f.Name]
+			own, ok = boundsByName[f.Name]
 		}
 		switch {
 		case ok && f.Type.Kind() == reflect.Slice:
 			plan[i].list = own
 		case ok:
-			plan[i].text, plan[i].most = own, int64(own.most)
+			plan[i].text, plan[i].limit = own, int64(own.limit)
 		}
-		plan[i].known, plan[i].closed = words[f.Type]
+		plan[i].known, plan[i].closed = knownValues[f.Type]
 		plan[i].id = f.Type.PkgPath() != "" && f.Type.Kind() == reflect.String && strings.HasSuffix(f.Type.Name(), "ID")
 	}
-	plans.Store(t, plan)
+	fieldPlans.Store(t, plan)
 	return plan
 }
 
-// fit bounds one value, which is f.
-func fit(v reflect.Value, f field) *misfit {
+// fit bounds one value of field f.
+func fit(v reflect.Value, f field) *violation {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
@@ -163,9 +182,9 @@ func fit(v reflect.Value, f field) *misfit {
 	case reflect.String:
 		return fitText(v, f)
 	case reflect.Int, reflect.Int32, reflect.Int64:
-		v.SetInt(min(max(v.Int(), 0), f.most))
+		v.SetInt(min(max(v.Int(), 0), f.limit))
 	case reflect.Float64:
-		v.SetFloat(min(max(v.Float(), 0), float64(f.most)))
+		v.SetFloat(min(max(v.Float(), 0), float64(f.limit)))
 	case reflect.Bool:
 	default:
 		panic("wire: no bound for a " + v.Kind().String())
@@ -173,10 +192,10 @@ func fit(v reflect.Value, f field) *misfit {
 	return nil
 }
 
-func fitStruct(v reflect.Value) *misfit {
+func fitStruct(v reflect.Value) *violation {
 	if at, ok := reflect.TypeAssert[*time.Time](v.Addr()); ok {
 		if *at = at.UTC(); at.Year() < 1970 || at.Year() > 9998 {
-			return &misfit{text: "This is no time."}
+			return &violation{text: "This is no time."}
 		}
 		return nil
 	}
@@ -188,45 +207,45 @@ func fitStruct(v reflect.Value) *misfit {
 	return nil
 }
 
-func fitList(v reflect.Value, f field) *misfit {
+func fitList(v reflect.Value, f field) *violation {
 	if raw, ok := reflect.TypeAssert[json.RawMessage](v); ok {
-		v.SetBytes(plain(raw))
+		v.SetBytes(normalizeJSON(raw))
 		return nil
 	}
-	if n := v.Len(); n > f.list.most {
+	if n := v.Len(); n > f.list.limit {
 		if !f.list.cut {
-			return &misfit{text: fmt.Sprintf("A list here has at most %d entries, not %d.", f.list.most, n)}
+			return &violation{text: fmt.Sprintf("A list here has at most %d entries, not %d.", f.list.limit, n)}
 		}
-		v.Set(v.Slice(0, f.list.most))
+		v.Set(v.Slice(0, f.list.limit))
 	}
 	for i := range v.Len() {
-		if wrong := fit(v.Index(i), field{text: f.text, list: usualList, most: mostOf}); wrong != nil {
+		if wrong := fit(v.Index(i), field{text: f.text, list: defaultList, limit: maxQuantity}); wrong != nil {
 			return wrong.at("[" + strconv.Itoa(i) + "]")
 		}
 	}
 	return nil
 }
 
-func fitText(v reflect.Value, f field) *misfit {
+func fitText(v reflect.Value, f field) *violation {
 	s := v.String()
 	switch {
 	case f.closed && !slices.Contains(f.known, s):
-		return &misfit{text: fmt.Sprintf("This portal does not know %q.", shown(s, bound{most: 40}))}
-	case f.id && (s != "" || f.needed) && !fleet.IsID(s):
-		return &misfit{text: "This is no identifier."}
+		return &violation{text: fmt.Sprintf("This portal does not know %q.", sanitize(s, bound{limit: 40}))}
+	case f.id && (s != "" || f.required) && !fleet.IsID(s):
+		return &violation{text: "This is no identifier."}
 	case f.id:
 		return nil
 	}
-	if clean := shown(s, f.text); clean != s {
+	if clean := sanitize(s, f.text); clean != s {
 		v.SetString(clean)
 	}
 	return nil
 }
 
-// plain is a value of some field as JSON that PostgreSQL stores; nil where it is none.
-func plain(raw json.RawMessage) json.RawMessage {
+// normalizeJSON returns raw as JSON that PostgreSQL can store; nil if it is invalid.
+func normalizeJSON(raw json.RawMessage) json.RawMessage {
 	var v any
-	if len(raw) > usualText.most || bytes.Contains(raw, []byte(`\u0000`)) || json.Unmarshal(raw, &v) != nil {
+	if len(raw) > defaultText.limit || bytes.Contains(raw, []byte(`\u0000`)) || json.Unmarshal(raw, &v) != nil {
 		return nil
 	}
 	out, err := json.Marshal(v)
@@ -236,9 +255,9 @@ func plain(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// shown is the text as far as it goes and can be shown: PostgreSQL takes no NUL, and what turns the direction of writing makes one
-// name look like another.
-func shown(s string, b bound) string {
+// sanitize cuts the text to the bound and replaces characters that cannot be displayed. PostgreSQL stores no NUL, and
+// bidirectional controls make one name look like another.
+func sanitize(s string, b bound) string {
 	hidden := func(r rune) bool {
 		switch r {
 		case '\n', '\r', '\t':
@@ -254,42 +273,43 @@ func shown(s string, b bound) string {
 			return r
 		}, s)
 	}
-	if len(s) <= b.most {
+	if len(s) <= b.limit {
 		return s
 	}
-	n := b.most
+	n := b.limit
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}
 	return s[:n]
 }
 
-// Shown is a text of a guest or a host as a message may have it: at most that many bytes, in one line, and only what can be shown.
-func Shown(text string, most int) string { return shown(text, bound{most: most}) }
+// Shown returns a text of a guest or a host as one line of at most most bytes, without characters that cannot be
+// displayed.
+func Shown(text string, most int) string { return sanitize(text, bound{limit: most}) }
 
 // ShownLines is Shown for a text of several lines.
-func ShownLines(text string, most int) string { return shown(text, bound{most: most, lines: true}) }
+func ShownLines(text string, most int) string { return sanitize(text, bound{limit: most, lines: true}) }
 
-// once leaves of entries with one key the first. A domain is stamped or found, not both.
-func (r *Report) once() {
+// dedup drops later entries with the same key. A domain is either a Quantix VM or a discovered VM, not both.
+func (r *Report) dedup() {
 	if f := r.Filters; f != nil {
-		f.NICs = firsts(f.NICs, map[string]bool{}, func(c fleet.NICCount) string { return string(c.ID) + " " + strings.ToLower(c.MAC) })
+		f.NICs = dropRepeated(f.NICs, map[string]bool{}, func(c fleet.NICCount) string { return string(c.ID) + " " + strings.ToLower(c.MAC) })
 	}
-	r.Meters = firsts(r.Meters, map[string]bool{}, func(m Meter) string { return string(m.ID) })
-	r.Guests = firsts(r.Guests, map[string]bool{}, func(g fleet.GuestReading) string { return string(g.ID) })
+	r.Meters = dropRepeated(r.Meters, map[string]bool{}, func(m Meter) string { return string(m.ID) })
+	r.Guests = dropRepeated(r.Guests, map[string]bool{}, func(g fleet.GuestReading) string { return string(g.ID) })
 	s := r.State
 	if s == nil {
 		return
 	}
 	domains := map[string]bool{}
-	s.VMs = firsts(s.VMs, domains, func(v VMReport) string { return string(v.ID) })
-	s.Discovered = firsts(s.Discovered, domains, func(f fleet.DiscoveredVM) string { return string(f.ID) })
-	s.Groups = firsts(s.Groups, map[string]bool{}, func(g GroupReport) string { return string(g.ID) })
-	s.Pools = firsts(s.Pools, map[string]bool{}, func(p PoolReport) string { return p.Name })
-	s.Networks = firsts(s.Networks, map[string]bool{}, func(n NetworkReport) string { return string(n.Kind) + ":" + n.Name })
+	s.VMs = dropRepeated(s.VMs, domains, func(v VMReport) string { return string(v.ID) })
+	s.Discovered = dropRepeated(s.Discovered, domains, func(f fleet.DiscoveredVM) string { return string(f.ID) })
+	s.Groups = dropRepeated(s.Groups, map[string]bool{}, func(g GroupReport) string { return string(g.ID) })
+	s.Pools = dropRepeated(s.Pools, map[string]bool{}, func(p PoolReport) string { return p.Name })
+	s.Networks = dropRepeated(s.Networks, map[string]bool{}, func(n NetworkReport) string { return string(n.Kind) + ":" + n.Name })
 }
 
-func firsts[T any](all []T, seen map[string]bool, key func(T) string) []T {
+func dropRepeated[T any](all []T, seen map[string]bool, key func(T) string) []T {
 	return slices.DeleteFunc(all, func(v T) bool {
 		k := key(v)
 		again := seen[k]

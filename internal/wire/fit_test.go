@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// fill puts one entry into every list and a value behind every pointer, so that Fit meets each field that a message has.
+// fill puts one entry into every list and a value behind every pointer, so that Fit checks each field of a message.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -50,43 +50,43 @@ func fill(v reflect.Value) {
 	}
 }
 
-// texts demands that nothing is left of what fill wrote but what may be stored and shown.
-func texts(t *testing.T, v any) {
+// checkTexts checks that Fit has removed everything that must not be stored or displayed.
+func checkTexts(t *testing.T, v any) {
 	t.Helper()
 	data, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(data), `\u0000`) || strings.Contains(string(data), "\u202e") || strings.Contains(string(data), ":-1") {
-		t.Errorf("%T keeps what it must not: %.400s", v, data)
+		t.Errorf("%T keeps forbidden characters or values: %.400s", v, data)
 	}
 	if len(data) > 200<<10+2*fleet.MaxGuestOutput {
 		t.Errorf("%T is %d bytes long", v, len(data))
 	}
 }
 
-func fits[T any](t *testing.T) {
+func checkFits[T any](t *testing.T) {
 	t.Helper()
 	var m T
 	fill(reflect.ValueOf(&m).Elem())
 	if err := wire.Fit(&m); err != nil {
 		t.Errorf("%T: %v", m, err)
 	}
-	texts(t, m)
+	checkTexts(t, m)
 }
 
-func TestEveryFieldOfAMessageIsBounded(t *testing.T) {
+func TestFitBoundsEveryField(t *testing.T) {
 	t.Parallel()
-	fits[wire.JoinRequest](t)
-	fits[wire.RenewRequest](t)
-	fits[wire.Hello](t)
-	fits[wire.Report](t)
-	fits[wire.ClaimRequest](t)
-	fits[wire.Progress](t)
-	fits[wire.Finish](t)
+	checkFits[wire.JoinRequest](t)
+	checkFits[wire.RenewRequest](t)
+	checkFits[wire.Hello](t)
+	checkFits[wire.Report](t)
+	checkFits[wire.ClaimRequest](t)
+	checkFits[wire.Progress](t)
+	checkFits[wire.Finish](t)
 }
 
-func TestWhatNoHostSaysIsRefused(t *testing.T) {
+func TestFitRefusesInvalidValues(t *testing.T) {
 	t.Parallel()
 	id := func() fleet.VMID { return fleet.NewID[fleet.VMID]() }
 	for field, s := range map[string]wire.State{
@@ -109,13 +109,13 @@ func TestWhatNoHostSaysIsRefused(t *testing.T) {
 		"state.host.inventory.numa":         {Host: fleet.HostStatus{Inventory: fleet.Inventory{NUMA: make([]fleet.NUMANode, 2000)}}},
 		"state.host.inventory.cpu.features": {Host: fleet.HostStatus{Inventory: fleet.Inventory{CPU: fleet.CPU{Features: make([]string, 2000)}}}},
 	} {
-		refusedAt(t, field, wire.Fit(&wire.Report{State: &s}))
+		checkRefused(t, field, wire.Fit(&wire.Report{State: &s}))
 	}
-	refusedAt(t, "leases[0].id", wire.Fit(&wire.Report{Leases: []wire.Lease{{ID: "1"}}}))
-	refusedAt(t, "meters", wire.Fit(&wire.Report{Meters: make([]wire.Meter, 5000)}))
+	checkRefused(t, "leases[0].id", wire.Fit(&wire.Report{Leases: []wire.Lease{{ID: "1"}}}))
+	checkRefused(t, "meters", wire.Fit(&wire.Report{Meters: make([]wire.Meter, 5000)}))
 }
 
-func refusedAt(t *testing.T, field string, err error) {
+func checkRefused(t *testing.T, field string, err error) {
 	t.Helper()
 	refused, ok := errors.AsType[*fleet.Error](err)
 	if !ok || refused.Code != fleet.Invalid || len(refused.Fields) != 1 || refused.Fields[0].Field != field {
@@ -123,7 +123,7 @@ func refusedAt(t *testing.T, field string, err error) {
 	}
 }
 
-func TestWhatAHostMaySayIsKept(t *testing.T) {
+func TestFitKeepsValidValues(t *testing.T) {
 	t.Parallel()
 	id := fleet.NewID[fleet.VMID]()
 	status := fleet.VMStatus{
@@ -149,9 +149,9 @@ func TestWhatAHostMaySayIsKept(t *testing.T) {
 		t.Errorf("VMs: %+v", s.VMs)
 	}
 	if got := len(vm.Status.NICs[0].Addresses); got != 64 {
-		t.Errorf("a guest says %d addresses", got)
+		t.Errorf("%d guest addresses", got)
 	}
 	if len(s.Discovered) != 1 || s.Discovered[0].Name != "a�b" || len(s.Networks) != 2 {
-		t.Errorf("found %+v, networks %+v", s.Discovered, s.Networks)
+		t.Errorf("discovered %+v, networks %+v", s.Discovered, s.Networks)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestMessagesKeepTheirFields(t *testing.T) {
+func TestMessagesMatchGoldenFiles(t *testing.T) {
 	t.Parallel()
 	golden.Types(
 		t, "testdata/messages.json",

@@ -9,8 +9,8 @@ import (
 	"errors"
 )
 
-// Join asks the portal for the first certificate. The portal is verified by the fingerprint inside the token, on this
-// connection and again in the answer's authority, so the token's secret goes to nobody else.
+// Join requests the first certificate. The token contains the authority's fingerprint; Join checks it on this
+// connection and again on the authority in the answer, so that no other server gets the token's secret.
 func Join(ctx context.Context, portal, token string, in JoinRequest) (JoinAnswer, error) {
 	var out JoinAnswer
 	fingerprint, err := tokenFingerprint(token)
@@ -28,9 +28,9 @@ func Join(ctx context.Context, portal, token string, in JoinRequest) (JoinAnswer
 		return out, err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	once := newLine(u, &tls.Config{
+	once := newConnPool(u, &tls.Config{
 		MinVersion:         tls.VersionTLS13,
-		InsecureSkipVerify: true, // verified below, by fingerprint instead of by pool
+		InsecureSkipVerify: true, // verifyPinned checks the fingerprint instead of a CA pool
 		VerifyConnection:   verifyPinned(fingerprint, u.Hostname()),
 		NextProtos:         []string{"http/1.1"},
 	})

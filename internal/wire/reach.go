@@ -13,14 +13,14 @@ import (
 
 var errNoAnswer = errors.New("no answer")
 
-// Host is the host of the portal's address.
+// Host returns the host of the portal's address.
 func (c *Client) Host() string { return c.portal.Hostname() }
 
-// Reach connects to the portal anew, by dial, and returns nil when the portal has proven itself and answered. It is no call: nothing is
-// asked for.
+// Reach connects to the portal over a new connection opened by dial. It returns nil when the portal has proven its
+// identity and answered, with any status. It changes nothing at the portal.
 func (c *Client) Reach(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error)) error {
-	conf := c.keys.Load().tls.Clone()
-	conf.ClientSessionCache = nil // a resumed session would prove less
+	conf := c.transport.Load().tls.Clone()
+	conf.ClientSessionCache = nil // a resumed session does not prove the portal's certificate again
 	alone := &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
@@ -47,7 +47,7 @@ func (c *Client) Reach(ctx context.Context, dial func(ctx context.Context, netwo
 	}
 	answer, err := alone.Do(req)
 	if about, ok := errors.AsType[*url.Error](err); ok {
-		err = about.Err // the address says the rest
+		err = about.Err // the error below names the address
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errNoAnswer

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// To have reached the portal is to have met its own authority by a new connection, and to have got an answer, whichever.
-func TestToReachThePortalIsToMeetIt(t *testing.T) {
+// Reaching the portal requires a new connection, a certificate of its authority and any answer.
+func TestReachVerifiesPortal(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	dialled := 0
@@ -31,20 +31,20 @@ func TestToReachThePortalIsToMeetIt(t *testing.T) {
 	}
 	other := newAuthority(t)
 	if err := a.client(other.serve(loopback, refuses).URL).Reach(t.Context(), dial); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("another's portal counts as reached: %v", err)
+		t.Errorf("portal of another authority counts as reached: %v", err)
 	}
 	blocked := errors.New("operation not permitted")
 	if err := c.Reach(t.Context(), func(context.Context, string, string) (net.Conn, error) { return nil, blocked }); !errors.Is(err, blocked) {
-		t.Errorf("the kernel's words are lost: %v", err)
+		t.Errorf("the kernel error is missing: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close()
-	if err := a.client("https://"+silent.Addr().String()).Reach(ctx, dial); err == nil || !strings.Contains(err.Error(), "no answer") {
-		t.Errorf("silence counts as %v", err)
+	defer mute.Close()
+	if err := a.client("https://"+mute.Addr().String()).Reach(ctx, dial); err == nil || !strings.Contains(err.Error(), "no answer") {
+		t.Errorf("no answer: %v", err)
 	}
 }

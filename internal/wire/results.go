@@ -11,21 +11,21 @@ import (
 	"quantix/internal/fleet"
 )
 
-// olderFor is how long a portal is taken for an older one that knows no Results.
+// olderFor is how long a portal that does not know Results gets results one by one.
 const olderFor = 10 * time.Minute
 
-// handing is how results come to the portal: who comes while others are on their way goes with the next ones, so that a host on which many
-// jobs end at once needs one connection and few calls. Nobody waits for longer than late for results that the portal holds up.
-type handing struct {
-	late    time.Duration
-	mu      sync.Mutex
-	waiting []*handed
-	busy    bool      // some are on their way
-	alone   time.Time // until when the portal is given one at a time
+// resultQueue batches results: those that arrive during a call go together in the next one. A host where many jobs
+// end at once needs one connection and few calls. Results that the portal delays hold up others for at most maxDelay.
+type resultQueue struct {
+	maxDelay    time.Duration
+	mu          sync.Mutex
+	queue       []*pendingResult
+	busy        bool      // a call is in progress
+	singleUntil time.Time // until then, send results one by one
 }
 
-// handed is one result on its way.
-type handed struct {
+// pendingResult is one queued result.
+type pendingResult struct {
 	Result
 	ctx    context.Context
 	answer FinishAnswer
@@ -33,20 +33,20 @@ type handed struct {
 	done   chan struct{}
 }
 
-// Finish hands in a job's result.
+// Finish reports a job's result.
 func (c *Client) Finish(ctx context.Context, id fleet.JobID, in Finish) (FinishAnswer, error) {
-	h := &handed{Result: Result{Job: id, Finish: in}, ctx: ctx, done: make(chan struct{})}
+	h := &pendingResult{Result: Result{Job: id, Finish: in}, ctx: ctx, done: make(chan struct{})}
 	c.results.mu.Lock()
-	apart := time.Now().Before(c.results.alone) || in.Pool != nil // a list of volumes may be as much as one call takes
-	if !apart {
-		c.results.waiting = append(c.results.waiting, h)
+	separate := time.Now().Before(c.results.singleUntil) || in.Pool != nil // a volume list may fill a call by itself
+	if !separate {
+		c.results.queue = append(c.results.queue, h)
 		if !c.results.busy {
 			c.results.busy = true
-			go c.handIn()
+			go c.flush()
 		}
 	}
 	c.results.mu.Unlock()
-	if apart {
+	if separate {
 		c.finish(h)
 	}
 	select {
@@ -57,46 +57,47 @@ func (c *Client) Finish(ctx context.Context, id fleet.JobID, in Finish) (FinishA
 	}
 }
 
-// finish hands in one result by itself.
-func (c *Client) finish(h *handed) {
+// finish sends one result by itself.
+func (c *Client) finish(h *pendingResult) {
 	defer close(h.done)
 	h.err = c.call(h.ctx, PathJobs+url.PathEscape(string(h.Job))+"/finish", h.Finish, &h.answer)
 }
 
-// handIn hands in until nothing waits, or until another one goes on because these take too long.
-func (c *Client) handIn() {
+// flush sends batches until the queue is empty, or until a call takes too long and another flush takes over.
+func (c *Client) flush() {
 	for next := c.results.next(); len(next) > 0; next = c.results.next() {
-		late := time.AfterFunc(c.results.late, c.handIn)
+		timer := time.AfterFunc(c.results.maxDelay, c.flush)
 		if len(next) == 1 {
 			c.finish(next[0])
 		} else {
 			c.finishAll(next)
 		}
-		if !late.Stop() {
+		if !timer.Stop() {
 			return
 		}
 	}
 }
 
-// next are the results to go, without those that nobody waits for any more.
-func (r *handing) next() (next []*handed) {
+// next takes the next batch off the queue, without results whose caller has given up.
+func (r *resultQueue) next() (next []*pendingResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.waiting) > 0 && len(next) < MaxResults {
-		h := r.waiting[0]
-		r.waiting = r.waiting[1:]
+	for len(r.queue) > 0 && len(next) < MaxResults {
+		h := r.queue[0]
+		r.queue = r.queue[1:]
 		if h.ctx.Err() == nil {
 			next = append(next, h)
 		}
 	}
 	if len(next) == 0 {
-		r.waiting, r.busy = nil, false
+		r.queue, r.busy = nil, false
 	}
 	return next
 }
 
-// finishAll hands in some at once. What the portal refuses as a whole goes one by one: none is refused for another's sake.
-func (c *Client) finishAll(all []*handed) {
+// finishAll sends a batch. If the portal refuses the batch as a whole, each result is sent by itself, so that one bad
+// result refuses no other.
+func (c *Client) finishAll(all []*pendingResult) {
 	in := Results{Results: make([]Result, len(all))}
 	for i, h := range all {
 		in.Results[i] = h.Result
@@ -118,20 +119,20 @@ func (c *Client) finishAll(all []*handed) {
 	}
 }
 
-// finishEach hands in each of them by itself. unknown: the portal does not know of Results, or of any of these jobs; where it knows of
-// one, it is an older one.
-func (c *Client) finishEach(all []*handed, unknown bool) {
+// finishEach sends each result by itself. unknown means that the portal knows neither Results nor any of the jobs. If
+// it knows one of the jobs, it is an older portal.
+func (c *Client) finishEach(all []*pendingResult, unknown bool) {
 	var each sync.WaitGroup
 	for _, h := range all {
 		each.Go(func() { c.finish(h) })
 	}
 	each.Wait()
-	known := func(h *handed) bool {
+	known := func(h *pendingResult) bool {
 		return h.err == nil || StatusOf(h.err) != 0 && StatusOf(h.err) != http.StatusNotFound
 	}
 	if unknown && slices.ContainsFunc(all, known) {
 		c.results.mu.Lock()
 		defer c.results.mu.Unlock()
-		c.results.alone = time.Now().Add(olderFor)
+		c.results.singleUntil = time.Now().Add(olderFor)
 	}
 }

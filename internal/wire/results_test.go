@@ -15,17 +15,17 @@ import (
 	"quantix/internal/wire"
 )
 
-// taker is a portal that takes results; the first one waits until it is let.
-type taker struct {
-	let     chan struct{}
-	came    chan struct{}
-	refuses map[string]int // a job's result, with this status
-	alone   bool           // it is an older one
+// resultPortal accepts results; its first call waits until release is closed.
+type resultPortal struct {
+	release chan struct{}
+	called  chan struct{}
+	refuses map[string]int // status by job
+	older   bool           // an older portal without Results
 	mu      sync.Mutex
-	calls   []string // "a" one by itself, "b+c" some at once
+	calls   []string // "a" for a single result, "b+c" for a batch
 }
 
-func (p *taker) serve(w http.ResponseWriter, r *http.Request) {
+func (p *resultPortal) serve(w http.ResponseWriter, r *http.Request) {
 	var out wire.ResultsAnswer
 	var jobs []string
 	take := func(id fleet.JobID) {
@@ -40,7 +40,7 @@ func (p *taker) serve(w http.ResponseWriter, r *http.Request) {
 		for _, one := range in.Results {
 			take(one.Job)
 		}
-		if p.alone {
+		if p.older {
 			status = http.StatusNotFound
 		} else if s := p.refuses["all"]; s != 0 {
 			status = s
@@ -57,41 +57,41 @@ func (p *taker) serve(w http.ResponseWriter, r *http.Request) {
 	first := len(p.calls) == 1
 	p.mu.Unlock()
 	if first {
-		close(p.came)
-		<-p.let
+		close(p.called)
+		<-p.release
 	}
 	w.WriteHeader(status)
 	json.NewEncoder(w).Encode(answer)
 }
 
-func TestResultsThatComeMeanwhileGoTogether(t *testing.T) {
+func TestQueuedResultsAreBatched(t *testing.T) {
 	t.Parallel()
-	type told struct {
+	type outcome struct {
 		again  bool
 		status int
 	}
 	for name, c := range map[string]struct {
-		portal *taker
+		portal *resultPortal
 		calls  int // that were made
-		want   map[string]told
+		want   map[string]outcome
 	}{
-		"all are taken":              {&taker{}, 2, map[string]told{"first": {}, "b": {}, "again": {again: true}, "d": {}}},
-		"one is refused":             {&taker{refuses: map[string]int{"b": 409}}, 2, map[string]told{"first": {}, "b": {status: 409}, "again": {again: true}, "d": {}}},
-		"all at once are refused":    {&taker{refuses: map[string]int{"all": 422, "d": 422}}, 5, map[string]told{"first": {}, "b": {}, "again": {again: true}, "d": {status: 422}}},
-		"the portal is in trouble":   {&taker{refuses: map[string]int{"all": 503}}, 2, map[string]told{"first": {}, "b": {status: 503}, "again": {status: 503}, "d": {status: 503}}},
-		"an older one takes but one": {&taker{alone: true}, 5, map[string]told{"first": {}, "b": {}, "again": {again: true}, "d": {}}},
+		"all accepted":                 {&resultPortal{}, 2, map[string]outcome{"first": {}, "b": {}, "again": {again: true}, "d": {}}},
+		"one refused":                  {&resultPortal{refuses: map[string]int{"b": 409}}, 2, map[string]outcome{"first": {}, "b": {status: 409}, "again": {again: true}, "d": {}}},
+		"batch refused":                {&resultPortal{refuses: map[string]int{"all": 422, "d": 422}}, 5, map[string]outcome{"first": {}, "b": {}, "again": {again: true}, "d": {status: 422}}},
+		"portal unavailable":           {&resultPortal{refuses: map[string]int{"all": 503}}, 2, map[string]outcome{"first": {}, "b": {status: 503}, "again": {status: 503}, "d": {status: 503}}},
+		"older portal without batches": {&resultPortal{older: true}, 5, map[string]outcome{"first": {}, "b": {}, "again": {again: true}, "d": {}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAuthority(t)
 			p := c.portal
-			p.let, p.came = make(chan struct{}), make(chan struct{})
+			p.release, p.called = make(chan struct{}), make(chan struct{})
 			client := a.client(a.serve(loopback, p.serve).URL)
 			client.Late(time.Hour)
 			var mu sync.Mutex
-			got := map[string]told{}
+			got := map[string]outcome{}
 			var all sync.WaitGroup
-			hand := func(id string) {
+			send := func(id string) {
 				all.Go(func() {
 					answer, err := client.Finish(t.Context(), fleet.JobID(id), wire.Finish{Outcome: wire.Done})
 					status := wire.StatusOf(err)
@@ -100,74 +100,74 @@ func TestResultsThatComeMeanwhileGoTogether(t *testing.T) {
 					}
 					mu.Lock()
 					defer mu.Unlock()
-					got[id] = told{answer.Again, status}
+					got[id] = outcome{answer.Again, status}
 				})
 			}
-			hand("first")
-			<-p.came
+			send("first")
+			<-p.called
 			for _, id := range []string{"b", "again", "d"} {
-				hand(id)
+				send(id)
 			}
 			client.Waiting(t, 3)
-			close(p.let)
+			close(p.release)
 			all.Wait()
 			if fmt.Sprint(got) != fmt.Sprint(c.want) || len(p.calls) != c.calls {
-				t.Errorf("told %v, want %v, by the calls %q, want %d", got, c.want, p.calls, c.calls)
+				t.Errorf("results %v, want %v; calls %q, want %d", got, c.want, p.calls, c.calls)
 			}
 		})
 	}
 }
 
-// A result that the portal holds up, for somebody has locked what it is about, holds up no other.
-func TestAResultThatIsHeldUpHoldsUpNoOther(t *testing.T) {
+// A result delayed by a lock in the portal delays no other result.
+func TestDelayedResultDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	p := &taker{let: make(chan struct{}), came: make(chan struct{})}
+	p := &resultPortal{release: make(chan struct{}), called: make(chan struct{})}
 	client := a.client(a.serve(loopback, p.serve).URL)
 	held := make(chan error, 1)
 	go func() {
 		_, err := client.Finish(t.Context(), "held", wire.Finish{Outcome: wire.Done})
 		held <- err
 	}()
-	<-p.came
+	<-p.called
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if _, err := client.Finish(ctx, "other", wire.Finish{Outcome: wire.Done}); err != nil {
-		t.Errorf("the other: %v", err)
+		t.Errorf("other result: %v", err)
 	}
-	close(p.let)
+	close(p.release)
 	if err := <-held; err != nil {
-		t.Errorf("the one that was held up: %v", err)
+		t.Errorf("delayed result: %v", err)
 	}
 }
 
-// A portal that knows none of the jobs is no older one.
-func TestJobsThatAreGoneMakeNoPortalAnOlderOne(t *testing.T) {
+// A portal that knows none of the jobs is not taken for an older one.
+func TestUnknownJobsDoNotMarkPortalAsOlder(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	p := &taker{let: make(chan struct{}), came: make(chan struct{}), refuses: map[string]int{"all": 404, "a": 404, "b": 404}}
+	p := &resultPortal{release: make(chan struct{}), called: make(chan struct{}), refuses: map[string]int{"all": 404, "a": 404, "b": 404}}
 	client := a.client(a.serve(loopback, p.serve).URL)
 	client.Late(time.Hour)
 	together := func(ids ...string) {
-		let := sync.OnceFunc(func() { close(p.let) })
-		defer let() // or a portal that is waited for in vain never ends
+		release := sync.OnceFunc(func() { close(p.release) })
+		defer release() // else a failed test leaves the server blocked
 		var all sync.WaitGroup
 		for i, id := range ids {
 			all.Go(func() { client.Finish(t.Context(), fleet.JobID(id), wire.Finish{Outcome: wire.Done}) })
 			if i == 0 {
-				<-p.came
+				<-p.called
 			}
 		}
 		client.Waiting(t, len(ids)-1)
-		let()
+		release()
 		all.Wait()
 	}
 	together("first", "a", "b")
 	p.mu.Lock()
-	p.calls, p.let, p.came = nil, make(chan struct{}), make(chan struct{})
+	p.calls, p.release, p.called = nil, make(chan struct{}), make(chan struct{})
 	p.mu.Unlock()
 	together("first", "a", "b")
 	if !slices.Contains(p.calls, "a+b") && !slices.Contains(p.calls, "b+a") {
-		t.Errorf("the next ones went by %q", p.calls)
+		t.Errorf("later calls: %q", p.calls)
 	}
 }

@@ -8,53 +8,57 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// How an agent's end of a pair is kept alive, and noticed to be dead.
+// Keepalive of an agent's end of a relay, and the limits after which it is dead.
 const (
 	pingEvery  = 20 * time.Second
-	pongLimit  = 3 * pingEvery    // longest silence of the portal
-	writeLimit = 30 * time.Second // longest wait for a portal that does not read
+	readLimit  = 3 * pingEvery    // longest time without data or pong from the portal
+	writeLimit = 30 * time.Second // longest write to a portal that does not read
 )
 
-// Stream is a websocket as the stream of bytes that its binary messages are. It is no net.Conn, for its deadlines are its own: it
-// pings, a read fails when the portal has been silent for too long, and a write when it is not taken in time. It must be closed.
+// Stream is the byte stream of a websocket's binary messages. It is no net.Conn because it sets its own deadlines: it
+// pings, a read fails after too long without data or pong, and a write fails when the portal does not read in time.
+// It must be closed.
 type Stream struct {
 	ws     *websocket.Conn
 	in     io.Reader
 	pings  *time.Timer
 	closed sync.Once
 
-	quiet, slow time.Duration // longest silence, and longest wait for one who does not read
+	readTimeout, writeTimeout time.Duration
 }
 
-// NewStream takes a dialled websocket over.
-func NewStream(ws *websocket.Conn) *Stream { return newStream(ws, pongLimit, writeLimit) }
+// NewStream wraps a dialled websocket and owns it.
+func NewStream(ws *websocket.Conn) *Stream { return newStream(ws, readLimit, writeLimit) }
 
-// NewPatientStream is NewStream for bytes that whoever takes them may leave for so long: until then, the other side is not heard either.
+// NewPatientStream is NewStream for receivers that may stop reading for the duration patience. They answer no ping
+// meanwhile, so the read timeout grows by patience too.
 func NewPatientStream(ws *websocket.Conn, patience time.Duration) *Stream {
-	return newStream(ws, patience+pongLimit, patience)
+	return newStream(ws, patience+readLimit, patience)
 }
 
-func newStream(ws *websocket.Conn, quiet, slow time.Duration) *Stream {
-	s := &Stream{ws: ws, in: websocket.JoinMessages(ws, ""), quiet: quiet, slow: slow}
-	ws.SetPongHandler(func(string) error { return s.heard() })
-	_ = s.heard() // where it cannot be set, the first read says why
+func newStream(ws *websocket.Conn, readTimeout, writeTimeout time.Duration) *Stream {
+	s := &Stream{ws: ws, in: websocket.JoinMessages(ws, ""), readTimeout: readTimeout, writeTimeout: writeTimeout}
+	ws.SetPongHandler(func(string) error { return s.extendReadDeadline() })
+	_ = s.extendReadDeadline() // if the deadline cannot be set, the first read returns the reason
 	s.pings = time.AfterFunc(time.Hour, s.ping)
 	s.pings.Reset(pingEvery)
 	return s
 }
 
-func (s *Stream) heard() error { return s.ws.SetReadDeadline(time.Now().Add(s.quiet)) }
+func (s *Stream) extendReadDeadline() error {
+	return s.ws.SetReadDeadline(time.Now().Add(s.readTimeout))
+}
 
-// ping finds a portal that is gone while both sides are quiet.
+// ping detects a lost portal while neither side sends data.
 func (s *Stream) ping() {
 	if s.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(writeLimit)) != nil {
-		s.ws.Close() // a reader hears of it
+		s.ws.Close() // a pending read returns the error
 		return
 	}
 	s.pings.Reset(pingEvery)
 }
 
-// Read returns io.EOF only where the other side has ended the pair as a matter of course.
+// Read returns io.EOF only after a normal close by the other side.
 func (s *Stream) Read(p []byte) (int, error) {
 	n, err := s.in.Read(p)
 	if websocket.IsCloseError(err, websocket.CloseNormalClosure) {
@@ -64,23 +68,23 @@ func (s *Stream) Read(p []byte) (int, error) {
 }
 
 func (s *Stream) Write(p []byte) (int, error) {
-	s.ws.SetWriteDeadline(time.Now().Add(s.slow))
+	s.ws.SetWriteDeadline(time.Now().Add(s.writeTimeout))
 	if err := s.ws.WriteMessage(websocket.BinaryMessage, p); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-// Close ends the pair as a matter of course.
+// Close ends the relay normally.
 func (s *Stream) Close() error { return s.end(websocket.CloseNormalClosure, "") }
 
-// Fail ends the pair and tells the other side why.
+// Fail ends the relay and sends the reason to the other side.
 func (s *Stream) Fail(why string) { _ = s.end(websocket.CloseInternalServerErr, why) }
 
 func (s *Stream) end(code int, why string) (err error) {
 	s.closed.Do(func() {
 		s.pings.Stop()
-		// As far as the other side still listens.
+		// Best effort: the other side may be gone.
 		_ = s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, why), time.Now().Add(time.Second))
 		err = s.ws.Close()
 	})

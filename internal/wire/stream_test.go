@@ -17,8 +17,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// streamed joins a Stream to the portal's end of its websocket in a bubble, where time passes only while all wait.
-func streamed(t *testing.T, do func(t *testing.T, s *wire.Stream, portal *websocket.Conn)) {
+// withStream connects a Stream to the portal's end of its websocket in a synctest bubble, where time passes only while
+// all goroutines wait.
+func withStream(t *testing.T, do func(t *testing.T, s *wire.Stream, portal *websocket.Conn)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mine, theirs := net.Pipe()
@@ -64,8 +65,8 @@ func (l *oneConn) Accept() (net.Conn, error) {
 func (l *oneConn) Close() error   { close(l.conns); return nil }
 func (l *oneConn) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-func TestAStreamIsTheBytesOfItsMessages(t *testing.T) {
-	streamed(t, func(t *testing.T, s *wire.Stream, portal *websocket.Conn) {
+func TestStreamJoinsMessages(t *testing.T) {
+	withStream(t, func(t *testing.T, s *wire.Stream, portal *websocket.Conn) {
 		go func() {
 			for _, piece := range []string{"RFB ", "", "003.008", "\n"} {
 				portal.WriteMessage(websocket.BinaryMessage, []byte(piece))
@@ -78,8 +79,8 @@ func TestAStreamIsTheBytesOfItsMessages(t *testing.T) {
 	})
 }
 
-func TestAStreamThatIsCutOffHasNotEnded(t *testing.T) {
-	streamed(t, func(t *testing.T, s *wire.Stream, portal *websocket.Conn) {
+func TestStreamCutOffIsNotEOF(t *testing.T) {
+	withStream(t, func(t *testing.T, s *wire.Stream, portal *websocket.Conn) {
 		go func() {
 			portal.WriteMessage(websocket.BinaryMessage, []byte("half"))
 			portal.Close()
@@ -90,8 +91,8 @@ func TestAStreamThatIsCutOffHasNotEnded(t *testing.T) {
 	})
 }
 
-func TestAStreamSaysWhyItEnds(t *testing.T) {
-	streamed(t, func(t *testing.T, s *wire.Stream, portal *websocket.Conn) {
+func TestStreamFailSendsReason(t *testing.T) {
+	withStream(t, func(t *testing.T, s *wire.Stream, portal *websocket.Conn) {
 		go func() {
 			s.Write([]byte("bytes"))
 			s.Fail("The VM's screen cannot be reached.")
@@ -107,8 +108,8 @@ func TestAStreamSaysWhyItEnds(t *testing.T) {
 	})
 }
 
-func TestAQuietStreamLivesAsLongAsThePortalAnswers(t *testing.T) {
-	streamed(t, func(t *testing.T, s *wire.Stream, portal *websocket.Conn) {
+func TestIdleStreamStaysOpenWhilePortalAnswers(t *testing.T) {
+	withStream(t, func(t *testing.T, s *wire.Stream, portal *websocket.Conn) {
 		var silent atomic.Bool
 		portal.SetPingHandler(func(string) error {
 			if silent.Load() {
@@ -125,7 +126,7 @@ func TestAQuietStreamLivesAsLongAsThePortalAnswers(t *testing.T) {
 		time.Sleep(time.Hour)
 		select {
 		case err := <-ended:
-			t.Fatalf("a portal that answers is given up: %v", err)
+			t.Fatalf("stream closed although the portal answers: %v", err)
 		default:
 		}
 		silent.Store(true)
@@ -136,8 +137,8 @@ func TestAQuietStreamLivesAsLongAsThePortalAnswers(t *testing.T) {
 	})
 }
 
-func TestAStreamDoesNotWaitForEverForAPortalThatDoesNotRead(t *testing.T) {
-	streamed(t, func(t *testing.T, s *wire.Stream, portal *websocket.Conn) {
+func TestStreamWriteTimesOutWhenPortalDoesNotRead(t *testing.T) {
+	withStream(t, func(t *testing.T, s *wire.Stream, portal *websocket.Conn) {
 		start := time.Now()
 		if _, err := s.Write([]byte("bytes")); err == nil || time.Since(start) != 30*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))

@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// tokenPrefix marks join tokens, so that secret scanners and people recognise them.
+// tokenPrefix marks join tokens for secret scanners and people.
 const tokenPrefix = "qxj_"
 
-// NewJoinToken makes a token of a fresh 256-bit secret and the fingerprint of the authority's certificate (DER):
-// "qxj_<base64url secret>.<hex sha256>". The fingerprint makes joining safe from the first byte.
+// NewJoinToken returns a token with a new 256-bit secret and the fingerprint of the authority's certificate (DER):
+// "qxj_<base64url secret>.<hex sha256>". The agent verifies the portal by the fingerprint from the first byte.
 func NewJoinToken(ca []byte) string {
 	var secret [32]byte
 	rand.Read(secret[:])
@@ -25,7 +25,7 @@ func NewJoinToken(ca []byte) string {
 	return tokenPrefix + base64.RawURLEncoding.EncodeToString(secret[:]) + "." + hex.EncodeToString(sum[:])
 }
 
-// tokenFingerprint is the sha256 of the authority's certificate that the token names.
+// tokenFingerprint returns the SHA-256 of the authority's certificate that the token names.
 func tokenFingerprint(token string) ([]byte, error) {
 	secret, sum, ok := strings.Cut(strings.TrimPrefix(token, tokenPrefix), ".")
 	fingerprint, err := hex.DecodeString(sum)
@@ -35,9 +35,10 @@ func tokenFingerprint(token string) ([]byte, error) {
 	return fingerprint, nil
 }
 
-// verifyPinned checks that the chain contains the authority with that fingerprint and that the leaf, valid now and for
-// the name or address that was dialled, is signed by it. It takes the place of a CA pool, which a joining host does not
-// have yet. name is given, for ConnectionState.ServerName is empty where an IP address was dialled.
+// verifyPinned checks that the chain contains the authority with that fingerprint. The authority must have signed the
+// leaf, and the leaf must be valid now and for the dialled name or address. It replaces a CA pool, which a joining
+// host does not have yet. name is a parameter because ConnectionState.ServerName is empty after dialling an IP
+// address.
 func verifyPinned(fingerprint []byte, name string) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		for _, cert := range state.PeerCertificates {
@@ -47,12 +48,12 @@ func verifyPinned(fingerprint []byte, name string) func(tls.ConnectionState) err
 			}
 			roots := x509.NewCertPool()
 			roots.AddCert(cert)
-			between := x509.NewCertPool()
+			intermediates := x509.NewCertPool()
 			for _, c := range state.PeerCertificates[1:] {
-				between.AddCert(c)
+				intermediates.AddCert(c)
 			}
 			_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{
-				DNSName: name, Roots: roots, Intermediates: between,
+				DNSName: name, Roots: roots, Intermediates: intermediates,
 			})
 			if err != nil {
 				return fmt.Errorf("the portal's certificate: %w", err)

@@ -7,36 +7,37 @@ import (
 	"quantix/internal/fleet"
 )
 
-// MaxListens is how many addresses a receiver tells.
+// MaxListens is the largest number of addresses that a receiver may report.
 const MaxListens = 16
 
-// Meet is the word of a host that has one of a transfer's jobs. Without a ticket it only asks.
+// Meet is sent by a host that has one of a transfer's jobs. Without a ticket it only polls.
 type Meet struct {
 	Job   fleet.JobID `json:"job"`
 	Epoch int64       `json:"epoch"`
-	// Ticket is the SHA-256, in hexadecimal, of the ticket that the sender has now, or that the receiver listens for.
+	// Ticket is the SHA-256, in hexadecimal, of the sender's current ticket or of the ticket that the receiver
+	// accepts.
 	Ticket  string   `json:"ticket,omitempty"`
-	Listens []string `json:"listens,omitempty"` // the receiver's, each "address:port"
-	Relay   bool     `json:"relay,omitempty"`   // the sender's: at none of them is the receiver reached
+	Listens []string `json:"listens,omitempty"` // receiver: its addresses, each "address:port"
+	Relay   bool     `json:"relay,omitempty"`   // sender: none of the receiver's addresses is reachable
 }
 
-// MeetAnswer is what the host hears of the other one.
+// MeetAnswer is what the portal knows about the transfer's other host.
 type MeetAnswer struct {
 	Peer      fleet.HostID `json:"peer"`
 	PeerName  string       `json:"peerName"`
-	KeyHash   string       `json:"keyHash"`             // of the other's key, SHA-256 in hexadecimal: of no other host may be thought that it is this one
-	Ticket    string       `json:"ticket,omitempty"`    // the sender's newest
-	Online    string       `json:"heard,omitempty"`     // the ticket that the receiver listens for,
-	Listens   []string     `json:"listens,omitempty"`   // and where
-	Paired    string       `json:"paired,omitempty"`    // the ticket for which both can meet
-	Pair      fleet.PairID `json:"pair,omitempty"`      // by this pair
-	PortalURL string       `json:"portalUrl,omitempty"` // at this portal
-	Begun     bool         `json:"begun,omitempty"`     // the other one has its job in work, or has done it
-	Received  bool         `json:"received,omitempty"`  // the receiver has told the portal that the file is there and whole
-	Over      string       `json:"over,omitempty"`      // the other's job has ended otherwise: why
+	KeyHash   string       `json:"keyHash"`             // SHA-256 of the other host's key, in hexadecimal: the only key to accept
+	Ticket    string       `json:"ticket,omitempty"`    // the sender's newest ticket
+	Online    string       `json:"heard,omitempty"`     // the ticket that the receiver accepts
+	Listens   []string     `json:"listens,omitempty"`   // the receiver's addresses
+	Paired    string       `json:"paired,omitempty"`    // the ticket for which both can use a relay
+	Pair      fleet.PairID `json:"pair,omitempty"`      // the relay
+	PortalURL string       `json:"portalUrl,omitempty"` // the portal that holds the relay
+	Begun     bool         `json:"begun,omitempty"`     // the other host has started or finished its job
+	Received  bool         `json:"received,omitempty"`  // the receiver has reported the complete file
+	Over      string       `json:"over,omitempty"`      // why the other host's job has ended without success
 }
 
-// Meet says a host's word about a transfer, and hears the other's.
+// Meet reports this host's side of a transfer and returns the other host's.
 func (c *Client) Meet(ctx context.Context, id fleet.TransferID, in Meet) (MeetAnswer, error) {
 	var out MeetAnswer
 	err := c.call(ctx, PathTransfers+url.PathEscape(string(id))+"/meet", in, &out)

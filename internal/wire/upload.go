@@ -8,29 +8,29 @@ import (
 	"io"
 )
 
-// What goes through an upload's pair. The host says first how much of the file it has for good; then the portal sends what follows, in
-// pieces that each come behind their length, and a length of 0 to hear how much there is now. Whenever it must, the host says instead why
-// no more is taken.
+// The protocol of an upload over its relay. The host first sends how many bytes of the file are on its storage. The
+// portal then sends the rest in pieces, each behind its length; length 0 requests the current offset. At any time the
+// host may answer with an error instead and take no more bytes.
 const (
-	// MaxUploadPiece bounds one piece, and so what is on its way in each hand.
+	// MaxUploadPiece is the largest piece in bytes. It bounds what each side buffers.
 	MaxUploadPiece = 256 << 10
-	// UploadHeader is how long a piece's length is.
+	// UploadHeader is the size of a piece's length in bytes.
 	UploadHeader = 4
 
-	mostUploadAnswer = 16 << 10
+	maxUploadAnswer = 16 << 10
 )
 
-// UploadAnswer is what a host says of an upload.
+// UploadAnswer is the host's answer during an upload.
 type UploadAnswer struct {
-	Offset int64  `json:"offset"`          // that much of it is on the storage
-	Error  string `json:"error,omitempty"` // why no more is taken
-	Final  bool   `json:"final,omitempty"` // and never will be
+	Offset int64  `json:"offset"`          // bytes on the storage
+	Error  string `json:"error,omitempty"` // why no more bytes are accepted
+	Final  bool   `json:"final,omitempty"` // the error is permanent
 }
 
-// PutUploadHeader writes a piece's length before it.
+// PutUploadHeader encodes a piece's length into b.
 func PutUploadHeader(b []byte, n int) { binary.BigEndian.PutUint32(b, uint32(n)) }
 
-// ReadUploadHeader reads how long the next piece is. io.EOF: none comes.
+// ReadUploadHeader reads the length of the next piece. It returns io.EOF if none follows.
 func ReadUploadHeader(r io.Reader) (int, error) {
 	var b [UploadHeader]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
@@ -43,10 +43,10 @@ func ReadUploadHeader(r io.Reader) (int, error) {
 	return int(n), nil
 }
 
-// WriteUploadAnswer says it to the portal.
+// WriteUploadAnswer writes the answer as one line of JSON.
 func WriteUploadAnswer(w io.Writer, a UploadAnswer) error {
-	if len(a.Error) > mostUploadAnswer/8 {
-		a.Error = a.Error[:mostUploadAnswer/8]
+	if len(a.Error) > maxUploadAnswer/8 {
+		a.Error = a.Error[:maxUploadAnswer/8]
 	}
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -56,9 +56,9 @@ func WriteUploadAnswer(w io.Writer, a UploadAnswer) error {
 	return err
 }
 
-// NewUploadAnswers reads what a host says.
+// NewUploadAnswers returns a function that reads the host's next answer.
 func NewUploadAnswers(r io.Reader) func() (UploadAnswer, error) {
-	lines := bufio.NewReaderSize(r, mostUploadAnswer)
+	lines := bufio.NewReaderSize(r, maxUploadAnswer)
 	return func() (UploadAnswer, error) {
 		var a UploadAnswer
 		line, err := lines.ReadSlice('\n')

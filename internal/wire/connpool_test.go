@@ -14,15 +14,15 @@ import (
 	"quantix/internal/wire"
 )
 
-// older is a portal that takes no turns: what follows a parked claim on its connection waits for the claim's end.
-type older struct {
-	parked chan struct{} // gets one for each claim
-	free   chan struct{} // ends one
+// olderPortal does not confirm parked claims: a request behind a parked claim waits for the claim's end.
+type olderPortal struct {
+	parked chan struct{} // receives one value for each claim
+	free   chan struct{} // ends one claim
 	mu     sync.Mutex
 	conns  map[string]int // calls by connection
 }
 
-func (o *older) serve(w http.ResponseWriter, r *http.Request) {
+func (o *olderPortal) serve(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	o.mu.Lock()
 	o.conns[r.RemoteAddr]++
@@ -36,10 +36,10 @@ func (o *older) serve(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func TestAnOlderPortalGetsCallsPastAParkedClaim(t *testing.T) {
+func TestCallsBypassParkedClaimOnOlderPortal(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	o := &older{parked: make(chan struct{}, 1), free: make(chan struct{}), conns: map[string]int{}}
+	o := &olderPortal{parked: make(chan struct{}, 1), free: make(chan struct{}), conns: map[string]int{}}
 	c := a.client(a.serve(loopback, o.serve).URL)
 	for range 3 {
 		ended := make(chan error)
@@ -63,8 +63,8 @@ func TestAnOlderPortalGetsCallsPastAParkedClaim(t *testing.T) {
 	}
 }
 
-// A portal may end its connections at any time, and each of many calls gets its own answer.
-func TestManyCallsShareFewConnections(t *testing.T) {
+// A portal may close its connections at any time; each of many concurrent calls still gets its own answer.
+func TestConcurrentCallsShareConnections(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	conns := map[string]bool{}
@@ -92,12 +92,12 @@ func TestManyCallsShareFewConnections(t *testing.T) {
 	}
 	all.Wait()
 	if len(conns) > 51+4 {
-		t.Errorf("%d connections for 50 that end", len(conns))
+		t.Errorf("%d connections for 50 closing calls", len(conns))
 	}
 }
 
-// Nobody waits for a portal that takes the connection and nothing more.
-func TestAPortalThatDoesNotReadHoldsNobody(t *testing.T) {
+// A portal that accepts the connection and never reads blocks no call beyond its context.
+func TestCallFailsWhenPortalDoesNotRead(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,25 +113,26 @@ func TestAPortalThatDoesNotReadHoldsNobody(t *testing.T) {
 	}
 }
 
-// slow returns from writing a claim only when it is let.
+// slow blocks in Write of a claim until release is closed.
 type slow struct {
 	net.Conn
-	let chan struct{}
+	release chan struct{}
 }
 
 func (s slow) Write(p []byte) (int, error) {
 	n, err := s.Conn.Write(p)
 	if bytes.Contains(p, []byte(wire.PathClaim)) {
-		<-s.let
+		<-s.release
 	}
 	return n, err
 }
 
-// A claim's answer may come before its sender has noted that it is sent: until then nothing is written behind it.
-func TestNobodyWritesBehindWhoStillWrites(t *testing.T) {
+// A claim's answer may arrive before its writer has recorded that it is sent. Until then no request is written behind
+// it.
+func TestNoRequestBehindUnwrittenClaim(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	end, let := make(chan struct{}), make(chan struct{})
+	end, release := make(chan struct{}), make(chan struct{})
 	c := a.client(a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		if r.URL.Path != wire.PathClaim {
@@ -145,7 +146,7 @@ func TestNobodyWritesBehindWhoStillWrites(t *testing.T) {
 		case <-t.Context().Done():
 		}
 	}).URL)
-	c.Wrap(func(conn net.Conn) net.Conn { return slow{conn, let} })
+	c.Wrap(func(conn net.Conn) net.Conn { return slow{conn, release} })
 	ended := make(chan error, 1)
 	go func() {
 		_, err := c.Claim(t.Context(), wire.ClaimRequest{Max: 1})
@@ -153,7 +154,7 @@ func TestNobodyWritesBehindWhoStillWrites(t *testing.T) {
 	}()
 	for until := time.Now().Add(20 * time.Second); !c.Parked(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatal("the claim is not parked")
+			t.Fatal("the claim was not parked")
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -161,7 +162,7 @@ func TestNobodyWritesBehindWhoStillWrites(t *testing.T) {
 	if _, err := c.Report(ctx, wire.Report{}); err != nil {
 		t.Errorf("the report: %v", err)
 	}
-	close(let)
+	close(release)
 	close(end)
 	select {
 	case err := <-ended:
@@ -173,8 +174,8 @@ func TestNobodyWritesBehindWhoStillWrites(t *testing.T) {
 	}
 }
 
-// A claim that gives way again and again has each time as long as any.
-func TestAClaimThatGivesWayDoesNotGrowOld(t *testing.T) {
+// Each repeated claim gets its full timeout.
+func TestRepeatedClaimGetsFullTimeout(t *testing.T) {
 	t.Parallel()
 	const patience = 2 * time.Second
 	a := newAuthority(t)

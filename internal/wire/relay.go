@@ -13,14 +13,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// MaxPairMessage bounds one websocket message of a pair.
+// MaxPairMessage is the largest websocket message of a relay, in bytes.
 const MaxPairMessage = 1 << 20
 
-// pairWrites are shared: a quiet pair holds no write buffer.
-var pairWrites sync.Pool
+// relayWriteBuffers is shared by all relays, so that an idle relay holds no write buffer.
+var relayWriteBuffers sync.Pool
 
-// DialPair opens the agent's end of a pair at the portal that holds the other end; portal is its address, empty for the agent's
-// own. It resumes the TLS session of earlier calls where it can.
+// DialPair opens the agent's end of a relay at the portal that holds the other end. portal is that portal's address;
+// empty means the agent's own. The dial resumes the TLS session of earlier calls where possible.
 func (c *Client) DialPair(ctx context.Context, portal string, id fleet.PairID) (*websocket.Conn, error) {
 	u := c.portal
 	if portal != "" {
@@ -33,12 +33,12 @@ func (c *Client) DialPair(ctx context.Context, portal string, id fleet.PairID) (
 	u.Scheme = "wss"
 	dialer := websocket.Dialer{
 		NetDialContext:   newDialer().DialContext,
-		TLSClientConfig:  c.keys.Load().tls,
+		TLSClientConfig:  c.transport.Load().tls,
 		HandshakeTimeout: 10 * time.Second,
 		Subprotocols:     []string{"binary"},
 		ReadBufferSize:   4 << 10,
 		WriteBufferSize:  32 << 10,
-		WriteBufferPool:  &pairWrites,
+		WriteBufferPool:  &relayWriteBuffers,
 	}
 	ws, resp, err := dialer.DialContext(ctx, u.String(), c.header())
 	if err != nil {

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Whatever was under way how long: the moment that a stamp tells is never after the portal's present.
-func TestAStampIsNeverAheadOfThePortal(t *testing.T) {
+// Whatever the delay of answers, a stamp's time is never after the portal's present time.
+func TestStampNeverAheadOfPortal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var s stamps
-		if s.now() != nil {
-			t.Fatal("a stamp before the portal has told any time")
+		var s portalClock
+		if s.stamp() != nil {
+			t.Fatal("stamp without a portal time")
 		}
 		ahead := 5 * time.Hour // of the portal's clock
 		answer := func(underWay time.Duration) {
 			at := time.Now().Add(ahead)
 			time.Sleep(underWay)
-			s.heard(at)
+			s.update(at)
 		}
 		late := func() time.Duration {
-			stamp := s.now()
+			stamp := s.stamp()
 			return time.Now().Add(ahead).Sub(stamp.At.Add(time.Duration(stamp.AgoMs) * time.Millisecond))
 		}
 		for _, step := range []struct {
@@ -29,19 +29,19 @@ func TestAStampIsNeverAheadOfThePortal(t *testing.T) {
 		}{
 			{20 * time.Second, time.Second, 20 * time.Second},
 			{time.Second, 10 * time.Second, time.Second},
-			{15 * time.Second, 10 * time.Second, time.Second}, // the better stamp is kept,
+			{15 * time.Second, 10 * time.Second, time.Second}, // the better stamp stays,
 			{2 * time.Second, time.Minute, time.Second},
-			{3 * time.Second, time.Second, 3 * time.Second}, // but not for ever: clocks drift
+			{3 * time.Second, time.Second, 3 * time.Second}, // but not forever: clocks drift
 		} {
 			answer(step.underWay)
 			time.Sleep(step.then)
 			if got := late(); got != step.want {
-				t.Errorf("after an answer that was %s under way the stamp is %s late, want %s", step.underWay, got, step.want)
+				t.Errorf("after an answer delayed by %s the stamp is %s late, want %s", step.underWay, got, step.want)
 			}
 		}
-		s.heard(time.Time{}) // of a portal that tells no time
+		s.update(time.Time{}) // from a portal that sends no time
 		if late() != 3*time.Second {
-			t.Error("no time counts as a time")
+			t.Error("zero time accepted")
 		}
 	})
 }

@@ -1,0 +1,44 @@
+package wire
+
+import (
+	"reflect"
+	"testing"
+	"time"
+)
+
+// A renamed field must not lose its bound.
+func TestBoundsNameExistingFields(t *testing.T) {
+	t.Parallel()
+	fields := map[string]bool{}
+	for _, m := range []any{JoinRequest{}, RenewRequest{}, Hello{}, Report{}, ClaimRequest{}, Progress{}, Finish{}, Results{}, Meet{}} {
+		collectFields(reflect.TypeOf(m), fields)
+	}
+	for name := range boundsByField {
+		if !fields[name] {
+			t.Errorf("boundsByField names %s, which no message has", name)
+		}
+	}
+	for name := range required {
+		if !fields[name] {
+			t.Errorf("required names %s, which no message has", name)
+		}
+	}
+}
+
+func collectFields(t reflect.Type, fields map[string]bool) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		collectFields(t.Elem(), fields)
+	case reflect.Struct:
+		if t == reflect.TypeFor[time.Time]() {
+			return
+		}
+		for i := range t.NumField() {
+			name := t.Name() + "." + t.Field(i).Name
+			if !fields[name] {
+				fields[name] = true
+				collectFields(t.Field(i).Type, fields)
+			}
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package wire
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Limits of an agent's connections. One connection is nearly always enough: a call sent while a claim is parked is
+// written behind the claim, and the portal answers both. Another connection is dialled only when that one is blocked.
+const (
+	busyWait       = 250 * time.Millisecond // longest wait for a busy connection
+	maxConns       = 4
+	spareIdleLimit = 5 * time.Second  // idle limit of a connection beside others
+	soleIdleLimit  = 90 * time.Second // idle limit of the only connection
+	recordSize     = 1 << 10          // bytes per TLS record: a portal keeps a buffer as large as the largest record received
+	dialLimit      = 10 * time.Second
+)
+
+var (
+	errClosed    = errors.New("the connection to the portal is closed")
+	errPreempted = errors.New("a call took the claim's turn")
+)
+
+// connPool holds all connections under one set of credentials.
+type connPool struct {
+	dial func(context.Context) (net.Conn, error)
+
+	mu          sync.Mutex
+	conns       []*connection
+	dialling    int           // connections being dialled
+	waiting     int           // calls waiting for a connection; claims let them go first
+	changed     chan struct{} // closed and replaced when a connection may have become free
+	olderPortal bool          // the portal did not confirm a parked claim: do not wait for the next confirmation
+	retired     bool
+}
+
+func newConnPool(portal *url.URL, conf *tls.Config) *connPool {
+	d := &tls.Dialer{NetDialer: newDialer(), Config: conf}
+	address := net.JoinHostPort(portal.Hostname(), cmp.Or(portal.Port(), "443"))
+	return &connPool{changed: make(chan struct{}), dial: func(ctx context.Context) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialLimit)
+		defer cancel()
+		return d.DialContext(ctx, "tcp", address)
+	}}
+}
+
+// send writes the request on a connection and returns the complete answer. A claim returns errPreempted when a call
+// took its place.
+func (p *connPool) send(ctx context.Context, req *http.Request, claim bool) (answer, error) {
+	t := &exchange{req: req, claim: claim, done: make(chan struct{}), sent: make(chan struct{})}
+	c, err := p.acquire(ctx, t)
+	if err != nil {
+		return answer{}, err
+	}
+	c.write(ctx, t)
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+		c.abandon(t, ctx.Err())
+		<-t.done
+	}
+	if t.err != nil && ctx.Err() != nil {
+		return answer{}, ctx.Err()
+	}
+	return t.answer, t.err
+}
+
+// acquire queues the exchange on an idle connection, behind a parked claim, or on a new connection.
+func (p *connPool) acquire(ctx context.Context, t *exchange) (*connection, error) {
+	if !t.claim {
+		p.addWaiting(1)
+		defer p.addWaiting(-1)
+	}
+	late := time.NewTimer(busyWait)
+	defer late.Stop()
+	for patient := true; ; {
+		p.mu.Lock()
+		c, dial := p.assign(t, patient)
+		changed := p.changed
+		p.mu.Unlock()
+		switch {
+		case c != nil:
+			return c, nil
+		case dial:
+			return p.open(ctx, t)
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			patient = false
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (p *connPool) addWaiting(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting += n
+	p.notify()
+}
+
+// assign picks a connection for the exchange or reports that one must be dialled. The caller holds the lock.
+func (p *connPool) assign(t *exchange, patient bool) (c *connection, dial bool) {
+	soon := p.dialling > 0 // a connection becomes idle soon
+	var behind *connection
+	for _, c := range p.conns {
+		switch state := c.state(); {
+		case state == idle && (!t.claim || p.waiting == 0 || !patient):
+			c.exchanges = append(c.exchanges, t)
+			return c, false
+		case state == parked && !t.claim:
+			behind = c
+		case state == idle || state == busy:
+			soon = true
+		case state == blocked:
+			p.olderPortal = true
+		}
+	}
+	if behind != nil {
+		behind.exchanges = append(behind.exchanges, t)
+		return behind, false
+	}
+	if dial = (!soon || !patient) && len(p.conns)+p.dialling < maxConns; dial {
+		p.dialling++
+	}
+	return nil, dial
+}
+
+// open dials a connection whose first exchange is t.
+func (p *connPool) open(ctx context.Context, t *exchange) (*connection, error) {
+	conn, err := p.dial(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.notify()
+	p.dialling--
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{pool: p, conn: conn, exchanges: []*exchange{t}, in: bufio.NewReader(conn)}
+	c.out = bufio.NewWriterSize(smallRecords{conn}, recordSize)
+	p.conns = append(p.conns, c)
+	go c.read()
+	return c, nil
+}
+
+// redundant reports whether another connection can take calls instead of c. The caller holds the lock.
+func (p *connPool) redundant(c *connection) bool {
+	return slices.ContainsFunc(p.conns, func(o *connection) bool { return o != c && (o.state() == idle || o.state() == parked) })
+}
+
+// notify wakes all that wait for a connection. The caller holds the lock.
+func (p *connPool) notify() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// retire closes idle connections now and the others when they become idle.
+func (p *connPool) retire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.retired = true
+	for _, c := range slices.Clone(p.conns) {
+		if len(c.exchanges) == 0 {
+			c.close(errClosed)
+		}
+	}
+}
+
+// smallRecords writes in TLS records of at most recordSize bytes.
+type smallRecords struct{ conn net.Conn }
+
+func (r smallRecords) Write(b []byte) (n int, err error) {
+	for err == nil && n < len(b) {
+		var m int
+		m, err = r.conn.Write(b[n:min(len(b), n+recordSize)])
+		n += m
+	}
+	return n, err
+}
