@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	idle       = 2 * time.Minute  // longest silence of an agent that waits for nothing
-	writeLimit = 30 * time.Second // for one answer
+	idleTimeout  = 2 * time.Minute  // read timeout outside of a parked claim
+	writeTimeout = 30 * time.Second // for one answer
 )
 
-// Conn is an agent's connection below its TLS.
+// Conn is an agent's connection below its TLS layer.
 type Conn struct {
 	net.Conn
-	line *Listener
-	tls  *tls.Conn
+	listener *Listener
+	tls      *tls.Conn
 
-	ahead [1]byte // read while parked
-	has   bool
+	ahead    [1]byte // read while parked
+	hasAhead bool
 
 	mu     sync.Mutex
 	closed bool
 	kept   io.Closer
 }
 
-// Read gives what was read while the connection was parked first.
+// Read first returns the byte that was read while the connection was parked.
 func (c *Conn) Read(p []byte) (int, error) {
-	if c.has && len(p) > 0 {
-		p[0], c.has = c.ahead[0], false
+	if c.hasAhead && len(p) > 0 {
+		p[0], c.hasAhead = c.ahead[0], false
 		return 1, nil
 	}
 	return c.Conn.Read(p)
 }
 
-// Close ends what was kept, too.
+// Close also closes the value of Keep.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	kept := c.kept
@@ -53,14 +53,15 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Kept is what Keep was given last.
+// Kept returns the last value of Keep.
 func (c *Conn) Kept() io.Closer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.kept
 }
 
-// Keep has something that one request made at hand for the next ones. It is closed with the connection, and what was kept before at once.
+// Keep stores a value of one request for later requests of the same connection. It is closed with the connection; the
+// previous value is closed now.
 func (c *Conn) Keep(k io.Closer) {
 	c.mu.Lock()
 	old := c.kept
@@ -74,35 +75,36 @@ func (c *Conn) Keep(k io.Closer) {
 	}
 }
 
-// Parked is a connection between a request that was read and its answer. While it waits it holds no buffers and two small stacks.
+// Parked is a connection between a request and its answer. While it waits it holds no buffers and only two small
+// stacks.
 type Parked struct {
 	conn     *Conn
-	ahead    []byte        // of the next request, as far as net/http has read it
-	heard    chan struct{} // closed when the agent has said more, or is gone
+	ahead    []byte        // start of the next request, as far as net/http has read it
+	readable chan struct{} // closed when the agent has sent data or closed the connection
 	answered chan struct{}
-	gone     bool // the agent; set before heard
+	gone     bool // the agent closed the connection; set before readable is closed
 }
 
-// Park takes the connection of a request whose body is read. The caller's answer goes to Answer, and may come after its handler has
-// returned. told: the agent wants to hear that it is parked.
-func (c *Conn) Park(w http.Hijacker, told bool) (*Parked, error) {
+// Park takes over the connection of a request whose body is read. The answer is sent by Answer, possibly after the
+// request's handler has returned. If confirm is true, the agent gets status 102 now.
+func (c *Conn) Park(w http.Hijacker, confirm bool) (*Parked, error) {
 	_, buffered, err := w.Hijack()
 	if err != nil {
 		return nil, err
 	}
-	p := &Parked{conn: c, heard: make(chan struct{}), answered: make(chan struct{})}
+	p := &Parked{conn: c, readable: make(chan struct{}), answered: make(chan struct{})}
 	if n := buffered.Reader.Buffered(); n > 0 {
 		p.ahead, _ = buffered.Reader.Peek(n)
 	}
 	err = p.drain()
-	if told && err == nil {
+	if confirm && err == nil {
 		err = p.write([]byte("HTTP/1.1 102 Processing\r\n\r\n"))
 	}
 	if err != nil {
 		p.end()
 		return nil, err
 	}
-	go p.keep()
+	go p.wait()
 	return p, nil
 }
 
@@ -110,18 +112,18 @@ func (p *Parked) end() { _ = p.conn.tls.Close() }
 
 func (p *Parked) write(text []byte) error {
 	var c net.Conn = p.conn.tls
-	c.SetWriteDeadline(time.Now().Add(writeLimit))
+	c.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := c.Write(text); err != nil {
 		return err
 	}
 	return c.SetWriteDeadline(time.Time{})
 }
 
-// drain takes what TLS has read already: only what is still below it can be waited for.
+// drain reads the data already buffered by TLS, because only data below TLS wakes the wait.
 func (p *Parked) drain() error {
 	c := p.conn.tls
-	until(c, time.Unix(1, 0))
-	defer until(c, time.Time{})
+	setReadDeadline(c, time.Unix(1, 0))
+	defer setReadDeadline(c, time.Time{})
 	for more := make([]byte, 1); ; {
 		n, err := c.Read(more)
 		p.ahead = append(p.ahead, more[:n]...)
@@ -136,42 +138,43 @@ func (p *Parked) drain() error {
 	}
 }
 
-// until bounds reading. A connection that is closed says so when it is read.
-func until(c net.Conn, t time.Time) { _ = c.SetReadDeadline(t) }
+// setReadDeadline sets the read deadline. On a closed connection the next read returns the error.
+func setReadDeadline(c net.Conn, t time.Time) { _ = c.SetReadDeadline(t) }
 
-// keep waits for what the agent says next, and gives the connection back once all before it is answered.
-func (p *Parked) keep() {
+// wait waits for more data of the agent, and returns the connection to the listener after the answer.
+func (p *Parked) wait() {
 	if c := p.conn; len(p.ahead) == 0 {
 		n, _ := c.Conn.Read(c.ahead[:])
-		c.has, p.gone = n == 1, n == 0
+		c.hasAhead, p.gone = n == 1, n == 0
 	}
-	close(p.heard)
+	close(p.readable)
 	<-p.answered
 	if p.gone {
 		p.end()
 		return
 	}
-	until(p.conn, time.Time{})
-	p.conn.line.hand(accepted{conn: &again{p.conn.tls, p.ahead}})
+	setReadDeadline(p.conn, time.Time{})
+	p.conn.listener.push(accepted{conn: &resumed{p.conn.tls, p.ahead}})
 }
 
-// ReadAnything is closed when the agent has sent its next request, or has hung up: the answer is due.
-func (p *Parked) ReadAnything() <-chan struct{} { return p.heard }
+// ReadAnything returns a channel that is closed when the agent has sent its next request or closed the connection:
+// the answer is due.
+func (p *Parked) ReadAnything() <-chan struct{} { return p.readable }
 
-// Life ends when no answer is worth anything any more.
-func (p *Parked) Life() context.Context { return p.conn.line.life }
+// Life ends when the listener is closed and answers are useless.
+func (p *Parked) Life() context.Context { return p.conn.listener.life }
 
 // Answer sends the answer. It must be called once.
 func (p *Parked) Answer(a *http.Response) {
 	defer close(p.answered)
 	a.ProtoMajor, a.ProtoMinor = 1, 1
-	a.Close = p.conn.line.life.Err() != nil
+	a.Close = p.conn.listener.life.Err() != nil
 	if a.Header == nil {
 		a.Header = http.Header{}
 	}
 	a.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
-	until(p.conn, time.Now().Add(idle))
-	var text bytes.Buffer // one write, one record
+	setReadDeadline(p.conn, time.Now().Add(idleTimeout))
+	var text bytes.Buffer // one write makes one TLS record
 	err := a.Write(&text)
 	if err == nil {
 		err = p.write(text.Bytes())
@@ -181,17 +184,17 @@ func (p *Parked) Answer(a *http.Response) {
 	}
 }
 
-// again is a connection that was parked, with what was read of its next request.
-type again struct {
+// resumed is a connection after parking, with the data already read of its next request.
+type resumed struct {
 	*tls.Conn
 	ahead []byte
 }
 
-func (a *again) Read(p []byte) (int, error) {
-	if len(a.ahead) > 0 {
-		n := copy(p, a.ahead)
-		a.ahead = a.ahead[n:]
+func (r *resumed) Read(p []byte) (int, error) {
+	if len(r.ahead) > 0 {
+		n := copy(p, r.ahead)
+		r.ahead = r.ahead[n:]
 		return n, nil
 	}
-	return a.Conn.Read(p)
+	return r.Conn.Read(p)
 }

@@ -1,6 +1,6 @@
-// Package agentconn holds the connections of agents at the portal. An agent has one connection and uses it in turn; nearly always it waits on it
-// for work. Such a connection is taken from net/http, which would keep buffers, a request and two large stacks for it, and is handed
-// back with the next request. See ADR 28.
+// Package agentconn holds the connections of agents at the portal. An agent usually has one connection, which nearly
+// always waits for work. Such a connection is taken from net/http, which would hold buffers, a request and two large
+// stacks for it. It is returned to net/http with the next request. See ADR 28.
 package agentconn
 
 import (
@@ -9,8 +9,8 @@ import (
 	"net"
 )
 
-// Listener accepts agents' connections, and again those that were parked and have the next request. It is a server's only with
-// ConnContext as its own.
+// Listener accepts agents' connections, and accepts parked connections again when their next request arrives. Its
+// server must use ConnContext as http.Server.ConnContext.
 type Listener struct {
 	inner net.Listener
 	conf  *tls.Config
@@ -36,16 +36,16 @@ func (l *Listener) acceptNew() {
 	for l.life.Err() == nil {
 		raw, err := l.inner.Accept()
 		if err != nil {
-			l.hand(accepted{err: err})
+			l.push(accepted{err: err})
 			continue
 		}
-		c := &Conn{Conn: raw, line: l}
+		c := &Conn{Conn: raw, listener: l}
 		c.tls = tls.Server(c, l.conf)
-		l.hand(accepted{conn: c.tls})
+		l.push(accepted{conn: c.tls})
 	}
 }
 
-func (l *Listener) hand(a accepted) {
+func (l *Listener) push(a accepted) {
 	select {
 	case l.ready <- a:
 	case <-l.life.Done():
@@ -55,7 +55,7 @@ func (l *Listener) hand(a accepted) {
 	}
 }
 
-// Accept is for the server.
+// Accept returns a new connection or one that was parked.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case a := <-l.ready:
@@ -65,28 +65,28 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends the listener and all that is parked.
+// Close closes the listener and all parked connections.
 func (l *Listener) Close() error {
 	l.end()
 	return l.inner.Close()
 }
 
-// Addr is where it listens.
+// Addr is the listener's address.
 func (l *Listener) Addr() net.Addr { return l.inner.Addr() }
 
 type key struct{}
 
-// ConnContext lets requests find their Conn.
+// ConnContext adds the Conn to the context of its requests.
 func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context {
-	if over, ok := c.(interface{ NetConn() net.Conn }); ok {
-		if own, ok := over.NetConn().(*Conn); ok {
+	if wrapped, ok := c.(interface{ NetConn() net.Conn }); ok {
+		if own, ok := wrapped.NetConn().(*Conn); ok {
 			return context.WithValue(ctx, key{}, own)
 		}
 	}
 	return ctx
 }
 
-// Of is the connection that a request came by; nil: by no Listener's.
+// Of returns the connection of a request; nil if it came through no Listener.
 func Of(ctx context.Context) *Conn {
 	c, _ := ctx.Value(key{}).(*Conn)
 	return c

@@ -1,5 +1,5 @@
-// Package notify turns PostgreSQL's NOTIFY into keyed wake-ups: one LISTEN connection a portal, any number of waiters.
-// A wake-up carries a key, never data: whoever is woken reads the truth.
+// Package notify turns PostgreSQL's NOTIFY into keyed wake-ups: one LISTEN connection for each portal, any number of
+// subscribers. A wake-up carries a key, never data: the subscriber reads the current rows.
 package notify
 
 import (
@@ -10,39 +10,40 @@ import (
 	"sync"
 )
 
-// Resync is the key that every waiter gets after wake-ups may have been lost.
+// Resync is the key that every subscriber gets after wake-ups may have been lost.
 const Resync = "resync"
 
-// Hub hands wake-ups to those who wait for them.
+// Hub delivers wake-ups to subscriptions.
 type Hub struct {
-	name string // among all portals' hubs
+	name string // unique among the hubs of all portals
 	mu   sync.Mutex
 	subs map[string]map[*Sub]struct{}
 }
 
-// NewHub makes a hub without a source; Listen feeds it.
+// NewHub returns a hub without a source; Listen feeds it.
 func NewHub() *Hub { return &Hub{name: rand.Text(), subs: map[string]map[*Sub]struct{}{}} }
 
-// Sub waits for some keys. C has room for one wake-up; Take says which keys it was for.
+// Sub is a subscription to keys. C has room for one wake-up; Take returns its keys.
 type Sub struct {
 	C     chan struct{}
 	hub   *Hub
 	keys  []string
-	most  int // keys that it notes; past them one Resync stands for all
+	limit int // limit of woken; above it one Resync replaces the keys
 	mu    sync.Mutex
 	woken map[string]struct{}
-	deaf  map[string]bool // of its keys
+	muted map[string]bool // muted keys
 }
 
-// fewKeys is how many a subscription notes whose owner looks anew at little.
-const fewKeys = 256
+// defaultMaxKeys suits subscribers that read little after a Resync.
+const defaultMaxKeys = 256
 
-// Subscribe waits for keys; "vm:*" waits for all keys that start with "vm:". Close it when done.
-func (h *Hub) Subscribe(keys ...string) *Sub { return h.SubscribeUpTo(fewKeys, keys...) }
+// Subscribe subscribes to keys; "vm:*" matches all keys that start with "vm:". Close it when done.
+func (h *Hub) Subscribe(keys ...string) *Sub { return h.SubscribeUpTo(defaultMaxKeys, keys...) }
 
-// SubscribeUpTo is Subscribe for who has much to read after a Resync: so many keys are noted between two Takes before one stands for all.
-func (h *Hub) SubscribeUpTo(most int, keys ...string) *Sub {
-	s := &Sub{C: make(chan struct{}, 1), hub: h, keys: keys, most: most}
+// SubscribeUpTo is Subscribe for subscribers that read much after a Resync: up to limit keys are kept between two
+// Takes.
+func (h *Hub) SubscribeUpTo(limit int, keys ...string) *Sub {
+	s := &Sub{C: make(chan struct{}, 1), hub: h, keys: keys, limit: limit}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, k := range keys {
@@ -56,7 +57,7 @@ func (h *Hub) SubscribeUpTo(most int, keys ...string) *Sub {
 	return s
 }
 
-// Take returns the keys that woke the subscription since the last Take, sorted, and forgets them.
+// Take returns the keys of the wake-ups since the last Take, sorted, and clears them.
 func (s *Sub) Take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,16 +66,16 @@ func (s *Sub) Take() []string {
 	return keys
 }
 
-// Hush has none of these keys, as Subscribe took them, wake the subscription any more, until Heed: who knows already that they changed
-// need not be woken for each change. What they did in between is lost, so whoever heeds them again looks after that.
+// Hush mutes keys, in the form given to Subscribe, until Heed. It suits a subscriber that already knows that they
+// changed. Wake-ups of muted keys are lost, so the subscriber must read their rows after Heed.
 func (s *Sub) Hush(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.deaf == nil {
-		s.deaf = make(map[string]bool, len(keys))
+	if s.muted == nil {
+		s.muted = make(map[string]bool, len(keys))
 	}
 	for _, k := range keys {
-		s.deaf[k] = true
+		s.muted[k] = true
 	}
 }
 
@@ -83,7 +84,7 @@ func (s *Sub) Heed(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range keys {
-		delete(s.deaf, k)
+		delete(s.muted, k)
 	}
 }
 
@@ -99,22 +100,22 @@ func (s *Sub) Close() {
 	}
 }
 
-// Wake wakes all who wait for key, or for its noun.
+// Wake wakes the subscribers of key and of all keys of its type.
 func (h *Hub) Wake(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.subs[key] {
 		s.wake(key, key)
 	}
-	if noun, _, ok := strings.Cut(key, ":"); ok {
-		all := noun + ":*"
+	if kind, _, ok := strings.Cut(key, ":"); ok {
+		all := kind + ":*"
 		for s := range h.subs[all] {
 			s.wake(key, all)
 		}
 	}
 }
 
-// WakeAll tells every waiter that it may have missed something.
+// WakeAll sends Resync to every subscriber.
 func (h *Hub) WakeAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,17 +126,17 @@ func (h *Hub) WakeAll() {
 	}
 }
 
-// wake notes the key, which the subscription took as another perhaps; past a bound the keys no longer matter and one resync stands for all.
-func (s *Sub) wake(key, took string) {
+// wake adds the key, which matches the subscribed key pattern. Above the limit one Resync replaces the keys.
+func (s *Sub) wake(key, pattern string) {
 	s.mu.Lock()
-	if s.deaf[took] {
+	if s.muted[pattern] {
 		s.mu.Unlock()
 		return
 	}
 	if s.woken == nil {
 		s.woken = make(map[string]struct{}, 1)
 	}
-	if len(s.woken) < s.most {
+	if len(s.woken) < s.limit {
 		s.woken[key] = struct{}{}
 	} else {
 		s.woken[Resync] = struct{}{}

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/notify"
 )
 
-// woken are the keys that a subscription was woken for; nil where it was not.
+// woken returns the keys of a subscription's wake-up; nil without a wake-up.
 func woken(s *notify.Sub) []string {
 	select {
 	case <-s.C:
@@ -20,7 +20,7 @@ func woken(s *notify.Sub) []string {
 	}
 }
 
-func TestWakeReachesItsKeyAndItsNoun(t *testing.T) {
+func TestWakeMatchesKeyAndType(t *testing.T) {
 	t.Parallel()
 	h := notify.NewHub()
 	one, noun, plain, both := h.Subscribe("vm:1"), h.Subscribe("vm:*"), h.Subscribe("tasks"), h.Subscribe("host:9", "vm:1", "vm:*")
@@ -40,12 +40,12 @@ func TestWakeReachesItsKeyAndItsNoun(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		if again := woken(c.sub); again != nil {
-			t.Errorf("%s is woken once more, for %q", name, again)
+			t.Errorf("%s woken again for %q", name, again)
 		}
 	}
 }
 
-func TestAClosedSubscriptionSleeps(t *testing.T) {
+func TestClosedSubscriptionNotWoken(t *testing.T) {
 	t.Parallel()
 	h := notify.NewHub()
 	gone, stays := h.Subscribe("vm:1", "vm:*"), h.Subscribe("vm:1")
@@ -53,14 +53,14 @@ func TestAClosedSubscriptionSleeps(t *testing.T) {
 	h.Wake("vm:1")
 	h.WakeAll()
 	if got := woken(gone); got != nil {
-		t.Errorf("it was woken for %q", got)
+		t.Errorf("closed subscription woken for %q", got)
 	}
 	if diff := cmp.Diff([]string{notify.Resync, "vm:1"}, woken(stays)); diff != "" {
-		t.Errorf("the other one (-want +got):\n%s", diff)
+		t.Errorf("other subscription (-want +got):\n%s", diff)
 	}
 }
 
-func TestAFloodOfKeysBecomesAResync(t *testing.T) {
+func TestTooManyKeysBecomeResync(t *testing.T) {
 	t.Parallel()
 	h := notify.NewHub()
 	s := h.Subscribe("vm:*")
@@ -68,6 +68,6 @@ func TestAFloodOfKeysBecomesAResync(t *testing.T) {
 		h.Wake(fmt.Sprintf("vm:%d", i))
 	}
 	if keys := woken(s); len(keys) > 257 || !slices.Contains(keys, notify.Resync) {
-		t.Errorf("%d keys are kept, a resync among them: %t", len(keys), slices.Contains(keys, notify.Resync))
+		t.Errorf("%d keys, resync among them: %t", len(keys), slices.Contains(keys, notify.Resync))
 	}
 }

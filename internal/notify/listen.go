@@ -11,18 +11,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Channel is the PostgreSQL channel that the announcing triggers notify.
+// Channel is the PostgreSQL channel of the triggers' notifications.
 const Channel = "quantix"
 
-// Listen feeds the hub from one connection of its own until ctx ends. After each (re)connection every waiter gets Resync,
-// because what was announced in between is lost.
+// Listen feeds the hub from its own database connection until ctx ends. After each (re)connection every subscriber
+// gets Resync, because notifications in between are lost.
 func (h *Hub) Listen(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) error {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 50*time.Millisecond, 5*time.Second
 	for {
 		err := h.listenOnce(ctx, config, wait.Reset)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the portal is to stop: no failure
+			return nil //nolint:nilerr // ctx ended: a regular stop
 		}
 		log.Warn("wake-ups are interrupted; reconnecting", "error", err)
 		select {
@@ -34,7 +34,7 @@ func (h *Hub) Listen(ctx context.Context, config *pgx.ConnConfig, log *slog.Logg
 }
 
 func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected func()) error {
-	// A server that hangs must not keep the next one of the URL from being tried.
+	// A hanging server must not keep the client from trying the URL's next server.
 	dial, cancel := context.WithTimeout(ctx, time.Duration(2+len(config.Fallbacks))*max(config.ConnectTimeout, time.Second))
 	defer cancel()
 	conn, err := pgx.ConnectConfig(dial, config.Copy())
@@ -54,17 +54,17 @@ func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected 
 	}
 }
 
-// silence is how long no wake-up may come before the server is asked whether it is still the one that others write to.
-const silence = 10 * time.Second
+// probeAfter is how long without a wake-up until Listen checks that the server is still the primary.
+const probeAfter = 10 * time.Second
 
-// next waits for one wake-up; a server that hangs, or that has become a standby, it leaves after a silence.
+// next waits for one wake-up. It fails if the server hangs or has become a standby.
 func (h *Hub) next(ctx context.Context, conn *pgx.Conn) error {
-	quiet, cancel := context.WithTimeout(ctx, silence)
+	quiet, cancel := context.WithTimeout(ctx, probeAfter)
 	defer cancel()
 	n, err := conn.WaitForNotification(quiet)
 	switch {
 	case err == nil:
-		h.hear(n.Payload)
+		h.receive(n.Payload)
 		return nil
 	case ctx.Err() != nil || quiet.Err() == nil:
 		return err

@@ -29,7 +29,7 @@ func await(t *testing.T, s *notify.Sub, key string) {
 	}
 }
 
-func TestALostConnectionIsMadeAnewAndResyncs(t *testing.T) {
+func TestLostConnectionReconnectsAndResyncs(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	exec := func(sql string) int64 {
@@ -53,7 +53,7 @@ func TestALostConnectionIsMadeAnewAndResyncs(t *testing.T) {
 
 	killed := exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'listener' AND datname = current_database()`)
 	if killed != 1 {
-		t.Fatalf("%d listeners were there to be ended", killed)
+		t.Fatalf("%d listeners terminated", killed)
 	}
 	await(t, s, notify.Resync)
 	exec(`NOTIFY quantix, 'vm:1'`)
@@ -61,6 +61,6 @@ func TestALostConnectionIsMadeAnewAndResyncs(t *testing.T) {
 
 	stop()
 	if err := <-ended; err != nil {
-		t.Errorf("told to stop, it failed: %v", err)
+		t.Errorf("stop failed: %v", err)
 	}
 }

@@ -10,98 +10,99 @@ import (
 )
 
 const (
-	tellEvery = 50 * time.Millisecond // at most so often: what comes in between goes together
-	tellWait  = 5 * time.Second       // for one try
-	maxTold   = 10_000                // keys that wait; past them one resync stands for all
-	maxSaid   = 7900                  // bytes of one NOTIFY; PostgreSQL takes less than 8,000
+	sendInterval = 50 * time.Millisecond // smallest interval; later changes are sent together
+	sendTimeout  = 5 * time.Second       // for one attempt
+	maxPending   = 10_000                // pending keys; above it one resync replaces them
+	maxPayload   = 7900                  // bytes of one NOTIFY; PostgreSQL takes less than 8,000
 )
 
-// Notifier tells of changes that are committed: those who wait at its own hub at once, those at other portals with one NOTIFY for many.
-// What it holds while its process is killed is lost, so nothing may rest on it that is not looked for now and then as well.
+// Notifier announces committed changes: to subscribers of its own hub at once, to other portals with one NOTIFY for
+// many keys. A killed process loses pending keys, so every subscriber must also poll.
 type Notifier struct {
-	hub  *Hub
-	pool *pgxpool.Pool
-	mu   sync.Mutex
-	keys map[string]struct{}
-	busy bool // somebody sends
+	hub     *Hub
+	pool    *pgxpool.Pool
+	mu      sync.Mutex
+	pending map[string]struct{}
+	sending bool // a goroutine is sending
 }
 
-// NewNotifier makes a Teller for the portal of hub. It starts nothing.
+// NewNotifier returns a Notifier for the portal of hub. It starts nothing.
 func NewNotifier(hub *Hub, pool *pgxpool.Pool) *Notifier {
-	return &Notifier{hub: hub, pool: pool, keys: map[string]struct{}{}}
+	return &Notifier{hub: hub, pool: pool, pending: map[string]struct{}{}}
 }
 
-// Notify tells of changes. It waits for nothing.
-func (t *Notifier) Notify(keys ...string) {
+// Notify announces changes. It does not block.
+func (n *Notifier) Notify(keys ...string) {
 	for _, k := range keys {
-		t.hub.Wake(k)
+		n.hub.Wake(k)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, k := range keys {
-		t.keys[k] = struct{}{}
+		n.pending[k] = struct{}{}
 	}
-	if len(t.keys) > maxTold {
-		t.keys = map[string]struct{}{Resync: {}}
+	if len(n.pending) > maxPending {
+		n.pending = map[string]struct{}{Resync: {}}
 	}
-	if !t.busy {
-		t.busy = true
-		go t.send()
+	if !n.sending {
+		n.sending = true
+		go n.send()
 	}
 }
 
-// send sends until nothing is left, or until it cannot: then the next one who tells tries again, for all that were not told.
-func (t *Notifier) send() {
+// send sends until no key is pending or an attempt fails. After a failure the next Notify tries again, with a resync
+// for all lost keys.
+func (n *Notifier) send() {
 	for {
-		keys := t.take()
+		keys := n.take()
 		if len(keys) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), tellWait)
-		// That a crash of the server loses what it tells is no loss: those who listen are told that they missed something.
-		_, err := t.pool.Exec(ctx, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, said) FROM unnest($2::text[]) AS said", Channel, t.hub.pack(keys))
+		ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
+		// Asynchronous commit is safe: after a server crash all listeners reconnect and resync.
+		_, err := n.pool.Exec(ctx, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, payload) FROM unnest($2::text[]) AS payload", Channel, n.hub.pack(keys))
 		cancel()
 		if err != nil {
-			t.mu.Lock()
-			t.keys, t.busy = map[string]struct{}{Resync: {}}, false
-			t.mu.Unlock()
+			n.mu.Lock()
+			n.pending, n.sending = map[string]struct{}{Resync: {}}, false
+			n.mu.Unlock()
 			return
 		}
-		time.Sleep(tellEvery)
+		time.Sleep(sendInterval)
 	}
 }
 
-// take takes the keys that wait; where there are none it is the sender's last act.
-func (t *Notifier) take() map[string]struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	keys := t.keys
-	t.keys, t.busy = map[string]struct{}{}, len(keys) > 0
+// take returns the pending keys. If there are none, the sender must return.
+func (n *Notifier) take() map[string]struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	keys := n.pending
+	n.pending, n.sending = map[string]struct{}{}, len(keys) > 0
 	return keys
 }
 
-// packed marks what a Teller says: the hub that has been told already, then keys.
-const packed = "@"
+// packedPrefix marks a message of a Notifier: the hub that already has the keys, then the keys.
+const packedPrefix = "@"
 
-func (h *Hub) pack(keys map[string]struct{}) (said []string) {
+func (h *Hub) pack(keys map[string]struct{}) (payloads []string) {
 	var b strings.Builder
 	for k := range keys {
-		if b.Len() > 0 && b.Len()+1+len(k) > maxSaid {
-			said = append(said, b.String())
+		if b.Len() > 0 && b.Len()+1+len(k) > maxPayload {
+			payloads = append(payloads, b.String())
 			b.Reset()
 		}
 		if b.Len() == 0 {
-			b.WriteString(packed + h.name)
+			b.WriteString(packedPrefix + h.name)
 		}
 		b.WriteString("\n" + k)
 	}
-	return append(said, b.String())
+	return append(payloads, b.String())
 }
 
-// hear wakes for what came by NOTIFY: one key, or what a Teller said.
-func (h *Hub) hear(said string) {
-	keys := strings.Split(said, "\n")
-	if from, ok := strings.CutPrefix(keys[0], packed); ok {
+// receive wakes the subscribers for a NOTIFY payload: one key, or a message of a Notifier.
+func (h *Hub) receive(payload string) {
+	keys := strings.Split(payload, "\n")
+	if from, ok := strings.CutPrefix(keys[0], packedPrefix); ok {
 		if keys = keys[1:]; from == h.name {
 			return
 		}

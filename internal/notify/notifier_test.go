@@ -17,7 +17,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// listening is a portal's hub that hears what others tell, with a subscription that tells when it does.
+// listening returns the hub of another portal, once it listens, and a subscription of it.
 func listening(t *testing.T, pool *pgxpool.Pool, keys ...string) (*notify.Hub, *notify.Sub) {
 	t.Helper()
 	h := notify.NewHub()
@@ -27,13 +27,13 @@ func listening(t *testing.T, pool *pgxpool.Pool, keys ...string) (*notify.Hub, *
 	go func() { ended <- h.Listen(ctx, pool.Config().ConnConfig, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() { stop(); <-ended })
 	await(t, s, notify.Resync)
-	h.Wake("") // not before all have been told of the beginning
+	h.Wake("") // not before all subscriptions have their first Resync
 	woken(s)
 	return h, s
 }
 
-// heard are the keys that wake until key does.
-func heard(t *testing.T, s *notify.Sub, key string) (keys []string) {
+// received collects the keys of wake-ups until key arrives.
+func received(t *testing.T, s *notify.Sub, key string) (keys []string) {
 	t.Helper()
 	late := time.After(20 * time.Second)
 	for !slices.Contains(keys, key) {
@@ -47,37 +47,37 @@ func heard(t *testing.T, s *notify.Sub, key string) (keys []string) {
 	return keys
 }
 
-func TestATellerTellsItsOwnAtOnceAndOthersOnce(t *testing.T) {
+func TestNotifyWakesOwnHubAtOnceAndOthersOnce(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	own, mine := listening(t, pool, "vm:1", "host:*")
 	_, others := listening(t, pool, "vm:1", "host:*")
-	told := notify.NewNotifier(own, pool)
-	told.Notify("vm:1", "host:2")
+	other := notify.NewNotifier(own, pool)
+	other.Notify("vm:1", "host:2")
 	if got, want := woken(mine), []string{"host:2", "vm:1"}; !slices.Equal(got, want) {
-		t.Errorf("its own heard %q at once, want %q", got, want)
+		t.Errorf("own hub received %q at once, want %q", got, want)
 	}
-	heard(t, others, "host:2")
-	told.Notify("last")
-	heard(t, others, "last") // so all that was told before has come to both
+	received(t, others, "host:2")
+	other.Notify("last")
+	received(t, others, "last") // so both hubs have received all earlier keys
 	if _, err := pool.Exec(t.Context(), `NOTIFY quantix, 'vm:1'`); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := heard(t, mine, "vm:1"), []string{"last", "vm:1"}; !slices.Equal(got, want) {
-		t.Errorf("its own heard %q, want %q: what it has told comes back to it", got, want)
+	if got, want := received(t, mine, "vm:1"), []string{"last", "vm:1"}; !slices.Equal(got, want) {
+		t.Errorf("own hub received %q, want %q: its own keys come back", got, want)
 	}
 }
 
-func TestATellerTellsFarMoreThanOneNotifyHolds(t *testing.T) {
+func TestNotifySplitsLargeKeySets(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	_, others := listening(t, pool, "host:*")
-	want := make([]string, 200) // below what a subscription keeps, above what a NOTIFY takes
+	want := make([]string, 200) // below the limit of a subscription, above that of a NOTIFY
 	for i := range want {
 		want[i] = fmt.Sprintf("host:%0100d", i)
 	}
-	told := notify.NewNotifier(notify.NewHub(), pool)
-	told.Notify(want...)
+	other := notify.NewNotifier(notify.NewHub(), pool)
+	other.Notify(want...)
 	var got []string
 	late := time.After(20 * time.Second)
 	for len(got) < len(want) {
@@ -85,16 +85,16 @@ func TestATellerTellsFarMoreThanOneNotifyHolds(t *testing.T) {
 		case <-others.C:
 			got = append(got, others.Take()...)
 		case <-late:
-			t.Fatalf("%d keys of %d were heard", len(got), len(want))
+			t.Fatalf("%d keys of %d received", len(got), len(want))
 		}
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		t.Errorf("heard %d other keys than were told", len(got))
+		t.Errorf("received %d keys that were not sent", len(got))
 	}
 }
 
-func TestATellerThatCouldNotTellHasOthersLookAnew(t *testing.T) {
+func TestFailedNotifyResyncsOtherHubs(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	_, others := listening(t, pool, "vm:1")
@@ -115,13 +115,13 @@ func TestATellerThatCouldNotTellHasOthersLookAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(lame.Close)
-	told := notify.NewNotifier(notify.NewHub(), lame)
-	told.Notify("vm:1")
+	other := notify.NewNotifier(notify.NewHub(), lame)
+	other.Notify("vm:1")
 	<-asked
 	refuses.Store(false)
 	late := time.After(20 * time.Second)
 	for {
-		told.Notify("host:9") // the next one who has something to tell
+		other.Notify("host:9") // the next one who has something to tell
 		select {
 		case <-others.C:
 			if got := others.Take(); slices.Contains(got, notify.Resync) {
@@ -130,7 +130,7 @@ func TestATellerThatCouldNotTellHasOthersLookAnew(t *testing.T) {
 		case <-asked:
 		case <-time.After(20 * time.Millisecond):
 		case <-late:
-			t.Fatal("others do not know that they missed something")
+			t.Fatal("other hubs got no resync")
 		}
 	}
 }

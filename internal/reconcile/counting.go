@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	countEvery    = 2 * time.Second
-	countAllEvery = time.Hour
-	countNamed    = 20_000 // that changed since the last time: of more than that all are counted
+	countEvery     = 2 * time.Second
+	countAllEvery  = time.Hour
+	maxChangedKeys = 20_000 // changed keys; above it everything is counted
 )
 
-// counting keeps the counters: it counts what wake-ups name, all where some may have been lost, and all now and then to see that nothing
-// was missed. Each portal does it for itself, from the same truth.
+// counting maintains the counters. It counts the resources named by wake-ups, everything after lost wake-ups, and
+// everything once an hour as a check. Each portal does this by itself from the same rows.
 type counting struct {
 	control *control.Control
 	log     *slog.Logger
@@ -29,12 +29,12 @@ type counting struct {
 	counted time.Time
 	vms     map[fleet.VMID]struct{}
 	hosts   map[fleet.HostID]struct{}
-	doubted map[fleet.VMID]struct{} // that were counted as something else than they are, and whose wake-up may still come
+	suspect map[fleet.VMID]struct{} // VMs with a wrong count, whose wake-up may still come
 }
 
 func newCounting(c *control.Control, hub *notify.Hub, log *slog.Logger) *counting {
 	return &counting{
-		control: c, log: log, sub: hub.SubscribeUpTo(countNamed, "vm:*", "host:*"), all: true,
+		control: c, log: log, sub: hub.SubscribeUpTo(maxChangedKeys, "vm:*", "host:*"), all: true,
 		vms: map[fleet.VMID]struct{}{}, hosts: map[fleet.HostID]struct{}{},
 	}
 }
@@ -52,7 +52,7 @@ func (n *counting) loop(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && !failing {
-			n.log.Warn("the VMs could not be counted; it is tried again", "error", err)
+			n.log.Warn("counting VMs failed; retrying", "error", err)
 		}
 		failing = err != nil
 		for waits := true; waits; {
@@ -60,7 +60,7 @@ func (n *counting) loop(ctx context.Context) error {
 			case <-ctx.Done():
 				return nil
 			case <-n.sub.C:
-				n.note(n.sub.Take())
+				n.record(n.sub.Take())
 			case <-tick.C:
 				waits = false
 			}
@@ -68,13 +68,13 @@ func (n *counting) loop(ctx context.Context) error {
 	}
 }
 
-// note remembers what has changed.
-func (n *counting) note(keys []string) {
+// record records the changed keys.
+func (n *counting) record(keys []string) {
 	for _, key := range keys {
-		switch noun, id, _ := strings.Cut(key, ":"); fleet.ResourceType(noun) {
+		switch kind, id, _ := strings.Cut(key, ":"); fleet.ResourceType(kind) {
 		case fleet.TypeVM:
 			n.vms[fleet.VMID(id)] = struct{}{}
-			delete(n.doubted, fleet.VMID(id))
+			delete(n.suspect, fleet.VMID(id))
 		case fleet.TypeHost:
 			n.hosts[fleet.HostID(id)] = struct{}{}
 		default: // a resync
@@ -83,12 +83,12 @@ func (n *counting) note(keys []string) {
 	}
 }
 
-// run counts what has changed. What could not be counted is counted the next time.
+// run counts what has changed. After a failure the next run counts it.
 func (n *counting) run(ctx context.Context, a fleet.Actor) error {
-	n.note(n.sub.Take()) // what comes from now on is not counted yet
-	if len(n.doubted) > 0 {
-		n.log.Warn("VMs were counted as something else than they were; they are counted right now", "vms", len(n.doubted), "one", slices.Sorted(maps.Keys(n.doubted))[0])
-		n.doubted = nil
+	n.record(n.sub.Take()) // later wake-ups belong to the next run
+	if len(n.suspect) > 0 {
+		n.log.Warn("VMs had wrong counts; corrected", "vms", len(n.suspect), "one", slices.Sorted(maps.Keys(n.suspect))[0])
+		n.suspect = nil
 	}
 	lost, due := n.all, time.Since(n.counted) >= countAllEvery
 	if !lost && !due {
@@ -104,11 +104,11 @@ func (n *counting) run(ctx context.Context, a fleet.Actor) error {
 		return err
 	}
 	n.all, n.counted = false, time.Now()
-	if !lost { // what has just changed is told of just after, or was before
-		n.doubted = make(map[fleet.VMID]struct{}, len(other))
+	if !lost { // the wake-up of a fresh change may arrive after the count
+		n.suspect = make(map[fleet.VMID]struct{}, len(other))
 		for _, id := range other {
 			if _, known := n.vms[id]; !known {
-				n.doubted[id] = struct{}{}
+				n.suspect[id] = struct{}{}
 			}
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// notifier wakes the hub as PostgreSQL would, at the end of a change.
+// notifier executes SQL and wakes the hub as PostgreSQL's triggers would.
 type notifier struct {
 	t    *testing.T
 	pool *pgxpool.Pool
@@ -34,7 +34,7 @@ func (x notifier) exec(sql string, wakes ...string) {
 	}
 }
 
-func TestWhatChangesIsCounted(t *testing.T) {
+func TestCountersFollowChanges(t *testing.T) {
 	t.Parallel()
 	x := notifier{t, testkit.DB(t), notify.NewHub()}
 	x.exec(`INSERT INTO projects (id, name) VALUES ('p', 'p'), ('q', 'q')`)
@@ -86,35 +86,35 @@ func TestWhatChangesIsCounted(t *testing.T) {
 	x.exec(`DELETE FROM vms WHERE id = 'new'`, "vm:new", "vm:never-was")
 	look("when some went", 1, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1}, 7, 1)
 
-	x.exec(`DELETE FROM vms WHERE id IN ('vm4', 'vm5')`) // nobody is told
+	x.exec(`DELETE FROM vms WHERE id IN ('vm4', 'vm5')`) // without a wake-up
 	look("what nobody tells of", 1, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1}, 7, 1)
 	for i := range 5000 {
 		x.hub.Wake(fmt.Sprintf("vm:other-%d", i))
 	}
-	look("when so many others were told of at once", 1, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1}, 7, 1)
+	look("when so many others were lines of at once", 1, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1}, 7, 1)
 	n.counted = n.counted.Add(-countAllEvery)
 	look("after an hour", 1, map[fleet.Phase]int{fleet.PhaseRunning: 5, fleet.PhaseStopped: 1}, 5, 1)
 	if log.Len() > 0 {
-		t.Errorf("what may be told of yet is doubted: %s", &log)
+		t.Errorf("what may be lines of yet is suspect: %s", &log)
 	}
-	x.exec(`SELECT 1`, "vm:vm4") // it was only late
+	x.exec(`SELECT 1`, "vm:vm4") // the wake-up was only late
 	look("a moment later", 1, map[fleet.Phase]int{fleet.PhaseRunning: 5, fleet.PhaseStopped: 1}, 5, 1)
 	if got := log.String(); !strings.Contains(got, "vms=1 one=vm5") {
-		t.Errorf("the log says %q", got)
+		t.Errorf("log: %q", got)
 	}
 	x.exec(`DELETE FROM vms WHERE id = 'vm6'`)
-	x.hub.WakeAll() // as when the connection was lost
+	x.hub.WakeAll() // as after a lost connection
 	look("after wake-ups were lost", 1, map[fleet.Phase]int{fleet.PhaseRunning: 4, fleet.PhaseStopped: 1}, 4, 1)
 	n.counted = n.counted.Add(-countAllEvery)
-	look("after an hour in which all was told", 1, map[fleet.Phase]int{fleet.PhaseRunning: 4, fleet.PhaseStopped: 1}, 4, 1)
+	look("after an hour in which all was lines", 1, map[fleet.Phase]int{fleet.PhaseRunning: 4, fleet.PhaseStopped: 1}, 4, 1)
 	look("a moment later", 1, map[fleet.Phase]int{fleet.PhaseRunning: 4, fleet.PhaseStopped: 1}, 4, 1)
 	if got := log.String(); strings.Count(got, "\n") != 1 {
-		t.Errorf("the log says %q", got)
+		t.Errorf("log: %q", got)
 	}
 }
 
-// Whatever happens at once, what is counted in the end is what there is: changes, counts of some and counts of all race here.
-func TestCountsOfSomeAndOfAllAgree(t *testing.T) {
+// Changes, counts of changed resources and full counts run concurrently; the final counts must be correct.
+func TestPartialAndFullCountsAgree(t *testing.T) {
 	t.Parallel()
 	x := notifier{t, testkit.DB(t), notify.NewHub()}
 	x.exec(`INSERT INTO projects (id, name) VALUES ('p', 'p')`)
@@ -149,6 +149,6 @@ func TestCountsOfSomeAndOfAllAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if other, err := c.RefreshCounters(t.Context(), fleet.SystemActor); err != nil || len(other) > 0 {
-		t.Errorf("counted as something else than they are: %v, %v", other, err)
+		t.Errorf("wrong counts: %v, %v", other, err)
 	}
 }

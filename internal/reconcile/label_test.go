@@ -12,8 +12,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// A host that is relabelled gets what its new labels ask for because the portal is told of it, long before the pass is due again.
-func TestAHostThatIsRelabelledGetsWhatItsLabelsAskFor(t *testing.T) {
+// A relabelled host gets its assignments by the wake-up, long before the next periodic pass.
+func TestRelabelledHostGetsAssignments(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	hub := notify.NewHub()

@@ -1,6 +1,6 @@
-// Package reconcile runs the portal's input-free, idempotent passes by period and by event: rescue of lapsed jobs, orders about
-// many things, drift between intent and host, what labels ask for, the hosts of overlays, places of VMs, liveness of hosts, counters, sweeping. Nothing depends on a pass
-// running at an exact time.
+// Package reconcile runs the portal's idempotent passes, periodically and on wake-ups: rescue of expired jobs, tasks
+// with many subjects, drift, assignments by label, peers of overlay networks, VM locations, host liveness, counters,
+// cleanup. No pass depends on an exact schedule.
 package reconcile
 
 import (
@@ -16,7 +16,7 @@ import (
 	"quantix/internal/notify"
 )
 
-// pass is one duty, how often it runs, and the wake-ups for which it runs at once.
+// pass is one reconciler, its period, and the wake-ups that run it at once.
 type pass struct {
 	name   string
 	period time.Duration
@@ -24,7 +24,7 @@ type pass struct {
 	run    func(ctx context.Context, a fleet.Actor) error
 }
 
-// Run runs all passes until ctx ends. A pass that fails is logged and runs again at its next time.
+// Run runs all passes until ctx ends. A failed pass is logged and runs again at its next time.
 func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Logger) error {
 	live := liveness{control: c, hub: hub}
 	passes := []pass{
@@ -32,7 +32,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"begin tasks", 2 * time.Second, []string{"orders"}, c.BeginTasks},
 		{"queue drift", 15 * time.Second, nil, c.QueueDrifted},
 		labels(c),
-		{"gather peers", time.Minute, []string{"peers"}, rested(time.Second, c.GatherPeers)},
+		{"gather peers", time.Minute, []string{"peers"}, rateLimited(time.Second, c.GatherPeers)},
 		{"follow port groups", 15 * time.Second, []string{"filters"}, c.FollowPortGroups},
 		{"settle security groups", 15 * time.Second, []string{"filters"}, c.SettleSecurityGroups},
 		{"settle places", time.Second, nil, c.SettlePlaces},
@@ -54,12 +54,12 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 	return group.Wait()
 }
 
-// rested lets so much time pass between two runs: many wake-ups become one, and a host that says something else all the time does not keep all others
-// busy.
-func rested(least time.Duration, run func(context.Context, fleet.Actor) error) func(context.Context, fleet.Actor) error {
+// rateLimited enforces a smallest interval between two runs. Many wake-ups become one run, and one host with constant
+// changes does not keep all others busy.
+func rateLimited(interval time.Duration, run func(context.Context, fleet.Actor) error) func(context.Context, fleet.Actor) error {
 	var last time.Time
 	return func(ctx context.Context, a fleet.Actor) error {
-		if wait := least - time.Since(last); !last.IsZero() && wait > 0 {
+		if wait := interval - time.Since(last); !last.IsZero() && wait > 0 {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -71,7 +71,7 @@ func rested(least time.Duration, run func(context.Context, fleet.Actor) error) f
 	}
 }
 
-// labels is by event mostly: by period it tries again what could not be.
+// labels runs mostly on wake-ups; the period retries failed assignments.
 func labels(c *control.Control) pass {
 	return pass{"assign by label", time.Minute, []string{"labels"}, c.AssignLabelled}
 }
@@ -102,16 +102,16 @@ func (p pass) loop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error
 	}
 }
 
-// liveness wakes the pages of hosts that went silent, look at their hypervisor no more, or came back, and those of their VMs:
-// silence writes no row, so nothing else would announce it.
+// liveness wakes the pages of hosts and their VMs when a host goes offline, comes online, or when its inventory
+// becomes stale or fresh. These changes write no row, so no trigger announces them.
 type liveness struct {
-	control *control.Control
-	hub     *notify.Hub
-	doubted map[fleet.HostID]control.HostLiveness // what is believed of those of which not all is; nil: nobody has looked yet
+	control  *control.Control
+	hub      *notify.Hub
+	notFresh map[fleet.HostID]control.HostLiveness // hosts that are not fresh; nil before the first run
 }
 
 func (l *liveness) run(ctx context.Context, a fleet.Actor) error {
-	doubted, err := l.control.HostsNotFresh(ctx, a)
+	notFresh, err := l.control.HostsNotFresh(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -121,27 +121,27 @@ func (l *liveness) run(ctx context.Context, a fleet.Actor) error {
 		}
 		return control.HostLiveness{Online: true, Looked: true}
 	}
-	var blinked []fleet.HostID // their VMs have other phases now
-	if l.doubted != nil {
-		hosts := maps.Clone(l.doubted)
-		maps.Copy(hosts, doubted)
+	var changed []fleet.HostID // hosts whose VMs have new phases
+	if l.notFresh != nil {
+		hosts := maps.Clone(l.notFresh)
+		maps.Copy(hosts, notFresh)
 		for host := range hosts {
-			was, now := of(l.doubted, host), of(doubted, host)
+			was, now := of(l.notFresh, host), of(notFresh, host)
 			if was != now {
 				l.hub.Wake("host:" + string(host))
 			}
 			if was.Looked != now.Looked {
-				blinked = append(blinked, host)
+				changed = append(changed, host)
 			}
 		}
 	}
-	vms, err := l.control.VMsOf(ctx, a, blinked)
+	vms, err := l.control.VMsOf(ctx, a, changed)
 	if err != nil {
 		return err
 	}
 	for _, vm := range vms {
 		l.hub.Wake(string(fleet.SubjectVM(vm)))
 	}
-	l.doubted = doubted
+	l.notFresh = notFresh
 	return nil
 }

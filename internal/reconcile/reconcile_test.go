@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-func TestSilenceAndReturnOfAHostWakeItsPages(t *testing.T) {
+func TestHostLivenessChangesWakePages(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	exec := func(sql string, args ...any) {
@@ -65,7 +65,7 @@ func TestSilenceAndReturnOfAHostWakeItsPages(t *testing.T) {
 	look("when it went silent after that", "host:"+string(quiet))
 }
 
-func TestAPassThatFailsIsToldOnceAndTriedAgain(t *testing.T) {
+func TestFailedPassLoggedOnceAndRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -76,7 +76,7 @@ func TestAPassThatFailsIsToldOnceAndTriedAgain(t *testing.T) {
 				stop()
 			}
 			if !a.System {
-				t.Error("it does not run as the portal")
+				t.Error("the pass does not run as the system actor")
 			}
 			if runs == 3 {
 				return nil
@@ -84,22 +84,22 @@ func TestAPassThatFailsIsToldOnceAndTriedAgain(t *testing.T) {
 			return errors.New("no sheep")
 		}}
 		if err := p.loop(ctx, notify.NewHub(), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
-			t.Errorf("told to stop, it failed: %v", err)
+			t.Errorf("stop failed: %v", err)
 		}
 		if runs != 5 || time.Since(began) != 4*time.Minute {
 			t.Errorf("%d runs in %v", runs, time.Since(began))
 		}
-		if told := strings.Count(log.String(), "no sheep"); told != 2 {
-			t.Errorf("told %d times of two failures:\n%s", told, log.String())
+		if lines := strings.Count(log.String(), "no sheep"); lines != 2 {
+			t.Errorf("%d log lines for two failures:\n%s", lines, log.String())
 		}
 	})
 }
 
-func TestAPassThatRestsRunsOnceInAWhile(t *testing.T) {
+func TestRateLimitedPassRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs, began := 0, time.Now()
-		run := rested(time.Second, func(context.Context, fleet.Actor) error { runs++; return nil })
+		run := rateLimited(time.Second, func(context.Context, fleet.Actor) error { runs++; return nil })
 		for range 3 {
 			if err := run(t.Context(), fleet.SystemActor); err != nil {
 				t.Error(err)
@@ -111,7 +111,7 @@ func TestAPassThatRestsRunsOnceInAWhile(t *testing.T) {
 		ended, stop := context.WithCancel(t.Context())
 		stop()
 		if err := run(ended, fleet.SystemActor); err == nil || runs != 3 {
-			t.Errorf("it runs when all is over: %v", err)
+			t.Errorf("runs after the end: %v", err)
 		}
 	})
 }

@@ -11,14 +11,14 @@ import (
 	"quantix/internal/testkit/goals"
 )
 
-// The console's limits: CPU a MB no more than websockify's, memory a session at most a tenth of its 3.4 MB, and 1,000
-// sessions of 40 KB/s without loss. Each peer runs in a process of its own and is measured in the same run.
-// Hosts always come over TLS; browsers too, but where a proxy before the portal does that.
+// The console's limits: CPU for each MB at most that of websockify, memory for each session at most a tenth of its
+// 3.4 MB, and 1,000 sessions of 40 KB/s without loss. Each peer runs in its own process and is measured in the same
+// run. Hosts always use TLS; browsers too, unless a proxy before the portal terminates it.
 var peers = []string{"broker" + hostTLS, "websockify" + hostTLS, "tcp" + hostTLS, "broker" + bothTLS, "websockify" + bothTLS, "tcp" + bothTLS, "broker", "websockify", "tcp"}
 
-// BenchmarkSplice carries a screen's bytes from a host to a browser: one operation is 1 MiB in messages of 32 KiB.
+// BenchmarkSplice carries screen data from a host to a browser: one operation is 1 MiB in messages of 32 KiB.
 func BenchmarkSplice(b *testing.B) {
-	cpu := map[string]float64{} // µs a MiB
+	cpu := map[string]float64{} // µs for each MiB
 	for _, kind := range peers {
 		b.Run(kind, func(b *testing.B) {
 			s := startSplicer(b, kind)
@@ -52,13 +52,13 @@ func BenchmarkSplice(b *testing.B) {
 	goals.Console.Tell(b, ours <= peer, fmt.Sprintf("%.0f µs", ours), fmt.Sprintf("websockify %.0f µs, raw TCP splice %.0f µs", peer, tcp), ours/peer)
 }
 
-// BenchmarkSessionMemory is what an open console holds after it has carried a picture and gone quiet.
+// BenchmarkSessionMemory measures the memory of an open console that is idle after it has carried a screen.
 func BenchmarkSessionMemory(b *testing.B) {
 	for _, kind := range peers {
 		b.Run(kind, func(b *testing.B) {
 			sessions := 500
 			if strings.HasPrefix(kind, "websockify") {
-				sessions = 20 // a process each
+				sessions = 20 // each in its own process
 			}
 			s := startSplicer(b, kind)
 			before := s.memory()
@@ -80,7 +80,7 @@ func BenchmarkSessionMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkThousandSessions keeps 1,000 consoles busy at 40 KB/s each for three seconds and counts what does not arrive.
+// BenchmarkThousandSessions carries 40 KB/s on each of 1,000 consoles for three seconds and counts lost bytes.
 func BenchmarkThousandSessions(b *testing.B) {
 	const sessions, rate, seconds, ticks = 1000, 40_000, 3, 10
 	for _, kind := range []string{"broker" + hostTLS, "broker" + bothTLS, "tcp"} {
@@ -119,7 +119,7 @@ func BenchmarkThousandSessions(b *testing.B) {
 				pace.Stop()
 				readers.Wait()
 				if b.N > 1 {
-					break // one run says it all
+					break // one run is enough
 				}
 			}
 			took := time.Since(start)

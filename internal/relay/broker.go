@@ -1,5 +1,5 @@
-// Package relay splices two outbound connections: a browser and a host, or two hosts. Each comes with a
-// ticket that names the parties; who holds which ticket is stored and decided elsewhere (package control).
+// Package relay splices two outbound connections: of a browser and a host, or of two hosts. Each side presents a
+// ticket that names both parties. Package control stores tickets and decides who gets them.
 package relay
 
 import (
@@ -14,73 +14,74 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Why a pair never came to be.
+// Errors of a relay whose sides did not meet.
 var (
 	ErrAlone   = errors.New("the other side did not come in time")
 	ErrTaken   = errors.New("this side of the pair is taken")
 	ErrForeign = errors.New("the other side came with another ticket")
 )
 
-// Reason is a cause for which a pair's context may be cancelled: a sentence that both sides are told. For any other cause
-// they hear that the portal is stopping.
+// Reason is a cancellation cause of a relay's context: a sentence that is sent to both sides. For any other cause
+// both sides are told that the portal is stopping.
 type Reason string
 
 func (r Reason) Error() string { return string(r) }
 
-// Use is what a kind of pairs is used for: how long its sides wait, and what people are told. The arrays are by Side.
+// Use configures the relays of one kind: timeouts and texts for people. The arrays are indexed by Side.
 type Use struct {
 	Kind        Kind
 	Wait        [2]time.Duration // longest wait for the other side
-	Late        [2]string        // told to a side that waited in vain
-	Left        [2]string        // told of a side that went without a word
-	Unreachable [2]string        // told of a side that is no longer heard
-	Taken       string           // told to who comes for a side that is taken
-	Stray       string           // told when a message is not binary
-	Pace        func(bytes int)  // waits until so many bytes more may be carried; nil: they always may
+	Late        [2]string        // for a side whose peer never came
+	Left        [2]string        // about a side that disconnected without a close frame
+	Unreachable [2]string        // about a side that no longer answers pings
+	Taken       string           // for a second connection to an occupied side
+	Stray       string           // after a message that is not binary
+	Pace        func(bytes int)  // blocks until the rate limit allows these bytes; nil: no limit
 }
 
-// Broker is where sides meet; one a portal, in memory.
+// Broker connects the two sides of relays. Each portal has one, in memory.
 type Broker struct {
 	uses    map[Kind]*Use
 	mu      sync.Mutex
-	waiting map[fleet.PairID]*seat
+	waiting map[fleet.PairID]*waiter
 	open    map[Kind]int
 }
 
-// line is the connection of one side; said is called for each message that comes from it.
-type line struct {
-	ws   *websocket.Conn
-	said func()
+// peer is the connection of one side. onMessage is called for each message from it.
+type peer struct {
+	ws        *websocket.Conn
+	onMessage func()
 }
 
-// seat is an end that waits. ready gets the session once, and only from whoever took the seat out of the map.
-type seat struct {
+// waiter is an end that waits for the other. ready receives the session at most once, from the goroutine that removed
+// the waiter from the map.
+type waiter struct {
 	end   End
-	line  line
+	peer  peer
 	ready chan *session
 }
 
-// New makes a broker of pairs of these uses.
+// New returns a broker for relays of these uses.
 func New(uses ...Use) *Broker {
-	b := &Broker{uses: map[Kind]*Use{}, waiting: map[fleet.PairID]*seat{}, open: map[Kind]int{}}
+	b := &Broker{uses: map[Kind]*Use{}, waiting: map[fleet.PairID]*waiter{}, open: map[Kind]int{}}
 	for _, u := range uses {
 		b.uses[u.Kind] = &u
 	}
 	return b
 }
 
-// Serve waits for the other end, then splices until either ends. It closes ws in any case, with a code and a sentence: 1013
-// where the other one did not come. said, which may be nil, is called for each message that this end sends.
-func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, said func()) error {
+// Serve waits for the other end, then splices until either ends. It always closes ws with a code and a sentence: 1013
+// if the other end never came. onMessage, which may be nil, is called for each message of this end.
+func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, onMessage func()) error {
 	defer ws.Close()
 	use := b.uses[end.Kind()]
 	if use == nil {
 		return fmt.Errorf("nothing uses pairs of the kind %q", end.Kind())
 	}
-	if said == nil {
-		said = func() {}
+	if onMessage == nil {
+		onMessage = func() {}
 	}
-	session, err := b.meet(ctx, use, end, line{ws, said})
+	session, err := b.meet(ctx, use, end, peer{ws, onMessage})
 	if err != nil {
 		code, text := websocket.CloseTryAgainLater, use.Late[end.side]
 		switch {
@@ -101,12 +102,12 @@ func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, said fu
 	return nil
 }
 
-// Counts says how many pairs of a kind are open and how many ends wait.
+// Counts returns the number of open relays of a kind and of ends that wait.
 func (b *Broker) Counts(k Kind) (open, waiting int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, seat := range b.waiting {
-		if seat.end.ticket.Kind == k {
+	for _, waiter := range b.waiting {
+		if waiter.end.ticket.Kind == k {
 			waiting++
 		}
 	}
@@ -120,8 +121,8 @@ func stopped(ctx context.Context) (int, string) {
 	return websocket.CloseGoingAway, "The portal is stopping."
 }
 
-// meet gives both ends the same session. The second end to come starts it; the first waits.
-func (b *Broker) meet(ctx context.Context, use *Use, end End, mine line) (*session, error) {
+// meet returns the same session to both ends. The first end waits; the second one creates the session.
+func (b *Broker) meet(ctx context.Context, use *Use, end End, mine peer) (*session, error) {
 	id := end.ticket.ID
 	b.mu.Lock()
 	if other := b.waiting[id]; other != nil {
@@ -132,26 +133,26 @@ func (b *Broker) meet(ctx context.Context, use *Use, end End, mine line) (*sessi
 		delete(b.waiting, id)
 		b.open[use.Kind]++
 		b.mu.Unlock()
-		both := newSession(use, end.side, mine, other.line)
+		both := newSession(use, end.side, mine, other.peer)
 		other.ready <- both
 		return both, nil
 	}
-	seat := &seat{end: end, line: mine, ready: make(chan *session, 1)}
-	b.waiting[id] = seat
+	waiter := &waiter{end: end, peer: mine, ready: make(chan *session, 1)}
+	b.waiting[id] = waiter
 	b.mu.Unlock()
 
 	timer := time.NewTimer(use.Wait[end.side])
 	defer timer.Stop()
 	select {
-	case both := <-seat.ready:
+	case both := <-waiter.ready:
 		return both, nil
 	case <-timer.C:
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
-	if b.waiting[id] != seat { // taken in the last moment
+	if b.waiting[id] != waiter { // the other end came at the last moment
 		b.mu.Unlock()
-		return <-seat.ready, nil
+		return <-waiter.ready, nil
 	}
 	delete(b.waiting, id)
 	b.mu.Unlock()

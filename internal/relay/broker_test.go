@@ -20,7 +20,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// use has other words for each side than any real one.
+// use has different texts for each side.
 var use = Use{
 	Kind:        Console,
 	Wait:        [2]time.Duration{15 * time.Second, 30 * time.Second},
@@ -31,17 +31,18 @@ var use = Use{
 	Stray:       "Binary only.",
 }
 
-// parties bring the two ends of every pair in these tests.
+// parties are the two parties of every relay in these tests.
 var parties = [2]Party{{User: "ann", Session: "s1"}, {Host: "h1"}}
 
 func ticketFor(id string) Ticket { return Ticket{fleet.PairID(id), Console, parties} }
 
-// portal serves a broker's two ends at /asker/<id> and /answerer/<id>; results gets what each end's handler returned.
+// portal serves a broker's two ends at /asker/<id> and /answerer/<id>. results receives what each end's handler
+// returned.
 type portal struct {
 	*Broker
-	url     string
-	results chan error
-	said    atomic.Int64
+	url      string
+	results  chan error
+	messages atomic.Int64
 }
 
 func newPortal(t testing.TB, ctx context.Context) *portal {
@@ -68,9 +69,9 @@ func (p *portal) handler(ctx context.Context) http.Handler {
 			p.results <- err
 		})
 	}
-	serve("/asker/{id}", func(id string) (End, error) { return ticketFor(id).Admit(parties[Asker]) }, func() { p.said.Add(1) })
+	serve("/asker/{id}", func(id string) (End, error) { return ticketFor(id).Admit(parties[Asker]) }, func() { p.messages.Add(1) })
 	serve("/answerer/{id}", func(id string) (End, error) { return ticketFor(id).Admit(parties[Answerer]) }, nil)
-	serve("/foreign/{id}", func(id string) (End, error) { // another ticket of the same pair
+	serve("/foreign/{id}", func(id string) (End, error) { // another ticket for the same relay
 		t := ticketFor(id)
 		t.Parties[Answerer] = Party{Host: "h2"}
 		return t.Admit(Party{Host: "h2"})
@@ -90,7 +91,7 @@ func (p *portal) dial(t testing.TB, side, id string) *websocket.Conn {
 	return ws
 }
 
-// waitFor returns when the broker counts so.
+// waitFor waits until the broker's counts match.
 func (p *portal) waitFor(t testing.TB, open, waiting int) {
 	t.Helper()
 	for until := time.Now().Add(10 * time.Second); ; {
@@ -119,7 +120,7 @@ func receive(ws *websocket.Conn, size int) ([]byte, error) {
 	return got.Bytes(), nil
 }
 
-func closing(t *testing.T, ws *websocket.Conn) *websocket.CloseError {
+func waitClose(t *testing.T, ws *websocket.Conn) *websocket.CloseError {
 	t.Helper()
 	_, _, err := ws.ReadMessage()
 	var said *websocket.CloseError
@@ -129,7 +130,7 @@ func closing(t *testing.T, ws *websocket.Conn) *websocket.CloseError {
 	return said
 }
 
-func TestEitherSideMayComeFirst(t *testing.T) {
+func TestEitherSideConnectsFirst(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][2]string{{"asker", "answerer"}, {"answerer", "asker"}} {
 		p := newPortal(t, t.Context())
@@ -151,7 +152,7 @@ func TestEitherSideMayComeFirst(t *testing.T) {
 	}
 }
 
-func TestTenMegabytesGoBothWaysAtOnce(t *testing.T) {
+func TestFullDuplexTransfer(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
 	asker, answerer := p.dial(t, "asker", "c"), p.dial(t, "answerer", "c")
@@ -183,7 +184,7 @@ func TestTenMegabytesGoBothWaysAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-func TestALargeMessageIsNotHeldBack(t *testing.T) {
+func TestLargeMessageForwardedInChunks(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
 	asker, answerer := p.dial(t, "asker", "c"), p.dial(t, "answerer", "c")
@@ -191,7 +192,7 @@ func TestALargeMessageIsNotHeldBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Write(make([]byte, 3*chunkSize)); err != nil { // no end of the message yet
+	if _, err := w.Write(make([]byte, 3*chunkSize)); err != nil { // the message continues
 		t.Fatal(err)
 	}
 	if got, err := receive(asker, 2*chunkSize); err != nil {
@@ -199,7 +200,7 @@ func TestALargeMessageIsNotHeldBack(t *testing.T) {
 	}
 }
 
-func TestCloseCodeAndReasonArePassedOn(t *testing.T) {
+func TestCloseCodeAndReasonForwarded(t *testing.T) {
 	t.Parallel()
 	for _, sides := range [][2]string{{"asker", "answerer"}, {"answerer", "asker"}} {
 		p := newPortal(t, t.Context())
@@ -215,14 +216,14 @@ func TestCloseCodeAndReasonArePassedOn(t *testing.T) {
 		if got, err := receive(stays, 10); err != nil || string(got) != "last words" {
 			t.Errorf("got %q, %v", got, err)
 		}
-		if said := closing(t, stays); said.Code != 4001 || said.Text != "The VM was stopped." {
-			t.Errorf("%s left: %v", sides[0], said)
+		if said := waitClose(t, stays); said.Code != 4001 || said.Text != "The VM was stopped." {
+			t.Errorf("%s disconnected: %v", sides[0], said)
 		}
 		p.waitFor(t, 0, 0)
 	}
 }
 
-func TestASideThatGoesWithoutAWordEndsTheOther(t *testing.T) {
+func TestDisconnectEndsOtherSide(t *testing.T) {
 	t.Parallel()
 	for sides, want := range map[[2]string]string{
 		{"asker", "answerer"}: "The asker left.", {"answerer", "asker"}: "The answerer left.",
@@ -231,14 +232,14 @@ func TestASideThatGoesWithoutAWordEndsTheOther(t *testing.T) {
 		leaves, stays := p.dial(t, sides[0], "c"), p.dial(t, sides[1], "c")
 		p.waitFor(t, 1, 0)
 		leaves.NetConn().Close()
-		if said := closing(t, stays); said.Code != websocket.CloseGoingAway || said.Text != want {
-			t.Errorf("%s left: %v", sides[0], said)
+		if said := waitClose(t, stays); said.Code != websocket.CloseGoingAway || said.Text != want {
+			t.Errorf("%s disconnected: %v", sides[0], said)
 		}
 		p.waitFor(t, 0, 0)
 	}
 }
 
-func TestWhatIsNoStreamIsEnded(t *testing.T) {
+func TestInvalidMessageEndsRelay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		kind, size, code int
@@ -266,12 +267,12 @@ func TestWhatIsNoStreamIsEnded(t *testing.T) {
 	}
 }
 
-func TestASecondForTheSameSideIsRefusedWhileOneWaits(t *testing.T) {
+func TestSecondConnectionToWaitingSideRefused(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
 	first := p.dial(t, "asker", "c")
 	p.waitFor(t, 0, 1)
-	if said := closing(t, p.dial(t, "asker", "c")); said.Code != websocket.ClosePolicyViolation {
+	if said := waitClose(t, p.dial(t, "asker", "c")); said.Code != websocket.ClosePolicyViolation {
 		t.Errorf("second asker: %v", said)
 	}
 	answerer := p.dial(t, "answerer", "c")
@@ -283,7 +284,7 @@ func TestASecondForTheSameSideIsRefusedWhileOneWaits(t *testing.T) {
 	}
 }
 
-func TestPairsDoNotMix(t *testing.T) {
+func TestConcurrentRelaysStaySeparate(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
 	var wg sync.WaitGroup
@@ -306,7 +307,7 @@ func TestPairsDoNotMix(t *testing.T) {
 	wg.Wait()
 }
 
-func TestACauseIsToldToBothSides(t *testing.T) {
+func TestCancellationCauseSentToBothSides(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancelCause(t.Context())
 	p := newPortal(t, ctx)
@@ -314,18 +315,18 @@ func TestACauseIsToldToBothSides(t *testing.T) {
 	if err := asker.WriteMessage(websocket.BinaryMessage, []byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := receive(answerer, 5); err != nil || p.said.Load() != 1 {
-		t.Errorf("%v; the asker was heard %d times", err, p.said.Load())
+	if _, err := receive(answerer, 5); err != nil || p.messages.Load() != 1 {
+		t.Errorf("%v; %d messages from the asker", err, p.messages.Load())
 	}
 	stop(Reason("You are signed out."))
 	for _, ws := range []*websocket.Conn{asker, answerer} {
-		if said := closing(t, ws); said.Code != websocket.ClosePolicyViolation || said.Text != "You are signed out." {
+		if said := waitClose(t, ws); said.Code != websocket.ClosePolicyViolation || said.Text != "You are signed out." {
 			t.Error(said)
 		}
 	}
 }
 
-func TestAStoppingPortalSaysSo(t *testing.T) {
+func TestPortalStopSentToBothSides(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	p := newPortal(t, ctx)
@@ -333,7 +334,7 @@ func TestAStoppingPortalSaysSo(t *testing.T) {
 	p.waitFor(t, 1, 1)
 	stop()
 	for _, ws := range []*websocket.Conn{asker, answerer, alone} {
-		if said := closing(t, ws); said.Code != websocket.CloseGoingAway || said.Text != "The portal is stopping." {
+		if said := waitClose(t, ws); said.Code != websocket.CloseGoingAway || said.Text != "The portal is stopping." {
 			t.Error(said)
 		}
 	}

@@ -12,42 +12,43 @@ import (
 )
 
 const (
-	pingEvery  = 20 * time.Second
-	pongLimit  = 45 * time.Second // silence after which a side counts as gone
-	writeLimit = 30 * time.Second // for one chunk
-	pingLimit  = 15 * time.Second // for a ping to get into the line
-	farewell   = time.Second      // for closing: what is not out by then is lost
-	chunkSize  = 32 << 10
+	pingEvery    = 20 * time.Second
+	readTimeout  = 45 * time.Second // without data or pong, a side is lost
+	writeTimeout = 30 * time.Second // for one chunk
+	pingTimeout  = 15 * time.Second // for writing a ping
+	closeTimeout = time.Second      // for closing: unsent data is then lost
+	chunkSize    = 32 << 10
 )
 
-// chunks are held only while bytes are on their way: a quiet pair has none. Two io.Copy over the websockets as streams would
-// keep a buffer a direction, and end without the other side's code and words.
+// chunks are in use only while data is in flight, so an idle session holds none. Two io.Copy over websocket streams
+// would hold a buffer in each direction and lose the close code and reason.
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
-// session is a pair that has met. Each side's own goroutine carries what that side says to the other one, so a session has
+// session is a relay whose sides have met. Each side's goroutine copies from that side to the other, so a session has
 // two goroutines and one timer.
 type session struct {
 	use     *Use
-	lines   [2]line
+	peers   [2]peer
 	pings   *time.Timer
 	once    sync.Once
 	ended   atomic.Bool
 	running atomic.Int32
-	over    chan struct{} // closed with the end
+	done    chan struct{} // closed at the end
 }
 
-func newSession(use *Use, s Side, mine, other line) *session {
-	p := &session{use: use, over: make(chan struct{})}
-	p.lines[s], p.lines[1-s] = mine, other
+func newSession(use *Use, s Side, mine, other peer) *session {
+	p := &session{use: use, done: make(chan struct{})}
+	p.peers[s], p.peers[1-s] = mine, other
 	p.running.Store(2)
 	if p.held() {
 		return p
 	}
-	for _, l := range p.lines {
+	for _, l := range p.peers {
 		ws := l.ws
 		ws.SetReadLimit(ReadLimit)
-		ws.SetCloseHandler(func(int, string) error { return nil }) // end answers, once the other side has got all bytes
-		ws.SetPongHandler(func(string) error { p.listen(ws); return nil })
+		// end sends the close frame after the other side has received all bytes.
+		ws.SetCloseHandler(func(int, string) error { return nil })
+		ws.SetPongHandler(func(string) error { p.extendReadDeadline(ws); return nil })
 	}
 	p.pings = time.AfterFunc(time.Hour, p.ping)
 	p.pings.Reset(pingEvery)
@@ -57,16 +58,16 @@ func newSession(use *Use, s Side, mine, other line) *session {
 // left reports whether the caller was the last of the two sides.
 func (p *session) left() bool { return p.running.Add(-1) == 0 }
 
-// run carries what side s says to the other one until either of them ends; then it ends both.
+// run copies from side s to the other until either ends; then it ends both.
 func (p *session) run(s Side) {
 	if p.held() {
-		<-p.over // whoever holds the connection reads from it
+		<-p.done // the caller of Hold reads from the connection
 		return
 	}
-	from, to, said := p.lines[s].ws, p.lines[1-s].ws, p.lines[s].said
+	from, to, onMessage := p.peers[s].ws, p.peers[1-s].ws, p.peers[s].onMessage
 	for {
-		// Silence counts only while this side is listened to, not while the other one is slow to take what it said.
-		p.listen(from)
+		// The timeout counts only while this side is read, not while the other one is slow.
+		p.extendReadDeadline(from)
 		kind, message, err := from.NextReader()
 		if err == nil && kind != websocket.BinaryMessage {
 			p.end(websocket.CloseUnsupportedData, p.use.Stray)
@@ -74,7 +75,7 @@ func (p *session) run(s Side) {
 		}
 		var sent error
 		if err == nil {
-			said()
+			onMessage()
 			err, sent = carry(to, message, p.use.Pace)
 		}
 		switch {
@@ -90,8 +91,8 @@ func (p *session) run(s Side) {
 	}
 }
 
-// carry sends a message on in chunks, each a message of its own as soon as it is read: a pair is a stream of bytes,
-// and nobody waits for the end of a large message.
+// carry forwards a message in chunks, each as a message of its own. A relay is a byte stream, so no side has to wait
+// for the end of a large message.
 func carry(to *websocket.Conn, message io.Reader, pace func(int)) (read, sent error) {
 	chunk := chunks.Get().(*[chunkSize]byte)
 	defer chunks.Put(chunk)
@@ -101,14 +102,14 @@ func carry(to *websocket.Conn, message io.Reader, pace func(int)) (read, sent er
 			if pace != nil {
 				pace(n)
 			}
-			to.SetWriteDeadline(time.Now().Add(writeLimit))
+			to.SetWriteDeadline(time.Now().Add(writeTimeout))
 			if sent := to.WriteMessage(websocket.BinaryMessage, chunk[:n]); sent != nil {
 				return nil, sent
 			}
 		}
 		switch err {
 		case nil:
-		case io.EOF, io.ErrUnexpectedEOF: // the message's end; that of the connection is a CloseError
+		case io.EOF, io.ErrUnexpectedEOF: // the message's end; the connection's end is a CloseError
 			return nil, nil
 		default:
 			return err, nil
@@ -116,19 +117,19 @@ func carry(to *websocket.Conn, message io.Reader, pace func(int)) (read, sent er
 	}
 }
 
-// listen gives a side time to say something, or little of it where the pair is ending.
-func (p *session) listen(ws *websocket.Conn) {
-	ws.SetReadDeadline(time.Now().Add(pongLimit))
+// extendReadDeadline gives a side its full read timeout, or a short one when the session is ending.
+func (p *session) extendReadDeadline(ws *websocket.Conn) {
+	ws.SetReadDeadline(time.Now().Add(readTimeout))
 	if p.ended.Load() {
-		ws.SetReadDeadline(time.Now().Add(farewell))
+		ws.SetReadDeadline(time.Now().Add(closeTimeout))
 	}
 }
 
-// ping keeps proxies from closing a quiet pair, and finds sides that are gone.
+// ping keeps proxies from closing an idle session and detects lost sides.
 func (p *session) ping() {
-	until := time.Now().Add(pingLimit)
-	for _, l := range p.lines {
-		// A side that takes no ping is noticed by its reader.
+	until := time.Now().Add(pingTimeout)
+	for _, l := range p.peers {
+		// The reader of this side notices a failed ping.
 		_ = l.ws.WriteControl(websocket.PingMessage, nil, until)
 	}
 	p.pings.Reset(pingEvery)
@@ -137,21 +138,21 @@ func (p *session) ping() {
 	}
 }
 
-// end tells both sides why the pair ends, and lets neither keep the other for longer than a farewell.
+// end sends both sides the reason and closes both within closeTimeout.
 func (p *session) end(code int, text string) {
 	p.once.Do(func() {
 		p.ended.Store(true)
-		defer close(p.over)
+		defer close(p.done)
 		if p.pings != nil {
 			p.pings.Stop()
 		}
-		until := time.Now().Add(farewell)
-		for _, l := range p.lines {
+		until := time.Now().Add(closeTimeout)
+		for _, l := range p.peers {
 			if l.ws != nil {
 				l.ws.NetConn().SetDeadline(until)
 			}
 		}
-		for _, l := range p.lines {
+		for _, l := range p.peers {
 			if l.ws != nil {
 				sayClose(l.ws, code, text)
 			}
@@ -159,14 +160,14 @@ func (p *session) end(code int, text string) {
 	})
 }
 
-// reasonOf is what the sides are told after err while s was listened to: its own code and words where it gave any.
+// reasonOf returns the close code and reason after err on side s: those of the side's own close frame, if any.
 func (p *session) reasonOf(err error, s Side) (int, string) {
-	var said *websocket.CloseError
+	var closeErr *websocket.CloseError
 	var network net.Error
 	switch {
-	case errors.As(err, &said) && said.Code != websocket.CloseNoStatusReceived && said.Code != websocket.CloseAbnormalClosure:
-		return said.Code, said.Text
-	case errors.As(err, &said) && said.Code == websocket.CloseNoStatusReceived:
+	case errors.As(err, &closeErr) && closeErr.Code != websocket.CloseNoStatusReceived && closeErr.Code != websocket.CloseAbnormalClosure:
+		return closeErr.Code, closeErr.Text
+	case errors.As(err, &closeErr) && closeErr.Code == websocket.CloseNoStatusReceived:
 		return websocket.CloseNormalClosure, ""
 	case errors.Is(err, websocket.ErrReadLimit):
 		return websocket.CloseMessageTooBig, "A message was larger than 1 MiB."
@@ -176,7 +177,7 @@ func (p *session) reasonOf(err error, s Side) (int, string) {
 	return websocket.CloseGoingAway, p.use.Left[s]
 }
 
-// sayClose sends a close frame to a side that may have gone; its text is cut to the 123 bytes that one holds.
+// sayClose sends a close frame to a side that may be gone. A close frame holds 123 bytes of text; longer text is cut.
 func sayClose(ws *websocket.Conn, code int, text string) {
 	for len(text) > 123 {
 		cut := 123
@@ -185,5 +186,5 @@ func sayClose(ws *websocket.Conn, code int, text string) {
 		}
 		text = text[:cut]
 	}
-	_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, text), time.Now().Add(farewell))
+	_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, text), time.Now().Add(closeTimeout))
 }

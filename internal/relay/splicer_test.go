@@ -26,37 +26,39 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// splicerVar makes the test binary a splicer instead: a process of its own, so that the benchmarks read from /proc what
-// splicing costs, without what the load costs.
+// splicerVar makes the test binary run as a splicer process. The benchmarks read its costs from /proc, without those
+// of the load generator.
 const splicerVar = "QUANTIX_BENCH_SPLICER"
 
 func TestMain(m *testing.M) {
 	if kind := os.Getenv(splicerVar); kind != "" {
-		beSplicer(kind)
+		runSplicer(kind)
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// splicer is a process that splices a browser's connection with a host's.
+// splicer is a process that splices the connections of a browser and a host.
 type splicer struct {
 	b       *testing.B
 	pid     int
-	browser string       // address that browsers dial
-	host    string       // address that hosts dial; empty: the splicer dials hosts
-	hosts   net.Listener // where it dials them
+	browser string       // address for browsers
+	host    string       // address for hosts; empty: the splicer dials the hosts
+	hosts   net.Listener // where the splicer dials the hosts
 	kind    string
-	ws      bool // browsers speak websocket
+	ws      bool // browsers use websocket
 }
 
-// What a kind of splicers ends in: hosts speak TLS, as they always do, or both sides do.
+// Suffixes of splicer kinds: TLS on the host side, as always in production, or on both sides.
 const (
 	hostTLS = "-host-tls"
 	bothTLS = "-tls"
 )
 
-func (s *splicer) hostsByTLS() bool    { return strings.HasSuffix(s.kind, bothTLS) }
-func (s *splicer) browsersByTLS() bool { return s.hostsByTLS() && !strings.HasSuffix(s.kind, hostTLS) }
+func (s *splicer) hostsUseTLS() bool { return strings.HasSuffix(s.kind, bothTLS) }
+func (s *splicer) browsersUseTLS() bool {
+	return s.hostsUseTLS() && !strings.HasSuffix(s.kind, hostTLS)
+}
 
 // startSplicer starts "broker", "tcp" (two sockets and io.Copy) or "websockify", each with or without TLS.
 func startSplicer(b *testing.B, kind string) *splicer {
@@ -71,10 +73,10 @@ func startSplicer(b *testing.B, kind string) *splicer {
 		s.listenHosts()
 		s.browser = freeAddress(b)
 		args := []string{s.browser, s.hosts.Addr().String()}
-		if s.hostsByTLS() {
+		if s.hostsUseTLS() {
 			args = append(args, "--ssl-target")
 		}
-		if s.browsersByTLS() {
+		if s.browsersUseTLS() {
 			args = append(args, "--ssl-only", "--cert", certificateFile(b))
 		}
 		cmd = exec.Command(path, args...)
@@ -90,7 +92,7 @@ func startSplicer(b *testing.B, kind string) *splicer {
 	if err != nil {
 		b.Fatal(err)
 	}
-	in, err := cmd.StdinPipe() // its end ends our splicers, whatever becomes of this process
+	in, err := cmd.StdinPipe() // its end stops the splicer, even if this process is killed
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -127,7 +129,7 @@ func (s *splicer) listenHosts() {
 		s.b.Fatal(err)
 	}
 	s.b.Cleanup(func() { l.Close() })
-	if s.hosts = l; s.hostsByTLS() {
+	if s.hosts = l; s.hostsUseTLS() {
 		s.hosts = tls.NewListener(l, serverTLS())
 	}
 }
@@ -141,22 +143,22 @@ func freeAddress(b *testing.B) string {
 	return l.Addr().String()
 }
 
-// pair opens one session: what write sends arrives at read.
+// pair opens one session: data of write arrives at read.
 func (s *splicer) pair(id int) (write func([]byte) error, read func([]byte) (int, error)) {
 	s.b.Helper()
 	scheme := map[bool]string{false: "ws://", true: "wss://"}
 	if s.host != "" {
-		host := s.websocket(scheme[s.hostsByTLS()]+s.host+"/answerer/"+strconv.Itoa(id), 64<<10)
+		host := s.websocket(scheme[s.hostsUseTLS()]+s.host+"/answerer/"+strconv.Itoa(id), 64<<10)
 		write = func(p []byte) error { return host.WriteMessage(websocket.BinaryMessage, p) }
 	}
 	if s.ws {
-		read = (&stream{ws: s.websocket(scheme[s.browsersByTLS()]+s.browser+"/asker/"+strconv.Itoa(id), 64<<10)}).Read
+		read = (&stream{ws: s.websocket(scheme[s.browsersUseTLS()]+s.browser+"/asker/"+strconv.Itoa(id), 64<<10)}).Read
 	} else {
 		c, err := net.Dial("tcp", s.browser)
 		if err != nil {
 			s.b.Fatal(err)
 		}
-		if s.browsersByTLS() {
+		if s.browsersUseTLS() {
 			c = tls.Client(c, anyTLS)
 		}
 		s.b.Cleanup(func() { c.Close() })
@@ -186,7 +188,7 @@ func (s *splicer) websocket(url string, buffer int) *websocket.Conn {
 	return ws
 }
 
-// stream reads messages as the bytes that they are.
+// stream reads websocket messages as a byte stream.
 type stream struct {
 	ws  *websocket.Conn
 	now io.Reader
@@ -211,7 +213,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 }
 
-// processes are the splicer's and those that it forked for its sessions.
+// processes returns the splicer's processes, with those forked for its sessions.
 func (s *splicer) processes() []int {
 	pids := []int{s.pid}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -224,14 +226,14 @@ func (s *splicer) processes() []int {
 	return pids
 }
 
-// statOf are the fields of a /proc/*/stat from the state on, which stands behind the name in brackets.
+// statOf returns the fields of a /proc/*/stat file from the state on, behind the name in parentheses.
 func statOf(file string) []string {
 	data, _ := os.ReadFile(file)
 	_, rest, _ := strings.Cut(string(data), ") ")
 	return strings.Fields(rest)
 }
 
-// cpu is what the splicer has used so far, in the kernel and out of it.
+// cpu is the user and system time of the splicer so far.
 func (s *splicer) cpu() time.Duration {
 	var ticks int
 	for _, pid := range s.processes() {
@@ -244,7 +246,7 @@ func (s *splicer) cpu() time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// memory is the splicer's share of RAM, pages shared with others counted by their share.
+// memory is the splicer's proportional set size.
 func (s *splicer) memory() (bytes int) {
 	for _, pid := range s.processes() {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
@@ -258,10 +260,10 @@ func (s *splicer) memory() (bytes int) {
 	return bytes
 }
 
-// anyTLS trusts anybody.
+// anyTLS skips certificate verification.
 var anyTLS = &tls.Config{InsecureSkipVerify: true}
 
-func beSplicer(kind string) {
+func runSplicer(kind string) {
 	debug.SetGCPercent(100)
 	s := &splicer{kind: kind}
 	listen := func(byTLS bool) net.Listener {
@@ -272,7 +274,7 @@ func beSplicer(kind string) {
 	}
 	switch {
 	case strings.HasPrefix(kind, "tcp"):
-		l := listen(s.browsersByTLS())
+		l := listen(s.browsersUseTLS())
 		go func() {
 			for {
 				c, err := l.Accept()
@@ -283,7 +285,7 @@ func beSplicer(kind string) {
 				if err != nil {
 					panic(err)
 				}
-				if s.hostsByTLS() {
+				if s.hostsUseTLS() {
 					h = tls.Client(h, anyTLS)
 				}
 				go plainCopy(c, h)
@@ -297,7 +299,7 @@ func beSplicer(kind string) {
 			for range p.results {
 			}
 		}()
-		browsers, hosts := listen(s.browsersByTLS()), listen(s.hostsByTLS())
+		browsers, hosts := listen(s.browsersUseTLS()), listen(s.hostsUseTLS())
 		server := &http.Server{Handler: p.handler(context.Background())}
 		go server.Serve(browsers)
 		go server.Serve(hosts)
@@ -306,7 +308,8 @@ func beSplicer(kind string) {
 	io.Copy(io.Discard, os.Stdin)
 }
 
-// plainCopy is the plainest splice: one buffer, read and write, without the kernel's splice(2), which no websocket can use.
+// plainCopy is the simplest splice: one buffer, read and write. It avoids the kernel's splice(2), which no websocket
+// can use.
 func plainCopy(to io.Writer, from io.Reader) {
 	buf := make([]byte, chunkSize)
 	for {
@@ -328,7 +331,7 @@ func mustListen() net.Listener {
 	return l
 }
 
-// certificateFile is a certificate with its key, as websockify reads them.
+// certificateFile writes a certificate with its key in one file, the format of websockify.
 func certificateFile(b *testing.B) string {
 	made := serverTLS().Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)

@@ -2,10 +2,10 @@ package relay
 
 import "quantix/internal/fleet"
 
-// Side is an end of a pair.
+// Side is an end of a relay.
 type Side int
 
-// The sides: who asked for the pair, and who was asked.
+// The sides: the one that requested the relay and the one that was called.
 const (
 	Asker Side = iota
 	Answerer
@@ -13,30 +13,30 @@ const (
 
 func (s Side) String() string { return [2]string{"asker", "answerer"}[s] }
 
-// Kind names what pairs carry.
+// Kind names what relays carry.
 type Kind string
 
-// Console is a VM's screen: a person's session asks, the VM's host answers.
+// Console is a VM's screen, between a person's session and the VM's host.
 const Console Kind = "console"
 
-// Upload is a file that a person sends: the portal itself hands it on for their session, the host answers.
+// Upload is a file sent by a person: the portal forwards it for their session to the host.
 const Upload Kind = "upload"
 
-// Transfer is a file on its way between two hosts that do not reach each other: the sender asks, the receiver answers. What goes by it is
-// theirs: they have made a secret of it that the portal does not know.
+// Transfer is a file between two hosts that cannot reach each other: the sender asks, the receiver answers. Its
+// content is encrypted with a key that the portal does not know.
 const Transfer Kind = "transfer"
 
-// Download is a volume that a host sends: the portal itself takes it for a person's session, the host answers.
+// Download is a volume sent by a host: the portal reads it for a person's session.
 const Download Kind = "download"
 
-// Party is who may bring an end: a person by a session or token of theirs, or a host by its certificate.
+// Party is who may take a side: a person with a session or token, or a host with its certificate.
 type Party struct {
 	User    fleet.UserID
-	Session string // fleet.Actor.Session; hosts have none here: what is open outlives an agent's session
+	Session string // fleet.Actor.Session; empty for hosts, because a relay outlives an agent's session
 	Host    fleet.HostID
 }
 
-// PartyOf is whom an actor counts as.
+// PartyOf returns the party of an actor.
 func PartyOf(a fleet.Actor) Party {
 	if a.HostID != "" {
 		return Party{Host: a.HostID}
@@ -46,29 +46,29 @@ func PartyOf(a fleet.Actor) Party {
 
 func (p Party) named() bool { return p.Host != "" || p.User != "" && p.Session != "" }
 
-// Ticket says what a pair carries and for whom. Both ends come under the same one.
+// Ticket describes a relay and its parties. Both ends must present the same ticket.
 type Ticket struct {
 	ID      fleet.PairID
 	Kind    Kind
 	Parties [2]Party // by Side
 }
 
-// End is one end of a pair whose party has been let in. It is small, for it lies on the stack of each open connection.
+// End is an admitted side of a relay. It is small because it lies on the stack of each open connection.
 type End struct {
 	ticket *Ticket
 	side   Side
 }
 
-// ID names the pair.
+// ID identifies the relay.
 func (e End) ID() fleet.PairID { return e.ticket.ID }
 
-// Side says which end it is.
+// Side returns the end's side.
 func (e End) Side() Side { return e.side }
 
-// Kind says what the pair carries.
+// Kind returns what the relay carries.
 func (e End) Kind() Kind { return e.ticket.Kind }
 
-// fits reports why the end cannot meet the one that waits.
+// fits returns why the end cannot meet the waiting one, or nil.
 func (e End) fits(other End) error {
 	switch {
 	case *e.ticket != *other.ticket:
@@ -79,8 +79,8 @@ func (e End) fits(other End) error {
 	return nil
 }
 
-// Admit lets a party in at the side that is its own, and tells anybody else that nobody waits. It is the one gate: nothing
-// else makes an End, and a Broker takes nothing else.
+// Admit returns the End of a party that the ticket names; anyone else gets NotFound. It is the only way to make an
+// End, and a Broker accepts nothing else.
 func (t Ticket) Admit(p Party) (End, error) {
 	if p.named() && t.Parties[Asker] != t.Parties[Answerer] {
 		for side, party := range t.Parties {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestAnEndIsItsPartysAlone(t *testing.T) {
+func TestAdmitOnlyParties(t *testing.T) {
 	t.Parallel()
 	ann, h1, h2 := fleet.Actor{UserID: "ann", Session: "s1"}, fleet.Actor{HostID: "h1", Session: "of its agent"}, fleet.Actor{HostID: "h2"}
 	console := Ticket{"c", Console, [2]Party{PartyOf(ann), PartyOf(h1)}}
@@ -39,20 +39,20 @@ func TestAnEndIsItsPartysAlone(t *testing.T) {
 		end, err := c.ticket.Admit(PartyOf(c.who))
 		switch {
 		case !c.in && fleet.CodeOf(err) != fleet.NotFound:
-			t.Errorf("%s: let in as %s, %v", name, end.side, err)
+			t.Errorf("%s: admitted as %s, %v", name, end.side, err)
 		case c.in && (err != nil || end.side != c.side || *end.ticket != c.ticket):
 			t.Errorf("%s: %+v, %v", name, end, err)
 		}
 	}
 }
 
-// Whoever was let in under another ticket of the same pair, because its host changed in between, meets nobody.
-func TestBothEndsComeUnderOneTicket(t *testing.T) {
+// An end admitted under another ticket of the same relay, because its host changed, meets no other end.
+func TestEndsWithDifferentTicketsDoNotMeet(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
 	asker := p.dial(t, "asker", "c")
 	p.waitFor(t, 0, 1)
-	if said := closing(t, p.dial(t, "foreign", "c")); said.Code != websocket.ClosePolicyViolation {
+	if said := waitClose(t, p.dial(t, "foreign", "c")); said.Code != websocket.ClosePolicyViolation {
 		t.Errorf("the foreign end: %v", said)
 	}
 	if err := <-p.results; !errors.Is(err, ErrForeign) {
@@ -67,12 +67,12 @@ func TestBothEndsComeUnderOneTicket(t *testing.T) {
 	}
 }
 
-func TestAPairThatNothingUsesIsClosed(t *testing.T) {
+func TestRelayOfUnknownKindClosed(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
 	p.Broker = New()
 	p.dial(t, "asker", "c")
 	if err := <-p.results; err == nil {
-		t.Error("it waits")
+		t.Error("the end waits")
 	}
 }

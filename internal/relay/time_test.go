@@ -12,7 +12,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// pipes is a listener without a network, so that a synctest bubble's clock rules the connections.
+// pipes is a listener without a network, so that connections follow the clock of a synctest bubble.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -43,23 +43,23 @@ func (p pipes) dial(t *testing.T, side string) *websocket.Conn {
 	return ws
 }
 
-// inBubble runs do with a portal whose time passes only while all wait.
-func inBubble(t *testing.T, do func(t *testing.T, p *portal, line pipes)) {
+// inBubble runs do with a portal whose time passes only while all goroutines wait.
+func inBubble(t *testing.T, do func(t *testing.T, p *portal, listener pipes)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &portal{Broker: New(use), results: make(chan error, 8)}
-		line := make(pipes)
+		listener := make(pipes)
 		server := &http.Server{Handler: p.handler(t.Context())}
-		go server.Serve(line)
+		go server.Serve(listener)
 		defer server.Close()
-		do(t, p, line)
+		do(t, p, listener)
 	})
 }
 
-func TestAnAnswererThatDoesNotComeIsWaitedFor(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *portal, line pipes) {
+func TestAskerTimesOutWithoutAnswerer(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *portal, listener pipes) {
 		start := time.Now()
-		said := closing(t, line.dial(t, "asker"))
+		said := waitClose(t, listener.dial(t, "asker"))
 		if said.Code != websocket.CloseTryAgainLater || said.Text != "Nobody answered." {
 			t.Error(said)
 		}
@@ -72,10 +72,10 @@ func TestAnAnswererThatDoesNotComeIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestAnAskerThatDoesNotComeIsWaitedFor(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *portal, line pipes) {
+func TestAnswererTimesOutWithoutAsker(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *portal, listener pipes) {
 		start := time.Now()
-		if said := closing(t, line.dial(t, "answerer")); said.Code != websocket.CloseTryAgainLater {
+		if said := waitClose(t, listener.dial(t, "answerer")); said.Code != websocket.CloseTryAgainLater {
 			t.Error(said)
 		}
 		if took := time.Since(start); took != use.Wait[Answerer] {
@@ -87,9 +87,9 @@ func TestAnAskerThatDoesNotComeIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestAQuietPairStaysOpenWhileBothAnswerPings(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *portal, line pipes) {
-		asker, answerer := line.dial(t, "asker"), line.dial(t, "answerer")
+func TestIdleRelayStaysOpenWhilePeersAnswerPings(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *portal, listener pipes) {
+		asker, answerer := listener.dial(t, "asker"), listener.dial(t, "answerer")
 		pings := 0
 		answerer.SetPingHandler(func(string) error {
 			pings++
@@ -113,17 +113,17 @@ func TestAQuietPairStaysOpenWhileBothAnswerPings(t *testing.T) {
 	})
 }
 
-func TestASideThatNoLongerAnswersEndsThePair(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *portal, line pipes) {
-		asker, answerer := line.dial(t, "asker"), line.dial(t, "answerer")
-		answerer.SetPingHandler(func(string) error { return nil }) // takes pings, answers none
+func TestUnresponsiveSideEndsRelay(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *portal, listener pipes) {
+		asker, answerer := listener.dial(t, "asker"), listener.dial(t, "answerer")
+		answerer.SetPingHandler(func(string) error { return nil }) // receives pings, answers none
 		go answerer.NextReader()
 		start := time.Now()
-		said := closing(t, asker)
+		said := waitClose(t, asker)
 		if said.Code != websocket.CloseGoingAway || said.Text != "The answerer is silent." {
 			t.Error(said)
 		}
-		if took := time.Since(start); took != pongLimit {
+		if took := time.Since(start); took != readTimeout {
 			t.Errorf("after %v", took)
 		}
 		<-p.results

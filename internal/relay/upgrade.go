@@ -7,17 +7,17 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// ReadLimit bounds one websocket message of either side.
+// ReadLimit is the largest websocket message of either side, in bytes.
 const ReadLimit = 1 << 20
 
-// Protocol is the websocket subprotocol of both sides: binary messages that together are one stream of bytes.
+// Protocol is the websocket subprotocol of both sides: binary messages that form one byte stream.
 const Protocol = "binary"
 
-// headers are write buffers: they hold a frame's header and first bytes, and only while it is written. The rest of a chunk
-// goes out from where it was read to.
+// headers are write buffers. They hold a frame's header and first bytes only during a write; the rest of a chunk is
+// sent from its read buffer.
 var headers sync.Pool
 
-// The read buffer is net/http's own 4 KiB; what a large message has beyond it is read straight into a chunk, which costs
+// The read buffer is net/http's own 4 KiB. The rest of a large message is read directly into a chunk, which costs
 // less than a larger buffer and a copy.
 var upgrader = websocket.Upgrader{
 	Subprotocols:    []string{Protocol},
@@ -26,8 +26,8 @@ var upgrader = websocket.Upgrader{
 	CheckOrigin:     func(*http.Request) bool { return true },
 }
 
-// Upgrade turns the request into one side of a pair. The caller has judged all that can be judged before, the origin
-// of a browser too. On error the answer is written.
+// Upgrade turns the request into one side of a relay. The caller has authorized the request and checked a browser's
+// origin. On error Upgrade has written the response.
 func Upgrade(w http.ResponseWriter, r *http.Request) (*websocket.Conn, error) {
 	return upgrader.Upgrade(w, r, nil)
 }

@@ -21,8 +21,9 @@ const (
 	maxConns       = 4
 	spareIdleLimit = 5 * time.Second  // idle limit of a connection beside others
 	soleIdleLimit  = 90 * time.Second // idle limit of the only connection
-	recordSize     = 1 << 10          // bytes per TLS record: a portal keeps a buffer as large as the largest record received
-	dialLimit      = 10 * time.Second
+	// Bytes per TLS record: a portal keeps a buffer as large as the largest record received.
+	recordSize = 1 << 10
+	dialLimit  = 10 * time.Second
 )
 
 var (

@@ -23,9 +23,10 @@ type Meet struct {
 
 // MeetAnswer is what the portal knows about the transfer's other host.
 type MeetAnswer struct {
-	Peer      fleet.HostID `json:"peer"`
-	PeerName  string       `json:"peerName"`
-	KeyHash   string       `json:"keyHash"`             // SHA-256 of the other host's key, in hexadecimal: the only key to accept
+	Peer     fleet.HostID `json:"peer"`
+	PeerName string       `json:"peerName"`
+	// SHA-256 of the other host's key, in hexadecimal: the only key to accept.
+	KeyHash   string       `json:"keyHash"`
 	Ticket    string       `json:"ticket,omitempty"`    // the sender's newest ticket
 	Online    string       `json:"heard,omitempty"`     // the ticket that the receiver accepts
 	Listens   []string     `json:"listens,omitempty"`   // the receiver's addresses

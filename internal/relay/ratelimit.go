@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Pace holds all who share it together to some bytes a second; 0 or less: nobody. What is carried is bounded by what one pair has in hand.
+// Pace returns a rate limit in bytes a second that all its users share; nil for 0 or less. A relay may exceed it by
+// one chunk.
 func Pace(bytesASecond int64) func(bytes int) {
 	if bytesASecond <= 0 {
 		return nil
