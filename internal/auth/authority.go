@@ -18,17 +18,17 @@ import (
 
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
-	// clockSkew is how far a host's clock may be behind the portal's when it gets a certificate.
+	// clockSkew is how far a host's clock may be behind the portal's when its certificate is issued.
 	clockSkew = time.Hour
 )
 
-// Authority signs the certificates of hosts and of the listener that they dial. It is safe for concurrent use.
+// Authority signs the certificates of hosts and of the agent listener. It is safe for concurrent use.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority with a fresh P-256 key, valid for ten years.
+// NewAuthority returns an authority with a new P-256 key, valid for ten years.
 func NewAuthority() (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -54,7 +54,7 @@ func NewAuthority() (*Authority, error) {
 	return a, nil
 }
 
-// ParseAuthority reads what CertPEM and KeyPEM have given.
+// ParseAuthority parses the results of CertPEM and KeyPEM.
 func ParseAuthority(certPEM, keyPEM string) (*Authority, error) {
 	cert, err := ParseCertificate(certPEM)
 	if err != nil {
@@ -77,7 +77,7 @@ func ParseAuthority(certPEM, keyPEM string) (*Authority, error) {
 
 var errNoPEM = errors.New("the stored authority is not in PEM form; restore the database from a backup")
 
-// ParseCertificate reads what CertPEM has given.
+// ParseCertificate parses the result of CertPEM.
 func ParseCertificate(certPEM string) (*x509.Certificate, error) {
 	block, _ := pem.Decode([]byte(certPEM))
 	if block == nil {
@@ -90,13 +90,13 @@ func ParseCertificate(certPEM string) (*x509.Certificate, error) {
 	return cert, nil
 }
 
-// Certificate is the authority's own certificate.
+// Certificate returns the authority's certificate.
 func (a *Authority) Certificate() *x509.Certificate { return a.cert }
 
-// CertPEM is the authority's own certificate, which agents pin.
+// CertPEM returns the authority's certificate, which agents pin.
 func (a *Authority) CertPEM() string { return certPEM(a.cert.Raw) }
 
-// KeyPEM is the authority's private key in PKCS #8. It goes nowhere but, sealed, into the database.
+// KeyPEM returns the authority's private key in PKCS #8. It is stored only in the database, encrypted.
 func (a *Authority) KeyPEM() (string, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(a.key)
 	if err != nil {
@@ -105,20 +105,20 @@ func (a *Authority) KeyPEM() (string, error) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), nil
 }
 
-// Pool trusts this authority and nobody else.
+// Pool returns a certificate pool with only this authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// Fingerprint is the hexadecimal sha256 of a certificate's DER form, as join tokens carry it.
+// Fingerprint is the hexadecimal SHA-256 of a certificate's DER form, as in join tokens.
 func Fingerprint(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// sign gives the template a fresh serial number and returns the certificate in DER form.
+// sign sets a random serial number and returns the certificate in DER form.
 func (a *Authority) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {

@@ -61,7 +61,7 @@ func parse(t *testing.T, certificate string) *x509.Certificate {
 	return cert
 }
 
-func TestAuthorityIsWhatWasStored(t *testing.T) {
+func TestAuthorityRoundTrip(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	key, err := a.KeyPEM()
@@ -83,7 +83,7 @@ func TestAuthorityIsWhatWasStored(t *testing.T) {
 	}
 }
 
-func TestHostCertificateNamesTheHostAndNothingTheRequestSays(t *testing.T) {
+func TestHostCertificateIgnoresRequestNames(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)
@@ -115,7 +115,7 @@ func TestHostCertificateNamesTheHostAndNothingTheRequestSays(t *testing.T) {
 	}
 }
 
-func TestBadRequestsAreRefusedAtTheirField(t *testing.T) {
+func TestInvalidCSRRefused(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -140,7 +140,7 @@ func TestBadRequestsAreRefusedAtTheirField(t *testing.T) {
 	}
 }
 
-func TestOnlyHostCertificatesNameAHost(t *testing.T) {
+func TestHostOfAcceptsOnlyHostCertificates(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	server, err := a.IssueServer([]string{"localhost"})
@@ -160,7 +160,7 @@ func TestOnlyHostCertificatesNameAHost(t *testing.T) {
 	}
 }
 
-// shake does one TLS handshake and returns what either side says.
+// shake does one TLS handshake and returns the errors of both sides.
 func shake(t *testing.T, server, client *tls.Config) (peer []*x509.Certificate, serverErr, clientErr error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -186,7 +186,7 @@ func shake(t *testing.T, server, client *tls.Config) (peer []*x509.Certificate, 
 	return srv.ConnectionState().PeerCertificates, serverErr, clientErr
 }
 
-func TestAgentAndPortalKnowEachOther(t *testing.T) {
+func TestAgentAndPortalAuthenticateEachOther(t *testing.T) {
 	t.Parallel()
 	a, foreign := newAuthority(t), newAuthority(t)
 	server, err := a.ServerTLS([]string{"portal.example", "192.0.2.1"})
@@ -214,20 +214,20 @@ func TestAgentAndPortalKnowEachOther(t *testing.T) {
 		}
 	}
 	if _, serverErr, _ := shake(t, server, client(foreign, a, "portal.example")); serverErr == nil {
-		t.Error("the portal took a foreign authority's host")
+		t.Error("portal accepted a host of another authority")
 	}
 	if _, _, clientErr := shake(t, server, client(a, foreign, "portal.example")); clientErr == nil {
-		t.Error("the agent took a foreign portal")
+		t.Error("agent accepted a portal of another authority")
 	}
 	if _, _, clientErr := shake(t, server, client(a, a, "other.example")); clientErr == nil {
-		t.Error("the agent took another name")
+		t.Error("agent accepted another name")
 	}
 	if peer, serverErr, clientErr := shake(t, server, &tls.Config{RootCAs: a.Pool(), ServerName: "portal.example"}); serverErr != nil || clientErr != nil || len(peer) != 0 {
 		t.Errorf("a joining agent has no certificate yet: %v, %v", serverErr, clientErr)
 	}
 }
 
-func TestALapsedCertificateServesForItsRenewalAlone(t *testing.T) {
+func TestExpiredCertificateOnlyRenews(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	server, err := a.ServerTLS([]string{"portal.example"})
@@ -265,11 +265,11 @@ func TestALapsedCertificateServesForItsRenewalAlone(t *testing.T) {
 	}
 	client := &tls.Config{RootCAs: a.Pool(), ServerName: "portal.example", Certificates: []tls.Certificate{{Certificate: [][]byte{parse(t, foreign).Raw}, PrivateKey: key}}}
 	if _, serverErr, _ := shake(t, server, client); serverErr == nil {
-		t.Error("the portal took another authority's lapsed host")
+		t.Error("portal accepted an expired certificate of another authority")
 	}
 }
 
-func TestServerCertificateIsReplacedInTime(t *testing.T) {
+func TestServerCertificateReplacedBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	first, err := a.IssueServer([]string{"localhost"})

@@ -9,7 +9,7 @@ import (
 //go:embed common.txt
 var commonText string
 
-// common are the words that most guessed passwords are made of.
+// common holds the words of commonText, from which most guessed passwords are made.
 var common = func() map[string]bool {
 	words := map[string]bool{}
 	for w := range strings.FieldsSeq(commonText) {
@@ -18,8 +18,8 @@ var common = func() map[string]bool {
 	return words
 }()
 
-// guessable says in what way a password is one of those that are tried first, whatever is written large, as a figure ("p4$$w0rd")
-// or added at its ends ("password2026!"); empty: in none.
+// guessable describes why a password is easy to guess, ignoring case, digits for letters ("p4$$w0rd") and additions
+// at its ends ("password2026!"); empty if it is not.
 func guessable(userName, password string) string {
 	folded := strings.ToLower(password)
 	switch {
@@ -30,18 +30,18 @@ func guessable(userName, password string) string {
 	case strings.Trim(folded, "0123456789 .,:;-_/!?#+*") == "" && len(folded) < 20:
 		return "is a number, such as a date or a telephone's"
 	}
-	for _, bare := range bared(folded) {
+	for _, bare := range letterForms(folded) {
 		switch {
-		case bare == bareOf(strings.ToLower(userName)):
+		case bare == lettersOf(strings.ToLower(userName)):
 			return "is the user name with something added"
-		case wordy(bare):
+		case commonWords(bare):
 			return "is one of those that are tried first"
 		}
 	}
 	return ""
 }
 
-// repeated: at most three different characters, or one piece of up to six over and over.
+// repeated reports at most three different characters, or one group of up to six characters repeated.
 func repeated(text string) bool {
 	runes := []rune(text)
 	different := map[rune]bool{}
@@ -65,22 +65,23 @@ func repeated(text string) bool {
 	return false
 }
 
-// rows are what fingers run along.
+// rows are rows of keyboard keys.
 var rows = []string{"1234567890", "qwertyuiop", "qwertzuiop", "azertyuiop", "asdfghjkl", "zxcvbnm", "yxcvbnm", "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik9ol0p", "q1w2e3r4t5y6u7i8o9p0"}
 
-// sequential: four of five steps from one character to the next go along a row, the alphabet or the figures, either way.
+// sequential reports that four of five steps go to a neighbour in a keyboard row, the alphabet or the digits, in
+// either direction.
 func sequential(text string) bool {
 	runes := []rune(text)
 	steps := 0
 	for i := 1; i < len(runes); i++ {
-		if along(runes[i-1], runes[i]) {
+		if neighbours(runes[i-1], runes[i]) {
 			steps++
 		}
 	}
 	return len(runes) > 1 && steps*5 >= (len(runes)-1)*4
 }
 
-func along(a, b rune) bool {
+func neighbours(a, b rune) bool {
 	if d := b - a; d >= -1 && d <= 1 {
 		return true
 	}
@@ -93,20 +94,20 @@ func along(a, b rune) bool {
 	return false
 }
 
-// asLetters undoes what people write for letters; "1" and "!" stand for either of two.
+// asLetters replaces digits and signs written for letters. "1" and "!" stand for i or l, so there are two tables.
 var asLetters = []*strings.Replacer{
 	strings.NewReplacer(),
 	strings.NewReplacer("0", "o", "1", "i", "!", "i", "|", "i", "3", "e", "€", "e", "4", "a", "@", "a", "5", "s", "$", "s", "7", "t", "+", "t", "8", "b", "9", "g", "2", "z"),
 	strings.NewReplacer("0", "o", "1", "l", "!", "l", "|", "l", "3", "e", "€", "e", "4", "a", "@", "a", "5", "s", "$", "s", "7", "t", "+", "t", "8", "b", "9", "g", "2", "z"),
 }
 
-// bared are the ways to read a password as words: with and without what stands before and after its letters.
-func bared(folded string) []string {
+// letterForms returns the readings of a password as letters, with and without characters before and after them.
+func letterForms(folded string) []string {
 	noLetter := func(r rune) bool { return !unicode.IsLetter(r) }
 	var out []string
 	for _, part := range []string{folded, strings.TrimRightFunc(folded, noLetter), strings.TrimLeftFunc(folded, noLetter), strings.TrimFunc(folded, noLetter)} {
 		for _, letters := range asLetters {
-			if bare := bareOf(letters.Replace(part)); bare != "" {
+			if bare := lettersOf(letters.Replace(part)); bare != "" {
 				out = append(out, bare)
 			}
 		}
@@ -114,8 +115,8 @@ func bared(folded string) []string {
 	return out
 }
 
-// bareOf keeps the letters.
-func bareOf(text string) string {
+// lettersOf removes all characters but letters.
+func lettersOf(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) {
 			return r
@@ -124,8 +125,8 @@ func bareOf(text string) string {
 	}, text)
 }
 
-// wordy: one common word, or two of them.
-func wordy(bare string) bool {
+// commonWords reports whether the text is one common word or two of them.
+func commonWords(bare string) bool {
 	if common[bare] {
 		return true
 	}

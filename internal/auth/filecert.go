@@ -9,16 +9,16 @@ import (
 	"sync"
 )
 
-// FileCert is a TLS certificate in two PEM files, which somebody renews. It is safe for concurrent use.
+// FileCert is a TLS certificate in two PEM files that are renewed externally. It is safe for concurrent use.
 type FileCert struct {
 	certFile, keyFile string
 
 	mu        sync.Mutex
-	cert, key []byte // the files' texts behind current
+	cert, key []byte // file contents of current
 	current   *tls.Certificate
 }
 
-// OpenFileCert reads certificate and key. An error names the file that is at fault.
+// OpenFileCert reads the certificate and key. An error names the faulty file.
 func OpenFileCert(certFile, keyFile string) (*FileCert, error) {
 	f := &FileCert{certFile: certFile, keyFile: keyFile}
 	if _, err := f.Reload(); err != nil {
@@ -27,8 +27,8 @@ func OpenFileCert(certFile, keyFile string) (*FileCert, error) {
 	return f, nil
 }
 
-// Reload reads both files again, and serves what they hold from the next handshake on. Files that cannot be used, or do not belong
-// together because they are being written, change nothing. changed: they hold another certificate or key than before.
+// Reload reads both files again and serves them from the next handshake on. Invalid or mismatched files, as during a
+// renewal, change nothing. changed reports a different certificate or key.
 func (f *FileCert) Reload() (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +51,7 @@ func (f *FileCert) Reload() (changed bool, err error) {
 	return true, nil
 }
 
-// TLS is the configuration of a listener for browsers and programs.
+// TLS returns the configuration of a listener for browsers and API clients.
 func (f *FileCert) TLS() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
@@ -59,7 +59,7 @@ func (f *FileCert) TLS() *tls.Config {
 	}
 }
 
-// Validity is the period of the certificate that is served.
+// Validity returns the validity period of the served certificate.
 func (f *FileCert) Validity() Validity {
 	leaf := f.get().Leaf
 	return Validity{Use: "browsers", File: f.certFile, From: leaf.NotBefore, Until: leaf.NotAfter}

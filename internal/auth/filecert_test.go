@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pemPair writes a certificate for the name, and its key, to the two files; an empty path leaves one out.
+// pemPair writes a certificate for name and its key to the two files; an empty path omits one.
 func pemPair(t *testing.T, name, certFile, keyFile string) {
 	t.Helper()
 	pair, err := newAuthority(t).IssueServer([]string{name})
@@ -32,7 +32,7 @@ func pemPair(t *testing.T, name, certFile, keyFile string) {
 	}
 }
 
-func TestRenewedCertificateFilesAreServedOnceTheyFitTogether(t *testing.T) {
+func TestRenewedCertificateFilesServedOnceTheyMatch(t *testing.T) {
 	t.Parallel()
 	cert, key := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
 	pemPair(t, "first.example", cert, key)
@@ -44,7 +44,7 @@ func TestRenewedCertificateFilesAreServedOnceTheyFitTogether(t *testing.T) {
 		t.Helper()
 		got, err := f.TLS().GetCertificate(&tls.ClientHelloInfo{})
 		if err != nil || got.Leaf.VerifyHostname(name) != nil {
-			t.Errorf("it serves %v, %v, not %s", got.Leaf.DNSNames, err, name)
+			t.Errorf("serves %v, %v; want %s", got.Leaf.DNSNames, err, name)
 		}
 	}
 	if changed, err := f.Reload(); changed || err != nil {
@@ -69,7 +69,7 @@ func TestRenewedCertificateFilesAreServedOnceTheyFitTogether(t *testing.T) {
 	serves("second.example")
 }
 
-func TestCertificateIsWarnedOfBeforeItEnds(t *testing.T) {
+func TestCertificateExpiryWarning(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	now := time.Now()

@@ -22,15 +22,15 @@ import (
 
 const (
 	hostCertLife = 24 * time.Hour
-	// lapse is how long after its end a certificate can still be renewed: a portal, or a host, may be away for longer than
-	// certificates live. Removing a host ends its certificates at once, lapsed or not.
+	// lapse is how long after its expiry a certificate can still be renewed: a portal or host may be down for longer
+	// than a certificate's life. Removing a host revokes its certificates at once, expired or not.
 	lapse  = 30 * 24 * time.Hour
 	maxCSR = 16 << 10 // bytes
 )
 
-// IssueHost signs a client certificate of 24 h for the host: its common name is the host's id, its URI is
-// quantix://host/<id>. Of the request (PEM) only the key counts, P-256 or Ed25519; its subject and extensions are ignored.
-// A request that is none is Invalid at the field "csr".
+// IssueHost signs a client certificate of 24 h for the host. Its common name is the host's ID, its URI is
+// quantix://host/<id>. Only the key of the request (PEM) is used, P-256 or Ed25519; its subject and extensions are
+// ignored. An unusable request is Invalid at the field "csr".
 func (a *Authority) IssueHost(id fleet.HostID, csr string) (certificate string, err error) {
 	return a.issueHost(id, csr, time.Now())
 }
@@ -55,14 +55,15 @@ func (a *Authority) issueHost(id fleet.HostID, csr string, now time.Time) (certi
 	return certPEM(der), nil
 }
 
-// CheckCSR notes at the field "csr" why IssueHost would refuse the request.
+// CheckCSR adds an error at the field "csr" if IssueHost would refuse the request.
 func CheckCSR(c *fleet.Checks, csr string) {
 	if _, err := requestKey(csr); err != nil {
 		c.Add("csr", "%s", err.Error())
 	}
 }
 
-// verifyHost accepts client certificates of this authority for hosts that are valid or lapsed, and clients that show none.
+// verifyHost accepts clients without a certificate, and host certificates of this authority that are valid or expired
+// for less than lapse.
 func (a *Authority) verifyHost(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return nil
@@ -80,11 +81,11 @@ func (a *Authority) verifyHost(state tls.ConnectionState) error {
 	return nil
 }
 
-// HostOf reads the host's id from a certificate that TLS has verified; false where it is no host's certificate, or no
-// longer valid: a connection may outlive the certificate that opened it.
+// HostOf returns the host ID of a certificate that TLS has verified. It returns false for other certificates and for
+// expired ones, because a connection may outlive its certificate.
 func HostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostWithin(cert, 0) }
 
-// LapsedHostOf is HostOf for renewal alone: the certificate may have ended within the last 30 days.
+// LapsedHostOf is HostOf for renewal only: the certificate may have expired within the last 30 days.
 func LapsedHostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostWithin(cert, lapse) }
 
 func hostWithin(cert *x509.Certificate, grace time.Duration) (fleet.HostID, bool) {
@@ -95,13 +96,13 @@ func hostWithin(cert *x509.Certificate, grace time.Duration) (fleet.HostID, bool
 	return fleet.HostID(id), ok && id != "" && id == cert.Subject.CommonName
 }
 
-// KeyHash is the sha256 of the public key that a host's certificate is for.
+// KeyHash is the SHA-256 of the public key of a host's certificate.
 func KeyHash(cert *x509.Certificate) []byte {
 	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 	return sum[:]
 }
 
-// RequestKeyHash is the KeyHash of the certificate that IssueHost makes of the request.
+// RequestKeyHash is the KeyHash of the certificate that IssueHost would issue for the request.
 func RequestKeyHash(csr string) ([]byte, error) {
 	key, err := requestKey(csr)
 	if err != nil {

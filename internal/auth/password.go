@@ -1,5 +1,5 @@
-// Package auth holds what proves who somebody is: passwords, secrets, browser sessions, and the authority that signs the
-// certificates of hosts. It decides nothing about rights; that is policy's part.
+// Package auth authenticates people and hosts: passwords, secrets, browser sessions, and the authority that signs
+// host certificates. It decides no permissions; package policy does.
 package auth
 
 import (
@@ -15,22 +15,23 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Bounds of a password, in bytes.
+// Limits of a password, in bytes.
 const (
 	MinPassword = 10
 	MaxPassword = 256
 )
 
-// cost is argon2id's: 19 MiB, two passes, one thread.
+// cost is the cost of argon2id: 19 MiB, two passes, one thread.
 var cost = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// nobody is the hash of no password: what a sign-in without an account is compared with, for the same work.
-const nobody = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+// dummyHash matches no password. A sign-in without an account compares with it, so that it takes the same time.
+const dummyHash = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// hashing is this process's share of memory and processors for passwords, whoever asks.
+// hashing limits this process's memory and processors for passwords.
 var hashing = hasher{slots: make(chan struct{}, 2), wait: 5 * time.Second}
 
-// HashPassword returns the argon2id hash of a password. Only two run at once; who waits longer than 5 s gets TooMany.
+// HashPassword returns the argon2id hash of a password. Two run at once; a caller that waits longer than 5 s gets
+// TooMany.
 func HashPassword(ctx context.Context, password string) (hash string, err error) {
 	err = hashing.do(ctx, func() error {
 		hash, err = argon2id.CreateHash(password, cost)
@@ -39,11 +40,11 @@ func HashPassword(ctx context.Context, password string) (hash string, err error)
 	return hash, err
 }
 
-// VerifyPassword reports whether the password has that hash, under the same limit as HashPassword. An empty hash matches
-// nothing and costs the same.
+// VerifyPassword reports whether the password has that hash, under the same limit as HashPassword. An empty hash
+// matches nothing and takes the same time.
 func VerifyPassword(ctx context.Context, password, hash string) (same bool, err error) {
 	if hash == "" {
-		hash = nobody
+		hash = dummyHash
 	}
 	err = hashing.do(ctx, func() error {
 		same, err = argon2id.ComparePasswordAndHash(password, hash)
@@ -52,10 +53,10 @@ func VerifyPassword(ctx context.Context, password, hash string) (same bool, err 
 	if err != nil && fleet.CodeOf(err) == "" && ctx.Err() == nil {
 		err = fmt.Errorf("compare password: %w", err)
 	}
-	return same && hash != nobody, err
+	return same && hash != dummyHash, err
 }
 
-// CheckPassword notes at field why password may not be userName's new one.
+// CheckPassword adds an error at field if password is not acceptable for userName.
 func CheckPassword(c *fleet.Checks, field, userName, password string) {
 	switch {
 	case len(password) < MinPassword || len(password) > MaxPassword || !utf8.ValidString(password):
@@ -69,10 +70,11 @@ func CheckPassword(c *fleet.Checks, field, userName, password string) {
 	}
 }
 
-// oneTimeAlphabet leaves out what people misread: 0 and o, 1, i and l, u and v. 29 letters and digits: 4.85 bits each.
+// oneTimeAlphabet omits characters that people confuse: 0 and o, 1, i and l, u and v. Its 29 characters have 4.85
+// bits each.
 const oneTimeAlphabet = "23456789abcdefghjkmnpqrstwxyz"
 
-// NewPassword makes a readable one-time password of five groups of four, such as "k7fd-w2mq-…": 97 bits.
+// NewPassword returns a readable one-time password of five groups of four, such as "k7fd-w2mq-…": 97 bits.
 func NewPassword() string {
 	const groups, size = 5, 4
 	var b strings.Builder
@@ -85,7 +87,7 @@ func NewPassword() string {
 	return b.String()
 }
 
-// below returns a random number from 0 to n-1, n ≤ 256, each as likely as the others.
+// below returns a uniform random number from 0 to n-1, n ≤ 256.
 func below(n int) int {
 	limit := 256 - 256%n
 	var b [1]byte

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestPasswordMatchesItsHashOnly(t *testing.T) {
+func TestPasswordMatchesOnlyItsHash(t *testing.T) {
 	t.Parallel()
 	hash, err := HashPassword(t.Context(), "correct horse")
 	if err != nil {
@@ -28,9 +28,9 @@ func TestPasswordMatchesItsHashOnly(t *testing.T) {
 	}
 }
 
-func TestNoAccountCostsWhatAnAccountCosts(t *testing.T) {
+func TestMissingAccountCostsSameHashing(t *testing.T) {
 	t.Parallel()
-	params, salt, key, err := argon2id.DecodeHash(nobody)
+	params, salt, key, err := argon2id.DecodeHash(dummyHash)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestOneTimePasswordsAreReadableAndStrong(t *testing.T) {
 	}
 }
 
-func TestHashingWaitsItsTurnAndThenGivesUp(t *testing.T) {
+func TestHashingWaitsForSlotThenFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := hasher{slots: make(chan struct{}, 2), wait: 5 * time.Second}
@@ -83,25 +83,25 @@ func TestHashingWaitsItsTurnAndThenGivesUp(t *testing.T) {
 		}
 		synctest.Wait()
 		start := time.Now()
-		err := h.do(t.Context(), func() error { t.Error("a third one ran"); return nil })
+		err := h.do(t.Context(), func() error { t.Error("a third hash ran"); return nil })
 		if fleet.CodeOf(err) != fleet.TooMany || time.Since(start) != 5*time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := h.do(gone, func() error { return nil }); !errors.Is(err, context.Canceled) {
-			t.Errorf("a caller that has gone got %v", err)
+			t.Errorf("cancelled caller got %v", err)
 		}
 		close(release)
 		synctest.Wait()
 		if err := h.do(t.Context(), func() error { return nil }); err != nil {
-			t.Errorf("a free place was refused: %v", err)
+			t.Errorf("free slot refused: %v", err)
 		}
 	})
 }
 
-// What is tried first is refused, however it is dressed up; what nobody would try first is not.
-func TestGuessablePasswordsAreRefused(t *testing.T) {
+// Passwords that attackers try first are refused in every disguise; others are accepted.
+func TestGuessablePasswordsRefused(t *testing.T) {
 	t.Parallel()
 	for _, password := range []string{
 		"Password123!", "P@ssw0rd2026", "pa$$word$$$$", "5unshine99!!", "L3TM31N2020", "passwordpassword", "iloveyou1234", "Welcome2026!", "admin12345!",

@@ -8,7 +8,8 @@ import (
 	"fmt"
 )
 
-// Seal encrypts text so that only who has the secret, 256 random bits, reads it again. label says what it is.
+// Seal encrypts text with a key derived from the secret (256 random bits). label is authenticated and required for
+// decryption.
 func Seal(secret, label string, text []byte) ([]byte, error) {
 	box, err := boxOf(secret, label)
 	if err != nil {
@@ -17,7 +18,7 @@ func Seal(secret, label string, text []byte) ([]byte, error) {
 	return box.Seal(nil, nil, text, []byte(label)), nil
 }
 
-// Unseal is Seal's way back; false: another secret or label.
+// Unseal decrypts the result of Seal; false for another secret or label.
 func Unseal(secret, label string, sealed []byte) ([]byte, bool) {
 	box, err := boxOf(secret, label)
 	if err != nil {
@@ -27,7 +28,7 @@ func Unseal(secret, label string, sealed []byte) ([]byte, bool) {
 	return text, err == nil
 }
 
-// boxOf puts a random nonce before what it seals.
+// boxOf returns the cipher for a secret and label. It prepends a random nonce to its output.
 func boxOf(secret, label string) (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, []byte(secret), nil, "quantix seal "+label, 32)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"encoding/base64"
 )
 
-// TokenPrefix marks API tokens, so that secret scanners and people recognise them.
+// TokenPrefix marks API tokens for secret scanners and people.
 const TokenPrefix = "qx_"
 
 // NewSecret returns the prefix and 256 random bits in base64url.
@@ -16,8 +16,8 @@ func NewSecret(prefix string) string {
 	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// HashSecret is what is stored of a secret. Secrets hold 256 random bits, so a plain sha256 of them is enough; passwords
-// need HashPassword.
+// HashSecret returns the stored form of a secret. A plain SHA-256 is enough for 256 random bits; passwords need
+// HashPassword.
 func HashSecret(secret string) []byte {
 	sum := sha256.Sum256([]byte(secret))
 	return sum[:]

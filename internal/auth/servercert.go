@@ -15,8 +15,8 @@ import (
 
 const serverCertLife = 30 * 24 * time.Hour
 
-// IssueServer makes a key, kept in memory only, and a certificate of 30 days for the listener that agents dial by those
-// names or IP addresses. The chain holds the authority too, so that a joining agent can check its fingerprint.
+// IssueServer returns a certificate of 30 days for the agent listener at these names or IP addresses. Its new key
+// stays in memory. The chain includes the authority, so that a joining agent can check its fingerprint.
 func (a *Authority) IssueServer(hosts []string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -49,7 +49,7 @@ func (a *Authority) IssueServer(hosts []string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// Server makes the certificate of the listener that agents dial by those names or IP addresses.
+// Server returns the renewing certificate of the agent listener at these names or IP addresses.
 func (a *Authority) Server(hosts []string) (*ServerCert, error) {
 	first, err := a.IssueServer(hosts)
 	if err != nil {
@@ -58,7 +58,7 @@ func (a *Authority) Server(hosts []string) (*ServerCert, error) {
 	return &ServerCert{authority: a, hosts: hosts, cert: &first}, nil
 }
 
-// ServerTLS is the configuration of such a listener whose certificate nobody renews by hand.
+// ServerTLS returns the TLS configuration of a listener with such a certificate.
 func (a *Authority) ServerTLS(hosts []string) (*tls.Config, error) {
 	s, err := a.Server(hosts)
 	if err != nil {
@@ -67,7 +67,8 @@ func (a *Authority) ServerTLS(hosts []string) (*tls.Config, error) {
 	return s.TLS(), nil
 }
 
-// ServerCert is the certificate of the listener that agents dial, replaced at two thirds of its life. It is safe for concurrent use.
+// ServerCert is the certificate of the agent listener, replaced after two thirds of its life. It is safe for
+// concurrent use.
 type ServerCert struct {
 	authority *Authority
 	hosts     []string
@@ -76,13 +77,13 @@ type ServerCert struct {
 	cert *tls.Certificate
 }
 
-// TLS is the configuration of the listener that agents dial: TLS 1.3, and client certificates of this authority only. A client
-// without one gets through the handshake, because joining has none yet, and so does one whose certificate has lapsed, because it
-// can still renew it: every path must ask HostOf or LapsedHostOf.
+// TLS returns the configuration of the agent listener: TLS 1.3, and client certificates of this authority only. The
+// handshake also accepts clients without a certificate, which join, and expired certificates, which can be renewed.
+// Every handler must therefore check HostOf or LapsedHostOf.
 func (s *ServerCert) TLS() *tls.Config {
 	return &tls.Config{
 		MinVersion:       tls.VersionTLS13,
-		ClientAuth:       tls.RequestClientCert, // and verified by verifyHost
+		ClientAuth:       tls.RequestClientCert, // verified by verifyHost
 		ClientCAs:        s.authority.Pool(),
 		VerifyConnection: s.authority.verifyHost,
 		NextProtos:       []string{"http/1.1"},
@@ -90,14 +91,14 @@ func (s *ServerCert) TLS() *tls.Config {
 	}
 }
 
-// Renew makes a new key and certificate for the handshakes from now on.
+// Renew issues a new key and certificate for later handshakes.
 func (s *ServerCert) Renew() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.renew()
 }
 
-// Validity is the period of the certificate that is served, which is replaced first where it is due.
+// Validity returns the validity period of the served certificate, after replacing it if due.
 func (s *ServerCert) Validity() (Validity, error) {
 	cert, err := s.get(time.Now())
 	if err != nil {

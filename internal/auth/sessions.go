@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Sessions keeps browser sessions in PostgreSQL: 12 h at most and 30 min idle, the token stored hashed, the cookie gone
-// with the browser. secure says that browsers reach the portal over TLS; the cookie is then bound to this one origin.
+// Sessions stores browser sessions in PostgreSQL: at most 12 h, and 30 min idle. The token is stored hashed, and the
+// cookie ends with the browser. secure means that browsers use TLS; the cookie is then bound to this one origin.
 func Sessions(pool *pgxpool.Pool, secure bool) *scs.SessionManager {
 	m := scs.New()
 	m.Store = bounded{pgxstore.New(pool)}
@@ -27,7 +27,7 @@ func Sessions(pool *pgxpool.Pool, secure bool) *scs.SessionManager {
 	return m
 }
 
-// storeLimit is how long the database may take for a session, also where a request has no end of its own, as streams have none.
+// storeLimit is the database timeout for a session, also for requests without a deadline, such as streams.
 const storeLimit = 4 * time.Second
 
 type bounded struct{ *pgxstore.PostgresStore }

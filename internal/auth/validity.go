@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// maxNotice is how long before its end the portal warns of a certificate; of one with a short life for its last quarter alone, as
-// whoever renews certificates does so when a third of their life is left.
+// maxNotice is how long before expiry the portal warns of a certificate. A short-lived certificate causes a warning
+// only in its last quarter, because renewal normally happens with a third of its life left.
 const maxNotice = 14 * 24 * time.Hour
 
-// Validity is the period of one of the portal's certificates.
+// Validity is the validity period of one of the portal's certificates.
 type Validity struct {
-	Use         string // "browsers", "agents", or "hosts": the authority that signs their certificates
-	File        string // where it comes from; empty: the portal made it
+	Use         string // "browsers", "agents", or "hosts": the authority for host certificates
+	File        string // its file; empty: issued by the portal
 	From, Until time.Time
 }
 
-// Warning says that the certificate has ended or will end soon, and what to do; empty: neither.
+// Warning says that the certificate has expired or will soon, and what to do; empty if neither.
 func (v Validity) Warning(now time.Time) string {
 	left := v.Until.Sub(now)
 	if left > min(maxNotice, v.Until.Sub(v.From)/4) {

@@ -9,21 +9,22 @@ import (
 	"strings"
 )
 
-// Vault seals what portals keep for hosts alone: passwords and keys of storage. Its key is in a file beside the database, so that who reads
-// the database reads none of them. The zero Vault has no key.
+// Vault encrypts hosts' secrets in the database, such as storage passwords and keys. Its key is in a file outside the
+// database, so that a database dump reveals none of them. The zero Vault has no key.
 type Vault struct{ secret string }
 
-// vaultPrefix marks a vault's key, so that secret scanners and people recognise it.
+// vaultPrefix marks a vault's key for secret scanners and people.
 const vaultPrefix = "qxv_"
 
-// NewVault makes a vault with a key of its own, which nobody else knows.
+// NewVault returns a vault with a new key.
 func NewVault() Vault { return Vault{NewSecret(vaultPrefix)} }
 
-// OpenVault reads the key in the file; fresh: a file that is missing is made.
+// OpenVault reads the key from the file. With fresh, it creates a missing file.
 func OpenVault(file string, fresh bool) (Vault, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) && fresh {
-		if err = writeKey(file, NewVault()); err == nil || errors.Is(err, fs.ErrExist) { // another portal of this directory may have been first
+		// Another portal with this directory may create it first.
+		if err = writeKey(file, NewVault()); err == nil || errors.Is(err, fs.ErrExist) {
 			text, err = os.ReadFile(file)
 		}
 	}
@@ -46,7 +47,7 @@ func writeKey(file string, v Vault) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// ID tells the vault's key from others, and nothing about it; empty: there is none.
+// ID identifies the vault's key without revealing it; empty without a key.
 func (v Vault) ID() string {
 	if v.secret == "" {
 		return ""
@@ -54,7 +55,7 @@ func (v Vault) ID() string {
 	return hex.EncodeToString(HashSecret(v.secret)[:8])
 }
 
-// Seal encrypts text; label says what it is, and is needed to read it again.
+// Seal encrypts text. label is required for decryption.
 func (v Vault) Seal(label string, text []byte) ([]byte, error) {
 	if v.secret == "" {
 		return nil, errors.New("this portal has no key to seal with")
@@ -62,7 +63,7 @@ func (v Vault) Seal(label string, text []byte) ([]byte, error) {
 	return Seal(v.secret, label, text)
 }
 
-// Unseal is Seal's way back; false: another key or label.
+// Unseal decrypts the result of Seal; false for another key or label.
 func (v Vault) Unseal(label string, sealed []byte) ([]byte, bool) {
 	if v.secret == "" {
 		return nil, false

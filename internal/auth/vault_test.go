@@ -9,7 +9,7 @@ import (
 	"quantix/internal/auth"
 )
 
-// The key is made once, readable by its owner alone; what was sealed with it is read by who has the file, and by nobody else.
+// The key file is created once, readable only by its owner. Only a vault with this key can decrypt.
 func TestVault(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "secrets.key")
@@ -39,7 +39,7 @@ func TestVault(t *testing.T) {
 		label string
 	}{"another key": {auth.NewVault(), "pool 1"}, "another pool": {v, "pool 2"}, "no key": {auth.Vault{}, "pool 1"}} {
 		if _, ok := c.v.Unseal(c.label, sealed); ok {
-			t.Errorf("%s reads it", what)
+			t.Errorf("%s decrypts it", what)
 		}
 	}
 	if _, err := (auth.Vault{}).Seal("pool 1", nil); err == nil {

@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// macPrefixForm is three to five bytes, the first of which is even: unicast.
+// macPrefixForm matches three to five bytes with an even first byte, the mark of unicast addresses.
 var macPrefixForm = regexp.MustCompile(`^[0-9a-f][02468ace](:[0-9a-f]{2}){2,4}$`)
 
-// checker collects what is wrong, each under the name by which the setting was given.
+// checker collects errors, each with the setting's name as the user wrote it.
 type checker struct {
 	from  origins
 	wrong []error
@@ -103,7 +103,7 @@ func checkAgent(a Agent, from origins) error {
 	if _, _, ok := TransferPorts(a.TransferPorts); !ok {
 		c.fail("transferPorts", "%q names no ports; write 49200-49231, one number, \"none\", or nothing", a.TransferPorts)
 	}
-	if a.NetworkConfirm < 3 || a.NetworkConfirm > 90 { // the order itself has 2 minutes, see fleet.NetworkApply
+	if a.NetworkConfirm < 3 || a.NetworkConfirm > 90 { // the task itself has 2 minutes, see fleet.NetworkApply
 		c.fail("networkConfirm", "%d is out of range; choose 3 to 90", a.NetworkConfirm)
 	}
 	if a.FetchMost < 1 || a.FetchMost > 65536 {
@@ -143,7 +143,7 @@ func (c *checker) address(key, value string) {
 	}
 }
 
-// webURL takes an address without a path: Quantix is served at the root.
+// webURL checks a URL without a path: Quantix is served at the root.
 func (c *checker) webURL(key, value string, schemes ...string) {
 	if value == "" {
 		return
@@ -151,12 +151,12 @@ func (c *checker) webURL(key, value string, schemes ...string) {
 	u, err := url.Parse(value)
 	if err != nil || u.Hostname() == "" || u.User != nil || !slices.Contains(schemes, u.Scheme) ||
 		(u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
-		// A URL may hold a password by mistake, so it is not repeated.
+		// The value may contain a password by mistake, so the error does not repeat it.
 		c.fail(key, "this is not a URL that can be used here; write %s://host or %s://host:port", schemes[0], schemes[0])
 	}
 }
 
-// databaseURL never repeats the value, nor net/url's error, which does.
+// databaseURL checks a database URL. Its errors never contain the value, nor net/url's error, which does.
 func (c *checker) databaseURL(key, value string) {
 	if value == "" {
 		return

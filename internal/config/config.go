@@ -1,5 +1,6 @@
-// Package config reads the settings of the portal and of the agent: a flag beats a QUANTIX_* variable, which beats the YAML
-// file, which beats the default. One table a command names every setting once; all three spellings follow from it.
+// Package config reads the settings of the portal and the agent. A flag overrides a QUANTIX_* variable, which
+// overrides the YAML file, which overrides the default. One table for each command lists its settings; all three
+// spellings derive from it.
 package config
 
 import (
@@ -11,13 +12,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Where the settings are read from when --config names no other file; either may be absent.
+// Default configuration files, used without --config; either may be absent.
 const (
 	PortalFile = "/etc/quantix/portal.yaml"
 	AgentFile  = "/etc/quantix/agent.yaml"
 )
 
-// Portal is everything an administrator can set on a portal.
+// Portal holds the settings of a portal.
 type Portal struct {
 	// Listen is the host:port for browsers and the API.
 	Listen string `koanf:"listen"`
@@ -25,82 +26,86 @@ type Portal struct {
 	AgentListen string `koanf:"agentListen"`
 	// DataDir holds the portal's keys and the private PostgreSQL.
 	DataDir string `koanf:"dataDir"`
-	// SecretsKey is the file with the key that seals the key of the hosts' authority, pools' credentials and first boots. It is in
-	// DataDir by default. Portals of one database share it.
+	// SecretsKey is the file with the key that encrypts the host authority's key, pool credentials and first-boot
+	// files. It is in DataDir by default. All portals of one database share it.
 	SecretsKey string `koanf:"secretsKey"`
-	// PublicURL is the address that browsers and the join command use. Where none is set it follows from Listen; it is
-	// empty while Listen's port is 0, which only the opened listener knows.
+	// PublicURL is the address for browsers and the join command. By default it is derived from Listen. It is empty
+	// while Listen's port is 0, because only the open listener knows the port.
 	PublicURL string `koanf:"publicUrl"`
-	// AgentURL is the address that agents dial, as PublicURL from AgentListen. Before several portals it is the balancer's.
+	// AgentURL is the address that agents dial, by default derived from AgentListen. With several portals it is the
+	// load balancer's.
 	AgentURL string `koanf:"agentUrl"`
-	// PairURL is the address at which hosts find this very portal, for consoles, whose two halves must meet in one; AgentURL
-	// where none is set.
+	// PairURL is the address at which hosts reach this portal itself, because both sides of a relay, such as a
+	// console, must connect to the same portal. The default is AgentURL.
 	PairURL string `koanf:"pairUrl"`
-	// TrustedProxies are the networks (CIDR) whose X-Forwarded-For is believed.
+	// TrustedProxies are the networks (CIDR) whose X-Forwarded-For header is trusted.
 	TrustedProxies []string `koanf:"trustedProxies"`
-	// ConnsPerAddress is the most connections at once of browsers and programs at one address; 0: no bound. Trusted proxies and
-	// this machine have none.
+	// ConnsPerAddress limits concurrent connections of one client address; 0 means no limit. Trusted proxies and
+	// localhost are exempt.
 	ConnsPerAddress int `koanf:"connsPerAddress"`
-	// MACPrefix begins the MAC addresses that new network cards get.
+	// MACPrefix is the start of the MAC addresses of new NICs.
 	MACPrefix string `koanf:"macPrefix"`
-	// RelayRate is how many MiB a second hosts that do not reach each other may send by way of this portal, all together; 0: as fast as it goes.
+	// RelayRate limits the total traffic between hosts relayed by this portal, in MiB a second; 0 means no limit.
 	RelayRate int `koanf:"relayRate"`
-	// AuditMonths is how many whole months the audit is kept.
+	// AuditMonths is how many whole months of the audit log are kept.
 	AuditMonths int      `koanf:"auditMonths"`
 	Database    Database `koanf:"database"`
 	TLS         TLS      `koanf:"tls"`
 	Log         Log      `koanf:"log"`
 }
 
-// Database says which PostgreSQL the portal uses.
+// Database configures the portal's PostgreSQL.
 type Database struct {
-	// URL may hold a password and is never printed. Empty means a private PostgreSQL below the data directory.
+	// URL may contain a password and is never printed. If empty, the portal runs a private PostgreSQL below the data
+	// directory.
 	URL string `koanf:"url"`
-	// MaxConns is the most connections that one portal opens.
+	// MaxConns is the largest number of connections of one portal.
 	MaxConns int `koanf:"maxConns"`
 }
 
-// TLS names the PEM files of the listener for browsers; both or neither. With neither it speaks plain HTTP.
+// TLS names the PEM files of the browser listener; both or neither. Without them the listener speaks plain HTTP.
 type TLS struct {
 	Cert string `koanf:"cert"`
 	Key  string `koanf:"key"`
 }
 
-// Log says how much is logged (debug, info, warn, error) and how (text, json).
+// Log configures the level (debug, info, warn, error) and format (text, json) of the log.
 type Log struct {
 	Level  string `koanf:"level"`
 	Format string `koanf:"format"`
 }
 
-// Agent is everything an administrator can set on an agent.
+// Agent holds the settings of an agent.
 type Agent struct {
-	// Portal is the URL that the agent dials; empty until the host has joined, which also remembers it.
+	// Portal is the URL that the agent dials; empty until the host has joined, because joining stores it.
 	Portal string `koanf:"portal"`
-	// Name is the host's name in the portal; the machine's own where none is set.
+	// Name is the host's name in the portal; the machine's hostname by default.
 	Name string `koanf:"name"`
 	// DataDir holds the agent's key, certificate and journal.
 	DataDir string `koanf:"dataDir"`
 	// Hypervisor is "libvirt" or "mock".
 	Hypervisor string  `koanf:"hypervisor"`
 	Libvirt    Libvirt `koanf:"libvirt"`
-	// PoolRoots are the directories in which pools may be.
+	// PoolRoots are the directories that may contain pools.
 	PoolRoots []string `koanf:"poolRoots"`
-	// PoolDevices are the block devices that pools may be on, as patterns of path.Match.
+	// PoolDevices are patterns (path.Match) of block devices for pools.
 	PoolDevices []string `koanf:"poolDevices"`
-	// FetchFrom are private, reserved or own networks (CIDR) from which volumes may be downloaded all the same.
+	// FetchFrom are private, reserved or local networks (CIDR) from which downloads are nevertheless allowed.
 	FetchFrom []string `koanf:"fetchFrom"`
-	// FetchMost is how many GiB one download has at most.
+	// FetchMost is the size limit of one download in GiB.
 	FetchMost int `koanf:"fetchMost"`
-	// TransferPorts are those on which other hosts' disks and images are taken in: "first-last", one alone, empty for any, or "none".
+	// TransferPorts are the ports for disks and images from other hosts: "first-last", one port, empty for any, or
+	// "none".
 	TransferPorts string `koanf:"transferPorts"`
-	// NetworkConfirm is in how many seconds the portal must be reached after a change of the network that the agent is on; else it is undone.
+	// NetworkConfirm is the number of seconds in which the portal must be reachable after a change of the agent's own
+	// network. Otherwise the agent reverts the change.
 	NetworkConfirm int `koanf:"networkConfirm"`
-	// MetricsListen is the host:port of /metrics; empty serves none.
+	// MetricsListen is the host:port of /metrics; empty disables it.
 	MetricsListen string `koanf:"metricsListen"`
 	Log           Log    `koanf:"log"`
 }
 
-// Libvirt says how the agent reaches libvirt.
+// Libvirt configures the connection to libvirt.
 type Libvirt struct {
 	// Socket is the path of libvirtd's Unix socket.
 	Socket string `koanf:"socket"`
@@ -112,9 +117,9 @@ func PortalFlags(fs *pflag.FlagSet) { registerFlags(fs, portalSettings, PortalFi
 // AgentFlags registers the agent's flags, and --config.
 func AgentFlags(fs *pflag.FlagSet) { registerFlags(fs, agentSettings, AgentFile) }
 
-// LoadPortal reads and checks the portal's settings. Flags come from PortalFlags (nil: none), env is os.Environ()'s form, and
-// file is the file to read; where it is empty --config decides, or else PortalFile is read if it exists. The error
-// names every wrong setting by the name under which it was given.
+// LoadPortal reads and checks the portal's settings. flags are from PortalFlags (nil: none), env has the form of
+// os.Environ, and file is the file to read. If file is empty, --config applies, else PortalFile if it exists. The
+// error names every wrong setting as the user wrote it.
 func LoadPortal(flags *pflag.FlagSet, env []string, file string) (Portal, error) {
 	var p Portal
 	from, err := load(&p, source{portalSettings, agentSettings, PortalFile}, flags, env, file)
@@ -141,7 +146,7 @@ func LoadPortal(flags *pflag.FlagSet, env []string, file string) (Portal, error)
 	return p, nil
 }
 
-// LoadAgent does for the agent what LoadPortal does for the portal.
+// LoadAgent is LoadPortal for the agent.
 func LoadAgent(flags *pflag.FlagSet, env []string, file string) (Agent, error) {
 	var a Agent
 	from, err := load(&a, source{agentSettings, portalSettings, AgentFile}, flags, env, file)
@@ -149,7 +154,7 @@ func LoadAgent(flags *pflag.FlagSet, env []string, file string) (Agent, error) {
 		return Agent{}, err
 	}
 	if a.Name == "" {
-		// Without a name of its own the machine is refused below, with the setting that mends it.
+		// If the hostname is unknown, the check below reports the setting name.
 		a.Name, _ = os.Hostname()
 	}
 	if err := checkAgent(a, from); err != nil {
@@ -159,7 +164,8 @@ func LoadAgent(flags *pflag.FlagSet, env []string, file string) (Agent, error) {
 	return a, nil
 }
 
-// reachable is the URL of a listener as others can dial it: a listener on all addresses is known by the machine's name.
+// reachable returns the URL of a listener as others can dial it: a listener on all addresses gets the machine's
+// hostname.
 func reachable(scheme, listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || port == "0" {

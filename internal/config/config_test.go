@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// given is what one person said in the three places.
+// given is one user's settings in the three places.
 type given struct {
 	yaml  string
 	env   []string
@@ -305,8 +305,8 @@ func TestHelpNamesAllThreeSpellings(t *testing.T) {
 	}
 }
 
-// Several servers in one URL are how a failover is survived; net/url alone is stricter in other schemes.
-func TestADatabaseMayHaveSeveralHosts(t *testing.T) {
+// A URL with several servers supports failover; net/url rejects such hosts in other schemes.
+func TestDatabaseURLWithSeveralHosts(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"postgres://quantix@pg1.example.org,pg2.example.org/quantix?target_session_attrs=read-write", "postgres://q:s@127.0.0.1:5432,127.0.0.1:5433/q"} {
 		p, err := LoadPortal(nil, []string{"QUANTIX_DATABASE_URL=" + url}, os.DevNull)

@@ -11,16 +11,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// source is what one command may be told, what the other may, and the file that is read unless another is named.
+// source holds a command's settings, those of the other command, and the default file.
 type source struct {
 	settings, others []setting
 	file             string
 }
 
-// values are settings by key. They are one layer for koanf.
+// values are settings by key, one layer for koanf.
 type values map[string]any
 
-// Read is koanf's Provider: the keys unfolded into nested maps.
+// Read implements koanf's Provider: it expands the keys into nested maps.
 func (v values) Read() (map[string]any, error) {
 	nested := map[string]any{}
 	for key, value := range v {
@@ -39,10 +39,10 @@ func (v values) Read() (map[string]any, error) {
 	return nested, nil
 }
 
-// ReadBytes is for providers that need a parser.
+// ReadBytes is unused: values need no parser.
 func (v values) ReadBytes() ([]byte, error) { return nil, errors.New("settings are already parsed") }
 
-// origins names, for each key, how the value in force was given: "--listen", "QUANTIX_LISTEN", "portal.yaml:3: listen".
+// origins holds the source of each effective value: "--listen", "QUANTIX_LISTEN", "portal.yaml:3: listen".
 type origins map[string]string
 
 func (o origins) name(key string) string {
@@ -52,7 +52,7 @@ func (o origins) name(key string) string {
 	return key
 }
 
-// load fills target from the defaults, the file, the environment and the flags, each over the one before.
+// load fills target from the defaults, the file, the environment and the flags; later ones override.
 func load(target any, from source, flags *pflag.FlagSet, env []string, file string) (origins, error) {
 	given := origins{}
 	defaults := values{}
@@ -104,8 +104,8 @@ func readFile(from source, file string, given origins) (values, error) {
 	return parseYAML(from, file, text, given)
 }
 
-// readEnv takes every QUANTIX_* variable. One that no command knows is an error, because a typing mistake would else be
-// silent; QUANTIX_TEST_* is left to tests.
+// readEnv reads every QUANTIX_* variable. A variable that no command knows is an error, to catch typing mistakes.
+// QUANTIX_TEST_* is reserved for tests.
 func readEnv(from source, env []string, given origins) (values, error) {
 	found := values{}
 	var wrong []error

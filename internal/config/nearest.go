@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// didYouMean suggests the most similar of the names, as "; did you mean "listen"?", or nothing where none is near.
+// didYouMean suggests the most similar name, as "; did you mean "listen"?"; empty if no name is similar.
 func didYouMean(name string, names []string) string {
 	best, bestDistance := "", len(name)/3+1
 	for _, candidate := range names {
-		if d := distance(plain(name), plain(candidate)); d <= bestDistance {
+		if d := distance(normalize(name), normalize(candidate)); d <= bestDistance {
 			if d < bestDistance || best == "" {
 				best, bestDistance = candidate, d
 			}
@@ -21,12 +21,12 @@ func didYouMean(name string, names []string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// plain makes data-dir, data_dir and dataDir one.
-func plain(name string) string {
+// normalize makes data-dir, data_dir and dataDir equal.
+func normalize(name string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 }
 
-// distance is how many letters must be added, removed or replaced to make one text of the other.
+// distance is the Levenshtein distance of two texts, in characters.
 func distance(a, b string) int {
 	from, to := []rune(a), []rune(b)
 	row := make([]int, len(to)+1)

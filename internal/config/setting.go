@@ -9,15 +9,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// setting is one line of a command's table. Its YAML key is the only name written down: database.maxConns is the flag
+// setting is one row of a command's table. Only its YAML key is written down: database.maxConns yields the flag
 // --database-max-conns and the variable QUANTIX_DATABASE_MAX_CONNS.
 type setting struct {
 	key   string
-	value any // the default, whose type (string, int, []string) is the setting's type
+	value any // the default; its type (string, int, []string) is the setting's type
 	help  string
 }
 
-// PoolRoots are the directories in which an agent lets pools be where it is not told otherwise: those that are usual for them.
+// PoolRoots are the default directories for pools.
 var PoolRoots = []string{"/var/lib/libvirt/images", "/srv", "/mnt", "/data", "/storage"}
 
 const envPrefix = "QUANTIX_"
@@ -75,7 +75,7 @@ var (
 	logFormat = setting{"log.format", "text", "`form` of the log's lines: text or json"}
 )
 
-// words splits a key at its dots and capitals: database.maxConns is database, max, conns.
+// words splits a key at its dots and capitals: database.maxConns becomes database, max, conns.
 func (s setting) words() []string {
 	var b strings.Builder
 	for _, r := range s.key {
@@ -96,7 +96,7 @@ func (s setting) flag() string { return strings.Join(s.words(), "-") }
 
 func (s setting) env() string { return envPrefix + strings.ToUpper(strings.Join(s.words(), "_")) }
 
-// parse reads a variable's text; lists are separated by commas.
+// parse parses a variable's text; commas separate list items.
 func (s setting) parse(text string) (any, error) {
 	switch s.value.(type) {
 	case int:
@@ -132,7 +132,7 @@ func registerFlags(fs *pflag.FlagSet, settings []setting, file string) {
 	}
 }
 
-// find returns the setting whose name, as spelt by one of setting's methods, is this.
+// find returns the setting with this name in the given spelling.
 func find(settings []setting, name string, spelling func(setting) string) (setting, bool) {
 	for _, s := range settings {
 		if spelling(s) == name {

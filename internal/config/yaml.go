@@ -10,9 +10,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlReader walks one file's nodes, which know their lines, and collects every mistake. It never repeats a value: the file
-// may hold a password. A strict decoder (goccy/go-yaml) ends at the first mistake, quotes the line that holds it, and knows
-// neither the other program's keys nor which one was meant.
+// yamlReader reads a file node by node and collects every error with its line. It never repeats a value, because the
+// file may contain a password. A strict decoder (goccy/go-yaml) stops at the first error, quotes its line, and knows
+// neither the other command's keys nor similar names.
 type yamlReader struct {
 	from  source
 	file  string
@@ -42,7 +42,7 @@ func parseYAML(from source, file string, text []byte, given origins) (values, er
 	return r.found, errors.Join(r.wrong...)
 }
 
-// section reads the mapping below path; the file itself has the path "".
+// section reads the mapping at path; the file itself has the path "".
 func (r *yamlReader) section(path string, node *yaml.Node) {
 	if node.Kind != yaml.MappingNode {
 		r.fail(node, "%s must be a group of settings (name: value), not %s", quoteOr(path, "the file"), kindOf(node))
@@ -138,7 +138,7 @@ func allText(nodes []*yaml.Node) bool {
 	return true
 }
 
-// follow resolves an alias (*name) to the node it stands for.
+// follow resolves an alias (*name) to its node.
 func follow(node *yaml.Node) *yaml.Node {
 	for node.Kind == yaml.AliasNode {
 		node = node.Alias

@@ -1,5 +1,5 @@
-// Package doctor says what this machine lacks for a purpose of Quantix, and installs it where it can. It looks for programs and
-// files, never into a package database, so that it is right on every distribution.
+// Package doctor checks what this machine lacks for a purpose of Quantix, and installs it where it can. It looks for
+// programs and files, never in a package database, so that it works on every distribution.
 package doctor
 
 import (
@@ -10,10 +10,10 @@ import (
 	"text/tabwriter"
 )
 
-// Purpose is what somebody wants to run here.
+// Purpose is what to run on this machine.
 type Purpose string
 
-// The purposes. Portal and Demo need PostgreSQL only; Test and Bench need all that Lab needs and more.
+// The purposes. Portal and Demo need only PostgreSQL; Test and Bench need everything of Lab and more.
 const (
 	Portal Purpose = "portal"
 	Agent  Purpose = "agent"
@@ -23,26 +23,26 @@ const (
 	Bench  Purpose = "bench"
 )
 
-// Purposes lists all of them, for help texts and checks of arguments.
+// Purposes lists all purposes, for help texts and argument checks.
 func Purposes() []Purpose { return []Purpose{Portal, Agent, Lab, Test, Demo, Bench} }
 
-// Check is one need and what was found.
+// Check is the result for one requirement.
 type Check struct {
 	Name     string
-	Why      string // what Quantix does with it
+	Why      string // what Quantix needs it for
 	OK       bool
-	Optional bool     // without it the purpose works, with a limit that Why names
-	Found    string   // the path; empty where nothing was found
-	Fix      string   // the one command or sentence that mends it; empty where OK
-	Packages []string // Debian's packages that bring it; empty where none can
+	Optional bool     // the purpose works without it, with a limit that Why names
+	Found    string   // its path; empty if missing
+	Fix      string   // the command or instruction that fixes it; empty if OK
+	Packages []string // Debian packages with it; empty if no package has it
 }
 
-// Inspect checks everything that the purpose needs, in the table's order. It changes nothing.
+// Inspect checks all requirements of the purpose, in the table's order. It changes nothing.
 func Inspect(ctx context.Context, p Purpose) []Check {
 	return thisMachine().inspect(ctx, p)
 }
 
-// Ready is true when nothing but optional things is missing.
+// Ready reports whether all required checks passed.
 func Ready(checks []Check) bool {
 	for _, c := range checks {
 		if !c.OK && !c.Optional {
@@ -52,7 +52,7 @@ func Ready(checks []Check) bool {
 	return true
 }
 
-// Print writes the checks as an aligned table: state (ok, missing, optional), name, reason, and where it is or how to get it.
+// Print writes the checks as an aligned table: state (ok, missing, optional), name, reason, and path or fix.
 func Print(out io.Writer, checks []Check) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, c := range checks {
@@ -77,7 +77,7 @@ func (c Check) state() string {
 	return "missing"
 }
 
-// missingError names what is required and not there, or is nil.
+// missingError returns an error that names the missing requirements, or nil.
 func missingError(checks []Check) error {
 	var lines []string
 	for _, c := range checks {

@@ -16,7 +16,7 @@ import (
 	"testing/fstest"
 )
 
-// fake is a machine in memory: Debian, root, with nothing on it.
+// fake is a machine in memory: Debian, root, without any of the requirements.
 type fake struct {
 	machine
 	files fstest.MapFS
@@ -46,7 +46,7 @@ func (f *fake) add(paths ...string) {
 	}
 }
 
-// everything puts all that the lab and the tests need onto the machine.
+// everything adds all requirements of the lab and the tests.
 func (f *fake) everything() {
 	f.findPostgres = func() (string, error) { return "/usr/lib/postgresql/15/bin", nil }
 	for _, n := range needs {
@@ -60,7 +60,7 @@ func (f *fake) everything() {
 	f.files["usr/bin/busybox"] = &fstest.MapFile{Mode: 0o755, Data: program64(elf.PT_LOAD)}
 }
 
-// program64 is the smallest ELF program with one segment of that type.
+// program64 returns the smallest ELF program with one segment of that type.
 func program64(segment elf.ProgType) []byte {
 	var b bytes.Buffer
 	header := elf.Header64{
@@ -82,7 +82,7 @@ func find(t *testing.T, checks []Check, name string) Check {
 	return checks[i]
 }
 
-func TestWhatIsMissing(t *testing.T) {
+func TestInspectListsMissing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		purpose Purpose
@@ -116,7 +116,7 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestNothingIsMissing(t *testing.T) {
+func TestReadyWithAllRequirements(t *testing.T) {
 	t.Parallel()
 	for _, p := range Purposes() {
 		t.Run(string(p), func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestNothingIsMissing(t *testing.T) {
 	}
 }
 
-func TestWhereThingsAreFound(t *testing.T) {
+func TestRequirementsFoundInKnownPlaces(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		purpose Purpose
@@ -195,7 +195,7 @@ func TestInstallOnDebianStartsNoService(t *testing.T) {
 	f.add("usr/bin/systemctl")
 	installed := false
 	policyDuring := ""
-	enabled := map[string]bool{"virtlogd.socket": true} // by the administrator, before
+	enabled := map[string]bool{"virtlogd.socket": true} // enabled earlier by the administrator
 	f.run = func(_ context.Context, _ io.Writer, env []string, name string, args ...string) error {
 		last := args[len(args)-1]
 		switch {
@@ -241,7 +241,7 @@ func TestInstallOnDebianStartsNoService(t *testing.T) {
 	}
 }
 
-func TestInstallForAnAgentLetsServicesStart(t *testing.T) {
+func TestInstallForAgentStartsServices(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	f.run = func(_ context.Context, _ io.Writer, _ []string, _ string, args ...string) error {
@@ -259,7 +259,7 @@ func TestInstallForAnAgentLetsServicesStart(t *testing.T) {
 	}
 }
 
-func TestInstallKeepsTheAdministratorsPolicy(t *testing.T) {
+func TestInstallKeepsAdministratorPolicy(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	const own = "#!/bin/sh\nexit 0\n"

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// family is how a system gets its packages.
+// family is a system's package manager.
 type family int
 
 const (
@@ -41,7 +41,7 @@ func (m *machine) family() family {
 	return otherSystem
 }
 
-// fix is the one command that mends a need here, or a sentence where there is none.
+// fix returns the command that fixes a requirement, or an instruction if there is none.
 func (m *machine) fix(n need) string {
 	if n.fix != "" {
 		return n.fix
@@ -55,7 +55,7 @@ func (m *machine) fix(n need) string {
 	return "install what Debian calls " + strings.Join(n.debian, " ")
 }
 
-// command installs everything at once that this system's packages can bring; it is empty where they bring nothing.
+// command returns the command that installs all packages for the missing requirements; empty if no package helps.
 func (m *machine) command(missing []need) string {
 	f := m.family()
 	packages := packagesOf(f, missing)
@@ -71,7 +71,7 @@ var installers = map[family][]string{
 	brew:   {"brew", "install"},
 }
 
-// packagesOf names each package once.
+// packagesOf returns the packages without duplicates.
 func packagesOf(f family, missing []need) []string {
 	var packages []string
 	for _, n := range missing {

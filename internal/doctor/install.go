@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Install brings what the purpose lacks from Debian's or Ubuntu's packages, as root, and tells out what it does. Elsewhere
-// the error names the command to run. For every purpose but Agent no service is started or enabled: the lab runs daemons of
-// its own, and the portal its own PostgreSQL. It waits up to five minutes for another package manager to finish.
+// Install installs the purpose's missing Debian or Ubuntu packages as root and reports to out. On other systems the
+// error names the command to run. Services are started or enabled only for Agent: the lab runs its own daemons, and
+// the portal its own PostgreSQL. Install waits up to five minutes for another package manager.
 func Install(ctx context.Context, p Purpose, out io.Writer) error {
 	return thisMachine().install(ctx, p, out)
 }
@@ -50,7 +50,7 @@ func (m *machine) aptInstall(ctx context.Context, p Purpose, out io.Writer, pack
 	apt := func(args ...string) error {
 		return m.run(ctx, out, env, "apt-get", append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...)
 	}
-	// A failed update is no reason to give up: the lists that are there may do.
+	// A failed update is not fatal: the existing package lists may be enough.
 	updateErr := apt("update")
 	if err := apt(append([]string{"install", "-y", "--no-install-recommends"}, packages...)...); err != nil {
 		if updateErr != nil {
@@ -61,7 +61,7 @@ func (m *machine) aptInstall(ctx context.Context, p Purpose, out io.Writer, pack
 	return nil
 }
 
-// The services that the packages bring and that Quantix does not use for the lab, the tests, the demo and the portal.
+// Services of the packages that the lab, the tests, the demo and the portal do not use.
 var services = []string{
 	"postgresql.service", "libvirtd.service", "libvirtd.socket", "libvirtd-ro.socket", "libvirtd-admin.socket", "libvirt-guests.service",
 	"openvswitch-switch.service", "ovs-record-hostname.service", "tgt.service", "ceph.target", "ceph-mon.target", "ceph-osd.target", "ceph-crash.service", "virtlogd.socket", "virtlogd-admin.socket", "virtlockd.socket", "virtlockd-admin.socket",
@@ -72,18 +72,18 @@ const policy = `#!/bin/sh
 exit 101
 `
 
-// quiet keeps services down during an installation.
+// quiet keeps services stopped during an installation.
 type quiet struct {
 	m       *machine
 	policy  bool            // the policy file is ours
-	enabled map[string]bool // the services that were enabled before; nil without systemd
+	enabled map[string]bool // services enabled before; nil without systemd
 }
 
-// quiet forbids the start of services. A policy of the administrator's stays in force instead of ours.
+// quiet blocks service starts with a policy-rc.d file. An administrator's policy file stays unchanged.
 func (m *machine) quiet(ctx context.Context) (*quiet, error) {
 	q := &quiet{m: m}
 	if text, err := os.ReadFile(m.policyFile); err == nil && string(text) == policy {
-		q.policy = true // left by an installation that was killed
+		q.policy = true // left by a killed installation
 	} else if errors.Is(err, fs.ErrNotExist) {
 		if err := os.WriteFile(m.policyFile, []byte(policy), 0o755); err != nil {
 			return nil, fmt.Errorf("forbid the start of services: %w", err)
@@ -99,7 +99,7 @@ func (m *machine) quiet(ctx context.Context) (*quiet, error) {
 	return q, nil
 }
 
-// end takes the policy away and disables what the packages enabled. It tells what it could not do.
+// end removes the policy file and disables services that the packages enabled. It reports failures to out.
 func (q *quiet) end(ctx context.Context, out io.Writer) {
 	if q.policy {
 		if err := os.Remove(q.m.policyFile); err != nil {

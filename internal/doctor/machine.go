@@ -19,7 +19,7 @@ import (
 	"quantix/internal/pglocal"
 )
 
-// machine is what doctor sees and does of a computer; tests bring one of their own.
+// machine is doctor's access to the computer; tests use a fake.
 type machine struct {
 	goos         string
 	root         fs.FS // from "/"
@@ -29,7 +29,7 @@ type machine struct {
 	open         func(device string) error
 	findPostgres func() (dir string, err error)
 	run          func(ctx context.Context, out io.Writer, env []string, name string, args ...string) error
-	policyFile   string // invoke-rc.d asks this program whether a service may be started
+	policyFile   string // invoke-rc.d runs this program before it starts a service
 }
 
 func thisMachine() *machine {
@@ -57,7 +57,7 @@ func thisMachine() *machine {
 			cmd := exec.CommandContext(ctx, name, args...)
 			cmd.Env = append(os.Environ(), env...)
 			cmd.Stdout, cmd.Stderr = out, out
-			// A package manager that is killed outright leaves half a package: ask first.
+			// Killing a package manager leaves half-installed packages, so interrupt it first.
 			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 			cmd.WaitDelay = time.Minute
 			return cmd.Run()
@@ -71,14 +71,14 @@ func (m *machine) inspect(ctx context.Context, p Purpose) []Check {
 	return checks
 }
 
-// survey returns every check of the purpose, and the required needs that are not met.
+// survey returns every check of the purpose, and the missing required items.
 func (m *machine) survey(ctx context.Context, p Purpose) (checks []Check, missing []need) {
 	for _, n := range needs {
 		if !n.concerns(p) {
 			continue
 		}
 		c := Check{Name: n.name, Why: n.why, Packages: n.debian, Optional: !slices.Contains(n.required, p)}
-		if c.Found, c.OK = m.look(ctx, n); !c.OK {
+		if c.Found, c.OK = m.probe(ctx, n); !c.OK {
 			c.Fix = m.fix(n)
 			if !c.Optional {
 				missing = append(missing, n)
@@ -89,7 +89,7 @@ func (m *machine) survey(ctx context.Context, p Purpose) (checks []Check, missin
 	return checks, missing
 }
 
-func (m *machine) look(ctx context.Context, n need) (found string, ok bool) {
+func (m *machine) probe(ctx context.Context, n need) (found string, ok bool) {
 	if n.probe != nil {
 		return n.probe(ctx, m)
 	}
@@ -99,14 +99,14 @@ func (m *machine) look(ctx context.Context, n need) (found string, ok bool) {
 		}
 	}
 	for _, pattern := range n.files {
-		if found, _ := fs.Glob(m.root, pattern); len(found) > 0 { // fails only for a bad pattern
+		if found, _ := fs.Glob(m.root, pattern); len(found) > 0 { // fails only for an invalid pattern
 			return "/" + found[0], true
 		}
 	}
 	return "", false
 }
 
-// program looks where administrators' programs are too: a plain user's PATH often lacks those.
+// program also searches the sbin directories, which a user's PATH often lacks.
 func (m *machine) program(name string) (found string, ok bool) {
 	dirs := append(slices.Clone(m.path), "/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin")
 	for _, dir := range dirs {
@@ -145,7 +145,7 @@ func kvm(_ context.Context, m *machine) (string, bool) {
 	return device, m.open(device) == nil
 }
 
-// staticBusybox refuses a busybox that asks for a loader: the guest has no libraries.
+// staticBusybox refuses a dynamically linked busybox: the guest has no libraries.
 func staticBusybox(_ context.Context, m *machine) (string, bool) {
 	for _, name := range []string{"busybox", "busybox.static", "busybox-static"} {
 		found, ok := m.program(name)

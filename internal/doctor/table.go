@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// need is one line of the table. It is met by the first of its programs or files that is there.
+// need is one requirement. It is met if any of its programs or files exists.
 type need struct {
 	name     string
 	why      string
 	required []Purpose
-	optional []Purpose // of these purposes it is a wish only
-	programs []string  // looked up in PATH and in the directories for administrators' programs
+	optional []Purpose // optional for these purposes
+	programs []string  // looked up in PATH and the sbin directories
 	files    []string  // globs from the root, without the leading slash
 	probe    func(context.Context, *machine) (found string, ok bool)
 	debian   []string
-	rpm      []string // Fedora's and RHEL's names
+	rpm      []string // packages of Fedora and RHEL
 	brew     []string
-	fix      string // for what no package brings
+	fix      string // instruction if no package has it
 }
 
 func (n need) concerns(p Purpose) bool {
@@ -31,7 +31,7 @@ var (
 	forAgent = []Purpose{Agent}
 )
 
-// needs is everything that any purpose needs.
+// needs lists the requirements of all purposes.
 var needs = []need{
 	{
 		name: "PostgreSQL", why: "private database (not needed with --database-url)", required: []Purpose{Portal, Demo, Lab, Test, Bench},
@@ -233,7 +233,7 @@ var needs = []need{
 	},
 }
 
-// storageDriver and blockDriver are where distributions put the drivers of libvirt and QEMU.
+// storageDriver and blockDriver return the paths of libvirt's and QEMU's drivers on the distributions.
 func storageDriver(name string) []string {
 	const file = "libvirt/storage-backend/libvirt_storage_backend_"
 	return []string{"usr/lib/*/" + file + name + ".so", "usr/lib64/" + file + name + ".so", "usr/lib/" + file + name + ".so"}
@@ -244,7 +244,7 @@ func blockDriver(name string) []string {
 	return []string{"usr/lib/*/" + file, "usr/lib64/" + file, "usr/lib/" + file}
 }
 
-// program is a need of the lab, the tests and the benchmarks that one program of the same name meets.
+// program is a requirement of the lab, the tests and the benchmarks for the program of that name.
 func program(name, why, debian, rpm string) need {
 	return need{
 		name: name, why: why, required: forLab, programs: []string{name}, debian: []string{debian}, rpm: []string{rpm},

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// watchEvery is how often an adopted server, whose end nobody tells, is looked at.
+// watchEvery is how often an adopted server is checked. It is no child process, so its exit is not signalled.
 const watchEvery = time.Second
 
 // postmaster is one run of the server.
@@ -26,11 +26,11 @@ type postmaster struct {
 	log       *slog.Logger
 }
 
-// adopted: it ran already when it was found, and so belongs to whoever started it.
+// adopted reports whether the server was already running, and so belongs to whoever started it.
 func (s *postmaster) adopted() bool { return s.exited == nil }
 
-// adopt returns the server that already runs on the data directory, or nil where none does. One that cannot be used as it
-// is (going down, unsafe, its socket's directory swept away) is stopped first.
+// adopt returns the server that runs on the data directory, or nil if there is none. An unusable one (shutting down,
+// unsafe, its socket directory removed) is stopped first.
 func (c *cluster) adopt(ctx context.Context) (*postmaster, error) {
 	file, ok := readPidFile(c.data)
 	if !ok || !isPostmaster(file.pid, c.data, c.owner.uid) {
@@ -50,11 +50,11 @@ func (c *cluster) adopt(ctx context.Context) (*postmaster, error) {
 		}
 		return nil, fmt.Errorf("%w; stop it with: kill -INT %d", err, s.pid)
 	}
-	careful, err := s.careful(ctx)
+	safe, err := s.safe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask the running PostgreSQL for its settings: %w", err)
 	}
-	if !careful && !c.Unsafe {
+	if !safe && !c.Unsafe {
 		c.Log.Warn("the running PostgreSQL does not write safely; restarting it", "pid", s.pid)
 		return nil, s.stop(ctx)
 	}
@@ -67,14 +67,14 @@ func (s *postmaster) hasSocket() bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-func (s *postmaster) careful(ctx context.Context) (careful bool, err error) {
+func (s *postmaster) safe(ctx context.Context) (safe bool, err error) {
 	err = ask(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, "SELECT current_setting('fsync')::bool AND current_setting('full_page_writes')::bool").Scan(&careful)
+		return conn.QueryRow(ctx, "SELECT current_setting('fsync')::bool AND current_setting('full_page_writes')::bool").Scan(&safe)
 	})
-	return careful, err
+	return safe, err
 }
 
-// awaitEnd returns true when the server has ended, and false when ctx did first.
+// awaitEnd returns true when the server has ended, and false if ctx ends first.
 func (s *postmaster) awaitEnd(ctx context.Context) bool {
 	if s.exited != nil {
 		select {
@@ -96,7 +96,7 @@ func (s *postmaster) awaitEnd(ctx context.Context) bool {
 	return true
 }
 
-// alive is true while the postmaster runs; a process that has ended but was not reaped is gone.
+// alive reports whether the postmaster runs; a zombie does not.
 func (s *postmaster) alive() bool {
 	if s.exited != nil {
 		select {

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// search says where PostgreSQL's server programs may be and what this system is called.
+// search describes where PostgreSQL's server programs may be, and this operating system.
 type search struct {
 	path      []string // directories, in order of preference
-	patterns  []string // globs of directories, asked after path; of one pattern the highest version wins
+	patterns  []string // globs of directories, searched after path; the highest version of a pattern comes first
 	goos      string
-	osRelease string // the text of /etc/os-release; empty where there is none
+	osRelease string // contents of /etc/os-release; empty if missing
 }
 
 func systemSearch() search {
@@ -36,8 +36,8 @@ func systemSearch() search {
 	}
 }
 
-// FindBinaries returns the directory that holds postgres and initdb. Where there is none, the error names the one
-// command that brings them on this operating system.
+// FindBinaries returns the directory with postgres and initdb. If there is none, the error names the command that
+// installs them on this operating system.
 func FindBinaries() (dir string, err error) {
 	return systemSearch().find()
 }
@@ -50,7 +50,7 @@ func (s search) find() (string, error) {
 		strings.Join(s.patterns, ", "), s.hint())
 }
 
-// findVersion prefers the programs of one major version, as an existing data directory needs them.
+// findVersion returns the programs of the major version that an existing data directory needs.
 func (s search) findVersion(ctx context.Context, data, major string) (string, error) {
 	if _, err := s.find(); err != nil {
 		return "", err
@@ -71,7 +71,7 @@ func (s search) findVersion(ctx context.Context, data, major string) (string, er
 		data, major, strings.Join(seen, " and "), major)
 }
 
-// all lists every directory with both programs, best first, each once.
+// all lists every directory with both programs, best first, without duplicates.
 func (s search) all() []string {
 	candidates := append([]string(nil), s.path...)
 	for _, pattern := range s.patterns {
@@ -97,13 +97,14 @@ func isProgram(path string) bool {
 
 var digits = regexp.MustCompile(`\d+`)
 
-// versionIn is 0 for a path without a number.
+// versionIn returns the first number in path, or 0.
 func versionIn(path string) int {
 	number, _ := strconv.Atoi(digits.FindString(path))
 	return number
 }
 
-// majorVersion asks the program itself: "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)" is "15", and 9.6.24 is "9.6".
+// majorVersion parses postgres --version: "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)" is "15", and 9.6.24
+// is "9.6".
 func majorVersion(ctx context.Context, dir string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -122,7 +123,7 @@ func majorVersion(ctx context.Context, dir string) (string, error) {
 	return parts[0], nil
 }
 
-// hint names the one command that installs PostgreSQL here.
+// hint names the command that installs PostgreSQL here.
 func (s search) hint() string {
 	family := s.osRelease
 	is := func(names ...string) bool {

@@ -18,7 +18,7 @@ func TestStartRecoversAfterServerIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := startHere(t, dir)
-	query[int](t, first, "WITH made AS (SELECT lo_from_bytea(4711, 'kept')) SELECT count(*) FROM made")
+	query[int](t, first, "WITH made AS (SELECT lo_from_bytea(4711, 'done')) SELECT count(*) FROM made")
 	query[int](t, first, "WITH flushed AS (SELECT pg_switch_wal()) SELECT count(*) FROM flushed")
 	if err := first.Stop(deadline(t)); err != nil {
 		t.Fatal(err)
@@ -33,12 +33,12 @@ func TestStartRecoversAfterServerIsKilled(t *testing.T) {
 	if second.Pid() == pid {
 		t.Error("the killed server was adopted")
 	}
-	if got := query[string](t, second, "SELECT convert_from(lo_get(4711), 'UTF8')"); got != "kept" {
+	if got := query[string](t, second, "SELECT convert_from(lo_get(4711), 'UTF8')"); got != "done" {
 		t.Errorf("got %q after recovery", got)
 	}
 }
 
-// diesAndComesBack kills the server and waits until another one answers under the same address with the same data.
+// diesAndComesBack kills the server and waits until another one answers at the same address with the same data.
 func diesAndComesBack(t *testing.T, s *Server) {
 	t.Helper()
 	before, address := s.Pid(), s.URL()
@@ -64,7 +64,7 @@ func diesAndComesBack(t *testing.T, s *Server) {
 	}
 }
 
-func TestAServerThatDiesIsStartedAgain(t *testing.T) {
+func TestDeadServerRestarted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	helper, pid := startHelper(t, dir, false)
@@ -74,10 +74,10 @@ func TestAServerThatDiesIsStartedAgain(t *testing.T) {
 	if s.Pid() != pid {
 		t.Fatalf("the server is process %d, want the adopted %d", s.Pid(), pid)
 	}
-	query[int](t, s, "WITH made AS (SELECT lo_from_bytea(4711, 'kept')) SELECT count(*) FROM made")
+	query[int](t, s, "WITH made AS (SELECT lo_from_bytea(4711, 'done')) SELECT count(*) FROM made")
 	query[int](t, s, "WITH flushed AS (SELECT pg_switch_wal()) SELECT count(*) FROM flushed")
-	diesAndComesBack(t, s) // the adopted one, whose end nobody tells
-	diesAndComesBack(t, s) // our own child
+	diesAndComesBack(t, s) // the adopted one, which is no child process
+	diesAndComesBack(t, s) // our own child process
 	if err := s.Stop(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +86,8 @@ func TestAServerThatDiesIsStartedAgain(t *testing.T) {
 	}
 }
 
-// TestDataThatAreGoneStayGone: a cluster that disappears under its server must not come back empty.
-func TestDataThatAreGoneStayGone(t *testing.T) {
+// A cluster whose files disappear must not be recreated empty.
+func TestLostClusterNotRecreated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	said := make(lines, 64)
@@ -104,7 +104,7 @@ func TestDataThatAreGoneStayGone(t *testing.T) {
 	}
 	said.await(t, "cannot be started again yet")
 	if _, err := os.Stat(filepath.Join(dir, "pgdata")); !os.IsNotExist(err) {
-		t.Errorf("an empty cluster stands where the data were: %v", err)
+		t.Errorf("an empty cluster replaced the lost data: %v", err)
 	}
 	if err := os.Rename(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "pgdata")); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestDataThatAreGoneStayGone(t *testing.T) {
 	said.await(t, "started the private PostgreSQL")
 }
 
-// lines is a log whose lines a test can wait for.
+// lines is a log writer whose lines a test can wait for.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) {
@@ -132,7 +132,7 @@ func (l lines) await(t *testing.T, text string) {
 				return
 			}
 		case <-deadline(t).Done():
-			t.Fatalf("the log does not say %q", text)
+			t.Fatalf("log line %q missing", text)
 		}
 	}
 }

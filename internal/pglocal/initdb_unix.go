@@ -13,13 +13,15 @@ import (
 	"syscall"
 )
 
-// initdb makes the cluster in a directory beside and renames it when it is whole: an interrupted initdb is never started.
+// initdb creates the cluster in a temporary directory and renames it when complete, so that an interrupted initdb is
+// never started.
 func (c *cluster) initdb(ctx context.Context) error {
 	if err := refuseFilled(c.data); err != nil {
 		return err
 	}
 	fresh := c.data + ".new"
-	// LC_CTYPE by Unicode, so that upper and lower know more than ASCII; everything sorts by code point, the same on each machine.
+	// LC_CTYPE is Unicode, so that upper and lower handle more than ASCII. Collation is by code point, equal on every
+	// machine.
 	locales := []string{"C"}
 	if runtime.GOOS == "linux" {
 		locales = []string{"C.UTF-8", "C"}
@@ -31,7 +33,7 @@ func (c *cluster) initdb(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		os.RemoveAll(fresh) // what stays goes before the next initdb
+		os.RemoveAll(fresh) // the next initdb also removes remains
 		return fmt.Errorf("make a new database cluster: %w", err)
 	}
 	if err := os.Rename(fresh, c.data); err != nil {
@@ -41,7 +43,7 @@ func (c *cluster) initdb(ctx context.Context) error {
 	return nil
 }
 
-// refuseFilled protects a directory that holds something but is no cluster.
+// refuseFilled protects a non-empty directory that is no cluster.
 func refuseFilled(data string) error {
 	entries, err := os.ReadDir(data)
 	if err != nil && !os.IsNotExist(err) {
@@ -82,7 +84,7 @@ func (c *cluster) runInitdb(ctx context.Context, fresh, ctype string) error {
 	return nil
 }
 
-// runGroup ends the whole process group with ctx: initdb's own children hold its output open.
+// runGroup kills the whole process group when ctx ends: initdb's children hold its output open.
 func runGroup(ctx context.Context, cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err

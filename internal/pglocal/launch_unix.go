@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// errInUse is the postmaster's refusal while the orphans of a killed one still hold its shared memory; they end by themselves.
+// errInUse means that child processes of a killed postmaster still hold its shared memory; they exit by themselves.
 var errInUse = errors.New("the shared memory of the last server is still in use")
 
 // launch starts the postmaster and waits until it accepts connections.
@@ -55,11 +55,11 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 		cmd.Args = append(cmd.Args, "-c", setting)
 	}
 	if stale, ok := readPidFile(c.data); ok {
-		// The id in a stale pid file may belong to some other program by now. This tells the postmaster that it is not
-		// a server on this data directory; its check of the shared memory stays.
+		// Another program may have the PID of a stale pid file by now. This variable tells the postmaster that the
+		// PID is no server on this data directory; its shared memory check still applies.
 		cmd.Env = append(cmd.Env, "PG_GRANDPARENT_PID="+strconv.Itoa(stale.pid))
 	}
-	// A session of its own: a Ctrl-C in the portal's terminal must not reach the database.
+	// Setsid detaches the server from the terminal: Ctrl-C for the portal must not reach the database.
 	cmd.SysProcAttr.Setsid = true
 	if c.DieWithParent {
 		setDeathSignal(cmd.SysProcAttr)
@@ -70,7 +70,7 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 	}
 	s := &postmaster{pid: cmd.Process.Pid, data: c.data, socketDir: socketDir, exited: exited, log: c.Log}
 	if err := s.waitReady(ctx); err != nil {
-		text, _ := os.ReadFile(logPath) // without it the error stands alone
+		text, _ := os.ReadFile(logPath) // if unreadable, the error has no log excerpt
 		if strings.Contains(string(text), "pre-existing shared memory block") {
 			return nil, errInUse
 		}
@@ -83,8 +83,8 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 	return s, nil
 }
 
-// spawn starts cmd on a thread that lives as long as the child: Linux sends the death signal when the thread that forked
-// ends, which may be long before its process does.
+// spawn starts cmd on a thread that lives as long as the child. Linux sends the parent-death signal when the forking
+// thread ends, possibly long before its process.
 func spawn(cmd *exec.Cmd) (exited <-chan struct{}, err error) {
 	started, done := make(chan error, 1), make(chan struct{})
 	go func() {
@@ -93,14 +93,14 @@ func spawn(cmd *exec.Cmd) (exited <-chan struct{}, err error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended stands in its log
+			_ = cmd.Wait() // its log shows how it ended
 		}
 		close(done)
 	}()
 	return done, <-started
 }
 
-// settings beat postgresql.conf, in which an administrator may set everything else.
+// settings override postgresql.conf; an administrator may set everything else there.
 func (c *cluster) settings(socketDir string) []string {
 	list := []string{
 		"listen_addresses=",
@@ -110,7 +110,8 @@ func (c *cluster) settings(socketDir string) []string {
 		"max_connections=" + strconv.Itoa(c.MaxConnections),
 		"shared_buffers=128MB",
 		"timezone=UTC", "log_timezone=UTC",
-		// One file a weekday, emptied when its day comes again. Statements stay out: they may hold what users typed.
+		// One log file for each weekday, truncated a week later. Statements are not logged: they may contain user
+		// input.
 		"logging_collector=on", "log_destination=stderr", "log_directory=log", "log_filename=postgresql-%a.log",
 		"log_rotation_age=1d", "log_rotation_size=0", "log_truncate_on_rotation=on",
 		"log_min_error_statement=panic", "log_line_prefix=%m [%p] ",
@@ -121,7 +122,7 @@ func (c *cluster) settings(socketDir string) []string {
 	return append(list, "fsync=on", "full_page_writes=on", "synchronous_commit=on")
 }
 
-// waitReady returns when the server with this pid, and no other, answers; with an error when it ended or ctx did.
+// waitReady waits until the server with this PID answers. It fails if the server ends or ctx ends.
 func (s *postmaster) waitReady(ctx context.Context) error {
 	var last error
 	err := poll(ctx, func() (bool, error) {
@@ -143,7 +144,7 @@ func (s *postmaster) waitReady(ctx context.Context) error {
 	return err
 }
 
-// answers asks who listens on the socket: the server there must run on this data directory.
+// answers checks that the server on the socket runs on this data directory.
 func (s *postmaster) answers(ctx context.Context) error {
 	return ask(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
 		var pid string

@@ -13,10 +13,10 @@ import (
 	"syscall"
 )
 
-// ownedError refuses a directory that belongs to another process.
+// ownedError means that the directory belongs to another process.
 type ownedError struct {
 	dir string
-	pid int // 0: the owner has not written it
+	pid int // 0: the owner has not written its PID
 }
 
 func (e *ownedError) Error() string {
@@ -27,13 +27,13 @@ func (e *ownedError) Error() string {
 	return fmt.Sprintf("the data directory %s belongs to %s; stop that first, or choose another data directory", e.dir, by)
 }
 
-// claim makes this process the owner of the directory until the file is closed: the kernel drops the lock with the process.
-// It waits a moment for an owner that is just going.
+// claim locks the directory for this process until the file is closed; the kernel releases the lock when the process
+// ends. It waits shortly for an owner that is exiting.
 func (c *cluster) claim(ctx context.Context) (*os.File, error) {
-	patience, cancel := context.WithTimeout(ctx, lockPatience)
+	waitCtx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
 	var lock *os.File
-	err := poll(patience, func() (bool, error) {
+	err := poll(waitCtx, func() (bool, error) {
 		var err error
 		lock, err = c.tryClaim()
 		if _, owned := errors.AsType[*ownedError](err); owned {
@@ -44,13 +44,13 @@ func (c *cluster) claim(ctx context.Context) (*os.File, error) {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("wait for the data directory %s: %w", c.dir, err)
-	case err != nil && patience.Err() != nil:
+	case err != nil && waitCtx.Err() != nil:
 		return c.tryClaim()
 	}
 	return lock, err
 }
 
-// tryClaim is claim without patience.
+// tryClaim is claim without waiting.
 func (c *cluster) tryClaim() (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, "pglocal.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *cluster) tryClaim() (*os.File, error) {
 	}
 	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
 	case errors.Is(err, syscall.EWOULDBLOCK), errors.Is(err, syscall.EINTR):
-		text, _ := os.ReadFile(f.Name()) // who owns it adds to the refusal
+		text, _ := os.ReadFile(f.Name()) // the owner's PID for the error
 		f.Close()
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 		return nil, &ownedError{c.dir, pid}

@@ -13,10 +13,10 @@ import (
 	"syscall"
 )
 
-// owner is the operating system's user that runs PostgreSQL, which refuses to run as root.
+// owner is the system user that runs PostgreSQL, which refuses to run as root.
 type owner struct{ uid, gid int }
 
-// dataOwner keeps to the owner of an existing data directory, so that a "postgres" user that appears later changes nothing.
+// dataOwner returns the owner of an existing data directory, so that a later "postgres" user changes nothing.
 func dataOwner(data string) (owner, error) {
 	self := owner{os.Getuid(), os.Getgid()}
 	var existing *owner
@@ -57,15 +57,15 @@ func unprivileged() (owner, error) {
 	return owner{}, errors.New("PostgreSQL refuses to run as root, and this machine has neither a user postgres nor nobody; create one")
 }
 
-// command runs one of PostgreSQL's programs as the owner, free of the caller's PG… settings. The directory is the
-// program's only way to its data: name it by the returned path. Where the owner cannot reach the directory by its path (below
-// /root, say), the open directory is handed over as a file descriptor instead; the caller closes it after the start.
+// command prepares one of PostgreSQL's programs to run as the owner, without the caller's PG… variables. The program
+// must access the directory by the returned path. If the owner cannot reach the directory (below /root, for example),
+// it is passed as an open file descriptor; the caller closes it after the start.
 func (c *cluster) command(program, directory string) (cmd *exec.Cmd, path string, err error) {
-	cmd = c.bare(program)
+	cmd = c.baseCommand(program)
 	cmd.Dir = directory
 	cmd.Args = append(cmd.Args, "--version")
 	if err := cmd.Run(); err == nil {
-		return c.bare(program), directory, nil
+		return c.baseCommand(program), directory, nil
 	} else if !errors.Is(err, os.ErrPermission) {
 		return nil, "", fmt.Errorf("run %s: %w", cmd.Path, err)
 	}
@@ -76,13 +76,13 @@ func (c *cluster) command(program, directory string) (cmd *exec.Cmd, path string
 	if err != nil {
 		return nil, "", err
 	}
-	probe := c.bare(program)
+	probe := c.baseCommand(program)
 	probe.Args = append(probe.Args, "--version")
 	if err := probe.Run(); err != nil {
 		f.Close()
 		return nil, "", fmt.Errorf("user id %d cannot run %s; make it readable and executable for all: %w", c.owner.uid, cmd.Path, err)
 	}
-	cmd = c.bare(program)
+	cmd = c.baseCommand(program)
 	cmd.ExtraFiles = []*os.File{f}
 	return cmd, "/proc/self/fd/3", nil
 }
@@ -92,7 +92,7 @@ func (c *cluster) unreachable(directory string) error {
 		"choose a data directory whose parents all users may enter (chmod o+x), such as /var/lib/quantix", c.owner.uid, directory)
 }
 
-func (c *cluster) bare(program string) *exec.Cmd {
+func (c *cluster) baseCommand(program string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(c.binDir, program))
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + c.binDir + ":/usr/bin:/bin", "LC_ALL=C", "LANG=C", "TZ=UTC"}

@@ -36,7 +36,7 @@ func TestStartAdoptsAfterPortalIsKilled(t *testing.T) {
 	}
 }
 
-func TestServerDiesWithParentWhereAsked(t *testing.T) {
+func TestServerDiesWithParent(t *testing.T) {
 	t.Parallel()
 	if !inheritedPaths {
 		t.Skip("only Linux has a death signal")
@@ -53,7 +53,7 @@ func TestServerDiesWithParentWhereAsked(t *testing.T) {
 	}
 }
 
-func TestADirectoryHasOneOwner(t *testing.T) {
+func TestDirectoryHasOneOwner(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	helper, pid := startHelper(t, dir, false)
@@ -98,7 +98,7 @@ func TestADirectoryHasOneOwner(t *testing.T) {
 	}
 }
 
-func TestStalePidFileOfAnotherProgramIsNoObstacle(t *testing.T) {
+func TestStalePidFileOfAnotherProgramIgnored(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	data := filepath.Join(dir, "pgdata")
@@ -112,7 +112,7 @@ func TestStalePidFileOfAnotherProgramIsNoObstacle(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	// After a reboot the id may belong to a program of the same user.
+	// After a reboot a program of the same user may have the PID.
 	other := exec.Command("sleep", "60")
 	other.SysProcAttr = &syscall.SysProcAttr{}
 	if o, err := dataOwner(data); err == nil && os.Getuid() == 0 {

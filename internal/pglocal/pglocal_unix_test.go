@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// helperDir makes the test binary start a server on that directory, say its pid, and wait to be killed.
+// helperDir makes the test binary start a server on that directory, print its PID, and wait to be killed.
 const helperDir = "QUANTIX_TEST_PGLOCAL_DIR"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// startHelper returns a process that has started a server on dir, and the server's pid.
+// startHelper returns a process that has started a server on dir, and the server's PID.
 func startHelper(t *testing.T, dir string, dies bool) (helper *exec.Cmd, pid int) {
 	t.Helper()
 	helper = exec.Command(os.Args[0])
@@ -57,7 +57,7 @@ func startHelper(t *testing.T, dir string, dies bool) (helper *exec.Cmd, pid int
 	if _, err := fmt.Sscan(line, &pid); err != nil {
 		t.Fatalf("the helper said %q", line)
 	}
-	t.Cleanup(func() { // only where the test has failed is it still there
+	t.Cleanup(func() { // it still runs only if the test failed
 		if isPostmaster(pid, filepath.Join(dir, "pgdata"), os.Getuid()) {
 			_ = syscall.Kill(pid, syscall.SIGQUIT)
 		}
@@ -118,7 +118,7 @@ func TestFreshStart(t *testing.T) {
 	if info, err := os.Stat(s.socketDir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the socket's directory: %v, %v", info, err)
 	}
-	// A Ctrl-C goes to the foreground process group of the session: the server must be in neither.
+	// Ctrl-C signals the foreground process group of the terminal's session: the server must be in neither.
 	if group, err := syscall.Getpgid(s.Pid()); err != nil || group != s.Pid() {
 		t.Errorf("the server's process group is %d (%v), want its own, %d", group, err, s.Pid())
 	}
@@ -138,7 +138,7 @@ func TestStopAndStartKeepsData(t *testing.T) {
 	if first.socketDir != filepath.Join(dir, "run") {
 		t.Errorf("the socket is in %s, want it in the data directory, which all users may enter", first.socketDir)
 	}
-	query[int](t, first, "WITH made AS (SELECT lo_from_bytea(4711, 'kept')) SELECT count(*) FROM made")
+	query[int](t, first, "WITH made AS (SELECT lo_from_bytea(4711, 'done')) SELECT count(*) FROM made")
 	if err := first.Stop(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -148,12 +148,12 @@ func TestStopAndStartKeepsData(t *testing.T) {
 	if err := first.Stop(deadline(t)); err != nil {
 		t.Errorf("a second Stop: %v", err)
 	}
-	if got := query[string](t, startHere(t, dir), "SELECT convert_from(lo_get(4711), 'UTF8')"); got != "kept" {
+	if got := query[string](t, startHere(t, dir), "SELECT convert_from(lo_get(4711), 'UTF8')"); got != "done" {
 		t.Errorf("got %q after the second start", got)
 	}
 }
 
-func TestStopEndsAServerThatHangs(t *testing.T) {
+func TestStopAbortsHangingServer(t *testing.T) {
 	t.Parallel()
 	s := startHere(t, t.TempDir())
 	if err := syscall.Kill(s.Pid(), syscall.SIGSTOP); err != nil {
@@ -219,7 +219,7 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
-func TestStartGivesUpWithItsContext(t *testing.T) {
+func TestStartEndsWithContext(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c, err := newCluster(Options{Dir: dir})

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// pidFile is what a running postmaster writes into its data directory.
+// pidFile is the content of a postmaster's postmaster.pid.
 type pidFile struct {
 	pid       int
 	socketDir string
-	status    string // starting, stopping, ready; empty while it is being written
+	status    string // starting, stopping, ready; empty while being written
 }
 
-// readPidFile returns false where no server has left one, or none that can be read.
+// readPidFile returns false if there is no readable pid file.
 func readPidFile(data string) (pidFile, bool) {
 	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 	if err != nil {
 		return pidFile{}, false
 	}
-	// The lines: pid, data directory, start time, port, socket directory, listen address, shared memory key, status.
+	// The lines: PID, data directory, start time, port, socket directory, listen address, shared memory key, status.
 	lines := strings.Split(string(text), "\n")
 	line := func(i int) string {
 		if i < len(lines) {

@@ -7,18 +7,18 @@ import (
 	"syscall"
 )
 
-// inheritedPaths: an open directory can be named as /proc/self/fd/N, past parents that the process may not enter.
+// inheritedPaths means that an open directory is accessible as /proc/self/fd/N even if its parents are not.
 const inheritedPaths = true
 
 func setDeathSignal(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGQUIT }
 
-// isRunning is false for a zombie too: nobody may ever reap the child of a killed portal in a container.
+// isRunning is false for a zombie too: in a container nothing may reap the child of a killed portal.
 func isRunning(pid int) bool {
 	_, state, ok := processStat(pid)
 	return ok && state != 'Z' && state != 'X'
 }
 
-// isPostmaster tells a PostgreSQL on this data directory from an unrelated process that got its id after a reboot.
+// isPostmaster distinguishes a PostgreSQL on this data directory from an unrelated process with a reused PID.
 func isPostmaster(pid int, data string, uid int) bool {
 	name, state, ok := processStat(pid)
 	if !ok || state == 'Z' || state == 'X' || (name != "postgres" && name != "postmaster") {
@@ -31,12 +31,12 @@ func isPostmaster(pid int, data string, uid int) bool {
 	if cwd, err := os.Stat(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil {
 		return os.SameFile(cwd, want)
 	}
-	// In many containers even root may not look: then the name and the user decide.
+	// In many containers even root cannot read cwd; then the name and the user decide.
 	info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 	return err == nil && int(info.Sys().(*syscall.Stat_t).Uid) == uid
 }
 
-// processStat reads "pid (name) state …"; the name may hold anything.
+// processStat parses "pid (name) state …"; the name may contain any character.
 func processStat(pid int) (name string, state byte, ok bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

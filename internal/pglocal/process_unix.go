@@ -15,7 +15,7 @@ import (
 
 const inheritedPaths = false
 
-// setDeathSignal does nothing: only Linux has such a signal.
+// setDeathSignal does nothing: only Linux has this signal.
 func setDeathSignal(*syscall.SysProcAttr) {}
 
 func isRunning(pid int) bool {
@@ -23,13 +23,13 @@ func isRunning(pid int) bool {
 	return (err == nil || errors.Is(err, syscall.EPERM)) && !strings.HasPrefix(ps(pid, "state="), "Z")
 }
 
-// isPostmaster goes by name: Start then asks the server itself which data directory it has.
+// isPostmaster compares only the process name: Start then queries the server's data directory.
 func isPostmaster(pid int, _ string, _ int) bool {
 	name := filepath.Base(ps(pid, "comm="))
 	return isRunning(pid) && (name == "postgres" || name == "postmaster")
 }
 
-// ps is one column about a process; empty where it has gone.
+// ps returns one column of a process; empty if the process is gone.
 func ps(pid int, column string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

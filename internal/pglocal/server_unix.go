@@ -15,29 +15,29 @@ import (
 )
 
 const (
-	// steady is how long a server must have run for the next restart to be the first of a row again.
+	// steady is how long a server must run until its next restart uses the shortest pause again.
 	steady = time.Minute
-	// The pause before a restart grows between these.
+	// Shortest and longest pause before a restart.
 	firstPause, longestPause = 100 * time.Millisecond, 10 * time.Second
 )
 
-// Server is a PostgreSQL that accepts connections, and accepts them again after it died. It is safe for concurrent use.
+// Server is a PostgreSQL that accepts connections, and is restarted if it dies. It is safe for concurrent use.
 type Server struct {
-	socketDir string // where .s.PGSQL.5432 is; the same for each run
+	socketDir string // directory of .s.PGSQL.5432; equal for each run
 	log       *slog.Logger
-	halt      context.CancelFunc // ends keep
-	kept      chan struct{}      // closed when keep has ended
+	cancel    context.CancelFunc // stops the supervisor
+	done      chan struct{}      // closed when the supervisor has ended
 
-	mu    sync.Mutex
-	lock  *os.File // of the data directory; nil where it belongs to another process, and after Stop
-	leave bool     // Stop leaves the server running
-	run   *postmaster
+	mu          sync.Mutex
+	lock        *os.File // of the data directory; nil if another process owns it, and after Stop
+	keepRunning bool     // Stop leaves the server running
+	run         *postmaster
 }
 
-// URL is the address for pgx: a URL with the socket's directory as its host and no password.
+// URL is the connection URL for pgx, with the socket's directory as host and without a password.
 func (s *Server) URL() string { return databaseURL(s.socketDir, databaseName) }
 
-// Pid is the process id of the postmaster, or of the last one where it has died.
+// Pid is the PID of the current or last postmaster.
 func (s *Server) Pid() int { return s.postmaster().pid }
 
 func (s *Server) postmaster() *postmaster {
@@ -63,8 +63,8 @@ func start(ctx context.Context, o Options, find search) (*Server, error) {
 		return nil, startError(err)
 	}
 	s.lock = lock
-	ctx, s.halt = context.WithCancel(context.WithoutCancel(ctx))
-	go s.keep(ctx, c, find)
+	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go s.supervise(ctx, c, find)
 	return s, nil
 }
 
@@ -81,7 +81,7 @@ func visit(ctx context.Context, o Options, find search) (*Server, error) {
 	err = poll(ctx, func() (bool, error) {
 		lock, err := c.tryClaim()
 		if _, owned := errors.AsType[*ownedError](err); owned {
-			s = c.owners(ctx)
+			s = c.ownersServer(ctx)
 			return s != nil, nil
 		}
 		if err != nil {
@@ -91,19 +91,19 @@ func visit(ctx context.Context, o Options, find search) (*Server, error) {
 			lock.Close()
 			return true, err
 		}
-		s.lock, s.leave = lock, s.run.adopted()
+		s.lock, s.keepRunning = lock, s.run.adopted()
 		return true, nil
 	})
 	if err != nil {
 		return nil, startError(err)
 	}
-	s.halt = func() {}
-	close(s.kept)
+	s.cancel = func() {}
+	close(s.done)
 	return s, nil
 }
 
-// owners is the server that the directory's owner runs, or nil while it does not answer.
-func (c *cluster) owners(ctx context.Context) *Server {
+// ownersServer returns the server of the directory's owner, or nil while it does not answer.
+func (c *cluster) ownersServer(ctx context.Context) *Server {
 	file, ok := readPidFile(c.data)
 	if !ok || file.status != "ready" {
 		return nil
@@ -112,10 +112,10 @@ func (c *cluster) owners(ctx context.Context) *Server {
 	if run.answers(ctx) != nil {
 		return nil
 	}
-	return &Server{socketDir: run.socketDir, log: c.Log, run: run, kept: make(chan struct{})}
+	return &Server{socketDir: run.socketDir, log: c.Log, run: run, done: make(chan struct{})}
 }
 
-// open makes the cluster where there is none and brings its server up.
+// open creates the cluster if there is none and starts or adopts its server.
 func (c *cluster) open(ctx context.Context, find search) (*Server, error) {
 	var err error
 	if c.owner, err = dataOwner(c.data); err != nil {
@@ -137,12 +137,12 @@ func (c *cluster) open(ctx context.Context, find search) (*Server, error) {
 		return nil, err
 	}
 	c.socketDir = run.socketDir
-	return &Server{socketDir: run.socketDir, log: c.Log, run: run, kept: make(chan struct{})}, nil
+	return &Server{socketDir: run.socketDir, log: c.Log, run: run, done: make(chan struct{})}, nil
 }
 
-// keep starts the server again whenever it has died, until ctx ends. The pauses between grow while it does not stay.
-func (s *Server) keep(ctx context.Context, c *cluster, find search) {
-	defer close(s.kept)
+// supervise restarts the server whenever it dies, until ctx ends. The pauses grow while it keeps dying.
+func (s *Server) supervise(ctx context.Context, c *cluster, find search) {
+	defer close(s.done)
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = firstPause, longestPause
 	for {
@@ -154,7 +154,7 @@ func (s *Server) keep(ctx context.Context, c *cluster, find search) {
 		if time.Since(began) > steady {
 			pause.Reset()
 		}
-		if run = c.bringBack(ctx, find, pause); run == nil {
+		if run = c.restart(ctx, find, pause); run == nil {
 			return
 		}
 		s.mu.Lock()
@@ -163,9 +163,9 @@ func (s *Server) keep(ctx context.Context, c *cluster, find search) {
 	}
 }
 
-// bringBack tries until the server runs again; nil when ctx ended first. It never makes a cluster: where the data are gone, an
-// empty database would pass for them.
-func (c *cluster) bringBack(ctx context.Context, find search, pause *backoff.ExponentialBackOff) *postmaster {
+// restart retries until the server runs again; nil if ctx ends first. It never creates a cluster: an empty database
+// would hide the loss of the data.
+func (c *cluster) restart(ctx context.Context, find search, pause *backoff.ExponentialBackOff) *postmaster {
 	for {
 		select {
 		case <-ctx.Done():
@@ -185,18 +185,18 @@ func (c *cluster) bringBack(ctx context.Context, find search, pause *backoff.Exp
 	}
 }
 
-// Stop shuts the server down fast (open transactions are rolled back, everything is written), returns when it is gone, and gives
-// the data directory back. When ctx ends first, or after a minute, the server is ended at once instead and recovers at its next
-// start. Stopping a server that is gone is no error.
+// Stop shuts the server down fast: open transactions are rolled back, and all data is written. It returns when the
+// server is gone, and releases the data directory. After a minute, or if ctx ends first, the server is aborted and
+// recovers at its next start. Stopping a stopped server is no error.
 func (s *Server) Stop(ctx context.Context) error {
-	s.halt()
-	<-s.kept
+	s.cancel()
+	<-s.done
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lock == nil {
 		return nil
 	}
-	if !s.leave {
+	if !s.keepRunning {
 		if err := s.run.stop(ctx); err != nil {
 			return err
 		}

@@ -12,11 +12,12 @@ import (
 	"syscall"
 )
 
-// socketPathLimit keeps the whole path of the socket below what every Unix takes (104 bytes on macOS, 108 on Linux).
+// socketPathLimit keeps the socket's path below the limit of every Unix (104 bytes on macOS, 108 on Linux).
 const socketPathLimit = 100
 
-// makeSocketDir returns a directory that only the owner and root may enter: Dir/run, or a short one named after Dir where that
-// path is too long or the owner cannot reach it. A later run takes that of the first, whose address is in use.
+// makeSocketDir returns a directory that only the owner and root may enter: Dir/run, or a short path derived from Dir
+// if Dir/run is too long or not reachable for the owner. Restarts reuse the first directory, because clients have its
+// address.
 func (c *cluster) makeSocketDir(reachable bool) (string, error) {
 	if c.socketDir != "" {
 		return c.socketDir, c.privateDir(c.socketDir)
@@ -44,7 +45,7 @@ func (c *cluster) makeSocketDir(reachable bool) (string, error) {
 
 func fits(dir string) bool { return len(filepath.Join(dir, ".s.PGSQL."+port)) <= socketPathLimit }
 
-// runtimeDirs are the places for short paths, best first. /run is out of reach of other users and of the sweepers of /tmp.
+// runtimeDirs are directories for short paths, best first. Other users and /tmp cleaners cannot change /run.
 func runtimeDirs() []string {
 	if os.Getuid() == 0 {
 		return []string{"/run", os.TempDir(), "/tmp"}
@@ -56,8 +57,8 @@ func runtimeDirs() []string {
 	return append(dirs, os.TempDir(), "/tmp")
 }
 
-// privateDir makes the directory, or takes one that is there only if it was the owner's or ours alone: anyone may put
-// something of this name into /tmp.
+// privateDir creates the directory. It accepts an existing one only if the owner or this user owns it, because anyone
+// may create this name in /tmp.
 func (c *cluster) privateDir(path string) error {
 	err := os.Mkdir(path, 0o700)
 	if err != nil && !errors.Is(err, os.ErrExist) {

@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-// Server stands for a PostgreSQL that cannot be started here.
+// Server is a placeholder: no PostgreSQL can be started here.
 type Server struct{}
 
 func start(context.Context, Options, search) (*Server, error) {
@@ -20,5 +20,5 @@ func visit(ctx context.Context, o Options, find search) (*Server, error) { retur
 // URL is empty: there is no server.
 func (s *Server) URL() string { return "" }
 
-// Stop has nothing to stop.
+// Stop does nothing.
 func (s *Server) Stop(context.Context) error { return nil }

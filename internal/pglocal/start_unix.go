@@ -15,14 +15,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// cluster is one data directory and all that is needed to run a server on it.
+// cluster is one data directory with the programs and user to run its server.
 type cluster struct {
 	Options
 	dir       string // absolute Options.Dir
 	data      string // dir/pgdata
 	binDir    string
 	owner     owner
-	socketDir string // of the first run, and so of the next ones; empty before it
+	socketDir string // of the first run, reused by restarts; empty before
 }
 
 func newCluster(o Options) (*cluster, error) {
@@ -39,7 +39,8 @@ func newCluster(o Options) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Traversable as root, because PostgreSQL runs as another user; what is private below has its own mode.
+	// As root, other users may traverse the directory, because PostgreSQL runs as another user; private files below
+	// have their own mode.
 	mode := os.FileMode(0o700)
 	if os.Getuid() == 0 {
 		mode = 0o711
@@ -50,7 +51,7 @@ func newCluster(o Options) (*cluster, error) {
 	return &cluster{Options: o, dir: dir, data: filepath.Join(dir, "pgdata")}, nil
 }
 
-// version is the major version that made the cluster.
+// version is the major version that created the cluster.
 func (c *cluster) version() (string, error) {
 	text, err := os.ReadFile(filepath.Join(c.data, "PG_VERSION"))
 	return strings.TrimSpace(string(text)), err
@@ -67,7 +68,7 @@ func (c *cluster) ensureCluster(ctx context.Context, find search) error {
 	return c.initdb(ctx)
 }
 
-// bringUp returns the server that runs on the cluster, which is started where none does.
+// bringUp adopts the running server of the cluster, or starts one.
 func (c *cluster) bringUp(ctx context.Context, find search) (*postmaster, error) {
 	run, err := c.adopt(ctx)
 	if err != nil || run != nil {
@@ -83,7 +84,8 @@ func (c *cluster) bringUp(ctx context.Context, find search) (*postmaster, error)
 	return c.launch(ctx)
 }
 
-// ask runs one question on a connection of its own, with a deadline: a stopped server accepts and then says nothing.
+// ask runs one query on its own connection, with a deadline: a SIGSTOPped server accepts connections but never
+// answers.
 func ask(ctx context.Context, socketDir, database string, question func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -111,7 +113,7 @@ func ensureDatabase(ctx context.Context, socketDir string) error {
 	return nil
 }
 
-// poll calls done every 20 ms until it is true or fails, or ctx ends.
+// poll calls done every 20 ms until it returns true or an error, or ctx ends.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// stop shuts the server down fast, or at once when ctx ends first or a minute has passed.
+// stop shuts the server down fast, and aborts it after a minute or when ctx ends.
 func (s *postmaster) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopLimit)
 	defer cancel()
@@ -24,7 +24,7 @@ func (s *postmaster) stop(ctx context.Context) error {
 		if err := s.signal(syscall.SIGQUIT); err != nil {
 			return err
 		}
-		// A stopped process takes no signal before it goes on. One that has ended is what is waited for.
+		// A SIGSTOPped process handles signals only after SIGCONT. An error means that the process has ended.
 		_ = s.signal(syscall.SIGCONT)
 		quitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()

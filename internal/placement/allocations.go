@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Unreserved is the fault that the host has not enough processors left that are kept for no VM; nil: it has. Unlike memory, what is reserved is
-// promised twice by nobody.
+// Unreserved returns the fault of a host without enough unreserved processors for the VM, else nil. Unlike memory,
+// reserved processors cannot be overcommitted.
 func Unreserved(spec fleet.VMSpec, h Host) *Fault {
 	want, left := spec.ReservedCPU(), 100*int64(h.Processors)-h.ReservedCPU
 	if want == 0 || want <= left {
@@ -18,7 +18,7 @@ func Unreserved(spec fleet.VMSpec, h Host) *Fault {
 	return &Fault{"spec.cpu.reserved", message, "not enough processors to reserve", false}
 }
 
-// amount is so many percent of a processor as a number of them: "1.5".
+// amount formats percent of a processor as a number of processors: "1.5".
 func amount(percent int64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%02d", percent/100, percent%100), "0"), ".")
 }
@@ -31,11 +31,11 @@ func processors(percent int64) string {
 	return text + " processors"
 }
 
-// VCPUsPerThread is how many vCPUs a host may be promised for each thread of its processors, unless somebody chooses overcommit.
+// VCPUsPerThread is the largest number of vCPUs for each host thread without overcommit.
 const VCPUsPerThread = 4
 
-// Uncommitted lists what of the spec's memory and vCPUs the host has not left, that is promised to no VM. With h.Overcommit it may be
-// promised more than it has.
+// Uncommitted lists the spec's memory and vCPUs that exceed the host's uncommitted memory and vCPUs. With
+// h.Overcommit it returns nothing.
 func Uncommitted(spec fleet.VMSpec, h Host) (faults []Fault) {
 	if h.Overcommit {
 		return nil
@@ -46,7 +46,7 @@ func Uncommitted(spec fleet.VMSpec, h Host) (faults []Fault) {
 			Message: fmt.Sprintf("%s has %d MiB of memory left of %d, and the VM wants %d.", h.Name, max(free, 0), h.MemoryMiB, spec.MemoryMiB),
 		})
 	}
-	most := int64(h.Processors) * VCPUsPerThread // 0: an older agent does not tell
+	most := int64(h.Processors) * VCPUsPerThread // 0: an older agent does not report processors
 	if left := most - h.CommittedCPUs; most > 0 && spec.CPUs > 0 && int64(spec.CPUs) > left {
 		faults = append(faults, Fault{
 			Field: "spec.cpus", Plain: "not enough processors", Room: true,
@@ -59,5 +59,5 @@ func Uncommitted(spec fleet.VMSpec, h Host) (faults []Fault) {
 
 const noMemory = "not enough memory"
 
-// free is the memory that VMs may still be promised: all but what the host keeps for itself (10 %, at most 1 GiB).
+// free is the memory available to new VMs in MiB. The host keeps 10 % for itself, at most 1 GiB.
 func (h Host) free() int64 { return h.MemoryMiB - min(h.MemoryMiB/10, 1024) - h.CommittedMiB }

@@ -6,11 +6,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// medium notes where a volume that the VM reads is not there, or is none for what it is to be.
+// medium adds a fault if a volume of an ISO, floppy or kernel is missing or has the wrong format.
 func (f *fit) medium(m fleet.Medium) {
 	at := "spec." + m.Field
 	if !f.pool(m.PoolID, at+".poolId") || m.Kind == fleet.MediumFolder || !f.volume(m.Volref, at+".volume") {
-		return // the host itself looks for folders
+		return // the host itself looks up folders
 	}
 	switch v := f.host.Volumes[m.Volref]; {
 	case m.Kind == fleet.MediumISO && !v.IsISO():
@@ -22,7 +22,7 @@ func (f *fit) medium(m fleet.Medium) {
 	}
 }
 
-// device notes where the host has no such device for the VM.
+// device adds a fault if the host cannot give this device to the VM.
 func (f *fit) device(d fleet.VMHostDevice, at string) {
 	kind, _ := d.Kind()
 	switch has, ok := f.host.Devices[d.Device]; {

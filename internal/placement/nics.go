@@ -7,21 +7,22 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NICs is the room that a host has for cards which take something of one of its devices each for itself: a virtual function, or the device.
+// NICs is the capacity of a host device for NICs that need it exclusively: a virtual function, or the device itself.
 type NICs struct {
 	Device    string
-	Functions bool // of virtual functions; else the device itself, which is one card's alone
+	Functions bool // counts virtual functions; else the device itself, for one NIC
 	Total     int
-	Used      int      // by guests that run, as the host says: also by those that Quantix does not know
-	Allocated int      // to VMs that are on the host, running or not
-	By        []string // their names
+	Used      int      // by running guests as reported by the host, including unmanaged ones
+	Allocated int      // to VMs on the host, running or not
+	By        []string // names of VMs with an allocation
 }
 
-// taken is what no further card can have. A guest that runs is mostly one of those that were promised something; where more run, others do.
+// taken is the number of unavailable units. Most running guests are among the allocated VMs; a larger number used
+// means that unmanaged guests run.
 func (c NICs) taken() int { return max(c.Used, c.Allocated) }
 
-// cards notes at the first card that is one too many what its device lacks.
-func (f *fit) cards(nics []fleet.NIC) {
+// exclusiveNICs adds a fault at the first NIC that exceeds the capacity of its device.
+func (f *fit) exclusiveNICs(nics []fleet.NIC) {
 	wanted := map[*NICs]int{}
 	for i, n := range nics {
 		c := f.host.NICs[n.NetworkID]
@@ -39,12 +40,12 @@ func (f *fit) cards(nics []fleet.NIC) {
 		case c.Functions:
 			f.add(at, "no free virtual function in network "+n.Network, "No free virtual function of %s on %s: %d of %d are used%s.", c.Device, name, min(c.Total, c.taken()+wanted[c]-1), c.Total, c.users(wanted[c]-1))
 		default:
-			f.add(at, "no free device in network "+n.Network, "The device %s of %s is for one card alone, and it is used%s.", c.Device, name, c.users(wanted[c]-1))
+			f.add(at, "no free device in network "+n.Network, "The device %s of %s is for one NIC alone, and it is used%s.", c.Device, name, c.users(wanted[c]-1))
 		}
 	}
 }
 
-// users says who has what is taken; own: cards of the VM itself.
+// users names the VMs that use the capacity; own is the number of other NICs of the same VM.
 func (c NICs) users(own int) string {
 	names := c.By
 	const most = 3
@@ -55,7 +56,7 @@ func (c NICs) users(own int) string {
 		names = append(append([]string{}, names...), "machines that Quantix did not make")
 	}
 	if own > 0 {
-		names = append(append([]string{}, names...), "this VM's other cards")
+		names = append(append([]string{}, names...), "this VM's other NICs")
 	}
 	switch last := len(names) - 1; last {
 	case -1:
@@ -67,7 +68,7 @@ func (c NICs) users(own int) string {
 	}
 }
 
-// portGroup notes where the host cannot keep the limits of the NIC's port group.
+// portGroup adds a fault if the host cannot enforce the limits of the NIC's port group.
 func (f *fit) portGroup(i int, n fleet.NIC) {
 	if why, lacks := f.host.Lacks[fleet.NICLimitIn]; lacks && f.host.Limited[i] {
 		f.add(fmt.Sprintf("spec.nics[%d].portGroup", i), "no limits of NICs, which port group "+n.PortGroup+" has",

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// Cards that take something of the host for themselves are put where there is as much left, and a refusal says who has it.
-func TestCardsOfTheirOwn(t *testing.T) {
+// NICs with exclusive devices are placed on the host with free capacity, and a refusal names the users.
+func TestExclusiveNICs(t *testing.T) {
 	t.Parallel()
 	on := func(ids ...fleet.NetworkID) func(*fleet.VMSpec) {
 		return func(s *fleet.VMSpec) {
@@ -30,10 +30,10 @@ func TestCardsOfTheirOwn(t *testing.T) {
 	}
 	const field = "spec.nics[0].network"
 	for name, c := range map[string]struct {
-		spec        func(*fleet.VMSpec)
-		host        func(*placement.Host)
-		field, says string
-		plain       string
+		spec           func(*fleet.VMSpec)
+		host           func(*placement.Host)
+		field, message string
+		plain          string
 	}{
 		"all are free":                  {on("fast"), vfs(8, 0, 0), "", "", ""},
 		"the last one":                  {on("fast"), vfs(8, 7, 7, "a"), "", "", ""},
@@ -44,19 +44,19 @@ func TestCardsOfTheirOwn(t *testing.T) {
 		"only others":                   {on("fast"), vfs(2, 2, 0), field, "used by machines that Quantix did not make.", "no free virtual function in network default"},
 		"some are lost":                 {on("fast"), vfs(2, 2, 8, "a"), field, "2 of 2 are used by a.", "no free virtual function in network default"},
 		"all are lost":                  {on("fast"), vfs(0, 0, 1, "a"), field, "eth4 of a has no virtual functions", "no virtual functions in network default"},
-		"one too many of its own":       {on("fast", "fast"), vfs(1, 0, 0), "spec.nics[1].network", "1 of 1 are used by this VM's other cards.", "no free virtual function in network default"},
-		"on two networks of one device": {on("fast", "also", "fast"), vfs(3, 1, 1, "a"), "spec.nics[2].network", "3 of 3 are used by a and this VM's other cards.", "no free virtual function in network default"},
-		"a device that is taken":        {on("fast"), device, field, "The device eth5 of a is for one card alone, and it is used by web-1.", "no free device in network default"},
+		"one too many of its own":       {on("fast", "fast"), vfs(1, 0, 0), "spec.nics[1].network", "1 of 1 are used by this VM's other NICs.", "no free virtual function in network default"},
+		"on two networks of one device": {on("fast", "also", "fast"), vfs(3, 1, 1, "a"), "spec.nics[2].network", "3 of 3 are used by a and this VM's other NICs.", "no free virtual function in network default"},
+		"a device that is taken":        {on("fast"), device, field, "The device eth5 of a is for one NIC alone, and it is used by web-1.", "no free device in network default"},
 		"cards on another network":      {on("other"), vfs(0, 0, 0), "", "", ""},
-		"a host that says nothing":      {on("fast"), func(*placement.Host) {}, "", "", ""},
+		"a host that message nothing":   {on("fast"), func(*placement.Host) {}, "", "", ""},
 	} {
 		s, h := spec(c.spec), host("a", 8192, 0, c.host)
 		faults := placement.Fit(s, h)
 		switch {
 		case c.field == "" && len(faults) > 0:
 			t.Errorf("%s: %v", name, faults)
-		case c.field != "" && (len(faults) != 1 || faults[0].Field != c.field || !strings.Contains(faults[0].Message, c.says) || faults[0].Plain != c.plain):
-			t.Errorf("%s: %+v, want %q at %s", name, faults, c.says, c.field)
+		case c.field != "" && (len(faults) != 1 || faults[0].Field != c.field || !strings.Contains(faults[0].Message, c.message) || faults[0].Plain != c.plain):
+			t.Errorf("%s: %+v, want %q at %s", name, faults, c.message, c.field)
 		}
 		if choice := placement.Place(s, []placement.Host{h, host("b", 4096, 0, vfs(9, 0, 0))}); choice.Host == nil || (choice.Host.Name == "b") != (c.field != "") {
 			t.Errorf("%s: placed on %+v", name, choice.Host)

@@ -1,5 +1,5 @@
-// Package placement decides which host a VM goes to. It is pure: it gets the hosts as they are and answers with a choice
-// and, for every host that it refused, the reason.
+// Package placement chooses the host of a VM. It is pure: its input is the hosts' state, its result a choice and the
+// reason for every refused host.
 package placement
 
 import (
@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Host is a host as placement sees it.
+// Host is a host's state for placement.
 type Host struct {
 	ID            fleet.HostID
 	Name          string
@@ -21,43 +21,44 @@ type Host struct {
 	MemoryMiB     int64
 	CommittedMiB  int64 // of all VMs placed there, running or not
 	CommittedCPUs int64 // likewise, vCPUs
-	Processors    int   // that vCPUs can run on
-	ReservedCPU   int64 // of them, for all VMs placed there, running or not: percent of one
+	Processors    int   // threads for vCPUs
+	ReservedCPU   int64 // of Processors, for all VMs placed there, running or not: percent of one
 	Taints        []string
 	Firmwares     []fleet.Firmware
 	HugePages     []fleet.HugePages
-	Parts         []string          // the parts of a VM that its agent knows, and
-	Lacks         map[string]string // those that it cannot have, with the reason as a sentence
-	Devices       map[string]Device // of those that the spec asks for, the ones that it has
-	NoModel       bool              // it says that its guests cannot have the CPU model that the spec names
-	Networks      []string          // "libvirt:<name>" and "bridge:<device>", active ones
+	Parts         []string          // VM features that its agent knows
+	Lacks         map[string]string // unsupported features, with the reason as a sentence
+	Devices       map[string]Device // those devices of the spec that the host has
+	NoModel       bool              // its guests cannot have the spec's CPU model
+	Networks      []string          // active ones: "libvirt:<name>" and "bridge:<device>"
 	Pools         map[fleet.PoolID]Pool
-	Volumes       map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
-	Apart         map[fleet.Volref]string       // of local pools' volumes that VMs share, one of another host that has it
-	Images        map[int]Image                 // what disks that name an image of the library are made from there, by their place in the spec
-	NICs          map[fleet.NetworkID]*NICs     // of the networks whose cards take something of the host each for itself; those on one device share one
-	Limited       map[int]bool                  // the NICs of the VM's spec, by their place in it, whose port group limits their bandwidth
-	Overcommit    bool                          // its pools, memory and processors may be promised more than they have
-	Labels        map[string]string
-	Rules         *Ruling // what it is for the VM's placement rules; nil: nobody asks
+	Volumes       map[fleet.Volref]fleet.Volume // those volumes of the spec that exist
+	Apart         map[fleet.Volref]string       // shared volumes of local pools: the other host's VM that uses it
+	Images        map[int]Image                 // library images of the spec's disks, by disk index
+	// Networks whose NICs need an exclusive device; networks on one device share the value.
+	NICs       map[fleet.NetworkID]*NICs
+	Limited    map[int]bool // NICs of the spec, by index, whose port group limits bandwidth
+	Overcommit bool         // pools, memory and processors may be overcommitted
+	Labels     map[string]string
+	Rules      *Ruling // the host's relation to the VM's placement rules; nil: rules are not checked
 }
 
-// Device is a device of a host that a guest could have for itself.
+// Device is a host device for passthrough.
 type Device struct {
-	VM    string // that has it; empty: none
-	Stays bool   // the host cannot give it away: it has no IOMMU group
+	VM    string // the VM that has it; empty: none
+	Stays bool   // cannot be passed through: no IOMMU group
 
-	VMs, Max int    // of one that several VMs can have: how many have one, and how many can
-	Busy     string // what the host itself does with it, as the end of "it is …"; empty: nothing
+	VMs, Max int    // of a shareable device: VMs that have one, and the limit
+	Busy     string // the host's own use, as the end of "it is …"; empty: none
 }
 
-// Image is a version of an image of the library, as a host can make a disk from it.
+// Image is a version of a library image and its availability on a host.
 type Image struct {
 	Name          string
 	CapacityBytes int64
-	Why           string // why the host cannot, in a phrase; empty: it can
-	Plain         string // the same without the host's name
-	Later         bool   // it has to be copied there first
+	Why           string // why the host cannot use it, as a phrase; empty: it can
+	Plain         string // Why without the host's name
+	Later         bool   // must be copied to the host first
 }
 
 // Pool is a pool on one host.
@@ -65,35 +66,36 @@ type Pool struct {
 	Name     string
 	Assigned bool
 	State    fleet.PoolState
-	Error    string // the host's own words
+	Error    string // the host's error text
 
-	CapacityBytes int64 // 0: the host does not say
-	FreeBytes     int64 // promised to no volume
+	CapacityBytes int64 // 0: not reported
+	FreeBytes     int64 // not committed to any volume
 }
 
-// Choice is what Place decided. Host is nil where no host fits.
+// Choice is the result of Place. Host is nil if no host fits.
 type Choice struct {
 	Host    *Host
 	Refused []Refusal // by host name
 }
 
-// Refusal is why a host was not taken: the first reason that was found.
+// Refusal is the first reason why a host was refused.
 type Refusal struct {
 	HostID   fleet.HostID
 	HostName string
 	Fault
 }
 
-// Fault is what keeps a VM from a host, at the field of the VM that asks for it.
+// Fault is a reason why a VM cannot be on a host, at the VM's field that causes it.
 type Fault struct {
 	Field   string
-	Message string // names the host, and says it in the host's own words where there are any
-	Plain   string // a phrase without either, the same for all hosts that lack the same: "no UEFI firmware"
-	Room    bool   // a pool or the host is too small, which who may overcommit may wish all the same: see Host.Overcommit
+	Message string // names the host, and includes the host's error text
+	// A phrase without host name and error text, equal for all hosts with the same fault: "no UEFI firmware".
+	Plain string
+	Room  bool // a pool or the host is too small; overcommit permits it: see Host.Overcommit
 }
 
-// Place chooses among the fitting hosts: the one that breaks the fewest preferred rules, then one to which no image has to be copied first, then the
-// one that has the most memory left; among equals the first by name.
+// Place chooses among the fitting hosts. It prefers the fewest broken preferred rules, then a host that needs no
+// image copied first, then the most free memory, then the first name.
 func Place(spec fleet.VMSpec, hosts []Host) Choice {
 	var c Choice
 	for i := range hosts {
@@ -110,7 +112,7 @@ func Place(spec fleet.VMSpec, hosts []Host) Choice {
 	return c
 }
 
-// later is 1 where an image has to be copied to the host first.
+// later is 1 if an image must be copied to the host first.
 func (h Host) later() int {
 	for _, image := range h.Images {
 		if image.Later {
@@ -120,7 +122,7 @@ func (h Host) later() int {
 	return 0
 }
 
-// Why is a sentence that names the refused hosts with their reasons, at most limit of them.
+// Why is a sentence with at most limit refused hosts and their reasons.
 func (c Choice) Why(limit int) string {
 	if len(c.Refused) == 0 {
 		return "There is no host yet. Add one first."
@@ -132,7 +134,7 @@ func (c Choice) Why(limit int) string {
 	return why(parts, limit)
 }
 
-// WhyPlain is Why for those who are to see no hosts: how many lack what, the most first.
+// WhyPlain is Why for people who may not see hosts: the number of hosts by reason, the largest first.
 func (c Choice) WhyPlain(limit int) string {
 	if len(c.Refused) == 0 {
 		return "There is no host yet. Ask an administrator to add one."
@@ -168,11 +170,11 @@ func refuse(spec fleet.VMSpec, h Host) *Fault {
 	return Unreserved(spec, h)
 }
 
-// Fit lists what keeps the VM from this very host, each at the field of the VM that asks for it. Memory and processors that are promised
-// to other VMs are no such fault: ask Uncommitted too.
+// Fit lists the VM's faults on this host, each at the VM's field that causes it. It does not check committed memory
+// and processors: call Uncommitted too.
 func Fit(spec fleet.VMSpec, h Host) []Fault {
 	f := fit{host: h}
-	if f.away(); len(f.faults) > 0 {
+	if f.unavailable(); len(f.faults) > 0 {
 		return f.faults
 	}
 	if int64(spec.MemoryMiB) > h.MemoryMiB {
@@ -202,15 +204,15 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 		f.nic(n, fmt.Sprintf("spec.nics[%d]", i))
 		f.portGroup(i, n)
 	}
-	f.cards(spec.NICs)
+	f.exclusiveNICs(spec.NICs)
 	f.room(spec.Disks)
 	return f.faults
 }
 
-// FitDisks lists what keeps volumes of that size from this very host, likewise.
+// FitDisks lists the faults of these disks on this host.
 func FitDisks(disks []fleet.Disk, h Host) []Fault {
 	f := fit{host: h}
-	if f.away(); len(f.faults) > 0 {
+	if f.unavailable(); len(f.faults) > 0 {
 		return f.faults
 	}
 	for i, d := range disks {
@@ -220,7 +222,7 @@ func FitDisks(disks []fleet.Disk, h Host) []Fault {
 	return f.faults
 }
 
-// FitParts lists what of the spec's parts this very host cannot give, likewise.
+// FitParts lists the VM features in the spec that this host does not support.
 func FitParts(spec fleet.VMSpec, h Host) []Fault {
 	f := fit{host: h}
 	f.parts(spec)
@@ -251,7 +253,8 @@ func (f *fit) parts(spec fleet.VMSpec) {
 	}
 }
 
-// hugePages notes where the host has not as many as the VM's memory takes. Whether they are free shows when it starts: they come and go with guests.
+// hugePages adds a fault if the host has fewer huge pages than the VM's memory needs. Free pages are not checked:
+// they change with running guests.
 func (f *fit) hugePages(spec fleet.VMSpec) {
 	size := int64(spec.Memory.HugePageKiB)
 	if size <= 0 {
@@ -268,7 +271,7 @@ func (f *fit) hugePages(spec fleet.VMSpec) {
 	}
 }
 
-func (f *fit) away() {
+func (f *fit) unavailable() {
 	switch h := f.host; h.Phase {
 	case fleet.HostOnline:
 	case fleet.HostDegraded:
@@ -283,7 +286,8 @@ func (f *fit) away() {
 }
 
 func (f *fit) disk(d fleet.Disk, at string) {
-	if p := f.host.Pools[d.PoolID]; f.pool(d.PoolID, at+".poolId") && p.Error != "" { // its ISOs and images can be read all the same
+	// Its ISOs and images can still be read.
+	if p := f.host.Pools[d.PoolID]; f.pool(d.PoolID, at+".poolId") && p.Error != "" {
 		f.add(at+".poolId", "pool "+p.Name+" is degraded", "Pool %s is degraded on %s: %s", p.Name, f.host.Name, p.Error)
 	}
 	if d.Existing && f.host.Pools[d.PoolID].State == fleet.PoolActive && f.volume(d.Ref(), at+".volume") {
@@ -300,7 +304,7 @@ func (f *fit) disk(d fleet.Disk, at string) {
 	}
 }
 
-// existing notes where a volume that is there can be no disk.
+// existing adds a fault if an existing volume cannot be this disk.
 func (f *fit) existing(d fleet.Disk, at string) {
 	switch v := f.host.Volumes[d.Ref()]; {
 	case d.Shareable && !v.IsShareable():
@@ -313,11 +317,11 @@ func (f *fit) existing(d fleet.Disk, at string) {
 	}
 }
 
-// image notes where the host cannot make the disk from an image of the library.
+// image adds a fault if the host cannot create the disk from a library image.
 func (f *fit) image(i int, d fleet.Disk, at string) {
-	image, asked := f.host.Images[i]
+	image, listed := f.host.Images[i]
 	switch {
-	case !asked:
+	case !listed:
 	case image.Why != "":
 		f.add(at+".imageId", image.Plain, "%s", image.Why)
 	case d.SizeBytes != 0 && d.SizeBytes < image.CapacityBytes:
@@ -325,7 +329,7 @@ func (f *fit) image(i int, d fleet.Disk, at string) {
 	}
 }
 
-// room notes pools that are too small for the new disks if every volume grew to its full size, at the first disk in each.
+// room adds a fault at the first new disk of each pool that could not hold all volumes at their full size.
 func (f *fit) room(disks []fleet.Disk) {
 	wanted := map[fleet.PoolID]int64{}
 	for i, d := range disks {
@@ -349,7 +353,7 @@ func (f *fit) room(disks []fleet.Disk) {
 	}
 }
 
-// pool notes where the pool is not ready on the host, with the host's own words.
+// pool adds a fault if the pool is not ready on the host, with the host's error text.
 func (f *fit) pool(id fleet.PoolID, field string) bool {
 	p, ok := f.host.Pools[id]
 	state := strings.ToLower(p.State.Word())

@@ -13,7 +13,7 @@ var (
 	iso   = fleet.Volref{PoolID: "ssd", Volume: "cd.iso"}
 )
 
-// host is one that lacks nothing, but for what change takes from it.
+// host returns a host that fits every VM, modified by change.
 func host(name string, memoryMiB, committed int64, change ...func(*placement.Host)) placement.Host {
 	h := placement.Host{
 		ID: fleet.HostID("id-" + name), Name: name, Phase: fleet.HostOnline, MemoryMiB: memoryMiB, CommittedMiB: committed,
@@ -40,7 +40,7 @@ func spec(change ...func(*fleet.VMSpec)) fleet.VMSpec {
 	return s
 }
 
-func TestPlaceTakesTheMostFreeMemory(t *testing.T) {
+func TestPlaceChoosesMostFreeMemory(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		hosts []placement.Host
@@ -72,9 +72,9 @@ func TestRefusals(t *testing.T) {
 		return func(h *placement.Host) { h.Volumes[ref] = v }
 	}
 	for name, c := range map[string]struct {
-		spec        fleet.VMSpec
-		host        placement.Host
-		field, says string
+		spec           fleet.VMSpec
+		host           placement.Host
+		field, message string
 	}{
 		"not heard":       {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostUnknown }), "hostId", "not heard"},
 		"never reported":  {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostPending }), "hostId", "not reported"},
@@ -97,20 +97,20 @@ func TestRefusals(t *testing.T) {
 		"no bridge":       {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"libvirt:default"} }), "spec.nics[1].bridge", `"br0"`},
 	} {
 		faults := placement.Fit(c.spec, c.host)
-		if len(faults) == 0 || faults[0].Field != c.field || !strings.Contains(faults[0].Message, c.says) {
-			t.Errorf("%s: %v, want %q at %s", name, faults, c.says, c.field)
+		if len(faults) == 0 || faults[0].Field != c.field || !strings.Contains(faults[0].Message, c.message) {
+			t.Errorf("%s: %v, want %q at %s", name, faults, c.message, c.field)
 		}
 		if plain := faults[0].Plain; plain == "" || strings.Contains(plain, c.host.Error) && c.host.Error != "" || strings.HasSuffix(plain, " a") {
-			t.Errorf("%s: %q is no phrase without the host", name, plain)
+			t.Errorf("%s: %q names the host", name, plain)
 		}
 		choice := placement.Place(c.spec, []placement.Host{c.host})
-		if choice.Host != nil || len(choice.Refused) != 1 || !strings.Contains(choice.Why(10), c.says) {
-			t.Errorf("%s: placed, or %q does not say %q", name, choice.Why(10), c.says)
+		if choice.Host != nil || len(choice.Refused) != 1 || !strings.Contains(choice.Why(10), c.message) {
+			t.Errorf("%s: placed, or %q does not say %q", name, choice.Why(10), c.message)
 		}
 	}
 }
 
-func TestANamedHostMayPromiseMoreThanItHas(t *testing.T) {
+func TestOvercommitOnNamedHost(t *testing.T) {
 	t.Parallel()
 	full := host("a", 4096, 4096)
 	if faults := placement.Fit(spec(), full); len(faults) != 0 {
@@ -121,7 +121,7 @@ func TestANamedHostMayPromiseMoreThanItHas(t *testing.T) {
 	}
 }
 
-// Who sees no hosts is told how many lack what, without a name and without a host's own words.
+// People who may not see hosts get the number of hosts by reason, without names and the hosts' error texts.
 func TestWhyWithoutNames(t *testing.T) {
 	t.Parallel()
 	failed := func(h *placement.Host) {
@@ -145,7 +145,7 @@ func TestWhyWithoutNames(t *testing.T) {
 	}
 }
 
-func TestWhyIsBounded(t *testing.T) {
+func TestWhyLimitsHosts(t *testing.T) {
 	t.Parallel()
 	hosts := []placement.Host{host("c", 512, 0), host("a", 512, 0), host("b", 512, 0)}
 	why := placement.Place(spec(), hosts).Why(2)
@@ -154,8 +154,8 @@ func TestWhyIsBounded(t *testing.T) {
 	}
 }
 
-// A part that the host's agent does not know would be left out in silence, so such a host is refused.
-func TestPartsThatAHostCannotGive(t *testing.T) {
+// An agent ignores features that it does not know, so its host is refused.
+func TestUnsupportedFeaturesRefused(t *testing.T) {
 	t.Parallel()
 	wants := spec(func(s *fleet.VMSpec) { s.Security.TPM, s.Display.Keyboard = true, "de" })
 	for name, c := range map[string]struct {
@@ -175,7 +175,7 @@ func TestPartsThatAHostCannotGive(t *testing.T) {
 		for _, f := range placement.Fit(c.spec, c.host) {
 			got = append(got, f.Field)
 			if !strings.Contains(f.Message, "Update it") && !strings.Contains(f.Message, "swtpm is missing.") {
-				t.Errorf("%s: %q says not what to do", name, f.Message)
+				t.Errorf("%s: %q lacks an instruction", name, f.Message)
 			}
 		}
 		if strings.Join(got, " ") != strings.Join(c.want, " ") {
@@ -184,8 +184,8 @@ func TestPartsThatAHostCannotGive(t *testing.T) {
 	}
 }
 
-// Huge pages are the host's to have at all; how many are free shows when the guest starts.
-func TestHugePagesAreCounted(t *testing.T) {
+// Placement checks the host's total huge pages; the free ones matter only at the guest's start.
+func TestTooFewHugePagesRefused(t *testing.T) {
 	t.Parallel()
 	h := host("a", 8192, 0, func(h *placement.Host) {
 		h.Parts = fleet.PartNames()
@@ -193,7 +193,7 @@ func TestHugePagesAreCounted(t *testing.T) {
 	})
 	for what, c := range map[string]struct {
 		mib, page int
-		says      string
+		message   string
 	}{
 		"usual pages":          {4096, 0, ""},
 		"as many as there are": {1024, 2048, ""},
@@ -203,9 +203,9 @@ func TestHugePagesAreCounted(t *testing.T) {
 	} {
 		faults := placement.Fit(spec(func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.HugePageKiB = c.mib, c.page }), h)
 		switch {
-		case c.says == "" && len(faults) == 0:
-		case len(faults) != 1 || faults[0].Field != "spec.memory.hugePageKiB" || faults[0].Message != c.says:
-			t.Errorf("%s: %+v, want %q", what, faults, c.says)
+		case c.message == "" && len(faults) == 0:
+		case len(faults) != 1 || faults[0].Field != "spec.memory.hugePageKiB" || faults[0].Message != c.message:
+			t.Errorf("%s: %+v, want %q", what, faults, c.message)
 		}
 	}
 }

@@ -7,22 +7,23 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Ruling is what a host is for a VM's placement rules.
+// Ruling is a host's relation to a VM's placement rules.
 type Ruling struct {
-	Labels  map[string]string // the host's own
-	Taints  []string          // likewise
-	Mates   []Mates           // by the VM's rules, in their order
-	Shunned []string          // VMs on the host that are required to be apart from this one, by name
-	Self    fleet.Meta        // the VM that is placed: its name and labels
+	Labels  map[string]string // of the host
+	Taints  []string          // of the host
+	Mates   []Mates           // for each rule of the VM, in order
+	Shunned []string          // names of VMs on the host that must be apart from this one
+	Self    fleet.Meta        // name and labels of the VM to place
 }
 
-// Mates are the VMs that a rule names, but for the VM itself.
+// Mates counts the other VMs that match a rule.
 type Mates struct {
-	Here, All int    // on this host, and on any
-	Name      string // one of those here
+	Here, All int    // on this host, and on all hosts
+	Name      string // one of the VMs here
 }
 
-// breaks says how the host breaks a rule, in a sentence and in a phrase that names no host; empty: it keeps it.
+// breaks returns how the host breaks a rule: a sentence, and a phrase without the host's name. Both are empty if it
+// does not.
 func (h Host) breaks(i int, r fleet.PlacementRule) (why, plain string) {
 	if h.Rules == nil {
 		return "", ""
@@ -49,7 +50,7 @@ func (h Host) breaks(i int, r fleet.PlacementRule) (why, plain string) {
 	return "", ""
 }
 
-// rules notes the host's taints that the VM does not tolerate, and at each required rule that the host breaks how.
+// rules adds faults for taints that the VM does not tolerate and for required rules that the host breaks.
 func (f *fit) rules(spec fleet.VMSpec) {
 	if f.host.Rules == nil {
 		return
@@ -71,7 +72,7 @@ func (f *fit) rules(spec fleet.VMSpec) {
 	}
 }
 
-// Strains are the preferred rules that the host breaks, in words.
+// Strains returns the preferred rules that the host breaks, as text.
 func (h Host) Strains(all []fleet.PlacementRule) (out []string) {
 	for i, r := range all {
 		if why, _ := h.breaks(i, r); why != "" && r.Preferred {
@@ -81,7 +82,8 @@ func (h Host) Strains(all []fleet.PlacementRule) (out []string) {
 	return out
 }
 
-// Broken are the required rules that the VM's own host breaks, by their place. Where nothing is left that it could be with, none is.
+// Broken returns the indexes of the required rules that the VM's host breaks. A rule to be together with VMs that no
+// longer exist is not broken.
 func Broken(all []fleet.PlacementRule, h Host) []int {
 	out := []int{}
 	for i, r := range all {

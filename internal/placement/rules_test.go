@@ -9,7 +9,7 @@ import (
 	"quantix/internal/placement"
 )
 
-// ruled is a host with what it is for a VM's rules.
+// ruled returns a host with a Ruling.
 func ruled(name string, memoryMiB int64, labels map[string]string, mates ...placement.Mates) placement.Host {
 	h := host(name, memoryMiB, 0, func(h *placement.Host) { h.Labels, h.Parts = labels, fleet.PartNames() })
 	h.Rules = &placement.Ruling{Labels: labels, Mates: mates, Self: fleet.Meta{Name: "new", Labels: map[string]string{"tier": "web"}}}
@@ -29,10 +29,10 @@ func TestRulesRefuseAndPrefer(t *testing.T) {
 	one := func(name string) placement.Mates { return placement.Mates{Here: 1, All: 2, Name: name} }
 	shunned := func(h placement.Host, by ...string) placement.Host { h.Rules.Shunned = by; return h }
 	for name, c := range map[string]struct {
-		rules []fleet.PlacementRule
-		hosts []placement.Host
-		want  string // the host; empty: none
-		says  string // of the refusals
+		rules   []fleet.PlacementRule
+		hosts   []placement.Host
+		want    string // the host; empty: none
+		message string // of the refusals
 	}{
 		"apart":                    {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, gone)}, "b", "a has web-1, and the VM must be apart from VMs with tier=web"},
 		"apart from several":       {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, placement.Mates{Here: 3, All: 3, Name: "web-1"})}, "", "web-1 and 2 more"},
@@ -58,8 +58,8 @@ func TestRulesRefuseAndPrefer(t *testing.T) {
 		if len(choice.Refused) > 0 {
 			why = choice.Why(10)
 		}
-		if got != c.want || !strings.Contains(why, c.says) {
-			t.Errorf("%s: chose %q, want %q; %q, want %q", name, got, c.want, why, c.says)
+		if got != c.want || !strings.Contains(why, c.message) {
+			t.Errorf("%s: chose %q, want %q; %q, want %q", name, got, c.want, why, c.message)
 		}
 		for _, r := range choice.Refused {
 			if r.Plain == "" || strings.Contains(r.Plain, "host b") || strings.Contains(r.Plain, "rack") {
@@ -69,7 +69,7 @@ func TestRulesRefuseAndPrefer(t *testing.T) {
 	}
 }
 
-// Of a VM that is there, broken rules are told and nothing more; one that nothing is left for is not broken.
+// For an existing VM only broken rules are reported; a rule without any matching VM is not broken.
 func TestBrokenRules(t *testing.T) {
 	t.Parallel()
 	rules := []fleet.PlacementRule{

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// HostSeen is a host, and when it looked.
+// HostSeen is a host and the time of its report.
 type HostSeen struct {
 	ID     fleet.HostID
 	Name   string
@@ -20,7 +20,7 @@ type HostSeen struct {
 	Fresh  bool
 }
 
-// AddressNIC is a card of a VM on the network, with the addresses that its host tells.
+// AddressNIC is a VM's NIC on the network, with the addresses that its host reports.
 type AddressNIC struct {
 	Host   HostSeen
 	VMID   fleet.VMID
@@ -29,22 +29,22 @@ type AddressNIC struct {
 	Seen   []fleet.SeenAddress
 }
 
-// AddressLease is an address that a host's DHCP server has given out.
+// AddressLease is an active lease of a host's DHCP server.
 type AddressLease struct {
 	Host HostSeen
 	fleet.DHCPLease
 }
 
-// MACHolder is a machine with a MAC address: what Quantix did not make has no id.
+// MACHolder is a machine with a MAC address. An unmanaged machine has no ID.
 type MACHolder struct {
 	MAC string
 	fleet.MACHolder
 }
 
-// Addresses puts together who has which address of a network, and what is wrong with that. What hosts that are not heard said is shown and
-// decides nothing.
-func Addresses(spec fleet.NetworkSpec, cards []AddressNIC, leases []AddressLease, holders []MACHolder) fleet.NetworkAddresses {
-	b := book{spec: spec, nics: cards, out: fleet.NetworkAddresses{Ranges: []fleet.RangeUse{}, Reservations: []fleet.ReservedAddress{}, InUse: []fleet.AddressInUse{}, Conflicts: []fleet.AddressConflict{}}}
+// Addresses lists a network's addresses in use, its reservations, ranges and conflicts. Reports of offline hosts are
+// listed but cause no conflict.
+func Addresses(spec fleet.NetworkSpec, nics []AddressNIC, leases []AddressLease, holders []MACHolder) fleet.NetworkAddresses {
+	b := addressMerge{spec: spec, nics: nics, out: fleet.NetworkAddresses{Ranges: []fleet.RangeUse{}, Reservations: []fleet.ReservedAddress{}, InUse: []fleet.AddressInUse{}, Conflicts: []fleet.AddressConflict{}}}
 	b.reservations()
 	b.inUse(leases)
 	b.ranges()
@@ -53,15 +53,15 @@ func Addresses(spec fleet.NetworkSpec, cards []AddressNIC, leases []AddressLease
 	return b.out
 }
 
-type book struct {
-	spec     fleet.NetworkSpec
-	nics     []AddressNIC
-	reserved map[string]fleet.StaticLease // by address
-	keeps    map[string]string            // an address, by MAC
-	out      fleet.NetworkAddresses
+type addressMerge struct {
+	spec       fleet.NetworkSpec
+	nics       []AddressNIC
+	reserved   map[string]fleet.StaticLease // by address
+	reservedIP map[string]string            // reserved address by MAC
+	out        fleet.NetworkAddresses
 }
 
-func (b *book) dhcp() (out []fleet.DHCP) {
+func (b *addressMerge) dhcp() (out []fleet.DHCP) {
 	for _, s := range []*fleet.Subnet{b.spec.IPv4, b.spec.IPv6} {
 		if s != nil && s.DHCP != nil {
 			out = append(out, *s.DHCP)
@@ -70,15 +70,15 @@ func (b *book) dhcp() (out []fleet.DHCP) {
 	return out
 }
 
-func (b *book) reservations() {
-	b.reserved, b.keeps = map[string]fleet.StaticLease{}, map[string]string{}
+func (b *addressMerge) reservations() {
+	b.reserved, b.reservedIP = map[string]fleet.StaticLease{}, map[string]string{}
 	of := map[string]AddressNIC{}
 	for _, c := range b.nics {
 		of[c.MAC] = c
 	}
 	for _, d := range b.dhcp() {
 		for _, l := range d.Leases {
-			b.reserved[plainIP(l.IP)], b.keeps[l.MAC] = l, plainIP(l.IP)
+			b.reserved[plainIP(l.IP)], b.reservedIP[l.MAC] = l, plainIP(l.IP)
 			c := of[l.MAC]
 			b.out.Reservations = append(b.out.Reservations, fleet.ReservedAddress{StaticLease: l, VMID: c.VMID, VMName: c.VMName, InRange: b.inRange(l.IP)})
 		}
@@ -86,14 +86,14 @@ func (b *book) reservations() {
 	slices.SortFunc(b.out.Reservations, func(x, y fleet.ReservedAddress) int { return compareIPs(x.IP, y.IP) })
 }
 
-// inUse adds up what cards and leases say, an entry for each host, address and card.
-func (b *book) inUse(leases []AddressLease) {
+// inUse merges addresses of NICs and leases: one entry for each host, address and MAC.
+func (b *addressMerge) inUse(leases []AddressLease) {
 	type key struct {
 		host    fleet.HostID
 		ip, mac string
 	}
 	at, vms := map[key]int{}, map[string]AddressNIC{}
-	note := func(h HostSeen, ip, mac string, by ...fleet.AddressSource) *fleet.AddressInUse {
+	add := func(h HostSeen, ip, mac string, by ...fleet.AddressSource) *fleet.AddressInUse {
 		k := key{h.ID, plainIP(ip), mac}
 		i, known := at[k]
 		if !known {
@@ -119,13 +119,13 @@ func (b *book) inUse(leases []AddressLease) {
 	for _, c := range b.nics {
 		for _, s := range c.Seen {
 			if b.within(s.IP) {
-				note(c.Host, s.IP, c.MAC, s.By...)
+				add(c.Host, s.IP, c.MAC, s.By...)
 			}
 		}
 	}
 	for _, l := range leases {
 		if b.within(l.IP) {
-			note(l.Host, l.IP, l.MAC, fleet.FromLease).Name = l.Name
+			add(l.Host, l.IP, l.MAC, fleet.FromLease).Name = l.Name
 		}
 	}
 	slices.SortFunc(b.out.InUse, func(x, y fleet.AddressInUse) int {
@@ -133,7 +133,7 @@ func (b *book) inUse(leases []AddressLease) {
 	})
 }
 
-func (b *book) ranges() {
+func (b *addressMerge) ranges() {
 	for _, d := range b.dhcp() {
 		for _, r := range d.Ranges {
 			use := fleet.RangeUse{AddressRange: r, Size: sizeOf(r)}
@@ -161,7 +161,7 @@ func (b *book) ranges() {
 	}
 }
 
-func (b *book) conflicts(holders []MACHolder) {
+func (b *addressMerge) conflicts(holders []MACHolder) {
 	add := func(kind fleet.ConflictKind, u fleet.AddressInUse, format string, args ...any) {
 		b.out.Conflicts = append(b.out.Conflicts, fleet.AddressConflict{Kind: kind, IP: u.IP, MAC: u.MAC, HostName: u.HostName, Text: fmt.Sprintf(format, args...)})
 	}
@@ -190,15 +190,15 @@ func (b *book) conflicts(holders []MACHolder) {
 		case !reserved && !leased && len(u.By) > 0 && b.inRange(u.IP):
 			add(fleet.ConflictInRange, u, "%s on %s took %s by itself, and DHCP may give that to another guest. Reserve it, or use an address outside of the ranges.", whose(u), u.HostName, u.IP)
 		}
-		if keeps, ok := b.keeps[u.MAC]; ok && keeps != u.IP && sameFamily(keeps, u.IP) && !b.has(u.HostID, u.MAC, keeps) {
+		if keeps, ok := b.reservedIP[u.MAC]; ok && keeps != u.IP && sameFamily(keeps, u.IP) && !b.has(u.HostID, u.MAC, keeps) {
 			add(fleet.ConflictAstray, u, "%s on %s has %s, and %s is reserved for it. It gets that when it asks again: restart its network, or wait until its lease ends.", whose(u), u.HostName, u.IP, keeps)
 		}
 	}
 	b.macs(holders)
 }
 
-// macs notes cards whose address another machine has.
-func (b *book) macs(holders []MACHolder) {
+// macs adds a conflict for each NIC whose MAC address another machine has.
+func (b *addressMerge) macs(holders []MACHolder) {
 	by := map[string][]MACHolder{}
 	for _, h := range holders {
 		by[h.MAC] = append(by[h.MAC], h)
@@ -220,15 +220,15 @@ func (b *book) macs(holders []MACHolder) {
 	}
 }
 
-func (b *book) has(host fleet.HostID, mac, ip string) bool {
+func (b *addressMerge) has(host fleet.HostID, mac, ip string) bool {
 	return slices.ContainsFunc(b.out.InUse, func(u fleet.AddressInUse) bool { return u.HostID == host && u.MAC == mac && u.IP == ip })
 }
 
-// looked is how many addresses are looked at for a free one.
-const looked = 1 << 16
+// maxSearched is the largest number of addresses tried by next.
+const maxSearched = 1 << 16
 
-// next is the first IPv4 address that nobody has; one that DHCP does not give out goes first.
-func (b *book) next() string {
+// next returns the first free IPv4 address, preferably outside the DHCP ranges.
+func (b *addressMerge) next() string {
 	prefix := b.spec.IPv4.Prefix()
 	if !prefix.IsValid() {
 		return ""
@@ -245,9 +245,9 @@ func (b *book) next() string {
 	}
 	second := ""
 	ip := prefix.Addr().Next()
-	for range looked {
+	for range maxSearched {
 		after := ip.Next()
-		if !prefix.Contains(after) { // the last is for broadcasts
+		if !prefix.Contains(after) { // the last address is the broadcast address
 			break
 		}
 		switch text := ip.String(); {
@@ -262,12 +262,12 @@ func (b *book) next() string {
 	return second
 }
 
-func (b *book) within(ip string) bool {
+func (b *addressMerge) within(ip string) bool {
 	a, err := netip.ParseAddr(ip)
 	return err == nil && slices.ContainsFunc(b.spec.Prefixes(), func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-func (b *book) inRange(ip string) bool {
+func (b *addressMerge) inRange(ip string) bool {
 	for _, d := range b.dhcp() {
 		if slices.ContainsFunc(d.Ranges, func(r fleet.AddressRange) bool { return holds(r, ip) }) {
 			return true
@@ -283,7 +283,7 @@ func holds(r fleet.AddressRange, ip string) bool {
 	return err == nil && err2 == nil && err3 == nil && a.BitLen() == from.BitLen() && !a.Less(from) && !to.Less(a)
 }
 
-// sizeOf is how many addresses are in the range, or the most that can be said.
+// sizeOf returns the number of addresses in the range, at most MaxInt64.
 func sizeOf(r fleet.AddressRange) int64 {
 	from, err := netip.ParseAddr(r.Start)
 	to, err2 := netip.ParseAddr(r.End)
@@ -301,7 +301,7 @@ func sizeOf(r fleet.AddressRange) int64 {
 	return size + 1
 }
 
-// whose names the machine.
+// whose names the machine with the address.
 func whose(u fleet.AddressInUse) string {
 	if u.VMName != "" {
 		return u.VMName + " (" + u.MAC + ")"

@@ -22,7 +22,7 @@ func seen(by fleet.AddressSource, ips ...string) (out []fleet.SeenAddress) {
 	return out
 }
 
-func TestAddressesOfANetwork(t *testing.T) {
+func TestAddressConflicts(t *testing.T) {
 	t.Parallel()
 	h1, h2, away := policy.HostSeen{ID: "1", Name: "h1", Fresh: true}, policy.HostSeen{ID: "2", Name: "h2", Fresh: true}, policy.HostSeen{ID: "3", Name: "h3"}
 	lease := func(h policy.HostSeen, mac, ip string) policy.AddressLease {
@@ -107,7 +107,7 @@ func TestRangesReservationsAndTheNextFreeAddress(t *testing.T) {
 	full.IPv4.Gateway = "10.0.0.1/30"
 	full.IPv4.DHCP.Ranges = []fleet.AddressRange{{Start: "10.0.0.2", End: "10.0.0.2"}}
 	if got := policy.Addresses(full, nil, nil, nil).Next; got != "" {
-		t.Errorf("of a full network the next is %q", got)
+		t.Errorf("next address of a full network: %q", got)
 	}
 	full.IPv4.DHCP.Leases = nil
 	if got := policy.Addresses(full, nil, nil, nil).Next; got != "10.0.0.2" {

@@ -2,14 +2,14 @@ package policy
 
 import "quantix/internal/fleet"
 
-// NetworkGroup is all hosts that say the same of a network, as far as its health goes.
+// NetworkGroup counts the hosts that report the same health of a network.
 type NetworkGroup struct {
-	State  fleet.NetworkState // as of fleet.NetworkHost.StateAt
-	Active bool               // they say that it is active, whatever else is wrong with it
+	State  fleet.NetworkState // as returned by fleet.NetworkHost.StateAt
+	Active bool               // the hosts report it as active, whatever else is wrong with it
 	Hosts  int
 }
 
-// NetworkHealth judges a network by what its hosts say.
+// NetworkHealth summarizes a network's health from its hosts' reports.
 func NetworkHealth(groups []NetworkGroup) fleet.NetworkHealth {
 	var h fleet.NetworkHealth
 	for _, g := range groups {

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// takes is the right that each action on a noun takes; one on a VM takes that of the work that it asks for.
+// takes is the permission of each action by resource type. An action on a VM needs the permission of its job kind.
 var takes = map[string]map[fleet.Action]Permission{
 	"host":    {fleet.ActEdit: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
 	"pool":    {fleet.ActEdit: InfraChange, fleet.ActCredentials: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
@@ -23,22 +23,22 @@ var takes = map[string]map[fleet.Action]Permission{
 	"user":    {fleet.ActEdit: Manage, fleet.ActPassword: Manage, fleet.ActDelete: Manage},
 }
 
-// Takes is the right that the action on an object of the noun takes.
-func Takes(noun string, a fleet.Action) Permission {
-	if r, ok := takes[noun][a]; ok {
+// Takes returns the permission of an action on a resource type.
+func Takes(kind string, a fleet.Action) Permission {
+	if r, ok := takes[kind][a]; ok {
 		return r
 	}
-	if noun == "vm" && a == fleet.ActProtect {
+	if kind == "vm" && a == fleet.ActProtect {
 		return VMChange
 	}
-	if noun == "vm" {
+	if kind == "vm" {
 		return cmp.Or(a.Job().Is().Permission, VMUse)
 	}
 	return Manage
 }
 
-// ToCancel is the right that taking a task back takes: that of its kind, or that of whoever runs the hosts where it is of no project.
-// What it is about in many projects is asked for each.
+// ToCancel returns the permission to cancel a task: that of its kind, or InfraChange for a task without a project.
+// For a task with steps in many projects the caller checks each project.
 func ToCancel(t fleet.Task) Permission {
 	if t.ProjectID == "" && t.Steps == nil {
 		return InfraChange
@@ -46,12 +46,12 @@ func ToCancel(t fleet.Task) Permission {
 	return t.Kind.Is().Permission
 }
 
-// Offer is what the object allows, cut by what the actor may do; a missing right is the reason before any other. project is that
-// of a VM; empty for other nouns.
-func Offer(a fleet.Actor, noun string, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
+// Offer removes the actions that the actor may not do. A missing permission is the reason before any other. project
+// is that of a VM; empty for other resource types.
+func Offer(a fleet.Actor, kind string, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
 	out := make([]fleet.ActionState, len(states))
 	for i, s := range states {
-		if right := Takes(noun, s.Action); !May(a, right, project) {
+		if right := Takes(kind, s.Action); !May(a, right, project) {
 			s.Allowed, s.Reason = false, lacks(right)
 		}
 		out[i] = s
@@ -59,7 +59,7 @@ func Offer(a fleet.Actor, noun string, project fleet.ProjectID, states []fleet.A
 	return out
 }
 
-// OfferImage is Offer for an image of the library: one that is a project's own, its members delete too.
+// OfferImage is Offer for a library image. Members of its project may also delete it.
 func OfferImage(a fleet.Actor, v fleet.ImageView) []fleet.ActionState {
 	all := v.Actions()
 	out := Offer(a, "image", "", all)
@@ -71,8 +71,8 @@ func OfferImage(a fleet.Actor, v fleet.ImageView) []fleet.ActionState {
 	return out
 }
 
-// OfferTemplate is Offer for a template, or a version of one, of the project; empty: one that the actor does not see. VMs are made from it in any project
-// that may use it.
+// OfferTemplate is Offer for a template or a version of it. project is empty if the actor may not see the project. A
+// permitted actor may create VMs from it in any project.
 func OfferTemplate(a fleet.Actor, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
 	out := Offer(a, "template", project, states)
 	for i, s := range states {
@@ -89,7 +89,7 @@ func OfferTemplate(a fleet.Actor, project fleet.ProjectID, states []fleet.Action
 	return out
 }
 
-// lacks is why a right that is missing keeps the actor from something that is in sight.
+// lacks is the reason shown for a missing permission.
 func lacks(r Permission) string {
 	switch r {
 	case VMUse:

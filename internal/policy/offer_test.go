@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What a noun offers has a right of its own here, and nothing else has.
-func TestEachOfferTakesARight(t *testing.T) {
+// Each action of a resource type has a permission, and no other action has one.
+func TestEachActionHasPermission(t *testing.T) {
 	t.Parallel()
 	offered := map[string][]fleet.ActionState{
 		"host": fleet.HostView{}.Actions(), "pool": append(fleet.Pool{}.Actions(), fleet.PoolHost{}.Actions()...), "network": append(fleet.NetworkView{}.Actions(), fleet.NetworkHost{}.Actions()...),
@@ -18,7 +18,7 @@ func TestEachOfferTakesARight(t *testing.T) {
 		for _, s := range states {
 			seen[s.Action] = true
 			if _, ok := takes[noun][s.Action]; !ok {
-				t.Errorf("%s of a %s takes no right", s.Action, noun)
+				t.Errorf("%s of a %s has no permission", s.Action, noun)
 			}
 		}
 		for a := range takes[noun] {

@@ -1,12 +1,12 @@
-// Package policy decides who may do what, and judges health from reports. It is pure: no clock, no database, no network.
+// Package policy decides permissions and derives health from reports. It is pure: no clock, no database, no network.
 package policy
 
 import "quantix/internal/fleet"
 
-// Permission is one thing that an actor may be allowed to do.
+// Permission is one operation that an actor may be allowed to do.
 type Permission = fleet.Permission
 
-// The rights that the tables of nouns and kinds name.
+// Permissions named in the tables of resource types and job kinds.
 const (
 	VMSee       = fleet.MaySeeVMs
 	VMUse       = fleet.MayUseVMs
@@ -18,14 +18,14 @@ const (
 	Manage      = fleet.MayManage
 )
 
-// The rights that no table names.
+// Permissions outside those tables.
 const (
-	Self      Permission = "manage one's own account" // of any person who is signed in, also one who must change the password
-	AgentTalk Permission = "speak for a host"         // of an agent
+	Self      Permission = "manage one's own account" // every signed-in person, even with a password to change
+	AgentTalk Permission = "speak for a host"         // agents
 )
 
-// Check refuses where the actor lacks the right. project matters for the VM rights only; empty then means "any project at all".
-// Refusals: Unauthorized (nobody is signed in), NotFound (may not even see the project), Forbidden.
+// Check returns an error if the actor lacks the permission. project matters only for VM permissions; empty then means
+// "any project". Codes: Unauthorized (not signed in), NotFound (may not see the project), Forbidden.
 func Check(a fleet.Actor, r Permission, project fleet.ProjectID) error {
 	switch {
 	case a.System:
@@ -49,7 +49,7 @@ func Check(a fleet.Actor, r Permission, project fleet.ProjectID) error {
 	return fleet.Errorf(fleet.Forbidden, "You have no right to %s. Ask an administrator.", string(r))
 }
 
-// May reports whether Check would let the actor pass.
+// May reports whether Check allows the actor.
 func May(a fleet.Actor, r Permission, project fleet.ProjectID) bool {
 	return Check(a, r, project) == nil
 }

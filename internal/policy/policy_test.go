@@ -29,13 +29,13 @@ func in(role fleet.Role) map[fleet.ProjectID]fleet.Role {
 	return map[fleet.ProjectID]fleet.Role{mine: role}
 }
 
-func TestWhoMayDoWhat(t *testing.T) {
+func TestCheck(t *testing.T) {
 	t.Parallel()
 	fresh := person(fleet.RoleAdmin, in(fleet.RoleMember))
 	fresh.MustChange = true
 	for name, c := range map[string]struct {
 		actor                fleet.Actor
-		any, inMine, inOther string // a letter a right: "+" may, else why not
+		any, inMine, inOther string // a letter for each permission: "+" may, else the refusal
 	}{
 		"the portal":       {fleet.SystemActor, "++++++++++", "++++++++++", "++++++++++"},
 		"nobody":           {fleet.Actor{}, "uuuuuuuuuu", "uuuuuuuuuu", "uuuuuuuuuu"},
@@ -69,7 +69,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-func TestWhoSeesAllProjects(t *testing.T) {
+func TestAllProjects(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[fleet.Role]bool{
 		fleet.RoleAdmin: true, fleet.RoleOperator: true, fleet.RoleViewer: true, fleet.RoleMember: false, fleet.RoleNone: false,

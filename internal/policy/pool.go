@@ -8,54 +8,54 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Of a pool's capacity in percent: from warnUsed on it is said, from faultUsed on it is a fault. A guest whose write finds no
-// room is paused, and all that share the pool with it.
+// Used capacity in percent: a warning from warnUsed, a fault from faultUsed. A guest whose write finds no space is
+// paused, like all guests on the pool.
 const (
 	warnUsed  = 90
 	faultUsed = 97
 )
 
-// PoolGroup is all hosts that say the same of a pool, as far as its health goes.
+// PoolGroup counts the hosts that report the same health of a pool.
 type PoolGroup struct {
 	PoolKey
 	Hosts int
-	Room  fleet.Room // of all of them together
+	Room  fleet.Room // sum over the group's hosts
 }
 
-// PoolKey is what a host says of a pool, as far as its health goes.
+// PoolKey is a host's report of a pool, reduced to what determines health.
 type PoolKey struct {
-	State       fleet.PoolState // as of fleet.PoolHost.StateAt
-	UsedPercent int             // as of fleet.Room
-	Starved     bool            // a VM is paused there for want of the storage
-	ByOthers    bool            // somebody stopped it there
-	Faulty      bool            // it is active, and something is wrong
+	State       fleet.PoolState // as returned by fleet.PoolHost.StateAt
+	UsedPercent int             // as returned by fleet.Room
+	Starved     bool            // a VM there is paused for lack of storage
+	ByOthers    bool            // stopped on the host outside Quantix
+	Faulty      bool            // active with an error
 }
 
-// PoolKeyOf is the key of the group that a cell belongs to.
-func PoolKeyOf(cell fleet.PoolHost, now time.Time) PoolKey {
-	k := PoolKey{State: cell.StateAt(now), Starved: cell.Starved > 0}
-	if s := cell.Status; s != nil {
+// PoolKeyOf returns the group key of a host status.
+func PoolKeyOf(status fleet.PoolHost, now time.Time) PoolKey {
+	k := PoolKey{State: status.StateAt(now), Starved: status.Starved > 0}
+	if s := status.Status; s != nil {
 		k.UsedPercent, k.ByOthers, k.Faulty = s.Room().UsedPercent(), s.ByOthers, s.Error != ""
 	}
 	return k
 }
 
-// PoolHostStatus judges a pool on one host: how it is drawn, and what is to be known of it beside its state.
-func PoolHostStatus(cell fleet.PoolHost, now time.Time) (fleet.Severity, string) {
+// PoolHostStatus returns the severity and a notice of a pool on one host.
+func PoolHostStatus(status fleet.PoolHost, now time.Time) (fleet.Severity, string) {
 	var words string
-	if cell.Status != nil {
-		words = cell.Status.Error
+	if status.Status != nil {
+		words = status.Status.Error
 	}
-	return PoolKeyOf(cell, now).judge(cell.Starved, words)
+	return PoolKeyOf(status, now).judge(status.Starved, words)
 }
 
-// Severity is how cells of the group are drawn.
+// Severity is the severity of the group's host statuses.
 func (k PoolKey) Severity() fleet.Severity {
-	tone, _ := k.judge(1, "")
-	return tone
+	severity, _ := k.judge(1, "")
+	return severity
 }
 
-// Cause returns the fault of the group's pool on a host, with the host's error but without what differs between hosts.
+// Cause describes the group's fault with the host's error text, without details that differ between hosts.
 func (k PoolKey) Cause(words string) string {
 	switch {
 	case k.State == fleet.PoolInactive && k.ByOthers:
@@ -74,16 +74,16 @@ func (k PoolKey) Cause(words string) string {
 	return "Nearly full"
 }
 
-// Notable reports whether a cell of the group wants a person: it cannot be used, or there is something to be known of it.
+// Notable reports whether the group needs attention: it is unusable or has a notice.
 func (k PoolKey) Notable() bool {
-	tone, notice := k.judge(1, "")
-	return tone == fleet.SeverityBad || notice != ""
+	severity, notice := k.judge(1, "")
+	return severity == fleet.SeverityBad || notice != ""
 }
 
-// Degraded reports whether the pool is active there, and something is wrong.
+// Degraded reports whether the pool is active with an error.
 func (k PoolKey) Degraded() bool { return k.State == fleet.PoolActive && k.Faulty }
 
-// judge says how a cell is drawn and what is to be known of it: how many VMs starve there, what is wrong in its host's words.
+// judge returns the severity and a notice: starved is the number of paused VMs, words the host's error text.
 func (k PoolKey) judge(starved int, words string) (fleet.Severity, string) {
 	switch {
 	case k.State == fleet.PoolInactive && k.ByOthers:
@@ -104,27 +104,27 @@ func (k PoolKey) judge(starved int, words string) (fleet.Severity, string) {
 	return fleet.SeverityOK, ""
 }
 
-// PoolHealth judges a pool by what its hosts say. What a host that is not heard said last counts as unknown. A shared pool's capacity
-// counts once: as the first healthy host by name says it. A local one's adds up over the healthy hosts.
+// PoolHealth summarizes a pool's health from its hosts' reports. Offline hosts count as unknown. A shared pool's
+// capacity counts once, from the first healthy host by name; a local pool's capacity is the sum over healthy hosts.
 func PoolHealth(spec fleet.PoolSpec, groups []PoolGroup, first fleet.Room) fleet.PoolHealth {
 	var h fleet.PoolHealth
 	var room fleet.Room
 	for _, g := range groups {
 		h.Hosts += g.Hosts
-		tone := g.Severity()
-		h.SeverityCounts.Add(tone, g.Hosts)
+		severity := g.Severity()
+		h.SeverityCounts.Add(severity, g.Hosts)
 		switch g.State {
 		case fleet.PoolActive:
 			if room = room.Plus(g.Room); spec.Shared {
 				room = first
 			}
 			switch {
-			case tone == fleet.SeverityBad:
+			case severity == fleet.SeverityBad:
 				h.Full += g.Hosts
 			case g.Degraded():
 				h.Degraded += g.Hosts
 				continue
-			case tone == fleet.SeverityWarn:
+			case severity == fleet.SeverityWarn:
 				h.NearlyFull += g.Hosts
 			}
 			h.Healthy += g.Hosts
@@ -135,7 +135,7 @@ func PoolHealth(spec fleet.PoolSpec, groups []PoolGroup, first fleet.Room) fleet
 		}
 	}
 	h.CapacityBytes, h.UsedBytes, h.AvailableBytes, h.ProvisionedBytes = room.CapacityBytes, room.UsedBytes, room.AvailableBytes, room.ProvisionedBytes
-	h.Severity, h.Summary = poolTone(h), poolSummary(spec, h)
+	h.Severity, h.Summary = poolSeverity(h), poolSummary(spec, h)
 	return h
 }
 
@@ -154,13 +154,13 @@ func poolSummary(spec fleet.PoolSpec, h fleet.PoolHealth) string {
 	switch {
 	case n == 0:
 		return text
-	case h.Hosts == 1 || spec.Shared && how != "degraded": // what is full is so for all that share it
+	case h.Hosts == 1 || spec.Shared && how != "degraded": // a full shared pool is full for all hosts
 		return text + ", " + how
 	}
 	return fmt.Sprintf("%s, %s on %d", text, how, n)
 }
 
-func poolTone(h fleet.PoolHealth) fleet.Severity {
+func poolSeverity(h fleet.PoolHealth) fleet.Severity {
 	switch {
 	case h.Hosts == 0:
 		return fleet.SeverityIdle

@@ -14,27 +14,27 @@ import (
 func TestPoolHealth(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	cell := func(state fleet.PoolState, age time.Duration) fleet.PoolHost {
+	status := func(state fleet.PoolState, age time.Duration) fleet.PoolHost {
 		seen := now.Add(-age)
 		return fleet.PoolHost{SeenAt: &seen, Status: &fleet.PoolStatus{State: state, CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70}}
 	}
-	active, failed, stalled := cell(fleet.PoolActive, time.Second), cell(fleet.PoolFailed, 0), cell(fleet.PoolStalled, 0)
-	silent, pending := cell(fleet.PoolActive, fleet.Freshness+time.Second), cell(fleet.PoolPending, 0)
+	active, failed, stalled := status(fleet.PoolActive, time.Second), status(fleet.PoolFailed, 0), status(fleet.PoolStalled, 0)
+	silent, pending := status(fleet.PoolActive, fleet.Freshness+time.Second), status(fleet.PoolPending, 0)
 	pending.Status = nil
 	filled := func(used int64) fleet.PoolHost {
-		c := cell(fleet.PoolActive, 0)
+		c := status(fleet.PoolActive, 0)
 		c.Status = &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 100, UsedBytes: used, AvailableBytes: 100 - used, ProvisionedBytes: 5}
 		return c
 	}
-	broken := cell(fleet.PoolActive, 0)
+	broken := status(fleet.PoolActive, 0)
 	broken.Status.Error = "it is mounted read-only"
 	starved := active
 	starved.Starved = 2
 	local, shared := fleet.PoolSpec{}, fleet.PoolSpec{Shared: true}
 	for name, c := range map[string]struct {
-		spec  fleet.PoolSpec
-		cells []fleet.PoolHost
-		want  fleet.PoolHealth
+		spec     fleet.PoolSpec
+		statuses []fleet.PoolHost
+		want     fleet.PoolHealth
 	}{
 		"no host": {local, nil, fleet.PoolHealth{Severity: fleet.SeverityIdle, Summary: "On no host"}},
 		"local capacity adds up": {local, []fleet.PoolHost{active, active}, fleet.PoolHealth{
@@ -49,7 +49,7 @@ func TestPoolHealth(t *testing.T) {
 		"all hosts silent": {local, []fleet.PoolHost{silent, silent}, fleet.PoolHealth{
 			Hosts: 2, Unknown: 2, Severity: fleet.SeverityUnknown, Summary: "0 of 2 hosts healthy",
 		}},
-		"nothing works": {local, []fleet.PoolHost{failed, stalled, cell(fleet.PoolInactive, 0), silent}, fleet.PoolHealth{
+		"nothing works": {local, []fleet.PoolHost{failed, stalled, status(fleet.PoolInactive, 0), silent}, fleet.PoolHealth{
 			Hosts: 4, Failed: 3, Unknown: 1, Severity: fleet.SeverityBad, Summary: "0 of 4 hosts healthy",
 		}},
 		"nearly full": {local, []fleet.PoolHost{filled(89), filled(90)}, fleet.PoolHealth{
@@ -74,21 +74,21 @@ func TestPoolHealth(t *testing.T) {
 			Hosts: 1, Severity: fleet.SeverityWarn, Summary: "0 of 1 hosts healthy",
 		}},
 	} {
-		var groups []policy.PoolGroup // each cell is one of its own
-		for _, cell := range c.cells {
-			g := policy.PoolGroup{PoolKey: policy.PoolKeyOf(cell, now), Hosts: 1}
-			if cell.Status != nil {
-				g.Room = cell.Status.Room()
+		var groups []policy.PoolGroup // one group for each host status
+		for _, status := range c.statuses {
+			g := policy.PoolGroup{PoolKey: policy.PoolKeyOf(status, now), Hosts: 1}
+			if status.Status != nil {
+				g.Room = status.Status.Room()
 			}
 			groups = append(groups, g)
 		}
 		var first fleet.Room
-		if i := slices.IndexFunc(c.cells, func(cell fleet.PoolHost) bool { return cell.StateAt(now) == fleet.PoolActive }); i >= 0 {
-			first = c.cells[i].Status.Room()
+		if i := slices.IndexFunc(c.statuses, func(status fleet.PoolHost) bool { return status.StateAt(now) == fleet.PoolActive }); i >= 0 {
+			first = c.statuses[i].Status.Room()
 		}
 		got := policy.PoolHealth(c.spec, groups, first)
-		if all := got.SeverityCounts.All(); all != len(c.cells) {
-			t.Errorf("%s: %d of %d cells are counted: %+v", name, all, len(c.cells), got.SeverityCounts)
+		if all := got.SeverityCounts.All(); all != len(c.statuses) {
+			t.Errorf("%s: %d of %d host statuses counted: %+v", name, all, len(c.statuses), got.SeverityCounts)
 		}
 		got.SeverityCounts = fleet.SeverityCounts{}
 		if diff := cmp.Diff(c.want, got); diff != "" {
@@ -97,7 +97,7 @@ func TestPoolHealth(t *testing.T) {
 	}
 }
 
-func TestPoolCell(t *testing.T) {
+func TestPoolHostStatus(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
