@@ -12,7 +12,7 @@ import (
 
 const (
 	adrDir      = "../adr"
-	maxADRLines = 40  // from the first section on
+	maxADRLines = 40  // counted from the first section
 	maxADRWidth = 120 // columns
 )
 
@@ -23,8 +23,9 @@ var (
 	mdLink    = regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
 )
 
-// TestADRsHaveOneForm checks title, file name, sections and size of each decision record, and its row in the index.
-func TestADRsHaveOneForm(t *testing.T) {
+// TestDecisionRecordsHaveStandardForm checks title, file name, sections and size of each decision record, and its row
+// in the index.
+func TestDecisionRecordsHaveStandardForm(t *testing.T) {
 	t.Parallel()
 	index := read(t, filepath.Join(adrDir, "README.md"))
 	files, err := filepath.Glob(filepath.Join(adrDir, "[0-9]*.md"))

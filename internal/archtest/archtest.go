@@ -1,2 +1,2 @@
-// Package archtest checks which package may import which, and the form of the decision records; its tests are the whole of it.
+// Package archtest has tests that check the import rules and the form of the decision records.
 package archtest

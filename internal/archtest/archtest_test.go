@@ -14,8 +14,8 @@ import (
 
 const module = "quantix/"
 
-// may lists, for each package, which packages of this module its code (tests aside) may import directly. "*" is all. A
-// key ending in "/" stands for everything below it that has no line of its own, and a value ending in "/" for all below it.
+// may lists the packages of this module that each package may import directly, tests aside. "*" allows all. A key
+// ending in "/" covers everything below it without its own row; a value ending in "/" allows everything below it.
 var may = map[string][]string{
 	"main":               {"internal/cli"},
 	"internal/cli":       {"*"},
@@ -89,7 +89,7 @@ var rooms = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
 }
 
-// only lists what has one home, or a few: libraries, and packages of this module that are not for all who may import everything.
+// only lists libraries and packages with a restricted set of importers.
 var only = map[string][]string{
 	"quantix/db":                        append([]string{"internal/testkit", "internal/testkit/withdb", "internal/cli"}, rooms...),
 	"quantix/internal/control/store":    rooms,
@@ -114,7 +114,7 @@ type listed struct {
 	Imports    []string
 }
 
-func TestImportsGoDownward(t *testing.T) {
+func TestImportsFollowLayers(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
@@ -148,7 +148,7 @@ func checkImport(t *testing.T, name string, rule []string, imported string) {
 	}
 }
 
-// within reports whether the package is in the list: by its name, or below a name that ends in "/".
+// within reports whether the list contains the package, or a prefix ending in "/" of it.
 func within(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(x string) bool { return x == name || strings.HasSuffix(x, "/") && strings.HasPrefix(name, x) })
 }
@@ -192,8 +192,8 @@ func packages(t *testing.T) []listed {
 	}
 }
 
-// lookEverywhere opens each directory of packages: go test gives a result again as long as what the test itself opened stays the same, and
-// would not know what go list read.
+// lookEverywhere opens each package directory. go test caches a result while the files opened by the test itself are
+// unchanged; it does not know what go list read.
 func lookEverywhere(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {

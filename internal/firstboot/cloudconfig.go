@@ -18,14 +18,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cloudSchema is cloud-init's own schema of cloud-config, of version 22.4, under its Apache-2.0 licence: see schema/README.
+// cloudSchema is cloud-init's own schema of cloud-config, version 22.4, under its Apache-2.0 licence: see
+// schema/README.
 //
 //go:embed schema/cloud-config.json
 var cloudSchema []byte
 
 const cloudHead = "#cloud-config"
 
-// schema is cloud-init's, compiled; it is read when it is first needed. It names nothing outside itself, and so nothing is fetched.
+// schema is the compiled cloud-init schema, compiled on first use. It has no external references, so nothing is
+// fetched.
 var schema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(cloudSchema))
 	if err != nil {
@@ -39,7 +41,7 @@ var schema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	return c.Compile("cloud-config.json")
 })
 
-// cloudKeys are the keys that cloud-init knows at the top; what newer versions and no schema tell has a line here.
+// cloudKeys are cloud-init's top-level keys: those of the schema, and keys of newer versions listed here.
 var cloudKeys = sync.OnceValue(func() map[string]bool {
 	out := map[string]bool{}
 	for _, k := range []string{
@@ -76,7 +78,7 @@ func addKeys(out map[string]bool, schema any) {
 	}
 }
 
-// cloudConfig checks user-data as it is.
+// cloudConfig checks user-data.
 func (in checker) cloudConfig(field, source string) {
 	switch {
 	case strings.TrimSpace(source) == "":
@@ -103,11 +105,11 @@ func checkCloudConfig(source string) error {
 	}
 	top, ok := doc.tree.(map[string]any)
 	if !ok {
-		return faulty{doc.root.Line, "User-data is keys with their values, such as \"packages: [nginx]\"."}
+		return docError{doc.root.Line, "User-data is keys with their values, such as \"packages: [nginx]\"."}
 	}
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		if !cloudKeys()[key] {
-			return faulty{keyLine(doc, key), fmt.Sprintf("cloud-init knows no %s.", cut(key))}
+			return docError{keyLine(doc, key), fmt.Sprintf("cloud-init knows no %s.", cut(key))}
 		}
 	}
 	s, err := schema()
@@ -121,7 +123,7 @@ func checkCloudConfig(source string) error {
 		if at == "" {
 			at = "user-data"
 		}
-		return faulty{lineOf(doc.root, deep.InstanceLocation), fmt.Sprintf("cloud-init does not take %s so: %s.", cutTo(at, 100), cutTo(deep.ErrorKind.LocalizedString(english), 200))}
+		return docError{lineOf(doc.root, deep.InstanceLocation), fmt.Sprintf("cloud-init does not take %s so: %s.", cutTo(at, 100), cutTo(deep.ErrorKind.LocalizedString(english), 200))}
 	}
 	return err
 }
@@ -137,7 +139,7 @@ func keyLine(doc document, key string) int {
 
 var english = message.NewPrinter(language.English)
 
-// deepest is the fault that is furthest down in the document, which says most; of several the first.
+// deepest returns the error deepest in the document, which is the most specific one; the first of several.
 func deepest(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	best := e
 	if _, ok := e.ErrorKind.(*kind.Schema); ok && len(e.Causes) > 0 {
@@ -152,10 +154,10 @@ func deepest(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	return best
 }
 
-// networkKeys are the keys of a network-config of version 2, which are all mappings but for two.
+// networkKeys are the keys of a network-config of version 2. All but two are mappings.
 var networkKeys = []string{"bonds", "bridges", "ethernets", "renderer", "tunnels", "version", "vlans", "wifis"}
 
-// networkTypes are those of the devices of version 1.
+// networkTypes are the device types of version 1.
 var networkTypes = []string{"bond", "bridge", "infiniband", "loopback", "nameserver", "physical", "route", "vlan"}
 
 // networkConfig checks a network-config of version 1 or 2.
@@ -180,12 +182,12 @@ func checkNetworkConfig(source string) error {
 	top, ok := doc.tree.(map[string]any)
 	if inner, wrapped := top["network"]; ok && wrapped {
 		if len(top) > 1 {
-			return faulty{doc.root.Line, "Beside \"network\" there is nothing else."}
+			return docError{doc.root.Line, "Beside \"network\" there is nothing else."}
 		}
 		top, ok = inner.(map[string]any)
 	}
 	if !ok {
-		return faulty{doc.root.Line, "A network-config is keys with their values, such as \"version: 2\"."}
+		return docError{doc.root.Line, "A network-config is keys with their values, such as \"version: 2\"."}
 	}
 	switch top["version"] {
 	case int64(1):
@@ -193,19 +195,19 @@ func checkNetworkConfig(source string) error {
 	case int64(2):
 		return checkNetworkV2(doc, top)
 	}
-	return faulty{doc.root.Line, "Say which version the network-config has: \"version: 1\" or \"version: 2\"."}
+	return docError{doc.root.Line, "Say which version the network-config has: \"version: 1\" or \"version: 2\"."}
 }
 
 func checkNetworkV1(doc document, top map[string]any) error {
 	all, ok := top["config"].([]any)
 	if !ok {
-		return faulty{doc.root.Line, "A network-config of version 1 lists its devices below \"config\"."}
+		return docError{doc.root.Line, "A network-config of version 1 lists its devices below \"config\"."}
 	}
 	for i, d := range all {
 		device, _ := d.(map[string]any)
 		kind, _ := device["type"].(string)
 		if !slices.Contains(networkTypes, kind) {
-			return faulty{doc.root.Line, fmt.Sprintf("Device %d has no type that cloud-init knows: %s.", i+1, strings.Join(networkTypes, ", "))}
+			return docError{doc.root.Line, fmt.Sprintf("Device %d has no type that cloud-init knows: %s.", i+1, strings.Join(networkTypes, ", "))}
 		}
 	}
 	return nil
@@ -214,18 +216,18 @@ func checkNetworkV1(doc document, top map[string]any) error {
 func checkNetworkV2(doc document, top map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		if !slices.Contains(networkKeys, key) {
-			return faulty{keyLine(doc, key), fmt.Sprintf("A network-config of version 2 has no %s.", cut(key))}
+			return docError{keyLine(doc, key), fmt.Sprintf("A network-config of version 2 has no %s.", cut(key))}
 		}
 		if key == "version" || key == "renderer" {
 			continue
 		}
 		devices, ok := top[key].(map[string]any)
 		if !ok {
-			return faulty{keyLine(doc, key), fmt.Sprintf("Below %s stand devices by name.", key)}
+			return docError{keyLine(doc, key), fmt.Sprintf("Below %s stand devices by name.", key)}
 		}
 		for _, name := range slices.Sorted(maps.Keys(devices)) {
 			if _, ok := devices[name].(map[string]any); !ok {
-				return faulty{keyLine(doc, key), fmt.Sprintf("Below %s stand keys with their values, such as \"dhcp4: true\".", cut(name))}
+				return docError{keyLine(doc, key), fmt.Sprintf("Below %s stand keys with their values, such as \"dhcp4: true\".", cut(name))}
 			}
 		}
 	}

@@ -1,13 +1,13 @@
-// Package firstboot is what a guest is told when it first starts: it checks what people give, puts a VM's own values into it, and writes it
-// as cloud-init, Ignition and Windows read it. It is pure: it knows no database and no host.
+// Package firstboot configures a guest at its first start. It checks user input, fills in a VM's values, and writes
+// the files of cloud-init, Ignition and Windows. It is pure: it uses no database and no host.
 package firstboot
 
 import (
 	"quantix/internal/fleet"
 )
 
-// Check notes what is wrong with f, each at its field below at. template: it may name variables in place of values, whose form is seen
-// only once they are there.
+// Check adds an error for each invalid field of f, with at as the path prefix. With template, values may contain
+// variables; their form is checked only after Fill.
 func Check(c *fleet.Checks, at string, f fleet.FirstBoot, template bool) {
 	in := checker{c, template}
 	if at != "" {
@@ -43,7 +43,7 @@ func Check(c *fleet.Checks, at string, f fleet.FirstBoot, template bool) {
 	}
 }
 
-// checker notes what is wrong.
+// checker collects errors.
 type checker struct {
 	c        *fleet.Checks
 	template bool
@@ -51,9 +51,9 @@ type checker struct {
 
 func (in checker) add(field, format string, args ...any) { in.c.Add(field, format, args...) }
 
-// want notes that a value is not as it is to be, unless it waits for a variable.
+// want adds an error if a value is invalid, unless a template's variable supplies it later.
 func (in checker) want(ok bool, field, value, format string, args ...any) {
-	if waits := in.template && named.MatchString(value); !ok && !waits {
+	if waits := in.template && variableForm.MatchString(value); !ok && !waits {
 		in.add(field, format, args...)
 	}
 }

@@ -41,8 +41,8 @@ func wrong(f fleet.FirstBoot, template bool) error {
 	return c.Err()
 }
 
-// What the form becomes is what cloud-init takes, word for word.
-func TestAFormIsUserDataThatMeansWhatItSays(t *testing.T) {
+// The form's user-data must pass cloud-init's schema, with each value unchanged.
+func TestFormUserDataMatchesSchema(t *testing.T) {
 	t.Parallel()
 	f := cloudInit(full())
 	if err := wrong(f, false); err != nil {
@@ -53,7 +53,7 @@ func TestAFormIsUserDataThatMeansWhatItSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := wrong(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: string(files["user-data"]), NetworkConfig: string(files["network-config"])}, false); err != nil {
-		t.Errorf("what was written is not taken: %v\n%s", err, files["user-data"])
+		t.Errorf("user-data refused: %v\n%s", err, files["user-data"])
 	}
 	var said map[string]any
 	if err := yaml.Unmarshal(files["user-data"], &said); err != nil {
@@ -71,12 +71,12 @@ func TestAFormIsUserDataThatMeansWhatItSays(t *testing.T) {
 	}
 	for _, want := range []string{`macaddress: "52:54:00:00:00:01"`, "dhcp4: true", "via: 192.0.2.1", "::/0"} {
 		if !strings.Contains(string(files["network-config"]), want) {
-			t.Errorf("the network-config lacks %q:\n%s", want, files["network-config"])
+			t.Errorf("network-config lacks %q:\n%s", want, files["network-config"])
 		}
 	}
 }
 
-func TestPasswordsAreKeptHashed(t *testing.T) {
+func TestPasswordsStoredHashed(t *testing.T) {
 	t.Parallel()
 	f := cloudInit(fleet.CloudInitForm{Users: []fleet.FirstUser{{Name: "anna", Password: "correct horse"}, {Name: "ben", Password: "correct horse"}}})
 	out, err := firstboot.Hash(f)
@@ -85,17 +85,18 @@ func TestPasswordsAreKeptHashed(t *testing.T) {
 	}
 	a, b := out.CloudInit.Users[0], out.CloudInit.Users[1]
 	if a.Password != "" || !strings.HasPrefix(a.PasswordHash, "$6$rounds=100000$") || a.PasswordHash == b.PasswordHash {
-		t.Errorf("kept is %+v and %+v", a, b)
+		t.Errorf("stored: %+v and %+v", a, b)
 	}
 	if f.CloudInit.Users[0].Password == "" {
-		t.Error("what was given is changed")
+		t.Error("the input was changed")
 	}
 	if err := wrong(out, false); err != nil {
 		t.Error(err)
 	}
 }
 
-// A user without a name is the image's default user: cloud-init sets its password by "password", its keys by "ssh_authorized_keys".
+// A user without a name is the image's default user: cloud-init takes its password from "password", its keys from
+// "ssh_authorized_keys".
 func TestUserWithoutNameIsTheImagesDefaultUser(t *testing.T) {
 	t.Parallel()
 	written := func(users ...fleet.FirstUser) map[string]any {
@@ -141,7 +142,7 @@ func TestUserWithoutNameIsTheImagesDefaultUser(t *testing.T) {
 	}
 }
 
-func TestUsualUserDataIsTaken(t *testing.T) {
+func TestCommonUserDataAccepted(t *testing.T) {
 	t.Parallel()
 	for what, text := range map[string]string{
 		"nothing but its head and a key": "#cloud-config\npackage_update: yes\n",
@@ -184,8 +185,8 @@ const answers = `<?xml version="1.0" encoding="utf-8"?>
   <settings pass="specialize"><component name="Microsoft-Windows-Shell-Setup"><ComputerName>{{vm.name}}</ComputerName></component></settings>
 </unattend>`
 
-// A value is a part of the word in which its variable stands, whatever it is.
-func TestAValueNeverBecomesMoreThanAPartOfItsWord(t *testing.T) {
+// A value stays within the scalar that contains its variable, whatever the value is.
+func TestValueStaysWithinItsScalar(t *testing.T) {
 	t.Parallel()
 	for _, hostile := range []string{`x"], runcmd: [evil]`, "yes", "0644", "a: b", "'", "# x", "{{var.x}}", "&a *a", "</ComputerName><evil/>", "]]>", "--><evil/>", "- a", "|", "!!binary x", "\\", "%x", "@x", "`x", "null", "12:30", "2024-01-01"} {
 		vars := firstboot.Vars{VM: firstboot.VMVars("id", "web-07", "shop", "52:54:00:00:00:01", ""), Own: map[string]string{"x": hostile}}
@@ -216,7 +217,7 @@ func TestAValueNeverBecomesMoreThanAPartOfItsWord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := wrong(windows, false); err != nil && !strings.Contains(said(err), "not allowed in comments") || strings.Contains(windows.UserData, "<evil/>") {
+		if err := wrong(windows, false); err != nil && !strings.Contains(message(err), "not allowed in comments") || strings.Contains(windows.UserData, "<evil/>") {
 			t.Errorf("%q: %v in\n%s", hostile, err, windows.UserData)
 		}
 
@@ -230,13 +231,13 @@ func TestAValueNeverBecomesMoreThanAPartOfItsWord(t *testing.T) {
 	}
 }
 
-func TestVariablesThatCannotBeFilledSayWhy(t *testing.T) {
+func TestMissingVariablesExplained(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"{{var.color}}": "Give a value for the variable color.",
 		"{{vm.index}}":  "ends in no number",
 		"{{vm.ip}}":     "No address is reserved",
-		"{{vm.mac}}":    "has no network card",
+		"{{vm.mac}}":    "has no NIC",
 		"{{vm.secret}}": "There is no variable {{vm.secret}}",
 	} {
 		vars := firstboot.Vars{VM: firstboot.VMVars("id", "web", "shop", "", "")}
@@ -246,8 +247,8 @@ func TestVariablesThatCannotBeFilledSayWhy(t *testing.T) {
 			{Kind: fleet.Sysprep, UserData: strings.Replace(answers, "{{vm.name}}", text, 1)},
 			{Kind: fleet.Ignition, UserData: `{"ignition": {"version": "` + text + `"}}`},
 		} {
-			if _, err := firstboot.Fill(f, vars); err == nil || !strings.Contains(said(err), want) {
-				t.Errorf("%s in %s: %q", text, f.Kind, said(err))
+			if _, err := firstboot.Fill(f, vars); err == nil || !strings.Contains(message(err), want) {
+				t.Errorf("%s in %s: %q", text, f.Kind, message(err))
 			}
 		}
 	}
@@ -256,7 +257,7 @@ func TestVariablesThatCannotBeFilledSayWhy(t *testing.T) {
 	}
 }
 
-func TestATemplateMayNameVariablesWhereValuesGo(t *testing.T) {
+func TestTemplateAllowsVariablesAsValues(t *testing.T) {
 	t.Parallel()
 	f := cloudInit(fleet.CloudInitForm{
 		Hostname: "{{vm.name}}.example.org", Network: []fleet.FirstBootNIC{{Addresses: []string{"{{var.ip}}/24"}, Gateways: []string{"192.0.2.1"}}},
@@ -266,7 +267,7 @@ func TestATemplateMayNameVariablesWhereValuesGo(t *testing.T) {
 		t.Error(err)
 	}
 	if err := wrong(f, false); err == nil {
-		t.Error("unfilled, it is taken")
+		t.Error("accepted with variables")
 	}
 }
 

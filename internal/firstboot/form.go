@@ -17,7 +17,7 @@ var (
 	hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
 	userForm = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 	hashForm = regexp.MustCompile(`^\$(5|6|y|2[aby])\$[./A-Za-z0-9$=,+-]{8,250}$`)
-	// cloud-init sets a password of another form as it stands.
+	// cloud-init takes any other form as a plain-text password.
 	defaultHashForm = regexp.MustCompile(`^\$(2a|2y|5|6)(\$[^$:]+)?\$[^$:]+\$[^$:]+$`)
 	zoneForm        = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+-]{0,31}(/[A-Za-z0-9][A-Za-z0-9_+-]{0,31}){0,2}$`)
 	localeForm      = regexp.MustCompile(`^([A-Za-z]{2,3}(_[A-Z]{2})?|C|POSIX)(\.[A-Za-z0-9-]{1,16})?(@[A-Za-z]{1,16})?$`)
@@ -29,7 +29,7 @@ var (
 
 const maxPassword = 255 // bytes
 
-// form checks what was filled in.
+// form checks the cloud-init form.
 func (in checker) form(at string, f fleet.CloudInitForm) {
 	in.want(f.Hostname == "" || len(f.Hostname) <= 253 && hostForm.MatchString(f.Hostname), at+"hostname", f.Hostname,
 		"A hostname has letters, digits and hyphens, with dots between its parts, each of 63 at most.")
@@ -93,7 +93,7 @@ func (in checker) users(at string, users []fleet.FirstUser) {
 	}
 }
 
-// defaultUser checks what only a user with a name can have: the image sets up sudo, groups and shell of its default user.
+// defaultUser checks fields that need a user name: the image sets up sudo, groups and shell of its default user.
 func (in checker) defaultUser(at string, u fleet.FirstUser) {
 	if u.Sudo || len(u.Groups) > 0 || u.Shell != "" {
 		in.add(at+"name", "Name the user, or leave out sudo, groups and shell: the image sets them up for its default user.")
@@ -102,7 +102,7 @@ func (in checker) defaultUser(at string, u fleet.FirstUser) {
 		"Give the hash as SHA-512 crypt ($6$salt$hash), or name the user: cloud-init takes no other hash for the image's default user.")
 }
 
-// isKey reports whether it is one public key as authorized_keys has it, without options.
+// isKey reports whether key is one public key in authorized_keys format, without options.
 func isKey(key string) bool {
 	if len(key) > fleet.MaxFirstKey || !line(key) {
 		return false
@@ -111,20 +111,20 @@ func isKey(key string) bool {
 	return err == nil && len(options) == 0 && len(rest) == 0 && !strings.HasPrefix(strings.TrimSpace(key), "#")
 }
 
-func (in checker) nics(at string, cards []fleet.FirstBootNIC) {
-	if len(cards) > fleet.MaxNICs {
-		in.add(at, "At most %d network cards.", fleet.MaxNICs)
+func (in checker) nics(at string, nics []fleet.FirstBootNIC) {
+	if len(nics) > fleet.MaxNICs {
+		in.add(at, "At most %d NICs.", fleet.MaxNICs)
 		return
 	}
-	for i, n := range cards {
+	for i, n := range nics {
 		in.nic(fmt.Sprintf("%s[%d].", at, i), n)
 	}
 }
 
 func (in checker) nic(at string, n fleet.FirstBootNIC) {
-	const most = 16
-	if len(n.Addresses) > most || len(n.Gateways) > most || len(n.DNS) > most || len(n.Search) > most {
-		in.add(at+"addresses", "At most %d addresses, gateways, DNS servers and search domains each.", most)
+	const limit = 16
+	if len(n.Addresses) > limit || len(n.Gateways) > limit || len(n.DNS) > limit || len(n.Search) > limit {
+		in.add(at+"addresses", "At most %d addresses, gateways, DNS servers and search domains each.", limit)
 		return
 	}
 	var nets []netip.Prefix
@@ -132,7 +132,7 @@ func (in checker) nic(at string, n fleet.FirstBootNIC) {
 	for i, text := range n.Addresses {
 		p, err := netip.ParsePrefix(text)
 		in.want(err == nil && usable(p.Addr()), fmt.Sprintf("%saddresses[%d]", at, i), text, "Give an address with its prefix, such as 192.0.2.10/24 or 2001:db8::10/64.")
-		if waits = waits || in.template && named.MatchString(text); err == nil {
+		if waits = waits || in.template && variableForm.MatchString(text); err == nil {
 			nets = append(nets, p)
 		}
 	}
@@ -153,7 +153,7 @@ func (in checker) nic(at string, n fleet.FirstBootNIC) {
 			on = on || p.Contains(a)
 		}
 		if !on {
-			in.add(field, "The gateway %s is in no network of the card's addresses.", a)
+			in.add(field, "The gateway %s is in no network of the NIC's addresses.", a)
 		}
 	}
 	for i, text := range n.DNS {
@@ -192,19 +192,19 @@ func isPath(p string) bool {
 	return len(p) <= 1024 && absoluteForm.MatchString(p) && utf8.ValidString(p) && path.Clean(p) == p
 }
 
-// text reports whether s can be in a file of text: UTF-8 that YAML can write.
+// text reports whether s is plain text: UTF-8 without control characters, which YAML cannot write.
 func text(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f })
 }
 
 func line(s string) bool { return text(s) && !strings.ContainsAny(s, "\n\r") }
 
-// cut is enough of a text to know it by.
+// cut shortens a text for an error message.
 func cut(s string) string {
-	const most = 40
-	if len(s) <= most {
+	const limit = 40
+	if len(s) <= limit {
 		return s
 	}
-	s = strings.ToValidUTF8(s[:most], "")
+	s = strings.ToValidUTF8(s[:limit], "")
 	return s + "…"
 }

@@ -9,10 +9,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// rounds of SHA-512: some tens of milliseconds of a processor, and bearable in a guest that is emulated.
+// rounds of SHA-512 crypt: some tens of milliseconds of CPU time, still acceptable in an emulated guest.
 const rounds = 100_000
 
-// Hash puts the hashes of passwords, each with a salt of its own, in the place of the passwords.
+// Hash replaces passwords by their salted hashes.
 func Hash(f fleet.FirstBoot) (fleet.FirstBoot, error) {
 	if f.CloudInit == nil {
 		return f, nil

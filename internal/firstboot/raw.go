@@ -54,47 +54,47 @@ func (in checker) ignition(field, source string) {
 
 var jsonOffset = regexp.MustCompile(`after offset ([0-9]+)`)
 
-// readJSON reads an object; a name that is there twice is refused.
+// readJSON parses a JSON object and refuses duplicate names.
 func readJSON(source string) (map[string]any, error) {
 	var value any
 	if err := json.Unmarshal([]byte(source), &value); err != nil {
 		at := 0
 		if m := jsonOffset.FindStringSubmatch(err.Error()); m != nil {
 			offset := 0
-			_, _ = fmt.Sscan(m[1], &offset) // digits
+			_, _ = fmt.Sscan(m[1], &offset) // only digits match
 			at = 1 + strings.Count(source[:min(offset, len(source))], "\n")
 		}
-		return nil, faulty{at, "This is no JSON: " + cutTo(strings.TrimPrefix(err.Error(), "jsontext: "), 200) + "."}
+		return nil, docError{at, "This is no JSON: " + cutTo(strings.TrimPrefix(err.Error(), "jsontext: "), 200) + "."}
 	}
 	top, ok := value.(map[string]any)
 	if !ok {
-		return nil, faulty{1, "This is no JSON object. Ignition takes its configuration as JSON; Butane turns YAML into it."}
+		return nil, docError{1, "This is no JSON object. Ignition takes its configuration as JSON; Butane turns YAML into it."}
 	}
 	if deeper(value, maxDepth) {
-		return nil, faulty{0, fmt.Sprintf("This is nested more than %d deep.", maxDepth)}
+		return nil, docError{0, fmt.Sprintf("This is nested more than %d deep.", maxDepth)}
 	}
 	return top, nil
 }
 
-// deeper reports whether the value is nested more than so deep.
-func deeper(v any, most int) bool {
-	if most < 0 {
+// deeper reports whether the value is nested deeper than limit levels.
+func deeper(v any, limit int) bool {
+	if limit < 0 {
 		return true
 	}
 	switch v := v.(type) {
 	case map[string]any:
 		for _, x := range v {
-			if deeper(x, most-1) {
+			if deeper(x, limit-1) {
 				return true
 			}
 		}
 	case []any:
-		return slices.ContainsFunc(v, func(x any) bool { return deeper(x, most-1) })
+		return slices.ContainsFunc(v, func(x any) bool { return deeper(x, limit-1) })
 	}
 	return false
 }
 
-// sysprep checks an answer file.
+// sysprep checks a Windows answer file.
 func (in checker) sysprep(field, source string) {
 	switch {
 	case strings.TrimSpace(source) == "":
@@ -114,7 +114,7 @@ func checkSysprep(source string) error {
 	d := xml.NewDecoder(strings.NewReader(source))
 	at := func(format string, args ...any) error {
 		line, _ := d.InputPos()
-		return faulty{line, fmt.Sprintf(format, args...)}
+		return docError{line, fmt.Sprintf(format, args...)}
 	}
 	depth, passes := 0, 0
 	for {
@@ -123,7 +123,7 @@ func checkSysprep(source string) error {
 			break
 		}
 		if wrong, ok := errors.AsType[*xml.SyntaxError](err); ok {
-			return faulty{wrong.Line, "This is no XML: " + cutTo(wrong.Msg, 200) + "."}
+			return docError{wrong.Line, "This is no XML: " + cutTo(wrong.Msg, 200) + "."}
 		}
 		if err != nil {
 			return at("This is no XML: %s.", cutTo(strings.TrimPrefix(err.Error(), "xml: "), 200))
@@ -150,7 +150,7 @@ func checkSysprep(source string) error {
 		}
 	}
 	if passes == 0 {
-		return faulty{0, "The answer file has no <settings>."}
+		return docError{0, "The answer file has no <settings>."}
 	}
 	return nil
 }

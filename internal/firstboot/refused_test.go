@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func said(err error) string {
+func message(err error) string {
 	var all []string
 	if e, ok := errors.AsType[*fleet.Error](err); ok {
 		for _, f := range e.Fields {
@@ -19,10 +19,10 @@ func said(err error) string {
 }
 
 type no struct {
-	what  string
-	f     fleet.FirstBoot
-	field string
-	says  string
+	what    string
+	f       fleet.FirstBoot
+	field   string
+	message string
 }
 
 func user(u fleet.FirstUser) fleet.FirstBoot {
@@ -114,7 +114,7 @@ var refused = []no{
 	{"a DNS server that is a name", nic(fleet.FirstBootNIC{DNS: []string{"dns.example.org"}}), "cloudInit.network[0].dns[0]", "DNS server"},
 	{"a search domain with a space", nic(fleet.FirstBootNIC{Search: []string{"a b"}}), "cloudInit.network[0].search[0]", "domain"},
 	{"too many addresses", nic(fleet.FirstBootNIC{Addresses: make([]string, 17)}), "cloudInit.network[0].addresses", "At most"},
-	{"too many cards", cloudInit(fleet.CloudInitForm{Network: make([]fleet.FirstBootNIC, fleet.MaxNICs+1)}), "cloudInit.network", "At most"},
+	{"too many nics", cloudInit(fleet.CloudInitForm{Network: make([]fleet.FirstBootNIC, fleet.MaxNICs+1)}), "cloudInit.network", "At most"},
 
 	{"a package that is an option", cloudInit(fleet.CloudInitForm{Packages: []string{"--purge"}}), "cloudInit.packages[0]", "no name of a package"},
 	{"a package with a command", cloudInit(fleet.CloudInitForm{Packages: []string{"nginx; id"}}), "cloudInit.packages[0]", "no name of a package"},
@@ -209,13 +209,13 @@ func TestRefusedFirstBoots(t *testing.T) {
 		t.Errorf("%d refused inputs are tried", len(refused))
 	}
 	for _, r := range refused {
-		got := said(wrong(r.f, false))
+		got := message(wrong(r.f, false))
 		found := false
 		for line := range strings.SplitSeq(got, "\n") {
-			found = found || strings.HasPrefix(line, "firstBoot."+r.field+": ") && strings.Contains(line, r.says)
+			found = found || strings.HasPrefix(line, "firstBoot."+r.field+": ") && strings.Contains(line, r.message)
 		}
 		if !found {
-			t.Errorf("%s: want %q at %s, it says %q", r.what, r.says, r.field, got)
+			t.Errorf("%s: want %q at %s, got %q", r.what, r.message, r.field, got)
 		}
 	}
 }

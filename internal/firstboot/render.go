@@ -7,21 +7,21 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Instance is the guest that is told.
+// Instance identifies the guest.
 type Instance struct {
 	ID     fleet.VMID
 	Name   string
 	Number int // see fleet.VMFirstBoot
 }
 
-// Files are what the guest reads, by name: of cloud-init those of its NoCloud source.
+// Files returns the guest's files by name; for cloud-init those of its NoCloud data source.
 func Files(f fleet.FirstBoot, to Instance) (map[string][]byte, error) {
 	switch f.Kind {
 	case fleet.CloudInit, fleet.CloudConfig:
 		return cloudFiles(f, to)
 	case fleet.Ignition:
 		return map[string][]byte{"config.ign": []byte(f.UserData)}, nil
-	case fleet.Sysprep: // setup looks for one name, and sysprep for the other
+	case fleet.Sysprep: // Windows Setup looks for one name, sysprep for the other
 		return map[string][]byte{"Autounattend.xml": []byte(f.UserData), "unattend.xml": []byte(f.UserData)}, nil
 	}
 	return nil, fmt.Errorf("no first boot of kind %q", f.Kind)
@@ -67,8 +67,8 @@ type userData struct {
 	Hosts      bool       `yaml:"manage_etc_hosts"`
 	Timezone   string     `yaml:"timezone,omitempty"`
 	Locale     string     `yaml:"locale,omitempty"`
-	Users      []any      `yaml:"users,omitempty"`               // "default" is the image's own, a userLine another
-	Keys       []string   `yaml:"ssh_authorized_keys,omitempty"` // of the image's default user, as is the password
+	Users      []any      `yaml:"users,omitempty"`               // "default" is the image's default user, others are userLine
+	Keys       []string   `yaml:"ssh_authorized_keys,omitempty"` // of the image's default user, like the password
 	Hash       string     `yaml:"password,omitempty"`
 	ChPasswd   *chPasswd  `yaml:"chpasswd,omitempty"`
 	SSHPwAuth  bool       `yaml:"ssh_pwauth"`
@@ -128,7 +128,8 @@ func userDataOf(f fleet.CloudInitForm) userData {
 	return out
 }
 
-// defaultUser writes the image's default user. Where there are others, it is listed with them, since cloud-init would not make it otherwise.
+// defaultUser writes the image's default user. Besides other users it must be listed as "default", else cloud-init
+// does not create it.
 func (out *userData) defaultUser(u fleet.FirstUser, others bool) {
 	if others {
 		out.Users = append(out.Users, "default")
@@ -163,26 +164,26 @@ type nameLine struct {
 	Search    []string `yaml:"search,omitempty"`
 }
 
-// networkOf is the network-config of cards that have their addresses; empty: there are none.
-func networkOf(cards []fleet.FirstBootNIC) (string, error) {
+// networkOf returns the network-config for the NICs; empty if no NIC has a MAC address.
+func networkOf(nics []fleet.FirstBootNIC) (string, error) {
 	out := networkConfig{2, map[string]ethernetLine{}}
-	for i, n := range cards {
+	for i, n := range nics {
 		if n.MAC == "" {
 			continue
 		}
 		name := fmt.Sprintf("eth%d", i)
-		card := ethernetLine{Match: map[string]string{"macaddress": n.MAC}, SetName: name, DHCP: len(n.Addresses) == 0, Addresses: n.Addresses}
+		nic := ethernetLine{Match: map[string]string{"macaddress": n.MAC}, SetName: name, DHCP: len(n.Addresses) == 0, Addresses: n.Addresses}
 		for _, g := range n.Gateways {
 			to := "0.0.0.0/0"
 			if strings.Contains(g, ":") {
 				to = "::/0"
 			}
-			card.Routes = append(card.Routes, routeLine{to, g})
+			nic.Routes = append(nic.Routes, routeLine{to, g})
 		}
 		if len(n.DNS) > 0 || len(n.Search) > 0 {
-			card.Nameservers = &nameLine{n.DNS, n.Search}
+			nic.Nameservers = &nameLine{n.DNS, n.Search}
 		}
-		out.Ethernets[name] = card
+		out.Ethernets[name] = nic
 	}
 	if len(out.Ethernets) == 0 {
 		return "", nil

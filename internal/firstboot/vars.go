@@ -13,27 +13,27 @@ import (
 	"quantix/internal/fleet"
 )
 
-// named is a variable where it stands in a text.
-var named = regexp.MustCompile(`\{\{ *((?:vm|var)\.[A-Za-z0-9_-]{1,64}) *\}\}`)
+// variableForm matches a variable in a text.
+var variableForm = regexp.MustCompile(`\{\{ *((?:vm|var)\.[A-Za-z0-9_-]{1,64}) *\}\}`)
 
 var (
 	varForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 	lastNum = regexp.MustCompile(`[0-9]{1,9}$`)
 )
 
-// Bounds of variables.
+// Limits of variables.
 const (
 	MaxVars = 32
 	maxVar  = 1024 // bytes of a value
 )
 
-// Vars are what stands for {{vm.…}} and {{var.…}}.
+// Vars are the values of {{vm.…}} and {{var.…}}.
 type Vars struct {
-	VM  map[string]string // name, id, project, mac and, where there are any, index and ip
-	Own map[string]string // that are given for the VM
+	VM  map[string]string // name, id, project, mac; index and ip if the VM has them
+	Own map[string]string // given by the user for the VM
 }
 
-// VMVars are the variables that a VM has of itself. mac and ip: of its first card; empty: it has none.
+// VMVars returns a VM's built-in variables. mac and ip are those of its first NIC; empty if it has none.
 func VMVars(id fleet.VMID, name, project, mac, ip string) map[string]string {
 	out := map[string]string{"id": string(id), "name": name, "project": project}
 	for key, value := range map[string]string{"mac": mac, "ip": ip, "index": strings.TrimLeft(lastNum.FindString(name), "0")} {
@@ -47,15 +47,15 @@ func VMVars(id fleet.VMID, name, project, mac, ip string) map[string]string {
 	return out
 }
 
-// vmVars are those that there can be, and what a VM without a value lacks.
+// vmVars are the built-in variables, with the error for a VM without a value.
 var vmVars = map[string]string{
 	"id": "", "name": "", "project": "",
-	"mac":   "The VM has no network card, so it has no {{vm.mac}}. Give it a card.",
-	"ip":    "No address is reserved for the VM's first network card, so it has no {{vm.ip}}. Reserve one, or write the address itself.",
+	"mac":   "The VM has no NIC, so it has no {{vm.mac}}. Add a NIC.",
+	"ip":    "No address is reserved for the VM's first NIC, so it has no {{vm.ip}}. Reserve one, or write the address itself.",
 	"index": "The VM's name ends in no number, so it has no {{vm.index}}. Name it such as web-01.",
 }
 
-// CheckVars notes what is wrong with the values that are given for a VM.
+// CheckVars adds an error for each invalid variable of a VM.
 func CheckVars(c *fleet.Checks, at string, vars map[string]string) {
 	if len(vars) > MaxVars {
 		c.Add(at, "At most %d variables.", MaxVars)
@@ -70,7 +70,7 @@ func CheckVars(c *fleet.Checks, at string, vars map[string]string) {
 	}
 }
 
-// Names are the variables of its own that f names, which must be given.
+// Names returns the user variables in f, which must have values.
 func Names(f fleet.FirstBoot) []string {
 	data, err := json.Marshal(f)
 	if err != nil {
@@ -78,7 +78,7 @@ func Names(f fleet.FirstBoot) []string {
 	}
 	var out []string
 	seen := map[string]bool{}
-	for _, m := range named.FindAllStringSubmatch(string(data), -1) {
+	for _, m := range variableForm.FindAllStringSubmatch(string(data), -1) {
 		if name, own := strings.CutPrefix(m[1], "var."); own && !seen[name] {
 			seen[name], out = true, append(out, name)
 		}
@@ -86,8 +86,8 @@ func Names(f fleet.FirstBoot) []string {
 	return out
 }
 
-// Fill puts the values in the place of the variables, each within the word in which it is named: none becomes more than a part of it. What comes
-// of it is to be checked as any other first boot.
+// Fill replaces variables by their values. A value stays within the scalar or text that contains its variable. The
+// result must be checked like any other first boot.
 func Fill(f fleet.FirstBoot, vars Vars) (fleet.FirstBoot, error) {
 	var checks fleet.Checks
 	in := filling{vars, &checks}
@@ -109,7 +109,7 @@ func Fill(f fleet.FirstBoot, vars Vars) (fleet.FirstBoot, error) {
 			return f, err
 		}
 	case fleet.Ignition:
-		if named.MatchString(f.UserData) {
+		if variableForm.MatchString(f.UserData) {
 			top, err := readJSON(f.UserData)
 			if err != nil {
 				checks.Add("userData", "%s", err)
@@ -132,10 +132,10 @@ type filling struct {
 	checks *fleet.Checks
 }
 
-// replace puts the values, written by escape, into a word.
+// replace replaces the variables of a text by their values, each encoded by escape.
 func (in filling) replace(at, s string, escape func(string) string) string {
-	return named.ReplaceAllStringFunc(s, func(m string) string {
-		key := named.FindStringSubmatch(m)[1]
+	return variableForm.ReplaceAllStringFunc(s, func(m string) string {
+		key := variableForm.FindStringSubmatch(m)[1]
 		value, ok := in.value(at, key)
 		if !ok {
 			return m
@@ -168,14 +168,14 @@ func same(s string) string { return s }
 
 func escapeXML(s string) string {
 	var out bytes.Buffer
-	_ = xml.EscapeText(&out, []byte(s)) // a buffer takes all
+	_ = xml.EscapeText(&out, []byte(s)) // a buffer never fails
 	return out.String()
 }
 
-// form fills each word of a form, which is walked as its JSON.
+// form fills each text of a form, by way of its JSON.
 func (in filling) form(f fleet.CloudInitForm) (out fleet.CloudInitForm, err error) {
 	data, err := json.Marshal(f)
-	if err != nil || !named.Match(data) {
+	if err != nil || !variableForm.Match(data) {
 		return f, err
 	}
 	var tree any
@@ -208,9 +208,9 @@ func (in filling) tree(at string, v any) any {
 	return v
 }
 
-// yaml fills each word of a document; one that names no variable stays as it was written.
+// yaml fills each scalar of a document. A document without variables stays unchanged.
 func (in filling) yaml(at, source, head string) (string, error) {
-	if !named.MatchString(source) {
+	if !variableForm.MatchString(source) {
 		return source, nil
 	}
 	doc, err := readYAML(source)
@@ -225,11 +225,11 @@ func (in filling) yaml(at, source, head string) (string, error) {
 
 func (in filling) nodes(at string, n *yaml.Node) {
 	n.HeadComment, n.LineComment, n.FootComment = "", "", ""
-	if n.Kind == yaml.ScalarNode && named.MatchString(n.Value) {
+	if n.Kind == yaml.ScalarNode && variableForm.MatchString(n.Value) {
 		style := n.Style
 		n.SetString(in.replace(at, n.Value, same))
 		if style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
-			n.Style = yaml.DoubleQuotedStyle // a word stays a word, whatever the value looks like
+			n.Style = yaml.DoubleQuotedStyle // quoted, so that any value stays a string
 		}
 	}
 	for _, x := range n.Content {

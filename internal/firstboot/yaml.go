@@ -13,26 +13,26 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of a document, so that none of it costs much to look at.
+// Limits of a document, which bound the cost of checking it.
 const (
 	maxDepth = 32
 	maxNodes = 20_000
 )
 
-// faulty is what is wrong with a document, and where.
-type faulty struct {
-	line int // 0: of the whole
-	says string
+// docError is an error in a document, with its line.
+type docError struct {
+	line    int // 0: the whole document
+	message string
 }
 
-func (f faulty) Error() string {
+func (f docError) Error() string {
 	if f.line == 0 {
-		return f.says
+		return f.message
 	}
-	return fmt.Sprintf("Line %d: %s", f.line, f.says)
+	return fmt.Sprintf("Line %d: %s", f.line, f.message)
 }
 
-// What plain words mean to the reader in the guest, which is one of YAML 1.1.
+// The types of plain scalars for cloud-init's reader, which follows YAML 1.1.
 var (
 	boolForm  = regexp.MustCompile(`^(yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$`)
 	trueForm  = regexp.MustCompile(`^([yY]|[tT]|on|On|ON)`)
@@ -43,31 +43,31 @@ var (
 	timeForm  = regexp.MustCompile(`^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt \t].*)?$`)
 )
 
-// document is a text of YAML, and what the guest's reader makes of it.
+// document is a YAML text with its value as cloud-init reads it.
 type document struct {
 	root *yaml.Node
 	tree any
 }
 
-// readYAML reads one document. What means something else to other readers, or more than it says, is refused: anchors and aliases, tags, doubled
-// keys, several documents.
+// readYAML reads one document. It refuses anything that other readers interpret differently or that expands: anchors,
+// aliases, tags, duplicate keys, several documents.
 func readYAML(source string) (document, error) {
 	if !text(source) {
-		return document{}, faulty{0, "This is no text: it has control characters, or is not UTF-8."}
+		return document{}, docError{0, "This is no text: it has control characters, or is not UTF-8."}
 	}
 	d := yaml.NewDecoder(strings.NewReader(source))
 	var doc yaml.Node
 	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
-		return document{}, faulty{0, "This says nothing."}
+		return document{}, docError{0, "This says nothing."}
 	} else if err != nil {
 		return document{}, inYAML(err)
 	}
 	var more yaml.Node
 	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
-		return document{}, faulty{more.Line, "This is more than one document. Give one."}
+		return document{}, docError{more.Line, "This is more than one document. Give one."}
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
-		return document{}, faulty{0, "This says nothing."}
+		return document{}, docError{0, "This says nothing."}
 	}
 	r := yamlReader{}
 	tree, err := r.read(doc.Content[0], 1)
@@ -76,28 +76,28 @@ func readYAML(source string) (document, error) {
 
 var yamlAt = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
 
-// inYAML puts the reader's words into a sentence.
+// inYAML turns the parser's error into a sentence.
 func inYAML(err error) error {
 	at := 0
 	if m := yamlAt.FindStringSubmatch(err.Error()); m != nil {
 		at, _ = strconv.Atoi(m[1])
 	}
-	return faulty{at, "This is no YAML: " + cutTo(yamlAt.ReplaceAllString(err.Error(), ""), 200) + "."}
+	return docError{at, "This is no YAML: " + cutTo(yamlAt.ReplaceAllString(err.Error(), ""), 200) + "."}
 }
 
 type yamlReader struct{ nodes int }
 
 func (r *yamlReader) read(n *yaml.Node, depth int) (any, error) {
 	if r.nodes++; r.nodes > maxNodes {
-		return nil, faulty{n.Line, fmt.Sprintf("This has more than %d values.", maxNodes)}
+		return nil, docError{n.Line, fmt.Sprintf("This has more than %d values.", maxNodes)}
 	}
 	switch {
 	case depth > maxDepth:
-		return nil, faulty{n.Line, fmt.Sprintf("This is nested more than %d deep.", maxDepth)}
+		return nil, docError{n.Line, fmt.Sprintf("This is nested more than %d deep.", maxDepth)}
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		return nil, faulty{n.Line, "Anchors (&) and aliases (*) are not taken. Write out what they stand for."}
+		return nil, docError{n.Line, "Anchors (&) and aliases (*) are not taken. Write out what they stand for."}
 	case n.Style&yaml.TaggedStyle != 0:
-		return nil, faulty{n.Line, fmt.Sprintf("The tag %s is not taken. Leave it out.", cut(n.Tag))}
+		return nil, docError{n.Line, fmt.Sprintf("The tag %s is not taken. Leave it out.", cut(n.Tag))}
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -115,7 +115,7 @@ func (r *yamlReader) read(n *yaml.Node, depth int) (any, error) {
 	case yaml.ScalarNode:
 		return scalar(n)
 	}
-	return nil, faulty{n.Line, "This is no YAML that can be taken."}
+	return nil, docError{n.Line, "This is no YAML that can be taken."}
 }
 
 func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
@@ -129,14 +129,14 @@ func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
 		name, ok := k.(string)
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			return nil, faulty{key.Line, "A key is a word. A variable such as {{vm.name}} stands in quotes."}
+			return nil, docError{key.Line, "A key is a word. A variable such as {{vm.name}} stands in quotes."}
 		case !ok:
-			return nil, faulty{key.Line, fmt.Sprintf("The key %s is no word to cloud-init. Put it in quotes.", cut(key.Value))}
+			return nil, docError{key.Line, fmt.Sprintf("The key %s is no word to cloud-init. Put it in quotes.", cut(key.Value))}
 		case name == "<<":
-			return nil, faulty{key.Line, "Merge keys (<<) are not taken. Write out what they stand for."}
+			return nil, docError{key.Line, "Merge keys (<<) are not taken. Write out what they stand for."}
 		}
 		if _, twice := out[name]; twice {
-			return nil, faulty{key.Line, fmt.Sprintf("The key %s is there twice.", cut(name))}
+			return nil, docError{key.Line, fmt.Sprintf("The key %s is there twice.", cut(name))}
 		}
 		if out[name], err = r.read(value, depth+1); err != nil {
 			return nil, err
@@ -145,7 +145,7 @@ func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
 	return out, nil
 }
 
-// scalar is what the guest's reader takes a word for.
+// scalar returns the value of a plain scalar as cloud-init reads it.
 func scalar(n *yaml.Node) (any, error) {
 	v := n.Value
 	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
@@ -159,24 +159,24 @@ func scalar(n *yaml.Node) (any, error) {
 	case intForm.MatchString(v):
 		whole, ok := new(big.Int).SetString(strings.ReplaceAll(v, "_", ""), 0)
 		if !ok || !whole.IsInt64() {
-			return nil, faulty{n.Line, fmt.Sprintf("The number %s is too large, or none. Put it in quotes.", cut(v))}
+			return nil, docError{n.Line, fmt.Sprintf("The number %s is too large, or none. Put it in quotes.", cut(v))}
 		}
 		return whole.Int64(), nil
 	case floatForm.MatchString(v):
 		number, err := strconv.ParseFloat(strings.ReplaceAll(v, "_", ""), 64)
 		if err != nil {
-			return nil, faulty{n.Line, fmt.Sprintf("%s is no number that can be taken. Put it in quotes.", cut(v))}
+			return nil, docError{n.Line, fmt.Sprintf("%s is no number that can be taken. Put it in quotes.", cut(v))}
 		}
 		return number, nil
 	case baseForm.MatchString(v):
-		return nil, faulty{n.Line, fmt.Sprintf("%s is a number of base 60 to cloud-init. Put it in quotes.", cut(v))}
+		return nil, docError{n.Line, fmt.Sprintf("%s is a number of base 60 to cloud-init. Put it in quotes.", cut(v))}
 	case timeForm.MatchString(v):
-		return nil, faulty{n.Line, fmt.Sprintf("%s is a date to cloud-init. Put it in quotes.", cut(v))}
+		return nil, docError{n.Line, fmt.Sprintf("%s is a date to cloud-init. Put it in quotes.", cut(v))}
 	}
 	return v, nil
 }
 
-// writeYAML writes a tree of nodes or a value.
+// writeYAML writes a node tree or a value.
 func writeYAML(v any) (string, error) {
 	var out bytes.Buffer
 	e := yaml.NewEncoder(&out)
@@ -187,7 +187,7 @@ func writeYAML(v any) (string, error) {
 	return out.String(), e.Close()
 }
 
-// lineOf is where the value at the path is; of a key that is not there, its surroundings.
+// lineOf returns the line of the value at the path, or of the closest existing parent.
 func lineOf(n *yaml.Node, path []string) int {
 	for _, p := range path {
 		next := (*yaml.Node)(nil)
@@ -217,9 +217,9 @@ func lineOf(n *yaml.Node, path []string) int {
 	return n.Line
 }
 
-func cutTo(s string, most int) string {
-	if len(s) <= most {
+func cutTo(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(s[:limit], "") + "…"
 }

@@ -18,25 +18,25 @@ import (
 	"strings"
 )
 
-// File is a file of an archive.
+// File is a file in an archive.
 type File struct {
 	Name   string
 	Offset int64 // of its first byte in the archive
 	Size   int64
 }
 
-// Archive is what is in an OVA.
+// Archive is the content of an OVA.
 type Archive struct {
 	Descriptor  File
-	Files       []File // all but the descriptor, the manifest and the certificate
+	Files       []File // all but descriptor, manifest and certificate
 	Sums        []Sum  // of the manifest
-	Certificate bool   // it is signed
+	Certificate bool   // the archive is signed
 }
 
-// Sum is a line of a manifest.
+// Sum is a checksum of a manifest.
 type Sum struct{ Algorithm, Name, Hex string }
 
-// File is the archive's file of that name.
+// File returns the archive's file of that name.
 func (a Archive) File(name string) (File, bool) {
 	if i := named(a.Files, name); i >= 0 {
 		return a.Files[i], true
@@ -44,7 +44,7 @@ func (a Archive) File(name string) (File, bool) {
 	return File{}, false
 }
 
-// named is the index of the file that a descriptor or a manifest names: literally, or as a URI with escapes; -1: none.
+// named returns the index of the file with this name, taken literally or as an escaped URI; -1 if there is none.
 func named(files []File, name string) int {
 	name = strings.TrimPrefix(name, "./")
 	i := slices.IndexFunc(files, func(f File) bool { return f.Name == name })
@@ -54,7 +54,7 @@ func named(files []File, name string) int {
 	return i
 }
 
-// Checks is by which algorithm its files are verified.
+// Checks returns the checksum algorithm of the manifest; empty without a manifest.
 func (a Archive) Checks() string {
 	if len(a.Sums) == 0 {
 		return ""
@@ -62,7 +62,7 @@ func (a Archive) Checks() string {
 	return a.Sums[0].Algorithm
 }
 
-// fileName is what a file of an archive may be called: one name, without a directory.
+// fileName checks a file name: one plain name without a directory.
 func fileName(name string) error {
 	switch {
 	case name == "" || len(name) > 200 || clean(name) != name:
@@ -73,10 +73,11 @@ func fileName(name string) error {
 	return nil
 }
 
-// keepsPAX are the records of a PAX header that change nothing about what a file is.
-var keepsPAX = []string{"size", "path", "mtime", "atime", "ctime", "uid", "gid", "uname", "gname", "comment"}
+// harmlessPAX are PAX records that do not change a file's content or type.
+var harmlessPAX = []string{"size", "path", "mtime", "atime", "ctime", "uid", "gid", "uname", "gname", "comment"}
 
-// ReadArchive lists the files of a tar archive of size bytes. The descriptor comes first, as the format demands, and nothing but plain files is in it.
+// ReadArchive lists the files of a tar archive of size bytes. The descriptor must be first, as the format requires,
+// and all entries must be plain files.
 func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 	var out Archive
 	at := io.NewSectionReader(r, 0, size)
@@ -94,7 +95,8 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		if n >= MostFiles {
 			return out, refuse("The archive has more than %d files.", MostFiles)
 		}
-		if h.Typeflag == tar.TypeDir && path.Clean(h.Name) == "." && !names["."] { // "tar -c ." names the directory itself
+		// "tar -c ." includes the directory itself.
+		if h.Typeflag == tar.TypeDir && path.Clean(h.Name) == "." && !names["."] {
 			names["."] = true
 			n--
 			continue
@@ -106,7 +108,7 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		sparse := h.Typeflag == tar.TypeGNUSparse
 		for key := range h.PAXRecords {
 			sparse = sparse || strings.HasPrefix(key, "GNU.sparse.")
-			if !sparse && !slices.Contains(keepsPAX, key) {
+			if !sparse && !slices.Contains(harmlessPAX, key) {
 				return out, refuse("The archive describes %s with the record %q, which is not known.", h.Name, clean(key))
 			}
 		}
@@ -159,7 +161,7 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 	return out, err
 }
 
-// text reads one of the archive's small files.
+// text reads a small file of the archive.
 func (a Archive) text(r io.ReaderAt, f File, most int64) ([]byte, error) {
 	if f.Size > most {
 		return nil, refuse("%s has more than %d KiB.", f.Name, most>>10)
@@ -173,7 +175,8 @@ func (a Archive) text(r io.ReaderAt, f File, most int64) ([]byte, error) {
 
 var sumForm = regexp.MustCompile(`^(SHA1|SHA256|SHA512) ?\((.+)\) ?= ?([0-9A-Fa-f]+)$`)
 
-// manifest reads the checksums, which must be those of files that there are, and of all that count. own is the manifest's own name.
+// manifest parses the checksums. Every checksum must have a file, and every file a checksum. own is the manifest's
+// name.
 func (a Archive) manifest(own string, text []byte) (out []Sum, err error) {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
@@ -191,7 +194,7 @@ func (a Archive) manifest(own string, text []byte) (out []Sum, err error) {
 			s.Name = all[i].Name
 		}
 		switch {
-		case s.Name == own: // no manifest can hold its own checksum, but some tools write one
+		case s.Name == own: // some tools list the manifest itself, whose checksum is meaningless
 			continue
 		case i < 0:
 			return nil, refuse("The manifest has a checksum of %q, which is not in the archive. It is not whole.", clean(s.Name))
@@ -218,8 +221,9 @@ func digest(algorithm string) hash.Hash {
 	return sha256.New()
 }
 
-// Verify reads the file and compares it with the manifest; without one it reads nothing. told is told of bytes read.
-func (a Archive) Verify(ctx context.Context, r io.ReaderAt, f File, told func(done int64)) error {
+// Verify compares the file with its checksum in the manifest; without a manifest it reads nothing. It calls progress
+// with the bytes read.
+func (a Archive) Verify(ctx context.Context, r io.ReaderAt, f File, progress func(done int64)) error {
 	i := slices.IndexFunc(a.Sums, func(s Sum) bool { return s.Name == f.Name })
 	if i < 0 {
 		return nil
@@ -233,7 +237,7 @@ func (a Archive) Verify(ctx context.Context, r io.ReaderAt, f File, told func(do
 		n, err := from.Read(piece)
 		sum.Write(piece[:n])
 		done += int64(n)
-		told(done)
+		progress(done)
 		if errors.Is(err, io.EOF) {
 			break
 		}

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// declared finds the encoding that an XML declaration names.
+// declared matches the encoding in an XML declaration.
 var declared = regexp.MustCompile(`^<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
 
-// charsets are the character encodings, beside UTF-8, that descriptors are read in.
+// charsets are the supported character encodings besides UTF-8.
 var charsets = map[string]encoding.Encoding{
 	"iso-8859-1": charmap.ISO8859_1, "latin1": charmap.ISO8859_1, "iso-8859-15": charmap.ISO8859_15, "windows-1252": charmap.Windows1252,
 	"us-ascii": encoding.Nop, "ascii": encoding.Nop, "utf-8": encoding.Nop, "utf8": encoding.Nop,
@@ -29,7 +29,7 @@ var byteOrderMarks = []struct {
 	{"\xfe\xff", unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM)},
 }
 
-// inUTF8 converts a descriptor to UTF-8: from the encoding of its byte order mark, else from the one that its declaration names.
+// inUTF8 converts a descriptor to UTF-8, from the encoding of its byte order mark or else of its XML declaration.
 func inUTF8(text []byte) ([]byte, error) {
 	for _, b := range byteOrderMarks {
 		if rest, marked := bytes.CutPrefix(text, []byte(b.mark)); marked {

@@ -40,7 +40,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// hold is what is true of every machine that was read.
+// hold checks invariants of every parsed machine.
 func hold(t *testing.T, a fleet.Appliance) {
 	t.Helper()
 	if len(a.Disks) > fleet.MaxDisks || len(a.NICs) > fleet.MaxNICs || len(a.Left) > fleet.MaxApplianceNotes || a.CPUs > fleet.MaxCPUs || a.MemoryMiB > fleet.MaxMemoryMiB || a.CPUs < 0 || a.MemoryMiB < 0 {

@@ -10,23 +10,23 @@ import (
 	"quantix/internal/fleet"
 )
 
-// controller is a controller of the descriptor's machine.
+// controller is a disk controller of the machine.
 type controller struct {
 	kind    string // pvscsi, ide, sata …
-	bus     int    // its resource type; controllers of one type are counted by their addresses
+	bus     int    // resource type; controllers of one type are ordered by address
 	address int
-	at      int // place among the descriptor's controllers
+	at      int // index among the descriptor's controllers
 }
 
-// placedDisk is a disk with what decides its place among the disks.
+// placedDisk is a disk with its controller and unit, which decide the disk order.
 type placedDisk struct {
 	fleet.ApplianceDisk
 	on   controller
 	unit int // AddressOnParent
 }
 
-// ordered returns the disks as firmware counts them: by controller address, then by unit. The descriptor's own order decides between
-// controllers of different types, and for what has no address.
+// ordered returns the disks in firmware order: by controller address, then by unit. Controllers of different types,
+// and disks without an address, keep the descriptor's order.
 func ordered(disks []placedDisk) (out []fleet.ApplianceDisk) {
 	var buses []int
 	for _, d := range disks {
@@ -44,7 +44,7 @@ func ordered(disks []placedDisk) (out []fleet.ApplianceDisk) {
 	return out
 }
 
-// address reads a controller's or a unit's number. What has none comes last.
+// address parses a controller's or unit's number. A missing one sorts last.
 func address(text string) int {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 0 {

@@ -1,6 +1,6 @@
-// Package ovf reads and writes machines as DMTF's Open Virtualization Format has them: a descriptor (OVF 1.x and 2.x), and the tar archive
-// (OVA) that holds it with its disks and a manifest. What is read comes from strangers: every size is bounded, nothing is followed that leads
-// out of the archive, and no disk is opened.
+// Package ovf reads and writes VMs in DMTF's Open Virtualization Format: a descriptor (OVF 1.x and 2.x), and the tar
+// archive (OVA) of descriptor, disks and manifest. The input is untrusted: every size is bounded, references must
+// stay within the archive, and no disk is opened.
 package ovf
 
 import (
@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Bounds of an archive.
+// Limits of an archive.
 const (
 	MostDescriptor = 4 << 20 // bytes
 	MostManifest   = 1 << 20 // bytes
@@ -23,7 +23,8 @@ const (
 
 func refuse(format string, args ...any) error { return fleet.Errorf(fleet.Invalid, format, args...) }
 
-// Read reads an archive of size bytes: what machine it proposes, and where its files are. It reads the descriptor and the manifest alone.
+// Read reads an archive of size bytes and returns its machine and files. It reads only the descriptor and the
+// manifest.
 func Read(r io.ReaderAt, size int64) (fleet.Appliance, Archive, error) {
 	a, err := ReadArchive(r, size)
 	if err != nil {
@@ -46,7 +47,7 @@ func Read(r io.ReaderAt, size int64) (fleet.Appliance, Archive, error) {
 	return app, a, nil
 }
 
-// clean is a text of the descriptor on one line, without what no screen shows, and bounded.
+// clean returns a text of the descriptor as one line of bounded length without invisible characters.
 func clean(s string) string {
 	s = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		switch {

@@ -18,7 +18,7 @@ import (
 	"quantix/internal/ovf"
 )
 
-// good is a descriptor as ovftool writes it, shortened.
+// good is a shortened descriptor written by ovftool.
 const good = `<?xml version="1.0" encoding="UTF-8"?>
 <Envelope vmw:buildId="build-1" xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData" xmlns:vmw="http://www.vmware.com/schema/ovf" xmlns:vssd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_VirtualSystemSettingData">
   <References><File ovf:href="disk.vmdk" ovf:id="file1" ovf:size="5"/></References>
@@ -103,7 +103,7 @@ func TestRead(t *testing.T) {
 		Left: []string{"A CD drive and what is in it: put a disc into the VM's drive afterwards."},
 	}
 	if !reflect.DeepEqual(a, want) {
-		t.Errorf("it is\n%+v, not\n%+v", a, want)
+		t.Errorf("got\n%+v, want\n%+v", a, want)
 	}
 	for _, f := range files.Files {
 		if got := string(text[f.Offset : f.Offset+f.Size]); got != "12345" {
@@ -114,7 +114,7 @@ func TestRead(t *testing.T) {
 		}
 	}
 	if a.VMName("x.ova") != "web-01" || a.Bus(a.Disks[0]) != "" || a.Bus(a.Disks[1]) != "sata" || len(a.Drivers()) != 4 {
-		t.Errorf("it is called %s, its drivers are %q", a.VMName("x.ova"), a.Drivers())
+		t.Errorf("name %s, drivers %q", a.VMName("x.ova"), a.Drivers())
 	}
 }
 
@@ -128,16 +128,16 @@ func TestVerify(t *testing.T) {
 		t.Error(err)
 	}
 	if err := files.Verify(t.Context(), bytes.NewReader(text), files.Files[0], func(int64) {}); err == nil || !strings.Contains(err.Error(), "damaged") {
-		t.Errorf("a file that is another: %v", err)
+		t.Errorf("changed file: %v", err)
 	}
 	ended, stop := context.WithCancel(t.Context())
 	stop()
 	if err := files.Verify(ended, bytes.NewReader(text), files.Files[0], func(int64) {}); err == nil {
-		t.Error("a reading that was taken back went on")
+		t.Error("Verify continued after cancellation")
 	}
 }
 
-// Every refusal of an archive, with a part of its words.
+// Every refusal of an archive, with a part of its error.
 func TestRefusedArchives(t *testing.T) {
 	d, disk := plain("web.ovf", good), plain("disk.vmdk", "12345")
 	whole := archive(t, d, disk)
@@ -199,10 +199,10 @@ func refused(t *testing.T, name string, err error, says string) {
 			return
 		}
 	}
-	t.Errorf("%s: %v, and not a refusal with %q", name, err, says)
+	t.Errorf("%s: %v, want a refusal with %q", name, err, says)
 }
 
-// A sparse file of GNU's and of PAX' kind: its map would make much of little.
+// Sparse files of GNU and PAX are refused: a small archive could expand to a huge file.
 func TestRefusedSparse(t *testing.T) {
 	for _, name := range []string{"gnu-sparse.tar", "pax-sparse.tar"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -214,7 +214,7 @@ func TestRefusedSparse(t *testing.T) {
 	}
 }
 
-// Every refusal of a descriptor: what is changed in the good one.
+// Every refusal of a descriptor, each by one change of the good one.
 func TestRefusedDescriptors(t *testing.T) {
 	files := []ovf.File{{Name: "disk.vmdk", Size: 5}, {Name: "second.vmdk", Size: 1}}
 	item := func(text string) string { return "<Item>" + text + "</Item>\n      <vmw:Config" }
@@ -275,7 +275,7 @@ func TestRefusedDescriptors(t *testing.T) {
 		"too much memory":                   {`>4096<`, `>40960000000<`, "no machine here|no quantity"},
 		"memory that is said twice":         {config, kind("4", "<rasd:VirtualQuantity>2</rasd:VirtualQuantity>"), "twice"},
 		"a card on a network of nobody":     {config, kind("10", "<rasd:Connection>Other</rasd:Connection>"), "none of its networks"},
-		"too many cards":                    {config, strings.Repeat(strings.TrimSuffix(kind("10", ""), config), 17) + config, "network cards"},
+		"too many cards":                    {config, strings.Repeat(strings.TrimSuffix(kind("10", ""), config), 17) + config, "NICs"},
 		"too many devices":                  {config, strings.Repeat(strings.TrimSuffix(kind("35", ""), config), 300) + config, "256 devices"},
 		"a disk twice among more than fits": {config, strings.Repeat(strings.TrimSuffix(kind("17", "<rasd:HostResource>ovf:/disk/vmdisk2</rasd:HostResource>"), config), 30) + config, "disks"},
 	} {
@@ -286,7 +286,7 @@ func TestRefusedDescriptors(t *testing.T) {
 		refused(t, name, err, c.says)
 	}
 	if _, err := ovf.Parse(nil, nil); err == nil {
-		t.Error("nothing is a descriptor")
+		t.Error("an empty descriptor was accepted")
 	}
 }
 
@@ -298,7 +298,7 @@ func attributes(n int) string {
 	return b.String()
 }
 
-// memory is an archive that is written.
+// memory is an in-memory archive for writing.
 type memory struct{ b []byte }
 
 func (m *memory) WriteAt(p []byte, at int64) (int, error) {
@@ -350,7 +350,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got, a) {
-			t.Errorf("it is\n%+v, not\n%+v", got, a)
+			t.Errorf("got\n%+v, want\n%+v", got, a)
 		}
 		for _, f := range append(files.Files, files.Descriptor) {
 			if err := files.Verify(t.Context(), bytes.NewReader(text), f, func(int64) {}); err != nil {

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What a resource is, by CIM's numbers.
+// CIM resource types.
 const (
 	kindCPU = 3 + iota
 	kindMemory
@@ -29,27 +29,27 @@ const (
 	kindSound   = 35
 )
 
-// unneeded are the devices that a VM here has by itself, or does not miss.
+// unneeded are devices that every VM here has anyway, or does not need.
 var unneeded = map[int]string{
 	kindFloppy: "A floppy drive.", kindSerial: "A serial port: every VM here has one of its own.", kindSound: "A sound card.",
 	kindCD: "A CD drive and what is in it: put a disc into the VM's drive afterwards.", kindDVD: "A CD drive and what is in it: put a disc into the VM's drive afterwards.",
 }
 
-// silent are those that nobody asks about: every VM here has its own.
-var silent = []int{kindUSB, kindDisplay}
+// ignored are ignored devices without a note: every VM here has its own.
+var ignored = []int{kindUSB, kindDisplay}
 
-// parsing is one descriptor under way.
+// parsing is the state of parsing one descriptor.
 type parsing struct {
 	envelope
 	files       []File
 	out         fleet.Appliance
-	configured  string                // the deployment option that is taken
-	controllers map[string]controller // by instance
+	configured  string                // the chosen deployment option
+	controllers map[string]controller // by instance ID
 	disks       []placedDisk
-	used        []string // references that disks have
+	used        []string // file references used by disks
 }
 
-// Parse reads a descriptor and what machine it proposes. Its files must be among those that there are.
+// Parse parses a descriptor and returns its machine. Referenced files must be among files.
 func Parse(text []byte, files []File) (fleet.Appliance, error) {
 	e, err := decode(text)
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *parsing) read() error {
 	}
 	p.out.Name = cmp.Or(clean(s.Name), clean(s.ID))
 	p.out.Firmware = fleet.BIOS
-	p.system1(s)
+	p.machineSections(s)
 	if len(s.Hardware) != 1 {
 		return refuse("The descriptor has %d hardware sections for its machine; one is taken.", len(s.Hardware))
 	}
@@ -97,7 +97,7 @@ func (p *parsing) read() error {
 	return nil
 }
 
-// system is the one machine that the descriptor describes.
+// system returns the descriptor's only machine.
 func (p *parsing) system() (system, error) {
 	all := p.Systems
 	for _, c := range p.Several {
@@ -115,7 +115,7 @@ func (p *parsing) system() (system, error) {
 	return system{}, refuse("The descriptor describes %d machines. Export each of them alone.", len(all))
 }
 
-// references checks that all files that the descriptor names are in the archive, each as large as it says.
+// references checks that all referenced files are in the archive and have the stated size.
 func (p *parsing) references() error {
 	if len(p.Files) > MostFiles {
 		return refuse("The descriptor refers to more than %d files.", MostFiles)
@@ -147,8 +147,8 @@ func (p *parsing) references() error {
 	return nil
 }
 
-// system1 takes what is said of the machine beside its hardware.
-func (p *parsing) system1(s system) {
+// machineSections reads the machine's sections other than its hardware.
+func (p *parsing) machineSections(s system) {
 	if s.OS != nil {
 		p.out.OS = cmp.Or(clean(s.OS.Description), clean(s.OS.Type))
 		p.out.Family = family(s.OS.ID, s.OS.Type+" "+s.OS.Description)
@@ -159,7 +159,7 @@ func (p *parsing) system1(s system) {
 		p.out.Product = cmp.Or(p.out.Product, clean(x.Vendor+" "+x.Product+" "+x.Version))
 	}
 	if properties > 0 {
-		p.leave("%s that its guest would be told when it first starts (vApp properties): give it a first boot instead.", plural(properties, "One value", "values"))
+		p.leave("%s that its guest would be progress when it first starts (vApp properties): give it a first boot instead.", plural(properties, "One value", "values"))
 	}
 	for _, o := range p.Options {
 		if o.Default == "true" || p.configured == "" {
@@ -193,7 +193,7 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// family is the guest's, by CIM's number or by what it is called.
+// family is the guest's OS family, by CIM number or by name.
 func family(id, words string) string {
 	words = strings.ToLower(words)
 	for _, f := range []struct{ of, word string }{
@@ -256,7 +256,7 @@ func (p *parsing) hardware(h hardware) error {
 	return nil
 }
 
-// firmware reads which firmware the machine has, as VMware says it; VirtualBox says it beside the hardware section.
+// firmware reads the machine's firmware from VMware's settings; VirtualBox states it outside the hardware section.
 func (p *parsing) firmware(h hardware) {
 	for _, c := range append(slices.Clone(h.Config), h.Extra...) {
 		switch {
@@ -270,7 +270,7 @@ func (p *parsing) firmware(h hardware) {
 	}
 }
 
-// controller notes what disks may be on.
+// controller records a disk controller.
 func (p *parsing) controller(i item) {
 	sub := strings.ToLower(strings.TrimSpace(i.SubType))
 	name := ""
@@ -311,7 +311,7 @@ func (p *parsing) item(i item) error {
 		if p.out.CPUs > 0 {
 			return refuse("The descriptor says twice how many vCPUs there are.")
 		}
-		i.Units = "" // "hertz * 10^6" is about reservations
+		i.Units = "" // CPU items have the unit "hertz * 10^6", meant for reservations
 		n, err := count("its vCPUs", fleet.MaxCPUs, 1)
 		p.out.CPUs = int(n)
 		return err
@@ -332,7 +332,7 @@ func (p *parsing) item(i item) error {
 	switch what, known := unneeded[kind]; {
 	case known:
 		p.leave("%s", what)
-	case slices.Contains(silent, kind):
+	case slices.Contains(ignored, kind):
 	case kind == kindOther && strings.Contains(strings.ToLower(i.SubType), "vtpm"):
 		p.leave("Its TPM and what it keeps: what the guest has sealed with it (BitLocker, LUKS) needs its recovery key.")
 	case kind == kindOther && strings.Contains(strings.ToLower(i.SubType), "vmci"):
@@ -344,13 +344,13 @@ func (p *parsing) item(i item) error {
 
 func (p *parsing) nic(i item) error {
 	if len(p.out.NICs) >= fleet.MaxNICs {
-		return refuse("The descriptor has more than %d network cards.", fleet.MaxNICs)
+		return refuse("The descriptor has more than %d NICs.", fleet.MaxNICs)
 	}
 	n := fleet.ApplianceNIC{}
 	if len(i.Connection) > 0 {
 		n.Network = clean(i.Connection[0])
 		if !slices.ContainsFunc(p.Networks, func(o network) bool { return clean(o.Name) == n.Network }) {
-			return refuse("The descriptor has a network card on %q, which is none of its networks.", n.Network)
+			return refuse("The descriptor has a NIC on %q, which is none of its networks.", n.Network)
 		}
 	}
 	sub := strings.ToLower(strings.TrimSpace(i.SubType))
@@ -361,7 +361,7 @@ func (p *parsing) nic(i item) error {
 		}
 	}
 	if n.Model == "" && sub != "" {
-		p.leave("The network card's model %s.", clean(i.SubType))
+		p.leave("The NIC model %s.", clean(i.SubType))
 	}
 	p.out.NICs = append(p.out.NICs, n)
 	return nil

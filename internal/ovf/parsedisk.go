@@ -24,7 +24,7 @@ func (p *parsing) disk(i item) error {
 	return nil
 }
 
-// diskOf is the disk that a device names: "ovf:/disk/ID" or "ovf:/file/ID".
+// diskOf returns the disk of a device reference "ovf:/disk/ID".
 func (p *parsing) diskOf(host string) (out fleet.ApplianceDisk, err error) {
 	host = strings.TrimPrefix(host, "ovf:")
 	kind, id, _ := strings.Cut(strings.TrimPrefix(host, "/"), "/")
@@ -73,7 +73,7 @@ func (p *parsing) diskOf(host string) (out fleet.ApplianceDisk, err error) {
 	return out, nil
 }
 
-// format is what a disk claims to be; what it is, the host says when it reads it.
+// format is the disk's declared format; the host detects the real one when it reads the disk.
 func format(uri, name string) string {
 	uri, name = strings.ToLower(uri), strings.ToLower(name)
 	for _, f := range []struct{ word, ext, format string }{

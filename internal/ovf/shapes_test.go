@@ -15,7 +15,7 @@ import (
 	"quantix/internal/ovf"
 )
 
-// replaced is the good descriptor with other texts, in pairs of old and new.
+// replaced is the good descriptor after replacements, given as pairs of old and new.
 func replaced(t *testing.T, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -26,7 +26,7 @@ func replaced(t *testing.T, pairs ...string) string {
 	return strings.NewReplacer(pairs...).Replace(good)
 }
 
-func TestDisksAreOrderedByControllerAddressThenUnit(t *testing.T) {
+func TestDisksOrderedByControllerAddressThenUnit(t *testing.T) {
 	t.Parallel()
 	controller := func(id, kind int, address string) string {
 		return fmt.Sprintf("<Item><rasd:Address>%s</rasd:Address><rasd:InstanceID>%d</rasd:InstanceID><rasd:ResourceType>%d</rasd:ResourceType></Item>", address, id, kind)
@@ -62,7 +62,7 @@ func TestDisksAreOrderedByControllerAddressThenUnit(t *testing.T) {
 			got.WriteString(d.Member)
 		}
 		if got.String() != c.want {
-			t.Errorf("%s: the order is %s, want %s", name, got.String(), c.want)
+			t.Errorf("%s: order %s, want %s", name, got.String(), c.want)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func TestFirmwareOfVirtualBox(t *testing.T) {
 			`<vbox:Machine xmlns:vbox="http://www.virtualbox.org/ovf/machine" ovf:required="false"><ovf:Info>x</ovf:Info><Hardware><Firmware type="`+kind+`"/></Hardware></vbox:Machine></VirtualSystem>`)
 		a, err := ovf.Parse([]byte(text), []ovf.File{{Name: "disk.vmdk", Size: 5}})
 		if err != nil || a.Firmware != want {
-			t.Errorf("%s: the firmware is %q (%v), want %q", kind, a.Firmware, err, want)
+			t.Errorf("%s: firmware %q (%v), want %q", kind, a.Firmware, err, want)
 		}
 		if !slices.ContainsFunc(a.Left, func(s string) bool { return strings.HasPrefix(s, "VirtualBox's own settings") }) {
 			t.Errorf("left is %q", a.Left)
@@ -82,8 +82,8 @@ func TestFirmwareOfVirtualBox(t *testing.T) {
 	}
 }
 
-// A descriptor names files by URI, a manifest by name, and tar may write "./" before each.
-func TestFilesAreFoundAsToolsNameThem(t *testing.T) {
+// A descriptor names files by URI, a manifest by name, and tar may prefix names with "./".
+func TestFilesFoundByToolSpecificNames(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ member, href, prefix string }{
 		"escaped":                 {"My VM (1)-ü.vmdk", "My%20VM%20(1)-%C3%BC.vmdk", ""},
@@ -112,7 +112,7 @@ func TestFilesAreFoundAsToolsNameThem(t *testing.T) {
 	}
 }
 
-func TestReferencesNeverLeaveTheArchive(t *testing.T) {
+func TestReferencesOutsideArchiveRefused(t *testing.T) {
 	t.Parallel()
 	for _, href := range []string{"%2e%2e%2fdisk.vmdk", "..%2Fdisk.vmdk", "%2Fetc%2Fshadow", "./../disk.vmdk", "%zz", "%00", "../disk.vmdk"} {
 		_, err := ovf.Parse([]byte(replaced(t, `href="disk.vmdk"`, `href="`+href+`"`)), []ovf.File{{Name: "disk.vmdk", Size: 5}})
@@ -120,7 +120,7 @@ func TestReferencesNeverLeaveTheArchive(t *testing.T) {
 	}
 }
 
-func TestChunkedDiskIsRefusedAsSuch(t *testing.T) {
+func TestChunkedDiskRefused(t *testing.T) {
 	t.Parallel()
 	d := replaced(t, `ovf:size="5"`, `ovf:size="5" ovf:chunkSize="3"`)
 	_, _, err := read(archive(t, plain("web.ovf", d), plain("disk.vmdk.000000000", "123"), plain("disk.vmdk.000000001", "45")))

@@ -9,14 +9,15 @@ import (
 
 var unitForm = regexp.MustCompile(`^byte(?:\*(2|10)\^([0-9]{1,2}))?$`)
 
-// oldUnits are those of OVF before 1.0 and of tools that never changed.
+// oldUnits are the units before OVF 1.0, still written by some tools.
 var oldUnits = map[string]int64{
 	"": 1, "bytes": 1, "kilobytes": 1 << 10, "kb": 1 << 10, "megabytes": 1 << 20, "mb": 1 << 20, "gigabytes": 1 << 30, "gb": 1 << 30, "terabytes": 1 << 40, "tb": 1 << 40,
 }
 
 const mostBytes = 1 << 50
 
-// inBytes is a quantity in bytes; of what is none, or beyond all measure, a refusal that names it.
+// inBytes converts a quantity to bytes. It refuses invalid and excessive quantities; what names the quantity in the
+// error.
 func inBytes(what, number, unit string, usual int64) (int64, error) {
 	bad := refuse("The descriptor gives %s as %q of %q, which is no quantity that a machine can have.", what, clean(number), clean(unit))
 	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)

@@ -21,7 +21,7 @@ const head = `<?xml version="1.0" encoding="UTF-8"?>
 
 const vmdkFormat = "http://www.vmware.com/interfaces/specifications/vmdk.html#streamOptimized"
 
-// controllers are how a descriptor names what disks are on.
+// controllers are the CIM type and subtype of each disk controller.
 var controllers = map[string]struct {
 	kind int
 	sub  string
@@ -32,13 +32,13 @@ var controllers = map[string]struct {
 
 var models = map[string]string{"vmxnet3": "VmxNet3", "vmxnet2": "VmxNet2", "e1000": "E1000", "e1000e": "E1000e", "pcnet": "PCNet32", "virtio": "virtio"}
 
-// systems are CIM's numbers for families of guests, 64 bit.
+// systems are the CIM numbers of OS families, 64 bit.
 var systems = map[string]struct {
 	id   int
 	kind string
 }{"linux": {101, "other3xLinux64Guest"}, "windows": {103, "windows9Server64Guest"}, "bsd": {78, "freebsd64Guest"}}
 
-// Write is the descriptor of a machine. Its disks are VMDK files, or empty where they have no member.
+// Write returns the descriptor of a machine. Disks are VMDK files, or empty disks without a member.
 func Write(a fleet.Appliance) []byte {
 	var b bytes.Buffer
 	b.WriteString(head)
@@ -112,29 +112,31 @@ func Write(a fleet.Appliance) []byte {
 
 func escaped(s string) string {
 	var b bytes.Buffer
-	_ = xml.EscapeText(&b, []byte(s)) // a buffer takes all
+	_ = xml.EscapeText(&b, []byte(s)) // a buffer never fails
 	return b.String()
 }
 
-// Plan is where everything comes to lie in an archive that is written: first all that the disks decide, which is written last.
+// Plan computes the file offsets of an archive. Its head (descriptor and manifest) depends on the disks and is
+// therefore written last.
 type Plan struct {
-	name string
-	room int // of the descriptor, which is written when the disks are there
-	next int64
+	name           string
+	descriptorSize int // reserved bytes for the descriptor, written after the disks
+	next           int64
 }
 
-// NewPlan plans an archive for the machine, of whose disks neither sizes nor files are known yet.
+// NewPlan plans the machine's archive before the disks' sizes and files are known.
 func NewPlan(a fleet.Appliance) Plan {
 	a.Disks = slices.Clone(a.Disks)
 	for i := range a.Disks {
-		a.Disks[i].SizeBytes, a.Disks[i].FileBytes = math.MaxInt64, math.MaxInt64 // as long as they can be written
+		// The longest numbers that Write can print.
+		a.Disks[i].SizeBytes, a.Disks[i].FileBytes = math.MaxInt64, math.MaxInt64
 	}
-	p := Plan{name: a.Name, room: len(Write(a))}
-	p.next = 512 + padded(int64(p.room)) + 512 + padded(int64(len(p.manifest(members(a), nil))))
+	p := Plan{name: a.Name, descriptorSize: len(Write(a))}
+	p.next = 512 + padded(int64(p.descriptorSize)) + 512 + padded(int64(len(p.manifest(members(a), nil))))
 	return p
 }
 
-// members are the names of the files that hold disks.
+// members returns the names of the disk files.
 func members(a fleet.Appliance) (out []string) {
 	for _, d := range a.Disks {
 		if d.Member != "" {
@@ -146,21 +148,21 @@ func members(a fleet.Appliance) (out []string) {
 
 func padded(n int64) int64 { return (n + 511) / 512 * 512 }
 
-// Next is where the next file begins: its header, and its data behind that.
+// Next returns the offsets of the next file's header and data.
 func (p Plan) Next() (header, data int64) { return p.next, p.next + 512 }
 
-// Took says that the file has so many bytes.
+// Took records the size of the next file.
 func (p *Plan) Took(size int64) { p.next += 512 + padded(size) }
 
-// End is how long the archive is.
+// End is the size of the archive.
 func (p Plan) End() int64 { return p.next + 1024 }
 
-// Header is that of a plain file.
+// Header returns the tar header of a plain file.
 func Header(name string, size int64) ([]byte, error) {
 	var b bytes.Buffer
 	h := &tar.Header{Name: name, Size: size, Mode: 0o644, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
 	if size >= 8<<30 {
-		h.Format = tar.FormatGNU // USTAR has no numbers beyond
+		h.Format = tar.FormatGNU // USTAR limits sizes to 8 GiB
 	}
 	if err := tar.NewWriter(&b).WriteHeader(h); err != nil {
 		return nil, err
@@ -171,7 +173,8 @@ func Header(name string, size int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// manifest is the text of the checksums: of the descriptor, then of the files. sums nil: as long as it will be.
+// manifest returns the checksums of the descriptor, then of the files. With sums nil it has placeholders of the final
+// length.
 func (p Plan) manifest(files []string, sums []string) []byte {
 	var b bytes.Buffer
 	for i, name := range append([]string{p.name + ".ovf"}, files...) {
@@ -184,13 +187,13 @@ func (p Plan) manifest(files []string, sums []string) []byte {
 	return b.Bytes()
 }
 
-// Begin writes what stands before the disks. sums are those of the disks' files by SHA-256, in hexadecimal, in order.
+// Begin writes the head before the disks. sums are the SHA-256 sums of the disk files in hexadecimal, in order.
 func (p Plan) Begin(to io.WriterAt, a fleet.Appliance, sums []string) error {
 	text := Write(a)
-	if len(text) > p.room {
-		return fmt.Errorf("a descriptor of %d bytes is longer than the %d that it has", len(text), p.room)
+	if len(text) > p.descriptorSize {
+		return fmt.Errorf("a descriptor of %d bytes is longer than the %d that it has", len(text), p.descriptorSize)
 	}
-	text = append(text, bytes.Repeat([]byte("\n"), p.room-len(text))...)
+	text = append(text, bytes.Repeat([]byte("\n"), p.descriptorSize-len(text))...)
 	own := digest("SHA256")
 	own.Write(text)
 	manifest := p.manifest(members(a), append([]string{hex.EncodeToString(own.Sum(nil))}, sums...))

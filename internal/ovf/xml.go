@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// namespaces are those of the envelopes of OVF 0.9, 1.x and 2.x.
+// namespaces are the envelope namespaces of OVF 0.9, 1.x and 2.x.
 var namespaces = []string{
 	"http://schemas.dmtf.org/ovf/envelope/1", "http://schemas.dmtf.org/ovf/envelope/2", "http://www.vmware.com/schema/ovf/1/envelope",
 }
@@ -21,13 +21,13 @@ type envelope struct {
 	Networks []network    `xml:"NetworkSection>Network"`
 	Options  []option     `xml:"DeploymentOptionSection>Configuration"`
 	Systems  []system     `xml:"VirtualSystem"`
-	Several  []several    `xml:"VirtualSystemCollection"`
+	Several  []collection `xml:"VirtualSystemCollection"`
 	Sections []anySection `xml:",any"`
 }
 
-type several struct {
-	Systems []system  `xml:"VirtualSystem"`
-	Nested  []several `xml:"VirtualSystemCollection"`
+type collection struct {
+	Systems []system     `xml:"VirtualSystem"`
+	Nested  []collection `xml:"VirtualSystemCollection"`
 }
 
 type reference struct {
@@ -63,7 +63,7 @@ type system struct {
 	OS       *osSection `xml:"OperatingSystemSection"`
 	Products []product  `xml:"ProductSection"`
 	Hardware []hardware `xml:"VirtualHardwareSection"`
-	// VirtualBox holds VirtualBox's own description of the machine.
+	// VirtualBox is VirtualBox's own description of the machine.
 	VirtualBox []vboxMachine `xml:"http://www.virtualbox.org/ovf/machine Machine"`
 	Sections   []anySection  `xml:",any"`
 }
@@ -130,7 +130,7 @@ type item struct {
 	Connection    []string `xml:"Connection"`
 }
 
-// decode reads a descriptor. Entities other than XML's own, DOCTYPEs and processing instructions are refused before anything is made of it.
+// decode parses a descriptor. It first refuses DOCTYPEs, processing instructions and entities other than XML's own.
 func decode(text []byte) (envelope, error) {
 	var out envelope
 	if len(text) > MostDescriptor {
@@ -156,7 +156,7 @@ func notXML(err error) error {
 	return refuse("The descriptor is no sound XML: %s.", clean(strings.TrimPrefix(err.Error(), "XML ")))
 }
 
-// decoder reads text that is in UTF-8 by now, whatever its declaration says.
+// decoder reads text that is already UTF-8, whatever its declaration says.
 func decoder(text []byte) *xml.Decoder {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }

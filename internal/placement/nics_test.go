@@ -48,7 +48,7 @@ func TestExclusiveNICs(t *testing.T) {
 		"on two networks of one device": {on("fast", "also", "fast"), vfs(3, 1, 1, "a"), "spec.nics[2].network", "3 of 3 are used by a and this VM's other NICs.", "no free virtual function in network default"},
 		"a device that is taken":        {on("fast"), device, field, "The device eth5 of a is for one NIC alone, and it is used by web-1.", "no free device in network default"},
 		"cards on another network":      {on("other"), vfs(0, 0, 0), "", "", ""},
-		"a host that message nothing":   {on("fast"), func(*placement.Host) {}, "", "", ""},
+		"a host without exclusive NICs":   {on("fast"), func(*placement.Host) {}, "", "", ""},
 	} {
 		s, h := spec(c.spec), host("a", 8192, 0, c.host)
 		faults := placement.Fit(s, h)

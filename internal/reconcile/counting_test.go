@@ -91,11 +91,11 @@ func TestCountersFollowChanges(t *testing.T) {
 	for i := range 5000 {
 		x.hub.Wake(fmt.Sprintf("vm:other-%d", i))
 	}
-	look("when so many others were lines of at once", 1, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1}, 7, 1)
+	look("after too many wake-ups at once", 1, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1}, 7, 1)
 	n.counted = n.counted.Add(-countAllEvery)
 	look("after an hour", 1, map[fleet.Phase]int{fleet.PhaseRunning: 5, fleet.PhaseStopped: 1}, 5, 1)
 	if log.Len() > 0 {
-		t.Errorf("what may be lines of yet is suspect: %s", &log)
+		t.Errorf("VMs with a pending wake-up are suspect: %s", &log)
 	}
 	x.exec(`SELECT 1`, "vm:vm4") // the wake-up was only late
 	look("a moment later", 1, map[fleet.Phase]int{fleet.PhaseRunning: 5, fleet.PhaseStopped: 1}, 5, 1)
@@ -106,7 +106,7 @@ func TestCountersFollowChanges(t *testing.T) {
 	x.hub.WakeAll() // as after a lost connection
 	look("after wake-ups were lost", 1, map[fleet.Phase]int{fleet.PhaseRunning: 4, fleet.PhaseStopped: 1}, 4, 1)
 	n.counted = n.counted.Add(-countAllEvery)
-	look("after an hour in which all was lines", 1, map[fleet.Phase]int{fleet.PhaseRunning: 4, fleet.PhaseStopped: 1}, 4, 1)
+	look("after an hour without lost wake-ups", 1, map[fleet.Phase]int{fleet.PhaseRunning: 4, fleet.PhaseStopped: 1}, 4, 1)
 	look("a moment later", 1, map[fleet.Phase]int{fleet.PhaseRunning: 4, fleet.PhaseStopped: 1}, 4, 1)
 	if got := log.String(); strings.Count(got, "\n") != 1 {
 		t.Errorf("log: %q", got)

@@ -21,22 +21,23 @@ const (
 	template    = "quantix_template"
 	scratchName = "quantix-test-"
 	startLimit  = time.Minute
-	maxConns    = 10  // a pool of one test
-	serverConns = 300 // all tests of a process that run at once
+	maxConns    = 10  // pool of one test
+	serverConns = 300 // all concurrent tests of a process
 )
 
-// server is the one PostgreSQL of this test process, started by the first test that asks for a database.
+// server is this test process's PostgreSQL, started by the first test that needs a database.
 var server struct {
 	once    sync.Once
 	err     error
 	dir     string
-	lock    *os.File // on the directory
+	lock    *os.File // on dir
 	pg      *pglocal.Server
-	admin   *pgxpool.Pool // on the maintenance database: makes and drops the tests' databases
+	admin   *pgxpool.Pool // connected to the maintenance database, to create and drop test databases
 	counter atomic.Int64
 }
 
-// DB returns a pool on a fresh, migrated database, which is gone when the test ends. The package needs a TestMain that calls Main.
+// DB returns a pool on a new, migrated database, which is dropped when the test ends. The package needs a TestMain
+// that calls Main.
 func DB(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	pool, err := db.Open(t.Context(), URL(t), maxConns)
@@ -47,13 +48,13 @@ func DB(t testing.TB) *pgxpool.Pool {
 	return pool
 }
 
-// URL makes a fresh, migrated database, which is dropped when the test ends, and returns its address.
+// URL creates a new, migrated database, which is dropped when the test ends, and returns its URL.
 func URL(t testing.TB) string {
 	t.Helper()
 	return clone(t, template)
 }
 
-// EmptyURL is URL without the migrations.
+// EmptyURL is URL without migrations.
 func EmptyURL(t testing.TB) string {
 	t.Helper()
 	return clone(t, "template1")
@@ -66,7 +67,8 @@ func clone(t testing.TB, from string) string {
 		t.Fatal(server.err)
 	}
 	name := fmt.Sprintf("test_%d", server.counter.Add(1))
-	sql := fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY file_copy", name, from) // which is a tenth of the work: the log has nothing of it
+	// File_copy writes no WAL and takes a tenth of the time.
+	sql := fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY file_copy", name, from)
 	if _, err := server.admin.Exec(t.Context(), sql); err != nil {
 		t.Fatalf("clone the template database: %v", err)
 	}
@@ -87,7 +89,7 @@ func startServer() error {
 	if server.dir, server.lock, err = scratch(); err != nil {
 		return err
 	}
-	// The database's own user must be able to reach its files.
+	// PostgreSQL runs as another user, who must be able to enter the directory.
 	if err := os.Chmod(server.dir, 0o711); err != nil {
 		return err
 	}
@@ -109,7 +111,7 @@ func startServer() error {
 func databaseURL(name string) string {
 	u, err := url.Parse(server.pg.URL())
 	if err != nil {
-		panic(err) // the server's own URL
+		panic(err) // the server's own URL is valid
 	}
 	u.Path = "/" + name
 	return u.String()

@@ -1,4 +1,4 @@
-// Package testkit is the harness of the tests: a real PostgreSQL of the test process's own, and a database of its own for each test.
+// Package testkit is the test harness: one real PostgreSQL for each test process, and one database for each test.
 package testkit
 
 import (
@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Main runs a package's tests and stops what the harness started, after what the package itself ends. Call it from TestMain, which never returns:
+// Main runs a package's tests, then the functions after, then stops the harness. Call it from TestMain; it never
+// returns:
 //
 //	func TestMain(m *testing.M) { testkit.Main(m) }
 func Main(m *testing.M, after ...func() error) {

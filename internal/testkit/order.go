@@ -9,11 +9,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Order is a lone order: a task with one job.
+// Order is a task with one job.
 type Order struct {
-	ID      fleet.TaskID // its job's too; empty: a new one
+	ID      fleet.TaskID // also the job's ID; empty: a new one
 	Host    fleet.HostID
-	Project fleet.ProjectID // empty: of none
+	Project fleet.ProjectID // empty: none
 	Kind    fleet.JobKind
 	Subject fleet.Subject
 	Name    string
@@ -22,7 +22,7 @@ type Order struct {
 	Error   string
 }
 
-// Add writes the order as control does, and returns its id.
+// Add inserts the task and job as control does, and returns the ID.
 func (o Order) Add(t testing.TB, pool *pgxpool.Pool) fleet.TaskID {
 	t.Helper()
 	o.ID = cmp.Or(o.ID, fleet.NewID[fleet.TaskID]())

@@ -11,18 +11,19 @@ import (
 )
 
 const (
-	inMemory     = "/dev/shm"
-	memoryWanted = 8 << 30     // bytes that are to be free in the machine's memory
-	roomWanted   = 4 << 30     // and in the file system in it
-	beginning    = time.Minute // within which whoever made a directory has locked it
+	memoryDir = "/dev/shm"
+	minMemory = 8 << 30     // bytes of available memory required
+	minFree   = 4 << 30     // bytes free in /dev/shm required
+	lockDelay = time.Minute // time to lock a new directory
 )
 
-// scratch makes a directory for the server, which lock holds until it is closed. It is in memory where there is plenty: each database is three hundred files, and
-// ext4 looks at all that were deleted within the last seconds before it makes one, which took more time than the tests.
+// scratch creates the server's directory, locked by lock until it is closed. It is in /dev/shm if there is enough
+// memory: each database has 300 files, and ext4 checks recently deleted inodes before it creates one, which took more
+// time than the tests.
 func scratch() (dir string, lock *os.File, err error) {
 	parent := os.TempDir()
-	if plenty() {
-		parent = inMemory
+	if memoryAvailable() {
+		parent = memoryDir
 		sweep()
 	}
 	if dir, err = os.MkdirTemp(parent, scratchName); err != nil {
@@ -34,9 +35,10 @@ func scratch() (dir string, lock *os.File, err error) {
 	return dir, lock, err
 }
 
-func plenty() bool {
+func memoryAvailable() bool {
 	var s syscall.Statfs_t
-	if err := syscall.Statfs(inMemory, &s); err != nil || s.Bavail*uint64(s.Bsize) < roomWanted { //nolint:gosec // the size of a block
+	// The size of a block.
+	if err := syscall.Statfs(memoryDir, &s); err != nil || s.Bavail*uint64(s.Bsize) < minFree { //nolint:gosec
 		return false
 	}
 	text, err := os.ReadFile("/proc/meminfo")
@@ -45,14 +47,14 @@ func plenty() bool {
 	}
 	_, rest, _ := strings.Cut(string(text), "MemAvailable:")
 	kib, err := strconv.ParseInt(strings.Fields(rest + " 0")[0], 10, 64)
-	return err == nil && kib<<10 >= memoryWanted
+	return err == nil && kib<<10 >= minMemory
 }
 
-// sweep removes what test programs that were killed have left in memory.
+// sweep removes directories of killed test programs from memory.
 func sweep() {
-	left, _ := filepath.Glob(filepath.Join(inMemory, scratchName+"*")) // fails only for a bad pattern
+	left, _ := filepath.Glob(filepath.Join(memoryDir, scratchName+"*")) // fails only for an invalid pattern
 	for _, dir := range left {
-		if info, err := os.Stat(dir); err != nil || time.Since(info.ModTime()) < beginning {
+		if info, err := os.Stat(dir); err != nil || time.Since(info.ModTime()) < lockDelay {
 			continue
 		}
 		f, err := os.Open(dir)
@@ -60,7 +62,7 @@ func sweep() {
 			continue
 		}
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
-			_ = os.RemoveAll(dir) // what stays is tried again by the next
+			_ = os.RemoveAll(dir) // the next sweep retries
 		}
 		f.Close()
 	}

@@ -4,7 +4,7 @@ package testkit
 
 import "os"
 
-// scratch makes a directory for the server, which lock holds until it is closed.
+// scratch creates the server's directory, locked by lock until it is closed.
 func scratch() (dir string, lock *os.File, err error) {
 	if dir, err = os.MkdirTemp("", scratchName); err != nil {
 		return "", nil, err

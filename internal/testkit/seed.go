@@ -6,15 +6,16 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Seed fills a database with hosts, which were seen a moment ago (KeepOnline keeps them so), and VMs that are spread over them, over ten projects, phases, labels
-// (env, tier), two shared pools and one network. VMs that run have a meter, which stays new for an hour. Names: host-001…, project-0…9, vm-000001…, ssd and hdd, default. The ids are
-// made of numbers: 00000000-0000-7000-8000-<twelve digits>, where projects count from 1000 and pools from 2000.
+// Seed fills a database with online hosts (see KeepOnline) and VMs. The VMs are spread over the hosts, ten projects,
+// phases, labels (env, tier), two shared pools and one network. Running VMs have a meter that stays fresh for an
+// hour. Names: host-001…, project-0…9, vm-000001…, ssd and hdd, default. IDs are numbers:
+// 00000000-0000-7000-8000-<twelve digits>, with projects from 1000 and pools from 2000.
 func Seed(t testing.TB, pool *pgxpool.Pool, hosts, vms int) {
 	t.Helper()
 	fill(t, pool, hosts, vms, "VACUUM ANALYZE")
 }
 
-// Fill is Seed behind PostgreSQL's back: it plans on as if nothing had come.
+// Fill is Seed without ANALYZE: PostgreSQL keeps planning for empty tables.
 func Fill(t testing.TB, pool *pgxpool.Pool, hosts, vms int) {
 	t.Helper()
 	fill(t, pool, hosts, vms)
@@ -43,7 +44,7 @@ func fill(t testing.TB, pool *pgxpool.Pool, hosts, vms int, after ...string) {
 	exec("RESET statement_timeout")
 }
 
-// seedSQL begins each seed, so that all of them bind both numbers.
+// seedSQL begins each statement, so that all use both parameters.
 const seedSQL = "WITH n AS (SELECT $1::integer AS hosts, $2::integer AS vms) "
 
 var seeds = []string{

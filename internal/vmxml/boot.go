@@ -6,10 +6,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// usualOrder is what the firmware of a VM tries where no device has a place by number.
+// usualOrder is the firmware's boot order for a VM without numbered devices.
 var usualOrder = []string{"hd", "cdrom", "network"}
 
-// settleBoot gives the first device of each kind its place, where the definition names kinds in another order than the usual one.
+// settleBoot numbers the first device of each kind if the definition lists kinds in another order than the usual one.
 func (r *reading) settleBoot() {
 	numbered := slices.ContainsFunc(r.Disks, func(d Disk) bool { return d.As.BootOrder > 0 }) ||
 		slices.ContainsFunc(r.Spec.NICs, func(n fleet.NIC) bool { return n.BootOrder > 0 })
@@ -31,7 +31,7 @@ func (r *reading) settleBoot() {
 	}
 }
 
-// bootFrom gives the first device of the kind that place. It reports whether there is one.
+// bootFrom sets the boot order of the first device of the kind and reports whether there is one.
 func (r *reading) bootFrom(kind string, place int) bool {
 	if kind == "network" {
 		if len(r.Spec.NICs) > 0 {

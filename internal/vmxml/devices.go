@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// plainPort is what is said of the ports that every VM has.
+// plainPort is the note for ports that every VM has.
 const plainPort = "Every VM here has one serial port for its console, and the channel of its guest's agent."
 
 var deviceTable = map[string]part{
@@ -124,7 +124,7 @@ func takeVSOCK(r *reading, e *element) error {
 	return nil
 }
 
-// takeRedirection counts USB ports; that they need SPICE is settled at the end.
+// takeRedirection counts USB redirection ports; settle checks that the VM has SPICE.
 func takeRedirection(r *reading, e *element) error {
 	if e.attr("type") != "spicevmc" {
 		r.note(e, Refused, "A port that ends in a file, a device or a network of the host.")
@@ -168,7 +168,7 @@ func takeTPM(r *reading, e *element) error {
 	return nil
 }
 
-// takePort looks at a serial or parallel port, a console or a channel. The first serial port is the console's.
+// takePort reads a serial or parallel port, a console or a channel. The first serial port is the console.
 func takePort(r *reading, e *element) error {
 	source := e.first("source")
 	path := cmp.Or(source.attr("path"), source.attr("host"), source.attr("file"))
@@ -198,7 +198,7 @@ func takePort(r *reading, e *element) error {
 	return nil
 }
 
-// offered reports whether people can choose the value here.
+// offered reports whether the value is a choice of the field.
 func offered(options []fleet.Option, value string) bool {
 	return slices.ContainsFunc(options, func(o fleet.Option) bool { return value != "" && o.Value == value })
 }

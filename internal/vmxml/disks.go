@@ -105,7 +105,7 @@ func takeDriver(r *reading, disk, e *element, d *Disk) {
 	r.others(e, "disk's driver", "name", "type", "cache", "io", "discard")
 }
 
-// tunes are the limits of a disk: by libvirt's name, the field, and what one of the field's units is in libvirt's.
+// tunes are a disk's limits: libvirt's name, the field, and the number of libvirt units in one unit of the field.
 var tunes = map[string]struct {
 	field string
 	by    uint64

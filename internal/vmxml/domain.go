@@ -11,7 +11,7 @@ import (
 
 var domainTable map[string]part
 
-func init() { // its entries use the table's reader
+func init() { // init, because its entries use the table's reader
 	domainTable = map[string]part{
 		"name":        {take: func(r *reading, e *element) error { r.Name = strings.TrimSpace(e.text); return nil }},
 		"description": {take: func(r *reading, e *element) error { r.Description = strings.TrimSpace(e.text); return nil }},
@@ -39,7 +39,7 @@ func takeMemory(r *reading, e *element) (err error) {
 	return err
 }
 
-// takeCurrentMemory may come before the memory itself: see settle.
+// takeCurrentMemory may run before takeMemory; settle compares both values.
 func takeCurrentMemory(r *reading, e *element) error {
 	n, err := kib(e, e.text, e.attr("unit"))
 	if err != nil {
@@ -109,7 +109,7 @@ func takeCPU(r *reading, e *element) error {
 				r.note(in, Left, "A feature is asked for or taken away here; the policy "+cut(in.attr("policy"))+" is neither.")
 			}
 		default:
-			r.note(in, Left, "Of a processor, its model, features, topology and NUMA cells can be chosen here.")
+			r.note(in, Left, "Of a processor, its model, features, topology and NUMA nodes can be chosen here.")
 		}
 	}
 	if len(features) > 0 {
@@ -133,37 +133,37 @@ func takeTopology(r *reading, e *element) error {
 		r.note(e, Left, "Dies and clusters cannot be said here: their cores are those of their socket.")
 	}
 	if each["dies"]*each["clusters"]*each["cores"] > fleet.MaxCPUs {
-		return wrong(e.line, "these are more cores than a VM can have.")
+		return lineError(e.line, "these are more cores than a VM can have.")
 	}
 	r.Spec.CPU.Sockets, r.Spec.CPU.Cores, r.Spec.CPU.Threads = each["sockets"], each["dies"]*each["clusters"]*each["cores"], each["threads"]
 	return nil
 }
 
-// takeNUMANodes reads the NUMA cells. One alone is all of the VM, which needs no cell here.
+// takeNUMANodes reads guest NUMA nodes. A single node is the whole VM and needs no setting.
 func takeNUMANodes(r *reading, e *element) error {
-	var cells []fleet.VMNUMANode
+	var nodes []fleet.VMNUMANode
 	for _, in := range e.in {
 		if in.name != "cell" {
-			r.note(in, Left, "Of NUMA cells, their vCPUs, memory and the host's nodes can be chosen here.")
+			r.note(in, Left, "Of NUMA nodes, their vCPUs, memory and host nodes can be chosen here.")
 			continue
 		}
 		n, err := kib(in, in.attr("memory"), in.attr("unit"))
 		if err != nil {
 			return err
 		}
-		if n>>10 > fleet.MaxMemoryMiB || len(cells) == fleet.MaxNUMANodes {
-			return wrong(in.line, "these are more NUMA cells, or larger ones, than a VM can have.")
+		if n>>10 > fleet.MaxMemoryMiB || len(nodes) == fleet.MaxNUMANodes {
+			return lineError(in.line, "these are more NUMA nodes, or larger ones, than a VM can have.")
 		}
 		if len(in.in) > 0 || in.has("memAccess") || in.has("discard") {
-			r.note(in, Left, "Distances, caches and access of single cells cannot be chosen here.")
+			r.note(in, Left, "Distances, caches and access of single NUMA nodes cannot be chosen here.")
 		}
-		cells = append(cells, fleet.VMNUMANode{CPUs: cut(in.attr("cpus")), MemoryMiB: int(n >> 10)})
+		nodes = append(nodes, fleet.VMNUMANode{CPUs: cut(in.attr("cpus")), MemoryMiB: int(n >> 10)})
 	}
-	if len(cells) == 1 {
-		r.note(e, Usual, "One cell is all of the VM, and needs no setting.")
+	if len(nodes) == 1 {
+		r.note(e, Usual, "One NUMA node is the whole VM, and needs no setting.")
 		return nil
 	}
-	r.Spec.NUMA = cells
+	r.Spec.NUMA = nodes
 	return nil
 }
 
@@ -193,8 +193,8 @@ func takePM(r *reading, e *element) error {
 	return nil
 }
 
-// ending is what becomes of a VM when its guest ends in some way: usual is libvirt's word for what happens here anyway, said in words; policies
-// are the words that the policy for a VM that goes off by itself has a value for.
+// ending handles on_poweroff, on_reboot and on_crash. usual is libvirt's value for what happens here anyway,
+// described by said. policies maps other values to the VM's restart policy.
 func ending(said, usual string, policies map[string]string) part {
 	return part{take: func(r *reading, e *element) error {
 		switch word := strings.TrimSpace(e.text); {

@@ -11,10 +11,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// reading is one definition on its way into a spec.
+// reading is the state of converting one definition into a spec.
 type reading struct {
 	Result
-	firmwareOrder []*element // what the firmware tries by kind, in order
+	firmwareOrder []*element // the firmware's boot order of device kinds
 	spiceOnly     []*element // devices that need SPICE
 	serials       int        // serial ports so far
 	numaNodes     map[int]*element
@@ -26,7 +26,7 @@ func (r *reading) note(e *element, k Kind, text string) {
 	}
 }
 
-// Read is what the definition says. An error, Invalid, says what is wrong with the XML itself.
+// Read converts a definition into a spec. Its error is Invalid and describes a fault of the XML itself.
 func Read(text string) (Result, error) {
 	root, err := parse(text)
 	if err != nil {
@@ -35,28 +35,28 @@ func Read(text string) (Result, error) {
 	r := &reading{numaNodes: map[int]*element{}}
 	r.Spec.Firmware = fleet.BIOS
 	if t := root.attr("type"); t != "kvm" && t != "qemu" {
-		return Result{}, wrong(root.line, "this is a domain of type %q. Only those of KVM and QEMU can be made here.", cut(t))
+		return Result{}, lineError(root.line, "this is a domain of type %q. Only those of KVM and QEMU can be made here.", cut(t))
 	}
 	if err := r.each(root, domainTable); err != nil {
 		return Result{}, err
 	}
 	if r.Spec.CPUs == 0 || r.Spec.MemoryMiB == 0 {
-		return Result{}, wrong(root.line, "the domain does not say how many vCPUs and how much memory it has.")
+		return Result{}, lineError(root.line, "the domain does not say how many vCPUs and how much memory it has.")
 	}
 	r.settle(root)
 	slices.SortStableFunc(r.Notes, func(a, b Note) int { return cmp.Compare(a.Line, b.Line) })
 	return r.Result, nil
 }
 
-// part is what becomes of an element. Where take is nil, it is noted as kind with why.
+// part says how an element is handled. If take is nil, the element becomes a note of this kind with why.
 type part struct {
 	take func(r *reading, e *element) error
-	many bool // there may be several
+	many bool // may occur several times
 	kind Kind
 	why  string
 }
 
-// each goes through the elements in one by their table.
+// each handles the child elements of in by the table.
 func (r *reading) each(in *element, table map[string]part) error {
 	seen := map[string]bool{}
 	for _, e := range in.in {
@@ -68,11 +68,11 @@ func (r *reading) each(in *element, table map[string]part) error {
 			r.note(e, Refused, "An extension of libvirt's that goes past what is checked here.")
 		case !known:
 			r.note(e, Left, "A VM here has no such setting.")
-		case p.take == nil && p.why == "": // it says nothing about the VM
+		case p.take == nil && p.why == "": // the element says nothing about the VM
 		case p.take == nil:
 			r.note(e, p.kind, p.why)
 		case seen[e.name] && !p.many:
-			return wrong(e.line, "<%s> stands there twice.", cut(e.name))
+			return lineError(e.line, "<%s> stands there twice.", cut(e.name))
 		default:
 			if err := p.take(r, e); err != nil {
 				return err
@@ -92,33 +92,33 @@ const (
 	hostWay = "The host chooses it."
 )
 
-// number reads a whole number of an element; most bounds it.
+// number parses a whole number from 0 to most.
 func number(e *element, text string, most int) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 0 || n > most {
-		return 0, wrong(e.line, "%q in <%s> is no whole number up to %d.", cut(text), cut(e.name), most)
+		return 0, lineError(e.line, "%q in <%s> is no whole number up to %d.", cut(text), cut(e.name), most)
 	}
 	return n, nil
 }
 
-// kib reads an amount of memory, as libvirt writes it.
+// kib parses an amount of memory in libvirt's form and returns KiB.
 func kib(e *element, text, unit string) (uint64, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 50)
 	by, known := map[string]uint64{"": 1 << 10, "b": 1, "bytes": 1, "KB": 1000, "k": 1 << 10, "KiB": 1 << 10, "MB": 1e6, "M": 1 << 20, "MiB": 1 << 20, "GB": 1e9, "G": 1 << 30, "GiB": 1 << 30, "TB": 1e12, "T": 1 << 40, "TiB": 1 << 40}[unit]
 	if err != nil || !known || n > (1<<62)/by {
-		return 0, wrong(e.line, "%q %s in <%s> is no amount of memory.", cut(text), cut(unit), cut(e.name))
+		return 0, lineError(e.line, "%q %s in <%s> is no amount of memory.", cut(text), cut(unit), cut(e.name))
 	}
 	return n * by >> 10, nil
 }
 
-// mib is an amount of memory of the VM in MiB.
+// mib parses an amount of memory of the VM and returns MiB.
 func (r *reading) mib(e *element) (int, error) {
 	n, err := kib(e, e.text, e.attr("unit"))
 	if err != nil {
 		return 0, err
 	}
 	if n>>10 > fleet.MaxMemoryMiB {
-		return 0, wrong(e.line, "this is more memory than a VM can have.")
+		return 0, lineError(e.line, "this is more memory than a VM can have.")
 	}
 	if n%1024 != 0 {
 		r.note(e, Left, fmt.Sprintf("The memory is a whole number of MiB here: %d MiB.", n>>10))
@@ -126,7 +126,7 @@ func (r *reading) mib(e *element) (int, error) {
 	return int(n >> 10), nil
 }
 
-// set takes a value into the field of that name. What the field cannot have is left out, with the field's own reason.
+// set stores a value in the named field. A value that the field refuses becomes a note with the field's reason.
 func set[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name string, value any) {
 	i := slices.IndexFunc(fields, func(f fleet.Field[S]) bool { return f.Name == name })
 	f, was := fields[i], *to
@@ -151,16 +151,16 @@ func (r *reading) part(e *element, name string, value any) {
 	set(r, e, fleet.Parts(), &r.Spec, name, value)
 }
 
-// numberPart sets a field of the spec that is a number. What is no number is wrong; zero is the usual.
+// numberPart sets a numeric field of the spec. A text that is no number is an error; zero keeps the default.
 func (r *reading) numberPart(e *element, name, text string) error {
 	return setNumber(r, e, fleet.Parts(), &r.Spec, name, text, 1)
 }
 
-// setNumber is set for a number, in units of by: 1024 for bytes that are kept as KiB.
+// setNumber is set for a number divided by the unit by: 1024 for bytes stored as KiB.
 func setNumber[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name, text string, by uint64) error {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 62)
 	if err != nil {
-		return wrong(e.line, "%q in <%s> is no whole number.", cut(text), cut(e.name))
+		return lineError(e.line, "%q in <%s> is no whole number.", cut(text), cut(e.name))
 	}
 	if n > 0 {
 		set(r, e, fields, to, name, int64((n+by-1)/by))
@@ -168,7 +168,7 @@ func setNumber[S any](r *reading, e *element, fields []fleet.Field[S], to *S, na
 	return nil
 }
 
-// others notes the attributes that are none of those; of is what has them: "network card's driver".
+// others adds a note for attributes other than the known ones; of names the element: "NIC driver".
 func (r *reading) others(e *element, of string, known ...string) {
 	var more []string
 	for name := range e.attrs {
@@ -181,7 +181,7 @@ func (r *reading) others(e *element, of string, known ...string) {
 	}
 }
 
-// settle decides what depends on several elements.
+// settle decides settings that depend on several elements.
 func (r *reading) settle(root *element) {
 	pc := r.Spec.Boot.Machine == fleet.MachinePC
 	for i := range r.Disks {
@@ -216,7 +216,7 @@ func (r *reading) settle(root *element) {
 		case i == 0 && r.Spec.Memory.Nodes == "":
 			r.part(e, "memory.nodes", e.attr("nodeset"))
 		default:
-			r.note(e, Left, "The VM has no such NUMA cell.")
+			r.note(e, Left, "The VM has no such NUMA node.")
 		}
 	}
 	r.settleBoot()

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostNICs bounds how many are read; the form says how many a VM can have.
+// mostNICs limits the NICs that are read; the form enforces the VM's limit.
 const mostNICs = 64
 
 func takeInterface(r *reading, e *element) error {
@@ -18,10 +18,10 @@ func takeInterface(r *reading, e *element) error {
 	case kind == "bridge" && source.has("bridge"):
 		n.Bridge = source.attr("bridge")
 	case kind == "user":
-		r.note(e, Left, "A card is on a network here: choose one.")
+		r.note(e, Left, "A NIC is on a network here: choose one.")
 		return nil
 	default:
-		r.note(e, Refused, "A card of type "+cut(kind)+" is on no network of Quantix's.")
+		r.note(e, Refused, "A NIC of type "+cut(kind)+" is on no network of Quantix's.")
 		return nil
 	}
 	for _, in := range e.in {
@@ -30,11 +30,11 @@ func takeInterface(r *reading, e *element) error {
 		}
 	}
 	if n.Queues > 1 && n.Model != "" {
-		r.note(e.first("driver"), Left, "Only a virtio card has several queues.")
+		r.note(e.first("driver"), Left, "Only a virtio NIC has several queues.")
 		n.Queues = 0
 	}
 	if len(r.Spec.NICs) >= mostNICs {
-		return wrong(e.line, "this has more cards than a VM can have.")
+		return lineError(e.line, "this has more NICs than a VM can have.")
 	}
 	r.Spec.NICs = append(r.Spec.NICs, n)
 	return nil
@@ -55,22 +55,22 @@ func takeOfNIC(r *reading, e *element, n *fleet.NIC) error {
 				return err
 			}
 		}
-		r.others(e, "card's driver", "name", "queues")
+		r.others(e, "NIC's driver", "name", "queues")
 	case "bandwidth":
 		return takeBandwidth(r, e, n)
 	case "filterref":
-		r.note(e, Left, "What passes the card is said by security groups here.")
+		r.note(e, Left, "Security groups filter the NIC's traffic here.")
 	case "vlan", "mtu", "virtualport", "port":
-		r.note(e, Left, "This is said of the network or its port group here, not of a card.")
+		r.note(e, Left, "This belongs to the network or its port group here, not to a NIC.")
 	case "script", "backend", "downscript":
 		r.note(e, Refused, "A program of the host.")
 	default:
-		r.note(e, Left, "A VM here has no such setting of a card.")
+		r.note(e, Left, "A VM here has no such setting of a NIC.")
 	}
 	return nil
 }
 
-// likeModels are models that a VM here cannot have, and the one that guests with their drivers know.
+// likeModels maps unsupported NIC models to a supported one with the same guest driver.
 var likeModels = map[string]string{"e1000": "e1000e", "e1000-82540em": "e1000e", "e1000-82544gc": "e1000e", "e1000-82545em": "e1000e"}
 
 func takeModel(r *reading, e *element, n *fleet.NIC) {
@@ -80,18 +80,18 @@ func takeModel(r *reading, e *element, n *fleet.NIC) {
 		n.Model = m
 	case likeModels[m] != "":
 		n.Model = likeModels[m]
-		r.note(e, Left, "The card is an e1000e here, not "+m+": guests of this century have its driver.")
+		r.note(e, Left, "The NIC is an e1000e here, not "+m+": guests of this century have its driver.")
 	default:
-		r.note(e, Left, "A card is a virtio one here, not "+cut(m)+": its guest needs the driver.")
+		r.note(e, Left, "A NIC is virtio here, not "+cut(m)+": its guest needs the driver.")
 	}
 }
 
-// takeBandwidth reads limits, which libvirt has in KiB as well.
+// takeBandwidth reads limits, which libvirt also gives in KiB.
 func takeBandwidth(r *reading, e *element, n *fleet.NIC) error {
 	for _, in := range e.in {
 		way := map[string]string{"inbound": "in", "outbound": "out"}[in.name]
 		if way == "" {
-			r.note(in, Left, "A card's limits are of what comes in and of what goes out.")
+			r.note(in, Left, "A NIC has limits for inbound and for outbound traffic.")
 			continue
 		}
 		for attr, field := range map[string]string{"average": "KiB", "peak": "PeakKiB", "burst": "BurstKiB"} {
@@ -101,7 +101,7 @@ func takeBandwidth(r *reading, e *element, n *fleet.NIC) error {
 				}
 			}
 		}
-		r.others(in, "card's limit", "average", "peak", "burst")
+		r.others(in, "NIC's limit", "average", "peak", "burst")
 	}
 	return nil
 }

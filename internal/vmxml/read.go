@@ -1,5 +1,6 @@
-// Package vmxml reads what somebody has pasted as libvirt's XML of a domain, on the portal and without any host: what a VM's spec can say becomes it, and
-// what it cannot is listed line by line. It is pure, and strict: it follows no entity, opens nothing, and takes no more than its bounds.
+// Package vmxml converts pasted libvirt domain XML into a VM's spec, on the portal and without a host. Everything
+// else in the XML is listed line by line. It is pure and strict: it resolves no entities, opens no files, and bounds
+// its input.
 package vmxml
 
 import (
@@ -12,68 +13,68 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Bounds of what is read.
+// Limits of the input.
 const (
-	MaxText     = 60 << 10 // bytes: what a form may have is little more
+	MaxText     = 60 << 10 // bytes, close to the limit of a form
 	maxDepth    = 24
 	maxElements = 4000
 	maxAttrs    = 32
 	maxNotes    = 500
 )
 
-// Result is what a definition says, in the words of a spec.
+// Result is a definition as a spec.
 type Result struct {
 	Name, Description string
-	Spec              fleet.VMSpec // without disks and the ISO: see Disks
+	Spec              fleet.VMSpec // without disks and ISO: see Disks
 	Disks             []Disk
 	Notes             []Note
 }
 
-// Disk is a disk or a drive of a definition, in its order.
+// Disk is a disk or drive of a definition, in the definition's order.
 type Disk struct {
 	Line   int
 	Target string     // "vda"
-	As     fleet.Disk // how the guest has it: the fields of fleet.DiskFields. Of a drive only the boot order counts
+	As     fleet.Disk // fields of fleet.DiskFields; for a drive only the boot order matters
 	CDROM  bool
 	Floppy bool
-	Path   string // of a file or a device of the host; empty: it is none
-	Pool   string // of a volume that is named by its pool
+	Path   string // of a file or device of the host; empty: neither
+	Pool   string // of a volume named by its pool
 	Volume string
 }
 
-// Kind says what became of a line.
+// Kind says how a line was handled.
 type Kind string
 
 const (
-	Left    Kind = "left"    // a VM here has no such thing: it is left out
-	Usual   Kind = "usual"   // every VM has it, or its host chooses it
-	Refused Kind = "refused" // it reaches beyond the VM: into its host, or past Quantix
+	Left    Kind = "left"    // dropped: a VM here has no such setting
+	Usual   Kind = "usual"   // every VM has it, or the host chooses it
+	Refused Kind = "refused" // refused: it reaches outside the VM, into its host or past Quantix
 )
 
-// Note is a line that is not taken over as it stands.
+// Note is a line that was not taken over unchanged.
 type Note struct {
 	Line int
 	At   string // "devices/hostdev"
 	Kind Kind
-	Text string // a sentence; it repeats nothing that may be secret
+	Text string // a sentence without anything secret
 }
 
-// Beyond reports whether something in it reaches beyond the VM.
+// Beyond reports whether a line reaches outside the VM.
 func (r Result) Beyond() bool {
 	return slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Kind == Refused })
 }
 
-// element is one of the XML, with what is in it.
+// element is an XML element with its children.
 type element struct {
 	line     int
-	name, at string // at: with those that it is in, without the domain itself
+	name, at string // at: path from the domain's child elements
 	attrs    map[string]string
 	text     string
 	in       []*element
 	foreign  bool // of another namespace
 }
 
-// attr is the value of its attribute; of nil it is empty.
+// attr returns an attribute's value; empty for a nil element.
 func (e *element) attr(name string) string {
 	if e == nil {
 		return ""
@@ -81,7 +82,7 @@ func (e *element) attr(name string) string {
 	return e.attrs[name]
 }
 
-// first is the first element of that name in it; nil: none. It may be asked of nil.
+// first returns the first child of that name, or nil. The receiver may be nil.
 func (e *element) first(name string) *element {
 	if e == nil {
 		return nil
@@ -94,7 +95,7 @@ func (e *element) first(name string) *element {
 	return nil
 }
 
-// content is the text in it; of nil it is empty.
+// content returns the element's text; empty for a nil element.
 func (e *element) content() string {
 	if e == nil {
 		return ""
@@ -104,11 +105,11 @@ func (e *element) content() string {
 
 func (e *element) has(attr string) bool { return e != nil && e.attrs[attr] != "" }
 
-func wrong(line int, format string, args ...any) error {
+func lineError(line int, format string, args ...any) error {
 	return fleet.Errorf(fleet.Invalid, "Line %d: "+format, append([]any{line}, args...)...)
 }
 
-// parse reads one domain, and refuses what is no plain XML.
+// parse parses one domain and refuses anything but plain XML.
 func parse(text string) (*element, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
@@ -130,18 +131,18 @@ func parse(text string) (*element, error) {
 			break
 		}
 		if err != nil {
-			return nil, wrong(line, "this is no well-formed XML: %s.", plain(err))
+			return nil, lineError(line, "this is no well-formed XML: %s.", parserMessage(err))
 		}
 		switch t := t.(type) {
 		case xml.Directive:
-			return nil, wrong(line, "a document type is not read, nor are entities. Remove it.")
+			return nil, lineError(line, "a document type is not read, nor are entities. Remove it.")
 		case xml.ProcInst:
 			if t.Target != "xml" || root != nil || len(open) > 0 {
-				return nil, wrong(line, "processing instructions are not read. Remove it.")
+				return nil, lineError(line, "processing instructions are not read. Remove it.")
 			}
 		case xml.StartElement:
 			if count++; count > maxElements || len(open) == maxDepth || len(t.Attr) > maxAttrs {
-				return nil, wrong(line, "this has more elements, or deeper ones, than a VM needs.")
+				return nil, lineError(line, "this has more elements, or deeper ones, than a VM needs.")
 			}
 			e, err := begin(t, line, open)
 			if err != nil {
@@ -151,9 +152,9 @@ func parse(text string) (*element, error) {
 			case len(open) > 0:
 				open[len(open)-1].in = append(open[len(open)-1].in, e)
 			case root != nil:
-				return nil, wrong(line, "behind the domain there is more. Paste one domain alone.")
+				return nil, lineError(line, "behind the domain there is more. Paste one domain alone.")
 			case e.name != "domain" || e.foreign:
-				return nil, wrong(line, "the outermost element is <%s>, not <domain>.", cut(t.Name.Local))
+				return nil, lineError(line, "the outermost element is <%s>, not <domain>.", cut(t.Name.Local))
 			default:
 				root = e
 			}
@@ -164,7 +165,7 @@ func parse(text string) (*element, error) {
 			if len(open) > 0 {
 				open[len(open)-1].text += string(t)
 			} else if strings.TrimSpace(string(t)) != "" {
-				return nil, wrong(line, "there is text outside of the domain.")
+				return nil, lineError(line, "there is text outside of the domain.")
 			}
 		}
 	}
@@ -187,22 +188,22 @@ func begin(t xml.StartElement, line int, open []*element) (*element, error) {
 			continue
 		}
 		if _, twice := e.attrs[a.Name.Local]; twice {
-			return nil, wrong(line, "<%s> has %s twice.", cut(e.name), cut(a.Name.Local))
+			return nil, lineError(line, "<%s> has %s twice.", cut(e.name), cut(a.Name.Local))
 		}
 		e.attrs[a.Name.Local] = a.Value
 	}
 	return e, nil
 }
 
-// plain is what the reader says, without its own line, which is the one behind.
-func plain(err error) string {
+// parserMessage returns the parser's message without its line number, which is the previous one.
+func parserMessage(err error) string {
 	if bad, ok := errors.AsType[*xml.SyntaxError](err); ok {
 		return cut(bad.Msg)
 	}
 	return cut(err.Error())
 }
 
-// cut is text that a sentence can hold.
+// cut shortens a text for an error message.
 func cut(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if r := []rune(text); len(r) > 80 {

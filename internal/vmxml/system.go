@@ -29,7 +29,7 @@ func takeOS(r *reading, e *element) error {
 
 func takeMachine(r *reading, e *element) error {
 	if kind := strings.TrimSpace(e.text); kind != "hvm" {
-		return wrong(e.line, "a guest of type %q cannot be made here.", cut(kind))
+		return lineError(e.line, "a guest of type %q cannot be made here.", cut(kind))
 	}
 	if arch := e.attr("arch"); arch != "" && arch != "x86_64" && arch != "aarch64" {
 		r.note(e, Left, "The VM has the architecture of its host.")
@@ -81,7 +81,7 @@ func takeBacking(r *reading, e *element) error {
 				return err
 			}
 			if n > 1<<24 {
-				return wrong(page.line, "there are no pages of this size.")
+				return lineError(page.line, "there are no pages of this size.")
 			}
 			if len(e.in) > 1 || page.has("nodeset") {
 				r.note(e, Left, "All of the memory has pages of one size here: that of the first.")
@@ -92,10 +92,10 @@ func takeBacking(r *reading, e *element) error {
 	})
 }
 
-// defaultPeriod is over what libvirt measures a limit of vCPUs where the definition does not say, in microseconds.
+// defaultPeriod is libvirt's default period for CPU quotas, in microseconds.
 const defaultPeriod = 100_000
 
-// takeCPUTune reads shares, the limit, and pinning where all vCPUs have the same.
+// takeCPUTune reads CPU shares, the quota, and pinning if it is equal for all vCPUs.
 func takeCPUTune(r *reading, e *element) error {
 	pins := map[string]bool{}
 	var last *element
@@ -130,7 +130,7 @@ func takeCPUTune(r *reading, e *element) error {
 func takeQuota(r *reading, tune, e *element) error {
 	quota, err := strconv.ParseInt(strings.TrimSpace(e.text), 10, 62)
 	if err != nil {
-		return wrong(e.line, "%q in <quota> is no whole number.", cut(e.text))
+		return lineError(e.line, "%q in <quota> is no whole number.", cut(e.text))
 	}
 	period := int64(defaultPeriod)
 	if p := tune.first("period"); p != nil {
@@ -140,13 +140,13 @@ func takeQuota(r *reading, tune, e *element) error {
 		}
 		period = cmp.Or(int64(n), period)
 	}
-	if percent := quota / max(period/100, 1); quota > 0 && percent < 100 { // more is no limit of one vCPU
+	if percent := quota / max(period/100, 1); quota > 0 && percent < 100 { // a larger quota does not limit one vCPU
 		r.part(e, "cpu.limit", max(percent, 1))
 	}
 	return nil
 }
 
-// takeNUMATune may come before the NUMA cells: see settle.
+// takeNUMATune may run before takeNUMANodes; settle combines both.
 func takeNUMATune(r *reading, e *element) error {
 	const strict = "The memory comes from the nodes of the host that are named, and from no other: another way cannot be chosen here."
 	for _, in := range e.in {
@@ -159,11 +159,11 @@ func takeNUMATune(r *reading, e *element) error {
 		case in.name == "memory":
 			r.part(in, "memory.nodes", nodes)
 		default:
-			cell, err := number(in, in.attr("cellid"), fleet.MaxNUMANodes-1)
+			node, err := number(in, in.attr("cellid"), fleet.MaxNUMANodes-1)
 			if err != nil {
 				return err
 			}
-			r.numaNodes[cell] = in
+			r.numaNodes[node] = in
 		}
 	}
 	return nil

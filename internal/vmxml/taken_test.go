@@ -11,7 +11,7 @@ import (
 	"quantix/internal/vmxml"
 )
 
-// rich are definitions that together have every setting that a VM here can have, but for those of notInXML.
+// rich are definitions that together contain every setting of a VM, except those of notInXML.
 var rich = []string{
 	with(`<maxMemory slots='16' unit='MiB'>2048</maxMemory><currentMemory unit='MiB'>256</currentMemory>
 <cputune><shares>2048</shares><period>50000</period><quota>25000</quota><vcpupin vcpu='0' cpuset='2-3'/></cputune><on_crash>restart</on_crash>
@@ -36,7 +36,7 @@ var rich = []string{
 	strings.Replace(with(`<cpu><topology sockets='1' cores='2' threads='2'/></cpu><launchSecurity type='sev'><policy>0x0007</policy></launchSecurity>`, ""), "<vcpu>1<", "<vcpu current='2'>4<", 1),
 }
 
-// notInXML are the fields that no definition says, and why.
+// notInXML are the fields that no definition contains, with the reason.
 var notInXML = map[string]string{
 	"cpu.reserved": "the portal's", "memory.floorMiB": "the agent's", "policy.": "the host's and the portal's", "migration.": "the portal's", "placement.": "the portal's", "rules": "the portal's",
 	"health": "the agent's", "firstBoot": "the portal's",
@@ -45,7 +45,7 @@ var notInXML = map[string]string{
 	"disks.shareable": "a copy is no other VM's", "disks.encryption": "its passphrase is the host's",
 }
 
-func TestEverySettingThatAVMHasIsTaken(t *testing.T) {
+func TestEveryVMSettingIsRead(t *testing.T) {
 	t.Parallel()
 	taken := map[string]bool{}
 	for _, text := range rich {
@@ -55,7 +55,7 @@ func TestEverySettingThatAVMHasIsTaken(t *testing.T) {
 		}
 		for _, n := range r.Notes {
 			if n.Kind != vmxml.Usual && !strings.Contains(n.Text, "e1000") && !strings.Contains(n.Text, "new TPM") {
-				t.Errorf("line %d, %s, is not taken: %s", n.Line, n.At, n.Text)
+				t.Errorf("line %d, %s, was dropped: %s", n.Line, n.At, n.Text)
 			}
 		}
 		for _, f := range fleet.Parts() {
@@ -69,17 +69,17 @@ func TestEverySettingThatAVMHasIsTaken(t *testing.T) {
 		}
 	}
 	if !taken["policy.restart"] {
-		t.Error("what becomes of a guest that crashes is not taken")
+		t.Error("on_crash was dropped")
 	}
 	for _, name := range fleet.PartNames() {
 		group, _, _ := strings.Cut(name, ".")
 		if _, none := notInXML[name]; !none && !taken[name] && notInXML[group+"."] == "" {
-			t.Errorf("%s is not taken", name)
+			t.Errorf("%s is never set", name)
 		}
 	}
 }
 
-func TestSettingsAreTakenWithTheirValues(t *testing.T) {
+func TestSettingsKeepTheirValues(t *testing.T) {
 	t.Parallel()
 	r, err := vmxml.Read(rich[0])
 	if err != nil {
@@ -102,7 +102,7 @@ func TestSettingsAreTakenWithTheirValues(t *testing.T) {
 		{},
 	}
 	if !reflect.DeepEqual(r.Spec.NICs, nics) {
-		t.Errorf("the cards are %+v, want %+v", r.Spec.NICs, nics)
+		t.Errorf("NICs %+v, want %+v", r.Spec.NICs, nics)
 	}
 	for i, d := range r.Disks {
 		if d.As != disks[i] || d.CDROM != (i == 2) || d.Floppy != (i == 3) {
@@ -122,9 +122,9 @@ func TestSettingsAreTakenWithTheirValues(t *testing.T) {
 		t.Errorf("the spec is\n%+v, want\n%+v", r.Spec, want)
 	}
 	r, err = vmxml.Read(rich[1])
-	cells := []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256, Nodes: "3"}}
-	if err != nil || !slices.Equal(r.Spec.NUMA, cells) || !r.Spec.Security.SecureBoot {
-		t.Errorf("the NUMA cells are %+v (%v), secure boot %v", r.Spec.NUMA, err, r.Spec.Security.SecureBoot)
+	nodes := []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256, Nodes: "3"}}
+	if err != nil || !slices.Equal(r.Spec.NUMA, nodes) || !r.Spec.Security.SecureBoot {
+		t.Errorf("NUMA nodes %+v (%v), secure boot %v", r.Spec.NUMA, err, r.Spec.Security.SecureBoot)
 	}
 	r, err = vmxml.Read(rich[2])
 	if err != nil || r.Spec.CPUs != 2 || r.Spec.CPU.Max != 4 || r.Spec.Security.Confidential != "sev-es" {
@@ -132,8 +132,8 @@ func TestSettingsAreTakenWithTheirValues(t *testing.T) {
 	}
 }
 
-// An order of kinds becomes one of devices, where it is not the usual one.
-func TestBootOrderOfKindsIsTaken(t *testing.T) {
+// A boot order of device kinds becomes an order of devices if it differs from the usual one.
+func TestBootOrderOfKindsConverted(t *testing.T) {
 	t.Parallel()
 	devices := `<disk type='file'><source file='/a'/><target dev='vda'/></disk><disk type='file'><source file='/b'/><target dev='vdb'/></disk><disk device='cdrom'><target dev='sda'/></disk>
 <interface type='network'><source network='a'/></interface>`
@@ -154,14 +154,14 @@ func TestBootOrderOfKindsIsTaken(t *testing.T) {
 	}
 }
 
-// Each line that is left out says why, and no line that is taken is told.
-func TestLinesLeftOutSayTrulyWhy(t *testing.T) {
+// Each dropped line has a note with its reason, and a line taken over has none.
+func TestDroppedLinesHaveReasons(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ head, devices, says string }{
+	for name, c := range map[string]struct{ head, devices, message string }{
 		"a default that is named":      {"", "<disk type='file'><source file='/a'/><driver discard='unmap' cache='default' io='io_uring'/><target bus='virtio'/></disk><watchdog model='i6300esb' action='reset'/>", ""},
 		"a balloon of all":             {"<currentMemory unit='MiB'>512</currentMemory>", "<memballoon model='virtio'><stats period='10'/></memballoon>", ""},
 		"memory without a balloon":     {"<currentMemory unit='MiB'>256</currentMemory>", "<memballoon model='none'/>", "Without a balloon"},
-		"queues of an old card":        {"", "<interface type='network'><source network='a'/><driver queues='4'/><model type='rtl8139'/></interface>", "Only a virtio card has several queues."},
+		"queues of an old card":        {"", "<interface type='network'><source network='a'/><driver queues='4'/><model type='rtl8139'/></interface>", "Only a virtio NIC has several queues."},
 		"too many queues":              {"", "<interface type='network'><source network='a'/><driver queues='400'/></interface>", "from 1 to 64"},
 		"redirection without SPICE":    {"", "<redirdev bus='usb' type='spicevmc'/>", "comes through SPICE"},
 		"another option of a driver":   {"", "<disk type='file'><source file='/a'/><driver name='qemu' queues='4' iothread='1'/></disk>", "no choice here: iothread, queues"},
@@ -174,7 +174,7 @@ func TestLinesLeftOutSayTrulyWhy(t *testing.T) {
 		"IOThreads":                    {"<iothreads>2</iothreads>", "", "IOThreads"},
 		"processors for each vCPU":     {"<cputune><vcpupin vcpu='0' cpuset='1'/><vcpupin vcpu='1' cpuset='2'/></cputune>", "", "pinned to the same processors"},
 		"memory that is preferred":     {"<numatune><memory mode='preferred' nodeset='0'/></numatune>", "", "another way cannot be chosen"},
-		"a node of no cell":            {"<numatune><memnode cellid='2' mode='strict' nodeset='0'/></numatune>", "", "no such NUMA cell"},
+		"a node of no cell":            {"<numatune><memnode cellid='2' mode='strict' nodeset='0'/></numatune>", "", "no such NUMA node"},
 		"a guest that preserves":       {"<on_crash>preserve</on_crash>", "", `"preserve" cannot be chosen`},
 	} {
 		r, err := vmxml.Read(with(c.head, c.devices))
@@ -182,14 +182,14 @@ func TestLinesLeftOutSayTrulyWhy(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		var said []string
+		var notes []string
 		for _, n := range r.Notes {
 			if n.Kind != vmxml.Usual {
-				said = append(said, n.Text)
+				notes = append(notes, n.Text)
 			}
 		}
-		if len(said) != min(len(c.says), 1) || !strings.Contains(strings.Join(said, " "), c.says) {
-			t.Errorf("%s: it says %q, want one that says %q", name, said, c.says)
+		if len(notes) != min(len(c.message), 1) || !strings.Contains(strings.Join(notes, " "), c.message) {
+			t.Errorf("%s: notes %q, want one with %q", name, notes, c.message)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/vmxml"
 )
 
-// web is a domain as virsh dumpxml prints it, of a guest that runs.
+// web is the XML of a running domain, as printed by virsh dumpxml.
 const web = `<?xml version='1.0' encoding='UTF-8'?>
 <!-- kept by hand -->
 <domain type='kvm' id='3' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
@@ -58,7 +58,7 @@ const web = `<?xml version='1.0' encoding='UTF-8'?>
 </domain>
 `
 
-func TestADefinitionBecomesASpec(t *testing.T) {
+func TestDefinitionBecomesSpec(t *testing.T) {
 	t.Parallel()
 	r, err := vmxml.Read(web)
 	if err != nil {
@@ -80,9 +80,9 @@ func TestADefinitionBecomesASpec(t *testing.T) {
 	if !reflect.DeepEqual(r.Disks, disks) {
 		t.Errorf("the disks are %+v", r.Disks)
 	}
-	said := map[string]vmxml.Kind{}
+	notes := map[string]vmxml.Kind{}
 	for i, n := range r.Notes {
-		said[fmt.Sprint(n.Line, " ", n.At)] = n.Kind
+		notes[fmt.Sprint(n.Line, " ", n.At)] = n.Kind
 		if !strings.HasSuffix(n.Text, ".") || strings.Contains(n.Text, "geheim") || i > 0 && r.Notes[i-1].Line > n.Line {
 			t.Errorf("note %d is %+v", i, n)
 		}
@@ -90,22 +90,22 @@ func TestADefinitionBecomesASpec(t *testing.T) {
 	for at, kind := range map[string]vmxml.Kind{
 		"13 os/boot": vmxml.Usual, "36 devices/graphics": vmxml.Left, "41 devices/tpm": vmxml.Left, "30 devices/controller": vmxml.Usual,
 	} {
-		if said[at] != kind {
-			t.Errorf("of line %s it says %q, want %q; all is %v", at, said[at], kind, said)
+		if notes[at] != kind {
+			t.Errorf("line %s: kind %q, want %q; all %v", at, notes[at], kind, notes)
 		}
 	}
 	if r.Beyond() {
-		t.Errorf("it is said to reach beyond the VM: %+v", r.Notes)
+		t.Errorf("reported as outside the VM: %+v", r.Notes)
 	}
 }
 
-// An old guest keeps its machine and what its drivers are for, as far as there is such a machine here.
-func TestAnOldDefinitionKeepsItsMachine(t *testing.T) {
+// An old guest keeps its machine type and device models where they are supported.
+func TestOldDefinitionKeepsMachineType(t *testing.T) {
 	t.Parallel()
 	devices := `<disk type='file'><source file='/p/a'/><target dev='hda' bus='ide'/></disk><disk type='file'><source file='/p/b'/><target dev='nvme0n1' bus='nvme'/><serial>N1</serial></disk>
 <disk type='file'><source file='/p/c'/><target dev='xvda' bus='xen'/></disk><disk type='file'><source file='/p/d'/></disk>
 <interface type='bridge'><source bridge='br0'/><model type='rtl8139'/></interface><interface type='bridge'><source bridge='br0'/><model type='ne2k_pci'/></interface>`
-	for machine, want := range map[string]struct{ machine, bus, said string }{
+	for machine, want := range map[string]struct{ machine, bus, notes string }{
 		"pc": {"pc", "ide", ""}, "pc-i440fx-rhel7.6.0": {"pc", "ide", ""}, "pc-1.3": {"pc", "ide", ""}, "pc-q35-7.2": {"", "sata", "has no IDE"}, "q35": {"", "sata", "has no IDE"},
 		"isapc": {"", "sata", "q35 or pc, not isapc"}, "": {"", "sata", "has no IDE"},
 	} {
@@ -113,27 +113,27 @@ func TestAnOldDefinitionKeepsItsMachine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var said []string
+		var notes []string
 		for _, n := range r.Notes {
-			said = append(said, n.Text)
+			notes = append(notes, n.Text)
 		}
-		all := strings.Join(said, " ")
-		if r.Spec.Boot.Machine != want.machine || r.Disks[0].As.Bus != want.bus || !strings.Contains(all, want.said) || want.said == "" && strings.Contains(all, "IDE") {
-			t.Errorf("%q: machine %q, bus %q, said %q", machine, r.Spec.Boot.Machine, r.Disks[0].As.Bus, said)
+		all := strings.Join(notes, " ")
+		if r.Spec.Boot.Machine != want.machine || r.Disks[0].As.Bus != want.bus || !strings.Contains(all, want.notes) || want.notes == "" && strings.Contains(all, "IDE") {
+			t.Errorf("%q: machine %q, bus %q, notes %q", machine, r.Spec.Boot.Machine, r.Disks[0].As.Bus, notes)
 		}
 		if r.Disks[1].As.Bus != "nvme" || r.Disks[1].As.Serial != "N1" || r.Disks[2].As.Bus != "" || !strings.Contains(all, "not at xen") || r.Spec.NICs[0].Model != "rtl8139" || r.Spec.NICs[1].Model != "" || !strings.Contains(all, "not ne2k_pci") {
-			t.Errorf("%q: read is %+v, %+v; said %q", machine, r.Disks, r.Spec.NICs, said)
+			t.Errorf("%q: read is %+v, %+v; notes %q", machine, r.Disks, r.Spec.NICs, notes)
 		}
 	}
 }
 
-// with is a domain with something more in it, and in its devices.
+// with is a domain with additional elements in it and in its devices.
 func with(more, devices string) string {
 	return `<domain type='kvm'><name>web</name><memory unit='MiB'>512</memory><vcpu>1</vcpu>` + more + `<devices>` + devices + `</devices></domain>`
 }
 
-// What reaches beyond a VM is told line by line, and nothing of it is taken.
-func TestWhatReachesBeyondAVMIsTold(t *testing.T) {
+// Each line that reaches outside the VM becomes a note and changes nothing in the spec.
+func TestHostAccessIsRefused(t *testing.T) {
 	t.Parallel()
 	plain, err := vmxml.Read(with("", ""))
 	if err != nil {
@@ -192,19 +192,19 @@ func TestWhatReachesBeyondAVMIsTold(t *testing.T) {
 			continue
 		}
 		if !r.Beyond() {
-			t.Errorf("%s is not told: %+v", name, r.Notes)
+			t.Errorf("%s has no note: %+v", name, r.Notes)
 		}
-		r.Spec.NICs = nil // of a card that a script makes the network stays
+		r.Spec.NICs = nil // the network of a NIC with a script remains
 		if !reflect.DeepEqual(r.Spec, plain.Spec) {
 			t.Errorf("%s: the spec is %+v", name, r.Spec)
 		}
 	}
 }
 
-func TestWhatIsNoDomainIsRefusedWithItsLine(t *testing.T) {
+func TestInvalidXMLRefusedWithLine(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200)
-	for name, c := range map[string]struct{ text, says string }{
+	for name, c := range map[string]struct{ text, message string }{
 		"nothing":                   {" \n", "Paste the XML of a domain"},
 		"no XML":                    {"web 4 GiB", "outside of the domain"},
 		"only a comment":            {"<!-- -->", "no domain in it"},
@@ -256,8 +256,8 @@ func TestWhatIsNoDomainIsRefusedWithItsLine(t *testing.T) {
 		"two TPMs":                  {with("", strings.Repeat("<tpm><backend type='emulator'/></tpm>", 2)), "<tpm> stands there twice"},
 	} {
 		r, err := vmxml.Read(c.text)
-		if fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(fmt.Sprint(err), c.says) {
-			t.Errorf("%s: %v, want %q", name, err, c.says)
+		if fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(fmt.Sprint(err), c.message) {
+			t.Errorf("%s: %v, want %q", name, err, c.message)
 		}
 		if len(fmt.Sprint(err)) > 400 || !reflect.DeepEqual(r, vmxml.Result{}) {
 			t.Errorf("%s: refused with %d letters and %+v", name, len(fmt.Sprint(err)), r)
@@ -273,8 +273,8 @@ func attributes(n int) string {
 	return b.String()
 }
 
-// What nobody here knows is left out and listed, and its values are those of a new VM.
-func TestUnknownValuesAreLeftOut(t *testing.T) {
+// Unknown values are dropped with a note; the fields keep their defaults.
+func TestUnknownValuesDropped(t *testing.T) {
 	t.Parallel()
 	r, err := vmxml.Read(with("<cpu mode='host-passthrough'/><idmap/>", `<video><model type='cirrus'/></video><sound model='sb16'/><watchdog model='diag288'/><graphics type='sdl'/><floppy/>`))
 	if err != nil {
@@ -300,7 +300,7 @@ func FuzzRead(f *testing.F) {
 		if s := r.Spec; s.CPUs <= 0 || s.CPUs > fleet.MaxCPUs || s.MemoryMiB <= 0 || s.MemoryMiB > fleet.MaxMemoryMiB || len(s.NICs) > 64 || len(r.Notes) > 500 {
 			t.Errorf("read is %+v", s)
 		}
-		var checks fleet.Checks // what it says of parts is of their kind; what does not go together, the form says
+		var checks fleet.Checks // fault checks of the form are not run here
 		r.Spec.Check(&checks, "spec")
 	})
 }

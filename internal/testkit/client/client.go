@@ -1,5 +1,5 @@
-// Package client speaks to a portal's /api/v1 in the fleet's own types. Package web describes the API; its answers that are no
-// success come out as *Error.
+// Package client calls a portal's /api/v1 with the fleet's types. Package web describes the API. An unsuccessful
+// answer is returned as *Error.
 package client
 
 import (
@@ -24,14 +24,14 @@ const (
 	maxProblem = 1 << 20
 )
 
-// Client is one user's way into one portal. It is safe for use by many goroutines.
+// Client is one user's client of one portal. It is safe for concurrent use.
 type Client struct {
 	portal *url.URL
 	token  string
-	via    *http.Client
+	http   *http.Client
 }
 
-// New makes a client of the portal at "https://quantix.example.org" with an API token. via may be nil: then calls end
+// New returns a client of the portal at "https://quantix.example.org" with an API token. With via nil, calls time out
 // after 30 s.
 func New(portal, token string, via *http.Client) (*Client, error) {
 	u, err := url.Parse(portal)
@@ -41,15 +41,15 @@ func New(portal, token string, via *http.Client) (*Client, error) {
 	if via == nil {
 		via = &http.Client{Timeout: 30 * time.Second}
 	}
-	return &Client{portal: u, token: token, via: via}, nil
+	return &Client{portal: u, token: token, http: via}, nil
 }
 
-// Error is a refusal by the portal.
+// Error is an error answer of the portal.
 type Error struct {
 	Status    int
 	Detail    string             // a sentence for people
-	Reference string             // under which the portal's log has the details, where it failed
-	Fields    []fleet.FieldError // which fields were refused, by JSON path
+	Reference string             // finds the details in the portal's log after an internal error
+	Fields    []fleet.FieldError // refused fields, by JSON path
 }
 
 func (e *Error) Error() string {
@@ -64,7 +64,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// StatusOf is the HTTP status of the first Error in err's chain; 0 where the portal did not answer at all.
+// StatusOf returns the HTTP status of the first Error in err's chain; 0 if the portal did not answer.
 func StatusOf(err error) int {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Status
@@ -72,7 +72,7 @@ func StatusOf(err error) int {
 	return 0
 }
 
-// request is a call: its body in goes as JSON, its answer into out. Either may be nil.
+// request is a call: in is sent as JSON, the answer is decoded into out. Either may be nil.
 type request struct {
 	method, path string
 	query        url.Values
@@ -105,7 +105,7 @@ func (c *Client) do(ctx context.Context, r request) (http.Header, error) {
 			req.Header.Set(k, v)
 		}
 	}
-	answer, err := c.via.Do(req)
+	answer, err := c.http.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("ask the portal: %w", err)
 	}
@@ -139,7 +139,7 @@ func problem(answer *http.Response) error {
 	return e
 }
 
-// read, change and list are the usual calls.
+// read gets one object.
 func read[T any](ctx context.Context, c *Client, path ...string) (T, error) {
 	return change[T](ctx, c, http.MethodGet, nil, path...)
 }
@@ -165,7 +165,7 @@ func list[T any](ctx context.Context, c *Client, q fleet.Query, path ...string) 
 	return out, err
 }
 
-func (c *Client) without(ctx context.Context, method string, in any, path ...string) error {
+func (c *Client) send(ctx context.Context, method string, in any, path ...string) error {
 	_, err := c.do(ctx, request{method: method, path: join(path), in: in})
 	return err
 }
@@ -178,7 +178,7 @@ func join(path []string) string {
 	return strings.Join(escaped, "/")
 }
 
-// All reads a list to its end, page by page.
+// All reads all pages of a list.
 func All[T any](ctx context.Context, q fleet.Query, get func(context.Context, fleet.Query) (fleet.Page[T], error)) ([]T, error) {
 	var all []T
 	for {

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func answering(t *testing.T, status int, body string) *Client {
+func newTestClient(t *testing.T, status int, body string) *Client {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer qx_secret" {
@@ -27,9 +27,9 @@ func answering(t *testing.T, status int, body string) *Client {
 	return c
 }
 
-func TestARefusalSaysWhatAndWhere(t *testing.T) {
+func TestRefusalHasDetailAndFields(t *testing.T) {
 	t.Parallel()
-	c := answering(t, 422, `{"detail":"2 fields need a correction.","errors":[{"location":"spec.cpus","message":"Give 1."},{"location":"name","message":"Give a name."}]}`)
+	c := newTestClient(t, 422, `{"detail":"2 fields need a correction.","errors":[{"location":"spec.cpus","message":"Give 1."},{"location":"name","message":"Give a name."}]}`)
 	_, err := c.VM(t.Context(), "x")
 	var e *Error
 	if !errors.As(err, &e) || StatusOf(err) != 422 || len(e.Fields) != 2 || e.Fields[0].Field != "spec.cpus" {
@@ -40,17 +40,17 @@ func TestARefusalSaysWhatAndWhere(t *testing.T) {
 	}
 }
 
-func TestAProxysErrorPageIsNoProblem(t *testing.T) {
+func TestProxyErrorPageIsPlainError(t *testing.T) {
 	t.Parallel()
-	c := answering(t, 502, `<html>Bad gateway</html>`)
+	c := newTestClient(t, 502, `<html>Bad gateway</html>`)
 	if _, err := c.Hosts(t.Context(), fleet.Query{}); StatusOf(err) != 502 || err.Error() != "Bad Gateway" {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestWaitingEndsWithItsContext(t *testing.T) {
+func TestWaitEndsWithContext(t *testing.T) {
 	t.Parallel()
-	c := answering(t, 200, `{"id":"x","name":"web","phase":"starting"}`)
+	c := newTestClient(t, 200, `{"id":"x","name":"web","phase":"starting"}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	vm, err := c.WaitVM(ctx, "x", func(vm fleet.VMView) bool { cancel(); return vm.Phase == fleet.PhaseRunning })
@@ -59,11 +59,11 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestAnAddressIsAURL(t *testing.T) {
+func TestPortalAddressMustBeURL(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"", "portal", "portal:8443", "ftp://portal"} {
 		if _, err := New(address, "", nil); err == nil {
-			t.Errorf("%q is taken", address)
+			t.Errorf("%q accepted", address)
 		}
 	}
 }

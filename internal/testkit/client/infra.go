@@ -24,22 +24,22 @@ func (c *Client) UpdateHost(ctx context.Context, id fleet.HostID, p Patch) (flee
 	return change[fleet.HostView](ctx, c, http.MethodPatch, p, "hosts", string(id))
 }
 
-// DeleteHost forgets a host that has no VMs.
+// DeleteHost removes a host that has no VMs.
 func (c *Client) DeleteHost(ctx context.Context, id fleet.HostID) error {
-	return c.without(ctx, http.MethodDelete, nil, "hosts", string(id))
+	return c.send(ctx, http.MethodDelete, nil, "hosts", string(id))
 }
 
-// ClearConflict takes the flag of a second agent from a host.
+// ClearConflict clears a host's flag of a second agent.
 func (c *Client) ClearConflict(ctx context.Context, id fleet.HostID) (fleet.HostView, error) {
 	return change[fleet.HostView](ctx, c, http.MethodPost, map[string]string{"action": "clear-conflict"}, "hosts", string(id), "actions")
 }
 
-// DiscoveredVMs returns one page of a host's VMs that Quantix did not make.
+// FoundVMs returns one page of a host's unmanaged VMs.
 func (c *Client) FoundVMs(ctx context.Context, id fleet.HostID, q fleet.Query) (fleet.Page[fleet.DiscoveredVM], error) {
 	return list[fleet.DiscoveredVM](ctx, c, q, "hosts", string(id), "discovered-vms")
 }
 
-// NewPool asks for a pool on some hosts.
+// NewPool is the request for a pool on some hosts.
 type NewPool struct {
 	Name    string         `json:"name"`
 	Spec    fleet.PoolSpec `json:"spec"`
@@ -52,7 +52,7 @@ type Ref struct {
 	Name string `json:"name"`
 }
 
-// Volume is a volume of a pool with the hosts that have it and the VM whose disk it is.
+// Volume is a volume of a pool, with its hosts and the VM that uses it as a disk.
 type Volume struct {
 	fleet.Volume
 	PoolID   fleet.PoolID `json:"poolId"`
@@ -60,12 +60,12 @@ type Volume struct {
 	Shared   bool         `json:"shared"`
 	Hosts    []Ref        `json:"hosts"`
 	VM       *Ref         `json:"vm"`
-	// Published is set where tenants may use it, unless it is stale; nil: they may not.
+	// Published is set if tenants may use the volume, possibly stale; nil if not.
 	Published *Published `json:"published"`
-	Unfit     string     `json:"unfit"` // why it cannot be published
+	Unfit     string     `json:"unfit"` // reason why it cannot be published
 }
 
-// Published says who let tenants use a volume.
+// Published says who published a volume.
 type Published struct {
 	By    string    `json:"by"`
 	At    time.Time `json:"at"`
@@ -82,7 +82,7 @@ func (c *Client) Pool(ctx context.Context, id fleet.PoolID) (fleet.PoolView, err
 	return read[fleet.PoolView](ctx, c, "pools", string(id))
 }
 
-// CreatePool makes a pool.
+// CreatePool creates a pool.
 func (c *Client) CreatePool(ctx context.Context, in NewPool) (fleet.PoolView, error) {
 	return change[fleet.PoolView](ctx, c, http.MethodPost, in, "pools")
 }
@@ -92,17 +92,17 @@ func (c *Client) DeletePool(ctx context.Context, id fleet.PoolID) ([]fleet.Task,
 	return c.tasks(ctx, http.MethodDelete, "pools", string(id))
 }
 
-// AssignPool puts a pool on a host.
+// AssignPool assigns a pool to a host.
 func (c *Client) AssignPool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Task, error) {
 	return c.tasks(ctx, http.MethodPut, "pools", string(id), "hosts", string(host))
 }
 
-// ReleasePool takes a pool from a host.
+// ReleasePool removes a pool's assignment to a host.
 func (c *Client) ReleasePool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Task, error) {
 	return c.tasks(ctx, http.MethodDelete, "pools", string(id), "hosts", string(host))
 }
 
-// RetryPool sets a pool up on a host again.
+// RetryPool retries the setup of a pool on a host.
 func (c *Client) RetryPool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Task, error) {
 	return c.tasks(ctx, http.MethodPost, "pools", string(id), "hosts", string(host), "retry")
 }
@@ -118,12 +118,12 @@ func (c *Client) Volumes(ctx context.Context, id fleet.PoolID) ([]Volume, error)
 	return page.Items, err
 }
 
-// PublishImage lets tenants use a volume of a pool. Of a local pool it is the named host's; of every host where host is empty.
+// PublishImage publishes a volume for tenants. For a local pool, host selects whose volume; empty means every host's.
 func (c *Client) PublishImage(ctx context.Context, id fleet.PoolID, volume string, host fleet.HostID) error {
 	return c.image(ctx, http.MethodPut, id, volume, host)
 }
 
-// WithdrawImage takes it from them again.
+// WithdrawImage reverts PublishImage.
 func (c *Client) WithdrawImage(ctx context.Context, id fleet.PoolID, volume string, host fleet.HostID) error {
 	return c.image(ctx, http.MethodDelete, id, volume, host)
 }
@@ -137,7 +137,7 @@ func (c *Client) image(ctx context.Context, method string, id fleet.PoolID, volu
 	return err
 }
 
-// PoolVMs returns one page of the VMs that have disks in a pool.
+// PoolVMs returns one page of the VMs with disks in a pool.
 func (c *Client) PoolVMs(ctx context.Context, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	return list[fleet.VMView](ctx, c, q, "pools", string(id), "vms")
 }

@@ -8,20 +8,20 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NewProject asks for a project.
+// NewProject is the request for a project.
 type NewProject struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 }
 
-// Member is a user's place in a project.
+// Member is a user's membership in a project.
 type Member struct {
 	UserID fleet.UserID `json:"userId"`
 	Name   string       `json:"name"`
 	Role   fleet.Role   `json:"role"`
 }
 
-// Projects returns one page of the projects that the user sees.
+// Projects returns one page of the projects visible to the user.
 func (c *Client) Projects(ctx context.Context, q fleet.Query) (fleet.Page[fleet.Project], error) {
 	return list[fleet.Project](ctx, c, q, "projects")
 }
@@ -31,7 +31,7 @@ func (c *Client) Project(ctx context.Context, id fleet.ProjectID) (fleet.Project
 	return read[fleet.Project](ctx, c, "projects", string(id))
 }
 
-// CreateProject makes a project.
+// CreateProject creates a project.
 func (c *Client) CreateProject(ctx context.Context, in NewProject) (fleet.Project, error) {
 	return change[fleet.Project](ctx, c, http.MethodPost, in, "projects")
 }
@@ -43,7 +43,7 @@ func (c *Client) UpdateProject(ctx context.Context, id fleet.ProjectID, p Patch)
 
 // DeleteProject deletes an empty project.
 func (c *Client) DeleteProject(ctx context.Context, id fleet.ProjectID) error {
-	return c.without(ctx, http.MethodDelete, nil, "projects", string(id))
+	return c.send(ctx, http.MethodDelete, nil, "projects", string(id))
 }
 
 // Members returns a project's members.
@@ -54,15 +54,15 @@ func (c *Client) Members(ctx context.Context, id fleet.ProjectID) ([]Member, err
 
 // SetMember gives a user a role in a project: member or viewer.
 func (c *Client) SetMember(ctx context.Context, id fleet.ProjectID, user fleet.UserID, role fleet.Role) error {
-	return c.without(ctx, http.MethodPut, map[string]fleet.Role{"role": role}, "projects", string(id), "members", string(user))
+	return c.send(ctx, http.MethodPut, map[string]fleet.Role{"role": role}, "projects", string(id), "members", string(user))
 }
 
-// RemoveMember takes a user out of a project.
+// RemoveMember removes a user from a project.
 func (c *Client) RemoveMember(ctx context.Context, id fleet.ProjectID, user fleet.UserID) error {
-	return c.without(ctx, http.MethodDelete, nil, "projects", string(id), "members", string(user))
+	return c.send(ctx, http.MethodDelete, nil, "projects", string(id), "members", string(user))
 }
 
-// NewUser asks for a user.
+// NewUser is the request for a user.
 type NewUser struct {
 	Name     string     `json:"name"`
 	Role     fleet.Role `json:"role"`
@@ -74,7 +74,7 @@ func (c *Client) Users(ctx context.Context, q fleet.Query) (fleet.Page[fleet.Use
 	return list[fleet.User](ctx, c, q, "users")
 }
 
-// Me is the user whose token the client shows.
+// Me returns the user of the client's token.
 func (c *Client) Me(ctx context.Context) (fleet.User, error) { return c.User(ctx, "me") }
 
 // User returns one user.
@@ -82,7 +82,7 @@ func (c *Client) User(ctx context.Context, id fleet.UserID) (fleet.User, error) 
 	return read[fleet.User](ctx, c, "users", string(id))
 }
 
-// CreateUser makes a user and returns the password for the first sign-in.
+// CreateUser creates a user and returns the password for the first sign-in.
 func (c *Client) CreateUser(ctx context.Context, in NewUser) (user fleet.User, oneTimePassword string, err error) {
 	made, err := change[struct {
 		fleet.User
@@ -98,12 +98,12 @@ func (c *Client) UpdateUser(ctx context.Context, id fleet.UserID, p Patch) (flee
 
 // DeleteUser deletes a user.
 func (c *Client) DeleteUser(ctx context.Context, id fleet.UserID) error {
-	return c.without(ctx, http.MethodDelete, nil, "users", string(id))
+	return c.send(ctx, http.MethodDelete, nil, "users", string(id))
 }
 
-// SetPassword gives a user a password for the next sign-in.
+// SetPassword sets a user's password for the next sign-in.
 func (c *Client) SetPassword(ctx context.Context, id fleet.UserID, password string) error {
-	return c.without(ctx, http.MethodPut, map[string]string{"password": password}, "users", string(id), "password")
+	return c.send(ctx, http.MethodPut, map[string]string{"password": password}, "users", string(id), "password")
 }
 
 // Tokens returns one page of the user's own API tokens.
@@ -111,7 +111,7 @@ func (c *Client) Tokens(ctx context.Context, q fleet.Query) (fleet.Page[fleet.To
 	return list[fleet.Token](ctx, c, q, "tokens")
 }
 
-// CreateToken makes an API token that lives for ttl; 0: without end. Its secret is in this answer only.
+// CreateToken creates an API token valid for ttl; 0 means no expiry. Only this answer contains its secret.
 func (c *Client) CreateToken(ctx context.Context, name string, ttl time.Duration) (fleet.Token, error) {
 	in := map[string]string{"name": name}
 	if ttl != 0 {
@@ -120,9 +120,9 @@ func (c *Client) CreateToken(ctx context.Context, name string, ttl time.Duration
 	return change[fleet.Token](ctx, c, http.MethodPost, in, "tokens")
 }
 
-// DeleteToken deletes an API token of the user's own.
+// DeleteToken deletes one of the user's own API tokens.
 func (c *Client) DeleteToken(ctx context.Context, id fleet.TokenID) error {
-	return c.without(ctx, http.MethodDelete, nil, "tokens", string(id))
+	return c.send(ctx, http.MethodDelete, nil, "tokens", string(id))
 }
 
 // JoinTokens returns one page.
@@ -130,13 +130,13 @@ func (c *Client) JoinTokens(ctx context.Context, q fleet.Query) (fleet.Page[flee
 	return list[fleet.JoinToken](ctx, c, q, "join-tokens")
 }
 
-// CreateJoinToken makes a token with which one new host can join, or where again is not empty that one again. Its secret and
-// command are in this answer only.
+// CreateJoinToken creates a token for one new host, or for rejoining the host again. Only this answer contains its
+// secret and command.
 func (c *Client) CreateJoinToken(ctx context.Context, again fleet.HostID) (fleet.JoinToken, error) {
 	return change[fleet.JoinToken](ctx, c, http.MethodPost, map[string]fleet.HostID{"hostId": again}, "join-tokens")
 }
 
-// RevokeJoinToken ends a join token that was not used.
+// RevokeJoinToken revokes an unused join token.
 func (c *Client) RevokeJoinToken(ctx context.Context, id fleet.JoinTokenID) error {
-	return c.without(ctx, http.MethodDelete, nil, "join-tokens", string(id))
+	return c.send(ctx, http.MethodDelete, nil, "join-tokens", string(id))
 }

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// askEvery is how often the waiting helpers ask.
-const askEvery = 100 * time.Millisecond
+// pollInterval is the interval of the waiting helpers.
+const pollInterval = 100 * time.Millisecond
 
 // Tasks returns one page, newest first.
 func (c *Client) Tasks(ctx context.Context, q fleet.Query) (fleet.Page[fleet.Task], error) {
@@ -22,12 +22,13 @@ func (c *Client) Task(ctx context.Context, id fleet.TaskID) (fleet.Task, error) 
 	return read[fleet.Task](ctx, c, "tasks", string(id))
 }
 
-// CancelTask cancels a task that waits.
+// CancelTask cancels a task.
 func (c *Client) CancelTask(ctx context.Context, id fleet.TaskID) (fleet.Task, error) {
 	return change[fleet.Task](ctx, c, http.MethodPost, nil, "tasks", string(id), "cancel")
 }
 
-// WaitTask asks until the task has ended or ctx has. It is an error where the task did not end well; the task comes with it.
+// WaitTask polls until the task ends or ctx does. It returns an error if the task did not succeed, together with the
+// task.
 func (c *Client) WaitTask(ctx context.Context, id fleet.TaskID) (fleet.Task, error) {
 	task, err := wait(ctx, func() (fleet.Task, bool, error) {
 		t, err := c.Task(ctx, id)
@@ -42,7 +43,7 @@ func (c *Client) WaitTask(ctx context.Context, id fleet.TaskID) (fleet.Task, err
 	return task, nil
 }
 
-// WaitVM asks until the VM is as wanted or ctx has ended; the VM as it was last comes with the error.
+// WaitVM polls until wanted accepts the VM or ctx ends. The error comes with the last VM.
 func (c *Client) WaitVM(ctx context.Context, id fleet.VMID, wanted func(fleet.VMView) bool) (fleet.VMView, error) {
 	vm, err := wait(ctx, func() (fleet.VMView, bool, error) {
 		vm, err := c.VM(ctx, id)
@@ -54,9 +55,9 @@ func (c *Client) WaitVM(ctx context.Context, id fleet.VMID, wanted func(fleet.VM
 	return vm, nil
 }
 
-// wait asks at once and then again and again; of two ends the answer wins.
+// wait calls ask at once and then periodically. If ask and ctx end together, the answer wins.
 func wait[T any](ctx context.Context, ask func() (T, bool, error)) (T, error) {
-	again := time.NewTicker(askEvery)
+	again := time.NewTicker(pollInterval)
 	defer again.Stop()
 	var last T
 	for {

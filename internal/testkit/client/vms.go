@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NewVM asks for a VM. Spec.Power may be left out, Spec.Disks[].Volume must be.
+// NewVM is the request for a VM. Spec.Power is optional, Spec.Disks[].Volume must be empty.
 type NewVM struct {
 	ProjectID   fleet.ProjectID   `json:"projectId"`
 	Name        string            `json:"name"`
@@ -22,10 +22,10 @@ type NewVM struct {
 	Description string            `json:"description,omitempty"`
 	Spec        fleet.VMSpec      `json:"spec"`
 	Start       bool              `json:"start,omitempty"`
-	Overcommit  bool              `json:"overcommit,omitempty"` // promise more storage than there is
+	Overcommit  bool              `json:"overcommit,omitempty"` // allow more storage than the pool has
 }
 
-// Patch is a JSON merge patch: what is left out stays, nil takes away.
+// Patch is a JSON merge patch: missing members stay unchanged, nil removes.
 type Patch map[string]any
 
 // VMs returns one page.
@@ -38,7 +38,7 @@ func (c *Client) VM(ctx context.Context, id fleet.VMID) (fleet.VMView, error) {
 	return read[fleet.VMView](ctx, c, "vms", string(id))
 }
 
-// CreateVM makes a VM. The same key (empty: none) with the same request gives the same VM again.
+// CreateVM creates a VM. Repeating the request with the same idempotency key (empty: none) returns the same VM.
 func (c *Client) CreateVM(ctx context.Context, in NewVM, key string) (fleet.VMView, error) {
 	var vm fleet.VMView
 	_, err := c.do(ctx, request{
@@ -47,8 +47,8 @@ func (c *Client) CreateVM(ctx context.Context, in NewVM, key string) (fleet.VMVi
 	return vm, err
 }
 
-// UpdateVM changes a VM: Patch{"spec": Patch{"cpus": 4}}. With a generation other than 0, only if the VM is still at it.
-// The task brings the change to the host; it is empty where nothing changed.
+// UpdateVM changes a VM: Patch{"spec": Patch{"cpus": 4}}. A generation other than 0 must be the VM's current one. The
+// task applies the change on the host; it is empty if nothing changed.
 func (c *Client) UpdateVM(ctx context.Context, id fleet.VMID, p Patch, generation int64) (fleet.VMView, fleet.TaskID, error) {
 	var vm fleet.VMView
 	var match string
@@ -62,7 +62,7 @@ func (c *Client) UpdateVM(ctx context.Context, id fleet.VMID, p Patch, generatio
 	return vm, fleet.TaskID(header.Get("Quantix-Task")), err
 }
 
-// DeleteVM deletes a VM; with disks, confirm must be its name.
+// DeleteVM deletes a VM; to delete its disks too, confirm must be its name.
 func (c *Client) DeleteVM(ctx context.Context, id fleet.VMID, disks bool, confirm string) (fleet.Task, error) {
 	var task fleet.Task
 	q := url.Values{}
@@ -74,23 +74,23 @@ func (c *Client) DeleteVM(ctx context.Context, id fleet.VMID, disks bool, confir
 	return task, err
 }
 
-// Act asks for a power action.
+// Act requests a power action.
 func (c *Client) Act(ctx context.Context, id fleet.VMID, action fleet.Action) (fleet.Task, error) {
 	return change[fleet.Task](ctx, c, http.MethodPost, map[string]fleet.Action{"action": action}, "vms", string(id), "actions")
 }
 
-// VMEvents is what happened to a VM, newest first.
+// VMEvents are the events of a VM, newest first.
 type VMEvents struct {
 	Audit []fleet.AuditEntry `json:"audit"`
 	Jobs  []fleet.Task       `json:"jobs"`
 }
 
-// VMEvents returns the newest of them.
+// VMEvents returns the newest events of a VM.
 func (c *Client) VMEvents(ctx context.Context, id fleet.VMID) (VMEvents, error) {
 	return read[VMEvents](ctx, c, "vms", string(id), "events")
 }
 
-// Console opens the screen of a VM: a stream of RFB bytes in binary messages.
+// Console opens the screen of a VM: RFB bytes in binary websocket messages.
 func (c *Client) Console(ctx context.Context, id fleet.VMID) (*websocket.Conn, error) {
 	ticket, err := change[struct{ URL, Protocol string }](ctx, c, http.MethodPost, nil, "vms", string(id), "console")
 	if err != nil {
@@ -98,8 +98,8 @@ func (c *Client) Console(ctx context.Context, id fleet.VMID) (*websocket.Conn, e
 	}
 	u := c.portal.JoinPath(ticket.URL)
 	u.Scheme = map[string]string{"https": "wss", "http": "ws"}[u.Scheme]
-	d := websocket.Dialer{Subprotocols: []string{"binary", ticket.Protocol}, HandshakeTimeout: c.via.Timeout}
-	if t, ok := c.via.Transport.(*http.Transport); ok {
+	d := websocket.Dialer{Subprotocols: []string{"binary", ticket.Protocol}, HandshakeTimeout: c.http.Timeout}
+	if t, ok := c.http.Transport.(*http.Transport); ok {
 		d.TLSClientConfig, d.NetDialContext, d.Proxy = t.TLSClientConfig, t.DialContext, t.Proxy
 	}
 	ws, answer, err := d.DialContext(ctx, u.String(), http.Header{"Authorization": {"Bearer " + c.token}})

@@ -1,5 +1,5 @@
-// Package goals holds what Quantix is to be as fast as. Benchmarks tell what they found, whichever process they run in;
-// all of it is one table, which README and the manual have, missed goals too.
+// Package goals holds Quantix's performance goals. Benchmarks record results from any process; all results form one
+// table for README and the manual, including missed goals.
 package goals
 
 import (
@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Goal is one row of the table: what a user has from it is judged.
+// Goal is a row of the table whose result has a verdict.
 type Goal struct{ path, goal string }
 
-// Limit is a row without a verdict: it says how near a part comes to what bounds it.
+// Limit is a row without a verdict: it compares a component with its theoretical limit.
 type Limit struct{ row Goal }
 
-// The rows, in their order.
+// The rows, in order.
 var (
 	Pages          = add("VM page · host list · dashboard, p50/p99", "p99 ≤ 20 ms")
 	WidePages      = add("New-VM form · pool page · storage tree, p50/p99 (page)", "p99 ≤ 30 ms, page ≤ 80 KB")
@@ -63,35 +63,35 @@ func add(path, goal string) Goal {
 
 func limit(path, by string) Limit { return Limit{add(path, "limit: "+by)} }
 
-// RowsVar names the file that gathers the rows of all processes. It is no QUANTIX_ variable: the program, which some of
-// them start, knows all of those.
+// RowsVar names the environment variable of the file that collects the rows of all processes. It has no QUANTIX_
+// prefix, because the program refuses unknown QUANTIX_ variables.
 const RowsVar = "BENCH_ROWS"
 
-// Row is what a benchmark told of a goal or a limit.
+// Row is a benchmark's result for a goal or a limit.
 type Row struct {
 	Path, Ours, Verdict, Beside string
-	Ratio                       float64 // of our main figure to that of what ran beside it
+	Ratio                       float64 // our main figure divided by the comparison's
 	At                          time.Time
 }
 
-// Tell notes what was found, and what ran beside it in the same run, with the ratio of the main figures. Of two
-// tellings the later one counts.
+// Tell records a result, the comparison measured in the same run, and the ratio of the main figures. The last result
+// of a goal counts.
 func (g Goal) Tell(b testing.TB, met bool, ours, beside string, ratio float64) {
 	b.Helper()
 	verdict := "met"
 	if !met {
 		verdict = "**missed**"
 	}
-	g.tell(b, verdict, ours, beside, ratio)
+	g.record(b, verdict, ours, beside, ratio)
 }
 
-// Tell notes what was found, as a goal's does.
+// Tell records a result without a verdict.
 func (l Limit) Tell(b testing.TB, ours, beside string, ratio float64) {
 	b.Helper()
-	l.row.tell(b, "", ours, beside, ratio)
+	l.row.record(b, "", ours, beside, ratio)
 }
 
-func (g Goal) tell(b testing.TB, verdict, ours, beside string, ratio float64) {
+func (g Goal) record(b testing.TB, verdict, ours, beside string, ratio float64) {
 	b.Helper()
 	line, err := json.Marshal(Row{g.path, ours, verdict, beside, ratio, time.Now()})
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// What benchmarks of any process told comes out in the goals' order, the later word of two, and what nobody told is not left out.
-func TestTableHasALineForEachGoal(t *testing.T) {
+// Results of any process appear in the order of the goals, the last one of several; goals without a result are listed
+// too.
+func TestTableListsEveryGoal(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "rows")
 	t.Setenv(RowsVar, name)
 	CSV.Tell(t, true, "90,000", "COPY 300,000", 0.3)
@@ -41,13 +42,13 @@ func TestTableHasALineForEachGoal(t *testing.T) {
 		t.Errorf("the lines are out of order:\n%s", table)
 	}
 	if !strings.Contains(table, "| limit: net/http alone, a request a job, no TLS | 3,000 jobs/s |  | net/http alone 30,000 | 0.10 × |") {
-		t.Errorf("a limit is judged:\n%s", table)
+		t.Errorf("a limit has a verdict:\n%s", table)
 	}
 	if missing := Missing(rows); len(missing) != len(all)-3 {
 		t.Errorf("%d goals are missing: %q", len(missing), missing)
 	}
 	if _, err := Read(strings.NewReader(`{"Path":"Nothing"}`)); err == nil {
-		t.Error("a goal that nobody set is taken")
+		t.Error("an unknown goal is accepted")
 	}
 	again, err := Replace("Before\n\n"+table+"\nAfter\n", head+"| x |\n")
 	if err != nil || again != "Before\n\n"+head+"| x |\n\nAfter\n" {
@@ -55,9 +56,9 @@ func TestTableHasALineForEachGoal(t *testing.T) {
 	}
 }
 
-// README's figures are the benchmarks': the same rows with the same goals, in the same order, and where something ran
-// beside one, its ratio to that.
-func TestReadmeHasTheRowsOfTheBenchmarks(t *testing.T) {
+// README's table has the rows and goals of the benchmarks, in the same order, with a ratio where there is a
+// comparison.
+func TestReadmeTableMatchesGoals(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../README.md")
 	if err != nil {
@@ -92,8 +93,8 @@ func TestReadmeHasTheRowsOfTheBenchmarks(t *testing.T) {
 	}
 }
 
-// The manual's figures are README's: both come from the same run.
-func TestManualHasTheTableOfReadme(t *testing.T) {
+// The manual has README's table: both come from the same run.
+func TestManualTableMatchesReadme(t *testing.T) {
 	t.Parallel()
 	manual, err := os.ReadFile("../../../static/docs/figures.md")
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// head is how the table begins, and how it is found in README.
+// head is the table's header; it also locates the table in README.
 const head = "| Path | Goal | Ours | Verdict | Beside it | Ratio |\n|---|---|---|---|---|---|\n"
 
-// Read reads the rows that benchmarks told.
+// Read reads the rows recorded by benchmarks.
 func Read(from io.Reader) (rows []Row, err error) {
 	for d := json.NewDecoder(from); ; {
 		var r Row
@@ -30,16 +30,16 @@ func Read(from io.Reader) (rows []Row, err error) {
 	}
 }
 
-// Table is the rows as Markdown: one line for each goal and limit, also for those of which nobody told.
+// Table returns the rows as Markdown: one line for each goal and limit, also for those without a result.
 func Table(rows []Row) string {
-	told := map[string]Row{}
+	results := map[string]Row{}
 	for _, r := range rows {
-		told[r.Path] = r
+		results[r.Path] = r
 	}
 	var out strings.Builder
 	out.WriteString(head)
 	for _, g := range all {
-		r, measured := told[g.path]
+		r, measured := results[g.path]
 		ratio := fmt.Sprintf("%.2f ×", r.Ratio)
 		if !measured {
 			r.Ours, ratio = "not measured", ""
@@ -49,7 +49,7 @@ func Table(rows []Row) string {
 	return out.String()
 }
 
-// Missing are the paths of which nobody told.
+// Missing returns the paths without a result.
 func Missing(rows []Row) (paths []string) {
 	for _, g := range all {
 		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Path == g.path }) {
@@ -59,7 +59,7 @@ func Missing(rows []Row) (paths []string) {
 	return paths
 }
 
-// Replace gives the text with another table in place of the one that it has.
+// Replace replaces the table in the text.
 func Replace(text, table string) (string, error) {
 	before, rest, found := strings.Cut(text, head)
 	if !found {

@@ -1,5 +1,5 @@
-// Package golden holds JSON that others read to a file: its names are only ever added. "go test -update" writes what was added,
-// and refuses where a name is gone or its value is of another type.
+// Package golden compares JSON that other programs read with a file. Names may only be added: "go test -update"
+// writes additions, and refuses removed names and changed types.
 package golden
 
 import (
@@ -21,11 +21,11 @@ var (
 	moment    = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 )
 
-// anything stands for a value of any type.
+// anything is the placeholder for a value of any type.
 const anything = "any JSON"
 
-// Types compares the JSON of each type, every field filled, with the file: an object with one member a type. The values
-// only say of which type their members are.
+// Types compares the JSON of each type, with every field filled, with the file: an object with one member for each
+// type. The values only show the types of members.
 func Types(t *testing.T, file string, values ...any) {
 	t.Helper()
 	shapes := make(map[string]any, len(values))
@@ -38,7 +38,7 @@ func Types(t *testing.T, file string, values ...any) {
 	JSON(t, file, shapes)
 }
 
-// JSON compares the value's JSON, or a json.RawMessage, with the file.
+// JSON compares the JSON of a value, or a json.RawMessage, with the file.
 func JSON(t *testing.T, file string, v any) {
 	t.Helper()
 	got, err := json.MarshalIndent(v, "", "  ")
@@ -46,14 +46,14 @@ func JSON(t *testing.T, file string, v any) {
 		t.Fatal(err)
 	}
 	if t.Failed() {
-		return // and nothing is written
+		return // write nothing after a failure
 	}
 	if err := keep(file, append(got, '\n'), *update); err != nil {
 		t.Error(err)
 	}
 }
 
-// fill gives v and all that is in it a value that JSON shows; texts say their type.
+// fill sets v and all its fields to non-empty values; strings contain their type's name.
 func fill(t *testing.T, v reflect.Value) {
 	t.Helper()
 	if v.Type() == reflect.TypeFor[json.RawMessage]() {
@@ -108,7 +108,7 @@ func fillStruct(t *testing.T, v reflect.Value) {
 	}
 }
 
-// Text compares the text with the file; "go test -update" writes it anew, for a person to look at.
+// Text compares the text with the file; "go test -update" rewrites the file for review.
 func Text(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// keep compares got with the file, or writes it there. It writes nothing where the file has a name that got lacks.
+// keep compares got with the file, or writes it. It refuses to write if the file has a name that got lacks.
 func keep(file string, got []byte, write bool) error {
 	was, err := os.ReadFile(file)
 	switch {
@@ -48,8 +48,8 @@ func keep(file string, got []byte, write bool) error {
 	return nil
 }
 
-// shapeOf is a document without its values: an object is a map, an array a slice of one shape that has what each of its
-// elements has, null is nil, and anything else the name of its type.
+// shapeOf returns a document's types without values: an object becomes a map, an array a slice with the union of its
+// elements' shapes, null nil, and other values the name of their type.
 func shapeOf(document []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
@@ -90,7 +90,7 @@ func shape(v any) any {
 	return nil
 }
 
-// union has what either shape has.
+// union merges two shapes.
 func union(a, b any) any {
 	switch x := a.(type) {
 	case nil:
@@ -109,7 +109,7 @@ func union(a, b any) any {
 	return a
 }
 
-// removals says what the shape was has at a path and the shape now lacks.
+// removals lists what the shape was has and the shape now lacks, with at as the path.
 func removals(at string, was, now any) (lost []string) {
 	switch x := was.(type) {
 	case map[string]any:

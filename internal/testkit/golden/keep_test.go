@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestNamesAreOnlyEverAdded(t *testing.T) {
+func TestNamesMayOnlyBeAdded(t *testing.T) {
 	t.Parallel()
 	const was = `{"VM": {"name": "web", "cpus": 1, "load": 1.5, "on": true, "at": "2026-01-02T03:04:05Z", "take": "any JSON",
 		"disks": [{"size": 1}, {"pool": "p"}], "labels": {"a": "b"}, "none": null}}`
@@ -52,7 +52,7 @@ func TestNamesAreOnlyEverAdded(t *testing.T) {
 	}
 }
 
-func TestWithoutItsFileNothingIsHeld(t *testing.T) {
+func TestMissingGoldenFileFails(t *testing.T) {
 	t.Parallel()
 	if err := keep(filepath.Join(t.TempDir(), "golden.json"), []byte("{}"), false); err == nil {
 		t.Error("a file that is missing passes")

@@ -1,4 +1,4 @@
-// Package rendered shows tests what a component comes out as.
+// Package rendered renders templ components for tests.
 package rendered
 
 import (
@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// Component is what templ makes.
+// Component is a templ component.
 type Component interface {
 	Render(ctx context.Context, w io.Writer) error
 }
 
-// HTML is a component's HTML.
+// HTML returns a component's HTML.
 func HTML(t testing.TB, c Component) string {
 	t.Helper()
 	var b strings.Builder
@@ -27,7 +27,7 @@ func HTML(t testing.TB, c Component) string {
 
 var tags = regexp.MustCompile(`<[^>]*>`)
 
-// Text is what a person reads of it: no attributes.
+// Text returns a component's visible text, without tags and attributes.
 func Text(t testing.TB, c Component) string {
 	t.Helper()
 	return strings.Join(strings.Fields(html.UnescapeString(tags.ReplaceAllString(HTML(t, c), " "))), " ")

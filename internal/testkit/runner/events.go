@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// testName is a test or subtest of a package.
+// testName identifies a test or subtest.
 type testName struct{ pkg, test string }
 
 func (n testName) String() string { return strings.TrimPrefix(n.pkg, module) + "." + n.test }
 
-// outcome is what became of one test over all its runs.
+// outcome is the result of one test over all its runs.
 type outcome struct {
 	name   testName
-	failed int    // how often
-	passed bool   // in its last run
+	failed int    // number of failures
+	passed bool   // result of the last run
 	reason string // first line of the first failure
 	took   time.Duration
-	leaf   bool // it has no subtests
+	leaf   bool // has no subtests
 }
 
 // event is a line of `go test -json`.
@@ -31,7 +31,7 @@ type event struct {
 	Elapsed                       float64 // seconds
 }
 
-// outcomes reads the events of a run, of which each failed test may have been repeated.
+// outcomes reads the events of a run in which failed tests may have been repeated.
 func outcomes(events io.Reader) ([]outcome, error) {
 	byName := map[testName]*outcome{}
 	var order []*outcome
@@ -76,8 +76,8 @@ func outcomes(events io.Reader) ([]outcome, error) {
 	return all, lines.Err()
 }
 
-// isFailure reports whether the line begins with a position in a Go file, as t.Error, t.Fatal and t.Log print it. Events do not tell an
-// error from a log, so the ledger may show a log line.
+// isFailure reports whether the line begins with a position in a Go file, as printed by t.Error, t.Fatal and t.Log.
+// Events do not distinguish errors from logs, so the ledger may show a log line.
 func isFailure(line string) bool {
 	file, rest, ok := strings.Cut(line, ".go:")
 	return ok && !strings.ContainsAny(file, " \t") && len(rest) > 0 && rest[0] >= '0' && rest[0] <= '9'
@@ -85,17 +85,18 @@ func isFailure(line string) bool {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// flaky are the tests that failed, and passed when they were repeated alone. A test with failed subtests counts by these.
+// flaky returns the tests that failed and then passed when repeated alone. For tests with subtests the subtests
+// count.
 func flaky(all []outcome) []outcome {
 	return slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return o.failed == 0 || !o.passed || !o.leaf })
 }
 
-// lost are tests that failed and did not pass afterwards.
+// lost returns the tests that failed and did not pass afterwards.
 func lost(all []outcome) []outcome {
 	return slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return o.failed == 0 || o.passed || !o.leaf })
 }
 
-// slowest are the tests without subtests that took longest, at most n.
+// slowest returns at most n tests without subtests, the slowest first.
 func slowest(all []outcome, n int) []outcome {
 	leaves := slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return !o.leaf })
 	slices.SortStableFunc(leaves, func(a, b outcome) int { return int(b.took - a.took) })

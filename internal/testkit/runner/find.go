@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// ordealTests are the names of the tests in files with the build tag "ordeal", and those of whole, by package.
+// ordealTests returns by package the names of the tests in files with the build tag "ordeal" and of wholeTests.
 func ordealTests(root string) (map[string][]string, error) {
 	tests := map[string][]string{}
-	for pkg, names := range whole {
+	for pkg, names := range wholeTests {
 		tests[pkg] = slices.Clone(names)
 	}
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
@@ -41,7 +41,7 @@ func ordealTests(root string) (map[string][]string, error) {
 	return tests, err
 }
 
-// taggedTests are the tests of a file that is built for the ordeal alone.
+// taggedTests returns the tests of a file that is built only with the tag.
 func taggedTests(path string) (names []string, err error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// ledgerFile lists the tests that failed and then passed alone: each is a fault of the test or of the product, until somebody finds it.
+// ledgerFile lists the tests that failed and then passed alone. Each is a fault of the test or the product until its
+// cause is known.
 const ledgerFile = "internal/testkit/flakes.md"
 
-// ledgerLine is a row of the ledger.
+// ledgerLine returns a row of the ledger.
 func ledgerLine(at time.Time, revision, part string, o outcome) string {
 	reason := strings.ReplaceAll(o.reason, "|", "/")
 	if len(reason) > 160 {

@@ -1,5 +1,5 @@
-// Command runner runs the two tiers of tests. A failed test is repeated once, alone: when it passes then, the ledger gets a row and
-// the run goes on; when it fails again, the run fails.
+// Command runner runs the two tiers of tests. A failed test is repeated once, alone. If it then passes, it gets a row
+// in the ledger and the run continues; if it fails again, the run fails.
 //
 //	runner gate              all tests without the build tag "ordeal"
 //	runner ordeal [SHARD…]   all shards of the ordeal, or those named
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// runner runs tests and collects what became of them.
+// runner runs tests and collects their outcomes.
 type runner struct {
 	with  []string // gotestsum's command line
 	out   io.Writer
@@ -74,7 +74,8 @@ func (r *runner) main(ctx context.Context, args []string, changed string) error 
 	return fmt.Errorf("%q is nothing to run: say gate, ordeal, or list", args[0])
 }
 
-// chosen are the parts of the ordeal by name, or those that the changes since a revision touch; all where neither is given.
+// chosen returns the named parts of the ordeal, or those touched by the changes since a revision; all parts without
+// either.
 func chosen(ctx context.Context, names []string, changed string) ([]part, error) {
 	tests, err := ordealTests(".")
 	if err != nil {
@@ -102,23 +103,23 @@ func chosen(ctx context.Context, names []string, changed string) ([]part, error)
 	return parts, nil
 }
 
-// changedFiles are those that differ from the revision, untracked ones included.
+// changedFiles returns the files that differ from the revision, including untracked ones.
 func changedFiles(ctx context.Context, revision string) ([]string, error) {
 	var files []string
 	for _, args := range [][]string{{"diff", "-z", "--name-only", revision, "--"}, {"ls-files", "-z", "--others", "--exclude-standard"}} {
-		var said bytes.Buffer
+		var stderr bytes.Buffer
 		cmd := exec.CommandContext(ctx, "git", args...)
-		cmd.Stderr = &said
+		cmd.Stderr = &stderr
 		out, err := cmd.Output()
 		if err != nil {
-			return nil, fmt.Errorf("list the files changed since %s: %w: %s", revision, err, strings.TrimSpace(said.String()))
+			return nil, fmt.Errorf("list the files changed since %s: %w: %s", revision, err, strings.TrimSpace(stderr.String()))
 		}
 		files = append(files, strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })...)
 	}
 	return files, nil
 }
 
-// gate runs all tests without the tag: with the race detector what runs no guests, then the real hosts.
+// gate runs all tests without the tag: packages without guests with the race detector, then those with real hosts.
 func (r *runner) gate(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "go", "list", "./...").Output()
 	if err != nil {
@@ -128,18 +129,18 @@ func (r *runner) gate(ctx context.Context) error {
 	pure := slices.DeleteFunc(strings.Fields(string(out)), func(p string) bool {
 		return slices.Contains(guests, strings.TrimPrefix(p, module))
 	})
-	// The longest go first, so that none runs alone at the end.
+	// The longest packages start first, so that none runs alone at the end.
 	long := []string{module + "web", module + "internal/control", module + "static", module + "agent"}
 	pure = slices.Concat(long, slices.DeleteFunc(pure, func(p string) bool { return slices.Contains(long, p) }))
 	err = errors.Join(
 		r.step(ctx, "simulated", pure, "-race", "-timeout", "30m"),
-		// go test counts the wait for the guest slot, too.
+		// The timeout of go test includes the wait for the guest slot.
 		r.step(ctx, "real", []string{"./" + libvirtPkg, "./" + labPkg, "./" + e2ePkg}, "-timeout", "30m"),
 	)
 	return errors.Join(err, r.report())
 }
 
-// ordeal runs the parts one after the other, each with a seed of its own unless the environment has one.
+// ordeal runs the parts one after the other. Each has its own seed, unless the environment sets one.
 func (r *runner) ordeal(ctx context.Context, parts []part) error {
 	if len(parts) == 0 {
 		_, err := fmt.Fprintln(r.out, "The changes touch no shard.")
@@ -164,7 +165,7 @@ func (r *runner) ordeal(ctx context.Context, parts []part) error {
 	return errors.Join(append(errs, r.report())...)
 }
 
-// step runs the packages' tests by gotestsum, which repeats each failed one once and alone.
+// step runs the packages' tests with gotestsum, which repeats each failed test once, alone.
 func (r *runner) step(ctx context.Context, name string, packages []string, args ...string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -178,34 +179,34 @@ func (r *runner) step(ctx context.Context, name string, packages []string, args 
 	line := slices.Concat(r.with, []string{
 		"--format", "pkgname", "--hide-summary", "skipped", "--jsonfile", events,
 		"--rerun-fails=1", "--rerun-fails-max-failures", "10", "--rerun-fails-abort-on-data-race", "--packages", strings.Join(packages, " "),
-		"--", "-count", "1", "-vet", "off", // verify has vetted all
+		"--", "-count", "1", "-vet", "off", // the verify task has run vet
 	}, args)
 	begun := time.Now()
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = time.Minute // for the tests to end their hosts
+	cmd.WaitDelay = time.Minute // time for the tests to stop their hosts
 	cmd.Stdout, cmd.Stderr = r.out, os.Stderr
-	ran := cmd.Run()
+	runErr := cmd.Run()
 	r.times = append(r.times, fmt.Sprintf("%-14s %4.0f s", name, time.Since(begun).Seconds()))
 	text, err := os.ReadFile(events)
 	if err != nil {
-		return errors.Join(ran, err)
+		return errors.Join(runErr, err)
 	}
 	got, err := outcomes(bytes.NewReader(text))
 	if err != nil {
-		return errors.Join(ran, err)
+		return errors.Join(runErr, err)
 	}
 	r.all = append(r.all, got...)
-	if ran == nil {
-		ran = r.judge(ctx, name, got)
+	if runErr == nil {
+		runErr = r.judge(ctx, name, got)
 	}
-	if ran != nil {
-		return fmt.Errorf("%s: %w", name, ran)
+	if runErr != nil {
+		return fmt.Errorf("%s: %w", name, runErr)
 	}
 	return nil
 }
 
-// judge enters what failed and then passed into the ledger, and fails where a failed test was not seen to pass.
+// judge adds flaky tests to the ledger, and fails if a failed test did not pass afterwards.
 func (r *runner) judge(ctx context.Context, name string, got []outcome) error {
 	if bad := lost(got); len(bad) > 0 {
 		return fmt.Errorf("%s failed, and was not repeated", bad[0].name)
@@ -228,7 +229,7 @@ func (r *runner) judge(ctx context.Context, name string, got []outcome) error {
 	return enter(ledgerFile, rows)
 }
 
-// report prints what took longest.
+// report prints the slowest tests and the totals.
 func (r *runner) report() error {
 	fmt.Fprintln(r.out, "\nThe slowest tests:")
 	for _, o := range slowest(r.all, 20) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestOrdealShardsTakeEveryTaggedTest(t *testing.T) {
+func TestShardsCoverEveryOrdealTest(t *testing.T) {
 	t.Parallel()
 	tests, err := ordealTests("../../..")
 	if err != nil {
@@ -32,7 +32,7 @@ func TestOrdealShardsTakeEveryTaggedTest(t *testing.T) {
 	}
 }
 
-func TestTestWithoutShardIsAnError(t *testing.T) {
+func TestTestWithoutShardRefused(t *testing.T) {
 	t.Parallel()
 	one := []shard{{name: "a", pkg: "p", tests: "^TestA"}}
 	for name, c := range map[string]struct {
@@ -97,7 +97,7 @@ func names(all []outcome) (out []string) {
 	return out
 }
 
-func TestRepeatedTestIsFlakyAndLostOneIsNot(t *testing.T) {
+func TestFlakyAndLostOutcomes(t *testing.T) {
 	t.Parallel()
 	all, err := outcomes(strings.NewReader(sampleEvents + samplePassed))
 	if err != nil {
@@ -112,14 +112,14 @@ func TestRepeatedTestIsFlakyAndLostOneIsNot(t *testing.T) {
 	if got := names(slowest(all, 2)); !slices.Equal(got, []string{"web.TestC", "web.TestA/one"}) {
 		t.Errorf("slowest: %v", got)
 	}
-	// Without the repetition nothing is flaky: a run that repeats nothing must not pass.
+	// Without a repetition no test is flaky: a run without repetitions must not pass.
 	all, err = outcomes(strings.NewReader(sampleEvents))
 	if got := names(lost(all)); err != nil || !slices.Equal(got, []string{"web.TestA/one", "web.TestC"}) {
 		t.Errorf("lost without a repetition: %v, %v", got, err)
 	}
 }
 
-func TestLedgerGetsARow(t *testing.T) {
+func TestLedgerRowAppended(t *testing.T) {
 	t.Parallel()
 	all, err := outcomes(strings.NewReader(sampleEvents + samplePassed))
 	if err != nil {
@@ -131,7 +131,7 @@ func TestLedgerGetsARow(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "flakes.md")
 	if err := enter(path, []string{row}); err == nil {
-		t.Error("a ledger that is not there was written")
+		t.Error("a missing ledger was created")
 	}
 	if err := os.WriteFile(path, []byte("head\n"), 0o600); err != nil {
 		t.Fatal(err)

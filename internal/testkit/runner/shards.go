@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// shard is a part of the ordeal: the tests of one package whose names match.
+// shard is a part of the ordeal: the tests of one package with matching names.
 type shard struct {
 	name    string
 	pkg     string // below the module
-	tests   string // regular expression of test names; of several shards of one package the first that matches takes a test
-	watches string // regular expression of files: `task ordeal:changed` runs the shard when one of them is changed
-	race    bool   // with the race detector: what runs no guests
+	tests   string // regular expression of test names; the first matching shard of a package takes a test
+	watches string // regular expression of files: `task ordeal:changed` runs the shard after a change of one
+	race    bool   // use the race detector: shards without guests
 }
 
 // Packages whose tests run real guests.
@@ -21,10 +21,10 @@ const (
 	libvirtPkg = "agent/libvirt"
 	labPkg     = "internal/lab"
 	e2ePkg     = "internal/e2e"
-	benchPkg   = "internal/bench" // benchmarks alone
+	benchPkg   = "internal/bench" // only benchmarks
 )
 
-// shards divide the ordeal. The last shard of a package takes all that the others leave.
+// shards divide the ordeal. The last shard of a package takes the remaining tests.
 var shards = []shard{
 	{"conformance", libvirtPkg, `^Test(Conformance|Pair)$`, `^agent/(hvtest|libvirt|mock)/|^agent/[^/]+\.go$|^internal/(fleet|lab)/`, false},
 	{"cut-off", libvirtPkg, `CutOff|ChangesOver|HasLost|^TestAMove|^TestADefinition|^TestAGuestEnds`, `^agent/libvirt/(faults|cutoff|childagent|wholeagent|snap|move|merge|apply|orphan)|^agent/[^/]+\.go$`, false},
@@ -44,19 +44,20 @@ var shards = []shard{
 	{"web", "web", `.`, `^(web|views)/`, true},
 }
 
-// whole are the tests of which the gate runs a part; the ordeal runs all of them.
-var whole = map[string][]string{
+// wholeTests are tests of which the gate runs only a part; the ordeal runs them completely.
+var wholeTests = map[string][]string{
 	libvirtPkg: {"TestConformance"},
 	e2ePkg:     {"TestScreenshots"},
 }
 
-// part is a shard with the tests that it runs.
+// part is a shard with its tests.
 type part struct {
 	shard
 	names []string
 }
 
-// divide gives each package's tests to the shards of that package. A test that no shard takes, and a shard without tests, are errors.
+// divide distributes each package's tests to its shards. A test without a shard, and a shard without tests, are
+// errors.
 func divide(all []shard, tests map[string][]string) ([]part, error) {
 	parts := make([]part, len(all))
 	for i, s := range all {
@@ -80,10 +81,10 @@ func divide(all []shard, tests map[string][]string) ([]part, error) {
 	return parts, nil
 }
 
-// run is the part's argument of go test -run.
+// run returns the part's argument of go test -run.
 func (p part) run() string { return "^(" + strings.Join(p.names, "|") + ")$" }
 
-// touched reports whether a change of these files asks for the shard. A change of the shard's own tests always does.
+// touched reports whether changes of these files require the shard. Changes of its own test files always do.
 func (p part) touched(files []string) bool {
 	watched := regexp.MustCompile(p.watches)
 	return slices.ContainsFunc(files, func(f string) bool {

@@ -2,5 +2,5 @@
 
 package tier
 
-// Ordeal is true where the tests were built for the ordeal.
+// Ordeal is true if the tests are built with the tag "ordeal".
 const Ordeal = false

@@ -8,11 +8,12 @@ import (
 	"syscall"
 )
 
-// slotFile is locked by the test program that runs real guests. It is never removed: a lock on a removed file guards nothing.
+// slotFile is locked by the test program that runs real guests. It is never removed, because a lock on a removed file
+// protects nothing.
 const slotFile = "/run/quantix-test-guests"
 
-// GuestSlot waits until no other test program of this machine runs real guests, and takes their place until release or the end of
-// the process. Emulated guests take whole processors: two packages at once time each other out.
+// GuestSlot waits until no other test program of this machine runs real guests, and holds the slot until release or
+// the end of the process. Emulated guests use whole CPUs, so two concurrent packages would time out.
 func GuestSlot() (release func(), err error) {
 	return takeSlot(slotFile)
 }
@@ -41,7 +42,7 @@ func takeSlot(path string) (release func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// flock waits for the lock, through signals.
+// flock waits for the lock and retries after signals.
 func flock(f *os.File) error {
 	for {
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {

@@ -2,5 +2,5 @@
 
 package tier
 
-// GuestSlot takes nothing: real guests run on Linux only.
+// GuestSlot does nothing: real guests run only on Linux.
 func GuestSlot() (release func(), err error) { return func() {}, nil }

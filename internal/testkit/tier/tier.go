@@ -1,5 +1,5 @@
-// Package tier divides the tests. The gate is what `task test` runs. The ordeal is all that needs more time: files with the build
-// tag "ordeal", which `task ordeal` runs in shards.
+// Package tier divides the tests into two tiers. `task test` runs the gate. The ordeal, for longer tests, consists of
+// files with the build tag "ordeal"; `task ordeal` runs it in shards.
 package tier
 
 import (
@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// SeedVariable names the environment variable with the seed of a run; without it every run draws its own.
+// SeedVariable names the environment variable with the seed of a run; the default is a random seed.
 const SeedVariable = "QUANTIX_TEST_SEED"
 
-// Seed is the seed of this run, a number from 0 on. The same seed picks the same places to cut off.
+// Seed is the seed of this run, at least 0. The same seed selects the same interruption points.
 var Seed = sync.OnceValue(func() int {
 	if n, err := strconv.Atoi(os.Getenv(SeedVariable)); err == nil && n >= 0 {
 		return n
@@ -21,8 +21,8 @@ var Seed = sync.OnceValue(func() int {
 	return rand.IntN(1 << 20) //nolint:gosec // not a secret
 })
 
-// Offset is the first of every n-th places that this run takes, 0 … every-1. Runs with different seeds take different places.
-// The test's log names the seed, so that a failure can be repeated.
+// Offset returns the first of every n-th interruption point to test, 0 … every-1. Different seeds select different
+// points. The test's log names the seed, to repeat a failure.
 func Offset(t testing.TB, every int) int {
 	t.Helper()
 	t.Logf("places %d, %d, … of every %d: repeat with %s=%d", Seed()%every, Seed()%every+every, every, SeedVariable, Seed())

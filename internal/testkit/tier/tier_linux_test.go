@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestGuestSlotHeldByOneAtATime(t *testing.T) {
+func TestGuestSlotIsExclusive(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "slot")
 	release, err := takeSlot(path)

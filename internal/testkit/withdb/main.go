@@ -1,5 +1,5 @@
-// Command withdb runs a command beside a private, migrated PostgreSQL, whose address it hands over in the environment
-// variable QUANTIX_TEST_DATABASE_URL.
+// Command withdb runs a command with a private, migrated PostgreSQL, whose URL is in the environment variable
+// QUANTIX_TEST_DATABASE_URL.
 package main
 
 import (
@@ -33,7 +33,8 @@ func run(command []string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o711); err != nil { // the database's own user must be able to reach its files
+	// PostgreSQL runs as another user, who must be able to enter the directory.
+	if err := os.Chmod(dir, 0o711); err != nil {
 		return err
 	}
 	server, err := pglocal.Start(ctx, pglocal.Options{Dir: dir, Unsafe: true, DieWithParent: true})

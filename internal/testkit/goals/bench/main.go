@@ -1,5 +1,5 @@
-// Command bench runs the benchmarks of all goals, from the repository's root, and prints what they found as one table.
-// With -readme it puts the table into README and the manual, too.
+// Command bench runs all benchmarks with goals from the repository's root and prints their results as one table. With
+// -readme it also updates the table in README and the manual.
 package main
 
 import (
@@ -17,12 +17,12 @@ import (
 	"quantix/internal/testkit/goals"
 )
 
-// most is how long all of it may take on two quiet cores.
-const most = 12 * time.Minute
+// timeLimit is the time limit for all benchmarks on two idle cores.
+const timeLimit = 12 * time.Minute
 
-// runs are the benchmarks that tell of goals: flags of go test, and the package.
+// runs are the benchmarks with goals: flags of go test, and the package.
 var runs = [][]string{
-	// The list and the file of all VMs are measured in BenchmarkFleet, at the real portal's process.
+	// BenchmarkFleet measures the list and CSV of all VMs against a real portal process.
 	{"-bench", ".", "-skip", "^Benchmark(VMList|CSV)$", "-benchtime", "1x", "-timeout", "40m", "./internal/bench"},
 	{"-bench", "Overlay", "-benchtime", "20x", "./agent/libvirt"},
 	{"-bench", "Definition", "-benchtime", "5000x", "./agent/libvirt"},
@@ -67,7 +67,7 @@ func bench(readme bool) error {
 		return errors.Join(failed, err)
 	}
 	table := goals.Table(rows)
-	fmt.Printf("%s\nAll of it took %s, of at most %s. %s\n", table, took.Round(time.Second), most, longest(rows, began))
+	fmt.Printf("%s\nAll of it took %s, of at most %s. %s\n", table, took.Round(time.Second), timeLimit, longest(rows, began))
 	if missing := goals.Missing(rows); len(missing) > 0 {
 		failed = errors.Join(failed, fmt.Errorf("nothing was measured of: %s", strings.Join(missing, "; ")))
 	}
@@ -90,7 +90,7 @@ func bench(readme bool) error {
 	return nil
 }
 
-// longest names the rows that took most of the time, with what was prepared for them.
+// longest names the rows that took the most time, including their preparation.
 func longest(rows []goals.Row, began time.Time) string {
 	type part struct {
 		path string
