@@ -14,9 +14,9 @@ import (
 
 const module = "quantix/"
 
-// may lists the packages of this module that each package may import directly, tests aside. "*" allows all. A key
+// allowedImports lists the packages of this module that each package may import directly, tests aside. "*" allows all. A key
 // ending in "/" covers everything below it without its own row; a value ending in "/" allows everything below it.
-var may = map[string][]string{
+var allowedImports = map[string][]string{
 	"main":               {"internal/cli"},
 	"internal/cli":       {"*"},
 	"web":                {"views", "views/", "static", "static/docs", "internal/control", "internal/control/query", "internal/control/identity", "internal/vmxml", "internal/auth", "internal/agentconn", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
@@ -85,14 +85,14 @@ var may = map[string][]string{
 	"internal/bench":     {"*"},
 }
 
-var rooms = []string{
+var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
 }
 
-// only lists libraries and packages with a restricted set of importers.
-var only = map[string][]string{
-	"quantix/db":                        append([]string{"internal/testkit", "internal/testkit/withdb", "internal/cli"}, rooms...),
-	"quantix/internal/control/store":    rooms,
+// restricted lists libraries and packages with a restricted set of importers.
+var restricted = map[string][]string{
+	"quantix/db":                        append([]string{"internal/testkit", "internal/testkit/withdb", "internal/cli"}, controlPackages...),
+	"quantix/internal/control/store":    controlPackages,
 	"quantix/internal/control/assign":   {"internal/control", "internal/control/agentapi"},
 	"quantix/internal/control/agentapi": {"internal/control"},
 
@@ -100,7 +100,7 @@ var only = map[string][]string{
 	"github.com/danielgtaylor/huma":      {"web"},
 	"github.com/digitalocean/go-libvirt": {"agent/libvirt"},
 	"libvirt.org/go/libvirtxml":          {"agent/libvirt"},
-	"github.com/jackc/pgx":               append([]string{"db", "internal/notify", "internal/auth", "internal/pglocal", "internal/testkit", "internal/cli", "internal/bench", "internal/load"}, rooms...),
+	"github.com/jackc/pgx":               append([]string{"db", "internal/notify", "internal/auth", "internal/pglocal", "internal/testkit", "internal/cli", "internal/bench", "internal/load"}, controlPackages...),
 	"github.com/a-h/templ":               {"views/", "web"},
 	"github.com/spf13/cobra":             {"internal/cli"},
 	"github.com/vishvananda/netlink":     {"agent/link"},
@@ -109,7 +109,7 @@ var only = map[string][]string{
 	"github.com/yuin/goldmark":           {"static/docs"},
 }
 
-type listed struct {
+type goListPackage struct {
 	ImportPath string
 	Imports    []string
 }
@@ -141,7 +141,7 @@ func checkImport(t *testing.T, name string, rule []string, imported string) {
 	if name == "internal/fleet" && strings.Contains(imported, ".") {
 		t.Errorf("internal/fleet imports %s: it may use the standard library only", imported)
 	}
-	for library, homes := range only {
+	for library, homes := range restricted {
 		if (imported == library || strings.HasPrefix(imported, library+"/")) && !within(homes, name) {
 			t.Errorf("%s imports %s, whose home is %s", name, imported, strings.Join(homes, ", "))
 		}
@@ -154,12 +154,12 @@ func within(list []string, name string) bool {
 }
 
 func ruleOf(name string) ([]string, bool) {
-	if rule, ok := may[name]; ok {
+	if rule, ok := allowedImports[name]; ok {
 		return rule, true
 	}
 	for i := len(name) - 1; i > 0; i-- {
 		if name[i] == '/' {
-			if rule, ok := may[name[:i+1]]; ok {
+			if rule, ok := allowedImports[name[:i+1]]; ok {
 				return rule, true
 			}
 		}
@@ -167,9 +167,9 @@ func ruleOf(name string) ([]string, bool) {
 	return nil, false
 }
 
-func packages(t *testing.T) []listed {
+func packages(t *testing.T) []goListPackage {
 	t.Helper()
-	lookEverywhere(t)
+	openAllDirs(t)
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "quantix/...")
 	out, err := cmd.Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -178,9 +178,9 @@ func packages(t *testing.T) []listed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []listed
+	var all []goListPackage
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p listed
+		var p goListPackage
 		err := d.Decode(&p)
 		if errors.Is(err, io.EOF) {
 			return all
@@ -192,9 +192,9 @@ func packages(t *testing.T) []listed {
 	}
 }
 
-// lookEverywhere opens each package directory. go test caches a result while the files opened by the test itself are
+// openAllDirs opens each package directory. go test caches a result while the files opened by the test itself are
 // unchanged; it does not know what go list read.
-func lookEverywhere(t *testing.T) {
+func openAllDirs(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && path != "../.." && strings.HasPrefix(d.Name(), ".") {

@@ -236,7 +236,7 @@ func TestExpiredCertificateOnlyRenews(t *testing.T) {
 	}
 	key := newKey(t)
 	const day = 24 * time.Hour
-	for age, want := range map[time.Duration]struct{ enters, speaks, renews bool }{
+	for age, want := range map[time.Duration]struct{ enters, isHost, renews bool }{
 		0:                    {true, true, true},
 		day - time.Minute:    {true, true, true},
 		day + time.Minute:    {true, false, true},
@@ -252,7 +252,7 @@ func TestExpiredCertificateOnlyRenews(t *testing.T) {
 		if _, serverErr, _ := shake(t, server, client); (serverErr == nil) != want.enters {
 			t.Errorf("a certificate made %s ago: the portal's listener says %v", age, serverErr)
 		}
-		if _, ok := HostOf(cert); ok != want.speaks {
+		if _, ok := HostOf(cert); ok != want.isHost {
 			t.Errorf("a certificate made %s ago speaks for its host: %v", age, ok)
 		}
 		if id, ok := LapsedHostOf(cert); ok != want.renews || ok && id != hostID {

@@ -30,11 +30,11 @@ func guessable(userName, password string) string {
 	case strings.Trim(folded, "0123456789 .,:;-_/!?#+*") == "" && len(folded) < 20:
 		return "is a number, such as a date or a telephone's"
 	}
-	for _, bare := range letterForms(folded) {
+	for _, letters := range letterForms(folded) {
 		switch {
-		case bare == lettersOf(strings.ToLower(userName)):
+		case letters == lettersOf(strings.ToLower(userName)):
 			return "is the user name with something added"
-		case commonWords(bare):
+		case commonWords(letters):
 			return "is one of those that are tried first"
 		}
 	}
@@ -107,8 +107,8 @@ func letterForms(folded string) []string {
 	var out []string
 	for _, part := range []string{folded, strings.TrimRightFunc(folded, noLetter), strings.TrimLeftFunc(folded, noLetter), strings.TrimFunc(folded, noLetter)} {
 		for _, letters := range asLetters {
-			if bare := lettersOf(letters.Replace(part)); bare != "" {
-				out = append(out, bare)
+			if letters := lettersOf(letters.Replace(part)); letters != "" {
+				out = append(out, letters)
 			}
 		}
 	}
@@ -126,12 +126,12 @@ func lettersOf(text string) string {
 }
 
 // commonWords reports whether the text is one common word or two of them.
-func commonWords(bare string) bool {
-	if common[bare] {
+func commonWords(letters string) bool {
+	if common[letters] {
 		return true
 	}
-	for i := range bare {
-		if common[bare[:i]] && (common[bare[i:]] || len(bare[i:]) < 3) {
+	for i := range letters {
+		if common[letters[:i]] && (common[letters[i:]] || len(letters[i:]) < 3) {
 			return true
 		}
 	}

@@ -75,7 +75,7 @@ func TestCertificateExpiryWarning(t *testing.T) {
 	now := time.Now()
 	for _, x := range []struct {
 		life, left time.Duration
-		says       string
+		message       string
 	}{
 		{365 * day, 15 * day, ""},
 		{365 * day, 13 * day, "ends on"},
@@ -85,8 +85,8 @@ func TestCertificateExpiryWarning(t *testing.T) {
 	} {
 		v := Validity{Use: "browsers", File: "/etc/quantix/tls.crt", From: now.Add(x.left - x.life), Until: now.Add(x.left)}
 		text := v.Warning(now)
-		if (text != "") != (x.says != "") || !strings.Contains(text, x.says) {
-			t.Errorf("%s left of %s: %q, want %q", x.left, x.life, text, x.says)
+		if (text != "") != (x.message != "") || !strings.Contains(text, x.message) {
+			t.Errorf("%s left of %s: %q, want %q", x.left, x.life, text, x.message)
 		}
 		if text != "" && !strings.Contains(text, v.File) {
 			t.Errorf("the warning does not name the file: %s", text)

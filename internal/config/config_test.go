@@ -60,7 +60,7 @@ func TestPortalSettings(t *testing.T) {
 		given given
 		want  func(*Portal)
 	}{
-		"nothing said":   {given{}, func(*Portal) {}},
+		"no settings":    {given{}, func(*Portal) {}},
 		"only a comment": {given{yaml: "# later\n"}, func(*Portal) {}},
 		"file": {
 			given{yaml: `
@@ -109,17 +109,17 @@ log: {level: debug, format: json}
 			given{env: []string{"QUANTIX_LOG_LEVEL=debug"}, flags: []string{"--log-level=info"}},
 			func(*Portal) {},
 		},
-		"the agent's variables and the tests' are not ours": {
+		"variables of the agent and of tests are ignored": {
 			given{env: []string{"QUANTIX_HYPERVISOR=mock", "QUANTIX_TEST_X=1"}},
 			func(*Portal) {},
 		},
-		"a port that is not known yet": {
+		"port not known yet": {
 			given{flags: []string{"--listen=127.0.0.1:0", "--agent-listen=127.0.0.1:0"}},
 			func(p *Portal) {
 				p.Listen, p.AgentListen, p.PublicURL, p.AgentURL, p.PairURL = "127.0.0.1:0", "127.0.0.1:0", "", "", ""
 			},
 		},
-		"all addresses are known by the machine's name": {
+		"wildcard address becomes the hostname": {
 			given{flags: []string{"--listen=:8443"}},
 			func(p *Portal) {
 				host, _ := os.Hostname()
@@ -156,14 +156,14 @@ func TestAgentSettings(t *testing.T) {
 		given given
 		want  Agent
 	}{
-		"nothing said": {
+		"no settings": {
 			given{},
 			Agent{
 				Name: host, DataDir: "/var/lib/quantix-agent", Hypervisor: "libvirt",
 				Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, PoolRoots: PoolRoots, FetchMost: 64, NetworkConfirm: 30, Log: Log{Level: "info", Format: "text"},
 			},
 		},
-		"all three": {
+		"file, environment and flags": {
 			given{
 				yaml:  "portal: https://portal.example:8444/\nlibvirt: {socket: /a}\npoolRoots: [/srv, /vmdata]\npoolDevices: [/dev/disk/by-id/*]\nfetchFrom: [10.1.2.3/8, 192.0.2.7]\nfetchMost: 8\n",
 				env:   []string{"QUANTIX_LIBVIRT_SOCKET=/b", "QUANTIX_NAME=h1", "QUANTIX_DATABASE_URL=postgres://x"},
@@ -198,34 +198,34 @@ func TestPortalRefuses(t *testing.T) {
 			given{yaml: "listen: :1\ndatabase:\n  ulr: x\n"},
 			[]string{`portal.yaml:3: unknown key "database.ulr"; did you mean "database.url"?`},
 		},
-		"another spelling of a key":  {given{yaml: "data-dir: /x\n"}, []string{`unknown key "data-dir"; did you mean "dataDir"?`}},
-		"a key like no other":        {given{yaml: "colour: red\n"}, []string{`portal.yaml:1: unknown key "colour"`}},
-		"the agent's key":            {given{yaml: "libvirt: {socket: /x}\n"}, []string{`unknown key "libvirt"; it belongs into the other program's file`}},
-		"a text for a number":        {given{yaml: "database:\n  maxConns: many\n"}, []string{`portal.yaml:2: "database.maxConns" must be a whole number, not a text`}},
-		"a number for a text":        {given{yaml: "listen: 8443\n"}, []string{`:1: "listen" must be a text`, "not a number"}},
-		"a text for a list":          {given{yaml: "trustedProxies: 10.0.0.0/8\n"}, []string{`"trustedProxies" must be a list of texts`}},
-		"nothing for a text":         {given{yaml: "dataDir:\n"}, []string{`"dataDir" must be a text`, "not empty"}},
-		"a text for a group":         {given{yaml: "tls: on\n"}, []string{`"tls" must be a group of settings`}},
-		"a list for the file":        {given{yaml: "- listen\n"}, []string{"the file must be a group of settings"}},
-		"a key twice":                {given{yaml: "dataDir: /a\ndataDir: /b\n"}, []string{`portal.yaml:2: "dataDir" is set twice`}},
-		"two documents":              {given{yaml: "dataDir: /a\n---\ndataDir: /b\n"}, []string{"one YAML document"}},
-		"what is not YAML":           {given{yaml: "listen: [\n"}, []string{"portal.yaml: line "}},
-		"all mistakes at once":       {given{yaml: "a: 1\nb: 2\n"}, []string{`:1: unknown key "a"`, `:2: unknown key "b"`}},
-		"an unknown variable":        {given{env: []string{"QUANTIX_DATABSE_URL=x"}}, []string{`QUANTIX_DATABSE_URL: there is no such setting; did you mean "QUANTIX_DATABASE_URL"?`}},
-		"no number in a variable":    {given{env: []string{"QUANTIX_DATABASE_MAX_CONNS=ten"}}, []string{`QUANTIX_DATABASE_MAX_CONNS: "ten" is not a whole number`}},
-		"no address, by flag":        {given{flags: []string{"--listen=8443"}}, []string{`--listen: "8443" is not an address`}},
-		"no address, by file":        {given{yaml: "\nlisten: localhost:99999\n"}, []string{`portal.yaml:2: listen: "localhost:99999" is not an address`}},
-		"one address for both":       {given{flags: []string{"--listen=:1", "--agent-listen=:1"}}, []string{"--agent-listen", "is the address of listen too"}},
-		"a certificate without key":  {given{flags: []string{"--tls-cert=/c"}}, []string{"--tls-cert: a certificate needs its key"}},
-		"a key without certificate":  {given{env: []string{"QUANTIX_TLS_KEY=/k"}}, []string{"QUANTIX_TLS_KEY: a key needs its certificate"}},
-		"an unknown level":           {given{flags: []string{"--log-level=loud"}}, []string{`--log-level: "loud" is not known; choose one of debug, info, warn, error`}},
-		"no network":                 {given{flags: []string{"--trusted-proxies=here"}}, []string{`"here" is not a network`}},
-		"plain HTTP for agents":      {given{flags: []string{"--agent-url=http://x"}}, []string{"--agent-url", "https://host"}},
-		"a URL with a path":          {given{flags: []string{"--public-url=https://x/quantix"}}, []string{"--public-url"}},
-		"an empty data directory":    {given{flags: []string{"--data-dir="}}, []string{"--data-dir: it must not be empty"}},
-		"too few connections":        {given{flags: []string{"--database-max-conns=1"}}, []string{"choose 2 to 10000"}},
-		"a database of another kind": {given{env: []string{"QUANTIX_DATABASE_URL=mysql://u:hunter2@h/d"}}, []string{"QUANTIX_DATABASE_URL: this is not the URL of a PostgreSQL"}},
-		"a database URL that is none": {
+		"another spelling of a key":       {given{yaml: "data-dir: /x\n"}, []string{`unknown key "data-dir"; did you mean "dataDir"?`}},
+		"a key without a similar one":     {given{yaml: "colour: red\n"}, []string{`portal.yaml:1: unknown key "colour"`}},
+		"the agent's key":                 {given{yaml: "libvirt: {socket: /x}\n"}, []string{`unknown key "libvirt"; it belongs into the other program's file`}},
+		"a text for a number":             {given{yaml: "database:\n  maxConns: many\n"}, []string{`portal.yaml:2: "database.maxConns" must be a whole number, not a text`}},
+		"a number for a text":             {given{yaml: "listen: 8443\n"}, []string{`:1: "listen" must be a text`, "not a number"}},
+		"a text for a list":               {given{yaml: "trustedProxies: 10.0.0.0/8\n"}, []string{`"trustedProxies" must be a list of texts`}},
+		"nothing for a text":              {given{yaml: "dataDir:\n"}, []string{`"dataDir" must be a text`, "not empty"}},
+		"a text for a group":              {given{yaml: "tls: on\n"}, []string{`"tls" must be a group of settings`}},
+		"a list for the file":             {given{yaml: "- listen\n"}, []string{"the file must be a group of settings"}},
+		"a key twice":                     {given{yaml: "dataDir: /a\ndataDir: /b\n"}, []string{`portal.yaml:2: "dataDir" is set twice`}},
+		"two documents":                   {given{yaml: "dataDir: /a\n---\ndataDir: /b\n"}, []string{"one YAML document"}},
+		"invalid YAML":                    {given{yaml: "listen: [\n"}, []string{"portal.yaml: line "}},
+		"several errors":                  {given{yaml: "a: 1\nb: 2\n"}, []string{`:1: unknown key "a"`, `:2: unknown key "b"`}},
+		"an unknown variable":             {given{env: []string{"QUANTIX_DATABSE_URL=x"}}, []string{`QUANTIX_DATABSE_URL: there is no such setting; did you mean "QUANTIX_DATABASE_URL"?`}},
+		"text for a number in a variable": {given{env: []string{"QUANTIX_DATABASE_MAX_CONNS=ten"}}, []string{`QUANTIX_DATABASE_MAX_CONNS: "ten" is not a whole number`}},
+		"no address, by flag":             {given{flags: []string{"--listen=8443"}}, []string{`--listen: "8443" is not an address`}},
+		"no address, by file":             {given{yaml: "\nlisten: localhost:99999\n"}, []string{`portal.yaml:2: listen: "localhost:99999" is not an address`}},
+		"one address for both listeners":  {given{flags: []string{"--listen=:1", "--agent-listen=:1"}}, []string{"--agent-listen", "is the address of listen too"}},
+		"a certificate without key":       {given{flags: []string{"--tls-cert=/c"}}, []string{"--tls-cert: a certificate needs its key"}},
+		"a key without certificate":       {given{env: []string{"QUANTIX_TLS_KEY=/k"}}, []string{"QUANTIX_TLS_KEY: a key needs its certificate"}},
+		"an unknown level":                {given{flags: []string{"--log-level=loud"}}, []string{`--log-level: "loud" is not known; choose one of debug, info, warn, error`}},
+		"no network":                      {given{flags: []string{"--trusted-proxies=here"}}, []string{`"here" is not a network`}},
+		"plain HTTP for agents":           {given{flags: []string{"--agent-url=http://x"}}, []string{"--agent-url", "https://host"}},
+		"a URL with a path":               {given{flags: []string{"--public-url=https://x/quantix"}}, []string{"--public-url"}},
+		"an empty data directory":         {given{flags: []string{"--data-dir="}}, []string{"--data-dir: it must not be empty"}},
+		"too few connections":             {given{flags: []string{"--database-max-conns=1"}}, []string{"choose 2 to 10000"}},
+		"a database of another kind":      {given{env: []string{"QUANTIX_DATABASE_URL=mysql://u:hunter2@h/d"}}, []string{"QUANTIX_DATABASE_URL: this is not the URL of a PostgreSQL"}},
+		"invalid database URL": {
 			given{yaml: "database:\n  url: 'postgres://u:hunter2%@h/d'\n"},
 			[]string{"portal.yaml:2: database.url: this is not the URL of a PostgreSQL"},
 		},
@@ -262,7 +262,7 @@ func TestAgentRefuses(t *testing.T) {
 		"pools anywhere":           {given{flags: []string{"--pool-roots=/srv,/"}}, "--pool-roots"},
 		"a relative root of pools": {given{env: []string{"QUANTIX_POOL_ROOTS=srv"}}, "QUANTIX_POOL_ROOTS"},
 		"no address for metrics":   {given{flags: []string{"--metrics-listen=yes"}}, "--metrics-listen"},
-		"a variable of nobody":     {given{env: []string{"QUANTIX_PORTL=x"}}, `did you mean "QUANTIX_PORTAL"?`},
+		"an unknown variable":      {given{env: []string{"QUANTIX_PORTL=x"}}, `did you mean "QUANTIX_PORTAL"?`},
 		"the portal's key":         {given{yaml: "database: {url: x}\n"}, "belongs into the other program's file"},
 		"an empty name in quotes":  {given{yaml: "name: ' '\n"}, "agent.yaml:1: name: it must not be empty"},
 	} {

@@ -90,12 +90,12 @@ func chosenFile(flags *pflag.FlagSet, file string) string {
 }
 
 func readFile(from source, file string, given origins) (values, error) {
-	mayMiss := file == ""
-	if mayMiss {
+	optional := file == ""
+	if optional {
 		file = from.file
 	}
 	text, err := os.ReadFile(file)
-	if mayMiss && errors.Is(err, os.ErrNotExist) {
+	if optional && errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {

@@ -143,8 +143,8 @@ func TestRequirementsFoundInKnownPlaces(t *testing.T) {
 		prepare func(*fake)
 		found   string // empty: not found
 	}{
-		"beside a plain user's PATH": {Lab, "iptables", func(f *fake) { f.add("usr/sbin/iptables") }, "/usr/sbin/iptables"},
-		"a file that is no program": {Lab, "iptables", func(f *fake) {
+		"outside a user's PATH": {Lab, "iptables", func(f *fake) { f.add("usr/sbin/iptables") }, "/usr/sbin/iptables"},
+		"a file that is not executable": {Lab, "iptables", func(f *fake) {
 			f.files["usr/sbin/iptables"] = &fstest.MapFile{Mode: 0o644}
 		}, ""},
 		"Fedora's firmware":  {Lab, "OVMF", func(f *fake) { f.add("usr/share/edk2/ovmf/OVMF_CODE.fd") }, "/usr/share/edk2/ovmf/OVMF_CODE.fd"},
@@ -162,7 +162,7 @@ func TestRequirementsFoundInKnownPlaces(t *testing.T) {
 		"a static busybox": {Lab, "busybox (static)", func(f *fake) {
 			f.files["bin/busybox"] = &fstest.MapFile{Mode: 0o755, Data: program64(elf.PT_LOAD)}
 		}, "/bin/busybox"},
-		"a busybox that wants a loader": {Lab, "busybox (static)", func(f *fake) {
+		"a dynamically linked busybox": {Lab, "busybox (static)", func(f *fake) {
 			f.files["bin/busybox"] = &fstest.MapFile{Mode: 0o755, Data: program64(elf.PT_INTERP)}
 		}, ""},
 	} {
@@ -290,8 +290,8 @@ func TestInstallRefuses(t *testing.T) {
 				return fmt.Errorf("no network for %s", args[2])
 			}
 		}, Demo, "no network for install"},
-		"when the package did not bring it": {func(*fake) {}, Demo, "this machine still lacks:\n  PostgreSQL"},
-		"when no package can help": {func(f *fake) {
+		"when the package lacks it": {func(*fake) {}, Demo, "this machine still lacks:\n  PostgreSQL"},
+		"when no package has it": {func(f *fake) {
 			f.everything()
 		}, Agent, "libvirt socket (the agent's way to libvirt): systemctl enable --now libvirtd.socket"},
 	} {

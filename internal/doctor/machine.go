@@ -74,7 +74,7 @@ func (m *machine) inspect(ctx context.Context, p Purpose) []Check {
 // survey returns every check of the purpose, and the missing required items.
 func (m *machine) survey(ctx context.Context, p Purpose) (checks []Check, missing []need) {
 	for _, n := range needs {
-		if !n.concerns(p) {
+		if !n.appliesTo(p) {
 			continue
 		}
 		c := Check{Name: n.name, Why: n.why, Packages: n.debian, Optional: !slices.Contains(n.required, p)}

@@ -20,7 +20,7 @@ type need struct {
 	fix      string // instruction if no package has it
 }
 
-func (n need) concerns(p Purpose) bool {
+func (n need) appliesTo(p Purpose) bool {
 	return slices.Contains(n.required, p) || slices.Contains(n.optional, p)
 }
 

@@ -51,9 +51,9 @@ type checker struct {
 
 func (in checker) add(field, format string, args ...any) { in.c.Add(field, format, args...) }
 
-// want adds an error if a value is invalid, unless a template's variable supplies it later.
-func (in checker) want(ok bool, field, value, format string, args ...any) {
-	if waits := in.template && variableForm.MatchString(value); !ok && !waits {
+// require adds an error if a value is invalid, unless a template's variable supplies it later.
+func (in checker) require(ok bool, field, value, format string, args ...any) {
+	if deferred := in.template && variableForm.MatchString(value); !ok && !deferred {
 		in.add(field, format, args...)
 	}
 }

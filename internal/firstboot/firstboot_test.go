@@ -55,23 +55,23 @@ func TestFormUserDataMatchesSchema(t *testing.T) {
 	if err := wrong(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: string(files["user-data"]), NetworkConfig: string(files["network-config"])}, false); err != nil {
 		t.Errorf("user-data refused: %v\n%s", err, files["user-data"])
 	}
-	var said map[string]any
-	if err := yaml.Unmarshal(files["user-data"], &said); err != nil {
+	var errText map[string]any
+	if err := yaml.Unmarshal(files["user-data"], &errText); err != nil {
 		t.Fatal(err)
 	}
-	if got := said["runcmd"]; !cmp.Equal(got, []any{"echo yes: no", "0644", "- a", "# x", "on"}) {
+	if got := errText["runcmd"]; !cmp.Equal(got, []any{"echo yes: no", "0644", "- a", "# x", "on"}) {
 		t.Errorf("the commands are %v", got)
 	}
-	if got := said["write_files"].([]any)[0].(map[string]any); got["content"] != "yes: 'no'\n# \"0644\"\n" || got["permissions"] != "0644" {
+	if got := errText["write_files"].([]any)[0].(map[string]any); got["content"] != "yes: 'no'\n# \"0644\"\n" || got["permissions"] != "0644" {
 		t.Errorf("the file is %v", got)
 	}
 	var meta map[string]any
 	if err := yaml.Unmarshal(files["meta-data"], &meta); err != nil || meta["instance-id"] != "5f9d-2" || meta["local-hostname"] != "web-01.example.org" {
 		t.Errorf("the meta-data is %v, %v", meta, err)
 	}
-	for _, want := range []string{`macaddress: "52:54:00:00:00:01"`, "dhcp4: true", "via: 192.0.2.1", "::/0"} {
-		if !strings.Contains(string(files["network-config"]), want) {
-			t.Errorf("network-config lacks %q:\n%s", want, files["network-config"])
+	for _, require := range []string{`macaddress: "52:54:00:00:00:01"`, "dhcp4: true", "via: 192.0.2.1", "::/0"} {
+		if !strings.Contains(string(files["network-config"]), require) {
+			t.Errorf("network-config lacks %q:\n%s", require, files["network-config"])
 		}
 	}
 }
@@ -200,7 +200,7 @@ func TestValueStaysWithinItsScalar(t *testing.T) {
 			t.Errorf("%q: %v\n%s", hostile, err, out.UserData)
 			continue
 		}
-		if want := []any{"echo " + hostile, hostile, "a-" + hostile, "block " + hostile + "\n"}; !cmp.Equal(got["runcmd"], want) || len(got) != 2 {
+		if require := []any{"echo " + hostile, hostile, "a-" + hostile, "block " + hostile + "\n"}; !cmp.Equal(got["runcmd"], require) || len(got) != 2 {
 			t.Errorf("%q became %q in\n%s", hostile, got["runcmd"], out.UserData)
 		}
 		if err := wrong(out, false); err != nil {
@@ -233,7 +233,7 @@ func TestValueStaysWithinItsScalar(t *testing.T) {
 
 func TestMissingVariablesExplained(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
+	for text, require := range map[string]string{
 		"{{var.color}}": "Give a value for the variable color.",
 		"{{vm.index}}":  "ends in no number",
 		"{{vm.ip}}":     "No address is reserved",
@@ -247,7 +247,7 @@ func TestMissingVariablesExplained(t *testing.T) {
 			{Kind: fleet.Sysprep, UserData: strings.Replace(answers, "{{vm.name}}", text, 1)},
 			{Kind: fleet.Ignition, UserData: `{"ignition": {"version": "` + text + `"}}`},
 		} {
-			if _, err := firstboot.Fill(f, vars); err == nil || !strings.Contains(message(err), want) {
+			if _, err := firstboot.Fill(f, vars); err == nil || !strings.Contains(message(err), require) {
 				t.Errorf("%s in %s: %q", text, f.Kind, message(err))
 			}
 		}

@@ -31,24 +31,24 @@ const maxPassword = 255 // bytes
 
 // form checks the cloud-init form.
 func (in checker) form(at string, f fleet.CloudInitForm) {
-	in.want(f.Hostname == "" || len(f.Hostname) <= 253 && hostForm.MatchString(f.Hostname), at+"hostname", f.Hostname,
+	in.require(f.Hostname == "" || len(f.Hostname) <= 253 && hostForm.MatchString(f.Hostname), at+"hostname", f.Hostname,
 		"A hostname has letters, digits and hyphens, with dots between its parts, each of 63 at most.")
-	in.want(f.Timezone == "" || zoneForm.MatchString(f.Timezone), at+"timezone", f.Timezone, "Give a time zone such as Europe/Zurich or UTC.")
-	in.want(f.Locale == "" || localeForm.MatchString(f.Locale), at+"locale", f.Locale, "Give a locale such as en_GB.UTF-8.")
+	in.require(f.Timezone == "" || zoneForm.MatchString(f.Timezone), at+"timezone", f.Timezone, "Give a time zone such as Europe/Zurich or UTC.")
+	in.require(f.Locale == "" || localeForm.MatchString(f.Locale), at+"locale", f.Locale, "Give a locale such as en_GB.UTF-8.")
 	in.users(at+"users", f.Users)
 	in.nics(at+"network", f.Network)
 	if len(f.Packages) > fleet.MaxFirstPackages {
 		in.add(at+"packages", "At most %d packages.", fleet.MaxFirstPackages)
 	}
 	for i, p := range f.Packages {
-		in.want(packageForm.MatchString(p), fmt.Sprintf("%spackages[%d]", at, i), p, "%q is no name of a package.", cut(p))
+		in.require(packageForm.MatchString(p), fmt.Sprintf("%spackages[%d]", at, i), p, "%q is no name of a package.", cut(p))
 	}
 	in.files(at+"files", f.Files)
 	if len(f.Run) > fleet.MaxFirstCommands {
 		in.add(at+"run", "At most %d commands.", fleet.MaxFirstCommands)
 	}
 	for i, line := range f.Run {
-		in.want(strings.TrimSpace(line) != "" && len(line) <= fleet.MaxFirstCommand && text(line), fmt.Sprintf("%srun[%d]", at, i), "",
+		in.require(strings.TrimSpace(line) != "" && len(line) <= fleet.MaxFirstCommand && text(line), fmt.Sprintf("%srun[%d]", at, i), "",
 			"A command is text of at most %d bytes, and not empty.", fleet.MaxFirstCommand)
 	}
 }
@@ -61,7 +61,7 @@ func (in checker) users(at string, users []fleet.FirstUser) {
 	seen := map[string]bool{}
 	for i, u := range users {
 		at := fmt.Sprintf("%s[%d].", at, i)
-		in.want(u.Name == "" || userForm.MatchString(u.Name), at+"name", u.Name, "A user's name has 1–32 lower-case letters, digits, _ and -, and starts with a letter or _.")
+		in.require(u.Name == "" || userForm.MatchString(u.Name), at+"name", u.Name, "A user's name has 1–32 lower-case letters, digits, _ and -, and starts with a letter or _.")
 		switch {
 		case seen[u.Name] && u.Name == "":
 			in.add(at+"name", "Name this user: an image has one default user.")
@@ -79,17 +79,17 @@ func (in checker) users(at string, users []fleet.FirstUser) {
 			in.add(at+"sshKeys", "At most %d keys.", fleet.MaxFirstKeys)
 		}
 		for k, key := range u.SSHKeys {
-			in.want(isKey(key), fmt.Sprintf("%ssshKeys[%d]", at, k), key, "This is no public key. Give one line such as \"ssh-ed25519 AAAA… name\", without options before it.")
+			in.require(isKey(key), fmt.Sprintf("%ssshKeys[%d]", at, k), key, "This is no public key. Give one line such as \"ssh-ed25519 AAAA… name\", without options before it.")
 		}
-		in.want(u.Password == "" || len(u.Password) <= maxPassword && line(u.Password), at+"password", u.Password, "A password is one line of at most %d bytes.", maxPassword)
-		in.want(u.PasswordHash == "" || hashForm.MatchString(u.PasswordHash), at+"passwordHash", u.PasswordHash, "Give the hash as crypt(3) writes it, such as $6$…, or the password itself.")
+		in.require(u.Password == "" || len(u.Password) <= maxPassword && line(u.Password), at+"password", u.Password, "A password is one line of at most %d bytes.", maxPassword)
+		in.require(u.PasswordHash == "" || hashForm.MatchString(u.PasswordHash), at+"passwordHash", u.PasswordHash, "Give the hash as crypt(3) writes it, such as $6$…, or the password itself.")
 		if u.Password != "" && u.PasswordHash != "" {
 			in.add(at+"passwordHash", "Give the password or its hash, not both.")
 		}
 		for k, g := range u.Groups {
-			in.want(userForm.MatchString(g) && k < fleet.MaxFirstUsers, fmt.Sprintf("%sgroups[%d]", at, k), g, "A group's name has 1–32 lower-case letters, digits, _ and -; at most %d groups.", fleet.MaxFirstUsers)
+			in.require(userForm.MatchString(g) && k < fleet.MaxFirstUsers, fmt.Sprintf("%sgroups[%d]", at, k), g, "A group's name has 1–32 lower-case letters, digits, _ and -; at most %d groups.", fleet.MaxFirstUsers)
 		}
-		in.want(u.Shell == "" || isPath(u.Shell), at+"shell", u.Shell, "Give the shell as an absolute path, such as /bin/bash.")
+		in.require(u.Shell == "" || isPath(u.Shell), at+"shell", u.Shell, "Give the shell as an absolute path, such as /bin/bash.")
 	}
 }
 
@@ -98,7 +98,7 @@ func (in checker) defaultUser(at string, u fleet.FirstUser) {
 	if u.Sudo || len(u.Groups) > 0 || u.Shell != "" {
 		in.add(at+"name", "Name the user, or leave out sudo, groups and shell: the image sets them up for its default user.")
 	}
-	in.want(u.PasswordHash == "" || defaultHashForm.MatchString(u.PasswordHash), at+"passwordHash", u.PasswordHash,
+	in.require(u.PasswordHash == "" || defaultHashForm.MatchString(u.PasswordHash), at+"passwordHash", u.PasswordHash,
 		"Give the hash as SHA-512 crypt ($6$salt$hash), or name the user: cloud-init takes no other hash for the image's default user.")
 }
 
@@ -128,11 +128,11 @@ func (in checker) nic(at string, n fleet.FirstBootNIC) {
 		return
 	}
 	var nets []netip.Prefix
-	waits := false
+	deferred := false
 	for i, text := range n.Addresses {
 		p, err := netip.ParsePrefix(text)
-		in.want(err == nil && usable(p.Addr()), fmt.Sprintf("%saddresses[%d]", at, i), text, "Give an address with its prefix, such as 192.0.2.10/24 or 2001:db8::10/64.")
-		if waits = waits || in.template && variableForm.MatchString(text); err == nil {
+		in.require(err == nil && usable(p.Addr()), fmt.Sprintf("%saddresses[%d]", at, i), text, "Give an address with its prefix, such as 192.0.2.10/24 or 2001:db8::10/64.")
+		if deferred = deferred || in.template && variableForm.MatchString(text); err == nil {
 			nets = append(nets, p)
 		}
 	}
@@ -140,7 +140,7 @@ func (in checker) nic(at string, n fleet.FirstBootNIC) {
 	for i, text := range n.Gateways {
 		field := fmt.Sprintf("%sgateways[%d]", at, i)
 		a, err := netip.ParseAddr(text)
-		in.want(err == nil && usable(a) && a.Zone() == "", field, text, "Give the gateway's address, such as 192.0.2.1.")
+		in.require(err == nil && usable(a) && a.Zone() == "", field, text, "Give the gateway's address, such as 192.0.2.1.")
 		if err != nil {
 			continue
 		}
@@ -148,7 +148,7 @@ func (in checker) nic(at string, n fleet.FirstBootNIC) {
 			in.add(field, "At most one gateway of IPv4 and one of IPv6.")
 		}
 		families[a.Is4()] = true
-		on := a.IsLinkLocalUnicast() || waits
+		on := a.IsLinkLocalUnicast() || deferred
 		for _, p := range nets {
 			on = on || p.Contains(a)
 		}
@@ -158,10 +158,10 @@ func (in checker) nic(at string, n fleet.FirstBootNIC) {
 	}
 	for i, text := range n.DNS {
 		a, err := netip.ParseAddr(text)
-		in.want(err == nil && usable(a), fmt.Sprintf("%sdns[%d]", at, i), text, "Give the address of a DNS server, such as 192.0.2.53.")
+		in.require(err == nil && usable(a), fmt.Sprintf("%sdns[%d]", at, i), text, "Give the address of a DNS server, such as 192.0.2.53.")
 	}
 	for i, text := range n.Search {
-		in.want(len(text) <= 253 && hostForm.MatchString(text), fmt.Sprintf("%ssearch[%d]", at, i), text, "Give a domain, such as example.org.")
+		in.require(len(text) <= 253 && hostForm.MatchString(text), fmt.Sprintf("%ssearch[%d]", at, i), text, "Give a domain, such as example.org.")
 	}
 }
 
@@ -175,7 +175,7 @@ func (in checker) files(at string, files []fleet.FirstFile) {
 	seen := map[string]bool{}
 	for i, f := range files {
 		at := fmt.Sprintf("%s[%d].", at, i)
-		in.want(isPath(f.Path) && f.Path != "/", at+"path", f.Path, "Give the file's absolute path, without \"..\" and doubled slashes.")
+		in.require(isPath(f.Path) && f.Path != "/", at+"path", f.Path, "Give the file's absolute path, without \"..\" and doubled slashes.")
 		if seen[f.Path] && f.Path != "" {
 			in.add(at+"path", "There are two files %s. Name each once.", cut(f.Path))
 		}
@@ -183,8 +183,8 @@ func (in checker) files(at string, files []fleet.FirstFile) {
 		if len(f.Content) > fleet.MaxFirstFile || !text(f.Content) {
 			in.add(at+"content", "A file is text of at most %d KiB.", fleet.MaxFirstFile>>10)
 		}
-		in.want(f.Mode == "" || modeForm.MatchString(f.Mode), at+"mode", f.Mode, "Give the mode as three or four octal digits, such as 0644.")
-		in.want(f.Owner == "" || ownerForm.MatchString(f.Owner), at+"owner", f.Owner, "Give the owner as user or user:group.")
+		in.require(f.Mode == "" || modeForm.MatchString(f.Mode), at+"mode", f.Mode, "Give the mode as three or four octal digits, such as 0644.")
+		in.require(f.Owner == "" || ownerForm.MatchString(f.Owner), at+"owner", f.Owner, "Give the owner as user or user:group.")
 	}
 }
 

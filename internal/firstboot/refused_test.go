@@ -18,7 +18,7 @@ func message(err error) string {
 	return strings.Join(all, "\n")
 }
 
-type no struct {
+type refusedCase struct {
 	what    string
 	f       fleet.FirstBoot
 	field   string
@@ -60,7 +60,7 @@ const (
 	hash     = "$6$abcdefgh$0123456789"
 )
 
-var refused = []no{
+var refused = []refusedCase{
 	{"no kind", fleet.FirstBoot{}, "kind", "Choose how"},
 	{"an unknown kind", fleet.FirstBoot{Kind: "kickstart"}, "kind", "no such kind"},
 	{"no form", fleet.FirstBoot{Kind: fleet.CloudInit}, "cloudInit", "Say what"},

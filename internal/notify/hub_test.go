@@ -23,7 +23,7 @@ func woken(s *notify.Sub) []string {
 func TestWakeMatchesKeyAndType(t *testing.T) {
 	t.Parallel()
 	h := notify.NewHub()
-	one, noun, plain, both := h.Subscribe("vm:1"), h.Subscribe("vm:*"), h.Subscribe("tasks"), h.Subscribe("host:9", "vm:1", "vm:*")
+	one, kind, plain, both := h.Subscribe("vm:1"), h.Subscribe("vm:*"), h.Subscribe("tasks"), h.Subscribe("host:9", "vm:1", "vm:*")
 	for _, key := range []string{"vm:1", "vm:2", "vm:1", "vms:3", "host:1", "tasks"} {
 		h.Wake(key)
 	}
@@ -32,7 +32,7 @@ func TestWakeMatchesKeyAndType(t *testing.T) {
 		want []string
 	}{
 		"vm:1":  {one, []string{"vm:1"}},
-		"vm:*":  {noun, []string{"vm:1", "vm:2"}},
+		"vm:*":  {kind, []string{"vm:1", "vm:2"}},
 		"tasks": {plain, []string{"tasks"}},
 		"three": {both, []string{"vm:1", "vm:2"}},
 	} {

@@ -50,11 +50,11 @@ func received(t *testing.T, s *notify.Sub, key string) (keys []string) {
 func TestNotifyWakesOwnHubAtOnceAndOthersOnce(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
-	own, mine := listening(t, pool, "vm:1", "host:*")
+	own, ownSub := listening(t, pool, "vm:1", "host:*")
 	_, others := listening(t, pool, "vm:1", "host:*")
 	other := notify.NewNotifier(own, pool)
 	other.Notify("vm:1", "host:2")
-	if got, want := woken(mine), []string{"host:2", "vm:1"}; !slices.Equal(got, want) {
+	if got, want := woken(ownSub), []string{"host:2", "vm:1"}; !slices.Equal(got, want) {
 		t.Errorf("own hub received %q at once, want %q", got, want)
 	}
 	received(t, others, "host:2")
@@ -63,7 +63,7 @@ func TestNotifyWakesOwnHubAtOnceAndOthersOnce(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), `NOTIFY quantix, 'vm:1'`); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := received(t, mine, "vm:1"), []string{"last", "vm:1"}; !slices.Equal(got, want) {
+	if got, want := received(t, ownSub, "vm:1"), []string{"last", "vm:1"}; !slices.Equal(got, want) {
 		t.Errorf("own hub received %q, want %q: its own keys come back", got, want)
 	}
 }
@@ -110,18 +110,18 @@ func TestFailedNotifyResyncsOtherHubs(t *testing.T) {
 		return refused
 	}
 	refuses.Store(true)
-	lame, err := pgxpool.NewWithConfig(t.Context(), config)
+	failingPool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(lame.Close)
-	other := notify.NewNotifier(notify.NewHub(), lame)
+	t.Cleanup(failingPool.Close)
+	other := notify.NewNotifier(notify.NewHub(), failingPool)
 	other.Notify("vm:1")
 	<-asked
 	refuses.Store(false)
 	late := time.After(20 * time.Second)
 	for {
-		other.Notify("host:9") // the next one who has something to tell
+		other.Notify("host:9") // the next notification
 		select {
 		case <-others.C:
 			if got := others.Take(); slices.Contains(got, notify.Resync) {

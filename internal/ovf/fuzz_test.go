@@ -19,7 +19,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		hold(t, a)
+		checkInvariants(t, a)
 	})
 }
 
@@ -31,7 +31,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		hold(t, a)
+		checkInvariants(t, a)
 		for _, file := range files.Files {
 			if file.Offset < 0 || file.Size < 0 || file.Offset+file.Size > int64(len(text)) {
 				t.Errorf("%+v lies outside of the archive", file)
@@ -40,8 +40,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// hold checks invariants of every parsed machine.
-func hold(t *testing.T, a fleet.Appliance) {
+// checkInvariants checks invariants of every parsed machine.
+func checkInvariants(t *testing.T, a fleet.Appliance) {
 	t.Helper()
 	if len(a.Disks) > fleet.MaxDisks || len(a.NICs) > fleet.MaxNICs || len(a.Left) > fleet.MaxApplianceNotes || a.CPUs > fleet.MaxCPUs || a.MemoryMiB > fleet.MaxMemoryMiB || a.CPUs < 0 || a.MemoryMiB < 0 {
 		t.Errorf("beyond its bounds: %+v", a)

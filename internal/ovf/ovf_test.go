@@ -146,8 +146,8 @@ func TestRefusedArchives(t *testing.T) {
 		many = append(many, plain(fmt.Sprintf("f%d", i), ""))
 	}
 	for name, c := range map[string]struct {
-		text []byte
-		says string
+		text    []byte
+		message string
 	}{
 		"nothing":                        {nil, "is empty"},
 		"zeros":                          {make([]byte, 4096), "is empty"},
@@ -188,18 +188,18 @@ func TestRefusedArchives(t *testing.T) {
 		"a manifest without the disk":    {archive(t, d, disk, plain("x.mf", manifest("web.ovf", good))), "no checksum of disk.vmdk"},
 	} {
 		_, _, err := read(c.text)
-		refused(t, name, err, c.says)
+		refused(t, name, err, c.message)
 	}
 }
 
-func refused(t *testing.T, name string, err error, says string) {
+func refused(t *testing.T, name string, err error, message string) {
 	t.Helper()
-	for word := range strings.SplitSeq(says, "|") {
+	for word := range strings.SplitSeq(message, "|") {
 		if fleet.CodeOf(err) == fleet.Invalid && strings.Contains(err.Error(), word) {
 			return
 		}
 	}
-	t.Errorf("%s: %v, want a refusal with %q", name, err, says)
+	t.Errorf("%s: %v, want a refusal with %q", name, err, message)
 }
 
 // Sparse files of GNU and PAX are refused: a small archive could expand to a huge file.
@@ -222,7 +222,7 @@ func TestRefusedDescriptors(t *testing.T) {
 		return item("<rasd:InstanceID>99</rasd:InstanceID><rasd:ResourceType>" + n + "</rasd:ResourceType>" + more)
 	}
 	const config = "<vmw:Config"
-	for name, c := range map[string]struct{ old, new, says string }{
+	for name, c := range map[string]struct{ old, new, message string }{
 		"an external entity":                {`<Envelope`, `<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/shadow">]><Envelope`, "DOCTYPE"},
 		"a bomb of entities":                {`<Envelope`, `<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><Envelope`, "DOCTYPE"},
 		"an entity that nobody declared":    {`Web 01`, `&secret;`, "no sound XML"},
@@ -283,7 +283,7 @@ func TestRefusedDescriptors(t *testing.T) {
 			t.Fatalf("%s: %q is not in the descriptor", name, c.old)
 		}
 		_, err := ovf.Parse([]byte(strings.Replace(good, c.old, c.new, 1)), files)
-		refused(t, name, err, c.says)
+		refused(t, name, err, c.message)
 	}
 	if _, err := ovf.Parse(nil, nil); err == nil {
 		t.Error("an empty descriptor was accepted")

@@ -29,8 +29,8 @@ const (
 	kindSound   = 35
 )
 
-// unneeded are devices that every VM here has anyway, or does not need.
-var unneeded = map[int]string{
+// droppedDevices are devices that every VM here has anyway, or does not need.
+var droppedDevices = map[int]string{
 	kindFloppy: "A floppy drive.", kindSerial: "A serial port: every VM here has one of its own.", kindSound: "A sound card.",
 	kindCD: "A CD drive and what is in it: put a disc into the VM's drive afterwards.", kindDVD: "A CD drive and what is in it: put a disc into the VM's drive afterwards.",
 }
@@ -65,7 +65,7 @@ func Parse(text []byte, files []File) (fleet.Appliance, error) {
 	return p.out, nil
 }
 
-func (p *parsing) leave(format string, args ...any) {
+func (p *parsing) addNote(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(p.out.Left, text) {
 		p.out.Left = append(p.out.Left, text)
 	}
@@ -91,7 +91,7 @@ func (p *parsing) read() error {
 	for _, f := range p.files {
 		i := slices.IndexFunc(p.Files, func(r reference) bool { return r.Href == f.Name })
 		if i < 0 || !slices.Contains(p.used, p.Files[i].ID) {
-			p.leave("The file %s, which is no disk of the machine.", f.Name)
+			p.addNote("The file %s, which is no disk of the machine.", f.Name)
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ func (p *parsing) machineSections(s system) {
 		p.out.Product = cmp.Or(p.out.Product, clean(x.Vendor+" "+x.Product+" "+x.Version))
 	}
 	if properties > 0 {
-		p.leave("%s that its guest would be progress when it first starts (vApp properties): give it a first boot instead.", plural(properties, "One value", "values"))
+		p.addNote("%s that its guest would be told when it first starts (vApp properties): give it a first boot instead.", plural(properties, "One value", "values"))
 	}
 	for _, o := range p.Options {
 		if o.Default == "true" || p.configured == "" {
@@ -167,21 +167,21 @@ func (p *parsing) machineSections(s system) {
 		}
 	}
 	if len(p.Options) > 1 {
-		p.leave("Its other sizes: of the %d that it offers, %q is taken.", len(p.Options), clean(p.configured))
+		p.addNote("Its other sizes: of the %d that it offers, %q is taken.", len(p.Options), clean(p.configured))
 	}
 	for _, m := range s.VirtualBox {
 		if strings.HasPrefix(strings.ToUpper(m.Firmware.Type), "EFI") {
 			p.out.Firmware = fleet.UEFI
 		}
-		p.leave("VirtualBox's own settings of the machine, but for its firmware.")
+		p.addNote("VirtualBox's own settings of the machine, but for its firmware.")
 	}
 	for _, a := range append(slices.Clone(p.Sections), s.Sections...) {
 		switch name := clean(a.XMLName.Local); name {
 		case "Name", "Info", "Strings", "AnnotationSection":
 		case "EulaSection":
-			p.leave("Its licence agreement: read it where the file comes from.")
+			p.addNote("Its licence agreement: read it where the file comes from.")
 		default:
-			p.leave("What it says in %s.", name)
+			p.addNote("What it says in %s.", name)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func (p *parsing) hardware(h hardware) error {
 	p.out.Disks = ordered(p.disks)
 	p.firmware(h)
 	if p.out.CPUs == 0 || p.out.MemoryMiB == 0 {
-		p.leave("How many vCPUs or how much memory it has: it does not say.")
+		p.addNote("How many vCPUs or how much memory it has: it does not say.")
 	}
 	return nil
 }
@@ -263,9 +263,9 @@ func (p *parsing) firmware(h hardware) {
 		case c.Key == "firmware" && strings.EqualFold(c.Value, "efi"):
 			p.out.Firmware = fleet.UEFI
 		case strings.Contains(strings.ToLower(c.Key), "secureboot") && strings.EqualFold(c.Value, "true"):
-			p.leave("Secure boot: switch it on in the VM's settings, where its guest is signed.")
+			p.addNote("Secure boot: switch it on in the VM's settings, where its guest is signed.")
 		case strings.Contains(c.Key, "nvram"):
-			p.leave("Its firmware's variables (NVRAM): the firmware starts with its own, and looks for the boot loader anew.")
+			p.addNote("Its firmware's variables (NVRAM): the firmware starts with its own, and looks for the boot loader anew.")
 		}
 	}
 }
@@ -329,15 +329,15 @@ func (p *parsing) item(i item) error {
 	case kindIDE, kindSCSI, kindSATA:
 		return nil
 	}
-	switch what, known := unneeded[kind]; {
+	switch what, known := droppedDevices[kind]; {
 	case known:
-		p.leave("%s", what)
+		p.addNote("%s", what)
 	case slices.Contains(ignored, kind):
 	case kind == kindOther && strings.Contains(strings.ToLower(i.SubType), "vtpm"):
-		p.leave("Its TPM and what it keeps: what the guest has sealed with it (BitLocker, LUKS) needs its recovery key.")
+		p.addNote("Its TPM and what it keeps: what the guest has sealed with it (BitLocker, LUKS) needs its recovery key.")
 	case kind == kindOther && strings.Contains(strings.ToLower(i.SubType), "vmci"):
 	default:
-		p.leave("The device %s.", cmp.Or(clean(i.Name), clean(i.SubType), "of the type "+strconv.Itoa(kind)))
+		p.addNote("The device %s.", cmp.Or(clean(i.Name), clean(i.SubType), "of the type "+strconv.Itoa(kind)))
 	}
 	return nil
 }
@@ -361,7 +361,7 @@ func (p *parsing) nic(i item) error {
 		}
 	}
 	if n.Model == "" && sub != "" {
-		p.leave("The NIC model %s.", clean(i.SubType))
+		p.addNote("The NIC model %s.", clean(i.SubType))
 	}
 	p.out.NICs = append(p.out.NICs, n)
 	return nil

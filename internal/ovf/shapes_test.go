@@ -144,9 +144,9 @@ func TestDescriptorsInOtherEncodings(t *testing.T) {
 			t.Errorf("%s: it is %+v (%v)", name, a, err)
 		}
 	}
-	for name, says := range map[string]string{"EBCDIC-CP-US": "character encoding EBCDIC-CP-US", "UTF-16": "no byte order mark"} {
+	for name, message := range map[string]string{"EBCDIC-CP-US": "character encoding EBCDIC-CP-US", "UTF-16": "no byte order mark"} {
 		_, err := ovf.Parse([]byte(in(name)), files)
-		refused(t, name, err, says)
+		refused(t, name, err, message)
 	}
 	_, err = ovf.Parse([]byte("\xff\xfe<\x00!\x00D\x00O\x00C\x00T\x00Y\x00P\x00E\x00>\x00"), files)
 	refused(t, "a document type in UTF-16", err, "DOCTYPE")

@@ -90,8 +90,8 @@ func TestDeadServerRestarted(t *testing.T) {
 func TestLostClusterNotRecreated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	said := make(lines, 64)
-	s, err := Start(deadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true, Log: slog.New(slog.NewTextHandler(said, nil))})
+	output := make(lines, 64)
+	s, err := Start(deadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true, Log: slog.New(slog.NewTextHandler(output, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,14 +102,14 @@ func TestLostClusterNotRecreated(t *testing.T) {
 	if err := syscall.Kill(s.Pid(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	said.await(t, "cannot be started again yet")
+	output.await(t, "cannot be started again yet")
 	if _, err := os.Stat(filepath.Join(dir, "pgdata")); !os.IsNotExist(err) {
 		t.Errorf("an empty cluster replaced the lost data: %v", err)
 	}
 	if err := os.Rename(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "pgdata")); err != nil {
 		t.Fatal(err)
 	}
-	said.await(t, "started the private PostgreSQL")
+	output.await(t, "started the private PostgreSQL")
 }
 
 // lines is a log writer whose lines a test can wait for.

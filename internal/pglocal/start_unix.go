@@ -86,7 +86,7 @@ func (c *cluster) bringUp(ctx context.Context, find search) (*postmaster, error)
 
 // ask runs one query on its own connection, with a deadline: a SIGSTOPped server accepts connections but never
 // answers.
-func ask(ctx context.Context, socketDir, database string, question func(context.Context, *pgx.Conn) error) error {
+func ask(ctx context.Context, socketDir, database string, query func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, databaseURL(socketDir, database))
@@ -94,7 +94,7 @@ func ask(ctx context.Context, socketDir, database string, question func(context.
 		return err
 	}
 	defer conn.Close(ctx)
-	return question(ctx, conn)
+	return query(ctx, conn)
 }
 
 func ensureDatabase(ctx context.Context, socketDir string) error {

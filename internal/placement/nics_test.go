@@ -35,19 +35,19 @@ func TestExclusiveNICs(t *testing.T) {
 		field, message string
 		plain          string
 	}{
-		"all are free":                  {on("fast"), vfs(8, 0, 0), "", "", ""},
-		"the last one":                  {on("fast"), vfs(8, 7, 7, "a"), "", "", ""},
-		"the last two on two networks":  {on("fast", "also"), vfs(8, 6, 6, "a"), "", "", ""},
-		"none is free":                  {on("fast"), vfs(8, 0, 8, "a", "b", "c", "d", "e"), field, "No free virtual function of eth4 on a: 8 of 8 are used by a, b, c and 2 more.", "no free virtual function in network default"},
-		"those of VMs that are off":     {on("fast"), vfs(2, 1, 2, "a", "b"), field, "2 of 2 are used by a and b.", "no free virtual function in network default"},
-		"others run":                    {on("fast"), vfs(2, 2, 1, "a"), field, "2 of 2 are used by a and machines that Quantix did not make.", "no free virtual function in network default"},
-		"only others":                   {on("fast"), vfs(2, 2, 0), field, "used by machines that Quantix did not make.", "no free virtual function in network default"},
-		"some are lost":                 {on("fast"), vfs(2, 2, 8, "a"), field, "2 of 2 are used by a.", "no free virtual function in network default"},
-		"all are lost":                  {on("fast"), vfs(0, 0, 1, "a"), field, "eth4 of a has no virtual functions", "no virtual functions in network default"},
-		"one too many of its own":       {on("fast", "fast"), vfs(1, 0, 0), "spec.nics[1].network", "1 of 1 are used by this VM's other NICs.", "no free virtual function in network default"},
-		"on two networks of one device": {on("fast", "also", "fast"), vfs(3, 1, 1, "a"), "spec.nics[2].network", "3 of 3 are used by a and this VM's other NICs.", "no free virtual function in network default"},
-		"a device that is taken":        {on("fast"), device, field, "The device eth5 of a is for one NIC alone, and it is used by web-1.", "no free device in network default"},
-		"cards on another network":      {on("other"), vfs(0, 0, 0), "", "", ""},
+		"all free":                        {on("fast"), vfs(8, 0, 0), "", "", ""},
+		"last free function":              {on("fast"), vfs(8, 7, 7, "a"), "", "", ""},
+		"last two on two networks":        {on("fast", "also"), vfs(8, 6, 6, "a"), "", "", ""},
+		"none free":                       {on("fast"), vfs(8, 0, 8, "a", "b", "c", "d", "e"), field, "No free virtual function of eth4 on a: 8 of 8 are used by a, b, c and 2 more.", "no free virtual function in network default"},
+		"allocated to stopped VMs":        {on("fast"), vfs(2, 1, 2, "a", "b"), field, "2 of 2 are used by a and b.", "no free virtual function in network default"},
+		"unmanaged guests also run":       {on("fast"), vfs(2, 2, 1, "a"), field, "2 of 2 are used by a and machines that Quantix did not make.", "no free virtual function in network default"},
+		"only unmanaged guests":           {on("fast"), vfs(2, 2, 0), field, "used by machines that Quantix did not make.", "no free virtual function in network default"},
+		"fewer functions than used":       {on("fast"), vfs(2, 2, 8, "a"), field, "2 of 2 are used by a.", "no free virtual function in network default"},
+		"no functions left on the device": {on("fast"), vfs(0, 0, 1, "a"), field, "eth4 of a has no virtual functions", "no virtual functions in network default"},
+		"two NICs for one free function":  {on("fast", "fast"), vfs(1, 0, 0), "spec.nics[1].network", "1 of 1 are used by this VM's other NICs.", "no free virtual function in network default"},
+		"two networks on one device":      {on("fast", "also", "fast"), vfs(3, 1, 1, "a"), "spec.nics[2].network", "3 of 3 are used by a and this VM's other NICs.", "no free virtual function in network default"},
+		"device already used":             {on("fast"), device, field, "The device eth5 of a is for one NIC alone, and it is used by web-1.", "no free device in network default"},
+		"NICs on another network":         {on("other"), vfs(0, 0, 0), "", "", ""},
 		"a host without exclusive NICs":   {on("fast"), func(*placement.Host) {}, "", "", ""},
 	} {
 		s, h := spec(c.spec), host("a", 8192, 0, c.host)

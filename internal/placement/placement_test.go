@@ -46,12 +46,12 @@ func TestPlaceChoosesMostFreeMemory(t *testing.T) {
 		hosts []placement.Host
 		want  string
 	}{
-		"most free":               {[]placement.Host{host("a", 8192, 4096), host("b", 8192, 1024)}, "b"},
-		"ties by name":            {[]placement.Host{host("b", 8192, 0), host("a", 8192, 0)}, "a"},
-		"only one has room":       {[]placement.Host{host("a", 2048, 1000), host("b", 2048, 0)}, "b"},
-		"10 % are the host's own": {[]placement.Host{host("a", 1100, 0)}, ""},
-		"at most 1 GiB is":        {[]placement.Host{host("a", 102400, 102400-2048)}, "a"},
-		"none":                    {nil, ""},
+		"most free":                  {[]placement.Host{host("a", 8192, 4096), host("b", 8192, 1024)}, "b"},
+		"ties by name":               {[]placement.Host{host("b", 8192, 0), host("a", 8192, 0)}, "a"},
+		"only one has room":          {[]placement.Host{host("a", 2048, 1000), host("b", 2048, 0)}, "b"},
+		"10 % reserved for the host": {[]placement.Host{host("a", 1100, 0)}, ""},
+		"at most 1 GiB reserved":     {[]placement.Host{host("a", 102400, 102400-2048)}, "a"},
+		"none":                       {nil, ""},
 	} {
 		got := ""
 		if choice := placement.Place(spec(), c.hosts); choice.Host != nil {
@@ -76,25 +76,25 @@ func TestRefusals(t *testing.T) {
 		host           placement.Host
 		field, message string
 	}{
-		"not heard":       {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostUnknown }), "hostId", "not heard"},
-		"never reported":  {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostPending }), "hostId", "not reported"},
-		"conflict":        {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostConflict }), "hostId", "identity"},
-		"no hypervisor":   {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase, h.Error = fleet.HostDegraded, "no socket" }), "hostId", "no socket"},
-		"too big":         {spec(), host("a", 512, 0), "spec.memoryMiB", "512 MiB"},
-		"firmware":        {spec(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }), host("a", 8192, 0), "spec.firmware", "UEFI"},
-		"no such pool":    {spec(), host("a", 8192, 0, pool(placement.Pool{})), "spec.disks[0].poolId", "no such pool"},
-		"pool elsewhere":  {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast"})), "spec.disks[0].poolId", "Pool fast is not assigned to a"},
-		"pool degraded":   {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolActive, Error: "it is mounted read-only."})), "spec.disks[0].poolId", "degraded on a: it is mounted read-only."},
-		"pool failed":     {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolFailed, Error: "mount.nfs: timed out"})), "spec.disks[0].poolId", "failed on a: mount.nfs: timed out"},
-		"pool pending":    {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolPending})), "spec.disks[0].poolId", "pending on a"},
-		"no image":        {spec(), host("a", 8192, 0, func(h *placement.Host) { delete(h.Volumes, image) }), "spec.disks[0].image.volume", "no volume"},
-		"image is an ISO": {spec(), host("a", 8192, 0, volume(image, fleet.Volume{Name: "x.iso", Format: "raw"})), "spec.disks[0].image.volume", "cannot be cloned"},
-		"image with more": {spec(), host("a", 8192, 0, volume(image, fleet.Volume{Name: "x", Format: "qcow2", Backing: "/etc/shadow"})), "spec.disks[0].image.volume", "backing"},
-		"smaller disk":    {spec(func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 1 << 30 }), host("a", 8192, 0), "spec.disks[0].sizeBytes", "2147483648"},
-		"no ISO":          {spec(), host("a", 8192, 0, func(h *placement.Host) { delete(h.Volumes, iso) }), "spec.iso.volume", "no volume"},
-		"ISO is an image": {spec(), host("a", 8192, 0, volume(iso, fleet.Volume{Name: "x", Format: "qcow2"})), "spec.iso.volume", "no ISO image"},
-		"no network":      {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"bridge:br0", "bridge:default"} }), "spec.nics[0].network", `"default"`},
-		"no bridge":       {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"libvirt:default"} }), "spec.nics[1].bridge", `"br0"`},
+		"offline":                 {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostUnknown }), "hostId", "not heard"},
+		"never reported":          {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostPending }), "hostId", "not reported"},
+		"conflict":                {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostConflict }), "hostId", "identity"},
+		"no hypervisor":           {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase, h.Error = fleet.HostDegraded, "no socket" }), "hostId", "no socket"},
+		"too big":                 {spec(), host("a", 512, 0), "spec.memoryMiB", "512 MiB"},
+		"firmware":                {spec(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }), host("a", 8192, 0), "spec.firmware", "UEFI"},
+		"no such pool":            {spec(), host("a", 8192, 0, pool(placement.Pool{})), "spec.disks[0].poolId", "no such pool"},
+		"pool elsewhere":          {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast"})), "spec.disks[0].poolId", "Pool fast is not assigned to a"},
+		"pool degraded":           {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolActive, Error: "it is mounted read-only."})), "spec.disks[0].poolId", "degraded on a: it is mounted read-only."},
+		"pool failed":             {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolFailed, Error: "mount.nfs: timed out"})), "spec.disks[0].poolId", "failed on a: mount.nfs: timed out"},
+		"pool pending":            {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolPending})), "spec.disks[0].poolId", "pending on a"},
+		"no image":                {spec(), host("a", 8192, 0, func(h *placement.Host) { delete(h.Volumes, image) }), "spec.disks[0].image.volume", "no volume"},
+		"ISO as image":            {spec(), host("a", 8192, 0, volume(image, fleet.Volume{Name: "x.iso", Format: "raw"})), "spec.disks[0].image.volume", "cannot be cloned"},
+		"image with backing file": {spec(), host("a", 8192, 0, volume(image, fleet.Volume{Name: "x", Format: "qcow2", Backing: "/etc/shadow"})), "spec.disks[0].image.volume", "backing"},
+		"smaller disk":            {spec(func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 1 << 30 }), host("a", 8192, 0), "spec.disks[0].sizeBytes", "2147483648"},
+		"no ISO":                  {spec(), host("a", 8192, 0, func(h *placement.Host) { delete(h.Volumes, iso) }), "spec.iso.volume", "no volume"},
+		"image as ISO":            {spec(), host("a", 8192, 0, volume(iso, fleet.Volume{Name: "x", Format: "qcow2"})), "spec.iso.volume", "no ISO image"},
+		"no network":              {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"bridge:br0", "bridge:default"} }), "spec.nics[0].network", `"default"`},
+		"no bridge":               {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"libvirt:default"} }), "spec.nics[1].bridge", `"br0"`},
 	} {
 		faults := placement.Fit(c.spec, c.host)
 		if len(faults) == 0 || faults[0].Field != c.field || !strings.Contains(faults[0].Message, c.message) {
@@ -163,11 +163,11 @@ func TestUnsupportedFeaturesRefused(t *testing.T) {
 		host placement.Host
 		want []string
 	}{
-		"all of them":              {wants, host("a", 8192, 0, func(h *placement.Host) { h.Parts = fleet.PartNames() }), nil},
-		"an older agent":           {wants, host("a", 8192, 0), []string{"spec.display.keyboard", "spec.security.tpm"}},
-		"an older agent, as usual": {spec(), host("a", 8192, 0), nil},
-		"an agent that knows one":  {wants, host("a", 8192, 0, func(h *placement.Host) { h.Parts = []string{"security.tpm"} }), []string{"spec.display.keyboard"}},
-		"a host that lacks something": {wants, host("a", 8192, 0, func(h *placement.Host) {
+		"all features":                  {wants, host("a", 8192, 0, func(h *placement.Host) { h.Parts = fleet.PartNames() }), nil},
+		"older agent":                   {wants, host("a", 8192, 0), []string{"spec.display.keyboard", "spec.security.tpm"}},
+		"older agent, no features used": {spec(), host("a", 8192, 0), nil},
+		"agent that knows one feature":  {wants, host("a", 8192, 0, func(h *placement.Host) { h.Parts = []string{"security.tpm"} }), []string{"spec.display.keyboard"}},
+		"host that lacks a feature": {wants, host("a", 8192, 0, func(h *placement.Host) {
 			h.Parts, h.Lacks = fleet.PartNames(), map[string]string{"security.tpm": "swtpm is missing.", "devices.vsock": "-"}
 		}), []string{"spec.security.tpm"}},
 	} {
@@ -195,11 +195,11 @@ func TestTooFewHugePagesRefused(t *testing.T) {
 		mib, page int
 		message   string
 	}{
-		"usual pages":          {4096, 0, ""},
-		"as many as there are": {1024, 2048, ""},
-		"one too few":          {1026, 2048, "a has 512 huge pages of 2048 KiB, and the VM needs 513."},
-		"none of this size":    {1024, 1 << 20, "a has no huge pages of 1048576 KiB."},
-		"no such size":         {1024, 4096, "a has no huge pages of 4096 KiB."},
+		"default pages":         {4096, 0, ""},
+		"exactly enough":        {1024, 2048, ""},
+		"one page too few":      {1026, 2048, "a has 512 huge pages of 2048 KiB, and the VM needs 513."},
+		"no pages of this size": {1024, 1 << 20, "a has no huge pages of 1048576 KiB."},
+		"unknown size":          {1024, 4096, "a has no huge pages of 4096 KiB."},
 	} {
 		faults := placement.Fit(spec(func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.HugePageKiB = c.mib, c.page }), h)
 		switch {

@@ -87,8 +87,8 @@ func (h Host) Strains(all []fleet.PlacementRule) (out []string) {
 func Broken(all []fleet.PlacementRule, h Host) []int {
 	out := []int{}
 	for i, r := range all {
-		lone := !r.OnHosts() && !r.Apart && h.Rules != nil && h.Rules.Mates[i].All == 0
-		if why, _ := h.breaks(i, r); why != "" && !r.Preferred && !lone {
+		unmatched := !r.OnHosts() && !r.Apart && h.Rules != nil && h.Rules.Mates[i].All == 0
+		if why, _ := h.breaks(i, r); why != "" && !r.Preferred && !unmatched {
 			out = append(out, i)
 		}
 	}

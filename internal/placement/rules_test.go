@@ -21,7 +21,7 @@ func TestRulesRefuseAndPrefer(t *testing.T) {
 	web := fleet.PlacementRule{Of: fleet.RuleVMLabels, Name: "tier=web"}
 	apart, db, gone := web, fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"}, placement.Mates{}
 	apart.Apart = true
-	soft := func(r fleet.PlacementRule) fleet.PlacementRule { r.Preferred = true; return r }
+	preferred := func(r fleet.PlacementRule) fleet.PlacementRule { r.Preferred = true; return r }
 	on := fleet.PlacementRule{Of: fleet.RuleHost, Name: "b"}
 	off := on
 	off.Apart = true
@@ -34,20 +34,20 @@ func TestRulesRefuseAndPrefer(t *testing.T) {
 		want    string // the host; empty: none
 		message string // of the refusals
 	}{
-		"apart":                    {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, gone)}, "b", "a has web-1, and the VM must be apart from VMs with tier=web"},
-		"apart from several":       {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, placement.Mates{Here: 3, All: 3, Name: "web-1"})}, "", "web-1 and 2 more"},
-		"apart, if that can be":    {[]fleet.PlacementRule{soft(apart)}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, gone)}, "b", ""},
-		"apart, and it cannot be":  {[]fleet.PlacementRule{soft(apart)}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, one("web-2"))}, "a", ""},
-		"with":                     {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, placement.Mates{All: 1}), ruled("b", 8000, nil, placement.Mates{Here: 1, All: 1, Name: "db"})}, "b", "a has none of them, and the VM must be with the VM db"},
-		"with, if that can be":     {[]fleet.PlacementRule{soft(db)}, []placement.Host{ruled("a", 9000, nil, placement.Mates{All: 1}), ruled("b", 8000, nil, placement.Mates{Here: 1, All: 1, Name: "db"})}, "b", ""},
-		"with one that is not":     {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, gone)}, "", "there is none in its project"},
-		"with its like, the first": {[]fleet.PlacementRule{web}, []placement.Host{ruled("a", 9000, nil, gone)}, "a", ""},
-		"on a host":                {[]fleet.PlacementRule{on}, []placement.Host{ruled("a", 9000, nil, gone), ruled("b", 8000, nil, gone)}, "b", "must be on the host b"},
-		"not on a host":            {[]fleet.PlacementRule{off}, []placement.Host{ruled("a", 8000, nil, gone), ruled("b", 9000, nil, gone)}, "a", "must not be on the host b"},
-		"on a host, if it fits":    {[]fleet.PlacementRule{soft(on)}, []placement.Host{ruled("a", 9000, nil, gone), ruled("b", 600, nil, gone)}, "a", ""},
-		"hosts by label":           {[]fleet.PlacementRule{racks}, []placement.Host{ruled("a", 9000, map[string]string{"rack": "4"}, gone), ruled("b", 8000, map[string]string{"rack": "4", "ssd": ""}, gone)}, "b", "hosts with rack=4, ssd"},
-		"two wishes before one":    {[]fleet.PlacementRule{soft(apart), soft(on)}, []placement.Host{ruled("a", 9000, nil, gone, gone), ruled("b", 8000, nil, gone, gone)}, "b", ""},
-		"another wants it away":    {nil, []placement.Host{shunned(ruled("a", 9000, nil), "quiet", "still"), ruled("b", 8000, nil)}, "b", "a has quiet and 1 more, which must be apart from this VM"},
+		"apart":                            {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, gone)}, "b", "a has web-1, and the VM must be apart from VMs with tier=web"},
+		"apart from several":               {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, placement.Mates{Here: 3, All: 3, Name: "web-1"})}, "", "web-1 and 2 more"},
+		"apart, preferred":                 {[]fleet.PlacementRule{preferred(apart)}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, gone)}, "b", ""},
+		"apart, impossible":                {[]fleet.PlacementRule{preferred(apart)}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, one("web-2"))}, "a", ""},
+		"together":                         {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, placement.Mates{All: 1}), ruled("b", 8000, nil, placement.Mates{Here: 1, All: 1, Name: "db"})}, "b", "a has none of them, and the VM must be with the VM db"},
+		"together, preferred":              {[]fleet.PlacementRule{preferred(db)}, []placement.Host{ruled("a", 9000, nil, placement.Mates{All: 1}), ruled("b", 8000, nil, placement.Mates{Here: 1, All: 1, Name: "db"})}, "b", ""},
+		"together with a missing VM":       {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, gone)}, "", "there is none in its project"},
+		"first of a group to be together":  {[]fleet.PlacementRule{web}, []placement.Host{ruled("a", 9000, nil, gone)}, "a", ""},
+		"on a host":                        {[]fleet.PlacementRule{on}, []placement.Host{ruled("a", 9000, nil, gone), ruled("b", 8000, nil, gone)}, "b", "must be on the host b"},
+		"not on a host":                    {[]fleet.PlacementRule{off}, []placement.Host{ruled("a", 8000, nil, gone), ruled("b", 9000, nil, gone)}, "a", "must not be on the host b"},
+		"on a host, preferred":             {[]fleet.PlacementRule{preferred(on)}, []placement.Host{ruled("a", 9000, nil, gone), ruled("b", 600, nil, gone)}, "a", ""},
+		"hosts by label":                   {[]fleet.PlacementRule{racks}, []placement.Host{ruled("a", 9000, map[string]string{"rack": "4"}, gone), ruled("b", 8000, map[string]string{"rack": "4", "ssd": ""}, gone)}, "b", "hosts with rack=4, ssd"},
+		"two preferred rules outweigh one": {[]fleet.PlacementRule{preferred(apart), preferred(on)}, []placement.Host{ruled("a", 9000, nil, gone, gone), ruled("b", 8000, nil, gone, gone)}, "b", ""},
+		"another VM requires to be apart":  {nil, []placement.Host{shunned(ruled("a", 9000, nil), "quiet", "still"), ruled("b", 8000, nil)}, "b", "a has quiet and 1 more, which must be apart from this VM"},
 	} {
 		choice := placement.Place(spec(func(s *fleet.VMSpec) { s.Rules = c.rules }), c.hosts)
 		got := ""

@@ -138,20 +138,20 @@ func (b *addressMerge) ranges() {
 		for _, r := range d.Ranges {
 			use := fleet.RangeUse{AddressRange: r, Size: sizeOf(r)}
 			for ip := range b.reserved {
-				if holds(r, ip) {
+				if containsIP(r, ip) {
 					use.Reserved++
 				}
 			}
-			used := map[string]map[string]bool{}
+			inUseIPs := map[string]map[string]bool{}
 			for _, u := range b.out.InUse {
-				if !u.Unknown && holds(r, u.IP) {
-					if used[u.HostName] == nil {
-						used[u.HostName] = map[string]bool{}
+				if !u.Unknown && containsIP(r, u.IP) {
+					if inUseIPs[u.HostName] == nil {
+						inUseIPs[u.HostName] = map[string]bool{}
 					}
-					used[u.HostName][u.IP] = true
+					inUseIPs[u.HostName][u.IP] = true
 				}
 			}
-			for host, ips := range used {
+			for host, ips := range inUseIPs {
 				if len(ips) > use.Used || len(ips) == use.Used && host < use.HostName {
 					use.Used, use.HostName = len(ips), host
 				}
@@ -178,20 +178,20 @@ func (b *addressMerge) conflicts(holders []MACHolder) {
 			continue
 		}
 		if i > 0 && b.out.InUse[i-1].IP == u.IP && b.out.InUse[i-1].HostID == u.HostID {
-			add(fleet.ConflictTwice, u, "On %s both %s and %s have %s. One of them must get another address.", u.HostName, whose(b.out.InUse[i-1]), whose(u), u.IP)
+			add(fleet.ConflictTwice, u, "On %s both %s and %s have %s. One of them must get another address.", u.HostName, holderName(b.out.InUse[i-1]), holderName(u), u.IP)
 		}
 		owner, reserved := b.reserved[u.IP]
 		leased := slices.Contains(u.By, fleet.FromLease)
 		switch {
 		case gateways[u.IP]:
-			add(fleet.ConflictGateway, u, "%s on %s has %s, the hosts' own address: other guests there lose their way out. Give it another address.", whose(u), u.HostName, u.IP)
+			add(fleet.ConflictGateway, u, "%s on %s has %s, the hosts' own address: other guests there lose their way out. Give it another address.", holderName(u), u.HostName, u.IP)
 		case reserved && owner.MAC != u.MAC:
-			add(fleet.ConflictReserved, u, "%s on %s has %s, which is reserved for %s. It gives it back when its lease ends, or give it another address.", whose(u), u.HostName, u.IP, owner.MAC)
+			add(fleet.ConflictReserved, u, "%s on %s has %s, which is reserved for %s. It gives it back when its lease ends, or give it another address.", holderName(u), u.HostName, u.IP, owner.MAC)
 		case !reserved && !leased && len(u.By) > 0 && b.inRange(u.IP):
-			add(fleet.ConflictInRange, u, "%s on %s took %s by itself, and DHCP may give that to another guest. Reserve it, or use an address outside of the ranges.", whose(u), u.HostName, u.IP)
+			add(fleet.ConflictInRange, u, "%s on %s took %s by itself, and DHCP may give that to another guest. Reserve it, or use an address outside of the ranges.", holderName(u), u.HostName, u.IP)
 		}
-		if keeps, ok := b.reservedIP[u.MAC]; ok && keeps != u.IP && sameFamily(keeps, u.IP) && !b.has(u.HostID, u.MAC, keeps) {
-			add(fleet.ConflictAstray, u, "%s on %s has %s, and %s is reserved for it. It gets that when it asks again: restart its network, or wait until its lease ends.", whose(u), u.HostName, u.IP, keeps)
+		if reservedFor, ok := b.reservedIP[u.MAC]; ok && reservedFor != u.IP && sameFamily(reservedFor, u.IP) && !b.has(u.HostID, u.MAC, reservedFor) {
+			add(fleet.ConflictAstray, u, "%s on %s has %s, and %s is reserved for it. It gets that when it asks again: restart its network, or wait until its lease ends.", holderName(u), u.HostName, u.IP, reservedFor)
 		}
 	}
 	b.macs(holders)
@@ -269,14 +269,14 @@ func (b *addressMerge) within(ip string) bool {
 
 func (b *addressMerge) inRange(ip string) bool {
 	for _, d := range b.dhcp() {
-		if slices.ContainsFunc(d.Ranges, func(r fleet.AddressRange) bool { return holds(r, ip) }) {
+		if slices.ContainsFunc(d.Ranges, func(r fleet.AddressRange) bool { return containsIP(r, ip) }) {
 			return true
 		}
 	}
 	return false
 }
 
-func holds(r fleet.AddressRange, ip string) bool {
+func containsIP(r fleet.AddressRange, ip string) bool {
 	from, err := netip.ParseAddr(r.Start)
 	to, err2 := netip.ParseAddr(r.End)
 	a, err3 := netip.ParseAddr(ip)
@@ -301,8 +301,8 @@ func sizeOf(r fleet.AddressRange) int64 {
 	return size + 1
 }
 
-// whose names the machine with the address.
-func whose(u fleet.AddressInUse) string {
+// holderName names the machine with the address.
+func holderName(u fleet.AddressInUse) string {
 	if u.VMName != "" {
 		return u.VMName + " (" + u.MAC + ")"
 	}

@@ -29,55 +29,55 @@ func TestAddressConflicts(t *testing.T) {
 		return policy.AddressLease{Host: h, DHCPLease: fleet.DHCPLease{MAC: mac, IP: ip, Name: "box"}}
 	}
 	for name, c := range map[string]struct {
-		cards   []policy.AddressNIC
+		nics    []policy.AddressNIC
 		leases  []policy.AddressLease
 		holders []policy.MACHolder
 		want    string // kinds and addresses of the conflicts
-		says    string
+		message string
 	}{
-		"all is well": {
-			cards:  []policy.AddressNIC{{h1, "v1", "web", "m:web", seen(fleet.FromAgent, "10.0.0.2", "172.17.0.1")}, {h1, "v2", "db", "m:db", seen(fleet.FromARP, "10.0.0.5")}},
+		"no conflict": {
+			nics:   []policy.AddressNIC{{h1, "v1", "web", "m:web", seen(fleet.FromAgent, "10.0.0.2", "172.17.0.1")}, {h1, "v2", "db", "m:db", seen(fleet.FromARP, "10.0.0.5")}},
 			leases: []policy.AddressLease{lease(h1, "m:x", "10.0.0.8")},
 		},
-		"one address on two hosts is two": {
-			cards: []policy.AddressNIC{{h1, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.5")}, {h2, "v2", "b", "m:b", seen(fleet.FromAgent, "10.0.0.5")}},
+		"same address on two hosts": {
+			nics: []policy.AddressNIC{{h1, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.5")}, {h2, "v2", "b", "m:b", seen(fleet.FromAgent, "10.0.0.5")}},
 		},
-		"two cards with one address": {
-			cards:  []policy.AddressNIC{{h1, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.8")}},
+		"two NICs with one address": {
+			nics:   []policy.AddressNIC{{h1, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.8")}},
 			leases: []policy.AddressLease{lease(h1, "m:b", "10.0.0.8")},
-			want:   "inRange 10.0.0.8, twice 10.0.0.8", says: "On h1 both a (m:a) and a machine that calls itself box (m:b) have 10.0.0.8",
+			want:   "inRange 10.0.0.8, twice 10.0.0.8", message: "On h1 both a (m:a) and a machine that calls itself box (m:b) have 10.0.0.8",
 		},
-		"somebody else has what is reserved": {
-			cards: []policy.AddressNIC{{h2, "v1", "thief", "m:a", seen(fleet.FromARP, "10.0.0.2")}},
-			want:  "reserved 10.0.0.2", says: "thief (m:a) on h2 has 10.0.0.2, which is reserved for m:web",
+		"another machine has a reserved address": {
+			nics: []policy.AddressNIC{{h2, "v1", "thief", "m:a", seen(fleet.FromARP, "10.0.0.2")}},
+			want: "reserved 10.0.0.2", message: "thief (m:a) on h2 has 10.0.0.2, which is reserved for m:web",
 		},
-		"a card has not yet what is reserved for it": {
-			cards: []policy.AddressNIC{{h1, "v1", "web", "m:web", seen(fleet.FromLease, "10.0.0.10")}},
-			want:  "astray 10.0.0.10", says: "10.0.0.2 is reserved for it",
+		"NIC without its reserved address": {
+			nics: []policy.AddressNIC{{h1, "v1", "web", "m:web", seen(fleet.FromLease, "10.0.0.10")}},
+			want: "astray 10.0.0.10", message: "10.0.0.2 is reserved for it",
 		},
-		"a card has both": {
-			cards: []policy.AddressNIC{{h1, "v1", "web", "m:web", seen(fleet.FromLease, "10.0.0.2", "10.0.0.10")}},
+		"NIC with its reserved and another address": {
+			nics: []policy.AddressNIC{{h1, "v1", "web", "m:web", seen(fleet.FromLease, "10.0.0.2", "10.0.0.10")}},
 		},
 		"the hosts' own address": {
-			cards: []policy.AddressNIC{{h1, "v1", "web", "m:a", seen(fleet.FromARP, "10.0.0.1")}},
-			want:  "gateway 10.0.0.1", says: "the hosts' own address",
+			nics: []policy.AddressNIC{{h1, "v1", "web", "m:a", seen(fleet.FromARP, "10.0.0.1")}},
+			want: "gateway 10.0.0.1", message: "the hosts' own address",
 		},
-		"a host that is not heard decides nothing": {
-			cards:  []policy.AddressNIC{{away, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.8", "10.0.0.2")}},
+		"offline host causes no conflict": {
+			nics:   []policy.AddressNIC{{away, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.8", "10.0.0.2")}},
 			leases: []policy.AddressLease{lease(away, "m:b", "10.0.0.8")},
 		},
-		"a MAC address of two machines": {
-			cards:   []policy.AddressNIC{{h1, "v1", "web", "m:a", nil}},
+		"MAC address on two machines": {
+			nics:    []policy.AddressNIC{{h1, "v1", "web", "m:a", nil}},
 			holders: []policy.MACHolder{{"m:a", fleet.MACHolder{VMID: "v1", Name: "web", HostName: "h1"}}, {"m:a", fleet.MACHolder{Name: "old", HostName: "h2"}}},
-			want:    "mac ", says: "old on h2, which Quantix did not make, has the MAC address m:a of web on h1",
+			want:    "mac ", message: "old on h2, which Quantix did not make, has the MAC address m:a of web on h1",
 		},
 	} {
-		got := policy.Addresses(labNetwork(), c.cards, c.leases, c.holders)
+		got := policy.Addresses(labNetwork(), c.nics, c.leases, c.holders)
 		var kinds, texts []string
 		for _, x := range got.Conflicts {
 			kinds, texts = append(kinds, string(x.Kind)+" "+x.IP), append(texts, x.Text)
 		}
-		if strings.Join(kinds, ", ") != c.want || !strings.Contains(strings.Join(texts, "\n"), c.says) {
+		if strings.Join(kinds, ", ") != c.want || !strings.Contains(strings.Join(texts, "\n"), c.message) {
 			t.Errorf("%s: %q %q", name, kinds, texts)
 		}
 	}

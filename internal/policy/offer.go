@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// takes is the permission of each action by resource type. An action on a VM needs the permission of its job kind.
-var takes = map[string]map[fleet.Action]Permission{
+// permissions is the permission of each action by resource type. An action on a VM needs the permission of its job kind.
+var permissions = map[string]map[fleet.Action]Permission{
 	"host":    {fleet.ActEdit: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
 	"pool":    {fleet.ActEdit: InfraChange, fleet.ActCredentials: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
 	"network": {fleet.ActEdit: InfraChange, fleet.ActGrant: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
@@ -25,7 +25,7 @@ var takes = map[string]map[fleet.Action]Permission{
 
 // Takes returns the permission of an action on a resource type.
 func Takes(kind string, a fleet.Action) Permission {
-	if r, ok := takes[kind][a]; ok {
+	if r, ok := permissions[kind][a]; ok {
 		return r
 	}
 	if kind == "vm" && a == fleet.ActProtect {
@@ -51,8 +51,8 @@ func ToCancel(t fleet.Task) Permission {
 func Offer(a fleet.Actor, kind string, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
 	out := make([]fleet.ActionState, len(states))
 	for i, s := range states {
-		if right := Takes(kind, s.Action); !May(a, right, project) {
-			s.Allowed, s.Reason = false, lacks(right)
+		if permission := Takes(kind, s.Action); !May(a, permission, project) {
+			s.Allowed, s.Reason = false, missingReason(permission)
 		}
 		out[i] = s
 	}
@@ -80,17 +80,17 @@ func OfferTemplate(a fleet.Actor, project fleet.ProjectID, states []fleet.Action
 			out[i] = s
 		}
 		if project == "" && Takes("template", s.Action) == VMChange && s.Action != fleet.ActNewVM && !May(a, InfraChange, "") {
-			out[i].Allowed, out[i].Reason = false, lacks(VMChange)
+			out[i].Allowed, out[i].Reason = false, missingReason(VMChange)
 		}
-		if !out[i].Allowed && out[i].Reason == lacks(VMChange) {
+		if !out[i].Allowed && out[i].Reason == missingReason(VMChange) {
 			out[i].Reason = "Only members of its project may change it."
 		}
 	}
 	return out
 }
 
-// lacks is the reason shown for a missing permission.
-func lacks(r Permission) string {
+// missingReason is the reason shown for a missing permission.
+func missingReason(r Permission) string {
 	switch r {
 	case VMUse:
 		return "You may see this VM, not use it."

@@ -17,11 +17,11 @@ func TestEachActionHasPermission(t *testing.T) {
 		seen := map[fleet.Action]bool{}
 		for _, s := range states {
 			seen[s.Action] = true
-			if _, ok := takes[noun][s.Action]; !ok {
+			if _, ok := permissions[noun][s.Action]; !ok {
 				t.Errorf("%s of a %s has no permission", s.Action, noun)
 			}
 		}
-		for a := range takes[noun] {
+		for a := range permissions[noun] {
 			if !seen[a] {
 				t.Errorf("a %s has no action %s", noun, a)
 			}

@@ -38,7 +38,7 @@ func TestCheck(t *testing.T) {
 		any, inMine, inOther string // a letter for each permission: "+" may, else the refusal
 	}{
 		"the portal":       {fleet.SystemActor, "++++++++++", "++++++++++", "++++++++++"},
-		"nobody":           {fleet.Actor{}, "uuuuuuuuuu", "uuuuuuuuuu", "uuuuuuuuuu"},
+		"not signed in":    {fleet.Actor{}, "uuuuuuuuuu", "uuuuuuuuuu", "uuuuuuuuuu"},
 		"an agent":         {fleet.Actor{HostID: "h"}, "uuuuuuuuu+", "uuuuuuuuu+", "uuuuuuuuu+"},
 		"an admin":         {person(fleet.RoleAdmin, nil), "+++++++++u", "+++++++++u", "+++++++++u"},
 		"an operator":      {person(fleet.RoleOperator, nil), "+++++++f+u", "+++++++f+u", "+++++++f+u"},
@@ -55,11 +55,11 @@ func TestCheck(t *testing.T) {
 	} {
 		for project, want := range map[fleet.ProjectID]string{"": c.any, mine: c.inMine, other: c.inOther} {
 			got := make([]byte, len(rights))
-			for i, right := range rights {
-				err := policy.Check(c.actor, right, project)
+			for i, permission := range rights {
+				err := policy.Check(c.actor, permission, project)
 				got[i] = outcomes[fleet.CodeOf(err)]
-				if (err == nil) != policy.May(c.actor, right, project) {
-					t.Errorf("%s, %s: May and Check differ", name, right)
+				if (err == nil) != policy.May(c.actor, permission, project) {
+					t.Errorf("%s, %s: May and Check differ", name, permission)
 				}
 			}
 			if string(got) != want {

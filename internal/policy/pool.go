@@ -42,11 +42,11 @@ func PoolKeyOf(status fleet.PoolHost, now time.Time) PoolKey {
 
 // PoolHostStatus returns the severity and a notice of a pool on one host.
 func PoolHostStatus(status fleet.PoolHost, now time.Time) (fleet.Severity, string) {
-	var words string
+	var errText string
 	if status.Status != nil {
-		words = status.Status.Error
+		errText = status.Status.Error
 	}
-	return PoolKeyOf(status, now).judge(status.Starved, words)
+	return PoolKeyOf(status, now).judge(status.Starved, errText)
 }
 
 // Severity is the severity of the group's host statuses.
@@ -56,20 +56,20 @@ func (k PoolKey) Severity() fleet.Severity {
 }
 
 // Cause describes the group's fault with the host's error text, without details that differ between hosts.
-func (k PoolKey) Cause(words string) string {
+func (k PoolKey) Cause(errText string) string {
 	switch {
 	case k.State == fleet.PoolInactive && k.ByOthers:
 		return "Stopped on the host by somebody else"
-	case k.State != fleet.PoolActive && words == "":
+	case k.State != fleet.PoolActive && errText == "":
 		return k.State.Word()
 	case k.State != fleet.PoolActive:
-		return k.State.Word() + ": " + words
+		return k.State.Word() + ": " + errText
 	case k.Starved:
 		return "VMs are paused, because their storage is full or fails"
 	case k.UsedPercent >= faultUsed:
 		return "Full"
 	case k.Faulty:
-		return "Degraded: " + words
+		return "Degraded: " + errText
 	}
 	return "Nearly full"
 }
@@ -84,7 +84,7 @@ func (k PoolKey) Notable() bool {
 func (k PoolKey) Degraded() bool { return k.State == fleet.PoolActive && k.Faulty }
 
 // judge returns the severity and a notice: starved is the number of paused VMs, words the host's error text.
-func (k PoolKey) judge(starved int, words string) (fleet.Severity, string) {
+func (k PoolKey) judge(starved int, errText string) (fleet.Severity, string) {
 	switch {
 	case k.State == fleet.PoolInactive && k.ByOthers:
 		return k.State.Severity(), "Stopped on the host by somebody else"
@@ -97,7 +97,7 @@ func (k PoolKey) judge(starved int, words string) (fleet.Severity, string) {
 	case k.UsedPercent >= faultUsed:
 		return fleet.SeverityBad, fmt.Sprintf("Full: %d %% used", k.UsedPercent)
 	case k.Faulty:
-		return fleet.SeverityWarn, "Degraded: " + cmp.Or(words, "its host says why")
+		return fleet.SeverityWarn, "Degraded: " + cmp.Or(errText, "its host says why")
 	case k.UsedPercent >= warnUsed:
 		return fleet.SeverityWarn, fmt.Sprintf("Nearly full: %d %% used", k.UsedPercent)
 	}

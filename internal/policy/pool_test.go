@@ -21,9 +21,9 @@ func TestPoolHealth(t *testing.T) {
 	active, failed, stalled := status(fleet.PoolActive, time.Second), status(fleet.PoolFailed, 0), status(fleet.PoolStalled, 0)
 	silent, pending := status(fleet.PoolActive, fleet.Freshness+time.Second), status(fleet.PoolPending, 0)
 	pending.Status = nil
-	filled := func(used int64) fleet.PoolHost {
+	filled := func(inUseIPs int64) fleet.PoolHost {
 		c := status(fleet.PoolActive, 0)
-		c.Status = &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 100, UsedBytes: used, AvailableBytes: 100 - used, ProvisionedBytes: 5}
+		c.Status = &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 100, UsedBytes: inUseIPs, AvailableBytes: 100 - inUseIPs, ProvisionedBytes: 5}
 		return c
 	}
 	broken := status(fleet.PoolActive, 0)
@@ -43,19 +43,19 @@ func TestPoolHealth(t *testing.T) {
 		"shared capacity counts once": {shared, []fleet.PoolHost{failed, active, active}, fleet.PoolHealth{
 			Hosts: 3, Healthy: 2, Failed: 1, Severity: fleet.SeverityWarn, Summary: "2 of 3 hosts healthy", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
 		}},
-		"a silent host is unknown": {local, []fleet.PoolHost{active, silent}, fleet.PoolHealth{
+		"offline host is unknown": {local, []fleet.PoolHost{active, silent}, fleet.PoolHealth{
 			Hosts: 2, Healthy: 1, Unknown: 1, Severity: fleet.SeverityWarn, Summary: "1 of 2 hosts healthy", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
 		}},
-		"all hosts silent": {local, []fleet.PoolHost{silent, silent}, fleet.PoolHealth{
+		"all hosts offline": {local, []fleet.PoolHost{silent, silent}, fleet.PoolHealth{
 			Hosts: 2, Unknown: 2, Severity: fleet.SeverityUnknown, Summary: "0 of 2 hosts healthy",
 		}},
-		"nothing works": {local, []fleet.PoolHost{failed, stalled, status(fleet.PoolInactive, 0), silent}, fleet.PoolHealth{
+		"failed everywhere": {local, []fleet.PoolHost{failed, stalled, status(fleet.PoolInactive, 0), silent}, fleet.PoolHealth{
 			Hosts: 4, Failed: 3, Unknown: 1, Severity: fleet.SeverityBad, Summary: "0 of 4 hosts healthy",
 		}},
 		"nearly full": {local, []fleet.PoolHost{filled(89), filled(90)}, fleet.PoolHealth{
 			Hosts: 2, Healthy: 2, NearlyFull: 1, Severity: fleet.SeverityWarn, Summary: "2 of 2 hosts healthy, nearly full on 1", CapacityBytes: 200, UsedBytes: 179, AvailableBytes: 21, ProvisionedBytes: 10,
 		}},
-		"full on one": {local, []fleet.PoolHost{active, filled(97)}, fleet.PoolHealth{
+		"full on one host": {local, []fleet.PoolHost{active, filled(97)}, fleet.PoolHealth{
 			Hosts: 2, Healthy: 2, Full: 1, Severity: fleet.SeverityWarn, Summary: "2 of 2 hosts healthy, full on 1", CapacityBytes: 200, UsedBytes: 127, AvailableBytes: 73, ProvisionedBytes: 5,
 		}},
 		"degraded": {shared, []fleet.PoolHost{active, broken, broken}, fleet.PoolHealth{
@@ -70,7 +70,7 @@ func TestPoolHealth(t *testing.T) {
 		"VMs wait for space": {local, []fleet.PoolHost{starved}, fleet.PoolHealth{
 			Hosts: 1, Healthy: 1, Full: 1, Severity: fleet.SeverityBad, Summary: "1 of 1 hosts healthy, full", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
 		}},
-		"nothing said yet": {local, []fleet.PoolHost{pending}, fleet.PoolHealth{
+		"not reported yet": {local, []fleet.PoolHost{pending}, fleet.PoolHealth{
 			Hosts: 1, Severity: fleet.SeverityWarn, Summary: "0 of 1 hosts healthy",
 		}},
 	} {
@@ -107,20 +107,20 @@ func TestPoolHostStatus(t *testing.T) {
 		tone    fleet.Severity
 		notice  string
 	}{
-		"half full":                {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 500}, 0, 0, fleet.SeverityOK, ""},
-		"no size said":             {fleet.PoolStatus{State: fleet.PoolActive}, 0, 0, fleet.SeverityOK, ""},
-		"just below":               {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 899}, 0, 0, fleet.SeverityOK, ""},
-		"nearly full":              {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 900}, 0, 0, fleet.SeverityWarn, "Nearly full: 90 % used"},
-		"nearly full still":        {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 969}, 0, 0, fleet.SeverityWarn, "Nearly full: 96 % used"},
-		"full":                     {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 970}, 0, 0, fleet.SeverityBad, "Full: 97 % used"},
-		"of exabytes":              {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 62, UsedBytes: 1 << 62}, 0, 0, fleet.SeverityBad, "Full: 100 % used"},
-		"a VM waits for space":     {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 500}, 0, 1, fleet.SeverityBad, "A VM is paused there, because its storage is full or fails; 50 % used"},
-		"VMs wait for space":       {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, 0, 3, fleet.SeverityBad, "3 VMs are paused there, because their storage is full or fails; 100 % used"},
-		"stopped by others":        {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, 0, 0, fleet.SeverityWarn, "Stopped on the host by somebody else"},
-		"not started":              {fleet.PoolStatus{State: fleet.PoolInactive}, 0, 0, fleet.SeverityWarn, ""},
-		"failed":                   {fleet.PoolStatus{State: fleet.PoolFailed, CapacityBytes: 1000, UsedBytes: 1000}, 0, 0, fleet.SeverityBad, ""},
-		"full, of a silent host":   {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, fleet.Freshness + time.Second, 1, fleet.SeverityUnknown, ""},
-		"stopped on a silent host": {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, fleet.Freshness + time.Second, 0, fleet.SeverityUnknown, ""},
+		"half full":               {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 500}, 0, 0, fleet.SeverityOK, ""},
+		"no size reported":        {fleet.PoolStatus{State: fleet.PoolActive}, 0, 0, fleet.SeverityOK, ""},
+		"just below":              {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 899}, 0, 0, fleet.SeverityOK, ""},
+		"nearly full":             {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 900}, 0, 0, fleet.SeverityWarn, "Nearly full: 90 % used"},
+		"nearly full still":       {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 969}, 0, 0, fleet.SeverityWarn, "Nearly full: 96 % used"},
+		"full":                    {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 970}, 0, 0, fleet.SeverityBad, "Full: 97 % used"},
+		"exabytes":                {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 62, UsedBytes: 1 << 62}, 0, 0, fleet.SeverityBad, "Full: 100 % used"},
+		"a VM waits for space":    {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 500}, 0, 1, fleet.SeverityBad, "A VM is paused there, because its storage is full or fails; 50 % used"},
+		"VMs wait for space":      {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, 0, 3, fleet.SeverityBad, "3 VMs are paused there, because their storage is full or fails; 100 % used"},
+		"stopped outside Quantix": {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, 0, 0, fleet.SeverityWarn, "Stopped on the host by somebody else"},
+		"not started":             {fleet.PoolStatus{State: fleet.PoolInactive}, 0, 0, fleet.SeverityWarn, ""},
+		"failed":                  {fleet.PoolStatus{State: fleet.PoolFailed, CapacityBytes: 1000, UsedBytes: 1000}, 0, 0, fleet.SeverityBad, ""},
+		"full, host offline":      {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, fleet.Freshness + time.Second, 1, fleet.SeverityUnknown, ""},
+		"stopped, host offline":   {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, fleet.Freshness + time.Second, 0, fleet.SeverityUnknown, ""},
 	} {
 		seen := now.Add(-c.age)
 		tone, notice := policy.PoolHostStatus(fleet.PoolHost{SeenAt: &seen, Status: &c.status, Starved: c.starved}, now)

@@ -122,7 +122,7 @@ func stopped(ctx context.Context) (int, string) {
 }
 
 // meet returns the same session to both ends. The first end waits; the second one creates the session.
-func (b *Broker) meet(ctx context.Context, use *Use, end End, mine peer) (*session, error) {
+func (b *Broker) meet(ctx context.Context, use *Use, end End, own peer) (*session, error) {
 	id := end.ticket.ID
 	b.mu.Lock()
 	if other := b.waiting[id]; other != nil {
@@ -133,11 +133,11 @@ func (b *Broker) meet(ctx context.Context, use *Use, end End, mine peer) (*sessi
 		delete(b.waiting, id)
 		b.open[use.Kind]++
 		b.mu.Unlock()
-		both := newSession(use, end.side, mine, other.peer)
+		both := newSession(use, end.side, own, other.peer)
 		other.ready <- both
 		return both, nil
 	}
-	waiter := &waiter{end: end, peer: mine, ready: make(chan *session, 1)}
+	waiter := &waiter{end: end, peer: own, ready: make(chan *session, 1)}
 	b.waiting[id] = waiter
 	b.mu.Unlock()
 

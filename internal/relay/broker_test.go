@@ -55,7 +55,7 @@ func newPortal(t testing.TB, ctx context.Context) *portal {
 
 func (p *portal) handler(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
-	serve := func(path string, admit func(id string) (End, error), said func()) {
+	serve := func(path string, admit func(id string) (End, error), closeErr func()) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			end, err := admit(r.PathValue("id"))
 			if err != nil {
@@ -64,7 +64,7 @@ func (p *portal) handler(ctx context.Context) http.Handler {
 			}
 			ws, err := Upgrade(w, r)
 			if err == nil {
-				err = p.Serve(ctx, end, ws, said)
+				err = p.Serve(ctx, end, ws, closeErr)
 			}
 			p.results <- err
 		})
@@ -123,11 +123,11 @@ func receive(ws *websocket.Conn, size int) ([]byte, error) {
 func waitClose(t *testing.T, ws *websocket.Conn) *websocket.CloseError {
 	t.Helper()
 	_, _, err := ws.ReadMessage()
-	var said *websocket.CloseError
-	if !errors.As(err, &said) {
+	var closeErr *websocket.CloseError
+	if !errors.As(err, &closeErr) {
 		t.Fatalf("got %v, want a close frame", err)
 	}
-	return said
+	return closeErr
 }
 
 func TestEitherSideConnectsFirst(t *testing.T) {
@@ -216,8 +216,8 @@ func TestCloseCodeAndReasonForwarded(t *testing.T) {
 		if got, err := receive(stays, 10); err != nil || string(got) != "last words" {
 			t.Errorf("got %q, %v", got, err)
 		}
-		if said := waitClose(t, stays); said.Code != 4001 || said.Text != "The VM was stopped." {
-			t.Errorf("%s disconnected: %v", sides[0], said)
+		if closeErr := waitClose(t, stays); closeErr.Code != 4001 || closeErr.Text != "The VM was stopped." {
+			t.Errorf("%s disconnected: %v", sides[0], closeErr)
 		}
 		p.waitFor(t, 0, 0)
 	}
@@ -232,8 +232,8 @@ func TestDisconnectEndsOtherSide(t *testing.T) {
 		leaves, stays := p.dial(t, sides[0], "c"), p.dial(t, sides[1], "c")
 		p.waitFor(t, 1, 0)
 		leaves.NetConn().Close()
-		if said := waitClose(t, stays); said.Code != websocket.CloseGoingAway || said.Text != want {
-			t.Errorf("%s disconnected: %v", sides[0], said)
+		if closeErr := waitClose(t, stays); closeErr.Code != websocket.CloseGoingAway || closeErr.Text != want {
+			t.Errorf("%s disconnected: %v", sides[0], closeErr)
 		}
 		p.waitFor(t, 0, 0)
 	}
@@ -272,8 +272,8 @@ func TestSecondConnectionToWaitingSideRefused(t *testing.T) {
 	p := newPortal(t, t.Context())
 	first := p.dial(t, "asker", "c")
 	p.waitFor(t, 0, 1)
-	if said := waitClose(t, p.dial(t, "asker", "c")); said.Code != websocket.ClosePolicyViolation {
-		t.Errorf("second asker: %v", said)
+	if closeErr := waitClose(t, p.dial(t, "asker", "c")); closeErr.Code != websocket.ClosePolicyViolation {
+		t.Errorf("second asker: %v", closeErr)
 	}
 	answerer := p.dial(t, "answerer", "c")
 	if err := answerer.WriteMessage(websocket.BinaryMessage, []byte("hello")); err != nil {
@@ -320,8 +320,8 @@ func TestCancellationCauseSentToBothSides(t *testing.T) {
 	}
 	stop(Reason("You are signed out."))
 	for _, ws := range []*websocket.Conn{asker, answerer} {
-		if said := waitClose(t, ws); said.Code != websocket.ClosePolicyViolation || said.Text != "You are signed out." {
-			t.Error(said)
+		if closeErr := waitClose(t, ws); closeErr.Code != websocket.ClosePolicyViolation || closeErr.Text != "You are signed out." {
+			t.Error(closeErr)
 		}
 	}
 }
@@ -334,8 +334,8 @@ func TestPortalStopSentToBothSides(t *testing.T) {
 	p.waitFor(t, 1, 1)
 	stop()
 	for _, ws := range []*websocket.Conn{asker, answerer, alone} {
-		if said := waitClose(t, ws); said.Code != websocket.CloseGoingAway || said.Text != "The portal is stopping." {
-			t.Error(said)
+		if closeErr := waitClose(t, ws); closeErr.Code != websocket.CloseGoingAway || closeErr.Text != "The portal is stopping." {
+			t.Error(closeErr)
 		}
 	}
 	p.waitFor(t, 0, 0)

@@ -27,7 +27,7 @@ func (b *Broker) Hold(ctx context.Context, end End) (ws *websocket.Conn, release
 
 // leave removes a side; after the last one the session no longer counts as open.
 func (b *Broker) leave(p *session) {
-	if !p.left() {
+	if !p.detach() {
 		return
 	}
 	b.mu.Lock()

@@ -36,9 +36,9 @@ type session struct {
 	done    chan struct{} // closed at the end
 }
 
-func newSession(use *Use, s Side, mine, other peer) *session {
+func newSession(use *Use, s Side, own, other peer) *session {
 	p := &session{use: use, done: make(chan struct{})}
-	p.peers[s], p.peers[1-s] = mine, other
+	p.peers[s], p.peers[1-s] = own, other
 	p.running.Store(2)
 	if p.held() {
 		return p
@@ -55,8 +55,8 @@ func newSession(use *Use, s Side, mine, other peer) *session {
 	return p
 }
 
-// left reports whether the caller was the last of the two sides.
-func (p *session) left() bool { return p.running.Add(-1) == 0 }
+// detach reports whether the caller was the last of the two sides.
+func (p *session) detach() bool { return p.running.Add(-1) == 0 }
 
 // run copies from side s to the other until either ends; then it ends both.
 func (p *session) run(s Side) {

@@ -266,8 +266,8 @@ var anyTLS = &tls.Config{InsecureSkipVerify: true}
 func runSplicer(kind string) {
 	debug.SetGCPercent(100)
 	s := &splicer{kind: kind}
-	listen := func(byTLS bool) net.Listener {
-		if byTLS {
+	listen := func(overTLS bool) net.Listener {
+		if overTLS {
 			return tls.NewListener(mustListen(), serverTLS())
 		}
 		return mustListen()

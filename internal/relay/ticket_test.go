@@ -20,21 +20,21 @@ func TestAdmitOnlyParties(t *testing.T) {
 		side   Side
 		in     bool
 	}{
-		"the person who asked":               {console, ann, Asker, true},
-		"the host that is asked":             {console, h1, Answerer, true},
-		"that host's agent after a hello":    {console, fleet.Actor{HostID: "h1", Session: "another"}, Answerer, true},
-		"another session of the person":      {console, fleet.Actor{UserID: "ann", Session: "s2"}, 0, false},
-		"another person with the session":    {console, fleet.Actor{UserID: "bob", Session: "s1"}, 0, false},
-		"the person without a session":       {console, fleet.Actor{UserID: "ann"}, 0, false},
-		"another host":                       {console, h2, 0, false},
-		"a host that shows a session too":    {console, fleet.Actor{HostID: "h2", UserID: "ann", Session: "s1"}, 0, false},
-		"nobody":                             {console, fleet.Actor{}, 0, false},
-		"nobody, of a ticket for nobody":     {Ticket{ID: "x"}, fleet.Actor{}, 0, false},
-		"nobody, of a ticket half for one":   {Ticket{ID: "x", Parties: [2]Party{PartyOf(ann)}}, fleet.Actor{}, 0, false},
-		"the host that sends":                {hosts, h1, Asker, true},
-		"the host that receives":             {hosts, h2, Answerer, true},
-		"a person, at two hosts":             {hosts, ann, 0, false},
-		"a host that would be both its ends": {Ticket{"m", "migration", [2]Party{PartyOf(h1), PartyOf(h1)}}, h1, 0, false},
+		"asking person":                         {console, ann, Asker, true},
+		"answering host":                        {console, h1, Answerer, true},
+		"answering host in a new agent session": {console, fleet.Actor{HostID: "h1", Session: "another"}, Answerer, true},
+		"other session of the person":           {console, fleet.Actor{UserID: "ann", Session: "s2"}, 0, false},
+		"other person with that session":        {console, fleet.Actor{UserID: "bob", Session: "s1"}, 0, false},
+		"person without session":                {console, fleet.Actor{UserID: "ann"}, 0, false},
+		"other host":                            {console, h2, 0, false},
+		"host with a session":                   {console, fleet.Actor{HostID: "h2", UserID: "ann", Session: "s1"}, 0, false},
+		"no actor":                              {console, fleet.Actor{}, 0, false},
+		"no actor, ticket without parties":      {Ticket{ID: "x"}, fleet.Actor{}, 0, false},
+		"no actor, ticket with one party":       {Ticket{ID: "x", Parties: [2]Party{PartyOf(ann)}}, fleet.Actor{}, 0, false},
+		"sending host":                          {hosts, h1, Asker, true},
+		"receiving host":                        {hosts, h2, Answerer, true},
+		"person, ticket for two hosts":          {hosts, ann, 0, false},
+		"host as both parties":                  {Ticket{"m", "migration", [2]Party{PartyOf(h1), PartyOf(h1)}}, h1, 0, false},
 	} {
 		end, err := c.ticket.Admit(PartyOf(c.who))
 		switch {
@@ -52,8 +52,8 @@ func TestEndsWithDifferentTicketsDoNotMeet(t *testing.T) {
 	p := newPortal(t, t.Context())
 	asker := p.dial(t, "asker", "c")
 	p.waitFor(t, 0, 1)
-	if said := waitClose(t, p.dial(t, "foreign", "c")); said.Code != websocket.ClosePolicyViolation {
-		t.Errorf("the foreign end: %v", said)
+	if closeErr := waitClose(t, p.dial(t, "foreign", "c")); closeErr.Code != websocket.ClosePolicyViolation {
+		t.Errorf("the foreign end: %v", closeErr)
 	}
 	if err := <-p.results; !errors.Is(err, ErrForeign) {
 		t.Error(err)

@@ -30,9 +30,9 @@ func (p pipes) dial(t *testing.T, side string) *websocket.Conn {
 	d := websocket.Dialer{
 		Subprotocols: []string{"binary"},
 		NetDialContext: func(context.Context, string, string) (net.Conn, error) {
-			mine, theirs := net.Pipe()
+			own, theirs := net.Pipe()
 			p <- theirs
-			return mine, nil
+			return own, nil
 		},
 	}
 	ws, _, err := d.Dial("ws://portal/"+side+"/c", nil)
@@ -59,9 +59,9 @@ func inBubble(t *testing.T, do func(t *testing.T, p *portal, listener pipes)) {
 func TestAskerTimesOutWithoutAnswerer(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *portal, listener pipes) {
 		start := time.Now()
-		said := waitClose(t, listener.dial(t, "asker"))
-		if said.Code != websocket.CloseTryAgainLater || said.Text != "Nobody answered." {
-			t.Error(said)
+		closeErr := waitClose(t, listener.dial(t, "asker"))
+		if closeErr.Code != websocket.CloseTryAgainLater || closeErr.Text != "Nobody answered." {
+			t.Error(closeErr)
 		}
 		if took := time.Since(start); took != use.Wait[Asker] {
 			t.Errorf("after %v", took)
@@ -75,8 +75,8 @@ func TestAskerTimesOutWithoutAnswerer(t *testing.T) {
 func TestAnswererTimesOutWithoutAsker(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *portal, listener pipes) {
 		start := time.Now()
-		if said := waitClose(t, listener.dial(t, "answerer")); said.Code != websocket.CloseTryAgainLater {
-			t.Error(said)
+		if closeErr := waitClose(t, listener.dial(t, "answerer")); closeErr.Code != websocket.CloseTryAgainLater {
+			t.Error(closeErr)
 		}
 		if took := time.Since(start); took != use.Wait[Answerer] {
 			t.Errorf("after %v", took)
@@ -119,9 +119,9 @@ func TestUnresponsiveSideEndsRelay(t *testing.T) {
 		answerer.SetPingHandler(func(string) error { return nil }) // receives pings, answers none
 		go answerer.NextReader()
 		start := time.Now()
-		said := waitClose(t, asker)
-		if said.Code != websocket.CloseGoingAway || said.Text != "The answerer is silent." {
-			t.Error(said)
+		closeErr := waitClose(t, asker)
+		if closeErr.Code != websocket.CloseGoingAway || closeErr.Text != "The answerer is silent." {
+			t.Error(closeErr)
 		}
 		if took := time.Since(start); took != readTimeout {
 			t.Errorf("after %v", took)

@@ -8,14 +8,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// plainPort is the note for ports that every VM has.
-const plainPort = "Every VM here has one serial port for its console, and the channel of its guest's agent."
+// defaultPort is the note for ports that every VM has.
+const defaultPort = "Every VM here has one serial port for its console, and the channel of its guest's agent."
 
 var deviceTable = map[string]part{
-	"disk": {many: true, take: takeDisk}, "interface": {many: true, take: takeInterface}, "graphics": {many: true, take: takeGraphics}, "video": {many: true, take: takeVideo},
-	"input": {many: true, take: takeInput}, "sound": {many: true, take: takeSound}, "watchdog": {many: true, take: takeWatchdog}, "rng": {many: true, take: takeRNG}, "tpm": {take: takeTPM},
-	"vsock": {take: takeVSOCK}, "memballoon": {take: takeBalloon}, "redirdev": {many: true, take: takeRedirection},
-	"serial": {many: true, take: takePort}, "console": {many: true, take: takePort}, "channel": {many: true, take: takePort}, "parallel": {many: true, take: takePort},
+	"disk": {many: true, read: readDisk}, "interface": {many: true, read: readInterface}, "graphics": {many: true, read: readGraphics}, "video": {many: true, read: readVideo},
+	"input": {many: true, read: readInput}, "sound": {many: true, read: readSound}, "watchdog": {many: true, read: readWatchdog}, "rng": {many: true, read: readRNG}, "tpm": {read: readTPM},
+	"vsock": {read: readVSOCK}, "memballoon": {read: readBalloon}, "redirdev": {many: true, read: readRedirection},
+	"serial": {many: true, read: readPort}, "console": {many: true, read: readPort}, "channel": {many: true, read: readPort}, "parallel": {many: true, read: readPort},
 	"controller": usual("The VM gets the controllers that its devices need."), "audio": usual("Sound goes to SPICE, or nowhere."), "panic": left("A VM here has no panic device."),
 	"emulator": usual("The host chooses the program that runs the guest."), "hub": left("A VM here has no USB hub."), "redirfilter": left("What is redirected is the viewer's choice."),
 	"hostdev":    refused("A device of the host. Choose it among the devices of its host, under Other devices."),
@@ -25,7 +25,7 @@ var deviceTable = map[string]part{
 	"memory": left("The VM's memory is said as a whole, and what can come while it runs as most memory: single modules cannot be chosen here."),
 }
 
-func takeGraphics(r *reading, e *element) error {
+func readGraphics(r *reading, e *element) error {
 	switch kind := e.attr("type"); kind {
 	case "vnc":
 		if e.has("keymap") {
@@ -45,7 +45,7 @@ func takeGraphics(r *reading, e *element) error {
 	return nil
 }
 
-func takeVideo(r *reading, e *element) error {
+func readVideo(r *reading, e *element) error {
 	m := e.first("model")
 	if m == nil || r.Spec.Display.Video != "" {
 		r.note(e, Left, "A VM here has one graphics card.")
@@ -67,13 +67,13 @@ func takeVideo(r *reading, e *element) error {
 	return nil
 }
 
-func takeInput(r *reading, e *element) error {
+func readInput(r *reading, e *element) error {
 	switch e.attr("type") {
 	case "tablet", "keyboard":
-		r.note(e, Usual, ownWay)
+		r.note(e, Usual, sameForAll)
 	case "mouse":
 		if e.attr("bus") == "ps2" {
-			r.note(e, Usual, ownWay)
+			r.note(e, Usual, sameForAll)
 			return nil
 		}
 		r.Spec.Display.Pointer = "mouse"
@@ -83,12 +83,12 @@ func takeInput(r *reading, e *element) error {
 	return nil
 }
 
-func takeSound(r *reading, e *element) error {
+func readSound(r *reading, e *element) error {
 	r.part(e, "display.sound", e.attr("model"))
 	return nil
 }
 
-func takeWatchdog(r *reading, e *element) error {
+func readWatchdog(r *reading, e *element) error {
 	model, action := e.attr("model"), cmp.Or(e.attr("action"), "reset")
 	switch has := r.Spec.Devices.Watchdog; {
 	case model == "itco" && action == "reset":
@@ -105,7 +105,7 @@ func takeWatchdog(r *reading, e *element) error {
 	return nil
 }
 
-func takeBalloon(r *reading, e *element) error {
+func readBalloon(r *reading, e *element) error {
 	switch {
 	case e.attr("model") == "none":
 		r.part(e, "devices.balloon", "none")
@@ -116,7 +116,7 @@ func takeBalloon(r *reading, e *element) error {
 	return nil
 }
 
-func takeVSOCK(r *reading, e *element) error {
+func readVSOCK(r *reading, e *element) error {
 	r.Spec.Devices.VSOCK = true
 	if cid := e.first("cid"); cid.has("address") && cid.attr("auto") != "yes" {
 		r.note(cid, Left, "The host chooses the vsock's number (CID).")
@@ -124,8 +124,8 @@ func takeVSOCK(r *reading, e *element) error {
 	return nil
 }
 
-// takeRedirection counts USB redirection ports; settle checks that the VM has SPICE.
-func takeRedirection(r *reading, e *element) error {
+// readRedirection counts USB redirection ports; settle checks that the VM has SPICE.
+func readRedirection(r *reading, e *element) error {
 	if e.attr("type") != "spicevmc" {
 		r.note(e, Refused, "A port that ends in a file, a device or a network of the host.")
 		return nil
@@ -135,7 +135,7 @@ func takeRedirection(r *reading, e *element) error {
 	return nil
 }
 
-func takeRNG(r *reading, e *element) error {
+func readRNG(r *reading, e *element) error {
 	if b := e.first("backend"); b != nil && (b.attr("model") != "random" && b.attr("model") != "builtin" || !oneOf(strings.TrimSpace(b.text), "", "/dev/urandom", "/dev/random")) {
 		r.note(b, Refused, "A file or a program of the host.")
 		return nil
@@ -158,7 +158,7 @@ func takeRNG(r *reading, e *element) error {
 	return nil
 }
 
-func takeTPM(r *reading, e *element) error {
+func readTPM(r *reading, e *element) error {
 	if b := e.first("backend"); b == nil || b.attr("type") != "emulator" {
 		r.note(e, Refused, "A TPM of the host.")
 		return nil
@@ -168,8 +168,8 @@ func takeTPM(r *reading, e *element) error {
 	return nil
 }
 
-// takePort reads a serial or parallel port, a console or a channel. The first serial port is the console.
-func takePort(r *reading, e *element) error {
+// readPort reads a serial or parallel port, a console or a channel. The first serial port is the console.
+func readPort(r *reading, e *element) error {
 	source := e.first("source")
 	path := cmp.Or(source.attr("path"), source.attr("host"), source.attr("file"))
 	own := path == "" || strings.HasPrefix(path, "/var/lib/libvirt/qemu/") || strings.HasPrefix(path, "/run/libvirt/qemu/")
@@ -181,7 +181,7 @@ func takePort(r *reading, e *element) error {
 			r.part(e, "devices.serials", r.serials-1)
 			return nil
 		}
-		r.note(e, Usual, plainPort)
+		r.note(e, Usual, defaultPort)
 	case kind == "spicevmc":
 		r.note(e, Usual, "It belongs to SPICE.")
 	case kind == "unix" && e.name == "channel" && own:
@@ -189,9 +189,9 @@ func takePort(r *reading, e *element) error {
 			r.note(e, Left, "The channel "+cut(name)+" cannot be chosen here: a VM has that of its guest's agent.")
 			return nil
 		}
-		r.note(e, Usual, plainPort)
+		r.note(e, Usual, defaultPort)
 	case kind == "pty", kind == "unix" && own:
-		r.note(e, Usual, plainPort)
+		r.note(e, Usual, defaultPort)
 	default:
 		r.note(e, Refused, "A port that ends in a file, a device or a network of the host.")
 	}

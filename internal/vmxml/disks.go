@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func takeDisk(r *reading, e *element) error {
+func readDisk(r *reading, e *element) error {
 	device := cmp.Or(e.attr("device"), "disk")
 	d := Disk{Line: e.line, CDROM: device == "cdrom", Floppy: device == "floppy"}
 	target, source := e.first("target"), e.first("source")
@@ -22,7 +22,7 @@ func takeDisk(r *reading, e *element) error {
 		return nil
 	}
 	for _, in := range e.in {
-		if err := takeOfDisk(r, e, in, &d); err != nil {
+		if err := readDiskChild(r, e, in, &d); err != nil {
 			return err
 		}
 	}
@@ -45,13 +45,13 @@ func takeDisk(r *reading, e *element) error {
 	return nil
 }
 
-func takeOfDisk(r *reading, e, in *element, d *Disk) error {
+func readDiskChild(r *reading, e, in *element, d *Disk) error {
 	drive := d.CDROM || d.Floppy
 	switch in.name {
 	case "source", "address", "alias":
 	case "target":
 		if !drive {
-			takeBus(r, in, d)
+			readBus(r, in, d)
 		}
 	case "serial":
 		if !drive {
@@ -61,7 +61,7 @@ func takeOfDisk(r *reading, e, in *element, d *Disk) error {
 		return setNumber(r, in, fleet.DiskFields, &d.As, "bootOrder", in.attr("order"), 1)
 	case "driver":
 		if !drive {
-			takeDriver(r, e, in, d)
+			readDriver(r, e, in, d)
 		}
 	case "readonly":
 		if !drive {
@@ -70,7 +70,7 @@ func takeOfDisk(r *reading, e, in *element, d *Disk) error {
 	case "shareable":
 		r.note(in, Left, "The disk becomes a new volume, which is no other VM's. What VMs share is an existing volume: choose it as one.")
 	case "iotune":
-		return takeTune(r, in, d)
+		return readTune(r, in, d)
 	case "backingStore", "mirror":
 		if len(in.in) > 0 {
 			r.note(in, Refused, "A disk that stands on another file.")
@@ -83,7 +83,7 @@ func takeOfDisk(r *reading, e, in *element, d *Disk) error {
 	return nil
 }
 
-func takeBus(r *reading, target *element, d *Disk) {
+func readBus(r *reading, target *element, d *Disk) {
 	switch bus := target.attr("bus"); {
 	case bus == "" || bus == "virtio":
 	case offered(fleet.DiskBuses, bus):
@@ -93,7 +93,7 @@ func takeBus(r *reading, target *element, d *Disk) {
 	}
 }
 
-func takeDriver(r *reading, disk, e *element, d *Disk) {
+func readDriver(r *reading, disk, e *element, d *Disk) {
 	for _, name := range []string{"cache", "io", "discard"} {
 		if e.has(name) {
 			set(r, e, fleet.DiskFields, &d.As, name, e.attr(name))
@@ -105,8 +105,8 @@ func takeDriver(r *reading, disk, e *element, d *Disk) {
 	r.others(e, "disk's driver", "name", "type", "cache", "io", "discard")
 }
 
-// tunes are a disk's limits: libvirt's name, the field, and the number of libvirt units in one unit of the field.
-var tunes = map[string]struct {
+// limitFields are a disk's limits: libvirt's name, the field, and the number of libvirt units in one unit of the field.
+var limitFields = map[string]struct {
 	field string
 	by    uint64
 }{
@@ -115,9 +115,9 @@ var tunes = map[string]struct {
 	"total_iops_sec_max_length": {"limits.burstSeconds", 1}, "total_bytes_sec_max_length": {"limits.burstSeconds", 1},
 }
 
-func takeTune(r *reading, e *element, d *Disk) error {
+func readTune(r *reading, e *element, d *Disk) error {
 	for _, in := range e.in {
-		t, known := tunes[in.name]
+		t, known := limitFields[in.name]
 		if !known {
 			r.note(in, Left, "Limits are of operations and bytes, of reads and writes or of both, with a burst of both: this one cannot be chosen here.")
 			continue

@@ -13,34 +13,34 @@ var domainTable map[string]part
 
 func init() { // init, because its entries use the table's reader
 	domainTable = map[string]part{
-		"name":        {take: func(r *reading, e *element) error { r.Name = strings.TrimSpace(e.text); return nil }},
-		"description": {take: func(r *reading, e *element) error { r.Description = strings.TrimSpace(e.text); return nil }},
-		"title":       {take: takeTitle}, "memory": {take: takeMemory}, "vcpu": {take: takeCPUs}, "cpu": {take: takeCPU}, "os": {take: takeOS}, "memoryBacking": {take: takeBacking},
-		"devices":       {take: func(r *reading, e *element) error { return r.each(e, deviceTable) }},
-		"currentMemory": {take: takeCurrentMemory}, "maxMemory": {take: takeMaxMemory}, "cputune": {take: takeCPUTune}, "numatune": {take: takeNUMATune},
-		"features": {take: takeFeatures}, "clock": {take: takeClock}, "pm": {take: takePM},
-		"on_poweroff": ending("a guest that powers off is off", "destroy", map[string]string{"restart": "always"}), "on_crash": ending("a guest that crashes is off, or starts again", "destroy", map[string]string{"restart": "onFailure"}),
-		"on_reboot": ending("a guest that restarts does so", "restart", nil), "uuid": usual("A new VM gets its own."), "metadata": left("What other programs note there is theirs."),
-		"resource": usual(hostWay), "seclabel": usual(hostWay), "genid": left("A new VM gets no generation id."),
-		"launchSecurity": {take: takeLaunchSecurity}, "iothreads": left("IOThreads cannot be chosen here: the disks' I/O runs in QEMU's main thread."),
+		"name":        {read: func(r *reading, e *element) error { r.Name = strings.TrimSpace(e.text); return nil }},
+		"description": {read: func(r *reading, e *element) error { r.Description = strings.TrimSpace(e.text); return nil }},
+		"title":       {read: readTitle}, "memory": {read: readMemory}, "vcpu": {read: readCPUs}, "cpu": {read: readCPU}, "os": {read: readOS}, "memoryBacking": {read: readBacking},
+		"devices":       {read: func(r *reading, e *element) error { return r.each(e, deviceTable) }},
+		"currentMemory": {read: readCurrentMemory}, "maxMemory": {read: readMaxMemory}, "cputune": {read: readCPUTune}, "numatune": {read: readNUMATune},
+		"features": {read: readFeatures}, "clock": {read: readClock}, "pm": {read: readPM},
+		"on_poweroff": lifecycleAction("a guest that powers off is off", "destroy", map[string]string{"restart": "always"}), "on_crash": lifecycleAction("a guest that crashes is off, or starts again", "destroy", map[string]string{"restart": "onFailure"}),
+		"on_reboot": lifecycleAction("a guest that restarts does so", "restart", nil), "uuid": usual("A new VM gets its own."), "metadata": left("What other programs note there is theirs."),
+		"resource": usual(hostChoice), "seclabel": usual(hostChoice), "genid": left("A new VM gets no generation id."),
+		"launchSecurity": {read: readLaunchSecurity}, "iothreads": left("IOThreads cannot be chosen here: the disks' I/O runs in QEMU's main thread."),
 		"iothreadids": left("IOThreads cannot be chosen here."), "defaultiothread": left("IOThreads cannot be chosen here."),
 		"blkiotune": left("A disk's limits are chosen at the disk, not for all of the VM."), "sysinfo": left("What the guest reads as its maker's words is as usual."),
 		"bootloader": refused("A program of the host."),
 	}
 }
 
-func takeTitle(r *reading, e *element) error {
+func readTitle(r *reading, e *element) error {
 	r.Description = cmp.Or(r.Description, strings.TrimSpace(e.text))
 	return nil
 }
 
-func takeMemory(r *reading, e *element) (err error) {
+func readMemory(r *reading, e *element) (err error) {
 	r.Spec.MemoryMiB, err = r.mib(e)
 	return err
 }
 
-// takeCurrentMemory may run before takeMemory; settle compares both values.
-func takeCurrentMemory(r *reading, e *element) error {
+// readCurrentMemory may run before readMemory; settle compares both values.
+func readCurrentMemory(r *reading, e *element) error {
 	n, err := kib(e, e.text, e.attr("unit"))
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func takeCurrentMemory(r *reading, e *element) error {
 	return nil
 }
 
-func takeMaxMemory(r *reading, e *element) error {
+func readMaxMemory(r *reading, e *element) error {
 	n, err := r.mib(e)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func takeMaxMemory(r *reading, e *element) error {
 	return nil
 }
 
-func takeCPUs(r *reading, e *element) (err error) {
+func readCPUs(r *reading, e *element) (err error) {
 	if r.Spec.CPUs, err = number(e, e.text, fleet.MaxCPUs); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func takeCPUs(r *reading, e *element) (err error) {
 	return nil
 }
 
-func takeCPU(r *reading, e *element) error {
+func readCPU(r *reading, e *element) error {
 	model := e.first("model")
 	switch mode := e.attr("mode"); {
 	case mode == "host-passthrough" || mode == "host-model" || mode == "maximum":
@@ -92,11 +92,11 @@ func takeCPU(r *reading, e *element) error {
 		switch in.name {
 		case "model", "vendor":
 		case "topology":
-			if err := takeTopology(r, in); err != nil {
+			if err := readTopology(r, in); err != nil {
 				return err
 			}
 		case "numa":
-			if err := takeNUMANodes(r, in); err != nil {
+			if err := readNUMANodes(r, in); err != nil {
 				return err
 			}
 		case "feature":
@@ -118,7 +118,7 @@ func takeCPU(r *reading, e *element) error {
 	return nil
 }
 
-func takeTopology(r *reading, e *element) error {
+func readTopology(r *reading, e *element) error {
 	each := map[string]int{"sockets": 1, "dies": 1, "clusters": 1, "cores": 1, "threads": 1}
 	for name := range each {
 		if e.has(name) {
@@ -139,8 +139,8 @@ func takeTopology(r *reading, e *element) error {
 	return nil
 }
 
-// takeNUMANodes reads guest NUMA nodes. A single node is the whole VM and needs no setting.
-func takeNUMANodes(r *reading, e *element) error {
+// readNUMANodes reads guest NUMA nodes. A single node is the whole VM and needs no setting.
+func readNUMANodes(r *reading, e *element) error {
 	var nodes []fleet.VMNUMANode
 	for _, in := range e.in {
 		if in.name != "cell" {
@@ -167,49 +167,49 @@ func takeNUMANodes(r *reading, e *element) error {
 	return nil
 }
 
-func takeFeatures(r *reading, e *element) error {
+func readFeatures(r *reading, e *element) error {
 	return r.each(e, map[string]part{
-		"acpi": usual("Every VM here has it."), "apic": usual("Every VM here has it."), "pae": usual("Every VM here has it."), "vmport": usual(hostWay), "smm": usual("It comes with secure boot."),
+		"acpi": usual("Every VM here has it."), "apic": usual("Every VM here has it."), "pae": usual("Every VM here has it."), "vmport": usual(hostChoice), "smm": usual("It comes with secure boot."),
 		"hyperv": left("Hyper-V enlightenments cannot be chosen here."), "kvm": left("What a guest sees of KVM cannot be chosen here."),
 	})
 }
 
-func takeClock(r *reading, e *element) error {
+func readClock(r *reading, e *element) error {
 	if offset := cmp.Or(e.attr("offset"), "utc"); offset != "utc" {
 		r.note(e, Left, "A VM's clock is in UTC here, not "+cut(offset)+": set the time zone in the guest.")
 		return nil
 	}
-	r.note(e, Usual, ownWay)
+	r.note(e, Usual, sameForAll)
 	return nil
 }
 
-func takePM(r *reading, e *element) error {
+func readPM(r *reading, e *element) error {
 	on := func(name string) bool { return e.first(name).has("enabled") && e.first(name).attr("enabled") == "yes" }
 	if on("suspend-to-mem") || on("suspend-to-disk") {
 		r.note(e, Left, "A guest cannot suspend itself here: pause the VM, or take a snapshot with its memory.")
 		return nil
 	}
-	r.note(e, Usual, ownWay)
+	r.note(e, Usual, sameForAll)
 	return nil
 }
 
-// ending handles on_poweroff, on_reboot and on_crash. usual is libvirt's value for what happens here anyway,
-// described by said. policies maps other values to the VM's restart policy.
-func ending(said, usual string, policies map[string]string) part {
-	return part{take: func(r *reading, e *element) error {
+// lifecycleAction handles on_poweroff, on_reboot and on_crash. usual is libvirt's value for what happens here anyway,
+// described by meaning. policies maps other values to the VM's restart policy.
+func lifecycleAction(meaning, usual string, policies map[string]string) part {
+	return part{read: func(r *reading, e *element) error {
 		switch word := strings.TrimSpace(e.text); {
 		case word == usual:
-			r.note(e, Usual, ownWay)
+			r.note(e, Usual, sameForAll)
 		case policies[word] != "" && r.Spec.Policy.Restart != "always":
 			r.part(e, "policy.restart", policies[word])
 		case policies[word] == "":
-			r.note(e, Left, strconv.Quote(cut(word))+" cannot be chosen here: "+said+".")
+			r.note(e, Left, strconv.Quote(cut(word))+" cannot be chosen here: "+meaning+".")
 		}
 		return nil
 	}}
 }
 
-func takeLaunchSecurity(r *reading, e *element) error {
+func readLaunchSecurity(r *reading, e *element) error {
 	kind := e.attr("type")
 	if kind == "sev" {
 		if policy, err := strconv.ParseUint(strings.TrimSpace(e.first("policy").content()), 0, 32); err == nil && policy&4 != 0 {

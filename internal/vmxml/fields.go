@@ -48,9 +48,9 @@ func Read(text string) (Result, error) {
 	return r.Result, nil
 }
 
-// part says how an element is handled. If take is nil, the element becomes a note of this kind with why.
+// part says how an element is handled. If read is nil, the element becomes a note of this kind with why.
 type part struct {
-	take func(r *reading, e *element) error
+	read func(r *reading, e *element) error
 	many bool // may occur several times
 	kind Kind
 	why  string
@@ -68,13 +68,13 @@ func (r *reading) each(in *element, table map[string]part) error {
 			r.note(e, Refused, "An extension of libvirt's that goes past what is checked here.")
 		case !known:
 			r.note(e, Left, "A VM here has no such setting.")
-		case p.take == nil && p.why == "": // the element says nothing about the VM
-		case p.take == nil:
+		case p.read == nil && p.why == "": // the element says nothing about the VM
+		case p.read == nil:
 			r.note(e, p.kind, p.why)
 		case seen[e.name] && !p.many:
 			return lineError(e.line, "<%s> stands there twice.", cut(e.name))
 		default:
-			if err := p.take(r, e); err != nil {
+			if err := p.read(r, e); err != nil {
 				return err
 			}
 		}
@@ -88,8 +88,8 @@ func usual(why string) part   { return part{kind: Usual, why: why} }
 func refused(why string) part { return part{kind: Refused, why: why} }
 
 const (
-	ownWay  = "Every VM here has it the same way."
-	hostWay = "The host chooses it."
+	sameForAll = "Every VM here has it the same way."
+	hostChoice = "The host chooses it."
 )
 
 // number parses a whole number from 0 to most.

@@ -6,10 +6,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostNICs limits the NICs that are read; the form enforces the VM's limit.
-const mostNICs = 64
+// maxNICs limits the NICs that are read; the form enforces the VM's limit.
+const maxNICs = 64
 
-func takeInterface(r *reading, e *element) error {
+func readInterface(r *reading, e *element) error {
 	n := fleet.NIC{MAC: strings.TrimSpace(e.first("mac").attr("address"))}
 	source := e.first("source")
 	switch kind := e.attr("type"); {
@@ -25,7 +25,7 @@ func takeInterface(r *reading, e *element) error {
 		return nil
 	}
 	for _, in := range e.in {
-		if err := takeOfNIC(r, in, &n); err != nil {
+		if err := readNICChild(r, in, &n); err != nil {
 			return err
 		}
 	}
@@ -33,18 +33,18 @@ func takeInterface(r *reading, e *element) error {
 		r.note(e.first("driver"), Left, "Only a virtio NIC has several queues.")
 		n.Queues = 0
 	}
-	if len(r.Spec.NICs) >= mostNICs {
+	if len(r.Spec.NICs) >= maxNICs {
 		return lineError(e.line, "this has more NICs than a VM can have.")
 	}
 	r.Spec.NICs = append(r.Spec.NICs, n)
 	return nil
 }
 
-func takeOfNIC(r *reading, e *element, n *fleet.NIC) error {
+func readNICChild(r *reading, e *element, n *fleet.NIC) error {
 	switch e.name {
 	case "source", "mac", "address", "alias", "target":
 	case "model":
-		takeModel(r, e, n)
+		readModel(r, e, n)
 	case "boot":
 		return setNumber(r, e, fleet.NICFields, n, "bootOrder", e.attr("order"), 1)
 	case "link":
@@ -57,7 +57,7 @@ func takeOfNIC(r *reading, e *element, n *fleet.NIC) error {
 		}
 		r.others(e, "NIC's driver", "name", "queues")
 	case "bandwidth":
-		return takeBandwidth(r, e, n)
+		return readBandwidth(r, e, n)
 	case "filterref":
 		r.note(e, Left, "Security groups filter the NIC's traffic here.")
 	case "vlan", "mtu", "virtualport", "port":
@@ -70,24 +70,24 @@ func takeOfNIC(r *reading, e *element, n *fleet.NIC) error {
 	return nil
 }
 
-// likeModels maps unsupported NIC models to a supported one with the same guest driver.
-var likeModels = map[string]string{"e1000": "e1000e", "e1000-82540em": "e1000e", "e1000-82544gc": "e1000e", "e1000-82545em": "e1000e"}
+// equivalentModels maps unsupported NIC models to a supported one with the same guest driver.
+var equivalentModels = map[string]string{"e1000": "e1000e", "e1000-82540em": "e1000e", "e1000-82544gc": "e1000e", "e1000-82545em": "e1000e"}
 
-func takeModel(r *reading, e *element, n *fleet.NIC) {
+func readModel(r *reading, e *element, n *fleet.NIC) {
 	switch m := e.attr("type"); {
 	case m == "virtio":
 	case offered(fleet.NICModels, m):
 		n.Model = m
-	case likeModels[m] != "":
-		n.Model = likeModels[m]
+	case equivalentModels[m] != "":
+		n.Model = equivalentModels[m]
 		r.note(e, Left, "The NIC is an e1000e here, not "+m+": guests of this century have its driver.")
 	default:
 		r.note(e, Left, "A NIC is virtio here, not "+cut(m)+": its guest needs the driver.")
 	}
 }
 
-// takeBandwidth reads limits, which libvirt also gives in KiB.
-func takeBandwidth(r *reading, e *element, n *fleet.NIC) error {
+// readBandwidth reads limits, which libvirt also gives in KiB.
+func readBandwidth(r *reading, e *element, n *fleet.NIC) error {
 	for _, in := range e.in {
 		way := map[string]string{"inbound": "in", "outbound": "out"}[in.name]
 		if way == "" {

@@ -13,21 +13,21 @@ const (
 	intoHost     = "It reaches into the host."
 )
 
-func takeOS(r *reading, e *element) error {
+func readOS(r *reading, e *element) error {
 	if e.attr("firmware") == "efi" {
 		r.Spec.Firmware = fleet.UEFI
 	}
 	return r.each(e, map[string]part{
-		"type": {take: takeMachine}, "loader": {take: takeLoader}, "firmware": {take: takeFirmware},
-		"bootmenu": {take: func(r *reading, e *element) error { r.Spec.Boot.Menu = e.attr("enable") == "yes"; return nil }},
-		"boot":     {many: true, take: func(r *reading, e *element) error { r.firmwareOrder = append(r.firmwareOrder, e); return nil }},
+		"type": {read: readMachine}, "loader": {read: readLoader}, "firmware": {read: readFirmware},
+		"bootmenu": {read: func(r *reading, e *element) error { r.Spec.Boot.Menu = e.attr("enable") == "yes"; return nil }},
+		"boot":     {many: true, read: func(r *reading, e *element) error { r.firmwareOrder = append(r.firmwareOrder, e); return nil }},
 		"nvram":    left("The firmware's variables are not brought along: the VM begins with fresh ones."),
 		"kernel":   refused(chooseKernel), "initrd": refused(chooseKernel), "cmdline": refused("It goes with a kernel of the host. Give it with the kernel, under Boot."),
 		"dtb": refused(intoHost), "acpi": refused(intoHost), "smbios": left("What the guest reads as its maker's words is as usual."), "bios": left("How long the firmware waits, and where it writes, is as usual."),
 	})
 }
 
-func takeMachine(r *reading, e *element) error {
+func readMachine(r *reading, e *element) error {
 	if kind := strings.TrimSpace(e.text); kind != "hvm" {
 		return lineError(e.line, "a guest of type %q cannot be made here.", cut(kind))
 	}
@@ -44,7 +44,7 @@ func takeMachine(r *reading, e *element) error {
 	return nil
 }
 
-func takeLoader(r *reading, e *element) error {
+func readLoader(r *reading, e *element) error {
 	if e.attr("type") == "pflash" {
 		r.Spec.Firmware = fleet.UEFI
 	}
@@ -55,7 +55,7 @@ func takeLoader(r *reading, e *element) error {
 	return nil
 }
 
-func takeFirmware(r *reading, e *element) error {
+func readFirmware(r *reading, e *element) error {
 	for _, in := range e.in {
 		if in.name == "feature" && in.attr("name") == "secure-boot" {
 			r.Spec.Security.SecureBoot = in.attr("enabled") == "yes"
@@ -64,13 +64,13 @@ func takeFirmware(r *reading, e *element) error {
 	return nil
 }
 
-func takeBacking(r *reading, e *element) error {
+func readBacking(r *reading, e *element) error {
 	return r.each(e, map[string]part{
-		"locked": {take: func(r *reading, _ *element) error { r.Spec.Memory.Locked = true; return nil }},
-		"access": {take: func(r *reading, e *element) error { r.Spec.Memory.Shared = e.attr("mode") == "shared"; return nil }},
-		"source": usual(hostWay), "allocation": usual(hostWay), "nosharepages": left("Whether the host merges equal pages is its own choice."),
+		"locked": {read: func(r *reading, _ *element) error { r.Spec.Memory.Locked = true; return nil }},
+		"access": {read: func(r *reading, e *element) error { r.Spec.Memory.Shared = e.attr("mode") == "shared"; return nil }},
+		"source": usual(hostChoice), "allocation": usual(hostChoice), "nosharepages": left("Whether the host merges equal pages is its own choice."),
 		"discard": left("What becomes of the memory's file at the end is the host's choice."),
-		"hugepages": {take: func(r *reading, e *element) error {
+		"hugepages": {read: func(r *reading, e *element) error {
 			page := e.first("page")
 			if page == nil {
 				r.note(e, Left, "Huge pages need a size: choose one.")
@@ -95,8 +95,8 @@ func takeBacking(r *reading, e *element) error {
 // defaultPeriod is libvirt's default period for CPU quotas, in microseconds.
 const defaultPeriod = 100_000
 
-// takeCPUTune reads CPU shares, the quota, and pinning if it is equal for all vCPUs.
-func takeCPUTune(r *reading, e *element) error {
+// readCPUTune reads CPU shares, the quota, and pinning if it is equal for all vCPUs.
+func readCPUTune(r *reading, e *element) error {
 	pins := map[string]bool{}
 	var last *element
 	for _, in := range e.in {
@@ -107,7 +107,7 @@ func takeCPUTune(r *reading, e *element) error {
 			}
 		case "period":
 		case "quota":
-			if err := takeQuota(r, e, in); err != nil {
+			if err := readQuota(r, e, in); err != nil {
 				return err
 			}
 		case "vcpupin":
@@ -127,7 +127,7 @@ func takeCPUTune(r *reading, e *element) error {
 	return nil
 }
 
-func takeQuota(r *reading, tune, e *element) error {
+func readQuota(r *reading, tune, e *element) error {
 	quota, err := strconv.ParseInt(strings.TrimSpace(e.text), 10, 62)
 	if err != nil {
 		return lineError(e.line, "%q in <quota> is no whole number.", cut(e.text))
@@ -146,8 +146,8 @@ func takeQuota(r *reading, tune, e *element) error {
 	return nil
 }
 
-// takeNUMATune may run before takeNUMANodes; settle combines both.
-func takeNUMATune(r *reading, e *element) error {
+// readNUMATune may run before readNUMANodes; settle combines both.
+func readNUMATune(r *reading, e *element) error {
 	const strict = "The memory comes from the nodes of the host that are named, and from no other: another way cannot be chosen here."
 	for _, in := range e.in {
 		nodes := strings.TrimSpace(in.attr("nodeset"))

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/vmxml"
 )
 
-// rich are definitions that together contain every setting of a VM, except those of notInXML.
-var rich = []string{
+// allSettings are definitions that together contain every setting of a VM, except those of notInXML.
+var allSettings = []string{
 	with(`<maxMemory slots='16' unit='MiB'>2048</maxMemory><currentMemory unit='MiB'>256</currentMemory>
 <cputune><shares>2048</shares><period>50000</period><quota>25000</quota><vcpupin vcpu='0' cpuset='2-3'/></cputune><on_crash>restart</on_crash>
 <numatune><memory mode='strict' nodeset='0-1'/></numatune>
@@ -48,7 +48,7 @@ var notInXML = map[string]string{
 func TestEveryVMSettingIsRead(t *testing.T) {
 	t.Parallel()
 	taken := map[string]bool{}
-	for _, text := range rich {
+	for _, text := range allSettings {
 		r, err := vmxml.Read(text)
 		if err != nil {
 			t.Fatal(err)
@@ -81,7 +81,7 @@ func TestEveryVMSettingIsRead(t *testing.T) {
 
 func TestSettingsKeepTheirValues(t *testing.T) {
 	t.Parallel()
-	r, err := vmxml.Read(rich[0])
+	r, err := vmxml.Read(allSettings[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,12 +121,12 @@ func TestSettingsKeepTheirValues(t *testing.T) {
 	if !reflect.DeepEqual(r.Spec, want) {
 		t.Errorf("the spec is\n%+v, want\n%+v", r.Spec, want)
 	}
-	r, err = vmxml.Read(rich[1])
+	r, err = vmxml.Read(allSettings[1])
 	nodes := []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256, Nodes: "3"}}
 	if err != nil || !slices.Equal(r.Spec.NUMA, nodes) || !r.Spec.Security.SecureBoot {
 		t.Errorf("NUMA nodes %+v (%v), secure boot %v", r.Spec.NUMA, err, r.Spec.Security.SecureBoot)
 	}
-	r, err = vmxml.Read(rich[2])
+	r, err = vmxml.Read(allSettings[2])
 	if err != nil || r.Spec.CPUs != 2 || r.Spec.CPU.Max != 4 || r.Spec.Security.Confidential != "sev-es" {
 		t.Errorf("the spec is %+v (%v)", r.Spec, err)
 	}

@@ -252,7 +252,7 @@ func TestInvalidXMLRefusedWithLine(t *testing.T) {
 		"pages beyond all":          {with("<memoryBacking><hugepages><page size='1' unit='TiB'/></hugepages></memoryBacking>", ""), "no pages of this size"},
 		"screens in words":          {with("", "<video><model type='qxl' heads='many'/></video>"), "no whole number"},
 		"numbers beyond all":        {with("", "<rng><rate bytes='99999999999'/></rng>"), "no whole number"},
-		"too many cards":            {with("", strings.Repeat("<interface type='network'><source network='a'/></interface>", 65)), "more cards than a VM can have"},
+		"too many cards":            {with("", strings.Repeat("<interface type='network'><source network='a'/></interface>", 65)), "more NICs than a VM can have"},
 		"two TPMs":                  {with("", strings.Repeat("<tpm><backend type='emulator'/></tpm>", 2)), "<tpm> stands there twice"},
 	} {
 		r, err := vmxml.Read(c.text)

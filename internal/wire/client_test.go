@@ -175,9 +175,9 @@ func TestRefusalHasStatusAndDetail(t *testing.T) {
 func TestOnlyPinnedAuthorityTrusted(t *testing.T) {
 	t.Parallel()
 	a, other := newAuthority(t), newAuthority(t)
-	nobody := func(http.ResponseWriter, *http.Request) { t.Error("call reached an untrusted server") }
+	unreachable := func(http.ResponseWriter, *http.Request) { t.Error("call reached an untrusted server") }
 	for what, srv := range map[string]*httptest.Server{
-		"another authority": other.serve(loopback, nobody), "another name": a.serve(net.IPv4(10, 0, 0, 1), nobody),
+		"another authority": other.serve(loopback, unreachable), "another name": a.serve(net.IPv4(10, 0, 0, 1), unreachable),
 	} {
 		if _, err := a.client(srv.URL).Hello(t.Context(), wire.Hello{}); err == nil || wire.StatusOf(err) != 0 {
 			t.Errorf("%s: %v", what, err)
@@ -207,16 +207,16 @@ func TestJoinVerifiesThePortalByTheToken(t *testing.T) {
 	if _, err := wire.Join(t.Context(), srv.URL, token, wire.JoinRequest{}); err == nil || !strings.Contains(err.Error(), "another authority") {
 		t.Errorf("an answer with another authority: %v", err)
 	}
-	stranger := func(http.ResponseWriter, *http.Request) { t.Error("token sent to an untrusted server") }
+	untrusted := func(http.ResponseWriter, *http.Request) { t.Error("token sent to an untrusted server") }
 	for what, bad := range map[string]*httptest.Server{
-		"another authority": other.serve(loopback, stranger), "another name": a.serve(net.IPv4(10, 0, 0, 1), stranger),
+		"another authority": other.serve(loopback, untrusted), "another name": a.serve(net.IPv4(10, 0, 0, 1), untrusted),
 	} {
 		if _, err := wire.Join(t.Context(), bad.URL, token, wire.JoinRequest{}); err == nil {
 			t.Errorf("%s: joined", what)
 		}
 	}
 	// A server that presents the right authority beside a leaf of another authority is refused.
-	forged := httptest.NewUnstartedServer(http.HandlerFunc(stranger))
+	forged := httptest.NewUnstartedServer(http.HandlerFunc(untrusted))
 	leaf := other.leaf(loopback)
 	leaf.Certificate = append(leaf.Certificate[:1], a.cert.Raw)
 	forged.TLS = &tls.Config{Certificates: []tls.Certificate{leaf}}

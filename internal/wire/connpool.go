@@ -81,11 +81,11 @@ func (p *connPool) acquire(ctx context.Context, t *exchange) (*connection, error
 		p.addWaiting(1)
 		defer p.addWaiting(-1)
 	}
-	late := time.NewTimer(busyWait)
-	defer late.Stop()
-	for patient := true; ; {
+	busyTimer := time.NewTimer(busyWait)
+	defer busyTimer.Stop()
+	for mayWait := true; ; {
 		p.mu.Lock()
-		c, dial := p.assign(t, patient)
+		c, dial := p.assign(t, mayWait)
 		changed := p.changed
 		p.mu.Unlock()
 		switch {
@@ -96,8 +96,8 @@ func (p *connPool) acquire(ctx context.Context, t *exchange) (*connection, error
 		}
 		select {
 		case <-changed:
-		case <-late.C:
-			patient = false
+		case <-busyTimer.C:
+			mayWait = false
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -112,27 +112,27 @@ func (p *connPool) addWaiting(n int) {
 }
 
 // assign picks a connection for the exchange or reports that one must be dialled. The caller holds the lock.
-func (p *connPool) assign(t *exchange, patient bool) (c *connection, dial bool) {
-	soon := p.dialling > 0 // a connection becomes idle soon
-	var behind *connection
+func (p *connPool) assign(t *exchange, mayWait bool) (c *connection, dial bool) {
+	freeSoon := p.dialling > 0 // a connection becomes idle soon
+	var parkedConn *connection
 	for _, c := range p.conns {
 		switch state := c.state(); {
-		case state == idle && (!t.claim || p.waiting == 0 || !patient):
+		case state == idle && (!t.claim || p.waiting == 0 || !mayWait):
 			c.exchanges = append(c.exchanges, t)
 			return c, false
 		case state == parked && !t.claim:
-			behind = c
+			parkedConn = c
 		case state == idle || state == busy:
-			soon = true
+			freeSoon = true
 		case state == blocked:
 			p.olderPortal = true
 		}
 	}
-	if behind != nil {
-		behind.exchanges = append(behind.exchanges, t)
-		return behind, false
+	if parkedConn != nil {
+		parkedConn.exchanges = append(parkedConn.exchanges, t)
+		return parkedConn, false
 	}
-	if dial = (!soon || !patient) && len(p.conns)+p.dialling < maxConns; dial {
+	if dial = (!freeSoon || !mayWait) && len(p.conns)+p.dialling < maxConns; dial {
 		p.dialling++
 	}
 	return nil, dial

@@ -91,9 +91,9 @@ var required = map[string]bool{"VMReport.ID": true, "DiscoveredVM.ID": true, "Me
 // raises negative quantities to 0, and drops later entries with the same key. Any other violation is an Invalid error
 // that names the field.
 func Fit[T any](message *T) error {
-	if wrong := fit(reflect.ValueOf(message).Elem(), field{}); wrong != nil {
+	if bad := fit(reflect.ValueOf(message).Elem(), field{}); bad != nil {
 		var c fleet.Checks
-		c.Add(strings.TrimPrefix(wrong.path, "."), "%s", wrong.text)
+		c.Add(strings.TrimPrefix(bad.path, "."), "%s", bad.text)
 		return c.Err()
 	}
 	if r, ok := any(message).(*Report); ok {
@@ -200,8 +200,8 @@ func fitStruct(v reflect.Value) *violation {
 		return nil
 	}
 	for i, f := range planOf(v.Type()) {
-		if wrong := fit(v.Field(i), f); wrong != nil {
-			return wrong.at(f.path)
+		if bad := fit(v.Field(i), f); bad != nil {
+			return bad.at(f.path)
 		}
 	}
 	return nil
@@ -219,8 +219,8 @@ func fitList(v reflect.Value, f field) *violation {
 		v.Set(v.Slice(0, f.list.limit))
 	}
 	for i := range v.Len() {
-		if wrong := fit(v.Index(i), field{text: f.text, list: defaultList, limit: maxQuantity}); wrong != nil {
-			return wrong.at("[" + strconv.Itoa(i) + "]")
+		if bad := fit(v.Index(i), field{text: f.text, list: defaultList, limit: maxQuantity}); bad != nil {
+			return bad.at("[" + strconv.Itoa(i) + "]")
 		}
 	}
 	return nil
@@ -285,10 +285,12 @@ func sanitize(s string, b bound) string {
 
 // Shown returns a text of a guest or a host as one line of at most most bytes, without characters that cannot be
 // displayed.
-func Shown(text string, most int) string { return sanitize(text, bound{limit: most}) }
+func Shown(text string, limit int) string { return sanitize(text, bound{limit: limit}) }
 
 // ShownLines is Shown for a text of several lines.
-func ShownLines(text string, most int) string { return sanitize(text, bound{limit: most, lines: true}) }
+func ShownLines(text string, limit int) string {
+	return sanitize(text, bound{limit: limit, lines: true})
+}
 
 // dedup drops later entries with the same key. A domain is either a Quantix VM or a discovered VM, not both.
 func (r *Report) dedup() {

@@ -20,7 +20,7 @@ func TestStampNeverAheadOfPortal(t *testing.T) {
 			time.Sleep(underWay)
 			s.update(at)
 		}
-		late := func() time.Duration {
+		busyTimer := func() time.Duration {
 			stamp := s.stamp()
 			return time.Now().Add(ahead).Sub(stamp.At.Add(time.Duration(stamp.AgoMs) * time.Millisecond))
 		}
@@ -35,12 +35,12 @@ func TestStampNeverAheadOfPortal(t *testing.T) {
 		} {
 			answer(step.underWay)
 			time.Sleep(step.then)
-			if got := late(); got != step.want {
+			if got := busyTimer(); got != step.want {
 				t.Errorf("after an answer delayed by %s the stamp is %s late, want %s", step.underWay, got, step.want)
 			}
 		}
 		s.update(time.Time{}) // from a portal that sends no time
-		if late() != 3*time.Second {
+		if busyTimer() != 3*time.Second {
 			t.Error("zero time accepted")
 		}
 	})

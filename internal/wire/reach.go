@@ -21,7 +21,7 @@ func (c *Client) Host() string { return c.portal.Hostname() }
 func (c *Client) Reach(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error)) error {
 	conf := c.transport.Load().tls.Clone()
 	conf.ClientSessionCache = nil // a resumed session does not prove the portal's certificate again
-	alone := &http.Client{
+	httpClient := &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
 			DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -45,9 +45,9 @@ func (c *Client) Reach(ctx context.Context, dial func(ctx context.Context, netwo
 	if err != nil {
 		return err
 	}
-	answer, err := alone.Do(req)
-	if about, ok := errors.AsType[*url.Error](err); ok {
-		err = about.Err // the error below names the address
+	answer, err := httpClient.Do(req)
+	if urlErr, ok := errors.AsType[*url.Error](err); ok {
+		err = urlErr.Err // the error below names the address
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errNoAnswer

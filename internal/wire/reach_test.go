@@ -39,12 +39,12 @@ func TestReachVerifiesPortal(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	unresponsive, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mute.Close()
-	if err := a.client("https://"+mute.Addr().String()).Reach(ctx, dial); err == nil || !strings.Contains(err.Error(), "no answer") {
+	defer unresponsive.Close()
+	if err := a.client("https://"+unresponsive.Addr().String()).Reach(ctx, dial); err == nil || !strings.Contains(err.Error(), "no answer") {
 		t.Errorf("no answer: %v", err)
 	}
 }

@@ -101,8 +101,8 @@ func TestStreamFailSendsReason(t *testing.T) {
 		if err != nil || !bytes.Equal(got, []byte("bytes")) {
 			t.Errorf("read %q, %v", got, err)
 		}
-		var said *websocket.CloseError
-		if _, _, err := portal.ReadMessage(); !errors.As(err, &said) || said.Code != websocket.CloseInternalServerErr || said.Text != "The VM's screen cannot be reached." {
+		var closeErr *websocket.CloseError
+		if _, _, err := portal.ReadMessage(); !errors.As(err, &closeErr) || closeErr.Code != websocket.CloseInternalServerErr || closeErr.Text != "The VM's screen cannot be reached." {
 			t.Error(err)
 		}
 	})

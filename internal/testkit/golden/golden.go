@@ -48,7 +48,7 @@ func JSON(t *testing.T, file string, v any) {
 	if t.Failed() {
 		return // write nothing after a failure
 	}
-	if err := keep(file, append(got, '\n'), *update); err != nil {
+	if err := compare(file, append(got, '\n'), *update); err != nil {
 		t.Error(err)
 	}
 }

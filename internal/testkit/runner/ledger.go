@@ -21,7 +21,7 @@ func ledgerLine(at time.Time, revision, part string, o outcome) string {
 }
 
 // enter appends the rows to the ledger.
-func enter(path string, rows []string) error {
+func appendLedger(path string, rows []string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return fmt.Errorf("write to the ledger of flaky tests: %w", err)

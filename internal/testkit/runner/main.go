@@ -226,7 +226,7 @@ func (r *runner) judge(ctx context.Context, name string, got []outcome) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	return enter(ledgerFile, rows)
+	return appendLedger(ledgerFile, rows)
 }
 
 // report prints the slowest tests and the totals.

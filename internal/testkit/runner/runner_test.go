@@ -130,13 +130,13 @@ func TestLedgerRowAppended(t *testing.T) {
 		t.Errorf("the row is %q, want %q", row, want)
 	}
 	path := filepath.Join(t.TempDir(), "flakes.md")
-	if err := enter(path, []string{row}); err == nil {
+	if err := appendLedger(path, []string{row}); err == nil {
 		t.Error("a missing ledger was created")
 	}
 	if err := os.WriteFile(path, []byte("head\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := enter(path, []string{row, row}); err != nil {
+	if err := appendLedger(path, []string{row, row}); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "head\n"+row+row {

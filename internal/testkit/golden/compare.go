@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// keep compares got with the file, or writes it. It refuses to write if the file has a name that got lacks.
-func keep(file string, got []byte, write bool) error {
+// compare compares got with the file, or writes it. It refuses to write if the file has a name that got lacks.
+func compare(file string, got []byte, write bool) error {
 	was, err := os.ReadFile(file)
 	switch {
 	case write && errors.Is(err, fs.ErrNotExist):
@@ -133,13 +133,13 @@ func removals(at string, was, now any) (lost []string) {
 	case nil:
 		return nil
 	}
-	if word(was) != word(now) {
-		lost = append(lost, fmt.Sprintf("%s was %s and is %s", at, word(was), word(now)))
+	if typeName(was) != typeName(now) {
+		lost = append(lost, fmt.Sprintf("%s was %s and is %s", at, typeName(was), typeName(now)))
 	}
 	return lost
 }
 
-func word(shape any) string {
+func typeName(shape any) string {
 	switch x := shape.(type) {
 	case map[string]any:
 		return "an object"
