@@ -146,7 +146,7 @@ func TestCommonUserDataAccepted(t *testing.T) {
 	t.Parallel()
 	for what, text := range map[string]string{
 		"nothing but its head and a key": "#cloud-config\npackage_update: yes\n",
-		"the usual": `#cloud-config
+		"a common configuration": `#cloud-config
 users:
   - default
   - name: anna

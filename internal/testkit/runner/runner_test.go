@@ -39,9 +39,9 @@ func TestTestWithoutShardRefused(t *testing.T) {
 		tests map[string][]string
 		want  string
 	}{
-		"a test of no shard":    {map[string][]string{"p": {"TestA", "TestB"}}, "TestB"},
-		"a package of no shard": {map[string][]string{"p": {"TestA"}, "q": {"TestA"}}, "TestA of q"},
-		"a shard without tests": {map[string][]string{}, "shard a has no tests"},
+		"a test without a shard":    {map[string][]string{"p": {"TestA", "TestB"}}, "TestB"},
+		"a package without a shard": {map[string][]string{"p": {"TestA"}, "q": {"TestA"}}, "TestA of q"},
+		"a shard without tests":     {map[string][]string{}, "shard a has no tests"},
 	} {
 		if _, err := divide(one, c.tests); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
