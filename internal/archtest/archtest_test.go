@@ -14,7 +14,8 @@ import (
 
 const module = "quantix/"
 
-// allowedImports lists the packages of this module that each package may import directly, tests aside. "*" allows all. A key
+// allowedImports lists the packages of this module that each package may import directly, tests aside. "*" allows
+// all. A key
 // ending in "/" covers everything below it without its own row; a value ending in "/" allows everything below it.
 var allowedImports = map[string][]string{
 	"main":               {"internal/cli"},

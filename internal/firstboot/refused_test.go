@@ -106,7 +106,7 @@ var refused = []refusedCase{
 
 	{"an address without a prefix", nic(fleet.FirstBootNIC{Addresses: []string{"192.0.2.10"}}), "cloudInit.network[0].addresses[0]", "with its prefix"},
 	{"a multicast address", nic(fleet.FirstBootNIC{Addresses: []string{"224.0.0.1/24"}}), "cloudInit.network[0].addresses[0]", "with its prefix"},
-	{"an invalid address", nic(fleet.FirstBootNIC{Addresses: []string{"0.0.0.0/0"}}), "cloudInit.network[0].addresses[0]", "with its prefix"},
+	{"the unspecified address", nic(fleet.FirstBootNIC{Addresses: []string{"0.0.0.0/0"}}), "cloudInit.network[0].addresses[0]", "with its prefix"},
 	{"a gateway outside the networks", nic(fleet.FirstBootNIC{Addresses: []string{"192.0.2.10/24"}, Gateways: []string{"198.51.100.1"}}), "cloudInit.network[0].gateways[0]", "in no network"},
 	{"a gateway with DHCP", nic(fleet.FirstBootNIC{Gateways: []string{"192.0.2.1"}}), "cloudInit.network[0].gateways[0]", "in no network"},
 	{"two gateways", nic(fleet.FirstBootNIC{Addresses: []string{"192.0.2.10/24"}, Gateways: []string{"192.0.2.1", "192.0.2.2"}}), "cloudInit.network[0].gateways[1]", "At most one"},

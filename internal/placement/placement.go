@@ -20,7 +20,7 @@ type Host struct {
 	Error         string // why its hypervisor does not answer
 	MemoryMiB     int64
 	CommittedMiB  int64 // of all VMs placed there, running or not
-	CommittedCPUs int64 // likewise, vCPUs
+	CommittedCPUs int64 // vCPUs of all VMs placed there, running or not
 	Processors    int   // threads for vCPUs
 	ReservedCPU   int64 // of Processors, for all VMs placed there, running or not: percent of one
 	Taints        []string

@@ -67,7 +67,7 @@ func clone(t testing.TB, from string) string {
 		t.Fatal(server.err)
 	}
 	name := fmt.Sprintf("test_%d", server.counter.Add(1))
-	// File_copy writes no WAL and takes a tenth of the time.
+	// STRATEGY file_copy writes no WAL and takes a tenth of the time.
 	sql := fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY file_copy", name, from)
 	if _, err := server.admin.Exec(t.Context(), sql); err != nil {
 		t.Fatalf("clone the template database: %v", err)

@@ -293,10 +293,10 @@ type Finish struct {
 	// Failed, but convergent and only because the hypervisor did not answer: try again.
 	Retry   bool                 `json:"retry,omitempty"`
 	VM      *fleet.VMStatus      `json:"vm,omitempty"`      // status after the job (vm.*)
-	Pool    *fleet.PoolStatus    `json:"pool,omitempty"`    // likewise (pool.*, volume.*)
-	Network *fleet.NetworkStatus `json:"network,omitempty"` // likewise (network.*)
+	Pool    *fleet.PoolStatus    `json:"pool,omitempty"`    // status after the job (pool.*, volume.*)
+	Network *fleet.NetworkStatus `json:"network,omitempty"` // status after the job (network.*)
 
-	SecurityGroup *fleet.SecurityGroupStatus `json:"securityGroup,omitempty"` // likewise (secgroup.*)
+	SecurityGroup *fleet.SecurityGroupStatus `json:"securityGroup,omitempty"` // status after the job (secgroup.*)
 
 	Drawing *fleet.Drawing     `json:"drawing,omitempty"` // the plan (vm.plan)
 	Output  *fleet.GuestOutput `json:"output,omitempty"`  // the program's result (vm.exec)
