@@ -75,7 +75,7 @@ func TestCertificateExpiryWarning(t *testing.T) {
 	now := time.Now()
 	for _, x := range []struct {
 		life, left time.Duration
-		message       string
+		message    string
 	}{
 		{365 * day, 15 * day, ""},
 		{365 * day, 13 * day, "ends on"},
