@@ -17,16 +17,18 @@ import (
 const (
 	addressesAge      = 10 * time.Second
 	addressesPatience = 300 * time.Millisecond
-	mostAddresses     = 64 // of a card: what a guest says must not swell its host's report beyond what the portal takes
+	mostAddresses     = 64 // per NIC; a guest's answer must not grow its host's report beyond the portal's limit
 
-	// The kernel forgets whom it has heard sooner than guests forget their addresses: a card without another source would come and go.
+	// The kernel drops ARP entries sooner than guests drop their addresses. Without this time, an address known only
+	// from ARP would appear and disappear.
 	heardFor = 5 * time.Minute
 )
 
-// cards are the addresses of a guest by MAC.
+// cards maps the MAC address of each NIC of a guest to its IP addresses.
 type cards map[string][]fleet.SeenAddress
 
-// addressesOf returns the guests' addresses by MAC. They are read in the background, a few guests at a time.
+// addressesOf returns each running guest's IP addresses by MAC address. They are read in the background, four guests
+// at a time.
 func (b *Backend) addressesOf(ctx context.Context, all []sighted) map[fleet.VMID]cards {
 	running := slices.DeleteFunc(slices.Clone(all), func(s sighted) bool { return s.live == nil || len(s.live.nics) == 0 })
 	look := func() (map[fleet.VMID]cards, error) {
@@ -59,7 +61,8 @@ func (b *Backend) addressesOf(ctx context.Context, all []sighted) map[fleet.VMID
 	return b.addresses.read(ctx, addressesAge, addressesPatience, look).value
 }
 
-// sources are whom libvirt asks, who knows best first. What a guest's agent tells goes before them: see guests.
+// sources lists the address sources that libvirt offers, most reliable first. Addresses from the guest agent come
+// before them: see guests.
 var sources = []struct {
 	ask  golibvirt.DomainInterfaceAddressesSource
 	word fleet.AddressSource
@@ -68,7 +71,8 @@ var sources = []struct {
 	{golibvirt.DomainInterfaceAddressesSrcArp, fleet.FromARP},
 }
 
-// addresses are what the guest told, the leases of libvirt's networks and the host's own ARP table say. An error is no address.
+// addresses merges the guest agent's addresses with the DHCP leases of libvirt's networks and the host's ARP table. A
+// source that fails adds no address.
 func addresses(l *golibvirt.Libvirt, ref golibvirt.Domain, told cards) cards {
 	out := cards{}
 	for mac, all := range told {
@@ -82,7 +86,7 @@ func addresses(l *golibvirt.Libvirt, ref golibvirt.Domain, told cards) cards {
 	return out
 }
 
-// add leaves out loopback and link-local addresses; the rest is sorted.
+// add merges the addresses of one source. It skips loopback and link-local addresses; each NIC's list stays sorted.
 func (k cards) add(found []golibvirt.DomainInterface, by fleet.AddressSource) {
 	for _, n := range found {
 		if len(n.Hwaddr) == 0 {
@@ -108,7 +112,7 @@ func (k cards) note(mac, ip string, by fleet.AddressSource) {
 	}
 }
 
-// plain are the addresses alone.
+// plain returns the IP addresses without their sources.
 func plain(seen []fleet.SeenAddress) (ips []string) {
 	for _, a := range seen {
 		ips = append(ips, a.IP)
@@ -116,7 +120,7 @@ func plain(seen []fleet.SeenAddress) (ips []string) {
 	return ips
 }
 
-// heard remembers what only ARP told, and when.
+// arpHistory remembers when each address was last seen in the ARP table.
 type heard struct {
 	at map[hearing]time.Time
 }
@@ -126,7 +130,8 @@ type hearing struct {
 	mac, ip string
 }
 
-// remember adds to found what was heard a short while ago, of cards of which nobody else tells an address. One look is under way at a time.
+// remember adds recent ARP addresses back to found, for NICs whose addresses no other source reports. Callers must not
+// run it concurrently.
 func (h *heard) remember(found map[fleet.VMID]cards, now time.Time) {
 	kept := map[hearing]time.Time{}
 	for vm, k := range found {

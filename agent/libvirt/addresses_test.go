@@ -28,7 +28,7 @@ func TestAGuestCannotSwellItsHostsReport(t *testing.T) {
 	k := cards{}
 	k.add([]golibvirt.DomainInterface{iface("52:54:00:00:00:01", ips...)}, fleet.FromAgent)
 	if n := len(k["52:54:00:00:00:01"]); n != mostAddresses {
-		t.Errorf("%d addresses are told", n)
+		t.Errorf("%d addresses are reported", n)
 	}
 }
 
@@ -48,7 +48,8 @@ func TestAddressesSayWhereTheyAreFrom(t *testing.T) {
 	}
 }
 
-// What the kernel has forgotten stays a while, as long as the guest runs and nobody else tells of the card.
+// An address from ARP stays for a while after the kernel drops it, as long as the guest runs and no other source
+// reports its NIC.
 func TestWhatOnlyARPTellsDoesNotComeAndGo(t *testing.T) {
 	t.Parallel()
 	var h heard

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ApplyVM implements agent.Hypervisor. Disks first, definition last: a domain never names a disk that is not whole. So a disk that a
-// definition names was made, and is not made again.
+// ApplyVM implements agent.Hypervisor. It creates disks first and writes the definition last, so a domain never names
+// an incomplete disk. A disk named by the definition therefore exists and is never created again.
 func (b *Backend) ApplyVM(ctx context.Context, in agent.Apply) error {
 	act := "apply " + in.VM.Name
 	unlock, err := b.vms.lock(ctx, in.VM.ID)
@@ -36,7 +36,8 @@ func (b *Backend) ApplyVM(ctx context.Context, in agent.Apply) error {
 	}))
 }
 
-// shareFiles keeps orders for volumes from the files that the VM's definition will name.
+// shareFiles takes shared locks on the files that the VM's definition will name, so that no volume job changes them
+// meanwhile.
 func (b *Backend) shareFiles(ctx context.Context, in agent.Apply) (files unlockers, err error) {
 	refs := make([]fleet.Volref, 0, 2*len(in.VM.Spec.Disks)+1)
 	for _, d := range in.VM.Spec.Disks {
@@ -50,7 +51,7 @@ func (b *Backend) shareFiles(ctx context.Context, in agent.Apply) (files unlocke
 	for _, ref := range refs {
 		p, wrong := placeOf(ref, in.Pools)
 		if wrong != nil {
-			continue // it is refused where it is needed
+			continue // the code that needs the volume reports this error
 		}
 		unlock, err := b.volumeLocks.share(ctx, p.path())
 		if err != nil {
@@ -62,7 +63,7 @@ func (b *Backend) shareFiles(ctx context.Context, in agent.Apply) (files unlocke
 	return files, nil
 }
 
-// applying is one ApplyVM under way.
+// applying is the state of one ApplyVM call.
 type applying struct {
 	*Backend
 	c  *conn
@@ -83,7 +84,8 @@ func (a *applying) run(ctx context.Context) error {
 	return a.redefine(ctx, *old)
 }
 
-// existing is the VM's domain as it is now; nil where there is none. A UUID that belongs to another is refused.
+// existing returns the VM's current domain, or nil if there is none. It refuses a UUID that belongs to a domain of
+// somebody else.
 func (a *applying) existing(ctx context.Context) (*sighted, error) {
 	uuid, err := parseUUID(a.in.VM.ID)
 	if err != nil {
@@ -102,7 +104,7 @@ func (a *applying) existing(ctx context.Context) (*sighted, error) {
 	return &s, a.reached(s)
 }
 
-// create defines a VM that has no definition: a new one, or one whose definition somebody removed.
+// create defines a VM without a definition: a new VM, or one whose definition an administrator removed.
 func (a *applying) create(ctx context.Context) error {
 	want := a.in.VM
 	plan := agent.Plan(agent.Applied{}, agent.Defined{}, want, true)
@@ -131,10 +133,12 @@ func (a *applying) create(ctx context.Context) error {
 	})
 }
 
-// redefine changes the definition where a person wants something else than before. It writes nothing where nothing differs.
+// redefine changes the definition where the wanted spec differs from the last applied one. It writes nothing if
+// nothing differs.
 func (a *applying) redefine(ctx context.Context, old sighted) error {
 	defer a.domains.forget(old.ref.UUID)
-	// With what libvirt holds secret, else an administrator's VNC password would be lost by writing it back.
+	// The secure XML includes the VNC password that an administrator set; redefining without it would lose the
+	// password.
 	x, err := readXML(ctx, a.c, old.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
 		return err
@@ -204,7 +208,7 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	return a.dropFilters(ctx, a.c, a.in.VM.ID, a.in.VM.Spec.NICs)
 }
 
-// assume stands in for what was applied last, where the definition does not tell.
+// assume returns a substitute for the last applied spec if the definition does not record one.
 func (a *applying) assume(ctx context.Context, old sighted, x *libvirtxml.Domain) (*agent.Applied, error) {
 	domain, was := a.in.VM.Name, ""
 	if p := old.pending(); p != "" {
@@ -228,7 +232,7 @@ func (a *applying) assume(ctx context.Context, old sighted, x *libvirtxml.Domain
 		return !there
 	})
 	if was != "" {
-		out.Name = domain // so far it is the VM's name that waits for the guest to be off
+		out.Name = domain // the domain keeps its old name until the guest is off
 	}
 	return &out, failed
 }
@@ -236,13 +240,13 @@ func (a *applying) assume(ctx context.Context, old sighted, x *libvirtxml.Domain
 func (a *applying) mark(applied agent.Applied, had string) mark {
 	text, err := json.Marshal(applied)
 	if err != nil {
-		panic(err) // plain text and numbers
+		panic(err) // cannot happen: the value is plain text and numbers
 	}
 	return mark{ID: a.in.VM.ID, Generation: a.in.VM.Generation, Applied: string(text), Mark: cmp.Or(a.in.Mark, had)}
 }
 
-// prepare turns what is to be written into this host's paths, and makes the disks that were never made. Before it makes one it has
-// seen all the others.
+// prepare resolves the planned changes to paths of this host and creates the disks that were never created. It checks
+// all disks before it creates the first one.
 func (a *applying) prepare(ctx context.Context, old *sighted, was *agent.Applied, plan agent.Edit) (intent, error) {
 	in, places, missing, err := a.judge(ctx, old, was, plan)
 	if err != nil {
@@ -253,14 +257,16 @@ func (a *applying) prepare(ctx context.Context, old *sighted, was *agent.Applied
 			return in, fmt.Errorf("disk %d: %w", p.number, err)
 		}
 	}
-	if in.disks, err = a.diskPlaces(ctx, places); err != nil { // once they are there, it can be seen what their storage takes
+	// only after creation: the cache mode depends on the storage of the file
+	if in.disks, err = a.diskPlaces(ctx, places); err != nil {
 		return in, err
 	}
 	a.in.Progress(100, "writing the definition")
 	return in, nil
 }
 
-// check looks for one disk; false: it was never made. One that was and is not there is refused.
+// check looks for one disk and returns false if the disk was never created. It refuses a disk that was created but is
+// now missing.
 func (a *applying) check(ctx context.Context, p place, old *sighted, was *agent.Applied) (made bool, err error) {
 	path := p.path()
 	made = slices.Contains(a.in.Made, p.ref()) || was != nil && slices.ContainsFunc(was.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == p.ref() })
@@ -305,7 +311,7 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *agent.
 	return true, nil
 }
 
-// intent turns what is to be written into this host's paths.
+// intent resolves the planned changes to paths of this host.
 func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
 	in := intent{Edit: plan, spec: a.in.VM.Spec}
 	for _, n := range plan.NICs {
@@ -344,7 +350,7 @@ func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
 	return in, places, err
 }
 
-// checkUsers refuses disks that another domain of the host uses: two guests on one image destroy it.
+// checkUsers refuses disks that another domain of the host uses: two guests writing to one image corrupt it.
 func (a *applying) checkUsers(ctx context.Context, places []place) error {
 	if len(places) == 0 {
 		return nil

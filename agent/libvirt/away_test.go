@@ -11,7 +11,7 @@ import (
 	"quantix/agent/libvirt"
 )
 
-// An agent that starts before libvirtd finds it as soon as it is there.
+// An agent that starts before libvirtd connects as soon as libvirtd is up.
 func TestLibvirtThatIsAwayAtTheStartIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "libvirt-sock")
@@ -32,7 +32,7 @@ func TestLibvirtThatIsAwayAtTheStartIsWaitedFor(t *testing.T) {
 		select {
 		case <-changes:
 		case <-deadline:
-			t.Fatal("libvirtd is there and was not found")
+			t.Fatal("the backend did not connect to the running libvirtd")
 		}
 		if state, err := b.Snapshot(t.Context(), agent.Assigned{}); err == nil && state.Host.Connected {
 			return

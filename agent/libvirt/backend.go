@@ -1,9 +1,10 @@
-// Package libvirt is the real backend of an agent: QEMU guests of the libvirtd on this machine, over its local socket.
-// Nothing else imports go-libvirt or libvirtxml. Stock virsh stays valid beside it: what an administrator adds to a
-// definition is kept.
+// Package libvirt is the agent's real backend. It runs QEMU guests through this machine's libvirtd, over its local
+// socket. No other package imports go-libvirt or libvirtxml. Stock virsh remains usable: elements that an
+// administrator adds to a definition are preserved.
 //
-// Connections: one reads state, one receives events, and every order, every look at a pool and whatever else may hang
-// has one of its own (a millisecond on a local socket). So a hung pool or guest stops neither the state of the others nor orders to them.
+// Connections: one reads state and one receives events. Every job, every pool check and every other call that may hang
+// opens its own connection (a millisecond on a local socket). So a hung pool or guest blocks neither the state of the
+// others nor their jobs.
 package libvirt
 
 import (
@@ -22,36 +23,37 @@ import (
 	"quantix/internal/wire"
 )
 
-// DefaultSocket is where libvirtd listens, be it the monolithic one or virtqemud by way of virtproxyd.
+// DefaultSocket is libvirtd's local socket. It belongs to the monolithic daemon, or to virtproxyd in front of
+// virtqemud.
 const DefaultSocket = "/run/libvirt/libvirt-sock"
 
-// callLimit is how long a new connection, or a call on the state or event connection, may take before it is given up.
+// callLimit bounds the opening of a connection, and each call on the state or event connection.
 const callLimit = 10 * time.Second
 
-// Options says which libvirtd to use.
+// Options configures Open.
 type Options struct {
 	Socket  string            // empty: DefaultSocket
 	Log     *slog.Logger      // nil: slog.Default()
-	Roots   agent.PoolRoots   // where pools may be
-	Book    *agent.PoolBook   // what is remembered of pools; nil: nothing from before
-	Filters *agent.FilterBook // what is remembered of network filters; nil: nothing from before
-	Fetch   *fetch.Client     // what downloads; nil: one that reaches the Internet alone
-	Seeds   seed.Store        // what guests read when they first start
-	Devices machine.Devices   // what guests have of the host
+	Roots   agent.PoolRoots   // directories that may hold pools
+	Book    *agent.PoolBook   // persisted facts about pools; nil: start empty
+	Filters *agent.FilterBook // persisted facts about network filters; nil: start empty
+	Fetch   *fetch.Client     // HTTP client for downloads; nil: a client with default settings
+	Seeds   seed.Store        // first-boot seed images (cloud-init)
+	Devices machine.Devices   // host devices that guests use
 }
 
 // Backend implements agent.Hypervisor. Its methods may be called from several goroutines.
 type Backend struct {
 	socket string
 	log    *slog.Logger
-	life   context.Context // ends with Close
+	life   context.Context // cancelled by Close
 	end    context.CancelFunc
 	ended  sync.WaitGroup
 
 	subscribers subscribers
 	vms         locks[fleet.VMID]
 	volumeLocks fileLocks
-	// snapshotsRead keeps the files of VMs' snapshots, by the VM, while new disks are copied from them.
+	// snapshotsRead locks the files of each VM's snapshots while new disks are copied from them.
 	snapshotsRead fileLocks
 	fetcher       *fetch.Client
 	seeds         seed.Store
@@ -70,7 +72,7 @@ type Backend struct {
 	nets          networkWatch
 	filterLocks   locks[fleet.SecurityGroupID]
 	filters       *agent.FilterBook
-	filterMu      sync.Mutex // held while a filter is written and remembered, or compared with what is remembered
+	filterMu      sync.Mutex // held while a filter is written and recorded, or compared with the record
 	changed       watch[map[string]string]
 	caps          watch[capabilities]
 
@@ -78,16 +80,16 @@ type Backend struct {
 	counting watch[[]agent.CountedNIC]
 
 	mu      sync.Mutex
-	reader  *conn // nil: libvirtd is away, see lost
+	reader  *conn // nil while libvirtd is unreachable; lost has the reason
 	lost    error
 	version string
-	last    *wire.State // what the newest Snapshot said
+	last    *wire.State // the host state that the newest Snapshot returned
 }
 
 var _ agent.Hypervisor = (*Backend)(nil)
 
-// Open connects to libvirtd. Where it is away, now or later, the backend tries again, soon at first, then each second: after a power
-// failure nobody says in which order the two start.
+// Open connects to libvirtd. If libvirtd is unreachable, now or later, the backend retries, first quickly and then
+// every second. After a power failure the agent may start before libvirtd, so Open does not fail for that.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Socket == "" {
 		o.Socket = DefaultSocket
@@ -123,14 +125,14 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Close ends all connections. Guests run on.
+// Close ends all connections. Guests keep running.
 func (b *Backend) Close() error {
 	b.end()
 	b.ended.Wait()
 	return nil
 }
 
-// reading returns the state connection, or why there is none.
+// reading returns the state connection, or the reason why there is none.
 func (b *Backend) reading(ctx context.Context) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -143,7 +145,7 @@ func (b *Backend) reading(ctx context.Context) (*conn, error) {
 	return b.reader, nil
 }
 
-// order opens a connection for one order and closes it after.
+// order opens a connection for one job, runs f with it and closes it.
 func (b *Backend) order(ctx context.Context, f func(context.Context, *conn) error) error {
 	ctx, cancel := b.alive(ctx)
 	defer cancel()
@@ -156,7 +158,8 @@ func (b *Backend) order(ctx context.Context, f func(context.Context, *conn) erro
 	return f(ctx, c)
 }
 
-// inAct puts what was being done before an error, as "start web-01"; a refusal is a sentence already.
+// inAct prefixes err with the action, such as "start web-01". A refusal stays as it is, because its text is a complete
+// sentence.
 func inAct(act string, err error) error {
 	var refusal *fleet.Error
 	if err == nil || errors.As(err, &refusal) {
@@ -165,7 +168,7 @@ func inAct(act string, err error) error {
 	return fmt.Errorf("%s: %w", act, err)
 }
 
-// alive is ctx that also ends with Close.
+// alive returns a copy of ctx that Close cancels too.
 func (b *Backend) alive(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(b.life, cancel)

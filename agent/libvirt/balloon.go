@@ -37,7 +37,8 @@ func (b *Backend) Balloons(ctx context.Context) (out []agent.Balloon, err error)
 	return out, err
 }
 
-// minMiB is how much the running guest keeps where its host takes memory back, in MiB; 0: nothing is taken from it.
+// minMiB returns the running guest's memory minimum in MiB: the host never reclaims memory below it. It returns 0 if
+// the guest has no ballooning.
 func (d *domain) minMiB() int {
 	if !d.ours || d.applied == nil || d.live == nil || d.live.parts.Devices.Balloon == "none" {
 		return 0
@@ -45,7 +46,7 @@ func (d *domain) minMiB() int {
 	return d.applied.Spec.Memory.MinMiB
 }
 
-// mayUse is how much the running guest may use by its spec, in MiB.
+// maxMiB returns the maximum memory that the spec gives the running guest, in MiB.
 func (d *domain) mayUse() int {
 	if n := d.applied.Spec.Memory.BalloonMiB; n > 0 {
 		return min(n, d.live.memoryMiB)
@@ -53,12 +54,12 @@ func (d *domain) mayUse() int {
 	return d.live.memoryMiB
 }
 
-// left is how much of that its host leaves it at present; 0: all.
+// balloonMiB returns the balloon's current size in MiB if it is below the maximum; otherwise 0.
 func (d *domain) left() int {
 	if d.minMiB() == 0 {
 		return 0
 	}
-	if n := d.live.parts.Memory.BalloonMiB; n < d.mayUse() { // 0: it has all
+	if n := d.live.parts.Memory.BalloonMiB; n < d.mayUse() { // 0: no balloon target is set
 		return n
 	}
 	return 0
@@ -70,6 +71,6 @@ func (b *Backend) SetBalloon(ctx context.Context, id fleet.VMID, mib int) error 
 		if s.minMiB() == 0 || mib < s.minMiB() {
 			return nil
 		}
-		return l.DomainSetMemoryFlags(s.ref, uint64(mib)*1024, uint32(golibvirt.DomainMemLive)) //nolint:gosec // It is not below a floor, which is above zero.
+		return l.DomainSetMemoryFlags(s.ref, uint64(mib)*1024, uint32(golibvirt.DomainMemLive)) //nolint:gosec // mib is at least minMiB, which is positive.
 	})
 }

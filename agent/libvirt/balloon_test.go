@@ -10,10 +10,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A guest that runs gives memory back while its host is short of it, down to its floor, and gets it again, whatever an edit meanwhile says it may use.
+// A running guest gives memory back while its host is short of it, down to its memory minimum, and gets it back later.
+// An edit of its maximum meanwhile changes nothing about that.
 func TestAGuestGivesMemoryBackToItsHost(t *testing.T) {
 	t.Parallel()
-	s := startDirect(newFixture(t)) // a Linux with 256 MiB, of which it may use 192
+	s := startDirect(newFixture(t)) // a Linux guest with 256 MiB and a maximum of 192 MiB
 	edit := func(m fleet.VMMemory) {
 		s.vm.Spec.Memory = m
 		s.vm.Generation++

@@ -13,11 +13,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// bandwidthTime bounds the probe of the kernel's traffic control. It takes milliseconds, or longer while modules load.
+// bandwidthTime bounds the probe of the kernel's traffic control. The probe takes milliseconds, longer while the
+// kernel loads modules.
 const bandwidthTime = 5 * time.Second
 
-// bandwidthSteps are the commands that libvirt gives tc for a NIC's <bandwidth>: those of traffic to the device, then those of traffic
-// from it. Each names the kernel module that it needs, and the module whose failure makes its own failure meaningless.
+// bandwidthSteps are the tc commands that libvirt runs for a NIC's <bandwidth>: first those for traffic to the device,
+// then those for traffic from it. Each step names the kernel module that it needs. A step's failure means nothing if
+// the module in after failed before it.
 var bandwidthSteps = []struct{ module, after, command string }{
 	{"sch_htb", "", "qdisc add dev lo root handle 1: htb default 1"},
 	{"sch_htb", "", "class add dev lo parent 1: classid 1:1 htb rate 1000kbps quantum 87"},
@@ -28,13 +30,13 @@ var bandwidthSteps = []struct{ module, after, command string }{
 	{"act_police", "cls_u32", "filter add dev lo parent ffff: protocol all prio 2 u32 match u32 0 0 police rate 100kbps burst 100kb mtu 64kb drop flowid :1"},
 }
 
-// failedStep is what tc prints for each command of a batch that failed.
+// failedStep matches the line that tc prints for each failed command of a batch.
 var failedStep = regexp.MustCompile(`(?m)^Command failed -:(\d+)$`)
 
-// bandwidthGaps returns the NIC limits that this host's kernel does not support. The list of loaded modules is no answer,
-// because the kernel loads these modules on request. So tc runs libvirt's own commands on the loopback device of a network
-// namespace that ends with tc. Modules that the kernel has stay loaded, as after the first guest with a limit. If the agent
-// is not permitted to run the probe, the answer is unknown and no gap is reported.
+// bandwidthGaps returns the NIC limits that this host's kernel does not support. The list of loaded modules does not
+// tell, because the kernel loads these modules on request. So tc runs libvirt's own commands on the loopback device of
+// a temporary network namespace. Modules loaded by the probe stay loaded, as they do after the first guest with a
+// limit. If the agent may not run the probe, the support is unknown and no gap is reported.
 func bandwidthGaps(ctx context.Context, tc func(ctx context.Context, batch string) (output string, err error)) []fleet.VMGap {
 	ctx, cancel := context.WithTimeout(ctx, bandwidthTime)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// trafficControl gives tc the commands in a network namespace of its own, also those after one that fails.
+// trafficControl runs the tc commands in a new network namespace. It continues after a command that fails.
 func trafficControl(ctx context.Context, batch string) (string, error) {
 	cmd := exec.CommandContext(ctx, "tc", "-force", "-batch", "-")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}

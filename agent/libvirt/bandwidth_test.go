@@ -65,7 +65,7 @@ func TestBandwidthProbeEndsWhenTCHangs(t *testing.T) {
 		return "Command failed -:3\n", ctx.Err()
 	})
 	if gaps != nil {
-		t.Errorf("a probe without an answer tells %+v", gaps)
+		t.Errorf("a hanging probe reports %+v", gaps)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestNICLimitGapsNameFields(t *testing.T) {
 	used := fleet.VMSpec{NICs: []fleet.NIC{{Limits: fleet.NICLimits{InKiB: 10, OutKiB: 20}}}}.Used()
 	for i, g := range fleet.NICLimitGaps("why") {
 		if used[i].Name != g.Field {
-			t.Errorf("the gap %s is of no field: %+v", g.Field, used)
+			t.Errorf("the gap %s names no field: %+v", g.Field, used)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/testkit/goals"
 )
 
-// BenchmarkSnapshot reads a host of 200 VMs, none of which changed.
+// BenchmarkSnapshot reads a host with 200 unchanged VMs.
 func BenchmarkSnapshot(b *testing.B) {
 	hv := openBench(b)
 	for i := range 200 {
@@ -46,7 +46,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	b.ReportMetric(float64(first.Microseconds())/1000, "ms/first")
 }
 
-// BenchmarkCreateAndStart makes and starts a diskless guest; about all of it is QEMU's start.
+// BenchmarkCreateAndStart creates and starts a diskless guest. Almost all of the time is QEMU's start.
 func BenchmarkCreateAndStart(b *testing.B) {
 	hv := openBench(b)
 	for b.Loop() {
@@ -69,7 +69,7 @@ func BenchmarkCreateAndStart(b *testing.B) {
 	}
 }
 
-// BenchmarkOverlay makes a VM whose disk stands on an image: the overlay, the definition, and what is looked at before.
+// BenchmarkOverlay creates a VM with a disk backed by an image: the checks, the overlay and the definition.
 func BenchmarkOverlay(b *testing.B) {
 	hv := openBench(b)
 	id := fleet.NewID[fleet.PoolID]()

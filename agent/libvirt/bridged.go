@@ -8,11 +8,13 @@ import (
 	"quantix/agent"
 )
 
-// bridgedPackets is where Linux says whether iptables and ip6tables are shown what passes a bridge. The files come with a module that the first
-// rule brings along, and then it is so; who wants it otherwise writes 0.
+// bridgedPackets is the directory of the kernel settings that pass bridged traffic to iptables and ip6tables. The
+// files exist once a kernel module is loaded, which the first rule triggers. The module's default is 1 (on); an
+// administrator may set 0.
 const bridgedPackets = "/proc/sys/net/bridge"
 
-// unseen is why no rule of a security group counts on this host; nil: they do. libvirt takes filters all the same.
+// unseen returns the reason why security group rules have no effect on this host, or nil if they have. libvirt accepts
+// network filters in either case.
 func unseen(dir string) error {
 	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil && strings.TrimSpace(string(text)) == "0" {

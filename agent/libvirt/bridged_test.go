@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// A host that shows its firewall nothing of what passes a bridge says so, and for which family.
+// A host that hides bridged traffic from iptables or ip6tables reports the setting to change.
 func TestAHostWhoseFirewallIsNotShownBridges(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ four, six, says string }{
 		{"1", "1", ""},
 		{"0", "1", "net.bridge.bridge-nf-call-iptables to 1"},
 		{"1", "0", "net.bridge.bridge-nf-call-ip6tables to 1"},
-		{"", "", ""}, // no rule has been written yet
+		{"", "", ""}, // the module is not loaded: no rule has been written yet
 	} {
 		dir := t.TempDir()
 		for name, text := range map[string]string{"iptables": c.four, "ip6tables": c.six} {

@@ -15,33 +15,34 @@ import (
 
 const (
 	capsAge = time.Hour
-	// The first question makes libvirtd start each QEMU it knows and ask that in turn, which takes seconds.
+	// On the first call libvirtd starts and probes every installed QEMU binary, which takes seconds.
 	capsPatience = 5 * time.Second
 	capsForVM    = time.Minute
 )
 
-// capabilities is what guests this host can run.
+// capabilities describes the guests that this host can run.
 type capabilities struct {
-	arch         string
-	kinds        []kind // best first
-	firmware     []fleet.Firmware
-	secureBoot   bool              // one of them
-	spice        bool              // QEMU can
-	version      uint64            // libvirt's: 9001000 is 9.1
-	confidential map[string]string // why it cannot encrypt guests' memory, by the kind of it; of a kind that is not here, it can
-	models       []string          // named CPU models that the best kind of its guests can have
-	pools        []string          // libvirt's types of pools that it has no driver for
-	bandwidth    []fleet.VMGap     // limits of NICs that the kernel cannot keep
+	arch       string
+	kinds      []kind // best first
+	firmware   []fleet.Firmware
+	secureBoot bool   // at least one firmware supports secure boot
+	spice      bool   // QEMU supports SPICE
+	version    uint64 // libvirt's version; 9001000 is 9.1
+	// reason why a kind of memory encryption is unavailable, by kind; no entry: available
+	confidential map[string]string
+	models       []string      // named CPU models that guests of the best kind can use
+	pools        []string      // libvirt's names of pool types without a driver
+	bandwidth    []fleet.VMGap // NIC limits that the kernel does not support
 }
 
-// kind is one way to run guests.
+// kind is one accelerator that guests can run with.
 type kind struct {
 	accelerator string   // "kvm" or "qemu"
-	machines    []string // of machines, those that QEMU has
+	machines    []string // the machine types of machines that QEMU supports
 	cpuModes    []string
 }
 
-// abilities is what Snapshot tells of the capabilities; empty until libvirtd has found them out.
+// abilities returns the capabilities as Snapshot reports them. They are empty until libvirtd has probed QEMU.
 func (b *Backend) abilities(ctx context.Context) fleet.Inventory {
 	var inv fleet.Inventory
 	s := b.caps.read(ctx, capsAge, capsPatience, b.readCapabilities)
@@ -60,7 +61,7 @@ func (b *Backend) abilities(ctx context.Context) fleet.Inventory {
 	return inv
 }
 
-// gaps are the parts of a VM for which libvirt, QEMU or the kernel lack something.
+// gaps returns the VM fields that libvirt, QEMU or the kernel do not support.
 func (c capabilities) gaps() (gaps []fleet.VMGap) {
 	gaps = append(gaps, c.bandwidth...)
 	if !c.spice {
@@ -85,7 +86,7 @@ func (c capabilities) gaps() (gaps []fleet.VMGap) {
 	return gaps
 }
 
-// vmGaps are the parts of a VM that the host lacks something for.
+// vmGaps returns the VM fields that need a program or kernel module which the host lacks.
 func vmGaps(look func(program string) (string, error), stat func(path string) (os.FileInfo, error)) (gaps []fleet.VMGap) {
 	if _, err := look("swtpm"); err != nil {
 		gaps = append(gaps, fleet.VMGap{Field: "security.tpm", Why: "swtpm is missing. Install swtpm and swtpm-tools."})
@@ -131,7 +132,7 @@ func askCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 	for _, accelerator := range accelerators(host, caps.arch) {
 		k := kind{accelerator: accelerator}
 		for _, machine := range machines {
-			// libvirt answers with an error where it cannot run such guests.
+			// libvirt returns an error for a combination that it cannot run.
 			text, err := l.ConnectGetDomainCapabilities(nil, golibvirt.OptString{caps.arch}, golibvirt.OptString{machine}, golibvirt.OptString{accelerator}, 0)
 			if err != nil && !answered(err) {
 				return capabilities{}, err
@@ -155,7 +156,7 @@ func askCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 	return caps, nil
 }
 
-// accelerators are what the host lists for guests of its own architecture, best first.
+// accelerators returns the accelerators for guests of the host's own architecture, best first.
 func accelerators(host libvirtxml.Caps, arch string) []string {
 	var out []string
 	for _, want := range []string{"kvm", "qemu"} {
@@ -182,7 +183,7 @@ func cpuModes(x libvirtxml.DomainCaps) []string {
 	return out
 }
 
-// cpuModels are the named models of which libvirt says that a guest can have them here.
+// cpuModels returns the named CPU models that libvirt reports as usable on this host.
 func cpuModels(x libvirtxml.DomainCaps) (out []string) {
 	if x.CPU == nil {
 		return nil
@@ -211,14 +212,14 @@ func firmwares(x libvirtxml.DomainCaps) []fleet.Firmware {
 	return out
 }
 
-// secureFirmware reports whether one of the firmwares boots securely.
+// secureFirmware reports whether at least one firmware supports secure boot.
 func secureFirmware(x libvirtxml.DomainCaps) bool {
 	return x.OS != nil && x.OS.Loader != nil && slices.ContainsFunc(x.OS.Loader.Enums, func(e libvirtxml.DomainCapsEnum) bool {
 		return e.Name == "secure" && slices.Contains(e.Values, "yes")
 	})
 }
 
-// cpu is the CPU that guests of this kind get: with KVM what the host has, else all that emulation offers.
+// cpu returns the default CPU of guests: the host's model with KVM, otherwise all features that emulation offers.
 func (k kind) cpu() *libvirtxml.DomainCPU {
 	modes := []string{"host-model", "host-passthrough"}
 	if k.accelerator != "kvm" {

@@ -20,7 +20,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cluster is a Ceph of one monitor and one OSD, in memory.
+// cluster is a Ceph cluster with one monitor and one OSD, in memory.
 type cluster struct {
 	t       *testing.T
 	dir     string
@@ -30,7 +30,7 @@ type cluster struct {
 
 const cephPool = "vms"
 
-// newCluster takes some seconds, so one test has it for all that is to be seen of it.
+// newCluster takes some seconds, so a single test covers everything that needs it.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "ceph")
@@ -96,7 +96,7 @@ osd_op_num_threads_per_shard = 2
 	t.Cleanup(func() {
 		if t.Failed() && said != "" {
 			log, _ := os.ReadFile(dir + "/mon.a.log")
-			t.Logf("the monitor was asked in vain: %s\n%s", said, log[max(0, len(log)-2000):])
+			t.Logf("the monitor did not answer: %s\n%s", said, log[max(0, len(log)-2000):])
 		}
 	})
 	waitFor(t, "the monitor answers", func() bool {
@@ -118,7 +118,8 @@ osd_op_num_threads_per_shard = 2
 	return g
 }
 
-// quietPort is an address that nobody takes before the monitor does: no connection is given a port as low as its.
+// quietPort returns a free address below the range of ephemeral ports, so no connection takes it before the monitor
+// does.
 func quietPort(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -161,7 +162,7 @@ func (g *cluster) run(name string, args ...string) string {
 	return out
 }
 
-// tell logs what the cluster says of itself: a pool that does not come back may be the cluster's fault.
+// tell logs the cluster's state, because a pool that does not recover may be the cluster's fault.
 func (g *cluster) tell() {
 	g.t.Helper()
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.osd.Process.Pid))
@@ -175,7 +176,7 @@ func (g *cluster) tell() {
 	}
 	for _, name := range []string{"mon.a", "osd.0"} {
 		log, _ := os.ReadFile(g.dir + "/" + name + ".log")
-		g.t.Logf("%s said last: %s", name, log[max(0, len(log)-3000):])
+		g.t.Logf("%s has the log: %s", name, log[max(0, len(log)-3000):])
 	}
 }
 
@@ -185,10 +186,10 @@ func (g *cluster) pool(b backend, user string) fleet.Pool {
 	}})
 }
 
-// wrongKey is a key that no cluster has given.
+// wrongKey is a valid key that no cluster uses.
 const wrongKey = "AQBAAAAAAAAAABAAfuM/uuQ+ByFp8jV4wXUCCjAoNJx4Nw=="
 
-// A pool of a cluster: its key, its volumes and their life, VMs' disks, and storage that hangs.
+// A pool of a cluster: its key, its volumes, VMs' disks, and storage that hangs.
 func TestRBD(t *testing.T) {
 	t.Parallel()
 	g := newCluster(t)
@@ -210,10 +211,10 @@ func TestRBD(t *testing.T) {
 	}
 	waitPool(t, b, p, "active", isActive)
 
-	// A volume's life.
+	// Create, grow and delete a volume.
 	f.ok(b.CreateVolume(t.Context(), f.work("data", fleet.VolumeOrder{Format: "raw", SizeBytes: 8 << 20})))
 	if err := b.CreateVolume(t.Context(), f.work("data", fleet.VolumeOrder{Format: "raw", SizeBytes: 8 << 20})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has a volume named data already") {
-		t.Errorf("the same name again: %v", err)
+		t.Errorf("create a second volume with the same name: %v", err)
 	}
 	again := f.work("data", fleet.VolumeOrder{Format: "raw", SizeBytes: 8 << 20})
 	again.Made = "rbd:vms/data"
@@ -225,7 +226,7 @@ func TestRBD(t *testing.T) {
 		f.ok(b.GrowVolume(t.Context(), f.work("data", fleet.VolumeOrder{SizeBytes: 16 << 20})))
 	}
 	if err := b.GrowVolume(t.Context(), f.work("data", fleet.VolumeOrder{SizeBytes: 1 << 20})); fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(err.Error(), "only grows") {
-		t.Errorf("shrunk: %v", err)
+		t.Errorf("shrink: %v", err)
 	}
 	f.ok(b.CloneVolume(t.Context(), f.work("copy", fleet.VolumeOrder{Source: "data"})))
 	f.ok(b.WipeVolume(t.Context(), f.work("copy", fleet.VolumeOrder{})))
@@ -255,7 +256,7 @@ func TestRBD(t *testing.T) {
 	in.Made = []fleet.Volref{vm.Spec.Disks[0].Ref()}
 	f.ok(b.ApplyVM(t.Context(), in))
 	if whole != 1 {
-		t.Errorf("the disk was made %d times", whole)
+		t.Errorf("the disk was created %d times", whole)
 	}
 	f.ok(b.StartVM(t.Context(), vm.ID))
 	if out := virsh(t, "domblkinfo", string(vm.ID), "vda"); !strings.Contains(out, "8388608") {
@@ -275,7 +276,7 @@ func TestRBD(t *testing.T) {
 			t.Errorf("%s a disk in use: %v", act, err)
 		}
 	}
-	// It grows before the guest's eyes, also where an agent ended between the image and the guest.
+	// The disk grows for the running guest, even if an agent ended between growing the image and notifying the guest.
 	for _, mib := range []int64{16, 24} {
 		if mib == 24 {
 			virsh(t, "vol-resize", "disk-1.raw", "24M", "--pool", p.Name)
@@ -289,7 +290,7 @@ func TestRBD(t *testing.T) {
 	}
 	f.ok(b.StopVM(t.Context(), vm.ID))
 
-	// Its storage hangs: that pool alone does, and says so; all the rest goes on.
+	// The cluster hangs: only its own pool is reported as stalled, and everything else continues.
 	beside := newFixtureOn(t, b)
 	f.ok(g.osd.Process.Signal(syscall.SIGSTOP))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -298,11 +299,11 @@ func TestRBD(t *testing.T) {
 	}
 	cancel()
 	waitFor(t, "the pool is stalled", func() bool {
-		// A look that waits for the storage gets the library's error after 30 s, and never sees a stalled pool.
+		// A check that waits for the storage gets the library's error after 30 s, and never sees a stalled pool.
 		s, err := b.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{p, beside.pool}})
 		for _, r := range s.Pools {
 			if err == nil && r.ID == beside.pool.ID && r.Status.State != fleet.PoolActive {
-				t.Errorf("the pool beside it is %+v", r.Status)
+				t.Errorf("the other pool is %+v", r.Status)
 			}
 		}
 		i := 0
@@ -335,6 +336,6 @@ func TestRBD(t *testing.T) {
 		t.Errorf("a wrong key: %v", err)
 	}
 	if st := poolOf(t, b, wrong); st.State != fleet.PoolFailed || !strings.Contains(st.Error, words) {
-		t.Errorf("with a wrong key the pool is %+v", st) // also while it is tried again
+		t.Errorf("with a wrong key the pool is %+v", st) // also while libvirt tries again
 	}
 }

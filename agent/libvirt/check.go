@@ -19,10 +19,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostScreen is how much of a screen's picture is read.
+// maxScreenshot bounds the bytes read of one screenshot.
 const mostScreen = 64 << 20
 
-// CheckGuest implements agent.Hypervisor. It wakes nobody: nothing is changed.
+// CheckGuest implements agent.Hypervisor. It changes nothing and wakes no subscriber.
 func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (agent.Sign, error) {
 	ctx, cancel := b.alive(ctx)
 	defer cancel()
@@ -70,19 +70,20 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	return agent.Sign{Said: "It answers."}, nil
 }
 
-// screenOf is what the guest's first screen shows, as a checksum.
+// screenOf returns a checksum of the picture on the guest's first screen.
 func screenOf(ctx context.Context, c *conn, s sighted) (agent.Sign, error) {
 	h := sha256.New()
 	sum := &picture{h: h.Write}
 	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) { return l.DomainScreenshot(s.ref, sum, 0, 0) })
-	// go-libvirt reads the picture's end where its kind stands, which it then misses; the picture is whole by then.
+	// go-libvirt consumes the end of the picture as a message header and then fails to decode the rest. The picture is
+	// complete by then.
 	if whole := err != nil && sum.n > 0 && strings.Contains(err.Error(), "xdr:"); err != nil && !whole {
 		return agent.Sign{}, agent.Unsure("Its screen cannot be read: " + err.Error())
 	}
 	return agent.Sign{Said: "It changes.", Mark: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
-// picture takes no more than mostScreen.
+// screenshot feeds a picture to a hash. It fails after maxScreenshot bytes.
 type picture struct {
 	h func([]byte) (int, error)
 	n int
@@ -95,17 +96,18 @@ func (b *picture) Write(p []byte) (int, error) {
 	return b.h(p)
 }
 
-// reach is an address of a guest's card. One that the host has only heard is reached through the device it was heard on alone, where a guest that claims
-// another's address has it answered by itself.
+// reach is an address of a guest's NIC. An address known only from ARP is dialed through the device of its ARP entry.
+// So a guest that claims a foreign address can only answer the check itself.
 type reach struct {
 	ip     net.IP
-	device string // empty: the host's own lease says so, which is on the network of the card
+	device string // empty for an address from the host's own DHCP lease, which is on the NIC's network
 }
 
-// neighbour is somebody whom the host has heard.
+// neighbour is an entry of the host's ARP table.
 type neighbour struct{ ip, mac, device string }
 
-// reachable are the addresses of a guest's cards that may be asked. What its agent says of itself is no ground to connect anywhere.
+// reachable returns the guest's addresses that a health check may dial. An address from the guest agent alone is not
+// trusted.
 func reachable(seen cards, heard []neighbour) []reach {
 	var leased, others []reach
 	for mac, all := range seen {
@@ -126,7 +128,7 @@ func reachable(seen cards, heard []neighbour) []reach {
 	return all[:min(len(all), most)]
 }
 
-// dialFirst connects to the first of the addresses that answers.
+// dialFirst connects to the first address that accepts. It shares the remaining time among the addresses.
 func dialFirst(ctx context.Context, all []reach, port int) (net.Conn, error) {
 	if len(all) == 0 {
 		return nil, agent.Unsure("Its host knows no address of its cards, by a lease or by having heard it.")
@@ -149,7 +151,7 @@ func dialFirst(ctx context.Context, all []reach, port int) (net.Conn, error) {
 	return nil, first
 }
 
-// watchdogs keeps how often each guest's watchdog was let down, as QEMU's events tell.
+// watchdogs counts the expiries of each guest's watchdog, as reported by QEMU events.
 type watchdogs struct {
 	mu   sync.Mutex
 	bits map[golibvirt.UUID]int
@@ -170,7 +172,7 @@ func (w *watchdogs) mark(id golibvirt.UUID) string {
 	return strconv.Itoa(w.bits[id] + 1)
 }
 
-// keepOnly forgets all guests but these.
+// keepOnly removes all guests but these.
 func (w *watchdogs) keepOnly(all []sighted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What a guest's agent says of itself is no ground to connect anywhere; what the host has only heard is reached where it was heard.
+// A health check does not dial an address known only from the guest agent. An address known from ARP is dialed through
+// the device of its ARP entry.
 func TestOnlyAddressesThatTheHostKnowsAreAsked(t *testing.T) {
 	t.Parallel()
 	const mac = "52:54:00:00:00:01"
@@ -43,12 +44,12 @@ func TestOnlyAddressesThatTheHostKnowsAreAsked(t *testing.T) {
 			got = append(got, r.ip.String()+"@"+r.device)
 		}
 		if strings.Join(got, " ") != c.want {
-			t.Errorf("%s: asked at %q, want %q", name, got, c.want)
+			t.Errorf("%s: dialed %q, want %q", name, got, c.want)
 		}
 	}
 }
 
-// The check's own connection goes where it is told, a redirect is an answer and nothing more, and an endless body ends.
+// The check connects only to the given address, does not follow redirects, and stops reading an endless body.
 func TestAWebServerIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{
@@ -93,15 +94,15 @@ func TestAWebServerIsAskedOnce(t *testing.T) {
 		}
 	}
 	if err := ask("/moved", 302); err != nil {
-		t.Errorf("a redirect that is wanted: %v", err)
+		t.Errorf("an expected redirect: %v", err)
 	}
 	if err := ask("/", 204); err == nil || err.Error() != "it answered 200 and not 204" {
-		t.Errorf("another answer than is wanted: %v", err)
+		t.Errorf("unexpected status: %v", err)
 	}
 	l.Close()
 	var unsure agent.Unsure
 	if err := ask("/", 0); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "127.0.0.1") {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("closed port: %v", err)
 	}
 	if _, err := dialFirst(ctx, nil, 80); !errors.As(err, &unsure) {
 		t.Errorf("without an address: %v", err)

@@ -20,17 +20,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// childSocket is set in a copy of the test program that is an agent of its own, with one order to do: to the socket of libvirt that it uses.
+// childSocket is set in a copy of the test program that runs as an agent with one job. Its value is the libvirt socket
+// to use.
 const childSocket = "QUANTIX_TEST_AGENT_SOCKET"
 
-// childOrder is what the copy does; of VM and Volume one is set.
+// childOrder is the job of the child agent. Either VM or Volume is set.
 type childOrder struct {
-	Book      string // where agents of the host remember its pools
+	Book      string // the pool book shared by the agents of the host
 	VM        *fleet.VM
 	Pools     []fleet.Pool
 	Made      []fleet.Volref
 	FirstBoot map[string][]byte
-	Gone      bool // the VM is to be deleted, with its disks
+	Gone      bool // delete the VM with its disks
 
 	Kind   fleet.JobKind
 	Pool   fleet.Pool
@@ -40,16 +41,16 @@ type childOrder struct {
 	File   string // as agent.VolumeWork.Made
 }
 
-// The lines that the copy writes begin with one of these. It waits for an answer to the first three.
+// Prefixes of the lines that the child writes. It waits for an answer to the first three.
 const (
-	childStep   = "step "   // and the words of what it is about to do
-	childMade   = "made "   // and the reference to a disk, as JSON, that is to be kept in mind
-	childWhole  = "whole "  // and the file of a volume that is to be kept in mind
-	childFailed = "failed " // and why
+	childStep   = "step "   // the step that is about to start
+	childMade   = "made "   // a disk reference as JSON, to be recorded
+	childWhole  = "whole "  // the file of a volume, to be recorded
+	childFailed = "failed " // the error
 	childDone   = "done"
 )
 
-// teller passes lines to the parent, one after the other.
+// teller sends lines to the parent, one at a time.
 type teller struct {
 	mu  sync.Mutex
 	in  *bufio.Reader
@@ -65,7 +66,7 @@ func (c *teller) ask(line string) {
 	}
 }
 
-// runChild is all that the copy does.
+// runChild is the main function of the child.
 func runChild(socket string) error {
 	c := &teller{in: bufio.NewReader(os.Stdin), out: os.Stdout}
 	line, err := c.in.ReadBytes('\n')
@@ -93,7 +94,7 @@ func runChild(socket string) error {
 	return nil
 }
 
-// do is the order as an agent does it, that tells c of its steps; nil: nobody.
+// do runs the job as an agent does and reports its steps to c, which may be nil.
 func (o childOrder) do(ctx context.Context, hv agent.Hypervisor, c *teller) error {
 	tell := func(line string) {
 		if c != nil {
@@ -134,11 +135,11 @@ func (o childOrder) do(ctx context.Context, hv agent.Hypervisor, c *teller) erro
 	return fmt.Errorf("nobody does %q here", o.Kind)
 }
 
-// childRun is an order under way in the copy.
+// childRun is a running child.
 type childRun struct {
 	cmd   *exec.Cmd
 	in    io.Writer
-	lines chan string // closed with its end
+	lines chan string // closed when the child ends
 }
 
 func startChild(t *testing.T, socket string, o childOrder) *childRun {
@@ -164,9 +165,9 @@ func startChild(t *testing.T, socket string, o childOrder) *childRun {
 
 func (r *childRun) goOn() { fmt.Fprintln(r.in) }
 
-// end takes what it still says, and waits for it.
+// end drains the child's output and waits for its end.
 func (r *childRun) end() {
-	for range r.lines { //nolint:revive // until it is closed
+	for range r.lines { //nolint:revive // drain
 	}
-	_ = r.cmd.Wait() // killed, mostly
+	_ = r.cmd.Wait() // usually it was killed
 }

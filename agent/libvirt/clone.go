@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// clone copies the image into the partial volume and grows it to the size asked for.
+// clone copies the image into the partial volume and grows it to the disk's size.
 func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p place, tell func(percent int)) error {
 	source, h, err := a.image(ctx, *p.image, p.library)
 	if err != nil {
@@ -39,7 +39,8 @@ func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p plac
 	return nil
 }
 
-// image finds the volume to clone and refuses what refers to other files, by its own reading of the header.
+// image returns the source volume of a clone. It refuses an image whose header, as read by the agent, refers to other
+// files.
 func (a *applying) image(ctx context.Context, p place, library bool) (golibvirt.StorageVol, header, error) {
 	none := golibvirt.StorageVol{}
 	h, err := a.imageIn(ctx, a.c, p)
@@ -56,7 +57,8 @@ func (a *applying) image(ctx context.Context, p place, library bool) (golibvirt.
 	if err != nil {
 		return none, h, err
 	}
-	// libvirt opens the image as the format that it saw at the pool's last refresh; it has to agree with the header.
+	// libvirt opens the image in the format that it detected at the pool's last refresh. That format must match the
+	// header.
 	volume, err := a.agreed(ctx, a.c, pool, p.volume, h)
 	return volume, h, err
 }
@@ -78,12 +80,13 @@ func volumeFormat(ctx context.Context, c *conn, pool golibvirt.StoragePool, name
 	}
 	v := volumeOf(x)
 	if v.Format == "iso" {
-		v.Format = "raw" // libvirt's word for a raw image with an ISO file system
+		v.Format = "raw" // libvirt's name for a raw image with an ISO file system
 	}
 	return volume, v.Format, nil
 }
 
-// watchCopy tells how far the copy is until stop, by what it takes on the storage.
+// watchCopy reports the copy's progress until stop is called. The progress is the space allocated so far relative to
+// total, in bytes.
 func watchCopy(path string, total int64, tell func(percent int)) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -107,7 +110,7 @@ func watchCopy(path string, total int64, tell func(percent int)) (stop func()) {
 		close(done)
 		select {
 		case <-ended:
-		case <-time.After(time.Second): // it hangs on the storage
+		case <-time.After(time.Second): // the storage hangs
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Bits of the policies that guests are started with. Of SEV: nobody debugs the guest, and no other shares its key; with ES its registers are encrypted,
-// too. Of SNP: the bit that is always set, and that hyperthreads are no fault.
+// Launch policies of confidential guests. SEV: no debugging, no key sharing with other guests; SEV-ES also encrypts
+// the registers. SEV-SNP: the reserved bit that is always set, and hyperthreading (SMT) allowed.
 const (
 	sevPolicy   = 0x3
 	sevESBit    = 0x4
@@ -21,7 +21,7 @@ const (
 	snpPolicy   = 0x30000
 )
 
-// confidentialGaps are why guests of this kind cannot have their memory encrypted, by the way of it.
+// confidentialGaps returns, by kind, the reasons why this host cannot encrypt the memory of guests.
 func confidentialGaps(x libvirtxml.DomainCaps, version uint64) map[string]string {
 	gaps := map[string]string{}
 	sev, ways := (*libvirtxml.DomainCapsFeatureSEV)(nil), []string(nil)
@@ -61,7 +61,7 @@ func confidentialGaps(x libvirtxml.DomainCaps, version uint64) map[string]string
 
 func versionWords(v uint64) string { return fmt.Sprintf("%d.%d", v/1_000_000, v/1000%1000) }
 
-// confidentialOf is how the guest's memory is encrypted; odd is what no spec can say of it.
+// confidentialOf returns the guest's kind of memory encryption. odd describes a setting that no spec can express.
 func confidentialOf(x *libvirtxml.Domain) (kind, odd string) {
 	l := copyOf(x.LaunchSecurity)
 	other := func(policy uint64) string { return fmt.Sprintf("with the policy 0x%04x", policy) }
@@ -87,7 +87,8 @@ func confidentialOf(x *libvirtxml.Domain) (kind, odd string) {
 	return kind, odd
 }
 
-// writeConfidential leaves what somebody added to one of the same kind: a session, a certificate. libvirt locks such a guest's memory by itself.
+// writeConfidential sets the spec's kind of memory encryption. If the kind is unchanged, it preserves elements that an
+// administrator added, such as a session or a certificate. libvirt locks the memory of such a guest by itself.
 func writeConfidential(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if kind, odd := confidentialOf(x); kind == s.Security.Confidential && odd == "" {
 		return
@@ -106,7 +107,8 @@ func readConfidential(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
 	return odd
 }
 
-// launchOf is what the processor says of the guest's start; nil: nothing, or what it says cannot be had now.
+// launchOf returns the processor's launch measurement of the guest. It returns nil if there is none or libvirt cannot
+// read it now.
 func (b *Backend) launchOf(ctx context.Context, c *conn, ref golibvirt.Domain, live *libvirtxml.Domain) *fleet.LaunchInfo {
 	kind, _ := confidentialOf(live)
 	if kind == "" {
@@ -122,11 +124,11 @@ func (b *Backend) launchOf(ctx context.Context, c *conn, ref golibvirt.Domain, l
 	return launchInfo(kind, said)
 }
 
-// launchInfo reads libvirt's answer; what it does not know of it is left out.
+// launchInfo decodes libvirt's answer and ignores unknown fields.
 func launchInfo(kind string, said []golibvirt.TypedParam) *fleet.LaunchInfo {
 	out := &fleet.LaunchInfo{Kind: kind}
 	for _, p := range said {
-		n, _ := strconv.ParseUint(fmt.Sprint(p.Value.I), 10, 64) // 0 where it is no number
+		n, _ := strconv.ParseUint(fmt.Sprint(p.Value.I), 10, 64) // 0 if the value is not a number
 		small := int(min(n, 1<<31-1))
 		switch p.Field {
 		case golibvirt.DomainLaunchSecuritySevMeasurement:

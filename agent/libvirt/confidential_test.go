@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What hosts can encrypt stands in their capabilities, as recorded of libvirt 9.0 and later.
+// The capabilities recorded from libvirt 9.0 and later tell which memory encryption a host supports.
 func TestWhatAHostCanEncrypt(t *testing.T) {
 	t.Parallel()
 	const (
@@ -55,7 +55,7 @@ func TestWhatAHostCanEncrypt(t *testing.T) {
 	}
 }
 
-// libvirt's answer is read as it was recorded; a host that answers oddly harms nobody.
+// Recorded answers of libvirt are decoded; odd answers do no harm.
 func TestWhatTheProcessorMeasured(t *testing.T) {
 	t.Parallel()
 	text := func(field, v string) golibvirt.TypedParam {
@@ -94,10 +94,11 @@ func TestWhatTheProcessorMeasured(t *testing.T) {
 	}
 }
 
-// A policy that somebody set with virsh is shown and kept, and so is what an owner added to one that is as asked for.
+// A policy that somebody set with virsh is reported and preserved. So are elements that an administrator added to a
+// definition with the spec's kind.
 func TestPoliciesThatOthersSet(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string][2]string{ // what it is, and what is odd about it
+	for text, want := range map[string][2]string{ // kind, and text for a setting outside the spec
 		`<launchSecurity type='sev'><policy>0x0003</policy></launchSecurity>`:         {"sev", ""},
 		`<launchSecurity type='sev'><policy>0x000f</policy></launchSecurity>`:         {"sev-es", ""},
 		`<launchSecurity type='sev'><policy>0x0001</policy></launchSecurity>`:         {"sev", "sev with the policy 0x0001"},
@@ -118,7 +119,7 @@ func TestPoliciesThatOthersSet(t *testing.T) {
 		}
 		writeConfidential(&none, fleet.VMSpec{})
 		if none.LaunchSecurity != nil && text != "" {
-			t.Errorf("%s stays where none is asked for", text)
+			t.Errorf("%s was not removed", text)
 		}
 	}
 	var own libvirtxml.Domain
@@ -127,6 +128,6 @@ func TestPoliciesThatOthersSet(t *testing.T) {
 	}
 	writeConfidential(&own, fleet.VMSpec{Security: fleet.VMSecurity{Confidential: "sev"}})
 	if own.LaunchSecurity.SEV.Session != "AAAC" {
-		t.Error("the owner's session is lost")
+		t.Error("the administrator's session was lost")
 	}
 }

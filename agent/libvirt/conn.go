@@ -17,12 +17,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// conn is one connection to libvirtd. libvirtd works on at most five calls of a connection at a time, so whatever may
-// hang gets a connection of its own.
+// conn is one connection to libvirtd. libvirtd handles at most five calls of a connection at a time, so each call that
+// may hang gets its own connection.
 type conn struct {
 	rpc    *golibvirt.Libvirt
 	sock   *watchedConn
-	shared bool // one caller's deadline does not end it; the ping in serve does
+	shared bool // true: one caller's deadline does not close it, but the failed ping in serve does
 }
 
 // watchedConn closes gone at the first failed read. go-libvirt's own Disconnected misses a loss during the handshake.
@@ -44,7 +44,7 @@ type dialer struct{ net.Conn }
 
 func (d dialer) Dial() (net.Conn, error) { return d.Conn, nil }
 
-// dial opens a connection to qemu:///system at the socket, within callLimit. Its errors are agent.ErrAway.
+// dial opens a connection to qemu:///system at the socket, within callLimit. Its errors wrap agent.ErrAway.
 func dial(ctx context.Context, socket string) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -65,19 +65,20 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 // gone is closed when the connection is lost or closed.
 func (c *conn) gone() <-chan struct{} { return c.sock.gone }
 
-// hangUp ends the connection in order; libvirtd logs an error for one that is just dropped.
+// hangUp closes the connection with libvirt's close call. libvirtd logs an error for a connection that just
+// disappears.
 func (c *conn) hangUp() {
 	select {
 	case <-c.gone():
 	default:
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = c.do(ctx, (*golibvirt.Libvirt).ConnectClose) // whatever it answers, the connection ends below
+		_ = c.do(ctx, (*golibvirt.Libvirt).ConnectClose) // the socket is closed below in any case
 	}
 	c.close()
 }
 
-// close drops the connection; calls under way return an error. libvirtd may still finish what they asked for.
+// close closes the socket; calls in progress return an error. libvirtd may still finish their work.
 func (c *conn) close() { c.sock.Close() }
 
 func (c *conn) do(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
@@ -85,8 +86,8 @@ func (c *conn) do(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
 	return err
 }
 
-// call runs one or several RPCs under ctx. When ctx ends first, a connection that is not shared is dropped, because
-// go-libvirt cannot take back a call; the error then wraps ctx's. Errors of libvirt keep its words.
+// call runs one or more RPCs under ctx. If ctx ends first, a connection that is not shared is closed, because
+// go-libvirt cannot cancel a call. The error then wraps ctx's error. Errors of libvirt keep their text.
 func call[T any](ctx context.Context, c *conn, f func(*golibvirt.Libvirt) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -129,20 +130,20 @@ func inWords(err error) error {
 	return err
 }
 
-// is reports whether libvirt itself answered with that error.
+// is reports whether err is libvirt's error with that code.
 func is(err error, code golibvirt.ErrorNumber) bool {
 	var said golibvirt.Error
 	return errors.As(err, &said) && golibvirt.ErrorNumber(said.Code) == code
 }
 
-// ofOne reports whether err concerns only the one thing that was asked about: libvirt said it, or what libvirt said cannot be read. Else
-// nothing can be asked at present.
+// ofOne reports whether err concerns only the queried object: libvirt returned an error for it, or its answer cannot
+// be parsed. Otherwise libvirt is unreachable.
 func ofOne(err error) bool {
 	err = inWords(err)
 	return err != nil && (answered(err) || !errors.Is(err, agent.ErrAway) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded))
 }
 
-// answered reports whether err is libvirt's answer, not the lack of one.
+// answered reports whether err is an answer of libvirt and not a failure to reach libvirt.
 func answered(err error) bool {
 	var said golibvirt.Error
 	return errors.As(err, &said)

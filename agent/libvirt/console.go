@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Console implements agent.Hypervisor. It dials the endpoint that the running guest's definition names: a Unix socket of
-// Quantix's guests, perhaps a local port of others. (go-libvirt's own DomainOpenGraphicsFd does not work.)
+// Console implements agent.Hypervisor. It dials the VNC endpoint of the running guest's definition: a Unix socket for
+// guests of Quantix, possibly a local port for others. go-libvirt's own DomainOpenGraphicsFd does not work.
 func (b *Backend) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()

@@ -12,10 +12,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cpuPeriod is what a limit of vCPUs is measured over, in microseconds.
+// cpuPeriod is the period of the vCPU limit, in microseconds.
 const cpuPeriod = 100_000
 
-// writeFeatures keeps in order what is asked for; the rest is the model's.
+// writeFeatures writes the CPU features of the spec in their order. All other features follow from the CPU model.
 func writeFeatures(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
@@ -46,9 +46,9 @@ func featuresOf(x *libvirtxml.Domain) string {
 	return strings.Join(all, " ")
 }
 
-// askedCPU puts the CPU that the running guest was started with, as its definition asked for it then, in the place of the one that
-// libvirt made of it: libvirt writes the model of the host into a live definition, and each feature that the guest got. The definition
-// for another host still has what was asked for. live and kept are the guest's definitions.
+// restoreSpecCPU replaces the CPU of a live definition with the one that the guest was started with. libvirt expands
+// the CPU in a live definition to the host's model and every feature that the guest got. The migratable definition
+// still has the original. live and kept are the guest's running and persistent definitions.
 func askedCPU(ctx context.Context, c *conn, ref golibvirt.Domain, live, kept *libvirtxml.Domain) error {
 	if sameCPU(live, kept) {
 		return nil
@@ -90,7 +90,8 @@ func readLimit(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// writeSecureBoot lets libvirt choose the firmware, and gives it another file for its variables: those of the one have not the keys of the other.
+// writeSecureBoot lets libvirt choose the firmware and switches to another file of variables: the variables without
+// secure boot lack its keys.
 func writeSecureBoot(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if firmwareOf(x) != fleet.UEFI || secureBootOf(x) == s.Security.SecureBoot {
 		return
@@ -112,7 +113,7 @@ func writeSecureBoot(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// Endings of the names of files with the variables of a guest that boots whatever there is, and of one that boots securely.
+// Suffixes of the files with a guest's UEFI variables, without and with secure boot.
 const (
 	plainVars  = "_VARS.fd"
 	secureVars = "_SECURE_VARS.fd"

@@ -15,11 +15,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// defaultShares is the CPU weight of a guest without configured shares. It is read once: it changes only with the cgroup version.
+// defaultShares is the CPU weight of a guest without configured shares. It is read once, because it changes only with
+// the cgroup version.
 var defaultShares = sync.OnceValue(func() uint64 { return defaultSharesAt("/sys/fs/cgroup") })
 
-// defaultSharesAt reads it from where the host has its cgroups: the kernel's cpu.weight is 100 by default where the CPU controller is one
-// of cgroup v2, and its cpu.shares 1024 elsewhere. libvirt hands a domain's shares to either as they are.
+// defaultSharesAt reads the default weight from the cgroup directory of the host. With the CPU controller of cgroup v2
+// the kernel's default cpu.weight is 100; otherwise the default cpu.shares is 1024. libvirt passes a domain's shares
+// to either without conversion.
 func defaultSharesAt(cgroups string) uint64 {
 	controllers, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers"))
 	if err == nil && slices.Contains(strings.Fields(string(controllers)), "cpu") {
@@ -28,12 +30,13 @@ func defaultSharesAt(cgroups string) uint64 {
 	return 1024
 }
 
-// sameShares reports whether two definitions give a guest the same weight. A running guest that was given back the default names it.
+// sameShares reports whether two specs give a guest the same weight. A running guest that was reset to the default has
+// the default as an explicit value.
 func sameShares(a, b fleet.VMSpec, defaultShares uint64) bool {
 	return cmp.Or(a.CPU.Shares, int(defaultShares)) == cmp.Or(b.CPU.Shares, int(defaultShares)) //nolint:gosec // 100 or 1024
 }
 
-// cpuSchedule is how the host's scheduler treats the vCPUs of a domain. A domain that says nothing of it has the host's default.
+// cpuSchedule holds the scheduler settings of a domain's vCPUs. A domain without settings has the host's default.
 type cpuSchedule struct {
 	shares, period uint64
 	quota          int64 // -1: no limit
@@ -51,8 +54,8 @@ func cpuScheduleOf(x *libvirtxml.Domain, defaultShares uint64) cpuSchedule {
 	return out
 }
 
-// schedule gives the guest's vCPUs the shares and the limit of the definition. A host without the CPU controller of cgroups refuses
-// every such call, so nothing is set that the guest has already.
+// schedule applies the definition's shares and limit to the running guest. It sets only values that differ, because a
+// host without the CPU controller of cgroups refuses every such call.
 func (a *applying) schedule(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	want, has := cpuScheduleOf(kept, defaultShares()), cpuScheduleOf(live, defaultShares())
 	var set []golibvirt.TypedParam

@@ -13,7 +13,7 @@ import (
 func TestDefaultSharesFollowCgroupVersion(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		controllers string // of cgroup v2; empty: the host has none
+		controllers string // of cgroup v2; empty: no cgroup v2
 		want        uint64
 	}{
 		"cgroup v2":                           {"cpuset cpu io memory hugetlb pids rdma misc", 100},
@@ -31,17 +31,17 @@ func TestDefaultSharesFollowCgroupVersion(t *testing.T) {
 		if usual != c.want {
 			t.Errorf("%s: %d, want %d", name, usual, c.want)
 		}
-		// Shares that are taken back become the default, and the guest then waits for no restart.
+		// Removed shares become the default, and the guest then needs no restart.
 		kept, live := &libvirtxml.Domain{}, &libvirtxml.Domain{CPUTune: &libvirtxml.DomainCPUTune{Shares: &libvirtxml.DomainCPUTuneShares{Value: 512}}}
 		if want, has := cpuScheduleOf(kept, usual), cpuScheduleOf(live, usual); want.shares != c.want || has.shares != 512 {
 			t.Errorf("%s: shares of %d become %d", name, has.shares, want.shares)
 		}
 		given := fleet.VMSpec{CPU: fleet.VMCPU{Shares: int(usual)}} //nolint:gosec // 100 or 1024
 		if !sameShares(given, fleet.VMSpec{}, usual) {
-			t.Errorf("%s: a guest that was given back the default waits for a restart", name)
+			t.Errorf("%s: a guest reset to the default needs a restart", name)
 		}
 		if given.CPU.Shares *= 2; sameShares(given, fleet.VMSpec{}, usual) {
-			t.Errorf("%s: a guest with twice the default has the same", name)
+			t.Errorf("%s: twice the default counts as equal", name)
 		}
 	}
 }

@@ -20,16 +20,16 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// cutter has orders done by an agent in a process of its own, and cuts them off: in a place of theirs, which is a step that they tell of, or a moment before,
-// in the middle of or after a call that changes something.
+// cutter runs jobs in the process of a child agent and interrupts them at one place. A place is a reported step, or a
+// moment just before, during or after a call that changes something.
 type cutter struct {
 	fixture
 	proxy  *proxy
-	book   string         // where agents of the host remember its pools
-	seen   int            // steps of the last order
-	places int            // places cut off in this run
-	kinds  map[string]int // places cut off in this run, by fault
-	all    int            // places of all orders, including those that this run leaves out
+	book   string         // the pool book shared by the agents of the host
+	seen   int            // number of steps of the last job
+	places int            // number of places interrupted in this run
+	kinds  map[string]int // number of places interrupted in this run, by fault
+	all    int            // number of places of all jobs, including those skipped in this run
 }
 
 func newCutter(t *testing.T) *cutter {
@@ -40,27 +40,27 @@ func newCutter(t *testing.T) *cutter {
 	return &cutter{fixture: newFixtureOn(t, b), proxy: newProxy(t), book: path, kinds: map[string]int{}}
 }
 
-// thin is how many times fewer places a run cuts off on real libvirt. Runs with other seeds take other places; the mock's conformance
-// takes all of them.
+// thin is the divisor of places that a run on real libvirt interrupts. Runs with other seeds use other places, and the
+// mock's conformance suite uses all.
 const thin = 3
 
-// fault is what happens in a place.
+// fault is a failure that can be injected at a place.
 type fault struct {
 	name  string
-	first int    // the first place in which it may happen
-	every int    // from each place in which it may happen to the next
-	at    string // what is to be done there; empty: anything
-	// happens reports whether the agent goes on.
+	first int    // first place where it may happen
+	every int    // distance between places where it may happen
+	at    string // required step text at the place; empty: any
+	// happens injects the fault and reports whether the agent continues.
 	happens func(c *cutter, r *childRun, place int) bool
 }
 
-// places returns the first place in which this run has the fault happen, and the distance to the next.
+// places returns the first place where this run injects the fault, and the distance to the next.
 func (f fault) places(t *testing.T) (first, every int) {
 	t.Helper()
 	return f.first + f.every*tier.Offset(t, thin), f.every * thin
 }
 
-// of returns the number of places in which the fault may happen in an order of that many steps.
+// of returns the number of places where the fault may happen in a job with that many steps.
 func (f fault) of(steps int) int { return max(0, (steps-f.first+f.every)/f.every) }
 
 func killAgent(c *cutter, r *childRun, _ int) bool {
@@ -68,13 +68,13 @@ func killAgent(c *cutter, r *childRun, _ int) bool {
 	return false
 }
 
-// killAgentLater kills it at another moment each time, be it between two steps that nobody is told of.
+// killAgentLater kills the agent after a random delay, possibly between two reported steps.
 func killAgentLater(_ *cutter, r *childRun, place int) bool {
 	time.AfterFunc(time.Duration(place*7%17)*time.Millisecond, func() { _ = r.cmd.Process.Kill() })
 	return true
 }
 
-// killServer kills libvirtd. The agent survives that, and its order fails or does not.
+// killServer kills libvirtd. The agent survives, and its job may fail.
 func killServer(c *cutter, _ *childRun, _ int) bool {
 	stopLibvirtd(c.t)
 	startLibvirtd(c.t)
@@ -83,12 +83,12 @@ func killServer(c *cutter, _ *childRun, _ int) bool {
 
 type asked struct {
 	what  string
-	place bool // something can be cut off there
+	place bool // a place for a fault
 	goOn  chan bool
 }
 
-// cut has the order done, and cut off in the nth place of it; 0: nowhere. It is what the order came to: an error is why it failed, or that it was cut off.
-// The order is as it is to be given again: with what was made kept in mind. where is the place; empty: it has fewer.
+// cut runs the job and interrupts it at its nth place; 0 means no interruption. It returns the place, or "" if the job
+// has fewer places, and the job's error. It updates o with the recorded facts, ready for the retry.
 func (c *cutter) cut(o *childOrder, n int, f fault) (where string, err error) {
 	c.t.Helper()
 	asks, over := make(chan asked), make(chan struct{})
@@ -152,7 +152,7 @@ func (c *cutter) keep(o *childOrder, line string) bool {
 	return true
 }
 
-// again gives the order again until it is done, as the portal does, by another agent.
+// again retries the job with a new agent until it succeeds, as the portal does.
 func (c *cutter) again(when string, o childOrder) {
 	c.t.Helper()
 	c.back()
@@ -165,10 +165,10 @@ func (c *cutter) again(when string, o childOrder) {
 		all = append(all, err)
 		c.back()
 	}
-	c.t.Fatalf("%s: the order given again: %v", when, all)
+	c.t.Fatalf("%s: the retried job: %v", when, all)
 }
 
-// back waits until the backend has found libvirt again.
+// back waits until the backend has reconnected to libvirt.
 func (c *cutter) back() {
 	c.t.Helper()
 	waitFor(c.t, "the backend has found libvirt again", func() bool {
@@ -178,18 +178,18 @@ func (c *cutter) back() {
 	})
 }
 
-// ordeal is an order that is cut off everywhere.
+// ordeal describes a job that is interrupted at every place.
 type ordeal struct {
 	name string
-	// begin makes all as it is before the order, which it returns.
+	// begin creates the state before the job, and returns the job.
 	begin func(when string) childOrder
-	// between demands what must hold where it was cut off; nil: nothing but that it can be given again.
+	// between checks the state after an interruption; nil: no check.
 	between func(when string)
-	// check demands that all is as was asked, and takes it away.
+	// check checks the final state and cleans up.
 	check func(when string, o childOrder)
 }
 
-// each cuts the order off in the places of each fault that this run takes.
+// each interrupts the job at the places of each fault that this run selects.
 func (c *cutter) each(d ordeal, faults ...fault) {
 	c.t.Helper()
 	for _, f := range faults {
@@ -219,7 +219,7 @@ func (c *cutter) each(d ordeal, faults ...fault) {
 	}
 }
 
-// wantFiles demands that the pool has these files, and no other.
+// wantFiles requires exactly these files in the pool.
 func (c *cutter) wantFiles(when string, names ...string) {
 	c.t.Helper()
 	var have []string
@@ -233,7 +233,7 @@ func (c *cutter) wantFiles(when string, names ...string) {
 	}
 }
 
-// wantSeeds demands that so many files lie on the host for the VM's first boot, whole or not.
+// wantSeeds requires n seed files of the VM on the host, complete or partial.
 func (c *cutter) wantSeeds(when string, id fleet.VMID, n int) {
 	c.t.Helper()
 	all, err := os.ReadDir(filepath.Join(seed.Dir, string(id)))
@@ -242,7 +242,7 @@ func (c *cutter) wantSeeds(when string, id fleet.VMID, n int) {
 	}
 }
 
-// wantVars demands that there are the firmware's variables of the VM, once, or that there are none.
+// wantVars requires n files of UEFI variables of the VM.
 func (c *cutter) wantVars(when string, id fleet.VMID, n int) {
 	c.t.Helper()
 	if all := must(filepath.Glob("/var/lib/libvirt/qemu/nvram/*" + string(id) + "*")); len(all) != n {
@@ -250,7 +250,7 @@ func (c *cutter) wantVars(when string, id fleet.VMID, n int) {
 	}
 }
 
-// agrees demands that the VM is as its spec says: its definition, its guest where that runs, and its disks.
+// agrees requires that the VM's definition, running guest and disks match its spec.
 func (c *cutter) agrees(when string, vm fleet.VM) fleet.VMStatus {
 	c.t.Helper()
 	s, _, err := c.VM(c.t.Context(), vm.ID)
@@ -264,8 +264,8 @@ func (c *cutter) agrees(when string, vm fleet.VM) fleet.VMStatus {
 	return s
 }
 
-// settled waits until libvirtd has done all that it was asked: it ends what it has begun for an agent that is killed, and the next
-// one is there only seconds after.
+// settled waits until libvirtd is idle. It completes calls that a killed agent started, and a killed libvirtd takes
+// seconds to restart.
 func (c *cutter) settled() {
 	c.t.Helper()
 	waitFor(c.t, "libvirtd has nothing to do", func() bool {
@@ -286,7 +286,7 @@ func (c *cutter) settled() {
 	})
 }
 
-// gone deletes the VM with its disks, and demands that nothing is left of it.
+// gone deletes the VM with its disks and requires that nothing is left.
 func (c *cutter) gone(when string, vm fleet.VM, files ...string) {
 	c.t.Helper()
 	c.ok(c.DeleteVM(c.t.Context(), vm, []fleet.Pool{c.pool}, true))
@@ -294,14 +294,14 @@ func (c *cutter) gone(when string, vm fleet.VM, files ...string) {
 	c.wantSeeds(when+", deleted", vm.ID, 0)
 	c.wantVars(when+", deleted", vm.ID, 0)
 	if out, err := tryVirsh("domstate", string(vm.ID)); err == nil {
-		c.t.Fatalf("%s: it is there still, %s", when, out)
+		c.t.Fatalf("%s: still there, %s", when, out)
 	}
 }
 
-// tell reports how many places there were, and demands at least so many.
+// tell logs the number of places and requires a minimum.
 func (c *cutter) tell(least int) {
 	c.t.Helper()
-	if c.t.Logf("cut off in %d of %d places: %v", c.places, c.all, c.kinds); c.all < least {
-		c.t.Errorf("the orders have %d places, fewer than %d: are there steps that report nothing?", c.all, least)
+	if c.t.Logf("interrupted at %d of %d places: %v", c.places, c.all, c.kinds); c.all < least {
+		c.t.Errorf("the jobs have %d places, fewer than %d: are there steps that report nothing?", c.all, least)
 	}
 }

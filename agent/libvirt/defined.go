@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// definedOf is what the definition says, in the words of a spec. applied says which devices are the spec's; all others that
-// Quantix did not make are somebody else's, and none of it.
+// definedOf translates a definition into a spec. applied tells which devices belong to the spec. Devices added by
+// somebody else are left out.
 func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string) *fleet.Volref) agent.Defined {
 	out := agent.Defined{Domain: x.Name, Odd: map[string]string{}, Spec: fleet.VMSpec{
 		CPUs: cpusOf(x), MemoryMiB: int(memoryKiB(x) / 1024), Firmware: firmwareOf(x),
@@ -44,10 +44,10 @@ func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string
 		delete(out.Odd, "cpu.model")
 	}
 	if out.Spec.CPU.Max == 0 && applied.Spec.CPU.Max == out.Spec.CPUs {
-		out.Spec.CPU.Max = out.Spec.CPUs // it has got all that there is
+		out.Spec.CPU.Max = out.Spec.CPUs // hot-plug has reached the maximum
 	}
 	if out.Spec.Memory.BalloonMiB == 0 && applied.Spec.Memory.BalloonMiB == out.Spec.MemoryMiB {
-		out.Spec.Memory.BalloonMiB = out.Spec.MemoryMiB // it may use all that there is
+		out.Spec.Memory.BalloonMiB = out.Spec.MemoryMiB // the balloon has reached the maximum
 	}
 	out.Spec.Disks = definedDisks(x.Devices.Disks, applied, out.Odd)
 	out.Spec.NICs = definedNICs(x.Devices.Interfaces, applied, out.Odd)
@@ -127,7 +127,7 @@ func definedNICs(cards []libvirtxml.DomainInterface, applied agent.Applied, odd 
 	return out
 }
 
-// pathIn is where the volume was when it was applied; empty: not known.
+// pathIn returns the volume's path at the time it was applied, or "" if unknown.
 func pathIn(applied agent.Applied, ref fleet.Volref) string {
 	p, ok := applied.Pools[ref.PoolID]
 	switch {
@@ -139,7 +139,7 @@ func pathIn(applied agent.Applied, ref fleet.Volref) string {
 	return ""
 }
 
-// assigned are the pools of the host that the portal has spoken of, by their path; those whose volumes are no files by their id.
+// assigned holds the pools that the portal has named for this host: file pools by path, block pools by ID.
 type assigned struct {
 	mu     sync.Mutex
 	pools  map[string]fleet.Pool
@@ -161,7 +161,7 @@ func (a *assigned) note(pools []fleet.Pool) {
 	}
 }
 
-// at is the pool in whose directory the file is.
+// at returns the pool whose directory holds the file.
 func (a *assigned) at(file string) (fleet.Pool, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -169,7 +169,7 @@ func (a *assigned) at(file string) (fleet.Pool, bool) {
 	return p, ok
 }
 
-// blockAt is the pool of which the address is, and the volume there.
+// blockAt returns the block pool and the volume of an address.
 func (a *assigned) blockAt(address string) (p fleet.Pool, volume string, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,7 +181,7 @@ func (a *assigned) blockAt(address string) (p fleet.Pool, volume string, ok bool
 	return fleet.Pool{}, "", false
 }
 
-// volumeAt is the volume of a file, or of an address, in one of the pools; nil: in none.
+// volumeAt returns the volume of a file path or block address, or nil if no pool has it.
 func (a *assigned) volumeAt(file string) *fleet.Volref {
 	if p, volume, ok := a.blockAt(file); ok {
 		return &fleet.Volref{PoolID: p.ID, Volume: volume}

@@ -11,10 +11,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// agentChannel is where the guest's agent listens.
+// agentChannel is the name of the guest agent's virtio channel.
 const agentChannel = "org.qemu.guest_agent.0"
 
-// newDefinition is what a new domain begins as on that machine; edit adds the rest. The drive is there, empty or not, so that a medium can be put in later.
+// newDefinition returns the base definition of a new domain for the given machine type; edit adds the rest. It always
+// has a CD-ROM drive, so that a medium can be inserted later.
 func newDefinition(id fleet.VMID, arch, machine string, k kind) *libvirtxml.Domain {
 	port := uint(0)
 	enabled := func(state string) *libvirtxml.DomainPMPolicy { return &libvirtxml.DomainPMPolicy{Enabled: state} }
@@ -32,7 +33,7 @@ func newDefinition(id fleet.VMID, arch, machine string, k kind) *libvirtxml.Doma
 		}},
 		OnPoweroff: "destroy",
 		OnReboot:   "restart",
-		OnCrash:    "destroy", // shows as crashed, and can be started at once
+		OnCrash:    "destroy", // the VM shows as crashed and can be started at once
 		PM:         &libvirtxml.DomainPM{SuspendToMem: enabled("no"), SuspendToDisk: enabled("no")},
 		Devices: &libvirtxml.DomainDeviceList{
 			Disks: []libvirtxml.DomainDisk{newCDROM(machine)},
@@ -46,7 +47,7 @@ func newDefinition(id fleet.VMID, arch, machine string, k kind) *libvirtxml.Doma
 			}},
 			Channels: []libvirtxml.DomainChannel{newAgentChannel()},
 			Inputs:   []libvirtxml.DomainInput{newTablet()},
-			// On a Unix socket that libvirt names, so that nothing listens on the network.
+			// The Unix socket is named by libvirt; nothing listens on the network.
 			Graphics: []libvirtxml.DomainGraphic{{VNC: &libvirtxml.DomainGraphicVNC{
 				Listeners: []libvirtxml.DomainGraphicListener{{Socket: &libvirtxml.DomainGraphicListenerSocket{}}},
 			}}},
@@ -57,7 +58,7 @@ func newDefinition(id fleet.VMID, arch, machine string, k kind) *libvirtxml.Doma
 	}
 }
 
-// first is the definition of a VM that the host has not had before.
+// first returns the definition of a VM that is new to this host.
 func (a *applying) first(ctx context.Context) (*libvirtxml.Domain, error) {
 	caps := a.caps.read(ctx, capsAge, capsForVM, a.readCapabilities)
 	switch {

@@ -12,8 +12,8 @@ import (
 	"quantix/internal/testkit/goals"
 )
 
-// BenchmarkDefinition writes the definition of a VM with two disks and two cards, and of one that has every other part, too. Beside it: the library that
-// writes XML, alone.
+// BenchmarkDefinition writes the definition of a VM with two disks and two NICs, and of a VM with every field. It also
+// measures the XML library alone.
 func BenchmarkDefinition(b *testing.B) {
 	plain := fleet.VM{Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: "web-01", Generation: 1}, Spec: fleet.VMSpec{CPUs: 2, MemoryMiB: 2048, Firmware: fleet.BIOS}}
 	pool := fleet.NewID[fleet.PoolID]()
@@ -39,7 +39,7 @@ func BenchmarkDefinition(b *testing.B) {
 	goals.FullDefinition.Tell(b, us(whole)+" µs", beside(wholeLibrary), ratio(whole, wholeLibrary))
 }
 
-// writeDefinition takes as long for what the spec comes to, and for its XML.
+// writeDefinition returns the time to apply the spec and the time to marshal the XML.
 func writeDefinition(b *testing.B, vm fleet.VM) (spec, xml time.Duration) {
 	began := time.Now()
 	a := applying{in: agent.Apply{VM: vm}}

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// DeleteVM implements agent.Hypervisor. The definition goes first: a domain never names a disk that is gone.
+// DeleteVM implements agent.Hypervisor. It removes the definition first, so a domain never names a deleted disk.
 func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error {
 	act := "delete " + vm.Name
 	unlock, err := b.vms.lock(ctx, vm.ID)
@@ -95,8 +95,8 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 	}))
 }
 
-// deletable are the volumes of the VM's disks. It refuses all of them where one is in use by another domain; an image or
-// ISO of the spec is never among them.
+// deletable returns the volumes of the VM's own disks, without images and ISOs of the spec. It refuses if another
+// domain uses one of them.
 func (b *Backend) deletable(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool) ([]place, error) {
 	var keep []fleet.Volref
 	for _, m := range vm.Spec.Media() {
@@ -156,18 +156,19 @@ func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 		golibvirt.DomainUndefineNvram | golibvirt.DomainUndefineCheckpointsMetadata
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
 		if s.live != nil {
-			// It may have ended by itself since; then undefining is all that is left.
+			// The guest may have ended meanwhile; then only undefining is left.
 			if err := l.DomainDestroy(s.ref); err != nil && !is(err, golibvirt.ErrOperationInvalid) {
 				return err
 			}
 		}
-		// libvirt removes the state of a TPM that the definition has; of one that was taken away it stays, and nobody would look for it any more.
+		// libvirt removes the state of a TPM only if the definition has a TPM. The state of a TPM removed earlier
+		// would stay behind.
 		if !s.kept.parts.Security.TPM {
 			if err := os.RemoveAll(filepath.Join(tpmDir, string(id))); err != nil {
 				return fmt.Errorf("remove the state of the VM's TPM: %w", err)
 			}
 		}
-		// Likewise of the firmware's variables.
+		// The same holds for the firmware's other file of variables.
 		other := secureVars
 		if s.kept.parts.Security.SecureBoot {
 			other = plainVars

@@ -14,7 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// overlaidBy are the files that a VM writes to in the place of its spec's disks, and which Quantix did not put there: somebody took a snapshot with virsh.
+// overlaidBy returns the overlays that replace the spec's disks but were not created by Quantix, for example by a
+// virsh snapshot.
 func (d *domain) overlaidBy() (out []fleet.Overlay) {
 	if d.applied == nil {
 		return nil
@@ -31,8 +32,8 @@ func (d *domain) overlaidBy() (out []fleet.Overlay) {
 	return out
 }
 
-// doom notes the overlays and snapshot files of virsh that are deleted with the VM's disks. It runs before the domain is undefined,
-// because only the definition names them.
+// doom records the virsh overlays and snapshot files that are deleted together with the VM's disks. It runs before the
+// domain is undefined, because only the definition names them.
 func (b *Backend) doom(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool, tree *agent.SnapTree, disks bool) (*agent.SnapTree, error) {
 	if !disks {
 		if tree != nil {
@@ -48,7 +49,7 @@ func (b *Backend) doom(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.
 	}
 	s, err := b.seeOn(ctx, c, vm.ID)
 	if is(err, golibvirt.ErrNoDomain) || err == nil && !s.ours {
-		return tree, nil // what goes was kept in mind when it was there
+		return tree, nil // an earlier attempt recorded the files before it undefined the domain
 	}
 	if err != nil {
 		return nil, err
@@ -69,8 +70,9 @@ func (b *Backend) doom(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.
 	return tree, nil
 }
 
-// overlays are all files that somebody put on top of the VM's own disks past Quantix, with what virsh keeps of their snapshots beside: without them the
-// disks are not what they are now, so they go with those. What a deletion would leave behind is a refusal.
+// overlays returns all files that somebody put on top of the VM's disks without Quantix, and the files of virsh
+// snapshots. Without these files the disks lose their current content, so both are deleted together. It refuses if the
+// deletion would leave files behind.
 func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, vm fleet.VM, places []place, tree *agent.SnapTree) ([]string, error) {
 	defined := []*libvirtxml.Domain{}
 	for _, flags := range []golibvirt.DomainXMLFlags{golibvirt.DomainXMLInactive, 0} {
@@ -118,8 +120,8 @@ func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, v
 	return out, b.deletableFiles(ctx, c, vm, out)
 }
 
-// filesAbove are the overlays of a backing chain, from its top down to the first of the VM's own files, which is left out; nil: the
-// chain has none of the VM's files.
+// filesAbove returns the overlays of a backing chain, from its top down to the VM's first own file (exclusive). It
+// returns nil if the chain has none of the VM's own files.
 func filesAbove(top string, own map[string]bool) (out []string) {
 	for at := top; len(out) < longestChain; {
 		out = append(out, at)
@@ -134,7 +136,7 @@ func filesAbove(top string, own map[string]bool) (out []string) {
 	return nil
 }
 
-// keptByVirsh are the files of the external snapshots that libvirt itself has of the domain.
+// keptByVirsh returns the files of the domain's external snapshots in libvirt.
 func keptByVirsh(ctx context.Context, c *conn, ref golibvirt.Domain) (out []string, err error) {
 	names, err := othersOf(ctx, c, ref)
 	if err != nil {
@@ -170,7 +172,7 @@ func keptByVirsh(ctx context.Context, c *conn, ref golibvirt.Domain) (out []stri
 	return out, nil
 }
 
-// deletableFiles refuses files that are none of a pool's own, and those that another domain uses.
+// deletableFiles refuses files outside of the host's pools, and files that another domain uses.
 func (b *Backend) deletableFiles(ctx context.Context, c *conn, vm fleet.VM, files []string) error {
 	if len(files) == 0 {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Overlays that virsh put on a VM's disks are deleted with them: chains of overlays, snapshots with memory, and overlays without a snapshot.
+// Overlays that virsh put on a VM's disks are deleted with the VM: chains of overlays, snapshots with memory, and
+// overlays without a snapshot.
 func TestADeletedVMLeavesNothingThatVirshPutOnItsDisks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -35,7 +36,7 @@ func TestADeletedVMLeavesNothingThatVirshPutOnItsDisks(t *testing.T) {
 	}
 }
 
-// Where a deletion would leave behind what a disk went on in, it says so and deletes nothing.
+// A deletion that would leave an overlay behind is refused, names the file and deletes nothing.
 func TestADeletionSaysWhatItWouldLeaveBehind(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

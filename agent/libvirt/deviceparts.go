@@ -11,18 +11,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// devicePart is how a field of a disk or a card is written into its part X of a definition, and read from there.
+// devicePart writes one field of a disk or NIC into its libvirt element X, and reads it back.
 type devicePart[X, S any] struct {
 	field string
 	write func(x *X, s S)
 	read  func(x *X, s *S)
 }
 
-// diskParts are fleet.DiskFields. A disk of a definition always has a driver, a target and limits here: see opened.
+// diskParts covers fleet.DiskFields. The functions may rely on a driver, a target and limits: see openDisk.
 var diskParts = []devicePart[libvirtxml.DomainDisk, fleet.Disk]{
 	{"bus", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
 		if bus := cmp.Or(s.Bus, "virtio"); x.Target.Bus != bus {
-			*x.Target = libvirtxml.DomainDiskTarget{Bus: bus} // nameTargets gives it its name
+			*x.Target = libvirtxml.DomainDiskTarget{Bus: bus} // nameTargets sets the name
 			x.Address = nil
 		}
 	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) {
@@ -66,7 +66,7 @@ var diskParts = []devicePart[libvirtxml.DomainDisk, fleet.Disk]{
 	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.Shareable = x.Shareable != nil }},
 	{"encryption", writeEncryption, readEncryption},
 	{"format", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
-		if x.Source != nil && x.Source.File != nil { // another is raw, whatever it is called
+		if x.Source != nil && x.Source.File != nil { // block devices are always raw
 			x.Driver.Type = s.FileFormat()
 		}
 	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) {
@@ -92,7 +92,7 @@ var diskParts = []devicePart[libvirtxml.DomainDisk, fleet.Disk]{
 			x.IOTune.TotalBytesSecMaxLength = n
 		}
 	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) {
-		// QEMU's own is a second, which libvirt writes out of a guest that runs.
+		// QEMU's default is one second, which libvirt adds to a running guest's definition.
 		if s.Limits.BurstSeconds = int(max(x.IOTune.TotalIopsSecMaxLength, x.IOTune.TotalBytesSecMaxLength)); s.Limits.BurstSeconds == 1 {
 			s.Limits.BurstSeconds = 0
 		}
@@ -107,11 +107,12 @@ func diskLimit(field string, unit uint64, in func(*libvirtxml.DomainDiskIOTune) 
 	}
 }
 
-// nicParts are fleet.NICFields. A card of a definition always has a model, a driver, a link and limits of both ways here.
+// nicParts covers fleet.NICFields. The functions may rely on a model, a driver, a link and limits of both directions:
+// see openNIC.
 var nicParts = []devicePart[libvirtxml.DomainInterface, fleet.NIC]{
 	{"model", func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if model := cmp.Or(s.Model, "virtio"); x.Model.Type != model {
-			x.Model.Type, x.Address = model, nil // another kind of slot
+			x.Model.Type, x.Address = model, nil // the new model may need another kind of slot
 		}
 	}, func(x *libvirtxml.DomainInterface, s *fleet.NIC) {
 		if s.Model = x.Model.Type; s.Model == "virtio" {
@@ -166,7 +167,7 @@ func placeOfBoot(b *libvirtxml.DomainDeviceBoot) int {
 	return int(b.Order)
 }
 
-// openDisk is a copy in which the parts find all that they ask for.
+// openDisk returns a copy with all optional elements that diskParts needs.
 func openDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
 	d.Driver, d.Target, d.IOTune = copyOf(d.Driver), copyOf(d.Target), copyOf(d.IOTune)
 	return d
@@ -186,7 +187,7 @@ func copyOf[T any](v *T) *T {
 	return out
 }
 
-// closeDisk is the disk without what is empty.
+// closeDisk returns the disk without empty elements.
 func closeDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
 	d.IOTune = filled(d.IOTune)
 	return d
@@ -207,7 +208,8 @@ func filled[T comparable](v *T) *T {
 	return v
 }
 
-// readDisk reads the fields of a disk. was is it as it was applied: what is the default where its storage can do more than others is none of them.
+// readDisk reads the fields of a disk; was is the disk as last applied. A cache mode that setDisk chose for direct I/O
+// reads as the default.
 func readDisk(d libvirtxml.DomainDisk, was fleet.Disk) fleet.Disk {
 	x, out := openDisk(d), was
 	for _, p := range diskParts {
@@ -227,7 +229,7 @@ func readNIC(n libvirtxml.DomainInterface, out fleet.NIC) fleet.NIC {
 	return out
 }
 
-// setDisk writes what has of the disk; all where has says so.
+// setDisk writes the fields that has selects. direct chooses the cache mode "none" if the spec has none.
 func setDisk(d libvirtxml.DomainDisk, want fleet.Disk, direct bool, has func(field string) bool) libvirtxml.DomainDisk {
 	x := openDisk(d)
 	if want.Cache == "" && direct {
@@ -253,7 +255,7 @@ func setNIC(n libvirtxml.DomainInterface, want fleet.NIC, has func(field string)
 
 func every(string) bool { return true }
 
-// nameTargets gives the disks that have none the names that their guest orders them by.
+// nameTargets assigns target names to disks without one. The guest orders its disks by these names.
 func nameTargets(devices *libvirtxml.DomainDeviceList) {
 	for i := range devices.Disks {
 		d := &devices.Disks[i]
@@ -269,7 +271,8 @@ func nameTargets(devices *libvirtxml.DomainDeviceList) {
 	}
 }
 
-// targetNamed is the name of the bus's disk k. Each NVMe disk has a controller of its own, as the serial number is the controller's.
+// targetNamed returns the target name of disk k on the bus. Each NVMe disk has its own controller, because the serial
+// number belongs to the controller.
 func targetNamed(bus string, k int) string {
 	switch bus {
 	case "virtio":
@@ -282,7 +285,7 @@ func targetNamed(bus string, k int) string {
 	return diskNamed("sd", k)
 }
 
-// fitNVMe keeps of the controllers that libvirt made for NVMe disks those that have one, each with its disk's serial number.
+// fitNVMe removes NVMe controllers without a disk and gives each other one the serial number of its disk.
 func fitNVMe(devices *libvirtxml.DomainDeviceList) {
 	serials := map[uint]string{}
 	for _, d := range devices.Disks {
@@ -304,7 +307,7 @@ func fitNVMe(devices *libvirtxml.DomainDeviceList) {
 	}
 }
 
-// diskNamed is "vda" for 0, "vdz" for 25, "vdaa" for 26.
+// diskNamed returns "vda" for 0, "vdz" for 25 and "vdaa" for 26.
 func diskNamed(prefix string, i int) string {
 	name := ""
 	for ; i >= 0; i = i/26 - 1 {
@@ -313,7 +316,7 @@ func diskNamed(prefix string, i int) string {
 	return prefix + name
 }
 
-// fitSCSI gives a definition with SCSI disks the controller that is made for guests; libvirt's own choice is an old one that few guests know.
+// fitSCSI adds a virtio-scsi controller for SCSI disks. libvirt's default is an old model that few guests support.
 func fitSCSI(devices *libvirtxml.DomainDeviceList) {
 	if !slices.ContainsFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return d.Target != nil && d.Target.Bus == "scsi" }) ||
 		slices.ContainsFunc(devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == "scsi" }) {
@@ -326,7 +329,8 @@ func newSCSI() libvirtxml.DomainController {
 	return libvirtxml.DomainController{Type: "scsi", Index: new(uint), Model: "virtio-scsi"}
 }
 
-// fitBoot lets devices be tried by their numbers where one has any, and else by their kinds: libvirt takes no definition with both.
+// fitBoot uses per-device boot order if a device has one, and otherwise boots by device kind. libvirt refuses a
+// definition with both.
 func fitBoot(x *libvirtxml.Domain) {
 	if x.OS == nil {
 		return
@@ -345,7 +349,7 @@ func bootDevices() []libvirtxml.DomainBootDevice {
 	return []libvirtxml.DomainBootDevice{{Dev: "hd"}, {Dev: "cdrom"}, {Dev: "network"}}
 }
 
-// setOf is what the edit changes of a device that the definition has.
+// setOf returns the planned change of a device of the definition, or nil.
 func setOf[T any](all []agent.Set[T], is func(T) bool) *agent.Set[T] {
 	i := slices.IndexFunc(all, func(s agent.Set[T]) bool { return is(s.Device) })
 	if i < 0 {

@@ -14,18 +14,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// An encrypted disk's passphrase is a secret of the host's libvirt, which nobody reads out of it again: the host makes it, and it goes nowhere.
-// Its UUID follows from the volume, so that it is found again without being told.
+// The passphrase of an encrypted disk is a private secret of the host's libvirt. The host generates it, and nobody can
+// read it back. The secret's UUID derives from the volume, so no record of it is necessary.
 
 func diskSecret(ref fleet.Volref) fleet.VMID {
 	sum := sha256.Sum256([]byte("quantix disk " + string(ref.PoolID) + "/" + ref.Volume))
-	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // a UUID of nobody else's making (version 8)
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // UUID version 8, which no other generator uses
 	var id golibvirt.UUID
 	copy(id[:], sum[:])
 	return formatUUID(id)
 }
 
-// makeDiskSecret gives a disk that is to be made a new passphrase, of 256 bits.
+// makeDiskSecret generates a new 256-bit passphrase for a disk that is about to be created.
 func (b *Backend) makeDiskSecret(ctx context.Context, c *conn, p place) error {
 	text, err := (&libvirtxml.Secret{
 		Ephemeral: "no", Private: "yes", UUID: string(diskSecret(p.ref())), Description: "Quantix: disk " + p.volume + " of pool " + p.pool.Name,
@@ -38,7 +38,7 @@ func (b *Backend) makeDiskSecret(ctx context.Context, c *conn, p place) error {
 	if _, err := rand.Read(key[:]); err != nil {
 		return err
 	}
-	phrase := []byte(hex.EncodeToString(key[:])) // LUKS takes text
+	phrase := []byte(hex.EncodeToString(key[:])) // as text, because LUKS takes a text passphrase
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
 		ref, err := l.SecretDefineXML(text, 0)
 		if err != nil {
@@ -48,7 +48,7 @@ func (b *Backend) makeDiskSecret(ctx context.Context, c *conn, p place) error {
 	})
 }
 
-// dropDiskSecret removes the passphrase of a volume that is gone; none is success.
+// dropDiskSecret removes the passphrase of a deleted volume. A missing passphrase is no error.
 func (b *Backend) dropDiskSecret(ctx context.Context, c *conn, ref fleet.Volref) error {
 	uuid, err := parseUUID(diskSecret(ref))
 	if err != nil {
@@ -67,7 +67,7 @@ func (b *Backend) dropDiskSecret(ctx context.Context, c *conn, ref fleet.Volref)
 	return err
 }
 
-// hasDiskSecret refuses an encrypted disk to which the host has no key.
+// hasDiskSecret refuses an encrypted disk if the host lacks its passphrase.
 func (b *Backend) hasDiskSecret(ctx context.Context, c *conn, p place) error {
 	uuid, err := parseUUID(diskSecret(p.ref()))
 	if err != nil {
@@ -80,7 +80,7 @@ func (b *Backend) hasDiskSecret(ctx context.Context, c *conn, p place) error {
 	return err
 }
 
-// dropGoneSecrets removes the passphrases of disks whose volumes are not there.
+// dropGoneSecrets removes the passphrases of disks whose volumes are missing.
 func (b *Backend) dropGoneSecrets(ctx context.Context, c *conn, disks []fleet.Disk, pools []fleet.Pool) error {
 	var failed error
 	for _, d := range disks {
@@ -89,7 +89,7 @@ func (b *Backend) dropGoneSecrets(ctx context.Context, c *conn, disks []fleet.Di
 			continue
 		}
 		why, err := b.absent(ctx, c, p.pool.Name, p.path())
-		if err != nil || why != agent.FileMissing { // while a pool is away, so is what is in it
+		if err != nil || why != agent.FileMissing { // an inactive pool does not prove that the file is missing
 			continue
 		}
 		failed = errors.Join(failed, b.dropDiskSecret(ctx, c, d.Ref()))

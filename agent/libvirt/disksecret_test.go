@@ -12,7 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What a guest writes to an encrypted disk is not what stands in its file; the passphrase is libvirt's alone, and goes with the volume.
+// The file of an encrypted disk does not contain the guest's plain data. Only libvirt has the passphrase, which is
+// deleted with the volume.
 func TestAnEncryptedDisk(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -47,7 +48,7 @@ func TestAnEncryptedDisk(t *testing.T) {
 		data, err := os.ReadFile(file)
 		f.ok(err)
 		if has := bytes.Contains(data, pattern); has != (d.Encryption == "") {
-			t.Errorf("%s: what was written (%s) stands in the file: %t", d.Volume, says, has)
+			t.Errorf("%s: the plain text (%s) is in the file: %t", d.Volume, says, has)
 		}
 	}
 	if info := sh(t, "qemu-img", "info", "-U", filepath.Join(f.pool.Spec.Path, secret.Volume)); !strings.Contains(info, "encrypted: yes") {
@@ -59,7 +60,7 @@ func TestAnEncryptedDisk(t *testing.T) {
 	}
 }
 
-// aliasOf is the alias of the definition's disk with that file.
+// aliasOf returns the alias of the definition's disk with that file.
 func aliasOf(xml, volume string) string {
 	for _, d := range strings.Split(xml, "<disk ")[1:] {
 		if strings.Contains(d, volume) {

@@ -17,46 +17,47 @@ const (
 	sizesPatience = time.Second
 )
 
-// size is how large a disk is for the guest and on its storage, in bytes; 0 where it cannot be read.
+// size holds a disk's virtual size and its allocation on storage, in bytes; both are 0 if unreadable.
 type size struct {
 	bytes, alloc int64
 	is           presence
 	kind         diskKind
 }
 
-// presence is whether a file is there. What cannot be read is neither.
+// presence tells whether a file exists. A file that cannot be read is fileUnknown.
 type presence int
 
 const (
 	fileUnknown presence = iota
 	fileThere
 	fileMissing
-	fileOdd // no plain file of its pool
+	fileOdd // not a plain file of its pool
 )
 
-// diskSizes reads the sizes of disks' files, directory by directory, because storage that hangs hangs as a whole.
-// libvirt's own numbers serve less: of a running qcow2 disk it tells only what was written since the start.
+// diskSizes reads the sizes of disk files, one directory at a time, because hanging storage hangs for all its files.
+// libvirt's own numbers do not serve: for a running qcow2 disk they count only data written since the start.
 type diskSizes struct {
 	mu   sync.Mutex
 	dirs map[string]*watch[map[string]size]
 	told map[string]size
-	odd  func(path string, folder bool) bool // whether something else than what should stands there; nil: nobody can tell
+	// whether the path is not the kind of file expected there; nil: not checked
+	odd func(path string, folder bool) bool
 }
 
-// diskPaths are the paths of files, each with what the domains define it as.
+// diskPaths maps file paths to the kinds that the domains define.
 type diskPaths map[string]diskKind
 
-// diskKind is how a file is looked at.
+// diskKind selects how a file is read.
 type diskKind int
 
 const (
-	anImage diskKind = iota // by its header
-	aRaw                    // by its length
-	aMedium                 // whether it is there
-	aFolder                 // likewise
+	anImage diskKind = iota // read the header
+	aRaw                    // read the length
+	aMedium                 // check existence
+	aFolder                 // check existence
 )
 
-// read returns the sizes of the paths, as far as they are known. Allocations move in steps; see steady.
+// read returns the known sizes of the paths. Allocations are reported in steps; see steady.
 func (d *diskSizes) read(ctx context.Context, paths diskPaths) map[string]size {
 	byDir := map[string]diskPaths{}
 	for p, kind := range paths {
@@ -119,7 +120,7 @@ func (d *diskSizes) readDir(ctx context.Context, dir string, files diskPaths) ma
 	if s.late <= sizesPatience {
 		return s.value
 	}
-	// The storage hangs: what was there then may be gone, and what was not may be back.
+	// The storage hangs, so the earlier presence of files no longer counts.
 	old := maps.Clone(s.value)
 	for f, z := range old {
 		z.is = fileUnknown
@@ -148,7 +149,7 @@ func (d *diskSizes) tell(paths diskPaths, found map[string]size) map[string]size
 	return out
 }
 
-// expire makes the next read look again in the directory.
+// expire makes the next read of the directory refresh its sizes.
 func (d *diskSizes) expire(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -157,7 +158,7 @@ func (d *diskSizes) expire(dir string) {
 	}
 }
 
-// keepOnly forgets all paths but these.
+// keepOnly removes all paths but these.
 func (d *diskSizes) keepOnly(paths map[string]size) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -166,12 +167,12 @@ func (d *diskSizes) keepOnly(paths map[string]size) {
 		dirs[filepath.Dir(p)] = true
 	}
 	maps.DeleteFunc(d.told, func(p string, _ size) bool { _, ok := paths[p]; return !ok })
-	// A look that hangs is kept, so that no second one joins it.
+	// A hanging read is kept, so that no second one starts beside it.
 	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]size]) bool { return !dirs[dir] && w.sight().late == 0 })
 }
 
-// sizeOf reads how large a file is by its own header, or by its length where it is raw, and what it takes on its storage; zero where that
-// cannot be read.
+// sizeOf reads a file's virtual size from its header, or its length if it is raw, and its allocation. Both are zero if
+// they cannot be read.
 func (d *diskSizes) sizeOf(path string, kind diskKind) size {
 	if d.odd != nil && d.odd(path, kind == aFolder) {
 		return size{is: fileOdd, kind: kind}
@@ -195,7 +196,7 @@ func (d *diskSizes) sizeOf(path string, kind diskKind) size {
 	return size{bytes: h.Size, alloc: h.alloc, is: fileThere, kind: kind}
 }
 
-// isMissing reports whether the file system itself said that there is no such file.
+// isMissing reports whether the file system answered that the file does not exist.
 func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -18,39 +18,40 @@ import (
 	"quantix/internal/fleet"
 )
 
-// domainAge is how long a definition is believed without an event; a few changes, such as of a link state, have none. Those of
-// what is kept for the next start, such as of the number of vCPUs, are seen by the file that libvirt keeps it in.
+// domainAge bounds how long a cached definition is trusted without an event. A few changes, such as of a link state,
+// send no event. Changes of the persistent definition, such as of the vCPU count, are detected by libvirt's file of
+// the definition.
 const domainAge = time.Minute
 
-// domain is one domain of the host with what its definitions say.
+// domain is one domain of the host with the contents of its definitions.
 type domain struct {
-	ref         golibvirt.Domain // its ID is -1 while it is off
+	ref         golibvirt.Domain // its ID is -1 while the domain is off
 	id          fleet.VMID
-	ours        bool // carries Quantix's mark for this very UUID
+	ours        bool // it carries Quantix's mark for this UUID
 	mark        mark
-	secret      string         // the VM's mark that goes with the guest: of the running one, else of the definition
-	applied     *agent.Applied // nil: an older agent kept none
+	secret      string         // the mark's secret: of the running guest, otherwise of the definition
+	applied     *agent.Applied // nil: an older agent recorded none
 	drift       []fleet.Drift
-	transient   bool       // it runs, but its definition is gone
-	spec        []specDisk // the spec's disks that the definition has
+	transient   bool       // it runs without a persistent definition
+	spec        []specDisk // the spec's disks that are in the definition
 	live        *hardware  // nil while it is off
-	kept        hardware   // what its next start gets
+	kept        hardware   // the hardware at the next start
 	heldBack    []fleet.PendingUnplug
 	accelerator string
 	vnc         endpoint
-	agent       bool              // the guest's agent is connected, or is one that is connected to when it is asked
-	cid         uint32            // at which the guest's agent listens on its vsock; 0: it is asked by way of libvirt
-	launch      *fleet.LaunchInfo // of a guest that is on and whose memory is encrypted
+	agent       bool              // the guest agent is connected, or is connected to on demand
+	cid         uint32            // vsock CID of the guest agent; 0: it is reached through libvirt
+	launch      *fleet.LaunchInfo // of a running guest with encrypted memory
 	startedAt   *time.Time
 	readAt      time.Time
-	tree        *agent.SnapTree // of its snapshots; nil: it has none
-	noTree      string          // why that cannot be told; empty: it can
-	others      []string        // snapshots that somebody made with virsh
-	unread      error           // why its definition cannot be read now; nil: it can
-	file        fileStamp       // of the kept definition
+	tree        *agent.SnapTree // its snapshots; nil: none
+	noTree      string          // why the snapshots are unknown; empty: they are known
+	others      []string        // names of snapshots made with virsh
+	unread      error           // why the definition cannot be read now; nil: readable
+	file        fileStamp       // of the persistent definition's file
 }
 
-// now is what the guest has at present: of the running guest, else of the definition.
+// now returns the current hardware: of the running guest, otherwise of the definition.
 func (d *domain) now() hardware {
 	if d.live != nil {
 		return *d.live
@@ -58,7 +59,7 @@ func (d *domain) now() hardware {
 	return d.kept
 }
 
-// files are all paths that the domain uses now or at its next start.
+// files returns all paths that the domain uses now or at its next start.
 func (d *domain) files() []string {
 	all := d.kept.files
 	if d.live != nil {
@@ -70,7 +71,7 @@ func (d *domain) files() []string {
 	return all
 }
 
-// held are all files that the domain has as disks now or at its next start.
+// held returns all files that the domain has as disks, now or at its next start.
 func (d *domain) held() []held {
 	all := d.kept.held
 	if d.live != nil {
@@ -79,7 +80,7 @@ func (d *domain) held() []held {
 	return slices.Concat(all, d.snapped())
 }
 
-// snapped are the files of its snapshots, also those that its disks do not stand on now.
+// snapped returns the files of the VM's snapshots, including those outside its current backing chains.
 func (d *domain) snapped() (out []held) {
 	if d.tree == nil {
 		return nil
@@ -90,11 +91,11 @@ func (d *domain) snapped() (out []held) {
 	return out
 }
 
-// domainCache keeps what definitions say until an event, an order or a new run makes it old.
+// domainCache caches parsed definitions until an event, a job or a new run invalidates them.
 type domainCache struct {
 	mu      sync.Mutex
 	all     map[golibvirt.UUID]*domain
-	forgets int // guards against keeping what was read before a forget
+	forgets int // counts forget calls, so that put never stores a definition read before one
 }
 
 func (k *domainCache) forget(id golibvirt.UUID) {
@@ -111,7 +112,7 @@ func (k *domainCache) clear() {
 	k.forgets++
 }
 
-// get returns what is kept of the domain, if it is of the same run, name and file and not too old.
+// get returns the cached domain if its run, name and definition file are unchanged and it is fresh enough.
 func (k *domainCache) get(ref golibvirt.Domain, file fileStamp) (d *domain, forgets int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -134,7 +135,7 @@ func (k *domainCache) put(d *domain, forgets int) {
 	k.all[d.ref.UUID] = d
 }
 
-// keepOnly drops domains that are no longer on the host.
+// keepOnly removes domains that are no longer on the host.
 func (k *domainCache) keepOnly(all []sighted) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -149,7 +150,7 @@ func (k *domainCache) keepOnly(all []sighted) {
 	}
 }
 
-// look returns the domain from the cache or reads its definitions. ref must be as libvirt gave it a moment ago.
+// look returns the domain from the cache, or reads its definitions. ref must be fresh from libvirt.
 func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*domain, error) {
 	file := stampOf(definitionFile(ref.Name))
 	d, forgets := b.domains.get(ref, file)
@@ -164,7 +165,7 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 		ref: ref, id: formatUUID(ref.UUID), kept: hardwareOf(kept), accelerator: kept.Type, readAt: time.Now(), file: file,
 	}
 	d.mark, d.ours = markOf(kept.Metadata)
-	d.ours = d.ours && d.mark.ID == d.id // a copy made by virt-clone carries the mark of the original
+	d.ours = d.ours && d.mark.ID == d.id // a copy made by virt-clone carries the original's mark
 	d.secret = d.mark.Mark
 	if d.ours {
 		d.compare(kept, b.assigned.volumeAt)
@@ -205,7 +206,7 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 	return d, nil
 }
 
-// unread is a domain whose definition cannot be read: its name, its state and whose it is are known.
+// unread returns a domain whose definition cannot be read. Only its name, state and owner are known.
 func (b *Backend) unread(ctx context.Context, c *conn, ref golibvirt.Domain, why error) *domain {
 	d := &domain{ref: ref, id: formatUUID(ref.UUID), unread: why}
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
@@ -217,7 +218,7 @@ func (b *Backend) unread(ctx context.Context, c *conn, ref golibvirt.Domain, why
 	return d
 }
 
-// compare reads out of the definition what was applied, and what is else now.
+// compare reads the last applied spec from the definition and computes the drift.
 func (d *domain) compare(kept *libvirtxml.Domain, volumeAt func(string) *fleet.Volref) {
 	d.applied = d.mark.applied()
 	if d.applied != nil {
@@ -226,7 +227,7 @@ func (d *domain) compare(kept *libvirtxml.Domain, volumeAt func(string) *fleet.V
 	d.spec = specDisks(kept, d.applied, volumeAt)
 }
 
-// pending is the name that the domain gets when it is next off; empty: it has its name.
+// pending returns the name that the domain gets when it is next off, or "" if its name is final.
 func (d *domain) pending() string {
 	if d.applied != nil {
 		return d.applied.Pending(d.ref.Name)
@@ -237,12 +238,12 @@ func (d *domain) pending() string {
 	return ""
 }
 
-// definitionDir is where libvirt keeps the definitions of QEMU guests.
+// definitionDir is libvirt's directory of QEMU domain definitions.
 const definitionDir = "/etc/libvirt/qemu"
 
 func definitionFile(name string) string { return filepath.Join(definitionDir, name+".xml") }
 
-// fileStamp changes when a file is written anew; zero where there is none.
+// fileStamp changes when a file is rewritten. It is zero if the file does not exist.
 type fileStamp struct {
 	changed time.Time
 	size    int64
@@ -262,7 +263,9 @@ func readXML(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt
 		return nil, err
 	}
 	x := &libvirtxml.Domain{}
-	if flags&golibvirt.DomainXMLInactive == 0 { // it has what the headers of disks name; a definition is written back, and left as it is
+	// A live definition includes backing files read from disk headers. An inactive one is written back, so its text
+	// must not change.
+	if flags&golibvirt.DomainXMLInactive == 0 {
 		text = agent.Legible(text)
 	}
 	if err := x.Unmarshal(text); err != nil {
@@ -271,8 +274,8 @@ func readXML(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt
 	return x, onNetworks(x, text)
 }
 
-// onNetworks lets the cards of a guest that runs be on the networks that they are on. libvirt writes what such a network led to instead of it, a
-// bridge or a device, and the network's name beside that, which libvirtxml does not read.
+// onNetworks restores the networks of a running guest's NICs. libvirt replaces such a network by the bridge or device
+// behind it and adds the network's name in a place that libvirtxml does not read.
 func onNetworks(x *libvirtxml.Domain, text string) error {
 	var named struct {
 		Cards []struct {
@@ -291,13 +294,13 @@ func onNetworks(x *libvirtxml.Domain, text string) error {
 	return nil
 }
 
-// sighted is a domain with its state of this moment.
+// sighted is a domain together with its current state.
 type sighted struct {
 	*domain
 	state, reason int32
 }
 
-// inventory reads all domains of the host: their states in one call, and definitions where the cache lacks them.
+// inventory reads all domains of the host: all states in one call, and definitions that the cache lacks.
 func (b *Backend) inventory(ctx context.Context, c *conn) ([]sighted, error) {
 	stats, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
 		return l.ConnectGetAllDomainStats(nil, uint32(golibvirt.DomainStatsState), uint32(golibvirt.ConnectGetAllDomainsStatsNowait))
@@ -307,7 +310,7 @@ func (b *Backend) inventory(ctx context.Context, c *conn) ([]sighted, error) {
 	}
 	all := make([]sighted, len(stats))
 	var g errgroup.Group
-	g.SetLimit(4) // libvirtd works on five calls of a connection at once
+	g.SetLimit(4) // libvirtd handles five calls of a connection at once
 	for i, s := range stats {
 		p := params(s.Params)
 		all[i] = sighted{state: int32(p[golibvirt.DomainStatsStateState]), reason: int32(p[golibvirt.DomainStatsStateReason])}
@@ -315,7 +318,7 @@ func (b *Backend) inventory(ctx context.Context, c *conn) ([]sighted, error) {
 			d, err := b.look(ctx, c, s.Dom)
 			switch {
 			case is(err, golibvirt.ErrNoDomain):
-				return nil // undefined since the list was made
+				return nil // undefined after it was listed
 			case ofOne(err):
 				d, err = b.unread(ctx, c, s.Dom, err), nil
 			}
@@ -339,7 +342,7 @@ func (b *Backend) inventory(ctx context.Context, c *conn) ([]sighted, error) {
 	return here, nil
 }
 
-// params are typed parameters with numeric values by name; others are left out.
+// params returns the numeric typed parameters by name.
 func params(all []golibvirt.TypedParam) map[string]int64 {
 	out := make(map[string]int64, len(all))
 	for _, p := range all {

@@ -55,7 +55,7 @@ func TestWhatAnAdministratorAddsIsKept(t *testing.T) {
 	}
 }
 
-// After a snapshot the guest writes to an overlay; the disk's own volume under it must not come back in its place.
+// After a snapshot the guest writes to an overlay. An apply must not put the disk's own volume back in its place.
 func TestOverlaysOfSnapshotsStay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -173,7 +173,7 @@ func TestCloneHasTheImagesBytes(t *testing.T) {
 	}
 }
 
-// A try that was killed leaves a partial volume; it must neither be taken for the disk nor stand in the way.
+// A killed attempt leaves a partial volume. It must not be used as the disk, nor block a new attempt.
 func TestHalfMadeDisksAreMadeAnew(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -215,7 +215,8 @@ func TestACrashedGuestIsSeenAndStartsAgain(t *testing.T) {
 	}
 }
 
-// What an older agent made has no memory of what was applied: it is taken as it is, and nothing in it is overwritten.
+// A VM of an older agent has no record of the last applied spec. Its definition is taken as applied, and nothing in it
+// is overwritten.
 func TestDefinitionsOfOlderAgentsAreTakenAsTheyAre(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -226,7 +227,7 @@ func TestDefinitionsOfOlderAgentsAreTakenAsTheyAre(t *testing.T) {
 	xml := virsh(t, "dumpxml", id, "--inactive")
 	from, to := strings.Index(xml, "<quantix:applied>"), strings.Index(xml, "</quantix:applied>")
 	if from < 0 {
-		t.Fatalf("nothing is kept of what was applied:\n%s", xml)
+		t.Fatalf("the definition has no record of the applied spec:\n%s", xml)
 	}
 	edit(t, id, xml[from:to+len("</quantix:applied>")], "")
 	_, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
@@ -251,7 +252,8 @@ func TestDefinitionsOfOlderAgentsAreTakenAsTheyAre(t *testing.T) {
 	}
 }
 
-// A pool's file system that is not mounted, or hidden below another, hides disks: none is made in what lies there instead.
+// If a pool's file system is unmounted or hidden by another one, its disks are missing. No new disk is created in the
+// directory found there instead.
 func TestADiskUnderAnotherFileSystemIsMissing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -280,7 +282,7 @@ func TestADiskUnderAnotherFileSystemIsMissing(t *testing.T) {
 	f.ok(f.StartVM(t.Context(), vm.ID))
 }
 
-// fillDisk is a boot sector that writes one sector into each 64 KiB of the disk that it was read from.
+// fillDisk is a boot sector that writes one sector into each 64 KiB of the boot disk.
 var fillDisk = []byte{
 	0x31, 0xc0, // xor ax, ax
 	0x8e, 0xd8, // mov ds, ax
@@ -293,7 +295,7 @@ var fillDisk = []byte{
 	0x10, 0, 1, 0, 0, 0x7c, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0,
 }
 
-// The guest's disk grows until its pool is full: QEMU pauses it, and it is said why.
+// A guest's disk grows until its pool is full. QEMU pauses the guest, and the fault names the disk.
 func TestAFullPoolIsAFaultOfTheGuestThatFilledIt(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -303,7 +305,7 @@ func TestAFullPoolIsAFaultOfTheGuestThatFilledIt(t *testing.T) {
 	f.ok(err)
 	run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "none", f.pool.Spec.Path)
 	t.Cleanup(func() { syscall.Unmount(f.pool.Spec.Path, syscall.MNT_DETACH) })
-	f.ok(os.WriteFile(mark, marker, 0o644)) // the pool has moved into the small file system
+	f.ok(os.WriteFile(mark, marker, 0o644)) // the pool now is the small file system
 	vm.Spec.Disks = []fleet.Disk{f.disk("full")}
 	f.apply(vm)
 	sector := make([]byte, 512)
@@ -314,7 +316,8 @@ func TestAFullPoolIsAFaultOfTheGuestThatFilledIt(t *testing.T) {
 	run(t, "qemu-io", "-f", "qcow2", "-c", "write -s "+file+" 0 512", filepath.Join(f.pool.Spec.Path, "full"))
 	f.ok(f.StartVM(t.Context(), vm.ID))
 	var st fleet.VMStatus
-	waitFor(t, "the guest is paused, and QEMU has said because of which disk", func() bool { // the one may come a moment before the other
+	// the pause event may arrive before the I/O error event
+	waitFor(t, "the guest is paused, and QEMU has said because of which disk", func() bool {
 		var err error
 		st, _, err = f.VM(t.Context(), vm.ID)
 		return err == nil && st.Power == fleet.Paused && len(st.Faults) > 0 && st.Faults[0].Disk != nil

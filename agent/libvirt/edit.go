@@ -13,34 +13,36 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Devices that Quantix made carry an alias of its own. All others were added by somebody else and are left alone. A
-// disk's alias says which volume of the spec it is, because its path may change: a snapshot puts an overlay before it.
+// Devices created by Quantix carry an alias with one of these prefixes. All other devices belong to somebody else and
+// are left alone. The alias of a disk identifies its volume in the spec, because its path may change: a snapshot puts
+// an overlay on top.
 const (
 	aliasDisk  = "ua-quantix-disk-"
 	aliasNIC   = "ua-quantix-nic-"
 	aliasCDROM = "ua-quantix-cdrom"
 )
 
-// nvramDir is where libvirt keeps the variables of UEFI guests. Quantix names the file after the UUID, as a name may change.
+// nvramDir is libvirt's directory of UEFI variables. Quantix names the file after the UUID, because the VM's name may
+// change.
 const nvramDir = "/var/lib/libvirt/qemu/nvram"
 
-// intent is what is to be written into a definition, with the host's own paths.
+// intent is the content to write into a definition, with paths of this host.
 type intent struct {
 	agent.Edit
 	name  string
 	mark  mark
 	spec  fleet.VMSpec
-	disks []diskPlace // of Edit.Disks
+	disks []diskPlace // resolved paths of Edit.Disks
 	iso   string      // path; empty: no medium
-	seed  string      // path of what the guest reads when it first starts; empty: nothing
+	seed  string      // path of the first-boot seed; empty: none
 }
 
 type diskPlace struct {
 	spec   fleet.Disk
 	alias  string
 	path   string
-	direct bool // the storage takes direct I/O
-	// source is what a definition says of a volume that is no file; nil: it is one.
+	direct bool // the storage supports direct I/O
+	// source is the definition's source of a block volume; nil for a file.
 	source *libvirtxml.DomainDiskSource
 }
 
@@ -48,13 +50,13 @@ func (p diskPlace) is(d *libvirtxml.DomainDisk) bool {
 	return aliasOf(d.Alias) == p.alias || p.path != "" && pathOf(d) == p.path
 }
 
-// diskAlias is the alias of the spec's disk with that volume.
+// diskAlias returns the alias of the spec's disk with that volume.
 func diskAlias(ref fleet.Volref) string {
 	sum := sha256.Sum256([]byte(string(ref.PoolID) + "/" + ref.Volume))
 	return aliasDisk + hex.EncodeToString(sum[:6])
 }
 
-// edit changes a definition as far as is intended, and leaves in it what an administrator added or changed.
+// edit applies the intent to a definition and preserves everything that an administrator added or changed.
 func edit(x *libvirtxml.Domain, in intent) {
 	if x.Devices == nil {
 		x.Devices = &libvirtxml.DomainDeviceList{}
@@ -100,7 +102,8 @@ func editMemory(x *libvirtxml.Domain, kib uint) {
 	}
 }
 
-// editCPUs leaves the room for more that the definition has; asked: what the spec asks for, which a guest that has got all shows no more.
+// editCPUs sets the vCPU count and preserves the definition's maximum. specMax is the maximum of the spec; a guest
+// that has reached its maximum no longer shows one.
 func editCPUs(x *libvirtxml.Domain, n, asked uint) {
 	most := uint(moreCPUs(x))
 	if x.VCPU != nil && x.VCPU.Value == asked {
@@ -121,7 +124,7 @@ func setCPUs(x *libvirtxml.Domain, n, most uint) {
 		x.VCPU = &libvirtxml.DomainVCPU{Placement: "static"}
 	}
 	if x.VCPU.Value != all && x.CPU != nil && x.CPU.Topology != nil {
-		x.CPU.Topology = nil // it would have to multiply to the number of vCPUs
+		x.CPU.Topology = nil // a topology must multiply to the number of vCPUs
 	}
 	x.VCPU.Value, x.VCPU.Current, x.VCPUs = all, current, nil
 }
@@ -209,7 +212,7 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in intent) {
 	}
 }
 
-// editCDROM puts the medium into the drive, which comes back where somebody removed it.
+// editCDROM inserts the medium into the CD-ROM drive. It adds the drive back if somebody removed it.
 func editCDROM(x *libvirtxml.Domain, iso string) {
 	devices := x.Devices
 	i := slices.IndexFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasCDROM })

@@ -8,7 +8,8 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 )
 
-// watched are the events that go-libvirt delivers and that can change a status. Networks and pools have none here: Snapshot polls them.
+// watched are the events of go-libvirt that can change a VM's status. It delivers no events of networks and pools, so
+// Snapshot polls those.
 var watched = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDLifecycle, golibvirt.DomainEventIDReboot, golibvirt.DomainEventIDIoErrorReason,
 	golibvirt.DomainEventIDDiskChange, golibvirt.DomainEventIDTrayChange, golibvirt.DomainEventIDDeviceAdded,
@@ -16,10 +17,12 @@ var watched = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDWatchdog, golibvirt.DomainEventIDDeviceRemovalFailed, golibvirt.DomainEventIDBalloonChange,
 }
 
-// subscribe forwards events as wake-ups until the connection is gone. Only lifecycle events are needed; an older libvirt may lack others.
+// subscribe forwards events as wake-ups until the connection is gone. Only lifecycle events are required, because an
+// older libvirt may lack others.
 func (b *Backend) subscribe(ctx context.Context, c *conn) error {
 	for _, id := range watched {
-		// With a context that ends, go-libvirt would unsubscribe while the connection closes: that race crashes libvirtd 9.0.
+		// With a context that ends, go-libvirt would unsubscribe while the connection closes. That race crashes
+		// libvirtd 9.0.
 		events, err := call(ctx, c, func(l *golibvirt.Libvirt) (<-chan any, error) {
 			return l.SubscribeEvents(context.Background(), id, nil)
 		})
@@ -46,7 +49,7 @@ func (b *Backend) subscribe(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// domainOf is the domain that the event is about.
+// domainOf returns the UUID of the event's domain.
 func domainOf(event any) golibvirt.UUID {
 	switch e := event.(type) {
 	case *golibvirt.DomainEventCallbackLifecycleMsg:
@@ -77,7 +80,7 @@ func domainOf(event any) golibvirt.UUID {
 	return golibvirt.UUID{}
 }
 
-// subscribers are the channels of Changes.
+// subscribers holds the channels that Changes returned.
 type subscribers struct {
 	mu  sync.Mutex
 	all map[chan struct{}]bool

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// fakeMount stands before the host's mount program, for the server names "good" (a tmpfs), "flaky" (a directory, while
-// its server is not away and exports nothing other), "refuses" and "hangs"; all the
-// rest of the way is libvirt's own. The host has a mount namespace of its own, so nobody else sees it.
+// fakeMount replaces the host's mount program for four server names. "good" mounts a tmpfs. "flaky" mounts a
+// directory, unless its server is down or exports something else. "refuses" fails and "hangs" hangs. Everything else
+// is libvirt's own code. The host has its own mount namespace, so no other process is affected.
 const fakeMount = `#!/bin/bash
 for a in "$@"; do
 	case $a in

@@ -16,16 +16,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-// specDisk is a disk of the spec that a definition has.
+// specDisk is a disk of the spec that the definition has.
 type specDisk struct {
-	number int // among the disks of the spec, from 1
+	number int // position in the spec, from 1
 	ref    fleet.Volref
-	pool   string // name; empty: not known
+	pool   string // pool name; empty: unknown
 	alias  string
-	path   string // in the definition: an overlay, after a snapshot
+	path   string // path in the definition: after a snapshot, the overlay
 }
 
-// specDisks are the disks that the definition has of what was applied; where that is not kept, those that Quantix made.
+// specDisks returns the definition's disks that belong to the applied spec, in the spec's order. If applied is nil, it
+// returns the disks with Quantix's alias.
 func specDisks(x *libvirtxml.Domain, applied *agent.Applied, volumeAt func(string) *fleet.Volref) []specDisk {
 	if x.Devices == nil {
 		return nil
@@ -62,7 +63,7 @@ func (d specDisk) isDrive(v drive) bool {
 	return v.alias != "" && v.alias == d.alias || v.path == d.path
 }
 
-// volume is the disk's volume; nil where only its path is known.
+// volume returns the disk's volume, or nil if only its path is known.
 func (d specDisk) volume() *fleet.Volref {
 	if d.ref.PoolID == "" {
 		return nil
@@ -82,7 +83,8 @@ func hostname() string {
 	return name
 }
 
-// statusOf is the domain as people see it, with what is wrong with it. A disk with a fault is not told as whole.
+// statusOf returns the domain's status for the portal, including its faults. A disk with a fault has no volume in the
+// status.
 func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses cards) fleet.VMStatus {
 	st := s.status(sizes, addresses)
 	st.Faults = b.faults(s, sizes)
@@ -102,7 +104,7 @@ func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses cards) fl
 	return st
 }
 
-// faults are what is wrong with the VM, as far as was seen lately: what storage that hangs holds, nobody knows, and it is no fault.
+// faults returns the VM's faults as last observed. A disk on hanging storage is unknown, which is not a fault.
 func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
 	var out []fleet.Fault
 	if s.unread != nil {
@@ -134,7 +136,8 @@ func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
 	return out
 }
 
-// seenInactive reports whether the newest look at the pool found that it is not active. One that hangs or was not looked at is not.
+// seenInactive reports whether the newest check found the pool inactive. A pool that hangs or was never checked is not
+// reported.
 func (p *poolWatches) seenInactive(name string) bool {
 	p.mu.Lock()
 	w := p.all[name]
@@ -146,7 +149,7 @@ func (p *poolWatches) seenInactive(name string) bool {
 	return s.known && s.err == nil && s.late < stalledAfter && s.value.State == fleet.PoolInactive
 }
 
-// absent says why a disk cannot be had, as it is now; empty: it is there. pool may be empty: not known.
+// absent returns the reason why a disk is unavailable now, or "" if it is available. pool may be "" if it is unknown.
 func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (string, error) {
 	if pool != "" {
 		switch err := b.pools.answers(pool); {
@@ -169,7 +172,7 @@ func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (strin
 		return "", err
 	}
 	if !filepath.IsAbs(path) {
-		return "", nil // no file: QEMU knows
+		return "", nil // not a file: QEMU reports its errors
 	}
 	there, err := fileExists(ctx, path)
 	if err != nil {
@@ -203,7 +206,7 @@ func poolActive(ctx context.Context, c *conn, name string) (bool, error) {
 	return active != 0, err
 }
 
-// complete refuses a guest of which a disk is not there.
+// complete refuses a guest with a missing disk.
 func (b *Backend) complete(ctx context.Context, c *conn, s sighted) error {
 	for _, d := range s.spec {
 		why, err := b.absent(ctx, c, d.pool, d.path)
@@ -217,7 +220,7 @@ func (b *Backend) complete(ctx context.Context, c *conn, s sighted) error {
 	return nil
 }
 
-// ioErrors keeps what QEMU said last of each guest's failed storage, as its events tell: to ask QEMU itself may hang with the storage.
+// ioErrors keeps the newest I/O error event of each guest. A query to QEMU may hang together with the storage.
 type ioErrors struct {
 	mu   sync.Mutex
 	said map[golibvirt.UUID]golibvirt.DomainEventIOErrorReasonMsg
@@ -232,7 +235,7 @@ func (e *ioErrors) note(m golibvirt.DomainEventIOErrorReasonMsg) {
 	e.said[m.Dom.UUID] = m
 }
 
-// keepOnly forgets all guests but these.
+// keepOnly removes all guests but these.
 func (e *ioErrors) keepOnly(all []sighted) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -241,7 +244,7 @@ func (e *ioErrors) keepOnly(all []sighted) {
 	})
 }
 
-// fault is that of a guest that QEMU paused.
+// fault returns the fault of a guest that QEMU paused after an I/O error.
 func (e *ioErrors) fault(s sighted) fleet.Fault {
 	e.mu.Lock()
 	m := e.said[s.ref.UUID]

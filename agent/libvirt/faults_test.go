@@ -10,7 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Whatever is killed while a VM is made, it ends whole, with each of its files once; or it is deleted, and nothing is left.
+// Whatever is killed while a VM is created, the retry completes it with each file once, or deletes it without
+// leftovers.
 func TestMakingAVMCutOffAnywhere(t *testing.T) {
 	c := newCutter(t)
 	addImage(t, c.pool, hvtest.Image{Name: "golden.qcow2", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Whatever is killed while the disks of a new VM are copied from another's, now or from a snapshot, or converted out of an archive, each is there once and whole
-// in the end, and what it was made of is as before.
+// Whatever is killed while a VM's disks are created by a copy or a conversion, each disk is complete in the end and
+// its source unchanged. Sources are another VM's current disk, its snapshot, an image or an archive.
 func TestCopiesCutOffAnywhere(t *testing.T) {
 	c := newCutter(t)
 	addImage(t, c.pool, hvtest.Image{Name: "golden.qcow2", Kind: hvtest.Qcow2, SizeBytes: 32 << 20})
@@ -28,7 +28,7 @@ func TestCopiesCutOffAnywhere(t *testing.T) {
 	c.ok(c.ExportVolume(t.Context(), export))
 	snapshot := s.take(false)
 	s.write('b')
-	present := filepath.Join(t.TempDir(), "present.qcow2") // what the disk has now
+	present := filepath.Join(t.TempDir(), "present.qcow2") // the disk's current content
 	run(t, "qemu-img", "convert", "-O", "qcow2", s.file(), present)
 	base := []string{"golden.qcow2", "vm.ova", "disk.qcow2", filepath.Base(s.file())}
 	before := map[string]string{}
@@ -45,8 +45,8 @@ func TestCopiesCutOffAnywhere(t *testing.T) {
 		name  string
 		kind  fleet.JobKind
 		order fleet.VolumeOrder
-		like  string // a disk with the same data
-		on    bool   // the VM runs
+		like  string // a disk with the same content
+		on    bool   // whether the source VM runs
 	}{
 		{"copy an image", fleet.VolumeCopy, fleet.VolumeOrder{Source: "golden.qcow2"}, c.at("golden.qcow2"), false},
 		{"clone", fleet.VolumeCopy, fleet.VolumeOrder{Source: filepath.Base(s.file()), Flatten: true}, present, false},

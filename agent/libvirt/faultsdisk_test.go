@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// secrets are the UUIDs of the host's secrets.
+// secrets returns the UUIDs of the host's libvirt secrets.
 func secrets(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -25,7 +25,7 @@ func secrets(t *testing.T) map[string]bool {
 	return out
 }
 
-// diskFaults are what is killed while orders about few disks are done.
+// diskFaults are the faults injected into jobs on few disks.
 func diskFaults() []fault {
 	return []fault{
 		{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
@@ -34,8 +34,8 @@ func diskFaults() []fault {
 	}
 }
 
-// Whatever is killed while an encrypted disk is made or deleted, with its VM or alone, the host has a passphrase for as long as there is the volume, the guest
-// starts with it, and none is left over.
+// Whatever is killed while an encrypted disk is created or deleted, alone or with its VM, the passphrase exists
+// exactly as long as the volume. The guest starts with it, and none is left over.
 func TestEncryptedDisksCutOffAnywhere(t *testing.T) {
 	c := newCutter(t)
 	before := len(secrets(t))
@@ -67,7 +67,8 @@ func TestEncryptedDisksCutOffAnywhere(t *testing.T) {
 		c.wantFiles(when)
 		wants(when, 0, 0)
 	}
-	// To make one takes QEMU seconds, in which it works out how often the passphrase is to be hashed: so not at each step.
+	// QEMU takes seconds to create an encrypted volume, because it benchmarks the key derivation. So only some steps
+	// are interrupted.
 	for _, p := range []struct {
 		at      string
 		happens func(*cutter, *childRun, int) bool
@@ -76,7 +77,7 @@ func TestEncryptedDisksCutOffAnywhere(t *testing.T) {
 		when := "make an encrypted disk, cut off " + p.at
 		o := childOrder{Book: c.book, VM: &vm, Pools: pools}
 		if where, _ := c.cut(&o, 1, fault{at: p.at, happens: p.happens}); where != p.at {
-			t.Fatalf("%s: nobody came there", when)
+			t.Fatalf("%s: the job did not reach this step", when)
 		}
 		c.places++
 		c.all++
@@ -85,7 +86,7 @@ func TestEncryptedDisksCutOffAnywhere(t *testing.T) {
 		c.again(when, o)
 		c.wantFiles(when, "secret.qcow2", "plain.qcow2")
 		wants(when, 1, 1)
-		c.ok(c.StartVM(t.Context(), vm.ID)) // QEMU opens it with the passphrase
+		c.ok(c.StartVM(t.Context(), vm.ID)) // QEMU opens the disk with the passphrase
 		c.ok(c.StopVM(t.Context(), vm.ID))
 		sealed.keep(c, secret)
 		c.gone(when, vm)
@@ -114,7 +115,7 @@ func TestEncryptedDisksCutOffAnywhere(t *testing.T) {
 	c.tell(12)
 }
 
-// sealedDisk is an encrypted volume with the secret of its host, to be laid into a pool again and again.
+// sealedDisk is an encrypted volume and its host's secret, which can be restored into a pool repeatedly.
 type sealedDisk struct{ file, secret string }
 
 func (s *sealedDisk) keep(c *cutter, d fleet.Disk) {
@@ -139,8 +140,8 @@ func (s *sealedDisk) lay(c *cutter, d fleet.Disk) {
 	virsh(c.t, "pool-refresh", c.pool.Name)
 }
 
-// Whatever is killed while a VM gets a disk of its host, gives it back, or is deleted with it, the VM has it once or not at all, its own disks stay the first
-// ones, and nobody holds what it gave back.
+// Whatever is killed while a host disk is attached to a VM, detached, or deleted with the VM, the VM has it once or
+// not at all. The VM's own disks stay first, and a detached disk is free again.
 func TestAPhysicalDiskCutOffAnywhere(t *testing.T) {
 	c := newCutter(t)
 	device, use := physicalDisk(t)
@@ -155,7 +156,7 @@ func TestAPhysicalDiskCutOffAnywhere(t *testing.T) {
 	}
 	free := func(when string) {
 		t.Helper()
-		use()() // which fails while anybody has it
+		use()() // fails while the disk is in use
 		c.wantFiles(when)
 	}
 	with := []fleet.VMHostDevice{{Device: device}}

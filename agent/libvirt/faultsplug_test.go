@@ -14,7 +14,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// guestKilled kills the VM's QEMU, wherever the order is.
+// guestKilled returns a fault that kills the VM's QEMU at any place.
 func guestKilled(vm *fleet.VM) func(*cutter, *childRun, int) bool {
 	return func(c *cutter, _ *childRun, _ int) bool {
 		killQEMU(&snapper{fixture: c.fixture, vm: *vm})
@@ -22,7 +22,7 @@ func guestKilled(vm *fleet.VM) func(*cutter, *childRun, int) bool {
 	}
 }
 
-// wantLive demands that the guest that runs has what its definition says, each once.
+// wantLive requires that the running guest has every device of its definition exactly once.
 func (c *cutter) wantLive(when string, vm fleet.VM, disc string) {
 	c.t.Helper()
 	s := c.agrees(when, vm)
@@ -47,13 +47,13 @@ func (c *cutter) wantLive(when string, vm fleet.VM, disc string) {
 			c.t.Fatalf("%s: of %v the guest that %s has the disks\n%s", when, vm.Spec.HostDevices, how, disks)
 		}
 		if strings.Count(cards, "52:54:") != len(vm.Spec.NICs) {
-			c.t.Fatalf("%s: the guest that %s has the cards\n%s", when, how, cards)
+			c.t.Fatalf("%s: the guest that %s has the NICs\n%s", when, how, cards)
 		}
 	}
 }
 
-// Whatever is killed while a guest that runs gets a vCPU, memory, a disk, a disk of its host, a card and a disc, and its disk grows, it has each of them once in the end, and its
-// definition too.
+// Whatever is killed while a running guest gets vCPUs, memory, disks, a NIC and an ISO, and its disk grows, the guest
+// and its definition have each of them once in the end.
 func TestHotPlugCutOffAnywhere(t *testing.T) {
 	c := newCutter(t)
 	addImage(t, c.pool, hvtest.Image{Name: "disc.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
@@ -82,7 +82,7 @@ func TestHotPlugCutOffAnywhere(t *testing.T) {
 		check: func(when string, o childOrder) {
 			if powerOf(t, vm.ID) != fleet.Running {
 				if !strings.Contains(when, "QEMU") {
-					t.Fatalf("%s: the guest does not run any more", when)
+					t.Fatalf("%s: the guest no longer runs", when)
 				}
 				c.ok(c.StartVM(t.Context(), vm.ID))
 			}
@@ -99,7 +99,8 @@ func TestHotPlugCutOffAnywhere(t *testing.T) {
 	c.tell(30)
 }
 
-// Whatever is killed while a guest that runs gives a disk, a disk of its host, a card and a disc back, it has none of them in the end, and nobody holds what it had.
+// Whatever is killed while a running guest loses a disk, a host disk, a NIC and an ISO, it has none of them in the
+// end, and all are free again.
 func TestHotUnplugCutOffAnywhere(t *testing.T) {
 	c := newCutter(t)
 	guest := must(lab.GuestImage(t.Context(), lab.CacheDir()))
@@ -148,16 +149,17 @@ func TestHotUnplugCutOffAnywhere(t *testing.T) {
 		},
 		check: func(when string, _ childOrder) {
 			if powerOf(t, vm.ID) != fleet.Running && !strings.Contains(when, "QEMU") {
-				t.Fatalf("%s: the guest does not run any more", when)
+				t.Fatalf("%s: the guest no longer runs", when)
 			}
 			up(when)
 			with := vm
 			with.Spec.Disks = slices.Clone(vm.Spec.Disks)
-			with.Spec.Disks[0].SizeBytes = c.agrees(when, vm).Disks[0].SizeBytes // which its spec does not say
+			with.Spec.Disks[0].SizeBytes = c.agrees(when, vm).Disks[0].SizeBytes // the spec does not have the size
 			c.wantLive(when, with, "")
 			left := fmt.Sprintf("more-%d.qcow2", number)
 			c.wantFiles(when, "root.qcow2", "first.qcow2", "disc.iso", left)
-			waitFor(t, when+": nobody has "+left+" any more", func() bool { // libvirt tells that a disk is gone a moment before QEMU closes its file
+			// libvirt reports the detach before QEMU closes the file
+			waitFor(t, when+": nobody has "+left+" any more", func() bool {
 				return c.DeleteVolume(t.Context(), c.work(left, fleet.VolumeOrder{})) == nil
 			})
 		},
@@ -165,6 +167,6 @@ func TestHotUnplugCutOffAnywhere(t *testing.T) {
 	c.each(d, fault{name: "the agent is killed", first: 1, every: 2, happens: killAgent},
 		fault{name: "libvirtd is killed", first: 2, every: 5, happens: killServer},
 		fault{name: "QEMU is killed", first: 5, every: 6, happens: guestKilled(&vm)})
-	c.gone("afterwards", vm, "disc.iso", "root.qcow2") // that one was there before it
+	c.gone("afterwards", vm, "disc.iso", "root.qcow2") // root.qcow2 existed before the test
 	c.tell(10)
 }

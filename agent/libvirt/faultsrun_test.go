@@ -16,18 +16,18 @@ import (
 	"quantix/internal/wire"
 )
 
-// begun is how many runs the VM has had, by libvirt's own log of its QEMU.
+// begun returns the number of the VM's runs, from libvirt's log of its QEMU.
 func begun(t *testing.T, vm fleet.VM) int {
 	t.Helper()
 	return strings.Count(string(must(os.ReadFile(filepath.Join("/var/log/libvirt/qemu", vm.Name+".log")))), "starting up libvirt version")
 }
 
-// Whatever is killed while a VM is restarted, one run of it ends and one begins, and it is on in the end.
+// Whatever is killed while a VM restarts, exactly one run ends and one begins, and the VM is on in the end.
 func TestARestartCutOffAnywhere(t *testing.T) {
 	c := newCutter(t)
 	d := newDesk(t, c.proxy)
-	const apart = 4 * time.Second // after which one run is told from the next, on any clock
-	vms := make([]fleet.VM, 4)    // one after the other, so that nobody waits for that
+	const apart = 4 * time.Second // minimum distance between two runs on any clock
+	vms := make([]fleet.VM, 4)    // one after the other, so that no test step waits for the distance
 	for i := range vms {
 		vms[i] = c.vm()
 		vms[i].Spec.Power = fleet.Running
@@ -37,9 +37,10 @@ func TestARestartCutOffAnywhere(t *testing.T) {
 	turn := 0
 	for _, f := range []fault{
 		{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
-		{name: "libvirtd is killed", first: 2, every: 4, happens: killServer}, // not in the middle of a start: libvirt 9 never lets go of such a guest
+		// not during a start: libvirt 9 never releases such a guest
+		{name: "libvirtd is killed", first: 2, every: 4, happens: killServer},
 	} {
-		for n := f.first; ; n += f.every { // all: there are few
+		for n := f.first; ; n += f.every { // all places, because there are few
 			when := fmt.Sprintf("restart, %s at place %d", f.name, n)
 			vm := vms[turn%len(vms)]
 			turn++
@@ -53,7 +54,7 @@ func TestARestartCutOffAnywhere(t *testing.T) {
 			before, runs := run(), begun(t, vm)
 			waitFor(t, when+": the run is told from the next", func() bool { return time.Since(*before.StartedAt) > apart })
 			where, end := d.cut(c, wire.Work{Kind: fleet.VMRestart, VM: &vm, Args: fleet.JobArgs{Run: before.StartedAt}}, n, f, func(what string) {
-				if what == "in the middle of shut down" { // the guest does as it is asked
+				if what == "in the middle of shut down" { // the guest obeys the shutdown request
 					waitFor(t, "QEMU ends", func() bool {
 						_, _ = tryVirsh("qemu-monitor-command", string(vm.ID), `{"execute":"quit"}`)
 						out, _ := tryVirsh("domstate", string(vm.ID))
@@ -80,7 +81,8 @@ func TestARestartCutOffAnywhere(t *testing.T) {
 	c.tell(8)
 }
 
-// Whatever is killed while a program runs in a guest, it is run once at most; where nobody can tell whether it was, that is what is said.
+// Whatever is killed while a program runs in a guest, the program runs at most once. If that is uncertain, the job
+// ends as unknown.
 func TestAProgramCutOffAnywhere(t *testing.T) {
 	c := newCutter(t)
 	d := newDesk(t, c.proxy)
@@ -101,7 +103,7 @@ func TestAProgramCutOffAnywhere(t *testing.T) {
 		{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
 		{name: "libvirtd is killed", first: 2, every: 1, happens: killServer},
 	} {
-		for n := f.first; ; n += f.every { // all: there are few
+		for n := f.first; ; n += f.every { // all places, because there are few
 			waitFor(t, "the guest answers", answers)
 			when := fmt.Sprintf("run a program, %s at place %d", f.name, n)
 			c.back()
@@ -137,6 +139,6 @@ func TestAProgramCutOffAnywhere(t *testing.T) {
 	}
 	c.gone("afterwards", vm, "root.qcow2")
 	if c.tell(10); unknown == 0 {
-		t.Error("nobody was ever in doubt")
+		t.Error("no run ended as unknown")
 	}
 }

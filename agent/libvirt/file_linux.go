@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// openImage opens a file for reading; a FIFO does not block it. Where it is to follow, also a symbolic link or a block device
-// will do; else only a regular file that stands at that very path.
+// openImage opens a file for reading without blocking on a FIFO. It accepts regular files; with follow also block
+// devices and symbolic links.
 func openImage(path string, follow bool) (*os.File, error) {
 	flags := os.O_RDONLY | syscall.O_NONBLOCK
 	if !follow {
@@ -40,7 +40,7 @@ func identityOf(info os.FileInfo) fileID {
 	return fileID{dev: st.Dev, ino: st.Ino}
 }
 
-// ownAlike gives a file the owner that another has.
+// ownAlike gives the file at path the owner of info.
 func ownAlike(path string, info os.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return os.Lchown(path, int(st.Uid), int(st.Gid))
@@ -48,7 +48,7 @@ func ownAlike(path string, info os.FileInfo) error {
 	return nil
 }
 
-// changedAt is when anything of the file was changed last, in nanoseconds.
+// changedAt returns the file's change time (ctime) in nanoseconds.
 func changedAt(info os.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Ctim.Nano()
@@ -56,7 +56,7 @@ func changedAt(info os.FileInfo) int64 {
 	return 0
 }
 
-// allocated is what the file takes on its storage; a device takes all of its size.
+// allocated returns the file's allocation on storage in bytes. For a device this is size.
 func allocated(info os.FileInfo, size int64) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() {
 		return st.Blocks * 512
@@ -64,7 +64,7 @@ func allocated(info os.FileInfo, size int64) int64 {
 	return size
 }
 
-// direct reports whether the file's storage takes direct I/O, which cache "none" needs.
+// direct reports whether the file's storage supports direct I/O, which the cache mode "none" requires.
 func direct(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECT, 0)
 	if err != nil {
@@ -74,7 +74,7 @@ func direct(path string) bool {
 	return true
 }
 
-// QEMU marks what it does with an image by locks on single bytes: one for each permission that it has, and for each that it denies to
+// QEMU locks single bytes of an image: one byte for each permission it holds, and one for each permission it denies to
 // others.
 const (
 	qemuLocksAt = 100
@@ -92,12 +92,12 @@ func openByQEMU(path string) (bool, error) {
 	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: qemuLocksAt, Len: qemuLocks}
 	err = syscall.FcntlFlock(f.Fd(), ofdGetLock, &lock)
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		return false, nil // a file system without locks: nobody has any
+		return false, nil // a file system without such locks
 	}
 	return lock.Type != syscall.F_UNLCK, err
 }
 
-// freeBytes is how much still fits beside the file.
+// freeBytes returns the free space of the file's file system.
 func freeBytes(f *os.File) (int64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Fstatfs(int(f.Fd()), &st); err != nil { //nolint:gosec // a descriptor is a small number

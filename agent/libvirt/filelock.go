@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// fileLocks keeps orders apart that name the same file: who changes or deletes it has it alone, who reads it or gives it to a VM shares it.
+// fileLocks serializes jobs on the same file. A job that changes or deletes the file takes its lock exclusively; a job
+// that reads it or gives it to a VM shares the lock.
 type fileLocks struct {
 	mu   sync.Mutex
 	held map[string]*fileLock
@@ -16,10 +17,10 @@ type fileLocks struct {
 type fileLock struct {
 	readers int
 	alone   bool
-	freed   chan struct{} // closed when somebody gives it back
+	freed   chan struct{} // closed when the lock becomes free
 }
 
-// share takes the file with others who do not change it; alone takes it from everybody.
+// share takes a shared lock on the file; alone takes an exclusive one. Both wait until ctx ends.
 func (l *fileLocks) share(ctx context.Context, path string) (unlock func(), err error) {
 	return l.take(ctx, path, false)
 }
@@ -72,7 +73,7 @@ func (l *fileLocks) free(path string, f *fileLock) {
 	close(f.freed)
 }
 
-// unlockers gives back all of them.
+// unlockers releases several locks.
 type unlockers []func()
 
 func (u unlockers) unlock() {

@@ -22,11 +22,12 @@ import (
 const (
 	countsPatience = 2 * time.Second
 	countsAge      = 5 * time.Second
-	savedMost      = 64 << 20 // of what one program lists
+	savedMost      = 64 << 20 // bytes of one program's output
 )
 
-// FilterCounts implements agent.Hypervisor. libvirt writes rules of filters with iptables, ip6tables and ebtables, into chains that bear the name
-// of the card's device, and our ids into their comments. A host where no card has a filter is asked for none.
+// FilterCounts implements agent.Hypervisor. libvirt implements filters with iptables, ip6tables and ebtables. Its
+// chains have the name of the NIC's host device, and its rule comments have Quantix's rule IDs. The programs run only
+// if at least one NIC has a filter.
 func (b *Backend) FilterCounts(ctx context.Context) ([]agent.CountedNIC, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("count packets: %w", err)
@@ -54,13 +55,13 @@ func (b *Backend) readCounts() ([]agent.CountedNIC, error) {
 		return all, err
 	})
 	if answered(err) {
-		return nil, nil // a libvirt without network filters counts nothing
+		return nil, nil // a libvirt without network filters
 	}
 	if err != nil {
 		return nil, err
 	}
 	var out []agent.CountedNIC
-	at := map[string]int{} // in out, by the card's device
+	at := map[string]int{} // index in out, by the NIC's host device
 	for _, x := range bound {
 		if vm, mac, ours := agent.NICOfFilter(x.Filtername); ours {
 			at[x.Portdev] = len(out)
@@ -103,17 +104,18 @@ type counter struct {
 	read    func([]byte, tell)
 }
 
-// tell takes one rule's count in a chain of a card's device.
+// tell receives the count of one rule in a chain of a NIC's host device.
 type tell func(device, chain, rule string, n fleet.PassCount)
 
 var (
 	countedRule = regexp.MustCompile(`^\[(\d+):(\d+)\] -A (\S+) (.*)$`)
-	ofIPTables  = regexp.MustCompile(`^(F[IO]|HI)-(\S+)$`)          // not FJ, FP and HJ: these are being written
-	ofEbtables  = regexp.MustCompile(`^(?:libvirt-)?(I)-([^-\s]+)`) // what the guest sends
-	comment     = regexp.MustCompile(`--comment "?([^\s"]+)"?`)
+	// FJ, FP and HJ are chains that libvirt is still building
+	ofIPTables = regexp.MustCompile(`^(F[IO]|HI)-(\S+)$`)
+	ofEbtables = regexp.MustCompile(`^(?:libvirt-)?(I)-([^-\s]+)`) // traffic from the guest
+	comment    = regexp.MustCompile(`--comment "?([^\s"]+)"?`)
 )
 
-// readIPTables reads rules for IP. A rule bears its id, or it is the card's last one: that which drops.
+// readIPTables reads IP rules. A rule has its ID in the comment; the NIC's final drop rule has no comment.
 func readIPTables(listed []byte, each tell) {
 	lines(listed, func(n fleet.PassCount, chain, rest string) {
 		at := ofIPTables.FindStringSubmatch(chain)
@@ -132,7 +134,7 @@ func readIPTables(listed []byte, each tell) {
 	})
 }
 
-// readEbtables reads what anti-spoofing drops of what a guest sends.
+// readEbtables reads the packets of guests that anti-spoofing dropped.
 func readEbtables(listed []byte, each tell) {
 	lines(listed, func(n fleet.PassCount, chain, rest string) {
 		if at := ofEbtables.FindStringSubmatch(chain); at != nil && strings.HasSuffix(rest, "-j DROP") {
@@ -156,13 +158,13 @@ func lines(listed []byte, each func(n fleet.PassCount, chain, rest string)) {
 	}
 }
 
-// saved is what the program lists.
+// saved runs the program and returns its output.
 func saved(ctx context.Context, program string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	path, err := exec.LookPath(program)
 	if err != nil {
-		path = "/usr/sbin/" + program // which is not in everybody's PATH
+		path = "/usr/sbin/" + program // /usr/sbin is often not in PATH
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("this host has no %s", program)
 		}
@@ -177,7 +179,7 @@ func saved(ctx context.Context, program string, args ...string) ([]byte, error) 
 	return out.Bytes(), nil
 }
 
-// limited takes no more than left bytes.
+// limited is a buffer that fails after left bytes.
 type limited struct {
 	bytes.Buffer
 	left int

@@ -21,8 +21,8 @@ const (
 	filtersPatience = time.Second
 )
 
-// filtersChanged are the network filters of Quantix's that are not as it left them, by their names, with what is to be said of each. A filter that
-// an older agent defined is known from its next change on.
+// filtersChanged returns the network filters of Quantix that somebody changed, by name, each with the message for
+// people. A filter from an older agent has no record until Quantix writes it again.
 func (b *Backend) filtersChanged(ctx context.Context) map[string]string {
 	return b.changed.read(ctx, filtersAge, filtersPatience, b.compareFilters).value
 }
@@ -56,13 +56,13 @@ func (b *Backend) compareFilters() (map[string]string, error) {
 	return out, nil
 }
 
-// compareFilter looks at one filter while no order writes any.
+// compareFilter compares one filter with its record. It excludes concurrent writes of filters.
 func (b *Backend) compareFilter(ctx context.Context, c *conn, name string) (said string, err error) {
 	b.filterMu.Lock()
 	defer b.filterMu.Unlock()
 	known := b.filters.Of(name)
 	if known == "" {
-		return "", nil // it was removed as it was asked for
+		return "", nil // removed by Quantix
 	}
 	ref, err := findFilter(ctx, c, name)
 	if is(err, golibvirt.ErrNoNwfilter) {
@@ -81,17 +81,17 @@ func (b *Backend) compareFilter(ctx context.Context, c *conn, name string) (said
 	return said, err
 }
 
-// filterDigest is the same for filters of which libvirt says the same.
+// filterDigest returns a digest of the filter's XML.
 func filterDigest(x libvirtxml.NWFilter) string {
 	text, err := x.Marshal()
 	if err != nil {
-		return err.Error() // and so like no other
+		return err.Error() // equals no digest
 	}
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// groupsChanged are the security groups whose filters are not as they were left.
+// groupsChanged returns the security groups whose filters were changed by somebody else.
 func groupsChanged(changed map[string]string) []wire.GroupReport {
 	var out []wire.GroupReport
 	for name, said := range changed {

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A guest that puts a VLAN's tag with the number 0 before its packets is understood by any other, and iptables is not shown them: they do not
-// come round the rules of a group.
+// A frame tagged with VLAN ID 0 is accepted by any guest, but iptables does not see its packet. Such frames must not
+// bypass a security group.
 func TestFramesWithATagDoNotComeRoundAGroup(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -21,7 +21,7 @@ func TestFramesWithATagDoNotComeRoundAGroup(t *testing.T) {
 		return strings.Contains(a.do("ip link add link eth0 name tagged type vlan id 0 && ip link set tagged up && echo made"), "made")
 	})
 	a.do(fmt.Sprintf("ip route replace %s/32 dev tagged src %s; arp -i tagged -s %[1]s %[3]s", b.ip, a.ip, b.mac))
-	// arrive is how many of three packets to ports that nobody listens on the other guest gets.
+	// arrive returns how many of three packets to closed ports the other guest receives.
 	arrive := func() int {
 		count := func() int {
 			n, err := strconv.Atoi(strings.TrimSpace(b.do(`awk '/^Udp: [0-9]/ {print $3}' /proc/net/snmp`)))
@@ -36,30 +36,30 @@ func TestFramesWithATagDoNotComeRoundAGroup(t *testing.T) {
 	closed := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "closed", Revision: 1, Rules: []fleet.FlatRule{rule("00000000000e", fleet.Egress, fleet.AnyProtocol, 0)}}
 	b.put(false, closed)
 	if n := arrive(); n != 0 {
-		t.Errorf("%d packets behind a tag came round a group that lets nothing in", n)
+		t.Errorf("%d tagged packets bypassed a group that accepts nothing", n)
 	}
 	a.do("ip link delete tagged")
-	b.eventually(a, 80, true) // what is allowed passes
+	b.eventually(a, 80, true) // accepted traffic still passes
 	b.put(false)
 	waitFor(t, "without a group packets arrive again", func() bool { return arrive() > 0 })
 	f.ok(f.ReleaseSecurityGroup(t.Context(), closed))
 }
 
-// A guest whose card is guarded gives nobody an address.
+// A guest with anti-spoofing cannot act as a DHCP server.
 func TestAGuardedGuestIsNoDHCPServer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	a, b := twoGuests(f)
 	net := a.ip[:strings.LastIndex(a.ip, ".")+1]
 	a.do(fmt.Sprintf("printf 'interface eth0\\nstart %[1]s200\\nend %[1]s210\\nlease_file /tmp/leases\\n' >/tmp/udhcpd.conf; touch /tmp/leases; udhcpd /tmp/udhcpd.conf", net))
-	// The network's own server answers only those whose address it knows.
+	// The network's own DHCP server answers only known MAC addresses.
 	b.do("ip link set eth0 down; ip link set eth0 address 52:54:00:66:66:67; ip link set eth0 up")
 	gets := func() bool {
 		return strings.Contains(b.do("timeout 20 udhcpc -f -n -q -t 5 -T 1 -i eth0 -s /bin/true >/dev/null 2>&1 && echo le''ased"), "leased")
 	}
 	waitFor(t, "a guest that is not guarded is a DHCP server", gets)
 	a.put(true)
-	a.do("ping -c 3 -W 1 " + net + "1") // libvirt learns the address that is the card's
+	a.do("ping -c 3 -W 1 " + net + "1") // libvirt learns the NIC's address
 	refused := 0
 	waitFor(t, "nobody gets an address from a guarded one", func() bool {
 		if refused++; gets() {

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// peer is a running Linux guest with one card.
+// peer is a running Linux guest with one NIC.
 type peer struct {
 	f   fixture
 	vm  *fleet.VM
@@ -54,19 +54,21 @@ func (p peer) do(command string) string {
 	return out
 }
 
-// reaches reports whether the guest gets the other's answer on the port. A connection that a filter cuts in its middle has no end of its own.
+// reaches reports whether the guest gets an answer from the other guest on the port. The command has its own timeout,
+// because a dropped connection never ends.
 func (p peer) reaches(other peer, port int) bool {
 	p.f.t.Helper()
 	return strings.Contains(p.do(fmt.Sprintf("timeout 5 nc -w 2 %s %d </dev/null", other.ip, port)), "served")
 }
 
-// eventually waits for the answer: filters count a moment after libvirt has said that it took them, as addresses are learnt.
+// eventually waits for the expected result: filters take effect a moment after libvirt's call returns, because libvirt
+// first learns the guest's address.
 func (p peer) eventually(other peer, port int, want bool) {
 	p.f.t.Helper()
 	waitFor(p.f.t, fmt.Sprintf("port %d of %s is reached: %v", port, other.ip, want), func() bool { return p.reaches(other, port) == want })
 }
 
-// put changes the guest's card while it runs.
+// put changes the guest's NIC while the guest runs.
 func (p peer) put(guard bool, groups ...fleet.FlatGroup) {
 	p.f.t.Helper()
 	p.vm.Generation++
@@ -81,7 +83,7 @@ func (p peer) put(guard bool, groups ...fleet.FlatGroup) {
 	p.f.ok(p.f.ApplyVM(p.f.t.Context(), in))
 }
 
-// counts are what the host has counted at the guest's card, as its rules are now.
+// counts returns the packet counts of the guest's NIC, by rule.
 func (p peer) counts() (rules map[string]fleet.PassCount, dropped fleet.PassCount) {
 	p.f.t.Helper()
 	all, err := p.f.FilterCounts(p.f.t.Context())
@@ -100,14 +102,14 @@ func (p peer) counts() (rules map[string]fleet.PassCount, dropped fleet.PassCoun
 	return rules, rules[agent.Dropped]
 }
 
-// twoGuests runs two guests on a network of their own, each with a server on ports 80 and 81.
+// twoGuests runs two guests on their own network, each with a server on ports 80 and 81.
 func twoGuests(f fixture) (a, b peer) {
 	t := f.t
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
 	f.ok(err)
 	run(t, "cp", guest.ISO, filepath.Join(f.pool.Spec.Path, "guest.iso"))
 	id := fleet.NewID[fleet.NetworkID]()
-	// Tests beside each other have no subnet together, nor has one that was killed before.
+	// Concurrent tests, and tests that were killed before, must not share a subnet.
 	second, third := 192+rand.IntN(16), rand.IntN(256)
 	network := fleet.Network{ID: id, Name: "filters-" + string(id)[28:], Generation: 1, Kind: fleet.NetworkLibvirt, Spec: &fleet.NetworkSpec{
 		Mode: fleet.NetworkIsolated, IPv4: &fleet.Subnet{Gateway: fmt.Sprintf("10.%d.%d.1/24", second, third), DHCP: &fleet.DHCP{}},
@@ -154,7 +156,8 @@ func rule(id string, way fleet.Direction, protocol fleet.Protocol, port int, rem
 	return fleet.FlatRule{ID: id, Direction: way, Protocol: protocol, FromPort: port, ToPort: port, Anybody: remotes == nil, Remotes: prefixes(remotes...)}
 }
 
-// A group blocks a port between two guests that run, and a rule opens it again; nobody is cut off by the way.
+// A security group blocks a port between two running guests, and a rule opens it again. Other traffic is not
+// interrupted.
 func TestASecurityGroupBlocksAPortBetweenTwoGuestsLive(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -167,23 +170,23 @@ func TestASecurityGroupBlocksAPortBetweenTwoGuestsLive(t *testing.T) {
 	b.put(false, web)
 	began := time.Now()
 	if a.reaches(b, 80) || a.reaches(b, 81) {
-		t.Fatal("a card in a group without rules for ingress lets in")
+		t.Fatal("a NIC in a group without ingress rules accepts connections")
 	}
-	b.eventually(a, 80, true) // what it begins itself passes, and so do the answers
+	b.eventually(a, 80, true) // the guest's own connections and their answers pass
 
 	web.Rules = append(web.Rules, rule("00000000000a", fleet.Ingress, fleet.TCP, 80, a.ip+"/32"))
 	f.ok(f.ApplySecurityGroup(ctx, web))
 	if !a.reaches(b, 80) || a.reaches(b, 81) {
-		t.Fatal("a rule for port 80 lets in another, or not that one")
+		t.Fatal("a rule for port 80 accepts another port, or not port 80")
 	}
 	t.Logf("blocked and opened again within %s", time.Since(began))
 
-	// What passed is counted with the rule that let it, what did not as dropped, and what another card has is not this one's.
+	// Accepted packets count for their rule, other packets as dropped, and counts of other NICs do not mix in.
 	waitFor(t, "the rule for port 80 has let packets through, and others were dropped", func() bool {
 		rules, dropped := b.counts()
 		return rules["00000000000a"].Packets >= 5 && rules["00000000000a"].Bytes > 200 && rules["00000000000e"].Packets == 0 && dropped.Packets > 0
 	})
-	// What was dropped before is sent again for a while, and counted again.
+	// Dropped packets are retransmitted for a while and counted again.
 	waitFor(t, "one more connection is counted with its rule alone", func() bool {
 		was, droppedBefore := b.counts()
 		if !a.reaches(b, 80) {
@@ -198,14 +201,14 @@ func TestASecurityGroupBlocksAPortBetweenTwoGuestsLive(t *testing.T) {
 		return rules["00000000000e"].Packets >= 5
 	})
 
-	// The member whose address it was has gone.
+	// The member with the accepted address is removed from the group.
 	web.Rules[1].Remotes = nil
 	f.ok(f.ApplySecurityGroup(ctx, web))
 	if a.reaches(b, 80) {
-		t.Fatal("an address that is no member's any more is let in")
+		t.Fatal("the address of a removed member is accepted")
 	}
 
-	// Members of a group may talk to one another, and to nobody else.
+	// Members of a group that refers to itself reach one another and nobody else.
 	self := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "self", Revision: 1, Rules: []fleet.FlatRule{
 		rule("00000000000b", fleet.Ingress, fleet.AnyProtocol, 0, a.ip+"/32", b.ip+"/32"), rule("00000000000c", fleet.Egress, fleet.AnyProtocol, 0, a.ip+"/32", b.ip+"/32"),
 	}}
@@ -215,11 +218,11 @@ func TestASecurityGroupBlocksAPortBetweenTwoGuestsLive(t *testing.T) {
 		t.Error("members of a group that refers to itself do not reach one another")
 	}
 	if err := f.ReleaseSecurityGroup(ctx, self); err == nil || !strings.Contains(err.Error(), "still") {
-		t.Errorf("a group that cards are in was removed: %v", err)
+		t.Errorf("a group in use was removed: %v", err)
 	}
 	s, _, err := f.VM(ctx, b.vm.ID)
 	if f.ok(err); s.NICs[0].Filter != agent.FilterName(b.vm.ID, b.mac) || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-		t.Errorf("the host says of the card: %+v", s)
+		t.Errorf("the status is: %+v", s)
 	}
 	a.put(false)
 	b.put(false)
@@ -232,7 +235,7 @@ func TestASecurityGroupBlocksAPortBetweenTwoGuestsLive(t *testing.T) {
 	}
 }
 
-// A guest whose card is guarded can use neither another MAC address nor another IP address.
+// A guest with anti-spoofing can use neither another MAC address nor another IP address.
 func TestAntiSpoofingDropsWhatAGuestMakesUp(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -244,12 +247,12 @@ func TestAntiSpoofingDropsWhatAGuestMakesUp(t *testing.T) {
 		return a.reaches(b, 80)
 	}
 	if a.do("ip address add " + made + "/24 dev eth0"); !as(made) {
-		t.Fatal("without a guard the guest cannot use another address: nothing is shown by what follows")
+		t.Fatal("without anti-spoofing the guest cannot use another address, so the test proves nothing")
 	}
 	as(a.ip)
 	a.put(true)
 	a.eventually(b, 80, true)
-	// libvirt lets all addresses pass until it has learnt which the guest has, by its first packet.
+	// libvirt accepts all addresses until it has learnt the guest's address from its first packet.
 	waitFor(t, "another IP address is dropped", func() bool { return !as(made) })
 	waitFor(t, "its own address passes", func() bool { return as(a.ip) })
 	a.do("ip link set eth0 down; ip link set eth0 address 52:54:00:66:66:66; ip link set eth0 up")

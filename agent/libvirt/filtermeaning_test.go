@@ -15,16 +15,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// frame is what begins something new at a card.
+// frame is the first packet of a new connection at a NIC.
 type frame struct {
 	fleet.Packet
-	kind string // of the frame: "ipv4", "ipv6", "arp" …
-	from int    // port at the sender
-	icmp int    // type
+	kind string // Ethernet type: "ipv4", "ipv6", "arp" …
+	from int    // source port
+	icmp int    // ICMP type
 }
 
-// meaning is what libvirt makes of a card's filter, by the definitions alone: rules for Ethernet and rules for IP are asked one beside the other,
-// in the order of their priorities, the first that is about the frame decides, and what none is about passes.
+// meaning evaluates a NIC's filter as libvirt does: Ethernet rules and IP rules are independent and ordered by
+// priority. The first matching rule decides, and a frame without a match passes.
 func meaning(t *testing.T, defined map[string]libvirtxml.NWFilter, name string, f frame) bool {
 	t.Helper()
 	var rules []*libvirtxml.NWFilterRule
@@ -32,7 +32,7 @@ func meaning(t *testing.T, defined map[string]libvirtxml.NWFilter, name string, 
 	gather = func(name string) {
 		x, there := defined[name]
 		if !there && name != cleanTraffic {
-			t.Fatalf("the filter %s is named and not defined", name)
+			t.Fatalf("the filter %s is referenced but not defined", name)
 		}
 		for _, e := range x.Entries {
 			if e.Ref != nil {
@@ -57,7 +57,7 @@ func meaning(t *testing.T, defined map[string]libvirtxml.NWFilter, name string, 
 	return true
 }
 
-// aboutFrame reports whether a rule is one for Ethernet, and whether it is about the frame.
+// aboutFrame reports whether a rule is an Ethernet rule, and whether it matches the frame.
 func aboutFrame(t *testing.T, r *libvirtxml.NWFilterRule, f frame) (ethernet, about bool) {
 	t.Helper()
 	v6 := f.kind == "ipv6"
@@ -66,7 +66,7 @@ func aboutFrame(t *testing.T, r *libvirtxml.NWFilterRule, f frame) (ethernet, ab
 	}
 	ip := func(family bool, x libvirtxml.NWFilterRuleCommonIP) bool {
 		if x.State.Str == "RELATED" {
-			return false // it is something new
+			return false // the frame belongs to a new connection
 		}
 		address, mask := x.SrcIPAddr.Str, x.SrcIPMask.Str
 		if r.Direction == "out" {
@@ -111,12 +111,12 @@ func aboutFrame(t *testing.T, r *libvirtxml.NWFilterRule, f frame) (ethernet, ab
 	case r.AllIPv6 != nil:
 		return false, ip(is(true, fleet.AnyProtocol), r.AllIPv6.NWFilterRuleCommonIP)
 	}
-	return true, true // for all frames
+	return true, true // matches all frames
 }
 
 func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-// somebody is an address of few, so that rules are often about it.
+// somebody returns one of few addresses, so that rules often match.
 func somebody(r *rand.Rand, v6 bool) netip.Addr {
 	if v6 {
 		return netip.AddrFrom16([16]byte{0xfd, 0, 15: byte(1 + r.IntN(6))})
@@ -124,7 +124,7 @@ func somebody(r *rand.Rand, v6 bool) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + r.IntN(6))})
 }
 
-// someRules is a group of few addresses and few ports, flat as hosts get it.
+// someRules returns a security group with few addresses and ports, resolved as hosts receive it.
 func someRules(t *testing.T, r *rand.Rand) fleet.FlatGroup {
 	t.Helper()
 	member, none := fleet.NewID[fleet.SecurityGroupID](), fleet.NewID[fleet.SecurityGroupID]()
@@ -162,8 +162,8 @@ func someRules(t *testing.T, r *rand.Rand) fleet.FlatGroup {
 	return g
 }
 
-// What "Would it pass?" says of a card is what the filters let pass that its host is given, for both families, in both directions, with and without
-// anti-spoofing.
+// The portal's packet check gives the same answer as the filters of the NIC, for both IP families, both directions,
+// and with and without anti-spoofing.
 func TestWouldItPassSaysWhatFiltersDo(t *testing.T) {
 	t.Parallel()
 	const vm, mac = "01a206b5-2a62-7003-a101-340befa69b69", "52:54:00:00:00:01"
@@ -206,16 +206,16 @@ func TestWouldItPassSaysWhatFiltersDo(t *testing.T) {
 				passed++
 			}
 			if got := meaning(t, defined, agent.FilterName(vm, mac), f); got != said.Pass || !said.Known {
-				t.Fatalf("%+v through %+v: the filters let it pass: %v; it is told %+v", f, groups, got, said)
+				t.Fatalf("%+v through %+v: the filters let it pass: %v; the packet check says %+v", f, groups, got, said)
 			}
 		}
 	}
 	if passed < all/10 || passed > all*9/10 {
-		t.Errorf("of %d packets %d passed: too one-sided to show anything", all, passed)
+		t.Errorf("of %d packets %d passed: too one-sided to prove anything", all, passed)
 	}
 }
 
-// What passes beside the rules, and what does not whatever they say.
+// Traffic that passes or is dropped regardless of the rules.
 func TestWhatPassesBesideRules(t *testing.T) {
 	t.Parallel()
 	const vm, mac = "01a206b5-2a62-7003-a101-340befa69b69", "52:54:00:00:00:01"
@@ -232,8 +232,8 @@ func TestWhatPassesBesideRules(t *testing.T) {
 	for _, c := range []struct {
 		what           string
 		f              frame
-		none, all      bool // in a group without rules, and in one that lets all pass
-		guard, guarded bool // beside anti-spoofing: in no group, and in the one that lets all pass
+		none, all      bool // in a group without rules, and in a group that accepts everything
+		guard, guarded bool // with anti-spoofing: in no group, and in the group that accepts everything
 	}{
 		{"a DHCP client asks", udp(fleet.Egress, "ipv4", 68, 67), true, true, true, true},
 		{"a DHCP client is answered", udp(fleet.Ingress, "ipv4", 67, 68), true, true, true, true},
@@ -246,7 +246,8 @@ func TestWhatPassesBesideRules(t *testing.T) {
 		{"a router tells of another", icmp(fleet.Egress, 137), false, true, false, false},
 		{"a neighbour is asked", icmp(fleet.Egress, 135), true, true, true, true},
 		{"ARP", frame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "arp"}, true, true, true, true},
-		{"a frame with a VLAN's tag", frame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "vlan"}, false, false, true, true}, // clean-traffic drops it: not looked at here
+		// clean-traffic drops it, which this test does not evaluate
+		{"a frame with a VLAN's tag", frame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "vlan"}, false, false, true, true},
 		{"one that goes out", frame{Packet: fleet.Packet{Direction: fleet.Egress}, kind: "vlan"}, false, false, true, true},
 	} {
 		for name, k := range map[string]struct {

@@ -12,7 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ApplySecurityGroup implements agent.Hypervisor. libvirt changes what passes the cards of running guests by itself when a filter changes.
+// ApplySecurityGroup implements agent.Hypervisor. libvirt applies a changed filter to the NICs of running guests by
+// itself.
 func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
 	return b.onGroup(ctx, "apply", g, func(ctx context.Context, c *conn) error {
 		if err := b.defineFilter(ctx, c, groupFilter(g), true); err != nil {
@@ -56,7 +57,7 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 	})
 }
 
-// onGroup runs one order at a time for each group.
+// onGroup runs f as a job on the group. Jobs of one group run one at a time.
 func (b *Backend) onGroup(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn) error) error {
 	act := verb + " security group " + g.Name
 	unlock, err := b.filterLocks.lock(ctx, g.ID)
@@ -67,8 +68,8 @@ func (b *Backend) onGroup(ctx context.Context, verb string, g fleet.FlatGroup, f
 	return inAct(act, b.order(ctx, f))
 }
 
-// filterNICs makes the filters that the VM's cards refer to. A group that the host has already stays as it is: another order, that may be newer,
-// brought it.
+// filterNICs defines the filters of the VM's NICs. A group that the host already has stays unchanged, because a newer
+// job may have written it.
 func (a *applying) filterNICs(ctx context.Context) error {
 	for _, n := range a.in.VM.Spec.NICs {
 		if !n.Filtered() {
@@ -108,7 +109,7 @@ func (a *applying) ensureGroup(ctx context.Context, g fleet.FlatGroup) error {
 	return err
 }
 
-// refilter gives the running guest's cards the filters that their definitions have.
+// refilter updates the filters of the running guest's NICs to those of its definition.
 func (a *applying) refilter(ctx context.Context, guest sighted, kept *libvirtxml.Domain) error {
 	live, err := readXML(ctx, a.c, guest.ref, 0)
 	if err != nil {
@@ -138,7 +139,7 @@ func (a *applying) refilter(ctx context.Context, guest sighted, kept *libvirtxml
 	return nil
 }
 
-// dropFilters removes the filters of the VM's cards that none of them has any more; what libvirt says is in use stays.
+// dropFilters removes the filters of the VM's former NICs. A filter that libvirt reports as in use stays.
 func (b *Backend) dropFilters(ctx context.Context, c *conn, vm fleet.VMID, keep []fleet.NIC) error {
 	all, err := nicFilters(ctx, c)
 	if answered(err) {
@@ -166,7 +167,7 @@ func nicFilters(ctx context.Context, c *conn) ([]golibvirt.Nwfilter, error) {
 	return slices.DeleteFunc(all, func(f golibvirt.Nwfilter) bool { return !strings.HasPrefix(f.Name, fleet.FilterPrefix+"nic-") }), err
 }
 
-// userOfFilter is the name of a domain with a card that has the filter; empty: none has.
+// userOfFilter returns the name of a domain with a NIC that uses the filter, or "".
 func userOfFilter(all []sighted, filter string) string {
 	has := func(k nic) bool { return k.filter == filter }
 	for _, s := range all {
@@ -189,8 +190,8 @@ func filterXML(ctx context.Context, c *conn, f golibvirt.Nwfilter) (x libvirtxml
 	return x, x.Unmarshal(text)
 }
 
-// defineFilter writes the filter where the host has it not, or another, and remembers it. One that somebody changed since it was written just so
-// stays as it is, unless force says otherwise.
+// defineFilter writes the filter if it is missing or differs, and records it. If somebody changed the filter after
+// Quantix wrote the same content, the change stays unless force is set.
 func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWFilter, force bool) error {
 	text, err := want.Marshal()
 	if err != nil {
@@ -226,7 +227,7 @@ func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWF
 	return b.filters.Put(want.Name, digest)
 }
 
-// sameFilter compares what libvirt says of a filter with what it was told.
+// sameFilter compares the filter as libvirt returns it with the wanted one.
 func sameFilter(have, want libvirtxml.NWFilter) bool {
 	x, failed := have.Marshal()
 	y, bad := want.Marshal()
@@ -247,7 +248,7 @@ func (b *Backend) undefineFilter(ctx context.Context, c *conn, name string) erro
 	return b.filters.Put(name, "")
 }
 
-// filterOf is the name of the network filter that a card has; empty: none.
+// filterOf returns the name of the NIC's network filter, or "".
 func filterOf(n *libvirtxml.DomainInterface) string {
 	if n.FilterRef == nil {
 		return ""
@@ -257,7 +258,7 @@ func filterOf(n *libvirtxml.DomainInterface) string {
 
 func isOurFilter(name string) bool { return strings.HasPrefix(name, fleet.FilterPrefix) }
 
-// editFilter gives the card the filter of Quantix's, or takes it from it. That of somebody else's goes only where force says so.
+// editFilter sets or removes the NIC's Quantix filter. A filter of somebody else is removed only with force.
 func editFilter(n *libvirtxml.DomainInterface, vm fleet.VMID, want fleet.NIC, force bool) {
 	switch has := filterOf(n); {
 	case want.Filtered():

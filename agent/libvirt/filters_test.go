@@ -20,7 +20,7 @@ func prefixes(all ...string) (out []netip.Prefix) {
 	return out
 }
 
-// someGroup is a group with a rule of each kind.
+// someGroup returns a security group with a rule of each kind.
 func someGroup() fleet.FlatGroup {
 	id := fleet.NewID[fleet.SecurityGroupID]()
 	return fleet.FlatGroup{ID: id, Name: "web", Revision: 1, Rules: []fleet.FlatRule{
@@ -51,7 +51,7 @@ func grouped(network string, guard bool, groups ...fleet.FlatGroup) fleet.NIC {
 	return n.TidyFilter()
 }
 
-// libvirt says of a filter what it was told, so that a second look changes nothing; and a filter goes with its card.
+// libvirt returns a filter as it was defined, so a second apply changes nothing. A filter is deleted with its NIC.
 func TestFiltersInLibvirtsWords(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -65,7 +65,7 @@ func TestFiltersInLibvirtsWords(t *testing.T) {
 	in.Groups = []fleet.FlatGroup{g}
 	f.ok(f.ApplyVM(ctx, in))
 	card := agent.FilterName(vm.ID, vm.Spec.NICs[0].MAC)
-	// A second look writes nothing: libvirt says of both what it was told.
+	// A second apply writes nothing, because libvirt returns both filters unchanged.
 	for _, filter := range []string{name, card} {
 		file := "/etc/libvirt/nwfilter/" + filter + ".xml"
 		before, err := os.Stat(file)
@@ -77,7 +77,7 @@ func TestFiltersInLibvirtsWords(t *testing.T) {
 			t.Errorf("%s was written again", filter)
 		}
 	}
-	// A filter that somebody else gives the card is shown, and stays.
+	// A foreign filter on the NIC is reported and stays.
 	edit(t, string(vm.ID), "<filterref filter='"+card+"'/>", "<filterref filter='clean-traffic'/>")
 	in.VM.Generation, in.VM.Spec.CPUs = 2, 2
 	f.ok(f.ApplyVM(ctx, in))
@@ -88,9 +88,9 @@ func TestFiltersInLibvirtsWords(t *testing.T) {
 	in.Reapply = true
 	f.ok(f.ApplyVM(ctx, in))
 	if s, _, err := f.VM(ctx, vm.ID); err != nil || len(s.Drift) != 0 || s.NICs[0].Filter != card {
-		t.Errorf("after it was put back: %+v %v", s, err)
+		t.Errorf("after reapply: %+v %v", s, err)
 	}
 	if x := virsh(t, "dumpxml", string(vm.ID)); !strings.Contains(x, "<filterref filter='"+card+"'/>") {
-		t.Errorf("the card has no filter: %s", x)
+		t.Errorf("the NIC has no filter: %s", x)
 	}
 }

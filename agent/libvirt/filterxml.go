@@ -12,22 +12,21 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A card's filter refers to that of each of its groups, so that a group is changed in one place for all cards of the host. Groups say
-// what may pass; their rules come first, and the card's filter ends with one that lets nothing else pass. libvirt keeps the state of
-// connections for each rule: with the rule go the connections that it let in.
+// The filter of a NIC refers to the filters of its security groups, so a group changes in one place for all NICs of
+// the host. Groups contain accept rules, which come first. The NIC's filter ends with a rule that drops everything
+// else. libvirt tracks connections per rule: removing a rule ends the connections that it accepted.
 
-// Priorities of rules; the lowest comes first.
+// Priorities of rules. The lowest is evaluated first.
 const (
 	firstOfAll = 100
 	asUsual    = 500
 	lastOfAll  = 1000
 )
 
-// cleanTraffic is libvirt's own filter against guests that use others' addresses. It knows no IPv6, which is let pass beside it from the
-// card's own MAC address.
+// cleanTraffic is libvirt's own anti-spoofing filter. It does not handle IPv6, so guardedBeside adds rules for IPv6.
 const cleanTraffic = "clean-traffic"
 
-// groupFilter is the group in libvirt's words.
+// groupFilter returns the security group as a libvirt filter.
 func groupFilter(g fleet.FlatGroup) libvirtxml.NWFilter {
 	x := libvirtxml.NWFilter{Name: agent.GroupFilterName(g.ID), UUID: string(g.ID), Chain: "root"}
 	for _, r := range g.Rules {
@@ -51,7 +50,8 @@ func add(all []libvirtxml.NWFilterEntry, r *libvirtxml.NWFilterRule) []libvirtxm
 	return append(all, libvirtxml.NWFilterEntry{Rule: r})
 }
 
-// ruleFor is the rule for one family and one other side; nil: the protocol is of the other family.
+// ruleFor returns the rule for one IP family and one remote prefix, or nil if the protocol does not exist in that
+// family.
 func ruleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilterRule {
 	out := &libvirtxml.NWFilterRule{Action: "accept", Direction: "in", Priority: asUsual}
 	var ip libvirtxml.NWFilterRuleCommonIP
@@ -93,7 +93,7 @@ func ruleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilte
 
 func field(s string) libvirtxml.NWFilterField { return libvirtxml.NWFilterField{Str: s} }
 
-// nicFilter is the filter of one card.
+// nicFilter returns the filter of one NIC.
 func nicFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 	name := agent.FilterName(vm, n.MAC)
 	x := libvirtxml.NWFilter{Name: name, UUID: filterUUID(name), Chain: "root"}
@@ -115,18 +115,19 @@ func nicFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 	return x
 }
 
-// guardedBeside lets IPv6 pass the rules for Ethernet, but that the guest plays the router, or gives out addresses.
+// guardedBeside accepts IPv6 frames, but drops router advertisements and DHCP server replies from the guest.
 func guardedBeside() (all []libvirtxml.NWFilterEntry) {
 	all = add(all, frames("ipv6"))
-	for _, kind := range []string{"134", "137"} { // a router tells of itself, or of another one
+	for _, kind := range []string{"134", "137"} { // router advertisement and redirect
 		all = add(all, stateless("drop", "out", kind))
 	}
 	all = add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: firstOfAll, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: ports("67", "68")}})
 	return add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: firstOfAll, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: ports("547", "546")}})
 }
 
-// onlyIP lets pass what the rules of groups are about, and what IPv4 needs below it. iptables sees no packet in any other frame, such as one with
-// a VLAN's tag, whose number may be 0: then each guest takes it for one without.
+// onlyIP accepts the frame types of IPv4, IPv6, ARP and RARP, and drops all others. iptables sees no packet in other
+// frames, such as frames with a VLAN tag. A guest accepts a frame with VLAN ID 0 as untagged, so such frames would
+// bypass the rules.
 func onlyIP() (all []libvirtxml.NWFilterEntry) {
 	for _, kind := range []string{"ipv4", "ipv6", "arp", "rarp"} {
 		all = add(all, frames(kind))
@@ -134,12 +135,12 @@ func onlyIP() (all []libvirtxml.NWFilterEntry) {
 	return add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: lastOfAll})
 }
 
-// frames lets those of a kind pass.
+// frames returns a rule that accepts frames of one kind.
 func frames(kind string) *libvirtxml.NWFilterRule {
 	return &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: asUsual, MAC: &libvirtxml.NWFilterRuleMAC{ProtocolID: field(kind)}}
 }
 
-// alwaysPasses is what a card needs to have addresses at all, and the errors that belong to what passed.
+// alwaysPasses returns the rules for DHCP and IPv6 neighbour discovery, and for ICMP errors of accepted connections.
 func alwaysPasses() (all []libvirtxml.NWFilterEntry) {
 	related := libvirtxml.NWFilterRuleCommonIP{State: field("RELATED")}
 	all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: firstOfAll, All: &libvirtxml.NWFilterRuleAll{NWFilterRuleCommonIP: related}})
@@ -150,7 +151,8 @@ func alwaysPasses() (all []libvirtxml.NWFilterEntry) {
 	for _, d := range []struct{ way, from, to string }{{"out", "546", "547"}, {"in", "547", "546"}} {
 		all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: firstOfAll, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: ports(d.from, d.to)}})
 	}
-	for _, t := range []string{"133", "135", "136"} { // asks for routers and neighbours, and answers
+	// router solicitation, neighbour solicitation and neighbour advertisement
+	for _, t := range []string{"133", "135", "136"} {
 		all = add(all, stateless("accept", "out", t))
 	}
 	for _, t := range []string{"134", "135", "136"} {
@@ -163,14 +165,14 @@ func ports(from, to string) libvirtxml.NWFilterRuleCommonPort {
 	return libvirtxml.NWFilterRuleCommonPort{SrcPortStart: field(from), DstPortStart: field(to)}
 }
 
-// stateless is a rule about one kind of ICMPv6, which has no connections.
+// stateless returns a rule for one ICMPv6 type, which has no connection state.
 func stateless(action, way, kind string) *libvirtxml.NWFilterRule {
 	return &libvirtxml.NWFilterRule{
 		Action: action, Direction: way, Priority: firstOfAll, StateMatch: "false", ICMPv6: &libvirtxml.NWFilterRuleICMPIPv6{Type: field(kind)},
 	}
 }
 
-// filterUUID is always the same for a name: libvirt takes a filter of another UUID for another one.
+// filterUUID derives a filter's UUID from its name, because libvirt refuses to redefine a filter with another UUID.
 func filterUUID(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	var id golibvirt.UUID

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/testkit/golden"
 )
 
-// What is written into libvirt is seen at a glance.
+// The filter definitions match the golden file.
 func TestFilterDefinitions(t *testing.T) {
 	t.Parallel()
 	const id, vm = "01a206b5-2a62-7003-a101-340befa69b68", "01a206b5-2a62-7003-a101-340befa69b69"
@@ -35,10 +35,10 @@ func TestFilterDefinitions(t *testing.T) {
 		golden.Text(t, filepath.Join("testdata", name+".xml"), text+"\n")
 		var again libvirtxml.NWFilter
 		if err := again.Unmarshal(text); err != nil || !sameFilter(again, x) {
-			t.Errorf("%s is another once it is read: %v", name, err)
+			t.Errorf("%s differs after it was read back: %v", name, err)
 		}
 	}
 	if other := group; sameFilter(groupFilter(group), groupFilter(fleet.FlatGroup{ID: other.ID, Rules: other.Rules[1:]})) {
-		t.Error("a filter with fewer rules is the same")
+		t.Error("a filter with fewer rules counts as equal")
 	}
 }

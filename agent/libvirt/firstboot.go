@@ -13,14 +13,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// aliasFirstBoot is the drive of the disc that the guest reads when it first starts. It is no drive and no disk of the spec's.
+// aliasFirstBoot is the alias of the drive with the first-boot seed. The drive belongs to no drive or disk of the
+// spec.
 const aliasFirstBoot = "ua-quantix-firstboot"
 
-// ignitionKeys are the names under which firmware hands Ignition its configuration: Fedora CoreOS and Flatcar ask for different ones.
+// ignitionKeys are the firmware configuration (fw_cfg) names of Ignition files. Fedora CoreOS and Flatcar read
+// different names.
 var ignitionKeys = []string{"opt/com.coreos/config", "opt/org.flatcar-linux/config"}
 
-// makeSeed makes what the guest reads, where the definition is to name it and it is not there. So it is made once each time that it is given, and
-// made again where somebody removed it.
+// makeSeed creates the first-boot seed if the definition is going to name it and the file is missing. So each seed is
+// created once, and again if somebody removed it.
 func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *intent) error {
 	want := a.in.VM.Spec.FirstBoot
 	if want.Kind == "" || !in.Has("firstBoot") && defined != want {
@@ -49,12 +51,12 @@ func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *
 	return nil
 }
 
-// sweepSeeds removes what neither the definition, nor the running guest, nor the memory of a snapshot has any more.
+// sweepSeeds removes seeds that no definition, running guest or snapshot with memory uses.
 func (a *applying) sweepSeeds(ctx context.Context, x *libvirtxml.Domain, live *hardware) error {
 	keep := []string{seedOf(x)}
 	tree, err := within(ctx, func() (*agent.SnapTree, error) { return readTree(a.in.VM.ID) })
 	if err != nil {
-		return nil //nolint:nilerr // any of them may be a snapshot's, so all stay
+		return nil // a snapshot may use any of them, so all stay
 	}
 	if tree != nil {
 		for _, n := range tree.Nodes {
@@ -78,7 +80,7 @@ func (b *Backend) keepSeeds(ctx context.Context, id fleet.VMID, files ...string)
 	return nil
 }
 
-// editFirstBoot gives the guest the file, and takes away what it had of Quantix's.
+// editFirstBoot attaches the seed file to the guest and removes Quantix's previous seed.
 func editFirstBoot(x *libvirtxml.Domain, kind fleet.FirstBootKind, file string) {
 	x.Devices.Disks = slices.DeleteFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasFirstBoot })
 	dropIgnition(x)
@@ -104,8 +106,9 @@ func editFirstBoot(x *libvirtxml.Domain, kind fleet.FirstBootKind, file string) 
 	}
 }
 
-// seedDisk is a disk that the guest can only read. Kernels made for clouds, such as Debian's, know virtio's disks and no SATA drive; cloud-init looks
-// on all disks for its label. Its name stands behind those of other disks, from the first of which a guest starts.
+// seedDisk returns a read-only disk for the seed. It is a virtio disk, because cloud kernels such as Debian's lack
+// SATA drivers. cloud-init searches all disks for its label. Its target name sorts after the other disks, because the
+// guest boots from the first.
 func seedDisk(x *libvirtxml.Domain) libvirtxml.DomainDisk {
 	target := ""
 	for i := 25; target == "" || slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == target }); i++ {
@@ -117,7 +120,7 @@ func seedDisk(x *libvirtxml.Domain) libvirtxml.DomainDisk {
 	}
 }
 
-// dropIgnition removes the entries that Quantix made; others that an administrator has put beside them stay.
+// dropIgnition removes Quantix's fw_cfg entries. Entries of an administrator stay.
 func dropIgnition(x *libvirtxml.Domain) {
 	for i := range x.SysInfo {
 		if f := x.SysInfo[i].FWCfg; f != nil {
@@ -132,7 +135,7 @@ func isIgnition(e libvirtxml.DomainSysInfoEntry) bool {
 	return ours && slices.Contains(ignitionKeys, e.Name)
 }
 
-// seedOf is the file that the guest reads when it first starts; empty: none.
+// seedOf returns the path of the first-boot seed, or "".
 func seedOf(x *libvirtxml.Domain) string {
 	if x.Devices != nil {
 		for i := range x.Devices.Disks {
@@ -154,7 +157,7 @@ func seedOf(x *libvirtxml.Domain) string {
 	return ""
 }
 
-// readFirstBoot reads which first boot the guest has from what the file is called.
+// readFirstBoot derives the first-boot settings from the seed's file name.
 func readFirstBoot(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	file := seedOf(x)
 	if file == "" {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A guest goes back to the memory of a snapshot, for which what it read when it first started is kept, however it is told to be since.
+// The seed that the guest used is kept for a snapshot with memory, even after the VM's first-boot settings change.
 func TestASnapshotKeepsWhatItsGuestReadFirst(t *testing.T) {
 	t.Parallel()
 	for kind, files := range map[fleet.FirstBootKind]map[string][]byte{
@@ -35,7 +35,7 @@ func TestASnapshotKeepsWhatItsGuestReadFirst(t *testing.T) {
 			s.vm.Generation, s.vm.Spec.FirstBoot = 2, fleet.VMFirstBoot{}
 			apply()
 			if n := len(seedsOf(t, s.vm.ID)); n != 1 {
-				t.Fatalf("with a snapshot that needs it, %d are kept", n)
+				t.Fatalf("with a snapshot that uses it, %d seeds are kept", n)
 			}
 			s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
 			if st := s.status(); st.Power != fleet.Running || len(st.Drift)+len(st.Faults) > 0 {
@@ -46,7 +46,7 @@ func TestASnapshotKeepsWhatItsGuestReadFirst(t *testing.T) {
 			s.vm.Generation = 3
 			apply()
 			if n := len(seedsOf(t, s.vm.ID)); n != 0 {
-				t.Errorf("without it, %d are kept", n)
+				t.Errorf("without the snapshot, %d seeds are kept", n)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ func poolOf(t *testing.T, b backend, p fleet.Pool) fleet.PoolStatus {
 	return s.Pools[0].Status
 }
 
-// fixture is an open backend with one pool, and VMs that end with the test.
+// fixture is an open backend with one pool. Its VMs are deleted when the test ends.
 type fixture struct {
 	backend
 	t    *testing.T

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// growDisks makes those disks of a domain larger of which people want more than was applied before. It comes before the definition says that
-// it is done, so that what failed is tried again. A disk that is as large already, or larger, is left as it is.
+// growDisks grows the disks whose wanted size exceeds the last applied one. It runs before the definition records the
+// new size, so a failure is retried. A disk that already has the size is left alone.
 func (a *applying) growDisks(ctx context.Context, old sighted, kept *libvirtxml.Domain, disks []fleet.Disk) error {
 	for _, d := range disks {
 		p, err := placeOf(d.Ref(), a.in.Pools)
@@ -59,7 +59,8 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 		if err != nil || running == nil {
 			return err
 		}
-		return a.resizeLive(ctx, old.ref, running, max(p.size, v.CapacityBytes)) // the guest may not know, where an earlier call was cut off between the two
+		// The guest may not know the size if an earlier call was interrupted before this resize.
+		return a.resizeLive(ctx, old.ref, running, max(p.size, v.CapacityBytes))
 	}
 	f, err := a.volumeFile(ctx, a.c, p)
 	switch {
@@ -87,7 +88,7 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 	return a.growTo(ctx, a.c, pool, p, f, p.size)
 }
 
-// growTo makes a volume's file larger that nobody uses.
+// growTo grows the file of a volume that is not in use.
 func (b *Backend) growTo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p place, f volumeFile, size int64) error {
 	if f.Format == fleet.Raw {
 		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, growFile(p.path(), size) })
@@ -100,7 +101,8 @@ func (b *Backend) growTo(ctx context.Context, c *conn, pool golibvirt.StoragePoo
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(size), 0) })
 }
 
-// growFile makes a raw file larger, which takes nothing of its storage. Nobody is asked who would tell its format by what its guest wrote.
+// growFile grows a raw file without allocating space. It does not use libvirt or qemu-img, which might detect another
+// format from the guest's data.
 func growFile(path string, size int64) (err error) {
 	f, err := openToWrite(path)
 	if err != nil {
@@ -113,15 +115,15 @@ func growFile(path string, size int64) (err error) {
 	return f.Sync()
 }
 
-// resizeLive has QEMU grow the disk of a guest that runs, which tells the guest.
+// resizeLive makes QEMU grow the disk of a running guest, which notifies the guest.
 func (a *applying) resizeLive(ctx context.Context, ref golibvirt.Domain, d *libvirtxml.DomainDisk, size int64) error {
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainBlockResize(ref, targetOf(d), uint64(size), golibvirt.DomainBlockResizeBytes)
 	})
 }
 
-// ownDisk is the disk in a domain; nil: it has none. One that others may write to, that is only read, or whose file another stands before, is
-// refused: what the guest would see is not the file that is grown.
+// ownDisk returns the definition's disk of p, or nil. It refuses a disk that is shared, read-only, mirrored or has an
+// overlay, because then the guest would not see the grown file.
 func ownDisk(x *libvirtxml.Domain, p place) (*libvirtxml.DomainDisk, error) {
 	if x.Devices == nil {
 		return nil, nil

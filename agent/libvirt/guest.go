@@ -18,35 +18,35 @@ import (
 )
 
 const (
-	guestAge     = 30 * time.Second // between two looks into a guest
-	guestWait    = 5 * time.Second  // for one answer of its agent
-	guestLook    = 25 * time.Second // for all that is asked in one look
-	guestBackoff = 5 * time.Minute  // at most between two looks into one that does not answer
+	guestAge     = 30 * time.Second // between two queries of a guest
+	guestWait    = 5 * time.Second  // for one answer of the guest agent
+	guestLook    = 25 * time.Second // for all commands of one query
+	guestBackoff = 5 * time.Minute  // maximum between two queries of a guest that does not answer
 	guestsAtOnce = 4
 )
 
-// guests are what running guests say of themselves. They are asked in the background, a few at a time, each by itself: one that hangs is asked
-// less and less often, and keeps nobody waiting but itself.
+// guests holds what running guests report through their agents. Guests are queried in the background, a few at a time
+// and independently. A guest that hangs is queried less and less often and delays no other guest.
 type guests struct {
 	mu  sync.Mutex
 	all map[fleet.VMID]*guestSeen
-	now int // how many are being asked
+	now int // number of queries in progress
 }
 
-// guestSeen is one run of one guest.
+// guestSeen is the state of one run of one guest.
 type guestSeen struct {
-	run     int32 // libvirt's number of it
+	run     int32 // libvirt's domain ID of the run
 	asking  bool
 	due     time.Time
-	wait    time.Duration // since it does not answer; 0: it does
-	at      time.Time     // when it answered last; zero: never
+	wait    time.Duration // current backoff; 0: the guest answers
+	at      time.Time     // time of the last answer; zero: none
 	ours    bool
 	status  fleet.GuestStatus
 	reading fleet.GuestReading
 	nics    cards
 }
 
-// look asks those guests that are due. It returns at once.
+// look starts queries of all guests that are due. It does not wait for them.
 func (g *guests) look(b *Backend, all []sighted) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,7 +79,7 @@ func (g *guests) look(b *Backend, all []sighted) {
 	}
 }
 
-// ask asks one guest and keeps what it said.
+// ask queries one guest and stores its answers.
 func (g *guests) ask(b *Backend, s sighted, seen *guestSeen) {
 	ctx, cancel := context.WithTimeout(b.life, guestLook)
 	defer cancel()
@@ -95,7 +95,8 @@ func (g *guests) ask(b *Backend, s sighted, seen *guestSeen) {
 	seen.asking = false
 	was := seen.status
 	switch {
-	case errors.Is(err, agent.ErrAway) && !errors.Is(err, context.DeadlineExceeded): // libvirtd is away, which is nothing that the guest did
+	// libvirtd is unreachable, so the guest is not at fault
+	case errors.Is(err, agent.ErrAway) && !errors.Is(err, context.DeadlineExceeded):
 		seen.due = begun.Add(guestWait)
 	case err != nil:
 		b.log.Debug("a guest's agent does not answer", "vm", s.ref.Name, "error", err)
@@ -104,7 +105,7 @@ func (g *guests) ask(b *Backend, s sighted, seen *guestSeen) {
 		seen.at, seen.nics = time.Time{}, nil
 	default:
 		seen.wait, seen.due, seen.status = 0, begun.Add(guestAge), next.status
-		if !next.status.Frozen { // one that is frozen answers nothing else
+		if !next.status.Frozen { // a frozen guest answers no other command
 			seen.at, seen.reading, seen.nics = begun, next.reading, next.nics
 		}
 	}
@@ -115,9 +116,9 @@ func (g *guests) ask(b *Backend, s sighted, seen *guestSeen) {
 	}
 }
 
-// read asks the agent. What it does not know is left out; an error is no answer.
+// read queries the agent. Answers that the agent lacks stay empty; an error means that the agent did not answer.
 func (n *guestSeen) read(ctx context.Context, c *conn, s sighted) error {
-	if !s.ours { // of those that Quantix did not make, their addresses alone, and by libvirt's usual way
+	if !s.ours { // for unmanaged guests only addresses, over libvirt's own call
 		found, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {
 			return l.DomainInterfaceAddresses(s.ref, uint32(golibvirt.DomainInterfaceAddressesSrcAgent), 0)
 		})
@@ -129,7 +130,7 @@ func (n *guestSeen) read(ctx context.Context, c *conn, s sighted) error {
 	return n.hear(asker(ctx, c, s))
 }
 
-// hear asks the agent of a VM of Quantix's.
+// hear queries the agent of a managed VM.
 func (n *guestSeen) hear(ask guestAsk) error {
 	info, err := askGuest[struct {
 		Version string `json:"version"`
@@ -195,7 +196,7 @@ func (n *guestSeen) readNICs(ask guestAsk) error {
 	return err
 }
 
-// mostGuestNICs are listened to of one guest.
+// mostGuestNICs limits the NICs read from one guest.
 const mostGuestNICs = 256
 
 func (n *guestSeen) readFileSystems(ask guestAsk) error {
@@ -233,7 +234,7 @@ func (n *guestSeen) readUsers(ask guestAsk) error {
 	return err
 }
 
-// readClock compares the guest's clock with the host's in the middle of the question.
+// readClock compares the guest's clock with the host's clock at the middle of the call.
 func (n *guestSeen) readClock(ask guestAsk) error {
 	asked := time.Now()
 	nanos, err := askGuest[int64](ask, guestWait, "guest-get-time", nil)
@@ -247,12 +248,13 @@ func (n *guestSeen) readClock(ask guestAsk) error {
 }
 
 // guestText is a name that a guest gave, as far as it is believed.
+// guestText sanitizes and shortens a text from the guest.
 func guestText(text string) string { return wire.Shown(text, fleet.MaxGuestText) }
 
-// guestBytes is a quantity that a guest gave; none is below nothing, or beyond what can be added up.
+// guestBytes limits a byte count from the guest to 0 and 2^53.
 func guestBytes(n float64) int64 { return int64(min(max(n, 0), 1<<53)) }
 
-// statusOf is what the guest says of itself; nil: it is off.
+// statusOf returns the guest's status, or nil if the guest is off or unmanaged.
 func (g *guests) statusOf(s sighted) *fleet.GuestStatus {
 	switch {
 	case s.live == nil || !s.ours:
@@ -269,7 +271,7 @@ func (g *guests) statusOf(s sighted) *fleet.GuestStatus {
 	return &out
 }
 
-// nicsOf are the addresses that a guest told.
+// nicsOf returns the addresses that the guest agent reported.
 func (g *guests) nicsOf(s sighted) cards {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -279,7 +281,7 @@ func (g *guests) nicsOf(s sighted) cards {
 	return nil
 }
 
-// told notes what an order did, until the guest is asked again, which is soon.
+// told updates the cached status after a job, and makes the next query due at once.
 func (g *guests) told(s sighted, change func(*fleet.GuestStatus)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// saying is a guest's agent that answers each command with what is given for it, and knows no other.
+// saying returns a guest agent that answers the given commands and knows no others.
 func saying(answers map[string]string) guestAsk {
 	return func(command string, _ time.Duration) (string, error) {
 		var in struct{ Execute string }
@@ -31,7 +31,7 @@ func saying(answers map[string]string) guestAsk {
 
 const sane = `{"return":{"version":"7.2.0"}}`
 
-// What is no answer is silence, whatever the guest says instead, and none of it is repeated.
+// An invalid answer counts as no answer, and the error does not repeat the guest's text.
 func TestWhatIsNoAnswerIsSilence(t *testing.T) {
 	t.Parallel()
 	for name, said := range map[string]string{
@@ -55,7 +55,7 @@ func TestWhatIsNoAnswerIsSilence(t *testing.T) {
 	}
 }
 
-// What is an answer is cut and cleaned, and never more than is listened to.
+// Answers of guests are shortened, sanitized and limited in number.
 func TestGuestsAreNotBelieved(t *testing.T) {
 	t.Parallel()
 	odd := "a\u202eb\x00\x1b[31m\nc\xff" + strings.Repeat("x", 3000)
@@ -89,7 +89,7 @@ func TestGuestsAreNotBelieved(t *testing.T) {
 		t.Fatalf("%+v, %v", n.status, err)
 	}
 	if len(n.reading.FileSystems) != fleet.MaxGuestFileSystems || len(n.reading.Users) != fleet.MaxGuestUsers || len(n.nics) != 1 || len(n.nics["52:54:00:aa:bb:01"]) != 5 {
-		t.Errorf("%d file systems, %d users, cards %v", len(n.reading.FileSystems), len(n.reading.Users), n.nics)
+		t.Errorf("%d file systems, %d users, NICs %v", len(n.reading.FileSystems), len(n.reading.Users), n.nics)
 	}
 	all := []string{n.status.Version, n.status.OS, n.status.Kernel, n.status.Hostname}
 	for _, f := range n.reading.FileSystems {
@@ -102,14 +102,14 @@ func TestGuestsAreNotBelieved(t *testing.T) {
 	}
 	for _, said := range all {
 		if said == "" || len(said) > fleet.MaxGuestText || strings.ContainsFunc(said, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }) {
-			t.Errorf("it is told as %q", said)
+			t.Errorf("it is reported as %q", said)
 		}
 	}
 	if n.reading.ClockMs <= 0 || !n.reading.ClockBehind {
 		t.Errorf("its clock is %d ms off, behind: %t", n.reading.ClockMs, n.reading.ClockBehind)
 	}
 
-	// One that is frozen is asked for nothing else; an older one that knows little is an answer all the same.
+	// A frozen guest is sent no other command. An older agent that lacks most commands still counts as answering.
 	var frozen guestSeen
 	err = frozen.hear(saying(map[string]string{"guest-info": sane, "guest-fsfreeze-status": `{"return": "frozen"}`, "guest-get-host-name": "rubbish"}))
 	if err != nil || frozen.status != (fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.0", Frozen: true}) {
@@ -117,11 +117,12 @@ func TestGuestsAreNotBelieved(t *testing.T) {
 	}
 	var old guestSeen
 	if err := old.hear(saying(map[string]string{"guest-info": sane})); err != nil || old.status != (fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.0"}) {
-		t.Errorf("an older one: %+v, %v", old.status, err)
+		t.Errorf("an older agent: %+v, %v", old.status, err)
 	}
 }
 
-// What the guest's agent says of a program is told as far as it is any good; where nobody can tell whether it ran, that is told.
+// The agent's answers about a program are reported as far as they are valid. If it is unknown whether the program ran,
+// the error says so.
 func TestHowProgramsEnd(t *testing.T) {
 	t.Parallel()
 	run := func(answers map[string]string) (fleet.GuestOutput, error) {
@@ -138,7 +139,7 @@ func TestHowProgramsEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		exec, status string
 		doubt        bool
-		words        string // of the error; empty: none
+		words        string // part of the error; empty: no error
 	}{
 		"well":               {`{"return": {"pid": 7}}`, `{"return": {"exited": true, "exitcode": 0, "out-data": "aGk="}}`, false, ""},
 		"a lot":              {`{"return": {"pid": 7}}`, `{"return": {"exited": true, "exitcode": 0, "out-data": "` + long + `", "err-data": "%%%"}}`, false, ""},

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// inGuest runs a command in a guest and returns what it printed.
+// inGuest runs a command in a guest and returns its output.
 func inGuest(t *testing.T, id fleet.VMID, command string) string {
 	t.Helper()
 	ask := func(execute string, args map[string]any, out any) {
@@ -34,7 +34,8 @@ func inGuest(t *testing.T, id fleet.VMID, command string) string {
 	return string(must(base64.StdEncoding.DecodeString(said.Out)))
 }
 
-// prepareGuest also gives the guest, which has no chpasswd, one that keeps what it is told, and the program that sets its hardware clock.
+// prepareGuest installs a fake chpasswd in the guest, which records its input, and the program that sets the hardware
+// clock.
 func prepareGuest(t *testing.T, id fleet.VMID) {
 	t.Helper()
 	waitFor(t, "the guest has its second disk", func() bool {

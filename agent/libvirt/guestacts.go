@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// How long a guest may take for what it is asked to do. A disk that is busy is written out before it stands still.
+// Time limits of guest agent commands. A busy disk is flushed before a freeze completes.
 const (
 	guestFreezes = 30 * time.Second
 	guestActs    = 15 * time.Second
@@ -82,8 +82,8 @@ func (b *Backend) TrimGuest(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// onGuest gives one order to the agent of one guest, over a connection of its own. It keeps no other order to the VM waiting: a guest may take
-// its time, and must be forced off meanwhile.
+// onGuest runs f with the guest's agent over its own connection. It does not take the VM's lock: a guest may be slow,
+// and a forced stop must be possible meanwhile.
 func (b *Backend) onGuest(ctx context.Context, id fleet.VMID, verb string, f func(guestAsk, sighted) error) error {
 	return b.order(ctx, func(ctx context.Context, c *conn) error {
 		s, err := b.seeOn(ctx, c, id)

@@ -13,21 +13,21 @@ import (
 	"quantix/agent"
 )
 
-// mostGuestAnswer is how much of an agent's answer is read; a guest can answer anything.
+// mostGuestAnswer limits the bytes of an agent's answer, because a guest can answer anything.
 const mostGuestAnswer = 256 << 10
 
-// guestSays are the answers to one command of the agent's protocol.
+// guestSays is the agent protocol's answer to one command.
 type guestSays[T any] struct {
 	Return T `json:"return"`
 }
 
-// errSilent is in every error that says that the guest's agent did not answer.
+// errSilent is wrapped by every error that means that the guest agent did not answer.
 var errSilent = errors.New("the guest's agent does not answer")
 
-// guestAsk gives a guest's agent one command, as text, and returns what it answers.
+// guestAsk sends one command as JSON text to a guest agent and returns the answer.
 type guestAsk func(command string, limit time.Duration) (string, error)
 
-// asker asks the guest's agent where it listens.
+// asker returns the guestAsk for the guest's transport, vsock or libvirt.
 func asker(ctx context.Context, c *conn, s sighted) guestAsk {
 	if s.cid != 0 {
 		return overVSOCK(ctx, s.cid)
@@ -35,8 +35,8 @@ func asker(ctx context.Context, c *conn, s sighted) guestAsk {
 	return overLibvirt(ctx, c, s.ref)
 }
 
-// overLibvirt asks a guest by way of libvirt. libvirt's own calls for the same wait for ever for an agent that hangs, unless the limit is set for
-// everybody who asks that guest; so each command goes as it is, with a limit of its own.
+// overLibvirt sends commands through libvirt. libvirt's own agent calls wait forever for a hanging agent, unless a
+// limit is set for all users of that guest. So each command is sent as text with its own limit.
 func overLibvirt(ctx context.Context, c *conn, ref golibvirt.Domain) guestAsk {
 	return func(command string, limit time.Duration) (string, error) {
 		said, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) {
@@ -54,12 +54,12 @@ func overLibvirt(ctx context.Context, c *conn, ref golibvirt.Domain) guestAsk {
 	}
 }
 
-// askGuest gives the guest's agent a command and reads what it returns.
+// askGuest sends a command to the guest agent and decodes the answer.
 func askGuest[T any](ask guestAsk, limit time.Duration, command string, args any) (T, error) {
 	return askGuestFor[T](ask, limit, mostGuestAnswer, command, args)
 }
 
-// askGuestFor is askGuest of an answer that may be so long.
+// askGuestFor is askGuest with a limit of the answer's size in bytes.
 func askGuestFor[T any](ask guestAsk, limit time.Duration, most int, command string, args any) (T, error) {
 	var out guestSays[T]
 	text, err := json.Marshal(struct {
@@ -77,17 +77,18 @@ func askGuestFor[T any](ask guestAsk, limit time.Duration, most int, command str
 		return out.Return, fmt.Errorf("%w: it said more than %d KiB to %s", errSilent, most>>10, command)
 	}
 	if err := json.Unmarshal([]byte(said), &out); err != nil {
-		return out.Return, fmt.Errorf("%w: it answered %s with what is none", errSilent, command) // not in the guest's own words
+		// the error must not include the guest's own text
+		return out.Return, fmt.Errorf("%w: it answered %s with what is none", errSilent, command)
 	}
 	return out.Return, nil
 }
 
-// isNoCommand reports whether the agent is too old, or was told, not to know a command.
+// isNoCommand reports whether the agent lacks the command or has it disabled.
 func isNoCommand(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "has not been found") || strings.Contains(err.Error(), "has been disabled") || strings.Contains(err.Error(), "not supported"))
 }
 
-// guestError is what is told of an order that a guest's agent did not carry out.
+// guestError adds the sentence for people to an error of an agent that did not answer.
 func guestError(err error) error {
 	if errors.Is(err, errSilent) {
 		return fmt.Errorf("%w (%w)", agent.NoAgent(), err)

@@ -12,17 +12,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostExecAnswer is how much of the answer is read that has a program's output, in base64: as much as libvirt takes in one text. The agent itself keeps
-// up to 16 MiB of each output.
+// mostExecAnswer limits the answer with a program's output in base64, to libvirt's limit of one string. The agent
+// itself keeps up to 16 MiB of each output.
 const mostExecAnswer = 4 << 20
 
-// How often a program is asked after: soon at first, as most end at once.
+// Intervals between status queries of a program. The first ones are short, because most programs end at once.
 const (
 	execPoll     = 50 * time.Millisecond
 	execPollMost = 2 * time.Second
 )
 
-// execEnd is what the guest's agent says of a program.
+// execEnd is the agent's answer to guest-exec-status.
 type execEnd struct {
 	Exited  bool   `json:"exited"`
 	Code    int    `json:"exitcode"`
@@ -50,7 +50,8 @@ func (b *Backend) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.G
 	return out, err
 }
 
-// beginInGuest has the guest begin a program, and returns its number there. Where the agent did not answer, it may have begun it.
+// beginInGuest starts a program in the guest and returns its process ID. If the agent does not answer, the program may
+// have started.
 func beginInGuest(ask guestAsk, program fleet.GuestProgram) (int64, error) {
 	args := program.Args
 	if args == nil {
@@ -68,7 +69,7 @@ func beginInGuest(ask guestAsk, program fleet.GuestProgram) (int64, error) {
 	return begun.PID, err
 }
 
-// untilEnded asks after a program until it has ended, or ctx has.
+// untilEnded polls until the program has ended, or ctx has.
 func untilEnded(ctx context.Context, ask guestAsk, pid int64) (execEnd, error) {
 	wait := execPoll
 	for {
@@ -88,17 +89,18 @@ func untilEnded(ctx context.Context, ask guestAsk, pid int64) (execEnd, error) {
 	}
 }
 
-// output is what is kept of it.
+// output returns the program's result with its outputs decoded and shortened.
 func (e execEnd) output() fleet.GuestOutput {
 	out := fleet.GuestOutput{ExitCode: e.Code, Signal: e.Signal}
-	text, _ := base64.StdEncoding.DecodeString(e.Out) // what the guest spoils is shown as far as it goes
+	// undecodable output of the guest is shown up to the first bad byte
+	text, _ := base64.StdEncoding.DecodeString(e.Out)
 	out.Stdout, out.StdoutCut = agent.GuestWords(text, e.OutMore)
 	text, _ = base64.StdEncoding.DecodeString(e.Err)
 	out.Stderr, out.StderrCut = agent.GuestWords(text, e.ErrMore)
 	return out
 }
 
-// execs keeps which programs of health checks have not ended: one that hangs is never begun beside itself.
+// execs records the running programs of health checks, so that a hanging program is never started twice.
 type execs struct {
 	mu   sync.Mutex
 	left map[execKey]execRun
@@ -115,7 +117,7 @@ type execRun struct {
 	pid int64
 }
 
-// keepOnly forgets those of other runs, and of VMs that are gone.
+// keepOnly removes programs of earlier runs and of deleted VMs.
 func (e *execs) keepOnly(all []sighted) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -157,7 +159,7 @@ func (e *execs) drop(key execKey) {
 	delete(e.left, key)
 }
 
-// check runs the program of a health check, unless the one before still runs.
+// check runs the program of a health check, unless the previous one still runs.
 func (e *execs) check(ctx context.Context, ask guestAsk, s sighted, check fleet.HealthCheck) (agent.Sign, error) {
 	key := execKey{s.id, check}
 	if was, ok := e.get(key); ok && was.run == s.ref.ID {
@@ -168,7 +170,7 @@ func (e *execs) check(ctx context.Context, ask guestAsk, s sighted, check fleet.
 		case err == nil && !end.Exited:
 			return agent.Sign{}, errors.New("the program of the check before still runs")
 		}
-		e.drop(key) // it has ended, or the agent of the guest is another one, which does not know it
+		e.drop(key) // The program has ended, or the agent restarted and does not know it.
 	}
 	pid, err := beginInGuest(ask, check.Order())
 	if err != nil {

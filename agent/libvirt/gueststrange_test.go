@@ -12,7 +12,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// An agent in a guest that hangs is silent, and holds up neither looks at the host nor the guest's own end.
+// A hanging guest agent counts as silent. It delays neither reports of the host nor the guest's stop.
 func TestAnAgentThatHangs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -25,7 +25,8 @@ func TestAnAgentThatHangs(t *testing.T) {
 	f.ok(f.StartVM(t.Context(), vm.ID))
 	is := func(want fleet.GuestAgent) func() bool {
 		return func() bool {
-			_, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}}) // which has a limit of its own
+			// Snapshot has its own time limit
+			_, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
 			f.ok(err)
 			s, _, err := f.VM(t.Context(), vm.ID)
 			f.ok(err)

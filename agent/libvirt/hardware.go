@@ -12,37 +12,37 @@ import (
 	"quantix/internal/fleet"
 )
 
-// hardware is what Quantix reads out of a definition, running or kept.
+// hardware is the part of a running or persistent definition that Quantix reads.
 type hardware struct {
 	cpus      int
 	memoryMiB int
-	max       struct{ cpus, memoryMiB int } // that it can get while it runs; 0: no more
-	leastCPUs int                           // with which it can go on while it runs; 0: no fewer
-	modules   []fleet.Module                // that Quantix plugged in while it runs
+	max       struct{ cpus, memoryMiB int } // limits of hot-plug; 0: none
+	leastCPUs int                           // minimum vCPUs by hot-unplug; 0: none can be unplugged
+	modules   []fleet.Module                // memory modules that Quantix hot-plugged
 	firmware  fleet.Firmware
 	disks     []drive // by target
 	nics      []nic   // in the definition's order
 	iso       string  // path of the first CD-ROM's medium
 	files     []string
 	held      []held
-	parts     fleet.VMSpec // the fields of parts alone
-	seed      string       // path of what the guest reads when it first starts
+	parts     fleet.VMSpec // only the fields of parts
+	seed      string       // path of the first-boot seed
 }
 
 type drive struct {
 	target, path string
-	alias        string // of a disk of the spec
-	told         string // of its fields
+	alias        string // set for disks of the spec
+	told         string // the disk's other fields as XML
 }
 
-// same leaves out the alias: a disk that was moved keeps the old one until its guest's next start.
+// same ignores the alias: a migrated disk keeps its old alias until the guest's next start.
 func (d drive) same(o drive) bool {
 	return d.target == o.target && d.path == o.path && d.told == o.told
 }
 
 type nic struct{ mac, source, filter, told, limits string }
 
-// same leaves out limits that the definition has not: a running card has those of its port group.
+// same ignores limits if the persistent definition has none, because a running NIC has those of its port group.
 func (c nic) same(kept nic) bool {
 	return c.mac == kept.mac && c.source == kept.source && c.filter == kept.filter && c.told == kept.told && (kept.limits == "" || c.limits == kept.limits)
 }
@@ -72,7 +72,8 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 		}
 		h.held = append(h.held, heldBy(d)...)
 		switch {
-		case aliasOf(d.Alias) == aliasFirstBoot, isOurs(d.Alias, aliasDrive), physicalOf(d) != "": // drives of their own
+		// these drives are no disks of the spec
+		case aliasOf(d.Alias) == aliasFirstBoot, isOurs(d.Alias, aliasDrive), physicalOf(d) != "":
 		case d.Device == "cdrom" && h.iso == "":
 			h.iso = path
 		case d.Device == "disk" || d.Device == "" || d.Device == "lun":
@@ -93,7 +94,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 	return h
 }
 
-// nextBoot lists the spec fields in which the kept definition differs from the running guest.
+// nextBoot lists the spec fields that differ between the persistent definition and the running guest.
 func nextBoot(live, kept hardware) []string {
 	var out []string
 	for _, f := range []struct {
@@ -111,14 +112,14 @@ func nextBoot(live, kept hardware) []string {
 			out = append(out, f.name)
 		}
 	}
-	for _, f := range partFields { // each of which a guest sees
+	for _, f := range partFields { // every part is visible to the guest
 		same := f.Like(&live.parts, &kept.parts)
 		switch f.Name {
-		case "memory.balloonMiB": // what the guest gives back is its own doing
+		case "memory.balloonMiB": // the guest's own ballooning is no difference
 			same = true
 		case "cpu.shares":
 			same = sameShares(live.parts, kept.parts, defaultShares())
-		case "cpu.max": // a guest that has got all there is says so no more
+		case "cpu.max": // a guest at its maximum no longer shows one
 			same = live.max.cpus == kept.max.cpus || max(live.cpus, live.max.cpus) == max(kept.cpus, kept.max.cpus)
 		}
 		if !same {
@@ -140,7 +141,7 @@ var partFields = func() (out []fleet.VMField) {
 	return out
 }()
 
-// keptFields stand in Quantix's own metadata alone, and in no other place of a definition.
+// keptFields are the spec fields that exist only in Quantix's metadata and nowhere else in a definition.
 var keptFields = slices.DeleteFunc(slices.Clone(fleet.Parts()), func(f fleet.Field[fleet.VMSpec]) bool {
 	return slices.ContainsFunc(parts, func(p part) bool { return p.field == f.Name })
 })
@@ -155,7 +156,7 @@ func cpusOf(x *libvirtxml.Domain) int {
 	return int(x.VCPU.Value)
 }
 
-// memoryKiB is the memory that the guest is built with; what a balloon takes from it changes by itself and is left out.
+// memoryKiB returns the guest's configured memory. It ignores the balloon, which changes by itself.
 func memoryKiB(x *libvirtxml.Domain) uint64 {
 	if x.Memory == nil {
 		return 0
@@ -185,7 +186,7 @@ func targetOf(d *libvirtxml.DomainDisk) string {
 	return d.Target.Dev
 }
 
-// pathOf is the file or device behind a disk; "rbd:pool/image" for network storage; empty without a medium.
+// pathOf returns the file or device of a disk, "rbd:pool/image" for network storage, or "" without a medium.
 func pathOf(d *libvirtxml.DomainDisk) string { return sourcePath(d.Source) }
 
 func sourcePath(s *libvirtxml.DomainDiskSource) string {
@@ -235,7 +236,7 @@ func sourceOf(n *libvirtxml.DomainInterface) string {
 	return "other"
 }
 
-// endpoint is where a guest's VNC server listens, for net.Dial; empty address: nowhere.
+// endpoint is the address of a guest's VNC server for net.Dial. The address is "" if there is none.
 type endpoint struct{ network, address string }
 
 func vncOf(x *libvirtxml.Domain) endpoint {
@@ -262,7 +263,7 @@ func vncOf(x *libvirtxml.Domain) endpoint {
 	return endpoint{}
 }
 
-// vncHost is the address to dial; a server on all addresses is reached by loopback.
+// vncHost returns the address to dial. A server on all addresses is dialed on the loopback address.
 func vncHost(v *libvirtxml.DomainGraphicVNC) string {
 	host := v.Listen
 	for _, l := range v.Listeners {
@@ -276,7 +277,7 @@ func vncHost(v *libvirtxml.DomainGraphicVNC) string {
 	return host
 }
 
-// hasAgent reports whether the guest's agent is connected, as a live definition says.
+// hasAgent reports whether the guest agent is connected, according to a live definition.
 func hasAgent(x *libvirtxml.Domain) bool {
 	return x.Devices != nil && (cidOf(x) != 0 || slices.ContainsFunc(x.Devices.Channels, func(c libvirtxml.DomainChannel) bool {
 		return isAgentChannel(c) && c.Target.VirtIO.State == "connected"

@@ -30,7 +30,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// seedsOf are the files that lie on the host for the VM, each by its names.
+// seedsOf returns the contents of the VM's seed files, each by file name.
 func seedsOf(t *testing.T, id fleet.VMID) []map[string]string {
 	t.Helper()
 	var out []map[string]string
@@ -75,7 +75,7 @@ func dropSeeds(t *testing.T, id fleet.VMID) {
 
 var seedEntry = regexp.MustCompile(`(?s)<sysinfo type='fwcfg'>.*?</sysinfo>`)
 
-// takeSeed takes it out of the definition, as virsh edit does.
+// takeSeed removes the first-boot seed from the definition, as virsh edit does.
 func takeSeed(t *testing.T, id string) {
 	t.Helper()
 	text := virsh(t, "dumpxml", id, "--inactive")
@@ -94,7 +94,7 @@ func takeSeed(t *testing.T, id string) {
 	virsh(t, "define", edited)
 }
 
-// leaseIn is an address of the network that no lease has.
+// leaseIn returns an address of the network without a lease.
 func leaseIn(t *testing.T, name string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(virsh(t, "net-dumpxml", name, "--inactive"), "<ip address='")
@@ -137,7 +137,7 @@ func foreignNetwork(t *testing.T, name string) {
 	t.Cleanup(func() { virsh(t, "net-destroy", name) })
 }
 
-// foreignPool makes and starts a pool as virsh does, without autostart.
+// foreignPool defines and starts a pool as virsh does, without autostart.
 func foreignPool(t *testing.T, name, path string) {
 	t.Helper()
 	if err := os.MkdirAll(path, 0o755); err != nil {
@@ -149,7 +149,7 @@ func foreignPool(t *testing.T, name, path string) {
 	t.Cleanup(func() { virsh(t, "pool-destroy", name) })
 }
 
-// lonelyDevice is one end of a pair of which nobody has the other.
+// lonelyDevice creates one end of a veth pair whose other end is unused.
 func lonelyDevice(t *testing.T) string {
 	t.Helper()
 	id := string(fleet.NewID[fleet.NetworkID]())
@@ -205,7 +205,7 @@ func sh(t *testing.T, command string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// fetcher reaches the tests' own servers, and trusts those with TLS, which all have one certificate.
+// fetcher downloads from the tests' own servers and trusts their shared TLS certificate.
 var fetcher = func() *fetch.Client {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
@@ -227,7 +227,7 @@ func sumOf(text []byte) string {
 	return "sha512:" + hex.EncodeToString(sum[:])
 }
 
-// serve is a server that has the file, and the file's checksum: without that, plain http is not taken.
+// serve serves the content over HTTP and returns an order with its checksum, because plain HTTP requires one.
 func serve(t *testing.T, text []byte) fleet.VolumeOrder {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -237,7 +237,7 @@ func serve(t *testing.T, text []byte) fleet.VolumeOrder {
 	return fleet.VolumeOrder{URL: s.URL + "/image", Checksum: sumOf(text)}
 }
 
-// made is what qemu-img makes of the words.
+// made returns the image that qemu-img creates with the arguments.
 func made(t *testing.T, args ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image")

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Devices of the host that Quantix gave a guest carry these. Of a port and of a type the alias alone tells which it is: the definition itself names
-// what was plugged in there when the guest last started, and a mediated device by its UUID.
+// Aliases of host devices that Quantix assigned. For a USB port or mediated device type only the alias identifies it:
+// the definition names the device plugged in at the last start, or the mediated device's UUID.
 const (
 	aliasHostdev = "ua-quantix-hostdev-"
 	aliasUSBPort = "ua-quantix-usbport-"
@@ -38,11 +38,12 @@ func writeHostDevices(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// newHostDevice is the VM's device of that name, which libvirt takes from the host when the guest starts and gives back when it is off.
+// newHostDevice returns the definition of the named device. libvirt takes it from the host at the guest's start and
+// returns it when the guest is off.
 func newHostDevice(vm, name string) libvirtxml.DomainHostdev {
 	out := libvirtxml.DomainHostdev{Managed: "yes", Alias: &libvirtxml.DomainAlias{Name: aliasHostdev + hashed(name)}}
 	hexed := func(text string) *uint {
-		n, _ := strconv.ParseUint(text, 16, 32) // its form was checked
+		n, _ := strconv.ParseUint(text, 16, 32) // the format was validated before
 		v := uint(n)
 		return &v
 	}
@@ -52,7 +53,8 @@ func newHostDevice(vm, name string) libvirtxml.DomainHostdev {
 	case kind == "usb-port":
 		out.Alias.Name = aliasUSBPort + strings.ReplaceAll(rest, ".", "_")
 		bus, _ := strconv.ParseUint(strings.Split(rest, "-")[0], 10, 8)
-		setUSB(&out, machine.USBDevice{Bus: uint(bus)}) // no device has the number 0: nothing is given away before it is looked up
+		// device number 0 does not exist, so no device is passed through before readyDevice
+		setUSB(&out, machine.USBDevice{Bus: uint(bus)})
 	case kind == "mdev":
 		out.Managed, out.Alias.Name = "", aliasMdev+rest
 		out.SubsysMDev = &libvirtxml.DomainHostdevSubsysMDev{
@@ -70,7 +72,8 @@ func newHostDevice(vm, name string) libvirtxml.DomainHostdev {
 	return out
 }
 
-// setUSB lets the device of a port be that one. With what it is beside where it is, a start past the agent takes no other that has got its number since.
+// setUSB sets the device plugged in at a port. It also sets vendor and product, so a start without the agent cannot
+// take another device that now has the same number.
 func setUSB(d *libvirtxml.DomainHostdev, is machine.USBDevice) (changed bool) {
 	src := &libvirtxml.DomainHostdevSubsysUSBSource{Address: &libvirtxml.DomainAddressUSB{Bus: &is.Bus, Device: &is.Number}}
 	if is.Vendor != "" {
@@ -86,7 +89,7 @@ func usbWords(s libvirtxml.DomainHostdevSubsysUSBSource) string {
 	return fmt.Sprintln(*copyOf(a.Bus), *copyOf(a.Device), v.ID, p.ID)
 }
 
-// deviceOf is the device's name in a spec; empty: it has none.
+// deviceOf returns the device's name in a spec, or "".
 func deviceOf(d libvirtxml.DomainHostdev) string {
 	num := func(p *uint) uint { return *copyOf(p) }
 	switch {
@@ -118,8 +121,9 @@ func readHostDevices(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// readyDevices finds and makes what the guest is to have of its host when it starts: what is plugged in at a port now, and its mediated devices. Those
-// of types that it no longer has go. It reports whether it changed anything of the definition.
+// readyDevices prepares the guest's host devices for its start: it looks up the devices at USB ports and creates
+// mediated devices. It removes mediated devices that the definition no longer has. changed reports whether the
+// definition changed.
 func (b *Backend) readyDevices(x *libvirtxml.Domain) (changed bool, err error) {
 	if err := b.keepMdevs(x); err != nil {
 		return false, err
@@ -136,7 +140,7 @@ func (b *Backend) readyDevices(x *libvirtxml.Domain) (changed bool, err error) {
 	return changed, nil
 }
 
-// readyDevice finds or makes one device of the VM. changed: it is now another in the definition.
+// readyDevice prepares one device. changed reports whether the definition now names another device.
 func (b *Backend) readyDevice(vm string, d *libvirtxml.DomainHostdev) (changed bool, err error) {
 	name := deviceOf(*d)
 	if port, ok := strings.CutPrefix(name, "usb-port/"); ok {
@@ -163,7 +167,7 @@ func (b *Backend) readyDevice(vm string, d *libvirtxml.DomainHostdev) (changed b
 	return false, nil
 }
 
-// keepMdevs removes the VM's mediated devices of types that its definitions have not.
+// keepMdevs removes the VM's mediated devices of types that none of the definitions has.
 func (b *Backend) keepMdevs(all ...*libvirtxml.Domain) error {
 	var kinds []string
 	for _, x := range all {

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// recorded is a /sys of its own, as the kernel here has no such devices, and an agent that looks there.
+// recorded is a fake /sys, because the test kernel has no such devices, and an agent that uses it.
 type recorded struct {
 	fixture
 	root string
@@ -57,14 +57,14 @@ func (r recorded) read(file string) string {
 	return string(text)
 }
 
-// plugIn is a device at the port 250-2.3.
+// plugIn adds a device at USB port 250-2.3.
 func (r recorded) plugIn(number string) {
 	for file, text := range map[string]string{"busnum": "250", "devnum": number, "idVendor": "046d", "idProduct": "c52b", "bDeviceClass": "00"} {
 		r.put("bus/usb/devices/250-2.3/"+file, text+"\n")
 	}
 }
 
-// made is what the kernel does when it is asked for a mediated device.
+// made does what the kernel does when a mediated device is created.
 func (r recorded) made(id string) {
 	r.t.Helper()
 	r.put("bus/mdev/devices/"+id+"/remove", "")
@@ -74,8 +74,8 @@ func (r recorded) made(id string) {
 	r.put(mdevKind+"create", "")
 }
 
-// What a guest is to have is looked up and made when it starts, and goes with its VM. The kernel here has neither, so its /sys is a recorded one, and
-// the start goes as far as libvirt, which has no such device.
+// Host devices are looked up and created at the guest's start, and removed with the VM. The /sys is a recorded one, so
+// the start fails in libvirt, which lacks the devices.
 func TestDevicesAreFoundAndMadeAtTheStart(t *testing.T) {
 	t.Parallel()
 	f := newRecorded(t)
@@ -84,20 +84,20 @@ func TestDevicesAreFoundAndMadeAtTheStart(t *testing.T) {
 	f.apply(vm)
 	defined := func() string { return virsh(t, "dumpxml", "--inactive", string(vm.ID)) }
 	if x := defined(); !strings.Contains(x, `<address bus='250' device='0'/>`) {
-		t.Errorf("before its first start the guest has a device: %s", x)
+		t.Errorf("before the first start the definition has a device: %s", x)
 	}
 	validated(t, vm.ID)
-	for _, number := range []string{"7", "9"} { // plugged in anew it has another
+	for _, number := range []string{"7", "9"} { // a replugged device has a new number
 		f.plugIn(number)
 		err := f.StartVM(t.Context(), vm.ID)
 		if err == nil || !strings.Contains(strings.ToLower(err.Error()), "usb") {
-			t.Errorf("started with a device that is not there: %v", err)
+			t.Errorf("started with a missing device: %v", err)
 		}
 		if x := defined(); !strings.Contains(x, `<address bus='250' device='`+number+`'/>`) || !strings.Contains(x, `<vendor id='0x046d'/>`) {
-			t.Errorf("defined with another device than number %s: %s", number, x)
+			t.Errorf("the definition does not have device number %s: %s", number, x)
 		}
 		if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.Drift) != 0 {
-			t.Errorf("what was found counts as somebody's change: %+v, %v", s.Drift, err)
+			t.Errorf("the resolved device counts as drift: %+v, %v", s.Drift, err)
 		}
 	}
 
@@ -106,7 +106,7 @@ func TestDevicesAreFoundAndMadeAtTheStart(t *testing.T) {
 	f.apply(vm)
 	id := hardware.MdevID(string(vm.ID), "nvidia-63")
 	if x := defined(); !strings.Contains(x, "<address uuid='"+id+"'/>") {
-		t.Errorf("the definition has another device than %s: %s", id, x)
+		t.Errorf("the definition does not have the device %s: %s", id, x)
 	}
 	validated(t, vm.ID)
 	err := f.StartVM(t.Context(), vm.ID)
@@ -116,26 +116,26 @@ func TestDevicesAreFoundAndMadeAtTheStart(t *testing.T) {
 	f.made(id)
 	removed := func() bool { return f.read("bus/mdev/devices/"+id+"/remove") == "1" }
 	if err := f.StartVM(t.Context(), vm.ID); err == nil {
-		t.Error("started with a device that is not there")
+		t.Error("started with a missing device")
 	}
 	if said := f.read(mdevKind + "create"); said != "" || removed() {
-		t.Errorf("what is there was made anew, as %q, or is removed", said)
+		t.Errorf("the existing device was created again as %q, or removed", said)
 	}
 	vm.Generation++
 	vm.Spec.HostDevices = nil
 	f.apply(vm)
 	if !removed() {
-		t.Error("taken out of the VM, it stays")
+		t.Error("the detached device still exists")
 	}
 	f.put("bus/mdev/devices/"+id+"/remove", "")
 	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
 	if !removed() {
-		t.Error("the VM is gone, and it stays")
+		t.Error("the device outlives the VM")
 	}
 }
 
-// A running guest is given what is at a port now and what is made for it, as far as libvirt goes, which says why it has no such device. What is taken out
-// before the guest had it is gone.
+// A running guest gets the device that is at the port now, and a newly created mediated device. libvirt then fails,
+// because it lacks the devices. A device that is removed before the guest got it is gone.
 func TestDevicesAreFoundAndMadeForARunningGuest(t *testing.T) {
 	t.Parallel()
 	f := newRecorded(t)
@@ -153,7 +153,7 @@ func TestDevicesAreFoundAndMadeForARunningGuest(t *testing.T) {
 		before       func()
 	}{
 		{"usb-port/250-2.3", "nothing is plugged in", func() {}},
-		{"usb/dead:beef", "/bus/usb/devices", func() {}}, // of the kernel's own, which has none
+		{"usb/dead:beef", "/bus/usb/devices", func() {}}, // a real device of the test kernel does not exist
 		{"usb-port/250-2.3", "/bus/usb/devices", func() { f.plugIn("7") }},
 		{"pci/00ff:41:1f.7", "host doesn't support passthrough of host pci devices", func() {}},
 		{"mdev/quantix-none", "can make no mediated device of the type quantix-none", func() {}},

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// moreCPUs is how many vCPUs the domain can get while it runs; 0: no more than it has.
+// moreCPUs returns the domain's maximum of hot-pluggable vCPUs, or 0 if it is already reached.
 func moreCPUs(x *libvirtxml.Domain) int {
 	if x.VCPU == nil || cpusOf(x) >= int(x.VCPU.Value) {
 		return 0
@@ -17,11 +17,11 @@ func moreCPUs(x *libvirtxml.Domain) int {
 	return int(x.VCPU.Value)
 }
 
-// takesCPUs reports whether a guest that runs survives it. With secure boot its firmware takes a new vCPU in from system management mode, and an emulated
-// processor never comes back from there: the guest would stand still for good.
+// takesCPUs reports whether a running guest survives vCPU hot-plug. With secure boot the firmware adds a vCPU from
+// system management mode. Without KVM the emulated processor never returns from that mode, and the guest would hang.
 func takesCPUs(accelerator string, secureBoot bool) bool { return accelerator == "kvm" || !secureBoot }
 
-// moreMemory is how many MiB the domain can get while it runs; 0: no more than it has.
+// moreMemory returns the domain's maximum of hot-pluggable memory in MiB, or 0 if it has none.
 func moreMemory(x *libvirtxml.Domain) int {
 	if x.MaximumMemory == nil {
 		return 0
@@ -40,7 +40,7 @@ func writeMaxMemory(x *libvirtxml.Domain, s fleet.VMSpec) {
 	oneNode(x)
 }
 
-// oneNode gives the guest the one NUMA cell that room for more memory takes, where it has none, and takes it away where it has no such room.
+// oneNode adds the single NUMA node that memory hot-plug requires, and removes it if the guest has no maximum memory.
 func oneNode(x *libvirtxml.Domain) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
@@ -49,11 +49,13 @@ func oneNode(x *libvirtxml.Domain) {
 	case x.MaximumMemory == nil && cells != nil && len(cells.Cell) == 1:
 		x.CPU.Numa = nil
 	case x.MaximumMemory != nil && cells == nil:
-		x.CPU.Numa = &libvirtxml.DomainNuma{Cell: []libvirtxml.DomainCell{{ID: new(uint), CPUs: "0"}}} // fitNode fills it
+		// fitNode sets its size
+		x.CPU.Numa = &libvirtxml.DomainNuma{Cell: []libvirtxml.DomainCell{{ID: new(uint), CPUs: "0"}}}
 	}
 }
 
-// fitNode lets the only NUMA cell of a guest have all its vCPUs and memory. Several are as they were asked for: see writeNUMANodes.
+// fitNode gives all vCPUs and memory to a guest's only NUMA node. Several nodes stay as configured: see
+// writeNUMANodes.
 func fitNode(x *libvirtxml.Domain) {
 	if x.CPU == nil || x.CPU.Numa == nil || len(x.CPU.Numa.Cell) != 1 || x.Memory == nil || x.VCPU == nil {
 		return

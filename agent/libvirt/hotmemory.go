@@ -12,10 +12,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// aliasModule begins that of memory which Quantix plugged into a running guest: it alone is asked for again.
+// aliasModule is the alias prefix of memory modules that Quantix hot-plugged. Only these are unplugged again.
 const aliasModule = "ua-quantix-dimm-"
 
-// moduleOf is the memory of a device that is ordinary memory; false: it is none.
+// moduleOf returns the memory module of a device, or false if the device is no ordinary DIMM.
 func moduleOf(m libvirtxml.DomainMemorydev) (fleet.Module, bool) {
 	if m.Model != "dimm" || m.Target == nil || m.Target.Size == nil {
 		return fleet.Module{}, false
@@ -27,7 +27,8 @@ func moduleOf(m libvirtxml.DomainMemorydev) (fleet.Module, bool) {
 	return out, true
 }
 
-// modulesOf are the modules that Quantix gave a guest that runs. others: what somebody else has plugged in, by cell.
+// modulesOf returns the hot-plugged modules of Quantix and their aliases. others is the memory of foreign modules in
+// MiB, by NUMA node.
 func modulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, others map[int]int) {
 	others = map[int]int{}
 	for _, d := range x.Devices.Memorydevs {
@@ -41,8 +42,10 @@ func modulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, othe
 	return all, aliases, others
 }
 
-// surplusMemory are the modules that the guest has beyond what its next start gets; none where only a part of one is too much.
+// surplusMemory returns the modules that exceed the memory of the next start. It returns none if the surplus is not a
+// sum of whole modules.
 func surplusMemory(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []pluggable) {
+	// somebody else changed the memory
 	if int(memoryKiB(kept)/1024) != spec.MemoryMiB {
 		return nil // it is somebody else's doing
 	}
@@ -73,7 +76,7 @@ func surplusMemory(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []plug
 	return out
 }
 
-// addMemory plugs memory into a guest that has slots for it: into the cells that are to have more of it.
+// addMemory hot-plugs memory into the guest's NUMA nodes that grow, if the guest has free slots.
 func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	want, has := memoryKiB(kept), memoryKiB(live)
 	if want <= has || int(want/1024) > moreMemory(live) || (want-has)%(fleet.MemoryStep*1024) != 0 {
@@ -119,8 +122,8 @@ func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, li
 	return nil
 }
 
-// leastCPUs is how few vCPUs a running guest can have: those that it was started with stay. 0: no fewer than it has. An emulated guest that is asked for one
-// does not survive it.
+// leastCPUs returns the minimum vCPUs of a running guest: those present at its start cannot be unplugged. It returns 0
+// if none can be unplugged. Without KVM a guest does not survive the unplug of a vCPU.
 func leastCPUs(x *libvirtxml.Domain) int {
 	if x.Type != "kvm" || x.VCPUs == nil {
 		return 0
@@ -141,7 +144,7 @@ func leastCPUs(x *libvirtxml.Domain) int {
 	return max(stay, 1)
 }
 
-// surplusCPUs are the vCPUs that the guest has beyond what its next start gets, where it can be without them.
+// surplusCPUs returns the vCPUs that exceed those of the next start, if they can be unplugged.
 func surplusCPUs(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	want, has := cpusOf(kept), cpusOf(live)
 	if want != spec.CPUs || want >= has || want < cmp.Or(leastCPUs(live), has) {

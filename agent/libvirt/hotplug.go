@@ -15,25 +15,28 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sparePorts is how many more cards a q35 guest can get while it runs: it has no place for one but an empty root port.
+// sparePorts is the number of additional devices that a running q35 guest can get. Each needs an empty root port.
 const sparePorts = 4
 
-// A guest is asked again to let go of a card, as one that is still booting does not hear it, and not for long: others wait.
+// The agent repeats an unplug request, because a booting guest ignores it. The total time is short, because other jobs
+// wait.
 const (
 	letGoLimit = 6 * time.Second
 	askPeriod  = 2 * time.Second
 	lookPeriod = 200 * time.Millisecond
 )
 
-// addPorts gives a q35 definition root ports for the devices that sit in one, and some to spare at the next start.
+// addPorts adds root ports to a q35 definition: one for each device that needs one, and spare ones for hot-plug.
 func addPorts(x *libvirtxml.Domain) {
 	if !isQ35(x) || x.Devices == nil {
 		return
 	}
 	d := x.Devices
-	missing := sparePorts + len(d.Interfaces) + len(d.RNGs) + len(d.Hostdevs) + len(d.Filesystems) + 3 // the balloon, and controllers for USB and channels
+	// plus the balloon and the controllers for USB and channels
+	missing := sparePorts + len(d.Interfaces) + len(d.RNGs) + len(d.Hostdevs) + len(d.Filesystems) + 3
 	for _, disk := range d.Disks {
-		if disk.Target != nil && (disk.Target.Bus == "virtio" || disk.Target.Bus == "nvme") { // which has a controller of its own
+		// each has its own controller
+		if disk.Target != nil && (disk.Target.Bus == "virtio" || disk.Target.Bus == "nvme") {
 			missing++
 		}
 	}
@@ -52,21 +55,23 @@ func addPorts(x *libvirtxml.Domain) {
 	}
 }
 
-// pluggable is something that a running guest can get and lose.
+// pluggable is a device that a running guest can gain and lose.
 type pluggable struct {
-	field  string // of the spec
-	what   string // which one, for people
-	alias  string
-	path   string                                             // of a disk: one that was moved has its old alias until its guest's next start
+	field string // label for people
+	what  string // which one, for people
+	alias string
+	// for disks: a migrated disk has its old alias until the guest's next start
+	path   string
 	wanted bool                                               // the spec has it
-	text   func(at *libvirtxml.DomainAddress) (string, error) // its definition, at that address; nil: wherever there is room
+	text   func(at *libvirtxml.DomainAddress) (string, error) // device XML for that address; nil: any address
 	at     *libvirtxml.DomainAddress
-	usb    bool                                             // it needs a USB controller
-	ready  func(context.Context, *applying) error           // finds or makes what text is to say; nil: there is nothing to do
-	letGo  func(*golibvirt.Libvirt, golibvirt.Domain) error // asks the guest for it; nil: by its alias
+	usb    bool // needs a USB controller
+	// prepares the device before the attach; nil: nothing to prepare
+	ready func(context.Context, *applying) error
+	letGo func(*golibvirt.Libvirt, golibvirt.Domain) error // requests the unplug; nil: by alias
 }
 
-// pluggables are the devices that Quantix gave the domain and that come and go while it runs.
+// pluggables returns the domain's hot-pluggable devices that belong to Quantix.
 func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	var out []pluggable
 	for _, n := range x.Devices.Interfaces {
@@ -114,7 +119,7 @@ func has(all []pluggable, p pluggable) bool {
 	return slices.ContainsFunc(all, func(o pluggable) bool { return o.alias == p.alias || p.path != "" && o.path == p.path })
 }
 
-// heldOn is what the running guest has of what Quantix gave it, though its next start is without: it is to let go of that.
+// pendingUnplugs returns the devices of Quantix that the running guest still has, but its next start has not.
 func heldOn(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	stay := pluggables(kept, spec)
 	out := slices.DeleteFunc(pluggables(live, spec), func(p pluggable) bool { return p.wanted || has(stay, p) })
@@ -128,9 +133,9 @@ func toldHeld(all []pluggable) (out []fleet.PendingUnplug) {
 	return out
 }
 
-// plug lets the running guest have what the edit adds, and asks it to let go of what is out of the definition.
-// What it has no room for, or holds on to, waits for its next start: the difference shows. again is an edit that was applied
-// before, and perhaps not to its end.
+// plug hot-plugs what the edit adds and unplugs what the definition no longer has. A device without room, or one that
+// the guest does not release, waits for the next start and shows as a difference. again marks an edit that was applied
+// before, perhaps incompletely.
 func (a *applying) plug(ctx context.Context, guest sighted, plan agent.Edit, again bool) error {
 	kept, err := readXML(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
@@ -141,7 +146,7 @@ func (a *applying) plug(ctx context.Context, guest sighted, plan agent.Edit, aga
 		return err
 	}
 	tuned := plan
-	if again && (a.in.Reapply || a.in.Stamped < a.in.VM.Generation) { // it was not done to its end
+	if again && (a.in.Reapply || a.in.Stamped < a.in.VM.Generation) { // the earlier attempt did not complete
 		tuned = plan.Whole(a.in.VM.Spec)
 	}
 	if err := a.retune(ctx, guest.ref, tuned, kept, live); err != nil {
@@ -161,14 +166,15 @@ func (a *applying) plug(ctx context.Context, guest sighted, plan agent.Edit, aga
 	return a.keepMdevs(kept, live)
 }
 
-// adds reports whether the edit gives the VM the device. was is its definition before.
+// adds reports whether the edit gives the VM the device. was is the definition before the edit.
 func adds(plan agent.Edit, p pluggable, was hardware) bool {
 	return slices.ContainsFunc(plan.Disks, func(d fleet.Disk) bool { return diskAlias(d.Ref()) == p.alias }) ||
 		slices.ContainsFunc(plan.NICs, func(n fleet.NIC) bool { return nicAlias(n) == p.alias }) ||
 		p.field == "hostDevices" && plan.Has(p.field) && !hasDevice(was.parts.HostDevices, p.what)
 }
 
-// attach puts the device where the next start has it, so that the guest's name for it stays, or else wherever there is room.
+// attach hot-plugs the device at its address of the next start, so that the guest's name for it stays. If that address
+// fails, any free address is used.
 func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable, live *libvirtxml.Domain) error {
 	has := func(kind string) bool {
 		return slices.ContainsFunc(live.Devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == kind && c.Model != "none" })
@@ -200,7 +206,7 @@ func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable
 		if err = a.attachText(ctx, ref, text); err == nil || !answered(err) {
 			return err
 		}
-		if none := deviceFree(err); none != err { //nolint:errorlint // whether it is the very one
+		if none := deviceFree(err); none != err { // deviceFree returns the same error if it is about something else
 			return none
 		}
 	}
@@ -213,7 +219,7 @@ func (a *applying) attachText(ctx context.Context, ref golibvirt.Domain, text st
 	})
 }
 
-// noRoom is nil where the guest has no place for a device: it gets it at its next start.
+// noRoom returns nil if the guest has no free slot for the device; it gets the device at its next start.
 func noRoom(err error) error {
 	if strings.Contains(err.Error(), "No more available PCI slots") || strings.Contains(err.Error(), "No free USB port") {
 		return nil
@@ -221,8 +227,8 @@ func noRoom(err error) error {
 	return err
 }
 
-// release asks the guest for what it is to let go of, until it has, or does not for long. cpus: for vCPUs, too, as the edit says how many there are.
-// live is the guest as it then is.
+// release requests the unplug of surplus devices until the guest has released them or letGoLimit has passed. cpus
+// includes vCPUs, because the edit sets their number. live is the definition afterwards.
 func (a *applying) release(ctx context.Context, guest sighted, kept *libvirtxml.Domain, cpus bool) (live *libvirtxml.Domain, err error) {
 	look := time.NewTicker(lookPeriod)
 	defer look.Stop()
@@ -251,7 +257,7 @@ func (a *applying) release(ctx context.Context, guest sighted, kept *libvirtxml.
 			}
 		}
 		if p, _ := power(guest.state, guest.reason); p == fleet.Paused {
-			return live, nil // it hears nothing until it runs on, and then it has been asked
+			return live, nil // a paused guest handles the request after it resumes
 		}
 		select {
 		case <-ctx.Done():
@@ -265,7 +271,8 @@ func hasNIC(all []fleet.NIC, n libvirtxml.DomainInterface) bool {
 	return slices.ContainsFunc(all, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, macOf(&n)) })
 }
 
-// nicAlias is that of the spec's card: no other's, also none of one that the guest holds on to.
+// nicAlias returns the alias of the spec's NIC, which derives from its MAC address. So it differs from the alias of a
+// NIC pending unplug.
 func nicAlias(n fleet.NIC) string {
 	return aliasNIC + strings.ToLower(strings.ReplaceAll(n.MAC, ":", ""))
 }

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What libvirt is asked to give a running guest of its host's is found out at that moment, and goes to where the next start has it.
+// Host devices for a running guest are resolved at hot-plug, and use the address of the next start.
 func TestWhatAGuestIsGivenOfItsHost(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -52,7 +52,8 @@ func TestWhatAGuestIsGivenOfItsHost(t *testing.T) {
 		if !p.wanted || p.field != "hostDevices" || len(want[p.what]) == 0 {
 			t.Errorf("of the spec it has %+v", p)
 		}
-		if p.ready != nil && !strings.HasPrefix(p.what, fleet.PhysicalDevice) { // which is looked at in the running host: see the suite
+		// host disks need a running host: see the conformance suite
+		if p.ready != nil && !strings.HasPrefix(p.what, fleet.PhysicalDevice) {
 			if err := p.ready(t.Context(), a); err != nil {
 				t.Errorf("%s: %v", p.what, err)
 			}
@@ -64,7 +65,7 @@ func TestWhatAGuestIsGivenOfItsHost(t *testing.T) {
 		}
 		for _, part := range want[p.what] {
 			if !strings.Contains(text, part) {
-				t.Errorf("%s is given without %s:\n%s", p.what, part, text)
+				t.Errorf("%s is attached without %s:\n%s", p.what, part, text)
 			}
 		}
 		if bare, err := p.text(nil); err != nil || strings.Contains(bare, `<address type=`) {
@@ -72,21 +73,22 @@ func TestWhatAGuestIsGivenOfItsHost(t *testing.T) {
 		}
 	}
 	if len(all) != len(want) {
-		t.Errorf("of %d devices %d come and go", len(want), len(all))
+		t.Errorf("of %d devices %d are hot-pluggable", len(want), len(all))
 	}
 	made, err := os.ReadFile(filepath.Join(root, "sys/class/mdev_bus/0000:41:00.0/mdev_supported_types/nvidia-63/create"))
 	if err != nil || string(made) != mdev {
 		t.Errorf("the kernel was asked to make %q: %v", made, err)
 	}
 	if left := heldOn(&libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{}}, x, fleet.VMSpec{}); len(left) != len(want) {
-		t.Errorf("taken out, the guest holds on to %d of %d", len(left), len(want))
+		t.Errorf("after the removal %d of %d are pending unplug", len(left), len(want))
 	}
 	if left := heldOn(&libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{}}, x, spec); len(left) != 0 {
-		t.Errorf("what somebody took out of the definition alone is asked for: %+v", toldHeld(left))
+		t.Errorf("a device removed only from the definition is unplugged: %+v", toldHeld(left))
 	}
 }
 
-// A guest gives back vCPUs that came since its start, where its processor is not emulated; and modules of memory that are its own, as a whole.
+// Without emulation a guest can lose vCPUs that were hot-plugged. It can lose whole memory modules that Quantix
+// hot-plugged.
 func TestWhatAGuestIsAskedFor(t *testing.T) {
 	t.Parallel()
 	parse := func(text string) *libvirtxml.Domain {
@@ -97,7 +99,8 @@ func TestWhatAGuestIsAskedFor(t *testing.T) {
 		}
 		return x
 	}
-	// As libvirt 9.0 writes a guest that was started with one vCPU and 192 MiB, and has got three and 640 MiB; 128 MiB of them from somebody else.
+	// As libvirt 9.0 writes a guest started with one vCPU and 192 MiB that now has three vCPUs and 640 MiB, 128 MiB of
+	// them from somebody else.
 	const guest = `<domain type="kvm"><memory unit="KiB">655360</memory><vcpu placement="static" current="3">4</vcpu><vcpus>
 		<vcpu id="0" enabled="yes" hotpluggable="no" order="1"/><vcpu id="1" enabled="yes" hotpluggable="yes" order="2"/>
 		<vcpu id="2" enabled="yes" hotpluggable="yes" order="3"/><vcpu id="3" enabled="no" hotpluggable="yes"/></vcpus><devices>
@@ -109,7 +112,7 @@ func TestWhatAGuestIsAskedFor(t *testing.T) {
 	emulated := parse(strings.Replace(guest, `"kvm"`, `"qemu"`, 1))
 	started := parse(regexp.MustCompile(`hotpluggable="yes"`).ReplaceAllString(guest, `hotpluggable="no"`))
 	if n := []int{leastCPUs(live), leastCPUs(emulated), leastCPUs(started), leastCPUs(parse(`<domain type="kvm"><vcpu>2</vcpu></domain>`))}; !slices.Equal(n, []int{1, 0, 0, 0}) {
-		t.Errorf("the guests can go on with %v vCPUs", n)
+		t.Errorf("the guests have the minimum vCPUs %v", n)
 	}
 	if all, _, others := modulesOf(live); !slices.Equal(all, []fleet.Module{{MiB: 128}, {MiB: 192}}) || others[0] != 128 {
 		t.Errorf("it has modules %+v, and of others %v", all, others)
@@ -117,7 +120,7 @@ func TestWhatAGuestIsAskedFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		live            *libvirtxml.Domain
 		cpus, mib       int // of the spec
-		keptCPUs, kept  int // of the definition
+		keptCPUs, kept  int // of the persistent definition
 		asked, withCPUs string
 	}{
 		"nothing less":                {live, 3, 512, 3, 512, "", ""},

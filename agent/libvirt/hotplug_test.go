@@ -13,7 +13,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// A Linux guest answers when a card comes and when it is asked for one, where a machine without a system does not.
+// A Linux guest responds to hot-plug and unplug, unlike a machine without an operating system.
 func TestARunningGuestGetsAndGivesNetworkCards(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -36,9 +36,10 @@ func TestARunningGuestGetsAndGivesNetworkCards(t *testing.T) {
 		f.ok(err)
 		return s
 	}
-	// While its firmware runs, a guest takes a card and lets none go; the card is shown until it does.
+	// While its firmware runs, a guest accepts a NIC but releases none. The pending unplug is reported until the guest
+	// releases it.
 	if s := edit(first, second); len(s.NICs) != 2 || len(s.NextBoot) != 0 {
-		t.Fatalf("with another card: %+v", s)
+		t.Fatalf("with a second NIC: %+v", s)
 	}
 	links := func() string {
 		out, _ := tryVirsh("qemu-agent-command", id, `{"execute":"guest-network-get-interfaces"}`)
@@ -47,26 +48,26 @@ func TestARunningGuestGetsAndGivesNetworkCards(t *testing.T) {
 	waitFor(t, "the guest sees both cards", func() bool { return strings.Contains(links(), first.MAC) && strings.Contains(links(), second.MAC) })
 	xml := virsh(t, "dumpxml", id)
 	if virsh(t, "domif-getlink", id, second.MAC); strings.Count(virsh(t, "domiflist", id, "--inactive"), "52:54:00:0a") != 2 {
-		t.Errorf("the cards are not kept for the next start:\n%s", xml)
+		t.Errorf("the definition lost the NICs:\n%s", xml)
 	}
 	virsh(t, "attach-interface", id, "network", "default", "--mac", "52:54:00:0a:00:09", "--model", "virtio", "--live", "--config")
 	s := edit(second)
 	if len(s.NICs) != 2 || len(s.NextBoot) != 0 || s.NICs[0].MAC != second.MAC || s.NICs[1].MAC != "52:54:00:0a:00:09" {
-		t.Fatalf("without the first card, and with one that an administrator added: %+v", s)
+		t.Fatalf("without the first NIC, and with one that an administrator added: %+v", s)
 	}
 	if got := links(); strings.Contains(got, first.MAC) || !strings.Contains(got, second.MAC) {
 		t.Errorf("the guest sees %s", got)
 	}
 	if s := edit(); len(s.NICs) != 1 || s.NICs[0].MAC != "52:54:00:0a:00:09" || len(s.NextBoot) != 0 {
-		t.Errorf("without a card of its own: %+v", s)
+		t.Errorf("without its own NICs: %+v", s)
 	}
-	// One card more than there are ports waits for the next start.
+	// A NIC without a free port waits for the next start.
 	var many []fleet.NIC
 	for i := range 8 {
 		many = append(many, fleet.NIC{Network: "default", MAC: fmt.Sprintf("52:54:00:0a:01:%02d", i)})
 	}
 	if s := edit(many...); len(s.NICs) < 4 || len(s.NICs) > 8 || !slices.Equal(s.NextBoot, []string{"nics"}) {
-		t.Errorf("with more cards than there is room for: %+v", s)
+		t.Errorf("with more NICs than free ports: %+v", s)
 	}
 	f.ok(f.StopVM(t.Context(), vm.ID))
 	f.ok(f.StartVM(t.Context(), vm.ID))
@@ -75,7 +76,8 @@ func TestARunningGuestGetsAndGivesNetworkCards(t *testing.T) {
 	}
 }
 
-// An emulated guest with secure boot would never come back from the new vCPU: it waits for the next start, and the host says so before anybody asks.
+// An emulated guest with secure boot would hang after vCPU hot-plug. The vCPU waits for the next start, and the host
+// reports the limit in advance.
 func TestAVCPUWaitsWhereItWouldEndTheGuest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -88,6 +90,6 @@ func TestAVCPUWaitsWhereItWouldEndTheGuest(t *testing.T) {
 	s, _, err := f.VM(t.Context(), vm.ID)
 	f.ok(err)
 	if s.CPUs != 1 || s.MaxCPUs != 0 || s.MemoryMiB != 256 || s.MaxMemory != 512 || !slices.Equal(s.NextBoot, []string{"cpus"}) || len(s.Drift) != 0 {
-		t.Errorf("with another vCPU to come: %+v", s)
+		t.Errorf("with a vCPU that waits for the next start: %+v", s)
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// fileID is a file itself, whatever path leads to it: symbolic links and bind mounts end at the same device and inode. Of a
-// device it is the device's own number. The zero fileID is no file.
+// fileID identifies a file independently of its path: symbolic links and bind mounts lead to the same device and
+// inode. For a device node it is the device number. The zero value is no file.
 type fileID struct {
 	dev, ino uint64
 	device   bool
 }
 
-// identify returns the file at the path; zero where it cannot be looked at.
+// identify returns the ID of the file at the path, or the zero value if it cannot be read.
 func identify(path string) fileID {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -26,11 +26,11 @@ func identify(path string) fileID {
 	return identityOf(info)
 }
 
-// longestChain bounds how many files a disk is followed through.
+// longestChain limits the length of a backing chain.
 const longestChain = 64
 
-// chainOf returns the file at the path and, unless it is opaque (raw data, which a guest may have written), all that its own
-// header refers to, and so on.
+// chainOf returns the file at the path and all files that its header refers to, recursively. An opaque file is raw
+// data, which a guest may have written, so its header is not read.
 func chainOf(path string, opaque bool) []fileID {
 	var out []fileID
 	for todo := []reference{{path, opaque}}; len(todo) > 0 && len(out) < longestChain; todo = todo[1:] {
@@ -47,22 +47,22 @@ func chainOf(path string, opaque bool) []fileID {
 	return out
 }
 
-// recency is how old an answer may be, and how long storage is waited for before what was seen earlier is the answer.
+// recency is the maximum age of a cached value, and the time to wait for storage before the cached value is used.
 type recency struct{ age, patience time.Duration }
 
 var (
-	recent = recency{20 * time.Second, time.Second} // for what is told
-	fresh  = recency{0, lookPatience}               // for what is decided: a file that was moved, removed or replaced meanwhile is another
+	recent = recency{20 * time.Second, time.Second} // for reports
+	// for decisions: a file may have been moved, removed or replaced meanwhile
+	fresh = recency{0, lookPatience}
 )
 
-// byDir remembers what was seen of files, directory by directory, because storage that hangs hangs as a whole.
+// byDir caches facts about files by directory, because hanging storage hangs for all its files.
 type byDir[T any] struct {
 	mu   sync.Mutex
 	dirs map[string]*watch[map[string]T]
 }
 
-// read returns what look sees of the paths, as far as their storage answers. Paths that were not looked at before are looked
-// at now.
+// read returns the result of look for each path whose storage answers. Paths that are not cached are read now.
 func (d *byDir[T]) read(ctx context.Context, how recency, paths []string, look func(path string) T) map[string]T {
 	in := map[string][]string{}
 	for _, p := range paths {
@@ -114,14 +114,16 @@ func (d *byDir[T]) readDir(ctx context.Context, how recency, dir string, files [
 		}).value
 	}
 	seen := read()
-	if lacks(seen) { // somebody else's look, at other files, came in between; or storage hangs, which is not waited for twice
+	// another reader refreshed other files in between, or the storage hangs, which is waited for only once
+	if lacks(seen) {
 		w.expire()
 		seen = read()
 	}
 	return seen
 }
 
-// keepOnly forgets all directories but those of the paths. A look that hangs is kept, so that no second one joins it.
+// keepOnly removes all directories without one of the paths. A hanging read is kept, so that no second one starts
+// beside it.
 func (d *byDir[T]) keepOnly(paths []string) {
 	dirs := map[string]bool{}
 	for _, p := range paths {
@@ -132,7 +134,7 @@ func (d *byDir[T]) keepOnly(paths []string) {
 	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]T]) bool { return !dirs[dir] && w.sight().late == 0 })
 }
 
-// expire makes the next read look again in the directory.
+// expire makes the next read of the directory refresh it.
 func (d *byDir[T]) expire(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,23 +9,24 @@ import (
 	"quantix/internal/fleet"
 )
 
-// header is what a disk image says of itself, and what it takes on its storage.
+// header holds the facts from a disk image's header, and its allocation on storage.
 type header struct {
 	image.Facts
 	alloc int64
 }
 
-// readHeader reads what a regular file or a block device begins with. A path that is a symbolic link is an error unless follow.
+// readHeader reads the header of a regular file or block device. A symbolic link is an error unless follow is set.
 func readHeader(path string, follow bool) (header, error) { return readImage(path, follow, false) }
 
-// inspectImage reads all that decides whether a regular file can be used as an image. Nobody may write to it meanwhile.
+// inspectImage reads everything that decides whether a regular file can be used as an image. Nobody may write to the
+// file meanwhile.
 func inspectImage(path string) (header, error) { return readImage(path, false, true) }
 
 func readImage(path string, follow, deep bool) (header, error) {
 	return onImage(path, follow, func(f *os.File, size int64) (image.Facts, error) { return image.Read(f, size, deep) })
 }
 
-// readLength is readHeader of a raw file or a block device, of which no byte is believed.
+// readLength is readHeader for a raw file or block device. It does not trust any byte of the content.
 func readLength(path string) (header, error) {
 	return onImage(path, true, func(_ *os.File, size int64) (image.Facts, error) {
 		return image.Facts{Format: fleet.Raw, Size: size}, nil

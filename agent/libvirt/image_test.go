@@ -2,7 +2,7 @@ package libvirt
 
 import "encoding/binary"
 
-// qcow2 is the start of an image; change may spoil it.
+// qcow2 returns the header of an image. change may corrupt it.
 func qcow2(version uint32, change func([]byte)) []byte {
 	h := make([]byte, 512)
 	copy(h, "QFI\xfb")

@@ -16,16 +16,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-// overlay is what stands at a path.
+// overlay classifies the file at a path of a pool.
 type overlay int
 
 const (
-	asItShould overlay = iota // or there is nothing, which others tell
-	asAnother                 // a link, a device, or a folder where a file is to be
+	asItShould overlay = iota // the expected kind, or nothing: missing files are reported elsewhere
+	asAnother                 // a link, a device, or a folder in place of a file
 )
 
-// inPlace refuses a definition that a guest is about to start with, where a path of it that lies in a pool is no plain file there: who writes to
-// shared storage must not lead this host's QEMU to other files of the host. Paths outside of all pools are their administrator's.
+// inPlace refuses a definition before a guest's start if one of its paths inside a pool is not a plain file there.
+// Somebody with access to shared storage must not make this host's QEMU open other files of the host. Paths outside of
+// all pools are the administrator's responsibility.
 func (b *Backend) inPlace(ctx context.Context, x *libvirtxml.Domain) error {
 	text, err := x.Marshal()
 	if err != nil {
@@ -64,13 +65,13 @@ func (b *Backend) inPlace(ctx context.Context, x *libvirtxml.Domain) error {
 	return err
 }
 
-// definedPath is a path that a definition names. folder: a directory may stand there.
+// definedPath is a path in a definition. folder allows a directory there.
 type definedPath struct {
 	path   string
 	folder bool
 }
 
-// pathsIn are all absolute paths in a definition, whatever they are for. What Quantix and others note of the domain is none of it.
+// pathsIn returns all absolute paths in a definition, except those in metadata and descriptions.
 func pathsIn(text string) (out []definedPath, err error) {
 	folder := false
 	add := func(path string) {
@@ -106,7 +107,7 @@ func pathsIn(text string) (out []definedPath, err error) {
 	}
 }
 
-// overlayAt looks at a path below the directory of the pool that it lies in, and follows no link there.
+// overlayAt checks a path below its pool's directory without following links.
 func (b *Backend) overlayAt(path string, folder bool) (is overlay, err error) {
 	dir, _, ok := b.pools.book.Holding(path)
 	if !ok {
@@ -141,14 +142,14 @@ func (b *Backend) overlayAt(path string, folder bool) (is overlay, err error) {
 	return asItShould, nil
 }
 
-// oddBelow is a file that a qcow2 disk in a pool stands on, and which must not be: no plain file of its pool, or what shared storage says lies
-// outside of all pools. Empty: there is none.
+// oddBelow returns a bad backing file of a qcow2 disk in a pool, or "". A backing file is bad if it is not a plain
+// file of its pool, or if a shared pool's disk refers to a file outside of all pools.
 func (b *Backend) oddBelow(disk string) (string, error) {
 	seen := map[string]bool{}
 	for todo := []string{disk}; len(todo) > 0 && len(seen) < longestChain; todo = todo[1:] {
 		_, kept, ok := b.pools.book.Holding(todo[0])
 		if !ok || seen[todo[0]] {
-			continue // its administrator made it
+			continue // outside of all pools: created by an administrator
 		}
 		seen[todo[0]] = true
 		for _, below := range readReferences(todo[0]) {
@@ -168,13 +169,13 @@ func (b *Backend) oddBelow(disk string) (string, error) {
 	return "", nil
 }
 
-// isOdd reports whether something else than what should stands at a path of a pool, as far as that can be seen.
+// isOdd reports whether the file at a path of a pool is not the expected kind. Read errors count as no.
 func (b *Backend) isOdd(path string, folder bool) bool {
 	is, err := b.overlayAt(path, folder)
 	return err == nil && is == asAnother
 }
 
-// oddMedia are the faults of files beside the spec's disks that a start would be refused for.
+// oddMedia returns the faults of media and shared folders that would prevent a start.
 func oddMedia(s sighted, sizes map[string]size) (out []fleet.Fault) {
 	for path := range mediaOf(s) {
 		if sizes[path].is == fileOdd {
@@ -185,7 +186,7 @@ func oddMedia(s sighted, sizes map[string]size) (out []fleet.Fault) {
 	return out
 }
 
-// mediaOf are the files and folders that a domain only reads, or shares with its guest.
+// mediaOf returns the media and shared folders of a domain.
 func mediaOf(s sighted) diskPaths {
 	out := diskPaths{}
 	if s.kept.iso != "" {

@@ -13,7 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A start refuses what leads out of a pool, whatever it is for, and the host says so before anybody starts. When the file is back, the guest starts.
+// A start refuses any path that leads out of a pool, and the report has the fault beforehand. Once the file is
+// restored, the guest starts.
 func TestStartRefusesWhatLeadsOutOfAPool(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -27,9 +28,9 @@ func TestStartRefusesWhatLeadsOutOfAPool(t *testing.T) {
 		return d
 	}
 	for what, c := range map[string]struct {
-		file  string // of the pool
+		file  string // in the pool
 		spec  func(f fixture, s *fleet.VMSpec)
-		fault bool // the report tells of it
+		fault bool // the report has a fault
 	}{
 		"a raw disk":   {"plain.raw", func(f fixture, s *fleet.VMSpec) { s.Disks = []fleet.Disk{raw(f)} }, true},
 		"a qcow2 disk": {"disk.qcow2", func(f fixture, s *fleet.VMSpec) { s.Disks = []fleet.Disk{f.disk("disk.qcow2")} }, true},
@@ -83,7 +84,7 @@ func TestStartRefusesWhatLeadsOutOfAPool(t *testing.T) {
 			f.ok(os.Remove(f.at(c.file)))
 			f.ok(os.Rename(aside, f.at(c.file)))
 			if vm.Spec.Shares != nil {
-				return // which takes more than this host has
+				return // the guest needs more than this host has
 			}
 			f.ok(f.StartVM(t.Context(), vm.ID))
 			waitFor(t, "the fault ends", func() bool { return len(faults()) == 0 })
@@ -91,7 +92,7 @@ func TestStartRefusesWhatLeadsOutOfAPool(t *testing.T) {
 	}
 }
 
-// Where others write to a pool, a disk stands on files of pools alone: what its head names else, another host may have written there.
+// On shared storage another host may have written a disk's header. So its backing files must be inside pools.
 func TestStartRefusesADiskThatSharedStorageLeadsElsewhere(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -111,7 +112,7 @@ func TestStartRefusesADiskThatSharedStorageLeadsElsewhere(t *testing.T) {
 	}
 }
 
-// A guest does not go on from a snapshot's memory, or from memory that somebody saved, on what leads out of a pool.
+// A guest does not resume from a snapshot's memory or from saved memory if a path leads out of a pool.
 func TestMemoryGoesOnInPlaceAlone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -137,7 +138,7 @@ func TestMemoryGoesOnInPlaceAlone(t *testing.T) {
 	back()
 	f.ok(f.RevertSnapshot(t.Context(), snap(fleet.SnapshotOrder{ID: id})))
 	virsh(t, "managedsave", string(vm.ID))
-	virsh(t, "change-media", string(vm.ID), "sda", "--eject", "--config") // what was saved has it still
+	virsh(t, "change-media", string(vm.ID), "sda", "--eject", "--config") // the saved memory still uses the ISO
 	back = linkVolume(t, f.pool, "tools.iso")
 	if err := f.StartVM(t.Context(), vm.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "tools.iso") {
 		t.Errorf("the start from saved memory: %v", err)

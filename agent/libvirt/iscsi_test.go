@@ -18,11 +18,11 @@ import (
 const (
 	chapUser     = "quantix"
 	chapPassword = "secretsecret1"
-	lunBytes     = 32<<20 - 512 // libvirt 9.0 forgets the last block
+	lunBytes     = 32<<20 - 512 // libvirt 9.0 ignores the last block
 	lunMark      = "this is the first block of the LUN"
 )
 
-// target is an iSCSI target of two LUNs on this machine, which asks for CHAP.
+// target is an iSCSI target with two LUNs on this machine that requires CHAP.
 type target struct {
 	t         *testing.T
 	dir, port string
@@ -92,7 +92,7 @@ func (g *target) stop() {
 	_ = g.daemon.Wait()
 }
 
-// pool is the target as a pool, released when the test ends.
+// pool returns the target as a pool, which is released when the test ends.
 func (g *target) pool(b backend, user string) fleet.Pool {
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{
 		Kind: fleet.PoolISCSIDirect, Portal: "127.0.0.1:" + g.port, Target: g.iqn, Initiator: "iqn.2026-01.org.example:host", User: user, Shared: true,
@@ -100,7 +100,7 @@ func (g *target) pool(b backend, user string) fleet.Pool {
 	return named(g.t, b, p)
 }
 
-// named is a pool of another kind than files, released when the test ends.
+// named applies a block pool and releases it when the test ends.
 func named(t *testing.T, b backend, p fleet.Pool) fleet.Pool {
 	p.Name = string(p.Spec.Kind) + "-" + string(p.ID)
 	t.Cleanup(func() {
@@ -115,7 +115,8 @@ func named(t *testing.T, b backend, p fleet.Pool) fleet.Pool {
 
 const firstLUN, secondLUN = "unit:0:0:1", "unit:0:0:2"
 
-// A target's LUNs are a pool's volumes, as they are: one is a VM's disk, with the pool's secret, and nothing is ever done to them.
+// A target's LUNs are the pool's volumes. One is attached to a VM with the pool's secret. Quantix never creates,
+// changes or deletes LUNs.
 func TestISCSIDirect(t *testing.T) {
 	t.Parallel()
 	g := newTarget(t)
@@ -141,7 +142,7 @@ func TestISCSIDirect(t *testing.T) {
 		f.ok(b.ApplyPool(t.Context(), p))
 	}
 	if out, err := tryVirsh("secret-get-value", string(p.ID)); err == nil || strings.Contains(out, "c2VjcmV0") {
-		t.Errorf("somebody reads the secret again: %s", out)
+		t.Errorf("the secret can be read back: %s", out)
 	}
 	waitPool(t, b, p, "active with its LUNs", func(s fleet.PoolStatus) bool {
 		return s.State == fleet.PoolActive && len(s.Volumes) == 2 && s.Volumes[0].Name == firstLUN && s.Volumes[1].Name == secondLUN
@@ -167,7 +168,7 @@ func TestISCSIDirect(t *testing.T) {
 		}
 	}
 	if strings.Contains(xml, chapPassword) {
-		t.Error("the definition tells the secret")
+		t.Error("the definition contains the secret")
 	}
 	status, _, err := b.VM(t.Context(), vm.ID)
 	f.ok(err)
@@ -178,7 +179,7 @@ func TestISCSIDirect(t *testing.T) {
 		return len(s.Volumes) == 2 && len(s.Volumes[0].UsedBy) == 1 && s.Volumes[0].UsedBy[0] == vm.ID && len(s.Volumes[1].UsedBy) == 0
 	})
 
-	// Nobody else gets the LUN, and what an administrator has is his.
+	// A LUN in use is refused to other VMs, including a LUN used by an unmanaged VM.
 	other := f.vm()
 	other.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: firstLUN, Existing: true}}
 	if err := b.ApplyVM(t.Context(), order(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "is in use by another VM") {
@@ -187,18 +188,18 @@ func TestISCSIDirect(t *testing.T) {
 	stranger(t, `<disk type='volume' device='disk'><driver name='qemu' type='raw'/><source pool='`+p.Name+`' volume='`+secondLUN+`'/><target dev='vda' bus='virtio'/></disk>`)
 	other.Spec.Disks[0].Volume = secondLUN
 	if err := b.ApplyVM(t.Context(), order(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "is in use by another VM") {
-		t.Errorf("the LUN of a stranger: %v", err)
+		t.Errorf("the LUN of an unmanaged VM: %v", err)
 	}
 	other.Spec.Disks[0].Volume = "unit:0:0:7"
 	if err := b.ApplyVM(t.Context(), order(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has no volume named unit:0:0:7") {
-		t.Errorf("a LUN that is not there: %v", err)
+		t.Errorf("a missing LUN: %v", err)
 	}
 	other.Spec.Disks[0] = fleet.Disk{PoolID: p.ID, Volume: "new.raw", SizeBytes: 1 << 20}
 	if err := b.ApplyVM(t.Context(), order(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "makes no volumes") {
-		t.Errorf("a disk that is to be made: %v", err)
+		t.Errorf("a disk to create: %v", err)
 	}
 	if err := b.ReleasePool(t.Context(), p); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "is in use by") {
-		t.Errorf("a release under the VM: %v", err)
+		t.Errorf("release while a VM uses the pool: %v", err)
 	}
 
 	all := f.destroying(secondLUN)
@@ -211,7 +212,7 @@ func TestISCSIDirect(t *testing.T) {
 		}
 	}
 
-	// What somebody took out shows, and is put back with its secret.
+	// A disk that somebody removed from the definition is drift, and reapply restores it with its secret.
 	f.ok(b.StopVM(t.Context(), vm.ID))
 	virsh(t, "detach-disk", string(vm.ID), "vda", "--config")
 	waitFor(t, "the drift shows", func() bool {
@@ -223,7 +224,8 @@ func TestISCSIDirect(t *testing.T) {
 	f.ok(b.ApplyVM(t.Context(), back))
 	f.ok(b.StartVM(t.Context(), vm.ID))
 
-	// The server dies under the guest, which waits; when it is back, all is by itself as before.
+	// The server dies while the guest runs, and the guest waits. When the server is back, everything recovers by
+	// itself.
 	g.stop()
 	f.ok(b.ApplyVM(t.Context(), order(f.vm(), p)))
 	waitPool(t, b, p, "failed", func(s fleet.PoolStatus) bool {
@@ -243,7 +245,7 @@ func TestISCSIDirect(t *testing.T) {
 	}
 }
 
-// A pool without a user asks for no secret; a wrong server, a wrong target and another pool of the name say so.
+// A pool without a user needs no secret. A wrong server, a wrong target and a second pool of that name are reported.
 func TestISCSIThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	g := newTarget(t)
@@ -279,7 +281,7 @@ func TestISCSIThatIsNotThere(t *testing.T) {
 	moved := p
 	moved.Spec.Target += "-other"
 	if err := b.ApplyPool(t.Context(), moved); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), g.iqn+" at 127.0.0.1:"+g.port) {
-		t.Errorf("another target under one name: %v", err)
+		t.Errorf("another target under the same name: %v", err)
 	}
 	if err := b.ReleasePool(t.Context(), p); err != nil {
 		t.Error(err)

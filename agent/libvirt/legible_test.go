@@ -42,7 +42,7 @@ func TestWhatCannotBeReadHidesNothingElse(t *testing.T) {
 		t.Errorf("the VM that cannot be read is %+v", st)
 	}
 	if st := vms[strange]; st.Power != fleet.Running || !unread(st) {
-		t.Errorf("the found VM that cannot be read is %+v", st)
+		t.Errorf("the unmanaged VM that cannot be read is %+v", st)
 	}
 	if st := vms[good.ID]; st.CPUs != 1 || len(st.Faults) > 0 {
 		t.Errorf("the other VM is %+v", st)

@@ -24,16 +24,16 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// inside is set in the copy of the test that runs within a lab host, where paths are as the host's agent sees them. It holds the
-// sockets of that host and, in the ordeal, of another, as any host sees them.
+// inside is set in the copy of the test program that runs inside a lab host, where paths are those of the host's
+// agent. Its value lists the sockets of that host and, in the ordeal, of a second host.
 const inside = "QUANTIX_TEST_INSIDE_HOST"
 
-// unsupported is why this machine can have no lab host; the tests that need one are skipped with it.
+// unsupported is the reason why this machine cannot run a lab host. Tests that need one are skipped.
 var unsupported error
 
-// What the ordeal adds to the test program, by an init of its own.
+// Hooks that ordeal tests set in init functions.
 var (
-	// asChild runs the copy of the test program that is an agent in a process of its own; ran is false in any other.
+	// asChild runs the child agent of the test program; ran is false in every other process.
 	asChild = func() (ran bool, err error) { return false, nil }
 	// prepareHost prepares the lab host before the tests.
 	prepareHost = func() error { return nil }
@@ -65,7 +65,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// runInHost runs this very test program on a lab host of its own; in the ordeal beside another.
+// runInHost runs this test program inside a lab host, and in the ordeal with a second host.
 func runInHost() (code int, err error) {
 	release, err := tier.GuestSlot()
 	if err != nil {
@@ -106,7 +106,7 @@ func runInHost() (code int, err error) {
 func needHost(t testing.TB) {
 	t.Helper()
 	if unsupported != nil {
-		t.Fatal(unsupported) // a backend that nobody has tried is not to be believed
+		t.Fatal(unsupported) // a backend without tests cannot be trusted
 	}
 }
 
@@ -194,7 +194,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// order is what an agent orders for the VM.
+// order returns the agent's apply job for the VM.
 func order(vm fleet.VM, pools ...fleet.Pool) agent.Apply {
 	return agent.Apply{VM: vm, Pools: pools, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}
 }
@@ -210,7 +210,7 @@ func openBench(b *testing.B) agent.Hypervisor {
 	return hv
 }
 
-// All backends of the test share what an agent remembers of pools; its pools are in the tests' directories.
+// All backends of the tests share one pool book; its pools are in the tests' directories.
 var (
 	book  = must(agent.OpenPoolBook(""))
 	roots = agent.PoolRoots{Allowed: []string{os.TempDir()}}
@@ -243,7 +243,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// testLog writes log lines into the test's output while the test runs.
+// testLog writes log lines to the test's output while the test runs.
 type testLog struct{ t *testing.T }
 
 func (l testLog) Write(p []byte) (int, error) {
@@ -253,7 +253,7 @@ func (l testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// failingPool is a directory below a file.
+// failingPool returns a pool whose directory is below a regular file.
 func failingPool(t *testing.T) (fleet.PoolSpec, string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "file")
@@ -268,7 +268,7 @@ func addImage(t *testing.T, pool fleet.Pool, image hvtest.Image) {
 	path := filepath.Join(pool.Spec.Path, image.Name)
 	raw := filepath.Join(t.TempDir(), "raw")
 	text := bytes.Repeat([]byte("quantix "), 1<<17)
-	copy(text, "\xeb\x63\x90\x00") // as a boot sector begins: text is no image
+	copy(text, "\xeb\x63\x90\x00") // starts like a boot sector, because plain text is no image
 	if err := os.WriteFile(raw, text, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	retrySoon   = 50 * time.Millisecond // for soon after libvirtd went away: one that is restarted is back in a moment
+	retrySoon   = 50 * time.Millisecond // interval right after the loss: a restarted libvirtd returns quickly
 	soon        = 2 * time.Second
 	retryPeriod = time.Second
 	pingPeriod  = 5 * time.Second // go-libvirt has no keepalive
@@ -23,7 +23,7 @@ func (l *link) close() {
 	l.events.hangUp()
 }
 
-// connect opens both connections, subscribes to events and notes the version.
+// connect opens both connections, subscribes to events and records libvirt's version.
 func (b *Backend) connect(ctx context.Context) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -46,7 +46,7 @@ func (b *Backend) connect(ctx context.Context) (*link, error) {
 		l.close()
 		return nil, fmt.Errorf("connect to libvirt: %w", err)
 	}
-	b.domains.clear() // events were missed
+	b.domains.clear() // events may have been missed
 	b.pools.expire()
 	b.caps.expire()
 	b.mu.Lock()
@@ -55,7 +55,7 @@ func (b *Backend) connect(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// versions is "libvirt 9.0.0, QEMU 7.2.22".
+// versions returns a text like "libvirt 9.0.0, QEMU 7.2.22".
 func versions(l *golibvirt.Libvirt) (string, error) {
 	lib, err := l.ConnectGetLibVersion()
 	if err != nil {
@@ -69,7 +69,7 @@ func versions(l *golibvirt.Libvirt) (string, error) {
 	return "libvirt " + dotted(lib) + ", QEMU " + dotted(qemu), nil
 }
 
-// keepConnected waits for the loss of the link (nil: there is none yet) and makes a new one, until Close.
+// keepConnected waits for the loss of the link and reconnects, until Close. l is nil if there is no link yet.
 func (b *Backend) keepConnected(l *link) {
 	for {
 		if l == nil {
@@ -89,7 +89,7 @@ func (b *Backend) keepConnected(l *link) {
 	}
 }
 
-// away notes that libvirt cannot be reached, and why.
+// away records that libvirt is unreachable, and why.
 func (b *Backend) away(why error) {
 	b.log.Warn("libvirt is away; trying again (\"quantix doctor agent\" says what is missing)", "error", why)
 	b.mu.Lock()
@@ -98,7 +98,7 @@ func (b *Backend) away(why error) {
 	b.subscribers.wake()
 }
 
-// serve returns why the link is lost; it pings so that a libvirtd that hangs counts as lost too.
+// serve returns the reason why the link was lost. It pings, so that a hanging libvirtd counts as lost too.
 func (b *Backend) serve(l *link) error {
 	ping := time.NewTicker(pingPeriod)
 	defer ping.Stop()

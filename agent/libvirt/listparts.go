@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Devices of which Quantix made several carry these, and what tells one from another.
+// Alias prefixes of devices that can exist several times. A distinguishing suffix follows.
 const (
 	aliasDrive    = "ua-quantix-drive-"
 	aliasShare    = "ua-quantix-share-"
@@ -22,7 +22,8 @@ const (
 	aliasParallel = "ua-quantix-parallel"
 )
 
-// Volumes that parts name stand in the specs here as files of the host: the volume's name is a path, and there is no pool.
+// In this package a spec names the volumes of parts by host paths: the volume's name is the path, and the pool is
+// empty.
 
 func fileIn(v *fleet.Volref) string {
 	if v == nil {
@@ -73,7 +74,7 @@ func writeDrives(x *libvirtxml.Domain, s fleet.VMSpec) {
 func newDrive(x *libvirtxml.Domain, w fleet.VMDrive) libvirtxml.DomainDisk {
 	drive := freeDrive(x)
 	if w.Floppy() {
-		drive.Device = "floppy" // only read, too: others may have the same image in theirs
+		drive.Device = "floppy" // read-only, because several VMs may use the same image
 		drive.Target = &libvirtxml.DomainDiskTarget{Dev: map[string]string{"floppy1": "fda", "floppy2": "fdb"}[w.Slot], Bus: "fdc"}
 	}
 	drive.Alias = &libvirtxml.DomainAlias{Name: aliasDrive + w.Slot}
@@ -127,7 +128,7 @@ func writeBalloon(x *libvirtxml.Domain, s fleet.VMSpec) {
 
 func readBalloon(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	switch b := x.Devices.MemBalloon; {
-	case b == nil: // libvirt gives such a guest one
+	case b == nil: // libvirt adds a balloon to such a guest
 	case b.Model == "none":
 		s.Devices.Balloon = "none"
 	case b.FreePageReporting == "on":
@@ -184,7 +185,7 @@ func writeSpice(x *libvirtxml.Domain, s fleet.VMSpec) {
 	switch has := slices.ContainsFunc(d.Graphics, isSpice); {
 	case !s.Display.Spice:
 		d.Graphics = slices.DeleteFunc(d.Graphics, isSpice)
-		// libvirt has led the sound there by itself.
+		// libvirt added this audio backend by itself.
 		d.Audios = slices.DeleteFunc(d.Audios, func(o libvirtxml.DomainAudio) bool { return o.SPICE != nil })
 	case !has:
 		d.Graphics = append(d.Graphics, libvirtxml.DomainGraphic{Spice: &libvirtxml.DomainGraphicSpice{
@@ -204,7 +205,7 @@ func writeRedirection(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// sameFile reports whether the definition has that file in the drive, or as that file of its start, already.
+// sameFile reports whether the definition already has that file as a medium of that kind.
 func sameFile(was fleet.VMSpec, m fleet.Medium, path string) bool {
 	return slices.ContainsFunc(was.Media(), func(o fleet.Medium) bool { return o.Kind == m.Kind && cmp.Or(o.Volume) == path })
 }

@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// locks holds one lock a key, so that two orders never work on one thing at once.
+// locks holds one lock per key, so that two jobs never work on the same object.
 type locks[K comparable] struct {
 	mu   sync.Mutex
 	held map[K]chan struct{}
 }
 
-// lock waits for the key's lock or for the end of ctx.
+// lock waits for the key's lock, or until ctx ends.
 func (l *locks[K]) lock(ctx context.Context, key K) (unlock func(), err error) {
 	for {
 		unlock, busy := l.try(key)
@@ -27,7 +27,7 @@ func (l *locks[K]) lock(ctx context.Context, key K) (unlock func(), err error) {
 	}
 }
 
-// try takes the key's lock if it is free; else it returns what is closed when it is given back.
+// try takes the key's lock if it is free. Otherwise it returns a channel that is closed when the lock is released.
 func (l *locks[K]) try(key K) (unlock func(), busy <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

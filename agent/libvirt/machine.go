@@ -11,15 +11,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// q35 is the machine that a VM has which asks for none.
+// q35 is the default machine type.
 const q35 = "q35"
 
-// machines are those that a host is asked about, the usual one first.
+// machines are the machine types that Quantix supports, the default first.
 var machines = []string{q35, fleet.MachinePC}
 
 func machineOf(s fleet.VMSpec) string { return cmp.Or(s.Boot.Machine, q35) }
 
-// isPC reports whether the definition is of the old machine, under its name or under that of one of its versions: pc-i440fx-7.2, pc-1.3.
+// isPC reports whether the definition has the old PC machine type, as an alias or a version: pc-i440fx-7.2, pc-1.3.
 func isPC(x *libvirtxml.Domain) bool {
 	return !isQ35(x) && x.OS != nil && x.OS.Type != nil && (x.OS.Type.Machine == fleet.MachinePC || strings.HasPrefix(x.OS.Type.Machine, "pc-"))
 }
@@ -28,7 +28,8 @@ func isQ35(x *libvirtxml.Domain) bool {
 	return x.OS != nil && x.OS.Type != nil && strings.Contains(x.OS.Type.Machine, q35)
 }
 
-// readMachine says nothing of a definition without a type, as there is none on a host.
+// readMachine reads the machine type and returns an unsupported one as odd. A definition without a type, which a host
+// never has, is ignored.
 func readMachine(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	switch {
 	case isPC(x):
@@ -39,8 +40,8 @@ func readMachine(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// writeMachine is for a definition in which somebody changed the machine. No device can stay where it is: libvirt finds each a new place, and the
-// CD-ROM drives come to where guests of that machine look for them.
+// writeMachine changes the machine type. All bus addresses are removed, because libvirt must assign new ones. CD-ROM
+// drives move to the bus where guests of that machine look for them.
 func writeMachine(x *libvirtxml.Domain, s fleet.VMSpec) {
 	var is fleet.VMSpec
 	if x.OS == nil || x.OS.Type == nil || readMachine(x, &is) == "" && is.Boot.Machine == s.Boot.Machine {
@@ -64,7 +65,8 @@ func writeMachine(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// dropPlaces forgets where devices sit on the machine's buses. What a device is on its host has an address of another type, and stays.
+// dropPlaces removes the guest-side bus addresses of devices. The host-side address of a device has another type and
+// stays.
 func dropPlaces(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Slice:
@@ -84,7 +86,7 @@ func dropPlaces(v reflect.Value) {
 	}
 }
 
-// newCDROM is a drive that is empty, where guests of the machine look for one first.
+// newCDROM returns an empty drive at the first place where guests of the machine look for one.
 func newCDROM(machine string) libvirtxml.DomainDisk {
 	target := &libvirtxml.DomainDiskTarget{Dev: "sda", Bus: "sata"}
 	if machine == fleet.MachinePC {
@@ -96,10 +98,11 @@ func newCDROM(machine string) libvirtxml.DomainDisk {
 	}
 }
 
-// ideDrives are the places of an old machine in which drives are looked for: the second channel first, as the first one has the disks.
+// ideDrives are the target names of IDE drives on the old machine. The second channel comes first, because disks use
+// the first.
 var ideDrives = []string{"hdc", "hdd", "hdb", "hda"}
 
-// freeDrive is a CD-ROM drive under a name that no other drive has. An old machine that has all of its places taken gets a SATA drive.
+// freeDrive returns a CD-ROM drive with an unused target name. If all IDE places are taken, it uses SATA.
 func freeDrive(x *libvirtxml.Domain) libvirtxml.DomainDisk {
 	free := func(name string) bool {
 		return !slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == name })

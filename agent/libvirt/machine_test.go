@@ -13,7 +13,7 @@ import (
 	"quantix/internal/testkit/golden"
 )
 
-// definitionOf is the VM's definition as it is made, on the spec's machine.
+// definitionOf returns the VM's new definition on the spec's machine type.
 func definitionOf(t *testing.T, spec fleet.VMSpec) *libvirtxml.Domain {
 	t.Helper()
 	vm := fleet.VM{Meta: fleet.Meta{ID: "01a206b5-2a62-7003-a101-340befa69b68", Name: "old", Generation: 1}, Spec: spec}
@@ -38,7 +38,7 @@ func disksNamed(bus string, volumes ...string) (out []fleet.Disk) {
 	return out
 }
 
-// A definition of an old machine, and of one with NVMe disks, is seen at a glance and read as what was asked for.
+// The definitions of a pc machine and of NVMe disks match the golden file and read back as the spec.
 func TestMachinesInADefinition(t *testing.T) {
 	t.Parallel()
 	nvme := disksNamed("nvme", "a.qcow2", "b.qcow2")
@@ -65,7 +65,7 @@ func TestMachinesInADefinition(t *testing.T) {
 	}
 }
 
-// What libvirt and its versions call a machine is one of two, or what no spec can say.
+// libvirt's machine names and versions map to the two supported types, or are reported as odd.
 func TestMachinesAreRead(t *testing.T) {
 	t.Parallel()
 	for machine, want := range map[string]string{
@@ -80,7 +80,7 @@ func TestMachinesAreRead(t *testing.T) {
 	}
 }
 
-// The places of an old machine's IDE devices are its drives' and its disks', until there are no more.
+// IDE devices of a pc machine use the places of its CD-ROM drives and disks until all are taken.
 func TestPlacesOfAnOldMachine(t *testing.T) {
 	t.Parallel()
 	spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Boot: fleet.VMBoot{Machine: fleet.MachinePC}, Disks: disksNamed("ide", "a", "b", "c")}
@@ -95,15 +95,15 @@ func TestPlacesOfAnOldMachine(t *testing.T) {
 		return strings.Join(all, ", ")
 	}
 	if got := places(); got != "cdrom hdc, disk hda, disk hdb, disk hdd" {
-		t.Errorf("the places are %s", got)
+		t.Errorf("the IDE places are %s", got)
 	}
 	if drive := freeDrive(x); drive.Target.Bus != "sata" || drive.Target.Dev != "sda" {
-		t.Errorf("beyond all places a drive is %+v", drive.Target)
+		t.Errorf("without a free IDE place the drive is %+v", drive.Target)
 	}
 	if slices.ContainsFunc(x.Devices.Controllers, func(c libvirtxml.DomainController) bool { return strings.HasPrefix(c.Model, "pcie") }) {
-		t.Error("an old machine got root ports")
+		t.Error("a pc machine got root ports")
 	}
-	// Put back after somebody made another machine of it, nothing sits where that one had it.
+	// After somebody changed the machine type, a reapply leaves no device at an address of that type.
 	address := func(x *libvirtxml.Domain) {
 		x.Devices.MemBalloon.Address = &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{}}
 		x.Devices.Disks[1].Address = &libvirtxml.DomainAddress{Drive: &libvirtxml.DomainAddressDrive{}}
@@ -123,11 +123,11 @@ func TestPlacesOfAnOldMachine(t *testing.T) {
 	}
 	address(x)
 	if writeMachine(x, fleet.VMSpec{}); x.Devices.MemBalloon.Address == nil {
-		t.Error("what nobody changed is moved")
+		t.Error("an unchanged definition was modified")
 	}
 }
 
-// The controllers that libvirt makes for NVMe disks go with them, and have their serial numbers.
+// NVMe controllers created by libvirt are removed with their disks and have the disks' serial numbers.
 func TestControllersOfNVMe(t *testing.T) {
 	t.Parallel()
 	index := func(n uint) *uint { return &n }
@@ -144,7 +144,7 @@ func TestControllersOfNVMe(t *testing.T) {
 	}
 }
 
-// What a host says that it cannot give is told by its libvirt and its QEMU.
+// A host reports the fields that its libvirt and QEMU do not support.
 func TestGapsOfMachinesAndBuses(t *testing.T) {
 	t.Parallel()
 	both := []kind{{machines: []string{"q35", "pc"}}}
@@ -160,7 +160,7 @@ func TestGapsOfMachinesAndBuses(t *testing.T) {
 		var got []string
 		for _, g := range c.caps.gaps() {
 			if g.Why == "" {
-				t.Errorf("%s: nothing is said of %s", name, g.Field)
+				t.Errorf("%s: no gap for %s", name, g.Field)
 			}
 			got = append(got, g.Field+"="+g.Value)
 		}

@@ -13,22 +13,22 @@ import (
 	"quantix/internal/fleet"
 )
 
-// markSpace is the XML namespace of what Quantix writes into a domain's metadata.
+// markSpace is the XML namespace of Quantix's element in a domain's metadata.
 const markSpace = "https://quantix.dev/xmlns/vm/1"
 
-// markKey is its prefix.
+// markKey is the namespace's prefix.
 const markKey = "quantix"
 
-// mark is Quantix's stamp in a domain's metadata.
+// mark is Quantix's element in a domain's metadata.
 type mark struct {
 	ID         fleet.VMID `xml:"id"`
 	Generation int64      `xml:"generation"`
-	Name       string     `xml:"name"`    // of an older agent: the name it gets when it is next off; empty: its own
-	Applied    string     `xml:"applied"` // an agent.Applied as JSON; empty: an older agent kept none
-	Mark       string     `xml:"mark"`    // the VM's secret; empty: it has none yet
+	Name       string     `xml:"name"`    // used by older agents: the name after the next stop; empty: no rename
+	Applied    string     `xml:"applied"` // an agent.Applied as JSON; empty: written by an older agent
+	Mark       string     `xml:"mark"`    // the VM's secret; empty: none yet
 }
 
-// markOf reads the stamp; false where there is none that can be read.
+// markOf reads the mark. It returns false if there is none or it cannot be parsed.
 func markOf(meta *libvirtxml.DomainMetadata) (mark, bool) {
 	var m mark
 	start, end := findMark(meta)
@@ -39,7 +39,7 @@ func markOf(meta *libvirtxml.DomainMetadata) (mark, bool) {
 	return m, err == nil
 }
 
-// applied is what was last applied to the domain; nil where the mark does not tell.
+// applied returns the last applied spec, or nil if the mark has none.
 func (m mark) applied() *agent.Applied {
 	var a agent.Applied
 	if m.Applied == "" || json.Unmarshal([]byte(m.Applied), &a) != nil {
@@ -48,17 +48,17 @@ func (m mark) applied() *agent.Applied {
 	return &a
 }
 
-// xml is the stamp as it stands in the metadata.
+// xml returns the mark as an element of the metadata.
 func (m mark) xml() string {
 	return m.element(markKey+":", fmt.Sprintf(" xmlns:%s=%q", markKey, markSpace))
 }
 
-// plain is the stamp as libvirt takes it, to put it into the namespace by itself.
+// plain returns the mark without a namespace, for libvirt's metadata call, which adds the namespace.
 func (m mark) plain() string { return m.element("", "") }
 
 func (m mark) element(prefix, attributes string) string {
 	var b strings.Builder
-	b.Grow(512 + len(m.Applied) + len(m.Applied)/2) // what is escaped is longer
+	b.Grow(512 + len(m.Applied) + len(m.Applied)/2) // escaping makes the text longer
 	add := func(parts ...string) {
 		for _, p := range parts {
 			b.WriteString(p)
@@ -70,10 +70,10 @@ func (m mark) element(prefix, attributes string) string {
 	} {
 		if text.value != "" {
 			add("<", prefix, text.name, ">")
-			if strings.IndexFunc(text.value, special) < 0 { // as JSON mostly is
+			if strings.IndexFunc(text.value, special) < 0 { // most JSON needs no escaping
 				add(text.value)
 			} else {
-				_ = xml.EscapeText(&b, []byte(text.value)) // a Builder takes everything
+				_ = xml.EscapeText(&b, []byte(text.value)) // a Builder never fails
 			}
 			add("</", prefix, text.name, ">")
 		}
@@ -82,10 +82,10 @@ func (m mark) element(prefix, attributes string) string {
 	return b.String()
 }
 
-// special reports whether XML may not have the character as it is.
+// special reports whether the character must be escaped in XML.
 func special(r rune) bool { return r < ' ' || r > '~' || r == '<' || r == '>' || r == '&' }
 
-// putMark replaces the stamp and keeps all other metadata.
+// putMark replaces the mark and preserves all other metadata.
 func putMark(meta *libvirtxml.DomainMetadata, m mark) *libvirtxml.DomainMetadata {
 	if old, ok := markOf(meta); ok && old == m {
 		return meta
@@ -100,7 +100,7 @@ func putMark(meta *libvirtxml.DomainMetadata, m mark) *libvirtxml.DomainMetadata
 	return &libvirtxml.DomainMetadata{XML: meta.XML[:start] + m.xml() + meta.XML[end:]}
 }
 
-// findMark is where the stamp stands in the metadata's text; equal offsets where there is none.
+// findMark returns the mark's offsets in the metadata's text. Both are 0 if there is no mark.
 func findMark(meta *libvirtxml.DomainMetadata) (start, end int) {
 	if meta == nil {
 		return 0, 0

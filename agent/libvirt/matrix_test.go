@@ -16,13 +16,14 @@ import (
 	"quantix/internal/lab"
 )
 
-// look is where a running QEMU tells of a field, and what it says when the field is as [hvtest.FullSpec] and its like have it. An empty question
-// is a look at the process's arguments; one in braces is asked of QMP, another of the monitor for people, and one behind "direct:" of the guest that is
-// started by its kernel, one behind "old:" of that on an old machine. Behind a field's name and "=" stands one of its values.
+// look tells how to observe a field in a running QEMU: ask is the query, says the expected answer for
+// [hvtest.FullSpec] and its variants. An empty query reads the process's arguments. A query in braces is a QMP
+// command; other queries are HMP commands. The prefix "direct:" queries the guest with a kernel given by the host,
+// "old:" that guest on a pc machine. A key may have the form field=value.
 type look struct{ ask, says string }
 
-// proved are the fields whose effect is seen in a QEMU that runs with them. Those of a spec that are not here are proved by their definition alone,
-// which a real libvirt has validated, kept and given back; README lists them.
+// proved lists the fields whose effect the test observes in a running QEMU. The other fields are proved only by their
+// definition, which a real libvirt has validated and returned; README lists them.
 var proved = map[string]look{
 	"disks":                  {`{"execute":"query-block"}`, `disk\.qcow2`},
 	"nics":                   {"info network", `52:54:00:0c:00:01`},
@@ -91,7 +92,8 @@ var proved = map[string]look{
 	"nic.linkDown":             {"link", `down`},
 }
 
-// elsewhere are the fields that are the agent's to keep, not QEMU's, or that a test of their own asks the guest about: which test does.
+// elsewhere lists fields that the agent implements without QEMU, or that another test checks in the guest, each with
+// that test.
 var elsewhere = map[string]string{
 	"iso":                "the suite of both back ends, growing a running guest",
 	"policy.autostart":   "agent: a host that comes up starts them in their order",
@@ -115,16 +117,19 @@ var elsewhere = map[string]string{
 	"migration.downtimeMs":  "control: what is kept for later is stored and given back",
 }
 
-// undefinable are those that libvirt defines only where the processor has them, which the tests' has not: which test shows what is written and read.
+// undefinable lists fields that libvirt defines only on processors with the feature, which test machines lack, each
+// with its test.
 var undefinable = map[string]string{"security.confidential": "its definition as it is written and read, and recorded answers"}
 
-// Each field of a VM, its disks and its cards is made, defined, started and looked up in the QEMU that runs; the test prints how far each is proved.
+// Each field of a VM, its disks and its NICs is created, defined, started and observed in the running QEMU. The test
+// prints how each field is proved.
 func TestEveryFieldIsProved(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
 	vm.Spec.CPUs, vm.Spec.Disks = 4, []fleet.Disk{hvtest.FullDisk(fleet.Disk{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20})}
-	second := fleet.Disk{PoolID: f.pool.ID, Volume: "second.qcow2", SizeBytes: 1 << 20} // of limits those that exclude the first one's
+	// with the limits that exclude those of the first disk
+	second := fleet.Disk{PoolID: f.pool.ID, Volume: "second.qcow2", SizeBytes: 1 << 20}
 	second.Limits = fleet.DiskLimits{ReadIOPS: 101, WriteIOPS: 102, TotalKiB: 4096, BurstKiB: 8192}
 	vm.Spec.Disks = append(vm.Spec.Disks, second)
 	f.ok(os.WriteFile(filepath.Join(f.pool.Spec.Path, "shared.raw"), make([]byte, 1<<20), 0o600))
@@ -237,11 +242,11 @@ func TestEveryFieldIsProved(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	f.ok(err)
 	if list := "`" + strings.Join(byXML, "` `") + "`"; !strings.Contains(string(readme), list) {
-		t.Errorf("README does not list what is proved by its definition alone: %s", list)
+		t.Errorf("README does not list the fields proved only by their definition: %s", list)
 	}
 }
 
-// startDirect runs a guest that its host starts by a kernel, and that has a folder of the host's.
+// startDirect starts a guest with a kernel from the host and a shared folder.
 func startDirect(f fixture) *snapper {
 	t := f.t
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
@@ -260,7 +265,7 @@ func startDirect(f fixture) *snapper {
 	return s
 }
 
-// startOld runs a guest on an old machine, with an IDE disk that is a raw file.
+// startOld starts a guest on a pc machine with a raw IDE disk.
 func startOld(f fixture) string {
 	vm := f.vm()
 	vm.Spec.Boot.Machine = fleet.MachinePC

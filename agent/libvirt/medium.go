@@ -18,7 +18,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// checkMedium refuses to put into the VM's drive what is no disc, or somebody's disk. What is in the drive already stays.
+// checkMedium refuses an ISO that is no disc image or is another VM's disk. A medium that is already inserted stays.
 func (a *applying) checkMedium(ctx context.Context, old *sighted, in intent) error {
 	if in.iso == "" || old != nil && old.kept.iso == in.iso {
 		return nil
@@ -40,7 +40,7 @@ func (a *applying) checkMedium(ctx context.Context, old *sighted, in intent) err
 	return a.checkNoDisk(ctx, p)
 }
 
-// notPlain puts into a sentence why a volume that is to be read is not read.
+// notPlain converts the error of a failed read of a volume into a sentence for people.
 func notPlain(p place, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -51,13 +51,13 @@ func notPlain(p place, err error) error {
 	return fmt.Errorf("read the volume %s: %w", p.volume, err)
 }
 
-// localMedia is the spec as it is to be written, with the files of this host in place of the volumes that its parts name.
+// localMedia returns the spec with the volumes of its parts replaced by paths of this host.
 func (a *applying) localMedia(plan agent.Edit) (fleet.VMSpec, error) {
 	var wrong error
 	spec := plan.Wanted(a.in.VM.Spec).MapMedia(func(m fleet.Medium) fleet.Volref {
 		part, _, _ := strings.Cut(m.Field, "[")
 		if m.PoolID == "" || !plan.Has(part) {
-			return m.Volref // where it is outside of all pools, and stays
+			return m.Volref // outside of all pools; unchanged
 		}
 		p, err := placeOf(m.Volref, a.in.Pools)
 		if err == nil && p.block() {
@@ -72,7 +72,7 @@ func (a *applying) localMedia(plan agent.Edit) (fleet.VMSpec, error) {
 	return spec, wrong
 }
 
-// checkMedia is checkMedium for what the parts name.
+// checkMedia is checkMedium for the media and folders of the parts.
 func (a *applying) checkMedia(ctx context.Context, old *sighted, in intent) error {
 	local := in.spec.Media()
 	for i, m := range in.Wanted(a.in.VM.Spec).Media() {
@@ -117,7 +117,7 @@ func (a *applying) checkFile(ctx context.Context, p place, kind fleet.MediumKind
 	return a.checkNoDisk(ctx, p)
 }
 
-// checkFolder refuses what is no directory right in the pool's.
+// checkFolder refuses a path that is not a directory directly in the pool's directory.
 func (a *applying) checkFolder(ctx context.Context, p place) error {
 	info, err := within(ctx, func() (os.FileInfo, error) { return os.Lstat(p.path()) })
 	switch {
@@ -131,7 +131,8 @@ func (a *applying) checkFolder(ctx context.Context, p place) error {
 	return nil
 }
 
-// balloon asks the running guest to use as much memory as the definition says. One that has no balloon gets it at its next start.
+// balloon sets the running guest's balloon to the definition's size. A guest without a balloon gets it at its next
+// start.
 func (a *applying) balloon(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	if b := live.Devices.MemBalloon; b == nil || b.Model == "none" {
 		return nil

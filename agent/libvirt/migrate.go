@@ -14,17 +14,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-// leaving is one MigrateVM under way.
+// leaving is the state of one MigrateVM call.
 type leaving struct {
 	*Backend
 	c     *conn
 	in    agent.MigrateVM
-	disks []*moving // in the order's order: what a move of each would ask
-	were  []volumeFile
+	disks []*moving    // in the order of the migration's disks; reuses the checks of a disk migration
+	were  []volumeFile // the disks' files when they were sent
 }
 
-// MigrateVM implements agent.Hypervisor. The definition goes last, when all disks are elsewhere and nobody has touched them: until then the VM is
-// here, and from then on nobody can start it here.
+// MigrateVM implements agent.Hypervisor. It removes the definition last, after all disks have arrived and nobody has
+// written to them. Until then the VM belongs to this host; afterwards nobody can start it here.
 func (b *Backend) MigrateVM(ctx context.Context, in agent.MigrateVM) error {
 	act := "send " + in.VM.Name
 	files, err := b.shareFiles(ctx, agent.Apply{VM: in.VM, Pools: in.Pools})
@@ -79,8 +79,8 @@ func (l *leaving) run(ctx context.Context) error {
 	return l.letGo(ctx)
 }
 
-// gone is for a VM without a definition: an earlier call has let go of it, or somebody on the host has, who may have run it before. What arrived is
-// the VM only where its disks here are still what was sent; of one that is not here any more, what arrived is all there is.
+// gone handles a VM without a definition. An earlier call removed the definition, or somebody on the host did, perhaps
+// after running the VM. The copy counts only if the disks still on this host are unchanged since they were sent.
 func (l *leaving) gone(ctx context.Context) error {
 	if err := l.in.Arrived(ctx); err != nil {
 		return err
@@ -101,12 +101,13 @@ func (l *leaving) gone(ctx context.Context) error {
 	return l.dropFilters(ctx, l.c, l.in.VM.ID, nil)
 }
 
-// sentStamp tells a disk's file from what it becomes when somebody writes to it. Its owner does not matter: libvirt changes that.
+// sentStamp identifies the content of a disk's file by its ID, size and modification time. It ignores the owner,
+// because libvirt changes that.
 func sentStamp(f volumeFile) string {
 	return volumeID{fileID: f.id, modified: f.modified, bytes: f.bytes}.stamp()
 }
 
-// see is the domain as it is at this moment.
+// see returns the domain's current state.
 func (l *leaving) see(ctx context.Context) (seen, error) {
 	m := &moving{Backend: l.Backend, c: l.c, in: agent.MoveDisk{VM: l.in.VM}}
 	uuid, err := parseUUID(l.in.VM.ID)
@@ -120,7 +121,7 @@ func (l *leaving) see(ctx context.Context) (seen, error) {
 	return m.see(ctx)
 }
 
-// mayMigrate refuses what its disks alone would not be all of.
+// mayLeave refuses a VM whose state includes more than its disks.
 func (l *leaving) mayLeave(ctx context.Context, s seen) error {
 	x := s.kept
 	switch {
@@ -143,8 +144,8 @@ func (l *leaving) mayLeave(ctx context.Context, s seen) error {
 	return nil
 }
 
-// sendDisk sends a file that nobody writes to, and fails before its end where somebody did: also since an earlier call sent it, for what the other
-// host has of that call is not sent again.
+// sendDisk sends a file and fails before the end if somebody wrote to it meanwhile. It also fails if the file changed
+// since an earlier call, because the destination keeps the part it already received.
 func (l *leaving) sendDisk(ctx context.Context, m *moving, d fleet.LeavingDisk) error {
 	before, err := m.still(ctx)
 	if err != nil {
@@ -183,7 +184,8 @@ func (l *leaving) unchanged(ctx context.Context, m *moving, before volumeFile) e
 	return err
 }
 
-// letGo removes the definition of a guest that is as it was sent. Who starts it with virsh just then wins: the definition is put back.
+// letGo removes the definition of an unchanged VM. If somebody starts the VM with virsh at that moment, it restores
+// the definition.
 func (l *leaving) letGo(ctx context.Context) error {
 	unlock, err := l.vms.lock(ctx, l.in.VM.ID)
 	if err != nil {
@@ -209,7 +211,8 @@ func (l *leaving) letGo(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // from here on it goes on to its end
+	// from here on the migration must complete, even if ctx ends
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	defer l.domains.forget(s.ref.UUID)
 	if err := l.c.do(ctx, func(v *golibvirt.Libvirt) error { return v.DomainUndefineFlags(s.ref, 0) }); err != nil {

@@ -16,20 +16,21 @@ import (
 	"quantix/internal/fleet"
 )
 
-// moving is one MoveDisk under way.
+// moving is the state of one MoveDisk call.
 type moving struct {
 	*Backend
 	c        *conn
 	in       agent.MoveDisk
 	from, to place
-	pool     golibvirt.StoragePool // that it goes to; known once something is to be made there
-	pivoted  bool                  // QEMU was asked to change over: the guest may have written to the new disk alone
+	pool     golibvirt.StoragePool // destination pool; set before the first file is created there
+	pivoted  bool                  // QEMU was told to pivot, so the guest may have written only to the new disk
 }
 
-// changingOver stands behind the word for the copy's file once QEMU is asked to change over to it.
+// changingOver is the suffix of the copy's recorded file once QEMU was told to pivot to it.
 const changingOver = " changing over"
 
-// MoveDisk implements agent.Hypervisor. What is done is read from the domain each time, so that an order that was cut off anywhere goes on.
+// MoveDisk implements agent.Hypervisor. It reads the progress from the domain each time, so an interrupted migration
+// of a disk can resume at any point.
 func (b *Backend) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
 	act := "move disk " + in.Order.Disk.Volume
 	from, err := placeOf(in.Order.Disk, in.Pools)
@@ -64,12 +65,12 @@ func (b *Backend) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
 	}))
 }
 
-// seen is the domain of a move as it is at this moment.
+// seen is the current domain of a disk migration.
 type seen struct {
 	sighted
 	kept     *libvirtxml.Domain
-	keptDisk *libvirtxml.DomainDisk // nil: the definition has no such disk
-	liveDisk *libvirtxml.DomainDisk // nil: it is off, or has no such disk
+	keptDisk *libvirtxml.DomainDisk // nil: not in the definition
+	liveDisk *libvirtxml.DomainDisk // nil: the guest is off or does not have the disk
 }
 
 func (m *moving) see(ctx context.Context) (seen, error) {
@@ -97,7 +98,7 @@ func (m *moving) see(ctx context.Context) (seen, error) {
 	}
 	running, err := readXML(ctx, m.c, out.ref, 0)
 	if is(err, golibvirt.ErrOperationInvalid) || is(err, golibvirt.ErrNoDomain) {
-		out.domain.live = nil // it has ended since
+		out.domain.live = nil // the guest has ended meanwhile
 		return out, nil
 	}
 	if err == nil {
@@ -106,7 +107,7 @@ func (m *moving) see(ctx context.Context) (seen, error) {
 	return out, err
 }
 
-// diskIn is the disk that moves: by where it is or will be, else by the alias that says which of the spec it is.
+// diskIn returns the migrating disk: by its old or new path, otherwise by its alias.
 func (m *moving) diskIn(x *libvirtxml.Domain) *libvirtxml.DomainDisk {
 	if x.Devices == nil {
 		return nil
@@ -127,7 +128,7 @@ func (m *moving) diskIn(x *libvirtxml.Domain) *libvirtxml.DomainDisk {
 	return nil
 }
 
-// mirrors reports whether QEMU copies the disk to its new place.
+// mirrors reports whether QEMU copies the disk to its new path.
 func (m *moving) mirrors(d *libvirtxml.DomainDisk) bool {
 	return d != nil && d.Mirror != nil && sourcePath(d.Mirror.Source) == m.to.path()
 }
@@ -171,10 +172,11 @@ func (m *moving) run(ctx context.Context) error {
 	return m.cold(ctx)
 }
 
-// keptNew reports whether the definition names the new disk.
+// keptNew reports whether the persistent definition names the new disk.
 func (m *moving) keptNew(s seen) bool { return s.keptDisk != nil && pathOf(s.keptDisk) == m.to.path() }
 
-// reapply is for a guest that somebody started on its old disk just before the definition was made to name the copy, with nobody there to see it.
+// putBack handles a guest that somebody started on its old disk just before the definition changed to the copy. It
+// restores the old disk in the definition.
 func (m *moving) putBack(ctx context.Context, s seen) error {
 	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
 	if err != nil {
@@ -194,22 +196,22 @@ func (m *moving) putBack(ctx context.Context, s seen) error {
 	return m.undo(ctx, startedMeanwhile())
 }
 
-// doubted refuses to remove a copy that may be all that has the guest's last writes: the guest ended while QEMU changed over to it, and libvirt does
-// not say whether that had happened.
+// doubted refuses to remove a copy that may hold the guest's last writes. The guest ended during the pivot, and
+// libvirt does not report whether the pivot had happened.
 func (m *moving) doubted(ctx context.Context) error {
 	file, err := bounded(ctx, func() (string, error) { return fileWord(m.to.path()) })
 	switch {
 	case isMissing(err):
 		return nil
 	case err != nil || file != m.in.Made:
-		return err // another's: it is refused as that
+		return err // a foreign file is refused elsewhere
 	}
 	return fleet.Errorf(fleet.Conflict, "The guest ended at the very moment when it changed over to its new disk, so nobody can tell which of the two has its last writes. "+
 		"The VM has the old one, %s; the copy, %s in pool %s, is kept. Compare them with qemu-img compare, and delete the copy when it is not needed.",
 		m.from.volume, m.to.volume, m.to.pool.Name)
 }
 
-// clear removes what this very order has half made. Another file of that name is a refusal.
+// clear removes the partial files of this very job. A foreign file with the same name is refused.
 func (m *moving) clear(ctx context.Context) error {
 	if err := m.removeVolume(ctx, m.c, m.to.partial()); err != nil {
 		return err
@@ -240,7 +242,7 @@ func (m *moving) clear(ctx context.Context) error {
 	return m.removeVolume(ctx, m.c, m.to)
 }
 
-// begin keeps in mind which file the copy is, before anything is in it.
+// begin records the identity of the copy's file before it has any content.
 func (m *moving) begin(ctx context.Context) error {
 	file, err := bounded(ctx, func() (string, error) { return fileWord(m.to.partial().path()) })
 	if err != nil {
@@ -250,8 +252,8 @@ func (m *moving) begin(ctx context.Context) error {
 	return m.in.Begun(file)
 }
 
-// undo takes back what was begun, and says why. Where libvirt does not answer, or the agent itself ends, all stays as it is: the order
-// comes again.
+// undo reverts the migration and returns why. If libvirt does not answer or the agent stops, everything stays as it
+// is, because the job is retried.
 func (m *moving) undo(ctx context.Context, why error) error {
 	if errors.Is(why, agent.ErrAway) || ctx.Err() != nil {
 		return why
@@ -280,8 +282,8 @@ func (m *moving) undo(ctx context.Context, why error) error {
 	return why
 }
 
-// letGo ends QEMU's copy; moved: too late, the guest is on its new disk, or was when it ended. A guest that is seen on its old disk has not changed
-// over.
+// letGo aborts QEMU's copy. moved reports that the guest is already on its new disk, or was when it ended. A guest
+// seen on its old disk has not pivoted.
 func (m *moving) letGo(ctx context.Context) (moved bool, err error) {
 	tick := time.NewTicker(lookPeriod)
 	defer tick.Stop()

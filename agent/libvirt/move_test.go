@@ -19,15 +19,15 @@ import (
 	"quantix/internal/lab"
 )
 
-// mover is a fixture with a VM whose disk moves.
+// mover is a fixture with a VM whose disk is migrated.
 type mover struct {
 	fixture
 	vm    fleet.VM
 	pools []fleet.Pool
-	made  string // as the agent's memory keeps it
+	made  string // the recorded file of the copy, as the agent's state file keeps it
 }
 
-// newMover makes a VM with a disk full of what no storage makes smaller.
+// newMover creates a VM with a disk of incompressible data.
 func newMover(t *testing.T, mib int) *mover {
 	t.Helper()
 	f := newFixture(t)
@@ -41,7 +41,7 @@ func newMover(t *testing.T, mib int) *mover {
 	return m
 }
 
-// fixtureVM is a VM that the test deletes by itself, whose disks are where the fixture does not know.
+// fixtureVM returns a VM that the test deletes itself, because the fixture does not know the pools of its disks.
 func (f fixture) fixtureVM() fleet.VM {
 	id := fleet.NewID[fleet.VMID]()
 	vm := fleet.VM{Meta: fleet.Meta{ID: id, Name: "vm-" + string(id), Generation: 1}, Spec: fleet.VMSpec{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS}}
@@ -55,7 +55,7 @@ func (f fixture) fixtureVM() fleet.VM {
 	return vm
 }
 
-// other is another pool; with a size, one on a file system that is no larger.
+// other returns another pool. With a size, it is on a file system of that size.
 func (m *mover) other(size string) fleet.Pool {
 	m.t.Helper()
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(m.t.TempDir(), "pool")}}
@@ -89,7 +89,7 @@ func (m *mover) order(to fleet.Pool, mibPerSecond int64) agent.MoveDisk {
 	}
 }
 
-// at demands where the disk is, for the guest and in its definition, and that nothing is amiss.
+// wantAt requires that the guest and the definition have the disk in the pool, without drift or faults.
 func (m *mover) wantAt(when string, p fleet.Pool) {
 	m.t.Helper()
 	s, _, err := m.VM(m.t.Context(), m.vm.ID)
@@ -111,7 +111,7 @@ func (m *mover) wantNothingIn(when string, p fleet.Pool) {
 	}
 }
 
-// writer is a guest that writes numbered blocks, and says on its serial line which of them have reached its disk.
+// writer is a guest that writes numbered blocks and prints each acknowledged number on its serial console.
 type writer struct {
 	mu    sync.Mutex
 	acked int
@@ -176,8 +176,8 @@ func (m *mover) more(w *writer, when string, n int) {
 	waitFor(m.t, "the guest writes, "+when, func() bool { return w.last() >= from+n })
 }
 
-// A disk moves while its guest writes: cut off in the middle, taken back in the middle, to a pool that is full, and in the end whole.
-// No write that the guest was told of is lost.
+// A disk is migrated while its guest writes: interrupted, cancelled, to a full pool, and finally completed. No
+// acknowledged write is lost.
 func TestALiveMoveLosesNoWrite(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 48)
@@ -193,25 +193,25 @@ func TestALiveMoveLosesNoWrite(t *testing.T) {
 	m.wantNothingIn("after a pool without room", full)
 	m.more(w, "after a pool without room", 5)
 
-	// Slow enough that a machine at its limit hears the word before the copy is whole.
+	// Slow enough that a busy machine can cancel before the copy is complete.
 	back, stop := m.order(to, 1), make(chan struct{})
 	back.Stop, back.Progress = stop, once(func() { close(stop) })
 	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, agent.ErrStopped) {
-		t.Fatalf("taken back: %v", err)
+		t.Fatalf("cancelled: %v", err)
 	}
 	m.wantAt("taken back", m.pool)
 	m.wantNothingIn("taken back", to)
 	m.more(w, "after it was taken back", 5)
 
-	// The agent ends in the middle: QEMU copies on, and the next agent follows it.
+	// The agent ends during the copy. QEMU continues, and the next agent follows it.
 	cut := m.order(to, 1)
 	ctx, end := context.WithCancel(t.Context())
 	cut.Progress = once(end)
 	if err := m.MoveDisk(ctx, cut); err == nil || errors.Is(err, agent.ErrStopped) {
-		t.Fatalf("cut off: %v", err)
+		t.Fatalf("interrupted: %v", err)
 	}
 	if xml := virsh(t, "dumpxml", string(m.vm.ID)); !strings.Contains(xml, "<mirror") {
-		t.Fatalf("QEMU does not copy on:\n%s", xml)
+		t.Fatalf("QEMU does not continue the copy:\n%s", xml)
 	}
 	m.more(w, "while nobody watches", 5)
 	virsh(t, "blockjob", string(m.vm.ID), "vda", "--bandwidth", "64")
@@ -219,7 +219,7 @@ func TestALiveMoveLosesNoWrite(t *testing.T) {
 	again := m.order(to, 8)
 	again.Begun = func(file string) error {
 		if !strings.HasPrefix(file, m.made) {
-			t.Errorf("it was begun anew, as %s", file)
+			t.Errorf("the copy started again, as %s", file)
 		}
 		return nil
 	}
@@ -231,18 +231,18 @@ func TestALiveMoveLosesNoWrite(t *testing.T) {
 	m.ok(m.StopVM(t.Context(), m.vm.ID))
 	m.wantAt("off", to)
 	m.holds(filepath.Join(to.Spec.Path, "disk.qcow2"), acked)
-	m.ok(m.DeleteVolume(t.Context(), m.work("disk.qcow2", fleet.VolumeOrder{}))) // the old one is nobody's
+	m.ok(m.DeleteVolume(t.Context(), m.work("disk.qcow2", fleet.VolumeOrder{}))) // the old volume belongs to no VM
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
 	m.ok(m.StopVM(t.Context(), m.vm.ID))
 }
 
-// once is a Progress that does something at the first word of a copy.
+// once returns a Progress that calls do at the first report of a copy.
 func once(do func()) agent.Progress {
 	first := sync.OnceFunc(do)
 	return func(int, string) { first() }
 }
 
-// holds demands that the disk has each block that the guest was told of.
+// holds requires that the disk has every acknowledged block.
 func (m *mover) holds(disk string, acked int) {
 	m.t.Helper()
 	run(m.t, "qemu-img", "check", disk)
@@ -264,7 +264,8 @@ func (m *mover) holds(disk string, acked int) {
 	}
 }
 
-// What is off is copied by the agent: it is cut off, taken back, and without room, and the disk stays where it was.
+// The agent copies the disk of a stopped VM: interrupted, cancelled, and without space. The disk stays at its old
+// place.
 func TestAColdMoveLeavesTheSourceWhole(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 24)
@@ -287,7 +288,7 @@ func TestAColdMoveLeavesTheSourceWhole(t *testing.T) {
 	back, stop := m.order(to, 8), make(chan struct{})
 	back.Stop, back.Progress = stop, once(func() { close(stop) })
 	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, agent.ErrStopped) {
-		t.Fatalf("taken back: %v", err)
+		t.Fatalf("cancelled: %v", err)
 	}
 	whole("taken back", to)
 
@@ -295,26 +296,26 @@ func TestAColdMoveLeavesTheSourceWhole(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	cut.Progress = once(end)
 	if err := m.MoveDisk(ctx, cut); err == nil || errors.Is(err, agent.ErrStopped) {
-		t.Fatalf("cut off: %v", err)
+		t.Fatalf("interrupted: %v", err)
 	}
 	m.wantAt("cut off", m.pool)
 	begun := m.made
 	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
 	m.wantAt("moved", to)
 	if m.made == "" || begun == "" {
-		t.Error("nobody knows which file it was")
+		t.Error("the copy's file was not recorded")
 	}
 	moved, err := os.ReadFile(filepath.Join(to.Spec.Path, "disk.qcow2"))
 	m.ok(err)
 	if string(moved) != string(before) {
-		t.Error("the copy is another")
+		t.Error("the copy differs")
 	}
 	m.ok(m.DeleteVolume(t.Context(), m.work("disk.qcow2", fleet.VolumeOrder{})))
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
 	m.ok(m.StopVM(t.Context(), m.vm.ID))
 }
 
-// Who writes to the disk, or starts the VM, while it is copied wins.
+// Somebody who writes to the disk or starts the VM during the copy takes precedence.
 func TestAColdMoveGivesWay(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 16)
@@ -337,7 +338,7 @@ func TestAColdMoveGivesWay(t *testing.T) {
 	}
 }
 
-// What a copy of the one file would not be all of is refused.
+// A disk whose state is more than its one file is refused.
 func TestWhatIsMoreThanAFileIsNotMoved(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)

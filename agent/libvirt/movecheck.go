@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// movable refuses what a copy of this one file would not be all of, or whose old file somebody else needs.
+// movable refuses a disk if a copy of its one file would be incomplete, or if another VM or volume needs the old file.
 func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 	refuse := func(format string, args ...any) (header, error) {
 		return header{}, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: %s", m.from.number, m.from.volume, fmt.Sprintf(format, args...))
@@ -104,7 +104,7 @@ func hasRef(s fleet.VMSpec, ref fleet.Volref) bool {
 	return slices.ContainsFunc(s.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
 }
 
-// snapshotsIn is how many snapshots a qcow2 file says that it has inside.
+// snapshotsIn returns the number of internal snapshots in a qcow2 file.
 func snapshotsIn(path string) (uint32, error) {
 	f, err := openImage(path, false)
 	if err != nil {

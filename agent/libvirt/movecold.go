@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cold copies the disk of a guest that is off, byte for byte, reads the copy back, and has the definition name it.
+// cold copies the disk of a stopped guest, verifies the copy and changes the definition to it.
 func (m *moving) cold(ctx context.Context) error {
 	before, err := m.still(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func (m *moving) cold(ctx context.Context) error {
 		err = fleet.Errorf(fleet.Conflict, "The disk %s was written to while it was being copied, so the copy is not whole. The disk is where it was; move it again.", m.from.volume)
 	}
 	if err == nil && m.in.Stopped() {
-		err = agent.ErrStopped // a small disk may be copied before the copy hears of it
+		err = agent.ErrStopped // a small disk may be complete before the copy notices the stop
 	}
 	if err == nil {
 		_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(m.to) })
@@ -40,7 +40,7 @@ func (m *moving) cold(ctx context.Context) error {
 	return m.changeOver(ctx, before)
 }
 
-// still is the disk's file, which nobody writes to.
+// still returns the disk's file, if nobody writes to it.
 func (m *moving) still(ctx context.Context) (volumeFile, error) {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	if err == nil {
@@ -52,7 +52,7 @@ func (m *moving) still(ctx context.Context) (volumeFile, error) {
 	return f, err
 }
 
-// fill writes the copy under its half-made name.
+// fill writes the copy under its partial name.
 func (m *moving) fill(ctx context.Context, was volumeFile) error {
 	dst, err := bounded(ctx, func() (*os.File, error) {
 		return os.OpenFile(m.to.partial().path(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -100,7 +100,8 @@ func (m *moving) pour(ctx context.Context, dst *os.File, was volumeFile) error {
 	return transfer.Check(ctx, dst, was.bytes, sum, meter("checking", 75, 24))
 }
 
-// changeOver has the definition name the copy. Who starts the guest with virsh just then wins: the definition is put back.
+// changeOver changes the definition to the copy. If somebody starts the guest with virsh at that moment, it restores
+// the definition.
 func (m *moving) changeOver(ctx context.Context, before volumeFile) error {
 	s, err := m.see(ctx)
 	if err != nil {
@@ -133,7 +134,7 @@ func (m *moving) changeOver(ctx context.Context, before volumeFile) error {
 	return m.undo(ctx, startedMeanwhile())
 }
 
-// writtenSince reports whether the old file has been written to. One that is not there any more has not.
+// writtenSince reports whether the old file was modified. A missing file was not.
 func (m *moving) writtenSince(ctx context.Context, before volumeFile) bool {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	return err == nil && !f.modified.Equal(before.modified)
@@ -143,7 +144,7 @@ func startedMeanwhile() error {
 	return fleet.Errorf(fleet.Conflict, "Somebody started the VM, or changed it, while its disk was being copied. The disk is where it was; move it again.")
 }
 
-// whenClosed runs do when the channel is closed, until forget is called.
+// whenClosed runs do when the channel is closed, unless forget is called first.
 func whenClosed(c <-chan struct{}, do func()) (forget func()) {
 	done := make(chan struct{})
 	go func() {
@@ -156,10 +157,10 @@ func whenClosed(c <-chan struct{}, do func()) (forget func()) {
 	return func() { close(done) }
 }
 
-// leaveAfter is how long work on files that is to end may take to do so: storage that hangs is left.
+// leaveAfter is the time that file operations get to end after ctx ended. After that, hanging storage is abandoned.
 const leaveAfter = 10 * time.Second
 
-// patiently is for work that looks at ctx by itself, if its storage lets it.
+// patiently runs work that checks ctx itself, and waits for it unless its storage hangs.
 func patiently(ctx context.Context, work func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- work() }()

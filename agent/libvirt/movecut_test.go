@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A guest may end in the moment in which it changes over. Where libvirt knows that it had, so is the order done; where it does not, the copy may be all
-// that has the last writes, and stays: now, for the next agent, and when the guest runs again.
+// A guest may end during the pivot. If libvirt reports that the pivot happened, the job succeeds. Otherwise the copy
+// may hold the last writes and stays: now, for the next agent, and when the guest runs again.
 func TestAGuestEndsAsItChangesOver(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
@@ -44,7 +44,7 @@ func TestAGuestEndsAsItChangesOver(t *testing.T) {
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
 	kept("while it runs again", m.MoveDisk(t.Context(), m.order(to, 0)))
 
-	m.ok(os.Remove(filepath.Join(to.Spec.Path, "disk.qcow2"))) // as people do who have compared them
+	m.ok(os.Remove(filepath.Join(to.Spec.Path, "disk.qcow2"))) // as an operator does after the comparison
 	m.made = ""
 	m.ok(ending(func() {
 		virsh(t, "blockjob", id, "vda", "--pivot")
@@ -53,8 +53,8 @@ func TestAGuestEndsAsItChangesOver(t *testing.T) {
 	m.wantAt("changed over", to)
 }
 
-// An agent that ends just when the definition names the copy does not see that somebody started the guest on the old disk in that moment. The next
-// one does, before the guest's next start would be on the copy.
+// An agent that ends right after the definition named the copy misses that somebody started the guest on the old disk.
+// The next agent restores the definition before the guest's next start.
 func TestADefinitionGoesBackToTheDiskOfItsGuest(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
@@ -72,19 +72,19 @@ func TestADefinitionGoesBackToTheDiskOfItsGuest(t *testing.T) {
 	virsh(t, "start", string(m.vm.ID))
 	virsh(t, "define", after)
 	if err := m.MoveDisk(t.Context(), m.order(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Somebody started the VM") {
-		t.Fatalf("the order again: %v", err)
+		t.Fatalf("the retried job: %v", err)
 	}
 	m.wantAt("put back", m.pool)
 	m.wantNothingIn("put back", to)
 }
 
-// Where the guest has changed over, and its definition cannot be written, the order has not failed: it waits until it can.
+// If the guest has pivoted but its definition cannot be written, the job does not fail: it retries until it can.
 func TestAMoveWaitsForItsDefinition(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
 	to := m.other("")
 	m.apply(m.vm)
-	inTheWay := filepath.Join("/etc/libvirt/qemu", m.vm.Name+".xml.new") // as libvirt calls it until it is whole
+	inTheWay := filepath.Join("/etc/libvirt/qemu", m.vm.Name+".xml.new") // libvirt's temporary name of the definition
 	m.ok(os.Mkdir(inTheWay, 0o700))
 	if err := m.MoveDisk(t.Context(), m.order(to, 0)); err == nil || fleet.CodeOf(err) == fleet.Unavailable {
 		t.Fatalf("of a VM that is off: %v", err)
@@ -99,7 +99,7 @@ func TestAMoveWaitsForItsDefinition(t *testing.T) {
 			m.ok(os.Mkdir(inTheWay, 0o700))
 		}
 	}
-	t.Cleanup(func() { _ = os.Remove(inTheWay) }) // gone, where all went well
+	t.Cleanup(func() { _ = os.Remove(inTheWay) }) // already gone if the test passed
 	if err := m.MoveDisk(t.Context(), in); fleet.CodeOf(err) != fleet.Unavailable || !strings.Contains(err.Error(), "cannot be written") {
 		t.Fatalf("without room for its definition: %v", err)
 	}
@@ -108,7 +108,7 @@ func TestAMoveWaitsForItsDefinition(t *testing.T) {
 	m.wantAt("afterwards", to)
 }
 
-// An agent that ends just when it has let go of a VM leaves the filters of its cards to the next one.
+// An agent that ends right after it removed a migrated VM leaves the NIC filters to the next agent.
 func TestAVMThatLeftLeavesNoFilter(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// live has QEMU copy the disk of a running guest. The copy has its own name from the beginning, for QEMU keeps the name that it opened;
-// what tells it from a whole disk meanwhile is that the agent has noted its file, and that the domain mirrors to it.
+// live makes QEMU copy the disk of a running guest. The copy has its final name from the start, because QEMU keeps the
+// name that it opened. An incomplete copy is recognized by the agent's record of its file and by the domain's mirror.
 func (m *moving) live(ctx context.Context, s seen, h header) error {
 	w := &working{Backend: m.Backend, place: m.to, c: m.c, pool: m.pool}
 	if err := w.define(ctx, newVolume{format: "qcow2", size: h.Size}); err != nil {
@@ -33,7 +33,7 @@ func (m *moving) live(ctx context.Context, s seen, h header) error {
 	return m.follow(ctx)
 }
 
-// mirror begins the copy. A definition that stays asks for a job that libvirt does not start again by itself.
+// mirror starts the copy as a transient job, which libvirt requires for a persistent domain.
 func (m *moving) mirror(ctx context.Context, s seen) error {
 	dest := libvirtxml.DomainDisk{
 		Device: "disk", Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2"},
@@ -47,18 +47,19 @@ func (m *moving) mirror(ctx context.Context, s seen) error {
 	if rate := m.in.Order.RateBytes; rate > 0 {
 		params = append(params, golibvirt.TypedParam{Field: golibvirt.DomainBlockCopyBandwidth, Value: *golibvirt.NewTypedParamValueUllong(uint64(rate))})
 	}
-	// What the guest writes meanwhile is copied after. QEMU can write to both at once, too, so that a guest never writes faster than it is copied; but QEMU 7.2 that
-	// does, on a busy host, hangs a guest whose copy is cancelled, ends by itself, or leaves a write out of the copy.
+	// Writes of the guest during the copy are copied afterwards. QEMU can also write to both disks at once
+	// (write-blocking), so that a guest never outruns the copy. But QEMU 7.2 in that mode, on a busy host, hangs a
+	// guest whose copy is cancelled, exits, or loses a write in the copy.
 	const flags = golibvirt.DomainBlockCopyReuseExt | golibvirt.DomainBlockCopyTransientJob
 	return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainBlockCopy(s.ref, targetOf(s.liveDisk), text, params, flags)
 	})
 }
 
-// followPeriod is how often QEMU's copy is looked at.
+// followPeriod is the interval of checks of QEMU's copy.
 const followPeriod = 500 * time.Millisecond
 
-// follow waits for QEMU's copy, and has the guest change over when it is whole.
+// follow waits for QEMU's copy and pivots the guest to it once it is complete.
 func (m *moving) follow(ctx context.Context) error {
 	tick := time.NewTicker(followPeriod)
 	defer tick.Stop()
@@ -81,7 +82,7 @@ func (m *moving) follow(ctx context.Context) error {
 		}
 		switch {
 		case s.live == nil && m.keptNew(s):
-			return m.settle(ctx) // it ended when it had changed over
+			return m.settle(ctx) // the guest ended after the pivot
 		case s.live == nil || d == nil:
 			return m.undo(ctx, fleet.Errorf(fleet.Conflict, "The guest was switched off while its disk was being moved. The disk is where it was; move it again."))
 		case d.Mirror == nil && pathOf(d) == m.to.path():
@@ -94,7 +95,7 @@ func (m *moving) follow(ctx context.Context) error {
 			return m.undo(ctx, agent.ErrStopped)
 		case d.Mirror.Ready == "yes":
 			if err := m.pivot(ctx, s); err != nil {
-				return m.undo(ctx, err) // where it has changed over all the same, that is what is found
+				return m.undo(ctx, err) // if the pivot happened all the same, undo detects it
 			}
 			continue
 		}
@@ -103,14 +104,15 @@ func (m *moving) follow(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err() // QEMU copies on, and whoever gets the order next follows it
+			return ctx.Err() // QEMU continues to copy, and the retried job follows it
 		case <-m.in.Stop:
 		case <-tick.C:
 		}
 	}
 }
 
-// pivot has the guest change over. From then on it may lose the old disk, which is kept in mind before: what cannot be is not begun.
+// pivot switches the guest to the new disk. The switch is recorded first, because the guest may lose the old disk. If
+// the record fails, the pivot does not start.
 func (m *moving) pivot(ctx context.Context, s seen) error {
 	m.in.Progress(99, "changing over to the new disk")
 	if !m.pivoted {
@@ -127,8 +129,8 @@ func (m *moving) pivot(ctx context.Context, s seen) error {
 	})
 }
 
-// jobGone reports whether libvirt takes the copy for under way though QEMU has ended it: libvirt was ended in that moment. over: the guest is on its new disk,
-// as QEMU says.
+// jobGone reports whether libvirt believes that the copy runs although QEMU has ended it, because libvirtd was stopped
+// at that moment. over reports that QEMU uses the new disk.
 func (m *moving) jobGone(ctx context.Context, s seen) (gone, over bool, err error) {
 	for began := time.Now(); time.Since(began) < ghostPatience; {
 		found, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (int32, error) {
@@ -136,13 +138,13 @@ func (m *moving) jobGone(ctx context.Context, s seen) (gone, over bool, err erro
 			return found, err
 		})
 		if err != nil && answered(err) {
-			return false, false, nil // the guest has just ended: the next look tells
+			return false, false, nil // the guest has just ended, and the next check shows the result
 		}
 		if err != nil || found != 0 {
 			return false, false, err
 		}
 		if s, err = m.see(ctx); err != nil || s.live == nil || !m.mirrors(s.liveDisk) {
-			return false, false, err // it has just ended, well or not: likewise
+			return false, false, err // the copy or the guest has just ended; the next check shows the result
 		}
 		if err := later(ctx); err != nil {
 			return false, false, err
@@ -157,7 +159,7 @@ func (m *moving) onNew(ctx context.Context, s seen) (bool, error) {
 	return m.changedTo(ctx, m.c, s.sighted, m.from.path(), m.to.path())
 }
 
-// settleLost is for a guest that libvirt has lost as it changed over. As long as it runs, its QEMU knows where it is.
+// settleLost handles a guest that libvirt lost during the pivot. While its QEMU runs, QEMU knows which disk it uses.
 func (m *moving) settleLost(ctx context.Context, s seen) error {
 	if !m.pivoted {
 		return nil
@@ -169,13 +171,13 @@ func (m *moving) settleLost(ctx context.Context, s seen) error {
 	return m.settle(ctx)
 }
 
-// copied is how far QEMU's copy was, and when.
+// copied is the progress of QEMU's copy at one time.
 type copied struct {
 	done int64
 	at   time.Time
 }
 
-// tell passes on how far the copy is, if it has come further.
+// tell reports the copy's progress if it has advanced.
 func (m *moving) tell(ctx context.Context, ref golibvirt.Domain, dev string, last copied) (copied, error) {
 	type info struct{ done, total int64 }
 	now, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (info, error) {
@@ -183,7 +185,7 @@ func (m *moving) tell(ctx context.Context, ref golibvirt.Domain, dev string, las
 		return info{int64(done), int64(total)}, err
 	})
 	if err != nil && answered(err) {
-		return last, nil // it has just ended, or the guest has: the next look tells
+		return last, nil // the copy or the guest has just ended; the next check shows the result
 	}
 	if err != nil || now.done == last.done {
 		return last, err
@@ -196,10 +198,10 @@ func (m *moving) tell(ctx context.Context, ref golibvirt.Domain, dev string, las
 	return copied{now.done, time.Now()}, nil
 }
 
-// leastRoom is how little room a storage has that is full.
+// leastRoom is the free space in bytes below which storage counts as full.
 const leastRoom = 4 << 20
 
-// gaveUp says why QEMU's copy has ended before it was whole, as far as anybody knows: libvirt keeps no words of it.
+// gaveUp returns the likely reason why QEMU's copy ended early. libvirt records none.
 func (m *moving) gaveUp(ctx context.Context, s seen) error {
 	free, err := bounded(ctx, func() (int64, error) {
 		f, err := os.Open(m.to.pool.Spec.Path)

@@ -13,15 +13,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A libvirt that ends in the moment in which a guest changes over to the disk's new place takes the copy for under way for ever, or has lost the guest. The order
-// does not wait for that, and what the guest writes is kept: its QEMU is asked where it is.
+// libvirtd killed during a pivot may report the copy as running forever, or may lose the guest. The job does not wait
+// for that, and the guest's writes are kept: QEMU tells which disk it uses.
 func TestAMoveThatChangesOverAsLibvirtEnds(t *testing.T) {
 	for _, a := range []struct {
 		name  string
-		qemu  string // what QEMU does with the copy while libvirt is away
-		lost  bool   // libvirt cannot read what it has noted
-		says  string // why the order is refused; empty: it is done
-		moved bool   // the disk is in the new place
+		qemu  string // what QEMU does with the copy while libvirtd is down
+		lost  bool   // libvirt cannot read its state of the guest
+		says  string // why the job is refused; empty: success
+		moved bool   // the disk is at its new place
 	}{
 		{"it has, and libvirt names the old place", "job-complete", false, "", true},
 		{"it has not, and libvirt takes the copy for under way", "job-cancel", false, "Shut the guest down", false},
@@ -36,7 +36,7 @@ func TestAMoveThatChangesOverAsLibvirtEnds(t *testing.T) {
 			pid := qemuOf(t, m.vm)
 			t.Cleanup(func() { endQEMU(t, pid) })
 			in := m.order(to, 0)
-			in.Whole = func(fleet.Volref) error { panic(errKilled) } // it is kept in mind that the guest is told to change over, and it is not told
+			in.Whole = func(fleet.Volref) error { panic(errKilled) } // the pivot is recorded, but QEMU is not told
 			cutOff(t, func() error { return m.MoveDisk(t.Context(), in) })
 			stopLibvirtd(t)
 			back := sync.OnceFunc(func() { startLibvirtd(t) })
@@ -53,7 +53,7 @@ func TestAMoveThatChangesOverAsLibvirtEnds(t *testing.T) {
 			waitFor(t, "the backend has found libvirt again", func() bool { _, _, err := m.VM(t.Context(), m.vm.ID); return err == nil })
 			err := m.MoveDisk(t.Context(), m.order(to, 0))
 			if a.says == "" && err != nil || a.says != "" && (fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), a.says)) {
-				t.Fatalf("the order again: %v, want %q", err, a.says)
+				t.Fatalf("the retried job: %v, want %q", err, a.says)
 			}
 			endQEMU(t, pid)
 			at := m.pool

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// settle has the definition name the new disk, once the guest is on it or nobody is on the old one.
+// settle changes the definition to the new disk, once the guest uses it or nobody uses the old one.
 func (m *moving) settle(ctx context.Context) error {
 	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
 	if err != nil {
@@ -33,18 +33,18 @@ func (m *moving) settle(ctx context.Context) error {
 		return err
 	}
 	if hasRef(s.applied.Spec, m.to.ref()) && pathOf(s.keptDisk) == m.to.path() && aliasOf(s.keptDisk.Alias) == diskAlias(m.to.ref()) {
-		return nil // an earlier try came this far
+		return nil // an earlier attempt completed this
 	}
 	over := m.keptNew(s) || s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path()
 	err = m.rewrite(ctx, s)
 	if err != nil && over && answered(err) {
-		// There is no way back, and whoever took the order for one that failed would have the VM on its old disk again.
+		// There is no way back: a failed job would leave the portal believing that the VM uses its old disk.
 		return fleet.Errorf(fleet.Unavailable, "The VM is on its new disk, %s in pool %s, but its definition cannot be written. It is tried again until it can: %s", m.to.volume, m.to.pool.Name, err)
 	}
 	return err
 }
 
-// verify looks whether the new disk is one that the guest can live on.
+// verify checks that the new disk is complete and independent of other files.
 func (m *moving) verify(ctx context.Context, s seen) error {
 	f, err := m.volumeFile(ctx, m.c, m.to)
 	if err != nil {
@@ -54,14 +54,14 @@ func (m *moving) verify(ctx context.Context, s seen) error {
 		return fleet.Errorf(fleet.Conflict, "The copy in pool %s is not a disk that stands alone, so the definition is left as it is.", m.to.pool.Name)
 	}
 	if s.live != nil {
-		return nil // QEMU has it open, and has said that it was all there
+		return nil // QEMU has it open and reported it as complete
 	}
 	was, err := m.volumeFile(ctx, m.c, m.from)
 	if err == nil && was.Size != f.Size {
 		err = fleet.Errorf(fleet.Conflict, "The copy in pool %s has %d bytes for its guest, not %d. The definition is left as it is.", m.to.pool.Name, f.Size, was.Size)
 	}
 	if fleet.CodeOf(err) == fleet.NotFound {
-		return nil // the old one is gone already
+		return nil // the old file is already gone
 	}
 	return err
 }
@@ -85,7 +85,7 @@ func (m *moving) rewrite(ctx context.Context, s seen) error {
 	return m.define(ctx, s.kept)
 }
 
-// applied is what was applied, with the disk in its new place.
+// applied returns was with the disk at its new place.
 func (m *moving) applied(was agent.Applied) agent.Applied {
 	out := was
 	out.Spec.Disks = slices.Clone(was.Spec.Disks)

@@ -14,11 +14,12 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// usualMTU is what a guest assumes that is told nothing.
+// usualMTU is the MTU that a guest assumes by default.
 const usualMTU = 1500
 
-// tellMTU has the definition tell the guest how large the packets of its cards may be, on networks that Quantix made. libvirt knows an MTU only of
-// networks that it serves itself, so it stands at the card. A smaller one may be somebody's choice, and stays. It reports whether it changed anything.
+// tellMTU sets the MTU of NICs on networks created by Quantix. libvirt itself passes on only the MTU of networks that
+// it serves, so the definition sets it per NIC. A smaller configured MTU stays. changed reports whether the definition
+// changed.
 func tellMTU(ctx context.Context, c *conn, x *libvirtxml.Domain) (changed bool, err error) {
 	if x.Devices == nil {
 		return false, nil
@@ -40,7 +41,8 @@ func tellMTU(ctx context.Context, c *conn, x *libvirtxml.Domain) (changed bool, 
 	return changed, nil
 }
 
-// networkMTU is that of the bridge of a network that Quantix made; 0: it is not known, or another's affair.
+// networkMTU returns the MTU of the bridge of a network created by Quantix, or 0 if it is unknown or the network is
+// not Quantix's.
 func networkMTU(ctx context.Context, c *conn, name string) (uint, error) {
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
 		ref, err := l.NetworkLookupByName(name)
@@ -50,7 +52,7 @@ func networkMTU(ctx context.Context, c *conn, name string) (uint, error) {
 		return l.NetworkGetXMLDesc(ref, 0)
 	})
 	if is(err, golibvirt.ErrNoNetwork) {
-		return 0, nil // what that means says the start
+		return 0, nil // the guest's start reports a missing network
 	}
 	if err != nil {
 		return 0, err
@@ -64,8 +66,8 @@ func networkMTU(ctx context.Context, c *conn, name string) (uint, error) {
 	}
 	said, err := os.ReadFile(filepath.Join("/sys/class/net", filepath.Base(x.Bridge.Name), "mtu"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil // its network says that it is not there
+		return 0, nil // the network's own report covers the missing bridge
 	}
-	mtu, _ := strconv.ParseUint(strings.TrimSpace(string(said)), 10, 32) // 0 where it is no number
+	mtu, _ := strconv.ParseUint(strings.TrimSpace(string(said)), 10, 32) // 0 if it is not a number
 	return uint(mtu), err
 }
