@@ -17,11 +17,11 @@ import (
 const (
 	addressesAge      = 10 * time.Second
 	addressesPatience = 300 * time.Millisecond
-	mostAddresses     = 64 // per NIC; a guest's answer must not grow its host's report beyond the portal's limit
+	maxAddresses      = 64 // per NIC; a guest's answer must not grow its host's report beyond the portal's limit
 
 	// The kernel drops ARP entries sooner than guests drop their addresses. Without this time, an address known only
 	// from ARP would appear and disappear.
-	heardFor = 5 * time.Minute
+	arpMaxAge = 5 * time.Minute
 )
 
 // cards maps the MAC address of each NIC of a guest to its IP addresses.
@@ -55,7 +55,7 @@ func (b *Backend) addressesOf(ctx context.Context, all []sighted) map[fleet.VMID
 		for i, s := range running {
 			out[s.id] = found[i]
 		}
-		b.heard.remember(out, time.Now())
+		b.arpHistory.remember(out, time.Now())
 		return out, nil
 	}
 	return b.addresses.read(ctx, addressesAge, addressesPatience, look).value
@@ -64,8 +64,8 @@ func (b *Backend) addressesOf(ctx context.Context, all []sighted) map[fleet.VMID
 // sources lists the address sources that libvirt offers, most reliable first. Addresses from the guest agent come
 // before them: see guests.
 var sources = []struct {
-	ask  golibvirt.DomainInterfaceAddressesSource
-	word fleet.AddressSource
+	ask    golibvirt.DomainInterfaceAddressesSource
+	source fleet.AddressSource
 }{
 	{golibvirt.DomainInterfaceAddressesSrcLease, fleet.FromLease},
 	{golibvirt.DomainInterfaceAddressesSrcArp, fleet.FromARP},
@@ -73,14 +73,14 @@ var sources = []struct {
 
 // addresses merges the guest agent's addresses with the DHCP leases of libvirt's networks and the host's ARP table. A
 // source that fails adds no address.
-func addresses(l *golibvirt.Libvirt, ref golibvirt.Domain, told cards) cards {
+func addresses(l *golibvirt.Libvirt, ref golibvirt.Domain, reported cards) cards {
 	out := cards{}
-	for mac, all := range told {
+	for mac, all := range reported {
 		out[mac] = slices.Clone(all)
 	}
 	for _, s := range sources {
 		if found, err := l.DomainInterfaceAddresses(ref, uint32(s.ask), 0); err == nil {
-			out.add(found, s.word)
+			out.add(found, s.source)
 		}
 	}
 	return out
@@ -107,7 +107,7 @@ func (k cards) note(mac, ip string, by fleet.AddressSource) {
 	switch {
 	case known && !slices.Contains(all[i].By, by):
 		all[i].By = append(all[i].By, by)
-	case !known && len(all) < mostAddresses:
+	case !known && len(all) < maxAddresses:
 		k[mac] = slices.Insert(all, i, fleet.SeenAddress{IP: ip, By: []fleet.AddressSource{by}})
 	}
 }
@@ -121,38 +121,38 @@ func plain(seen []fleet.SeenAddress) (ips []string) {
 }
 
 // arpHistory remembers when each address was last seen in the ARP table.
-type heard struct {
-	at map[hearing]time.Time
+type arpHistory struct {
+	at map[arpKey]time.Time
 }
 
-type hearing struct {
+type arpKey struct {
 	vm      fleet.VMID
 	mac, ip string
 }
 
 // remember adds recent ARP addresses back to found, for NICs whose addresses no other source reports. Callers must not
 // run it concurrently.
-func (h *heard) remember(found map[fleet.VMID]cards, now time.Time) {
-	kept := map[hearing]time.Time{}
+func (h *arpHistory) remember(found map[fleet.VMID]cards, now time.Time) {
+	current := map[arpKey]time.Time{}
 	for vm, k := range found {
 		for mac, all := range k {
 			for _, a := range all {
 				if slices.Contains(a.By, fleet.FromARP) {
-					kept[hearing{vm, mac, a.IP}] = now
+					current[arpKey{vm, mac, a.IP}] = now
 				}
 			}
 		}
 	}
 	for was, at := range h.at {
 		k, runs := found[was.vm]
-		if _, again := kept[was]; again || !runs || now.Sub(at) > heardFor {
+		if _, again := current[was]; again || !runs || now.Sub(at) > arpMaxAge {
 			continue
 		}
-		told := slices.ContainsFunc(k[was.mac], func(a fleet.SeenAddress) bool { return a.By[0] != fleet.FromARP })
-		if !told {
+		reported := slices.ContainsFunc(k[was.mac], func(a fleet.SeenAddress) bool { return a.By[0] != fleet.FromARP })
+		if !reported {
 			k.note(was.mac, was.ip, fleet.FromARP)
-			kept[was] = at
+			current[was] = at
 		}
 	}
-	h.at = kept
+	h.at = current
 }

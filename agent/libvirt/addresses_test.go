@@ -19,7 +19,7 @@ func iface(mac string, ips ...string) golibvirt.DomainInterface {
 	return c
 }
 
-func TestAGuestCannotSwellItsHostsReport(t *testing.T) {
+func TestReportedAddressesAreLimitedPerNIC(t *testing.T) {
 	t.Parallel()
 	var ips []string
 	for i := range 5000 {
@@ -27,12 +27,12 @@ func TestAGuestCannotSwellItsHostsReport(t *testing.T) {
 	}
 	k := cards{}
 	k.add([]golibvirt.DomainInterface{iface("52:54:00:00:00:01", ips...)}, fleet.FromAgent)
-	if n := len(k["52:54:00:00:00:01"]); n != mostAddresses {
+	if n := len(k["52:54:00:00:00:01"]); n != maxAddresses {
 		t.Errorf("%d addresses are reported", n)
 	}
 }
 
-func TestAddressesSayWhereTheyAreFrom(t *testing.T) {
+func TestAddressesListTheirSources(t *testing.T) {
 	t.Parallel()
 	k := cards{}
 	k.add([]golibvirt.DomainInterface{iface("52:54:00:00:00:0A", "10.0.0.9", "fe80::1", "127.0.0.1", "10.0.0.5"), iface("", "10.9.9.9")}, fleet.FromAgent)
@@ -50,9 +50,9 @@ func TestAddressesSayWhereTheyAreFrom(t *testing.T) {
 
 // An address from ARP stays for a while after the kernel drops it, as long as the guest runs and no other source
 // reports its NIC.
-func TestWhatOnlyARPTellsDoesNotComeAndGo(t *testing.T) {
+func TestAddressFromARPStaysAfterKernelDropsIt(t *testing.T) {
 	t.Parallel()
-	var h heard
+	var h arpHistory
 	now := time.Unix(1_700_000_000, 0)
 	see := func(after time.Duration, by ...fleet.AddressSource) []string {
 		now = now.Add(after)
@@ -70,7 +70,7 @@ func TestWhatOnlyARPTellsDoesNotComeAndGo(t *testing.T) {
 		want  []string
 	}{
 		{0, []fleet.AddressSource{fleet.FromARP}, []string{"10.0.0.7"}},
-		{heardFor, nil, []string{"10.0.0.7"}},
+		{arpMaxAge, nil, []string{"10.0.0.7"}},
 		{time.Second, nil, nil},
 		{time.Second, []fleet.AddressSource{fleet.FromARP}, []string{"10.0.0.7"}},
 		{time.Second, []fleet.AddressSource{fleet.FromLease}, []string{"10.0.0.8"}},

@@ -316,7 +316,7 @@ func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
 	in := intent{Edit: plan, spec: a.in.VM.Spec}
 	for _, n := range plan.NICs {
 		if n.MAC == "" {
-			return in, nil, fleet.Errorf(fleet.Invalid, "A network card has no MAC address. Give it one.")
+			return in, nil, fleet.Errorf(fleet.Invalid, "A NIC has no MAC address. Give it one.")
 		}
 	}
 	var places []place

@@ -12,7 +12,7 @@ import (
 )
 
 // An agent that starts before libvirtd connects as soon as libvirtd is up.
-func TestLibvirtThatIsAwayAtTheStartIsWaitedFor(t *testing.T) {
+func TestOpenWaitsForLibvirtd(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "libvirt-sock")
 	b, err := libvirt.Open(t.Context(), libvirt.Options{Socket: socket, Log: slog.New(slog.DiscardHandler)})

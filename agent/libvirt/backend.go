@@ -64,7 +64,7 @@ type Backend struct {
 	watchdogs     watchdogs
 	execs         execs
 	addresses     watch[map[fleet.VMID]cards]
-	heard         heard
+	arpHistory    arpHistory
 	guests        guests
 	disks         diskSizes
 	files         fileWatches
@@ -115,7 +115,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		o.Fetch = fetch.New(fetch.Settings{})
 	}
 	b := &Backend{socket: o.Socket, log: o.Log, fetcher: o.Fetch, seeds: o.Seeds, devices: o.Devices, filters: o.Filters, pools: poolWatches{roots: o.Roots, book: o.Book}}
-	b.disks.odd = b.isOdd
+	b.disks.replaced = b.isReplaced
 	b.life, b.end = context.WithCancel(context.Background())
 	link, err := b.connect(ctx)
 	if err != nil {

@@ -29,7 +29,7 @@ func (b *Backend) Balloons(ctx context.Context) (out []agent.Balloon, err error)
 			case err != nil:
 				return err
 			case golibvirt.DomainState(p[golibvirt.DomainStatsStateState]) == golibvirt.DomainRunning && d.minMiB() > 0:
-				out = append(out, agent.Balloon{ID: d.id, HasMiB: int(p["balloon.current"] / 1024), MinMiB: d.minMiB(), MaxMiB: d.mayUse()})
+				out = append(out, agent.Balloon{ID: d.id, HasMiB: int(p["balloon.current"] / 1024), MinMiB: d.minMiB(), MaxMiB: d.maxMiB()})
 			}
 		}
 		return nil
@@ -47,7 +47,7 @@ func (d *domain) minMiB() int {
 }
 
 // maxMiB returns the maximum memory that the spec gives the running guest, in MiB.
-func (d *domain) mayUse() int {
+func (d *domain) maxMiB() int {
 	if n := d.applied.Spec.Memory.BalloonMiB; n > 0 {
 		return min(n, d.live.memoryMiB)
 	}
@@ -59,7 +59,7 @@ func (d *domain) left() int {
 	if d.minMiB() == 0 {
 		return 0
 	}
-	if n := d.live.parts.Memory.BalloonMiB; n < d.mayUse() { // 0: no balloon target is set
+	if n := d.live.parts.Memory.BalloonMiB; n < d.maxMiB() { // 0: no balloon target is set
 		return n
 	}
 	return 0

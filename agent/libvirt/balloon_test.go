@@ -12,7 +12,7 @@ import (
 
 // A running guest gives memory back while its host is short of it, down to its memory minimum, and gets it back later.
 // An edit of its maximum meanwhile changes nothing about that.
-func TestAGuestGivesMemoryBackToItsHost(t *testing.T) {
+func TestBalloonShrinksToMemoryMinimumAndGrowsBack(t *testing.T) {
 	t.Parallel()
 	s := startDirect(newFixture(t)) // a Linux guest with 256 MiB and a maximum of 192 MiB
 	edit := func(m fleet.VMMemory) {

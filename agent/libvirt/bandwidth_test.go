@@ -36,7 +36,7 @@ func TestBandwidthGapsNameTheMissingModules(t *testing.T) {
 		"no tc":                           {"", &exec.Error{Name: "tc", Err: exec.ErrNotFound}, "tc is missing."},
 		"no network namespaces":           {"", errors.New("fork/exec /usr/sbin/tc: operation not permitted"), ""},
 		"no CAP_NET_ADMIN":                {"RTNETLINK answers: Operation not permitted\n" + failed(1), status, ""},
-		"a tc that knows no batches":      {"Usage: tc", status, ""},
+		"a tc without batch mode":         {"Usage: tc", status, ""},
 	} {
 		gaps := bandwidthGaps(t.Context(), func(context.Context, string) (string, error) { return c.output, c.err })
 		var fields []string

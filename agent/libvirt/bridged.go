@@ -13,9 +13,9 @@ import (
 // administrator may set 0.
 const bridgedPackets = "/proc/sys/net/bridge"
 
-// unseen returns the reason why security group rules have no effect on this host, or nil if they have. libvirt accepts
-// network filters in either case.
-func unseen(dir string) error {
+// bridgeFilteringOff returns the reason why security group rules have no effect on this host, or nil if they have.
+// libvirt accepts network filters in either case.
+func bridgeFilteringOff(dir string) error {
 	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil && strings.TrimSpace(string(text)) == "0" {
 			return agent.PacketsUnseen(name)

@@ -8,7 +8,7 @@ import (
 )
 
 // A host that hides bridged traffic from iptables or ip6tables reports the setting to change.
-func TestAHostWhoseFirewallIsNotShownBridges(t *testing.T) {
+func TestSecurityGroupsRefusedWhenIptablesSkipsBridges(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ four, six, says string }{
 		{"1", "1", ""},
@@ -25,7 +25,7 @@ func TestAHostWhoseFirewallIsNotShownBridges(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		switch err := unseen(dir); {
+		switch err := bridgeFilteringOff(dir); {
 		case c.says == "" && err != nil, c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
 			t.Errorf("iptables %q, ip6tables %q: %v", c.four, c.six, err)
 		}

@@ -87,8 +87,8 @@ func (c capabilities) gaps() (gaps []fleet.VMGap) {
 }
 
 // vmGaps returns the VM fields that need a program or kernel module which the host lacks.
-func vmGaps(look func(program string) (string, error), stat func(path string) (os.FileInfo, error)) (gaps []fleet.VMGap) {
-	if _, err := look("swtpm"); err != nil {
+func vmGaps(lookPath func(program string) (string, error), stat func(path string) (os.FileInfo, error)) (gaps []fleet.VMGap) {
+	if _, err := lookPath("swtpm"); err != nil {
 		gaps = append(gaps, fleet.VMGap{Field: "security.tpm", Why: "swtpm is missing. Install swtpm and swtpm-tools."})
 	}
 	if _, err := stat("/dev/vhost-vsock"); err != nil {
@@ -106,14 +106,14 @@ func (b *Backend) readCapabilities() (capabilities, error) {
 		return capabilities{}, err
 	}
 	defer c.hangUp()
-	caps, err := call(b.life, c, askCapabilities)
+	caps, err := call(b.life, c, queryCapabilities)
 	if err == nil {
 		caps.bandwidth = bandwidthGaps(b.life, trafficControl)
 	}
 	return caps, err
 }
 
-func askCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
+func queryCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 	text, err := l.ConnectGetCapabilities()
 	if err != nil {
 		return capabilities{}, err

@@ -20,7 +20,7 @@ import (
 )
 
 // maxScreenshot bounds the bytes read of one screenshot.
-const mostScreen = 64 << 20
+const maxScreenshot = 64 << 20
 
 // CheckGuest implements agent.Hypervisor. It changes nothing and wakes no subscriber.
 func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (agent.Sign, error) {
@@ -73,7 +73,7 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 // screenOf returns a checksum of the picture on the guest's first screen.
 func screenOf(ctx context.Context, c *conn, s sighted) (agent.Sign, error) {
 	h := sha256.New()
-	sum := &picture{h: h.Write}
+	sum := &screenshot{h: h.Write}
 	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) { return l.DomainScreenshot(s.ref, sum, 0, 0) })
 	// go-libvirt consumes the end of the picture as a message header and then fails to decode the rest. The picture is
 	// complete by then.
@@ -84,14 +84,14 @@ func screenOf(ctx context.Context, c *conn, s sighted) (agent.Sign, error) {
 }
 
 // screenshot feeds a picture to a hash. It fails after maxScreenshot bytes.
-type picture struct {
+type screenshot struct {
 	h func([]byte) (int, error)
 	n int
 }
 
-func (b *picture) Write(p []byte) (int, error) {
-	if b.n += len(p); b.n > mostScreen {
-		return 0, fmt.Errorf("the picture has more than %d MiB", mostScreen>>20)
+func (b *screenshot) Write(p []byte) (int, error) {
+	if b.n += len(p); b.n > maxScreenshot {
+		return 0, fmt.Errorf("the screenshot has more than %d MiB", maxScreenshot>>20)
 	}
 	return b.h(p)
 }
@@ -108,18 +108,18 @@ type neighbour struct{ ip, mac, device string }
 
 // reachable returns the guest's addresses that a health check may dial. An address from the guest agent alone is not
 // trusted.
-func reachable(seen cards, heard []neighbour) []reach {
+func reachable(seen cards, arp []neighbour) []reach {
 	var leased, others []reach
 	for mac, all := range seen {
 		for _, a := range all {
 			ip := net.ParseIP(a.IP)
-			i := slices.IndexFunc(heard, func(n neighbour) bool { return n.ip == a.IP && n.mac == mac })
+			i := slices.IndexFunc(arp, func(n neighbour) bool { return n.ip == a.IP && n.mac == mac })
 			switch {
 			case ip == nil:
 			case slices.Contains(a.By, fleet.FromLease):
 				leased = append(leased, reach{ip: ip})
 			case slices.Contains(a.By, fleet.FromARP) && i >= 0:
-				others = append(others, reach{ip, heard[i].device})
+				others = append(others, reach{ip, arp[i].device})
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func reachable(seen cards, heard []neighbour) []reach {
 // dialFirst connects to the first address that accepts. It shares the remaining time among the addresses.
 func dialFirst(ctx context.Context, all []reach, port int) (net.Conn, error) {
 	if len(all) == 0 {
-		return nil, agent.Unsure("Its host knows no address of its cards, by a lease or by having heard it.")
+		return nil, agent.Unsure("Its host knows no address of its NICs, neither from a DHCP lease nor from ARP.")
 	}
 	var first error
 	for i, to := range all {

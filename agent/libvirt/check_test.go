@@ -16,10 +16,10 @@ import (
 
 // A health check does not dial an address known only from the guest agent. An address known from ARP is dialed through
 // the device of its ARP entry.
-func TestOnlyAddressesThatTheHostKnowsAreAsked(t *testing.T) {
+func TestHealthCheckDialsOnlyAddressesKnownToHost(t *testing.T) {
 	t.Parallel()
 	const mac = "52:54:00:00:00:01"
-	heard := arpOf(`IP address       HW type     Flags       HW address            Mask     Device
+	arp := arpOf(`IP address       HW type     Flags       HW address            Mask     Device
 192.168.122.9    0x1         0x2         52:54:00:00:00:01     *        virbr0
 10.0.0.7         0x1         0x2         52:54:00:00:00:99     *        eth0
 10.0.0.8         0x1         0x0         52:54:00:00:00:01     *        eth0
@@ -31,16 +31,16 @@ func TestOnlyAddressesThatTheHostKnowsAreAsked(t *testing.T) {
 		seen cards
 		want string
 	}{
-		"the agent's word":           {seen("10.0.0.1", fleet.FromAgent), ""},
+		"guest agent only":           {seen("10.0.0.1", fleet.FromAgent), ""},
 		"a lease":                    {seen("192.168.122.5", fleet.FromAgent, fleet.FromLease), "192.168.122.5@"},
-		"heard":                      {seen("192.168.122.9", fleet.FromARP), "192.168.122.9@virbr0"},
-		"heard of another card":      {seen("10.0.0.7", fleet.FromARP), ""},
-		"heard, and no more":         {seen("10.0.0.8", fleet.FromARP), ""},
-		"the agent's word and heard": {seen("192.168.122.9", fleet.FromAgent, fleet.FromARP), "192.168.122.9@virbr0"},
+		"ARP":                        {seen("192.168.122.9", fleet.FromARP), "192.168.122.9@virbr0"},
+		"ARP entry with another MAC": {seen("10.0.0.7", fleet.FromARP), ""},
+		"expired ARP entry":          {seen("10.0.0.8", fleet.FromARP), ""},
+		"guest agent and ARP":        {seen("192.168.122.9", fleet.FromAgent, fleet.FromARP), "192.168.122.9@virbr0"},
 		"no address":                 {seen("x", fleet.FromLease), ""},
 	} {
 		var got []string
-		for _, r := range reachable(c.seen, heard) {
+		for _, r := range reachable(c.seen, arp) {
 			got = append(got, r.ip.String()+"@"+r.device)
 		}
 		if strings.Join(got, " ") != c.want {
@@ -50,7 +50,7 @@ func TestOnlyAddressesThatTheHostKnowsAreAsked(t *testing.T) {
 }
 
 // The check connects only to the given address, does not follow redirects, and stops reading an endless body.
-func TestAWebServerIsAskedOnce(t *testing.T) {
+func TestHTTPCheckSendsOneRequest(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{
 		"/":      "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",

@@ -13,7 +13,7 @@ import (
 )
 
 // clone copies the image into the partial volume and grows it to the disk's size.
-func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p place, tell func(percent int)) error {
+func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p place, progress func(percent int)) error {
 	source, h, err := a.image(ctx, *p.image, p.library)
 	if err != nil {
 		return err
@@ -21,7 +21,7 @@ func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p plac
 	if p.size != 0 && p.size < h.Size {
 		return fleet.Errorf(fleet.Invalid, "The image %s has %d bytes, more than the disk's %d. Make the disk at least as large.", p.image.volume, h.Size, p.size)
 	}
-	stop := watchCopy(p.partial().path(), h.alloc, tell)
+	stop := watchCopy(p.partial().path(), h.alloc, progress)
 	volume, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
 		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.partial().volume, newVolume{format: p.format, size: h.Size}), source, 0)
 	})
@@ -87,7 +87,7 @@ func volumeFormat(ctx context.Context, c *conn, pool golibvirt.StoragePool, name
 
 // watchCopy reports the copy's progress until stop is called. The progress is the space allocated so far relative to
 // total, in bytes.
-func watchCopy(path string, total int64, tell func(percent int)) (stop func()) {
+func watchCopy(path string, total int64, progress func(percent int)) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -103,7 +103,7 @@ func watchCopy(path string, total int64, tell func(percent int)) (stop func()) {
 			if info, err := os.Lstat(path); err == nil && total > 0 {
 				last = max(last, int(min(99, allocated(info, info.Size())*100/total)))
 			}
-			tell(last)
+			progress(last)
 		}
 	}()
 	return func() {

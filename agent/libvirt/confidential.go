@@ -49,7 +49,7 @@ func confidentialGaps(x libvirtxml.DomainCaps, version uint64) map[string]string
 	newer := func(way, since string, from uint64, why string) {
 		switch {
 		case version < from:
-			gaps[way] = "It takes libvirt " + since + ". This host has " + versionWords(version) + "."
+			gaps[way] = "It takes libvirt " + since + ". This host has " + versionText(version) + "."
 		case !slices.Contains(ways, way):
 			gaps[way] = why
 		}
@@ -59,7 +59,7 @@ func confidentialGaps(x libvirtxml.DomainCaps, version uint64) map[string]string
 	return gaps
 }
 
-func versionWords(v uint64) string { return fmt.Sprintf("%d.%d", v/1_000_000, v/1000%1000) }
+func versionText(v uint64) string { return fmt.Sprintf("%d.%d", v/1_000_000, v/1000%1000) }
 
 // confidentialOf returns the guest's kind of memory encryption. odd describes a setting that no spec can express.
 func confidentialOf(x *libvirtxml.Domain) (kind, odd string) {
@@ -114,20 +114,20 @@ func (b *Backend) launchOf(ctx context.Context, c *conn, ref golibvirt.Domain, l
 	if kind == "" {
 		return nil
 	}
-	said, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.TypedParam, error) {
+	answer, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.TypedParam, error) {
 		return l.DomainGetLaunchSecurityInfo(ref, 0)
 	})
 	if err != nil {
-		b.log.Warn("what the processor measured of a guest's start cannot be read", "vm", ref.Name, "error", err)
+		b.log.Warn("the launch measurement of a guest cannot be read", "vm", ref.Name, "error", err)
 		return nil
 	}
-	return launchInfo(kind, said)
+	return launchInfo(kind, answer)
 }
 
 // launchInfo decodes libvirt's answer and ignores unknown fields.
-func launchInfo(kind string, said []golibvirt.TypedParam) *fleet.LaunchInfo {
+func launchInfo(kind string, answer []golibvirt.TypedParam) *fleet.LaunchInfo {
 	out := &fleet.LaunchInfo{Kind: kind}
-	for _, p := range said {
+	for _, p := range answer {
 		n, _ := strconv.ParseUint(fmt.Sprint(p.Value.I), 10, 64) // 0 if the value is not a number
 		small := int(min(n, 1<<31-1))
 		switch p.Field {

@@ -14,7 +14,7 @@ import (
 )
 
 // The capabilities recorded from libvirt 9.0 and later tell which memory encryption a host supports.
-func TestWhatAHostCanEncrypt(t *testing.T) {
+func TestConfidentialGapsFromCapabilities(t *testing.T) {
 	t.Parallel()
 	const (
 		none  = `<sev supported='no'/><sgx supported='no'/>`
@@ -28,11 +28,11 @@ func TestWhatAHostCanEncrypt(t *testing.T) {
 		version          uint64
 		gaps             map[string]string // a part of each
 	}{
-		"nothing":                 {"kvm", none, 9_000_000, map[string]string{"sev": "finds no AMD SEV", "sev-es": "finds no AMD SEV", "sev-snp": "libvirt 10.5. This host has 9.0", "tdx": "libvirt 11.6"}},
+		"no support":              {"kvm", none, 9_000_000, map[string]string{"sev": "finds no AMD SEV", "sev-es": "finds no AMD SEV", "sev-snp": "libvirt 10.5. This host has 9.0", "tdx": "libvirt 11.6"}},
 		"no KVM":                  {"qemu", none, 9_000_000, map[string]string{"sev": "takes KVM", "sev-es": "takes KVM", "sev-snp": "10.5", "tdx": "11.6"}},
 		"an older libvirt":        {"kvm", "", 9_000_000, map[string]string{"sev": "finds no", "sev-es": "finds no", "sev-snp": "10.5", "tdx": "11.6"}},
 		"SEV-ES":                  {"kvm", milan, 9_000_000, map[string]string{"sev-snp": "10.5", "tdx": "11.6"}},
-		"SEV alone":               {"kvm", rome, 9_000_000, map[string]string{"sev-es": "keeps no keys", "sev-snp": "10.5", "tdx": "11.6"}},
+		"SEV only":                {"kvm", rome, 9_000_000, map[string]string{"sev-es": "keeps no keys", "sev-snp": "10.5", "tdx": "11.6"}},
 		"SNP":                     {"kvm", milan + ways, 10_005_000, map[string]string{"tdx": "11.6. This host has 10.5"}},
 		"SNP is off":              {"kvm", milan, 12_001_000, map[string]string{"sev-snp": "finds no AMD SEV-SNP", "tdx": "finds no Intel TDX"}},
 		"TDX":                     {"kvm", none + tdx, 11_006_000, map[string]string{"sev": "finds no", "sev-es": "finds no", "sev-snp": "finds no AMD SEV-SNP"}},
@@ -56,7 +56,7 @@ func TestWhatAHostCanEncrypt(t *testing.T) {
 }
 
 // Recorded answers of libvirt are decoded; odd answers do no harm.
-func TestWhatTheProcessorMeasured(t *testing.T) {
+func TestLaunchInfoFromLibvirtParameters(t *testing.T) {
 	t.Parallel()
 	text := func(field, v string) golibvirt.TypedParam {
 		return golibvirt.TypedParam{Field: field, Value: *golibvirt.NewTypedParamValueString(v)}
@@ -81,12 +81,12 @@ func TestWhatTheProcessorMeasured(t *testing.T) {
 			[]golibvirt.TypedParam{{Field: "sev-snp-policy", Value: *golibvirt.NewTypedParamValueUllong(0x30000)}, small("sev-api-major", 1)},
 			fleet.LaunchInfo{Kind: "sev-snp", Policy: 0x30000, APIMajor: 1},
 		},
-		"nothing":                    {"tdx", nil, fleet.LaunchInfo{Kind: "tdx"}},
-		"more than is known":         {"sev", []golibvirt.TypedParam{text("sev-new", "x"), small("sev-policy", 3)}, fleet.LaunchInfo{Kind: "sev", Policy: 3}},
-		"a word for a number":        {"sev", []golibvirt.TypedParam{text("sev-policy", "all"), text("sev-build-id", "-1")}, fleet.LaunchInfo{Kind: "sev"}},
-		"a number for a word":        {"sev", []golibvirt.TypedParam{small("sev-measurement", 3)}, fleet.LaunchInfo{Kind: "sev"}},
-		"a measurement that is long": {"sev", []golibvirt.TypedParam{text("sev-measurement", strings.Repeat("A", 257))}, fleet.LaunchInfo{Kind: "sev"}},
-		"a number beyond all":        {"sev", []golibvirt.TypedParam{{Field: "sev-build-id", Value: *golibvirt.NewTypedParamValueUllong(1 << 63)}}, fleet.LaunchInfo{Kind: "sev", BuildID: 1<<31 - 1}},
+		"no support":               {"tdx", nil, fleet.LaunchInfo{Kind: "tdx"}},
+		"unknown field":            {"sev", []golibvirt.TypedParam{text("sev-new", "x"), small("sev-policy", 3)}, fleet.LaunchInfo{Kind: "sev", Policy: 3}},
+		"text instead of a number": {"sev", []golibvirt.TypedParam{text("sev-policy", "all"), text("sev-build-id", "-1")}, fleet.LaunchInfo{Kind: "sev"}},
+		"number instead of text":   {"sev", []golibvirt.TypedParam{small("sev-measurement", 3)}, fleet.LaunchInfo{Kind: "sev"}},
+		"oversized measurement":    {"sev", []golibvirt.TypedParam{text("sev-measurement", strings.Repeat("A", 257))}, fleet.LaunchInfo{Kind: "sev"}},
+		"number out of range":      {"sev", []golibvirt.TypedParam{{Field: "sev-build-id", Value: *golibvirt.NewTypedParamValueUllong(1 << 63)}}, fleet.LaunchInfo{Kind: "sev", BuildID: 1<<31 - 1}},
 	} {
 		if diff := cmp.Diff(c.want, *launchInfo(c.kind, c.said)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -96,7 +96,7 @@ func TestWhatTheProcessorMeasured(t *testing.T) {
 
 // A policy that somebody set with virsh is reported and preserved. So are elements that an administrator added to a
 // definition with the spec's kind.
-func TestPoliciesThatOthersSet(t *testing.T) {
+func TestForeignLaunchPolicyIsPreserved(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][2]string{ // kind, and text for a setting outside the spec
 		`<launchSecurity type='sev'><policy>0x0003</policy></launchSecurity>`:         {"sev", ""},

@@ -116,13 +116,13 @@ func call[T any](ctx context.Context, c *conn, f func(*golibvirt.Libvirt) (T, er
 var errLost = agent.Away(errors.New("the connection to libvirt was lost"))
 
 func inWords(err error) error {
-	var said golibvirt.Error
+	var libvirtErr golibvirt.Error
 	switch {
 	case err == nil:
 		return nil
 	case is(err, golibvirt.ErrOperationTimeout): // QEMU does not answer libvirt
 		return agent.Away(fmt.Errorf("libvirt: %w", err))
-	case errors.As(err, &said):
+	case errors.As(err, &libvirtErr):
 		return fmt.Errorf("libvirt: %w", err)
 	case errors.Is(err, golibvirt.ErrInterrupted), errors.Is(err, syscall.EINVAL), errors.Is(err, net.ErrClosed), errors.Is(err, syscall.EPIPE):
 		return errLost
@@ -132,8 +132,8 @@ func inWords(err error) error {
 
 // is reports whether err is libvirt's error with that code.
 func is(err error, code golibvirt.ErrorNumber) bool {
-	var said golibvirt.Error
-	return errors.As(err, &said) && golibvirt.ErrorNumber(said.Code) == code
+	var libvirtErr golibvirt.Error
+	return errors.As(err, &libvirtErr) && golibvirt.ErrorNumber(libvirtErr.Code) == code
 }
 
 // ofOne reports whether err concerns only the queried object: libvirt returned an error for it, or its answer cannot
@@ -145,8 +145,8 @@ func ofOne(err error) bool {
 
 // answered reports whether err is an answer of libvirt and not a failure to reach libvirt.
 func answered(err error) bool {
-	var said golibvirt.Error
-	return errors.As(err, &said)
+	var libvirtErr golibvirt.Error
+	return errors.As(err, &libvirtErr)
 }
 
 func parseUUID(id fleet.VMID) (golibvirt.UUID, error) {

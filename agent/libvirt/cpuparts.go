@@ -49,18 +49,18 @@ func featuresOf(x *libvirtxml.Domain) string {
 // restoreSpecCPU replaces the CPU of a live definition with the one that the guest was started with. libvirt expands
 // the CPU in a live definition to the host's model and every feature that the guest got. The migratable definition
 // still has the original. live and kept are the guest's running and persistent definitions.
-func askedCPU(ctx context.Context, c *conn, ref golibvirt.Domain, live, kept *libvirtxml.Domain) error {
+func restoreSpecCPU(ctx context.Context, c *conn, ref golibvirt.Domain, live, kept *libvirtxml.Domain) error {
 	if sameCPU(live, kept) {
 		return nil
 	}
-	asked, err := readXML(ctx, c, ref, golibvirt.DomainXMLMigratable)
-	if err != nil || asked.CPU == nil {
+	migratable, err := readXML(ctx, c, ref, golibvirt.DomainXMLMigratable)
+	if err != nil || migratable.CPU == nil {
 		return err
 	}
 	if live.CPU == nil {
 		live.CPU = &libvirtxml.DomainCPU{}
 	}
-	live.CPU.Mode, live.CPU.Model, live.CPU.Features = asked.CPU.Mode, asked.CPU.Model, asked.CPU.Features
+	live.CPU.Mode, live.CPU.Model, live.CPU.Features = migratable.CPU.Mode, migratable.CPU.Model, migratable.CPU.Features
 	return nil
 }
 

@@ -70,7 +70,7 @@ func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string
 
 func definedDisks(disks []libvirtxml.DomainDisk, applied agent.Applied, odd map[string]string) []fleet.Disk {
 	var out []fleet.Disk
-	var words []string
+	var labels []string
 	stray := false
 	for i := range disks {
 		d := &disks[i]
@@ -80,23 +80,23 @@ func definedDisks(disks []libvirtxml.DomainDisk, applied agent.Applied, odd map[
 		switch {
 		case k >= 0:
 			out = append(out, readDisk(*d, applied.Spec.Disks[k]))
-			words = append(words, applied.Spec.Disks[k].Volume)
+			labels = append(labels, applied.Spec.Disks[k].Volume)
 		case isOurs(d.Alias, aliasDisk):
-			stray, words = true, append(words, path.Base(pathOf(d)))
+			stray, labels = true, append(labels, path.Base(pathOf(d)))
 		}
 	}
 	if stray {
-		odd["disks"] = strings.Join(words, ", ")
+		odd["disks"] = strings.Join(labels, ", ")
 	}
 	return out
 }
 
-func definedNICs(cards []libvirtxml.DomainInterface, applied agent.Applied, odd map[string]string) []fleet.NIC {
+func definedNICs(interfaces []libvirtxml.DomainInterface, applied agent.Applied, odd map[string]string) []fleet.NIC {
 	var out []fleet.NIC
-	var words []string
-	strange := false
-	for i := range cards {
-		n := &cards[i]
+	var labels []string
+	foreign := false
+	for i := range interfaces {
+		n := &interfaces[i]
 		mac := macOf(n)
 		k := slices.IndexFunc(applied.Spec.NICs, func(a fleet.NIC) bool { return strings.EqualFold(a.MAC, mac) })
 		if k < 0 && !isOurs(n.Alias, aliasNIC) {
@@ -109,20 +109,20 @@ func definedNICs(cards []libvirtxml.DomainInterface, applied agent.Applied, odd 
 		case s != nil && s.Bridge != nil:
 			nic.Bridge = s.Bridge.Bridge
 		default:
-			strange = true
+			foreign = true
 		}
-		word := mac + " on " + sourceOf(n)
+		label := mac + " on " + sourceOf(n)
 		switch filter := filterOf(n); {
 		case isOurFilter(filter) && k >= 0:
 			nic.SecurityGroups, nic.AntiSpoofing = applied.Spec.NICs[k].SecurityGroups, applied.Spec.NICs[k].AntiSpoofing
 		case filter != "":
-			strange = true
-			word += ", with the network filter " + filter
+			foreign = true
+			label += ", with the network filter " + filter
 		}
-		out, words = append(out, readNIC(*n, nic)), append(words, word)
+		out, labels = append(out, readNIC(*n, nic)), append(labels, label)
 	}
-	if strange {
-		odd["nics"] = strings.Join(words, ", ")
+	if foreign {
+		odd["nics"] = strings.Join(labels, ", ")
 	}
 	return out
 }

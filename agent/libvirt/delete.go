@@ -47,7 +47,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 				return err
 			}
 		}
-		if tree, err = b.doom(ctx, c, vm, pools, tree, disks); err != nil {
+		if tree, err = b.recordOverlays(ctx, c, vm, pools, tree, disks); err != nil {
 			return err
 		}
 		if err := b.undefine(ctx, c, vm.ID); err != nil {

@@ -32,9 +32,9 @@ func (d *domain) overlaidBy() (out []fleet.Overlay) {
 	return out
 }
 
-// doom records the virsh overlays and snapshot files that are deleted together with the VM's disks. It runs before the
-// domain is undefined, because only the definition names them.
-func (b *Backend) doom(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool, tree *agent.SnapTree, disks bool) (*agent.SnapTree, error) {
+// recordOverlays records the virsh overlays and snapshot files that are deleted together with the VM's disks. It runs
+// before the domain is undefined, because only the definition names them.
+func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool, tree *agent.SnapTree, disks bool) (*agent.SnapTree, error) {
 	if !disks {
 		if tree != nil {
 			tree.Doomed = nil
@@ -65,7 +65,7 @@ func (b *Backend) doom(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.
 	}
 	tree.Doomed = doomed
 	if err := writeTree(tree); err != nil {
-		return nil, fmt.Errorf("nothing was done, because the host cannot keep in mind what is to go: %w", err)
+		return nil, fmt.Errorf("nothing was deleted, because the host cannot record the files to delete: %w", err)
 	}
 	return tree, nil
 }
@@ -106,7 +106,7 @@ func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, v
 			out = append(out, above...)
 		}
 	}
-	kept, err := keptByVirsh(ctx, c, ref)
+	kept, err := virshSnapshotFiles(ctx, c, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +136,8 @@ func filesAbove(top string, own map[string]bool) (out []string) {
 	return nil
 }
 
-// keptByVirsh returns the files of the domain's external snapshots in libvirt.
-func keptByVirsh(ctx context.Context, c *conn, ref golibvirt.Domain) (out []string, err error) {
+// virshSnapshotFiles returns the files of the domain's external snapshots in libvirt.
+func virshSnapshotFiles(ctx context.Context, c *conn, ref golibvirt.Domain) (out []string, err error) {
 	names, err := othersOf(ctx, c, ref)
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (b *Backend) deletableFiles(ctx context.Context, c *conn, vm fleet.VM, file
 		if !inPool || filepath.Dir(f) != filepath.Clean(dir) {
 			return agent.LeavesOldFiles(vm.Name, f, "lies outside of the host's pools")
 		}
-		if is, err := within(ctx, func() (overlay, error) { return b.overlayAt(f, false) }); err != nil || is == asAnother {
+		if is, err := within(ctx, func() (overlay, error) { return b.overlayAt(f, false) }); err != nil || is == asReplaced {
 			return cmpErr(err, agent.LeavesOldFiles(vm.Name, f, "is no plain file"))
 		}
 		user, err := b.userOf(ctx, all, vm.ID, place{pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, volume: filepath.Base(f)})

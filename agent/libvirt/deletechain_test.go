@@ -14,7 +14,7 @@ import (
 
 // Overlays that virsh put on a VM's disks are deleted with the VM: chains of overlays, snapshots with memory, and
 // overlays without a snapshot.
-func TestADeletedVMLeavesNothingThatVirshPutOnItsDisks(t *testing.T) {
+func TestDeleteVMRemovesVirshOverlays(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
@@ -37,7 +37,7 @@ func TestADeletedVMLeavesNothingThatVirshPutOnItsDisks(t *testing.T) {
 }
 
 // A deletion that would leave an overlay behind is refused, names the file and deletes nothing.
-func TestADeletionSaysWhatItWouldLeaveBehind(t *testing.T) {
+func TestDeleteVMRefusedWhenOverlayWouldStay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")

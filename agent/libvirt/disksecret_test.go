@@ -14,7 +14,7 @@ import (
 
 // The file of an encrypted disk does not contain the guest's plain data. Only libvirt has the passphrase, which is
 // deleted with the volume.
-func TestAnEncryptedDisk(t *testing.T) {
+func TestEncryptedDiskHidesContentAndPassphrase(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()

@@ -31,17 +31,17 @@ const (
 	fileUnknown presence = iota
 	fileThere
 	fileMissing
-	fileOdd // not a plain file of its pool
+	fileReplaced // not a plain file of its pool
 )
 
 // diskSizes reads the sizes of disk files, one directory at a time, because hanging storage hangs for all its files.
 // libvirt's own numbers do not serve: for a running qcow2 disk they count only data written since the start.
 type diskSizes struct {
-	mu   sync.Mutex
-	dirs map[string]*watch[map[string]size]
-	told map[string]size
+	mu       sync.Mutex
+	dirs     map[string]*watch[map[string]size]
+	reported map[string]size
 	// whether the path is not the kind of file expected there; nil: not checked
-	odd func(path string, folder bool) bool
+	replaced func(path string, folder bool) bool
 }
 
 // diskPaths maps file paths to the kinds that the domains define.
@@ -83,7 +83,7 @@ func (d *diskSizes) read(ctx context.Context, paths diskPaths) map[string]size {
 		})
 	}
 	done.Wait()
-	return d.tell(paths, found)
+	return d.report(paths, found)
 }
 
 func (d *diskSizes) readDir(ctx context.Context, dir string, files diskPaths) map[string]size {
@@ -129,20 +129,20 @@ func (d *diskSizes) readDir(ctx context.Context, dir string, files diskPaths) ma
 	return old
 }
 
-func (d *diskSizes) tell(paths diskPaths, found map[string]size) map[string]size {
+func (d *diskSizes) report(paths diskPaths, found map[string]size) map[string]size {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.told == nil {
-		d.told = map[string]size{}
+	if d.reported == nil {
+		d.reported = map[string]size{}
 	}
 	out := make(map[string]size, len(paths))
 	for p := range paths {
 		z, ok := found[p]
-		if told, was := d.told[p]; was {
-			z.alloc = steady(told.alloc, z.alloc, 0)
+		if reported, was := d.reported[p]; was {
+			z.alloc = steady(reported.alloc, z.alloc, 0)
 		}
 		if ok {
-			d.told[p] = z
+			d.reported[p] = z
 		}
 		out[p] = z
 	}
@@ -166,7 +166,7 @@ func (d *diskSizes) keepOnly(paths map[string]size) {
 	for p := range paths {
 		dirs[filepath.Dir(p)] = true
 	}
-	maps.DeleteFunc(d.told, func(p string, _ size) bool { _, ok := paths[p]; return !ok })
+	maps.DeleteFunc(d.reported, func(p string, _ size) bool { _, ok := paths[p]; return !ok })
 	// A hanging read is kept, so that no second one starts beside it.
 	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]size]) bool { return !dirs[dir] && w.sight().late == 0 })
 }
@@ -174,8 +174,8 @@ func (d *diskSizes) keepOnly(paths map[string]size) {
 // sizeOf reads a file's virtual size from its header, or its length if it is raw, and its allocation. Both are zero if
 // they cannot be read.
 func (d *diskSizes) sizeOf(path string, kind diskKind) size {
-	if d.odd != nil && d.odd(path, kind == aFolder) {
-		return size{is: fileOdd, kind: kind}
+	if d.replaced != nil && d.replaced(path, kind == aFolder) {
+		return size{is: fileReplaced, kind: kind}
 	}
 	var h header
 	var err error

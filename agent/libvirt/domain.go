@@ -170,7 +170,7 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 	if d.ours {
 		d.compare(kept, b.assigned.volumeAt)
 		if d.tree, err = readTree(d.id); err != nil {
-			b.log.Warn("what is kept of a VM's snapshots cannot be read", "vm", d.id, "error", err)
+			b.log.Warn("the record of a VM's snapshots cannot be read", "vm", d.id, "error", err)
 			d.noTree = "The host cannot read what it keeps of the VM's snapshots, so nothing is done about them: " + err.Error()
 		}
 		switch d.others, err = othersOf(ctx, c, ref); {
@@ -185,13 +185,13 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 		if err != nil {
 			return nil, err
 		}
-		if err := askedCPU(ctx, c, ref, x, kept); err != nil {
+		if err := restoreSpecCPU(ctx, c, ref, x, kept); err != nil {
 			return nil, err
 		}
 		live := hardwareOf(x)
 		d.live, d.vnc, d.agent, d.cid, d.accelerator = &live, vncOf(x), hasAgent(x), cidOf(x), x.Type
 		if d.applied != nil && kept.Devices != nil && x.Devices != nil {
-			d.heldBack = toldHeld(heldOn(kept, x, d.applied.Spec))
+			d.heldBack = reportUnplugs(pendingUnplugs(kept, x, d.applied.Spec))
 		}
 		d.startedAt, d.launch = b.startedAt(ref.Name), b.launchOf(ctx, c, ref, x)
 		running, _ := markOf(x.Metadata)

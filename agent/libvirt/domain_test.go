@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestWhatAnAdministratorAddsIsKept(t *testing.T) {
+func TestApplyPreservesAdministratorChanges(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
@@ -56,7 +56,7 @@ func TestWhatAnAdministratorAddsIsKept(t *testing.T) {
 }
 
 // After a snapshot the guest writes to an overlay. An apply must not put the disk's own volume back in its place.
-func TestOverlaysOfSnapshotsStay(t *testing.T) {
+func TestApplyKeepsOverlayOfVirshSnapshot(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
@@ -72,7 +72,7 @@ func TestOverlaysOfSnapshotsStay(t *testing.T) {
 	}
 }
 
-func TestAVolumeThatIsNoDiskIsRefused(t *testing.T) {
+func TestApplyRefusesVolumeThatIsNoDisk(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	addImage(t, f.pool, hvtest.Image{Name: "raw", Kind: hvtest.Raw, SizeBytes: 1 << 20})
@@ -98,7 +98,7 @@ func edit(t *testing.T, id, from, to string) {
 	virsh(t, "define", file)
 }
 
-func TestUEFIKeepsItsVariablesThroughARename(t *testing.T) {
+func TestUEFIVariablesSurviveRename(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
@@ -135,7 +135,7 @@ func TestUEFIKeepsItsVariablesThroughARename(t *testing.T) {
 	}
 }
 
-func TestFirmwareCanChange(t *testing.T) {
+func TestApplyChangesFirmware(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
@@ -154,7 +154,7 @@ func TestFirmwareCanChange(t *testing.T) {
 	f.ok(f.StartVM(t.Context(), vm.ID))
 }
 
-func TestCloneHasTheImagesBytes(t *testing.T) {
+func TestCloneEqualsImage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, kind := range []hvtest.ImageKind{hvtest.Qcow2, hvtest.Raw} {
@@ -174,7 +174,7 @@ func TestCloneHasTheImagesBytes(t *testing.T) {
 }
 
 // A killed attempt leaves a partial volume. It must not be used as the disk, nor block a new attempt.
-func TestHalfMadeDisksAreMadeAnew(t *testing.T) {
+func TestPartialDiskIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	img := hvtest.Image{Name: "image", Kind: hvtest.Raw, SizeBytes: 4 << 20}
@@ -194,7 +194,7 @@ func TestHalfMadeDisksAreMadeAnew(t *testing.T) {
 	}
 }
 
-func TestACrashedGuestIsSeenAndStartsAgain(t *testing.T) {
+func TestCrashedGuestIsReportedAndStartsAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
@@ -217,7 +217,7 @@ func TestACrashedGuestIsSeenAndStartsAgain(t *testing.T) {
 
 // A VM of an older agent has no record of the last applied spec. Its definition is taken as applied, and nothing in it
 // is overwritten.
-func TestDefinitionsOfOlderAgentsAreTakenAsTheyAre(t *testing.T) {
+func TestApplyAdoptsDefinitionOfOlderAgent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
@@ -254,7 +254,7 @@ func TestDefinitionsOfOlderAgentsAreTakenAsTheyAre(t *testing.T) {
 
 // If a pool's file system is unmounted or hidden by another one, its disks are missing. No new disk is created in the
 // directory found there instead.
-func TestADiskUnderAnotherFileSystemIsMissing(t *testing.T) {
+func TestDiskMissingWhenFileSystemIsUnmountedOrHidden(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
@@ -296,7 +296,7 @@ var fillDisk = []byte{
 }
 
 // A guest's disk grows until its pool is full. QEMU pauses the guest, and the fault names the disk.
-func TestAFullPoolIsAFaultOfTheGuestThatFilledIt(t *testing.T) {
+func TestFullPoolIsReportedAsGuestFault(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()

@@ -104,18 +104,18 @@ func editMemory(x *libvirtxml.Domain, kib uint) {
 
 // editCPUs sets the vCPU count and preserves the definition's maximum. specMax is the maximum of the spec; a guest
 // that has reached its maximum no longer shows one.
-func editCPUs(x *libvirtxml.Domain, n, asked uint) {
-	most := uint(moreCPUs(x))
-	if x.VCPU != nil && x.VCPU.Value == asked {
-		most = asked
+func editCPUs(x *libvirtxml.Domain, n, specMax uint) {
+	maximum := uint(moreCPUs(x))
+	if x.VCPU != nil && x.VCPU.Value == specMax {
+		maximum = specMax
 	}
-	setCPUs(x, n, most)
+	setCPUs(x, n, maximum)
 }
 
-func setCPUs(x *libvirtxml.Domain, n, most uint) {
+func setCPUs(x *libvirtxml.Domain, n, maximum uint) {
 	all, current := n, uint(0)
-	if most > n {
-		all, current = most, n
+	if maximum > n {
+		all, current = maximum, n
 	}
 	if x.VCPU != nil && x.VCPU.Value == all && cpusOf(x) == int(n) {
 		return

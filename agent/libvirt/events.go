@@ -38,8 +38,8 @@ func (b *Backend) subscribe(ctx context.Context, c *conn) error {
 				if io, ok := e.(*golibvirt.DomainEventCallbackIOErrorReasonMsg); ok {
 					b.ioErrors.note(io.Msg)
 				}
-				if dog, ok := e.(*golibvirt.DomainEventCallbackWatchdogMsg); ok {
-					b.watchdogs.note(dog.Msg.Dom.UUID)
+				if watchdog, ok := e.(*golibvirt.DomainEventCallbackWatchdogMsg); ok {
+					b.watchdogs.note(watchdog.Msg.Dom.UUID)
 				}
 				b.domains.forget(domainOf(e))
 				b.subscribers.wake()

@@ -91,8 +91,8 @@ func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses cards) fl
 	st.Guest = b.guests.statusOf(s)
 	if changed := b.changed.sight().value; s.ours && len(changed) > 0 {
 		for _, n := range s.kept.nics {
-			if said := changed[n.filter]; said != "" {
-				st.FilterDrifted(n.mac, said)
+			if message := changed[n.filter]; message != "" {
+				st.FilterDrifted(n.mac, message)
 			}
 		}
 	}
@@ -119,11 +119,11 @@ func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
 			out = append(out, d.fault(agent.PoolInactive))
 		case sizes[d.path].is == fileMissing:
 			out = append(out, d.fault(agent.FileMissing))
-		case sizes[d.path].is == fileOdd:
+		case sizes[d.path].is == fileReplaced:
 			out = append(out, d.fault(agent.FileReplaced))
 		}
 	}
-	out = append(out, oddMedia(s, sizes)...)
+	out = append(out, replacedMedia(s, sizes)...)
 	if golibvirt.DomainState(s.state) == golibvirt.DomainPaused && golibvirt.DomainPausedReason(s.reason) == golibvirt.DomainPausedIoerror {
 		out = append(out, b.ioErrors.fault(s))
 	}
@@ -181,7 +181,7 @@ func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (strin
 	why := agent.FileMissing
 	if there {
 		is, err := within(ctx, func() (overlay, error) { return b.overlayAt(path, false) })
-		if err != nil || is == asItShould {
+		if err != nil || is == asExpected {
 			return "", err
 		}
 		why = agent.FileReplaced
@@ -222,24 +222,24 @@ func (b *Backend) complete(ctx context.Context, c *conn, s sighted) error {
 
 // ioErrors keeps the newest I/O error event of each guest. A query to QEMU may hang together with the storage.
 type ioErrors struct {
-	mu   sync.Mutex
-	said map[golibvirt.UUID]golibvirt.DomainEventIOErrorReasonMsg
+	mu     sync.Mutex
+	newest map[golibvirt.UUID]golibvirt.DomainEventIOErrorReasonMsg
 }
 
 func (e *ioErrors) note(m golibvirt.DomainEventIOErrorReasonMsg) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.said == nil {
-		e.said = map[golibvirt.UUID]golibvirt.DomainEventIOErrorReasonMsg{}
+	if e.newest == nil {
+		e.newest = map[golibvirt.UUID]golibvirt.DomainEventIOErrorReasonMsg{}
 	}
-	e.said[m.Dom.UUID] = m
+	e.newest[m.Dom.UUID] = m
 }
 
 // keepOnly removes all guests but these.
 func (e *ioErrors) keepOnly(all []sighted) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	maps.DeleteFunc(e.said, func(id golibvirt.UUID, _ golibvirt.DomainEventIOErrorReasonMsg) bool {
+	maps.DeleteFunc(e.newest, func(id golibvirt.UUID, _ golibvirt.DomainEventIOErrorReasonMsg) bool {
 		return !slices.ContainsFunc(all, func(s sighted) bool { return s.ref.UUID == id })
 	})
 }
@@ -247,7 +247,7 @@ func (e *ioErrors) keepOnly(all []sighted) {
 // fault returns the fault of a guest that QEMU paused after an I/O error.
 func (e *ioErrors) fault(s sighted) fleet.Fault {
 	e.mu.Lock()
-	m := e.said[s.ref.UUID]
+	m := e.newest[s.ref.UUID]
 	e.mu.Unlock()
 	var ref *fleet.Volref
 	which := "a disk"

@@ -12,7 +12,7 @@ import (
 
 // Whatever is killed while a VM is created, the retry completes it with each file once, or deletes it without
 // leftovers.
-func TestMakingAVMCutOffAnywhere(t *testing.T) {
+func TestInterruptedCreateVMCompletesOrCleansUp(t *testing.T) {
 	c := newCutter(t)
 	addImage(t, c.pool, hvtest.Image{Name: "golden.qcow2", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
 	addImage(t, c.pool, hvtest.Image{Name: "disc.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
@@ -21,7 +21,7 @@ func TestMakingAVMCutOffAnywhere(t *testing.T) {
 	golden := fleet.Volref{PoolID: c.pool.ID, Volume: "golden.qcow2"}
 	count := 0
 	d := ordeal{
-		name: "make",
+		name: "create",
 		begin: func(string) childOrder {
 			vm := c.vm()
 			vm.Spec.Firmware, vm.Spec.FirstBoot = fleet.UEFI, fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}

@@ -13,7 +13,7 @@ import (
 
 // Whatever is killed while a VM's disks are created by a copy or a conversion, each disk is complete in the end and
 // its source unchanged. Sources are another VM's current disk, its snapshot, an image or an archive.
-func TestCopiesCutOffAnywhere(t *testing.T) {
+func TestInterruptedDiskCopyCompletes(t *testing.T) {
 	c := newCutter(t)
 	addImage(t, c.pool, hvtest.Image{Name: "golden.qcow2", Kind: hvtest.Qcow2, SizeBytes: 32 << 20})
 	c.ok(c.ApplyPool(t.Context(), c.pool))

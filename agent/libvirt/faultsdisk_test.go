@@ -36,7 +36,7 @@ func diskFaults() []fault {
 
 // Whatever is killed while an encrypted disk is created or deleted, alone or with its VM, the passphrase exists
 // exactly as long as the volume. The guest starts with it, and none is left over.
-func TestEncryptedDisksCutOffAnywhere(t *testing.T) {
+func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
 	c := newCutter(t)
 	before := len(secrets(t))
 	pools := []fleet.Pool{c.pool}
@@ -142,7 +142,7 @@ func (s *sealedDisk) lay(c *cutter, d fleet.Disk) {
 
 // Whatever is killed while a host disk is attached to a VM, detached, or deleted with the VM, the VM has it once or
 // not at all. The VM's own disks stay first, and a detached disk is free again.
-func TestAPhysicalDiskCutOffAnywhere(t *testing.T) {
+func TestInterruptedHostDiskAttachAndDetach(t *testing.T) {
 	c := newCutter(t)
 	device, use := physicalDisk(t)
 	ownFirst := regexp.MustCompile(`\bvda +` + regexp.QuoteMeta(c.at("own.qcow2")))
@@ -163,7 +163,7 @@ func TestAPhysicalDiskCutOffAnywhere(t *testing.T) {
 	for _, of := range []struct {
 		name      string
 		was, will []fleet.VMHostDevice
-	}{{"make a VM with a disk of the host", nil, with}, {"give a disk of the host", nil, with}, {"take a disk of the host", with, nil}} {
+	}{{"create a VM with a host disk", nil, with}, {"attach a host disk", nil, with}, {"detach a host disk", with, nil}} {
 		made := of.name[0] == 'm'
 		c.each(ordeal{
 			name: of.name,
@@ -185,7 +185,7 @@ func TestAPhysicalDiskCutOffAnywhere(t *testing.T) {
 		}, diskFaults()...)
 	}
 	c.each(ordeal{
-		name: "delete a VM with a disk of the host",
+		name: "delete a VM with a host disk",
 		begin: func(string) childOrder {
 			vm := c.vm()
 			vm.Spec.Disks, vm.Spec.HostDevices = []fleet.Disk{c.disk("own.qcow2")}, with

@@ -54,7 +54,7 @@ func (c *cutter) wantLive(when string, vm fleet.VM, disc string) {
 
 // Whatever is killed while a running guest gets vCPUs, memory, disks, a NIC and an ISO, and its disk grows, the guest
 // and its definition have each of them once in the end.
-func TestHotPlugCutOffAnywhere(t *testing.T) {
+func TestInterruptedHotPlugCompletes(t *testing.T) {
 	c := newCutter(t)
 	addImage(t, c.pool, hvtest.Image{Name: "disc.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
 	c.ok(c.ApplyPool(t.Context(), c.pool))
@@ -101,7 +101,7 @@ func TestHotPlugCutOffAnywhere(t *testing.T) {
 
 // Whatever is killed while a running guest loses a disk, a host disk, a NIC and an ISO, it has none of them in the
 // end, and all are free again.
-func TestHotUnplugCutOffAnywhere(t *testing.T) {
+func TestInterruptedHotUnplugCompletes(t *testing.T) {
 	c := newCutter(t)
 	guest := must(lab.GuestImage(t.Context(), lab.CacheDir()))
 	run(t, "cp", guest.Disk, filepath.Join(c.pool.Spec.Path, "root.qcow2"))

@@ -23,7 +23,7 @@ func begun(t *testing.T, vm fleet.VM) int {
 }
 
 // Whatever is killed while a VM restarts, exactly one run ends and one begins, and the VM is on in the end.
-func TestARestartCutOffAnywhere(t *testing.T) {
+func TestInterruptedRestartHappensOnce(t *testing.T) {
 	c := newCutter(t)
 	d := newDesk(t, c.proxy)
 	const apart = 4 * time.Second // minimum distance between two runs on any clock
@@ -83,7 +83,7 @@ func TestARestartCutOffAnywhere(t *testing.T) {
 
 // Whatever is killed while a program runs in a guest, the program runs at most once. If that is uncertain, the job
 // ends as unknown.
-func TestAProgramCutOffAnywhere(t *testing.T) {
+func TestInterruptedGuestProgramRunsAtMostOnce(t *testing.T) {
 	c := newCutter(t)
 	d := newDesk(t, c.proxy)
 	guest := must(lab.GuestImage(t.Context(), lab.CacheDir()))

@@ -39,7 +39,7 @@ func (l *fileLocks) take(ctx context.Context, path string, alone bool) (unlock f
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for another order that works on %s: %w", filepath.Base(path), ctx.Err())
+			return nil, fmt.Errorf("wait for another job on %s: %w", filepath.Base(path), ctx.Err())
 		}
 	}
 }

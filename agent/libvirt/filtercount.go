@@ -22,7 +22,7 @@ import (
 const (
 	countsPatience = 2 * time.Second
 	countsAge      = 5 * time.Second
-	savedMost      = 64 << 20 // bytes of one program's output
+	maxListed      = 64 << 20 // bytes of one program's output
 )
 
 // FilterCounts implements agent.Hypervisor. libvirt implements filters with iptables, ip6tables and ebtables. Its
@@ -72,7 +72,7 @@ func (b *Backend) readCounts() ([]agent.CountedNIC, error) {
 		return out, nil
 	}
 	for _, p := range counters {
-		listed, err := saved(b.life, p.program, p.args...)
+		listed, err := listRules(b.life, p.program, p.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -101,11 +101,11 @@ var counters = []counter{
 type counter struct {
 	program string
 	args    []string
-	read    func([]byte, tell)
+	read    func([]byte, countFunc)
 }
 
-// tell receives the count of one rule in a chain of a NIC's host device.
-type tell func(device, chain, rule string, n fleet.PassCount)
+// countFunc receives the count of one rule in a chain of a NIC's host device.
+type countFunc func(device, chain, rule string, n fleet.PassCount)
 
 var (
 	countedRule = regexp.MustCompile(`^\[(\d+):(\d+)\] -A (\S+) (.*)$`)
@@ -116,14 +116,14 @@ var (
 )
 
 // readIPTables reads IP rules. A rule has its ID in the comment; the NIC's final drop rule has no comment.
-func readIPTables(listed []byte, each tell) {
+func readIPTables(listed []byte, each countFunc) {
 	lines(listed, func(n fleet.PassCount, chain, rest string) {
 		at := ofIPTables.FindStringSubmatch(chain)
 		if at == nil {
 			return
 		}
-		if said := comment.FindStringSubmatch(rest); said != nil {
-			if id := agent.RuleOf(said[1]); id != "" {
+		if match := comment.FindStringSubmatch(rest); match != nil {
+			if id := agent.RuleOf(match[1]); id != "" {
 				each(at[2], at[1], id, n)
 			}
 			return
@@ -135,7 +135,7 @@ func readIPTables(listed []byte, each tell) {
 }
 
 // readEbtables reads the packets of guests that anti-spoofing dropped.
-func readEbtables(listed []byte, each tell) {
+func readEbtables(listed []byte, each countFunc) {
 	lines(listed, func(n fleet.PassCount, chain, rest string) {
 		if at := ofEbtables.FindStringSubmatch(chain); at != nil && strings.HasSuffix(rest, "-j DROP") {
 			each(at[2], chain, agent.Spoofed, n)
@@ -158,8 +158,8 @@ func lines(listed []byte, each func(n fleet.PassCount, chain, rest string)) {
 	}
 }
 
-// saved runs the program and returns its output.
-func saved(ctx context.Context, program string, args ...string) ([]byte, error) {
+// listRules runs the program and returns its output.
+func listRules(ctx context.Context, program string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	path, err := exec.LookPath(program)
@@ -170,22 +170,22 @@ func saved(ctx context.Context, program string, args ...string) ([]byte, error) 
 		}
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
-	out, said := &limited{left: savedMost}, &limited{left: 1 << 10}
-	cmd.Stdout, cmd.Stderr = out, said
+	out, stderr := &limitedBuffer{left: maxListed}, &limitedBuffer{left: 1 << 10}
+	cmd.Stdout, cmd.Stderr = out, stderr
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(said.String()))
+		return nil, fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(stderr.String()))
 	}
 	return out.Bytes(), nil
 }
 
-// limited is a buffer that fails after left bytes.
-type limited struct {
+// limitedBuffer is a buffer that fails after left bytes.
+type limitedBuffer struct {
 	bytes.Buffer
 	left int
 }
 
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedBuffer) Write(p []byte) (int, error) {
 	if l.left -= len(p); l.left < 0 {
 		return 0, errors.New("it lists too much")
 	}

@@ -37,27 +37,27 @@ func (b *Backend) compareFilters() (map[string]string, error) {
 		return nil, err
 	}
 	defer c.hangUp()
-	out, blind := map[string]string{}, unseen(bridgedPackets)
+	out, bridgeErr := map[string]string{}, bridgeFilteringOff(bridgedPackets)
 	for name := range known {
-		said, err := b.compareFilter(b.life, c, name)
+		message, err := b.compareFilter(b.life, c, name)
 		if ofOne(err) {
-			said, err = "The host cannot read its network filter "+name+": "+err.Error(), nil
+			message, err = "The host cannot read its network filter "+name+": "+err.Error(), nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		if said == "" && blind != nil && strings.HasPrefix(name, fleet.FilterPrefix+"group-") {
-			said = blind.Error()
+		if message == "" && bridgeErr != nil && strings.HasPrefix(name, fleet.FilterPrefix+"group-") {
+			message = bridgeErr.Error()
 		}
-		if said != "" {
-			out[name] = said
+		if message != "" {
+			out[name] = message
 		}
 	}
 	return out, nil
 }
 
 // compareFilter compares one filter with its record. It excludes concurrent writes of filters.
-func (b *Backend) compareFilter(ctx context.Context, c *conn, name string) (said string, err error) {
+func (b *Backend) compareFilter(ctx context.Context, c *conn, name string) (message string, err error) {
 	b.filterMu.Lock()
 	defer b.filterMu.Unlock()
 	known := b.filters.Of(name)
@@ -76,9 +76,9 @@ func (b *Backend) compareFilter(ctx context.Context, c *conn, name string) (said
 		return agent.FilterGone(name), nil
 	}
 	if err == nil && filterDigest(x) != known {
-		said = agent.FilterChanged(name)
+		message = agent.FilterChanged(name)
 	}
-	return said, err
+	return message, err
 }
 
 // filterDigest returns a digest of the filter's XML.
@@ -94,9 +94,9 @@ func filterDigest(x libvirtxml.NWFilter) string {
 // groupsChanged returns the security groups whose filters were changed by somebody else.
 func groupsChanged(changed map[string]string) []wire.GroupReport {
 	var out []wire.GroupReport
-	for name, said := range changed {
+	for name, message := range changed {
 		if id, ours := strings.CutPrefix(name, fleet.FilterPrefix+"group-"); ours {
-			out = append(out, wire.GroupReport{ID: fleet.SecurityGroupID(id), Changed: said})
+			out = append(out, wire.GroupReport{ID: fleet.SecurityGroupID(id), Changed: message})
 		}
 	}
 	slices.SortFunc(out, func(x, y wire.GroupReport) int { return strings.Compare(string(x.ID), string(y.ID)) })

@@ -13,7 +13,7 @@ import (
 
 // A frame tagged with VLAN ID 0 is accepted by any guest, but iptables does not see its packet. Such frames must not
 // bypass a security group.
-func TestFramesWithATagDoNotComeRoundAGroup(t *testing.T) {
+func TestVLANTaggedFramesDoNotBypassSecurityGroup(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	a, b := twoGuests(f)
@@ -46,7 +46,7 @@ func TestFramesWithATagDoNotComeRoundAGroup(t *testing.T) {
 }
 
 // A guest with anti-spoofing cannot act as a DHCP server.
-func TestAGuardedGuestIsNoDHCPServer(t *testing.T) {
+func TestAntiSpoofingBlocksDHCPServerInGuest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	a, b := twoGuests(f)

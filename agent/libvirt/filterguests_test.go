@@ -158,7 +158,7 @@ func rule(id string, way fleet.Direction, protocol fleet.Protocol, port int, rem
 
 // A security group blocks a port between two running guests, and a rule opens it again. Other traffic is not
 // interrupted.
-func TestASecurityGroupBlocksAPortBetweenTwoGuestsLive(t *testing.T) {
+func TestSecurityGroupBlocksPortBetweenRunningGuests(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ctx := t.Context()
@@ -236,7 +236,7 @@ func TestASecurityGroupBlocksAPortBetweenTwoGuestsLive(t *testing.T) {
 }
 
 // A guest with anti-spoofing can use neither another MAC address nor another IP address.
-func TestAntiSpoofingDropsWhatAGuestMakesUp(t *testing.T) {
+func TestAntiSpoofingDropsForgedAddresses(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	a, b := twoGuests(f)

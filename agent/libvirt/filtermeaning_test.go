@@ -164,7 +164,7 @@ func someRules(t *testing.T, r *rand.Rand) fleet.FlatGroup {
 
 // The portal's packet check gives the same answer as the filters of the NIC, for both IP families, both directions,
 // and with and without anti-spoofing.
-func TestWouldItPassSaysWhatFiltersDo(t *testing.T) {
+func TestPacketCheckAgreesWithFilters(t *testing.T) {
 	t.Parallel()
 	const vm, mac = "01a206b5-2a62-7003-a101-340befa69b69", "52:54:00:00:00:01"
 	r := rand.New(rand.NewPCG(9, 43))
@@ -216,7 +216,7 @@ func TestWouldItPassSaysWhatFiltersDo(t *testing.T) {
 }
 
 // Traffic that passes or is dropped regardless of the rules.
-func TestWhatPassesBesideRules(t *testing.T) {
+func TestTrafficIndependentOfSecurityGroupRules(t *testing.T) {
 	t.Parallel()
 	const vm, mac = "01a206b5-2a62-7003-a101-340befa69b69", "52:54:00:00:00:01"
 	all := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "all", Rules: []fleet.FlatRule{
@@ -235,20 +235,20 @@ func TestWhatPassesBesideRules(t *testing.T) {
 		none, all      bool // in a group without rules, and in a group that accepts everything
 		guard, guarded bool // with anti-spoofing: in no group, and in the group that accepts everything
 	}{
-		{"a DHCP client asks", udp(fleet.Egress, "ipv4", 68, 67), true, true, true, true},
-		{"a DHCP client is answered", udp(fleet.Ingress, "ipv4", 67, 68), true, true, true, true},
-		{"a DHCP server answers", udp(fleet.Egress, "ipv4", 67, 68), false, true, false, false},
-		{"a DHCPv6 client asks", udp(fleet.Egress, "ipv6", 546, 547), true, true, true, true},
-		{"a DHCPv6 server answers", udp(fleet.Egress, "ipv6", 547, 546), false, true, false, false},
-		{"something else at these ports", udp(fleet.Ingress, "ipv4", 40000, 68), false, true, true, true},
-		{"a router is heard", icmp(fleet.Ingress, 134), true, true, true, true},
-		{"a router tells of itself", icmp(fleet.Egress, 134), false, true, false, false},
-		{"a router tells of another", icmp(fleet.Egress, 137), false, true, false, false},
-		{"a neighbour is asked", icmp(fleet.Egress, 135), true, true, true, true},
+		{"DHCP request from the guest", udp(fleet.Egress, "ipv4", 68, 67), true, true, true, true},
+		{"DHCP reply to the guest", udp(fleet.Ingress, "ipv4", 67, 68), true, true, true, true},
+		{"DHCP reply from the guest", udp(fleet.Egress, "ipv4", 67, 68), false, true, false, false},
+		{"DHCPv6 request from the guest", udp(fleet.Egress, "ipv6", 546, 547), true, true, true, true},
+		{"DHCPv6 reply from the guest", udp(fleet.Egress, "ipv6", 547, 546), false, true, false, false},
+		{"other traffic at the DHCP port", udp(fleet.Ingress, "ipv4", 40000, 68), false, true, true, true},
+		{"router advertisement to the guest", icmp(fleet.Ingress, 134), true, true, true, true},
+		{"router advertisement from the guest", icmp(fleet.Egress, 134), false, true, false, false},
+		{"redirect from the guest", icmp(fleet.Egress, 137), false, true, false, false},
+		{"neighbour solicitation from the guest", icmp(fleet.Egress, 135), true, true, true, true},
 		{"ARP", frame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "arp"}, true, true, true, true},
 		// clean-traffic drops it, which this test does not evaluate
-		{"a frame with a VLAN's tag", frame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "vlan"}, false, false, true, true},
-		{"one that goes out", frame{Packet: fleet.Packet{Direction: fleet.Egress}, kind: "vlan"}, false, false, true, true},
+		{"VLAN-tagged frame to the guest", frame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "vlan"}, false, false, true, true},
+		{"VLAN-tagged frame from the guest", frame{Packet: fleet.Packet{Direction: fleet.Egress}, kind: "vlan"}, false, false, true, true},
 	} {
 		for name, k := range map[string]struct {
 			guard  bool

@@ -19,7 +19,7 @@ func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) err
 		if err := b.defineFilter(ctx, c, groupFilter(g), true); err != nil {
 			return err
 		}
-		return unseen(bridgedPackets)
+		return bridgeFilteringOff(bridgedPackets)
 	})
 }
 
@@ -31,11 +31,11 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 			return err
 		}
 		name := agent.GroupFilterName(g.ID)
-		cards, err := nicFilters(ctx, c)
+		defined, err := nicFilters(ctx, c)
 		if err != nil {
 			return err
 		}
-		for _, f := range cards {
+		for _, f := range defined {
 			x, err := filterXML(ctx, c, f)
 			if is(err, golibvirt.ErrNoNwfilter) {
 				continue
@@ -80,7 +80,7 @@ func (a *applying) filterNICs(ctx context.Context) error {
 			return err
 		}
 		if len(groups) > 0 {
-			if err := unseen(bridgedPackets); err != nil {
+			if err := bridgeFilteringOff(bridgedPackets); err != nil {
 				return err
 			}
 		}

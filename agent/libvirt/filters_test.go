@@ -52,7 +52,7 @@ func grouped(network string, guard bool, groups ...fleet.FlatGroup) fleet.NIC {
 }
 
 // libvirt returns a filter as it was defined, so a second apply changes nothing. A filter is deleted with its NIC.
-func TestFiltersInLibvirtsWords(t *testing.T) {
+func TestFiltersReadBackUnchanged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	g := someGroup()

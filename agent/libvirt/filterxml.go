@@ -18,9 +18,9 @@ import (
 
 // Priorities of rules. The lowest is evaluated first.
 const (
-	firstOfAll = 100
-	asUsual    = 500
-	lastOfAll  = 1000
+	priorityFirst  = 100
+	priorityNormal = 500
+	priorityLast   = 1000
 )
 
 // cleanTraffic is libvirt's own anti-spoofing filter. It does not handle IPv6, so guardedBeside adds rules for IPv6.
@@ -53,7 +53,7 @@ func add(all []libvirtxml.NWFilterEntry, r *libvirtxml.NWFilterRule) []libvirtxm
 // ruleFor returns the rule for one IP family and one remote prefix, or nil if the protocol does not exist in that
 // family.
 func ruleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilterRule {
-	out := &libvirtxml.NWFilterRule{Action: "accept", Direction: "in", Priority: asUsual}
+	out := &libvirtxml.NWFilterRule{Action: "accept", Direction: "in", Priority: priorityNormal}
 	var ip libvirtxml.NWFilterRuleCommonIP
 	address, mask := &ip.SrcIPAddr, &ip.SrcIPMask
 	if r.Direction == fleet.Egress {
@@ -99,9 +99,9 @@ func nicFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 	x := libvirtxml.NWFilter{Name: name, UUID: filterUUID(name), Chain: "root"}
 	if n.Guarded() {
 		x.Entries = append(x.Entries, libvirtxml.NWFilterEntry{Ref: &libvirtxml.NWFilterRef{Filter: cleanTraffic}})
-		x.Entries = append(x.Entries, guardedBeside()...)
+		x.Entries = append(x.Entries, antiSpoofingIPv6()...)
 	} else {
-		x.Entries = append(x.Entries, onlyIP()...)
+		x.Entries = append(x.Entries, ipFramesOnly()...)
 	}
 	if len(n.SecurityGroups) == 0 {
 		return x
@@ -109,47 +109,47 @@ func nicFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 	for _, id := range n.SecurityGroups {
 		x.Entries = append(x.Entries, libvirtxml.NWFilterEntry{Ref: &libvirtxml.NWFilterRef{Filter: agent.GroupFilterName(id)}})
 	}
-	x.Entries = append(x.Entries, alwaysPasses()...)
-	x.Entries = add(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: lastOfAll, All: &libvirtxml.NWFilterRuleAll{}})
-	x.Entries = add(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: lastOfAll, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{}})
+	x.Entries = append(x.Entries, alwaysAccepted()...)
+	x.Entries = add(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityLast, All: &libvirtxml.NWFilterRuleAll{}})
+	x.Entries = add(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityLast, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{}})
 	return x
 }
 
-// guardedBeside accepts IPv6 frames, but drops router advertisements and DHCP server replies from the guest.
-func guardedBeside() (all []libvirtxml.NWFilterEntry) {
-	all = add(all, frames("ipv6"))
+// antiSpoofingIPv6 accepts IPv6 frames, but drops router advertisements and DHCP server replies from the guest.
+func antiSpoofingIPv6() (all []libvirtxml.NWFilterEntry) {
+	all = add(all, acceptFrames("ipv6"))
 	for _, kind := range []string{"134", "137"} { // router advertisement and redirect
 		all = add(all, stateless("drop", "out", kind))
 	}
-	all = add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: firstOfAll, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: ports("67", "68")}})
-	return add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: firstOfAll, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: ports("547", "546")}})
+	all = add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: priorityFirst, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: ports("67", "68")}})
+	return add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: priorityFirst, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: ports("547", "546")}})
 }
 
-// onlyIP accepts the frame types of IPv4, IPv6, ARP and RARP, and drops all others. iptables sees no packet in other
-// frames, such as frames with a VLAN tag. A guest accepts a frame with VLAN ID 0 as untagged, so such frames would
-// bypass the rules.
-func onlyIP() (all []libvirtxml.NWFilterEntry) {
+// ipFramesOnly accepts the frame types of IPv4, IPv6, ARP and RARP, and drops all others. iptables sees no packet in
+// other frames, such as frames with a VLAN tag. A guest accepts a frame with VLAN ID 0 as untagged, so such frames
+// would bypass the rules.
+func ipFramesOnly() (all []libvirtxml.NWFilterEntry) {
 	for _, kind := range []string{"ipv4", "ipv6", "arp", "rarp"} {
-		all = add(all, frames(kind))
+		all = add(all, acceptFrames(kind))
 	}
-	return add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: lastOfAll})
+	return add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityLast})
 }
 
-// frames returns a rule that accepts frames of one kind.
-func frames(kind string) *libvirtxml.NWFilterRule {
-	return &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: asUsual, MAC: &libvirtxml.NWFilterRuleMAC{ProtocolID: field(kind)}}
+// acceptFrames returns a rule that accepts frames of one kind.
+func acceptFrames(kind string) *libvirtxml.NWFilterRule {
+	return &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityNormal, MAC: &libvirtxml.NWFilterRuleMAC{ProtocolID: field(kind)}}
 }
 
-// alwaysPasses returns the rules for DHCP and IPv6 neighbour discovery, and for ICMP errors of accepted connections.
-func alwaysPasses() (all []libvirtxml.NWFilterEntry) {
+// alwaysAccepted returns the rules for DHCP and IPv6 neighbour discovery, and for ICMP errors of accepted connections.
+func alwaysAccepted() (all []libvirtxml.NWFilterEntry) {
 	related := libvirtxml.NWFilterRuleCommonIP{State: field("RELATED")}
-	all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: firstOfAll, All: &libvirtxml.NWFilterRuleAll{NWFilterRuleCommonIP: related}})
-	all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: firstOfAll, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{NWFilterRuleCommonIP: related}})
+	all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityFirst, All: &libvirtxml.NWFilterRuleAll{NWFilterRuleCommonIP: related}})
+	all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityFirst, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{NWFilterRuleCommonIP: related}})
 	for _, d := range []struct{ way, from, to string }{{"out", "68", "67"}, {"in", "67", "68"}} {
-		all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: firstOfAll, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: ports(d.from, d.to)}})
+		all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: priorityFirst, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: ports(d.from, d.to)}})
 	}
 	for _, d := range []struct{ way, from, to string }{{"out", "546", "547"}, {"in", "547", "546"}} {
-		all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: firstOfAll, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: ports(d.from, d.to)}})
+		all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: priorityFirst, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: ports(d.from, d.to)}})
 	}
 	// router solicitation, neighbour solicitation and neighbour advertisement
 	for _, t := range []string{"133", "135", "136"} {
@@ -168,7 +168,7 @@ func ports(from, to string) libvirtxml.NWFilterRuleCommonPort {
 // stateless returns a rule for one ICMPv6 type, which has no connection state.
 func stateless(action, way, kind string) *libvirtxml.NWFilterRule {
 	return &libvirtxml.NWFilterRule{
-		Action: action, Direction: way, Priority: firstOfAll, StateMatch: "false", ICMPv6: &libvirtxml.NWFilterRuleICMPIPv6{Type: field(kind)},
+		Action: action, Direction: way, Priority: priorityFirst, StateMatch: "false", ICMPv6: &libvirtxml.NWFilterRuleICMPIPv6{Type: field(kind)},
 	}
 }
 

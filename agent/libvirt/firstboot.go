@@ -46,7 +46,7 @@ func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *
 	}
 	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, a.seeds.Make(a.in.VM.ID, want, files) })
 	if err != nil {
-		return fmt.Errorf("make what the guest reads when it first starts: %w", err)
+		return fmt.Errorf("create the first-boot seed: %w", err)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func (a *applying) sweepSeeds(ctx context.Context, x *libvirtxml.Domain, live *h
 func (b *Backend) keepSeeds(ctx context.Context, id fleet.VMID, files ...string) error {
 	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, b.seeds.Keep(id, files...) })
 	if err != nil {
-		return fmt.Errorf("remove what the guest read when it first started: %w", err)
+		return fmt.Errorf("remove the first-boot seed: %w", err)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // The seed that the guest used is kept for a snapshot with memory, even after the VM's first-boot settings change.
-func TestASnapshotKeepsWhatItsGuestReadFirst(t *testing.T) {
+func TestSnapshotKeepsFirstBootSeed(t *testing.T) {
 	t.Parallel()
 	for kind, files := range map[fleet.FirstBootKind]map[string][]byte{
 		fleet.CloudInit: {"meta-data": []byte("instance-id: x\n"), "user-data": []byte("#cloud-config\n"), "network-config": []byte("version: 2\n")},

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	guestAge     = 30 * time.Second // between two queries of a guest
-	guestWait    = 5 * time.Second  // for one answer of the guest agent
-	guestLook    = 25 * time.Second // for all commands of one query
-	guestBackoff = 5 * time.Minute  // maximum between two queries of a guest that does not answer
-	guestsAtOnce = 4
+	guestAge        = 30 * time.Second // between two queries of a guest
+	guestWait       = 5 * time.Second  // for one answer of the guest agent
+	guestQueryLimit = 25 * time.Second // for all commands of one query
+	guestBackoff    = 5 * time.Minute  // maximum between two queries of a guest that does not answer
+	maxGuestQueries = 4
 )
 
 // guests holds what running guests report through their agents. Guests are queried in the background, a few at a time
@@ -35,15 +35,15 @@ type guests struct {
 
 // guestSeen is the state of one run of one guest.
 type guestSeen struct {
-	run     int32 // libvirt's domain ID of the run
-	asking  bool
-	due     time.Time
-	wait    time.Duration // current backoff; 0: the guest answers
-	at      time.Time     // time of the last answer; zero: none
-	ours    bool
-	status  fleet.GuestStatus
-	reading fleet.GuestReading
-	nics    cards
+	run      int32 // libvirt's domain ID of the run
+	querying bool
+	due      time.Time
+	wait     time.Duration // current backoff; 0: the guest answers
+	at       time.Time     // time of the last answer; zero: none
+	ours     bool
+	status   fleet.GuestStatus
+	reading  fleet.GuestReading
+	nics     cards
 }
 
 // look starts queries of all guests that are due. It does not wait for them.
@@ -65,15 +65,15 @@ func (g *guests) look(b *Backend, all []sighted) {
 			seen = &guestSeen{run: s.ref.ID, ours: s.ours, status: fleet.GuestStatus{Agent: fleet.AgentNotResponding}}
 			g.all[s.id] = seen
 		}
-		if seen.asking || now.Before(seen.due) || g.now >= guestsAtOnce || golibvirt.DomainState(s.state) != golibvirt.DomainRunning {
+		if seen.querying || now.Before(seen.due) || g.now >= maxGuestQueries || golibvirt.DomainState(s.state) != golibvirt.DomainRunning {
 			continue
 		}
-		seen.asking = true
+		seen.querying = true
 		g.now++
 		go g.ask(b, s, seen)
 	}
 	for id, seen := range g.all {
-		if !on[id] && !seen.asking {
+		if !on[id] && !seen.querying {
 			delete(g.all, id)
 		}
 	}
@@ -81,7 +81,7 @@ func (g *guests) look(b *Backend, all []sighted) {
 
 // ask queries one guest and stores its answers.
 func (g *guests) ask(b *Backend, s sighted, seen *guestSeen) {
-	ctx, cancel := context.WithTimeout(b.life, guestLook)
+	ctx, cancel := context.WithTimeout(b.life, guestQueryLimit)
 	defer cancel()
 	begun := time.Now()
 	next := guestSeen{status: seen.status, reading: fleet.GuestReading{ID: s.id}}
@@ -92,7 +92,7 @@ func (g *guests) ask(b *Backend, s sighted, seen *guestSeen) {
 	}
 	g.mu.Lock()
 	g.now--
-	seen.asking = false
+	seen.querying = false
 	was := seen.status
 	switch {
 	// libvirtd is unreachable, so the guest is not at fault
@@ -175,19 +175,19 @@ func (n *guestSeen) readName(ask guestAsk) error {
 }
 
 func (n *guestSeen) readNICs(ask guestAsk) error {
-	said, err := askGuest[[]struct {
+	answer, err := askGuest[[]struct {
 		MAC       string `json:"hardware-address"`
 		Addresses []struct {
 			IP string `json:"ip-address"`
 		} `json:"ip-addresses"`
 	}](ask, guestWait, "guest-network-get-interfaces", nil)
 	n.nics = cards{}
-	for _, card := range said[:min(len(said), mostGuestNICs)] {
-		mac, wrong := net.ParseMAC(card.MAC)
+	for _, iface := range answer[:min(len(answer), maxGuestNICs)] {
+		mac, wrong := net.ParseMAC(iface.MAC)
 		if wrong != nil {
 			continue
 		}
-		for _, a := range card.Addresses {
+		for _, a := range iface.Addresses {
 			if ip := net.ParseIP(a.IP); ip != nil && ip.IsGlobalUnicast() {
 				n.nics.note(mac.String(), ip.String(), fleet.FromAgent)
 			}
@@ -196,17 +196,17 @@ func (n *guestSeen) readNICs(ask guestAsk) error {
 	return err
 }
 
-// mostGuestNICs limits the NICs read from one guest.
-const mostGuestNICs = 256
+// maxGuestNICs limits the NICs read from one guest.
+const maxGuestNICs = 256
 
 func (n *guestSeen) readFileSystems(ask guestAsk) error {
-	said, err := askGuest[[]struct {
+	answer, err := askGuest[[]struct {
 		Path  string  `json:"mountpoint"`
 		Type  string  `json:"type"`
 		Used  float64 `json:"used-bytes"`
 		Total float64 `json:"total-bytes"`
 	}](ask, guestWait, "guest-get-fsinfo", nil)
-	for _, f := range said {
+	for _, f := range answer {
 		one := fleet.GuestFileSystem{Path: guestText(f.Path), Type: guestText(f.Type), UsedBytes: guestBytes(f.Used), TotalBytes: guestBytes(f.Total)}
 		known := slices.ContainsFunc(n.reading.FileSystems, func(o fleet.GuestFileSystem) bool { return o.Path == one.Path })
 		if one.Path != "" && !known && len(n.reading.FileSystems) < fleet.MaxGuestFileSystems {
@@ -218,11 +218,11 @@ func (n *guestSeen) readFileSystems(ask guestAsk) error {
 }
 
 func (n *guestSeen) readUsers(ask guestAsk) error {
-	said, err := askGuest[[]struct {
+	answer, err := askGuest[[]struct {
 		User   string `json:"user"`
 		Domain string `json:"domain"`
 	}](ask, guestWait, "guest-get-users", nil)
-	for _, u := range said {
+	for _, u := range answer {
 		one := fleet.GuestUser{Name: guestText(u.User), Domain: guestText(u.Domain)}
 		if one.Name != "" && !slices.Contains(n.reading.Users, one) && len(n.reading.Users) < fleet.MaxGuestUsers {
 			n.reading.Users = append(n.reading.Users, one)
@@ -236,12 +236,12 @@ func (n *guestSeen) readUsers(ask guestAsk) error {
 
 // readClock compares the guest's clock with the host's clock at the middle of the call.
 func (n *guestSeen) readClock(ask guestAsk) error {
-	asked := time.Now()
+	sent := time.Now()
 	nanos, err := askGuest[int64](ask, guestWait, "guest-get-time", nil)
 	if err != nil {
 		return err
 	}
-	ahead := nanos/1e6 - asked.Add(time.Since(asked)/2).UnixMilli()
+	ahead := nanos/1e6 - sent.Add(time.Since(sent)/2).UnixMilli()
 	n.reading.ClockBehind = ahead < 0
 	n.reading.ClockMs = max(ahead, -ahead)
 	return nil
@@ -281,8 +281,8 @@ func (g *guests) nicsOf(s sighted) cards {
 	return nil
 }
 
-// told updates the cached status after a job, and makes the next query due at once.
-func (g *guests) told(s sighted, change func(*fleet.GuestStatus)) {
+// update updates the cached status after a job, and makes the next query due at once.
+func (g *guests) update(s sighted, change func(*fleet.GuestStatus)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if seen := g.all[s.id]; seen != nil && seen.run == s.ref.ID {

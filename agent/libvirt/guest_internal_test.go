@@ -32,11 +32,11 @@ func saying(answers map[string]string) guestAsk {
 const sane = `{"return":{"version":"7.2.0"}}`
 
 // An invalid answer counts as no answer, and the error does not repeat the guest's text.
-func TestWhatIsNoAnswerIsSilence(t *testing.T) {
+func TestInvalidAgentAnswerCountsAsNoAnswer(t *testing.T) {
 	t.Parallel()
 	for name, said := range map[string]string{
-		"nothing": "", "rubbish": "}{\x01\x02", "a number": `{"return": 42}`, "a list": `{"return": [1, 2]}`, "a text": `"return"`, "half an answer": `{"return": {"version": "7`,
-		"10 MB": `{"return": {"version": "` + strings.Repeat("a", 10<<20) + `"}}`, "10 MB of lists": strings.Repeat("[", 10<<20), "another answer behind": sane + sane,
+		"nothing": "", "rubbish": "}{\x01\x02", "a number": `{"return": 42}`, "a list": `{"return": [1, 2]}`, "a text": `"return"`, "truncated answer": `{"return": {"version": "7`,
+		"10 MB": `{"return": {"version": "` + strings.Repeat("a", 10<<20) + `"}}`, "10 MB of lists": strings.Repeat("[", 10<<20), "two answers": sane + sane,
 		"many lists": `{"return": ` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`,
 	} {
 		var n guestSeen
@@ -56,7 +56,7 @@ func TestWhatIsNoAnswerIsSilence(t *testing.T) {
 }
 
 // Answers of guests are shortened, sanitized and limited in number.
-func TestGuestsAreNotBelieved(t *testing.T) {
+func TestGuestAnswersAreSanitizedAndLimited(t *testing.T) {
 	t.Parallel()
 	odd := "a\u202eb\x00\x1b[31m\nc\xff" + strings.Repeat("x", 3000)
 	text := func(v any) string {
@@ -123,7 +123,7 @@ func TestGuestsAreNotBelieved(t *testing.T) {
 
 // The agent's answers about a program are reported as far as they are valid. If it is unknown whether the program ran,
 // the error says so.
-func TestHowProgramsEnd(t *testing.T) {
+func TestGuestProgramResults(t *testing.T) {
 	t.Parallel()
 	run := func(answers map[string]string) (fleet.GuestOutput, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -141,13 +141,13 @@ func TestHowProgramsEnd(t *testing.T) {
 		doubt        bool
 		words        string // part of the error; empty: no error
 	}{
-		"well":               {`{"return": {"pid": 7}}`, `{"return": {"exited": true, "exitcode": 0, "out-data": "aGk="}}`, false, ""},
-		"a lot":              {`{"return": {"pid": 7}}`, `{"return": {"exited": true, "exitcode": 0, "out-data": "` + long + `", "err-data": "%%%"}}`, false, ""},
-		"not yet":            {`{"return": {"pid": 7}}`, `{"return": {"exited": false}}`, true, "deadline"},
-		"never heard of":     {`{"return": {"pid": 7}}`, "", true, "nobody can tell"},
-		"rubbish begun":      {`{{`, "", true, "did not answer"},
-		"rubbish at its end": {`{"return": {"pid": 7}}`, `{{`, true, "nobody can tell"},
-		"too much":           {`{"return": {"pid": 7}}`, `{"return": {"out-data": "` + strings.Repeat("a", 5<<20) + `"}}`, true, "4096 KiB"},
+		"exits with 0":                       {`{"return": {"pid": 7}}`, `{"return": {"exited": true, "exitcode": 0, "out-data": "aGk="}}`, false, ""},
+		"long output":                        {`{"return": {"pid": 7}}`, `{"return": {"exited": true, "exitcode": 0, "out-data": "` + long + `", "err-data": "%%%"}}`, false, ""},
+		"still running":                      {`{"return": {"pid": 7}}`, `{"return": {"exited": false}}`, true, "deadline"},
+		"no answer to the status query":      {`{"return": {"pid": 7}}`, "", true, "nobody can tell"},
+		"invalid answer to the start":        {`{{`, "", true, "did not answer"},
+		"invalid answer to the status query": {`{"return": {"pid": 7}}`, `{{`, true, "nobody can tell"},
+		"oversized output":                   {`{"return": {"pid": 7}}`, `{"return": {"out-data": "` + strings.Repeat("a", 5<<20) + `"}}`, true, "4096 KiB"},
 	} {
 		answers := map[string]string{"guest-exec": c.exec}
 		if c.status != "" {

@@ -14,9 +14,9 @@ import (
 
 // Time limits of guest agent commands. A busy disk is flushed before a freeze completes.
 const (
-	guestFreezes = 30 * time.Second
-	guestActs    = 15 * time.Second
-	guestTrims   = 10 * time.Minute
+	guestFreezeLimit  = 30 * time.Second
+	guestCommandLimit = 15 * time.Second
+	guestTrimLimit    = 10 * time.Minute
 )
 
 // FreezeGuest implements agent.Hypervisor.
@@ -26,14 +26,14 @@ func (b *Backend) FreezeGuest(ctx context.Context, id fleet.VMID) error {
 		if err != nil || state == "frozen" {
 			return err
 		}
-		n, err := askGuest[int](ask, guestFreezes, "guest-fsfreeze-freeze", nil)
+		n, err := askGuest[int](ask, guestFreezeLimit, "guest-fsfreeze-freeze", nil)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			return fleet.Errorf(fleet.Conflict, "The guest has no file system that can be frozen.")
 		}
-		b.guests.told(s, func(g *fleet.GuestStatus) { g.Frozen = true })
+		b.guests.update(s, func(g *fleet.GuestStatus) { g.Frozen = true })
 		return nil
 	})
 }
@@ -41,9 +41,9 @@ func (b *Backend) FreezeGuest(ctx context.Context, id fleet.VMID) error {
 // ThawGuest implements agent.Hypervisor.
 func (b *Backend) ThawGuest(ctx context.Context, id fleet.VMID) error {
 	err := b.onGuest(ctx, id, "thaw", func(ask guestAsk, s sighted) error {
-		_, err := askGuest[int](ask, guestFreezes, "guest-fsfreeze-thaw", nil)
+		_, err := askGuest[int](ask, guestFreezeLimit, "guest-fsfreeze-thaw", nil)
 		if err == nil || isNoCommand(err) {
-			b.guests.told(s, func(g *fleet.GuestStatus) { g.Frozen = false })
+			b.guests.update(s, func(g *fleet.GuestStatus) { g.Frozen = false })
 			return nil
 		}
 		return err
@@ -57,7 +57,7 @@ func (b *Backend) ThawGuest(ctx context.Context, id fleet.VMID) error {
 // SetGuestPassword implements agent.Hypervisor.
 func (b *Backend) SetGuestPassword(ctx context.Context, id fleet.VMID, user, password string) error {
 	return b.onGuest(ctx, id, "set a password in", func(ask guestAsk, s sighted) error {
-		_, err := askGuest[struct{}](ask, guestActs, "guest-set-user-password", map[string]any{
+		_, err := askGuest[struct{}](ask, guestCommandLimit, "guest-set-user-password", map[string]any{
 			"username": user, "password": base64.StdEncoding.EncodeToString([]byte(password)), "crypted": false,
 		})
 		return err
@@ -67,8 +67,8 @@ func (b *Backend) SetGuestPassword(ctx context.Context, id fleet.VMID, user, pas
 // SyncGuestTime implements agent.Hypervisor.
 func (b *Backend) SyncGuestTime(ctx context.Context, id fleet.VMID) error {
 	return b.onGuest(ctx, id, "set the clock of", func(ask guestAsk, s sighted) error {
-		_, err := askGuest[struct{}](ask, guestActs, "guest-set-time", map[string]any{"time": time.Now().UnixNano()})
-		b.guests.told(s, func(*fleet.GuestStatus) {})
+		_, err := askGuest[struct{}](ask, guestCommandLimit, "guest-set-time", map[string]any{"time": time.Now().UnixNano()})
+		b.guests.update(s, func(*fleet.GuestStatus) {})
 		return err
 	})
 }
@@ -76,8 +76,8 @@ func (b *Backend) SyncGuestTime(ctx context.Context, id fleet.VMID) error {
 // TrimGuest implements agent.Hypervisor.
 func (b *Backend) TrimGuest(ctx context.Context, id fleet.VMID) error {
 	return b.onGuest(ctx, id, "trim", func(ask guestAsk, s sighted) error {
-		_, err := askGuest[struct{}](ask, guestTrims, "guest-fstrim", nil)
-		b.guests.told(s, func(*fleet.GuestStatus) {})
+		_, err := askGuest[struct{}](ask, guestTrimLimit, "guest-fstrim", nil)
+		b.guests.update(s, func(*fleet.GuestStatus) {})
 		return err
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"quantix/agent"
 )
 
-// mostGuestAnswer limits the bytes of an agent's answer, because a guest can answer anything.
-const mostGuestAnswer = 256 << 10
+// maxGuestAnswer limits the bytes of an agent's answer, because a guest can answer anything.
+const maxGuestAnswer = 256 << 10
 
 // guestSays is the agent protocol's answer to one command.
 type guestSays[T any] struct {
@@ -39,7 +39,7 @@ func asker(ctx context.Context, c *conn, s sighted) guestAsk {
 // limit is set for all users of that guest. So each command is sent as text with its own limit.
 func overLibvirt(ctx context.Context, c *conn, ref golibvirt.Domain) guestAsk {
 	return func(command string, limit time.Duration) (string, error) {
-		said, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) {
+		answer, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) {
 			return l.QEMUDomainAgentCommand(ref, command, int32(limit/time.Second), 0)
 		})
 		switch {
@@ -47,20 +47,20 @@ func overLibvirt(ctx context.Context, c *conn, ref golibvirt.Domain) guestAsk {
 			return "", fmt.Errorf("%w: %w", errSilent, err)
 		case err != nil:
 			return "", err
-		case len(said) == 0:
+		case len(answer) == 0:
 			return "", errSilent
 		}
-		return said[0], nil
+		return answer[0], nil
 	}
 }
 
 // askGuest sends a command to the guest agent and decodes the answer.
 func askGuest[T any](ask guestAsk, limit time.Duration, command string, args any) (T, error) {
-	return askGuestFor[T](ask, limit, mostGuestAnswer, command, args)
+	return askGuestFor[T](ask, limit, maxGuestAnswer, command, args)
 }
 
 // askGuestFor is askGuest with a limit of the answer's size in bytes.
-func askGuestFor[T any](ask guestAsk, limit time.Duration, most int, command string, args any) (T, error) {
+func askGuestFor[T any](ask guestAsk, limit time.Duration, maximum int, command string, args any) (T, error) {
 	var out guestSays[T]
 	text, err := json.Marshal(struct {
 		Execute   string `json:"execute"`
@@ -69,16 +69,16 @@ func askGuestFor[T any](ask guestAsk, limit time.Duration, most int, command str
 	if err != nil {
 		return out.Return, err
 	}
-	said, err := ask(string(text), limit)
+	answer, err := ask(string(text), limit)
 	switch {
 	case err != nil:
 		return out.Return, err
-	case len(said) > most:
-		return out.Return, fmt.Errorf("%w: it said more than %d KiB to %s", errSilent, most>>10, command)
+	case len(answer) > maximum:
+		return out.Return, fmt.Errorf("%w: it said more than %d KiB to %s", errSilent, maximum>>10, command)
 	}
-	if err := json.Unmarshal([]byte(said), &out); err != nil {
+	if err := json.Unmarshal([]byte(answer), &out); err != nil {
 		// the error must not include the guest's own text
-		return out.Return, fmt.Errorf("%w: it answered %s with what is none", errSilent, command)
+		return out.Return, fmt.Errorf("%w: its answer to %s is not valid", errSilent, command)
 	}
 	return out.Return, nil
 }

@@ -18,8 +18,8 @@ const mostExecAnswer = 4 << 20
 
 // Intervals between status queries of a program. The first ones are short, because most programs end at once.
 const (
-	execPoll     = 50 * time.Millisecond
-	execPollMost = 2 * time.Second
+	execPoll    = 50 * time.Millisecond
+	maxExecPoll = 2 * time.Second
 )
 
 // execEnd is the agent's answer to guest-exec-status.
@@ -59,7 +59,7 @@ func beginInGuest(ask guestAsk, program fleet.GuestProgram) (int64, error) {
 	}
 	begun, err := askGuest[struct {
 		PID int64 `json:"pid"`
-	}](ask, guestActs, "guest-exec", map[string]any{"path": program.Program, "arg": args, "capture-output": true})
+	}](ask, guestCommandLimit, "guest-exec", map[string]any{"path": program.Program, "arg": args, "capture-output": true})
 	switch {
 	case isNoCommand(err):
 		return 0, fleet.Errorf(fleet.Conflict, "The guest's agent runs no programs: %s. Take guest-exec and guest-exec-status off its list of blocked commands, in its configuration in the guest.", err)
@@ -73,7 +73,7 @@ func beginInGuest(ask guestAsk, program fleet.GuestProgram) (int64, error) {
 func untilEnded(ctx context.Context, ask guestAsk, pid int64) (execEnd, error) {
 	wait := execPoll
 	for {
-		end, err := askGuestFor[execEnd](ask, guestActs, mostExecAnswer, "guest-exec-status", map[string]any{"pid": pid})
+		end, err := askGuestFor[execEnd](ask, guestCommandLimit, mostExecAnswer, "guest-exec-status", map[string]any{"pid": pid})
 		if err != nil {
 			return end, fmt.Errorf("%w: %w", agent.ErrGoesOn, err)
 		}
@@ -84,7 +84,7 @@ func untilEnded(ctx context.Context, ask guestAsk, pid int64) (execEnd, error) {
 		case <-ctx.Done():
 			return end, fmt.Errorf("%w: %w", agent.ErrGoesOn, ctx.Err())
 		case <-time.After(wait):
-			wait = min(2*wait, execPollMost)
+			wait = min(2*wait, maxExecPoll)
 		}
 	}
 }

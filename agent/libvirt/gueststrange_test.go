@@ -13,7 +13,7 @@ import (
 )
 
 // A hanging guest agent counts as silent. It delays neither reports of the host nor the guest's stop.
-func TestAnAgentThatHangs(t *testing.T) {
+func TestHangingGuestAgentDoesNotBlockHost(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())

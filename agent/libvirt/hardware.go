@@ -32,19 +32,19 @@ type hardware struct {
 type drive struct {
 	target, path string
 	alias        string // set for disks of the spec
-	told         string // the disk's other fields as XML
+	fields       string // the disk's other fields as XML
 }
 
 // same ignores the alias: a migrated disk keeps its old alias until the guest's next start.
 func (d drive) same(o drive) bool {
-	return d.target == o.target && d.path == o.path && d.told == o.told
+	return d.target == o.target && d.path == o.path && d.fields == o.fields
 }
 
-type nic struct{ mac, source, filter, told, limits string }
+type nic struct{ mac, source, filter, fields, limits string }
 
 // same ignores limits if the persistent definition has none, because a running NIC has those of its port group.
 func (c nic) same(kept nic) bool {
-	return c.mac == kept.mac && c.source == kept.source && c.filter == kept.filter && c.told == kept.told && (kept.limits == "" || c.limits == kept.limits)
+	return c.mac == kept.mac && c.source == kept.source && c.filter == kept.filter && c.fields == kept.fields && (kept.limits == "" || c.limits == kept.limits)
 }
 
 func nicFrom(n *libvirtxml.DomainInterface) nic {
@@ -77,7 +77,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 		case d.Device == "cdrom" && h.iso == "":
 			h.iso = path
 		case d.Device == "disk" || d.Device == "" || d.Device == "lun":
-			one := drive{target: targetOf(d), path: path, told: fleet.FieldsXML(fleet.DiskFields, readDisk(*d, fleet.Disk{}))}
+			one := drive{target: targetOf(d), path: path, fields: fleet.FieldsXML(fleet.DiskFields, readDisk(*d, fleet.Disk{}))}
 			if isOurs(d.Alias, aliasDisk) {
 				one.alias = aliasOf(d.Alias)
 			}

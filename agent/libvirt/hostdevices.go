@@ -81,10 +81,10 @@ func setUSB(d *libvirtxml.DomainHostdev, is machine.USBDevice) (changed bool) {
 	}
 	was := d.SubsysUSB
 	d.SubsysUSB = &libvirtxml.DomainHostdevSubsysUSB{Source: src}
-	return was == nil || was.Source == nil || usbWords(*was.Source) != usbWords(*src)
+	return was == nil || was.Source == nil || usbSource(*was.Source) != usbSource(*src)
 }
 
-func usbWords(s libvirtxml.DomainHostdevSubsysUSBSource) string {
+func usbSource(s libvirtxml.DomainHostdevSubsysUSBSource) string {
 	a, v, p := copyOf(s.Address), copyOf(s.Vendor), copyOf(s.Product)
 	return fmt.Sprintln(*copyOf(a.Bus), *copyOf(a.Device), v.ID, p.ID)
 }

@@ -76,7 +76,7 @@ func (r recorded) made(id string) {
 
 // Host devices are looked up and created at the guest's start, and removed with the VM. The /sys is a recorded one, so
 // the start fails in libvirt, which lacks the devices.
-func TestDevicesAreFoundAndMadeAtTheStart(t *testing.T) {
+func TestStartResolvesHostDevices(t *testing.T) {
 	t.Parallel()
 	f := newRecorded(t)
 	vm := f.vm()
@@ -136,7 +136,7 @@ func TestDevicesAreFoundAndMadeAtTheStart(t *testing.T) {
 
 // A running guest gets the device that is at the port now, and a newly created mediated device. libvirt then fails,
 // because it lacks the devices. A device that is removed before the guest got it is gone.
-func TestDevicesAreFoundAndMadeForARunningGuest(t *testing.T) {
+func TestHotPlugResolvesHostDevices(t *testing.T) {
 	t.Parallel()
 	f := newRecorded(t)
 	vm := f.vm()

@@ -45,10 +45,10 @@ func oneNode(x *libvirtxml.Domain) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
 	}
-	switch cells := x.CPU.Numa; {
-	case x.MaximumMemory == nil && cells != nil && len(cells.Cell) == 1:
+	switch nodes := x.CPU.Numa; {
+	case x.MaximumMemory == nil && nodes != nil && len(nodes.Cell) == 1:
 		x.CPU.Numa = nil
-	case x.MaximumMemory != nil && cells == nil:
+	case x.MaximumMemory != nil && nodes == nil:
 		// fitNode sets its size
 		x.CPU.Numa = &libvirtxml.DomainNuma{Cell: []libvirtxml.DomainCell{{ID: new(uint), CPUs: "0"}}}
 	}

@@ -55,14 +55,14 @@ func surplusMemory(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []plug
 		var now, next fleet.VMSpec
 		readNUMANodes(live, &now)
 		readNUMANodes(kept, &next)
-		cells, ok := fleet.GrownNodes(next.NUMA, now.NUMA)
+		nodes, ok := fleet.GrownNodes(next.NUMA, now.NUMA)
 		if !ok {
 			return nil
 		}
-		less = cells
+		less = nodes
 	}
-	for cell := range less {
-		if less[cell] -= others[cell]; less[cell] < 0 {
+	for node := range less {
+		if less[node] -= others[node]; less[node] < 0 {
 			return nil
 		}
 	}
@@ -99,13 +99,13 @@ func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, li
 			number = max(number, n)
 		}
 	}
-	for cell, mib := range more {
+	for node, mib := range more {
 		if mib == 0 {
 			continue
 		}
 		number++
 		dimm := libvirtxml.DomainMemorydev{Model: "dimm", Alias: &libvirtxml.DomainAlias{Name: fmt.Sprint(aliasModule, number)}, Target: &libvirtxml.DomainMemorydevTarget{
-			Size: &libvirtxml.DomainMemorydevTargetSize{Value: uint(mib) * 1024, Unit: "KiB"}, Node: &libvirtxml.DomainMemorydevTargetNode{Value: uint(cell)},
+			Size: &libvirtxml.DomainMemorydevTargetSize{Value: uint(mib) * 1024, Unit: "KiB"}, Node: &libvirtxml.DomainMemorydevTargetNode{Value: uint(node)},
 		}}
 		text, err := dimm.Marshal()
 		if err != nil {
@@ -150,11 +150,11 @@ func surplusCPUs(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	if want != spec.CPUs || want >= has || want < cmp.Or(leastCPUs(live), has) {
 		return nil
 	}
-	words := fmt.Sprintf("%d vCPUs", has-want)
+	label := fmt.Sprintf("%d vCPUs", has-want)
 	if has-want == 1 {
-		words = "1 vCPU"
+		label = "1 vCPU"
 	}
-	return []pluggable{{field: "cpus", what: words, letGo: func(l *golibvirt.Libvirt, ref golibvirt.Domain) error {
+	return []pluggable{{field: "cpus", what: label, unplug: func(l *golibvirt.Libvirt, ref golibvirt.Domain) error {
 		return l.DomainSetVcpusFlags(ref, uint32(want), uint32(golibvirt.DomainVCPULive))
 	}}}
 }

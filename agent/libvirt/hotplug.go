@@ -21,9 +21,9 @@ const sparePorts = 4
 // The agent repeats an unplug request, because a booting guest ignores it. The total time is short, because other jobs
 // wait.
 const (
-	letGoLimit = 6 * time.Second
-	askPeriod  = 2 * time.Second
-	lookPeriod = 200 * time.Millisecond
+	letGoLimit  = 6 * time.Second
+	unplugRetry = 2 * time.Second
+	lookPeriod  = 200 * time.Millisecond
 )
 
 // addPorts adds root ports to a q35 definition: one for each device that needs one, and spare ones for hot-plug.
@@ -67,8 +67,8 @@ type pluggable struct {
 	at     *libvirtxml.DomainAddress
 	usb    bool // needs a USB controller
 	// prepares the device before the attach; nil: nothing to prepare
-	ready func(context.Context, *applying) error
-	letGo func(*golibvirt.Libvirt, golibvirt.Domain) error // requests the unplug; nil: by alias
+	ready  func(context.Context, *applying) error
+	unplug func(*golibvirt.Libvirt, golibvirt.Domain) error // requests the unplug; nil: by alias
 }
 
 // pluggables returns the domain's hot-pluggable devices that belong to Quantix.
@@ -120,13 +120,13 @@ func has(all []pluggable, p pluggable) bool {
 }
 
 // pendingUnplugs returns the devices of Quantix that the running guest still has, but its next start has not.
-func heldOn(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
+func pendingUnplugs(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	stay := pluggables(kept, spec)
 	out := slices.DeleteFunc(pluggables(live, spec), func(p pluggable) bool { return p.wanted || has(stay, p) })
 	return slices.Concat(out, surplusMemory(kept, live, spec), surplusCPUs(kept, live, spec))
 }
 
-func toldHeld(all []pluggable) (out []fleet.PendingUnplug) {
+func reportUnplugs(all []pluggable) (out []fleet.PendingUnplug) {
 	for _, p := range all {
 		out = append(out, fleet.PendingUnplug{Field: p.field, What: p.what})
 	}
@@ -232,22 +232,22 @@ func noRoom(err error) error {
 func (a *applying) release(ctx context.Context, guest sighted, kept *libvirtxml.Domain, cpus bool) (live *libvirtxml.Domain, err error) {
 	look := time.NewTicker(lookPeriod)
 	defer look.Stop()
-	began, asked := time.Now(), time.Time{}
+	began, requested := time.Now(), time.Time{}
 	for {
 		if live, err = readXML(ctx, a.c, guest.ref, 0); err != nil {
 			return nil, err
 		}
-		held := slices.DeleteFunc(heldOn(kept, live, a.in.VM.Spec), func(p pluggable) bool { return p.field == "cpus" && !cpus })
-		if len(held) == 0 || time.Since(began) > letGoLimit {
+		pending := slices.DeleteFunc(pendingUnplugs(kept, live, a.in.VM.Spec), func(p pluggable) bool { return p.field == "cpus" && !cpus })
+		if len(pending) == 0 || time.Since(began) > letGoLimit {
 			return live, nil
 		}
-		if time.Since(asked) > askPeriod {
-			asked = time.Now()
-			a.in.Progress(100, "waiting for the guest to let go of "+held[0].what)
-			for _, p := range held {
+		if time.Since(requested) > unplugRetry {
+			requested = time.Now()
+			a.in.Progress(100, "waiting for the guest to let go of "+pending[0].what)
+			for _, p := range pending {
 				err := a.c.do(ctx, func(l *golibvirt.Libvirt) error {
-					if p.letGo != nil {
-						return p.letGo(l, guest.ref)
+					if p.unplug != nil {
+						return p.unplug(l, guest.ref)
 					}
 					return l.DomainDetachDeviceAlias(guest.ref, p.alias, uint32(golibvirt.DomainDeviceModifyLive))
 				})

@@ -16,7 +16,7 @@ import (
 )
 
 // Host devices for a running guest are resolved at hot-plug, and use the address of the next start.
-func TestWhatAGuestIsGivenOfItsHost(t *testing.T) {
+func TestHotPlugDefinitionsOfHostDevices(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	put := func(file, text string) {
@@ -79,17 +79,17 @@ func TestWhatAGuestIsGivenOfItsHost(t *testing.T) {
 	if err != nil || string(made) != mdev {
 		t.Errorf("the kernel was asked to make %q: %v", made, err)
 	}
-	if left := heldOn(&libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{}}, x, fleet.VMSpec{}); len(left) != len(want) {
+	if left := pendingUnplugs(&libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{}}, x, fleet.VMSpec{}); len(left) != len(want) {
 		t.Errorf("after the removal %d of %d are pending unplug", len(left), len(want))
 	}
-	if left := heldOn(&libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{}}, x, spec); len(left) != 0 {
-		t.Errorf("a device removed only from the definition is unplugged: %+v", toldHeld(left))
+	if left := pendingUnplugs(&libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{}}, x, spec); len(left) != 0 {
+		t.Errorf("a device removed only from the definition is unplugged: %+v", reportUnplugs(left))
 	}
 }
 
 // Without emulation a guest can lose vCPUs that were hot-plugged. It can lose whole memory modules that Quantix
 // hot-plugged.
-func TestWhatAGuestIsAskedFor(t *testing.T) {
+func TestSurplusCPUsAndMemoryAreUnplugged(t *testing.T) {
 	t.Parallel()
 	parse := func(text string) *libvirtxml.Domain {
 		t.Helper()
@@ -123,23 +123,23 @@ func TestWhatAGuestIsAskedFor(t *testing.T) {
 		keptCPUs, kept  int // of the persistent definition
 		asked, withCPUs string
 	}{
-		"nothing less":                {live, 3, 512, 3, 512, "", ""},
-		"two vCPUs":                   {live, 1, 512, 1, 512, "", "2 vCPUs"},
-		"a vCPU of an emulated guest": {emulated, 2, 512, 2, 512, "", ""},
-		"vCPUs of its start":          {started, 2, 512, 2, 512, "", ""},
-		"vCPUs that somebody added":   {live, 3, 512, 2, 512, "", ""},
-		"one module":                  {live, 3, 384, 3, 384, "128 MiB of memory", ""},
-		"the other":                   {live, 3, 320, 3, 320, "192 MiB of memory", ""},
-		"both, and a vCPU":            {live, 2, 192, 2, 192, "128 MiB of memory, 192 MiB of memory", "1 vCPU"},
-		"a part of one":               {live, 3, 448, 3, 448, "", ""},
-		"more than came":              {live, 3, 128, 3, 128, "", ""},
-		"memory that somebody took":   {live, 3, 512, 3, 384, "", ""},
+		"no surplus":                      {live, 3, 512, 3, 512, "", ""},
+		"two vCPUs":                       {live, 1, 512, 1, 512, "", "2 vCPUs"},
+		"a vCPU of an emulated guest":     {emulated, 2, 512, 2, 512, "", ""},
+		"vCPUs present at the start":      {started, 2, 512, 2, 512, "", ""},
+		"vCPUs added by somebody else":    {live, 3, 512, 2, 512, "", ""},
+		"one module":                      {live, 3, 384, 3, 384, "128 MiB of memory", ""},
+		"the other module":                {live, 3, 320, 3, 320, "192 MiB of memory", ""},
+		"both modules and a vCPU":         {live, 2, 192, 2, 192, "128 MiB of memory, 192 MiB of memory", "1 vCPU"},
+		"part of a module":                {live, 3, 448, 3, 448, "", ""},
+		"more than all modules":           {live, 3, 128, 3, 128, "", ""},
+		"memory removed by somebody else": {live, 3, 512, 3, 384, "", ""},
 	} {
 		kept := &libvirtxml.Domain{
 			Memory: &libvirtxml.DomainMemory{Value: uint(c.kept) * 1024, Unit: "KiB"}, VCPU: &libvirtxml.DomainVCPU{Value: 4, Current: uint(c.keptCPUs)}, Devices: &libvirtxml.DomainDeviceList{},
 		}
 		var asked, cpus []string
-		for _, h := range toldHeld(heldOn(kept, c.live, fleet.VMSpec{CPUs: c.cpus, MemoryMiB: c.mib})) {
+		for _, h := range reportUnplugs(pendingUnplugs(kept, c.live, fleet.VMSpec{CPUs: c.cpus, MemoryMiB: c.mib})) {
 			if h.Field == "cpus" {
 				cpus = append(cpus, h.What)
 			} else {

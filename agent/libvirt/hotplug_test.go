@@ -14,7 +14,7 @@ import (
 )
 
 // A Linux guest responds to hot-plug and unplug, unlike a machine without an operating system.
-func TestARunningGuestGetsAndGivesNetworkCards(t *testing.T) {
+func TestHotPlugAndUnplugOfNICs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
@@ -78,7 +78,7 @@ func TestARunningGuestGetsAndGivesNetworkCards(t *testing.T) {
 
 // An emulated guest with secure boot would hang after vCPU hot-plug. The vCPU waits for the next start, and the host
 // reports the limit in advance.
-func TestAVCPUWaitsWhereItWouldEndTheGuest(t *testing.T) {
+func TestVCPUWaitsForRestartWhenEmulatedWithSecureBoot(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()

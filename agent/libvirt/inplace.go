@@ -20,8 +20,8 @@ import (
 type overlay int
 
 const (
-	asItShould overlay = iota // the expected kind, or nothing: missing files are reported elsewhere
-	asAnother                 // a link, a device, or a folder in place of a file
+	asExpected overlay = iota // the expected kind, or nothing: missing files are reported elsewhere
+	asReplaced                // a link, a device, or a folder in place of a file
 )
 
 // inPlace refuses a definition before a guest's start if one of its paths inside a pool is not a plain file there.
@@ -48,12 +48,12 @@ func (b *Backend) inPlace(ctx context.Context, x *libvirtxml.Domain) error {
 	}
 	odd, err := bounded(ctx, func() (string, error) {
 		for _, p := range paths {
-			if is, err := b.overlayAt(p.path, p.folder); err != nil || is == asAnother {
+			if is, err := b.overlayAt(p.path, p.folder); err != nil || is == asReplaced {
 				return p.path, err
 			}
 		}
 		for _, d := range disks {
-			if odd, err := b.oddBelow(d); err != nil || odd != "" {
+			if odd, err := b.badBackingFile(d); err != nil || odd != "" {
 				return odd, err
 			}
 		}
@@ -111,19 +111,19 @@ func pathsIn(text string) (out []definedPath, err error) {
 func (b *Backend) overlayAt(path string, folder bool) (is overlay, err error) {
 	dir, _, ok := b.pools.book.Holding(path)
 	if !ok {
-		return asItShould, nil
+		return asExpected, nil
 	}
 	root, err := os.OpenRoot(dir)
 	if isMissing(err) {
-		return asItShould, nil
+		return asExpected, nil
 	}
 	if err != nil {
-		return asItShould, err
+		return asExpected, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	below, err := filepath.Rel(dir, filepath.Clean(path))
 	if err != nil {
-		return asItShould, err
+		return asExpected, err
 	}
 	names := strings.Split(below, string(filepath.Separator))
 	for i := range names {
@@ -131,20 +131,20 @@ func (b *Backend) overlayAt(path string, folder bool) (is overlay, err error) {
 		last := i == len(names)-1
 		switch {
 		case isMissing(err):
-			return asItShould, nil
+			return asExpected, nil
 		case err != nil:
-			return asItShould, err
+			return asExpected, err
 		case info.Mode().IsRegular() && last, info.IsDir() && (!last || folder):
 		default:
-			return asAnother, nil
+			return asReplaced, nil
 		}
 	}
-	return asItShould, nil
+	return asExpected, nil
 }
 
-// oddBelow returns a bad backing file of a qcow2 disk in a pool, or "". A backing file is bad if it is not a plain
-// file of its pool, or if a shared pool's disk refers to a file outside of all pools.
-func (b *Backend) oddBelow(disk string) (string, error) {
+// badBackingFile returns a bad backing file of a qcow2 disk in a pool, or "". A backing file is bad if it is not a
+// plain file of its pool, or if a shared pool's disk refers to a file outside of all pools.
+func (b *Backend) badBackingFile(disk string) (string, error) {
 	seen := map[string]bool{}
 	for todo := []string{disk}; len(todo) > 0 && len(seen) < longestChain; todo = todo[1:] {
 		_, kept, ok := b.pools.book.Holding(todo[0])
@@ -158,7 +158,7 @@ func (b *Backend) oddBelow(disk string) (string, error) {
 			if err != nil {
 				return at, err
 			}
-			if _, _, inPool := b.pools.book.Holding(at); is == asAnother || kept.Shared && !inPool {
+			if _, _, inPool := b.pools.book.Holding(at); is == asReplaced || kept.Shared && !inPool {
 				return at, nil
 			}
 			if !below.opaque {
@@ -169,16 +169,16 @@ func (b *Backend) oddBelow(disk string) (string, error) {
 	return "", nil
 }
 
-// isOdd reports whether the file at a path of a pool is not the expected kind. Read errors count as no.
-func (b *Backend) isOdd(path string, folder bool) bool {
+// isReplaced reports whether the file at a path of a pool is not the expected kind. Read errors count as no.
+func (b *Backend) isReplaced(path string, folder bool) bool {
 	is, err := b.overlayAt(path, folder)
-	return err == nil && is == asAnother
+	return err == nil && is == asReplaced
 }
 
-// oddMedia returns the faults of media and shared folders that would prevent a start.
-func oddMedia(s sighted, sizes map[string]size) (out []fleet.Fault) {
+// replacedMedia returns the faults of media and shared folders that would prevent a start.
+func replacedMedia(s sighted, sizes map[string]size) (out []fleet.Fault) {
 	for path := range mediaOf(s) {
-		if sizes[path].is == fileOdd {
+		if sizes[path].is == fileReplaced {
 			out = append(out, agent.OddFile(path, hostname()))
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // A start refuses any path that leads out of a pool, and the report has the fault beforehand. Once the file is
 // restored, the guest starts.
-func TestStartRefusesWhatLeadsOutOfAPool(t *testing.T) {
+func TestStartRefusesPathLeadingOutOfPool(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, make([]byte, 4<<20), 0o600); err != nil {
@@ -34,12 +34,12 @@ func TestStartRefusesWhatLeadsOutOfAPool(t *testing.T) {
 	}{
 		"a raw disk":   {"plain.raw", func(f fixture, s *fleet.VMSpec) { s.Disks = []fleet.Disk{raw(f)} }, true},
 		"a qcow2 disk": {"disk.qcow2", func(f fixture, s *fleet.VMSpec) { s.Disks = []fleet.Disk{f.disk("disk.qcow2")} }, true},
-		"a disc":       {"tools.iso", func(f fixture, s *fleet.VMSpec) { s.ISO = ref(f, "tools.iso") }, true},
+		"an ISO":       {"tools.iso", func(f fixture, s *fleet.VMSpec) { s.ISO = ref(f, "tools.iso") }, true},
 		"a kernel":     {"kernel", func(f fixture, s *fleet.VMSpec) { s.Boot.Kernel = ref(f, "kernel") }, true},
 		"a shared folder": {"folder", func(f fixture, s *fleet.VMSpec) {
 			s.Memory.Shared, s.Shares = true, []fleet.VMShare{{Tag: "t", Folder: *ref(f, "folder")}}
 		}, true},
-		"an image below a disk": {"image", func(f fixture, s *fleet.VMSpec) {
+		"a backing file": {"image", func(f fixture, s *fleet.VMSpec) {
 			d := f.disk("disk.qcow2")
 			d.Image, d.Overlay, d.VersionID = ref(f, "image"), true, "version"
 			s.Disks = []fleet.Disk{d}
@@ -93,7 +93,7 @@ func TestStartRefusesWhatLeadsOutOfAPool(t *testing.T) {
 }
 
 // On shared storage another host may have written a disk's header. So its backing files must be inside pools.
-func TestStartRefusesADiskThatSharedStorageLeadsElsewhere(t *testing.T) {
+func TestStartRefusesBackingFileOutsideSharedPool(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.pool.Spec.Shared = true
@@ -113,7 +113,7 @@ func TestStartRefusesADiskThatSharedStorageLeadsElsewhere(t *testing.T) {
 }
 
 // A guest does not resume from a snapshot's memory or from saved memory if a path leads out of a pool.
-func TestMemoryGoesOnInPlaceAlone(t *testing.T) {
+func TestSavedMemoryRefusedWhenFileIsReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	addImage(t, f.pool, hvtest.Image{Name: "tools.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})

@@ -246,7 +246,7 @@ func TestISCSIDirect(t *testing.T) {
 }
 
 // A pool without a user needs no secret. A wrong server, a wrong target and a second pool of that name are reported.
-func TestISCSIThatIsNotThere(t *testing.T) {
+func TestISCSIErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	g := newTarget(t)
 	b := open(t)
@@ -255,10 +255,10 @@ func TestISCSIThatIsNotThere(t *testing.T) {
 		change func(*fleet.PoolSpec)
 		want   string
 	}{
-		"nobody asked who":   {func(s *fleet.PoolSpec) { s.User = "" }, "Authentication failure(513)"},
-		"nobody listens":     {func(s *fleet.PoolSpec) { s.User, s.Portal = "", "127.0.0.1:1" }, "Failed to connect"},
-		"no such target":     {func(s *fleet.PoolSpec) { s.User, s.Target = "", s.Target+"-other" }, "Target not found(515)"},
-		"nobody has gone so": {func(s *fleet.PoolSpec) { s.User, s.Portal = "", "no-such-host.invalid" }, "no-such-host.invalid"},
+		"no user":           {func(s *fleet.PoolSpec) { s.User = "" }, "Authentication failure(513)"},
+		"closed port":       {func(s *fleet.PoolSpec) { s.User, s.Portal = "", "127.0.0.1:1" }, "Failed to connect"},
+		"no such target":    {func(s *fleet.PoolSpec) { s.User, s.Target = "", s.Target+"-other" }, "Target not found(515)"},
+		"unknown host name": {func(s *fleet.PoolSpec) { s.User, s.Portal = "", "no-such-host.invalid" }, "no-such-host.invalid"},
 	} {
 		p := g.pool(b, chapUser)
 		c.change(&p.Spec)

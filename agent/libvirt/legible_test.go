@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestWhatCannotBeReadHidesNothingElse(t *testing.T) {
+func TestUnreadableObjectsDoNotHideOthers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	bad, good := f.vm(), f.vm()
@@ -65,7 +65,7 @@ func TestWhatCannotBeReadHidesNothingElse(t *testing.T) {
 	})
 }
 
-func TestPoolOfWhichNothingCanBeReadIsDegraded(t *testing.T) {
+func TestUnreadablePoolIsDegraded(t *testing.T) {
 	t.Parallel()
 	proxy := newProxy(t)
 	b := openAt(t, proxy.socket)

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	retrySoon   = 50 * time.Millisecond // interval right after the loss: a restarted libvirtd returns quickly
-	soon        = 2 * time.Second
-	retryPeriod = time.Second
-	pingPeriod  = 5 * time.Second // go-libvirt has no keepalive
+	fastRetry    = 50 * time.Millisecond // interval right after the loss: a restarted libvirtd returns quickly
+	fastRetryFor = 2 * time.Second
+	retryPeriod  = time.Second
+	pingPeriod   = 5 * time.Second // go-libvirt has no keepalive
 )
 
 // link is the pair of connections that live as long as libvirtd does.
@@ -76,7 +76,7 @@ func (b *Backend) keepConnected(l *link) {
 			if l = b.reconnect(); l == nil {
 				return
 			}
-			b.log.Info("libvirt answers")
+			b.log.Info("connected to libvirt")
 			b.subscribers.wake()
 		}
 		why := b.serve(l)
@@ -91,7 +91,7 @@ func (b *Backend) keepConnected(l *link) {
 
 // away records that libvirt is unreachable, and why.
 func (b *Backend) away(why error) {
-	b.log.Warn("libvirt is away; trying again (\"quantix doctor agent\" says what is missing)", "error", why)
+	b.log.Warn("libvirt is unreachable; trying again (\"quantix doctor agent\" says what is missing)", "error", why)
 	b.mu.Lock()
 	b.reader, b.lost = nil, why
 	b.mu.Unlock()
@@ -124,7 +124,7 @@ func (b *Backend) serve(l *link) error {
 }
 
 func (b *Backend) reconnect() *link {
-	retry := time.NewTicker(retrySoon)
+	retry := time.NewTicker(fastRetry)
 	defer retry.Stop()
 	for lost := time.Now(); ; {
 		l, err := b.connect(b.life)
@@ -134,7 +134,7 @@ func (b *Backend) reconnect() *link {
 		b.mu.Lock()
 		b.lost = err
 		b.mu.Unlock()
-		if time.Since(lost) > soon {
+		if time.Since(lost) > fastRetryFor {
 			retry.Reset(retryPeriod)
 		}
 		select {

@@ -22,7 +22,7 @@ func (l *locks[K]) lock(ctx context.Context, key K) (unlock func(), err error) {
 		select {
 		case <-busy:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for the order before: %w", ctx.Err())
+			return nil, fmt.Errorf("wait for the previous job: %w", ctx.Err())
 		}
 	}
 }

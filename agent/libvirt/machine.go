@@ -52,7 +52,7 @@ func writeMachine(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d.Controllers = slices.DeleteFunc(d.Controllers, func(c libvirtxml.DomainController) bool {
 		return c.Type == "pci" || c.Type == "ide" || c.Type == "sata"
 	})
-	dropPlaces(reflect.ValueOf(d).Elem())
+	dropBusAddresses(reflect.ValueOf(d).Elem())
 	for i := range d.Disks {
 		if d.Disks[i].Device == "cdrom" && isOurs(d.Disks[i].Alias, "ua-quantix-") {
 			d.Disks[i].Target = &libvirtxml.DomainDiskTarget{}
@@ -65,23 +65,23 @@ func writeMachine(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// dropPlaces removes the guest-side bus addresses of devices. The host-side address of a device has another type and
-// stays.
-func dropPlaces(v reflect.Value) {
+// dropBusAddresses removes the guest-side bus addresses of devices. The host-side address of a device has another type
+// and stays.
+func dropBusAddresses(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Slice:
 		for i := range v.Len() {
-			dropPlaces(v.Index(i))
+			dropBusAddresses(v.Index(i))
 		}
 	case reflect.Pointer:
 		if at, ok := reflect.TypeAssert[*libvirtxml.DomainAddress](v); ok && at != nil && v.CanSet() && (at.PCI != nil || at.Drive != nil) {
 			v.SetZero()
 		} else if !v.IsNil() {
-			dropPlaces(v.Elem())
+			dropBusAddresses(v.Elem())
 		}
 	case reflect.Struct:
 		for _, field := range v.Fields() {
-			dropPlaces(field)
+			dropBusAddresses(field)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func disksNamed(bus string, volumes ...string) (out []fleet.Disk) {
 }
 
 // The definitions of a pc machine and of NVMe disks match the golden file and read back as the spec.
-func TestMachinesInADefinition(t *testing.T) {
+func TestMachineTypeDefinitions(t *testing.T) {
 	t.Parallel()
 	nvme := disksNamed("nvme", "a.qcow2", "b.qcow2")
 	nvme[0].Serial, nvme[1].Serial, nvme[1].BootOrder = "N1", "N2", 1
@@ -66,7 +66,7 @@ func TestMachinesInADefinition(t *testing.T) {
 }
 
 // libvirt's machine names and versions map to the two supported types, or are reported as odd.
-func TestMachinesAreRead(t *testing.T) {
+func TestReadMachineType(t *testing.T) {
 	t.Parallel()
 	for machine, want := range map[string]string{
 		"q35": "", "pc-q35-7.2": "", "pc-q35-rhel9.4.0": "", "pc": "pc", "pc-i440fx-7.2": "pc", "pc-i440fx-rhel7.6.0": "pc", "pc-1.3": "pc",
@@ -81,7 +81,7 @@ func TestMachinesAreRead(t *testing.T) {
 }
 
 // IDE devices of a pc machine use the places of its CD-ROM drives and disks until all are taken.
-func TestPlacesOfAnOldMachine(t *testing.T) {
+func TestIDEPlacesOfPCMachine(t *testing.T) {
 	t.Parallel()
 	spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Boot: fleet.VMBoot{Machine: fleet.MachinePC}, Disks: disksNamed("ide", "a", "b", "c")}
 	x := definitionOf(t, spec)
@@ -128,7 +128,7 @@ func TestPlacesOfAnOldMachine(t *testing.T) {
 }
 
 // NVMe controllers created by libvirt are removed with their disks and have the disks' serial numbers.
-func TestControllersOfNVMe(t *testing.T) {
+func TestNVMeControllersFollowTheirDisks(t *testing.T) {
 	t.Parallel()
 	index := func(n uint) *uint { return &n }
 	d := &libvirtxml.DomainDeviceList{

@@ -123,7 +123,7 @@ var undefinable = map[string]string{"security.confidential": "its definition as 
 
 // Each field of a VM, its disks and its NICs is created, defined, started and observed in the running QEMU. The test
 // prints how each field is proved.
-func TestEveryFieldIsProved(t *testing.T) {
+func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()

@@ -14,13 +14,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// leaving is the state of one MigrateVM call.
-type leaving struct {
+// coldMigration is the state of one MigrateVM call.
+type coldMigration struct {
 	*Backend
 	c     *conn
 	in    agent.MigrateVM
 	disks []*moving    // in the order of the migration's disks; reuses the checks of a disk migration
-	were  []volumeFile // the disks' files when they were sent
+	sent  []volumeFile // the disks' files when they were sent
 }
 
 // MigrateVM implements agent.Hypervisor. It removes the definition last, after all disks have arrived and nobody has
@@ -33,12 +33,12 @@ func (b *Backend) MigrateVM(ctx context.Context, in agent.MigrateVM) error {
 	}
 	defer files.unlock()
 	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
-		l := &leaving{Backend: b, c: c, in: in}
+		l := &coldMigration{Backend: b, c: c, in: in}
 		return l.run(ctx)
 	}))
 }
 
-func (l *leaving) run(ctx context.Context) error {
+func (l *coldMigration) run(ctx context.Context) error {
 	for _, d := range l.in.Order.Disks {
 		from, err := placeOf(d.Disk, l.in.Pools)
 		if err != nil {
@@ -65,7 +65,7 @@ func (l *leaving) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.mayLeave(ctx, s); err != nil {
+	if err := l.checkMigratable(ctx, s); err != nil {
 		return err
 	}
 	for i, m := range l.disks {
@@ -76,12 +76,12 @@ func (l *leaving) run(ctx context.Context) error {
 	if err := l.in.Arrived(ctx); err != nil {
 		return err
 	}
-	return l.letGo(ctx)
+	return l.removeDefinition(ctx)
 }
 
 // gone handles a VM without a definition. An earlier call removed the definition, or somebody on the host did, perhaps
 // after running the VM. The copy counts only if the disks still on this host are unchanged since they were sent.
-func (l *leaving) gone(ctx context.Context) error {
+func (l *coldMigration) gone(ctx context.Context) error {
 	if err := l.in.Arrived(ctx); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func sentStamp(f volumeFile) string {
 }
 
 // see returns the domain's current state.
-func (l *leaving) see(ctx context.Context) (seen, error) {
+func (l *coldMigration) see(ctx context.Context) (seen, error) {
 	m := &moving{Backend: l.Backend, c: l.c, in: agent.MoveDisk{VM: l.in.VM}}
 	uuid, err := parseUUID(l.in.VM.ID)
 	if err != nil {
@@ -121,8 +121,8 @@ func (l *leaving) see(ctx context.Context) (seen, error) {
 	return m.see(ctx)
 }
 
-// mayLeave refuses a VM whose state includes more than its disks.
-func (l *leaving) mayLeave(ctx context.Context, s seen) error {
+// checkMigratable refuses a VM whose state includes more than its disks.
+func (l *coldMigration) checkMigratable(ctx context.Context, s seen) error {
 	x := s.kept
 	switch {
 	case s.live != nil:
@@ -146,8 +146,8 @@ func (l *leaving) mayLeave(ctx context.Context, s seen) error {
 
 // sendDisk sends a file and fails before the end if somebody wrote to it meanwhile. It also fails if the file changed
 // since an earlier call, because the destination keeps the part it already received.
-func (l *leaving) sendDisk(ctx context.Context, m *moving, d fleet.LeavingDisk) error {
-	before, err := m.still(ctx)
+func (l *coldMigration) sendDisk(ctx context.Context, m *moving, d fleet.LeavingDisk) error {
+	before, err := m.unusedFile(ctx)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (l *leaving) sendDisk(ctx context.Context, m *moving, d fleet.LeavingDisk) 
 	default:
 		return agent.LeftMeanwhile(l.in.VM.Name)
 	}
-	l.were = append(l.were, before)
+	l.sent = append(l.sent, before)
 	return patiently(ctx, func() error {
 		f, err := openImage(m.from.path(), false)
 		if err != nil {
@@ -176,17 +176,17 @@ func (l *leaving) sendDisk(ctx context.Context, m *moving, d fleet.LeavingDisk) 
 	})
 }
 
-func (l *leaving) unchanged(ctx context.Context, m *moving, before volumeFile) error {
-	after, err := m.still(ctx)
+func (l *coldMigration) unchanged(ctx context.Context, m *moving, before volumeFile) error {
+	after, err := m.unusedFile(ctx)
 	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
 		err = agent.LeftMeanwhile(l.in.VM.Name)
 	}
 	return err
 }
 
-// letGo removes the definition of an unchanged VM. If somebody starts the VM with virsh at that moment, it restores
-// the definition.
-func (l *leaving) letGo(ctx context.Context) error {
+// removeDefinition removes the definition of an unchanged VM. If somebody starts the VM with virsh at that moment, it
+// restores the definition.
+func (l *coldMigration) removeDefinition(ctx context.Context) error {
 	unlock, err := l.vms.lock(ctx, l.in.VM.ID)
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ func (l *leaving) letGo(ctx context.Context) error {
 		return agent.LeftMeanwhile(l.in.VM.Name)
 	}
 	for i, m := range l.disks {
-		if err := l.unchanged(ctx, m, l.were[i]); err != nil {
+		if err := l.unchanged(ctx, m, l.sent[i]); err != nil {
 			return err
 		}
 	}
@@ -224,7 +224,7 @@ func (l *leaving) letGo(ctx context.Context) error {
 			return err
 		}
 		if err := (&moving{Backend: l.Backend, c: l.c}).define(ctx, x); err != nil {
-			return fmt.Errorf("%w (and its definition could not be put back: %w)", why, err)
+			return fmt.Errorf("%w (and its definition could not be restored: %w)", why, err)
 		}
 		return why
 	}
@@ -235,7 +235,7 @@ func (l *leaving) letGo(ctx context.Context) error {
 		return err
 	}
 	for i, m := range l.disks {
-		if l.wrote(ctx, m, l.were[i]) {
+		if l.modifiedSince(ctx, m, l.sent[i]) {
 			return back(agent.LeftMeanwhile(l.in.VM.Name))
 		}
 	}
@@ -248,7 +248,7 @@ func (l *leaving) letGo(ctx context.Context) error {
 	return l.dropFilters(ctx, l.c, l.in.VM.ID, nil)
 }
 
-func (l *leaving) wrote(ctx context.Context, m *moving, before volumeFile) bool {
+func (l *coldMigration) modifiedSince(ctx context.Context, m *moving, before volumeFile) bool {
 	f, err := l.volumeFile(ctx, l.c, m.from)
 	return err == nil && !f.modified.Equal(before.modified)
 }

@@ -144,12 +144,12 @@ func (m *moving) run(ctx context.Context) error {
 	switch {
 	case s.live != nil && m.mirrors(s.liveDisk):
 		return m.follow(ctx)
-	case s.live != nil && s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path(), s.live == nil && m.keptNew(s):
+	case s.live != nil && s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path(), s.live == nil && m.definesNew(s):
 		return m.settle(ctx)
-	case m.keptNew(s) && s.liveDisk != nil && pathOf(s.liveDisk) == m.from.path():
+	case m.definesNew(s) && s.liveDisk != nil && pathOf(s.liveDisk) == m.from.path():
 		return m.putBack(ctx, s)
 	case m.pivoted:
-		if err := m.doubted(ctx); err != nil {
+		if err := m.refuseUncertain(ctx); err != nil {
 			return err
 		}
 	}
@@ -172,8 +172,10 @@ func (m *moving) run(ctx context.Context) error {
 	return m.cold(ctx)
 }
 
-// keptNew reports whether the persistent definition names the new disk.
-func (m *moving) keptNew(s seen) bool { return s.keptDisk != nil && pathOf(s.keptDisk) == m.to.path() }
+// definesNew reports whether the persistent definition names the new disk.
+func (m *moving) definesNew(s seen) bool {
+	return s.keptDisk != nil && pathOf(s.keptDisk) == m.to.path()
+}
 
 // putBack handles a guest that somebody started on its old disk just before the definition changed to the copy. It
 // restores the old disk in the definition.
@@ -193,12 +195,12 @@ func (m *moving) putBack(ctx context.Context, s seen) error {
 	if err != nil {
 		return err
 	}
-	return m.undo(ctx, startedMeanwhile())
+	return m.revert(ctx, startedMeanwhile())
 }
 
-// doubted refuses to remove a copy that may hold the guest's last writes. The guest ended during the pivot, and
+// refuseUncertain refuses to remove a copy that may hold the guest's last writes. The guest ended during the pivot, and
 // libvirt does not report whether the pivot had happened.
-func (m *moving) doubted(ctx context.Context) error {
+func (m *moving) refuseUncertain(ctx context.Context) error {
 	file, err := bounded(ctx, func() (string, error) { return fileWord(m.to.path()) })
 	switch {
 	case isMissing(err):
@@ -252,20 +254,20 @@ func (m *moving) begin(ctx context.Context) error {
 	return m.in.Begun(file)
 }
 
-// undo reverts the migration and returns why. If libvirt does not answer or the agent stops, everything stays as it
+// revert reverts the migration and returns why. If libvirt does not answer or the agent stops, everything stays as it
 // is, because the job is retried.
-func (m *moving) undo(ctx context.Context, why error) error {
+func (m *moving) revert(ctx context.Context, why error) error {
 	if errors.Is(why, agent.ErrAway) || ctx.Err() != nil {
 		return why
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*tidyLimit)
 	defer cancel()
-	moved, err := m.letGo(ctx)
+	moved, err := m.abortCopy(ctx)
 	switch {
 	case moved:
 		return m.settle(ctx)
 	case err == nil && m.pivoted:
-		if err := m.doubted(ctx); err != nil {
+		if err := m.refuseUncertain(ctx); err != nil {
 			return err
 		}
 		fallthrough
@@ -273,18 +275,18 @@ func (m *moving) undo(ctx context.Context, why error) error {
 		err = m.clear(ctx)
 	}
 	if err != nil {
-		m.log.Warn("a move that is taken back has left something", "vm", m.in.VM.ID, "volume", m.to.path(), "error", err)
+		m.log.Warn("a reverted disk migration has left files", "vm", m.in.VM.ID, "volume", m.to.path(), "error", err)
 		if !errors.Is(why, agent.ErrStopped) {
-			return fmt.Errorf("%w (what was copied is still there: %w)", why, err)
+			return fmt.Errorf("%w (the copy is still there: %w)", why, err)
 		}
 		return err
 	}
 	return why
 }
 
-// letGo aborts QEMU's copy. moved reports that the guest is already on its new disk, or was when it ended. A guest
+// abortCopy aborts QEMU's copy. moved reports that the guest is already on its new disk, or was when it ended. A guest
 // seen on its old disk has not pivoted.
-func (m *moving) letGo(ctx context.Context) (moved bool, err error) {
+func (m *moving) abortCopy(ctx context.Context) (moved bool, err error) {
 	tick := time.NewTicker(lookPeriod)
 	defer tick.Stop()
 	for {
@@ -293,7 +295,7 @@ func (m *moving) letGo(ctx context.Context) (moved bool, err error) {
 		case err != nil:
 			return false, err
 		case s.live == nil:
-			return m.keptNew(s), nil
+			return m.definesNew(s), nil
 		case s.liveDisk == nil:
 			return false, nil
 		case s.liveDisk.Mirror == nil:

@@ -178,7 +178,7 @@ func (m *mover) more(w *writer, when string, n int) {
 
 // A disk is migrated while its guest writes: interrupted, cancelled, to a full pool, and finally completed. No
 // acknowledged write is lost.
-func TestALiveMoveLosesNoWrite(t *testing.T) {
+func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 48)
 	to, full := m.other(""), m.other("16m")
@@ -199,9 +199,9 @@ func TestALiveMoveLosesNoWrite(t *testing.T) {
 	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, agent.ErrStopped) {
 		t.Fatalf("cancelled: %v", err)
 	}
-	m.wantAt("taken back", m.pool)
-	m.wantNothingIn("taken back", to)
-	m.more(w, "after it was taken back", 5)
+	m.wantAt("cancelled", m.pool)
+	m.wantNothingIn("cancelled", to)
+	m.more(w, "after the cancel", 5)
 
 	// The agent ends during the copy. QEMU continues, and the next agent follows it.
 	cut := m.order(to, 1)
@@ -266,7 +266,7 @@ func (m *mover) holds(disk string, acked int) {
 
 // The agent copies the disk of a stopped VM: interrupted, cancelled, and without space. The disk stays at its old
 // place.
-func TestAColdMoveLeavesTheSourceWhole(t *testing.T) {
+func TestColdDiskMigrationKeepsSourceUntilDone(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 24)
 	to, full := m.other(""), m.other("8m")
@@ -290,7 +290,7 @@ func TestAColdMoveLeavesTheSourceWhole(t *testing.T) {
 	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, agent.ErrStopped) {
 		t.Fatalf("cancelled: %v", err)
 	}
-	whole("taken back", to)
+	whole("cancelled", to)
 
 	cut := m.order(to, 8)
 	ctx, end := context.WithCancel(t.Context())
@@ -316,7 +316,7 @@ func TestAColdMoveLeavesTheSourceWhole(t *testing.T) {
 }
 
 // Somebody who writes to the disk or starts the VM during the copy takes precedence.
-func TestAColdMoveGivesWay(t *testing.T) {
+func TestColdDiskMigrationAbortsWhenDiskChanges(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 16)
 	to := m.other("")
@@ -339,7 +339,7 @@ func TestAColdMoveGivesWay(t *testing.T) {
 }
 
 // A disk whose state is more than its one file is refused.
-func TestWhatIsMoreThanAFileIsNotMoved(t *testing.T) {
+func TestDiskMigrationRefusedWhenStateIsInOtherFiles(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
 	to := m.other("")

@@ -16,14 +16,14 @@ import (
 
 // cold copies the disk of a stopped guest, verifies the copy and changes the definition to it.
 func (m *moving) cold(ctx context.Context) error {
-	before, err := m.still(ctx)
+	before, err := m.unusedFile(ctx)
 	if err != nil {
 		return err
 	}
-	if err := m.fill(ctx, before); err != nil {
-		return m.undo(ctx, err)
+	if err := m.writeCopy(ctx, before); err != nil {
+		return m.revert(ctx, err)
 	}
-	after, err := m.still(ctx)
+	after, err := m.unusedFile(ctx)
 	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
 		err = fleet.Errorf(fleet.Conflict, "The disk %s was written to while it was being copied, so the copy is not whole. The disk is where it was; move it again.", m.from.volume)
 	}
@@ -34,14 +34,14 @@ func (m *moving) cold(ctx context.Context) error {
 		_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(m.to) })
 	}
 	if err != nil {
-		return m.undo(ctx, err)
+		return m.revert(ctx, err)
 	}
 	m.refreshPool(ctx, m.c, m.pool)
 	return m.changeOver(ctx, before)
 }
 
-// still returns the disk's file, if nobody writes to it.
-func (m *moving) still(ctx context.Context) (volumeFile, error) {
+// unusedFile returns the disk's file, if nobody writes to it.
+func (m *moving) unusedFile(ctx context.Context) (volumeFile, error) {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	if err == nil {
 		err = m.unwritten(ctx, m.c, m.from, f.id)
@@ -52,8 +52,8 @@ func (m *moving) still(ctx context.Context) (volumeFile, error) {
 	return f, err
 }
 
-// fill writes the copy under its partial name.
-func (m *moving) fill(ctx context.Context, was volumeFile) error {
+// writeCopy writes the copy under its partial name.
+func (m *moving) writeCopy(ctx context.Context, was volumeFile) error {
 	dst, err := bounded(ctx, func() (*os.File, error) {
 		return os.OpenFile(m.to.partial().path(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	})
@@ -73,7 +73,7 @@ func (m *moving) fill(ctx context.Context, was volumeFile) error {
 	defer whenClosed(m.in.Stop, func() { cancel(agent.ErrStopped) })()
 	err = patiently(ctx, func() error {
 		defer dst.Close()
-		return m.pour(ctx, dst, was)
+		return m.copyAndCheck(ctx, dst, was)
 	})
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, agent.ErrStopped) {
 		return cause
@@ -81,7 +81,7 @@ func (m *moving) fill(ctx context.Context, was volumeFile) error {
 	return err
 }
 
-func (m *moving) pour(ctx context.Context, dst *os.File, was volumeFile) error {
+func (m *moving) copyAndCheck(ctx context.Context, dst *os.File, was volumeFile) error {
 	src, err := openImage(m.from.path(), false)
 	if err != nil {
 		return err
@@ -108,14 +108,14 @@ func (m *moving) changeOver(ctx context.Context, before volumeFile) error {
 		return err
 	}
 	if s.live != nil || s.keptDisk == nil || pathOf(s.keptDisk) != m.from.path() {
-		return m.undo(ctx, startedMeanwhile())
+		return m.revert(ctx, startedMeanwhile())
 	}
 	was, err := s.kept.Marshal()
 	if err != nil {
 		return err
 	}
 	if err := m.settle(ctx); err != nil {
-		return m.undo(ctx, err)
+		return m.revert(ctx, err)
 	}
 	s, err = m.see(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (m *moving) changeOver(ctx context.Context, before volumeFile) error {
 	if err := m.define(ctx, back); err != nil {
 		return err
 	}
-	return m.undo(ctx, startedMeanwhile())
+	return m.revert(ctx, startedMeanwhile())
 }
 
 // writtenSince reports whether the old file was modified. A missing file was not.

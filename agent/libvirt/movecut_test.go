@@ -15,7 +15,7 @@ import (
 
 // A guest may end during the pivot. If libvirt reports that the pivot happened, the job succeeds. Otherwise the copy
 // may hold the last writes and stays: now, for the next agent, and when the guest runs again.
-func TestAGuestEndsAsItChangesOver(t *testing.T) {
+func TestGuestEndsDuringPivot(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
 	to := m.other("")
@@ -55,7 +55,7 @@ func TestAGuestEndsAsItChangesOver(t *testing.T) {
 
 // An agent that ends right after the definition named the copy misses that somebody started the guest on the old disk.
 // The next agent restores the definition before the guest's next start.
-func TestADefinitionGoesBackToTheDiskOfItsGuest(t *testing.T) {
+func TestInterruptedDiskMigrationRestoresOldDisk(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
 	to := m.other("")
@@ -79,7 +79,7 @@ func TestADefinitionGoesBackToTheDiskOfItsGuest(t *testing.T) {
 }
 
 // If the guest has pivoted but its definition cannot be written, the job does not fail: it retries until it can.
-func TestAMoveWaitsForItsDefinition(t *testing.T) {
+func TestDiskMigrationAfterPivotWaitsForDefinition(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
 	to := m.other("")
@@ -109,7 +109,7 @@ func TestAMoveWaitsForItsDefinition(t *testing.T) {
 }
 
 // An agent that ends right after it removed a migrated VM leaves the NIC filters to the next agent.
-func TestAVMThatLeftLeavesNoFilter(t *testing.T) {
+func TestInterruptedMigrationRemovesFilters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()

@@ -21,14 +21,14 @@ func (m *moving) live(ctx context.Context, s seen, h header) error {
 		return err
 	}
 	if err := m.begin(ctx); err != nil {
-		return m.undo(ctx, err)
+		return m.revert(ctx, err)
 	}
 	if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(m.to) }); err != nil {
-		return m.undo(ctx, err)
+		return m.revert(ctx, err)
 	}
 	m.refreshPool(ctx, m.c, m.pool)
 	if err := m.mirror(ctx, s); err != nil {
-		return m.undo(ctx, err)
+		return m.revert(ctx, err)
 	}
 	return m.follow(ctx)
 }
@@ -77,29 +77,29 @@ func (m *moving) follow(ctx context.Context) error {
 			case over:
 				return m.settle(ctx)
 			case gone:
-				return m.undo(ctx, ghost("the disk"))
+				return m.revert(ctx, ghost("the disk"))
 			}
 		}
 		switch {
-		case s.live == nil && m.keptNew(s):
+		case s.live == nil && m.definesNew(s):
 			return m.settle(ctx) // the guest ended after the pivot
 		case s.live == nil || d == nil:
-			return m.undo(ctx, fleet.Errorf(fleet.Conflict, "The guest was switched off while its disk was being moved. The disk is where it was; move it again."))
+			return m.revert(ctx, fleet.Errorf(fleet.Conflict, "The guest was switched off while its disk was being moved. The disk is where it was; move it again."))
 		case d.Mirror == nil && pathOf(d) == m.to.path():
 			return m.settle(ctx)
 		case d.Mirror == nil:
-			return m.undo(ctx, m.gaveUp(ctx, s))
+			return m.revert(ctx, m.gaveUp(ctx, s))
 		case !m.mirrors(d):
 			return fleet.Errorf(fleet.Conflict, "Another copy of the disk is under way on the host (virsh blockjob). End that first.")
 		case m.in.Stopped():
-			return m.undo(ctx, agent.ErrStopped)
+			return m.revert(ctx, agent.ErrStopped)
 		case d.Mirror.Ready == "yes":
 			if err := m.pivot(ctx, s); err != nil {
-				return m.undo(ctx, err) // if the pivot happened all the same, undo detects it
+				return m.revert(ctx, err) // if the pivot happened all the same, undo detects it
 			}
 			continue
 		}
-		if last, err = m.tell(ctx, s.ref, targetOf(d), last); err != nil {
+		if last, err = m.reportProgress(ctx, s.ref, targetOf(d), last); err != nil {
 			return err
 		}
 		select {
@@ -177,8 +177,8 @@ type copied struct {
 	at   time.Time
 }
 
-// tell reports the copy's progress if it has advanced.
-func (m *moving) tell(ctx context.Context, ref golibvirt.Domain, dev string, last copied) (copied, error) {
+// reportProgress reports the copy's progress if it has advanced.
+func (m *moving) reportProgress(ctx context.Context, ref golibvirt.Domain, dev string, last copied) (copied, error) {
 	type info struct{ done, total int64 }
 	now, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (info, error) {
 		_, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, dev, 0)

@@ -15,7 +15,7 @@ import (
 
 // libvirtd killed during a pivot may report the copy as running forever, or may lose the guest. The job does not wait
 // for that, and the guest's writes are kept: QEMU tells which disk it uses.
-func TestAMoveThatChangesOverAsLibvirtEnds(t *testing.T) {
+func TestLibvirtdKilledDuringPivot(t *testing.T) {
 	for _, a := range []struct {
 		name  string
 		qemu  string // what QEMU does with the copy while libvirtd is down
@@ -23,10 +23,10 @@ func TestAMoveThatChangesOverAsLibvirtEnds(t *testing.T) {
 		says  string // why the job is refused; empty: success
 		moved bool   // the disk is at its new place
 	}{
-		{"it has, and libvirt names the old place", "job-complete", false, "", true},
-		{"it has not, and libvirt takes the copy for under way", "job-cancel", false, "Shut the guest down", false},
-		{"it has, and libvirt has lost it", "job-complete", true, "libvirt has lost it", true},
-		{"it has not, and libvirt has lost it", "job-cancel", true, "libvirt has lost it", false},
+		{"pivoted, libvirt reports the old path", "job-complete", false, "", true},
+		{"not pivoted, libvirt reports a running copy", "job-cancel", false, "Shut the guest down", false},
+		{"pivoted, libvirt lost the guest", "job-complete", true, "libvirt has lost it", true},
+		{"not pivoted, libvirt lost the guest", "job-cancel", true, "libvirt has lost it", false},
 	} {
 		t.Run(a.name, func(t *testing.T) {
 			m := newMover(t, 2)

@@ -35,7 +35,7 @@ func (m *moving) settle(ctx context.Context) error {
 	if hasRef(s.applied.Spec, m.to.ref()) && pathOf(s.keptDisk) == m.to.path() && aliasOf(s.keptDisk.Alias) == diskAlias(m.to.ref()) {
 		return nil // an earlier attempt completed this
 	}
-	over := m.keptNew(s) || s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path()
+	over := m.definesNew(s) || s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path()
 	err = m.rewrite(ctx, s)
 	if err != nil && over && answered(err) {
 		// There is no way back: a failed job would leave the portal believing that the VM uses its old disk.

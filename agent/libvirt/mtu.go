@@ -14,8 +14,8 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// usualMTU is the MTU that a guest assumes by default.
-const usualMTU = 1500
+// defaultMTU is the MTU that a guest assumes by default.
+const defaultMTU = 1500
 
 // tellMTU sets the MTU of NICs on networks created by Quantix. libvirt itself passes on only the MTU of networks that
 // it serves, so the definition sets it per NIC. A smaller configured MTU stays. changed reports whether the definition
@@ -33,7 +33,7 @@ func tellMTU(ctx context.Context, c *conn, x *libvirtxml.Domain) (changed bool, 
 		switch {
 		case err != nil:
 			return changed, err
-		case mtu == 0, n.MTU == nil && mtu == usualMTU, n.MTU != nil && n.MTU.Size <= mtu:
+		case mtu == 0, n.MTU == nil && mtu == defaultMTU, n.MTU != nil && n.MTU.Size <= mtu:
 			continue
 		}
 		n.MTU, changed = &libvirtxml.DomainInterfaceMTU{Size: mtu}, true
@@ -64,10 +64,10 @@ func networkMTU(ctx context.Context, c *conn, name string) (uint, error) {
 	if networkStamp(x).Digest == "" || x.Bridge == nil || x.Bridge.Name == "" {
 		return 0, nil
 	}
-	said, err := os.ReadFile(filepath.Join("/sys/class/net", filepath.Base(x.Bridge.Name), "mtu"))
+	size, err := os.ReadFile(filepath.Join("/sys/class/net", filepath.Base(x.Bridge.Name), "mtu"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil // the network's own report covers the missing bridge
 	}
-	mtu, _ := strconv.ParseUint(strings.TrimSpace(string(said)), 10, 32) // 0 if it is not a number
+	mtu, _ := strconv.ParseUint(strings.TrimSpace(string(size)), 10, 32) // 0 if it is not a number
 	return uint(mtu), err
 }
