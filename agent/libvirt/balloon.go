@@ -54,12 +54,12 @@ func (d *domain) maxMiB() int {
 	return d.live.memoryMiB
 }
 
-// balloonMiB returns the balloon's current size in MiB if it is below the maximum; otherwise 0.
+// left returns the balloon's current size in MiB if it is below the maximum; otherwise 0.
 func (d *domain) left() int {
 	if d.minMiB() == 0 {
 		return 0
 	}
-	if n := d.live.parts.Memory.BalloonMiB; n < d.maxMiB() { // 0: no balloon target is set
+	if n := d.live.parts.Memory.BalloonMiB; n < d.maxMiB() { // 0: the balloon takes nothing
 		return n
 	}
 	return 0

@@ -30,7 +30,7 @@ func TestBalloonShrinksToMemoryMinimumAndGrowsBack(t *testing.T) {
 			}
 			return strings.TrimSpace(virsh(t, "qemu-monitor-command", string(s.vm.ID), "--hmp", "info balloon")) == "balloon: actual="+actual
 		})
-		waitFor(t, when+", and its host says so", func() bool {
+		waitFor(t, when+", and its host reports it", func() bool {
 			status, _, err := s.VM(t.Context(), s.vm.ID)
 			s.ok(err)
 			if len(status.Drift)+len(status.NextBoot) > 0 {

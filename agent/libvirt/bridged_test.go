@@ -10,7 +10,7 @@ import (
 // A host that hides bridged traffic from iptables or ip6tables reports the setting to change.
 func TestSecurityGroupsRefusedWhenIptablesSkipsBridges(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ four, six, says string }{
+	for _, c := range []struct{ four, six, want string }{
 		{"1", "1", ""},
 		{"0", "1", "net.bridge.bridge-nf-call-iptables to 1"},
 		{"1", "0", "net.bridge.bridge-nf-call-ip6tables to 1"},
@@ -26,7 +26,7 @@ func TestSecurityGroupsRefusedWhenIptablesSkipsBridges(t *testing.T) {
 			}
 		}
 		switch err := bridgeFilteringOff(dir); {
-		case c.says == "" && err != nil, c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("iptables %q, ip6tables %q: %v", c.four, c.six, err)
 		}
 	}

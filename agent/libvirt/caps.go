@@ -38,7 +38,7 @@ type capabilities struct {
 // kind is one accelerator that guests can run with.
 type kind struct {
 	accelerator string   // "kvm" or "qemu"
-	machines    []string // the machine types of machines that QEMU supports
+	machines    []string // the entries of machines that QEMU supports
 	cpuModes    []string
 }
 

@@ -38,7 +38,7 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	g := &cluster{t: t, dir: dir, monitor: quietPort(t)}
+	g := &cluster{t: t, dir: dir, monitor: freeLowPort(t)}
 	fsid, osd := string(fleet.NewID[fleet.PoolID]()), string(fleet.NewID[fleet.PoolID]())
 	conf := strings.NewReplacer("$DIR", dir, "$FSID", fsid, "$MON", g.monitor).Replace(`[global]
 fsid = $FSID
@@ -92,17 +92,17 @@ osd_op_num_threads_per_shard = 2
 	g.run("monmaptool", "--create", "--clobber", "--fsid", fsid, "--addv", "a", "v1:"+g.monitor, dir+"/monmap")
 	g.run("ceph-mon", "-i", "a", "--mkfs", "--monmap", dir+"/monmap", "--keyring", dir+"/keyring")
 	g.daemon("ceph-mon", "-i", "a", "-f")
-	said := ""
+	output := ""
 	t.Cleanup(func() {
-		if t.Failed() && said != "" {
+		if t.Failed() && output != "" {
 			log, _ := os.ReadFile(dir + "/mon.a.log")
-			t.Logf("the monitor did not answer: %s\n%s", said, log[max(0, len(log)-2000):])
+			t.Logf("the monitor did not answer: %s\n%s", output, log[max(0, len(log)-2000):])
 		}
 	})
 	waitFor(t, "the monitor answers", func() bool {
 		out, err := g.try("ceph", "--connect-timeout", "30", "osd", "new", osd, "0")
-		if said = out; err == nil {
-			said = ""
+		if output = out; err == nil {
+			output = ""
 		}
 		return err == nil
 	})
@@ -118,9 +118,9 @@ osd_op_num_threads_per_shard = 2
 	return g
 }
 
-// quietPort returns a free address below the range of ephemeral ports, so no connection takes it before the monitor
+// freeLowPort returns a free address below the range of ephemeral ports, so no connection takes it before the monitor
 // does.
-func quietPort(t *testing.T) string {
+func freeLowPort(t *testing.T) string {
 	t.Helper()
 	for range 100 {
 		address := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000))

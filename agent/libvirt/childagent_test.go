@@ -132,7 +132,7 @@ func (o childOrder) do(ctx context.Context, hv agent.Hypervisor, c *teller) erro
 	case fleet.VolumeDelete:
 		return hv.DeleteVolume(ctx, in)
 	}
-	return fmt.Errorf("nobody does %q here", o.Kind)
+	return fmt.Errorf("unknown kind of job %q", o.Kind)
 }
 
 // childRun is a running child.

@@ -82,9 +82,9 @@ func killServer(c *cutter, _ *childRun, _ int) bool {
 }
 
 type asked struct {
-	what  string
-	place bool // a place for a fault
-	goOn  chan bool
+	what    string
+	place   bool // a place for a fault
+	goOn chan bool
 }
 
 // cut runs the job and interrupts it at its nth place; 0 means no interruption. It returns the place, or "" if the job
@@ -133,7 +133,7 @@ func (c *cutter) cut(o *childOrder, n int, f fault) (where string, err error) {
 					r.goOn()
 				}
 			default:
-				if reached("before it is kept in mind what was made") && c.keep(o, line) && reached("after it is kept in mind what was made") {
+				if reached("before the record of a created file") && c.keep(o, line) && reached("after the record of a created file") {
 					r.goOn()
 				}
 			}
@@ -268,7 +268,7 @@ func (c *cutter) agrees(when string, vm fleet.VM) fleet.VMStatus {
 // seconds to restart.
 func (c *cutter) settled() {
 	c.t.Helper()
-	waitFor(c.t, "libvirtd has nothing to do", func() bool {
+	waitFor(c.t, "libvirtd is idle", func() bool {
 		out := run(c.t, "virt-admin", "-c", "libvirtd:///system", "srv-threadpool-info", "libvirtd")
 		number := func(name string) (n int) {
 			_, rest, _ := strings.Cut(out, name)
@@ -302,6 +302,6 @@ func (c *cutter) gone(when string, vm fleet.VM, files ...string) {
 func (c *cutter) tell(least int) {
 	c.t.Helper()
 	if c.t.Logf("interrupted at %d of %d places: %v", c.places, c.all, c.kinds); c.all < least {
-		c.t.Errorf("the jobs have %d places, fewer than %d: are there steps that report nothing?", c.all, least)
+		c.t.Errorf("the jobs have %d places, fewer than %d: do some steps report nothing?", c.all, least)
 	}
 }

@@ -33,22 +33,22 @@ func TestEncryptedDiskHidesContentAndPassphrase(t *testing.T) {
 	if text := virsh(t, "secret-dumpxml", uuid); !strings.Contains(text, "ephemeral='no'") || !strings.Contains(text, "private='yes'") {
 		t.Errorf("the secret is %s", text)
 	}
-	if says := virsh(t, "qemu-monitor-command", string(vm.ID), "--pretty", `{"execute":"query-block"}`); !strings.Contains(says, `"format": "luks"`) {
-		t.Errorf("QEMU says %s", says)
+	if output := virsh(t, "qemu-monitor-command", string(vm.ID), "--pretty", `{"execute":"query-block"}`); !strings.Contains(output, `"format": "luks"`) {
+		t.Errorf("QEMU says %s", output)
 	}
 	pattern := bytes.Repeat([]byte{0xab}, 512)
 	for _, d := range vm.Spec.Disks {
 		file := filepath.Join(f.pool.Spec.Path, d.Volume)
 		alias := aliasOf(xml, d.Volume)
-		says := virsh(t, "qemu-monitor-command", string(vm.ID), "--hmp", "qemu-io -d /machine/peripheral/"+alias+"/virtio-backend \"write -P 0xab 0 1M\"")
+		output := virsh(t, "qemu-monitor-command", string(vm.ID), "--hmp", "qemu-io -d /machine/peripheral/"+alias+"/virtio-backend \"write -P 0xab 0 1M\"")
 		virsh(t, "qemu-monitor-command", string(vm.ID), "--hmp", "qemu-io -d /machine/peripheral/"+alias+"/virtio-backend \"flush\"")
-		if strings.Contains(says, "rror") {
-			t.Fatal(says)
+		if strings.Contains(output, "rror") {
+			t.Fatal(output)
 		}
 		data, err := os.ReadFile(file)
 		f.ok(err)
 		if has := bytes.Contains(data, pattern); has != (d.Encryption == "") {
-			t.Errorf("%s: the plain text (%s) is in the file: %t", d.Volume, says, has)
+			t.Errorf("%s: the plain text (%s) is in the file: %t", d.Volume, output, has)
 		}
 	}
 	if info := sh(t, "qemu-img", "info", "-U", filepath.Join(f.pool.Spec.Path, secret.Volume)); !strings.Contains(info, "encrypted: yes") {

@@ -317,7 +317,7 @@ func TestFullPoolIsReportedAsGuestFault(t *testing.T) {
 	f.ok(f.StartVM(t.Context(), vm.ID))
 	var st fleet.VMStatus
 	// the pause event may arrive before the I/O error event
-	waitFor(t, "the guest is paused, and QEMU has said because of which disk", func() bool {
+	waitFor(t, "the guest is paused and QEMU has reported the disk", func() bool {
 		var err error
 		st, _, err = f.VM(t.Context(), vm.ID)
 		return err == nil && st.Power == fleet.Paused && len(st.Faults) > 0 && st.Faults[0].Disk != nil

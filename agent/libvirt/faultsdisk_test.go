@@ -164,7 +164,7 @@ func TestInterruptedHostDiskAttachAndDetach(t *testing.T) {
 		name      string
 		was, will []fleet.VMHostDevice
 	}{{"create a VM with a host disk", nil, with}, {"attach a host disk", nil, with}, {"detach a host disk", with, nil}} {
-		made := of.name[0] == 'm'
+		made := strings.HasPrefix(of.name, "create")
 		c.each(ordeal{
 			name: of.name,
 			begin: func(string) childOrder {

@@ -39,15 +39,15 @@ func (c *cutter) wantLive(when string, vm fleet.VM, disc string) {
 		args := func(what string) []string {
 			return slices.DeleteFunc([]string{what, id, config}, func(s string) bool { return s == "" })
 		}
-		disks, cards := virsh(c.t, args("domblklist")...), virsh(c.t, args("domiflist")...)
+		disks, nics := virsh(c.t, args("domblklist")...), virsh(c.t, args("domiflist")...)
 		if strings.Count(disks, ".qcow2") != len(vm.Spec.Disks) || disc != "" && strings.Count(disks, disc) != 1 || disc == "" && strings.Contains(disks, ".iso") {
 			c.t.Fatalf("%s: the guest that %s has the disks\n%s", when, how, disks)
 		}
 		if strings.Count(disks, "/dev/disk/by-id/") != len(vm.Spec.HostDevices) {
 			c.t.Fatalf("%s: of %v the guest that %s has the disks\n%s", when, vm.Spec.HostDevices, how, disks)
 		}
-		if strings.Count(cards, "52:54:") != len(vm.Spec.NICs) {
-			c.t.Fatalf("%s: the guest that %s has the NICs\n%s", when, how, cards)
+		if strings.Count(nics, "52:54:") != len(vm.Spec.NICs) {
+			c.t.Fatalf("%s: the guest that %s has the NICs\n%s", when, how, nics)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestInterruptedHotUnplugCompletes(t *testing.T) {
 			vm.Spec.ISO = &fleet.Volref{PoolID: c.pool.ID, Volume: "disc.iso"}
 			vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: physical}}
 			c.apply(vm)
-			waitFor(t, when+": the guest sees the card", func() bool {
+			waitFor(t, when+": the guest sees the NIC", func() bool {
 				out, _ := tryVirsh("qemu-agent-command", string(vm.ID), `{"execute":"guest-network-get-interfaces"}`)
 				return strings.Contains(out, vm.Spec.NICs[1].MAC)
 			})
@@ -159,7 +159,7 @@ func TestInterruptedHotUnplugCompletes(t *testing.T) {
 			left := fmt.Sprintf("more-%d.qcow2", number)
 			c.wantFiles(when, "root.qcow2", "first.qcow2", "disc.iso", left)
 			// libvirt reports the detach before QEMU closes the file
-			waitFor(t, when+": nobody has "+left+" any more", func() bool {
+			waitFor(t, when+": "+left+" is free again", func() bool {
 				return c.DeleteVolume(t.Context(), c.work(left, fleet.VolumeOrder{})) == nil
 			})
 		},

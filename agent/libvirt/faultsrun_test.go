@@ -16,8 +16,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// begun returns the number of the VM's runs, from libvirt's log of its QEMU.
-func begun(t *testing.T, vm fleet.VM) int {
+// runCount returns the number of the VM's runs, from libvirt's log of its QEMU.
+func runCount(t *testing.T, vm fleet.VM) int {
 	t.Helper()
 	return strings.Count(string(must(os.ReadFile(filepath.Join("/var/log/libvirt/qemu", vm.Name+".log")))), "starting up libvirt version")
 }
@@ -51,8 +51,8 @@ func TestInterruptedRestartHappensOnce(t *testing.T) {
 				c.ok(err)
 				return s
 			}
-			before, runs := run(), begun(t, vm)
-			waitFor(t, when+": the run is told from the next", func() bool { return time.Since(*before.StartedAt) > apart })
+			before, runs := run(), runCount(t, vm)
+			waitFor(t, when+": the next run has a distinct start time", func() bool { return time.Since(*before.StartedAt) > apart })
 			where, end := d.cut(c, wire.Work{Kind: fleet.VMRestart, VM: &vm, Args: fleet.JobArgs{Run: before.StartedAt}}, n, f, func(what string) {
 				if what == "in the middle of shut down" { // the guest obeys the shutdown request
 					waitFor(t, "QEMU ends", func() bool {
@@ -66,8 +66,8 @@ func TestInterruptedRestartHappensOnce(t *testing.T) {
 				c.places++
 				c.kinds[f.name]++
 			}
-			if now := run(); end.Outcome != wire.Done || now.Power != fleet.Running || begun(t, vm) != runs+1 || !now.StartedAt.After(*before.StartedAt) {
-				t.Fatalf("%s: it ended %+v, the VM is %s and has begun %d times more", when, end, now.Power, begun(t, vm)-runs)
+			if now := run(); end.Outcome != wire.Done || now.Power != fleet.Running || runCount(t, vm) != runs+1 || !now.StartedAt.After(*before.StartedAt) {
+				t.Fatalf("%s: it ended %+v, the VM is %s and has begun %d times more", when, end, now.Power, runCount(t, vm)-runs)
 			}
 			if where == "" {
 				c.all += f.of(c.seen)

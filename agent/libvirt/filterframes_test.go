@@ -61,7 +61,7 @@ func TestAntiSpoofingBlocksDHCPServerInGuest(t *testing.T) {
 	a.put(true)
 	a.do("ping -c 3 -W 1 " + net + "1") // libvirt learns the NIC's address
 	refused := 0
-	waitFor(t, "nobody gets an address from a guarded one", func() bool {
+	waitFor(t, "the guest with anti-spoofing hands out no address", func() bool {
 		if refused++; gets() {
 			refused = 0
 		}

@@ -39,17 +39,17 @@ func (p peer) do(command string) string {
 	p.f.ok(json.Unmarshal([]byte(ask("guest-exec", map[string]any{"path": "/bin/sh", "arg": []string{"-c", command}, "capture-output": true})), &began))
 	var out string
 	waitFor(p.f.t, "the guest has done "+command, func() bool {
-		var said struct {
+		var answer struct {
 			Return struct {
 				Exited bool
 				Out    string `json:"out-data"`
 			}
 		}
-		p.f.ok(json.Unmarshal([]byte(ask("guest-exec-status", map[string]any{"pid": began.Return.PID})), &said))
-		text, err := base64.StdEncoding.DecodeString(said.Return.Out)
+		p.f.ok(json.Unmarshal([]byte(ask("guest-exec-status", map[string]any{"pid": began.Return.PID})), &answer))
+		text, err := base64.StdEncoding.DecodeString(answer.Return.Out)
 		p.f.ok(err)
 		out = string(text)
-		return said.Return.Exited
+		return answer.Return.Exited
 	})
 	return out
 }
@@ -196,7 +196,7 @@ func TestSecurityGroupBlocksPortBetweenRunningGuests(t *testing.T) {
 		return rules["00000000000a"].Packets >= was["00000000000a"].Packets+5 && rules["00000000000e"] == was["00000000000e"] && dropped == droppedBefore
 	})
 	b.eventually(a, 80, true)
-	waitFor(t, "what the guest begins is counted with the rule for what goes out", func() bool {
+	waitFor(t, "outgoing connections are counted with the egress rule", func() bool {
 		rules, _ := b.counts()
 		return rules["00000000000e"].Packets >= 5
 	})
@@ -266,5 +266,5 @@ func TestAntiSpoofingDropsForgedAddresses(t *testing.T) {
 		return rules[agent.Spoofed].Packets > 0
 	})
 	a.put(false)
-	waitFor(t, "a card that is not guarded may use any address", func() bool { return as(made) })
+	waitFor(t, "a NIC without anti-spoofing may use any address", func() bool { return as(made) })
 }

@@ -25,7 +25,7 @@ type frame struct {
 
 // meaning evaluates a NIC's filter as libvirt does: Ethernet rules and IP rules are independent and ordered by
 // priority. The first matching rule decides, and a frame without a match passes.
-func meaning(t *testing.T, defined map[string]libvirtxml.NWFilter, name string, f frame) bool {
+func filterVerdict(t *testing.T, defined map[string]libvirtxml.NWFilter, name string, f frame) bool {
 	t.Helper()
 	var rules []*libvirtxml.NWFilterRule
 	var gather func(string)
@@ -116,16 +116,16 @@ func aboutFrame(t *testing.T, r *libvirtxml.NWFilterRule, f frame) (ethernet, ab
 
 func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-// somebody returns one of few addresses, so that rules often match.
-func somebody(r *rand.Rand, v6 bool) netip.Addr {
+// randomAddress returns one of few addresses, so that rules often match.
+func randomAddress(r *rand.Rand, v6 bool) netip.Addr {
 	if v6 {
 		return netip.AddrFrom16([16]byte{0xfd, 0, 15: byte(1 + r.IntN(6))})
 	}
 	return netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + r.IntN(6))})
 }
 
-// someRules returns a security group with few addresses and ports, resolved as hosts receive it.
-func someRules(t *testing.T, r *rand.Rand) fleet.FlatGroup {
+// randomGroup returns a security group with few addresses and ports, resolved as hosts receive it.
+func randomGroup(t *testing.T, r *rand.Rand) fleet.FlatGroup {
 	t.Helper()
 	member, none := fleet.NewID[fleet.SecurityGroupID](), fleet.NewID[fleet.SecurityGroupID]()
 	var spec fleet.SecurityGroupSpec
@@ -138,7 +138,7 @@ func someRules(t *testing.T, r *rand.Rand) fleet.FlatGroup {
 			}
 		}
 		v6 := x.Protocol == fleet.ICMPv6 || x.Protocol != fleet.ICMP && r.IntN(2) == 0
-		a := somebody(r, v6)
+		a := randomAddress(r, v6)
 		switch r.IntN(5) {
 		case 0:
 			x.GroupID = pick(r, member, none)
@@ -153,7 +153,7 @@ func someRules(t *testing.T, r *rand.Rand) fleet.FlatGroup {
 	}
 	spec = spec.Tidy()
 	g := fleet.SecurityGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "g", Spec: spec}.Flat(map[fleet.SecurityGroupID][]string{
-		member: {somebody(r, false).String(), somebody(r, true).String(), somebody(r, true).String(), "nonsense", "::ffff:10.0.0.2", "fe80::1%eth0"},
+		member: {randomAddress(r, false).String(), randomAddress(r, true).String(), randomAddress(r, true).String(), "nonsense", "::ffff:10.0.0.2", "fe80::1%eth0"},
 	})
 	var c fleet.Checks
 	if g.Check(&c); c.Err() != nil {
@@ -186,7 +186,7 @@ func TestPacketCheckAgreesWithFilters(t *testing.T) {
 		}
 		var groups []fleet.FlatGroup
 		for range 1 + r.IntN(3) {
-			g := someRules(t, r)
+			g := randomGroup(t, r)
 			groups, n.SecurityGroups = append(groups, g), append(n.SecurityGroups, g.ID)
 			read(groupFilter(g))
 		}
@@ -194,19 +194,19 @@ func TestPacketCheckAgreesWithFilters(t *testing.T) {
 		for range 12 {
 			protocol := pick(r, fleet.Protocols[1:]...)
 			v6 := protocol == fleet.ICMPv6 || protocol != fleet.ICMP && r.IntN(2) == 0
-			f := frame{Packet: fleet.Packet{Direction: pick(r, fleet.Ingress, fleet.Egress), Protocol: protocol, Remote: somebody(r, v6)}, kind: "ipv4", from: 40000, icmp: 128}
+			f := frame{Packet: fleet.Packet{Direction: pick(r, fleet.Ingress, fleet.Egress), Protocol: protocol, Remote: randomAddress(r, v6)}, kind: "ipv4", from: 40000, icmp: 128}
 			if v6 {
 				f.kind = "ipv6"
 			}
 			if protocol == fleet.TCP || protocol == fleet.UDP {
 				f.Port = 1 + r.IntN(8)
 			}
-			said := fleet.Passes(groups, f.Packet)
-			if all++; said.Pass {
+			verdict := fleet.Passes(groups, f.Packet)
+			if all++; verdict.Pass {
 				passed++
 			}
-			if got := meaning(t, defined, agent.FilterName(vm, mac), f); got != said.Pass || !said.Known {
-				t.Fatalf("%+v through %+v: the filters let it pass: %v; the packet check says %+v", f, groups, got, said)
+			if got := filterVerdict(t, defined, agent.FilterName(vm, mac), f); got != verdict.Pass || !verdict.Known {
+				t.Fatalf("%+v through %+v: the filters let it pass: %v; the packet check says %+v", f, groups, got, verdict)
 			}
 		}
 	}
@@ -224,7 +224,7 @@ func TestTrafficIndependentOfSecurityGroupRules(t *testing.T) {
 	}}
 	none := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "none"}
 	udp := func(way fleet.Direction, kind string, from, to int) frame {
-		return frame{Packet: fleet.Packet{Direction: way, Protocol: fleet.UDP, Port: to, Remote: somebody(rand.New(rand.NewPCG(1, 1)), kind == "ipv6")}, kind: kind, from: from}
+		return frame{Packet: fleet.Packet{Direction: way, Protocol: fleet.UDP, Port: to, Remote: randomAddress(rand.New(rand.NewPCG(1, 1)), kind == "ipv6")}, kind: kind, from: from}
 	}
 	icmp := func(way fleet.Direction, kind int) frame {
 		return frame{Packet: fleet.Packet{Direction: way, Protocol: fleet.ICMPv6, Remote: netip.MustParseAddr("fe80::1")}, kind: "ipv6", icmp: kind}
@@ -263,7 +263,7 @@ func TestTrafficIndependentOfSecurityGroupRules(t *testing.T) {
 			}
 			x := nicFilter(vm, n)
 			defined[x.Name] = x
-			if got := meaning(t, defined, x.Name, c.f); got != k.want {
+			if got := filterVerdict(t, defined, x.Name, c.f); got != k.want {
 				t.Errorf("%s, %s: it passes: %v", c.what, name, got)
 			}
 		}

@@ -23,7 +23,7 @@ const (
 	priorityLast   = 1000
 )
 
-// cleanTraffic is libvirt's own anti-spoofing filter. It does not handle IPv6, so guardedBeside adds rules for IPv6.
+// cleanTraffic is libvirt's own anti-spoofing filter. It does not handle IPv6, so antiSpoofingIPv6 adds rules for IPv6.
 const cleanTraffic = "clean-traffic"
 
 // groupFilter returns the security group as a libvirt filter.

@@ -56,7 +56,7 @@ func (a *applying) sweepSeeds(ctx context.Context, x *libvirtxml.Domain, live *h
 	keep := []string{seedOf(x)}
 	tree, err := within(ctx, func() (*agent.SnapTree, error) { return readTree(a.in.VM.ID) })
 	if err != nil {
-		return nil // a snapshot may use any of them, so all stay
+		return nil //nolint:nilerr // a snapshot may use any of them, so all stay
 	}
 	if tree != nil {
 		for _, n := range tree.Nodes {

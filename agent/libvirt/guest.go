@@ -247,7 +247,6 @@ func (n *guestSeen) readClock(ask guestAsk) error {
 	return nil
 }
 
-// guestText is a name that a guest gave, as far as it is believed.
 // guestText sanitizes and shortens a text from the guest.
 func guestText(text string) string { return wire.Shown(text, fleet.MaxGuestText) }
 

@@ -15,15 +15,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// saying returns a guest agent that answers the given commands and knows no others.
-func saying(answers map[string]string) guestAsk {
+// answering returns a guest agent that answers the given commands and knows no others.
+func answering(answers map[string]string) guestAsk {
 	return func(command string, _ time.Duration) (string, error) {
 		var in struct{ Execute string }
 		if err := json.Unmarshal([]byte(command), &in); err != nil {
 			return "", err
 		}
-		if said, ok := answers[in.Execute]; ok {
-			return said, nil
+		if answer, ok := answers[in.Execute]; ok {
+			return answer, nil
 		}
 		return "", fmt.Errorf("internal error: unable to execute QEMU agent command '%s': The command %s has not been found", in.Execute, in.Execute)
 	}
@@ -34,22 +34,22 @@ const sane = `{"return":{"version":"7.2.0"}}`
 // An invalid answer counts as no answer, and the error does not repeat the guest's text.
 func TestInvalidAgentAnswerCountsAsNoAnswer(t *testing.T) {
 	t.Parallel()
-	for name, said := range map[string]string{
+	for name, answer := range map[string]string{
 		"nothing": "", "rubbish": "}{\x01\x02", "a number": `{"return": 42}`, "a list": `{"return": [1, 2]}`, "a text": `"return"`, "truncated answer": `{"return": {"version": "7`,
 		"10 MB": `{"return": {"version": "` + strings.Repeat("a", 10<<20) + `"}}`, "10 MB of lists": strings.Repeat("[", 10<<20), "two answers": sane + sane,
 		"many lists": `{"return": ` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`,
 	} {
 		var n guestSeen
-		err := n.hear(saying(map[string]string{"guest-info": said}))
+		err := n.hear(answering(map[string]string{"guest-info": answer}))
 		if !errors.Is(err, errSilent) || len(err.Error()) > 200 {
 			t.Errorf("%s: %.300v", name, err)
 		}
 	}
 	for _, command := range []string{"guest-fsfreeze-status", "guest-get-osinfo", "guest-get-host-name", "guest-network-get-interfaces", "guest-get-fsinfo", "guest-get-users", "guest-get-time"} {
-		for _, said := range []string{`{"return": {"x": {}}`, `{"return": true}`, strings.Repeat("a", 1<<20)} {
+		for _, answer := range []string{`{"return": {"x": {}}`, `{"return": true}`, strings.Repeat("a", 1<<20)} {
 			var n guestSeen
-			if err := n.hear(saying(map[string]string{"guest-info": sane, command: said})); !errors.Is(err, errSilent) {
-				t.Errorf("%s answered with %.20q: %v", command, said, err)
+			if err := n.hear(answering(map[string]string{"guest-info": sane, command: answer})); !errors.Is(err, errSilent) {
+				t.Errorf("%s answered with %.20q: %v", command, answer, err)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func TestGuestAnswersAreSanitizedAndLimited(t *testing.T) {
 		cards = append(cards, map[string]any{"hardware-address": "52:54:00:AA:BB:01", "ip-addresses": ips}, map[string]any{"hardware-address": odd[:50], "ip-addresses": ips})
 	}
 	var n guestSeen
-	err := n.hear(saying(map[string]string{
+	err := n.hear(answering(map[string]string{
 		"guest-info": text(map[string]any{"version": odd}), "guest-get-osinfo": text(map[string]any{"pretty-name": odd, "kernel-release": odd}),
 		"guest-get-host-name": text(map[string]any{"host-name": odd}), "guest-get-fsinfo": text(systems), "guest-get-users": text(users),
 		"guest-network-get-interfaces": text(cards), "guest-get-time": `{"return": -9223372036854775808}`,
@@ -100,9 +100,9 @@ func TestGuestAnswersAreSanitizedAndLimited(t *testing.T) {
 	for _, u := range n.reading.Users {
 		all = append(all, u.Name, u.Domain)
 	}
-	for _, said := range all {
-		if said == "" || len(said) > fleet.MaxGuestText || strings.ContainsFunc(said, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }) {
-			t.Errorf("it is reported as %q", said)
+	for _, answer := range all {
+		if answer == "" || len(answer) > fleet.MaxGuestText || strings.ContainsFunc(answer, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }) {
+			t.Errorf("it is reported as %q", answer)
 		}
 	}
 	if n.reading.ClockMs <= 0 || !n.reading.ClockBehind {
@@ -111,12 +111,12 @@ func TestGuestAnswersAreSanitizedAndLimited(t *testing.T) {
 
 	// A frozen guest is sent no other command. An older agent that lacks most commands still counts as answering.
 	var frozen guestSeen
-	err = frozen.hear(saying(map[string]string{"guest-info": sane, "guest-fsfreeze-status": `{"return": "frozen"}`, "guest-get-host-name": "rubbish"}))
+	err = frozen.hear(answering(map[string]string{"guest-info": sane, "guest-fsfreeze-status": `{"return": "frozen"}`, "guest-get-host-name": "rubbish"}))
 	if err != nil || frozen.status != (fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.0", Frozen: true}) {
 		t.Errorf("frozen: %+v, %v", frozen.status, err)
 	}
 	var old guestSeen
-	if err := old.hear(saying(map[string]string{"guest-info": sane})); err != nil || old.status != (fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.0"}) {
+	if err := old.hear(answering(map[string]string{"guest-info": sane})); err != nil || old.status != (fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.0"}) {
 		t.Errorf("an older agent: %+v, %v", old.status, err)
 	}
 }
@@ -128,11 +128,11 @@ func TestGuestProgramResults(t *testing.T) {
 	run := func(answers map[string]string) (fleet.GuestOutput, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		pid, err := beginInGuest(saying(answers), fleet.GuestProgram{Program: "/bin/x"})
+		pid, err := beginInGuest(answering(answers), fleet.GuestProgram{Program: "/bin/x"})
 		if err != nil {
 			return fleet.GuestOutput{}, err
 		}
-		end, err := untilEnded(ctx, saying(answers), pid)
+		end, err := untilEnded(ctx, answering(answers), pid)
 		return end.output(), err
 	}
 	long := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a\x1b\u202e\r\n", 20_000)))
@@ -167,7 +167,7 @@ func TestGuestProgramResults(t *testing.T) {
 	blocked := func(string, time.Duration) (string, error) {
 		return "", errors.New("internal error: unable to execute QEMU agent command 'guest-exec': Command guest-exec has been disabled: the command is not allowed")
 	}
-	for name, ask := range map[string]guestAsk{"blocked": blocked, "not known": saying(nil)} {
+	for name, ask := range map[string]guestAsk{"blocked": blocked, "not known": answering(nil)} {
 		if _, err := beginInGuest(ask, fleet.GuestProgram{Program: "x"}); err == nil || errors.Is(err, agent.ErrGoesOn) || !strings.Contains(err.Error(), "list of blocked commands") || !strings.Contains(err.Error(), "guest-exec") {
 			t.Errorf("%s: %v", name, err)
 		}

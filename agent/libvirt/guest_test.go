@@ -16,22 +16,22 @@ func inGuest(t *testing.T, id fleet.VMID, command string) string {
 	t.Helper()
 	ask := func(execute string, args map[string]any, out any) {
 		text := must(json.Marshal(map[string]any{"execute": execute, "arguments": args}))
-		said := virsh(t, "qemu-agent-command", string(id), string(text), "--timeout", "60")
-		if err := json.Unmarshal([]byte(said), &struct{ Return any }{out}); err != nil {
-			t.Fatalf("%s: %v: %s", execute, err, said)
+		answer := virsh(t, "qemu-agent-command", string(id), string(text), "--timeout", "60")
+		if err := json.Unmarshal([]byte(answer), &struct{ Return any }{out}); err != nil {
+			t.Fatalf("%s: %v: %s", execute, err, answer)
 		}
 	}
 	var began struct{ PID int }
 	ask("guest-exec", map[string]any{"path": "/bin/sh", "arg": []string{"-c", command}, "capture-output": true}, &began)
-	var said struct {
+	var answer struct {
 		Exited bool
 		Out    string `json:"out-data"`
 	}
 	waitFor(t, "the guest has done "+command, func() bool {
-		ask("guest-exec-status", map[string]any{"pid": began.PID}, &said)
-		return said.Exited
+		ask("guest-exec-status", map[string]any{"pid": began.PID}, &answer)
+		return answer.Exited
 	})
-	return string(must(base64.StdEncoding.DecodeString(said.Out)))
+	return string(must(base64.StdEncoding.DecodeString(answer.Out)))
 }
 
 // prepareGuest installs a fake chpasswd in the guest, which records its input, and the program that sets the hardware

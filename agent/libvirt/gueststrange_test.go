@@ -35,7 +35,7 @@ func TestHangingGuestAgentDoesNotBlockHost(t *testing.T) {
 	}
 	waitFor(t, "the guest's agent answers", is(fleet.AgentAnswers))
 	inGuest(t, vm.ID, "(sleep 3; kill -STOP $(pidof qemu-ga)) >/dev/null 2>&1 &")
-	waitFor(t, "it is told as silent", is(fleet.AgentNotResponding))
+	waitFor(t, "the agent is reported as not responding", is(fleet.AgentNotResponding))
 	if err := f.FreezeGuest(t.Context(), vm.ID); err == nil || !strings.Contains(err.Error(), "qemu-guest-agent") {
 		t.Errorf("freezing a guest whose agent hangs: %v", err)
 	}

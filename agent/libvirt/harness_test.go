@@ -150,7 +150,7 @@ func foreignPool(t *testing.T, name, path string) {
 }
 
 // lonelyDevice creates one end of a veth pair whose other end is unused.
-func lonelyDevice(t *testing.T) string {
+func unusedVeth(t *testing.T) string {
 	t.Helper()
 	id := string(fleet.NewID[fleet.NetworkID]())
 	name := "qxd" + id[len(id)-8:]

@@ -110,16 +110,16 @@ func TestStartResolvesHostDevices(t *testing.T) {
 	}
 	validated(t, vm.ID)
 	err := f.StartVM(t.Context(), vm.ID)
-	if said := f.read(mdevKind + "create"); err == nil || said != id || !strings.Contains(strings.ToLower(err.Error()), "mediated") {
-		t.Errorf("the kernel was asked for %q, and libvirt says: %v", said, err)
+	if written := f.read(mdevKind + "create"); err == nil || written != id || !strings.Contains(strings.ToLower(err.Error()), "mediated") {
+		t.Errorf("the kernel was asked for %q, and libvirt says: %v", written, err)
 	}
 	f.made(id)
 	removed := func() bool { return f.read("bus/mdev/devices/"+id+"/remove") == "1" }
 	if err := f.StartVM(t.Context(), vm.ID); err == nil {
 		t.Error("started with a missing device")
 	}
-	if said := f.read(mdevKind + "create"); said != "" || removed() {
-		t.Errorf("the existing device was created again as %q, or removed", said)
+	if written := f.read(mdevKind + "create"); written != "" || removed() {
+		t.Errorf("the existing device was created again as %q, or removed", written)
 	}
 	vm.Generation++
 	vm.Spec.HostDevices = nil
@@ -149,7 +149,7 @@ func TestHotPlugResolvesHostDevices(t *testing.T) {
 	}
 	id := hardware.MdevID(string(vm.ID), "nvidia-63")
 	for _, c := range []struct {
-		device, says string
+		device, want string
 		before       func()
 	}{
 		{"usb-port/250-2.3", "nothing is plugged in", func() {}},
@@ -161,8 +161,8 @@ func TestHotPlugResolvesHostDevices(t *testing.T) {
 	} {
 		c.before()
 		for _, err := range []error{give(c.device), f.ApplyVM(t.Context(), order(vm, f.pool))} {
-			if err == nil || !strings.Contains(strings.ToLower(err.Error()), c.says) {
-				t.Errorf("%s: %v, which does not say %q", c.device, err, c.says)
+			if err == nil || !strings.Contains(strings.ToLower(err.Error()), c.want) {
+				t.Errorf("%s: %v, which does not say %q", c.device, err, c.want)
 			}
 		}
 		s, _, err := f.VM(t.Context(), vm.ID)
@@ -170,8 +170,8 @@ func TestHotPlugResolvesHostDevices(t *testing.T) {
 			t.Errorf("%s: the guest is %+v", c.device, s)
 		}
 	}
-	if said := f.read(mdevKind + "create"); said != id {
-		t.Errorf("the kernel was asked for %q", said)
+	if written := f.read(mdevKind + "create"); written != id {
+		t.Errorf("the kernel was asked for %q", written)
 	}
 	f.made(id)
 	vm.Generation++

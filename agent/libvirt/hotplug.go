@@ -206,7 +206,7 @@ func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable
 		if err = a.attachText(ctx, ref, text); err == nil || !answered(err) {
 			return err
 		}
-		if none := deviceFree(err); none != err { // deviceFree returns the same error if it is about something else
+		if none := deviceFree(err); none != err { //nolint:errorlint // deviceFree returns the very same error if it is about something else
 			return none
 		}
 	}

@@ -118,10 +118,10 @@ func TestSurplusCPUsAndMemoryAreUnplugged(t *testing.T) {
 		t.Errorf("it has modules %+v, and of others %v", all, others)
 	}
 	for name, c := range map[string]struct {
-		live            *libvirtxml.Domain
-		cpus, mib       int // of the spec
-		keptCPUs, kept  int // of the persistent definition
-		asked, withCPUs string
+		live              *libvirtxml.Domain
+		cpus, mib         int // of the spec
+		keptCPUs, kept    int // of the persistent definition
+		planned, withCPUs string
 	}{
 		"no surplus":                      {live, 3, 512, 3, 512, "", ""},
 		"two vCPUs":                       {live, 1, 512, 1, 512, "", "2 vCPUs"},
@@ -138,16 +138,16 @@ func TestSurplusCPUsAndMemoryAreUnplugged(t *testing.T) {
 		kept := &libvirtxml.Domain{
 			Memory: &libvirtxml.DomainMemory{Value: uint(c.kept) * 1024, Unit: "KiB"}, VCPU: &libvirtxml.DomainVCPU{Value: 4, Current: uint(c.keptCPUs)}, Devices: &libvirtxml.DomainDeviceList{},
 		}
-		var asked, cpus []string
+		var planned, cpus []string
 		for _, h := range reportUnplugs(pendingUnplugs(kept, c.live, fleet.VMSpec{CPUs: c.cpus, MemoryMiB: c.mib})) {
 			if h.Field == "cpus" {
 				cpus = append(cpus, h.What)
 			} else {
-				asked = append(asked, h.What)
+				planned = append(planned, h.What)
 			}
 		}
-		if strings.Join(asked, ", ") != c.asked || strings.Join(cpus, ", ") != c.withCPUs {
-			t.Errorf("%s: asked for %q and %q", name, asked, cpus)
+		if strings.Join(planned, ", ") != c.planned || strings.Join(cpus, ", ") != c.withCPUs {
+			t.Errorf("%s: would unplug %q and %q", name, planned, cpus)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestHotPlugAndUnplugOfNICs(t *testing.T) {
 		out, _ := tryVirsh("qemu-agent-command", id, `{"execute":"guest-network-get-interfaces"}`)
 		return out
 	}
-	waitFor(t, "the guest sees both cards", func() bool { return strings.Contains(links(), first.MAC) && strings.Contains(links(), second.MAC) })
+	waitFor(t, "the guest sees both NICs", func() bool { return strings.Contains(links(), first.MAC) && strings.Contains(links(), second.MAC) })
 	xml := virsh(t, "dumpxml", id)
 	if virsh(t, "domif-getlink", id, second.MAC); strings.Count(virsh(t, "domiflist", id, "--inactive"), "52:54:00:0a") != 2 {
 		t.Errorf("the definition lost the NICs:\n%s", xml)

@@ -75,7 +75,7 @@ func TestUnreadablePoolIsDegraded(t *testing.T) {
 		t.Fatalf("the pool is %+v", st)
 	}
 	proxy.garbled.Store(&[]string{"<name>" + f.pool.Name + "</"})
-	waitFor(t, "it is degraded, and says why", func() bool {
+	waitFor(t, "the pool is degraded and reports why", func() bool {
 		st := poolOf(t, b, f.pool)
 		return st.State == fleet.PoolActive && strings.Contains(st.Error, "as it was before")
 	})

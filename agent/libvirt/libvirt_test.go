@@ -180,7 +180,7 @@ func TestConformance(t *testing.T) {
 			virsh(t, "pool-refresh", p.Name)
 		},
 		Prepare: prepareGuest, Frozen: guestFrozen, HasPassword: guestHasPassword,
-		Network: "default", Device: lonelyDevice,
+		Network: "default", Device: unusedVeth,
 		Unplug: func(t *testing.T) func() {
 			stopLibvirtd(t)
 			return func() { startLibvirtd(t) }

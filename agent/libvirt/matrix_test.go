@@ -20,7 +20,7 @@ import (
 // [hvtest.FullSpec] and its variants. An empty query reads the process's arguments. A query in braces is a QMP
 // command; other queries are HMP commands. The prefix "direct:" queries the guest with a kernel given by the host,
 // "old:" that guest on a pc machine. A key may have the form field=value.
-type look struct{ ask, says string }
+type look struct{ ask, want string }
 
 // proved lists the fields whose effect the test observes in a running QEMU. The other fields are proved only by their
 // definition, which a real libvirt has validated and returned; README lists them.
@@ -222,8 +222,8 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 			byXML = append(byXML, name)
 			continue
 		}
-		if text := tell(l.ask); !regexp.MustCompile(l.says).MatchString(text) {
-			t.Errorf("%s: QEMU does not say %q: %.4000s", name, l.says, text)
+		if text := tell(l.ask); !regexp.MustCompile(l.want).MatchString(text) {
+			t.Errorf("%s: QEMU does not say %q: %.4000s", name, l.want, text)
 			continue
 		}
 		fmt.Printf("%-24s proved in QEMU\n", name)

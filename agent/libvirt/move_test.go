@@ -345,9 +345,9 @@ func TestDiskMigrationRefusedWhenStateIsInOtherFiles(t *testing.T) {
 	to := m.other("")
 	m.apply(m.vm)
 	id := string(m.vm.ID)
-	refused := func(how, says string) {
+	refused := func(how, want string) {
 		t.Helper()
-		if err := m.MoveDisk(t.Context(), m.order(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), says) {
+		if err := m.MoveDisk(t.Context(), m.order(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", how, err)
 		}
 		m.wantNothingIn(how, to)

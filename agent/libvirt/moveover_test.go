@@ -20,7 +20,7 @@ func TestLibvirtdKilledDuringPivot(t *testing.T) {
 		name  string
 		qemu  string // what QEMU does with the copy while libvirtd is down
 		lost  bool   // libvirt cannot read its state of the guest
-		says  string // why the job is refused; empty: success
+		want  string // why the job is refused; empty: success
 		moved bool   // the disk is at its new place
 	}{
 		{"pivoted, libvirt reports the old path", "job-complete", false, "", true},
@@ -52,8 +52,8 @@ func TestLibvirtdKilledDuringPivot(t *testing.T) {
 			back()
 			waitFor(t, "the backend has found libvirt again", func() bool { _, _, err := m.VM(t.Context(), m.vm.ID); return err == nil })
 			err := m.MoveDisk(t.Context(), m.order(to, 0))
-			if a.says == "" && err != nil || a.says != "" && (fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), a.says)) {
-				t.Fatalf("the retried job: %v, want %q", err, a.says)
+			if a.want == "" && err != nil || a.want != "" && (fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), a.want)) {
+				t.Fatalf("the retried job: %v, want %q", err, a.want)
 			}
 			endQEMU(t, pid)
 			at := m.pool
