@@ -37,8 +37,8 @@ type Options struct {
 	Roots   agent.PoolRoots   // directories that may hold pools
 	Book    *agent.PoolBook   // persisted facts about pools; nil: start empty
 	Filters *agent.FilterBook // persisted facts about network filters; nil: start empty
-	Fetch   *fetch.Client     // HTTP client for downloads; nil: a client with default settings
-	Seeds   seed.Store        // first-boot seed images (cloud-init)
+	Fetch   *fetch.Client     // HTTP client for downloads; nil: a client for public addresses only
+	Seeds   seed.Store        // first-boot seeds of guests
 	Devices machine.Devices   // host devices that guests use
 }
 

@@ -82,9 +82,9 @@ func killServer(c *cutter, _ *childRun, _ int) bool {
 }
 
 type asked struct {
-	what    string
-	place   bool // a place for a fault
-	goOn chan bool
+	what  string
+	place bool // a place for a fault
+	goOn  chan bool
 }
 
 // cut runs the job and interrupts it at its nth place; 0 means no interruption. It returns the place, or "" if the job

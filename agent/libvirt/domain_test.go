@@ -248,7 +248,7 @@ func TestApplyAdoptsDefinitionOfOlderAgent(t *testing.T) {
 	st, generation, err := f.VM(t.Context(), vm.ID)
 	f.ok(err)
 	if st.CPUs != 4 || len(st.Disks) != 2 || generation != 2 || len(st.Drift) != 1 || st.Drift[0].Field != "cpus" {
-		t.Errorf("after the first order: %+v", st)
+		t.Errorf("after the first apply: %+v", st)
 	}
 }
 

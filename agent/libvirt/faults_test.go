@@ -53,7 +53,7 @@ func TestInterruptedCreateVMCompletesOrCleansUp(t *testing.T) {
 	deleted := fault{name: "deleted", first: 1, every: 3, happens: killAgent}
 	first, every := deleted.places(t)
 	for n := first; ; n += every {
-		when := fmt.Sprintf("make, and deleted when cut off at place %d", n)
+		when := fmt.Sprintf("create, deleted when interrupted at place %d", n)
 		o := d.begin(when)
 		where, err := c.cut(&o, n, deleted)
 		if where == "" {

@@ -74,7 +74,7 @@ func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
 		happens func(*cutter, *childRun, int) bool
 	}{{"before set a secret", killAgent}, {"in the middle of make a volume", killServer}} {
 		vm := encrypted()
-		when := "make an encrypted disk, cut off " + p.at
+		when := "create an encrypted disk, interrupted " + p.at
 		o := childOrder{Book: c.book, VM: &vm, Pools: pools}
 		if where, _ := c.cut(&o, 1, fault{at: p.at, happens: p.happens}); where != p.at {
 			t.Fatalf("%s: the job did not reach this step", when)

@@ -45,9 +45,8 @@ func modulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, othe
 // surplusMemory returns the modules that exceed the memory of the next start. It returns none if the surplus is not a
 // sum of whole modules.
 func surplusMemory(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []pluggable) {
-	// somebody else changed the memory
 	if int(memoryKiB(kept)/1024) != spec.MemoryMiB {
-		return nil // it is somebody else's doing
+		return nil // somebody else changed the memory
 	}
 	all, aliases, others := modulesOf(live)
 	less := []int{int(memoryKiB(live)/1024) - spec.MemoryMiB}

@@ -57,12 +57,12 @@ func addPorts(x *libvirtxml.Domain) {
 
 // pluggable is a device that a running guest can gain and lose.
 type pluggable struct {
-	field string // label for people
-	what  string // which one, for people
+	field string // field of the spec
+	what  string // label for people
 	alias string
 	// for disks: a migrated disk has its old alias until the guest's next start
 	path   string
-	wanted bool                                               // the spec has it
+	wanted bool                                               // whether the spec has the device
 	text   func(at *libvirtxml.DomainAddress) (string, error) // device XML for that address; nil: any address
 	at     *libvirtxml.DomainAddress
 	usb    bool // needs a USB controller

@@ -106,7 +106,7 @@ func runInHost() (code int, err error) {
 func needHost(t testing.TB) {
 	t.Helper()
 	if unsupported != nil {
-		t.Fatal(unsupported) // a backend without tests cannot be trusted
+		t.Fatal(unsupported) // an untested backend must not pass
 	}
 }
 

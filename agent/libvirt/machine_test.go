@@ -114,12 +114,12 @@ func TestIDEPlacesOfPCMachine(t *testing.T) {
 	writeMachine(x, spec)
 	if got := places(); x.OS.Type.Machine != "pc" || got != "cdrom hdc, cdrom hdd, disk vda" || len(x.Devices.Controllers) != 0 || x.Devices.MemBalloon.Address != nil ||
 		x.Devices.Disks[1].Address != nil || x.Devices.Hostdevs[0].SubsysPCI.Source.Address == nil {
-		t.Errorf("put back to pc: %s, %d controllers, %s", x.OS.Type.Machine, len(x.Devices.Controllers), got)
+		t.Errorf("reapplied as pc: %s, %d controllers, %s", x.OS.Type.Machine, len(x.Devices.Controllers), got)
 	}
 	address(x)
 	writeMachine(x, fleet.VMSpec{})
 	if got := places(); x.OS.Type.Machine != "q35" || got != "cdrom sda, cdrom sdb, disk vda" {
-		t.Errorf("put back to q35: %s, %s", x.OS.Type.Machine, got)
+		t.Errorf("reapplied as q35: %s, %s", x.OS.Type.Machine, got)
 	}
 	address(x)
 	if writeMachine(x, fleet.VMSpec{}); x.Devices.MemBalloon.Address == nil {

@@ -16,11 +16,11 @@ import (
 	"quantix/internal/lab"
 )
 
-// look tells how to observe a field in a running QEMU: ask is the query, says the expected answer for
+// look tells how to observe a field in a running QEMU: query is the command, want the expected answer for
 // [hvtest.FullSpec] and its variants. An empty query reads the process's arguments. A query in braces is a QMP
 // command; other queries are HMP commands. The prefix "direct:" queries the guest with a kernel given by the host,
 // "old:" that guest on a pc machine. A key may have the form field=value.
-type look struct{ ask, want string }
+type look struct{ query, want string }
 
 // proved lists the fields whose effect the test observes in a running QEMU. The other fields are proved only by their
 // definition, which a real libvirt has validated and returned; README lists them.
@@ -95,31 +95,31 @@ var proved = map[string]look{
 // elsewhere lists fields that the agent implements without QEMU, or that another test checks in the guest, each with
 // that test.
 var elsewhere = map[string]string{
-	"iso":                "the suite of both back ends, growing a running guest",
-	"policy.autostart":   "agent: a host that comes up starts them in their order",
-	"policy.startOrder":  "agent: a host that comes up starts them in their order",
-	"policy.startDelay":  "agent: a host that comes up starts them in their order",
-	"policy.restart":     "agent: a guest that goes off by itself",
-	"policy.stopOrder":   "control: many shut down in their order",
-	"policy.stopDelay":   "control: many shut down in their order",
-	"policy.guestExec":   "the suite of both back ends, programs in a guest",
-	"rules":              "control: placement rules decide where a VM may be",
-	"health":             "agent: checks of a guest that fail have it restarted",
-	"migration.stays":    "control: a VM that stays goes nowhere",
-	"migration.limitMiB": "control: a move is no faster than its VM's limit",
-	"firstBoot":          "e2e: the whole life of a VM, in a Debian",
+	"iso":                "the conformance suite: a running guest grows",
+	"policy.autostart":   "agent: VMs start in their order after a host boot",
+	"policy.startOrder":  "agent: VMs start in their order after a host boot",
+	"policy.startDelay":  "agent: VMs start in their order after a host boot",
+	"policy.restart":     "agent: a guest that stops by itself",
+	"policy.stopOrder":   "control: bulk shutdown in order",
+	"policy.stopDelay":   "control: bulk shutdown in order",
+	"policy.guestExec":   "the conformance suite: programs in a guest",
+	"rules":              "control: placement rules restrict hosts",
+	"health":             "agent: failed health checks restart a guest",
+	"migration.stays":    "control: a VM with migration.stays is not migrated",
+	"migration.limitMiB": "control: a migration respects the VM's bandwidth limit",
+	"firstBoot":          "e2e: the life of a Debian VM",
 
-	"cpu.reserved":          "control: processors that are reserved are promised to one",
-	"memory.floorMiB":       "a guest gives memory back to a host that is short of it, down to its floor",
+	"cpu.reserved":          "control: a reserved processor belongs to one VM",
+	"memory.floorMiB":       "a balloon shrinks to the memory minimum",
 	"placement.tolerations": "control: a taint keeps VMs from a host",
-	"policy.haPriority":     "control: what is kept for later is stored and given back",
-	"migration.postCopy":    "control: what is kept for later is stored and given back",
-	"migration.downtimeMs":  "control: what is kept for later is stored and given back",
+	"policy.haPriority":     "control: fields without effect yet are stored and returned",
+	"migration.postCopy":    "control: fields without effect yet are stored and returned",
+	"migration.downtimeMs":  "control: fields without effect yet are stored and returned",
 }
 
 // undefinable lists fields that libvirt defines only on processors with the feature, which test machines lack, each
 // with its test.
-var undefinable = map[string]string{"security.confidential": "its definition as it is written and read, and recorded answers"}
+var undefinable = map[string]string{"security.confidential": "tests of its definition and recorded answers"}
 
 // Each field of a VM, its disks and its NICs is created, defined, started and observed in the running QEMU. The test
 // prints how each field is proved.
@@ -147,12 +147,12 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 	direct := startDirect(f)
 	others := map[string]string{"direct": string(direct.vm.ID), "old": startOld(f)}
 	answers := map[string]func() string{
-		"direct:balloon": func() (said string) {
+		"direct:balloon": func() (outputs string) {
 			waitFor(t, "the guest gives memory back", func() bool {
-				said = virsh(t, "qemu-monitor-command", string(direct.vm.ID), "--hmp", "info balloon")
-				return strings.Contains(said, "actual=192")
+				outputs = virsh(t, "qemu-monitor-command", string(direct.vm.ID), "--hmp", "info balloon")
+				return strings.Contains(outputs, "actual=192")
 			})
-			return said
+			return outputs
 		},
 		"direct:guest": func() string { return direct.talk().ask("cat /proc/cmdline; echo") },
 		"": func() string {
@@ -178,23 +178,23 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 		},
 		"link": func() string { return virsh(t, "domif-getlink", id, vm.Spec.NICs[0].MAC) },
 	}
-	said := map[string]string{}
-	tell := func(ask string) string {
-		if _, known := said[ask]; !known {
+	outputs := map[string]string{}
+	query := func(ask string) string {
+		if _, known := outputs[ask]; !known {
 			of, question := id, ask
 			if name, rest, _ := strings.Cut(ask, ":"); others[name] != "" {
 				of, question = others[name], rest
 			}
 			switch own := answers[ask]; {
 			case own != nil:
-				said[ask] = own()
+				outputs[ask] = own()
 			case strings.HasPrefix(question, "{"):
-				said[ask] = virsh(t, "qemu-monitor-command", of, "--pretty", question)
+				outputs[ask] = virsh(t, "qemu-monitor-command", of, "--pretty", question)
 			default:
-				said[ask] = virsh(t, "qemu-monitor-command", of, "--hmp", question)
+				outputs[ask] = virsh(t, "qemu-monitor-command", of, "--hmp", question)
 			}
 		}
-		return said[ask]
+		return outputs[ask]
 	}
 	names := []string{}
 	for _, x := range fleet.VMFields {
@@ -222,7 +222,7 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 			byXML = append(byXML, name)
 			continue
 		}
-		if text := tell(l.ask); !regexp.MustCompile(l.want).MatchString(text) {
+		if text := query(l.query); !regexp.MustCompile(l.want).MatchString(text) {
 			t.Errorf("%s: QEMU does not say %q: %.4000s", name, l.want, text)
 			continue
 		}
@@ -237,7 +237,7 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 		}
 	}
 	for _, name := range byXML {
-		fmt.Printf("%-24s by its definition alone\n", name)
+		fmt.Printf("%-24s only by its definition\n", name)
 	}
 	readme, err := os.ReadFile("../../README.md")
 	f.ok(err)

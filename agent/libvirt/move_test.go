@@ -213,7 +213,7 @@ func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 	if xml := virsh(t, "dumpxml", string(m.vm.ID)); !strings.Contains(xml, "<mirror") {
 		t.Fatalf("QEMU does not continue the copy:\n%s", xml)
 	}
-	m.more(w, "while nobody watches", 5)
+	m.more(w, "between two agents", 5)
 	virsh(t, "blockjob", string(m.vm.ID), "vda", "--bandwidth", "64")
 	next := open(t)
 	again := m.order(to, 8)
@@ -298,7 +298,7 @@ func TestColdDiskMigrationKeepsSourceUntilDone(t *testing.T) {
 	if err := m.MoveDisk(ctx, cut); err == nil || errors.Is(err, agent.ErrStopped) {
 		t.Fatalf("interrupted: %v", err)
 	}
-	m.wantAt("cut off", m.pool)
+	m.wantAt("interrupted", m.pool)
 	begun := m.made
 	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
 	m.wantAt("moved", to)
@@ -368,7 +368,7 @@ func TestDiskMigrationRefusedWhenStateIsInOtherFiles(t *testing.T) {
 	refused("with another volume on it", "child.qcow2")
 	m.ok(os.Remove(m.at("child.qcow2")))
 	virsh(t, "blockcopy", id, "vda", filepath.Join(t.TempDir(), "theirs"), "--transient-job", "--wait")
-	refused("with a copy of somebody else's", "blockjob")
+	refused("with a foreign copy", "blockjob")
 	virsh(t, "blockjob", id, "vda", "--abort")
 	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
 	m.wantAt("afterwards", to)

@@ -40,7 +40,7 @@ func TestGuestEndsDuringPivot(t *testing.T) {
 	}
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
 	kept("ended", ending(func() { virsh(t, "destroy", id) }))
-	kept("the order again", m.MoveDisk(t.Context(), m.order(to, 0)))
+	kept("the retried job", m.MoveDisk(t.Context(), m.order(to, 0)))
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
 	kept("while it runs again", m.MoveDisk(t.Context(), m.order(to, 0)))
 
@@ -74,8 +74,8 @@ func TestInterruptedDiskMigrationRestoresOldDisk(t *testing.T) {
 	if err := m.MoveDisk(t.Context(), m.order(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Somebody started the VM") {
 		t.Fatalf("the retried job: %v", err)
 	}
-	m.wantAt("put back", m.pool)
-	m.wantNothingIn("put back", to)
+	m.wantAt("restored", m.pool)
+	m.wantNothingIn("restored", to)
 }
 
 // If the guest has pivoted but its definition cannot be written, the job does not fail: it retries until it can.

@@ -95,7 +95,7 @@ func (m *moving) follow(ctx context.Context) error {
 			return m.revert(ctx, agent.ErrStopped)
 		case d.Mirror.Ready == "yes":
 			if err := m.pivot(ctx, s); err != nil {
-				return m.revert(ctx, err) // if the pivot happened all the same, undo detects it
+				return m.revert(ctx, err) // if the pivot happened all the same, revert detects it
 			}
 			continue
 		}
