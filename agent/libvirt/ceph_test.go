@@ -268,11 +268,11 @@ func TestRBD(t *testing.T) {
 		t.Errorf("the VM is %+v", status)
 	}
 	for act, err := range f.destroying("disk-1.raw") {
-		words := "is in use by the VM"
+		want := "is in use by the VM"
 		if act == "rename" {
-			words = "libvirt cannot rename volumes"
+			want = "libvirt cannot rename volumes"
 		}
-		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), words) {
+		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s a disk in use: %v", act, err)
 		}
 	}
@@ -331,11 +331,11 @@ func TestRBD(t *testing.T) {
 		return len(s.Volumes) == 1 && s.Volumes[0].Name == "data"
 	})
 
-	const words = "failed to connect to the RADOS monitor"
-	if err := <-refused; err == nil || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), wrongKey) {
+	const want = "failed to connect to the RADOS monitor"
+	if err := <-refused; err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), wrongKey) {
 		t.Errorf("a wrong key: %v", err)
 	}
-	if st := poolOf(t, b, wrong); st.State != fleet.PoolFailed || !strings.Contains(st.Error, words) {
+	if st := poolOf(t, b, wrong); st.State != fleet.PoolFailed || !strings.Contains(st.Error, want) {
 		t.Errorf("with a wrong key the pool is %+v", st) // also while libvirt tries again
 	}
 }

@@ -77,7 +77,7 @@ func screenOf(ctx context.Context, c *conn, s sighted) (agent.Sign, error) {
 	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) { return l.DomainScreenshot(s.ref, sum, 0, 0) })
 	// go-libvirt consumes the end of the picture as a message header and then fails to decode the rest. The picture is
 	// complete by then.
-	if whole := err != nil && sum.n > 0 && strings.Contains(err.Error(), "xdr:"); err != nil && !whole {
+	if complete := err != nil && sum.n > 0 && strings.Contains(err.Error(), "xdr:"); err != nil && !complete {
 		return agent.Sign{}, agent.Unsure("Its screen cannot be read: " + err.Error())
 	}
 	return agent.Sign{Said: "It changes.", Mark: hex.EncodeToString(h.Sum(nil))}, nil

@@ -171,7 +171,7 @@ func (c *cutter) again(when string, o childOrder) {
 // back waits until the backend has reconnected to libvirt.
 func (c *cutter) back() {
 	c.t.Helper()
-	waitFor(c.t, "the backend has found libvirt again", func() bool {
+	waitFor(c.t, "the backend has reconnected to libvirt", func() bool {
 		_, err := c.Snapshot(c.t.Context(), agent.Assigned{})
 		s, _ := c.Snapshot(c.t.Context(), agent.Assigned{})
 		return err == nil && s.Host.Connected

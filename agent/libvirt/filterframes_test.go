@@ -17,7 +17,7 @@ func TestVLANTaggedFramesDoNotBypassSecurityGroup(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	a, b := twoGuests(f)
-	waitFor(t, "the guest knows VLANs", func() bool {
+	waitFor(t, "the guest has VLAN support", func() bool {
 		return strings.Contains(a.do("ip link add link eth0 name tagged type vlan id 0 && ip link set tagged up && echo made"), "made")
 	})
 	a.do(fmt.Sprintf("ip route replace %s/32 dev tagged src %s; arp -i tagged -s %[1]s %[3]s", b.ip, a.ip, b.mac))
@@ -32,7 +32,7 @@ func TestVLANTaggedFramesDoNotBypassSecurityGroup(t *testing.T) {
 		a.do("traceroute -n -m 1 -q 3 -w 1 " + b.ip)
 		return count() - before
 	}
-	waitFor(t, "a packet behind a tag arrives", func() bool { return arrive() > 0 })
+	waitFor(t, "a tagged packet arrives", func() bool { return arrive() > 0 })
 	closed := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "closed", Revision: 1, Rules: []fleet.FlatRule{rule("00000000000e", fleet.Egress, fleet.AnyProtocol, 0)}}
 	b.put(false, closed)
 	if n := arrive(); n != 0 {
@@ -57,7 +57,7 @@ func TestAntiSpoofingBlocksDHCPServerInGuest(t *testing.T) {
 	gets := func() bool {
 		return strings.Contains(b.do("timeout 20 udhcpc -f -n -q -t 5 -T 1 -i eth0 -s /bin/true >/dev/null 2>&1 && echo le''ased"), "leased")
 	}
-	waitFor(t, "a guest that is not guarded is a DHCP server", gets)
+	waitFor(t, "a guest without anti-spoofing acts as a DHCP server", gets)
 	a.put(true)
 	a.do("ping -c 3 -W 1 " + net + "1") // libvirt learns the NIC's address
 	refused := 0
@@ -68,5 +68,5 @@ func TestAntiSpoofingBlocksDHCPServerInGuest(t *testing.T) {
 		return refused == 2
 	})
 	a.put(false)
-	waitFor(t, "it is one again", gets)
+	waitFor(t, "the guest acts as a DHCP server again", gets)
 }

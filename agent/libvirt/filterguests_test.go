@@ -182,12 +182,12 @@ func TestSecurityGroupBlocksPortBetweenRunningGuests(t *testing.T) {
 	t.Logf("blocked and opened again within %s", time.Since(began))
 
 	// Accepted packets count for their rule, other packets as dropped, and counts of other NICs do not mix in.
-	waitFor(t, "the rule for port 80 has let packets through, and others were dropped", func() bool {
+	waitFor(t, "the rule for port 80 has accepted packets, and others were dropped", func() bool {
 		rules, dropped := b.counts()
 		return rules["00000000000a"].Packets >= 5 && rules["00000000000a"].Bytes > 200 && rules["00000000000e"].Packets == 0 && dropped.Packets > 0
 	})
 	// Dropped packets are retransmitted for a while and counted again.
-	waitFor(t, "one more connection is counted with its rule alone", func() bool {
+	waitFor(t, "another connection is counted with its own rule only", func() bool {
 		was, droppedBefore := b.counts()
 		if !a.reaches(b, 80) {
 			return false
@@ -261,7 +261,7 @@ func TestAntiSpoofingDropsForgedAddresses(t *testing.T) {
 	}
 	a.do("ip link set eth0 down; ip link set eth0 address " + a.mac + "; ip link set eth0 up")
 	waitFor(t, "its own MAC address passes", func() bool { return as(a.ip) })
-	waitFor(t, "what it made up is counted", func() bool {
+	waitFor(t, "the forged packets are counted", func() bool {
 		rules, _ := a.counts()
 		return rules[agent.Spoofed].Packets > 0
 	})

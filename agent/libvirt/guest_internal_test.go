@@ -139,7 +139,7 @@ func TestGuestProgramResults(t *testing.T) {
 	for name, c := range map[string]struct {
 		exec, status string
 		doubt        bool
-		words        string // part of the error; empty: no error
+		wantErr      string // part of the error; empty: no error
 	}{
 		"exits with 0":                       {`{"return": {"pid": 7}}`, `{"return": {"exited": true, "exitcode": 0, "out-data": "aGk="}}`, false, ""},
 		"long output":                        {`{"return": {"pid": 7}}`, `{"return": {"exited": true, "exitcode": 0, "out-data": "` + long + `", "err-data": "%%%"}}`, false, ""},
@@ -154,7 +154,7 @@ func TestGuestProgramResults(t *testing.T) {
 			answers["guest-exec-status"] = c.status
 		}
 		out, err := run(answers)
-		if errors.Is(err, agent.ErrGoesOn) != c.doubt || (err == nil) != (c.words == "") || err != nil && !strings.Contains(err.Error(), c.words) {
+		if errors.Is(err, agent.ErrGoesOn) != c.doubt || (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
 			t.Errorf("%s: %v", name, err)
 		}
 		hidden := func(r rune) bool {

@@ -59,7 +59,7 @@ func TestUnreadableObjectsDoNotHideOthers(t *testing.T) {
 	}
 
 	proxy.garbled.Store(nil)
-	waitFor(t, "all is read again", func() bool {
+	waitFor(t, "everything is readable again", func() bool {
 		st, _, err := b.VM(t.Context(), bad.ID)
 		return err == nil && st.CPUs == 1 && len(st.Faults) == 0
 	})
@@ -80,5 +80,5 @@ func TestUnreadablePoolIsDegraded(t *testing.T) {
 		return st.State == fleet.PoolActive && strings.Contains(st.Error, "as it was before")
 	})
 	proxy.garbled.Store(nil)
-	waitFor(t, "it is as it was", func() bool { return poolOf(t, b, f.pool).Error == "" })
+	waitFor(t, "the pool has no error", func() bool { return poolOf(t, b, f.pool).Error == "" })
 }

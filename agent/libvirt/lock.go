@@ -34,15 +34,15 @@ func (l *locks[K]) try(key K) (unlock func(), busy <-chan struct{}) {
 	if held := l.held[key]; held != nil {
 		return nil, held
 	}
-	mine := make(chan struct{})
+	released := make(chan struct{})
 	if l.held == nil {
 		l.held = map[K]chan struct{}{}
 	}
-	l.held[key] = mine
+	l.held[key] = released
 	return func() {
 		l.mu.Lock()
 		delete(l.held, key)
 		l.mu.Unlock()
-		close(mine)
+		close(released)
 	}, nil
 }

@@ -365,7 +365,7 @@ func TestDiskMigrationRefusedWhenStateIsInOtherFiles(t *testing.T) {
 	virsh(t, "blockcommit", id, "vda", "--active", "--pivot", "--wait")
 	m.ok(os.Remove(m.at("overlay.qcow2")))
 	run(t, "qemu-img", "create", "-f", "qcow2", "-b", m.at("disk.qcow2"), "-F", "qcow2", m.at("child.qcow2"))
-	refused("with another volume on it", "child.qcow2")
+	refused("with an overlay volume", "child.qcow2")
 	m.ok(os.Remove(m.at("child.qcow2")))
 	virsh(t, "blockcopy", id, "vda", filepath.Join(t.TempDir(), "theirs"), "--transient-job", "--wait")
 	refused("with a foreign copy", "blockjob")

@@ -50,7 +50,7 @@ func TestGuestEndsDuringPivot(t *testing.T) {
 		virsh(t, "blockjob", id, "vda", "--pivot")
 		virsh(t, "destroy", id)
 	}))
-	m.wantAt("changed over", to)
+	m.wantAt("pivoted", to)
 }
 
 // An agent that ends right after the definition named the copy misses that somebody started the guest on the old disk.
@@ -89,8 +89,8 @@ func TestDiskMigrationAfterPivotWaitsForDefinition(t *testing.T) {
 	if err := m.MoveDisk(t.Context(), m.order(to, 0)); err == nil || fleet.CodeOf(err) == fleet.Unavailable {
 		t.Fatalf("of a VM that is off: %v", err)
 	}
-	m.wantAt("off, without room for its definition", m.pool)
-	m.wantNothingIn("off, without room for its definition", to)
+	m.wantAt("off, definition not writable", m.pool)
+	m.wantNothingIn("off, definition not writable", to)
 	m.ok(os.Remove(inTheWay))
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
 	in := m.order(to, 0)

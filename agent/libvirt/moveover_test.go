@@ -50,7 +50,7 @@ func TestLibvirtdKilledDuringPivot(t *testing.T) {
 				m.ok(os.WriteFile(runOf(m.vm), []byte(text), 0o600))
 			}
 			back()
-			waitFor(t, "the backend has found libvirt again", func() bool { _, _, err := m.VM(t.Context(), m.vm.ID); return err == nil })
+			waitFor(t, "the backend has reconnected to libvirt", func() bool { _, _, err := m.VM(t.Context(), m.vm.ID); return err == nil })
 			err := m.MoveDisk(t.Context(), m.order(to, 0))
 			if a.want == "" && err != nil || a.want != "" && (fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), a.want)) {
 				t.Fatalf("the retried job: %v, want %q", err, a.want)
