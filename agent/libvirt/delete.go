@@ -95,8 +95,8 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 	}))
 }
 
-// deletable returns the volumes of the VM's own disks, without images and ISOs of the spec. It refuses if another
-// domain uses one of them.
+// deletable returns the volumes of the VM's own disks, without existing volumes, images and ISOs of the spec. It
+// refuses if another domain uses one of them.
 func (b *Backend) deletable(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool) ([]place, error) {
 	var keep []fleet.Volref
 	for _, m := range vm.Spec.Media() {

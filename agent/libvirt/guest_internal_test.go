@@ -160,7 +160,7 @@ func TestGuestProgramResults(t *testing.T) {
 		hidden := func(r rune) bool {
 			return r != '\n' && r != '\r' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 		}
-		if len(out.Stdout) > fleet.MaxGuestOutput || strings.ContainsFunc(out.Stdout, hidden) || out.StdoutCut != (name == "a lot") {
+		if len(out.Stdout) > fleet.MaxGuestOutput || strings.ContainsFunc(out.Stdout, hidden) || out.StdoutCut != (name == "long output") {
 			t.Errorf("%s: %d bytes, cut %t", name, len(out.Stdout), out.StdoutCut)
 		}
 	}
