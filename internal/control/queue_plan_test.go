@@ -60,7 +60,7 @@ func TestAQueueThatFilledAfterItsPlanIsServed(t *testing.T) {
 			session := one[string](r, `SELECT array_agg(session)::text FROM host_sessions WHERE host_id = $1`, r.agent.HostID)
 			for name, args := range map[string]string{
 				"ClaimJobs":     fmt.Sprintf(`'30s', '{%s}', '%s', '{4}'`, r.agent.HostID, session),
-				"HoldResults":   fmt.Sprintf(`'{%s}', '{%s}', '%s'`, w[0].ID, r.agent.HostID, session),
+				"LockResults":   fmt.Sprintf(`'{%s}', '{%s}', '%s'`, w[0].ID, r.agent.HostID, session),
 				"EndJobs":       fmt.Sprintf(`'{%s}', '{done}', '{""}', '{""}'`, w[0].ID),
 				"ReplaceLapsed": "'" + string(r.agent.HostID) + "'", // as at each hello
 				"WornOut":       "'" + string(r.agent.HostID) + "'",
