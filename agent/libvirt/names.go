@@ -10,7 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// underName does f with the best name that no other domain has. A name that another domain takes in that very moment is passed over.
+// withFreeName calls f with the first candidate name that no other domain has. If another domain takes the name
+// meanwhile, it tries the next candidate.
 func (a *applying) underName(ctx context.Context, f func(name string) error) error {
 	for _, name := range agent.DomainNames(a.in.VM.Name, a.in.Project, a.in.VM.ID) {
 		taken, err := a.taken(ctx, name)
@@ -24,7 +25,7 @@ func (a *applying) underName(ctx context.Context, f func(name string) error) err
 		if failed == nil || !answered(failed) {
 			return failed
 		}
-		// libvirt's own words name the other domain, which is nobody's business.
+		// libvirt's error would name the other domain, which may belong to another project.
 		if taken, err = a.taken(ctx, name); err != nil || !taken {
 			return failed
 		}
@@ -44,8 +45,8 @@ func (a *applying) taken(ctx context.Context, name string) (bool, error) {
 	return formatUUID(other.UUID) != a.in.VM.ID, nil
 }
 
-// rename gives the domain the name that was chosen for it, or chooses one where the VM has a new name. A guest that runs keeps its
-// name until it is off: libvirt renames no other.
+// rename gives the domain the name chosen for it, or chooses one if the VM has a new name. A running guest keeps its
+// old name until it is off, because libvirt renames only inactive domains.
 func (a *applying) rename(ctx context.Context, s *sighted, was agent.Applied, choose bool) (domain, old string, err error) {
 	wanted := was.Pending(s.ref.Name)
 	if !choose && wanted == "" {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// neighbours are those that the kernel has heard, by IPv4.
+// neighbours returns the IPv4 neighbours in the kernel's ARP table.
 func neighbours() []neighbour {
 	text, err := os.ReadFile("/proc/net/arp")
 	if err != nil {
@@ -16,7 +16,7 @@ func neighbours() []neighbour {
 	return arpOf(string(text))
 }
 
-// arpOf reads the kernel's table: address, type, flags, hardware address, mask, device.
+// arpOf parses /proc/net/arp: address, type, flags, hardware address, mask, device.
 func arpOf(text string) (out []neighbour) {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 6 && f[0] != "IP" && f[2] != "0x0" {
@@ -26,7 +26,7 @@ func arpOf(text string) (out []neighbour) {
 	return out
 }
 
-// dialerOn connects through that device of the host alone; empty: as the host's routes say.
+// dialerOn returns a dialer bound to the host's network device. With an empty device, the host's routes apply.
 func dialerOn(device string) *net.Dialer {
 	if device == "" {
 		return &net.Dialer{}

@@ -30,7 +30,7 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 			}
 			seen.status.Active = false
 		}
-		// Autostart comes before the start, so that what fails now is tried again when the host boots.
+		// Autostart is set before the start, so that the host's next boot retries a start that fails now.
 		err = c.do(ctx, func(l *golibvirt.Libvirt) error {
 			if !seen.status.Autostart {
 				if err := l.NetworkSetAutostart(ref, 1); err != nil {
@@ -49,7 +49,8 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	})
 }
 
-// definedNetwork is libvirt's network, defined where it is missing or as an older order left it.
+// definedNetwork returns libvirt's network. It defines the network if it is missing, or unedited since Quantix wrote an
+// older generation.
 func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) (golibvirt.Network, error) {
 	ref, err := findNetwork(ctx, c, n.ID)
 	if is(err, golibvirt.ErrNoNetwork) {
@@ -92,7 +93,8 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 	return ref, fleet.Errorf(fleet.Conflict, "%s", agent.NetworkEdited(parts))
 }
 
-// stopUnserved stops a network whose dnsmasq has ended, so that its start brings one. It would cut off the guests that are on it.
+// stopUnserved stops a network whose dnsmasq has exited, so that the next start runs dnsmasq again. It refuses while
+// guests use the network, because the stop would cut them off.
 func (b *Backend) stopUnserved(ctx context.Context, c *conn, n fleet.Network, seen seenNetwork) error {
 	user, err := b.onNetworkNow(ctx, c, n.Name, seen.status.Bridge)
 	if err != nil {
@@ -109,7 +111,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	return b.onNetwork(ctx, "release", n, func(ctx context.Context, c *conn) error {
 		ref, err := findNetwork(ctx, c, n.ID)
 		if is(err, golibvirt.ErrNoNetwork) {
-			return nil // what has its name is somebody else's
+			return nil // a network with this name but another UUID is not ours
 		}
 		if err != nil {
 			return err
@@ -120,7 +122,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 		}
 		bridge := seen.status.Bridge
 		if t := n.Spec.Mode.Is(); !t.Made && !t.Served {
-			bridge = "" // it stays, with whoever else is on it
+			bridge = "" // the bridge outlives the network, so its other users do not matter
 		}
 		user, err := b.onNetworkNow(ctx, c, ref.Name, bridge)
 		if err != nil {
@@ -136,7 +138,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 				}
 			}
 			if seen.kept == nil {
-				return nil // it went when it stopped
+				return nil // a transient network is gone once stopped
 			}
 			return l.NetworkUndefine(ref)
 		})
@@ -145,7 +147,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 
 var noDeviceFree = regexp.MustCompile(`network '([^']+)' requires exclusive access to interfaces, but none are available`)
 
-// deviceFree puts libvirt's error that all devices of a network are taken into words.
+// deviceFree translates libvirt's error for a network without a free device into a sentence for people.
 func deviceFree(err error) error {
 	if err != nil {
 		if m := noDeviceFree.FindStringSubmatch(err.Error()); m != nil {
@@ -155,7 +157,7 @@ func deviceFree(err error) error {
 	return err
 }
 
-// onNetwork runs one order at a time for each network.
+// onNetwork runs f under the network's lock: one operation at a time for each network.
 func (b *Backend) onNetwork(ctx context.Context, verb string, n fleet.Network, f func(context.Context, *conn) error) error {
 	act := verb + " network " + n.Name
 	unlock, err := b.nets.orders.lock(ctx, n.Name)
@@ -167,7 +169,8 @@ func (b *Backend) onNetwork(ctx context.Context, verb string, n fleet.Network, f
 	return inAct(act, b.order(ctx, f))
 }
 
-// onNetworkNow is the name of a domain, running or not, that has a card on the network or on its bridge; empty: none has.
+// networkUser returns the name of a domain, running or not, with a NIC on the network or on its bridge; empty if there
+// is none.
 func (b *Backend) onNetworkNow(ctx context.Context, c *conn, network, bridge string) (string, error) {
 	all, err := b.inventory(ctx, c)
 	if err != nil {

@@ -51,11 +51,12 @@ func wantIn(t *testing.T, what, text string, all ...string) {
 	}
 }
 
-// virsh sees the network that was ordered, its dnsmasq runs and gives out what was said, and after its release nothing is left.
+// After apply, virsh shows the network and its dnsmasq serves the configured range. After release, nothing is left on
+// the host.
 func TestANetworkIsRealInLibvirt(t *testing.T) {
 	t.Parallel()
 	hv := open(t)
-	t.Cleanup(func() { hv.Close() }) // after what else the test leaves
+	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
 	n := ownNetwork(t, hv)
 	if err := hv.ApplyNetwork(t.Context(), n); err != nil {
 		t.Fatal(err)
@@ -92,9 +93,10 @@ func TestANetworkIsRealInLibvirt(t *testing.T) {
 	}
 }
 
-// Where nobody edited it, a newer generation is written over the older one.
+// A newer generation replaces an older definition that nobody has edited.
 func TestANewerGenerationOfANetworkIsWritten(t *testing.T) {
 	t.Parallel()
+	// after the other cleanups of the test
 	hv := open(t)
 	t.Cleanup(func() { hv.Close() }) // after what else the test leaves
 	n := ownNetwork(t, hv)
@@ -110,11 +112,11 @@ func TestANewerGenerationOfANetworkIsWritten(t *testing.T) {
 	wantIn(t, "the definition", virsh(t, "net-dumpxml", n.Name, "--inactive"), "next.example.org", "quantix:generation>2<", "<uuid>"+string(n.ID)+"</uuid>")
 }
 
-// A failure is told in libvirt's own words, and leaves a definition that is started as soon as it can be.
+// The error carries libvirt's message. The definition stays, and a later apply starts the network.
 func TestANetworkThatCannotStartSaysWhy(t *testing.T) {
 	t.Parallel()
 	hv := open(t)
-	t.Cleanup(func() { hv.Close() }) // after what else the test leaves
+	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
 	first, second := ownNetwork(t, hv), ownNetwork(t, hv)
 	second.Spec.IPv4 = first.Spec.IPv4
 	if err := hv.ApplyNetwork(t.Context(), first); err != nil {
@@ -137,11 +139,11 @@ func TestANetworkThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// A device without virtual functions is refused in libvirt's own words.
+// libvirt's message is reported for a device without virtual functions.
 func TestVirtualFunctionsThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	hv := open(t)
-	t.Cleanup(func() { hv.Close() }) // after what else the test leaves
+	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
 	n := ownNetwork(t, hv)
 	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "lo"}
 	if err := hv.ApplyNetwork(t.Context(), n); err == nil || !strings.Contains(err.Error(), "No usable Vf's present on SRIOV PF lo") {
@@ -149,7 +151,7 @@ func TestVirtualFunctionsThatAreNotThere(t *testing.T) {
 	}
 }
 
-// A guest knows how large its packets may be on a network that Quantix made, when it starts and of a card that comes while it runs.
+// Quantix sets the MTU of its own networks on the guest's NICs, at start and on hot-plug.
 func TestAGuestIsToldItsMTU(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -200,7 +202,7 @@ func TestAGuestIsToldItsMTU(t *testing.T) {
 	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.Drift) > 0 || len(s.NextBoot) > 0 {
 		t.Errorf("what it was told shows as a change: %+v %v", s, err)
 	}
-	// A change of what passes a running card leaves it on its network.
+	// A change of a running NIC's filter leaves the NIC on its network.
 	vm.Generation++
 	guard := true
 	vm.Spec.NICs = slices.Clone(vm.Spec.NICs)

@@ -14,10 +14,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostLeases is how many leases of a network are told: an address each, and more than that is no network of one host.
+// maxLeases limits the reported leases of a network. No network of one host has more addresses in use.
 const mostLeases = 1 << 10
 
-// networkUpdate is one change of a network that runs.
+// networkUpdate is one change of a running network.
 type networkUpdate struct {
 	command golibvirt.NetworkUpdateCommand
 	section golibvirt.NetworkUpdateSection
@@ -25,7 +25,7 @@ type networkUpdate struct {
 	xml     string
 }
 
-// updateNetwork brings what runs to the definition, as far as that can be changed while guests are on it: without stopping anything.
+// updateNetwork applies the definition to the running network, as far as libvirt can change it without a restart.
 func (b *Backend) updateNetwork(ctx context.Context, c *conn, ref golibvirt.Network, n fleet.Network) error {
 	live, groups, err := wholeNetwork(ctx, c, ref, 0)
 	if err != nil {
@@ -45,7 +45,8 @@ func (b *Backend) updateNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 	return b.boundNICs(ctx, c, n)
 }
 
-// updatesOf are the changes from what runs to what is wanted. What goes comes first, so that its address is free for what comes.
+// updatesOf returns the changes from the live definition to the wanted one. Deletions come first, so that their
+// addresses are free for additions.
 func updatesOf(live, want libvirtxml.Network) (out []networkUpdate) {
 	for i, ip := range live.IPs {
 		k := slices.IndexFunc(want.IPs, func(w libvirtxml.NetworkIP) bool { return subnet(w) == subnet(ip) })
@@ -67,7 +68,7 @@ func updatesOf(live, want libvirtxml.Network) (out []networkUpdate) {
 	return out
 }
 
-// reservation is an address that DHCP keeps for a card.
+// reservation is a static DHCP address for a MAC address.
 type reservation struct{ mac, ip, name string }
 
 func hostsOf(ip libvirtxml.NetworkIP) (out []reservation) {
@@ -82,11 +83,12 @@ func hostsOf(ip libvirtxml.NetworkIP) (out []reservation) {
 
 func hostUpdate(command golibvirt.NetworkUpdateCommand, ip int, r reservation) networkUpdate {
 	h := libvirtxml.NetworkDHCPHost{MAC: r.mac, IP: r.ip, Name: r.name}
-	text, _ := h.Marshal() // texts alone: it does not fail
+	text, _ := h.Marshal() // Marshal cannot fail: the value has string fields only
 	return networkUpdate{command, golibvirt.NetworkSectionIPDhcpHost, int32(ip), text}
 }
 
-// leasesOf are the addresses that the network's server has given out, by address. An error is none: the network's own state says what is wrong.
+// leasesOf returns the network's DHCP leases, sorted by address. It returns nil on an error, because the network's
+// status already reports the fault.
 func leasesOf(ctx context.Context, c *conn, ref golibvirt.Network) []fleet.DHCPLease {
 	rows, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.NetworkDhcpLease, error) {
 		rows, _, err := l.NetworkGetDhcpLeases(ref, nil, 1, 0)

@@ -23,18 +23,19 @@ import (
 
 const networkPatience = 2 * time.Second
 
-// networkWatch looks at the host's networks on a connection of its own: libvirt locks a network while it starts it, and one that hangs
-// there must not hold up what is told of the host.
+// networkWatch reads the host's networks on its own connection. libvirt locks a network while it starts, and a hanging
+// start must not delay the host's report.
 type networkWatch struct {
 	orders locks[string] // by name
 	watch[[]seenNetwork]
 }
 
-// seenNetwork is one of libvirt's networks; kept is what its next start gets, nil where its definition is gone or cannot be read.
+// seenNetwork is the state of one libvirt network.
 type seenNetwork struct {
 	ref  golibvirt.Network
+	// for the next start; nil if the network is transient or its definition is unreadable
 	kept *libvirtxml.Network
-	live libvirtxml.Network // what runs, where it is active
+	live libvirtxml.Network // the running definition, if the network is active
 
 	keptGroups, liveGroups groups
 	leases                 []fleet.DHCPLease
@@ -43,7 +44,8 @@ type seenNetwork struct {
 
 var errNetworksLate = agent.Away(errors.New("libvirt has not answered about its networks in time"))
 
-// see is what is known of the networks. What a state leaves out counts as gone, so the first look is waited for as long as the state has time.
+// see returns the networks of the latest read. A report without a network counts it as deleted, so the first read may
+// take as long as the whole report.
 func (w *networkWatch) see(ctx context.Context, look func() ([]seenNetwork, error)) (sight[[]seenNetwork], error) {
 	s := w.read(ctx, 0, networkPatience, look)
 	if !s.known && s.late > 0 {
@@ -58,7 +60,8 @@ func (w *networkWatch) see(ctx context.Context, look func() ([]seenNetwork, erro
 	return s, nil
 }
 
-// networks lists libvirt's networks and the host's bridges that belong to none of them, by name. Each assigned one is among them.
+// networks reports libvirt's networks, the assigned networks that are missing, and the host's bridges that belong to no
+// network, sorted by name.
 func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wire.NetworkReport, error) {
 	s, err := b.nets.see(ctx, b.lookAtNetworks)
 	if err != nil {
@@ -74,7 +77,8 @@ func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wir
 		mine := true
 		if k := slices.IndexFunc(assigned, func(a fleet.Network) bool { return a.ID == id }); k >= 0 {
 			st.Error = cmp.Or(st.Error, wrongOf(n, assigned[k]))
-			mine = assigned[k].Spec == nil || assigned[k].Spec.Mode != fleet.NetworkBridged // that one stays the host's: VMs may be on it by its own name
+			// A bridged network does not own its bridge: VMs may use the bridge by its own name, so it is reported too.
+			mine = assigned[k].Spec == nil || assigned[k].Spec.Mode != fleet.NetworkBridged
 			st.Leases = n.leases
 		}
 		taken[st.Bridge] = taken[st.Bridge] || mine
@@ -96,7 +100,7 @@ func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wir
 	return out, nil
 }
 
-// wrongOf is what is wrong with a network that was assigned; empty: nothing.
+// networkProblem returns the problem of an assigned network as a sentence, or an empty string.
 func wrongOf(n seenNetwork, a fleet.Network) string {
 	switch {
 	case n.kept == nil && n.status.Active:
@@ -196,10 +200,10 @@ func (b *Backend) lookAtNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 	return n, nil
 }
 
-// networkKept asks for the definition that the next start gets.
+// inactiveNetworkXML requests the definition for the next start.
 const networkKept = 1 // VIR_NETWORK_XML_INACTIVE
 
-// subnet is "192.168.122.0/24"; empty where the network gives no prefix.
+// subnet returns the network's prefix, such as "192.168.122.0/24", or an empty string if the network has none.
 func subnet(x libvirtxml.NetworkIP) string {
 	ip := net.ParseIP(x.Address)
 	bits := 128
@@ -217,9 +221,9 @@ func subnet(x libvirtxml.NetworkIP) string {
 	return ip.Mask(mask).String() + "/" + strconv.Itoa(ones)
 }
 
-// bridges are the bridge devices that this host has now.
+// bridges returns the names of the host's bridge devices.
 func bridges() []string {
-	dirs, _ := filepath.Glob("/sys/class/net/*/bridge") // fails only for a bad pattern
+	dirs, _ := filepath.Glob("/sys/class/net/*/bridge") // fails only for a malformed pattern
 	names := make([]string, len(dirs))
 	for i, d := range dirs {
 		names[i] = filepath.Base(filepath.Dir(d))
@@ -243,7 +247,7 @@ func bridgeStatus(name string) fleet.NetworkStatus {
 	st.Active = bits&up != 0
 	dev, err := net.InterfaceByName(name)
 	if err != nil {
-		return st // not of this network namespace
+		return st // the bridge is in another network namespace
 	}
 	addrs, err := dev.Addrs()
 	if err != nil {

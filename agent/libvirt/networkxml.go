@@ -17,7 +17,7 @@ import (
 // networkSpace is the XML namespace of what Quantix writes into a network's metadata.
 const networkSpace = "https://quantix.dev/xmlns/network/1"
 
-// networkDefinition is the network as libvirt is told of it, without its stamp.
+// networkDefinition returns the network's libvirt definition without the Quantix stamp.
 func networkDefinition(n fleet.Network) libvirtxml.Network {
 	s := n.Spec
 	if t := s.Mode.Is(); !t.Served {
@@ -47,7 +47,8 @@ func networkDefinition(n fleet.Network) libvirtxml.Network {
 	return x
 }
 
-// plainDefinition is that of a network on what the host has, or what the agent makes of it: libvirt makes nothing but a name for it.
+// plainDefinition returns the definition of a network that libvirt does not serve: libvirt only gives a name to a
+// device of the host or of the agent.
 func plainDefinition(n fleet.Network, t fleet.NetworkType) libvirtxml.Network {
 	s := n.Spec
 	x := libvirtxml.Network{Name: n.Name, UUID: string(n.ID), Forward: &libvirtxml.NetworkForward{Mode: s.Forward()}}
@@ -76,7 +77,7 @@ func plainDefinition(n fleet.Network, t fleet.NetworkType) libvirtxml.Network {
 }
 
 func networkIP(s fleet.Subnet) libvirtxml.NetworkIP {
-	gateway, _ := netip.ParsePrefix(s.Gateway) // it was checked
+	gateway, _ := netip.ParsePrefix(s.Gateway) // validated before
 	ip := libvirtxml.NetworkIP{Address: gateway.Addr().String(), Prefix: uint(gateway.Bits())}
 	if gateway.Addr().Is6() {
 		ip.Family = "ipv6"
@@ -94,7 +95,7 @@ func networkIP(s fleet.Subnet) libvirtxml.NetworkIP {
 	return ip
 }
 
-// address is an address as libvirt writes it.
+// address returns an IP address in libvirt's notation.
 func address(text string) string {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return a.String()
@@ -112,14 +113,14 @@ func served(x libvirtxml.Network) bool {
 	return false
 }
 
-// stamp is what Quantix notes in the definition that it writes.
+// stamp is the metadata that Quantix writes into its network definitions.
 type stamp struct {
 	Generation int64  `xml:"generation"`
-	Digest     string `xml:"digest"` // of all that it wrote
-	Groups     string `xml:"groups"` // likewise of the port groups; empty: it wrote none
+	Digest     string `xml:"digest"` // of the whole definition as Quantix wrote it
+	Groups     string `xml:"groups"` // of the port groups as Quantix wrote them; empty if there were none
 }
 
-// stamped is the definition with its stamp.
+// stamped returns the definition with its stamp.
 func stamped(n fleet.Network) (string, error) {
 	x := networkDefinition(n)
 	groups := groupsOf(n.Spec)
@@ -133,7 +134,7 @@ func stamped(n fleet.Network) (string, error) {
 	return groups.into(text), err
 }
 
-// networkStamp reads a definition's stamp; empty where there is none.
+// networkStamp reads a definition's stamp. It returns the zero stamp if there is none.
 func networkStamp(x libvirtxml.Network) (s stamp) {
 	if x.Metadata == nil {
 		return s
@@ -158,12 +159,13 @@ func networkStamp(x libvirtxml.Network) (s stamp) {
 	}
 }
 
-// untouched reports whether the definition is as Quantix wrote it, whatever it writes now.
+// untouched reports whether nobody has edited the definition since Quantix wrote it. The definition may be of an older
+// generation.
 func (s stamp) untouched(is libvirtxml.Network) bool {
 	plain := is
 	if is.Bridge != nil && is.Bridge.Name != "" && s.Digest != "" {
 		bridge := *is.Bridge
-		bridge.Name = "" // that may be libvirt's choice
+		bridge.Name = "" // libvirt may have chosen the bridge's name
 		plain.Bridge = &bridge
 	}
 	return s.Digest != "" && (s.Digest == digestOf(is) || s.Digest == digestOf(plain))
@@ -174,7 +176,7 @@ func digestOf(x libvirtxml.Network) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// normal is a definition without what libvirt adds by itself.
+// normal removes libvirt's own additions from a definition, so that definitions compare equal.
 func normal(x libvirtxml.Network) libvirtxml.Network {
 	x.XMLName, x.Metadata, x.MAC = xml.Name{}, nil, nil
 	if f := x.Forward; f != nil {
@@ -196,12 +198,12 @@ func normal(x libvirtxml.Network) libvirtxml.Network {
 func written(x libvirtxml.Network) string {
 	text, err := x.Marshal()
 	if err != nil {
-		return err.Error() // and so like no other
+		return err.Error() // an error text differs from every definition
 	}
 	return text
 }
 
-// networkParts are what people know the parts of a definition by.
+// networkParts lists the parts of a definition under the names that people know.
 var networkParts = []struct {
 	word string
 	of   func(libvirtxml.Network) libvirtxml.Network
@@ -214,10 +216,10 @@ var networkParts = []struct {
 	{"addresses and DHCP", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{IPs: x.IPs} }},
 }
 
-// differences names the parts in which a definition is not as it is wanted; none: it is.
+// differences names the parts in which two definitions differ; it is empty if they agree.
 func differences(want, is libvirtxml.Network) (parts []string) {
 	want, is = normal(want), normal(is)
-	if want.Bridge != nil && want.Bridge.Name == "" && is.Bridge != nil { // libvirt has chosen one
+	if want.Bridge != nil && want.Bridge.Name == "" && is.Bridge != nil { // libvirt chose the bridge's name
 		bridge := *is.Bridge
 		bridge.Name = ""
 		is.Bridge = &bridge

@@ -40,7 +40,7 @@ func goldenNetworks() map[string]fleet.Network {
 	}
 }
 
-// What is written into libvirt is seen at a glance, mode by mode.
+// Golden files show the libvirt definition of each network mode.
 func TestNetworkDefinitions(t *testing.T) {
 	t.Parallel()
 	for name, n := range goldenNetworks() {
@@ -52,7 +52,7 @@ func TestNetworkDefinitions(t *testing.T) {
 	}
 }
 
-// What libvirt adds to a definition by itself is no difference; what a person changes is, and is named.
+// libvirt's own additions are no difference. Edits by people are, and the differing part is named.
 func TestDifferencesOfNetworks(t *testing.T) {
 	t.Parallel()
 	n := goldenNetworks()["nat"]
@@ -101,7 +101,7 @@ func TestDifferencesOfNetworks(t *testing.T) {
 	}
 }
 
-// What Quantix itself wrote for an older generation is its own to write anew; without a stamp nothing is.
+// Quantix overwrites an older definition of its own. A definition without a stamp is never overwritten.
 func TestOnlyItsOwnOlderNetworkIsOverwritten(t *testing.T) {
 	t.Parallel()
 	old, next := goldenNetworks()["nat"], goldenNetworks()["isolated"]

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The memory of a cell comes from the node of the host that was asked for, and what is plugged in later is in its cell.
+// A guest NUMA node takes its memory from the requested host node, and hot-plugged memory joins its guest node.
 func TestCellsOfARunningGuest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -38,7 +38,7 @@ func TestCellsOfARunningGuest(t *testing.T) {
 	}
 }
 
-// validated demands that the VM's definition is one by libvirt's own schema.
+// validated checks the VM's definition against libvirt's schema.
 func validated(t *testing.T, id fleet.VMID) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "vm.xml")
@@ -48,7 +48,7 @@ func validated(t *testing.T, id fleet.VMID) {
 	virsh(t, "define", "--validate", file)
 }
 
-// A libvirt that finds nothing to encrypt with says so, and its host said so before.
+// A host without memory encryption reports that as a gap in its inventory, and an apply with encryption fails.
 func TestAHostWithoutEncryptionRefusesIt(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

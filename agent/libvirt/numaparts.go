@@ -8,7 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// numaNodesOf are the guest's NUMA cells where it has several. The only one that room for more memory takes is none of them.
+// numaNodesOf returns the guest's NUMA nodes if there are several. A single node is ignored: libvirt needs one for
+// memory hot-plug.
 func numaNodesOf(x *libvirtxml.Domain) []libvirtxml.DomainCell {
 	if x.CPU == nil || x.CPU.Numa == nil || len(x.CPU.Numa.Cell) < 2 {
 		return nil
@@ -23,7 +24,7 @@ func nodeID(c libvirtxml.DomainCell, at int) uint {
 	return uint(at)
 }
 
-// keepNUMATune leaves no empty element.
+// keepNUMATune sets the domain's numatune, but leaves no empty element.
 func keepNUMATune(x *libvirtxml.Domain, t *libvirtxml.DomainNUMATune) {
 	if x.NUMATune = t; t.Memory == nil && len(t.MemNodes) == 0 {
 		x.NUMATune = nil
@@ -49,7 +50,7 @@ func readNodes(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// writeNUMANodes keeps what somebody else said of a cell that stays: its distances, its caches.
+// writeNUMANodes keeps distances and caches that somebody else set on a remaining NUMA node.
 func writeNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 	t := copyOf(x.NUMATune)
 	t.MemNodes = nil
@@ -81,7 +82,7 @@ func writeNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 	keepNUMATune(x, t)
 }
 
-// readNUMANodes counts what was plugged into a running guest to the cell that it is in.
+// readNUMANodes counts hot-plugged memory to its NUMA node.
 func readNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
 	t := copyOf(x.NUMATune)
 	for i, c := range numaNodesOf(x) {
@@ -102,7 +103,7 @@ func readNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
 	return odd
 }
 
-// pluggedKiB is the memory of modules in the cell.
+// pluggedKiB returns the size of the DIMMs in the NUMA node.
 func pluggedKiB(x *libvirtxml.Domain, cell uint) (kib uint64) {
 	if x.Devices == nil {
 		return 0

@@ -9,9 +9,10 @@ import (
 	"quantix/agent"
 )
 
-// orphan is the process of the guest's QEMU where that runs though libvirt says that the guest is off; 0: there is none. A libvirt that is started again
-// reads what it wrote of each guest that runs, which is the file kept, and forgets the guest of which it cannot: libvirt 9, killed as it begins to merge a
-// disk, has written a mirror without its job, which it does not take. Such a guest runs on, out of everybody's reach.
+// orphan returns the process ID of the guest's QEMU if it runs although libvirt says that the guest is off, and
+// libvirt's status file; otherwise 0. On a restart, libvirt reads a status file for each running guest and forgets a
+// guest whose file it rejects. libvirt 9, killed as it begins a block commit, leaves a mirror without its job, which it
+// later rejects. Such a guest keeps running, but libvirt no longer controls it.
 func (b *Backend) orphan(s sighted) (pid int, kept string) {
 	if s.live != nil || !s.ours {
 		return 0, ""
@@ -25,15 +26,15 @@ func (b *Backend) orphan(s sighted) (pid int, kept string) {
 	if err != nil {
 		return 0, ""
 	}
-	args, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline")) // empty of one that has ended
+	args, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline")) // empty if the process has exited
 	if err != nil || !strings.Contains(string(args), "\x00-name\x00guest="+strings.ReplaceAll(s.ref.Name, ",", ",,")+",") {
 		return 0, ""
 	}
 	return pid, stem + ".xml"
 }
 
-// reached refuses all orders for a guest that libvirt has lost: to libvirt it is off, so that it would be started a second time, and its disks changed or
-// deleted beneath it.
+// refuseOrphan refuses every job for a guest that libvirt has lost. libvirt takes the guest for off, so it would start
+// the guest twice, or change and delete the disks of a running guest.
 func (b *Backend) reached(s sighted) error {
 	if pid, kept := b.orphan(s); pid != 0 {
 		return agent.Refusal(agent.Lost(pid, kept))

@@ -16,10 +16,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// runOf is where libvirt keeps what it knows of the guest that runs.
+// statusFileOf returns the path of libvirt's status file of the running guest.
 func runOf(vm fleet.VM) string { return filepath.Join("/run/libvirt/qemu", vm.Name+".xml") }
 
-// qemuOf is the process of the guest's QEMU; 0: none was begun.
+// qemuOf returns the process ID of the guest's QEMU; 0 if it never started.
 func qemuOf(t *testing.T, vm fleet.VM) int {
 	t.Helper()
 	text, err := os.ReadFile(strings.TrimSuffix(runOf(vm), ".xml") + ".pid")
@@ -29,36 +29,36 @@ func qemuOf(t *testing.T, vm fleet.VM) int {
 	return must(strconv.Atoi(strings.TrimSpace(string(text))))
 }
 
-// endQEMU kills it, whoever thinks of it what.
+// endQEMU kills the process and waits for its end.
 func endQEMU(t *testing.T, pid int) {
 	t.Helper()
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 	waitFor(t, "QEMU has ended", func() bool {
 		args, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-		return err != nil || len(args) == 0 // of one that nobody has reaped nothing is told
+		return err != nil || len(args) == 0 // a zombie has an empty command line
 	})
 }
 
-// orphaned reports whether the host tells that the guest runs without libvirt.
+// orphaned reports whether the host reports the guest as lost by libvirt.
 func (s *snapper) orphaned() bool {
 	s.t.Helper()
 	return slices.ContainsFunc(s.status().Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultLost })
 }
 
-// A guest whose file libvirt wrote in the instant of its own end, and does not read, runs on while libvirt says that it is off. The host tells that, nothing is
-// done to it, and it is had back as its words say.
+// libvirt rejects a status file that it wrote as it was killed: the guest keeps running while libvirt says that it is
+// off. The host reports that fault, refuses every job for the guest, and recovers it by the documented repair.
 func TestAGuestThatLibvirtHasLost(t *testing.T) {
 	s := newSnapper(t)
 	s.ok(s.StartVM(t.Context(), s.vm.ID))
 	pid := qemuOf(t, s.vm)
 	stopLibvirtd(t)
 	whole := must(os.ReadFile(runOf(s.vm)))
-	// What libvirt 9.0 left that was killed as it began to merge a snapshot's file.
+	// libvirt 9.0 leaves this if it is killed as it begins to merge a snapshot's file.
 	mirror := fmt.Sprintf("<mirror type='file' job=''><format type='qcow2'/><source file='%s'/></mirror>\n        <target dev='vda'",
 		filepath.Join(s.pool.Spec.Path, "disk.qcow2"))
 	torn := strings.Replace(string(whole), "<target dev='vda'", mirror, 1)
 	s.ok(os.WriteFile(runOf(s.vm), []byte(torn), 0o600))
-	t.Cleanup(func() { endQEMU(t, pid) }) // or, where libvirt does not have it back, it would run on for ever
+	t.Cleanup(func() { endQEMU(t, pid) }) // a guest that libvirt did not recover would run forever
 	startLibvirtd(t)
 	waitFor(t, "the fault is told", func() bool {
 		st, _, err := s.VM(t.Context(), s.vm.ID)

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// layOver makes the partial volume as an overlay on the image, which lies in the same pool: whoever moves or releases one then sees the other.
+// createOverlay creates the partial volume as an overlay of the image. Both must be in the same pool, so that a move or
+// release of either sees the other.
 func (a *applying) layOver(ctx context.Context, pool golibvirt.StoragePool, p place) error {
 	if p.image.pool.ID != p.pool.ID {
 		return fleet.Errorf(fleet.Invalid, "The image %s is in another pool than the disk, so the disk cannot stand on it. Copy the image to the pool %s first.", p.image.volume, p.pool.Name)
@@ -28,7 +29,7 @@ func (a *applying) layOver(ctx context.Context, pool golibvirt.StoragePool, p pl
 	})
 }
 
-// backedByImage reports whether a disk that was there before refers to its image and to nothing else.
+// backedByImage reports whether an existing disk is backed by its image and by nothing else.
 func backedByImage(p place) bool {
 	names := readReferences(p.path())
 	return p.image != nil && len(names) == 1 && filepath.Clean(names[0].path) == p.image.path()

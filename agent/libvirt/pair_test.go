@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestPair looks at the other lab host from this one: they share all files but libvirt's own.
+// TestPair runs the two-host suite. The lab hosts share all files except libvirt's own.
 func TestPair(t *testing.T) {
 	needHost(t)
 	sockets := strings.Fields(os.Getenv(inside))
@@ -30,7 +30,7 @@ func TestPair(t *testing.T) {
 		}
 	}}
 	for i, socket := range []string{libvirt.DefaultSocket, sockets[1]} {
-		known := must(agent.OpenPoolBook("")) // each host's agent remembers for itself
+		known := must(agent.OpenPoolBook("")) // one pool book for each host's agent
 		p.Hosts[i] = hvtest.Harness{
 			Open:     func(t *testing.T) agent.Hypervisor { return openWith(t, socket, known) },
 			PoolPath: func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },

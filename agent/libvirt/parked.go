@@ -17,48 +17,48 @@ import (
 
 const (
 	footBytes = 4 << 10
-	keepEvery = 64 << 20 // so much is sent again after the host lost its power
+	keepEvery = 64 << 20 // a host's power failure costs at most this much of the upload
 )
 
-// uploadSum is the checksum on the way; hash is nil where none was given.
+// uploadSum is the running checksum of an upload; hash is nil if no checksum was given.
 type uploadSum struct {
 	algorithm, want string
 	hash            hash.Hash
 }
 
-// parked is a headless file that may be left and gone on with. Its head waits behind its end, and behind that, in two places in turn, what is
-// there for sure: a write that is cut off leaves the other one whole.
+// parked is an upload's file that can be resumed later. Its head is stored behind the file's end. Two alternating
+// checkpoints follow, so that a torn write leaves the other checkpoint intact.
 type parked struct {
 	headless
-	pool    string // its name, for people
+	pool    string // the pool's name, for errors
 	upload  fleet.UploadID
 	total   int64
 	sum     uploadSum
 	turn    int64
-	kept    int64      // what the newest foot says, or will once it is written
-	keeping chan error // not nil: a foot is being written aside
-	settled bool       // it has its head and its size already
+	kept    int64 // the size in the newest checkpoint, written or being written
+	keeping chan error // not nil while a checkpoint is being written in the background
+	settled bool // the file already has its head and its final size
 }
 
-// foot is what is there for sure.
+// checkpoint records how much of the upload is on the storage.
 type foot struct {
 	Upload fleet.UploadID `json:"upload"`
 	Total  int64          `json:"total"`
 	Size   int64          `json:"size"`
 	Turn   int64          `json:"turn"`
-	Sum    []byte         `json:"sum,omitempty"` // the hash so far
+	Sum    []byte         `json:"sum,omitempty"` // the hash's state at this size
 }
 
 func newParked(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) *parked {
 	return &parked{headless: headless{f: f}, pool: pool, upload: o.Upload, total: o.SizeBytes, sum: sum, kept: -1}
 }
 
-// settledParked is one that has all but its name.
+// settledParked returns a complete file that only lacks its final name.
 func settledParked(f *os.File, o fleet.VolumeOrder) *parked {
 	return &parked{headless: headless{f: f, size: o.SizeBytes}, upload: o.Upload, total: o.SizeBytes, settled: true}
 }
 
-// readParked goes on with the upload's file; nil: it is not this upload's.
+// readParked resumes the upload's file; it returns nil if the file belongs to another upload.
 func readParked(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) (*parked, error) {
 	p := newParked(f, pool, o, sum)
 	var newest foot
@@ -105,9 +105,10 @@ func parseFoot(raw []byte) (f foot, ok bool) {
 // Size implements upload.File.
 func (p *parked) Size() int64 { return p.size }
 
-// Write implements upload.File. What is written is brought to the storage beside, so that the sender need not wait for it.
+// Write implements upload.File. Checkpoints are written in the background, so that the sender need not wait for the
+// storage.
 func (p *parked) Write(b []byte) (int, error) {
-	p.synced = p.size // headless need not: Keep does
+	p.synced = p.size // suppresses the sync of headless: Keep syncs
 	n, err := p.headless.Write(b)
 	if p.sum.hash != nil {
 		p.sum.hash.Write(b[:n])
@@ -123,7 +124,7 @@ func (p *parked) Write(b []byte) (int, error) {
 		}
 	default:
 		if p.keeping != nil {
-			return n, nil // the storage is still at the part before
+			return n, nil // the storage still writes the previous checkpoint
 		}
 	}
 	put, err := p.footNow()
@@ -161,7 +162,8 @@ func (p *parked) waitKept() error {
 	return err
 }
 
-// footNow is what writes a foot for all that is there now. The foot counts once it is whole, and is only written when what it tells of is kept.
+// newCheckpoint returns a function that writes a checkpoint of the current size. The function syncs the data before it
+// writes the checkpoint.
 func (p *parked) footNow() (put func() error, err error) {
 	at := foot{Upload: p.upload, Total: p.total, Size: p.size, Turn: p.turn}
 	if state, ok := p.sum.hash.(encoding.BinaryMarshaler); ok {

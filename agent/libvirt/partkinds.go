@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// readParts reads all of them into the spec. odd gets what it cannot say, by field; nil: nobody asks.
+// readParts reads all parts into the spec. odd collects by field what no spec can express; nil discards it.
 func readParts(x *libvirtxml.Domain, s *fleet.VMSpec, odd map[string]string) {
 	for _, p := range parts {
 		if words := p.read(x, s); words != "" && odd != nil {
@@ -18,7 +18,7 @@ func readParts(x *libvirtxml.Domain, s *fleet.VMSpec, odd map[string]string) {
 	}
 }
 
-// defaultModel is what a spec without a model means, for a domain of that type.
+// defaultModel returns the CPU model of a spec without one, for the domain's type.
 func defaultModel(x *libvirtxml.Domain) string {
 	if x.Type == "kvm" {
 		return "host-model"
@@ -51,12 +51,12 @@ func readModel(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// isDefaultModel reports whether a spec without a model may have become this one, here or on another host.
+// isDefaultModel reports whether a spec without a CPU model may have led to this one, on this host or on another.
 func isDefaultModel(x *libvirtxml.Domain, model string) bool {
 	if x.Type == "kvm" {
 		return model == "" || model == "host-model" || model == "host-passthrough"
 	}
-	return model == "" || model == "maximum" || model == "qemu64" // which libvirt writes where none is named
+	return model == "" || model == "maximum" || model == "qemu64" // libvirt writes qemu64 if no model is named
 }
 
 func topologyOf(x *libvirtxml.Domain) libvirtxml.DomainCPUTopology {
@@ -169,7 +169,7 @@ func newAgentChannel() libvirtxml.DomainChannel {
 	}
 }
 
-// isAgentChannel reports whether the guest's agent listens there, whoever made it: libvirt speaks to one alone.
+// isAgentChannel reports whether this is the guest agent's channel, whoever added it: libvirt uses only one.
 func isAgentChannel(c libvirtxml.DomainChannel) bool {
 	return c.Target != nil && c.Target.VirtIO != nil && c.Target.VirtIO.Name == agentChannel
 }
@@ -177,7 +177,7 @@ func isAgentChannel(c libvirtxml.DomainChannel) bool {
 func writeTPM(x *libvirtxml.Domain, s fleet.VMSpec) {
 	ours := func(d libvirtxml.DomainTPM) bool { return aliasOf(d.Alias) == aliasTPM }
 	if s.Security.TPM && slices.ContainsFunc(x.Devices.TPMs, ours) {
-		return // its state is kept by what it is
+		return // the TPM's state would be lost with the device
 	}
 	x.Devices.TPMs = slices.DeleteFunc(x.Devices.TPMs, ours)
 	if s.Security.TPM {

@@ -10,7 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Small devices of which Quantix made at most one carry these aliases; others of their kind are somebody else's.
+// These aliases mark the small devices that Quantix adds, at most one of each. Other devices of these kinds belong to
+// somebody else.
 const (
 	aliasSound    = "ua-quantix-sound"
 	aliasTPM      = "ua-quantix-tpm"
@@ -18,20 +19,21 @@ const (
 	aliasVSOCK    = "ua-quantix-vsock"
 )
 
-// tpmDir is where libvirt keeps the state of guests' TPMs, each in a directory that the guest's UUID names.
+// tpmDir is where libvirt keeps the state of the guests' TPMs, in a directory named by the guest's UUID.
 const tpmDir = "/var/lib/libvirt/swtpm"
 
-// part is how a field of a spec that stands in one place of a definition is written there, and read from there.
+// part maps a field of the spec to one place in the libvirt definition.
 type part struct {
 	field string
 	write func(x *libvirtxml.Domain, s fleet.VMSpec)
-	// read leaves the zero value where the definition is as a new one. odd is what no spec can say, in words; empty: the spec says it.
+	// read leaves the zero value if the definition is like a new one. odd describes a setting that no spec can express;
+	// it is empty if the spec can.
 	read func(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string)
 }
 
-// parts are all of them. A definition always has devices: see edit and definedOf.
+// parts lists all parts. A definition always has a devices element: see edit and definedOf.
 var parts = []part{
-	{"firstBoot", nil, readFirstBoot}, // its file is the host's: see editFirstBoot
+	{"firstBoot", nil, readFirstBoot}, // the host writes its file: see editFirstBoot
 	{"cpu.model", writeModel, readModel},
 	{"cpu.max", func(x *libvirtxml.Domain, s fleet.VMSpec) { setCPUs(x, uint(cpusOf(x)), uint(s.CPU.Max)) }, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		s.CPU.Max = moreCPUs(x)

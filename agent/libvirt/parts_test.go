@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A TPM that is taken away keeps its state, should it come back; with the VM that goes, too.
+// A TPM that is removed from a VM keeps its state for a later return. The deletion of the VM deletes the state.
 func TestATPMLeavesNothingBehindItsVM(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -33,7 +33,7 @@ func TestATPMLeavesNothingBehindItsVM(t *testing.T) {
 	}
 }
 
-// calls collects the calls through the proxy that change something.
+// calls records the changing calls that pass the proxy.
 type calls struct {
 	mu  sync.Mutex
 	all []string
@@ -55,8 +55,8 @@ func (c *calls) take() []string {
 	return out
 }
 
-// A start that an agent's end interrupted is given again while its guest runs. A host without the CPU controller of cgroups refuses every
-// call that sets shares, also one that sets the usual ones.
+// After an agent's restart, a start is repeated while its guest runs. A host without the CPU controller of cgroups
+// refuses every call that sets shares, also one that sets the default.
 func TestStartGivenAgainCallsNothingOfARunningGuest(t *testing.T) {
 	t.Parallel()
 	through, seen := newProxy(t), &calls{}

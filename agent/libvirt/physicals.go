@@ -17,23 +17,24 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A disk of the host that a guest has for itself stands in a definition as a disk, with the alias of a device of the host.
+// A physical disk that is assigned to a guest is a disk in its definition, with the alias of a host device.
 
 const physicalDir = "/" + blockdev.Dir + "/"
 
-// physicalOf is the name of a disk of the host in a spec; empty: it is none.
+// physicalOf returns the spec's name of a physical disk; empty if the disk is not one.
 func physicalOf(d *libvirtxml.DomainDisk) string {
 	if !isOurs(d.Alias, aliasHostdev) {
 		return ""
 	}
 	name, ok := strings.CutPrefix(pathOf(d), physicalDir)
 	if !ok {
-		name = pathOf(d) // somebody changed it
+		name = pathOf(d) // somebody edited the path
 	}
 	return fleet.PhysicalDevice + name
 }
 
-// writePhysicals is writeHostDevices for disks. It comes behind the VM's own, which keep their place and so their names.
+// writePhysicals is writeHostDevices for disks. It appends them after the VM's own disks, which so keep their order and
+// target names.
 func writePhysicals(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
 	d.Disks = slices.DeleteFunc(d.Disks, func(o libvirtxml.DomainDisk) bool {
@@ -53,7 +54,8 @@ func writePhysicals(x *libvirtxml.Domain, s fleet.VMSpec) {
 	nameTargets(d)
 }
 
-// checkPhysicals refuses disks of the host that are not there, that it uses itself, and that another domain has. Those that the VM has stay.
+// checkPhysicals refuses physical disks that are missing, in use by the host, or assigned to another domain. Disks that
+// the VM already has are not checked.
 func (a *applying) checkPhysicals(ctx context.Context, old *sighted, in intent) error {
 	if !in.Has("hostDevices") {
 		return nil
@@ -64,7 +66,8 @@ func (a *applying) checkPhysicals(ctx context.Context, old *sighted, in intent) 
 	return a.physicalsFree(ctx, a.c, a.in.VM.ID, fresh, false)
 }
 
-// physicalsFree looks now. running: what counts are guests that run, not definitions.
+// physicalsFree checks physical disks now. If running is set, only running guests count as users; otherwise every
+// definition does.
 func (b *Backend) physicalsFree(ctx context.Context, c *conn, id fleet.VMID, devices []fleet.VMHostDevice, running bool) error {
 	for _, w := range devices {
 		name := w.Physical()
@@ -97,7 +100,8 @@ func (b *Backend) physicalsFree(ctx context.Context, c *conn, id fleet.VMID, dev
 	return nil
 }
 
-// unclaimed is the disk of that name, which neither its partitions nor the kernel say to be in use.
+// unclaimed returns the disk of this name. It refuses a disk that has partitions or file systems in use, or that the
+// kernel holds.
 func unclaimed(device, name string) (blockdev.Device, error) {
 	d, ok := blockdev.Look("/", name)
 	switch {
@@ -116,7 +120,7 @@ func unclaimed(device, name string) (blockdev.Device, error) {
 	return d, err
 }
 
-// onDisk reports whether the path is that disk, or a part of it, by whatever name.
+// onDisk reports whether the path, under any name, is that disk or one of its partitions.
 func onDisk(at, kernel string) bool {
 	if !strings.HasPrefix(at, "/dev/") {
 		return false

@@ -11,7 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// physicalDisk is a loop device under a name such as udev gives to disks, with a file system that use mounts.
+// physicalDisk returns a loop device with a by-id name, as udev names disks, and a function that mounts its file
+// system.
 func physicalDisk(t *testing.T) (device string, use func() (release func())) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")
@@ -29,7 +30,7 @@ func physicalDisk(t *testing.T) (device string, use func() (release func())) {
 		if err := os.Remove("/dev/disk/by-id/" + name); err != nil {
 			t.Error(err)
 		}
-		_, _ = os.Remove("/dev/disk/by-id"), os.Remove("/dev/disk") // where no other is in them
+		_, _ = os.Remove("/dev/disk/by-id"), os.Remove("/dev/disk") // removed only if empty
 	})
 	return fleet.PhysicalDevice + name, func() func() {
 		dir := t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PlanVM implements agent.Hypervisor. It waits for no order that is at work on the VM: it reads what is there.
+// PlanVM implements agent.Hypervisor. It does not wait for a running job of the VM; it reads the current state.
 func (b *Backend) PlanVM(ctx context.Context, in agent.Apply) (before, after string, err error) {
 	err = b.order(ctx, func(ctx context.Context, c *conn) error {
 		a := applying{Backend: b, c: c, in: in}
@@ -56,7 +56,7 @@ func (a *applying) planNew(ctx context.Context) (string, error) {
 }
 
 func (a *applying) planEdit(ctx context.Context, old sighted) (before, after string, err error) {
-	// Without what libvirt holds secret: this is read by people.
+	// secrets are left out: people read this definition
 	x, err := readXML(ctx, a.c, old.ref, golibvirt.DomainXMLInactive)
 	if err != nil {
 		return "", "", err
@@ -76,7 +76,7 @@ func (a *applying) planEdit(ctx context.Context, old sighted) (before, after str
 		return "", "", err
 	}
 	in.name = old.ref.Name
-	if (plan.Name || was.Pending(old.ref.Name) != "") && old.live == nil { // a guest that is on gets it when it is off
+	if (plan.Name || was.Pending(old.ref.Name) != "") && old.live == nil { // a running guest is renamed once it is off
 		err := a.underName(ctx, func(name string) error {
 			in.name = name
 			return nil
@@ -97,7 +97,7 @@ func (a *applying) planEdit(ctx context.Context, old sighted) (before, after str
 	return before, after, err
 }
 
-// drawn is a definition as people read it, without Quantix's own stamp.
+// drawn renders a definition for people, without Quantix's own metadata.
 func drawn(x *libvirtxml.Domain) (string, error) {
 	shown := *x
 	if start, end := findMark(x.Metadata); start != end {
@@ -110,7 +110,7 @@ func drawn(x *libvirtxml.Domain) (string, error) {
 	return text + "\n", err
 }
 
-// judge is prepare up to where something is made: missing are the disks that were never made.
+// judge runs the checks of prepare, but creates nothing. missing are the disks that were never created.
 func (a *applying) judge(ctx context.Context, old *sighted, was *agent.Applied, plan agent.Edit) (in intent, places, missing []place, err error) {
 	if in, places, err = a.intent(plan); err != nil {
 		return in, nil, nil, err
@@ -136,7 +136,7 @@ func (a *applying) judge(ctx context.Context, old *sighted, was *agent.Applied, 
 			missing = append(missing, p)
 		}
 	}
-	if first := in.spec.FirstBoot; first.Kind != "" { // where it will lie
+	if first := in.spec.FirstBoot; first.Kind != "" { // the path of the seed
 		if in.seed, err = a.seeds.Path(a.in.VM.ID, first); err != nil {
 			return in, nil, nil, err
 		}
@@ -145,7 +145,7 @@ func (a *applying) judge(ctx context.Context, old *sighted, was *agent.Applied, 
 	return in, places, missing, err
 }
 
-// diskPlaces are the disks as a definition names them.
+// diskPlaces returns the disks as the definition names them.
 func (a *applying) diskPlaces(ctx context.Context, places []place) (out []diskPlace, err error) {
 	for _, p := range places {
 		disk := diskPlace{spec: a.in.VM.Spec.Disks[p.number-1], alias: diskAlias(p.ref()), path: p.path()}

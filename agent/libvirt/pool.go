@@ -37,7 +37,7 @@ func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 	return err
 }
 
-// ReleasePool implements agent.Hypervisor. The marker goes with the pool, but stays where other hosts share it.
+// ReleasePool implements agent.Hypervisor. The marker is removed, but stays on a pool that other hosts share.
 func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 	err := b.onPool(ctx, "release", pool, func(ctx context.Context, c *conn) error {
 		ref, x, err := findPool(ctx, c, pool.Name)
@@ -50,7 +50,8 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 		case err != nil:
 			return err
 		case !sameSource(x, pool.Spec):
-			return b.pools.book.Forget(pool.Name) // libvirt's is somebody else's of the same name; this one was never made
+			// libvirt's pool of this name belongs to somebody else; this one was never created
+			return b.pools.book.Forget(pool.Name)
 		case !madeHere(x, pool):
 			return b.leavePool(ctx, c, pool, ref)
 		}
@@ -86,13 +87,14 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 	return err
 }
 
-// onPool runs one order at a time for each pool.
+// onPool runs f under the pool's lock: one operation at a time for each pool.
 func (b *Backend) onPool(ctx context.Context, verb string, pool fleet.Pool, f func(context.Context, *conn) error) error {
 	act := verb + " pool " + pool.Name
 	if err := ctx.Err(); err != nil {
 		return inAct(act, err)
 	}
-	// Storage that does not know who asks may be long in saying so. Then what is tried with the old credentials is waited for.
+	// Storage with wrong credentials may hang instead of refusing. An apply, which may bring new credentials, then
+	// waits for the hanging attempt.
 	if err := b.pools.hangs(pool.Name); err != nil && (verb != "apply" || pool.Spec.Kind.Is().Secret == nil) {
 		return err
 	}
@@ -104,7 +106,7 @@ func (b *Backend) onPool(ctx context.Context, verb string, pool fleet.Pool, f fu
 	return inAct(act, b.order(ctx, f))
 }
 
-// checkUnused refuses while one of the domains that are asked for, running or not, has a file of the pool.
+// checkUnused refuses while a domain that the filter selects, running or not, has a file of the pool.
 func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool, asked func(sighted) bool) error {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
@@ -153,8 +155,8 @@ func definePool(ctx context.Context, c *conn, pool fleet.Pool) (golibvirt.Storag
 	return ref, placeTaken(ctx, c, err)
 }
 
-// refreshPool makes libvirt see what changed in the pool's directory. Orders to VMs succeed without it: libvirt refuses
-// while another volume is being made, and a later look refreshes again.
+// refreshPool makes libvirt re-read the pool's directory. VM jobs succeed without it: libvirt refuses while another
+// volume is being created, and a later pool check refreshes again.
 func (b *Backend) refreshPool(ctx context.Context, c *conn, ref golibvirt.StoragePool) {
 	ctx, cancel := context.WithTimeout(ctx, storageLimit)
 	defer cancel()

@@ -68,7 +68,7 @@ func TestALargeDirectoryIsListedInPart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f.ok(b.ApplyPool(t.Context(), f.pool)) // looks anew
+	f.ok(b.ApplyPool(t.Context(), f.pool)) // refreshes the list
 	waitFor(t, "the files are seen", func() bool { return len(poolOf(t, b, f.pool).Volumes) > 0 })
 	st := poolOf(t, b, f.pool)
 	if len(st.Volumes) != 2000 || st.State != fleet.PoolActive || !strings.Contains(st.Note, "2000 of its 2001") {
@@ -90,7 +90,7 @@ func TestNFSPoolThatIsRefused(t *testing.T) {
 	}
 }
 
-// A mount that hangs ends the order at its deadline. Nothing else of the host feels it.
+// A hanging mount ends the job at its deadline and affects nothing else on the host.
 func TestNFSPoolThatHangsAtTheMount(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -121,7 +121,7 @@ func TestNFSPoolThatHangsAtTheMount(t *testing.T) {
 	}
 }
 
-// Storage that hangs later hangs the refresh, as does a look at it by anybody. Nothing else of the host feels it.
+// Storage that hangs after the start blocks the refresh and every read of the pool, but nothing else on the host.
 func TestPoolThatHangs(t *testing.T) {
 	t.Parallel()
 	proxy := newProxy(t)
@@ -142,14 +142,15 @@ func TestPoolThatHangs(t *testing.T) {
 		t.Errorf("apply: %v", err)
 	}
 	waitFor(t, "the pool is stalled", func() bool {
-		st := poolOf(t, b, f.pool) // a look that waited for the refresh would never end
+		st := poolOf(t, b, f.pool) // a report that waited for the refresh would never return
 		return st.State == fleet.PoolStalled && strings.Contains(st.Error, "has not answered since")
 	})
 	f.apply(vm)
 	f.ok(b.StartVM(t.Context(), vm.ID))
 	f.ok(b.StopVM(t.Context(), vm.ID))
 	vm.Spec.Disks = []fleet.Disk{f.disk("disk")}
-	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute) // what waits for the pool ends by it, and with another error
+	// a job that waits for the pool would end at this deadline, with another error
+	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := b.ApplyVM(ctx, order(vm, f.pool)); fleet.CodeOf(err) != fleet.Unavailable {
 		t.Errorf("a disk on a stalled pool: %v", err)

@@ -5,16 +5,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostAppliances is how many appliances of a pool are read: each may have a descriptor of some MiB.
+// mostAppliances limits the appliances read in a pool, as each may have a descriptor of several MiB.
 const mostAppliances = 64
 
-// seenAppliance is what a file was when it was last read.
+// seenAppliance caches an appliance with the identity of the file that it was read from.
 type seenAppliance struct {
 	file volumeID
 	is   fleet.Appliance
 }
 
-// tellAppliances adds to the volumes of a pool what machines they are. A file is read once, until it changes.
+// tellAppliances adds the machine description to appliance volumes. It reads each file once, until the file changes.
 func tellAppliances(volumes []fleet.Volume, known map[string]seenAppliance) map[string]seenAppliance {
 	now := map[string]seenAppliance{}
 	for i := range volumes {
@@ -28,13 +28,13 @@ func tellAppliances(volumes []fleet.Volume, known map[string]seenAppliance) map[
 		if !ok || s.file != file {
 			a, err := readAppliance(v.Path, v.Name)
 			if err != nil {
-				continue // the next look tries again
+				continue // the next pool check tries again
 			}
 			s = seenAppliance{file, *a}
 		}
 		now[v.Name] = s
 		is := s.is
-		v.Appliance, v.Format = &is, kind // libvirt takes what it does not know for raw
+		v.Appliance, v.Format = &is, kind // libvirt reports unknown formats as raw
 		if kind != fleet.FormatOVA && len(is.Disks) == 1 && is.Disks[0].SizeBytes > 0 {
 			v.CapacityBytes = is.Disks[0].SizeBytes
 		}

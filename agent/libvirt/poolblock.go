@@ -15,21 +15,22 @@ import (
 	"quantix/internal/fleet"
 )
 
-// blocks is how a kind of pool speaks of volumes that are no files. An address is what pathOf finds in the definition of a disk: by it
-// one volume is told from another, whoever wrote the definition.
+// blocks maps the volumes of a block pool to addresses. An address is what pathOf reads from a disk's definition; it
+// identifies a volume, whoever wrote the definition.
 type blocks struct {
-	format string // as lists of volumes tell it
-	// base begins the address of each volume of libvirt's pool, whoever defined that; empty: libvirt calls them by the pool.
+	format string // the format in volume lists
+	// base is the address prefix of the pool's volumes, whoever defined the pool. If it is empty, the pool's name is
+	// the prefix.
 	base   func(libvirtxml.StoragePool) string
-	below  func(volume string) string // the address's end; empty: no volume can be called so
-	volume func(below string) string  // the way back
+	below  func(volume string) string // the address after base; empty if no volume can have this name
+	volume func(below string) string // the inverse of below
 	source func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource
 }
 
-// blocksOf is nil for a pool of files.
+// blocksOf returns nil for a file pool.
 func blocksOf(s fleet.PoolSpec) *blocks { return poolSources[s.Kind].blocks }
 
-// address is where the volume is; empty: no volume of the pool can be called so.
+// address returns the volume's address; empty if no volume of the pool can have this name.
 func (b *blocks) address(p fleet.Pool, volume string) string {
 	below := b.below(volume)
 	if base := b.base(poolXML(p)); base != "" && below != "" {
@@ -41,7 +42,7 @@ func (b *blocks) address(p fleet.Pool, volume string) string {
 	return ""
 }
 
-// at is the volume of the pool at the address; empty: it is in none of this pool.
+// at returns the pool's volume at the address; empty if the pool has none there.
 func (b *blocks) at(p fleet.Pool, address string) string {
 	if name, ok := strings.CutPrefix(address, volumePath(p.Name, "")); ok {
 		return name
@@ -83,7 +84,8 @@ var (
 		},
 	}
 
-	// The names that a kernel gives to LUNs bear addresses that only the host can resolve, so disks name the pool's volume instead.
+	// The kernel's names of LUNs contain addresses that only one host can resolve, so disks refer to the pool's volume
+	// instead.
 	iscsiKernel = &blocks{
 		format: fleet.FormatLUN, below: lunBelow, volume: named, base: func(libvirtxml.StoragePool) string { return "" },
 		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
@@ -120,7 +122,7 @@ var (
 	}
 )
 
-// anyBlocks finds the kind of libvirt's own type of pool; nil: its volumes are files, or of a kind that Quantix does not know.
+// anyBlocks returns the mapping for libvirt's pool type; nil for a file pool or an unknown type.
 func anyBlocks(libvirtType string) *blocks {
 	for _, s := range poolSources {
 		if s.libvirt == libvirtType {
@@ -130,7 +132,7 @@ func anyBlocks(libvirtType string) *blocks {
 	return nil
 }
 
-// serversOf are the addresses at which the pool's storage is, each with its port where that is known.
+// serversOf returns the addresses of the pool's storage servers, each with its port if known.
 func serversOf(s fleet.PoolSpec) (out []libvirtxml.StoragePoolSourceHost) {
 	all := s.Servers()
 	if s.Portal != "" {
@@ -153,7 +155,7 @@ func diskHosts(s fleet.PoolSpec) (out []libvirtxml.DomainDiskSourceHost) {
 	return out
 }
 
-// A pool's secret has the pool's own UUID, so that definitions find it and say nothing of it.
+// diskAuth refers to the pool's secret, which has the pool's own UUID. So definitions find it without containing it.
 func diskAuth(p fleet.Pool, kind string) *libvirtxml.DomainDiskAuth {
 	if p.Spec.User == "" {
 		return nil
@@ -178,7 +180,7 @@ func iscsiSource(p fleet.Pool) *libvirtxml.StoragePoolSource {
 	return x
 }
 
-// placeOfBlocks is what makes two pools of libvirt the same storage. What libvirt itself adds when it has looked is none of it.
+// placeOfBlocks returns the identity of a block pool's storage. It ignores what libvirt adds after a refresh.
 func placeOfBlocks(x libvirtxml.StoragePool) poolPlace {
 	at := poolPlace{kind: x.Type}
 	if x.Source == nil {
@@ -204,7 +206,7 @@ func placeOfBlocks(x libvirtxml.StoragePool) poolPlace {
 	return at
 }
 
-// poolSecret is what libvirt calls a kind's secret, and its bytes.
+// poolSecret describes the libvirt secret of a pool kind: its usage and its bytes.
 type poolSecret struct {
 	usage func(id string) *libvirtxml.SecretUsage
 	value func(secret string) ([]byte, error)
@@ -232,8 +234,8 @@ func secretXML(p fleet.Pool) libvirtxml.Secret {
 	}
 }
 
-// SetPoolSecret implements agent.Hypervisor. Nobody reads a private secret out of libvirt again; it is kept over restarts, as guests that
-// start with the host need it.
+// SetPoolSecret implements agent.Hypervisor. libvirt never returns a private secret. The secret survives restarts,
+// because guests with autostart need it.
 func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string) error {
 	kind := poolSources[p.Spec.Kind].secret
 	if kind == nil {
@@ -258,7 +260,7 @@ func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string
 	}))
 }
 
-// dropSecret removes what libvirt keeps of a pool that is released.
+// dropSecret removes the libvirt secret of a released pool.
 func (b *Backend) dropSecret(ctx context.Context, c *conn, p fleet.Pool) error {
 	if poolSources[p.Spec.Kind].secret == nil {
 		return nil
@@ -280,7 +282,7 @@ func (b *Backend) dropSecret(ctx context.Context, c *conn, p fleet.Pool) error {
 	return err
 }
 
-// foundIn is libvirt's volume of the place, looked for in what libvirt knows and once more after a refresh; nil: there is none.
+// foundIn looks the volume up in libvirt, and once more after a refresh. It returns nil if there is no such volume.
 func (b *Backend) foundIn(ctx context.Context, c *conn, p place) (*golibvirt.StorageVol, fleet.Volume, error) {
 	pool, err := lookupPool(ctx, c, p.pool.Name)
 	if err != nil {
@@ -315,7 +317,8 @@ func (b *Backend) volumeNow(ctx context.Context, c *conn, pool golibvirt.Storage
 	return &v, volumeIn(p.pool, x), err
 }
 
-// volumeIn is a volume as it is told of the pool; without a name: it is none that can be used, such as the target's own controller.
+// volumeIn returns the volume as the pool reports it. The name is empty if the volume is unusable, such as an iSCSI
+// controller.
 func volumeIn(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
 	v, kind := volumeOf(x), blocksOf(p.Spec)
 	if kind == nil {
@@ -328,7 +331,7 @@ func volumeIn(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
 	return v
 }
 
-// volumeThere is a volume of the place that must be there.
+// volumeThere returns the volume, or an error if it is missing.
 func (b *Backend) volumeThere(ctx context.Context, c *conn, p place) (golibvirt.StorageVol, fleet.Volume, error) {
 	ref, v, err := b.foundIn(ctx, c, p)
 	if err == nil && ref == nil {
@@ -340,8 +343,8 @@ func (b *Backend) volumeThere(ctx context.Context, c *conn, p place) (golibvirt.
 	return *ref, v, nil
 }
 
-// sizesOf are the sizes of disks, of files by themselves and of other volumes as their pools were listed last. A volume that is not listed
-// may have been made since, so nothing is known of it.
+// sizesOf returns the sizes of disks: files are read directly, other volumes come from their pool's latest listing. The
+// size of an unlisted volume is unknown, as it may be newer than the listing.
 func (b *Backend) sizesOf(ctx context.Context, paths diskPaths) map[string]size {
 	out := b.disks.read(ctx, paths)
 	for address := range paths {

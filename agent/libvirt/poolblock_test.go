@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What a host must be asked for, and what it lacks, it says; no volume group is made, and none is used that its settings do not allow.
+// The error of each refused block pool names the missing setting or storage. Quantix never creates a volume group and
+// never uses one that the host's settings do not allow.
 func TestBlockPoolsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	kernel := fleet.PoolSpec{Kind: fleet.PoolISCSI, Portal: "127.0.0.1:1", Target: "iqn.2026-01.org.example:none", Shared: true}

@@ -13,10 +13,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// madeHere reports whether Quantix made libvirt's pool: those have the UUID of the pool. Any other was there before.
+// madeHere reports whether Quantix created libvirt's pool: such pools have the Quantix pool's UUID. Any other pool
+// existed before.
 func madeHere(x libvirtxml.StoragePool, p fleet.Pool) bool { return x.UUID == string(p.ID) }
 
-// poolBefore is how the host has a pool that Quantix is about to use for the first time.
+// poolBefore returns the state of a preexisting pool before Quantix first uses it.
 func poolBefore(ctx context.Context, c *conn, p fleet.Pool) (agent.PoolBefore, error) {
 	ref, x, err := findPool(ctx, c, p.Name)
 	if is(err, golibvirt.ErrNoStoragePool) || err == nil && madeHere(x, p) {
@@ -39,8 +40,8 @@ func poolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (agent.P
 	})
 }
 
-// leavePool releases a pool that the host had before: it stays defined, and is active and autostarted as it was then. One that the
-// host's own domains use now stays active.
+// leavePool releases a preexisting pool. The pool stays defined and gets back its former active and autostart states.
+// It stays active while the host's own domains use it.
 func (b *Backend) leavePool(ctx context.Context, c *conn, p fleet.Pool, ref golibvirt.StoragePool) error {
 	if err := b.checkUnused(ctx, c, p, func(s sighted) bool { return s.ours }); err != nil {
 		return err
@@ -77,7 +78,7 @@ func (b *Backend) leavePool(ctx context.Context, c *conn, p fleet.Pool, ref goli
 
 var sourceConflict = regexp.MustCompile(`conflict with pool: '(.+)'`)
 
-// placeTaken puts libvirt's error that another pool has the place into words.
+// placeTaken translates libvirt's error that another pool has the same source into a sentence for people.
 func placeTaken(ctx context.Context, c *conn, err error) error {
 	if err == nil {
 		return nil
@@ -93,7 +94,7 @@ func placeTaken(ctx context.Context, c *conn, err error) error {
 	return agent.PoolPlaceTaken(m[1], where)
 }
 
-// foundPools are all pools that libvirt has, by name. One that cannot be read is listed by its name.
+// foundPools returns all of libvirt's pools, sorted by name. An unreadable pool is listed with its error.
 func (b *Backend) foundPools() ([]fleet.DiscoveredPool, error) {
 	c, err := dial(b.life, b.socket)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A pool that was defined and off before Quantix used it is so again, unless a domain of the host runs from it.
+// A release restores a preexisting, inactive pool, unless a domain of the host still uses it.
 func TestReleasedPoolIsAsTheHostHadIt(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -47,7 +47,7 @@ func TestReleasedPoolIsAsTheHostHadIt(t *testing.T) {
 	}
 }
 
-// startOnVolume starts a domain that calls its disk by pool and volume.
+// startOnVolume starts a domain whose disk is given by pool and volume.
 func startOnVolume(t *testing.T, pool, volume string) {
 	t.Helper()
 	name, file := "on-"+pool, filepath.Join(t.TempDir(), "domain.xml")
@@ -56,7 +56,7 @@ func startOnVolume(t *testing.T, pool, volume string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { virsh(t, "pool-destroy", pool) }) // last: the domain is on it
+	t.Cleanup(func() { virsh(t, "pool-destroy", pool) }) // runs last, because the domain uses the pool
 	virsh(t, "define", file)
 	t.Cleanup(func() { virsh(t, "undefine", name) })
 	virsh(t, "start", name)

@@ -10,7 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// missingPools asks libvirt which types of pools it has no driver for; one that is too old to say is believed to have all.
+// missingPools returns the pool types without a libvirt driver. An old libvirt without this call counts as having all
+// drivers.
 func missingPools(l *golibvirt.Libvirt) (types []string, err error) {
 	text, err := l.ConnectGetStoragePoolCapabilities(0)
 	if err != nil {
@@ -36,7 +37,8 @@ func missingPools(l *golibvirt.Libvirt) (types []string, err error) {
 	return types, nil
 }
 
-// poolGaps are the kinds of pools that the host cannot have: libvirt lacks a driver, or the host the program that mounts.
+// poolGaps returns the pool kinds that the host cannot have, because libvirt lacks the driver or the host lacks the
+// mount program.
 func poolGaps(missing []string, look func(program string) (string, error)) (gaps []fleet.PoolGap) {
 	lacks := map[string]bool{}
 	for _, t := range missing {

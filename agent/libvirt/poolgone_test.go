@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A device that is pulled under a mounted pool is told in the kernel's words, while another pool of the host stays well. Once it is unmounted
-// and there again, the pool comes back by itself.
+// A device that disappears under a mounted pool is reported with the kernel's error, and other pools stay healthy.
+// After the unmount, the pool recovers without a job.
 func TestPoolWhoseDeviceIsPulled(t *testing.T) {
 	t.Parallel()
 	device := loop(t, "xfs")

@@ -33,7 +33,7 @@ func waitPool(t *testing.T, b backend, p fleet.Pool, what string, ok func(fleet.
 
 func isActive(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive }
 
-// Whoever undefines a pool has stopped it for good; an order defines it again.
+// An undefined pool counts as stopped by others and is not restarted. An apply defines it again.
 func TestPoolThatSomebodyUndefines(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -49,8 +49,7 @@ func TestPoolThatSomebodyUndefines(t *testing.T) {
 	waitPool(t, f, f.pool, "active, by them", isActive)
 }
 
-// An NFS server that is away at the first order is no reason to ask a person again when it is back; nor is one that lost
-// its mount.
+// A pool recovers by itself after its NFS server was unreachable at the first apply, and after it lost its mount.
 func TestNFSPoolHealsByItself(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -87,9 +86,9 @@ func TestNFSPoolHealsByItself(t *testing.T) {
 	}
 	waitPool(t, b, p, "mounted again by itself", isActive)
 
-	// A server that exports something else now is not the pool's.
+	// A server that now exports another directory is not the pool's storage.
 	virsh(t, "pool-destroy", p.Name)
-	unmount(t, p.Spec.Path) // libvirt does not know it by its source, as it would an NFS mount
+	unmount(t, p.Spec.Path) // libvirt does not match this mount by its source, as it does for real NFS
 	if err := os.WriteFile(filepath.Join(dir, "other"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -106,9 +105,9 @@ func TestNFSPoolHealsByItself(t *testing.T) {
 	t.Cleanup(func() { unmount(t, p.Spec.Path) })
 }
 
-// libvirt itself gives a pool up when its directory is away while libvirtd starts: that is no stop by somebody else.
+// libvirt stops a pool whose directory is missing while libvirtd starts. That does not count as a stop by others.
 func TestPoolOverARestartOfLibvirtd(t *testing.T) {
-	f := newFixture(t) // takes libvirtd away from everybody, so it runs alone
+	f := newFixture(t) // runs alone, because it stops libvirtd for all tests
 	stays := newFixture(t)
 	waitPool(t, f, f.pool, "active", isActive)
 	aside := f.pool.Spec.Path + ".aside"
@@ -128,7 +127,7 @@ func TestPoolOverARestartOfLibvirtd(t *testing.T) {
 	waitPool(t, stays, stays.pool, "active", isActive)
 }
 
-// An agent of before the markers left its pools without one, and without a memory: they get both at the first look.
+// A pool of an agent older than markers has neither a marker nor an entry in the pool book. The first check adds both.
 func TestPoolOfAnOlderAgentIsMarked(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -147,7 +146,7 @@ func TestPoolOfAnOlderAgentIsMarked(t *testing.T) {
 	if kept, ok := fresh.Of(f.pool); !ok || kept.Place == nil || !kept.Place.Marked {
 		t.Errorf("remembered is %+v", kept)
 	}
-	// One that lost it since never gets another.
+	// A pool that loses its marker later does not get another.
 	if err := os.Remove(marker(f.pool)); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +158,7 @@ func TestPoolOfAnOlderAgentIsMarked(t *testing.T) {
 	}
 }
 
-// The marker of a local pool goes with its release; that of a shared one with the pool.
+// A local pool's release removes its marker. A shared pool keeps its marker until the pool is deleted.
 func TestMarkersGo(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -187,7 +186,8 @@ func TestMarkersGo(t *testing.T) {
 	}
 }
 
-// A path is what it leads to, and libvirt is not asked to make anything elsewhere.
+// A symbolic link in the pool's path is resolved before the check of allowed directories, and nothing is created behind
+// it.
 func TestPoolBehindALink(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -208,7 +208,7 @@ func TestPoolBehindALink(t *testing.T) {
 	}
 }
 
-// A full file system is said as it is: its pool stays active, with no free byte.
+// A pool on a full file system stays active and reports no free space.
 func TestPoolThatIsFull(t *testing.T) {
 	t.Parallel()
 	b := open(t)

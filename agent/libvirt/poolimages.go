@@ -7,14 +7,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// seenImage is what a file was when it was last read.
+// seenImage caches the soundness of an image with the identity of the file that it was read from.
 type seenImage struct {
 	file    volumeID
 	unsound string
 }
 
-// tellUnsound adds to the volumes of a pool which of them are no sound images. A file is read once, until it changes. VMs' own disks are left out: their
-// guests may be writing to them, and nothing is made from them. Raw files have no header to be judged by.
+// tellUnsound marks the pool's volumes that are not sound images. It reads each file once, until the file changes. It
+// skips VM disks, because guests may be writing to them and nothing is created from them. It skips raw files, because
+// they have no header.
 func tellUnsound(volumes []fleet.Volume, known map[string]seenImage) map[string]seenImage {
 	now := map[string]seenImage{}
 	for i := range volumes {
@@ -30,7 +31,7 @@ func tellUnsound(volumes []fleet.Volume, known map[string]seenImage) map[string]
 			case errors.Is(err, image.ErrCutOff):
 				h.Fault = image.ErrCutOff.Error()
 			case err != nil:
-				continue // the next look tries again
+				continue // the next pool check tries again
 			}
 			s = seenImage{file, h.Unsound()}
 		}

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mounted is a pool that its host mounts, released when the test ends.
+// mounted returns a pool that the host mounts. The test's cleanup releases it.
 func mounted(t *testing.T, b agent.Hypervisor, spec fleet.PoolSpec) fleet.Pool {
 	t.Helper()
 	spec.Path = filepath.Join(t.TempDir(), "mnt")
@@ -32,7 +32,7 @@ func mounted(t *testing.T, b agent.Hypervisor, spec fleet.PoolSpec) fleet.Pool {
 	return p
 }
 
-// allowing is a backend whose settings allow the devices for pools.
+// allowing returns a backend whose settings allow these devices for pools.
 func allowing(t *testing.T, devices ...string) agent.Hypervisor {
 	t.Helper()
 	needHost(t)
@@ -46,7 +46,7 @@ func allowing(t *testing.T, devices ...string) agent.Hypervisor {
 	return b
 }
 
-// loop is a loop device with an empty file system on it.
+// loop returns a loop device with an empty file system.
 func loop(t *testing.T, format string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")
@@ -59,7 +59,8 @@ func loop(t *testing.T, format string) string {
 	return device
 }
 
-// A file system on a device is mounted, made no other, mounted again by itself when the mount is lost, and unmounted at the release.
+// A pool on a device mounts its file system, never formats it, mounts it again after the mount is lost, and unmounts it
+// on release.
 func TestPoolOnADevice(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"ext4", "xfs", "btrfs"} {
@@ -85,7 +86,7 @@ func TestPoolOnADevice(t *testing.T) {
 				return s.WriteMicros > 0 && s.Error == "" && strings.Contains(s.MountOptions, "rw,") && strings.Contains(s.MountOptions, "nosuid")
 			})
 			sh(t, "mount", "-o", "remount,ro", p.Spec.Path)
-			f.ok(b.ApplyPool(t.Context(), p)) // looks anew
+			f.ok(b.ApplyPool(t.Context(), p)) // refreshes the status
 			waitPool(t, b, p, "read-only", func(s fleet.PoolStatus) bool {
 				return s.State == fleet.PoolActive && strings.Contains(s.Error, "is mounted read-only") && strings.HasPrefix(s.MountOptions, "ro,") && s.WriteMicros == 0
 			})
@@ -146,7 +147,8 @@ func TestDevicesThatAreNoPools(t *testing.T) {
 	}
 }
 
-// gluster is a server of one volume, gv0, within the lab host, at the address of the host's own network. It ends with the test.
+// gluster starts a server with one volume, gv0, at the address of the lab host's default network. The test's cleanup
+// stops it.
 func gluster(t *testing.T) (server string, stop func()) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "gluster")
@@ -211,7 +213,7 @@ func bridgeOf(t *testing.T, network string) string {
 	return ""
 }
 
-// Its server dies under its mount, and what cannot be looked at holds up the work on volumes of the whole host, so it runs alone.
+// This test runs alone: the server dies under its mount, and the hanging mount blocks volume jobs of the whole host.
 func TestGlusterPool(t *testing.T) {
 	server, stop := gluster(t)
 	b := allowing(t)

@@ -17,17 +17,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// poolLook is one look at a pool, which also starts again what failed.
+// poolLook is one check of a pool. It also restarts a failed pool.
 type poolLook struct {
 	*Backend
 	w     *poolWatch
 	c     *conn
 	pool  fleet.Pool
-	alone bool // no order is under way: the look may act and remember
-	tried bool // it has started the pool
+	alone bool // no job of the pool is running, so the check may act and record
+	tried bool // this check has already started the pool
 }
 
-// lookAtPool may hang for as long as the storage does. It has no deadline: a second call could only hang behind it.
+// lookAtPool checks a pool and may hang as long as its storage does. It has no deadline, because a second call would
+// hang behind the first.
 func (b *Backend) lookAtPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error) {
 	c, err := dial(b.life, b.socket)
 	if err != nil {
@@ -97,7 +98,7 @@ func (g *poolLook) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	return g.w.lookInside(l, ref, g.pool, st, func(err error) { g.poolFailed(g.pool, err) })
 }
 
-// misplaced is an active pool whose directory is not its own. What is lost beneath libvirt's pool is mounted again.
+// misplaced handles an active pool whose directory is not its own. It mounts the pool again if the mount was lost.
 func (g *poolLook) misplaced(l *golibvirt.Libvirt, kept agent.RecordedPool, wrong error) (fleet.PoolStatus, error) {
 	now, err := agent.SeePlace(kept.Path)
 	if err == nil && g.pool.Spec.Kind.Is().Mounted && kept.Unmounted(now) && !g.tried && g.w.healDue() {
@@ -108,7 +109,7 @@ func (g *poolLook) misplaced(l *golibvirt.Libvirt, kept agent.RecordedPool, wron
 	return g.failed(wrong.Error()), nil
 }
 
-// idle is a pool that is not active: stopped by somebody else, or failed, and then started again as soon as that may go well.
+// idle handles an inactive pool: stopped by others, or failed. A failed pool is started again once a retry is due.
 func (g *poolLook) idle(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
 	kept, known := g.pools.book.Of(g.pool)
 	if !g.alone || !known {
@@ -132,7 +133,7 @@ func (g *poolLook) idle(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart boo
 	return g.heal(l)
 }
 
-// heal starts the pool and looks again.
+// heal starts the pool and checks it again.
 func (g *poolLook) heal(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	g.tried = true
 	err := inAct("start pool "+g.pool.Name, g.startPool(g.life, g.c, g.pool))
@@ -147,7 +148,7 @@ func (g *poolLook) heal(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	return g.look(l)
 }
 
-// inactive is failed where an order said why.
+// inactive reports the pool as failed or stalled if the last start said so.
 func (w *poolWatch) inactive(st fleet.PoolStatus) fleet.PoolStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +161,7 @@ func (w *poolWatch) inactive(st fleet.PoolStatus) fleet.PoolStatus {
 	return st
 }
 
-// try writes and reads a little in the pool's directory, as rarely as the pool is refreshed.
+// try writes and reads a small file in the pool's directory, as rarely as the pool is refreshed.
 func (w *poolWatch) try(dir string, now agent.Sighting) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
@@ -178,8 +179,8 @@ func (w *poolWatch) try(dir string, now agent.Sighting) {
 	}
 }
 
-// lookInside reads an active pool. A refresh opens each volume, so it is done more rarely than the look.
-// failed is told why libvirt gave the pool up.
+// lookInside reads an active pool. A refresh opens each volume, so it runs less often than the check. failed receives
+// the error if libvirt deactivates the pool.
 func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
@@ -187,7 +188,8 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 	w.mu.Unlock()
 	if due {
 		begun := time.Now()
-		// libvirt deactivates a pool that it cannot refresh, but refuses without harm while a volume is being made.
+		// libvirt deactivates a pool that fails to refresh. While a volume is being created, it refuses the refresh
+		// without harm.
 		err := l.StoragePoolRefresh(ref, 0)
 		if err != nil && !isBusy(err) {
 			failed(inWords(err))
@@ -228,7 +230,8 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 	st.MountOptions, st.FileSystem, st.WriteMicros, st.ReadMicros = tried.MountOptions, tried.FileSystem, tried.WriteMicros, tried.ReadMicros
 	st.CapacityBytes, st.UsedBytes, st.AvailableBytes = int64(capacity), int64(used), int64(available)
 	if !p.Spec.Kind.Is().Makes {
-		st.UsedBytes, st.AvailableBytes = 0, 0 // LUNs fill all of their pool from the start; how full they are, their guests know
+		// LUNs always fill the whole pool, and only their guests know how full they are
+		st.UsedBytes, st.AvailableBytes = 0, 0
 	}
 	if total > mostVolumes {
 		st.Note = fmt.Sprintf("Only the first %d of its %d volumes are listed.", mostVolumes, total)
@@ -236,8 +239,8 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 	return st, nil
 }
 
-// meanwhile adds the files that came since libvirt read the pool, which it does not do while it makes a volume there, however long that takes. What stands
-// on another file, or is not sound, waits until libvirt has read it.
+// meanwhile adds the files that are newer than libvirt's listing: libvirt cannot refresh while it creates a volume,
+// however long that takes. Overlays and unsound images wait for libvirt's next refresh.
 func meanwhile(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 	if !p.Spec.Kind.Is().Files {
 		return known
@@ -273,17 +276,17 @@ func meanwhile(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 	return known
 }
 
-// isBusy reports whether a refresh was refused because a volume of the pool is being made.
+// isBusy reports whether libvirt refused the refresh because a volume of the pool is being created.
 func isBusy(err error) bool {
 	return answered(err) && strings.Contains(err.Error(), "asynchronous jobs")
 }
 
-// mostVolumes is how many volumes of a pool are listed: a directory full of small files must not swell its host's report
-// beyond what the portal takes.
+// mostVolumes limits the listed volumes of a pool: a directory of many small files must not make the host's report too
+// large for the portal.
 const mostVolumes = 2000
 
-// listVolumes lists the pool's first volumes by name, without the marker and those that are being made, and says how many there are in all.
-// A volume that cannot be read is listed with its fault.
+// listVolumes lists the pool's first volumes by name and returns the total number of volumes. It leaves out the marker
+// and unfinished volumes. An unreadable volume is listed with its fault.
 func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) (out []fleet.Volume, total int, err error) {
 	refs, _, err := l.StoragePoolListAllVolumes(ref, 1, 0)
 	if err != nil {
@@ -314,7 +317,7 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) 
 	return out, len(refs), nil
 }
 
-// describeVolume is the volume as libvirt has it; without a name: it is none that can be used, such as a directory.
+// describeVolume reads the volume from libvirt. The name is empty if the volume is unusable, such as a directory.
 func describeVolume(l *golibvirt.Libvirt, v golibvirt.StorageVol, p fleet.Pool) (fleet.Volume, error) {
 	text, err := l.StorageVolGetXMLDesc(v, 0)
 	if err != nil {
@@ -334,7 +337,8 @@ func describeVolume(l *golibvirt.Libvirt, v golibvirt.StorageVol, p fleet.Pool) 
 	return out, nil
 }
 
-// rawFile is the volume where it is a raw disk by its name: libvirt would tell what its guest wrote there.
+// rawFile returns the volume if its name is that of a raw disk. libvirt would probe the format from bytes that the
+// guest wrote.
 func rawFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 	if !p.Spec.Kind.Is().Files || !fleet.IsRawName(name) || agent.Legible(name) != name {
 		return v, false
@@ -347,10 +351,10 @@ func rawFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 	return rawVolume(fleet.Volume{Name: name, Path: at, AllocBytes: allocated(info, info.Size()), Unfinished: strings.HasSuffix(name, partialSuffix)}, info.Size()), true
 }
 
-// forsakenAfter is how long what is half made is not written to before nobody is at it any more.
+// forsakenAfter is the time without a write after which an unfinished file counts as abandoned.
 const forsakenAfter = 10 * time.Minute
 
-// forsaken reports whether what is half made was left so. Whatever it holds, it is no whole volume.
+// forsaken reports whether an unfinished file is abandoned. It is never a complete volume.
 func forsaken(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && time.Since(info.ModTime()) > forsakenAfter

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// While libvirt makes a volume of a pool it reads nothing of it anew, and what came since is told all the same: but not what is half made, what is
-// hidden, no file, or stands on another.
+// While libvirt creates a volume, it does not refresh the pool, but new files are still listed. Unfinished and hidden
+// files, links, directories and overlays are not.
 func TestWhatComesIntoABusyPoolIsListed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -10,8 +10,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// startPool makes the pool active, where its directory is allowed and is the one that it was made in. The pool's order is
-// held. A directory is made once, for a pool that has never been active: a missing one is somebody's data elsewhere.
+// startPool starts the pool after it checked that its directory is allowed and still the pool's own. The caller holds
+// the pool's lock. The directory is created only for a pool that was never active: a missing directory may mean that
+// the data is elsewhere.
 func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 	if err := b.poolAllowed(ctx, p); err != nil {
 		return err
@@ -48,7 +49,7 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 	return err
 }
 
-// definedPool is libvirt's pool, defined where it is missing.
+// definedPool returns libvirt's pool and defines it if it is missing.
 func (b *Backend) definedPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt.StoragePool, error) {
 	ref, x, err := findPool(ctx, c, p.Name)
 	switch {
@@ -62,8 +63,8 @@ func (b *Backend) definedPool(ctx context.Context, c *conn, p fleet.Pool) (golib
 	return ref, nil
 }
 
-// poolActive reports whether libvirt has the pool active. One whose mount is gone beneath it is stopped first: libvirt
-// mounts at the start alone.
+// poolActive reports whether the pool is active in libvirt. It stops a pool that lost its mount, because libvirt mounts
+// only when it starts a pool.
 func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.StoragePool, kept agent.RecordedPool) (bool, error) {
 	active, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.StoragePoolIsActive(ref) })
 	if err != nil || active == 0 {
@@ -76,8 +77,8 @@ func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.Storage
 	return false, c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolDestroy(ref) })
 }
 
-// createPool starts the pool. Autostart comes before the start, so that a pool whose server is away now is tried again when the
-// host boots. What was built may have been moved meanwhile: the path is checked again.
+// createPool starts the pool. Autostart is set before the start, so that the host's next boot retries a pool whose
+// server is unreachable now. The path is checked again, because the built directory may have been replaced.
 func (b *Backend) createPool(ctx context.Context, c *conn, p fleet.Pool, ref golibvirt.StoragePool, build bool) error {
 	err := c.do(ctx, func(l *golibvirt.Libvirt) error {
 		err := l.StoragePoolSetAutostart(ref, 1)
@@ -102,7 +103,7 @@ func (b *Backend) undoStart(ctx context.Context, c *conn, ref golibvirt.StorageP
 	}
 }
 
-// poolAllowed refuses what the host's settings do not allow, and kinds that a newer portal knows.
+// poolAllowed refuses pools that the host's settings forbid, and kinds that only a newer agent knows.
 func (b *Backend) poolAllowed(ctx context.Context, p fleet.Pool) error {
 	kind, known := poolSources[p.Spec.Kind]
 	if !known {
@@ -123,10 +124,10 @@ func (b *Backend) poolAllowed(ctx context.Context, p fleet.Pool) error {
 	return err
 }
 
-// judge looks at the pool's directory and refuses one that is not the pool's.
+// judge inspects the pool's directory and refuses one that is not the pool's.
 func (b *Backend) judge(ctx context.Context, kept agent.RecordedPool) (agent.Sighting, error) {
 	if kept.Path == "" {
-		return agent.Sighting{}, nil // volumes that are no files: libvirt's pool says by its source what it is
+		return agent.Sighting{}, nil // a block pool: libvirt identifies it by its source
 	}
 	now, err := within(ctx, func() (agent.Sighting, error) { return agent.SeePlace(kept.Path) })
 	if err != nil {
@@ -135,7 +136,7 @@ func (b *Backend) judge(ctx context.Context, kept agent.RecordedPool) (agent.Sig
 	return now, kept.Judge(now)
 }
 
-// placePath is the directory in which a marker proves whose the pool is; empty: it has none.
+// placePath returns the directory that holds the pool's marker; empty for a block pool.
 func placePath(s fleet.PoolSpec) string {
 	if !s.Kind.Is().Files {
 		return ""
@@ -143,10 +144,10 @@ func placePath(s fleet.PoolSpec) string {
 	return path.Clean(s.Path)
 }
 
-// writtenElsewhere reports whether others than this host write to the pool's files.
+// writtenElsewhere reports whether other hosts may write to the pool's files.
 func writtenElsewhere(s fleet.PoolSpec) bool { return s.Shared || s.Kind.Is().Mounted }
 
-// takePlace judges the directory of an active pool, remembers it, and marks it when it is first used. A directory that had a
+// takePlace checks the directory of an active pool, records it, and marks it at first use. A directory that lost its
 // marker never gets another.
 func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, kept agent.RecordedPool) (agent.Sighting, error) {
 	kept.ID, kept.Path, kept.Shared = p.ID, placePath(p.Spec), writtenElsewhere(p.Spec)
@@ -178,7 +179,7 @@ func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, kept agent.Record
 	return now, nil
 }
 
-// forgetPool forgets a pool that libvirt does not have.
+// forgetPool removes the records of a pool that libvirt does not have.
 func (b *Backend) forgetPool(ctx context.Context, p fleet.Pool) error {
 	if err := b.unmark(ctx, p); err != nil {
 		return err
@@ -186,8 +187,8 @@ func (b *Backend) forgetPool(ctx context.Context, p fleet.Pool) error {
 	return b.pools.book.Forget(p.Name)
 }
 
-// unmark takes the marker away before the pool's directory is unmounted. That of a shared pool goes when the pool itself does:
-// other hosts know it by the marker.
+// unmark removes the marker before the pool's directory is unmounted. A shared pool keeps its marker until the pool is
+// deleted, because other hosts identify the pool by it.
 func (b *Backend) unmark(ctx context.Context, p fleet.Pool) error {
 	if p.Spec.Shared && p.DeletedAt == nil || !p.Spec.Kind.Is().Files {
 		return nil
@@ -196,7 +197,7 @@ func (b *Backend) unmark(ctx context.Context, p fleet.Pool) error {
 	return err
 }
 
-// remark undoes unmark where the release failed after it.
+// remark restores the marker after a failed release.
 func (b *Backend) remark(ctx context.Context, p fleet.Pool) {
 	kept, known := b.pools.book.Of(p)
 	if !known || kept.Place == nil || !kept.Place.Marked {

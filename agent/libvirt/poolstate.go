@@ -19,18 +19,18 @@ const (
 	poolAge      = 5 * time.Second
 	poolPatience = 2 * time.Second
 	refreshAge   = 30 * time.Second
-	stalledAfter = 10 * time.Second // without an answer of its storage
-	storageLimit = time.Minute      // for a refresh within an order
-	healSoonest  = 5 * time.Second  // from a failure to the next try, which doubles
+	stalledAfter = 10 * time.Second // without an answer of the pool's storage
+	storageLimit = time.Minute // for a refresh within a job
+	healSoonest  = 5 * time.Second // from a failure to the next start; doubles each time
 	healLatest   = 15 * time.Second
 )
 
-// poolWatches looks at each assigned pool on a connection of its own. libvirt locks a pool while it looks at its
-// storage, so one whose storage hangs also hangs every call that names it, and the list of all pools.
+// poolWatches checks each assigned pool on its own connection. libvirt locks a pool while it reads the storage. So
+// hanging storage also blocks every call for that pool, and the list of all pools.
 type poolWatches struct {
 	roots  agent.PoolRoots
 	book   *agent.PoolBook
-	orders locks[string] // by name: held by an order, and by a look that has it
+	orders locks[string] // by pool name; held by jobs and by pool checks
 
 	mu     sync.Mutex
 	all    map[string]*poolWatch
@@ -39,20 +39,20 @@ type poolWatches struct {
 
 type poolWatch struct {
 	watch[fleet.PoolStatus]
-	place watch[error] // whether the directory is the pool's; see poolWatches.answers
+	place watch[error] // checks that the directory is the pool's; see poolWatches.answers
 
 	mu        sync.Mutex
-	failure   string // the words of the last order or refresh that failed; empty after a success
-	hung      bool   // that order ended at its deadline, without an answer
+	failure   string // the error of the last failed job or refresh; empty after a success
+	hung      bool // that job ended at its deadline, without an answer
 	refreshed time.Time
 	volumes   []fleet.Volume
 	machines  map[string]seenAppliance
 	images    map[string]seenImage
-	total     int    // volumes are the first of so many
-	unlisted  string // why volumes are those of an earlier look; empty: they are not
+	total     int // of all volumes; volumes holds the first of them
+	unlisted  string // why volumes is an older listing; empty if it is current
 	told      fleet.PoolStatus
-	trial     fleet.PoolStatus // what the last one of writing showed: options, file system, durations, error
-	healAt    time.Time        // not before this is it started again
+	trial     fleet.PoolStatus // the result of the last write test: options, file system, durations, error
+	healAt    time.Time // no restart of the pool before this time
 	healWait  time.Duration
 }
 
@@ -68,7 +68,7 @@ func (p *poolWatches) of(name string) *poolWatch {
 	return p.all[name]
 }
 
-// changed makes the next read of the pool, and of the list of pools, look again.
+// changed makes the next read of the pool, and of the list of pools, check again.
 func (p *poolWatches) changed(name string) {
 	w := p.of(name)
 	w.mu.Lock()
@@ -78,7 +78,8 @@ func (p *poolWatches) changed(name string) {
 	p.others.expire()
 }
 
-// failed notes the outcome of an order, a refresh or a try to heal, whose words the pool's status carries until it is active.
+// poolFailed records the outcome of a job, a refresh or a restart. The pool's status shows the error until the pool is
+// active.
 func (b *Backend) poolFailed(p fleet.Pool, err error) {
 	w := b.pools.of(p.Name)
 	w.mu.Lock()
@@ -96,7 +97,8 @@ func (b *Backend) poolFailed(p fleet.Pool, err error) {
 	}
 }
 
-// keepPool remembers the pool. That it cannot be written hinders nothing but the next agent.
+// keepPool records the pool in the pool book. A failed write is only logged: it matters only after a restart of the
+// agent.
 func (b *Backend) keepPool(p fleet.Pool, kept agent.RecordedPool) {
 	if err := b.pools.book.Put(p.Name, kept); err != nil {
 		b.log.Error("what is known of a storage pool cannot be written", "pool", p.Name, "error", err)
@@ -118,7 +120,7 @@ func (p *poolWatches) expire() {
 	p.others.expire()
 }
 
-// hangs refuses a pool whose storage hangs: another call would only hang one more thread of libvirtd.
+// hangs refuses a pool whose storage hangs: another call would only block one more thread of libvirtd.
 func (p *poolWatches) hangs(name string) error {
 	if s := p.of(name).sight(); s.late > stalledAfter {
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledWords(s.began))
@@ -126,22 +128,21 @@ func (p *poolWatches) hangs(name string) error {
 	return nil
 }
 
-// answers refuses a pool in which nothing may be made or used now: its storage hangs, or its directory is not the one that it
-// was made in.
+// answers refuses a pool whose storage hangs, or whose directory is not the one that it was created in.
 func (p *poolWatches) answers(name string) error {
 	if err := p.hangs(name); err != nil {
 		return err
 	}
 	kept, known := p.book.Named(name)
 	if !known || kept.Place == nil || kept.Path == "" {
-		return nil // libvirt knows whether it is active
+		return nil // libvirt knows whether the pool is active
 	}
 	s := p.of(name).place.read(context.Background(), 0, poolPatience, func() (error, error) {
 		now, err := agent.SeePlace(kept.Path)
 		return kept.Judge(now), err
 	})
 	switch {
-	case s.late > poolPatience/2: // less is somebody else's later look
+	case s.late > poolPatience/2: // a shorter delay comes from a later, concurrent check
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledWords(s.began))
 	case s.err != nil:
 		return fmt.Errorf("look at the pool %s: %w", name, s.err)
@@ -153,7 +154,7 @@ func stalledWords(since time.Time) string {
 	return fmt.Sprintf("Its storage has not answered since %s UTC.", since.UTC().Format(time.DateTime))
 }
 
-// poolsSeen is what Snapshot tells of pools.
+// poolsSeen holds the pools for the host's report.
 type poolsSeen struct {
 	assigned []wire.PoolReport
 	others   []fleet.DiscoveredPool
@@ -178,15 +179,15 @@ func (b *Backend) seePools(ctx context.Context, pools []fleet.Pool) poolsSeen {
 	return seen
 }
 
-// poolStatus is the pool as it was seen a moment ago. One that has not answered for stalledAfter is stalled; its last
-// numbers stay.
+// poolStatus returns the pool's recent status. A pool without an answer for stalledAfter is stalled and keeps its last
+// numbers.
 func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus {
 	w := b.pools.of(p.Name)
 	s := w.read(ctx, poolAge, poolPatience, func() (fleet.PoolStatus, error) { return b.lookAtPool(p, w) })
 	st := w.tell(s.value)
 	switch {
 	case s.late > stalledAfter && s.known && st.State == fleet.PoolFailed && st.Error != "":
-		// What hangs is a try to start it again: why it failed is still what helps.
+		// A restart of the pool hangs; the error of the earlier failure explains more.
 	case !s.known && w.saidWhy():
 		return w.inactive(fleet.PoolStatus{MountPath: p.Spec.Path})
 	case s.late > stalledAfter:
@@ -201,14 +202,14 @@ func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus
 	return st
 }
 
-// saidWhy reports whether an order or a refresh failed since, in words.
+// saidWhy reports whether the last job or refresh failed with an error of its own, not at its deadline.
 func (w *poolWatch) saidWhy() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failure != "" && !w.hung
 }
 
-// tell steadies the numbers, which move all the time on storage at work; see steady.
+// tell smooths the numbers, which always change on storage in use; see steady.
 func (w *poolWatch) tell(st fleet.PoolStatus) fleet.PoolStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,7 +229,7 @@ func (w *poolWatch) tell(st fleet.PoolStatus) fleet.PoolStatus {
 	return st
 }
 
-// provisioned is what the listed volumes may still grow by. An ISO does not grow.
+// provisioned returns how much the listed volumes may still grow, in bytes. ISOs do not grow.
 func provisioned(volumes []fleet.Volume) (n int64) {
 	for _, v := range volumes {
 		if !v.IsISO() {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// poolSources are the kinds of pools in libvirt's words.
+// poolSources maps the pool kinds to libvirt's pool definitions.
 var poolSources = map[fleet.PoolKind]poolSource{
 	fleet.PoolDir: {libvirt: "dir", source: func(fleet.Pool) *libvirtxml.StoragePoolSource { return nil }},
 	fleet.PoolFS: {libvirt: "fs", device: func(s fleet.PoolSpec) string { return s.Device }, source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
@@ -51,12 +51,13 @@ var poolSources = map[fleet.PoolKind]poolSource{
 }
 
 type poolSource struct {
-	libvirt string // its type of pool
+	libvirt string // libvirt's pool type
 	source  func(fleet.Pool) *libvirtxml.StoragePoolSource
-	target  func(fleet.PoolSpec) string // the target path that follows from the source; nil: the pool's path, or none
-	device  func(fleet.PoolSpec) string // what the agent's settings must allow; nil: it is on no device of the host
-	secret  *poolSecret                 // nil: it has none
-	blocks  *blocks                     // nil: its volumes are files below the pool's path
+	// the target path that libvirt requires although it follows from the source; nil: none, or the pool's path
+	target  func(fleet.PoolSpec) string
+	device  func(fleet.PoolSpec) string // the device that the agent's settings must allow; nil: no host device
+	secret  *poolSecret // nil: the kind has none
+	blocks  *blocks // nil: a file pool
 }
 
 func netSource(server, dir, format string) *libvirtxml.StoragePoolSource {
@@ -66,7 +67,8 @@ func netSource(server, dir, format string) *libvirtxml.StoragePoolSource {
 	}
 }
 
-// deviceFormat is what libvirt calls the file system: not all versions know btrfs, which mount finds by itself.
+// deviceFormat returns libvirt's name of the file system. For btrfs it is auto, because not every libvirt knows btrfs
+// and mount detects it.
 func deviceFormat(s fleet.PoolSpec) string {
 	if s.Format == "btrfs" {
 		return "auto"
@@ -89,7 +91,7 @@ func poolXML(p fleet.Pool) libvirtxml.StoragePool {
 	return x
 }
 
-// poolPlace is what makes two pools of libvirt the same one.
+// poolPlace identifies a pool's storage: equal places are the same storage.
 type poolPlace struct {
 	kind, path, host, dir, device string
 	gluster                       bool // else NFS
@@ -122,7 +124,7 @@ func poolPlaceOf(x libvirtxml.StoragePool) poolPlace {
 	return at
 }
 
-// words is the place as people read it.
+// words describes the place for people.
 func (at poolPlace) words() string {
 	var all []string
 	if at.path != "" {
@@ -141,7 +143,7 @@ func (at poolPlace) words() string {
 	return strings.Join(all, " ")
 }
 
-// sameSource reports whether libvirt's pool is the one that the spec means.
+// sameSource reports whether libvirt's pool has the spec's storage.
 func sameSource(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
 	return poolPlaceOf(x) == poolPlaceOf(poolXML(fleet.Pool{Spec: s}))
 }

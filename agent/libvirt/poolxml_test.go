@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Of each kind of pool there is one whose definition stands in testdata/pools.xml. A kind without one fails.
+// Each pool kind has a definition in testdata/pools.xml. A new kind without one fails the test.
 func TestPoolDefinitions(t *testing.T) {
 	t.Parallel()
 	specs := map[fleet.PoolKind]fleet.PoolSpec{
@@ -87,7 +87,7 @@ func TestPoolGaps(t *testing.T) {
 	}
 }
 
-// What differs in a pool's place is another pool, however alike the rest is; how somebody spelt the file system's type is not.
+// Pools that differ in any part of their place are different. The spelling of the file system's type does not matter.
 func TestSamePoolSource(t *testing.T) {
 	t.Parallel()
 	const fs = `<pool type="fs"><source><device path="/dev/sdb1"/><format type="%"/></source><target><path>/srv/vm</path></target></pool>`

@@ -16,7 +16,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// groupXML is a port group in a network's definition. libvirtxml knows no bounds of one, so it is read and written beside the rest.
+// groupXML is a port group of a network definition. libvirtxml lacks a port group's bandwidth, so port groups are read
+// and written separately.
 type groupXML struct {
 	XMLName   xml.Name                     `xml:"portgroup"`
 	Name      string                       `xml:"name,attr"`
@@ -24,10 +25,10 @@ type groupXML struct {
 	Bandwidth *libvirtxml.NetworkBandwidth `xml:"bandwidth"`
 }
 
-// groups are those of a definition, in the order of their names.
+// groups are a definition's port groups, sorted by name.
 type groups []groupXML
 
-// groupsOf are the port groups as libvirt is told of them.
+// groupsOf returns the spec's port groups for libvirt.
 func groupsOf(s *fleet.NetworkSpec) (out groups) {
 	for _, g := range s.PortGroups {
 		x := groupXML{Name: g.Name}
@@ -35,7 +36,8 @@ func groupsOf(s *fleet.NetworkSpec) (out groups) {
 			x.VLAN = vlanXML(*g.VLAN)
 		}
 		if g.ToGuest != nil || g.FromGuest != nil {
-			x.Bandwidth = &libvirtxml.NetworkBandwidth{Inbound: rateXML(g.ToGuest), Outbound: rateXML(g.FromGuest)} // as the guest sees it
+			// inbound and outbound from the guest's view
+			x.Bandwidth = &libvirtxml.NetworkBandwidth{Inbound: rateXML(g.ToGuest), Outbound: rateXML(g.FromGuest)}
 		}
 		out = append(out, x)
 	}
@@ -88,7 +90,7 @@ func (g groupXML) text() string {
 	g.XMLName = xml.Name{}
 	text, err := xml.Marshal(g)
 	if err != nil {
-		return err.Error() // and so like no other
+		return err.Error() // an error text differs from every group
 	}
 	return string(text)
 }
@@ -109,7 +111,7 @@ func (g groups) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// named is the text of the group of that name; empty: there is none.
+// named returns the text of the group with this name; empty if there is none.
 func (g groups) named(name string) string {
 	if i := slices.IndexFunc(g, func(x groupXML) bool { return x.Name == name }); i >= 0 {
 		return g[i].text()
@@ -117,7 +119,7 @@ func (g groups) named(name string) string {
 	return ""
 }
 
-// into puts the port groups into a network's XML.
+// into inserts the port groups into a network's XML.
 func (g groups) into(text string) string {
 	const end = "</network>"
 	i := strings.LastIndex(text, end)
@@ -127,7 +129,7 @@ func (g groups) into(text string) string {
 	return text[:i] + g.text() + text[i:]
 }
 
-// updatesTo are the changes of what runs that bring want about.
+// updatesTo returns the changes that turn the running network's groups into want.
 func (g groups) updatesTo(want groups) (out []networkUpdate) {
 	add := func(command golibvirt.NetworkUpdateCommand, text string) {
 		out = append(out, networkUpdate{command, golibvirt.NetworkSectionPortgroup, -1, text})
@@ -149,7 +151,7 @@ func (g groups) updatesTo(want groups) (out []networkUpdate) {
 	return out
 }
 
-// wholeNetwork is a network's definition with its port groups.
+// readNetworkXML reads a network's definition and its port groups.
 func wholeNetwork(ctx context.Context, c *conn, ref golibvirt.Network, flags uint32) (x libvirtxml.Network, g groups, err error) {
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.NetworkGetXMLDesc(ref, flags) })
 	if err != nil {
@@ -163,8 +165,8 @@ func wholeNetwork(ctx context.Context, c *conn, ref golibvirt.Network, flags uin
 	return x, g, err
 }
 
-// boundNICs gives the cards of running guests the bounds of their port groups, which libvirt reads only when a card comes. A card with bounds
-// of its own in its definition keeps them.
+// boundNICs applies changed port group bandwidths to the NICs of running guests, because libvirt applies them only on
+// attach. A NIC with its own bandwidth limits keeps them.
 func (b *Backend) boundNICs(ctx context.Context, c *conn, n fleet.Network) error {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
@@ -214,7 +216,7 @@ func boundNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Networ
 	})
 }
 
-// bound is one of libvirt's parameters; 0: none.
+// bound is one of libvirt's bandwidth parameters; 0 means no limit.
 type bound struct {
 	name  string
 	value uint32
@@ -227,7 +229,7 @@ func bounds(way string, r *fleet.Rate) []bound {
 	return []bound{{way + ".average", uint32(r.AverageKiB)}, {way + ".peak", uint32(r.PeakKiB)}, {way + ".burst", uint32(r.BurstKiB)}}
 }
 
-// boundsNow are the bounds that a card has.
+// boundsNow returns a NIC's current bandwidth parameters.
 func boundsNow(b *libvirtxml.DomainInterfaceBandwidth) []bound {
 	if b == nil {
 		b = &libvirtxml.DomainInterfaceBandwidth{}

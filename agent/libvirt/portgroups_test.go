@@ -12,13 +12,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// shim is a tc that has what the kernel lacks of the three calls that libvirt makes for a bound: no more is needed to see that libvirt takes it.
+// shim replaces tc where the kernel lacks traffic control: its calls succeed, so the test can check that libvirt
+// accepts the bandwidth.
 const shim = `#!/bin/sh
 exit 0
 `
 
-// Bounds of a port group are libvirt's: where the kernel cannot keep them a guest does not start, in libvirt's words; where it can, a guest that
-// runs gets a change of them at once.
+// If the kernel cannot enforce a port group's bandwidth, a start fails with libvirt's error. If it can, a running guest
+// gets a changed bandwidth at once.
 func TestAPortGroupBoundsRunningCards(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

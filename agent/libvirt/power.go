@@ -11,14 +11,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// How often is looked whether a start that was begun before is over, and for how long.
+// Poll interval and time limit for a start that is already under way.
 const (
 	startPoll = 50 * time.Millisecond
 	startWait = 100 * time.Second
 )
 
-// StartVM implements agent.Hypervisor. A rename that waited for the guest to be off is done first. A start that is under way, as that of an agent which
-// was killed goes on in libvirt, is waited for: it may fail. One whose libvirtd was killed never ends by itself.
+// StartVM implements agent.Hypervisor. It first does a rename that waited for the guest to be off. It waits for a start
+// that is already under way, because that start may fail; libvirt finishes the start of a killed agent. A start whose
+// libvirtd was killed never ends.
 func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 	for began := time.Now(); ; {
 		underWay, err := b.startVM(ctx, id)
@@ -36,7 +37,7 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 	}
 }
 
-// startVM starts the VM, unless it is on or being started.
+// startVM starts the VM unless it is running or starting.
 func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, err error) {
 	err = b.onVMConn(ctx, id, "start", func(ctx context.Context, c *conn, s sighted) error {
 		if s.live != nil {
@@ -96,7 +97,7 @@ func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// unlessOff is err, unless the guest has ended by itself since it was looked at.
+// unlessOff returns err unless the guest has stopped by itself in the meantime.
 func unlessOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
 	if is(err, golibvirt.ErrOperationInvalid) {
 		if active, look := l.DomainIsActive(ref); look == nil && active == 0 {
@@ -154,7 +155,7 @@ func (b *Backend) onVM(ctx context.Context, id fleet.VMID, verb string, f func(*
 	})
 }
 
-// onVMConn gives one order to one VM of Quantix, as it is at this moment, over a connection of its own.
+// onVMConn runs f for a VM of Quantix, with its current state, under the VM's lock and on a connection of its own.
 func (b *Backend) onVMConn(ctx context.Context, id fleet.VMID, verb string, f func(context.Context, *conn, sighted) error) error {
 	unlock, err := b.vms.lock(ctx, id)
 	if err != nil {

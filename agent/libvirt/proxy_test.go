@@ -13,16 +13,17 @@ import (
 	"testing"
 )
 
-// procStoragePoolRefresh is the number of a call in libvirt's protocol.
+// procStoragePoolRefresh is the call's procedure number in libvirt's protocol.
 const procStoragePoolRefresh = 83
 
-// proxy stands before libvirtd's socket and can swallow one kind of call, as if libvirtd hung in it, or tell of each call that changes something.
+// proxy forwards libvirtd's socket. It can swallow one kind of call, as if libvirtd hung in it, and report each
+// changing call.
 type proxy struct {
 	socket  string
-	changes atomic.Pointer[changeWatch] // nil: nobody is told; of connections to come
-	drop    atomic.Uint32               // the call to swallow; 0: none
+	changes atomic.Pointer[changeWatch] // for connections opened later; nil: none
+	drop    atomic.Uint32 // the procedure to swallow; 0: none
 	dropped atomic.Int32
-	garbled atomic.Pointer[[]string] // texts of libvirtd's answers whose last byte becomes another; nil: none
+	garbled atomic.Pointer[[]string] // texts in libvirtd's answers whose last byte is replaced; nil: none
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -72,7 +73,7 @@ func (p *proxy) serve(client net.Conn) {
 	if watch == nil {
 		watch = &changeWatch{at: func(string) bool { return true }}
 	}
-	var asked sync.Map // what was asked that changes something, by the serial of its call
+	var asked sync.Map // pending changing calls, by serial number
 	go func() {
 		defer client.Close()
 		for {
@@ -118,10 +119,11 @@ func (p *proxy) serve(client net.Conn) {
 	}
 }
 
-// changeWatch is told of calls that change something: before libvirtd has one, when it has, and before its answer is passed on. False ends the connection.
+// changeWatch is called for each changing call: before libvirtd gets it, after libvirtd got it, and before the answer
+// is forwarded. If at returns false, the connection is closed.
 type changeWatch struct{ at func(what string) bool }
 
-// changing are the calls of libvirt's protocol, by number, with which VMs, volumes and secrets are made and changed.
+// changing maps procedure numbers of libvirt's protocol to the changes of VMs, volumes and secrets.
 var changing = map[uint32]string{
 	11: "define", 350: "define", 231: "undefine", 9: "start", 33: "shut down",
 	142: "define a secret", 144: "set a secret", 146: "undefine a secret",
@@ -129,7 +131,7 @@ var changing = map[uint32]string{
 	160: "attach", 174: "update a device", 392: "detach", 199: "add CPUs", 204: "set the balloon", 251: "grow a disk", 219: "schedule vCPUs",
 }
 
-// changes says what the packet is a call for, where that changes something.
+// changes returns the change that the packet's call makes, if any.
 func (p packet) changes() (what string, ok bool) {
 	switch {
 	case p.kind != packetCall:
@@ -147,11 +149,12 @@ const (
 	packetCall  = 0
 	packetReply = 1
 
-	programQEMU      = 0x20008087 // what libvirt tells of QEMU alone
-	procAgentCommand = 3          // of it: a command for the guest's agent
+	programQEMU      = 0x20008087 // the QEMU-specific protocol
+	procAgentCommand = 3 // its procedure: a guest agent command
 )
 
-// packet is its length, the program, its version, the call's number, whether it is a call, and its serial number, four bytes each, and more.
+// packet is one message of libvirt's RPC protocol. Its header has four-byte fields: length, program, version,
+// procedure, type (call or reply), serial number.
 type packet struct {
 	bytes                       []byte
 	program, proc, kind, serial uint32

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What a guest writes to the beginning of a raw disk is data, even where it reads as a qcow2 file that stands on another: the disk grows and starts as what it
-// is, and nothing is ever opened that it names.
+// Bytes that a guest writes to a raw disk are data, even if they look like a qcow2 header with a backing file. The disk
+// still grows and starts as raw, and nothing opens the file named in the header.
 func TestARawDiskIsNotWhatItsGuestWrites(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -11,11 +11,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// formats says which files the host's domains define as raw, and which as something else. What a raw file begins with is its guest's data: no
-// format, no size and no other file's name is read from it. See ADR 71.
+// formats records which files the host's domains define as raw and which as another format. A raw file's content is
+// guest data: no format, size or file name is read from it. See ADR 71.
 type formats struct{ raw, other map[fileID]bool }
 
-// note adds a file as one domain defines it.
+// note records how one domain defines the file.
 func (f *formats) note(id fileID, raw bool) {
 	if f.raw == nil {
 		f.raw, f.other = map[fileID]bool{}, map[fileID]bool{}
@@ -27,12 +27,12 @@ func (f *formats) note(id fileID, raw bool) {
 	}
 }
 
-// isRaw reports whether the file's bytes are data. A file that no domain of the host defines is raw by its name.
+// isRaw reports whether the file's content is data. A file that no domain defines is raw if its name is.
 func (f formats) isRaw(path string, id fileID) bool {
 	return f.raw[id] || !f.other[id] && fleet.IsRawName(filepath.Base(path))
 }
 
-// formatsNow looks at the definitions of all domains at this moment.
+// formatsNow reads the definitions of all domains now.
 func (b *Backend) formatsNow(ctx context.Context, c *conn) (formats, error) {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
@@ -41,18 +41,19 @@ func (b *Backend) formatsNow(ctx context.Context, c *conn) (formats, error) {
 	return b.usersOf(ctx, fresh, all).formats, nil
 }
 
-// asDefined is the file as it is where it is raw: as long as it is, and nothing else. Its own reading is kept for those who make something of it.
+// asDefined returns the raw file's facts: its length, and nothing from its content. begins keeps the format that the
+// content resembles, for callers that create images from it.
 func (f volumeFile) asDefined() volumeFile {
-	f.begins = cmp.Or(f.Format, "qcow2") // a header that is cut off is one of that
+	f.begins = cmp.Or(f.Format, "qcow2") // a truncated header is one of qcow2
 	f.header = header{image.Facts{Format: fleet.Raw, Size: f.bytes}, f.alloc}
 	return f
 }
 
-// misleads reports whether somebody else than its guest would take the raw disk for another format.
+// misleads reports whether the raw disk's content looks like another format.
 func (f volumeFile) misleads() bool { return f.begins != "" }
 
-// imageIn reads all that decides whether an image is made of a volume. A raw disk that begins as another format does is none: whoever opens the
-// copy would take it for that.
+// imageIn reads the facts that decide whether an image may be created from a volume. It refuses a raw disk that looks
+// like another format: readers of the copy would take it for that format.
 func (b *Backend) imageIn(ctx context.Context, c *conn, p place) (header, error) {
 	f, err := b.volumeFile(ctx, c, p)
 	if err != nil {
@@ -68,7 +69,7 @@ func (b *Backend) imageIn(ctx context.Context, c *conn, p place) (header, error)
 	return h, nil
 }
 
-// rawVolume is a listed volume as it is where it is raw: libvirt has read its guest's bytes.
+// rawVolume corrects the listing of a raw volume: libvirt probed the guest's bytes.
 func rawVolume(v fleet.Volume, bytes int64) fleet.Volume {
 	v.Format, v.CapacityBytes, v.Backing, v.Appliance = fleet.Raw, bytes, "", nil
 	return v

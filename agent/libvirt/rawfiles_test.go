@@ -19,7 +19,8 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// guestBytes are what a guest may write to the beginning of a raw disk: the heads of formats that name another file, broken ones, and any bytes.
+// guestBytes returns possible first bytes of a raw disk: headers that name another file, corrupt headers, and random
+// bytes.
 func guestBytes(t *testing.T, names string, r *rand.Rand) map[string][]byte {
 	t.Helper()
 	lure := filepath.Join(t.TempDir(), "lure")
@@ -57,7 +58,7 @@ func guestBytes(t *testing.T, names string, r *rand.Rand) map[string][]byte {
 	return out
 }
 
-// Whatever a guest writes to the beginning of its raw disks, nothing that anybody else sees of the host changes, and no order for anybody else's volume.
+// No bytes at the start of a raw disk change the report on other VMs and volumes, nor the result of jobs for them.
 func TestBytesOfARawDiskChangeNothingForOthers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -135,7 +136,8 @@ func TestBytesOfARawDiskChangeNothingForOthers(t *testing.T) {
 	f.ok(f.DeleteVolume(t.Context(), f.work("image", fleet.VolumeOrder{})))
 }
 
-// No image is made of a raw disk that reads as another format, and no refusal names a program that would read it so.
+// No image is created from a raw disk that looks like another format. The refusal does not suggest a program that would
+// probe the format.
 func TestNothingIsMadeOfARawDiskThatReadsAsAnother(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -7,9 +7,9 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// readyToStart has the definition of a VM that is about to start say what only this moment tells: how large packets its networks take, what is
-// plugged in at the host's ports, which mediated devices are made for it. One that has no cards and no devices of its host says all already. Before
-// that, every path that the guest would start with is looked at.
+// readyToStart updates a VM's definition with facts known only at the start: the networks' MTUs, the host's USB ports
+// and the mediated devices. A VM without NICs and host devices needs no update. Before that, it checks every path that
+// the guest would open.
 func (b *Backend) readyToStart(ctx context.Context, c *conn, s sighted) error {
 	x, err := readXML(ctx, c, s.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
@@ -42,7 +42,8 @@ func (b *Backend) readyToStart(ctx context.Context, c *conn, s sighted) error {
 	})
 }
 
-// savedInPlace looks at the paths of memory that somebody saved (virsh managedsave): a start goes on from it, with the definition of then.
+// savedInPlace checks the paths of a managed save image (virsh managedsave), because a start resumes from it with the
+// definition of that time.
 func (b *Backend) savedInPlace(ctx context.Context, c *conn, ref golibvirt.Domain) error {
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
 		saved, err := l.DomainHasManagedSaveImage(ref, 0)

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// reference is a file that an image's header names. An opaque one is raw: no header of it counts.
+// reference is a file named in an image's header. An opaque reference is raw: its own header is not read.
 type reference struct {
 	path   string
 	opaque bool
@@ -19,13 +19,13 @@ type reference struct {
 // referenceBytes is how much of an image is read for its references: qcow2 keeps them in its first cluster.
 const referenceBytes = 64 << 10
 
-// qcow2's header extensions.
+// Types of qcow2 header extensions.
 const (
 	qcow2DataName      = 0x44415441
 	qcow2BackingFormat = 0xe2792aca
 )
 
-// readReferences reads the names, not the files.
+// readReferences returns the files named in the image's header; it does not open them.
 func readReferences(path string) []reference {
 	f, err := openImage(path, true)
 	if err != nil {
@@ -33,7 +33,7 @@ func readReferences(path string) []reference {
 	}
 	defer f.Close()
 	text := make([]byte, referenceBytes)
-	n, _ := f.ReadAt(text, 0) // what could be read says what it says
+	n, _ := f.ReadAt(text, 0) // a partial read is parsed as far as it goes
 	var out []reference
 	for _, r := range parseReferences(text[:n]) {
 		for _, name := range fileNames(r.path) {
@@ -46,7 +46,7 @@ func readReferences(path string) []reference {
 	return out
 }
 
-// parseReferences are the names of the backing file and of the external data file as the header of a qcow2 image has them.
+// parseReferences returns the backing file and the external data file named in a qcow2 header.
 func parseReferences(text []byte) []reference {
 	if len(text) < 72 || !bytes.HasPrefix(text, []byte("QFI\xfb")) {
 		return nil
@@ -79,7 +79,7 @@ func parseReferences(text []byte) []reference {
 	return out
 }
 
-// fileNames are the files that a name means to QEMU, which also takes "file:" and a description in JSON.
+// fileNames returns the files that QEMU opens for a name, which may have the prefix "file:" or be a JSON description.
 func fileNames(name string) []string {
 	text, described := strings.CutPrefix(name, "json:")
 	if !described {

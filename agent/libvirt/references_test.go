@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// extension adds one of qcow2's header extensions at the place, and returns the next place.
+// extension writes a qcow2 header extension at this offset and returns the next offset.
 func extension(h []byte, at int, kind uint32, value string) int {
 	binary.BigEndian.PutUint32(h[at:], kind)
 	binary.BigEndian.PutUint32(h[at+4:], uint32(len(value)))

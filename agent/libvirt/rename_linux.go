@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renameAlone renames a file, never over another. File systems that cannot promise that (NFS) get a second name, and lose the first.
+// renameAlone renames a file and never replaces another. On file systems without RENAME_NOREPLACE (NFS), it links the
+// new name and removes the old one.
 func renameAlone(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	switch {

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A file never takes the place of another, in whichever of both ways it is renamed; what came under the old name meanwhile stays.
+// Neither way of renaming replaces an existing file. A new file under the old name is not removed.
 func TestAFileIsNeverRenamedOverAnother(t *testing.T) {
 	t.Parallel()
 	for way, rename := range map[string]func(from, to string) error{"at once": renameAlone, "by a second name": linkAlone} {
@@ -45,7 +45,7 @@ func TestAFileIsNeverRenamedOverAnother(t *testing.T) {
 	}
 }
 
-// Who makes a file of the volume's name at the very moment in which that becomes whole has it still, or was told that there is one.
+// If somebody else creates the final file just as a volume is completed, exactly one of the two succeeds.
 func TestAWholeVolumeNeverTakesAFilesPlace(t *testing.T) {
 	t.Parallel()
 	p := place{pool: fleet.Pool{Spec: fleet.PoolSpec{Path: t.TempDir()}}, volume: "disk.qcow2"}

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/lab"
 )
 
-// An address that is reserved while the network runs is what the guest's DHCP client gets; its host tells it by agent and lease, and the
-// network lists the lease.
+// An address reserved on a running network is what the guest's DHCP client gets. The host reports it from the guest
+// agent and from the lease, and the network lists the lease.
 func TestAGuestGetsItsReservedAddress(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

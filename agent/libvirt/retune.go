@@ -12,8 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// retune gives the running guest what the edit changes of what it has, as far as that is possible while it runs. What is not waits for its next
-// start: the difference shows.
+// retune applies the edit to the running guest as far as libvirt can. The rest waits for the next start and shows as a
+// difference.
 func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.Edit, kept, live *libvirtxml.Domain) error {
 	if plan.Has("iso") {
 		if err := a.swapMedium(ctx, ref, kept, live); err != nil {
@@ -25,7 +25,8 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.
 			return err
 		}
 	}
-	if plan.Has("memory.balloonMiB") || plan.Has("memory.floorMiB") || plan.Has("memoryMiB") { // its host takes back what it must
+	// the host's memory minimums may limit this
+	if plan.Has("memory.balloonMiB") || plan.Has("memory.floorMiB") || plan.Has("memoryMiB") {
 		if err := a.balloon(ctx, ref, kept, live); err != nil {
 			return err
 		}
@@ -58,7 +59,7 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.
 	return nil
 }
 
-// swapMedium puts the medium into the guest's drive, or takes it out. A guest that has locked its drive keeps what is in it.
+// swapMedium changes or ejects the medium of the guest's CD-ROM drive. A locked drive keeps its medium.
 func (a *applying) swapMedium(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	want, has := cdromOf(kept), cdromOf(live)
 	if want < 0 || has < 0 {
@@ -67,7 +68,7 @@ func (a *applying) swapMedium(ctx context.Context, ref golibvirt.Domain, kept, l
 	return a.swap(ctx, ref, kept.Devices.Disks[want], live.Devices.Disks[has])
 }
 
-// swapDrives is swapMedium for the other drives, of those that the guest has.
+// swapDrives does the same for the guest's other drives.
 func (a *applying) swapDrives(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	for _, want := range kept.Devices.Disks {
 		has := slices.IndexFunc(live.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasOf(want.Alias) })
@@ -98,7 +99,7 @@ func (a *applying) swap(ctx context.Context, ref golibvirt.Domain, want, drive l
 	return err
 }
 
-// addCPUs plugs vCPUs into a guest that has sockets for them.
+// addCPUs hot-plugs vCPUs, up to the guest's maximum.
 func (a *applying) addCPUs(ctx context.Context, ref golibvirt.Domain, want int, live *libvirtxml.Domain) error {
 	if want <= cpusOf(live) || want > moreCPUs(live) || !takesCPUs(live.Type, secureBootOf(live)) {
 		return nil
@@ -108,7 +109,7 @@ func (a *applying) addCPUs(ctx context.Context, ref golibvirt.Domain, want int, 
 	})
 }
 
-// limitDisk lets the guest's disk have the limits that the definition has.
+// limitDisk applies the definition's I/O limits to the guest's disk.
 func (a *applying) limitDisk(ctx context.Context, ref golibvirt.Domain, alias string, kept, live *libvirtxml.Domain) error {
 	is := func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == alias }
 	k, l := slices.IndexFunc(kept.Devices.Disks, is), slices.IndexFunc(live.Devices.Disks, is)
@@ -145,7 +146,7 @@ func (a *applying) limitDisk(ctx context.Context, ref golibvirt.Domain, alias st
 	})
 }
 
-// retuneNIC lets the guest's card have the link and the limits that the definition has.
+// retuneNIC applies the definition's link state and limits to the guest's NIC.
 func (a *applying) retuneNIC(ctx context.Context, ref golibvirt.Domain, set agent.Set[fleet.NIC], kept, live *libvirtxml.Domain) error {
 	is := func(n libvirtxml.DomainInterface) bool { return strings.EqualFold(macOf(&n), set.Device.MAC) }
 	k, l := slices.IndexFunc(kept.Devices.Interfaces, is), slices.IndexFunc(live.Devices.Interfaces, is)
@@ -154,6 +155,7 @@ func (a *applying) retuneNIC(ctx context.Context, ref golibvirt.Domain, set agen
 	}
 	now := live.Devices.Interfaces[l]
 	want, has := readNIC(kept.Devices.Interfaces[k], fleet.NIC{}), readNIC(now, fleet.NIC{})
+	// the limits of its port group
 	if want.Limits == (fleet.NICLimits{}) && set.Device.PortGroup != "" {
 		want.Limits = has.Limits // those of its port group
 	}

@@ -14,10 +14,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// drawer draws values of fields from bytes, so that a new field is drawn by being in a table.
+// drawer generates field values from bytes. It reads the field tables, so a new field is generated without a change
+// here.
 type drawer struct{ bytes []byte }
 
-// next is the next byte; behind the last there are zeros, by which nothing more is drawn.
+// next returns the next byte. After the last byte it returns 0, which generates nothing more.
 func (d *drawer) next() int {
 	if len(d.bytes) == 0 {
 		return 0
@@ -27,16 +28,16 @@ func (d *drawer) next() int {
 	return int(b)
 }
 
-// of is one of n, of which the first is drawn where there is nothing left.
+// of returns a number below n; 0 after the last byte.
 func (d *drawer) of(n int) int { return d.next() % n }
 
-// drawnTexts are what fields of text may take, each of some.
+// drawnTexts are the candidates for text fields; each field accepts some of them.
 var drawnTexts = []string{
 	"0", "0-1", "2,4-6", "+aes -vmx", "-x2apic", "quiet console=ttyS0", `a="b" <c> & 'd' ]]> e`, "qemu64", "host-model", "A1_b.c+d-e", "src", "usb/046d:c52b", "usb/1d6b:0002", "cdrom2",
 	"cdrom3", "floppy1", "v-1.iso", "vmlinuz", "0001:02:03.4", "pci/0000:41:00.0", "pci/0000:41:00.1", "mdev/nvidia-63", "usb-port/1-2.3", "blk/ata-A_1", "EPYC-Rome-v2",
 }
 
-// value is one of the field's kind, as JSON takes it; nil: nothing is drawn.
+// value generates a JSON value of the field's kind; nil generates nothing.
 func (d *drawer) value(in fleet.Input) any {
 	switch in.Kind {
 	case fleet.InputFlag:
@@ -85,7 +86,7 @@ func (d *drawer) value(in fleet.Input) any {
 
 const drawnPool, drawnPath = "01a20f00-0000-7000-8000-0000000000aa", "/srv/pool"
 
-// draw gives one of many some of its fields, as far as the check of the whole lets it.
+// draw sets random fields of a spec, disk or NIC. It undoes a value that the validation of the whole spec refuses.
 func draw[T any](d *drawer, fields []fleet.Field[T], at *T, right func() bool) {
 	for _, f := range fields {
 		if d.of(3) == 0 {
@@ -94,6 +95,7 @@ func draw[T any](d *drawer, fields []fleet.Field[T], at *T, right func() bool) {
 		value, err := json.Marshal(d.value(f.Input))
 		if err != nil {
 			panic(err) // plain values
+		// plain values always marshal
 		}
 		before := *at
 		if f.Take(at, value) != nil || !right() {
@@ -102,7 +104,7 @@ func draw[T any](d *drawer, fields []fleet.Field[T], at *T, right func() bool) {
 	}
 }
 
-// drawnVM is one of which the check finds nothing wrong.
+// drawnVM generates a VM that passes validation.
 func drawnVM(bytes []byte) fleet.VM {
 	d := &drawer{bytes}
 	s := fleet.VMSpec{CPUs: 1 + d.of(16), MemoryMiB: fleet.MinMemoryMiB << d.of(8), Firmware: []fleet.Firmware{fleet.BIOS, fleet.UEFI}[d.of(2)], Power: fleet.Stopped}
@@ -126,19 +128,20 @@ func drawnVM(bytes []byte) fleet.VM {
 		s.ISO = &fleet.Volref{PoolID: drawnPool, Volume: "medium-0.iso"}
 	}
 	draw(d, fleet.Parts(), &s, right)
-	if half := s.CPUs / 2; len(s.NUMA) == 0 && half > 0 && s.CPU.Max <= s.CPUs && d.of(2) == 1 { // numbers that fit each other are not drawn
+	// random values would hardly ever add up to the VM's CPUs and memory
+	if half := s.CPUs / 2; len(s.NUMA) == 0 && half > 0 && s.CPU.Max <= s.CPUs && d.of(2) == 1 {
 		s.NUMA = []fleet.VMNUMANode{{CPUs: numaNodes(0, half), MemoryMiB: s.MemoryMiB / 2}, {CPUs: numaNodes(half, s.CPUs), MemoryMiB: s.MemoryMiB - s.MemoryMiB/2}}
 		if !right() {
 			s.NUMA = nil
 		}
 	}
-	s.FirstBoot = fleet.VMFirstBoot{} // its file is its host's
+	s.FirstBoot = fleet.VMFirstBoot{} // the host writes the first-boot file
 	return fleet.VM{Meta: fleet.Meta{ID: "01a20f00-0000-7000-8000-0000000000bb", Name: "web-01", Generation: 3}, Spec: s}
 }
 
 func numaNodes(from, to int) string { return fleet.PlainSet(fmt.Sprintf("%d-%d", from, to-1)) }
 
-// defineAnew writes the definition of the VM, and reads what it says from its text.
+// defineAnew writes the VM's definition and reads it back from its text.
 func defineAnew(t *testing.T, vm fleet.VM, k kind) (agent.Applied, agent.Defined, string) {
 	t.Helper()
 	pools := []fleet.Pool{{ID: drawnPool, Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: drawnPath}}}
@@ -173,7 +176,7 @@ func defineAnew(t *testing.T, vm fleet.VM, k kind) (agent.Applied, agent.Defined
 	return *applied, definedOf(&again, *applied, known.volumeAt), text
 }
 
-// same fails where the definition says something else than the VM was to be.
+// same fails the test if the definition does not match the VM.
 func same(t *testing.T, vm fleet.VM, k kind) {
 	t.Helper()
 	applied, is, text := defineAnew(t, vm, k)
@@ -195,12 +198,12 @@ func same(t *testing.T, vm fleet.VM, k kind) {
 func mustText(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // plain values
+		panic(err) // plain values always marshal
 	}
 	return string(text)
 }
 
-// FuzzDefinition writes VMs as definitions and reads them again: no value of a field is lost, or becomes another one.
+// FuzzDefinition writes generated VMs as definitions and reads them back. No field's value may be lost or changed.
 func FuzzDefinition(f *testing.F) {
 	f.Add([]byte{}, false)
 	f.Add([]byte(strings.Repeat("\x01", 400)), false)
@@ -216,7 +219,8 @@ func FuzzDefinition(f *testing.F) {
 	})
 }
 
-// TestDrawnSpecsHaveEveryField keeps the drawing honest: over many bytes each field of a definition is drawn, and with several values.
+// TestDrawnSpecsHaveEveryField checks the generator: over many random inputs, it must generate several values of each
+// field.
 func TestDrawnSpecsHaveEveryField(t *testing.T) {
 	t.Parallel()
 	seen := map[string]map[string]bool{}
@@ -250,7 +254,8 @@ func TestDrawnSpecsHaveEveryField(t *testing.T) {
 			}
 		}
 	}
-	apart := []string{"firstBoot", "rules", "health", "disks.shareable"} // they have tests of their own; what is shared exists already
+	// these have their own tests; a shared disk must exist already
+	apart := []string{"firstBoot", "rules", "health", "disks.shareable"}
 	for _, name := range fleet.PartNames() {
 		if len(seen[name]) < 2 && !slices.Contains(apart, name) {
 			t.Errorf("%s is never drawn: %v", name, seen[name])

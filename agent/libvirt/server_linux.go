@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// serverRuns reports whether the dnsmasq runs that the libvirtd of the socket started for the network: libvirt itself never looks. It keeps
-// the process's id beside its socket. Where that cannot be judged, because libvirtd's processes are not this one's to see, it is believed to.
+// serverRuns reports whether the network's dnsmasq runs. libvirt itself never checks, but keeps the process ID beside
+// its socket. If libvirtd's processes are not visible from here, serverRuns returns true.
 func serverRuns(socket, network string) bool {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(socket), "network", network+".pid"))
 	if err != nil && !os.IsNotExist(err) {
@@ -24,7 +24,8 @@ func serverRuns(socket, network string) bool {
 	if !sees(socket) {
 		return true
 	}
-	all, err := filepath.Glob("/proc/[0-9]*") // libvirtd may count processes from another start than we
+	// libvirtd may run in another PID namespace, so the process ID in its file may not be valid here
+	all, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return true
 	}
@@ -54,7 +55,7 @@ func isServer(pid int, network string) bool {
 	return false
 }
 
-// sees reports whether the process that listens on the socket is one that this process can see.
+// sees reports whether the process that listens on the socket is visible to this process.
 func sees(socket string) bool {
 	c, err := net.DialTimeout("unix", socket, time.Second)
 	if err != nil {

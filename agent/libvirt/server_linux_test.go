@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A dnsmasq is missed only where libvirtd's processes can be seen, and no other process is taken for it.
+// A missing dnsmasq is reported only if libvirtd's processes are visible. Another process with its old ID is not
+// mistaken for it.
 func TestAMissingServerIsJudgedOnlyWhereItCanBeSeen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

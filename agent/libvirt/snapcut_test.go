@@ -17,11 +17,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// snapper is a fixture with a VM that has snapshots.
+// snapper is a fixture with a VM that gets snapshots.
 type snapper struct {
 	fixture
 	vm    fleet.VM
-	later chan struct{} // closed when what is killed a moment later is back; nil: nothing is
+	later chan struct{} // closed when a delayed kill and restart is over; nil if none is pending
 }
 
 func newSnapper(t *testing.T) *snapper {
@@ -64,7 +64,7 @@ func (s *snapper) tree() fleet.SnapshotTree {
 	return fleet.SnapshotTree{}
 }
 
-// off ends the guest, if it is on.
+// off stops the guest if it runs.
 func (s *snapper) off() {
 	s.t.Helper()
 	s.ok(s.StopVM(s.t.Context(), s.vm.ID))
@@ -83,7 +83,8 @@ func (s *snapper) read() byte {
 	return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
 }
 
-// whole demands that nothing is half-done and nothing left over, that each chain is sound, and that the first disk has the byte. The guest is off afterwards.
+// whole stops the guest and fails the test unless no work is unfinished, every chain is sound, the first disk starts
+// with want, and no extra file is left.
 func (s *snapper) whole(when string, want byte) {
 	s.t.Helper()
 	st := s.status()
@@ -116,21 +117,22 @@ func (s *snapper) whole(when string, want byte) {
 	}
 }
 
-// safeToStart reports whether what is killed so leaves libvirt able to start guests.
+// safeToStart reports whether libvirt can still start guests after this interruption.
 func safeToStart(c cutAt) bool { return !strings.HasSuffix(c.name, "a moment later") }
 
-// errKilled stands for an agent that ends at that very moment.
+// errKilled simulates the death of the agent.
 var errKilled = errors.New("killed")
 
-// goroutine names the one that asks, as a trace does.
+// goroutine returns the calling goroutine's name, as in a stack trace.
 func goroutine() string {
 	trace := make([]byte, 64)
 	name, _, _ := bytes.Cut(trace[:runtime.Stack(trace, false)], []byte(" ["))
 	return string(name)
 }
 
-// until runs the order, and happens at its nth step. seen is how many steps the order came to: fewer than n where it ended without.
-// Progress from another goroutine, such as of a long write, is no step: an order does not end from there.
+// until runs the job and calls happens at its nth step. seen is the number of steps that the job reached; it is below n
+// if the job ended earlier. Progress from other goroutines, such as that of a long write, does not count as a step: a
+// panic there would not end the job.
 func until(n int, in agent.SnapshotWork, do func(agent.SnapshotWork) error, happens func()) (seen int, err error) {
 	own := goroutine()
 	in.Progress = func(int, string) {
@@ -156,11 +158,11 @@ func until(n int, in agent.SnapshotWork, do func(agent.SnapshotWork) error, happ
 	return seen, err
 }
 
-// cutAt is a way to be cut off.
+// cutAt is a way to interrupt a job.
 type cutAt struct {
 	name  string
-	first int // at which step it begins
-	every int // how many steps it goes on each time: what takes long is not done at each of them, but one such at each
+	first int // the first step to interrupt
+	every int // the distance between interrupted steps: slow interruptions are not tried at each step
 	do    func(s *snapper)
 }
 
@@ -172,7 +174,7 @@ func killLibvirtd(s *snapper) {
 func killQEMU(s *snapper) {
 	pid := qemuOf(s.t, s.vm)
 	if pid == 0 {
-		return // it is off
+		return // the guest is off
 	}
 	endQEMU(s.t, pid)
 	waitFor(s.t, "QEMU is gone", func() bool { return powerOf(s.t, s.vm.ID) != fleet.Running && powerOf(s.t, s.vm.ID) != fleet.Paused })
@@ -188,16 +190,16 @@ var cuts = []cutAt{
 	{"QEMU is killed", 3, 3, killQEMU},
 }
 
-// mostCuts is how many places the orders for snapshots have in which something may be killed, at least.
+// mostCuts is the least number of interruptible steps that the snapshot jobs must have.
 const mostCuts = 60
 
-// Whatever is killed at whichever step, the VM ends as before or as asked, once the order is given again: its guest is not left standing, its disks are sound,
-// and no file is left over.
+// Whatever is killed at whichever step, the repeated job leaves the VM as before or as requested: the guest runs, its
+// disks are sound, and no extra file is left.
 func TestSnapshotsCutOffAnywhere(t *testing.T) {
 	s := newSnapper(t)
 	s.write('a')
-	ended := false // the guest was, as libvirt had lost it, or what was under way for its disks
-	// reached is called when the order has ended that was to be cut off.
+	ended := false // the test stopped the guest, because libvirt had lost it or its block job
+	// reached runs after each interrupted job.
 	reached := func() {
 		t.Helper()
 		ended = false
@@ -207,7 +209,8 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 		}
 		waitFor(t, "the backend has found libvirt again", func() bool { _, _, err := s.VM(t.Context(), s.vm.ID); return err == nil })
 		if s.orphaned() {
-			// libvirt 9, killed in the instant in which a merge begins, has lost the guest, and nothing is done to it until somebody ends it.
+			// libvirt 9, killed just as a merge begins, loses the guest; the agent refuses to act on it until somebody
+			// ends its QEMU.
 			t.Log("libvirt has lost the guest")
 			endQEMU(t, qemuOf(t, s.vm))
 			ended = true
@@ -222,14 +225,14 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 			if t.Logf("%s: refused when it came again: %v", when, err); tries == 3 {
 				t.Fatalf("%s: refused each time, at last: %v", when, err)
 			}
-			// What was refused or undone has left all as it was, and can be asked for anew.
+			// A refused or undone job left everything as it was, so a new job may try again.
 			in.Job = fleet.NewID[fleet.JobID]()
 			switch {
 			case strings.Contains(err.Error(), "has no such snapshot"):
-				// What was deleted is, and the page offers to merge what is left of its files.
+				// The snapshot is deleted; the page offers to merge its remaining files.
 				in.Order.ID, do = "", drop
 			case strings.Contains(err.Error(), "Shut the guest down"):
-				// libvirt takes a merge for under way that QEMU has ended, and does until the guest is off.
+				// libvirt takes a merge that QEMU has ended for a running one until the guest is off.
 				s.off()
 				ended = true
 			}
@@ -252,7 +255,8 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 			return false, err
 		}
 		for _, on := range []bool{true, false} {
-			if !on && c.name != "the agent ends" { // what is not there is not killed, and the definition is one file of libvirt's
+			// with the guest off there is nothing to kill, and libvirt keeps the definition in one file
+			if !on && c.name != "the agent ends" {
 				continue
 			}
 			state := map[bool]string{true: "on", false: "off"}[on]
@@ -286,7 +290,8 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 			}
 			begin()
 			id := s.take(on)
-			// libvirt 9 never lets go of a guest that it was killed in the middle of starting, whoever asked for that: its own restart does not help.
+			// libvirt 9 never releases a guest if it was killed in the middle of the start, not even after its own
+			// restart.
 			for n := first; safeToStart(c); n += every {
 				when := fmt.Sprintf("revert, %s, %s at step %d", state, c.name, n)
 				s.off()

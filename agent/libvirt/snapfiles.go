@@ -19,16 +19,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-// snapDir is where the host keeps what it knows of VMs' snapshots, a directory a VM, beside what libvirt keeps of them: tree.json, which says what every file
-// is, for people, too; and of each snapshot the firmware's variables and the TPM's state. What takes room, disks and memory, is in the pools of the disks.
+// snapDir holds one directory for each VM with snapshots, beside libvirt's own state. It contains tree.json, which
+// describes every file and is readable for people, and the UEFI variables and TPM state of each snapshot. Disk and
+// memory files are large, so they are in the pools of the disks.
 const snapDir = "/var/lib/libvirt/quantix/snapshots"
 
 func snapHome(id fleet.VMID) string { return filepath.Join(snapDir, string(id)) }
 
-// mostTree bounds a tree's file: far more than the snapshots that a VM may have.
+// mostTree limits the size of tree.json; the maximum number of snapshots needs far less.
 const mostTree = 4 << 20
 
-// readTree is what is kept of the VM's snapshots; nil: nothing.
+// readTree reads the VM's snapshot tree; nil if there is none.
 func readTree(id fleet.VMID) (*agent.SnapTree, error) {
 	f, err := openImage(filepath.Join(snapHome(id), "tree.json"), false)
 	if isMissing(err) {
@@ -52,7 +53,8 @@ func readTree(id fleet.VMID) (*agent.SnapTree, error) {
 	return t, nil
 }
 
-// writeTree is on the disk when it returns; a crash leaves the old one or the new.
+// writeTree replaces the tree's file. The new file is on the disk when writeTree returns; a crash leaves the old file
+// or the new one.
 func writeTree(t *agent.SnapTree) error {
 	text, err := json.MarshalIndent(t, "", " ")
 	if err != nil {
@@ -89,7 +91,8 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// keepState copies the firmware's variables and the TPM's state as they are now; nothing where the VM has neither. A directory of that name is whole.
+// keepState copies the current UEFI variables and TPM state. It does nothing if the VM has neither, or if the copy
+// exists: a copy under its final name is complete.
 func keepState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	if _, err := os.Stat(to); err == nil {
 		return true, nil
@@ -101,7 +104,7 @@ func keepState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	for name, from := range stateOf(x) {
 		err := copyTree(from, filepath.Join(half, name))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it never ran
+			continue // the guest never ran
 		}
 		if err != nil {
 			return false, err
@@ -120,7 +123,7 @@ func keepState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	return true, syncDir(filepath.Dir(to))
 }
 
-// putState puts copies of a snapshot in the place of what there is now. Done again, it does the same.
+// putState replaces the VM's current state by a snapshot's copies. It may be repeated.
 func putState(x *libvirtxml.Domain, from string) error {
 	for name, to := range stateOf(x) {
 		copied := filepath.Join(from, name)
@@ -147,7 +150,7 @@ func putState(x *libvirtxml.Domain, from string) error {
 	return nil
 }
 
-// stateOf is where a domain keeps what is neither disk nor memory.
+// stateOf returns the paths of a domain's state that is neither disk nor memory.
 func stateOf(x *libvirtxml.Domain) map[string]string {
 	out := map[string]string{}
 	if x.OS != nil && x.OS.NVRam != nil && x.OS.NVRam.NVRam != "" {
@@ -159,10 +162,10 @@ func stateOf(x *libvirtxml.Domain) map[string]string {
 	return out
 }
 
-// mostState is how much a directory of a VM's state may hold: a file of variables has some 100 KiB, a TPM's state less.
+// mostState limits the size of a VM's state: UEFI variables need some 100 KiB, a TPM's state less.
 const mostState = 64 << 20
 
-// copyTree copies a file or a directory with owners and modes. Links and devices are not copied.
+// copyTree copies a file or a directory with owners and modes. It skips links and devices.
 func copyTree(from, to string) error {
 	left := int64(mostState)
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
@@ -217,7 +220,7 @@ func copyState(from, to string, mode fs.FileMode) error {
 	return errors.Join(err, dst.Close())
 }
 
-// layOn makes empty files on top of those that they stand on, in the pools of the disks.
+// createOverlays creates an empty overlay on each base, in the pools of the disks.
 func (w *snapping) layOn(ctx context.Context, next []agent.SnapLayer) error {
 	for _, n := range next {
 		p, err := placeOf(n.Disk, w.in.Pools)
@@ -244,7 +247,7 @@ func (w *snapping) layOn(ctx context.Context, next []agent.SnapLayer) error {
 	return nil
 }
 
-// sweep removes what nothing needs any more, and says so in the tree. What cannot be removed now is tried again by the next order.
+// sweep removes files that nothing needs any more and updates the tree. The next job retries a failed removal.
 func (w *snapping) sweep(ctx context.Context) error {
 	if len(w.tree.Trash) == 0 {
 		return nil
@@ -279,7 +282,8 @@ func (w *snapping) sweep(ctx context.Context) error {
 	return w.save()
 }
 
-// mayRemove reports whether the path is of a kind that snapshots make: beside a disk in one of the VM's pools, or in the VM's own directory.
+// mayRemove reports whether the path may belong to a snapshot: beside a disk in one of the VM's pools, or in the VM's
+// snapshot directory.
 func (w *snapping) mayRemove(path string) bool {
 	if filepath.Dir(path) == snapHome(w.in.VM.ID) {
 		return true
@@ -292,7 +296,7 @@ func (w *snapping) mayRemove(path string) bool {
 	return false
 }
 
-// measure notes how much room the files take that nobody writes to any more.
+// measure records the allocated size of the snapshots' read-only files.
 func measure(t *agent.SnapTree) {
 	took := func(path string) int64 {
 		info, err := os.Stat(path)
@@ -311,7 +315,8 @@ func measure(t *agent.SnapTree) {
 	}
 }
 
-// snappedPath is the file that the VM writes to for a disk: of one with snapshots, whose own volume nobody may write to any more, another.
+// snappedPath returns the file that the VM writes to for a disk. With snapshots, that is an overlay, and the disk's own
+// volume is read-only.
 func (a *applying) snappedPath(p place) (string, error) {
 	t, err := readTree(a.in.VM.ID)
 	if err != nil || t == nil {
@@ -320,7 +325,7 @@ func (a *applying) snappedPath(p place) (string, error) {
 	return cmp.Or(t.Uses(p.ref()), p.path()), nil
 }
 
-// dropSnapped refuses to take a disk out of a definition of which there are snapshots.
+// dropSnapped refuses to remove disks that snapshots need from a definition.
 func (a *applying) dropSnapped(disks []fleet.Disk) error {
 	if len(disks) == 0 {
 		return nil
@@ -337,7 +342,7 @@ func (a *applying) dropSnapped(disks []fleet.Disk) error {
 	return nil
 }
 
-// forgetTree removes all that is kept of the VM's snapshots, its files among that.
+// forgetTree removes the VM's snapshots with all their files, except those in own.
 func forgetTree(t *agent.SnapTree, own map[string]bool) error {
 	for _, f := range t.Files() {
 		if own[f] {

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// small is a pool on a file system of that size.
+// small returns a pool on a tmpfs of that size.
 func (f fixture) small(size string) fleet.Pool {
 	f.t.Helper()
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(f.t.TempDir(), "pool")}}
@@ -34,7 +34,7 @@ func (f fixture) small(size string) fleet.Pool {
 	return p
 }
 
-// fillUp leaves so many bytes of the storage; free gives them back.
+// fillUp fills the storage until only left bytes are free; free removes the filler.
 func fillUp(t *testing.T, dir string, left int64) (free func()) {
 	t.Helper()
 	var s syscall.Statfs_t
@@ -53,7 +53,7 @@ func fillUp(t *testing.T, dir string, left int64) (free func()) {
 	}
 }
 
-// full demands that an order ended for want of room, in words that say so and what to do.
+// full fails the test unless the job failed for lack of space, with an error that says what to do.
 func full(t *testing.T, when string, err error) {
 	t.Helper()
 	if err == nil || fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Make room") {
@@ -61,7 +61,7 @@ func full(t *testing.T, when string, err error) {
 	}
 }
 
-// sound demands that the chains have no fault but room that was taken for what then did not fit.
+// sound fails the test if a chain has a fault other than leaked clusters, which a failed write may leave.
 func (s *snapper) sound(when string) {
 	s.t.Helper()
 	for _, d := range s.status().Disks {
@@ -85,8 +85,8 @@ func backingOf(t *testing.T, path string) string {
 	return ""
 }
 
-// A storage that is full in the middle of a snapshot leaves the VM as it was, running, and one that is full in the middle of a merge leaves a chain that
-// reads the same: with room, the order is done.
+// Storage that becomes full during a snapshot leaves the VM running and unchanged. Storage that becomes full during a
+// merge leaves a chain with the same content. Once there is space, the job succeeds.
 func TestAFullStorageLosesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -112,7 +112,7 @@ func TestAFullStorageLosesNothing(t *testing.T) {
 	drop := func(in agent.SnapshotWork) error { return s.DeleteSnapshot(t.Context(), in) }
 
 	s.ok(s.StartVM(t.Context(), s.vm.ID))
-	for _, left := range []int64{1 << 20, 64 << 10} { // in the memory, and before the first of the files
+	for _, left := range []int64{1 << 20, 64 << 10} { // while memory is saved, and before the first overlay
 		in := s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "full", Memory: true})
 		full(t, "a snapshot with memory", onFull(in, "keeping what the guest has", left, take))
 		if st := s.status(); st.Power != fleet.Running || st.Snapshots != nil {
@@ -138,7 +138,7 @@ func TestAFullStorageLosesNothing(t *testing.T) {
 		s.ok(drop(s.order(fleet.SnapshotOrder{})))
 		s.off()
 		s.sound("merged when there was room")
-		for _, d := range s.status().Disks { // what QEMU had begun to take
+		for _, d := range s.status().Disks { // repairs clusters that QEMU leaked
 			_ = exec.CommandContext(t.Context(), "qemu-img", "check", "-q", "-r", "leaks", d.Path).Run()
 		}
 		s.whole("merged when there was room", 'b')

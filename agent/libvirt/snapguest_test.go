@@ -19,7 +19,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// talker is a guest's shell on its serial line.
+// talker runs commands in a guest's shell over its serial console.
 type talker struct {
 	s    *snapper
 	tty  *os.File
@@ -28,7 +28,7 @@ type talker struct {
 	n    int
 }
 
-// talk opens the line of the guest as it runs now.
+// talk opens the serial console of the running guest.
 func (s *snapper) talk() *talker {
 	s.t.Helper()
 	line := virsh(s.t, "ttyconsole", string(s.vm.ID))
@@ -42,7 +42,7 @@ func (s *snapper) talk() *talker {
 		for lines.Scan() {
 			_, answer, ok := strings.Cut(lines.Text(), "answer-")
 			number, text, whole := strings.Cut(strings.TrimSpace(answer), ":")
-			text, ended := strings.CutSuffix(text, ":end") // half a command that was lost is no answer, but a program that is not found
+			text, ended := strings.CutSuffix(text, ":end") // an echoed or cut-off command is not an answer
 			if ok && whole && ended {
 				k.mu.Lock()
 				k.said[number] = text
@@ -53,8 +53,9 @@ func (s *snapper) talk() *talker {
 	return k
 }
 
-// ask has the guest's shell do something, and returns the last line of what that says. What gets lost while the guest boots is said again; once it has
-// answered, all is said once, for it would be done twice.
+// ask runs a command in the guest's shell and returns the last line of its output. While the guest boots, input may be
+// lost, so the command is sent again. After the first answer, each command is sent once, because a repeated command
+// would run twice.
 func (k *talker) ask(command string) (answer string) {
 	k.s.t.Helper()
 	k.n++
@@ -77,8 +78,8 @@ func (k *talker) ask(command string) (answer string) {
 	return answer
 }
 
-// A guest writes to its disk and counts. It goes back to the memory of a snapshot: what it wrote since is undone, and the program that was ended since goes on
-// from where it was. So it is with BIOS, and with UEFI and a TPM.
+// A guest that writes to its disk and counts is reverted to a snapshot with memory: later writes are undone, and the
+// killed program runs on. Tested with BIOS, and with UEFI and a TPM.
 func TestARunningProgramGoesBack(t *testing.T) {
 	t.Parallel()
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
@@ -106,7 +107,7 @@ func TestARunningProgramGoesBack(t *testing.T) {
 			count := func(k *talker) int {
 				n, err := strconv.Atoi(k.ask("cat /tmp/count"))
 				if err != nil {
-					return 0 // it is being written
+					return 0 // the file is being written
 				}
 				return n
 			}
@@ -147,7 +148,7 @@ func TestARunningProgramGoesBack(t *testing.T) {
 	}
 }
 
-// What is neither disk nor memory goes back too: the firmware's variables and the TPM's state.
+// A revert also restores the UEFI variables and the TPM's state.
 func TestFirmwareAndTPMGoBack(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -155,7 +156,7 @@ func TestFirmwareAndTPMGoBack(t *testing.T) {
 	s.vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20}}
 	s.vm.Spec.Firmware, s.vm.Spec.Security.TPM = fleet.UEFI, true
 	s.apply(s.vm)
-	s.ok(s.StartVM(t.Context(), s.vm.ID)) // makes both
+	s.ok(s.StartVM(t.Context(), s.vm.ID)) // creates both
 	s.off()
 	files := []string{filepath.Join("/var/lib/libvirt/qemu/nvram", string(s.vm.ID)+"_VARS.fd")}
 	found, err := filepath.Glob(filepath.Join("/var/lib/libvirt/swtpm", string(s.vm.ID), "tpm2", "*.permall"))
@@ -194,7 +195,7 @@ func TestFirmwareAndTPMGoBack(t *testing.T) {
 	}
 }
 
-// A storage without room refuses before anything is done, and the guest runs on.
+// A snapshot without enough space is refused before any change, and the guest runs on.
 func TestSnapshotsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
@@ -218,7 +219,7 @@ func TestSnapshotsWithoutRoom(t *testing.T) {
 		t.Fatalf("after it was refused: %+v", st)
 	}
 	m.ok(m.TakeSnapshot(t.Context(), in(fleet.SnapshotOrder{ID: id, Name: "one"})))
-	// A merge for which there is no room keeps what it would merge, and goes on when there is.
+	// A merge without enough space keeps its files, and continues once there is space.
 	s.off()
 	run(t, "qemu-io", "-f", "qcow2", "-c", "write -P 7 0 7M", s.status().Disks[0].Path)
 	filler := filepath.Join(full.Spec.Path, "filler")

@@ -18,7 +18,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// drop deletes a snapshot, and merges what can be. From the first on it is one no more, whatever becomes of its files.
+// drop deletes a snapshot and merges its files if possible. The snapshot counts as deleted at once, even if its files
+// cannot be merged yet.
 func (w *snapping) drop(ctx context.Context) error {
 	s, err := w.see(ctx)
 	if err != nil {
@@ -61,7 +62,8 @@ func (w *snapping) drop(ctx context.Context) error {
 	return w.save()
 }
 
-// merge brings what is in one file into the one that it stands on, of which nothing else needs what it was. At each moment the chain reads the same.
+// merge commits one file into its backing file, which nothing else needs. The chain's content is the same at every
+// moment.
 func (w *snapping) merge(ctx context.Context, m agent.SnapMerge, n, of int) error {
 	top, err := bounded(ctx, func() (header, error) { return readHeader(m.Top, false) })
 	if err != nil {
@@ -93,8 +95,8 @@ func (w *snapping) merge(ctx context.Context, m agent.SnapMerge, n, of int) erro
 	return w.merged(ctx, m)
 }
 
-// holder reports whether the VM's guest has the files of the merge. A libvirt that was just started again learns only after a while what its guests
-// stand on: until then a QEMU has the files open, and nobody knows whose it is.
+// holder reports whether the VM's running guest uses the files of the merge. A restarted libvirt takes a while to learn
+// its guests' backing chains; until then, some QEMU has the files open and its guest is unknown.
 func (w *snapping) holder(ctx context.Context, m agent.SnapMerge) (s seen, its bool, err error) {
 	look := time.NewTicker(lookPeriod)
 	defer look.Stop()
@@ -118,7 +120,7 @@ func (w *snapping) holder(ctx context.Context, m agent.SnapMerge) (s seen, its b
 	}
 }
 
-// inChain reports whether the disk of a guest that runs stands on the file, or is it.
+// inChain reports whether the file is the running guest's disk or in its backing chain.
 func inChain(d *libvirtxml.DomainDisk, file string) bool {
 	if d == nil {
 		return false
@@ -134,7 +136,8 @@ func inChain(d *libvirtxml.DomainDisk, file string) bool {
 	return false
 }
 
-// commitLive has QEMU merge, under a guest that runs. Both files are always named: without the base, libvirt would merge into the last of the chain.
+// commitLive makes QEMU merge under a running guest. It always names both files: without a base, libvirt would merge
+// into the last file of the chain.
 func (w *snapping) commitLive(ctx context.Context, s seen, m agent.SnapMerge, tell func(int)) error {
 	d, err := w.liveDisk(ctx, m.Disk)
 	if err != nil {
@@ -154,7 +157,7 @@ func (w *snapping) commitLive(ctx context.Context, s seen, m agent.SnapMerge, te
 	return w.followCommit(ctx, s.ref, m, active, tell)
 }
 
-// liveDisk is the disk of the guest that runs; nil: it does not.
+// liveDisk returns the running guest's disk; nil if the guest is off.
 func (w *snapping) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtxml.DomainDisk, error) {
 	s, err := w.see(ctx)
 	if err != nil {
@@ -164,7 +167,8 @@ func (w *snapping) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtxml.
 	return diskOf(live, ref), err
 }
 
-// followCommit waits for QEMU's merge. One of the file that the guest writes to goes on until the guest is told to change over.
+// followCommit waits for QEMU's block commit. A commit of the active layer goes on until the guest is told to pivot to
+// the base.
 func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m agent.SnapMerge, active bool, tell func(int)) error {
 	tick := time.NewTicker(followPeriod / 5)
 	defer tick.Stop()
@@ -219,7 +223,7 @@ func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m age
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err() // QEMU goes on, and whoever gets the order next follows it
+			return ctx.Err() // QEMU goes on, and the next claim of the job follows it
 		case <-tick.C:
 		case <-w.in.Stop:
 		}
@@ -231,7 +235,8 @@ func (w *snapping) forgetWork() error {
 	return w.save()
 }
 
-// commitFile merges files that no guest uses. Cut off, it is done again: the upper file is whole until its place is the other's.
+// commitFile merges files that no guest uses. After an interruption it is repeated: the top file is complete until the
+// base replaces it.
 func (w *snapping) commitFile(ctx context.Context, m agent.SnapMerge, tell func(int)) error {
 	if err := unused(ctx, m.Top, m.Base); err != nil {
 		return err
@@ -243,7 +248,7 @@ func (w *snapping) commitFile(ctx context.Context, m agent.SnapMerge, tell func(
 	err := qemuImg(within, "commit", "-q", "-f", "qcow2", "-d", "-b", m.Base, m.Top)
 	switch {
 	case err == nil || ctx.Err() != nil:
-		return err // cut off, it is known as begun
+		return err // if it was interrupted, the tree still records the merge
 	case w.in.Stopped():
 		return errors.Join(agent.ErrStopped, w.forgetWork())
 	}
@@ -264,7 +269,7 @@ func unused(ctx context.Context, files ...string) error {
 	return nil
 }
 
-// untilStop is a context that ends when the order is stopped.
+// untilStop returns a context that is cancelled when the job is stopped.
 func (w *snapping) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	within, cancel := context.WithCancel(ctx)
 	go func() {
@@ -277,7 +282,7 @@ func (w *snapping) untilStop(ctx context.Context) (context.Context, context.Canc
 	return within, cancel
 }
 
-// qemuImg runs it without a shell, on paths that begin with a slash, and without the environment.
+// qemuImg runs qemu-img without a shell and with a minimal environment. All path arguments start with a slash.
 func qemuImg(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "qemu-img", args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
@@ -293,7 +298,8 @@ func qemuImg(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// merged is what follows once the base has all: what else stood on the top is told of the base, and then nothing needs the top.
+// merged finishes a merge once the base has all the data. It rebases other overlays of the top file onto the base, and
+// then removes the top file.
 func (w *snapping) merged(ctx context.Context, m agent.SnapMerge) error {
 	w.tree.Work = &agent.SnapNote{Job: w.in.Job, Kind: agent.SnapMerges, Step: agent.SnapCommitted, Merge: &m}
 	if err := w.save(); err != nil {

@@ -21,9 +21,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A guest that runs leaves the file that was merged for the one that has all of it. A libvirt that is ended in that moment does not know afterwards whether it
-// has: it names the old file, now with a copy under way of which QEMU knows nothing, now having lost the whole guest, while the guest writes to the new one.
-// Whoever believed that would start the guest again from the old file, beneath what it has written since. So it is noted before, and QEMU itself is asked.
+// A pivot moves a running guest from the merged top file to the base. If libvirt is killed during the pivot, it does
+// not know the outcome: it may name the old file with a copy job that QEMU does not know, or lose the guest, while the
+// guest writes to the base. A start from the old file would then lose these writes. So the tree records the pivot
+// first, and QEMU itself is asked for the outcome.
+// changesOver records that the guest is about to pivot.
 
 // changesOver notes that the guest is told to.
 func (w *snapping) changesOver() error {
@@ -34,7 +36,7 @@ func (w *snapping) changesOver() error {
 	return w.save()
 }
 
-// changedOver reports whether the guest has left the top of a merge for which libvirt knows no job.
+// changedOver reports whether the guest has left the top file of a merge whose job libvirt no longer knows.
 func (w *snapping) changedOver(ctx context.Context, m agent.SnapMerge, active bool) (bool, error) {
 	for began := time.Now(); ; {
 		s, err := w.see(ctx)
@@ -66,10 +68,10 @@ func (w *snapping) changedOver(ctx context.Context, m agent.SnapMerge, active bo
 	}
 }
 
-// ghostPatience is how long libvirt may take to hear that a job has ended: until then QEMU knows of none, and libvirt of one.
+// ghostPatience is how long libvirt may take to notice that QEMU ended a job.
 const ghostPatience = 2 * time.Second
 
-// later is a moment later.
+// later waits for lookPeriod.
 func later(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -79,7 +81,7 @@ func later(ctx context.Context) error {
 	}
 }
 
-// underWay refuses what cannot be while libvirt takes a copy of the disk for under way.
+// underWay refuses a job on a disk while libvirt reports a copy of that disk.
 func (w *snapping) underWay(ctx context.Context, s seen, d *libvirtxml.DomainDisk, name string) error {
 	found, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
 		found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
@@ -94,7 +96,7 @@ func (w *snapping) underWay(ctx context.Context, s seen, d *libvirtxml.DomainDis
 	return fleet.Errorf(fleet.Conflict, "A copy of %s is under way on the host (virsh blockjob). End that first.", name)
 }
 
-// ghost is why nothing is done to a disk that libvirt takes for being copied while QEMU copies nothing.
+// ghost is the error for a disk that libvirt believes to be copied while QEMU copies nothing.
 func ghost(disk string) error {
 	return fleet.Errorf(fleet.Conflict, "libvirt was ended while %s was being merged or copied, and takes that for under way since, though QEMU has ended it. "+
 		"Nothing is lost. Shut the guest down, which ends it for libvirt, too; then consolidate the VM's disks.", disk)
@@ -104,12 +106,13 @@ func endedMeanwhile() error {
 	return fleet.Errorf(fleet.Conflict, "The guest ended while its disk was being merged. Nothing is lost; consolidate its disks to go on.")
 }
 
-// onBase asks QEMU which of the two files the guest is on.
+// onBase asks QEMU whether the guest is on the base of the merge.
 func (w *snapping) onBase(ctx context.Context, s seen, m agent.SnapMerge) (bool, error) {
 	return w.changedTo(ctx, w.c, s.sighted, m.Top, m.Base)
 }
 
-// whole demands that the base has all that the top has, where the guest ended as it changed over: then it does not matter which it was on.
+// whole checks that the base has the same content as the top, after the guest ended during a pivot. If so, the outcome
+// of the pivot does not matter.
 func (w *snapping) whole(ctx context.Context, m agent.SnapMerge) error {
 	if err := unused(ctx, m.Top, m.Base); err != nil {
 		return err
@@ -130,7 +133,8 @@ func (w *snapping) whole(ctx context.Context, m agent.SnapMerge) error {
 	return err
 }
 
-// settleLost is for a guest that libvirt has lost as it changed over. As long as it runs, its QEMU knows where it is; once it has ended, nobody would.
+// settleLost finishes the merge of a guest that libvirt lost during a pivot. Only the running QEMU knows which file the
+// guest uses.
 func (w *snapping) settleLost(ctx context.Context, s seen) error {
 	note := w.tree.Work
 	if note == nil || note.Kind != agent.SnapMerges || note.Step != agent.SnapChangesOver {
@@ -143,7 +147,7 @@ func (w *snapping) settleLost(ctx context.Context, s seen) error {
 	return w.merged(ctx, *note.Merge)
 }
 
-// settledOver refuses to start a VM of which nobody knows yet which file it was on.
+// settledOver refuses to start a VM whose pivot has an unknown outcome.
 func settledOver(s sighted) error {
 	if s.live != nil || s.tree == nil || s.tree.Work == nil || s.tree.Work.Step != agent.SnapChangesOver {
 		return nil
@@ -155,7 +159,7 @@ func settledOver(s sighted) error {
 	return fleet.Errorf(fleet.Conflict, "The guest ended at the very moment when it left %s for the file that this was merged into. Consolidate its disks first (Snapshots), which finds out where it was.", filepath.Base(top))
 }
 
-// changedTo asks the guest's QEMU which of the two files a disk of it is.
+// changedTo asks the guest's QEMU whether a disk is on the second file instead of the first.
 func (b *Backend) changedTo(ctx context.Context, c *conn, s sighted, from, to string) (bool, error) {
 	files, err := b.filesOf(ctx, c, s)
 	switch {
@@ -169,8 +173,8 @@ func (b *Backend) changedTo(ctx context.Context, c *conn, s sighted, from, to st
 	return false, fleet.Errorf(fleet.Conflict, "QEMU has neither %s nor %s for the guest, so nobody knows where the disk is. Look at it with virsh qemu-monitor-command query-block.", from, to)
 }
 
-// filesOf are the files that the guest's disks are, as its QEMU says: through libvirt, or, where libvirt has lost the guest, at its own socket, which is free
-// then.
+// filesOf returns the files of the guest's disks as QEMU reports them. It asks through libvirt, or directly at QEMU's
+// monitor socket if libvirt has lost the guest and so left the socket free.
 func (b *Backend) filesOf(ctx context.Context, c *conn, s sighted) ([]string, error) {
 	ask := func(question string) (string, error) {
 		return call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.QEMUDomainMonitorCommand(s.ref, question, 0) })
@@ -203,12 +207,12 @@ func (b *Backend) filesOf(ctx context.Context, c *conn, s sighted) ([]string, er
 
 const (
 	askLimit = 5 * time.Second
-	mostSaid = 4 << 20 // bytes of an answer
-	mostKept = 4 << 20 // bytes of what libvirt keeps of a guest that runs
+	mostSaid = 4 << 20 // bytes of QEMU's answer
+	mostKept = 4 << 20 // bytes of libvirt's status file
 	qmpBegin = `{"execute":"qmp_capabilities"}`
 )
 
-// askQEMU asks a guest's QEMU at the socket that libvirt made for itself. It hears one program at a time.
+// askQEMU sends a command to the QEMU monitor socket that libvirt created. QEMU serves one client at a time.
 func askQEMU(ctx context.Context, kept, question string) (string, error) {
 	f, err := os.Open(kept)
 	if err != nil {
@@ -234,7 +238,7 @@ func askQEMU(ctx context.Context, kept, question string) (string, error) {
 		return "", err
 	}
 	say := json.NewDecoder(io.LimitReader(sock, mostSaid))
-	for _, q := range []string{"", qmpBegin, question} { // it speaks first
+	for _, q := range []string{"", qmpBegin, question} { // QEMU sends its greeting first
 		if _, err := io.WriteString(sock, q); err != nil {
 			return "", err
 		}
@@ -259,7 +263,8 @@ func askQEMU(ctx context.Context, kept, question string) (string, error) {
 	return "", io.ErrUnexpectedEOF
 }
 
-// settleMerge is for one that was cut off: what QEMU still does is followed, what it has done is ended, and all else is begun anew by whoever merges next.
+// settleMerge resumes an interrupted merge. It follows a job that QEMU still runs and finishes one that QEMU has ended.
+// Anything else starts anew with the next merge.
 func (w *snapping) settleMerge(ctx context.Context, note *agent.SnapNote) error {
 	m := *note.Merge
 	if note.Step == agent.SnapCommitted {
@@ -322,13 +327,13 @@ func (w *snapping) settleMerge(ctx context.Context, note *agent.SnapNote) error 
 	return w.forgetWork()
 }
 
-// keptOn reports whether the definition has the disk on the base already.
+// keptOn reports whether the inactive definition already has the disk on the base.
 func keptOn(x *libvirtxml.Domain, m agent.SnapMerge) bool {
 	d := diskOf(x, m.Disk)
 	return d != nil && pathOf(d) == m.Base
 }
 
-// stoodOver reports whether QEMU has let the file that the VM writes to, or one below that, stand on the base already: that is its last step.
+// stoodOver reports whether an overlay of the top is already backed by the base. That is the last step of QEMU's merge.
 func (w *snapping) stoodOver(m agent.SnapMerge) bool {
 	for _, l := range w.tree.On(m.Top) {
 		if refs := readReferences(l.File); len(refs) == 1 && filepath.Clean(refs[0].path) == m.Base {

@@ -18,13 +18,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// monitor speaks to a guest's QEMU itself, while libvirt is away.
+// monitor speaks to a guest's QEMU directly while libvirtd is stopped.
 type monitor struct {
 	t    *testing.T
 	sock net.Conn
 	say  *json.Decoder
-	disk string // the first disk's device, for qemu-io
-	job  string // the merge
+	disk string // the first disk's device path, for qemu-io
+	job  string // the block job of the merge
 }
 
 func newMonitor(t *testing.T, vm fleet.VM) *monitor {
@@ -39,7 +39,7 @@ func newMonitor(t *testing.T, vm fleet.VM) *monitor {
 	return m
 }
 
-// firstDisk is the device of the guest's first disk, by what libvirt keeps of the guest.
+// firstDisk returns the device path of the guest's first disk, from libvirt's status file.
 func firstDisk(kept string) string {
 	return regexp.MustCompile(`<qom name='(/machine/peripheral/ua-quantix-disk[^']*)'`).FindStringSubmatch(kept)[1]
 }
@@ -68,7 +68,7 @@ func (m *monitor) ask(what string, args map[string]any) json.RawMessage {
 	return m.hear()
 }
 
-// end has the merge end so, and be forgotten, as libvirt does before it notes what came of it.
+// end ends the merge with this QMP command and dismisses the job, as libvirt does before it records the outcome.
 func (m *monitor) end(how string) {
 	m.t.Helper()
 	m.ask(how, map[string]any{"id": m.job})
@@ -76,7 +76,7 @@ func (m *monitor) end(how string) {
 	m.ask("job-dismiss", map[string]any{"id": m.job})
 }
 
-// write has the guest's disk written.
+// write writes to the guest's disk.
 func (m *monitor) write(b byte) {
 	m.t.Helper()
 	for _, do := range []string{fmt.Sprintf("write -P %d 0 64k", b), "flush"} {
@@ -87,7 +87,7 @@ func (m *monitor) write(b byte) {
 	}
 }
 
-// cutOff has an order done whose agent ends in it.
+// cutOff runs a job whose agent dies during it.
 func cutOff(t *testing.T, do func() error) {
 	t.Helper()
 	defer func() {
@@ -98,12 +98,12 @@ func cutOff(t *testing.T, do func() error) {
 	t.Error("the order has ended:", do())
 }
 
-// changingOver is a VM whose guest was told to leave a merged file when its agent and libvirtd ended.
+// changingOver is a VM whose agent and libvirtd ended just as the guest was told to pivot.
 type changingOver struct {
 	*snapper
-	in   agent.SnapshotWork // the order
-	back func()             // brings libvirtd back
-	pid  int                // the guest's QEMU
+	in   agent.SnapshotWork // the interrupted job
+	back func() // restarts libvirtd
+	pid  int // of the guest's QEMU
 }
 
 func (c *changingOver) again() error {
@@ -122,7 +122,7 @@ func (c *changingOver) refused(what string, err error, says string) {
 	}
 }
 
-// newChangingOver leaves QEMU waiting for the word, with 'c' on its disk, where the snapshot had 'a', and libvirtd away.
+// newChangingOver stops libvirtd while QEMU waits for the pivot. The guest's disk has 'c'; the snapshot has 'a'.
 func newChangingOver(t *testing.T) *changingOver {
 	t.Helper()
 	s := newSnapper(t)
@@ -144,15 +144,15 @@ func newChangingOver(t *testing.T) *changingOver {
 	return c
 }
 
-// A libvirt that ends in the moment in which a guest changes over from a merged file names the old one afterwards, or has lost the guest. What the guest writes
-// from then on is kept whatever it says: its QEMU is asked where it is, and where that cannot be told any more, nobody guesses.
+// A libvirt killed during a pivot either names the old file afterwards or has lost the guest. The guest's later writes
+// survive in each case: QEMU is asked which file it uses, and if that is unknown, the agent refuses to guess.
 func TestAMergeThatChangesOverAsLibvirtEnds(t *testing.T) {
 	for _, a := range []struct {
 		name string
-		qemu string // what QEMU does with the merge while libvirt is away
-		next byte   // what the guest writes then; 0: nothing
-		lost bool   // libvirt cannot read what it has noted
-		ends bool   // the guest does, too
+		qemu string // the QMP command that ends the merge while libvirtd is stopped
+		next byte // what the guest then writes; 0: nothing
+		lost bool // libvirt cannot read its status file
+		ends bool // QEMU ends, too
 		then func(c *changingOver)
 	}{
 		{"it has, and libvirt names the old file", "job-complete", 'b', false, false, func(c *changingOver) {
@@ -171,7 +171,7 @@ func TestAMergeThatChangesOverAsLibvirtEnds(t *testing.T) {
 		{"it has, and libvirt has lost it", "job-complete", 'b', true, false, func(c *changingOver) {
 			c.refused("again", c.again(), "libvirt has lost it")
 			endQEMU(c.t, c.pid)
-			// The one that keeps the guest's log hears of its end a moment later.
+			// virtlogd, which holds the guest's log, notices the end a moment later.
 			waitFor(c.t, "it starts", func() bool { return c.StartVM(c.t.Context(), c.vm.ID) == nil })
 			c.ok(c.again())
 		}},
