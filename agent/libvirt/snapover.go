@@ -25,9 +25,8 @@ import (
 // not know the outcome: it may name the old file with a copy job that QEMU does not know, or lose the guest, while the
 // guest writes to the base. A start from the old file would then lose these writes. So the tree records the pivot
 // first, and QEMU itself is asked for the outcome.
-// changesOver records that the guest is about to pivot.
 
-// changesOver notes that the guest is told to.
+// changesOver records in the tree that the guest is about to pivot.
 func (w *snapping) changesOver() error {
 	if w.tree.Work.Step == agent.SnapChangesOver {
 		return nil

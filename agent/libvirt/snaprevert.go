@@ -18,7 +18,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// revert brings the VM back. What it has now stays until the new files are there; then there is no way back, and whoever gets the order next goes on.
+// revert brings the VM back to a snapshot. The current state stays until the new overlays exist. After that there is no
+// way back, and the next claim of the job goes on.
 func (w *snapping) revert(ctx context.Context) error {
 	s, err := w.see(ctx)
 	if err != nil {
@@ -68,7 +69,8 @@ func (w *snapping) revert(ctx context.Context) error {
 	return w.goBack(ctx, true)
 }
 
-// goBack is what cannot be undone. power: also the guest is to be as the snapshot and the order say.
+// goBack is the part of a revert that cannot be undone. power also restores the guest's power state, as the snapshot
+// and the job request.
 func (w *snapping) goBack(ctx context.Context, power bool) error {
 	note := w.tree.Work
 	node := w.tree.Node(fleet.SnapshotID(note.To))
@@ -80,7 +82,7 @@ func (w *snapping) goBack(ctx context.Context, power bool) error {
 		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
 			err := l.DomainDestroy(s.ref)
 			if is(err, golibvirt.ErrOperationInvalid) {
-				err = nil // it has ended by itself
+				err = nil // the guest has stopped by itself
 			}
 			return err
 		}); err != nil {
@@ -108,7 +110,7 @@ func (w *snapping) goBack(ctx context.Context, power bool) error {
 	w.in.Progress(95, "giving up what came after")
 	w.tree.Reverted(node.ID, note.New)
 	measure(w.tree)
-	if failed != nil { // the disks are back all the same
+	if failed != nil { // the disks are reverted all the same
 		w.tree.Work = nil
 	} else {
 		w.tree.Finish(note.Job)
@@ -122,7 +124,7 @@ func (w *snapping) goBack(ctx context.Context, power bool) error {
 	return failed
 }
 
-// turn has the guest go on from its memory, or start.
+// turn resumes the guest from its saved memory, or starts it.
 func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
 	s, err := w.see(ctx)
 	if err != nil {
@@ -147,7 +149,7 @@ func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
 		s, err = w.nameOf(ctx, s, text)
 	}
 	if err == nil {
-		text, err = w.memoryXML(ctx, node, s.kept, w.tree.Work.New) // under that name
+		text, err = w.memoryXML(ctx, node, s.kept, w.tree.Work.New) // under the name that the memory was saved with
 	}
 	if err != nil {
 		return fmt.Errorf("the disks are as in the snapshot and the VM is off, but its memory is not to be had: %w", err)
@@ -169,7 +171,7 @@ func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
 	return err
 }
 
-// memoryInPlace is inPlace for the guest that goes on from its memory.
+// memoryInPlace checks the paths that the guest would open when it resumes from saved memory.
 func (w *snapping) memoryInPlace(ctx context.Context, text string) error {
 	x := &libvirtxml.Domain{}
 	err := x.Unmarshal(text)
@@ -179,8 +181,8 @@ func (w *snapping) memoryInPlace(ctx context.Context, text string) error {
 	return err
 }
 
-// nameOf gives the domain the name that it had, without which libvirt takes no memory. Its own waits until the guest is off, as after any new name of a guest
-// that runs.
+// nameOf renames the domain to the name that its memory was saved with, because libvirt restores only under that name.
+// The current name is applied once the guest is off, like any rename of a running guest.
 func (w *snapping) nameOf(ctx context.Context, s seen, text string) (seen, error) {
 	var then struct {
 		Name string `xml:"name"`
@@ -219,11 +221,12 @@ func (w *snapping) nameOf(ctx context.Context, s seen, text string) (seen, error
 	return w.see(ctx)
 }
 
-// memoryMagic is how a file of a guest's memory begins that libvirt has written to its end.
+// memoryMagic is the start of a complete memory file. libvirt writes it last.
 const memoryMagic = "LibvirtQemudSave"
 
-// memoryXML is the guest that goes on from the snapshot's memory: the devices of then, with disks, networks, filters and media as they are now. A card that the VM does
-// not have any more would be on networks, and past filters, that people have taken from it: it is refused.
+// memoryXML returns the definition for a resume from the snapshot's memory: the devices of that time, with the current
+// disks, networks, filters and media. It refuses a NIC that the VM no longer has, because the NIC would bypass networks
+// and filters that people removed.
 func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, kept *libvirtxml.Domain, next []agent.SnapLayer) (string, error) {
 	whole, err := bounded(ctx, func() (bool, error) {
 		f, err := openImage(node.Memory, false)
@@ -281,7 +284,7 @@ func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, kept *lib
 					d.Source = kept.Devices.Disks[n].Source
 				}
 			}
-		case aliasOf(d.Alias) == aliasFirstBoot: // kept for it, and read-only
+		case aliasOf(d.Alias) == aliasFirstBoot: // the seed is kept for this, and read-only
 		case next != nil:
 			return "", fleet.Errorf(fleet.Conflict, "The guest had the disk %s then, of which the snapshot has nothing.", targetOf(d))
 		}
@@ -298,8 +301,9 @@ func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, kept *lib
 	return x.Marshal()
 }
 
-// settleRevert is for one that was cut off. What the VM had is there until the guest was ended for it; from then on it goes to its end. The same order then
-// begins with new files, as the guest may have written to those for a moment, without which its memory would not go with them.
+// settleRevert finishes an interrupted revert. Before the guest was stopped, it undoes the revert; after that, it
+// completes the revert. It starts with new overlays, because the guest may have written to the old ones, which then no
+// longer match its memory.
 func (w *snapping) settleRevert(ctx context.Context, note *agent.SnapNote) error {
 	drop := func() {
 		for _, n := range note.New {
@@ -326,7 +330,7 @@ func (w *snapping) settleRevert(ctx context.Context, note *agent.SnapNote) error
 	if err != nil {
 		return err
 	}
-	// It goes on already. One that stands still may be waiting for the rest of its memory, which nobody brings any more.
+	// The guest already runs. A paused one may wait for the rest of its memory, which nobody loads any more.
 	if all, _ := usesAll(live, note.New); live != nil && all && golibvirt.DomainState(s.state) == golibvirt.DomainRunning {
 		w.tree.Reverted(node.ID, note.New)
 		measure(w.tree)

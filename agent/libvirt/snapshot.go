@@ -15,11 +15,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// snapshotLimit bounds the reading of domains and networks: hundreds take less than a second.
+// snapshotLimit limits the time to read domains and networks; hundreds of them take less than a second.
 const snapshotLimit = 8 * time.Second
 
-// Snapshot implements agent.Hypervisor. While libvirtd does not answer, it is the last known state with the host
-// disconnected, because what is left out of a state counts as gone.
+// Snapshot implements agent.Hypervisor. If libvirtd does not answer, it returns the last known state with the host
+// disconnected, because the portal takes a missing object for a deleted one.
 func (b *Backend) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, error) {
 	state, err := b.snapshot(ctx, on)
 	b.mu.Lock()
@@ -110,7 +110,7 @@ func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64,
 	return b.statusOf(s, b.sizesOf(ctx, pathsOf(s)), b.addresses.sight().value[id]), generation, nil
 }
 
-// see reads one domain over the state connection.
+// see reads one domain over the backend's long-lived read connection.
 func (b *Backend) see(ctx context.Context, id fleet.VMID) (sighted, error) {
 	c, err := b.reading(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (b *Backend) seeOn(ctx context.Context, c *conn, id fleet.VMID) (sighted, e
 	return s, err
 }
 
-// pathsOf are the disks' paths of the domains as they are now, and of what their specs have.
+// pathsOf returns the paths of the domains' current disks, of their specs' disks, and of their media.
 func pathsOf(all ...sighted) diskPaths {
 	out := diskPaths{}
 	for _, s := range all {

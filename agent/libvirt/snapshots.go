@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// snapping is one order about a VM's snapshots under way.
+// snapping is a running job for a VM's snapshots.
 type snapping struct {
 	*Backend
 	c    *conn
@@ -37,7 +37,7 @@ func (b *Backend) DeleteSnapshot(ctx context.Context, in agent.SnapshotWork) err
 	return b.onSnapshots(ctx, "delete a snapshot of "+in.VM.Name, in, (*snapping).drop)
 }
 
-// onSnapshots brings what is half-done to an end before, and does nothing twice.
+// onSnapshots runs do after it has settled an interrupted job. It does nothing if the job was already done.
 func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.SnapshotWork, do func(*snapping, context.Context) error) error {
 	unlock, err := b.vms.lock(ctx, in.VM.ID)
 	if err != nil {
@@ -89,8 +89,8 @@ func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.Snapshot
 	}))
 }
 
-// readSnapshot finds the file that a disk had when the snapshot was taken, and puts it in the place of the disk's own volume. Until release, no order
-// changes what the VM's snapshots are made of.
+// readSnapshot replaces the volume in from by the file that the disk had when the snapshot was taken. Until release is
+// called, no job changes the files of the VM's snapshots.
 func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *place) (release func(), err error) {
 	release, err = b.snapshotsRead.share(ctx, string(of.VMID))
 	if err != nil {
@@ -112,7 +112,7 @@ func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *p
 	return nil, err
 }
 
-// ownSnapshots takes the files of the VM's snapshots from those who read them, or refuses.
+// ownSnapshots locks the files of the VM's snapshots for a change. It fails while somebody reads them.
 func (b *Backend) ownSnapshots(vm fleet.VM) (release func(), err error) {
 	release, _ = b.snapshotsRead.try(string(vm.ID), true)
 	if release == nil {
@@ -123,13 +123,13 @@ func (b *Backend) ownSnapshots(vm fleet.VM) (release func(), err error) {
 
 func (w *snapping) save() error { return writeTree(w.tree) }
 
-// see is the domain as it is at this moment.
+// see reads the domain's current state.
 func (w *snapping) see(ctx context.Context) (seen, error) {
 	m := &moving{Backend: w.Backend, c: w.c, in: agent.MoveDisk{VM: w.in.VM}}
 	return m.see(ctx)
 }
 
-// running is what the guest has now; nil: it is off.
+// running returns the running guest's definition; nil if the guest is off.
 func (w *snapping) running(ctx context.Context, s seen) (*libvirtxml.Domain, error) {
 	if s.live == nil {
 		return nil, nil
@@ -141,7 +141,7 @@ func (w *snapping) running(ctx context.Context, s seen) (*libvirtxml.Domain, err
 	return x, err
 }
 
-// diskOf is the spec's disk in a domain; nil: it has none.
+// diskOf returns the domain's disk for a disk of the spec; nil if there is none.
 func diskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
 	if x == nil || x.Devices == nil {
 		return nil
@@ -153,7 +153,7 @@ func diskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
 	return &x.Devices.Disks[i]
 }
 
-// usesAll reports whether a domain has each disk on its file; none: it has none of them so.
+// usesAll compares the domain's disks with the layers: all if every disk is on its file, none if no disk is.
 func usesAll(x *libvirtxml.Domain, next []agent.SnapLayer) (all, none bool) {
 	all, none = true, true
 	for _, n := range next {
@@ -167,7 +167,7 @@ func usesAll(x *libvirtxml.Domain, next []agent.SnapLayer) (all, none bool) {
 	return all, none
 }
 
-// at is where the disk's own volume is.
+// at returns the path of the disk's own volume.
 func (w *snapping) at(ref fleet.Volref) string {
 	p, err := placeOf(ref, w.in.Pools)
 	if err != nil {
@@ -176,7 +176,8 @@ func (w *snapping) at(ref fleet.Volref) string {
 	return p.path()
 }
 
-// check refuses a VM that is not as Quantix knows it: whoever changed its disks beside it, or made snapshots of their own, would lose them.
+// check refuses a VM that differs from what Quantix knows. Otherwise, disks or snapshots that somebody made outside
+// Quantix would be lost.
 func (w *snapping) check(ctx context.Context, s seen) error {
 	refuse := func(format string, args ...any) error { return fleet.Errorf(fleet.Conflict, format, args...) }
 	switch {
@@ -249,7 +250,8 @@ func (w *snapping) check(ctx context.Context, s seen) error {
 	return w.checkOthers(ctx, s)
 }
 
-// checkOthers refuses to go on where somebody else keeps something that goes with the disks as they are.
+// checkOthers refuses while libvirt's own snapshots, backup checkpoints or a saved memory image depend on the current
+// disks.
 func (w *snapping) checkOthers(ctx context.Context, s seen) error {
 	others, err := othersOf(ctx, w.c, s.ref)
 	if err != nil {
@@ -275,7 +277,7 @@ func (w *snapping) checkOthers(ctx context.Context, s seen) error {
 	return err
 }
 
-// othersOf are the names of the snapshots that libvirt itself has of the domain.
+// othersOf returns the names of libvirt's own snapshots of the domain.
 func othersOf(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, error) {
 	return call(ctx, c, func(l *golibvirt.Libvirt) ([]string, error) {
 		n, err := l.DomainSnapshotNum(ref, 0)
@@ -286,7 +288,7 @@ func othersOf(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, err
 	})
 }
 
-// redefine has the definition name the files that the VM writes to.
+// redefine makes the inactive definition name the files that the VM writes to.
 func (w *snapping) redefine(ctx context.Context, next []agent.SnapLayer) error {
 	s, err := w.see(ctx)
 	if err != nil {
@@ -311,13 +313,13 @@ func (w *snapping) redefine(ctx context.Context, next []agent.SnapLayer) error {
 	return (&moving{Backend: w.Backend, c: w.c}).define(ctx, s.kept)
 }
 
-// point has a disk be the file alone: what that stands on, its own header says.
+// point sets the disk's file without a backing chain: libvirt reads the chain from the file's header.
 func point(d *libvirtxml.DomainDisk, file string) {
 	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: file}}
 	d.BackingStore, d.Mirror = nil, nil
 }
 
-// settle brings what another order, or this one before, left half-done to an end.
+// settle finishes what an interrupted job, or an earlier attempt of this one, left unfinished.
 func (w *snapping) settle(ctx context.Context) error {
 	note := w.tree.Work
 	if note == nil {
@@ -335,7 +337,7 @@ func (w *snapping) settle(ctx context.Context) error {
 	return fleet.Errorf(fleet.Conflict, "A newer agent has begun something about the VM's snapshots that this one does not know. Upgrade it.")
 }
 
-// cut reports whether the order was cut off, not refused: then all stays as it is, and the order comes again.
+// cut reports whether the job was interrupted, not refused. Then everything stays as it is, and the job is retried.
 func cut(ctx context.Context, err error) bool {
 	return errors.Is(err, agent.ErrAway) || ctx.Err() != nil
 }

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// take keeps the VM as it is now. Of a guest that runs QEMU itself changes over to new files, all at one moment; the firmware's variables and the TPM's
-// state are copied while it stands still.
+// take takes a snapshot of the VM. QEMU switches all disks of a running guest to new overlays at the same moment. The
+// UEFI variables and the TPM's state are copied while the guest is paused.
 func (w *snapping) take(ctx context.Context) error {
 	o := w.in.Order
 	if n := w.tree.Node(o.ID); n != nil {
@@ -82,10 +82,10 @@ func (w *snapping) take(ctx context.Context) error {
 	return w.took(ctx)
 }
 
-// spareRoom is what a storage must have beside what is reckoned.
+// spareRoom is the free space required beyond the estimate, in bytes.
 const spareRoom = 64 << 20
 
-// room looks whether the memory fits beside the first disk, and a beginning of each disk's new file.
+// room checks that the pools have space for the memory, beside the first disk, and for the start of each new overlay.
 func (w *snapping) room(ctx context.Context, s seen, node agent.SnapNode, next []agent.SnapLayer) error {
 	need := map[string]int64{}
 	for _, n := range next {
@@ -117,7 +117,7 @@ func fits(ctx context.Context, dir string, bytes int64, what string) error {
 	return err
 }
 
-// outOfSnapRoom says in words that the storage is full, where that is why it failed.
+// outOfSnapRoom replaces an out-of-space error by a sentence that says what to do.
 func outOfSnapRoom(dir string, err error) error {
 	if !isFull(err) {
 		return err
@@ -133,7 +133,8 @@ func (w *snapping) takeOff(ctx context.Context) error {
 	return w.redefine(ctx, w.tree.Work.New)
 }
 
-// takeLive has libvirt do it, without keeping anything of it by itself. The guest stands still before, so that what is copied afterwards is of the same moment.
+// takeLive takes the snapshot through libvirt, which keeps no metadata of it. The guest is paused first, so that the
+// state copied later is of the same moment.
 func (w *snapping) takeLive(ctx context.Context, s seen) error {
 	note := w.tree.Work
 	if w.in.Order.Quiesce && note.Node.Memory == "" && !note.Node.Paused {
@@ -187,7 +188,7 @@ func (w *snapping) takeLive(ctx context.Context, s seen) error {
 	})
 }
 
-// freezeTime is how long the guest's agent may take.
+// freezeTime limits how long the guest agent may take.
 const freezeTime = 20 * time.Second
 
 func (w *snapping) freeze(ctx context.Context, ref golibvirt.Domain) error {
@@ -199,7 +200,7 @@ func (w *snapping) freeze(ctx context.Context, ref golibvirt.Domain) error {
 	})
 }
 
-// aside is one call on a connection of its own, which may hang for as long as a guest does.
+// aside runs one call on a connection of its own, because the call may hang as long as the guest does.
 func (w *snapping) aside(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
 	c, err := dial(ctx, w.socket)
 	if err != nil {
@@ -209,7 +210,8 @@ func (w *snapping) aside(ctx context.Context, f func(*golibvirt.Libvirt) error) 
 	return c.do(ctx, f)
 }
 
-// snapshotXML names what becomes of each disk of the guest: of one that it does not name libvirt would make a file of its own.
+// snapshotXML says for each disk of the guest what to do: libvirt would create a file of its own for a disk that is not
+// listed.
 func snapshotXML(live *libvirtxml.Domain, note agent.SnapNote) (string, error) {
 	x := libvirtxml.DomainSnapshot{Name: "quantix-" + string(note.Node.ID), Disks: &libvirtxml.DomainSnapshotDisks{}}
 	if note.Node.Memory != "" {
@@ -232,7 +234,7 @@ func snapshotXML(live *libvirtxml.Domain, note agent.SnapNote) (string, error) {
 	return x.Marshal()
 }
 
-// took ends a snapshot that is taken: what goes with it is copied, the guest goes on, and the tree has it.
+// took finishes a taken snapshot: it copies the state, resumes the guest and adds the snapshot to the tree.
 func (w *snapping) took(ctx context.Context) error {
 	note := w.tree.Work
 	s, err := w.see(ctx)
@@ -242,7 +244,8 @@ func (w *snapping) took(ctx context.Context) error {
 	state := filepath.Join(snapHome(w.in.VM.ID), string(note.Node.ID))
 	kept, err := bounded(ctx, func() (bool, error) { return keepState(s.kept, state) })
 	if err != nil {
-		// The disks are on their new files, and there is no way back that a guest which goes on would live through: without the copies it is a snapshot still.
+		// The disks already use the new overlays, and only a stopped guest could be switched back. A snapshot without
+		// the copies is still a snapshot.
 		note.Node.Note = "The firmware's variables and the TPM's state could not be kept: " + err.Error()
 		w.log.Warn("a snapshot lacks the VM's firmware variables and TPM state", "vm", w.in.VM.ID, "error", err)
 	}
@@ -263,7 +266,7 @@ func (w *snapping) took(ctx context.Context) error {
 	return w.save()
 }
 
-// goOn lets a guest go on that was made to stand still.
+// goOn resumes and thaws a guest that this job paused or froze.
 func (w *snapping) goOn(ctx context.Context, s seen, note *agent.SnapNote) error {
 	if note.Resume && s.live != nil && golibvirt.DomainState(s.state) == golibvirt.DomainPaused {
 		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainResume(s.ref) }); err != nil && !is(err, golibvirt.ErrOperationInvalid) {
@@ -284,7 +287,7 @@ func (w *snapping) goOn(ctx context.Context, s seen, note *agent.SnapNote) error
 	return nil
 }
 
-// takeBack leaves the VM as it was, where the snapshot did not come about; where it did, in spite of the error, it is ended.
+// takeBack restores the VM if no snapshot was taken. If one was taken despite the error, it finishes that snapshot.
 func (w *snapping) takeBack(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*tidyLimit)
 	defer cancel()
@@ -297,7 +300,7 @@ func (w *snapping) takeBack(ctx context.Context, why error) error {
 	return why
 }
 
-// settleTake is for a snapshot that was cut off: the domain itself tells whether it was taken.
+// settleTake finishes an interrupted snapshot. The domain's disks show whether it was taken.
 func (w *snapping) settleTake(ctx context.Context, note *agent.SnapNote) error {
 	s, err := w.see(ctx)
 	if err != nil {
@@ -330,7 +333,7 @@ func (w *snapping) settleTake(ctx context.Context, note *agent.SnapNote) error {
 	if err := w.goOn(ctx, s, note); err != nil {
 		return err
 	}
-	if live == nil { // the definition may name some of them already
+	if live == nil { // the inactive definition may already name some of the overlays
 		back := make([]agent.SnapLayer, len(note.Node.Layers))
 		copy(back, note.Node.Layers)
 		if err := w.redefine(ctx, back); err != nil {

@@ -11,22 +11,22 @@ import (
 	"quantix/internal/fleet"
 )
 
-// volumeID is a volume's file, and when that was written last.
+// volumeID identifies a volume's file and its last change.
 type volumeID struct {
 	fileID
 	modified time.Time
 	bytes    int64
-	changed  int64 // when anything of it was changed last, its owner and its times among that, in nanoseconds
+	changed  int64 // the inode's change time in nanoseconds; also changed by a new owner or new times
 }
 
-// stamp tells the file as it is now from what it was: its place on the storage, its length, when it was written last, and when anything of it was
-// changed last, which nobody sets back. The device's number is not in it: that of a network or a mapped device is another after each boot.
+// stamp identifies the file's content: inode, length, modification time, and inode change time, which nobody can set
+// back. The device number is left out: that of network and mapped devices changes with each boot.
 func (v volumeID) stamp() string {
 	return fmt.Sprintf("%d %d %d %d", v.ino, v.bytes, v.modified.UnixNano(), v.changed)
 }
 
-// like compares the file with the stamp that it had. touched: it looks the same, but something of it was changed since; a stamp of an older agent does
-// not tell that.
+// like compares the file with an earlier stamp. touched means that the file looks the same but its inode was changed
+// since. A stamp of an older agent lacks that.
 func (v volumeID) like(stamp string) (same, touched bool) {
 	core, changed, told := stamp, "", false
 	if fields := strings.Fields(stamp); len(fields) == 4 {
@@ -43,8 +43,9 @@ func identifyVolume(path string) volumeID {
 	return volumeID{identityOf(info), info.ModTime(), info.Size(), changedAt(info)}
 }
 
-// tellHashed notes on the volume what is known of its checksum. libvirt itself changes the owner of what VMs use; of a file that no VM uses and that
-// somebody touched, nobody can tell whether its bytes and then its times were changed: it is as one that nobody has read.
+// tellHashed adds the known checksum to the volume. libvirt changes the owner of files that VMs use, which is harmless.
+// If an unused file's inode was changed, somebody may have changed its content and then its times, so its checksum
+// counts as unknown.
 func tellHashed(v *fleet.Volume, h agent.Hashed, id volumeID) {
 	same, touched := id.like(h.Stamp)
 	if !same || !touched || len(v.UsedBy) > 0 || len(v.InDrive) > 0 {

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// status is the domain as people see it. It holds nothing that changes by itself; see steady for the sizes.
+// status returns the domain's status. Its sizes are smoothed by steady, so that it does not change by itself.
 func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 	hw := s.now()
 	st := fleet.VMStatus{CPUs: hw.cpus, MemoryMiB: hw.memoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}
@@ -64,7 +64,7 @@ func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 	return st
 }
 
-// power is libvirt's state in Quantix's word, with virsh's word for the reason.
+// power translates libvirt's state, and its reason into virsh's word.
 func power(state, reason int32) (fleet.Power, string) {
 	why := func(words []string) string {
 		if reason < 0 || int(reason) >= len(words) {
@@ -88,7 +88,7 @@ func power(state, reason int32) (fleet.Power, string) {
 	return fleet.Running, why(runningReasons)
 }
 
-// Indexed by libvirt's numbers; empty where the reason tells nobody anything.
+// Indexed by libvirt's reason numbers; empty if the reason is of no use to people.
 var (
 	runningReasons = []string{
 		"", "", "migrated", "restored", "from snapshot", "", "migration cancelled", "save cancelled", "woken up", "",
@@ -101,10 +101,12 @@ var (
 	shutoffReasons = []string{"", "shut down", "forced off", "crashed", "migrated", "saved", "failed to start", "from snapshot", "stopped by libvirt"}
 )
 
-// stepBytes is how far a size moves before a new value is told, so that a guest at work does not make news each time.
+// stepBytes is how far a size must move before a new value is reported, so that a busy guest does not change the report
+// each time.
 const stepBytes = 64 << 20
 
-// steady is the value to tell: the one told last until the newest is a step away, or a thousandth of total if that is more.
+// steady returns the value to report: the reported one until the newest differs by stepBytes, or by a thousandth of
+// total if that is more.
 func steady(told, newest, total int64) int64 {
 	diff := newest - told
 	if diff < 0 {
@@ -116,7 +118,7 @@ func steady(told, newest, total int64) int64 {
 	return newest
 }
 
-// startedAt is when the guest's QEMU was started, to the second: libvirt itself does not tell. nil where it cannot be found out.
+// startedAt returns when the guest's QEMU started, to the second; nil if unknown. libvirt does not report it.
 func (b *Backend) startedAt(name string) *time.Time {
 	at, err := processStart(filepath.Join(filepath.Dir(b.socket), "qemu", name+".pid"))
 	if err != nil {
@@ -126,7 +128,7 @@ func (b *Backend) startedAt(name string) *time.Time {
 	return &at
 }
 
-// processStart reads a pid file and the kernel's word for when that process began.
+// processStart returns the start time of the process whose ID is in the file.
 func processStart(pidFile string) (time.Time, error) {
 	pid, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -136,7 +138,7 @@ func processStart(pidFile string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	// Fields are counted after the command's name, which may hold anything; the time of start is field 22 of all.
+	// The command's name may contain anything, so fields are counted after it. The start time is field 22 of all.
 	rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
 	fields := strings.Fields(rest)
 	if len(fields) < 20 {
@@ -159,6 +161,6 @@ func processStart(pidFile string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	const ticksPerSecond = 100 // USER_HZ, the same on every platform of libvirt's
+	const ticksPerSecond = 100 // USER_HZ is the same on every platform of libvirt
 	return time.Unix(boot+ticks/ticksPerSecond, 0).UTC(), nil
 }

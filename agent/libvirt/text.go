@@ -8,12 +8,12 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// texts are what definitions were written in, to be written in again.
+// texts pools the buffers for XML encoding.
 var texts = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// textOf is a definition as libvirt reads it. It has no lines: libvirt writes its own.
+// textOf returns the definition's XML, without line breaks.
 func textOf(x *libvirtxml.Domain) (string, error) {
-	b := texts.Get().(*bytes.Buffer) //nolint:forcetypeassert // the pool has no others
+	b := texts.Get().(*bytes.Buffer) //nolint:forcetypeassert // the pool holds only buffers
 	defer texts.Put(b)
 	b.Reset()
 	if err := xml.NewEncoder(b).Encode(x); err != nil {

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// linuxGuest runs a guest that its host starts by a kernel. It gives back memory that came since its start.
+// linuxGuest starts a Linux guest with direct kernel boot. The guest can release hot-plugged memory.
 func linuxGuest(f fixture, change func(*fleet.VMSpec)) *snapper {
 	guest, err := lab.GuestImage(f.t.Context(), lab.CacheDir())
 	f.ok(err)
@@ -29,7 +29,7 @@ func linuxGuest(f fixture, change func(*fleet.VMSpec)) *snapper {
 	return s
 }
 
-// edited is the VM after an edit of it.
+// edited applies an edit of the VM and returns its status.
 func (s *snapper) edited(change func(*fleet.VMSpec)) fleet.VMStatus {
 	s.t.Helper()
 	s.vm.Generation++
@@ -38,7 +38,8 @@ func (s *snapper) edited(change func(*fleet.VMSpec)) fleet.VMStatus {
 	return s.status()
 }
 
-// A guest sees what comes and goes while it runs: a whole disk of its host, a USB disk, memory. What it holds on to is named until it lets go of it.
+// A running guest sees hot-plug and hot-unplug of a physical disk, a USB disk and memory. A pending unplug is reported
+// until the guest releases the device.
 func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
 	t.Parallel()
 	device, _ := physicalDisk(t)
@@ -101,13 +102,13 @@ func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
 		t.Errorf("below what it was started with: %+v", st)
 	}
 
-	// Nobody asks an emulated guest for a vCPU.
+	// An emulated guest does not support the unplug of vCPUs, so none is requested.
 	settled("with another vCPU", s.edited(func(s *fleet.VMSpec) { s.MemoryMiB, s.CPUs = 320, 2 }))
 	if st = s.edited(func(s *fleet.VMSpec) { s.CPUs = 1 }); st.CPUs != 2 || st.MinCPUs != 0 || len(st.PendingUnplug) != 0 || !slices.Equal(st.NextBoot, []string{"cpus"}) {
 		t.Errorf("with one vCPU less: %+v", st)
 	}
 
-	// While it is paused it hears nothing.
+	// A paused guest cannot answer unplug requests.
 	settled("with all again", s.edited(func(s *fleet.VMSpec) { s.CPUs, s.HostDevices = 2, with }))
 	waitFor(t, "the guest sees the disk", func() bool { return disks() == "1" })
 	s.ok(s.PauseVM(t.Context(), s.vm.ID))
@@ -130,7 +131,7 @@ func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
 	}
 }
 
-// A guest has few USB ports: a disk more than there are waits for the next start, which makes ports for all.
+// A guest has few USB ports. Further USB disks wait for the next start, which adds ports for all.
 func TestAUSBDiskWaitsForAPort(t *testing.T) {
 	t.Parallel()
 	s := &snapper{fixture: newFixture(t)}

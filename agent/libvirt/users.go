@@ -15,12 +15,13 @@ import (
 	"quantix/internal/wire"
 )
 
-// held is a file that a domain has as a disk, or as a part of one. A medium in a drive is only read, and is none.
+// held is a file that a domain uses as a disk or in a disk's backing chain. A medium in a drive does not count, because
+// it is only read.
 type held struct {
 	path   string // or "volume:pool/name"
-	opaque bool   // raw: what it begins with is the guest's, and refers to nothing
-	part   bool   // the disk stands on it
-	shared bool   // the definition lets others write to it
+	opaque bool // raw: the file's content is guest data and names no other files
+	part   bool // in a disk's backing chain
+	shared bool // the definition lets other domains write to the file
 }
 
 func (h held) use() manner {
@@ -30,9 +31,9 @@ func (h held) use() manner {
 	return asDisk
 }
 
-// heldBy are the files behind one disk, as far as the definition names them.
+// heldBy returns the files of one disk that the definition names.
 func heldBy(d *libvirtxml.DomainDisk) []held {
-	if d.Device == "cdrom" || isOurs(d.Alias, aliasDrive) { // a floppy of somebody else's is written to
+	if d.Device == "cdrom" || isOurs(d.Alias, aliasDrive) { // somebody else's floppy is writable, so it counts
 		return nil
 	}
 	var out []held
@@ -71,33 +72,34 @@ type manner int
 
 const (
 	asDisk   manner = iota
-	asPart          // its disk stands on the file
-	asMedium        // in a drive: read, never written
+	asPart // in a disk's backing chain
+	asMedium // in a drive: read, never written
 )
 
 type fileUser struct {
 	id     fleet.VMID
 	name   string
 	manner manner
-	shared bool // it lets others write to the file
+	shared bool // other domains may write to the file
 }
 
-// fileUsers answers which domains of the host use a file: by the file itself, and by its path where storage does not answer.
+// fileUsers maps files to the host's domains that use them: by file identity, and by path for storage that does not
+// answer.
 type fileUsers struct {
 	byID   map[fileID][]fileUser
 	byPath map[string][]fileUser
 	formats
 }
 
-// fileWatches is what is remembered of files from one look to the next.
+// fileWatches caches facts about files between reports.
 type fileWatches struct {
 	chains  byDir[[]fileID] // of domains' disks and media
 	volumes byDir[volumeID] // of pools
-	bases   byDir[[]fileID] // of volumes that stand on others, without themselves
+	bases   byDir[[]fileID] // backing chains of volumes, without the volumes themselves
 	pools   watch[poolDirs]
 }
 
-// usersOf finds out which files the domains use, whatever path their definitions call them by.
+// usersOf finds the files that the domains use, under whatever path their definitions name them.
 func (b *Backend) usersOf(ctx context.Context, how recency, all []sighted) fileUsers {
 	type use struct {
 		held
@@ -142,7 +144,7 @@ func (b *Backend) usersOf(ctx context.Context, how recency, all []sighted) fileU
 	return out
 }
 
-// of lists the users of a volume's file.
+// of returns the users of a volume's file.
 func (u fileUsers) of(pool, volume, path string, id fileID) []fileUser {
 	out := slices.Concat(u.byPath[path], u.byPath[volumePath(pool, volume)])
 	if id != (fileID{}) {
@@ -151,7 +153,7 @@ func (u fileUsers) of(pool, volume, path string, id fileID) []fileUser {
 	return out
 }
 
-// id looks at this very moment: what was remembered may be another file by now.
+// id identifies the file now: a cached identity may belong to an earlier file.
 func (p place) id(ctx context.Context) (fileID, error) {
 	if !filepath.IsAbs(p.path()) {
 		return fileID{}, nil
@@ -159,8 +161,8 @@ func (p place) id(ctx context.Context) (fileID, error) {
 	return within(ctx, func() (fileID, error) { return identify(p.path()), nil })
 }
 
-// userOf is the name of a domain other than except that uses the place's file; empty: none, but such as share it with the disk that is there. What stands on a disk that except
-// has already, such as an administrator's overlay, is that administrator's affair.
+// userOf returns the name of another domain than except that uses the file; empty if there is none. It ignores domains
+// that share an existing shareable disk, and overlays that an administrator put on a disk of except.
 func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, p place) (string, error) {
 	id, err := p.id(ctx)
 	if err != nil {
@@ -177,10 +179,11 @@ func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, 
 	return "", nil
 }
 
-// checkNoDisk refuses to read from a file that is a domain's disk, or a part of one: its bytes are that guest's.
+// checkNoDisk refuses to read a file that is a domain's disk or in a disk's backing chain: its content belongs to that
+// guest.
 func (a *applying) checkNoDisk(ctx context.Context, p place) error { return a.checkRead(ctx, p, false) }
 
-// checkRead is checkNoDisk, but that disks may stand on a file that the library has: it is there for that, and nobody writes to it.
+// checkRead is checkNoDisk, but allows an image of the library to back disks: images are read-only and made for that.
 func (a *applying) checkRead(ctx context.Context, p place, library bool) error {
 	all, err := a.inventory(ctx, a.c)
 	if err != nil {
@@ -196,7 +199,7 @@ func (a *applying) checkRead(ctx context.Context, p place, library bool) error {
 	return nil
 }
 
-// markUsers notes on the volumes who uses them, and when they were written last.
+// markUsers adds to the volumes their users and their modification times.
 func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.PoolReport, hashed map[fleet.Volref]agent.Hashed) {
 	var paths []string
 	for _, p := range pools {
@@ -208,7 +211,7 @@ func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.Poo
 	b.files.volumes.keepOnly(paths)
 	users := b.usersOf(ctx, recent, all)
 	for i := range pools {
-		volumes := slices.Clone(pools[i].Status.Volumes) // the pool's own look keeps the others
+		volumes := slices.Clone(pools[i].Status.Volumes) // the pool's cache keeps the original slice
 		for k := range volumes {
 			if v := &volumes[k]; users.raw[ids[v.Path].fileID] {
 				*v = rawVolume(*v, ids[v.Path].bytes)
@@ -230,7 +233,7 @@ func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.Poo
 	}
 }
 
-// basesOf are the files that volumes stand on, each with the names of those that do.
+// basesOf maps backing files to the names of the volumes that they back.
 func (b *Backend) basesOf(ctx context.Context, pools []wire.PoolReport) map[fileID][]string {
 	var paths []string
 	for _, p := range pools {
@@ -251,7 +254,7 @@ func (b *Backend) basesOf(ctx context.Context, pools []wire.PoolReport) map[file
 	return out
 }
 
-// markVolume notes who uses the volume.
+// markVolume adds the users and the modification time to the volume.
 func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time.Time) {
 	for _, u := range users {
 		of := &v.UsedBy
@@ -274,7 +277,7 @@ func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time
 	v.StoodOn = slices.DeleteFunc(v.StoodOn, func(id fleet.VMID) bool { i := slices.Index(v.UsedBy, id); return i < 0 || i >= fleet.MaxUsers })
 	v.UsedBy, v.InDrive, v.BaseOf = v.UsedBy[:min(len(v.UsedBy), fleet.MaxUsers)], v.InDrive[:min(len(v.InDrive), fleet.MaxUsers)], bases[:min(len(bases), fleet.MaxUsers)]
 	if len(v.UsedBy) > 0 {
-		v.Unsound = "" // a guest may be writing to it
+		v.Unsound = "" // a guest may be writing to the file
 	}
 	if at := modified.UTC().Truncate(fleet.ModifiedTo); !modified.IsZero() && len(v.UsedBy) == 0 {
 		v.ModifiedAt = &at
@@ -285,15 +288,15 @@ const volumePrefix = "volume:"
 
 func volumePath(pool, volume string) string { return volumePrefix + pool + "/" + volume }
 
-// poolDirs are the directories of the host's pools by name; of one whose volumes are no files, what their addresses begin with.
+// poolDirs maps the names of the host's pools to their directories, or to the address prefix of block pools.
 type poolDirs map[string]poolDir
 
 type poolDir struct {
 	path   string
-	blocks *blocks // nil: its volumes are files
+	blocks *blocks // nil: a file pool
 }
 
-// of is where the volume is; empty: libvirt alone knows.
+// of returns the volume's path or address; empty if only libvirt knows it.
 func (d poolDir) of(volume string) string {
 	switch {
 	case d.path == "":
@@ -307,7 +310,7 @@ func (d poolDir) of(volume string) string {
 	return filepath.Join(d.path, volume)
 }
 
-// path is where the file is that a definition calls by its pool and name; other paths stay.
+// path resolves a definition's pool and volume name to the file's path; it returns other paths unchanged.
 func (d poolDirs) path(path string) string {
 	rest, byPool := strings.CutPrefix(path, volumePrefix)
 	pool, volume, _ := strings.Cut(rest, "/")
@@ -317,7 +320,8 @@ func (d poolDirs) path(path string) string {
 	return path
 }
 
-// unknown is the pool by which a definition calls a volume, where it is none of these; empty: it calls it otherwise, or by one of them.
+// unknown returns the pool in a definition's volume reference if it is not listed; empty for a listed pool and for
+// plain paths.
 func (d poolDirs) unknown(path string) string {
 	rest, byPool := strings.CutPrefix(path, volumePrefix)
 	pool, _, _ := strings.Cut(rest, "/")
@@ -327,7 +331,8 @@ func (d poolDirs) unknown(path string) string {
 	return ""
 }
 
-// dirsOfPools asks libvirt only where a domain calls a disk by its pool, and never waits for storage that hangs.
+// dirsOfPools reads the pools from libvirt only if a domain refers to a disk by its pool. It does not wait for storage
+// that hangs.
 func (b *Backend) dirsOfPools(ctx context.Context, how recency, all []sighted) poolDirs {
 	if !slices.ContainsFunc(all, func(s sighted) bool {
 		return slices.ContainsFunc(s.files(), func(f string) bool { return strings.HasPrefix(f, volumePrefix) })

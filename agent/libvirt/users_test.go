@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// stranger defines a domain without Quantix metadata that has these disks; it ends with the test.
+// stranger defines a domain without Quantix metadata that has these disks. The test's cleanup undefines it.
 func stranger(t *testing.T, disks string) fleet.VMID {
 	t.Helper()
 	name := "stranger-" + string(fleet.NewID[fleet.VMID]())
@@ -35,7 +35,7 @@ func fileDisk(path, format string) string {
 	return fmt.Sprintf(`<disk type='file' device='disk'><driver name='qemu' type='%s'/><source file='%s'/><target dev='vda' bus='virtio'/></disk>`, format, path)
 }
 
-// Whose disk a file is does not hang on the words by which a definition calls it.
+// A file's users are found however their definitions name the file.
 func TestUsersOfAFileAreFoundWhateverItIsCalled(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -47,11 +47,12 @@ func TestUsersOfAFileAreFoundWhateverItIsCalled(t *testing.T) {
 	f.ok(bindMount(f.pool.Spec.Path, bound))
 	t.Cleanup(func() { f.ok(syscall.Unmount(bound, 0)) })
 	other := "other-" + string(f.pool.ID)
-	virsh(t, "pool-define-as", other, "dir", "--target", filepath.Join(dir, "link")) // libvirt takes no path twice
+	// libvirt refuses two pools with the same path
+	virsh(t, "pool-define-as", other, "dir", "--target", filepath.Join(dir, "link"))
 	t.Cleanup(func() { virsh(t, "pool-undefine", other) })
 
 	overlay := filepath.Join(dir, "overlay")
-	fake := filepath.Join(dir, "fake.raw") // a guest may write what it likes into a raw disk
+	fake := filepath.Join(dir, "fake.raw") // a guest may write anything to a raw disk
 	ways := map[string]func(volume string) string{
 		"path":    func(v string) string { return fileDisk(at(v), "qcow2") },
 		"symlink": func(v string) string { return fileDisk(filepath.Join(dir, "link", v), "qcow2") },
@@ -85,7 +86,7 @@ func TestUsersOfAFileAreFoundWhateverItIsCalled(t *testing.T) {
 		addImage(t, f.pool, hvtest.Image{Name: how, Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
 		want[how] = []fleet.VMID{stranger(t, disks(how))}
 	}
-	f.ok(f.ApplyPool(t.Context(), f.pool)) // sees the files at once
+	f.ok(f.ApplyPool(t.Context(), f.pool)) // refreshes the pool
 	seen := 0
 	for _, v := range poolOf(t, f, f.pool).Volumes {
 		users, known := want[v.Name]
@@ -119,7 +120,7 @@ func TestUsersOfAFileAreFoundWhateverItIsCalled(t *testing.T) {
 	}
 }
 
-// What a VM's own administrator put on top of its disk does not stop edits of the VM.
+// An overlay that an administrator put on a VM's disk does not block edits of the VM.
 func TestAnOverlayOfAnotherDomainStopsNoEdit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -133,7 +134,7 @@ func TestAnOverlayOfAnotherDomainStopsNoEdit(t *testing.T) {
 	f.apply(vm)
 }
 
-// A link in a pool leads out of it.
+// A symbolic link in a pool may lead out of it.
 func TestLinksInAPoolAreNotRead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -150,7 +151,7 @@ func TestLinksInAPoolAreNotRead(t *testing.T) {
 	}
 }
 
-// Who uses a file is looked at when it counts: what an administrator did since the last report decides.
+// Before a deletion, the users of the files are read anew: changes since the last report count.
 func TestAFileIsWhoseItIsNow(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -163,7 +164,7 @@ func TestAFileIsWhoseItIsNow(t *testing.T) {
 	}
 	keeper, other, third := made("keeper.qcow2"), made("other.qcow2"), made("third.qcow2")
 	at := func(volume string) string { return filepath.Join(f.pool.Spec.Path, volume) }
-	_, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}}) // which remembers whose files are whose
+	_, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}}) // fills the cache of file users
 	f.ok(err)
 
 	f.ok(os.Remove(at("keeper.qcow2")))
@@ -176,7 +177,7 @@ func TestAFileIsWhoseItIsNow(t *testing.T) {
 	}
 
 	f.ok(os.Remove(at("keeper.qcow2")))
-	f.ok(os.Rename(at("other.qcow2"), at("third.qcow2"))) // the file that was the other's is the third's now
+	f.ok(os.Rename(at("other.qcow2"), at("third.qcow2"))) // the third VM's file is now the one that the other VM had
 	f.ok(f.DeleteVM(t.Context(), third, []fleet.Pool{f.pool}, true))
 	if _, err := os.Stat(at("third.qcow2")); err == nil {
 		t.Error("it is there still")

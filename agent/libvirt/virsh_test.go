@@ -59,7 +59,7 @@ func unmount(t *testing.T, dir string) {
 	}
 }
 
-// change does with virsh what an administrator does.
+// change edits a VM with virsh, as an administrator does.
 func change(t *testing.T, vm fleet.VMID, c hvtest.Change) {
 	t.Helper()
 	id := string(vm)
@@ -90,7 +90,7 @@ func change(t *testing.T, vm fleet.VMID, c hvtest.Change) {
 	}
 }
 
-// guestWrites writes to a raw volume what a qcow2 file begins with that stands on another of the pool.
+// guestWrites writes a qcow2 header that names another volume of the pool to a raw volume.
 func guestWrites(t *testing.T, p fleet.Pool, volume, names string) {
 	t.Helper()
 	lure := filepath.Join(t.TempDir(), "lure")
@@ -98,7 +98,7 @@ func guestWrites(t *testing.T, p fleet.Pool, volume, names string) {
 	writeAt(t, filepath.Join(p.Spec.Path, volume), must(os.ReadFile(lure))[:4096])
 }
 
-// writeAt writes over the beginning of a file.
+// writeAt overwrites the beginning of a file.
 func writeAt(t *testing.T, path string, text []byte) {
 	t.Helper()
 	f := must(os.OpenFile(path, os.O_WRONLY, 0))
@@ -108,7 +108,7 @@ func writeAt(t *testing.T, path string, text []byte) {
 	}
 }
 
-// checkChain has qemu-img check every file that a disk stands on.
+// checkChain runs qemu-img check on every file of a disk's chain.
 func checkChain(t *testing.T, path string) {
 	t.Helper()
 	out := run(t, "qemu-img", "info", "-U", "--backing-chain", path)
@@ -130,7 +130,7 @@ func foreignSnapshot(t *testing.T, id fleet.VMID, name string) func() {
 	return func() { virsh(t, "snapshot-delete", string(id), name) }
 }
 
-// foreignOverlay has the VM's first disk go on in a file of the pool.
+// foreignOverlay moves the VM's first disk to an overlay in the pool, with virsh.
 func foreignOverlay(t *testing.T, p fleet.Pool, vm fleet.VM, name string) {
 	t.Helper()
 	args := []string{"snapshot-create-as", string(vm.ID), name, "--disk-only", "--diskspec", "vda,file=" + filepath.Join(p.Spec.Path, name)}
@@ -152,7 +152,7 @@ func hideVolume(t *testing.T, pool fleet.Pool, volume string) func() {
 	return func() { rename(to, from) }
 }
 
-// linkVolume puts a symbolic link to the volume's file in its place.
+// linkVolume replaces the volume's file by a symbolic link to it.
 func linkVolume(t *testing.T, pool fleet.Pool, volume string) func() {
 	t.Helper()
 	at, aside := filepath.Join(pool.Spec.Path, volume), filepath.Join(t.TempDir(), "aside")
@@ -189,12 +189,12 @@ func virsh(t *testing.T, args ...string) string {
 	return out
 }
 
-// system is the host on which the tests run.
+// system is the libvirt URI of the host that the tests run on.
 const system = "qemu:///system"
 
 func tryVirsh(args ...string) (string, error) { return virshAt(system, args...) }
 
-// virshAt has its own limit, because it also serves cleanups.
+// virshAt runs virsh with its own time limit, because cleanups call it after the test's context has ended.
 func virshAt(uri string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -244,7 +244,7 @@ func stopLibvirtd(t *testing.T) {
 	waitFor(t, "libvirtd is gone", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
-// startLibvirtd serves cleanups, too.
+// startLibvirtd starts libvirtd. It is also used in cleanups, so it does not use the test's context.
 func startLibvirtd(t *testing.T) {
 	t.Helper()
 	if out, err := exec.CommandContext(context.Background(), "libvirtd", "-d", "--pid-file", "/run/libvirt/libvirtd.pid").CombinedOutput(); err != nil {
@@ -255,7 +255,7 @@ func startLibvirtd(t *testing.T) {
 
 func bindMount(from, to string) error { return syscall.Mount(from, to, "", syscall.MS_BIND, "") }
 
-// guestLimit is how long an emulated guest on a busy machine may take for anything.
+// guestLimit is how long an emulated guest on a busy machine may take for one step.
 const guestLimit = 5 * time.Minute
 
 func waitFor(t *testing.T, what string, ok func() bool) {

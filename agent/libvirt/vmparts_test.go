@@ -10,7 +10,7 @@ import (
 	"quantix/internal/testkit/golden"
 )
 
-// What is written into a definition is seen at a glance, and read as what was asked for.
+// Golden files show the definition of each part, and reading it back gives the same spec.
 func TestPartsInADefinition(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]fleet.VMSpec{

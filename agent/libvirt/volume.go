@@ -16,30 +16,32 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A disk is made under a name with this suffix, then renamed: the name without it always means a whole disk, whatever
-// was killed in between. What is left of a failed try is removed by the next. Quantix's pools are directories (an NFS pool
-// is a mounted one), so the rename is the file system's; libvirt has none for volumes.
+// partialSuffix marks an unfinished disk. A disk is created under a name with this suffix and then renamed, so a name
+// without it always means a complete disk, even after a crash. The next attempt removes the rest of a failed one.
+// Quantix's file pools are directories (an NFS pool is a mounted one), so the file system does the rename; libvirt has
+// none for volumes.
 const partialSuffix = fleet.PartialSuffix
 
 // place is a volume of a pool on this host.
 type place struct {
 	pool   fleet.Pool
 	volume string
-	number int    // among the VM's disks, from 1
-	size   int64  // asked for; 0: the image's
-	image  *place // to clone
+	number int // among the VM's disks, from 1
+	size   int64 // requested size in bytes; 0: the image's size
+	image  *place // the image to clone
 
 	format   string // of the disk's file: see fleet.Disk.FileFormat
-	existing bool   // it is a volume that was there before: never made, changed or deleted
-	shared   bool   // other VMs may have it, too
-	secret   bool   // it is encrypted
-	library  bool   // the image is one of the library: others may stand on it, too
-	overlay  bool   // the disk stands on the image
+	existing bool // the volume existed before: it is never created, changed or deleted
+	shared   bool // other VMs may use it, too
+	secret   bool // it is encrypted
+	library  bool // the image is in the library, so it may back other disks, too
+	overlay  bool // the disk is an overlay of the image
 
-	noImage error // why the image has no place here, which matters only while the disk is still to be made
+	noImage error // why the image is unavailable here; matters only until the disk is created
 }
 
-// path is the volume's file; where volumes are no files, its address, which is no absolute path unless it is a device.
+// path returns the volume's file. For a block pool it returns the volume's address, which is an absolute path only for
+// a device.
 func (p place) path() string {
 	if kind := blocksOf(p.pool.Spec); kind != nil {
 		return kind.address(p.pool, p.volume)
@@ -47,12 +49,12 @@ func (p place) path() string {
 	return filepath.Join(p.pool.Spec.Path, p.volume)
 }
 
-// block reports that the volume is no file.
+// block reports whether the volume is in a block pool.
 func (p place) block() bool { return blocksOf(p.pool.Spec) != nil }
 
 func (p place) ref() fleet.Volref { return fleet.Volref{PoolID: p.pool.ID, Volume: p.volume} }
 
-// partial is the place under its name until it is whole.
+// partial returns the place under its unfinished name.
 func (p place) partial() place { return place{pool: p.pool, volume: p.volume + partialSuffix} }
 
 func placeOf(ref fleet.Volref, pools []fleet.Pool) (place, error) {
@@ -67,7 +69,7 @@ func placeOf(ref fleet.Volref, pools []fleet.Pool) (place, error) {
 	return place{}, fleet.Errorf(fleet.Conflict, "The pool of the volume %s is not assigned to this host. Assign it first.", ref.Volume)
 }
 
-// within runs something that may hang on storage, and gives up on it when ctx ends.
+// within runs f, which may hang on storage, and abandons it when ctx ends.
 func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type result struct {
 		v   T
@@ -102,7 +104,8 @@ func fileExists(ctx context.Context, path string) (bool, error) {
 	})
 }
 
-// makeDisk makes a disk that was never made. i and n place it among the disks to make, for the progress.
+// makeDisk creates a disk that was never created before. i and n are its index and the number of disks to create, for
+// the progress.
 func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	if p.noImage != nil {
 		return p.noImage
@@ -150,11 +153,11 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	return nil
 }
 
-// mostMeasures is how often QEMU may fail to measure how fast the host hashes.
+// mostMeasures is how often QEMU may fail to measure the host's hash speed.
 const mostMeasures = 5
 
-// makeBlank makes an empty volume. QEMU measures for an encrypted one how fast the host hashes, by the CPU time that its kernel counted meanwhile; on a busy
-// host that is none now and then, and it gives up.
+// makeBlank creates an empty volume. For an encrypted one, QEMU measures the host's hash speed by CPU time. On a busy
+// host that time is sometimes 0, and QEMU gives up, so makeBlank tries again.
 func (a *applying) makeBlank(ctx context.Context, pool golibvirt.StoragePool, p place, v newVolume) error {
 	for try := 1; ; try++ {
 		_, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
@@ -169,7 +172,8 @@ func (a *applying) makeBlank(ctx context.Context, pool golibvirt.StoragePool, p 
 	}
 }
 
-// putInPlace gives a whole disk its name, unless a file of that name has come meanwhile, be it this very moment.
+// putInPlace gives a complete disk its final name. It fails if a file of that name has appeared, even at this very
+// moment.
 func putInPlace(p place) error {
 	from := p.partial().path()
 	err := renameAlone(from, p.path())
@@ -182,14 +186,14 @@ func putInPlace(p place) error {
 	return dropName(from, p.path())
 }
 
-// checkDisk refuses a volume that was there before and is no plain disk: QEMU would follow what it refers to.
+// checkDisk refuses an existing volume that is not a self-contained disk: QEMU would open the files that it refers to.
 func (b *Backend) checkDisk(ctx context.Context, c *conn, p place, made bool) error {
 	h, err := b.volumeFile(ctx, c, p)
 	switch {
 	case err != nil:
 		return err
 	case made && p.format == fleet.Raw && !p.existing:
-		return nil // what it begins with is its guest's
+		return nil // the content is guest data
 	case p.existing && (h.Format != "raw" || h.Size == 0):
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty: VMs share raw volumes alone.", p.volume, p.pool.Name, h.Format)
 	case p.existing:
@@ -205,7 +209,7 @@ func (b *Backend) checkDisk(ctx context.Context, c *conn, p place, made bool) er
 	return nil
 }
 
-// removeVolume deletes a volume; one that is not there is success. While libvirt still fills it, it waits.
+// removeVolume deletes a volume and waits while libvirt still writes it. A missing volume is no error.
 func (b *Backend) removeVolume(ctx context.Context, c *conn, p place) error {
 	if !p.block() {
 		there, err := fileExists(ctx, p.path())
@@ -239,7 +243,7 @@ func (b *Backend) removeVolume(ctx context.Context, c *conn, p place) error {
 		case !is(err, golibvirt.ErrOperationInvalid) || !strings.Contains(err.Error(), "being allocated"):
 			return err
 		}
-		// A copy that an earlier order began is still under way in libvirtd: it cannot be stopped from here.
+		// An earlier job's copy still runs in libvirtd and cannot be stopped from here.
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for an earlier copy to end: %w (%w)", ctx.Err(), err)
@@ -249,7 +253,7 @@ func (b *Backend) removeVolume(ctx context.Context, c *conn, p place) error {
 	}
 }
 
-// begun reports whether libvirt is to make a file that is not there yet: an agent that ended asked for it a moment ago.
+// begun reports whether libvirt is about to create a file that does not exist yet, for an agent that has just died.
 func (b *Backend) begun(ctx context.Context, c *conn, p place) bool {
 	if p == p.whole() {
 		return false
@@ -261,16 +265,16 @@ func (b *Backend) begun(ctx context.Context, c *conn, p place) bool {
 	return err == nil
 }
 
-// newVolume is what libvirt is to make.
+// newVolume describes a volume that libvirt is to create.
 type newVolume struct {
 	format string
 	size   int64
 	full   bool // allocated at once
 
-	base       string // the file that it stands on; empty: none
+	base       string // the backing file; empty: none
 	baseFormat string
 
-	secret string // the UUID of its passphrase; empty: it is not encrypted
+	secret string // the UUID of its passphrase; empty: not encrypted
 }
 
 func volumeXML(name string, n newVolume) string {
@@ -284,7 +288,7 @@ func volumeXML(name string, n newVolume) string {
 		x.Allocation.Value = x.Capacity.Value
 	}
 	if n.format == "qcow2" {
-		x.Target.Compat = "1.1" // older ones take no checkpoints
+		x.Target.Compat = "1.1" // older formats do not support checkpoints
 	}
 	if n.secret != "" {
 		x.Target.Encryption = &libvirtxml.StorageEncryption{Format: "luks", Secret: &libvirtxml.StorageEncryptionSecret{Type: "passphrase", UUID: n.secret}}
@@ -294,7 +298,7 @@ func volumeXML(name string, n newVolume) string {
 	}
 	text, err := x.Marshal()
 	if err != nil {
-		panic(err) // a fixed structure of plain text and numbers
+		panic(err) // a fixed structure of plain text and numbers always marshals
 	}
 	return text
 }

@@ -11,10 +11,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Volumes that are no files: libvirt makes, changes and deletes them under their own names. There is no half-made name, for nothing can
-// rename them; what is made is empty or a copy that the storage makes at once.
+// Volumes of block pools are created, changed and deleted by libvirt under their final names. There is no unfinished
+// name, because nothing can rename them. A new volume is empty, or a copy that the storage makes at once.
 
-// checkBlock looks for a disk that is no file; false: it was never made. One that was and is not there is refused.
+// checkBlock reports whether a disk in a block pool exists; false means that it was never created. It refuses a disk
+// that was created and is now missing.
 func (a *applying) checkBlock(ctx context.Context, p place, made, named bool) (bool, error) {
 	missing := func(why string) error {
 		return agent.Refusal(agent.MissingDisk(p.number, p.ref(), p.pool.Name, hostname(), why))
@@ -40,13 +41,13 @@ func (a *applying) checkBlock(ctx context.Context, p place, made, named bool) (b
 		return false, nil
 	case named || made || p.existing:
 		return true, nil
-	case p.size > v.CapacityBytes: // an earlier try was cut off
+	case p.size > v.CapacityBytes: // an earlier attempt was interrupted
 		return true, a.growBlock(ctx, a.c, *ref, p.size)
 	}
 	return true, nil
 }
 
-// blockExists looks without an opinion.
+// blockExists reports whether the volume exists, without any checks.
 func (a *applying) blockExists(ctx context.Context, p place) (bool, error) {
 	return a.blockIn(ctx, a.c, p)
 }
@@ -56,7 +57,7 @@ func (b *Backend) blockIn(ctx context.Context, c *conn, p place) (bool, error) {
 	return ref != nil, err
 }
 
-// makeBlock makes an empty disk. Its pool's kind has no images.
+// makeBlock creates an empty disk. Block pools have no images to clone.
 func (a *applying) makeBlock(ctx context.Context, p place) error {
 	if !p.pool.Spec.Kind.Is().Makes || p.existing {
 		return fleet.Errorf(fleet.Conflict, "The pool %s makes no volumes, so a disk is one of those that it has.", p.pool.Name)
@@ -79,7 +80,7 @@ func (a *applying) makeBlock(ctx context.Context, p place) error {
 	return nil
 }
 
-// newBlock has libvirt make an empty volume with all of its room: where storage is thin, it takes that as it is written.
+// newBlock creates an empty, fully allocated volume. Thin storage still allocates only what is written.
 func (b *Backend) newBlock(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, size int64) error {
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.StorageVolCreateXML(pool, volumeXML(name, newVolume{format: "raw", size: size, full: true}), 0)
@@ -91,7 +92,7 @@ func (b *Backend) growBlock(ctx context.Context, c *conn, v golibvirt.StorageVol
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(v, uint64(size), 0) })
 }
 
-// refuseGiven refuses work on volumes that are as their storage has them.
+// refuseGiven refuses jobs in pools whose volumes are fixed by their storage, such as LUNs.
 func refuseGiven(p fleet.Pool) error {
 	if p.Spec.Kind.Is().Makes {
 		return nil
@@ -99,7 +100,7 @@ func refuseGiven(p fleet.Pool) error {
 	return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are as its storage has them: none is made, changed or deleted from here.", p.Name)
 }
 
-// blockToCome refuses a name that is taken; made: this very order has made the volume already.
+// blockToCome refuses a name that is taken. made reports that this job has already created the volume.
 func (w *working) blockToCome(ctx context.Context) (made bool, err error) {
 	there, err := w.blockIn(ctx, w.c, w.place)
 	switch {
@@ -126,7 +127,7 @@ func (w *working) createBlock(ctx context.Context) error {
 	return w.in.Whole(w.path())
 }
 
-// cloneBlock has libvirt copy another volume of the pool. What cannot be kept in mind is taken back.
+// cloneBlock makes libvirt copy another volume of the pool. It removes the copy if the agent cannot record it.
 func (w *working) cloneBlock(ctx context.Context) error {
 	from := place{pool: w.place.pool, volume: w.in.Order.Source}
 	if !fleet.IsVolumeName(from.volume) || from.volume == w.volume {
@@ -205,7 +206,8 @@ func (w *working) deleteBlock(ctx context.Context) error {
 	return w.removeVolume(ctx, w.c, w.place)
 }
 
-// unusedBlock refuses what a domain of the host has. That a guest of another host runs with it, the storage itself says.
+// unusedBlock refuses a volume that a domain of this host uses. The storage itself protects volumes of running guests
+// on other hosts.
 func (w *working) unusedBlock(ctx context.Context) error {
 	id, err := w.id(ctx)
 	if err != nil {

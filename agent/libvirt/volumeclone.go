@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// copy copies another volume byte for byte, holes as holes, and ends as soon as ctx does. Nobody keeps a guest from being started meanwhile,
-// so the file is looked at again in the end.
+// copy copies another volume byte by byte, keeps holes, and ends as soon as ctx does. A guest may be started meanwhile,
+// so the source is checked again at the end.
 func (w *working) copy(ctx context.Context, from place) error {
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
@@ -51,7 +51,7 @@ func (w *working) copy(ctx context.Context, from place) error {
 	return err
 }
 
-// pour writes the copy under its half-made name.
+// pour writes the copy under its unfinished name.
 func (w *working) pour(ctx context.Context, from place, was volumeFile, note string) (err error) {
 	src, err := openImage(from.path(), false)
 	if err != nil {
@@ -70,7 +70,7 @@ func (w *working) pour(ctx context.Context, from place, was volumeFile, note str
 	return err
 }
 
-// meter tells how far an order is.
+// meter reports the progress of a copy.
 func (w *working) meter(note string, total int64) *transfer.Meter {
 	return &transfer.Meter{Total: total, Report: func(done, total, rate int64) { w.in.Progress(agent.Copied(note, done, total, rate)) }}
 }

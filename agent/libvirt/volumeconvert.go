@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ConvertVolume implements agent.Hypervisor. qemu-img reads the source as nobody, by its number and not by its name, with its format given: what it
-// names leads nowhere.
+// ConvertVolume implements agent.Hypervisor. qemu-img reads the source as the user nobody, through a file descriptor
+// and with a fixed format, so it cannot open files that the source names.
 func (b *Backend) ConvertVolume(ctx context.Context, in agent.VolumeWork) error {
 	return b.onVolume(ctx, "convert", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		from := place{pool: in.Pool, volume: in.Order.Source}
@@ -30,7 +30,8 @@ func (b *Backend) ConvertVolume(ctx context.Context, in agent.VolumeWork) error 
 		if _, err := b.ownPool(ctx, w.c, from.pool); err != nil {
 			return err
 		}
-		unlock, err := b.volumeLocks.alone(ctx, from.path()) // nobody's group may read it meanwhile
+		// qemu-img, which runs with nobody's group, needs the file's group changed
+		unlock, err := b.volumeLocks.alone(ctx, from.path())
 		if err != nil {
 			return err
 		}
@@ -92,7 +93,7 @@ func (w *working) convertFile(ctx context.Context, from place, is volumeFile) er
 	return w.fillConverted(ctx, part, facts, need)
 }
 
-// fillConverted writes the disk into the half-made volume, which is empty.
+// fillConverted writes the disk into the empty, unfinished volume.
 func (w *working) fillConverted(ctx context.Context, part image.Part, facts image.Facts, need int64) (err error) {
 	to, err := openToWrite(w.partial().path())
 	if err != nil {
@@ -106,7 +107,7 @@ func (w *working) fillConverted(ctx context.Context, part image.Part, facts imag
 	if need > room {
 		return noCopyRoom(w.place, room, need)
 	}
-	const overhead = 1 << 30 // of qcow2's own tables, and more
+	const overhead = 1 << 30 // for qcow2's own tables, with a margin
 	err = part.Convert(ctx, to, facts.Size+facts.Size/100+overhead, func(percent int) {
 		w.in.Progress(10+percent*85/100, "converting from "+part.Format)
 	})
@@ -123,7 +124,7 @@ func (w *working) fillConverted(ctx context.Context, part image.Part, facts imag
 	return to.Sync()
 }
 
-// openToWrite opens a regular file that stands at that very path.
+// openToWrite opens a regular file at exactly this path; it refuses a symbolic link.
 func openToWrite(path string) (*os.File, error) {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// HashVolume implements agent.Hypervisor. The file is shared with others who read it.
+// HashVolume implements agent.Hypervisor. Others may read the file at the same time.
 func (b *Backend) HashVolume(ctx context.Context, in agent.VolumeWork) error {
 	act := "verify volume " + in.Name
 	if !fleet.IsVolumeName(in.Name) || in.Name == agent.PoolMarker {
@@ -62,7 +62,8 @@ func (b *Backend) HashVolume(ctx context.Context, in agent.VolumeWork) error {
 	}))
 }
 
-// sound refuses what no VM is made from, by the own reading alone: qemu-img as nobody would need the file's group changed, which guests may use.
+// sound refuses a file that no VM can be created from. It uses only Quantix's own reader: qemu-img as nobody would need
+// the file's group changed while guests may use it.
 func (w *working) sound(ctx context.Context, at place) error {
 	h, err := w.imageIn(ctx, w.c, at)
 	if err != nil {
@@ -71,7 +72,8 @@ func (w *working) sound(ctx context.Context, at place) error {
 	return h.Clonable(at.volume)
 }
 
-// read reads a volume of a pool to its end, into to where that is not nil, and refuses one that anybody writes to meanwhile.
+// read reads a volume to its end and hashes it. It copies the bytes to to, unless that is nil. It fails if the volume
+// changes meanwhile.
 func (w *working) read(ctx context.Context, from place, note string, to io.Writer) (agent.Hashed, error) {
 	none := agent.Hashed{}
 	before, err := w.volumeFile(ctx, w.c, from)
@@ -105,7 +107,7 @@ func (w *working) read(ctx context.Context, from place, note string, to io.Write
 
 const readBytes = 1 << 20
 
-// drain reads the file itself, whatever stands at its path later.
+// drain reads the file that it opened, even if another file takes its path.
 func (w *working) drain(ctx context.Context, from place, total int64, note string, sum hash.Hash, to io.Writer) (volumeID, error) {
 	f, err := openImage(from.path(), false)
 	if err != nil {
@@ -141,7 +143,7 @@ func (w *working) drain(ctx context.Context, from place, total int64, note strin
 	return volumeID{}, ctx.Err()
 }
 
-// quiet refuses a file that a guest may be writing. What others stand on they only read.
+// quiet refuses a file that a running guest may write. Guests only read backing files.
 func (w *working) quiet(ctx context.Context, p place, id fileID) error {
 	users, err := w.volumeUsers(ctx, w.c, p, id)
 	if err != nil {
@@ -187,7 +189,7 @@ func (b *Backend) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 			return err
 		}
 		defer unlock()
-		defer b.volumeChanged(from.pool) // its checksum is known then, too
+		defer b.volumeChanged(from.pool) // the copy also yields the source's checksum
 		if in.Order.Flatten {
 			return w.flatten(ctx, from, pool)
 		}
@@ -195,7 +197,7 @@ func (b *Backend) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
-// duplicate copies byte by byte. Both files are known by their checksum then.
+// duplicate copies byte by byte and reports the checksum of both files.
 func (w *working) duplicate(ctx context.Context, from place) error {
 	there, err := w.standing(ctx)
 	if err != nil || there {
@@ -244,7 +246,7 @@ func (w *working) fillFrom(ctx context.Context, from place) (agent.Hashed, error
 		err = agent.CopyDiffers(from.volume, h.SHA256, want)
 	}
 	if ctx.Err() != nil {
-		return h, errors.Join(ctx.Err(), err) // it may hang on the storage, and is left behind with its file
+		return h, errors.Join(ctx.Err(), err) // it may hang on the storage, so it is abandoned with its file
 	}
 	if err == nil {
 		_, err = within(ctx, func() (struct{}, error) {
@@ -254,7 +256,7 @@ func (w *working) fillFrom(ctx context.Context, from place) (agent.Hashed, error
 	return h, errors.Join(err, o.f.Close())
 }
 
-// sparse leaves holes where there are zeros.
+// sparse writes blocks of zeros as holes.
 type sparse struct{ headless }
 
 // Write implements io.Writer.
@@ -270,7 +272,7 @@ var noBytes = make([]byte, readBytes)
 
 func zeros(p []byte) bool { return len(p) <= len(noBytes) && bytes.Equal(p, noBytes[:len(p)]) }
 
-// flatten has libvirt copy a disk with all that it stands on into one image, which is read once more for its checksum.
+// flatten makes libvirt copy a disk and its backing chain into one image, and then reads the image for its checksum.
 func (w *working) flatten(ctx context.Context, from place, pool golibvirt.StoragePool) error {
 	if there, err := w.standing(ctx); err != nil || there {
 		return err
@@ -321,10 +323,10 @@ func (w *working) flatten(ctx context.Context, from place, pool golibvirt.Storag
 	return w.in.Hashed(h)
 }
 
-// mostLayers is how many files a disk may stand on.
+// mostLayers limits the length of a disk's backing chain.
 const mostLayers = 64
 
-// checkDiskChain refuses a disk that is no qcow2 file, or stands on anything but plain files of its own pool.
+// checkDiskChain refuses a disk that is not qcow2 or has backing files outside its own pool.
 func checkDiskChain(of place, f volumeFile) error {
 	if f.Format != "qcow2" {
 		return noSoundDisk(of)
@@ -351,7 +353,7 @@ func checkChain(of place, path string, depth int) error {
 		return fleet.Errorf(fleet.Conflict, "The disk %s stands on %s, which is no file of the pool %s, so no image is made of it.", of.volume, h.RefersTo, of.pool.Name)
 	}
 	if names[0].opaque {
-		return nil // raw: what it begins with is data, and refers to nothing
+		return nil // raw: its content is data and names no other files
 	}
 	return checkChain(of, filepath.Clean(names[0].path), depth+1)
 }

@@ -17,8 +17,8 @@ import (
 	"quantix/internal/ovf"
 )
 
-// ExportVolume implements agent.Hypervisor. The archive is written under the half-made name, its head last; a disk that is packed lies in a file
-// without a name until it is in the archive, so that nothing is left of it, whatever is cut.
+// ExportVolume implements agent.Hypervisor. The archive is written under the unfinished name, its head last. Each disk
+// is first packed into a file without a name, so that an interrupted export leaves no file behind.
 func (b *Backend) ExportVolume(ctx context.Context, in agent.VolumeWork) error {
 	return b.onVolume(ctx, "export", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		e := in.Order.Export
@@ -37,7 +37,7 @@ func (b *Backend) ExportVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
-// exporting is an export under way.
+// exporting is a running export.
 type exporting struct {
 	*working
 	unlockers
@@ -49,7 +49,7 @@ type exporting struct {
 
 func (x *exporting) unlock() { x.unlockers.unlock() }
 
-// hold takes a disk from those who would change it, and finds all that it stands on.
+// hold locks a disk against changes and reads its backing chain.
 func (x *exporting) hold(ctx context.Context, i int, ref fleet.Volref) error {
 	p, err := placeOf(ref, append(slices.Clone(x.in.Pools), x.in.Pool))
 	switch {
@@ -85,7 +85,7 @@ func (x *exporting) hold(ctx context.Context, i int, ref fleet.Volref) error {
 	return err
 }
 
-// layersOf are the files of a chain that checkChain has found to be sound.
+// layersOf returns the files of a chain that checkChain has accepted.
 func layersOf(path, format string) *image.Layer {
 	l := &image.Layer{Path: path, Format: format}
 	if format != "qcow2" {
@@ -116,14 +116,14 @@ func (x *exporting) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if need := sum + largest; need > room { // the disk that is being packed lies there twice
+	if need := sum + largest; need > room { // the disk being packed is stored twice
 		return errors.Join(noCopyRoom(x.place, room, need), to.Close())
 	}
 	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, errors.Join(x.write(ctx, to), to.Close()) })
 	if err != nil {
 		return err
 	}
-	for i, p := range x.at { // somebody may have started it meanwhile
+	for i, p := range x.at { // somebody may have started the VM meanwhile
 		was := x.before[i]
 		if err := x.quiet(ctx, p, was.id); err != nil {
 			return err
@@ -161,7 +161,7 @@ func (x *exporting) write(ctx context.Context, to *os.File) error {
 	return errors.Join(plan.Begin(to, a, sums), to.Sync())
 }
 
-// disk packs one disk, and puts it into the archive.
+// disk packs one disk and copies it into the archive.
 func (x *exporting) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int) (size int64, digest string, err error) {
 	member := x.order.Appliance.Disks[i].Member
 	tell := func(percent int, note string) {
@@ -205,7 +205,7 @@ func (x *exporting) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int)
 	return size, hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// nameless is a new file in the directory's file system that is gone once it is closed.
+// nameless returns a new file on the directory's file system that is deleted when it is closed.
 func nameless(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, ".quantix-export-*")
 	if err != nil {

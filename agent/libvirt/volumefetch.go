@@ -14,15 +14,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// FetchVolume implements agent.Hypervisor. The agent itself downloads, into the file that libvirt lists once it is whole.
+// FetchVolume implements agent.Hypervisor. The agent itself downloads into the file; libvirt lists it once it is
+// complete.
 func (b *Backend) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
 	return b.onVolume(ctx, "download", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		return w.makeWhole(ctx, func() error { return w.fetch(ctx) })
 	})
 }
 
-// fetch fills the half-made file, and looks at it before anybody else does. What hangs on storage is left behind with its file, which
-// nobody takes for a volume.
+// fetch downloads into the unfinished file and inspects it before it becomes a volume. If the storage hangs, fetch
+// abandons the file, which is never taken for a volume.
 func (w *working) fetch(ctx context.Context) error {
 	_, err := within(ctx, func() (struct{}, error) {
 		f, room, err := w.newPartial()
@@ -35,8 +36,8 @@ func (w *working) fetch(ctx context.Context) error {
 	return err
 }
 
-// newPartial makes the half-made file in the pool's own directory, whatever stands at that path later, and says how much it may take: a
-// part of the room stays, for guests that write there too.
+// newPartial creates the unfinished file in the pool's own directory, even if the path is replaced later. room is how
+// many bytes it may take; some space stays reserved for guests.
 func (w *working) newPartial() (f *os.File, room int64, err error) {
 	root, err := os.OpenRoot(w.place.pool.Spec.Path)
 	if err != nil {
@@ -52,7 +53,7 @@ func (w *working) newPartial() (f *os.File, room int64, err error) {
 	return f, room, nil
 }
 
-// roomAt is how much what comes from elsewhere may take there.
+// roomAt returns how many bytes a download or copy may take: 95 % of the free space.
 func roomAt(f *os.File) (int64, error) {
 	free, err := freeBytes(f)
 	return free - free/20, err
@@ -70,8 +71,8 @@ func (w *working) download(ctx context.Context, f *os.File, room int64) error {
 	return w.accept(ctx, to, "downloaded", to.f.Sync)
 }
 
-// accept looks at what came before anybody else does, and lets it have its head. came: how it came. settle brings the file to the storage as it
-// is to stay.
+// accept inspects the data that arrived, and then writes its head. came says how it arrived, for errors. settle brings
+// the file to the storage in its final form.
 func (w *working) accept(ctx context.Context, to *headless, came string, settle func() error) error {
 	w.in.Progress(99, "looking at what was "+came)
 	machine := fleet.ApplianceKind(w.volume)
@@ -90,16 +91,17 @@ func (w *working) accept(ctx context.Context, to *headless, came string, settle 
 	case "":
 		return w.secondOpinion(ctx, to.f, facts)
 	case fleet.FormatOVA:
-		return nil // each of its disks has its own when it is converted
+		return nil // each disk is checked by qemu-img when it is converted
 	}
 	_, err = image.Part{File: to.f, Size: to.size, Format: facts.Format}.Look(ctx, facts)
 	if image.NoOpinion(err) {
-		return nil // it is asked when it is converted
+		return nil // qemu-img checks it again at the conversion
 	}
 	return err
 }
 
-// inspectMachine refuses what claims to be an appliance and is none of which a VM can be made: all files of an archive are compared with its manifest.
+// inspectMachine refuses an appliance that no VM can be created from. It compares all files of an archive with its
+// manifest.
 func (w *working) inspectMachine(ctx context.Context, to *headless, came string) (image.Facts, error) {
 	a, err := image.ReadAppliance(to, to.size, w.volume)
 	if err != nil {
@@ -116,7 +118,7 @@ func (w *working) inspectMachine(ctx context.Context, to *headless, came string)
 	})
 }
 
-// inspect refuses what is no image that stands alone, by the own reading.
+// inspect refuses data that is not a self-contained image, by Quantix's own reader.
 func (w *working) inspect(to *headless, came string) (image.Facts, error) {
 	what := "What was " + came
 	facts, err := image.Read(to, to.size, true)
@@ -139,19 +141,19 @@ func (w *working) secondOpinion(ctx context.Context, f *os.File, facts image.Fac
 	return err
 }
 
-// headBytes hold all by which libvirt tells formats apart.
+// headBytes covers all bytes from which libvirt detects a format.
 const headBytes = 64 << 10
 
-// headless writes a file without its head, which comes when it has been looked at. libvirt reads each file of a pool whenever it refreshes
-// that, and gives up the whole pool at a header that it cannot read.
+// headless writes a file without its head, which is added once the data was inspected. libvirt reads every file of a
+// pool on refresh, and deactivates the whole pool at a header that it cannot read.
 type headless struct {
 	f      *os.File
 	head   []byte
 	size   int64
-	synced int64 // so much of it the storage has for sure
+	synced int64 // this many bytes are on the storage
 }
 
-// syncEvery bounds what the last sync has to wait for.
+// syncEvery limits how much data the last sync has to wait for.
 const syncEvery = 256 << 20
 
 // Write implements io.Writer.
@@ -174,7 +176,7 @@ func (h *headless) Write(p []byte) (int, error) {
 	return n, h.f.Sync()
 }
 
-// ReadAt implements io.ReaderAt for the file as it will be.
+// ReadAt implements io.ReaderAt for the final file, with its head.
 func (h *headless) ReadAt(p []byte, at int64) (n int, err error) {
 	if at < int64(len(h.head)) {
 		n = copy(p, h.head[at:])

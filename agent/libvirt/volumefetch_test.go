@@ -18,7 +18,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// leftIn are the pool's files but for its marker.
+// leftIn returns the pool's files without its marker.
 func (f fixture) leftIn() (names []string) {
 	f.t.Helper()
 	for _, e := range must(os.ReadDir(f.pool.Spec.Path)) {
@@ -29,7 +29,7 @@ func (f fixture) leftIn() (names []string) {
 	return names
 }
 
-// What is downloaded is inspected before it has a name, and what is no image leaves nothing.
+// Downloads are inspected before they get a name. A refused download leaves no file.
 func TestDownloadsAreInspected(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -79,7 +79,7 @@ func TestDownloadsAreInspected(t *testing.T) {
 	}
 }
 
-// No more comes than the pool has room for, and a part of that stays for others.
+// A download may not exceed the pool's free space, of which some stays reserved.
 func TestADownloadThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -112,7 +112,7 @@ func TestADownloadThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// What is packed, or text, makes no VM's disk, however it came into the pool.
+// Compressed and text files are refused as disk images, however they came into the pool.
 func TestAVMIsMadeFromAnImageAlone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -132,7 +132,7 @@ func TestAVMIsMadeFromAnImageAlone(t *testing.T) {
 	f.ok(os.WriteFile(f.at("whole.qcow2"), whole, 0o600))
 	f.ok(f.ApplyPool(t.Context(), f.pool))
 	spoilt := bytes.Clone(whole)
-	copy(spoilt[40:48], "\x00\x00\x00\x7f\x00\x00\x00\x00") // its table is far outside
+	copy(spoilt[40:48], "\x00\x00\x00\x7f\x00\x00\x00\x00") // the L1 table's offset is far outside the file
 	f.ok(os.WriteFile(f.at("whole.qcow2"), spoilt, 0o600))
 	err := f.CloneVolume(t.Context(), f.work("copy.qcow2", fleet.VolumeOrder{Source: "whole.qcow2"}))
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "outside the file") {
@@ -140,7 +140,7 @@ func TestAVMIsMadeFromAnImageAlone(t *testing.T) {
 	}
 }
 
-// Without the agent's leave, nothing of the host itself or its private networks is downloaded.
+// Unless the agent's settings allow it, downloads from the host itself and from private networks are refused.
 func TestDownloadsComeFromOutside(t *testing.T) {
 	t.Parallel()
 	needHost(t)

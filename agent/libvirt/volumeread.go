@@ -8,7 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ReadVolume implements agent.Hypervisor. The file is shared with others who read it. Its last bytes go when it was looked at again.
+// ReadVolume implements agent.Hypervisor. Others may read the file at the same time. The last bytes are sent only after
+// a final check that the file has not changed.
 func (b *Backend) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(size int64) (io.Writer, error)) error {
 	act := "send volume " + in.Name
 	if !fleet.IsVolumeName(in.Name) || in.Name == agent.PoolMarker {

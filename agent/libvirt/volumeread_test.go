@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A file that is written to while it is sent does not come whole: the last of it is kept back.
+// The end of a file that changes while it is sent is held back.
 func TestWhatIsWrittenToIsNotSentWhole(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -34,7 +34,7 @@ func TestWhatIsWrittenToIsNotSentWhole(t *testing.T) {
 			t.Errorf("written %s: of %d bytes came %d: %v", how, size, got.Len(), err)
 		}
 	}
-	// Before anything is read, but behind the first look, it is as if it had been written to before, but for its length.
+	// A change before the first read, but after the first check, is noticed by the file's length.
 	f.ok(os.Truncate(f.at("data"), 4<<20))
 	var got bytes.Buffer
 	err := f.ReadVolume(t.Context(), f.work("data", fleet.VolumeOrder{}), func(int64) (io.Writer, error) {
@@ -45,7 +45,7 @@ func TestWhatIsWrittenToIsNotSentWhole(t *testing.T) {
 	}
 }
 
-// meddling writes to the file once the first of it has come.
+// meddling changes the file after the first bytes have arrived.
 type meddling struct {
 	bytes.Buffer
 	write func()

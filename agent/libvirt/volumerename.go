@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// RenameVolume implements agent.Hypervisor. libvirt renames no volumes; those of Quantix's pools of files are files.
+// RenameVolume implements agent.Hypervisor. libvirt cannot rename volumes, but those of file pools are files.
 func (b *Backend) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
 	return b.onVolume(ctx, "rename", in, (*working).noRename, func(ctx context.Context, w *working) error {
 		from := place{pool: in.Pool, volume: in.Order.Source}
@@ -43,7 +43,8 @@ func (b *Backend) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
 
 func (w *working) noRename(context.Context) error { return agent.VolumeNamed(w.place.pool.Name) }
 
-// rename gives a file that nobody uses its new name. Which file it is is kept in mind before, so that the order, given again, knows it.
+// rename renames a file that nobody uses. It first records the file's identity, so that the repeated job recognizes the
+// file.
 func (w *working) rename(ctx context.Context, from place) error {
 	f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(from.path()) })
 	switch {
@@ -72,7 +73,7 @@ func (w *working) rename(ctx context.Context, from place) error {
 	return err
 }
 
-// linkAlone gives a file its new name beside the old one, unless there is a file of that name. dropName ends it.
+// linkAlone links the new name unless a file of that name exists. dropName then removes the old name.
 func linkAlone(from, to string) error {
 	err := os.Link(from, to)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
@@ -81,7 +82,7 @@ func linkAlone(from, to string) error {
 	return err
 }
 
-// dropName takes the old name from a file that has the new one too. Another file that has come under the old name stays.
+// dropName removes a file's old name if the new one exists. It keeps another file that has appeared under the old name.
 func dropName(from, to string) error {
 	old, err := os.Lstat(from)
 	if isMissing(err) {

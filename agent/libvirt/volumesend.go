@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SendVolume implements agent.Hypervisor. The file is shared with others who read it.
+// SendVolume implements agent.Hypervisor. Others may read the file at the same time.
 func (b *Backend) SendVolume(ctx context.Context, in agent.VolumeWork) error {
 	act := "send volume " + in.Name
 	if !fleet.IsVolumeName(in.Name) || in.Name == agent.PoolMarker {
@@ -39,7 +39,7 @@ func (b *Backend) SendVolume(ctx context.Context, in agent.VolumeWork) error {
 	}))
 }
 
-// send sends the file itself, whatever stands at its path later.
+// send sends the file that it opened, even if another file takes its path.
 func (w *working) send(ctx context.Context) error {
 	before, err := w.volumeFile(ctx, w.c, w.place)
 	if err != nil {
@@ -69,7 +69,8 @@ func (w *working) send(ctx context.Context) error {
 	return err
 }
 
-// unchanging gives the pieces of a file, and fails at their end where it was written to meanwhile: the receiver then never gets the sum.
+// unchanging passes on the file's pieces and fails at the end if the file was changed meanwhile, so the receiver never
+// gets the checksum.
 func (w *working) unchanging(before volumeFile, pieces transfer.Pieces) transfer.Pieces {
 	return func(ctx context.Context, do func(int64, []byte, int64) error) error {
 		if err := pieces(ctx, do); err != nil {
@@ -109,7 +110,7 @@ func (b *Backend) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error 
 	})
 }
 
-// arrive fills the half-made file, and looks at it before anybody else does.
+// arrive receives into the unfinished file and inspects it before it becomes a volume.
 func (w *working) arrive(ctx context.Context) (agent.Arrived, error) {
 	type opened struct {
 		f    *os.File
@@ -150,7 +151,7 @@ func (w *working) takeIn(ctx context.Context, f *os.File, room int64) (agent.Arr
 	}})
 }
 
-// incoming is a file whose head stays out until it was looked at: see headless.
+// incoming is a file whose head is written only after inspection: see headless.
 type incoming struct {
 	f    *os.File
 	head [headBytes]byte

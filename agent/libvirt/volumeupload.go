@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// UploadVolume implements agent.Hypervisor. What came of an upload stays under the half-made name, whatever cuts it off, and what is refused
-// leaves nothing.
+// UploadVolume implements agent.Hypervisor. An interrupted upload keeps its data under the unfinished name; a refused
+// upload leaves no file.
 func (b *Backend) UploadVolume(ctx context.Context, in agent.VolumeWork) error {
 	return b.onVolume(ctx, "upload", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		there, err := w.standing(ctx)
@@ -40,7 +40,7 @@ func (b *Backend) UploadVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
-// unlessHung waits for f, and a moment longer than ctx: what hangs on storage is left behind.
+// unlessHung waits for f, and a little longer than ctx. It abandons f if the storage hangs.
 func unlessHung(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -57,7 +57,7 @@ func unlessHung(ctx context.Context, f func() error) error {
 	}
 }
 
-// openUpload opens the half-made file where it is this upload's, and makes it anew where it is not: then there must be room for all of it.
+// openUpload opens this upload's unfinished file, or creates a new one. A new file needs space for the whole upload.
 func (w *working) openUpload(ctx context.Context) (*parked, error) {
 	o := w.in.Order
 	algorithm, digest, known := fleet.ParseChecksum(o.Checksum)
@@ -90,7 +90,7 @@ func (w *working) openUpload(ctx context.Context) (*parked, error) {
 	})
 }
 
-// continueUpload is the half-made file as far as this upload has come; nil: there is none of its own.
+// continueUpload returns this upload's unfinished file and its progress; nil if there is none.
 func (w *working) continueUpload(sum uploadSum) (_ *parked, err error) {
 	root, err := os.OpenRoot(w.place.pool.Spec.Path)
 	if err != nil {
@@ -113,7 +113,7 @@ func (w *working) continueUpload(sum uploadSum) (_ *parked, err error) {
 	}
 	to, err := readParked(f, w.place.pool.Name, w.in.Order, sum)
 	if err == nil && to == nil && w.in.Made != "" && info.Size() == w.in.Order.SizeBytes {
-		// Cut off in the last moment: all came, was looked at, and only its name was missing.
+		// Interrupted just before the end: the data was received and inspected, only the final name is missing.
 		if word, err := fileWord(w.partial().path()); err == nil && word == w.in.Made {
 			to = settledParked(f, w.in.Order)
 		}
@@ -124,7 +124,7 @@ func (w *working) continueUpload(sum uploadSum) (_ *parked, err error) {
 	return to, nil
 }
 
-// receive takes in what is missing, then judges it as a download is.
+// receive receives the missing data, and then inspects it like a download.
 func (w *working) receive(ctx context.Context, to *parked) error {
 	defer func() { _ = to.close() }()
 	if !to.settled {
@@ -150,7 +150,7 @@ func (w *working) receive(ctx context.Context, to *parked) error {
 	return err
 }
 
-// text is the checksum of all that came; empty where none was given.
+// text returns the checksum of the data received so far; empty if none was requested.
 func (s uploadSum) text() string {
 	if s.hash == nil {
 		return ""
@@ -162,7 +162,7 @@ func (p *parked) settle(whole func() error) error {
 	if p.settled {
 		return nil
 	}
-	// The head is in its place beside where it was parked: a file that is cut to its size now is a whole one.
+	// The head is in its place and still in the parked copy: once truncated to its size, the file is complete.
 	if err := p.f.Sync(); err != nil {
 		return err
 	}

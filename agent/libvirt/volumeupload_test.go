@@ -17,7 +17,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// What has no room is refused at the beginning; where others take the room meanwhile, the kernel's words are told with what to do. Neither leaves anything.
+// An upload without enough space is refused at once. If the space runs out during the upload, the error names the
+// kernel's reason and what to do. Neither leaves a file.
 func TestUploadsIntoAFullPool(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -61,7 +62,7 @@ func TestUploadsIntoAFullPool(t *testing.T) {
 	wire.PutUploadHeader(piece, wire.MaxUploadPiece)
 	for range 6 << 20 / wire.MaxUploadPiece {
 		if _, err := conn.Write(piece); err != nil {
-			break // the host has hung up
+			break // the host closed the connection
 		}
 	}
 	full := "The pool " + small.pool.Name + " has no room left on this host"

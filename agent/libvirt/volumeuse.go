@@ -18,18 +18,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// lookPatience is how long whatever might use a volume may take to be looked at.
+// lookPatience limits each check of a file, a chain or a pool that may belong to a volume's user.
 const lookPatience = 10 * time.Second
 
-// volumeUser is a domain that uses a file, as it is at this moment.
+// volumeUser is a domain that uses a file now.
 type volumeUser struct {
 	domain  string
 	manner  manner
 	running bool
 }
 
-// volumeUsers looks now, and remembers nothing: which domains have the file, whatever they call it. What cannot be looked at might use
-// it, so that is an error.
+// volumeUsers returns the domains that use the file now, under whatever name; it uses no cache. Storage that does not
+// answer might hold a user, so it is an error.
 func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) ([]volumeUser, error) {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
@@ -72,7 +72,7 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 	return out, nil
 }
 
-// usesOf are the files that a domain has, as its definitions name them.
+// usesOf returns the files that the domain's definitions name.
 func usesOf(s sighted) []struct {
 	held
 	manner manner
@@ -94,14 +94,14 @@ func usesOf(s sighted) []struct {
 	return out
 }
 
-// bounded is within, for one look.
+// bounded is within with a limit of lookPatience.
 func bounded[T any](ctx context.Context, look func() (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	return within(ctx, look)
 }
 
-// mayHavePool reports whether libvirt has a pool of that name, or does not say.
+// mayHavePool reports whether libvirt has a pool of this name. It returns true if libvirt does not answer.
 func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
 	ctx, cancel := context.WithTimeout(ctx, poolPatience)
 	defer cancel()
@@ -114,7 +114,8 @@ func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
 	return !is(err, golibvirt.ErrNoStoragePool)
 }
 
-// poolDirsNow asks libvirt where its pools are, if a domain calls a disk by its pool. whole: there are no others.
+// poolDirsNow reads the directories of libvirt's pools, if a domain names a disk by its pool. whole reports that the
+// list is complete.
 func (b *Backend) poolDirsNow(ctx context.Context, all []sighted) (dirs poolDirs, whole bool, err error) {
 	byPool := func(f string) bool { return strings.HasPrefix(f, volumePrefix) }
 	if !slices.ContainsFunc(all, func(s sighted) bool { return slices.ContainsFunc(s.files(), byPool) }) {
@@ -123,8 +124,9 @@ func (b *Backend) poolDirsNow(ctx context.Context, all []sighted) (dirs poolDirs
 	return b.everyPoolDir(ctx)
 }
 
-// everyPoolDir is on a connection of its own, since a pool that hangs would end it. libvirt then lists none at all: the definitions that it
-// keeps, and what it listed before, say as much without it, but for pools that have no definition: the list is not whole.
+// everyPoolDir uses its own connection, because a hanging pool would break the shared one. libvirt then lists no pools
+// at all, so it reads libvirt's definition files and the last known list instead. That list is incomplete: it lacks
+// pools without a definition.
 func (b *Backend) everyPoolDir(ctx context.Context) (dirs poolDirs, whole bool, err error) {
 	soon, cancel := context.WithTimeout(ctx, poolPatience)
 	defer cancel()
@@ -155,7 +157,7 @@ func (b *Backend) everyPoolDir(ctx context.Context) (dirs poolDirs, whole bool, 
 // storageDir is where libvirt keeps the definitions of pools.
 const storageDir = "/etc/libvirt/storage"
 
-// definedPoolDirs reads libvirt's own files.
+// definedPoolDirs reads the pools from libvirt's definition files.
 func definedPoolDirs(dir string) (poolDirs, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.xml"))
 	if err != nil {
@@ -165,7 +167,7 @@ func definedPoolDirs(dir string) (poolDirs, error) {
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if isMissing(err) {
-			continue // undefined since
+			continue // the pool was undefined meanwhile
 		}
 		var x libvirtxml.StoragePool
 		if err == nil {
@@ -179,7 +181,7 @@ func definedPoolDirs(dir string) (poolDirs, error) {
 	return out, nil
 }
 
-// backedBy is the name of a volume in one of the host's pools that stands on the file; empty: none.
+// backedBy returns the name of a volume in the host's pools that is backed by the file; empty if there is none.
 func (b *Backend) backedBy(ctx context.Context, c *conn, p place, id fileID) (string, error) {
 	is, err := b.formatsNow(ctx, c)
 	if err != nil {
@@ -204,7 +206,7 @@ func (b *Backend) backedBy(ctx context.Context, c *conn, p place, id fileID) (st
 	return "", nil
 }
 
-// standing is the name of a file of the directory whose chain the file is in, below its head.
+// standing returns the name of a file in the directory whose backing chain contains the file with this id.
 func standing(dir string, id fileID, is formats) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if isMissing(err) {
@@ -226,16 +228,17 @@ func standing(dir string, id fileID, is formats) (string, error) {
 	return "", nil
 }
 
-// volumeFile is a volume as its file is at this moment.
+// volumeFile is the current state of a volume's file.
 type volumeFile struct {
 	header
 	id       fileID
 	modified time.Time
 	bytes    int64
-	begins   string // of a raw disk: the format that its first bytes read as; empty: they were believed
+	begins   string // the format that a raw disk's content looks like; empty if the header was trusted
 }
 
-// volumeFile looks at a volume that must be a regular file of its pool. A raw disk is one whatever its guest wrote there.
+// volumeFile reads a volume, which must be a regular file of its pool. A volume that is defined as raw is read as raw,
+// whatever its guest wrote.
 func (b *Backend) volumeFile(ctx context.Context, c *conn, p place) (volumeFile, error) {
 	f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(p.path()) })
 	if isMissing(err) {
@@ -269,8 +272,8 @@ func readVolume(path string) (volumeFile, error) {
 	return volumeFile{header: h, id: identityOf(info), modified: info.ModTime(), bytes: info.Size()}, err
 }
 
-// unused refuses what anybody uses: a domain of the host, running or not, as a disk, a part of one or a medium; a volume that stands on
-// it; or a program that has it open as QEMU does, which may be on another host.
+// unused refuses a volume with any user: a domain of the host, running or not, that has it as a disk, a backing file or
+// a medium; a volume that it backs; or a QEMU, perhaps on another host, that has it open.
 func (b *Backend) unused(ctx context.Context, c *conn, p place, id fileID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
@@ -289,8 +292,8 @@ func (b *Backend) unused(ctx context.Context, c *conn, p place, id fileID) error
 	return notOpen(ctx, p)
 }
 
-// unwritten refuses a volume with which a guest runs, and one that a program has open to write. Guests that are off write nothing, and a
-// medium is only read.
+// unwritten refuses a volume that a running guest may write. Guests that are off do not write, and a medium is only
+// read.
 func (b *Backend) unwritten(ctx context.Context, c *conn, p place, id fileID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
@@ -315,8 +318,8 @@ func notOpen(ctx context.Context, p place) error {
 	return nil
 }
 
-// agreed is libvirt's volume for a file whose header was read: both must take it for the same format, for libvirt and QEMU act on
-// what they saw at the pool's last refresh.
+// agreed returns libvirt's volume for a file whose header was read. Both must agree on the format, because libvirt and
+// QEMU act on what they saw at the pool's last refresh.
 func (b *Backend) agreed(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, h header) (golibvirt.StorageVol, error) {
 	for refreshed := false; ; refreshed = true {
 		volume, format, err := volumeFormat(ctx, c, pool, name)

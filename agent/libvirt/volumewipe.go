@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// WipeVolume implements agent.Hypervisor. Zeros are written over all that the file has on its storage, qcow2's own tables too, so those are made
-// anew. It ends as soon as ctx does; what it has written over by then is gone.
+// WipeVolume implements agent.Hypervisor. It writes zeros over all of the file's data, including qcow2 metadata, and
+// then creates an empty qcow2 volume again. It ends as soon as ctx does; the data overwritten until then is lost.
 func (b *Backend) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
 	return b.onVolume(ctx, "wipe", in, (*working).wipeBlock, func(ctx context.Context, w *working) error {
 		f, err := w.volumeFile(ctx, w.c, w.place)
@@ -44,7 +44,7 @@ func (b *Backend) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
-// zero writes over the very file that was looked at.
+// zero overwrites exactly the file that was checked.
 func (w *working) zero(ctx context.Context, was volumeFile) (err error) {
 	root, err := os.OpenRoot(w.place.pool.Spec.Path)
 	if err != nil {
@@ -66,7 +66,7 @@ func (w *working) zero(ctx context.Context, was volumeFile) (err error) {
 	return transfer.Zero(ctx, f, info.Size(), w.meter("writing zeros over "+w.volume, was.alloc))
 }
 
-// again makes an empty volume in the place of a wiped one, unless somebody has put another file there meanwhile.
+// again creates an empty volume in the place of the wiped one, unless somebody has put another file there.
 func (w *working) again(ctx context.Context, was volumeFile) error {
 	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
 		return err

@@ -11,11 +11,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Somebody who puts another file in the place of one that is being wiped keeps it.
+// A file that somebody puts in the place of the one being wiped is kept.
 func TestAWipeLeavesWhatCameMeanwhile(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 48)
-	for range 10 { // a wipe may be over before anybody comes
+	for range 10 { // a wipe may end before the rename
 		run(t, "cp", m.at("image.qcow2"), m.at("wiped.qcow2"))
 		theirs := filepath.Join(m.pool.Spec.Path, "theirs.qcow2")
 		run(t, "qemu-img", "create", "-f", "qcow2", theirs, "3M")
@@ -51,7 +51,7 @@ func TestAWipeLeavesWhatCameMeanwhile(t *testing.T) {
 	t.Fatal("no wipe lasts long enough to come between")
 }
 
-// isZero reports whether the first byte of the file is none.
+// isZero reports whether the first byte of the file is zero.
 func isZero(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

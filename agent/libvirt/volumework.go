@@ -16,10 +16,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// tidyLimit is how long it may take to remove what a failed order has left.
+// tidyLimit limits the cleanup after a failed job.
 const tidyLimit = 20 * time.Second
 
-// working is one order for a volume under way.
+// working is a running job for a volume.
 type working struct {
 	*Backend
 	place
@@ -27,11 +27,11 @@ type working struct {
 	in   agent.VolumeWork
 	pool golibvirt.StoragePool
 
-	guests bool // what it makes begins with what the guest of a raw disk wrote
+	guests bool // the new volume contains a raw disk's guest data
 }
 
-// onVolume finds the volume's pool, which must be in its own place, and takes the volume's file from everybody else.
-// Where volumes are no files, block does the work.
+// onVolume runs a volume job under the volume's lock, after it checked that the pool is active and in its own place.
+// block does the job for volumes of block pools, do for files.
 func (b *Backend) onVolume(ctx context.Context, verb string, in agent.VolumeWork, block func(*working, context.Context) error, do func(context.Context, *working) error) error {
 	act := verb + " volume " + in.Name
 	if !fleet.IsVolumeName(in.Name) || in.Name == agent.PoolMarker {
@@ -63,7 +63,7 @@ func (b *Backend) onVolume(ctx context.Context, verb string, in agent.VolumeWork
 	}))
 }
 
-// outOfRoom says in words that the storage is full, where that is why it failed.
+// outOfRoom replaces an out-of-space error by a sentence that says what to do.
 func outOfRoom(pool string, err error) error {
 	if !isFull(err) {
 		return err
@@ -71,7 +71,8 @@ func outOfRoom(pool string, err error) error {
 	return fleet.Errorf(fleet.Conflict, "The pool %s has no room left on this host, and nothing was kept (%s). Make room there, or choose another pool, and try again.", pool, err)
 }
 
-// isFull reports whether it failed because a storage is full, which libvirt and QEMU say in the kernel's words. What is a refusal already, says so itself.
+// isFull reports whether the error says that a storage is full; libvirt and QEMU report the kernel's text. An error
+// that is already a refusal has its own sentence.
 func isFull(err error) bool {
 	if _, refused := errors.AsType[*fleet.Error](err); refused || err == nil {
 		return false
@@ -80,13 +81,14 @@ func isFull(err error) bool {
 		strings.Contains(err.Error(), "No space left on device") || strings.Contains(err.Error(), "Disk quota exceeded")
 }
 
-// whole is the place of the volume that a half-made one was to become.
+// whole returns the place under the volume's final name.
 func (p place) whole() place {
 	p.volume = strings.TrimSuffix(p.volume, partialSuffix)
 	return p
 }
 
-// ownPool is libvirt's pool for one of Quantix: active, of that source, within the roots, and in the directory that it was first used in.
+// ownPool returns libvirt's pool for a pool of Quantix. The pool must be active, have the spec's source, be within the
+// allowed directories, and be in the directory of its first use.
 func (b *Backend) ownPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt.StoragePool, error) {
 	none := golibvirt.StoragePool{}
 	if _, known := b.pools.book.Of(p); !known {
@@ -112,7 +114,7 @@ func (b *Backend) ownPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt
 	return pool, err
 }
 
-// volumeChanged makes the next look see what was done.
+// volumeChanged makes the next pool check re-read the pool.
 func (b *Backend) volumeChanged(p fleet.Pool) {
 	b.pools.changed(p.Name)
 	if !p.Spec.Kind.Is().Files {
@@ -142,11 +144,12 @@ func (b *Backend) CreateVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
-// define has libvirt make an empty volume under its half-made name.
+// define makes libvirt create an empty volume under the unfinished name.
 func (w *working) define(ctx context.Context, n newVolume) error {
 	flags := golibvirt.StorageVolCreateFlags(0)
 	if n.full && n.format == "qcow2" {
-		flags = golibvirt.StorageVolCreatePreallocMetadata // with all of its size as its allocation, QEMU takes that at once
+		// with an allocation of the full size, QEMU also allocates the data
+		flags = golibvirt.StorageVolCreatePreallocMetadata
 	}
 	return w.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.StorageVolCreateXML(w.pool, volumeXML(w.partial().volume, n), flags)
@@ -170,7 +173,7 @@ func (b *Backend) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
-// makeWhole makes a volume under its half-made name and gives it its own when it is whole. What fails leaves nothing.
+// makeWhole creates a volume under its unfinished name and renames it when it is complete. A failure leaves no file.
 func (w *working) makeWhole(ctx context.Context, fill func() error) error {
 	there, err := w.standing(ctx)
 	if err != nil || there {
@@ -191,7 +194,7 @@ func (w *working) makeWhole(ctx context.Context, fill func() error) error {
 	return nil
 }
 
-// standing reports whether this very order has made the volume already; another of its name is a refusal.
+// standing reports whether this job has already created the volume. It refuses another volume of the same name.
 func (w *working) standing(ctx context.Context) (bool, error) {
 	file, err := bounded(ctx, func() (string, error) { return fileWord(w.path()) })
 	switch {
@@ -199,14 +202,14 @@ func (w *working) standing(ctx context.Context) (bool, error) {
 		return false, nil
 	case err != nil:
 		return false, err
-	case w.in.Made != "" && file == w.in.Made: // cut off between its two names, where it was given the second before it lost the first
+	case w.in.Made != "" && file == w.in.Made: // interrupted during the rename, when the file had both names
 		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, dropName(w.partial().path(), w.path()) })
 		return true, err
 	}
 	return false, agent.VolumeTaken(w.volume, w.place.pool.Name)
 }
 
-// finish keeps in mind which file it is before that can be mistaken for another's.
+// finish records the file's identity before the file gets its final name, so that no other file is mistaken for it.
 func (w *working) finish(ctx context.Context) error {
 	if err := w.namedRight(ctx); err != nil {
 		return err
@@ -222,7 +225,8 @@ func (w *working) finish(ctx context.Context) error {
 	return err
 }
 
-// namedRight refuses to give a raw disk's name to a file of another format: nobody would read from it what it is.
+// namedRight refuses a raw disk's name for a file of another format, because the format of a file with such a name is
+// never probed.
 func (w *working) namedRight(ctx context.Context) error {
 	if !fleet.IsRawName(w.volume) || w.guests {
 		return nil
@@ -234,7 +238,8 @@ func (w *working) namedRight(ctx context.Context) error {
 	return err
 }
 
-// fileWord tells one file of a directory from another, also after its host has started anew.
+// fileWord returns the file's inode number as text. It identifies the file in its directory, also after a reboot of the
+// host.
 func fileWord(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -243,7 +248,8 @@ func fileWord(path string) (string, error) {
 	return strconv.FormatUint(identityOf(info).ino, 10), nil
 }
 
-// tidy removes what is half made. While libvirt is still at it, nobody can: the next try does, or a person who sees it listed.
+// tidy removes the unfinished file. It fails while libvirt still writes the file; then the next attempt, or a person
+// who sees it in the list, removes it.
 func (w *working) tidy(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyLimit)
 	defer cancel()

@@ -25,7 +25,7 @@ func (f fixture) work(name string, o fleet.VolumeOrder) agent.VolumeWork {
 	return agent.VolumeWork{Pool: f.pool, Name: name, Order: o, Whole: func(string) error { return nil }, Progress: func(int, string) {}}
 }
 
-// destroying are the orders that nothing in use may meet.
+// destroying runs the jobs that must be refused while a volume is in use.
 func (f fixture) destroying(name string) map[string]error {
 	return map[string]error{
 		"grow":   f.GrowVolume(f.t.Context(), f.work(name, fleet.VolumeOrder{SizeBytes: 1 << 30})),
@@ -44,7 +44,7 @@ func (f fixture) content(name string) []byte {
 	return text
 }
 
-// A volume in use is left alone, whatever its user calls it; not a byte of it changes.
+// A volume in use is not changed, whatever name its user has for it.
 func TestAVolumeIsInUseWhateverItIsCalled(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -91,7 +91,7 @@ func TestAVolumeIsInUseWhateverItIsCalled(t *testing.T) {
 		}
 	}
 
-	// A volume on another, in this pool or in another one of the host.
+	// A backing file of a volume in another pool of the host.
 	addImage(t, f.pool, hvtest.Image{Name: "base", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
 	other := newFixtureOn(t, f.backend)
 	run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(dir, "link", "base"), "-F", "qcow2", other.at("top"))
@@ -109,7 +109,7 @@ func TestAVolumeIsInUseWhateverItIsCalled(t *testing.T) {
 	out, err := io.StdoutPipe()
 	f.ok(err)
 	f.ok(io.Start())
-	_, err = out.Read(make([]byte, 1)) // its prompt: it has opened the file
+	_, err = out.Read(make([]byte, 1)) // the prompt shows that it has opened the file
 	f.ok(err)
 	if err := f.DeleteVolume(t.Context(), f.work("base", fleet.VolumeOrder{})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has the volume base open") {
 		t.Errorf("delete what QEMU has open: %v", err)
@@ -119,7 +119,7 @@ func TestAVolumeIsInUseWhateverItIsCalled(t *testing.T) {
 	f.ok(f.DeleteVolume(t.Context(), f.work("base", fleet.VolumeOrder{})))
 }
 
-// What is no regular file of the pool is left alone, and what it leads to.
+// Links, directories and devices in a pool are refused, and their targets are not changed.
 func TestOnlyPlainFilesAreVolumes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -189,7 +189,7 @@ func zeros(t *testing.T, size int64) string {
 	return path
 }
 
-// A pool that is full in the middle says so in the hypervisor's words, and keeps nothing of the try.
+// A pool that becomes full during a job reports the hypervisor's error and keeps no partial volume.
 func TestAFullPoolKeepsNoHalfVolume(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -209,7 +209,7 @@ func TestAFullPoolKeepsNoHalfVolume(t *testing.T) {
 	} {
 		words := "No space left on device"
 		if what == "clone" {
-			words = "and the copy needs 5 MiB" // which is known before it begins
+			words = "and the copy needs 5 MiB" // known before the copy begins
 		}
 		if err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v", what, err)
@@ -224,8 +224,8 @@ func TestAFullPoolKeepsNoHalfVolume(t *testing.T) {
 	}
 }
 
-// What an agent that was killed has left is no volume: it is not listed while it is young, told to be unfinished when nobody is at it,
-// removed by the next try, and can be deleted.
+// A killed agent's unfinished file is not listed at first. Once abandoned, it is listed as unfinished. The next attempt
+// removes it, and a person can delete it.
 func TestWhatWasCutOffIsNoVolume(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -266,7 +266,7 @@ func TestWhatWasCutOffIsNoVolume(t *testing.T) {
 	}
 }
 
-// Orders for one volume at once: each is done or refused as a whole.
+// Concurrent jobs for one volume each succeed or are refused completely.
 func TestVolumeOrdersAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -291,7 +291,7 @@ func TestVolumeOrdersAtOnce(t *testing.T) {
 		t.Errorf("it was made %d times", whole)
 	}
 
-	// A VM is made from an image that is deleted at the same time: it has all of it, or is refused.
+	// A VM is created from an image that is deleted at the same time: it gets all of the image, or is refused.
 	for n := range 4 {
 		image := fmt.Sprintf("image-%d", n)
 		addImage(t, f.pool, hvtest.Image{Name: image, Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
@@ -314,7 +314,7 @@ func TestVolumeOrdersAtOnce(t *testing.T) {
 	}
 }
 
-// What fails after it was made leaves no file, listed or not.
+// A failed job leaves no file, listed or not.
 func TestWhatFailsLeavesNoFile(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -326,7 +326,7 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A copy of what is written to meanwhile is none.
+	// The copy of a file that changes meanwhile is refused.
 	ctx, cancel := context.WithCancel(t.Context())
 	var wait sync.WaitGroup
 	wait.Go(func() {

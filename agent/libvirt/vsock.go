@@ -20,7 +20,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// aliasVSOCKAgent is the alias of a vsock on which the guest's agent listens; else it is aliasVSOCK.
+// aliasVSOCKAgent is the alias of a vsock that the guest agent listens on. Other vsocks of Quantix have aliasVSOCK.
 const aliasVSOCKAgent = aliasVSOCK + "-agent"
 
 func isVSOCK(v *libvirtxml.DomainVSock) bool {
@@ -31,7 +31,7 @@ func onVSOCK(x *libvirtxml.Domain) bool {
 	return x.Devices.VSock != nil && aliasOf(x.Devices.VSock.Alias) == aliasVSOCKAgent
 }
 
-// writeVSOCK gives the guest a vsock, of which it can have one alone, or takes Quantix's away.
+// writeVSOCK adds the vsock, of which a guest can have only one, or removes the one of Quantix.
 func writeVSOCK(x *libvirtxml.Domain, s fleet.VMSpec) {
 	switch {
 	case !s.Devices.VSOCK && isVSOCK(x.Devices.VSock):
@@ -49,20 +49,20 @@ func writeVSOCK(x *libvirtxml.Domain, s fleet.VMSpec) {
 	x.Devices.VSock.Alias = &libvirtxml.DomainAlias{Name: alias}
 }
 
-// cidOf is the number of the running guest's vsock on which its agent listens; 0: it has none.
+// cidOf returns the context ID of the running guest's vsock that its agent listens on; 0 if there is none.
 func cidOf(x *libvirtxml.Domain) uint32 {
 	if x.Devices == nil || !onVSOCK(x) || x.Devices.VSock.CID == nil {
 		return 0
 	}
 	n, _ := strconv.ParseUint(x.Devices.VSock.CID.Address, 10, 32)
-	if n < 3 { // those are the hypervisor's and the host's own
+	if n < 3 { // smaller numbers are reserved for the hypervisor and the host
 		return 0
 	}
 	return uint32(n)
 }
 
-// overVSOCK asks a guest's agent that listens on the guest's vsock, which libvirt does not speak to. Each command has a connection of its own: the agent
-// serves one at a time, and one that is left open would keep everybody else out.
+// overVSOCK sends commands to a guest agent that listens on the guest's vsock, which libvirt does not support. Each
+// command has its own connection: the agent serves one at a time, so a connection left open would block all others.
 func overVSOCK(ctx context.Context, cid uint32) guestAsk {
 	return func(command string, limit time.Duration) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
@@ -78,12 +78,13 @@ func overVSOCK(ctx context.Context, cid uint32) guestAsk {
 	}
 }
 
-// speak gives an agent that has just been connected to one command, and reads its answer. Whatever it was still saying to somebody before is skipped.
+// speak sends one command over a new connection to the agent and reads the answer. It skips what the agent still sends
+// for an earlier client.
 func speak(rw io.ReadWriter, command string) (string, error) {
 	var number [4]byte
-	_, _ = rand.Read(number[:]) // it never fails: where there is no randomness, the program ends
+	_, _ = rand.Read(number[:]) // never fails: without randomness, the program ends
 	id := int64(binary.BigEndian.Uint32(number[:]))
-	// An agent in the middle of a command that was cut off gives it up at a byte that no JSON has.
+	// The byte 0xff, which JSON cannot contain, makes an agent drop an incomplete earlier command.
 	if _, err := fmt.Fprintf(rw, "\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":%d}}\n", id); err != nil {
 		return "", unheard(err)
 	}
@@ -126,7 +127,7 @@ func unheard(err error) error {
 	return fmt.Errorf("%w: %w", errSilent, err)
 }
 
-// mostSkipped is how much an agent may have been saying to somebody before.
+// mostSkipped limits how many bytes of an earlier client's answer are skipped.
 const mostSkipped = 4 << 20
 
 func skipTo(r *bufio.Reader, mark byte) error {
@@ -141,7 +142,7 @@ func skipTo(r *bufio.Reader, mark byte) error {
 	return errors.New("it does not come to an end")
 }
 
-// readLine is one answer, of which more than any that is waited for is not read.
+// readLine reads one answer. It fails on an answer longer than any expected one.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {

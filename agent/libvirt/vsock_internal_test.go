@@ -22,7 +22,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// overUnix is overVSOCK with a Unix socket in place of the guest's vsock: the tests' kernel has none that leads to a guest.
+// overUnix is overVSOCK over a Unix socket: the tests' kernel has no vsock to a guest.
 func overUnix(t *testing.T, socket string) guestAsk {
 	return func(command string, limit time.Duration) (string, error) {
 		c, err := net.Dial("unix", socket)
@@ -37,14 +37,14 @@ func overUnix(t *testing.T, socket string) guestAsk {
 	}
 }
 
-// A real agent that listens is asked without libvirt, also after somebody who broke off in the middle of a command.
+// A real guest agent answers without libvirt, also after a client that disconnected in the middle of a command.
 func TestAnAgentThatListensIsAsked(t *testing.T) {
 	t.Parallel()
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := os.MkdirTemp("/tmp", "qxga") // a short path for the socket
+	root, err := os.MkdirTemp("/tmp", "qxga") // socket paths must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestAnAgentThatListensIsAsked(t *testing.T) {
 	}
 }
 
-// What listens in a guest's place may say anything, and is heard no longer than it is waited for.
+// A program in the agent's place may send anything; its answers are limited in size and time.
 func TestWhatListensIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	sync := func(in *bufio.Reader) string {
@@ -98,7 +98,7 @@ func TestWhatListensIsNotBelieved(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		says func(in *bufio.Reader, out io.Writer)
-		want string // empty: it is silent
+		want string // empty: no answer counts
 	}{
 		"an answer": {func(in *bufio.Reader, out io.Writer) {
 			fmt.Fprintf(out, "\xff{\"return\": %s}\n", sync(in))
@@ -139,7 +139,7 @@ func TestWhatListensIsNotBelieved(t *testing.T) {
 			defer here.Close()
 			var n guestSeen
 			err := n.hear(func(command string, _ time.Duration) (string, error) {
-				_ = here.SetDeadline(time.Now().Add(time.Second)) // it may have ended already
+				_ = here.SetDeadline(time.Now().Add(time.Second)) // the connection may have ended already
 				return speak(here, command)
 			})
 			if c.want != "" && n.status.Version != c.want || c.want == "" && (!errors.Is(err, errSilent) || len(err.Error()) > 200) {
@@ -149,7 +149,7 @@ func TestWhatListensIsNotBelieved(t *testing.T) {
 	}
 }
 
-// A guest without an agent on its vsock is silent, and nobody waits for long.
+// A guest without an agent on its vsock yields an error within the time limit.
 func TestNobodyListens(t *testing.T) {
 	t.Parallel()
 	_, err := overVSOCK(t.Context(), 4_000_000)(`{"execute":"guest-ping"}`, 200*time.Millisecond)
@@ -163,7 +163,7 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// Only the vsock of the guest that runs, given by Quantix for that, leads to its agent.
+// Only a running guest's vsock that Quantix added for the agent is used to reach it.
 func TestWhereAnAgentListens(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -29,7 +29,7 @@ func dialVSOCK(ctx context.Context, cid, port uint32) (*os.File, error) {
 	return f, nil
 }
 
-// connect waits until the guest has taken the connection, or refused it.
+// connect waits until the guest has accepted or refused the connection.
 func connect(raw interface {
 	Write(func(uintptr) bool) error
 }, cid, port uint32,

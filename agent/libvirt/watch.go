@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// watch keeps the newest result of a look that may hang, such as one at network storage. One look is under way at a
-// time, so that what hangs below holds one connection and one thread of libvirtd, never more; readers wait for a bounded
-// time and else get what was seen before.
+// watch caches the newest result of a read that may hang, such as one from network storage. Only one read runs at a
+// time, so hanging storage blocks one connection and one thread of libvirtd. Callers wait for a limited time and
+// otherwise get the previous result.
 type watch[T any] struct {
 	mu     sync.Mutex
 	value  T
 	known  bool
-	at     time.Time     // when the look that gave value began
-	stale  time.Time     // value is too old if its look began before this
-	began  time.Time     // of the look under way
-	done   chan struct{} // nil: none is under way
-	failed error         // of the newest look; value is then from before
+	at     time.Time // when the read that returned value began
+	stale  time.Time // value is outdated if its read began before this
+	began  time.Time // of the running read
+	done   chan struct{} // nil: no read is running
+	failed error // error of the newest read; value is then from an earlier one
 }
 
-// sight is what a watch knows.
+// sight is the content of a watch.
 type sight[T any] struct {
 	value T
-	known bool          // false: no look has ever ended well
-	late  time.Duration // how long the look under way has taken; 0: none is
-	began time.Time     // of the look under way
-	err   error         // why the newest look failed
+	known bool // false: no read has succeeded yet
+	late  time.Duration // how long the running read has taken; 0: none is running
+	began time.Time // of the running read
+	err   error // error of the newest read
 }
 
-// read returns the newest result, after a look that is younger than age, if that comes within patience.
+// read returns the newest result. If it is older than age, read waits up to patience for a new one.
 func (w *watch[T]) read(ctx context.Context, age, patience time.Duration, look func() (T, error)) sight[T] {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
@@ -53,7 +53,8 @@ func (w *watch[T]) read(ctx context.Context, age, patience time.Duration, look f
 }
 
 // refresh starts a look if one is due, and returns what to wait for: nil where the value is good, or where waiting is
-// known to be in vain.
+// refresh starts a read if one is due and returns the channel to wait on. It returns nil if the value is recent, or if
+// the running read has already exceeded patience.
 func (w *watch[T]) refresh(age, patience time.Duration, look func() (T, error)) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,14 +83,14 @@ func (w *watch[T]) refresh(age, patience time.Duration, look func() (T, error)) 
 	return w.done
 }
 
-// fresh reports whether the newest look began after the last expire.
+// fresh reports whether the newest read began after the last expire.
 func (w *watch[T]) fresh() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.at.After(w.stale)
 }
 
-// expire makes the next read look again.
+// expire makes the next call of read start a new one.
 func (w *watch[T]) expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,7 +18,7 @@ func TestWatchLooksOnceAtATime(t *testing.T) {
 		look := func() (int64, error) { n := looks.Add(1); <-open; return n, nil }
 		ctx := context.Background()
 
-		// The first reader waits for its patience, the next not at all: it would be in vain.
+		// The first caller waits for its patience. The next one does not wait, because the read hangs.
 		if s := w.read(ctx, time.Second, 2*time.Second, look); s.known || s.late != 2*time.Second {
 			t.Errorf("while it hangs: %+v", s)
 		}
@@ -52,7 +52,7 @@ func TestWatchLooksOnceAtATime(t *testing.T) {
 	})
 }
 
-// A look that began before an expire does not count as an answer to it.
+// A read that began before an expire does not satisfy it.
 func TestWatchDoesNotAnswerWithThePast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,8 @@ func TestSteadyMovesInSteps(t *testing.T) {
 	}
 }
 
-// The first look at networks is waited for, because what a state leaves out counts as gone; later ones are not.
+// The first read of the networks is awaited, because the portal takes a missing network for a deleted one. Later reads
+// are not.
 func TestTheFirstLookAtNetworksIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w networkWatch

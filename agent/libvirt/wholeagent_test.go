@@ -27,10 +27,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// childDir is set in a copy of the test program that is a whole agent, with a portal: to its directory.
+// childDir is the environment variable with the agent's directory. It is set in a copy of the test program that runs a
+// complete agent.
 const childDir = "QUANTIX_TEST_AGENT_DIR"
 
-// runAgent is all that the copy does, until it is killed.
+// runAgent runs the agent in that copy until it is killed.
 func runAgent(socket, dir string) error {
 	id, err := agent.OpenIdentity(dir)
 	if err != nil {
@@ -61,33 +62,36 @@ func runAgent(socket, dir string) error {
 	return a.Run(ctx)
 }
 
-// desk is the portal of one agent of this host. It gives it one order at a time, again until that has an end, as portals do.
+// desk is a test portal for one agent. Like a portal, it gives the agent one job at a time, and repeats it until the
+// job has ended.
 type desk struct {
 	t    *testing.T
 	ca   *auth.Authority
-	dir  string // of the agent
+	dir  string // the agent's directory
 	ends chan wire.Finish
 
 	mu      sync.Mutex
 	moved   chan struct{} // closed and replaced with each change
 	session int64
 	claims  int
-	order   *wire.Work // that has no end yet; nil: none
-	given   bool       // to the session that there is
+	order   *wire.Work // the unfinished job; nil: none
+	given   bool // to the current session
 	secret  string
-	at      func(what string) bool // is asked in each place; false: the connection ends
+	at      func(what string) bool // called at each interruptible place; false closes the connection
 }
 
 func newDesk(t *testing.T, p *proxy) *desk {
 	t.Helper()
-	if err := os.Symlink("/run/libvirt/qemu", filepath.Join(filepath.Dir(p.socket), "qemu")); err != nil { // where the agent looks up since when guests run
+	// the agent reads there when guests started
+	if err := os.Symlink("/run/libvirt/qemu", filepath.Join(filepath.Dir(p.socket), "qemu")); err != nil {
 		t.Fatal(err)
 	}
 	d := &desk{t: t, ca: must(auth.NewAuthority()), dir: filepath.Join(t.TempDir(), "agent"), ends: make(chan wire.Finish, 1), moved: make(chan struct{})}
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(d.serve))
 	srv.TLS = must(d.ca.ServerTLS([]string{"127.0.0.1"}))
-	srv.TLS.Certificates = []tls.Certificate{must(d.ca.IssueServer([]string{"127.0.0.1"}))} // or httptest adds its own
-	srv.Config.ErrorLog = log.New(io.Discard, "", 0)                                        // agents are killed
+	// otherwise httptest adds its own certificate
+	srv.TLS.Certificates = []tls.Certificate{must(d.ca.IssueServer([]string{"127.0.0.1"}))}
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // killed agents would fill the log
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	_, err := agent.Join(t.Context(), agent.JoinOptions{Portal: srv.URL, Token: wire.NewJoinToken(d.ca.Certificate().Raw), Name: "host-1", HostUUID: "uuid-1", DataDir: d.dir})
@@ -105,7 +109,7 @@ func (d *desk) change(f func()) {
 	d.moved = make(chan struct{})
 }
 
-// reaches reports whether the agent goes on from there.
+// reaches calls at for this place and reports whether the agent goes on.
 func (d *desk) reaches(what string) bool {
 	d.mu.Lock()
 	at := d.at
@@ -120,7 +124,7 @@ func (d *desk) serve(w http.ResponseWriter, r *http.Request) {
 	case int:
 		w.WriteHeader(out)
 	default:
-		_ = json.NewEncoder(w).Encode(out) // an agent that was killed hangs up
+		_ = json.NewEncoder(w).Encode(out) // a killed agent closes the connection
 	}
 }
 
@@ -129,7 +133,7 @@ func read[T any](r *http.Request) (in T) {
 	return in
 }
 
-// answer is what the agent is told, or a status.
+// answer returns the body of the answer, or a status code.
 func (d *desk) answer(r *http.Request) any {
 	path := r.URL.Path
 	id, verb, _ := strings.Cut(strings.TrimPrefix(path, wire.PathJobs), "/")
@@ -169,9 +173,9 @@ func (d *desk) answer(r *http.Request) any {
 	return http.StatusNotFound
 }
 
-// claim waits until there is an order that the session was not given. A newer one takes its place.
+// claim waits for a job that the session does not have yet. A newer claim replaces it.
 func (d *desk) claim(r *http.Request) any {
-	_, _ = io.Copy(io.Discard, r.Body) // a server notices that a client has left only after the body's end
+	_, _ = io.Copy(io.Discard, r.Body) // a server notices a closed connection only after it has read the body
 	var number int
 	d.change(func() { d.claims++; number = d.claims })
 	for {
@@ -199,7 +203,7 @@ func (d *desk) claim(r *http.Request) any {
 	}
 }
 
-// finish takes how the order ended, unless that is to be tried again.
+// finish takes the result of the job, unless the job is to be retried.
 func (d *desk) finish(id fleet.JobID, in wire.Finish) any {
 	mine := func() (order *wire.Work, ok bool) {
 		d.mu.Lock()
@@ -226,7 +230,7 @@ func (d *desk) finish(id fleet.JobID, in wire.Finish) any {
 	return wire.FinishAnswer{}
 }
 
-// start starts the agent, or the next one, and returns when that has said hello.
+// start starts an agent and returns once it has said hello.
 func (d *desk) start(socket string) *childRun {
 	d.t.Helper()
 	d.mu.Lock()
@@ -251,8 +255,9 @@ func (d *desk) start(socket string) *childRun {
 	return r
 }
 
-// cut gives an agent the order, and has what is to happen happen in its nth place; 0: nowhere. Where the agent ended, another goes on. passed is told of each
-// place. It is how the order ended, and where it was cut off; empty: it has fewer places.
+// cut gives an agent the job and interrupts it at its nth place; 0 interrupts nothing. If the agent dies, another one
+// is started. passed is called at each place. cut returns the job's result and the interrupted place, which is empty if
+// the job has fewer places.
 func (d *desk) cut(c *cutter, w wire.Work, n int, f fault, passed func(what string)) (where string, end wire.Finish) {
 	d.t.Helper()
 	asks, over := make(chan asked), make(chan struct{})
