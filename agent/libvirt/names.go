@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// withFreeName calls f with the first candidate name that no other domain has. If another domain takes the name
+// underName calls f with the first candidate name that no other domain has. If another domain takes the name
 // meanwhile, it tries the next candidate.
 func (a *applying) underName(ctx context.Context, f func(name string) error) error {
 	for _, name := range agent.DomainNames(a.in.VM.Name, a.in.Project, a.in.VM.ID) {

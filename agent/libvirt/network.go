@@ -20,7 +20,7 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 		if err != nil {
 			return err
 		}
-		seen, err := b.lookAtNetwork(ctx, c, ref)
+		seen, err := b.readNetwork(ctx, c, ref)
 		if err != nil {
 			return err
 		}
@@ -76,18 +76,18 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 	if persistent == 0 {
 		return defineNetwork(ctx, c, n)
 	}
-	kept, groups, err := wholeNetwork(ctx, c, ref, networkKept)
+	inactive, groups, err := readNetworkXML(ctx, c, ref, inactiveNetworkXML)
 	if err != nil {
 		return ref, err
 	}
-	parts := differences(networkDefinition(n), kept)
+	parts := differences(networkDefinition(n), inactive)
 	if groups.text() != groupsOf(n.Spec).text() {
 		parts = append(parts, "port groups")
 	}
 	switch {
 	case len(parts) == 0:
 		return ref, nil
-	case networkStamp(kept).untouched(kept) && networkStamp(kept).Groups == groups.digest():
+	case networkStamp(inactive).untouched(inactive) && networkStamp(inactive).Groups == groups.digest():
 		return defineNetwork(ctx, c, n)
 	}
 	return ref, fleet.Errorf(fleet.Conflict, "%s", agent.NetworkEdited(parts))
@@ -95,8 +95,8 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 
 // stopUnserved stops a network whose dnsmasq has exited, so that the next start runs dnsmasq again. It refuses while
 // guests use the network, because the stop would cut them off.
-func (b *Backend) stopUnserved(ctx context.Context, c *conn, n fleet.Network, seen seenNetwork) error {
-	user, err := b.onNetworkNow(ctx, c, n.Name, seen.status.Bridge)
+func (b *Backend) stopUnserved(ctx context.Context, c *conn, n fleet.Network, seen networkState) error {
+	user, err := b.networkUser(ctx, c, n.Name, seen.status.Bridge)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 		if err != nil {
 			return err
 		}
-		seen, err := b.lookAtNetwork(ctx, c, ref)
+		seen, err := b.readNetwork(ctx, c, ref)
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 		if t := n.Spec.Mode.Is(); !t.Made && !t.Served {
 			bridge = "" // the bridge outlives the network, so its other users do not matter
 		}
-		user, err := b.onNetworkNow(ctx, c, ref.Name, bridge)
+		user, err := b.networkUser(ctx, c, ref.Name, bridge)
 		if err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 					return err
 				}
 			}
-			if seen.kept == nil {
+			if seen.inactive == nil {
 				return nil // a transient network is gone once stopped
 			}
 			return l.NetworkUndefine(ref)
@@ -171,7 +171,7 @@ func (b *Backend) onNetwork(ctx context.Context, verb string, n fleet.Network, f
 
 // networkUser returns the name of a domain, running or not, with a NIC on the network or on its bridge; empty if there
 // is none.
-func (b *Backend) onNetworkNow(ctx context.Context, c *conn, network, bridge string) (string, error) {
+func (b *Backend) networkUser(ctx context.Context, c *conn, network, bridge string) (string, error) {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
 		return "", err

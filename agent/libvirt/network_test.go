@@ -19,7 +19,7 @@ import (
 	"quantix/internal/lab"
 )
 
-func ownNetwork(t *testing.T, hv agent.Hypervisor) fleet.Network {
+func newTestNetwork(t *testing.T, hv agent.Hypervisor) fleet.Network {
 	t.Helper()
 	var b [2]byte
 	rand.Read(b[:])
@@ -42,7 +42,7 @@ func ownNetwork(t *testing.T, hv agent.Hypervisor) fleet.Network {
 	return n
 }
 
-func wantIn(t *testing.T, what, text string, all ...string) {
+func wantContains(t *testing.T, what, text string, all ...string) {
 	t.Helper()
 	for _, want := range all {
 		if !strings.Contains(text, want) {
@@ -57,24 +57,24 @@ func TestANetworkIsRealInLibvirt(t *testing.T) {
 	t.Parallel()
 	hv := open(t)
 	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
-	n := ownNetwork(t, hv)
+	n := newTestNetwork(t, hv)
 	if err := hv.ApplyNetwork(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
 	gateway, _, _ := strings.Cut(n.Spec.IPv4.Gateway, "/")
-	wantIn(t, "the definition", virsh(t, "net-dumpxml", n.Name, "--inactive"), "<uuid>"+string(n.ID)+"</uuid>", "quantix:generation>1<", "<forward mode='nat'", n.Spec.Bridge, "address='"+gateway+"'")
-	wantIn(t, "the information", strings.Join(strings.Fields(virsh(t, "net-info", n.Name)), " "), "Active: yes", "Persistent: yes", "Autostart: yes", "Bridge: "+n.Spec.Bridge)
-	wantIn(t, "the bridge", run(t, "ip", "-4", "-o", "addr", "show", "dev", n.Spec.Bridge), n.Spec.IPv4.Gateway)
+	wantContains(t, "the definition", virsh(t, "net-dumpxml", n.Name, "--inactive"), "<uuid>"+string(n.ID)+"</uuid>", "quantix:generation>1<", "<forward mode='nat'", n.Spec.Bridge, "address='"+gateway+"'")
+	wantContains(t, "the information", strings.Join(strings.Fields(virsh(t, "net-info", n.Name)), " "), "Active: yes", "Persistent: yes", "Autostart: yes", "Bridge: "+n.Spec.Bridge)
+	wantContains(t, "the bridge", run(t, "ip", "-4", "-o", "addr", "show", "dev", n.Spec.Bridge), n.Spec.IPv4.Gateway)
 	line, err := os.ReadFile("/proc/" + strconv.Itoa(serverPID(t, n.Name)) + "/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantIn(t, "the process", string(line), "dnsmasq", n.Name+".conf")
+	wantContains(t, "the process", string(line), "dnsmasq", n.Name+".conf")
 	conf, err := os.ReadFile("/var/lib/libvirt/dnsmasq/" + n.Name + ".conf")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantIn(t, "dnsmasq's configuration", string(conf), "dhcp-range="+n.Spec.IPv4.DHCP.Ranges[0].Start+","+n.Spec.IPv4.DHCP.Ranges[0].End)
+	wantContains(t, "dnsmasq's configuration", string(conf), "dhcp-range="+n.Spec.IPv4.DHCP.Ranges[0].Start+","+n.Spec.IPv4.DHCP.Ranges[0].End)
 	before := virsh(t, "net-dumpxml", n.Name, "--inactive")
 	if err := hv.ApplyNetwork(t.Context(), n); err != nil {
 		t.Error(err)
@@ -99,7 +99,7 @@ func TestANewerGenerationOfANetworkIsWritten(t *testing.T) {
 	// after the other cleanups of the test
 	hv := open(t)
 	t.Cleanup(func() { hv.Close() }) // after what else the test leaves
-	n := ownNetwork(t, hv)
+	n := newTestNetwork(t, hv)
 	if err := hv.ApplyNetwork(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestANewerGenerationOfANetworkIsWritten(t *testing.T) {
 	if err := hv.ApplyNetwork(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
-	wantIn(t, "the definition", virsh(t, "net-dumpxml", n.Name, "--inactive"), "next.example.org", "quantix:generation>2<", "<uuid>"+string(n.ID)+"</uuid>")
+	wantContains(t, "the definition", virsh(t, "net-dumpxml", n.Name, "--inactive"), "next.example.org", "quantix:generation>2<", "<uuid>"+string(n.ID)+"</uuid>")
 }
 
 // The error carries libvirt's message. The definition stays, and a later apply starts the network.
@@ -117,7 +117,7 @@ func TestANetworkThatCannotStartSaysWhy(t *testing.T) {
 	t.Parallel()
 	hv := open(t)
 	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
-	first, second := ownNetwork(t, hv), ownNetwork(t, hv)
+	first, second := newTestNetwork(t, hv), newTestNetwork(t, hv)
 	second.Spec.IPv4 = first.Spec.IPv4
 	if err := hv.ApplyNetwork(t.Context(), first); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestANetworkThatCannotStartSaysWhy(t *testing.T) {
 	if err := hv.ApplyNetwork(t.Context(), second); err != nil {
 		t.Error(err)
 	}
-	third := ownNetwork(t, hv)
+	third := newTestNetwork(t, hv)
 	third.Spec.Bridge = second.Spec.Bridge
 	if err := hv.ApplyNetwork(t.Context(), third); err == nil || !strings.Contains(err.Error(), second.Spec.Bridge) {
 		t.Errorf("the same bridge twice: %v", err)
@@ -144,7 +144,7 @@ func TestVirtualFunctionsThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	hv := open(t)
 	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
-	n := ownNetwork(t, hv)
+	n := newTestNetwork(t, hv)
 	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "lo"}
 	if err := hv.ApplyNetwork(t.Context(), n); err == nil || !strings.Contains(err.Error(), "No usable Vf's present on SRIOV PF lo") {
 		t.Errorf("it is not refused so: %v", err)
@@ -208,7 +208,7 @@ func TestAGuestIsToldItsMTU(t *testing.T) {
 	vm.Spec.NICs = slices.Clone(vm.Spec.NICs)
 	vm.Spec.NICs[0].AntiSpoofing = &guard
 	f.apply(vm)
-	wantIn(t, "the running card", virsh(t, "dumpxml", string(vm.ID)), "<source network='"+n.Name+"'", "<filterref filter='"+agent.FilterName(vm.ID, vm.Spec.NICs[0].MAC)+"'")
+	wantContains(t, "the running card", virsh(t, "dumpxml", string(vm.ID)), "<source network='"+n.Name+"'", "<filterref filter='"+agent.FilterName(vm.ID, vm.Spec.NICs[0].MAC)+"'")
 	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.Drift) > 0 || len(s.NextBoot) > 0 || s.NICs[0].Source != "network "+n.Name || s.NICs[0].Filter == "" {
 		t.Errorf("with a guard: %+v %v", s, err)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // maxLeases limits the reported leases of a network. No network of one host has more addresses in use.
-const mostLeases = 1 << 10
+const maxLeases = 1 << 10
 
 // networkUpdate is one change of a running network.
 type networkUpdate struct {
@@ -27,7 +27,7 @@ type networkUpdate struct {
 
 // updateNetwork applies the definition to the running network, as far as libvirt can change it without a restart.
 func (b *Backend) updateNetwork(ctx context.Context, c *conn, ref golibvirt.Network, n fleet.Network) error {
-	live, groups, err := wholeNetwork(ctx, c, ref, 0)
+	live, groups, err := readNetworkXML(ctx, c, ref, 0)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (b *Backend) updateNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 	if len(n.Spec.PortGroups) == 0 {
 		return nil
 	}
-	return b.boundNICs(ctx, c, n)
+	return b.limitNICs(ctx, c, n)
 }
 
 // updatesOf returns the changes from the live definition to the wanted one. Deletions come first, so that their
@@ -53,7 +53,7 @@ func updatesOf(live, want libvirtxml.Network) (out []networkUpdate) {
 		if k < 0 {
 			continue
 		}
-		had, wanted := hostsOf(ip), hostsOf(want.IPs[k])
+		had, wanted := reservationsOf(ip), reservationsOf(want.IPs[k])
 		for _, h := range had {
 			if !slices.Contains(wanted, h) {
 				out = append(out, hostUpdate(golibvirt.NetworkUpdateCommandDelete, i, h))
@@ -71,7 +71,7 @@ func updatesOf(live, want libvirtxml.Network) (out []networkUpdate) {
 // reservation is a static DHCP address for a MAC address.
 type reservation struct{ mac, ip, name string }
 
-func hostsOf(ip libvirtxml.NetworkIP) (out []reservation) {
+func reservationsOf(ip libvirtxml.NetworkIP) (out []reservation) {
 	if ip.DHCP == nil {
 		return nil
 	}
@@ -110,5 +110,5 @@ func leasesOf(ctx context.Context, c *conn, ref golibvirt.Network) []fleet.DHCPL
 		out = append(out, l)
 	}
 	slices.SortFunc(out, func(a, b fleet.DHCPLease) int { return cmp.Or(cmp.Compare(a.IP, b.IP), cmp.Compare(a.MAC, b.MAC)) })
-	return out[:min(len(out), mostLeases)]
+	return out[:min(len(out), maxLeases)]
 }

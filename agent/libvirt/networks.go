@@ -27,26 +27,26 @@ const networkPatience = 2 * time.Second
 // start must not delay the host's report.
 type networkWatch struct {
 	orders locks[string] // by name
-	watch[[]seenNetwork]
+	watch[[]networkState]
 }
 
-// seenNetwork is the state of one libvirt network.
-type seenNetwork struct {
-	ref  golibvirt.Network
+// networkState is the state of one libvirt network.
+type networkState struct {
+	ref golibvirt.Network
 	// for the next start; nil if the network is transient or its definition is unreadable
-	kept *libvirtxml.Network
-	live libvirtxml.Network // the running definition, if the network is active
+	inactive *libvirtxml.Network
+	live     libvirtxml.Network // the running definition, if the network is active
 
-	keptGroups, liveGroups groups
-	leases                 []fleet.DHCPLease
-	status                 fleet.NetworkStatus
+	inactiveGroups, liveGroups groups
+	leases                     []fleet.DHCPLease
+	status                     fleet.NetworkStatus
 }
 
 var errNetworksLate = agent.Away(errors.New("libvirt has not answered about its networks in time"))
 
 // see returns the networks of the latest read. A report without a network counts it as deleted, so the first read may
 // take as long as the whole report.
-func (w *networkWatch) see(ctx context.Context, look func() ([]seenNetwork, error)) (sight[[]seenNetwork], error) {
+func (w *networkWatch) see(ctx context.Context, look func() ([]networkState, error)) (sight[[]networkState], error) {
 	s := w.read(ctx, 0, networkPatience, look)
 	if !s.known && s.late > 0 {
 		s = w.read(ctx, 0, snapshotLimit, look)
@@ -63,7 +63,7 @@ func (w *networkWatch) see(ctx context.Context, look func() ([]seenNetwork, erro
 // networks reports libvirt's networks, the assigned networks that are missing, and the host's bridges that belong to no
 // network, sorted by name.
 func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wire.NetworkReport, error) {
-	s, err := b.nets.see(ctx, b.lookAtNetworks)
+	s, err := b.nets.see(ctx, b.readNetworks)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wir
 		id := fleet.NetworkID(formatUUID(n.ref.UUID))
 		mine := true
 		if k := slices.IndexFunc(assigned, func(a fleet.Network) bool { return a.ID == id }); k >= 0 {
-			st.Error = cmp.Or(st.Error, wrongOf(n, assigned[k]))
+			st.Error = cmp.Or(st.Error, networkProblem(n, assigned[k]))
 			// A bridged network does not own its bridge: VMs may use the bridge by its own name, so it is reported too.
 			mine = assigned[k].Spec == nil || assigned[k].Spec.Mode != fleet.NetworkBridged
 			st.Leases = n.leases
@@ -101,20 +101,20 @@ func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wir
 }
 
 // networkProblem returns the problem of an assigned network as a sentence, or an empty string.
-func wrongOf(n seenNetwork, a fleet.Network) string {
+func networkProblem(n networkState, a fleet.Network) string {
 	switch {
-	case n.kept == nil && n.status.Active:
+	case n.inactive == nil && n.status.Active:
 		return agent.NetworkUndefined
-	case n.kept == nil || a.Spec == nil:
+	case n.inactive == nil || a.Spec == nil:
 		return ""
-	case networkStamp(*n.kept).untouched(*n.kept) && networkStamp(*n.kept).Groups == n.keptGroups.digest():
-		if n.status.Active && len(updatesOf(n.live, *n.kept))+len(n.liveGroups.updatesTo(n.keptGroups)) > 0 {
+	case networkStamp(*n.inactive).untouched(*n.inactive) && networkStamp(*n.inactive).Groups == n.inactiveGroups.digest():
+		if n.status.Active && len(updatesOf(n.live, *n.inactive))+len(n.liveGroups.updatesTo(n.inactiveGroups)) > 0 {
 			return agent.NetworkBehind
 		}
 		return ""
 	}
-	parts := differences(networkDefinition(a), *n.kept)
-	if n.keptGroups.text() != groupsOf(a.Spec).text() {
+	parts := differences(networkDefinition(a), *n.inactive)
+	if n.inactiveGroups.text() != groupsOf(a.Spec).text() {
 		parts = append(parts, "port groups")
 	}
 	if len(parts) > 0 {
@@ -123,7 +123,7 @@ func wrongOf(n seenNetwork, a fleet.Network) string {
 	return ""
 }
 
-func (b *Backend) lookAtNetworks() ([]seenNetwork, error) {
+func (b *Backend) readNetworks() ([]networkState, error) {
 	c, err := dial(b.life, b.socket)
 	if err != nil {
 		return nil, err
@@ -136,9 +136,9 @@ func (b *Backend) lookAtNetworks() ([]seenNetwork, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]seenNetwork, 0, len(refs))
+	out := make([]networkState, 0, len(refs))
 	for _, ref := range refs {
-		n, err := b.lookAtNetwork(b.life, c, ref)
+		n, err := b.readNetwork(b.life, c, ref)
 		switch {
 		case is(err, golibvirt.ErrNoNetwork):
 			continue
@@ -152,9 +152,9 @@ func (b *Backend) lookAtNetworks() ([]seenNetwork, error) {
 	return out, nil
 }
 
-func (b *Backend) lookAtNetwork(ctx context.Context, c *conn, ref golibvirt.Network) (seenNetwork, error) {
-	n := seenNetwork{ref: ref}
-	x, groups, err := wholeNetwork(ctx, c, ref, 0)
+func (b *Backend) readNetwork(ctx context.Context, c *conn, ref golibvirt.Network) (networkState, error) {
+	n := networkState{ref: ref}
+	x, groups, err := readNetworkXML(ctx, c, ref, 0)
 	if err != nil {
 		return n, err
 	}
@@ -185,11 +185,11 @@ func (b *Backend) lookAtNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 	}
 	st.Active, st.Autostart = is.active != 0, is.autostart != 0
 	if is.persistent != 0 {
-		kept, groups, err := wholeNetwork(ctx, c, ref, networkKept)
+		inactive, groups, err := readNetworkXML(ctx, c, ref, inactiveNetworkXML)
 		if err != nil {
 			return n, err
 		}
-		n.kept, n.keptGroups = &kept, groups
+		n.inactive, n.inactiveGroups = &inactive, groups
 	}
 	if st.Active {
 		n.leases = leasesOf(ctx, c, ref)
@@ -201,7 +201,7 @@ func (b *Backend) lookAtNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 }
 
 // inactiveNetworkXML requests the definition for the next start.
-const networkKept = 1 // VIR_NETWORK_XML_INACTIVE
+const inactiveNetworkXML = 1 // VIR_NETWORK_XML_INACTIVE
 
 // subnet returns the network's prefix, such as "192.168.122.0/24", or an empty string if the network has none.
 func subnet(x libvirtxml.NetworkIP) string {

@@ -21,7 +21,7 @@ const networkSpace = "https://quantix.dev/xmlns/network/1"
 func networkDefinition(n fleet.Network) libvirtxml.Network {
 	s := n.Spec
 	if t := s.Mode.Is(); !t.Served {
-		return plainDefinition(n, t)
+		return unservedDefinition(n, t)
 	}
 	x := libvirtxml.Network{
 		Name: n.Name, UUID: string(n.ID),
@@ -47,9 +47,9 @@ func networkDefinition(n fleet.Network) libvirtxml.Network {
 	return x
 }
 
-// plainDefinition returns the definition of a network that libvirt does not serve: libvirt only gives a name to a
+// unservedDefinition returns the definition of a network that libvirt does not serve: libvirt only gives a name to a
 // device of the host or of the agent.
-func plainDefinition(n fleet.Network, t fleet.NetworkType) libvirtxml.Network {
+func unservedDefinition(n fleet.Network, t fleet.NetworkType) libvirtxml.Network {
 	s := n.Spec
 	x := libvirtxml.Network{Name: n.Name, UUID: string(n.ID), Forward: &libvirtxml.NetworkForward{Mode: s.Forward()}}
 	switch s.Mode {

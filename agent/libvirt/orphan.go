@@ -33,7 +33,7 @@ func (b *Backend) orphan(s sighted) (pid int, kept string) {
 	return pid, stem + ".xml"
 }
 
-// refuseOrphan refuses every job for a guest that libvirt has lost. libvirt takes the guest for off, so it would start
+// reached refuses every job for a guest that libvirt has lost. libvirt takes the guest for off, so it would start
 // the guest twice, or change and delete the disks of a running guest.
 func (b *Backend) reached(s sighted) error {
 	if pid, kept := b.orphan(s); pid != 0 {

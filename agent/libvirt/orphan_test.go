@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// statusFileOf returns the path of libvirt's status file of the running guest.
+// runOf returns the path of libvirt's status file of the running guest.
 func runOf(vm fleet.VM) string { return filepath.Join("/run/libvirt/qemu", vm.Name+".xml") }
 
 // qemuOf returns the process ID of the guest's QEMU; 0 if it never started.

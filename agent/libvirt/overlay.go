@@ -11,7 +11,7 @@ import (
 
 // createOverlay creates the partial volume as an overlay of the image. Both must be in the same pool, so that a move or
 // release of either sees the other.
-func (a *applying) layOver(ctx context.Context, pool golibvirt.StoragePool, p place) error {
+func (a *applying) createOverlay(ctx context.Context, pool golibvirt.StoragePool, p place) error {
 	if p.image.pool.ID != p.pool.ID {
 		return fleet.Errorf(fleet.Invalid, "The image %s is in another pool than the disk, so the disk cannot stand on it. Copy the image to the pool %s first.", p.image.volume, p.pool.Name)
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	footBytes = 4 << 10
-	keepEvery = 64 << 20 // a host's power failure costs at most this much of the upload
+	checkpointBytes = 4 << 10
+	checkpointEvery = 64 << 20 // a host's power failure costs at most this much of the upload
 )
 
 // uploadSum is the running checksum of an upload; hash is nil if no checksum was given.
@@ -26,22 +26,22 @@ type uploadSum struct {
 	hash            hash.Hash
 }
 
-// parked is an upload's file that can be resumed later. Its head is stored behind the file's end. Two alternating
+// resumable is an upload's file that can be resumed later. Its head is stored behind the file's end. Two alternating
 // checkpoints follow, so that a torn write leaves the other checkpoint intact.
-type parked struct {
+type resumable struct {
 	headless
 	pool    string // the pool's name, for errors
 	upload  fleet.UploadID
 	total   int64
 	sum     uploadSum
 	turn    int64
-	kept    int64 // the size in the newest checkpoint, written or being written
+	kept    int64      // the size in the newest checkpoint, written or being written
 	keeping chan error // not nil while a checkpoint is being written in the background
-	settled bool // the file already has its head and its final size
+	settled bool       // the file already has its head and its final size
 }
 
 // checkpoint records how much of the upload is on the storage.
-type foot struct {
+type checkpoint struct {
 	Upload fleet.UploadID `json:"upload"`
 	Total  int64          `json:"total"`
 	Size   int64          `json:"size"`
@@ -49,26 +49,26 @@ type foot struct {
 	Sum    []byte         `json:"sum,omitempty"` // the hash's state at this size
 }
 
-func newParked(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) *parked {
-	return &parked{headless: headless{f: f}, pool: pool, upload: o.Upload, total: o.SizeBytes, sum: sum, kept: -1}
+func newResumable(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) *resumable {
+	return &resumable{headless: headless{f: f}, pool: pool, upload: o.Upload, total: o.SizeBytes, sum: sum, kept: -1}
 }
 
-// settledParked returns a complete file that only lacks its final name.
-func settledParked(f *os.File, o fleet.VolumeOrder) *parked {
-	return &parked{headless: headless{f: f, size: o.SizeBytes}, upload: o.Upload, total: o.SizeBytes, settled: true}
+// completeResumable returns a complete file that only lacks its final name.
+func completeResumable(f *os.File, o fleet.VolumeOrder) *resumable {
+	return &resumable{headless: headless{f: f, size: o.SizeBytes}, upload: o.Upload, total: o.SizeBytes, settled: true}
 }
 
-// readParked resumes the upload's file; it returns nil if the file belongs to another upload.
-func readParked(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) (*parked, error) {
-	p := newParked(f, pool, o, sum)
-	var newest foot
+// readResumable resumes the upload's file; it returns nil if the file belongs to another upload.
+func readResumable(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) (*resumable, error) {
+	p := newResumable(f, pool, o, sum)
+	var newest checkpoint
 	found := false
 	for turn := range int64(2) {
-		raw := make([]byte, footBytes)
-		if _, err := f.ReadAt(raw, p.footAt(turn)); err != nil && !errors.Is(err, io.EOF) {
+		raw := make([]byte, checkpointBytes)
+		if _, err := f.ReadAt(raw, p.checkpointAt(turn)); err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		if at, ok := parseFoot(raw); ok && at.Upload == o.Upload && at.Total == o.SizeBytes && at.Size >= 0 && at.Size <= at.Total && (!found || at.Turn > newest.Turn) {
+		if at, ok := parseCheckpoint(raw); ok && at.Upload == o.Upload && at.Total == o.SizeBytes && at.Size >= 0 && at.Size <= at.Total && (!found || at.Turn > newest.Turn) {
 			newest, found = at, true
 		}
 	}
@@ -92,9 +92,11 @@ func readParked(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) (*p
 	return p, nil
 }
 
-func (p *parked) footAt(turn int64) int64 { return p.total + headBytes + turn%2*footBytes }
+func (p *resumable) checkpointAt(turn int64) int64 {
+	return p.total + headBytes + turn%2*checkpointBytes
+}
 
-func parseFoot(raw []byte) (f foot, ok bool) {
+func parseCheckpoint(raw []byte) (f checkpoint, ok bool) {
 	line, _, ended := bytes.Cut(raw, []byte{'\n'})
 	if !ended || len(line) < 9 {
 		return f, false
@@ -103,17 +105,17 @@ func parseFoot(raw []byte) (f foot, ok bool) {
 }
 
 // Size implements upload.File.
-func (p *parked) Size() int64 { return p.size }
+func (p *resumable) Size() int64 { return p.size }
 
 // Write implements upload.File. Checkpoints are written in the background, so that the sender need not wait for the
 // storage.
-func (p *parked) Write(b []byte) (int, error) {
+func (p *resumable) Write(b []byte) (int, error) {
 	p.synced = p.size // suppresses the sync of headless: Keep syncs
 	n, err := p.headless.Write(b)
 	if p.sum.hash != nil {
 		p.sum.hash.Write(b[:n])
 	}
-	if err != nil || p.size-p.kept < keepEvery {
+	if err != nil || p.size-p.kept < checkpointEvery {
 		return n, outOfRoom(p.pool, err)
 	}
 	select {
@@ -127,7 +129,7 @@ func (p *parked) Write(b []byte) (int, error) {
 			return n, nil // the storage still writes the previous checkpoint
 		}
 	}
-	put, err := p.footNow()
+	put, err := p.newCheckpoint()
 	if err != nil {
 		return n, err
 	}
@@ -138,11 +140,11 @@ func (p *parked) Write(b []byte) (int, error) {
 }
 
 // Keep implements upload.File.
-func (p *parked) Keep() error {
-	if err := p.waitKept(); err != nil || p.kept == p.size {
+func (p *resumable) Keep() error {
+	if err := p.waitCheckpoint(); err != nil || p.kept == p.size {
 		return err
 	}
-	put, err := p.footNow()
+	put, err := p.newCheckpoint()
 	if err == nil {
 		err = put()
 	}
@@ -153,7 +155,7 @@ func (p *parked) Keep() error {
 	return nil
 }
 
-func (p *parked) waitKept() error {
+func (p *resumable) waitCheckpoint() error {
 	if p.keeping == nil {
 		return nil
 	}
@@ -164,8 +166,8 @@ func (p *parked) waitKept() error {
 
 // newCheckpoint returns a function that writes a checkpoint of the current size. The function syncs the data before it
 // writes the checkpoint.
-func (p *parked) footNow() (put func() error, err error) {
-	at := foot{Upload: p.upload, Total: p.total, Size: p.size, Turn: p.turn}
+func (p *resumable) newCheckpoint() (put func() error, err error) {
+	at := checkpoint{Upload: p.upload, Total: p.total, Size: p.size, Turn: p.turn}
 	if state, ok := p.sum.hash.(encoding.BinaryMarshaler); ok {
 		if at.Sum, err = state.MarshalBinary(); err != nil {
 			return nil, err
@@ -176,7 +178,7 @@ func (p *parked) footNow() (put func() error, err error) {
 		return nil, err
 	}
 	line := fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE(text), text)
-	where, head := p.footAt(p.turn), slices.Clip(p.head)
+	where, head := p.checkpointAt(p.turn), slices.Clip(p.head)
 	p.turn, p.kept = p.turn+1, p.size
 	return func() error {
 		if _, err := p.f.WriteAt(head, p.total); err != nil {
@@ -185,11 +187,11 @@ func (p *parked) footNow() (put func() error, err error) {
 		if err := p.f.Sync(); err != nil {
 			return err
 		}
-		if _, err := p.f.WriteAt(append(line, make([]byte, footBytes-len(line))...), where); err != nil {
+		if _, err := p.f.WriteAt(append(line, make([]byte, checkpointBytes-len(line))...), where); err != nil {
 			return err
 		}
 		return p.f.Sync()
 	}, nil
 }
 
-func (p *parked) close() error { return errors.Join(p.waitKept(), p.f.Close()) }
+func (p *resumable) close() error { return errors.Join(p.waitCheckpoint(), p.f.Close()) }

@@ -52,7 +52,7 @@ func (a *applying) planNew(ctx context.Context) (string, error) {
 	if _, err := tellMTU(ctx, a.c, x); err != nil {
 		return "", err
 	}
-	return drawn(x)
+	return renderXML(x)
 }
 
 func (a *applying) planEdit(ctx context.Context, old sighted) (before, after string, err error) {
@@ -61,7 +61,7 @@ func (a *applying) planEdit(ctx context.Context, old sighted) (before, after str
 	if err != nil {
 		return "", "", err
 	}
-	if before, err = drawn(x); err != nil {
+	if before, err = renderXML(x); err != nil {
 		return "", "", err
 	}
 	was := old.applied
@@ -89,16 +89,16 @@ func (a *applying) planEdit(ctx context.Context, old sighted) (before, after str
 	if _, err := tellMTU(ctx, a.c, x); err != nil {
 		return "", "", err
 	}
-	if after, err = drawn(x); err != nil || after == before {
+	if after, err = renderXML(x); err != nil || after == before {
 		return before, after, err
 	}
 	addPorts(x)
-	after, err = drawn(x)
+	after, err = renderXML(x)
 	return before, after, err
 }
 
-// drawn renders a definition for people, without Quantix's own metadata.
-func drawn(x *libvirtxml.Domain) (string, error) {
+// renderXML renders a definition for people, without Quantix's own metadata.
+func renderXML(x *libvirtxml.Domain) (string, error) {
 	shown := *x
 	if start, end := findMark(x.Metadata); start != end {
 		shown.Metadata = &libvirtxml.DomainMetadata{XML: x.Metadata.XML[:start] + x.Metadata.XML[end:]}
@@ -152,7 +152,7 @@ func (a *applying) diskPlaces(ctx context.Context, places []place) (out []diskPl
 		if kind := blocksOf(p.pool.Spec); kind != nil {
 			disk.source, disk.direct = kind.source(p.pool, p.volume), true
 		} else {
-			if disk.path, err = a.snappedPath(p); err != nil {
+			if disk.path, err = a.currentDiskPath(p); err != nil {
 				return nil, err
 			}
 			disk.direct = directWithin(ctx, disk.path)

@@ -43,7 +43,7 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 		ref, x, err := findPool(ctx, c, pool.Name)
 		switch {
 		case is(err, golibvirt.ErrNoStoragePool):
-			if err := b.dropSecret(ctx, c, pool); err != nil {
+			if err := b.removePoolSecret(ctx, c, pool); err != nil {
 				return err
 			}
 			return b.forgetPool(ctx, pool)
@@ -52,8 +52,8 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 		case !sameSource(x, pool.Spec):
 			// libvirt's pool of this name belongs to somebody else; this one was never created
 			return b.pools.book.Forget(pool.Name)
-		case !madeHere(x, pool):
-			return b.leavePool(ctx, c, pool, ref)
+		case !createdByQuantix(x, pool):
+			return b.releasePreexisting(ctx, c, pool, ref)
 		}
 		if err := b.checkUnused(ctx, c, pool, func(sighted) bool { return true }); err != nil {
 			return err
@@ -75,7 +75,7 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 		if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolUndefine(ref) }); err != nil {
 			return err
 		}
-		if err := b.dropSecret(ctx, c, pool); err != nil {
+		if err := b.removePoolSecret(ctx, c, pool); err != nil {
 			return err
 		}
 		return b.pools.book.Forget(pool.Name)
@@ -107,7 +107,7 @@ func (b *Backend) onPool(ctx context.Context, verb string, pool fleet.Pool, f fu
 }
 
 // checkUnused refuses while a domain that the filter selects, running or not, has a file of the pool.
-func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool, asked func(sighted) bool) error {
+func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool, selects func(sighted) bool) error {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool, ask
 	if kind := blocksOf(pool.Spec); kind != nil {
 		has = func(f string) bool { return kind.at(pool, f) != "" }
 	}
-	for _, s := range slices.DeleteFunc(all, func(s sighted) bool { return !asked(s) }) {
+	for _, s := range slices.DeleteFunc(all, func(s sighted) bool { return !selects(s) }) {
 		for _, f := range s.files() {
 			if has(f) || strings.HasPrefix(f, volumePath(pool.Name, "")) {
 				return fleet.Errorf(fleet.Conflict, "The pool %s is in use by %s (%s). Delete or move that VM first.", pool.Name, s.ref.Name, path.Base(f))

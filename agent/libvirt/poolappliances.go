@@ -5,22 +5,22 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostAppliances limits the appliances read in a pool, as each may have a descriptor of several MiB.
-const mostAppliances = 64
+// maxAppliances limits the appliances read in a pool, as each may have a descriptor of several MiB.
+const maxAppliances = 64
 
-// seenAppliance caches an appliance with the identity of the file that it was read from.
-type seenAppliance struct {
+// cachedAppliance caches an appliance with the identity of the file that it was read from.
+type cachedAppliance struct {
 	file volumeID
 	is   fleet.Appliance
 }
 
-// tellAppliances adds the machine description to appliance volumes. It reads each file once, until the file changes.
-func tellAppliances(volumes []fleet.Volume, known map[string]seenAppliance) map[string]seenAppliance {
-	now := map[string]seenAppliance{}
+// addAppliances adds the machine description to appliance volumes. It reads each file once, until the file changes.
+func addAppliances(volumes []fleet.Volume, known map[string]cachedAppliance) map[string]cachedAppliance {
+	now := map[string]cachedAppliance{}
 	for i := range volumes {
 		v := &volumes[i]
 		kind := fleet.ApplianceKind(v.Name)
-		if kind == "" || v.Unfinished || v.Fault != "" || v.Path == "" || len(now) >= mostAppliances {
+		if kind == "" || v.Unfinished || v.Fault != "" || v.Path == "" || len(now) >= maxAppliances {
 			continue
 		}
 		file := identifyVolume(v.Path)
@@ -30,7 +30,7 @@ func tellAppliances(volumes []fleet.Volume, known map[string]seenAppliance) map[
 			if err != nil {
 				continue // the next pool check tries again
 			}
-			s = seenAppliance{file, *a}
+			s = cachedAppliance{file, *a}
 		}
 		now[v.Name] = s
 		is := s.is

@@ -23,7 +23,7 @@ type blocks struct {
 	// the prefix.
 	base   func(libvirtxml.StoragePool) string
 	below  func(volume string) string // the address after base; empty if no volume can have this name
-	volume func(below string) string // the inverse of below
+	volume func(below string) string  // the inverse of below
 	source func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource
 }
 
@@ -122,8 +122,8 @@ var (
 	}
 )
 
-// anyBlocks returns the mapping for libvirt's pool type; nil for a file pool or an unknown type.
-func anyBlocks(libvirtType string) *blocks {
+// blocksOfType returns the mapping for libvirt's pool type; nil for a file pool or an unknown type.
+func blocksOfType(libvirtType string) *blocks {
 	for _, s := range poolSources {
 		if s.libvirt == libvirtType {
 			return s.blocks
@@ -260,8 +260,8 @@ func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string
 	}))
 }
 
-// dropSecret removes the libvirt secret of a released pool.
-func (b *Backend) dropSecret(ctx context.Context, c *conn, p fleet.Pool) error {
+// removePoolSecret removes the libvirt secret of a released pool.
+func (b *Backend) removePoolSecret(ctx context.Context, c *conn, p fleet.Pool) error {
 	if poolSources[p.Spec.Kind].secret == nil {
 		return nil
 	}
@@ -282,14 +282,14 @@ func (b *Backend) dropSecret(ctx context.Context, c *conn, p fleet.Pool) error {
 	return err
 }
 
-// foundIn looks the volume up in libvirt, and once more after a refresh. It returns nil if there is no such volume.
-func (b *Backend) foundIn(ctx context.Context, c *conn, p place) (*golibvirt.StorageVol, fleet.Volume, error) {
+// lookupVolume looks the volume up in libvirt, and once more after a refresh. It returns nil if there is no such volume.
+func (b *Backend) lookupVolume(ctx context.Context, c *conn, p place) (*golibvirt.StorageVol, fleet.Volume, error) {
 	pool, err := lookupPool(ctx, c, p.pool.Name)
 	if err != nil {
 		return nil, fleet.Volume{}, err
 	}
 	for refreshed := false; ; refreshed = true {
-		v, seen, err := b.volumeNow(ctx, c, pool, p)
+		v, seen, err := b.readVolumeInfo(ctx, c, pool, p)
 		if err == nil || !is(err, golibvirt.ErrNoStorageVol) {
 			return v, seen, err
 		}
@@ -302,7 +302,7 @@ func (b *Backend) foundIn(ctx context.Context, c *conn, p place) (*golibvirt.Sto
 	}
 }
 
-func (b *Backend) volumeNow(ctx context.Context, c *conn, pool golibvirt.StoragePool, p place) (*golibvirt.StorageVol, fleet.Volume, error) {
+func (b *Backend) readVolumeInfo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p place) (*golibvirt.StorageVol, fleet.Volume, error) {
 	var x libvirtxml.StorageVolume
 	v, err := call(ctx, c, func(l *golibvirt.Libvirt) (v golibvirt.StorageVol, err error) {
 		var text string
@@ -333,7 +333,7 @@ func volumeIn(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
 
 // volumeThere returns the volume, or an error if it is missing.
 func (b *Backend) volumeThere(ctx context.Context, c *conn, p place) (golibvirt.StorageVol, fleet.Volume, error) {
-	ref, v, err := b.foundIn(ctx, c, p)
+	ref, v, err := b.lookupVolume(ctx, c, p)
 	if err == nil && ref == nil {
 		err = agent.NoVolume(p.volume, p.pool.Name)
 	}
@@ -354,9 +354,9 @@ func (b *Backend) sizesOf(ctx context.Context, paths diskPaths) map[string]size 
 		}
 		w := b.pools.of(p.Name)
 		w.mu.Lock()
-		i := slices.IndexFunc(w.told.Volumes, func(v fleet.Volume) bool { return v.Name == volume })
-		if out[address] = (size{}); i >= 0 && w.told.State == fleet.PoolActive {
-			v := w.told.Volumes[i]
+		i := slices.IndexFunc(w.reported.Volumes, func(v fleet.Volume) bool { return v.Name == volume })
+		if out[address] = (size{}); i >= 0 && w.reported.State == fleet.PoolActive {
+			v := w.reported.Volumes[i]
 			out[address] = size{bytes: v.CapacityBytes, alloc: v.AllocBytes, is: fileThere}
 		}
 		w.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// madeHere reports whether Quantix created libvirt's pool: such pools have the Quantix pool's UUID. Any other pool
+// createdByQuantix reports whether Quantix created libvirt's pool: such pools have the Quantix pool's UUID. Any other pool
 // existed before.
-func madeHere(x libvirtxml.StoragePool, p fleet.Pool) bool { return x.UUID == string(p.ID) }
+func createdByQuantix(x libvirtxml.StoragePool, p fleet.Pool) bool { return x.UUID == string(p.ID) }
 
 // poolBefore returns the state of a preexisting pool before Quantix first uses it.
 func poolBefore(ctx context.Context, c *conn, p fleet.Pool) (agent.PoolBefore, error) {
 	ref, x, err := findPool(ctx, c, p.Name)
-	if is(err, golibvirt.ErrNoStoragePool) || err == nil && madeHere(x, p) {
+	if is(err, golibvirt.ErrNoStoragePool) || err == nil && createdByQuantix(x, p) {
 		return agent.PoolBefore{}, nil
 	}
 	if err != nil {
@@ -40,9 +40,9 @@ func poolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (agent.P
 	})
 }
 
-// leavePool releases a preexisting pool. The pool stays defined and gets back its former active and autostart states.
+// releasePreexisting releases a preexisting pool. The pool stays defined and gets back its former active and autostart states.
 // It stays active while the host's own domains use it.
-func (b *Backend) leavePool(ctx context.Context, c *conn, p fleet.Pool, ref golibvirt.StoragePool) error {
+func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool, ref golibvirt.StoragePool) error {
 	if err := b.checkUnused(ctx, c, p, func(s sighted) bool { return s.ours }); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (b *Backend) leavePool(ctx context.Context, c *conn, p fleet.Pool, ref goli
 		b.remark(ctx, p)
 		return err
 	}
-	if err := b.dropSecret(ctx, c, p); err != nil {
+	if err := b.removePoolSecret(ctx, c, p); err != nil {
 		return err
 	}
 	return b.pools.book.Forget(p.Name)
@@ -89,13 +89,13 @@ func placeTaken(ctx context.Context, c *conn, err error) error {
 	}
 	where := ""
 	if _, x, err := findPool(ctx, c, m[1]); err == nil {
-		where = poolPlaceOf(x).words()
+		where = poolPlaceOf(x).describe()
 	}
 	return agent.PoolPlaceTaken(m[1], where)
 }
 
-// foundPools returns all of libvirt's pools, sorted by name. An unreadable pool is listed with its error.
-func (b *Backend) foundPools() ([]fleet.DiscoveredPool, error) {
+// discoveredPools returns all of libvirt's pools, sorted by name. An unreadable pool is listed with its error.
+func (b *Backend) discoveredPools() ([]fleet.DiscoveredPool, error) {
 	c, err := dial(b.life, b.socket)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (b *Backend) foundPools() ([]fleet.DiscoveredPool, error) {
 			return nil, err
 		}
 		for _, ref := range all {
-			one, err := foundPool(l, ref)
+			one, err := discoveredPool(l, ref)
 			switch {
 			case is(err, golibvirt.ErrNoStoragePool):
 				continue
@@ -124,7 +124,7 @@ func (b *Backend) foundPools() ([]fleet.DiscoveredPool, error) {
 	return out, err
 }
 
-func foundPool(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (fleet.DiscoveredPool, error) {
+func discoveredPool(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (fleet.DiscoveredPool, error) {
 	out := fleet.DiscoveredPool{Name: ref.Name}
 	text, err := l.StoragePoolGetXMLDesc(ref, golibvirt.StorageXMLInactive)
 	if err != nil {
@@ -139,6 +139,6 @@ func foundPool(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (fleet.Discovere
 		return out, err
 	}
 	autostart, err := l.StoragePoolGetAutostart(ref)
-	out.Kind, out.Place, out.Active, out.Autostart = x.Type, poolPlaceOf(x).words(), active != 0, autostart != 0
+	out.Kind, out.Place, out.Active, out.Autostart = x.Type, poolPlaceOf(x).describe(), active != 0, autostart != 0
 	return out, err
 }

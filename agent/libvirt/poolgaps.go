@@ -20,16 +20,16 @@ func missingPools(l *golibvirt.Libvirt) (types []string, err error) {
 		}
 		return nil, err
 	}
-	var said struct {
+	var caps struct {
 		Pools []struct {
 			Type      string `xml:"type,attr"`
 			Supported string `xml:"supported,attr"`
 		} `xml:"pool"`
 	}
-	if err := xml.Unmarshal([]byte(text), &said); err != nil {
+	if err := xml.Unmarshal([]byte(text), &caps); err != nil {
 		return nil, fmt.Errorf("read what pools libvirt can have: %w", err)
 	}
-	for _, p := range said.Pools {
+	for _, p := range caps.Pools {
 		if p.Supported == "no" {
 			types = append(types, p.Type)
 		}

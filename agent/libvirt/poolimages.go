@@ -7,17 +7,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-// seenImage caches the soundness of an image with the identity of the file that it was read from.
-type seenImage struct {
+// cachedImage caches the soundness of an image with the identity of the file that it was read from.
+type cachedImage struct {
 	file    volumeID
 	unsound string
 }
 
-// tellUnsound marks the pool's volumes that are not sound images. It reads each file once, until the file changes. It
+// markUnsound marks the pool's volumes that are not sound images. It reads each file once, until the file changes. It
 // skips VM disks, because guests may be writing to them and nothing is created from them. It skips raw files, because
 // they have no header.
-func tellUnsound(volumes []fleet.Volume, known map[string]seenImage) map[string]seenImage {
-	now := map[string]seenImage{}
+func markUnsound(volumes []fleet.Volume, known map[string]cachedImage) map[string]cachedImage {
+	now := map[string]cachedImage{}
 	for i := range volumes {
 		v := &volumes[i]
 		if v.Path == "" || v.Unfinished || v.Appliance != nil || v.Fault != "" || fleet.IsRawName(v.Name) || fleet.IsOwnDisk(v.Name) {
@@ -33,7 +33,7 @@ func tellUnsound(volumes []fleet.Volume, known map[string]seenImage) map[string]
 			case err != nil:
 				continue // the next pool check tries again
 			}
-			s = seenImage{file, h.Unsound()}
+			s = cachedImage{file, h.Unsound()}
 		}
 		now[v.Name], v.Unsound = s, s.unsound
 	}

@@ -17,28 +17,28 @@ import (
 	"quantix/internal/fleet"
 )
 
-// poolLook is one check of a pool. It also restarts a failed pool.
-type poolLook struct {
+// poolCheck is one check of a pool. It also restarts a failed pool.
+type poolCheck struct {
 	*Backend
-	w     *poolWatch
-	c     *conn
-	pool  fleet.Pool
-	alone bool // no job of the pool is running, so the check may act and record
-	tried bool // this check has already started the pool
+	w         *poolWatch
+	c         *conn
+	pool      fleet.Pool
+	exclusive bool // no job of the pool is running, so the check may act and record
+	tried     bool // this check has already started the pool
 }
 
-// lookAtPool checks a pool and may hang as long as its storage does. It has no deadline, because a second call would
+// checkPool checks a pool and may hang as long as its storage does. It has no deadline, because a second call would
 // hang behind the first.
-func (b *Backend) lookAtPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error) {
+func (b *Backend) checkPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error) {
 	c, err := dial(b.life, b.socket)
 	if err != nil {
 		return fleet.PoolStatus{}, err
 	}
 	defer c.hangUp()
-	look := poolLook{Backend: b, w: w, c: c, pool: p}
+	look := poolCheck{Backend: b, w: w, c: c, pool: p}
 	if unlock, _ := b.pools.orders.try(p.Name); unlock != nil {
 		defer unlock()
-		look.alone = true
+		look.exclusive = true
 	}
 	return call(b.life, c, func(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		st, err := look.look(l)
@@ -49,11 +49,11 @@ func (b *Backend) lookAtPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, erro
 	})
 }
 
-func (g *poolLook) failed(words string) fleet.PoolStatus {
+func (g *poolCheck) failed(words string) fleet.PoolStatus {
 	return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: g.pool.Spec.Path, Error: words}
 }
 
-func (g *poolLook) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
+func (g *poolCheck) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	st := fleet.PoolStatus{State: fleet.PoolInactive, MountPath: g.pool.Spec.Path}
 	ref, err := l.StoragePoolLookupByName(g.pool.Name)
 	if is(err, golibvirt.ErrNoStoragePool) {
@@ -85,21 +85,21 @@ func (g *poolLook) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		}
 		return g.idle(l, st, autostart != 0)
 	}
-	if g.alone {
+	if g.exclusive {
 		kept, _ := g.pools.book.Of(g.pool)
 		now, wrong := g.takePlace(g.life, g.pool, kept)
 		if wrong != nil {
 			return g.misplaced(l, kept, wrong)
 		}
 		if g.pool.Spec.Kind.Is().Files {
-			g.w.try(path.Clean(g.pool.Spec.Path), now)
+			g.w.probe(path.Clean(g.pool.Spec.Path), now)
 		}
 	}
-	return g.w.lookInside(l, ref, g.pool, st, func(err error) { g.poolFailed(g.pool, err) })
+	return g.w.readActive(l, ref, g.pool, st, func(err error) { g.poolFailed(g.pool, err) })
 }
 
 // misplaced handles an active pool whose directory is not its own. It mounts the pool again if the mount was lost.
-func (g *poolLook) misplaced(l *golibvirt.Libvirt, kept agent.RecordedPool, wrong error) (fleet.PoolStatus, error) {
+func (g *poolCheck) misplaced(l *golibvirt.Libvirt, kept agent.RecordedPool, wrong error) (fleet.PoolStatus, error) {
 	now, err := agent.SeePlace(kept.Path)
 	if err == nil && g.pool.Spec.Kind.Is().Mounted && kept.Unmounted(now) && !g.tried && g.w.healDue() {
 		return g.heal(l)
@@ -110,9 +110,9 @@ func (g *poolLook) misplaced(l *golibvirt.Libvirt, kept agent.RecordedPool, wron
 }
 
 // idle handles an inactive pool: stopped by others, or failed. A failed pool is started again once a retry is due.
-func (g *poolLook) idle(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
+func (g *poolCheck) idle(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
 	kept, known := g.pools.book.Of(g.pool)
-	if !g.alone || !known {
+	if !g.exclusive || !known {
 		return g.w.inactive(st), nil
 	}
 	if !g.pool.Spec.Kind.Is().Mounted {
@@ -134,7 +134,7 @@ func (g *poolLook) idle(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart boo
 }
 
 // heal starts the pool and checks it again.
-func (g *poolLook) heal(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
+func (g *poolCheck) heal(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	g.tried = true
 	err := inAct("start pool "+g.pool.Name, g.startPool(g.life, g.c, g.pool))
 	if g.life.Err() != nil {
@@ -161,8 +161,8 @@ func (w *poolWatch) inactive(st fleet.PoolStatus) fleet.PoolStatus {
 	return st
 }
 
-// try writes and reads a small file in the pool's directory, as rarely as the pool is refreshed.
-func (w *poolWatch) try(dir string, now agent.Sighting) {
+// probe writes and reads a small file in the pool's directory, as rarely as the pool is refreshed.
+func (w *poolWatch) probe(dir string, now agent.Sighting) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
 	w.mu.Unlock()
@@ -172,16 +172,16 @@ func (w *poolWatch) try(dir string, now agent.Sighting) {
 	p, err := agent.ProbePlace(dir)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.trial.MountOptions, w.trial.FileSystem, w.trial.Error = now.Options, now.FileSystem, ""
-	w.trial.WriteMicros, w.trial.ReadMicros = agent.SteadyMicros(w.trial.WriteMicros, p.Write), agent.SteadyMicros(w.trial.ReadMicros, p.Read)
+	w.lastProbe.MountOptions, w.lastProbe.FileSystem, w.lastProbe.Error = now.Options, now.FileSystem, ""
+	w.lastProbe.WriteMicros, w.lastProbe.ReadMicros = agent.SteadyMicros(w.lastProbe.WriteMicros, p.Write), agent.SteadyMicros(w.lastProbe.ReadMicros, p.Read)
 	if err != nil {
-		w.trial.Error = err.Error()
+		w.lastProbe.Error = err.Error()
 	}
 }
 
-// lookInside reads an active pool. A refresh opens each volume, so it runs less often than the check. failed receives
+// readActive reads an active pool. A refresh opens each volume, so it runs less often than the check. failed receives
 // the error if libvirt deactivates the pool.
-func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
+func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
 	volumes, total, machines, images, unlisted := w.volumes, w.total, w.machines, w.images, w.unlisted
@@ -206,12 +206,12 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 			return st, err
 		}
 		if busy {
-			volumes = meanwhile(p, volumes)
+			volumes = addNewFiles(p, volumes)
 			total = max(total, len(volumes))
 		}
 		if p.Spec.Kind.Is().Files {
-			machines = tellAppliances(volumes, machines)
-			images = tellUnsound(volumes, images)
+			machines = addAppliances(volumes, machines)
+			images = markUnsound(volumes, images)
 		}
 		w.mu.Lock()
 		w.machines, w.images = machines, images
@@ -223,7 +223,7 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 		return st, err
 	}
 	w.mu.Lock()
-	tried := w.trial
+	tried := w.lastProbe
 	w.mu.Unlock()
 	st.State, st.Volumes = fleet.PoolActive, volumes
 	st.Error = strings.Join(slices.DeleteFunc([]string{tried.Error, unlisted, agent.VolumesUnread(volumes)}, func(s string) bool { return s == "" }), " ")
@@ -233,15 +233,15 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 		// LUNs always fill the whole pool, and only their guests know how full they are
 		st.UsedBytes, st.AvailableBytes = 0, 0
 	}
-	if total > mostVolumes {
-		st.Note = fmt.Sprintf("Only the first %d of its %d volumes are listed.", mostVolumes, total)
+	if total > maxListedVolumes {
+		st.Note = fmt.Sprintf("Only the first %d of its %d volumes are listed.", maxListedVolumes, total)
 	}
 	return st, nil
 }
 
-// meanwhile adds the files that are newer than libvirt's listing: libvirt cannot refresh while it creates a volume,
+// addNewFiles adds the files that are newer than libvirt's listing: libvirt cannot refresh while it creates a volume,
 // however long that takes. Overlays and unsound images wait for libvirt's next refresh.
-func meanwhile(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
+func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 	if !p.Spec.Kind.Is().Files {
 		return known
 	}
@@ -256,7 +256,7 @@ func meanwhile(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 	}
 	for _, e := range files {
 		name := e.Name()
-		if len(known) >= mostVolumes || names[name] || agent.Legible(name) != name || !e.Type().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, partialSuffix) || agent.IsOurs(name) {
+		if len(known) >= maxListedVolumes || names[name] || agent.Legible(name) != name || !e.Type().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, partialSuffix) || agent.IsOurs(name) {
 			continue
 		}
 		if raw, is := rawFile(p, name); is {
@@ -281,9 +281,9 @@ func isBusy(err error) bool {
 	return answered(err) && strings.Contains(err.Error(), "asynchronous jobs")
 }
 
-// mostVolumes limits the listed volumes of a pool: a directory of many small files must not make the host's report too
+// maxListedVolumes limits the listed volumes of a pool: a directory of many small files must not make the host's report too
 // large for the portal.
-const mostVolumes = 2000
+const maxListedVolumes = 2000
 
 // listVolumes lists the pool's first volumes by name and returns the total number of volumes. It leaves out the marker
 // and unfinished volumes. An unreadable volume is listed with its fault.
@@ -293,10 +293,10 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) 
 		return nil, 0, err
 	}
 	refs = slices.DeleteFunc(refs, func(v golibvirt.StorageVol) bool {
-		return strings.HasSuffix(v.Name, partialSuffix) && !forsaken(v.Key) || agent.IsOurs(v.Name)
+		return strings.HasSuffix(v.Name, partialSuffix) && !abandoned(v.Key) || agent.IsOurs(v.Name)
 	})
 	slices.SortFunc(refs, func(a, b golibvirt.StorageVol) int { return cmp.Compare(a.Name, b.Name) })
-	for _, v := range refs[:min(len(refs), mostVolumes)] {
+	for _, v := range refs[:min(len(refs), maxListedVolumes)] {
 		if raw, is := rawFile(p, v.Name); is {
 			out = append(out, raw)
 			continue
@@ -351,13 +351,13 @@ func rawFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 	return rawVolume(fleet.Volume{Name: name, Path: at, AllocBytes: allocated(info, info.Size()), Unfinished: strings.HasSuffix(name, partialSuffix)}, info.Size()), true
 }
 
-// forsakenAfter is the time without a write after which an unfinished file counts as abandoned.
-const forsakenAfter = 10 * time.Minute
+// abandonedAfter is the time without a write after which an unfinished file counts as abandoned.
+const abandonedAfter = 10 * time.Minute
 
-// forsaken reports whether an unfinished file is abandoned. It is never a complete volume.
-func forsaken(path string) bool {
+// abandoned reports whether an unfinished file is abandoned. It is never a complete volume.
+func abandoned(path string) bool {
 	info, err := os.Lstat(path)
-	return err == nil && time.Since(info.ModTime()) > forsakenAfter
+	return err == nil && time.Since(info.ModTime()) > abandonedAfter
 }
 
 func volumeOf(x libvirtxml.StorageVolume) fleet.Volume {

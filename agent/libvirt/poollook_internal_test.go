@@ -41,7 +41,7 @@ func TestWhatComesIntoABusyPoolIsListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []fleet.Volume{{Name: "come.qcow2", Path: at("come.qcow2"), Format: "qcow2", CapacityBytes: 4 << 20, AllocBytes: info.alloc}, known[0]}
-	got := meanwhile(fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, known)
+	got := addNewFiles(fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, known)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

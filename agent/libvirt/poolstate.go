@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	poolAge      = 5 * time.Second
-	poolPatience = 2 * time.Second
-	refreshAge   = 30 * time.Second
-	stalledAfter = 10 * time.Second // without an answer of the pool's storage
-	storageLimit = time.Minute // for a refresh within a job
-	healSoonest  = 5 * time.Second // from a failure to the next start; doubles each time
-	healLatest   = 15 * time.Second
+	poolAge         = 5 * time.Second
+	poolPatience    = 2 * time.Second
+	refreshAge      = 30 * time.Second
+	stalledAfter    = 10 * time.Second // without an answer of the pool's storage
+	storageLimit    = time.Minute      // for a refresh within a job
+	minRestartDelay = 5 * time.Second  // from a failure to the next start; doubles each time
+	maxRestartDelay = 15 * time.Second
 )
 
 // poolWatches checks each assigned pool on its own connection. libvirt locks a pool while it reads the storage. So
@@ -43,16 +43,16 @@ type poolWatch struct {
 
 	mu        sync.Mutex
 	failure   string // the error of the last failed job or refresh; empty after a success
-	hung      bool // that job ended at its deadline, without an answer
+	hung      bool   // that job ended at its deadline, without an answer
 	refreshed time.Time
 	volumes   []fleet.Volume
-	machines  map[string]seenAppliance
-	images    map[string]seenImage
-	total     int // of all volumes; volumes holds the first of them
+	machines  map[string]cachedAppliance
+	images    map[string]cachedImage
+	total     int    // of all volumes; volumes holds the first of them
 	unlisted  string // why volumes is an older listing; empty if it is current
-	told      fleet.PoolStatus
-	trial     fleet.PoolStatus // the result of the last write test: options, file system, durations, error
-	healAt    time.Time // no restart of the pool before this time
+	reported  fleet.PoolStatus
+	lastProbe fleet.PoolStatus // the result of the last write test: options, file system, durations, error
+	healAt    time.Time        // no restart of the pool before this time
 	healWait  time.Duration
 }
 
@@ -86,7 +86,7 @@ func (b *Backend) poolFailed(p fleet.Pool, err error) {
 	w.failure, w.hung = "", errors.Is(err, context.DeadlineExceeded)
 	if err != nil {
 		w.failure = err.Error()
-		w.healAt, w.healWait = time.Now().Add(max(w.healWait, healSoonest)), min(2*max(w.healWait, healSoonest), healLatest)
+		w.healAt, w.healWait = time.Now().Add(max(w.healWait, minRestartDelay)), min(2*max(w.healWait, minRestartDelay), maxRestartDelay)
 	} else {
 		w.healAt, w.healWait = time.Time{}, 0
 	}
@@ -123,7 +123,7 @@ func (p *poolWatches) expire() {
 // hangs refuses a pool whose storage hangs: another call would only block one more thread of libvirtd.
 func (p *poolWatches) hangs(name string) error {
 	if s := p.of(name).sight(); s.late > stalledAfter {
-		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledWords(s.began))
+		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.began))
 	}
 	return nil
 }
@@ -143,32 +143,32 @@ func (p *poolWatches) answers(name string) error {
 	})
 	switch {
 	case s.late > poolPatience/2: // a shorter delay comes from a later, concurrent check
-		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledWords(s.began))
+		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.began))
 	case s.err != nil:
 		return fmt.Errorf("look at the pool %s: %w", name, s.err)
 	}
 	return s.value
 }
 
-func stalledWords(since time.Time) string {
+func stalledText(since time.Time) string {
 	return fmt.Sprintf("Its storage has not answered since %s UTC.", since.UTC().Format(time.DateTime))
 }
 
-// poolsSeen holds the pools for the host's report.
-type poolsSeen struct {
+// poolReports holds the pools for the host's report.
+type poolReports struct {
 	assigned []wire.PoolReport
 	others   []fleet.DiscoveredPool
 }
 
-func (b *Backend) seePools(ctx context.Context, pools []fleet.Pool) poolsSeen {
-	seen := poolsSeen{assigned: make([]wire.PoolReport, len(pools))}
+func (b *Backend) reportPools(ctx context.Context, pools []fleet.Pool) poolReports {
+	seen := poolReports{assigned: make([]wire.PoolReport, len(pools))}
 	var done sync.WaitGroup
 	for i, p := range pools {
 		done.Go(func() {
 			seen.assigned[i] = wire.PoolReport{ID: p.ID, Name: p.Name, Status: b.poolStatus(ctx, p)}
 		})
 	}
-	all := b.pools.others.read(ctx, poolAge, poolPatience, b.foundPools).value
+	all := b.pools.others.read(ctx, poolAge, poolPatience, b.discoveredPools).value
 	done.Wait()
 	for _, found := range all {
 		if !slices.ContainsFunc(pools, func(p fleet.Pool) bool { return p.Name == found.Name }) {
@@ -183,15 +183,15 @@ func (b *Backend) seePools(ctx context.Context, pools []fleet.Pool) poolsSeen {
 // numbers.
 func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus {
 	w := b.pools.of(p.Name)
-	s := w.read(ctx, poolAge, poolPatience, func() (fleet.PoolStatus, error) { return b.lookAtPool(p, w) })
-	st := w.tell(s.value)
+	s := w.read(ctx, poolAge, poolPatience, func() (fleet.PoolStatus, error) { return b.checkPool(p, w) })
+	st := w.smooth(s.value)
 	switch {
 	case s.late > stalledAfter && s.known && st.State == fleet.PoolFailed && st.Error != "":
 		// A restart of the pool hangs; the error of the earlier failure explains more.
-	case !s.known && w.saidWhy():
+	case !s.known && w.hasFailure():
 		return w.inactive(fleet.PoolStatus{MountPath: p.Spec.Path})
 	case s.late > stalledAfter:
-		st.State, st.Error = fleet.PoolStalled, stalledWords(s.began)
+		st.State, st.Error = fleet.PoolStalled, stalledText(s.began)
 	case !s.known && s.err != nil:
 		st.State, st.Error = fleet.PoolStalled, s.err.Error()
 	case !s.known:
@@ -202,18 +202,18 @@ func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus
 	return st
 }
 
-// saidWhy reports whether the last job or refresh failed with an error of its own, not at its deadline.
-func (w *poolWatch) saidWhy() bool {
+// hasFailure reports whether the last job or refresh failed with an error of its own, not at its deadline.
+func (w *poolWatch) hasFailure() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failure != "" && !w.hung
 }
 
-// tell smooths the numbers, which always change on storage in use; see steady.
-func (w *poolWatch) tell(st fleet.PoolStatus) fleet.PoolStatus {
+// smooth smooths the numbers, which always change on storage in use; see steady.
+func (w *poolWatch) smooth(st fleet.PoolStatus) fleet.PoolStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if old := w.told; st.State == fleet.PoolActive && old.State == fleet.PoolActive && old.CapacityBytes == st.CapacityBytes {
+	if old := w.reported; st.State == fleet.PoolActive && old.State == fleet.PoolActive && old.CapacityBytes == st.CapacityBytes {
 		st.UsedBytes = steady(old.UsedBytes, st.UsedBytes, st.CapacityBytes)
 		st.AvailableBytes = steady(old.AvailableBytes, st.AvailableBytes, st.CapacityBytes)
 		st.Volumes = slices.Clone(st.Volumes)
@@ -225,7 +225,7 @@ func (w *poolWatch) tell(st fleet.PoolStatus) fleet.PoolStatus {
 		}
 	}
 	st.ProvisionedBytes = provisioned(st.Volumes)
-	w.told = st
+	w.reported = st
 	return st
 }
 

@@ -54,10 +54,10 @@ type poolSource struct {
 	libvirt string // libvirt's pool type
 	source  func(fleet.Pool) *libvirtxml.StoragePoolSource
 	// the target path that libvirt requires although it follows from the source; nil: none, or the pool's path
-	target  func(fleet.PoolSpec) string
-	device  func(fleet.PoolSpec) string // the device that the agent's settings must allow; nil: no host device
-	secret  *poolSecret // nil: the kind has none
-	blocks  *blocks // nil: a file pool
+	target func(fleet.PoolSpec) string
+	device func(fleet.PoolSpec) string // the device that the agent's settings must allow; nil: no host device
+	secret *poolSecret                 // nil: the kind has none
+	blocks *blocks                     // nil: a file pool
 }
 
 func netSource(server, dir, format string) *libvirtxml.StoragePoolSource {
@@ -98,7 +98,7 @@ type poolPlace struct {
 }
 
 func poolPlaceOf(x libvirtxml.StoragePool) poolPlace {
-	if anyBlocks(x.Type) != nil {
+	if blocksOfType(x.Type) != nil {
 		return placeOfBlocks(x)
 	}
 	at := poolPlace{kind: x.Type}
@@ -124,8 +124,8 @@ func poolPlaceOf(x libvirtxml.StoragePool) poolPlace {
 	return at
 }
 
-// words describes the place for people.
-func (at poolPlace) words() string {
+// describe describes the place for people.
+func (at poolPlace) describe() string {
 	var all []string
 	if at.path != "" {
 		all = append(all, "at "+at.path)
@@ -150,6 +150,6 @@ func sameSource(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
 
 func otherSource(name string, x libvirtxml.StoragePool) error {
 	at := poolPlaceOf(x)
-	what := strings.TrimSpace(at.kind + " " + at.words())
+	what := strings.TrimSpace(at.kind + " " + at.describe())
 	return fleet.Errorf(fleet.Conflict, "The host has a storage pool named %q already, with another source (%s). Give the pool another name, or remove that one with virsh.", name, what)
 }

@@ -152,7 +152,7 @@ func (g groups) updatesTo(want groups) (out []networkUpdate) {
 }
 
 // readNetworkXML reads a network's definition and its port groups.
-func wholeNetwork(ctx context.Context, c *conn, ref golibvirt.Network, flags uint32) (x libvirtxml.Network, g groups, err error) {
+func readNetworkXML(ctx context.Context, c *conn, ref golibvirt.Network, flags uint32) (x libvirtxml.Network, g groups, err error) {
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.NetworkGetXMLDesc(ref, flags) })
 	if err != nil {
 		return x, nil, err
@@ -165,9 +165,9 @@ func wholeNetwork(ctx context.Context, c *conn, ref golibvirt.Network, flags uin
 	return x, g, err
 }
 
-// boundNICs applies changed port group bandwidths to the NICs of running guests, because libvirt applies them only on
+// limitNICs applies changed port group bandwidths to the NICs of running guests, because libvirt applies them only on
 // attach. A NIC with its own bandwidth limits keeps them.
-func (b *Backend) boundNICs(ctx context.Context, c *conn, n fleet.Network) error {
+func (b *Backend) limitNICs(ctx context.Context, c *conn, n fleet.Network) error {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (b *Backend) boundNICs(ctx context.Context, c *conn, n fleet.Network) error
 			return err
 		}
 		for _, d := range live.Devices.Interfaces {
-			if err := boundNIC(ctx, c, s.ref, n, d, kept); err != nil {
+			if err := limitNIC(ctx, c, s.ref, n, d, kept); err != nil {
 				return fmt.Errorf("bound the card %s of %s: %w", macOf(&d), s.ref.Name, err)
 			}
 		}
@@ -194,7 +194,7 @@ func (b *Backend) boundNICs(ctx context.Context, c *conn, n fleet.Network) error
 	return nil
 }
 
-func boundNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Network, d libvirtxml.DomainInterface, kept *libvirtxml.Domain) error {
+func limitNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Network, d libvirtxml.DomainInterface, kept *libvirtxml.Domain) error {
 	if d.Source == nil || d.Source.Network == nil || d.Source.Network.Network != n.Name {
 		return nil
 	}
@@ -204,7 +204,7 @@ func boundNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Networ
 		return nil
 	}
 	want := append(bounds("inbound", g.ToGuest), bounds("outbound", g.FromGuest)...)
-	if slices.Equal(want, boundsNow(d.Bandwidth)) {
+	if slices.Equal(want, currentBounds(d.Bandwidth)) {
 		return nil
 	}
 	params := make([]golibvirt.TypedParam, len(want))
@@ -229,8 +229,8 @@ func bounds(way string, r *fleet.Rate) []bound {
 	return []bound{{way + ".average", uint32(r.AverageKiB)}, {way + ".peak", uint32(r.PeakKiB)}, {way + ".burst", uint32(r.BurstKiB)}}
 }
 
-// boundsNow returns a NIC's current bandwidth parameters.
-func boundsNow(b *libvirtxml.DomainInterfaceBandwidth) []bound {
+// currentBounds returns a NIC's current bandwidth parameters.
+func currentBounds(b *libvirtxml.DomainInterfaceBandwidth) []bound {
 	if b == nil {
 		b = &libvirtxml.DomainInterfaceBandwidth{}
 	}

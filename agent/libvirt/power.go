@@ -46,7 +46,7 @@ func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, er
 				return nil
 			}
 		}
-		if err := settledOver(s); err != nil {
+		if err := pivotSettled(s); err != nil {
 			return err
 		}
 		if err := b.complete(ctx, c, s); err != nil {
@@ -55,7 +55,7 @@ func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, er
 		if err := b.physicalsFree(ctx, c, id, s.kept.parts.HostDevices, true); err != nil {
 			return err
 		}
-		if err := b.readyToStart(ctx, c, s); err != nil {
+		if err := b.prepareStart(ctx, c, s); err != nil {
 			return err
 		}
 		return c.do(ctx, func(l *golibvirt.Libvirt) error {

@@ -21,7 +21,7 @@ const procStoragePoolRefresh = 83
 type proxy struct {
 	socket  string
 	changes atomic.Pointer[changeWatch] // for connections opened later; nil: none
-	drop    atomic.Uint32 // the procedure to swallow; 0: none
+	drop    atomic.Uint32               // the procedure to swallow; 0: none
 	dropped atomic.Int32
 	garbled atomic.Pointer[[]string] // texts in libvirtd's answers whose last byte is replaced; nil: none
 
@@ -73,7 +73,7 @@ func (p *proxy) serve(client net.Conn) {
 	if watch == nil {
 		watch = &changeWatch{at: func(string) bool { return true }}
 	}
-	var asked sync.Map // pending changing calls, by serial number
+	var pending sync.Map // pending changing calls, by serial number
 	go func() {
 		defer client.Close()
 		for {
@@ -81,7 +81,7 @@ func (p *proxy) serve(client net.Conn) {
 			if err != nil {
 				return
 			}
-			if what, ok := asked.LoadAndDelete(in.serial); ok && in.kind == packetReply && !watch.at("after "+what.(string)) {
+			if what, ok := pending.LoadAndDelete(in.serial); ok && in.kind == packetReply && !watch.at("after "+what.(string)) {
 				return
 			}
 			if texts := p.garbled.Load(); texts != nil {
@@ -105,7 +105,7 @@ func (p *proxy) serve(client net.Conn) {
 		}
 		what, changes := out.changes()
 		if changes {
-			asked.Store(out.serial, what)
+			pending.Store(out.serial, what)
 		}
 		if changes && !watch.at("before "+what) {
 			return
@@ -150,7 +150,7 @@ const (
 	packetReply = 1
 
 	programQEMU      = 0x20008087 // the QEMU-specific protocol
-	procAgentCommand = 3 // its procedure: a guest agent command
+	procAgentCommand = 3          // its procedure: a guest agent command
 )
 
 // packet is one message of libvirt's RPC protocol. Its header has four-byte fields: length, program, version,

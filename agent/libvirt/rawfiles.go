@@ -41,16 +41,16 @@ func (b *Backend) formatsNow(ctx context.Context, c *conn) (formats, error) {
 	return b.usersOf(ctx, fresh, all).formats, nil
 }
 
-// asDefined returns the raw file's facts: its length, and nothing from its content. begins keeps the format that the
+// asRaw returns the raw file's facts: its length, and nothing from its content. begins keeps the format that the
 // content resembles, for callers that create images from it.
-func (f volumeFile) asDefined() volumeFile {
+func (f volumeFile) asRaw() volumeFile {
 	f.begins = cmp.Or(f.Format, "qcow2") // a truncated header is one of qcow2
 	f.header = header{image.Facts{Format: fleet.Raw, Size: f.bytes}, f.alloc}
 	return f
 }
 
-// misleads reports whether the raw disk's content looks like another format.
-func (f volumeFile) misleads() bool { return f.begins != "" }
+// looksFormatted reports whether the raw disk's content looks like another format.
+func (f volumeFile) looksFormatted() bool { return f.begins != "" }
 
 // imageIn reads the facts that decide whether an image may be created from a volume. It refuses a raw disk that looks
 // like another format: readers of the copy would take it for that format.
@@ -59,7 +59,7 @@ func (b *Backend) imageIn(ctx context.Context, c *conn, p place) (header, error)
 	if err != nil {
 		return header{}, err
 	}
-	if f.misleads() {
+	if f.looksFormatted() {
 		return header{}, agent.VolumeRaw(p.volume, f.begins)
 	}
 	h, err := within(ctx, func() (header, error) { return inspectImage(p.path()) })

@@ -7,10 +7,10 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// readyToStart updates a VM's definition with facts known only at the start: the networks' MTUs, the host's USB ports
+// prepareStart updates a VM's definition with facts known only at the start: the networks' MTUs, the host's USB ports
 // and the mediated devices. A VM without NICs and host devices needs no update. Before that, it checks every path that
 // the guest would open.
-func (b *Backend) readyToStart(ctx context.Context, c *conn, s sighted) error {
+func (b *Backend) prepareStart(ctx context.Context, c *conn, s sighted) error {
 	x, err := readXML(ctx, c, s.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
 		return err
@@ -18,18 +18,18 @@ func (b *Backend) readyToStart(ctx context.Context, c *conn, s sighted) error {
 	if err := b.inPlace(ctx, x); err != nil {
 		return err
 	}
-	if err := b.savedInPlace(ctx, c, s.ref); err != nil {
+	if err := b.checkManagedSave(ctx, c, s.ref); err != nil {
 		return err
 	}
 	if x.Devices == nil || len(s.kept.nics) == 0 && len(s.kept.parts.HostDevices) == 0 {
 		return b.devices.KeepMdevs(string(s.id))
 	}
-	told, err := tellMTU(ctx, c, x)
+	mtuChanged, err := tellMTU(ctx, c, x)
 	if err != nil {
 		return err
 	}
-	found, err := b.readyDevices(x)
-	if err != nil || !told && !found {
+	devicesChanged, err := b.readyDevices(x)
+	if err != nil || !mtuChanged && !devicesChanged {
 		return err
 	}
 	text, err := textOf(x)
@@ -42,9 +42,9 @@ func (b *Backend) readyToStart(ctx context.Context, c *conn, s sighted) error {
 	})
 }
 
-// savedInPlace checks the paths of a managed save image (virsh managedsave), because a start resumes from it with the
+// checkManagedSave checks the paths of a managed save image (virsh managedsave), because a start resumes from it with the
 // definition of that time.
-func (b *Backend) savedInPlace(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+func (b *Backend) checkManagedSave(ctx context.Context, c *conn, ref golibvirt.Domain) error {
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
 		saved, err := l.DomainHasManagedSaveImage(ref, 0)
 		if err != nil || saved == 0 {

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renameAlone renames a file and never replaces another. On file systems without RENAME_NOREPLACE (NFS), it links the
+// renameNoReplace renames a file and never replaces another. On file systems without RENAME_NOREPLACE (NFS), it links the
 // new name and removes the old one.
-func renameAlone(from, to string) error {
+func renameNoReplace(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP):
-		return linkAlone(from, to)
+		return linkNoReplace(from, to)
 	}
 	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 }

@@ -2,4 +2,4 @@
 
 package libvirt
 
-func renameAlone(from, to string) error { return linkAlone(from, to) }
+func renameNoReplace(from, to string) error { return linkNoReplace(from, to) }

@@ -13,7 +13,7 @@ import (
 // Neither way of renaming replaces an existing file. A new file under the old name is not removed.
 func TestAFileIsNeverRenamedOverAnother(t *testing.T) {
 	t.Parallel()
-	for way, rename := range map[string]func(from, to string) error{"at once": renameAlone, "by a second name": linkAlone} {
+	for way, rename := range map[string]func(from, to string) error{"at once": renameNoReplace, "by a second name": linkNoReplace} {
 		dir := t.TempDir()
 		from, to, free := filepath.Join(dir, "from"), filepath.Join(dir, "to"), filepath.Join(dir, "free")
 		for _, path := range []string{from, to} {
@@ -27,7 +27,7 @@ func TestAFileIsNeverRenamedOverAnother(t *testing.T) {
 		if text, err := os.ReadFile(to); err != nil || string(text) != to {
 			t.Errorf("%s: the other is %q %v", way, text, err)
 		}
-		if err := errors.Join(rename(from, free), dropName(from, free), dropName(from, free)); err != nil {
+		if err := errors.Join(rename(from, free), unlinkOldName(from, free), unlinkOldName(from, free)); err != nil {
 			t.Errorf("%s: %v", way, err)
 		}
 		if _, err := os.Lstat(from); !isMissing(err) {
@@ -36,7 +36,7 @@ func TestAFileIsNeverRenamedOverAnother(t *testing.T) {
 		if err := os.WriteFile(from, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := dropName(from, free); err != nil {
+		if err := unlinkOldName(from, free); err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Lstat(from); err != nil {

@@ -18,7 +18,7 @@ import (
 func TestAGuestGetsItsReservedAddress(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	n := ownNetwork(t, f)
+	n := newTestNetwork(t, f)
 	f.ok(f.ApplyNetwork(t.Context(), n))
 	server := serverPID(t, n.Name)
 	const mac = "52:54:00:0d:00:01"

@@ -14,12 +14,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// drawer generates field values from bytes. It reads the field tables, so a new field is generated without a change
+// generator generates field values from bytes. It reads the field tables, so a new field is generated without a change
 // here.
-type drawer struct{ bytes []byte }
+type generator struct{ bytes []byte }
 
 // next returns the next byte. After the last byte it returns 0, which generates nothing more.
-func (d *drawer) next() int {
+func (d *generator) next() int {
 	if len(d.bytes) == 0 {
 		return 0
 	}
@@ -29,16 +29,16 @@ func (d *drawer) next() int {
 }
 
 // of returns a number below n; 0 after the last byte.
-func (d *drawer) of(n int) int { return d.next() % n }
+func (d *generator) of(n int) int { return d.next() % n }
 
-// drawnTexts are the candidates for text fields; each field accepts some of them.
-var drawnTexts = []string{
+// sampleTexts are the candidates for text fields; each field accepts some of them.
+var sampleTexts = []string{
 	"0", "0-1", "2,4-6", "+aes -vmx", "-x2apic", "quiet console=ttyS0", `a="b" <c> & 'd' ]]> e`, "qemu64", "host-model", "A1_b.c+d-e", "src", "usb/046d:c52b", "usb/1d6b:0002", "cdrom2",
 	"cdrom3", "floppy1", "v-1.iso", "vmlinuz", "0001:02:03.4", "pci/0000:41:00.0", "pci/0000:41:00.1", "mdev/nvidia-63", "usb-port/1-2.3", "blk/ata-A_1", "EPYC-Rome-v2",
 }
 
 // value generates a JSON value of the field's kind; nil generates nothing.
-func (d *drawer) value(in fleet.Input) any {
+func (d *generator) value(in fleet.Input) any {
 	switch in.Kind {
 	case fleet.InputFlag:
 		return d.of(2) == 1
@@ -56,11 +56,11 @@ func (d *drawer) value(in fleet.Input) any {
 		if n := len(in.Options); n > 0 && d.of(2) == 1 {
 			return in.Options[d.of(n)].Value
 		}
-		return drawnTexts[d.of(len(drawnTexts))]
+		return sampleTexts[d.of(len(sampleTexts))]
 	case fleet.InputMedium, fleet.InputFile:
-		return map[string]any{"poolId": drawnPool, "volume": fmt.Sprintf("medium-%d.iso", d.of(3))}
+		return map[string]any{"poolId": samplePool, "volume": fmt.Sprintf("medium-%d.iso", d.of(3))}
 	case fleet.InputPool:
-		return drawnPool
+		return samplePool
 	case fleet.InputRows:
 		rows := []any{}
 		for range d.of(4) {
@@ -84,10 +84,10 @@ func (d *drawer) value(in fleet.Input) any {
 	return nil
 }
 
-const drawnPool, drawnPath = "01a20f00-0000-7000-8000-0000000000aa", "/srv/pool"
+const samplePool, samplePath = "01a20f00-0000-7000-8000-0000000000aa", "/srv/pool"
 
-// draw sets random fields of a spec, disk or NIC. It undoes a value that the validation of the whole spec refuses.
-func draw[T any](d *drawer, fields []fleet.Field[T], at *T, right func() bool) {
+// setFields sets random fields of a spec, disk or NIC. It undoes a value that the validation of the whole spec refuses.
+func setFields[T any](d *generator, fields []fleet.Field[T], at *T, right func() bool) {
 	for _, f := range fields {
 		if d.of(3) == 0 {
 			continue
@@ -95,7 +95,7 @@ func draw[T any](d *drawer, fields []fleet.Field[T], at *T, right func() bool) {
 		value, err := json.Marshal(d.value(f.Input))
 		if err != nil {
 			panic(err) // plain values
-		// plain values always marshal
+			// plain values always marshal
 		}
 		before := *at
 		if f.Take(at, value) != nil || !right() {
@@ -104,9 +104,9 @@ func draw[T any](d *drawer, fields []fleet.Field[T], at *T, right func() bool) {
 	}
 }
 
-// drawnVM generates a VM that passes validation.
-func drawnVM(bytes []byte) fleet.VM {
-	d := &drawer{bytes}
+// randomVM generates a VM that passes validation.
+func randomVM(bytes []byte) fleet.VM {
+	d := &generator{bytes}
 	s := fleet.VMSpec{CPUs: 1 + d.of(16), MemoryMiB: fleet.MinMemoryMiB << d.of(8), Firmware: []fleet.Firmware{fleet.BIOS, fleet.UEFI}[d.of(2)], Power: fleet.Stopped}
 	right := func() bool {
 		var c fleet.Checks
@@ -114,20 +114,20 @@ func drawnVM(bytes []byte) fleet.VM {
 		return c.Err() == nil
 	}
 	for i := range d.of(4) {
-		s.Disks = append(s.Disks, fleet.Disk{PoolID: drawnPool, Volume: fmt.Sprintf("disk-%d.qcow2", i), SizeBytes: 1 << 30})
-		draw(d, fleet.DiskFields, &s.Disks[i], right)
+		s.Disks = append(s.Disks, fleet.Disk{PoolID: samplePool, Volume: fmt.Sprintf("disk-%d.qcow2", i), SizeBytes: 1 << 30})
+		setFields(d, fleet.DiskFields, &s.Disks[i], right)
 	}
 	for i := range d.of(4) {
 		s.NICs = append(s.NICs, fleet.NIC{Network: "default", MAC: fmt.Sprintf("52:54:00:00:00:%02x", i)})
 		if d.of(2) == 1 {
 			s.NICs[i].Network, s.NICs[i].Bridge = "", "br0"
 		}
-		draw(d, fleet.NICFields, &s.NICs[i], right)
+		setFields(d, fleet.NICFields, &s.NICs[i], right)
 	}
 	if d.of(2) == 1 {
-		s.ISO = &fleet.Volref{PoolID: drawnPool, Volume: "medium-0.iso"}
+		s.ISO = &fleet.Volref{PoolID: samplePool, Volume: "medium-0.iso"}
 	}
-	draw(d, fleet.Parts(), &s, right)
+	setFields(d, fleet.Parts(), &s, right)
 	// random values would hardly ever add up to the VM's CPUs and memory
 	if half := s.CPUs / 2; len(s.NUMA) == 0 && half > 0 && s.CPU.Max <= s.CPUs && d.of(2) == 1 {
 		s.NUMA = []fleet.VMNUMANode{{CPUs: numaNodes(0, half), MemoryMiB: s.MemoryMiB / 2}, {CPUs: numaNodes(half, s.CPUs), MemoryMiB: s.MemoryMiB - s.MemoryMiB/2}}
@@ -141,18 +141,18 @@ func drawnVM(bytes []byte) fleet.VM {
 
 func numaNodes(from, to int) string { return fleet.PlainSet(fmt.Sprintf("%d-%d", from, to-1)) }
 
-// defineAnew writes the VM's definition and reads it back from its text.
-func defineAnew(t *testing.T, vm fleet.VM, k kind) (agent.Applied, agent.Defined, string) {
+// roundTrip writes the VM's definition and reads it back from its text.
+func roundTrip(t *testing.T, vm fleet.VM, k kind) (agent.Applied, agent.Defined, string) {
 	t.Helper()
-	pools := []fleet.Pool{{ID: drawnPool, Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: drawnPath}}}
+	pools := []fleet.Pool{{ID: samplePool, Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: samplePath}}}
 	a := applying{in: agent.Apply{VM: vm, Pools: pools}}
 	in := intent{Edit: agent.Plan(agent.Applied{}, agent.Defined{}, vm, true), name: vm.Name}
-	in.spec = vm.Spec.MapMedia(func(m fleet.Medium) fleet.Volref { return fleet.Volref{Volume: path.Join(drawnPath, m.Volume)} })
+	in.spec = vm.Spec.MapMedia(func(m fleet.Medium) fleet.Volref { return fleet.Volref{Volume: path.Join(samplePath, m.Volume)} })
 	if vm.Spec.ISO != nil {
-		in.iso = path.Join(drawnPath, vm.Spec.ISO.Volume)
+		in.iso = path.Join(samplePath, vm.Spec.ISO.Volume)
 	}
 	for _, d := range vm.Spec.Disks {
-		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: path.Join(drawnPath, d.Volume)})
+		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: path.Join(samplePath, d.Volume)})
 	}
 	in.mark = a.mark(agent.NewApplied(a.in, vm.Name, "", nil), "secret")
 	x := newDefinition(vm.ID, "x86_64", machineOf(vm.Spec), k)
@@ -179,7 +179,7 @@ func defineAnew(t *testing.T, vm fleet.VM, k kind) (agent.Applied, agent.Defined
 // same fails the test if the definition does not match the VM.
 func same(t *testing.T, vm fleet.VM, k kind) {
 	t.Helper()
-	applied, is, text := defineAnew(t, vm, k)
+	applied, is, text := roundTrip(t, vm, k)
 	want := vm.Spec
 	want.Power = ""
 	if got, sent := mustText(applied.Spec), mustText(want); got != sent {
@@ -215,7 +215,7 @@ func FuzzDefinition(f *testing.F) {
 		if kvm {
 			k = kind{accelerator: "kvm", cpuModes: []string{"host-passthrough", "host-model", "maximum"}}
 		}
-		same(t, drawnVM(bytes), k)
+		same(t, randomVM(bytes), k)
 	})
 }
 
@@ -239,7 +239,7 @@ func TestDrawnSpecsHaveEveryField(t *testing.T) {
 			state ^= state << 5
 			bytes[i] = byte(state)
 		}
-		s := drawnVM(bytes).Spec
+		s := randomVM(bytes).Spec
 		for _, f := range fleet.Parts() {
 			note(f.Name, f.Words(s))
 		}
@@ -258,7 +258,7 @@ func TestDrawnSpecsHaveEveryField(t *testing.T) {
 	apart := []string{"firstBoot", "rules", "health", "disks.shareable"}
 	for _, name := range fleet.PartNames() {
 		if len(seen[name]) < 2 && !slices.Contains(apart, name) {
-			t.Errorf("%s is never drawn: %v", name, seen[name])
+			t.Errorf("%s is never generated: %v", name, seen[name])
 		}
 	}
 }

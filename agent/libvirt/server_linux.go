@@ -21,7 +21,7 @@ func serverRuns(socket, network string) bool {
 	if pid, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil && isServer(pid, network) {
 		return true
 	}
-	if !sees(socket) {
+	if !processVisible(socket) {
 		return true
 	}
 	// libvirtd may run in another PID namespace, so the process ID in its file may not be valid here
@@ -55,8 +55,8 @@ func isServer(pid int, network string) bool {
 	return false
 }
 
-// sees reports whether the process that listens on the socket is visible to this process.
-func sees(socket string) bool {
+// processVisible reports whether the process that listens on the socket is visible to this process.
+func processVisible(socket string) bool {
 	c, err := net.DialTimeout("unix", socket, time.Second)
 	if err != nil {
 		return false

@@ -190,8 +190,8 @@ var cuts = []cutAt{
 	{"QEMU is killed", 3, 3, killQEMU},
 }
 
-// mostCuts is the least number of interruptible steps that the snapshot jobs must have.
-const mostCuts = 60
+// minCutPlaces is the least number of interruptible steps that the snapshot jobs must have.
+const minCutPlaces = 60
 
 // Whatever is killed at whichever step, the repeated job leaves the VM as before or as requested: the guest runs, its
 // disks are sound, and no extra file is left.
@@ -351,7 +351,7 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("cut off in %d of %d places", places, all); all < mostCuts {
-		t.Errorf("the orders have %d places, fewer than %d: are there steps that report nothing?", all, mostCuts)
+	if t.Logf("cut off in %d of %d places", places, all); all < minCutPlaces {
+		t.Errorf("the orders have %d places, fewer than %d: are there steps that report nothing?", all, minCutPlaces)
 	}
 }

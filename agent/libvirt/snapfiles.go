@@ -26,8 +26,8 @@ const snapDir = "/var/lib/libvirt/quantix/snapshots"
 
 func snapHome(id fleet.VMID) string { return filepath.Join(snapDir, string(id)) }
 
-// mostTree limits the size of tree.json; the maximum number of snapshots needs far less.
-const mostTree = 4 << 20
+// maxTreeBytes limits the size of tree.json; the maximum number of snapshots needs far less.
+const maxTreeBytes = 4 << 20
 
 // readTree reads the VM's snapshot tree; nil if there is none.
 func readTree(id fleet.VMID) (*agent.SnapTree, error) {
@@ -39,7 +39,7 @@ func readTree(id fleet.VMID) (*agent.SnapTree, error) {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, mostTree))
+	text, err := io.ReadAll(io.LimitReader(f, maxTreeBytes))
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +91,9 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// keepState copies the current UEFI variables and TPM state. It does nothing if the VM has neither, or if the copy
+// saveState copies the current UEFI variables and TPM state. It does nothing if the VM has neither, or if the copy
 // exists: a copy under its final name is complete.
-func keepState(x *libvirtxml.Domain, to string) (kept bool, err error) {
+func saveState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	if _, err := os.Stat(to); err == nil {
 		return true, nil
 	}
@@ -123,8 +123,8 @@ func keepState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	return true, syncDir(filepath.Dir(to))
 }
 
-// putState replaces the VM's current state by a snapshot's copies. It may be repeated.
-func putState(x *libvirtxml.Domain, from string) error {
+// restoreState replaces the VM's current state by a snapshot's copies. It may be repeated.
+func restoreState(x *libvirtxml.Domain, from string) error {
 	for name, to := range stateOf(x) {
 		copied := filepath.Join(from, name)
 		if _, err := os.Lstat(copied); errors.Is(err, fs.ErrNotExist) {
@@ -162,12 +162,12 @@ func stateOf(x *libvirtxml.Domain) map[string]string {
 	return out
 }
 
-// mostState limits the size of a VM's state: UEFI variables need some 100 KiB, a TPM's state less.
-const mostState = 64 << 20
+// maxStateBytes limits the size of a VM's state: UEFI variables need some 100 KiB, a TPM's state less.
+const maxStateBytes = 64 << 20
 
 // copyTree copies a file or a directory with owners and modes. It skips links and devices.
 func copyTree(from, to string) error {
-	left := int64(mostState)
+	left := int64(maxStateBytes)
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -213,7 +213,7 @@ func copyState(from, to string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(dst, io.LimitReader(src, mostState))
+	_, err = io.Copy(dst, io.LimitReader(src, maxStateBytes))
 	if err == nil {
 		err = dst.Sync()
 	}
@@ -221,7 +221,7 @@ func copyState(from, to string, mode fs.FileMode) error {
 }
 
 // createOverlays creates an empty overlay on each base, in the pools of the disks.
-func (w *snapping) layOn(ctx context.Context, next []agent.SnapLayer) error {
+func (w *snapping) createOverlays(ctx context.Context, next []agent.SnapLayer) error {
 	for _, n := range next {
 		p, err := placeOf(n.Disk, w.in.Pools)
 		if err != nil {
@@ -247,8 +247,8 @@ func (w *snapping) layOn(ctx context.Context, next []agent.SnapLayer) error {
 	return nil
 }
 
-// sweep removes files that nothing needs any more and updates the tree. The next job retries a failed removal.
-func (w *snapping) sweep(ctx context.Context) error {
+// removeTrash removes files that nothing needs any more and updates the tree. The next job retries a failed removal.
+func (w *snapping) removeTrash(ctx context.Context) error {
 	if len(w.tree.Trash) == 0 {
 		return nil
 	}
@@ -315,9 +315,9 @@ func measure(t *agent.SnapTree) {
 	}
 }
 
-// snappedPath returns the file that the VM writes to for a disk. With snapshots, that is an overlay, and the disk's own
+// currentDiskPath returns the file that the VM writes to for a disk. With snapshots, that is an overlay, and the disk's own
 // volume is read-only.
-func (a *applying) snappedPath(p place) (string, error) {
+func (a *applying) currentDiskPath(p place) (string, error) {
 	t, err := readTree(a.in.VM.ID)
 	if err != nil || t == nil {
 		return p.path(), err

@@ -18,9 +18,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// drop deletes a snapshot and merges its files if possible. The snapshot counts as deleted at once, even if its files
+// deleteSnapshot deletes a snapshot and merges its files if possible. The snapshot counts as deleted at once, even if its files
 // cannot be merged yet.
-func (w *snapping) drop(ctx context.Context) error {
+func (w *snapping) deleteSnapshot(ctx context.Context) error {
 	s, err := w.see(ctx)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (w *snapping) drop(ctx context.Context) error {
 		}
 	}
 	w.in.Progress(5, "the snapshot is deleted")
-	if err := w.sweep(ctx); err != nil {
+	if err := w.removeTrash(ctx); err != nil {
 		return err
 	}
 	for n := 0; ; n++ {
@@ -92,7 +92,7 @@ func (w *snapping) merge(ctx context.Context, m agent.SnapMerge, n, of int) erro
 	if err != nil {
 		return err
 	}
-	return w.merged(ctx, m)
+	return w.finishMerge(ctx, m)
 }
 
 // holder reports whether the VM's running guest uses the files of the merge. A restarted libvirt takes a while to learn
@@ -178,7 +178,7 @@ func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m age
 		case err != nil:
 			return err
 		case d == nil:
-			return endedMeanwhile()
+			return guestEnded()
 		case active && pathOf(d) == m.Base, !active && !inChain(d, m.Top):
 			return nil
 		case w.in.Stopped() && w.tree.Work.Step != agent.SnapChangesOver:
@@ -187,7 +187,7 @@ func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m age
 			}
 			return errors.Join(agent.ErrStopped, w.forgetWork())
 		case active && d.Mirror != nil && d.Mirror.Ready == "yes":
-			if err := w.changesOver(); err != nil {
+			if err := w.recordPivot(); err != nil {
 				return err
 			}
 			tell(99)
@@ -210,7 +210,7 @@ func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m age
 			return err
 		}
 		if err == nil && now.found == 0 {
-			if over, err := w.changedOver(ctx, m, active); err != nil || over {
+			if over, err := w.pivoted(ctx, m, active); err != nil || over {
 				return err
 			}
 			if err := fits(ctx, filepath.Dir(m.Base), leastRoom, "merging the disk"); err != nil {
@@ -287,20 +287,20 @@ func qemuImg(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "qemu-img", args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	cmd.WaitDelay = leaveAfter
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return fmt.Errorf("qemu-img %s: %w: %s", args[0], err, strings.TrimSpace(said.String()[:min(said.Len(), 512)]))
+		return fmt.Errorf("qemu-img %s: %w: %s", args[0], err, strings.TrimSpace(stderr.String()[:min(stderr.Len(), 512)]))
 	}
 	return nil
 }
 
-// merged finishes a merge once the base has all the data. It rebases other overlays of the top file onto the base, and
+// finishMerge finishes a merge once the base has all the data. It rebases other overlays of the top file onto the base, and
 // then removes the top file.
-func (w *snapping) merged(ctx context.Context, m agent.SnapMerge) error {
+func (w *snapping) finishMerge(ctx context.Context, m agent.SnapMerge) error {
 	w.tree.Work = &agent.SnapNote{Job: w.in.Job, Kind: agent.SnapMerges, Step: agent.SnapCommitted, Merge: &m}
 	if err := w.save(); err != nil {
 		return err
@@ -334,5 +334,5 @@ func (w *snapping) merged(ctx context.Context, m agent.SnapMerge) error {
 	if err := w.save(); err != nil {
 		return err
 	}
-	return w.sweep(ctx)
+	return w.removeTrash(ctx)
 }

@@ -26,8 +26,8 @@ import (
 // guest writes to the base. A start from the old file would then lose these writes. So the tree records the pivot
 // first, and QEMU itself is asked for the outcome.
 
-// changesOver records in the tree that the guest is about to pivot.
-func (w *snapping) changesOver() error {
+// recordPivot records in the tree that the guest is about to pivot.
+func (w *snapping) recordPivot() error {
 	if w.tree.Work.Step == agent.SnapChangesOver {
 		return nil
 	}
@@ -35,8 +35,8 @@ func (w *snapping) changesOver() error {
 	return w.save()
 }
 
-// changedOver reports whether the guest has left the top file of a merge whose job libvirt no longer knows.
-func (w *snapping) changedOver(ctx context.Context, m agent.SnapMerge, active bool) (bool, error) {
+// pivoted reports whether the guest has left the top file of a merge whose job libvirt no longer knows.
+func (w *snapping) pivoted(ctx context.Context, m agent.SnapMerge, active bool) (bool, error) {
 	for began := time.Now(); ; {
 		s, err := w.see(ctx)
 		if err != nil {
@@ -49,7 +49,7 @@ func (w *snapping) changedOver(ctx context.Context, m agent.SnapMerge, active bo
 		d := diskOf(live, m.Disk)
 		switch {
 		case d == nil:
-			return false, endedMeanwhile()
+			return false, guestEnded()
 		case active && pathOf(d) == m.Base, !active && !inChain(d, m.Top):
 			return true, nil
 		case !active, d.Mirror == nil && w.tree.Work.Step != agent.SnapChangesOver:
@@ -101,7 +101,7 @@ func ghost(disk string) error {
 		"Nothing is lost. Shut the guest down, which ends it for libvirt, too; then consolidate the VM's disks.", disk)
 }
 
-func endedMeanwhile() error {
+func guestEnded() error {
 	return fleet.Errorf(fleet.Conflict, "The guest ended while its disk was being merged. Nothing is lost; consolidate its disks to go on.")
 }
 
@@ -110,9 +110,9 @@ func (w *snapping) onBase(ctx context.Context, s seen, m agent.SnapMerge) (bool,
 	return w.changedTo(ctx, w.c, s.sighted, m.Top, m.Base)
 }
 
-// whole checks that the base has the same content as the top, after the guest ended during a pivot. If so, the outcome
+// sameContent checks that the base has the same content as the top, after the guest ended during a pivot. If so, the outcome
 // of the pivot does not matter.
-func (w *snapping) whole(ctx context.Context, m agent.SnapMerge) error {
+func (w *snapping) sameContent(ctx context.Context, m agent.SnapMerge) error {
 	if err := unused(ctx, m.Top, m.Base); err != nil {
 		return err
 	}
@@ -143,11 +143,11 @@ func (w *snapping) settleLost(ctx context.Context, s seen) error {
 	if err != nil || !over {
 		return err
 	}
-	return w.merged(ctx, *note.Merge)
+	return w.finishMerge(ctx, *note.Merge)
 }
 
-// settledOver refuses to start a VM whose pivot has an unknown outcome.
-func settledOver(s sighted) error {
+// pivotSettled refuses to start a VM whose pivot has an unknown outcome.
+func pivotSettled(s sighted) error {
 	if s.live != nil || s.tree == nil || s.tree.Work == nil || s.tree.Work.Step != agent.SnapChangesOver {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (b *Backend) filesOf(ctx context.Context, c *conn, s sighted) ([]string, er
 			return bounded(ctx, func() (string, error) { return askQEMU(ctx, kept, question) })
 		}
 	}
-	said, err := ask(`{"execute":"query-block"}`)
+	reply, err := ask(`{"execute":"query-block"}`)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func (b *Backend) filesOf(ctx context.Context, c *conn, s sighted) ([]string, er
 			} `json:"inserted"`
 		} `json:"return"`
 	}
-	if err := json.Unmarshal([]byte(said), &answer); err != nil {
+	if err := json.Unmarshal([]byte(reply), &answer); err != nil {
 		return nil, fmt.Errorf("QEMU's answer: %w", err)
 	}
 	out := make([]string, len(answer.Return))
@@ -205,10 +205,10 @@ func (b *Backend) filesOf(ctx context.Context, c *conn, s sighted) ([]string, er
 }
 
 const (
-	askLimit = 5 * time.Second
-	mostSaid = 4 << 20 // bytes of QEMU's answer
-	mostKept = 4 << 20 // bytes of libvirt's status file
-	qmpBegin = `{"execute":"qmp_capabilities"}`
+	qmpLimit       = 5 * time.Second
+	maxAnswerBytes = 4 << 20 // bytes of QEMU's answer
+	maxStatusBytes = 4 << 20 // bytes of libvirt's status file
+	qmpBegin       = `{"execute":"qmp_capabilities"}`
 )
 
 // askQEMU sends a command to the QEMU monitor socket that libvirt created. QEMU serves one client at a time.
@@ -223,37 +223,37 @@ func askQEMU(ctx context.Context, kept, question string) (string, error) {
 			Path string `xml:"path,attr"`
 		} `xml:"monitor"`
 	}
-	if err := xml.NewDecoder(io.LimitReader(f, mostKept)).Decode(&status); err != nil {
+	if err := xml.NewDecoder(io.LimitReader(f, maxStatusBytes)).Decode(&status); err != nil {
 		return "", fmt.Errorf("read %s: %w", kept, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	ctx, cancel := context.WithTimeout(ctx, qmpLimit)
 	defer cancel()
 	sock, err := new(net.Dialer).DialContext(ctx, "unix", status.Monitor.Path)
 	if err != nil {
 		return "", err
 	}
 	defer sock.Close()
-	if err := sock.SetDeadline(time.Now().Add(askLimit)); err != nil {
+	if err := sock.SetDeadline(time.Now().Add(qmpLimit)); err != nil {
 		return "", err
 	}
-	say := json.NewDecoder(io.LimitReader(sock, mostSaid))
+	decoder := json.NewDecoder(io.LimitReader(sock, maxAnswerBytes))
 	for _, q := range []string{"", qmpBegin, question} { // QEMU sends its greeting first
 		if _, err := io.WriteString(sock, q); err != nil {
 			return "", err
 		}
 		for {
-			var said map[string]json.RawMessage
-			if err := say.Decode(&said); err != nil {
+			var reply map[string]json.RawMessage
+			if err := decoder.Decode(&reply); err != nil {
 				return "", err
 			}
-			if said["event"] != nil {
+			if reply["event"] != nil {
 				continue
 			}
-			if said["error"] != nil {
-				return "", fmt.Errorf("QEMU: %s", said["error"])
+			if reply["error"] != nil {
+				return "", fmt.Errorf("QEMU: %s", reply["error"])
 			}
 			if q == question {
-				text, err := json.Marshal(said)
+				text, err := json.Marshal(reply)
 				return string(text), err
 			}
 			break
@@ -267,7 +267,7 @@ func askQEMU(ctx context.Context, kept, question string) (string, error) {
 func (w *snapping) settleMerge(ctx context.Context, note *agent.SnapNote) error {
 	m := *note.Merge
 	if note.Step == agent.SnapCommitted {
-		return w.merged(ctx, m)
+		return w.finishMerge(ctx, m)
 	}
 	s, err := w.see(ctx)
 	if err != nil {
@@ -284,12 +284,12 @@ func (w *snapping) settleMerge(ctx context.Context, note *agent.SnapNote) error 
 	d := diskOf(live, m.Disk)
 	switch {
 	case d != nil && active && pathOf(d) == m.Base:
-		return w.merged(ctx, m)
+		return w.finishMerge(ctx, m)
 	case d != nil && d.Mirror != nil:
 		if err := w.followCommit(ctx, s.ref, m, active, func(int) {}); err != nil {
 			return err
 		}
-		return w.merged(ctx, m)
+		return w.finishMerge(ctx, m)
 	case d != nil:
 		found, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
 			found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
@@ -302,38 +302,38 @@ func (w *snapping) settleMerge(ctx context.Context, note *agent.SnapNote) error 
 			if err := w.followCommit(ctx, s.ref, m, active, func(int) {}); err != nil {
 				return err
 			}
-			return w.merged(ctx, m)
+			return w.finishMerge(ctx, m)
 		}
-		over := !active && w.stoodOver(m)
+		over := !active && w.rebasedOnBase(m)
 		if active {
-			if over, err = w.changedOver(ctx, m, active); err != nil {
+			if over, err = w.pivoted(ctx, m, active); err != nil {
 				return err
 			}
 		}
 		if over {
-			return w.merged(ctx, m)
+			return w.finishMerge(ctx, m)
 		}
-	case live == nil && active && keptOn(s.kept, m):
-		return w.merged(ctx, m)
+	case live == nil && active && definedOnBase(s.kept, m):
+		return w.finishMerge(ctx, m)
 	case live == nil && active && note.Step == agent.SnapChangesOver:
-		if err := w.whole(ctx, m); err != nil {
+		if err := w.sameContent(ctx, m); err != nil {
 			return err
 		}
-		return w.merged(ctx, m)
-	case live == nil && !active && w.stoodOver(m):
-		return w.merged(ctx, m)
+		return w.finishMerge(ctx, m)
+	case live == nil && !active && w.rebasedOnBase(m):
+		return w.finishMerge(ctx, m)
 	}
 	return w.forgetWork()
 }
 
-// keptOn reports whether the inactive definition already has the disk on the base.
-func keptOn(x *libvirtxml.Domain, m agent.SnapMerge) bool {
+// definedOnBase reports whether the inactive definition already has the disk on the base.
+func definedOnBase(x *libvirtxml.Domain, m agent.SnapMerge) bool {
 	d := diskOf(x, m.Disk)
 	return d != nil && pathOf(d) == m.Base
 }
 
-// stoodOver reports whether an overlay of the top is already backed by the base. That is the last step of QEMU's merge.
-func (w *snapping) stoodOver(m agent.SnapMerge) bool {
+// rebasedOnBase reports whether an overlay of the top is already backed by the base. That is the last step of QEMU's merge.
+func (w *snapping) rebasedOnBase(m agent.SnapMerge) bool {
 	for _, l := range w.tree.On(m.Top) {
 		if refs := readReferences(l.File); len(refs) == 1 && filepath.Clean(refs[0].path) == m.Base {
 			return true

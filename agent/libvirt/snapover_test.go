@@ -20,11 +20,11 @@ import (
 
 // monitor speaks to a guest's QEMU directly while libvirtd is stopped.
 type monitor struct {
-	t    *testing.T
-	sock net.Conn
-	say  *json.Decoder
-	disk string // the first disk's device path, for qemu-io
-	job  string // the block job of the merge
+	t       *testing.T
+	sock    net.Conn
+	decoder *json.Decoder
+	disk    string // the first disk's device path, for qemu-io
+	job     string // the block job of the merge
 }
 
 func newMonitor(t *testing.T, vm fleet.VM) *monitor {
@@ -33,8 +33,8 @@ func newMonitor(t *testing.T, vm fleet.VM) *monitor {
 	of := func(what string) string { return regexp.MustCompile(what).FindStringSubmatch(kept)[1] }
 	sock := must(net.Dial("unix", of(`<monitor path='([^']*)'`)))
 	t.Cleanup(func() { sock.Close() })
-	m := &monitor{t: t, sock: sock, say: json.NewDecoder(sock), disk: firstDisk(kept), job: of(`<blockjob name='([^']*)'`)}
-	m.hear()
+	m := &monitor{t: t, sock: sock, decoder: json.NewDecoder(sock), disk: firstDisk(kept), job: of(`<blockjob name='([^']*)'`)}
+	m.receive()
 	m.ask("qmp_capabilities", map[string]any{})
 	return m
 }
@@ -44,18 +44,18 @@ func firstDisk(kept string) string {
 	return regexp.MustCompile(`<qom name='(/machine/peripheral/ua-quantix-disk[^']*)'`).FindStringSubmatch(kept)[1]
 }
 
-func (m *monitor) hear() json.RawMessage {
+func (m *monitor) receive() json.RawMessage {
 	m.t.Helper()
 	for {
-		var said map[string]json.RawMessage
-		if err := m.say.Decode(&said); err != nil {
+		var reply map[string]json.RawMessage
+		if err := m.decoder.Decode(&reply); err != nil {
 			m.t.Fatal(err)
 		}
-		if said["error"] != nil {
-			m.t.Fatalf("QEMU: %s", said["error"])
+		if reply["error"] != nil {
+			m.t.Fatalf("QEMU: %s", reply["error"])
 		}
-		if said["event"] == nil {
-			return said["return"]
+		if reply["event"] == nil {
+			return reply["return"]
 		}
 	}
 }
@@ -65,7 +65,7 @@ func (m *monitor) ask(what string, args map[string]any) json.RawMessage {
 	if err := json.NewEncoder(m.sock).Encode(map[string]any{"execute": what, "arguments": args}); err != nil {
 		m.t.Fatal(err)
 	}
-	return m.hear()
+	return m.receive()
 }
 
 // end ends the merge with this QMP command and dismisses the job, as libvirt does before it records the outcome.
@@ -81,8 +81,8 @@ func (m *monitor) write(b byte) {
 	m.t.Helper()
 	for _, do := range []string{fmt.Sprintf("write -P %d 0 64k", b), "flush"} {
 		line := fmt.Sprintf("qemu-io -d %s %q", m.disk, do)
-		if said := m.ask("human-monitor-command", map[string]any{"command-line": line}); string(said) != `""` {
-			m.t.Fatalf("%s: %s", line, said)
+		if reply := m.ask("human-monitor-command", map[string]any{"command-line": line}); string(reply) != `""` {
+			m.t.Fatalf("%s: %s", line, reply)
 		}
 	}
 }
@@ -102,8 +102,8 @@ func cutOff(t *testing.T, do func() error) {
 type changingOver struct {
 	*snapper
 	in   agent.SnapshotWork // the interrupted job
-	back func() // restarts libvirtd
-	pid  int // of the guest's QEMU
+	back func()             // restarts libvirtd
+	pid  int                // of the guest's QEMU
 }
 
 func (c *changingOver) again() error {
@@ -150,9 +150,9 @@ func TestAMergeThatChangesOverAsLibvirtEnds(t *testing.T) {
 	for _, a := range []struct {
 		name string
 		qemu string // the QMP command that ends the merge while libvirtd is stopped
-		next byte // what the guest then writes; 0: nothing
-		lost bool // libvirt cannot read its status file
-		ends bool // QEMU ends, too
+		next byte   // what the guest then writes; 0: nothing
+		lost bool   // libvirt cannot read its status file
+		ends bool   // QEMU ends, too
 		then func(c *changingOver)
 	}{
 		{"it has, and libvirt names the old file", "job-complete", 'b', false, false, func(c *changingOver) {

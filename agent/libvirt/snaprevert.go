@@ -43,7 +43,7 @@ func (w *snapping) revert(ctx context.Context) error {
 	if node.Memory != "" {
 		text, err := w.memoryXML(ctx, *node, s.kept, nil)
 		if err == nil {
-			err = w.memoryInPlace(ctx, text)
+			err = w.checkMemoryPaths(ctx, text)
 		}
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func (w *snapping) revert(ctx context.Context) error {
 		return fmt.Errorf("nothing was done, because the host cannot keep in mind what is begun: %w", err)
 	}
 	w.in.Progress(10, "making the disks' new files")
-	if err := w.layOn(ctx, next); err != nil {
+	if err := w.createOverlays(ctx, next); err != nil {
 		if cut(ctx, err) {
 			return err
 		}
@@ -66,12 +66,12 @@ func (w *snapping) revert(ctx context.Context) error {
 	if err := w.save(); err != nil {
 		return err
 	}
-	return w.goBack(ctx, true)
+	return w.applyRevert(ctx, true)
 }
 
-// goBack is the part of a revert that cannot be undone. power also restores the guest's power state, as the snapshot
+// applyRevert is the part of a revert that cannot be undone. power also restores the guest's power state, as the snapshot
 // and the job request.
-func (w *snapping) goBack(ctx context.Context, power bool) error {
+func (w *snapping) applyRevert(ctx context.Context, power bool) error {
 	note := w.tree.Work
 	node := w.tree.Node(fleet.SnapshotID(note.To))
 	s, err := w.see(ctx)
@@ -91,7 +91,7 @@ func (w *snapping) goBack(ctx context.Context, power bool) error {
 	}
 	w.in.Progress(40, "putting the firmware's variables back")
 	if node.State != "" {
-		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, putState(s.kept, node.State) }); err != nil {
+		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, restoreState(s.kept, node.State) }); err != nil {
 			return err
 		}
 	}
@@ -102,7 +102,7 @@ func (w *snapping) goBack(ctx context.Context, power bool) error {
 	w.in.Progress(60, "the disks are as they were")
 	failed := error(nil)
 	if power {
-		failed = w.turn(ctx, *node)
+		failed = w.restorePower(ctx, *node)
 		if failed != nil && cut(ctx, failed) {
 			return failed
 		}
@@ -118,14 +118,14 @@ func (w *snapping) goBack(ctx context.Context, power bool) error {
 	if err := w.save(); err != nil {
 		return err
 	}
-	if err := w.sweep(ctx); err != nil {
+	if err := w.removeTrash(ctx); err != nil {
 		return err
 	}
 	return failed
 }
 
-// turn resumes the guest from its saved memory, or starts it.
-func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
+// restorePower resumes the guest from its saved memory, or starts it.
+func (w *snapping) restorePower(ctx context.Context, node agent.SnapNode) error {
 	s, err := w.see(ctx)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
 			return nil
 		}
 		w.in.Progress(70, "starting the guest")
-		if err := w.readyToStart(ctx, w.c, s.sighted); err != nil {
+		if err := w.prepareStart(ctx, w.c, s.sighted); err != nil {
 			return err
 		}
 		err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return deviceFree(l.DomainCreate(s.ref)) })
@@ -146,7 +146,7 @@ func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
 	}
 	text, err := w.memoryXML(ctx, node, s.kept, w.tree.Work.New)
 	if err == nil {
-		s, err = w.nameOf(ctx, s, text)
+		s, err = w.renameForMemory(ctx, s, text)
 	}
 	if err == nil {
 		text, err = w.memoryXML(ctx, node, s.kept, w.tree.Work.New) // under the name that the memory was saved with
@@ -154,7 +154,7 @@ func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
 	if err != nil {
 		return fmt.Errorf("the disks are as in the snapshot and the VM is off, but its memory is not to be had: %w", err)
 	}
-	if err := w.memoryInPlace(ctx, text); err != nil {
+	if err := w.checkMemoryPaths(ctx, text); err != nil {
 		return err
 	}
 	w.in.Progress(70, "bringing the guest's memory back")
@@ -171,8 +171,8 @@ func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
 	return err
 }
 
-// memoryInPlace checks the paths that the guest would open when it resumes from saved memory.
-func (w *snapping) memoryInPlace(ctx context.Context, text string) error {
+// checkMemoryPaths checks the paths that the guest would open when it resumes from saved memory.
+func (w *snapping) checkMemoryPaths(ctx context.Context, text string) error {
 	x := &libvirtxml.Domain{}
 	err := x.Unmarshal(text)
 	if err == nil {
@@ -181,9 +181,9 @@ func (w *snapping) memoryInPlace(ctx context.Context, text string) error {
 	return err
 }
 
-// nameOf renames the domain to the name that its memory was saved with, because libvirt restores only under that name.
+// renameForMemory renames the domain to the name that its memory was saved with, because libvirt restores only under that name.
 // The current name is applied once the guest is off, like any rename of a running guest.
-func (w *snapping) nameOf(ctx context.Context, s seen, text string) (seen, error) {
+func (w *snapping) renameForMemory(ctx context.Context, s seen, text string) (seen, error) {
 	var then struct {
 		Name string `xml:"name"`
 	}
@@ -316,7 +316,7 @@ func (w *snapping) settleRevert(ctx context.Context, note *agent.SnapNote) error
 		if err := w.save(); err != nil {
 			return err
 		}
-		return w.sweep(ctx)
+		return w.removeTrash(ctx)
 	}
 	node := w.tree.Node(fleet.SnapshotID(note.To))
 	if node == nil {
@@ -338,7 +338,7 @@ func (w *snapping) settleRevert(ctx context.Context, note *agent.SnapNote) error
 		if err := w.save(); err != nil {
 			return err
 		}
-		return w.sweep(ctx)
+		return w.removeTrash(ctx)
 	}
 	next := w.tree.Back(*node, string(fleet.NewID[fleet.JobID]()), w.at)
 	drop()
@@ -346,8 +346,8 @@ func (w *snapping) settleRevert(ctx context.Context, note *agent.SnapNote) error
 	if err := w.save(); err != nil {
 		return err
 	}
-	if err := w.layOn(ctx, next); err != nil {
+	if err := w.createOverlays(ctx, next); err != nil {
 		return err
 	}
-	return w.goBack(ctx, note.Job == w.in.Job)
+	return w.applyRevert(ctx, note.Job == w.in.Job)
 }

@@ -44,8 +44,8 @@ func (b *Backend) snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 	if err != nil {
 		return wire.State{}, err
 	}
-	poolsDone := make(chan poolsSeen, 1)
-	go func() { poolsDone <- b.seePools(ctx, on.Pools) }()
+	poolsDone := make(chan poolReports, 1)
+	go func() { poolsDone <- b.reportPools(ctx, on.Pools) }()
 
 	all, err := b.inventory(ctx, c)
 	if err != nil {

@@ -34,7 +34,7 @@ func (b *Backend) RevertSnapshot(ctx context.Context, in agent.SnapshotWork) err
 
 // DeleteSnapshot implements agent.Hypervisor.
 func (b *Backend) DeleteSnapshot(ctx context.Context, in agent.SnapshotWork) error {
-	return b.onSnapshots(ctx, "delete a snapshot of "+in.VM.Name, in, (*snapping).drop)
+	return b.onSnapshots(ctx, "delete a snapshot of "+in.VM.Name, in, (*snapping).deleteSnapshot)
 }
 
 // onSnapshots runs do after it has settled an interrupted job. It does nothing if the job was already done.
@@ -62,7 +62,7 @@ func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.Snapshot
 			w.tree = &agent.SnapTree{VM: in.VM.ID}
 		}
 		if w.tree.IsDone(in.Job) {
-			return w.sweep(ctx)
+			return w.removeTrash(ctx)
 		}
 		s, err := w.see(ctx)
 		if err != nil {
@@ -80,9 +80,9 @@ func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.Snapshot
 			return err
 		}
 		if w.tree.IsDone(in.Job) {
-			return w.sweep(ctx)
+			return w.removeTrash(ctx)
 		}
-		if err := w.sweep(ctx); err != nil {
+		if err := w.removeTrash(ctx); err != nil {
 			return err
 		}
 		return do(w, ctx)

@@ -70,16 +70,16 @@ func (w *snapping) take(ctx context.Context) error {
 	if on {
 		err = w.takeLive(ctx, s)
 	} else {
-		err = w.takeOff(ctx)
+		err = w.takeOffline(ctx)
 	}
 	if err != nil {
 		if cut(ctx, err) {
 			return err
 		}
-		return w.takeBack(ctx, outOfSnapRoom(filepath.Dir(next[0].File), err))
+		return w.undoTake(ctx, outOfSnapRoom(filepath.Dir(next[0].File), err))
 	}
 	w.in.Progress(80, "keeping the firmware's variables")
-	return w.took(ctx)
+	return w.finishTake(ctx)
 }
 
 // spareRoom is the free space required beyond the estimate, in bytes.
@@ -125,8 +125,8 @@ func outOfSnapRoom(dir string, err error) error {
 	return fleet.Errorf(fleet.Conflict, "%s has no room left, and the VM's disks are as they were (%s). Make room there, and try again.", dir, err)
 }
 
-func (w *snapping) takeOff(ctx context.Context) error {
-	if err := w.layOn(ctx, w.tree.Work.New); err != nil {
+func (w *snapping) takeOffline(ctx context.Context) error {
+	if err := w.createOverlays(ctx, w.tree.Work.New); err != nil {
 		return err
 	}
 	w.in.Progress(30, "changing the definition")
@@ -234,15 +234,15 @@ func snapshotXML(live *libvirtxml.Domain, note agent.SnapNote) (string, error) {
 	return x.Marshal()
 }
 
-// took finishes a taken snapshot: it copies the state, resumes the guest and adds the snapshot to the tree.
-func (w *snapping) took(ctx context.Context) error {
+// finishTake finishes a taken snapshot: it copies the state, resumes the guest and adds the snapshot to the tree.
+func (w *snapping) finishTake(ctx context.Context) error {
 	note := w.tree.Work
 	s, err := w.see(ctx)
 	if err != nil {
 		return err
 	}
 	state := filepath.Join(snapHome(w.in.VM.ID), string(note.Node.ID))
-	kept, err := bounded(ctx, func() (bool, error) { return keepState(s.kept, state) })
+	kept, err := bounded(ctx, func() (bool, error) { return saveState(s.kept, state) })
 	if err != nil {
 		// The disks already use the new overlays, and only a stopped guest could be switched back. A snapshot without
 		// the copies is still a snapshot.
@@ -253,7 +253,7 @@ func (w *snapping) took(ctx context.Context) error {
 		note.Node.State = state
 	}
 	w.in.Progress(90, "going on")
-	if err := w.goOn(ctx, s, note); err != nil {
+	if err := w.resumeGuest(ctx, s, note); err != nil {
 		return err
 	}
 	if err := w.redefine(ctx, note.New); err != nil {
@@ -266,8 +266,8 @@ func (w *snapping) took(ctx context.Context) error {
 	return w.save()
 }
 
-// goOn resumes and thaws a guest that this job paused or froze.
-func (w *snapping) goOn(ctx context.Context, s seen, note *agent.SnapNote) error {
+// resumeGuest resumes and thaws a guest that this job paused or froze.
+func (w *snapping) resumeGuest(ctx context.Context, s seen, note *agent.SnapNote) error {
 	if note.Resume && s.live != nil && golibvirt.DomainState(s.state) == golibvirt.DomainPaused {
 		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainResume(s.ref) }); err != nil && !is(err, golibvirt.ErrOperationInvalid) {
 			return err
@@ -287,8 +287,8 @@ func (w *snapping) goOn(ctx context.Context, s seen, note *agent.SnapNote) error
 	return nil
 }
 
-// takeBack restores the VM if no snapshot was taken. If one was taken despite the error, it finishes that snapshot.
-func (w *snapping) takeBack(ctx context.Context, why error) error {
+// undoTake restores the VM if no snapshot was taken. If one was taken despite the error, it finishes that snapshot.
+func (w *snapping) undoTake(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*tidyLimit)
 	defer cancel()
 	if err := w.settleTake(ctx, w.tree.Work); err != nil {
@@ -316,7 +316,7 @@ func (w *snapping) settleTake(ctx context.Context, note *agent.SnapNote) error {
 	}
 	all, none := usesAll(now, note.New)
 	if all {
-		return w.took(ctx)
+		return w.finishTake(ctx)
 	}
 	if !none {
 		return fleet.Errorf(fleet.Conflict, "Only some of the VM's disks are on the files of a snapshot that was cut off. Merge those on the host (virsh blockcommit), and try again.")
@@ -330,7 +330,7 @@ func (w *snapping) settleTake(ctx context.Context, note *agent.SnapNote) error {
 			return fleet.Errorf(fleet.Conflict, "QEMU uses %s, and libvirt does not know of it: it was cut off while it took a snapshot. Shut the guest down, and try again.", n.File)
 		}
 	}
-	if err := w.goOn(ctx, s, note); err != nil {
+	if err := w.resumeGuest(ctx, s, note); err != nil {
 		return err
 	}
 	if live == nil { // the inactive definition may already name some of the overlays
@@ -351,5 +351,5 @@ func (w *snapping) settleTake(ctx context.Context, note *agent.SnapNote) error {
 	if err := w.save(); err != nil {
 		return err
 	}
-	return w.sweep(ctx)
+	return w.removeTrash(ctx)
 }

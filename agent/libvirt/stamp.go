@@ -28,11 +28,11 @@ func (v volumeID) stamp() string {
 // like compares the file with an earlier stamp. touched means that the file looks the same but its inode was changed
 // since. A stamp of an older agent lacks that.
 func (v volumeID) like(stamp string) (same, touched bool) {
-	core, changed, told := stamp, "", false
+	core, changed, recorded := stamp, "", false
 	if fields := strings.Fields(stamp); len(fields) == 4 {
-		core, changed, told = strings.Join(fields[:3], " "), fields[3], true
+		core, changed, recorded = strings.Join(fields[:3], " "), fields[3], true
 	}
-	return core == fmt.Sprintf("%d %d %d", v.ino, v.bytes, v.modified.UnixNano()), told && changed != strconv.FormatInt(v.changed, 10)
+	return core == fmt.Sprintf("%d %d %d", v.ino, v.bytes, v.modified.UnixNano()), recorded && changed != strconv.FormatInt(v.changed, 10)
 }
 
 func identifyVolume(path string) volumeID {
@@ -43,10 +43,10 @@ func identifyVolume(path string) volumeID {
 	return volumeID{identityOf(info), info.ModTime(), info.Size(), changedAt(info)}
 }
 
-// tellHashed adds the known checksum to the volume. libvirt changes the owner of files that VMs use, which is harmless.
+// addChecksum adds the known checksum to the volume. libvirt changes the owner of files that VMs use, which is harmless.
 // If an unused file's inode was changed, somebody may have changed its content and then its times, so its checksum
 // counts as unknown.
-func tellHashed(v *fleet.Volume, h agent.Hashed, id volumeID) {
+func addChecksum(v *fleet.Volume, h agent.Hashed, id volumeID) {
 	same, touched := id.like(h.Stamp)
 	if !same || !touched || len(v.UsedBy) > 0 || len(v.InDrive) > 0 {
 		h.Report(v, same)

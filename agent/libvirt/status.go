@@ -107,13 +107,13 @@ const stepBytes = 64 << 20
 
 // steady returns the value to report: the reported one until the newest differs by stepBytes, or by a thousandth of
 // total if that is more.
-func steady(told, newest, total int64) int64 {
-	diff := newest - told
+func steady(reported, newest, total int64) int64 {
+	diff := newest - reported
 	if diff < 0 {
 		diff = -diff
 	}
 	if diff < max(stepBytes, total/1000) {
-		return told
+		return reported
 	}
 	return newest
 }

@@ -19,9 +19,9 @@ import (
 // it is only read.
 type held struct {
 	path   string // or "volume:pool/name"
-	opaque bool // raw: the file's content is guest data and names no other files
-	part   bool // in a disk's backing chain
-	shared bool // the definition lets other domains write to the file
+	opaque bool   // raw: the file's content is guest data and names no other files
+	part   bool   // in a disk's backing chain
+	shared bool   // the definition lets other domains write to the file
 }
 
 func (h held) use() manner {
@@ -72,8 +72,8 @@ type manner int
 
 const (
 	asDisk   manner = iota
-	asPart // in a disk's backing chain
-	asMedium // in a drive: read, never written
+	asPart          // in a disk's backing chain
+	asMedium        // in a drive: read, never written
 )
 
 type fileUser struct {
@@ -227,7 +227,7 @@ func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.Poo
 			id := ids[v.Path]
 			markVolume(v, users.of(pools[i].Name, v.Name, v.Path, id.fileID), bases[id.fileID], id.modified)
 			if h, ok := hashed[fleet.Volref{PoolID: pools[i].ID, Volume: v.Name}]; ok && id.fileID != (fileID{}) {
-				tellHashed(v, h, id)
+				addChecksum(v, h, id)
 			}
 		}
 	}
@@ -353,7 +353,7 @@ func (b *Backend) dirsOfPools(ctx context.Context, how recency, all []sighted) p
 }
 
 func poolDirOf(x libvirtxml.StoragePool) poolDir {
-	if kind := anyBlocks(x.Type); kind != nil {
+	if kind := blocksOfType(x.Type); kind != nil {
 		return poolDir{kind.base(x), kind}
 	}
 	if x.Target != nil {

@@ -26,16 +26,16 @@ const partialSuffix = fleet.PartialSuffix
 type place struct {
 	pool   fleet.Pool
 	volume string
-	number int // among the VM's disks, from 1
-	size   int64 // requested size in bytes; 0: the image's size
+	number int    // among the VM's disks, from 1
+	size   int64  // requested size in bytes; 0: the image's size
 	image  *place // the image to clone
 
 	format   string // of the disk's file: see fleet.Disk.FileFormat
-	existing bool // the volume existed before: it is never created, changed or deleted
-	shared   bool // other VMs may use it, too
-	secret   bool // it is encrypted
-	library  bool // the image is in the library, so it may back other disks, too
-	overlay  bool // the disk is an overlay of the image
+	existing bool   // the volume existed before: it is never created, changed or deleted
+	shared   bool   // other VMs may use it, too
+	secret   bool   // it is encrypted
+	library  bool   // the image is in the library, so it may back other disks, too
+	overlay  bool   // the disk is an overlay of the image
 
 	noImage error // why the image is unavailable here; matters only until the disk is created
 }
@@ -134,7 +134,7 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 		}
 		err = a.makeBlank(ctx, pool, p, blank)
 	} else if p.overlay {
-		err = a.layOver(ctx, pool, p)
+		err = a.createOverlay(ctx, pool, p)
 	} else {
 		err = a.clone(ctx, pool, p, func(percent int) { tell(percent, fmt.Sprintf("copying %s to disk %d", p.image.volume, p.number)) })
 	}
@@ -153,8 +153,8 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	return nil
 }
 
-// mostMeasures is how often QEMU may fail to measure the host's hash speed.
-const mostMeasures = 5
+// maxMeasureTries is how often QEMU may fail to measure the host's hash speed.
+const maxMeasureTries = 5
 
 // makeBlank creates an empty volume. For an encrypted one, QEMU measures the host's hash speed by CPU time. On a busy
 // host that time is sometimes 0, and QEMU gives up, so makeBlank tries again.
@@ -163,7 +163,7 @@ func (a *applying) makeBlank(ctx context.Context, pool golibvirt.StoragePool, p 
 		_, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
 			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, v), 0)
 		})
-		if err == nil || v.secret == "" || try == mostMeasures || !strings.Contains(err.Error(), "accurate CPU usage") {
+		if err == nil || v.secret == "" || try == maxMeasureTries || !strings.Contains(err.Error(), "accurate CPU usage") {
 			return err
 		}
 		if err := a.removeVolume(ctx, a.c, p.partial()); err != nil {
@@ -176,14 +176,14 @@ func (a *applying) makeBlank(ctx context.Context, pool golibvirt.StoragePool, p 
 // moment.
 func putInPlace(p place) error {
 	from := p.partial().path()
-	err := renameAlone(from, p.path())
+	err := renameNoReplace(from, p.path())
 	if errors.Is(err, fs.ErrExist) {
 		return fleet.Errorf(fleet.Conflict, "A file named %s came into the pool %s while the disk was being made. It is left as it is; try again to use it.", p.volume, p.pool.Name)
 	}
 	if err != nil {
 		return err
 	}
-	return dropName(from, p.path())
+	return unlinkOldName(from, p.path())
 }
 
 // checkDisk refuses an existing volume that is not a self-contained disk: QEMU would open the files that it refers to.

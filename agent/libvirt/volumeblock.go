@@ -29,7 +29,7 @@ func (a *applying) checkBlock(ctx context.Context, p place, made, named bool) (b
 	case why != "":
 		return false, missing(why)
 	}
-	ref, v, err := a.foundIn(ctx, a.c, p)
+	ref, v, err := a.lookupVolume(ctx, a.c, p)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
@@ -53,7 +53,7 @@ func (a *applying) blockExists(ctx context.Context, p place) (bool, error) {
 }
 
 func (b *Backend) blockIn(ctx context.Context, c *conn, p place) (bool, error) {
-	ref, _, err := b.foundIn(ctx, c, p)
+	ref, _, err := b.lookupVolume(ctx, c, p)
 	return ref != nil, err
 }
 
@@ -100,8 +100,8 @@ func refuseGiven(p fleet.Pool) error {
 	return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are as its storage has them: none is made, changed or deleted from here.", p.Name)
 }
 
-// blockToCome refuses a name that is taken. made reports that this job has already created the volume.
-func (w *working) blockToCome(ctx context.Context) (made bool, err error) {
+// checkBlockName refuses a name that is taken. made reports that this job has already created the volume.
+func (w *working) checkBlockName(ctx context.Context) (made bool, err error) {
 	there, err := w.blockIn(ctx, w.c, w.place)
 	switch {
 	case err != nil || !there:
@@ -113,7 +113,7 @@ func (w *working) blockToCome(ctx context.Context) (made bool, err error) {
 }
 
 func (w *working) createBlock(ctx context.Context) error {
-	made, err := w.blockToCome(ctx)
+	made, err := w.checkBlockName(ctx)
 	if err != nil || made {
 		return err
 	}
@@ -138,7 +138,7 @@ func (w *working) cloneBlock(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	made, err := w.blockToCome(ctx)
+	made, err := w.checkBlockName(ctx)
 	if err != nil || made {
 		return err
 	}

@@ -22,7 +22,7 @@ func (w *working) copy(ctx context.Context, from place) error {
 	if err := w.unwritten(ctx, w.c, from, before.id); err != nil {
 		return err
 	}
-	if before.misleads() {
+	if before.looksFormatted() {
 		if w.guests = true; !fleet.IsRawName(w.volume) {
 			return agent.VolumeEnding(w.volume, before.begins)
 		}
@@ -37,7 +37,7 @@ func (w *working) copy(ctx context.Context, from place) error {
 	}
 	note := "copying " + from.volume
 	w.in.Progress(0, note)
-	err = patiently(ctx, func() error { return w.pour(ctx, from, before, note) })
+	err = patiently(ctx, func() error { return w.writeCopy(ctx, from, before, note) })
 	if err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func (w *working) copy(ctx context.Context, from place) error {
 	return err
 }
 
-// pour writes the copy under its unfinished name.
-func (w *working) pour(ctx context.Context, from place, was volumeFile, note string) (err error) {
+// writeCopy writes the copy under its unfinished name.
+func (w *working) writeCopy(ctx context.Context, from place, was volumeFile, note string) (err error) {
 	src, err := openImage(from.path(), false)
 	if err != nil {
 		return notPlain(from, err)

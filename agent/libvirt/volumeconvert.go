@@ -36,7 +36,7 @@ func (b *Backend) ConvertVolume(ctx context.Context, in agent.VolumeWork) error 
 			return err
 		}
 		defer unlock()
-		return w.makeWhole(ctx, func() error { return w.convert(ctx, from) })
+		return w.makeVolume(ctx, func() error { return w.convert(ctx, from) })
 	})
 }
 
@@ -45,7 +45,7 @@ func (w *working) convert(ctx context.Context, from place) error {
 	if err != nil {
 		return err
 	}
-	if err := w.quiet(ctx, from, before.id); err != nil {
+	if err := w.refuseRunning(ctx, from, before.id); err != nil {
 		return err
 	}
 	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, w.convertFile(ctx, from, before) })

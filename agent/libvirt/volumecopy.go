@@ -80,7 +80,7 @@ func (w *working) read(ctx context.Context, from place, note string, to io.Write
 	if err != nil {
 		return none, err
 	}
-	if err := w.quiet(ctx, from, before.id); err != nil {
+	if err := w.refuseRunning(ctx, from, before.id); err != nil {
 		return none, err
 	}
 	stamped, err := bounded(ctx, func() (volumeID, error) { return identifyVolume(from.path()), nil })
@@ -88,11 +88,11 @@ func (w *working) read(ctx context.Context, from place, note string, to io.Write
 		return none, err
 	}
 	sum := sha256.New()
-	id, err := within(ctx, func() (volumeID, error) { return w.drain(ctx, from, before.bytes, note, sum, to) })
+	id, err := within(ctx, func() (volumeID, error) { return w.hashFile(ctx, from, before.bytes, note, sum, to) })
 	if err != nil {
 		return none, err
 	}
-	if err := w.quiet(ctx, from, before.id); err != nil {
+	if err := w.refuseRunning(ctx, from, before.id); err != nil {
 		return none, err
 	}
 	after, err := w.volumeFile(ctx, w.c, from)
@@ -107,14 +107,14 @@ func (w *working) read(ctx context.Context, from place, note string, to io.Write
 
 const readBytes = 1 << 20
 
-// drain reads the file that it opened, even if another file takes its path.
-func (w *working) drain(ctx context.Context, from place, total int64, note string, sum hash.Hash, to io.Writer) (volumeID, error) {
+// hashFile reads the file that it opened, even if another file takes its path.
+func (w *working) hashFile(ctx context.Context, from place, total int64, note string, sum hash.Hash, to io.Writer) (volumeID, error) {
 	f, err := openImage(from.path(), false)
 	if err != nil {
 		return volumeID{}, notPlain(from, err)
 	}
 	defer f.Close()
-	piece, done, said := make([]byte, readBytes), int64(0), time.Now()
+	piece, done, reported := make([]byte, readBytes), int64(0), time.Now()
 	for ctx.Err() == nil {
 		n, err := f.Read(piece)
 		sum.Write(piece[:n])
@@ -124,10 +124,10 @@ func (w *working) drain(ctx context.Context, from place, total int64, note strin
 			}
 		}
 		done += int64(n)
-		if now := time.Now(); now.Sub(said) > 500*time.Millisecond {
-			said = now
-			percent, told := agent.Downloaded(done, total, 0)
-			w.in.Progress(percent, note+": "+told)
+		if now := time.Now(); now.Sub(reported) > 500*time.Millisecond {
+			reported = now
+			percent, text := agent.Downloaded(done, total, 0)
+			w.in.Progress(percent, note+": "+text)
 		}
 		if errors.Is(err, io.EOF) {
 			info, err := f.Stat()
@@ -143,8 +143,8 @@ func (w *working) drain(ctx context.Context, from place, total int64, note strin
 	return volumeID{}, ctx.Err()
 }
 
-// quiet refuses a file that a running guest may write. Guests only read backing files.
-func (w *working) quiet(ctx context.Context, p place, id fileID) error {
+// refuseRunning refuses a file that a running guest may write. Guests only read backing files.
+func (w *working) refuseRunning(ctx context.Context, p place, id fileID) error {
 	users, err := w.volumeUsers(ctx, w.c, p, id)
 	if err != nil {
 		return err
@@ -199,12 +199,12 @@ func (b *Backend) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 
 // duplicate copies byte by byte and reports the checksum of both files.
 func (w *working) duplicate(ctx context.Context, from place) error {
-	there, err := w.standing(ctx)
+	there, err := w.alreadyMade(ctx)
 	if err != nil || there {
 		return err
 	}
 	var source agent.Hashed
-	err = w.makeWhole(ctx, func() error {
+	err = w.makeVolume(ctx, func() error {
 		source, err = w.fillFrom(ctx, from)
 		return err
 	})
@@ -268,21 +268,21 @@ func (s *sparse) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-var noBytes = make([]byte, readBytes)
+var zeroBytes = make([]byte, readBytes)
 
-func zeros(p []byte) bool { return len(p) <= len(noBytes) && bytes.Equal(p, noBytes[:len(p)]) }
+func zeros(p []byte) bool { return len(p) <= len(zeroBytes) && bytes.Equal(p, zeroBytes[:len(p)]) }
 
 // flatten makes libvirt copy a disk and its backing chain into one image, and then reads the image for its checksum.
 func (w *working) flatten(ctx context.Context, from place, pool golibvirt.StoragePool) error {
-	if there, err := w.standing(ctx); err != nil || there {
+	if there, err := w.alreadyMade(ctx); err != nil || there {
 		return err
 	}
-	err := w.makeWhole(ctx, func() error {
+	err := w.makeVolume(ctx, func() error {
 		before, err := w.volumeFile(ctx, w.c, from)
 		if err != nil {
 			return err
 		}
-		if err := w.quiet(ctx, from, before.id); err != nil {
+		if err := w.refuseRunning(ctx, from, before.id); err != nil {
 			return err
 		}
 		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, checkDiskChain(from, before) }); err != nil {
@@ -301,7 +301,7 @@ func (w *working) flatten(ctx context.Context, from place, pool golibvirt.Storag
 		if err != nil {
 			return err
 		}
-		if err := w.quiet(ctx, from, before.id); err != nil {
+		if err := w.refuseRunning(ctx, from, before.id); err != nil {
 			return err
 		}
 		after, err := w.volumeFile(ctx, w.c, from)
@@ -323,8 +323,8 @@ func (w *working) flatten(ctx context.Context, from place, pool golibvirt.Storag
 	return w.in.Hashed(h)
 }
 
-// mostLayers limits the length of a disk's backing chain.
-const mostLayers = 64
+// maxLayers limits the length of a disk's backing chain.
+const maxLayers = 64
 
 // checkDiskChain refuses a disk that is not qcow2 or has backing files outside its own pool.
 func checkDiskChain(of place, f volumeFile) error {
@@ -349,7 +349,7 @@ func checkChain(of place, path string, depth int) error {
 		return nil
 	}
 	names := readReferences(path)
-	if depth >= mostLayers || len(names) != 1 || filepath.Dir(filepath.Clean(names[0].path)) != filepath.Clean(of.pool.Spec.Path) {
+	if depth >= maxLayers || len(names) != 1 || filepath.Dir(filepath.Clean(names[0].path)) != filepath.Clean(of.pool.Spec.Path) {
 		return fleet.Errorf(fleet.Conflict, "The disk %s stands on %s, which is no file of the pool %s, so no image is made of it.", of.volume, h.RefersTo, of.pool.Name)
 	}
 	if names[0].opaque {

@@ -29,11 +29,11 @@ func (b *Backend) ExportVolume(ctx context.Context, in agent.VolumeWork) error {
 		x.order.Appliance.Disks = slices.Clone(e.Appliance.Disks)
 		defer x.unlock()
 		for i, ref := range e.Disks {
-			if err := x.hold(ctx, i, ref); err != nil {
+			if err := x.lockDisk(ctx, i, ref); err != nil {
 				return fmt.Errorf("disk %d: %w", i+1, err)
 			}
 		}
-		return w.makeWhole(ctx, func() error { return x.fill(ctx) })
+		return w.makeVolume(ctx, func() error { return x.fill(ctx) })
 	})
 }
 
@@ -49,8 +49,8 @@ type exporting struct {
 
 func (x *exporting) unlock() { x.unlockers.unlock() }
 
-// hold locks a disk against changes and reads its backing chain.
-func (x *exporting) hold(ctx context.Context, i int, ref fleet.Volref) error {
+// lockDisk locks a disk against changes and reads its backing chain.
+func (x *exporting) lockDisk(ctx context.Context, i int, ref fleet.Volref) error {
 	p, err := placeOf(ref, append(slices.Clone(x.in.Pools), x.in.Pool))
 	switch {
 	case err != nil:
@@ -72,7 +72,7 @@ func (x *exporting) hold(ctx context.Context, i int, ref fleet.Volref) error {
 	if err != nil {
 		return err
 	}
-	if err := x.quiet(ctx, p, f.id); err != nil {
+	if err := x.refuseRunning(ctx, p, f.id); err != nil {
 		return err
 	}
 	layer, err := bounded(ctx, func() (*image.Layer, error) {
@@ -125,7 +125,7 @@ func (x *exporting) fill(ctx context.Context) error {
 	}
 	for i, p := range x.at { // somebody may have started the VM meanwhile
 		was := x.before[i]
-		if err := x.quiet(ctx, p, was.id); err != nil {
+		if err := x.refuseRunning(ctx, p, was.id); err != nil {
 			return err
 		}
 		now, err := x.volumeFile(ctx, x.c, p)
@@ -167,7 +167,7 @@ func (x *exporting) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int)
 	tell := func(percent int, note string) {
 		x.in.Progress((100*i+percent)/len(x.layers), fmt.Sprintf("%s disk %d of %d", note, i+1, len(x.layers)))
 	}
-	packed, err := nameless(x.place.pool.Spec.Path)
+	packed, err := unnamedFile(x.place.pool.Spec.Path)
 	if err != nil {
 		return 0, "", err
 	}
@@ -205,8 +205,8 @@ func (x *exporting) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int)
 	return size, hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// nameless returns a new file on the directory's file system that is deleted when it is closed.
-func nameless(dir string) (*os.File, error) {
+// unnamedFile returns a new file on the directory's file system that is deleted when it is closed.
+func unnamedFile(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, ".quantix-export-*")
 	if err != nil {
 		return nil, err

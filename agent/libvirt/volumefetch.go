@@ -18,7 +18,7 @@ import (
 // complete.
 func (b *Backend) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
 	return b.onVolume(ctx, "download", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
-		return w.makeWhole(ctx, func() error { return w.fetch(ctx) })
+		return w.makeVolume(ctx, func() error { return w.fetch(ctx) })
 	})
 }
 

@@ -18,8 +18,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// leftIn returns the pool's files without its marker.
-func (f fixture) leftIn() (names []string) {
+// poolFiles returns the pool's files without its marker.
+func (f fixture) poolFiles() (names []string) {
 	f.t.Helper()
 	for _, e := range must(os.ReadDir(f.pool.Spec.Path)) {
 		if e.Name() != agent.PoolMarker {
@@ -62,7 +62,7 @@ func TestDownloadsAreInspected(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) || fleet.CodeOf(err) == fleet.Unavailable {
 			t.Errorf("%s: %v, want a refusal that says %q", name, err, c.says)
 		}
-		if left := f.leftIn(); len(left) > 0 {
+		if left := f.poolFiles(); len(left) > 0 {
 			t.Fatalf("%s: there is %q", name, left)
 		}
 	}
@@ -106,7 +106,7 @@ func TestADownloadThatDoesNotFit(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "the pool has room for 7.6 MiB") {
 			t.Errorf("a download %s: %v", what, err)
 		}
-		if left := small.leftIn(); len(left) > 0 {
+		if left := small.poolFiles(); len(left) > 0 {
 			t.Errorf("a download %s left %q", what, left)
 		}
 	}
@@ -154,7 +154,7 @@ func TestDownloadsComeFromOutside(t *testing.T) {
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "fetchFrom") {
 		t.Errorf("from the host itself: %v", err)
 	}
-	if left := f.leftIn(); len(left) > 0 {
+	if left := f.poolFiles(); len(left) > 0 {
 		t.Errorf("there is %q", left)
 	}
 }

@@ -40,7 +40,7 @@ func (b *Backend) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(s
 		case f.RefersTo != "":
 			return agent.VolumeOnOthers(in.Name, f.RefersTo)
 		}
-		if err := w.quiet(ctx, at, f.id); err != nil {
+		if err := w.refuseRunning(ctx, at, f.id); err != nil {
 			return err
 		}
 		out, err := to(f.bytes)

@@ -23,7 +23,7 @@ func TestWhatIsWrittenToIsNotSentWhole(t *testing.T) {
 		"behind": func(file *os.File) error { return file.Truncate(5 << 20) },
 	} {
 		f.ok(os.Truncate(f.at("data"), 4<<20))
-		got := &meddling{write: func() {
+		got := &meddlingWriter{write: func() {
 			file, err := os.OpenFile(f.at("data"), os.O_WRONLY, 0)
 			f.ok(err)
 			f.ok(errors.Join(write(file), file.Close()))
@@ -45,13 +45,13 @@ func TestWhatIsWrittenToIsNotSentWhole(t *testing.T) {
 	}
 }
 
-// meddling changes the file after the first bytes have arrived.
-type meddling struct {
+// meddlingWriter changes the file after the first bytes have arrived.
+type meddlingWriter struct {
 	bytes.Buffer
 	write func()
 }
 
-func (w *meddling) Write(p []byte) (int, error) {
+func (w *meddlingWriter) Write(p []byte) (int, error) {
 	if w.Len() == 0 {
 		w.write()
 	}

@@ -24,7 +24,7 @@ func (b *Backend) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
 			return err
 		}
 		defer unlock()
-		there, err := w.standing(ctx)
+		there, err := w.alreadyMade(ctx)
 		if err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func (b *Backend) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
 				return err
 			}
 		}
-		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, dropName(from.path(), w.path()) }); err != nil {
+		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(from.path(), w.path()) }); err != nil {
 			return fmt.Errorf("take the old name away: %w", err)
 		}
 		w.refreshPool(ctx, w.c, w.pool)
@@ -66,15 +66,15 @@ func (w *working) rename(ctx context.Context, from place) error {
 	if err := w.in.Whole(word); err != nil {
 		return err
 	}
-	_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, renameAlone(from.path(), w.path()) })
+	_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, renameNoReplace(from.path(), w.path()) })
 	if errors.Is(err, fs.ErrExist) {
 		return agent.VolumeTaken(w.volume, w.place.pool.Name)
 	}
 	return err
 }
 
-// linkAlone links the new name unless a file of that name exists. dropName then removes the old name.
-func linkAlone(from, to string) error {
+// linkNoReplace links the new name unless a file of that name exists. unlinkOldName then removes the old name.
+func linkNoReplace(from, to string) error {
 	err := os.Link(from, to)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		err = fmt.Errorf("the pool's file system cannot rename without writing over what may come there: %w", err)
@@ -82,8 +82,8 @@ func linkAlone(from, to string) error {
 	return err
 }
 
-// dropName removes a file's old name if the new one exists. It keeps another file that has appeared under the old name.
-func dropName(from, to string) error {
+// unlinkOldName removes a file's old name if the new one exists. It keeps another file that has appeared under the old name.
+func unlinkOldName(from, to string) error {
 	old, err := os.Lstat(from)
 	if isMissing(err) {
 		return nil

@@ -45,7 +45,7 @@ func (w *working) send(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.quiet(ctx, w.place, before.id); err != nil {
+	if err := w.refuseRunning(ctx, w.place, before.id); err != nil {
 		return err
 	}
 	sound, err := w.imageIn(ctx, w.c, w.place)
@@ -64,19 +64,19 @@ func (w *working) send(ctx context.Context) error {
 		if info, err := f.Stat(); err != nil || identityOf(info) != before.id {
 			return errors.Join(err, agent.VolumeChanged(w.volume))
 		}
-		return w.in.Send(ctx, w.unchanging(before, transfer.File(f, before.bytes)), before.bytes)
+		return w.in.Send(ctx, w.failIfChanged(before, transfer.File(f, before.bytes)), before.bytes)
 	})
 	return err
 }
 
-// unchanging passes on the file's pieces and fails at the end if the file was changed meanwhile, so the receiver never
+// failIfChanged passes on the file's pieces and fails at the end if the file was changed meanwhile, so the receiver never
 // gets the checksum.
-func (w *working) unchanging(before volumeFile, pieces transfer.Pieces) transfer.Pieces {
+func (w *working) failIfChanged(before volumeFile, pieces transfer.Pieces) transfer.Pieces {
 	return func(ctx context.Context, do func(int64, []byte, int64) error) error {
 		if err := pieces(ctx, do); err != nil {
 			return err
 		}
-		if err := w.quiet(ctx, w.place, before.id); err != nil {
+		if err := w.refuseRunning(ctx, w.place, before.id); err != nil {
 			return err
 		}
 		after, err := w.volumeFile(ctx, w.c, w.place)
@@ -90,12 +90,12 @@ func (w *working) unchanging(before volumeFile, pieces transfer.Pieces) transfer
 // ReceiveVolume implements agent.Hypervisor.
 func (b *Backend) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error {
 	return b.onVolume(ctx, "receive", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
-		there, err := w.standing(ctx)
+		there, err := w.alreadyMade(ctx)
 		if err != nil || there {
 			return err
 		}
 		var came agent.Arrived
-		err = w.makeWhole(ctx, func() error {
+		err = w.makeVolume(ctx, func() error {
 			came, err = w.arrive(ctx)
 			return err
 		})

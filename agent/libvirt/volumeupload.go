@@ -18,7 +18,7 @@ import (
 // upload leaves no file.
 func (b *Backend) UploadVolume(ctx context.Context, in agent.VolumeWork) error {
 	return b.onVolume(ctx, "upload", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
-		there, err := w.standing(ctx)
+		there, err := w.alreadyMade(ctx)
 		if err != nil || there {
 			return err
 		}
@@ -58,26 +58,26 @@ func unlessHung(ctx context.Context, f func() error) error {
 }
 
 // openUpload opens this upload's unfinished file, or creates a new one. A new file needs space for the whole upload.
-func (w *working) openUpload(ctx context.Context) (*parked, error) {
+func (w *working) openUpload(ctx context.Context) (*resumable, error) {
 	o := w.in.Order
 	algorithm, digest, known := fleet.ParseChecksum(o.Checksum)
 	if !known || o.SizeBytes <= 0 || o.Upload == "" {
 		return nil, fleet.Errorf(fleet.Invalid, "An upload says how large it is, and its checksum by SHA-256 or SHA-512.")
 	}
 	sum := uploadSum{algorithm: algorithm, want: digest, hash: fetch.Digest(algorithm)}
-	to, err := within(ctx, func() (*parked, error) { return w.continueUpload(sum) })
+	to, err := within(ctx, func() (*resumable, error) { return w.continueUpload(sum) })
 	if err != nil || to != nil {
 		return to, err
 	}
 	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
 		return nil, err
 	}
-	return within(ctx, func() (*parked, error) {
+	return within(ctx, func() (*resumable, error) {
 		f, room, err := w.newPartial()
 		if err != nil {
 			return nil, err
 		}
-		to := newParked(f, w.place.pool.Name, o, sum)
+		to := newResumable(f, w.place.pool.Name, o, sum)
 		if o.SizeBytes > room {
 			err = fetch.NoRoom("upload", fleet.Bytes(o.SizeBytes), room)
 		} else {
@@ -91,7 +91,7 @@ func (w *working) openUpload(ctx context.Context) (*parked, error) {
 }
 
 // continueUpload returns this upload's unfinished file and its progress; nil if there is none.
-func (w *working) continueUpload(sum uploadSum) (_ *parked, err error) {
+func (w *working) continueUpload(sum uploadSum) (_ *resumable, err error) {
 	root, err := os.OpenRoot(w.place.pool.Spec.Path)
 	if err != nil {
 		return nil, err
@@ -111,11 +111,11 @@ func (w *working) continueUpload(sum uploadSum) (_ *parked, err error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := readParked(f, w.place.pool.Name, w.in.Order, sum)
+	to, err := readResumable(f, w.place.pool.Name, w.in.Order, sum)
 	if err == nil && to == nil && w.in.Made != "" && info.Size() == w.in.Order.SizeBytes {
 		// Interrupted just before the end: the data was received and inspected, only the final name is missing.
 		if word, err := fileWord(w.partial().path()); err == nil && word == w.in.Made {
-			to = settledParked(f, w.in.Order)
+			to = completeResumable(f, w.in.Order)
 		}
 	}
 	if err != nil || to == nil {
@@ -125,7 +125,7 @@ func (w *working) continueUpload(sum uploadSum) (_ *parked, err error) {
 }
 
 // receive receives the missing data, and then inspects it like a download.
-func (w *working) receive(ctx context.Context, to *parked) error {
+func (w *working) receive(ctx context.Context, to *resumable) error {
 	defer func() { _ = to.close() }()
 	if !to.settled {
 		err := upload.Receive(ctx, w.in.Sent, w.in.Order.SizeBytes, to, func(done, total, rate int64) { w.in.Progress(agent.Downloaded(done, total, rate)) })
@@ -158,11 +158,11 @@ func (s uploadSum) text() string {
 	return hex.EncodeToString(s.hash.Sum(nil))
 }
 
-func (p *parked) settle(whole func() error) error {
+func (p *resumable) settle(whole func() error) error {
 	if p.settled {
 		return nil
 	}
-	// The head is in its place and still in the parked copy: once truncated to its size, the file is complete.
+	// The head is in its place and still in the resumable copy: once truncated to its size, the file is complete.
 	if err := p.f.Sync(); err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func TestUploadsIntoAFullPool(t *testing.T) {
 		t.Errorf("the sender is told %+v", a)
 	}
 	small.ok(os.Remove(filepath.Join(small.pool.Spec.Path, "another's")))
-	if left := small.leftIn(); len(left) > 0 {
+	if left := small.poolFiles(); len(left) > 0 {
 		t.Errorf("it left %s", left)
 	}
 }

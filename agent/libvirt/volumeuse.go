@@ -35,7 +35,7 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 	if err != nil {
 		return nil, err
 	}
-	dirs, whole, err := b.poolDirsNow(ctx, all)
+	dirs, complete, err := b.currentPoolDirs(ctx, all)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 		for _, use := range usesOf(s) {
 			at := dirs.path(use.path)
 			if !filepath.IsAbs(at) {
-				if pool := dirs.unknown(at); pool != "" && !whole && b.mayHavePool(ctx, pool) {
+				if pool := dirs.unknown(at); pool != "" && !complete && b.mayHavePool(ctx, pool) {
 					return nil, fleet.Errorf(fleet.Unavailable, "Nobody can tell where the pool %s is, of which the VM %s has a volume, and so whether it is %s. Try again when libvirt lists its pools.",
 						pool, s.ref.Name, p.volume)
 				}
@@ -114,20 +114,20 @@ func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
 	return !is(err, golibvirt.ErrNoStoragePool)
 }
 
-// poolDirsNow reads the directories of libvirt's pools, if a domain names a disk by its pool. whole reports that the
+// currentPoolDirs reads the directories of libvirt's pools, if a domain names a disk by its pool. complete reports that the
 // list is complete.
-func (b *Backend) poolDirsNow(ctx context.Context, all []sighted) (dirs poolDirs, whole bool, err error) {
+func (b *Backend) currentPoolDirs(ctx context.Context, all []sighted) (dirs poolDirs, complete bool, err error) {
 	byPool := func(f string) bool { return strings.HasPrefix(f, volumePrefix) }
 	if !slices.ContainsFunc(all, func(s sighted) bool { return slices.ContainsFunc(s.files(), byPool) }) {
 		return nil, true, nil
 	}
-	return b.everyPoolDir(ctx)
+	return b.allPoolDirs(ctx)
 }
 
-// everyPoolDir uses its own connection, because a hanging pool would break the shared one. libvirt then lists no pools
+// allPoolDirs uses its own connection, because a hanging pool would break the shared one. libvirt then lists no pools
 // at all, so it reads libvirt's definition files and the last known list instead. That list is incomplete: it lacks
 // pools without a definition.
-func (b *Backend) everyPoolDir(ctx context.Context) (dirs poolDirs, whole bool, err error) {
+func (b *Backend) allPoolDirs(ctx context.Context) (dirs poolDirs, complete bool, err error) {
 	soon, cancel := context.WithTimeout(ctx, poolPatience)
 	defer cancel()
 	c, err := dial(soon, b.socket)
@@ -187,7 +187,7 @@ func (b *Backend) backedBy(ctx context.Context, c *conn, p place, id fileID) (st
 	if err != nil {
 		return "", err
 	}
-	dirs, _, err := b.everyPoolDir(ctx)
+	dirs, _, err := b.allPoolDirs(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -195,7 +195,7 @@ func (b *Backend) backedBy(ctx context.Context, c *conn, p place, id fileID) (st
 		if dir.path == "" || dir.blocks != nil {
 			continue
 		}
-		name, err := bounded(ctx, func() (string, error) { return standing(dir.path, id, is) })
+		name, err := bounded(ctx, func() (string, error) { return findOverlay(dir.path, id, is) })
 		if err != nil {
 			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be looked at, so nobody can tell whether a volume there stands on %s. Mend that pool, or take it from this host: %s", pool, p.volume, err)
 		}
@@ -206,8 +206,8 @@ func (b *Backend) backedBy(ctx context.Context, c *conn, p place, id fileID) (st
 	return "", nil
 }
 
-// standing returns the name of a file in the directory whose backing chain contains the file with this id.
-func standing(dir string, id fileID, is formats) (string, error) {
+// findOverlay returns the name of a file in the directory whose backing chain contains the file with this id.
+func findOverlay(dir string, id fileID, is formats) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if isMissing(err) {
 		return "", nil
@@ -250,7 +250,7 @@ func (b *Backend) volumeFile(ctx context.Context, c *conn, p place) (volumeFile,
 			return f, unseen
 		}
 		if is.isRaw(p.path(), f.id) {
-			return f.asDefined(), nil
+			return f.asRaw(), nil
 		}
 	}
 	if err != nil {

@@ -40,7 +40,7 @@ func (b *Backend) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
 		if f.Format != "qcow2" {
 			return nil
 		}
-		return w.again(ctx, f)
+		return w.recreate(ctx, f)
 	})
 }
 
@@ -66,8 +66,8 @@ func (w *working) zero(ctx context.Context, was volumeFile) (err error) {
 	return transfer.Zero(ctx, f, info.Size(), w.meter("writing zeros over "+w.volume, was.alloc))
 }
 
-// again creates an empty volume in the place of the wiped one, unless somebody has put another file there.
-func (w *working) again(ctx context.Context, was volumeFile) error {
+// recreate creates an empty volume in the place of the wiped one, unless somebody has put another file there.
+func (w *working) recreate(ctx context.Context, was volumeFile) error {
 	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
 		return err
 	}

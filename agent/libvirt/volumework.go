@@ -132,7 +132,7 @@ func (b *Backend) CreateVolume(ctx context.Context, in agent.VolumeWork) error {
 		if n.format != "qcow2" && n.format != "raw" || n.size <= 0 {
 			return fleet.Errorf(fleet.Invalid, "A volume has the format qcow2 or raw, and a size above 0.")
 		}
-		return w.makeWhole(ctx, func() error {
+		return w.makeVolume(ctx, func() error {
 			note, total := "creating "+w.volume, int64(0)
 			if n.full {
 				note, total = "allocating "+w.volume, n.size
@@ -169,13 +169,13 @@ func (b *Backend) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
 			return err
 		}
 		defer unlock()
-		return w.makeWhole(ctx, func() error { return w.copy(ctx, from) })
+		return w.makeVolume(ctx, func() error { return w.copy(ctx, from) })
 	})
 }
 
-// makeWhole creates a volume under its unfinished name and renames it when it is complete. A failure leaves no file.
-func (w *working) makeWhole(ctx context.Context, fill func() error) error {
-	there, err := w.standing(ctx)
+// makeVolume creates a volume under its unfinished name and renames it when it is complete. A failure leaves no file.
+func (w *working) makeVolume(ctx context.Context, fill func() error) error {
+	there, err := w.alreadyMade(ctx)
 	if err != nil || there {
 		return err
 	}
@@ -194,8 +194,8 @@ func (w *working) makeWhole(ctx context.Context, fill func() error) error {
 	return nil
 }
 
-// standing reports whether this job has already created the volume. It refuses another volume of the same name.
-func (w *working) standing(ctx context.Context) (bool, error) {
+// alreadyMade reports whether this job has already created the volume. It refuses another volume of the same name.
+func (w *working) alreadyMade(ctx context.Context) (bool, error) {
 	file, err := bounded(ctx, func() (string, error) { return fileWord(w.path()) })
 	switch {
 	case isMissing(err):
@@ -203,7 +203,7 @@ func (w *working) standing(ctx context.Context) (bool, error) {
 	case err != nil:
 		return false, err
 	case w.in.Made != "" && file == w.in.Made: // interrupted during the rename, when the file had both names
-		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, dropName(w.partial().path(), w.path()) })
+		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(w.partial().path(), w.path()) })
 		return true, err
 	}
 	return false, agent.VolumeTaken(w.volume, w.place.pool.Name)
@@ -211,7 +211,7 @@ func (w *working) standing(ctx context.Context) (bool, error) {
 
 // finish records the file's identity before the file gets its final name, so that no other file is mistaken for it.
 func (w *working) finish(ctx context.Context) error {
-	if err := w.namedRight(ctx); err != nil {
+	if err := w.checkRawName(ctx); err != nil {
 		return err
 	}
 	file, err := bounded(ctx, func() (string, error) { return fileWord(w.partial().path()) })
@@ -225,9 +225,9 @@ func (w *working) finish(ctx context.Context) error {
 	return err
 }
 
-// namedRight refuses a raw disk's name for a file of another format, because the format of a file with such a name is
+// checkRawName refuses a raw disk's name for a file of another format, because the format of a file with such a name is
 // never probed.
-func (w *working) namedRight(ctx context.Context) error {
+func (w *working) checkRawName(ctx context.Context) error {
 	if !fleet.IsRawName(w.volume) || w.guests {
 		return nil
 	}

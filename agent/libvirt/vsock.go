@@ -86,16 +86,16 @@ func speak(rw io.ReadWriter, command string) (string, error) {
 	id := int64(binary.BigEndian.Uint32(number[:]))
 	// The byte 0xff, which JSON cannot contain, makes an agent drop an incomplete earlier command.
 	if _, err := fmt.Fprintf(rw, "\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":%d}}\n", id); err != nil {
-		return "", unheard(err)
+		return "", noAnswer(err)
 	}
-	said := bufio.NewReader(rw)
+	in := bufio.NewReader(rw)
 	for {
-		if err := skipTo(said, 0xff); err != nil {
-			return "", unheard(err)
+		if err := skipTo(in, 0xff); err != nil {
+			return "", noAnswer(err)
 		}
-		line, err := readLine(said)
+		line, err := readLine(in)
 		if err != nil {
-			return "", unheard(err)
+			return "", noAnswer(err)
 		}
 		var sync guestSays[int64]
 		if json.Unmarshal(line, &sync) == nil && sync.Return == id {
@@ -103,11 +103,11 @@ func speak(rw io.ReadWriter, command string) (string, error) {
 		}
 	}
 	if _, err := io.WriteString(rw, command+"\n"); err != nil {
-		return "", unheard(err)
+		return "", noAnswer(err)
 	}
-	line, err := readLine(said)
+	line, err := readLine(in)
 	if err != nil {
-		return "", unheard(err)
+		return "", noAnswer(err)
 	}
 	var failed struct {
 		Error *struct {
@@ -120,18 +120,18 @@ func speak(rw io.ReadWriter, command string) (string, error) {
 	return string(line), nil
 }
 
-func unheard(err error) error {
+func noAnswer(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w in time", errSilent)
 	}
 	return fmt.Errorf("%w: %w", errSilent, err)
 }
 
-// mostSkipped limits how many bytes of an earlier client's answer are skipped.
-const mostSkipped = 4 << 20
+// maxSkippedBytes limits how many bytes of an earlier client's answer are skipped.
+const maxSkippedBytes = 4 << 20
 
 func skipTo(r *bufio.Reader, mark byte) error {
-	for range mostSkipped {
+	for range maxSkippedBytes {
 		switch b, err := r.ReadByte(); {
 		case err != nil:
 			return err
@@ -148,7 +148,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')
 		if line = append(line, part...); len(line) > mostExecAnswer {
-			return nil, fmt.Errorf("it said more than %d KiB", mostExecAnswer>>10)
+			return nil, fmt.Errorf("it in more than %d KiB", mostExecAnswer>>10)
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):

@@ -13,20 +13,20 @@ type watch[T any] struct {
 	mu     sync.Mutex
 	value  T
 	known  bool
-	at     time.Time // when the read that returned value began
-	stale  time.Time // value is outdated if its read began before this
-	began  time.Time // of the running read
+	at     time.Time     // when the read that returned value began
+	stale  time.Time     // value is outdated if its read began before this
+	began  time.Time     // of the running read
 	done   chan struct{} // nil: no read is running
-	failed error // error of the newest read; value is then from an earlier one
+	failed error         // error of the newest read; value is then from an earlier one
 }
 
 // sight is the content of a watch.
 type sight[T any] struct {
 	value T
-	known bool // false: no read has succeeded yet
+	known bool          // false: no read has succeeded yet
 	late  time.Duration // how long the running read has taken; 0: none is running
-	began time.Time // of the running read
-	err   error // error of the newest read
+	began time.Time     // of the running read
+	err   error         // error of the newest read
 }
 
 // read returns the newest result. If it is older than age, read waits up to patience for a new one.

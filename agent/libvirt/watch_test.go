@@ -72,14 +72,14 @@ func TestWatchDoesNotAnswerWithThePast(t *testing.T) {
 
 func TestSteadyMovesInSteps(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ told, newest, total, want int64 }{
+	for _, c := range []struct{ reported, newest, total, want int64 }{
 		{100, 100 + stepBytes - 1, 0, 100},
 		{100, 100 + stepBytes, 0, 100 + stepBytes},
 		{stepBytes * 2, stepBytes, 0, stepBytes},
 		{100, 100 + stepBytes, 1000 * 2 * stepBytes, 100},
 	} {
-		if got := steady(c.told, c.newest, c.total); got != c.want {
-			t.Errorf("steady(%d, %d, %d) = %d, want %d", c.told, c.newest, c.total, got, c.want)
+		if got := steady(c.reported, c.newest, c.total); got != c.want {
+			t.Errorf("steady(%d, %d, %d) = %d, want %d", c.reported, c.newest, c.total, got, c.want)
 		}
 	}
 }
@@ -89,9 +89,9 @@ func TestSteadyMovesInSteps(t *testing.T) {
 func TestTheFirstLookAtNetworksIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w networkWatch
-		slow := func() ([]seenNetwork, error) {
+		slow := func() ([]networkState, error) {
 			time.Sleep(networkPatience + time.Second)
-			return []seenNetwork{{}}, nil
+			return []networkState{{}}, nil
 		}
 		if s, err := w.see(t.Context(), slow); err != nil || len(s.value) != 1 {
 			t.Errorf("a slow first look: %+v, %v", s, err)
@@ -103,7 +103,7 @@ func TestTheFirstLookAtNetworksIsWaitedFor(t *testing.T) {
 		synctest.Wait()
 		var hung networkWatch
 		end := make(chan struct{})
-		never := func() ([]seenNetwork, error) { <-end; return nil, errLost }
+		never := func() ([]networkState, error) { <-end; return nil, errLost }
 		ctx, cancel := context.WithTimeout(t.Context(), snapshotLimit)
 		defer cancel()
 		if _, err := hung.see(ctx, never); !errors.Is(err, errNetworksLate) {

@@ -75,7 +75,7 @@ type desk struct {
 	session int64
 	claims  int
 	order   *wire.Work // the unfinished job; nil: none
-	given   bool // to the current session
+	given   bool       // to the current session
 	secret  string
 	at      func(what string) bool // called at each interruptible place; false closes the connection
 }
