@@ -53,7 +53,7 @@ func wantContains(t *testing.T, what, text string, all ...string) {
 
 // After apply, virsh shows the network and its dnsmasq serves the configured range. After release, nothing is left on
 // the host.
-func TestANetworkIsRealInLibvirt(t *testing.T) {
+func TestAppliedNetworkRunsInLibvirt(t *testing.T) {
 	t.Parallel()
 	hv := open(t)
 	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
@@ -80,13 +80,13 @@ func TestANetworkIsRealInLibvirt(t *testing.T) {
 		t.Error(err)
 	}
 	if after := virsh(t, "net-dumpxml", n.Name, "--inactive"); after != before {
-		t.Errorf("applied again, it is\n%s\nand was\n%s", after, before)
+		t.Errorf("the second apply changed the definition to\n%s\nfrom\n%s", after, before)
 	}
 	if err := hv.ReleaseNetwork(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := tryVirsh("net-info", n.Name); err == nil {
-		t.Errorf("after its release there is %s", out)
+		t.Errorf("the network still exists after its release: %s", out)
 	}
 	if _, err := os.Stat("/sys/class/net/" + n.Spec.Bridge); err == nil {
 		t.Error("the bridge outlives its network")
@@ -94,7 +94,7 @@ func TestANetworkIsRealInLibvirt(t *testing.T) {
 }
 
 // A newer generation replaces an older definition that nobody has edited.
-func TestANewerGenerationOfANetworkIsWritten(t *testing.T) {
+func TestNewerNetworkGenerationReplacesOlder(t *testing.T) {
 	t.Parallel()
 	// after the other cleanups of the test
 	hv := open(t)
@@ -113,7 +113,7 @@ func TestANewerGenerationOfANetworkIsWritten(t *testing.T) {
 }
 
 // The error carries libvirt's message. The definition stays, and a later apply starts the network.
-func TestANetworkThatCannotStartSaysWhy(t *testing.T) {
+func TestNetworkStartFailureReportsReason(t *testing.T) {
 	t.Parallel()
 	hv := open(t)
 	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
@@ -124,7 +124,7 @@ func TestANetworkThatCannotStartSaysWhy(t *testing.T) {
 	}
 	err := hv.ApplyNetwork(t.Context(), second)
 	if err == nil || !strings.Contains(err.Error(), "etwork is already in use by interface "+first.Spec.Bridge) {
-		t.Fatalf("the same addresses twice: %v", err)
+		t.Fatalf("two networks with the same addresses: %v", err)
 	}
 	if err := hv.ReleaseNetwork(t.Context(), first); err != nil {
 		t.Fatal(err)
@@ -135,24 +135,24 @@ func TestANetworkThatCannotStartSaysWhy(t *testing.T) {
 	third := newTestNetwork(t, hv)
 	third.Spec.Bridge = second.Spec.Bridge
 	if err := hv.ApplyNetwork(t.Context(), third); err == nil || !strings.Contains(err.Error(), second.Spec.Bridge) {
-		t.Errorf("the same bridge twice: %v", err)
+		t.Errorf("two networks with the same bridge: %v", err)
 	}
 }
 
 // libvirt's message is reported for a device without virtual functions.
-func TestVirtualFunctionsThatAreNotThere(t *testing.T) {
+func TestSRIOVNetworkRefusedWithoutVirtualFunctions(t *testing.T) {
 	t.Parallel()
 	hv := open(t)
 	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
 	n := newTestNetwork(t, hv)
 	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "lo"}
 	if err := hv.ApplyNetwork(t.Context(), n); err == nil || !strings.Contains(err.Error(), "No usable Vf's present on SRIOV PF lo") {
-		t.Errorf("it is not refused so: %v", err)
+		t.Errorf("apply: %v, want libvirt's error", err)
 	}
 }
 
 // Quantix sets the MTU of its own networks on the guest's NICs, at start and on hot-plug.
-func TestAGuestIsToldItsMTU(t *testing.T) {
+func TestGuestNICGetsNetworkMTU(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
@@ -186,7 +186,7 @@ func TestAGuestIsToldItsMTU(t *testing.T) {
 			return err == nil
 		})
 		if got := strings.Join(strings.Fields(in.do("cat /sys/class/net/eth*/mtu")), " "); got != want {
-			t.Errorf("the guest's cards have the MTUs %s, want %s", got, want)
+			t.Errorf("the guest's NICs have the MTUs %s, want %s", got, want)
 		}
 	}
 	f.ok(f.StartVM(t.Context(), vm.ID))
@@ -200,16 +200,16 @@ func TestAGuestIsToldItsMTU(t *testing.T) {
 	f.ok(f.StartVM(t.Context(), vm.ID))
 	mtus("1400 1500 1400")
 	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.Drift) > 0 || len(s.NextBoot) > 0 {
-		t.Errorf("what it was told shows as a change: %+v %v", s, err)
+		t.Errorf("the MTU shows as drift or as a pending change: %+v %v", s, err)
 	}
 	// A change of a running NIC's filter leaves the NIC on its network.
 	vm.Generation++
-	guard := true
+	antiSpoofing := true
 	vm.Spec.NICs = slices.Clone(vm.Spec.NICs)
-	vm.Spec.NICs[0].AntiSpoofing = &guard
+	vm.Spec.NICs[0].AntiSpoofing = &antiSpoofing
 	f.apply(vm)
-	wantContains(t, "the running card", virsh(t, "dumpxml", string(vm.ID)), "<source network='"+n.Name+"'", "<filterref filter='"+agent.FilterName(vm.ID, vm.Spec.NICs[0].MAC)+"'")
+	wantContains(t, "the running NIC", virsh(t, "dumpxml", string(vm.ID)), "<source network='"+n.Name+"'", "<filterref filter='"+agent.FilterName(vm.ID, vm.Spec.NICs[0].MAC)+"'")
 	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.Drift) > 0 || len(s.NextBoot) > 0 || s.NICs[0].Source != "network "+n.Name || s.NICs[0].Filter == "" {
-		t.Errorf("with a guard: %+v %v", s, err)
+		t.Errorf("with anti-spoofing: %+v %v", s, err)
 	}
 }

@@ -41,7 +41,7 @@ func goldenNetworks() map[string]fleet.Network {
 }
 
 // Golden files show the libvirt definition of each network mode.
-func TestNetworkDefinitions(t *testing.T) {
+func TestNetworkDefinitionsMatchGoldenFiles(t *testing.T) {
 	t.Parallel()
 	for name, n := range goldenNetworks() {
 		text, err := stamped(n)
@@ -53,7 +53,7 @@ func TestNetworkDefinitions(t *testing.T) {
 }
 
 // libvirt's own additions are no difference. Edits by people are, and the differing part is named.
-func TestDifferencesOfNetworks(t *testing.T) {
+func TestNetworkDifferencesNameEditedParts(t *testing.T) {
 	t.Parallel()
 	n := goldenNetworks()["nat"]
 	n.Spec.Bridge = ""
@@ -65,22 +65,22 @@ func TestDifferencesOfNetworks(t *testing.T) {
 		old, becomes string
 		want         []string
 	}{
-		"nothing":               {"", "", nil},
-		"the bridge's name":     {`<bridge stp`, `<bridge name="virbr7" stp`, nil},
-		"a MAC address":         {`<domain `, `<mac address="52:54:00:aa:bb:cc"></mac><domain `, nil},
-		"the usual ports":       {`<forward mode="nat" dev="eth1"></forward>`, `<forward dev="eth1" mode="nat"><nat><port start="1024" end="65535"/></nat><interface dev="eth1"/></forward>`, nil},
-		"other ports":           {`<forward mode="nat" dev="eth1"></forward>`, `<forward dev="eth1" mode="nat"><nat><port start="2000" end="3000"/></nat></forward>`, []string{"the forward mode"}},
-		"another mode":          {`mode="nat"`, `mode="open"`, []string{"the forward mode"}},
-		"another device":        {`dev="eth1"`, `dev="eth2"`, []string{"the forward mode"}},
-		"no spanning tree":      {`stp="on"`, `stp="off"`, []string{"the bridge"}},
-		"another MTU":           {`size="1450"`, `size="9000"`, []string{"the MTU"}},
-		"another domain":        {`lab.example.org`, `evil.example.org`, []string{"the domain"}},
-		"a name of its own":     {`<ip address="10.5.0.1"`, `<dns><host ip="10.5.0.9"><hostname>bank</hostname></host></dns><ip address="10.5.0.1"`, []string{"DNS"}},
-		"another range":         {`10.5.0.150`, `10.5.0.160`, []string{"addresses and DHCP"}},
-		"a port group":          {`</network>`, `<portgroup name="x"></portgroup></network>`, []string{"what is not set here"}},
-		"options of dnsmasq":    {`</network>`, `<dnsmasq:options xmlns:dnsmasq="http://libvirt.org/schemas/network/dnsmasq/1.0"><dnsmasq:option value="dhcp-script=/bin/sh"/></dnsmasq:options></network>`, []string{"what is not set here"}},
-		"two of them":           {`size="1450"></mtu>`, `size="9000"></mtu><vlan><tag id="7"></tag></vlan>`, []string{"the MTU", "what is not set here"}},
-		"the stamp's own words": {`<quantix:generation>3<`, `<quantix:generation>2<`, nil},
+		"nothing":              {"", "", nil},
+		"the bridge's name":    {`<bridge stp`, `<bridge name="virbr7" stp`, nil},
+		"a MAC address":        {`<domain `, `<mac address="52:54:00:aa:bb:cc"></mac><domain `, nil},
+		"the usual ports":      {`<forward mode="nat" dev="eth1"></forward>`, `<forward dev="eth1" mode="nat"><nat><port start="1024" end="65535"/></nat><interface dev="eth1"/></forward>`, nil},
+		"other ports":          {`<forward mode="nat" dev="eth1"></forward>`, `<forward dev="eth1" mode="nat"><nat><port start="2000" end="3000"/></nat></forward>`, []string{"the forward mode"}},
+		"another mode":         {`mode="nat"`, `mode="open"`, []string{"the forward mode"}},
+		"another device":       {`dev="eth1"`, `dev="eth2"`, []string{"the forward mode"}},
+		"spanning tree off":    {`stp="on"`, `stp="off"`, []string{"the bridge"}},
+		"another MTU":          {`size="1450"`, `size="9000"`, []string{"the MTU"}},
+		"another domain":       {`lab.example.org`, `evil.example.org`, []string{"the domain"}},
+		"an added DNS host":    {`<ip address="10.5.0.1"`, `<dns><host ip="10.5.0.9"><hostname>bank</hostname></host></dns><ip address="10.5.0.1"`, []string{"DNS"}},
+		"another range":        {`10.5.0.150`, `10.5.0.160`, []string{"addresses and DHCP"}},
+		"a port group":         {`</network>`, `<portgroup name="x"></portgroup></network>`, []string{"what is not set here"}},
+		"options of dnsmasq":   {`</network>`, `<dnsmasq:options xmlns:dnsmasq="http://libvirt.org/schemas/network/dnsmasq/1.0"><dnsmasq:option value="dhcp-script=/bin/sh"/></dnsmasq:options></network>`, []string{"what is not set here"}},
+		"two parts at once":    {`size="1450"></mtu>`, `size="9000"></mtu><vlan><tag id="7"></tag></vlan>`, []string{"the MTU", "what is not set here"}},
+		"the stamp's contents": {`<quantix:generation>3<`, `<quantix:generation>2<`, nil},
 	} {
 		changed := text
 		if i := strings.LastIndex(text, c.old); c.old != "" && i >= 0 {
@@ -102,7 +102,7 @@ func TestDifferencesOfNetworks(t *testing.T) {
 }
 
 // Quantix overwrites an older definition of its own. A definition without a stamp is never overwritten.
-func TestOnlyItsOwnOlderNetworkIsOverwritten(t *testing.T) {
+func TestOnlyUneditedNetworkIsOverwritten(t *testing.T) {
 	t.Parallel()
 	old, next := goldenNetworks()["nat"], goldenNetworks()["isolated"]
 	text, err := stamped(old)
@@ -114,19 +114,19 @@ func TestOnlyItsOwnOlderNetworkIsOverwritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(differences(networkDefinition(next), is)) == 0 || !networkStamp(is).untouched(is) || networkStamp(is).Generation != 3 {
-		t.Errorf("the older definition: differs %v, its stamp %+v", differences(networkDefinition(next), is), networkStamp(is))
+		t.Errorf("the older definition: differences %v, stamp %+v", differences(networkDefinition(next), is), networkStamp(is))
 	}
 	is.Metadata = nil
 	if networkStamp(is).untouched(is) {
-		t.Error("a definition without a stamp counts as Quantix's")
+		t.Error("a definition without a stamp counts as written by Quantix")
 	}
 	is.Metadata = &libvirtxml.NetworkMetadata{XML: `<quantix:network xmlns:quantix="https://quantix.dev/xmlns/network/1"><quantix:digest></quantix:digest></quantix:network>`}
 	if networkStamp(is).untouched(is) {
-		t.Error("an empty stamp fits every definition")
+		t.Error("an empty stamp matches a definition")
 	}
 }
 
-func TestServedNetworks(t *testing.T) {
+func TestServedReportsNetworksWithDnsmasq(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{"nat": true, "route": false, "isolated": true, "bare": false} {
 		if got := served(networkDefinition(goldenNetworks()[name])); got != want || got != goldenNetworks()[name].Spec.Served() {

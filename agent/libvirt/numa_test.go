@@ -14,7 +14,7 @@ import (
 )
 
 // A guest NUMA node takes its memory from the requested host node, and hot-plugged memory joins its guest node.
-func TestCellsOfARunningGuest(t *testing.T) {
+func TestNUMANodesOfRunningGuest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
@@ -33,7 +33,7 @@ func TestCellsOfARunningGuest(t *testing.T) {
 		{"--pretty", `{"execute":"query-memory-devices"}`, `"node":\s*1`},
 	} {
 		if said := virsh(t, "qemu-monitor-command", string(vm.ID), c.how, c.ask); !regexp.MustCompile(c.says).MatchString(said) {
-			t.Errorf("%s: QEMU does not say %q: %s", c.ask, c.says, said)
+			t.Errorf("%s: want %q in QEMU's output: %s", c.ask, c.says, said)
 		}
 	}
 }
@@ -49,7 +49,7 @@ func validated(t *testing.T, id fleet.VMID) {
 }
 
 // A host without memory encryption reports that as a gap in its inventory, and an apply with encryption fails.
-func TestAHostWithoutEncryptionRefusesIt(t *testing.T) {
+func TestConfidentialVMRefusedWithoutHostSupport(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, kind := range fleet.ConfidentialKinds[1:] {
@@ -60,10 +60,10 @@ func TestAHostWithoutEncryptionRefusesIt(t *testing.T) {
 		gap := slices.IndexFunc(state.Host.Inventory.VMGaps, func(g fleet.VMGap) bool { return g.Field == "security.confidential" && g.Value == kind.Value })
 		err = f.ApplyVM(t.Context(), agent.Apply{VM: vm, Pools: []fleet.Pool{f.pool}, Progress: func(int, string) {}})
 		if gap < 0 || err == nil {
-			t.Errorf("%s: among its gaps at %d, and libvirt says %v", kind.Value, gap, err)
+			t.Errorf("%s: index %d in the host's gaps, apply: %v", kind.Value, gap, err)
 		}
 		if s, _, err := f.VM(t.Context(), vm.ID); err != nil || s.Power != fleet.Absent {
-			t.Errorf("%s: of what was refused is left %+v, %v", kind.Value, s, err)
+			t.Errorf("%s: the refused VM left %+v, %v", kind.Value, s, err)
 		}
 		t.Log(kind.Value, err)
 	}

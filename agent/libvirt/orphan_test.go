@@ -47,7 +47,7 @@ func (s *snapper) orphaned() bool {
 
 // libvirt rejects a status file that it wrote as it was killed: the guest keeps running while libvirt says that it is
 // off. The host reports that fault, refuses every job for the guest, and recovers it by the documented repair.
-func TestAGuestThatLibvirtHasLost(t *testing.T) {
+func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 	s := newSnapper(t)
 	s.ok(s.StartVM(t.Context(), s.vm.ID))
 	pid := qemuOf(t, s.vm)
@@ -60,12 +60,12 @@ func TestAGuestThatLibvirtHasLost(t *testing.T) {
 	s.ok(os.WriteFile(runOf(s.vm), []byte(torn), 0o600))
 	t.Cleanup(func() { endQEMU(t, pid) }) // a guest that libvirt did not recover would run forever
 	startLibvirtd(t)
-	waitFor(t, "the fault is told", func() bool {
+	waitFor(t, "the fault is reported", func() bool {
 		st, _, err := s.VM(t.Context(), s.vm.ID)
 		return err == nil && slices.Contains(st.Faults, agent.Lost(pid, runOf(s.vm)))
 	})
 	if out, err := tryVirsh("domstate", string(s.vm.ID)); err != nil || strings.TrimSpace(out) != "shut off" {
-		t.Fatalf("libvirt has not lost it: %s, %v", out, err)
+		t.Fatalf("libvirt still knows the guest as running: %s, %v", out, err)
 	}
 	for what, err := range map[string]error{
 		"start":    s.StartVM(t.Context(), s.vm.ID),
@@ -84,12 +84,12 @@ func TestAGuestThatLibvirtHasLost(t *testing.T) {
 	stopLibvirtd(t)
 	s.ok(os.WriteFile(runOf(s.vm), whole, 0o600))
 	startLibvirtd(t)
-	waitFor(t, "libvirt has it again", func() bool {
+	waitFor(t, "libvirt knows the running guest again", func() bool {
 		st, _, err := s.VM(t.Context(), s.vm.ID)
 		return err == nil && st.Power == fleet.Running && len(st.Faults) == 0
 	})
 	if now := qemuOf(t, s.vm); now != pid {
-		t.Errorf("it is another process: %d, was %d", now, pid)
+		t.Errorf("QEMU's process ID is %d, was %d", now, pid)
 	}
 	s.take(false)
 }

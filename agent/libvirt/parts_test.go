@@ -13,7 +13,7 @@ import (
 )
 
 // A TPM that is removed from a VM keeps its state for a later return. The deletion of the VM deletes the state.
-func TestATPMLeavesNothingBehindItsVM(t *testing.T) {
+func TestVMDeleteRemovesTPMState(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
@@ -29,7 +29,7 @@ func TestATPMLeavesNothingBehindItsVM(t *testing.T) {
 	}
 	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
 	if _, err := os.Stat(state); !os.IsNotExist(err) {
-		t.Errorf("what is left of the TPM: %v", err)
+		t.Errorf("the TPM's state outlives its VM: %v", err)
 	}
 }
 
@@ -57,7 +57,7 @@ func (c *calls) take() []string {
 
 // After an agent's restart, a start is repeated while its guest runs. A host without the CPU controller of cgroups
 // refuses every call that sets shares, also one that sets the default.
-func TestStartGivenAgainCallsNothingOfARunningGuest(t *testing.T) {
+func TestRepeatedStartMakesNoCallsForRunningGuest(t *testing.T) {
 	t.Parallel()
 	through, seen := newProxy(t), &calls{}
 	through.changes.Store(&changeWatch{at: seen.at})
@@ -75,14 +75,14 @@ func TestStartGivenAgainCallsNothingOfARunningGuest(t *testing.T) {
 	}
 	start()
 	if again := start(); len(again) > 0 {
-		t.Errorf("the start given again called %q", again)
+		t.Errorf("the repeated start made the calls %q", again)
 	}
 	vm.Spec.CPU.Shares, vm.Spec.CPU.Limit = 512, 50
 	vm.Generation++
 	if edited := start(); !slices.Contains(edited, "before schedule vCPUs") {
-		t.Errorf("an edit of shares called %q", edited)
+		t.Errorf("an edit of shares made the calls %q", edited)
 	}
 	if again := start(); len(again) > 0 {
-		t.Errorf("with shares, the start given again called %q", again)
+		t.Errorf("with shares, the repeated start made the calls %q", again)
 	}
 }

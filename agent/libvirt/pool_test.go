@@ -58,7 +58,7 @@ func TestNFSPool(t *testing.T) {
 	}
 }
 
-func TestALargeDirectoryIsListedInPart(t *testing.T) {
+func TestLargePoolListsFirstVolumes(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	t.Cleanup(func() { b.Close() })
@@ -69,14 +69,14 @@ func TestALargeDirectoryIsListedInPart(t *testing.T) {
 		}
 	}
 	f.ok(b.ApplyPool(t.Context(), f.pool)) // refreshes the list
-	waitFor(t, "the files are seen", func() bool { return len(poolOf(t, b, f.pool).Volumes) > 0 })
+	waitFor(t, "the pool lists its files", func() bool { return len(poolOf(t, b, f.pool).Volumes) > 0 })
 	st := poolOf(t, b, f.pool)
 	if len(st.Volumes) != 2000 || st.State != fleet.PoolActive || !strings.Contains(st.Note, "2000 of its 2001") {
 		t.Errorf("%d volumes, %s, %q", len(st.Volumes), st.State, st.Note)
 	}
 }
 
-func TestNFSPoolThatIsRefused(t *testing.T) {
+func TestNFSPoolReportsServerRefusal(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	t.Cleanup(func() { b.Close() })
@@ -91,7 +91,7 @@ func TestNFSPoolThatIsRefused(t *testing.T) {
 }
 
 // A hanging mount ends the job at its deadline and affects nothing else on the host.
-func TestNFSPoolThatHangsAtTheMount(t *testing.T) {
+func TestNFSPoolStalledWhenMountHangs(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	t.Cleanup(func() { b.Close() })
@@ -112,7 +112,7 @@ func TestNFSPoolThatHangsAtTheMount(t *testing.T) {
 	if err := os.Remove(hang); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "libvirt says why", func() bool {
+	waitFor(t, "libvirt reports the mount's failure", func() bool {
 		err := b.ApplyPool(t.Context(), p)
 		return err != nil && strings.Contains(err.Error(), "mount.nfs: gave up")
 	})
@@ -122,7 +122,7 @@ func TestNFSPoolThatHangsAtTheMount(t *testing.T) {
 }
 
 // Storage that hangs after the start blocks the refresh and every read of the pool, but nothing else on the host.
-func TestPoolThatHangs(t *testing.T) {
+func TestHangingPoolBlocksNothingElse(t *testing.T) {
 	t.Parallel()
 	proxy := newProxy(t)
 	b := openAt(t, proxy.socket)
@@ -156,7 +156,7 @@ func TestPoolThatHangs(t *testing.T) {
 		t.Errorf("a disk on a stalled pool: %v", err)
 	}
 	if n := proxy.dropped.Load(); n > 2 {
-		t.Errorf("%d calls were sent to a pool that hangs", n)
+		t.Errorf("%d calls were sent to the hanging pool", n)
 	}
 	proxy.drop.Store(0)
 	proxy.cut()

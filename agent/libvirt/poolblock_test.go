@@ -11,7 +11,7 @@ import (
 
 // The error of each refused block pool names the missing setting or storage. Quantix never creates a volume group and
 // never uses one that the host's settings do not allow.
-func TestBlockPoolsThatAreRefused(t *testing.T) {
+func TestBlockPoolRefusedWithReason(t *testing.T) {
 	t.Parallel()
 	kernel := fleet.PoolSpec{Kind: fleet.PoolISCSI, Portal: "127.0.0.1:1", Target: "iqn.2026-01.org.example:none", Shared: true}
 	group := fleet.PoolSpec{Kind: fleet.PoolLogical, Group: "vg-none-such"}
@@ -20,10 +20,10 @@ func TestBlockPoolsThatAreRefused(t *testing.T) {
 		devices []string
 		want    string
 	}{
-		"a group that is not allowed": {group, nil, "allows no device for pools"},
-		"another group is allowed":    {group, []string{"/dev/vg-vms"}, "allows /dev/vg-vms only"},
-		"a group that is not there":   {group, []string{"/dev/vg-*"}, "cannot find logical volume group name 'vg-none-such'"},
-		"a target of the kernel's":    {kernel, nil, "libvirt: "},
+		"volume group not allowed":   {group, nil, "allows no device for pools"},
+		"only another group allowed": {group, []string{"/dev/vg-vms"}, "allows /dev/vg-vms only"},
+		"volume group missing":       {group, []string{"/dev/vg-*"}, "cannot find logical volume group name 'vg-none-such'"},
+		"iSCSI target unreachable":   {kernel, nil, "libvirt: "},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -13,7 +13,7 @@ import (
 )
 
 // A release restores a preexisting, inactive pool, unless a domain of the host still uses it.
-func TestReleasedPoolIsAsTheHostHadIt(t *testing.T) {
+func TestReleaseRestoresPreexistingPool(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	t.Cleanup(func() { b.Close() })

@@ -12,18 +12,18 @@ import (
 
 // A device that disappears under a mounted pool is reported with the kernel's error, and other pools stay healthy.
 // After the unmount, the pool recovers without a job.
-func TestPoolWhoseDeviceIsPulled(t *testing.T) {
+func TestPoolRecoversAfterDeviceLoss(t *testing.T) {
 	t.Parallel()
 	device := loop(t, "xfs")
 	b := allowing(t, "/dev/loop*")
 	p := mounted(t, b, fleet.PoolSpec{Kind: fleet.PoolFS, Device: device, Format: "xfs"})
 	beside := newFixtureOn(t, b)
 	beside.ok(b.ApplyPool(t.Context(), p))
-	waitPool(t, b, p, "tried", func(s fleet.PoolStatus) bool { return s.WriteMicros > 0 && s.Error == "" })
+	waitPool(t, b, p, "write-tested", func(s fleet.PoolStatus) bool { return s.WriteMicros > 0 && s.Error == "" })
 	sh(t, "xfs_io", "-x", "-c", "shutdown -f", p.Spec.Path)
 	said := strings.ToLower(syscall.EIO.Error())
 	waitPool(t, b, p, "without its device", func(s fleet.PoolStatus) bool { return strings.Contains(strings.ToLower(s.Error), said) })
-	waitPool(t, b, beside.pool, "well beside it", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && s.Error == "" })
+	waitPool(t, b, beside.pool, "healthy", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && s.Error == "" })
 	unmount(t, p.Spec.Path)
 	waitPool(t, b, p, "mounted again", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && s.Error == "" })
 }

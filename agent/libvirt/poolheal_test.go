@@ -34,7 +34,7 @@ func waitPool(t *testing.T, b backend, p fleet.Pool, what string, ok func(fleet.
 func isActive(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive }
 
 // An undefined pool counts as stopped by others and is not restarted. An apply defines it again.
-func TestPoolThatSomebodyUndefines(t *testing.T) {
+func TestUndefinedPoolCountsAsStoppedByOthers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	waitPool(t, f, f.pool, "active", isActive)
@@ -46,11 +46,11 @@ func TestPoolThatSomebodyUndefines(t *testing.T) {
 	virsh(t, "pool-destroy", f.pool.Name)
 	waitPool(t, f, f.pool, "stopped by others", func(s fleet.PoolStatus) bool { return s.ByOthers })
 	virsh(t, "pool-start", f.pool.Name)
-	waitPool(t, f, f.pool, "active, by them", isActive)
+	waitPool(t, f, f.pool, "active after a start by others", isActive)
 }
 
 // A pool recovers by itself after its NFS server was unreachable at the first apply, and after it lost its mount.
-func TestNFSPoolHealsByItself(t *testing.T) {
+func TestNFSPoolRecoversByItself(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	t.Cleanup(func() { b.Close() })
@@ -96,7 +96,7 @@ func TestNFSPoolHealsByItself(t *testing.T) {
 		t.Errorf("apply on another export: %v", err)
 	}
 	if mounts, _ := os.ReadFile("/proc/mounts"); strings.Contains(string(mounts), p.Spec.Path) {
-		t.Error("the wrong export stayed mounted")
+		t.Error("the wrong export is still mounted")
 	}
 	if err := os.Remove(filepath.Join(dir, "other")); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestNFSPoolHealsByItself(t *testing.T) {
 }
 
 // libvirt stops a pool whose directory is missing while libvirtd starts. That does not count as a stop by others.
-func TestPoolOverARestartOfLibvirtd(t *testing.T) {
+func TestPoolRecoversAfterLibvirtdRestart(t *testing.T) {
 	f := newFixture(t) // runs alone, because it stops libvirtd for all tests
 	stays := newFixture(t)
 	waitPool(t, f, f.pool, "active", isActive)
@@ -128,7 +128,7 @@ func TestPoolOverARestartOfLibvirtd(t *testing.T) {
 }
 
 // A pool of an agent older than markers has neither a marker nor an entry in the pool book. The first check adds both.
-func TestPoolOfAnOlderAgentIsMarked(t *testing.T) {
+func TestPoolOfOlderAgentGetsMarkerOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	if err := os.Remove(marker(f.pool)); err != nil {
@@ -144,7 +144,7 @@ func TestPoolOfAnOlderAgentIsMarked(t *testing.T) {
 		t.Errorf("the marker is %q, %v", text, err)
 	}
 	if kept, ok := fresh.Of(f.pool); !ok || kept.Place == nil || !kept.Place.Marked {
-		t.Errorf("remembered is %+v", kept)
+		t.Errorf("the pool book has %+v", kept)
 	}
 	// A pool that loses its marker later does not get another.
 	if err := os.Remove(marker(f.pool)); err != nil {
@@ -159,7 +159,7 @@ func TestPoolOfAnOlderAgentIsMarked(t *testing.T) {
 }
 
 // A local pool's release removes its marker. A shared pool keeps its marker until the pool is deleted.
-func TestMarkersGo(t *testing.T) {
+func TestPoolReleaseRemovesLocalMarker(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	gone := func() bool { _, err := os.Stat(marker(f.pool)); return os.IsNotExist(err) }
@@ -175,20 +175,20 @@ func TestMarkersGo(t *testing.T) {
 	f.ok(f.ApplyPool(t.Context(), shared))
 	f.ok(f.ReleasePool(t.Context(), shared))
 	if gone() {
-		t.Error("a shared pool's marker went with one host")
+		t.Error("the release on one host removed a shared pool's marker")
 	}
 	f.ok(f.ApplyPool(t.Context(), shared))
 	now := time.Now()
 	shared.DeletedAt = &now
 	f.ok(f.ReleasePool(t.Context(), shared))
 	if !gone() {
-		t.Error("a deleted pool's marker stayed")
+		t.Error("a deleted pool's marker still exists")
 	}
 }
 
 // A symbolic link in the pool's path is resolved before the check of allowed directories, and nothing is created behind
 // it.
-func TestPoolBehindALink(t *testing.T) {
+func TestPoolBehindSymlinkRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	link := filepath.Join(t.TempDir(), "link")
@@ -204,12 +204,12 @@ func TestPoolBehindALink(t *testing.T) {
 		t.Error("libvirt has the refused pool")
 	}
 	if _, err := os.Stat("/var/lib/libvirt/new-secrets"); !os.IsNotExist(err) {
-		t.Errorf("the directory was made: %v", err)
+		t.Errorf("the directory was created: %v", err)
 	}
 }
 
 // A pool on a full file system stays active and reports no free space.
-func TestPoolThatIsFull(t *testing.T) {
+func TestFullPoolStaysActive(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	t.Cleanup(func() { b.Close() })

@@ -61,7 +61,7 @@ func loop(t *testing.T, format string) string {
 
 // A pool on a device mounts its file system, never formats it, mounts it again after the mount is lost, and unmounts it
 // on release.
-func TestPoolOnADevice(t *testing.T) {
+func TestDevicePoolMountAndRelease(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"ext4", "xfs", "btrfs"} {
 		t.Run(format, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestPoolOnADevice(t *testing.T) {
 			waitPool(t, b, p, "active", func(s fleet.PoolStatus) bool {
 				return s.State == fleet.PoolActive && s.CapacityBytes > 200<<20 && s.CapacityBytes < 330<<20
 			})
-			waitPool(t, b, p, "tried", func(s fleet.PoolStatus) bool {
+			waitPool(t, b, p, "write-tested", func(s fleet.PoolStatus) bool {
 				return s.WriteMicros > 0 && s.Error == "" && strings.Contains(s.MountOptions, "rw,") && strings.Contains(s.MountOptions, "nosuid")
 			})
 			sh(t, "mount", "-o", "remount,ro", p.Spec.Path)
@@ -111,7 +111,7 @@ func TestPoolOnADevice(t *testing.T) {
 	}
 }
 
-func TestDevicesThatAreNoPools(t *testing.T) {
+func TestDevicePoolRefusedWithReason(t *testing.T) {
 	t.Parallel()
 	device := loop(t, "ext4")
 	empty := filepath.Join(t.TempDir(), "disk")
@@ -125,10 +125,10 @@ func TestDevicesThatAreNoPools(t *testing.T) {
 		device, want string
 	}{
 		"not allowed":         {nil, device, "allows no device for pools"},
-		"another is allowed":  {[]string{"/dev/sd*"}, device, "allows /dev/sd* only"},
-		"not there":           {[]string{"/dev/*"}, "/dev/none-such", "The host has no device /dev/none-such."},
-		"no block device":     {[]string{"/dev/*"}, "/dev/null", "/dev/null is no block device."},
-		"without file system": {[]string{"/dev/loop*"}, blank, "wrong fs type"},
+		"only others allowed": {[]string{"/dev/sd*"}, device, "allows /dev/sd* only"},
+		"device missing":      {[]string{"/dev/*"}, "/dev/none-such", "The host has no device /dev/none-such."},
+		"not a block device":  {[]string{"/dev/*"}, "/dev/null", "/dev/null is no block device."},
+		"no file system":      {[]string{"/dev/loop*"}, blank, "wrong fs type"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -219,7 +219,7 @@ func TestGlusterPool(t *testing.T) {
 	b := allowing(t)
 	none := mounted(t, b, fleet.PoolSpec{Kind: fleet.PoolGluster, Server: server, Volume: "none", Shared: true})
 	if err := b.ApplyPool(t.Context(), none); err == nil || !strings.Contains(err.Error(), "mount") {
-		t.Errorf("a volume that is not there: %v", err)
+		t.Errorf("a missing volume: %v", err)
 	}
 	p := mounted(t, b, fleet.PoolSpec{Kind: fleet.PoolGluster, Server: server, Volume: "gv0", Shared: true})
 	f := fixture{backend: b, t: t, pool: p}

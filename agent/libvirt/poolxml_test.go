@@ -14,7 +14,7 @@ import (
 )
 
 // Each pool kind has a definition in testdata/pools.xml. A new kind without one fails the test.
-func TestPoolDefinitions(t *testing.T) {
+func TestPoolDefinitionsMatchGoldenFile(t *testing.T) {
 	t.Parallel()
 	specs := map[fleet.PoolKind]fleet.PoolSpec{
 		fleet.PoolDir:     {Path: "/srv/vm/"},
@@ -32,7 +32,7 @@ func TestPoolDefinitions(t *testing.T) {
 	for _, kind := range fleet.PoolTypes() {
 		spec, ok := specs[kind.Kind]
 		if !ok {
-			t.Fatalf("no pool of kind %q is defined here", kind.Kind)
+			t.Fatalf("the test has no spec of pool kind %q", kind.Kind)
 		}
 		spec.Kind = kind.Kind
 		x := poolXML(fleet.Pool{ID: "01980000-0000-7000-8000-000000000001", Name: string(kind.Kind), Spec: spec})
@@ -44,7 +44,7 @@ func TestPoolDefinitions(t *testing.T) {
 		for other, s := range specs {
 			s.Kind = other
 			if same := sameSource(x, s); same != (other == kind.Kind) {
-				t.Errorf("that the definition of %s is of the %s pool is %t", kind.Kind, other, same)
+				t.Errorf("sameSource of the %s definition and the %s spec: %t", kind.Kind, other, same)
 			}
 		}
 	}
@@ -57,7 +57,7 @@ func TestPoolDefinitions(t *testing.T) {
 	}
 }
 
-func TestPoolGaps(t *testing.T) {
+func TestPoolGapsNameMissingPackages(t *testing.T) {
 	t.Parallel()
 	with := func(programs ...string) func(string) (string, error) {
 		return func(p string) (string, error) {
@@ -73,11 +73,11 @@ func TestPoolGaps(t *testing.T) {
 		look    func(string) (string, error)
 		want    []fleet.PoolGap
 	}{
-		"all but a driver": {[]string{"rbd"}, with(all...), []fleet.PoolGap{
+		"driver missing": {[]string{"rbd"}, with(all...), []fleet.PoolGap{
 			{Kind: fleet.PoolRBD, Why: "This libvirt has no rbd driver. Install libvirt-daemon-driver-storage-rbd, and qemu-block-extra (Debian, Ubuntu) or qemu-block-rbd (Fedora, Red Hat)."},
 		}},
-		"no NFS": {nil, with(all[1:]...), []fleet.PoolGap{{Kind: fleet.PoolNFS, Why: "mount.nfs is missing. Install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat)."}}},
-		"no driver": {[]string{"fs"}, with(all...), []fleet.PoolGap{
+		"mount program missing": {nil, with(all[1:]...), []fleet.PoolGap{{Kind: fleet.PoolNFS, Why: "mount.nfs is missing. Install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat)."}}},
+		"driver without known package": {[]string{"fs"}, with(all...), []fleet.PoolGap{
 			{Kind: fleet.PoolFS, Why: "This libvirt has no fs driver. Install its storage drivers."},
 		}},
 	} {
@@ -88,7 +88,7 @@ func TestPoolGaps(t *testing.T) {
 }
 
 // Pools that differ in any part of their place are different. The spelling of the file system's type does not matter.
-func TestSamePoolSource(t *testing.T) {
+func TestSameSourceComparesPoolPlaces(t *testing.T) {
 	t.Parallel()
 	const fs = `<pool type="fs"><source><device path="/dev/sdb1"/><format type="%"/></source><target><path>/srv/vm</path></target></pool>`
 	const net = `<pool type="netfs"><source><host name="nas"/><dir path="/vm"/><format type="%"/></source><target><path>/srv/vm/</path></target></pool>`
@@ -101,16 +101,16 @@ func TestSamePoolSource(t *testing.T) {
 		want bool
 	}{
 		"the same device":               {strings.ReplaceAll(fs, "%", "ext4"), onDevice, true},
-		"its type left to mount":        {strings.ReplaceAll(fs, "%", "auto"), onDevice, true},
+		"type detected by mount":        {strings.ReplaceAll(fs, "%", "auto"), onDevice, true},
 		"another device":                {strings.ReplaceAll(strings.ReplaceAll(fs, "%", "ext4"), "sdb1", "sdb2"), onDevice, false},
 		"another path":                  {strings.ReplaceAll(strings.ReplaceAll(fs, "%", "ext4"), "/srv/vm", "/srv/other"), onDevice, false},
 		"the same export":               {strings.ReplaceAll(net, "%", "nfs"), nfs, true},
-		"an export of unspoken type":    {strings.ReplaceAll(net, "%", "auto"), nfs, true},
-		"a gluster volume for NFS":      {strings.ReplaceAll(net, "%", "glusterfs"), nfs, false},
+		"export without a type":         {strings.ReplaceAll(net, "%", "auto"), nfs, true},
+		"gluster volume instead of NFS": {strings.ReplaceAll(net, "%", "glusterfs"), nfs, false},
 		"the same volume":               {strings.ReplaceAll(net, "%", "glusterfs"), gluster, true},
-		"an export for the volume":      {strings.ReplaceAll(net, "%", "nfs"), gluster, false},
+		"NFS export instead of gluster": {strings.ReplaceAll(net, "%", "nfs"), gluster, false},
 		"another server":                {strings.ReplaceAll(strings.ReplaceAll(net, "%", "nfs"), `"nas"`, `"nas-2"`), nfs, false},
-		"one server more":               {strings.ReplaceAll(strings.ReplaceAll(net, "%", "nfs"), `<dir`, `<host name="nas-2"/><dir`), nfs, false},
+		"an additional server":          {strings.ReplaceAll(strings.ReplaceAll(net, "%", "nfs"), `<dir`, `<host name="nas-2"/><dir`), nfs, false},
 		"a directory at the same place": {`<pool type="dir"><target><path>/srv/vm</path></target></pool>`, onDevice, false},
 	} {
 		var x libvirtxml.StoragePool

@@ -20,7 +20,7 @@ exit 0
 
 // If the kernel cannot enforce a port group's bandwidth, a start fails with libvirt's error. If it can, a running guest
 // gets a changed bandwidth at once.
-func TestAPortGroupBoundsRunningCards(t *testing.T) {
+func TestPortGroupBandwidthAppliesToRunningNICs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	n := newTestNetwork(t, f)
@@ -37,10 +37,10 @@ func TestAPortGroupBoundsRunningCards(t *testing.T) {
 	vm.Spec.NICs = []fleet.NIC{{Network: n.Name, PortGroup: "slow", MAC: "52:54:00:0e:00:01"}}
 	f.apply(vm)
 	if err := f.StartVM(t.Context(), vm.ID); err == nil {
-		t.Log("this kernel keeps bounds by itself")
+		t.Log("this kernel supports bandwidth limits")
 		f.ok(f.StopVM(t.Context(), vm.ID))
 	} else if !strings.Contains(err.Error(), "tc") && !strings.Contains(err.Error(), "bandwidth") {
-		t.Errorf("the refusal of a kernel without bounds: %v", err)
+		t.Errorf("start on a kernel without bandwidth limits: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "tc")
 	if err := os.WriteFile(file, []byte(shim), 0o755); err != nil {
@@ -59,10 +59,10 @@ func TestAPortGroupBoundsRunningCards(t *testing.T) {
 	}
 	for range 2 {
 		f.ok(set(&fleet.Rate{AverageKiB: 4000}, &fleet.Rate{AverageKiB: 300}))
-		wantContains(t, "the running card after a change", tuned(), "inbound.average: 4000 inbound.peak: 0", "outbound.average: 300")
+		wantContains(t, "the running NIC after a change", tuned(), "inbound.average: 4000 inbound.peak: 0", "outbound.average: 300")
 	}
 	f.ok(set(nil, nil))
-	wantContains(t, "the running card without bounds", tuned(), "inbound.average: 0", "outbound.average: 0")
+	wantContains(t, "the running NIC without limits", tuned(), "inbound.average: 0", "outbound.average: 0")
 	if st, _, err := f.VM(t.Context(), vm.ID); err != nil || len(st.NextBoot) != 0 || len(st.Drift) != 0 {
 		t.Errorf("%+v %v", st, err)
 	}

@@ -59,7 +59,7 @@ func guestBytes(t *testing.T, names string, r *rand.Rand) map[string][]byte {
 }
 
 // No bytes at the start of a raw disk change the report on other VMs and volumes, nor the result of jobs for them.
-func TestBytesOfARawDiskChangeNothingForOthers(t *testing.T) {
+func TestRawDiskContentAffectsNothingElse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	addImage(t, f.pool, hvtest.Image{Name: "image", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
@@ -99,7 +99,7 @@ func TestBytesOfARawDiskChangeNothingForOthers(t *testing.T) {
 	}
 	volumes, disks := seen("before")
 	if len(volumes) != 6 || len(disks) != 3 {
-		t.Fatalf("there are %+v and %+v", volumes, disks)
+		t.Fatalf("unexpected volumes %+v or disks %+v", volumes, disks)
 	}
 	size := int64(4 << 20)
 	r := rand.New(rand.NewPCG(uint64(tier.Seed()), 0))
@@ -108,7 +108,7 @@ func TestBytesOfARawDiskChangeNothingForOthers(t *testing.T) {
 			writeAt(t, f.at(name), text)
 		}
 		if v, d := seen(what); !reflect.DeepEqual(v, volumes) || !reflect.DeepEqual(d, disks) {
-			t.Errorf("%s: the host tells of\n%+v\n%+v, before\n%+v\n%+v", what, v, d, volumes, disks)
+			t.Errorf("%s: the host reports\n%+v\n%+v, before\n%+v\n%+v", what, v, d, volumes, disks)
 		}
 		size += 1 << 20
 		grown := other
@@ -131,14 +131,14 @@ func TestBytesOfARawDiskChangeNothingForOthers(t *testing.T) {
 		for _, name := range []string{"plain.raw", "shared.img", "left.raw", "theirs"} {
 			writeAt(t, f.at(name), make([]byte, 64<<10))
 		}
-		volumes, disks = seen(what + ", taken back")
+		volumes, disks = seen(what + ", zeroed")
 	}
 	f.ok(f.DeleteVolume(t.Context(), f.work("image", fleet.VolumeOrder{})))
 }
 
 // No image is created from a raw disk that looks like another format. The refusal does not suggest a program that would
 // probe the format.
-func TestNothingIsMadeOfARawDiskThatReadsAsAnother(t *testing.T) {
+func TestCopyRefusedForRawDiskWithForeignHeader(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.ok(f.CreateVolume(t.Context(), f.work("guest.raw", fleet.VolumeOrder{Format: fleet.Raw, SizeBytes: 4 << 20})))
@@ -163,7 +163,7 @@ func TestNothingIsMadeOfARawDiskThatReadsAsAnother(t *testing.T) {
 	}
 	for _, name := range []string{"flat.qcow2", "copied.raw"} {
 		if _, err := os.Lstat(f.at(name)); !os.IsNotExist(err) {
-			t.Errorf("%s was made: %v", name, err)
+			t.Errorf("%s was created: %v", name, err)
 		}
 	}
 }

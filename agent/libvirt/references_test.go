@@ -13,7 +13,7 @@ func extension(h []byte, at int, kind uint32, value string) int {
 	return at + 8 + (copy(h[at+8:], value)+7)&^7
 }
 
-func TestReferencesAreReadNotFollowed(t *testing.T) {
+func TestParseReferencesReadsHeaderOnly(t *testing.T) {
 	t.Parallel()
 	image := func(version uint32, backing string, extensions func([]byte, int)) []byte {
 		return qcow2(version, func(h []byte) {
@@ -39,7 +39,7 @@ func TestReferencesAreReadNotFollowed(t *testing.T) {
 		"backing":     {image(3, "base.qcow2", nil), []reference{{"base.qcow2", false}}},
 		"backing, v2": {image(2, "/v/base", nil), []reference{{"/v/base", false}}},
 		"raw backing": {image(3, "base.img", func(h []byte, at int) { extension(h, at, qcow2BackingFormat, "raw") }), []reference{{"base.img", true}}},
-		"data and below": {image(3, "b", func(h []byte, at int) {
+		"data file and backing": {image(3, "b", func(h []byte, at int) {
 			extension(h, extension(h, at, qcow2BackingFormat, "qcow2"), qcow2DataName, "d.raw")
 		}), []reference{{"d.raw", true}, {"b", false}}},
 	} {

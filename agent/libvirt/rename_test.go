@@ -11,9 +11,9 @@ import (
 )
 
 // Neither way of renaming replaces an existing file. A new file under the old name is not removed.
-func TestAFileIsNeverRenamedOverAnother(t *testing.T) {
+func TestRenameNeverReplacesFile(t *testing.T) {
 	t.Parallel()
-	for way, rename := range map[string]func(from, to string) error{"at once": renameNoReplace, "by a second name": linkNoReplace} {
+	for way, rename := range map[string]func(from, to string) error{"rename": renameNoReplace, "link and unlink": linkNoReplace} {
 		dir := t.TempDir()
 		from, to, free := filepath.Join(dir, "from"), filepath.Join(dir, "to"), filepath.Join(dir, "free")
 		for _, path := range []string{from, to} {
@@ -22,10 +22,10 @@ func TestAFileIsNeverRenamedOverAnother(t *testing.T) {
 			}
 		}
 		if err := rename(from, to); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("%s, over another: %v", way, err)
+			t.Errorf("%s over an existing file: %v", way, err)
 		}
 		if text, err := os.ReadFile(to); err != nil || string(text) != to {
-			t.Errorf("%s: the other is %q %v", way, text, err)
+			t.Errorf("%s: the existing file is %q %v", way, text, err)
 		}
 		if err := errors.Join(rename(from, free), unlinkOldName(from, free), unlinkOldName(from, free)); err != nil {
 			t.Errorf("%s: %v", way, err)
@@ -40,13 +40,13 @@ func TestAFileIsNeverRenamedOverAnother(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := os.Lstat(from); err != nil {
-			t.Errorf("%s: what came under the old name: %v", way, err)
+			t.Errorf("%s: the new file under the old name: %v", way, err)
 		}
 	}
 }
 
 // If somebody else creates the final file just as a volume is completed, exactly one of the two succeeds.
-func TestAWholeVolumeNeverTakesAFilesPlace(t *testing.T) {
+func TestPutInPlaceNeverReplacesFile(t *testing.T) {
 	t.Parallel()
 	p := place{pool: fleet.Pool{Spec: fleet.PoolSpec{Path: t.TempDir()}}, volume: "disk.qcow2"}
 	for range 3000 {
@@ -66,7 +66,7 @@ func TestAWholeVolumeNeverTakesAFilesPlace(t *testing.T) {
 		refused := putInPlace(p)
 		theirs := <-made == nil
 		if theirs != (refused != nil) {
-			t.Fatalf("somebody else has made it: %v, and it is ours: %v", theirs, refused)
+			t.Fatalf("created by the other side: %v, putInPlace: %v", theirs, refused)
 		}
 		if err := errors.Join(os.Remove(p.path()), os.RemoveAll(p.partial().path())); err != nil {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 
 // An address reserved on a running network is what the guest's DHCP client gets. The host reports it from the guest
 // agent and from the lease, and the network lists the lease.
-func TestAGuestGetsItsReservedAddress(t *testing.T) {
+func TestGuestGetsReservedAddress(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	n := newTestNetwork(t, f)
@@ -29,7 +29,7 @@ func TestAGuestGetsItsReservedAddress(t *testing.T) {
 	n.Generation = 2
 	f.ok(f.ApplyNetwork(t.Context(), n))
 	if again := serverPID(t, n.Name); again != server {
-		t.Errorf("dnsmasq was started anew: %d, before %d", again, server)
+		t.Errorf("dnsmasq was restarted: process %d, before %d", again, server)
 	}
 
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
@@ -42,7 +42,7 @@ func TestAGuestGetsItsReservedAddress(t *testing.T) {
 	f.ok(f.StartVM(t.Context(), vm.ID))
 	var card fleet.NICState
 	var leases []fleet.DHCPLease
-	waitFor(t, "the guest's addresses are told by agent and lease", func() bool {
+	waitFor(t, "the guest's addresses are reported by agent and lease", func() bool {
 		state, err := f.Snapshot(t.Context(), agent.Assigned{Networks: []fleet.Network{n}})
 		f.ok(err)
 		for _, v := range state.VMs {
@@ -59,7 +59,7 @@ func TestAGuestGetsItsReservedAddress(t *testing.T) {
 		return i >= 0 && slices.Contains(card.Seen[i].By, fleet.FromAgent) && slices.Contains(card.Seen[i].By, fleet.FromLease)
 	})
 	if len(card.Addresses) != 1 || card.Addresses[0] != ip {
-		t.Errorf("the card has %+v, want %s alone", card, ip)
+		t.Errorf("the NIC has %+v, want only %s", card, ip)
 	}
 	if len(leases) != 1 || leases[0].MAC != mac || leases[0].IP != ip {
 		t.Errorf("the network's leases are %+v", leases)

@@ -169,7 +169,7 @@ func roundTrip(t *testing.T, vm fleet.VM, k kind) (agent.Applied, agent.Defined,
 	m, ok := markOf(again.Metadata)
 	applied := m.applied()
 	if !ok || applied == nil || m.ID != vm.ID || m.Mark != "secret" {
-		t.Fatalf("its mark is %+v\n%s", m, text)
+		t.Fatalf("the definition's mark is %+v\n%s", m, text)
 	}
 	var known assigned
 	known.note(pools)
@@ -183,7 +183,7 @@ func same(t *testing.T, vm fleet.VM, k kind) {
 	want := vm.Spec
 	want.Power = ""
 	if got, sent := mustText(applied.Spec), mustText(want); got != sent {
-		t.Errorf("what was applied is kept as %s, not %s", got, sent)
+		t.Errorf("the recorded spec is %s, want %s", got, sent)
 	}
 	for _, f := range fleet.VMFields {
 		if !f.Same(vm.Spec, is.Spec) || is.Odd[f.Name] != "" {
@@ -191,7 +191,7 @@ func same(t *testing.T, vm fleet.VM, k kind) {
 		}
 	}
 	if more := agent.Plan(applied, is, vm, true); len(more.Fields)+len(more.SetDisks)+len(more.SetNICs)+len(applied.Drift(is)) > 0 {
-		t.Errorf("applied once more it changes %d fields, %d disks and %d cards, of drift %+v, in\n%s", len(more.Fields), len(more.SetDisks), len(more.SetNICs), applied.Drift(is), text)
+		t.Errorf("a second apply changes %d fields, %d disks and %d NICs, drift %+v, in\n%s", len(more.Fields), len(more.SetDisks), len(more.SetNICs), applied.Drift(is), text)
 	}
 }
 
@@ -219,9 +219,9 @@ func FuzzDefinition(f *testing.F) {
 	})
 }
 
-// TestDrawnSpecsHaveEveryField checks the generator: over many random inputs, it must generate several values of each
+// TestGeneratedSpecsCoverEveryField checks the generator: over many random inputs, it must generate several values of each
 // field.
-func TestDrawnSpecsHaveEveryField(t *testing.T) {
+func TestGeneratedSpecsCoverEveryField(t *testing.T) {
 	t.Parallel()
 	seen := map[string]map[string]bool{}
 	note := func(name, words string) {

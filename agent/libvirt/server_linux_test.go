@@ -10,12 +10,12 @@ import (
 
 // A missing dnsmasq is reported only if libvirtd's processes are visible. Another process with its old ID is not
 // mistaken for it.
-func TestAMissingServerIsJudgedOnlyWhereItCanBeSeen(t *testing.T) {
+func TestMissingDnsmasqReportedOnlyIfProcessesVisible(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "libvirt-sock")
 	if !serverRuns(socket, "lan") {
-		t.Error("where nobody listens, the server is missed")
+		t.Error("dnsmasq is reported missing although libvirtd is not visible")
 	}
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -23,7 +23,7 @@ func TestAMissingServerIsJudgedOnlyWhereItCanBeSeen(t *testing.T) {
 	}
 	defer l.Close()
 	if serverRuns(socket, "lan-of-nobody") {
-		t.Error("a server that was never there runs")
+		t.Error("a dnsmasq that never ran counts as running")
 	}
 	if err := os.Mkdir(filepath.Join(dir, "network"), 0o755); err != nil {
 		t.Fatal(err)
@@ -32,6 +32,6 @@ func TestAMissingServerIsJudgedOnlyWhereItCanBeSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if serverRuns(socket, "lan-of-nobody") {
-		t.Error("a process that got the id of the one before is taken for it")
+		t.Error("another process with the recorded ID counts as dnsmasq")
 	}
 }

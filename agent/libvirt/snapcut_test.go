@@ -195,7 +195,7 @@ const minCutPlaces = 60
 
 // Whatever is killed at whichever step, the repeated job leaves the VM as before or as requested: the guest runs, its
 // disks are sound, and no extra file is left.
-func TestSnapshotsCutOffAnywhere(t *testing.T) {
+func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 	s := newSnapper(t)
 	s.write('a')
 	ended := false // the test stopped the guest, because libvirt had lost it or its block job
@@ -207,7 +207,7 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 			<-s.later
 			s.later = nil
 		}
-		waitFor(t, "the backend has found libvirt again", func() bool { _, _, err := s.VM(t.Context(), s.vm.ID); return err == nil })
+		waitFor(t, "the backend has reconnected to libvirt", func() bool { _, _, err := s.VM(t.Context(), s.vm.ID); return err == nil })
 		if s.orphaned() {
 			// libvirt 9, killed just as a merge begins, loses the guest; the agent refuses to act on it until somebody
 			// ends its QEMU.
@@ -222,8 +222,8 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 		in.Progress = func(int, string) {}
 		err := do(in)
 		for tries := 0; err != nil; tries++ {
-			if t.Logf("%s: refused when it came again: %v", when, err); tries == 3 {
-				t.Fatalf("%s: refused each time, at last: %v", when, err)
+			if t.Logf("%s: repeated job refused: %v", when, err); tries == 3 {
+				t.Fatalf("%s: every repetition refused, last: %v", when, err)
 			}
 			// A refused or undone job left everything as it was, so a new job may try again.
 			in.Job = fleet.NewID[fleet.JobID]()
@@ -351,7 +351,7 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("cut off in %d of %d places", places, all); all < minCutPlaces {
-		t.Errorf("the orders have %d places, fewer than %d: are there steps that report nothing?", all, minCutPlaces)
+	if t.Logf("interrupted in %d of %d places", places, all); all < minCutPlaces {
+		t.Errorf("the jobs have %d places, fewer than %d: does a step report no progress?", all, minCutPlaces)
 	}
 }

@@ -87,7 +87,7 @@ func backingOf(t *testing.T, path string) string {
 
 // Storage that becomes full during a snapshot leaves the VM running and unchanged. Storage that becomes full during a
 // merge leaves a chain with the same content. Once there is space, the job succeeds.
-func TestAFullStorageLosesNothing(t *testing.T) {
+func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.pool = f.small("320m")
@@ -103,7 +103,7 @@ func TestAFullStorageLosesNothing(t *testing.T) {
 		}
 		err := do(in)
 		if at != "" {
-			t.Fatalf("nobody came to %q", at)
+			t.Fatalf("the job never reached %q", at)
 		}
 		free()
 		return err
@@ -116,9 +116,9 @@ func TestAFullStorageLosesNothing(t *testing.T) {
 		in := s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "full", Memory: true})
 		full(t, "a snapshot with memory", onFull(in, "keeping what the guest has", left, take))
 		if st := s.status(); st.Power != fleet.Running || st.Snapshots != nil {
-			t.Fatalf("after a snapshot that had no room: %s, %+v", st.Power, st.Snapshots)
+			t.Fatalf("after a snapshot without free space: %s, %+v", st.Power, st.Snapshots)
 		}
-		s.whole("after a snapshot that had no room", 'a')
+		s.whole("after a snapshot without free space", 'a')
 		s.ok(s.StartVM(t.Context(), s.vm.ID))
 	}
 	for _, on := range []bool{true, false} {
@@ -132,16 +132,16 @@ func TestAFullStorageLosesNothing(t *testing.T) {
 		full(t, "a merge", onFull(in, "merging", 8<<20, drop))
 		st := s.status()
 		if st.Snapshots == nil || st.Snapshots.Unfinished != "" || st.Snapshots.Merges == 0 || on != (st.Power == fleet.Running) {
-			t.Fatalf("after a merge that had no room: %s, %+v", st.Power, st.Snapshots)
+			t.Fatalf("after a merge without free space: %s, %+v", st.Power, st.Snapshots)
 		}
-		s.sound("after a merge that had no room")
+		s.sound("after a merge without free space")
 		s.ok(drop(s.order(fleet.SnapshotOrder{})))
 		s.off()
-		s.sound("merged when there was room")
+		s.sound("merged once there was space")
 		for _, d := range s.status().Disks { // repairs clusters that QEMU leaked
 			_ = exec.CommandContext(t.Context(), "qemu-img", "check", "-q", "-r", "leaks", d.Path).Run()
 		}
-		s.whole("merged when there was room", 'b')
+		s.whole("merged once there was space", 'b')
 	}
 
 	to := s.small("8m")
@@ -153,5 +153,5 @@ func TestAFullStorageLosesNothing(t *testing.T) {
 	if left := must(os.ReadDir(to.Spec.Path)); len(left) > 1 || len(left) == 1 && !strings.HasPrefix(left[0].Name(), ".") {
 		t.Errorf("the copy left %v", left)
 	}
-	s.whole("after a copy that had no room", 'b')
+	s.whole("after a copy without free space", 'b')
 }

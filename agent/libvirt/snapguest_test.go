@@ -80,7 +80,7 @@ func (k *talker) ask(command string) (answer string) {
 
 // A guest that writes to its disk and counts is reverted to a snapshot with memory: later writes are undone, and the
 // killed program runs on. Tested with BIOS, and with UEFI and a TPM.
-func TestARunningProgramGoesBack(t *testing.T) {
+func TestRevertRestoresMemoryAndDisk(t *testing.T) {
 	t.Parallel()
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
 	if err != nil {
@@ -118,15 +118,15 @@ func TestARunningProgramGoesBack(t *testing.T) {
 			at := count(k)
 			k.ask("printf AFTER! | dd of=/dev/vda conv=fsync,notrunc 2>/dev/null; kill -9 $(cat /tmp/pid); while [ -d /proc/$(cat /tmp/pid) ]; do :; done; rm /tmp/count; echo gone")
 			if got := k.ask("cat /tmp/count 2>/dev/null || echo none"); got != "none" {
-				t.Fatalf("before going back the program is at %s", got)
+				t.Fatalf("before the revert the program is at %s", got)
 			}
 			checkChain(t, s.file())
 
 			began = time.Now()
 			s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
-			t.Logf("going back took %s", time.Since(began))
+			t.Logf("the revert took %s", time.Since(began))
 			if st := s.status(); st.Power != fleet.Running || len(st.NextBoot)+len(st.Drift)+len(st.Faults) > 0 {
-				t.Fatalf("back again: %+v", st)
+				t.Fatalf("after the revert: %+v", st)
 			}
 			k = s.talk()
 			if got := k.ask("echo 3 > /proc/sys/vm/drop_caches; dd if=/dev/vda bs=6 count=1 2>/dev/null"); got != "before" {
@@ -136,10 +136,10 @@ func TestARunningProgramGoesBack(t *testing.T) {
 			if now > at+600 || now == 0 {
 				t.Errorf("the program is at %d, and was at %d", now, at)
 			}
-			waitFor(t, "the program goes on", func() bool { return count(k) > now })
+			waitFor(t, "the program runs on", func() bool { return count(k) > now })
 			checkChain(t, s.file())
 			s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
-			waitFor(t, "the program goes on after the merge", func() bool { return count(k) > now })
+			waitFor(t, "the program runs on after the merge", func() bool { return count(k) > now })
 			if s.status().Snapshots != nil || s.file() != s.at("disk.qcow2") {
 				t.Errorf("after the merge: %+v on %s", s.status().Snapshots, s.file())
 			}
@@ -149,7 +149,7 @@ func TestARunningProgramGoesBack(t *testing.T) {
 }
 
 // A revert also restores the UEFI variables and the TPM's state.
-func TestFirmwareAndTPMGoBack(t *testing.T) {
+func TestRevertRestoresFirmwareAndTPM(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	s := &snapper{fixture: f, vm: f.vm()}
@@ -185,18 +185,18 @@ func TestFirmwareAndTPMGoBack(t *testing.T) {
 	s.off()
 	s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
 	if got := sums(); strings.Join(got, " ") != strings.Join(was, " ") {
-		t.Errorf("they are %v, and were %v", got, was)
+		t.Errorf("the state's checksums are %v, were %v", got, was)
 	}
 	s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
 	left, err := filepath.Glob(filepath.Join("/var/lib/libvirt/quantix/snapshots", string(s.vm.ID), "*-*"))
 	s.ok(err)
 	if len(left) > 0 {
-		t.Errorf("%v is left", left)
+		t.Errorf("the deleted snapshot left %v", left)
 	}
 }
 
 // A snapshot without enough space is refused before any change, and the guest runs on.
-func TestSnapshotsWithoutRoom(t *testing.T) {
+func TestSnapshotRefusedWithoutFreeSpace(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
 	full := m.other("24m")
@@ -216,7 +216,7 @@ func TestSnapshotsWithoutRoom(t *testing.T) {
 		t.Fatalf("with memory: %v", err)
 	}
 	if st := s.status(); st.Power != fleet.Running || st.Snapshots != nil || st.Disks[0].Path != filepath.Join(full.Spec.Path, "disk.qcow2") {
-		t.Fatalf("after it was refused: %+v", st)
+		t.Fatalf("after the refusal: %+v", st)
 	}
 	m.ok(m.TakeSnapshot(t.Context(), in(fleet.SnapshotOrder{ID: id, Name: "one"})))
 	// A merge without enough space keeps its files, and continues once there is space.
@@ -229,12 +229,12 @@ func TestSnapshotsWithoutRoom(t *testing.T) {
 		t.Fatalf("merge: %v", err)
 	}
 	if tree := s.tree(); tree.Merges != 1 || tree.Of(id) != nil || tree.Unfinished != "" {
-		t.Fatalf("after it was refused: %+v", tree)
+		t.Fatalf("after the refusal: %+v", tree)
 	}
 	m.ok(os.Remove(filler))
 	m.ok(m.DeleteSnapshot(t.Context(), in(fleet.SnapshotOrder{})))
 	if s.status().Snapshots != nil || s.read() != 7 {
-		t.Errorf("after it is merged: %+v, %d", s.status().Snapshots, s.read())
+		t.Errorf("after the merge: %+v, %d", s.status().Snapshots, s.read())
 	}
 	m.ok(m.DeleteVM(t.Context(), m.vm, m.pools, true))
 }

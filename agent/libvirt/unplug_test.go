@@ -40,30 +40,30 @@ func (s *snapper) edited(change func(*fleet.VMSpec)) fleet.VMStatus {
 
 // A running guest sees hot-plug and hot-unplug of a physical disk, a USB disk and memory. A pending unplug is reported
 // until the guest releases the device.
-func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
+func TestRunningGuestHotPlugAndUnplug(t *testing.T) {
 	t.Parallel()
 	device, _ := physicalDisk(t)
 	s := linuxGuest(newFixture(t), func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.MaxMiB, s.CPU.Max = 192, 1024, 2 })
 	guest := s.talk()
 	disks := func() string { return guest.ask("ls -d /sys/block/vd* 2>/dev/null | wc -l") }
 	if got := disks(); got != "0" {
-		t.Fatalf("the guest begins with %s disks", got)
+		t.Fatalf("the guest starts with %s disks", got)
 	}
 	settled := func(what string, st fleet.VMStatus) {
 		t.Helper()
 		if len(st.NextBoot) != 0 || len(st.PendingUnplug) != 0 || len(st.Drift) != 0 || st.Power == fleet.Stopped {
-			t.Fatalf("%s: at its next start %q, held back %+v, drift %+v", what, st.NextBoot, st.PendingUnplug, st.Drift)
+			t.Fatalf("%s: waiting for the next start %q, pending unplugs %+v, drift %+v", what, st.NextBoot, st.PendingUnplug, st.Drift)
 		}
 	}
 	with := []fleet.VMHostDevice{{Device: device}}
-	settled("with a disk of the host", s.edited(func(s *fleet.VMSpec) { s.HostDevices = with }))
+	settled("with a physical disk", s.edited(func(s *fleet.VMSpec) { s.HostDevices = with }))
 	waitFor(t, "the guest sees the disk", func() bool { return disks() == "1" })
 	if got := guest.ask("cat /sys/block/vda/size"); got != "32768" {
-		t.Errorf("of 16 MiB the guest sees %s sectors", got)
+		t.Errorf("the guest sees %s sectors of the 16 MiB disk", got)
 	}
 	settled("without it", s.edited(func(s *fleet.VMSpec) { s.HostDevices = nil }))
 	if got := disks(); got != "0" {
-		t.Errorf("taken out, the guest has %s", got)
+		t.Errorf("after the unplug the guest has %s disks", got)
 	}
 
 	usb := fleet.Disk{PoolID: s.pool.ID, Volume: "usb.qcow2", SizeBytes: 8 << 20, Bus: "usb"}
@@ -74,7 +74,7 @@ func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
 	}
 	settled("without it", s.edited(func(s *fleet.VMSpec) { s.Disks = nil }))
 	if got := seen(); strings.Contains(got, "ua-quantix-disk") {
-		t.Errorf("taken out, QEMU has %s", got)
+		t.Errorf("after the unplug QEMU has %s", got)
 	}
 
 	memory := func() int {
@@ -87,19 +87,19 @@ func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
 	st := s.edited(func(s *fleet.VMSpec) { s.MemoryMiB = 576 })
 	settled("with still more", st)
 	if !slices.Equal(st.Modules, []fleet.Module{{MiB: 128}, {MiB: 256}}) {
-		t.Errorf("it got %+v", st.Modules)
+		t.Errorf("the guest has the memory modules %+v", st.Modules)
 	}
 	waitFor(t, "the guest has the memory", func() bool { return memory() == before+384 })
 	st = s.edited(func(s *fleet.VMSpec) { s.MemoryMiB = 320 })
 	settled("with less", st)
 	if got := memory(); got != before+128 {
-		t.Errorf("with less the guest has %d MiB, and had %d MiB at its start", got, before)
+		t.Errorf("after the unplug the guest has %d MiB, and had %d MiB at its start", got, before)
 	}
 	if st.MemoryMiB != 320 || !slices.Equal(st.Modules, []fleet.Module{{MiB: 128}}) {
-		t.Errorf("with less it has %d MiB, of modules %+v", st.MemoryMiB, st.Modules)
+		t.Errorf("after the unplug the VM has %d MiB, modules %+v", st.MemoryMiB, st.Modules)
 	}
 	if st = s.edited(func(s *fleet.VMSpec) { s.MemoryMiB = 160 }); st.MemoryMiB != 320 || len(st.PendingUnplug) != 0 || !slices.Equal(st.NextBoot, []string{"memoryMiB"}) {
-		t.Errorf("below what it was started with: %+v", st)
+		t.Errorf("below the memory at start: %+v", st)
 	}
 
 	// An emulated guest does not support the unplug of vCPUs, so none is requested.
@@ -115,7 +115,7 @@ func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
 	st = s.edited(func(s *fleet.VMSpec) { s.MemoryMiB, s.HostDevices = 192, nil })
 	want := []fleet.PendingUnplug{{Field: "hostDevices", What: device}, {Field: "memoryMiB", What: "128 MiB of memory"}}
 	if !slices.Equal(st.PendingUnplug, want) || !slices.Equal(st.NextBoot, []string{"memoryMiB", "hostDevices"}) || len(st.Drift) != 0 {
-		t.Errorf("paused it holds back %+v, waiting %q, drift %+v", st.PendingUnplug, st.NextBoot, st.Drift)
+		t.Errorf("paused: pending unplugs %+v, waiting %q, drift %+v", st.PendingUnplug, st.NextBoot, st.Drift)
 	}
 	changes := s.Changes(t.Context())
 	s.ok(s.ResumeVM(t.Context(), s.vm.ID))
@@ -123,16 +123,16 @@ func TestARunningGuestGivesBackWhatItGot(t *testing.T) {
 		select {
 		case <-changes:
 		case <-t.Context().Done():
-			t.Fatalf("running on it still holds back %+v", st.PendingUnplug)
+			t.Fatalf("resumed: still pending %+v", st.PendingUnplug)
 		}
 	}
 	if st.MemoryMiB != 192 || disks() != "0" {
-		t.Errorf("running on it has %d MiB, and %s disks", st.MemoryMiB, disks())
+		t.Errorf("resumed: %d MiB, %s disks", st.MemoryMiB, disks())
 	}
 }
 
 // A guest has few USB ports. Further USB disks wait for the next start, which adds ports for all.
-func TestAUSBDiskWaitsForAPort(t *testing.T) {
+func TestUSBDiskWaitsForFreePort(t *testing.T) {
 	t.Parallel()
 	s := &snapper{fixture: newFixture(t)}
 	s.vm = s.fixture.vm()

@@ -36,7 +36,7 @@ func fileDisk(path, format string) string {
 }
 
 // A file's users are found however their definitions name the file.
-func TestUsersOfAFileAreFoundWhateverItIsCalled(t *testing.T) {
+func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	dir := t.TempDir()
@@ -107,7 +107,7 @@ func TestUsersOfAFileAreFoundWhateverItIsCalled(t *testing.T) {
 		vm.Spec.Disks = []fleet.Disk{d}
 		err := f.ApplyVM(t.Context(), order(vm, f.pool))
 		if taken := ways[how] != nil; taken != (fleet.CodeOf(err) == fleet.Conflict) {
-			t.Errorf("%s: cloned: %v", how, err)
+			t.Errorf("%s: clone: %v", how, err)
 		}
 		vm = f.vm()
 		vm.Spec.Disks = []fleet.Disk{f.disk(how)}
@@ -121,7 +121,7 @@ func TestUsersOfAFileAreFoundWhateverItIsCalled(t *testing.T) {
 }
 
 // An overlay that an administrator put on a VM's disk does not block edits of the VM.
-func TestAnOverlayOfAnotherDomainStopsNoEdit(t *testing.T) {
+func TestForeignOverlayDoesNotBlockEdit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
@@ -135,7 +135,7 @@ func TestAnOverlayOfAnotherDomainStopsNoEdit(t *testing.T) {
 }
 
 // A symbolic link in a pool may lead out of it.
-func TestLinksInAPoolAreNotRead(t *testing.T) {
+func TestSymlinkInPoolNotCloned(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	secret := filepath.Join(t.TempDir(), "secret.raw")
@@ -147,12 +147,12 @@ func TestLinksInAPoolAreNotRead(t *testing.T) {
 	d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: "linked.raw"}
 	vm.Spec.Disks = []fleet.Disk{d}
 	if err := f.ApplyVM(t.Context(), order(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "plain file") {
-		t.Errorf("a link was cloned: %v", err)
+		t.Errorf("clone of a symbolic link: %v", err)
 	}
 }
 
 // Before a deletion, the users of the files are read anew: changes since the last report count.
-func TestAFileIsWhoseItIsNow(t *testing.T) {
+func TestDeleteUsesCurrentFileUsers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	made := func(volume string) fleet.VM {
@@ -170,7 +170,7 @@ func TestAFileIsWhoseItIsNow(t *testing.T) {
 	f.ok(os.Remove(at("keeper.qcow2")))
 	f.ok(os.Symlink(at("other.qcow2"), at("keeper.qcow2")))
 	if err := f.DeleteVM(t.Context(), other, []fleet.Pool{f.pool}, true); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "in use by another VM") {
-		t.Errorf("delete a disk that another VM's has become a link to: %v", err)
+		t.Errorf("delete a disk that another VM's disk links to: %v", err)
 	}
 	if _, err := os.Stat(at("keeper.qcow2")); err != nil {
 		t.Error(err)
@@ -180,7 +180,7 @@ func TestAFileIsWhoseItIsNow(t *testing.T) {
 	f.ok(os.Rename(at("other.qcow2"), at("third.qcow2"))) // the third VM's file is now the one that the other VM had
 	f.ok(f.DeleteVM(t.Context(), third, []fleet.Pool{f.pool}, true))
 	if _, err := os.Stat(at("third.qcow2")); err == nil {
-		t.Error("it is there still")
+		t.Error("the deleted VM's disk still exists")
 	}
 	for _, vm := range []fleet.VM{keeper, other} {
 		f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))

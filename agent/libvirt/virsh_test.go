@@ -41,7 +41,7 @@ func misplace(t *testing.T, p fleet.Pool, how hvtest.Misplacement) (back func())
 	back = sync.OnceFunc(func() {
 		if how == hvtest.Emptied {
 			if err := os.Remove(dir); err != nil {
-				t.Error("something was made in the place of the pool:", err)
+				t.Error("something was created in the pool's place:", err)
 			}
 		}
 		if err := os.Rename(aside, dir); err != nil {

@@ -30,7 +30,7 @@ func (f fixture) poolFiles() (names []string) {
 }
 
 // Downloads are inspected before they get a name. A refused download leaves no file.
-func TestDownloadsAreInspected(t *testing.T) {
+func TestInvalidDownloadRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	whole := made(t, "-f", "qcow2", "FILE", "64M")
@@ -63,7 +63,7 @@ func TestDownloadsAreInspected(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal that says %q", name, err, c.says)
 		}
 		if left := f.poolFiles(); len(left) > 0 {
-			t.Fatalf("%s: there is %q", name, left)
+			t.Fatalf("%s: the refused download left %q", name, left)
 		}
 	}
 	for name, text := range map[string][]byte{
@@ -80,7 +80,7 @@ func TestDownloadsAreInspected(t *testing.T) {
 }
 
 // A download may not exceed the pool's free space, of which some stays reserved.
-func TestADownloadThatDoesNotFit(t *testing.T) {
+func TestDownloadRefusedWithoutFreeSpace(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	small := f
@@ -113,7 +113,7 @@ func TestADownloadThatDoesNotFit(t *testing.T) {
 }
 
 // Compressed and text files are refused as disk images, however they came into the pool.
-func TestAVMIsMadeFromAnImageAlone(t *testing.T) {
+func TestDiskRefusedFromNonImage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	whole := made(t, "-f", "qcow2", "FILE", "4M")
@@ -136,12 +136,12 @@ func TestAVMIsMadeFromAnImageAlone(t *testing.T) {
 	f.ok(os.WriteFile(f.at("whole.qcow2"), spoilt, 0o600))
 	err := f.CloneVolume(t.Context(), f.work("copy.qcow2", fleet.VolumeOrder{Source: "whole.qcow2"}))
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "outside the file") {
-		t.Errorf("a clone of what is not sound: %v", err)
+		t.Errorf("a clone of a corrupt image: %v", err)
 	}
 }
 
 // Unless the agent's settings allow it, downloads from the host itself and from private networks are refused.
-func TestDownloadsComeFromOutside(t *testing.T) {
+func TestDownloadFromHostItselfRefused(t *testing.T) {
 	t.Parallel()
 	needHost(t)
 	b, err := libvirt.Open(t.Context(), libvirt.Options{Roots: roots, Book: book})
@@ -155,6 +155,6 @@ func TestDownloadsComeFromOutside(t *testing.T) {
 		t.Errorf("from the host itself: %v", err)
 	}
 	if left := f.poolFiles(); len(left) > 0 {
-		t.Errorf("there is %q", left)
+		t.Errorf("the refused download left %q", left)
 	}
 }

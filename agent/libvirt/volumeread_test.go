@@ -14,7 +14,7 @@ import (
 )
 
 // The end of a file that changes while it is sent is held back.
-func TestWhatIsWrittenToIsNotSentWhole(t *testing.T) {
+func TestChangedFileNotSentCompletely(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	addImage(t, f.pool, hvtest.Image{Name: "data", Kind: hvtest.Raw, SizeBytes: 4 << 20})
@@ -31,7 +31,7 @@ func TestWhatIsWrittenToIsNotSentWhole(t *testing.T) {
 		var size int64
 		err := f.ReadVolume(t.Context(), f.work("data", fleet.VolumeOrder{}), func(n int64) (io.Writer, error) { size = n; return got, nil })
 		if err == nil || size != 4<<20 || int64(got.Len()) >= size {
-			t.Errorf("written %s: of %d bytes came %d: %v", how, size, got.Len(), err)
+			t.Errorf("written %s: %d bytes announced, %d sent: %v", how, size, got.Len(), err)
 		}
 	}
 	// A change before the first read, but after the first check, is noticed by the file's length.
@@ -41,7 +41,7 @@ func TestWhatIsWrittenToIsNotSentWhole(t *testing.T) {
 		return &got, os.Truncate(f.at("data"), 5<<20)
 	})
 	if err == nil {
-		t.Errorf("of a file that has grown came %d bytes", got.Len())
+		t.Errorf("%d bytes of a grown file were sent without an error", got.Len())
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 
 // An upload without enough space is refused at once. If the space runs out during the upload, the error names the
 // kernel's reason and what to do. Neither leaves a file.
-func TestUploadsIntoAFullPool(t *testing.T) {
+func TestUploadRefusedWithoutFreeSpace(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	small := f
@@ -42,7 +42,7 @@ func TestUploadsIntoAFullPool(t *testing.T) {
 	}
 	_, ended := upload(8 << 20)
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "The upload has 8 MiB, but the pool has room for 7.6 MiB") {
-		t.Errorf("more than there is room for: %v", err)
+		t.Errorf("an upload larger than the free space: %v", err)
 	}
 
 	conns, ended := upload(6 << 20)
@@ -50,7 +50,7 @@ func TestUploadsIntoAFullPool(t *testing.T) {
 	conns <- there
 	answers := wire.NewUploadAnswers(conn)
 	if a, err := answers(); err != nil || a.Offset != 0 || a.Error != "" {
-		t.Fatalf("the host has %+v, %v", a, err)
+		t.Fatalf("the host's first answer: %+v, %v", a, err)
 	}
 	small.ok(os.WriteFile(filepath.Join(small.pool.Spec.Path, "another's"), make([]byte, 4<<20), 0o600))
 	said := make(chan wire.UploadAnswer, 1)
@@ -70,10 +70,10 @@ func TestUploadsIntoAFullPool(t *testing.T) {
 		t.Errorf("a pool that fills up: %v", err)
 	}
 	if a := <-said; !a.Final || !strings.HasPrefix(a.Error, full) {
-		t.Errorf("the sender is told %+v", a)
+		t.Errorf("the sender's last answer: %+v", a)
 	}
 	small.ok(os.Remove(filepath.Join(small.pool.Spec.Path, "another's")))
 	if left := small.poolFiles(); len(left) > 0 {
-		t.Errorf("it left %s", left)
+		t.Errorf("the failed upload left %s", left)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // A file that somebody puts in the place of the one being wiped is kept.
-func TestAWipeLeavesWhatCameMeanwhile(t *testing.T) {
+func TestWipeKeepsReplacedFile(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 48)
 	for range 10 { // a wipe may end before the rename
@@ -41,14 +41,14 @@ func TestAWipeLeavesWhatCameMeanwhile(t *testing.T) {
 			continue
 		}
 		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Another file took the place") {
-			t.Errorf("wiped: %v", err)
+			t.Errorf("wipe: %v", err)
 		}
 		if info := run(t, "qemu-img", "info", m.at("wiped.qcow2")); !strings.Contains(info, "3 MiB") {
-			t.Errorf("what came is\n%s", info)
+			t.Errorf("the other file is\n%s", info)
 		}
 		return
 	}
-	t.Fatal("no wipe lasts long enough to come between")
+	t.Fatal("no wipe lasted long enough for the rename")
 }
 
 // isZero reports whether the first byte of the file is zero.

@@ -45,7 +45,7 @@ func (f fixture) content(name string) []byte {
 }
 
 // A volume in use is not changed, whatever name its user has for it.
-func TestAVolumeIsInUseWhateverItIsCalled(t *testing.T) {
+func TestVolumeInUseRefusedUnderAnyPath(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	dir := t.TempDir()
@@ -87,7 +87,7 @@ func TestAVolumeIsInUseWhateverItIsCalled(t *testing.T) {
 			}
 		}
 		if !bytes.Equal(before, f.content(how)) {
-			t.Errorf("%s: it was written to", how)
+			t.Errorf("%s: the volume in use was written to", how)
 		}
 	}
 
@@ -97,7 +97,7 @@ func TestAVolumeIsInUseWhateverItIsCalled(t *testing.T) {
 	run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(dir, "link", "base"), "-F", "qcow2", other.at("top"))
 	for act, err := range f.destroying("base") {
 		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "top stands on base") {
-			t.Errorf("%s what another volume stands on: %v", act, err)
+			t.Errorf("%s a volume that backs another: %v", act, err)
 		}
 	}
 	f.ok(other.DeleteVolume(t.Context(), other.work("top", fleet.VolumeOrder{})))
@@ -112,7 +112,7 @@ func TestAVolumeIsInUseWhateverItIsCalled(t *testing.T) {
 	_, err = out.Read(make([]byte, 1)) // the prompt shows that it has opened the file
 	f.ok(err)
 	if err := f.DeleteVolume(t.Context(), f.work("base", fleet.VolumeOrder{})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has the volume base open") {
-		t.Errorf("delete what QEMU has open: %v", err)
+		t.Errorf("delete a volume that QEMU has open: %v", err)
 	}
 	f.ok(in.Close())
 	f.ok(io.Wait())
@@ -120,7 +120,7 @@ func TestAVolumeIsInUseWhateverItIsCalled(t *testing.T) {
 }
 
 // Links, directories and devices in a pool are refused, and their targets are not changed.
-func TestOnlyPlainFilesAreVolumes(t *testing.T) {
+func TestVolumeJobsRefusedForNonRegularFiles(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	secret := filepath.Join(t.TempDir(), "secret.raw")
@@ -148,11 +148,11 @@ func TestOnlyPlainFilesAreVolumes(t *testing.T) {
 	}
 	text, err := os.ReadFile(secret)
 	if err != nil || len(text) != 1<<20 || text[0] != 's' {
-		t.Error("what the link leads to was changed", err)
+		t.Error("the link's target was changed", err)
 	}
 }
 
-func TestWipedVolumesAreZeros(t *testing.T) {
+func TestWipeZeroesVolumes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for name, sparse := range map[string]bool{"dense.raw": false, "sparse.raw": true} {
@@ -164,12 +164,12 @@ func TestWipedVolumesAreZeros(t *testing.T) {
 		}
 		f.ok(f.WipeVolume(t.Context(), f.work(name, fleet.VolumeOrder{})))
 		if text := f.content(name); int64(len(text)) != size || len(bytes.Trim(text, "\x00")) != 0 {
-			t.Errorf("%s has %d bytes, of which %d are none", name, len(text), len(bytes.Trim(text, "\x00")))
+			t.Errorf("%s has %d bytes, %d of them not zero", name, len(text), len(bytes.Trim(text, "\x00")))
 		}
 	}
 	addImage(t, f.pool, hvtest.Image{Name: "image", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
 	if !bytes.Contains(f.content("image"), []byte("quantix ")) {
-		t.Fatal("there is nothing to wipe")
+		t.Fatal("the image has no data to wipe")
 	}
 	f.ok(f.WipeVolume(t.Context(), f.work("image", fleet.VolumeOrder{})))
 	if bytes.Contains(f.content("image"), []byte("quantix ")) {
@@ -190,7 +190,7 @@ func zeros(t *testing.T, size int64) string {
 }
 
 // A pool that becomes full during a job reports the hypervisor's error and keeps no partial volume.
-func TestAFullPoolKeepsNoHalfVolume(t *testing.T) {
+func TestFullPoolKeepsNoPartialVolume(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	small := f
@@ -226,7 +226,7 @@ func TestAFullPoolKeepsNoHalfVolume(t *testing.T) {
 
 // A killed agent's unfinished file is not listed at first. Once abandoned, it is listed as unfinished. The next attempt
 // removes it, and a person can delete it.
-func TestWhatWasCutOffIsNoVolume(t *testing.T) {
+func TestUnfinishedFileIsNotAVolume(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	left := f.at("data.raw" + fleet.PartialSuffix)
@@ -245,29 +245,29 @@ func TestWhatWasCutOffIsNoVolume(t *testing.T) {
 	}
 	put(0)
 	if v, ok := listed(); ok {
-		t.Errorf("what is being made is listed: %+v", v)
+		t.Errorf("the new unfinished file is listed: %+v", v)
 	}
 	put(time.Hour)
 	if v, ok := listed(); !ok || !v.Unfinished || v.IsImage() {
-		t.Errorf("what is forsaken is %+v", v)
+		t.Errorf("the abandoned file is listed as %+v", v)
 	}
 	f.ok(f.CreateVolume(t.Context(), f.work("data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})))
 	if v, ok := listed(); !ok || v.Unfinished || v.Name != "data.raw" {
-		t.Errorf("after the next try there is %+v", v)
+		t.Errorf("after the next attempt the pool has %+v", v)
 	}
 	put(time.Hour)
 	listed()
 	f.ok(f.DeleteVolume(t.Context(), f.work(filepath.Base(left), fleet.VolumeOrder{})))
 	if _, err := os.Lstat(left); !os.IsNotExist(err) {
-		t.Error("it is still there", err)
+		t.Error("the deleted file still exists", err)
 	}
 	if v, ok := listed(); !ok || v.Name != "data.raw" {
-		t.Errorf("the whole volume went with it: %+v", v)
+		t.Errorf("the complete volume was deleted, too: %+v", v)
 	}
 }
 
 // Concurrent jobs for one volume each succeed or are refused completely.
-func TestVolumeOrdersAtOnce(t *testing.T) {
+func TestConcurrentVolumeJobs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var wait sync.WaitGroup
@@ -288,7 +288,7 @@ func TestVolumeOrdersAtOnce(t *testing.T) {
 		}
 	}
 	if whole != 1 {
-		t.Errorf("it was made %d times", whole)
+		t.Errorf("the volume was created %d times", whole)
 	}
 
 	// A VM is created from an image that is deleted at the same time: it gets all of the image, or is refused.
@@ -315,14 +315,14 @@ func TestVolumeOrdersAtOnce(t *testing.T) {
 }
 
 // A failed job leaves no file, listed or not.
-func TestWhatFailsLeavesNoFile(t *testing.T) {
+func TestFailedVolumeJobLeavesNoFile(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.ok(os.WriteFile(f.at("busy.raw"), bytes.Repeat([]byte("x"), 8<<20), 0o600))
 	f.ok(f.ApplyPool(t.Context(), f.pool))
-	unkept := f.work("unkept.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
-	unkept.Whole = func(string) error { return errors.New("no room for a word") }
-	if err := f.CreateVolume(t.Context(), unkept); err == nil || !strings.Contains(err.Error(), "no room for a word") {
+	unrecorded := f.work("unrecorded.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
+	unrecorded.Whole = func(string) error { return errors.New("state file not written") }
+	if err := f.CreateVolume(t.Context(), unrecorded); err == nil || !strings.Contains(err.Error(), "state file not written") {
 		t.Error(err)
 	}
 
@@ -341,7 +341,7 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 	cancel()
 	wait.Wait()
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "was written to") {
-		t.Errorf("a copy of what is written to: %v", err)
+		t.Errorf("copy of a file that changes: %v", err)
 	}
 	entries, err := os.ReadDir(f.pool.Spec.Path)
 	f.ok(err)

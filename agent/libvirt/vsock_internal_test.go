@@ -38,7 +38,7 @@ func overUnix(t *testing.T, socket string) guestAsk {
 }
 
 // A real guest agent answers without libvirt, also after a client that disconnected in the middle of a command.
-func TestAnAgentThatListensIsAsked(t *testing.T) {
+func TestGuestAgentAnswersOverSocket(t *testing.T) {
 	t.Parallel()
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
 	if err != nil {
@@ -84,12 +84,12 @@ func TestAnAgentThatListensIsAsked(t *testing.T) {
 		broken.Close()
 	}
 	if _, err := askGuest[struct{}](ask, guestWait, "guest-no-such-thing", nil); !isNoCommand(err) || errors.Is(err, errSilent) {
-		t.Errorf("a command that it does not know: %v", err)
+		t.Errorf("an unknown command: %v", err)
 	}
 }
 
 // A program in the agent's place may send anything; its answers are limited in size and time.
-func TestWhatListensIsNotBelieved(t *testing.T) {
+func TestGuestAgentAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	sync := func(in *bufio.Reader) string {
 		line, _ := in.ReadString('\n')
@@ -105,15 +105,15 @@ func TestWhatListensIsNotBelieved(t *testing.T) {
 			_, _ = in.ReadString('\n')
 			fmt.Fprint(out, `{"return": {"version": "7.2.0"}}`+"\n")
 		}, "7.2.0"},
-		"an answer behind others": {func(in *bufio.Reader, out io.Writer) {
+		"an answer after stale ones": {func(in *bufio.Reader, out io.Writer) {
 			fmt.Fprintf(out, "{\"return\": {}}\n\xff{\"return\": 5}\n\xff{\"return\": %s}\n", sync(in))
 			_, _ = in.ReadString('\n')
 			fmt.Fprint(out, `{"return": {"version": "7.2.1"}}`+"\n")
 		}, "7.2.1"},
-		"nothing":      {func(in *bufio.Reader, _ io.Writer) { _, _ = io.Copy(io.Discard, in) }, ""},
-		"its end":      {func(*bufio.Reader, io.Writer) {}, ""},
-		"another sync": {func(in *bufio.Reader, out io.Writer) { sync(in); fmt.Fprint(out, "\xff{\"return\": 5}\n") }, ""},
-		"no line's end": {func(in *bufio.Reader, out io.Writer) {
+		"no answer":     {func(in *bufio.Reader, _ io.Writer) { _, _ = io.Copy(io.Discard, in) }, ""},
+		"disconnect":    {func(*bufio.Reader, io.Writer) {}, ""},
+		"wrong sync ID": {func(in *bufio.Reader, out io.Writer) { sync(in); fmt.Fprint(out, "\xff{\"return\": 5}\n") }, ""},
+		"endless answer": {func(in *bufio.Reader, out io.Writer) {
 			fmt.Fprintf(out, "\xff{\"return\": %s}\n", sync(in))
 			for range 4 << 10 {
 				if _, err := fmt.Fprint(out, strings.Repeat("a", 1<<10)); err != nil {
@@ -121,7 +121,7 @@ func TestWhatListensIsNotBelieved(t *testing.T) {
 				}
 			}
 		}, ""},
-		"no end before the sync": {func(_ *bufio.Reader, out io.Writer) {
+		"endless output before sync": {func(_ *bufio.Reader, out io.Writer) {
 			for {
 				if _, err := fmt.Fprint(out, strings.Repeat("a", 1<<16)); err != nil {
 					return
@@ -150,7 +150,7 @@ func TestWhatListensIsNotBelieved(t *testing.T) {
 }
 
 // A guest without an agent on its vsock yields an error within the time limit.
-func TestNobodyListens(t *testing.T) {
+func TestVSOCKWithoutAgentTimesOut(t *testing.T) {
 	t.Parallel()
 	_, err := overVSOCK(t.Context(), 4_000_000)(`{"execute":"guest-ping"}`, 200*time.Millisecond)
 	if !errors.Is(err, errSilent) {
@@ -164,14 +164,14 @@ func TestNobodyListens(t *testing.T) {
 }
 
 // Only a running guest's vsock that Quantix added for the agent is used to reach it.
-func TestWhereAnAgentListens(t *testing.T) {
+func TestCIDOfAgentVSOCK(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		alias, address string
 		want           uint32
 	}{
-		"its agent's": {aliasVSOCKAgent, "7", 7}, "another's": {aliasVSOCK, "7", 0}, "not running": {aliasVSOCKAgent, "", 0},
-		"the host": {aliasVSOCKAgent, "2", 0}, "anybody": {aliasVSOCKAgent, "-1", 0}, "the hypervisor": {aliasVSOCKAgent, "0", 0},
+		"agent's vsock": {aliasVSOCKAgent, "7", 7}, "other vsock": {aliasVSOCK, "7", 0}, "not running": {aliasVSOCKAgent, "", 0},
+		"the host": {aliasVSOCKAgent, "2", 0}, "wildcard": {aliasVSOCKAgent, "-1", 0}, "the hypervisor": {aliasVSOCKAgent, "0", 0},
 	} {
 		x := &libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{VSock: &libvirtxml.DomainVSock{
 			CID: &libvirtxml.DomainVSockCID{Auto: "yes", Address: c.address}, Alias: &libvirtxml.DomainAlias{Name: c.alias},
@@ -180,7 +180,7 @@ func TestWhereAnAgentListens(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 		if hasAgent(x) != (c.want != 0) {
-			t.Errorf("%s: there is an agent: %v", name, hasAgent(x))
+			t.Errorf("%s: hasAgent: %v", name, hasAgent(x))
 		}
 	}
 }

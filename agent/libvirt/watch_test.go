@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestWatchLooksOnceAtATime(t *testing.T) {
+func TestWatchRunsOneReadAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var w watch[int64]
@@ -20,7 +20,7 @@ func TestWatchLooksOnceAtATime(t *testing.T) {
 
 		// The first caller waits for its patience. The next one does not wait, because the read hangs.
 		if s := w.read(ctx, time.Second, 2*time.Second, look); s.known || s.late != 2*time.Second {
-			t.Errorf("while it hangs: %+v", s)
+			t.Errorf("while the read hangs: %+v", s)
 		}
 		time.Sleep(time.Minute)
 		begun := time.Now()
@@ -28,32 +28,32 @@ func TestWatchLooksOnceAtATime(t *testing.T) {
 			t.Errorf("after a minute: %+v, waited %s", s, time.Since(begun))
 		}
 		if n := looks.Load(); n != 1 {
-			t.Errorf("%d looks are under way", n)
+			t.Errorf("%d reads are running", n)
 		}
 
 		close(open)
 		synctest.Wait()
 		if s := w.read(ctx, time.Second, time.Second, look); s.value != 2 || s.late != 0 {
-			t.Errorf("after it answered, the old look was too old: %+v", s)
+			t.Errorf("the outdated result was returned: %+v", s)
 		}
 		if s := w.read(ctx, time.Second, time.Second, look); s.value != 2 {
-			t.Errorf("a fresh value was looked at again: %+v", s)
+			t.Errorf("a fresh value was read again: %+v", s)
 		}
 		time.Sleep(time.Millisecond)
 		w.expire()
 		time.Sleep(time.Millisecond)
 		if s := w.read(ctx, time.Second, time.Second, look); s.value != 3 {
-			t.Errorf("an expired value was given: %+v", s)
+			t.Errorf("an expired value was returned: %+v", s)
 		}
 		broken := errors.New("broken")
 		if s := w.read(ctx, 0, time.Second, func() (int64, error) { return 0, broken }); s.value != 3 || !errors.Is(s.err, broken) {
-			t.Errorf("a failed look took the value away: %+v", s)
+			t.Errorf("a failed read removed the value: %+v", s)
 		}
 	})
 }
 
 // A read that began before an expire does not satisfy it.
-func TestWatchDoesNotAnswerWithThePast(t *testing.T) {
+func TestWatchIgnoresReadsBeforeExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var w watch[string]
@@ -86,7 +86,7 @@ func TestSteadyMovesInSteps(t *testing.T) {
 
 // The first read of the networks is awaited, because the portal takes a missing network for a deleted one. Later reads
 // are not.
-func TestTheFirstLookAtNetworksIsWaitedFor(t *testing.T) {
+func TestFirstNetworkReadIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w networkWatch
 		slow := func() ([]networkState, error) {
@@ -94,11 +94,11 @@ func TestTheFirstLookAtNetworksIsWaitedFor(t *testing.T) {
 			return []networkState{{}}, nil
 		}
 		if s, err := w.see(t.Context(), slow); err != nil || len(s.value) != 1 {
-			t.Errorf("a slow first look: %+v, %v", s, err)
+			t.Errorf("a slow first read: %+v, %v", s, err)
 		}
 		begun := time.Now()
 		if s, err := w.see(t.Context(), slow); err != nil || len(s.value) != 1 || time.Since(begun) != networkPatience {
-			t.Errorf("a slow look later: %+v, %v, after %v", s, err, time.Since(begun))
+			t.Errorf("a slow later read: %+v, %v, after %v", s, err, time.Since(begun))
 		}
 		synctest.Wait()
 		var hung networkWatch
@@ -107,15 +107,15 @@ func TestTheFirstLookAtNetworksIsWaitedFor(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), snapshotLimit)
 		defer cancel()
 		if _, err := hung.see(ctx, never); !errors.Is(err, errNetworksLate) {
-			t.Errorf("a first look that never ends: %v", err)
+			t.Errorf("a first read that never ends: %v", err)
 		}
 		close(end)
 		synctest.Wait()
 		if _, err := hung.see(t.Context(), never); !errors.Is(err, errLost) {
-			t.Errorf("a look that fails: %v", err)
+			t.Errorf("a failing read: %v", err)
 		}
 		if s, err := hung.see(t.Context(), slow); err != nil || len(s.value) != 1 {
-			t.Errorf("a slow look after one that failed: %+v, %v", s, err)
+			t.Errorf("a slow read after a failed one: %+v, %v", s, err)
 		}
 	})
 }

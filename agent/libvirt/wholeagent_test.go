@@ -283,7 +283,7 @@ func (d *desk) cut(c *cutter, w wire.Work, n int, f fault, passed func(what stri
 	for c.seen = 0; ; {
 		select {
 		case <-limit:
-			d.t.Fatalf("%s, %s at place %d: the order has not ended", w.Kind, f.name, n)
+			d.t.Fatalf("%s, %s at place %d: the job has not ended", w.Kind, f.name, n)
 		case a := <-asks:
 			goOn := true
 			if c.seen++; c.seen == n {

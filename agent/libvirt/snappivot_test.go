@@ -92,10 +92,10 @@ func cutOff(t *testing.T, do func() error) {
 	t.Helper()
 	defer func() {
 		if err, _ := recover().(error); !errors.Is(err, errKilled) {
-			t.Fatal("the order was not cut off:", err)
+			t.Fatal("the job was not interrupted:", err)
 		}
 	}()
-	t.Error("the order has ended:", do())
+	t.Error("the job has ended:", do())
 }
 
 // changingOver is a VM whose agent and libvirtd ended just as the guest was told to pivot.
@@ -146,7 +146,7 @@ func newChangingOver(t *testing.T) *changingOver {
 
 // A libvirt killed during a pivot either names the old file afterwards or has lost the guest. The guest's later writes
 // survive in each case: QEMU is asked which file it uses, and if that is unknown, the agent refuses to guess.
-func TestAMergeThatChangesOverAsLibvirtEnds(t *testing.T) {
+func TestMergeSurvivesLibvirtKilledAsGuestChangesOver(t *testing.T) {
 	for _, a := range []struct {
 		name string
 		qemu string // the QMP command that ends the merge while libvirtd is stopped
@@ -155,7 +155,7 @@ func TestAMergeThatChangesOverAsLibvirtEnds(t *testing.T) {
 		ends bool   // QEMU ends, too
 		then func(c *changingOver)
 	}{
-		{"it has, and libvirt names the old file", "job-complete", 'b', false, false, func(c *changingOver) {
+		{"pivoted, libvirt names the old file", "job-complete", 'b', false, false, func(c *changingOver) {
 			c.refused("again", c.again(), "Shut the guest down")
 			if p := c.status().Power; p != fleet.Running || qemuOf(c.t, c.vm) != c.pid {
 				c.t.Errorf("the guest is %s", p)
@@ -163,20 +163,20 @@ func TestAMergeThatChangesOverAsLibvirtEnds(t *testing.T) {
 			c.off()
 			c.ok(c.consolidate())
 		}},
-		{"it has not, and libvirt takes the merge for under way", "job-cancel", 'b', false, false, func(c *changingOver) {
+		{"not pivoted, libvirt believes the merge runs", "job-cancel", 'b', false, false, func(c *changingOver) {
 			c.refused("again", c.again(), "Shut the guest down")
 			c.off()
 			c.ok(c.consolidate())
 		}},
-		{"it has, and libvirt has lost it", "job-complete", 'b', true, false, func(c *changingOver) {
+		{"pivoted, libvirt has lost the guest", "job-complete", 'b', true, false, func(c *changingOver) {
 			c.refused("again", c.again(), "libvirt has lost it")
 			endQEMU(c.t, c.pid)
 			// virtlogd, which holds the guest's log, notices the end a moment later.
-			waitFor(c.t, "it starts", func() bool { return c.StartVM(c.t.Context(), c.vm.ID) == nil })
+			waitFor(c.t, "the guest starts", func() bool { return c.StartVM(c.t.Context(), c.vm.ID) == nil })
 			c.ok(c.again())
 		}},
-		{"it has, and ended", "job-complete", 0, false, true, func(c *changingOver) { c.ok(c.again()) }},
-		{"it has, written, and ended", "job-complete", 'b', false, true, func(c *changingOver) {
+		{"pivoted, QEMU ended", "job-complete", 0, false, true, func(c *changingOver) { c.ok(c.again()) }},
+		{"pivoted, guest wrote, QEMU ended", "job-complete", 'b', false, true, func(c *changingOver) {
 			c.refused("again", c.again(), "the two differ")
 			c.refused("start", c.StartVM(c.t.Context(), c.vm.ID), "Consolidate its disks first")
 			path := filepath.Join(c.t.TempDir(), "xml")
@@ -207,7 +207,7 @@ func TestAMergeThatChangesOverAsLibvirtEnds(t *testing.T) {
 				endQEMU(t, c.pid)
 			}
 			c.back()
-			waitFor(t, "the backend has found libvirt again", func() bool { _, _, err := c.VM(t.Context(), c.vm.ID); return err == nil })
+			waitFor(t, "the backend has reconnected to libvirt", func() bool { _, _, err := c.VM(t.Context(), c.vm.ID); return err == nil })
 			a.then(c)
 			c.whole(a.name, want)
 		})

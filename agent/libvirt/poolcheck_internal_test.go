@@ -15,7 +15,7 @@ import (
 
 // While libvirt creates a volume, it does not refresh the pool, but new files are still listed. Unfinished and hidden
 // files, links, directories and overlays are not.
-func TestWhatComesIntoABusyPoolIsListed(t *testing.T) {
+func TestBusyPoolListsNewFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
