@@ -20,29 +20,29 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 		if err != nil {
 			return err
 		}
-		seen, err := b.readNetwork(ctx, c, ref)
+		state, err := b.readNetwork(ctx, c, ref)
 		if err != nil {
 			return err
 		}
-		if seen.status.Active && seen.status.Error == agent.NetworkUnserved {
-			if err := b.stopUnserved(ctx, c, n, seen); err != nil {
+		if state.status.Active && state.status.Error == agent.NetworkUnserved {
+			if err := b.stopUnserved(ctx, c, n, state); err != nil {
 				return err
 			}
-			seen.status.Active = false
+			state.status.Active = false
 		}
 		// Autostart is set before the start, so that the host's next boot retries a start that fails now.
 		err = c.do(ctx, func(l *golibvirt.Libvirt) error {
-			if !seen.status.Autostart {
+			if !state.status.Autostart {
 				if err := l.NetworkSetAutostart(ref, 1); err != nil {
 					return err
 				}
 			}
-			if seen.status.Active {
+			if state.status.Active {
 				return nil
 			}
 			return l.NetworkCreate(ref)
 		})
-		if err != nil || !seen.status.Active {
+		if err != nil || !state.status.Active {
 			return err
 		}
 		return b.updateNetwork(ctx, c, ref, n)
@@ -95,15 +95,15 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 
 // stopUnserved stops a network whose dnsmasq has exited, so that the next start runs dnsmasq again. It refuses while
 // guests use the network, because the stop would cut them off.
-func (b *Backend) stopUnserved(ctx context.Context, c *conn, n fleet.Network, seen networkState) error {
-	user, err := b.networkUser(ctx, c, n.Name, seen.status.Bridge)
+func (b *Backend) stopUnserved(ctx context.Context, c *conn, n fleet.Network, state networkState) error {
+	user, err := b.networkUser(ctx, c, n.Name, state.status.Bridge)
 	if err != nil {
 		return err
 	}
 	if user != "" {
 		return fleet.Errorf(fleet.Conflict, "%s Restart libvirtd (virtnetworkd) on the host, which starts it; to stop and start the network would cut off %s.", agent.NetworkUnserved, user)
 	}
-	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NetworkDestroy(seen.ref) })
+	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NetworkDestroy(state.ref) })
 }
 
 // ReleaseNetwork implements agent.Hypervisor.
@@ -116,11 +116,11 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 		if err != nil {
 			return err
 		}
-		seen, err := b.readNetwork(ctx, c, ref)
+		state, err := b.readNetwork(ctx, c, ref)
 		if err != nil {
 			return err
 		}
-		bridge := seen.status.Bridge
+		bridge := state.status.Bridge
 		if t := n.Spec.Mode.Is(); !t.Made && !t.Served {
 			bridge = "" // the bridge outlives the network, so its other users do not matter
 		}
@@ -132,12 +132,12 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 			return agent.NetworkInUse(ref.Name, user)
 		}
 		return c.do(ctx, func(l *golibvirt.Libvirt) error {
-			if seen.status.Active {
+			if state.status.Active {
 				if err := l.NetworkDestroy(ref); err != nil {
 					return err
 				}
 			}
-			if seen.inactive == nil {
+			if state.inactive == nil {
 				return nil // a transient network is gone once stopped
 			}
 			return l.NetworkUndefine(ref)

@@ -46,10 +46,10 @@ var errNetworksLate = agent.Away(errors.New("libvirt has not answered about its 
 
 // see returns the networks of the latest read. A report without a network counts it as deleted, so the first read may
 // take as long as the whole report.
-func (w *networkWatch) see(ctx context.Context, look func() ([]networkState, error)) (sight[[]networkState], error) {
-	s := w.read(ctx, 0, networkPatience, look)
+func (w *networkWatch) see(ctx context.Context, load func() ([]networkState, error)) (sight[[]networkState], error) {
+	s := w.read(ctx, 0, networkPatience, load)
 	if !s.known && s.late > 0 {
-		s = w.read(ctx, 0, snapshotLimit, look)
+		s = w.read(ctx, 0, snapshotLimit, load)
 	}
 	switch {
 	case s.late == 0 && (s.known || s.err != nil):

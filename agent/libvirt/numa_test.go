@@ -26,14 +26,14 @@ func TestNUMANodesOfRunningGuest(t *testing.T) {
 	vm.Generation++
 	vm.Spec.MemoryMiB, vm.Spec.NUMA = 384, []fleet.VMNUMANode{{CPUs: "0,2", MemoryMiB: 64, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 320}}
 	f.apply(vm)
-	for _, c := range []struct{ how, ask, says string }{
+	for _, c := range []struct{ how, ask, want string }{
 		{"--hmp", "info numa", `(?s)2 nodes.*node 0 cpus: 0 2\s.*node 0 size: 64 MB.*node 1 cpus: 1 3\s.*node 1 size: 320 MB.*node 1 plugged: 128 MB`},
 		{"--pretty", `{"execute":"query-memdev"}`, `(?s)"host-nodes":\s*\[\s*0\s*\],[^}]*"id":\s*"ram-node0"`},
 		{"--pretty", `{"execute":"query-memdev"}`, `(?s)"host-nodes":\s*\[\s*\],[^}]*"id":\s*"ram-node1"`},
 		{"--pretty", `{"execute":"query-memory-devices"}`, `"node":\s*1`},
 	} {
-		if said := virsh(t, "qemu-monitor-command", string(vm.ID), c.how, c.ask); !regexp.MustCompile(c.says).MatchString(said) {
-			t.Errorf("%s: want %q in QEMU's output: %s", c.ask, c.says, said)
+		if out := virsh(t, "qemu-monitor-command", string(vm.ID), c.how, c.ask); !regexp.MustCompile(c.want).MatchString(out) {
+			t.Errorf("%s: want %q in QEMU's output: %s", c.ask, c.want, out)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // libvirt's status file; otherwise 0. On a restart, libvirt reads a status file for each running guest and forgets a
 // guest whose file it rejects. libvirt 9, killed as it begins a block commit, leaves a mirror without its job, which it
 // later rejects. Such a guest keeps running, but libvirt no longer controls it.
-func (b *Backend) orphan(s sighted) (pid int, kept string) {
+func (b *Backend) orphan(s sighted) (pid int, statusFile string) {
 	if s.live != nil || !s.ours {
 		return 0, ""
 	}
@@ -36,8 +36,8 @@ func (b *Backend) orphan(s sighted) (pid int, kept string) {
 // reached refuses every job for a guest that libvirt has lost. libvirt takes the guest for off, so it would start
 // the guest twice, or change and delete the disks of a running guest.
 func (b *Backend) reached(s sighted) error {
-	if pid, kept := b.orphan(s); pid != 0 {
-		return agent.Refusal(agent.Lost(pid, kept))
+	if pid, statusFile := b.orphan(s); pid != 0 {
+		return agent.Refusal(agent.Lost(pid, statusFile))
 	}
 	return nil
 }

@@ -52,11 +52,11 @@ func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 	s.ok(s.StartVM(t.Context(), s.vm.ID))
 	pid := qemuOf(t, s.vm)
 	stopLibvirtd(t)
-	whole := must(os.ReadFile(runOf(s.vm)))
+	original := must(os.ReadFile(runOf(s.vm)))
 	// libvirt 9.0 leaves this if it is killed as it begins to merge a snapshot's file.
 	mirror := fmt.Sprintf("<mirror type='file' job=''><format type='qcow2'/><source file='%s'/></mirror>\n        <target dev='vda'",
 		filepath.Join(s.pool.Spec.Path, "disk.qcow2"))
-	torn := strings.Replace(string(whole), "<target dev='vda'", mirror, 1)
+	torn := strings.Replace(string(original), "<target dev='vda'", mirror, 1)
 	s.ok(os.WriteFile(runOf(s.vm), []byte(torn), 0o600))
 	t.Cleanup(func() { endQEMU(t, pid) }) // a guest that libvirt did not recover would run forever
 	startLibvirtd(t)
@@ -82,7 +82,7 @@ func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 		t.Fatalf("the guest's QEMU: %v", err)
 	}
 	stopLibvirtd(t)
-	s.ok(os.WriteFile(runOf(s.vm), whole, 0o600))
+	s.ok(os.WriteFile(runOf(s.vm), original, 0o600))
 	startLibvirtd(t)
 	waitFor(t, "libvirt knows the running guest again", func() bool {
 		st, _, err := s.VM(t.Context(), s.vm.ID)

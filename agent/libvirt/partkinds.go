@@ -12,8 +12,8 @@ import (
 // readParts reads all parts into the spec. odd collects by field what no spec can express; nil discards it.
 func readParts(x *libvirtxml.Domain, s *fleet.VMSpec, odd map[string]string) {
 	for _, p := range parts {
-		if words := p.read(x, s); words != "" && odd != nil {
-			odd[p.field] = words
+		if unsupported := p.read(x, s); unsupported != "" && odd != nil {
+			odd[p.field] = unsupported
 		}
 	}
 }

@@ -17,15 +17,15 @@ import (
 // ApplyPool implements agent.Hypervisor.
 func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 	err := b.onPool(ctx, "apply", pool, func(ctx context.Context, c *conn) error {
-		kept, known := b.pools.book.Of(pool)
+		record, known := b.pools.book.Of(pool)
 		if !known {
 			var err error
-			if kept.Preexisting, err = poolBefore(ctx, c, pool); err != nil {
+			if record.Preexisting, err = poolBefore(ctx, c, pool); err != nil {
 				return err
 			}
 		}
-		kept.ID, kept.Path, kept.Shared, kept.ByOthers = pool.ID, placePath(pool.Spec), writtenElsewhere(pool.Spec), false
-		if err := b.pools.book.Put(pool.Name, kept); err != nil {
+		record.ID, record.Path, record.Shared, record.ByOthers = pool.ID, placePath(pool.Spec), writtenElsewhere(pool.Spec), false
+		if err := b.pools.book.Put(pool.Name, record); err != nil {
 			return err
 		}
 		return b.startPool(ctx, c, pool)

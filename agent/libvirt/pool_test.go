@@ -81,11 +81,11 @@ func TestNFSPoolReportsServerRefusal(t *testing.T) {
 	b := open(t)
 	t.Cleanup(func() { b.Close() })
 	p := nfs(t, b, "refuses", "/export")
-	const words = "access denied by server while mounting refuses:/export"
-	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), words) {
+	const message = "access denied by server while mounting refuses:/export"
+	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), message) {
 		t.Errorf("apply: %v", err)
 	}
-	if st := poolOf(t, b, p); st.State != fleet.PoolFailed || !strings.Contains(st.Error, words) {
+	if st := poolOf(t, b, p); st.State != fleet.PoolFailed || !strings.Contains(st.Error, message) {
 		t.Errorf("the pool is %+v", st)
 	}
 }

@@ -289,15 +289,15 @@ func (b *Backend) lookupVolume(ctx context.Context, c *conn, p place) (*golibvir
 		return nil, fleet.Volume{}, err
 	}
 	for refreshed := false; ; refreshed = true {
-		v, seen, err := b.readVolumeInfo(ctx, c, pool, p)
+		v, volume, err := b.readVolumeInfo(ctx, c, pool, p)
 		if err == nil || !is(err, golibvirt.ErrNoStorageVol) {
-			return v, seen, err
+			return v, volume, err
 		}
 		if refreshed {
-			return nil, seen, nil
+			return nil, volume, nil
 		}
 		if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(pool, 0) }); err != nil && !isBusy(err) {
-			return nil, seen, err
+			return nil, volume, err
 		}
 	}
 }

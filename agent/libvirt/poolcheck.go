@@ -24,7 +24,7 @@ type poolCheck struct {
 	c         *conn
 	pool      fleet.Pool
 	exclusive bool // no job of the pool is running, so the check may act and record
-	tried     bool // this check has already started the pool
+	started   bool // this check has already tried to start the pool
 }
 
 // checkPool checks a pool and may hang as long as its storage does. It has no deadline, because a second call would
@@ -35,25 +35,25 @@ func (b *Backend) checkPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error
 		return fleet.PoolStatus{}, err
 	}
 	defer c.hangUp()
-	look := poolCheck{Backend: b, w: w, c: c, pool: p}
+	check := poolCheck{Backend: b, w: w, c: c, pool: p}
 	if unlock, _ := b.pools.orders.try(p.Name); unlock != nil {
 		defer unlock()
-		look.exclusive = true
+		check.exclusive = true
 	}
 	return call(b.life, c, func(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
-		st, err := look.look(l)
+		st, err := check.check(l)
 		if err != nil && answered(err) {
-			return look.failed(inWords(err).Error()), nil
+			return check.failed(inWords(err).Error()), nil
 		}
 		return st, err
 	})
 }
 
-func (g *poolCheck) failed(words string) fleet.PoolStatus {
-	return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: g.pool.Spec.Path, Error: words}
+func (g *poolCheck) failed(message string) fleet.PoolStatus {
+	return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: g.pool.Spec.Path, Error: message}
 }
 
-func (g *poolCheck) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
+func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	st := fleet.PoolStatus{State: fleet.PoolInactive, MountPath: g.pool.Spec.Path}
 	ref, err := l.StoragePoolLookupByName(g.pool.Name)
 	if is(err, golibvirt.ErrNoStoragePool) {
@@ -86,10 +86,10 @@ func (g *poolCheck) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		return g.idle(l, st, autostart != 0)
 	}
 	if g.exclusive {
-		kept, _ := g.pools.book.Of(g.pool)
-		now, wrong := g.takePlace(g.life, g.pool, kept)
-		if wrong != nil {
-			return g.misplaced(l, kept, wrong)
+		record, _ := g.pools.book.Of(g.pool)
+		now, problem := g.takePlace(g.life, g.pool, record)
+		if problem != nil {
+			return g.misplaced(l, record, problem)
 		}
 		if g.pool.Spec.Kind.Is().Files {
 			g.w.probe(path.Clean(g.pool.Spec.Path), now)
@@ -99,35 +99,35 @@ func (g *poolCheck) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 }
 
 // misplaced handles an active pool whose directory is not its own. It mounts the pool again if the mount was lost.
-func (g *poolCheck) misplaced(l *golibvirt.Libvirt, kept agent.RecordedPool, wrong error) (fleet.PoolStatus, error) {
-	now, err := agent.SeePlace(kept.Path)
-	if err == nil && g.pool.Spec.Kind.Is().Mounted && kept.Unmounted(now) && !g.tried && g.w.healDue() {
+func (g *poolCheck) misplaced(l *golibvirt.Libvirt, record agent.RecordedPool, problem error) (fleet.PoolStatus, error) {
+	now, err := agent.SeePlace(record.Path)
+	if err == nil && g.pool.Spec.Kind.Is().Mounted && record.Unmounted(now) && !g.started && g.w.healDue() {
 		return g.heal(l)
 	}
-	kept.Failing = true
-	g.keepPool(g.pool, kept)
-	return g.failed(wrong.Error()), nil
+	record.Failing = true
+	g.keepPool(g.pool, record)
+	return g.failed(problem.Error()), nil
 }
 
 // idle handles an inactive pool: stopped by others, or failed. A failed pool is started again once a retry is due.
 func (g *poolCheck) idle(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
-	kept, known := g.pools.book.Of(g.pool)
+	record, known := g.pools.book.Of(g.pool)
 	if !g.exclusive || !known {
 		return g.w.inactive(st), nil
 	}
 	if !g.pool.Spec.Kind.Is().Mounted {
-		if _, wrong := g.judge(g.life, kept); wrong != nil {
-			kept.Failing = kept.Failing || !kept.ByOthers
-			g.keepPool(g.pool, kept)
-			return g.failed(wrong.Error()), nil
+		if _, problem := g.judge(g.life, record); problem != nil {
+			record.Failing = record.Failing || !record.ByOthers
+			g.keepPool(g.pool, record)
+			return g.failed(problem.Error()), nil
 		}
 	}
-	if kept.Stopped(g.pools.book.Boot(), autostart) {
-		kept.ByOthers, st.ByOthers = true, true
-		g.keepPool(g.pool, kept)
+	if record.Stopped(g.pools.book.Boot(), autostart) {
+		record.ByOthers, st.ByOthers = true, true
+		g.keepPool(g.pool, record)
 		return st, nil
 	}
-	if g.tried || !g.w.healDue() {
+	if g.started || !g.w.healDue() {
 		return g.w.inactive(st), nil
 	}
 	return g.heal(l)
@@ -135,7 +135,7 @@ func (g *poolCheck) idle(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bo
 
 // heal starts the pool and checks it again.
 func (g *poolCheck) heal(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
-	g.tried = true
+	g.started = true
 	err := inAct("start pool "+g.pool.Name, g.startPool(g.life, g.c, g.pool))
 	if g.life.Err() != nil {
 		return fleet.PoolStatus{}, err
@@ -145,7 +145,7 @@ func (g *poolCheck) heal(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		return g.failed(err.Error()), nil
 	}
 	g.log.Info("a storage pool that had failed is active again", "pool", g.pool.Name)
-	return g.look(l)
+	return g.check(l)
 }
 
 // inactive reports the pool as failed or stalled if the last start said so.

@@ -46,7 +46,7 @@ func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool,
 	if err := b.checkUnused(ctx, c, p, func(s sighted) bool { return s.ours }); err != nil {
 		return err
 	}
-	kept, _ := b.pools.book.Of(p)
+	record, _ := b.pools.book.Of(p)
 	now, err := poolState(ctx, c, ref)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool,
 	if err := b.unmark(ctx, p); err != nil {
 		return err
 	}
-	was, used := kept.Preexisting, b.checkUnused(ctx, c, p, func(sighted) bool { return true })
+	was, used := record.Preexisting, b.checkUnused(ctx, c, p, func(sighted) bool { return true })
 	err = c.do(ctx, func(l *golibvirt.Libvirt) error {
 		if was.Defined && !was.Autostart && now.Autostart {
 			if err := l.StoragePoolSetAutostart(ref, 0); err != nil {

@@ -39,7 +39,7 @@ func missingPools(l *golibvirt.Libvirt) (types []string, err error) {
 
 // poolGaps returns the pool kinds that the host cannot have, because libvirt lacks the driver or the host lacks the
 // mount program.
-func poolGaps(missing []string, look func(program string) (string, error)) (gaps []fleet.PoolGap) {
+func poolGaps(missing []string, lookPath func(program string) (string, error)) (gaps []fleet.PoolGap) {
 	lacks := map[string]bool{}
 	for _, t := range missing {
 		lacks[t] = true
@@ -53,7 +53,7 @@ func poolGaps(missing []string, look func(program string) (string, error)) (gaps
 		if need.Program == "" {
 			continue
 		}
-		if _, err := look(need.Program); err != nil {
+		if _, err := lookPath(need.Program); err != nil {
 			gaps = append(gaps, fleet.PoolGap{Kind: t.Kind, Why: need.Program + " is missing. Install " + need.Packages + "."})
 		}
 	}

@@ -60,11 +60,13 @@ func TestNFSPoolRecoversByItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := nfs(t, b, "flaky", dir)
-	const words = "Connection refused for flaky"
-	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), words) {
+	const message = "Connection refused for flaky"
+	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), message) {
 		t.Errorf("apply: %v", err)
 	}
-	waitPool(t, b, p, "failed", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolFailed && strings.Contains(s.Error, words) })
+	waitPool(t, b, p, "failed", func(s fleet.PoolStatus) bool {
+		return s.State == fleet.PoolFailed && strings.Contains(s.Error, message)
+	})
 	if err := os.Remove(away); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +80,7 @@ func TestNFSPoolRecoversByItself(t *testing.T) {
 	}
 	unmount(t, p.Spec.Path)
 	waitPool(t, b, p, "not mounted", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolFailed })
-	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), words) {
+	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), message) {
 		t.Errorf("apply: %v", err)
 	}
 	if err := os.Remove(away); err != nil {
@@ -143,8 +145,8 @@ func TestPoolOfOlderAgentGetsMarkerOnce(t *testing.T) {
 	if text, err := os.ReadFile(marker(f.pool)); err != nil || strings.TrimSpace(string(text)) != string(f.pool.ID) {
 		t.Errorf("the marker is %q, %v", text, err)
 	}
-	if kept, ok := fresh.Of(f.pool); !ok || kept.Place == nil || !kept.Place.Marked {
-		t.Errorf("the pool book has %+v", kept)
+	if record, ok := fresh.Of(f.pool); !ok || record.Place == nil || !record.Place.Marked {
+		t.Errorf("the pool book has %+v", record)
 	}
 	// A pool that loses its marker later does not get another.
 	if err := os.Remove(marker(f.pool)); err != nil {

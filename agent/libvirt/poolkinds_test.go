@@ -156,11 +156,11 @@ func gluster(t *testing.T) (server string, stop func()) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	card, err := net.InterfaceByName(bridgeOf(t, "default"))
+	iface, err := net.InterfaceByName(bridgeOf(t, "default"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := card.Addrs()
+	all, err := iface.Addrs()
 	if err != nil || len(all) == 0 {
 		t.Fatalf("the host's network has no address: %v", err)
 	}

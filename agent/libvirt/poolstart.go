@@ -17,9 +17,9 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 	if err := b.poolAllowed(ctx, p); err != nil {
 		return err
 	}
-	kept, _ := b.pools.book.Of(p)
+	record, _ := b.pools.book.Of(p)
 	if !p.Spec.Kind.Is().Mounted {
-		if _, err := b.judge(ctx, kept); err != nil {
+		if _, err := b.judge(ctx, record); err != nil {
 			return err
 		}
 	}
@@ -27,16 +27,16 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 	if err != nil {
 		return err
 	}
-	active, err := b.poolActive(ctx, c, ref, kept)
+	active, err := b.poolActive(ctx, c, ref, record)
 	if err != nil {
 		return err
 	}
 	if !active {
-		if err := b.createPool(ctx, c, p, ref, p.Spec.Kind.Is().Files && (kept.Place == nil || p.Spec.Kind.Is().Mounted)); err != nil {
+		if err := b.createPool(ctx, c, p, ref, p.Spec.Kind.Is().Files && (record.Place == nil || p.Spec.Kind.Is().Mounted)); err != nil {
 			return err
 		}
 	}
-	if _, err := b.takePlace(ctx, p, kept); err != nil {
+	if _, err := b.takePlace(ctx, p, record); err != nil {
 		if !active {
 			b.undoStart(ctx, c, ref)
 		}
@@ -65,14 +65,14 @@ func (b *Backend) definedPool(ctx context.Context, c *conn, p fleet.Pool) (golib
 
 // poolActive reports whether the pool is active in libvirt. It stops a pool that lost its mount, because libvirt mounts
 // only when it starts a pool.
-func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.StoragePool, kept agent.RecordedPool) (bool, error) {
+func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.StoragePool, record agent.RecordedPool) (bool, error) {
 	active, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.StoragePoolIsActive(ref) })
 	if err != nil || active == 0 {
 		return false, err
 	}
-	now, wrong := b.judge(ctx, kept)
-	if wrong == nil || !kept.Unmounted(now) {
-		return true, wrong
+	now, problem := b.judge(ctx, record)
+	if problem == nil || !record.Unmounted(now) {
+		return true, problem
 	}
 	return false, c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolDestroy(ref) })
 }
@@ -125,15 +125,15 @@ func (b *Backend) poolAllowed(ctx context.Context, p fleet.Pool) error {
 }
 
 // judge inspects the pool's directory and refuses one that is not the pool's.
-func (b *Backend) judge(ctx context.Context, kept agent.RecordedPool) (agent.Sighting, error) {
-	if kept.Path == "" {
+func (b *Backend) judge(ctx context.Context, record agent.RecordedPool) (agent.Sighting, error) {
+	if record.Path == "" {
 		return agent.Sighting{}, nil // a block pool: libvirt identifies it by its source
 	}
-	now, err := within(ctx, func() (agent.Sighting, error) { return agent.SeePlace(kept.Path) })
+	now, err := within(ctx, func() (agent.Sighting, error) { return agent.SeePlace(record.Path) })
 	if err != nil {
 		return now, err
 	}
-	return now, kept.Judge(now)
+	return now, record.Judge(now)
 }
 
 // placePath returns the directory that holds the pool's marker; empty for a block pool.
@@ -149,33 +149,33 @@ func writtenElsewhere(s fleet.PoolSpec) bool { return s.Shared || s.Kind.Is().Mo
 
 // takePlace checks the directory of an active pool, records it, and marks it at first use. A directory that lost its
 // marker never gets another.
-func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, kept agent.RecordedPool) (agent.Sighting, error) {
-	kept.ID, kept.Path, kept.Shared = p.ID, placePath(p.Spec), writtenElsewhere(p.Spec)
-	if kept.Path == "" {
-		kept.Place = &agent.Place{}
-		kept.Boot, kept.Failing, kept.ByOthers = b.pools.book.Boot(), false, false
-		b.keepPool(p, kept)
+func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, record agent.RecordedPool) (agent.Sighting, error) {
+	record.ID, record.Path, record.Shared = p.ID, placePath(p.Spec), writtenElsewhere(p.Spec)
+	if record.Path == "" {
+		record.Place = &agent.Place{}
+		record.Boot, record.Failing, record.ByOthers = b.pools.book.Boot(), false, false
+		b.keepPool(p, record)
 		return agent.Sighting{}, nil
 	}
-	now, err := b.judge(ctx, kept)
-	if err == nil && kept.Place == nil && !now.There {
-		return now, fleet.Errorf(fleet.Conflict, "The directory %s is gone.", kept.Path)
+	now, err := b.judge(ctx, record)
+	if err == nil && record.Place == nil && !now.There {
+		return now, fleet.Errorf(fleet.Conflict, "The directory %s is gone.", record.Path)
 	}
 	if err != nil {
 		return now, err
 	}
-	if now.Marker == "" && (kept.Place == nil || !kept.Place.Marked) {
-		_, failed := within(ctx, func() (struct{}, error) { return struct{}{}, agent.MarkPlace(kept.Path, p.ID) })
-		if failed != nil && kept.Place == nil {
+	if now.Marker == "" && (record.Place == nil || !record.Place.Marked) {
+		_, failed := within(ctx, func() (struct{}, error) { return struct{}{}, agent.MarkPlace(record.Path, p.ID) })
+		if failed != nil && record.Place == nil {
 			b.log.Warn("a storage pool's directory cannot be marked; its mount and inode must do", "pool", p.Name, "error", failed)
 		}
-		if now, err = b.judge(ctx, kept); err != nil {
+		if now, err = b.judge(ctx, record); err != nil {
 			return now, err // another pool marked it at the same time
 		}
 	}
-	kept.Place = &agent.Place{Marked: now.Marker == p.ID, Mount: now.Mount, Inode: now.Inode}
-	kept.Boot, kept.Failing, kept.ByOthers = b.pools.book.Boot(), false, false
-	b.keepPool(p, kept)
+	record.Place = &agent.Place{Marked: now.Marker == p.ID, Mount: now.Mount, Inode: now.Inode}
+	record.Boot, record.Failing, record.ByOthers = b.pools.book.Boot(), false, false
+	b.keepPool(p, record)
 	return now, nil
 }
 
@@ -199,11 +199,11 @@ func (b *Backend) unmark(ctx context.Context, p fleet.Pool) error {
 
 // remark restores the marker after a failed release.
 func (b *Backend) remark(ctx context.Context, p fleet.Pool) {
-	kept, known := b.pools.book.Of(p)
-	if !known || kept.Place == nil || !kept.Place.Marked {
+	record, known := b.pools.book.Of(p)
+	if !known || record.Place == nil || !record.Place.Marked {
 		return
 	}
-	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, agent.MarkPlace(kept.Path, p.ID) }); err != nil {
+	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, agent.MarkPlace(record.Path, p.ID) }); err != nil {
 		b.log.Warn("a storage pool's directory cannot be marked again", "pool", p.Name, "error", err)
 	}
 }

@@ -91,16 +91,16 @@ func (b *Backend) poolFailed(p fleet.Pool, err error) {
 		w.healAt, w.healWait = time.Time{}, 0
 	}
 	w.mu.Unlock()
-	if kept, known := b.pools.book.Of(p); known && err != nil {
-		kept.Failing, kept.ByOthers = true, false
-		b.keepPool(p, kept)
+	if record, known := b.pools.book.Of(p); known && err != nil {
+		record.Failing, record.ByOthers = true, false
+		b.keepPool(p, record)
 	}
 }
 
 // keepPool records the pool in the pool book. A failed write is only logged: it matters only after a restart of the
 // agent.
-func (b *Backend) keepPool(p fleet.Pool, kept agent.RecordedPool) {
-	if err := b.pools.book.Put(p.Name, kept); err != nil {
+func (b *Backend) keepPool(p fleet.Pool, record agent.RecordedPool) {
+	if err := b.pools.book.Put(p.Name, record); err != nil {
 		b.log.Error("what is known of a storage pool cannot be written", "pool", p.Name, "error", err)
 	}
 }
@@ -133,13 +133,13 @@ func (p *poolWatches) answers(name string) error {
 	if err := p.hangs(name); err != nil {
 		return err
 	}
-	kept, known := p.book.Named(name)
-	if !known || kept.Place == nil || kept.Path == "" {
+	record, known := p.book.Named(name)
+	if !known || record.Place == nil || record.Path == "" {
 		return nil // libvirt knows whether the pool is active
 	}
 	s := p.of(name).place.read(context.Background(), 0, poolPatience, func() (error, error) {
-		now, err := agent.SeePlace(kept.Path)
-		return kept.Judge(now), err
+		now, err := agent.SeePlace(record.Path)
+		return record.Judge(now), err
 	})
 	switch {
 	case s.late > poolPatience/2: // a shorter delay comes from a later, concurrent check
@@ -161,22 +161,22 @@ type poolReports struct {
 }
 
 func (b *Backend) reportPools(ctx context.Context, pools []fleet.Pool) poolReports {
-	seen := poolReports{assigned: make([]wire.PoolReport, len(pools))}
+	reports := poolReports{assigned: make([]wire.PoolReport, len(pools))}
 	var done sync.WaitGroup
 	for i, p := range pools {
 		done.Go(func() {
-			seen.assigned[i] = wire.PoolReport{ID: p.ID, Name: p.Name, Status: b.poolStatus(ctx, p)}
+			reports.assigned[i] = wire.PoolReport{ID: p.ID, Name: p.Name, Status: b.poolStatus(ctx, p)}
 		})
 	}
 	all := b.pools.others.read(ctx, poolAge, poolPatience, b.discoveredPools).value
 	done.Wait()
-	for _, found := range all {
-		if !slices.ContainsFunc(pools, func(p fleet.Pool) bool { return p.Name == found.Name }) {
-			seen.others = append(seen.others, found)
+	for _, other := range all {
+		if !slices.ContainsFunc(pools, func(p fleet.Pool) bool { return p.Name == other.Name }) {
+			reports.others = append(reports.others, other)
 		}
 	}
-	slices.SortFunc(seen.assigned, func(a, b wire.PoolReport) int { return cmp.Compare(a.Name, b.Name) })
-	return seen
+	slices.SortFunc(reports.assigned, func(a, b wire.PoolReport) int { return cmp.Compare(a.Name, b.Name) })
+	return reports
 }
 
 // poolStatus returns the pool's recent status. A pool without an answer for stalledAfter is stalled and keeps its last

@@ -69,9 +69,9 @@ func TestPoolGapsNameMissingPackages(t *testing.T) {
 	}
 	all := []string{"mount.nfs", "mount.glusterfs", "iscsiadm", "lvm"}
 	for what, c := range map[string]struct {
-		missing []string
-		look    func(string) (string, error)
-		want    []fleet.PoolGap
+		missing  []string
+		lookPath func(string) (string, error)
+		want     []fleet.PoolGap
 	}{
 		"driver missing": {[]string{"rbd"}, with(all...), []fleet.PoolGap{
 			{Kind: fleet.PoolRBD, Why: "This libvirt has no rbd driver. Install libvirt-daemon-driver-storage-rbd, and qemu-block-extra (Debian, Ubuntu) or qemu-block-rbd (Fedora, Red Hat)."},
@@ -81,7 +81,7 @@ func TestPoolGapsNameMissingPackages(t *testing.T) {
 			{Kind: fleet.PoolFS, Why: "This libvirt has no fs driver. Install its storage drivers."},
 		}},
 	} {
-		if diff := cmp.Diff(c.want, poolGaps(c.missing, c.look)); diff != "" {
+		if diff := cmp.Diff(c.want, poolGaps(c.missing, c.lookPath)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}

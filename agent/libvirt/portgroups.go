@@ -181,12 +181,12 @@ func (b *Backend) limitNICs(ctx context.Context, c *conn, n fleet.Network) error
 		if err != nil {
 			return err
 		}
-		kept, err := readXML(ctx, c, s.ref, golibvirt.DomainXMLInactive)
+		inactive, err := readXML(ctx, c, s.ref, golibvirt.DomainXMLInactive)
 		if err != nil {
 			return err
 		}
 		for _, d := range live.Devices.Interfaces {
-			if err := limitNIC(ctx, c, s.ref, n, d, kept); err != nil {
+			if err := limitNIC(ctx, c, s.ref, n, d, inactive); err != nil {
 				return fmt.Errorf("bound the card %s of %s: %w", macOf(&d), s.ref.Name, err)
 			}
 		}
@@ -194,12 +194,12 @@ func (b *Backend) limitNICs(ctx context.Context, c *conn, n fleet.Network) error
 	return nil
 }
 
-func limitNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Network, d libvirtxml.DomainInterface, kept *libvirtxml.Domain) error {
+func limitNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Network, d libvirtxml.DomainInterface, inactive *libvirtxml.Domain) error {
 	if d.Source == nil || d.Source.Network == nil || d.Source.Network.Network != n.Name {
 		return nil
 	}
 	g := n.Spec.Group(d.Source.Network.PortGroup)
-	own := slices.ContainsFunc(kept.Devices.Interfaces, func(k libvirtxml.DomainInterface) bool { return macOf(&k) == macOf(&d) && k.Bandwidth != nil })
+	own := slices.ContainsFunc(inactive.Devices.Interfaces, func(k libvirtxml.DomainInterface) bool { return macOf(&k) == macOf(&d) && k.Bandwidth != nil })
 	if g == nil || own {
 		return nil
 	}

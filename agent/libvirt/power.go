@@ -100,7 +100,7 @@ func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
 // unlessOff returns err unless the guest has stopped by itself in the meantime.
 func unlessOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
 	if is(err, golibvirt.ErrOperationInvalid) {
-		if active, look := l.DomainIsActive(ref); look == nil && active == 0 {
+		if active, checkErr := l.DomainIsActive(ref); checkErr == nil && active == 0 {
 			return nil
 		}
 	}

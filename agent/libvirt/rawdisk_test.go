@@ -18,9 +18,9 @@ func TestRawDiskStaysRawWhateverGuestWrites(t *testing.T) {
 	vm := f.vm()
 	vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "plain.raw", SizeBytes: 1 << 20, Format: fleet.Raw}}
 	f.apply(vm)
-	at, lure := filepath.Join(f.pool.Spec.Path, "plain.raw"), filepath.Join(t.TempDir(), "lure.qcow2")
-	run(t, "qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", "/etc/shadow", "-F", "raw", lure, "1G")
-	written, err := os.ReadFile(lure)
+	at, decoy := filepath.Join(f.pool.Spec.Path, "plain.raw"), filepath.Join(t.TempDir(), "lure.qcow2")
+	run(t, "qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", "/etc/shadow", "-F", "raw", decoy, "1G")
+	written, err := os.ReadFile(decoy)
 	f.ok(err)
 	grown := func(size int64) {
 		t.Helper()

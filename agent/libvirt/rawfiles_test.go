@@ -23,9 +23,9 @@ import (
 // bytes.
 func guestBytes(t *testing.T, names string, r *rand.Rand) map[string][]byte {
 	t.Helper()
-	lure := filepath.Join(t.TempDir(), "lure")
-	run(t, "qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", names, "-F", "qcow2", lure, "1G")
-	head := must(os.ReadFile(lure))[:64<<10]
+	decoy := filepath.Join(t.TempDir(), "lure")
+	run(t, "qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", names, "-F", "qcow2", decoy, "1G")
+	head := must(os.ReadFile(decoy))[:64<<10]
 	with := func(at int, text []byte) []byte {
 		out := bytes.Clone(head)
 		copy(out[at:], text)

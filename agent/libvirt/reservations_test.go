@@ -40,14 +40,14 @@ func TestGuestGetsReservedAddress(t *testing.T) {
 	vm.Spec.NICs = []fleet.NIC{{Network: n.Name, MAC: mac}}
 	f.apply(vm)
 	f.ok(f.StartVM(t.Context(), vm.ID))
-	var card fleet.NICState
+	var nic fleet.NICState
 	var leases []fleet.DHCPLease
 	waitFor(t, "the guest's addresses are reported by agent and lease", func() bool {
 		state, err := f.Snapshot(t.Context(), agent.Assigned{Networks: []fleet.Network{n}})
 		f.ok(err)
 		for _, v := range state.VMs {
 			if v.ID == vm.ID && len(v.Status.NICs) == 1 {
-				card = v.Status.NICs[0]
+				nic = v.Status.NICs[0]
 			}
 		}
 		for _, r := range state.Networks {
@@ -55,11 +55,11 @@ func TestGuestGetsReservedAddress(t *testing.T) {
 				leases = r.Status.Leases
 			}
 		}
-		i := slices.IndexFunc(card.Seen, func(a fleet.SeenAddress) bool { return a.IP == ip })
-		return i >= 0 && slices.Contains(card.Seen[i].By, fleet.FromAgent) && slices.Contains(card.Seen[i].By, fleet.FromLease)
+		i := slices.IndexFunc(nic.Seen, func(a fleet.SeenAddress) bool { return a.IP == ip })
+		return i >= 0 && slices.Contains(nic.Seen[i].By, fleet.FromAgent) && slices.Contains(nic.Seen[i].By, fleet.FromLease)
 	})
-	if len(card.Addresses) != 1 || card.Addresses[0] != ip {
-		t.Errorf("the NIC has %+v, want only %s", card, ip)
+	if len(nic.Addresses) != 1 || nic.Addresses[0] != ip {
+		t.Errorf("the NIC has %+v, want only %s", nic, ip)
 	}
 	if len(leases) != 1 || leases[0].MAC != mac || leases[0].IP != ip {
 		t.Errorf("the network's leases are %+v", leases)

@@ -14,45 +14,45 @@ import (
 
 // retune applies the edit to the running guest as far as libvirt can. The rest waits for the next start and shows as a
 // difference.
-func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.Edit, kept, live *libvirtxml.Domain) error {
+func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.Edit, inactive, live *libvirtxml.Domain) error {
 	if plan.Has("iso") {
-		if err := a.swapMedium(ctx, ref, kept, live); err != nil {
+		if err := a.swapMedium(ctx, ref, inactive, live); err != nil {
 			return err
 		}
 	}
 	if plan.Has("drives") {
-		if err := a.swapDrives(ctx, ref, kept, live); err != nil {
+		if err := a.swapDrives(ctx, ref, inactive, live); err != nil {
 			return err
 		}
 	}
 	// the host's memory minimums may limit this
 	if plan.Has("memory.balloonMiB") || plan.Has("memory.floorMiB") || plan.Has("memoryMiB") {
-		if err := a.balloon(ctx, ref, kept, live); err != nil {
+		if err := a.balloon(ctx, ref, inactive, live); err != nil {
 			return err
 		}
 	}
 	if plan.Has("cpus") {
-		if err := a.addCPUs(ctx, ref, cpusOf(kept), live); err != nil {
+		if err := a.addCPUs(ctx, ref, cpusOf(inactive), live); err != nil {
 			return err
 		}
 	}
 	if plan.Has("memoryMiB") {
-		if err := a.addMemory(ctx, ref, kept, live); err != nil {
+		if err := a.addMemory(ctx, ref, inactive, live); err != nil {
 			return err
 		}
 	}
 	if plan.Has("cpu.shares") || plan.Has("cpu.limit") {
-		if err := a.schedule(ctx, ref, kept, live); err != nil {
+		if err := a.schedule(ctx, ref, inactive, live); err != nil {
 			return err
 		}
 	}
 	for _, set := range plan.SetDisks {
-		if err := a.limitDisk(ctx, ref, diskAlias(set.Device.Ref()), kept, live); err != nil {
+		if err := a.limitDisk(ctx, ref, diskAlias(set.Device.Ref()), inactive, live); err != nil {
 			return err
 		}
 	}
 	for _, set := range plan.SetNICs {
-		if err := a.retuneNIC(ctx, ref, set, kept, live); err != nil {
+		if err := a.retuneNIC(ctx, ref, set, inactive, live); err != nil {
 			return err
 		}
 	}
@@ -60,17 +60,17 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.
 }
 
 // swapMedium changes or ejects the medium of the guest's CD-ROM drive. A locked drive keeps its medium.
-func (a *applying) swapMedium(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
-	want, has := cdromOf(kept), cdromOf(live)
+func (a *applying) swapMedium(ctx context.Context, ref golibvirt.Domain, inactive, live *libvirtxml.Domain) error {
+	want, has := cdromOf(inactive), cdromOf(live)
 	if want < 0 || has < 0 {
 		return nil
 	}
-	return a.swap(ctx, ref, kept.Devices.Disks[want], live.Devices.Disks[has])
+	return a.swap(ctx, ref, inactive.Devices.Disks[want], live.Devices.Disks[has])
 }
 
 // swapDrives does the same for the guest's other drives.
-func (a *applying) swapDrives(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
-	for _, want := range kept.Devices.Disks {
+func (a *applying) swapDrives(ctx context.Context, ref golibvirt.Domain, inactive, live *libvirtxml.Domain) error {
+	for _, want := range inactive.Devices.Disks {
 		has := slices.IndexFunc(live.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasOf(want.Alias) })
 		if isOurs(want.Alias, aliasDrive) && has >= 0 {
 			if err := a.swap(ctx, ref, want, live.Devices.Disks[has]); err != nil {
@@ -110,13 +110,13 @@ func (a *applying) addCPUs(ctx context.Context, ref golibvirt.Domain, want int, 
 }
 
 // limitDisk applies the definition's I/O limits to the guest's disk.
-func (a *applying) limitDisk(ctx context.Context, ref golibvirt.Domain, alias string, kept, live *libvirtxml.Domain) error {
+func (a *applying) limitDisk(ctx context.Context, ref golibvirt.Domain, alias string, inactive, live *libvirtxml.Domain) error {
 	is := func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == alias }
-	k, l := slices.IndexFunc(kept.Devices.Disks, is), slices.IndexFunc(live.Devices.Disks, is)
+	k, l := slices.IndexFunc(inactive.Devices.Disks, is), slices.IndexFunc(live.Devices.Disks, is)
 	if k < 0 || l < 0 {
 		return nil
 	}
-	want, now := kept.Devices.Disks[k], live.Devices.Disks[l]
+	want, now := inactive.Devices.Disks[k], live.Devices.Disks[l]
 	if readDisk(want, fleet.Disk{}).Limits == readDisk(now, fleet.Disk{}).Limits {
 		return nil
 	}
@@ -147,14 +147,14 @@ func (a *applying) limitDisk(ctx context.Context, ref golibvirt.Domain, alias st
 }
 
 // retuneNIC applies the definition's link state and limits to the guest's NIC.
-func (a *applying) retuneNIC(ctx context.Context, ref golibvirt.Domain, set agent.Set[fleet.NIC], kept, live *libvirtxml.Domain) error {
+func (a *applying) retuneNIC(ctx context.Context, ref golibvirt.Domain, set agent.Set[fleet.NIC], inactive, live *libvirtxml.Domain) error {
 	is := func(n libvirtxml.DomainInterface) bool { return strings.EqualFold(macOf(&n), set.Device.MAC) }
-	k, l := slices.IndexFunc(kept.Devices.Interfaces, is), slices.IndexFunc(live.Devices.Interfaces, is)
+	k, l := slices.IndexFunc(inactive.Devices.Interfaces, is), slices.IndexFunc(live.Devices.Interfaces, is)
 	if k < 0 || l < 0 {
 		return nil
 	}
 	now := live.Devices.Interfaces[l]
-	want, has := readNIC(kept.Devices.Interfaces[k], fleet.NIC{}), readNIC(now, fleet.NIC{})
+	want, has := readNIC(inactive.Devices.Interfaces[k], fleet.NIC{}), readNIC(now, fleet.NIC{})
 	// the limits of its port group
 	if want.Limits == (fleet.NICLimits{}) && set.Device.PortGroup != "" {
 		want.Limits = has.Limits // those of its port group
@@ -162,8 +162,8 @@ func (a *applying) retuneNIC(ctx context.Context, ref golibvirt.Domain, set agen
 	if want.Limits == has.Limits && want.LinkDown == has.LinkDown {
 		return nil
 	}
-	if now.Link = kept.Devices.Interfaces[k].Link; want.Limits != has.Limits {
-		now.Bandwidth = kept.Devices.Interfaces[k].Bandwidth
+	if now.Link = inactive.Devices.Interfaces[k].Link; want.Limits != has.Limits {
+		now.Bandwidth = inactive.Devices.Interfaces[k].Bandwidth
 	}
 	text, err := now.Marshal()
 	if err != nil {

@@ -224,11 +224,11 @@ func FuzzDefinition(f *testing.F) {
 func TestGeneratedSpecsCoverEveryField(t *testing.T) {
 	t.Parallel()
 	seen := map[string]map[string]bool{}
-	note := func(name, words string) {
+	note := func(name, text string) {
 		if seen[name] == nil {
 			seen[name] = map[string]bool{}
 		}
-		seen[name][words] = true
+		seen[name][text] = true
 	}
 	state := uint32(1)
 	for range 600 {

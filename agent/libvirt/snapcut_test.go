@@ -83,9 +83,9 @@ func (s *snapper) read() byte {
 	return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
 }
 
-// whole stops the guest and fails the test unless no work is unfinished, every chain is sound, the first disk starts
+// checkIntact stops the guest and fails the test unless no work is unfinished, every chain is sound, the first disk starts
 // with want, and no extra file is left.
-func (s *snapper) whole(when string, want byte) {
+func (s *snapper) checkIntact(when string, want byte) {
 	s.t.Helper()
 	st := s.status()
 	if st.Snapshots != nil && (st.Snapshots.Unfinished != "" || st.Snapshots.Merges > 0) || len(st.Faults)+len(st.Drift) > 0 {
@@ -106,14 +106,14 @@ func (s *snapper) whole(when string, want byte) {
 			n++
 		}
 	}
-	want2 := 2
+	wantFiles := 2
 	for _, snap := range s.tree().Snapshots {
-		if want2 += 2; snap.Memory {
-			want2++
+		if wantFiles += 2; snap.Memory {
+			wantFiles++
 		}
 	}
-	if n != want2 {
-		s.t.Fatalf("%s: the pool has %d files, want %d: %v", when, n, want2, files)
+	if n != wantFiles {
+		s.t.Fatalf("%s: the pool has %d files, want %d: %v", when, n, wantFiles, files)
 	}
 }
 
@@ -241,17 +241,17 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 	}
 	take := func(in agent.SnapshotWork) error { return s.TakeSnapshot(t.Context(), in) }
 	revert := func(in agent.SnapshotWork) error { return s.RevertSnapshot(t.Context(), in) }
-	places, all := 0, 0
+	covered, all := 0, 0
 	for _, c := range cuts {
 		may := fault{first: c.first, every: c.every}
-		first, every := may.places(t)
+		first, every := may.covered(t)
 		until := func(n int, in agent.SnapshotWork, do func(agent.SnapshotWork) error, happens func()) (done bool, err error) {
 			seen, err := until(n, in, do, happens)
 			if seen < n {
 				all += may.of(seen)
 				return true, err
 			}
-			places++
+			covered++
 			return false, err
 		}
 		for _, on := range []bool{true, false} {
@@ -281,9 +281,9 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 				if tree := s.tree(); len(tree.Snapshots) != 1 || tree.Current != in.Order.ID {
 					t.Fatalf("%s: %+v", when, tree)
 				}
-				s.whole(when, 'a')
+				s.checkIntact(when, 'a')
 				s.ok(drop(s.order(fleet.SnapshotOrder{ID: in.Order.ID})))
-				s.whole(when+", deleted", 'a')
+				s.checkIntact(when+", deleted", 'a')
 				if done {
 					break
 				}
@@ -306,7 +306,7 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 				if p := s.status().Power; on && !ended && c.name != "QEMU is killed" && p != fleet.Running {
 					t.Fatalf("%s: the guest is %s", when, p)
 				}
-				s.whole(when, 'a')
+				s.checkIntact(when, 'a')
 				if done {
 					break
 				}
@@ -333,7 +333,7 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 				if tree := s.tree(); len(tree.Snapshots) != 2 || tree.Of(middle) != nil {
 					t.Fatalf("%s: %+v", when, tree)
 				}
-				s.whole(when, 'a')
+				s.checkIntact(when, 'a')
 				begin()
 				all := s.order(fleet.SnapshotOrder{ID: s.tree().Snapshots[0].ID, Subtree: true})
 				gone, err := until(n, all, drop, func() { c.do(s) })
@@ -341,7 +341,7 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 				if err != nil || !gone {
 					again(when+", all", all, drop)
 				}
-				s.whole(when+", all", 'a')
+				s.checkIntact(when+", all", 'a')
 				if tree := s.tree(); len(tree.Snapshots) != 0 {
 					t.Fatalf("%s: %+v", when, tree)
 				}
@@ -351,7 +351,7 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("interrupted in %d of %d places", places, all); all < minCutPlaces {
+	if t.Logf("interrupted in %d of %d places", covered, all); all < minCutPlaces {
 		t.Errorf("the jobs have %d places, fewer than %d: does a step report no progress?", all, minCutPlaces)
 	}
 }

@@ -97,12 +97,12 @@ func saveState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	if _, err := os.Stat(to); err == nil {
 		return true, nil
 	}
-	half := to + partialSuffix
-	if err := os.RemoveAll(half); err != nil {
+	partial := to + partialSuffix
+	if err := os.RemoveAll(partial); err != nil {
 		return false, err
 	}
 	for name, from := range stateOf(x) {
-		err := copyTree(from, filepath.Join(half, name))
+		err := copyTree(from, filepath.Join(partial, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the guest never ran
 		}
@@ -114,10 +114,10 @@ func saveState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	if !kept {
 		return false, nil
 	}
-	if err := syncDir(half); err != nil {
+	if err := syncDir(partial); err != nil {
 		return false, err
 	}
-	if err := os.Rename(half, to); err != nil {
+	if err := os.Rename(partial, to); err != nil {
 		return false, err
 	}
 	return true, syncDir(filepath.Dir(to))
@@ -130,17 +130,17 @@ func restoreState(x *libvirtxml.Domain, from string) error {
 		if _, err := os.Lstat(copied); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		half := to + partialSuffix
-		if err := os.RemoveAll(half); err != nil {
+		partial := to + partialSuffix
+		if err := os.RemoveAll(partial); err != nil {
 			return err
 		}
-		if err := copyTree(copied, half); err != nil {
+		if err := copyTree(copied, partial); err != nil {
 			return err
 		}
 		if err := os.RemoveAll(to); err != nil {
 			return err
 		}
-		if err := os.Rename(half, to); err != nil {
+		if err := os.Rename(partial, to); err != nil {
 			return err
 		}
 		if err := syncDir(filepath.Dir(to)); err != nil {

@@ -53,16 +53,16 @@ func fillUp(t *testing.T, dir string, left int64) (free func()) {
 	}
 }
 
-// full fails the test unless the job failed for lack of space, with an error that says what to do.
-func full(t *testing.T, when string, err error) {
+// wantFull fails the test unless the job failed for lack of space, with an error that says what to do.
+func wantFull(t *testing.T, when string, err error) {
 	t.Helper()
 	if err == nil || fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Make room") {
 		t.Errorf("%s: %v", when, err)
 	}
 }
 
-// sound fails the test if a chain has a fault other than leaked clusters, which a failed write may leave.
-func (s *snapper) sound(when string) {
+// checkChains fails the test if a chain has a fault other than leaked clusters, which a failed write may leave.
+func (s *snapper) checkChains(when string) {
 	s.t.Helper()
 	for _, d := range s.status().Disks {
 		for at := d.Path; at != ""; at = backingOf(s.t, at) {
@@ -114,11 +114,11 @@ func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 	s.ok(s.StartVM(t.Context(), s.vm.ID))
 	for _, left := range []int64{1 << 20, 64 << 10} { // while memory is saved, and before the first overlay
 		in := s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "full", Memory: true})
-		full(t, "a snapshot with memory", onFull(in, "keeping what the guest has", left, take))
+		wantFull(t, "a snapshot with memory", onFull(in, "keeping what the guest has", left, take))
 		if st := s.status(); st.Power != fleet.Running || st.Snapshots != nil {
 			t.Fatalf("after a snapshot without free space: %s, %+v", st.Power, st.Snapshots)
 		}
-		s.whole("after a snapshot without free space", 'a')
+		s.checkIntact("after a snapshot without free space", 'a')
 		s.ok(s.StartVM(t.Context(), s.vm.ID))
 	}
 	for _, on := range []bool{true, false} {
@@ -129,19 +129,19 @@ func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 			s.ok(s.StartVM(t.Context(), s.vm.ID))
 		}
 		in := s.order(fleet.SnapshotOrder{ID: one})
-		full(t, "a merge", onFull(in, "merging", 8<<20, drop))
+		wantFull(t, "a merge", onFull(in, "merging", 8<<20, drop))
 		st := s.status()
 		if st.Snapshots == nil || st.Snapshots.Unfinished != "" || st.Snapshots.Merges == 0 || on != (st.Power == fleet.Running) {
 			t.Fatalf("after a merge without free space: %s, %+v", st.Power, st.Snapshots)
 		}
-		s.sound("after a merge without free space")
+		s.checkChains("after a merge without free space")
 		s.ok(drop(s.order(fleet.SnapshotOrder{})))
 		s.off()
-		s.sound("merged once there was space")
+		s.checkChains("merged once there was space")
 		for _, d := range s.status().Disks { // repairs clusters that QEMU leaked
 			_ = exec.CommandContext(t.Context(), "qemu-img", "check", "-q", "-r", "leaks", d.Path).Run()
 		}
-		s.whole("merged once there was space", 'b')
+		s.checkIntact("merged once there was space", 'b')
 	}
 
 	to := s.small("8m")
@@ -149,9 +149,9 @@ func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 		Pool: to, Source: &s.pool, Name: "copy.qcow2", Order: fleet.VolumeOrder{Source: "disk.qcow2", SourcePool: s.pool.ID, Flatten: true},
 		Whole: func(string) error { return nil }, Progress: func(int, string) {}, Hashed: func(...agent.Hashed) error { return nil },
 	}
-	full(t, "a full copy", s.CopyVolume(t.Context(), w))
+	wantFull(t, "a full copy", s.CopyVolume(t.Context(), w))
 	if left := must(os.ReadDir(to.Spec.Path)); len(left) > 1 || len(left) == 1 && !strings.HasPrefix(left[0].Name(), ".") {
 		t.Errorf("the copy left %v", left)
 	}
-	s.whole("after a copy without free space", 'b')
+	s.checkIntact("after a copy without free space", 'b')
 }

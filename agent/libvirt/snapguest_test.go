@@ -21,11 +21,11 @@ import (
 
 // talker runs commands in a guest's shell over its serial console.
 type talker struct {
-	s    *snapper
-	tty  *os.File
-	mu   sync.Mutex
-	said map[string]string
-	n    int
+	s       *snapper
+	tty     *os.File
+	mu      sync.Mutex
+	answers map[string]string
+	n       int
 }
 
 // talk opens the serial console of the running guest.
@@ -36,7 +36,7 @@ func (s *snapper) talk() *talker {
 	tty, err := os.OpenFile(line, os.O_RDWR, 0)
 	s.ok(err)
 	s.t.Cleanup(func() { tty.Close() })
-	k := &talker{s: s, tty: tty, said: map[string]string{}}
+	k := &talker{s: s, tty: tty, answers: map[string]string{}}
 	go func() {
 		lines := bufio.NewScanner(tty)
 		for lines.Scan() {
@@ -45,7 +45,7 @@ func (s *snapper) talk() *talker {
 			text, ended := strings.CutSuffix(text, ":end") // an echoed or cut-off command is not an answer
 			if ok && whole && ended {
 				k.mu.Lock()
-				k.said[number] = text
+				k.answers[number] = text
 				k.mu.Unlock()
 			}
 		}
@@ -62,9 +62,9 @@ func (k *talker) ask(command string) (answer string) {
 	number, last := strconv.Itoa(k.n), time.Time{}
 	waitFor(k.s.t, "the guest does "+command, func() bool {
 		k.mu.Lock()
-		heard := len(k.said) > 0
+		answered := len(k.answers) > 0
 		k.mu.Unlock()
-		if last.IsZero() || !heard && time.Since(last) > 2*time.Second {
+		if last.IsZero() || !answered && time.Since(last) > 2*time.Second {
 			last = time.Now()
 			_, err := fmt.Fprintf(k.tty, "\necho ans''wer-%s:$( %s ):end\n", number, command)
 			k.s.ok(err)
@@ -72,7 +72,7 @@ func (k *talker) ask(command string) (answer string) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		var ok bool
-		answer, ok = k.said[number]
+		answer, ok = k.answers[number]
 		return ok
 	})
 	return answer

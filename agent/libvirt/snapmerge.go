@@ -76,18 +76,18 @@ func (w *snapping) merge(ctx context.Context, m agent.SnapMerge, n, of int) erro
 	if err := w.save(); err != nil {
 		return err
 	}
-	tell := func(percent int) {
+	progress := func(percent int) {
 		w.in.Progress(min(99, 5+(n*100+percent)*94/(of*100)), fmt.Sprintf("merging %s into %s", filepath.Base(m.Top), filepath.Base(m.Base)))
 	}
-	tell(0)
+	progress(0)
 	s, by, err := w.holder(ctx, m)
 	if err != nil {
 		return err
 	}
 	if by {
-		err = w.commitLive(ctx, s, m, tell)
+		err = w.commitLive(ctx, s, m, progress)
 	} else {
-		err = w.commitFile(ctx, m, tell)
+		err = w.commitFile(ctx, m, progress)
 	}
 	if err != nil {
 		return err
@@ -98,8 +98,8 @@ func (w *snapping) merge(ctx context.Context, m agent.SnapMerge, n, of int) erro
 // holder reports whether the VM's running guest uses the files of the merge. A restarted libvirt takes a while to learn
 // its guests' backing chains; until then, some QEMU has the files open and its guest is unknown.
 func (w *snapping) holder(ctx context.Context, m agent.SnapMerge) (s seen, its bool, err error) {
-	look := time.NewTicker(lookPeriod)
-	defer look.Stop()
+	tick := time.NewTicker(lookPeriod)
+	defer tick.Stop()
 	for began := time.Now(); ; {
 		if s, err = w.see(ctx); err != nil {
 			return s, false, err
@@ -115,7 +115,7 @@ func (w *snapping) holder(ctx context.Context, m agent.SnapMerge) (s seen, its b
 		select {
 		case <-ctx.Done():
 			return s, false, ctx.Err()
-		case <-look.C:
+		case <-tick.C:
 		}
 	}
 }
@@ -138,7 +138,7 @@ func inChain(d *libvirtxml.DomainDisk, file string) bool {
 
 // commitLive makes QEMU merge under a running guest. It always names both files: without a base, libvirt would merge
 // into the last file of the chain.
-func (w *snapping) commitLive(ctx context.Context, s seen, m agent.SnapMerge, tell func(int)) error {
+func (w *snapping) commitLive(ctx context.Context, s seen, m agent.SnapMerge, progress func(int)) error {
 	d, err := w.liveDisk(ctx, m.Disk)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (w *snapping) commitLive(ctx context.Context, s seen, m agent.SnapMerge, te
 	if err != nil {
 		return err
 	}
-	return w.followCommit(ctx, s.ref, m, active, tell)
+	return w.followCommit(ctx, s.ref, m, active, progress)
 }
 
 // liveDisk returns the running guest's disk; nil if the guest is off.
@@ -169,7 +169,7 @@ func (w *snapping) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtxml.
 
 // followCommit waits for QEMU's block commit. A commit of the active layer goes on until the guest is told to pivot to
 // the base.
-func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m agent.SnapMerge, active bool, tell func(int)) error {
+func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m agent.SnapMerge, active bool, progress func(int)) error {
 	tick := time.NewTicker(followPeriod / 5)
 	defer tick.Stop()
 	for {
@@ -190,7 +190,7 @@ func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m age
 			if err := w.recordPivot(); err != nil {
 				return err
 			}
-			tell(99)
+			progress(99)
 			err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
 				return l.DomainBlockJobAbort(ref, targetOf(d), golibvirt.DomainBlockJobAbortPivot)
 			})
@@ -201,15 +201,15 @@ func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m age
 				continue
 			}
 		}
-		type info struct{ found, done, total int64 }
+		type info struct{ jobs, done, total int64 }
 		now, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (info, error) {
-			found, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, targetOf(d), 0)
-			return info{int64(found), int64(done), int64(total)}, err
+			jobs, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, targetOf(d), 0)
+			return info{int64(jobs), int64(done), int64(total)}, err
 		})
 		if err != nil && !answered(err) {
 			return err
 		}
-		if err == nil && now.found == 0 {
+		if err == nil && now.jobs == 0 {
 			if over, err := w.pivoted(ctx, m, active); err != nil || over {
 				return err
 			}
@@ -219,7 +219,7 @@ func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m age
 			return errors.Join(fleet.Errorf(fleet.Conflict, "QEMU gave up merging the disk, or somebody on the host did (virsh blockjob --abort). Nothing is lost; consolidate the VM's disks to try again."), w.forgetWork())
 		}
 		if now.total > 0 {
-			tell(int(now.done * 100 / now.total))
+			progress(int(now.done * 100 / now.total))
 		}
 		select {
 		case <-ctx.Done():
@@ -237,11 +237,11 @@ func (w *snapping) forgetWork() error {
 
 // commitFile merges files that no guest uses. After an interruption it is repeated: the top file is complete until the
 // base replaces it.
-func (w *snapping) commitFile(ctx context.Context, m agent.SnapMerge, tell func(int)) error {
+func (w *snapping) commitFile(ctx context.Context, m agent.SnapMerge, progress func(int)) error {
 	if err := unused(ctx, m.Top, m.Base); err != nil {
 		return err
 	}
-	stop := watchCopy(m.Base, 0, func(int) { tell(50) })
+	stop := watchCopy(m.Base, 0, func(int) { progress(50) })
 	defer stop()
 	within, cancel := w.untilStop(ctx)
 	defer cancel()

@@ -82,14 +82,14 @@ func later(ctx context.Context) error {
 
 // underWay refuses a job on a disk while libvirt reports a copy of that disk.
 func (w *snapping) underWay(ctx context.Context, s seen, d *libvirtxml.DomainDisk, name string) error {
-	found, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
-		found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
-		return found, err
+	jobs, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
+		jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
+		return jobs, err
 	})
 	switch {
 	case err != nil && !answered(err):
 		return err
-	case err == nil && found == 0:
+	case err == nil && jobs == 0:
 		return ghost(name)
 	}
 	return fleet.Errorf(fleet.Conflict, "A copy of %s is under way on the host (virsh blockjob). End that first.", name)
@@ -178,9 +178,9 @@ func (b *Backend) filesOf(ctx context.Context, c *conn, s sighted) ([]string, er
 	ask := func(question string) (string, error) {
 		return call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.QEMUDomainMonitorCommand(s.ref, question, 0) })
 	}
-	if pid, kept := b.orphan(s); pid != 0 {
+	if pid, statusFile := b.orphan(s); pid != 0 {
 		ask = func(question string) (string, error) {
-			return bounded(ctx, func() (string, error) { return askQEMU(ctx, kept, question) })
+			return bounded(ctx, func() (string, error) { return askQEMU(ctx, statusFile, question) })
 		}
 	}
 	reply, err := ask(`{"execute":"query-block"}`)
@@ -212,8 +212,8 @@ const (
 )
 
 // askQEMU sends a command to the QEMU monitor socket that libvirt created. QEMU serves one client at a time.
-func askQEMU(ctx context.Context, kept, question string) (string, error) {
-	f, err := os.Open(kept)
+func askQEMU(ctx context.Context, statusFile, question string) (string, error) {
+	f, err := os.Open(statusFile)
 	if err != nil {
 		return "", err
 	}
@@ -224,7 +224,7 @@ func askQEMU(ctx context.Context, kept, question string) (string, error) {
 		} `xml:"monitor"`
 	}
 	if err := xml.NewDecoder(io.LimitReader(f, maxStatusBytes)).Decode(&status); err != nil {
-		return "", fmt.Errorf("read %s: %w", kept, err)
+		return "", fmt.Errorf("read %s: %w", statusFile, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, qmpLimit)
 	defer cancel()
@@ -291,14 +291,14 @@ func (w *snapping) settleMerge(ctx context.Context, note *agent.SnapNote) error 
 		}
 		return w.finishMerge(ctx, m)
 	case d != nil:
-		found, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
-			found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
-			return found, err
+		jobs, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
+			jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
+			return jobs, err
 		})
 		if err != nil {
 			return err
 		}
-		if found != 0 {
+		if jobs != 0 {
 			if err := w.followCommit(ctx, s.ref, m, active, func(int) {}); err != nil {
 				return err
 			}

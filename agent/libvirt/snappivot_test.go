@@ -29,19 +29,19 @@ type monitor struct {
 
 func newMonitor(t *testing.T, vm fleet.VM) *monitor {
 	t.Helper()
-	kept := string(must(os.ReadFile(runOf(vm))))
-	of := func(what string) string { return regexp.MustCompile(what).FindStringSubmatch(kept)[1] }
+	status := string(must(os.ReadFile(runOf(vm))))
+	of := func(what string) string { return regexp.MustCompile(what).FindStringSubmatch(status)[1] }
 	sock := must(net.Dial("unix", of(`<monitor path='([^']*)'`)))
 	t.Cleanup(func() { sock.Close() })
-	m := &monitor{t: t, sock: sock, decoder: json.NewDecoder(sock), disk: firstDisk(kept), job: of(`<blockjob name='([^']*)'`)}
+	m := &monitor{t: t, sock: sock, decoder: json.NewDecoder(sock), disk: firstDisk(status), job: of(`<blockjob name='([^']*)'`)}
 	m.receive()
 	m.ask("qmp_capabilities", map[string]any{})
 	return m
 }
 
 // firstDisk returns the device path of the guest's first disk, from libvirt's status file.
-func firstDisk(kept string) string {
-	return regexp.MustCompile(`<qom name='(/machine/peripheral/ua-quantix-disk[^']*)'`).FindStringSubmatch(kept)[1]
+func firstDisk(status string) string {
+	return regexp.MustCompile(`<qom name='(/machine/peripheral/ua-quantix-disk[^']*)'`).FindStringSubmatch(status)[1]
 }
 
 func (m *monitor) receive() json.RawMessage {
@@ -209,7 +209,7 @@ func TestMergeSurvivesLibvirtKilledAsGuestChangesOver(t *testing.T) {
 			c.back()
 			waitFor(t, "the backend has reconnected to libvirt", func() bool { _, _, err := c.VM(t.Context(), c.vm.ID); return err == nil })
 			a.then(c)
-			c.whole(a.name, want)
+			c.checkIntact(a.name, want)
 		})
 	}
 }

@@ -208,12 +208,12 @@ func (w *snapping) renameForMemory(ctx context.Context, s seen, text string) (se
 	}
 	applied := *s.applied
 	applied.Was = then.Name
-	words, err := json.Marshal(applied)
+	encoded, err := json.Marshal(applied)
 	if err != nil {
 		return s, err
 	}
 	stamp := s.mark
-	stamp.Applied = string(words)
+	stamp.Applied = string(encoded)
 	s.kept.Metadata = putMark(s.kept.Metadata, stamp)
 	if err := (&moving{Backend: w.Backend, c: w.c}).define(ctx, s.kept); err != nil {
 		return s, err
@@ -227,8 +227,8 @@ const memoryMagic = "LibvirtQemudSave"
 // memoryXML returns the definition for a resume from the snapshot's memory: the devices of that time, with the current
 // disks, networks, filters and media. It refuses a NIC that the VM no longer has, because the NIC would bypass networks
 // and filters that people removed.
-func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, kept *libvirtxml.Domain, next []agent.SnapLayer) (string, error) {
-	whole, err := bounded(ctx, func() (bool, error) {
+func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, inactive *libvirtxml.Domain, next []agent.SnapLayer) (string, error) {
+	complete, err := bounded(ctx, func() (bool, error) {
 		f, err := openImage(node.Memory, false)
 		if err != nil {
 			return false, err
@@ -238,7 +238,7 @@ func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, kept *lib
 		_, err = io.ReadFull(f, begin)
 		return bytes.Equal(begin, []byte(memoryMagic)), err
 	})
-	if err == nil && !whole {
+	if err == nil && !complete {
 		err = fleet.Errorf(fleet.Conflict, "The file of the snapshot's memory, %s, is not whole.", node.Memory)
 	}
 	if isMissing(err) {
@@ -257,10 +257,10 @@ func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, kept *lib
 	if err := x.Unmarshal(text); err != nil {
 		return "", err
 	}
-	if x.UUID != kept.UUID {
+	if x.UUID != inactive.UUID {
 		return "", fleet.Errorf(fleet.Conflict, "The file of the snapshot's memory, %s, is of another VM.", node.Memory)
 	}
-	if x.Name != kept.Name {
+	if x.Name != inactive.Name {
 		a := applying{Backend: w.Backend, c: w.c, in: agent.Apply{VM: w.in.VM}}
 		taken, err := a.taken(ctx, x.Name)
 		if err == nil && taken {
@@ -270,7 +270,7 @@ func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, kept *lib
 			return "", err
 		}
 	}
-	x.Metadata = kept.Metadata
+	x.Metadata = inactive.Metadata
 	for i := range x.Devices.Disks {
 		d := &x.Devices.Disks[i]
 		d.BackingStore = nil
@@ -279,9 +279,9 @@ func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, kept *lib
 			point(d, next[k].File)
 		case d.Device == "cdrom" || d.Device == "floppy":
 			d.Source = nil
-			for n := range kept.Devices.Disks {
-				if targetOf(&kept.Devices.Disks[n]) == targetOf(d) && kept.Devices.Disks[n].Device == d.Device {
-					d.Source = kept.Devices.Disks[n].Source
+			for n := range inactive.Devices.Disks {
+				if targetOf(&inactive.Devices.Disks[n]) == targetOf(d) && inactive.Devices.Disks[n].Device == d.Device {
+					d.Source = inactive.Devices.Disks[n].Source
 				}
 			}
 		case aliasOf(d.Alias) == aliasFirstBoot: // the seed is kept for this, and read-only
@@ -291,11 +291,11 @@ func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, kept *lib
 	}
 	for i := range x.Devices.Interfaces {
 		n := &x.Devices.Interfaces[i]
-		k := slices.IndexFunc(kept.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return strings.EqualFold(macOf(&o), macOf(n)) })
+		k := slices.IndexFunc(inactive.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return strings.EqualFold(macOf(&o), macOf(n)) })
 		if k < 0 {
 			return "", fleet.Errorf(fleet.Conflict, "The guest had the network card %s then, which the VM does not have any more. Add it again first, or start from a snapshot without memory.", macOf(n))
 		}
-		now := kept.Devices.Interfaces[k]
+		now := inactive.Devices.Interfaces[k]
 		n.Source, n.FilterRef, n.Target, n.VirtualPort, n.Link = now.Source, now.FilterRef, now.Target, now.VirtualPort, now.Link
 	}
 	return x.Marshal()

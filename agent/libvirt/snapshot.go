@@ -149,7 +149,7 @@ func pathsOf(all ...sighted) diskPaths {
 			out[d.path] = anImage
 		}
 		for _, h := range s.held() {
-			if _, asked := out[h.path]; asked && h.opaque {
+			if _, known := out[h.path]; known && h.opaque {
 				out[h.path] = aRaw
 			}
 		}

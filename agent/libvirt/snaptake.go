@@ -194,14 +194,14 @@ const freezeTime = 20 * time.Second
 func (w *snapping) freeze(ctx context.Context, ref golibvirt.Domain) error {
 	within, cancel := context.WithTimeout(ctx, freezeTime)
 	defer cancel()
-	return w.aside(within, func(l *golibvirt.Libvirt) error {
+	return w.onOwnConn(within, func(l *golibvirt.Libvirt) error {
 		_, err := l.DomainFsfreeze(ref, nil, 0)
 		return err
 	})
 }
 
-// aside runs one call on a connection of its own, because the call may hang as long as the guest does.
-func (w *snapping) aside(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
+// onOwnConn runs one call on a connection of its own, because the call may hang as long as the guest does.
+func (w *snapping) onOwnConn(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
 	c, err := dial(ctx, w.socket)
 	if err != nil {
 		return err
@@ -276,7 +276,7 @@ func (w *snapping) resumeGuest(ctx context.Context, s seen, note *agent.SnapNote
 	if note.Frozen && s.live != nil {
 		within, cancel := context.WithTimeout(ctx, freezeTime)
 		defer cancel()
-		err := w.aside(within, func(l *golibvirt.Libvirt) error {
+		err := w.onOwnConn(within, func(l *golibvirt.Libvirt) error {
 			_, err := l.DomainFsthaw(s.ref, nil, 0)
 			return err
 		})

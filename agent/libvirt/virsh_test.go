@@ -93,9 +93,9 @@ func change(t *testing.T, vm fleet.VMID, c hvtest.Change) {
 // guestWrites writes a qcow2 header that names another volume of the pool to a raw volume.
 func guestWrites(t *testing.T, p fleet.Pool, volume, names string) {
 	t.Helper()
-	lure := filepath.Join(t.TempDir(), "lure")
-	run(t, "qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", filepath.Join(p.Spec.Path, names), "-F", "qcow2", lure, "1G")
-	writeAt(t, filepath.Join(p.Spec.Path, volume), must(os.ReadFile(lure))[:4096])
+	decoy := filepath.Join(t.TempDir(), "lure")
+	run(t, "qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", filepath.Join(p.Spec.Path, names), "-F", "qcow2", decoy, "1G")
+	writeAt(t, filepath.Join(p.Spec.Path, volume), must(os.ReadFile(decoy))[:4096])
 }
 
 // writeAt overwrites the beginning of a file.

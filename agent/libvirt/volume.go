@@ -110,8 +110,8 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	if p.noImage != nil {
 		return p.noImage
 	}
-	tell := func(percent int, note string) { a.in.Progress((i*100+percent)/n, note) }
-	tell(0, fmt.Sprintf("creating disk %d", p.number))
+	progress := func(percent int, note string) { a.in.Progress((i*100+percent)/n, note) }
+	progress(0, fmt.Sprintf("creating disk %d", p.number))
 	if p.block() {
 		return a.makeBlock(ctx, p)
 	}
@@ -136,7 +136,7 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	} else if p.overlay {
 		err = a.createOverlay(ctx, pool, p)
 	} else {
-		err = a.clone(ctx, pool, p, func(percent int) { tell(percent, fmt.Sprintf("copying %s to disk %d", p.image.volume, p.number)) })
+		err = a.clone(ctx, pool, p, func(percent int) { progress(percent, fmt.Sprintf("copying %s to disk %d", p.image.volume, p.number)) })
 	}
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	}
 	a.refreshPool(ctx, a.c, pool)
 	a.disks.expire(p.pool.Spec.Path)
-	tell(100, fmt.Sprintf("disk %d is ready", p.number))
+	progress(100, fmt.Sprintf("disk %d is ready", p.number))
 	return nil
 }
 

@@ -164,7 +164,7 @@ func (x *exporting) write(ctx context.Context, to *os.File) error {
 // disk packs one disk and copies it into the archive.
 func (x *exporting) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int) (size int64, digest string, err error) {
 	member := x.order.Appliance.Disks[i].Member
-	tell := func(percent int, note string) {
+	progress := func(percent int, note string) {
 		x.in.Progress((100*i+percent)/len(x.layers), fmt.Sprintf("%s disk %d of %d", note, i+1, len(x.layers)))
 	}
 	packed, err := unnamedFile(x.place.pool.Spec.Path)
@@ -172,7 +172,7 @@ func (x *exporting) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int)
 		return 0, "", err
 	}
 	defer func() { err = errors.Join(err, packed.Close()) }()
-	if err := x.layers[i].Pack(ctx, packed, member, func(percent int) { tell(percent*8/10, "packing") }); err != nil {
+	if err := x.layers[i].Pack(ctx, packed, member, func(percent int) { progress(percent*8/10, "packing") }); err != nil {
 		return 0, "", err
 	}
 	if size, err = packed.Seek(0, io.SeekEnd); err != nil {
@@ -200,7 +200,7 @@ func (x *exporting) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int)
 			return 0, "", err
 		}
 		at += int64(n)
-		tell(80+int(20*at/size), "writing")
+		progress(80+int(20*at/size), "writing")
 	}
 	return size, hex.EncodeToString(sum.Sum(nil)), nil
 }

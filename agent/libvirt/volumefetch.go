@@ -71,21 +71,21 @@ func (w *working) download(ctx context.Context, f *os.File, room int64) error {
 	return w.accept(ctx, to, "downloaded", to.f.Sync)
 }
 
-// accept inspects the data that arrived, and then writes its head. came says how it arrived, for errors. settle brings
+// accept inspects the data that arrived, and then writes its head. action is a past participle such as "downloaded", for errors. settle brings
 // the file to the storage in its final form.
-func (w *working) accept(ctx context.Context, to *headless, came string, settle func() error) error {
-	w.in.Progress(99, "looking at what was "+came)
+func (w *working) accept(ctx context.Context, to *headless, action string, settle func() error) error {
+	w.in.Progress(99, "looking at what was "+action)
 	machine := fleet.ApplianceKind(w.volume)
 	inspect := w.inspect
 	if machine != "" {
-		inspect = func(to *headless, came string) (image.Facts, error) { return w.inspectMachine(ctx, to, came) }
+		inspect = func(to *headless, action string) (image.Facts, error) { return w.inspectMachine(ctx, to, action) }
 	}
-	facts, err := inspect(to, came)
+	facts, err := inspect(to, action)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(to.putHead(), settle()); err != nil {
-		return fmt.Errorf("bring what was %s to the storage: %w", came, err)
+		return fmt.Errorf("bring what was %s to the storage: %w", action, err)
 	}
 	switch machine {
 	case "":
@@ -102,13 +102,13 @@ func (w *working) accept(ctx context.Context, to *headless, came string, settle 
 
 // inspectMachine refuses an appliance that no VM can be created from. It compares all files of an archive with its
 // manifest.
-func (w *working) inspectMachine(ctx context.Context, to *headless, came string) (image.Facts, error) {
+func (w *working) inspectMachine(ctx context.Context, to *headless, action string) (image.Facts, error) {
 	a, err := image.ReadAppliance(to, to.size, w.volume)
 	if err != nil {
-		return image.Facts{}, fmt.Errorf("read what was %s: %w", came, err)
+		return image.Facts{}, fmt.Errorf("read what was %s: %w", action, err)
 	}
 	if a.Error != "" {
-		return image.Facts{}, fleet.Errorf(fleet.Invalid, "What was %s is not taken. %s", came, a.Error)
+		return image.Facts{}, fleet.Errorf(fleet.Invalid, "What was %s is not taken. %s", action, a.Error)
 	}
 	if fleet.ApplianceKind(w.volume) != fleet.FormatOVA {
 		return image.ReadForeign(to, to.size)
@@ -119,14 +119,14 @@ func (w *working) inspectMachine(ctx context.Context, to *headless, came string)
 }
 
 // inspect refuses data that is not a self-contained image, by Quantix's own reader.
-func (w *working) inspect(to *headless, came string) (image.Facts, error) {
-	what := "What was " + came
+func (w *working) inspect(to *headless, action string) (image.Facts, error) {
+	what := "What was " + action
 	facts, err := image.Read(to, to.size, true)
 	switch {
 	case errors.Is(err, image.ErrCutOff):
 		return facts, fleet.Errorf(fleet.Invalid, "%s is not whole: %s.", what, err)
 	case err != nil:
-		return facts, fmt.Errorf("read what was %s: %w", came, err)
+		return facts, fmt.Errorf("read what was %s: %w", action, err)
 	}
 	return facts, facts.Came(what, strings.HasSuffix(w.volume, ".iso"))
 }

@@ -33,17 +33,17 @@ func (f fixture) poolFiles() (names []string) {
 func TestInvalidDownloadRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	whole := made(t, "-f", "qcow2", "FILE", "64M")
+	valid := made(t, "-f", "qcow2", "FILE", "64M")
 	boot := append([]byte("\xeb\x63"), make([]byte, 1<<20)...)
 	for name, c := range map[string]struct {
 		text []byte
-		says string
+		want string
 	}{
 		"backing.qcow2":   {made(t, "-f", "qcow2", "-u", "-b", "/etc/passwd", "-F", "raw", "FILE", "64M"), "refers to a backing file"},
 		"data.qcow2":      {made(t, "-f", "qcow2", "-o", "data_file=FILE.data", "FILE", "64M"), "an external data file"},
 		"encrypted.qcow2": {made(t, "--object", "secret,id=s,data=x", "-f", "qcow2", "-o", "encrypt.format=aes,encrypt.key-secret=s", "FILE", "64M"), "encrypted"},
-		"cut.qcow2":       {whole[:len(whole)/2], "cut off"},
-		"header.qcow2":    {whole[:90], "cut off"},
+		"cut.qcow2":       {valid[:len(valid)/2], "cut off"},
+		"header.qcow2":    {valid[:90], "cut off"},
 		"another.vmdk":    {made(t, "-f", "vdi", "FILE", "64M"), "vmdk"},
 		"none.ova":        {append([]byte("PK"), make([]byte, 1<<20)...), "archive"},
 		"flat.vmdk":       {[]byte("# Disk DescriptorFile\nversion=1\nRW 99 FLAT \"/etc/passwd\" 0\n"), "vmdk"},
@@ -59,15 +59,15 @@ func TestInvalidDownloadRefused(t *testing.T) {
 		"none.raw":        {nil, "empty"},
 	} {
 		err := f.FetchVolume(t.Context(), f.work(name, serve(t, c.text)))
-		if err == nil || !strings.Contains(err.Error(), c.says) || fleet.CodeOf(err) == fleet.Unavailable {
-			t.Errorf("%s: %v, want a refusal that says %q", name, err, c.says)
+		if err == nil || !strings.Contains(err.Error(), c.want) || fleet.CodeOf(err) == fleet.Unavailable {
+			t.Errorf("%s: %v, want a refusal that says %q", name, err, c.want)
 		}
 		if left := f.poolFiles(); len(left) > 0 {
 			t.Fatalf("%s: the refused download left %q", name, left)
 		}
 	}
 	for name, text := range map[string][]byte{
-		"whole.qcow2": whole, "old.qcow2": made(t, "-f", "qcow2", "-o", "compat=0.10", "FILE", "64M"), "boot.raw": boot,
+		"whole.qcow2": valid, "old.qcow2": made(t, "-f", "qcow2", "-o", "compat=0.10", "FILE", "64M"), "boot.raw": boot,
 		"sparse.vmdk": made(t, "-f", "vmdk", "FILE", "64M"), "disk.vdi": made(t, "-f", "vdi", "FILE", "64M"), "disk.vhd": made(t, "-f", "vpc", "FILE", "64M"),
 		"fixed.vhd": made(t, "-f", "vpc", "-o", "subformat=fixed", "FILE", "4M"), "disk.vhdx": made(t, "-f", "vhdx", "FILE", "64M"),
 	} {
@@ -92,7 +92,7 @@ func TestDownloadRefusedWithoutFreeSpace(t *testing.T) {
 	f.ok(f.ApplyPool(t.Context(), small.pool))
 	t.Cleanup(func() { f.ok(f.ReleasePool(context.WithoutCancel(t.Context()), small.pool)) })
 	text := append([]byte("\xeb\x63"), make([]byte, 8<<20-40<<10)...)
-	said := serve(t, text)
+	order := serve(t, text)
 	quiet := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for len(text) > 0 {
 			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
@@ -101,7 +101,7 @@ func TestDownloadRefusedWithoutFreeSpace(t *testing.T) {
 		}
 	}))
 	t.Cleanup(quiet.Close)
-	for what, o := range map[string]fleet.VolumeOrder{"of a known size": said, "without an end": {URL: quiet.URL, Checksum: said.Checksum}} {
+	for what, o := range map[string]fleet.VolumeOrder{"of a known size": order, "without an end": {URL: quiet.URL, Checksum: order.Checksum}} {
 		err := small.FetchVolume(t.Context(), small.work("big.raw", o))
 		if err == nil || !strings.Contains(err.Error(), "the pool has room for 7.6 MiB") {
 			t.Errorf("a download %s: %v", what, err)
@@ -116,22 +116,22 @@ func TestDownloadRefusedWithoutFreeSpace(t *testing.T) {
 func TestDiskRefusedFromNonImage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	whole := made(t, "-f", "qcow2", "FILE", "4M")
+	valid := made(t, "-f", "qcow2", "FILE", "4M")
 	for name, c := range map[string]struct {
 		text []byte
-		says string
+		want string
 	}{"packed.raw": {append([]byte("\x1f\x8b"), make([]byte, 1<<20)...), "a gzip file"}, "page.raw": {[]byte("<html>"), "a web page"}} {
 		f.ok(os.WriteFile(f.at(name), c.text, 0o600))
 		vm := f.vm()
 		vm.Spec.Disks = []fleet.Disk{f.disk("from-" + name)}
 		vm.Spec.Disks[0].Image = &fleet.Volref{PoolID: f.pool.ID, Volume: name}
-		if err := f.ApplyVM(t.Context(), order(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), c.says) {
+		if err := f.ApplyVM(t.Context(), order(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	f.ok(os.WriteFile(f.at("whole.qcow2"), whole, 0o600))
+	f.ok(os.WriteFile(f.at("whole.qcow2"), valid, 0o600))
 	f.ok(f.ApplyPool(t.Context(), f.pool))
-	spoilt := bytes.Clone(whole)
+	spoilt := bytes.Clone(valid)
 	copy(spoilt[40:48], "\x00\x00\x00\x7f\x00\x00\x00\x00") // the L1 table's offset is far outside the file
 	f.ok(os.WriteFile(f.at("whole.qcow2"), spoilt, 0o600))
 	err := f.CloneVolume(t.Context(), f.work("copy.qcow2", fleet.VolumeOrder{Source: "whole.qcow2"}))

@@ -30,14 +30,14 @@ type uploadSum struct {
 // checkpoints follow, so that a torn write leaves the other checkpoint intact.
 type resumable struct {
 	headless
-	pool    string // the pool's name, for errors
-	upload  fleet.UploadID
-	total   int64
-	sum     uploadSum
-	turn    int64
-	kept    int64      // the size in the newest checkpoint, written or being written
-	keeping chan error // not nil while a checkpoint is being written in the background
-	settled bool       // the file already has its head and its final size
+	pool         string // the pool's name, for errors
+	upload       fleet.UploadID
+	total        int64
+	sum          uploadSum
+	turn         int64
+	checkpointed int64      // the size in the newest checkpoint, written or being written
+	writing      chan error // not nil while a checkpoint is being written in the background
+	settled      bool       // the file already has its head and its final size
 }
 
 // checkpoint records how much of the upload is on the storage.
@@ -50,7 +50,7 @@ type checkpoint struct {
 }
 
 func newResumable(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) *resumable {
-	return &resumable{headless: headless{f: f}, pool: pool, upload: o.Upload, total: o.SizeBytes, sum: sum, kept: -1}
+	return &resumable{headless: headless{f: f}, pool: pool, upload: o.Upload, total: o.SizeBytes, sum: sum, checkpointed: -1}
 }
 
 // completeResumable returns a complete file that only lacks its final name.
@@ -88,7 +88,7 @@ func readResumable(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) 
 	if _, err := f.ReadAt(p.head, p.total); err != nil {
 		return nil, fmt.Errorf("read the head of the upload: %w", err)
 	}
-	p.size, p.synced, p.kept, p.turn = newest.Size, newest.Size, newest.Size, newest.Turn+1
+	p.size, p.synced, p.checkpointed, p.turn = newest.Size, newest.Size, newest.Size, newest.Turn+1
 	return p, nil
 }
 
@@ -115,17 +115,17 @@ func (p *resumable) Write(b []byte) (int, error) {
 	if p.sum.hash != nil {
 		p.sum.hash.Write(b[:n])
 	}
-	if err != nil || p.size-p.kept < checkpointEvery {
+	if err != nil || p.size-p.checkpointed < checkpointEvery {
 		return n, outOfRoom(p.pool, err)
 	}
 	select {
-	case err := <-p.keeping:
-		p.keeping = nil
+	case err := <-p.writing:
+		p.writing = nil
 		if err != nil {
 			return n, err
 		}
 	default:
-		if p.keeping != nil {
+		if p.writing != nil {
 			return n, nil // the storage still writes the previous checkpoint
 		}
 	}
@@ -135,13 +135,13 @@ func (p *resumable) Write(b []byte) (int, error) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- put() }()
-	p.keeping = done
+	p.writing = done
 	return n, nil
 }
 
 // Keep implements upload.File.
 func (p *resumable) Keep() error {
-	if err := p.waitCheckpoint(); err != nil || p.kept == p.size {
+	if err := p.waitCheckpoint(); err != nil || p.checkpointed == p.size {
 		return err
 	}
 	put, err := p.newCheckpoint()
@@ -149,18 +149,18 @@ func (p *resumable) Keep() error {
 		err = put()
 	}
 	if err != nil {
-		p.kept = -1
+		p.checkpointed = -1
 		return outOfRoom(p.pool, fmt.Errorf("bring the upload to the storage: %w", err))
 	}
 	return nil
 }
 
 func (p *resumable) waitCheckpoint() error {
-	if p.keeping == nil {
+	if p.writing == nil {
 		return nil
 	}
-	err := <-p.keeping
-	p.keeping = nil
+	err := <-p.writing
+	p.writing = nil
 	return err
 }
 
@@ -179,7 +179,7 @@ func (p *resumable) newCheckpoint() (put func() error, err error) {
 	}
 	line := fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE(text), text)
 	where, head := p.checkpointAt(p.turn), slices.Clip(p.head)
-	p.turn, p.kept = p.turn+1, p.size
+	p.turn, p.checkpointed = p.turn+1, p.size
 	return func() error {
 		if _, err := p.f.WriteAt(head, p.total); err != nil {
 			return err

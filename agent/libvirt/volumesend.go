@@ -94,9 +94,9 @@ func (b *Backend) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error 
 		if err != nil || there {
 			return err
 		}
-		var came agent.Arrived
+		var received agent.Arrived
 		err = w.makeVolume(ctx, func() error {
-			came, err = w.arrive(ctx)
+			received, err = w.arrive(ctx)
 			return err
 		})
 		if err != nil {
@@ -106,7 +106,7 @@ func (b *Backend) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error 
 		if err != nil {
 			return err
 		}
-		return in.Hashed(agent.Hashed{Ref: w.ref(), SHA256: came.SHA256(), Stamp: id.stamp()})
+		return in.Hashed(agent.Hashed{Ref: w.ref(), SHA256: received.SHA256(), Stamp: id.stamp()})
 	})
 }
 
@@ -120,33 +120,33 @@ func (w *working) arrive(ctx context.Context) (agent.Arrived, error) {
 	if err != nil {
 		return agent.Arrived{}, err
 	}
-	var came agent.Arrived
+	var received agent.Arrived
 	err = patiently(ctx, func() error {
 		defer o.f.Close()
 		var err error
-		came, err = w.takeIn(ctx, o.f, o.room)
+		received, err = w.takeIn(ctx, o.f, o.room)
 		return err
 	})
-	return came, err
+	return received, err
 }
 
 func (w *working) takeIn(ctx context.Context, f *os.File, room int64) (agent.Arrived, error) {
 	to := &incoming{f: f}
-	came, err := w.in.Arrive(ctx, to, room)
+	received, err := w.in.Arrive(ctx, to, room)
 	if err != nil {
-		return came, err
+		return received, err
 	}
-	if want, has := strings.CutPrefix(w.in.Order.Checksum, "sha256:"); has && want != came.SHA256() {
-		return came, agent.CopyDiffers(w.volume, came.SHA256(), want)
+	if want, has := strings.CutPrefix(w.in.Order.Checksum, "sha256:"); has && want != received.SHA256() {
+		return received, agent.CopyDiffers(w.volume, received.SHA256(), want)
 	}
-	head := &headless{f: f, head: to.head[:min(came.Bytes, headBytes)], size: came.Bytes}
+	head := &headless{f: f, head: to.head[:min(received.Bytes, headBytes)], size: received.Bytes}
 	if err := w.accept(ctx, head, "sent", f.Sync); err != nil {
-		return came, err
+		return received, err
 	}
 	if t := w.in.Order.Transfer; t == nil || !t.Check {
-		return came, nil
+		return received, nil
 	}
-	return came, transfer.Check(ctx, f, came.Bytes, came.Sum, &transfer.Meter{Total: came.Bytes, Report: func(done, total, rate int64) {
+	return received, transfer.Check(ctx, f, received.Bytes, received.Sum, &transfer.Meter{Total: received.Bytes, Report: func(done, total, rate int64) {
 		w.in.Progress(agent.Copied("reading back what came", done, total, rate))
 	}})
 }

@@ -158,7 +158,7 @@ func (s uploadSum) text() string {
 	return hex.EncodeToString(s.hash.Sum(nil))
 }
 
-func (p *resumable) settle(whole func() error) error {
+func (p *resumable) settle(record func() error) error {
 	if p.settled {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (p *resumable) settle(whole func() error) error {
 	if err := p.f.Sync(); err != nil {
 		return err
 	}
-	if err := whole(); err != nil {
+	if err := record(); err != nil {
 		return err
 	}
 	if err := p.f.Truncate(p.total); err != nil {

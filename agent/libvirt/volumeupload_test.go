@@ -53,10 +53,10 @@ func TestUploadRefusedWithoutFreeSpace(t *testing.T) {
 		t.Fatalf("the host's first answer: %+v, %v", a, err)
 	}
 	small.ok(os.WriteFile(filepath.Join(small.pool.Spec.Path, "another's"), make([]byte, 4<<20), 0o600))
-	said := make(chan wire.UploadAnswer, 1)
+	last := make(chan wire.UploadAnswer, 1)
 	go func() {
 		a, _ := answers()
-		said <- a
+		last <- a
 	}()
 	piece := make([]byte, wire.UploadHeader+wire.MaxUploadPiece)
 	wire.PutUploadHeader(piece, wire.MaxUploadPiece)
@@ -69,7 +69,7 @@ func TestUploadRefusedWithoutFreeSpace(t *testing.T) {
 	if err := <-ended; fleet.CodeOf(err) != fleet.Conflict || !strings.HasPrefix(err.Error(), full) || !strings.Contains(err.Error(), "no space left on device") {
 		t.Errorf("a pool that fills up: %v", err)
 	}
-	if a := <-said; !a.Final || !strings.HasPrefix(a.Error, full) {
+	if a := <-last; !a.Final || !strings.HasPrefix(a.Error, full) {
 		t.Errorf("the sender's last answer: %+v", a)
 	}
 	small.ok(os.Remove(filepath.Join(small.pool.Spec.Path, "another's")))

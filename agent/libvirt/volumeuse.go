@@ -95,10 +95,10 @@ func usesOf(s sighted) []struct {
 }
 
 // bounded is within with a limit of lookPatience.
-func bounded[T any](ctx context.Context, look func() (T, error)) (T, error) {
+func bounded[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
-	return within(ctx, look)
+	return within(ctx, f)
 }
 
 // mayHavePool reports whether libvirt has a pool of this name. It returns true if libvirt does not answer.
@@ -142,16 +142,16 @@ func (b *Backend) allPoolDirs(ctx context.Context) (dirs poolDirs, complete bool
 		}
 		return dirs, err == nil, err
 	}
-	kept, wrong := definedPoolDirs(storageDir)
-	if wrong != nil {
-		return nil, false, fmt.Errorf("look where the host's pools are: %w", errors.Join(err, wrong))
+	defined, readErr := definedPoolDirs(storageDir)
+	if readErr != nil {
+		return nil, false, fmt.Errorf("look where the host's pools are: %w", errors.Join(err, readErr))
 	}
 	for name, at := range b.files.pools.sight().value {
-		if _, known := kept[name]; !known {
-			kept[name] = at
+		if _, known := defined[name]; !known {
+			defined[name] = at
 		}
 	}
-	return kept, false, nil
+	return defined, false, nil
 }
 
 // storageDir is where libvirt keeps the definitions of pools.

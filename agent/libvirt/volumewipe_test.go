@@ -17,19 +17,19 @@ func TestWipeKeepsReplacedFile(t *testing.T) {
 	m := newMover(t, 48)
 	for range 10 { // a wipe may end before the rename
 		run(t, "cp", m.at("image.qcow2"), m.at("wiped.qcow2"))
-		theirs := filepath.Join(m.pool.Spec.Path, "theirs.qcow2")
-		run(t, "qemu-img", "create", "-f", "qcow2", theirs, "3M")
-		came := make(chan bool)
+		other := filepath.Join(m.pool.Spec.Path, "theirs.qcow2")
+		run(t, "qemu-img", "create", "-f", "qcow2", other, "3M")
+		renamed := make(chan bool)
 		over := make(chan struct{})
 		go func() {
 			for {
 				if isZero(m.at("wiped.qcow2")) {
-					came <- os.Rename(theirs, m.at("wiped.qcow2")) == nil
+					renamed <- os.Rename(other, m.at("wiped.qcow2")) == nil
 					return
 				}
 				select {
 				case <-over:
-					came <- false
+					renamed <- false
 					return
 				default:
 				}
@@ -37,7 +37,7 @@ func TestWipeKeepsReplacedFile(t *testing.T) {
 		}()
 		err := m.WipeVolume(t.Context(), m.work("wiped.qcow2", fleet.VolumeOrder{}))
 		close(over)
-		if !<-came {
+		if !<-renamed {
 			continue
 		}
 		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Another file took the place") {

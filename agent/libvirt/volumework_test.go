@@ -207,11 +207,11 @@ func TestFullPoolKeepsNoPartialVolume(t *testing.T) {
 		"qcow2": small.CreateVolume(t.Context(), small.work("full.qcow2", fleet.VolumeOrder{Format: "qcow2", SizeBytes: 64 << 20, Full: true})),
 		"clone": small.CloneVolume(t.Context(), small.work("copy.raw", fleet.VolumeOrder{Source: "big.raw"})),
 	} {
-		words := "No space left on device"
+		message := "No space left on device"
 		if what == "clone" {
-			words = "and the copy needs 5 MiB" // known before the copy begins
+			message = "and the copy needs 5 MiB" // known before the copy begins
 		}
-		if err == nil || !strings.Contains(err.Error(), words) {
+		if err == nil || !strings.Contains(err.Error(), message) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -279,16 +279,16 @@ func TestConcurrentVolumeJobs(t *testing.T) {
 	}
 	wait.Wait()
 	close(made)
-	whole := 0
+	created := 0
 	for err := range made {
 		if err == nil {
-			whole++
+			created++
 		} else if fleet.CodeOf(err) != fleet.Conflict {
 			t.Error(err)
 		}
 	}
-	if whole != 1 {
-		t.Errorf("the volume was created %d times", whole)
+	if created != 1 {
+		t.Errorf("the volume was created %d times", created)
 	}
 
 	// A VM is created from an image that is deleted at the same time: it gets all of the image, or is refused.

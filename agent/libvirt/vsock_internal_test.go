@@ -59,11 +59,11 @@ func TestGuestAgentAnswersOverSocket(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = ga.Process.Kill(); _ = ga.Wait() })
 	socket := filepath.Join(root, "tmp/s")
-	late, look := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)
-	defer look.Stop()
+	late, tick := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)
+	defer tick.Stop()
 	for there := false; !there; {
 		select {
-		case <-look.C:
+		case <-tick.C:
 			_, err := os.Stat(socket)
 			there = err == nil
 		case <-late:

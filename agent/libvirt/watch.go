@@ -30,11 +30,11 @@ type sight[T any] struct {
 }
 
 // read returns the newest result. If it is older than age, read waits up to patience for a new one.
-func (w *watch[T]) read(ctx context.Context, age, patience time.Duration, look func() (T, error)) sight[T] {
+func (w *watch[T]) read(ctx context.Context, age, patience time.Duration, load func() (T, error)) sight[T] {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	for {
-		done := w.refresh(age, patience, look)
+		done := w.refresh(age, patience, load)
 		if done == nil {
 			break
 		}
@@ -55,7 +55,7 @@ func (w *watch[T]) read(ctx context.Context, age, patience time.Duration, look f
 // refresh starts a look if one is due, and returns what to wait for: nil where the value is good, or where waiting is
 // refresh starts a read if one is due and returns the channel to wait on. It returns nil if the value is recent, or if
 // the running read has already exceeded patience.
-func (w *watch[T]) refresh(age, patience time.Duration, look func() (T, error)) <-chan struct{} {
+func (w *watch[T]) refresh(age, patience time.Duration, load func() (T, error)) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
@@ -70,7 +70,7 @@ func (w *watch[T]) refresh(age, patience time.Duration, look func() (T, error)) 
 	}
 	w.began, w.done = now, make(chan struct{})
 	go func() {
-		v, err := look()
+		v, err := load()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.failed = err; err == nil {

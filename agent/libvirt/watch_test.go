@@ -14,35 +14,35 @@ func TestWatchRunsOneReadAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w watch[int64]
 		open := make(chan struct{})
-		var looks atomic.Int64
-		look := func() (int64, error) { n := looks.Add(1); <-open; return n, nil }
+		var loads atomic.Int64
+		load := func() (int64, error) { n := loads.Add(1); <-open; return n, nil }
 		ctx := context.Background()
 
 		// The first caller waits for its patience. The next one does not wait, because the read hangs.
-		if s := w.read(ctx, time.Second, 2*time.Second, look); s.known || s.late != 2*time.Second {
+		if s := w.read(ctx, time.Second, 2*time.Second, load); s.known || s.late != 2*time.Second {
 			t.Errorf("while the read hangs: %+v", s)
 		}
 		time.Sleep(time.Minute)
 		begun := time.Now()
-		if s := w.read(ctx, time.Second, 2*time.Second, look); s.known || s.late < time.Minute || time.Since(begun) != 0 {
+		if s := w.read(ctx, time.Second, 2*time.Second, load); s.known || s.late < time.Minute || time.Since(begun) != 0 {
 			t.Errorf("after a minute: %+v, waited %s", s, time.Since(begun))
 		}
-		if n := looks.Load(); n != 1 {
+		if n := loads.Load(); n != 1 {
 			t.Errorf("%d reads are running", n)
 		}
 
 		close(open)
 		synctest.Wait()
-		if s := w.read(ctx, time.Second, time.Second, look); s.value != 2 || s.late != 0 {
+		if s := w.read(ctx, time.Second, time.Second, load); s.value != 2 || s.late != 0 {
 			t.Errorf("the outdated result was returned: %+v", s)
 		}
-		if s := w.read(ctx, time.Second, time.Second, look); s.value != 2 {
+		if s := w.read(ctx, time.Second, time.Second, load); s.value != 2 {
 			t.Errorf("a fresh value was read again: %+v", s)
 		}
 		time.Sleep(time.Millisecond)
 		w.expire()
 		time.Sleep(time.Millisecond)
-		if s := w.read(ctx, time.Second, time.Second, look); s.value != 3 {
+		if s := w.read(ctx, time.Second, time.Second, load); s.value != 3 {
 			t.Errorf("an expired value was returned: %+v", s)
 		}
 		broken := errors.New("broken")
@@ -59,12 +59,12 @@ func TestWatchIgnoresReadsBeforeExpire(t *testing.T) {
 		var w watch[string]
 		var truth atomic.Value
 		truth.Store("old")
-		look := func() (string, error) { v := truth.Load().(string); time.Sleep(time.Second); return v, nil }
-		go w.read(t.Context(), time.Minute, time.Minute, look)
+		load := func() (string, error) { v := truth.Load().(string); time.Sleep(time.Second); return v, nil }
+		go w.read(t.Context(), time.Minute, time.Minute, load)
 		time.Sleep(500 * time.Millisecond)
 		truth.Store("new")
 		w.expire()
-		if s := w.read(t.Context(), time.Minute, time.Minute, look); s.value != "new" {
+		if s := w.read(t.Context(), time.Minute, time.Minute, load); s.value != "new" {
 			t.Errorf("got %q", s.value)
 		}
 	})
