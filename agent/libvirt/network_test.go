@@ -96,9 +96,8 @@ func TestAppliedNetworkRunsInLibvirt(t *testing.T) {
 // A newer generation replaces an older definition that nobody has edited.
 func TestNewerNetworkGenerationReplacesOlder(t *testing.T) {
 	t.Parallel()
-	// after the other cleanups of the test
 	hv := open(t)
-	t.Cleanup(func() { hv.Close() }) // after what else the test leaves
+	t.Cleanup(func() { hv.Close() }) // after the other cleanups of the test
 	n := newTestNetwork(t, hv)
 	if err := hv.ApplyNetwork(t.Context(), n); err != nil {
 		t.Fatal(err)

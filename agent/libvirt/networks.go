@@ -26,7 +26,7 @@ const networkPatience = 2 * time.Second
 // networkWatch reads the host's networks on its own connection. libvirt locks a network while it starts, and a hanging
 // start must not delay the host's report.
 type networkWatch struct {
-	orders locks[string] // by name
+	orders locks[string] // one job at a time, by network name
 	watch[[]networkState]
 }
 

@@ -172,7 +172,7 @@ func (s stamp) untouched(is libvirtxml.Network) bool {
 }
 
 func digestOf(x libvirtxml.Network) string {
-	sum := sha256.Sum256([]byte(written(normal(x))))
+	sum := sha256.Sum256([]byte(xmlText(normal(x))))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -195,7 +195,7 @@ func normal(x libvirtxml.Network) libvirtxml.Network {
 	return x
 }
 
-func written(x libvirtxml.Network) string {
+func xmlText(x libvirtxml.Network) string {
 	text, err := x.Marshal()
 	if err != nil {
 		return err.Error() // an error text differs from every definition
@@ -205,7 +205,7 @@ func written(x libvirtxml.Network) string {
 
 // networkParts lists the parts of a definition under the names that people know.
 var networkParts = []struct {
-	word string
+	name string
 	of   func(libvirtxml.Network) libvirtxml.Network
 }{
 	{"the forward mode", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{Forward: x.Forward} }},
@@ -225,14 +225,14 @@ func differences(want, is libvirtxml.Network) (parts []string) {
 		is.Bridge = &bridge
 	}
 	for _, p := range networkParts {
-		if written(p.of(want)) != written(p.of(is)) {
-			parts = append(parts, p.word)
+		if xmlText(p.of(want)) != xmlText(p.of(is)) {
+			parts = append(parts, p.name)
 		}
 	}
 	for _, x := range []*libvirtxml.Network{&want, &is} {
 		x.Forward, x.Bridge, x.MTU, x.Domain, x.DNS, x.IPs = nil, nil, nil, nil, nil, nil
 	}
-	if written(want) != written(is) {
+	if xmlText(want) != xmlText(is) {
 		parts = append(parts, "what is not set here")
 	}
 	return parts

@@ -74,7 +74,7 @@ func (b *Backend) physicalsFree(ctx context.Context, c *conn, id fleet.VMID, dev
 		if name == "" {
 			continue
 		}
-		d, err := bounded(ctx, func() (blockdev.Device, error) { return unclaimed(w.Device, name) })
+		d, err := bounded(ctx, func() (blockdev.Device, error) { return unusedDisk(w.Device, name) })
 		if err != nil {
 			return err
 		}
@@ -100,9 +100,9 @@ func (b *Backend) physicalsFree(ctx context.Context, c *conn, id fleet.VMID, dev
 	return nil
 }
 
-// unclaimed returns the disk of this name. It refuses a disk that has partitions or file systems in use, or that the
+// unusedDisk returns the disk of this name. It refuses a disk that has partitions or file systems in use, or that the
 // kernel holds.
-func unclaimed(device, name string) (blockdev.Device, error) {
+func unusedDisk(device, name string) (blockdev.Device, error) {
 	d, ok := blockdev.Look("/", name)
 	switch {
 	case !ok:

@@ -56,7 +56,7 @@ func (a *applying) planNew(ctx context.Context) (string, error) {
 }
 
 func (a *applying) planEdit(ctx context.Context, old sighted) (before, after string, err error) {
-	// secrets are left out: people read this definition
+	// People read this definition, so it is without secrets.
 	x, err := readXML(ctx, a.c, old.ref, golibvirt.DomainXMLInactive)
 	if err != nil {
 		return "", "", err

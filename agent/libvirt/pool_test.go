@@ -149,7 +149,7 @@ func TestHangingPoolBlocksNothingElse(t *testing.T) {
 	f.ok(b.StartVM(t.Context(), vm.ID))
 	f.ok(b.StopVM(t.Context(), vm.ID))
 	vm.Spec.Disks = []fleet.Disk{f.disk("disk")}
-	// a job that waits for the pool would end at this deadline, with another error
+	// A job that waited for the pool would end at this deadline, with another error.
 	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := b.ApplyVM(ctx, order(vm, f.pool)); fleet.CodeOf(err) != fleet.Unavailable {

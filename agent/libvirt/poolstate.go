@@ -101,7 +101,7 @@ func (b *Backend) poolFailed(p fleet.Pool, err error) {
 // agent.
 func (b *Backend) keepPool(p fleet.Pool, record agent.RecordedPool) {
 	if err := b.pools.book.Put(p.Name, record); err != nil {
-		b.log.Error("what is known of a storage pool cannot be written", "pool", p.Name, "error", err)
+		b.log.Error("the record of a storage pool cannot be written", "pool", p.Name, "error", err)
 	}
 }
 

@@ -36,7 +36,7 @@ func groupsOf(s *fleet.NetworkSpec) (out groups) {
 			x.VLAN = vlanXML(*g.VLAN)
 		}
 		if g.ToGuest != nil || g.FromGuest != nil {
-			// inbound and outbound from the guest's view
+			// Inbound and outbound are from the guest's view.
 			x.Bandwidth = &libvirtxml.NetworkBandwidth{Inbound: rateXML(g.ToGuest), Outbound: rateXML(g.FromGuest)}
 		}
 		out = append(out, x)
@@ -187,7 +187,7 @@ func (b *Backend) limitNICs(ctx context.Context, c *conn, n fleet.Network) error
 		}
 		for _, d := range live.Devices.Interfaces {
 			if err := limitNIC(ctx, c, s.ref, n, d, inactive); err != nil {
-				return fmt.Errorf("bound the card %s of %s: %w", macOf(&d), s.ref.Name, err)
+				return fmt.Errorf("limit the NIC %s of %s: %w", macOf(&d), s.ref.Name, err)
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.
 			return err
 		}
 	}
-	// the host's memory minimums may limit this
+	// The host reclaims memory afterwards if it runs short of it.
 	if plan.Has("memory.balloonMiB") || plan.Has("memory.floorMiB") || plan.Has("memoryMiB") {
 		if err := a.balloon(ctx, ref, inactive, live); err != nil {
 			return err
@@ -155,9 +155,8 @@ func (a *applying) retuneNIC(ctx context.Context, ref golibvirt.Domain, set agen
 	}
 	now := live.Devices.Interfaces[l]
 	want, has := readNIC(inactive.Devices.Interfaces[k], fleet.NIC{}), readNIC(now, fleet.NIC{})
-	// the limits of its port group
 	if want.Limits == (fleet.NICLimits{}) && set.Device.PortGroup != "" {
-		want.Limits = has.Limits // those of its port group
+		want.Limits = has.Limits // the limits of its port group
 	}
 	if want.Limits == has.Limits && want.LinkDown == has.LinkDown {
 		return nil

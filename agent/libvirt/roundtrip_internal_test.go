@@ -94,8 +94,7 @@ func setFields[T any](d *generator, fields []fleet.Field[T], at *T, right func()
 		}
 		value, err := json.Marshal(d.value(f.Input))
 		if err != nil {
-			panic(err) // plain values
-			// plain values always marshal
+			panic(err) // plain values always marshal
 		}
 		before := *at
 		if f.Take(at, value) != nil || !right() {
@@ -128,7 +127,7 @@ func randomVM(bytes []byte) fleet.VM {
 		s.ISO = &fleet.Volref{PoolID: samplePool, Volume: "medium-0.iso"}
 	}
 	setFields(d, fleet.Parts(), &s, right)
-	// random values would hardly ever add up to the VM's CPUs and memory
+	// Random values would hardly ever add up to the VM's CPUs and memory.
 	if half := s.CPUs / 2; len(s.NUMA) == 0 && half > 0 && s.CPU.Max <= s.CPUs && d.of(2) == 1 {
 		s.NUMA = []fleet.VMNUMANode{{CPUs: numaNodes(0, half), MemoryMiB: s.MemoryMiB / 2}, {CPUs: numaNodes(half, s.CPUs), MemoryMiB: s.MemoryMiB - s.MemoryMiB/2}}
 		if !right() {
@@ -254,7 +253,7 @@ func TestGeneratedSpecsCoverEveryField(t *testing.T) {
 			}
 		}
 	}
-	// these have their own tests; a shared disk must exist already
+	// These fields have their own tests; a shared disk must exist already.
 	apart := []string{"firstBoot", "rules", "health", "disks.shareable"}
 	for _, name := range fleet.PartNames() {
 		if len(seen[name]) < 2 && !slices.Contains(apart, name) {

@@ -83,8 +83,8 @@ func (s *snapper) read() byte {
 	return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
 }
 
-// checkIntact stops the guest and fails the test unless no work is unfinished, every chain is sound, the first disk starts
-// with want, and no extra file is left.
+// checkIntact stops the guest. It fails the test on unfinished work, a broken chain or an extra file, and unless the
+// first disk starts with want.
 func (s *snapper) checkIntact(when string, want byte) {
 	s.t.Helper()
 	st := s.status()
@@ -118,7 +118,7 @@ func (s *snapper) checkIntact(when string, want byte) {
 }
 
 // safeToStart reports whether libvirt can still start guests after this interruption.
-func safeToStart(c cutAt) bool { return !strings.HasSuffix(c.name, "a moment later") }
+func safeToStart(c interruption) bool { return !strings.HasSuffix(c.name, "a moment later") }
 
 // errKilled simulates the death of the agent.
 var errKilled = errors.New("killed")
@@ -158,8 +158,8 @@ func until(n int, in agent.SnapshotWork, do func(agent.SnapshotWork) error, happ
 	return seen, err
 }
 
-// cutAt is a way to interrupt a job.
-type cutAt struct {
+// interruption is a way to interrupt a job.
+type interruption struct {
 	name  string
 	first int // the first step to interrupt
 	every int // the distance between interrupted steps: slow interruptions are not tried at each step
@@ -180,7 +180,7 @@ func killQEMU(s *snapper) {
 	waitFor(s.t, "QEMU is gone", func() bool { return powerOf(s.t, s.vm.ID) != fleet.Running && powerOf(s.t, s.vm.ID) != fleet.Paused })
 }
 
-var cuts = []cutAt{
+var cuts = []interruption{
 	{"libvirtd is killed a moment later", 1, 3, func(s *snapper) {
 		s.later = make(chan struct{})
 		time.AfterFunc(30*time.Millisecond, func() { defer close(s.later); killLibvirtd(s) })
@@ -244,7 +244,7 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 	covered, all := 0, 0
 	for _, c := range cuts {
 		may := fault{first: c.first, every: c.every}
-		first, every := may.covered(t)
+		first, every := may.places(t)
 		until := func(n int, in agent.SnapshotWork, do func(agent.SnapshotWork) error, happens func()) (done bool, err error) {
 			seen, err := until(n, in, do, happens)
 			if seen < n {
@@ -255,7 +255,7 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 			return false, err
 		}
 		for _, on := range []bool{true, false} {
-			// with the guest off there is nothing to kill, and libvirt keeps the definition in one file
+			// With the guest off there is no QEMU to kill, and libvirt keeps the definition in one file.
 			if !on && c.name != "the agent ends" {
 				continue
 			}

@@ -221,7 +221,7 @@ func copyState(from, to string, mode fs.FileMode) error {
 }
 
 // createOverlays creates an empty overlay on each base, in the pools of the disks.
-func (w *snapping) createOverlays(ctx context.Context, next []agent.SnapLayer) error {
+func (w *snapshotJob) createOverlays(ctx context.Context, next []agent.SnapLayer) error {
 	for _, n := range next {
 		p, err := placeOf(n.Disk, w.in.Pools)
 		if err != nil {
@@ -248,7 +248,7 @@ func (w *snapping) createOverlays(ctx context.Context, next []agent.SnapLayer) e
 }
 
 // removeTrash removes files that nothing needs any more and updates the tree. The next job retries a failed removal.
-func (w *snapping) removeTrash(ctx context.Context) error {
+func (w *snapshotJob) removeTrash(ctx context.Context) error {
 	if len(w.tree.Trash) == 0 {
 		return nil
 	}
@@ -284,7 +284,7 @@ func (w *snapping) removeTrash(ctx context.Context) error {
 
 // mayRemove reports whether the path may belong to a snapshot: beside a disk in one of the VM's pools, or in the VM's
 // snapshot directory.
-func (w *snapping) mayRemove(path string) bool {
+func (w *snapshotJob) mayRemove(path string) bool {
 	if filepath.Dir(path) == snapHome(w.in.VM.ID) {
 		return true
 	}

@@ -19,8 +19,8 @@ import (
 	"quantix/internal/lab"
 )
 
-// talker runs commands in a guest's shell over its serial console.
-type talker struct {
+// guestShell runs commands in a guest's shell over its serial console.
+type guestShell struct {
 	s       *snapper
 	tty     *os.File
 	mu      sync.Mutex
@@ -29,14 +29,14 @@ type talker struct {
 }
 
 // talk opens the serial console of the running guest.
-func (s *snapper) talk() *talker {
+func (s *snapper) talk() *guestShell {
 	s.t.Helper()
 	line := virsh(s.t, "ttyconsole", string(s.vm.ID))
 	run(s.t, "stty", "-F", line, "raw", "-echo")
 	tty, err := os.OpenFile(line, os.O_RDWR, 0)
 	s.ok(err)
 	s.t.Cleanup(func() { tty.Close() })
-	k := &talker{s: s, tty: tty, answers: map[string]string{}}
+	k := &guestShell{s: s, tty: tty, answers: map[string]string{}}
 	go func() {
 		lines := bufio.NewScanner(tty)
 		for lines.Scan() {
@@ -56,7 +56,7 @@ func (s *snapper) talk() *talker {
 // ask runs a command in the guest's shell and returns the last line of its output. While the guest boots, input may be
 // lost, so the command is sent again. After the first answer, each command is sent once, because a repeated command
 // would run twice.
-func (k *talker) ask(command string) (answer string) {
+func (k *guestShell) ask(command string) (answer string) {
 	k.s.t.Helper()
 	k.n++
 	number, last := strconv.Itoa(k.n), time.Time{}
@@ -104,7 +104,7 @@ func TestRevertRestoresMemoryAndDisk(t *testing.T) {
 			k := s.talk()
 			k.ask("[ -b /dev/vda ] && printf before | dd of=/dev/vda conv=fsync,notrunc 2>/dev/null && echo written")
 			k.ask("(i=0; while true; do i=$((i+1)); echo $i > /tmp/count; sleep 0.1; done) >/dev/null 2>&1 & echo $! > /tmp/pid; echo counting")
-			count := func(k *talker) int {
+			count := func(k *guestShell) int {
 				n, err := strconv.Atoi(k.ask("cat /tmp/count"))
 				if err != nil {
 					return 0 // the file is being written

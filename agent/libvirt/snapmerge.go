@@ -20,7 +20,7 @@ import (
 
 // deleteSnapshot deletes a snapshot and merges its files if possible. The snapshot counts as deleted at once, even if its files
 // cannot be merged yet.
-func (w *snapping) deleteSnapshot(ctx context.Context) error {
+func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 	s, err := w.see(ctx)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (w *snapping) deleteSnapshot(ctx context.Context) error {
 
 // merge commits one file into its backing file, which nothing else needs. The chain's content is the same at every
 // moment.
-func (w *snapping) merge(ctx context.Context, m agent.SnapMerge, n, of int) error {
+func (w *snapshotJob) merge(ctx context.Context, m agent.SnapMerge, n, of int) error {
 	top, err := bounded(ctx, func() (header, error) { return readHeader(m.Top, false) })
 	if err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Base(m.Top), err)
@@ -80,7 +80,7 @@ func (w *snapping) merge(ctx context.Context, m agent.SnapMerge, n, of int) erro
 		w.in.Progress(min(99, 5+(n*100+percent)*94/(of*100)), fmt.Sprintf("merging %s into %s", filepath.Base(m.Top), filepath.Base(m.Base)))
 	}
 	progress(0)
-	s, by, err := w.holder(ctx, m)
+	s, by, err := w.findGuest(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -95,9 +95,9 @@ func (w *snapping) merge(ctx context.Context, m agent.SnapMerge, n, of int) erro
 	return w.finishMerge(ctx, m)
 }
 
-// holder reports whether the VM's running guest uses the files of the merge. A restarted libvirt takes a while to learn
+// findGuest reports whether the VM's running guest uses the files of the merge. A restarted libvirt takes a while to learn
 // its guests' backing chains; until then, some QEMU has the files open and its guest is unknown.
-func (w *snapping) holder(ctx context.Context, m agent.SnapMerge) (s seen, its bool, err error) {
+func (w *snapshotJob) findGuest(ctx context.Context, m agent.SnapMerge) (s seen, its bool, err error) {
 	tick := time.NewTicker(lookPeriod)
 	defer tick.Stop()
 	for began := time.Now(); ; {
@@ -138,7 +138,7 @@ func inChain(d *libvirtxml.DomainDisk, file string) bool {
 
 // commitLive makes QEMU merge under a running guest. It always names both files: without a base, libvirt would merge
 // into the last file of the chain.
-func (w *snapping) commitLive(ctx context.Context, s seen, m agent.SnapMerge, progress func(int)) error {
+func (w *snapshotJob) commitLive(ctx context.Context, s seen, m agent.SnapMerge, progress func(int)) error {
 	d, err := w.liveDisk(ctx, m.Disk)
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (w *snapping) commitLive(ctx context.Context, s seen, m agent.SnapMerge, pr
 }
 
 // liveDisk returns the running guest's disk; nil if the guest is off.
-func (w *snapping) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtxml.DomainDisk, error) {
+func (w *snapshotJob) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtxml.DomainDisk, error) {
 	s, err := w.see(ctx)
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (w *snapping) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtxml.
 
 // followCommit waits for QEMU's block commit. A commit of the active layer goes on until the guest is told to pivot to
 // the base.
-func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m agent.SnapMerge, active bool, progress func(int)) error {
+func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m agent.SnapMerge, active bool, progress func(int)) error {
 	tick := time.NewTicker(followPeriod / 5)
 	defer tick.Stop()
 	for {
@@ -230,14 +230,14 @@ func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m age
 	}
 }
 
-func (w *snapping) forgetWork() error {
+func (w *snapshotJob) forgetWork() error {
 	w.tree.Work = nil
 	return w.save()
 }
 
 // commitFile merges files that no guest uses. After an interruption it is repeated: the top file is complete until the
 // base replaces it.
-func (w *snapping) commitFile(ctx context.Context, m agent.SnapMerge, progress func(int)) error {
+func (w *snapshotJob) commitFile(ctx context.Context, m agent.SnapMerge, progress func(int)) error {
 	if err := unused(ctx, m.Top, m.Base); err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func unused(ctx context.Context, files ...string) error {
 }
 
 // untilStop returns a context that is cancelled when the job is stopped.
-func (w *snapping) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
+func (w *snapshotJob) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	within, cancel := context.WithCancel(ctx)
 	go func() {
 		select {
@@ -300,7 +300,7 @@ func qemuImg(ctx context.Context, args ...string) error {
 
 // finishMerge finishes a merge once the base has all the data. It rebases other overlays of the top file onto the base, and
 // then removes the top file.
-func (w *snapping) finishMerge(ctx context.Context, m agent.SnapMerge) error {
+func (w *snapshotJob) finishMerge(ctx context.Context, m agent.SnapMerge) error {
 	w.tree.Work = &agent.SnapNote{Job: w.in.Job, Kind: agent.SnapMerges, Step: agent.SnapCommitted, Merge: &m}
 	if err := w.save(); err != nil {
 		return err

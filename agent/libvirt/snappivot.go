@@ -27,7 +27,7 @@ import (
 // first, and QEMU itself is asked for the outcome.
 
 // recordPivot records in the tree that the guest is about to pivot.
-func (w *snapping) recordPivot() error {
+func (w *snapshotJob) recordPivot() error {
 	if w.tree.Work.Step == agent.SnapChangesOver {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (w *snapping) recordPivot() error {
 }
 
 // pivoted reports whether the guest has left the top file of a merge whose job libvirt no longer knows.
-func (w *snapping) pivoted(ctx context.Context, m agent.SnapMerge, active bool) (bool, error) {
+func (w *snapshotJob) pivoted(ctx context.Context, m agent.SnapMerge, active bool) (bool, error) {
 	for began := time.Now(); ; {
 		s, err := w.see(ctx)
 		if err != nil {
@@ -81,7 +81,7 @@ func later(ctx context.Context) error {
 }
 
 // underWay refuses a job on a disk while libvirt reports a copy of that disk.
-func (w *snapping) underWay(ctx context.Context, s seen, d *libvirtxml.DomainDisk, name string) error {
+func (w *snapshotJob) underWay(ctx context.Context, s seen, d *libvirtxml.DomainDisk, name string) error {
 	jobs, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
 		jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
 		return jobs, err
@@ -106,13 +106,13 @@ func guestEnded() error {
 }
 
 // onBase asks QEMU whether the guest is on the base of the merge.
-func (w *snapping) onBase(ctx context.Context, s seen, m agent.SnapMerge) (bool, error) {
+func (w *snapshotJob) onBase(ctx context.Context, s seen, m agent.SnapMerge) (bool, error) {
 	return w.changedTo(ctx, w.c, s.sighted, m.Top, m.Base)
 }
 
 // sameContent checks that the base has the same content as the top, after the guest ended during a pivot. If so, the outcome
 // of the pivot does not matter.
-func (w *snapping) sameContent(ctx context.Context, m agent.SnapMerge) error {
+func (w *snapshotJob) sameContent(ctx context.Context, m agent.SnapMerge) error {
 	if err := unused(ctx, m.Top, m.Base); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (w *snapping) sameContent(ctx context.Context, m agent.SnapMerge) error {
 
 // settleLost finishes the merge of a guest that libvirt lost during a pivot. Only the running QEMU knows which file the
 // guest uses.
-func (w *snapping) settleLost(ctx context.Context, s seen) error {
+func (w *snapshotJob) settleLost(ctx context.Context, s seen) error {
 	note := w.tree.Work
 	if note == nil || note.Kind != agent.SnapMerges || note.Step != agent.SnapChangesOver {
 		return nil
@@ -264,7 +264,7 @@ func askQEMU(ctx context.Context, statusFile, question string) (string, error) {
 
 // settleMerge resumes an interrupted merge. It follows a job that QEMU still runs and finishes one that QEMU has ended.
 // Anything else starts anew with the next merge.
-func (w *snapping) settleMerge(ctx context.Context, note *agent.SnapNote) error {
+func (w *snapshotJob) settleMerge(ctx context.Context, note *agent.SnapNote) error {
 	m := *note.Merge
 	if note.Step == agent.SnapCommitted {
 		return w.finishMerge(ctx, m)
@@ -333,7 +333,7 @@ func definedOnBase(x *libvirtxml.Domain, m agent.SnapMerge) bool {
 }
 
 // rebasedOnBase reports whether an overlay of the top is already backed by the base. That is the last step of QEMU's merge.
-func (w *snapping) rebasedOnBase(m agent.SnapMerge) bool {
+func (w *snapshotJob) rebasedOnBase(m agent.SnapMerge) bool {
 	for _, l := range w.tree.On(m.Top) {
 		if refs := readReferences(l.File); len(refs) == 1 && filepath.Clean(refs[0].path) == m.Base {
 			return true

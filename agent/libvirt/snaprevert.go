@@ -20,7 +20,7 @@ import (
 
 // revert brings the VM back to a snapshot. The current state stays until the new overlays exist. After that there is no
 // way back, and the next claim of the job goes on.
-func (w *snapping) revert(ctx context.Context) error {
+func (w *snapshotJob) revert(ctx context.Context) error {
 	s, err := w.see(ctx)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (w *snapping) revert(ctx context.Context) error {
 	}
 	w.in.Progress(10, "making the disks' new files")
 	if err := w.createOverlays(ctx, next); err != nil {
-		if cut(ctx, err) {
+		if interrupted(ctx, err) {
 			return err
 		}
 		return cmpErr(w.settleRevert(ctx, w.tree.Work), err)
@@ -71,7 +71,7 @@ func (w *snapping) revert(ctx context.Context) error {
 
 // applyRevert is the part of a revert that cannot be undone. power also restores the guest's power state, as the snapshot
 // and the job request.
-func (w *snapping) applyRevert(ctx context.Context, power bool) error {
+func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 	note := w.tree.Work
 	node := w.tree.Node(fleet.SnapshotID(note.To))
 	s, err := w.see(ctx)
@@ -103,7 +103,7 @@ func (w *snapping) applyRevert(ctx context.Context, power bool) error {
 	failed := error(nil)
 	if power {
 		failed = w.restorePower(ctx, *node)
-		if failed != nil && cut(ctx, failed) {
+		if failed != nil && interrupted(ctx, failed) {
 			return failed
 		}
 	}
@@ -125,7 +125,7 @@ func (w *snapping) applyRevert(ctx context.Context, power bool) error {
 }
 
 // restorePower resumes the guest from its saved memory, or starts it.
-func (w *snapping) restorePower(ctx context.Context, node agent.SnapNode) error {
+func (w *snapshotJob) restorePower(ctx context.Context, node agent.SnapNode) error {
 	s, err := w.see(ctx)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (w *snapping) restorePower(ctx context.Context, node agent.SnapNode) error 
 			return err
 		}
 		err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return deviceFree(l.DomainCreate(s.ref)) })
-		if err != nil && !cut(ctx, err) {
+		if err != nil && !interrupted(ctx, err) {
 			err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but its guest did not start; start it, or try once more: %w", err)
 		}
 		return err
@@ -165,14 +165,14 @@ func (w *snapping) restorePower(ctx context.Context, node agent.SnapNode) error 
 	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainRestoreFlags(node.Memory, golibvirt.OptString{text}, uint32(flags))
 	})
-	if err != nil && !cut(ctx, err) {
+	if err != nil && !interrupted(ctx, err) {
 		err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest could not go on from its memory; start it, or try once more: %w", err)
 	}
 	return err
 }
 
 // checkMemoryPaths checks the paths that the guest would open when it resumes from saved memory.
-func (w *snapping) checkMemoryPaths(ctx context.Context, text string) error {
+func (w *snapshotJob) checkMemoryPaths(ctx context.Context, text string) error {
 	x := &libvirtxml.Domain{}
 	err := x.Unmarshal(text)
 	if err == nil {
@@ -183,7 +183,7 @@ func (w *snapping) checkMemoryPaths(ctx context.Context, text string) error {
 
 // renameForMemory renames the domain to the name that its memory was saved with, because libvirt restores only under that name.
 // The current name is applied once the guest is off, like any rename of a running guest.
-func (w *snapping) renameForMemory(ctx context.Context, s seen, text string) (seen, error) {
+func (w *snapshotJob) renameForMemory(ctx context.Context, s seen, text string) (seen, error) {
 	var then struct {
 		Name string `xml:"name"`
 	}
@@ -227,7 +227,7 @@ const memoryMagic = "LibvirtQemudSave"
 // memoryXML returns the definition for a resume from the snapshot's memory: the devices of that time, with the current
 // disks, networks, filters and media. It refuses a NIC that the VM no longer has, because the NIC would bypass networks
 // and filters that people removed.
-func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, inactive *libvirtxml.Domain, next []agent.SnapLayer) (string, error) {
+func (w *snapshotJob) memoryXML(ctx context.Context, node agent.SnapNode, inactive *libvirtxml.Domain, next []agent.SnapLayer) (string, error) {
 	complete, err := bounded(ctx, func() (bool, error) {
 		f, err := openImage(node.Memory, false)
 		if err != nil {
@@ -276,7 +276,7 @@ func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, inactive 
 		d.BackingStore = nil
 		switch k := slices.IndexFunc(next, func(n agent.SnapLayer) bool { return aliasOf(d.Alias) == diskAlias(n.Disk) }); {
 		case k >= 0:
-			point(d, next[k].File)
+			setFile(d, next[k].File)
 		case d.Device == "cdrom" || d.Device == "floppy":
 			d.Source = nil
 			for n := range inactive.Devices.Disks {
@@ -293,7 +293,7 @@ func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, inactive 
 		n := &x.Devices.Interfaces[i]
 		k := slices.IndexFunc(inactive.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return strings.EqualFold(macOf(&o), macOf(n)) })
 		if k < 0 {
-			return "", fleet.Errorf(fleet.Conflict, "The guest had the network card %s then, which the VM does not have any more. Add it again first, or start from a snapshot without memory.", macOf(n))
+			return "", fleet.Errorf(fleet.Conflict, "The guest had the NIC %s then, which the VM does not have any more. Add it again first, or start from a snapshot without memory.", macOf(n))
 		}
 		now := inactive.Devices.Interfaces[k]
 		n.Source, n.FilterRef, n.Target, n.VirtualPort, n.Link = now.Source, now.FilterRef, now.Target, now.VirtualPort, now.Link
@@ -304,7 +304,7 @@ func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, inactive 
 // settleRevert finishes an interrupted revert. Before the guest was stopped, it undoes the revert; after that, it
 // completes the revert. It starts with new overlays, because the guest may have written to the old ones, which then no
 // longer match its memory.
-func (w *snapping) settleRevert(ctx context.Context, note *agent.SnapNote) error {
+func (w *snapshotJob) settleRevert(ctx context.Context, note *agent.SnapNote) error {
 	drop := func() {
 		for _, n := range note.New {
 			w.tree.Trash = append(w.tree.Trash, n.File)

@@ -110,7 +110,7 @@ func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64,
 	return b.statusOf(s, b.sizesOf(ctx, pathsOf(s)), b.addresses.sight().value[id]), generation, nil
 }
 
-// see reads one domain over the backend's long-lived read connection.
+// see reads one domain over the backend's state connection.
 func (b *Backend) see(ctx context.Context, id fleet.VMID) (sighted, error) {
 	c, err := b.reading(ctx)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// snapping is a running job for a VM's snapshots.
-type snapping struct {
+// snapshotJob is a running job for a VM's snapshots.
+type snapshotJob struct {
 	*Backend
 	c    *conn
 	in   agent.SnapshotWork
@@ -24,21 +24,21 @@ type snapping struct {
 
 // TakeSnapshot implements agent.Hypervisor.
 func (b *Backend) TakeSnapshot(ctx context.Context, in agent.SnapshotWork) error {
-	return b.onSnapshots(ctx, "take a snapshot of "+in.VM.Name, in, (*snapping).take)
+	return b.onSnapshots(ctx, "take a snapshot of "+in.VM.Name, in, (*snapshotJob).take)
 }
 
 // RevertSnapshot implements agent.Hypervisor.
 func (b *Backend) RevertSnapshot(ctx context.Context, in agent.SnapshotWork) error {
-	return b.onSnapshots(ctx, "bring "+in.VM.Name+" back to a snapshot", in, (*snapping).revert)
+	return b.onSnapshots(ctx, "bring "+in.VM.Name+" back to a snapshot", in, (*snapshotJob).revert)
 }
 
 // DeleteSnapshot implements agent.Hypervisor.
 func (b *Backend) DeleteSnapshot(ctx context.Context, in agent.SnapshotWork) error {
-	return b.onSnapshots(ctx, "delete a snapshot of "+in.VM.Name, in, (*snapping).deleteSnapshot)
+	return b.onSnapshots(ctx, "delete a snapshot of "+in.VM.Name, in, (*snapshotJob).deleteSnapshot)
 }
 
 // onSnapshots runs do after it has settled an interrupted job. It does nothing if the job was already done.
-func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.SnapshotWork, do func(*snapping, context.Context) error) error {
+func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.SnapshotWork, do func(*snapshotJob, context.Context) error) error {
 	unlock, err := b.vms.lock(ctx, in.VM.ID)
 	if err != nil {
 		return inAct(act, err)
@@ -46,7 +46,7 @@ func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.Snapshot
 	defer unlock()
 	b.assigned.note(in.Pools)
 	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
-		w := &snapping{Backend: b, c: c, in: in}
+		w := &snapshotJob{Backend: b, c: c, in: in}
 		if uuid, err := parseUUID(in.VM.ID); err == nil {
 			defer b.domains.forget(uuid)
 		}
@@ -121,16 +121,16 @@ func (b *Backend) ownSnapshots(vm fleet.VM) (release func(), err error) {
 	return release, nil
 }
 
-func (w *snapping) save() error { return writeTree(w.tree) }
+func (w *snapshotJob) save() error { return writeTree(w.tree) }
 
 // see reads the domain's current state.
-func (w *snapping) see(ctx context.Context) (seen, error) {
+func (w *snapshotJob) see(ctx context.Context) (seen, error) {
 	m := &moving{Backend: w.Backend, c: w.c, in: agent.MoveDisk{VM: w.in.VM}}
 	return m.see(ctx)
 }
 
 // running returns the running guest's definition; nil if the guest is off.
-func (w *snapping) running(ctx context.Context, s seen) (*libvirtxml.Domain, error) {
+func (w *snapshotJob) running(ctx context.Context, s seen) (*libvirtxml.Domain, error) {
 	if s.live == nil {
 		return nil, nil
 	}
@@ -168,7 +168,7 @@ func usesAll(x *libvirtxml.Domain, next []agent.SnapLayer) (all, none bool) {
 }
 
 // at returns the path of the disk's own volume.
-func (w *snapping) at(ref fleet.Volref) string {
+func (w *snapshotJob) at(ref fleet.Volref) string {
 	p, err := placeOf(ref, w.in.Pools)
 	if err != nil {
 		return ""
@@ -178,7 +178,7 @@ func (w *snapping) at(ref fleet.Volref) string {
 
 // check refuses a VM that differs from what Quantix knows. Otherwise, disks or snapshots that somebody made outside
 // Quantix would be lost.
-func (w *snapping) check(ctx context.Context, s seen) error {
+func (w *snapshotJob) check(ctx context.Context, s seen) error {
 	refuse := func(format string, args ...any) error { return fleet.Errorf(fleet.Conflict, format, args...) }
 	switch {
 	case s.transient:
@@ -247,12 +247,12 @@ func (w *snapping) check(ctx context.Context, s seen) error {
 			return refuse("Somebody attached the disk %s on the host, which is none of the VM's. Detach it first.", targetOf(d))
 		}
 	}
-	return w.checkOthers(ctx, s)
+	return w.checkForeignState(ctx, s)
 }
 
-// checkOthers refuses while libvirt's own snapshots, backup checkpoints or a saved memory image depend on the current
+// checkForeignState refuses while libvirt's own snapshots, backup checkpoints or a saved memory image depend on the current
 // disks.
-func (w *snapping) checkOthers(ctx context.Context, s seen) error {
+func (w *snapshotJob) checkForeignState(ctx context.Context, s seen) error {
 	others, err := othersOf(ctx, w.c, s.ref)
 	if err != nil {
 		return err
@@ -289,7 +289,7 @@ func othersOf(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, err
 }
 
 // redefine makes the inactive definition name the files that the VM writes to.
-func (w *snapping) redefine(ctx context.Context, next []agent.SnapLayer) error {
+func (w *snapshotJob) redefine(ctx context.Context, next []agent.SnapLayer) error {
 	s, err := w.see(ctx)
 	if err != nil {
 		return err
@@ -304,7 +304,7 @@ func (w *snapping) redefine(ctx context.Context, next []agent.SnapLayer) error {
 			continue
 		}
 		changed = true
-		point(d, n.File)
+		setFile(d, n.File)
 	}
 	if !changed {
 		return nil
@@ -313,19 +313,19 @@ func (w *snapping) redefine(ctx context.Context, next []agent.SnapLayer) error {
 	return (&moving{Backend: w.Backend, c: w.c}).define(ctx, s.kept)
 }
 
-// point sets the disk's file without a backing chain: libvirt reads the chain from the file's header.
-func point(d *libvirtxml.DomainDisk, file string) {
+// setFile sets the disk's file without a backing chain: libvirt reads the chain from the file's header.
+func setFile(d *libvirtxml.DomainDisk, file string) {
 	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: file}}
 	d.BackingStore, d.Mirror = nil, nil
 }
 
 // settle finishes what an interrupted job, or an earlier attempt of this one, left unfinished.
-func (w *snapping) settle(ctx context.Context) error {
+func (w *snapshotJob) settle(ctx context.Context) error {
 	note := w.tree.Work
 	if note == nil {
 		return nil
 	}
-	w.log.Info("what was begun about a VM's snapshots is brought to an end", "vm", w.in.VM.ID, "kind", note.Kind, "step", note.Step)
+	w.log.Info("settling an interrupted snapshot job", "vm", w.in.VM.ID, "kind", note.Kind, "step", note.Step)
 	switch note.Kind {
 	case agent.SnapTake:
 		return w.settleTake(ctx, note)
@@ -337,7 +337,7 @@ func (w *snapping) settle(ctx context.Context) error {
 	return fleet.Errorf(fleet.Conflict, "A newer agent has begun something about the VM's snapshots that this one does not know. Upgrade it.")
 }
 
-// cut reports whether the job was interrupted, not refused. Then everything stays as it is, and the job is retried.
-func cut(ctx context.Context, err error) bool {
+// interrupted reports whether the job was interrupted, not refused. Then everything stays as it is, and the job is retried.
+func interrupted(ctx context.Context, err error) bool {
 	return errors.Is(err, agent.ErrAway) || ctx.Err() != nil
 }

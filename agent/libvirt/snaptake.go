@@ -17,7 +17,7 @@ import (
 
 // take takes a snapshot of the VM. QEMU switches all disks of a running guest to new overlays at the same moment. The
 // UEFI variables and the TPM's state are copied while the guest is paused.
-func (w *snapping) take(ctx context.Context) error {
+func (w *snapshotJob) take(ctx context.Context) error {
 	o := w.in.Order
 	if n := w.tree.Node(o.ID); n != nil {
 		return fleet.Errorf(fleet.Conflict, "The host has that snapshot already.")
@@ -59,7 +59,7 @@ func (w *snapping) take(ctx context.Context) error {
 			return cmpErr(err, fleet.Errorf(fleet.Conflict, "There is a file %s already. It is left as it is; try again.", n.File))
 		}
 	}
-	if err := w.room(ctx, s, node, next); err != nil {
+	if err := w.checkSpace(ctx, s, node, next); err != nil {
 		return err
 	}
 	w.tree.Work = &agent.SnapNote{Job: w.in.Job, Kind: agent.SnapTake, Node: &node, New: next}
@@ -73,7 +73,7 @@ func (w *snapping) take(ctx context.Context) error {
 		err = w.takeOffline(ctx)
 	}
 	if err != nil {
-		if cut(ctx, err) {
+		if interrupted(ctx, err) {
 			return err
 		}
 		return w.undoTake(ctx, outOfSnapRoom(filepath.Dir(next[0].File), err))
@@ -85,8 +85,8 @@ func (w *snapping) take(ctx context.Context) error {
 // spareRoom is the free space required beyond the estimate, in bytes.
 const spareRoom = 64 << 20
 
-// room checks that the pools have space for the memory, beside the first disk, and for the start of each new overlay.
-func (w *snapping) room(ctx context.Context, s seen, node agent.SnapNode, next []agent.SnapLayer) error {
+// checkSpace checks that the pools have space for the memory, beside the first disk, and for the start of each new overlay.
+func (w *snapshotJob) checkSpace(ctx context.Context, s seen, node agent.SnapNode, next []agent.SnapLayer) error {
 	need := map[string]int64{}
 	for _, n := range next {
 		need[filepath.Dir(n.File)] += 1 << 20
@@ -125,7 +125,7 @@ func outOfSnapRoom(dir string, err error) error {
 	return fleet.Errorf(fleet.Conflict, "%s has no room left, and the VM's disks are as they were (%s). Make room there, and try again.", dir, err)
 }
 
-func (w *snapping) takeOffline(ctx context.Context) error {
+func (w *snapshotJob) takeOffline(ctx context.Context) error {
 	if err := w.createOverlays(ctx, w.tree.Work.New); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (w *snapping) takeOffline(ctx context.Context) error {
 
 // takeLive takes the snapshot through libvirt, which keeps no metadata of it. The guest is paused first, so that the
 // state copied later is of the same moment.
-func (w *snapping) takeLive(ctx context.Context, s seen) error {
+func (w *snapshotJob) takeLive(ctx context.Context, s seen) error {
 	note := w.tree.Work
 	if w.in.Order.Quiesce && note.Node.Memory == "" && !note.Node.Paused {
 		note.Frozen = true
@@ -144,7 +144,7 @@ func (w *snapping) takeLive(ctx context.Context, s seen) error {
 		}
 		w.in.Progress(10, "asking the guest's agent")
 		if err := w.freeze(ctx, s.ref); err != nil {
-			if cut(ctx, err) {
+			if interrupted(ctx, err) {
 				return err
 			}
 			note.Frozen = false
@@ -191,7 +191,7 @@ func (w *snapping) takeLive(ctx context.Context, s seen) error {
 // freezeTime limits how long the guest agent may take.
 const freezeTime = 20 * time.Second
 
-func (w *snapping) freeze(ctx context.Context, ref golibvirt.Domain) error {
+func (w *snapshotJob) freeze(ctx context.Context, ref golibvirt.Domain) error {
 	within, cancel := context.WithTimeout(ctx, freezeTime)
 	defer cancel()
 	return w.onOwnConn(within, func(l *golibvirt.Libvirt) error {
@@ -201,7 +201,7 @@ func (w *snapping) freeze(ctx context.Context, ref golibvirt.Domain) error {
 }
 
 // onOwnConn runs one call on a connection of its own, because the call may hang as long as the guest does.
-func (w *snapping) onOwnConn(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
+func (w *snapshotJob) onOwnConn(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
 	c, err := dial(ctx, w.socket)
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func snapshotXML(live *libvirtxml.Domain, note agent.SnapNote) (string, error) {
 }
 
 // finishTake finishes a taken snapshot: it copies the state, resumes the guest and adds the snapshot to the tree.
-func (w *snapping) finishTake(ctx context.Context) error {
+func (w *snapshotJob) finishTake(ctx context.Context) error {
 	note := w.tree.Work
 	s, err := w.see(ctx)
 	if err != nil {
@@ -267,7 +267,7 @@ func (w *snapping) finishTake(ctx context.Context) error {
 }
 
 // resumeGuest resumes and thaws a guest that this job paused or froze.
-func (w *snapping) resumeGuest(ctx context.Context, s seen, note *agent.SnapNote) error {
+func (w *snapshotJob) resumeGuest(ctx context.Context, s seen, note *agent.SnapNote) error {
 	if note.Resume && s.live != nil && golibvirt.DomainState(s.state) == golibvirt.DomainPaused {
 		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainResume(s.ref) }); err != nil && !is(err, golibvirt.ErrOperationInvalid) {
 			return err
@@ -281,14 +281,14 @@ func (w *snapping) resumeGuest(ctx context.Context, s seen, note *agent.SnapNote
 			return err
 		})
 		if err != nil {
-			w.log.Warn("the guest's agent does not let its file systems go on", "vm", w.in.VM.ID, "error", err)
+			w.log.Warn("the guest's agent did not thaw its file systems", "vm", w.in.VM.ID, "error", err)
 		}
 	}
 	return nil
 }
 
 // undoTake restores the VM if no snapshot was taken. If one was taken despite the error, it finishes that snapshot.
-func (w *snapping) undoTake(ctx context.Context, why error) error {
+func (w *snapshotJob) undoTake(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*tidyLimit)
 	defer cancel()
 	if err := w.settleTake(ctx, w.tree.Work); err != nil {
@@ -301,7 +301,7 @@ func (w *snapping) undoTake(ctx context.Context, why error) error {
 }
 
 // settleTake finishes an interrupted snapshot. The domain's disks show whether it was taken.
-func (w *snapping) settleTake(ctx context.Context, note *agent.SnapNote) error {
+func (w *snapshotJob) settleTake(ctx context.Context, note *agent.SnapNote) error {
 	s, err := w.see(ctx)
 	if err != nil {
 		return err

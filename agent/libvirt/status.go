@@ -122,7 +122,7 @@ func steady(reported, newest, total int64) int64 {
 func (b *Backend) startedAt(name string) *time.Time {
 	at, err := processStart(filepath.Join(filepath.Dir(b.socket), "qemu", name+".pid"))
 	if err != nil {
-		b.log.Debug("no time of start", "vm", name, "error", err)
+		b.log.Debug("start time unknown", "vm", name, "error", err)
 		return nil
 	}
 	return &at

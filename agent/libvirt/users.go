@@ -24,11 +24,11 @@ type held struct {
 	shared bool   // the definition lets other domains write to the file
 }
 
-func (h held) use() manner {
+func (h held) use() usage {
 	if h.part {
-		return asPart
+		return usedAsBacking
 	}
-	return asDisk
+	return usedAsDisk
 }
 
 // heldBy returns the files of one disk that the definition names.
@@ -67,19 +67,19 @@ func formatName(f *libvirtxml.DomainDiskFormat) string {
 	return f.Type
 }
 
-// manner is how a domain uses a file.
-type manner int
+// usage is how a domain uses a file.
+type usage int
 
 const (
-	asDisk   manner = iota
-	asPart          // in a disk's backing chain
-	asMedium        // in a drive: read, never written
+	usedAsDisk    usage = iota
+	usedAsBacking       // in a disk's backing chain
+	usedAsMedium        // in a drive: read, never written
 )
 
 type fileUser struct {
 	id     fleet.VMID
 	name   string
-	manner manner
+	usage  usage
 	shared bool // other domains may write to the file
 }
 
@@ -112,7 +112,7 @@ func (b *Backend) usersOf(ctx context.Context, how recency, all []sighted) fileU
 		disks := s.held()
 		for _, f := range s.files() {
 			if !slices.ContainsFunc(disks, func(h held) bool { return h.path == f }) {
-				uses = append(uses, use{held{path: dirs.path(f), opaque: true}, fileUser{id: s.id, name: s.ref.Name, manner: asMedium}})
+				uses = append(uses, use{held{path: dirs.path(f), opaque: true}, fileUser{id: s.id, name: s.ref.Name, usage: usedAsMedium}})
 			}
 		}
 		for _, h := range disks {
@@ -132,11 +132,11 @@ func (b *Backend) usersOf(ctx context.Context, how recency, all []sighted) fileU
 	for _, u := range uses {
 		out.byPath[u.path] = append(out.byPath[u.path], u.fileUser)
 		for i, id := range known[u.path] {
-			if i == 0 && u.manner != asMedium {
+			if i == 0 && u.usage != usedAsMedium {
 				out.note(id, u.opaque)
 			}
-			if i > 0 && u.manner == asDisk {
-				u.manner = asPart
+			if i > 0 && u.usage == usedAsDisk {
+				u.usage = usedAsBacking
 			}
 			out.byID[id] = append(out.byID[id], u.fileUser)
 		}
@@ -169,9 +169,9 @@ func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, 
 		return "", err
 	}
 	users := b.usersOf(ctx, fresh, all).of(p.pool.Name, p.volume, p.path(), id)
-	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.manner == asDisk })
+	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.usage == usedAsDisk })
 	for _, u := range users {
-		if u.id == except || mine && u.manner == asPart || p.shared && u.shared && u.manner == asDisk {
+		if u.id == except || mine && u.usage == usedAsBacking || p.shared && u.shared && u.usage == usedAsDisk {
 			continue
 		}
 		return u.name, nil
@@ -193,7 +193,7 @@ func (a *applying) checkRead(ctx context.Context, p place, library bool) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(a.usersOf(ctx, fresh, all).of(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool { return u.manner == asDisk || u.manner == asPart && !library }) {
+	if slices.ContainsFunc(a.usersOf(ctx, fresh, all).of(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool { return u.usage == usedAsDisk || u.usage == usedAsBacking && !library }) {
 		return fleet.Errorf(fleet.Conflict, "The volume %s is a disk of a VM on this host, or a part of one, so it is neither cloned nor put into a drive. Choose one that no VM uses.", p.volume)
 	}
 	return nil
@@ -258,7 +258,7 @@ func (b *Backend) basesOf(ctx context.Context, pools []wire.PoolReport) map[file
 func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time.Time) {
 	for _, u := range users {
 		of := &v.UsedBy
-		if u.manner == asMedium {
+		if u.usage == usedAsMedium {
 			of = &v.InDrive
 		}
 		if !slices.Contains(*of, u.id) {
@@ -266,7 +266,7 @@ func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time
 		}
 	}
 	for _, id := range v.UsedBy {
-		if !slices.ContainsFunc(users, func(u fileUser) bool { return u.id == id && u.manner == asDisk }) {
+		if !slices.ContainsFunc(users, func(u fileUser) bool { return u.id == id && u.usage == usedAsDisk }) {
 			v.StoodOn = append(v.StoodOn, id)
 		}
 	}

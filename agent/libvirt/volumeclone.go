@@ -23,7 +23,7 @@ func (w *working) copy(ctx context.Context, from place) error {
 		return err
 	}
 	if before.looksFormatted() {
-		if w.guests = true; !fleet.IsRawName(w.volume) {
+		if w.guestData = true; !fleet.IsRawName(w.volume) {
 			return agent.VolumeEnding(w.volume, before.begins)
 		}
 	} else {

@@ -150,7 +150,7 @@ func (w *working) refuseRunning(ctx context.Context, p place, id fileID) error {
 		return err
 	}
 	for _, u := range users {
-		if u.running && u.manner == asDisk {
+		if u.running && u.usage == usedAsDisk {
 			return agent.VolumeRuns(p.volume, u.domain)
 		}
 	}

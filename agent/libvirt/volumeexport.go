@@ -25,7 +25,7 @@ func (b *Backend) ExportVolume(ctx context.Context, in agent.VolumeWork) error {
 		if e == nil || len(e.Disks) != len(e.Appliance.Disks) || len(e.Disks) == 0 || len(e.Disks) > fleet.MaxDisks {
 			return fleet.Errorf(fleet.Invalid, "The order does not say what is to be exported.")
 		}
-		x := exporting{working: w, order: *e}
+		x := exportJob{working: w, order: *e}
 		x.order.Appliance.Disks = slices.Clone(e.Appliance.Disks)
 		defer x.unlock()
 		for i, ref := range e.Disks {
@@ -37,8 +37,8 @@ func (b *Backend) ExportVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
-// exporting is a running export.
-type exporting struct {
+// exportJob is a running export.
+type exportJob struct {
 	*working
 	unlockers
 	order  fleet.ExportOrder
@@ -47,10 +47,10 @@ type exporting struct {
 	layers []*image.Layer
 }
 
-func (x *exporting) unlock() { x.unlockers.unlock() }
+func (x *exportJob) unlock() { x.unlockers.unlock() }
 
 // lockDisk locks a disk against changes and reads its backing chain.
-func (x *exporting) lockDisk(ctx context.Context, i int, ref fleet.Volref) error {
+func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error {
 	p, err := placeOf(ref, append(slices.Clone(x.in.Pools), x.in.Pool))
 	switch {
 	case err != nil:
@@ -103,7 +103,7 @@ func layersOf(path, format string) *image.Layer {
 }
 
 // fill writes the archive.
-func (x *exporting) fill(ctx context.Context) error {
+func (x *exportJob) fill(ctx context.Context) error {
 	var sum, largest int64
 	for i, l := range x.layers {
 		n, err := l.Measure(ctx)
@@ -139,7 +139,7 @@ func (x *exporting) fill(ctx context.Context) error {
 	return nil
 }
 
-func (x *exporting) write(ctx context.Context, to *os.File) error {
+func (x *exportJob) write(ctx context.Context, to *os.File) error {
 	a := x.order.Appliance
 	var sums []string
 	plan := ovf.NewPlan(a)
@@ -162,7 +162,7 @@ func (x *exporting) write(ctx context.Context, to *os.File) error {
 }
 
 // disk packs one disk and copies it into the archive.
-func (x *exporting) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int) (size int64, digest string, err error) {
+func (x *exportJob) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int) (size int64, digest string, err error) {
 	member := x.order.Appliance.Disks[i].Member
 	progress := func(percent int, note string) {
 		x.in.Progress((100*i+percent)/len(x.layers), fmt.Sprintf("%s disk %d of %d", note, i+1, len(x.layers)))

@@ -91,11 +91,11 @@ func (w *working) accept(ctx context.Context, to *headless, action string, settl
 	case "":
 		return w.secondOpinion(ctx, to.f, facts)
 	case fleet.FormatOVA:
-		return nil // each disk is checked by qemu-img when it is converted
+		return nil // each disk is checked when it is converted
 	}
 	_, err = image.Part{File: to.f, Size: to.size, Format: facts.Format}.Look(ctx, facts)
 	if image.NoOpinion(err) {
-		return nil // qemu-img checks it again at the conversion
+		return nil // qemu-img is missing here: the disk is checked when it is converted
 	}
 	return err
 }

@@ -96,7 +96,7 @@ func (b *Backend) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error 
 		}
 		var received agent.Arrived
 		err = w.makeVolume(ctx, func() error {
-			received, err = w.arrive(ctx)
+			received, err = w.receiveFile(ctx)
 			return err
 		})
 		if err != nil {
@@ -110,8 +110,8 @@ func (b *Backend) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error 
 	})
 }
 
-// arrive receives into the unfinished file and inspects it before it becomes a volume.
-func (w *working) arrive(ctx context.Context) (agent.Arrived, error) {
+// receiveFile receives into the unfinished file and inspects it before it becomes a volume.
+func (w *working) receiveFile(ctx context.Context) (agent.Arrived, error) {
 	type opened struct {
 		f    *os.File
 		room int64
@@ -124,13 +124,13 @@ func (w *working) arrive(ctx context.Context) (agent.Arrived, error) {
 	err = patiently(ctx, func() error {
 		defer o.f.Close()
 		var err error
-		received, err = w.takeIn(ctx, o.f, o.room)
+		received, err = w.receiveInto(ctx, o.f, o.room)
 		return err
 	})
 	return received, err
 }
 
-func (w *working) takeIn(ctx context.Context, f *os.File, room int64) (agent.Arrived, error) {
+func (w *working) receiveInto(ctx context.Context, f *os.File, room int64) (agent.Arrived, error) {
 	to := &incoming{f: f}
 	received, err := w.in.Arrive(ctx, to, room)
 	if err != nil {

@@ -24,7 +24,7 @@ const lookPatience = 10 * time.Second
 // volumeUser is a domain that uses a file now.
 type volumeUser struct {
 	domain  string
-	manner  manner
+	usage   usage
 	running bool
 }
 
@@ -49,7 +49,7 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 						pool, s.ref.Name, p.volume)
 				}
 				if at == p.path() || use.path == volumePath(p.pool.Name, p.volume) {
-					out = append(out, volumeUser{s.ref.Name, use.manner, s.live != nil})
+					out = append(out, volumeUser{s.ref.Name, use.usage, s.live != nil})
 				}
 				continue
 			}
@@ -62,9 +62,9 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 			if at != p.path() && i < 0 {
 				continue
 			}
-			how := use.manner
-			if how == asDisk && i > 0 {
-				how = asPart
+			how := use.usage
+			if how == usedAsDisk && i > 0 {
+				how = usedAsBacking
 			}
 			out = append(out, volumeUser{s.ref.Name, how, s.live != nil})
 		}
@@ -75,11 +75,11 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 // usesOf returns the files that the domain's definitions name.
 func usesOf(s sighted) []struct {
 	held
-	manner manner
+	usage usage
 } {
 	type use = struct {
 		held
-		manner manner
+		usage usage
 	}
 	var out []use
 	disks := s.held()
@@ -88,7 +88,7 @@ func usesOf(s sighted) []struct {
 	}
 	for _, f := range s.files() {
 		if !slices.ContainsFunc(disks, func(h held) bool { return h.path == f }) {
-			out = append(out, use{held{path: f, opaque: true}, asMedium})
+			out = append(out, use{held{path: f, opaque: true}, usedAsMedium})
 		}
 	}
 	return out
@@ -300,7 +300,7 @@ func (b *Backend) unwritten(ctx context.Context, c *conn, p place, id fileID) er
 		return err
 	}
 	for _, u := range users {
-		if u.running && u.manner != asMedium {
+		if u.running && u.usage != usedAsMedium {
 			return agent.VolumeRuns(p.volume, u.domain)
 		}
 	}

@@ -27,7 +27,7 @@ type working struct {
 	in   agent.VolumeWork
 	pool golibvirt.StoragePool
 
-	guests bool // the new volume contains a raw disk's guest data
+	guestData bool // the new volume contains a raw disk's guest data
 }
 
 // onVolume runs a volume job under the volume's lock, after it checked that the pool is active and in its own place.
@@ -148,7 +148,7 @@ func (b *Backend) CreateVolume(ctx context.Context, in agent.VolumeWork) error {
 func (w *working) define(ctx context.Context, n newVolume) error {
 	flags := golibvirt.StorageVolCreateFlags(0)
 	if n.full && n.format == "qcow2" {
-		// with an allocation of the full size, QEMU also allocates the data
+		// With an allocation of the full size, QEMU also allocates the data.
 		flags = golibvirt.StorageVolCreatePreallocMetadata
 	}
 	return w.c.do(ctx, func(l *golibvirt.Libvirt) error {
@@ -228,7 +228,7 @@ func (w *working) finish(ctx context.Context) error {
 // checkRawName refuses a raw disk's name for a file of another format, because the format of a file with such a name is
 // never probed.
 func (w *working) checkRawName(ctx context.Context) error {
-	if !fleet.IsRawName(w.volume) || w.guests {
+	if !fleet.IsRawName(w.volume) || w.guestData {
 		return nil
 	}
 	h, err := bounded(ctx, func() (header, error) { return readHeader(w.partial().path(), false) })
@@ -255,7 +255,7 @@ func (w *working) tidy(ctx context.Context) {
 	defer cancel()
 	err := w.order(ctx, func(ctx context.Context, c *conn) error { return w.removeVolume(ctx, c, w.partial()) })
 	if err != nil {
-		w.log.Warn("a volume that is half made cannot be removed yet", "pool", w.in.Pool.Name, "volume", w.partial().volume, "error", err)
+		w.log.Warn("an unfinished volume cannot be removed yet", "pool", w.in.Pool.Name, "volume", w.partial().volume, "error", err)
 	}
 }
 

@@ -52,7 +52,6 @@ func (w *watch[T]) read(ctx context.Context, age, patience time.Duration, load f
 	return w.sight()
 }
 
-// refresh starts a look if one is due, and returns what to wait for: nil where the value is good, or where waiting is
 // refresh starts a read if one is due and returns the channel to wait on. It returns nil if the value is recent, or if
 // the running read has already exceeded patience.
 func (w *watch[T]) refresh(age, patience time.Duration, load func() (T, error)) <-chan struct{} {

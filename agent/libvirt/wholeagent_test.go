@@ -62,9 +62,9 @@ func runAgent(socket, dir string) error {
 	return a.Run(ctx)
 }
 
-// desk is a test portal for one agent. Like a portal, it gives the agent one job at a time, and repeats it until the
+// testPortal is a test portal for one agent. Like a portal, it gives the agent one job at a time, and repeats it until the
 // job has ended.
-type desk struct {
+type testPortal struct {
 	t    *testing.T
 	ca   *auth.Authority
 	dir  string // the agent's directory
@@ -80,16 +80,16 @@ type desk struct {
 	at      func(what string) bool // called at each interruptible place; false closes the connection
 }
 
-func newDesk(t *testing.T, p *proxy) *desk {
+func newDesk(t *testing.T, p *proxy) *testPortal {
 	t.Helper()
-	// the agent reads there when guests started
+	// The agent reads the guests' start times there.
 	if err := os.Symlink("/run/libvirt/qemu", filepath.Join(filepath.Dir(p.socket), "qemu")); err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{t: t, ca: must(auth.NewAuthority()), dir: filepath.Join(t.TempDir(), "agent"), ends: make(chan wire.Finish, 1), moved: make(chan struct{})}
+	d := &testPortal{t: t, ca: must(auth.NewAuthority()), dir: filepath.Join(t.TempDir(), "agent"), ends: make(chan wire.Finish, 1), moved: make(chan struct{})}
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(d.serve))
 	srv.TLS = must(d.ca.ServerTLS([]string{"127.0.0.1"}))
-	// otherwise httptest adds its own certificate
+	// Otherwise httptest adds its own certificate.
 	srv.TLS.Certificates = []tls.Certificate{must(d.ca.IssueServer([]string{"127.0.0.1"}))}
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // killed agents would fill the log
 	srv.StartTLS()
@@ -101,7 +101,7 @@ func newDesk(t *testing.T, p *proxy) *desk {
 	return d
 }
 
-func (d *desk) change(f func()) {
+func (d *testPortal) change(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f()
@@ -110,14 +110,14 @@ func (d *desk) change(f func()) {
 }
 
 // reaches calls at for this place and reports whether the agent goes on.
-func (d *desk) reaches(what string) bool {
+func (d *testPortal) reaches(what string) bool {
 	d.mu.Lock()
 	at := d.at
 	d.mu.Unlock()
 	return at == nil || at(what)
 }
 
-func (d *desk) serve(w http.ResponseWriter, r *http.Request) {
+func (d *testPortal) serve(w http.ResponseWriter, r *http.Request) {
 	switch out := d.answer(r).(type) {
 	case nil:
 		w.WriteHeader(http.StatusNoContent)
@@ -129,12 +129,12 @@ func (d *desk) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func read[T any](r *http.Request) (in T) {
-	_ = json.NewDecoder(r.Body).Decode(&in) // likewise
+	_ = json.NewDecoder(r.Body).Decode(&in) // a killed agent closes the connection
 	return in
 }
 
 // answer returns the body of the answer, or a status code.
-func (d *desk) answer(r *http.Request) any {
+func (d *testPortal) answer(r *http.Request) any {
 	path := r.URL.Path
 	id, verb, _ := strings.Cut(strings.TrimPrefix(path, wire.PathJobs), "/")
 	switch {
@@ -174,7 +174,7 @@ func (d *desk) answer(r *http.Request) any {
 }
 
 // claim waits for a job that the session does not have yet. A newer claim replaces it.
-func (d *desk) claim(r *http.Request) any {
+func (d *testPortal) claim(r *http.Request) any {
 	_, _ = io.Copy(io.Discard, r.Body) // a server notices a closed connection only after it has read the body
 	var number int
 	d.change(func() { d.claims++; number = d.claims })
@@ -204,7 +204,7 @@ func (d *desk) claim(r *http.Request) any {
 }
 
 // finish takes the result of the job, unless the job is to be retried.
-func (d *desk) finish(id fleet.JobID, in wire.Finish) any {
+func (d *testPortal) finish(id fleet.JobID, in wire.Finish) any {
 	mine := func() (order *wire.Work, ok bool) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -231,7 +231,7 @@ func (d *desk) finish(id fleet.JobID, in wire.Finish) any {
 }
 
 // start starts an agent and returns once it has said hello.
-func (d *desk) start(socket string) *childRun {
+func (d *testPortal) start(socket string) *childRun {
 	d.t.Helper()
 	d.mu.Lock()
 	before := d.session
@@ -258,7 +258,7 @@ func (d *desk) start(socket string) *childRun {
 // cut gives an agent the job and interrupts it at its nth place; 0 interrupts nothing. If the agent dies, another one
 // is started. passed is called at each place. cut returns the job's result and the interrupted place, which is empty if
 // the job has fewer places.
-func (d *desk) cut(c *cutter, w wire.Work, n int, f fault, passed func(what string)) (where string, end wire.Finish) {
+func (d *testPortal) cut(c *cutter, w wire.Work, n int, f fault, passed func(what string)) (where string, end wire.Finish) {
 	d.t.Helper()
 	asks, over := make(chan asked), make(chan struct{})
 	defer close(over)
