@@ -145,6 +145,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	})
 }
 
+// noDeviceFree matches libvirt's error for a network whose devices are all in use.
 var noDeviceFree = regexp.MustCompile(`network '([^']+)' requires exclusive access to interfaces, but none are available`)
 
 // deviceFree translates libvirt's error for a network without a free device into a sentence for people.
@@ -187,6 +188,7 @@ func (b *Backend) networkUser(ctx context.Context, c *conn, network, bridge stri
 	return "", nil
 }
 
+// findNetwork looks a network of Quantix up by its UUID.
 func findNetwork(ctx context.Context, c *conn, id fleet.NetworkID) (golibvirt.Network, error) {
 	uuid, err := parseUUID(fleet.VMID(id))
 	if err != nil {
@@ -195,6 +197,7 @@ func findNetwork(ctx context.Context, c *conn, id fleet.NetworkID) (golibvirt.Ne
 	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByUUID(uuid) })
 }
 
+// defineNetwork defines the network in libvirt, or redefines it.
 func defineNetwork(ctx context.Context, c *conn, n fleet.Network) (golibvirt.Network, error) {
 	text, err := stamped(n)
 	if err != nil {

@@ -71,6 +71,7 @@ func updatesOf(live, want libvirtxml.Network) (out []networkUpdate) {
 // reservation is a static DHCP address for a MAC address.
 type reservation struct{ mac, ip, name string }
 
+// reservationsOf returns the static DHCP addresses of a network's subnet.
 func reservationsOf(ip libvirtxml.NetworkIP) (out []reservation) {
 	if ip.DHCP == nil {
 		return nil
@@ -81,6 +82,7 @@ func reservationsOf(ip libvirtxml.NetworkIP) (out []reservation) {
 	return out
 }
 
+// hostUpdate returns the update that adds or deletes a static DHCP address.
 func hostUpdate(command golibvirt.NetworkUpdateCommand, ip int, r reservation) networkUpdate {
 	h := libvirtxml.NetworkDHCPHost{MAC: r.mac, IP: r.ip, Name: r.name}
 	text, _ := h.Marshal() // Marshal cannot fail: the value has string fields only

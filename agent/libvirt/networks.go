@@ -21,6 +21,7 @@ import (
 	"quantix/internal/wire"
 )
 
+// networkPatience is how long a report waits for a running read of the networks.
 const networkPatience = 2 * time.Second
 
 // networkWatch reads the host's networks on its own connection. libvirt locks a network while it starts, and a hanging
@@ -123,6 +124,7 @@ func networkProblem(n networkState, a fleet.Network) string {
 	return ""
 }
 
+// readNetworks reads all of libvirt's networks. An unreadable network is listed with its error.
 func (b *Backend) readNetworks() ([]networkState, error) {
 	c, err := dial(b.life, b.socket)
 	if err != nil {
@@ -152,6 +154,7 @@ func (b *Backend) readNetworks() ([]networkState, error) {
 	return out, nil
 }
 
+// readNetwork reads a network's definitions, state and DHCP leases.
 func (b *Backend) readNetwork(ctx context.Context, c *conn, ref golibvirt.Network) (networkState, error) {
 	n := networkState{ref: ref}
 	x, groups, err := readNetworkXML(ctx, c, ref, 0)
@@ -231,6 +234,7 @@ func bridges() []string {
 	return names
 }
 
+// bridgeStatus reads the state and the addresses of a bridge device from the kernel.
 func bridgeStatus(name string) fleet.NetworkStatus {
 	st := fleet.NetworkStatus{Bridge: name}
 	flags, err := os.ReadFile(filepath.Join("/sys/class/net", name, "flags"))

@@ -76,6 +76,7 @@ func unservedDefinition(n fleet.Network, t fleet.NetworkType) libvirtxml.Network
 	return x
 }
 
+// networkIP returns the libvirt definition of a subnet with its DHCP ranges.
 func networkIP(s fleet.Subnet) libvirtxml.NetworkIP {
 	gateway, _ := netip.ParsePrefix(s.Gateway) // validated before
 	ip := libvirtxml.NetworkIP{Address: gateway.Addr().String(), Prefix: uint(gateway.Bits())}
@@ -171,6 +172,7 @@ func (s stamp) untouched(is libvirtxml.Network) bool {
 	return s.Digest != "" && (s.Digest == digestOf(is) || s.Digest == digestOf(plain))
 }
 
+// digestOf returns the SHA-256 of the normalized definition.
 func digestOf(x libvirtxml.Network) string {
 	sum := sha256.Sum256([]byte(xmlText(normal(x))))
 	return hex.EncodeToString(sum[:])

@@ -17,6 +17,7 @@ func numaNodesOf(x *libvirtxml.Domain) []libvirtxml.DomainCell {
 	return x.CPU.Numa.Cell
 }
 
+// nodeID returns the NUMA node's ID, which defaults to its index.
 func nodeID(c libvirtxml.DomainCell, at int) uint {
 	if c.ID != nil {
 		return *c.ID

@@ -59,6 +59,7 @@ func isDefaultModel(x *libvirtxml.Domain, model string) bool {
 	return model == "" || model == "maximum" || model == "qemu64" // libvirt writes qemu64 if no model is named
 }
 
+// topologyOf returns the domain's CPU topology; zero if it has none.
 func topologyOf(x *libvirtxml.Domain) libvirtxml.DomainCPUTopology {
 	if x.CPU == nil || x.CPU.Topology == nil {
 		return libvirtxml.DomainCPUTopology{}
@@ -75,6 +76,7 @@ func writeTopology(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
+// backingOf returns the domain's memory backing; zero if it has none.
 func backingOf(x *libvirtxml.Domain) libvirtxml.DomainMemoryBacking {
 	if x.MemoryBacking == nil {
 		return libvirtxml.DomainMemoryBacking{}
@@ -82,6 +84,7 @@ func backingOf(x *libvirtxml.Domain) libvirtxml.DomainMemoryBacking {
 	return *x.MemoryBacking
 }
 
+// keepBacking sets the domain's memory backing, but leaves no empty element.
 func keepBacking(x *libvirtxml.Domain, b libvirtxml.DomainMemoryBacking) {
 	if x.MemoryBacking = nil; b != (libvirtxml.DomainMemoryBacking{}) {
 		x.MemoryBacking = &b
@@ -110,6 +113,7 @@ func readHugePages(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
+// writeShared makes the memory shareable, which virtiofs requires.
 func writeShared(x *libvirtxml.Domain, s fleet.VMSpec) {
 	b := backingOf(x)
 	b.MemoryAccess = nil
@@ -141,6 +145,7 @@ func writeVideo(x *libvirtxml.Domain, s fleet.VMSpec) {
 	x.Devices.Videos = append([]libvirtxml.DomainVideo{v}, rest...)
 }
 
+// readVideo reads the first video device. Standard VGA is the default.
 func readVideo(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	switch v := x.Devices.Videos; {
 	case len(v) == 0:
@@ -174,6 +179,7 @@ func isAgentChannel(c libvirtxml.DomainChannel) bool {
 	return c.Target != nil && c.Target.VirtIO != nil && c.Target.VirtIO.Name == agentChannel
 }
 
+// writeTPM adds or removes Quantix's TPM.
 func writeTPM(x *libvirtxml.Domain, s fleet.VMSpec) {
 	ours := func(d libvirtxml.DomainTPM) bool { return aliasOf(d.Alias) == aliasTPM }
 	if s.Security.TPM && slices.ContainsFunc(x.Devices.TPMs, ours) {
@@ -189,6 +195,7 @@ func writeTPM(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
+// watchdogOf returns Quantix's watchdog. Without one, it returns an empty watchdog with the default action.
 func watchdogOf(x *libvirtxml.Domain) libvirtxml.DomainWatchdog {
 	for _, d := range x.Devices.Watchdogs {
 		if aliasOf(d.Alias) == aliasWatchdog {
@@ -198,6 +205,7 @@ func watchdogOf(x *libvirtxml.Domain) libvirtxml.DomainWatchdog {
 	return libvirtxml.DomainWatchdog{Action: "reset"}
 }
 
+// writeWatchdog adds, changes or removes Quantix's watchdog.
 func writeWatchdog(x *libvirtxml.Domain, s fleet.VMSpec) {
 	x.Devices.Watchdogs = slices.DeleteFunc(x.Devices.Watchdogs, func(d libvirtxml.DomainWatchdog) bool { return aliasOf(d.Alias) == aliasWatchdog })
 	if s.Devices.Watchdog != "" {

@@ -19,6 +19,7 @@ import (
 
 // A physical disk that is assigned to a guest is a disk in its definition, with the alias of a host device.
 
+// physicalDir is the directory of the stable names of physical disks.
 const physicalDir = "/" + blockdev.Dir + "/"
 
 // physicalOf returns the spec's name of a physical disk; empty if the disk is not one.

@@ -31,6 +31,7 @@ func (b *Backend) PlanVM(ctx context.Context, in agent.Apply) (before, after str
 	return before, after, inAct("plan "+in.VM.Name, err)
 }
 
+// planNew returns the definition that a new VM would get.
 func (a *applying) planNew(ctx context.Context) (string, error) {
 	in, _, _, err := a.judge(ctx, nil, nil, agent.Plan(agent.Applied{}, agent.Defined{}, a.in.VM, true))
 	if err != nil {
@@ -55,6 +56,7 @@ func (a *applying) planNew(ctx context.Context) (string, error) {
 	return renderXML(x)
 }
 
+// planEdit returns the VM's definition before and after the edit.
 func (a *applying) planEdit(ctx context.Context, old sighted) (before, after string, err error) {
 	// People read this definition, so it is without secrets.
 	x, err := readXML(ctx, a.c, old.ref, golibvirt.DomainXMLInactive)

@@ -131,6 +131,7 @@ func lookupPool(ctx context.Context, c *conn, name string) (golibvirt.StoragePoo
 	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return l.StoragePoolLookupByName(name) })
 }
 
+// findPool looks a pool up by name and reads its inactive definition.
 func findPool(ctx context.Context, c *conn, name string) (golibvirt.StoragePool, libvirtxml.StoragePool, error) {
 	var x libvirtxml.StoragePool
 	ref, err := lookupPool(ctx, c, name)
@@ -146,6 +147,7 @@ func findPool(ctx context.Context, c *conn, name string) (golibvirt.StoragePool,
 	return ref, x, x.Unmarshal(text)
 }
 
+// definePool defines the pool in libvirt.
 func definePool(ctx context.Context, c *conn, pool fleet.Pool) (golibvirt.StoragePool, error) {
 	text, err := new(poolXML(pool)).Marshal()
 	if err != nil {

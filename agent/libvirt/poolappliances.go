@@ -42,6 +42,7 @@ func addAppliances(volumes []fleet.Volume, known map[string]cachedAppliance) map
 	return now
 }
 
+// readAppliance reads the machine description of an appliance file.
 func readAppliance(path, name string) (*fleet.Appliance, error) {
 	f, err := openImage(path, false)
 	if err != nil {

@@ -148,6 +148,7 @@ func serversOf(s fleet.PoolSpec) (out []libvirtxml.StoragePoolSourceHost) {
 	return out
 }
 
+// diskHosts returns the pool's storage servers for a disk's source.
 func diskHosts(s fleet.PoolSpec) (out []libvirtxml.DomainDiskSourceHost) {
 	for _, h := range serversOf(s) {
 		out = append(out, libvirtxml.DomainDiskSourceHost{Name: h.Name, Port: h.Port})
@@ -163,6 +164,7 @@ func diskAuth(p fleet.Pool, kind string) *libvirtxml.DomainDiskAuth {
 	return &libvirtxml.DomainDiskAuth{Username: p.Spec.User, Secret: &libvirtxml.DomainDiskSecret{Type: kind, UUID: string(p.ID)}}
 }
 
+// poolAuth refers to the pool's secret in the pool's own definition.
 func poolAuth(p fleet.Pool, kind string) *libvirtxml.StoragePoolSourceAuth {
 	if p.Spec.User == "" {
 		return nil
@@ -227,6 +229,7 @@ var (
 	}
 )
 
+// secretXML returns the libvirt definition of the pool's secret, without its value.
 func secretXML(p fleet.Pool) libvirtxml.Secret {
 	return libvirtxml.Secret{
 		Ephemeral: "no", Private: "yes", UUID: string(p.ID), Description: "Quantix: storage pool " + p.Name,
@@ -302,6 +305,7 @@ func (b *Backend) lookupVolume(ctx context.Context, c *conn, p place) (*golibvir
 	}
 }
 
+// readVolumeInfo reads the volume from libvirt, without a refresh of the pool.
 func (b *Backend) readVolumeInfo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p place) (*golibvirt.StorageVol, fleet.Volume, error) {
 	var x libvirtxml.StorageVolume
 	v, err := call(ctx, c, func(l *golibvirt.Libvirt) (v golibvirt.StorageVol, err error) {

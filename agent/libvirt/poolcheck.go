@@ -49,10 +49,12 @@ func (b *Backend) checkPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error
 	})
 }
 
+// failed returns the status of a failed pool.
 func (g *poolCheck) failed(message string) fleet.PoolStatus {
 	return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: g.pool.Spec.Path, Error: message}
 }
 
+// check returns the pool's status, and restarts a failed pool if a retry is due.
 func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	st := fleet.PoolStatus{State: fleet.PoolInactive, MountPath: g.pool.Spec.Path}
 	ref, err := l.StoragePoolLookupByName(g.pool.Name)
@@ -360,6 +362,7 @@ func abandoned(path string) bool {
 	return err == nil && time.Since(info.ModTime()) > abandonedAfter
 }
 
+// volumeOf converts libvirt's description of a volume.
 func volumeOf(x libvirtxml.StorageVolume) fleet.Volume {
 	v := fleet.Volume{Name: x.Name, Unfinished: strings.HasSuffix(x.Name, partialSuffix)}
 	if x.Target != nil {

@@ -29,6 +29,7 @@ func poolBefore(ctx context.Context, c *conn, p fleet.Pool) (agent.PoolBefore, e
 	return poolState(ctx, c, ref)
 }
 
+// poolState reads whether the pool is active and has autostart.
 func poolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (agent.PoolBefore, error) {
 	return call(ctx, c, func(l *golibvirt.Libvirt) (agent.PoolBefore, error) {
 		active, err := l.StoragePoolIsActive(ref)
@@ -124,6 +125,7 @@ func (b *Backend) discoveredPools() ([]fleet.DiscoveredPool, error) {
 	return out, err
 }
 
+// discoveredPool reads one of libvirt's pools.
 func discoveredPool(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (fleet.DiscoveredPool, error) {
 	out := fleet.DiscoveredPool{Name: ref.Name}
 	text, err := l.StoragePoolGetXMLDesc(ref, golibvirt.StorageXMLInactive)

@@ -37,6 +37,7 @@ type poolWatches struct {
 	others watch[[]fleet.DiscoveredPool]
 }
 
+// poolWatch holds the cached status and volumes of one pool.
 type poolWatch struct {
 	watch[fleet.PoolStatus]
 	place watch[error] // checks that the directory is the pool's; see poolWatches.answers
@@ -56,6 +57,7 @@ type poolWatch struct {
 	healWait  time.Duration
 }
 
+// of returns the watch of the pool and creates it if necessary.
 func (p *poolWatches) of(name string) *poolWatch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,12 +107,14 @@ func (b *Backend) keepPool(p fleet.Pool, record agent.RecordedPool) {
 	}
 }
 
+// healDue reports whether the wait after the last failed start is over.
 func (w *poolWatch) healDue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !time.Now().Before(w.healAt)
 }
 
+// expire makes the next read of every pool check again.
 func (p *poolWatches) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,6 +164,7 @@ type poolReports struct {
 	others   []fleet.DiscoveredPool
 }
 
+// reportPools returns the status of the assigned pools and lists all other pools. The pools are read concurrently.
 func (b *Backend) reportPools(ctx context.Context, pools []fleet.Pool) poolReports {
 	reports := poolReports{assigned: make([]wire.PoolReport, len(pools))}
 	var done sync.WaitGroup

@@ -50,6 +50,7 @@ var poolSources = map[fleet.PoolKind]poolSource{
 	},
 }
 
+// poolSource describes how a pool kind is defined in libvirt.
 type poolSource struct {
 	libvirt string // libvirt's pool type
 	source  func(fleet.Pool) *libvirtxml.StoragePoolSource
@@ -76,6 +77,7 @@ func deviceFormat(s fleet.PoolSpec) string {
 	return s.Format
 }
 
+// poolXML returns the pool's libvirt definition.
 func poolXML(p fleet.Pool) libvirtxml.StoragePool {
 	kind := poolSources[p.Spec.Kind]
 	x := libvirtxml.StoragePool{Type: kind.libvirt, Name: p.Name, UUID: string(p.ID)}
@@ -148,6 +150,7 @@ func sameSource(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
 	return poolPlaceOf(x) == poolPlaceOf(poolXML(fleet.Pool{Spec: s}))
 }
 
+// otherSource is the error for a pool of this name with another source.
 func otherSource(name string, x libvirtxml.StoragePool) error {
 	at := poolPlaceOf(x)
 	what := strings.TrimSpace(at.kind + " " + at.describe())

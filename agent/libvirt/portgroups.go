@@ -194,6 +194,7 @@ func (b *Backend) limitNICs(ctx context.Context, c *conn, n fleet.Network) error
 	return nil
 }
 
+// limitNIC sets the bandwidth of one NIC of a running guest to that of its port group.
 func limitNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Network, d libvirtxml.DomainInterface, inactive *libvirtxml.Domain) error {
 	if d.Source == nil || d.Source.Network == nil || d.Source.Network.Network != n.Name {
 		return nil
@@ -222,6 +223,7 @@ type bound struct {
 	value uint32
 }
 
+// bounds returns libvirt's bandwidth parameters for one direction.
 func bounds(way string, r *fleet.Rate) []bound {
 	if r == nil {
 		r = &fleet.Rate{}

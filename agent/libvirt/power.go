@@ -140,6 +140,7 @@ func (b *Backend) ResumeVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
+// onRunning is onVM for a guest that must be running.
 func (b *Backend) onRunning(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, sighted) error) error {
 	return b.onVM(ctx, id, verb, func(l *golibvirt.Libvirt, s sighted) error {
 		if s.live == nil {
@@ -149,6 +150,7 @@ func (b *Backend) onRunning(ctx context.Context, id fleet.VMID, verb string, f f
 	})
 }
 
+// onVM is onVMConn for a single libvirt call.
 func (b *Backend) onVM(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, sighted) error) error {
 	return b.onVMConn(ctx, id, verb, func(ctx context.Context, c *conn, s sighted) error {
 		return c.do(ctx, func(l *golibvirt.Libvirt) error { return f(l, s) })
@@ -181,10 +183,12 @@ func (b *Backend) onVMConn(ctx context.Context, id fleet.VMID, verb string, f fu
 	})
 }
 
+// noDomain is the error for a VM without a domain on this host.
 func noDomain(id fleet.VMID) error {
 	return fleet.Errorf(fleet.NotFound, "The host has no domain with the UUID %s. Edit and save the VM to define it there again.", id)
 }
 
+// notOurs is the error for a domain that Quantix did not create.
 func notOurs() error {
 	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not made by Quantix, so Quantix does not touch it. Use virsh on the host.")
 }

@@ -92,6 +92,7 @@ func fileNames(name string) []string {
 	return namesIn(value)
 }
 
+// namesIn returns the file names in a JSON description of a block device.
 func namesIn(value any) (out []string) {
 	switch v := value.(type) {
 	case map[string]any:

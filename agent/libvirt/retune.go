@@ -81,6 +81,7 @@ func (a *applying) swapDrives(ctx context.Context, ref golibvirt.Domain, inactiv
 	return nil
 }
 
+// swap changes the medium of one drive. It keeps the medium if the guest has locked the tray.
 func (a *applying) swap(ctx context.Context, ref golibvirt.Domain, want, drive libvirtxml.DomainDisk) error {
 	if pathOf(&drive) == pathOf(&want) {
 		return nil

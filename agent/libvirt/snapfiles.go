@@ -24,6 +24,7 @@ import (
 // memory files are large, so they are in the pools of the disks.
 const snapDir = "/var/lib/libvirt/quantix/snapshots"
 
+// snapHome returns the VM's snapshot directory.
 func snapHome(id fleet.VMID) string { return filepath.Join(snapDir, string(id)) }
 
 // maxTreeBytes limits the size of tree.json; the maximum number of snapshots needs far less.
@@ -82,6 +83,7 @@ func writeTree(t *agent.SnapTree) error {
 	return syncDir(dir)
 }
 
+// syncDir makes changes of the directory's entries durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -203,6 +205,7 @@ func copyTree(from, to string) error {
 	})
 }
 
+// copyState copies one file of a VM's state and syncs the copy.
 func copyState(from, to string, mode fs.FileMode) error {
 	src, err := openImage(from, false)
 	if err != nil {

@@ -230,6 +230,7 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 	}
 }
 
+// forgetWork removes the note of the unfinished job from the tree.
 func (w *snapshotJob) forgetWork() error {
 	w.tree.Work = nil
 	return w.save()

@@ -101,6 +101,7 @@ func ghost(disk string) error {
 		"Nothing is lost. Shut the guest down, which ends it for libvirt, too; then consolidate the VM's disks.", disk)
 }
 
+// guestEnded is the error for a guest that ended during a merge.
 func guestEnded() error {
 	return fleet.Errorf(fleet.Conflict, "The guest ended while its disk was being merged. Nothing is lost; consolidate its disks to go on.")
 }

@@ -36,6 +36,7 @@ func (b *Backend) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 	return away, nil
 }
 
+// snapshot reads the host's full state within snapshotLimit.
 func (b *Backend) snapshot(ctx context.Context, on agent.Assigned) (wire.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotLimit)
 	defer cancel()
@@ -85,6 +86,7 @@ func (b *Backend) snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 	return state, nil
 }
 
+// versionSeen returns the hypervisor version that libvirt reported last.
 func (b *Backend) versionSeen() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,6 +121,7 @@ func (b *Backend) see(ctx context.Context, id fleet.VMID) (sighted, error) {
 	return b.seeOn(ctx, c, id)
 }
 
+// seeOn reads one domain on the given connection.
 func (b *Backend) seeOn(ctx context.Context, c *conn, id fleet.VMID) (sighted, error) {
 	uuid, err := parseUUID(id)
 	if err != nil {

@@ -121,6 +121,7 @@ func (b *Backend) ownSnapshots(vm fleet.VM) (release func(), err error) {
 	return release, nil
 }
 
+// save writes the snapshot tree to the disk.
 func (w *snapshotJob) save() error { return writeTree(w.tree) }
 
 // see reads the domain's current state.

@@ -102,6 +102,7 @@ func (w *snapshotJob) checkSpace(ctx context.Context, s seen, node agent.SnapNod
 	return nil
 }
 
+// fits refuses if the file system of the directory has fewer free bytes.
 func fits(ctx context.Context, dir string, bytes int64, what string) error {
 	free, err := bounded(ctx, func() (int64, error) {
 		f, err := os.Open(dir)
@@ -125,6 +126,7 @@ func outOfSnapRoom(dir string, err error) error {
 	return fleet.Errorf(fleet.Conflict, "%s has no room left, and the VM's disks are as they were (%s). Make room there, and try again.", dir, err)
 }
 
+// takeOffline takes the snapshot of a VM that is off: new overlays and a changed definition.
 func (w *snapshotJob) takeOffline(ctx context.Context) error {
 	if err := w.createOverlays(ctx, w.tree.Work.New); err != nil {
 		return err
@@ -191,6 +193,7 @@ func (w *snapshotJob) takeLive(ctx context.Context, s seen) error {
 // freezeTime limits how long the guest agent may take.
 const freezeTime = 20 * time.Second
 
+// freeze asks the guest agent to freeze the guest's file systems.
 func (w *snapshotJob) freeze(ctx context.Context, ref golibvirt.Domain) error {
 	within, cancel := context.WithTimeout(ctx, freezeTime)
 	defer cancel()

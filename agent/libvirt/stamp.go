@@ -35,6 +35,7 @@ func (v volumeID) like(stamp string) (same, touched bool) {
 	return core == fmt.Sprintf("%d %d %d", v.ino, v.bytes, v.modified.UnixNano()), recorded && changed != strconv.FormatInt(v.changed, 10)
 }
 
+// identifyVolume reads the file's identity; it is zero if the file cannot be read.
 func identifyVolume(path string) volumeID {
 	info, err := os.Stat(path)
 	if err != nil {

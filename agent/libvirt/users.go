@@ -24,6 +24,7 @@ type held struct {
 	shared bool   // the definition lets other domains write to the file
 }
 
+// use returns how the domain uses the file.
 func (h held) use() usage {
 	if h.part {
 		return usedAsBacking
@@ -76,6 +77,7 @@ const (
 	usedAsMedium        // in a drive: read, never written
 )
 
+// fileUser is a domain that uses a file.
 type fileUser struct {
 	id     fleet.VMID
 	name   string
@@ -286,11 +288,13 @@ func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time
 
 const volumePrefix = "volume:"
 
+// volumePath is the path of a volume that a definition names by its pool.
 func volumePath(pool, volume string) string { return volumePrefix + pool + "/" + volume }
 
 // poolDirs maps the names of the host's pools to their directories, or to the address prefix of block pools.
 type poolDirs map[string]poolDir
 
+// poolDir is the directory of a file pool or the address prefix of a block pool.
 type poolDir struct {
 	path   string
 	blocks *blocks // nil: a file pool
@@ -352,6 +356,7 @@ func (b *Backend) dirsOfPools(ctx context.Context, how recency, all []sighted) p
 	}).value
 }
 
+// poolDirOf returns the directory or address prefix in libvirt's definition of a pool.
 func poolDirOf(x libvirtxml.StoragePool) poolDir {
 	if kind := blocksOfType(x.Type); kind != nil {
 		return poolDir{kind.base(x), kind}
@@ -362,6 +367,7 @@ func poolDirOf(x libvirtxml.StoragePool) poolDir {
 	return poolDir{}
 }
 
+// listPoolDirs reads the directories of all pools from libvirt.
 func listPoolDirs(l *golibvirt.Libvirt) (poolDirs, error) {
 	refs, _, err := l.ConnectListAllStoragePools(1, 0)
 	if err != nil {

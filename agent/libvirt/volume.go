@@ -57,6 +57,7 @@ func (p place) ref() fleet.Volref { return fleet.Volref{PoolID: p.pool.ID, Volum
 // partial returns the place under its unfinished name.
 func (p place) partial() place { return place{pool: p.pool, volume: p.volume + partialSuffix} }
 
+// placeOf finds the volume's pool and validates the volume's name.
 func placeOf(ref fleet.Volref, pools []fleet.Pool) (place, error) {
 	if ref.Volume == "" || filepath.Base(ref.Volume) != ref.Volume || ref.Volume == "." || ref.Volume == ".." {
 		return place{}, fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", ref.Volume)
@@ -89,11 +90,13 @@ func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
+// directWithin reports whether the file supports direct I/O. It returns false if the storage does not answer.
 func directWithin(ctx context.Context, path string) bool {
 	ok, err := within(ctx, func() (bool, error) { return direct(path), nil })
 	return ok && err == nil
 }
 
+// fileExists reports whether the file exists. It fails if the storage does not answer before ctx ends.
 func fileExists(ctx context.Context, path string) (bool, error) {
 	return within(ctx, func() (bool, error) {
 		_, err := os.Lstat(path)
@@ -277,6 +280,7 @@ type newVolume struct {
 	secret string // the UUID of its passphrase; empty: not encrypted
 }
 
+// volumeXML returns the libvirt definition of a volume to create.
 func volumeXML(name string, n newVolume) string {
 	x := libvirtxml.StorageVolume{
 		Name:       name,

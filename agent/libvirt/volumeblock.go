@@ -52,6 +52,7 @@ func (a *applying) blockExists(ctx context.Context, p place) (bool, error) {
 	return a.blockIn(ctx, a.c, p)
 }
 
+// blockIn reports whether the volume exists in its block pool.
 func (b *Backend) blockIn(ctx context.Context, c *conn, p place) (bool, error) {
 	ref, _, err := b.lookupVolume(ctx, c, p)
 	return ref != nil, err
@@ -88,6 +89,7 @@ func (b *Backend) newBlock(ctx context.Context, c *conn, pool golibvirt.StorageP
 	})
 }
 
+// growBlock resizes the volume to size bytes.
 func (b *Backend) growBlock(ctx context.Context, c *conn, v golibvirt.StorageVol, size int64) error {
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(v, uint64(size), 0) })
 }
@@ -112,6 +114,7 @@ func (w *working) checkBlockName(ctx context.Context) (made bool, err error) {
 	return false, agent.VolumeTaken(w.volume, w.place.pool.Name)
 }
 
+// createBlock creates an empty volume in a block pool.
 func (w *working) createBlock(ctx context.Context) error {
 	made, err := w.checkBlockName(ctx)
 	if err != nil || made {
@@ -167,6 +170,7 @@ func (w *working) cloneBlock(ctx context.Context) error {
 	return err
 }
 
+// growBlockVolume grows an unused volume of a block pool.
 func (w *working) growBlockVolume(ctx context.Context) error {
 	ref, v, err := w.volumeThere(ctx, w.c, w.place)
 	switch {
@@ -183,6 +187,7 @@ func (w *working) growBlockVolume(ctx context.Context) error {
 	return w.growBlock(ctx, w.c, ref, w.in.Order.SizeBytes)
 }
 
+// wipeBlock makes libvirt overwrite an unused volume with zeros.
 func (w *working) wipeBlock(ctx context.Context) error {
 	ref, _, err := w.volumeThere(ctx, w.c, w.place)
 	if err == nil {
@@ -195,6 +200,7 @@ func (w *working) wipeBlock(ctx context.Context) error {
 	return w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolWipe(ref, 0) })
 }
 
+// deleteBlock deletes an unused volume of a block pool.
 func (w *working) deleteBlock(ctx context.Context) error {
 	there, err := w.blockIn(ctx, w.c, w.place)
 	if err != nil || !there {

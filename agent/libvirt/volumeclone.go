@@ -75,6 +75,7 @@ func (w *working) meter(note string, total int64) *transfer.Meter {
 	return &transfer.Meter{Total: total, Report: func(done, total, rate int64) { w.in.Progress(agent.Copied(note, done, total, rate)) }}
 }
 
+// noCopyRoom is the error for a copy that needs more space than the pool has.
 func noCopyRoom(to place, room, needs int64) error {
 	return fleet.Errorf(fleet.Conflict, "The pool %s has room for %s here, and the copy needs %s.", to.pool.Name, fleet.Bytes(room), fleet.Bytes(needs))
 }

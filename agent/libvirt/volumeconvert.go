@@ -40,6 +40,7 @@ func (b *Backend) ConvertVolume(ctx context.Context, in agent.VolumeWork) error 
 	})
 }
 
+// convert converts the source to qcow2 and fails if the source changes meanwhile.
 func (w *working) convert(ctx context.Context, from place) error {
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
@@ -59,6 +60,7 @@ func (w *working) convert(ctx context.Context, from place) error {
 	return err
 }
 
+// convertFile checks the source and converts it into the unfinished volume.
 func (w *working) convertFile(ctx context.Context, from place, is volumeFile) error {
 	f, err := openImage(from.path(), false)
 	if err != nil {

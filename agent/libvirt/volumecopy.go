@@ -221,6 +221,7 @@ func (w *working) duplicate(ctx context.Context, from place) error {
 	return w.in.Hashed(source, own)
 }
 
+// fillFrom copies the source into the unfinished file and returns the source's checksum.
 func (w *working) fillFrom(ctx context.Context, from place) (agent.Hashed, error) {
 	sound, err := w.imageIn(ctx, w.c, from)
 	if err != nil {
@@ -270,6 +271,7 @@ func (s *sparse) Write(p []byte) (int, error) {
 
 var zeroBytes = make([]byte, readBytes)
 
+// zeros reports whether all bytes are zero.
 func zeros(p []byte) bool { return len(p) <= len(zeroBytes) && bytes.Equal(p, zeroBytes[:len(p)]) }
 
 // flatten makes libvirt copy a disk and its backing chain into one image, and then reads the image for its checksum.
@@ -334,10 +336,12 @@ func checkDiskChain(of place, f volumeFile) error {
 	return checkChain(of, of.path(), 0)
 }
 
+// noSoundDisk is the error for a disk with an unsound file in its chain.
 func noSoundDisk(of place) error {
 	return fleet.Errorf(fleet.Conflict, "The disk %s, or a file that it stands on, is no sound qcow2 image, so no image is made of it.", of.volume)
 }
 
+// checkChain checks the file at path and, recursively, its backing files.
 func checkChain(of place, path string, depth int) error {
 	h, err := readHeader(path, false)
 	switch {

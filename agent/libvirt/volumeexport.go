@@ -139,6 +139,7 @@ func (x *exportJob) fill(ctx context.Context) error {
 	return nil
 }
 
+// write writes all disks into the archive, and its head last.
 func (x *exportJob) write(ctx context.Context, to *os.File) error {
 	a := x.order.Appliance
 	var sums []string

@@ -59,6 +59,7 @@ func roomAt(f *os.File) (int64, error) {
 	return free - free/20, err
 }
 
+// download downloads the file, inspects it and writes its head.
 func (w *working) download(ctx context.Context, f *os.File, room int64) error {
 	o := w.in.Order
 	to := &headless{f: f}
@@ -131,6 +132,7 @@ func (w *working) inspect(to *headless, action string) (image.Facts, error) {
 	return facts, facts.Came(what, strings.HasSuffix(w.volume, ".iso"))
 }
 
+// secondOpinion lets qemu-img check the file. Without qemu-img, it only warns.
 func (w *working) secondOpinion(ctx context.Context, f *os.File, facts image.Facts) error {
 	err := image.SecondOpinion(ctx, f, facts)
 	if image.NoOpinion(err) {
@@ -191,6 +193,7 @@ func (h *headless) ReadAt(p []byte, at int64) (n int, err error) {
 	return n + more, err
 }
 
+// putHead writes the withheld head of the file.
 func (h *headless) putHead() error {
 	_, err := h.f.WriteAt(h.head, 0)
 	return err

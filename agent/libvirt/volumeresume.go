@@ -49,6 +49,7 @@ type checkpoint struct {
 	Sum    []byte         `json:"sum,omitempty"` // the hash's state at this size
 }
 
+// newResumable returns the state of a new upload.
 func newResumable(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) *resumable {
 	return &resumable{headless: headless{f: f}, pool: pool, upload: o.Upload, total: o.SizeBytes, sum: sum, checkpointed: -1}
 }
@@ -92,10 +93,12 @@ func readResumable(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) 
 	return p, nil
 }
 
+// checkpointAt returns the offset of the checkpoint with this number.
 func (p *resumable) checkpointAt(turn int64) int64 {
 	return p.total + headBytes + turn%2*checkpointBytes
 }
 
+// parseCheckpoint reads a checkpoint and verifies its CRC-32.
 func parseCheckpoint(raw []byte) (f checkpoint, ok bool) {
 	line, _, ended := bytes.Cut(raw, []byte{'\n'})
 	if !ended || len(line) < 9 {
@@ -155,6 +158,7 @@ func (p *resumable) Keep() error {
 	return nil
 }
 
+// waitCheckpoint waits for the checkpoint that is being written.
 func (p *resumable) waitCheckpoint() error {
 	if p.writing == nil {
 		return nil
@@ -194,4 +198,5 @@ func (p *resumable) newCheckpoint() (put func() error, err error) {
 	}, nil
 }
 
+// close waits for the running checkpoint and closes the file.
 func (p *resumable) close() error { return errors.Join(p.waitCheckpoint(), p.f.Close()) }

@@ -130,6 +130,7 @@ func (w *working) receiveFile(ctx context.Context) (agent.Arrived, error) {
 	return received, err
 }
 
+// receiveInto receives the file, verifies its checksum and inspects it.
 func (w *working) receiveInto(ctx context.Context, f *os.File, room int64) (agent.Arrived, error) {
 	to := &incoming{f: f}
 	received, err := w.in.Arrive(ctx, to, room)

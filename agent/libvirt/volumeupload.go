@@ -158,11 +158,12 @@ func (s uploadSum) text() string {
 	return hex.EncodeToString(s.hash.Sum(nil))
 }
 
+// settle truncates the complete upload to its final size, after record has stored its identity.
 func (p *resumable) settle(record func() error) error {
 	if p.settled {
 		return nil
 	}
-	// The head is in its place and still in the resumable copy: once truncated to its size, the file is complete.
+	// The head is in its place; its stored copy lies behind the end. Once truncated to its size, the file is complete.
 	if err := p.f.Sync(); err != nil {
 		return err
 	}

@@ -259,6 +259,7 @@ func (b *Backend) volumeFile(ctx context.Context, c *conn, p place) (volumeFile,
 	return f, nil
 }
 
+// readVolume reads the header and identity of a regular file.
 func readVolume(path string) (volumeFile, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -307,6 +308,7 @@ func (b *Backend) unwritten(ctx context.Context, c *conn, p place, id fileID) er
 	return nil
 }
 
+// notOpen refuses a volume that a QEMU has open.
 func notOpen(ctx context.Context, p place) error {
 	open, err := bounded(ctx, func() (bool, error) { return openByQEMU(p.path()) })
 	if err != nil {

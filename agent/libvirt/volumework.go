@@ -281,6 +281,7 @@ func (b *Backend) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
+// checkGrows refuses volumes that cannot be grown.
 func checkGrows(volume string, h header) error {
 	switch {
 	case h.RefersTo != "":

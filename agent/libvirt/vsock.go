@@ -23,10 +23,12 @@ import (
 // aliasVSOCKAgent is the alias of a vsock that the guest agent listens on. Other vsocks of Quantix have aliasVSOCK.
 const aliasVSOCKAgent = aliasVSOCK + "-agent"
 
+// isVSOCK reports whether Quantix added the vsock.
 func isVSOCK(v *libvirtxml.DomainVSock) bool {
 	return v != nil && (aliasOf(v.Alias) == aliasVSOCK || aliasOf(v.Alias) == aliasVSOCKAgent)
 }
 
+// onVSOCK reports whether the guest agent listens on the guest's vsock.
 func onVSOCK(x *libvirtxml.Domain) bool {
 	return x.Devices.VSock != nil && aliasOf(x.Devices.VSock.Alias) == aliasVSOCKAgent
 }
@@ -120,6 +122,7 @@ func speak(rw io.ReadWriter, command string) (string, error) {
 	return string(line), nil
 }
 
+// noAnswer marks an error as a missing answer of the guest agent.
 func noAnswer(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w in time", errSilent)
@@ -130,6 +133,7 @@ func noAnswer(err error) error {
 // maxSkippedBytes limits how many bytes of an earlier client's answer are skipped.
 const maxSkippedBytes = 4 << 20
 
+// skipTo skips the bytes up to and including mark.
 func skipTo(r *bufio.Reader, mark byte) error {
 	for range maxSkippedBytes {
 		switch b, err := r.ReadByte(); {

@@ -96,6 +96,7 @@ func (w *watch[T]) expire() {
 	w.stale = time.Now()
 }
 
+// sight returns the current content of the watch.
 func (w *watch[T]) sight() sight[T] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
