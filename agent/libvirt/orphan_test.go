@@ -46,7 +46,8 @@ func (s *snapper) orphaned() bool {
 }
 
 // libvirt rejects a status file that it wrote as it was killed: the guest keeps running while libvirt says that it is
-// off. The host reports that fault and refuses every job for the guest. The steps in the fault's text recover the guest.
+// off. The host reports that fault and refuses every job for the guest. The steps in the fault's text recover the
+// guest.
 func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 	s := newSnapper(t)
 	s.ok(s.StartVM(t.Context(), s.vm.ID))

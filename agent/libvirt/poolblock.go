@@ -285,7 +285,8 @@ func (b *Backend) removePoolSecret(ctx context.Context, c *conn, p fleet.Pool) e
 	return err
 }
 
-// lookupVolume looks the volume up in libvirt, and once more after a refresh. It returns nil if there is no such volume.
+// lookupVolume looks the volume up in libvirt, and once more after a refresh. It returns nil if there is no such
+// volume.
 func (b *Backend) lookupVolume(ctx context.Context, c *conn, p place) (*golibvirt.StorageVol, fleet.Volume, error) {
 	pool, err := lookupPool(ctx, c, p.pool.Name)
 	if err != nil {

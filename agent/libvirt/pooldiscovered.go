@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// createdByQuantix reports whether Quantix created libvirt's pool: such pools have the Quantix pool's UUID. Any other pool
-// existed before.
+// createdByQuantix reports whether Quantix created libvirt's pool: such pools have the Quantix pool's UUID. Any other
+// pool existed before.
 func createdByQuantix(x libvirtxml.StoragePool, p fleet.Pool) bool { return x.UUID == string(p.ID) }
 
 // poolBefore returns the state of a preexisting pool before Quantix first uses it.
@@ -41,8 +41,8 @@ func poolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (agent.P
 	})
 }
 
-// releasePreexisting releases a preexisting pool. The pool stays defined and gets back its former active and autostart states.
-// It stays active while the host's own domains use it.
+// releasePreexisting releases a preexisting pool. The pool stays defined and gets back its former active and autostart
+// states. It stays active while the host's own domains use it.
 func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool, ref golibvirt.StoragePool) error {
 	if err := b.checkUnused(ctx, c, p, func(s sighted) bool { return s.ours }); err != nil {
 		return err

@@ -42,8 +42,8 @@ func (b *Backend) prepareStart(ctx context.Context, c *conn, s sighted) error {
 	})
 }
 
-// checkManagedSave checks the paths of a managed save image (virsh managedsave), because a start resumes from it with the
-// definition of that time.
+// checkManagedSave checks the paths of a managed save image (virsh managedsave), because a start resumes from it with
+// the definition of that time.
 func (b *Backend) checkManagedSave(ctx context.Context, c *conn, ref golibvirt.Domain) error {
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
 		saved, err := l.DomainHasManagedSaveImage(ref, 0)

@@ -218,8 +218,8 @@ func FuzzDefinition(f *testing.F) {
 	})
 }
 
-// TestGeneratedSpecsCoverEveryField checks the generator: over many random inputs, it must generate several values of each
-// field.
+// TestGeneratedSpecsCoverEveryField checks the generator: over many random inputs, it must generate several values of
+// each field.
 func TestGeneratedSpecsCoverEveryField(t *testing.T) {
 	t.Parallel()
 	seen := map[string]map[string]bool{}

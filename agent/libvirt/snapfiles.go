@@ -318,8 +318,8 @@ func measure(t *agent.SnapTree) {
 	}
 }
 
-// currentDiskPath returns the file that the VM writes to for a disk. With snapshots, that is an overlay, and the disk's own
-// volume is read-only.
+// currentDiskPath returns the file that the VM writes to for a disk. With snapshots, that is an overlay, and the disk's
+// own volume is read-only.
 func (a *applying) currentDiskPath(p place) (string, error) {
 	t, err := readTree(a.in.VM.ID)
 	if err != nil || t == nil {

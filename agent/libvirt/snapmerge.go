@@ -18,8 +18,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// deleteSnapshot deletes a snapshot and merges its files if possible. The snapshot counts as deleted at once, even if its files
-// cannot be merged yet.
+// deleteSnapshot deletes a snapshot and merges its files if possible. The snapshot counts as deleted at once, even if
+// its files cannot be merged yet.
 func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 	s, err := w.see(ctx)
 	if err != nil {
@@ -95,8 +95,8 @@ func (w *snapshotJob) merge(ctx context.Context, m agent.SnapMerge, n, of int) e
 	return w.finishMerge(ctx, m)
 }
 
-// findGuest reports whether the VM's running guest uses the files of the merge. A restarted libvirt takes a while to learn
-// its guests' backing chains; until then, some QEMU has the files open and its guest is unknown.
+// findGuest reports whether the VM's running guest uses the files of the merge. A restarted libvirt takes a while to
+// learn its guests' backing chains; until then, some QEMU has the files open and its guest is unknown.
 func (w *snapshotJob) findGuest(ctx context.Context, m agent.SnapMerge) (s seen, its bool, err error) {
 	tick := time.NewTicker(lookPeriod)
 	defer tick.Stop()
@@ -299,8 +299,8 @@ func qemuImg(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// finishMerge finishes a merge once the base has all the data. It rebases other overlays of the top file onto the base, and
-// then removes the top file.
+// finishMerge finishes a merge once the base has all the data. It rebases other overlays of the top file onto the base,
+// and then removes the top file.
 func (w *snapshotJob) finishMerge(ctx context.Context, m agent.SnapMerge) error {
 	w.tree.Work = &agent.SnapNote{Job: w.in.Job, Kind: agent.SnapMerges, Step: agent.SnapCommitted, Merge: &m}
 	if err := w.save(); err != nil {

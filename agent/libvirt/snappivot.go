@@ -111,8 +111,8 @@ func (w *snapshotJob) onBase(ctx context.Context, s seen, m agent.SnapMerge) (bo
 	return w.changedTo(ctx, w.c, s.sighted, m.Top, m.Base)
 }
 
-// sameContent checks that the base has the same content as the top, after the guest ended during a pivot. If so, the outcome
-// of the pivot does not matter.
+// sameContent checks that the base has the same content as the top, after the guest ended during a pivot. If so, the
+// outcome of the pivot does not matter.
 func (w *snapshotJob) sameContent(ctx context.Context, m agent.SnapMerge) error {
 	if err := unused(ctx, m.Top, m.Base); err != nil {
 		return err
@@ -333,7 +333,8 @@ func definedOnBase(x *libvirtxml.Domain, m agent.SnapMerge) bool {
 	return d != nil && pathOf(d) == m.Base
 }
 
-// rebasedOnBase reports whether an overlay of the top is already backed by the base. That is the last step of QEMU's merge.
+// rebasedOnBase reports whether an overlay of the top is already backed by the base. That is the last step of QEMU's
+// merge.
 func (w *snapshotJob) rebasedOnBase(m agent.SnapMerge) bool {
 	for _, l := range w.tree.On(m.Top) {
 		if refs := readReferences(l.File); len(refs) == 1 && filepath.Clean(refs[0].path) == m.Base {

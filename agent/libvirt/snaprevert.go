@@ -69,8 +69,8 @@ func (w *snapshotJob) revert(ctx context.Context) error {
 	return w.applyRevert(ctx, true)
 }
 
-// applyRevert is the part of a revert that cannot be undone. power also restores the guest's power state, as the snapshot
-// and the job request.
+// applyRevert is the part of a revert that cannot be undone. power also restores the guest's power state, as the
+// snapshot and the job request.
 func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 	note := w.tree.Work
 	node := w.tree.Node(fleet.SnapshotID(note.To))
@@ -181,8 +181,8 @@ func (w *snapshotJob) checkMemoryPaths(ctx context.Context, text string) error {
 	return err
 }
 
-// renameForMemory renames the domain to the name that its memory was saved with, because libvirt restores only under that name.
-// The current name is applied once the guest is off, like any rename of a running guest.
+// renameForMemory renames the domain to the name that its memory was saved with, because libvirt restores only under
+// that name. The current name is applied once the guest is off, like any rename of a running guest.
 func (w *snapshotJob) renameForMemory(ctx context.Context, s seen, text string) (seen, error) {
 	var then struct {
 		Name string `xml:"name"`

@@ -251,8 +251,8 @@ func (w *snapshotJob) check(ctx context.Context, s seen) error {
 	return w.checkForeignState(ctx, s)
 }
 
-// checkForeignState refuses while libvirt's own snapshots, backup checkpoints or a saved memory image depend on the current
-// disks.
+// checkForeignState refuses while libvirt's own snapshots, backup checkpoints or a saved memory image depend on the
+// current disks.
 func (w *snapshotJob) checkForeignState(ctx context.Context, s seen) error {
 	others, err := othersOf(ctx, w.c, s.ref)
 	if err != nil {
@@ -338,7 +338,8 @@ func (w *snapshotJob) settle(ctx context.Context) error {
 	return fleet.Errorf(fleet.Conflict, "A newer agent has begun something about the VM's snapshots that this one does not know. Upgrade it.")
 }
 
-// interrupted reports whether the job was interrupted, not refused. Then everything stays as it is, and the job is retried.
+// interrupted reports whether the job was interrupted, not refused. Then everything stays as it is, and the job is
+// retried.
 func interrupted(ctx context.Context, err error) bool {
 	return errors.Is(err, agent.ErrAway) || ctx.Err() != nil
 }

@@ -85,7 +85,8 @@ func (w *snapshotJob) take(ctx context.Context) error {
 // spareRoom is the free space required beyond the estimate, in bytes.
 const spareRoom = 64 << 20
 
-// checkSpace checks that the pools have space for the memory, beside the first disk, and for the start of each new overlay.
+// checkSpace checks that the pools have space for the memory, beside the first disk, and for the start of each new
+// overlay.
 func (w *snapshotJob) checkSpace(ctx context.Context, s seen, node agent.SnapNode, next []agent.SnapLayer) error {
 	need := map[string]int64{}
 	for _, n := range next {

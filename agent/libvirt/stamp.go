@@ -44,9 +44,9 @@ func identifyVolume(path string) volumeID {
 	return volumeID{identityOf(info), info.ModTime(), info.Size(), changedAt(info)}
 }
 
-// addChecksum adds the known checksum to the volume. libvirt changes the owner of files that VMs use, which is harmless.
-// If an unused file's inode was changed, somebody may have changed its content and then its times, so its checksum
-// counts as unknown.
+// addChecksum adds the known checksum to the volume. libvirt changes the owner of files that VMs use, which is
+// harmless. If an unused file's inode was changed, somebody may have changed its content and then its times, so its
+// checksum counts as unknown.
 func addChecksum(v *fleet.Volume, h agent.Hashed, id volumeID) {
 	same, touched := id.like(h.Stamp)
 	if !same || !touched || len(v.UsedBy) > 0 || len(v.InDrive) > 0 {

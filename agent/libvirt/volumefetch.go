@@ -72,8 +72,8 @@ func (w *working) download(ctx context.Context, f *os.File, room int64) error {
 	return w.accept(ctx, to, "downloaded", to.f.Sync)
 }
 
-// accept inspects the data that arrived, and then writes its head. action is a past participle such as "downloaded", for errors. settle brings
-// the file to the storage in its final form.
+// accept inspects the data that arrived, and then writes its head. action is a past participle such as "downloaded",
+// for errors. settle brings the file to the storage in its final form.
 func (w *working) accept(ctx context.Context, to *headless, action string, settle func() error) error {
 	w.in.Progress(99, "looking at what was "+action)
 	machine := fleet.ApplianceKind(w.volume)

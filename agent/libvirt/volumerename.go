@@ -82,7 +82,8 @@ func linkNoReplace(from, to string) error {
 	return err
 }
 
-// unlinkOldName removes a file's old name if the new one exists. It keeps another file that has appeared under the old name.
+// unlinkOldName removes a file's old name if the new one exists. It keeps another file that has appeared under the old
+// name.
 func unlinkOldName(from, to string) error {
 	old, err := os.Lstat(from)
 	if isMissing(err) {

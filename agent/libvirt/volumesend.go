@@ -69,8 +69,8 @@ func (w *working) send(ctx context.Context) error {
 	return err
 }
 
-// failIfChanged passes on the file's pieces and fails at the end if the file was changed meanwhile, so the receiver never
-// gets the checksum.
+// failIfChanged passes on the file's pieces and fails at the end if the file was changed meanwhile, so the receiver
+// never gets the checksum.
 func (w *working) failIfChanged(before volumeFile, pieces transfer.Pieces) transfer.Pieces {
 	return func(ctx context.Context, do func(int64, []byte, int64) error) error {
 		if err := pieces(ctx, do); err != nil {

@@ -114,8 +114,8 @@ func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
 	return !is(err, golibvirt.ErrNoStoragePool)
 }
 
-// currentPoolDirs reads the directories of libvirt's pools, if a domain names a disk by its pool. complete reports that the
-// list is complete.
+// currentPoolDirs reads the directories of libvirt's pools, if a domain names a disk by its pool. complete reports that
+// the list is complete.
 func (b *Backend) currentPoolDirs(ctx context.Context, all []sighted) (dirs poolDirs, complete bool, err error) {
 	byPool := func(f string) bool { return strings.HasPrefix(f, volumePrefix) }
 	if !slices.ContainsFunc(all, func(s sighted) bool { return slices.ContainsFunc(s.files(), byPool) }) {
@@ -124,9 +124,9 @@ func (b *Backend) currentPoolDirs(ctx context.Context, all []sighted) (dirs pool
 	return b.allPoolDirs(ctx)
 }
 
-// allPoolDirs uses its own connection, because a hanging pool would break the shared one. libvirt then lists no pools
-// at all, so it reads libvirt's definition files and the last known list instead. That list is incomplete: it lacks
-// pools without a definition.
+// allPoolDirs returns the directories of all pools. It uses its own connection, because a hanging pool would break the
+// shared one. If libvirt does not answer, it reads libvirt's definition files and the last known list instead. That
+// list is incomplete: it lacks pools without a definition.
 func (b *Backend) allPoolDirs(ctx context.Context) (dirs poolDirs, complete bool, err error) {
 	soon, cancel := context.WithTimeout(ctx, poolPatience)
 	defer cancel()

@@ -62,8 +62,8 @@ func runAgent(socket, dir string) error {
 	return a.Run(ctx)
 }
 
-// testPortal is a test portal for one agent. Like a portal, it gives the agent one job at a time, and repeats it until the
-// job has ended.
+// testPortal is a test portal for one agent. Like a portal, it gives the agent one job at a time, and repeats it until
+// the job has ended.
 type testPortal struct {
 	t    *testing.T
 	ca   *auth.Authority
