@@ -58,7 +58,7 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 		if err := b.checkUnused(ctx, c, pool, func(sighted) bool { return true }); err != nil {
 			return err
 		}
-		if err := b.unmark(ctx, pool); err != nil {
+		if err := b.removeMarker(ctx, pool); err != nil {
 			return err
 		}
 		err = c.do(ctx, func(l *golibvirt.Libvirt) error {
@@ -69,7 +69,7 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 			return err
 		})
 		if err != nil {
-			b.remark(ctx, pool)
+			b.restoreMarker(ctx, pool)
 			return err
 		}
 		if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolUndefine(ref) }); err != nil {

@@ -60,7 +60,7 @@ func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	ref, err := l.StoragePoolLookupByName(g.pool.Name)
 	if is(err, golibvirt.ErrNoStoragePool) {
 		st.Error = inWords(err).Error()
-		return g.idle(l, st, false)
+		return g.handleInactive(l, st, false)
 	}
 	if err != nil {
 		return st, err
@@ -85,13 +85,13 @@ func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		if err != nil {
 			return st, err
 		}
-		return g.idle(l, st, autostart != 0)
+		return g.handleInactive(l, st, autostart != 0)
 	}
 	if g.exclusive {
 		record, _ := g.pools.book.Of(g.pool)
-		now, problem := g.takePlace(g.life, g.pool, record)
+		now, problem := g.recordPlace(g.life, g.pool, record)
 		if problem != nil {
-			return g.misplaced(l, record, problem)
+			return g.handleWrongPlace(l, record, problem)
 		}
 		if g.pool.Spec.Kind.Is().Files {
 			g.w.probe(path.Clean(g.pool.Spec.Path), now)
@@ -100,8 +100,8 @@ func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	return g.w.readActive(l, ref, g.pool, st, func(err error) { g.poolFailed(g.pool, err) })
 }
 
-// misplaced handles an active pool whose directory is not its own. It mounts the pool again if the mount was lost.
-func (g *poolCheck) misplaced(l *golibvirt.Libvirt, record agent.RecordedPool, problem error) (fleet.PoolStatus, error) {
+// handleWrongPlace handles an active pool whose directory is not its own. It mounts the pool again if the mount was lost.
+func (g *poolCheck) handleWrongPlace(l *golibvirt.Libvirt, record agent.RecordedPool, problem error) (fleet.PoolStatus, error) {
 	now, err := agent.SeePlace(record.Path)
 	if err == nil && g.pool.Spec.Kind.Is().Mounted && record.Unmounted(now) && !g.started && g.w.healDue() {
 		return g.heal(l)
@@ -111,14 +111,14 @@ func (g *poolCheck) misplaced(l *golibvirt.Libvirt, record agent.RecordedPool, p
 	return g.failed(problem.Error()), nil
 }
 
-// idle handles an inactive pool: stopped by others, or failed. A failed pool is started again once a retry is due.
-func (g *poolCheck) idle(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
+// handleInactive handles an inactive pool: stopped by others, or failed. A failed pool is started again once a retry is due.
+func (g *poolCheck) handleInactive(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
 	record, known := g.pools.book.Of(g.pool)
 	if !g.exclusive || !known {
 		return g.w.inactive(st), nil
 	}
 	if !g.pool.Spec.Kind.Is().Mounted {
-		if _, problem := g.judge(g.life, record); problem != nil {
+		if _, problem := g.checkPlace(g.life, record); problem != nil {
 			record.Failing = record.Failing || !record.ByOthers
 			g.keepPool(g.pool, record)
 			return g.failed(problem.Error()), nil

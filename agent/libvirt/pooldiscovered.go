@@ -52,7 +52,7 @@ func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool,
 	if err != nil {
 		return err
 	}
-	if err := b.unmark(ctx, p); err != nil {
+	if err := b.removeMarker(ctx, p); err != nil {
 		return err
 	}
 	was, used := record.Preexisting, b.checkUnused(ctx, c, p, func(sighted) bool { return true })
@@ -68,7 +68,7 @@ func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool,
 		return nil
 	})
 	if err != nil {
-		b.remark(ctx, p)
+		b.restoreMarker(ctx, p)
 		return err
 	}
 	if err := b.removePoolSecret(ctx, c, p); err != nil {

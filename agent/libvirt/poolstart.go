@@ -19,7 +19,7 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 	}
 	record, _ := b.pools.book.Of(p)
 	if !p.Spec.Kind.Is().Mounted {
-		if _, err := b.judge(ctx, record); err != nil {
+		if _, err := b.checkPlace(ctx, record); err != nil {
 			return err
 		}
 	}
@@ -36,7 +36,7 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 			return err
 		}
 	}
-	if _, err := b.takePlace(ctx, p, record); err != nil {
+	if _, err := b.recordPlace(ctx, p, record); err != nil {
 		if !active {
 			b.undoStart(ctx, c, ref)
 		}
@@ -70,7 +70,7 @@ func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.Storage
 	if err != nil || active == 0 {
 		return false, err
 	}
-	now, problem := b.judge(ctx, record)
+	now, problem := b.checkPlace(ctx, record)
 	if problem == nil || !record.Unmounted(now) {
 		return true, problem
 	}
@@ -124,8 +124,8 @@ func (b *Backend) poolAllowed(ctx context.Context, p fleet.Pool) error {
 	return err
 }
 
-// judge inspects the pool's directory and refuses one that is not the pool's.
-func (b *Backend) judge(ctx context.Context, record agent.RecordedPool) (agent.Sighting, error) {
+// checkPlace inspects the pool's directory and refuses one that is not the pool's.
+func (b *Backend) checkPlace(ctx context.Context, record agent.RecordedPool) (agent.Sighting, error) {
 	if record.Path == "" {
 		return agent.Sighting{}, nil // a block pool: libvirt identifies it by its source
 	}
@@ -147,9 +147,9 @@ func placePath(s fleet.PoolSpec) string {
 // writtenElsewhere reports whether other hosts may write to the pool's files.
 func writtenElsewhere(s fleet.PoolSpec) bool { return s.Shared || s.Kind.Is().Mounted }
 
-// takePlace checks the directory of an active pool, records it, and marks it at first use. A directory that lost its
+// recordPlace checks the directory of an active pool, records it, and marks it at first use. A directory that lost its
 // marker never gets another.
-func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, record agent.RecordedPool) (agent.Sighting, error) {
+func (b *Backend) recordPlace(ctx context.Context, p fleet.Pool, record agent.RecordedPool) (agent.Sighting, error) {
 	record.ID, record.Path, record.Shared = p.ID, placePath(p.Spec), writtenElsewhere(p.Spec)
 	if record.Path == "" {
 		record.Place = &agent.Place{}
@@ -157,7 +157,7 @@ func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, record agent.Reco
 		b.keepPool(p, record)
 		return agent.Sighting{}, nil
 	}
-	now, err := b.judge(ctx, record)
+	now, err := b.checkPlace(ctx, record)
 	if err == nil && record.Place == nil && !now.There {
 		return now, fleet.Errorf(fleet.Conflict, "The directory %s is gone.", record.Path)
 	}
@@ -169,7 +169,7 @@ func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, record agent.Reco
 		if failed != nil && record.Place == nil {
 			b.log.Warn("a storage pool's directory cannot be marked; its mount and inode must do", "pool", p.Name, "error", failed)
 		}
-		if now, err = b.judge(ctx, record); err != nil {
+		if now, err = b.checkPlace(ctx, record); err != nil {
 			return now, err // another pool marked it at the same time
 		}
 	}
@@ -181,15 +181,15 @@ func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, record agent.Reco
 
 // forgetPool removes the records of a pool that libvirt does not have.
 func (b *Backend) forgetPool(ctx context.Context, p fleet.Pool) error {
-	if err := b.unmark(ctx, p); err != nil {
+	if err := b.removeMarker(ctx, p); err != nil {
 		return err
 	}
 	return b.pools.book.Forget(p.Name)
 }
 
-// unmark removes the marker before the pool's directory is unmounted. A shared pool keeps its marker until the pool is
+// removeMarker removes the marker before the pool's directory is unmounted. A shared pool keeps its marker until the pool is
 // deleted, because other hosts identify the pool by it.
-func (b *Backend) unmark(ctx context.Context, p fleet.Pool) error {
+func (b *Backend) removeMarker(ctx context.Context, p fleet.Pool) error {
 	if p.Spec.Shared && p.DeletedAt == nil || !p.Spec.Kind.Is().Files {
 		return nil
 	}
@@ -197,8 +197,8 @@ func (b *Backend) unmark(ctx context.Context, p fleet.Pool) error {
 	return err
 }
 
-// remark restores the marker after a failed release.
-func (b *Backend) remark(ctx context.Context, p fleet.Pool) {
+// restoreMarker restores the marker after a failed release.
+func (b *Backend) restoreMarker(ctx context.Context, p fleet.Pool) {
 	record, known := b.pools.book.Of(p)
 	if !known || record.Place == nil || !record.Place.Marked {
 		return
