@@ -18,41 +18,46 @@ import (
 	"quantix/internal/wire"
 )
 
-// Options are what an agent is made of. All but Memory, Links, Slots, Log and Metrics are needed.
+// Options are the dependencies of an agent. All but Memory, Links, Slots, Log and Metrics are required.
 type Options struct {
 	Identity   *Identity
 	Client     *wire.Client // from Identity.Client
 	Hypervisor Hypervisor
-	Inventory  func(context.Context) (fleet.Inventory, error)            // the hardware; asked at the start, each ten minutes and on RefreshInventory
-	NICs       func() []fleet.HostNIC                                    // the network devices, asked at every look at the host
-	Load       func(context.Context) (wire.HostMeter, error)             // the host's own load
-	Memory     func(context.Context) (available, total int64, err error) // of the host, in bytes; nil: guests keep what they have
-	Links      Links                                                     // nil: the host is only simulated
+	// reads the hardware at the start, every ten minutes and on RefreshInventory
+	Inventory  func(context.Context) (fleet.Inventory, error)
+	NICs       func() []fleet.HostNIC // reads the network devices for every report
+	Load       func(context.Context) (wire.HostMeter, error) // reads the host's load
+	// of the host, in bytes; nil: guests keep their memory
+	Memory     func(context.Context) (available, total int64, err error)
+	Links      Links // nil: the host is simulated
 	Version    string
-	Ports      transfer.Ports // on which other hosts' disks and images are taken in
-	Slots      int            // how many slow jobs at a time; 0: 4. Console openings and waiting take no slot
+	Ports      transfer.Ports // the ports on which the host receives disks and images of other hosts
+	Slots      int // number of slow jobs at a time; 0: 4. Console openings and waiting take no slot
 	Log        *slog.Logger
 	Metrics    *Metrics
 }
 
-// timing is every period and deadline of an agent.
+// timing holds all periods and deadlines of an agent.
 type timing struct {
 	report, snapshot, spacing, lease time.Duration
 	inventory, inventoryRead         time.Duration
-	nics                             time.Duration // longest wait of a look for the network devices
-	passive                          time.Duration // between two attempts to become this host's agent
+	nics                             time.Duration // longest wait of a report for the network devices
+	passive                          time.Duration // between two attempts to become this host's active agent
 	retry, retryMost                 time.Duration // backoff of the loops
-	grace                            time.Duration // for jobs in work when the agent stops
-	stall                            time.Duration // longest silence of a step that makes progress
-	start                            time.Duration // for starting alone, after the definition is as it should be
-	askAgain, shutdown, poll         time.Duration // waiting for a guest to power off
-	call                             time.Duration // one short call of the hypervisor
-	thaw                             time.Duration // one try to thaw a guest
-	keep                             time.Duration // between two looks for what the host does with VMs by itself
-	again, againMost                 time.Duration // before a guest that went off is started again: the first time, and at most
-	balloon                          time.Duration // between two looks at the host's memory
-	second                           time.Duration // of a health check
-	calm                             time.Duration // that a guest has run for, not to count as one that goes off again and again
+	grace                            time.Duration // for running jobs when the agent stops
+	// longest time without progress of a step that reports progress
+	stall                            time.Duration
+	start                            time.Duration // for the start alone, after the definition is up to date
+	askAgain, shutdown, poll         time.Duration // to wait until a guest powers off
+	call                             time.Duration // one short call to the hypervisor
+	thaw                             time.Duration // one attempt to thaw a guest
+	keep                             time.Duration // between two checks for VMs to start or restart by policy
+	// delay before a stopped guest is restarted: the first time, and at most
+	again, againMost                 time.Duration
+	balloon                          time.Duration // between two checks of the host's memory
+	second                           time.Duration // one second of a health check; shorter in tests
+	// run time after which a guest no longer counts as one that stops repeatedly
+	calm                             time.Duration
 }
 
 var usual = timing{
@@ -70,7 +75,7 @@ var usual = timing{
 	balloon: 10 * time.Second,
 }
 
-// Agent is the host side of Quantix: it reports what is, claims what shall be, and does it.
+// Agent is the host side of Quantix: it reports the host's state, claims jobs and runs them.
 type Agent struct {
 	identity   *Identity
 	client     *wire.Client
@@ -98,15 +103,15 @@ type Agent struct {
 	ports     transfer.Ports
 
 	seq     atomic.Int64 // see next
-	moved   bell         // the hypervisor said that something may have changed
-	renewed bell         // there is a new certificate
+	moved   bell // rung when something on the host may have changed
+	renewed bell // rung when there is a new certificate
 
-	life    context.Context // Run's: consoles and waits end with it
-	pending []journalEntry  // what the last run left open; told after the first hello
+	life    context.Context // Run's context: consoles and waits end with it
+	pending []journalEntry // unfinished jobs of the last run; reported after the first hello
 	work    sync.WaitGroup
 }
 
-// New makes an agent and opens its files in the identity's directory.
+// New creates an agent and opens its files in the identity's directory.
 func New(o Options) (*Agent, error) {
 	return newAgent(o, usual)
 }
@@ -141,8 +146,8 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	return a, nil
 }
 
-// Run works until ctx ends, whatever fails meanwhile. It then gives the jobs in work a few seconds, and never stops a
-// VM. Jobs that it leaves come back through their leases.
+// Run works until ctx ends, whatever fails meanwhile. It then gives running jobs a few seconds, and never stops a VM.
+// Unfinished jobs come back when their leases expire.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.journal.close()
 	a.life = ctx
@@ -166,12 +171,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	duties.Wait()
 	a.freezes.end.Wait()
-	a.migrate(stopWork)
+	a.awaitJobs(stopWork)
 	return nil
 }
 
-// migrate gives the jobs in work their grace.
-func (a *Agent) migrate(stopWork context.CancelCauseFunc) {
+// awaitJobs waits for the running jobs up to the grace period, then cancels them.
+func (a *Agent) awaitJobs(stopWork context.CancelCauseFunc) {
 	ended := make(chan struct{})
 	go func() {
 		a.work.Wait()
@@ -190,7 +195,7 @@ func (a *Agent) migrate(stopWork context.CancelCauseFunc) {
 	}
 }
 
-// watch hands the hypervisor's wake-ups to all who wait for one.
+// watch passes the hypervisor's wake-ups on to all waiters.
 func (a *Agent) watch(ctx context.Context) {
 	changes := a.hypervisor.Changes(ctx)
 	for {
@@ -207,25 +212,26 @@ func (a *Agent) watch(ctx context.Context) {
 	}
 }
 
-// next is the next number of the one sequence that orders reports and finishes.
+// next returns the next number of the sequence that orders reports and finishes.
 //
-// A report takes its number before it reads the host, a finish after it has read its status. So a report that was
-// being read while a job ended has a lower number than the job's finish and cannot undo it, though it arrives later.
+// A report takes its number before it reads the host, and a finish after it has read its status. So a report that was
+// read while a job ended has a lower number than the job's finish, and cannot undo it even if it arrives later.
 func (a *Agent) next() int64 { return a.seq.Add(1) }
 
-// present reports whether the number is one of this session: the portal takes no others. Its upper half numbers sessions.
+// present reports whether the number belongs to this session: the portal accepts no others. The upper half of a number
+// identifies the session.
 func (a *Agent) present(seq int64) bool { return seq>>32 == a.seq.Load()>>32 }
 
-// RefreshInventory reads the hardware again soon.
+// RefreshInventory triggers a new read of the hardware.
 func (a *Agent) RefreshInventory() { a.inventory.refresh() }
 
-// sessionOver reports whether the portal no longer takes this agent for the host's: say hello again.
+// sessionOver reports whether the portal no longer accepts this session: the agent must say hello again.
 func sessionOver(err error) bool {
 	s := wire.StatusOf(err)
 	return s == 409 || s == 401
 }
 
-// detail is the portal's sentence, or the error's text.
+// detail returns the portal's error sentence, or else the error's text.
 func detail(err error) string {
 	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e.Detail
@@ -233,7 +239,7 @@ func detail(err error) string {
 	return fmt.Sprint(err)
 }
 
-// bell wakes everybody who waits.
+// bell is a broadcast: ring wakes all waiters.
 type bell struct {
 	mu sync.Mutex
 	ch chan struct{}

@@ -9,33 +9,35 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Applied is what was last applied to a VM on its host. A backend keeps it in the domain's metadata. Where a new spec differs
-// from it, a person wants something else; where the definition differs from it, somebody changed that on the host.
+// Applied is the spec last applied to a VM on its host. A backend stores it in the domain's metadata. A difference from
+// a new spec is a user's change; a difference from the definition is an edit made on the host.
 type Applied struct {
-	Name   string                       `json:"name"`          // the VM's
-	Domain string                       `json:"domain"`        // the domain's, chosen for it: see DomainNames
-	Was    string                       `json:"was,omitempty"` // the domain's until its guest is off: no guest is renamed while it runs
-	Spec   fleet.VMSpec                 `json:"spec"`          // without its power
+	Name   string                       `json:"name"` // the VM's name
+	Domain string                       `json:"domain"` // the domain's name, chosen by DomainNames
+	// the domain's name until its guest is off: running guests are not renamed
+	Was    string                       `json:"was,omitempty"`
+	Spec   fleet.VMSpec                 `json:"spec"` // without its power state
 	Pools  map[fleet.PoolID]AppliedPool `json:"pools,omitempty"`
-	// SpecHash is the portal's of the spec: see wire.Work.
+	// SpecHash is the portal's hash of the spec: see wire.Work.
 	SpecHash string `json:"specHash,omitempty"`
 }
 
-// AppliedPool is a pool as the host knew it then.
+// AppliedPool is a pool as the host knew it when the spec was applied.
 type AppliedPool struct {
 	Name string          `json:"name"`
 	Path string          `json:"path"`
-	Spec *fleet.PoolSpec `json:"spec,omitempty"` // of a pool whose volumes are no files
+	Spec *fleet.PoolSpec `json:"spec,omitempty"` // block pools only
 }
 
-// Defined is what a domain's definition says, in the words of a spec.
+// Defined is a domain's definition in terms of a spec.
 type Defined struct {
 	Domain string            // the domain's name
-	Spec   fleet.VMSpec      // of disks those that were applied, of cards those that were or that Quantix made
-	Odd    map[string]string // by field of the spec: what it says and no spec can, in words
+	Spec   fleet.VMSpec // only disks that were applied, and only NICs that were applied or created by Quantix
+	Odd    map[string]string // by field of the spec: a description of a value that no spec can express
 }
 
-// NewApplied is what is to be kept once vm is applied under that name. old is kept of pools that the order does not bring.
+// NewApplied returns the record to store once the order is applied under that domain name. Pools that the order does
+// not bring are taken from old.
 func NewApplied(in Apply, domain, was string, old map[fleet.PoolID]AppliedPool) Applied {
 	out := Applied{Name: in.VM.Name, Domain: domain, Was: was, Spec: in.VM.Spec, Pools: map[fleet.PoolID]AppliedPool{}, SpecHash: in.SpecHash}
 	out.Spec.Power = ""
@@ -59,41 +61,42 @@ func appliedPool(p fleet.Pool) AppliedPool {
 	return out
 }
 
-// Assumed is the last applied spec where the definition does not contain one, or where a restored portal has no record of
-// it. It is the order's spec without the disks that are not created yet. So nothing that somebody changed on the host is
-// overwritten; it shows as drift.
+// Assumed returns a substitute for the last applied spec if the definition does not contain one, or if a restored
+// portal has no record of it. It is the order's spec without the disks that are not created yet. So no edit made on the
+// host is overwritten; it shows as drift.
 func Assumed(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied {
 	out := NewApplied(in, domain, was, nil)
 	out.Spec.Disks = slices.DeleteFunc(slices.Clone(out.Spec.Disks), fresh)
 	return out
 }
 
-// Edit is what an apply writes into a definition. All else in it stays as it is.
+// Edit lists the changes of a definition. All else in the definition stays.
 type Edit struct {
-	Name             bool              // as wanted
-	Fields           []*fleet.VMField  // likewise; of those with elements, see below
-	Disks, DropDisks []fleet.Disk      // that it shall have, and shall not
-	GrowDisks        []fleet.Disk      // of which people want more than before. What somebody has made larger than that on the host stays so
-	NICs, DropNICs   []fleet.NIC       // likewise
-	SetDisks         []Set[fleet.Disk] // of those that the definition has
+	Name             bool // set the wanted name
+	Fields           []*fleet.VMField // fields to set; see lists for those with Merge
+	Disks, DropDisks []fleet.Disk // disks to add, and disks to remove
+	// disks larger than last applied; a disk that somebody has grown further on the host keeps that size
+	GrowDisks        []fleet.Disk
+	NICs, DropNICs   []fleet.NIC // NICs to add, and NICs to remove
+	SetDisks         []Set[fleet.Disk] // changes of disks that the definition has
 	SetNICs          []Set[fleet.NIC]
-	lists            fleet.VMSpec // of lists that are parts, what is to be written
-	Strays           bool         // devices that Quantix made and no spec names are to go
+	lists            fleet.VMSpec // values of fields that are merged lists
+	Strays           bool // remove devices that Quantix created and no spec names
 }
 
-// Set is a device that the definition has, and what of it is to be as Device has it.
+// Set is a device of the definition and the fields to set from Device.
 type Set[T any] struct {
 	Device T
 	Fields []fleet.Field[T]
 }
 
-// Has reports whether the field of that name is.
+// Has reports whether the field of that name is to be set.
 func (s Set[T]) Has(field string) bool {
 	return slices.ContainsFunc(s.Fields, func(f fleet.Field[T]) bool { return f.Name == field })
 }
 
-// sets are what an edit changes of the devices that the definition has.
-func sets[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[T], putBack bool) []Set[T] {
+// sets returns the changes of devices that the definition has.
+func sets[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[T], reapply bool) []Set[T] {
 	find := func(all []T, v T) (T, bool) {
 		i := slices.IndexFunc(all, func(o T) bool { return one(o, v) })
 		if i < 0 {
@@ -113,7 +116,7 @@ func sets[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[
 			before = o
 		}
 		for _, f := range fields {
-			if !f.Same(here, w) && (putBack || !f.Same(before, w)) {
+			if !f.Same(here, w) && (reapply || !f.Same(before, w)) {
 				set.Fields = append(set.Fields, f)
 			}
 		}
@@ -124,13 +127,13 @@ func sets[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[
 	return out
 }
 
-// Has reports whether the field of that name is to be as wanted.
+// Has reports whether the field of that name is to be set.
 func (e Edit) Has(field string) bool {
 	return slices.ContainsFunc(e.Fields, func(f *fleet.VMField) bool { return f.Name == field })
 }
 
-// Whole is the edit with all that the spec says of what the definition has. Nothing of it is known to be in the guest that runs, where an order was cut off
-// after it wrote the definition.
+// Whole returns the edit with all fields and devices of the spec. After an interrupted order that wrote the definition,
+// it is unknown which of them the running guest has.
 func (e Edit) Whole(s fleet.VMSpec) Edit {
 	e.Fields, e.SetDisks, e.SetNICs = nil, nil, nil
 	for i := range fleet.VMFields {
@@ -145,7 +148,7 @@ func (e Edit) Whole(s fleet.VMSpec) Edit {
 	return e
 }
 
-// Wanted is the spec with its lists as they are to be written: what people changed of them, and all else as it is in the definition.
+// Wanted returns the spec with merged lists: users' changes of them, and all else as in the definition.
 func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
 	for _, f := range e.Fields {
 		if f.Merge != nil {
@@ -155,24 +158,25 @@ func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
 	return s
 }
 
-// Plan compares three ways: a person's change is what differs between was and want; reapply wants all of it, whatever is.
-func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
-	out := Edit{Name: was.Name != want.Name || putBack && was.renamed(is), Strays: putBack, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
+// Plan does a three-way comparison: a user's change is a difference between was and want. reapply sets all of
+// want, whatever the definition has.
+func Plan(was Applied, is Defined, want fleet.VM, reapply bool) Edit {
+	out := Edit{Name: was.Name != want.Name || reapply && was.renamed(is), Strays: reapply, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
 	for i := range fleet.VMFields {
 		f := &fleet.VMFields[i]
 		here := is.Odd[f.Name] == "" && f.Like(&is.Spec, &want.Spec)
-		if here || !putBack && f.Like(&was.Spec, &want.Spec) {
+		if here || !reapply && f.Like(&was.Spec, &want.Spec) {
 			continue
 		}
 		if out.Fields = append(out.Fields, f); f.Merge == nil {
 			continue
 		}
-		if f.Copy(&out.lists, want.Spec); !putBack {
+		if f.Copy(&out.lists, want.Spec); !reapply {
 			f.Merge(&out.lists, was.Spec, is.Spec)
 		}
 	}
 	for _, d := range want.Spec.Disks {
-		if putBack || hasDisk(is.Spec, d) || !hasDisk(was.Spec, d) {
+		if reapply || hasDisk(is.Spec, d) || !hasDisk(was.Spec, d) {
 			out.Disks = append(out.Disks, d)
 		}
 	}
@@ -187,7 +191,7 @@ func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
 		}
 	}
 	for _, n := range want.Spec.NICs {
-		if putBack || !slices.ContainsFunc(was.Spec.NICs, func(o fleet.NIC) bool { return sameNIC(o, n) }) {
+		if reapply || !slices.ContainsFunc(was.Spec.NICs, func(o fleet.NIC) bool { return sameNIC(o, n) }) {
 			out.NICs = append(out.NICs, n)
 		}
 	}
@@ -196,8 +200,8 @@ func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
 			out.DropNICs = append(out.DropNICs, n)
 		}
 	}
-	out.SetDisks = sets(was.Spec.Disks, is.Spec.Disks, want.Spec.Disks, func(a, b fleet.Disk) bool { return a.Ref() == b.Ref() }, fleet.DiskFields, putBack)
-	out.SetNICs = sets(was.Spec.NICs, is.Spec.NICs, want.Spec.NICs, func(a, b fleet.NIC) bool { return strings.EqualFold(a.MAC, b.MAC) }, fleet.NICFields, putBack)
+	out.SetDisks = sets(was.Spec.Disks, is.Spec.Disks, want.Spec.Disks, func(a, b fleet.Disk) bool { return a.Ref() == b.Ref() }, fleet.DiskFields, reapply)
+	out.SetNICs = sets(was.Spec.NICs, is.Spec.NICs, want.Spec.NICs, func(a, b fleet.NIC) bool { return strings.EqualFold(a.MAC, b.MAC) }, fleet.NICFields, reapply)
 	return out
 }
 
@@ -206,7 +210,7 @@ func (a Applied) renamed(is Defined) bool {
 	return is.Domain != a.Domain && is.Domain != a.Name && is.Domain != a.Was
 }
 
-// Pending is the name that the domain gets when its guest is off; empty: it has its name.
+// Pending returns the name that the domain gets when its guest is off; empty: it has its final name.
 func (a Applied) Pending(domain string) string {
 	if a.Was != "" && a.Was == domain && a.Domain != domain {
 		return a.Domain
@@ -214,7 +218,7 @@ func (a Applied) Pending(domain string) string {
 	return ""
 }
 
-// Drift is what the definition says else than what was applied.
+// Drift lists the differences between the definition and the applied spec.
 func (a Applied) Drift(is Defined) []fleet.Drift {
 	var out []fleet.Drift
 	if a.renamed(is) {
@@ -249,7 +253,7 @@ func hasDisk(s fleet.VMSpec, d fleet.Disk) bool {
 	return slices.ContainsFunc(s.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 }
 
-// raw is a plain value of a spec as JSON, which cannot fail.
+// raw encodes a plain value of a spec as JSON, which cannot fail.
 func raw(v any) json.RawMessage {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -12,10 +12,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostWebAnswer is how much of a web server's answer is read; none of it is kept.
+// maxWebAnswer limits the bytes read of a web server's answer; none are kept.
 const mostWebAnswer = 64 << 10
 
-// AskPort makes a tcp or http check, with its usual values, on a guest that dial reaches. It follows no redirect, and believes no proxy of the host's.
+// AskPort runs a TCP or HTTP check, with its defaults filled in, on a guest that dial reaches. It follows no redirect
+// and ignores the host's proxy settings.
 func AskPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx context.Context, port int) (net.Conn, error)) (Sign, error) {
 	if check.Kind == fleet.HealthTCP {
 		conn, err := dial(ctx, check.Port)
@@ -30,7 +31,7 @@ func AskPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx context
 	}
 	defer transport.CloseIdleConnections()
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	// The name stands for the guest: dial alone says where that is.
+	// The host name is only a placeholder: dial decides on the address.
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://guest:"+strconv.Itoa(check.Port)+check.Path, http.NoBody)
 	if err != nil {
 		return Sign{}, fmt.Errorf("the path cannot be asked for: %w", err)
@@ -54,7 +55,7 @@ func AskPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx context
 	return Sign{}, fmt.Errorf("it answered %d and not %d", answer.StatusCode, check.Status)
 }
 
-// unreached is why there was no connection, or no answer, without addresses: they tell nobody anything.
+// unreached returns why there was no connection or no answer, without addresses, because they help nobody.
 func unreached(err error) error {
 	var unsure Unsure
 	var op *net.OpError

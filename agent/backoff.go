@@ -7,17 +7,17 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// newBackoff doubles from first, each wait varied by half, so that a thousand agents do not come back at once. No wait is
-// longer than most.
+// newBackoff returns a backoff that doubles from first, each wait randomized by half, so that a thousand agents do not
+// reconnect at once. No wait is longer than most.
 func newBackoff(first, most time.Duration) *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.Multiplier, b.RandomizationFactor = first, 2, 0.5
-	b.MaxInterval = most * 2 / 3 // which varies up to most
+	b.MaxInterval = most * 2 / 3 // randomization raises it up to most
 	b.Reset()
 	return b
 }
 
-// pause waits d, at least not at all; false: ctx ended first.
+// pause waits for d; false: ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -8,16 +8,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Balloon is a guest that runs and lets its host have memory back, down to a floor.
+// Balloon is a running guest with a memory minimum, which can return memory to its host.
 type Balloon struct {
 	ID     fleet.VMID
-	HasMiB int // as far as its balloon leaves it
+	HasMiB int // current balloon size
 	MinMiB int
-	MaxMiB int // that it may use, by its spec
+	MaxMiB int // maximum memory by its spec
 }
 
-// In percent of the host's memory: with less than scarce left guests give back until there is enough, and with more than plenty they get theirs again,
-// a step at a time. Between both nothing changes, so that nothing swings.
+// Thresholds in percent of the host's memory. Below scarce, guests return memory until enough is available. Above
+// plenty, they get it back, a step at a time. Nothing changes in between, so that sizes do not oscillate.
 const (
 	memoryScarce = 10
 	memoryEnough = 15
@@ -25,8 +25,9 @@ const (
 	memoryStep   = 5
 )
 
-// ShareMemory has guests with a floor give memory back to their host where it is short of it, and gives it back to them where it is not, once. They are
-// asked in proportion to what each can give, or lacks. Others are left alone, and so are those that skip names. below: some guest has less than it may use.
+// ShareMemory shrinks guests with a memory minimum if the host is short of memory, and grows them again if it is not,
+// by one step. Each guest's part is proportional to what it can give, or lacks. Guests named by skip are left alone.
+// below: some guest has less than its maximum memory.
 func ShareMemory(ctx context.Context, hv Hypervisor, availableBytes, totalBytes int64, skip func(fleet.VMID) bool) (below bool, err error) {
 	all, err := hv.Balloons(ctx)
 	if err != nil {
@@ -42,7 +43,7 @@ func ShareMemory(ctx context.Context, hv Hypervisor, availableBytes, totalBytes 
 	return below, err
 }
 
-// memoryShares is what each guest is to have that is to have another share than it has, in MiB.
+// memoryShares returns the new sizes in MiB of guests whose size must change.
 func memoryShares(available, total int64, all []Balloon) map[fleet.VMID]int {
 	var room, lack int64
 	for _, g := range all {
@@ -69,7 +70,7 @@ func memoryShares(available, total int64, all []Balloon) map[fleet.VMID]int {
 func (g Balloon) room() int64 { return int64(max(0, min(g.HasMiB, g.MaxMiB)-g.MinMiB)) }
 func (g Balloon) lack() int64 { return int64(max(0, g.MaxMiB-g.HasMiB)) }
 
-// part is the part of n that one has who has own of all, rounded up.
+// part returns own's proportional share of n, rounded up, where all is the sum of the shares.
 func part(n, own, all int64) int64 {
 	if n <= 0 || all == 0 {
 		return 0
@@ -77,12 +78,13 @@ func part(n, own, all int64) int64 {
 	return (n*own + all - 1) / all
 }
 
-// shareMemory does so again and again until ctx ends, portal or not. A host that is not short of memory, and was not, asks no guest.
+// shareMemory calls ShareMemory periodically until ctx ends, with or without the portal. If the host is not and was not
+// short of memory, it queries no guest.
 func (a *Agent) shareMemory(ctx context.Context) {
 	if a.hostMemory == nil {
 		return
 	}
-	below, told := true, false // an agent before may have taken something
+	below, told := true, false // an earlier agent may have shrunk guests
 	for ctx.Err() == nil {
 		available, total, err := a.hostMemory(ctx)
 		scarce := err == nil && available < total/100*memoryScarce

@@ -7,14 +7,14 @@ import (
 	"quantix/internal/wire"
 )
 
-// Bounds of claimed work. The backlog is wide, so that a console never waits behind slow jobs: those wait here for
-// a slot, with their leases renewed, while the claim stays parked.
+// Limits of claimed jobs. The backlog is large, so that a console never waits behind slow jobs: those wait here for a
+// slot, with their leases renewed, while the claim stays parked.
 const (
 	maxBacklog = 256
 	maxClaim   = 32
 )
 
-// claimLoop keeps one claim parked at the portal and starts what it brings. inWork is the life of jobs.
+// claimLoop keeps one claim parked at the portal and starts the jobs that it returns. inWork is the context of jobs.
 func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 	wait := newBackoff(a.times.retry, a.times.retryMost)
 	for ctx.Err() == nil {
@@ -29,7 +29,7 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 		began := time.Now()
 		got, err := a.client.Claim(ctx, wire.ClaimRequest{Max: min(room, maxClaim)})
 		switch {
-		case ctx.Err() != nil && err != nil:
+		case ctx.Err() != nil && err != nil: // the agent stops: no failure
 			return nil //nolint:nilerr // the agent is to stop: no failure
 		case sessionOver(err):
 			return err
@@ -42,7 +42,7 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 			continue
 		}
 		if len(got.Jobs) == 0 && time.Since(began) < time.Second {
-			// A portal that stops answers its parked claims at once: do not storm the next one.
+			// A portal that stops answers its parked claims at once: do not flood the next one.
 			if !pause(ctx, wait.NextBackOff()) {
 				return nil
 			}
@@ -56,7 +56,7 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 	return nil
 }
 
-// start puts claimed work on the board and does it.
+// start registers a claimed job and runs it.
 func (a *Agent) start(inWork context.Context, w wire.Work) {
 	j, newest := a.running.take(inWork, w)
 	if newest > 0 {
@@ -71,7 +71,7 @@ func (a *Agent) start(inWork context.Context, w wire.Work) {
 	a.work.Go(func() { a.perform(inWork, j) })
 }
 
-// perform waits for the subject and for a slot, acts, and hands in the result.
+// perform waits for earlier jobs of the subject and for a slot, runs the job, and delivers the result.
 func (a *Agent) perform(inWork context.Context, j *job) {
 	var taken int64
 	defer func() {
@@ -86,7 +86,7 @@ func (a *Agent) perform(inWork context.Context, j *job) {
 	}
 }
 
-// inTurn acts once the job before has ended and a slot is free; nil: there is nothing to tell.
+// inTurn runs the job once the one before has ended and a slot is free; nil: there is no result.
 func (a *Agent) inTurn(j *job) *wire.Finish {
 	if j.before != nil {
 		<-j.before.done
@@ -116,7 +116,7 @@ func (a *Agent) inTurn(j *job) *wire.Finish {
 	return out
 }
 
-// slot waits for one, or until people take back what has not begun.
+// slot waits for a free slot, or until a user cancels the job.
 func (a *Agent) slot(j *job) error {
 	ctx, cancel := context.WithCancelCause(j.ctx)
 	defer cancel(nil)

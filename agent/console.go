@@ -15,14 +15,14 @@ import (
 
 const (
 	maxConsoles = 256
-	screenWrite = 30 * time.Second // longest wait for a screen that does not read
+	screenWrite = 30 * time.Second // longest wait for a VNC server that does not read
 )
 
-// consoleBuffers are shared by all consoles: 32 KiB a direction.
+// consoleBuffers are shared by all consoles: 32 KiB per direction.
 var consoleBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// openConsole dials the VM's screen and the portal at once, and returns as soon as both are open; from then on bytes
-// flow until either side, or the agent, ends.
+// openConsole dials the VM's VNC server and the portal at once, and returns once both are open; then bytes flow until
+// either side or the agent ends.
 func openConsole(ctx context.Context, a *Agent, j *job) error {
 	if a.consoles.Add(1) > maxConsoles {
 		a.consoles.Add(-1)
@@ -72,14 +72,14 @@ func (a *Agent) dialBoth(ctx context.Context, j *job) (net.Conn, *wire.Stream, e
 	if screen != nil {
 		screen.Close()
 	}
-	// One failure cancels the other dial: what is told is the one that came first.
+	// One failure cancels the other dial: the first error is reported.
 	if portalErr != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		return nil, nil, fmt.Errorf("open the console at the portal: %w", portalErr)
 	}
 	return nil, nil, fmt.Errorf("open the VM's screen: %w", err)
 }
 
-// splice copies both ways until one side or ctx ends, then ends both.
+// splice copies both ways until one side or ctx ends, then closes both.
 func splice(ctx context.Context, a, b io.ReadWriteCloser) {
 	end := sync.OnceFunc(func() {
 		a.Close()
@@ -95,10 +95,11 @@ func splice(ctx context.Context, a, b io.ReadWriteCloser) {
 func pour(to io.Writer, from io.Reader) {
 	buf := consoleBuffers.Get().(*[32 << 10]byte)
 	defer consoleBuffers.Put(buf)
-	_, _ = io.CopyBuffer(to, from, buf[:]) // either side's end is the pair's
+	_, _ = io.CopyBuffer(to, from, buf[:]) // the end of either side ends both
 }
 
-// patient gives each write its deadline. It hides what else a connection can do, so that copies use the shared buffers.
+// patient sets a deadline for each write. It hides the connection's other methods, so that copies use the shared
+// buffers.
 type patient struct{ conn net.Conn }
 
 func (p patient) Read(b []byte) (int, error) { return p.conn.Read(b) }

@@ -11,11 +11,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// readPatience is how long whoever takes a volume may take none of it.
+// readPatience is the longest time without progress of a download's reader.
 const readPatience = 5 * time.Minute
 
-// readVolume brings a volume's file to the portal where somebody waits for it. What goes wrong before the first byte is told there in words;
-// behind it, a connection that ends early says enough.
+// readVolume sends a volume's file to a waiting reader at the portal. An error before the first byte is sent as text;
+// after it, the early end of the connection is the error.
 func readVolume(ctx context.Context, a *Agent, j *job) error {
 	switch {
 	case j.Pool == nil || j.Args.Volume == nil:
@@ -28,11 +28,11 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 		return fmt.Errorf("go to the portal with the volume: %w", err)
 	}
 	conn := wire.NewPatientStream(ws, readPatience)
-	defer func() { _ = conn.Close() }() // by then all is said: whoever waits counts the bytes
+	defer func() { _ = conn.Close() }() // the reader counts the bytes, so the close can fail safely
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go func() { // whoever waited is gone when this ends: nothing is said there
-		_, _ = io.Copy(io.Discard, conn) // that it ends is all that counts
+	go func() { // the reader sends nothing; a read that ends means that it is gone
+		_, _ = io.Copy(io.Discard, conn) // only the end matters
 		cancel(errNobodyWaits)
 	}()
 	begun := false
@@ -53,12 +53,12 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 
 var errNobodyWaits = fleet.Errorf(fleet.Conflict, "Nobody waits for the volume any more.")
 
-// BoundedWriter passes bytes on in messages of a bounded size, but for the last piece: whoever takes them has all only once what they came from was
-// looked at again.
+// BoundedWriter splits its input into messages of bounded size, and holds back the last one until Flush: the reader
+// gets the end only after the source was re-checked.
 type BoundedWriter struct {
 	To    io.Writer
-	Max   int64 // that many were announced; more are refused before the last of these has gone
-	Taken int64 // what was written to it, held back or not
+	Max   int64 // announced size; more bytes are refused before the last of these are sent
+	Taken int64 // bytes written to it, held back or not
 	last  []byte
 }
 
@@ -80,7 +80,7 @@ func (h *BoundedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush passes on what was held back.
+// Flush sends the bytes held back.
 func (h *BoundedWriter) Flush() error {
 	if len(h.last) == 0 {
 		return nil

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 )
 
-// writeAtomic replaces a file so that a crash leaves the old or the new content, readable by its owner only, and a crash after it
-// has returned the new one. (google/renameio does not sync the directory: what is appended and synced later, as the journal is,
-// could be lost with a name that never came to disk. Nor does it exist on Windows.)
+// writeAtomic replaces a file so that a crash leaves the old or the new content, readable by its owner only, and after
+// its return only the new one. google/renameio does not sync the directory, so an appended journal could be lost with
+// its unsynced name; nor does it support Windows.
 func writeAtomic(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

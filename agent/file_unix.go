@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flock takes the file's lock, which ends with the process.
+// flock takes the file's lock; it ends with the process.
 func flock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// syncDir brings the names in a directory to disk.
+// syncDir syncs a directory, so that its new file names survive a crash.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -23,7 +23,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// fileIdentity names the file's place on this machine: its device and inode.
+// fileIdentity returns the file's device and inode number.
 func fileIdentity(info os.FileInfo) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
@@ -31,7 +31,7 @@ func fileIdentity(info os.FileInfo) string {
 	return info.Name()
 }
 
-// deviceNumber is a device's number as the kernel's tables write it: "8:1".
+// deviceNumber returns a device's number as in the kernel's tables: "8:1".
 func deviceNumber(info os.FileInfo) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return fmt.Sprintf("%d:%d", unix.Major(uint64(st.Rdev)), unix.Minor(uint64(st.Rdev))) //nolint:unconvert // its type is not the same on all systems
@@ -39,7 +39,7 @@ func deviceNumber(info os.FileInfo) string {
 	return ""
 }
 
-// inode is the file's number in its file system.
+// inode returns the file's inode number.
 func inode(info os.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Ino

@@ -6,22 +6,22 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// flock takes the file's lock, which ends with the process.
+// flock takes the file's lock; it ends with the process.
 func flock(f *os.File) error {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	return windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped))
 }
 
-// syncDir does nothing: Windows keeps names in a journal of its own, and opens no directory for this.
+// syncDir does nothing: Windows journals file names itself, and cannot open a directory for a sync.
 func syncDir(string) error { return nil }
 
-// fileIdentity names the file: Windows has no inode in os.FileInfo, so its birth stands in.
+// fileIdentity identifies the file by name and modification time: Windows has no inode in os.FileInfo.
 func fileIdentity(info os.FileInfo) string {
 	return info.Name() + info.ModTime().UTC().String()
 }
 
-// inode is nothing: pools of real hosts lie on Linux.
+// inode returns 0: pools exist on Linux hosts only.
 func inode(os.FileInfo) uint64 { return 0 }
 
-// deviceNumber is nothing: Windows runs no pools on devices.
+// deviceNumber returns "": Windows has no pools on devices.
 func deviceNumber(os.FileInfo) string { return "" }

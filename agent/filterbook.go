@@ -10,18 +10,18 @@ import (
 	"sync"
 )
 
-// filterBookFile is the name of the book in the agent's directory.
+// filterBookFile is the name of the filter book in the agent's directory.
 const filterBookFile = "filters.json"
 
-// FilterBook keeps over restarts what the network filters that Quantix defined on its host were like: what is another now was changed by
-// somebody else.
+// FilterBook stores the digests of network filters that Quantix defined on the host: a different digest means that
+// somebody else changed the filter. It outlives restarts.
 type FilterBook struct {
 	path string // empty: only in memory
 	mu   sync.Mutex
-	kept map[string]string // digests by the filters' names
+	kept map[string]string // digest by filter name
 }
 
-// OpenFilterBook reads the book of an agent's directory; with no directory it is kept in memory alone.
+// OpenFilterBook reads the filter book of an agent's directory; with an empty dir it exists in memory only.
 func OpenFilterBook(dir string) (*FilterBook, error) {
 	b := &FilterBook{kept: map[string]string{}}
 	if dir == "" {
@@ -41,21 +41,21 @@ func OpenFilterBook(dir string) (*FilterBook, error) {
 	return b, nil
 }
 
-// All are the digests of all filters, by their names.
+// All returns the digests of all filters, by name.
 func (b *FilterBook) All() map[string]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.kept)
 }
 
-// Of is the filter's digest; empty: it is not known.
+// Of returns the filter's digest; empty: unknown.
 func (b *FilterBook) Of(name string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.kept[name]
 }
 
-// Put remembers a filter as it is now; with an empty digest it is forgotten. Nothing is written where nothing changed.
+// Put records a filter's digest; an empty digest deletes the record. It writes the file if something changed.
 func (b *FilterBook) Put(name, digest string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,7 +66,7 @@ func (b *FilterBook) Put(name, digest string) error {
 	if next[name] = digest; digest == "" {
 		delete(next, name)
 	}
-	b.kept = next // also where it cannot be written: the agent that runs knows it
+	b.kept = next // kept in memory even if the file cannot be written
 	if b.path == "" {
 		return nil
 	}
@@ -80,12 +80,12 @@ func (b *FilterBook) Put(name, digest string) error {
 	return nil
 }
 
-// FilterChanged is said of a network filter that is not as Quantix left it.
+// FilterChanged returns the drift text of a network filter that differs from what Quantix defined.
 func FilterChanged(name string) string {
 	return "Somebody changed the network filter " + name + " on the host."
 }
 
-// FilterGone is likewise of one that is not there any more.
+// FilterGone returns the drift text of a network filter that was removed.
 func FilterGone(name string) string {
 	return "Somebody removed the network filter " + name + " from the host."
 }

@@ -10,21 +10,21 @@ import (
 	"quantix/internal/fleet"
 )
 
-// CountedNIC is what a hypervisor's counters say of a card. Its chains are the parts whose counters begin anew together, when the rules in them
-// are written anew. In a chain stand rules by their ids, and what was dropped under Dropped and Spoofed.
+// CountedNIC holds a NIC's packet counters. Counters of one chain are reset together, when its rules are rewritten. A
+// chain maps rule ids to counts; dropped packets are under Dropped and Spoofed.
 type CountedNIC struct {
 	VM     fleet.VMID
 	MAC    string
 	Chains map[string]map[string]fleet.PassCount
 }
 
-// What stands beside rules in a chain.
+// Keys of a chain that are no rules.
 const (
 	Dropped = "dropped"
 	Spoofed = "spoofed"
 )
 
-// RuleOf is the id of the rule whose comment on the host that is; empty: it is none of Quantix's.
+// RuleOf returns the rule's id from a rule's comment on the host; empty: not a Quantix rule.
 func RuleOf(comment string) string {
 	id, ours := strings.CutPrefix(comment, RuleNote)
 	if !ours || id == Dropped || id == Spoofed {
@@ -33,10 +33,10 @@ func RuleOf(comment string) string {
 	return id
 }
 
-// RuleNote begins what a rule on the host bears as its comment: the rule's id follows.
+// RuleNote is the prefix of rule comments on the host; the rule's id follows.
 const RuleNote = "quantix-rule-"
 
-// NICOfFilter reads whose filter bears that name: see FilterName.
+// NICOfFilter returns the VM and the MAC address of a filter's name: see FilterName.
 func NICOfFilter(name string) (vm fleet.VMID, mac string, ok bool) {
 	rest, ours := strings.CutPrefix(name, fleet.FilterPrefix+"nic-")
 	digits, id, whole := strings.Cut(rest, "-")
@@ -50,8 +50,8 @@ func NICOfFilter(name string) (vm fleet.VMID, mac string, ok bool) {
 	return fleet.VMID(id), strings.Join(parts, ":"), true
 }
 
-// counts adds up what counters say. Rules on a host are written anew with each change of a group, and with them their counters: what was counted
-// before stays in the sum. What passes between the last look and such a change is not counted.
+// counts sums up counters. The host rewrites the rules with each change of a group and resets their counters; earlier
+// counts stay in the sum. Packets between the last read and such a change are not counted.
 type counts struct {
 	nics   map[nicKey]*counted
 	looked time.Time // the newest look; zero: none yet
@@ -62,14 +62,15 @@ type nicKey struct {
 	mac string
 }
 
-// counted is a card whose packets are counted.
+// counted is a NIC with packet counters.
 type counted struct {
 	since  time.Time
-	before map[string]map[string]fleet.PassCount // what its chains said at the newest look
+	before map[string]map[string]fleet.PassCount // counters of its chains at the newest read
 	sum    map[string]fleet.PassCount
 }
 
-// add takes one look. A card that was there before the first look is counted from that look on, one that came later from the look before.
+// add takes one reading. A NIC present at the first reading is counted from that reading on, a later one from the
+// reading before.
 func (t *counts) add(now time.Time, all []CountedNIC) {
 	next := make(map[nicKey]*counted, len(all))
 	for _, c := range all {
@@ -102,13 +103,13 @@ func (k *counted) add(chains map[string]map[string]fleet.PassCount) {
 		}
 	}
 	if len(there) == 0 {
-		return // it is being written
+		return // the chain is being rewritten
 	}
 	maps.DeleteFunc(k.sum, func(rule string, _ fleet.PassCount) bool { return !there[rule] && rule != Dropped && rule != Spoofed })
 	k.before = chains
 }
 
-// anew reports whether a chain was written anew since: a counter in it has gone back, or a rule.
+// anew reports whether a chain was rewritten since before: a counter is lower, or a rule is gone.
 func anew(before, now map[string]fleet.PassCount) bool {
 	for rule, was := range before {
 		n, there := now[rule]
@@ -119,7 +120,7 @@ func anew(before, now map[string]fleet.PassCount) bool {
 	return false
 }
 
-// counts are the sums, within the bounds of a report.
+// counts returns the sums, within the limits of a report.
 func (t *counts) counts(now time.Time) *fleet.FilterCounts {
 	out := &fleet.FilterCounts{AgoMs: now.Sub(t.looked).Milliseconds(), NICs: []fleet.NICCount{}}
 	keys := slices.SortedFunc(maps.Keys(t.nics), func(a, b nicKey) int {
@@ -147,7 +148,7 @@ func (t *counts) counts(now time.Time) *fleet.FilterCounts {
 	return out
 }
 
-// counts reads counters and adds them up; nil: there is no card whose packets the host looks at.
+// counts reads the counters and adds them up; nil: no NIC has counters.
 func (r *reporter) counts(ctx context.Context) *fleet.FilterCounts {
 	ctx, cancel := context.WithTimeout(ctx, r.a.times.snapshot/2)
 	defer cancel()

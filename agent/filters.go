@@ -9,22 +9,23 @@ import (
 	"quantix/internal/wire"
 )
 
-// FilterInUse refuses to remove a group that a card on the host is in still.
+// FilterInUse refuses to remove a group that a NIC on the host is still in.
 func FilterInUse(group, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The security group %s is at a network card of %s still. Take the card out of it first.", group, domain)
 }
 
-// MissingGroup refuses a card in a group that the order does not bring.
+// MissingGroup refuses a NIC in a group that the order does not contain.
 func MissingGroup() error {
 	return fleet.Errorf(fleet.Conflict, "The portal sent this work without a security group that a network card is in. Try again.")
 }
 
-// PacketsUnseen says that no rule of a security group counts on the host, by the name of the setting that makes it so.
+// PacketsUnseen reports that the kernel setting keeps bridged packets from the firewall, so that no security group has
+// an effect.
 func PacketsUnseen(setting string) error {
 	return fleet.Errorf(fleet.Conflict, "This host does not show its firewall what passes a bridge, so no rule of a security group counts here. Set net.bridge.%s to 1 with sysctl, and in /etc/sysctl.d, and try again.", setting)
 }
 
-// NICGroups are those of the groups that the card is in.
+// NICGroups returns the groups that the NIC is in.
 func NICGroups(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
 	var out []fleet.FlatGroup
 	for _, id := range n.SecurityGroups {
@@ -41,7 +42,7 @@ func NICGroups(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
 	return out, nil
 }
 
-// checkGroups refuses what no portal may ask for: it is written into definitions on the host.
+// checkGroups validates the portal's groups: they are written into definitions on the host.
 func checkGroups(groups ...fleet.FlatGroup) error {
 	var c fleet.Checks
 	for _, g := range groups {
@@ -53,7 +54,7 @@ func checkGroups(groups ...fleet.FlatGroup) error {
 	return nil
 }
 
-// onSecurityGroup is a call of the hypervisor for a group that must have come along, and such as may be.
+// onSecurityGroup returns a handler that calls a hypervisor method with the job's valid security group.
 func onSecurityGroup(call func(Hypervisor, context.Context, fleet.FlatGroup) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.SecurityGroup == nil {
@@ -66,19 +67,19 @@ func onSecurityGroup(call func(Hypervisor, context.Context, fleet.FlatGroup) err
 	}
 }
 
-// seeSecurityGroup tells whether the group counts as it was asked for.
+// observeSecurityGroup adds the group's status after the job.
 func seeSecurityGroup(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
 	if j.SecurityGroup != nil {
 		out.SecurityGroup = &fleet.SecurityGroupStatus{Active: out.Outcome == wire.Done, Error: out.Error, Rules: j.SecurityGroup.Entries()}
 	}
 }
 
-// FilterName is the name of the network filter of a VM's card, for whoever reads it on the host.
+// FilterName returns the name of the network filter of a VM's NIC, as seen on the host.
 func FilterName(vm fleet.VMID, mac string) string {
 	return fleet.FilterPrefix + "nic-" + strings.ToLower(strings.ReplaceAll(mac, ":", "")) + "-" + string(vm)
 }
 
-// GroupFilterName is likewise that of a security group.
+// GroupFilterName returns the name of a security group's network filter.
 func GroupFilterName(id fleet.SecurityGroupID) string {
 	return fleet.FilterPrefix + "group-" + string(id)
 }

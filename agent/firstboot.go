@@ -9,8 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// firstBoot fetches what the VM's guest reads when it first starts. It is fetched for this alone: no job bears it, and the agent keeps it
-// nowhere but on the guest's disc.
+// firstBoot fetches the VM's first-boot data. It is fetched only when it is needed: no job contains it, and the agent
+// stores it only on the guest's disc.
 func firstBoot(ctx context.Context, a *Agent, vm fleet.VM) (map[string][]byte, error) {
 	got, err := a.client.FirstBoot(ctx, vm.ID, vm.Spec.FirstBoot)
 	if e, ok := errors.AsType[*wire.Error](err); ok {

@@ -11,21 +11,22 @@ import (
 	"quantix/internal/wire"
 )
 
-// freezes thaws guests in time. A freeze is noted before it is made, so that no end of an agent leaves a guest frozen: its next start thaws it.
+// freezes thaws guests in time. A freeze is recorded before it is made, so that no crash of the agent leaves a guest
+// frozen: the next start thaws it.
 type freezes struct {
 	mu  sync.Mutex
 	all map[fleet.VMID]*freeze
 	end sync.WaitGroup
 }
 
-// freeze is a guest that is frozen. Who freezes or thaws it holds turn meanwhile.
+// freeze is a frozen guest. Freezing and thawing hold turn.
 type freeze struct {
-	turn  chan struct{} // has room for one
-	until time.Time     // likewise
-	again chan struct{} // until has changed; has room for one
+	turn  chan struct{} // buffer of one
+	until time.Time // guarded by turn
+	again chan struct{} // until has changed; buffer of one
 }
 
-// of is the guest's, which is watched from now on.
+// frozen returns the guest's entry and starts its watcher.
 func (a *Agent) frozen(id fleet.VMID) *freeze {
 	a.freezes.mu.Lock()
 	defer a.freezes.mu.Unlock()
@@ -41,7 +42,7 @@ func (a *Agent) frozen(id fleet.VMID) *freeze {
 	return f
 }
 
-// hold waits for the turn.
+// hold acquires the turn.
 func (f *freeze) hold(ctx context.Context) error {
 	select {
 	case f.turn <- struct{}{}:
@@ -61,7 +62,7 @@ func (f *freeze) set(until time.Time) {
 	}
 }
 
-// thawLeft thaws what an agent before this one left frozen.
+// thawLeft thaws guests that an earlier agent left frozen.
 func (a *Agent) thawLeft() {
 	for _, id := range a.memory.frozen() {
 		f := a.frozen(id)
@@ -72,7 +73,7 @@ func (a *Agent) thawLeft() {
 	}
 }
 
-// thawInTime waits until the guest's time is over, or the agent ends, and thaws it; what fails is tried again.
+// thawInTime thaws the guest when its time is over or the agent ends; it retries failures.
 func (a *Agent) thawInTime(id fleet.VMID, f *freeze) {
 	wait := newBackoff(a.times.retry, a.times.calm)
 	for {
@@ -105,7 +106,7 @@ func (a *Agent) thawInTime(id fleet.VMID, f *freeze) {
 	}
 }
 
-// thawNow thaws a guest and forgets that it was frozen. One that is off, or gone, is not.
+// thawNow thaws a guest and deletes the record of its freeze. A guest that is off or gone is not frozen.
 func (a *Agent) thawNow(ctx context.Context, id fleet.VMID) error {
 	err := a.hypervisor.ThawGuest(ctx, id)
 	if err != nil && fleet.CodeOf(err) != fleet.NotFound {
@@ -136,7 +137,7 @@ func freezeGuest(ctx context.Context, a *Agent, j *job) error {
 	}
 	err := a.hypervisor.FreezeGuest(ctx, j.VM.ID)
 	if err != nil {
-		f.set(time.Now()) // it may be frozen all the same
+		f.set(time.Now()) // it may be frozen nevertheless
 		return err
 	}
 	f.set(time.Now().Add(time.Duration(seconds) * time.Second))
@@ -156,7 +157,7 @@ func thawGuest(ctx context.Context, a *Agent, j *job) error {
 	return a.memory.freeze(j.VM.ID, false)
 }
 
-// setPassword fetches the password for this alone: no job bears it, and the agent keeps it nowhere.
+// setPassword fetches the password only when it is needed: no job contains it, and the agent stores it nowhere.
 func setPassword(ctx context.Context, a *Agent, j *job) error {
 	var checks fleet.Checks
 	if j.Args.Guest == nil {
@@ -176,5 +177,5 @@ func setPassword(ctx context.Context, a *Agent, j *job) error {
 	return a.hypervisor.SetGuestPassword(ctx, j.VM.ID, j.Args.Guest.User, got.Secret)
 }
 
-// seeOnlyDone tells nothing of the VM: what a guest was asked changes nothing of that.
+// observeOutcome adds nothing to the finish: commands to a guest do not change its VM.
 func seeOnlyDone(context.Context, *Agent, *job, *wire.Finish) {}

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// runInGuest has a program run in the guest, where the VM's policy on this host allows it. What is run is fetched for this alone, as a password is: its
-// arguments may be secrets, so that no job and no journal has them.
+// runInGuest runs a program in the guest if the VM's policy on this host allows it. The program is fetched only when it
+// is needed, like a password: its arguments may be secrets, so no job and no journal contains them.
 func runInGuest(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Guest == nil {
 		return errors.New("the portal sent this work without what it is to run")
@@ -55,5 +55,5 @@ func runInGuest(ctx context.Context, a *Agent, j *job) error {
 	return Ended(out)
 }
 
-// seeOutput adds what the program wrote. What is run in a guest changes nothing of its VM.
+// observeOutput adds the program's output. A program in a guest does not change its VM.
 func seeOutput(_ context.Context, _ *Agent, j *job, out *wire.Finish) { out.Output = j.output }

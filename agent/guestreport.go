@@ -9,10 +9,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// guestNews is what guests said since it was told last. It belongs to the reporter's loop.
+// guestNews holds the time of the newest reported reading of each guest. Only the reporter's loop uses it.
 type guestNews struct{ told map[fleet.VMID]time.Time }
 
-// guests reads what guests said since, those first that were told longest ago. What cannot be read is left out: it is no state.
+// guests returns the readings since the last report, least recently reported guests first. A reading that fails is left
+// out.
 func (r *reporter) guests(ctx context.Context) []fleet.GuestReading {
 	ctx, cancel := context.WithTimeout(ctx, r.a.times.snapshot/2)
 	defer cancel()

@@ -8,11 +8,12 @@ import (
 	"quantix/internal/wire"
 )
 
-// handler is how this agent does one kind of work.
+// handler runs one kind of job on this agent.
 type handler struct {
 	do       func(context.Context, *Agent, *job) error
-	observe  func(context.Context, *Agent, *job, *wire.Finish) // adds to the result what the host has become
-	remember func(*Agent, *job, *wire.Finish) error            // keeps what reports must say from now on
+	// adds the resulting state of the host to the finish
+	observe  func(context.Context, *Agent, *job, *wire.Finish)
+	remember func(*Agent, *job, *wire.Finish) error // records what later reports must contain
 }
 
 var handlers = map[fleet.JobKind]handler{
@@ -67,7 +68,8 @@ var handlers = map[fleet.JobKind]handler{
 	fleet.SecurityGroupRelease: {onSecurityGroup(Hypervisor.ReleaseSecurityGroup), seeSecurityGroup, keepNothing},
 }
 
-// handlerOf is the duty for a job. Of work that this agent is too old to know, the refusal is told and kept as any failure.
+// handlerOf returns the job's handler. A job of an unknown kind fails, and its failure is reported and recorded like
+// any other.
 func handlerOf(j *job) handler {
 	d, known := handlers[j.Kind]
 	switch {
@@ -81,7 +83,7 @@ func handlerOf(j *job) handler {
 	return handler{observe: seeVM, remember: keepVM}
 }
 
-// onVM is work on a VM that must have come along.
+// onVM wraps a handler that needs the job's VM.
 func onVM(do func(context.Context, *Agent, *job) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.VM == nil {
@@ -91,12 +93,12 @@ func onVM(do func(context.Context, *Agent, *job) error) func(context.Context, *A
 	}
 }
 
-// byID is onVM for one call of the hypervisor.
+// byID returns a handler that calls a hypervisor method with the VM's ID.
 func byID(call func(Hypervisor, context.Context, fleet.VMID) error) func(context.Context, *Agent, *job) error {
 	return onVM(func(ctx context.Context, a *Agent, j *job) error { return call(a.hypervisor, ctx, j.VM.ID) })
 }
 
-// onPool is a call of the hypervisor for a pool that must have come along.
+// onPool returns a handler that calls a hypervisor method with the job's pool.
 func onPool(call func(Hypervisor, context.Context, fleet.Pool) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.Pool == nil {
@@ -106,8 +108,8 @@ func onPool(call func(Hypervisor, context.Context, fleet.Pool) error) func(conte
 	}
 }
 
-// start applies the spec and starts the guest. A guest that runs already, because the agent ended during an earlier attempt, is
-// started: what it cannot be given while it runs waits for its next start, and fails nothing.
+// start applies the spec and starts the guest. A guest may run already, because the agent ended during an earlier
+// attempt. Changes that it cannot get while it runs then wait for its next start and are no failure.
 func start(ctx context.Context, a *Agent, j *job) error {
 	if err := apply(ctx, a, j); err != nil {
 		if !a.runsAsDefined(ctx, j) {
@@ -120,7 +122,7 @@ func start(ctx context.Context, a *Agent, j *job) error {
 	return explain(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
 }
 
-// runsAsDefined reports whether the guest is on and its definition has the spec of the job.
+// runsAsDefined reports whether the guest is on and its definition has the job's generation.
 func (a *Agent) runsAsDefined(ctx context.Context, j *job) bool {
 	on := false
 	err := a.within(ctx, func(ctx context.Context) error {
@@ -131,7 +133,7 @@ func (a *Agent) runsAsDefined(ctx context.Context, j *job) bool {
 	return err == nil && on
 }
 
-// stop keeps in mind before that somebody wants the VM off, so that it is not started again for having gone off.
+// stop first records that somebody wants the VM off, so that its restart policy does not start it again.
 func stop(ctx context.Context, a *Agent, j *job) error {
 	if err := a.memory.asked(j.VM.ID, a.bootID()); err != nil {
 		return err
@@ -157,7 +159,7 @@ func seeVM(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	out.VM = &status
 }
 
-// seePool tells of the pool as the host has it; where a failure left nothing to see, of the failure.
+// observePool adds the pool's state on the host, or the failure if there is none.
 func seePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
@@ -177,14 +179,14 @@ func seePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	}
 }
 
-// seeReleased tells of a pool only where it is still there: what has its name after a release is another's.
+// observeReleased adds the pool's state only after a failure: a pool of that name after a release is another one.
 func seeReleased(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
 		seePool(ctx, a, j, out)
 	}
 }
 
-// seeNetwork tells of the network as the host has it; where a failure left nothing to see, of the failure.
+// observeNetwork adds the network's state on the host, or the failure if there is none.
 func seeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Network == nil {
 		return
@@ -205,19 +207,19 @@ func seeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	}
 }
 
-// seeReleasedNetwork tells of a network only where it is still there.
+// observeReleasedNetwork adds the network's state only after a failure.
 func seeReleasedNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
 		seeNetwork(ctx, a, j, out)
 	}
 }
 
-// seeNothing says that nothing was acted on.
+// observeNothing reports that no generation was acted on.
 func seeNothing(_ context.Context, _ *Agent, _ *job, out *wire.Finish) { out.Generation = 0 }
 
 func keepVM(a *Agent, j *job, out *wire.Finish) error { return keepActed(a, j, out, false) }
 
-// keepTurned is keepVM for what puts the guest on or off.
+// recordPower is recordVM for jobs that power the guest on or off.
 func keepTurned(a *Agent, j *job, out *wire.Finish) error { return keepActed(a, j, out, true) }
 
 func keepActed(a *Agent, j *job, out *wire.Finish, turned bool) error {
@@ -255,7 +257,7 @@ func forgetNetwork(a *Agent, j *job, out *wire.Finish) error {
 	return keepNetwork(a, j, out)
 }
 
-// forgetHash is for a volume that is deleted.
+// forgetHash deletes the checksum of a deleted volume.
 func forgetHash(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done {
 		return a.memory.unhash(ref)
@@ -263,7 +265,7 @@ func forgetHash(a *Agent, j *job, out *wire.Finish) error {
 	return nil
 }
 
-// forgetOldName is for a volume that has another name now.
+// forgetOldName deletes the checksum under a renamed volume's old name.
 func forgetOldName(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done && j.Args.Volume != nil {
 		return a.memory.unhash(fleet.Volref{PoolID: ref.PoolID, Volume: j.Args.Volume.Source})

@@ -6,25 +6,25 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Hashed is a volume of which this host has computed the checksum.
+// Hashed is a volume whose checksum this host has computed.
 type Hashed struct {
 	Ref    fleet.Volref `json:"ref"`
 	SHA256 string       `json:"sha256"`
-	// Stamp tells the file, as it was then, from what it may become: the backend alone reads it.
+	// Stamp identifies the file's state at that time: only the backend reads it.
 	Stamp string `json:"stamp"`
 }
 
-// Report notes on the volume what is known of its checksum. same: it is the file that it was then, as far as anybody can tell.
+// Report adds the checksum to the volume. same: the file is unchanged since, as far as can be known.
 func (h Hashed) Report(v *fleet.Volume, same bool) {
 	if v.Altered = !same; same {
 		v.SHA256 = h.SHA256
 	}
 }
 
-// mostHashed bounds the checksums that are kept: the newest.
+// mostHashed limits the number of stored checksums; the newest are kept.
 const mostHashed = 512
 
-// noteHashed keeps checksums that were computed just now.
+// noteHashed stores new checksums.
 func (m *stateFile) noteHashed(fresh ...Hashed) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,7 +36,7 @@ func (m *stateFile) noteHashed(fresh ...Hashed) error {
 	return m.save()
 }
 
-// hashed are the checksums that were computed, by volume.
+// hashed returns the stored checksums, by volume.
 func (m *stateFile) hashed() map[fleet.Volref]Hashed {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -47,7 +47,7 @@ func (m *stateFile) hashed() map[fleet.Volref]Hashed {
 	return out
 }
 
-// unhash forgets the checksum of a volume that is gone.
+// unhash deletes the checksum of a deleted volume.
 func (m *stateFile) unhash(ref fleet.Volref) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,22 +59,22 @@ func (m *stateFile) unhash(ref fleet.Volref) error {
 	return m.save()
 }
 
-// CopyDiffers refuses a copy that has other bytes than the order says.
+// CopyDiffers refuses a copy whose bytes differ from the order's checksum.
 func CopyDiffers(name, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, and the image's %s. Nothing of it was kept.", name, got, want)
 }
 
-// VerifyDiffers says that a copy is none any more.
+// VerifyDiffers reports that a copy no longer matches its image.
 func VerifyDiffers(name, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, and the image's %s.", name, got, want)
 }
 
-// VolumeChanged refuses what was written to while it was read.
+// VolumeChanged refuses a volume that was written to while it was read.
 func VolumeChanged(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being read, so nobody can tell what it holds. Try again when nobody writes to it.", name)
 }
 
-// NoSource says that the order does not come with the pool that it reads from.
+// NoSource reports that the order came without the pool that it reads from.
 func NoSource() error {
 	return fleet.Errorf(fleet.Invalid, "The order names no pool to copy from, or one that is not set up on this host. Assign it first.")
 }

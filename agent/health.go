@@ -12,22 +12,23 @@ import (
 	"quantix/internal/wire"
 )
 
-// Sign is what a guest answered to one health check. Of a check that compares, Mark is what is compared: of a screen what it shows, of a watchdog when it
-// was last let down.
+// Sign is a guest's answer to one health check. Mark is the value to compare with the previous one: the picture of a
+// screen check, or the last time that a watchdog expired.
 type Sign struct {
 	Said string
 	Mark string
 }
 
-// Unsure is the error of a check that nobody can make now: the guest neither passes nor fails it.
+// Unsure is the error of a check that cannot be made now: the guest neither passes nor fails it.
 type Unsure string
 
 func (u Unsure) Error() string { return string(u) }
 
-// checksAtOnce is how many guests of a host are asked at a time, each one thing: a slow one holds up no more than its place.
+// checksAtOnce limits the concurrent checks of a host; a guest has one at a time, so a slow guest blocks only one slot.
 const checksAtOnce = 8
 
-// judge asks guests what their health checks say, and acts on those that fail. Nothing of it is known to a new agent but how often it has acted.
+// judge runs health checks and acts on guests that fail. All its state but the number of actions is lost when the agent
+// restarts.
 type judge struct {
 	mu     sync.Mutex
 	all    map[fleet.VMID]*judged
@@ -38,14 +39,14 @@ type judge struct {
 // judged is a VM with health checks.
 type judged struct {
 	asking bool
-	run    time.Time // when the guest began, as its host says
-	since  time.Time // from when on its grace counts
-	acted  time.Time // when its host acted last
-	calm   time.Time // since when nothing fails; zero: something does
+	run    time.Time // start of the guest's run, as reported by the host
+	since  time.Time // start of its grace period
+	acted  time.Time // time of the host's last action
+	calm   time.Time // since when no check fails; zero: some check does
 	checks []*checking
 }
 
-// checking is one check of a guest.
+// checking is the state of one check of a guest.
 type checking struct {
 	fleet.HealthState
 	due   time.Time
@@ -53,7 +54,7 @@ type checking struct {
 	mark  string
 }
 
-// judgeVMs does it until ctx ends.
+// judgeVMs runs due checks until ctx ends.
 func (a *Agent) judgeVMs(ctx context.Context) {
 	if _, err := a.inventory.wait(ctx); err != nil {
 		return
@@ -65,7 +66,7 @@ func (a *Agent) judgeVMs(ctx context.Context) {
 	a.judge.work.Wait()
 }
 
-// judgeDue asks those guests whose time has come, the one that waits longest first. It waits for none.
+// judgeDue starts the checks that are due, longest overdue first. It waits for none of them.
 func (a *Agent) judgeDue(ctx context.Context, now time.Time) {
 	all, busy, boot := a.memory.judging(), a.running.busy(), a.bootID()
 	j := &a.judge
@@ -73,7 +74,7 @@ func (a *Agent) judgeDue(ctx context.Context, now time.Time) {
 	defer j.mu.Unlock()
 	for id := range j.all {
 		if k, there := all[id]; !j.all[id].asking && (!there || k.Ran != boot && k.Again == "") {
-			delete(j.all, id) // off, or of no checks any more
+			delete(j.all, id) // off, or no longer with checks
 		}
 	}
 	type dueCheck struct {
@@ -126,7 +127,7 @@ func (a *Agent) judgeDue(ctx context.Context, now time.Time) {
 	}
 }
 
-// of is the VM's, with the checks that it has now; j.mu is held.
+// of returns the VM's entry with its current checks. j.mu must be held.
 func (j *judge) of(id fleet.VMID, k vmState, now time.Time) *judged {
 	if j.all == nil {
 		j.all = map[fleet.VMID]*judged{}
@@ -156,7 +157,7 @@ func (j *judge) of(id fleet.VMID, k vmState, now time.Time) *judged {
 	return p
 }
 
-// ask makes one check, on a guest that is looked at first: what was seen before may be over.
+// ask runs one check. It reads the guest's state first, because an earlier read may be outdated.
 func (a *Agent) ask(ctx context.Context, id fleet.VMID, p *judged, c *checking) {
 	usual := c.Check.Usual()
 	fresh, err := a.judgeable(ctx, id)
@@ -191,7 +192,7 @@ func (a *Agent) ask(ctx context.Context, id fleet.VMID, p *judged, c *checking) 
 	}
 }
 
-// judgeable looks at the guest. Unsure: it is as it is for now, and not to be judged.
+// judgeable reads the guest's state. An Unsure error means that the guest cannot be judged now.
 func (a *Agent) judgeable(ctx context.Context, id fleet.VMID) (fleet.VMStatus, error) {
 	var status fleet.VMStatus
 	err := a.within(ctx, func(ctx context.Context) (err error) {
@@ -211,11 +212,11 @@ func (a *Agent) judgeable(ctx context.Context, id fleet.VMID) (fleet.VMStatus, e
 	return status, nil
 }
 
-// learn takes up what a check brought, and reports whether anybody has to know; the judge's lock is held.
+// learn records the result of a check, and reports whether the portal must know. The judge's lock must be held.
 func (p *judged) learn(c *checking, fresh fleet.VMStatus, sign Sign, err error, busy bool, now time.Time, second time.Duration) (changed bool) {
 	usual := c.Check.Usual()
 	c.due = now.Add(time.Duration(usual.Interval) * second)
-	if busy { // somebody works on the VM, so nothing that it said counts
+	if busy { // a job works on the VM, so its answers do not count
 		c.fails = 0
 		return false
 	}
@@ -261,7 +262,7 @@ func (p *judged) learn(c *checking, fresh fleet.VMStatus, sign Sign, err error, 
 	return changed
 }
 
-// isCalm reports, once, that nothing has failed for a while.
+// isCalm reports whether no check has failed for a while since the last action.
 func (p *judged) isCalm(now time.Time, calm time.Duration) bool {
 	if slices.ContainsFunc(p.checks, func(c *checking) bool { return c.State == fleet.HealthFails || c.fails > 0 }) {
 		p.calm = time.Time{}
@@ -273,7 +274,8 @@ func (p *judged) isCalm(now time.Time, calm time.Duration) bool {
 	return !p.acted.IsZero() && now.Sub(p.calm) > calm
 }
 
-// treat acts on a guest that fails a check, unless it was acted on just now, or often enough. What is done is noted before it is done.
+// treat acts on a guest that fails a check, unless the last action was too recent or the limit is reached. It records
+// the action before it acts.
 func (a *Agent) treat(ctx context.Context, id fleet.VMID, p *judged, c *checking) bool {
 	k, known := a.memory.judging()[id]
 	a.judge.mu.Lock()
@@ -283,7 +285,7 @@ func (a *Agent) treat(ctx context.Context, id fleet.VMID, p *judged, c *checking
 	if !known || k.Again != "" || k.Asked || k.Acted >= fleet.MaxHealthActions || wait {
 		return false
 	}
-	fresh, err := a.judgeable(ctx, id) // it may have been forced off, or paused, while the check waited for it
+	fresh, err := a.judgeable(ctx, id) // somebody may have forced it off or paused it during the check
 	if err != nil || fresh.StartedAt != nil && !fresh.StartedAt.Equal(run) || a.running.busy()[fleet.SubjectVM(id)] {
 		return false
 	}
@@ -313,7 +315,8 @@ func (a *Agent) treat(ctx context.Context, id fleet.VMID, p *judged, c *checking
 	return true
 }
 
-// restartSick forces the guest off that ran when it was noted, and starts it; what is half done is brought to its end by the next round, or agent.
+// restartSick forces off the run that failed and starts the guest again. The next round, or the next agent, finishes an
+// incomplete restart.
 func (a *Agent) restartSick(ctx context.Context, id fleet.VMID, p *judged) {
 	a.judge.mu.Lock()
 	p.acted = time.Now()
@@ -328,7 +331,8 @@ func (a *Agent) restartSick(ctx context.Context, id fleet.VMID, p *judged) {
 		return err
 	})
 	over := k.Again != a.bootID() || status.Power == fleet.Paused || status.Power == fleet.Absent ||
-		status.Power == fleet.Running && (status.StartedAt == nil || status.StartedAt.After(k.AgainAt)) // another run: somebody was faster
+		// another run: somebody else restarted it
+		status.Power == fleet.Running && (status.StartedAt == nil || status.StartedAt.After(k.AgainAt))
 	switch {
 	case err != nil:
 		return
@@ -362,7 +366,7 @@ func (a *Agent) remember(id fleet.VMID, change func(*vmState)) {
 	}
 }
 
-// addTo completes one status with what its checks say.
+// addTo adds the states of the health checks to a status.
 func (j *judge) addTo(id fleet.VMID, status *fleet.VMStatus, acted int) {
 	if status.Health = nil; len(status.Checks) == 0 || isOff(status.Power) {
 		return

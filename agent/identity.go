@@ -36,7 +36,8 @@ const (
 // ErrNotJoined is returned by OpenIdentity for a data directory without an identity.
 var ErrNotJoined = errors.New("this host has not joined a portal yet: paste the command from Hosts, Add host")
 
-// Identity is who this host is: its key, its certificate and the portal's authority. It holds the data directory's lock.
+// Identity is the host's identity: its key, its certificate and the portal's CA. It holds the lock of the data
+// directory.
 type Identity struct {
 	dir  string
 	lock *os.File
@@ -48,14 +49,14 @@ type Identity struct {
 	ca    *x509.CertPool
 }
 
-// savedIdentity is identity.json: all that belongs together in one file, so that it is replaced at once.
+// savedIdentity is the content of identity.json: one file, so that all of it is replaced atomically.
 type savedIdentity struct {
 	Portal string       `json:"portal"`
 	HostID fleet.HostID `json:"hostId"`
 	wire.Certificate
 }
 
-// OpenIdentity locks the data directory and reads the identity in it. A second agent in the same directory is refused.
+// OpenIdentity locks the data directory and reads the identity in it. It refuses a second agent in the same directory.
 func OpenIdentity(dir string) (*Identity, error) {
 	id, err := lockDir(dir)
 	if err != nil {
@@ -76,8 +77,8 @@ func lockDir(dir string) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
-	// A program that this process is just starting holds a copy of every open file for a moment, and with it a lock that was
-	// given back.
+	// A child process that this process is just starting holds copies of all open files for a moment, and with them a
+	// lock that was released.
 	for tries := 0; ; tries++ {
 		if err = flock(f); err == nil || tries == 10 {
 			break
@@ -124,7 +125,7 @@ func (id *Identity) readKey() error {
 
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
-// keepKey writes the key to disk. It never leaves the host.
+// keepKey writes the key to disk. The key never leaves the host.
 func (id *Identity) keepKey() error {
 	der, err := x509.MarshalECPrivateKey(id.key)
 	if err != nil {
@@ -133,7 +134,7 @@ func (id *Identity) keepKey() error {
 	return writeAtomic(filepath.Join(id.dir, keyFile), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
 }
 
-// csr asks for a certificate for the key, PEM. The portal decides on all that the certificate says.
+// csr returns a certificate request for the key as PEM. The portal decides on the certificate's content.
 func (id *Identity) csr(name string) (string, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, id.key)
 	if err != nil {
@@ -184,14 +185,15 @@ func (id *Identity) HostID() fleet.HostID {
 	return id.saved.HostID
 }
 
-// Portal is the address that the host joined: "https://host:8444".
+// Portal returns the address of the portal that the host joined: "https://host:8444".
 func (id *Identity) Portal() string {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	return id.saved.Portal
 }
 
-// Client makes a client that shows the newest certificate. portal overrides the address that the host joined.
+// Client returns a client that presents the newest certificate. A non-empty portal overrides the address that the host
+// joined.
 func (id *Identity) Client(portal string) (*wire.Client, error) {
 	if portal == "" {
 		portal = id.Portal()
@@ -203,21 +205,21 @@ func (id *Identity) Client(portal string) (*wire.Client, error) {
 	})
 }
 
-// self is who this host is to other hosts.
+// self returns the host's credentials for connections to other hosts.
 func (id *Identity) self() transfer.Self {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	return transfer.Self{Certificate: id.cert, CA: id.ca}
 }
 
-// life is the time in which the certificate is valid.
+// life returns the certificate's validity period.
 func (id *Identity) life() (from, until time.Time) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	return id.cert.Leaf.NotBefore, id.cert.Leaf.NotAfter
 }
 
-// fingerprint tells this copy of the identity on this boot of this machine from any other.
+// fingerprint distinguishes this copy of the identity on this boot of this machine from any other.
 func (id *Identity) fingerprint(bootID string) (string, error) {
 	info, err := os.Stat(filepath.Join(id.dir, keyFile))
 	if err != nil {
@@ -227,5 +229,5 @@ func (id *Identity) fingerprint(bootID string) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Close gives the data directory back.
+// Close releases the data directory.
 func (id *Identity) Close() error { return id.lock.Close() }

@@ -9,10 +9,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// inventory keeps the newest reading of the hardware.
+// inventory holds the newest reading of the hardware.
 type inventory struct {
 	read  func(context.Context) (fleet.Inventory, error)
-	again chan struct{} // has room for one
+	again chan struct{} // buffer of one
 	first chan struct{} // closed after the first reading
 
 	mu    sync.Mutex
@@ -31,7 +31,7 @@ func (i *inventory) refresh() {
 	}
 }
 
-// wait returns the inventory as soon as there is one.
+// wait returns the inventory once it has been read.
 func (i *inventory) wait(ctx context.Context) (fleet.Inventory, error) {
 	select {
 	case <-i.first:
@@ -47,10 +47,10 @@ func (i *inventory) get() fleet.Inventory {
 	return i.value
 }
 
-// bootID names this run of the host's kernel; empty: not known yet.
+// bootID returns the id of the host's current boot; empty: not known yet.
 func (a *Agent) bootID() string { return a.inventory.get().BootID }
 
-// set keeps a reading and reports whether it is news.
+// set stores a reading and reports whether it differs from the previous one.
 func (i *inventory) set(v fleet.Inventory) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -65,7 +65,7 @@ func (i *inventory) set(v fleet.Inventory) bool {
 	return true
 }
 
-// inventoryLoop reads the hardware at the start, each period and when asked.
+// inventoryLoop reads the hardware at the start, each period and on refresh.
 func (a *Agent) inventoryLoop(ctx context.Context) {
 	wait := newBackoff(a.times.retry, time.Minute)
 	for ctx.Err() == nil {

@@ -10,24 +10,25 @@ import (
 	"quantix/internal/wire"
 )
 
-// JoinOptions say which portal this machine joins as which host.
+// JoinOptions name the portal to join and the host to join as.
 type JoinOptions struct {
 	Portal   string // "https://host:8444"
 	Token    string // from Hosts, Add host
 	Name     string // the host's name in Quantix
 	HostUUID string // of the machine
-	DataDir  string // where key and certificate are kept
+	DataDir  string // directory for key and certificate
 }
 
-// Join makes a key, asks the portal for a certificate, keeps both, and returns the host's name. Where the directory holds an
-// identity already, the portal is told which host it was, gives only that one back, and knows only the new key from then on.
+// Join creates a key, requests a certificate from the portal, stores both, and returns the host's name. If the
+// directory already holds an identity, the portal learns its host ID, reissues only that identity, and from then on
+// accepts only the new key.
 func Join(ctx context.Context, o JoinOptions) (name string, err error) {
 	id, err := lockDir(o.DataDir)
 	if err != nil {
 		return "", err
 	}
 	defer id.Close()
-	// An identity that cannot be read, such as one that a crash has left half replaced, counts as none: joining is its cure.
+	// An unreadable identity, for example one that a crash left half replaced, counts as none: joining repairs it.
 	_ = id.read()
 	before := id.HostID()
 	if id.key, err = newKey(); err != nil {

@@ -14,11 +14,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// journal remembers single-shot work over a crash: an entry is on disk before the act. An entry that begun and never
-// ended is work of which nobody can tell whether it happened; it is reported as unknown and never done again.
+// journal records single-shot jobs across crashes: an entry is on disk before the job acts. An entry that was begun and
+// has no end means that it is unknown whether the job acted; it is reported as unknown and never run again.
 type journal struct {
 	path  string
-	limit int64 // bytes; past it the file is written anew
+	limit int64 // in bytes; a larger file is compacted
 	mu    sync.Mutex
 	file  *os.File
 	size  int64
@@ -26,7 +26,7 @@ type journal struct {
 	order []fleet.JobID
 }
 
-// journalEntry is one line of the file; the newest line of a job counts.
+// journalEntry is one line of the file; the newest line of a job is valid.
 type journalEntry struct {
 	ID         fleet.JobID   `json:"id"`
 	Kind       fleet.JobKind `json:"kind"`
@@ -35,12 +35,12 @@ type journalEntry struct {
 	Generation int64         `json:"generation"`
 	Outcome    wire.Outcome  `json:"outcome,omitempty"` // empty: begun
 	Error      string        `json:"error,omitempty"`
-	Delivered  bool          `json:"delivered,omitempty"` // the portal has the outcome
+	Delivered  bool          `json:"delivered,omitempty"` // the portal has accepted the outcome
 }
 
 const (
 	journalLimit = 256 << 10
-	journalKeep  = 256 // delivered entries that outlive a compaction
+	journalKeep  = 256 // delivered entries kept by a compaction
 )
 
 func openJournal(path string) (*journal, error) {
@@ -53,7 +53,7 @@ func openJournal(path string) (*journal, error) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var e journalEntry
-		// A crash while writing leaves a torn line: that work had not begun, or its end is unknown, as it should be.
+		// A crash during a write leaves a torn line: that job had not begun, or its end is unknown, which is correct.
 		if json.Unmarshal(lines.Bytes(), &e) == nil && e.ID != "" {
 			j.note(e)
 		}
@@ -71,12 +71,12 @@ func (j *journal) note(e journalEntry) {
 	j.all[e.ID] = &e
 }
 
-// begin writes that the work is about to be done. durable: it must survive a power cut, too.
+// begin records that the job is about to act. durable: the entry must survive a power cut, too.
 func (j *journal) begin(w wire.Work, epoch int64, durable bool) error {
 	return j.write(journalEntry{ID: w.ID, Kind: w.Kind, Subject: w.Subject, Epoch: epoch, Generation: w.Generation}, durable)
 }
 
-// end writes how the work ended.
+// end records the job's outcome.
 func (j *journal) end(id fleet.JobID, outcome wire.Outcome, words string, durable bool) error {
 	e, ok := j.lookup(id)
 	if !ok {
@@ -86,7 +86,7 @@ func (j *journal) end(id fleet.JobID, outcome wire.Outcome, words string, durabl
 	return j.write(e, durable)
 }
 
-// delivered writes that the portal knows. Losing this line costs one more delivery, so it need not be durable.
+// delivered records that the portal has the outcome. A lost line costs one more delivery, so it need not be durable.
 func (j *journal) delivered(id fleet.JobID) error {
 	e, ok := j.lookup(id)
 	if !ok {
@@ -105,7 +105,7 @@ func (j *journal) lookup(id fleet.JobID) (journalEntry, bool) {
 	return journalEntry{}, false
 }
 
-// open lists the entries of which the portal does not know the end yet, oldest first.
+// open lists the entries whose outcome the portal does not have yet, oldest first.
 func (j *journal) open() []journalEntry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -143,7 +143,7 @@ func (j *journal) write(e journalEntry, durable bool) error {
 	return nil
 }
 
-// compact writes the file anew with every open entry and the newest delivered ones.
+// compact rewrites the file with all open entries and the newest delivered ones.
 func (j *journal) compact() error {
 	var keep []fleet.JobID
 	var buf bytes.Buffer
@@ -183,7 +183,7 @@ func (j *journal) reopen(size int64) error {
 		return fmt.Errorf("open the journal: %w", err)
 	}
 	j.file, j.size = f, size
-	// With many open entries the file may stay large: give it room, or each write would copy it.
+	// Many open entries may keep the file large: without more room, each write would copy it.
 	j.limit = max(journalLimit, 2*size)
 	return nil
 }

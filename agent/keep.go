@@ -12,30 +12,31 @@ import (
 	"quantix/internal/wire"
 )
 
-// autostarter is what the host does with VMs by itself, portal or not: it starts them when it comes up, and again when they go off by themselves.
+// autostarter starts VMs by their policies, with or without the portal: when the host boots, and again when they power
+// off by themselves.
 type autostarter struct {
 	mu     sync.Mutex
-	looked time.Time // when the reporter looked at the host last
+	looked time.Time // when the reporter last read the host
 
-	due    map[fleet.VMID]time.Time // when a guest that went off is started again; of the loop alone, like the rest
-	on     map[fleet.VMID]time.Time // since when guests that went off before are seen on
-	boot   []fleet.VMID             // what starts since the host came up, in this order
+	due    map[fleet.VMID]time.Time // when a stopped guest is restarted; used by the loop only, like the rest
+	on     map[fleet.VMID]time.Time // since when restarted guests are seen on
+	boot   []fleet.VMID // VMs to start since the host booted, in this order
 	tries  map[fleet.VMID]int
 	begun  bool
-	notYet time.Time // when the next of them may be started
+	notYet time.Time // earliest time of the next start
 }
 
-// mostBootTries is how often a VM that starts with its host is tried: its storage may come later than the agent.
+// mostBootTries limits the attempts to start a VM with its host: its storage may be ready later than the agent.
 const mostBootTries = 20
 
-// lookedNow notes that what the memory knows of VMs is fresh.
+// lookedNow records that the state file's knowledge of VMs is fresh.
 func (a *Agent) lookedNow() {
 	a.autostart.mu.Lock()
 	defer a.autostart.mu.Unlock()
 	a.autostart.looked = time.Now()
 }
 
-// keepVMs does it until ctx ends.
+// keepVMs runs the autostart loop until ctx ends.
 func (a *Agent) keepVMs(ctx context.Context) {
 	if _, err := a.inventory.wait(ctx); err != nil {
 		return
@@ -51,7 +52,8 @@ func (a *Agent) keepVMs(ctx context.Context) {
 	}
 }
 
-// lookForKept makes sure that the memory is fresh, also while the portal takes no reports; false: nobody knows what the VMs do.
+// lookForKept makes sure that the state file is fresh, also while the portal accepts no reports; false: the VMs' state
+// is unknown.
 func (a *Agent) lookForKept(ctx context.Context, all map[fleet.VMID]vmState) bool {
 	a.autostart.mu.Lock()
 	fresh := time.Since(a.autostart.looked) < 2*a.times.report
@@ -81,7 +83,7 @@ func (a *Agent) lookForKept(ctx context.Context, all map[fleet.VMID]vmState) boo
 	return true
 }
 
-// startWithHost starts what is to run since the host came up, one after the other, each with its wait.
+// startWithHost starts the VMs that autostart after the host's boot, one after the other, each with its delay.
 func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 	k, boot := &a.autostart, a.bootID()
 	if !k.begun {
@@ -96,7 +98,7 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 	if a.running.busy()[fleet.SubjectVM(id)] {
 		return
 	}
-	if !there || vm.Booted == boot { // somebody was faster, or wants it off
+	if !there || vm.Booted == boot { // somebody else started it, or wants it off
 		k.boot = k.boot[1:]
 		return
 	}
@@ -107,7 +109,7 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 		a.log.Info("A VM is started with its host.", "vm", vm.Name)
 		k.notYet = time.Now().Add(time.Duration(vm.Policy.StartDelay) * time.Second)
 	case k.tries[id] < mostBootTries:
-		k.boot = append(k.boot[1:], id) // the others need not wait for it
+		k.boot = append(k.boot[1:], id) // others need not wait for it
 		k.notYet = time.Now().Add(a.times.again / time.Duration(min(len(k.boot), 10)))
 		a.keepTrouble(id, err)
 		return
@@ -124,7 +126,7 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 	}
 }
 
-// bootOrder are the VMs that start with their host, in their order. In one boot each does so once.
+// bootOrder returns the VMs to start with their host, in order. Each starts once in a boot.
 func bootOrder(all map[fleet.VMID]vmState, boot string) []fleet.VMID {
 	var out []fleet.VMID
 	for id, vm := range all {
@@ -140,7 +142,7 @@ func bootOrder(all map[fleet.VMID]vmState, boot string) []fleet.VMID {
 	return out
 }
 
-// startAgain starts guests that went off by themselves, each a while after, and longer each time.
+// startAgain restarts guests that powered off by themselves, with a growing delay.
 func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmState) {
 	k, now := &a.autostart, time.Now()
 	maps.DeleteFunc(k.due, func(id fleet.VMID, _ time.Time) bool { return all[id].Down == "" })
@@ -174,7 +176,7 @@ func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmState) {
 	}
 }
 
-// calmed forgets how often a guest was started again once it has run for a while.
+// calmed resets the restart count of a guest once it has run for a while.
 func (a *Agent) calmed(id fleet.VMID, vm vmState, now time.Time) {
 	k := &a.autostart
 	if vm.Restarts == 0 || vm.Ran == "" {
@@ -193,12 +195,12 @@ func (a *Agent) calmed(id fleet.VMID, vm vmState, now time.Time) {
 	}
 }
 
-// againIn is how long to wait before the next start of a guest that was started n times.
+// againIn returns the delay before the next start of a guest that was restarted n times.
 func againIn(n int, first, most time.Duration) time.Duration {
 	return min(first<<min(n, 16), most)
 }
 
-// startByItself starts a VM as it is defined.
+// startByItself starts a VM with its present definition.
 func (a *Agent) startByItself(ctx context.Context, id fleet.VMID) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Legible writes each byte of a text that is no UTF-8, and each character that XML may not have, as an escape such as "\xff". File names
-// are bytes: libvirt passes them on as they are.
+// Legible escapes each byte that is not UTF-8 and each character not allowed in XML, such as "\xff". File names are
+// bytes: libvirt passes them on as they are.
 func Legible(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, illegal) {
 		return text
@@ -30,15 +30,15 @@ func Legible(text string) string {
 	return b.String()
 }
 
-// illegal reports whether XML may not have the character.
+// illegal reports whether XML disallows the character.
 func illegal(r rune) bool {
 	return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff
 }
 
-// VolumeUnnamed is the fault of a volume whose name is no text.
+// VolumeUnnamed is the fault of a volume whose name is not valid text.
 const VolumeUnnamed = "Its name is not UTF-8 text, so no order can name it. Rename its file on the host."
 
-// VolumesUnread says which volumes of a pool have a fault; empty: none has.
+// VolumesUnread summarizes the faulty volumes of a pool; empty: none.
 func VolumesUnread(volumes []fleet.Volume) string {
 	var first *fleet.Volume
 	n := 0
@@ -58,7 +58,7 @@ func VolumesUnread(volumes []fleet.Volume) string {
 	return fmt.Sprintf("%d volumes cannot be used, the first of them %s. %s", n, first.Name, first.Fault)
 }
 
-// Unread is the fault of a domain whose definition cannot be read.
+// Unread returns the fault of a domain whose definition cannot be parsed.
 func Unread(why error) fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultUnread, Text: fmt.Sprintf("Its host cannot read its definition, so nothing is known of its hardware: %s. Look at it with virsh dumpxml on the host.", why)}
 }

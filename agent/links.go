@@ -9,19 +9,20 @@ import (
 	"quantix/internal/wire"
 )
 
-// Links makes what networks need on the host beside its hypervisor; package agent/link does.
+// Links sets up the host's network devices for networks; package agent/link implements it.
 type Links interface {
-	// Apply makes it before the hypervisor has the network. order is the portal's: one whose change cut the host off is not done again.
+	// Apply creates the network's devices before the hypervisor has the network. order identifies the portal's order:
+	// one whose change cut the host off from the portal is not repeated.
 	Apply(ctx context.Context, order string, n fleet.Network) error
-	// Release undoes it after the hypervisor has given the network up.
+	// Release removes the devices after the hypervisor has released the network.
 	Release(ctx context.Context, order string, n fleet.Network) error
-	// Look adds to what the hypervisor says of a network what the host itself has of it.
+	// Look adds the state of the host's devices to a network's status.
 	Look(n fleet.Network, st *fleet.NetworkStatus)
-	// Restore makes again what stood before this boot of the host.
+	// Restore recreates the devices that existed before the host's boot.
 	Restore(ctx context.Context) error
 }
 
-// noLinks is for a host that is only simulated.
+// noLinks is used for simulated hosts.
 type noLinks struct{}
 
 func (noLinks) Apply(context.Context, string, fleet.Network) error   { return nil }
@@ -29,7 +30,7 @@ func (noLinks) Release(context.Context, string, fleet.Network) error { return ni
 func (noLinks) Look(fleet.Network, *fleet.NetworkStatus)             {}
 func (noLinks) Restore(context.Context) error                        { return nil }
 
-// applyNetwork makes the devices first: the hypervisor's network is on them.
+// applyNetwork creates the devices first, because the hypervisor's network uses them.
 func applyNetwork(ctx context.Context, a *Agent, j *job) error {
 	if err := checkNetwork(j.Network); err != nil {
 		return err
@@ -41,7 +42,7 @@ func applyNetwork(ctx context.Context, a *Agent, j *job) error {
 	return a.hypervisor.ApplyNetwork(ctx, *j.Network)
 }
 
-// releaseNetwork undoes the devices last: the hypervisor refuses while a VM is on the network.
+// releaseNetwork removes the devices last: the hypervisor refuses while a VM is on the network.
 func releaseNetwork(ctx context.Context, a *Agent, j *job) error {
 	if err := checkNetwork(j.Network); err != nil {
 		return err
@@ -56,14 +57,14 @@ func releaseNetwork(ctx context.Context, a *Agent, j *job) error {
 	return nil
 }
 
-// devicesChanged lets the next report tell of the devices as they are now.
+// devicesChanged makes the next report include the changed devices.
 func (a *Agent) devicesChanged(n fleet.Network) {
 	if n.Spec.Mode.Is().Made {
 		a.inventory.refresh()
 	}
 }
 
-// lookAtLinks completes what the hypervisor says of the assigned networks.
+// addLinkStatus adds the state of the host's devices to the assigned networks.
 func (a *Agent) lookAtLinks(s *wire.State, assigned []fleet.Network) {
 	for i := range s.Networks {
 		for _, n := range assigned {
@@ -79,7 +80,8 @@ func (a *Agent) lookAtLinks(s *wire.State, assigned []fleet.Network) {
 	}
 }
 
-// nicsBeside counts the cards of the host's VMs that take what the network's do: also those on other networks of the same device.
+// nicsBeside counts the NICs of the host's VMs that use up devices of the network's kind: also NICs on other networks
+// of the same device.
 func nicsBeside(s *wire.State, n fleet.Network, assigned []fleet.Network) (cards int) {
 	names := map[string]bool{}
 	for _, o := range assigned {
@@ -103,8 +105,8 @@ func nicsBeside(s *wire.State, n fleet.Network, assigned []fleet.Network) (cards
 	return cards
 }
 
-// restoreLinks makes again, at the agent's start and before the portal is reached, what stood before the host's boot. A device that is not
-// there yet may come a moment later.
+// restoreLinks recreates at the agent's start, without the portal, the devices from before the host's boot. It retries,
+// because a device may appear a moment later.
 func (a *Agent) restoreLinks(ctx context.Context) {
 	wait := newBackoff(a.times.retry, a.times.retryMost)
 	for {

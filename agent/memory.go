@@ -18,43 +18,45 @@ import (
 	"quantix/internal/wire"
 )
 
-// stateFile is what the agent knows and the hypervisor does not: which generation of a VM it has acted on, the words of the last
-// order that failed, and the disks that it made. A small file keeps it over a restart.
+// stateFile holds what the agent knows and the hypervisor does not: the generation of each VM that it has acted on, the
+// error of the last failed order, and the disks that it created. It is a small file that outlives restarts.
 type stateFile struct {
 	path string
 	mu   sync.Mutex
 	kept saved
-	// noted is when something was last noted of a VM, a network or a pool by its name that came from no look: see since.
+	// noted is the time of the newest entry of a VM, network or pool (by name) that came from an order and not from a
+	// read of the host: see since.
 	noted map[any]time.Time
 }
 
 type saved struct {
 	VMs   map[fleet.VMID]vmState `json:"vms"`
-	Pools map[string]string      `json:"pools"` // name → words of the last failure
-	// Networks are those that this agent was ordered to have and not to give up since.
+	Pools map[string]string      `json:"pools"` // by name: error of the last failure
+	// Networks are those that this agent was ordered to apply and has not released.
 	Networks map[fleet.NetworkID]networkMemory `json:"networks,omitempty"`
-	// Volumes are those that the newest orders for one made: an order that is given again must know its own.
+	// Volumes are the files created by the newest volume orders: a repeated order must recognize its own file.
 	Volumes []madeVolume `json:"volumes,omitempty"`
-	// Sent are disks of VMs that go to other hosts: an order that is given again must know whether they are still what it sent.
+	// Sent are disks of VMs that migrate to other hosts: a repeated order must know whether they have changed since it
+	// sent them.
 	Sent []sentDisk `json:"sent,omitempty"`
-	// Hashed are checksums of volumes, in the order in which they were computed.
+	// Hashed are checksums of volumes, oldest first.
 	Hashed []Hashed `json:"hashed,omitempty"`
-	// Frozen are guests that this agent has frozen, or is about to: it thaws them, whatever becomes of it meanwhile.
+	// Frozen are guests that this agent has frozen or is about to freeze: it thaws them even after a restart.
 	Frozen []fleet.VMID `json:"frozen,omitempty"`
 }
 
 type networkMemory struct {
-	Error string `json:"error,omitempty"` // words of the last failure
-	Ran   string `json:"ran,omitempty"`   // the boot of the host in which it was last seen active
+	Error string `json:"error,omitempty"` // error of the last failure
+	Ran   string `json:"ran,omitempty"` // the boot of the host in which it was last seen active
 }
 
-// madeVolume is the file that a job made, as the backend tells one file from another.
+// madeVolume is the file that a job created, as identified by the backend.
 type madeVolume struct {
 	Job  fleet.JobID `json:"job"`
 	File string      `json:"file"`
 }
 
-// mostVolumesMade is how many orders for volumes are remembered: far more than are at work at once.
+// mostVolumesMade is the number of remembered volume orders, far above the number of concurrent ones.
 const mostVolumesMade = 128
 
 func openMemory(path string) (*stateFile, error) {
@@ -70,8 +72,8 @@ func openMemory(path string) (*stateFile, error) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(path), poolBookFile)); errors.Is(err, fs.ErrNotExist) {
-		// From an agent of before the book of pools: nobody tries again what it says has failed. Without the words the portal
-		// orders it once more.
+		// Written by an agent without the pool book: nothing retries the pools that failed there. Without the stored
+		// errors the portal orders them once more.
 		m.kept.Pools = nil
 	}
 	if m.kept.VMs == nil {
@@ -86,13 +88,15 @@ func openMemory(path string) (*stateFile, error) {
 	return m, nil
 }
 
-// longestLook is how long no look takes: what was noted longer ago than that, each has seen.
+// longestLook is longer than any read of the host takes: entries older than that are contained in every read.
 const longestLook = time.Hour
 
-// since reports whether something was noted of it after a look began, which then knows less and is not believed.
+// since reports whether an entry was written after a read of the host began. The read is then older than the entry and
+// is ignored.
 func (m *stateFile) since(of any, begun time.Time) bool { return !m.noted[of].Before(begun) }
 
-// vmActed notes that a generation was acted on; words are empty after a success. turned: a success has put the guest on or off.
+// vmActed records that a generation was acted on; words is empty after a success. turned: a success has powered the
+// guest on or off.
 func (m *stateFile) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, words string, turned bool, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,7 +110,7 @@ func (m *stateFile) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, w
 		next.ErrorOf = kind
 	}
 	if words == "" && kind.Is().Applies {
-		next.Generation = generation // also a lower one: that of a portal whose database was restored
+		next.Generation = generation // may be lower: a portal's database was restored
 		next.Stamped, next.Policy, next.Checks = generation, vm.Spec.Policy, slices.Clone(vm.Spec.Health)
 		next.Made = slices.DeleteFunc(slices.Clone(old.Made), func(r fleet.Volref) bool {
 			return !slices.ContainsFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == r })
@@ -119,7 +123,8 @@ func (m *stateFile) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, w
 	return m.save()
 }
 
-// vmBegun notes a VM that is about to be stamped, so that the stamp of a half-done order is not taken for its end.
+// vmBegun records a VM before its definition is stamped, so that the stamp of an incomplete order is not taken for
+// success.
 func (m *stateFile) vmBegun(vm fleet.VM) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -131,7 +136,7 @@ func (m *stateFile) vmBegun(vm fleet.VM) error {
 	return m.save()
 }
 
-// diskMade notes a disk that is whole.
+// diskMade records a disk whose content is complete.
 func (m *stateFile) diskMade(vm fleet.VM, ref fleet.Volref) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,7 +149,7 @@ func (m *stateFile) diskMade(vm fleet.VM, ref fleet.Volref) error {
 	return m.save()
 }
 
-// noteVolume notes the file that a job has made whole.
+// noteVolume records the file that a job has completed.
 func (m *stateFile) noteVolume(job fleet.JobID, file string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,7 +158,7 @@ func (m *stateFile) noteVolume(job fleet.JobID, file string) error {
 	return m.save()
 }
 
-// volumeMade is the file that a job made; empty: none.
+// volumeMade returns the file that a job created; empty: none.
 func (m *stateFile) volumeMade(job fleet.JobID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,21 +170,21 @@ func (m *stateFile) volumeMade(job fleet.JobID) string {
 	return ""
 }
 
-// made lists the disks of the VM that this agent made.
+// made lists the VM's disks that this agent created.
 func (m *stateFile) made(id fleet.VMID) []fleet.Volref {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.kept.VMs[id].Made
 }
 
-// stamped is the generation of the VM that was applied last; 0: not known.
+// stamped returns the VM's last applied generation; 0: unknown.
 func (m *stateFile) stamped(id fleet.VMID) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.kept.VMs[id].Stamped
 }
 
-// vmGone forgets a VM that was deleted.
+// vmGone deletes the entry of a deleted VM.
 func (m *stateFile) vmGone(id fleet.VMID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,7 +196,7 @@ func (m *stateFile) vmGone(id fleet.VMID) error {
 	return m.save()
 }
 
-// poolActed notes the words of a pool's last failure; none after a success.
+// poolActed records the error of a pool's last failure; empty after a success.
 func (m *stateFile) poolActed(name, words string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,7 +211,7 @@ func (m *stateFile) poolActed(name, words string) error {
 	return m.save()
 }
 
-// networkActed notes the words of a network's last failure; after a success, none, and that it runs in this boot of the host.
+// networkActed records the error of a network's last failure; after a success, that it runs in this boot of the host.
 func (m *stateFile) networkActed(n fleet.Network, words, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -223,7 +228,7 @@ func (m *stateFile) networkActed(n fleet.Network, words, boot string) error {
 	return m.save()
 }
 
-// networkGone forgets a network that was released.
+// networkGone deletes the entry of a released network.
 func (m *stateFile) networkGone(id fleet.NetworkID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -246,8 +251,8 @@ func (m *stateFile) save() error {
 	return nil
 }
 
-// complete adds to a snapshot what only the agent knows, and sorts it, so that equal states have equal digests.
-// A VM whose creation failed is on no host, yet its failure must be told: it is reported as absent.
+// complete adds the agent's own knowledge to a host state and sorts it, so that equal states have equal digests. A VM
+// whose creation failed is on no host, but its failure must be reported: it is listed as absent.
 func (m *stateFile) complete(s *wire.State, boot string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -256,7 +261,7 @@ func (m *stateFile) complete(s *wire.State, boot string) {
 		vm := &s.VMs[i]
 		seen[vm.ID] = true
 		k, acted := m.kept.VMs[vm.ID]
-		if acted { // the stamp says what was begun, which may be half done
+		if acted { // the stamp's order may be incomplete
 			vm.Generation = k.Generation
 		}
 		k.addTo(&vm.Status, boot)
@@ -279,7 +284,7 @@ func (m *stateFile) complete(s *wire.State, boot string) {
 	})
 }
 
-// completePools lets a failure stand until the pool is seen active.
+// completePools reports a pool's failure until the pool is seen active.
 func (m *stateFile) completePools(s *wire.State) {
 	seen := map[string]bool{}
 	for i := range s.Pools {
@@ -296,7 +301,8 @@ func (m *stateFile) completePools(s *wire.State) {
 	}
 }
 
-// completeNetworks lets a failure stand until the network is seen active. One that was active in this boot and is not, nobody here has stopped.
+// completeNetworks reports a network's failure until the network is seen active. An inactive network that was active in
+// this boot was stopped by somebody else.
 func (m *stateFile) completeNetworks(s *wire.State, boot string) {
 	for i := range s.Networks {
 		n := &s.Networks[i].Status
@@ -314,9 +320,8 @@ func (m *stateFile) completeNetworks(s *wire.State, boot string) {
 	}
 }
 
-// forget drops the VMs that are neither on the host nor failed, so that the file stays as small as the host, and the words of
-// pools that are active again.
-// busy names VMs that are in work now; the look began at begun.
+// forget deletes entries of VMs that are neither on the host nor failed, so that the file stays small, and errors of
+// pools that are active again. busy names VMs with running jobs; begun is when the read of the host began.
 func (m *stateFile) forget(s wire.State, busy map[fleet.Subject]bool, begun time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,28 +15,34 @@ type vmState struct {
 	Generation int64         `json:"generation"`
 	Error      string        `json:"error,omitempty"`
 	ErrorOf    fleet.JobKind `json:"errorOf,omitempty"`
-	// Stamped is the generation that was applied last.
+	// Stamped is the last applied generation.
 	Stamped int64 `json:"stamped,omitempty"`
-	// Made are the disks that this agent made and the VM has: their definition may be removed before anybody else knows of them.
+	// Made are disks of the VM that this agent created: the definition may be removed before the portal knows of them.
 	Made []fleet.Volref `json:"made,omitempty"`
-	// Ran is the boot of the host in which the guest was last seen on; empty: it was seen going off, or an order put it there.
+	// Ran is the boot of the host in which the guest was last seen on; empty: it was seen powering off, or an order
+	// powered it off.
 	Ran string `json:"ran,omitempty"`
 
-	// What the host does with it by itself. Policy is what was seen last; the rest is of this boot, or of this run.
+	// Autostart and restart policy. Policy is the newest one seen; the rest belongs to this boot or this run.
 	Policy   fleet.VMPolicy `json:"policy,omitzero"`
-	Booted   string         `json:"booted,omitempty"`   // the boot of the host in which it is settled whether it starts by itself
-	Asked    bool           `json:"asked,omitempty"`    // somebody asked for it to go off, so that it stays off
-	Down     string         `json:"down,omitempty"`     // it went off by itself and is to be started again: "crashed" or "shut down"
-	Restarts int            `json:"restarts,omitempty"` // how often it was, since it last ran for a while
-	Trouble  string         `json:"trouble,omitempty"`  // why the newest start of its host's own failed
+	Booted   string         `json:"booted,omitempty"` // the boot of the host in which the autostart is decided
+	Asked    bool           `json:"asked,omitempty"` // somebody asked to power it off, so it stays off
+	// it powered off by itself and is to be restarted: "crashed" or "shut down"
+	Down     string         `json:"down,omitempty"`
+	Restarts int            `json:"restarts,omitempty"` // restarts by policy since it last ran for a while
+	Trouble  string         `json:"trouble,omitempty"` // error of the newest start by policy
 
-	Checks  []fleet.HealthCheck `json:"checks,omitempty"` // likewise, by which the guest is judged
-	Acted   int                 `json:"acted,omitempty"`  // how often its host acted because of them, since it was healthy for a while
-	Again   string              `json:"again,omitempty"`  // the boot of the host in which it is being restarted because of them; empty: it is not
-	AgainAt time.Time           `json:"againAt,omitzero"` // since when: the run that began before is ended
+	Checks  []fleet.HealthCheck `json:"checks,omitempty"` // the newest health checks seen
+	// actions of the host after failed checks, since the guest was last healthy for a while
+	Acted   int                 `json:"acted,omitempty"`
+	// the boot of the host in which a failed check restarts it; empty: no restart pending
+	Again   string              `json:"again,omitempty"`
+	// start of that restart: a run that began earlier is ended
+	AgainAt time.Time           `json:"againAt,omitzero"`
 }
 
-// seen notes which guests and networks a look, begun then, has seen on in this boot of the host. Most looks change nothing, and write nothing.
+// seen records the guests and networks that a read of the host found on in this boot. begun is when the read began.
+// Most reads change nothing and write nothing.
 func (m *stateFile) seen(s wire.State, boot string, begun time.Time) error {
 	if boot == "" {
 		return nil
@@ -54,7 +60,7 @@ func (m *stateFile) seen(s wire.State, boot string, begun time.Time) error {
 			continue
 		}
 		if changed = true; next.Name == "" {
-			next.Name, next.Generation = vm.Name, vm.Generation // it is as acted on as its stamp says
+			next.Name, next.Generation = vm.Name, vm.Generation // the stamp is the generation acted on
 		}
 		m.kept.VMs[vm.ID] = next
 	}
@@ -95,9 +101,10 @@ func (k vmState) addTo(status *fleet.VMStatus, boot string) {
 	k.addKept(status, boot)
 }
 
-// seen is what is known of the VM after a look at it.
+// seen returns the entry after a read of the VM's status.
 func (k vmState) seen(s fleet.VMStatus, boot string) vmState {
-	if k.Booted != boot && k.Policy.Autostart == "" { // of what was decided since the host came up, nothing happens before it comes up again
+	// a policy change after boot takes effect at the next boot
+	if k.Booted != boot && k.Policy.Autostart == "" {
 		k.Booted = boot
 	}
 	k.Policy = s.Policy
@@ -122,7 +129,7 @@ func (k vmState) seen(s fleet.VMStatus, boot string) vmState {
 	return k
 }
 
-// wentDown says how a guest went off by itself; empty: somebody put it off, on the host or from here.
+// wentDown returns how a guest powered off by itself; empty: somebody powered it off, on the host or through Quantix.
 func wentDown(s fleet.VMStatus) string {
 	switch {
 	case s.Power == fleet.Crashed:
@@ -133,7 +140,7 @@ func wentDown(s fleet.VMStatus) string {
 	return ""
 }
 
-// isToStart is how the guest went off, where its policy is that it is started again for that; else empty.
+// isToStart returns how the guest powered off if its policy restarts it for that; else empty.
 func isToStart(p fleet.VMPolicy, s fleet.VMStatus) string {
 	switch down := wentDown(s); {
 	case p.Restart == "always", p.Restart == "onFailure" && down == "crashed":
@@ -142,21 +149,22 @@ func isToStart(p fleet.VMPolicy, s fleet.VMStatus) string {
 	return ""
 }
 
-// ordered notes a success of a person's order. turned: it has put the guest on or off.
+// ordered records a successful order of a user. turned: it has powered the guest on or off.
 func (k *vmState) ordered(kind fleet.JobKind, turned bool, boot string) {
 	if turned {
 		k.Ran, k.Down, k.Trouble, k.Restarts = "", "", "", 0
 		k.Acted, k.Again = 0, ""
 	}
 	if turned && kind.Is().Power == fleet.Running {
-		k.Ran, k.Booted = boot, cmp.Or(boot, k.Booted) // no look may come before it goes off again
+		// the guest may power off again before the next read of the host
+		k.Ran, k.Booted = boot, cmp.Or(boot, k.Booted)
 	}
 	if power := kind.Is().Power; power == fleet.Running || kind == fleet.VMReboot || kind == fleet.VMReset {
 		k.Asked = false
 	}
 }
 
-// addKept says what the host does with the VM by itself.
+// addKept adds the state of autostart and restarts by policy.
 func (k vmState) addKept(status *fleet.VMStatus, boot string) {
 	status.Restarts = k.Restarts
 	off := status.Power == fleet.Stopped || status.Power == fleet.Crashed
@@ -176,7 +184,8 @@ func (k vmState) addKept(status *fleet.VMStatus, boot string) {
 	}
 }
 
-// asked notes that somebody asks for the VM to go off, before it does; in this boot of the host it does not start with it any more.
+// asked records, before it happens, that somebody wants the VM off; the VM then no longer autostarts in this boot of
+// the host.
 func (m *stateFile) asked(id fleet.VMID, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,7 +199,7 @@ func (m *stateFile) asked(id fleet.VMID, boot string) error {
 	return m.save()
 }
 
-// keep changes what is known of a VM that there is.
+// keep changes the entry of a known VM.
 func (m *stateFile) keep(id fleet.VMID, change func(*vmState)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -203,7 +212,7 @@ func (m *stateFile) keep(id fleet.VMID, change func(*vmState)) error {
 	return m.save()
 }
 
-// keeping are the VMs with which their host does something by itself.
+// keeping returns the VMs with a start or restart policy or with health checks.
 func (m *stateFile) keeping() map[fleet.VMID]vmState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -216,7 +225,7 @@ func (m *stateFile) keeping() map[fleet.VMID]vmState {
 	return out
 }
 
-// judging are the VMs with health checks.
+// judging returns the VMs with health checks.
 func (m *stateFile) judging() map[fleet.VMID]vmState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -229,14 +238,14 @@ func (m *stateFile) judging() map[fleet.VMID]vmState {
 	return out
 }
 
-// acted is how often the host has acted on a VM because of health checks.
+// acted returns how often the host has acted on a VM because of failed health checks.
 func (m *stateFile) acted(id fleet.VMID) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.kept.VMs[id].Acted
 }
 
-// freeze notes a guest that is frozen, or is no more.
+// freeze records whether a guest is frozen.
 func (m *stateFile) freeze(id fleet.VMID, frozen bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -250,7 +259,7 @@ func (m *stateFile) freeze(id fleet.VMID, frozen bool) error {
 	return m.save()
 }
 
-// frozen lists those guests.
+// frozen lists the frozen guests.
 func (m *stateFile) frozen() []fleet.VMID {
 	m.mu.Lock()
 	defer m.mu.Unlock()

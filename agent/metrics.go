@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Metrics are an agent's numbers for Prometheus.
+// Metrics holds an agent's Prometheus metrics.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -25,7 +25,7 @@ type Metrics struct {
 	certificateEnds prometheus.Gauge
 }
 
-// NewMetrics makes the numbers of one agent of that version.
+// NewMetrics creates the metrics of an agent of that version.
 func NewMetrics(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -60,7 +60,7 @@ func NewMetrics(version string) *Metrics {
 	return m
 }
 
-// Handler serves the numbers.
+// Handler serves the metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
@@ -68,7 +68,7 @@ func (m *Metrics) Handler() http.Handler {
 func (m *Metrics) job(kind fleet.JobKind, outcome wire.Outcome, took time.Duration) {
 	name := string(kind)
 	if !kind.Known() {
-		name = "unknown" // a portal's words must not make labels without end
+		name = "unknown" // unknown kinds from a portal must not create unbounded labels
 	}
 	m.jobs.WithLabelValues(name, string(outcome)).Inc()
 	m.jobSeconds.WithLabelValues(name).Observe(took.Seconds())

@@ -10,26 +10,28 @@ import (
 	"quantix/internal/wire"
 )
 
-// ErrStopped is returned by work that was asked to end before its time, and has undone what it did.
+// ErrStopped is returned by work that was asked to stop and has undone its changes.
 var ErrStopped = errors.New("it was ended before its time; all is as it was")
 
-// MoveDisk is the order to bring a VM's disk into another pool of the host.
+// MoveDisk is the order to move a VM's disk into another pool of the host.
 type MoveDisk struct {
 	VM    fleet.VM
-	Pools []fleet.Pool // those that the VM's spec names, and the one that the disk goes to
+	Pools []fleet.Pool // the pools that the VM's spec names, and the target pool
 	Order fleet.MoveOrder
-	Made  string // the file in the new pool that this very order began before, as Begun was told of it; empty: none
-	// Begun is told of the file in the new pool before anything is in it. Its error ends the order.
+	// the file in the target pool that an earlier attempt of this order reported to Begun; empty: none
+	Made  string
+	// Begun receives the file in the target pool before it contains data. Its error ends the order.
 	Begun func(file string) error
-	// Whole is told of the new disk once the guest could lose the old one, before the definition names it. Its error ends the order.
+	// Whole receives the new disk once the guest no longer needs the old one, before the definition names it. Its error
+	// ends the order.
 	Whole func(fleet.Volref) error
-	// Stop is closed when the move is to end: all is put back as it was, and the answer is ErrStopped. A move whose guest is on
-	// its new disk already goes on to its end instead.
+	// Stop is closed to stop the move: all changes are undone, and the error is ErrStopped. A move whose guest already
+	// uses the new disk finishes instead.
 	Stop     <-chan struct{}
 	Progress Progress
 }
 
-// Stopped reports whether the move is to end.
+// Stopped reports whether the move must stop.
 func (m MoveDisk) Stopped() bool {
 	select {
 	case <-m.Stop:
@@ -39,16 +41,16 @@ func (m MoveDisk) Stopped() bool {
 	}
 }
 
-// Copied is how far a copy is, as people read it.
+// Copied formats the progress of a copy for people.
 func Copied(act string, done, total, rate int64) (percent int, note string) {
 	percent, note = Downloaded(done, total, rate)
 	return percent, act + ", " + note
 }
 
-// undoTime is how long before the end of its time a move that is not done is ended, so that it can be undone.
+// undoTime is reserved at the end of a move's time limit to undo an unfinished move.
 const undoTime = 2 * time.Minute
 
-// moveDisk is told to end, and not cut off: what a move has begun, such as a copy that QEMU makes, goes on without this agent.
+// moveDisk asks the hypervisor's move to stop and does not cancel it: a copy in QEMU would continue without this agent.
 func moveDisk(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Move == nil || !fleet.IsVolumeName(j.Args.Move.To.Volume) {
 		return errors.New("the portal sent this work without saying where the disk goes")
@@ -84,7 +86,7 @@ func moveDisk(ctx context.Context, a *Agent, j *job) error {
 	return err
 }
 
-// keepMoved keeps nothing of a move that failed: the VM is as it was.
+// recordMoved records no error of a failed move: the VM is unchanged.
 func keepMoved(a *Agent, j *job, out *wire.Finish) error {
 	if j.VM == nil || out.Outcome != wire.Done || j.Args.Move == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What is wrong with a network, in the words of both backends.
+// Faults of networks, shared by both backends.
 const (
 	NetworkMissing   = "libvirt on this host has no such network."
 	NetworkRemoved   = "Somebody removed it on the host. Try again to make it anew."
@@ -16,27 +16,27 @@ const (
 	NetworkUnserved  = "dnsmasq is not running for it: guests get no addresses and no names there."
 )
 
-// NetworkEdited says that somebody edited the network's definition on the host.
+// NetworkEdited returns the fault of a network whose definition somebody edited on the host.
 func NetworkEdited(parts []string) string {
 	return fmt.Sprintf("Its definition on the host is another than here: %s. Undo that with virsh net-edit, or release the network from this host and assign it again.", strings.Join(parts, ", "))
 }
 
-// NetworkTaken refuses a network whose name another one has on the host.
+// NetworkTaken refuses a network whose name another network of the host has.
 func NetworkTaken(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The host has a network named %q already, which was not made by Quantix, so it is left alone. Give the network another name, or remove that one with virsh.", name)
 }
 
-// NetworkInUse refuses to stop a network that a domain has a card on.
+// NetworkInUse refuses to stop a network that a domain has a NIC on.
 func NetworkInUse(network, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The network %s is in use by %s. Take that VM off it first.", network, domain)
 }
 
-// NoDeviceFree refuses a card on a network whose cards take a device of the host, or a function of one, each for itself.
+// NoDeviceFree refuses a NIC on a network that gives each NIC a host device or virtual function of its own.
 func NoDeviceFree(network string) error {
 	return fleet.Errorf(fleet.Conflict, "Nothing is free on this host for a card on the network %s: each card there takes a device, or a virtual function of one, for itself. Stop a VM that has one, or put the card on another network.", network)
 }
 
-// checkNetwork refuses what no portal may ask for: what stands here is written into definitions and names of files.
+// checkNetwork validates the portal's network: its values are written into definitions and file names.
 func checkNetwork(n *fleet.Network) error {
 	if n == nil || n.Spec == nil || !fleet.IsID(string(n.ID)) {
 		return fmt.Errorf("the portal sent this work without its network")

@@ -7,17 +7,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// nicWatch reads the host's network devices beside the looks at it: the kernel answers about them only when it has done with what it is
-// changing, and no report waits for that.
+// nicWatch reads the host's network devices in the background: the kernel answers only after it has finished its
+// current changes, and no report waits for that.
 type nicWatch struct {
 	read func() []fleet.HostNIC
 
 	mu    sync.Mutex
-	under chan struct{} // a reading is under way until it is closed; nil: none is
+	under chan struct{} // closed when the running read ends; nil: none is running
 	value []fleet.HostNIC
 }
 
-// get reads the devices anew; fresh: they are of now. What takes longer than patience is left to go on, and the next look finds what it read.
+// get reads the devices; fresh: they are current. A read that takes longer than patience continues, and the next get
+// returns its result.
 func (w *nicWatch) get(patience time.Duration) (nics []fleet.HostNIC, fresh bool) {
 	w.mu.Lock()
 	if w.under == nil {

@@ -6,5 +6,5 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forgetPages has the next read of the file ask the storage, where the kernel heeds it.
+// forgetPages drops the file's page cache, so that the next read asks the storage, if the kernel complies.
 func forgetPages(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }

@@ -2,14 +2,14 @@ package agent
 
 import "quantix/internal/fleet"
 
-// Why a guest does not get a disk of the host, in the words of both backends.
+// Reasons why a guest does not get a disk of the host, shared by both backends.
 
-// NoPhysical says that the host has no such disk.
+// NoPhysical reports that the host has no such disk.
 func NoPhysical(device string) error {
 	return fleet.Errorf(fleet.NotFound, "The host has no disk %s now. Plug it in again, or take it out of the VM.", device)
 }
 
-// PhysicalBusy refuses a disk that the host itself uses: how is the end of "it is …".
+// PhysicalBusy refuses a disk that the host itself uses; how is the end of "it is …".
 func PhysicalBusy(device, how string) error {
 	return fleet.Errorf(fleet.Conflict, "The host uses %s itself: it is %s. No guest gets it before the host has let go of it.", device, how)
 }

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// planVM has the hypervisor say what an edit would make of the VM's definition. Nothing is changed, so nothing of it is kept.
+// planVM asks the hypervisor how an edit would change the VM's definition. Nothing is changed or recorded.
 func planVM(ctx context.Context, a *Agent, j *job) error {
 	if err := a.images(*j.VM); err != nil {
 		return err
@@ -33,25 +33,25 @@ func planVM(ctx context.Context, a *Agent, j *job) error {
 	return nil
 }
 
-// seePlan adds what was drawn, and says that nothing was acted on.
+// observePlan adds the plan, and reports that no generation was acted on.
 func seePlan(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
 	out.Generation, out.Drawing = 0, j.drawn
 }
 
-// around is how many lines that stay are shown before and behind those that do not.
+// around is the number of unchanged lines shown before and after a change.
 const around = 3
 
-// Draw is the difference between two definitions; of a new one, where before is empty, all of it.
+// Draw returns the difference between two definitions; all of after if before is empty.
 func Draw(before, after string) fleet.Drawing {
 	was, is := elements(before), elements(after)
 	all := make([]fleet.DrawnLine, 0, len(is))
-	at := 0 // the line of before that is next
+	at := 0 // the next line of before
 	stay := func(upTo int) {
 		for ; at < upTo; at++ {
 			all = append(all, fleet.DrawnLine{Op: fleet.LineStays, Text: was[at].text, At: was[at].at})
 		}
 	}
-	next := 0 // likewise of after
+	next := 0 // the next line of after
 	for _, e := range udiff.Lines(before, after) {
 		from, to := strings.Count(before[:e.Start], "\n"), strings.Count(before[:e.End], "\n")
 		next += from - at
@@ -68,7 +68,7 @@ func Draw(before, after string) fleet.Drawing {
 	return shown(all).Bounded()
 }
 
-// shown leaves out what stays and is not near to what does not.
+// shown removes unchanged lines that are not near a change.
 func shown(all []fleet.DrawnLine) fleet.Drawing {
 	near := make([]bool, len(all))
 	for i, l := range all {
@@ -88,15 +88,15 @@ func shown(all []fleet.DrawnLine) fleet.Drawing {
 		}
 	}
 	if !slices.Contains(near, true) {
-		out.Lines = nil // nothing differs
+		out.Lines = nil // no differences
 	}
 	return out
 }
 
-// xmlLine is a line of XML with the first element that begins or ends on it.
+// xmlLine is a line of XML and the path of the first element that begins or ends on it.
 type xmlLine struct{ text, at string }
 
-// elements are the lines of a text, each of which ends.
+// elements splits a text into lines; each must end with a newline.
 func elements(text string) []xmlLine {
 	var out []xmlLine
 	for line := range strings.Lines(text) {

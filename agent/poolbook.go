@@ -13,29 +13,31 @@ import (
 	"quantix/internal/fleet"
 )
 
-// poolBookFile is the name of the book in the agent's directory.
+// poolBookFile is the name of the pool book in the agent's directory.
 const poolBookFile = "pools.json"
 
-// RecordedPool is what an agent remembers of a pool of its host, from the first order to apply it until its release.
+// RecordedPool is the agent's record of a pool, from the first order to apply it until its release.
 type RecordedPool struct {
 	ID          fleet.PoolID `json:"id"`
 	Path        string       `json:"path"`
-	Place       *Place       `json:"place,omitempty"`    // nil: it has never been active
-	Boot        string       `json:"boot,omitempty"`     // in which boot of the host it was last seen active
-	Shared      bool         `json:"shared,omitempty"`   // other hosts write to it, or a server does
-	Failing     bool         `json:"failing,omitempty"`  // it failed since, and is to be started again
-	ByOthers    bool         `json:"byOthers,omitempty"` // somebody stopped it on the host since: what befalls its directory is no failure
-	Preexisting PoolBefore   `json:"before,omitzero"`    // how the host had it before Quantix first used it
+	Place       *Place       `json:"place,omitempty"` // nil: never active
+	Boot        string       `json:"boot,omitempty"` // the boot of the host in which it was last seen active
+	Shared      bool         `json:"shared,omitempty"` // other hosts or a server write to it
+	Failing     bool         `json:"failing,omitempty"` // it has failed since, and must be restarted
+	// somebody stopped it on the host since: a missing directory is no failure then
+	ByOthers    bool         `json:"byOthers,omitempty"`
+	Preexisting PoolBefore   `json:"before,omitzero"` // its state before Quantix first used it
 }
 
-// PoolBefore is a libvirt pool as it was before Quantix first used it. Its release leaves it so. Zero: there was none, or nobody knows.
+// PoolBefore is a libvirt pool's state before Quantix first used it; a release restores it. Zero: no such pool, or
+// unknown.
 type PoolBefore struct {
 	Defined   bool `json:"defined"`
 	Active    bool `json:"active"`
 	Autostart bool `json:"autostart"`
 }
 
-// Judge refuses a directory that is not the one that the pool was first used in; nil: nothing speaks against it.
+// Judge returns an error unless the directory is the one that the pool was first used in.
 func (k RecordedPool) Judge(now Sighting) error {
 	switch {
 	case now.Marker != "" && now.Marker != k.ID:
@@ -59,7 +61,7 @@ func (k RecordedPool) Judge(now Sighting) error {
 	return nil
 }
 
-// Unmounted reports whether what was mounted at the pool's directory is not, and nothing else is.
+// Unmounted reports whether the file system of the pool's directory is unmounted and no other one is mounted there.
 func (k RecordedPool) Unmounted(now Sighting) bool {
 	return k.Place != nil && now.Mount.Point != k.Place.Mount.Point && below(k.Place.Mount.Point, now.Mount.Point)
 }
@@ -71,18 +73,18 @@ func (m Mount) words() string {
 	return m.Type + " of " + m.Source
 }
 
-// clip bounds what a stranger may have written.
+// clip limits the length of text from untrusted files.
 func clip(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), 40)], "?")
 }
 
-// Stopped reports whether a pool that is not active now was stopped by somebody else and is theirs to start. One that failed
-// is not, nor one that the host's boot could not start, unless somebody took its autostart away.
+// Stopped reports whether an inactive pool was stopped by somebody else, who must start it. It is false for a failed
+// pool, and for one that the host's boot could not start, unless somebody removed its autostart.
 func (k RecordedPool) Stopped(boot string, autostart bool) bool {
 	return k.Place != nil && !k.Failing && (k.Boot == boot || !autostart)
 }
 
-// PoolBook keeps over restarts what an agent knows of its host's pools and libvirt does not.
+// PoolBook stores what the agent knows of its host's pools and libvirt does not. It outlives restarts.
 type PoolBook struct {
 	path string // empty: only in memory
 	boot string
@@ -90,7 +92,7 @@ type PoolBook struct {
 	kept map[string]RecordedPool // by name
 }
 
-// OpenPoolBook reads the book of an agent's directory; with no directory it is kept in memory alone.
+// OpenPoolBook reads the pool book of an agent's directory; with an empty dir it exists in memory only.
 func OpenPoolBook(dir string) (*PoolBook, error) {
 	b := &PoolBook{kept: map[string]RecordedPool{}}
 	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
@@ -113,10 +115,10 @@ func OpenPoolBook(dir string) (*PoolBook, error) {
 	return b, nil
 }
 
-// Boot names the host's present boot.
+// Boot returns the id of the host's current boot.
 func (b *PoolBook) Boot() string { return b.boot }
 
-// Of is what is remembered of this very pool; another of its name is forgotten.
+// Of returns the record of the pool; a record of another pool with its name does not count.
 func (b *PoolBook) Of(p fleet.Pool) (RecordedPool, bool) {
 	k, ok := b.Named(p.Name)
 	if !ok || k.ID != p.ID {
@@ -125,7 +127,7 @@ func (b *PoolBook) Of(p fleet.Pool) (RecordedPool, bool) {
 	return k, true
 }
 
-// Named is what is remembered of the pool of that name.
+// Named returns the record of the pool with that name.
 func (b *PoolBook) Named(name string) (RecordedPool, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,7 +135,7 @@ func (b *PoolBook) Named(name string) (RecordedPool, bool) {
 	return k, ok
 }
 
-// Holding is the pool of files below whose directory the path is, and that directory.
+// Holding returns the file pool whose directory contains path, and that directory.
 func (b *PoolBook) Holding(path string) (dir string, of RecordedPool, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +147,7 @@ func (b *PoolBook) Holding(path string) (dir string, of RecordedPool, ok bool) {
 	return dir, of, ok
 }
 
-// Put remembers a pool as it is now; nothing is written where nothing changed.
+// Put records a pool and writes the file if something changed.
 func (b *PoolBook) Put(name string, k RecordedPool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,7 +160,7 @@ func (b *PoolBook) Put(name string, k RecordedPool) error {
 	return b.save(next)
 }
 
-// Forget forgets a pool that was released.
+// Forget deletes the record of a released pool.
 func (b *PoolBook) Forget(name string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,7 +180,7 @@ func (k RecordedPool) equal(o RecordedPool) bool {
 	return k == o
 }
 
-// save keeps the new state even where it cannot be written: the agent that runs knows it.
+// save keeps the new state in memory even if the file cannot be written.
 func (b *PoolBook) save(next map[string]RecordedPool) error {
 	b.kept = next
 	if b.path == "" {

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// CheckDevice refuses a block device that the agent's settings do not allow for pools, and one that is mounted anywhere but at dir: a
-// portal that were not itself any more could else have a host's own file systems mounted as pools.
+// CheckDevice refuses a block device that the agent's settings do not allow for pools, and one that is mounted anywhere
+// but at dir: otherwise a compromised portal could have the host's own file systems mounted as pools.
 func (r PoolRoots) CheckDevice(device, dir string) error {
 	if err := r.AllowDevice(device); err != nil {
 		return err
@@ -65,8 +65,8 @@ func deviceWords(patterns []string) string {
 	return strings.Join(patterns, ", ") + " only"
 }
 
-// mountedAt finds a mount of the device but at dir: by the device's number, and by the name that the mount bears, for what has a number of
-// its own for each mount (btrfs).
+// mountedAt finds a mount of the device anywhere but at dir. It compares the device number and the mount's source,
+// because btrfs has a number of its own for each mount.
 func mountedAt(table string, device fs.FileInfo, dir string) (at string, ok bool) {
 	for m := range mounts(table) {
 		if m.Point != dir && (m.device == deviceNumber(device) || sameDevice(m.Source, device)) {

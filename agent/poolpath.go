@@ -11,19 +11,20 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PoolRoots says where on its host an agent lets pools be. The portal's own check is a courtesy: what a path really is, only
-// the host can tell.
+// PoolRoots are the places where an agent allows pools on its host. The portal's own check is only a convenience: only
+// the host can resolve a path.
 type PoolRoots struct {
-	Allowed []string // pools may be these directories and those below them; none: nowhere
-	Never   []string // directories that no pool may be, hold or lie in, whatever is allowed: the agent's own
-	Devices []string // patterns of path.Match: block devices that pools may be on; none: no device
+	Allowed []string // directories in and below which pools are allowed; empty: nowhere
+	// directories that a pool must not be, contain or lie in, such as the agent's own; overrides Allowed
+	Never   []string
+	Devices []string // patterns of path.Match for block devices allowed for pools; empty: none
 }
 
-// mostLinks is how many symbolic links a path may lead through, as the kernel counts them.
+// maxLinks limits the symbolic links of a path, like the kernel does.
 const mostLinks = 40
 
-// Check follows the path's symbolic links as far as it is there, and refuses where that leads out of the roots. What of the
-// path is not there yet may so be made only below a root.
+// Check resolves the symbolic links of dir as far as it exists, and refuses a result outside the roots. So missing
+// directories are created only below a root.
 func (r PoolRoots) Check(dir string) error {
 	real, err := realPath(dir)
 	if err != nil {
@@ -54,12 +55,12 @@ func spokenList(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// below reports whether p is dir or lies in it; both are clean.
+// below reports whether p is dir or lies in it; both must be clean.
 func below(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// realRoot is where an administrator's directory really is. One that cannot be followed stays as it was written.
+// realRoot resolves an administrator's directory. One that cannot be resolved is only cleaned.
 func realRoot(dir string) string {
 	if real, err := realPath(dir); err == nil {
 		return real
@@ -67,14 +68,15 @@ func realRoot(dir string) string {
 	return path.Clean(dir)
 }
 
-// realPath is the path without symbolic links. Parts that are not there yet stay; a link to what is not there is refused,
-// because nobody knows what it will lead to.
+// realPath returns the path without symbolic links. Missing parts stay; a link with a missing target is refused,
+// because its later target is unknown.
 func realPath(p string) (string, error) {
 	if !path.IsAbs(p) {
 		return "", fleet.Errorf(fleet.Invalid, "%q is not an absolute path.", p)
 	}
 	done, rest, links := "/", strings.Split(path.Clean(p), "/"), 0
-	own := len(rest) // so many of rest's last parts are the path's own; those before them are a link's
+	// number of last parts of rest that belong to p itself; earlier ones belong to a link's target
+	own := len(rest)
 	for len(rest) > 0 {
 		part := rest[0]
 		rest = rest[1:]

@@ -15,38 +15,38 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PoolMarker is the file in a pool's directory that says whose it is: the pool's ID. All hosts of a shared pool share it.
-// The name begins as no volume's may, and no list of volumes shows it.
+// PoolMarker is the file in a pool's directory that contains the pool's ID. All hosts of a shared pool use the same
+// file. No volume name may begin like it, and lists of volumes leave it out.
 const PoolMarker = ".quantix-pool"
 
-// Mount is what the kernel says of the file system that a path lies on.
+// Mount describes the mount of a path, as the kernel reports it.
 type Mount struct {
 	Point  string `json:"point"`
 	Type   string `json:"type"`
 	Source string `json:"source"`
 }
 
-// Sighting is what a pool's directory shows of itself.
+// Sighting is the observed state of a pool's directory.
 type Sighting struct {
 	There  bool
 	Marker fleet.PoolID // empty: none
 	Mount  Mount
 	Inode  uint64
-	// Options are those of the mount, then those of its file system: "rw,relatime,errors=remount-ro".
+	// Options are the options of the mount, then those of its file system: "rw,relatime,errors=remount-ro".
 	Options string
-	// FileSystem is the one that the directory lies on; nil: the kernel does not report it.
+	// FileSystem is the directory's file system; nil if the kernel does not report it.
 	FileSystem *fleet.FileSystem
 }
 
-// Place is the directory that a pool was first used in. The marker is what counts. Numbers of devices change with reboots and
-// mounts, so the mount and the inode count only where no marker could be written; else they find the words.
+// Place is the directory that a pool was first used in. The marker decides. Device numbers change with reboots and
+// mounts, so mount and inode decide only if no marker could be written; else they only explain an error.
 type Place struct {
 	Marked bool   `json:"marked"`
 	Mount  Mount  `json:"mount"`
 	Inode  uint64 `json:"inode"`
 }
 
-// SeePlace looks at a pool's directory. It may hang for as long as the storage does.
+// SeePlace reads the state of a pool's directory. It may hang as long as the storage does.
 func SeePlace(dir string) (Sighting, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -88,7 +88,7 @@ func readMarker(root *os.Root) (fleet.PoolID, error) {
 	return fleet.PoolID(strings.TrimSpace(string(text))), err
 }
 
-// MarkPlace writes the pool's marker where there is none. Another host of a shared pool may do so at the same time.
+// MarkPlace writes the pool's marker if there is none. Another host of a shared pool may do so at the same time.
 func MarkPlace(dir string, id fleet.PoolID) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -106,7 +106,7 @@ func MarkPlace(dir string, id fleet.PoolID) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// UnmarkPlace takes the pool's marker away where it is this pool's.
+// UnmarkPlace removes the marker if it is this pool's.
 func UnmarkPlace(dir string, id fleet.PoolID) error {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -122,8 +122,7 @@ func UnmarkPlace(dir string, id fleet.PoolID) error {
 	return root.Remove(PoolMarker)
 }
 
-// mountOf returns the mount of the open directory, its file system and its options; zero values if the kernel does not
-// report them.
+// mountOf returns the open directory's mount, file system and options; zero values if the kernel does not report them.
 func mountOf(dir *os.File) (Mount, *fleet.FileSystem, string) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", dir.Fd()))
 	if err != nil {
@@ -155,7 +154,7 @@ type mountEntry struct {
 	options    []string // the mount's, then the file system's
 }
 
-// mounts reads the kernel's table, whose lines are: id, parent, device, root, point, options, any number of others,
+// mounts parses the kernel's table, whose lines are: id, parent, device, root, point, options, any number of others,
 // "-", type, source, options.
 func mounts(table string) iter.Seq[mountEntry] {
 	return func(yield func(mountEntry) bool) {
@@ -173,13 +172,13 @@ func mounts(table string) iter.Seq[mountEntry] {
 	}
 }
 
-// exported are the types of file systems whose source names the same one on every host.
+// exported are network file systems whose source is the same on every host.
 var exported = map[string]string{
 	"nfs": "nfs", "nfs4": "nfs", "cifs": "cifs", "smb3": "cifs", "fuse.glusterfs": "glusterfs", "ceph": "ceph", "fuse.ceph": "ceph", "lustre": "lustre",
 }
 
-// fileSystemOf identifies the mount's file system. Exports that the kernel mounts from one file system of a server
-// share its device number: the first source in alphabetical order stands for all of them.
+// fileSystemOf identifies the mount's file system. Exports of one server's file system share its device number when the
+// kernel mounts them; the first source in alphabetical order represents all of them.
 func fileSystemOf(table string, of mountEntry) *fleet.FileSystem {
 	kind := exported[of.Type]
 	if kind == "" {
@@ -194,10 +193,10 @@ func fileSystemOf(table string, of mountEntry) *fleet.FileSystem {
 	return &fleet.FileSystem{ID: Legible(kind + " " + source), Shared: true}
 }
 
-// mostOptions bounds what is told of a mount's options, in bytes.
+// mostOptions limits the reported mount options, in bytes.
 const mostOptions = 400
 
-// optionsOf joins lists of options, each option once; "rw" goes where another one says "ro".
+// optionsOf joins lists of options, each option once; an "ro" removes "rw".
 func optionsOf(lists ...string) string {
 	var all []string
 	for _, l := range lists {
@@ -214,7 +213,7 @@ func optionsOf(lists ...string) string {
 	return strings.ToValidUTF8(out[:min(len(out), mostOptions)], "")
 }
 
-// unescape undoes the kernel's octal spelling of blanks and backslashes.
+// unescape decodes the kernel's octal escapes of blanks and backslashes.
 func unescape(s string) string {
 	var out strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -230,7 +229,7 @@ func unescape(s string) string {
 	return out.String()
 }
 
-// PoolPlaceTaken refuses a pool where the host has one of its own by another name. where may be empty: not known.
+// PoolPlaceTaken refuses a pool at a place where the host has a pool of another name. where may be empty: unknown.
 func PoolPlaceTaken(other, where string) error {
 	if where != "" {
 		where = " (" + where + ")"

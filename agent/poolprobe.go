@@ -13,22 +13,22 @@ import (
 	"quantix/internal/fleet"
 )
 
-// poolProbe begins the names of the files that probes write, which no list of volumes shows.
+// poolProbe is the name prefix of files that probes write; lists of volumes leave them out.
 const poolProbe = ".quantix-probe-"
 
-// IsOurs reports whether a file of a pool's directory is Quantix's own, and so no volume.
+// IsOurs reports whether a file in a pool's directory is Quantix's own, and so no volume.
 func IsOurs(name string) bool { return name == PoolMarker || strings.HasPrefix(name, poolProbe) }
 
-// Probe is how long a small write that reaches the storage takes in a pool's directory, and reading it back; nothing where it could not be
-// tried.
+// Probe holds the durations of a small synced write to a pool's directory and of reading it back; zero if it could not
+// be tried.
 type Probe struct{ Write, Read time.Duration }
 
-// probeSize is what a probe writes, in bytes.
+// probeSize is the size of a probe in bytes.
 const probeSize = 4096
 
-// ProbePlace writes a small file into a pool's directory, reads it back and removes it. An error says that nobody can write there; that
-// there is no room, or none for this agent, is none: what is free is told elsewhere, and a server may let guests write alone. It may hang
-// for as long as the storage does.
+// ProbePlace writes a small file into a pool's directory, reads it back and removes it. An error means that writes
+// fail. A full file system and missing permissions are no errors: free space is reported elsewhere, and a server may
+// let only guests write. It may hang as long as the storage does.
 func ProbePlace(dir string) (p Probe, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -77,8 +77,8 @@ func probe(root *os.Root, name string) (p Probe, err error) {
 	return p, nil
 }
 
-// SteadyMicros is a duration for reports, in microseconds: what was told before stays until it is wrong by a factor of two, so that storage
-// at work does not change its report each time.
+// SteadyMicros returns a duration in microseconds for reports. The previously reported value stays until it is wrong by
+// a factor of two, so that busy storage does not change each report.
 func SteadyMicros(told int64, now time.Duration) int64 {
 	us := now.Microseconds()
 	if told > 0 && us > told/2 && us < told*2 {

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// applyPool gives the hypervisor what proves to the pool's storage who asks, before it sets the pool up. It is fetched for this alone: no
-// job bears it, and the agent keeps it nowhere.
+// applyPool passes the credential of the pool's storage to the hypervisor before it applies the pool. The credential is
+// fetched only when it is needed: no job contains it, and the agent stores it nowhere.
 func applyPool(ctx context.Context, a *Agent, j *job) error {
 	if j.Pool == nil {
 		return errors.New("the portal sent this work without its pool")

@@ -7,9 +7,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// notifier passes a job's progress on: the newest word only, and none after stop. tell never blocks.
+// notifier passes a job's progress on: only the newest value, and none after stop. notify never blocks.
 type notifier struct {
-	send func(wire.Progress) // takes its time, so that words are spaced
+	send func(wire.Progress) // it blocks for a while, so that calls are spaced
 
 	mu      sync.Mutex
 	next    *wire.Progress
@@ -50,7 +50,7 @@ func (t *notifier) loop() {
 	}
 }
 
-// progress tells the portal how far a job is, at most once a second. A word that does not arrive is followed by a newer one.
+// progress sends a job's progress to the portal, at most once a second. A lost value is followed by a newer one.
 func (a *Agent) progress(j *job, p wire.Progress) {
 	p.Epoch = j.epoch.Load()
 	answer, err := a.client.Progress(j.ctx, j.ID, p)

@@ -9,13 +9,13 @@ import (
 	"quantix/internal/wire"
 )
 
-// renewLoop asks for the next certificate in time. The new one is used at once, without a restart.
+// renewLoop renews the certificate in time. The new one is used at once, without a restart.
 func (a *Agent) renewLoop(ctx context.Context) {
 	wait := newBackoff(time.Second, 5*time.Minute)
 	for {
 		from, until := a.identity.life()
 		a.metrics.certificateEnds.Set(float64(until.Unix()))
-		// Never later than two thirds of a life from now, whatever this machine's clock says.
+		// Never wait longer than two thirds of the certificate's lifetime, whatever this machine's clock shows.
 		if !pause(ctx, min(time.Until(renewAt(from, until, rand.Float64())), until.Sub(from)*2/3)) {
 			return
 		}
@@ -36,8 +36,8 @@ func (a *Agent) renewLoop(ctx context.Context) {
 	}
 }
 
-// renewAt is two thirds into the certificate's life, earlier by up to a tenth of it, so that hosts that joined together
-// do not renew together. random is in [0, 1).
+// renewAt returns the time after two thirds of the certificate's lifetime, earlier by up to a tenth of it, so that
+// hosts that joined together do not renew together. random is in [0, 1).
 func renewAt(from, until time.Time, random float64) time.Time {
 	life := until.Sub(from)
 	return from.Add(life*2/3 - time.Duration(random*float64(life)/10))

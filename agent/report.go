@@ -15,28 +15,28 @@ import (
 	"quantix/internal/wire"
 )
 
-// reporter tells the portal what the host is like: all of it when something changed, else only that nothing did.
+// reporter sends host reports to the portal: the full state after a change, else only a digest.
 type reporter struct {
 	a     *Agent
 	load  func(context.Context) (wire.HostMeter, error)
-	wake  chan struct{} // has room for one
-	on    Assigned      // what is assigned to this host, as the portal last said; only the loop touches it
-	last  wire.State    // the newest that the hypervisor said; only the loop touches it
-	tally counts        // of what passes cards; only the loop touches it
-	news  guestNews     // likewise
+	wake  chan struct{} // buffer of one
+	on    Assigned // the portal's newest assignment to this host; used by the loop only
+	last  wire.State // the hypervisor's newest state; used by the loop only
+	tally counts // packet counts of NICs; used by the loop only
+	news  guestNews // used by the loop only
 
 	mu     sync.Mutex
-	looked time.Time // when the look that gave last began; zero: none has succeeded
-	digest string    // of the newest full report that the portal took; empty: none in this session
-	force  bool      // the next report is a full one, changed or not
-	sentAt time.Time // when the last report of any kind was taken
+	looked time.Time // when the read for last began; zero: none has succeeded
+	digest string // of the newest full report that the portal accepted; empty: none in this session
+	force  bool // the next report is a full one, changed or not
+	sentAt time.Time // when the portal accepted the last report of any kind
 }
 
 func newReporter(a *Agent, load func(context.Context) (wire.HostMeter, error)) *reporter {
 	return &reporter{a: a, load: load, wake: make(chan struct{}, 1)}
 }
 
-// poke asks for a report at once. It never blocks; many pokes make one report.
+// poke triggers a report. It never blocks, and bursts are coalesced.
 func (r *reporter) poke() {
 	select {
 	case r.wake <- struct{}{}:
@@ -44,8 +44,8 @@ func (r *reporter) poke() {
 	}
 }
 
-// pokeFull asks for a full report at once. It follows each finish: a report that was read after the finish's status but
-// numbered before it was refused for that VM, and an unchanged digest would hide the difference for ever.
+// pokeFull triggers a full report. It follows each finish: a report numbered before the finish but read after it was
+// refused for that VM, and an unchanged digest would hide the difference forever.
 func (r *reporter) pokeFull() {
 	r.mu.Lock()
 	r.force = true
@@ -59,8 +59,8 @@ func (r *reporter) newSession() {
 	r.mu.Unlock()
 }
 
-// loop reports at the start, each period, and at once when poked. Bursts of pokes are spaced: the first counts at once,
-// so a single change is told without delay.
+// loop reports at the start, each period, and at once when poked. Bursts of pokes are spaced; the first is sent at
+// once, so a single change is reported without delay.
 func (r *reporter) loop(ctx context.Context) error {
 	wait := newBackoff(r.a.times.retry, r.a.times.retryMost)
 	tick := time.NewTicker(r.a.times.report)
@@ -96,8 +96,8 @@ func (r *reporter) loop(ctx context.Context) error {
 	}
 }
 
-// leaseLoop renews the leases of jobs in work when no report has done so in time: a slow look at the host must not
-// cost a job. Its period is such that it speaks only while no look at the host is under way, unless the portal is slow.
+// leaseLoop renews the leases of running jobs if no report has done so in time: a slow read of the host must not cost a
+// job. Its period is chosen so that it sends only while a read or the portal is slow.
 func (r *reporter) leaseLoop(ctx context.Context) error {
 	for {
 		r.mu.Lock()
@@ -111,7 +111,8 @@ func (r *reporter) leaseLoop(ctx context.Context) error {
 			continue
 		}
 		if leases := r.a.running.leases(); len(leases) > 0 {
-			// It follows no look: a newer one may have seen what the portal does not know yet, so it makes nothing younger.
+			// It follows no read of the host, so it must not refresh the age of the state: a newer read may have seen
+			// what the portal does not know yet.
 			out := wire.Report{Seq: r.a.next(), Digest: digest, Leases: leases, LookedAgoMs: wire.NeverLooked.Milliseconds()}
 			err := r.send(ctx, out, nil)
 			if sessionOver(err) {
@@ -124,9 +125,9 @@ func (r *reporter) leaseLoop(ctx context.Context) error {
 	}
 }
 
-// report looks at the host and tells. periodic: with meters.
+// report reads the host and sends the result. periodic: with meters.
 func (r *reporter) report(ctx context.Context, periodic bool) error {
-	out := wire.Report{Seq: r.a.next()} // before the look: see Agent.next
+	out := wire.Report{Seq: r.a.next()} // before the read: see Agent.next
 	if periodic {
 		out.Meters, out.Load = r.meters(ctx)
 		out.Filters = r.counts(ctx)
@@ -150,7 +151,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	if full {
 		out.State = &state
 	}
-	out.LookedAgoMs = max(1, r.lookedAgo().Milliseconds()) // none at all is an agent that cannot tell
+	out.LookedAgoMs = max(1, r.lookedAgo().Milliseconds()) // 0 would mean an agent that cannot report the age
 	return r.send(ctx, out, func(answer wire.ReportAnswer) {
 		r.heed(Assigned{Pools: answer.Pools, Networks: answer.Networks})
 		r.mark(ctx, answer.Marks)
@@ -187,7 +188,7 @@ func (r *reporter) sent(out wire.Report, answer wire.ReportAnswer, err error) er
 	return nil
 }
 
-// lookedAgo is the age of what is known of the hypervisor, by the clock that no setting of the time moves.
+// lookedAgo returns the age of the hypervisor's newest state, by the monotonic clock.
 func (r *reporter) lookedAgo() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,7 +198,7 @@ func (r *reporter) lookedAgo() time.Duration {
 	return time.Since(r.looked)
 }
 
-// heed takes up what is assigned to this host. What is new is reported at once, with its volumes.
+// heed stores what the portal assigned to this host. A new assignment is reported at once, with its volumes.
 func (r *reporter) heed(on Assigned) {
 	same := func(a, b Assigned) bool {
 		return (len(a.Pools)+len(b.Pools) == 0 || reflect.DeepEqual(a.Pools, b.Pools)) && (len(a.Networks)+len(b.Networks) == 0 || reflect.DeepEqual(a.Networks, b.Networks))
@@ -208,7 +209,7 @@ func (r *reporter) heed(on Assigned) {
 	}
 }
 
-// mark writes the marks that domains lack. What could not be written is told again with the next report, and asked again.
+// mark writes missing marks into domains. A mark that could not be written is retried after the next full report.
 func (r *reporter) mark(ctx context.Context, marks map[fleet.VMID]string) {
 	failed := false
 	for id, mark := range marks {
@@ -228,8 +229,8 @@ func (r *reporter) mark(ctx context.Context, marks map[fleet.VMID]string) {
 	}
 }
 
-// look reads the host's state. Where the hypervisor does not answer, that is what is reported, together with what it
-// last said; where it has said nothing yet, the lists are null: nobody knows, which is not the same as none.
+// look reads the host's state. If the hypervisor does not answer, the state reports that, together with the newest
+// known state. Without any known state the lists are null: unknown, which is not the same as empty.
 func (r *reporter) look(ctx context.Context) wire.State {
 	within, cancel := context.WithTimeout(ctx, r.a.times.snapshot)
 	defer cancel()
@@ -257,7 +258,7 @@ func (r *reporter) look(ctx context.Context) wire.State {
 	return r.complete(state.Host)
 }
 
-// complete joins what is known: the host now, the rest as last seen, and what only the agent knows.
+// complete joins the host's current status, the newest known state, and what only the agent knows.
 func (r *reporter) complete(host fleet.HostStatus) wire.State {
 	out := wire.State{Host: host}
 	known := r.last.Host
@@ -295,7 +296,7 @@ func clone(s wire.State) wire.State {
 	return s
 }
 
-// meters reads loads. A load that cannot be read is left out: it is no state.
+// meters reads the load of the host and the VMs. A load that cannot be read is left out.
 func (r *reporter) meters(ctx context.Context) ([]wire.Meter, *wire.HostMeter) {
 	ctx, cancel := context.WithTimeout(ctx, r.a.times.snapshot/2)
 	defer cancel()

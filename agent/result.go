@@ -9,12 +9,13 @@ import (
 	"quantix/internal/wire"
 )
 
-// result remembers how the act ended, reads what the host has become, and puts both into words for the portal.
-// nil: nothing is to be told.
+// result records how the job ended, reads the resulting state of the host, and returns the finish for the portal. nil:
+// there is no result to send.
 func (a *Agent) result(j *job, err error) *wire.Finish {
 	single := j.Kind.SingleShot(j.Args)
 	if err != nil && j.ctx.Err() != nil {
-		// Cut off in the middle. Convergent work is given again; of single-shot work the journal tells at the next start.
+		// The job was interrupted. The portal gives out a convergent job again; the journal reports a single-shot job
+		// at the next start.
 		return nil
 	}
 	out := &wire.Finish{Generation: j.Generation, Outcome: wire.Done}
@@ -38,13 +39,13 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 	return out
 }
 
-// worthAnotherTry reports whether the work failed only because the hypervisor was not reached or did not answer in time. What it
-// refused, it would refuse again.
+// worthAnotherTry reports whether the work failed only because the hypervisor was not reached or did not answer in
+// time. A refusal would only repeat.
 func worthAnotherTry(err error) bool {
 	return errors.Is(err, ErrAway) || fleet.CodeOf(err) == fleet.Unavailable
 }
 
-// observe adds the status after the act and, once it is read, the number that orders it against reports.
+// observe adds the status after the job and, once it is read, the number that orders it against reports.
 func (a *Agent) observe(j *job, out *wire.Finish) {
 	ctx, cancel := context.WithTimeout(j.ctx, a.times.call)
 	defer cancel()
@@ -53,7 +54,7 @@ func (a *Agent) observe(j *job, out *wire.Finish) {
 	out.Seq = a.next()
 }
 
-// recall answers for single-shot work that the journal knows already: it is never done again.
+// recall answers for a single-shot job that is in the journal already: it never runs again.
 func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
 	out := &wire.Finish{Generation: old.Generation, Outcome: old.Outcome, Error: old.Error}
 	if out.Outcome == "" {
@@ -74,11 +75,12 @@ func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
 	return out
 }
 
-// reportPending hands in what the journal knows and the portal does not: after a restart, work that was cut off.
+// reportPending delivers results in the journal that the portal does not have: after a restart, those of interrupted
+// jobs.
 func (a *Agent) reportPending(inWork context.Context) {
 	for _, e := range a.pending {
 		w := wire.Work{ID: e.ID, Kind: e.Kind, Subject: e.Subject, Epoch: e.Epoch, Generation: e.Generation}
-		w.Args.DeleteDisks = e.Kind.Is().ShotByData // or it would not stand in the journal
+		w.Args.DeleteDisks = e.Kind.Is().ShotByData // else it would not be in the journal
 		if noun, id := e.Subject.Split(); noun == string(fleet.TypeVM) {
 			w.VM = &fleet.VM{Meta: fleet.Meta{ID: fleet.VMID(id)}}
 		}
@@ -87,9 +89,9 @@ func (a *Agent) reportPending(inWork context.Context) {
 	a.pending = nil
 }
 
-// outdated reports that a job's epoch is older than the newest one of its subject, until the portal answers or the session
-// ends. Nothing of the job was done. If the portal has given out the job again in the meantime, it refuses the report by
-// its epoch.
+// outdated reports that a job's epoch is older than the newest one of its subject, until the portal answers or the
+// session ends. Nothing of the job was done. If the portal has given out the job again in the meantime, it refuses the
+// report by its epoch.
 func (a *Agent) outdated(ctx context.Context, w wire.Work, newest int64) {
 	out := wire.Finish{Epoch: w.Epoch, Newest: newest, Generation: w.Generation, Outcome: wire.Outdated, Seq: a.next()}
 	wait := newBackoff(a.times.retry, a.times.retryMost)
@@ -110,12 +112,13 @@ func (a *Agent) outdated(ctx context.Context, w wire.Work, newest int64) {
 	}
 }
 
-// deliver hands in a result until the portal has it or wants it no more.
+// deliver sends a result until the portal accepts or refuses it. taken is the epoch under which the portal accepted it;
+// 0: it did not.
 func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
 	wait := newBackoff(a.times.retry, a.times.retryMost)
 	for j.ctx.Err() == nil && !j.lost.Load() {
 		if !a.present(out.Seq) {
-			a.observe(j, &out) // what was seen in a session that has ended has no number in this one
+			a.observe(j, &out) // a status read in an ended session has no number in this one
 		}
 		out.Epoch = j.epoch.Load()
 		_, err := a.client.Finish(j.ctx, j.ID, out)
@@ -125,10 +128,10 @@ func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
 		}
 		status := wire.StatusOf(err)
 		if status/100 == 4 && !a.present(out.Seq) || status == 409 && j.epoch.Load() != out.Epoch {
-			continue // there is a new session meanwhile, or the job was given again, to this agent
+			continue // there is a new session, or this agent got the job again
 		}
 		if status/100 == 4 && status != 401 && status != 408 && status != 429 {
-			// 409: the job was given again or is over. Another 4xx: asking again cannot help.
+			// 409: the job was given out again or is over. Any other 4xx cannot be solved by a retry.
 			a.log.Warn("The portal did not want a job's result.", "job", j.ID, "portal", detail(err))
 			break
 		}

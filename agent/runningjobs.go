@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Why a job's context ends before its work does.
+// Causes of a job's context that ends early.
 var (
 	errLost     = errors.New("the portal has taken the job back")
 	errStopping = errors.New("the agent is stopping")
@@ -21,25 +21,25 @@ type job struct {
 	wire.Work
 	ctx    context.Context // ends with the agent, or when the job is lost
 	cancel context.CancelCauseFunc
-	epoch  atomic.Int64  // of the newest claim: the portal may give the same job again while it is in work
-	lost   atomic.Bool   // the result is of no use any more
-	anew   *wire.Work    // as it was claimed last while it was in work; nil: once is all
-	before *job          // the job of the same subject that must end first
-	done   chan struct{} // closed when the act is over and remembered
+	epoch  atomic.Int64 // of the newest claim: the portal may give out a running job again
+	lost   atomic.Bool // the portal no longer wants the result
+	anew   *wire.Work // the newest claim while the job was running; nil: there was none
+	before *job // the job of the same subject that must end first
+	done   chan struct{} // closed once the job has ended and is recorded
 	told   notifier
-	asked  asked              // to end before its time
-	begun  bool               // something may have been done; it is of who acts
-	drawn  *fleet.Drawing     // of a plan; likewise
-	output *fleet.GuestOutput // of a program in the guest; likewise
+	asked  asked // a request to stop early
+	begun  bool // something may have been done; used by the handler's goroutine
+	drawn  *fleet.Drawing // result of a plan; used by the handler's goroutine
+	output *fleet.GuestOutput // result of a program in the guest; used by the handler's goroutine
 }
 
-// runningJobs holds the jobs in work: one a subject acts at a time, later ones wait for it.
+// runningJobs holds the running jobs: one job of a subject acts at a time, later ones wait for it.
 type runningJobs struct {
 	mu     sync.Mutex
 	jobs   map[fleet.JobID]*job
 	last   map[fleet.Subject]*job
 	epochs map[fleet.Subject]int64 // newest epoch seen
-	room   chan struct{}           // has room for one: a job has left
+	room   chan struct{} // buffer of one: a job has left
 }
 
 func newRunningJobs() *runningJobs {
@@ -49,13 +49,14 @@ func newRunningJobs() *runningJobs {
 	}
 }
 
-// take accepts claimed work, to be done within ctx. nil: it is in work already (and now under the newer epoch), or its
-// epoch is outdated: newest is then the higher one that was seen for the subject, and else 0. What waits for its guest
-// ends when another job of the VM comes: the portal has broken it off, because somebody wants the VM off now.
+// take accepts a claimed job, to run within ctx. It returns nil if the job is running already (now under the newer
+// epoch), or if its epoch is outdated: newest is then the highest epoch seen for the subject, else 0. A job that waits
+// for its guest ends when another job of the VM arrives: the portal has cancelled the wait, because somebody wants the
+// VM off now.
 func (b *runningJobs) take(ctx context.Context, w wire.Work) (j *job, newest int64) {
 	aside := w.Kind.Is().Aside
 	if aside {
-		w.Subject = fleet.Subject("aside:" + string(w.ID)) // it waits for nothing and nothing waits for it
+		w.Subject = fleet.Subject("aside:" + string(w.ID)) // it waits for no other job, and no job waits for it
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +77,8 @@ func (b *runningJobs) take(ctx context.Context, w wire.Work) (j *job, newest int
 	j = &job{Work: w, before: b.last[w.Subject], done: make(chan struct{})}
 	if j.before != nil && j.before.ID != w.ID && j.before.Kind.Is().Waits {
 		j.before.lose()
-		j.before.cancel(errLost) // also one that is never done twice: what it waits for is the guest's, and goes on there
+		// single-shot jobs too: only the guest's shutdown is awaited, and that continues
+		j.before.cancel(errLost)
 	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	j.epoch.Store(w.Epoch)
@@ -85,8 +87,8 @@ func (b *runningJobs) take(ctx context.Context, w wire.Work) (j *job, newest int
 	return j, 0
 }
 
-// drop takes an ended job off the board. taken is the epoch under which the portal took its result; 0: it did not. What it returns is to be done anew: the portal
-// gave the job again after that, and it came before this agent had heard that its result was taken.
+// drop removes an ended job. taken is the epoch under which the portal accepted its result; 0: it did not. A returned
+// job must run again: the portal gave it out again after that, before this agent knew that its result was accepted.
 func (b *runningJobs) drop(j *job, taken int64) (anew *wire.Work) {
 	j.cancel(nil)
 	b.mu.Lock()
@@ -107,8 +109,8 @@ func (b *runningJobs) drop(j *job, taken int64) (anew *wire.Work) {
 	return anew
 }
 
-// lose marks jobs whose lease is over. Convergent work ends at once, for it will be given again; single-shot work that
-// has begun goes on to its end, for stopping half-way helps nobody.
+// lose marks jobs whose lease has expired. Convergent jobs end at once, because the portal gives them out again.
+// Single-shot jobs that have begun run to their end, because stopping half-way helps nobody.
 func (b *runningJobs) lose(ids []fleet.JobID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,7 +128,7 @@ func (j *job) lose() {
 	}
 }
 
-// leases lists what the portal must leave with this agent.
+// leases lists the leases that the portal must renew.
 func (b *runningJobs) leases() []wire.Lease {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,7 +141,7 @@ func (b *runningJobs) leases() []wire.Lease {
 	return out
 }
 
-// busy names the subjects in work.
+// busy names the subjects with running jobs.
 func (b *runningJobs) busy() map[fleet.Subject]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,8 +158,8 @@ func (b *runningJobs) len() int {
 	return len(b.jobs)
 }
 
-// newSession forgets the epochs: no claim of the old session can arrive any more, and a portal restored from a backup
-// counts from where the backup was.
+// newSession clears the epochs: no claim of the old session can arrive any more, and a portal restored from a backup
+// continues with that backup's epochs.
 func (b *runningJobs) newSession() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

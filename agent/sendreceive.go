@@ -13,7 +13,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// untilStopped gives a context that ends, with the words of whoever took the job back, when people do.
+// untilStopped returns a context that ends when a user stops the job; its cause names that user.
 func untilStopped(ctx context.Context, j *job) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	forget := j.whenStopped(func(err error) { cancel(err) })
@@ -23,7 +23,7 @@ func untilStopped(ctx context.Context, j *job) (context.Context, func()) {
 	}
 }
 
-// stopped is why the work ended, where people took it back.
+// stopped returns the cause if a user stopped the job, else err.
 func stopped(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil {
 		if _, taken := wasCancelled(cause); taken {
@@ -33,7 +33,7 @@ func stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// receiveVolume takes in a file of another host.
+// receiveVolume receives a file of another host.
 func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	ref, ok := j.Subject.Volume()
 	switch {
@@ -81,7 +81,7 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	return stopped(ctx, err)
 }
 
-// whileBusy keeps the sender waiting until it is called off.
+// whileBusy sends keep-alives to the sender until the returned function is called.
 func whileBusy(in *transfer.Incoming) (over func()) {
 	done, gone := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -100,7 +100,7 @@ func whileBusy(in *transfer.Incoming) (over func()) {
 	return func() { close(done); <-gone }
 }
 
-// sendVolume sends a file of this host to another.
+// sendVolume sends a file of this host to another one.
 func sendVolume(ctx context.Context, a *Agent, j *job) error {
 	v := j.Args.Volume
 	if v == nil || v.Transfer == nil || !fleet.IsVolumeName(v.Source) {
@@ -132,18 +132,19 @@ type MigrateVM struct {
 	VM    fleet.VM
 	Pools []fleet.Pool
 	Order fleet.MigrateOrder
-	// Sent is how a disk's file was when this very order sent it before, as Sending was told of it; empty: it did not.
+	// Sent returns the stamp that Sending got for the disk's file in an earlier attempt of this order; empty: it was
+	// not sent.
 	Sent func(disk fleet.LeavingDisk) (stamp string)
-	// Sending is told how a disk's file is before any of it goes. Its error ends the order.
+	// Sending receives the stamp of a disk's file before any data is sent. Its error ends the order.
 	Sending func(disk fleet.LeavingDisk, stamp string) error
-	// Send sends a disk, and returns once the other host has it whole: at once where it has it already, of an earlier call.
+	// Send sends a disk and returns once the other host has all of it: at once if it received it in an earlier call.
 	Send func(ctx context.Context, disk fleet.LeavingDisk, pieces transfer.Pieces, size int64) error
-	// Arrived returns once the portal knows that the other host has all of them.
+	// Arrived returns once the portal knows that the other host has all disks.
 	Arrived  func(ctx context.Context) error
 	Progress Progress
 }
 
-// migrateVM sends the VM's disks one after the other, and lets go of the VM once the portal knows that all of them are there.
+// migrateVM sends the VM's disks one after the other, and removes the VM once the portal knows that all have arrived.
 func migrateVM(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Migrate == nil {
 		return errors.New("the portal sent this work without saying where the VM goes")
@@ -182,7 +183,7 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 	return stopped(ctx, err)
 }
 
-// keepLeft forgets a VM that has gone.
+// keepLeft deletes the entry of a VM that has migrated.
 func keepLeft(a *Agent, j *job, out *wire.Finish) error {
 	if j.VM == nil || out.Outcome != wire.Done {
 		return nil
@@ -190,16 +191,17 @@ func keepLeft(a *Agent, j *job, out *wire.Finish) error {
 	return a.memory.vmGone(j.VM.ID)
 }
 
-// sentDisk is a disk that an order sends, as its file was before.
+// sentDisk records the state of a disk's file before an order sends it.
 type sentDisk struct {
 	Transfer fleet.TransferID `json:"transfer"`
-	Stamp    string           `json:"stamp"` // the backend alone reads it
+	Stamp    string           `json:"stamp"` // only the backend reads it
 }
 
-// mostSent is how many of them are remembered: far more than are on their way at once. Of one that is forgotten the order fails, and nothing is lost.
+// mostSent limits the records, far above the number of concurrent transfers. An order without its record fails, and no
+// data is lost.
 const mostSent = 256
 
-// noteSent notes how a disk's file is before it is sent.
+// noteSent records the stamp of a disk's file before it is sent.
 func (m *stateFile) noteSent(id fleet.TransferID, stamp string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -208,7 +210,7 @@ func (m *stateFile) noteSent(id fleet.TransferID, stamp string) error {
 	return m.save()
 }
 
-// sent is what noteSent was told; empty: nothing.
+// sent returns the recorded stamp; empty: none.
 func (m *stateFile) sent(id fleet.TransferID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,12 +220,12 @@ func (m *stateFile) sent(id fleet.TransferID) string {
 	return ""
 }
 
-// NotMigratable refuses to send a VM, in the words of both backends.
+// NotMigratable refuses to send a VM; shared by both backends.
 func NotMigratable(vm, why string, args ...any) error {
 	return fleet.Errorf(fleet.Conflict, "%s does not go to another host: %s", vm, strings.TrimSpace(fmt.Sprintf(why, args...)))
 }
 
-// LeftMeanwhile refuses to let go of what is not what was sent.
+// LeftMeanwhile refuses to remove a VM that changed while it was sent.
 func LeftMeanwhile(vm string) error {
 	return fleet.Errorf(fleet.Conflict, "Somebody started %s, or changed it, while it was being sent. It is where it was; try again.", vm)
 }

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// hello asks to be this host's agent until the portal agrees; false: ctx ended first. While it is refused, the agent
-// touches nothing: another one may be at work with this identity.
+// hello asks the portal to accept this agent for the host until it agrees; false: ctx ended first. Until then the agent
+// changes nothing: another agent with this identity may be running.
 func (a *Agent) hello(ctx context.Context) bool {
 	wait := newBackoff(a.times.retry, a.times.retryMost)
 	for ctx.Err() == nil {
@@ -30,7 +30,7 @@ func (a *Agent) hello(ctx context.Context) bool {
 				"portal", detail(err))
 			pace = a.times.passive
 		case 401, 403:
-			// One that has lapsed is renewed meanwhile.
+			// An expired certificate is renewed meanwhile.
 			a.log.Error("The portal does not accept this host's certificate.", "portal", detail(err))
 			pace = a.times.passive
 		default:
@@ -59,14 +59,14 @@ func (a *Agent) helloOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.seq.Store(answer.SeqBase) // lower than before where the portal was restored from a backup
+	a.seq.Store(answer.SeqBase) // lower than before if the portal was restored from a backup
 	a.reports.newSession()
 	a.log.Info("The agent is at work.", "host", a.identity.HostID())
 	return nil
 }
 
-// serve runs the loops of one session until ctx ends or the portal says that the session is over. inWork is the life
-// of jobs: it outlasts the session, for the work goes on.
+// serve runs the loops of one session until ctx ends or the portal says that the session is over. inWork is the context
+// of jobs: running jobs outlast the session.
 func (a *Agent) serve(ctx, inWork context.Context) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.reports.loop(ctx) })

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Delete makes the snapshot one that is none any more, with all below it where subtree is set. Its data stays until it is merged.
+// Delete marks the snapshot as deleted, with all its descendants if subtree is set. Its data stays until it is merged.
 func (t *SnapTree) Delete(id fleet.SnapshotID, subtree bool) {
 	gone := map[fleet.SnapshotID]bool{id: true}
 	for i := range t.Nodes {
@@ -27,7 +27,8 @@ func (t *SnapTree) Delete(id fleet.SnapshotID, subtree bool) {
 	t.loosen()
 }
 
-// loosen gives up files of deleted snapshots on which nothing stands, and deleted snapshots without files.
+// pruneDeleted moves files of deleted snapshots that back no other file to Trash, and removes deleted snapshots without
+// files.
 func (t *SnapTree) loosen() {
 	for changed := true; changed; {
 		changed = false
@@ -37,7 +38,7 @@ func (t *SnapTree) loosen() {
 				if len(t.On(n.Layers[k].File)) > 0 {
 					continue
 				}
-				if n.Layers[k].Base != "" { // the disk's own volume is not the tree's to remove
+				if n.Layers[k].Base != "" { // the disk's own volume does not belong to the tree
 					t.Trash = append(t.Trash, n.Layers[k].File)
 				}
 				n.Layers = slices.Delete(n.Layers, k, k+1)
@@ -65,7 +66,7 @@ func (t *SnapTree) loosen() {
 	t.Active = slices.DeleteFunc(t.Active, func(l SnapLayer) bool { return l.Base == "" })
 }
 
-// Merges are the files of deleted snapshots on which one file alone stands: what is in that goes into them.
+// Merges lists the files of deleted snapshots that back exactly one file, which is to be merged into them.
 func (t *SnapTree) Merges() (out []SnapMerge) {
 	for _, n := range t.Nodes {
 		for _, l := range n.Layers {
@@ -77,7 +78,7 @@ func (t *SnapTree) Merges() (out []SnapMerge) {
 	return out
 }
 
-// Merged takes the top out: its place is the base's, and what stood on it stands on that.
+// Merged removes the merged overlay: the base replaces it and backs the files that it backed.
 func (t *SnapTree) Merged(m SnapMerge) {
 	var under string
 	for i := range t.Nodes {

@@ -9,18 +9,18 @@ import (
 	"quantix/internal/wire"
 )
 
-// SnapshotWork is an order about a VM's snapshots.
+// SnapshotWork is an order for a VM's snapshots.
 type SnapshotWork struct {
 	VM    fleet.VM
-	Pools []fleet.Pool // those that the VM's spec names
-	Job   fleet.JobID  // the order: given again, it is done once
+	Pools []fleet.Pool // the pools that the VM's spec names
+	Job   fleet.JobID // the order's job: repeated, it runs once
 	Order fleet.SnapshotOrder
-	// Stop is closed when merging is to end: what is merged stays merged, and the answer is ErrStopped.
+	// Stop is closed to stop a merge: merged data stays merged, and the error is ErrStopped.
 	Stop     <-chan struct{}
 	Progress Progress
 }
 
-// Stopped reports whether merging is to end.
+// Stopped reports whether the merge must stop.
 func (w SnapshotWork) Stopped() bool {
 	select {
 	case <-w.Stop:
@@ -30,7 +30,8 @@ func (w SnapshotWork) Stopped() bool {
 	}
 }
 
-// onSnapshots is one call of the hypervisor for a VM's snapshots. It is told to end, and not cut off: what QEMU merges goes on without this agent.
+// onSnapshots returns a job handler for one snapshot method of the hypervisor. It asks the method to stop and does not
+// cancel it: a merge in QEMU would continue without this agent.
 func onSnapshots(call func(Hypervisor, context.Context, SnapshotWork) error) func(context.Context, *Agent, *job) error {
 	return onVM(func(ctx context.Context, a *Agent, j *job) error {
 		if j.Args.Snapshot == nil {
@@ -54,7 +55,7 @@ func onSnapshots(call func(Hypervisor, context.Context, SnapshotWork) error) fun
 	})
 }
 
-// keepReverted keeps nothing of one that failed: its task says what became of the VM.
+// recordReverted records no error of a failed revert: its task shows the VM's state.
 func keepReverted(a *Agent, j *job, out *wire.Finish) error {
 	if out.Outcome != wire.Done {
 		return nil
@@ -62,38 +63,39 @@ func keepReverted(a *Agent, j *job, out *wire.Finish) error {
 	return keepTurned(a, j, out)
 }
 
-// NoSnapshot is for an order about one that the host does not have.
+// NoSnapshot refuses an order for a snapshot that the host does not have.
 func NoSnapshot(vm string) error {
 	return fleet.Errorf(fleet.NotFound, "The host has no such snapshot of %s any more. Reload the page.", vm)
 }
 
-// SnapshotsRead is for what would change or remove files of which new VMs' disks are copied.
+// SnapshotsRead refuses to change or remove files from which disks of new VMs are being copied.
 func SnapshotsRead(vm string) error {
 	return fleet.Errorf(fleet.Conflict, "Disks of a new VM are being copied from snapshots of %s, so they are left as they are. Wait until that has ended.", vm)
 }
 
-// SnapshotsAtWork is for a copy of what is being changed.
+// SnapshotsAtWork refuses to copy from snapshots that are being changed.
 func SnapshotsAtWork() error {
 	return fleet.Errorf(fleet.Conflict, "Something about the VM's snapshots is under way, or was not finished, so nothing is copied from them. Wait, or take another snapshot, which brings it to an end.")
 }
 
-// HasSnapshots is for what would part a VM's disks from its snapshots.
+// HasSnapshots refuses to separate a VM's disks from its snapshots.
 func HasSnapshots(vm string) error {
 	return fleet.Errorf(fleet.Conflict, "The VM %s has snapshots, of which its disks are a part, so nothing was done. Delete its snapshots first.", vm)
 }
 
-// DiskGone is for a snapshot of a disk that the VM does not have any more.
+// DiskGone refuses a snapshot with a disk that the VM no longer has.
 func DiskGone(volume string) error {
 	return fleet.Errorf(fleet.Conflict, "The VM has no disk %s any more, which it had when the snapshot was taken, so it is left as it is.", volume)
 }
 
-// LeavesOldFiles refuses to delete a VM's disks where what somebody put on top of them would stay. why: what keeps the file, as the end of a sentence.
+// LeavesOldFiles refuses to delete a VM's disks if an overlay made by somebody else would stay. why is the reason that
+// keeps the file, as the end of a sentence.
 func LeavesOldFiles(vm, file, why string) error {
 	return fleet.Errorf(fleet.Conflict, "Somebody on the host had the disks of %s go on in %s, which %s, so it would be left behind. Nothing was deleted. "+
 		"Merge it into the disk on the host first (virsh blockcommit, snapshot-delete), or delete the VM without its disks.", vm, file, why)
 }
 
-// DeletesTheirOwn refuses to delete a VM and keep its disks, while those are only whole with its snapshots' files.
+// DeletesTheirOwn refuses to delete a VM but keep its disks, because the disks need the files of the snapshots.
 func DeletesTheirOwn(vm string) error {
 	return fleet.Errorf(fleet.Conflict, "The VM %s has snapshots, without which its disks are not what they are now. Delete its snapshots first, or delete it with its disks.", vm)
 }

@@ -9,59 +9,66 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SnapTree is what a host keeps of a VM's snapshots: which files each is made of, which of them the VM uses now, and what is being done to them.
-// It is written before anything is done, and after, so that whoever finds it half-done can tell.
+// SnapTree is the host's record of a VM's snapshots: the files of each, the files that the VM uses now, and the
+// operation in progress. It is written before and after each operation, so that an interrupted operation can be
+// recognized.
 //
-// A disk is a chain of files, each of which holds what was written since the one below was left alone. A snapshot is the file that the disk had; from
-// then on nobody writes to that, but to a new one on top. A file is named by its path. The first of a chain is the disk's own volume.
+// A disk is a chain of files. Each file holds the blocks written since its backing file became read-only. A snapshot is
+// the top file of the disk at that time; later writes go to a new overlay. Files are identified by path. The base of a
+// chain is the disk's own volume.
 type SnapTree struct {
 	VM      fleet.VMID       `json:"vm"`
 	Nodes   []SnapNode       `json:"nodes,omitempty"` // parents first
 	Current fleet.SnapshotID `json:"current,omitempty"`
-	Active  []SnapLayer      `json:"active,omitempty"`  // the files that the VM writes to, of disks that have snapshots
-	Work    *SnapNote        `json:"work,omitempty"`    // what is being done
-	Trash   []string         `json:"trash,omitempty"`   // files that nothing needs any more, and which are still to be removed
-	Doomed  []string         `json:"doomed,omitempty"`  // files of others that go with the VM once its definition is gone
-	Deleted fleet.JobID      `json:"deleted,omitempty"` // the newest order that deleted snapshots: given again, it does not miss them
-	Done    []fleet.JobID    `json:"done,omitempty"`    // orders that have ended well: they are not done again
+	Active  []SnapLayer      `json:"active,omitempty"` // the top files of disks that have snapshots
+	Work    *SnapNote        `json:"work,omitempty"` // the operation in progress
+	// files that nothing uses any more and that must still be removed
+	Trash   []string         `json:"trash,omitempty"`
+	// files outside the tree that are removed with the VM once its definition is gone
+	Doomed  []string         `json:"doomed,omitempty"`
+	// the newest order that deleted snapshots: if repeated, it does not report them missing
+	Deleted fleet.JobID      `json:"deleted,omitempty"`
+	Done    []fleet.JobID    `json:"done,omitempty"` // orders that succeeded: they are not run again
 }
 
 // SnapNode is one snapshot.
 type SnapNode struct {
 	fleet.Snapshot
-	Spec    fleet.VMSpec `json:"spec"` // that was applied then
+	Spec    fleet.VMSpec `json:"spec"` // applied at that time
 	Layers  []SnapLayer  `json:"layers"`
 	Memory  string       `json:"memoryFile,omitempty"`
-	Domain  string       `json:"domain,omitempty"` // its name then
-	Paused  bool         `json:"paused,omitempty"` // the guest was paused then
+	Domain  string       `json:"domain,omitempty"` // the domain's name at that time
+	Paused  bool         `json:"paused,omitempty"` // the guest was paused at that time
 	Running bool         `json:"running,omitempty"`
-	State   string       `json:"state,omitempty"` // directory with copies of the firmware's variables and the TPM's state
+	// directory with copies of the firmware's variables and the TPM's state
+	State   string       `json:"state,omitempty"`
 	MemSize int64        `json:"memoryBytes,omitempty"`
-	Seed    string       `json:"seed,omitempty"` // what the guest that ran had read when it first started: its memory goes back to no guest without that drive
+	// first-boot data of the guest when the snapshot was taken: its memory is restored only with that drive
+	Seed    string       `json:"seed,omitempty"`
 }
 
-// SnapLayer is a file of a disk's chain.
+// SnapLayer is one file of a disk's chain.
 type SnapLayer struct {
 	Disk  fleet.Volref `json:"disk"`
 	File  string       `json:"file"`
-	Base  string       `json:"base,omitempty"` // the file that it stands on; empty: it is the disk's own volume
+	Base  string       `json:"base,omitempty"` // the backing file; empty: File is the disk's own volume
 	Bytes int64        `json:"bytes,omitempty"`
 }
 
-// SnapNote says what is being done, and how far it is.
+// SnapNote records the operation in progress and its last step.
 type SnapNote struct {
 	Job    fleet.JobID `json:"job"`
 	Kind   SnapKind    `json:"kind"`
 	Step   string      `json:"step,omitempty"`
-	Node   *SnapNode   `json:"node,omitempty"`   // take: the snapshot that comes
-	To     string      `json:"to,omitempty"`     // revert: which
-	New    []SnapLayer `json:"new,omitempty"`    // take and revert: the files that the VM is to write to
-	Resume bool        `json:"resume,omitempty"` // take: the guest was paused for it
-	Frozen bool        `json:"frozen,omitempty"` // take: its file systems were brought to rest for it
+	Node   *SnapNode   `json:"node,omitempty"` // take: the new snapshot
+	To     string      `json:"to,omitempty"` // revert: the target snapshot
+	New    []SnapLayer `json:"new,omitempty"` // take and revert: the new top files of the VM
+	Resume bool        `json:"resume,omitempty"` // take: the guest was paused for it and must be resumed
+	Frozen bool        `json:"frozen,omitempty"` // take: the guest's file systems were frozen for it
 	Merge  *SnapMerge  `json:"merge,omitempty"`
 }
 
-// SnapKind is a kind of work on snapshots.
+// SnapKind is a kind of snapshot operation.
 type SnapKind string
 
 const (
@@ -70,27 +77,28 @@ const (
 	SnapMerges SnapKind = "merge"
 )
 
-// Steps from which there is no way back.
+// Steps after which an operation can only go forward.
 const (
-	SnapOff         = "off"           // revert: what the guest has now is given up
-	SnapChangesOver = "changing over" // merge: a guest that runs is told to leave the top for the base; whether it has, its QEMU alone knows for certain
-	SnapCommitted   = "committed"     // merge: the base has all that the top had
+	SnapOff         = "off" // revert: the guest's current state is discarded
+	// merge: a running guest is switched from the overlay to the base; only its QEMU knows whether that has happened
+	SnapChangesOver = "changing over"
+	SnapCommitted   = "committed" // merge: the base contains all data of the overlay
 )
 
-// SnapMerge is what is in Top going into Base, on which it stands alone.
+// SnapMerge describes the merge of Top into Base, its backing file, which backs no other file.
 type SnapMerge struct {
 	Disk fleet.Volref `json:"disk"`
 	Top  string       `json:"top"`
 	Base string       `json:"base"`
 }
 
-// mostDone is how many orders are remembered as done.
+// mostDone is the number of succeeded orders to remember.
 const mostDone = 32
 
-// IsDone reports whether the order has ended well before.
+// IsDone reports whether the order has succeeded before.
 func (t *SnapTree) IsDone(job fleet.JobID) bool { return job != "" && slices.Contains(t.Done, job) }
 
-// Finish remembers the order as done.
+// Finish ends the operation in progress and remembers the order as done.
 func (t *SnapTree) Finish(job fleet.JobID) {
 	if t.Work = nil; job == "" || t.IsDone(job) {
 		return
@@ -99,7 +107,7 @@ func (t *SnapTree) Finish(job fleet.JobID) {
 	t.Done = t.Done[max(0, len(t.Done)-mostDone):]
 }
 
-// Node is the snapshot with the id, be it deleted; nil: there is none.
+// Node returns the snapshot with the id, also a deleted one; nil if there is none.
 func (t *SnapTree) Node(id fleet.SnapshotID) *SnapNode {
 	i := slices.IndexFunc(t.Nodes, func(n SnapNode) bool { return n.ID == id })
 	if i < 0 {
@@ -108,8 +116,8 @@ func (t *SnapTree) Node(id fleet.SnapshotID) *SnapNode {
 	return &t.Nodes[i]
 }
 
-// FileOf is the file that the disk had when the snapshot was taken: with what that stands on, it is the disk as it was. Empty: there is no such
-// snapshot, or it had no such disk.
+// FileOf returns the disk's top file in the snapshot: with its backing chain, it is the disk at that time. Empty: the
+// snapshot does not exist or has no such disk.
 func (t *SnapTree) FileOf(id fleet.SnapshotID, disk fleet.Volref) string {
 	if t == nil {
 		return ""
@@ -122,7 +130,7 @@ func (t *SnapTree) FileOf(id fleet.SnapshotID, disk fleet.Volref) string {
 	return ""
 }
 
-// Uses is the file that the VM writes to for the disk; empty: its own volume.
+// Uses returns the file that the VM writes to for the disk; empty: the disk's own volume.
 func (t *SnapTree) Uses(disk fleet.Volref) string {
 	if l := layerOf(t.Active, disk); l != nil {
 		return l.File
@@ -138,7 +146,7 @@ func layerOf(all []SnapLayer, disk fleet.Volref) *SnapLayer {
 	return &all[i]
 }
 
-// layers are all files of all chains, those in use last.
+// layers returns all files of all chains, those in use last.
 func (t *SnapTree) layers() (out []*SnapLayer) {
 	for i := range t.Nodes {
 		for k := range t.Nodes[i].Layers {
@@ -151,7 +159,7 @@ func (t *SnapTree) layers() (out []*SnapLayer) {
 	return out
 }
 
-// On are the files that stand on the file.
+// On returns the files backed by file.
 func (t *SnapTree) On(file string) (out []*SnapLayer) {
 	for _, l := range t.layers() {
 		if l.Base == file {
@@ -161,7 +169,7 @@ func (t *SnapTree) On(file string) (out []*SnapLayer) {
 	return out
 }
 
-// Files are all files that the tree needs, or still has to remove, each once.
+// Files returns all files that the tree needs or must still remove, each once.
 func (t *SnapTree) Files() (out []string) {
 	if t == nil {
 		return nil
@@ -188,7 +196,8 @@ func (t *SnapTree) Files() (out []string) {
 	return slices.Compact(out)
 }
 
-// Plan is the snapshot that an order asks for, with the files that the VM is to write to from then on. at is the path of a disk's own volume.
+// Plan returns the snapshot that an order asks for, and the new top files of the VM. at returns the path of a disk's
+// own volume.
 func (t *SnapTree) Plan(w SnapshotWork, spec fleet.VMSpec, at func(fleet.Volref) string) (node SnapNode, next []SnapLayer) {
 	o := w.Order
 	node = SnapNode{Spec: spec, Snapshot: fleet.Snapshot{ID: o.ID, Parent: t.Current, Name: o.Name, Description: o.Description, By: o.By}}
@@ -207,17 +216,17 @@ func (t *SnapTree) Plan(w SnapshotWork, spec fleet.VMSpec, at func(fleet.Volref)
 	return node, next
 }
 
-// longestStem keeps the names of a disk's files within what a volume's name may have.
+// longestStem keeps file names of overlays within the length limit of a volume's name.
 const longestStem = 150
 
-// besides is the path of a new file of a disk, in the pool of its volume. id makes it another each time.
+// besides returns the path of a new file next to a disk's volume. id makes the name unique.
 func besides(volume, id, ending string) string {
 	stem := strings.TrimSuffix(path.Base(volume), ".qcow2")
 	id = strings.ReplaceAll(id, "-", "")
 	return path.Join(path.Dir(volume), stem[:min(len(stem), longestStem)]+"."+id[max(0, len(id)-12):]+ending)
 }
 
-// Took puts the new snapshot into the tree.
+// Took adds the new snapshot to the tree.
 func (t *SnapTree) Took(node SnapNode, next []SnapLayer) {
 	t.Nodes = append(t.Nodes, node)
 	t.Current = node.ID
@@ -234,7 +243,7 @@ func (t *SnapTree) use(next []SnapLayer) {
 	}
 }
 
-// Back is the files that the VM writes to once it is back at the snapshot. id makes their names.
+// Back returns the VM's new top files after a revert to the snapshot. id makes their names unique.
 func (t *SnapTree) Back(to SnapNode, id string, at func(fleet.Volref) string) (next []SnapLayer) {
 	for _, l := range to.Layers {
 		next = append(next, SnapLayer{Disk: l.Disk, File: besides(at(l.Disk), id, ".qcow2"), Base: l.File})
@@ -242,7 +251,7 @@ func (t *SnapTree) Back(to SnapNode, id string, at func(fleet.Volref) string) (n
 	return next
 }
 
-// Reverted has the VM use the files, and gives up those that it used.
+// Reverted makes next the top files of the VM, and moves the previous ones to Trash.
 func (t *SnapTree) Reverted(to fleet.SnapshotID, next []SnapLayer) {
 	for _, n := range next {
 		if l := layerOf(t.Active, n.Disk); l != nil && l.File != n.File {
@@ -254,7 +263,7 @@ func (t *SnapTree) Reverted(to fleet.SnapshotID, next []SnapLayer) {
 	t.loosen()
 }
 
-// Depth is of how many files the deepest disk is made.
+// Depth returns the number of files in the longest chain in use.
 func (t *SnapTree) Depth() (deepest int) {
 	all := t.layers()
 	for _, a := range t.Active {
@@ -271,11 +280,11 @@ func (t *SnapTree) Depth() (deepest int) {
 	return deepest
 }
 
-// mostChanges is how many changes are told of a snapshot.
+// mostChanges limits the changes reported for one snapshot.
 const mostChanges = 8
 
-// Reported is the tree as people see it. now is what is applied to the VM; nil: that is not known. others are what libvirt has of its own; over are the
-// files that somebody put on top of disks.
+// Reported returns the tree for the report. now is the spec applied to the VM; nil: unknown. others are libvirt's own
+// snapshots; over are the overlays that somebody else put on the VM's disks.
 func (t *SnapTree) Reported(now *fleet.VMSpec, others []string, over []fleet.Overlay) *fleet.SnapshotTree {
 	out := &fleet.SnapshotTree{Others: others[:min(len(others), fleet.MaxSnapshots)], Overlays: over}
 	if t != nil {

@@ -7,12 +7,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cancelled is why work ended that people took back while it was done: their names, in a sentence.
+// cancelled is the error of work that users stopped; words is a sentence with their names.
 type cancelled struct{ words string }
 
 func (c cancelled) Error() string { return c.words }
 
-// stopper tells work to end, once, and keeps why.
+// stopper asks work to stop, once, and keeps the cause.
 type stopper struct {
 	done  chan struct{}
 	once  sync.Once
@@ -28,20 +28,20 @@ func (s *stopper) stop(cause error) {
 	})
 }
 
-// why is the first cause; it is asked once the work has ended because of it.
+// why returns the first cause; it must be called only after stop.
 func (s *stopper) why() error {
 	<-s.done
 	return s.cause
 }
 
-// asked is what a job was told about its end by the portal.
+// stopRequest is the portal's request to stop a job early.
 type asked struct {
 	mu    sync.Mutex
 	words string
 	tell  func(error)
 }
 
-// stop tells the job's work that people took it back. Empty words: they did not.
+// stop asks the job to stop because users cancelled it; empty words do nothing.
 func (j *job) stop(words string) {
 	if words == "" {
 		return
@@ -54,7 +54,7 @@ func (j *job) stop(words string) {
 	}
 }
 
-// whenStopped has tell hear that people took the job back, also where they did so before.
+// whenStopped calls notify when users cancel the job, also if they did so before.
 func (j *job) whenStopped(tell func(error)) (forget func()) {
 	j.asked.mu.Lock()
 	j.asked.tell = tell
@@ -70,14 +70,14 @@ func (j *job) whenStopped(tell func(error)) (forget func()) {
 	}
 }
 
-// wasCancelled is the words of people who took the work back; ok: it ended so.
+// wasCancelled returns the sentence of the users who cancelled the work; ok: it was cancelled.
 func wasCancelled(err error) (words string, ok bool) {
 	var c cancelled
 	ok = errors.As(err, &c)
 	return c.words, ok
 }
 
-// stop tells jobs in work that people took them back.
+// stop asks running jobs to stop that users cancelled.
 func (b *runningJobs) stop(words map[fleet.JobID]string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

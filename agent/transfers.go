@@ -13,37 +13,37 @@ import (
 	"quantix/internal/wire"
 )
 
-// Arrived is a file that came from another host.
+// Arrived is a file received from another host.
 type Arrived struct {
 	Bytes int64
 	Sum   transfer.Sum
 }
 
-// SHA256 is its sum as reports have it.
+// SHA256 returns the sum in hexadecimal, as in reports.
 func (a Arrived) SHA256() string { return hex.EncodeToString(a.Sum[:]) }
 
-// How a transfer is tried.
+// Limits of a transfer.
 const (
 	transferTries = 5 // connections that may be lost
 	meetEvery     = 300 * time.Millisecond
-	meetPatience  = 10 * time.Minute // with a host that has not begun its part
+	meetPatience  = 10 * time.Minute // for a host that has not begun its part
 	busyEvery     = 5 * time.Second
 )
 
-// meeting is where this host hears of the other one of a transfer.
+// meeting is this host's side of a transfer's rendezvous at the portal.
 type meeting struct {
 	a      *Agent
 	j      *job
 	id     fleet.TransferID
 	peer   string
-	lonely time.Time // since when the other one has not begun
+	lonely time.Time // since when the other host has not begun its part
 }
 
 func (a *Agent) meet(j *job, id fleet.TransferID, peer string) *meeting {
 	return &meeting{a: a, j: j, id: id, peer: peer, lonely: time.Now()}
 }
 
-// say says a word, and hears the other's. What does not reach the portal is said again.
+// say sends a message and returns the other host's. It retries until the message reaches the portal.
 func (m *meeting) say(ctx context.Context, word wire.Meet) (wire.MeetAnswer, error) {
 	wait := newBackoff(m.a.times.retry, m.a.times.retryMost)
 	for {
@@ -65,7 +65,7 @@ func (m *meeting) say(ctx context.Context, word wire.Meet) (wire.MeetAnswer, err
 	}
 }
 
-// judge refuses to go on where the other one does not.
+// judge returns an error if the other host has stopped or does not begin.
 func (m *meeting) judge(out wire.MeetAnswer) error {
 	if out.PeerName != "" {
 		m.peer = out.PeerName
@@ -81,7 +81,7 @@ func (m *meeting) judge(out wire.MeetAnswer) error {
 	return nil
 }
 
-// until asks again and again until so.
+// until repeats the message until so accepts the answer.
 func (m *meeting) until(ctx context.Context, word wire.Meet, note string, so func(wire.MeetAnswer) bool) (wire.MeetAnswer, error) {
 	for {
 		out, err := m.say(ctx, word)
@@ -99,7 +99,7 @@ func (m *meeting) other(out wire.MeetAnswer) transfer.Peer {
 	return transfer.Peer{Host: out.Peer, KeyHash: out.KeyHash}
 }
 
-// send brings a file to the other host, and returns once that has it whole.
+// send sends a file to the other host and returns once that host has all of it.
 func (m *meeting) send(ctx context.Context, pieces transfer.Pieces, size int64, rate *transfer.Rate, told func(done, total, rate int64, way string)) error {
 	for try := 1; ; try++ {
 		ticket := transfer.NewTicket()
@@ -122,10 +122,10 @@ func (m *meeting) send(ctx context.Context, pieces transfer.Pieces, size int64, 
 	}
 }
 
-// Relayed is told of what goes by way of the portal.
+// Relayed is the progress note of transfers through the portal.
 const Relayed = "relayed by the portal, for the hosts do not reach each other"
 
-// reach goes to the receiver itself, or else meets it at the portal.
+// reach connects to the receiver directly, or else through the portal's relay.
 func (m *meeting) reach(ctx context.Context, there wire.MeetAnswer, ticket transfer.Ticket) (*transfer.Outgoing, string, error) {
 	own, peer := m.a.identity.self(), m.other(there)
 	out, err := transfer.Dial(ctx, there.Listens, own, peer, ticket)
@@ -155,7 +155,7 @@ func (m *meeting) dialPair(ctx context.Context, at wire.MeetAnswer) (net.Conn, e
 	return pairConn{wire.NewStream(ws)}, nil
 }
 
-// pairConn is a pair as TLS wants it. Its deadlines are its own.
+// pairConn adapts a relayed stream to net.Conn for TLS. Deadlines are the stream's own.
 type pairConn struct{ *wire.Stream }
 
 func (pairConn) LocalAddr() net.Addr              { return pairAddr{} }
@@ -169,7 +169,7 @@ type pairAddr struct{}
 func (pairAddr) Network() string { return "pair" }
 func (pairAddr) String() string  { return "portal" }
 
-// receive lets the sender in, and gives its file to take, which may be called again where the connection was lost meanwhile.
+// receive admits the sender and passes its file to take, which is called again after a lost connection.
 func (m *meeting) receive(ctx context.Context, take func(context.Context, *transfer.Incoming) error) (*transfer.Incoming, error) {
 	used := ""
 	for try := 1; ; try++ {
@@ -191,7 +191,7 @@ func (m *meeting) receive(ctx context.Context, take func(context.Context, *trans
 	}
 }
 
-// admit waits for a sender with a ticket that was not used yet, at a door of this host and at the portal.
+// admit waits for a sender with an unused ticket, at a listener of this host and at the portal.
 func (m *meeting) admit(ctx context.Context, used string) (in *transfer.Incoming, ticket string, err error) {
 	for {
 		there, err := m.until(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Ticket != "" && o.Ticket != used })
@@ -206,7 +206,7 @@ func (m *meeting) admit(ctx context.Context, used string) (in *transfer.Incoming
 	}
 }
 
-// admitWith waits for who has that ticket; nil: the sender has another by now.
+// admitWith waits for the sender with that ticket; nil: the sender uses another ticket now.
 func (m *meeting) admitWith(ctx context.Context, there wire.MeetAnswer) (*transfer.Incoming, error) {
 	own, peer := m.a.identity.self(), m.other(there)
 	ctx, cancel := context.WithCancel(ctx)
@@ -221,7 +221,7 @@ func (m *meeting) admitWith(ctx context.Context, there wire.MeetAnswer) (*transf
 		waited := make(chan struct{})
 		defer func() {
 			cancel()
-			if <-waited; len(came) > 0 { // it has come twice: whoever is returned was taken out
+			if <-waited; len(came) > 0 { // a second connection arrived: the returned one was taken out before
 				(<-came).Close()
 			}
 		}()
@@ -259,7 +259,7 @@ func (m *meeting) admitWith(ctx context.Context, there wire.MeetAnswer) (*transf
 			}
 			if ctx.Err() == nil {
 				m.a.log.Warn("The sender was not met at the portal.", "job", m.j.ID, "peer", m.peer, "error", err)
-				return nil, nil // it comes again, with another ticket
+				return nil, nil // the sender retries with another ticket
 			}
 		}
 		select {
@@ -273,7 +273,7 @@ func (m *meeting) admitWith(ctx context.Context, there wire.MeetAnswer) (*transf
 	}
 }
 
-// late is who came in the last moment; nil: nobody.
+// late returns a sender that was admitted a moment ago; nil: none.
 func late(came <-chan *transfer.Incoming) *transfer.Incoming {
 	select {
 	case in := <-came:

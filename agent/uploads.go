@@ -11,13 +11,13 @@ import (
 	"quantix/internal/wire"
 )
 
-// maxUploads is how many uploads a host takes at once, whatever its portal says.
+// maxUploads limits the concurrent uploads of a host.
 const maxUploads = 64
 
-// Sent gives the connections by which an upload's bytes come.
+// Sent delivers the connections that carry an upload's bytes.
 type Sent <-chan io.ReadWriteCloser
 
-// counter is where uploads wait for what is sent for them.
+// uploadWaiters connects waiting uploads with incoming connections.
 type counter struct {
 	mu   sync.Mutex
 	open map[fleet.UploadID]*awaited
@@ -54,7 +54,7 @@ func (c *counter) leave(id fleet.UploadID, at *awaited) {
 	close(at.over)
 }
 
-// find waits for the upload: the order for it may have come a moment ago.
+// find waits until the upload is registered: its order may have arrived a moment ago.
 func (c *counter) find(ctx context.Context, id fleet.UploadID) (*awaited, error) {
 	for {
 		came := c.came.wait()
@@ -72,7 +72,7 @@ func (c *counter) find(ctx context.Context, id fleet.UploadID) (*awaited, error)
 	}
 }
 
-// uploadVolume takes in what is sent until it is whole. It waits for people, and so may be silent for long.
+// uploadVolume receives an upload until it is complete. It waits for people, so it may make no progress for long.
 func uploadVolume(ctx context.Context, a *Agent, j *job) error {
 	ref, ok := j.Subject.Volume()
 	switch {
@@ -98,7 +98,7 @@ func uploadVolume(ctx context.Context, a *Agent, j *job) error {
 	})
 }
 
-// openUpload dials the portal where somebody continues an upload, and hands the connection to it.
+// openUpload dials the portal, where a client continues an upload, and passes the connection to the upload.
 func openUpload(ctx context.Context, a *Agent, j *job) error {
 	at, err := a.uploads.find(ctx, j.Args.Upload)
 	if err != nil {

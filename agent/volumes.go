@@ -12,32 +12,33 @@ import (
 	"quantix/internal/wire"
 )
 
-// VolumeWork is an order about one volume.
+// VolumeWork is an order for one volume.
 type VolumeWork struct {
 	Pool  fleet.Pool
 	Name  string
 	Order fleet.VolumeOrder
-	// Source is the pool that it is copied from, where that is another one.
+	// Source is the source's pool if it is another pool.
 	Source *fleet.Pool
-	Pools  []fleet.Pool // of an export: in which its disks are
-	// Hashed is told of checksums that were computed. Its error ends the order.
+	Pools  []fleet.Pool // export: the pools of the disks
+	// Hashed receives computed checksums. Its error ends the order.
 	Hashed func(...Hashed) error
-	Made   string // the file that this very order made whole before, as it was told to Whole; empty: none
-	// Whole is told of the file that is made as soon as it is whole, before it gets the volume's name. Its error ends the order.
+	Made   string // the file that an earlier attempt of this order reported to Whole; empty: none
+	// Whole receives the new file as soon as its content is complete, before it gets the volume's name. Its error ends
+	// the order.
 	Whole    func(file string) error
 	Progress Progress
-	Sent     Sent // of an upload: what comes
-	// Send sends a file to another host, and returns once that has it whole.
+	Sent     Sent // upload: the incoming data
+	// Send sends a file to another host and returns once that host has all of it.
 	Send func(ctx context.Context, pieces transfer.Pieces, size int64) error
-	// Arrive writes the file that another host sends into dst, which it may make empty and begin anew, with no more than room bytes of data.
+	// Arrive writes a file of another host into dst, at most room bytes of data. It may truncate dst and start again.
 	Arrive func(ctx context.Context, dst transfer.Sink, room int64) (Arrived, error)
 }
 
 // Ref names the volume.
 func (w VolumeWork) Ref() fleet.Volref { return fleet.Volref{PoolID: w.Pool.ID, Volume: w.Name} }
 
-// onVolume is a call of the hypervisor for a volume whose pool must have come along, and which nobody needs who must not lose it. It may
-// take long, but not without a sign of life.
+// onVolume returns a job handler that calls the hypervisor for a volume. It requires the volume's pool, and refuses if
+// VMs or images that must keep the volume hold it. The call may take long, but must report progress.
 func onVolume(call func(Hypervisor, context.Context, VolumeWork) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		ref, ok := j.Subject.Volume()
@@ -63,7 +64,7 @@ func onVolume(call func(Hypervisor, context.Context, VolumeWork) error) func(con
 		defer cancel(nil)
 		stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
 		defer stalled.Stop()
-		if j.Kind.Is().Stoppable && !j.Args.Volume.Flatten { // libvirt flattens, and cannot be told to stop
+		if j.Kind.Is().Stoppable && !j.Args.Volume.Flatten { // libvirt flattens, and cannot be stopped
 			defer j.whenStopped(func(cause error) { cancel(cause) })()
 		}
 		return explain(ctx, call(a.hypervisor, ctx, VolumeWork{
@@ -88,7 +89,7 @@ func onVolume(call func(Hypervisor, context.Context, VolumeWork) error) func(con
 	}
 }
 
-// seeVolume tells of the volume's pool as the host has it now.
+// seeVolume adds the current state of the volume's pool to the finish.
 func seeVolume(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
@@ -106,7 +107,7 @@ func seeVolume(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	}
 }
 
-// Downloaded is how far a download is, as people read it.
+// Downloaded formats the progress of a download for people.
 func Downloaded(done, total, rate int64) (percent int, note string) {
 	note = fleet.Bytes(done)
 	if total > 0 {
@@ -118,14 +119,14 @@ func Downloaded(done, total, rate int64) (percent int, note string) {
 	return percent, note
 }
 
-// Why nothing is made of, or done to, a volume, in the words of both backends.
+// Reasons to refuse a volume order, shared by both backends.
 
-// VolumeNameReserved refuses to make a volume in the place of another.
+// VolumeTaken refuses to create a volume in place of an existing one.
 func VolumeTaken(name, pool string) error {
 	return fleet.Errorf(fleet.Conflict, "The pool %s has a volume named %s already. It is left as it is; choose another name.", pool, name)
 }
 
-// NoVolume says that there is nothing of that name.
+// NoVolume reports that no volume has that name.
 func NoVolume(name, pool string) error {
 	return fleet.Errorf(fleet.NotFound, "The pool %s has no volume named %s on this host.", pool, name)
 }
@@ -135,43 +136,45 @@ func GrowsWhileOn(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so it grows while its guest runs. Start the VM, and grow it then.", name)
 }
 
-// VolumeUsed refuses what a domain of the host uses.
+// VolumeUsed refuses a volume that a domain of the host uses.
 func VolumeUsed(name, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is in use by the VM %s on this host. Detach it there first.", name, domain)
 }
 
-// VolumeRuns refuses to read what a guest writes.
+// VolumeRuns refuses to read a volume that a running guest writes.
 func VolumeRuns(name, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The VM %s runs with the volume %s, so a copy would not be whole. Shut the VM down first.", domain, name)
 }
 
-// VolumeBase refuses what another volume stands on.
+// VolumeBase refuses a volume that backs another one.
 func VolumeBase(name, other string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s stands on %s and would be broken. Flatten or delete that one first.", other, name)
 }
 
-// VolumeNamed refuses another name where volumes have none of their own.
+// VolumeNamed refuses a new name in pools whose volumes cannot be renamed.
 func VolumeNamed(pool string) error {
 	return fleet.Errorf(fleet.Conflict, "libvirt cannot rename volumes of the pool %s. Clone the volume under the new name, and delete this one.", pool)
 }
 
-// VolumeNoFile refuses to send what is no file.
+// VolumeNoFile refuses to send a volume of a block pool.
 func VolumeNoFile(pool string) error {
 	return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are no files, so they are not sent. Copy them with the tools of their storage.", pool)
 }
 
-// VolumeOnOthers refuses to send a part of a volume.
+// VolumeOnOthers refuses to send a volume without its backing file.
 func VolumeOnOthers(name, other string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s stands on %s, so what is in it alone would be no whole volume. Make an image of the VM that has it: that has all in one file.", name, other)
 }
 
-// VolumeRaw refuses to make an image of a raw disk that reads as another format: whoever opens the image would take it for that.
+// VolumeRaw refuses to make an image of a raw disk whose content looks like another format: readers of the image would
+// detect that format.
 func VolumeRaw(name, format string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is a raw disk, and what its guest wrote there reads as the format %s, so no image is made of it. "+
 		"Give the VM a disk of the usual format, and copy the data in the guest.", name, format)
 }
 
-// VolumeEnding refuses a name by which a file would be taken for another format than it has, or than its guest's bytes read as.
+// VolumeEnding refuses a name whose suffix suggests another format than the file has, or than the guest's data looks
+// like.
 func VolumeEnding(name, format string) error {
 	if fleet.IsRawName(name) {
 		return fleet.Errorf(fleet.Conflict, "What is to be named %s has the format %s, and names that end in .raw are for raw disks. Choose another name.", name, format)
@@ -179,7 +182,7 @@ func VolumeEnding(name, format string) error {
 	return fleet.Errorf(fleet.Conflict, "What is to be named %s is a raw disk, and what its guest wrote there reads as the format %s. Choose a name that ends in .raw, so that it stays a raw disk.", name, format)
 }
 
-// VolumeShrinks refuses to cut data off.
+// VolumeShrinks refuses to shrink a volume.
 func VolumeShrinks(name string, has, asked int64) error {
 	return fleet.Errorf(fleet.Invalid, "The volume %s has %d bytes, more than the %d asked for. A volume only grows.", name, has, asked)
 }

@@ -20,7 +20,7 @@ var (
 	errPanic   = errors.New("the agent failed inside")
 )
 
-// act does the work once and says how it ended; nil: it is to be left as it is (lost, or the agent stops).
+// act runs the job once and returns its result; nil: no result, because the job is lost or the agent stops.
 func (a *Agent) act(j *job) *wire.Finish {
 	if !j.Kind.SingleShot(j.Args) {
 		if j.lost.Load() {
@@ -34,7 +34,7 @@ func (a *Agent) act(j *job) *wire.Finish {
 	if j.lost.Load() || j.ctx.Err() != nil {
 		return nil
 	}
-	durable := !j.Kind.Is().Aside // what changes nothing, a power cut ends anyway: it need not wait for the disk
+	durable := !j.Kind.Is().Aside // a power cut ends it anyway, so the entry need not be synced
 	if err := a.journal.begin(j.Work, j.epoch.Load(), durable); err != nil {
 		return a.result(j, fmt.Errorf("nothing was done, because the agent cannot keep its journal: %w", err))
 	}
@@ -48,7 +48,7 @@ func (a *Agent) act(j *job) *wire.Finish {
 	return r
 }
 
-// attempt acts within the kind's limit, if it has a duty for the kind. A panic becomes an error with a reference to the log.
+// attempt runs the kind's handler within its time limit. A panic becomes an error with a reference to the log.
 func (a *Agent) attempt(j *job) (err error) {
 	d, known := handlers[j.Kind]
 	if !known {
@@ -67,7 +67,7 @@ func (a *Agent) attempt(j *job) (err error) {
 	return explain(ctx, d.do(ctx, a, j))
 }
 
-// explain puts a limit that has passed into words, before the hypervisor's own where it has any.
+// explain puts the cause of an expired limit before the hypervisor's error, if it has one.
 func explain(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
@@ -83,8 +83,8 @@ func apply(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, 
 
 func reapply(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, true) }
 
-// images refuses to make a VM from what this host has read and found to be other bytes than the image's, whoever asks once more. Of a VM that there is,
-// nothing is made.
+// images refuses to create a VM from an image copy that this host has read and found to differ from the image, also
+// when the order is repeated. An existing VM creates nothing from images.
 func (a *Agent) images(vm fleet.VM) error {
 	if vm.Status != nil {
 		return nil
@@ -101,7 +101,7 @@ func (a *Agent) images(vm fleet.VM) error {
 	return nil
 }
 
-// applySpec makes the definition and the disks. It may take long, but not without a sign of life.
+// applySpec creates the disks and the definition. It may take long, but must report progress.
 func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 	if err := checkGroups(j.SecurityGroups...); err != nil {
 		return err
@@ -133,28 +133,30 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 	}))
 }
 
-// shutdown asks the guest to power off, reminds it, and waits until it has.
+// shutdown asks the guest to power off, repeats the request, and waits until the guest is off.
 func shutdown(ctx context.Context, a *Agent, j *job) error {
 	return a.untilOff(ctx, j, func(s fleet.VMStatus) (over, ask bool) { return isOff(s.Power), true })
 }
 
-// sameRun is by how much the time that a host tells of one run may move, with its clock. No guest is shut down and started anew sooner.
+// sameRun is the tolerance for the reported start time of one run, which moves with the host's clock. No guest shuts
+// down and starts again within that time.
 const sameRun = 2 * time.Second
 
-// restart ends the run that its order names, and starts the VM as people want it now. Any other run is the one that was asked for, so that an order
-// which comes twice, or goes on after an agent was killed, ends no second one.
+// restart ends the run named in its order and starts the VM with its current definition. Any other run is already the
+// wanted one: so a repeated order, or one resumed by the next agent, does not end a second run.
 func restart(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Run == nil {
 		return errors.New("the portal sent this work without the run that is to end")
 	}
 	var blind, newer bool
-	var since time.Time // the host has not told of which run it speaks
+	var since time.Time // since when the host has not reported the run's start
 	err := a.untilOff(ctx, j, func(s fleet.VMStatus) (over, ask bool) {
 		switch {
 		case isOff(s.Power):
 			return true, false
 		case s.StartedAt == nil:
-			// So it is for a moment where a guest has ended and its hypervisor, say because it restarts, has not noticed.
+			// This happens for a moment after a guest has ended and its hypervisor has not noticed, for example while
+			// libvirt restarts.
 			if since.IsZero() {
 				since = time.Now()
 			}
@@ -171,7 +173,7 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	case blind:
 		a.remember(j.VM.ID, func(k *vmState) { k.Asked = false })
 		return fleet.Errorf(fleet.Conflict, "The host does not tell since when the VM runs, so that nobody could tell the new run from the old. Shut it down, then start it.")
-	case newer: // or it begins now: an agent that was killed leaves its start to the hypervisor
+	case newer: // or it starts now: an agent that was killed leaves its start to the hypervisor
 		if err := a.memory.keep(j.VM.ID, func(k *vmState) { k.Asked = false }); err != nil {
 			return err
 		}
@@ -193,7 +195,8 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	return start(ctx, a, j)
 }
 
-// untilOff is shutdown, until the VM is as look says; ask: the guest may be asked as long as it is not.
+// untilOff asks the guest to shut down until look reports that the wait is over. ask: the guest may be asked in this
+// state.
 func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) (over, ask bool)) error {
 	if err := a.memory.asked(j.VM.ID, a.bootID()); err != nil {
 		return err
@@ -206,7 +209,7 @@ func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) 
 		moved := a.moved.wait()
 		status, err := a.lookAt(ctx, j.VM.ID)
 		var over, ask bool
-		if err == nil { // while the hypervisor does not answer, say because it restarts, nobody knows: ask again later
+		if err == nil { // an unavailable hypervisor may be restarting: try again later
 			over, ask = look(status)
 		}
 		if over {
@@ -224,7 +227,7 @@ func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) 
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
 		case <-a.life.Done():
-			j.cancel(errStopping) // the wait goes on after the lease, with the next agent
+			j.cancel(errStopping) // the next agent continues the wait after the lease expires
 			return errStopping
 		case <-late:
 			if err != nil {
@@ -252,7 +255,7 @@ func (a *Agent) within(ctx context.Context, call func(context.Context) error) er
 	return explain(ctx, call(ctx))
 }
 
-// spoken is a duration as people say it: "3 minutes".
+// spoken formats a duration for people: "3 minutes".
 func spoken(d time.Duration) string {
 	if d >= time.Minute && d%time.Minute == 0 {
 		return fmt.Sprintf("%d minutes", d/time.Minute)
