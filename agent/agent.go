@@ -24,17 +24,17 @@ type Options struct {
 	Client     *wire.Client // from Identity.Client
 	Hypervisor Hypervisor
 	// reads the hardware at the start, every ten minutes and on RefreshInventory
-	Inventory  func(context.Context) (fleet.Inventory, error)
-	NICs       func() []fleet.HostNIC // reads the network devices for every report
-	Load       func(context.Context) (wire.HostMeter, error) // reads the host's load
+	Inventory func(context.Context) (fleet.Inventory, error)
+	NICs      func() []fleet.HostNIC                        // reads the network devices for every report
+	Load      func(context.Context) (wire.HostMeter, error) // reads the host's load
 	// of the host, in bytes; nil: guests keep their memory
-	Memory     func(context.Context) (available, total int64, err error)
-	Links      Links // nil: the host is simulated
-	Version    string
-	Ports      transfer.Ports // the ports on which the host receives disks and images of other hosts
-	Slots      int // number of slow jobs at a time; 0: 4. Console openings and waiting take no slot
-	Log        *slog.Logger
-	Metrics    *Metrics
+	Memory  func(context.Context) (available, total int64, err error)
+	Links   Links // nil: the host is simulated
+	Version string
+	Ports   transfer.Ports // the ports on which the host receives disks and images of other hosts
+	Slots   int            // number of slow jobs at a time; 0: 4. Console openings and waiting take no slot
+	Log     *slog.Logger
+	Metrics *Metrics
 }
 
 // timing holds all periods and deadlines of an agent.
@@ -43,35 +43,35 @@ type timing struct {
 	inventory, inventoryRead         time.Duration
 	nics                             time.Duration // longest wait of a report for the network devices
 	passive                          time.Duration // between two attempts to become this host's active agent
-	retry, retryMost                 time.Duration // backoff of the loops
+	retry, retryMax                  time.Duration // backoff of the loops
 	grace                            time.Duration // for running jobs when the agent stops
 	// longest time without progress of a step that reports progress
-	stall                            time.Duration
-	start                            time.Duration // for the start alone, after the definition is up to date
-	askAgain, shutdown, poll         time.Duration // to wait until a guest powers off
-	call                             time.Duration // one short call to the hypervisor
-	thaw                             time.Duration // one attempt to thaw a guest
-	keep                             time.Duration // between two checks for VMs to start or restart by policy
+	stall                    time.Duration
+	start                    time.Duration // for the start alone, after the definition is up to date
+	askAgain, shutdown, poll time.Duration // to wait until a guest powers off
+	call                     time.Duration // one short call to the hypervisor
+	thaw                     time.Duration // one attempt to thaw a guest
+	keep                     time.Duration // between two checks for VMs to start or restart by policy
 	// delay before a stopped guest is restarted: the first time, and at most
-	again, againMost                 time.Duration
-	balloon                          time.Duration // between two checks of the host's memory
-	second                           time.Duration // one second of a health check; shorter in tests
+	again, againMax time.Duration
+	balloon         time.Duration // between two checks of the host's memory
+	second          time.Duration // one second of a health check; shorter in tests
 	// run time after which a guest no longer counts as one that stops repeatedly
-	calm                             time.Duration
+	calm time.Duration
 }
 
 var usual = timing{
 	report: wire.ReportPeriod, snapshot: 5 * time.Second, spacing: 200 * time.Millisecond, lease: 8 * time.Second,
 	inventory: 10 * time.Minute, inventoryRead: 20 * time.Second, nics: 500 * time.Millisecond,
 	passive: 30 * time.Second,
-	retry:   500 * time.Millisecond, retryMost: 5 * time.Second,
+	retry:   500 * time.Millisecond, retryMax: 5 * time.Second,
 	grace:    4 * time.Second,
 	stall:    2 * time.Minute,
 	start:    2 * time.Minute,
 	askAgain: 15 * time.Second, shutdown: 3 * time.Minute, poll: 500 * time.Millisecond,
 	call: 10 * time.Second,
 	thaw: 40 * time.Second,
-	keep: 2 * time.Second, again: 10 * time.Second, againMost: 5 * time.Minute, calm: 10 * time.Minute, second: time.Second,
+	keep: 2 * time.Second, again: 10 * time.Second, againMax: 5 * time.Minute, calm: 10 * time.Minute, second: time.Second,
 	balloon: 10 * time.Second,
 }
 
@@ -89,25 +89,25 @@ type Agent struct {
 	log        *slog.Logger
 	metrics    *Metrics
 
-	memory    *stateFile
+	state     *stateFile
 	journal   *journal
 	running   *runningJobs
 	inventory *inventory
 	reports   *reporter
 	slots     *semaphore.Weighted
 	consoles  atomic.Int64
-	uploads   counter
+	uploads   uploadWaiters
 	freezes   freezes
 	autostart autostarter
-	judge     judge
+	health    healthChecker
 	ports     transfer.Ports
 
 	seq     atomic.Int64 // see next
-	moved   bell // rung when something on the host may have changed
-	renewed bell // rung when there is a new certificate
+	changed bell         // rung when something on the host may have changed
+	renewed bell         // rung when there is a new certificate
 
 	life    context.Context // Run's context: consoles and waits end with it
-	pending []journalEntry // unfinished jobs of the last run; reported after the first hello
+	pending []journalEntry  // unfinished jobs of the last run; reported after the first hello
 	work    sync.WaitGroup
 }
 
@@ -134,7 +134,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 		times: times, log: o.Log, metrics: o.Metrics, running: newRunningJobs(), slots: semaphore.NewWeighted(int64(o.Slots)), ports: o.Ports, hostMemory: o.Memory,
 	}
 	var err error
-	if a.memory, err = openMemory(filepath.Join(o.Identity.dir, memoryFile)); err != nil {
+	if a.state, err = openStateFile(filepath.Join(o.Identity.dir, stateFileName)); err != nil {
 		return nil, err
 	}
 	if a.journal, err = openJournal(filepath.Join(o.Identity.dir, journalFile)); err != nil {
@@ -153,14 +153,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.life = ctx
 	inWork, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)
-	var duties sync.WaitGroup
-	duties.Go(func() { a.restoreLinks(ctx) })
-	duties.Go(func() { a.watch(ctx) })
-	duties.Go(func() { a.inventoryLoop(ctx) })
-	duties.Go(func() { a.renewLoop(ctx) })
-	duties.Go(func() { a.keepVMs(ctx) })
-	duties.Go(func() { a.judgeVMs(ctx) })
-	duties.Go(func() { a.shareMemory(ctx) })
+	var loops sync.WaitGroup
+	loops.Go(func() { a.restoreLinks(ctx) })
+	loops.Go(func() { a.watch(ctx) })
+	loops.Go(func() { a.inventoryLoop(ctx) })
+	loops.Go(func() { a.renewLoop(ctx) })
+	loops.Go(func() { a.autostartLoop(ctx) })
+	loops.Go(func() { a.healthLoop(ctx) })
+	loops.Go(func() { a.balloonLoop(ctx) })
 	a.thawLeft()
 	for ctx.Err() == nil {
 		if a.hello(ctx) {
@@ -169,7 +169,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.serve(ctx, inWork)
 		}
 	}
-	duties.Wait()
+	loops.Wait()
 	a.freezes.end.Wait()
 	a.awaitJobs(stopWork)
 	return nil
@@ -206,7 +206,7 @@ func (a *Agent) watch(ctx context.Context) {
 			if !ok {
 				return
 			}
-			a.moved.ring()
+			a.changed.ring()
 			a.reports.poke()
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestOneVMsJourney(t *testing.T) {
+func TestVMIsCreatedStartedAndDeleted(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	vm := newVM("web")
@@ -45,7 +45,7 @@ func TestOneVMsJourney(t *testing.T) {
 	last := int64(1000)
 	for _, r := range p.reports {
 		if r.State == nil {
-			continue // a renewal of leases may overtake a look at the host that takes long; it says nothing about the host
+			continue // lease renewals may overtake a slow host report and say nothing about the host
 		}
 		if r.Seq <= last {
 			t.Errorf("report %d follows %d", r.Seq, last)
@@ -57,7 +57,7 @@ func TestOneVMsJourney(t *testing.T) {
 	}
 }
 
-// slowApply is a host that waits for a sign once a definition is written.
+// slowApply is a host whose ApplyVM waits for a signal after it has written the definition.
 type slowApply struct {
 	*mock.Host
 	release chan struct{}
@@ -81,8 +81,9 @@ func (h *slowApply) ApplyVM(ctx context.Context, in agent.Apply) error {
 	}
 }
 
-// An order to create and start is one thing: what was stamped on the way is not what was acted on, not even for the next agent.
-func TestAHalfDoneOrderIsNotTakenAsDone(t *testing.T) {
+// A start stamps the definition before the job ends. That stamp must not be reported as acted on, not even by the next
+// agent.
+func TestInterruptedStartIsNotReportedAsDone(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	host := &slowApply{mock.New(mock.Options{Name: "host-1"}), make(chan struct{})}
@@ -126,14 +127,14 @@ func TestAHalfDoneOrderIsNotTakenAsDone(t *testing.T) {
 	})
 }
 
-func TestHeartbeatsCarryNoState(t *testing.T) {
+func TestHeartbeatsContainNoState(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	quiet := func() bool {
 		n := len(p.reports)
 		return n >= 3 && p.reports[n-1].State == nil && p.reports[n-2].State == nil && p.reports[n-1].Digest == p.reports[n-2].Digest
 	}
-	// The one that something asked for between two of them has none.
+	// A report that was triggered between two periods has no meters.
 	p.wait("two heartbeats, one with the host's load", func() bool { return quiet() && p.reports[len(p.reports)-1].Load != nil })
 	p.set(func() { p.resend = true })
 	p.nextState("the full report that was asked for", func(wire.State) bool { return true })
@@ -161,7 +162,7 @@ func TestAssignedPoolsAreReported(t *testing.T) {
 	}
 }
 
-func TestFailureIsRememberedOverARestart(t *testing.T) {
+func TestFailureIsReportedAfterAgentRestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
@@ -183,7 +184,7 @@ func TestFailureIsRememberedOverARestart(t *testing.T) {
 	p.nextState("nothing after the delete", func(s wire.State) bool { return !failed(s) })
 }
 
-func TestHungStartEndsAndDisturbsNobody(t *testing.T) {
+func TestHungStartTimesOutAndDelaysNoOtherJob(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	hung := p.give(wire.Work{Kind: fleet.VMStart, VM: newVM(mock.HangStart)})
@@ -227,7 +228,7 @@ func TestHungHypervisorIsReported(t *testing.T) {
 	p.nextState("the return", func(s wire.State) bool { return s.Host.Connected })
 }
 
-func TestShutdownWaitsForTheGuest(t *testing.T) {
+func TestShutdownWaitsUntilGuestIsOff(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	vm := newVM(mock.NoShutdown)
@@ -257,7 +258,7 @@ func TestRefusedAgentStaysPassive(t *testing.T) {
 	p.mu.Unlock()
 	p.set(func() { delete(p.refuse, "hello") })
 	p.result(job)
-	// The session is taken over: hello again, then on.
+	// Another session took over: the agent says hello again.
 	p.set(func() { p.refuse["report"] = 409 })
 	p.wait("the second hello", func() bool { return p.session >= 2 })
 	p.set(func() { delete(p.refuse, "report") })
@@ -266,7 +267,7 @@ func TestRefusedAgentStaysPassive(t *testing.T) {
 	}
 }
 
-func TestResultSurvivesAPortalOutage(t *testing.T) {
+func TestResultIsDeliveredAfterPortalOutage(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	p.set(func() { p.refuse["jobs"], p.refuse["report"] = 503, 503 })
@@ -283,8 +284,9 @@ func TestResultSurvivesAPortalOutage(t *testing.T) {
 	}
 }
 
-// A session ends while a result is on its way: the job comes again, and its result needs a number of the new session.
-func TestAResultOfAnEndedSessionIsNumberedAnew(t *testing.T) {
+// The session ends while a result is being delivered: the job is given out again, and its result needs a number of the
+// new session.
+func TestResultOfEndedSessionGetsNewSequenceNumber(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	p.set(func() { p.refuse["jobs"] = 503 })
@@ -292,7 +294,7 @@ func TestAResultOfAnEndedSessionIsNumberedAnew(t *testing.T) {
 	w := wire.Work{ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMApply, VM: vm}
 	p.give(w)
 	p.nextState("the VM", func(s wire.State) bool { _, ok := vmIn(s, vm.ID); return ok })
-	for _, session := range []int{4, 1} { // numbers fall where a portal was restored from a backup
+	for _, session := range []int{4, 1} { // numbers fall if a portal was restored from a backup
 		said := 0
 		p.set(func() { said, p.session, p.refuse["report"] = len(p.hellos), session, 409 })
 		p.wait("another hello", func() bool { return len(p.hellos) > said })
@@ -307,8 +309,8 @@ func TestAResultOfAnEndedSessionIsNumberedAnew(t *testing.T) {
 	}
 }
 
-// A portal that has taken a result may give the job again at once, and be heard with that before it is heard that it took it.
-func TestAJobGivenAgainBeforeItsResultIsAnsweredIsDoneAgain(t *testing.T) {
+// A portal that has accepted a result may give out the job again before the agent receives the acknowledgement.
+func TestJobReclaimedBeforeFinishAckRunsAgain(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	w := wire.Work{ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMApply, VM: newVM("web"), Epoch: 1}
@@ -326,7 +328,7 @@ func TestAJobGivenAgainBeforeItsResultIsAnsweredIsDoneAgain(t *testing.T) {
 	})
 }
 
-func TestCertificateIsRenewedWithoutARestart(t *testing.T) {
+func TestCertificateIsRenewedWithoutRestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	p.life = 3 * time.Second
@@ -343,9 +345,9 @@ func TestCertificateIsRenewedWithoutARestart(t *testing.T) {
 	}
 }
 
-// The portal's database was restored to before an edit. Its order leaves what was applied, and reports say what the host has since, so that
-// the portal sees that it has a record of it again.
-func TestStartOfARestoredPortalLeavesWhatWasAppliedSince(t *testing.T) {
+// The portal's database was restored to a state before an edit. Its order keeps what was applied, and reports contain
+// the host's current state, so that the portal has a record of it again.
+func TestStartByRestoredPortalKeepsNewerAppliedSpec(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	old := newVM("web")

@@ -12,12 +12,12 @@ import (
 // Applied is the spec last applied to a VM on its host. A backend stores it in the domain's metadata. A difference from
 // a new spec is a user's change; a difference from the definition is an edit made on the host.
 type Applied struct {
-	Name   string                       `json:"name"` // the VM's name
-	Domain string                       `json:"domain"` // the domain's name, chosen by DomainNames
+	Name   string `json:"name"`   // the VM's name
+	Domain string `json:"domain"` // the domain's name, chosen by DomainNames
 	// the domain's name until its guest is off: running guests are not renamed
-	Was    string                       `json:"was,omitempty"`
-	Spec   fleet.VMSpec                 `json:"spec"` // without its power state
-	Pools  map[fleet.PoolID]AppliedPool `json:"pools,omitempty"`
+	Was   string                       `json:"was,omitempty"`
+	Spec  fleet.VMSpec                 `json:"spec"` // without its power state
+	Pools map[fleet.PoolID]AppliedPool `json:"pools,omitempty"`
 	// SpecHash is the portal's hash of the spec: see wire.Work.
 	SpecHash string `json:"specHash,omitempty"`
 }
@@ -32,7 +32,7 @@ type AppliedPool struct {
 // Defined is a domain's definition in terms of a spec.
 type Defined struct {
 	Domain string            // the domain's name
-	Spec   fleet.VMSpec // only disks that were applied, and only NICs that were applied or created by Quantix
+	Spec   fleet.VMSpec      // only disks that were applied, and only NICs that were applied or created by Quantix
 	Odd    map[string]string // by field of the spec: a description of a value that no spec can express
 }
 
@@ -72,16 +72,16 @@ func Assumed(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied 
 
 // Edit lists the changes of a definition. All else in the definition stays.
 type Edit struct {
-	Name             bool // set the wanted name
+	Name             bool             // set the wanted name
 	Fields           []*fleet.VMField // fields to set; see lists for those with Merge
-	Disks, DropDisks []fleet.Disk // disks to add, and disks to remove
+	Disks, DropDisks []fleet.Disk     // disks to add, and disks to remove
 	// disks larger than last applied; a disk that somebody has grown further on the host keeps that size
-	GrowDisks        []fleet.Disk
-	NICs, DropNICs   []fleet.NIC // NICs to add, and NICs to remove
-	SetDisks         []Set[fleet.Disk] // changes of disks that the definition has
-	SetNICs          []Set[fleet.NIC]
-	lists            fleet.VMSpec // values of fields that are merged lists
-	Strays           bool // remove devices that Quantix created and no spec names
+	GrowDisks      []fleet.Disk
+	NICs, DropNICs []fleet.NIC       // NICs to add, and NICs to remove
+	SetDisks       []Set[fleet.Disk] // changes of disks that the definition has
+	SetNICs        []Set[fleet.NIC]
+	lists          fleet.VMSpec // values of fields that are merged lists
+	Strays         bool         // remove devices that Quantix created and no spec names
 }
 
 // Set is a device of the definition and the fields to set from Device.

@@ -29,7 +29,7 @@ func volumes(all []fleet.Disk) string {
 	return strings.Join(out, " ")
 }
 
-func TestPlanComparesThreeWays(t *testing.T) {
+func TestPlanIsThreeWayComparison(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		was, is, want fleet.VMSpec
@@ -55,8 +55,8 @@ func TestPlanComparesThreeWays(t *testing.T) {
 	}
 }
 
-// What an older agent left tells nothing of who changed what: nothing is overwritten, and a disk that nobody has seen is made.
-func TestWithoutAMemoryOfWhatWasAppliedNothingIsOverwritten(t *testing.T) {
+// An older agent's definition does not say who changed what: nothing is overwritten, and an unknown disk is created.
+func TestMissingAppliedSpecOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	in := agent.Apply{VM: vmOf(specOf(2, "a", "b", "new"))}
 	is := agent.Defined{Domain: "web", Spec: specOf(4, "a")}
@@ -70,7 +70,7 @@ func TestWithoutAMemoryOfWhatWasAppliedNothingIsOverwritten(t *testing.T) {
 	}
 }
 
-func TestDriftSaysWhatCanBeTakenOver(t *testing.T) {
+func TestDriftListsAcceptableValues(t *testing.T) {
 	t.Parallel()
 	was := agent.Applied{Name: "db", Domain: "db_acme", Spec: specOf(1, "a", "b")}
 	was.Spec.ISO = &fleet.Volref{PoolID: "p", Volume: "boot.iso"}

@@ -9,7 +9,7 @@ import (
 )
 
 // After a failover all agents come back within seconds, and not all at once.
-func TestRetriesAreShortAndSpread(t *testing.T) {
+func TestRetryWaitsAreShortAndRandomized(t *testing.T) {
 	t.Parallel()
 	var last []time.Duration
 	for range 200 {

@@ -78,9 +78,9 @@ func part(n, own, all int64) int64 {
 	return (n*own + all - 1) / all
 }
 
-// shareMemory calls ShareMemory periodically until ctx ends, with or without the portal. If the host is not and was not
+// balloonLoop calls ShareMemory periodically until ctx ends, with or without the portal. If the host is not and was not
 // short of memory, it queries no guest.
-func (a *Agent) shareMemory(ctx context.Context) {
+func (a *Agent) balloonLoop(ctx context.Context) {
 	if a.hostMemory == nil {
 		return
 	}

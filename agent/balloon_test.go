@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestMemoryIsShared(t *testing.T) {
+func TestMemorySharesAreProportional(t *testing.T) {
 	t.Parallel()
 	guest := func(id string, has, floor, most int) agent.Balloon {
 		return agent.Balloon{ID: fleet.VMID(id), HasMiB: has, MinMiB: floor, MaxMiB: most}
@@ -46,7 +46,7 @@ func TestMemoryIsShared(t *testing.T) {
 	}
 }
 
-// tight is a host of which a test says how much memory is left.
+// tight is a host whose available memory the test sets.
 type tight struct {
 	*mock.Host
 	percent atomic.Int64
@@ -57,8 +57,8 @@ func (h *tight) Memory(ctx context.Context) (available, total int64, err error) 
 	return total / 100 * h.percent.Load(), total, err
 }
 
-// A host that is short of memory takes it from guests down to their floors, tells so, and gives it back.
-func TestGuestsGiveMemoryBackToTheirHost(t *testing.T) {
+// A host that is short of memory shrinks guests down to their memory minimum, reports it, and later grows them again.
+func TestGuestsReturnMemoryToHost(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &tight{Host: mock.New(mock.Options{Name: "host-1"})}
 	host.percent.Store(50)

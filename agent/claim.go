@@ -16,7 +16,7 @@ const (
 
 // claimLoop keeps one claim parked at the portal and starts the jobs that it returns. inWork is the context of jobs.
 func (a *Agent) claimLoop(ctx, inWork context.Context) error {
-	wait := newBackoff(a.times.retry, a.times.retryMost)
+	wait := newBackoff(a.times.retry, a.times.retryMax)
 	for ctx.Err() == nil {
 		room := maxBacklog - a.running.len()
 		if room <= 0 {
@@ -67,7 +67,7 @@ func (a *Agent) start(inWork context.Context, w wire.Work) {
 	if j == nil {
 		return
 	}
-	j.told.send = func(p wire.Progress) { a.progress(j, p) }
+	j.notifier.send = func(p wire.Progress) { a.progress(j, p) }
 	a.work.Go(func() { a.perform(inWork, j) })
 }
 
@@ -75,8 +75,8 @@ func (a *Agent) start(inWork context.Context, w wire.Work) {
 func (a *Agent) perform(inWork context.Context, j *job) {
 	var taken int64
 	defer func() {
-		if anew := a.running.drop(j, taken); anew != nil {
-			a.start(inWork, *anew)
+		if again := a.running.remove(j, taken); again != nil {
+			a.start(inWork, *again)
 		}
 	}()
 	out := a.inTurn(j)
@@ -94,7 +94,7 @@ func (a *Agent) inTurn(j *job) *wire.Finish {
 	}
 	if j.Kind.Is().Slot {
 		if !a.slots.TryAcquire(1) {
-			j.told.tell(0, "Waiting for other jobs of this host")
+			j.notifier.notify(0, "Waiting for other jobs of this host")
 			if err := a.slot(j); err != nil {
 				if _, ok := wasCancelled(err); ok {
 					return a.result(j, err)
@@ -107,7 +107,7 @@ func (a *Agent) inTurn(j *job) *wire.Finish {
 	if a.life.Err() != nil {
 		return nil
 	}
-	defer j.told.stop()
+	defer j.notifier.stop()
 	began := time.Now()
 	out := a.act(j)
 	if out != nil {

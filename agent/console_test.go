@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestConsoleReachesTheScreen(t *testing.T) {
+func TestConsoleConnectsToVNC(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	vm := newVM("web")
@@ -46,7 +46,7 @@ func TestConsoleReachesTheScreen(t *testing.T) {
 	}
 }
 
-func TestConsoleOfAStoppedVMFails(t *testing.T) {
+func TestConsoleOfStoppedVMFails(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	vm := newVM("web")

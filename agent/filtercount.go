@@ -93,7 +93,7 @@ func (k *counted) add(chains map[string]map[string]fleet.PassCount) {
 	there := map[string]bool{}
 	for name, chain := range chains {
 		before := k.before[name]
-		if anew(before, chain) {
+		if wasReset(before, chain) {
 			before = nil
 		}
 		for rule, n := range chain {
@@ -109,8 +109,8 @@ func (k *counted) add(chains map[string]map[string]fleet.PassCount) {
 	k.before = chains
 }
 
-// anew reports whether a chain was rewritten since before: a counter is lower, or a rule is gone.
-func anew(before, now map[string]fleet.PassCount) bool {
+// wasReset reports whether a chain was rewritten since before: a uploadWaiters is lower, or a rule is gone.
+func wasReset(before, now map[string]fleet.PassCount) bool {
 	for rule, was := range before {
 		n, there := now[rule]
 		if n.Packets < was.Packets || !there {
@@ -159,10 +159,10 @@ func (r *reporter) counts(ctx context.Context) *fleet.FilterCounts {
 		}
 		return &fleet.FilterCounts{NICs: []fleet.NICCount{}, Error: err.Error()}
 	}
-	if now := time.Now(); len(all) > 0 || len(r.tally.nics) > 0 {
-		r.tally.add(now, all)
-		return r.tally.counts(now)
+	if now := time.Now(); len(all) > 0 || len(r.filterCounts.nics) > 0 {
+		r.filterCounts.add(now, all)
+		return r.filterCounts.counts(now)
 	}
-	r.tally.looked = time.Now()
+	r.filterCounts.looked = time.Now()
 	return nil
 }

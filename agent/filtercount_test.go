@@ -15,8 +15,8 @@ func n(packets int64) fleet.PassCount {
 	return fleet.PassCount{Packets: packets, Bytes: 100 * packets}
 }
 
-// What was counted stays in the sum when a host's rules are written anew, and with them begin at nothing.
-func TestCountersThatBeginAnewLoseNothing(t *testing.T) {
+// Counts stay in the sum when the host rewrites its rules, which resets the counters.
+func TestFilterCountsSurviveCounterReset(t *testing.T) {
 	t.Parallel()
 	vm := fleet.NewID[fleet.VMID]()
 	tell, at := agent.Counting(), time.Unix(1e9, 0)
@@ -52,8 +52,8 @@ func TestCountersThatBeginAnewLoseNothing(t *testing.T) {
 	says("it starts again, and is counted since the look before", look(two(1, 0, 0)), "[{a {1 100}}] 0 69")
 }
 
-// A report stays within its bounds, whatever a host has.
-func TestAReportTellsOfSoManyCards(t *testing.T) {
+// A report stays within its limits, whatever the host has.
+func TestFilterCountsAreLimitedPerReport(t *testing.T) {
 	t.Parallel()
 	tell := agent.Counting()
 	var all []agent.CountedNIC
@@ -78,7 +78,7 @@ func TestAReportTellsOfSoManyCards(t *testing.T) {
 	}
 }
 
-func TestWhoseFilterANameTells(t *testing.T) {
+func TestNICOfFilterName(t *testing.T) {
 	t.Parallel()
 	vm := fleet.NewID[fleet.VMID]()
 	if id, mac, ok := agent.NICOfFilter(agent.FilterName(vm, "52:54:00:AB:cd:ef")); id != vm || mac != "52:54:00:ab:cd:ef" || !ok {

@@ -68,7 +68,7 @@ func onSecurityGroup(call func(Hypervisor, context.Context, fleet.FlatGroup) err
 }
 
 // observeSecurityGroup adds the group's status after the job.
-func seeSecurityGroup(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
+func observeSecurityGroup(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
 	if j.SecurityGroup != nil {
 		out.SecurityGroup = &fleet.SecurityGroupStatus{Active: out.Outcome == wire.Done, Error: out.Error, Rules: j.SecurityGroup.Entries()}
 	}

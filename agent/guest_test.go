@@ -15,7 +15,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// withDisk is a VM on a pool of the host, whose file systems can be frozen.
+// withDisk returns a VM in a pool of the host, whose file systems can be frozen.
 func withDisk(p *portal, name string) *fleet.VM {
 	p.t.Helper()
 	pool := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "pool-" + name, Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + name}}
@@ -34,8 +34,9 @@ func freezeFor(vm *fleet.VM, seconds int) wire.Work {
 	return wire.Work{Kind: fleet.VMFreeze, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestOrder{Seconds: seconds}}}
 }
 
-// A guest stays frozen for its time alone, and no longer than the agent that froze it: however that ends, the next one thaws it.
-func TestAFrozenGuestIsThawedInTime(t *testing.T) {
+// A guest stays frozen only for its time and only while the agent runs: after any end of the agent, the next one thaws
+// it.
+func TestFrozenGuestIsThawedInTime(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
@@ -58,7 +59,7 @@ func TestAFrozenGuestIsThawedInTime(t *testing.T) {
 		t.Fatalf("thaw: %+v", f)
 	}
 
-	// An agent that ends thaws; of one that was killed, its file is left.
+	// An agent that ends thaws the guest; restoring its file simulates one that was killed.
 	p.do(freezeFor(vm, 600))
 	kept, err := os.ReadFile(filepath.Join(dir, "memory.json"))
 	if err != nil || !strings.Contains(string(kept), `"frozen"`) {
@@ -83,7 +84,7 @@ func TestAFrozenGuestIsThawedInTime(t *testing.T) {
 	stop()
 }
 
-// stuck is a guest that does not thaw.
+// stuck is a host whose guests fail to thaw.
 type stuck struct {
 	*mock.Host
 	stuck atomic.Bool
@@ -96,8 +97,8 @@ func (s *stuck) ThawGuest(ctx context.Context, id fleet.VMID) error {
 	return s.Host.ThawGuest(ctx, id)
 }
 
-// What could not be thawed is tried until it can, and one that goes off meanwhile is frozen no more.
-func TestThawingIsTriedAgain(t *testing.T) {
+// A failed thaw is retried until it succeeds; a guest that powers off meanwhile is no longer frozen.
+func TestFailedThawIsRetried(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &stuck{Host: mock.New(mock.Options{Name: "host-1"})}
 	p.running(p.join(), host, host.Host)
@@ -113,8 +114,9 @@ func TestThawingIsTriedAgain(t *testing.T) {
 	p.wait("the guest is thawed", func() bool { return !host.GuestFrozen(vm.ID) })
 }
 
-// The password goes from the portal into the guest, and is kept nowhere else: neither in the agent's files nor in what it tells.
-func TestAPasswordGoesToTheGuestAlone(t *testing.T) {
+// The password goes from the portal into the guest and is stored nowhere else: neither in the agent's files nor in its
+// messages.
+func TestPasswordIsStoredOnlyInGuest(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
@@ -152,8 +154,8 @@ func TestAPasswordGoesToTheGuestAlone(t *testing.T) {
 	}
 }
 
-// What guests say goes with loads, once each, and a guest's order that fails is no trouble of its VM.
-func TestGuestsAreHeard(t *testing.T) {
+// Guest readings are sent once each, together with the load. A failed guest command leaves no error on its VM.
+func TestGuestReadingsAreReported(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	p.running(p.join(), host, host)

@@ -22,7 +22,7 @@ type freezes struct {
 // freeze is a frozen guest. Freezing and thawing hold turn.
 type freeze struct {
 	turn  chan struct{} // buffer of one
-	until time.Time // guarded by turn
+	until time.Time     // guarded by turn
 	again chan struct{} // until has changed; buffer of one
 }
 
@@ -64,7 +64,7 @@ func (f *freeze) set(until time.Time) {
 
 // thawLeft thaws guests that an earlier agent left frozen.
 func (a *Agent) thawLeft() {
-	for _, id := range a.memory.frozen() {
+	for _, id := range a.state.frozen() {
 		f := a.frozen(id)
 		if f.hold(a.life) == nil {
 			f.set(time.Now())
@@ -115,7 +115,7 @@ func (a *Agent) thawNow(ctx context.Context, id fleet.VMID) error {
 			return err
 		}
 	}
-	return a.memory.freeze(id, false)
+	return a.state.freeze(id, false)
 }
 
 func freezeGuest(ctx context.Context, a *Agent, j *job) error {
@@ -132,7 +132,7 @@ func freezeGuest(ctx context.Context, a *Agent, j *job) error {
 		return err
 	}
 	defer f.release()
-	if err := a.memory.freeze(j.VM.ID, true); err != nil {
+	if err := a.state.freeze(j.VM.ID, true); err != nil {
 		return fmt.Errorf("nothing was frozen, because the agent cannot keep that in mind: %w", err)
 	}
 	err := a.hypervisor.FreezeGuest(ctx, j.VM.ID)
@@ -154,7 +154,7 @@ func thawGuest(ctx context.Context, a *Agent, j *job) error {
 		return err
 	}
 	f.until = time.Time{}
-	return a.memory.freeze(j.VM.ID, false)
+	return a.state.freeze(j.VM.ID, false)
 }
 
 // setPassword fetches the password only when it is needed: no job contains it, and the agent stores it nowhere.
@@ -178,4 +178,4 @@ func setPassword(ctx context.Context, a *Agent, j *job) error {
 }
 
 // observeOutcome adds nothing to the finish: commands to a guest do not change its VM.
-func seeOnlyDone(context.Context, *Agent, *job, *wire.Finish) {}
+func observeOutcome(context.Context, *Agent, *job, *wire.Finish) {}

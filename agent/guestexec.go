@@ -34,14 +34,14 @@ func runInGuest(ctx context.Context, a *Agent, j *job) error {
 	if fleet.CheckProgram(&checks, "program", "args", program); checks.Err() != nil {
 		return checks.Err()
 	}
-	status, err := a.lookAt(ctx, j.VM.ID)
+	status, err := a.vmStatus(ctx, j.VM.ID)
 	if err != nil {
 		return err
 	}
 	if !status.Policy.GuestExec {
 		return NotAllowed()
 	}
-	j.told.tell(0, "The guest runs "+wire.Shown(program.Program, fleet.MaxGuestText))
+	j.notifier.notify(0, "The guest runs "+wire.Shown(program.Program, fleet.MaxGuestText))
 	within, cancel := context.WithTimeout(ctx, time.Duration(seconds)*a.times.second)
 	defer cancel()
 	out, err := a.hypervisor.RunInGuest(within, j.VM.ID, program)
@@ -56,4 +56,4 @@ func runInGuest(ctx context.Context, a *Agent, j *job) error {
 }
 
 // observeOutput adds the program's output. A program in a guest does not change its VM.
-func seeOutput(_ context.Context, _ *Agent, j *job, out *wire.Finish) { out.Output = j.output }
+func observeOutput(_ context.Context, _ *Agent, j *job, out *wire.Finish) { out.Output = j.output }

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// runnable is a VM that runs, in whose guest programs may be run.
+// runnable returns a running VM whose policy allows programs in the guest.
 func runnable(p *portal, name string) *fleet.VM {
 	p.t.Helper()
 	vm := newVM(name)
@@ -31,8 +31,9 @@ func running(vm *fleet.VM, program string, seconds int) wire.Work {
 	return wire.Work{Kind: fleet.VMExec, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestOrder{Program: program, Seconds: seconds}}}
 }
 
-// A program runs in the guest where the policy there allows it, and tells how it ended. Its arguments are nowhere but in the guest.
-func TestAProgramRunsInTheGuestAlone(t *testing.T) {
+// A program runs in the guest if its host's policy allows it, and its result is reported. Its arguments appear only in
+// the guest.
+func TestGuestProgramArgumentsStayInGuest(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
@@ -83,8 +84,8 @@ func TestAProgramRunsInTheGuestAlone(t *testing.T) {
 	}
 }
 
-// An order that comes again is not run again, and who wants the VM off waits for no program.
-func TestAProgramRunsOnce(t *testing.T) {
+// A repeated order does not run the program again, and a forced stop does not wait for a program.
+func TestGuestProgramRunsOnce(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
@@ -112,12 +113,12 @@ func TestAProgramRunsOnce(t *testing.T) {
 	}
 }
 
-// restarts is a host that counts, and on which an agent can be cut off between two steps.
+// restarts is a host that counts shutdowns and starts, and on which an agent can be interrupted between two steps.
 type restarts struct {
 	*mock.Host
-	shut, started chan struct{} // have room
+	shut, started chan struct{} // buffered
 	hold          chan struct{} // closed: guests start
-	blind         atomic.Int32  // in so many looks, less one each, it does not tell since when guests run
+	blind         atomic.Int32  // number of reads plus one in which StartedAt is missing
 }
 
 func (h *restarts) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {
@@ -143,8 +144,9 @@ func (h *restarts) StartVM(ctx context.Context, id fleet.VMID) error {
 	}
 }
 
-// A restart ends the run that it names, once: what waits for a start counts afterwards, and the same order again finds the new run.
-func TestARestartEndsOneRun(t *testing.T) {
+// A restart ends the named run once. Edits that wait for the next start then apply, and the repeated order finds the
+// new run.
+func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
 	t.Parallel()
 	host := &restarts{Host: mock.New(mock.Options{Name: "host-1"}), shut: make(chan struct{}, 100), started: make(chan struct{}, 100), hold: make(chan struct{})}
 	close(host.hold)
@@ -156,7 +158,7 @@ func TestARestartEndsOneRun(t *testing.T) {
 	if first.Outcome != wire.Done || first.VM.StartedAt == nil {
 		t.Fatalf("start: %+v", first)
 	}
-	host.Host.Age(vm.ID) // runs are told apart to the second
+	host.Host.Age(vm.ID) // runs are distinguished to the second
 	seen, _, err := host.VM(t.Context(), vm.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +181,8 @@ func TestARestartEndsOneRun(t *testing.T) {
 		t.Errorf("of no run: %+v", f)
 	}
 
-	// A host that does not tell of which run it speaks is looked at again, and nothing is asked of what may be another run.
+	// A host without a start time is read again, and the guest is not asked to shut down, because it may be another
+	// run.
 	host.Host.Age(vm.ID)
 	seen, _, err = host.VM(t.Context(), vm.ID)
 	if err != nil {
@@ -202,7 +205,7 @@ func TestARestartEndsOneRun(t *testing.T) {
 	}
 	host.blind.Store(0)
 
-	// Cut off once the guest is off, the next agent starts it.
+	// If the agent is interrupted once the guest is off, the next agent starts it.
 	host.Host.Age(vm.ID)
 	seen, _, err = host.VM(t.Context(), vm.ID)
 	if err != nil {
@@ -211,7 +214,7 @@ func TestARestartEndsOneRun(t *testing.T) {
 	host.hold = make(chan struct{})
 	order = wire.Work{ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMRestart, VM: vm, Epoch: 8, Args: fleet.JobArgs{Run: seen.StartedAt}}
 	p.give(order)
-	for range 5 { // one start, one of each restart, one that found the guest on, and now one with the guest off
+	for range 5 { // one start, one per restart, one that found the guest on, and one with the guest off
 		<-host.started
 	}
 	stop()
@@ -223,8 +226,8 @@ func TestARestartEndsOneRun(t *testing.T) {
 	}
 }
 
-// A guest that does not power off keeps running, and its restart says so.
-func TestAGuestThatStaysIsNotRestarted(t *testing.T) {
+// A guest that does not power off keeps running, and its restart fails with that error.
+func TestRestartFailsWhenGuestStaysOn(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	vm := newVM(mock.NoShutdown)

@@ -10,62 +10,62 @@ import (
 
 // handler runs one kind of job on this agent.
 type handler struct {
-	do       func(context.Context, *Agent, *job) error
+	do func(context.Context, *Agent, *job) error
 	// adds the resulting state of the host to the finish
-	observe  func(context.Context, *Agent, *job, *wire.Finish)
-	remember func(*Agent, *job, *wire.Finish) error // records what later reports must contain
+	observe func(context.Context, *Agent, *job, *wire.Finish)
+	record  func(*Agent, *job, *wire.Finish) error // records what later reports must contain
 }
 
 var handlers = map[fleet.JobKind]handler{
-	fleet.VMApply:          {onVM(apply), seeVM, keepVM},
-	fleet.VMReapply:        {onVM(reapply), seeVM, keepVM},
-	fleet.VMStart:          {onVM(start), seeVM, keepTurned},
-	fleet.VMShutdown:       {onVM(shutdown), seeVM, keepTurned},
-	fleet.VMStop:           {onVM(stop), seeVM, keepTurned},
-	fleet.VMRestart:        {onVM(restart), seeVM, keepTurned},
-	fleet.VMReboot:         {byID(Hypervisor.RebootVM), seeVM, keepVM},
-	fleet.VMReset:          {byID(Hypervisor.ResetVM), seeVM, keepVM},
-	fleet.VMPause:          {byID(Hypervisor.PauseVM), seeVM, keepVM},
-	fleet.VMResume:         {byID(Hypervisor.ResumeVM), seeVM, keepVM},
-	fleet.VMDelete:         {onVM(deleteVM), seeVM, forgetVM},
-	fleet.PoolApply:        {applyPool, seePool, keepPool},
-	fleet.PoolRelease:      {onPool(Hypervisor.ReleasePool), seeReleased, keepPool},
-	fleet.NetworkApply:     {applyNetwork, seeNetwork, keepNetwork},
-	fleet.NetworkRelease:   {releaseNetwork, seeReleasedNetwork, forgetNetwork},
-	fleet.ConsoleOpen:      {onVM(openConsole), seeNothing, keepNothing},
-	fleet.VolumeCreate:     {onVolume(Hypervisor.CreateVolume), seeVolume, keepNothing},
-	fleet.VolumeGrow:       {onVolume(Hypervisor.GrowVolume), seeVolume, keepNothing},
-	fleet.VolumeRename:     {onVolume(Hypervisor.RenameVolume), seeVolume, forgetOldName},
-	fleet.VolumeClone:      {onVolume(Hypervisor.CloneVolume), seeVolume, keepNothing},
-	fleet.VolumeFetch:      {onVolume(Hypervisor.FetchVolume), seeVolume, keepNothing},
-	fleet.VolumeUpload:     {uploadVolume, seeVolume, keepNothing},
-	fleet.VolumeRead:       {readVolume, seeNothing, keepNothing},
-	fleet.UploadOpen:       {openUpload, seeNothing, keepNothing},
-	fleet.VolumeWipe:       {onVolume(Hypervisor.WipeVolume), seeVolume, keepNothing},
-	fleet.VolumeDelete:     {onVolume(Hypervisor.DeleteVolume), seeVolume, forgetHash},
-	fleet.VolumeHash:       {onVolume(Hypervisor.HashVolume), seeVolume, keepNothing},
-	fleet.VolumeCopy:       {onVolume(Hypervisor.CopyVolume), seeVolume, keepNothing},
-	fleet.VolumeConvert:    {onVolume(Hypervisor.ConvertVolume), seeVolume, keepNothing},
-	fleet.VolumeExport:     {onVolume(Hypervisor.ExportVolume), seeVolume, keepNothing},
-	fleet.VolumeSend:       {sendVolume, seeNothing, keepNothing},
-	fleet.VolumeReceive:    {receiveVolume, seeVolume, keepNothing},
-	fleet.VMFreeze:         {onVM(freezeGuest), seeOnlyDone, keepNothing},
-	fleet.VMThaw:           {onVM(thawGuest), seeOnlyDone, keepNothing},
-	fleet.VMPassword:       {onVM(setPassword), seeOnlyDone, keepNothing},
-	fleet.VMClock:          {byID(Hypervisor.SyncGuestTime), seeOnlyDone, keepNothing},
-	fleet.VMExec:           {onVM(runInGuest), seeOutput, keepNothing},
-	fleet.VMTrim:           {byID(Hypervisor.TrimGuest), seeOnlyDone, keepNothing},
-	fleet.VMMigrate:        {onVM(migrateVM), seeVM, keepLeft},
-	fleet.VMSnapshot:       {onSnapshots(Hypervisor.TakeSnapshot), seeVM, keepNothing},
-	fleet.VMRevert:         {onSnapshots(Hypervisor.RevertSnapshot), seeVM, keepReverted},
-	fleet.VMSnapshotDelete: {onSnapshots(Hypervisor.DeleteSnapshot), seeVM, keepNothing},
-	fleet.VMConsolidate:    {onSnapshots(Hypervisor.DeleteSnapshot), seeVM, keepNothing},
+	fleet.VMApply:          {onVM(apply), observeVM, recordVM},
+	fleet.VMReapply:        {onVM(reapply), observeVM, recordVM},
+	fleet.VMStart:          {onVM(start), observeVM, recordPower},
+	fleet.VMShutdown:       {onVM(shutdown), observeVM, recordPower},
+	fleet.VMStop:           {onVM(stop), observeVM, recordPower},
+	fleet.VMRestart:        {onVM(restart), observeVM, recordPower},
+	fleet.VMReboot:         {byID(Hypervisor.RebootVM), observeVM, recordVM},
+	fleet.VMReset:          {byID(Hypervisor.ResetVM), observeVM, recordVM},
+	fleet.VMPause:          {byID(Hypervisor.PauseVM), observeVM, recordVM},
+	fleet.VMResume:         {byID(Hypervisor.ResumeVM), observeVM, recordVM},
+	fleet.VMDelete:         {onVM(deleteVM), observeVM, forgetVM},
+	fleet.PoolApply:        {applyPool, observePool, recordPool},
+	fleet.PoolRelease:      {onPool(Hypervisor.ReleasePool), observeReleased, recordPool},
+	fleet.NetworkApply:     {applyNetwork, observeNetwork, recordNetwork},
+	fleet.NetworkRelease:   {releaseNetwork, observeReleasedNetwork, forgetNetwork},
+	fleet.ConsoleOpen:      {onVM(openConsole), observeNothing, recordNothing},
+	fleet.VolumeCreate:     {onVolume(Hypervisor.CreateVolume), observeVolume, recordNothing},
+	fleet.VolumeGrow:       {onVolume(Hypervisor.GrowVolume), observeVolume, recordNothing},
+	fleet.VolumeRename:     {onVolume(Hypervisor.RenameVolume), observeVolume, forgetOldName},
+	fleet.VolumeClone:      {onVolume(Hypervisor.CloneVolume), observeVolume, recordNothing},
+	fleet.VolumeFetch:      {onVolume(Hypervisor.FetchVolume), observeVolume, recordNothing},
+	fleet.VolumeUpload:     {uploadVolume, observeVolume, recordNothing},
+	fleet.VolumeRead:       {readVolume, observeNothing, recordNothing},
+	fleet.UploadOpen:       {openUpload, observeNothing, recordNothing},
+	fleet.VolumeWipe:       {onVolume(Hypervisor.WipeVolume), observeVolume, recordNothing},
+	fleet.VolumeDelete:     {onVolume(Hypervisor.DeleteVolume), observeVolume, forgetHash},
+	fleet.VolumeHash:       {onVolume(Hypervisor.HashVolume), observeVolume, recordNothing},
+	fleet.VolumeCopy:       {onVolume(Hypervisor.CopyVolume), observeVolume, recordNothing},
+	fleet.VolumeConvert:    {onVolume(Hypervisor.ConvertVolume), observeVolume, recordNothing},
+	fleet.VolumeExport:     {onVolume(Hypervisor.ExportVolume), observeVolume, recordNothing},
+	fleet.VolumeSend:       {sendVolume, observeNothing, recordNothing},
+	fleet.VolumeReceive:    {receiveVolume, observeVolume, recordNothing},
+	fleet.VMFreeze:         {onVM(freezeGuest), observeOutcome, recordNothing},
+	fleet.VMThaw:           {onVM(thawGuest), observeOutcome, recordNothing},
+	fleet.VMPassword:       {onVM(setPassword), observeOutcome, recordNothing},
+	fleet.VMClock:          {byID(Hypervisor.SyncGuestTime), observeOutcome, recordNothing},
+	fleet.VMExec:           {onVM(runInGuest), observeOutput, recordNothing},
+	fleet.VMTrim:           {byID(Hypervisor.TrimGuest), observeOutcome, recordNothing},
+	fleet.VMMigrate:        {onVM(migrateVM), observeVM, recordMigrated},
+	fleet.VMSnapshot:       {onSnapshots(Hypervisor.TakeSnapshot), observeVM, recordNothing},
+	fleet.VMRevert:         {onSnapshots(Hypervisor.RevertSnapshot), observeVM, recordReverted},
+	fleet.VMSnapshotDelete: {onSnapshots(Hypervisor.DeleteSnapshot), observeVM, recordNothing},
+	fleet.VMConsolidate:    {onSnapshots(Hypervisor.DeleteSnapshot), observeVM, recordNothing},
 
-	fleet.VMDiskMove: {onVM(moveDisk), seeVM, keepMoved},
-	fleet.VMPlan:     {onVM(planVM), seePlan, keepNothing},
+	fleet.VMDiskMove: {onVM(moveDisk), observeVM, recordMoved},
+	fleet.VMPlan:     {onVM(planVM), observePlan, recordNothing},
 
-	fleet.SecurityGroupApply:   {onSecurityGroup(Hypervisor.ApplySecurityGroup), seeSecurityGroup, keepNothing},
-	fleet.SecurityGroupRelease: {onSecurityGroup(Hypervisor.ReleaseSecurityGroup), seeSecurityGroup, keepNothing},
+	fleet.SecurityGroupApply:   {onSecurityGroup(Hypervisor.ApplySecurityGroup), observeSecurityGroup, recordNothing},
+	fleet.SecurityGroupRelease: {onSecurityGroup(Hypervisor.ReleaseSecurityGroup), observeSecurityGroup, recordNothing},
 }
 
 // handlerOf returns the job's handler. A job of an unknown kind fails, and its failure is reported and recorded like
@@ -76,11 +76,11 @@ func handlerOf(j *job) handler {
 	case known:
 		return d
 	case j.Pool != nil:
-		return handler{observe: seePool, remember: keepPool}
+		return handler{observe: observePool, record: recordPool}
 	case j.Network != nil:
-		return handler{observe: seeNetwork, remember: keepNetwork}
+		return handler{observe: observeNetwork, record: recordNetwork}
 	}
-	return handler{observe: seeVM, remember: keepVM}
+	return handler{observe: observeVM, record: recordVM}
 }
 
 // onVM wraps a handler that needs the job's VM.
@@ -135,7 +135,7 @@ func (a *Agent) runsAsDefined(ctx context.Context, j *job) bool {
 
 // stop first records that somebody wants the VM off, so that its restart policy does not start it again.
 func stop(ctx context.Context, a *Agent, j *job) error {
-	if err := a.memory.asked(j.VM.ID, a.bootID()); err != nil {
+	if err := a.state.noteStopRequest(j.VM.ID, a.bootID()); err != nil {
 		return err
 	}
 	return a.hypervisor.StopVM(ctx, j.VM.ID)
@@ -145,7 +145,7 @@ func deleteVM(ctx context.Context, a *Agent, j *job) error {
 	return a.hypervisor.DeleteVM(ctx, *j.VM, j.Pools, j.Args.DeleteDisks)
 }
 
-func seeVM(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+func observeVM(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.VM == nil {
 		return
 	}
@@ -154,19 +154,19 @@ func seeVM(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 		a.log.Warn("The VM's status after the job cannot be read.", "job", j.ID, "error", err)
 		return
 	}
-	a.memory.addTo(j.VM.ID, &status, a.bootID())
-	a.judge.addTo(j.VM.ID, &status, a.memory.acted(j.VM.ID))
+	a.state.addTo(j.VM.ID, &status, a.bootID())
+	a.health.addTo(j.VM.ID, &status, a.state.acted(j.VM.ID))
 	out.VM = &status
 }
 
 // observePool adds the pool's state on the host, or the failure if there is none.
-func seePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+func observePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
 	}
-	if state, err := a.hypervisor.Snapshot(ctx, Assigned{Pools: []fleet.Pool{*j.Pool}, Hashed: a.memory.hashed()}); err == nil && state.Host.Connected {
+	if state, err := a.hypervisor.Snapshot(ctx, Assigned{Pools: []fleet.Pool{*j.Pool}, Hashed: a.state.hashed()}); err == nil && state.Host.Connected {
 		state = clone(state)
-		a.memory.complete(&state, a.bootID())
+		a.state.complete(&state, a.bootID())
 		for _, p := range state.Pools {
 			if p.Name == j.Pool.Name {
 				out.Pool = &p.Status
@@ -180,21 +180,21 @@ func seePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 }
 
 // observeReleased adds the pool's state only after a failure: a pool of that name after a release is another one.
-func seeReleased(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+func observeReleased(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
-		seePool(ctx, a, j, out)
+		observePool(ctx, a, j, out)
 	}
 }
 
 // observeNetwork adds the network's state on the host, or the failure if there is none.
-func seeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+func observeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Network == nil {
 		return
 	}
 	if state, err := a.hypervisor.Snapshot(ctx, Assigned{Networks: []fleet.Network{*j.Network}}); err == nil && state.Host.Connected {
 		state = clone(state)
-		a.memory.complete(&state, a.bootID())
-		a.lookAtLinks(&state, []fleet.Network{*j.Network})
+		a.state.complete(&state, a.bootID())
+		a.addLinkStatus(&state, []fleet.Network{*j.Network})
 		for _, n := range state.Networks {
 			if n.ID == j.Network.ID {
 				out.Network = &n.Status
@@ -208,59 +208,59 @@ func seeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 }
 
 // observeReleasedNetwork adds the network's state only after a failure.
-func seeReleasedNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+func observeReleasedNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
-		seeNetwork(ctx, a, j, out)
+		observeNetwork(ctx, a, j, out)
 	}
 }
 
 // observeNothing reports that no generation was acted on.
-func seeNothing(_ context.Context, _ *Agent, _ *job, out *wire.Finish) { out.Generation = 0 }
+func observeNothing(_ context.Context, _ *Agent, _ *job, out *wire.Finish) { out.Generation = 0 }
 
-func keepVM(a *Agent, j *job, out *wire.Finish) error { return keepActed(a, j, out, false) }
+func recordVM(a *Agent, j *job, out *wire.Finish) error { return recordActed(a, j, out, false) }
 
 // recordPower is recordVM for jobs that power the guest on or off.
-func keepTurned(a *Agent, j *job, out *wire.Finish) error { return keepActed(a, j, out, true) }
+func recordPower(a *Agent, j *job, out *wire.Finish) error { return recordActed(a, j, out, true) }
 
-func keepActed(a *Agent, j *job, out *wire.Finish, turned bool) error {
+func recordActed(a *Agent, j *job, out *wire.Finish, turned bool) error {
 	if j.VM == nil {
 		return nil
 	}
-	return a.memory.vmActed(*j.VM, j.Generation, j.Kind, out.Error, turned, a.bootID())
+	return a.state.vmActed(*j.VM, j.Generation, j.Kind, out.Error, turned, a.bootID())
 }
 
 func forgetVM(a *Agent, j *job, out *wire.Finish) error {
 	if j.VM != nil && out.Outcome == wire.Done {
-		return a.memory.vmGone(j.VM.ID)
+		return a.state.vmGone(j.VM.ID)
 	}
-	return keepVM(a, j, out)
+	return recordVM(a, j, out)
 }
 
-func keepPool(a *Agent, j *job, out *wire.Finish) error {
+func recordPool(a *Agent, j *job, out *wire.Finish) error {
 	if j.Pool == nil {
 		return nil
 	}
-	return a.memory.poolActed(j.Pool.Name, out.Error)
+	return a.state.poolActed(j.Pool.Name, out.Error)
 }
 
-func keepNetwork(a *Agent, j *job, out *wire.Finish) error {
+func recordNetwork(a *Agent, j *job, out *wire.Finish) error {
 	if j.Network == nil {
 		return nil
 	}
-	return a.memory.networkActed(*j.Network, out.Error, a.bootID())
+	return a.state.networkActed(*j.Network, out.Error, a.bootID())
 }
 
 func forgetNetwork(a *Agent, j *job, out *wire.Finish) error {
 	if j.Network != nil && out.Outcome == wire.Done {
-		return a.memory.networkGone(j.Network.ID)
+		return a.state.networkGone(j.Network.ID)
 	}
-	return keepNetwork(a, j, out)
+	return recordNetwork(a, j, out)
 }
 
 // forgetHash deletes the checksum of a deleted volume.
 func forgetHash(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done {
-		return a.memory.unhash(ref)
+		return a.state.unhash(ref)
 	}
 	return nil
 }
@@ -268,9 +268,9 @@ func forgetHash(a *Agent, j *job, out *wire.Finish) error {
 // forgetOldName deletes the checksum under a renamed volume's old name.
 func forgetOldName(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done && j.Args.Volume != nil {
-		return a.memory.unhash(fleet.Volref{PoolID: ref.PoolID, Volume: j.Args.Volume.Source})
+		return a.state.unhash(fleet.Volref{PoolID: ref.PoolID, Volume: j.Args.Volume.Source})
 	}
 	return nil
 }
 
-func keepNothing(*Agent, *job, *wire.Finish) error { return nil }
+func recordNothing(*Agent, *job, *wire.Finish) error { return nil }

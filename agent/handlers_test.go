@@ -6,15 +6,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestEveryKindHasADuty(t *testing.T) {
+func TestEveryJobKindHasHandler(t *testing.T) {
 	t.Parallel()
 	all := fleet.KindsWhere(func(fleet.Kind) bool { return true })
 	for _, k := range all {
-		if d := handlers[k]; d.do == nil || d.observe == nil || d.remember == nil {
+		if d := handlers[k]; d.do == nil || d.observe == nil || d.record == nil {
 			t.Errorf("%s has no whole duty: %+v", k, d)
 		}
 	}
 	if len(handlers) != len(all) {
-		t.Errorf("%d duties for %d kinds", len(handlers), len(all))
+		t.Errorf("%d loops for %d kinds", len(handlers), len(all))
 	}
 }

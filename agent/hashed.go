@@ -21,18 +21,18 @@ func (h Hashed) Report(v *fleet.Volume, same bool) {
 	}
 }
 
-// mostHashed limits the number of stored checksums; the newest are kept.
-const mostHashed = 512
+// maxHashed limits the number of stored checksums; the newest are kept.
+const maxHashed = 512
 
 // noteHashed stores new checksums.
 func (m *stateFile) noteHashed(fresh ...Hashed) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kept := slices.DeleteFunc(slices.Clone(m.kept.Hashed), func(o Hashed) bool {
+	kept := slices.DeleteFunc(slices.Clone(m.data.Hashed), func(o Hashed) bool {
 		return slices.ContainsFunc(fresh, func(h Hashed) bool { return h.Ref == o.Ref })
 	})
 	kept = append(kept, fresh...)
-	m.kept.Hashed = kept[max(0, len(kept)-mostHashed):]
+	m.data.Hashed = kept[max(0, len(kept)-maxHashed):]
 	return m.save()
 }
 
@@ -40,8 +40,8 @@ func (m *stateFile) noteHashed(fresh ...Hashed) error {
 func (m *stateFile) hashed() map[fleet.Volref]Hashed {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := make(map[fleet.Volref]Hashed, len(m.kept.Hashed))
-	for _, h := range m.kept.Hashed {
+	out := make(map[fleet.Volref]Hashed, len(m.data.Hashed))
+	for _, h := range m.data.Hashed {
 		out[h.Ref] = h
 	}
 	return out
@@ -51,11 +51,11 @@ func (m *stateFile) hashed() map[fleet.Volref]Hashed {
 func (m *stateFile) unhash(ref fleet.Volref) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kept := slices.DeleteFunc(slices.Clone(m.kept.Hashed), func(o Hashed) bool { return o.Ref == ref })
-	if len(kept) == len(m.kept.Hashed) {
+	kept := slices.DeleteFunc(slices.Clone(m.data.Hashed), func(o Hashed) bool { return o.Ref == ref })
+	if len(kept) == len(m.data.Hashed) {
 		return nil
 	}
-	m.kept.Hashed = kept
+	m.data.Hashed = kept
 	return m.save()
 }
 

@@ -27,49 +27,49 @@ func (u Unsure) Error() string { return string(u) }
 // checksAtOnce limits the concurrent checks of a host; a guest has one at a time, so a slow guest blocks only one slot.
 const checksAtOnce = 8
 
-// judge runs health checks and acts on guests that fail. All its state but the number of actions is lost when the agent
+// healthChecker runs health checks and acts on guests that fail. All its state but the number of actions is lost when the agent
 // restarts.
-type judge struct {
+type healthChecker struct {
 	mu     sync.Mutex
-	all    map[fleet.VMID]*judged
+	all    map[fleet.VMID]*checkedVM
 	asking int
 	work   sync.WaitGroup
 }
 
-// judged is a VM with health checks.
-type judged struct {
+// checkedVM is a VM with health checks.
+type checkedVM struct {
 	asking bool
 	run    time.Time // start of the guest's run, as reported by the host
 	since  time.Time // start of its grace period
 	acted  time.Time // time of the host's last action
 	calm   time.Time // since when no check fails; zero: some check does
-	checks []*checking
+	checks []*checkState
 }
 
-// checking is the state of one check of a guest.
-type checking struct {
+// checkState is the state of one check of a guest.
+type checkState struct {
 	fleet.HealthState
 	due   time.Time
 	fails int
 	mark  string
 }
 
-// judgeVMs runs due checks until ctx ends.
-func (a *Agent) judgeVMs(ctx context.Context) {
+// healthLoop runs due checks until ctx ends.
+func (a *Agent) healthLoop(ctx context.Context) {
 	if _, err := a.inventory.wait(ctx); err != nil {
 		return
 	}
 	for ctx.Err() == nil {
-		a.judgeDue(ctx, time.Now())
+		a.startDueChecks(ctx, time.Now())
 		pause(ctx, a.times.keep)
 	}
-	a.judge.work.Wait()
+	a.health.work.Wait()
 }
 
-// judgeDue starts the checks that are due, longest overdue first. It waits for none of them.
-func (a *Agent) judgeDue(ctx context.Context, now time.Time) {
-	all, busy, boot := a.memory.judging(), a.running.busy(), a.bootID()
-	j := &a.judge
+// startDueChecks starts the checks that are due, longest overdue first. It waits for none of them.
+func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
+	all, busy, boot := a.state.checkedVMs(), a.running.busy(), a.bootID()
+	j := &a.health
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for id := range j.all {
@@ -79,8 +79,8 @@ func (a *Agent) judgeDue(ctx context.Context, now time.Time) {
 	}
 	type dueCheck struct {
 		id fleet.VMID
-		p  *judged
-		c  *checking
+		p  *checkedVM
+		c  *checkState
 	}
 	var due []dueCheck
 	for id, k := range all {
@@ -95,7 +95,7 @@ func (a *Agent) judgeDue(ctx context.Context, now time.Time) {
 				due = append(due, dueCheck{id, p, nil})
 			}
 		case k.Ran == boot:
-			next := slices.MinFunc(p.checks, func(x, y *checking) int { return x.due.Compare(y.due) })
+			next := slices.MinFunc(p.checks, func(x, y *checkState) int { return x.due.Compare(y.due) })
 			if !now.Before(next.due) {
 				due = append(due, dueCheck{id, p, next})
 			}
@@ -115,9 +115,9 @@ func (a *Agent) judgeDue(ctx context.Context, now time.Time) {
 		j.asking++
 		j.work.Go(func() {
 			if d.c == nil {
-				a.restartSick(ctx, d.id, d.p)
+				a.restartUnhealthy(ctx, d.id, d.p)
 			} else {
-				a.ask(ctx, d.id, d.p, d.c)
+				a.runCheck(ctx, d.id, d.p, d.c)
 			}
 			j.mu.Lock()
 			defer j.mu.Unlock()
@@ -128,13 +128,13 @@ func (a *Agent) judgeDue(ctx context.Context, now time.Time) {
 }
 
 // of returns the VM's entry with its current checks. j.mu must be held.
-func (j *judge) of(id fleet.VMID, k vmState, now time.Time) *judged {
+func (j *healthChecker) of(id fleet.VMID, k vmState, now time.Time) *checkedVM {
 	if j.all == nil {
-		j.all = map[fleet.VMID]*judged{}
+		j.all = map[fleet.VMID]*checkedVM{}
 	}
 	p := j.all[id]
 	if p == nil {
-		p = &judged{since: now}
+		p = &checkedVM{since: now}
 		j.all[id] = p
 	}
 	same := len(p.checks) == len(k.Checks)
@@ -147,9 +147,9 @@ func (j *judge) of(id fleet.VMID, k vmState, now time.Time) *judged {
 	had := p.checks
 	p.checks = nil
 	for _, c := range k.Checks[:min(len(k.Checks), fleet.MaxHealthChecks)] {
-		i := slices.IndexFunc(had, func(o *checking) bool { return o.Check == c })
+		i := slices.IndexFunc(had, func(o *checkState) bool { return o.Check == c })
 		if i < 0 {
-			p.checks = append(p.checks, &checking{HealthState: fleet.HealthState{Check: c, State: fleet.HealthUnsure, Said: "Not asked yet."}, due: now})
+			p.checks = append(p.checks, &checkState{HealthState: fleet.HealthState{Check: c, State: fleet.HealthUnsure, Said: "Not asked yet."}, due: now})
 			continue
 		}
 		p.checks = append(p.checks, had[i])
@@ -157,10 +157,10 @@ func (j *judge) of(id fleet.VMID, k vmState, now time.Time) *judged {
 	return p
 }
 
-// ask runs one check. It reads the guest's state first, because an earlier read may be outdated.
-func (a *Agent) ask(ctx context.Context, id fleet.VMID, p *judged, c *checking) {
+// runCheck runs one check. It reads the guest's state first, because an earlier read may be outdated.
+func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *checkState) {
 	usual := c.Check.Usual()
-	fresh, err := a.judgeable(ctx, id)
+	fresh, err := a.readGuest(ctx, id)
 	var sign Sign
 	if err == nil && c.Check.Kind == fleet.HealthExec && !fresh.Policy.GuestExec {
 		err = Unsure("Its policy allows no programs to be run in it.")
@@ -177,23 +177,23 @@ func (a *Agent) ask(ctx context.Context, id fleet.VMID, p *judged, c *checking) 
 		return
 	}
 	busy := a.running.busy()[fleet.SubjectVM(id)]
-	a.judge.mu.Lock()
-	changed := p.learn(c, fresh, sign, err, busy, time.Now(), a.times.second)
-	calmed, sick := p.isCalm(time.Now(), a.times.calm), c.State == fleet.HealthFails && c.fails > 0
-	a.judge.mu.Unlock()
-	if calmed {
-		a.remember(id, func(k *vmState) { k.Acted = 0 })
+	a.health.mu.Lock()
+	changed := p.record(c, fresh, sign, err, busy, time.Now(), a.times.second)
+	calm, unhealthy := p.isCalm(time.Now(), a.times.calm), c.State == fleet.HealthFails && c.fails > 0
+	a.health.mu.Unlock()
+	if calm {
+		a.record(id, func(k *vmState) { k.Acted = 0 })
 	}
-	if sick && !busy && c.Check.Action != fleet.HealthReport {
-		changed = a.treat(ctx, id, p, c) || changed
+	if unhealthy && !busy && c.Check.Action != fleet.HealthReport {
+		changed = a.actOn(ctx, id, p, c) || changed
 	}
 	if changed {
 		a.reports.pokeFull()
 	}
 }
 
-// judgeable reads the guest's state. An Unsure error means that the guest cannot be judged now.
-func (a *Agent) judgeable(ctx context.Context, id fleet.VMID) (fleet.VMStatus, error) {
+// readGuest reads the guest's state. An Unsure error means that the guest cannot be checkedVM now.
+func (a *Agent) readGuest(ctx context.Context, id fleet.VMID) (fleet.VMStatus, error) {
 	var status fleet.VMStatus
 	err := a.within(ctx, func(ctx context.Context) (err error) {
 		status, _, err = a.hypervisor.VM(ctx, id)
@@ -212,8 +212,8 @@ func (a *Agent) judgeable(ctx context.Context, id fleet.VMID) (fleet.VMStatus, e
 	return status, nil
 }
 
-// learn records the result of a check, and reports whether the portal must know. The judge's lock must be held.
-func (p *judged) learn(c *checking, fresh fleet.VMStatus, sign Sign, err error, busy bool, now time.Time, second time.Duration) (changed bool) {
+// record records the result of a check, and reports whether the portal must know. The checker's lock must be held.
+func (p *checkedVM) record(c *checkState, fresh fleet.VMStatus, sign Sign, err error, busy bool, now time.Time, second time.Duration) (changed bool) {
 	usual := c.Check.Usual()
 	c.due = now.Add(time.Duration(usual.Interval) * second)
 	if busy { // a job works on the VM, so its answers do not count
@@ -263,8 +263,8 @@ func (p *judged) learn(c *checking, fresh fleet.VMStatus, sign Sign, err error, 
 }
 
 // isCalm reports whether no check has failed for a while since the last action.
-func (p *judged) isCalm(now time.Time, calm time.Duration) bool {
-	if slices.ContainsFunc(p.checks, func(c *checking) bool { return c.State == fleet.HealthFails || c.fails > 0 }) {
+func (p *checkedVM) isCalm(now time.Time, calm time.Duration) bool {
+	if slices.ContainsFunc(p.checks, func(c *checkState) bool { return c.State == fleet.HealthFails || c.fails > 0 }) {
 		p.calm = time.Time{}
 		return false
 	}
@@ -274,23 +274,23 @@ func (p *judged) isCalm(now time.Time, calm time.Duration) bool {
 	return !p.acted.IsZero() && now.Sub(p.calm) > calm
 }
 
-// treat acts on a guest that fails a check, unless the last action was too recent or the limit is reached. It records
+// actOn acts on a guest that fails a check, unless the last action was too recent or the limit is reached. It records
 // the action before it acts.
-func (a *Agent) treat(ctx context.Context, id fleet.VMID, p *judged, c *checking) bool {
-	k, known := a.memory.judging()[id]
-	a.judge.mu.Lock()
-	wait := !p.acted.IsZero() && time.Since(p.acted) < againIn(k.Acted, a.times.again, a.times.againMost)
+func (a *Agent) actOn(ctx context.Context, id fleet.VMID, p *checkedVM, c *checkState) bool {
+	k, known := a.state.checkedVMs()[id]
+	a.health.mu.Lock()
+	wait := !p.acted.IsZero() && time.Since(p.acted) < restartDelay(k.Acted, a.times.again, a.times.againMax)
 	run := p.run
-	a.judge.mu.Unlock()
-	if !known || k.Again != "" || k.Asked || k.Acted >= fleet.MaxHealthActions || wait {
+	a.health.mu.Unlock()
+	if !known || k.Again != "" || k.StopRequested || k.Acted >= fleet.MaxHealthActions || wait {
 		return false
 	}
-	fresh, err := a.judgeable(ctx, id) // somebody may have forced it off or paused it during the check
+	fresh, err := a.readGuest(ctx, id) // somebody may have forced it off or paused it during the check
 	if err != nil || fresh.StartedAt != nil && !fresh.StartedAt.Equal(run) || a.running.busy()[fleet.SubjectVM(id)] {
 		return false
 	}
 	boot := a.bootID()
-	if err := a.memory.keep(id, func(k *vmState) {
+	if err := a.state.updateVM(id, func(k *vmState) {
 		if k.Acted++; c.Check.Action == fleet.HealthRestart {
 			k.Again, k.AgainAt = boot, time.Now()
 		}
@@ -299,14 +299,14 @@ func (a *Agent) treat(ctx context.Context, id fleet.VMID, p *judged, c *checking
 		return false
 	}
 	a.log.Info("A guest fails a health check.", "vm", k.Name, "check", c.Check.Says(), "said", c.Said, "action", c.Check.Action, "time", k.Acted+1)
-	a.judge.mu.Lock()
+	a.health.mu.Lock()
 	p.acted, p.since, p.calm = time.Now(), time.Now(), time.Time{}
 	for _, o := range p.checks {
 		o.fails, o.mark = 0, ""
 	}
-	a.judge.mu.Unlock()
+	a.health.mu.Unlock()
 	if c.Check.Action == fleet.HealthRestart {
-		a.restartSick(ctx, id, p)
+		a.restartUnhealthy(ctx, id, p)
 		return true
 	}
 	if err := a.within(ctx, func(ctx context.Context) error { return a.hypervisor.ResetVM(ctx, id) }); err != nil {
@@ -315,13 +315,13 @@ func (a *Agent) treat(ctx context.Context, id fleet.VMID, p *judged, c *checking
 	return true
 }
 
-// restartSick forces off the run that failed and starts the guest again. The next round, or the next agent, finishes an
+// restartUnhealthy forces off the run that failed and starts the guest again. The next round, or the next agent, finishes an
 // incomplete restart.
-func (a *Agent) restartSick(ctx context.Context, id fleet.VMID, p *judged) {
-	a.judge.mu.Lock()
+func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM) {
+	a.health.mu.Lock()
 	p.acted = time.Now()
-	a.judge.mu.Unlock()
-	k, known := a.memory.judging()[id]
+	a.health.mu.Unlock()
+	k, known := a.state.checkedVMs()[id]
 	if !known || k.Again == "" || a.running.busy()[fleet.SubjectVM(id)] {
 		return
 	}
@@ -337,7 +337,7 @@ func (a *Agent) restartSick(ctx context.Context, id fleet.VMID, p *judged) {
 	case err != nil:
 		return
 	case over:
-		a.remember(id, func(k *vmState) { k.Again = "" })
+		a.record(id, func(k *vmState) { k.Again = "" })
 		return
 	case status.Power == fleet.Running:
 		if err := a.within(ctx, func(ctx context.Context) error { return a.hypervisor.StopVM(ctx, id) }); err != nil {
@@ -345,11 +345,11 @@ func (a *Agent) restartSick(ctx context.Context, id fleet.VMID, p *judged) {
 			return
 		}
 	}
-	if k, known = a.memory.judging()[id]; !known || k.Again == "" || a.running.busy()[fleet.SubjectVM(id)] {
+	if k, known = a.state.checkedVMs()[id]; !known || k.Again == "" || a.running.busy()[fleet.SubjectVM(id)] {
 		return // somebody wants it off
 	}
 	err = a.startByItself(ctx, id)
-	a.remember(id, func(k *vmState) {
+	a.record(id, func(k *vmState) {
 		switch {
 		case err == nil:
 			k.Ran, k.Down, k.Trouble, k.Again = a.bootID(), "", "", ""
@@ -360,14 +360,14 @@ func (a *Agent) restartSick(ctx context.Context, id fleet.VMID, p *judged) {
 	a.reports.pokeFull()
 }
 
-func (a *Agent) remember(id fleet.VMID, change func(*vmState)) {
-	if err := a.memory.keep(id, change); err != nil {
+func (a *Agent) record(id fleet.VMID, change func(*vmState)) {
+	if err := a.state.updateVM(id, change); err != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 	}
 }
 
 // addTo adds the states of the health checks to a status.
-func (j *judge) addTo(id fleet.VMID, status *fleet.VMStatus, acted int) {
+func (j *healthChecker) addTo(id fleet.VMID, status *fleet.VMStatus, acted int) {
 	if status.Health = nil; len(status.Checks) == 0 || isOff(status.Power) {
 		return
 	}
@@ -376,7 +376,7 @@ func (j *judge) addTo(id fleet.VMID, status *fleet.VMStatus, acted int) {
 	for _, c := range status.Checks {
 		out := fleet.HealthState{Check: c, State: fleet.HealthUnsure, Said: "Not asked yet."}
 		if p := j.all[id]; p != nil {
-			if i := slices.IndexFunc(p.checks, func(o *checking) bool { return o.Check == c }); i >= 0 {
+			if i := slices.IndexFunc(p.checks, func(o *checkState) bool { return o.Check == c }); i >= 0 {
 				out = p.checks[i].HealthState
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// sickly is a host that tells what was done to guests, and can hold their answers back.
+// sickly is a host that records actions on guests and can delay their answers.
 type sickly struct {
 	*counted
 	more   sync.Mutex
@@ -76,7 +76,7 @@ func checked(name string, all ...fleet.HealthCheck) *fleet.VM {
 	return vm
 }
 
-// health waits until the host has told so of the VM's first check.
+// health waits until the host reports a matching status of the VM's first check.
 func (p *portal) health(vm *fleet.VM, what string, ok func(fleet.VMStatus) bool) {
 	p.t.Helper()
 	p.stateSince(0, vm.Name+" "+what, func(s wire.State) bool {
@@ -101,8 +101,9 @@ func (p *portal) sickly(t *testing.T, vms ...*fleet.VM) (*sickly, func()) {
 	return host, stop
 }
 
-// A guest that fails is told of, with its answer, and told of no more when it is well again. Without an action nothing is done to it.
-func TestHealthIsToldAndNothingElseIsDone(t *testing.T) {
+// A failing guest is reported with its answer until it is healthy again. A check without an action does nothing to the
+// guest.
+func TestHealthIsReportedWithoutAction(t *testing.T) {
 	t.Parallel()
 	p, vm := newPortal(t), checked("web", port)
 	host, _ := p.sickly(t, vm)
@@ -123,8 +124,8 @@ func TestHealthIsToldAndNothingElseIsDone(t *testing.T) {
 	}
 }
 
-// What is done to a sick guest ends after a few times, and then it is told of.
-func TestASickGuestIsResetAFewTimes(t *testing.T) {
+// Actions on an unhealthy guest stop after the limit; it is then reported only.
+func TestUnhealthyGuestIsResetUpToLimit(t *testing.T) {
 	t.Parallel()
 	check := port
 	check.Action = fleet.HealthReset
@@ -146,8 +147,9 @@ func TestASickGuestIsResetAFewTimes(t *testing.T) {
 	}
 }
 
-// A sick guest is restarted, also by an agent after the one that had begun, and while the portal is away.
-func TestASickGuestIsRestarted(t *testing.T) {
+// An unhealthy guest is restarted, also by the next agent after an interrupted restart, and while the portal is
+// offline.
+func TestUnhealthyGuestIsRestarted(t *testing.T) {
 	t.Parallel()
 	check := port
 	check.Action = fleet.HealthRestart
@@ -161,7 +163,7 @@ func TestASickGuestIsRestarted(t *testing.T) {
 	p.set(func() { p.refuse["report"], p.refuse["hello"], p.refuse["claim"] = 503, 503, 503 })
 	host.Sicken(vm.ID, fleet.HealthHTTP, true)
 	host.mu.Lock()
-	host.broken[vm.ID] = true // it is forced off, and does not come up again
+	host.broken[vm.ID] = true // it is forced off and does not start again
 	host.mu.Unlock()
 	p.wait("it is off", func() bool { return host.power(vm.ID) == fleet.Stopped })
 	stop()
@@ -173,8 +175,8 @@ func TestASickGuestIsRestarted(t *testing.T) {
 	p.wait("it is back", func() bool { return host.power(vm.ID) == fleet.Running })
 }
 
-// What people put off stays off, and a guest that is paused, or frozen, is not judged.
-func TestWhoIsNotJudged(t *testing.T) {
+// A guest that a user powered off stays off, and a paused or frozen guest is not checked.
+func TestPausedAndStoppedGuestsAreNotChecked(t *testing.T) {
 	t.Parallel()
 	check := port
 	check.Action = fleet.HealthRestart
@@ -186,7 +188,7 @@ func TestWhoIsNotJudged(t *testing.T) {
 	p.do(wire.Work{Kind: fleet.VMPause, VM: paused, Epoch: 2})
 	host.Sicken(off.ID, fleet.HealthHTTP, true)
 	host.Sicken(paused.ID, fleet.HealthHTTP, true)
-	p.health(paused, "not judged", func(s fleet.VMStatus) bool {
+	p.health(paused, "not checkedVM", func(s fleet.VMStatus) bool {
 		return is(fleet.HealthUnsure)(s) && strings.Contains(s.Health[0].Said, "paused") && len(s.Faults) == 0
 	})
 	before := host.asked(paused.ID)
@@ -199,8 +201,8 @@ func TestWhoIsNotJudged(t *testing.T) {
 	}
 }
 
-// Guests that never answer hold up nobody else.
-func TestSlowGuestsHoldUpNobody(t *testing.T) {
+// Guests that never answer delay no other guest.
+func TestSlowGuestDelaysNoOtherCheck(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	var slow []*fleet.VM

@@ -67,10 +67,10 @@ type Hypervisor interface {
 	// StartVM starts the VM and refuses if a disk is missing. It does nothing if the VM is running already.
 	StartVM(ctx context.Context, id fleet.VMID) error
 	ShutdownVM(ctx context.Context, id fleet.VMID) error // asks the guest and returns at once; no-op if off
-	StopVM(ctx context.Context, id fleet.VMID) error // forces it off; no-op if off
+	StopVM(ctx context.Context, id fleet.VMID) error     // forces it off; no-op if off
 	RebootVM(ctx context.Context, id fleet.VMID) error   // asks the guest
 	ResetVM(ctx context.Context, id fleet.VMID) error
-	PauseVM(ctx context.Context, id fleet.VMID) error // no-op if paused
+	PauseVM(ctx context.Context, id fleet.VMID) error  // no-op if paused
 	ResumeVM(ctx context.Context, id fleet.VMID) error // no-op if running
 
 	// GuestReadings returns the newest changing values (load, memory, file systems) of guests whose guest agent
@@ -237,7 +237,7 @@ type Assigned struct {
 	Pools    []fleet.Pool
 	Networks []fleet.Network
 	// checksums computed on this host: Snapshot reports those of unchanged files
-	Hashed   map[fleet.Volref]Hashed
+	Hashed map[fleet.Volref]Hashed
 }
 
 // Progress receives the progress of a long step: percent 0…100 and a note on the current step. It never blocks.

@@ -26,11 +26,11 @@ import (
 
 // Files of an agent's data directory.
 const (
-	keyFile      = "host.key"
-	identityFile = "identity.json"
-	lockFile     = "agent.lock"
-	memoryFile   = "memory.json"
-	journalFile  = "journal.jsonl"
+	keyFile       = "host.key"
+	identityFile  = "identity.json"
+	lockFile      = "agent.lock"
+	stateFileName = "memory.json"
+	journalFile   = "journal.jsonl"
 )
 
 // ErrNotJoined is returned by OpenIdentity for a data directory without an identity.

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// held is a host on which resets wait for a sign, and pauses panic.
+// held is a host on which resets wait for a signal and pauses panic.
 type held struct {
 	*mock.Host
 	entered chan fleet.VMID
@@ -39,8 +39,9 @@ func heldHost() *held {
 	return &held{mock.New(mock.Options{Name: "host-1"}), make(chan fleet.VMID, 8), make(chan struct{})}
 }
 
-// The portal learns at once which epoch is the newest: after its database was restored it gives the job again under a higher one.
-func TestOutdatedEpochIsReportedAndJobNotDone(t *testing.T) {
+// The portal learns the newest epoch at once: after a restore of its database it gives out the job again under a higher
+// one.
+func TestOutdatedEpochIsReportedAndJobNotRun(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	vm := newVM("web")
@@ -58,7 +59,7 @@ func TestOutdatedEpochIsReportedAndJobNotDone(t *testing.T) {
 	}
 }
 
-func TestAJobGivenAgainWhileInWorkIsDoneOnceUnderItsNewEpoch(t *testing.T) {
+func TestReclaimedRunningJobFinishesOnceUnderNewEpoch(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), heldHost()
 	p.running(p.join(), host, host.Host)
@@ -79,7 +80,7 @@ func TestAJobGivenAgainWhileInWorkIsDoneOnceUnderItsNewEpoch(t *testing.T) {
 	if f := p.result(job); f.Outcome != wire.Done || f.Epoch != 3 {
 		t.Errorf("the job ended %+v", f)
 	}
-	// Given once more after its end: answered from the journal.
+	// Given out again after its end, the job is answered from the journal.
 	p.idle()
 	p.set(func() { p.finishes = nil })
 	p.give(wire.Work{ID: job, Kind: fleet.VMReset, VM: vm, Epoch: 4})
@@ -97,7 +98,7 @@ func TestJobsOfOneSubjectWaitForEachOther(t *testing.T) {
 	reset := p.give(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 2})
 	<-host.entered
 	stop := p.give(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
-	p.do(wire.Work{Kind: fleet.VMApply, VM: newVM("other")}) // claimed after the stop, and done meanwhile
+	p.do(wire.Work{Kind: fleet.VMApply, VM: newVM("other")}) // claimed after the stop, and finished before it
 	close(host.release)
 	first, second := p.result(reset), p.result(stop)
 	if first.VM.Power != fleet.Running || second.VM.Power != fleet.Stopped || first.Seq >= second.Seq {
@@ -105,7 +106,7 @@ func TestJobsOfOneSubjectWaitForEachOther(t *testing.T) {
 	}
 }
 
-// untunable is a host that refuses to change guests while they run.
+// untunable is a host that refuses to change running guests.
 type untunable struct{ *mock.Host }
 
 func (h untunable) ApplyVM(ctx context.Context, in agent.Apply) error {
@@ -116,7 +117,7 @@ func (h untunable) ApplyVM(ctx context.Context, in agent.Apply) error {
 	return err
 }
 
-func TestStartGivenAgainIsDoneWhenTheGuestRuns(t *testing.T) {
+func TestRepeatedStartSucceedsWhenGuestRuns(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	p.running(p.join(), untunable{host}, host)
@@ -131,13 +132,13 @@ func TestStartGivenAgainIsDoneWhenTheGuestRuns(t *testing.T) {
 	if f := p.result(job); f.Outcome != wire.Done || f.Error != "" || f.VM.Power != fleet.Running || f.VM.Error != "" {
 		t.Errorf("the start given again ended %+v", f)
 	}
-	vm.Generation++ // an edit that fails is not hidden by a start
+	vm.Generation++ // a start does not hide a failed edit
 	if f := p.result(p.give(wire.Work{Kind: fleet.VMApply, VM: vm, Epoch: 3})); f.Outcome != wire.Failed {
 		t.Errorf("the edit ended %+v", f)
 	}
 }
 
-func TestLostJobsAreDropped(t *testing.T) {
+func TestLostJobSendsNoResult(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	vm := newVM(mock.NoShutdown)
@@ -145,7 +146,7 @@ func TestLostJobsAreDropped(t *testing.T) {
 	job := p.give(wire.Work{Kind: fleet.VMShutdown, VM: vm, Epoch: 2})
 	p.wait("the wait for the guest", func() bool { return len(p.notes) > 0 })
 	p.set(func() { p.lost = []fleet.JobID{job} })
-	// The next job of the subject gets its turn at once, and of the lost one nothing is heard.
+	// The next job of the subject starts at once, and the lost one sends no result.
 	p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +157,7 @@ func TestLostJobsAreDropped(t *testing.T) {
 	}
 }
 
-func TestAForceOffNeedNotWaitForAShutdown(t *testing.T) {
+func TestForceOffDoesNotWaitForShutdown(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	vm := newVM(mock.NoShutdown)
@@ -168,7 +169,7 @@ func TestAForceOffNeedNotWaitForAShutdown(t *testing.T) {
 	}
 }
 
-func TestConsolesNeitherWaitNorRaiseEpochs(t *testing.T) {
+func TestConsoleNeitherWaitsNorRaisesEpoch(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), heldHost()
 	p.running(p.join(), host, host.Host)
@@ -176,13 +177,14 @@ func TestConsolesNeitherWaitNorRaiseEpochs(t *testing.T) {
 	p.do(wire.Work{Kind: fleet.VMStart, VM: vm, Epoch: 1})
 	reset := p.give(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 2})
 	<-host.entered
-	p.do(wire.Work{Kind: fleet.ConsoleOpen, VM: vm, Epoch: 9, Args: fleet.JobArgs{Console: "c-1"}}) // while the reset is in work
+	// while the reset runs
+	p.do(wire.Work{Kind: fleet.ConsoleOpen, VM: vm, Epoch: 9, Args: fleet.JobArgs{Console: "c-1"}})
 	close(host.release)
 	p.result(reset)
 	p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3}) // lower than the console's
 }
 
-func TestPanicBecomesAFailureWithAReference(t *testing.T) {
+func TestPanicFailsJobWithLogReference(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), heldHost()
 	p.running(p.join(), host, host.Host)
@@ -197,7 +199,7 @@ func TestPanicBecomesAFailureWithAReference(t *testing.T) {
 	}
 }
 
-func TestWorkOfAnUnknownKindIsRefused(t *testing.T) {
+func TestUnknownJobKindIsRefused(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	if f := p.do(wire.Work{Kind: "vm.teleport", VM: newVM("web")}); f.Outcome != wire.Failed || !strings.Contains(f.Error, "upgrade") {
@@ -205,8 +207,8 @@ func TestWorkOfAnUnknownKindIsRefused(t *testing.T) {
 	}
 }
 
-// An agent process is killed while it presses the reset button: its successor says that nobody knows, and presses no more.
-func TestKilledMidSingleShot(t *testing.T) {
+// An agent process is killed during a reset: the next agent reports the outcome as unknown and does not reset again.
+func TestKilledAgentReportsSingleShotJobAsUnknown(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	dir := p.join()
@@ -235,7 +237,7 @@ func TestKilledMidSingleShot(t *testing.T) {
 	}
 }
 
-// child is this test binary as a real agent process.
+// child is this test binary running as a real agent process.
 type child struct {
 	cmd *exec.Cmd
 	out *bufio.Scanner
@@ -245,7 +247,7 @@ const childDir = "QUANTIX_TEST_AGENT_DIR"
 
 func startChild(t *testing.T, dir string) *child {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestAgentProcess$")
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -278,8 +280,8 @@ func (c *child) kill(t *testing.T) {
 	}
 }
 
-// TestChild is the agent process of TestKilledMidSingleShot; by itself it does nothing.
-func TestChild(t *testing.T) {
+// TestAgentProcess is the agent process of TestKilledAgentReportsSingleShotJobAsUnknown; on its own it does nothing.
+func TestAgentProcess(t *testing.T) {
 	dir := os.Getenv(childDir)
 	if dir == "" {
 		return

@@ -11,7 +11,7 @@ import (
 	"quantix/agent"
 )
 
-func TestJoinKeepsTheKeyPrivate(t *testing.T) {
+func TestJoinKeepsKeyPrivate(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	if _, err := agent.OpenIdentity(t.TempDir()); !errors.Is(err, agent.ErrNotJoined) {
@@ -55,7 +55,7 @@ func TestJoinKeepsTheKeyPrivate(t *testing.T) {
 	}
 }
 
-func TestASecondAgentInTheSameDirectoryIsRefused(t *testing.T) {
+func TestSecondAgentInSameDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := newPortal(t).join()
 	first, err := agent.OpenIdentity(dir)

@@ -35,7 +35,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestJournalSurvivesAnyCut(t *testing.T) {
+func TestJournalSurvivesTruncation(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "j")
 	j := openTest(t, path)
@@ -61,7 +61,7 @@ func TestJournalSurvivesAnyCut(t *testing.T) {
 	}
 }
 
-func TestJournalStaysSmallAndForgetsNothingOpen(t *testing.T) {
+func TestJournalCompactionKeepsOpenEntries(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "j")
 	j := openTest(t, path)
@@ -86,7 +86,7 @@ func TestJournalStaysSmallAndForgetsNothingOpen(t *testing.T) {
 	}
 }
 
-func TestRenewalComesAtTwoThirds(t *testing.T) {
+func TestRenewalAtTwoThirdsOfLifetime(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	until := from.Add(24 * time.Hour)
@@ -98,7 +98,7 @@ func TestRenewalComesAtTwoThirds(t *testing.T) {
 	}
 }
 
-func TestProgressIsSpacedAndKeepsTheNewestWord(t *testing.T) {
+func TestProgressIsSpacedAndKeepsNewestValue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
@@ -107,11 +107,11 @@ func TestProgressIsSpacedAndKeepsTheNewestWord(t *testing.T) {
 			time.Sleep(time.Second)
 		}}
 		for n := range 100 {
-			j.tell(n, strconv.Itoa(n))
+			j.notify(n, strconv.Itoa(n))
 			time.Sleep(29 * time.Millisecond)
 		}
 		j.stop()
-		j.tell(100, "late")
+		j.notify(100, "late")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(told) != 3 || told[0] != "0" || told[2] == "late" {
@@ -120,7 +120,7 @@ func TestProgressIsSpacedAndKeepsTheNewestWord(t *testing.T) {
 	})
 }
 
-func TestBackoffGrowsToItsBound(t *testing.T) {
+func TestBackoffGrowsToMaximum(t *testing.T) {
 	t.Parallel()
 	b := newBackoff(100*time.Millisecond, 2*time.Second)
 	for range 20 {
@@ -134,10 +134,10 @@ func TestBackoffGrowsToItsBound(t *testing.T) {
 	}
 }
 
-func TestMemoryIsWrittenOnlyWhenItChanges(t *testing.T) {
+func TestStateFileIsWrittenOnlyOnChange(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "m")
-	m, err := openMemory(path)
+	m, err := openStateFile(path)
 	must(t, err)
 	vm := fleet.VM{Meta: fleet.Meta{ID: "1", Name: "web"}}
 	must(t, m.vmActed(vm, 2, fleet.VMStart, "no", true, ""))
@@ -153,14 +153,14 @@ func TestMemoryIsWrittenOnlyWhenItChanges(t *testing.T) {
 		t.Errorf("the report is %+v", s.VMs[0])
 	}
 	must(t, m.forget(wire.State{}, map[fleet.Subject]bool{"vm:1": true}, time.Now()))
-	must(t, m.forget(wire.State{}, nil, time.Now().Add(-time.Minute))) // a look from before the order
-	if len(m.kept.VMs) != 1 {
-		t.Errorf("kept %+v", m.kept)
+	must(t, m.forget(wire.State{}, nil, time.Now().Add(-time.Minute))) // the read began before the order
+	if len(m.data.VMs) != 1 {
+		t.Errorf("kept %+v", m.data)
 	}
 	must(t, m.forget(wire.State{}, nil, time.Now()))
-	again, err := openMemory(path)
+	again, err := openStateFile(path)
 	must(t, err)
-	if len(again.kept.VMs) != 0 {
-		t.Errorf("kept %+v", again.kept)
+	if len(again.data.VMs) != 0 {
+		t.Errorf("kept %+v", again.data)
 	}
 }

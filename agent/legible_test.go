@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestNamesThatAreNoTextAreEscaped(t *testing.T) {
+func TestInvalidUTF8NamesAreEscaped(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"": "", "odd space & ü": "odd space & ü", "bad\xff.img": `bad\xff.img`, "\xfcber\xc3": `\xfcber\xc3`, "a\x01b\tc": "a\\u0001b\tc", "\uffff": `\uffff`,
@@ -32,7 +32,7 @@ func TestNamesThatAreNoTextAreEscaped(t *testing.T) {
 	})
 }
 
-// escaped is the text as libvirt writes it: it escapes what marks up alone.
+// escaped returns the text as libvirt writes it: it escapes only XML markup.
 func escaped(text string) string {
 	var out []byte
 	for _, c := range []byte(text) {
@@ -46,7 +46,7 @@ func escaped(text string) string {
 	return string(out)
 }
 
-func TestVolumesThatCannotBeReadAreNamed(t *testing.T) {
+func TestUnreadableVolumesAreNamed(t *testing.T) {
 	t.Parallel()
 	bad := func(name string) fleet.Volume { return fleet.Volume{Name: name, Fault: "Why."} }
 	for want, in := range map[string][]fleet.Volume{

@@ -65,7 +65,7 @@ func (a *Agent) devicesChanged(n fleet.Network) {
 }
 
 // addLinkStatus adds the state of the host's devices to the assigned networks.
-func (a *Agent) lookAtLinks(s *wire.State, assigned []fleet.Network) {
+func (a *Agent) addLinkStatus(s *wire.State, assigned []fleet.Network) {
 	for i := range s.Networks {
 		for _, n := range assigned {
 			if n.ID != s.Networks[i].ID {
@@ -108,7 +108,7 @@ func nicsBeside(s *wire.State, n fleet.Network, assigned []fleet.Network) (cards
 // restoreLinks recreates at the agent's start, without the portal, the devices from before the host's boot. It retries,
 // because a device may appear a moment later.
 func (a *Agent) restoreLinks(ctx context.Context) {
-	wait := newBackoff(a.times.retry, a.times.retryMost)
+	wait := newBackoff(a.times.retry, a.times.retryMax)
 	for {
 		err := a.links.Restore(ctx)
 		if err == nil {

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// wiredHost is a simulated host whose devices a test watches over.
+// wiredHost is a simulated host that records the calls of its Links.
 type wiredHost struct {
 	*mock.Host
 	mu   sync.Mutex
@@ -47,9 +47,10 @@ func (h *wiredHost) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	return errors.Join(h.note("no network "+n.Name), h.Host.ReleaseNetwork(ctx, n))
 }
 
-// Devices come before the hypervisor's network and go after it; what stood is made again before anything else; and what the host has of a
-// network is told with it. Where the devices fail, the hypervisor is not asked, and the words are the devices'.
-func TestDevicesStandUnderTheNetwork(t *testing.T) {
+// Devices are created before the hypervisor's network and removed after it; existing ones are restored first; and a
+// network's report contains the host's devices. If a device fails, the hypervisor is not called, and the error is the
+// device's.
+func TestDevicesAreCreatedBeforeNetwork(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &wiredHost{Host: mock.New(mock.Options{Name: "host-1"})}
 	id, err := agent.OpenIdentity(p.join())

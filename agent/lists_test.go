@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Of a list that is a part an edit writes what a person changed, and leaves what somebody changed on the host; putting back writes all.
-func TestListsAreComparedThreeWays(t *testing.T) {
+// For a merged list, an edit writes the user's changes and keeps those made on the host; a reapply writes all.
+func TestListsAreMergedThreeWay(t *testing.T) {
 	t.Parallel()
 	drives := func(all ...fleet.VMDrive) fleet.VMSpec { return fleet.VMSpec{Drives: all} }
 	disc := func(slot, volume string) fleet.VMDrive {

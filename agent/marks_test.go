@@ -24,7 +24,7 @@ func (c *clumsy) MarkVM(ctx context.Context, id fleet.VMID, mark string) error {
 	return c.Host.MarkVM(ctx, id, mark)
 }
 
-func TestMarksThatThePortalGivesAreWritten(t *testing.T) {
+func TestMarksFromPortalAreWritten(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &clumsy{Host: mock.New(mock.Options{Name: "host-1"})}
 	old, fresh := newVM("old"), newVM("fresh")

@@ -19,7 +19,7 @@ type MoveDisk struct {
 	Pools []fleet.Pool // the pools that the VM's spec names, and the target pool
 	Order fleet.MoveOrder
 	// the file in the target pool that an earlier attempt of this order reported to Begun; empty: none
-	Made  string
+	Made string
 	// Begun receives the file in the target pool before it contains data. Its error ends the order.
 	Begun func(file string) error
 	// Whole receives the new disk once the guest no longer needs the old one, before the definition names it. Its error
@@ -62,22 +62,22 @@ func moveDisk(ctx context.Context, a *Agent, j *job) error {
 	late := time.AfterFunc(j.Kind.Is().Limit-undoTime, func() { stop.stop(errOverdue) })
 	defer late.Stop()
 	err := a.hypervisor.MoveDisk(ctx, MoveDisk{
-		VM: *j.VM, Pools: j.Pools, Order: *j.Args.Move, Made: a.memory.volumeMade(j.ID), Stop: stop.done,
+		VM: *j.VM, Pools: j.Pools, Order: *j.Args.Move, Made: a.state.volumeFile(j.ID), Stop: stop.done,
 		Begun: func(file string) error {
-			if err := a.memory.noteVolume(j.ID, file); err != nil {
+			if err := a.state.noteVolume(j.ID, file); err != nil {
 				return fmt.Errorf("nothing was copied, because the agent cannot keep in mind what it begins: %w", err)
 			}
 			return nil
 		},
 		Whole: func(ref fleet.Volref) error {
-			if err := a.memory.diskMade(*j.VM, ref); err != nil {
+			if err := a.state.noteDisk(*j.VM, ref); err != nil {
 				return fmt.Errorf("the disk is copied, but the agent cannot keep that in mind: %w", err)
 			}
 			return nil
 		},
 		Progress: func(percent int, note string) {
 			stalled.Reset(a.times.stall)
-			j.told.tell(percent, note)
+			j.notifier.notify(percent, note)
 		},
 	})
 	if errors.Is(err, ErrStopped) {
@@ -87,9 +87,9 @@ func moveDisk(ctx context.Context, a *Agent, j *job) error {
 }
 
 // recordMoved records no error of a failed move: the VM is unchanged.
-func keepMoved(a *Agent, j *job, out *wire.Finish) error {
+func recordMoved(a *Agent, j *job, out *wire.Finish) error {
 	if j.VM == nil || out.Outcome != wire.Done || j.Args.Move == nil {
 		return nil
 	}
-	return a.memory.diskMade(*j.VM, j.Args.Move.To)
+	return a.state.noteDisk(*j.VM, j.Args.Move.To)
 }

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// mover is a host whose moves take as long as nobody ends them.
+// mover is a host whose disk moves run until they are stopped.
 type mover struct {
 	*mock.Host
 	orders chan agent.MoveDisk
@@ -48,8 +48,8 @@ func moving(t *testing.T, p *portal) wire.Work {
 	}
 }
 
-// A move ends when people took it back, however the agent hears of it, and leaves no mark on the VM.
-func TestAMoveEndsWhenItIsTakenBack(t *testing.T) {
+// A disk move ends when users cancel it, however the agent learns of it, and leaves no error on the VM.
+func TestDiskMoveEndsWhenCancelled(t *testing.T) {
 	t.Parallel()
 	const words = "Cancelled by ann."
 	for how, tell := range map[string]func(*portal, *wire.Work){
@@ -75,8 +75,8 @@ func TestAMoveEndsWhenItIsTakenBack(t *testing.T) {
 	}
 }
 
-// What an agent began before it ended is known to the next one. A move that makes no progress is ended, and undone.
-func TestAMoveOverARestartOfTheAgent(t *testing.T) {
+// The next agent knows the file that an earlier one began. A move without progress is stopped and undone.
+func TestDiskMoveContinuesAfterAgentRestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mover{mock.New(mock.Options{Name: "host-1"}), make(chan agent.MoveDisk, 4)}
 	dir := p.join()
@@ -99,7 +99,7 @@ func TestAMoveOverARestartOfTheAgent(t *testing.T) {
 	}
 }
 
-// migrator is a host whose VMs leave as long as nobody ends them.
+// migrator is a host whose VM migrations run until they are stopped.
 type migrator struct {
 	*mock.Host
 	stamps chan string
@@ -116,8 +116,8 @@ func (h migrator) MigrateVM(ctx context.Context, in agent.MigrateVM) error {
 	return ctx.Err()
 }
 
-// How a disk was that an agent began to send is known to the next one.
-func TestWhatIsSentIsKnownAfterARestart(t *testing.T) {
+// The next agent knows the state of a disk that an earlier one began to send.
+func TestSentDisksAreKnownAfterRestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), migrator{mock.New(mock.Options{Name: "host-1"}), make(chan string, 1)}
 	dir := p.join()

@@ -18,7 +18,7 @@ func newNetwork(name string) fleet.Network {
 	}
 }
 
-// tells waits until the host tells so of the network.
+// tells waits until the host reports a matching status of the network.
 func (p *portal) tells(n fleet.Network, what string, ok func(fleet.NetworkStatus) bool) {
 	p.t.Helper()
 	p.nextState(what, func(s wire.State) bool {
@@ -31,8 +31,9 @@ func (p *portal) tells(n fleet.Network, what string, ok func(fleet.NetworkStatus
 	})
 }
 
-// What somebody stops or removes on the host is told as such, also by the agent's next run; what was off since the host's start is not.
-func TestANetworkThatSomebodyStopsIsToldAsSuch(t *testing.T) {
+// A network stopped or removed on the host is reported as such, also by the agent's next run; one that is off since the
+// host's boot is not.
+func TestNetworkStoppedOnHostIsReported(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &rebooted{Host: mock.New(mock.Options{Name: "host-1"}), boot: "boot-1"}
 	dir := p.join()
@@ -67,8 +68,8 @@ func TestANetworkThatSomebodyStopsIsToldAsSuch(t *testing.T) {
 	stop()
 }
 
-// The words of a failure stay, also over a restart, until the network is active.
-func TestAFailedNetworkSaysWhy(t *testing.T) {
+// A failure's error is reported, also across a restart, until the network is active.
+func TestNetworkFailureIsReported(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
@@ -86,8 +87,8 @@ func TestAFailedNetworkSaysWhy(t *testing.T) {
 	p.tells(bad, "the failure after the restart", says)
 }
 
-// What no portal may ask for is refused before the hypervisor hears of it.
-func TestTheAgentChecksNetworksItself(t *testing.T) {
+// Invalid networks are refused before the hypervisor is called.
+func TestAgentValidatesNetworks(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	for what, change := range map[string]func(*fleet.Network){
@@ -111,7 +112,7 @@ func TestTheAgentChecksNetworksItself(t *testing.T) {
 	}
 }
 
-func TestAHungNetworkDisturbsNobody(t *testing.T) {
+func TestHungNetworkDelaysNoOtherJob(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	hung, lan := newNetwork(mock.HangStart), newNetwork("lan")
@@ -130,8 +131,8 @@ func TestAHungNetworkDisturbsNobody(t *testing.T) {
 	})
 }
 
-// A host on which virtual functions are lost says so on their networks as soon as more cards are to have one than there are.
-func TestLostVirtualFunctionsShow(t *testing.T) {
+// A host that loses virtual functions reports it on their networks once more NICs need one than exist.
+func TestLostVirtualFunctionsAreReported(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	host.SetFunctions("eth4", 3)
@@ -154,7 +155,7 @@ func TestLostVirtualFunctionsShow(t *testing.T) {
 			t.Fatalf("apply ended %+v", f.Finish)
 		}
 	}
-	// tell waits until both networks on the device are so, and the other one as ever.
+	// tell waits until both networks on the device have the error, and the third one is unaffected.
 	tell := func(what string, ok func(fleet.NetworkStatus) bool) {
 		t.Helper()
 		p.nextState(what, func(s wire.State) bool {

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// slowDevices is a host whose kernel answers about its devices when it likes.
+// slowDevices is a host whose kernel answers about its devices with a delay.
 type slowDevices struct {
 	*mock.Host
 	held chan struct{}
@@ -19,8 +19,8 @@ func (s *slowDevices) NICs() []fleet.HostNIC {
 	return s.Host.NICs()
 }
 
-// What the host's devices are like now is told with each look; a kernel that is busy with them holds no report up.
-func TestDevicesAreReadWithEachLook(t *testing.T) {
+// Each report contains the current devices of the host; a busy kernel delays no report.
+func TestDevicesAreReadForEachReport(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &slowDevices{mock.New(mock.Options{Name: "host-1"}), make(chan struct{})}
 	p.running(p.join(), host.Host, host)

@@ -10,8 +10,8 @@ import (
 // Apply is the order to create a VM's disks and definition. All fields are required unless noted.
 type Apply struct {
 	VM      fleet.VM
-	Project string // the project's name: see DomainNames
-	Pools   []fleet.Pool // all pools that the spec names and that are assigned to this host
+	Project string         // the project's name: see DomainNames
+	Pools   []fleet.Pool   // all pools that the spec names and that are assigned to this host
 	Made    []fleet.Volref // disks that were complete once: none of them is ever created again
 	// Stamped is the generation that this agent applied last; 0: unknown. A definition with an older stamp was restored
 	// by somebody and does not contain the last applied spec.
@@ -19,9 +19,9 @@ type Apply struct {
 	// SpecHash is the portal's hash of the order's spec. Two hashes for one generation mean that the portal's database was
 	// restored from a backup between them.
 	SpecHash string
-	Mark     string // the VM's secret, stored in the domain's metadata; empty: keep the present one
+	Mark     string            // the VM's secret, stored in the domain's metadata; empty: keep the present one
 	Groups   []fleet.FlatGroup // all security groups of the VM's NICs
-	Reapply  bool // write the complete spec, also over edits made on the host
+	Reapply  bool              // write the complete spec, also over edits made on the host
 	// FirstBoot fetches the files of the first-boot data, by name. It is called only if the host does not have them;
 	// nil: they cannot be fetched.
 	FirstBoot func(context.Context) (map[string][]byte, error)

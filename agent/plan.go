@@ -19,7 +19,7 @@ func planVM(ctx context.Context, a *Agent, j *job) error {
 	}
 	before, after, err := a.hypervisor.PlanVM(ctx, Apply{
 		VM: *j.VM, Project: j.Project, Mark: j.Mark, Pools: j.Pools,
-		Stamped: a.memory.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
+		Stamped: a.state.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.state.createdDisks(j.VM.ID)),
 		Whole: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},
 	})
 	if err != nil {
@@ -34,7 +34,7 @@ func planVM(ctx context.Context, a *Agent, j *job) error {
 }
 
 // observePlan adds the plan, and reports that no generation was acted on.
-func seePlan(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
+func observePlan(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
 	out.Generation, out.Drawing = 0, j.drawn
 }
 

@@ -18,15 +18,15 @@ const poolBookFile = "pools.json"
 
 // RecordedPool is the agent's record of a pool, from the first order to apply it until its release.
 type RecordedPool struct {
-	ID          fleet.PoolID `json:"id"`
-	Path        string       `json:"path"`
-	Place       *Place       `json:"place,omitempty"` // nil: never active
-	Boot        string       `json:"boot,omitempty"` // the boot of the host in which it was last seen active
-	Shared      bool         `json:"shared,omitempty"` // other hosts or a server write to it
-	Failing     bool         `json:"failing,omitempty"` // it has failed since, and must be restarted
+	ID      fleet.PoolID `json:"id"`
+	Path    string       `json:"path"`
+	Place   *Place       `json:"place,omitempty"`   // nil: never active
+	Boot    string       `json:"boot,omitempty"`    // the boot of the host in which it was last seen active
+	Shared  bool         `json:"shared,omitempty"`  // other hosts or a server write to it
+	Failing bool         `json:"failing,omitempty"` // it has failed since, and must be restarted
 	// somebody stopped it on the host since: a missing directory is no failure then
-	ByOthers    bool         `json:"byOthers,omitempty"`
-	Preexisting PoolBefore   `json:"before,omitzero"` // its state before Quantix first used it
+	ByOthers    bool       `json:"byOthers,omitempty"`
+	Preexisting PoolBefore `json:"before,omitzero"` // its state before Quantix first used it
 }
 
 // PoolBefore is a libvirt pool's state before Quantix first used it; a release restores it. Zero: no such pool, or

@@ -21,7 +21,7 @@ type PoolRoots struct {
 }
 
 // maxLinks limits the symbolic links of a path, like the kernel does.
-const mostLinks = 40
+const maxLinks = 40
 
 // Check resolves the symbolic links of dir as far as it exists, and refuses a result outside the roots. So missing
 // directories are created only below a root.
@@ -45,10 +45,10 @@ func (r PoolRoots) Check(dir string) error {
 		}
 	}
 	return fleet.Errorf(fleet.Forbidden, "The host refuses a pool at %s: its agent allows pools in %s only. Choose a directory there, or add one to poolRoots in the agent's settings.",
-		what, spokenList(r.Allowed))
+		what, joinDirs(r.Allowed))
 }
 
-func spokenList(words []string) string {
+func joinDirs(words []string) string {
 	if len(words) == 0 {
 		return "no directory"
 	}
@@ -105,7 +105,7 @@ func realPath(p string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if links++; links > mostLinks {
+		if links++; links > maxLinks {
 			return "", fleet.Errorf(fleet.Conflict, "The path %s leads through too many symbolic links.", p)
 		}
 		if path.IsAbs(target) {

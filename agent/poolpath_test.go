@@ -35,14 +35,14 @@ func TestPoolRoots(t *testing.T) {
 	}
 	roots := agent.PoolRoots{Allowed: []string{at("srv"), at("mnt/"), at("not-there-yet")}, Never: []string{at("srv/own/quantix")}}
 	for p, want := range map[string]string{
-		"srv":                    "keeps its own files", // it holds them
+		"srv":                    "keeps its own files", // it contains them
 		"srv/vm":                 "",
 		"srv/vm/new/below":       "",
 		"srv/inside":             "",
 		"srv/inside/new":         "",
 		"srv/there-and-back":     "",
-		"srv/file/pool":          "", // libvirt says what is wrong with it
-		"mnt":                    "", // a root that is itself a link is where it leads
+		"srv/file/pool":          "", // libvirt reports the error
+		"mnt":                    "", // a root that is a link is resolved
 		"mnt/a":                  "",
 		"disk/pools/a":           "",
 		"not-there-yet":          "",

@@ -193,8 +193,8 @@ func fileSystemOf(table string, of mountEntry) *fleet.FileSystem {
 	return &fleet.FileSystem{ID: Legible(kind + " " + source), Shared: true}
 }
 
-// mostOptions limits the reported mount options, in bytes.
-const mostOptions = 400
+// maxOptions limits the reported mount options, in bytes.
+const maxOptions = 400
 
 // optionsOf joins lists of options, each option once; an "ro" removes "rw".
 func optionsOf(lists ...string) string {
@@ -210,7 +210,7 @@ func optionsOf(lists ...string) string {
 		all = slices.DeleteFunc(all, func(o string) bool { return o == "rw" })
 	}
 	out := strings.Join(all, ",")
-	return strings.ToValidUTF8(out[:min(len(out), mostOptions)], "")
+	return strings.ToValidUTF8(out[:min(len(out), maxOptions)], "")
 }
 
 // unescape decodes the kernel's octal escapes of blanks and backslashes.

@@ -16,7 +16,7 @@ const (
 	theirs = fleet.PoolID("01994c2e-0000-7000-8000-000000000002")
 )
 
-func TestPlacesAreJudged(t *testing.T) {
+func TestPoolDirectoryIsVerified(t *testing.T) {
 	t.Parallel()
 	disk, root := Mount{"/srv", "ext4", "/dev/sdb1"}, Mount{"/", "ext4", "/dev/sda1"}
 	nas := Mount{"/srv/vm", "nfs4", "nas:/vm"}
@@ -51,8 +51,8 @@ func TestPlacesAreJudged(t *testing.T) {
 	}
 }
 
-// Who stopped a pool that is not active: only somebody else's stop is left alone.
-func TestWhoStoppedAPool(t *testing.T) {
+// Only a pool stopped by somebody else stays stopped.
+func TestPoolStoppedBySomebodyElse(t *testing.T) {
 	t.Parallel()
 	used := &Place{Marked: true}
 	for name, c := range map[string]struct {
@@ -74,7 +74,7 @@ func TestWhoStoppedAPool(t *testing.T) {
 	}
 }
 
-func TestAPlaceIsMarkedOnce(t *testing.T) {
+func TestPoolMarkerIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	see := func() Sighting {
@@ -146,8 +146,8 @@ func TestMountTable(t *testing.T) {
 	}
 }
 
-// A trial leaves nothing behind, and tells a full or a guests' own storage from one that nobody can write to.
-func TestProbe(t *testing.T) {
+// A probe leaves no file, and distinguishes full or guest-only storage from storage that cannot be written to.
+func TestProbePlace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p, err := ProbePlace(dir)
@@ -187,7 +187,7 @@ func TestSteadyMicros(t *testing.T) {
 	}
 }
 
-func TestThePoolBookIsKept(t *testing.T) {
+func TestPoolBookSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	book := func() *PoolBook {

@@ -12,9 +12,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// The secret of a pool's storage is fetched when the pool is set up, goes into the hypervisor, and is kept nowhere else: neither in the agent's
-// files nor in what it tells. Where it cannot be fetched, the pool is not set up, and the portal's words say why.
-func TestThePoolsSecretIsFetchedForTheHypervisorAlone(t *testing.T) {
+// The secret of a pool's storage is fetched when the pool is applied, goes into the hypervisor, and is stored nowhere
+// else: neither in the agent's files nor in its messages. If the fetch fails, the pool is not applied and the portal's
+// error is reported.
+func TestPoolSecretIsStoredOnlyInHypervisor(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	host := mock.New(mock.Options{Name: "host-1"})

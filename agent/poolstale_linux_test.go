@@ -13,8 +13,8 @@ import (
 	"quantix/agent"
 )
 
-// staleable is a directory of a file server in user space that forgets its handles when it is told to, as NFS servers do after a restart:
-// from then on each call is answered by ESTALE.
+// staleable mounts a directory of a user-space file server that can forget its handles, as NFS servers do after a
+// restart: from then on each call returns ESTALE.
 func staleable(t *testing.T) (dir string, forget func()) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -44,7 +44,7 @@ func staleable(t *testing.T) (dir string, forget func()) {
 	return dir, func() { stale.Store(true) }
 }
 
-// serveFUSE answers the kernel for an empty directory, until it is unmounted.
+// serveFUSE serves an empty directory to the kernel until it is unmounted.
 func serveFUSE(dev *os.File, stale *atomic.Bool) {
 	const opLookup, opForget, opGetattr, opStatfs, opInit, opOpendir, opDestroy, opInterrupt, opBatchForget = 1, 2, 3, 17, 26, 27, 38, 36, 42
 	in := make([]byte, 1<<17)
@@ -54,7 +54,7 @@ func serveFUSE(dev *os.File, stale *atomic.Bool) {
 			continue
 		}
 		if err != nil || n < 40 {
-			return // ENODEV: it is unmounted
+			return // ENODEV: unmounted
 		}
 		op, unique := binary.LittleEndian.Uint32(in[4:]), binary.LittleEndian.Uint64(in[8:])
 		var body []byte
@@ -71,7 +71,7 @@ func serveFUSE(dev *os.File, stale *atomic.Bool) {
 		case stale.Load():
 			no = syscall.ESTALE
 		case op == opGetattr:
-			body = make([]byte, 16+88)                                         // valid for no time at all
+			body = make([]byte, 16+88)                                         // cached for no time
 			binary.LittleEndian.PutUint64(body[16:], 1)                        // inode
 			binary.LittleEndian.PutUint32(body[16+60:], syscall.S_IFDIR|0o755) // mode
 			binary.LittleEndian.PutUint32(body[16+64:], 2)                     // links
@@ -94,8 +94,8 @@ func serveFUSE(dev *os.File, stale *atomic.Bool) {
 	}
 }
 
-// A handle that the server has forgotten is said as such, by the trial of a pool's directory and by the look at its place.
-func TestAStaleHandleIsSaid(t *testing.T) {
+// A stale handle is reported both by the probe of a pool's directory and by SeePlace.
+func TestStaleHandleIsReported(t *testing.T) {
 	t.Parallel()
 	dir, forget := staleable(t)
 	if _, err := agent.SeePlace(dir); err != nil {

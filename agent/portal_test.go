@@ -31,7 +31,7 @@ import (
 
 const patience = 15 * time.Second
 
-// portal speaks the agent protocol over real mutual TLS and remembers all that was said.
+// portal speaks the agent protocol over real mutual TLS and records all messages.
 type portal struct {
 	t     *testing.T
 	srv   *httptest.Server
@@ -56,12 +56,12 @@ type portal struct {
 	marks    map[fleet.VMID]string // given to VMs that lack them
 	resend   bool
 	lost     []fleet.JobID
-	stops    map[fleet.JobID]string // told in answers to progress
-	reported map[fleet.JobID]string // told in answers to reports
+	stops    map[fleet.JobID]string // sent in answers to progress
+	reported map[fleet.JobID]string // sent in answers to reports
 	reports  []wire.Report
 	finishes []finish
 	notes    []string // of progress
-	slow     func()   // is done once, before it is answered that a result was taken
+	slow     func()   // called once before an accepted result is acknowledged
 	consoles chan *websocket.Conn
 }
 
@@ -175,7 +175,7 @@ func refuse(w http.ResponseWriter, status int) {
 }
 
 func read[T any](p *portal, r *http.Request) (in T) {
-	// An agent that is stopped in the middle of a request hangs up.
+	// A stopped agent aborts its requests.
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && r.Context().Err() == nil {
 		p.t.Errorf("%s: %v", r.URL.Path, err)
 	}
@@ -198,7 +198,7 @@ func (p *portal) answer(r *http.Request, name string) any {
 		return wire.HelloAnswer{Session: strconv.Itoa(p.session), SeqBase: int64(p.session) << 32}
 	case name == "claim":
 		read[wire.ClaimRequest](p, r)
-		io.Copy(io.Discard, r.Body) // a server notices that a client has left only after the body's end
+		io.Copy(io.Discard, r.Body) // a server notices a closed connection only after the body's end
 		return p.claim(r.Context(), r.Header.Get(wire.SessionHeader))
 	case name == "report":
 		in := read[wire.Report](p, r)
@@ -252,7 +252,7 @@ func (p *portal) finish(id fleet.JobID, in wire.Finish) any {
 	if in.Seq>>32 != int64(p.session) {
 		return refusal(422)
 	}
-	for _, w := range slices.Backward(p.claimed) { // the newest claim's epoch counts
+	for _, w := range slices.Backward(p.claimed) { // the newest claim's epoch is valid
 		if w.ID == id && w.Epoch != in.Epoch {
 			return refusal(409)
 		} else if w.ID == id {
@@ -273,7 +273,7 @@ func (p *portal) dawdle() {
 	}
 }
 
-// claim is parked until there is work; a newer one takes its place.
+// claim is parked until there is work; a newer claim replaces it.
 func (p *portal) claim(ctx context.Context, session string) any {
 	unlock := p.change()
 	p.claims++
@@ -285,7 +285,7 @@ func (p *portal) claim(ctx context.Context, session string) any {
 			p.mu.Unlock()
 			return nil
 		}
-		jobs, moved := p.queue, p.moved
+		jobs, moved := p.queue, p.changed
 		p.queue = nil
 		p.claimed = append(p.claimed, jobs...)
 		p.mu.Unlock()

@@ -7,12 +7,12 @@ import (
 	"quantix/internal/wire"
 )
 
-// change takes the lock; the returned function lets it go and wakes who waits.
+// change acquires the lock; the returned function releases it and wakes all waiters.
 func (p *portal) change() func() {
 	p.mu.Lock()
 	return func() {
-		close(p.moved)
-		p.moved = make(chan struct{})
+		close(p.changed)
+		p.changed = make(chan struct{})
 		p.mu.Unlock()
 	}
 }
@@ -22,13 +22,13 @@ func (p *portal) set(f func()) {
 	f()
 }
 
-// wait blocks until ok holds; ok runs under the lock.
+// wait blocks until ok returns true; ok runs under the lock.
 func (p *portal) wait(what string, ok func() bool) {
 	p.t.Helper()
 	limit := time.After(patience)
 	for {
 		p.mu.Lock()
-		done, moved := ok(), p.moved
+		done, moved := ok(), p.changed
 		p.mu.Unlock()
 		if done {
 			return
@@ -41,7 +41,7 @@ func (p *portal) wait(what string, ok func() bool) {
 	}
 }
 
-// give queues work and returns its id.
+// give queues a job and returns its id.
 func (p *portal) give(w wire.Work) fleet.JobID {
 	if w.ID == "" {
 		w.ID = fleet.NewID[fleet.JobID]()
@@ -77,13 +77,13 @@ func (p *portal) result(id fleet.JobID) (out finish) {
 	return out
 }
 
-// do gives work and waits for its result.
+// do queues a job and waits for its result.
 func (p *portal) do(w wire.Work) finish {
 	p.t.Helper()
 	return p.result(p.give(w))
 }
 
-// nextState waits for a full report that is newer than now and fulfils ok.
+// nextState waits for a new full report that satisfies ok.
 func (p *portal) nextState(what string, ok func(wire.State) bool) (out wire.State) {
 	p.t.Helper()
 	p.mu.Lock()
@@ -106,7 +106,7 @@ func (p *portal) stateSince(from int, what string, ok func(wire.State) bool) (ou
 	return out
 }
 
-// idle waits until the agent holds no job.
+// idle waits until the agent has no running job.
 func (p *portal) idle() {
 	p.t.Helper()
 	p.mu.Lock()

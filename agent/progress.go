@@ -17,7 +17,7 @@ type notifier struct {
 	over    bool
 }
 
-func (t *notifier) tell(percent int, note string) {
+func (t *notifier) notify(percent int, note string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {

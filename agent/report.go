@@ -17,18 +17,18 @@ import (
 
 // reporter sends host reports to the portal: the full state after a change, else only a digest.
 type reporter struct {
-	a     *Agent
-	load  func(context.Context) (wire.HostMeter, error)
-	wake  chan struct{} // buffer of one
-	on    Assigned // the portal's newest assignment to this host; used by the loop only
-	last  wire.State // the hypervisor's newest state; used by the loop only
-	tally counts // packet counts of NICs; used by the loop only
-	news  guestNews // used by the loop only
+	a            *Agent
+	load         func(context.Context) (wire.HostMeter, error)
+	wake         chan struct{} // buffer of one
+	on           Assigned      // the portal's newest assignment to this host; used by the loop only
+	last         wire.State    // the hypervisor's newest state; used by the loop only
+	filterCounts counts        // packet counts of NICs; used by the loop only
+	news         guestNews     // used by the loop only
 
 	mu     sync.Mutex
-	looked time.Time // when the read for last began; zero: none has succeeded
-	digest string // of the newest full report that the portal accepted; empty: none in this session
-	force  bool // the next report is a full one, changed or not
+	readAt time.Time // when the read for last began; zero: none has succeeded
+	digest string    // of the newest full report that the portal accepted; empty: none in this session
+	force  bool      // the next report is a full one, changed or not
 	sentAt time.Time // when the portal accepted the last report of any kind
 }
 
@@ -62,7 +62,7 @@ func (r *reporter) newSession() {
 // loop reports at the start, each period, and at once when poked. Bursts of pokes are spaced; the first is sent at
 // once, so a single change is reported without delay.
 func (r *reporter) loop(ctx context.Context) error {
-	wait := newBackoff(r.a.times.retry, r.a.times.retryMost)
+	wait := newBackoff(r.a.times.retry, r.a.times.retryMax)
 	tick := time.NewTicker(r.a.times.report)
 	defer tick.Stop()
 	periodic := true
@@ -133,7 +133,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 		out.Filters = r.counts(ctx)
 		out.Guests = r.guests(ctx)
 	}
-	state := r.look(ctx)
+	state := r.readState(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -151,18 +151,18 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	if full {
 		out.State = &state
 	}
-	out.LookedAgoMs = max(1, r.lookedAgo().Milliseconds()) // 0 would mean an agent that cannot report the age
+	out.LookedAgoMs = max(1, r.stateAge().Milliseconds()) // 0 would mean an agent that cannot report the age
 	return r.send(ctx, out, func(answer wire.ReportAnswer) {
-		r.heed(Assigned{Pools: answer.Pools, Networks: answer.Networks})
+		r.setAssigned(Assigned{Pools: answer.Pools, Networks: answer.Networks})
 		r.mark(ctx, answer.Marks)
 	})
 }
 
-// send delivers one report; heed gets the portal's answer.
-func (r *reporter) send(ctx context.Context, out wire.Report, heed func(wire.ReportAnswer)) error {
+// send delivers one report; setAssigned gets the portal's answer.
+func (r *reporter) send(ctx context.Context, out wire.Report, setAssigned func(wire.ReportAnswer)) error {
 	answer, err := r.a.client.Report(ctx, out)
-	if err = r.sent(out, answer, err); err == nil && heed != nil {
-		heed(answer)
+	if err = r.sent(out, answer, err); err == nil && setAssigned != nil {
+		setAssigned(answer)
 	}
 	return err
 }
@@ -188,18 +188,18 @@ func (r *reporter) sent(out wire.Report, answer wire.ReportAnswer, err error) er
 	return nil
 }
 
-// lookedAgo returns the age of the hypervisor's newest state, by the monotonic clock.
-func (r *reporter) lookedAgo() time.Duration {
+// stateAge returns the age of the hypervisor's newest state, by the monotonic clock.
+func (r *reporter) stateAge() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.looked.IsZero() {
+	if r.readAt.IsZero() {
 		return wire.NeverLooked
 	}
-	return time.Since(r.looked)
+	return time.Since(r.readAt)
 }
 
-// heed stores what the portal assigned to this host. A new assignment is reported at once, with its volumes.
-func (r *reporter) heed(on Assigned) {
+// setAssigned stores what the portal assigned to this host. A new assignment is reported at once, with its volumes.
+func (r *reporter) setAssigned(on Assigned) {
 	same := func(a, b Assigned) bool {
 		return (len(a.Pools)+len(b.Pools) == 0 || reflect.DeepEqual(a.Pools, b.Pools)) && (len(a.Networks)+len(b.Networks) == 0 || reflect.DeepEqual(a.Networks, b.Networks))
 	}
@@ -229,14 +229,14 @@ func (r *reporter) mark(ctx context.Context, marks map[fleet.VMID]string) {
 	}
 }
 
-// look reads the host's state. If the hypervisor does not answer, the state reports that, together with the newest
+// readState reads the host's state. If the hypervisor does not answer, the state reports that, together with the newest
 // known state. Without any known state the lists are null: unknown, which is not the same as empty.
-func (r *reporter) look(ctx context.Context) wire.State {
+func (r *reporter) readState(ctx context.Context) wire.State {
 	within, cancel := context.WithTimeout(ctx, r.a.times.snapshot)
 	defer cancel()
 	begun := time.Now()
 	on := r.on
-	on.Hashed = r.a.memory.hashed()
+	on.Hashed = r.a.state.hashed()
 	state, err := r.a.hypervisor.Snapshot(within, on)
 	if err != nil {
 		state.Host = fleet.HostStatus{Hypervisor: r.last.Host.Hypervisor, Error: err.Error()}
@@ -247,12 +247,12 @@ func (r *reporter) look(ctx context.Context) wire.State {
 	if state.Host.Connected {
 		r.last = state
 		r.mu.Lock()
-		r.looked = begun
+		r.readAt = begun
 		r.mu.Unlock()
-		if err := errors.Join(r.a.memory.forget(state, r.a.running.busy(), begun), r.a.memory.seen(state, r.a.bootID(), begun)); err != nil {
+		if err := errors.Join(r.a.state.forget(state, r.a.running.busy(), begun), r.a.state.seen(state, r.a.bootID(), begun)); err != nil {
 			r.a.log.Error("The agent's memory cannot be written.", "error", err)
 		}
-		r.a.lookedNow()
+		r.a.noteFreshState()
 	}
 	r.a.metrics.setConnected(state.Host.Connected)
 	return r.complete(state.Host)
@@ -265,11 +265,11 @@ func (r *reporter) complete(host fleet.HostStatus) wire.State {
 	if known.Connected {
 		out = clone(r.last)
 		out.Host = host
-		r.a.memory.complete(&out, r.a.bootID())
+		r.a.state.complete(&out, r.a.bootID())
 		for i := range out.VMs {
-			r.a.judge.addTo(out.VMs[i].ID, &out.VMs[i].Status, r.a.memory.acted(out.VMs[i].ID))
+			r.a.health.addTo(out.VMs[i].ID, &out.VMs[i].Status, r.a.state.acted(out.VMs[i].ID))
 		}
-		r.a.lookAtLinks(&out, r.on.Networks)
+		r.a.addLinkStatus(&out, r.on.Networks)
 	}
 	out.Host.DiscoveredPools, out.Host.OtherPools = known.DiscoveredPools, nil
 	for _, p := range known.DiscoveredPools {

@@ -30,18 +30,18 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 		if single && (errors.Is(err, errOverdue) || errors.Is(err, errStalled) || errors.Is(err, errPanic) || errors.Is(err, ErrGoesOn)) {
 			out.Outcome = wire.Unknown
 		}
-		out.Retry = !single && out.Outcome == wire.Failed && worthAnotherTry(err)
+		out.Retry = !single && out.Outcome == wire.Failed && isRetryable(err)
 	}
-	if kept := handlerOf(j).remember(a, j, out); kept != nil {
+	if kept := handlerOf(j).record(a, j, out); kept != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", kept)
 	}
 	a.observe(j, out)
 	return out
 }
 
-// worthAnotherTry reports whether the work failed only because the hypervisor was not reached or did not answer in
+// isRetryable reports whether the work failed only because the hypervisor was not reached or did not answer in
 // time. A refusal would only repeat.
-func worthAnotherTry(err error) bool {
+func isRetryable(err error) bool {
 	return errors.Is(err, ErrAway) || fleet.CodeOf(err) == fleet.Unavailable
 }
 
@@ -67,7 +67,7 @@ func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
 		if err := a.journal.end(j.ID, out.Outcome, out.Error, true); err != nil {
 			a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
 		}
-		if err := handlerOf(j).remember(a, j, out); err != nil {
+		if err := handlerOf(j).record(a, j, out); err != nil {
 			a.log.Error("The agent's memory cannot be written.", "error", err)
 		}
 	}
@@ -94,7 +94,7 @@ func (a *Agent) reportPending(inWork context.Context) {
 // report by its epoch.
 func (a *Agent) outdated(ctx context.Context, w wire.Work, newest int64) {
 	out := wire.Finish{Epoch: w.Epoch, Newest: newest, Generation: w.Generation, Outcome: wire.Outdated, Seq: a.next()}
-	wait := newBackoff(a.times.retry, a.times.retryMost)
+	wait := newBackoff(a.times.retry, a.times.retryMax)
 	for a.present(out.Seq) {
 		_, err := a.client.Finish(ctx, w.ID, out)
 		status := wire.StatusOf(err)
@@ -115,7 +115,7 @@ func (a *Agent) outdated(ctx context.Context, w wire.Work, newest int64) {
 // deliver sends a result until the portal accepts or refuses it. taken is the epoch under which the portal accepted it;
 // 0: it did not.
 func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
-	wait := newBackoff(a.times.retry, a.times.retryMost)
+	wait := newBackoff(a.times.retry, a.times.retryMax)
 	for j.ctx.Err() == nil && !j.lost.Load() {
 		if !a.present(out.Seq) {
 			a.observe(j, &out) // a status read in an ended session has no number in this one

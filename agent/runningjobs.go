@@ -19,18 +19,18 @@ var (
 // job is one claimed job in work on this host.
 type job struct {
 	wire.Work
-	ctx    context.Context // ends with the agent, or when the job is lost
-	cancel context.CancelCauseFunc
-	epoch  atomic.Int64 // of the newest claim: the portal may give out a running job again
-	lost   atomic.Bool // the portal no longer wants the result
-	anew   *wire.Work // the newest claim while the job was running; nil: there was none
-	before *job // the job of the same subject that must end first
-	done   chan struct{} // closed once the job has ended and is recorded
-	told   notifier
-	asked  asked // a request to stop early
-	begun  bool // something may have been done; used by the handler's goroutine
-	drawn  *fleet.Drawing // result of a plan; used by the handler's goroutine
-	output *fleet.GuestOutput // result of a program in the guest; used by the handler's goroutine
+	ctx       context.Context // ends with the agent, or when the job is lost
+	cancel    context.CancelCauseFunc
+	epoch     atomic.Int64  // of the newest claim: the portal may give out a running job again
+	lost      atomic.Bool   // the portal no longer wants the result
+	reclaimed *wire.Work    // the newest claim while the job was running; nil: there was none
+	before    *job          // the job of the same subject that must end first
+	done      chan struct{} // closed once the job has ended and is recorded
+	notifier  notifier
+	stopReq   stopRequest        // a request to stop early
+	begun     bool               // something may have been done; used by the handler's goroutine
+	drawn     *fleet.Drawing     // result of a plan; used by the handler's goroutine
+	output    *fleet.GuestOutput // result of a program in the guest; used by the handler's goroutine
 }
 
 // runningJobs holds the running jobs: one job of a subject acts at a time, later ones wait for it.
@@ -39,7 +39,7 @@ type runningJobs struct {
 	jobs   map[fleet.JobID]*job
 	last   map[fleet.Subject]*job
 	epochs map[fleet.Subject]int64 // newest epoch seen
-	room   chan struct{} // buffer of one: a job has left
+	room   chan struct{}           // buffer of one: a job has left
 }
 
 func newRunningJobs() *runningJobs {
@@ -69,7 +69,7 @@ func (b *runningJobs) take(ctx context.Context, w wire.Work) (j *job, newest int
 	if known, ok := b.jobs[w.ID]; ok && !known.lost.Load() {
 		if w.Epoch > known.epoch.Load() {
 			known.epoch.Store(w.Epoch)
-			known.anew = &w
+			known.reclaimed = &w
 		}
 		known.stop(w.Stop)
 		return nil, 0
@@ -77,7 +77,7 @@ func (b *runningJobs) take(ctx context.Context, w wire.Work) (j *job, newest int
 	j = &job{Work: w, before: b.last[w.Subject], done: make(chan struct{})}
 	if j.before != nil && j.before.ID != w.ID && j.before.Kind.Is().Waits {
 		j.before.lose()
-		// single-shot jobs too: only the guest's shutdown is awaited, and that continues
+		// single-shot jobs too: only the guest's shutdown is waitingUpload, and that continues
 		j.before.cancel(errLost)
 	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
@@ -87,13 +87,13 @@ func (b *runningJobs) take(ctx context.Context, w wire.Work) (j *job, newest int
 	return j, 0
 }
 
-// drop removes an ended job. taken is the epoch under which the portal accepted its result; 0: it did not. A returned
+// remove removes an ended job. taken is the epoch under which the portal accepted its result; 0: it did not. A returned
 // job must run again: the portal gave it out again after that, before this agent knew that its result was accepted.
-func (b *runningJobs) drop(j *job, taken int64) (anew *wire.Work) {
+func (b *runningJobs) remove(j *job, taken int64) (again *wire.Work) {
 	j.cancel(nil)
 	b.mu.Lock()
 	if taken > 0 && j.epoch.Load() > taken {
-		anew = j.anew
+		again = j.reclaimed
 	}
 	if b.jobs[j.ID] == j {
 		delete(b.jobs, j.ID)
@@ -106,7 +106,7 @@ func (b *runningJobs) drop(j *job, taken int64) (anew *wire.Work) {
 	case b.room <- struct{}{}:
 	default:
 	}
-	return anew
+	return again
 }
 
 // lose marks jobs whose lease has expired. Convergent jobs end at once, because the portal gives them out again.

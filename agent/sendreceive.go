@@ -49,9 +49,9 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	var in *transfer.Incoming
 	busy := func() {}
 	err := a.hypervisor.ReceiveVolume(ctx, VolumeWork{
-		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.memory.volumeMade(j.ID),
-		Hashed: func(all ...Hashed) error { return a.memory.noteHashed(all...) },
-		Whole:  func(file string) error { return a.memory.noteVolume(j.ID, file) },
+		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.state.volumeFile(j.ID),
+		Hashed: func(all ...Hashed) error { return a.state.noteHashed(all...) },
+		Whole:  func(file string) error { return a.state.noteVolume(j.ID, file) },
 		Arrive: func(ctx context.Context, dst transfer.Sink, room int64) (out Arrived, err error) {
 			in, err = m.receive(ctx, func(ctx context.Context, in *transfer.Incoming) error {
 				if err := dst.Truncate(0); err != nil {
@@ -62,7 +62,7 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 				}
 				meter := &transfer.Meter{Total: out.Bytes, Report: func(done, total, rate int64) {
 					percent, note := Copied("receiving from "+m.peer, done, total, rate)
-					j.told.tell(percent, note)
+					j.notifier.notify(percent, note)
 				}}
 				out.Sum, err = in.Into(ctx, dst, out.Bytes, room, meter)
 				return err
@@ -72,7 +72,7 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 			}
 			return out, err
 		},
-		Progress: j.told.tell,
+		Progress: j.notifier.notify,
 	})
 	busy()
 	if in != nil {
@@ -115,14 +115,14 @@ func sendVolume(ctx context.Context, a *Agent, j *job) error {
 	m := a.meet(j, v.Transfer.ID, v.Transfer.PeerName)
 	err := a.hypervisor.SendVolume(ctx, VolumeWork{
 		Pool: j.Pools[i], Name: v.Source, Order: *v,
-		Hashed: func(all ...Hashed) error { return a.memory.noteHashed(all...) },
+		Hashed: func(all ...Hashed) error { return a.state.noteHashed(all...) },
 		Send: func(ctx context.Context, pieces transfer.Pieces, size int64) error {
 			return m.send(ctx, pieces, size, &transfer.Rate{Bytes: v.Transfer.RateBytes}, func(done, total, rate int64, way string) {
 				percent, note := Copied("sending "+v.Source+" to "+m.peer, done, total, rate)
-				j.told.tell(percent, note+way)
+				j.notifier.notify(percent, note+way)
 			})
 		},
-		Progress: j.told.tell,
+		Progress: j.notifier.notify,
 	})
 	return stopped(ctx, err)
 }
@@ -155,9 +155,9 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 	rate := &transfer.Rate{Bytes: order.RateBytes}
 	err := a.hypervisor.MigrateVM(ctx, MigrateVM{
 		VM: *j.VM, Pools: j.Pools, Order: order,
-		Sent: func(d fleet.LeavingDisk) string { return a.memory.sent(d.Transfer) },
+		Sent: func(d fleet.LeavingDisk) string { return a.state.sent(d.Transfer) },
 		Sending: func(d fleet.LeavingDisk, stamp string) error {
-			if err := a.memory.noteSent(d.Transfer, stamp); err != nil {
+			if err := a.state.noteSent(d.Transfer, stamp); err != nil {
 				return fmt.Errorf("nothing was sent, because the agent cannot keep in mind what it sends: %w", err)
 			}
 			return nil
@@ -167,7 +167,7 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 			m := a.meet(j, d.Transfer, order.ToName)
 			return m.send(ctx, pieces, size, rate, func(done, total, rate int64, way string) {
 				percent, note := Copied(fmt.Sprintf("sending disk %d of %d to %s", n+1, len(order.Disks), m.peer), done, total, rate)
-				j.told.tell((100*n+percent)/len(order.Disks), note+way)
+				j.notifier.notify((100*n+percent)/len(order.Disks), note+way)
 			})
 		},
 		Arrived: func(ctx context.Context) error {
@@ -178,17 +178,17 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 			}
 			return context.Cause(ctx)
 		},
-		Progress: j.told.tell,
+		Progress: j.notifier.notify,
 	})
 	return stopped(ctx, err)
 }
 
-// keepLeft deletes the entry of a VM that has migrated.
-func keepLeft(a *Agent, j *job, out *wire.Finish) error {
+// recordMigrated deletes the entry of a VM that has migrated.
+func recordMigrated(a *Agent, j *job, out *wire.Finish) error {
 	if j.VM == nil || out.Outcome != wire.Done {
 		return nil
 	}
-	return a.memory.vmGone(j.VM.ID)
+	return a.state.vmGone(j.VM.ID)
 }
 
 // sentDisk records the state of a disk's file before an order sends it.
@@ -197,16 +197,16 @@ type sentDisk struct {
 	Stamp    string           `json:"stamp"` // only the backend reads it
 }
 
-// mostSent limits the records, far above the number of concurrent transfers. An order without its record fails, and no
+// maxSent limits the records, far above the number of concurrent transfers. An order without its record fails, and no
 // data is lost.
-const mostSent = 256
+const maxSent = 256
 
 // noteSent records the stamp of a disk's file before it is sent.
 func (m *stateFile) noteSent(id fleet.TransferID, stamp string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kept := append(slices.DeleteFunc(slices.Clone(m.kept.Sent), func(s sentDisk) bool { return s.Transfer == id }), sentDisk{id, stamp})
-	m.kept.Sent = kept[max(0, len(kept)-mostSent):]
+	kept := append(slices.DeleteFunc(slices.Clone(m.data.Sent), func(s sentDisk) bool { return s.Transfer == id }), sentDisk{id, stamp})
+	m.data.Sent = kept[max(0, len(kept)-maxSent):]
 	return m.save()
 }
 
@@ -214,8 +214,8 @@ func (m *stateFile) noteSent(id fleet.TransferID, stamp string) error {
 func (m *stateFile) sent(id fleet.TransferID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if i := slices.IndexFunc(m.kept.Sent, func(s sentDisk) bool { return s.Transfer == id }); i >= 0 {
-		return m.kept.Sent[i].Stamp
+	if i := slices.IndexFunc(m.data.Sent, func(s sentDisk) bool { return s.Transfer == id }); i >= 0 {
+		return m.data.Sent[i].Stamp
 	}
 	return ""
 }

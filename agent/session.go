@@ -12,7 +12,7 @@ import (
 // hello asks the portal to accept this agent for the host until it agrees; false: ctx ended first. Until then the agent
 // changes nothing: another agent with this identity may be running.
 func (a *Agent) hello(ctx context.Context) bool {
-	wait := newBackoff(a.times.retry, a.times.retryMost)
+	wait := newBackoff(a.times.retry, a.times.retryMax)
 	for ctx.Err() == nil {
 		renewed := a.renewed.wait()
 		err := a.helloOnce(ctx)

@@ -13,7 +13,7 @@ import (
 type SnapshotWork struct {
 	VM    fleet.VM
 	Pools []fleet.Pool // the pools that the VM's spec names
-	Job   fleet.JobID // the order's job: repeated, it runs once
+	Job   fleet.JobID  // the order's job: repeated, it runs once
 	Order fleet.SnapshotOrder
 	// Stop is closed to stop a merge: merged data stays merged, and the error is ErrStopped.
 	Stop     <-chan struct{}
@@ -45,7 +45,7 @@ func onSnapshots(call func(Hypervisor, context.Context, SnapshotWork) error) fun
 			VM: *j.VM, Pools: j.Pools, Job: j.ID, Order: *j.Args.Snapshot, Stop: stop.done,
 			Progress: func(percent int, note string) {
 				stalled.Reset(a.times.stall)
-				j.told.tell(percent, note)
+				j.notifier.notify(percent, note)
 			},
 		})
 		if errors.Is(err, ErrStopped) {
@@ -56,11 +56,11 @@ func onSnapshots(call func(Hypervisor, context.Context, SnapshotWork) error) fun
 }
 
 // recordReverted records no error of a failed revert: its task shows the VM's state.
-func keepReverted(a *Agent, j *job, out *wire.Finish) error {
+func recordReverted(a *Agent, j *job, out *wire.Finish) error {
 	if out.Outcome != wire.Done {
 		return nil
 	}
-	return keepTurned(a, j, out)
+	return recordPower(a, j, out)
 }
 
 // NoSnapshot refuses an order for a snapshot that the host does not have.

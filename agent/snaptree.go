@@ -21,14 +21,14 @@ type SnapTree struct {
 	Nodes   []SnapNode       `json:"nodes,omitempty"` // parents first
 	Current fleet.SnapshotID `json:"current,omitempty"`
 	Active  []SnapLayer      `json:"active,omitempty"` // the top files of disks that have snapshots
-	Work    *SnapNote        `json:"work,omitempty"` // the operation in progress
+	Work    *SnapNote        `json:"work,omitempty"`   // the operation in progress
 	// files that nothing uses any more and that must still be removed
-	Trash   []string         `json:"trash,omitempty"`
+	Trash []string `json:"trash,omitempty"`
 	// files outside the tree that are removed with the VM once its definition is gone
-	Doomed  []string         `json:"doomed,omitempty"`
+	Doomed []string `json:"doomed,omitempty"`
 	// the newest order that deleted snapshots: if repeated, it does not report them missing
-	Deleted fleet.JobID      `json:"deleted,omitempty"`
-	Done    []fleet.JobID    `json:"done,omitempty"` // orders that succeeded: they are not run again
+	Deleted fleet.JobID   `json:"deleted,omitempty"`
+	Done    []fleet.JobID `json:"done,omitempty"` // orders that succeeded: they are not run again
 }
 
 // SnapNode is one snapshot.
@@ -36,15 +36,15 @@ type SnapNode struct {
 	fleet.Snapshot
 	Spec    fleet.VMSpec `json:"spec"` // applied at that time
 	Layers  []SnapLayer  `json:"layers"`
-	Memory  string       `json:"memoryFile,omitempty"`
+	Memory  string       `json:"stateFileName,omitempty"`
 	Domain  string       `json:"domain,omitempty"` // the domain's name at that time
 	Paused  bool         `json:"paused,omitempty"` // the guest was paused at that time
 	Running bool         `json:"running,omitempty"`
 	// directory with copies of the firmware's variables and the TPM's state
-	State   string       `json:"state,omitempty"`
-	MemSize int64        `json:"memoryBytes,omitempty"`
+	State   string `json:"state,omitempty"`
+	MemSize int64  `json:"memoryBytes,omitempty"`
 	// first-boot data of the guest when the snapshot was taken: its memory is restored only with that drive
-	Seed    string       `json:"seed,omitempty"`
+	Seed string `json:"seed,omitempty"`
 }
 
 // SnapLayer is one file of a disk's chain.
@@ -60,9 +60,9 @@ type SnapNote struct {
 	Job    fleet.JobID `json:"job"`
 	Kind   SnapKind    `json:"kind"`
 	Step   string      `json:"step,omitempty"`
-	Node   *SnapNode   `json:"node,omitempty"` // take: the new snapshot
-	To     string      `json:"to,omitempty"` // revert: the target snapshot
-	New    []SnapLayer `json:"new,omitempty"` // take and revert: the new top files of the VM
+	Node   *SnapNode   `json:"node,omitempty"`   // take: the new snapshot
+	To     string      `json:"to,omitempty"`     // revert: the target snapshot
+	New    []SnapLayer `json:"new,omitempty"`    // take and revert: the new top files of the VM
 	Resume bool        `json:"resume,omitempty"` // take: the guest was paused for it and must be resumed
 	Frozen bool        `json:"frozen,omitempty"` // take: the guest's file systems were frozen for it
 	Merge  *SnapMerge  `json:"merge,omitempty"`
@@ -79,7 +79,7 @@ const (
 
 // Steps after which an operation can only go forward.
 const (
-	SnapOff         = "off" // revert: the guest's current state is discarded
+	SnapOff = "off" // revert: the guest's current state is discarded
 	// merge: a running guest is switched from the overlay to the base; only its QEMU knows whether that has happened
 	SnapChangesOver = "changing over"
 	SnapCommitted   = "committed" // merge: the base contains all data of the overlay
@@ -92,8 +92,8 @@ type SnapMerge struct {
 	Base string       `json:"base"`
 }
 
-// mostDone is the number of succeeded orders to remember.
-const mostDone = 32
+// maxDone is the number of succeeded orders to remember.
+const maxDone = 32
 
 // IsDone reports whether the order has succeeded before.
 func (t *SnapTree) IsDone(job fleet.JobID) bool { return job != "" && slices.Contains(t.Done, job) }
@@ -104,7 +104,7 @@ func (t *SnapTree) Finish(job fleet.JobID) {
 		return
 	}
 	t.Done = append(t.Done, job)
-	t.Done = t.Done[max(0, len(t.Done)-mostDone):]
+	t.Done = t.Done[max(0, len(t.Done)-maxDone):]
 }
 
 // Node returns the snapshot with the id, also a deleted one; nil if there is none.
@@ -208,22 +208,22 @@ func (t *SnapTree) Plan(w SnapshotWork, spec fleet.VMSpec, at func(fleet.Volref)
 		}
 		node.Layers = append(node.Layers, now)
 		node.Disks = append(node.Disks, d.Ref())
-		next = append(next, SnapLayer{Disk: d.Ref(), File: besides(at(d.Ref()), string(o.ID), ".qcow2"), Base: now.File})
+		next = append(next, SnapLayer{Disk: d.Ref(), File: overlayPath(at(d.Ref()), string(o.ID), ".qcow2"), Base: now.File})
 	}
 	if o.Memory && len(node.Layers) > 0 {
-		node.Memory = besides(at(node.Layers[0].Disk), string(o.ID), ".mem")
+		node.Memory = overlayPath(at(node.Layers[0].Disk), string(o.ID), ".mem")
 	}
 	return node, next
 }
 
-// longestStem keeps file names of overlays within the length limit of a volume's name.
-const longestStem = 150
+// maxStem keeps file names of overlays within the length limit of a volume's name.
+const maxStem = 150
 
-// besides returns the path of a new file next to a disk's volume. id makes the name unique.
-func besides(volume, id, ending string) string {
+// overlayPath returns the path of a new file next to a disk's volume. id makes the name unique.
+func overlayPath(volume, id, ending string) string {
 	stem := strings.TrimSuffix(path.Base(volume), ".qcow2")
 	id = strings.ReplaceAll(id, "-", "")
-	return path.Join(path.Dir(volume), stem[:min(len(stem), longestStem)]+"."+id[max(0, len(id)-12):]+ending)
+	return path.Join(path.Dir(volume), stem[:min(len(stem), maxStem)]+"."+id[max(0, len(id)-12):]+ending)
 }
 
 // Took adds the new snapshot to the tree.
@@ -246,7 +246,7 @@ func (t *SnapTree) use(next []SnapLayer) {
 // Back returns the VM's new top files after a revert to the snapshot. id makes their names unique.
 func (t *SnapTree) Back(to SnapNode, id string, at func(fleet.Volref) string) (next []SnapLayer) {
 	for _, l := range to.Layers {
-		next = append(next, SnapLayer{Disk: l.Disk, File: besides(at(l.Disk), id, ".qcow2"), Base: l.File})
+		next = append(next, SnapLayer{Disk: l.Disk, File: overlayPath(at(l.Disk), id, ".qcow2"), Base: l.File})
 	}
 	return next
 }
@@ -260,7 +260,7 @@ func (t *SnapTree) Reverted(to fleet.SnapshotID, next []SnapLayer) {
 	}
 	t.use(next)
 	t.Current = to
-	t.loosen()
+	t.pruneDeleted()
 }
 
 // Depth returns the number of files in the longest chain in use.
@@ -280,8 +280,8 @@ func (t *SnapTree) Depth() (deepest int) {
 	return deepest
 }
 
-// mostChanges limits the changes reported for one snapshot.
-const mostChanges = 8
+// maxChanges limits the changes reported for one snapshot.
+const maxChanges = 8
 
 // Reported returns the tree for the report. now is the spec applied to the VM; nil: unknown. others are libvirt's own
 // snapshots; over are the overlays that somebody else put on the VM's disks.
@@ -304,8 +304,8 @@ func (t *SnapTree) Reported(now *fleet.VMSpec, others []string, over []fleet.Ove
 				for _, c := range n.Spec.Diff(*now, false) {
 					s.Changed = append(s.Changed, c.Words)
 				}
-				if more := len(s.Changed) - mostChanges; more > 0 {
-					s.Changed = append(s.Changed[:mostChanges:mostChanges], fmt.Sprintf("%d more", more))
+				if more := len(s.Changed) - maxChanges; more > 0 {
+					s.Changed = append(s.Changed[:maxChanges:maxChanges], fmt.Sprintf("%d more", more))
 				}
 			}
 			out.Snapshots = append(out.Snapshots, s)

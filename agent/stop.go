@@ -35,10 +35,10 @@ func (s *stopper) why() error {
 }
 
 // stopRequest is the portal's request to stop a job early.
-type asked struct {
-	mu    sync.Mutex
-	words string
-	tell  func(error)
+type stopRequest struct {
+	mu     sync.Mutex
+	words  string
+	notify func(error)
 }
 
 // stop asks the job to stop because users cancelled it; empty words do nothing.
@@ -46,27 +46,27 @@ func (j *job) stop(words string) {
 	if words == "" {
 		return
 	}
-	j.asked.mu.Lock()
-	defer j.asked.mu.Unlock()
-	j.asked.words = words
-	if j.asked.tell != nil {
-		j.asked.tell(cancelled{words})
+	j.stopReq.mu.Lock()
+	defer j.stopReq.mu.Unlock()
+	j.stopReq.words = words
+	if j.stopReq.notify != nil {
+		j.stopReq.notify(cancelled{words})
 	}
 }
 
 // whenStopped calls notify when users cancel the job, also if they did so before.
-func (j *job) whenStopped(tell func(error)) (forget func()) {
-	j.asked.mu.Lock()
-	j.asked.tell = tell
-	words := j.asked.words
-	j.asked.mu.Unlock()
+func (j *job) whenStopped(notify func(error)) (forget func()) {
+	j.stopReq.mu.Lock()
+	j.stopReq.notify = notify
+	words := j.stopReq.words
+	j.stopReq.mu.Unlock()
 	if words != "" {
-		tell(cancelled{words})
+		notify(cancelled{words})
 	}
 	return func() {
-		j.asked.mu.Lock()
-		defer j.asked.mu.Unlock()
-		j.asked.tell = nil
+		j.stopReq.mu.Lock()
+		defer j.stopReq.mu.Unlock()
+		j.stopReq.notify = nil
 	}
 }
 

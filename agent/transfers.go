@@ -30,28 +30,28 @@ const (
 	busyEvery     = 5 * time.Second
 )
 
-// meeting is this host's side of a transfer's rendezvous at the portal.
-type meeting struct {
-	a      *Agent
-	j      *job
-	id     fleet.TransferID
-	peer   string
-	lonely time.Time // since when the other host has not begun its part
+// rendezvous is this host's side of a transfer's rendezvous at the portal.
+type rendezvous struct {
+	a         *Agent
+	j         *job
+	id        fleet.TransferID
+	peer      string
+	idleSince time.Time // since when the other host has not begun its part
 }
 
-func (a *Agent) meet(j *job, id fleet.TransferID, peer string) *meeting {
-	return &meeting{a: a, j: j, id: id, peer: peer, lonely: time.Now()}
+func (a *Agent) meet(j *job, id fleet.TransferID, peer string) *rendezvous {
+	return &rendezvous{a: a, j: j, id: id, peer: peer, idleSince: time.Now()}
 }
 
-// say sends a message and returns the other host's. It retries until the message reaches the portal.
-func (m *meeting) say(ctx context.Context, word wire.Meet) (wire.MeetAnswer, error) {
-	wait := newBackoff(m.a.times.retry, m.a.times.retryMost)
+// exchange sends a message and returns the other host's. It retries until the message reaches the portal.
+func (m *rendezvous) exchange(ctx context.Context, msg wire.Meet) (wire.MeetAnswer, error) {
+	wait := newBackoff(m.a.times.retry, m.a.times.retryMax)
 	for {
-		word.Job, word.Epoch = m.j.ID, m.j.epoch.Load()
-		out, err := m.a.client.Meet(ctx, m.id, word)
+		msg.Job, msg.Epoch = m.j.ID, m.j.epoch.Load()
+		out, err := m.a.client.Meet(ctx, m.id, msg)
 		switch status := wire.StatusOf(err); {
 		case err == nil:
-			return out, m.judge(out)
+			return out, m.checkPeer(out)
 		case ctx.Err() != nil:
 			return out, context.Cause(ctx)
 		case status == 404:
@@ -65,8 +65,8 @@ func (m *meeting) say(ctx context.Context, word wire.Meet) (wire.MeetAnswer, err
 	}
 }
 
-// judge returns an error if the other host has stopped or does not begin.
-func (m *meeting) judge(out wire.MeetAnswer) error {
+// checkPeer returns an error if the other host has stopped or does not begin.
+func (m *rendezvous) checkPeer(out wire.MeetAnswer) error {
 	if out.PeerName != "" {
 		m.peer = out.PeerName
 	}
@@ -74,43 +74,43 @@ func (m *meeting) judge(out wire.MeetAnswer) error {
 	case out.Over != "" && !out.Received:
 		return fleet.Errorf(fleet.Conflict, "The part of %s did not end well: %s", m.peer, out.Over)
 	case out.Begun:
-		m.lonely = time.Now()
-	case time.Since(m.lonely) > meetPatience:
+		m.idleSince = time.Now()
+	case time.Since(m.idleSince) > meetPatience:
 		return fleet.Errorf(fleet.Conflict, "%s has not begun its part within %d minutes. See whether it is heard, and try again.", m.peer, int(meetPatience.Minutes()))
 	}
 	return nil
 }
 
-// until repeats the message until so accepts the answer.
-func (m *meeting) until(ctx context.Context, word wire.Meet, note string, so func(wire.MeetAnswer) bool) (wire.MeetAnswer, error) {
+// until repeats the message until ready accepts the answer.
+func (m *rendezvous) until(ctx context.Context, msg wire.Meet, note string, ready func(wire.MeetAnswer) bool) (wire.MeetAnswer, error) {
 	for {
-		out, err := m.say(ctx, word)
-		if err != nil || so(out) {
+		out, err := m.exchange(ctx, msg)
+		if err != nil || ready(out) {
 			return out, err
 		}
-		m.j.told.tell(0, note+" "+m.peer)
+		m.j.notifier.notify(0, note+" "+m.peer)
 		if !pause(ctx, meetEvery) {
 			return out, context.Cause(ctx)
 		}
 	}
 }
 
-func (m *meeting) other(out wire.MeetAnswer) transfer.Peer {
+func (m *rendezvous) peerOf(out wire.MeetAnswer) transfer.Peer {
 	return transfer.Peer{Host: out.Peer, KeyHash: out.KeyHash}
 }
 
 // send sends a file to the other host and returns once that host has all of it.
-func (m *meeting) send(ctx context.Context, pieces transfer.Pieces, size int64, rate *transfer.Rate, told func(done, total, rate int64, way string)) error {
+func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int64, rate *transfer.Rate, report func(done, total, rate int64, way string)) error {
 	for try := 1; ; try++ {
 		ticket := transfer.NewTicket()
-		there, err := m.until(ctx, wire.Meet{Ticket: ticket.Hash()}, "waiting for", func(o wire.MeetAnswer) bool { return o.Online == ticket.Hash() || o.Received })
-		if err != nil || there.Received {
+		remote, err := m.until(ctx, wire.Meet{Ticket: ticket.Hash()}, "waiting for", func(o wire.MeetAnswer) bool { return o.Online == ticket.Hash() || o.Received })
+		if err != nil || remote.Received {
 			return err
 		}
-		out, way, err := m.reach(ctx, there, ticket)
+		out, way, err := m.reach(ctx, remote, ticket)
 		if err == nil {
-			told(0, size, 0, way)
-			err = out.Send(ctx, pieces, size, rate, &transfer.Meter{Total: size, Report: func(done, total, rate int64) { told(done, total, rate, way) }})
+			report(0, size, 0, way)
+			err = out.Send(ctx, pieces, size, rate, &transfer.Meter{Total: size, Report: func(done, total, rate int64) { report(done, total, rate, way) }})
 		}
 		if err == nil || ctx.Err() != nil || !errors.Is(err, transfer.ErrLost) || try >= transferTries {
 			return err
@@ -126,9 +126,9 @@ func (m *meeting) send(ctx context.Context, pieces transfer.Pieces, size int64, 
 const Relayed = "relayed by the portal, for the hosts do not reach each other"
 
 // reach connects to the receiver directly, or else through the portal's relay.
-func (m *meeting) reach(ctx context.Context, there wire.MeetAnswer, ticket transfer.Ticket) (*transfer.Outgoing, string, error) {
-	own, peer := m.a.identity.self(), m.other(there)
-	out, err := transfer.Dial(ctx, there.Listens, own, peer, ticket)
+func (m *rendezvous) reach(ctx context.Context, remote wire.MeetAnswer, ticket transfer.Ticket) (*transfer.Outgoing, string, error) {
+	own, peer := m.a.identity.self(), m.peerOf(remote)
+	out, err := transfer.Dial(ctx, remote.Listens, own, peer, ticket)
 	if err == nil {
 		return out, "", nil
 	}
@@ -147,7 +147,7 @@ func (m *meeting) reach(ctx context.Context, there wire.MeetAnswer, ticket trans
 	return out, ", " + Relayed, nil
 }
 
-func (m *meeting) dialPair(ctx context.Context, at wire.MeetAnswer) (net.Conn, error) {
+func (m *rendezvous) dialPair(ctx context.Context, at wire.MeetAnswer) (net.Conn, error) {
 	ws, err := m.a.client.DialPair(ctx, at.PortalURL, at.Pair)
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (pairAddr) Network() string { return "pair" }
 func (pairAddr) String() string  { return "portal" }
 
 // receive admits the sender and passes its file to take, which is called again after a lost connection.
-func (m *meeting) receive(ctx context.Context, take func(context.Context, *transfer.Incoming) error) (*transfer.Incoming, error) {
+func (m *rendezvous) receive(ctx context.Context, take func(context.Context, *transfer.Incoming) error) (*transfer.Incoming, error) {
 	used := ""
 	for try := 1; ; try++ {
 		in, ticket, err := m.admit(ctx, used)
@@ -192,43 +192,43 @@ func (m *meeting) receive(ctx context.Context, take func(context.Context, *trans
 }
 
 // admit waits for a sender with an unused ticket, at a listener of this host and at the portal.
-func (m *meeting) admit(ctx context.Context, used string) (in *transfer.Incoming, ticket string, err error) {
+func (m *rendezvous) admit(ctx context.Context, used string) (in *transfer.Incoming, ticket string, err error) {
 	for {
-		there, err := m.until(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Ticket != "" && o.Ticket != used })
+		remote, err := m.until(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Ticket != "" && o.Ticket != used })
 		if err != nil {
 			return nil, "", err
 		}
-		in, err := m.admitWith(ctx, there)
+		in, err := m.admitWith(ctx, remote)
 		if in != nil || err != nil {
-			return in, there.Ticket, err
+			return in, remote.Ticket, err
 		}
-		used = there.Ticket
+		used = remote.Ticket
 	}
 }
 
 // admitWith waits for the sender with that ticket; nil: the sender uses another ticket now.
-func (m *meeting) admitWith(ctx context.Context, there wire.MeetAnswer) (*transfer.Incoming, error) {
-	own, peer := m.a.identity.self(), m.other(there)
+func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*transfer.Incoming, error) {
+	own, peer := m.a.identity.self(), m.peerOf(remote)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	word := wire.Meet{Ticket: there.Ticket}
-	came := make(chan *transfer.Incoming, 1)
-	door, err := transfer.Open(own, peer, there.Ticket, m.a.ports)
+	msg := wire.Meet{Ticket: remote.Ticket}
+	admitted := make(chan *transfer.Incoming, 1)
+	listener, err := transfer.Open(own, peer, remote.Ticket, m.a.ports)
 	if err == nil {
-		if word.Listens, err = transfer.Addresses(door.Port()); err != nil || len(word.Listens) == 0 {
-			door.Close()
+		if msg.Listens, err = transfer.Addresses(listener.Port()); err != nil || len(msg.Listens) == 0 {
+			listener.Close()
 		}
 		waited := make(chan struct{})
 		defer func() {
 			cancel()
-			if <-waited; len(came) > 0 { // a second connection arrived: the returned one was taken out before
-				(<-came).Close()
+			if <-waited; len(admitted) > 0 { // a second connection arrived: the returned one was taken out before
+				(<-admitted).Close()
 			}
 		}()
 		go func() {
 			defer close(waited)
-			if in, err := door.Wait(ctx); err == nil {
-				came <- in
+			if in, err := listener.Wait(ctx); err == nil {
+				admitted <- in
 			}
 		}()
 	}
@@ -238,20 +238,20 @@ func (m *meeting) admitWith(ctx context.Context, there wire.MeetAnswer) (*transf
 	poll := time.NewTicker(meetEvery)
 	defer poll.Stop()
 	for {
-		out, err := m.say(ctx, word)
+		out, err := m.exchange(ctx, msg)
 		switch {
 		case err != nil:
 			return nil, err
-		case out.Ticket != there.Ticket:
-			return late(came), nil
+		case out.Ticket != remote.Ticket:
+			return pollAdmitted(admitted), nil
 		}
-		if out.Paired == there.Ticket {
-			if in := late(came); in != nil {
+		if out.Paired == remote.Ticket {
+			if in := pollAdmitted(admitted); in != nil {
 				return in, nil
 			}
 			conn, err := m.dialPair(ctx, out)
 			if err == nil {
-				in, wrong := transfer.Admit(ctx, conn, own, peer, there.Ticket)
+				in, wrong := transfer.Admit(ctx, conn, own, peer, remote.Ticket)
 				if wrong == nil {
 					return in, nil
 				}
@@ -263,20 +263,20 @@ func (m *meeting) admitWith(ctx context.Context, there wire.MeetAnswer) (*transf
 			}
 		}
 		select {
-		case in := <-came:
+		case in := <-admitted:
 			return in, nil
 		case <-poll.C:
-			m.j.told.tell(0, "waiting for "+m.peer)
+			m.j.notifier.notify(0, "waiting for "+m.peer)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// late returns a sender that was admitted a moment ago; nil: none.
-func late(came <-chan *transfer.Incoming) *transfer.Incoming {
+// pollAdmitted returns a sender that was admitted a moment ago; nil: none.
+func pollAdmitted(admitted <-chan *transfer.Incoming) *transfer.Incoming {
 	select {
-	case in := <-came:
+	case in := <-admitted:
 		return in
 	default:
 		return nil

@@ -18,18 +18,18 @@ const maxUploads = 64
 type Sent <-chan io.ReadWriteCloser
 
 // uploadWaiters connects waiting uploads with incoming connections.
-type counter struct {
+type uploadWaiters struct {
 	mu   sync.Mutex
-	open map[fleet.UploadID]*awaited
+	open map[fleet.UploadID]*waitingUpload
 	came bell
 }
 
-type awaited struct {
+type waitingUpload struct {
 	conns chan io.ReadWriteCloser
 	over  chan struct{}
 }
 
-func (c *counter) wait(id fleet.UploadID) (*awaited, error) {
+func (c *uploadWaiters) wait(id fleet.UploadID) (*waitingUpload, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -39,15 +39,15 @@ func (c *counter) wait(id fleet.UploadID) (*awaited, error) {
 		return nil, fleet.Errorf(fleet.TooMany, "This host takes in %d uploads already. Finish or cancel some.", maxUploads)
 	}
 	if c.open == nil {
-		c.open = map[fleet.UploadID]*awaited{}
+		c.open = map[fleet.UploadID]*waitingUpload{}
 	}
-	at := &awaited{conns: make(chan io.ReadWriteCloser), over: make(chan struct{})}
+	at := &waitingUpload{conns: make(chan io.ReadWriteCloser), over: make(chan struct{})}
 	c.open[id] = at
 	c.came.ring()
 	return at, nil
 }
 
-func (c *counter) leave(id fleet.UploadID, at *awaited) {
+func (c *uploadWaiters) leave(id fleet.UploadID, at *waitingUpload) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, id)
@@ -55,7 +55,7 @@ func (c *counter) leave(id fleet.UploadID, at *awaited) {
 }
 
 // find waits until the upload is registered: its order may have arrived a moment ago.
-func (c *counter) find(ctx context.Context, id fleet.UploadID) (*awaited, error) {
+func (c *uploadWaiters) find(ctx context.Context, id fleet.UploadID) (*waitingUpload, error) {
 	for {
 		came := c.came.wait()
 		c.mu.Lock()
@@ -87,14 +87,14 @@ func uploadVolume(ctx context.Context, a *Agent, j *job) error {
 	}
 	defer a.uploads.leave(j.Args.Volume.Upload, at)
 	return a.hypervisor.UploadVolume(ctx, VolumeWork{
-		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.memory.volumeMade(j.ID), Sent: at.conns,
+		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.state.volumeFile(j.ID), Sent: at.conns,
 		Whole: func(file string) error {
-			if err := a.memory.noteVolume(j.ID, file); err != nil {
+			if err := a.state.noteVolume(j.ID, file); err != nil {
 				return fmt.Errorf("the volume is made, but the agent cannot keep that in mind: %w", err)
 			}
 			return nil
 		},
-		Progress: j.told.tell,
+		Progress: j.notifier.notify,
 	})
 }
 

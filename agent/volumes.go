@@ -68,38 +68,38 @@ func onVolume(call func(Hypervisor, context.Context, VolumeWork) error) func(con
 			defer j.whenStopped(func(cause error) { cancel(cause) })()
 		}
 		return explain(ctx, call(a.hypervisor, ctx, VolumeWork{
-			Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.memory.volumeMade(j.ID), Source: source, Pools: j.Pools,
+			Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.state.volumeFile(j.ID), Source: source, Pools: j.Pools,
 			Hashed: func(all ...Hashed) error {
-				if err := a.memory.noteHashed(all...); err != nil {
+				if err := a.state.noteHashed(all...); err != nil {
 					return fmt.Errorf("the checksum is computed, but the agent cannot keep that in mind: %w", err)
 				}
 				return nil
 			},
 			Whole: func(file string) error {
-				if err := a.memory.noteVolume(j.ID, file); err != nil {
+				if err := a.state.noteVolume(j.ID, file); err != nil {
 					return fmt.Errorf("the volume is made, but the agent cannot keep that in mind: %w", err)
 				}
 				return nil
 			},
 			Progress: func(percent int, note string) {
 				stalled.Reset(a.times.stall)
-				j.told.tell(percent, note)
+				j.notifier.notify(percent, note)
 			},
 		}))
 	}
 }
 
-// seeVolume adds the current state of the volume's pool to the finish.
-func seeVolume(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+// observeVolume adds the current state of the volume's pool to the finish.
+func observeVolume(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
 	}
-	state, err := a.hypervisor.Snapshot(ctx, Assigned{Pools: []fleet.Pool{*j.Pool}, Hashed: a.memory.hashed()})
+	state, err := a.hypervisor.Snapshot(ctx, Assigned{Pools: []fleet.Pool{*j.Pool}, Hashed: a.state.hashed()})
 	if err != nil || !state.Host.Connected {
 		return
 	}
 	state = clone(state)
-	a.memory.complete(&state, a.bootID())
+	a.state.complete(&state, a.bootID())
 	for _, p := range state.Pools {
 		if p.Name == j.Pool.Name {
 			out.Pool = &p.Status

@@ -19,7 +19,7 @@ func volumeWork(kind fleet.JobKind, name string, o fleet.VolumeOrder) wire.Work 
 	return wire.Work{Kind: kind, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: stock.ID, Volume: name}), Pool: &stock, Args: args, Held: &fleet.VolumeInUse{}}
 }
 
-func TestOrdersForVolumesTellOfTheirPool(t *testing.T) {
+func TestVolumeJobsReportTheirPool(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	p.do(wire.Work{Kind: fleet.PoolApply, Pool: &stock})
@@ -47,7 +47,7 @@ func TestOrdersForVolumesTellOfTheirPool(t *testing.T) {
 	}
 }
 
-// forgotten is a host whose first creation is cut off between the volume and its answer, and whose deletions wait.
+// forgotten is a host whose first creation is interrupted after the volume exists, and whose deletions wait.
 type forgotten struct {
 	*mock.Host
 	orders  chan agent.VolumeWork
@@ -71,8 +71,9 @@ func (h forgotten) DeleteVolume(ctx context.Context, _ agent.VolumeWork) error {
 	return ctx.Err()
 }
 
-// What an order made is known to be its own after a restart; a deletion of which nobody knows is told as unknown, and not done again.
-func TestVolumesOverARestartOfTheAgent(t *testing.T) {
+// After a restart, a repeated order recognizes the volume it created. A deletion with unknown outcome is reported as
+// unknown and not repeated.
+func TestVolumeJobsAfterAgentRestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), forgotten{mock.New(mock.Options{Name: "host-1"}), make(chan agent.VolumeWork, 2), make(chan bool, 2)}
 	dir := p.join()

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// patient is a host whose copies and wipes take as long as nobody ends them.
+// patient is a host whose copies and wipes run until they are stopped.
 type patient struct {
 	*mock.Host
 	entered chan agent.VolumeWork
@@ -20,7 +20,7 @@ type patient struct {
 
 func (h patient) last(ctx context.Context, in agent.VolumeWork) error {
 	h.entered <- in
-	alive := time.NewTicker(100 * time.Millisecond) // an order that makes no progress is ended for that
+	alive := time.NewTicker(100 * time.Millisecond) // an order without progress would be stopped
 	defer alive.Stop()
 	for {
 		in.Progress(40, "at it")
@@ -36,9 +36,9 @@ func (h patient) CloneVolume(ctx context.Context, in agent.VolumeWork) error { r
 
 func (h patient) WipeVolume(ctx context.Context, in agent.VolumeWork) error { return h.last(ctx, in) }
 
-// Whatever of a volume's orders can be taken back ends when the host hears of it, and says what it cannot undo. What waits for a slot has done
-// nothing.
-func TestOrdersForVolumesEndWhenTheyAreTakenBack(t *testing.T) {
+// A cancelled volume order ends when the host learns of it, and reports what it cannot undo. An order that waits for a
+// slot has done nothing.
+func TestVolumeJobsEndWhenCancelled(t *testing.T) {
 	t.Parallel()
 	const words = "Cancelled by ann."
 	p, host := newPortal(t), patient{mock.New(mock.Options{Name: "host-1"}), make(chan agent.VolumeWork, 16)}

@@ -89,7 +89,7 @@ func (a *Agent) images(vm fleet.VM) error {
 	if vm.Status != nil {
 		return nil
 	}
-	hashed := a.memory.hashed()
+	hashed := a.state.hashed()
 	for _, d := range vm.Spec.Disks {
 		if d.Image == nil || d.ImageSHA256 == "" {
 			continue
@@ -113,22 +113,22 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 	defer cancel(nil)
 	stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
 	defer stalled.Stop()
-	if err := a.memory.vmBegun(*j.VM); err != nil {
+	if err := a.state.vmBegun(*j.VM); err != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 	}
 	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
 		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, Reapply: putBack,
-		Stamped: a.memory.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
+		Stamped: a.state.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.state.createdDisks(j.VM.ID)),
 		FirstBoot: func(ctx context.Context) (map[string][]byte, error) { return firstBoot(ctx, a, *j.VM) },
 		Whole: func(ref fleet.Volref) error {
-			if err := a.memory.diskMade(*j.VM, ref); err != nil {
+			if err := a.state.noteDisk(*j.VM, ref); err != nil {
 				return fmt.Errorf("the disk %s is made, but the agent cannot keep that in mind: %w", ref.Volume, err)
 			}
 			return nil
 		},
 		Progress: func(percent int, note string) {
 			stalled.Reset(a.times.stall)
-			j.told.tell(percent, note)
+			j.notifier.notify(percent, note)
 		},
 	}))
 }
@@ -171,10 +171,10 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	case err != nil:
 		return err
 	case blind:
-		a.remember(j.VM.ID, func(k *vmState) { k.Asked = false })
+		a.record(j.VM.ID, func(k *vmState) { k.StopRequested = false })
 		return fleet.Errorf(fleet.Conflict, "The host does not tell since when the VM runs, so that nobody could tell the new run from the old. Shut it down, then start it.")
 	case newer: // or it starts now: an agent that was killed leaves its start to the hypervisor
-		if err := a.memory.keep(j.VM.ID, func(k *vmState) { k.Asked = false }); err != nil {
+		if err := a.state.updateVM(j.VM.ID, func(k *vmState) { k.StopRequested = false }); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)
@@ -182,7 +182,7 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 		return explain(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
 	}
 	if !a.slots.TryAcquire(1) {
-		j.told.tell(0, "Waiting for other jobs of this host")
+		j.notifier.notify(0, "Waiting for other jobs of this host")
 		if err := a.slots.Acquire(ctx, 1); err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 // untilOff asks the guest to shut down until look reports that the wait is over. ask: the guest may be asked in this
 // state.
 func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) (over, ask bool)) error {
-	if err := a.memory.asked(j.VM.ID, a.bootID()); err != nil {
+	if err := a.state.noteStopRequest(j.VM.ID, a.bootID()); err != nil {
 		return err
 	}
 	late := time.After(a.times.shutdown)
@@ -206,8 +206,8 @@ func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) 
 	defer poll.Stop()
 	var asked time.Time
 	for {
-		moved := a.moved.wait()
-		status, err := a.lookAt(ctx, j.VM.ID)
+		moved := a.changed.wait()
+		status, err := a.vmStatus(ctx, j.VM.ID)
 		var over, ask bool
 		if err == nil { // an unavailable hypervisor may be restarting: try again later
 			over, ask = look(status)
@@ -220,7 +220,7 @@ func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) 
 				return err
 			}
 			asked = time.Now()
-			j.told.tell(0, "Waiting for the guest")
+			j.notifier.notify(0, "Waiting for the guest")
 			continue
 		}
 		select {
@@ -233,14 +233,14 @@ func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) 
 			if err != nil {
 				return err
 			}
-			return fleet.Errorf(fleet.Conflict, "The guest did not power off within %s. Force it off, or look at its console.", spoken(a.times.shutdown))
+			return fleet.Errorf(fleet.Conflict, "The guest did not power off within %s. Force it off, or look at its console.", formatDuration(a.times.shutdown))
 		case <-moved:
 		case <-poll.C:
 		}
 	}
 }
 
-func (a *Agent) lookAt(ctx context.Context, id fleet.VMID) (status fleet.VMStatus, err error) {
+func (a *Agent) vmStatus(ctx context.Context, id fleet.VMID) (status fleet.VMStatus, err error) {
 	err = a.within(ctx, func(ctx context.Context) (err error) {
 		status, _, err = a.hypervisor.VM(ctx, id)
 		return err
@@ -255,8 +255,8 @@ func (a *Agent) within(ctx context.Context, call func(context.Context) error) er
 	return explain(ctx, call(ctx))
 }
 
-// spoken formats a duration for people: "3 minutes".
-func spoken(d time.Duration) string {
+// formatDuration formats a duration for people: "3 minutes".
+func formatDuration(d time.Duration) string {
 	if d >= time.Minute && d%time.Minute == 0 {
 		return fmt.Sprintf("%d minutes", d/time.Minute)
 	}

@@ -11,8 +11,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// What is said about VMs while the hypervisor is away grows old, in heartbeats too; an agent that never saw it says that nothing is known.
-func TestReportsSayHowOldTheLookIs(t *testing.T) {
+// The age of VM states grows while the hypervisor is offline, in heartbeats too; an agent that never reached it reports
+// that nothing is known.
+func TestReportsContainAgeOfState(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
@@ -45,7 +46,7 @@ func TestReportsSayHowOldTheLookIs(t *testing.T) {
 	}))
 }
 
-func TestOnlyWhatWasNotAnsweredIsWorthAnotherTry(t *testing.T) {
+func TestOnlyUnansweredCallsAreRetried(t *testing.T) {
 	t.Parallel()
 	p, host := atWork(t)
 	plug := host.Unplug()
@@ -86,8 +87,8 @@ func (p *portal) faults(id fleet.VMID, what string, ok func([]fleet.FaultCode) b
 	})
 }
 
-// A guest that was on before the host's reboot and is off after waits for a person; one that was off does not.
-func TestGuestsThatWereOnBeforeARebootAreFaults(t *testing.T) {
+// A guest that was on before the host's reboot and is off after it has a fault; one that was off has none.
+func TestGuestsOnBeforeRebootHaveFault(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &rebooted{Host: mock.New(mock.Options{Name: "host-1"}), boot: "boot-1"}
 	dir := p.join()
@@ -124,7 +125,7 @@ func TestGuestsThatWereOnBeforeARebootAreFaults(t *testing.T) {
 	p.faults(on.ID, "the end of the fault", none)
 }
 
-// rebooted is a host whose boot can change.
+// rebooted is a host whose boot ID can change.
 type rebooted struct {
 	*mock.Host
 	boot string

@@ -13,7 +13,7 @@ import (
 )
 
 // maxWebAnswer limits the bytes read of a web server's answer; none are kept.
-const mostWebAnswer = 64 << 10
+const maxWebAnswer = 64 << 10
 
 // AskPort runs a TCP or HTTP check, with its defaults filled in, on a guest that dial reaches. It follows no redirect
 // and ignores the host's proxy settings.
@@ -42,7 +42,7 @@ func AskPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx context
 		return Sign{}, unreached(err)
 	}
 	defer answer.Body.Close()
-	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, mostWebAnswer)); err != nil {
+	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxWebAnswer)); err != nil {
 		return Sign{}, errors.New("its answer breaks off")
 	}
 	said := fmt.Sprintf("It answered %d.", answer.StatusCode)

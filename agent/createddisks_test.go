@@ -13,7 +13,7 @@ import (
 
 var errCut = fleet.Errorf(fleet.Unavailable, "The test cuts it off.")
 
-// cut is a host whose orders are cut off after the disks are made, and that remembers what it was told.
+// cut is a host whose orders are interrupted after the disks are created. It records the orders.
 type cut struct {
 	*mock.Host
 	orders chan agent.Apply
@@ -33,8 +33,9 @@ func (c cut) ApplyVM(ctx context.Context, in agent.Apply) error {
 	return errCut
 }
 
-// A disk that was made is remembered before any definition names it, over a restart of the agent, until the VM has it no more.
-func TestMadeDisksAreRememberedOverARestart(t *testing.T) {
+// A created disk is recorded before any definition names it, across a restart of the agent, until the VM no longer has
+// it.
+func TestCreatedDisksAreKnownAfterRestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), cut{mock.New(mock.Options{Name: "host-1"}), make(chan agent.Apply, 1), make(chan bool, 1)}
 	dir := p.join()
@@ -66,8 +67,8 @@ func TestMadeDisksAreRememberedOverARestart(t *testing.T) {
 	}
 }
 
-// What is missing is said in the job's error and in the status that comes with it.
-func TestAMissingDiskIsSaidWithTheJob(t *testing.T) {
+// A missing disk is named in the job's error and in the status of its finish.
+func TestMissingDiskIsReportedInFinish(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	pool := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "fast", Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}}

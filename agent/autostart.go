@@ -20,41 +20,41 @@ type autostarter struct {
 
 	due    map[fleet.VMID]time.Time // when a stopped guest is restarted; used by the loop only, like the rest
 	on     map[fleet.VMID]time.Time // since when restarted guests are seen on
-	boot   []fleet.VMID // VMs to start since the host booted, in this order
+	boot   []fleet.VMID             // VMs to start since the host booted, in this order
 	tries  map[fleet.VMID]int
 	begun  bool
 	notYet time.Time // earliest time of the next start
 }
 
-// mostBootTries limits the attempts to start a VM with its host: its storage may be ready later than the agent.
-const mostBootTries = 20
+// maxBootTries limits the attempts to start a VM with its host: its storage may be ready later than the agent.
+const maxBootTries = 20
 
-// lookedNow records that the state file's knowledge of VMs is fresh.
-func (a *Agent) lookedNow() {
+// noteFreshState records that the state file's knowledge of VMs is fresh.
+func (a *Agent) noteFreshState() {
 	a.autostart.mu.Lock()
 	defer a.autostart.mu.Unlock()
 	a.autostart.looked = time.Now()
 }
 
-// keepVMs runs the autostart loop until ctx ends.
-func (a *Agent) keepVMs(ctx context.Context) {
+// autostartLoop runs the autostart loop until ctx ends.
+func (a *Agent) autostartLoop(ctx context.Context) {
 	if _, err := a.inventory.wait(ctx); err != nil {
 		return
 	}
 	k := &a.autostart
 	k.due, k.on, k.tries = map[fleet.VMID]time.Time{}, map[fleet.VMID]time.Time{}, map[fleet.VMID]int{}
 	for ctx.Err() == nil {
-		if all := a.memory.keeping(); len(all) > 0 && a.lookForKept(ctx, all) {
-			a.startWithHost(ctx, a.memory.keeping())
-			a.startAgain(ctx, a.memory.keeping())
+		if all := a.state.policyVMs(); len(all) > 0 && a.refreshPolicyVMs(ctx, all) {
+			a.startWithHost(ctx, a.state.policyVMs())
+			a.startAgain(ctx, a.state.policyVMs())
 		}
 		pause(ctx, a.times.keep)
 	}
 }
 
-// lookForKept makes sure that the state file is fresh, also while the portal accepts no reports; false: the VMs' state
+// refreshPolicyVMs makes sure that the state file is fresh, also while the portal accepts no reports; false: the VMs' state
 // is unknown.
-func (a *Agent) lookForKept(ctx context.Context, all map[fleet.VMID]vmState) bool {
+func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState) bool {
 	a.autostart.mu.Lock()
 	fresh := time.Since(a.autostart.looked) < 2*a.times.report
 	a.autostart.mu.Unlock()
@@ -75,11 +75,11 @@ func (a *Agent) lookForKept(ctx context.Context, all map[fleet.VMID]vmState) boo
 			return false
 		}
 	}
-	if err := a.memory.seen(state, a.bootID(), begun); err != nil {
+	if err := a.state.seen(state, a.bootID(), begun); err != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 		return false
 	}
-	a.lookedNow()
+	a.noteFreshState()
 	return true
 }
 
@@ -108,16 +108,16 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 	case err == nil:
 		a.log.Info("A VM is started with its host.", "vm", vm.Name)
 		k.notYet = time.Now().Add(time.Duration(vm.Policy.StartDelay) * time.Second)
-	case k.tries[id] < mostBootTries:
+	case k.tries[id] < maxBootTries:
 		k.boot = append(k.boot[1:], id) // others need not wait for it
 		k.notYet = time.Now().Add(a.times.again / time.Duration(min(len(k.boot), 10)))
-		a.keepTrouble(id, err)
+		a.noteTrouble(id, err)
 		return
 	default:
-		a.keepTrouble(id, err)
+		a.noteTrouble(id, err)
 	}
 	k.boot = k.boot[1:]
-	if err := a.memory.keep(id, func(k *vmState) {
+	if err := a.state.updateVM(id, func(k *vmState) {
 		if k.Booted = boot; err == nil {
 			k.Ran, k.Trouble = boot, ""
 		}
@@ -151,9 +151,9 @@ func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmState) {
 		due, waits := k.due[id]
 		switch {
 		case vm.Down == "":
-			a.calmed(id, vm, now)
+			a.resetRestarts(id, vm, now)
 		case !waits:
-			k.due[id] = now.Add(againIn(vm.Restarts, a.times.again, a.times.againMost))
+			k.due[id] = now.Add(restartDelay(vm.Restarts, a.times.again, a.times.againMax))
 			delete(k.on, id)
 		case now.Before(due) || a.running.busy()[fleet.SubjectVM(id)]:
 		default:
@@ -168,7 +168,7 @@ func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmState) {
 					k.Trouble = err.Error()
 				}
 			}
-			if err := a.memory.keep(id, keep); err != nil {
+			if err := a.state.updateVM(id, keep); err != nil {
 				a.log.Error("The agent's memory cannot be written.", "error", err)
 			}
 			a.reports.pokeFull()
@@ -176,8 +176,8 @@ func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmState) {
 	}
 }
 
-// calmed resets the restart count of a guest once it has run for a while.
-func (a *Agent) calmed(id fleet.VMID, vm vmState, now time.Time) {
+// resetRestarts resets the restart count of a guest once it has run for a while.
+func (a *Agent) resetRestarts(id fleet.VMID, vm vmState, now time.Time) {
 	k := &a.autostart
 	if vm.Restarts == 0 || vm.Ran == "" {
 		delete(k.on, id)
@@ -189,14 +189,14 @@ func (a *Agent) calmed(id fleet.VMID, vm vmState, now time.Time) {
 		k.on[id] = now
 	case now.Sub(since) > a.times.calm:
 		delete(k.on, id)
-		if err := a.memory.keep(id, func(k *vmState) { k.Restarts = 0 }); err != nil {
+		if err := a.state.updateVM(id, func(k *vmState) { k.Restarts = 0 }); err != nil {
 			a.log.Error("The agent's memory cannot be written.", "error", err)
 		}
 	}
 }
 
-// againIn returns the delay before the next start of a guest that was restarted n times.
-func againIn(n int, first, most time.Duration) time.Duration {
+// restartDelay returns the delay before the next start of a guest that was restarted n times.
+func restartDelay(n int, first, most time.Duration) time.Duration {
 	return min(first<<min(n, 16), most)
 }
 
@@ -207,9 +207,9 @@ func (a *Agent) startByItself(ctx context.Context, id fleet.VMID) error {
 	return explain(ctx, a.hypervisor.StartVM(ctx, id))
 }
 
-func (a *Agent) keepTrouble(id fleet.VMID, err error) {
+func (a *Agent) noteTrouble(id fleet.VMID, err error) {
 	a.log.Warn("A VM could not be started with its host.", "vm", id, "error", err)
-	if err := a.memory.keep(id, func(k *vmState) { k.Trouble = err.Error() }); err != nil {
+	if err := a.state.updateVM(id, func(k *vmState) { k.Trouble = err.Error() }); err != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 	}
 	a.reports.pokeFull()

@@ -23,19 +23,19 @@ import (
 type stateFile struct {
 	path string
 	mu   sync.Mutex
-	kept saved
-	// noted is the time of the newest entry of a VM, network or pool (by name) that came from an order and not from a
-	// read of the host: see since.
-	noted map[any]time.Time
+	data savedState
+	// notedAt is the time of the newest entry of a VM, network or pool (by name) that came from an order and not from a
+	// read of the host: see notedSince.
+	notedAt map[any]time.Time
 }
 
-type saved struct {
+type savedState struct {
 	VMs   map[fleet.VMID]vmState `json:"vms"`
 	Pools map[string]string      `json:"pools"` // by name: error of the last failure
 	// Networks are those that this agent was ordered to apply and has not released.
-	Networks map[fleet.NetworkID]networkMemory `json:"networks,omitempty"`
+	Networks map[fleet.NetworkID]networkState `json:"networks,omitempty"`
 	// Volumes are the files created by the newest volume orders: a repeated order must recognize its own file.
-	Volumes []madeVolume `json:"volumes,omitempty"`
+	Volumes []createdVolume `json:"volumes,omitempty"`
 	// Sent are disks of VMs that migrate to other hosts: a repeated order must know whether they have changed since it
 	// sent them.
 	Sent []sentDisk `json:"sent,omitempty"`
@@ -45,63 +45,63 @@ type saved struct {
 	Frozen []fleet.VMID `json:"frozen,omitempty"`
 }
 
-type networkMemory struct {
+type networkState struct {
 	Error string `json:"error,omitempty"` // error of the last failure
-	Ran   string `json:"ran,omitempty"` // the boot of the host in which it was last seen active
+	Ran   string `json:"ran,omitempty"`   // the boot of the host in which it was last seen active
 }
 
-// madeVolume is the file that a job created, as identified by the backend.
-type madeVolume struct {
+// createdVolume is the file that a job created, as identified by the backend.
+type createdVolume struct {
 	Job  fleet.JobID `json:"job"`
 	File string      `json:"file"`
 }
 
-// mostVolumesMade is the number of remembered volume orders, far above the number of concurrent ones.
-const mostVolumesMade = 128
+// maxVolumes is the number of remembered volume orders, far above the number of concurrent ones.
+const maxVolumes = 128
 
-func openMemory(path string) (*stateFile, error) {
-	m := &stateFile{path: path, noted: map[any]time.Time{}}
+func openStateFile(path string) (*stateFile, error) {
+	m := &stateFile{path: path, notedAt: map[any]time.Time{}}
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, err
 	default:
-		if err := json.Unmarshal(data, &m.kept); err != nil {
+		if err := json.Unmarshal(data, &m.data); err != nil {
 			return nil, fmt.Errorf("read %s: %w; remove the file to start without it", path, err)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(path), poolBookFile)); errors.Is(err, fs.ErrNotExist) {
 		// Written by an agent without the pool book: nothing retries the pools that failed there. Without the stored
 		// errors the portal orders them once more.
-		m.kept.Pools = nil
+		m.data.Pools = nil
 	}
-	if m.kept.VMs == nil {
-		m.kept.VMs = map[fleet.VMID]vmState{}
+	if m.data.VMs == nil {
+		m.data.VMs = map[fleet.VMID]vmState{}
 	}
-	if m.kept.Pools == nil {
-		m.kept.Pools = map[string]string{}
+	if m.data.Pools == nil {
+		m.data.Pools = map[string]string{}
 	}
-	if m.kept.Networks == nil {
-		m.kept.Networks = map[fleet.NetworkID]networkMemory{}
+	if m.data.Networks == nil {
+		m.data.Networks = map[fleet.NetworkID]networkState{}
 	}
 	return m, nil
 }
 
-// longestLook is longer than any read of the host takes: entries older than that are contained in every read.
-const longestLook = time.Hour
+// longestRead is longer than any read of the host takes: entries older than that are contained in every read.
+const longestRead = time.Hour
 
-// since reports whether an entry was written after a read of the host began. The read is then older than the entry and
+// notedSince reports whether an entry was written after a read of the host began. The read is then older than the entry and
 // is ignored.
-func (m *stateFile) since(of any, begun time.Time) bool { return !m.noted[of].Before(begun) }
+func (m *stateFile) notedSince(of any, begun time.Time) bool { return !m.notedAt[of].Before(begun) }
 
 // vmActed records that a generation was acted on; words is empty after a success. turned: a success has powered the
 // guest on or off.
 func (m *stateFile) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, words string, turned bool, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.noted[vm.ID] = time.Now()
-	old := m.kept.VMs[vm.ID]
+	m.notedAt[vm.ID] = time.Now()
+	old := m.data.VMs[vm.ID]
 	next := old
 	next.Name, next.Generation, next.Error, next.ErrorOf = cmp.Or(vm.Name, old.Name), max(old.Generation, generation), words, ""
 	if words == "" {
@@ -119,7 +119,7 @@ func (m *stateFile) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, w
 	if reflect.DeepEqual(next, old) {
 		return nil
 	}
-	m.kept.VMs[vm.ID] = next
+	m.data.VMs[vm.ID] = next
 	return m.save()
 }
 
@@ -128,24 +128,24 @@ func (m *stateFile) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, w
 func (m *stateFile) vmBegun(vm fleet.VM) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.noted[vm.ID] = time.Now()
-	if _, ok := m.kept.VMs[vm.ID]; ok {
+	m.notedAt[vm.ID] = time.Now()
+	if _, ok := m.data.VMs[vm.ID]; ok {
 		return nil
 	}
-	m.kept.VMs[vm.ID] = vmState{Name: vm.Name}
+	m.data.VMs[vm.ID] = vmState{Name: vm.Name}
 	return m.save()
 }
 
-// diskMade records a disk whose content is complete.
-func (m *stateFile) diskMade(vm fleet.VM, ref fleet.Volref) error {
+// noteDisk records a disk whose content is complete.
+func (m *stateFile) noteDisk(vm fleet.VM, ref fleet.Volref) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k := m.kept.VMs[vm.ID]
+	k := m.data.VMs[vm.ID]
 	if slices.Contains(k.Made, ref) {
 		return nil
 	}
 	k.Name, k.Made = vm.Name, append(slices.Clone(k.Made), ref)
-	m.kept.VMs[vm.ID] = k
+	m.data.VMs[vm.ID] = k
 	return m.save()
 }
 
@@ -153,16 +153,16 @@ func (m *stateFile) diskMade(vm fleet.VM, ref fleet.Volref) error {
 func (m *stateFile) noteVolume(job fleet.JobID, file string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kept.Volumes = append(slices.Clone(m.kept.Volumes), madeVolume{job, file})
-	m.kept.Volumes = m.kept.Volumes[max(0, len(m.kept.Volumes)-mostVolumesMade):]
+	m.data.Volumes = append(slices.Clone(m.data.Volumes), createdVolume{job, file})
+	m.data.Volumes = m.data.Volumes[max(0, len(m.data.Volumes)-maxVolumes):]
 	return m.save()
 }
 
-// volumeMade returns the file that a job created; empty: none.
-func (m *stateFile) volumeMade(job fleet.JobID) string {
+// volumeFile returns the file that a job created; empty: none.
+func (m *stateFile) volumeFile(job fleet.JobID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, v := range slices.Backward(m.kept.Volumes) {
+	for _, v := range slices.Backward(m.data.Volumes) {
 		if v.Job == job {
 			return v.File
 		}
@@ -170,29 +170,29 @@ func (m *stateFile) volumeMade(job fleet.JobID) string {
 	return ""
 }
 
-// made lists the VM's disks that this agent created.
-func (m *stateFile) made(id fleet.VMID) []fleet.Volref {
+// createdDisks lists the VM's disks that this agent created.
+func (m *stateFile) createdDisks(id fleet.VMID) []fleet.Volref {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.kept.VMs[id].Made
+	return m.data.VMs[id].Made
 }
 
 // stamped returns the VM's last applied generation; 0: unknown.
 func (m *stateFile) stamped(id fleet.VMID) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.kept.VMs[id].Stamped
+	return m.data.VMs[id].Stamped
 }
 
 // vmGone deletes the entry of a deleted VM.
 func (m *stateFile) vmGone(id fleet.VMID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.noted[id] = time.Now()
-	if _, ok := m.kept.VMs[id]; !ok {
+	m.notedAt[id] = time.Now()
+	if _, ok := m.data.VMs[id]; !ok {
 		return nil
 	}
-	delete(m.kept.VMs, id)
+	delete(m.data.VMs, id)
 	return m.save()
 }
 
@@ -200,13 +200,13 @@ func (m *stateFile) vmGone(id fleet.VMID) error {
 func (m *stateFile) poolActed(name, words string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.noted[name] = time.Now()
-	if m.kept.Pools[name] == words {
+	m.notedAt[name] = time.Now()
+	if m.data.Pools[name] == words {
 		return nil
 	}
-	m.kept.Pools[name] = words
+	m.data.Pools[name] = words
 	if words == "" {
-		delete(m.kept.Pools, name)
+		delete(m.data.Pools, name)
 	}
 	return m.save()
 }
@@ -215,16 +215,16 @@ func (m *stateFile) poolActed(name, words string) error {
 func (m *stateFile) networkActed(n fleet.Network, words, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.noted[n.ID] = time.Now()
-	old, known := m.kept.Networks[n.ID]
-	next := networkMemory{Error: words, Ran: old.Ran}
+	m.notedAt[n.ID] = time.Now()
+	old, known := m.data.Networks[n.ID]
+	next := networkState{Error: words, Ran: old.Ran}
 	if words == "" {
 		next.Ran = boot
 	}
 	if known && old == next {
 		return nil
 	}
-	m.kept.Networks[n.ID] = next
+	m.data.Networks[n.ID] = next
 	return m.save()
 }
 
@@ -232,16 +232,16 @@ func (m *stateFile) networkActed(n fleet.Network, words, boot string) error {
 func (m *stateFile) networkGone(id fleet.NetworkID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.noted[id] = time.Now()
-	if _, ok := m.kept.Networks[id]; !ok {
+	m.notedAt[id] = time.Now()
+	if _, ok := m.data.Networks[id]; !ok {
 		return nil
 	}
-	delete(m.kept.Networks, id)
+	delete(m.data.Networks, id)
 	return m.save()
 }
 
 func (m *stateFile) save() error {
-	data, err := json.Marshal(m.kept)
+	data, err := json.Marshal(m.data)
 	if err != nil {
 		return err
 	}
@@ -260,13 +260,13 @@ func (m *stateFile) complete(s *wire.State, boot string) {
 	for i := range s.VMs {
 		vm := &s.VMs[i]
 		seen[vm.ID] = true
-		k, acted := m.kept.VMs[vm.ID]
+		k, acted := m.data.VMs[vm.ID]
 		if acted { // the stamp's order may be incomplete
 			vm.Generation = k.Generation
 		}
 		k.addTo(&vm.Status, boot)
 	}
-	for id, k := range m.kept.VMs {
+	for id, k := range m.data.VMs {
 		if !seen[id] && k.Error != "" {
 			s.VMs = append(s.VMs, wire.VMReport{
 				ID: id, Name: k.Name, Generation: k.Generation,
@@ -290,11 +290,11 @@ func (m *stateFile) completePools(s *wire.State) {
 	for i := range s.Pools {
 		p := &s.Pools[i]
 		seen[p.Name] = true
-		if words := m.kept.Pools[p.Name]; words != "" && p.Status.State == fleet.PoolInactive && !p.Status.ByOthers {
+		if words := m.data.Pools[p.Name]; words != "" && p.Status.State == fleet.PoolInactive && !p.Status.ByOthers {
 			p.Status.State, p.Status.Error = fleet.PoolFailed, words
 		}
 	}
-	for name, words := range m.kept.Pools {
+	for name, words := range m.data.Pools {
 		if !seen[name] {
 			s.Pools = append(s.Pools, wire.PoolReport{Name: name, Status: fleet.PoolStatus{State: fleet.PoolFailed, Error: words}})
 		}
@@ -306,7 +306,7 @@ func (m *stateFile) completePools(s *wire.State) {
 func (m *stateFile) completeNetworks(s *wire.State, boot string) {
 	for i := range s.Networks {
 		n := &s.Networks[i].Status
-		k, ordered := m.kept.Networks[s.Networks[i].ID]
+		k, ordered := m.data.Networks[s.Networks[i].ID]
 		switch {
 		case !ordered || n.Active:
 		case k.Error != "":
@@ -329,19 +329,19 @@ func (m *stateFile) forget(s wire.State, busy map[fleet.Subject]bool, begun time
 	for _, vm := range s.VMs {
 		here[vm.ID] = true
 	}
-	maps.DeleteFunc(m.noted, func(_ any, at time.Time) bool { return begun.Sub(at) > longestLook })
-	before := len(m.kept.VMs) + len(m.kept.Pools)
+	maps.DeleteFunc(m.notedAt, func(_ any, at time.Time) bool { return begun.Sub(at) > longestRead })
+	before := len(m.data.VMs) + len(m.data.Pools)
 	for _, p := range s.Pools {
-		if p.Status.State == fleet.PoolActive && !m.since(p.Name, begun) {
-			delete(m.kept.Pools, p.Name)
+		if p.Status.State == fleet.PoolActive && !m.notedSince(p.Name, begun) {
+			delete(m.data.Pools, p.Name)
 		}
 	}
-	for id, k := range m.kept.VMs {
-		if k.Error == "" && len(k.Made) == 0 && !here[id] && !busy[fleet.SubjectVM(id)] && !m.since(id, begun) {
-			delete(m.kept.VMs, id)
+	for id, k := range m.data.VMs {
+		if k.Error == "" && len(k.Made) == 0 && !here[id] && !busy[fleet.SubjectVM(id)] && !m.notedSince(id, begun) {
+			delete(m.data.VMs, id)
 		}
 	}
-	if len(m.kept.VMs)+len(m.kept.Pools) == before {
+	if len(m.data.VMs)+len(m.data.Pools) == before {
 		return nil
 	}
 	return m.save()

@@ -24,12 +24,12 @@ func (t *SnapTree) Delete(id fleet.SnapshotID, subtree bool) {
 		}
 		n.Memory, n.State, n.MemSize, n.Snapshot.Memory = "", "", 0, false
 	}
-	t.loosen()
+	t.pruneDeleted()
 }
 
 // pruneDeleted moves files of deleted snapshots that back no other file to Trash, and removes deleted snapshots without
 // files.
-func (t *SnapTree) loosen() {
+func (t *SnapTree) pruneDeleted() {
 	for changed := true; changed; {
 		changed = false
 		for i := range t.Nodes {
@@ -96,5 +96,5 @@ func (t *SnapTree) Merged(m SnapMerge) {
 		}
 	}
 	t.Trash = append(t.Trash, m.Top)
-	t.loosen()
+	t.pruneDeleted()
 }

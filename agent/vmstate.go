@@ -24,21 +24,21 @@ type vmState struct {
 	Ran string `json:"ran,omitempty"`
 
 	// Autostart and restart policy. Policy is the newest one seen; the rest belongs to this boot or this run.
-	Policy   fleet.VMPolicy `json:"policy,omitzero"`
-	Booted   string         `json:"booted,omitempty"` // the boot of the host in which the autostart is decided
-	Asked    bool           `json:"asked,omitempty"` // somebody asked to power it off, so it stays off
+	Policy        fleet.VMPolicy `json:"policy,omitzero"`
+	Booted        string         `json:"booted,omitempty"` // the boot of the host in which the autostart is decided
+	StopRequested bool           `json:"asked,omitempty"`  // somebody asked to power it off, so it stays off
 	// it powered off by itself and is to be restarted: "crashed" or "shut down"
-	Down     string         `json:"down,omitempty"`
-	Restarts int            `json:"restarts,omitempty"` // restarts by policy since it last ran for a while
-	Trouble  string         `json:"trouble,omitempty"` // error of the newest start by policy
+	Down     string `json:"down,omitempty"`
+	Restarts int    `json:"restarts,omitempty"` // restarts by policy since it last ran for a while
+	Trouble  string `json:"trouble,omitempty"`  // error of the newest start by policy
 
-	Checks  []fleet.HealthCheck `json:"checks,omitempty"` // the newest health checks seen
+	Checks []fleet.HealthCheck `json:"checks,omitempty"` // the newest health checks seen
 	// actions of the host after failed checks, since the guest was last healthy for a while
-	Acted   int                 `json:"acted,omitempty"`
+	Acted int `json:"acted,omitempty"`
 	// the boot of the host in which a failed check restarts it; empty: no restart pending
-	Again   string              `json:"again,omitempty"`
+	Again string `json:"again,omitempty"`
 	// start of that restart: a run that began earlier is ended
-	AgainAt time.Time           `json:"againAt,omitzero"`
+	AgainAt time.Time `json:"againAt,omitzero"`
 }
 
 // seen records the guests and networks that a read of the host found on in this boot. begun is when the read began.
@@ -51,10 +51,10 @@ func (m *stateFile) seen(s wire.State, boot string, begun time.Time) error {
 	defer m.mu.Unlock()
 	changed := false
 	for _, vm := range s.VMs {
-		if m.since(vm.ID, begun) {
+		if m.notedSince(vm.ID, begun) {
 			continue
 		}
-		k := m.kept.VMs[vm.ID]
+		k := m.data.VMs[vm.ID]
 		next := k.seen(vm.Status, boot)
 		if reflect.DeepEqual(next, k) {
 			continue
@@ -62,16 +62,16 @@ func (m *stateFile) seen(s wire.State, boot string, begun time.Time) error {
 		if changed = true; next.Name == "" {
 			next.Name, next.Generation = vm.Name, vm.Generation // the stamp is the generation acted on
 		}
-		m.kept.VMs[vm.ID] = next
+		m.data.VMs[vm.ID] = next
 	}
 	for _, n := range s.Networks {
-		k, ordered := m.kept.Networks[n.ID]
-		now := networkMemory{Ran: boot, Error: k.Error}
+		k, ordered := m.data.Networks[n.ID]
+		now := networkState{Ran: boot, Error: k.Error}
 		if n.Status.Error == "" {
 			now.Error = ""
 		}
-		if ordered && n.Status.Active && k != now && !m.since(n.ID, begun) {
-			m.kept.Networks[n.ID], changed = now, true
+		if ordered && n.Status.Active && k != now && !m.notedSince(n.ID, begun) {
+			m.data.Networks[n.ID], changed = now, true
 		}
 	}
 	if !changed {
@@ -88,7 +88,7 @@ func isOff(p fleet.Power) bool {
 func (m *stateFile) addTo(id fleet.VMID, status *fleet.VMStatus, boot string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kept.VMs[id].addTo(status, boot)
+	m.data.VMs[id].addTo(status, boot)
 }
 
 func (k vmState) addTo(status *fleet.VMStatus, boot string) {
@@ -98,7 +98,7 @@ func (k vmState) addTo(status *fleet.VMStatus, boot string) {
 			Code: fleet.FaultRebooted, Text: "It was on when its host went down, and is off since the host is back. Start it, or force it off to leave it so.",
 		})
 	}
-	k.addKept(status, boot)
+	k.addPolicyState(status, boot)
 }
 
 // seen returns the entry after a read of the VM's status.
@@ -114,13 +114,13 @@ func (k vmState) seen(s fleet.VMStatus, boot string) vmState {
 	switch {
 	case !isOff(s.Power):
 		if k.Ran != boot {
-			k.Asked = false
+			k.StopRequested = false
 		}
 		k.Ran, k.Booted, k.Down, k.Trouble = boot, boot, "", ""
 	case k.Ran == boot:
 		k.Ran = ""
-		if !k.Asked {
-			k.Down = isToStart(k.Policy, s)
+		if !k.StopRequested {
+			k.Down = restartReason(k.Policy, s)
 		}
 	}
 	if k.Policy.Restart == "" {
@@ -129,8 +129,8 @@ func (k vmState) seen(s fleet.VMStatus, boot string) vmState {
 	return k
 }
 
-// wentDown returns how a guest powered off by itself; empty: somebody powered it off, on the host or through Quantix.
-func wentDown(s fleet.VMStatus) string {
+// stopReason returns how a guest powered off by itself; empty: somebody powered it off, on the host or through Quantix.
+func stopReason(s fleet.VMStatus) string {
 	switch {
 	case s.Power == fleet.Crashed:
 		return "crashed"
@@ -140,9 +140,9 @@ func wentDown(s fleet.VMStatus) string {
 	return ""
 }
 
-// isToStart returns how the guest powered off if its policy restarts it for that; else empty.
-func isToStart(p fleet.VMPolicy, s fleet.VMStatus) string {
-	switch down := wentDown(s); {
+// restartReason returns how the guest powered off if its policy restarts it for that; else empty.
+func restartReason(p fleet.VMPolicy, s fleet.VMStatus) string {
+	switch down := stopReason(s); {
 	case p.Restart == "always", p.Restart == "onFailure" && down == "crashed":
 		return down
 	}
@@ -160,12 +160,12 @@ func (k *vmState) ordered(kind fleet.JobKind, turned bool, boot string) {
 		k.Ran, k.Booted = boot, cmp.Or(boot, k.Booted)
 	}
 	if power := kind.Is().Power; power == fleet.Running || kind == fleet.VMReboot || kind == fleet.VMReset {
-		k.Asked = false
+		k.StopRequested = false
 	}
 }
 
-// addKept adds the state of autostart and restarts by policy.
-func (k vmState) addKept(status *fleet.VMStatus, boot string) {
+// addPolicyState adds the state of autostart and restarts by policy.
+func (k vmState) addPolicyState(status *fleet.VMStatus, boot string) {
 	status.Restarts = k.Restarts
 	off := status.Power == fleet.Stopped || status.Power == fleet.Crashed
 	say := func(text string) {
@@ -184,40 +184,40 @@ func (k vmState) addKept(status *fleet.VMStatus, boot string) {
 	}
 }
 
-// asked records, before it happens, that somebody wants the VM off; the VM then no longer autostarts in this boot of
+// noteStopRequest records, before it happens, that somebody wants the VM off; the VM then no longer autostarts in this boot of
 // the host.
-func (m *stateFile) asked(id fleet.VMID, boot string) error {
+func (m *stateFile) noteStopRequest(id fleet.VMID, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k, known := m.kept.VMs[id]
+	k, known := m.data.VMs[id]
 	next := k
 	next.Again = ""
-	if next.Asked, next.Booted, next.Down, next.Trouble = true, boot, "", ""; !known || reflect.DeepEqual(k, next) {
+	if next.StopRequested, next.Booted, next.Down, next.Trouble = true, boot, "", ""; !known || reflect.DeepEqual(k, next) {
 		return nil
 	}
-	m.kept.VMs[id], m.noted[id] = next, time.Now()
+	m.data.VMs[id], m.notedAt[id] = next, time.Now()
 	return m.save()
 }
 
-// keep changes the entry of a known VM.
-func (m *stateFile) keep(id fleet.VMID, change func(*vmState)) error {
+// updateVM changes the entry of a known VM.
+func (m *stateFile) updateVM(id fleet.VMID, change func(*vmState)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old, known := m.kept.VMs[id]
+	old, known := m.data.VMs[id]
 	next := old
 	if change(&next); !known || reflect.DeepEqual(next, old) {
 		return nil
 	}
-	m.kept.VMs[id], m.noted[id] = next, time.Now()
+	m.data.VMs[id], m.notedAt[id] = next, time.Now()
 	return m.save()
 }
 
-// keeping returns the VMs with a start or restart policy or with health checks.
-func (m *stateFile) keeping() map[fleet.VMID]vmState {
+// policyVMs returns the VMs with a start or restart policy or with health checks.
+func (m *stateFile) policyVMs() map[fleet.VMID]vmState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[fleet.VMID]vmState{}
-	for id, k := range m.kept.VMs {
+	for id, k := range m.data.VMs {
 		if k.Policy != (fleet.VMPolicy{}) || len(k.Checks) > 0 {
 			out[id] = k
 		}
@@ -225,12 +225,12 @@ func (m *stateFile) keeping() map[fleet.VMID]vmState {
 	return out
 }
 
-// judging returns the VMs with health checks.
-func (m *stateFile) judging() map[fleet.VMID]vmState {
+// checkedVMs returns the VMs with health checks.
+func (m *stateFile) checkedVMs() map[fleet.VMID]vmState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[fleet.VMID]vmState{}
-	for id, k := range m.kept.VMs {
+	for id, k := range m.data.VMs {
 		if len(k.Checks) > 0 {
 			out[id] = k
 		}
@@ -242,19 +242,19 @@ func (m *stateFile) judging() map[fleet.VMID]vmState {
 func (m *stateFile) acted(id fleet.VMID) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.kept.VMs[id].Acted
+	return m.data.VMs[id].Acted
 }
 
 // freeze records whether a guest is frozen.
 func (m *stateFile) freeze(id fleet.VMID, frozen bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.Contains(m.kept.Frozen, id) == frozen {
+	if slices.Contains(m.data.Frozen, id) == frozen {
 		return nil
 	}
-	m.kept.Frozen = slices.DeleteFunc(slices.Clone(m.kept.Frozen), func(o fleet.VMID) bool { return o == id })
+	m.data.Frozen = slices.DeleteFunc(slices.Clone(m.data.Frozen), func(o fleet.VMID) bool { return o == id })
 	if frozen {
-		m.kept.Frozen = append(m.kept.Frozen, id)
+		m.data.Frozen = append(m.data.Frozen, id)
 	}
 	return m.save()
 }
@@ -263,5 +263,5 @@ func (m *stateFile) freeze(id fleet.VMID, frozen bool) error {
 func (m *stateFile) frozen() []fleet.VMID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.kept.Frozen)
+	return slices.Clone(m.data.Frozen)
 }

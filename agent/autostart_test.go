@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// counted is a host that tells which guests were started, in order.
+// counted is a host that records started guests in order.
 type counted struct {
 	rebooted
 	mu      sync.Mutex
@@ -65,7 +65,7 @@ func policied(name string, p fleet.VMPolicy) *fleet.VM {
 	return vm
 }
 
-// seenWith waits until the host has told that the VM is on, by that policy.
+// seenOn waits until the host reports the VM on, with its policy.
 func (p *portal) seenOn(host *counted, vm *fleet.VM) {
 	p.t.Helper()
 	p.stateSince(0, vm.Name+" on", func(s wire.State) bool {
@@ -74,8 +74,9 @@ func (p *portal) seenOn(host *counted, vm *fleet.VM) {
 	})
 }
 
-// A guest that goes off by itself comes back as its policy says; one that people put off stays off, here or on the host.
-func TestGuestsThatGoOffAreStartedAgain(t *testing.T) {
+// A guest that powers off by itself is restarted by its policy; one that a user powered off stays off, through Quantix
+// or on the host.
+func TestStoppedGuestsAreRestartedByPolicy(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
 	p.runningCounted(p.join(), host)
@@ -110,7 +111,7 @@ func TestGuestsThatGoOffAreStartedAgain(t *testing.T) {
 		t.Error("a guest that was shut down from within was started, though it did not fail")
 	}
 
-	// Somebody wants it off: from here, by a shutdown, and on the host.
+	// A user powers it off: through Quantix, by a shutdown, and on the host.
 	p.stateSince(0, "it is seen on", func(s wire.State) bool {
 		r, _ := vmIn(s, always.ID)
 		return r.Status.Power == fleet.Running && r.Status.Restarts == 2
@@ -124,7 +125,7 @@ func TestGuestsThatGoOffAreStartedAgain(t *testing.T) {
 	if host.power(always.ID) != fleet.Stopped || host.starts(always.ID) != before {
 		t.Error("what a person shut down was started again")
 	}
-	// What waits to be started again is taken back by who forces it off.
+	// A forced stop cancels a pending restart.
 	p.do(wire.Work{Kind: fleet.VMStart, VM: always, Epoch: 3})
 	p.seenOn(host, always)
 	host.broken[always.ID] = true
@@ -140,8 +141,8 @@ func TestGuestsThatGoOffAreStartedAgain(t *testing.T) {
 	p.stateSince(from, "no trouble", func(s wire.State) bool { r, _ := vmIn(s, always.ID); return len(r.Status.Faults) == 0 })
 }
 
-// What went off while no agent looked is started again by the next one, also without its portal.
-func TestGuestsAreStartedAgainWithoutThePortal(t *testing.T) {
+// A guest that powered off while no agent ran is restarted by the next agent, also without its portal.
+func TestGuestsAreRestartedWithoutPortal(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
 	dir := p.join()
@@ -158,8 +159,9 @@ func TestGuestsAreStartedAgainWithoutThePortal(t *testing.T) {
 	p.wait("and again", func() bool { return host.starts(vm.ID) >= 3 && host.power(vm.ID) == fleet.Running })
 }
 
-// A host that comes up starts its VMs in their order, each once, and leaves what people want off; the portal need not be there.
-func TestVMsStartWithTheirHost(t *testing.T) {
+// A host that boots starts its VMs in order, each once, and leaves those that users powered off; it does not need the
+// portal.
+func TestVMsAutostartWithHost(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
 	dir := p.join()
@@ -202,7 +204,7 @@ func TestVMsStartWithTheirHost(t *testing.T) {
 	}
 	stop()
 
-	// In the same boot nothing starts by itself any more.
+	// In the same boot nothing autostarts again.
 	host.must(t, host.Host.StopVM(t.Context(), first.ID))
 	p.set(func() { delete(p.refuse, "hello") })
 	before := host.starts(first.ID)
@@ -213,8 +215,8 @@ func TestVMsStartWithTheirHost(t *testing.T) {
 	}
 }
 
-// A guest that takes longer than anybody waits goes off as people asked for, and stays so.
-func TestAGuestThatShutsDownLateStaysOff(t *testing.T) {
+// A guest that shuts down after the wait has ended still stays off.
+func TestGuestThatShutsDownLateStaysOff(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
 	p.runningCounted(p.join(), host)
@@ -228,7 +230,7 @@ func TestAGuestThatShutsDownLateStaysOff(t *testing.T) {
 	}
 	host.GoesOff(late.ID, false)
 	p.stateSince(0, "it is seen off", func(s wire.State) bool { r, _ := vmIn(s, late.ID); return r.Status.Power == fleet.Stopped })
-	for n := range 2 { // each takes as long as the other would have
+	for n := range 2 { // each takes as long as the other's restart would have
 		host.GoesOff(other.ID, false)
 		p.wait("another is back", func() bool { return host.power(other.ID) == fleet.Running && host.starts(other.ID) == n+2 })
 		p.stateSince(0, "it is seen on", func(s wire.State) bool {

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// lagging is a host whose looks can be held: what was seen is told only later.
+// lagging is a host whose reads can be delayed: their result is returned later.
 type lagging struct {
 	*counted
 	mu   sync.Mutex
@@ -19,12 +19,12 @@ type lagging struct {
 }
 
 type heldLook struct {
-	has  chan struct{} // closed when it has seen
+	has  chan struct{} // closed once the state is read
 	gate chan struct{}
-	free func() // lets it tell
+	free func() // returns the state
 }
 
-// holding makes the next look wait with what it has seen, at the latest until the test ends.
+// holding delays the result of the next read, at the latest until the test ends.
 func (l *lagging) holding(t *testing.T) *heldLook {
 	t.Helper()
 	h := &heldLook{has: make(chan struct{}), gate: make(chan struct{})}
@@ -49,23 +49,23 @@ func (l *lagging) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 	return s, err
 }
 
-// heard is how many reports there were.
+// heard returns the number of reports received.
 func (p *portal) heard() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.reports)
 }
 
-// hears waits for so many more reports.
+// hears waits for that many more reports.
 func (p *portal) hears(n int) {
 	p.t.Helper()
 	from := p.heard()
 	p.wait("further reports", func() bool { return len(p.reports) >= from+n })
 }
 
-// A look from before an order tells nothing of what the order did: a guest that people put off stays off, also where its host goes
-// down before it looks again.
-func TestALookFromBeforeAnOrderIsNotBelieved(t *testing.T) {
+// A read that began before an order must not undo the order's effect: a guest that a user powered off stays off, even
+// if its host goes down before the next read.
+func TestReadFromBeforeOrderIsIgnored(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &lagging{counted: newCounted()}
 	dir := p.join()
@@ -85,7 +85,7 @@ func TestALookFromBeforeAnOrderIsNotBelieved(t *testing.T) {
 		r, _ := vmIn(s, always.ID)
 		return r.Status.Power == fleet.Stopped
 	})
-	p.hears(5) // its host would have started it again by now
+	p.hears(5) // the policy would have restarted it by now
 	if n := host.starts(always.ID); n != 1 || host.power(always.ID) != fleet.Stopped {
 		t.Errorf("what was shut down is %s after %d starts", host.power(always.ID), n)
 	}
