@@ -40,7 +40,7 @@ type portal struct {
 	token string
 
 	mu       sync.Mutex
-	moved    chan struct{} // closed and replaced with each change
+	changed  chan struct{} // closed and replaced with each change
 	life     time.Duration // of certificates
 	refuse   map[string]int
 	secret   string // of pools
@@ -72,7 +72,7 @@ type finish struct {
 
 func newPortal(t *testing.T) *portal {
 	t.Helper()
-	p := &portal{t: t, moved: make(chan struct{}), life: 24 * time.Hour, refuse: map[string]int{}, consoles: make(chan *websocket.Conn, 8)}
+	p := &portal{t: t, changed: make(chan struct{}), life: 24 * time.Hour, refuse: map[string]int{}, consoles: make(chan *websocket.Conn, 8)}
 	p.caKey, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// bytesOf is all of a volume's file, as the host sends it.
+// bytesOf returns all bytes of a volume's file, as ReadVolume sends them.
 func (h *host) bytesOf(p fleet.Pool, name string) []byte {
 	h.t.Helper()
 	var b bytes.Buffer
@@ -21,13 +21,14 @@ func (h *host) bytesOf(p fleet.Pool, name string) []byte {
 	return b.Bytes()
 }
 
-// exportOf is the order to export a VM with one disk.
+// exportOf returns the order to export a VM with one disk.
 func exportOf(vm fleet.VM) fleet.VolumeOrder {
 	a := fleet.ApplianceOf(fleet.VMView{VM: vm}, nil)
 	return fleet.VolumeOrder{Export: &fleet.ExportOrder{Appliance: a, Disks: []fleet.Volref{vm.Spec.Disks[0].Ref()}}}
 }
 
-// What a guest wrote goes out in an archive, comes in again by an upload, and is on the disk of the VM that is made of it.
+// Data written by a guest is exported in an archive, imported by an upload, and is on the disk of the VM created from
+// it.
 func testAppliances(t *testing.T, h *host) {
 	p, other := h.pool(), h.pool()
 	h.h.AddImage(t, p, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
@@ -93,7 +94,7 @@ func testAppliances(t *testing.T, h *host) {
 	h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "out.ova", fleet.VolumeOrder{})))
 }
 
-// descriptorOf is that of an archive with one disk of 1 MiB in a file of that format.
+// descriptorOf returns the descriptor of an archive with one disk of 1 MiB in that format.
 func descriptorOf(disk []byte, format string) string {
 	return `<?xml version="1.0"?><Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData">` +
 		fmt.Sprintf(`<References><File ovf:id="f" ovf:href="disk" ovf:size="%d"/></References><DiskSection><Info/><Disk ovf:diskId="d" ovf:fileRef="f" ovf:capacity="1048576" ovf:format="%s"/></DiskSection>`, len(disk), format) +
@@ -126,7 +127,7 @@ func tarOf(t *testing.T, members ...member) []byte {
 	return b.Bytes()
 }
 
-// qcowWith is the header of a qcow2 image of 1 MiB that stands on another file.
+// qcowWith returns the header of a qcow2 image of 1 MiB with a backing file.
 func qcowWith(backing string) []byte {
 	b := make([]byte, 1<<16)
 	copy(b, "QFI\xfb")
@@ -143,7 +144,7 @@ func qcowWith(backing string) []byte {
 	return b
 }
 
-// vmdkWith is a sparse VMDK's header with a descriptor.
+// vmdkWith returns a sparse VMDK's header with a descriptor.
 func vmdkWith(sectors uint64, descriptor string) []byte {
 	b := make([]byte, 64<<10)
 	copy(b, "KDMV")
@@ -156,7 +157,7 @@ func vmdkWith(sectors uint64, descriptor string) []byte {
 	return b
 }
 
-// What would lead out of an archive, or is none, is refused where it comes in, and nothing of it is kept.
+// Archives that are invalid or refer to outside files are refused during the import, and nothing of them is kept.
 func testAppliancesRefused(t *testing.T, h *host) {
 	p := h.pool()
 	flat := []byte("# Disk DescriptorFile\nversion=1\nCID=1\nparentCID=ffffffff\ncreateType=\"monolithicFlat\"\nRW 8 FLAT \"/etc/passwd\" 0\n")
@@ -204,7 +205,7 @@ func testAppliancesRefused(t *testing.T, h *host) {
 	}
 }
 
-// vhdOf is the footer of a VHD of that kind, at the beginning of the file.
+// vhdOf returns the footer of a VHD of that kind, placed at the beginning of the file.
 func vhdOf(kind uint32) []byte {
 	b := make([]byte, 64<<10)
 	copy(b, "conectix")
@@ -213,7 +214,7 @@ func vhdOf(kind uint32) []byte {
 	return b
 }
 
-// A conversion that is taken back ends, and leaves nothing.
+// A cancelled conversion ends and leaves no file.
 func testConvertStopped(t *testing.T, h *host) {
 	p := h.pool()
 	vm := h.made(disk(p))

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Guests with a floor are told of while they run, and asked for memory without a trace in their definition; others are not.
+// Running guests with a memory minimum are listed and resized without a change of their definition; others are not.
 func testBalloons(t *testing.T, h *host) {
 	vm, other, off := h.vm(), h.vm(), h.vm()
 	vm.Spec.MemoryMiB, vm.Spec.Memory = 512, fleet.VMMemory{BalloonMiB: 384, MinMiB: 160}

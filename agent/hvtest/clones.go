@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The disks of a new VM are copied as another's were in a snapshot, while that one runs on: what was written later is not in them. Meanwhile nothing of
-// the other's snapshots changes.
+// The disks of a new VM are copied from a snapshot of another VM while that one runs: later writes are not in the copy.
+// Meanwhile the other VM's snapshots cannot change.
 func testFromSnapshot(t *testing.T, h *host) {
 	p, other, known := h.pool(), h.pool(), sums{}
 	vm := h.made(disk(p))
@@ -68,7 +68,8 @@ func testFromSnapshot(t *testing.T, h *host) {
 	h.wantVolumes(p, 2)
 }
 
-// A clone is a VM whose disks were copied from another's before it is made: they are taken as they are, and one that never came is not made anew.
+// A clone is a VM whose disks were copied from another VM's before it is created: ApplyVM uses the copies, and never
+// replaces a missing copy by a new disk.
 func testCopiedDisks(t *testing.T, h *host) {
 	p, other, known := h.pool(), h.pool(), sums{}
 	h.h.AddImage(t, p, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
@@ -115,7 +116,8 @@ func testCopiedDisks(t *testing.T, h *host) {
 	}
 }
 
-// temporary is the copy of a VM's disk from a temporary snapshot: the three orders that the portal gives one after the other.
+// temporary is the copy of a VM's disk from a temporary snapshot: three orders that the portal sends one after the
+// other.
 type temporary struct {
 	take, drop agent.SnapshotWork
 	copy       agent.VolumeWork
@@ -143,7 +145,7 @@ func testCloneRunning(t *testing.T, h *host) {
 	in := h.temporary(vm, p, copied.Volume)
 	h.must("take the temporary snapshot", h.TakeSnapshot(h.ctx, in.take))
 	h.must("force off", h.StopVM(h.ctx, vm.ID))
-	h.write(vm, 'b') // as the guest would
+	h.write(vm, 'b') // as the guest would write it
 	h.must("start again", h.StartVM(h.ctx, vm.ID))
 	h.must("copy the disk", h.CopyVolume(h.ctx, in.copy))
 	h.wantPower(vm.ID, fleet.Running)

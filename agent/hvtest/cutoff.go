@@ -9,11 +9,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// killed is the panic that ends an order at a step, as the end of its agent would.
+// killed is the panic that interrupts an order at a step, as the end of its agent would.
 type killed struct{}
 
-// steps counts the steps of an order and ends the order at one of them. A step is each call of an order's functions: progress, and
-// before and after something is recorded. The zero value ends nothing.
+// steps counts the steps of an order and interrupts it at one of them. Each call of an order's functions is a step:
+// progress, and before and after each record. The zero value interrupts nothing.
 type steps struct{ at, seen int }
 
 func (s *steps) step() {
@@ -24,7 +24,7 @@ func (s *steps) step() {
 
 func (s *steps) progress(int, string) { s.step() }
 
-// record is a step before and a step after keep, which stands for the agent's write to disk.
+// record is one step before and one after keep, which simulates the agent's write to disk.
 func (s *steps) record(keep func()) error {
 	s.step()
 	keep()
@@ -32,7 +32,7 @@ func (s *steps) record(keep func()) error {
 	return nil
 }
 
-// endAt runs the order until step n; reached is false where the order has fewer steps.
+// endAt runs the order until step n; reached is false if the order has fewer steps.
 func endAt(n int, order func(*steps) error) (reached bool, err error) {
 	s := &steps{at: n}
 	defer func() {
@@ -47,8 +47,8 @@ func endAt(n int, order func(*steps) error) (reached bool, err error) {
 	return false, err
 }
 
-// cutOff ends an order at each of its steps, and last when it is done and only its result is lost. Then it gives the order again, which
-// must complete it, and checks the result. begin prepares everything anew for each step.
+// cutOff interrupts an order at each of its steps, and last after it is done but its result is lost. Then it repeats
+// the order, which must complete it, and checks the result. begin creates a new start state for each step.
 func (h *host) cutOff(act string, begin func() (order func(*steps) error, check func(when string))) {
 	h.t.Helper()
 	for n := 1; ; n++ {
@@ -260,7 +260,7 @@ func testCloneRunningCutOff(t *testing.T, h *host) {
 		order := func(s *steps) error {
 			in.take.Progress, in.copy.Progress, in.drop.Progress = s.progress, s.progress, s.progress
 			in.copy.Whole = func(file string) error { return s.record(func() { in.copy.Made = file }) }
-			if in.copy.Made == "" { // once the copy is whole, the portal gives neither of these again
+			if in.copy.Made == "" { // once the copy is complete, the portal repeats neither of these
 				if err := h.TakeSnapshot(h.ctx, in.take); err != nil {
 					return err
 				}

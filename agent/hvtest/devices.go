@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fullDisk and fullNIC have every field of one, none as usual; their limits are such as go together.
+// fullDisk and fullNIC set every field to a non-default value; their limits are consistent.
 func fullDisk(d fleet.Disk) fleet.Disk {
 	d.Bus, d.Cache, d.IO, d.Discard, d.BootOrder, d.Serial, d.ReadOnly = "scsi", "writeback", "threads", "ignore", 2, "QX-1", true
 	d.Limits = fleet.DiskLimits{TotalIOPS: 500, BurstIOPS: 1000, ReadKiB: 2048, WriteKiB: 1024, BurstSeconds: 5}
@@ -20,8 +20,8 @@ func fullNIC(n fleet.NIC) fleet.NIC {
 	return n
 }
 
-// What a disk and a card have is what was asked for: made with it, edited while off, in the running guest at once where it can be, and
-// waiting where it cannot.
+// Disks and NICs have the requested values: at creation, after an edit while off, at once in the running guest if
+// possible, and else at its next start.
 func testDevices(t *testing.T, h *host) {
 	p := h.pool()
 	vm := h.vm(disk(p), disk(p))
@@ -40,7 +40,7 @@ func testDevices(t *testing.T, h *host) {
 		vm.Generation++
 		vm.Spec.Disks, vm.Spec.NICs = slices.Clone(vm.Spec.Disks), slices.Clone(vm.Spec.NICs)
 		change(&vm.Spec)
-		for range 2 { // an order that comes again changes nothing
+		for range 2 { // a repeated order changes nothing
 			h.apply(vm)
 			if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
 				t.Errorf("generation %d: next boot %q, want %q; drift %+v", vm.Generation, s.NextBoot, waits, s.Drift)
@@ -54,7 +54,7 @@ func testDevices(t *testing.T, h *host) {
 	})
 	edit(nil, func(s *fleet.VMSpec) { s.Disks[0].Limits, s.Disks[1].Limits = fleet.DiskLimits{}, fleet.DiskLimits{} })
 	for _, f := range fleet.DiskFields {
-		if f.On != fleet.NextBoot { // of those that take the guest to be off, see testShared
+		if f.On != fleet.NextBoot { // fields of a guest that must be off: see testShared
 			continue
 		}
 		usual := plain[0]
@@ -72,7 +72,7 @@ func testDevices(t *testing.T, h *host) {
 	h.wantPower(vm.ID, fleet.Running)
 	h.wantSettled(vm, "started with what is usual")
 
-	// Not every host's kernel can slow a card down, or has several queues; the definition holds them on each.
+	// Not every host's kernel can limit a NIC's bandwidth or has several queues; the definition has the values on each.
 	other := h.vm()
 	card.MAC, card.Queues = mac(), 4
 	card.Limits = fleet.NICLimits{InKiB: 1000, InPeakKiB: 2000, InBurstKiB: 512, OutKiB: 500, OutPeakKiB: 600, OutBurstKiB: 64}
@@ -94,8 +94,8 @@ func testDevices(t *testing.T, h *host) {
 	}
 }
 
-// Disks come while the guest runs. One that the guest holds on to is never said to be gone while it is there; a disk on a bus that knows no
-// coming and going waits.
+// Disks are hot-plugged and hot-unplugged. A disk that the guest does not release is reported as present; a disk on a
+// bus without hot-plug waits for the next start.
 func testPlugDisks(t *testing.T, h *host) {
 	p := h.pool()
 	first, second, third, fourth, fifth := disk(p), disk(p), disk(p), disk(p), disk(p)
@@ -135,7 +135,8 @@ func testPlugDisks(t *testing.T, h *host) {
 	}
 }
 
-// giveBack takes vCPUs and memory from the guest, and gives them to it again. It may hold on to them, which is said, and an emulated one keeps its vCPUs.
+// giveBack removes vCPUs and memory from the guest and adds them again. The guest may not release them, which must be
+// reported; an emulated guest keeps its vCPUs.
 func (h *host) giveBack(vm *fleet.VM) {
 	h.t.Helper()
 	was := h.status(vm.ID, vm.Generation)
@@ -170,7 +171,7 @@ func (h *host) giveBack(vm *fleet.VM) {
 	}
 }
 
-// A guest gets vCPUs and memory as far as it was started with room for them, and what is put into its drive.
+// A running guest gets vCPUs and memory up to its maximum, and media in its drives.
 func testGrowRunning(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: ISO, SizeBytes: 1 << 20})
@@ -198,7 +199,7 @@ func testGrowRunning(t *testing.T, h *host) {
 	edit(2, 128, nil, func(s *fleet.VMSpec) { s.CPUs = 2 })
 	edit(2, 512, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 512 })
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 4, 1024 })
-	edit(4, 1024, []string{"memoryMiB"}, func(s *fleet.VMSpec) { s.MemoryMiB = 200 }) // which is a part of a module
+	edit(4, 1024, []string{"memoryMiB"}, func(s *fleet.VMSpec) { s.MemoryMiB = 200 }) // a part of a module
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 1024 })
 	h.giveBack(&vm)
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: p.ID, Volume: "boot.iso"} })
@@ -223,7 +224,7 @@ func testGrowRunning(t *testing.T, h *host) {
 	less := func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB, s.CPU.Max, s.Memory.MaxMiB = 1, 128, 0, 0 }
 	edit(4, 1024, []string{"cpu.max", "memory.maxMiB"}, func(s *fleet.VMSpec) { s.CPU.Max, s.Memory.MaxMiB = 4, 1152 })
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPU.Max, s.Memory.MaxMiB = 6, 1024 })
-	edit(6, 1024, nil, func(s *fleet.VMSpec) { s.CPUs = 6 }) // all that there are
+	edit(6, 1024, nil, func(s *fleet.VMSpec) { s.CPUs = 6 }) // the maximum
 	vm.Generation++
 	less(&vm.Spec)
 	h.apply(vm)

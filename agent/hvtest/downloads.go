@@ -8,21 +8,21 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Remote is what a server has for a host to download.
+// Remote is a file on a server for a host to download.
 type Remote string
 
 const (
 	RemoteQcow2 Remote = "qcow2" // of 4 MiB
 	RemoteISO   Remote = "iso"
-	RemotePage  Remote = "page"   // a web page in the place of an image
-	RemoteWrong Remote = "wrong"  // its checksum is another
-	RemoteGone  Remote = "gone"   // nobody listens there
+	RemotePage  Remote = "page"   // a web page instead of an image
+	RemoteWrong Remote = "wrong"  // its checksum differs
+	RemoteGone  Remote = "gone"   // no server listens there
 	RemoteStuck Remote = "silent" // a part of it arrives, and then nothing
 
-	// Of these the checksum is the address of a file that has it.
+	// For these the checksum is the address of a checksum file.
 	RemoteSums   Remote = "sums"   // a qcow2 image as above
-	RemoteNoSum  Remote = "nosum"  // the file has checksums of others alone
-	RemoteNoFile Remote = "nofile" // nobody listens where the file should be
+	RemoteNoSum  Remote = "nosum"  // the file contains only checksums of other files
+	RemoteNoFile Remote = "nofile" // no server listens at the file's address
 )
 
 func (h *host) download(p fleet.Pool, name string, what Remote) (order fleet.VolumeOrder, told *progress, do func(context.Context) error) {
@@ -76,7 +76,7 @@ func testDownloads(t *testing.T, h *host) {
 	}
 }
 
-// An order is given again whose answer got lost: the file is there, and is not downloaded anew.
+// An order is repeated after its result was lost: the file exists and is not downloaded again.
 func testDownloadOnce(t *testing.T, h *host) {
 	p := h.pool()
 	url, checksum := h.h.Remote(t, RemoteQcow2)

@@ -10,7 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// drift is what the host says of the VM's drift, and whether its snapshot and a look at the VM alone say the same: a change that comes between the two looks is no contradiction that lasts.
+// drift returns the VM's drift, and whether Snapshot and VM report the same: a change between the two reads is no
+// lasting contradiction.
 func (h *host) drift(id fleet.VMID) ([]fleet.Drift, bool) {
 	h.t.Helper()
 	r, _ := h.report(id)
@@ -22,7 +23,7 @@ func (h *host) drift(id fleet.VMID) ([]fleet.Drift, bool) {
 	return s.Drift, same
 }
 
-// wantDrift waits until the VM's drift is of the fields, and of no other.
+// wantDrift waits until the VM has drift in exactly these fields.
 func (h *host) wantDrift(id fleet.VMID, when string, fields ...string) []fleet.Drift {
 	h.t.Helper()
 	var got []fleet.Drift
@@ -34,7 +35,7 @@ func (h *host) wantDrift(id fleet.VMID, when string, fields ...string) []fleet.D
 	return got
 }
 
-// take is the drift's value for a field of the spec.
+// take returns the drift's value for a field of the spec.
 func take[T any](t *testing.T, all []fleet.Drift, field string) (v T) {
 	t.Helper()
 	d, ok := find(all, func(d fleet.Drift) bool { return d.Field == field })
@@ -47,7 +48,7 @@ func take[T any](t *testing.T, all []fleet.Drift, field string) (v T) {
 	return v
 }
 
-// drifted is a stopped VM of which somebody changed the number of vCPUs, the memory and the name.
+// drifted returns a stopped VM whose number of vCPUs, memory and name somebody changed on the host.
 func (h *host) drifted(disks ...fleet.Disk) (fleet.VM, string) {
 	h.t.Helper()
 	vm := h.made(disks...)
@@ -83,7 +84,7 @@ func testDrift(t *testing.T, h *host) {
 	vm.Generation, vm.Spec.Disks = 3, append(slices.Clone(vm.Spec.Disks), disk(p))
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after another disk", "name", "cpus", "memoryMiB")
-	// What a person wants else than before counts, whatever is there.
+	// A user's change is applied, whatever the definition has.
 	vm.Generation, vm.Spec.CPUs = 4, 3
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after an edit of the vCPUs", "name", "memoryMiB")
@@ -155,7 +156,7 @@ func testDetached(t *testing.T, h *host) {
 	if s := h.status(vm.ID, 2); len(s.Disks) != 2 || s.NICs[0].Source != "network "+h.h.Network {
 		t.Errorf("after it was put back: %+v", s)
 	}
-	// Taken over instead: the disk is out of the spec, and nothing differs.
+	// Accepted instead: the disk is not in the spec any more, and there is no drift.
 	h.h.Change(t, vm.ID, Change{Detach: "vdb"})
 	got = h.wantDrift(vm.ID, "after another detach", "disks")
 	vm.Generation, vm.Spec.Disks = 3, take[[]fleet.Disk](t, got, "disks")
@@ -163,7 +164,7 @@ func testDetached(t *testing.T, h *host) {
 	h.wantDrift(vm.ID, "after it was taken over")
 }
 
-// Somebody defines the domain anew from a file that he kept: it says that it was applied so, but the agent knows better.
+// Somebody defines the domain again from an old copy: its stamp is valid there, but the agent knows the newer one.
 func testRestored(t *testing.T, h *host) {
 	vm := h.made()
 	restore := h.h.Keep(t, vm.ID)
@@ -178,8 +179,8 @@ func testRestored(t *testing.T, h *host) {
 	h.wantDrift(vm.ID, "after the edit", "cpus")
 }
 
-// The portal's database is restored: it orders a generation that is behind the definition's, or another spec of the same one. What was applied
-// before stays and shows, and from then on its edits are done.
+// After a restore of the portal's database it orders a generation older than the definition's, or another spec of the
+// same one. The applied spec stays and shows as drift; later edits are applied.
 func testUnrecorded(t *testing.T, h *host) {
 	vm := h.made()
 	order := func(generation, stamped int64, hash string, cpus, memoryMiB int) {

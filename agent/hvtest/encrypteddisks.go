@@ -7,13 +7,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// An encrypted disk is made, started with and deleted as any; no snapshot holds what it keeps secret.
+// An encrypted disk is created, used and deleted like any other; no host state contains its secret.
 func testEncryptedDisks(t *testing.T, h *host) {
 	p := h.pool()
 	secret := disk(p)
 	secret.Encryption = "luks"
 	vm := h.vm(disk(p), secret)
-	for range 2 { // an order that comes again makes no other passphrase
+	for range 2 { // a repeated order creates no other passphrase
 		h.apply(vm)
 		h.wantSettled(vm, "made with an encrypted disk")
 	}
@@ -27,7 +27,7 @@ func testEncryptedDisks(t *testing.T, h *host) {
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is encrypted, so it has no snapshots")
 
-	more := disk(p) // comes while the guest runs
+	more := disk(p) // hot-plugged
 	more.Encryption = "luks"
 	vm.Generation++
 	vm.Spec.Disks = append(vm.Spec.Disks, more)

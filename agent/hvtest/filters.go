@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// group is one that lets in a port from an address, and all out; it is released when the test ends.
+// group returns a group that accepts one port from one address, and all outgoing packets; it is released when the test
+// ends.
 func (h *host) group() fleet.FlatGroup {
 	h.t.Helper()
 	g := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: name("group"), Revision: 1, Rules: []fleet.FlatRule{
@@ -20,12 +21,12 @@ func (h *host) group() fleet.FlatGroup {
 	return g
 }
 
-// in is an order for the VM with its groups.
+// in returns an order for the VM with its groups.
 func (h *host) in(vm fleet.VM, groups ...fleet.FlatGroup) agent.Apply {
 	return with(h.order(vm), func(o *agent.Apply) { o.Groups = groups })
 }
 
-// counted is what the host counts at the VM's only card, by rule; nil: it counts nothing there.
+// counted returns the counts of the VM's only NIC, by rule; nil: it has no counters.
 func (h *host) counted(vm fleet.VMID) (rules map[string]fleet.PassCount) {
 	h.t.Helper()
 	all, err := h.FilterCounts(h.ctx)
@@ -44,7 +45,7 @@ func (h *host) counted(vm fleet.VMID) (rules map[string]fleet.PassCount) {
 	return rules
 }
 
-// A group is on the host as long as a card is in it, and a card gets and loses its filter while its guest runs.
+// A group exists on the host while a NIC is in it, and a NIC gets and loses its filter while its guest runs.
 func testSecurityGroups(t *testing.T, h *host) {
 	g, other := h.group(), h.group()
 	h.must("apply a group", h.ApplySecurityGroup(h.ctx, g))
@@ -92,7 +93,7 @@ func testSecurityGroups(t *testing.T, h *host) {
 	h.must("release it again", h.ReleaseSecurityGroup(h.ctx, g))
 }
 
-// What somebody changes of a filter beside Quantix is shown, at the group or at the card, and stays until it is put back.
+// Filters edited outside Quantix are reported at the group or the NIC, and stay until they are reapplied.
 func testFilterDrift(t *testing.T, h *host) {
 	g := h.group()
 	h.must("apply a group", h.ApplySecurityGroup(h.ctx, g))

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// seeds are what a portal would give of first boots, and how often it was asked.
+// seeds are the portal's first-boot files, and the number of fetches.
 type seeds struct {
 	files map[string][]byte
 	err   error
@@ -24,7 +24,7 @@ func (s *seeds) fetch(context.Context) (map[string][]byte, error) {
 	return s.files, s.err
 }
 
-// textsOf are files as their texts, by name.
+// textsOf returns the files' content as text, by name.
 func textsOf(files map[string][]byte) map[string]string {
 	out := map[string]string{}
 	for name, data := range files {
@@ -33,7 +33,7 @@ func textsOf(files map[string][]byte) map[string]string {
 	return out
 }
 
-// What the guest reads when it first starts is made once each time that it is given, goes with the VM, and is nobody else's drive.
+// First-boot data is written once for each version of it, is removed with the VM, and is no drive of another VM.
 func testFirstBoot(t *testing.T, h *host) {
 	for _, kind := range []fleet.FirstBootKind{fleet.CloudInit, fleet.Ignition, fleet.Sysprep} {
 		from := &seeds{files: map[string][]byte{"meta-data": []byte("instance-id: x\n"), "user-data": []byte("#cloud-config\n"), "network-config": []byte("version: 2\n")}}

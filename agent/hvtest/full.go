@@ -2,12 +2,11 @@ package hvtest
 
 import "quantix/internal/fleet"
 
-// FullSpec gives all that a back end's own tests may want to look for in the hypervisor: each field that a host here can start,
-// none as usual.
+// FullSpec sets all fields that a host here can start to non-default values, for a backend's own tests.
 func FullSpec(s fleet.VMSpec) fleet.VMSpec { return fullSpec(s) }
 
-// FullDisk is the same of a disk.
+// FullDisk sets all fields of a disk likewise.
 func FullDisk(d fleet.Disk) fleet.Disk { return fullDisk(d) }
 
-// FullNIC is the same of a network card.
+// FullNIC sets all fields of a NIC likewise.
 func FullNIC(n fleet.NIC) fleet.NIC { return fullNIC(n) }

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// resized is the VM at its next generation with its first disk of that size.
+// resized returns the VM at its next generation with its first disk of that size.
 func resized(vm fleet.VM, size int64) fleet.VM {
 	disks := append([]fleet.Disk{}, vm.Spec.Disks...)
 	disks[0].SizeBytes = size
@@ -15,7 +15,8 @@ func resized(vm fleet.VM, size int64) fleet.VM {
 	return vm
 }
 
-// wantDiskSize demands that the VM's only disk has the size, in its definition and for its guest, and that nothing waits.
+// wantDiskSize fails the test unless the VM's only disk has the size, in its definition and for its guest, with no
+// pending change.
 func (h *host) wantDiskSize(vm fleet.VM, size int64) {
 	h.t.Helper()
 	h.wantDisk(vm, vm.Spec.Disks[0].Ref())
@@ -40,7 +41,7 @@ func testGrowDisk(t *testing.T, h *host) {
 		h.apply(vm)
 		h.wantDiskSize(vm, 24<<20)
 	}
-	// Less than there is takes nothing away, whoever asks for it.
+	// A smaller size never shrinks the disk, neither by an edit nor by an order.
 	vm = resized(vm, 8<<20)
 	h.apply(vm)
 	h.wantDiskSize(vm, 24<<20)
@@ -59,13 +60,13 @@ func testGrowDiskRefused(t *testing.T, h *host) {
 	over := disk(p)
 	over.Image, over.Overlay, over.VersionID = &base, true, "version"
 	vm := h.made(over)
-	// What stands on an image grows by itself.
+	// An overlay of an image grows without the image.
 	vm = resized(vm, 16<<20)
 	h.apply(vm)
 	if s := h.status(vm.ID, vm.Generation); s.Disks[0].SizeBytes != 16<<20 {
 		t.Errorf("the overlay has %d bytes", s.Disks[0].SizeBytes)
 	}
-	// The disk of a VM that another volume stands on does not.
+	// A disk that backs another volume does not grow.
 	below := h.made(disk(p))
 	top := disk(p)
 	ref := below.Spec.Disks[0].Ref()

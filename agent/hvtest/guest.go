@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A guest with an agent tells what it is; it is frozen and thawed, gets a password and the host's time, and gives back what it does not use.
+// A guest with an agent reports its system; it is frozen, thawed and trimmed, and gets a password and the host's time.
 func testGuestAgent(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddBootable(t, p, "guest.qcow2")
@@ -22,7 +22,7 @@ func testGuestAgent(t *testing.T, h *host) {
 	data.SizeBytes = 32 << 20
 	vm := h.started(boot, data)
 	says := func() fleet.GuestStatus {
-		h.snapshot(h.pools...) // by which guests are asked
+		h.snapshot(h.pools...) // triggers a query of the guests
 		s := h.status(vm.ID, vm.Generation)
 		if s.Guest == nil {
 			t.Fatal("a guest that runs says nothing")
@@ -86,7 +86,7 @@ func testGuestAgent(t *testing.T, h *host) {
 	}
 }
 
-// programs runs some in a guest: arguments come as they are, through no shell, and how each ends is told.
+// programs runs programs in a guest: arguments are passed without a shell, and each result is reported.
 func (h *host) programs(id fleet.VMID) {
 	h.t.Helper()
 	run := func(wait time.Duration, program string, args ...string) (fleet.GuestOutput, error) {
@@ -115,14 +115,14 @@ func (h *host) programs(id fleet.VMID) {
 	if err := check(patience, "/bin/false", ""); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "exit code 1") {
 		h.t.Errorf("a check whose program fails: %v", err)
 	}
-	for range 2 { // the second is not begun beside the first
+	for range 2 { // the second one does not start while the first runs
 		if err := check(3*time.Second, "/bin/sleep", "30"); err == nil || errors.As(err, &unsure) {
 			h.t.Errorf("a check whose program hangs: %v", err)
 		}
 	}
 }
 
-// passes makes a health check with its usual values, which the guest is to pass.
+// passes runs a health check with its defaults, which the guest must pass.
 func (h *host) passes(id fleet.VMID, kind fleet.HealthKind) agent.Sign {
 	h.t.Helper()
 	sign, err := h.CheckGuest(h.ctx, id, fleet.HealthCheck{Kind: kind}.Usual())
@@ -130,7 +130,7 @@ func (h *host) passes(id fleet.VMID, kind fleet.HealthKind) agent.Sign {
 	return sign
 }
 
-// Health checks ask the guest that runs, and nobody in its place.
+// Health checks reach the running guest and nobody in its place.
 func testHealth(t *testing.T, h *host) {
 	vm := h.vm()
 	vm.Spec.NICs = nil
@@ -177,7 +177,7 @@ func testHealth(t *testing.T, h *host) {
 	}
 }
 
-// Without a channel, or without an answer, there is nobody to ask, and the refusal says which of the two it is.
+// Without an agent channel, or without an answer, commands are refused, and the error says which of the two it is.
 func testNoGuestAgent(t *testing.T, h *host) {
 	silent := h.vm()
 	silent.Name = name("no-agent")
@@ -224,7 +224,7 @@ func testNoGuestAgent(t *testing.T, h *host) {
 	}
 }
 
-// What a host does with a VM by itself stands with its definition, counts at once, and is none of the guest's.
+// Start and restart policies are stored with the definition, apply at once, and are not visible to the guest.
 func testPolicy(t *testing.T, h *host) {
 	vm := h.vm()
 	vm.Spec.Policy = fleet.VMPolicy{Autostart: "last", StartOrder: 3, StartDelay: 20, Restart: "onFailure", StopOrder: 2, StopDelay: 5, GuestExec: true}

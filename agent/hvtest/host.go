@@ -12,19 +12,19 @@ import (
 	"quantix/internal/wire"
 )
 
-// patience is how long the suite waits for anything.
+// patience is the suite's longest wait for a condition.
 const patience = 30 * time.Second
 
-// caseLimit is how long one whole case may take. To open an encrypted disk costs QEMU seconds of a CPU by intent, and a case that opens several shares the
-// CPUs with all emulated guests of the cases beside it: what takes half a minute alone takes minutes then.
+// caseLimit is the time limit of one case. Opening an encrypted disk costs QEMU seconds of CPU by design, and parallel
+// cases share the CPUs with all emulated guests: half a minute alone becomes minutes then.
 const caseLimit = 10 * time.Minute
 
-// host is an open backend with the test's own pools and VMs, which end with the test.
+// host is an open backend with the test's own pools and VMs, which are removed when the test ends.
 type host struct {
 	agent.Hypervisor
 	h     Harness
 	t     *testing.T
-	ctx   context.Context // ends before the test's limit, so that a hang fails with a line
+	ctx   context.Context // ends before the test's limit, so that a hang fails with a line number
 	pools []fleet.Pool
 }
 
@@ -41,20 +41,20 @@ func open(t *testing.T, h Harness) *host {
 	return &host{Hypervisor: hv, h: h, t: t, ctx: ctx}
 }
 
-// name makes a name that no other test uses.
+// name returns a name that no other test uses.
 func name(prefix string) string {
 	id := string(fleet.NewID[fleet.VMID]())
 	return prefix + "-" + id[len(id)-12:]
 }
 
-// mac makes a MAC address that no other test uses.
+// mac returns a MAC address that no other test uses.
 func mac() string {
 	id := string(fleet.NewID[fleet.VMID]())
 	id = id[len(id)-6:]
 	return "52:54:00:" + id[0:2] + ":" + id[2:4] + ":" + id[4:6]
 }
 
-// vm is a small VM that is not yet on the host; it is deleted with its disks when the test ends.
+// vm returns a small VM that is not on the host yet; it is deleted with its disks when the test ends.
 func (h *host) vm(disks ...fleet.Disk) fleet.VM {
 	h.t.Helper()
 	vm := fleet.VM{
@@ -65,7 +65,7 @@ func (h *host) vm(disks ...fleet.Disk) fleet.VM {
 	return vm
 }
 
-// made is a VM that is defined on the host.
+// made returns a VM that is defined on the host.
 func (h *host) made(disks ...fleet.Disk) fleet.VM {
 	h.t.Helper()
 	vm := h.vm(disks...)
@@ -73,7 +73,7 @@ func (h *host) made(disks ...fleet.Disk) fleet.VM {
 	return vm
 }
 
-// started is a VM that runs.
+// started returns a running VM.
 func (h *host) started(disks ...fleet.Disk) fleet.VM {
 	h.t.Helper()
 	vm := h.made(disks...)
@@ -81,7 +81,7 @@ func (h *host) started(disks ...fleet.Disk) fleet.VM {
 	return vm
 }
 
-// pool is a directory pool on the host; it is released when the test ends.
+// pool returns a directory pool on the host; it is released when the test ends.
 func (h *host) pool() fleet.Pool {
 	h.t.Helper()
 	p := fleet.Pool{
@@ -94,7 +94,7 @@ func (h *host) pool() fleet.Pool {
 	return p
 }
 
-// disk is an empty disk of 8 MiB in the pool.
+// disk returns an empty disk of 8 MiB in the pool.
 func disk(p fleet.Pool) fleet.Disk {
 	return fleet.Disk{PoolID: p.ID, Volume: name("disk") + ".qcow2", SizeBytes: 8 << 20}
 }
@@ -116,7 +116,7 @@ func (h *host) must(act string, err error) {
 	}
 }
 
-// refused demands an error that speaks of word.
+// refused fails the test unless err mentions word.
 func (h *host) refused(act string, err error, word string) {
 	h.t.Helper()
 	switch {
@@ -127,7 +127,7 @@ func (h *host) refused(act string, err error, word string) {
 	}
 }
 
-// namesNobody demands that an error speaks of no other VM.
+// namesNobody fails the test if err names the other VM.
 func (h *host) namesNobody(act string, err error, other fleet.VM) {
 	h.t.Helper()
 	if err != nil && (strings.Contains(err.Error(), other.Name) || strings.Contains(err.Error(), string(other.ID))) {
@@ -140,20 +140,20 @@ func (h *host) apply(vm fleet.VM) {
 	h.must("apply "+vm.Name, h.ApplyVM(h.ctx, h.order(vm)))
 }
 
-// order is what an agent orders for the VM that it never made a disk for.
+// order returns the order for a VM without created disks.
 func (h *host) order(vm fleet.VM) agent.Apply {
 	return agent.Apply{
 		VM: vm, Project: "tests", Pools: h.pools, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil },
 	}
 }
 
-// with is the order with another value in it.
+// with returns a changed copy of the order.
 func with(in agent.Apply, f func(*agent.Apply)) agent.Apply {
 	f(&in)
 	return in
 }
 
-// status is the VM as the backend says it; its generation must be want.
+// status returns the VM's status from the backend; its generation must be want.
 func (h *host) status(id fleet.VMID, want int64) fleet.VMStatus {
 	h.t.Helper()
 	s, generation, err := h.VM(h.ctx, id)
@@ -181,13 +181,13 @@ func (h *host) snapshot(pools ...fleet.Pool) wire.State {
 	return s
 }
 
-// report is the VM's entry in a snapshot.
+// report returns the VM's entry in a snapshot.
 func (h *host) report(id fleet.VMID) (wire.VMReport, bool) {
 	h.t.Helper()
 	return find(h.snapshot(h.pools...).VMs, func(r wire.VMReport) bool { return r.ID == id })
 }
 
-// poolStatus is the pool's entry in a snapshot in which it is assigned.
+// poolStatus returns the pool's entry in a snapshot in which it is assigned.
 func (h *host) poolStatus(p fleet.Pool) fleet.PoolStatus {
 	h.t.Helper()
 	r, ok := find(h.snapshot(p).Pools, func(r wire.PoolReport) bool { return r.Name == p.Name })
@@ -202,7 +202,7 @@ func (h *host) volume(p fleet.Pool, name string) (fleet.Volume, bool) {
 	return find(h.poolStatus(p).Volumes, func(v fleet.Volume) bool { return v.Name == name })
 }
 
-// eventually waits until ok, looking again after each wake-up and each 50 ms.
+// eventually polls every 50 ms until ok returns true.
 func (h *host) eventually(what string, ok func() bool) {
 	h.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)

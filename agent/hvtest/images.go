@@ -24,7 +24,7 @@ func testVolumeUsers(t *testing.T, h *host) {
 	if v, ok := h.volume(p, vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) != 0 {
 		t.Errorf("the VM is gone, yet its disk is %+v", v)
 	}
-	h.apply(vm) // so that its disk goes with the test
+	h.apply(vm) // so that the test's cleanup deletes its disk
 }
 
 func testDiskIsNoImage(t *testing.T, h *host) {
@@ -55,7 +55,7 @@ func testISOs(t *testing.T, h *host) {
 	}
 }
 
-// A pool's volumes say which of them are no sound images.
+// A pool's volumes report which of them are no valid images.
 func testUnsoundImages(t *testing.T, h *host) {
 	p := h.pool()
 	says := map[string]string{"whole.qcow2": "", "whole.img": "", "whole.iso": "", "elsewhere.qcow2": "an external data file", "short.qcow2": "cut off"}

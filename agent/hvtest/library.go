@@ -13,10 +13,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sums are the checksums that a backend has told, as the agent keeps them.
+// sums are the checksums reported by a backend, as the agent stores them.
 type sums map[fleet.Volref]agent.Hashed
 
-// summing is work that keeps what it is told of checksums.
+// of returns the work with a Hashed function that stores checksums in s.
 func (s sums) of(w agent.VolumeWork) agent.VolumeWork {
 	w.Hashed = func(all ...agent.Hashed) error {
 		for _, h := range all {
@@ -27,7 +27,7 @@ func (s sums) of(w agent.VolumeWork) agent.VolumeWork {
 	return w
 }
 
-// told is a volume as a snapshot tells it to an agent that keeps the checksums.
+// told returns a volume as reported to an agent with these checksums.
 func (h *host) told(s sums, p fleet.Pool, name string) fleet.Volume {
 	h.t.Helper()
 	state, err := h.Snapshot(h.ctx, agent.Assigned{Pools: []fleet.Pool{p}, Hashed: s})
@@ -41,7 +41,7 @@ func (h *host) told(s sums, p fleet.Pool, name string) fleet.Volume {
 	return fleet.Volume{}
 }
 
-// sumOf is the checksum of the file, where there is one to be read.
+// volumeSum returns the checksum of the file; empty if it cannot be read.
 func volumeSum(t *testing.T, p fleet.Pool, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(p.Spec.Path, name))
@@ -74,7 +74,8 @@ func testHash(t *testing.T, h *host) {
 		t.Error("what was read is not told")
 	}
 
-	// Who writes to it and sets its time back is not seen by that time: nobody knows its bytes, until it is read once more.
+	// A write that resets the modification time is noticed all the same: the checksum is unknown until the file is
+	// hashed again.
 	h.h.Touch(t, p, img.Name)
 	if v := h.told(known, p, img.Name); v.SHA256 != "" || v.Altered {
 		t.Errorf("somebody touched it, and it is told as %+v", v)
@@ -88,7 +89,7 @@ func testHash(t *testing.T, h *host) {
 	h.refused("hash what is not there", h.HashVolume(h.ctx, known.of(h.work(p, "nothing.qcow2", fleet.VolumeOrder{}))), "nothing.qcow2")
 	h.refused("hash what is no name", h.HashVolume(h.ctx, known.of(h.work(p, "../golden.qcow2", fleet.VolumeOrder{}))), "no name of a volume")
 
-	// What somebody puts in its place is another file, and no checksum of it is known.
+	// A file put in its place is another one, and its checksum is unknown.
 	h.h.DeleteVolume(t, p, img.Name)
 	h.h.AddImage(t, p, Image{Name: img.Name, Kind: Qcow2, SizeBytes: 8 << 20})
 	if v := h.told(known, p, img.Name); v.SHA256 != "" || !v.Altered {
@@ -171,7 +172,7 @@ func testOverlay(t *testing.T, h *host) {
 		if !slices.Equal(base.UsedBy, want) || !slices.Equal(base.StoodOn, want) || len(base.BaseOf) != 2 || base.SHA256 == "" || base.Altered {
 			t.Errorf("what both stand on is %+v", base)
 		}
-		// One more, a full copy, and a copy elsewhere, while a guest runs on it.
+		// One more overlay, a full copy, and a copy in another pool, while a guest runs on the image.
 		full := over(p, 0)
 		full.Overlay = false
 		third := h.made(full)
@@ -181,7 +182,7 @@ func testOverlay(t *testing.T, h *host) {
 		w := known.of(h.work(other, name, fleet.VolumeOrder{Source: name, SourcePool: p.ID, Checksum: "sha256:" + base.SHA256}))
 		w.Source = &p
 		h.must("copy the image", h.CopyVolume(h.ctx, w))
-		// What is no image of the library is still somebody's.
+		// A volume that is no image of the library may still belong to somebody.
 		plain := full
 		plain.Volume, plain.VersionID = name+"-plain.qcow2", ""
 		h.refused("clone what others stand on, and the library has not", h.ApplyVM(h.ctx, h.order(h.vm(plain))), "disk of a VM")
@@ -189,7 +190,7 @@ func testOverlay(t *testing.T, h *host) {
 		h.refused("too small an overlay", h.ApplyVM(h.ctx, h.order(h.vm(over(p, 1<<20)))), "at least")
 		h.refused("delete the base", h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})), "")
 
-		// An image of the disk of one that is off is whole by itself.
+		// An image of the disk of a VM that is off is self-contained.
 		h.must("stop", h.StopVM(h.ctx, first.ID))
 		w = known.of(h.work(other, "flat-"+name+".qcow2", fleet.VolumeOrder{Source: first.Spec.Disks[0].Volume, SourcePool: p.ID, Flatten: true}))
 		w.Source = &p

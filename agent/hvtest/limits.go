@@ -12,7 +12,7 @@ func RunNICLimits(t *testing.T, h Harness) (gap bool) { return checkNICLimits(op
 
 func testNICLimits(_ *testing.T, h *host) { checkNICLimits(h) }
 
-// checkNICLimits checks that NIC limits are a reported gap exactly where a guest with limits does not start and a running
+// checkNICLimits checks that NIC limits are a reported gap exactly if a guest with limits does not start and a running
 // guest cannot get them.
 func checkNICLimits(h *host) (gap bool) {
 	told := h.snapshot().Host.Inventory.VMGaps

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// missing are the ways in which a disk goes away. back is nil where it is gone for good.
+// missing are the ways in which a disk disappears. back is nil if it is gone for good.
 var missing = []struct {
 	name string
 	take func(*testing.T, *host, fleet.Pool, string) (back func())
@@ -25,7 +25,7 @@ var missing = []struct {
 	}},
 }
 
-// isMissing are the words of a missing first disk.
+// isMissing is the fault text of a missing first disk.
 func isMissing(p fleet.Pool, d fleet.Disk) string {
 	return "Disk 1 (pool " + p.Name + ", volume " + d.Volume + ") is not on "
 }
@@ -36,7 +36,7 @@ func (h *host) faultOf(id fleet.VMID, code fleet.FaultCode) (fleet.Fault, bool) 
 	return find(r.Status.Faults, func(f fleet.Fault) bool { return f.Code == code })
 }
 
-// gone demands that a volume was not made again.
+// gone fails the test if the volume was created again.
 func (h *host) gone(p fleet.Pool, volume string) {
 	h.t.Helper()
 	h.must("look at the pool again", h.ApplyPool(h.ctx, p))
@@ -88,7 +88,7 @@ func testMissingBy(t *testing.T, h *host, take func(*testing.T, *host, fleet.Poo
 	}
 	if back == nil {
 		h.gone(p, first.Volume)
-		// A person asks for a new one, by another name.
+		// A user asks for a new disk with another name.
 		vm.Generation, vm.Spec.Disks = 3, []fleet.Disk{disk(p), vm.Spec.Disks[1]}
 	} else {
 		back()
@@ -151,7 +151,8 @@ func testUndefined(t *testing.T, h *host) {
 	}
 }
 
-// The definition of a running guest is removed: it runs on, says so at once, and is not made whole by the way.
+// The definition of a running guest is removed: it continues, reports that at once, and is not defined again without an
+// order.
 func testTransient(t *testing.T, h *host) {
 	p := h.pool()
 	vm := h.started(disk(p))

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// move is an order to bring the VM's first disk into the pool that was never given before.
+// move returns a new order to move the VM's first disk into the pool.
 func (h *host) move(vm fleet.VM, to fleet.Pool) agent.MoveDisk {
 	return agent.MoveDisk{
 		VM: vm, Pools: h.pools, Order: fleet.MoveOrder{Disk: vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: vm.Spec.Disks[0].Volume}},
@@ -18,7 +18,8 @@ func (h *host) move(vm fleet.VM, to fleet.Pool) agent.MoveDisk {
 	}
 }
 
-// wantDisk demands that the VM has its only disk there, in its definition and where it runs, and that nothing waits or is amiss.
+// wantDisk fails the test unless the VM's only disk is at ref, in its definition and in the running guest, without
+// pending changes or faults.
 func (h *host) wantDisk(vm fleet.VM, at fleet.Volref) {
 	h.t.Helper()
 	s := h.status(vm.ID, vm.Generation)
@@ -52,7 +53,7 @@ func testMove(t *testing.T, h *host) {
 
 		vm.Spec.Disks = []fleet.Disk{old}
 		vm.Spec.Disks[0].PoolID, vm.Generation = to.ID, 2
-		h.apply(vm) // as the portal does when it has heard of it
+		h.apply(vm) // as the portal does after it has received the result
 		h.wantDisk(vm, in.Order.To)
 		if on {
 			h.must("force off", h.StopVM(h.ctx, vm.ID))

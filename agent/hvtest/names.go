@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// inProject is the order of a VM of that project.
+// inProject returns the order of a VM of that project.
 func (h *host) inProject(vm fleet.VM, project string) agent.Apply {
 	return with(h.order(vm), func(in *agent.Apply) { in.Project = project })
 }
@@ -35,7 +35,7 @@ func testOneName(t *testing.T, h *host) {
 	if got := h.h.Power(t, foreign); got != fleet.Running {
 		t.Errorf("the foreign domain is %q now", got)
 	}
-	// The name stays while the VM's does, though a better one becomes free.
+	// The domain's name stays while the VM's does, even if a better one becomes free.
 	h.must("delete the first", h.DeleteVM(h.ctx, first, nil, true))
 	third.Generation, third.Spec.CPUs = 2, 2
 	h.must("apply the third", h.ApplyVM(h.ctx, h.inProject(third, "acme")))
@@ -56,7 +56,7 @@ func testRenameTaken(t *testing.T, h *host) {
 	h.wantDomain(first.ID, "")
 }
 
-// testOddNames gives a VM an image, a medium and a network whose names no new one could have.
+// testOddNames gives a VM an image, a medium and a network with names that Quantix would not allow for new ones.
 func testOddNames(t *testing.T, h *host) {
 	p := h.pool()
 	img, iso, net := "golden image (v2) & ü.qcow2", "Windows Server 2022 (x64), 50% #1.iso", name("odd space & ü")

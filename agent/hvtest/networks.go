@@ -13,7 +13,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// network is one that is not applied yet, with a subnet that no other network of the machine has; it is released when the test ends.
+// network returns a network that is not applied yet, with a subnet that no other network of the machine has; it is
+// released when the test ends.
 func (h *host) network(mode fleet.NetworkMode) fleet.Network {
 	h.t.Helper()
 	var b [4]byte
@@ -34,7 +35,7 @@ func (h *host) network(mode fleet.NetworkMode) fleet.Network {
 	return n
 }
 
-// running is a network that is applied.
+// running returns an applied network.
 func (h *host) running(mode fleet.NetworkMode) fleet.Network {
 	h.t.Helper()
 	n := h.network(mode)
@@ -42,7 +43,7 @@ func (h *host) running(mode fleet.NetworkMode) fleet.Network {
 	return n
 }
 
-// netStatus is what a snapshot says of the network where it is assigned; ok: it is the very one.
+// netStatus returns the network's entry in a snapshot in which it is assigned; ok: the id matches.
 func (h *host) netStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
 	h.t.Helper()
 	s, err := h.Snapshot(h.ctx, agent.Assigned{Networks: []fleet.Network{n}})
@@ -57,7 +58,7 @@ func (h *host) netStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
 	return r.Status, r.ID == n.ID
 }
 
-// wantNet waits for what the host is to say of a network: where a look takes long, it says meanwhile what it saw before.
+// wantNet waits for a matching status of the network; a slow read reports the previous one meanwhile.
 func (h *host) wantNet(n fleet.Network, active bool, words string) (st fleet.NetworkStatus) {
 	h.t.Helper()
 	h.eventually(fmt.Sprintf("the network is active: %v, %q", active, words), func() (ok bool) {
@@ -110,7 +111,8 @@ func testNetworkModes(t *testing.T, h *host) {
 	h.wantNet(bare, true, "")
 }
 
-// testNetworkOnDevices defines networks on what the host has, or what the agent makes: the hypervisor makes nothing but a name for it.
+// testNetworkOnDevices defines networks on devices of the host or of the agent: the hypervisor creates only a network
+// name for them.
 func testNetworkOnDevices(t *testing.T, h *host) {
 	for _, spec := range []fleet.NetworkSpec{
 		{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"},
@@ -224,7 +226,7 @@ func testNetworkInUse(t *testing.T, h *host) {
 	h.must("release", h.ReleaseNetwork(h.ctx, n))
 }
 
-// on is a VM with a card on the network.
+// on returns a VM with a NIC on the network.
 func (h *host) on(n fleet.Network) fleet.VM {
 	h.t.Helper()
 	vm := h.vm()

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// testNICOfItsOwn puts two VMs on a network whose device is one card's alone: both are there, and one at a time runs.
+// testNICOfItsOwn puts two VMs on a network whose device serves one NIC: both are defined, and one at a time runs.
 func testNICOfItsOwn(t *testing.T, h *host) {
 	n := h.network(fleet.NetworkIsolated)
 	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Direct: fleet.DirectPassthrough, Device: h.h.Device(t)}

@@ -10,7 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A guest has the cells that were asked for, on the host's nodes; while it runs a cell gets memory, where there is room, and all else waits.
+// A guest has the requested NUMA nodes on the host's nodes. While it runs, a node gets memory if there is room; all
+// else waits.
 func testNUMANodes(t *testing.T, h *host) {
 	vm := h.vm()
 	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 2, 256, 4, 1024
@@ -47,7 +48,8 @@ func testNUMANodes(t *testing.T, h *host) {
 	edit(768, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 768 })
 }
 
-// A guest that is to have what is plugged in at a port, or one of a type, does not start without it, and is told why. It does once that is taken out.
+// A guest with a USB port of the host at which nothing is plugged in, or with an unavailable mediated device type, does
+// not start and gets the reason. It starts once that device is removed from its spec.
 func testNoDevice(t *testing.T, h *host) {
 	vm := h.vm()
 	for device, why := range map[string]string{"usb-port/99-9.9": "nothing is plugged in", "mdev/quantix-none": "can make no mediated device of the type quantix-none"} {
@@ -69,7 +71,8 @@ func testNoDevice(t *testing.T, h *host) {
 	h.wantPower(vm.ID, fleet.Running)
 }
 
-// A host that says it can encrypt guests' memory does, and tells what its processor measured; its memory is in no snapshot. Another's makes no such VM.
+// A host that reports support for encrypted guest memory starts such a guest and reports its measurement; snapshots
+// with memory are refused. Another host refuses such a VM.
 func testConfidential(t *testing.T, h *host) {
 	state, err := h.Snapshot(h.ctx, agent.Assigned{})
 	if err != nil {
@@ -81,7 +84,7 @@ func testConfidential(t *testing.T, h *host) {
 		if slices.ContainsFunc(state.Host.Inventory.VMGaps, func(g fleet.VMGap) bool {
 			return g.Field == "security.confidential" && g.Value == kind.Value && g.Why != ""
 		}) {
-			continue // the portal asks it of no such host
+			continue // the portal does not ask such a host
 		}
 		h.apply(vm)
 		h.wantSettled(vm, "made with "+kind.Value)

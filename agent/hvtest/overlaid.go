@@ -6,7 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A disk that somebody had go on in another file is shown as such. Deleted with its VM, all of it goes; else all of it stays.
+// A disk with an overlay made outside Quantix is reported as such. Deleting the VM with its disks removes all files;
+// else all of them stay.
 func testOverlaidDisk(t *testing.T, h *host) {
 	p := h.pool()
 	for _, disks := range []bool{true, false} {

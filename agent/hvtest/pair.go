@@ -10,17 +10,18 @@ import (
 	"quantix/internal/wire"
 )
 
-// Pair gives the suite two hosts that reach the same storage, and the hand of somebody who moves guests between them.
+// Pair gives the suite two hosts with the same storage, and a function to migrate guests between them.
 type Pair struct {
-	// Hosts are both; of a Harness only Open, Power and PoolPath are asked, and a PoolPath of the first is the same directory on both.
+	// Hosts are both hosts; of a Harness only Open, Power and PoolPath are used, and a PoolPath of the first is the
+	// same directory on both.
 	Hosts [2]Harness
 
-	// Migrate moves a running guest to the other host past both backends, as virsh migrate does, and returns when it is there. Its
-	// definition goes with it; leave lets that stay on the first host, too.
+	// Migrate moves a running guest with its definition to the other host, like virsh migrate, and returns when it is
+	// there; with leave, the first host keeps the definition, too.
 	Migrate func(t *testing.T, id fleet.VMID, from, to int, leave bool)
 }
 
-// RunPair holds a backend to what agent.Hypervisor means for one VM that two hosts know of.
+// RunPair tests what agent.Hypervisor guarantees for one VM known to two hosts.
 func RunPair(t *testing.T, p Pair) {
 	for _, c := range []struct {
 		name string
@@ -40,7 +41,7 @@ func RunPair(t *testing.T, p Pair) {
 	}
 }
 
-// pair are two open backends.
+// pair holds two open backends.
 type pair struct {
 	Pair
 	a, b *host
@@ -49,7 +50,7 @@ type pair struct {
 // pairMark is the mark of guests.
 const pairMark = "30112233445566778899aabbccddeeff"
 
-// guest is a marked VM with a disk that both hosts reach, and that runs on the first.
+// guest returns a marked VM with a disk on the shared storage that runs on the first host.
 func (p *pair) guest() fleet.VM {
 	p.a.t.Helper()
 	pool := fleet.Pool{
@@ -68,7 +69,7 @@ func (p *pair) guest() fleet.VM {
 	return vm
 }
 
-// moved is a guest that somebody has migrated to the second host.
+// moved returns a guest that somebody has migrated to the second host.
 func (p *pair) moved(leave bool) (fleet.VM, fleet.VMStatus) {
 	p.a.t.Helper()
 	vm := p.guest()
@@ -76,7 +77,7 @@ func (p *pair) moved(leave bool) (fleet.VM, fleet.VMStatus) {
 	return vm, p.b.wantPower(vm.ID, fleet.Running)
 }
 
-// nowhere demands that the host knows nothing of the VM.
+// nowhere fails the test if the host knows the VM.
 func (h *host) nowhere(id fleet.VMID) {
 	h.t.Helper()
 	h.wantPower(id, fleet.Absent)
@@ -88,7 +89,7 @@ func (h *host) nowhere(id fleet.VMID) {
 	}
 }
 
-// same demands that a guest runs on as it was.
+// same fails the test unless a guest continues unchanged.
 func (h *host) same(when string, id fleet.VMID, before fleet.VMStatus) {
 	h.t.Helper()
 	if after := h.wantPower(id, fleet.Running); !reflect.DeepEqual(before, after) {
@@ -148,7 +149,7 @@ func testApplyMigrated(_ *testing.T, p *pair) {
 
 func testStartElsewhere(_ *testing.T, p *pair) {
 	vm, before := p.moved(true)
-	const words = `Failed to get "write" lock` // QEMU's, of the disk
+	const words = `Failed to get "write" lock` // QEMU's error about the disk
 	p.a.refused("start what runs on the other host", p.a.StartVM(p.a.ctx, vm.ID), words)
 	p.a.wantPower(vm.ID, fleet.Stopped)
 	p.b.same("after the attempt", vm.ID, before)

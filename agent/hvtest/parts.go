@@ -7,7 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fullSpec has every field that stands in one place of a definition, none as usual, and starts on a host that emulates.
+// fullSpec sets every field that has one place in a definition to a non-default value, and starts on a host with
+// emulation.
 func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 	s.CPUs, s.MemoryMiB = 4, 256
 	s.Firmware = fleet.UEFI
@@ -27,8 +28,8 @@ func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 	return s
 }
 
-// unstartable has those that a host may not be able to start: it has no huge pages, no vsock, no such devices, no kernel that is one, and may lock
-// no memory. Its drives have media in them.
+// unstartable sets the fields that a host may not be able to start: huge pages, vsock, devices, a kernel, locked
+// memory. Its drives have media.
 func unstartable(s fleet.VMSpec, p fleet.Pool) fleet.VMSpec {
 	in := func(name string) fleet.Volref { return fleet.Volref{PoolID: p.ID, Volume: name} }
 	disc, floppy, kernel, initrd := in("drivers.iso"), in("floppy.img"), in("vmlinuz"), in("initrd")
@@ -41,7 +42,8 @@ func unstartable(s fleet.VMSpec, p fleet.Pool) fleet.VMSpec {
 	return s
 }
 
-// Each field is what was asked for, on a VM that is off and in its running guest; one that waits says so, and back it does not.
+// Each field has its requested value on a VM that is off and in its running guest; a change that waits is reported, and
+// reverting it ends the wait.
 func testParts(t *testing.T, h *host) {
 	vm := h.vm()
 	p := h.pool()
@@ -50,7 +52,8 @@ func testParts(t *testing.T, h *host) {
 	}
 	vm.Spec = unstartable(fullSpec(vm.Spec), p)
 	for _, f := range fleet.VMFields {
-		if f.Input.Section != "" && f.Default(vm.Spec) && f.Name != "security.confidential" && f.Name != "boot.machine" { // see testConfidential, testOldMachine
+		// see testConfidential, testOldMachine
+		if f.Input.Section != "" && f.Default(vm.Spec) && f.Name != "security.confidential" && f.Name != "boot.machine" {
 			t.Errorf("%s is as usual, so nothing of it is tried", f.Name)
 		}
 	}
@@ -59,7 +62,7 @@ func testParts(t *testing.T, h *host) {
 
 	starts := fullSpec(fleet.VMSpec{})
 	vm.Generation, vm.Spec.CPU, vm.Spec.Memory, vm.Spec.Devices = vm.Generation+1, starts.CPU, starts.Memory, starts.Devices
-	vm.Spec.Boot, vm.Spec.HostDevices = starts.Boot, nil // what is in the drives stays
+	vm.Spec.Boot, vm.Spec.HostDevices = starts.Boot, nil // the media in the drives stay
 	h.apply(vm)
 	h.wantSettled(vm, "edited while off")
 	if models := h.snapshot().Host.Inventory.CPUModels; !slices.Contains(models, vm.Spec.CPU.Model) {
@@ -79,7 +82,8 @@ func testParts(t *testing.T, h *host) {
 			h.t.Errorf("next boot %q, want %q; drift %+v", s.NextBoot, waits, s.Drift)
 		}
 	}
-	with := map[string]string{"display.video": "display.heads", "devices.watchdog": "devices.watchdogAction", "display.spice": "display.usbRedirection", "memory.shared": "shares"} // makes no sense without it
+	// these fields need another one
+	with := map[string]string{"display.video": "display.heads", "devices.watchdog": "devices.watchdogAction", "display.spice": "display.usbRedirection", "memory.shared": "shares"}
 	together := []string{"cpu.sockets", "cpu.cores", "cpu.threads", "cpu.max"}
 	for _, f := range fleet.VMFields {
 		if f.Input.Section == "" || f.Default(full) || slices.Contains(together, f.Name) {
@@ -97,7 +101,7 @@ func testParts(t *testing.T, h *host) {
 		change(one, waits...)
 		change(full)
 	}
-	one := full // they go together: their product is the number of vCPUs
+	one := full // the product of the topology is the number of vCPUs
 	one.CPU.Sockets, one.CPU.Cores, one.CPU.Threads = 2, 2, 2
 	change(one, "cpu.sockets", "cpu.threads")
 	change(full)

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A whole disk of the host is one guest's, and nobody's while the host uses it itself.
+// A whole disk of the host belongs to one guest, and to none while the host uses it itself.
 func testPhysicalDisks(t *testing.T, h *host) {
 	device, use := h.h.Physical(t)
 	p := h.pool()

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// drawn asks what the VM's definition would become.
+// drawn returns the plan of the VM's definition.
 func (h *host) drawn(vm fleet.VM) fleet.Drawing {
 	h.t.Helper()
 	before, after, err := h.PlanVM(h.ctx, h.order(vm))
@@ -17,7 +17,7 @@ func (h *host) drawn(vm fleet.VM) fleet.Drawing {
 	return agent.Draw(before, after)
 }
 
-// lines are those of a drawing that come, or go, each without its indent.
+// lines returns the added or removed lines of a plan without their indent.
 func linesOf(d fleet.Drawing, op fleet.LineOp) string {
 	var out []string
 	for _, l := range d.Lines {
@@ -28,7 +28,7 @@ func linesOf(d fleet.Drawing, op fleet.LineOp) string {
 	return strings.Join(out, "\n")
 }
 
-// What an edit would make of a definition is told, to the line, and nothing is done.
+// A plan lists the changed lines of a definition, and changes nothing.
 func testPlan(t *testing.T, h *host) {
 	p := h.pool()
 	vm := h.vm(disk(p))
@@ -76,14 +76,14 @@ func testPlan(t *testing.T, h *host) {
 	}
 	h.wantNoVolume(p, more.Spec.Disks[1].Volume)
 
-	// Who reads is told what the guest has, and not where on the host.
+	// Readers see the guest's hardware, but not paths of the host.
 	told := d.Visible(false)
 	text := linesOf(told, fleet.LineComes) + linesOf(told, fleet.LineGoes)
 	if told.Hidden == 0 || strings.Contains(text, p.Spec.Path) || !strings.Contains(text, ">196608</memory>") || len(d.Visible(true).Lines) != len(d.Lines) {
 		t.Errorf("a tenant reads %s, %d hidden", text, told.Hidden)
 	}
 
-	// What a card's groups let pass is brought when it is done: a plan needs none of them.
+	// The rules of a NIC's groups are sent when they are applied: a plan needs none of them.
 	grouped := vm
 	grouped.Spec.NICs = []fleet.NIC{vm.Spec.NICs[0]}
 	grouped.Spec.NICs[0].SecurityGroups = []fleet.SecurityGroupID{fleet.NewID[fleet.SecurityGroupID]()}

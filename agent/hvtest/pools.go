@@ -26,7 +26,7 @@ func testPoolStopped(t *testing.T, h *host) {
 	}
 }
 
-// testPoolFileSystem has two directories side by side: the portal counts their room once.
+// testPoolFileSystem has two directories on one file system: the portal counts its space once.
 func testPoolFileSystem(t *testing.T, h *host) {
 	first, second := h.pool(), h.pool()
 	var on [2]fleet.FileSystem
@@ -102,7 +102,8 @@ func (h *host) waitPool(p fleet.Pool, what string, ok func(fleet.PoolStatus) boo
 	h.eventually("the pool is "+what, func() bool { s = h.poolStatus(p); return ok(s) })
 }
 
-// testVolumeUnnamed has a file in the pool's directory whose name is no text. It is listed as such, and hides no other.
+// testVolumeUnnamed has a file in the pool's directory whose name is not text. It is listed with a fault, and hides no
+// other file.
 func testVolumeUnnamed(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "bad\xff.img", Kind: Raw, SizeBytes: 1 << 20})
@@ -122,7 +123,7 @@ func testVolumeUnnamed(t *testing.T, h *host) {
 	}
 }
 
-// testPoolBefore uses a pool that somebody made before: what was there is there again afterwards.
+// testPoolBefore uses a pool that existed before: after the release it is as it was.
 func testPoolBefore(t *testing.T, h *host) {
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: name("theirs"), Generation: 1}
 	p.Spec = fleet.PoolSpec{Kind: fleet.PoolDir, Path: h.h.PoolPath(t)}

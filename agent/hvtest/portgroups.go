@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// grouped is the network one generation on, with these port groups.
+// grouped returns the network's next generation with these port groups.
 func grouped(n fleet.Network, all ...fleet.PortGroup) fleet.Network {
 	spec := *n.Spec
 	spec.PortGroups, n.Spec = all, &spec
@@ -41,7 +41,7 @@ func testPortGroups(t *testing.T, h *host) {
 		t.Errorf("the VM on the port group is %+v", st)
 	}
 	h.refused("release", h.ReleaseNetwork(h.ctx, n), vm.Name)
-	// Another port group is another network to the card: a guest that runs gets it at its next start.
+	// A NIC's port group change waits for the guest's next start, like another network.
 	vm.Generation++
 	vm.Spec.NICs = slices.Clone(vm.Spec.NICs)
 	vm.Spec.NICs[0].PortGroup = ""

@@ -8,7 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A qcow2 header in a raw disk, whose backing file is another volume, changes nothing for others: that volume is changed and deleted as before, and the disk itself stays what it is.
+// A qcow2 header written by a guest into a raw disk, with another volume as backing file, must not affect that volume:
+// it is changed and deleted as before, and the disk stays raw.
 func testRawBytes(t *testing.T, h *host) {
 	p := h.pool()
 	for _, name := range []string{"image.qcow2", "other.qcow2"} {
@@ -40,7 +41,7 @@ func testRawBytes(t *testing.T, h *host) {
 		}
 	}
 
-	// The volume that the guest names.
+	// The volume named as backing file.
 	order := func(name string, o fleet.VolumeOrder) agent.VolumeWork { return h.work(p, name, o) }
 	h.must("grow", h.GrowVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{SizeBytes: 8 << 20})))
 	h.must("wipe", h.WipeVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{})))

@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A disk is a raw file where that is asked for: blank, or an image's copy in whatever format that is. It comes, grows and goes as any; what tells formats
-// by what a file begins with does nothing with it.
+// A requested raw disk is a raw file: empty, or an image's copy whatever the image's format. It is created, grown and
+// removed like any disk; its content is never probed for a format.
 func testRawDisks(t *testing.T, h *host) {
 	p, other := h.pool(), h.pool()
 	h.h.AddImage(t, p, Image{Name: "base.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
@@ -22,7 +22,7 @@ func testRawDisks(t *testing.T, h *host) {
 		return d
 	}
 	vm := h.vm(plain("", 8<<20), plain("base.qcow2", 8<<20), plain("base.img", 0), disk(p))
-	for range 2 { // an order that comes again changes nothing
+	for range 2 { // a repeated order changes nothing
 		h.apply(vm)
 		h.wantSettled(vm, "made with raw files")
 	}
@@ -47,7 +47,7 @@ func testRawDisks(t *testing.T, h *host) {
 		}
 	}
 	grow(16 << 20)
-	more := plain("", 1<<20) // comes while the guest runs
+	more := plain("", 1<<20) // hot-plugged
 	vm.Spec.Disks = append(vm.Spec.Disks, more)
 	vm.Generation++
 	h.apply(vm)

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// keeping is the network one generation on, with these reservations, each "MAC address name".
+// keeping returns the network's next generation with these reservations, each "MAC address name".
 func keeping(n fleet.Network, all ...string) fleet.Network {
 	spec, v4, dhcp := *n.Spec, *n.Spec.IPv4, *n.Spec.IPv4.DHCP
 	dhcp.Leases = nil
@@ -33,7 +33,7 @@ func (h *host) wantReserved(n fleet.Network, want ...string) {
 	}
 }
 
-// What is reserved changes under guests that stay on the network: nothing stops.
+// Reservations change while guests stay connected to the network.
 func testReservations(t *testing.T, h *host) {
 	n := h.running(fleet.NetworkNAT)
 	at := strings.TrimSuffix(n.Spec.IPv4.Prefix().Addr().String(), "0")
@@ -61,7 +61,8 @@ func testReservations(t *testing.T, h *host) {
 	h.wantReserved(n, "52:54:00:00:00:0c "+at+"12")
 }
 
-// What somebody took from what runs, and left in the definition, shows and is put right by the next order.
+// A reservation removed from the running network but not from its definition is reported, and restored by the next
+// order.
 func testReservationsDropped(t *testing.T, h *host) {
 	n := h.running(fleet.NetworkIsolated)
 	h.h.DropReservations(t, n.Name)

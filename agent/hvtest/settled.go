@@ -9,7 +9,7 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// Hypervisors write into a running guest's definition what the model came to. None of that is anybody's edit.
+// Hypervisors expand a running guest's CPU model in its definition. That is no drift.
 func testCPUModels(t *testing.T, h *host) {
 	models := h.snapshot().Host.Inventory.CPUModels
 	if len(models) < 4 {
@@ -17,7 +17,7 @@ func testCPUModels(t *testing.T, h *host) {
 	}
 	vm := h.vm()
 	for i, model := range models {
-		if model == "486" { // which has no APIC, and starts on an old machine alone
+		if model == "486" { // it has no APIC and starts only on an old machine type
 			continue
 		}
 		features := []string{"", "+aes -svm"}[(i+tier.Seed())%2]
@@ -37,7 +37,7 @@ func testCPUModels(t *testing.T, h *host) {
 	}
 }
 
-// waits edits a running VM, demands that the fields wait for its next start, and takes the edit back.
+// waits edits a running VM, requires that the fields wait for its next start, and reverts the edit.
 func (h *host) waits(vm *fleet.VM, when string, edit func(*fleet.VMSpec), fields ...string) {
 	h.t.Helper()
 	before := vm.Spec
@@ -53,10 +53,10 @@ func (h *host) waits(vm *fleet.VM, when string, edit func(*fleet.VMSpec), fields
 	h.wantSettled(*vm, when+", taken back")
 }
 
-// drawnSpecs is how many specs testSettled draws.
+// drawnSpecs is the number of random specs that testSettled uses.
 const drawnSpecs = 12
 
-// A VM that was just started as people asked waits for nothing and has not drifted, whatever they asked for.
+// A VM that was just started has no pending changes and no drift, whatever its spec.
 func testSettled(t *testing.T, h *host) {
 	seed := uint64(tier.Seed()) //nolint:gosec // It is not below zero.
 	t.Logf("repeat with %s=%d", tier.SeedVariable, seed)
@@ -78,7 +78,7 @@ func testSettled(t *testing.T, h *host) {
 			vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
 		}
 		var c fleet.Checks
-		if vm.Spec.Check(&c, ""); c.Err() != nil { // the parts do not go together
+		if vm.Spec.Check(&c, ""); c.Err() != nil { // the random values are inconsistent
 			cpu := vm.Spec.CPU
 			vm.Spec = usual
 			vm.Spec.CPU.Model, vm.Spec.CPU.Features = cpu.Model, cpu.Features

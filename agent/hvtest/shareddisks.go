@@ -6,7 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A raw volume that is there is a disk of several VMs at once, where each of them shares it; nobody else gets it, and it outlives them all.
+// A raw volume can be a disk of several VMs at once if each of them shares it. No other VM gets it, and it outlives
+// them all.
 func testSharedDisks(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "quorum.raw", Kind: Raw, SizeBytes: 8 << 20})
@@ -24,7 +25,7 @@ func testSharedDisks(t *testing.T, h *host) {
 	second.Spec.Disks = []fleet.Disk{shared}
 	second.Spec.Disks[0].Bus, second.Spec.Disks[0].Cache = "scsi", "directsync"
 	h.apply(second)
-	h.apply(second) // an order that comes again changes nothing
+	h.apply(second) // a repeated order changes nothing
 	h.wantSettled(second, "made with the same disk")
 	h.must("start beside it", h.StartVM(h.ctx, second.ID))
 	for _, vm := range []fleet.VM{first, second} {

@@ -8,14 +8,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// snap is an order about the VM's snapshots that was never given before.
+// snap returns a new order for the VM's snapshots.
 func (h *host) snap(vm fleet.VM, o fleet.SnapshotOrder) agent.SnapshotWork {
 	return agent.SnapshotWork{
 		VM: vm, Pools: h.pools, Job: fleet.NewID[fleet.JobID](), Order: o, Stop: make(chan struct{}), Progress: func(int, string) {},
 	}
 }
 
-// take takes a snapshot of that name, and returns what the VM tells of it.
+// take takes a snapshot of that name and returns its entry in the VM's status.
 func (h *host) take(vm fleet.VM, name string, memory bool) fleet.Snapshot {
 	h.t.Helper()
 	o := fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: name, Description: "before " + name, By: "anna", Memory: memory}
@@ -46,7 +46,7 @@ func (h *host) drop(vm fleet.VM, s fleet.Snapshot, subtree bool) {
 	h.sound(vm)
 }
 
-// tree is what the VM tells of its snapshots; one without any where it tells nothing.
+// tree returns the VM's reported snapshots; empty if it reports none.
 func (h *host) tree(vm fleet.VM) fleet.SnapshotTree {
 	h.t.Helper()
 	s, _, err := h.VM(h.ctx, vm.ID)
@@ -60,7 +60,7 @@ func (h *host) tree(vm fleet.VM) fleet.SnapshotTree {
 	return *s.Snapshots
 }
 
-// file is where the VM writes to.
+// file returns the path that the VM writes to.
 func (h *host) file(vm fleet.VM) string {
 	h.t.Helper()
 	s, _, err := h.VM(h.ctx, vm.ID)
@@ -85,7 +85,7 @@ func (h *host) wantData(vm fleet.VM, want byte) {
 	}
 }
 
-// wantVolumes demands how many volumes the pool has.
+// wantVolumes fails the test unless the pool has n volumes.
 func (h *host) wantVolumes(p fleet.Pool, n int) {
 	h.t.Helper()
 	var names []string
@@ -147,7 +147,7 @@ func testSnapshotsRunning(t *testing.T, h *host) {
 	}
 	two, three := h.take(vm, "two", false), h.take(vm, "three", false)
 	h.wantPower(vm.ID, fleet.Running)
-	h.drop(vm, two, false) // in the middle
+	h.drop(vm, two, false) // in the middle of the chain
 	h.wantPower(vm.ID, fleet.Running)
 	if tree := h.tree(vm); tree.Depth != 3 || tree.Of(three.ID).Parent != one.ID {
 		t.Fatalf("without the one in the middle: %+v", tree)
@@ -207,7 +207,7 @@ func testSnapshotBranches(t *testing.T, h *host) {
 	h.write(vm, 'd')
 	right := h.take(vm, "right", false)
 	h.write(vm, 'e')
-	h.drop(vm, root, false) // two stand on it: its data stays
+	h.drop(vm, root, false) // it backs two files: its data stays
 	if tree := h.tree(vm); len(tree.Snapshots) != 4 || !tree.Snapshots[0].Deleted || tree.Merges != 0 {
 		t.Fatalf("without the root: %+v", tree)
 	}
@@ -216,7 +216,7 @@ func testSnapshotBranches(t *testing.T, h *host) {
 	h.wantData(vm, 'c')
 	h.revert(vm, right)
 	h.wantData(vm, 'd')
-	h.must("start", h.StartVM(h.ctx, vm.ID)) // what it does not stand on is merged beside it
+	h.must("start", h.StartVM(h.ctx, vm.ID)) // files outside its chain are merged meanwhile
 	h.drop(vm, left, false)
 	h.drop(vm, right, false)
 	h.must("force off", h.StopVM(h.ctx, vm.ID))
@@ -271,7 +271,7 @@ func testSnapshotRefused(t *testing.T, h *host) {
 	one := h.take(vm, "one", false)
 	h.write(vm, 'b')
 	h.take(vm, "two", false)
-	h.revert(vm, one) // so that a file is in no chain of the VM's now
+	h.revert(vm, one) // so that a file is in no chain in use
 	for _, v := range h.poolStatus(p).Volumes {
 		if !slices.Contains(v.UsedBy, vm.ID) {
 			t.Errorf("nobody uses %s", v.Name)

@@ -67,7 +67,7 @@ func (h *host) powerIs(id fleet.VMID, want fleet.Power) bool {
 	return ok && r.Status.Power == want
 }
 
-// wakesUntil looks only after wake-ups: a change that wakes nobody fails.
+// wakesUntil polls only after wake-ups: a change without a wake-up fails the test.
 func (h *host) wakesUntil(wake <-chan struct{}, what string, ok func() bool) {
 	h.t.Helper()
 	limit := time.After(patience)
@@ -153,7 +153,7 @@ func testDeadline(t *testing.T, h *host) {
 	h.wantPower(vm.ID, fleet.Stopped)
 }
 
-// While the hypervisor is away, what was known is reported as such; nothing is reported as gone.
+// While the hypervisor is unreachable, the last known state is reported as such; nothing is reported as gone.
 func testUnplug(t *testing.T, h *host) {
 	vm := h.started()
 	before, _ := h.report(vm.ID)

@@ -53,7 +53,7 @@ func testImagePoolGone(t *testing.T, h *host) {
 	h.refused("clone without the image's pool", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Pools = []fleet.Pool{p} })), "pool")
 }
 
-// progress notes what a backend tells, which may come from several goroutines.
+// progress records a backend's progress calls, which may come from several goroutines.
 type progress struct {
 	mu       sync.Mutex
 	percents []int

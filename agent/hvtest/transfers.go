@@ -14,13 +14,13 @@ import (
 	"quantix/internal/wire"
 )
 
-// parcel is a file between two hosts.
+// parcel is a file on its way between two hosts.
 type parcel struct {
 	data []byte
 	size int64
 }
 
-// pack is a Send that keeps what it is given.
+// pack is a Send that stores the data.
 func (p *parcel) pack(ctx context.Context, pieces transfer.Pieces, size int64) error {
 	p.size, p.data = size, make([]byte, size)
 	return pieces(ctx, func(at int64, block []byte, _ int64) error {
@@ -29,7 +29,7 @@ func (p *parcel) pack(ctx context.Context, pieces transfer.Pieces, size int64) e
 	})
 }
 
-// unpack is an Arrive that gives it, at once or, as where the connection was lost, again.
+// unpack is an Arrive that delivers the data, at once or, as after a lost connection, again.
 func (p *parcel) unpack(_ context.Context, dst transfer.Sink, room int64) (agent.Arrived, error) {
 	if room <= 0 {
 		return agent.Arrived{}, errors.New("no room")
@@ -54,7 +54,7 @@ func (p *parcel) unpack(_ context.Context, dst transfer.Sink, room int64) (agent
 	return agent.Arrived{Bytes: p.size, Sum: sha256.Sum256(p.data)}, nil
 }
 
-// sent is the volume as another host would get it.
+// sent returns the volume as another host would receive it.
 func (h *host) sent(p fleet.Pool, name string) *parcel {
 	h.t.Helper()
 	out := &parcel{}
@@ -64,7 +64,7 @@ func (h *host) sent(p fleet.Pool, name string) *parcel {
 	return out
 }
 
-// taking is work that takes the parcel in.
+// taking returns the work that receives the parcel.
 func (h *host) taking(in *parcel, to fleet.Pool, name string, known sums, o fleet.VolumeOrder) agent.VolumeWork {
 	w := known.of(h.work(to, name, o))
 	w.Arrive = in.unpack
@@ -136,7 +136,7 @@ func testTransferJudged(t *testing.T, h *host) {
 	h.must("all of it, all the same", h.ReceiveVolume(h.ctx, h.taking(in, to, "came.qcow2", known, fleet.VolumeOrder{})))
 }
 
-// migrate is the order to send the VM, whose disks go into parcels.
+// migrate returns the order to send the VM's disks into parcels.
 func (h *host) migrate(vm fleet.VM, to fleet.Pool) (agent.MigrateVM, map[fleet.Volref]*parcel) {
 	parcels := map[fleet.Volref]*parcel{}
 	in := agent.MigrateVM{
@@ -175,7 +175,7 @@ func testMigrate(t *testing.T, h *host) {
 	in.Arrived = func(context.Context) error { return errors.New("nobody has it") }
 	h.refused("before anybody has it", h.MigrateVM(h.ctx, in), "nobody has it")
 
-	// As its new host does it, which may be this one.
+	// As its new host does, which may be the same one.
 	next := vm
 	next.Generation, next.Spec.Disks = 2, slices.Clone(vm.Spec.Disks)
 	order := h.order(next)
@@ -197,7 +197,8 @@ func testMigrate(t *testing.T, h *host) {
 	}
 }
 
-// What an earlier call sent counts only while nobody has written to it: an agent ends, somebody uses the VM, and the order comes again.
+// Data sent by an earlier call is valid only while nobody has written to the disk: the agent ends, somebody uses the
+// VM, and the order is repeated.
 func testMigrateAgain(t *testing.T, h *host) {
 	from, to := h.pool(), h.pool()
 	for _, gone := range []bool{false, true} {
@@ -214,7 +215,8 @@ func testMigrateAgain(t *testing.T, h *host) {
 			h.h.Undefine(t, vm.ID)
 		}
 		in.Arrived = func(context.Context) error { return nil }
-		in.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error { return nil } // the other host has all of it
+		// the other host has all of it
+		in.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error { return nil }
 		h.refused("what was written to since it was sent", h.MigrateVM(h.ctx, in), "while it was being sent")
 		if !gone {
 			h.wantPower(vm.ID, fleet.Stopped)

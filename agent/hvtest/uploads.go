@@ -16,7 +16,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// upload is an order under way for some bytes.
+// upload is a running upload order for some bytes.
 type upload struct {
 	in    agent.VolumeWork
 	text  []byte
@@ -26,13 +26,13 @@ type upload struct {
 	stop  context.CancelFunc
 }
 
-// sound is an image that is as long as its header says, and longer than what a backend holds in its hands.
+// sound returns a valid image that is larger than a backend's buffers.
 func sound(size int) []byte {
 	text := make([]byte, size)
 	for i := 0; i < len(text); i += 8 {
 		binary.LittleEndian.PutUint64(text[i:], uint64(i)*2654435761)
 	}
-	copy(text, "\xeb\x63\x90") // a boot sector's first jump
+	copy(text, "\xeb\x63\x90") // jump instruction of a boot sector
 	text[510], text[511] = 0x55, 0xaa
 	return text
 }
@@ -46,12 +46,12 @@ func (h *host) uploadTo(p fleet.Pool, name string, text []byte, checksum string)
 	return &upload{text: text, in: h.work(p, name, fleet.VolumeOrder{Upload: fleet.NewID[fleet.UploadID](), SizeBytes: int64(len(text)), Checksum: checksum})}
 }
 
-// upload is uploadTo, begun.
+// upload starts uploadTo.
 func (h *host) upload(p fleet.Pool, name string, text []byte, checksum string) *upload {
 	return h.uploadTo(p, name, text, checksum).again(h)
 }
 
-// again gives the order to the host.
+// again sends the order to the host.
 func (u *upload) again(h *host) *upload {
 	ctx, stop := context.WithCancel(h.ctx)
 	u.conns, u.ended, u.stop = make(chan io.ReadWriteCloser), make(chan struct{}), stop
@@ -65,7 +65,7 @@ func (u *upload) again(h *host) *upload {
 	return u
 }
 
-// open is a connection, and how much the host says that it has.
+// open opens a connection and returns the number of bytes that the host has.
 func (u *upload) open(t *testing.T) (conn net.Conn, answer func() (wire.UploadAnswer, error), has int64) {
 	t.Helper()
 	conn, there := net.Pipe()
@@ -82,7 +82,7 @@ func (u *upload) open(t *testing.T) (conn net.Conn, answer func() (wire.UploadAn
 	return conn, answer, a.Offset
 }
 
-// send sends up to the offset, from where the host is.
+// send sends data up to the offset, starting at the host's offset.
 func (u *upload) send(t *testing.T, to int64) {
 	t.Helper()
 	conn, answer, from := u.open(t)
@@ -123,7 +123,7 @@ func testUploads(t *testing.T, h *host) {
 	<-taken.ended
 	h.refused("upload to a name that is taken", taken.err, "image.raw")
 
-	// The order is given again whose answer got lost.
+	// The order is repeated after its result was lost.
 	var made string
 	first := h.uploadTo(p, "once.raw", text, "")
 	first.in.Whole = func(file string) error { made = file; return nil }
@@ -162,12 +162,12 @@ func testUploadGoesOn(t *testing.T, h *host) {
 	text := sound(5 << 20)
 	u := h.upload(p, "image.raw", text, sumOf(text))
 
-	// A new connection takes over from one that is only silent.
+	// A new connection replaces one that is silent.
 	silent, _, _ := u.open(t)
 	defer silent.Close()
 	u.send(t, 1<<20)
 
-	// A piece that is cut off counts as far as it came.
+	// An interrupted piece counts as far as it arrived.
 	conn, _, from := u.open(t)
 	piece := make([]byte, wire.UploadHeader)
 	wire.PutUploadHeader(piece, 200_000)
@@ -181,7 +181,7 @@ func testUploadGoesOn(t *testing.T, h *host) {
 		t.Errorf("the host has %d of a piece that was cut off", has)
 	}
 
-	// More than was announced is not taken, and takes nothing away.
+	// More data than announced is refused, and the received data stays.
 	conn, answer, _ := u.open(t)
 	wire.PutUploadHeader(piece, wire.MaxUploadPiece+1)
 	if _, err := conn.Write(piece); err != nil {
@@ -192,7 +192,7 @@ func testUploadGoesOn(t *testing.T, h *host) {
 	}
 	conn.Close()
 
-	// The agent starts anew: the order is given again, and goes on.
+	// The agent restarts: the order is repeated and continues.
 	u.stop()
 	<-u.ended
 	if u.err == nil {

@@ -98,7 +98,7 @@ func testPower(t *testing.T, h *host) {
 	}
 	h.must("reset", h.ResetVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
-	// Whether the guest listens is the guest's affair.
+	// Whether the guest reacts is not tested.
 	h.must("reboot", h.RebootVM(h.ctx, vm.ID))
 	h.must("shut down", h.ShutdownVM(h.ctx, vm.ID))
 	for range 2 {
@@ -175,7 +175,7 @@ func testNextBoot(t *testing.T, h *host) {
 	}
 }
 
-// A guest may hold on to a card that it is asked for: it is never said to be gone while it is there.
+// A guest may not release a NIC: it is reported as long as it is there.
 func testHotPlug(t *testing.T, h *host) {
 	vm := h.vm()
 	first, second := fleet.NIC{Network: h.h.Network, MAC: mac()}, fleet.NIC{Network: h.h.Network, MAC: mac()}
@@ -190,7 +190,7 @@ func testHotPlug(t *testing.T, h *host) {
 			t.Fatalf("with another card: %+v", s)
 		}
 	}
-	h.must("pause", h.PauseVM(h.ctx, vm.ID)) // then it hears nothing
+	h.must("pause", h.PauseVM(h.ctx, vm.ID)) // a paused guest does not react
 	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{second}
 	h.apply(vm)
 	if s := h.status(vm.ID, 3); len(s.NICs) != 2 || !slices.Equal(s.NextBoot, []string{"nics"}) || !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "nics", What: "network card " + first.MAC}}) {

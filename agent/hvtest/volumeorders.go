@@ -58,10 +58,10 @@ func testRenameVolume(t *testing.T, h *host) {
 	}
 }
 
-// ended is how soon work ends that is taken back.
+// ended is the time limit for a cancelled order to end.
 const ended = time.Second
 
-// testVolumeStopped takes work back when it says for the second time how far it is.
+// testVolumeStopped cancels orders at their second progress call.
 func testVolumeStopped(t *testing.T, h *host) {
 	p := h.pool()
 	const size = 512 << 20

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// full takes so many bytes, and then no more.
+// full is a writer that accepts a number of bytes and then fails.
 type full struct {
 	bytes.Buffer
 	room int

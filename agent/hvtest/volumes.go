@@ -9,12 +9,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// work is an order for a volume that was never given before.
+// work returns a new order for a volume.
 func (h *host) work(p fleet.Pool, name string, o fleet.VolumeOrder) agent.VolumeWork {
 	return agent.VolumeWork{Pool: p, Name: name, Order: o, Whole: func(string) error { return nil }, Progress: func(int, string) {}}
 }
 
-// newVolume makes a volume that goes with the test.
+// newVolume creates a volume that is deleted with the test.
 func (h *host) newVolume(p fleet.Pool, name string, o fleet.VolumeOrder) {
 	h.t.Helper()
 	h.must("create "+name, h.CreateVolume(h.ctx, h.work(p, name, o)))
@@ -73,7 +73,7 @@ func testVolumes(t *testing.T, h *host) {
 	}
 }
 
-// An order is given again whose answer got lost; another order of the same name is no such.
+// An order is repeated after its result was lost; a different order with the same name is refused.
 func testVolumeMadeOnce(t *testing.T, h *host) {
 	p := h.pool()
 	var made string
@@ -159,7 +159,7 @@ func testVolumeInUse(t *testing.T, h *host) {
 		h.must("delete "+name, h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})))
 		h.wantNoVolume(p, name)
 	}
-	h.apply(h.vm()) // the host still takes orders
+	h.apply(h.vm()) // the host still accepts orders
 }
 
 func testVolumeOfOthers(t *testing.T, h *host) {
@@ -180,7 +180,7 @@ func testVolumeOfOthers(t *testing.T, h *host) {
 	}
 }
 
-// What is in the place of the pool is not touched.
+// Files of a directory in place of the pool's are not touched.
 func testVolumeMisplaced(t *testing.T, h *host) {
 	p := h.pool()
 	h.newVolume(p, "kept.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
