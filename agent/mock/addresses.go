@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// address is what a guest has on the card, and how the host knows; h.mu is held.
+// address returns the guest's address on the NIC and its source. h.mu must be held.
 func (h *Host) address(n fleet.NIC) (string, []fleet.AddressSource) {
 	a := hash(n.MAC)
 	if n.Bridge != "" {
@@ -25,7 +25,7 @@ func (h *Host) address(n fleet.NIC) (string, []fleet.AddressSource) {
 	return fmt.Sprintf("192.168.122.%d", 2+byte(a)%250), []fleet.AddressSource{fleet.FromAgent, fleet.FromLease}
 }
 
-// gives is the address that the network's server gives to a card: what is kept for it, else one of its ranges.
+// gives returns the DHCP address for a NIC: its reservation, else one of the ranges.
 func (n *network) gives(mac string) (string, bool) {
 	dhcp := n.live.IPv4.DHCP
 	if dhcp == nil {
@@ -56,7 +56,7 @@ func (n *network) gives(mac string) (string, bool) {
 	return ip.String(), true
 }
 
-// leases are those that the network's server has given to guests that run; h.mu is held.
+// leases returns the network's DHCP leases of running guests. h.mu must be held.
 func (h *Host) leases(network string) (out []fleet.DHCPLease) {
 	for _, g := range h.guests {
 		if !g.on() {
@@ -72,7 +72,7 @@ func (h *Host) leases(network string) (out []fleet.DHCPLease) {
 	return out
 }
 
-// Reservations are the addresses that the network's server keeps, as "MAC address".
+// Reservations returns the DHCP reservations of the running network, as "MAC address".
 func (h *Host) Reservations(network string) (out []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,7 +84,7 @@ func (h *Host) Reservations(network string) (out []string) {
 	return out
 }
 
-// AlterReservations takes all reservations from the network that runs past the agent, as virsh net-update --live does.
+// AlterReservations removes all reservations from the running network, like virsh net-update --live.
 func (h *Host) AlterReservations(name string) {
 	h.alterNetwork(name, func(n *network) {
 		v4, dhcp := *n.live.IPv4, *n.live.IPv4.DHCP
@@ -93,7 +93,7 @@ func (h *Host) AlterReservations(name string) {
 	})
 }
 
-// PortGroups are those of the network that runs.
+// PortGroups returns the port groups of the running network.
 func (h *Host) PortGroups(network string) (out []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

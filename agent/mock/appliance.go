@@ -15,10 +15,10 @@ import (
 	"quantix/internal/ovf"
 )
 
-// vmdkHead is how long the header and the descriptor of a packed disk are here.
+// vmdkHead is the length of the header and descriptor of a simulated VMDK.
 const vmdkHead = 21 * 512
 
-// packed is a disk as it goes into an archive: a sound header, and what stands for its data.
+// packed returns a disk for an archive: a valid header, and text that represents its data.
 func packed(size int64, data string) []byte {
 	b := make([]byte, vmdkHead, vmdkHead+len(data))
 	copy(b, "KDMV")
@@ -30,7 +30,7 @@ func packed(size int64, data string) []byte {
 	return append(b, data...)
 }
 
-// whole is what stands for the data of a disk with all that it stands on; h.mu is held.
+// whole returns the text that represents the data of a disk with its backing chain. h.mu must be held.
 func (f *file) whole(p *pool) string {
 	for at := f; at != nil; at = p.dir.files[path.Base(at.Backing)] {
 		if at.bytes != "" || at.Backing == "" {
@@ -92,7 +92,7 @@ func (h *Host) ConvertVolume(ctx context.Context, in agent.VolumeWork) error {
 	return h.setBytes(ctx, in, data)
 }
 
-// setBytes says what stands for the data of a volume that was made.
+// setBytes sets the text that represents the data of a new volume.
 func (h *Host) setBytes(ctx context.Context, in agent.VolumeWork, data string) error {
 	return h.onVolume(ctx, in, func(_ *pool, f *file) error {
 		if f == nil {
@@ -103,7 +103,7 @@ func (h *Host) setBytes(ctx context.Context, in agent.VolumeWork, data string) e
 	})
 }
 
-// ExportVolume implements agent.Hypervisor. What it makes is a whole archive.
+// ExportVolume implements agent.Hypervisor. It writes a complete archive.
 func (h *Host) ExportVolume(ctx context.Context, in agent.VolumeWork) error {
 	e := in.Order.Export
 	if e == nil || len(e.Disks) == 0 || len(e.Disks) != len(e.Appliance.Disks) {

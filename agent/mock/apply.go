@@ -21,12 +21,12 @@ func (h *Host) ApplyVM(ctx context.Context, in agent.Apply) error {
 	}
 	make, err := h.missing(in)
 	if err == nil {
-		err = h.takesGroups(in)
+		err = h.checkGroups(in)
 	}
 	if err != nil {
 		return err
 	}
-	if err := h.takeSeed(ctx, in); err != nil {
+	if err := h.storeSeed(ctx, in); err != nil {
 		return err
 	}
 	for i, v := range make {
@@ -34,7 +34,7 @@ func (h *Host) ApplyVM(ctx context.Context, in agent.Apply) error {
 			return err
 		}
 	}
-	if err := h.put(in, make); err != nil { // the world may have moved on during the copies
+	if err := h.put(in, make); err != nil { // the host may have changed during the copies
 		return err
 	}
 	for _, v := range make {
@@ -51,7 +51,7 @@ func (h *Host) ApplyVM(ctx context.Context, in agent.Apply) error {
 	return h.define(in)
 }
 
-// growDisks makes disks larger of which people want more; h.mu is held.
+// growDisks grows disks to the size in the order. h.mu must be held.
 func (h *Host) growDisks(in agent.Apply) error {
 	if _, known := h.guests[in.VM.ID]; !known {
 		return nil
@@ -62,7 +62,7 @@ func (h *Host) growDisks(in agent.Apply) error {
 			return err
 		}
 		f, ok := p.dir.files[d.Volume]
-		if err := h.guests[in.VM.ID].keepsDisks([]fleet.Disk{d}, in.VM.Name); err != nil {
+		if err := h.guests[in.VM.ID].refuseSnapshots([]fleet.Disk{d}, in.VM.Name); err != nil {
 			return err
 		}
 		switch {
@@ -84,7 +84,7 @@ func (h *Host) growDisks(in agent.Apply) error {
 	return nil
 }
 
-// put makes the volumes appear.
+// put adds the new volumes to their pools.
 func (h *Host) put(in agent.Apply, make []newVolume) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,7 +99,7 @@ func (h *Host) put(in agent.Apply, make []newVolume) error {
 	return nil
 }
 
-// newVolume is a volume that is to be made.
+// newVolume is a volume to create.
 type newVolume struct {
 	file
 	ref   fleet.Volref
@@ -107,7 +107,7 @@ type newVolume struct {
 	image bool
 }
 
-// missing checks the spec against the host and lists the volumes to make.
+// missing checks the spec against the host and lists the volumes to create.
 func (h *Host) missing(in agent.Apply) ([]newVolume, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,7 +118,7 @@ func (h *Host) missing(in agent.Apply) ([]newVolume, error) {
 	return make, err
 }
 
-// plan is what the order changes; h.mu is held.
+// plan returns the changes of the order. h.mu must be held.
 func (h *Host) plan(in agent.Apply) agent.Edit {
 	if g, ok := h.guests[in.VM.ID]; ok {
 		was := g.applied
@@ -130,7 +130,7 @@ func (h *Host) plan(in agent.Apply) agent.Edit {
 	return agent.Plan(agent.Applied{}, agent.Defined{}, in.VM, true)
 }
 
-// check refuses what cannot be, and lists the volumes to make; h.mu is held.
+// check refuses invalid orders, and lists the volumes to create. h.mu must be held.
 func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 	var was []fleet.Disk
 	var had []fleet.VMHostDevice
@@ -147,7 +147,7 @@ func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 	plan := h.plan(in)
 	var out []newVolume
 	if plan.Has("hostDevices") {
-		if err := h.physicalsFree(in.VM.ID, plan.Wanted(in.VM.Spec).HostDevices, had); err != nil {
+		if err := h.checkPhysicals(in.VM.ID, plan.Wanted(in.VM.Spec).HostDevices, had); err != nil {
 			return nil, err
 		}
 	}
@@ -171,7 +171,7 @@ func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 	return out, nil
 }
 
-// checkMedium refuses a volume that is none for what it is to be. One that the VM has already stays.
+// checkMedium refuses a volume that does not fit the medium's kind. One that the VM has already stays.
 func (h *Host) checkMedium(in agent.Apply, m fleet.Medium) error {
 	p, err := h.active(m.PoolID, in.Pools)
 	if err != nil {
@@ -194,7 +194,7 @@ func (h *Host) checkMedium(in agent.Apply, m fleet.Medium) error {
 	return nil
 }
 
-// checkDisk is the volume to make for a disk that was never made; nil where it is there.
+// checkDisk returns the volume to create for a disk that was never created; nil if it exists.
 func (h *Host) checkDisk(in agent.Apply, d fleet.Disk, made bool) (*newVolume, error) {
 	i := slices.IndexFunc(in.Pools, func(p fleet.Pool) bool { return p.ID == d.PoolID })
 	if i < 0 {
@@ -240,7 +240,7 @@ func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, 
 	switch {
 	case !ok:
 		return v, noVolume(d.Image.Volume)
-	case len(h.diskUsers()[path.Join(dirOf(from.spec), img.Name)]) > 0 || d.VersionID == "" && h.stoodOn(from, img):
+	case len(h.diskUsers()[path.Join(dirOf(from.spec), img.Name)]) > 0 || d.VersionID == "" && h.backsDisk(from, img):
 		return v, someDisk(img.Name)
 	case img.alone() != nil:
 		return v, img.alone()
@@ -262,7 +262,7 @@ func noVolume(name string) error {
 	return fmt.Errorf("Storage volume not found: no storage vol with matching name '%s'", name)
 }
 
-// copyVolume takes its time, in ten steps for a clone.
+// copyVolume simulates the duration of a copy, in ten steps for a clone.
 func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress agent.Progress) error {
 	note := fmt.Sprintf("Creating disk %d", i+1)
 	steps := 1
@@ -278,11 +278,11 @@ func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress a
 	return nil
 }
 
-// define changes the definition as far as a person wants it else than before; h.mu is held.
+// define applies the user's changes to the definition. h.mu must be held.
 func (h *Host) define(in agent.Apply) error {
 	plan := h.plan(in)
 	g, ok := h.guests[in.VM.ID]
-	if err := g.keepsDisks(plan.DropDisks, in.VM.Name); err != nil {
+	if err := g.refuseSnapshots(plan.DropDisks, in.VM.Name); err != nil {
 		return err
 	}
 	if !ok {
@@ -300,7 +300,7 @@ func (h *Host) define(in agent.Apply) error {
 		}
 	}
 	h.guests[g.id] = g
-	h.mendFilters(in, g.applied.Spec.NICs)
+	h.rewriteFilters(in, g.applied.Spec.NICs)
 	old := g.applied.Pools
 	again := g.generation == in.VM.Generation
 	g.applied, g.generation, g.undefined, g.mark = agent.NewApplied(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.Mark, g.mark)
@@ -310,14 +310,14 @@ func (h *Host) define(in agent.Apply) error {
 		for _, s := range plan.SetNICs {
 			nics = append(nics, s.Device)
 		}
-		refused = h.keepsLimits(nics)
+		refused = h.checkNICLimits(nics)
 	}
 	if g.on() && refused == nil {
 		if plan.Has("memory.balloonMiB") || plan.Has("memory.floorMiB") || plan.Has("memoryMiB") {
 			g.balloon = 0
 		}
-		g.live.spec.NICs = plugged(g.live.spec.NICs, plan)
-		g.live.retune(plan, in.VM.Spec)
+		g.live.spec.NICs = nicsAfter(g.live.spec.NICs, plan)
+		g.live.hotPlug(plan, in.VM.Spec)
 		g.live.pools = maps.Clone(g.live.pools)
 	}
 	had := g.def.spec.HostDevices
@@ -333,13 +333,13 @@ func (h *Host) define(in agent.Apply) error {
 		if err := h.plugDevices(g, had); err != nil {
 			return err
 		}
-		h.letGo(g)
+		h.releaseUnplugged(g)
 	}
-	h.sweepSeeds(g)
+	h.deleteUnusedSeeds(g)
 	return refused
 }
 
-// freeName is the best name for the VM's domain that no other has; empty: all are taken.
+// freeName returns the best name for the VM's domain that no other has; empty: all are taken.
 func (h *Host) freeName(in agent.Apply) string {
 	for _, name := range agent.DomainNames(in.VM.Name, in.Project, in.VM.ID) {
 		taken := false

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mayUse is how much of its memory the running guest may use, in MiB.
-func (g *guest) mayUse() int {
+// balloonMiB returns the current balloon size of the running guest in MiB.
+func (g *guest) balloonMiB() int {
 	return min(cmp.Or(g.applied.Spec.Memory.BalloonMiB, g.live.spec.MemoryMiB), g.live.spec.MemoryMiB)
 }
 
@@ -22,13 +22,13 @@ func (h *Host) Balloons(ctx context.Context) (out []agent.Balloon, err error) {
 	defer h.mu.Unlock()
 	for _, g := range h.guests {
 		if floor := g.applied.Spec.Memory.MinMiB; g.managed && g.power == fleet.Running && floor > 0 {
-			out = append(out, agent.Balloon{ID: g.id, HasMiB: cmp.Or(g.balloon, g.mayUse()), MinMiB: floor, MaxMiB: g.mayUse()})
+			out = append(out, agent.Balloon{ID: g.id, HasMiB: cmp.Or(g.balloon, g.balloonMiB()), MinMiB: floor, MaxMiB: g.balloonMiB()})
 		}
 	}
 	return out, nil
 }
 
-// SetBalloon implements agent.Hypervisor. The guest gives back at once.
+// SetBalloon implements agent.Hypervisor. The guest reacts at once.
 func (h *Host) SetBalloon(ctx context.Context, id fleet.VMID, mib int) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (h *Host) SetBalloon(ctx context.Context, id fleet.VMID, mib int) error {
 		if floor := g.applied.Spec.Memory.MinMiB; !g.on() || floor == 0 || mib < floor {
 			return nil
 		}
-		if g.balloon = mib; mib >= g.mayUse() {
+		if g.balloon = mib; mib >= g.balloonMiB() {
 			g.balloon = 0
 		}
 		return nil

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Storage that asks who asks: a user "wrong" has a password that it does not take, and a server whose name begins with "refused" does not answer.
+// Simulated authentication: the password of the user "wrong" is refused, and a server whose name begins with "refused"
+// does not answer.
 const wrongUser = "wrong"
 
 // SetPoolSecret implements agent.Hypervisor.
@@ -26,7 +27,7 @@ func (h *Host) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string) e
 	return nil
 }
 
-// Secret is the pool's as the host keeps it; empty: it keeps none.
+// Secret returns the stored secret of the pool; empty: none.
 func (h *Host) Secret(id fleet.PoolID) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,7 +42,7 @@ func (h *Host) allowed(s fleet.PoolSpec) error {
 	return nil
 }
 
-// asked is what the storage says to who asks, in the words of libvirt.
+// asked returns the storage's error for the pool's credentials, with libvirt's text.
 func (h *Host) asked(p fleet.Pool) error {
 	s := p.Spec
 	switch server := s.Portal + s.Monitors; {
@@ -61,7 +62,7 @@ func (h *Host) asked(p fleet.Pool) error {
 	return nil
 }
 
-// dirOf is what the paths of the pool's volumes begin with.
+// dirOf returns the prefix of the paths of the pool's volumes.
 func dirOf(s fleet.PoolSpec) string {
 	switch {
 	case s.Kind.Is().Files:
@@ -81,7 +82,7 @@ func dirOfApplied(p agent.AppliedPool) string {
 	return dirOf(*p.Spec)
 }
 
-// formatOf is that of the pool's volumes, where they are no files.
+// formatOf returns the format of the volumes of a block pool.
 func formatOf(s fleet.PoolSpec) string {
 	switch {
 	case s.Target != "":
@@ -92,8 +93,8 @@ func formatOf(s fleet.PoolSpec) string {
 	return fleet.FormatLV
 }
 
-// firstOf is what a new storage holds: a target has LUNs, and only files can be images.
-func firstOf(s fleet.PoolSpec, images []fleet.Volume) []fleet.Volume {
+// initialVolumes returns the initial volumes of a new storage: a target has LUNs, and only file pools can hold images.
+func initialVolumes(s fleet.PoolSpec, images []fleet.Volume) []fleet.Volume {
 	switch {
 	case s.Kind.Is().Files:
 		return images

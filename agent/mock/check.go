@@ -15,7 +15,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// CheckGuest implements agent.Hypervisor. All ports of a guest take connections and speak HTTP, unless it is sick.
+// CheckGuest implements agent.Hypervisor. All ports of a guest accept connections and speak HTTP, unless the guest is
+// sick.
 func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (agent.Sign, error) {
 	if err := h.enter(ctx); err != nil {
 		return agent.Sign{}, err
@@ -73,7 +74,7 @@ func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Health
 	})
 }
 
-// serveWeb answers one request.
+// serveWeb answers one HTTP request.
 func serveWeb(conn net.Conn, sick bool) {
 	defer conn.Close()
 	request, err := http.ReadRequest(bufio.NewReader(conn))
@@ -88,7 +89,7 @@ func serveWeb(conn net.Conn, sick bool) {
 	_, _ = io.Copy(io.Discard, request.Body)
 }
 
-// Sicken has a guest fail checks of that kind, or pass them again; a restart or a reset does not heal it.
+// Sicken makes a guest fail checks of that kind, or pass them again; a restart or reset does not heal it.
 func (h *Host) Sicken(id fleet.VMID, kind fleet.HealthKind, sick bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

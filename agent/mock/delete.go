@@ -21,11 +21,11 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 	if ok && !g.managed {
 		return foreign()
 	}
-	doomed, err := h.doomed(vm, pools, disks)
+	volumesToDelete, err := h.volumesToDelete(vm, pools, disks)
 	if err != nil {
 		return err
 	}
-	if err := h.forgetTree(g, vm.Name, disks); err != nil {
+	if err := h.deleteTree(g, vm.Name, disks); err != nil {
 		return err
 	}
 	if ok && disks {
@@ -40,16 +40,16 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 		delete(h.guests, vm.ID)
 	}
 	delete(h.seeds, vm.ID)
-	for _, d := range doomed {
+	for _, d := range volumesToDelete {
 		delete(d.in.files, d.Name)
 	}
 	h.notify()
 	return nil
 }
 
-// doomed lists the volumes that go with the VM. A disk of another VM is refused; so is a pool that is not there, unless
-// the VM is gone already: then its disks in that pool count as gone, too.
-func (h *Host) doomed(vm fleet.VM, pools []fleet.Pool, disks bool) (out []newVolume, _ error) {
+// volumesToDelete lists the volumes to delete with the VM. It refuses a disk of another VM. It also refuses a missing pool,
+// unless the VM does not exist: then its disks there count as deleted, too.
+func (h *Host) volumesToDelete(vm fleet.VM, pools []fleet.Pool, disks bool) (out []newVolume, _ error) {
 	if !disks {
 		return nil, nil
 	}

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// edited is a definition after an edit.
+// edited returns a definition after an edit.
 func edited(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec) fleet.VMSpec {
 	disks, cards := spec.Disks, spec.NICs
 	want = plan.Wanted(want)
@@ -34,7 +34,7 @@ func edited(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec) fleet.VMSpec 
 	return spec
 }
 
-// setAll changes the fields of disks and cards that are in the spec, as far as so says.
+// setAll sets the edited fields of disks and NICs for which so returns true.
 func setAll(spec *fleet.VMSpec, plan agent.Edit, so func(fleet.When) bool) {
 	spec.Disks, spec.NICs = slices.Clone(spec.Disks), slices.Clone(spec.NICs)
 	for _, set := range plan.SetDisks {

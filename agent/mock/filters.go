@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// NoFilter in a security group's name makes it impossible to apply, as on a host without ebtables.
+// NoFilter in a security group's name makes its apply fail, as on a host without ebtables.
 const NoFilter = "no-filter"
 
 // ApplySecurityGroup implements agent.Hypervisor.
@@ -23,11 +23,11 @@ func (h *Host) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer h.notify()
-	return h.putGroup(g)
+	return h.updateGroup(g)
 }
 
-// putGroup is what libvirt does with the group's filter; h.mu is held.
-func (h *Host) putGroup(g fleet.FlatGroup) error {
+// updateGroup simulates libvirt's update of the group's filter. h.mu must be held.
+func (h *Host) updateGroup(g fleet.FlatGroup) error {
 	if misbehaves(g.Name, NoFilter) {
 		return fmt.Errorf("libvirt: internal error: Failed to run firewall command /usr/sbin/iptables -w -N FO-vnet0: No such file or directory")
 	}
@@ -36,8 +36,8 @@ func (h *Host) putGroup(g fleet.FlatGroup) error {
 	return nil
 }
 
-// spoilFilter is what somebody does who edits a network filter of Quantix's, or removes it.
-func (h *Host) spoilFilter(name string, gone bool) {
+// editFilter simulates an edit or removal of a Quantix network filter by somebody else.
+func (h *Host) editFilter(name string, gone bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer h.notify()
@@ -46,7 +46,7 @@ func (h *Host) spoilFilter(name string, gone bool) {
 	}
 }
 
-// reportGroups are the security groups that somebody changed; h.mu is held.
+// reportGroups returns the security groups that somebody changed. h.mu must be held.
 func (h *Host) reportGroups() (out []wire.GroupReport) {
 	for name, said := range h.changed {
 		if id, ours := strings.CutPrefix(name, fleet.FilterPrefix+"group-"); ours {
@@ -57,9 +57,9 @@ func (h *Host) reportGroups() (out []wire.GroupReport) {
 	return out
 }
 
-// mendFilters writes the filters of a VM's cards as they are asked for now. One that was changed stays so where it was asked
-// for just so before; h.mu is held.
-func (h *Host) mendFilters(in agent.Apply, was []fleet.NIC) {
+// rewriteFilters rewrites the filters of a VM's NICs. A filter that somebody changed stays if the NIC's order is
+// unchanged. h.mu must be held.
+func (h *Host) rewriteFilters(in agent.Apply, was []fleet.NIC) {
 	for _, n := range in.VM.Spec.NICs {
 		same := slices.ContainsFunc(was, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) && o.SameFilter(n) })
 		if in.Reapply || !same {
@@ -86,7 +86,8 @@ func (h *Host) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) erro
 	return nil
 }
 
-// FilterCounts implements agent.Hypervisor. By each rule a packet a second passes, and one in five seconds is dropped.
+// FilterCounts implements agent.Hypervisor. Each rule accepts a packet per second, and one packet in five seconds is
+// dropped.
 func (h *Host) FilterCounts(ctx context.Context) ([]agent.CountedNIC, error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err
@@ -115,8 +116,8 @@ func (h *Host) FilterCounts(ctx context.Context) ([]agent.CountedNIC, error) {
 	return out, nil
 }
 
-// takesGroups refuses cards in groups that the order does not bring, or that the host cannot apply.
-func (h *Host) takesGroups(in agent.Apply) error {
+// checkGroups refuses NICs in groups that the order does not contain or the host cannot apply.
+func (h *Host) checkGroups(in agent.Apply) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, n := range in.VM.Spec.NICs {
@@ -128,7 +129,7 @@ func (h *Host) takesGroups(in agent.Apply) error {
 			if _, here := h.groups[g.ID]; here {
 				continue
 			}
-			if err := h.putGroup(g); err != nil {
+			if err := h.updateGroup(g); err != nil {
 				return err
 			}
 		}
@@ -136,7 +137,7 @@ func (h *Host) takesGroups(in agent.Apply) error {
 	return nil
 }
 
-// filterOf is the name of the network filter that the card has.
+// filterOf returns the name of the NIC's network filter.
 func filterOf(vm fleet.VMID, n fleet.NIC) string {
 	if !n.Filtered() {
 		return ""

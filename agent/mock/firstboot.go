@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// takeSeed keeps what the guest reads when it first starts, where the definition is to name it and it is not there.
-func (h *Host) takeSeed(ctx context.Context, in agent.Apply) error {
+// storeSeed fetches and stores the first-boot data if the definition will use it and it is missing.
+func (h *Host) storeSeed(ctx context.Context, in agent.Apply) error {
 	want := in.VM.Spec.FirstBoot
 	h.mu.Lock()
 	plan := h.plan(in)
@@ -43,8 +43,8 @@ func (h *Host) takeSeed(ctx context.Context, in agent.Apply) error {
 	return nil
 }
 
-// sweepSeeds forgets what neither the definition nor the running guest has any more; h.mu is held.
-func (h *Host) sweepSeeds(g *guest) {
+// deleteUnusedSeeds deletes first-boot data that neither the definition nor the running guest uses. h.mu must be held.
+func (h *Host) deleteUnusedSeeds(g *guest) {
 	maps.DeleteFunc(h.seeds[g.id], func(of fleet.VMFirstBoot, _ map[string][]byte) bool {
 		has := of == g.def.spec.FirstBoot || g.on() && of == g.live.spec.FirstBoot
 		return !has
@@ -54,7 +54,7 @@ func (h *Host) sweepSeeds(g *guest) {
 	}
 }
 
-// Seeds are what the guest can read when it first starts, each time that it was given as files by name.
+// Seeds returns the first-boot data available to the guest, one set of files by name per version.
 func (h *Host) Seeds(id fleet.VMID) []map[string][]byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()

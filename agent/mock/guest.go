@@ -11,42 +11,42 @@ import (
 	"quantix/internal/wire"
 )
 
-// guest is one simulated domain. Its Host's lock guards it.
+// guest is one simulated domain, guarded by its Host's lock.
 type guest struct {
 	id         fleet.VMID
 	managed    bool // carries Quantix metadata
 	generation int64
 	applied    agent.Applied
-	mark       string // the VM's, in its metadata
-	name       string // as the domain is called now
+	mark       string // the VM's mark in its metadata
+	name       string // the domain's current name
 	def        shape
-	undefined  bool   // it runs, but its definition is gone
-	live       *shape // what runs; nil: off
+	undefined  bool   // it runs without a definition
+	live       *shape // the running definition; nil: off
 	power      fleet.Power
 	startedAt  time.Time
 	screen     *screen
 	tree       *agent.SnapTree // of its snapshots; nil: it never had one
-	others     []string        // snapshots that somebody made beside Quantix
-	over       []fleet.Overlay // files that somebody put on top of its disks
+	others     []string        // snapshots made outside Quantix
+	over       []fleet.Overlay // overlays made outside Quantix
 
-	balloon int // what its balloon leaves it, in MiB; 0: all that it may use
+	balloon int // balloon size in MiB; 0: all memory
 
 	reason string                    // why it is off
-	sick   map[fleet.HealthKind]bool // which checks it fails
-	signs  int                       // how often its watchdog was let down, or its screen has changed
+	sick   map[fleet.HealthKind]bool // checks that it fails
+	signs  int                       // changes of its screen, or expiries of its watchdog
 
-	frozen    bool                 // its file systems are
-	passwords map[string]string    // what its users were given
-	programs  []fleet.GuestProgram // what was run in it
+	frozen    bool                 // its file systems are frozen
+	passwords map[string]string    // passwords by user
+	programs  []fleet.GuestProgram // programs that were run in it
 }
 
-// shape is what a definition says: the devices of a spec, and where its pools are.
+// shape is a definition: the devices of a spec, and the locations of its pools.
 type shape struct {
 	spec  fleet.VMSpec
 	pools map[fleet.PoolID]string
 
-	modules []fleet.Module // of what runs: memory that came since its start
-	least   int            // likewise: the vCPUs that it was started with
+	modules []fleet.Module // memory modules that were hot-plugged
+	least   int            // the vCPUs at its start
 }
 
 func (s shape) path(ref fleet.Volref) string { return path.Join(s.pools[ref.PoolID], ref.Volume) }
@@ -59,7 +59,7 @@ func (s shape) disks() []string {
 	return out
 }
 
-// media are the files that it reads, in drives and beside.
+// media returns the paths of its read-only files: in drives, kernel and others.
 func (s shape) media() []string {
 	var out []string
 	for _, m := range s.spec.Media() {
@@ -81,7 +81,7 @@ func (g *guest) start(now time.Time) {
 	g.frozen, g.reason, g.balloon = false, "", 0
 }
 
-// stop powers the guest off, with libvirt's word for why. Without a definition it is gone then.
+// stop powers the guest off, with libvirt's reason. A guest without a definition is then gone.
 func (h *Host) stop(g *guest, reason string) {
 	if g.live == nil && g.power == fleet.Stopped {
 		return
@@ -98,7 +98,7 @@ func (h *Host) stop(g *guest, reason string) {
 
 func (g *guest) on() bool { return g.live != nil }
 
-// nextBoot lists what the running guest does not have yet.
+// nextBoot lists the pending changes of the running guest.
 func (g *guest) nextBoot() []string {
 	if !g.on() {
 		return nil
@@ -115,18 +115,18 @@ func (g *guest) nextBoot() []string {
 	return out
 }
 
-// unseen reports whether no guest sees the field.
+// unseen reports whether the field is invisible to guests.
 func unseen(f *fleet.VMField) bool {
-	return f.On == fleet.Now && f.Default != nil && f.Merge == nil // which is of devices
+	return f.On == fleet.Now && f.Default != nil && f.Merge == nil // merged fields are devices
 }
 
-// uses reports whether the domain, as it runs or as it is defined, holds the file.
+// uses reports whether the domain, running or defined, uses the file.
 func (g *guest) uses(path string) bool {
 	return g.tree != nil && slices.Contains(g.tree.Files(), path) || slices.Contains(g.def.disks(), path) || slices.Contains(g.def.media(), path) ||
 		g.on() && (slices.Contains(g.live.disks(), path) || slices.Contains(g.live.media(), path))
 }
 
-// shares reports whether it has the file as a shareable disk, and in no other way.
+// shares reports whether it uses the file only as a shareable disk.
 func (g *guest) shares(path string) bool {
 	one := func(s shape) bool {
 		for _, d := range s.spec.Disks {
@@ -139,7 +139,7 @@ func (g *guest) shares(path string) bool {
 	return one(g.def) && (!g.on() || one(*g.live)) && (g.tree == nil || !slices.Contains(g.tree.Files(), path))
 }
 
-// status is what libvirt would say; h.mu is held.
+// status returns the status as libvirt would report it. h.mu must be held.
 func (h *Host) status(g *guest) fleet.VMStatus {
 	now := g.def
 	s := fleet.VMStatus{Power: g.power, Reason: g.reason, NextBoot: g.nextBoot(), Accelerator: h.inv.Accelerators[0]}
@@ -150,12 +150,12 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 	}
 	s.CPUs, s.MemoryMiB = now.spec.CPUs, now.spec.MemoryMiB
 	if g.on() {
-		s.Launch = launchOf(g)
+		s.Launch = launchInfo(g)
 		s.MaxMemory = now.spec.Memory.MaxMiB
 		if n := now.spec.CPU.Max; n > s.CPUs {
 			s.MaxCPUs = n
 		}
-		s.Modules, s.PendingUnplug = slices.Clone(now.modules), h.heldBack(g)
+		s.Modules, s.PendingUnplug = slices.Clone(now.modules), h.pendingUnplugs(g)
 		if h.inv.Accelerators[0] == "kvm" && now.least < s.CPUs {
 			s.MinCPUs = now.least
 		}
@@ -200,7 +200,7 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 	return s
 }
 
-// faults are what is wrong with a VM; h.mu is held.
+// faults returns the faults of a VM. h.mu must be held.
 func (h *Host) faults(g *guest) []fleet.Fault {
 	var out []fleet.Fault
 	for i, d := range g.applied.Spec.Disks {
@@ -217,7 +217,7 @@ func (h *Host) faults(g *guest) []fleet.Fault {
 	return out
 }
 
-// absent says why a volume cannot be had; empty: it is there. h.mu is held.
+// absent returns why a volume is missing; empty: it exists. h.mu must be held.
 func (h *Host) absent(ref fleet.Volref, pools map[fleet.PoolID]agent.AppliedPool) string {
 	p := h.pools[pools[ref.PoolID].Name]
 	if p == nil || p.dir == nil || p.stopped {
@@ -234,11 +234,12 @@ func (h *Host) absent(ref fleet.Volref, pools map[fleet.PoolID]agent.AppliedPool
 
 func target(i int) string { return "vd" + string(rune('a'+i)) }
 
-// meter is the guest's use since its start. Its load swings slowly around a mean of its own; the integral only grows.
+// meter returns the guest's counters since its start. The load oscillates slowly around a mean; counters never
+// decrease.
 func (g *guest) meter(now time.Time) wire.Meter {
 	seed := hash(string(g.id))
 	seconds := now.Sub(g.startedAt).Seconds()
-	mean := 0.03 + float64(seed%100)/250 // of each vCPU
+	mean := 0.03 + float64(seed%100)/250 // per vCPU
 	period := 120 + float64(seed%240)
 	swing := 2 * math.Pi / period
 	busy := mean * (seconds + 0.8*(1-math.Cos(swing*seconds))/swing) * float64(g.live.spec.CPUs)
@@ -250,7 +251,7 @@ func (g *guest) meter(now time.Time) wire.Meter {
 	}
 }
 
-// load is the share of one thread that the guest uses now.
+// load returns the share of one thread that the guest uses now.
 func (g *guest) load(now time.Time) float64 {
 	if g.power != fleet.Running {
 		return 0

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// says is what the guest's agent says; nil: the guest is off. The host's lock is held.
+// says returns the guest agent's status; nil: the guest is off. The host's lock must be held.
 func (g *guest) says() *fleet.GuestStatus {
 	switch {
 	case !g.on():
@@ -26,7 +26,7 @@ func (g *guest) says() *fleet.GuestStatus {
 	}
 }
 
-// GuestReadings implements agent.Hypervisor. A guest's file system fills slowly, and is emptied again.
+// GuestReadings implements agent.Hypervisor. A guest's file system fills slowly and is then emptied.
 func (h *Host) GuestReadings(ctx context.Context) ([]agent.GuestReading, error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (h *Host) TrimGuest(ctx context.Context, id fleet.VMID) error {
 	return h.toGuest(ctx, id, func(*guest) error { return nil })
 }
 
-// toGuest gives an order to a guest's agent.
+// toGuest runs a guest agent command.
 func (h *Host) toGuest(ctx context.Context, id fleet.VMID, f func(*guest) error) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -119,13 +119,13 @@ func (h *Host) toGuest(ctx context.Context, id fleet.VMID, f func(*guest) error)
 	})
 }
 
-// GuestFrozen and GuestPassword tell a test what has become of a guest.
+// GuestFrozen reports whether a guest is frozen, for tests.
 func (h *Host) GuestFrozen(id fleet.VMID) bool {
 	g, _, err := h.look(id)
 	return err == nil && g.frozen
 }
 
-// GuestPassword is what the guest's user was given.
+// GuestPassword returns the password set for the guest's user, for tests.
 func (h *Host) GuestPassword(id fleet.VMID, user string) string {
 	g, _, err := h.look(id)
 	if err != nil {

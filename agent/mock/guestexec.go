@@ -12,7 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// RunInGuest implements agent.Hypervisor. A guest knows few programs: echo, false, sleep, which outlasts all patience, and others that only say that they ran.
+// RunInGuest implements agent.Hypervisor. A guest knows few programs: echo, false, sleep, which outlasts all waits, and
+// others that only print that they ran.
 func (h *Host) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
 	err = h.toGuest(ctx, id, func(g *guest) error {
 		if misbehaves(g.name, NoExec) {
@@ -43,7 +44,7 @@ func runs(ctx context.Context, program fleet.GuestProgram) (out fleet.GuestOutpu
 	return out, nil
 }
 
-// Age has the guest's run begin a minute earlier.
+// Age makes the guest's run begin a minute earlier.
 func (h *Host) Age(id fleet.VMID) {
 	_ = h.change(id, func(g *guest) error {
 		g.startedAt = g.startedAt.Add(-time.Minute)
@@ -51,7 +52,7 @@ func (h *Host) Age(id fleet.VMID) {
 	})
 }
 
-// GuestPrograms tells a test what was run in a guest.
+// GuestPrograms returns the programs that were run in a guest, for tests.
 func (h *Host) GuestPrograms(id fleet.VMID) []fleet.GuestProgram {
 	g, _, err := h.look(id)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// retune lets what runs have what an edit gives it: more vCPUs and memory where there is room, disks, a medium, limits.
-func (s *shape) retune(plan agent.Edit, want fleet.VMSpec) {
+// hotPlug applies an edit to a running guest: vCPUs and memory up to the maximum, disks, media, limits.
+func (s *shape) hotPlug(plan agent.Edit, want fleet.VMSpec) {
 	spec := &s.spec
 	want = plan.Wanted(want)
 	setAll(spec, plan, func(on fleet.When) bool { return on == fleet.Now })
@@ -18,7 +18,7 @@ func (s *shape) retune(plan agent.Edit, want fleet.VMSpec) {
 			f.Copy(spec, want)
 		}
 	}
-	if plan.Has("drives") { // what is in those that the guest has
+	if plan.Has("drives") { // media in the present drives
 		spec.Drives = slices.Clone(spec.Drives)
 		for i, d := range spec.Drives {
 			if k := slices.IndexFunc(want.Drives, func(w fleet.VMDrive) bool { return w.Slot == d.Slot }); k >= 0 {
@@ -52,29 +52,29 @@ func (s *shape) retune(plan agent.Edit, want fleet.VMSpec) {
 	}
 }
 
-// plugged are the cards of a running guest after an edit: new ones are there.
-func plugged(cards []fleet.NIC, plan agent.Edit) []fleet.NIC {
+// nicsAfter returns the NICs of a running guest after an edit.
+func nicsAfter(cards []fleet.NIC, plan agent.Edit) []fleet.NIC {
 	out := slices.Clone(cards)
 	for _, n := range plan.NICs {
 		if i := nicOf(out, n); i < 0 {
 			out = append(out, n)
-		} else { // what passes it takes effect at once
+		} else { // filters take effect at once
 			out[i].SecurityGroups, out[i].AntiSpoofing = n.SecurityGroups, n.AntiSpoofing
 		}
 	}
 	return out
 }
 
-// plugDevices gives the running guest the devices of its host that its definition has, but for those that it had before; h.mu is held.
+// plugDevices adds new host devices of the definition to the running guest. h.mu must be held.
 func (h *Host) plugDevices(g *guest, had []fleet.VMHostDevice) error {
 	for _, d := range g.def.spec.HostDevices {
-		if hasDevice(had, d) || hasDevice(g.live.spec.HostDevices, d) {
+		if checkHostDevice(had, d) || checkHostDevice(g.live.spec.HostDevices, d) {
 			continue
 		}
-		if err := h.physicalsFree(g.id, []fleet.VMHostDevice{d}, nil); err != nil {
+		if err := h.checkPhysicals(g.id, []fleet.VMHostDevice{d}, nil); err != nil {
 			return err
 		}
-		if err := h.hasDevice(d); err != nil {
+		if err := h.checkHostDevice(d); err != nil {
 			return err
 		}
 		g.live.spec.HostDevices = append(slices.Clip(g.live.spec.HostDevices), d)
@@ -82,24 +82,24 @@ func (h *Host) plugDevices(g *guest, had []fleet.VMHostDevice) error {
 	return nil
 }
 
-func hasDevice(all []fleet.VMHostDevice, d fleet.VMHostDevice) bool {
+func checkHostDevice(all []fleet.VMHostDevice, d fleet.VMHostDevice) bool {
 	return slices.ContainsFunc(all, func(o fleet.VMHostDevice) bool { return o.Device == d.Device })
 }
 
-// clung is something that the running guest has and its next start is without.
-type clung struct {
+// pendingDevice is a device of the running guest that its next start lacks.
+type pendingDevice struct {
 	fleet.PendingUnplug
 	drop func(*shape)
 }
 
-// clings are all that the guest is to let go of.
-func (h *Host) clings(g *guest) (out []clung) {
+// pendingDevices lists the guest's pending unplugs.
+func (h *Host) pendingDevices(g *guest) (out []pendingDevice) {
 	if !g.on() || !g.managed {
 		return nil
 	}
 	live, def, want := g.live.spec, g.def.spec, g.applied.Spec
 	add := func(field, what string, drop func(*shape)) {
-		out = append(out, clung{fleet.PendingUnplug{Field: field, What: what}, drop})
+		out = append(out, pendingDevice{fleet.PendingUnplug{Field: field, What: what}, drop})
 	}
 	for _, n := range live.NICs {
 		if nicOf(def.NICs, n) < 0 && nicOf(want.NICs, n) < 0 {
@@ -116,7 +116,7 @@ func (h *Host) clings(g *guest) (out []clung) {
 		}
 	}
 	for _, d := range live.HostDevices {
-		if !hasDevice(def.HostDevices, d) && !hasDevice(want.HostDevices, d) {
+		if !checkHostDevice(def.HostDevices, d) && !checkHostDevice(want.HostDevices, d) {
 			add("hostDevices", d.Device, func(s *shape) {
 				s.spec.HostDevices = slices.DeleteFunc(slices.Clone(s.spec.HostDevices), func(o fleet.VMHostDevice) bool { return o.Device == d.Device })
 			})
@@ -152,21 +152,21 @@ func (h *Host) clings(g *guest) (out []clung) {
 	return out
 }
 
-// heldBack is what the guest was asked for and has; h.mu is held.
-func (h *Host) heldBack(g *guest) (out []fleet.PendingUnplug) {
-	for _, c := range h.clings(g) {
+// pendingUnplugs returns the pending unplugs for the status. h.mu must be held.
+func (h *Host) pendingUnplugs(g *guest) (out []fleet.PendingUnplug) {
+	for _, c := range h.pendingDevices(g) {
 		out = append(out, c.PendingUnplug)
 	}
 	return out
 }
 
-// letGo has the guest let go of what it is asked for, where it hears that; h.mu is held.
-func (h *Host) letGo(g *guest) {
+// releaseUnplugged makes the guest release unplugged devices if it reacts. h.mu must be held.
+func (h *Host) releaseUnplugged(g *guest) {
 	if !g.on() || g.power == fleet.Paused || misbehaves(g.name, NoShutdown) {
 		return
 	}
 	run := *g.live
-	for _, c := range h.clings(g) {
+	for _, c := range h.pendingDevices(g) {
 		c.drop(&run)
 	}
 	g.live = &run

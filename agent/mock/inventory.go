@@ -13,7 +13,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// machine is one model of simulated hardware.
+// machine is a model of simulated hardware.
 type machine struct {
 	product, vendor, model string
 	sockets, coresEach     int
@@ -23,7 +23,7 @@ type machine struct {
 	gpu                    *fleet.GPU
 	os, kernel             string
 	features               []string
-	models                 []string // of CPUs that its guests can have, beside those of all
+	models                 []string // additional CPU models for its guests
 }
 
 var machines = []machine{
@@ -48,15 +48,16 @@ var machines = []machine{
 	},
 }
 
-// Inventory is the host's simulated hardware; its signature is that of the agent's option.
+// Inventory returns the host's simulated hardware; it fits agent.Options.Inventory.
 func (h *Host) Inventory(ctx context.Context) (fleet.Inventory, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.inv, ctx.Err()
 }
 
-// physicalsFree refuses disks of the host that it has not, or uses itself, and those of another guest. had: what the guest had before; h.mu is held.
-func (h *Host) physicalsFree(id fleet.VMID, devices, had []fleet.VMHostDevice) error {
+// checkPhysicals refuses host disks that do not exist, that the host uses, or that another guest has. had: the guest's
+// earlier devices. h.mu must be held.
+func (h *Host) checkPhysicals(id fleet.VMID, devices, had []fleet.VMHostDevice) error {
 	for _, w := range devices {
 		is := func(o fleet.VMHostDevice) bool { return o.Device == w.Device }
 		if w.Physical() == "" || slices.ContainsFunc(had, is) {
@@ -78,7 +79,7 @@ func (h *Host) physicalsFree(id fleet.VMID, devices, had []fleet.VMHostDevice) e
 	return nil
 }
 
-// inventoryOf is a plausible machine, the same for the same name.
+// inventoryOf returns a plausible machine, the same for the same name.
 func inventoryOf(name string) fleet.Inventory {
 	seed := hash(name)
 	m := machines[seed%uint64(len(machines))]
@@ -98,7 +99,7 @@ func inventoryOf(name string) fleet.Inventory {
 		},
 		NetworkGaps: []fleet.NetworkGap{{Mode: fleet.NetworkOVS, Why: "Open vSwitch is not installed. Install openvswitch-switch."}},
 	}
-	out.VMGaps = append(out.VMGaps, m.encrypts()...)
+	out.VMGaps = append(out.VMGaps, m.encryptionGaps()...)
 	out.CPUModels = append([]string{"Nehalem", "Penryn", "SandyBridge", "Westmere", "kvm64", "qemu64"}, m.models...)
 	for n := range m.sockets {
 		node := fleet.NUMANode{ID: n, MemoryBytes: m.memoryGiB << 30 / int64(m.sockets)}
@@ -152,13 +153,13 @@ func inventoryOf(name string) fleet.Inventory {
 	return out
 }
 
-// Memory is what of the host's simulated memory can still be had, and all of it, in bytes.
+// Memory returns the host's simulated memory in bytes: available and total.
 func (h *Host) Memory(ctx context.Context) (available, total int64, err error) {
 	load, err := h.Load(ctx)
 	return load.MemoryTotal - load.MemoryUsed, load.MemoryTotal, err
 }
 
-// Load is the host's simulated load: what its guests use and a little of its own.
+// Load returns the host's simulated load: its guests' and a little of its own.
 func (h *Host) Load(ctx context.Context) (wire.HostMeter, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

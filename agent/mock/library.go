@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// data stands for the file's bytes: a copy has the same.
+// data returns text that represents the file's bytes: copies have the same.
 func (f *file) data() string {
 	if f.bytes != "" {
 		return f.bytes
@@ -21,7 +21,7 @@ func (f *file) data() string {
 	return fmt.Sprintf("%s %s %d", f.Name, f.Format, f.CapacityBytes)
 }
 
-// chainData stands for what a disk reads, with all that it stands on; h.mu is held.
+// chainData returns text that represents a disk's content with its backing chain. h.mu must be held.
 func (h *Host) chainData(f *file) string {
 	for at := f; at != nil; at = h.fileAt(at.Backing) {
 		if at.bytes != "" {
@@ -36,10 +36,10 @@ func (f *file) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// stamp tells the file, and what is in it, from others, and how often it was touched.
+// stamp identifies the file, its content, and the number of external changes.
 func (f *file) stamp() string { return fmt.Sprintf("%s %s #%d", f.word(), f.data(), f.touched) }
 
-// tell notes what is known of the checksum: of a file that was touched while no VM used it, nothing.
+// tell adds the stored checksum to the volume, unless the file was changed while no VM used it.
 func (f *file) tell(v *fleet.Volume, sum agent.Hashed) {
 	was, _, _ := strings.Cut(sum.Stamp, " #")
 	now, _, _ := strings.Cut(f.stamp(), " #")
@@ -48,7 +48,7 @@ func (f *file) tell(v *fleet.Volume, sum agent.Hashed) {
 	}
 }
 
-// quiet refuses a file with which a guest runs; h.mu is held.
+// quiet refuses a file that a running guest uses. h.mu must be held.
 func (h *Host) quiet(p *pool, f *file) error {
 	for _, host := range h.sharing(p) {
 		for _, g := range host.guests {
@@ -60,8 +60,8 @@ func (h *Host) quiet(p *pool, f *file) error {
 	return nil
 }
 
-// stoodOn reports whether a domain's disk stands on the file; h.mu is held.
-func (h *Host) stoodOn(p *pool, f *file) bool {
+// backsDisk reports whether a domain's disk is backed by the file. h.mu must be held.
+func (h *Host) backsDisk(p *pool, f *file) bool {
 	users := h.diskUsers()
 	for _, other := range p.dir.files {
 		if other.Backing == path.Join(p.spec.Path, f.Name) && len(users[path.Join(p.spec.Path, other.Name)]) > 0 {
@@ -71,7 +71,7 @@ func (h *Host) stoodOn(p *pool, f *file) bool {
 	return false
 }
 
-// alone refuses what no image is made of.
+// alone refuses a file that is no source for an image.
 func (f *file) alone() error {
 	switch {
 	case f.Backing != "" || f.refers:
@@ -157,7 +157,8 @@ func (h *Host) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 		if !ok {
 			return none, agent.NoVolume(name, of.Name)
 		}
-		if err := h.quiet(p, from); err != nil && in.Order.Snapshot == nil { // what a snapshot has, no guest writes to
+		// no guest writes to a snapshot's file
+		if err := h.quiet(p, from); err != nil && in.Order.Snapshot == nil {
 			return none, err
 		}
 		want, has := strings.CutPrefix(in.Order.Checksum, "sha256:")
@@ -184,7 +185,7 @@ func (h *Host) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 		if f == nil {
 			return agent.NoVolume(in.Name, in.Pool.Name)
 		}
-		if data != "" { // else it was made before
+		if data != "" { // else an earlier order created it
 			f.bytes = data
 		}
 		own = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SetNICLimits lets the host's kernel limit the bandwidth of NICs, or not.
+// SetNICLimits sets whether the host's kernel can limit the bandwidth of NICs.
 func (h *Host) SetNICLimits(can bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -20,8 +20,8 @@ func (h *Host) SetNICLimits(can bool) {
 
 func isLimit(g fleet.VMGap) bool { return g.Field == fleet.NICLimitIn || g.Field == fleet.NICLimitOut }
 
-// keepsLimits refuses limits of NICs that the kernel cannot keep, in the words of libvirt and tc; h.mu is held.
-func (h *Host) keepsLimits(nics []fleet.NIC) error {
+// checkNICLimits refuses NIC limits that the kernel does not support, with the text of libvirt and tc. h.mu must be held.
+func (h *Host) checkNICLimits(nics []fleet.NIC) error {
 	limited := func(n fleet.NIC) bool {
 		if n.Limits != (fleet.NICLimits{}) || h.networks[n.Network] == nil {
 			return n.Limits != fleet.NICLimits{}

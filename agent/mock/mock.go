@@ -1,6 +1,6 @@
-// Package mock is a simulated host in memory: the same behaviour as a real one, without guests. The demo, tests and
-// load runs use it. Words in a VM's name make it misbehave: "fail-create", "fail-start", "hang-start", "no-shutdown" and "no-agent";
-// so do the NFS servers "refused…" and "hang.example", and "no-dnsmasq" in a network's name.
+// Package mock is a simulated host in memory: it behaves like a real one, without guests. The demo, tests and load runs
+// use it. Words in a VM's name make it misbehave: "fail-create", "fail-start", "hang-start", "no-shutdown" and
+// "no-agent"; so do the NFS servers "refused…" and "hang.example", and "no-dnsmasq" in a network's name.
 package mock
 
 import (
@@ -21,8 +21,8 @@ import (
 // Words in a VM's name that make it misbehave.
 const (
 	FailCreate = "fail-create" // its disks cannot be created
-	FailStart  = "fail-start"  // QEMU ends at once
-	HangStart  = "hang-start"  // starting never ends; of a network, too
+	FailStart  = "fail-start"  // QEMU exits at once
+	HangStart  = "hang-start"  // starting never ends; for networks, too
 	NoShutdown = "no-shutdown" // the guest ignores the request to power off
 	NoAgent    = "no-agent"    // its agent does not answer
 	NoExec     = "no-exec"     // its agent runs no programs
@@ -32,40 +32,40 @@ const (
 // Options describe a simulated host.
 type Options struct {
 	Name   string          // host name; also the seed of its hardware
-	Delay  time.Duration   // how long a step that takes time takes: a start, a shutdown, a copy; 0: none
-	Found  []string        // names of running domains that Quantix did not make
-	Images []fleet.Volume  // volumes that a new pool holds from the start; Path is set by the pool
-	Shared *Storage        // storage that several hosts reach; nil: this host reaches none but its own
-	Roots  agent.PoolRoots // where pools may be; none: in /srv and /mnt
+	Delay  time.Duration   // duration of a slow step: a start, a shutdown, a copy; 0: none
+	Found  []string        // names of running domains without Quantix metadata
+	Images []fleet.Volume  // initial volumes of a new pool; the pool sets Path
+	Shared *Storage        // storage shared by several hosts; nil: local storage only
+	Roots  agent.PoolRoots // where pools are allowed; empty: in /srv and /mnt
 }
 
-// Host is a simulated host. It implements agent.Hypervisor; its guests live as long as it does, Close or not.
+// Host is a simulated host. It implements agent.Hypervisor; its guests outlive Close.
 type Host struct {
 	opts Options
 	inv  fleet.Inventory
 
-	mu        *sync.Mutex // of the shared storage: hosts that share it change together
+	mu        *sync.Mutex // of the shared storage: hosts that share it share its lock
 	guests    map[fleet.VMID]*guest
 	pools     map[string]*pool
 	secrets   map[fleet.PoolID]string
-	seeds     map[fleet.VMID]map[fleet.VMFirstBoot]map[string][]byte // what guests read when they first start
-	networks  map[string]*network                                    // by name; beside the fixed ones
+	seeds     map[fleet.VMID]map[fleet.VMFirstBoot]map[string][]byte // first-boot data
+	networks  map[string]*network                                    // by name; without the fixed ones
 	groups    map[fleet.SecurityGroupID]fleet.FlatGroup
-	changed   map[string]string // network filters that somebody changed beside Quantix, with what is said of them
-	functions map[string]int    // virtual functions that are switched on, by device
+	changed   map[string]string // network filters changed outside Quantix, with the fault's text
+	functions map[string]int    // enabled virtual functions by device
 	local     *Storage
 	wakes     map[chan struct{}]bool
 	sent      map[fleet.UploadID]*sent
 	pulled    map[string]bool    // devices without a link
 	removed   map[string]bool    // devices that an administrator removed
-	gone      bool               // libvirtd is not reachable
-	reads     map[fleet.VMID]int // copies that are made of disks as they are in snapshots of a VM
+	gone      bool               // libvirtd is unreachable
+	reads     map[fleet.VMID]int // running copies from snapshots of a VM
 	frozen    chan struct{}      // not nil: libvirtd does not answer until it is closed
 }
 
 var _ agent.Hypervisor = (*Host)(nil)
 
-// New makes a host.
+// New creates a simulated host.
 func New(o Options) *Host {
 	if o.Shared == nil {
 		o.Shared = NewStorage()
@@ -86,13 +86,13 @@ func New(o Options) *Host {
 	o.Shared.hosts = append(o.Shared.hosts, h)
 	h.mu.Unlock()
 	for _, name := range o.Found {
-		h.addFound(name)
+		h.addUnmanaged(name)
 	}
 	return h
 }
 
-// addFound runs a domain that carries no Quantix metadata.
-func (h *Host) addFound(name string) fleet.VMID {
+// addUnmanaged adds a running domain without Quantix metadata.
+func (h *Host) addUnmanaged(name string) fleet.VMID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := &guest{id: stableID(h.opts.Name + "/" + name), name: name, power: fleet.Stopped}
@@ -103,7 +103,7 @@ func (h *Host) addFound(name string) fleet.VMID {
 	return g.id
 }
 
-// Unplug makes libvirtd unreachable until plug is called; the guests run on.
+// Unplug makes libvirtd unreachable until plug is called; the guests continue.
 func (h *Host) Unplug() (plug func()) {
 	h.setGone(true)
 	return func() { h.setGone(false) }
@@ -116,7 +116,7 @@ func (h *Host) setGone(gone bool) {
 	h.notify()
 }
 
-// Freeze makes libvirtd take calls and answer none until thaw is called.
+// Freeze makes libvirtd accept calls without answering until thaw is called.
 func (h *Host) Freeze() (thaw func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,7 +133,7 @@ func (h *Host) Freeze() (thaw func()) {
 
 var errGone = agent.Away(errors.New("failed to connect socket to '/run/libvirt/libvirt-sock': Connection refused"))
 
-// enter stands for one call to libvirtd: it takes its time and may find nobody there.
+// enter simulates one call to libvirtd: it takes time and may fail.
 func (h *Host) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (h *Host) enter(ctx context.Context) error {
 	return nil
 }
 
-// step waits for parts of a Delay.
+// step waits for a fraction of Delay.
 func (h *Host) step(ctx context.Context, parts float64) error {
 	d := time.Duration(parts * float64(h.opts.Delay))
 	if d == 0 {
@@ -184,7 +184,7 @@ func (h *Host) Changes(ctx context.Context) <-chan struct{} {
 	return ch
 }
 
-// notify wakes all listeners; h.mu is held.
+// notify wakes all listeners. h.mu must be held.
 func (h *Host) notify() {
 	for ch := range h.wakes {
 		select {
@@ -227,7 +227,7 @@ func (h *Host) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, err
 	return s, nil
 }
 
-// fixedNetworks are the networks that every simulated host has.
+// fixedNetworks returns the networks that every simulated host has.
 func fixedNetworks() []wire.NetworkReport {
 	return []wire.NetworkReport{
 		{ID: fixedNetwork, Name: "default", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{
@@ -239,10 +239,10 @@ func fixedNetworks() []wire.NetworkReport {
 
 const fixedNetwork = fleet.NetworkID("00000000-0000-4000-8000-00000000aaaa")
 
-// Close implements agent.Hypervisor. The simulated host goes on.
+// Close implements agent.Hypervisor. The simulated host continues.
 func (h *Host) Close() error { return nil }
 
-// find returns the VM that a call is about, and refuses one that Quantix did not make; h.mu is held.
+// find returns the VM of a call, and refuses an unmanaged one. h.mu must be held.
 func (h *Host) find(id fleet.VMID) (*guest, error) {
 	g, ok := h.guests[id]
 	switch {
@@ -258,7 +258,7 @@ func foreign() error {
 	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not made by Quantix, so it is left alone.")
 }
 
-// misbehaves reports whether the VM's name asks for a fault.
+// misbehaves reports whether the VM's name requests a fault.
 func misbehaves(name, how string) bool { return strings.Contains(name, how) }
 
 func hash(s string) uint64 {
@@ -267,7 +267,7 @@ func hash(s string) uint64 {
 	return f.Sum64()
 }
 
-// stableID is the same for the same name.
+// stableID returns the same id for the same name.
 func stableID(name string) fleet.VMID {
 	a, b := hash(name), hash("2/"+name)
 	return fleet.VMID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", uint32(a), uint16(a>>32), uint16(a>>48)&0xfff, uint16(b)&0xfff, b>>16))

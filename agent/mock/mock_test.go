@@ -27,8 +27,8 @@ func TestConformance(t *testing.T) {
 		},
 		BadPath:        "/var/lib/quantix",
 		Misplace:       func(_ *testing.T, p fleet.Pool, how hvtest.Misplacement) func() { return h.misplace(p, how) },
-		EditFilter:     func(_ *testing.T, name string) { h.spoilFilter(name, false) },
-		UndefineFilter: func(_ *testing.T, name string) { h.spoilFilter(name, true) },
+		EditFilter:     func(_ *testing.T, name string) { h.editFilter(name, false) },
+		UndefineFilter: func(_ *testing.T, name string) { h.editFilter(name, true) },
 		AddImage:       func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
 		Physical: func(*testing.T) (string, func() func()) {
 			device := fleet.PhysicalDevice + "nvme-" + string(fleet.NewID[fleet.VMID]())
@@ -60,7 +60,7 @@ func TestConformance(t *testing.T) {
 		ForeignPool: func(_ *testing.T, name, path string) {
 			h.DefinePool(name, fleet.PoolSpec{Kind: fleet.PoolDir, Path: path})
 		},
-		Foreign: func(_ *testing.T, name string) fleet.VMID { return h.addFound(name) },
+		Foreign: func(_ *testing.T, name string) fleet.VMID { return h.addUnmanaged(name) },
 		Power:   func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
 		PowerOff: func(t *testing.T, id fleet.VMID) {
 			h.mu.Lock()
@@ -223,7 +223,7 @@ func (h *Host) stopPool(p fleet.Pool) {
 	h.pools[p.Name].stopped = true
 }
 
-// alter does what an administrator does with virsh.
+// alter applies an administrator's change, like virsh.
 func (h *Host) alter(id fleet.VMID, c hvtest.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -250,7 +250,7 @@ func (h *Host) alter(id fleet.VMID, c hvtest.Change) {
 	h.notify()
 }
 
-// hide takes a volume's file away until restore.
+// hide removes a volume's file until restore is called.
 func (h *Host) hide(p fleet.Pool, volume string) (restore func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -273,7 +273,7 @@ func (h *Host) addImage(p fleet.Pool, img hvtest.Image) {
 		f.Format = "raw"
 	case hvtest.ISO:
 		f.Format = "iso"
-	case hvtest.Folder: // of which no pool tells
+	case hvtest.Folder: // pools do not list directories
 		return
 	case hvtest.LinkedISO:
 		f.Format, f.refers = "iso", true

@@ -11,10 +11,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// FailMove in a VM's name makes the pool that its disk goes to full half-way.
+// FailMove in a VM's name makes its disk's target pool run full half-way.
 const FailMove = "fail-move"
 
-// moveSteps are those of a copy, of which each takes its part of a Delay.
+// moveSteps is the number of steps of a copy, each a fraction of Delay.
 const moveSteps = 10
 
 // MoveDisk implements agent.Hypervisor.
@@ -45,7 +45,7 @@ func (h *Host) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
 	return h.endMove(in)
 }
 
-// beginMove refuses what cannot be; done: an earlier call has done it.
+// beginMove refuses an impossible move; done: an earlier call has finished it.
 func (h *Host) beginMove(in agent.MoveDisk) (done bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,11 +73,11 @@ func (h *Host) beginMove(in agent.MoveDisk) (done bool, err error) {
 	return false, in.Begun(fmt.Sprintf("%p", &in))
 }
 
-// endMove has the guest and its definition use the copy.
+// endMove switches the guest and its definition to the copy.
 func (h *Host) endMove(in agent.MoveDisk) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g, p, f, err := h.moved(in) // the world may have moved on during the copy
+	g, p, f, err := h.moved(in) // the host may have changed during the copy
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (h *Host) endMove(in agent.MoveDisk) error {
 	return nil
 }
 
-// moved is what a move is about; f is nil where the disk's file is not there. h.mu is held.
+// moved returns the objects of a move; f is nil if the disk's file is missing. h.mu must be held.
 func (h *Host) moved(in agent.MoveDisk) (g *guest, to *pool, f *file, err error) {
 	if g, err = h.find(in.VM.ID); err != nil {
 		return nil, nil, nil, err
@@ -133,7 +133,7 @@ func hasRef(s shape, ref fleet.Volref) bool {
 	return slices.ContainsFunc(s.spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
 }
 
-// with is the shape with the disk in its new place.
+// with returns the shape with the disk in its new place.
 func (s shape) with(o fleet.MoveOrder, to fleet.Pool) shape {
 	s.spec.Disks = movedDisks(s.spec.Disks, o)
 	s.pools = maps.Clone(s.pools)

@@ -18,23 +18,24 @@ import (
 // NoDNSMasq in a network's name makes its start fail, as on a host without dnsmasq.
 const NoDNSMasq = "no-dnsmasq"
 
-// CutsOff in a network's name makes a bridge on a device cut the host off from its portal, so that the change is undone.
+// CutsOff in a network's name makes a bridge on a device cut the host off from its portal, so that the change is rolled
+// back.
 const CutsOff = "cuts-off"
 
-// network is a libvirt network that was defined on the host.
+// network is a libvirt network defined on the host.
 type network struct {
 	id        fleet.NetworkID
-	spec      fleet.NetworkSpec // as it is defined
-	live      fleet.NetworkSpec // as it runs
+	spec      fleet.NetworkSpec // the definition
+	live      fleet.NetworkSpec // the running network
 	active    bool
-	undefined bool     // its definition is gone while it runs
-	edited    []string // what an administrator changed
+	undefined bool     // it runs without a definition
+	edited    []string // an administrator's changes
 	unserved  bool     // its dnsmasq has ended
-	self      string   // of an overlay: the host's own address in it
-	peers     int      // and how many others it knows
+	self      string   // overlay: the host's own address
+	peers     int      // overlay: the number of known peers
 }
 
-// vtep is an address of an overlay's underlay, another one for each host.
+// vtep returns the host's address in an overlay's underlay; it differs for each host.
 func vtep(s fleet.NetworkSpec, host string) string {
 	p, err := netip.ParsePrefix(s.Underlay)
 	if err != nil || s.Mode != fleet.NetworkVXLAN {
@@ -49,7 +50,7 @@ func vtep(s fleet.NetworkSpec, host string) string {
 	return a.String()
 }
 
-// wire adds what a host says of devices.
+// wire adds the state of the host's devices.
 func (n *network) wire(st *fleet.NetworkStatus) {
 	switch n.spec.Mode {
 	case fleet.NetworkVXLAN:
@@ -120,7 +121,7 @@ func (h *Host) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	return nil
 }
 
-// userOf is the name of a guest with a card on the network or its bridge; h.mu is held.
+// userOf returns the name of a guest with a NIC on the network or its bridge. h.mu must be held.
 func (h *Host) userOf(name, bridge string) string {
 	on := func(n fleet.NIC) bool { return n.Network == name || bridge != "" && n.Bridge == bridge }
 	for _, g := range h.guests {
@@ -131,7 +132,7 @@ func (h *Host) userOf(name, bridge string) string {
 	return ""
 }
 
-// own is the bridge that goes with the network; empty: it is the host's.
+// own returns the network's own bridge; empty: it uses the host's.
 func (n *network) own() string {
 	if t := n.spec.Mode.Is(); !t.Made && !t.Served {
 		return ""
@@ -172,7 +173,7 @@ func (h *Host) networkStatus(n *network) fleet.NetworkStatus {
 	return st
 }
 
-// reportNetworks tells of all networks, and of the assigned ones that there are not; h.mu is held.
+// reportNetworks reports all networks, and the assigned ones that are missing. h.mu must be held.
 func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 	out := fixedNetworks()
 	for name, n := range h.networks {
@@ -198,22 +199,22 @@ func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 	return out
 }
 
-// StopNetwork stops a network past the agent, as virsh net-destroy does.
+// StopNetwork stops a network, like virsh net-destroy.
 func (h *Host) StopNetwork(name string) {
 	h.alterNetwork(name, func(n *network) { n.active = false })
 }
 
-// UndefineNetwork removes a network's definition past the agent, as virsh net-undefine does.
+// UndefineNetwork removes a network's definition, like virsh net-undefine.
 func (h *Host) UndefineNetwork(name string) {
 	h.alterNetwork(name, func(n *network) { n.undefined = true })
 }
 
-// EndDNSMasq ends the server of a network's names and addresses.
+// EndDNSMasq ends a network's DHCP and DNS server.
 func (h *Host) EndDNSMasq(name string) {
 	h.alterNetwork(name, func(n *network) { n.unserved = true })
 }
 
-// DefineNetwork makes and starts a network past the agent, as virsh does.
+// DefineNetwork creates and starts a network, like virsh.
 func (h *Host) DefineNetwork(name string, spec fleet.NetworkSpec) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

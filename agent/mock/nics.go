@@ -7,7 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NICs are the host's network devices now: those of its hardware, and what its networks have made; its signature is that of the agent's option.
+// NICs returns the host's current network devices: those of its hardware and of its networks; it fits
+// agent.Options.NICs.
 func (h *Host) NICs() []fleet.HostNIC {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,10 +48,10 @@ func (h *Host) NICs() []fleet.HostNIC {
 	return slices.DeleteFunc(out, func(n fleet.HostNIC) bool { return h.removed[n.Name] })
 }
 
-// PullCable takes the link from a device.
+// PullCable removes the link of a device.
 func (h *Host) PullCable(name string) { h.mark(&h.pulled, name) }
 
-// RemoveDevice removes a device past the agent, as ip link delete does.
+// RemoveDevice removes a device, like ip link delete.
 func (h *Host) RemoveDevice(name string) { h.mark(&h.removed, name) }
 
 func (h *Host) mark(set *map[string]bool, name string) {

@@ -26,7 +26,7 @@ func TestPair(t *testing.T) {
 	hvtest.RunPair(t, p)
 }
 
-// migrate moves a running guest as virsh migrate --persistent does, to a host that sees its disks as the same files.
+// migrate moves a running guest to a host with the same storage, like virsh migrate --persistent.
 func (h *Host) migrate(t *testing.T, to *Host, id fleet.VMID, leave bool) {
 	t.Helper()
 	h.mu.Lock()
@@ -43,7 +43,7 @@ func (h *Host) migrate(t *testing.T, to *Host, id fleet.VMID, leave bool) {
 	run, there := *g.live, *g
 	there.live = &run
 	to.guests[id] = &there
-	g.screen = nil // it went along
+	g.screen = nil // the screen moved, too
 	h.stop(g, "forced off")
 	if !leave {
 		delete(h.guests, id)

@@ -37,13 +37,13 @@ func (h *Host) PlanVM(ctx context.Context, in agent.Apply) (before, after string
 	return before, h.drawn(in, name, edited(spec, plan, in.VM.Spec)), nil
 }
 
-// drawn is a definition as libvirt would write it, as far as a simulated host has one.
+// drawn returns a definition similar to libvirt's XML.
 func (h *Host) drawn(in agent.Apply, name string, s fleet.VMSpec) string {
 	var b strings.Builder
 	line := func(depth int, format string, args ...any) {
 		for i, a := range args {
 			var text strings.Builder
-			_ = xml.EscapeText(&text, fmt.Append(nil, a)) // a Builder takes everything
+			_ = xml.EscapeText(&text, fmt.Append(nil, a)) // a Builder accepts everything
 			args[i] = text.String()
 		}
 		fmt.Fprintf(&b, strings.Repeat("  ", depth)+format+"\n", args...)

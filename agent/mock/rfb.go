@@ -16,7 +16,7 @@ import (
 	"golang.org/x/image/math/fixed"
 )
 
-// Size of the picture, by the font's cell.
+// Size of the picture, by the font's character cell.
 const (
 	cellWidth, cellHeight = 7, 13
 	width, height         = columns * cellWidth, rows * cellHeight
@@ -40,16 +40,16 @@ type rfb struct {
 	conn   net.Conn
 	in     *bufio.Reader
 	screen *screen
-	ask    chan request // has room for one: the newest request of the viewer
+	ask    chan request // buffer of one: the viewer's newest request
 }
 
-// request is a FramebufferUpdateRequest, in the pixel format of its time.
+// request is a FramebufferUpdateRequest, with the pixel format at its time.
 type request struct {
 	format pixelFormat
 	full   bool
 }
 
-// serveRFB serves one viewer until it leaves or the screen goes off.
+// serveRFB serves one viewer until it disconnects or the screen goes off.
 func serveRFB(conn net.Conn, s *screen) {
 	r := &rfb{conn: conn, in: bufio.NewReader(conn), screen: s, ask: make(chan request, 1)}
 	defer conn.Close()
@@ -100,7 +100,7 @@ func (r *rfb) greet() error {
 	return err
 }
 
-// read takes the viewer's messages.
+// read handles the viewer's messages.
 func (r *rfb) read() {
 	format := trueColour
 	for {
@@ -119,7 +119,7 @@ func (r *rfb) read() {
 			if bits := format.BitsPerPixel; format.TrueColour == 0 || bits != 8 && bits != 16 && bits != 32 {
 				return
 			}
-		case 2: // SetEncodings: raw is what every viewer takes
+		case 2: // SetEncodings: every viewer supports raw
 			var m struct {
 				_     uint8
 				Count uint16
@@ -163,10 +163,10 @@ func (r *rfb) read() {
 	}
 }
 
-// skip passes over bytes; a failure shows at the next read.
+// skip discards bytes; an error shows at the next read.
 func (r *rfb) skip(n int) { _, _ = r.in.Discard(n) }
 
-// request keeps the newest request; a full one is not lost to an incremental one.
+// request stores the newest request; an incremental one does not replace a full one.
 func (r *rfb) request(q request) {
 	select {
 	case old := <-r.ask:
@@ -176,7 +176,7 @@ func (r *rfb) request(q request) {
 	r.ask <- q
 }
 
-// write answers requests: at once where a full picture is asked for, else when the text changes.
+// write answers requests: a full one at once, else when the text changes.
 func (r *rfb) write(gone <-chan struct{}) {
 	var shown [rows]string
 	var asked *request
@@ -204,7 +204,7 @@ func (r *rfb) write(gone <-chan struct{}) {
 	}
 }
 
-// update sends the rows that differ.
+// update sends the rows that changed.
 func (r *rfb) update(f pixelFormat, text, shown [rows]string) error {
 	msg := []byte{0, 0, 0, 0}
 	count := 0

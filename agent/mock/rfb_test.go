@@ -34,7 +34,7 @@ func (v viewer) read(n int) []byte {
 	return b
 }
 
-// update asks for a picture and returns the pixels of each row that came, by its y.
+// update requests a picture and returns the pixels of each received row by its y.
 func (v viewer) update(incremental byte, pixel int) map[int][]byte {
 	v.t.Helper()
 	v.send(3, incremental, 0, 0, 0, 0, 2, 48, 1, 69)
@@ -85,14 +85,14 @@ func TestScreenEchoesKeys(t *testing.T) {
 	}
 	v.send(5, 0, 0, 1, 0, 1)                 // the mouse moves
 	v.send(6, 0, 0, 0, 0, 0, 0, 2, 'h', 'i') // something is pasted
-	v.send(4, 1, 0, 0, 0, 0, 0, 'a')         // a is pressed
+	v.send(4, 1, 0, 0, 0, 0, 0, 'a')         // the key a is pressed
 	v.send(4, 0, 0, 0, 0, 0, 0, 'a')         // and released
 	for y, row := range v.update(1, 4) {
 		if bytes.Equal(row, first[y]) {
 			t.Errorf("row %d was sent again unchanged", y)
 		}
 	}
-	v.send(0, 0, 0, 0, 16, 16, 0, 1, 0, 31, 0, 63, 0, 31, 11, 5, 0, 0, 0, 0) // 16 bits a pixel
+	v.send(0, 0, 0, 0, 16, 16, 0, 1, 0, 31, 0, 63, 0, 31, 11, 5, 0, 0, 0, 0) // 16 bits per pixel
 	if got := v.update(0, 2); len(got) != rows {
 		t.Errorf("in 16 bits, %d rows came", len(got))
 	}

@@ -12,12 +12,12 @@ const (
 	rows    = 25
 )
 
-// screen is the text that a guest shows. Keys typed at any console of the guest appear on it.
+// screen is a guest's text screen. Keys typed at any console of the guest appear on it.
 type screen struct {
 	mu      sync.Mutex
 	name    string
 	banner  []string
-	lines   []string // the last one is being written
+	lines   []string // the last line is being written
 	version int
 	changed chan struct{} // closed and replaced with each change
 	ended   bool
@@ -33,7 +33,7 @@ func newScreen(name string, s shape) *screen {
 	return scr
 }
 
-// prompt starts a line that takes keys.
+// prompt returns the prefix of an input line.
 func (s *screen) prompt() string { return s.name + "$ " }
 
 // boot shows the first screen again.
@@ -41,17 +41,17 @@ func (s *screen) boot() {
 	s.change(func() { s.lines = append(append([]string{}, s.banner...), s.prompt()) })
 }
 
-// off ends the screen and all who look at it.
+// off ends the screen and disconnects all viewers.
 func (s *screen) off() { s.change(func() { s.ended = true }) }
 
-// Keysyms of keys that do more than appear.
+// Keysyms of keys that are not printed.
 const (
 	keyBackspace = 0xff08
 	keyEnter     = 0xff0d
 	keyKPEnter   = 0xff8d
 )
 
-// key takes one key press, as an X11 keysym.
+// key handles one key press, as an X11 keysym.
 func (s *screen) key(sym uint32) {
 	s.change(func() {
 		last := &s.lines[len(s.lines)-1]
@@ -76,7 +76,7 @@ func (s *screen) change(f func()) {
 	s.changed = make(chan struct{})
 }
 
-// view is the text now, each line at its full width, with a cursor; changed is closed when it is outdated.
+// view returns the current text, each line at full width, with a cursor; changed is closed when it is outdated.
 func (s *screen) view() (text [rows]string, changed <-chan struct{}, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

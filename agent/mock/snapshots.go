@@ -13,8 +13,8 @@ import (
 
 // Words in a VM's name that make its snapshots misbehave.
 const (
-	FailSnapshot = "fail-snapshot" // the pool is full when one is taken
-	FailMerge    = "fail-merge"    // the pool is full when what was deleted is merged
+	FailSnapshot = "fail-snapshot" // the pool runs full during a snapshot
+	FailMerge    = "fail-merge"    // the pool runs full during a merge
 )
 
 // TakeSnapshot implements agent.Hypervisor.
@@ -73,7 +73,7 @@ func (h *Host) RevertSnapshot(ctx context.Context, in agent.SnapshotWork) error 
 				run := g.def
 				run.spec.CPUs, run.spec.MemoryMiB = node.Spec.CPUs, node.Spec.MemoryMiB
 				g.live = &run
-				if g.name != node.Domain { // its own waits until the guest is off
+				if g.name != node.Domain { // its own name waits until the guest is off
 					g.name, g.applied.Was = node.Domain, node.Domain
 				}
 			}
@@ -133,7 +133,7 @@ func (h *Host) DeleteSnapshot(ctx context.Context, in agent.SnapshotWork) error 
 	return err
 }
 
-// onSnapshots does something about a VM's snapshots, once an order. parts is how much of a Delay it takes.
+// onSnapshots runs one operation on a VM's snapshots, once per order. parts is its duration as a fraction of Delay.
 func (h *Host) onSnapshots(ctx context.Context, in agent.SnapshotWork, parts float64, do func(*guest, *agent.SnapTree) error) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (h *Host) onSnapshots(ctx context.Context, in agent.SnapshotWork, parts flo
 	if h.reads[in.VM.ID] > 0 {
 		return agent.SnapshotsRead(in.VM.Name)
 	}
-	if err := h.snappable(g, in); err != nil {
+	if err := h.checkSnapshots(g, in); err != nil {
 		return err
 	}
 	if err := do(g, t); err != nil {
@@ -177,8 +177,8 @@ func (h *Host) onSnapshots(ctx context.Context, in agent.SnapshotWork, parts flo
 	return nil
 }
 
-// snappable refuses a VM that is not as Quantix knows it; h.mu is held.
-func (h *Host) snappable(g *guest, in agent.SnapshotWork) error {
+// checkSnapshots refuses a VM whose disks or snapshots were changed outside Quantix. h.mu must be held.
+func (h *Host) checkSnapshots(g *guest, in agent.SnapshotWork) error {
 	switch {
 	case g.undefined:
 		return agent.Refusal(agent.Undefined())
@@ -215,7 +215,7 @@ func (h *Host) snappable(g *guest, in agent.SnapshotWork) error {
 	return nil
 }
 
-// file is the path of what the VM writes to for a disk.
+// file returns the path that the VM writes to for a disk.
 func (g *guest) file(s shape, ref fleet.Volref) string {
 	for _, o := range g.over {
 		if o.Disk == ref {
@@ -228,7 +228,7 @@ func (g *guest) file(s shape, ref fleet.Volref) string {
 	return s.path(ref)
 }
 
-// poolAt is the pool in which the file is; h.mu is held.
+// poolAt returns the pool of the file. h.mu must be held.
 func (h *Host) poolAt(file string) *pool {
 	for _, p := range h.pools {
 		if p.dir != nil && dirOf(p.spec) == path.Dir(file) {
@@ -257,7 +257,7 @@ func (h *Host) keep(at, format, base string, bytes int64) {
 	p.dir.files[v.Name] = &file{Volume: v}
 }
 
-// readSnapshot is the name of the file that a disk had when the snapshot was taken, which stays as it is until release.
+// readSnapshot returns the name of the disk's file in the snapshot, which stays unchanged until release is called.
 func (h *Host) readSnapshot(of fleet.SnapshotOf, disk fleet.Volref) (name string, release func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -289,8 +289,8 @@ func (h *Host) measure(t *agent.SnapTree) {
 	}
 }
 
-// keepsDisks refuses to do something about disks that have snapshots.
-func (g *guest) keepsDisks(disks []fleet.Disk, vm string) error {
+// refuseSnapshots refuses an operation on disks that have snapshots.
+func (g *guest) refuseSnapshots(disks []fleet.Disk, vm string) error {
 	if g == nil || g.tree == nil {
 		return nil
 	}
@@ -302,8 +302,8 @@ func (g *guest) keepsDisks(disks []fleet.Disk, vm string) error {
 	return nil
 }
 
-// forgetTree removes the files of a VM's snapshots, which only go with its disks; h.mu is held.
-func (h *Host) forgetTree(g *guest, vm string, disks bool) error {
+// deleteTree deletes the files of a VM's snapshots; it refuses to keep the disks without them. h.mu must be held.
+func (h *Host) deleteTree(g *guest, vm string, disks bool) error {
 	switch {
 	case g == nil || g.tree == nil || len(g.tree.Active) == 0:
 		return nil

@@ -13,17 +13,18 @@ import (
 	"quantix/internal/wire"
 )
 
-// Storage is where volumes lie: by source, so that all who reach it see the same. Its lock guards the hosts that share it, too.
+// Storage holds volumes by source, so that all hosts with a source have the same volumes. Its lock guards the hosts
+// that share it, too.
 type Storage struct {
 	mu    sync.Mutex
 	dirs  map[string]*directory
-	hosts []*Host // that share it
+	hosts []*Host // hosts that share it
 }
 
-// NewStorage makes an empty storage.
+// NewStorage creates an empty storage.
 func NewStorage() *Storage { return &Storage{dirs: map[string]*directory{}} }
 
-// directory holds the volumes of one source. misplaced: what a host sees in its place.
+// directory holds the volumes of one source. misplaced: another directory that a host has in its place.
 type directory struct {
 	capacity  int64
 	files     map[string]*file
@@ -42,26 +43,25 @@ func (d *directory) sight() agent.Sighting {
 
 type file struct {
 	fleet.Volume
-	refers bool   // its data lie in another file
-	bytes  string // what stands for its data; empty: those of its name, format and size
-	linked bool   // a link to it stands in its place
-	begins string // of a raw disk: the format that what its guest wrote reads as; empty: none
+	refers bool   // its data is in another file
+	bytes  string // text that represents its data; empty: derived from name, format and size
+	linked bool   // a symbolic link replaces it
+	begins string // of a raw disk: the format that its content looks like; empty: none
 
-	touched int // how often somebody changed it and set its times back
+	touched int // number of external changes that reset the file times
 }
 
-// pool is a pool as one host has it. dir is nil where it could not be started; words say why.
+// pool is a pool on one host. dir is nil if it could not be started; words is the error.
 type pool struct {
 	spec    fleet.PoolSpec
 	dir     *directory
 	words   string
 	kept    agent.RecordedPool
 	stopped bool // by somebody else
-	foreign bool // the host had it before
+	foreign bool // the host had it before Quantix
 }
 
-// fileSystem is that of a server where the pool is an export of one. Local directories side by side lie on one file
-// system.
+// fileSystem returns the server's file system for exports. All local directories are on one file system.
 func fileSystem(s fleet.PoolSpec) *fleet.FileSystem {
 	if s.Kind.Is().Mounted {
 		return &fleet.FileSystem{ID: s.Source(), Shared: s.Shared}
@@ -69,7 +69,7 @@ func fileSystem(s fleet.PoolSpec) *fleet.FileSystem {
 	return &fleet.FileSystem{ID: path.Dir(s.Path)}
 }
 
-// at returns the directory of a source, made with its first volumes where it is new; the hosts' lock is held.
+// at returns the directory of a source, created with its initial volumes if it is new. The hosts' lock must be held.
 func (s *Storage) at(source string, first []fleet.Volume) *directory {
 	d, ok := s.dirs[source]
 	if !ok {
@@ -112,7 +112,7 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 		next.kept = old.kept
 	}
 	if err == nil {
-		err = next.start(h.storage(p.Spec).at(p.Spec.Source(), firstOf(p.Spec, h.opts.Images)))
+		err = next.start(h.storage(p.Spec).at(p.Spec.Source(), initialVolumes(p.Spec, h.opts.Images)))
 	}
 	if err != nil {
 		next.words = err.Error()
@@ -122,10 +122,10 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	return err
 }
 
-// start uses the directory, and marks it when it is first used.
+// start uses the directory, and marks it at its first use.
 func (p *pool) start(d *directory) error {
 	if p.kept.Place != nil {
-		p.dir = d // whatever stands in its place now: it is used again by itself
+		p.dir = d // used again as soon as it is back, whatever replaces it now
 	}
 	if err := p.kept.Judge(d.sight()); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (h *Host) storage(s fleet.PoolSpec) *Storage {
 	return h.local
 }
 
-// mount takes its time; some servers refuse, one never answers.
+// mount simulates a mount; some servers refuse, one never answers.
 func (h *Host) mount(ctx context.Context, s fleet.PoolSpec) error {
 	switch {
 	case s.Kind == fleet.PoolNFS && s.Server == "hang.example":
@@ -189,7 +189,7 @@ func (h *Host) ReleasePool(ctx context.Context, p fleet.Pool) error {
 	return nil
 }
 
-// DefinePool makes and starts a pool past the agent, as virsh does.
+// DefinePool creates and starts a pool, like virsh.
 func (h *Host) DefinePool(name string, spec fleet.PoolSpec) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,7 +197,7 @@ func (h *Host) DefinePool(name string, spec fleet.PoolSpec) {
 	h.notify()
 }
 
-// active is the pool of that id as this host has it; h.mu is held.
+// active returns the active pool of that id on this host. h.mu must be held.
 func (h *Host) active(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 	i := slices.IndexFunc(pools, func(p fleet.Pool) bool { return p.ID == id })
 	if i < 0 {
@@ -210,7 +210,7 @@ func (h *Host) active(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 	return p, p.kept.Judge(p.dir.sight())
 }
 
-// volumeAt finds the volume of a path; h.mu is held.
+// volumeAt returns the volume of a path. h.mu must be held.
 func (h *Host) volumeAt(file string) *fleet.Volume {
 	for _, p := range h.pools {
 		if p.dir != nil && !p.stopped && dirOf(p.spec) == path.Dir(file) {
@@ -222,7 +222,7 @@ func (h *Host) volumeAt(file string) *fleet.Volume {
 	return nil
 }
 
-// locked refuses a guest of which a guest of another host has a disk open, as QEMU does; h.mu is held.
+// locked refuses to start a guest if a guest of another host has one of its disks open, like QEMU. h.mu must be held.
 func (h *Host) locked(g *guest) error {
 	for _, file := range g.def.disks() {
 		v := h.volumeAt(file)
@@ -235,7 +235,7 @@ func (h *Host) locked(g *guest) error {
 	return nil
 }
 
-// opens reports whether a guest that is on has the volume as a disk.
+// opens reports whether a running guest has the volume as a disk.
 func (h *Host) opens(v *fleet.Volume) bool {
 	for _, g := range h.guests {
 		if g.on() && slices.ContainsFunc(g.live.disks(), func(file string) bool { return h.volumeAt(file) == v }) {
@@ -245,7 +245,7 @@ func (h *Host) opens(v *fleet.Volume) bool {
 	return false
 }
 
-// reportPools tells of the assigned pools and names the others; h.mu is held.
+// reportPools reports the assigned pools and names the others. h.mu must be held.
 func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]agent.Hashed) (out []wire.PoolReport, others []fleet.DiscoveredPool) {
 	out = []wire.PoolReport{}
 	users := volumeUsers{h.diskUsers(), h.driveUsers()}
@@ -271,7 +271,7 @@ func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]agent.
 	return out, others
 }
 
-// volumeUsers are the domains of the host by the files that they have.
+// volumeUsers maps files to the domains that use them.
 type volumeUsers struct{ disks, drives map[string][]fleet.VMID }
 
 func (p *pool) status(users volumeUsers) fleet.PoolStatus {

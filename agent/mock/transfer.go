@@ -12,12 +12,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A simulated file is sent as a line that says what it is, and its bytes.
+// A simulated file is sent as one line that describes it, followed by its bytes.
 
-// FailSend in the name of a VM, or of a volume that comes, has its disk's storage be full half-way.
+// FailSend in the name of a VM, or of a received volume, makes the target storage run full half-way.
 const FailSend = "fail-send"
 
-// simulated gives the bytes a piece at a time, as if they were many.
+// simulated sends the bytes in small pieces, as if there were many.
 func (h *Host) simulated(f *file) (transfer.Pieces, int64) {
 	text := []byte(fmt.Sprintf("%s %d %d\n%s", f.Format, f.CapacityBytes, f.AllocBytes, f.data()))
 	return func(ctx context.Context, do func(int64, []byte, int64) error) error {
@@ -35,7 +35,7 @@ func (h *Host) simulated(f *file) (transfer.Pieces, int64) {
 	}, int64(len(text))
 }
 
-// came reads what simulated has made.
+// came parses the output of simulated.
 func came(text []byte) (v fleet.Volume, data string, err error) {
 	line, rest, ok := bytes.Cut(text, []byte{'\n'})
 	if _, err := fmt.Sscanf(string(line), "%s %d %d", &v.Format, &v.CapacityBytes, &v.AllocBytes); err != nil || !ok {
@@ -185,7 +185,7 @@ func (h *Host) MigrateVM(ctx context.Context, in agent.MigrateVM) error {
 	return nil
 }
 
-// left is for a VM without a definition.
+// left handles a VM without a definition.
 func (h *Host) left(ctx context.Context, in agent.MigrateVM) error {
 	if err := in.Arrived(ctx); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (h *Host) left(ctx context.Context, in agent.MigrateVM) error {
 	return nil
 }
 
-// leaving are the files of a guest that may leave; there: it is defined.
+// leaving returns the files of a guest that may migrate; there: it is defined.
 func (h *Host) leaving(in agent.MigrateVM) (there bool, files []file, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

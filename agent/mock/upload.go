@@ -16,18 +16,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sent is what has come of an upload: its size, its checksum, and its first bytes.
+// sent is the received part of an upload: its size, its checksum, and its first bytes.
 type sent struct {
 	size int64
 	sum  digest.Hash
 	head []byte
-	most int  // so much of it is kept
-	full bool // the storage has no room for more
+	most int  // number of bytes to keep
+	full bool // the storage is full
 }
 
 const (
 	sentHead    = 64 << 10
-	sentMachine = 8 << 20 // of an appliance
+	sentMachine = 8 << 20 // for an appliance
 )
 
 // Write implements upload.File.
@@ -64,7 +64,7 @@ func (h *Host) UploadVolume(ctx context.Context, in agent.VolumeWork) error {
 	}); err != nil {
 		return err
 	}
-	to := h.sentOf(in, algorithm)
+	to := h.receivedPart(in, algorithm)
 	forget := func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -84,8 +84,8 @@ func (h *Host) UploadVolume(ctx context.Context, in agent.VolumeWork) error {
 	return h.setBytes(ctx, in, string(to.head))
 }
 
-// sentOf is what has come of it already.
-func (h *Host) sentOf(in agent.VolumeWork, algorithm string) *sent {
+// receivedPart returns the part received so far.
+func (h *Host) receivedPart(in agent.VolumeWork, algorithm string) *sent {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	to := h.sent[in.Order.Upload]

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// diskUsers are the domains by the files that they have as disks; h.mu is held.
+// diskUsers maps disk files to domains. h.mu must be held.
 func (h *Host) diskUsers() map[string][]fleet.VMID {
 	out := map[string][]fleet.VMID{}
 	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
@@ -29,7 +29,7 @@ func (h *Host) diskUsers() map[string][]fleet.VMID {
 	return out
 }
 
-// driveUsers are the domains by the media that they have in their drives; h.mu is held.
+// driveUsers maps media in drives to domains. h.mu must be held.
 func (h *Host) driveUsers() map[string][]fleet.VMID {
 	out := map[string][]fleet.VMID{}
 	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
@@ -46,10 +46,10 @@ func (h *Host) driveUsers() map[string][]fleet.VMID {
 	return out
 }
 
-// free refuses a disk that another domain holds.
+// free refuses a disk that another domain uses.
 func (h *Host) free(file string, owner fleet.VMID) error { return h.freeFor(file, owner, false) }
 
-// freeFor is free, but for domains that share the disk with one that is shareable.
+// freeFor is free, except for domains that share a shareable disk.
 func (h *Host) freeFor(file string, owner fleet.VMID, shareable bool) error {
 	for _, g := range h.guests {
 		if g.id != owner && g.uses(file) && (!shareable || !g.shares(file)) {

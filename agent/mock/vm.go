@@ -85,16 +85,16 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 		if err := h.locked(g); err != nil {
 			return err
 		}
-		if err := h.physicalsFree(id, g.def.spec.HostDevices, nil); err != nil {
+		if err := h.checkPhysicals(id, g.def.spec.HostDevices, nil); err != nil {
 			return err
 		}
-		if err := h.roomFor(g); err != nil {
+		if err := h.checkFreeDevices(g); err != nil {
 			return err
 		}
-		if err := h.hasDevices(g); err != nil {
+		if err := h.checkHostDevices(g); err != nil {
 			return err
 		}
-		if err := h.keepsLimits(g.def.spec.NICs); err != nil {
+		if err := h.checkNICLimits(g.def.spec.NICs); err != nil {
 			return err
 		}
 		g.start(time.Now())
@@ -113,7 +113,7 @@ func (h *Host) look(id fleet.VMID) (guest, bool, error) {
 	return *g, g.on(), nil
 }
 
-// change does f to a VM under the lock and wakes the listeners.
+// change applies f to a VM under the lock and wakes the listeners.
 func (h *Host) change(id fleet.VMID, f func(*guest) error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,7 +128,7 @@ func (h *Host) change(id fleet.VMID, f func(*guest) error) error {
 	return nil
 }
 
-// ShutdownVM implements agent.Hypervisor. The guest takes a Delay to power off.
+// ShutdownVM implements agent.Hypervisor. The guest powers off after a Delay.
 func (h *Host) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (h *Host) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// powerOff ends the guest's run; a later run stays.
+// powerOff ends this run of the guest, but no later one.
 func (h *Host) powerOff(id fleet.VMID, run *shape, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,7 +153,7 @@ func (h *Host) powerOff(id fleet.VMID, run *shape, reason string) {
 	}
 }
 
-// GoesOff ends a guest that runs by itself: it crashes, or shuts down from within.
+// GoesOff makes a running guest crash or shut down by itself.
 func (h *Host) GoesOff(id fleet.VMID, crashes bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -187,7 +187,7 @@ func (h *Host) RebootVM(ctx context.Context, id fleet.VMID) error { return h.res
 // ResetVM implements agent.Hypervisor.
 func (h *Host) ResetVM(ctx context.Context, id fleet.VMID) error { return h.restart(ctx, id) }
 
-// restart shows a fresh screen: nothing else of a reboot is seen from outside.
+// restart shows a fresh screen: nothing else of a reboot is visible from outside.
 func (h *Host) restart(ctx context.Context, id fleet.VMID) error {
 	return h.running(ctx, id, func(g *guest) { g.screen.boot() })
 }
@@ -201,7 +201,7 @@ func (h *Host) PauseVM(ctx context.Context, id fleet.VMID) error {
 func (h *Host) ResumeVM(ctx context.Context, id fleet.VMID) error {
 	return h.running(ctx, id, func(g *guest) {
 		g.power = fleet.Running
-		h.letGo(g) // of what it was asked for while it heard nothing
+		h.releaseUnplugged(g) // devices unplugged while it was paused
 	})
 }
 
@@ -218,7 +218,7 @@ func (h *Host) running(ctx context.Context, id fleet.VMID, f func(*guest)) error
 	})
 }
 
-// Console implements agent.Hypervisor: a real RFB server with a text screen that echoes what is typed.
+// Console implements agent.Hypervisor: a real RFB server with a text screen that echoes keys.
 func (h *Host) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err

@@ -14,10 +14,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// FailVolume in a new volume's name makes its storage full before it is whole.
+// FailVolume in a new volume's name makes its storage run full before the volume is complete.
 const FailVolume = "fail-volume"
 
-// volumeWork is the pool of an order for a volume and what it names; h.mu is held.
+// volumeWork returns the pool and the file of a volume order. h.mu must be held.
 func (h *Host) volumeWork(in agent.VolumeWork) (*pool, *file, error) {
 	if !fleet.IsVolumeName(in.Name) {
 		return nil, nil, fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
@@ -38,7 +38,7 @@ func (h *Host) volumeWork(in agent.VolumeWork) (*pool, *file, error) {
 	return p, p.dir.files[in.Name], nil
 }
 
-// onVolume is one step of an order for a volume that is there.
+// onVolume runs one step of an order for an existing volume.
 func (h *Host) onVolume(ctx context.Context, in agent.VolumeWork, do func(*pool, *file) error) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -98,14 +98,14 @@ func (h *Host) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
-// Servers that are not as people hope, in the address of a download.
+// Misbehaving servers, by the host name of a download.
 const (
-	FetchRefused = "refused.example" // nobody listens there
-	FetchLost    = "lost.example"    // the name is not known, as where the host has no network
-	FetchPage    = "page.example"    // it answers with a web page
-	FetchWrong   = "wrong.example"   // the checksum is another
-	FetchSlow    = "slow.example"    // it falls silent until the order is taken back
-	FetchNoSum   = "nosum.example"   // its file of checksums has none of the file
+	FetchRefused = "refused.example" // no server listens
+	FetchLost    = "lost.example"    // the name does not resolve, as without a network
+	FetchPage    = "page.example"    // it sends a web page
+	FetchWrong   = "wrong.example"   // the checksum differs
+	FetchSlow    = "slow.example"    // it stops sending until the order is cancelled
+	FetchNoSum   = "nosum.example"   // its checksum file lacks the file
 )
 
 const fetchedBytes = 600 << 20
@@ -141,7 +141,7 @@ func (h *Host) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
 			return fleet.Volume{}, err
 		}
 		if slices.Contains([]string{FetchRefused, FetchLost}, sums.Hostname()) {
-			at = sums // comes first
+			at = sums // it is fetched first
 		}
 		switch at.Hostname() {
 		case FetchRefused:
@@ -164,7 +164,7 @@ func (h *Host) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
-// makeVolume takes its time, in ten steps or by what comes first, and makes the volume appear at the end.
+// makeVolume simulates the duration in ten steps, or by the steps of first, and then adds the volume.
 func (h *Host) makeVolume(ctx context.Context, in agent.VolumeWork, what func(*pool) (fleet.Volume, error), first ...func() error) error {
 	made := false
 	look := func(p *pool, f *file) error {
@@ -188,7 +188,7 @@ func (h *Host) makeVolume(ctx context.Context, in agent.VolumeWork, what func(*p
 	}
 	for s := range 10 {
 		if len(first) > 0 {
-			break // it has taken its time
+			break // the time has passed
 		}
 		in.Progress(10*s, "making "+in.Name)
 		if err := h.step(ctx, 0.3); err != nil {
@@ -199,7 +199,7 @@ func (h *Host) makeVolume(ctx context.Context, in agent.VolumeWork, what func(*p
 	if err := in.Whole(f.word()); err != nil {
 		return err
 	}
-	return h.onVolume(ctx, in, func(p *pool, there *file) error { // the world may have moved on meanwhile
+	return h.onVolume(ctx, in, func(p *pool, there *file) error { // the host may have changed meanwhile
 		if there != nil {
 			return agent.VolumeTaken(in.Name, in.Pool.Name)
 		}
@@ -218,10 +218,10 @@ func (h *Host) makeVolume(ctx context.Context, in agent.VolumeWork, what func(*p
 	})
 }
 
-// word tells one file from another.
+// word identifies a file.
 func (f *file) word() string { return fmt.Sprintf("%p", f) }
 
-// sharing are the hosts that have the pool's files.
+// sharing returns the hosts that have the pool's files.
 func (h *Host) sharing(p *pool) []*Host {
 	if p.spec.Shared || p.spec.Kind == fleet.PoolNFS {
 		return h.opts.Shared.hosts
@@ -284,7 +284,7 @@ func (h *Host) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
-// ReadVolume implements agent.Hypervisor. What stands for the volume's data is sent.
+// ReadVolume implements agent.Hypervisor. It sends the text that represents the volume's data.
 func (h *Host) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(size int64) (io.Writer, error)) error {
 	var data string
 	if err := h.onVolume(ctx, in, func(p *pool, f *file) error {
@@ -314,7 +314,7 @@ func (h *Host) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(size
 
 // WipeVolume implements agent.Hypervisor.
 func (h *Host) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
-	if err := h.onVolume(ctx, in, func(_ *pool, f *file) error { // what may not be wiped is refused at once
+	if err := h.onVolume(ctx, in, func(_ *pool, f *file) error { // refusals come at once
 		if f == nil {
 			return agent.NoVolume(in.Name, in.Pool.Name)
 		}

@@ -8,7 +8,7 @@ import (
 	"quantix/agent"
 )
 
-// unusedVolume refuses what anybody uses; h.mu is held.
+// unusedVolume refuses a volume in use. h.mu must be held.
 func (h *Host) unusedVolume(p *pool, f *file) error {
 	for _, host := range h.sharing(p) {
 		for _, g := range host.guests {
@@ -25,7 +25,7 @@ func (h *Host) unusedVolume(p *pool, f *file) error {
 	return nil
 }
 
-// baseOf is the name of another file of the pool that stands on this one; empty: none.
+// baseOf returns the name of a file of the pool that is backed by this one; empty: none.
 func (f *file) baseOf(p *pool) string {
 	for _, other := range p.dir.files {
 		if other != f && other.Backing != "" && path.Base(other.Backing) == f.Name && (path.Dir(other.Backing) == dirOf(p.spec) || !strings.Contains(other.Backing, "/")) {
@@ -35,7 +35,7 @@ func (f *file) baseOf(p *pool) string {
 	return ""
 }
 
-// files are all that the guest has, as it runs and as it is defined.
+// files returns all files of the guest, running and defined.
 func (g *guest) files() []string {
 	out := append(g.def.disks(), g.def.media()...)
 	if g.on() {

@@ -5,7 +5,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SetFunctions switches so many virtual functions of a device on, as an administrator does; the host has the device from then on.
+// SetFunctions sets the number of enabled virtual functions of a device, as an administrator does; the host gets the
+// device if it lacks it.
 func (h *Host) SetFunctions(device string, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -13,7 +14,7 @@ func (h *Host) SetFunctions(device string, n int) {
 	h.notify()
 }
 
-// nics are those that networks on the spec's device have room for; h.mu is held.
+// nics returns the NIC capacity of networks on the spec's device. h.mu must be held.
 func (h *Host) nics(s fleet.NetworkSpec) *fleet.NetworkNICs {
 	c := &fleet.NetworkNICs{Total: 1}
 	if s.Mode == fleet.NetworkSRIOV {
@@ -27,7 +28,7 @@ func (h *Host) nics(s fleet.NetworkSpec) *fleet.NetworkNICs {
 	return c
 }
 
-// takes counts the cards on networks of the same kind on the spec's device; h.mu is held.
+// takes counts the NICs on networks of the same kind on the spec's device. h.mu must be held.
 func (h *Host) takes(nics []fleet.NIC, s fleet.NetworkSpec) (cards int) {
 	for _, n := range nics {
 		if o := h.networks[n.Network]; o != nil && o.spec.Counted() && o.spec.Mode == s.Mode && o.spec.Device == s.Device {
@@ -37,8 +38,8 @@ func (h *Host) takes(nics []fleet.NIC, s fleet.NetworkSpec) (cards int) {
 	return cards
 }
 
-// roomFor refuses a start for which no device is free; h.mu is held.
-func (h *Host) roomFor(g *guest) error {
+// checkFreeDevices refuses a start if no device is free. h.mu must be held.
+func (h *Host) checkFreeDevices(g *guest) error {
 	for _, n := range g.def.spec.NICs {
 		o := h.networks[n.Network]
 		if o == nil || !o.spec.Counted() {
